@@ -1,0 +1,97 @@
+package schemas
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// claimFormat is the first field of the canonical bytes. Another layout gets another name, so that no two layouts can
+// ever have the same bytes.
+const claimFormat = "lapse-claim-1"
+
+// MinTagKey is the shortest tag key that is accepted, in bytes.
+const MinTagKey = 32
+
+// TagKey is the key that executor and auditor share and that never enters the database.
+type TagKey []byte
+
+// ErrTagKeyTooShort says that a tag key has fewer than MinTagKey bytes.
+var ErrTagKeyTooShort = errors.New("tag key is shorter than 32 bytes: make one with `lapse init --keys DIR`")
+
+// Claim is what a batch says of itself before it deletes anything: who deletes, under which policy, in which
+// transaction, and which relations it may touch. It is the row of lapse.batch, and its MAC is what makes a delete a
+// system delete in the eyes of the audit.
+//
+// All instants are whole microseconds in UTC, as PostgreSQL keeps them.
+type Claim struct {
+	SystemIdentifier uint64
+	DatabaseOID      uint32
+	XID              uint64 // the 64-bit transaction id; the WAL carries its low half
+	StartedAt        time.Time
+	Batch            uuid.UUID
+	PolicyID         int32
+	Policy           string
+	PolicyVersion    int32
+	Run              uuid.UUID
+	Cutoff           time.Time
+	HoldVersion      int64
+	Target           uint32   // the table or leaf the batch deletes from
+	Cascades         []uint32 // the relations that foreign keys may take along, ascending
+}
+
+// Canonical returns the bytes that the MAC is over: every field at a fixed width or with its length before it, so that
+// two different claims never have the same bytes.
+func (c *Claim) Canonical() []byte {
+	b := make([]byte, 0, 160+len(c.Policy)+4*len(c.Cascades))
+	b = appendText(b, claimFormat)
+	b = binary.BigEndian.AppendUint64(b, c.SystemIdentifier)
+	b = binary.BigEndian.AppendUint32(b, c.DatabaseOID)
+	b = binary.BigEndian.AppendUint64(b, c.XID)
+	b = appendInstant(b, c.StartedAt)
+	b = append(b, c.Batch[:]...)
+	b = binary.BigEndian.AppendUint32(b, uint32(c.PolicyID))
+	b = appendText(b, c.Policy)
+	b = binary.BigEndian.AppendUint32(b, uint32(c.PolicyVersion))
+	b = append(b, c.Run[:]...)
+	b = appendInstant(b, c.Cutoff)
+	b = binary.BigEndian.AppendUint64(b, uint64(c.HoldVersion))
+	b = binary.BigEndian.AppendUint32(b, c.Target)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(c.Cascades)))
+	for _, oid := range c.Cascades {
+		b = binary.BigEndian.AppendUint32(b, oid)
+	}
+	return b
+}
+
+// MAC returns the claim's HMAC-SHA-256 under key.
+func (c *Claim) MAC(key TagKey) []byte {
+	h := hmac.New(sha256.New, key)
+	h.Write(c.Canonical())
+	return h.Sum(nil)
+}
+
+// Verify reports whether mac is the claim's MAC under key, in constant time.
+func (c *Claim) Verify(key TagKey, mac []byte) bool {
+	return len(key) >= MinTagKey && hmac.Equal(c.MAC(key), mac)
+}
+
+// Covers reports whether the claim names oid as a relation that its deletes may cascade to.
+func (c *Claim) Covers(oid uint32) bool {
+	_, found := slices.BinarySearch(c.Cascades, oid)
+	return found
+}
+
+func appendText(b []byte, s string) []byte {
+	b = binary.BigEndian.AppendUint32(b, uint32(len(s)))
+	return append(b, s...)
+}
+
+func appendInstant(b []byte, t time.Time) []byte {
+	return binary.BigEndian.AppendUint64(b, uint64(t.UnixMicro()))
+}

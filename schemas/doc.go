@@ -1,0 +1,12 @@
+// Package schemas holds every format that more than one part of Lapse must agree on, and imports nothing of Lapse.
+//
+//	migrations/     the catalog: schema "lapse" in the user's database, as SQL
+//	claim.go        the ledger row's canonical bytes and its MAC: written by the executor, checked by the audit
+//	state.go        the states of a policy
+//	sqlstate.go     the refusals of a deletion function, one SQLSTATE each
+//	*.schema.json   JSON Schemas of the policy file, of lapse.yaml, of events and of log records
+//	golden/         one example of each, byte for byte
+//
+// What is here is a contract between processes that may run different versions of Lapse at the same time. A format
+// changes by getting a new number, never in place.
+package schemas

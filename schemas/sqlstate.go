@@ -1,0 +1,16 @@
+package schemas
+
+// The refusals of a deletion function. Each is an error that aborts the batch's transaction: nothing is deleted, no
+// ledger row stays. What the executor does about each is decided in executor/grade.go.
+const (
+	SQLStateIsolation  = "LP001" // the transaction is not read committed
+	SQLStateGate       = "LP002" // policy version, state, hold version or cascade targets are not those of the claim
+	SQLStateCutoff     = "LP003" // the cutoff is in the server's future
+	SQLStateLimit      = "LP004" // the row limit is not between 1 and the policy's batch
+	SQLStateTarget     = "LP005" // the leaf is not one of the policy's table
+	SQLStateTriggers   = "LP006" // triggers or rules would run inside the deletion
+	SQLStateLease      = "LP007" // the shard's lease is another's, has ended, or the shard is done
+	SQLStateCounts     = "LP008" // more rows left the target than the statement deleted
+	SQLStateClaim      = "LP009" // the claim names another transaction, system or database
+	SQLStateNoCounting = "LP010" // track_counts is off, so the counts cannot be checked
+)
