@@ -1,0 +1,159 @@
+// Command fetch brings the PostgreSQL and Kafka releases that the tests run on into .servers/ (make servers).
+//
+// Each server is unpacked beside its place, stamped, and moved there in one step, so an interrupted fetch leaves either
+// a complete server or none, and the next one goes on with what is missing. What Maven has downloaded before is in its
+// own cache. LAPSE_PG=15,18 narrows the PostgreSQL versions. The exit code is 1 if anything wanted is missing at the end.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"syscall"
+
+	"lapse/internal/servers"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "servers:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	dir, err := servers.Dir()
+	if err != nil {
+		return err
+	}
+	majors, err := servers.WantedMajors(os.Getenv("LAPSE_PG"))
+	if err != nil {
+		return err
+	}
+	wanted := []server{kafka(dir)}
+	for _, pin := range servers.PostgresPins() {
+		for _, major := range majors {
+			if major == pin.Major {
+				wanted = append(wanted, postgres(dir, pin))
+			}
+		}
+	}
+
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	unlock, err := lock(dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return fetchMissing(ctx, wanted)
+}
+
+func fetchMissing(ctx context.Context, wanted []server) error {
+	var missing []server
+	for _, s := range wanted {
+		if !servers.Complete(s.folder, s.release) {
+			missing = append(missing, s)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	for _, tool := range []struct{ name, install string }{
+		{"mvn", "apt-get install -y maven"},
+		{"tar", "apt-get install -y tar"},
+		{"xz", "apt-get install -y xz-utils"},
+	} {
+		if _, err := exec.LookPath(tool.name); err != nil {
+			return fmt.Errorf("%s is missing, so %s cannot be fetched; install it with: %s\n"+
+				"until then the tests use the PostgreSQL of this system (/usr/lib/postgresql), if there is one",
+				tool.name, names(missing), tool.install)
+		}
+	}
+	var failed []error
+	for _, s := range missing {
+		fmt.Printf("fetching %s\n", s.release)
+		if err := s.fetch(ctx); err != nil {
+			failed = append(failed, err)
+		}
+	}
+	return errors.Join(failed...)
+}
+
+func names(list []server) string {
+	text := ""
+	for i, s := range list {
+		if i > 0 {
+			text += ", "
+		}
+		text += s.release
+	}
+	return text
+}
+
+// server is one thing to fetch.
+type server struct {
+	release string // as the stamp names it
+	folder  string // its place
+	unpack  func(ctx context.Context, into string) error
+}
+
+// fetch puts the server in its place.
+//
+//	crash before the rename    a folder *.partial, which the next fetch removes
+//	crash after it             the server is complete
+func (s server) fetch(ctx context.Context) error {
+	partial := s.folder + ".partial"
+	if err := os.RemoveAll(partial); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(partial, 0o755); err != nil {
+		return err
+	}
+	if err := s.unpack(ctx, partial); err != nil {
+		return fmt.Errorf("fetch %s: %w", s.release, err)
+	}
+	if err := servers.Stamp(partial, s.release); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(s.folder); err != nil {
+		return err
+	}
+	return os.Rename(partial, s.folder)
+}
+
+func postgres(dir string, pin servers.PostgresPin) server {
+	return server{
+		release: "PostgreSQL " + pin.Version + " for " + runtime.GOARCH,
+		folder:  servers.PostgresDir(dir, pin.Major),
+		unpack:  func(ctx context.Context, into string) error { return unpackPostgres(ctx, pin, into) },
+	}
+}
+
+func kafka(dir string) server {
+	return server{
+		release: "Kafka " + servers.KafkaVersion,
+		folder:  servers.KafkaDir(dir),
+		unpack:  unpackKafka,
+	}
+}
+
+// lock keeps two fetches in one folder apart: two test runs may start at once.
+func lock(dir string) (unlock func(), err error) {
+	file, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", dir, err), file.Close())
+	}
+	return func() { _ = file.Close() }, nil
+}
