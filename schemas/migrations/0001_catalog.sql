@@ -183,7 +183,8 @@ as $lapse$
    group by down.relation
 $lapse$;
 
--- intruders lists the triggers and rules that would run inside a deletion from target, by table and name.
+-- intruders lists the triggers and rules that would run inside a deletion from target, by table and name. PostgreSQL's own
+-- triggers are told by their functions: up to 14 a partition's copy of a user's trigger counts as internal too.
 create function lapse.intruders(target oid) returns table (relation oid, name name)
 language sql stable
 set search_path = pg_catalog, pg_temp
@@ -194,8 +195,12 @@ as $lapse$
     select r.relation, r.deletes from lapse.reach(target) r
   )
   select t.tgrelid, t.tgname
-    from pg_trigger t join touched on touched.relation = t.tgrelid
-   where not t.tgisinternal and t.tgenabled <> 'D'
+    from pg_trigger t
+    join touched on touched.relation = t.tgrelid
+    join pg_proc f on f.oid = t.tgfoid
+   where t.tgenabled <> 'D'
+     and not (t.tgisinternal and f.pronamespace = 'pg_catalog'::regnamespace
+              and (f.proname like 'RI\_FKey\_%' or f.proname = 'unique_key_recheck'))
      and (t.tgtype::int & case when touched.deletes then 8 else 16 end) > 0
   union all
   select w.ev_class, w.rulename

@@ -1,0 +1,140 @@
+package planner
+
+import (
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Identifiers of a policy. A version is never changed: every edit of the policy file makes the next one.
+type (
+	PolicyID      int32
+	PolicyName    string
+	PolicyVersion int32
+)
+
+// ColumnType is the type of the column a policy counts from.
+type ColumnType string
+
+// The column types that a policy may count from.
+const (
+	Timestamptz ColumnType = "timestamp with time zone"
+	Timestamp   ColumnType = "timestamp without time zone"
+	Date        ColumnType = "date"
+)
+
+// Interval is a PostgreSQL interval, as PostgreSQL itself read it.
+type Interval struct {
+	Text   string // PostgreSQL's own output: "30 days", "7 years"
+	Months int32  // the part whose length depends on the calendar
+}
+
+// KeyColumn is one column of the table's replica identity: what names a row, and what orders rows that are due at the
+// same instant.
+type KeyColumn struct {
+	Name string
+	Type string // as format_type writes it, schema-qualified where needed
+	// Plain says that the type's own ordering can be written without its schema's operators. Others are ordered by
+	// their text form, which is a total order too, only not the index's.
+	Plain bool
+}
+
+// Definition is all that the text of a policy version's functions depends on. Two equal definitions give the same text,
+// byte for byte.
+type Definition struct {
+	ID         PolicyID
+	Version    PolicyVersion
+	Name       PolicyName
+	Table      string // schema.table, quoted where SQL wants it
+	Column     string
+	ColumnType ColumnType
+	Zone       string // for columns without one; "" is UTC
+	After      Interval
+	Key        []KeyColumn
+	Batch      int // the largest batch
+}
+
+// calendarSlack is more than `column + after` and `cutoff - after` can ever differ by because months have different
+// lengths. zoneSlack is more than any time zone's offset and its changes.
+const (
+	calendarSlack = "4 days"
+	zoneSlack     = "2 days"
+)
+
+func (d *Definition) column() string { return "t." + identifier(d.Column) }
+
+// instant is the SQL of the column as an instant.
+func (d *Definition) instant() string {
+	zone := d.Zone
+	if zone == "" {
+		zone = "UTC"
+	}
+	switch d.ColumnType {
+	case Timestamp:
+		return "(" + d.column() + " at time zone " + literal(zone) + ")"
+	case Date:
+		return "(" + d.column() + "::timestamp at time zone " + literal(zone) + ")"
+	default:
+		return d.column()
+	}
+}
+
+// bound is the SQL of the raw column's upper bound: a superset of what is due, so that an index on the column serves.
+// It is computed once per call, from cutoff.
+func (d *Definition) bound(cutoff string) string {
+	sql := cutoff + " - interval " + literal(d.After.Text)
+	if d.After.Months != 0 {
+		sql += " + interval " + literal(calendarSlack)
+	}
+	if d.Zone != "" && d.Zone != "UTC" {
+		sql += " + interval " + literal(zoneSlack)
+	}
+	switch d.ColumnType {
+	case Timestamp:
+		return "(" + sql + ") at time zone 'UTC'"
+	case Date:
+		return "((" + sql + ") at time zone 'UTC')::date"
+	default:
+		return sql
+	}
+}
+
+// earliest is a raw lower bound. It keeps -infinity out, and the few hours above PostgreSQL's first instant in which
+// time zone arithmetic would raise.
+const earliest = "4713-01-01 BC"
+
+// due is the SQL of the exact condition, guarded so that no value can raise: PostgreSQL evaluates a case in order, but
+// the parts of an AND in any order it likes.
+func (d *Definition) due(cutoff, bound string) string {
+	return "case when " + d.column() + " between " + literal(earliest) + " and " + bound +
+		" then " + d.instant() + " + interval " + literal(d.After.Text) + " <= " + cutoff + " else false end"
+}
+
+// orderColumns are the SQL expressions that the pick is ordered by, and the casts that read a cursor back.
+func (d *Definition) orderColumns() (expressions, casts []string) {
+	expressions, casts = []string{d.column()}, []string{string(d.ColumnType)}
+	for _, k := range d.Key {
+		if k.Name == d.Column {
+			continue
+		}
+		if k.Plain {
+			expressions, casts = append(expressions, "t."+identifier(k.Name)), append(casts, k.Type)
+		} else {
+			expressions, casts = append(expressions, "(t."+identifier(k.Name)+`)::text collate "C"`), append(casts, `text collate "C"`)
+		}
+	}
+	return expressions, casts
+}
+
+// identifier quotes a name for SQL. It is the only function that does.
+func identifier(name string) string { return pgx.Identifier{name}.Sanitize() }
+
+// literal quotes a text for SQL. Only the policy's own constants are ever written into a statement; a row's values are
+// always parameters.
+func literal(text string) string {
+	quoted := "'" + strings.ReplaceAll(text, "'", "''") + "'"
+	if strings.Contains(text, `\`) {
+		return " E" + strings.ReplaceAll(quoted, `\`, `\\`)
+	}
+	return quoted
+}

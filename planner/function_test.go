@@ -1,0 +1,66 @@
+package planner
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lapse/schemas"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func goldenDefinitions() map[string]Definition {
+	return map[string]Definition{
+		"plain": {
+			ID: 1, Version: 3, Name: "sessions-30d", Table: "public.sessions", Column: "last_seen", ColumnType: Timestamptz,
+			After: Interval{Text: "30 days"}, Key: []KeyColumn{{Name: "id", Type: "bigint", Plain: true}}, Batch: 5000,
+		},
+		"calendar": {
+			ID: 2, Version: 1, Name: "orders-7y", Table: `shop."Or'ders"`, Column: `closed"at`, ColumnType: Timestamp, Zone: "Europe/Berlin",
+			After: Interval{Text: "7 years", Months: 84},
+			Key:   []KeyColumn{{Name: "email", Type: "public.citext"}, {Name: "closed\"at", Type: "timestamp without time zone", Plain: true}}, Batch: 100,
+		},
+		"date": {
+			ID: 3, Version: 1, Name: "visits", Table: "public.visits", Column: "day", ColumnType: Date,
+			After: Interval{Text: "1 mon 2 days", Months: 1}, Key: []KeyColumn{{Name: "id", Type: "uuid", Plain: true}}, Batch: 1000,
+		},
+	}
+}
+
+// A DBA reads these files to learn what can be deleted; a change to them is a change to what Lapse does.
+func TestTheTextOfADeletionFunctionIsAPureFunctionOfThePolicy(t *testing.T) {
+	for name, definition := range goldenDefinitions() {
+		t.Run(name, func(t *testing.T) {
+			got, err := FunctionsSQL(&definition, schemas.RolesFor(schemas.DefaultRolePrefix))
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join("testdata", name+".sql")
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != string(want) {
+				t.Errorf("the text differs from %s; look at it and run with -update", file)
+			}
+		})
+	}
+}
+
+func TestANameThatWouldEndTheFunctionBodyIsRefused(t *testing.T) {
+	for _, column := range []string{"a$lapse$b", "a\n; drop table t; --"} {
+		d := goldenDefinitions()["plain"]
+		d.Column = column
+		if _, err := FunctionsSQL(&d, schemas.RolesFor("lapse_")); err == nil || !strings.Contains(err.Error(), "rename") {
+			t.Errorf("column %q: got %v, want a refusal that says to rename", column, err)
+		}
+	}
+}

@@ -1,0 +1,185 @@
+-- Deletes rows of public.sessions that are due under policy 'sessions-30d' version 3, and nothing else.
+-- Called once per transaction, as its only work. Every refusal is an error: the transaction ends with nothing deleted.
+create function lapse.delete_1_3(
+  claim_system text, claim_database oid, claim_xid xid8, claim_started timestamptz, claim_batch uuid, claim_run uuid,
+  claim_cutoff timestamptz, claim_hold_version bigint, claim_target oid, claim_cascades oid[], claim_mac bytea,
+  shard_id bigint, shard_term bigint, shard_holder text, row_limit int
+) returns table (picked bigint, deleted bigint, finished boolean, by_relation jsonb)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+set timezone = 'UTC'
+set datestyle = 'ISO, YMD'
+set intervalstyle = 'postgres'
+set extra_float_digits = 1
+set row_security = off
+as $lapse$
+#variable_conflict use_column
+declare
+  gate     record;
+  shard    record;
+  leaf     text;
+  bound    timestamp with time zone;
+  rows_at  tid[];
+  last_row text[];
+  touched  oid[];
+  before   bigint[];
+  n_picked bigint;
+  n_gone   bigint;
+  n_target bigint;
+  counts   jsonb;
+  at_end   boolean;
+  over     boolean;
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'a batch runs under read committed, not %', current_setting('transaction_isolation')
+      using errcode = 'LP001';
+  end if;
+  if current_setting('track_counts') <> 'on' then
+    raise exception 'track_counts is off, so that what triggers delete beside us would go unseen'
+      using errcode = 'LP010', hint = 'alter system set track_counts = on';
+  end if;
+
+  -- The lock is a statement of its own: what is read below is what was in force when the lock was granted.
+  perform from lapse.gate g where g.policy_id = 1 for share;
+  select g.version, g.state, g.hold_version, g.table_oid into gate from lapse.gate g where g.policy_id = 1;
+  if gate.version is distinct from 3 or gate.state <> 'armed' or gate.hold_version <> claim_hold_version then
+    raise exception 'policy % version 3 is not in force: version %, %', 'sessions-30d', gate.version, gate.state
+      using errcode = 'LP002';
+  end if;
+
+  if claim_xid <> pg_current_xact_id() or claim_started <> now()
+     or claim_database <> (select d.oid from pg_database d where d.datname = current_database()) then
+    raise exception 'the claim is of another transaction or database' using errcode = 'LP009';
+  end if;
+  if claim_cutoff > clock_timestamp() then
+    raise exception 'the cutoff lies in the future' using errcode = 'LP003';
+  end if;
+  if row_limit is null or row_limit not between 1 and 5000 then
+    raise exception 'the row limit is not between 1 and 5000' using errcode = 'LP004';
+  end if;
+
+  -- The leaf is named by oid and locked by name; the name is looked up again once nobody can rename it any more.
+  select format('%I.%I', n.nspname, c.relname) into leaf
+    from pg_class c join pg_namespace n on n.oid = c.relnamespace
+   where c.oid = claim_target;
+  if leaf is null then
+    raise exception 'relation % is gone', claim_target using errcode = 'LP005';
+  end if;
+  execute 'lock table only ' || leaf || ' in row exclusive mode';
+  if to_regclass(leaf)::oid is distinct from claim_target
+     or not exists (select from pg_class c where c.oid = claim_target and c.relkind = 'r')
+     or not exists (select from pg_class c where c.oid = gate.table_oid and c.oid = to_regclass('public.sessions')::oid)
+     or (claim_target <> gate.table_oid
+         and not exists (select from pg_partition_tree(gate.table_oid) p where p.relid = claim_target and p.isleaf)) then
+    raise exception '% is not a leaf of %', leaf, 'public.sessions' using errcode = 'LP005';
+  end if;
+  if exists (select from lapse.intruders(claim_target)) then
+    raise exception 'triggers or rules on % or on what its foreign keys reach would run inside the deletion', leaf
+      using errcode = 'LP006';
+  end if;
+  select coalesce(array_agg(r.relation order by r.relation) filter (where r.deletes), '{}') into touched
+    from lapse.reach(claim_target) r;
+  if touched <> claim_cascades then
+    raise exception 'the relations that foreign keys reach are not those of the claim' using errcode = 'LP002';
+  end if;
+
+  select s.cursor, s.pass into shard
+    from lapse.shard s
+   where s.id = shard_id and s.holder = shard_holder and s.term = shard_term and s.lease_until > clock_timestamp()
+     and s.policy_id = 1 and s.version = 3 and s.run = claim_run and s.leaf = claim_target
+     and s.cutoff = claim_cutoff and not s.done
+     for update;
+  if not found then
+    raise exception 'the lease on shard % is lost, or the shard is not of this claim', shard_id using errcode = 'LP007';
+  end if;
+
+  bound := claim_cutoff - interval '30 days';
+  execute 'with pick as materialized (
+      select t.ctid as at, array[(t."last_seen")::text, (t."id")::text] as place
+        from only ' || leaf || ' as t
+       where t."last_seen" <= $2
+         and case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''30 days'' <= $1 else false end'
+      || case when shard.cursor is null then '' else '
+         and (t."last_seen", t."id") > (($4[1])::timestamp with time zone, ($4[2])::bigint)' end || '
+       order by t."last_seen", t."id"
+       limit $3
+         for update skip locked
+    )
+    select count(*), array_agg(p.at), (array_agg(p.place))[count(*)] from pick p'
+    into n_picked, rows_at, last_row
+    using claim_cutoff, bound, row_limit, shard.cursor;
+
+  n_gone := 0;
+  counts := '{}';
+  if n_picked > 0 then
+    -- From here on the transaction has published changes: the ledger row first, the result last.
+    insert into lapse.batch (batch, policy_id, policy, policy_version, run, cutoff, hold_version, target, cascades,
+                             system_identifier, database_oid, xid, started_at, mac)
+    values (claim_batch, 1, 'sessions-30d', 3, claim_run, claim_cutoff, claim_hold_version, claim_target,
+            claim_cascades, claim_system, claim_database, claim_xid, claim_started, claim_mac);
+    perform pg_logical_emit_message(true, 'lapse', jsonb_build_object(
+      'transaction_tag', 'RowDeletionPolicy', 'is_system_transaction', true, 'policy', 'sessions-30d', 'version', 3,
+      'run', claim_run, 'batch', claim_batch, 'cutoff', claim_cutoff)::text);
+
+    touched := claim_target || touched;
+    select array_agg(coalesce(pg_stat_get_xact_tuples_deleted(t.oid), 0) order by t.n) into before
+      from unnest(touched) with ordinality t(oid, n);
+
+    execute 'delete from only ' || leaf || ' as t
+       where t.ctid = any ($3) and case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''30 days'' <= $1 else false end'
+      using claim_cutoff, bound, rows_at;
+    get diagnostics n_gone = row_count;
+    -- Deferred constraints and their triggers run here, inside, and not at COMMIT.
+    set constraints all immediate;
+
+    select pg_stat_get_xact_tuples_deleted(claim_target) - before[1],
+           coalesce(jsonb_object_agg(t.oid::text, pg_stat_get_xact_tuples_deleted(t.oid) - before[t.n])
+                    filter (where pg_stat_get_xact_tuples_deleted(t.oid) > before[t.n]), '{}')
+      into n_target, counts
+      from unnest(touched) with ordinality t(oid, n);
+    if n_target <> n_gone then
+      raise exception '% rows left % where the statement deleted %', n_target, leaf, n_gone using errcode = 'LP008';
+    end if;
+    insert into lapse.batch_result (batch, picked, deleted, by_relation) values (claim_batch, n_picked, n_gone, counts);
+  end if;
+
+  -- A short pick is the end of a pass. The first pass is followed by a residual one from the start, for rows that were
+  -- locked or moved while it went by, unless it was a single empty look.
+  at_end := n_picked < row_limit;
+  over := at_end and (shard.pass = 2 or (n_picked = 0 and shard.cursor is null));
+  update lapse.shard s
+     set cursor = case when at_end then null else last_row end,
+         pass = case when at_end then 2 else s.pass end,
+         picked = s.picked + n_picked, deleted = s.deleted + n_gone, done = over,
+         lease_until = clock_timestamp() + interval '30 seconds'
+   where s.id = shard_id;
+
+  return query select n_picked, n_gone, over, counts;
+end
+$lapse$;
+
+-- Counts the rows of public.sessions that are due under policy sessions-30d at an instant. It returns counts and instants, never values.
+create function lapse.survey_1_3(at_cutoff timestamptz)
+returns table (due bigint, oldest timestamptz, newest timestamptz, seen pg_snapshot)
+language plpgsql stable security definer
+set search_path = pg_catalog, pg_temp
+set timezone = 'UTC'
+set row_security = off
+as $lapse$
+declare
+  bound timestamp with time zone := at_cutoff - interval '30 days';
+begin
+  return query
+    select count(*), min(t."last_seen"), max(t."last_seen"), pg_current_snapshot()
+      from public.sessions as t
+     where t."last_seen" <= bound
+       and case when t."last_seen" between '4713-01-01 BC' and bound then t."last_seen" + interval '30 days' <= at_cutoff else false end;
+end
+$lapse$;
+
+revoke all on function lapse.delete_1_3(text, oid, xid8, timestamptz, uuid, uuid, timestamptz, bigint, oid, oid[], bytea, bigint, bigint, text, int) from public;
+grant execute on function lapse.delete_1_3(text, oid, xid8, timestamptz, uuid, uuid, timestamptz, bigint, oid, oid[], bytea, bigint, bigint, text, int) to "lapse_executor";
+alter function lapse.delete_1_3(text, oid, xid8, timestamptz, uuid, uuid, timestamptz, bigint, oid, oid[], bytea, bigint, bigint, text, int) owner to "lapse_deleter";
+revoke all on function lapse.survey_1_3(timestamptz) from public;
+grant execute on function lapse.survey_1_3(timestamptz) to "lapse_executor";
+alter function lapse.survey_1_3(timestamptz) owner to "lapse_deleter";
