@@ -209,8 +209,8 @@ as $lapse$
 $lapse$;
 
 -- advance_arming opens an arming policy's gate once the auditor has confirmed the position at which its table was
--- published. It returns the state that is in force afterwards. Idempotent; a crash between its two steps is taken up by
--- the next call.
+-- published. Its first call, after the publishing transaction has committed, takes that position down; each later one
+-- looks whether the auditor has passed it. It returns the state that is in force afterwards. Idempotent.
 create function lapse.advance_arming(policy int) returns text
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -229,6 +229,9 @@ begin
   select * into i from lapse.installation;
   if g.arming_lsn is null then
     update lapse.gate set arming_lsn = pg_current_wal_insert_lsn() where policy_id = policy;
+    -- A published row above that position, so that an auditor on a quiet database gets there at once.
+    insert into lapse.policy_state (policy_id, version, state, reason)
+    values (g.policy_id, g.version, 'arming', 'waiting for the auditor');
     return g.state;
   end if;
   if i.audit_required and not exists (
