@@ -1,0 +1,239 @@
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lapse/internal/pgserver"
+	"lapse/internal/servers"
+)
+
+// Runner runs the tests of a binary: *testing.M, or a wrapper of it such as another Runner or goleak's.
+type Runner interface{ Run() int }
+
+// Option says how this binary's servers are made.
+type Option func(*plan)
+
+// plan is how a server is made.
+type plan struct {
+	settings map[string]string
+	template func(ctx context.Context, superuserURL string) error
+}
+
+// Template fills the database from which every test's database is copied. It runs once per server, as the superuser.
+// Roles that it makes are there for all.
+func Template(fill func(ctx context.Context, superuserURL string) error) Option {
+	return func(p *plan) { p.template = fill }
+}
+
+// Settings of postgresql.conf, over those of pgserver and of this package.
+func Settings(settings map[string]string) Option {
+	return func(p *plan) {
+		p.settings = maps.Clone(p.settings)
+		maps.Copy(p.settings, settings)
+	}
+}
+
+// defaultPlan makes sessions show that they pin what they depend on.
+func defaultPlan() plan {
+	return plan{
+		settings: map[string]string{"timezone": "America/St_Johns", "datestyle": "SQL, DMY"},
+		template: func(context.Context, string) error { return nil },
+	}
+}
+
+// binary is what a test binary's servers have in common. Tests find it through a package variable, because the testing
+// package hands them nothing of TestMain's.
+type binary struct {
+	plan    plan
+	wanted  []int                    // major versions that LAPSE_PG asks for, or all
+	present map[int]pgserver.Install // wanted or not
+
+	mu      sync.Mutex
+	shared  map[int]*sharedServer
+	started []*pgserver.Server // shared ones
+}
+
+var current *binary
+
+// Main runs the tests and exits. It is the whole of a TestMain.
+func Main(m Runner, options ...Option) { os.Exit(Wrap(m, options...).Run()) }
+
+// Wrap is Main for a TestMain that has more to do, with goleak or kafkatest: its Run runs m and stops the servers.
+func Wrap(m Runner, options ...Option) Runner {
+	return wrapped{m: m, options: options}
+}
+
+type wrapped struct {
+	m       Runner
+	options []Option
+}
+
+// Run implements Runner.
+func (w wrapped) Run() int {
+	b, err := newBinary(w.options)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "pgtest:", err)
+		return 1
+	}
+	current = b
+	code := w.m.Run()
+	current = nil
+	if err := b.stop(code != 0); err != nil {
+		fmt.Fprintln(os.Stderr, "pgtest:", err)
+		return max(code, 1)
+	}
+	return code
+}
+
+func newBinary(options []Option) (*binary, error) {
+	b := &binary{plan: defaultPlan(), present: map[int]pgserver.Install{}, shared: map[int]*sharedServer{}}
+	for _, option := range options {
+		option(&b.plan)
+	}
+	var err error
+	if b.wanted, err = servers.WantedMajors(os.Getenv("LAPSE_PG")); err != nil {
+		return nil, err
+	}
+	found, err := pgserver.Installed()
+	if err != nil {
+		return nil, err
+	}
+	for _, install := range found {
+		b.present[install.Major] = install
+	}
+	return b, nil
+}
+
+// of is this test binary's state.
+func of(t testing.TB) *binary {
+	t.Helper()
+	if current == nil {
+		t.Fatal("pgtest: this package needs func TestMain(m *testing.M) { pgtest.Main(m) }")
+	}
+	return current
+}
+
+// Majors are the major versions that the tests of this binary run on: asked for and present, oldest first.
+func Majors(t testing.TB) []int {
+	t.Helper()
+	b := of(t)
+	return slices.DeleteFunc(slices.Clone(b.wanted), func(major int) bool {
+		_, present := b.present[major]
+		return !present
+	})
+}
+
+// Newest is the newest of Majors. Where there is none, the test is skipped, or fails with CI=true.
+func Newest(t testing.TB) int {
+	t.Helper()
+	majors := Majors(t)
+	if len(majors) == 0 {
+		missing(t, "PostgreSQL "+fmt.Sprint(of(t).wanted))
+	}
+	return majors[len(majors)-1]
+}
+
+// install is the server program for a test; if it is not there, the test ends here.
+func (b *binary) install(t testing.TB, major int) pgserver.Install {
+	t.Helper()
+	if !slices.Contains(b.wanted, major) {
+		t.Skipf("LAPSE_PG=%s leaves PostgreSQL %d out", os.Getenv("LAPSE_PG"), major)
+	}
+	install, present := b.present[major]
+	if !present {
+		missing(t, fmt.Sprintf("PostgreSQL %d", major))
+	}
+	return install
+}
+
+func missing(t testing.TB, what string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatalf("%s is not installed: run make servers", what)
+	}
+	t.Skipf("%s is not installed: run make servers", what)
+}
+
+// sharedServer is started by the first test that asks for it.
+type sharedServer struct {
+	once   sync.Once
+	server *pgserver.Server
+	err    error
+}
+
+func (b *binary) server(t testing.TB, major int) *pgserver.Server {
+	t.Helper()
+	install := b.install(t, major)
+	b.mu.Lock()
+	shared, found := b.shared[major]
+	if !found {
+		shared = &sharedServer{}
+		b.shared[major] = shared
+	}
+	b.mu.Unlock()
+	shared.once.Do(func() {
+		// Not the test's context: the server is for all of them.
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+		defer cancel()
+		shared.server, shared.err = b.plan.start(ctx, install)
+		if shared.err == nil {
+			b.mu.Lock()
+			b.started = append(b.started, shared.server)
+			b.mu.Unlock()
+		}
+	})
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	return shared.server
+}
+
+// start starts a server and fills its template.
+func (p plan) start(ctx context.Context, install pgserver.Install) (*pgserver.Server, error) {
+	server, err := pgserver.Start(ctx, pgserver.Options{Install: install, Settings: p.settings})
+	if err != nil {
+		return nil, err
+	}
+	announce(install)
+	err = execute(ctx, server.URL("postgres", "postgres"), "create database "+templateName)
+	if err == nil {
+		err = p.template(ctx, server.URL("postgres", templateName))
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("fill the template on PostgreSQL %d: %w", install.Major, err), server.Close())
+	}
+	return server, nil
+}
+
+// announce tells the summary of make test (internal/testsummary) what the tests ran on.
+func announce(install pgserver.Install) {
+	fmt.Printf("\n%sPostgreSQL %s\n", servers.Announcement, install.Version)
+}
+
+// stop ends the shared servers. Their logs are kept if a test has failed.
+func (b *binary) stop(failed bool) error {
+	var errs []error
+	for _, server := range b.started {
+		if failed {
+			path, err := servers.KeepLog(server.LogFile(), fmt.Sprintf("%s-pg%d", binaryName(), server.Install().Major))
+			errs = append(errs, err)
+			fmt.Fprintf(os.Stderr, "PostgreSQL %d: log kept in %s\n", server.Install().Major, path)
+		}
+		errs = append(errs, server.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func binaryName() string {
+	return strings.TrimSuffix(filepath.Base(os.Args[0]), ".test")
+}

@@ -1,0 +1,230 @@
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/internal/child"
+	"lapse/internal/pgserver"
+)
+
+const templateName = "lapse_test_template"
+
+// DB is one test's database.
+type DB struct {
+	// URL connects as the superuser, over TCP. See As for others, and Server.SocketURL for the Unix socket.
+	URL   string
+	Name  string
+	Major int
+	// Server is shared with other tests, unless the database came from Solo.
+	Server *pgserver.Server
+
+	roles []string
+}
+
+// Each runs a test on every PostgreSQL present, each with a database of its own, as parallel subtests named pg14, pg15 …
+// A version that is asked for and missing is a skipped subtest, or a failed one with CI=true.
+func Each(t *testing.T, test func(t *testing.T, db *DB)) {
+	t.Helper()
+	On(t, of(t).wanted, test)
+}
+
+// On is Each for some major versions.
+func On(t *testing.T, majors []int, test func(t *testing.T, db *DB)) {
+	t.Helper()
+	perMajor(t, majors, func(t *testing.T, major int) { test(t, New(t, major)) })
+}
+
+// OnSolo is On with a private server for each subtest: for tests that stop or kill it.
+func OnSolo(t *testing.T, majors []int, test func(t *testing.T, db *DB), options ...Option) {
+	t.Helper()
+	perMajor(t, majors, func(t *testing.T, major int) { test(t, Solo(t, major, options...)) })
+}
+
+func perMajor(t *testing.T, majors []int, test func(t *testing.T, major int)) {
+	t.Helper()
+	of(t)
+	for _, major := range majors {
+		t.Run(fmt.Sprintf("pg%d", major), func(t *testing.T) {
+			t.Parallel()
+			test(t, major)
+		})
+	}
+}
+
+// New makes a database for the test, on the shared server of that major version.
+func New(t testing.TB, major int) *DB {
+	t.Helper()
+	return newDB(t, of(t).server(t, major))
+}
+
+// Solo starts a server for this test alone, made as the binary's others are and with further options, and a database on
+// it. Its log is shown if the test fails.
+func Solo(t testing.TB, major int, options ...Option) *DB {
+	t.Helper()
+	b := of(t)
+	install := b.install(t, major)
+	p := b.plan
+	for _, option := range options {
+		option(&p)
+	}
+	server, err := p.start(t.Context(), install)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the end of the server's log:\n%s", child.Tail(server.LogFile(), 60))
+		}
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	db := &DB{Server: server, Major: major, Name: databaseName()}
+	db.URL = server.URL("postgres", db.Name)
+	create(t, db)
+	return db
+}
+
+func newDB(t testing.TB, server *pgserver.Server) *DB {
+	t.Helper()
+	db := &DB{Server: server, Major: server.Install().Major, Name: databaseName()}
+	db.URL = server.URL("postgres", db.Name)
+	create(t, db)
+	t.Cleanup(func() {
+		if err := db.drop(); err != nil {
+			t.Errorf("drop %s: %v", db.Name, err)
+		}
+	})
+	return db
+}
+
+var databases atomic.Int64
+
+func databaseName() string {
+	return fmt.Sprintf("test_%d", databases.Add(1))
+}
+
+func create(t testing.TB, db *DB) {
+	t.Helper()
+	sql := "create database " + db.Name + " template " + templateName
+	if err := execute(t.Context(), db.Server.URL("postgres", "postgres"), sql); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// As is the URL of this database for another role, over TCP. No password is asked for.
+func (db *DB) As(role string) string { return db.Server.URL(role, db.Name) }
+
+// NewRole makes a role that belongs to this database's test, and returns its name: suffix behind the database's name.
+// The attributes are those of CREATE ROLE. The role may log in, and goes with the database.
+func (db *DB) NewRole(t testing.TB, suffix string, attributes ...string) string {
+	t.Helper()
+	role := db.Name + "_" + suffix
+	db.Exec(t, "create role "+pgx.Identifier{role}.Sanitize()+" login "+strings.Join(attributes, " "))
+	db.roles = append(db.roles, role)
+	return role
+}
+
+// Connect opens a connection as the superuser. It is closed when the test ends.
+func (db *DB) Connect(t testing.TB) *pgx.Conn {
+	t.Helper()
+	return db.ConnectAs(t, "postgres")
+}
+
+// ConnectAs opens a connection as a role. It is closed when the test ends.
+func (db *DB) ConnectAs(t testing.TB, role string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), db.As(role))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// Exec runs statements as the superuser, each in a transaction of its own (and a text of several in one). The test ends
+// at the first that fails.
+func (db *DB) Exec(t testing.TB, statements ...string) {
+	t.Helper()
+	if err := execute(t.Context(), db.URL, statements...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// execute runs statements over a connection of its own.
+func execute(ctx context.Context, url string, statements ...string) (err error) {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	for _, sql := range statements {
+		// The simple protocol takes several statements in one text.
+		if _, err := conn.PgConn().Exec(ctx, sql).ReadAll(); err != nil {
+			return fmt.Errorf("%w\nin: %s", err, sql)
+		}
+	}
+	return nil
+}
+
+// drop ends every session of the database, walsenders too, and drops its slots, the database, and its test's roles. The
+// test's own context has ended by now.
+func (db *DB) drop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, db.Server.URL("postgres", "postgres"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	if err := db.dropSlots(ctx, conn); err != nil {
+		return err
+	}
+	if _, err := conn.Exec(ctx, "drop database if exists "+db.Name+" with (force)"); err != nil {
+		return err
+	}
+	for _, role := range db.roles {
+		if _, err := conn.Exec(ctx, "drop role if exists "+pgx.Identifier{role}.Sanitize()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropSlots drops the slots of the database. A slot in use cannot be dropped, and is free a moment after its walsender
+// was told to end.
+func (db *DB) dropSlots(ctx context.Context, conn *pgx.Conn) error {
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		var slots int
+		err := conn.QueryRow(ctx, `
+			select count(*) + count(pg_terminate_backend(active_pid))
+			  from pg_replication_slots
+			 where database = $1 and active_pid is not null`, db.Name).Scan(&slots)
+		if err != nil {
+			return err
+		}
+		if slots == 0 {
+			break
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	_, err := conn.Exec(ctx, `
+		select pg_drop_replication_slot(slot_name)
+		  from pg_replication_slots
+		 where database = $1`, db.Name)
+	return err
+}

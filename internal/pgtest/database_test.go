@@ -1,0 +1,190 @@
+package pgtest_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"lapse/internal/pgserver"
+	"lapse/internal/pgtest"
+)
+
+func TestMain(m *testing.M) {
+	pgtest.Main(m, pgtest.Template(func(ctx context.Context, superuserURL string) error {
+		conn, err := pgx.Connect(ctx, superuserURL)
+		if err != nil {
+			return err
+		}
+		if _, err := conn.Exec(ctx, "create table from_template (id int)"); err != nil {
+			return err
+		}
+		return conn.Close(ctx)
+	}))
+}
+
+func TestEachTestHasADatabaseOfItsOwnMadeFromTheTemplate(t *testing.T) {
+	t.Parallel()
+	for range 2 {
+		pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+			db.Exec(t, "insert into from_template values (1)")
+			var rows int
+			var version string
+			err := db.Connect(t).QueryRow(t.Context(),
+				"select count(*), current_setting('server_version') from from_template").Scan(&rows, &version)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rows != 1 {
+				t.Errorf("%d rows: the database is not this test's own", rows)
+			}
+			if !strings.HasPrefix(version, fmt.Sprint(db.Major)) {
+				t.Errorf("server version %s in the subtest for %d", version, db.Major)
+			}
+		})
+	}
+}
+
+func TestADatabaseGoesWithItsSessionsSlotsAndRoles(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, observer *pgtest.DB) {
+		var name, role string
+		t.Run("used", func(t *testing.T) {
+			db := pgtest.New(t, observer.Major)
+			name, role = db.Name, db.NewRole(t, "app", "nosuperuser")
+			db.Exec(t, "create table owned (id int)", "alter table owned owner to "+role)
+			openSlot(t, db, db.Name+"_active")
+			db.Exec(t, "select pg_create_logical_replication_slot('"+db.Name+"_idle', 'pgoutput')")
+			leftOpen, err := pgx.Connect(context.Background(), db.As(role))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := leftOpen.Ping(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		})
+		var left string
+		err := observer.Connect(t).QueryRow(t.Context(), `
+			select concat_ws(' ',
+				(select string_agg('database ' || datname, ' ') from pg_database where datname = $1),
+				(select string_agg('slot ' || slot_name, ' ') from pg_replication_slots where slot_name ~ ('^' || $1 || '_')),
+				(select string_agg('role ' || rolname, ' ') from pg_roles where rolname = $2))`, name, role).Scan(&left)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left != "" {
+			t.Errorf("left behind: %s", left)
+		}
+	})
+}
+
+// openSlot streams from a slot and leaves the connection open.
+func openSlot(t *testing.T, db *pgtest.DB, slot string) {
+	t.Helper()
+	db.Exec(t, "create publication p", "select pg_create_logical_replication_slot('"+slot+"', 'pgoutput')")
+	conn, err := pgconn.Connect(context.Background(), db.URL+"&replication=database")
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := fmt.Sprintf(`start_replication slot %s logical 0/0 (proto_version '1', publication_names 'p')`, slot)
+	conn.Frontend().SendQuery(&pgproto3.Query{String: start})
+	if err := conn.Frontend().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.ReceiveMessage(t.Context()); err != nil { // CopyBothResponse: the slot is in use.
+		t.Fatal(err)
+	}
+}
+
+func TestASoloServerIsNobodyElses(t *testing.T) {
+	t.Parallel()
+	major := pgtest.Newest(t)
+	shared := pgtest.New(t, major)
+	solo := pgtest.Solo(t, major, pgtest.Settings(map[string]string{"max_replication_slots": "3"}))
+	if solo.Server.PID() == shared.Server.PID() {
+		t.Fatal("the server is shared")
+	}
+	solo.Exec(t, "insert into from_template values (1)")
+	if err := solo.Server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := solo.Server.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var rows int
+	var slots string
+	err := solo.Connect(t).QueryRow(t.Context(),
+		"select count(*), current_setting('max_replication_slots') from from_template").Scan(&rows, &slots)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rows != 1 || slots != "3" {
+		t.Errorf("%d rows and %s slots, want 1 and 3", rows, slots)
+	}
+}
+
+func TestSessionsThatPinNothingAreShownTheirMistake(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		var zone, style string
+		err := db.Connect(t).QueryRow(t.Context(),
+			"select current_setting('timezone'), current_setting('datestyle')").Scan(&zone, &style)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if zone == "UTC" || style == "ISO, MDY" {
+			t.Errorf("time zone %s and date style %s are the usual ones", zone, style)
+		}
+	})
+}
+
+func TestAMissingVersionIsSkippedAndFailsWithCI(t *testing.T) {
+	const absent = 9
+	t.Setenv("CI", "")
+	t.Setenv("LAPSE_PG", "")
+	if got := outcome(t, absent); got != "skipped: LAPSE_PG= leaves PostgreSQL 9 out" {
+		t.Errorf("a version that nobody asks for: %s", got)
+	}
+	if _, err := pgserver.Find(absent); err == nil {
+		t.Fatal("there is a PostgreSQL 9")
+	}
+	if got := outcome(t, absent, absent); got != "skipped: PostgreSQL 9 is not installed: run make servers" {
+		t.Errorf("without CI: %s", got)
+	}
+	t.Setenv("CI", "true")
+	if got := outcome(t, absent, absent); got != "failed: PostgreSQL 9 is not installed: run make servers" {
+		t.Errorf("with CI=true: %s", got)
+	}
+}
+
+// outcome asks for a database of a major version in a binary that wants the given ones, and says how the test ended.
+func outcome(t *testing.T, major int, wanted ...int) string {
+	t.Helper()
+	recorder := &recorder{TB: t}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		pgtest.NewWanting(recorder, wanted, major)
+	}()
+	<-done
+	return recorder.outcome
+}
+
+// recorder is a test that notes how it was ended.
+type recorder struct {
+	testing.TB
+	outcome string
+}
+
+func (r *recorder) Skipf(format string, args ...any)  { r.end("skipped: ", format, args) }
+func (r *recorder) Fatalf(format string, args ...any) { r.end("failed: ", format, args) }
+
+func (r *recorder) end(how, format string, args []any) {
+	r.outcome = how + fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
