@@ -1,0 +1,63 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// closeTimeout is how long Close waits for the server. One that is in the middle of a large transaction does not look
+// up before its end.
+const closeTimeout = time.Second
+
+var (
+	copyDone  = []byte{'c', 0, 0, 0, 4}
+	terminate = []byte{'X', 0, 0, 0, 4}
+)
+
+// Close tells the server the confirmed position, ends the stream and closes the connection. What was received and not
+// delivered is thrown away; the slot keeps it. When it returns nil the slot is free. When the server did not answer
+// within a second, or before ctx ended, the connection is closed all the same and the slot is free as soon as the
+// server notices. Closing a stream that has failed returns nil, and so does closing it twice.
+func (s *Stream) Close(ctx context.Context) error {
+	if s.err != nil {
+		return nil
+	}
+	if err := s.sendStatus(time.Now()); err != nil {
+		return err
+	}
+	err := s.wire.send(copyDone)
+	if err == nil {
+		err = s.drain(ctx)
+	}
+	_ = s.wire.send(terminate)
+	_ = s.fail(ErrClosed)
+	return err
+}
+
+// drain throws away what the server still sends, until it says that it is done.
+func (s *Stream) drain(ctx context.Context) error {
+	until := time.Now().Add(closeTimeout)
+	for {
+		f, ok, err := s.wire.frame()
+		if err != nil {
+			return err
+		}
+		if ok {
+			s.wire.skip(f)
+			switch f.kind {
+			case 'Z', 'C', 'E': // ready, complete, or an error: the slot has been let go in any case
+				return nil
+			}
+			continue
+		}
+		if !time.Now().Before(until) {
+			return errSlow
+		}
+		if err := s.wait(ctx, until); err != nil {
+			return err
+		}
+	}
+}
+
+var errSlow = errors.New("close stream: the server is still busy with a transaction; the slot is free when it notices")

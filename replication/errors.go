@@ -1,0 +1,174 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// What a caller may want to branch on. All but ErrClosed and ErrPressing come wrapped in an error that says what to do.
+var (
+	// ErrSlotActive: another connection streams from the slot. The slot is the mutex, so this is how an auditor learns
+	// that another one is at work, or that the server has not yet noticed its own last connection's end.
+	ErrSlotActive = errors.New("the slot is in use")
+	// ErrSlotMissing: there is no such slot. What was deleted since it was there cannot be known: a gap.
+	ErrSlotMissing = errors.New("the slot does not exist")
+	// ErrSlotLost: the server has given up the slot, because it held back more log than it was allowed to. A gap.
+	ErrSlotLost = errors.New("the slot is lost")
+	// ErrSlotForeign: the slot is another program's: another plugin, another database, or a temporary one.
+	ErrSlotForeign = errors.New("the slot is not one of ours")
+	// ErrPublicationMissing: a publication does not exist, or did not at the slot's position. The second kind stays for
+	// ever: publications are made before the slot.
+	ErrPublicationMissing = errors.New("a publication does not exist")
+	// ErrPublicationDiffers: a publication is there and publishes something else than Lapse relies on.
+	ErrPublicationDiffers = errors.New("a publication is not as it must be")
+	// ErrNotLogical: wal_level is below logical.
+	ErrNotLogical = errors.New("the server does not write a log that can be decoded")
+	// ErrStandby: the server is a standby. Nothing is deleted there, and nothing is audited there.
+	ErrStandby = errors.New("the server is a standby")
+	// ErrServerStopped: the server ended the stream in order, because it shuts down.
+	ErrServerStopped = errors.New("the server has ended the stream")
+	// ErrPressing: while Wait was waiting, the server showed that it shuts down and waits for this stream.
+	ErrPressing = errors.New("the server is shutting down and waits for this stream")
+	// ErrClosed: the stream was closed by its owner.
+	ErrClosed = errors.New("the stream is closed")
+)
+
+// SlotError is everything that can be wrong with a slot. errors.Is finds the reason.
+type SlotError struct {
+	Slot   string
+	Reason error
+	Detail string // what is known beyond the reason
+	Fix    string // what to do
+}
+
+func (e *SlotError) Error() string {
+	text := fmt.Sprintf("slot %q: %v", e.Slot, e.Reason)
+	if e.Detail != "" {
+		text += " (" + e.Detail + ")"
+	}
+	if e.Fix != "" {
+		text += "; " + e.Fix
+	}
+	return text
+}
+
+func (e *SlotError) Unwrap() error { return e.Reason }
+
+// DecodeError is a message that was not understood. The stream ends with it: what follows could be misread too. It
+// never holds the message's bytes, which are somebody's row.
+type DecodeError struct {
+	Type   byte // pgoutput's letter, or that of the message around it
+	LSN    LSN  // where the server said the message stands
+	Length int  // of the message
+	Reason error
+}
+
+func (e *DecodeError) Error() string {
+	return fmt.Sprintf("decode message %q of %d bytes at %s: %v", e.Type, e.Length, e.LSN, e.Reason)
+}
+
+func (e *DecodeError) Unwrap() error { return e.Reason }
+
+// Grade says what to do about an error of this package.
+type Grade int
+
+// The grades. Nothing here is ever skipped: a change that cannot be read is not passed over.
+const (
+	// Stop: the same would happen again, or something has been lost; a person must look.
+	Stop Grade = iota
+	// Retry: open the stream again after a pause. The slot has kept everything.
+	Retry
+)
+
+// String names the grade in logs.
+func (g Grade) String() string {
+	if g == Retry {
+		return "retry"
+	}
+	return "stop"
+}
+
+// GradeOf decides from SQLSTATE and SafeToRetry, never from words. A cancelled context is Stop: somebody wanted it so.
+func GradeOf(err error) Grade {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return Stop
+	case errors.Is(err, ErrSlotActive), errors.Is(err, ErrServerStopped), errors.Is(err, ErrPressing):
+		return Retry
+	case isOurs(err):
+		return Stop
+	}
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return gradeOfState(pg.Code)
+	}
+	var network net.Error
+	if errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, context.DeadlineExceeded) || pgconn.SafeToRetry(err) {
+		return Retry
+	}
+	return Stop
+}
+
+// isOurs is true for refusals of this package, whatever they wrap.
+func isOurs(err error) bool {
+	var decode *DecodeError
+	var slot *SlotError
+	var identity *IdentityError
+	var publication *PublicationError
+	return errors.As(err, &decode) || errors.As(err, &slot) || errors.As(err, &identity) ||
+		errors.As(err, &publication) || errors.Is(err, ErrStandby) || errors.Is(err, ErrNotLogical) ||
+		errors.Is(err, ErrClosed) || errors.Is(err, errFrame)
+}
+
+// The states, and classes of states, that this package knows by name.
+const (
+	stateTooManyConnections  = "53300"
+	stateConfigurationLimit  = "53400"
+	stateObjectInUse         = "55006"
+	stateNotInPrerequisite   = "55000"
+	stateUndefinedObject     = "42704"
+	stateDuplicateObject     = "42710"
+	stateUndefinedFile       = "58P01"
+	stateCannotConnectNow    = "57P03"
+	stateInsufficient        = "42501"
+	stateLockNotAvailable    = "55P03"
+	stateQueryCanceled       = "57014"
+	stateDatabaseDropped     = "57P04"
+	classConnection          = "08"
+	classOperator            = "57"
+	classTransactionRollback = "40"
+	classResources           = "53"
+)
+
+func gradeOfState(state string) Grade {
+	switch state {
+	case stateObjectInUse, stateLockNotAvailable, stateQueryCanceled:
+		return Retry
+	case stateConfigurationLimit, stateDatabaseDropped:
+		return Stop
+	}
+	switch {
+	case len(state) < 2:
+		return Stop
+	case state[:2] == classConnection, state[:2] == classOperator, state[:2] == classTransactionRollback,
+		state[:2] == classResources:
+		return Retry
+	default:
+		return Stop
+	}
+}
+
+// stateOf returns the SQLSTATE in err, or nothing.
+func stateOf(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code
+	}
+	return ""
+}

@@ -1,0 +1,181 @@
+package replication
+
+import "time"
+
+// Kind says what a Message is about.
+type Kind byte
+
+// The kinds of messages, in the order of one transaction.
+const (
+	KindBegin     Kind = 'B'
+	KindChange    Kind = 'R'
+	KindCommit    Kind = 'C'
+	KindKeepalive Kind = 'k'
+)
+
+// String names the kind in logs and test output.
+func (k Kind) String() string {
+	switch k {
+	case KindBegin:
+		return "begin"
+	case KindChange:
+		return "change"
+	case KindCommit:
+		return "commit"
+	case KindKeepalive:
+		return "keepalive"
+	default:
+		return "unknown"
+	}
+}
+
+// Op is what happened to a row or a table.
+type Op byte
+
+// The operations, by pgoutput's letters.
+const (
+	OpInsert   Op = 'I'
+	OpUpdate   Op = 'U'
+	OpDelete   Op = 'D'
+	OpTruncate Op = 'T'
+)
+
+// String names the operation in logs and test output.
+func (o Op) String() string {
+	switch o {
+	case OpInsert:
+		return "insert"
+	case OpUpdate:
+		return "update"
+	case OpDelete:
+		return "delete"
+	case OpTruncate:
+		return "truncate"
+	default:
+		return "unknown"
+	}
+}
+
+// Message is what Next delivers. It, its Change and all bytes in it are valid until the next call on the stream; its Tx
+// and Relation may be kept.
+type Message struct {
+	Kind Kind
+
+	// Tx is the transaction that is open, or that this message ends. nil on a keepalive between transactions.
+	Tx *Tx
+
+	// Change is set on KindChange only.
+	Change *Change
+
+	// Open says that a transaction has begun and not ended. A keepalive's position must never be confirmed while it
+	// is: the rest of the transaction would be lost.
+	Open bool
+
+	// WALEnd is set on KindKeepalive only: how far the server has read its log for this slot. No published change
+	// that has not been delivered lies below it, provided that no transaction is open.
+	WALEnd LSN
+
+	// ReplyRequested says that the server asked for an answer. Next has answered already, with the confirmed
+	// position; who can confirm WALEnd should, with Confirm and Flush: a server that shuts down waits for it.
+	ReplyRequested bool
+
+	// Pressing says that the server asked twice within 100 ms, which is what one that shuts down does, and hardly
+	// any other. It goes on asking until everything is confirmed or the stream is closed.
+	Pressing bool
+}
+
+// Tx is one committed transaction. A stream makes one per transaction and never changes it after KindCommit.
+type Tx struct {
+	XID        uint32 // low half of the 64-bit transaction id
+	CommitLSN  LSN
+	CommitTime time.Time // UTC, in microseconds
+	Origin     string    // replication origin; empty for what was written here
+	Timeline   Timeline  // in whose history CommitLSN falls
+
+	// EndLSN is what to confirm once everything of this transaction is durable. Known at KindCommit only; zero before.
+	EndLSN LSN
+}
+
+// Position is the position of the change with this ordinal in the transaction.
+func (t *Tx) Position(ordinal uint32) Position {
+	return Position{Timeline: t.Timeline, Commit: t.CommitLSN, Ordinal: ordinal}
+}
+
+// Change is one row changed or one table truncated.
+type Change struct {
+	Op       Op
+	Relation *Relation
+
+	// Old is the row before, as far as the replica identity goes; nil where the server sent none (inserts, truncates,
+	// updates that leave the identity alone).
+	Old []Value
+	// New is the row after; nil for deletes and truncates.
+	New []Value
+
+	// OldIsKey says that Old holds the replica identity's columns only. The others are Unsent.
+	OldIsKey bool
+
+	// Ordinal counts the changes of the transaction from 0: a row is one, a truncate is one per table.
+	Ordinal uint32
+
+	// Cascade and RestartIdentity repeat the options of a TRUNCATE. One statement gives one Change per published
+	// table that it emptied; the tables that CASCADE took along are among them.
+	Cascade         bool
+	RestartIdentity bool
+}
+
+// ValueKind says what is known of one column's value.
+type ValueKind byte
+
+// The kinds of values.
+const (
+	// Null is SQL's NULL.
+	Null ValueKind = iota
+	// Unsent is a column outside the replica identity in an old row: the server sends the byte of a NULL there, but
+	// the value is simply not known.
+	Unsent
+	// Unchanged is a large value that the update left alone and the server therefore did not send.
+	Unchanged
+	// Text is the type's text form in the database's encoding, in Bytes.
+	Text
+)
+
+// String names the kind in test output.
+func (k ValueKind) String() string {
+	switch k {
+	case Null:
+		return "null"
+	case Unsent:
+		return "unsent"
+	case Unchanged:
+		return "unchanged"
+	case Text:
+		return "text"
+	default:
+		return "unknown"
+	}
+}
+
+// Value is one column of a row. Bytes are part of the receive buffer.
+type Value struct {
+	Kind  ValueKind
+	Bytes []byte
+}
+
+// Relation is a table as the server described it before the change at hand. A later description, after ALTER TABLE or
+// a rename, is another Relation with the same OID. For a partition it is the partition.
+type Relation struct {
+	OID             uint32
+	Schema          string
+	Name            string
+	ReplicaIdentity byte // pg_class.relreplident: d, n, f or i
+	Columns         []Column
+}
+
+// Column is one column of a Relation, in the table's order.
+type Column struct {
+	Name    string
+	TypeOID uint32
+	TypeMod int32
+	Key     bool // part of the replica identity
+}

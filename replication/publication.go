@@ -1,0 +1,338 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Publication is one of Lapse's publications.
+type Publication string
+
+// The publications. They are made once, before the slot, empty, never for all tables and never via a partition's root,
+// which would hide the partition. They are never dropped or made again: a change is decoded with the catalog of its own
+// time.
+const (
+	// Deletes has the policies' plain tables and the tables that their foreign keys would take along.
+	Deletes Publication = "lapse_deletes"
+	// Changes has partitioned tables: an update that moves a row to another partition is a delete and an insert
+	// there, and only who sees both can tell it from a deletion.
+	Changes Publication = "lapse_changes"
+	// Ledger has the tables of evidence. Rows are only ever added to them.
+	Ledger Publication = "lapse_ledger"
+)
+
+// Publications are the names of all of them, for StreamConfig.
+func Publications() []string { return []string{string(Deletes), string(Changes), string(Ledger)} }
+
+// published is what a publication lets through.
+type published struct{ insert, update, delete, truncate bool }
+
+var publishes = map[Publication]published{
+	Deletes: {delete: true, truncate: true},
+	Changes: {insert: true, update: true, delete: true, truncate: true},
+	Ledger:  {insert: true},
+}
+
+// list is the value of the publish option.
+func (p published) list() string {
+	var names []string
+	for _, option := range []struct {
+		name string
+		on   bool
+	}{{"insert", p.insert}, {"update", p.update}, {"delete", p.delete}, {"truncate", p.truncate}} {
+		if option.on {
+			names = append(names, option.name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// PublicationError is everything that can be wrong with a publication. errors.Is finds the reason.
+type PublicationError struct {
+	Publication string // empty if the server did not say which
+	Reason      error
+	Detail      string
+	Fix         string
+	cause       error
+}
+
+func (e *PublicationError) Error() string {
+	text := e.Reason.Error()
+	if e.Publication != "" {
+		text = fmt.Sprintf("publication %q: %v", e.Publication, e.Reason)
+	}
+	if e.Detail != "" {
+		text += " (" + e.Detail + ")"
+	}
+	if e.Fix != "" {
+		text += "; " + e.Fix
+	}
+	return text
+}
+
+func (e *PublicationError) Unwrap() []error {
+	if e.cause == nil {
+		return []error{e.Reason}
+	}
+	return []error{e.Reason, e.cause}
+}
+
+// EnsurePublications makes the publications that are missing, with no table in them, and checks the others. It changes
+// none: what differs is a *PublicationError with ErrPublicationDiffers. It needs CREATE on the database. Safe to repeat,
+// and for two at once.
+func EnsurePublications(ctx context.Context, q Querier) error {
+	for _, name := range []Publication{Deletes, Changes, Ledger} {
+		there, err := checkPublication(ctx, q, name)
+		if err != nil {
+			return err
+		}
+		if there {
+			continue
+		}
+		create := fmt.Sprintf("create publication %s with (publish = %s, publish_via_partition_root = false)",
+			quoteIdentifier(string(name)), quoteLiteral(publishes[name].list()))
+		_, err = q.Exec(ctx, create)
+		if stateOf(err) == stateDuplicateObject {
+			_, err = checkPublication(ctx, q, name)
+		}
+		if err != nil {
+			return fmt.Errorf("create publication %q: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// CheckPublications returns an error unless all are there and as they must be. It changes nothing.
+func CheckPublications(ctx context.Context, q Querier) error {
+	if err := requirePublications(ctx, q, Publications()); err != nil {
+		return err
+	}
+	for _, name := range []Publication{Deletes, Changes, Ledger} {
+		if _, err := checkPublication(ctx, q, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkPublication(ctx context.Context, q Querier, name Publication) (there bool, err error) {
+	const query = `
+select p.puballtables, p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate, p.pubviaroot
+  from pg_catalog.pg_publication p
+ where p.pubname = $1`
+	var all, viaRoot bool
+	var is published
+	row := q.QueryRow(ctx, query, string(name))
+	switch err := row.Scan(&all, &is.insert, &is.update, &is.delete, &is.truncate, &viaRoot); {
+	case errors.Is(err, pgx.ErrNoRows):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("read publication %q: %w", name, err)
+	}
+	want := publishes[name]
+	differs := func(detail, fix string) error {
+		return &PublicationError{Publication: string(name), Reason: ErrPublicationDiffers, Detail: detail, Fix: fix}
+	}
+	switch {
+	case all:
+		return true, differs("it is for all tables",
+			"another program made it: rename that one; Lapse's cannot be changed into another kind")
+	case is != want:
+		return true, differs(fmt.Sprintf("it publishes %q, want %q", is.list(), want.list()),
+			fmt.Sprintf("run: alter publication %s set (publish = %s)", name, quoteLiteral(want.list())))
+	case viaRoot:
+		return true, differs("it publishes partitions as their root",
+			fmt.Sprintf("run: alter publication %s set (publish_via_partition_root = false)", name))
+	}
+	schema, err := schemaIn(ctx, q, name)
+	switch {
+	case err != nil:
+		return true, err
+	case schema != "":
+		return true, differs("it has all tables of schema "+schema,
+			fmt.Sprintf("run: alter publication %s drop tables in schema %s", name, schema))
+	default:
+		return true, nil
+	}
+}
+
+// schemaIn returns a schema that somebody added whole to a publication, quoted, or nothing.
+func schemaIn(ctx context.Context, q Querier, name Publication) (string, error) {
+	version, err := serverVersion(ctx, q)
+	if err != nil || version < 150000 {
+		return "", err
+	}
+	const query = `
+select coalesce(min(quote_ident(n.nspname)), '')
+  from pg_catalog.pg_publication_namespace m
+  join pg_catalog.pg_publication p on p.oid = m.pnpubid
+  join pg_catalog.pg_namespace n on n.oid = m.pnnspid
+ where p.pubname = $1`
+	var schema string
+	if err := q.QueryRow(ctx, query, string(name)).Scan(&schema); err != nil {
+		return "", fmt.Errorf("read the schemas of publication %q: %w", name, err)
+	}
+	return schema, nil
+}
+
+// Join publishes a policy's table: in Changes if it is partitioned, in Deletes if not. It first takes the table, and all
+// its partitions, SHARE ROW EXCLUSIVE: without that lock, of a transaction that is deleting right then one delete would
+// be missed and the next seen. The lock waits for writers and makes others wait, so set lock_timeout in the transaction
+// (SQLSTATE 55P03 is Retry). It then refuses a table whose own deletes the publication would break (CheckIdentity).
+//
+// Published from the commit of tx on. A table that is there already is only locked and checked.
+func Join(ctx context.Context, tx pgx.Tx, relation uint32) error {
+	t, err := lockTable(ctx, tx, relation)
+	if err != nil {
+		return err
+	}
+	if err := CheckIdentity(ctx, tx, relation); err != nil {
+		return err
+	}
+	to, from := Deletes, Changes
+	if t.kind == kindPartitioned {
+		to, from = Changes, Deletes
+	}
+	if err := addTable(ctx, tx, to, t); err != nil {
+		return err
+	}
+	return removeTable(ctx, tx, from, t)
+}
+
+// JoinLedger publishes a table of evidence in Ledger. Only inserts are published, so no replica identity is asked for.
+func JoinLedger(ctx context.Context, tx pgx.Tx, relation uint32) error {
+	t, err := lockTable(ctx, tx, relation)
+	if err != nil {
+		return err
+	}
+	return addTable(ctx, tx, Ledger, t)
+}
+
+// Leave takes a table out of the publications that Join puts it in, under the same lock. What was deleted before the
+// commit of tx is still delivered. A table that is in none is no error.
+func Leave(ctx context.Context, tx pgx.Tx, relation uint32) error {
+	t, err := lockTable(ctx, tx, relation)
+	if err != nil {
+		return err
+	}
+	if err := removeTable(ctx, tx, Deletes, t); err != nil {
+		return err
+	}
+	return removeTable(ctx, tx, Changes, t)
+}
+
+// table is a relation's quoted name and kind.
+type table struct {
+	oid  uint32
+	name string
+	kind string
+}
+
+const kindPartitioned = "p"
+
+// lockTable locks a table, and makes sure that the name it locked is still that of the relation.
+func lockTable(ctx context.Context, tx pgx.Tx, relation uint32) (table, error) {
+	before, err := readTable(ctx, tx, relation)
+	if err != nil {
+		return before, err
+	}
+	if _, err := tx.Exec(ctx, "lock table "+before.name+" in share row exclusive mode"); err != nil {
+		return before, fmt.Errorf("lock table %s to publish it: %w", before.name, err)
+	}
+	after, err := readTable(ctx, tx, relation)
+	if err == nil && after != before {
+		err = fmt.Errorf("lock table %s: it was renamed meanwhile; try again", before.name)
+	}
+	return after, err
+}
+
+func readTable(ctx context.Context, q Querier, relation uint32) (table, error) {
+	const query = `
+select format('%I.%I', n.nspname, c.relname), c.relkind::text
+  from pg_catalog.pg_class c
+  join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+ where c.oid = $1`
+	t := table{oid: relation}
+	switch err := q.QueryRow(ctx, query, relation).Scan(&t.name, &t.kind); {
+	case errors.Is(err, pgx.ErrNoRows):
+		return t, &IdentityError{Table: fmt.Sprintf("oid %d", relation), Reason: NoTable, Fix: "name a table that exists"}
+	case err != nil:
+		return t, fmt.Errorf("read table with oid %d: %w", relation, err)
+	default:
+		return t, nil
+	}
+}
+
+func addTable(ctx context.Context, tx pgx.Tx, to Publication, t table) error {
+	members, err := membersOf(ctx, tx, t.oid)
+	if err != nil || slices.Contains(members, to) {
+		return err
+	}
+	if _, err := tx.Exec(ctx, fmt.Sprintf("alter publication %s add table only %s", to, t.name)); err != nil {
+		return fmt.Errorf("add table %s to publication %q: %w", t.name, to, err)
+	}
+	return nil
+}
+
+func removeTable(ctx context.Context, tx pgx.Tx, from Publication, t table) error {
+	members, err := membersOf(ctx, tx, t.oid)
+	if err != nil || !slices.Contains(members, from) {
+		return err
+	}
+	if _, err := tx.Exec(ctx, fmt.Sprintf("alter publication %s drop table only %s", from, t.name)); err != nil {
+		return fmt.Errorf("drop table %s from publication %q: %w", t.name, from, err)
+	}
+	return nil
+}
+
+func membersOf(ctx context.Context, q Querier, relation uint32) ([]Publication, error) {
+	const query = `
+select p.pubname::text
+  from pg_catalog.pg_publication_rel r
+  join pg_catalog.pg_publication p on p.oid = r.prpubid
+ where r.prrelid = $1`
+	rows, err := q.Query(ctx, query, relation)
+	if err != nil {
+		return nil, fmt.Errorf("read publications of table with oid %d: %w", relation, err)
+	}
+	in, err := pgx.CollectRows(rows, pgx.RowTo[Publication])
+	if err != nil {
+		return nil, fmt.Errorf("read publications of table with oid %d: %w", relation, err)
+	}
+	return in, nil
+}
+
+// Member is a table in one of Lapse's publications.
+type Member struct {
+	Publication Publication
+	OID         uint32
+	Schema      string
+	Name        string
+	Partitioned bool
+}
+
+// Members lists the tables of all Lapse's publications, in order. A partitioned table stands for its partitions.
+func Members(ctx context.Context, q Querier) ([]Member, error) {
+	const query = `
+select p.pubname::text, c.oid, n.nspname::text, c.relname::text, c.relkind = 'p'
+  from pg_catalog.pg_publication_rel r
+  join pg_catalog.pg_publication p on p.oid = r.prpubid
+  join pg_catalog.pg_class c on c.oid = r.prrelid
+  join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+ where p.pubname = any($1)
+ order by p.pubname, n.nspname, c.relname`
+	rows, err := q.Query(ctx, query, Publications())
+	if err != nil {
+		return nil, fmt.Errorf("read the tables of the publications: %w", err)
+	}
+	members, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Member])
+	if err != nil {
+		return nil, fmt.Errorf("read the tables of the publications: %w", err)
+	}
+	return members, nil
+}

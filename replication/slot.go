@@ -1,0 +1,276 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Plugin is the output plugin that Lapse's slots use. It is part of PostgreSQL.
+const Plugin = "pgoutput"
+
+// Querier is what the catalog side needs of a connection, a transaction or a pool.
+type Querier interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// WALStatus is pg_replication_slots.wal_status.
+type WALStatus string
+
+// The values of WALStatus. From unreserved it is one checkpoint to lost, and there may be no poll in between: watch
+// SafeWALSize.
+const (
+	WALReserved   WALStatus = "reserved"
+	WALExtended   WALStatus = "extended"
+	WALUnreserved WALStatus = "unreserved"
+	WALLost       WALStatus = "lost"
+)
+
+// SlotState is what the server says of a slot at one moment.
+type SlotState struct {
+	Name      string
+	Exists    bool // everything below is zero if not
+	Plugin    string
+	Database  string
+	Temporary bool
+	TwoPhase  bool
+	Failover  bool // always false before PostgreSQL 17
+
+	Active    bool
+	ActivePID int32 // of the server process that streams from it
+
+	// Confirmed is where the next stream starts. It goes back when the server crashes: the server saves it with the
+	// slot, not with each confirmation.
+	Confirmed LSN
+	// Restart is where the server's log must be kept from. A transaction left open in any database holds it back
+	// while Confirmed moves on: two separate alarms.
+	Restart LSN
+	// Current is the end of the server's log.
+	Current LSN
+
+	WALStatus WALStatus
+	// SafeWALSize is how much more log may be written before the slot is in danger, nil if there is no limit
+	// (max_slot_wal_keep_size is -1) or nothing left to lose.
+	SafeWALSize *int64
+	// Invalidation is the reason that PostgreSQL 17 and later give for a lost slot.
+	Invalidation string
+}
+
+// Behind is how much log the consumer has not confirmed.
+func (s SlotState) Behind() int64 { return int64(s.Current) - int64(s.Confirmed) }
+
+// Held is how much log the server keeps because of this slot.
+func (s SlotState) Held() int64 { return int64(s.Current) - int64(s.Restart) }
+
+// lost says whether a stream can no longer be had from the slot.
+func (s SlotState) lost() bool { return s.WALStatus == WALLost || s.Invalidation != "" }
+
+// ReadSlot asks for a slot. A slot that does not exist is a state, not an error.
+func ReadSlot(ctx context.Context, q Querier, name string) (SlotState, error) {
+	// Columns that only later servers have are looked up by name in the row's JSON form, so that one statement serves
+	// all of them.
+	const query = `
+select s.plugin, coalesce(s.database::text, ''), s.temporary,
+       coalesce((to_jsonb(s) ->> 'two_phase')::boolean, false),
+       coalesce((to_jsonb(s) ->> 'failover')::boolean, false),
+       s.active, coalesce(s.active_pid, 0),
+       s.confirmed_flush_lsn::text, s.restart_lsn::text,
+       case when not pg_is_in_recovery() then pg_current_wal_lsn()::text end,
+       coalesce(s.wal_status, ''), s.safe_wal_size,
+       coalesce(to_jsonb(s) ->> 'invalidation_reason', '')
+  from pg_catalog.pg_replication_slots s
+ where s.slot_name = $1`
+	s := SlotState{Name: name}
+	var plugin *string
+	err := q.QueryRow(ctx, query, name).Scan(&plugin, &s.Database, &s.Temporary, &s.TwoPhase, &s.Failover,
+		&s.Active, &s.ActivePID, &s.Confirmed, &s.Restart, &s.Current, &s.WALStatus, &s.SafeWALSize, &s.Invalidation)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return s, nil
+	case err != nil:
+		return s, fmt.Errorf("read slot %q: %w", name, err)
+	}
+	s.Exists = true
+	if plugin != nil {
+		s.Plugin = *plugin
+	}
+	return s, nil
+}
+
+// CheckSlot returns a *SlotError if a stream in this database cannot be had from the slot. That it is in use is not
+// looked at: only START_REPLICATION can tell.
+func CheckSlot(s SlotState, database string) error {
+	refuse := func(reason error, detail, fix string) error {
+		return &SlotError{Slot: s.Name, Reason: reason, Detail: detail, Fix: fix}
+	}
+	const other = "choose another name for the slot in lapse.yaml (slot:)"
+	switch {
+	case !s.Exists:
+		return refuse(ErrSlotMissing, "", "run lapse init, which makes it; what was deleted in between is a gap")
+	case s.Plugin != Plugin:
+		return refuse(ErrSlotForeign, fmt.Sprintf("its plugin is %q, want %q", s.Plugin, Plugin), other)
+	case s.Database != database:
+		return refuse(ErrSlotForeign, fmt.Sprintf("it belongs to database %q, not %q", s.Database, database), other)
+	case s.Temporary:
+		return refuse(ErrSlotForeign, "it is temporary", other)
+	case s.TwoPhase:
+		return refuse(ErrSlotForeign, "it decodes prepared transactions before they commit", other)
+	case s.lost():
+		return refuse(ErrSlotLost, s.Invalidation,
+			fmt.Sprintf("select pg_drop_replication_slot('%s'), then run lapse init: it records the gap", s.Name))
+	default:
+		return nil
+	}
+}
+
+// slotOptions are set by SlotOption.
+type slotOptions struct {
+	failover     bool
+	publications []string
+}
+
+// SlotOption changes how a slot is made.
+type SlotOption func(*slotOptions)
+
+// WithFailover has the slot copied to standbys, so that it survives a promotion. PostgreSQL 17 and later; refused by
+// earlier servers. The standby's copy becomes usable only once the slot has moved past the standby's own start.
+func WithFailover() SlotOption { return func(o *slotOptions) { o.failover = true } }
+
+// ForPublications names the publications that must exist before the slot; by default all of Lapse's.
+func ForPublications(names ...string) SlotOption {
+	return func(o *slotOptions) { o.publications = names }
+}
+
+// CreateSlot makes a logical slot and returns its consistent point: every transaction that commits after it will be
+// delivered, none that committed before. Durable when it returns.
+//
+// It refuses while a publication is missing. A slot decodes a change with the catalog as it was at that change, so a
+// publication that is younger than the slot leaves it stuck for good on the first change before it.
+//
+// The server waits for every transaction that is open in the cluster at the start; let ctx or statement_timeout bound
+// that. It must not run in a transaction that has written.
+func CreateSlot(ctx context.Context, q Querier, name string, options ...SlotOption) (LSN, error) {
+	o := slotOptions{publications: Publications()}
+	for _, option := range options {
+		option(&o)
+	}
+	if err := CheckWALLevel(ctx, q); err != nil {
+		return 0, err
+	}
+	if err := requirePublications(ctx, q, o.publications); err != nil {
+		return 0, fmt.Errorf("create slot %q: %w", name, err)
+	}
+	query := `select lsn::text from pg_catalog.pg_create_logical_replication_slot($1, $2)`
+	if o.failover {
+		version, err := serverVersion(ctx, q)
+		if err != nil {
+			return 0, err
+		}
+		if version < 170000 {
+			return 0, &SlotError{Slot: name, Reason: errFailover, Fix: "leave failover off, or upgrade the server"}
+		}
+		query = `select lsn::text from pg_catalog.pg_create_logical_replication_slot($1, $2, failover => true)`
+	}
+	var point LSN
+	if err := q.QueryRow(ctx, query, name, Plugin).Scan(&point); err != nil {
+		if stateOf(err) == stateConfigurationLimit {
+			return 0, &SlotError{
+				Slot: name, Reason: err,
+				Fix: "raise max_replication_slots and restart the server, or drop a slot nobody reads",
+			}
+		}
+		return 0, fmt.Errorf("create slot %q: %w", name, err)
+	}
+	return point, nil
+}
+
+var errFailover = errors.New("failover slots need PostgreSQL 17")
+
+// EnsureSlot makes the slot unless it is there, and checks it if it is. made says which.
+func EnsureSlot(ctx context.Context, q Querier, name string, options ...SlotOption) (s SlotState, made bool, err error) {
+	if s, err = ReadSlot(ctx, q, name); err != nil {
+		return s, false, err
+	}
+	if !s.Exists {
+		switch _, err = CreateSlot(ctx, q, name, options...); {
+		case stateOf(err) == stateDuplicateObject: // somebody else was faster
+		case err != nil:
+			return s, false, err
+		default:
+			made = true
+		}
+		if s, err = ReadSlot(ctx, q, name); err != nil {
+			return s, made, err
+		}
+	}
+	var database string
+	if err := q.QueryRow(ctx, `select pg_catalog.current_database()::text`).Scan(&database); err != nil {
+		return s, made, fmt.Errorf("read the database's name: %w", err)
+	}
+	return s, made, CheckSlot(s, database)
+}
+
+// DropSlot removes the slot, and with it every deletion that was not read. A slot that is not there is no error; one
+// in use is ErrSlotActive.
+func DropSlot(ctx context.Context, q Querier, name string) error {
+	_, err := q.Exec(ctx, `select pg_catalog.pg_drop_replication_slot($1)`, name)
+	switch stateOf(err) {
+	case stateUndefinedObject:
+		return nil
+	case stateObjectInUse:
+		return &SlotError{Slot: name, Reason: ErrSlotActive, Fix: "stop lapse audit first"}
+	}
+	if err != nil {
+		return fmt.Errorf("drop slot %q: %w", name, err)
+	}
+	return nil
+}
+
+// CheckWALLevel returns an error that wraps ErrNotLogical unless the server writes what decoding needs.
+func CheckWALLevel(ctx context.Context, q Querier) error {
+	var level string
+	if err := q.QueryRow(ctx, `select pg_catalog.current_setting('wal_level')`).Scan(&level); err != nil {
+		return fmt.Errorf("read wal_level: %w", err)
+	}
+	if level != "logical" {
+		return fmt.Errorf("%w: wal_level is %s; run: alter system set wal_level = 'logical'; then restart the server",
+			ErrNotLogical, level)
+	}
+	return nil
+}
+
+// requirePublications returns an error that wraps ErrPublicationMissing unless all are there.
+func requirePublications(ctx context.Context, q Querier, names []string) error {
+	rows, err := q.Query(ctx, `select p.pubname::text from pg_catalog.pg_publication p`)
+	if err != nil {
+		return fmt.Errorf("read publications: %w", err)
+	}
+	there, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return fmt.Errorf("read publications: %w", err)
+	}
+	for _, name := range names {
+		if !slices.Contains(there, name) {
+			return &PublicationError{
+				Publication: name, Reason: ErrPublicationMissing,
+				Fix: "make the publications before the slot (lapse init does)",
+			}
+		}
+	}
+	return nil
+}
+
+func serverVersion(ctx context.Context, q Querier) (int, error) {
+	var version int
+	err := q.QueryRow(ctx, `select pg_catalog.current_setting('server_version_num')::integer`).Scan(&version)
+	if err != nil {
+		return 0, fmt.Errorf("read server version: %w", err)
+	}
+	return version, nil
+}

@@ -1,0 +1,87 @@
+package replication
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+)
+
+const (
+	// answerPause is the least time between two answers to a server that asks. One that shuts down asks again the
+	// moment it is answered; without the pause both sides would spin.
+	answerPause = 20 * time.Millisecond
+	// pressingWithin is how close two requests must be for Message.Pressing.
+	pressingWithin = 100 * time.Millisecond
+)
+
+// statusSize is a CopyData message with a standby status update in it.
+const statusSize = headerSize + 1 + 3*8 + 8 + 1
+
+// appendStatus is the one place where a status update is made. The three positions of the protocol (written, flushed,
+// applied) are all the durable one: a server that finds flushed empty takes written for it, and throws the rest away.
+func appendStatus(to []byte, durable LSN, now time.Time) []byte {
+	to = append(to, 'd')
+	to = binary.BigEndian.AppendUint32(to, statusSize-1)
+	to = append(to, 'r')
+	for range 3 {
+		to = binary.BigEndian.AppendUint64(to, uint64(durable))
+	}
+	to = binary.BigEndian.AppendUint64(to, uint64(now.UnixMicro()-postgresEpoch))
+	return append(to, 0) // we never ask for an answer
+}
+
+// statuses is when to send the next status. Only the goroutine that owns the stream uses it.
+type statuses struct {
+	interval time.Duration
+
+	sent     LSN       // position of the last status
+	sentAt   time.Time // zero before the first
+	answerAt time.Time // when to answer a request that came too soon after the last answer; zero if there is none
+	askedAt  time.Time // the last request
+}
+
+// due returns when the next status must go out, given the position that it would carry. A position that moved goes
+// out sooner: what is confirmed is what the executor's safety rule and the server's disk wait for.
+func (t *statuses) due(position LSN) time.Time {
+	wait := t.interval
+	if position != t.sent {
+		wait /= 10
+	}
+	at := t.sentAt.Add(wait)
+	if !t.answerAt.IsZero() && t.answerAt.Before(at) {
+		return t.answerAt
+	}
+	return at
+}
+
+// asked notes a request for an answer and plans the answer. It reports whether the server presses.
+func (t *statuses) asked(now time.Time) (pressing bool) {
+	pressing = !t.askedAt.IsZero() && now.Sub(t.askedAt) <= pressingWithin
+	t.askedAt = now
+	if t.answerAt.IsZero() {
+		t.answerAt = t.sentAt.Add(answerPause)
+	}
+	return pressing
+}
+
+// report returns the position that may be told to the server: the confirmed one, but never beyond what this server has
+// sent. A position from an earlier life of the server, which its log no longer reaches, would skip what it writes next.
+func (s *Stream) report() LSN { return min(LSN(s.confirmed.Load()), s.seen) }
+
+// tick sends a status if one is due.
+func (s *Stream) tick(now time.Time) error {
+	if now.Before(s.status.due(s.report())) {
+		return nil
+	}
+	return s.sendStatus(now)
+}
+
+func (s *Stream) sendStatus(now time.Time) error {
+	position := s.report()
+	s.scratch = appendStatus(s.scratch[:0], position, now)
+	if err := s.wire.send(s.scratch); err != nil {
+		return s.fail(fmt.Errorf("send status: %w", err))
+	}
+	s.status.sent, s.status.sentAt, s.status.answerAt = position, now, time.Time{}
+	return nil
+}

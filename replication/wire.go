@@ -1,0 +1,167 @@
+package replication
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+const (
+	// readBuffer is how much is asked of the socket at once. The server makes a send per row; what decides the speed
+	// of a slot is how rarely its reader is woken, and that needs room.
+	readBuffer = 256 << 10
+	// maxMessage is beyond what the server can build (MaxAllocSize, 1 GB). A longer one is damage, not data.
+	maxMessage = 1<<30 + 64
+	// headerSize is a message's type byte and its length.
+	headerSize = 5
+	// writeTimeout bounds each write. The server reads what we send even while it sends, so this is generous.
+	writeTimeout = 10 * time.Second
+)
+
+var errFrame = errors.New("the length of a message is impossible: the connection does not speak PostgreSQL's protocol")
+
+// wire is the connection's framing, below pgconn while the connection is made and below the stream after that.
+//
+// pgconn reads as much as it gets. If it did so on the socket, rows that follow the answer to START_REPLICATION would
+// end in its private buffer. So Read gives it one message at a time and keeps the rest, and the stream takes over a
+// wire that has lost nothing.
+type wire struct {
+	net.Conn
+
+	reading sync.Mutex // pgconn may read from a goroutine of its own; the stream takes the lock once, for good
+	remain  int        // what Read has still to hand out of the message that it began
+
+	buf  []byte
+	r, w int   // buf[r:w] has been received and not used
+	base int64 // position of buf[0] in the connection
+	slow *lowWater
+}
+
+// attachWire makes config's connection a wire. get returns it once connected.
+func attachWire(config *pgconn.Config) (get func() *wire) {
+	var last *wire
+	config.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, conn net.Conn) (net.Conn, error) {
+		last = &wire{Conn: conn, buf: make([]byte, readBuffer), slow: newLowWater(conn)}
+		return last, nil
+	}
+	return func() *wire { return last }
+}
+
+// Read is pgconn's: at most the rest of one message.
+func (w *wire) Read(p []byte) (int, error) {
+	w.reading.Lock()
+	defer w.reading.Unlock()
+	for w.remain == 0 {
+		if have := w.buf[w.r:w.w]; len(have) >= headerSize {
+			w.remain = 1 + int(binary.BigEndian.Uint32(have[1:]))
+			break
+		}
+		if err := w.fill(); err != nil {
+			return 0, err
+		}
+	}
+	if w.r == w.w {
+		if err := w.fill(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p[:min(len(p), w.remain)], w.buf[w.r:w.w])
+	w.r += n
+	w.remain -= n
+	return n, nil
+}
+
+// takeOver ends pgconn's reading. The connection must be idle and hijacked.
+func (w *wire) takeOver() error {
+	w.kick() // pgconn's background reader may still wait for bytes
+	w.reading.Lock()
+	if w.remain != 0 {
+		return errFrame
+	}
+	w.slow.start()
+	return w.SetReadDeadline(time.Time{})
+}
+
+// frame returns the next whole message, type and body, and its position in the connection, or ok false if it is not
+// all there. The body stays in place until fill is called; skip moves past it.
+func (w *wire) frame() (f frame, ok bool, err error) {
+	return w.frameAt(w.base + int64(w.r))
+}
+
+// frameAt is frame for a message further on, which must have begun at position at.
+func (w *wire) frameAt(at int64) (f frame, ok bool, err error) {
+	have := w.buf[int(at-w.base):w.w]
+	if len(have) < headerSize {
+		return frame{}, false, nil
+	}
+	size := binary.BigEndian.Uint32(have[1:])
+	if size < headerSize-1 || size > maxMessage {
+		return frame{}, false, errFrame
+	}
+	end := 1 + int(size)
+	if len(have) < end {
+		return frame{}, false, nil
+	}
+	return frame{kind: have[0], body: have[headerSize:end:end], start: at, end: at + int64(end)}, true, nil
+}
+
+// frame is one message of PostgreSQL's frontend/backend protocol.
+type frame struct {
+	kind       byte
+	body       []byte
+	start, end int64 // where it stands in the connection
+}
+
+func (w *wire) skip(f frame) { w.r = int(f.end - w.base) }
+
+// room says whether fill may keep reading ahead without making the buffer larger than limit.
+func (w *wire) room(limit int) bool { return w.w-w.r < limit }
+
+// fill reads once, whatever there is, or waits for it until the read deadline. It moves what is there to the front of the
+// buffer, so bodies of frames are not valid after it. The buffer doubles while a message, or what Wait reads ahead, does
+// not fit, and goes back to its usual size when it is empty.
+func (w *wire) fill() error {
+	w.base += int64(w.r)
+	w.w = copy(w.buf, w.buf[w.r:w.w])
+	w.r = 0
+	if w.w == 0 && len(w.buf) > readBuffer {
+		w.buf = make([]byte, readBuffer)
+	}
+	if w.w == len(w.buf) {
+		grown := make([]byte, 2*len(w.buf))
+		copy(grown, w.buf)
+		w.buf = grown
+	}
+	n, err := w.slow.read(w.Conn, w.buf[w.w:])
+	w.w += n
+	if n > 0 {
+		return nil
+	}
+	if err == nil {
+		err = io.ErrNoProgress
+	}
+	return err
+}
+
+// kick interrupts a read that waits, or the one that comes next. Whoever is kicked for nothing reads again.
+func (w *wire) kick() { _ = w.SetReadDeadline(time.Unix(1, 0)) }
+
+// send writes a message of ours whole, or fails: half a message ends the connection.
+func (w *wire) send(message []byte) error {
+	if err := w.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return err
+	}
+	_, err := w.Write(message)
+	return err
+}
+
+func isTimeout(err error) bool {
+	return errors.Is(err, os.ErrDeadlineExceeded)
+}
