@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 )
@@ -45,6 +46,14 @@ func PostgresPins() []PostgresPin {
 		}},
 	}
 }
+
+// PostgresRelease is how the stamp names a release.
+func PostgresRelease(pin PostgresPin) string {
+	return "PostgreSQL " + pin.Version + " for " + runtime.GOARCH
+}
+
+// KafkaRelease is how the stamp names the broker.
+func KafkaRelease() string { return "Kafka " + KafkaVersion }
 
 // Dir is the folder that holds the fetched servers: $LAPSE_SERVERS, or .servers beside the go.mod above the working
 // directory. The folder itself need not exist.

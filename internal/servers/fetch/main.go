@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"syscall"
 
 	"lapse/internal/servers"
@@ -132,7 +131,7 @@ func (s server) fetch(ctx context.Context) error {
 
 func postgres(dir string, pin servers.PostgresPin) server {
 	return server{
-		release: "PostgreSQL " + pin.Version + " for " + runtime.GOARCH,
+		release: servers.PostgresRelease(pin),
 		folder:  servers.PostgresDir(dir, pin.Major),
 		unpack:  func(ctx context.Context, into string) error { return unpackPostgres(ctx, pin, into) },
 	}
@@ -140,7 +139,7 @@ func postgres(dir string, pin servers.PostgresPin) server {
 
 func kafka(dir string) server {
 	return server{
-		release: "Kafka " + servers.KafkaVersion,
+		release: servers.KafkaRelease(),
 		folder:  servers.KafkaDir(dir),
 		unpack:  unpackKafka,
 	}

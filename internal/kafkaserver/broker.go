@@ -1,0 +1,164 @@
+package kafkaserver
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/google/uuid"
+
+	"lapse/internal/child"
+)
+
+// defaultSettings are what a broker has if Options.Settings does not say otherwise. Internal topics have one partition:
+// a broker that has just started is ready for groups and transactions sooner.
+func (p ports) defaultSettings() map[string]string {
+	return map[string]string{
+		"node.id":                                  "1",
+		"process.roles":                            "broker,controller",
+		"listeners":                                fmt.Sprintf("BROKER://127.0.0.1:%d,CONTROLLER://127.0.0.1:%d", p.broker, p.controller),
+		"advertised.listeners":                     fmt.Sprintf("BROKER://127.0.0.1:%d", p.broker),
+		"listener.security.protocol.map":           "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
+		"inter.broker.listener.name":               "BROKER",
+		"controller.listener.names":                "CONTROLLER",
+		"controller.quorum.voters":                 fmt.Sprintf("1@127.0.0.1:%d", p.controller),
+		"auto.create.topics.enable":                "false",
+		"num.partitions":                           "1",
+		"default.replication.factor":               "1",
+		"min.insync.replicas":                      "1",
+		"offsets.topic.num.partitions":             "1",
+		"offsets.topic.replication.factor":         "1",
+		"transaction.state.log.num.partitions":     "1",
+		"transaction.state.log.replication.factor": "1",
+		"transaction.state.log.min.isr":            "1",
+		"group.initial.rebalance.delay.ms":         "0",
+		"num.network.threads":                      "2",
+		"num.io.threads":                           "2",
+		"log.cleaner.dedupe.buffer.size":           "16777216",
+		// After a kill the controller waits for the former process's session to end: 9 s by default.
+		"broker.session.timeout.ms":    "2000",
+		"broker.heartbeat.interval.ms": "500",
+	}
+}
+
+const logConfiguration = `status = error
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d %p %c{1} %m%n
+rootLogger.level = info
+rootLogger.appenderRef.out.ref = out
+`
+
+// prepare writes the configuration of a broker and formats its storage, unless the folder holds one: then its ports are
+// taken over from its configuration.
+func (s *Server) prepare(ctx context.Context) (found bool, err error) {
+	if s.ports, err = s.readPorts(); err == nil {
+		return true, nil
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return false, err
+	}
+	if err := os.MkdirAll(s.dataDir(), 0o755); err != nil {
+		return false, err
+	}
+	if s.ports, err = choosePorts(s.options.Port); err != nil {
+		return false, err
+	}
+	settings := s.ports.defaultSettings()
+	maps.Copy(settings, s.options.Settings)
+	settings["log.dirs"] = s.dataDir()
+	var properties strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		fmt.Fprintf(&properties, "%s=%s\n", name, settings[name])
+	}
+	if err := os.WriteFile(s.propertiesFile(), []byte(properties.String()), 0o644); err != nil {
+		return false, err
+	}
+	if err := os.WriteFile(s.logConfigFile(), []byte(logConfiguration), 0o644); err != nil {
+		return false, err
+	}
+	return false, s.format(ctx)
+}
+
+// format gives the storage its cluster id. The marker of a finished one is Kafka's own meta.properties.
+func (s *Server) format(ctx context.Context) error {
+	id := uuid.New()
+	tool, err := s.java(syscall.SIGKILL, "kafka.tools.StorageTool", "format",
+		"--cluster-id="+base64.RawURLEncoding.EncodeToString(id[:]), "--config", s.propertiesFile())
+	if err != nil {
+		return err
+	}
+	if err := tool.Wait(ctx); err != nil {
+		return errors.Join(err, tool.Signal(syscall.SIGKILL))
+	}
+	if !tool.State().Success() {
+		return fmt.Errorf("format the storage: %s\n%s", tool.State(), child.Tail(s.LogFile(), 20))
+	}
+	return nil
+}
+
+func choosePorts(broker int) (p ports, err error) {
+	p.broker = broker
+	if p.broker == 0 {
+		if p.broker, err = child.FreePort(); err != nil {
+			return p, err
+		}
+	}
+	for p.controller == 0 || p.controller == p.broker {
+		if p.controller, err = child.FreePort(); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// readPorts reads the ports of the broker that the folder holds. os.ErrNotExist: it holds none that was made to the end.
+func (s *Server) readPorts() (p ports, err error) {
+	if _, err := os.Stat(filepath.Join(s.dataDir(), "meta.properties")); err != nil {
+		return p, err
+	}
+	content, err := os.ReadFile(s.propertiesFile())
+	if err != nil {
+		return p, err
+	}
+	for line := range strings.Lines(string(content)) {
+		if _, err := fmt.Sscanf(line, "listeners=BROKER://127.0.0.1:%d,CONTROLLER://127.0.0.1:%d", &p.broker, &p.controller); err == nil {
+			return p, nil
+		}
+	}
+	return p, fmt.Errorf("%s does not name the broker's and the controller's port", s.propertiesFile())
+}
+
+// java runs one of Kafka's programs.
+func (s *Server) java(onDeath syscall.Signal, class string, args ...string) (process *child.Process, err error) {
+	log, err := os.OpenFile(s.LogFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
+	heap := s.options.Heap
+	if heap == "" {
+		heap = "512m"
+	}
+	cmd := exec.Command(s.install.Java, append([]string{
+		"-Xmx" + heap, "-XX:+UseSerialGC", "-Djava.awt.headless=true",
+		"-Dlog4j2.configurationFile=" + s.logConfigFile(),
+		"-cp", filepath.Join(s.install.LibDir, "*"), class,
+	}, args...)...)
+	cmd.Dir = s.dir
+	cmd.Stdout, cmd.Stderr = log, log
+	return child.Start(cmd, onDeath)
+}
+
+func (s *Server) dataDir() string        { return filepath.Join(s.dir, "data") }
+func (s *Server) propertiesFile() string { return filepath.Join(s.dir, "server.properties") }
+func (s *Server) logConfigFile() string  { return filepath.Join(s.dir, "log4j2.properties") }
