@@ -1,0 +1,220 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"lapse/schemas"
+)
+
+// Settings are all that lapse.yaml, the environment and the common flags say, complete with defaults.
+type Settings struct {
+	File     string // the lapse.yaml that was read, "" for none
+	Database Database
+	Slot     string
+	Roles    schemas.Roles
+	Keys     KeySource
+	Kafka    Broker
+	Topics   Topics
+	Format   Format
+	Audit    AuditMode
+	Limits   Limits
+	HTTP     string // address of the HTTP server
+}
+
+// Topics are where events and the log go. One set serves one database.
+type Topics struct {
+	System, User, Log string
+	Partitions        int // of the system and of the user topic; the log has one
+	Replication       int // 0: three, or as many as there are brokers if that is fewer
+	Create            bool
+}
+
+// Format is how an event is written.
+type Format string
+
+// Spanner is the format this version writes. The others are named so that they can be refused by name.
+const (
+	Spanner     Format = "spanner"
+	Debezium    Format = "debezium"
+	CloudEvents Format = "cloudevents"
+)
+
+// AuditMode says whether anything may be deleted without evidence.
+type AuditMode string
+
+// The audit modes.
+const (
+	AuditRequired AuditMode = "required" // no healthy audit, no deletion
+	AuditOff      AuditMode = "off"      // deletes without evidence
+)
+
+// Limits bound the executor over all policies together. Zero is the executor's own default.
+type Limits struct {
+	RowsPerPass int           // rows deleted in one pass over all policies
+	TurnRows    int           // rows of one policy before the next has its turn
+	TurnTime    time.Duration // time of one policy before the next has its turn
+	BatchTime   time.Duration // what a batch's size is adapted to
+}
+
+// Overrides are what flags and environment say. An empty string says nothing.
+type Overrides struct {
+	Database string // one connection string for owner, executor and auditor
+	Brokers  string // comma separated
+	Slot     string
+	Keys     string // folder
+	HTTP     string
+}
+
+// or returns o with what it lacks taken from weaker.
+func (o Overrides) or(weaker Overrides) Overrides {
+	pick := func(a, b string) string {
+		if a != "" {
+			return a
+		}
+		return b
+	}
+	return Overrides{
+		Database: pick(o.Database, weaker.Database), Brokers: pick(o.Brokers, weaker.Brokers),
+		Slot: pick(o.Slot, weaker.Slot), Keys: pick(o.Keys, weaker.Keys), HTTP: pick(o.HTTP, weaker.HTTP),
+	}
+}
+
+// Environment looks up one variable, as os.LookupEnv does.
+type Environment func(name string) (value string, set bool)
+
+func (e Environment) get(name string) string {
+	value, _ := e(name)
+	return value
+}
+
+// FromEnvironment is what the environment says.
+func FromEnvironment(env Environment) Overrides {
+	return Overrides{
+		Database: env.get("LAPSE_DATABASE_URL"), Brokers: env.get("LAPSE_KAFKA_BROKERS"), Slot: env.get("LAPSE_SLOT"),
+		Keys: env.get("LAPSE_KEYS"), HTTP: env.get("LAPSE_HTTP"),
+	}
+}
+
+// Load reads path, if one is given, and puts flags and environment above it. An error of the file is a *FileError with
+// all that is wrong in it.
+func Load(path string, flags Overrides, env Environment) (*Settings, error) {
+	s := defaults()
+	s.Keys.env = env
+	if path != "" {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("read the configuration: %w", err)
+		}
+		s.File = path
+		if err := readFile(s, path, text); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.override(flags.or(FromEnvironment(env))); err != nil {
+		return nil, err
+	}
+	return s, s.complete()
+}
+
+// defaults are the settings of an empty file.
+func defaults() *Settings {
+	return &Settings{
+		Roles:  schemas.RolesFor(schemas.DefaultRolePrefix),
+		Kafka:  Broker{},
+		Topics: Topics{System: "lapse.deletes.system", User: "lapse.deletes.user", Log: "lapse.log", Partitions: 6, Create: true},
+		Format: Spanner,
+		Audit:  AuditRequired,
+		HTTP:   "127.0.0.1:9187",
+	}
+}
+
+func (s *Settings) override(o Overrides) error {
+	if o.Database != "" {
+		s.Database = SameFor(ConnString(o.Database))
+	}
+	if o.Brokers != "" {
+		brokers := strings.Split(o.Brokers, ",")
+		for i, broker := range brokers {
+			brokers[i] = strings.TrimSpace(broker)
+			if err := checkAddress(brokers[i]); err != nil {
+				return fmt.Errorf("the brokers of flag or environment: %w", err)
+			}
+		}
+		s.Kafka.Brokers = brokers
+	}
+	if o.Slot != "" {
+		s.Slot = o.Slot
+	}
+	if o.Keys != "" {
+		s.Keys.Dir = o.Keys
+	}
+	if o.HTTP != "" {
+		s.HTTP = o.HTTP
+	}
+	return nil
+}
+
+// complete fills in what depends on other settings, and checks them against one another.
+func (s *Settings) complete() error {
+	database, err := s.Database.Name()
+	if err != nil {
+		return err
+	}
+	if s.Slot == "" {
+		s.Slot = SlotFor(database)
+	}
+	if err := checkSlot(s.Slot); err != nil {
+		return err
+	}
+	if s.Keys.Dir == "" {
+		s.Keys.Dir, s.Keys.Default = defaultKeys(s.Keys.env), true
+	}
+	return nil
+}
+
+// defaultKeys is the folder for keys in the user's own configuration, "" where there is none.
+func defaultKeys(env Environment) string {
+	if dir := env.get("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "lapse", "keys")
+	}
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "lapse", "keys")
+}
+
+var notInSlot = regexp.MustCompile(`[^a-z0-9_]`)
+
+// maxSlotName is the longest name PostgreSQL takes.
+const maxSlotName = 63
+
+// SlotFor is the default slot name of a database.
+func SlotFor(database string) string {
+	name := "lapse_" + notInSlot.ReplaceAllString(strings.ToLower(database), "_")
+	return name[:min(len(name), maxSlotName)]
+}
+
+func checkSlot(name string) error {
+	if notInSlot.MatchString(name) || len(name) > maxSlotName {
+		return fmt.Errorf("slot %q: PostgreSQL takes lower-case letters, digits and underscores, at most %d", name, maxSlotName)
+	}
+	return nil
+}
+
+// ErrNoBrokers says that Kafka is needed and nobody said where it is.
+var ErrNoBrokers = errors.New("no Kafka brokers are configured: set kafka.brokers in lapse.yaml, LAPSE_KAFKA_BROKERS or --brokers")
+
+// RequireKafka returns ErrNoBrokers unless there are brokers.
+func (s *Settings) RequireKafka() error {
+	if len(s.Kafka.Brokers) == 0 {
+		return ErrNoBrokers
+	}
+	return nil
+}

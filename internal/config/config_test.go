@@ -1,0 +1,255 @@
+package config_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"lapse/internal/config"
+)
+
+// nothing is an environment without variables.
+func nothing(string) (string, bool) { return "", false }
+
+func variables(set map[string]string) config.Environment {
+	return func(name string) (string, bool) {
+		value, ok := set[name]
+		return value, ok
+	}
+}
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "lapse.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// full is the example of the documentation, with every key.
+const full = `
+database: { owner: "postgres://own:s3cret@db/app", executor: "postgres://exe@db/app", auditor: "postgres://aud@db:5433/app" }
+slot: lapse_app
+roles: { prefix: shop_ }
+keys: /etc/lapse/keys
+kafka:
+  brokers: [kafka-1:9092, kafka-2:9092]
+  tls: { ca: ca.pem, cert: client.pem, key: client.key }
+  sasl: { mechanism: scram-sha-512, username: lapse, password_file: secret }
+topics:
+  system: a.system
+  user: a.user
+  log: a.log
+  partitions: 12
+  replication: 2
+  create: false
+format: spanner
+audit: off
+limits: { rows_per_pass: 5_000_000, turn_rows: 100000, turn_time: 10 seconds, batch_time: 250 ms }
+http: 0.0.0.0:9000
+`
+
+func TestEveryKeyOfTheFileIsRead(t *testing.T) {
+	path := write(t, full)
+	s, err := config.Load(path, config.Overrides{}, nothing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Dir(path)
+	for _, c := range []struct{ name, got, want string }{
+		{"owner", string(s.Database.Owner), "postgres://own:s3cret@db/app"},
+		{"auditor", string(s.Database.Auditor), "postgres://aud@db:5433/app"},
+		{"roles", s.Roles.Executor, "shop_executor"},
+		{"slot", s.Slot, "lapse_app"},
+		{"keys", s.Keys.Dir, "/etc/lapse/keys"},
+		{"brokers", strings.Join(s.Kafka.Brokers, " "), "kafka-1:9092 kafka-2:9092"},
+		{"ca", s.Kafka.TLS.CA, filepath.Join(dir, "ca.pem")},
+		{"password file", s.Kafka.SASL.PasswordFile, filepath.Join(dir, "secret")},
+		{"mechanism", string(s.Kafka.SASL.Mechanism), "scram-sha-512"},
+		{"topics", fmt.Sprint(s.Topics), "{a.system a.user a.log 12 2 false}"},
+		{"audit", string(s.Audit), "off"},
+		{"limits", fmt.Sprint(s.Limits), fmt.Sprint(config.Limits{5000000, 100000, 10 * time.Second, 250 * time.Millisecond})},
+		{"http", s.HTTP, "0.0.0.0:9000"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s is %q, want %q", c.name, c.got, c.want)
+		}
+	}
+}
+
+func TestAnEmptyFileGivesTheDefaults(t *testing.T) {
+	s, err := config.Load(write(t, "# nothing\n"), config.Overrides{Database: "postgres://me@db/My-Shop"}, nothing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ name, got, want string }{
+		{"slot", s.Slot, "lapse_my_shop"},
+		{"roles", s.Roles.Auditor, "lapse_auditor"},
+		{"topics", fmt.Sprint(s.Topics), "{lapse.deletes.system lapse.deletes.user lapse.log 6 0 true}"},
+		{"audit", string(s.Audit), "required"},
+		{"format", string(s.Format), "spanner"},
+		{"http", s.HTTP, "127.0.0.1:9187"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s is %q, want %q", c.name, c.got, c.want)
+		}
+	}
+	if !s.Keys.Default {
+		t.Error("the folder for keys does not count as the default one")
+	}
+	if err := s.RequireKafka(); !errors.Is(err, config.ErrNoBrokers) {
+		t.Errorf("no brokers: %v", err)
+	}
+}
+
+func TestFlagsStandAboveTheEnvironmentAndThatAboveTheFile(t *testing.T) {
+	path := write(t, "database: postgres://file@db/app\nslot: of_file\nhttp: 127.0.0.1:1\nkafka: { brokers: 'file:1' }\n")
+	env := variables(map[string]string{
+		"LAPSE_DATABASE_URL": "postgres://env@db/app", "LAPSE_KAFKA_BROKERS": "env:1, env:2", "LAPSE_SLOT": "of_env",
+	})
+	s, err := config.Load(path, config.Overrides{Database: "postgres://flag@db/app"}, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Database.Auditor != "postgres://flag@db/app" || s.Slot != "of_env" || s.HTTP != "127.0.0.1:1" ||
+		strings.Join(s.Kafka.Brokers, ",") != "env:1,env:2" {
+		t.Errorf("got %q, %q, %q, %q", s.Database.Auditor, s.Slot, s.HTTP, s.Kafka.Brokers)
+	}
+}
+
+func TestAllProblemsOfAFileAreNamedAtOnceWithTheirPlaces(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"an unknown key", "slott: x\n", `:1:1: unknown key "slott": did you mean "slot"?`},
+		{"an unknown key inside", "kafka:\n  broker: [a:1]\n", `:2:3: unknown key "broker": did you mean "brokers"?`},
+		{"a key like no other", "zebra: 1\n", `:1:1: unknown key "zebra": known here are database, slot, roles,`},
+		{"a key given twice", "slot: a\nhttp: a:1\nslot: b\n", `:3:1: "slot" is here already, in line 1`},
+		{"an empty key", "topics:\n", `:1:1: "topics" has no value`},
+		{"a list for a text", "slot: [a]\n", `:1:7: want a text, not a list`},
+		{"a text for a number", "topics:\n  partitions: six\n", `:2:15: want a whole number, not a text`},
+		{"a negative number", "topics:\n  partitions: -1\n", `:2:15: want a whole number from 1 to 2147483647`},
+		{"no partitions", "topics:\n  partitions: 0\n", `:2:15: want a whole number from 1 to 2147483647`},
+		{"a text for a mapping", "kafka: a:1\n", `:1:8: kafka: want names with values below them, not a text`},
+		{"two topics in one", "topics: { system: a, user: a }\n", `: system, user and log must be three topics`},
+		{"a format of another version", "format: debezium\n", `:1:9: format debezium is not supported by this version: use spanner`},
+		{"a format of no version", "format: spaner\n", `:1:9: "spaner" is not one of spanner, debezium, cloudevents: did you mean "spanner"?`},
+		{"an audit mode", "audit: on\n", `:1:8: "on" is not one of required, off`},
+		{"a URL", "database: postgres://u:s3cret@db:port/app\n", `:1:11: read the database's connection string: `},
+		{"an address", "http: 9187\n", `:1:7: "9187" is no address: write host:port`},
+		{"a duration", "limits: { turn_time: soon }\n", `:1:22: "soon" is not a length of time above zero`},
+		{"half a certificate", "kafka:\n  tls: { cert: a }\n", `: cert and key belong together`},
+		{"half a login", "kafka:\n  sasl: { username: a }\n", `: sasl needs mechanism, username and password_file`},
+		{"an anchor", "slot: &a b\n", `:1:7: want a text, not an anchor or alias`},
+		{"no YAML", "slot: [\n", `: not YAML: `},
+		{"two documents", "slot: a\n---\nslot: b\n", `a second document`},
+		{"no mapping at all", "- slot\n", `:1:1: the configuration: want names with values below them, not a list`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := write(t, c.text)
+			_, err := config.Load(path, config.Overrides{}, nothing)
+			var file *config.FileError
+			if !errors.As(err, &file) {
+				t.Fatalf("no error of the file: %v", err)
+			}
+			if !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), path+":") {
+				t.Errorf("got %q, want it to contain %q", err, c.want)
+			}
+			if strings.Contains(err.Error(), "s3cret") {
+				t.Errorf("the error shows a password: %v", err)
+			}
+		})
+	}
+	_, err := config.Load(write(t, "slott: a\nhttp: nowhere\nkafka:\n  bokers: x:1\n"), config.Overrides{}, nothing)
+	var file *config.FileError
+	if !errors.As(err, &file) || len(file.Problems) != 3 {
+		t.Fatalf("want three problems at once, got %v", err)
+	}
+	for i, line := range []int{1, 2, 4} {
+		if file.Problems[i].Line != line {
+			t.Errorf("problem %d is in line %d, want %d", i, file.Problems[i].Line, line)
+		}
+	}
+}
+
+func TestOneDatabaseIsMeantByAllConnectionStrings(t *testing.T) {
+	_, err := config.Load(write(t, "database: { owner: postgres://a@db/one, executor: postgres://b@db/two, auditor: postgres://c@db/one }\n"),
+		config.Overrides{}, nothing)
+	if err == nil || !strings.Contains(err.Error(), `not on "one" and "two"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAConnectionStringIsShownWithoutItsPassword(t *testing.T) {
+	c := config.ConnString("postgres://me:s3cret@db:5433/app?sslmode=require")
+	want := `database "app" at db:5433 as "me"`
+	for _, shown := range []string{c.String(), fmt.Sprint(c), fmt.Sprintf("%v %+v %#v", c, c, c)} {
+		if strings.Contains(shown, "s3cret") || !strings.Contains(shown, want) {
+			t.Errorf("shown as %q", shown)
+		}
+	}
+	settings, err := config.Load("", config.Overrides{Database: string(c)}, nothing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if shown := fmt.Sprintf("%v %+v %#v", settings, settings, settings.Database); strings.Contains(shown, "s3cret") {
+		t.Errorf("settings are shown with the password: %s", shown)
+	}
+}
+
+// The schema must take what the reader takes and refuse what it refuses, as far as a schema can tell.
+func TestTheJSONSchemaAgreesWithTheReader(t *testing.T) {
+	schema, err := jsonschema.NewCompiler().Compile("../../schemas/lapse.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, text string
+		valid      bool
+	}{
+		{"every key", full, true},
+		{"one connection string", "database: postgres://a@b/c\nkafka: { brokers: 'a:1', tls: true }\n", true},
+		{"an unknown key", "slott: a\n", false},
+		{"an unknown key inside", "kafka: { broker: [a:1] }\n", false},
+		{"a format of another version", "format: debezium\n", false},
+		{"an audit mode", "audit: maybe\n", false},
+		{"half a certificate", "kafka: { tls: { cert: a } }\n", false},
+		{"half a login", "kafka: { sasl: { username: a } }\n", false},
+		{"no partitions", "topics: { partitions: 0 }\n", false},
+		{"a slot in capitals", "slot: Lapse\n", false},
+		{"an address", "http: nowhere\n", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var value any
+			if err := yaml.Unmarshal([]byte(c.text), &value); err != nil {
+				t.Fatal(err)
+			}
+			if err := schema.Validate(value); (err == nil) != c.valid {
+				t.Errorf("the schema says %v", err)
+			}
+			if _, err := config.Load(write(t, c.text), config.Overrides{}, nothing); (err == nil) != c.valid {
+				t.Errorf("the reader says %v", err)
+			}
+		})
+	}
+}
+
+func FuzzNoFileMakesTheReaderPanic(f *testing.F) {
+	f.Add(full)
+	f.Add("kafka: { tls: [ }")
+	f.Add("? [a]\n: b")
+	f.Add("*a : b")
+	f.Fuzz(func(t *testing.T, text string) {
+		path := filepath.Join(t.TempDir(), "lapse.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = config.Load(path, config.Overrides{Database: "postgres://a@b/c"}, nothing)
+	})
+}

@@ -1,0 +1,203 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"regexp"
+	"strconv"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"lapse/schemas"
+)
+
+// readFile reads the text of lapse.yaml into s. Files that it names are found from its own folder.
+func readFile(s *Settings, path string, text []byte) error {
+	d := &document{file: path}
+	f := &file{document: d, dir: filepath.Dir(path), s: s}
+	if body := d.parse(text); body != nil {
+		d.mapping(body, "the configuration", f.fields()...)
+	}
+	return d.err()
+}
+
+// file reads lapse.yaml, key by key.
+type file struct {
+	*document
+	dir string
+	s   *Settings
+}
+
+func (f *file) fields() []field {
+	return []field{
+		{"database", f.database},
+		{"slot", f.checked(&f.s.Slot, checkSlot)},
+		{"roles", f.roles},
+		{"keys", f.path(&f.s.Keys.Dir)},
+		{"kafka", f.kafka},
+		{"topics", f.topics},
+		{"format", f.format},
+		{"audit", f.word((*string)(&f.s.Audit), string(AuditRequired), string(AuditOff))},
+		{"limits", f.limits},
+		{"http", f.checked(&f.s.HTTP, checkAddress)},
+	}
+}
+
+// checked reads a text that must satisfy check.
+func (f *file) checked(into *string, check func(string) error) func(ast.Node) {
+	return func(node ast.Node) {
+		var text string
+		f.text(&text)(node)
+		if text == "" {
+			return
+		}
+		if err := check(text); err != nil {
+			f.complain(node, "%v", err)
+			return
+		}
+		*into = text
+	}
+}
+
+// path reads the name of a file or folder.
+func (f *file) path(into *string) func(ast.Node) {
+	return func(node ast.Node) {
+		var name string
+		f.text(&name)(node)
+		if name != "" && !filepath.IsAbs(name) {
+			name = filepath.Join(f.dir, name)
+		}
+		if name != "" {
+			*into = name
+		}
+	}
+}
+
+// database is one connection string, or one for each of the three roles.
+func (f *file) database(node ast.Node) {
+	if node.Type() != ast.MappingType && node.Type() != ast.MappingValueType {
+		var one string
+		f.checked(&one, checkConnString)(node)
+		f.s.Database = SameFor(ConnString(one))
+		return
+	}
+	var owner, executor, auditor string
+	f.mapping(node, "database",
+		field{"owner", f.checked(&owner, checkConnString)},
+		field{"executor", f.checked(&executor, checkConnString)},
+		field{"auditor", f.checked(&auditor, checkConnString)})
+	f.s.Database = Database{Owner: ConnString(owner), Executor: ConnString(executor), Auditor: ConnString(auditor)}
+}
+
+var rolePrefix = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,50}$`)
+
+func (f *file) roles(node ast.Node) {
+	prefix := schemas.DefaultRolePrefix
+	f.mapping(node, "roles", field{"prefix", f.checked(&prefix, func(text string) error {
+		if !rolePrefix.MatchString(text) {
+			return fmt.Errorf("%q cannot begin a role's name: want lower-case letters, digits and underscores", text)
+		}
+		return nil
+	})})
+	f.s.Roles = schemas.RolesFor(prefix)
+}
+
+func (f *file) kafka(node ast.Node) {
+	f.mapping(node, "kafka",
+		field{"brokers", f.brokers},
+		field{"tls", f.tls},
+		field{"sasl", f.sasl})
+}
+
+func (f *file) brokers(node ast.Node) {
+	f.list(&f.s.Kafka.Brokers)(node)
+	for _, broker := range f.s.Kafka.Brokers {
+		if err := checkAddress(broker); err != nil {
+			f.complain(node, "%v", err)
+		}
+	}
+}
+
+// tls may be `tls: true`, or name files.
+func (f *file) tls(node ast.Node) {
+	if node.Type() == ast.BoolType {
+		var on bool
+		f.flag(&on)(node)
+		if on {
+			f.s.Kafka.TLS = &TLS{}
+		}
+		return
+	}
+	f.s.Kafka.TLS = &TLS{}
+	f.mapping(node, "tls",
+		field{"ca", f.path(&f.s.Kafka.TLS.CA)},
+		field{"cert", f.path(&f.s.Kafka.TLS.Cert)},
+		field{"key", f.path(&f.s.Kafka.TLS.Key)})
+	if (f.s.Kafka.TLS.Cert == "") != (f.s.Kafka.TLS.Key == "") {
+		f.complain(node, "cert and key belong together: give both or none")
+	}
+}
+
+func (f *file) sasl(node ast.Node) {
+	sasl := &SASL{}
+	f.mapping(node, "sasl",
+		field{"mechanism", f.word((*string)(&sasl.Mechanism), string(Plain), string(ScramSHA256), string(ScramSHA512))},
+		field{"username", f.text(&sasl.Username)},
+		field{"password_file", f.path(&sasl.PasswordFile)})
+	if sasl.Mechanism == "" || sasl.Username == "" || sasl.PasswordFile == "" {
+		f.complain(node, "sasl needs mechanism, username and password_file")
+	}
+	f.s.Kafka.SASL = sasl
+}
+
+var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+
+func checkTopic(name string) error {
+	if !topicName.MatchString(name) || name == "." || name == ".." {
+		return fmt.Errorf("%q is no topic name: Kafka takes letters, digits, dot, underscore and hyphen", name)
+	}
+	return nil
+}
+
+func (f *file) topics(node ast.Node) {
+	t := &f.s.Topics
+	f.mapping(node, "topics",
+		field{"system", f.checked(&t.System, checkTopic)},
+		field{"user", f.checked(&t.User, checkTopic)},
+		field{"log", f.checked(&t.Log, checkTopic)},
+		field{"partitions", f.count(&t.Partitions, 1)},
+		field{"replication", f.count(&t.Replication, 1)},
+		field{"create", f.flag(&t.Create)})
+	if t.System == t.User || t.System == t.Log || t.User == t.Log {
+		f.complain(node, "system, user and log must be three topics")
+	}
+}
+
+func (f *file) format(node ast.Node) {
+	f.word((*string)(&f.s.Format), string(Spanner), string(Debezium), string(CloudEvents))(node)
+	if f.s.Format != Spanner {
+		f.complain(node, "format %s is not supported by this version: use spanner", f.s.Format)
+	}
+}
+
+func (f *file) limits(node ast.Node) {
+	l := &f.s.Limits
+	f.mapping(node, "limits",
+		field{"rows_per_pass", f.count(&l.RowsPerPass, 1)},
+		field{"turn_rows", f.count(&l.TurnRows, 1)},
+		field{"turn_time", f.duration(&l.TurnTime)},
+		field{"batch_time", f.duration(&l.BatchTime)})
+}
+
+// checkAddress wants host and port, as in 127.0.0.1:9187.
+func checkAddress(text string) error {
+	_, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return fmt.Errorf("%q is no address: write host:port", text)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n > 65535 {
+		return fmt.Errorf("%q is no address: the port is a number up to 65535", text)
+	}
+	return nil
+}

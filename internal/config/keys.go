@@ -1,0 +1,179 @@
+package config
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"lapse/schemas"
+)
+
+// KeyName is the name of a key, and of its file.
+type KeyName string
+
+// The keys.
+const (
+	TagKey  KeyName = "tag"  // executor and auditor: the MAC of a ledger row
+	LogKey  KeyName = "log"  // auditor: signs the log
+	RowsKey KeyName = "rows" // auditor: commitments to rows
+	HashKey KeyName = "hash" // auditor: hashed keys
+)
+
+// KeyNames are all keys.
+func KeyNames() []KeyName { return []KeyName{TagKey, LogKey, RowsKey, HashKey} }
+
+func (n KeyName) variable() string { return "LAPSE_KEY_" + strings.ToUpper(string(n)) }
+
+// Key is a secret of KeyLength bytes. Neither String nor GoString shows it.
+type Key []byte
+
+// KeyLength is the length of every key. In its file, and in the environment, a key is written in hexadecimal digits.
+const KeyLength = schemas.MinTagKey
+
+// String hides the key.
+func (k Key) String() string { return "(a key)" }
+
+// GoString hides the key.
+func (k Key) GoString() string { return k.String() }
+
+// KeySource is where the keys are: LAPSE_KEY_TAG and its kin in the environment, or else files in a folder.
+type KeySource struct {
+	Dir     string
+	Default bool // nobody configured the folder: it is the user's own
+	env     Environment
+}
+
+// ErrNoKey says that a key was neither in the environment nor in the folder.
+var ErrNoKey = errors.New("there is no such key")
+
+// Load reads one key.
+func (s KeySource) Load(name KeyName) (Key, error) {
+	if text, set := s.lookup(name); set {
+		key, err := parseKey(text)
+		if err != nil {
+			return nil, fmt.Errorf("key %s in %s: %w", name, name.variable(), err)
+		}
+		return key, nil
+	}
+	if s.Dir == "" {
+		return nil, fmt.Errorf("key %s: %w: there is no folder for keys; set keys: in lapse.yaml or %s", name, ErrNoKey, name.variable())
+	}
+	return loadKey(filepath.Join(s.Dir, string(name)), name)
+}
+
+func (s KeySource) lookup(name KeyName) (string, bool) {
+	if s.env == nil {
+		return "", false
+	}
+	return s.env(name.variable())
+}
+
+func loadKey(path string, name KeyName) (Key, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("key %s: %w at %s: run lapse init --keys %s, once for all machines, or set %s",
+			name, ErrNoKey, path, filepath.Dir(path), name.variable())
+	case err != nil:
+		return nil, fmt.Errorf("key %s: %w", name, err)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("key %s: %s is not a file", name, path)
+	case info.Mode().Perm()&0o077 != 0:
+		return nil, fmt.Errorf("key %s: others may use %s (mode %04o): run chmod 600 %s", name, path, info.Mode().Perm(), path)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("key %s: %w", name, err)
+	}
+	key, err := parseKey(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("key %s in %s: %w", name, path, err)
+	}
+	return key, nil
+}
+
+func parseKey(text string) (Key, error) {
+	key, err := hex.DecodeString(strings.TrimSpace(text))
+	if err != nil || len(key) != KeyLength {
+		// The error never quotes what it read.
+		return nil, fmt.Errorf("want %d hexadecimal digits", 2*KeyLength)
+	}
+	return key, nil
+}
+
+// Make makes the keys that are missing, each with 32 random bytes, and returns their names. A key that is there is never
+// touched. Two that make keys at once agree: a file is linked into place whole, and the first one stays.
+func (s KeySource) Make() ([]KeyName, error) {
+	if s.Dir == "" {
+		return nil, errors.New("make keys: there is no folder for them: name one with --keys DIR")
+	}
+	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make keys: %w", err)
+	}
+	var made []KeyName
+	for _, name := range KeyNames() {
+		if _, set := s.lookup(name); set {
+			continue
+		}
+		fresh, err := makeKey(filepath.Join(s.Dir, string(name)))
+		if err != nil {
+			return made, fmt.Errorf("make key %s: %w", name, err)
+		}
+		if fresh {
+			made = append(made, name)
+		}
+	}
+	if len(made) == 0 {
+		return nil, nil
+	}
+	return made, syncFolder(s.Dir)
+}
+
+// makeKey writes a key beside its place and links it there: a crash leaves at most a temporary file.
+func makeKey(path string) (fresh bool, err error) {
+	if _, err := os.Lstat(path); err == nil {
+		return false, nil
+	}
+	temporary, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
+	if err != nil {
+		return false, err
+	}
+	defer os.Remove(temporary.Name())
+	key := make([]byte, KeyLength)
+	if _, err := rand.Read(key); err != nil {
+		return false, err
+	}
+	_, err = temporary.WriteString(hex.EncodeToString(key) + "\n")
+	if err = errors.Join(err, temporary.Sync(), temporary.Close()); err != nil {
+		return false, err
+	}
+	switch err := os.Link(temporary.Name(), path); {
+	case errors.Is(err, fs.ErrExist):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return true, nil
+}
+
+func syncFolder(dir string) error {
+	folder, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}
+
+// Missing lists the keys of names that are nowhere to be found.
+func (s KeySource) Missing(names ...KeyName) []KeyName {
+	return slices.DeleteFunc(slices.Clone(names), func(name KeyName) bool {
+		_, err := s.Load(name)
+		return !errors.Is(err, ErrNoKey)
+	})
+}

@@ -1,0 +1,138 @@
+package config_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lapse/internal/config"
+)
+
+func keysIn(t *testing.T, dir string, env config.Environment) config.KeySource {
+	t.Helper()
+	s, err := config.Load("", config.Overrides{Database: "postgres://a@b/c", Keys: dir}, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Keys
+}
+
+func TestKeysAreMadeOnceAndNeverOverwritten(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "keys")
+	keys := keysIn(t, dir, nothing)
+	made, err := keys.Make()
+	if err != nil || fmt.Sprint(made) != "[tag log rows hash]" {
+		t.Fatalf("made %v, %v", made, err)
+	}
+	before := map[config.KeyName]string{}
+	for _, name := range config.KeyNames() {
+		info, err := os.Stat(filepath.Join(dir, string(name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %04o", name, info.Mode().Perm())
+		}
+		key, err := keys.Load(name)
+		if err != nil || len(key) != config.KeyLength {
+			t.Fatalf("load %s: %d bytes, %v", name, len(key), err)
+		}
+		before[name] = string(key)
+	}
+	if err := os.Remove(filepath.Join(dir, "rows")); err != nil {
+		t.Fatal(err)
+	}
+	if made, err = keys.Make(); err != nil || fmt.Sprint(made) != "[rows]" {
+		t.Fatalf("made %v, %v", made, err)
+	}
+	for _, name := range config.KeyNames() {
+		key, err := keys.Load(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (string(key) == before[name]) == (name == config.RowsKey) {
+			t.Errorf("%s: only the missing key was to be made", name)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 4 {
+		t.Errorf("%d files in the folder, %v", len(entries), err)
+	}
+}
+
+func TestAKeyThatOthersMayReadIsRefusedWithTheFix(t *testing.T) {
+	dir := t.TempDir()
+	keys := keysIn(t, dir, nothing)
+	if _, err := keys.Make(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "tag")
+	for _, mode := range []os.FileMode{0o640, 0o604, 0o644, 0o620} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		_, err := keys.Load(config.TagKey)
+		if err == nil || !strings.Contains(err.Error(), "chmod 600 "+path) {
+			t.Errorf("mode %04o: %v", mode, err)
+		}
+	}
+}
+
+func TestAMissingKeySaysHowToMakeIt(t *testing.T) {
+	dir := t.TempDir()
+	_, err := keysIn(t, dir, nothing).Load(config.TagKey)
+	if !errors.Is(err, config.ErrNoKey) || !strings.Contains(err.Error(), "lapse init --keys "+dir) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAKeyOfTheEnvironmentStandsAboveItsFile(t *testing.T) {
+	secret := strings.Repeat("ab", config.KeyLength)
+	keys := keysIn(t, t.TempDir(), variables(map[string]string{"LAPSE_KEY_TAG": secret}))
+	key, err := keys.Load(config.TagKey)
+	if err != nil || key[0] != 0xab {
+		t.Fatal(err)
+	}
+	if shown := fmt.Sprintf("%v %s %#v", key, key, key); strings.Contains(shown, "ab") {
+		t.Errorf("the key is shown: %s", shown)
+	}
+	if made, err := keys.Make(); err != nil || fmt.Sprint(made) != "[log rows hash]" {
+		t.Errorf("made %v, %v", made, err)
+	}
+}
+
+func TestAnUnreadableKeyIsRefusedWithoutQuotingIt(t *testing.T) {
+	for _, text := range []string{"", "s3cret", strings.Repeat("ab", 31), strings.Repeat("zz", 32)} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "tag"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, keys := range []config.KeySource{
+			keysIn(t, dir, nothing),
+			keysIn(t, t.TempDir(), variables(map[string]string{"LAPSE_KEY_TAG": text})),
+		} {
+			_, err := keys.Load(config.TagKey)
+			if err == nil || !strings.Contains(err.Error(), "want 64 hexadecimal digits") || text != "" && strings.Contains(err.Error(), text) {
+				t.Errorf("%q: %v", text, err)
+			}
+		}
+	}
+}
+
+func TestAPasswordIsNotSentInTheClear(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(path, []byte("s3cret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := config.Broker{SASL: &config.SASL{Mechanism: config.Plain, Username: "me", PasswordFile: path}}
+	if _, err := b.Login(); err == nil || !strings.Contains(err.Error(), "kafka.tls") {
+		t.Errorf("got %v", err)
+	}
+	b.TLS = &config.TLS{}
+	if _, err := b.Login(); err != nil {
+		t.Error(err)
+	}
+}
