@@ -145,15 +145,16 @@ func (s *Server) java(onDeath syscall.Signal, class string, args ...string) (pro
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
-	heap := s.options.Heap
-	if heap == "" {
-		heap = "512m"
-	}
-	cmd := exec.Command(s.install.Java, append([]string{
-		"-Xmx" + heap, "-XX:+UseSerialGC", "-Djava.awt.headless=true",
+	options := []string{
+		"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true",
 		"-Dlog4j2.configurationFile=" + s.logConfigFile(),
-		"-cp", filepath.Join(s.install.LibDir, "*"), class,
-	}, args...)...)
+	}
+	if _, err := os.Stat(s.install.archive); err == nil {
+		options = append(options, "-XX:SharedArchiveFile="+s.install.archive)
+	}
+	options = append(options, s.options.Java...)
+	options = append(options, "-cp", filepath.Join(s.install.LibDir, "*"), class)
+	cmd := exec.Command(s.install.Java, append(options, args...)...)
 	cmd.Dir = s.dir
 	cmd.Stdout, cmd.Stderr = log, log
 	return child.Start(cmd, onDeath)

@@ -23,8 +23,9 @@ type Options struct {
 	Dir string
 	// Settings of server.properties, over the defaults.
 	Settings map[string]string
-	// Heap is Java's -Xmx. Empty: 512m.
-	Heap string
+	// Java are arguments for java over the defaults, which are for a quick start: -Xmx512m, and the quick compiler alone
+	// (-XX:TieredStopAtLevel=1). A benchmark wants -XX:TieredStopAtLevel=4.
+	Java []string
 	// Port on 127.0.0.1. Zero: a free one.
 	Port int
 }

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"lapse/internal/kafkaserver"
 	"lapse/internal/servers"
 )
 
@@ -53,7 +54,10 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	return fetchMissing(ctx, wanted)
+	if err := fetchMissing(ctx, wanted); err != nil {
+		return err
+	}
+	return kafkaserver.ArchiveClasses(ctx)
 }
 
 func fetchMissing(ctx context.Context, wanted []server) error {
