@@ -23,20 +23,15 @@ const (
 	Date        ColumnType = "date"
 )
 
-// Interval is a PostgreSQL interval, as PostgreSQL itself read it.
-type Interval struct {
-	Text   string // PostgreSQL's own output: "30 days", "7 years"
-	Months int32  // the part whose length depends on the calendar
-}
-
 // KeyColumn is one column of the table's replica identity: what names a row, and what orders rows that are due at the
 // same instant.
 type KeyColumn struct {
-	Name string
-	Type string // as format_type writes it, schema-qualified where needed
-	// Plain says that the type's own ordering can be written without its schema's operators. Others are ordered by
-	// their text form, which is a total order too, only not the index's.
-	Plain bool
+	Name string `json:"name"`
+	Type string `json:"type"` // as format_type writes it, schema-qualified where needed
+	// Plain says that the type's own ordering can be written without its schema's operators, and that a value of it
+	// survives being written as text and read back. Others are ordered by their text form, which is a total order too,
+	// only not the index's.
+	Plain bool `json:"plain"`
 }
 
 // Definition is all that the text of a policy version's functions depends on. Two equal definitions give the same text,
@@ -54,8 +49,10 @@ type Definition struct {
 	Batch      int // the largest batch
 }
 
-// calendarSlack is more than `column + after` and `cutoff - after` can ever differ by because months have different
-// lengths. zoneSlack is more than any time zone's offset and its changes.
+// calendarSlack is more than adding months to the column and taking them from an instant can ever differ by: adding
+// stops at a month's last day, so that up to three days more of the column's month are due. It holds only if the days
+// and hours are taken off first: they are exact in UTC, and months are not the same before and after them.
+// zoneSlack is more than any time zone's offset and its changes.
 const (
 	calendarSlack = "4 days"
 	zoneSlack     = "2 days"
@@ -82,9 +79,12 @@ func (d *Definition) instant() string {
 // bound is the SQL of the raw column's upper bound: a superset of what is due, so that an index on the column serves.
 // It is computed once per call, from cutoff.
 func (d *Definition) bound(cutoff string) string {
-	sql := cutoff + " - interval " + literal(d.After.Text)
-	if d.After.Months != 0 {
-		sql += " + interval " + literal(calendarSlack)
+	sql := cutoff
+	if exact := (Interval{Days: d.After.Days, Microseconds: d.After.Microseconds}); !exact.IsZero() || d.After.Months == 0 {
+		sql += " - interval " + literal(exact.String())
+	}
+	if months := (Interval{Months: d.After.Months}); !months.IsZero() {
+		sql += " - interval " + literal(months.String()) + " + interval " + literal(calendarSlack)
 	}
 	if d.Zone != "" && d.Zone != "UTC" {
 		sql += " + interval " + literal(zoneSlack)
@@ -107,7 +107,7 @@ const earliest = "4713-01-01 BC"
 // the parts of an AND in any order it likes.
 func (d *Definition) due(cutoff, bound string) string {
 	return "case when " + d.column() + " between " + literal(earliest) + " and " + bound +
-		" then " + d.instant() + " + interval " + literal(d.After.Text) + " <= " + cutoff + " else false end"
+		" then " + d.instant() + " + interval " + literal(d.After.String()) + " <= " + cutoff + " else false end"
 }
 
 // orderColumns are the SQL expressions that the pick is ordered by, and the casts that read a cursor back.

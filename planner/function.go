@@ -16,7 +16,7 @@ var functionTexts embed.FS
 const bodyQuote = "$lapse$"
 
 var functionTemplates = template.Must(template.New("").Option("missingkey=error").
-	Funcs(template.FuncMap{"inner": inner}).ParseFS(functionTexts, "*.tmpl"))
+	Funcs(template.FuncMap{"inner": func(sql any) string { return inner(fmt.Sprint(sql)) }}).ParseFS(functionTexts, "*.tmpl"))
 
 // DeleteFunction names the deletion function of a policy version, with its schema.
 func DeleteFunction(id PolicyID, version PolicyVersion) string {
@@ -63,19 +63,15 @@ func FunctionsSQL(d *Definition, roles schemas.Roles) (string, error) {
 // deleteFunction is the text of the deletion function. It refuses to write one whose DELETE does not restate the
 // expiry.
 func (d *Definition) deleteFunction() (string, error) {
-	expressions, casts := d.orderColumns()
-	var texts, after []string
-	for i, cast := range casts {
-		texts = append(texts, "("+expressions[i]+")::text")
-		after = append(after, fmt.Sprintf("(cursor_at[%d])::%s", i+1, cast))
-	}
 	due := d.due("$1", "$2")
+	order, _ := d.orderColumns()
 	text, err := fill("delete.sql.tmpl", map[string]any{
 		"Name": DeleteFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": literal(string(d.Name)),
 		"Table": d.Table, "TableName": literal(d.Table), "Batch": d.Batch,
 		"BoundType": d.ColumnType, "Bound": d.bound("claim_cutoff"), "Due": due,
-		"Column": d.column(), "Order": strings.Join(expressions, ", "), "CursorTexts": strings.Join(texts, ", "),
-		"After": strings.ReplaceAll(strings.Join(after, ", "), "cursor_at", "$4"), "CursorLength": len(casts),
+		"PickSelect": statement(strings.ReplaceAll(inner(d.pickSelect(leafMark, "$1", "$2")), leafMark, "' || leaf || '")),
+		"PickAfter":  statement(d.pickAfter("$4")), "PickTail": statement(d.pickTail("$3")), "LastPlace": d.lastPlace(),
+		"Names": order,
 	})
 	if err != nil {
 		return "", err
@@ -97,7 +93,10 @@ func (d *Definition) surveyFunction() (string, error) {
 
 func fill(name string, facts map[string]any) (string, error) {
 	for _, fact := range facts {
-		text, _ := fact.(string)
+		if _, long := fact.(statement); long {
+			continue
+		}
+		text := fmt.Sprint(fact)
 		if strings.Contains(text, bodyQuote) || strings.ContainsAny(text, "\r\n") {
 			return "", fmt.Errorf("write %s: a name contains a line break or %s, which ends a function's body: rename it", name, bodyQuote)
 		}
@@ -108,6 +107,12 @@ func fill(name string, facts map[string]any) (string, error) {
 	}
 	return sql.String(), nil
 }
+
+// statement is SQL of several lines. The names in it are checked where they stand alone.
+type statement string
+
+// leafMark stands for the leaf while the pick is written; no name contains it.
+const leafMark = "\x00"
 
 // inner writes SQL for a place inside a quoted statement text.
 func inner(sql string) string { return strings.ReplaceAll(sql, "'", "''") }

@@ -16,16 +16,16 @@ func goldenDefinitions() map[string]Definition {
 	return map[string]Definition{
 		"plain": {
 			ID: 1, Version: 3, Name: "sessions-30d", Table: "public.sessions", Column: "last_seen", ColumnType: Timestamptz,
-			After: Interval{Text: "30 days"}, Key: []KeyColumn{{Name: "id", Type: "bigint", Plain: true}}, Batch: 5000,
+			After: Interval{Days: 30}, Key: []KeyColumn{{Name: "id", Type: "bigint", Plain: true}}, Batch: 5000,
 		},
 		"calendar": {
 			ID: 2, Version: 1, Name: "orders-7y", Table: `shop."Or'ders"`, Column: `closed"at`, ColumnType: Timestamp, Zone: "Europe/Berlin",
-			After: Interval{Text: "7 years", Months: 84},
+			After: Interval{Months: 84},
 			Key:   []KeyColumn{{Name: "email", Type: "public.citext"}, {Name: "closed\"at", Type: "timestamp without time zone", Plain: true}}, Batch: 100,
 		},
 		"date": {
 			ID: 3, Version: 1, Name: "visits", Table: "public.visits", Column: "day", ColumnType: Date,
-			After: Interval{Text: "1 mon 2 days", Months: 1}, Key: []KeyColumn{{Name: "id", Type: "uuid", Plain: true}}, Batch: 1000,
+			After: Interval{Months: 1, Days: 2}, Key: []KeyColumn{{Name: "id", Type: "uuid", Plain: true}}, Batch: 1000,
 		},
 	}
 }

@@ -11,52 +11,7 @@ import (
 	"lapse/schemas"
 )
 
-type places map[string]Place
-
 var errUnbuilt = errors.New("planner: under construction")
-
-// Querier reads the catalog: a connection, a pool or a transaction.
-type Querier interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
-// Beginner opens transactions: a connection or a pool.
-type Beginner interface {
-	Begin(ctx context.Context) (pgx.Tx, error)
-}
-
-// ParsePolicyFile reads the text of a policy file. Its error is FileErrors: all that is wrong, each with its place.
-func ParsePolicyFile(name string, text []byte) (*PolicyFile, error) { return nil, errUnbuilt }
-
-// FileError is one thing that is wrong in a policy file.
-type FileError struct {
-	File    string
-	Place   Place
-	Message string
-}
-
-func (e *FileError) Error() string { return e.Message }
-
-// FileErrors are all the things that are wrong in a policy file, in the file's order.
-type FileErrors []*FileError
-
-func (e FileErrors) Error() string { return "" }
-
-// Daily is a time of day in a zone.
-type Daily struct {
-	Hour, Minute int
-	Zone         string
-}
-
-// Schedule says when a policy runs: every so often, or at a time of day.
-type Schedule struct {
-	Every Interval
-	Daily *Daily
-}
-
-// Next returns when the next run is due.
-func (s Schedule) Next(last, since time.Time) (time.Time, error) { return time.Time{}, errUnbuilt }
 
 // Relation is a table or partition.
 type Relation struct {
@@ -79,7 +34,7 @@ type Resolved struct {
 }
 
 // Resolve compares a policy of the file with the database. Its error is FileErrors or a failed query.
-func Resolve(ctx context.Context, q Querier, file string, p Policy) (*Resolved, error) {
+func Resolve(ctx context.Context, db DB, file string, p Policy) (*Resolved, error) {
 	return nil, errUnbuilt
 }
 
@@ -89,10 +44,10 @@ type ChangeKind string
 // The kinds of a change.
 const (
 	New       ChangeKind = "new"
-	Changed   ChangeKind = "changed"   // another version
-	Restated  ChangeKind = "state"     // the same version in another state
-	Removed   ChangeKind = "dropped"   // out of the file, and pruned
-	Missing   ChangeKind = "missing"   // out of the file, and left in force
+	Changed   ChangeKind = "changed" // another version
+	Restated  ChangeKind = "state"   // the same version in another state
+	Removed   ChangeKind = "dropped" // out of the file, and pruned
+	Missing   ChangeKind = "missing" // out of the file, and left in force
 	Unchanged ChangeKind = "unchanged"
 )
 
@@ -127,7 +82,7 @@ func (c *Change) Writes() bool { return c.Kind != Unchanged && c.Kind != Missing
 func (c *Change) Diff() string { return "" }
 
 // Difference compares the policies of a file with what is in force. Drops come first, then the file's order.
-func Difference(ctx context.Context, q Querier, file *PolicyFile, prune bool) ([]Change, error) {
+func Difference(ctx context.Context, db DB, file *PolicyFile, prune bool) ([]Change, error) {
 	return nil, errUnbuilt
 }
 
@@ -183,7 +138,7 @@ type Run struct {
 func LoadInForce(ctx context.Context, q Querier) ([]InForce, error) { return nil, errUnbuilt }
 
 // OpenRun returns the policy's unfinished run, or opens the next.
-func OpenRun(ctx context.Context, db Beginner, p *InForce, clock func() time.Time) (Run, error) {
+func OpenRun(ctx context.Context, db DB, p *InForce, clock func() time.Time) (Run, error) {
 	return Run{}, errUnbuilt
 }
 
@@ -236,11 +191,11 @@ type Survey struct {
 }
 
 // SurveyInForce surveys an applied policy. A zero at is the server's clock.
-func SurveyInForce(ctx context.Context, db Beginner, p *InForce, at time.Time) (*Survey, error) {
+func SurveyInForce(ctx context.Context, db DB, p *InForce, at time.Time) (*Survey, error) {
 	return nil, errUnbuilt
 }
 
 // SurveyResolved surveys a policy that is only in a file.
-func SurveyResolved(ctx context.Context, db Beginner, r *Resolved, at time.Time) (*Survey, error) {
+func SurveyResolved(ctx context.Context, db DB, r *Resolved, at time.Time) (*Survey, error) {
 	return nil, errUnbuilt
 }

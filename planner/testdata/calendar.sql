@@ -11,6 +11,7 @@ set timezone = 'UTC'
 set datestyle = 'ISO, YMD'
 set intervalstyle = 'postgres'
 set extra_float_digits = 1
+set standard_conforming_strings = on
 set row_security = off
 as $lapse$
 #variable_conflict use_column
@@ -42,16 +43,17 @@ begin
   -- The lock is a statement of its own: what is read below is what was in force when the lock was granted.
   perform from lapse.gate g where g.policy_id = 2 for share;
   select g.version, g.state, g.hold_version, g.table_oid into gate from lapse.gate g where g.policy_id = 2;
-  if gate.version is distinct from 1 or gate.state <> 'armed' or gate.hold_version <> claim_hold_version then
-    raise exception 'policy % version 1 is not in force: version %, %', 'orders-7y', gate.version, gate.state
-      using errcode = 'LP002';
+  if gate.version is distinct from 1 or gate.state is distinct from 'armed'
+     or gate.hold_version is distinct from claim_hold_version then
+    raise exception 'policy % version 1 at hold version % is not in force, but version %, %, at hold version %',
+      'orders-7y', claim_hold_version, gate.version, gate.state, gate.hold_version using errcode = 'LP002';
   end if;
 
-  if claim_xid <> pg_current_xact_id() or claim_started <> now()
-     or claim_database <> (select d.oid from pg_database d where d.datname = current_database()) then
+  if claim_xid is distinct from pg_current_xact_id() or claim_started is distinct from now()
+     or claim_database is distinct from (select d.oid from pg_database d where d.datname = current_database()) then
     raise exception 'the claim is of another transaction or database' using errcode = 'LP009';
   end if;
-  if claim_cutoff > clock_timestamp() then
+  if claim_cutoff is null or claim_cutoff > clock_timestamp() then
     raise exception 'the cutoff lies in the future' using errcode = 'LP003';
   end if;
   if row_limit is null or row_limit not between 1 and 100 then
@@ -79,7 +81,7 @@ begin
   end if;
   select coalesce(array_agg(r.relation order by r.relation) filter (where r.deletes), '{}') into touched
     from lapse.reach(claim_target) r;
-  if touched <> claim_cascades then
+  if touched is distinct from claim_cascades then
     raise exception 'the relations that foreign keys reach are not those of the claim' using errcode = 'LP002';
   end if;
 
@@ -95,17 +97,17 @@ begin
 
   bound := (claim_cutoff - interval '7 years' + interval '4 days' + interval '2 days') at time zone 'UTC';
   execute 'with pick as materialized (
-      select t.ctid as at, array[(t."closed""at")::text, ((t."email")::text collate "C")::text] as place
-        from only ' || leaf || ' as t
-       where t."closed""at" <= $2
-         and case when t."closed""at" between ''4713-01-01 BC'' and $2 then (t."closed""at" at time zone ''Europe/Berlin'') + interval ''7 years'' <= $1 else false end'
+select t.ctid as at, t."closed""at" as k1, (t."email")::text collate "C" as k2
+  from only ' || leaf || ' as t
+ where t."closed""at" <= $2
+   and case when t."closed""at" between ''4713-01-01 BC'' and $2 then (t."closed""at" at time zone ''Europe/Berlin'') + interval ''7 years'' <= $1 else false end'
       || case when shard.cursor is null then '' else '
-         and (t."closed""at", (t."email")::text collate "C") > (($4[1])::timestamp without time zone, ($4[2])::text collate "C")' end || '
-       order by t."closed""at", (t."email")::text collate "C"
-       limit $3
-         for update skip locked
-    )
-    select count(*), array_agg(p.at), (array_agg(p.place))[count(*)] from pick p'
+   and (t."closed""at", (t."email")::text collate "C") > (($4[1])::timestamp without time zone, ($4[2])::text collate "C")' end || '
+ order by t."closed""at", (t."email")::text collate "C"
+ limit $3
+   for update skip locked
+)
+select count(*), array_agg(p.at), array[((array_agg(p.k1))[count(*)])::text, ((array_agg(p.k2))[count(*)])::text] from pick p'
     into n_picked, rows_at, last_row
     using claim_cutoff, bound, row_limit, shard.cursor;
 
@@ -166,6 +168,7 @@ set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'
 set row_security = off
 as $lapse$
+#variable_conflict use_variable
 declare
   bound timestamp without time zone := (at_cutoff - interval '7 years' + interval '4 days' + interval '2 days') at time zone 'UTC';
 begin

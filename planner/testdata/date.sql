@@ -11,6 +11,7 @@ set timezone = 'UTC'
 set datestyle = 'ISO, YMD'
 set intervalstyle = 'postgres'
 set extra_float_digits = 1
+set standard_conforming_strings = on
 set row_security = off
 as $lapse$
 #variable_conflict use_column
@@ -42,16 +43,17 @@ begin
   -- The lock is a statement of its own: what is read below is what was in force when the lock was granted.
   perform from lapse.gate g where g.policy_id = 3 for share;
   select g.version, g.state, g.hold_version, g.table_oid into gate from lapse.gate g where g.policy_id = 3;
-  if gate.version is distinct from 1 or gate.state <> 'armed' or gate.hold_version <> claim_hold_version then
-    raise exception 'policy % version 1 is not in force: version %, %', 'visits', gate.version, gate.state
-      using errcode = 'LP002';
+  if gate.version is distinct from 1 or gate.state is distinct from 'armed'
+     or gate.hold_version is distinct from claim_hold_version then
+    raise exception 'policy % version 1 at hold version % is not in force, but version %, %, at hold version %',
+      'visits', claim_hold_version, gate.version, gate.state, gate.hold_version using errcode = 'LP002';
   end if;
 
-  if claim_xid <> pg_current_xact_id() or claim_started <> now()
-     or claim_database <> (select d.oid from pg_database d where d.datname = current_database()) then
+  if claim_xid is distinct from pg_current_xact_id() or claim_started is distinct from now()
+     or claim_database is distinct from (select d.oid from pg_database d where d.datname = current_database()) then
     raise exception 'the claim is of another transaction or database' using errcode = 'LP009';
   end if;
-  if claim_cutoff > clock_timestamp() then
+  if claim_cutoff is null or claim_cutoff > clock_timestamp() then
     raise exception 'the cutoff lies in the future' using errcode = 'LP003';
   end if;
   if row_limit is null or row_limit not between 1 and 1000 then
@@ -79,7 +81,7 @@ begin
   end if;
   select coalesce(array_agg(r.relation order by r.relation) filter (where r.deletes), '{}') into touched
     from lapse.reach(claim_target) r;
-  if touched <> claim_cascades then
+  if touched is distinct from claim_cascades then
     raise exception 'the relations that foreign keys reach are not those of the claim' using errcode = 'LP002';
   end if;
 
@@ -93,19 +95,19 @@ begin
     raise exception 'the lease on shard % is lost, or the shard is not of this claim', shard_id using errcode = 'LP007';
   end if;
 
-  bound := ((claim_cutoff - interval '1 mon 2 days' + interval '4 days') at time zone 'UTC')::date;
+  bound := ((claim_cutoff - interval '2 days' - interval '1 mon' + interval '4 days') at time zone 'UTC')::date;
   execute 'with pick as materialized (
-      select t.ctid as at, array[(t."day")::text, (t."id")::text] as place
-        from only ' || leaf || ' as t
-       where t."day" <= $2
-         and case when t."day" between ''4713-01-01 BC'' and $2 then (t."day"::timestamp at time zone ''UTC'') + interval ''1 mon 2 days'' <= $1 else false end'
+select t.ctid as at, t."day" as k1, t."id" as k2
+  from only ' || leaf || ' as t
+ where t."day" <= $2
+   and case when t."day" between ''4713-01-01 BC'' and $2 then (t."day"::timestamp at time zone ''UTC'') + interval ''1 mon 2 days'' <= $1 else false end'
       || case when shard.cursor is null then '' else '
-         and (t."day", t."id") > (($4[1])::date, ($4[2])::uuid)' end || '
-       order by t."day", t."id"
-       limit $3
-         for update skip locked
-    )
-    select count(*), array_agg(p.at), (array_agg(p.place))[count(*)] from pick p'
+   and (t."day", t."id") > (($4[1])::date, ($4[2])::uuid)' end || '
+ order by t."day", t."id"
+ limit $3
+   for update skip locked
+)
+select count(*), array_agg(p.at), array[((array_agg(p.k1))[count(*)])::text, ((array_agg(p.k2))[count(*)])::text] from pick p'
     into n_picked, rows_at, last_row
     using claim_cutoff, bound, row_limit, shard.cursor;
 
@@ -166,8 +168,9 @@ set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'
 set row_security = off
 as $lapse$
+#variable_conflict use_variable
 declare
-  bound date := ((at_cutoff - interval '1 mon 2 days' + interval '4 days') at time zone 'UTC')::date;
+  bound date := ((at_cutoff - interval '2 days' - interval '1 mon' + interval '4 days') at time zone 'UTC')::date;
 begin
   return query
     select count(*), min((t."day"::timestamp at time zone 'UTC')), max((t."day"::timestamp at time zone 'UTC')), pg_current_snapshot()

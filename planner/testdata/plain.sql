@@ -11,6 +11,7 @@ set timezone = 'UTC'
 set datestyle = 'ISO, YMD'
 set intervalstyle = 'postgres'
 set extra_float_digits = 1
+set standard_conforming_strings = on
 set row_security = off
 as $lapse$
 #variable_conflict use_column
@@ -42,16 +43,17 @@ begin
   -- The lock is a statement of its own: what is read below is what was in force when the lock was granted.
   perform from lapse.gate g where g.policy_id = 1 for share;
   select g.version, g.state, g.hold_version, g.table_oid into gate from lapse.gate g where g.policy_id = 1;
-  if gate.version is distinct from 3 or gate.state <> 'armed' or gate.hold_version <> claim_hold_version then
-    raise exception 'policy % version 3 is not in force: version %, %', 'sessions-30d', gate.version, gate.state
-      using errcode = 'LP002';
+  if gate.version is distinct from 3 or gate.state is distinct from 'armed'
+     or gate.hold_version is distinct from claim_hold_version then
+    raise exception 'policy % version 3 at hold version % is not in force, but version %, %, at hold version %',
+      'sessions-30d', claim_hold_version, gate.version, gate.state, gate.hold_version using errcode = 'LP002';
   end if;
 
-  if claim_xid <> pg_current_xact_id() or claim_started <> now()
-     or claim_database <> (select d.oid from pg_database d where d.datname = current_database()) then
+  if claim_xid is distinct from pg_current_xact_id() or claim_started is distinct from now()
+     or claim_database is distinct from (select d.oid from pg_database d where d.datname = current_database()) then
     raise exception 'the claim is of another transaction or database' using errcode = 'LP009';
   end if;
-  if claim_cutoff > clock_timestamp() then
+  if claim_cutoff is null or claim_cutoff > clock_timestamp() then
     raise exception 'the cutoff lies in the future' using errcode = 'LP003';
   end if;
   if row_limit is null or row_limit not between 1 and 5000 then
@@ -79,7 +81,7 @@ begin
   end if;
   select coalesce(array_agg(r.relation order by r.relation) filter (where r.deletes), '{}') into touched
     from lapse.reach(claim_target) r;
-  if touched <> claim_cascades then
+  if touched is distinct from claim_cascades then
     raise exception 'the relations that foreign keys reach are not those of the claim' using errcode = 'LP002';
   end if;
 
@@ -95,17 +97,17 @@ begin
 
   bound := claim_cutoff - interval '30 days';
   execute 'with pick as materialized (
-      select t.ctid as at, array[(t."last_seen")::text, (t."id")::text] as place
-        from only ' || leaf || ' as t
-       where t."last_seen" <= $2
-         and case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''30 days'' <= $1 else false end'
+select t.ctid as at, t."last_seen" as k1, t."id" as k2
+  from only ' || leaf || ' as t
+ where t."last_seen" <= $2
+   and case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''30 days'' <= $1 else false end'
       || case when shard.cursor is null then '' else '
-         and (t."last_seen", t."id") > (($4[1])::timestamp with time zone, ($4[2])::bigint)' end || '
-       order by t."last_seen", t."id"
-       limit $3
-         for update skip locked
-    )
-    select count(*), array_agg(p.at), (array_agg(p.place))[count(*)] from pick p'
+   and (t."last_seen", t."id") > (($4[1])::timestamp with time zone, ($4[2])::bigint)' end || '
+ order by t."last_seen", t."id"
+ limit $3
+   for update skip locked
+)
+select count(*), array_agg(p.at), array[((array_agg(p.k1))[count(*)])::text, ((array_agg(p.k2))[count(*)])::text] from pick p'
     into n_picked, rows_at, last_row
     using claim_cutoff, bound, row_limit, shard.cursor;
 
@@ -166,6 +168,7 @@ set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'
 set row_security = off
 as $lapse$
+#variable_conflict use_variable
 declare
   bound timestamp with time zone := at_cutoff - interval '30 days';
 begin
