@@ -1,0 +1,216 @@
+package audit_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"pgregory.net/rapid"
+
+	"lapse/audit"
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+const schemasDir = "../schemas"
+
+var exampleRoute = audit.Route{
+	Version: 1, Source: source,
+	System: audit.Topic{Name: "lapse.deletes.system", Partitions: 6},
+	User:   audit.Topic{Name: "lapse.deletes.user", Partitions: 6},
+	Log:    audit.Topic{Name: "lapse.log", Partitions: 1},
+}
+
+// golden compares bytes with a golden file and its schema.
+func golden(t *testing.T, schema, name string, value []byte) {
+	t.Helper()
+	path := filepath.Join(schemasDir, "golden", name+".json")
+	if *update {
+		if err := os.WriteFile(path, value, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(value, want) {
+		t.Errorf("%s:\n got %s\nwant %s", name, value, want)
+	}
+	if err := compileSchema(t, schema).Validate(parseJSON(t, value)); err != nil {
+		t.Errorf("%s: %v", name, err)
+	}
+}
+
+func compileSchema(t *testing.T, name string) *jsonschema.Schema {
+	t.Helper()
+	compiled, err := jsonschema.NewCompiler().Compile(filepath.Join(schemasDir, name+".schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return compiled
+}
+
+func parseJSON(t *testing.T, value []byte) any {
+	t.Helper()
+	if !utf8.Valid(value) {
+		t.Errorf("not UTF-8: %q", value)
+	}
+	parsed, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
+	if err != nil {
+		t.Fatalf("%v in %s", err, value)
+	}
+	return parsed
+}
+
+// eventOf sends changes through the classifier and returns what the last of them is routed as.
+func eventOf(t *testing.T, route *audit.Route, tx *replication.Tx, changes ...*replication.Change) *audit.Routed {
+	t.Helper()
+	c := audit.NewClassifier(route.Source, []schemas.TagKey{tagKey})
+	c.Begin(tx)
+	var e audit.Event
+	for i, change := range changes {
+		change.Ordinal = uint32(i)
+		f := c.Classify(change)
+		if i < len(changes)-1 {
+			continue
+		}
+		if err := e.Set(tx, change, f, c.Claim(), audit.TableName(change.Relation)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return audit.NewRouter(route).Route(&e)
+}
+
+func exampleEvents(t *testing.T) map[string]*audit.Routed {
+	t.Helper()
+	fromElsewhere := exampleTx()
+	fromElsewhere.Origin = "upstream"
+	odd := relation(16510, "shop", `Orders "old"`, "tenant*", "no*", "note")
+	raw := exampleRoute
+	raw.Source.Encoding = "SQL_ASCII"
+	emptied := truncate(target)
+	emptied.Cascade, emptied.RestartIdentity = true, true
+	return map[string]*audit.Routed{
+		"event-system":     eventOf(t, &exampleRoute, exampleTx(), signed(exampleClaim()), del(target, 42)),
+		"event-cascade":    eventOf(t, &exampleRoute, exampleTx(), signed(exampleClaim()), del(target, 42), del(child, 42, 1)),
+		"event-user":       eventOf(t, &exampleRoute, exampleTx(), del(target, 42)),
+		"event-origin":     eventOf(t, &exampleRoute, fromElsewhere, del(odd, "Käse & \"Brot\"\n\u0001</b>", nil)),
+		"event-unverified": eventOf(t, &exampleRoute, fromElsewhere, batchRow(exampleClaim(), nil), del(target, 42)),
+		"event-truncate":   eventOf(t, &exampleRoute, exampleTx(), emptied),
+		"event-raw":        eventOf(t, &raw, exampleTx(), del(target, "caf\xe9 \xc3\xa9 \uef81")),
+	}
+}
+
+func TestEventsAreTheirGoldenFilesAndFitTheSchema(t *testing.T) {
+	t.Parallel()
+	for name, routed := range exampleEvents(t) {
+		golden(t, "event", name, routed.Value)
+	}
+}
+
+func TestTheSchemaRefusesAnEventThatSaysTooMuch(t *testing.T) {
+	t.Parallel()
+	compiled := compileSchema(t, "event")
+	events := exampleEvents(t)
+	for _, test := range []struct{ name, from, old, new string }{
+		{"an unverified event with a policy", "event-unverified", `"cause":"unverified"`, `"cause":"unverified","policy":"sessions-30d"`},
+		{"an unverified event with an origin", "event-unverified", `"cause":"unverified"`, `"cause":"unverified","origin":"upstream"`},
+		{"a user event with the tag", "event-user", `"transaction_tag":""`, `"transaction_tag":"RowDeletionPolicy"`},
+		{"a system event without a batch", "event-system", `"batch"`, `"batsch"`},
+		{"a delete with old values", "event-user", `"old_values":{}`, `"old_values":{"last_seen":"x"}`},
+		{"a number for a key", "event-user", `{"id":"42"}`, `{"id":42}`},
+		{"a truncate with a row", "event-truncate", `"mods":[]`, `"mods":[{"keys":{"id":"42"},"old_values":{},"new_values":{}}]`},
+	} {
+		value := bytes.Replace(events[test.from].Value, []byte(test.old), []byte(test.new), 1)
+		if bytes.Equal(value, events[test.from].Value) {
+			t.Errorf("%s: nothing was changed", test.name)
+		}
+		if compiled.Validate(parseJSON(t, value)) == nil {
+			t.Errorf("the schema takes %s", test.name)
+		}
+	}
+}
+
+func TestKeysOfEachRowAreInTheTablesOrderAndOnlyItsIdentity(t *testing.T) {
+	t.Parallel()
+	r := relation(16520, "public", "t", "z*", "payload", "a*")
+	change := del(r, "1", "2")
+	change.Old[1] = row("secret")[0] // as under REPLICA IDENTITY USING INDEX the server never sends it; if it did
+	routed := eventOf(t, &exampleRoute, exampleTx(), change)
+	if got, want := string(routed.Key), `{"z":"1","a":"2"}`; got != want {
+		t.Errorf("key is %s, want %s", got, want)
+	}
+	if bytes.Contains(routed.Value, []byte("secret")) {
+		t.Error("the event has a value that is not of the identity")
+	}
+}
+
+func TestADeleteWithoutIdentityIsNoEvent(t *testing.T) {
+	t.Parallel()
+	var e audit.Event
+	none := relation(16530, "public", "none", "id")
+	finding := audit.Finding{Op: audit.Delete, Cause: audit.User}
+	if err := e.Set(exampleTx(), del(none), finding, nil, "public.none"); err == nil {
+		t.Error("a delete without a key became an event")
+	}
+	unsent := del(target, 1)
+	unsent.Old[0].Kind = replication.Unsent
+	if err := e.Set(exampleTx(), unsent, finding, nil, "public.sessions"); err == nil {
+		t.Error("a delete whose key was not sent became an event")
+	}
+}
+
+func TestTextBecomesJSONThatReadsBackAsTheSameText(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := rapid.String().Draw(t, "text")
+		var back string
+		written := audit.AppendText(nil, s, audit.UTF8Text)
+		if err := json.Unmarshal(written, &back); err != nil || back != s {
+			t.Fatalf("%q was written as %s and read back as %q (%v)", s, written, back, err)
+		}
+	})
+}
+
+func FuzzRawTextReadsBackAsTheSameBytes(f *testing.F) {
+	for _, s := range []string{"", "plain", "caf\xe9", "\uef80\uefff", "\xed\xa0\x80", "é\xff\xc3", "\"\\\x00\x1f\x7f"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		written := audit.AppendText(nil, string(b), audit.RawText)
+		var text string
+		if err := json.Unmarshal(written, &text); err != nil {
+			t.Fatalf("%q was written as %s: %v", b, written, err)
+		}
+		if !utf8.Valid(written) {
+			t.Fatalf("%q was written as %q, which is not UTF-8", b, written)
+		}
+		if back := audit.DecodeText(text); !bytes.Equal(back, b) {
+			t.Fatalf("%q was written as %s and read back as %q", b, written, back)
+		}
+	})
+}
+
+func TestTableNamesAreQuotedWhereTheyMustBe(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ schema, name, want string }{
+		{"public", "sessions", "public.sessions"},
+		{"public", "sessions_2026$1", "public.sessions_2026$1"},
+		{"public", "a.b", `public."a.b"`},
+		{"Shop", `Orders "old"`, `"Shop"."Orders ""old"""`},
+		{"public", "1st", `public."1st"`},
+		{"public", "größe", `public."größe"`},
+	} {
+		if got := audit.TableName(&replication.Relation{Schema: test.schema, Name: test.name}); got != test.want {
+			t.Errorf("%s and %s: got %s, want %s", test.schema, test.name, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,210 @@
+package audit
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"lapse/audit/kafka"
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// LogSchema is the version of the log records' format.
+const LogSchema = 1
+
+// Kind says what a record of the log is about.
+type Kind string
+
+// The kinds of log records there are. Others follow; a reader passes over what it does not know.
+const (
+	KindOrigin      Kind = "origin"      // first: the slot, where it begins, by which keys
+	KindRoute       Kind = "route"       // how events become records from here on
+	KindTransaction Kind = "transaction" // what one transaction claimed, and what was seen of it
+	KindCoverage    Kind = "coverage"    // everything up to here has been read, and there was nothing else
+)
+
+// Leaf is one record of the log. Its value is a function of the WAL and the route alone, but for the instant in a
+// coverage record.
+type Leaf struct {
+	Kind     Kind
+	Timeline replication.Timeline
+	Reached  replication.LSN // everything that ends at or below it is in the topics and in the log
+	Seq      uint32          // tells records apart that reach the same position: origin and route
+	Time     time.Time       // Kafka's timestamp; no part of the leaf
+	Value    []byte
+}
+
+// A scribe writes leaves for one route.
+type scribe struct {
+	route *Route
+	form  TextForm
+	head  []byte // what stands the same in every leaf
+}
+
+func newScribe(route *Route) *scribe {
+	s := &scribe{route: route, form: TextFormOf(route.Source.Encoding)}
+	s.head = appendSource(append(s.head, ','), &route.Source, s.form)
+	s.head = appendUint(append(s.head, `,"route_version":`...), uint64(route.Version))
+	s.head = appendText(append(s.head, `,"route":`...), route.Fingerprint(), UTF8Text)
+	return s
+}
+
+// begin writes what every leaf begins with, and by which alone a restart knows where the log stands.
+func (s *scribe) begin(l *Leaf) []byte {
+	b := make([]byte, 0, 1024)
+	b = append(append(append(b, `{"kind":"`...), l.Kind...), `","schema":`...)
+	b = append(appendUint(b, LogSchema), s.head...)
+	b = appendUint(append(b, `,"timeline":`...), uint64(l.Timeline))
+	return appendLSN(append(b, `,"reached":`...), l.Reached)
+}
+
+// origin is the log's first record. The keys themselves never leave the process.
+func (s *scribe) origin(timeline replication.Timeline, consistent replication.LSN, keys []schemas.TagKey, at time.Time) *Leaf {
+	l := &Leaf{Kind: KindOrigin, Timeline: timeline, Reached: consistent, Time: at}
+	b := appendText(append(s.begin(l), `,"slot":`...), s.route.Source.Slot, UTF8Text)
+	b = append(appendLSN(append(b, `,"consistent_point":`...), consistent), `,"keys":[`...)
+	for i, key := range keys {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(appendText(append(b, `{"use":"tag","fingerprint":`...), fingerprint(key), UTF8Text), '}')
+	}
+	l.Value = append(b, `]}`...)
+	return l
+}
+
+// routing is the record of the route, which holds for everything above reached.
+func (s *scribe) routing(timeline replication.Timeline, reached replication.LSN, at time.Time) *Leaf {
+	l := &Leaf{Kind: KindRoute, Timeline: timeline, Reached: reached, Seq: 1, Time: at}
+	l.Value = append(s.route.appendRouting(append(s.begin(l), `,"routing":`...)), '}')
+	return l
+}
+
+// transaction is the record of one transaction that is wholly in the topics.
+func (s *scribe) transaction(tx *replication.Tx, a *Account, verdict Verdict) *Leaf {
+	l := &Leaf{Kind: KindTransaction, Timeline: tx.Timeline, Reached: tx.EndLSN, Time: tx.CommitTime}
+	b := appendLSN(append(s.begin(l), `,"commit_lsn":`...), tx.CommitLSN)
+	b = appendInstant(append(b, `,"commit_timestamp":`...), tx.CommitTime)
+	b = appendUint(append(b, `,"xid":`...), uint64(tx.XID))
+	if tx.Origin != "" && a.Batches == 0 {
+		b = appendText(append(b, `,"origin":`...), tx.Origin, s.form)
+	}
+	b = append(append(append(b, `,"verdict":"`...), verdict...), '"')
+	if a.Claim != nil {
+		b = s.appendClaimed(b, a)
+	}
+	b = append(b, `,"observed":[`...)
+	for i := range a.Tallies {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = s.appendTally(b, &a.Tallies[i])
+	}
+	l.Value = append(b, `]}`...)
+	return l
+}
+
+// appendClaimed writes the claim that verified and, if the result is its own, what it says was deleted.
+func (s *scribe) appendClaimed(b []byte, a *Account) []byte {
+	b = appendClaim(append(b, `,"claim":{`...), a.Claim, s.form)
+	b = appendUint(append(b, `,"target":`...), uint64(a.Claim.Target))
+	b = append(b, '}')
+	r := a.Result
+	if r == nil || r.Batch != a.Claim.Batch {
+		return b
+	}
+	b = appendInt(append(b, `,"claimed":{"picked":`...), r.Picked)
+	b = appendInt(append(b, `,"deleted":`...), r.Deleted)
+	b = append(b, `,"by_relation":[`...)
+	for i, c := range r.ByRelation {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendUint(append(b, `{"table_oid":`...), uint64(c.OID))
+		b = append(appendInt(append(b, `,"rows":`...), c.Rows), '}')
+	}
+	return append(b, `]}`...)
+}
+
+func (s *scribe) appendTally(b []byte, t *Tally) []byte {
+	b = appendText(append(b, `{"table":`...), t.Table, s.form)
+	b = appendUint(append(b, `,"table_oid":`...), uint64(t.OID))
+	b = append(append(append(b, `,"op":"`...), t.Op.String()...), `","cause":"`...)
+	b = append(append(b, t.Cause.String()...), '"')
+	b = appendBool(append(b, `,"cascade":`...), t.Cascade)
+	return append(appendUint(append(b, `,"events":`...), t.Events), '}')
+}
+
+// coverage says that everything up to reached has been read.
+func (s *scribe) coverage(timeline replication.Timeline, reached replication.LSN, at time.Time) *Leaf {
+	at = at.UTC().Truncate(time.Microsecond)
+	l := &Leaf{Kind: KindCoverage, Timeline: timeline, Reached: reached, Time: at}
+	l.Value = append(appendInstant(append(s.begin(l), `,"at":`...), at), '}')
+	return l
+}
+
+// record is the leaf as it goes to Kafka. It has no key: a compacted topic, which would throw leaves away, refuses it.
+func (s *scribe) record(l *Leaf) kafka.Record {
+	return kafka.Record{
+		Topic: s.route.Log.Name,
+		Value: l.Value,
+		Time:  l.Time,
+		Headers: []kafka.Header{
+			{Key: headerOp, Value: []byte(l.Kind)},
+			{Key: headerLSN, Value: appendHex(nil, uint64(l.Reached), 16)},
+			{Key: headerSeq, Value: appendHex(nil, uint64(l.Seq), 8)},
+			{Key: headerSystem, Value: appendUint(nil, s.route.Source.SystemIdentifier)},
+			{Key: headerDB, Value: appendUint(nil, uint64(s.route.Source.DatabaseOID))},
+			{Key: headerTLI, Value: appendUint(nil, uint64(l.Timeline))},
+			{Key: headerSchema, Value: appendUint(nil, LogSchema)},
+		},
+	}
+}
+
+// LogEnd is what the last record of a log says of where the log stands.
+type LogEnd struct {
+	Kind             Kind
+	SystemIdentifier uint64
+	DatabaseOID      uint32
+	Database         string // as it was written, in the form of the database's encoding
+	Route            string // fingerprint
+	RouteVersion     int
+	Timeline         replication.Timeline
+	Reached          replication.LSN
+}
+
+// parseLogEnd reads the last record of a log, of whatever kind.
+func parseLogEnd(value []byte) (LogEnd, error) {
+	var head struct {
+		Kind             Kind   `json:"kind"`
+		Schema           int    `json:"schema"`
+		SystemIdentifier string `json:"system_identifier"`
+		Database         string `json:"database"`
+		DatabaseOID      uint32 `json:"database_oid"`
+		RouteVersion     int    `json:"route_version"`
+		Route            string `json:"route"`
+		Timeline         uint32 `json:"timeline"`
+		Reached          string `json:"reached"`
+	}
+	if err := json.Unmarshal(value, &head); err != nil {
+		return LogEnd{}, fmt.Errorf("read the log's last record: %w", err)
+	}
+	if head.Schema != LogSchema {
+		return LogEnd{}, fmt.Errorf("read the log's last record: its format is %d, this program knows %d", head.Schema, LogSchema)
+	}
+	system, err := strconv.ParseUint(head.SystemIdentifier, 10, 64)
+	if err != nil {
+		return LogEnd{}, fmt.Errorf("read the log's last record: system identifier: %w", err)
+	}
+	reached, err := replication.ParseLSN(head.Reached)
+	if err != nil {
+		return LogEnd{}, fmt.Errorf("read the log's last record: %w", err)
+	}
+	return LogEnd{
+		Kind: head.Kind, SystemIdentifier: system, DatabaseOID: head.DatabaseOID, Database: head.Database,
+		Route: head.Route, RouteVersion: head.RouteVersion,
+		Timeline: replication.Timeline(head.Timeline), Reached: reached,
+	}, nil
+}
