@@ -5,19 +5,12 @@ import (
 	"errors"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"lapse/schemas"
 )
 
 var errUnbuilt = errors.New("planner: under construction")
-
-// Relation is a table or partition.
-type Relation struct {
-	OID  uint32
-	Name string // schema.table, quoted where SQL wants it
-}
 
 // Resolved is a policy of the file that has been compared with the database: everything it names is there and fit.
 type Resolved struct {
@@ -103,70 +96,6 @@ type GrantError struct {
 }
 
 func (e *GrantError) Error() string { return e.SQL }
-
-// InForce is a policy version that is in force.
-type InForce struct {
-	ID          PolicyID
-	Version     PolicyVersion
-	Name        PolicyName
-	State       schemas.State
-	Since       time.Time // when it came into this state
-	Schedule    Schedule
-	Definition  Definition
-	TableOID    uint32
-	TableName   string
-	HoldVersion int64
-	Batch       int
-	LastRun     *Run // the one begun last, of any version
-	Unfinished  *Run // the one to go on with, of this version
-}
-
-// NextRun returns when the policy's next run is due; an unfinished one is due at once.
-func (p *InForce) NextRun() (time.Time, error) { return time.Time{}, errUnbuilt }
-
-// Run is one pass over a policy's due rows, with one cutoff.
-type Run struct {
-	ID        uuid.UUID
-	Policy    PolicyID
-	Version   PolicyVersion
-	Cutoff    time.Time
-	StartedAt time.Time
-	Resumed   bool // OpenRun found it, begun and unfinished
-}
-
-// LoadInForce returns every policy that is not dropped, by name.
-func LoadInForce(ctx context.Context, q Querier) ([]InForce, error) { return nil, errUnbuilt }
-
-// OpenRun returns the policy's unfinished run, or opens the next.
-func OpenRun(ctx context.Context, db DB, p *InForce, clock func() time.Time) (Run, error) {
-	return Run{}, errUnbuilt
-}
-
-// MaxClockSkew is how far the server's clock may be from the executor's.
-const MaxClockSkew = 5 * time.Second
-
-// ClockSkewError says that server and executor do not agree what time it is.
-type ClockSkewError struct{ Server, Local time.Time }
-
-func (e *ClockSkewError) Error() string { return "" }
-
-// CutoffBackwardsError says that the server's clock stands before the cutoff of a former run.
-type CutoffBackwardsError struct {
-	Policy       PolicyName
-	Last, Server time.Time
-}
-
-func (e *CutoffBackwardsError) Error() string { return "" }
-
-// NotInForceError says that the policy's version or state is no longer what was loaded: load again.
-type NotInForceError struct {
-	Policy PolicyName
-}
-
-func (e *NotInForceError) Error() string { return "" }
-
-// Cascades returns the relations that a delete on leaf takes along through foreign keys, ascending.
-func Cascades(ctx context.Context, q Querier, leaf uint32) ([]uint32, error) { return nil, errUnbuilt }
 
 // Survey is what a policy would delete at an instant, and how it would go about it.
 type Survey struct {

@@ -1,0 +1,97 @@
+package planner
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"lapse/schemas"
+)
+
+// spec is a policy version as lapse.policy keeps it: the policy file's entry in one spelling, and what it was found to
+// mean in this database. Two versions are the same if their specs are. The state is not part of it.
+type spec struct {
+	Expire   expireSpec  `json:"expire"`
+	Key      []KeyColumn `json:"key"`
+	Cascades []string    `json:"cascades"` // the tables that rows go with, partitioned ones by their roots
+	Every    string      `json:"every,omitempty"`
+	Daily    *Daily      `json:"daily,omitempty"`
+	Batch    int         `json:"batch"`
+	Action   string      `json:"action"`
+	Triggers string      `json:"triggers"`
+	Evidence string      `json:"evidence"`
+	Events   eventSpec   `json:"events"`
+	Owner    string      `json:"owner,omitempty"`
+	Basis    string      `json:"basis,omitempty"`
+	Latitude string      `json:"latitude,omitempty"`
+}
+
+type expireSpec struct {
+	Column string     `json:"column"`
+	Type   ColumnType `json:"type"`
+	After  string     `json:"after"`
+	Zone   string     `json:"zone,omitempty"`
+}
+
+type eventSpec struct {
+	Values string `json:"values"`
+}
+
+// readSpec refuses what it does not know: a newer program may have written it.
+func readSpec(text []byte) (spec, error) {
+	var s spec
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&s); err != nil {
+		return s, fmt.Errorf("read a policy's spec: %w: use the newest lapse that this database has seen", err)
+	}
+	return s, nil
+}
+
+// specColumns are what storedPolicy is read from, p being lapse.policy. PostgreSQL reads the durations.
+const specColumns = `p.id, p.version, p.name, p.table_oid, p.table_name, p.spec::text,
+	(p.spec #>> '{expire,after}')::interval, (p.spec ->> 'every')::interval`
+
+// storedPolicy is a version on record.
+type storedPolicy struct {
+	ID        PolicyID
+	Version   PolicyVersion
+	Name      PolicyName
+	TableOID  uint32
+	TableName string
+	SpecText  string
+	After     pgtype.Interval
+	Every     pgtype.Interval
+}
+
+// definition is what the version's functions were made from.
+func (s *storedPolicy) definition() (Definition, Schedule, spec, error) {
+	text, err := readSpec([]byte(s.SpecText))
+	if err != nil {
+		return Definition{}, Schedule{}, text, fmt.Errorf("policy %s version %d: %w", s.Name, s.Version, err)
+	}
+	after, err := intervalOf(s.After)
+	if err != nil {
+		return Definition{}, Schedule{}, text, fmt.Errorf("policy %s version %d: %w", s.Name, s.Version, err)
+	}
+	schedule := Schedule{Daily: text.Daily}
+	if s.Every.Valid {
+		if schedule.Every, err = intervalOf(s.Every); err != nil {
+			return Definition{}, Schedule{}, text, fmt.Errorf("policy %s version %d: %w", s.Name, s.Version, err)
+		}
+	}
+	return Definition{
+		ID: s.ID, Version: s.Version, Name: s.Name, Table: s.TableName, Column: text.Expire.Column,
+		ColumnType: text.Expire.Type, Zone: text.Expire.Zone, After: after, Key: text.Key, Batch: text.Batch,
+	}, schedule, text, nil
+}
+
+// wantedState is the state that the file asks for, as the gate would have it: arming becomes armed by itself.
+func wantedState(p *Policy) schemas.State {
+	if p.State == schemas.Armed {
+		return schemas.Arming
+	}
+	return p.State
+}
