@@ -48,13 +48,13 @@ func Unprivileged() (Account, error) {
 // somebody's private folder (a clone in /root), the child keeps the one capability that lets it pass. A capability kept
 // over the change of account is not in effect before the next exec: so a shell comes first, and gives its process away.
 func (a Account) Command(path string, args []string, reach ...string) *exec.Cmd {
-	cmd := exec.Command(path, args...)
+	cmd := exec.Command(path, args...) //nolint:noctx // A server outlives the context of its start.
 	if !a.dropped {
 		return cmd
 	}
 	attr := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: a.uid, Gid: a.gid}}
 	if !searchable(path) || slices.ContainsFunc(reach, func(path string) bool { return !searchable(path) }) {
-		cmd = exec.Command("/bin/sh", append([]string{"-c", `exec "$0" "$@"`, path}, args...)...)
+		cmd = exec.Command("/bin/sh", append([]string{"-c", `exec "$0" "$@"`, path}, args...)...) //nolint:noctx // As above.
 		attr.AmbientCaps = []uintptr{capDACOverride}
 	}
 	cmd.SysProcAttr = attr

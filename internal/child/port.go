@@ -27,7 +27,7 @@ func FreePort() (int, error) {
 
 // PortIsFree says whether a server could listen on the port of 127.0.0.1.
 func PortIsFree(port int) bool {
-	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)) //nolint:noctx // It waits for nothing.
 	if err != nil {
 		return false
 	}

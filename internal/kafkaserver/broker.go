@@ -154,7 +154,7 @@ func (s *Server) java(onDeath syscall.Signal, class string, args ...string) (pro
 	}
 	options = append(options, s.options.Java...)
 	options = append(options, "-cp", filepath.Join(s.install.LibDir, "*"), class)
-	cmd := exec.Command(s.install.Java, append(options, args...)...)
+	cmd := exec.Command(s.install.Java, append(options, args...)...) //nolint:noctx // A broker outlives the context of its start.
 	cmd.Dir = s.dir
 	cmd.Stdout, cmd.Stderr = log, log
 	return child.Start(cmd, onDeath)

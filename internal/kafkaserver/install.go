@@ -29,7 +29,7 @@ func Find() (Install, error) {
 		return Install{}, err
 	}
 	if !servers.Complete(servers.KafkaDir(dir), servers.KafkaRelease()) {
-		return Install{}, fmt.Errorf("Kafka %s is %w: run make servers", servers.KafkaVersion, ErrNotInstalled)
+		return Install{}, fmt.Errorf("%s is %w: run make servers", servers.KafkaRelease(), ErrNotInstalled)
 	}
 	java, err := exec.LookPath("java")
 	if err != nil {
