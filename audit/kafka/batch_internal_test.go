@@ -1,0 +1,126 @@
+package kafka
+
+import (
+	"bytes"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go/protocol"
+	"pgregory.net/rapid"
+)
+
+func TestABatchNeverOutgrowsItsLimit(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.IntRange(headerSize, 5000).Draw(t, "limit")
+		b := new(batch)
+		b.reset()
+		for range rapid.IntRange(1, 50).Draw(t, "records") {
+			before, count := len(b.buf), b.count
+			rec := Record{
+				Value: make([]byte, rapid.IntRange(0, 600).Draw(t, "value")),
+				Time:  time.UnixMilli(rapid.Int64Range(0, 1<<45).Draw(t, "time")),
+			}
+			added := b.add(&rec, limit)
+			if b.size() > limit {
+				t.Fatalf("%d bytes, limit %d", b.size(), limit)
+			}
+			if len(b.buf) != before+added || (added == 0) != (b.count == count) {
+				t.Fatalf("said %d bytes, added %d", added, len(b.buf)-before)
+			}
+		}
+	})
+}
+
+func TestABatchOfOldRecordsGetsAYoungFence(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMilli(1_800_000_000_000)
+	for _, c := range []struct {
+		age   time.Duration
+		count int32
+	}{
+		{time.Hour, 2},
+		{30 * 24 * time.Hour, 2},
+		{time.Hour - time.Millisecond, 1},
+		{-time.Hour, 1}, // the database's clock is ahead
+	} {
+		b := new(batch)
+		b.reset()
+		b.add(&Record{Value: []byte("v"), Time: now.Add(-c.age)}, math.MaxInt)
+		b.refresh(now, time.Hour, []Header{{Key: "lapse-db", Value: []byte("app")}})
+		b.seal(session{}, 0)
+		records := decode(t, b.buf)
+		if int32(len(records)) != c.count {
+			t.Fatalf("%s old: %d records, want %d", c.age, len(records), c.count)
+		}
+		if last := records[len(records)-1].record; c.count == 2 && (!last.IsFence() || !last.Time.Equal(now)) {
+			t.Errorf("%s old: the last record is %+v, want a fence of now", c.age, last)
+		}
+	}
+}
+
+func TestTheRoomLeftInABatchTakesItsFence(t *testing.T) {
+	t.Parallel()
+	headers := []Header{{Key: "lapse-sysid", Value: []byte("7381")}, {Key: "lapse-db", Value: []byte("app")}}
+	p := &Publisher{cfg: Config{FenceHeaders: headers}}
+	const size = 10_000
+	b := new(batch)
+	b.reset()
+	rec := Record{Value: make([]byte, 7), Time: time.UnixMilli(0)} // the delta to now is as long as it gets
+	for b.add(&rec, p.limit(size)) > 0 {
+		rec.Value = make([]byte, 1)
+	}
+	b.refresh(time.Now(), time.Hour, headers)
+	if b.size() > size || b.size() < size-40 {
+		t.Errorf("%d bytes with the fence, the broker takes %d", b.size(), size)
+	}
+}
+
+func TestAddingARecordAllocatesNothing(t *testing.T) {
+	rec := Record{
+		Key: []byte(`{"id":"42"}`), Value: make([]byte, 400), Time: time.UnixMilli(1_800_000_000_000),
+		Headers: []Header{{Key: "lapse-cause", Value: []byte("system")}, {Key: "lapse-op", Value: []byte("delete")}},
+	}
+	b := new(batch)
+	b.reset()
+	allocs := testing.AllocsPerRun(1000, func() {
+		if b.add(&rec, 100_000) == 0 {
+			b.reset()
+		}
+	})
+	if allocs >= 0.1 {
+		t.Errorf("%.2f allocations a record", allocs)
+	}
+}
+
+func TestAWithdrawnBatchIsNotSent(t *testing.T) {
+	t.Parallel()
+	loan := &wire{bytes: []byte("batch")}
+	var sent bytes.Buffer
+	if n, err := loan.WriteTo(&sent); n != 5 || err != nil {
+		t.Fatalf("%d bytes, %v", n, err)
+	}
+	loan.withdraw()
+	if n, err := loan.WriteTo(&sent); n != 0 || err == nil {
+		t.Errorf("%d bytes after the loan has ended, error %v", n, err)
+	}
+}
+
+// decode reads a batch back with kafka-go's decoder.
+func decode(t testing.TB, buf []byte) []read {
+	t.Helper()
+	var set protocol.RecordSet
+	if _, err := set.ReadFrom(bytes.NewReader(buf)); err != nil {
+		t.Fatal(err)
+	}
+	var all []read
+	for _, records := range set.Records.(*protocol.RecordStream).Records {
+		got, err := readAll(records)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, got...)
+	}
+	return all
+}

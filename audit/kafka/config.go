@@ -1,0 +1,140 @@
+package kafka
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/segmentio/kafka-go/sasl"
+)
+
+// Topic says what a topic must be like.
+type Topic struct {
+	Name string
+
+	// Partitions that the topic has, or is made with. A topic with another number is refused: keys would move. 0 takes
+	// any number, and cannot be created.
+	Partitions int
+
+	// Replication that the topic is made with; 0 leaves it to the brokers. That of an existing topic is not looked at.
+	Replication int
+
+	// Create makes the topic if it is missing.
+	Create bool
+
+	// Configs are settings for the topic if it is made here, for instance retention.ms=-1.
+	Configs map[string]string
+}
+
+// Config of a Publisher and of a Client, which uses Brokers, TLS, SASL, Dial, Logger and the names of Topics.
+type Config struct {
+	// Brokers to begin with, as host:port; the others are found through them.
+	Brokers []string
+
+	TLS  *tls.Config
+	SASL sasl.Mechanism
+
+	// Dial opens connections; nil means a plain dialer with a timeout of three seconds.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	// TransactionalID is the name under which publishers take over from one another: of two with the same name only the
+	// one that was opened last goes on.
+	TransactionalID string
+
+	// Topics that are published to. A Client may leave it empty: it then keeps track of all topics of the cluster.
+	Topics []Topic
+
+	// FenceHeaders are put on every fence, behind lapse-op.
+	FenceHeaders []Header
+
+	// MaxBatchBytes is the largest batch that is sent, and so the largest record. 0 means 900 KiB: a broker takes 1 MiB
+	// unless it was told otherwise. If the topic's own limit may be read and is lower, that counts.
+	MaxBatchBytes int
+
+	// MaxBuffered is how many bytes of records wait at most, in flight or for their turn. 0 means 8 MiB. One batch for
+	// each partition is what keeps all partitions busy.
+	MaxBuffered int
+
+	// Metrics to count in; nil means some that nobody sees. One for all publishers that follow one another in a process.
+	Metrics *Metrics
+
+	Logger *slog.Logger
+
+	timing *timing // for tests; nil means defaultTiming
+}
+
+// timing holds the durations that the promise of one copy rests on. They fit the brokers' default of a day for
+// producer.id.expiration.ms; doc.go says how.
+type timing struct {
+	request    time.Duration // one request without answer is given up, and sent again
+	backoffMin time.Duration
+	backoffMax time.Duration
+	missing    time.Duration // a topic unknown for so long is taken to be missing
+
+	stale   time.Duration // a batch of records all older than this gets a young one: see batch.refresh
+	doubt   time.Duration // a batch without answer for so long is not sent again
+	renewal time.Duration // how often the transactional id is renewed
+	lease   time.Duration // without renewal for so long nothing is sent
+}
+
+var defaultTiming = timing{
+	request:    10 * time.Second,
+	backoffMin: 20 * time.Millisecond,
+	backoffMax: time.Second,
+	missing:    3 * time.Second,
+	stale:      time.Hour,
+	doubt:      time.Hour,
+	renewal:    6 * time.Hour,
+	lease:      18 * time.Hour,
+}
+
+func (c *Config) withDefaults() Config {
+	full := *c
+	if full.MaxBatchBytes == 0 {
+		full.MaxBatchBytes = 900 << 10
+	}
+	if full.MaxBuffered == 0 {
+		full.MaxBuffered = 8 << 20
+	}
+	if full.Dial == nil {
+		full.Dial = (&net.Dialer{Timeout: 3 * time.Second}).DialContext
+	}
+	if full.Metrics == nil {
+		full.Metrics = NewMetrics()
+	}
+	if full.Logger == nil {
+		full.Logger = slog.New(slog.DiscardHandler)
+	}
+	if full.timing == nil {
+		full.timing = &defaultTiming
+	}
+	return full
+}
+
+// check refuses what cannot work, all of it at once.
+func (c *Config) check() error {
+	var errs []error
+	if c.TransactionalID == "" {
+		errs = append(errs, errors.New("kafka: no transactional id: without one a former publisher cannot be fenced"))
+	}
+	if len(c.Topics) == 0 {
+		errs = append(errs, errors.New("kafka: no topics to publish to"))
+	}
+	seen := make(map[string]bool, len(c.Topics))
+	for _, t := range c.Topics {
+		switch {
+		case t.Name == "":
+			errs = append(errs, errors.New("kafka: a topic without name"))
+		case seen[t.Name]:
+			errs = append(errs, fmt.Errorf("kafka: topic %q is named twice: each stream of records needs its own", t.Name))
+		case t.Create && t.Partitions < 1:
+			errs = append(errs, fmt.Errorf("kafka: topic %q is to be created, but its partitions are not given", t.Name))
+		}
+		seen[t.Name] = true
+	}
+	return errors.Join(errs...)
+}

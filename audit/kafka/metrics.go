@@ -1,0 +1,40 @@
+package kafka
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Metrics of publishing. One lives as long as the process; publishers that follow one another count in the same.
+type Metrics struct {
+	seconds *prometheus.HistogramVec
+	records *prometheus.CounterVec
+	batches *prometheus.CounterVec
+	bytes   *prometheus.CounterVec
+	retries *prometheus.CounterVec
+	opened  prometheus.Counter
+}
+
+// NewMetrics makes the collectors; registering them is the caller's.
+func NewMetrics() *Metrics {
+	counter := func(name, help string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"topic"})
+	}
+	return &Metrics{
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "lapse_publish_seconds",
+			Help:    "Time from the first attempt to send a batch to its acknowledgement by all replicas.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 12),
+		}, []string{"topic"}),
+		records: counter("lapse_publish_records_total", "Records acknowledged, without fences."),
+		batches: counter("lapse_publish_batches_total", "Batches acknowledged."),
+		bytes:   counter("lapse_publish_bytes_total", "Bytes of acknowledged batches."),
+		retries: counter("lapse_publish_retries_total", "Attempts to send a batch that had to be repeated."),
+		opened: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "lapse_publisher_opened_total",
+			Help: "Times a publisher took over the topics: at start, and after each loss of its session.",
+		}),
+	}
+}
+
+// Collectors are all collectors, for a registry.
+func (m *Metrics) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.seconds, m.records, m.batches, m.bytes, m.retries, m.opened}
+}

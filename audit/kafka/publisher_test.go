@@ -1,0 +1,363 @@
+package kafka_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"lapse/audit/kafka"
+	"lapse/internal/kafkaserver"
+	"lapse/internal/kafkatest"
+)
+
+func TestEveryRecordIsInItsTopicOnceAndInOrder(t *testing.T) {
+	t.Parallel()
+	topic := kafkatest.Topic(t, 6)
+	s := newSource(topic, 6, 20_000)
+	s.publishAll(t, config(kafkatest.Broker(t), topic))
+	s.verify(t, kafkatest.Broker(t))
+}
+
+func TestWhateverTheNetworkLosesEveryRecordIsThereOnce(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Broker(t)
+	for name, fates := range map[string][]fate{
+		"requests":         {pass, lose},
+		"halves":           {pass, cut},
+		"answers":          {pass, loseAnswer},
+		"answers in a row": {pass, loseAnswer, loseAnswer, loseAnswer},
+		"all of it":        {pass, lose, cut, loseAnswer},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topic := kafkatest.Topic(t, 3)
+			cfg := config(broker, topic)
+			cfg.Dial = newNetwork(func(n int) fate { return fates[n%len(fates)] }).dial
+			cfg.MaxBatchBytes, cfg.MaxBuffered = 2000, 10_000 // many batches
+			cfg.SetTiming(kafka.Timing{Backoff: 20 * time.Millisecond})
+			s := newSource(topic, 3, 3000)
+			if opened := s.publishAll(t, cfg); opened != 1 {
+				t.Errorf("opened %d times: what the network loses is sent again, not more", opened)
+			}
+			s.verify(t, broker)
+		})
+	}
+}
+
+// A publisher that is abandoned in mid-flight stands for a process that was killed: nothing of it ends in order, and what
+// it has under way arrives or not.
+func TestPublishersThatTakeOverFromOneAnotherInMidFlightLeaveEachRecordOnce(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Broker(t)
+	topic := kafkatest.Topic(t, 3)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	s := newSource(topic, 3, 8000)
+	fates := []fate{pass, pass, pass, lose, loseAnswer, cut}
+	for range 12 {
+		choices := rand.New(rand.NewPCG(seed, random.Uint64()))
+		cfg := config(broker, topic)
+		cfg.Dial = newNetwork(func(int) fate { return fates[choices.IntN(len(fates))] }).dial
+		cfg.MaxBatchBytes, cfg.MaxBuffered = 1500, 6000
+		p := open(t, cfg) // closed at the end of the test, long after its successors have begun
+		stop := make(chan struct{})
+		timer := time.AfterFunc(time.Duration(random.Int64N(int64(150*time.Millisecond))), func() { close(stop) })
+		if err := s.publish(t.Context(), p, stop); err != nil && !errors.Is(err, errStopped) {
+			t.Fatal(err)
+		}
+		timer.Stop()
+	}
+	s.publishAll(t, config(broker, topic))
+	s.verify(t, broker)
+}
+
+func TestABrokerThatIsKilledAndStartedAgainHasEachRecordOnce(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Solo(t, kafkaserver.Options{})
+	topic := kafkatest.TopicOn(t, broker, 3)
+	s := newSource(topic, 3, 60_000)
+	cfg := config(broker, topic)
+	cfg.MaxBatchBytes, cfg.MaxBuffered = 4000, 40_000
+	p := open(t, cfg)
+	done := make(chan error, 1)
+	go func() { done <- s.publish(t.Context(), p, nil) }()
+	for range 3 {
+		mark := p.Acked()
+		waitAcked(t, p, min(mark+3000, uint64(s.total)))
+		if err := broker.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := broker.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	s.verify(t, broker)
+}
+
+func TestALateResendOfAFormerPublisherIsRefused(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Broker(t)
+	topic := kafkatest.Topic(t, 1)
+	cfg := config(broker, topic)
+	net := newNetwork(func(n int) fate {
+		if n == 1 {
+			return pass // the fence
+		}
+		return hold
+	})
+	cfg.Dial = net.dial
+	former := open(t, cfg)
+	s := newSource(topic, 1, 1)
+	if _, ok := former.Append(s.record(0)); !ok {
+		t.Fatal(former.Err())
+	}
+	<-net.held
+
+	s.publishAll(t, config(broker, topic))
+	net.let()
+	if err := waitErr(t, former); !errors.Is(err, kafka.ErrFenced) {
+		t.Errorf("the former publisher ends with %v, want ErrFenced", err)
+	}
+	if former.Acked() != 0 {
+		t.Error("the former publisher says its record is acknowledged")
+	}
+	s.verify(t, broker)
+}
+
+// Between append and answer lies the one case in which neither side knows what the other does.
+func TestARecordWhoseAnswerDiedWithThePublisherIsInTheTail(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Broker(t)
+	topic := kafkatest.Topic(t, 1)
+	cfg := config(broker, topic)
+	answers := make(chan struct{}, 1)
+	cfg.Dial = newNetwork(func(n int) fate {
+		switch n {
+		case 1:
+			return pass
+		case 2:
+			return loseAnswer
+		}
+		select {
+		case answers <- struct{}{}:
+		default:
+		}
+		return lose
+	}).dial
+	former := open(t, cfg)
+	s := newSource(topic, 1, 1)
+	former.Append(s.record(0))
+	<-answers // the second attempt: the first was carried out
+
+	p := open(t, config(broker, topic))
+	rec, offset, ok := p.Last(topic, 0)
+	if !ok || string(rec.Value) != "0" || offset != 1 {
+		t.Errorf("the tail is %q at %d (%t), want the record at 1, behind the first fence", rec.Value, offset, ok)
+	}
+	if former.Acked() != 0 || former.Stalled() == 0 {
+		t.Error("the former publisher has an answer")
+	}
+}
+
+func TestRecordsOlderThanTheBrokersMemoryOfProducersAreStillThereOnce(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Solo(t, kafkaserver.Options{Settings: map[string]string{
+		"producer.id.expiration.ms":                "3600000",
+		"producer.id.expiration.check.interval.ms": "100",
+	}})
+	topic := kafkatest.TopicOn(t, broker, 1)
+	forgets := newProducerWatch(t, broker, topic)
+	cfg := config(broker, topic)
+	cfg.Dial = newNetwork(func(n int) fate {
+		if n > 1 && n%2 == 0 {
+			return loseAnswer // of every batch
+		}
+		forgets.waitForALook()
+		return pass
+	}).dial
+	cfg.MaxBatchBytes = 1000
+	cfg.SetTiming(kafka.Timing{Stale: 30 * time.Minute})
+	s := newSource(topic, 1, 100)
+	s.age = 48 * time.Hour
+	s.publishAll(t, cfg)
+	forgets.stop()
+	s.verify(t, broker)
+}
+
+func TestRenewingTheSessionDoesNotDisturbTheRecords(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Broker(t)
+	topic := kafkatest.Topic(t, 3)
+	cfg := config(broker, topic)
+	cfg.SetTiming(kafka.Timing{Renewal: 20 * time.Millisecond})
+	cfg.MaxBatchBytes, cfg.MaxBuffered = 1500, 6000
+	s := newSource(topic, 3, 20_000)
+	p := open(t, cfg)
+	first := p.Epoch()
+	if err := s.publish(t.Context(), p, nil); err != nil {
+		t.Fatal(err)
+	}
+	if p.Epoch() == first {
+		t.Error("the session was never renewed")
+	}
+	s.verify(t, broker)
+
+	// The successor takes over from the renewed session, and the former learns of it at its next renewal.
+	open(t, config(broker, topic))
+	if err := waitErr(t, p); !errors.Is(err, kafka.ErrFenced) {
+		t.Errorf("%v, want ErrFenced", err)
+	}
+}
+
+func TestABatchInDoubtForTooLongIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Broker(t)
+	topic := kafkatest.Topic(t, 1)
+	cfg := config(broker, topic)
+	cfg.Dial = newNetwork(func(n int) fate {
+		if n == 1 {
+			return pass
+		}
+		return loseAnswer
+	}).dial
+	cfg.SetTiming(kafka.Timing{Doubt: 300 * time.Millisecond})
+	p := open(t, cfg)
+	s := newSource(topic, 1, 1)
+	p.Append(s.record(0))
+	if err := waitErr(t, p); !errors.Is(err, kafka.ErrRestart) {
+		t.Errorf("%v, want ErrRestart", err)
+	}
+	s.publishAll(t, config(broker, topic))
+	s.verify(t, broker)
+}
+
+func TestWithoutARenewedSessionNothingIsSent(t *testing.T) {
+	t.Parallel()
+	topic := kafkatest.Topic(t, 1)
+	cfg := config(kafkatest.Broker(t), topic)
+	cfg.SetTiming(kafka.Timing{Lease: 500 * time.Millisecond})
+	p := open(t, cfg)
+	s := newSource(topic, 1, 1_000_000)
+	if err := s.publish(t.Context(), p, nil); !errors.Is(err, kafka.ErrRestart) {
+		t.Errorf("%v, want ErrRestart", err)
+	}
+}
+
+func TestAFullBufferTakesNothingUntilThereIsProgress(t *testing.T) {
+	t.Parallel()
+	topic := kafkatest.Topic(t, 1)
+	cfg := config(kafkatest.Broker(t), topic)
+	net := newNetwork(func(n int) fate {
+		if n == 1 {
+			return pass
+		}
+		return hold
+	})
+	cfg.Dial = net.dial
+	cfg.MaxBuffered = 10_000
+	p := open(t, cfg)
+	s := newSource(topic, 1, 1)
+	taken := uint64(0)
+	for {
+		mark, ok := p.Append(s.record(0))
+		if !ok {
+			break
+		}
+		taken = mark
+	}
+	if taken < 100 || taken > 400 || p.Err() != nil {
+		t.Fatalf("%d records of about 50 bytes taken, error %v", taken, p.Err())
+	}
+	<-net.held
+	if p.Stalled() == 0 {
+		t.Error("not stalled while a batch is held")
+	}
+	net.let()
+	waitAcked(t, p, taken)
+	if mark, ok := p.Append(s.record(0)); !ok || mark != taken+1 {
+		t.Errorf("mark %d (%t) after the buffer has drained, want %d", mark, ok, taken+1)
+	}
+	waitAcked(t, p, taken+1)
+	if p.Stalled() != 0 {
+		t.Error("stalled with nothing under way")
+	}
+}
+
+func TestARecordThatIsTooLargeStopsThePublisher(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Broker(t)
+	topic := kafkatest.Name()
+	if err := broker.CreateTopic(t.Context(), topic, 1, map[string]string{"max.message.bytes": "5000"}); err != nil {
+		t.Fatal(err)
+	}
+	p := open(t, config(broker, topic))
+	s := newSource(topic, 1, 1)
+	rec := s.record(0)
+	for range 100 { // more than one batch of what the topic takes
+		rec.Value = []byte(strings.Repeat("x", 3000))
+		if _, ok := p.Append(rec); !ok {
+			t.Fatal(p.Err())
+		}
+	}
+	waitAcked(t, p, 100)
+	rec.Value = []byte(strings.Repeat("x", 5000))
+	if mark, ok := p.Append(rec); ok {
+		t.Errorf("taken as %d", mark)
+	}
+	if err := p.Err(); !errors.Is(err, kafka.ErrTooLarge) || strings.Contains(err.Error(), "xxx") {
+		t.Errorf("%v, want ErrTooLarge without the value", err)
+	}
+	if _, ok := p.Append(s.record(0)); ok {
+		t.Error("takes a record behind one that was not published")
+	}
+}
+
+func TestAClosedPublisherTakesNothing(t *testing.T) {
+	t.Parallel()
+	topic := kafkatest.Topic(t, 1)
+	p := open(t, config(kafkatest.Broker(t), topic))
+	closePublisher(t, p)
+	if _, ok := p.Append(newSource(topic, 1, 1).record(0)); ok || !errors.Is(p.Err(), kafka.ErrClosed) {
+		t.Errorf("taken: %t, error %v", ok, p.Err())
+	}
+}
+
+func TestWhatCannotBeARecordIsRefused(t *testing.T) {
+	t.Parallel()
+	topic := kafkatest.Topic(t, 2)
+	for name, rec := range map[string]kafka.Record{
+		"another topic":        {Topic: "other", Time: time.Now()},
+		"a partition too many": {Topic: topic, Partition: 2, Time: time.Now()},
+		"a negative partition": {Topic: topic, Partition: -1, Time: time.Now()},
+		"no time":              {Topic: topic},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := config(kafkatest.Broker(t), topic)
+			cfg.TransactionalID = name // or they would fence one another
+			p := open(t, cfg)
+			if _, ok := p.Append(rec); ok || p.Err() == nil {
+				t.Errorf("taken: %t, error %v", ok, p.Err())
+			}
+		})
+	}
+}
+
+func TestOpenGivesUpWithItsContextAndSaysWhy(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err := kafka.Open(ctx, kafka.Config{
+		Brokers: []string{"127.0.0.1:1"}, TransactionalID: "id", Topics: []kafka.Topic{{Name: "topic"}},
+	})
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,191 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+)
+
+// Reader reads one partition in order, whoever wrote it, compressed or not. Transactions of other producers are not
+// looked at: an aborted record is a record. For one goroutine. It holds nothing that needs closing.
+type Reader struct {
+	client    *Client
+	topic     string
+	partition int32
+	next      int64
+	to        int64
+	waiting   []read // decoded, not yet handed out
+}
+
+type read struct {
+	record Record
+	offset int64
+}
+
+// NoEnd, as the upper bound of a Reader, makes it wait for what is still to come.
+const NoEnd int64 = -1
+
+const (
+	fetchBytes = 1 << 20
+	fetchWait  = 500 * time.Millisecond
+)
+
+// Reader reads records from offset from up to offset to, which is not included.
+func (c *Client) Reader(topic string, partition int32, from, to int64) *Reader {
+	return &Reader{client: c, topic: topic, partition: partition, next: from, to: to}
+}
+
+// ReadPartition calls each with every record of a partition from offset from up to offset to, which is not included. It
+// ends with the first error of each.
+func (c *Client) ReadPartition(
+	ctx context.Context, topic string, partition int32, from, to int64, each func(rec *Record, offset int64) error,
+) error {
+	r := c.Reader(topic, partition, from, to)
+	for {
+		rec, offset, err := r.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := each(&rec, offset); err != nil {
+			return err
+		}
+	}
+}
+
+// Next returns the next record and its offset, or io.EOF at the end. It waits for records that are not there yet, and
+// tries again for as long as ctx lets it whatever the brokers do. Offsets grow, and may have gaps. The record's memory is
+// the caller's. An offset outside of what the partition has is an *OffsetError: nothing is skipped in silence.
+func (r *Reader) Next(ctx context.Context) (Record, int64, error) {
+	for len(r.waiting) == 0 {
+		if r.to != NoEnd && r.next >= r.to {
+			return Record{}, 0, io.EOF
+		}
+		what := fmt.Sprintf("read %s/%d at %d", r.topic, r.partition, r.next)
+		if err := r.client.retry(ctx, what, r.fetch); err != nil {
+			return Record{}, 0, err
+		}
+	}
+	first := r.waiting[0]
+	r.waiting = r.waiting[1:]
+	return first.record, first.offset, nil
+}
+
+// fetch asks once. Nothing in the answer is not an error.
+func (r *Reader) fetch(ctx context.Context) error {
+	resp, err := r.client.kafka.Fetch(ctx, &kafkago.FetchRequest{
+		Topic:     r.topic,
+		Partition: int(r.partition),
+		Offset:    r.next,
+		MinBytes:  1,
+		MaxBytes:  fetchBytes,
+		MaxWait:   fetchWait,
+	})
+	if err != nil {
+		return err
+	}
+	if errors.Is(resp.Error, kafkago.OffsetOutOfRange) {
+		return r.outOfRange(ctx)
+	}
+	if resp.Error != nil {
+		return resp.Error
+	}
+	if stream, ok := resp.Records.(*protocol.RecordStream); ok {
+		return r.take(stream)
+	}
+	return nil
+}
+
+// outOfRange says what there is instead. A leader that was elected a moment ago may not yet know how far its log is
+// acknowledged, so an offset at or behind the end is asked for again.
+func (r *Reader) outOfRange(ctx context.Context) error {
+	bounds, err := r.client.offsets(ctx, r.topic, r.partition)
+	if err != nil {
+		return err
+	}
+	if r.next >= bounds.First && r.next <= bounds.End {
+		return kafkago.OffsetNotAvailable
+	}
+	return &OffsetError{Topic: r.topic, Partition: r.partition, Offset: r.next, Offsets: bounds}
+}
+
+// take copies the records out of an answer, and moves on. Batches without records for us move it on as well: control
+// batches, and those that compaction has emptied, of which it keeps the header.
+func (r *Reader) take(stream *protocol.RecordStream) error {
+	var taken []read
+	next := r.next
+	for _, records := range stream.Records {
+		switch batch := records.(type) {
+		case *protocol.ControlBatch:
+			next = max(next, batch.BaseOffset+1)
+			continue
+		case *protocol.RecordBatch:
+			next = max(next, batch.BaseOffset)
+		}
+		got, err := readAll(records)
+		if err != nil {
+			return err
+		}
+		for i := range got {
+			got[i].record.Topic, got[i].record.Partition = r.topic, r.partition
+		}
+		if len(got) > 0 {
+			next = max(next, got[len(got)-1].offset+1)
+		}
+		taken = append(taken, got...)
+	}
+	if next == r.next && len(stream.Records) > 0 {
+		// Compaction has emptied the batch, or its end; how far it reaches kafka-go does not tell. The next answer has it
+		// again, or what follows it.
+		next++
+	}
+	// A batch is sent whole: it may begin before the offset asked for, and end behind the last one wanted.
+	taken = slices.DeleteFunc(taken, func(rd read) bool {
+		return rd.offset < r.next || (r.to != NoEnd && rd.offset >= r.to)
+	})
+	r.waiting, r.next = taken, next
+	return nil
+}
+
+// readAll copies what a batch holds.
+func readAll(records protocol.RecordReader) ([]read, error) {
+	var all []read
+	for {
+		rec, err := records.ReadRecord()
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		key, err := copyOf(rec.Key)
+		if err != nil {
+			return nil, err
+		}
+		value, err := copyOf(rec.Value)
+		if err != nil {
+			return nil, err
+		}
+		got := Record{Key: key, Value: value, Time: rec.Time.UTC(), Headers: make([]Header, len(rec.Headers))}
+		for i, h := range rec.Headers {
+			got.Headers[i] = Header{Key: h.Key, Value: h.Value}
+		}
+		all = append(all, read{record: got, offset: rec.Offset})
+	}
+}
+
+func copyOf(b protocol.Bytes) ([]byte, error) {
+	if b == nil {
+		return nil, nil
+	}
+	all, err := protocol.ReadAll(b)
+	return all, errors.Join(err, b.Close())
+}

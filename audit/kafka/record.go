@@ -1,0 +1,103 @@
+package kafka
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"time"
+)
+
+// Header is one header of a record.
+type Header struct {
+	Key   string
+	Value []byte
+}
+
+// Record is what is published, and what is read back.
+type Record struct {
+	Topic     string
+	Partition int32
+
+	// Key and Value may be nil, which Kafka tells apart from empty.
+	Key, Value []byte
+	Headers    []Header
+
+	// Time is the record's timestamp, kept to the millisecond. A caller that publishes the same record again after a
+	// restart gives the same Time: the time of the commit, not the clock on the wall. It must be set, and not before 1970.
+	Time time.Time
+}
+
+// HeaderOp is the key of the header that says what kind of record this is, and OpFence its value in the records that
+// this package adds on its own account. Consumers skip those.
+const (
+	HeaderOp = "lapse-op"
+	OpFence  = "fence"
+)
+
+// IsFence tells whether rec is one of this package's own.
+func (r *Record) IsFence() bool {
+	for _, h := range r.Headers {
+		if h.Key == HeaderOp {
+			return string(h.Value) == OpFence
+		}
+	}
+	return false
+}
+
+// fenceKey lets fences live in a compacted topic, which takes no record without key. A JSON string: the keys of events
+// are JSON objects.
+var fenceKey = []byte(`"lapse-fence"`)
+
+func newFence(headers []Header, at time.Time) Record {
+	own := append([]Header{{Key: HeaderOp, Value: []byte(OpFence)}}, headers...)
+	return Record{Key: fenceKey, Headers: own, Time: at}
+}
+
+// recordSize is the length of a record's body in a batch, without the length field in front of it.
+func recordSize(rec *Record, timeDelta, offsetDelta int64) int {
+	n := 1 + varintSize(timeDelta) + varintSize(offsetDelta) // 1: the attributes, unused
+	n += bytesSize(rec.Key) + bytesSize(rec.Value) + varintSize(int64(len(rec.Headers)))
+	for i := range rec.Headers {
+		h := &rec.Headers[i]
+		n += varintSize(int64(len(h.Key))) + len(h.Key) + bytesSize(h.Value)
+	}
+	return n
+}
+
+// appendRecord writes one record of a record batch, version 2: size is what recordSize says.
+func appendRecord(dst []byte, rec *Record, size int, timeDelta, offsetDelta int64) []byte {
+	dst = binary.AppendVarint(dst, int64(size))
+	dst = append(dst, 0)
+	dst = binary.AppendVarint(dst, timeDelta)
+	dst = binary.AppendVarint(dst, offsetDelta)
+	dst = appendBytes(dst, rec.Key)
+	dst = appendBytes(dst, rec.Value)
+	dst = binary.AppendVarint(dst, int64(len(rec.Headers)))
+	for i := range rec.Headers {
+		h := &rec.Headers[i]
+		dst = binary.AppendVarint(dst, int64(len(h.Key)))
+		dst = append(dst, h.Key...)
+		dst = appendBytes(dst, h.Value)
+	}
+	return dst
+}
+
+// appendBytes writes a length, -1 for nil, and the bytes.
+func appendBytes(dst, b []byte) []byte {
+	if b == nil {
+		return binary.AppendVarint(dst, -1)
+	}
+	return append(binary.AppendVarint(dst, int64(len(b))), b...)
+}
+
+func bytesSize(b []byte) int {
+	if b == nil {
+		return 1
+	}
+	return varintSize(int64(len(b))) + len(b)
+}
+
+// varintSize is how many bytes binary.AppendVarint writes: seven bits of the zigzag value in each.
+func varintSize(v int64) int {
+	zigzag := uint64(v<<1) ^ uint64(v>>63)
+	return (bits.Len64(zigzag|1) + 6) / 7
+}

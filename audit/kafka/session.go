@@ -1,0 +1,68 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+)
+
+// Session is what the brokers know a publisher by: the producer that belongs to the transactional id, and the epoch,
+// which grows with each publisher that is opened and with each renewal.
+type session struct {
+	producer int64
+	epoch    int16
+	granted  time.Time // when the coordinator was asked
+}
+
+// transactionTimeout is asked for and never used: nothing here is transactional. Brokers allow 15 minutes at most.
+const transactionTimeout = time.Minute
+
+// openSession takes the transactional id over: the coordinator gives the next epoch, whoever held the former.
+func (c *Client) openSession(ctx context.Context, transactionalID string) (session, error) {
+	return c.initProducer(ctx, transactionalID, -1, -1)
+}
+
+// renewSession asks for the next epoch in the name of s, and is refused if somebody else has taken over since. Asked
+// twice, because an answer was lost, the coordinator says the same twice.
+//
+// Why renew at all: the coordinator forgets a transactional id seven days after the last such request, whatever is
+// produced meanwhile. The next publisher would then get another producer, whose fences fence nobody.
+func (c *Client) renewSession(ctx context.Context, transactionalID string, s session) (session, error) {
+	return c.initProducer(ctx, transactionalID, int(s.producer), int(s.epoch))
+}
+
+func (c *Client) initProducer(ctx context.Context, transactionalID string, producer, epoch int) (session, error) {
+	var s session
+	err := c.retry(ctx, fmt.Sprintf("session for transactional id %q", transactionalID),
+		func(ctx context.Context) error {
+			asked := time.Now()
+			resp, err := c.kafka.InitProducerID(ctx, &kafkago.InitProducerIDRequest{
+				TransactionalID:      transactionalID,
+				TransactionTimeoutMs: int(transactionTimeout.Milliseconds()),
+				ProducerID:           producer,
+				ProducerEpoch:        epoch,
+			})
+			if err != nil {
+				return err
+			}
+			if resp.Error != nil {
+				return resp.Error // 14, 15 and 16 from a coordinator that is still loading: retried
+			}
+			s = session{
+				producer: int64(resp.Producer.ProducerID),
+				epoch:    int16(resp.Producer.ProducerEpoch),
+				granted:  asked,
+			}
+			return nil
+		})
+	return s, err
+}
+
+// elapsed is the time since t by whichever clock has gone further: the monotonic one stands still while a machine
+// sleeps, the other one may be set back.
+func elapsed(t time.Time) time.Duration {
+	now := time.Now()
+	return max(now.Sub(t), now.Round(0).Sub(t.Round(0)))
+}
