@@ -3,6 +3,7 @@ package replication
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
 )
 
@@ -54,7 +55,10 @@ func (s *Stream) drain(ctx context.Context) error {
 		if !time.Now().Before(until) {
 			return errSlow
 		}
-		if err := s.wait(ctx, until); err != nil {
+		switch err := s.wait(ctx, until); {
+		case errors.Is(err, io.ErrUnexpectedEOF):
+			return nil // the server's process is gone, and has let go
+		case err != nil:
 			return err
 		}
 	}

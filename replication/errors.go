@@ -134,6 +134,7 @@ const (
 	stateNotInPrerequisite   = "55000"
 	stateUndefinedObject     = "42704"
 	stateDuplicateObject     = "42710"
+	stateUniqueViolation     = "23505"
 	stateUndefinedFile       = "58P01"
 	stateCannotConnectNow    = "57P03"
 	stateInsufficient        = "42501"

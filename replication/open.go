@@ -221,7 +221,11 @@ func (s *Stream) start(ctx context.Context, command string) error {
 			return nil
 		case 'E':
 			return s.refused(serverError(f.body))
-		case 'N', 'S':
+		case 'S':
+		case 'N':
+			if err := s.notice(f.body); err != nil {
+				return err
+			}
 		default:
 			return &DecodeError{Type: f.kind, Length: len(f.body), Reason: errUnknownType}
 		}

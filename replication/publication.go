@@ -68,6 +68,8 @@ func (e *PublicationError) Error() string {
 	}
 	if e.Detail != "" {
 		text += " (" + e.Detail + ")"
+	} else if e.cause != nil {
+		text += " (" + e.cause.Error() + ")"
 	}
 	if e.Fix != "" {
 		text += "; " + e.Fix
@@ -97,7 +99,8 @@ func EnsurePublications(ctx context.Context, q Querier) error {
 		create := fmt.Sprintf("create publication %s with (publish = %s, publish_via_partition_root = false)",
 			quoteIdentifier(string(name)), quoteLiteral(publishes[name].list()))
 		_, err = q.Exec(ctx, create)
-		if stateOf(err) == stateDuplicateObject {
+		switch stateOf(err) {
+		case stateDuplicateObject, stateUniqueViolation: // somebody else was faster
 			_, err = checkPublication(ctx, q, name)
 		}
 		if err != nil {

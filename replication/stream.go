@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 )
 
 // Stream reads one slot. All methods but Confirm belong to one goroutine, which must call Next, Wait or Flush at least
@@ -150,7 +151,12 @@ func (s *Stream) handle(f frame) (*Message, error) {
 		default:
 			return nil, s.fail(&DecodeError{Type: kind, Length: len(f.body), Reason: errUnknownType})
 		}
-	case 'N', 'S': // a notice; a parameter changed
+	case 'S': // a parameter changed
+		return nil, nil
+	case 'N':
+		if err := s.notice(f.body); err != nil {
+			return nil, s.fail(err)
+		}
 		return nil, nil
 	case 'E':
 		return nil, s.fail(s.broken(serverError(f.body)))
@@ -202,16 +208,34 @@ func (s *Stream) alive(c *cursor, f frame) (*Message, error) {
 	return &s.keepalive, nil
 }
 
+// notice reads a notice. Since PostgreSQL 18 a publication that is missing where the stream stands is no error but a
+// warning, and the changes of its tables are left out. Nothing else says so.
+func (s *Stream) notice(body []byte) error {
+	var notice pgproto3.NoticeResponse
+	if err := notice.Decode(body); err != nil {
+		return &DecodeError{Type: 'N', Length: len(body), Reason: errShort}
+	}
+	if notice.SeverityUnlocalized == "WARNING" && notice.Code == stateNotInPrerequisite {
+		return publicationGone(pgconn.ErrorResponseToPgError((*pgproto3.ErrorResponse)(&notice)))
+	}
+	s.log.Debug("notice from the server", "slot", s.slot, "severity", notice.SeverityUnlocalized, "sqlstate", notice.Code)
+	return nil
+}
+
+func publicationGone(cause error) error {
+	return &PublicationError{
+		Reason: ErrPublicationMissing,
+		Fix: "it was dropped, or is younger than the slot: make it again if need be, drop the slot and run lapse init, " +
+			"which records the gap",
+		cause: cause,
+	}
+}
+
 // broken gives an error in the middle of the stream a name.
 func (s *Stream) broken(err error) error {
 	switch stateOf(err) {
 	case stateUndefinedObject:
-		return &PublicationError{
-			Publication: "", Reason: ErrPublicationMissing,
-			Fix: "the slot is older than the publication, or the publication was dropped: " +
-				"drop the slot and run lapse init, which records the gap",
-			cause: err,
-		}
+		return publicationGone(err)
 	case stateNotInPrerequisite, stateUndefinedFile:
 		return &SlotError{
 			Slot: s.slot, Reason: ErrSlotLost, Detail: err.Error(),

@@ -1,0 +1,250 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/internal/pgserver"
+	"lapse/internal/pgtest"
+)
+
+// stopLimit is what the design promises: a server that is told to stop does so while a stream is open.
+const stopLimit = 5 * time.Second
+
+// stop stops the server in order, and returns how long it took. reading has ended by then.
+func stop(t *testing.T, db *pgtest.DB, reading <-chan error) (took time.Duration, readError error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	began := time.Now()
+	if err := db.Server.Stop(ctx, pgserver.Fast); err != nil {
+		t.Fatalf("after %v: %v", time.Since(began), err)
+	}
+	took = time.Since(began)
+	select {
+	case readError = <-reading:
+	case <-ctx.Done():
+		t.Fatal("the reader has not noticed")
+	}
+	if took > stopLimit {
+		t.Errorf("the server took %v to stop", took)
+	}
+	t.Logf("stopped in %v, the reader saw: %v", took, readError)
+	return took, readError
+}
+
+// unpublished writes log that no publication lets through: a stream learns of it by keepalives only.
+func unpublished(t *testing.T, conn *pgx.Conn) {
+	t.Helper()
+	exec(t, conn, `create table if not exists other (id int)`, `insert into other select generate_series(1, 1000)`)
+}
+
+func restart(t *testing.T, db *pgtest.DB) {
+	t.Helper()
+	if err := db.Server.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAServerStopsAtOnceWhileAStreamIsOpen(t *testing.T) {
+	t.Parallel()
+	readers := map[string]func(ctx context.Context, s *Stream) error{
+		"the reader confirms keepalives":             confirmKeepalives,
+		"the reader closes when pressed":             closeWhenPressed,
+		"the reader waits and closes when pressed":   waitAndClose,
+		"the reader waits, and wakes up, meanwhile":  waitInTurns,
+		"the reader confirms with a call from aside": confirmFromAside,
+	}
+	pgtest.OnSolo(t, pgtest.Majors(t), func(t *testing.T, db *pgtest.DB) {
+		prepareDatabase(t, db, map[string]string{"item": itemsTable})
+		for name, read := range readers {
+			t.Run(name, func(t *testing.T) {
+				s := openStream(t, db.URL, db.Name)
+				reading := make(chan error, 1)
+				go func() { reading <- read(t.Context(), s) }()
+				unpublished(t, db.Connect(t))
+				_, err := stop(t, db, reading)
+				if GradeOf(err) != Retry {
+					t.Errorf("%v would not be tried again", err)
+				}
+				_, err = Open(t.Context(), StreamConfig{ConnString: db.URL, Slot: db.Name})
+				if GradeOf(err) != Retry {
+					t.Errorf("%v, of a server that is not there, would not be tried again", err)
+				}
+				restart(t, db)
+				closeStream(t, openStream(t, db.URL, db.Name))
+			})
+		}
+	})
+}
+
+func confirmKeepalives(ctx context.Context, s *Stream) error {
+	for {
+		m, err := s.Next(ctx)
+		if err != nil {
+			return err
+		}
+		if m.Kind == KindKeepalive && !m.Open {
+			s.Confirm(m.WALEnd)
+			if m.ReplyRequested {
+				if err := s.Flush(ctx); err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
+// confirmFromAside confirms without Flush: the next status of Next carries it.
+func confirmFromAside(ctx context.Context, s *Stream) error {
+	for {
+		m, err := s.Next(ctx)
+		if err != nil {
+			return err
+		}
+		if m.Kind == KindKeepalive && !m.Open {
+			go s.Confirm(m.WALEnd)
+		}
+	}
+}
+
+func closeWhenPressed(ctx context.Context, s *Stream) error {
+	for {
+		m, err := s.Next(ctx)
+		if err != nil {
+			return err
+		}
+		if m.Pressing {
+			return errors.Join(ErrPressing, s.Close(ctx))
+		}
+	}
+}
+
+func waitAndClose(ctx context.Context, s *Stream) error {
+	err := s.Wait(ctx, nil)
+	return errors.Join(err, s.Close(ctx))
+}
+
+// waitInTurns takes messages now and then, never confirms, and closes when it is pressed.
+func waitInTurns(ctx context.Context, s *Stream) error {
+	wake := make(chan struct{}, 1)
+	for {
+		timer := time.AfterFunc(150*time.Millisecond, func() { wake <- struct{}{} })
+		err := s.Wait(ctx, wake)
+		timer.Stop()
+		if err == nil {
+			soon, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+			_, err = s.Next(soon)
+			cancel()
+			if errors.Is(err, context.DeadlineExceeded) {
+				err = nil
+			}
+		}
+		if err != nil {
+			return errors.Join(err, s.Close(ctx))
+		}
+	}
+}
+
+// More lies in the stream than anybody reads: the server cannot even ask.
+func TestAServerStopsAtOnceWhileAReaderWaitsBeforeABacklog(t *testing.T) {
+	t.Parallel()
+	pgtest.OnSolo(t, pgtest.Majors(t), func(t *testing.T, db *pgtest.DB) {
+		conn := prepareDatabase(t, db, map[string]string{"item": `create table item (id text primary key)`})
+		exec(t, conn, `insert into item select repeat('x', 400) || i from generate_series(1, 60000) i`)
+		s := openStream(t, db.URL, db.Name)
+		reading := make(chan error, 1)
+		go func() { reading <- waitAndClose(t.Context(), s) }()
+		exec(t, conn, `delete from item`)
+		// The server's side of the socket is full when its position stands still below the end of the log.
+		eventually(t, "the server cannot send", func() bool {
+			var stuck bool
+			err := conn.QueryRow(t.Context(), `
+				select pg_stat_get_activity is not null from
+				  (select wait_event = 'WalSenderWriteData' as pg_stat_get_activity from pg_stat_activity where pid = $1) w
+				 where pg_stat_get_activity`, s.ServerPID()).Scan(&stuck)
+			return err == nil && stuck
+		})
+		_, err := stop(t, db, reading)
+		if !errors.Is(err, ErrPressing) {
+			t.Errorf("got %v", err)
+		}
+		restart(t, db)
+		s = openStream(t, db.URL, db.Name)
+		got, err := readTransaction(t.Context(), s)
+		if err != nil || len(got.rows) != 60000 {
+			t.Errorf("after the restart: %d rows, %v", len(got.rows), err)
+		}
+	})
+}
+
+func TestAnIdleStreamOutlivesTheServersTimeout(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		conn := prepareDatabase(t, db, map[string]string{"item": itemsTable})
+		exec(t, conn, `insert into item values (1, 'n')`)
+		db.Exec(t, `alter database `+db.Name+` set wal_sender_timeout = '600ms'`)
+		for name, idle := range map[string]func(ctx context.Context, s *Stream) error{
+			"in Next": func(ctx context.Context, s *Stream) error {
+				for {
+					if _, err := s.Next(ctx); err != nil {
+						return err
+					}
+				}
+			},
+			"in Wait": func(ctx context.Context, s *Stream) error { return s.Wait(ctx, nil) },
+		} {
+			t.Run(name, func(t *testing.T) {
+				s := openStream(t, db.URL, db.Name)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				defer cancel()
+				if err := idle(ctx, s); !errors.Is(err, context.DeadlineExceeded) {
+					t.Fatalf("got %v", err)
+				}
+				exec(t, conn, `delete from item`, `insert into item values (1, 'n')`)
+				wantTransaction(t, s, "delete public.item 1")
+				s.Confirm(s.seen)
+			})
+		}
+	})
+}
+
+func TestAWaitEndsWhenItIsWokenAndLosesNothing(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.Newest(t))
+	conn := prepareDatabase(t, db, map[string]string{"item": itemsTable})
+	exec(t, conn, `insert into item select i, 'n' from generate_series(1, 10) i`)
+	s := openStream(t, db.URL, db.Name)
+	exec(t, conn, `delete from item where id <= 9`)
+
+	ready := make(chan struct{}, 1)
+	ready <- struct{}{}
+	if err := s.Wait(t.Context(), ready); err != nil {
+		t.Fatal(err)
+	}
+	for _, after := range []time.Duration{quietWait / 2, 3 * quietWait} {
+		wake := make(chan struct{})
+		timer := time.AfterFunc(after, func() { close(wake) })
+		began := time.Now()
+		if err := s.Wait(t.Context(), wake); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took < after || took > after+time.Second {
+			t.Errorf("woken after %v, returned after %v", after, took)
+		}
+		timer.Stop()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*quietWait)
+	defer cancel()
+	if err := s.Wait(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+	got, err := readTransaction(t.Context(), s)
+	if err != nil || len(got.rows) != 9 {
+		t.Errorf("%d rows, %v", len(got.rows), err)
+	}
+}
