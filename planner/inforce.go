@@ -28,7 +28,7 @@ type InForce struct {
 	LastRun     *Run // the one begun last, of any version
 	Unfinished  *Run // the one to go on with, of this version
 
-	cascades []string // as apply recorded them
+	spec spec
 }
 
 // NextRun returns when the policy's next run is due. An unfinished run is due since it began.
@@ -109,7 +109,7 @@ func (r *inForceRow) inForce() (InForce, error) {
 	}
 	p := InForce{
 		ID: r.ID, Version: r.Version, Name: r.Name, State: r.State, Since: r.Since, Schedule: schedule, Definition: definition,
-		TableOID: r.TableOID, TableName: r.TableName, HoldVersion: r.HoldVersion, Batch: definition.Batch, cascades: text.Cascades,
+		TableOID: r.TableOID, TableName: r.TableName, HoldVersion: r.HoldVersion, Batch: definition.Batch, spec: text,
 	}
 	if r.LastRun.Valid {
 		p.LastRun = &Run{ID: uuid.UUID(r.LastRun.Bytes), Policy: r.ID, Version: *r.LastVersion, Cutoff: *r.LastCutoff, StartedAt: *r.LastStarted}

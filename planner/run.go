@@ -155,8 +155,8 @@ func checkSchema(ctx context.Context, tx pgx.Tx, p *InForce) ([]uint32, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !slices.Equal(names(cascades), p.cascades) {
-		return nil, &SchemaChangedError{p.Name, fmt.Sprintf("deleting from %s would take rows of %v along; apply saw %v", p.TableName, names(cascades), p.cascades)}
+	if !slices.Equal(names(cascades), p.spec.Cascades) {
+		return nil, &SchemaChangedError{p.Name, fmt.Sprintf("deleting from %s would take rows of %v along; apply saw %v", p.TableName, names(cascades), p.spec.Cascades)}
 	}
 	return oids, nil
 }

@@ -1,0 +1,93 @@
+package planner
+
+import (
+	"context"
+	"fmt"
+)
+
+// intruder is a trigger or rule that would run inside a deletion.
+type intruder struct {
+	Kind     string // trigger or rule
+	Name     string
+	Relation string // where it was made: a partition's copy of a trigger belongs to the root
+}
+
+const intrudersSQL = `
+	with recursive found as (
+	  select distinct i.relation, i.name from unnest($1::oid[]) w(oid) cross join lateral lapse.intruders(w.oid) i
+	), up(at, relation, parent, name) as (
+	  select t.oid, t.tgrelid, t.tgparentid, t.tgname
+	    from found f join pg_trigger t on t.tgrelid = f.relation and t.tgname = f.name
+	  union
+	  select t.oid, t.tgrelid, t.tgparentid, t.tgname
+	    from up join pg_trigger t on t.oid = up.parent
+	), made(kind, name, relation) as (
+	  select 'trigger', up.name, up.relation from up where up.parent = 0
+	  union
+	  select 'rule', f.name, f.relation
+	    from found f join pg_rewrite r on r.ev_class = f.relation and r.rulename = f.name
+	)
+	select m.kind, quote_ident(m.name), format('%I.%I', n.nspname, c.relname)
+	  from made m
+	  join pg_class c on c.oid = m.relation
+	  join pg_namespace n on n.oid = c.relnamespace
+	 order by 3, 2`
+
+// findIntruders lists the triggers and rules that would run with the deleter's rights, each with what to do about it.
+func findIntruders(ctx context.Context, q Querier, leaves []Relation) ([]string, error) {
+	oids := make([]uint32, 0, len(leaves))
+	for _, l := range leaves {
+		oids = append(oids, l.OID)
+	}
+	found, err := collect[intruder](ctx, q, intrudersSQL, oids)
+	if err != nil {
+		return nil, fmt.Errorf("list triggers and rules: %w", err)
+	}
+	problems := make([]string, 0, len(found))
+	for _, i := range found {
+		problems = append(problems, fmt.Sprintf("%s %s on %s would run inside the deletion, and \"triggers: trusted\" is not supported by this version: alter table %s disable %s %s, or drop it",
+			i.Kind, i.Name, i.Relation, i.Relation, i.Kind, i.Name))
+	}
+	return problems, nil
+}
+
+// loop is a foreign key that leads from a table back to itself.
+type loop struct {
+	Constraint string
+	Table      string
+}
+
+// findLoops looks for foreign keys by which a delete would take other rows of the same table along, due or not.
+func findLoops(ctx context.Context, q Querier, t *table, leaves, cascades []Relation) ([]string, error) {
+	family := map[uint32]bool{t.OID: true}
+	for _, l := range leaves {
+		family[l.OID] = true
+	}
+	back := false
+	for _, c := range cascades {
+		back = back || family[c.OID]
+	}
+	if !back {
+		return nil, nil
+	}
+	oids := make([]uint32, 0, len(family))
+	for oid := range family {
+		oids = append(oids, oid)
+	}
+	found, err := collect[loop](ctx, q, `
+		select quote_ident(k.conname), format('%I.%I', n.nspname, c.relname)
+		  from pg_constraint k
+		  join pg_class c on c.oid = k.conrelid
+		  join pg_namespace n on n.oid = c.relnamespace
+		 where k.contype = 'f' and k.confdeltype = 'c' and k.conparentid = 0 and k.conrelid = any ($1::oid[])
+		 order by 2, 1`, oids)
+	if err != nil {
+		return nil, fmt.Errorf("follow the foreign keys: %w", err)
+	}
+	problems := make([]string, 0, len(found))
+	for _, l := range found {
+		problems = append(problems, fmt.Sprintf("foreign key %s of %s leads back to it with on delete cascade, so that rows that are not due would go too: make it on delete set null or no action",
+			l.Constraint, l.Table))
+	}
+	return problems, nil
+}

@@ -1,0 +1,151 @@
+package planner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// table is what the catalog says of a policy's table.
+type table struct {
+	OID         uint32
+	Name        string
+	Kind        string // pg_class.relkind
+	Persistence string
+	Partition   string // the root's name, if it is a partition
+	Inherits    bool   // old-style inheritance, either side
+	System      bool
+	Owner       string
+}
+
+const tableSQL = `
+	select c.oid, format('%I.%I', n.nspname, c.relname), c.relkind::text, c.relpersistence::text,
+	       coalesce((select format('%I.%I', m.nspname, r.relname)
+	                   from pg_class r join pg_namespace m on m.oid = r.relnamespace
+	                  where c.relispartition and r.oid = pg_partition_root(c.oid)), ''),
+	       c.relkind = 'r' and not c.relispartition
+	         and exists (select from pg_inherits i where c.oid in (i.inhparent, i.inhrelid)),
+	       n.nspname in ('pg_catalog', 'information_schema', 'lapse') or n.nspname like 'pg\_toast%',
+	       pg_get_userbyid(c.relowner)
+	  from pg_class c
+	  join pg_namespace n on n.oid = c.relnamespace
+	 where n.nspname = $1 and c.relname = $2`
+
+// findTable reads the table's name as SQL does, and finds it. problem is for the person who wrote the name.
+func findTable(ctx context.Context, tx pgx.Tx, written string) (t table, problem string, err error) {
+	var parts []string
+	err = attempt(ctx, tx, func(q Querier) error {
+		return q.QueryRow(ctx, `select parse_ident($1)`, written).Scan(&parts)
+	})
+	switch {
+	case isDataException(err):
+		return t, fmt.Sprintf("%s is no table name: write schema.table, quoted as in SQL", quoted(written)), nil
+	case err != nil:
+		return t, "", fmt.Errorf("read a table name: %w", err)
+	case len(parts) == 1:
+		return t, fmt.Sprintf("%s has no schema: write for instance public.%s", written, strings.TrimSpace(written)), nil
+	case len(parts) > 2:
+		return t, fmt.Sprintf("%s has more than a schema and a table", quoted(written)), nil
+	}
+	rows, err := collect[table](ctx, tx, tableSQL, parts[0], parts[1])
+	if err != nil {
+		return t, "", fmt.Errorf("find table %s: %w", written, err)
+	}
+	if len(rows) == 0 {
+		return t, fmt.Sprintf("there is no table %s in this database", written), nil
+	}
+	return rows[0], rows[0].unfit(), nil
+}
+
+// unfit says why the table cannot have a policy, or "".
+func (t *table) unfit() string {
+	switch {
+	case t.System:
+		return fmt.Sprintf("%s belongs to the system", t.Name)
+	case t.Kind == "f":
+		return fmt.Sprintf("%s is a foreign table: make the policy where its rows are", t.Name)
+	case t.Kind != "r" && t.Kind != "p":
+		return fmt.Sprintf("%s is not a table: name the table that its rows come from", t.Name)
+	case t.Persistence == "t":
+		return fmt.Sprintf("%s is a temporary table", t.Name)
+	case t.Persistence == "u":
+		return fmt.Sprintf("%s is unlogged, so that its deletes leave no trace in the write-ahead log: alter table %s set logged", t.Name, t.Name)
+	case t.Partition != "":
+		return fmt.Sprintf("%s is a partition: name its root, %s", t.Name, t.Partition)
+	case t.Inherits:
+		return fmt.Sprintf("%s inherits or is inherited from, which is not supported: use declarative partitioning", t.Name)
+	}
+	return ""
+}
+
+// findLeaves returns the relations that hold the table's rows.
+func findLeaves(ctx context.Context, q Querier, t *table) (leaves []Relation, problems []string, err error) {
+	all, err := collect[leaf](ctx, q, leavesSQL, t.OID)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list the partitions of %s: %w", t.Name, err)
+	}
+	for _, l := range all {
+		if !l.Plain {
+			problems = append(problems, fmt.Sprintf("partition %s is a foreign table, whose deletes leave no trace in this database: detach it", l.Name))
+			continue
+		}
+		leaves = append(leaves, Relation{OID: l.OID, Name: l.Name})
+	}
+	return leaves, problems, nil
+}
+
+// findColumn checks the column that a row's age is counted from.
+func findColumn(ctx context.Context, q Querier, t *table, e *Expire) (of ColumnType, problem string, err error) {
+	var name string
+	err = q.QueryRow(ctx, `
+		select format_type(a.atttypid, null)
+		  from pg_attribute a
+		 where a.attrelid = $1 and a.attname = $2 and a.attnum > 0 and not a.attisdropped`, t.OID, e.Column).Scan(&name)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", fmt.Sprintf("%s has no column %s%s", t.Name, quoted(e.Column), meantColumn(ctx, q, t, e.Column)), nil
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("find column %s of %s: %w", e.Column, t.Name, err)
+	}
+	switch of = ColumnType(name); of {
+	case Timestamptz, Timestamp, Date:
+		return of, "", nil
+	}
+	return "", fmt.Sprintf("column %s of %s is a %s: this version counts from timestamps and dates", e.Column, t.Name, name), nil
+}
+
+// meantColumn names the nearest timestamp or date column.
+func meantColumn(ctx context.Context, q Querier, t *table, name string) string {
+	columns, err := collect[struct{ Name string }](ctx, q, `
+		select a.attname::text
+		  from pg_attribute a
+		 where a.attrelid = $1 and a.attnum > 0 and not a.attisdropped
+		   and a.atttypid in ('timestamptz'::regtype, 'timestamp'::regtype, 'date'::regtype)
+		 order by a.attnum`, t.OID)
+	if err != nil || len(columns) == 0 {
+		return ""
+	}
+	valid := make([]string, 0, len(columns))
+	for _, c := range columns {
+		valid = append(valid, c.Name)
+	}
+	return meant(name, valid, nil)
+}
+
+// hasCode reports whether err is an error of PostgreSQL with one of these SQLSTATEs.
+func hasCode(err error, codes ...string) bool {
+	var failure *pgconn.PgError
+	if !errors.As(err, &failure) {
+		return false
+	}
+	for _, code := range codes {
+		if failure.Code == code {
+			return true
+		}
+	}
+	return false
+}

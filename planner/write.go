@@ -1,0 +1,173 @@
+package planner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/schemas"
+)
+
+// ErrChangedMeanwhile says that somebody else has changed the policy since Difference: compare again.
+var ErrChangedMeanwhile = errors.New("the policy was changed by somebody else meanwhile: run `lapse apply` again")
+
+// Write brings one change of Difference into force, in the caller's transaction: versions, functions, gate and state
+// are there together at its commit, or not at all. The session must be a superuser or a member of the catalog's owner.
+// For an unchanged policy it only sees to the deleter's rights.
+//
+// The gate's row is locked first, so that Write returns only when no batch runs under what was in force, and none
+// begins under it afterwards. The former versions' functions go then: a caller that still has their name is told that
+// there is no such function (SQLSTATE 42883), or, if it waited at the gate, LP002. Nothing that takes long may follow in
+// the transaction, because deletion under this policy waits for its end.
+func Write(ctx context.Context, tx pgx.Tx, c *Change, roles schemas.Roles, reason string) (PolicyID, PolicyVersion, error) {
+	if c.Kind == Unchanged {
+		if err := EnsureMembership(ctx, tx, c.Resolved, roles); err != nil {
+			return 0, 0, fmt.Errorf("apply policy %s: %w", c.Policy, err)
+		}
+	}
+	if !c.Writes() {
+		return c.ID, c.FromVersion, nil
+	}
+	w := &writer{tx: tx, c: c, roles: roles, reason: reason, id: c.ID, version: c.FromVersion}
+	if err := w.write(ctx); err != nil {
+		return 0, 0, fmt.Errorf("apply policy %s: %w", c.Policy, err)
+	}
+	return w.id, w.version, nil
+}
+
+type writer struct {
+	tx      pgx.Tx
+	c       *Change
+	roles   schemas.Roles
+	reason  string
+	id      PolicyID
+	version PolicyVersion
+}
+
+func (w *writer) write(ctx context.Context) error {
+	if err := w.lock(ctx); err != nil {
+		return err
+	}
+	if w.c.Kind == New || w.c.Kind == Changed {
+		if err := w.newVersion(ctx); err != nil {
+			return err
+		}
+	}
+	if err := w.setGate(ctx); err != nil {
+		return err
+	}
+	if _, err := w.tx.Exec(ctx, `
+		insert into lapse.policy_state (policy_id, version, state, reason) values ($1, $2, $3, $4)`,
+		w.id, w.version, w.c.ToState, w.reason); err != nil {
+		return err
+	}
+	switch w.c.Kind {
+	case Changed:
+		return w.dropFunctions(ctx, w.version)
+	case Removed:
+		// What is unfinished stays unfinished: no executor looks at it again.
+		if _, err := w.tx.Exec(ctx, `delete from lapse.shard where policy_id = $1 and not done`, w.id); err != nil {
+			return err
+		}
+		return w.dropFunctions(ctx, 0)
+	}
+	return nil
+}
+
+// lock takes the gate, waits for the batches that hold it, and checks that it still says what Difference saw.
+func (w *writer) lock(ctx context.Context) error {
+	if w.id == 0 {
+		err := w.tx.QueryRow(ctx, `select coalesce(max(p.id), 0) + 1 from lapse.policy p`).Scan(&w.id)
+		return err
+	}
+	var version PolicyVersion
+	var state schemas.State
+	// The lock is a statement of its own: what is read afterwards is what was committed when the lock was granted.
+	if _, err := w.tx.Exec(ctx, `select from lapse.gate where policy_id = $1 for update`, w.id); err != nil {
+		return err
+	}
+	if err := w.tx.QueryRow(ctx, `select version, state from lapse.gate where policy_id = $1`, w.id).Scan(&version, &state); err != nil {
+		return err
+	}
+	unchanged := version == w.c.FromVersion && state == w.c.FromState
+	switch {
+	case w.c.Kind == New:
+		unchanged = version == w.c.FromVersion && state == schemas.Dropped
+	case w.c.FromState == schemas.Arming && state == schemas.Armed:
+		unchanged = version == w.c.FromVersion // the executor opened it meanwhile, which is no one's decision
+	}
+	if !unchanged {
+		return ErrChangedMeanwhile
+	}
+	return nil
+}
+
+// newVersion writes the version and its functions.
+func (w *writer) newVersion(ctx context.Context) error {
+	r := w.c.Resolved
+	w.version = w.c.ToVersion
+	text, err := json.Marshal(r.spec)
+	if err != nil {
+		return fmt.Errorf("write the spec: %w", err)
+	}
+	_, err = w.tx.Exec(ctx, `
+		insert into lapse.policy (id, version, name, table_oid, table_name, spec, reason) values ($1, $2, $3, $4, $5, $6::text::jsonb, $7)`,
+		w.id, w.version, w.c.Policy, r.TableOID, r.Definition.Table, string(text), w.reason)
+	if hasCode(err, "23505") {
+		return ErrChangedMeanwhile
+	}
+	if err != nil {
+		return err
+	}
+	if err := EnsureMembership(ctx, w.tx, r, w.roles); err != nil {
+		return err
+	}
+	d := r.Definition
+	d.ID, d.Version = w.id, w.version
+	functions, err := FunctionsSQL(&d, w.roles)
+	if err != nil {
+		return err
+	}
+	return execute(ctx, w.tx, functions)
+}
+
+func (w *writer) setGate(ctx context.Context) error {
+	var err error
+	if w.c.Kind == New || w.c.Kind == Changed {
+		_, err = w.tx.Exec(ctx, `
+			insert into lapse.gate (policy_id, name, table_oid, version, state) values ($1, $2, $3, $4, $5)
+			on conflict (policy_id) do update
+			   set table_oid = excluded.table_oid, version = excluded.version, state = excluded.state, arming_lsn = null`,
+			w.id, w.c.Policy, w.c.Resolved.TableOID, w.version, w.c.ToState)
+	} else {
+		_, err = w.tx.Exec(ctx, `update lapse.gate set state = $2, arming_lsn = null where policy_id = $1`, w.id, w.c.ToState)
+	}
+	if hasCode(err, "23505") {
+		return ErrChangedMeanwhile
+	}
+	return err
+}
+
+// dropFunctions drops the functions of all versions but one. Nobody runs in them: whoever does holds the gate.
+func (w *writer) dropFunctions(ctx context.Context, except PolicyVersion) error {
+	var drop string
+	err := w.tx.QueryRow(ctx, `
+		select coalesce(string_agg(format('drop function lapse.%I(%s);', f.proname, pg_get_function_identity_arguments(f.oid)), e'\n'), '')
+		  from pg_proc f
+		 where f.pronamespace = 'lapse'::regnamespace
+		   and f.proname ~ ('^(delete|survey)_' || $1::int || '_[0-9]+$')
+		   and f.proname !~ ('_' || $2::int || '$')`, w.id, except).Scan(&drop)
+	if err != nil || drop == "" {
+		return err
+	}
+	return execute(ctx, w.tx, drop)
+}
+
+// execute runs a script of several statements.
+func execute(ctx context.Context, tx pgx.Tx, script string) error {
+	_, err := tx.Conn().PgConn().Exec(ctx, script).ReadAll()
+	return err
+}
