@@ -53,13 +53,17 @@ func (a Account) Command(path string, args []string, reach ...string) *exec.Cmd 
 		return cmd
 	}
 	attr := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: a.uid, Gid: a.gid}}
-	if !searchable(path) || slices.ContainsFunc(reach, func(path string) bool { return !searchable(path) }) {
+	if slices.ContainsFunc(append(reach, path), func(path string) bool { return !searchable(path) }) {
 		cmd = exec.Command("/bin/sh", append([]string{"-c", `exec "$0" "$@"`, path}, args...)...) //nolint:noctx // As above.
 		attr.AmbientCaps = []uintptr{capDACOverride}
 	}
 	cmd.SysProcAttr = attr
 	return cmd
 }
+
+// Passes says whether this account may pass through every folder above path without that capability. Some programs ask
+// access(2) about their own files, which does not count it.
+func (a Account) Passes(path string) bool { return !a.dropped || searchable(path) }
 
 // Own hands a file or folder to the account.
 func (a Account) Own(path string) error {

@@ -93,7 +93,7 @@ func (s *Server) configure() error {
 
 // command is a program of the install, run as the server's account, without the caller's PG* variables.
 func (s *Server) command(name string, log *os.File, args ...string) *exec.Cmd {
-	cmd := s.account.Command(filepath.Join(s.install.BinDir, name), args, s.dataDir)
+	cmd := s.account.Command(filepath.Join(s.binDir, name), args, s.dataDir)
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "PG") })
 	cmd.Stdout, cmd.Stderr = log, log
 	return cmd

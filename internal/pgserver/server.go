@@ -50,6 +50,8 @@ type Server struct {
 	folder    *child.Folder // nil if the caller named one
 	dir       string
 	socketDir *child.Folder // nil if the socket fits into dir
+	programs  *child.Folder // nil if the account may pass to the install
+	binDir    string
 	dataDir   string
 	logFile   string
 	port      int
@@ -94,6 +96,9 @@ func (s *Server) prepare() (err error) {
 		return err
 	}
 	if err := s.account.Own(s.dir); err != nil {
+		return err
+	}
+	if err := s.reachPrograms(); err != nil {
 		return err
 	}
 	s.dataDir = filepath.Join(s.dir, "data")
@@ -212,7 +217,7 @@ func (s *Server) Close() error {
 
 func (s *Server) removeFolders() error {
 	var errs []error
-	for _, folder := range []*child.Folder{s.folder, s.socketDir} {
+	for _, folder := range []*child.Folder{s.folder, s.socketDir, s.programs} {
 		if folder != nil {
 			errs = append(errs, folder.Remove())
 		}

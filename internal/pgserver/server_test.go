@@ -338,3 +338,18 @@ func inDataDir(pid int, dir string) bool {
 	cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
 	return err == nil && cwd == dir && syscall.Kill(pid, 0) == nil
 }
+
+func TestAnInstallBelowAPrivateFolderCanBeRun(t *testing.T) {
+	t.Parallel()
+	install := newest(t)
+	private := t.TempDir() // Root's alone, if this is root.
+	copied := exec.Command("cp", "-r", filepath.Dir(install.BinDir), filepath.Join(private, "install"))
+	if output, err := copied.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	install.BinDir = filepath.Join(private, "install", "bin")
+	server := start(t, pgserver.Options{Install: install})
+	if got := query1(t, server, "select 'here'"); got != "here" {
+		t.Errorf("the server says %q", got)
+	}
+}
