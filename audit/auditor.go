@@ -1,0 +1,212 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"lapse/audit/kafka"
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// Config of an Auditor.
+type Config struct {
+	// Stream says where the slot is.
+	Stream replication.StreamConfig
+
+	// Kafka says how to reach the brokers. Topics, TransactionalID, FenceHeaders and Metrics are the auditor's own.
+	Kafka kafka.Config
+
+	// System, User and Log are the topics. System and User have Partitions partitions, Log has one. They are made, with
+	// Replication copies (0: the brokers' default), if they are missing and Create is set.
+	System, User, Log string
+	Partitions        int
+	Replication       int
+	Create            bool
+
+	// Keys are the tag keys under which a claim verifies.
+	Keys []schemas.TagKey
+
+	// SlotStart is the slot's consistent point, as the catalog has it (lapse.installation.slot_start): a log is begun only
+	// for a slot that still stands there.
+	SlotStart replication.LSN
+
+	// Beat writes the sign of life: lapse.beat(timeline). It is called when a stream is open, and each minute. It must be
+	// safe for concurrent use. nil: none.
+	Beat func(ctx context.Context, timeline replication.Timeline) error
+
+	// Until, if it is not nil, says where to stop: it is asked once, before the first transaction is read, and Run ends
+	// when everything up to its answer is confirmed.
+	Until func(ctx context.Context) (replication.LSN, error)
+
+	Metrics *Metrics     // nil: some that nobody sees
+	Logger  *slog.Logger // nil: none
+}
+
+// Auditor publishes what is deleted, and keeps the log. See the package comment for what it promises.
+type Auditor struct {
+	config  Config
+	metrics *Metrics
+	log     *slog.Logger
+
+	standing  atomic.Pointer[string] // why it is not ready; nil if it streams
+	publisher atomic.Pointer[kafka.Publisher]
+	timeline  atomic.Uint32
+	streaming chan struct{} // receives when a stream has been opened
+
+	until replication.LSN // 0: none, or not asked yet
+}
+
+const (
+	beatEvery    = time.Minute
+	beatTimeout  = 10 * time.Second
+	openTimeout  = 30 * time.Second // for a stream
+	drainTimeout = 5 * time.Second  // for what is on its way when Run is to end
+	closeTimeout = 2 * time.Second  // for each connection
+	readyStalled = 5 * time.Second  // Kafka has not answered for so long: not ready
+	backoffMin   = 100 * time.Millisecond
+	backoffMax   = 10 * time.Second
+)
+
+// New makes an auditor. It connects to nothing before Run.
+func New(config Config) (*Auditor, error) {
+	a := &Auditor{config: config, metrics: config.Metrics, log: config.Logger, streaming: make(chan struct{}, 1)}
+	if a.metrics == nil {
+		a.metrics = NewMetrics()
+	}
+	if a.log == nil {
+		a.log = slog.New(slog.DiscardHandler)
+	}
+	if len(config.Keys) == 0 {
+		return nil, errors.New("audit: no tag key: without one no claim can be verified")
+	}
+	for _, key := range config.Keys {
+		if len(key) < schemas.MinTagKey {
+			return nil, fmt.Errorf("audit: %w", schemas.ErrTagKeyTooShort)
+		}
+	}
+	if err := a.route(replication.Identity{}).Validate(); err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	a.stand("not started")
+	return a, nil
+}
+
+// Collectors are all of the audit's metrics.
+func (a *Auditor) Collectors() []prometheus.Collector { return a.metrics.Collectors() }
+
+// Ready is nil while the auditor does its job: it streams, and Kafka answers. Safe for concurrent use.
+func (a *Auditor) Ready() error {
+	if why := a.standing.Load(); why != nil {
+		return errors.New("audit: " + *why)
+	}
+	if p := a.publisher.Load(); p != nil {
+		if stalled := p.Stalled(); stalled >= readyStalled {
+			return fmt.Errorf("audit: Kafka has not answered for %s", stalled.Round(time.Second))
+		}
+	}
+	return nil
+}
+
+func (a *Auditor) stand(why string) { a.standing.Store(&why) }
+
+// Run audits until ctx ends, which is no error, or until Config.Until is reached. Any other end is an error that a
+// person must look at: what passes by itself is tried again, for ever. It may be called once.
+//
+// When ctx ends, nothing more is read, what is on its way is waited for (five seconds at most), and the slot is told.
+func (a *Auditor) Run(ctx context.Context) error {
+	stopBeating := a.startBeating(ctx)
+	defer stopBeating()
+	defer a.stand("stopped")
+	tries := attempts{}
+	for {
+		a.metrics.behind(time.Now())
+		tries.begin()
+		err := a.takeOver(ctx)
+		switch {
+		case ctx.Err() != nil, errors.Is(err, errReached):
+			return nil
+		case gradeOf(err) == stop:
+			return err
+		}
+		a.log.Warn("audit interrupted; starting over", "error", err)
+		if !pause(ctx, tries.next()) {
+			return nil
+		}
+	}
+}
+
+// startBeating calls Beat each minute, in its own time: a database that is slow to answer must not hold up the stream.
+func (a *Auditor) startBeating(ctx context.Context) (stop func()) {
+	if a.config.Beat == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(beatEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-a.streaming:
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+			if timeline := replication.Timeline(a.timeline.Load()); timeline != 0 {
+				a.beat(ctx, timeline)
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+func (a *Auditor) beat(ctx context.Context, timeline replication.Timeline) {
+	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
+	defer cancel()
+	if err := a.config.Beat(ctx, timeline); err != nil {
+		a.log.Warn("heartbeat not written", "error", err)
+	}
+}
+
+// attempts counts tries that failed soon after one another.
+type attempts struct {
+	count int
+	began time.Time
+}
+
+func (t *attempts) begin() { t.began = time.Now() }
+
+// next is the pause before the next try: twice as long each time, with chance in it, and short again after a try that
+// lasted.
+func (t *attempts) next() time.Duration {
+	if time.Since(t.began) > backoffMax {
+		t.count = 0
+	}
+	d := min(backoffMin<<min(t.count, 10), backoffMax)
+	t.count++
+	return d/2 + rand.N(d/2)
+}
+
+// pause reports whether it has passed before ctx ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

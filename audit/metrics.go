@@ -1,0 +1,89 @@
+package audit
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"lapse/audit/kafka"
+)
+
+// Metrics of the audit. One lives as long as the process; cmd registers its collectors.
+type Metrics struct {
+	published    *prometheus.CounterVec
+	deduplicated prometheus.Counter
+	unverified   prometheus.Counter
+	mismatches   prometheus.Counter
+	lag          prometheus.GaugeFunc
+	kafka        *kafka.Metrics
+
+	byCause [Unverified + 1][Truncate + 1]prometheus.Counter // published, looked up once
+	since   atomic.Int64                                     // see behind; Unix microseconds, 0 for nothing
+}
+
+// NewMetrics makes the collectors.
+func NewMetrics() *Metrics {
+	m := &Metrics{
+		published: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "lapse_events_published_total",
+			Help: "Events handed to Kafka, by cause and operation. A truncate counts once for each partition.",
+		}, []string{"cause", "op"}),
+		deduplicated: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "lapse_events_deduplicated_total",
+			Help: "Events that the slot sent again and that were in their topic already.",
+		}),
+		unverified: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "lapse_transactions_unverified_total",
+			Help: "Transactions that wrote into the ledger what does not verify, or deleted beside a claim.",
+		}),
+		mismatches: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "lapse_reconciliation_mismatches_total",
+			Help: "Transactions of which the WAL showed something else than they claimed.",
+		}),
+		kafka: kafka.NewMetrics(),
+	}
+	m.lag = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "lapse_audit_lag_seconds",
+		Help: "Age of the oldest transaction that is being read or waits for Kafka, or time without a stream; 0 if none.",
+	}, m.lagSeconds)
+	for _, cause := range []Cause{System, User, Unverified} {
+		for _, op := range []Op{Delete, Truncate} {
+			m.byCause[cause][op] = m.published.WithLabelValues(cause.String(), op.String())
+		}
+	}
+	return m
+}
+
+// Collectors are all collectors, those of publishing too, for a registry.
+func (m *Metrics) Collectors() []prometheus.Collector {
+	own := []prometheus.Collector{m.published, m.deduplicated, m.unverified, m.mismatches, m.lag}
+	return append(own, m.kafka.Collectors()...)
+}
+
+// behind says since when something waits; the zero time says that nothing does.
+func (m *Metrics) behind(since time.Time) {
+	if since.IsZero() {
+		m.since.Store(0)
+		return
+	}
+	m.since.Store(since.UnixMicro())
+}
+
+func (m *Metrics) lagSeconds() float64 {
+	since := m.since.Load()
+	if since == 0 {
+		return 0
+	}
+	return max(0, time.Since(time.UnixMicro(since)).Seconds())
+}
+
+// concluded counts what a transaction came to.
+func (m *Metrics) concluded(a *Account, v Verdict) {
+	if a.Unverified() {
+		m.unverified.Inc()
+	}
+	if v == Mismatch {
+		m.mismatches.Inc()
+	}
+}

@@ -1,0 +1,321 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"lapse/audit/kafka"
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// Reach is how far the log has come: everything that ends at or below it is recorded.
+type Reach struct {
+	Timeline replication.Timeline
+	LSN      replication.LSN
+}
+
+// passed says whether a transaction with this commit position is recorded. A commit lies below its own end and above
+// every end before it, so its position decides as well as its end, and is known at its beginning.
+func (r Reach) passed(tx *replication.Tx) bool {
+	if tx.Timeline != r.Timeline {
+		return tx.Timeline < r.Timeline
+	}
+	return tx.CommitLSN < r.LSN
+}
+
+// relay carries transactions from the stream to the topics. It lives as long as its publisher and remembers what it has
+// handed to it, so that a stream which breaks can be taken up again. Its methods belong to one goroutine.
+//
+// The order of durability, for each transaction:
+//
+//	events appended ─▶ acknowledged ─▶ its record appended to the log ─▶ acknowledged ─▶ its end confirmed to the slot
+//
+// Transactions follow one another through these steps without waiting for each other; the queue holds them.
+type relay struct {
+	route      *Route
+	publisher  *kafka.Publisher
+	classifier *Classifier
+	router     *Router
+	scribe     *scribe
+	metrics    *Metrics
+	log        *slog.Logger
+	now        func() time.Time
+
+	bell   *bell
+	stream *replication.Stream
+
+	// What is in the topics or on its way there.
+	tails map[string][]replication.Position // by topic and partition: the last event; zero for none
+	reach Reach                             // of the last record handed to the queue
+	queue queue
+	mark  uint64 // of the last event
+
+	// The transaction that is being read.
+	tx     *replication.Tx
+	passed bool // it is recorded; its changes are dropped unread
+	event  Event
+	names  names
+
+	coverage coverage
+	pressing pressing
+}
+
+func newRelay(
+	route *Route, keys []schemas.TagKey, publisher *kafka.Publisher, start *startingPoint, metrics *Metrics, log *slog.Logger,
+) *relay {
+	return &relay{
+		route: route, publisher: publisher, metrics: metrics, log: log, now: time.Now,
+		classifier: NewClassifier(route.Source, keys), router: NewRouter(route), scribe: newScribe(route),
+		tails: start.tails, reach: start.reach, bell: hang(publisher.Progress()), names: names{},
+	}
+}
+
+// run carries on until ctx ends, the stream breaks, the publisher fails, or the position until (if there is one) is
+// confirmed. A transaction that was half read is forgotten: the slot sends it again, and tails says what of it is there.
+func (r *relay) run(ctx context.Context, stream *replication.Stream, until replication.LSN) error {
+	r.attach(stream)
+	deadline := r.coverage.due(r)
+	listening := r.bell.listen(ctx, deadline)
+	for {
+		if r.bell.hush() || listening.Err() != nil {
+			if err := r.settle(); err != nil {
+				return err
+			}
+			deadline = r.coverage.due(r)
+			listening = r.bell.listen(ctx, deadline)
+		}
+		if until != 0 && r.finished(until) {
+			return errReached
+		}
+		message, err := stream.Next(listening)
+		switch {
+		case err == nil:
+			if err := r.handle(ctx, message); err != nil {
+				return err
+			}
+			if message.Kind != replication.KindChange && !r.coverage.due(r).Equal(deadline) {
+				r.bell.ring()
+			}
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case listening.Err() == nil:
+			return err
+		}
+	}
+}
+
+// attach makes stream the one that is read, and confirmed to.
+func (r *relay) attach(stream *replication.Stream) {
+	r.stream, r.tx = stream, nil
+	r.coverage.begin(r.reach, r.now())
+	r.pressing = pressing{}
+	// What the log has may never have come to be confirmed, or the server may have forgotten it in a crash.
+	if r.queue.empty() && stream.Identity().Timeline == r.reach.Timeline {
+		stream.Confirm(r.reach.LSN)
+	}
+}
+
+func (r *relay) handle(ctx context.Context, m *replication.Message) error {
+	switch m.Kind {
+	case replication.KindBegin:
+		r.begin(m.Tx)
+		return nil
+	case replication.KindChange:
+		return r.change(ctx, m.Change)
+	case replication.KindCommit:
+		return r.commit(ctx, m.Tx)
+	case replication.KindKeepalive:
+		return r.keepalive(m)
+	default:
+		return fmt.Errorf("audit: a message of unknown kind %d: %w", m.Kind, ErrDisorder)
+	}
+}
+
+func (r *relay) begin(tx *replication.Tx) {
+	r.tx, r.passed = tx, r.reach.passed(tx)
+	if !r.passed {
+		r.classifier.Begin(tx)
+		r.waiting()
+	}
+}
+
+// change makes a change an event and hands it to the publisher, unless its partition has it already.
+func (r *relay) change(ctx context.Context, change *replication.Change) error {
+	if r.passed {
+		return nil
+	}
+	finding := r.classifier.Classify(change)
+	if finding.Op == None {
+		return nil
+	}
+	table := r.names.of(change.Relation)
+	if err := r.event.set(r.tx, change, finding, r.classifier.Claim(), table); err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	routed := r.router.Route(&r.event)
+	position := r.tx.Position(change.Ordinal)
+	tails := r.tails[routed.Topic]
+	for _, partition := range routed.Partitions {
+		if position.Compare(tails[partition]) <= 0 {
+			r.metrics.deduplicated.Inc()
+			continue
+		}
+		mark, err := r.append(ctx, kafka.Record{
+			Topic: routed.Topic, Partition: partition, Key: routed.Key, Value: routed.Value, Headers: routed.Headers,
+			Time: r.tx.CommitTime,
+		})
+		if err != nil {
+			return err
+		}
+		tails[partition], r.mark = position, mark
+		r.metrics.byCause[finding.Cause][finding.Op].Inc()
+	}
+	return nil
+}
+
+// append hands a record to the publisher, and waits while its buffer is full. The stream is not read meanwhile, so that
+// the server holds what this process cannot; but it is answered.
+func (r *relay) append(ctx context.Context, rec kafka.Record) (uint64, error) {
+	for {
+		mark, ok := r.publisher.Append(rec)
+		if ok {
+			return mark, nil
+		}
+		if err := r.publisher.Err(); err != nil {
+			return 0, fmt.Errorf("audit: publish: %w", err)
+		}
+		if err := r.wait(ctx); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// wait waits for the publisher to get further.
+func (r *relay) wait(ctx context.Context) error {
+	patience, cancel := ctx, context.CancelFunc(func() {})
+	if r.pressing.active(r.now()) {
+		patience, cancel = context.WithTimeout(ctx, pressingPause)
+	}
+	defer cancel()
+	err := r.stream.Wait(patience, r.bell.wake)
+	switch {
+	case err == nil:
+		return r.settle()
+	case errors.Is(err, replication.ErrPressing):
+		r.pressing.felt(r.now())
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case patience.Err() == nil:
+		return err
+	}
+	return r.pressing.bear(r.now(), r.publisher.Stalled())
+}
+
+// commit ends a transaction. Its record waits in the queue until its events are acknowledged.
+//
+//	crash before the events are acknowledged    the slot sends it again; the partitions' tails say where to go on
+//	crash before its record is acknowledged     the slot sends it again; every event is at or below its partition's tail,
+//	                                            and the record is made again from the same changes, with the same bytes
+//	crash before its end is confirmed           the slot sends it again; its commit lies below the log's end, and it is
+//	                                            dropped before it is routed
+func (r *relay) commit(ctx context.Context, tx *replication.Tx) error {
+	r.tx = nil
+	if r.passed {
+		if tx.Timeline == r.reach.Timeline && tx.EndLSN > r.reach.LSN {
+			return refuse(ErrDisorder, "transaction %d ends at %s, beyond the log's end at %s, and committed before it", "",
+				tx.XID, tx.EndLSN, r.reach.LSN)
+		}
+		return nil
+	}
+	account := r.classifier.Account()
+	if !account.Recorded() {
+		r.coverage.reached(endOf(tx))
+		r.coverage.wanted = r.coverage.wanted || account.Awaited
+		r.waiting()
+		return r.settle()
+	}
+	verdict := reconcile(account)
+	r.conclude(tx, account, verdict)
+	for r.queue.full() {
+		if err := r.wait(ctx); err != nil {
+			return err
+		}
+	}
+	r.enqueue(r.scribe.transaction(tx, account, verdict))
+	return r.settle()
+}
+
+// conclude tells people what a transaction came to, where it is not what it should be. Positions and names only.
+func (r *relay) conclude(tx *replication.Tx, account *Account, verdict Verdict) {
+	r.metrics.concluded(account, verdict)
+	if verdict != Mismatch && !account.Unverified() {
+		return
+	}
+	attributes := []any{"xid", tx.XID, "commit_lsn", tx.CommitLSN.String(), "verdict", string(verdict)}
+	if account.Claim != nil {
+		attributes = append(attributes, "policy", account.Claim.Policy, "batch", account.Claim.Batch.String())
+	}
+	r.log.Warn("a transaction is not what the ledger says", attributes...)
+}
+
+// keepalive learns how far the server has read. Between transactions everything below is known; within one it is not.
+func (r *relay) keepalive(m *replication.Message) error {
+	if !m.Open {
+		r.coverage.reached(Reach{Timeline: r.coverage.upTo.Timeline, LSN: m.WALEnd})
+		r.waiting()
+	}
+	if m.ReplyRequested && m.WALEnd > r.stream.Confirmed() {
+		r.coverage.wanted = true
+	}
+	if err := r.settle(); err != nil {
+		return err
+	}
+	if m.Pressing {
+		now := r.now()
+		r.pressing.felt(now)
+		return r.pressing.bear(now, r.publisher.Stalled())
+	}
+	return nil
+}
+
+// finished says whether everything up to the position has been read, recorded and confirmed.
+func (r *relay) finished(until replication.LSN) bool {
+	if r.coverage.upTo.LSN >= until && r.reach.LSN < until && !r.coverage.wanted {
+		r.coverage.wanted = true
+		r.bell.ring()
+	}
+	return r.queue.empty() && r.reach.LSN >= until && r.stream.Confirmed() >= until
+}
+
+// waiting keeps the time since when something has been waiting.
+func (r *relay) waiting() {
+	switch oldest, queued := r.queue.oldest(); {
+	case queued:
+		r.metrics.behind(oldest)
+	case r.tx != nil:
+		r.metrics.behind(r.tx.CommitTime)
+	default:
+		r.metrics.behind(time.Time{})
+	}
+}
+
+// names keeps the written names of tables.
+type names map[uint32]named
+
+type named struct {
+	relation *replication.Relation
+	name     string
+}
+
+func (n names) of(relation *replication.Relation) string {
+	known := n[relation.OID]
+	if known.relation != relation {
+		known = named{relation: relation, name: tableName(relation)}
+		n[relation.OID] = known
+	}
+	return known.name
+}

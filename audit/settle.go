@@ -1,0 +1,231 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"lapse/replication"
+)
+
+// maxQueued bounds the records that wait. Each is about a kilobyte; what many small transactions have in the topics
+// meanwhile is bounded by the publisher's buffer.
+const maxQueued = 4096
+
+// pending is a record of the log on its way.
+type pending struct {
+	leaf   *Leaf
+	events uint64 // mark of the last event that must be acknowledged before the leaf is appended
+	mark   uint64 // of the leaf, once it is appended
+}
+
+// queue holds the records of the log that are not acknowledged, in order. The first written of them are appended.
+type queue struct {
+	items   []pending
+	written int
+}
+
+func (q *queue) empty() bool { return len(q.items) == 0 }
+func (q *queue) full() bool  { return len(q.items) >= maxQueued }
+
+// oldest is the time of the first record's transaction.
+func (q *queue) oldest() (time.Time, bool) {
+	if len(q.items) == 0 {
+		return time.Time{}, false
+	}
+	return q.items[0].leaf.Time, true
+}
+
+func (q *queue) drop(n int) {
+	clear(q.items[:n])
+	q.items = q.items[n:]
+	q.written -= n
+	if len(q.items) == 0 {
+		q.items = nil // the array behind it goes, and so does what it held
+	}
+}
+
+// enqueue puts a record in line, behind the events that it speaks of.
+func (r *relay) enqueue(leaf *Leaf) {
+	r.queue.items = append(r.queue.items, pending{leaf: leaf, events: r.mark})
+	r.reach = Reach{Timeline: leaf.Timeline, LSN: leaf.Reached}
+	r.coverage.reached(r.reach)
+}
+
+// settle moves everything on that acknowledgements have set free: appends records whose events are acknowledged, and
+// confirms the ends of those that are acknowledged themselves. It makes a coverage record where one is due.
+func (r *relay) settle() error {
+	if err := r.publisher.Err(); err != nil {
+		return fmt.Errorf("audit: publish: %w", err)
+	}
+	if r.coverage.isDue(r) {
+		r.cover()
+	}
+	acked := r.publisher.Acked()
+	q := &r.queue
+	for q.written < len(q.items) && q.items[q.written].events <= acked {
+		mark, ok := r.publisher.Append(r.scribe.record(q.items[q.written].leaf))
+		if !ok {
+			break // full: the next acknowledgement rings
+		}
+		q.items[q.written].mark = mark
+		q.written++
+	}
+	done := 0
+	for done < q.written && q.items[done].mark <= acked {
+		done++
+	}
+	if done == 0 {
+		return nil
+	}
+	confirmed := q.items[done-1].leaf.Reached
+	q.drop(done)
+	r.waiting()
+	if r.stream != nil {
+		r.stream.Confirm(confirmed)
+	}
+	return nil
+}
+
+// rest waits between two streams, and on until Kafka answers: a server that stopped because of it would have to wait
+// again. What is acknowledged meanwhile is settled, and confirmed by the next stream.
+func (r *relay) rest(ctx context.Context, pause time.Duration) error {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			r.drain(ctx)
+			return ctx.Err()
+		case <-r.bell.wake:
+			if err := r.settle(); err != nil {
+				return err
+			}
+		case <-timer.C:
+			if r.publisher.Stalled() < pressingStalled {
+				return nil
+			}
+			timer.Reset(pressingPause)
+		}
+	}
+}
+
+// drain finishes what is on its way, for as long as there is time. What is left the slot sends again.
+func (r *relay) drain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	defer cancel()
+	for {
+		err := r.settle()
+		switch {
+		case err != nil:
+		case r.queue.empty() && r.publisher.Acked() >= r.mark:
+			return
+		case r.stream != nil:
+			err = r.wait(ctx)
+		default:
+			select {
+			case <-r.bell.wake:
+			case <-ctx.Done():
+				err = ctx.Err()
+			}
+		}
+		if err != nil {
+			r.log.Info("stopped before all was acknowledged; the next start goes on there",
+				"records", len(r.queue.items), "error", err)
+			return
+		}
+	}
+}
+
+// cover records that everything has been read up to where it has.
+func (r *relay) cover() {
+	now := r.now()
+	upTo := r.coverage.upTo
+	r.coverage.done(now)
+	r.enqueue(r.scribe.coverage(upTo.Timeline, upTo.LSN, now))
+}
+
+// coverage decides when the log says that there was nothing.
+type coverage struct {
+	upTo   Reach // what has been read, with everything in the log's queue that came of it
+	wanted bool  // somebody waits for it: a server that asks, a policy that is to be armed
+	last   time.Time
+}
+
+// A coverage record is made each minute while there is something to cover, and at most once a second when somebody waits
+// for it.
+const (
+	coverageEvery = time.Minute
+	coveragePause = time.Second
+)
+
+// begin starts over at a position: what was known beyond it will be read again.
+func (c *coverage) begin(at Reach, now time.Time) {
+	c.upTo, c.wanted = at, false
+	if c.last.IsZero() {
+		c.last = now.Add(-coveragePause) // the first may be due at once
+	}
+}
+
+// reached takes note that everything up to a position has been read.
+func (c *coverage) reached(at Reach) {
+	if c.upTo.before(at) {
+		c.upTo = at
+	}
+}
+
+func (c *coverage) done(now time.Time) { c.last, c.wanted = now, false }
+
+// due is when the next record is to be made; the zero time if there is nothing to cover, or no room for it.
+func (c *coverage) due(r *relay) time.Time {
+	switch {
+	case !r.reach.before(c.upTo), r.queue.full():
+		return time.Time{}
+	case c.wanted:
+		return c.last.Add(coveragePause)
+	default:
+		return c.last.Add(coverageEvery)
+	}
+}
+
+func (c *coverage) isDue(r *relay) bool {
+	due := c.due(r)
+	return !due.IsZero() && !r.now().Before(due)
+}
+
+func (r Reach) before(other Reach) bool {
+	if r.Timeline != other.Timeline {
+		return r.Timeline < other.Timeline
+	}
+	return r.LSN < other.LSN
+}
+
+// pressing is the memory of a server that wants to stop and waits for this stream.
+type pressing struct{ first, last time.Time }
+
+const (
+	pressingPause   = 250 * time.Millisecond // between looks while the server presses and nothing can be read
+	pressingForgets = 10 * time.Second       // after so long without pressing it was something else
+	pressingStalled = 2 * time.Second        // Kafka has not answered for so long: it will not in time
+	pressingAtMost  = 3 * time.Second        // more than this no server is kept waiting, whatever for
+)
+
+func (p *pressing) felt(now time.Time) {
+	if now.Sub(p.last) > pressingForgets {
+		p.first = now
+	}
+	p.last = now
+}
+
+func (p *pressing) active(now time.Time) bool { return now.Sub(p.last) <= pressingForgets }
+
+// bear says when it has been enough.
+func (p *pressing) bear(now time.Time, stalled time.Duration) error {
+	if p.active(now) && (stalled >= pressingStalled || now.Sub(p.first) >= pressingAtMost) {
+		return errParted
+	}
+	return nil
+}
+
+// endOf is what a transaction's record reaches.
+func endOf(tx *replication.Tx) Reach { return Reach{Timeline: tx.Timeline, LSN: tx.EndLSN} }
