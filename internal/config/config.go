@@ -56,17 +56,15 @@ const (
 
 // Limits bound the executor over all policies together. Zero is the executor's own default.
 type Limits struct {
-	RowsPerPass int           // rows deleted in one pass over all policies
-	TurnRows    int           // rows of one policy before the next has its turn
-	TurnTime    time.Duration // time of one policy before the next has its turn
-	BatchTime   time.Duration // what a batch's size is adapted to
+	TurnRows  int           // rows of one policy before the next has its turn
+	TurnTime  time.Duration // time of one policy before the next has its turn
+	BatchTime time.Duration // what a batch's size is adapted to
 }
 
 // Overrides are what flags and environment say. An empty string says nothing.
 type Overrides struct {
 	Database string // one connection string for owner, executor and auditor
 	Brokers  string // comma separated
-	Slot     string
 	Keys     string // folder
 	HTTP     string
 }
@@ -81,7 +79,7 @@ func (o Overrides) or(weaker Overrides) Overrides {
 	}
 	return Overrides{
 		Database: pick(o.Database, weaker.Database), Brokers: pick(o.Brokers, weaker.Brokers),
-		Slot: pick(o.Slot, weaker.Slot), Keys: pick(o.Keys, weaker.Keys), HTTP: pick(o.HTTP, weaker.HTTP),
+		Keys: pick(o.Keys, weaker.Keys), HTTP: pick(o.HTTP, weaker.HTTP),
 	}
 }
 
@@ -96,8 +94,7 @@ func (e Environment) get(name string) string {
 // FromEnvironment is what the environment says.
 func FromEnvironment(env Environment) Overrides {
 	return Overrides{
-		Database: env.get("LAPSE_DATABASE_URL"), Brokers: env.get("LAPSE_KAFKA_BROKERS"), Slot: env.get("LAPSE_SLOT"),
-		Keys: env.get("LAPSE_KEYS"), HTTP: env.get("LAPSE_HTTP"),
+		Database: env.get("LAPSE_DATABASE_URL"), Brokers: env.get("LAPSE_KAFKA_BROKERS"), Keys: env.get("LAPSE_KEYS"),
 	}
 }
 
@@ -148,13 +145,13 @@ func (s *Settings) override(o Overrides) error {
 		}
 		s.Kafka.Brokers = brokers
 	}
-	if o.Slot != "" {
-		s.Slot = o.Slot
-	}
 	if o.Keys != "" {
 		s.Keys.Dir = o.Keys
 	}
 	if o.HTTP != "" {
+		if err := checkAddress(o.HTTP); err != nil {
+			return fmt.Errorf("--http: %w", err)
+		}
 		s.HTTP = o.HTTP
 	}
 	return nil

@@ -53,7 +53,7 @@ topics:
   create: false
 format: spanner
 audit: off
-limits: { rows_per_pass: 5_000_000, turn_rows: 100000, turn_time: 10 seconds, batch_time: 250 ms }
+limits: { turn_rows: 100_000, turn_time: 10 seconds, batch_time: 250 ms }
 http: 0.0.0.0:9000
 `
 
@@ -76,7 +76,7 @@ func TestEveryKeyOfTheFileIsRead(t *testing.T) {
 		{"mechanism", string(s.Kafka.SASL.Mechanism), "scram-sha-512"},
 		{"topics", fmt.Sprint(s.Topics), "{a.system a.user a.log 12 2 false}"},
 		{"audit", string(s.Audit), "off"},
-		{"limits", fmt.Sprint(s.Limits), fmt.Sprint(config.Limits{5000000, 100000, 10 * time.Second, 250 * time.Millisecond})},
+		{"limits", fmt.Sprint(s.Limits), fmt.Sprint(config.Limits{100_000, 10 * time.Second, 250 * time.Millisecond})},
 		{"http", s.HTTP, "0.0.0.0:9000"},
 	} {
 		if c.got != c.want {
@@ -111,17 +111,17 @@ func TestAnEmptyFileGivesTheDefaults(t *testing.T) {
 }
 
 func TestFlagsStandAboveTheEnvironmentAndThatAboveTheFile(t *testing.T) {
-	path := write(t, "database: postgres://file@db/app\nslot: of_file\nhttp: 127.0.0.1:1\nkafka: { brokers: 'file:1' }\n")
+	path := write(t, "database: postgres://file@db/app\nkeys: of_file\nhttp: 127.0.0.1:1\nkafka: { brokers: 'file:1' }\n")
 	env := variables(map[string]string{
-		"LAPSE_DATABASE_URL": "postgres://env@db/app", "LAPSE_KAFKA_BROKERS": "env:1, env:2", "LAPSE_SLOT": "of_env",
+		"LAPSE_DATABASE_URL": "postgres://env@db/app", "LAPSE_KAFKA_BROKERS": "env:1, env:2", "LAPSE_KEYS": "of_env",
 	})
 	s, err := config.Load(path, config.Overrides{Database: "postgres://flag@db/app"}, env)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Database.Auditor != "postgres://flag@db/app" || s.Slot != "of_env" || s.HTTP != "127.0.0.1:1" ||
+	if s.Database.Auditor != "postgres://flag@db/app" || s.Keys.Dir != "of_env" || s.HTTP != "127.0.0.1:1" ||
 		strings.Join(s.Kafka.Brokers, ",") != "env:1,env:2" {
-		t.Errorf("got %q, %q, %q, %q", s.Database.Auditor, s.Slot, s.HTTP, s.Kafka.Brokers)
+		t.Errorf("got %q, %q, %q, %q", s.Database.Auditor, s.Keys.Dir, s.HTTP, s.Kafka.Brokers)
 	}
 }
 
@@ -144,6 +144,7 @@ func TestAllProblemsOfAFileAreNamedAtOnceWithTheirPlaces(t *testing.T) {
 		{"a URL", "database: postgres://u:s3cret@db:port/app\n", `:1:11: read the database's connection string: `},
 		{"an address", "http: 9187\n", `:1:7: "9187" is no address: write host:port`},
 		{"a duration", "limits: { turn_time: soon }\n", `:1:22: "soon" is not a length of time above zero`},
+		{"a limit of another version", "limits: { rows_per_pass: 5 }\n", `:1:26: rows_per_pass is not supported by this version`},
 		{"half a certificate", "kafka:\n  tls: { cert: a }\n", `: cert and key belong together`},
 		{"half a login", "kafka:\n  sasl: { username: a }\n", `: sasl needs mechanism, username and password_file`},
 		{"an anchor", "slot: &a b\n", `:1:7: want a text, not an anchor or alias`},

@@ -48,14 +48,27 @@ type field struct {
 	read func(ast.Node)
 }
 
+// maxFile is far more than any configuration has, and keeps what was given by mistake out of memory.
+const maxFile = 1 << 20
+
 // parse returns the file's only document, nil for an empty one.
-func (d *document) parse(text []byte) ast.Node {
+func (d *document) parse(text []byte) (body ast.Node) {
+	if len(text) > maxFile {
+		d.problems = append(d.problems, Problem{1, 1, fmt.Sprintf("the file is larger than %d bytes", maxFile)})
+		return nil
+	}
+	// The YAML library makes no promise about hostile input.
+	defer func() {
+		if failure := recover(); failure != nil {
+			d.problems = append(d.problems, Problem{1, 1, "this is not YAML that can be read"})
+			body = nil
+		}
+	}()
 	file, err := parser.ParseBytes(text, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		d.syntax(err)
 		return nil
 	}
-	var body ast.Node
 	for _, doc := range file.Docs {
 		switch {
 		case doc.Body == nil:
@@ -291,7 +304,7 @@ func parseDuration(text string) (time.Duration, error) {
 
 // Nearest returns the name that name was most likely meant to be, or "" where none is near.
 func Nearest(name string, names []string) string {
-	best, least := "", max(1, len(name)/3)+1
+	best, least := "", max(2, len(name)/3)+1
 	for _, candidate := range names {
 		if n := distance(strings.ToLower(name), strings.ToLower(candidate)); n < least {
 			best, least = candidate, n

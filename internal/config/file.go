@@ -184,7 +184,9 @@ func (f *file) format(node ast.Node) {
 func (f *file) limits(node ast.Node) {
 	l := &f.s.Limits
 	f.mapping(node, "limits",
-		field{"rows_per_pass", f.count(&l.RowsPerPass, 1)},
+		field{"rows_per_pass", func(node ast.Node) {
+			f.complain(node, "rows_per_pass is not supported by this version: leave it out")
+		}},
 		field{"turn_rows", f.count(&l.TurnRows, 1)},
 		field{"turn_time", f.duration(&l.TurnTime)},
 		field{"batch_time", f.duration(&l.BatchTime)})

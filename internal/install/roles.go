@@ -31,7 +31,7 @@ func GrantsSQL(roles schemas.Roles, database string) string {
 
 // MissingRoles returns the names of roles that are not there.
 func MissingRoles(ctx context.Context, conn *pgx.Conn, roles schemas.Roles) ([]string, error) {
-	rows, err := conn.Query(ctx, `select n from unnest($1::text[]) n where not exists (select from pg_roles r where r.rolname = n)`,
+	rows, err := conn.Query(ctx, `select n from unnest($1::text[]) with ordinality l(n, at) where not exists (select from pg_roles r where r.rolname = n) order by at`,
 		[]string{roles.Owner, roles.Deleter, roles.Executor, roles.Auditor})
 	if err != nil {
 		return nil, fmt.Errorf("look for roles: %w", err)

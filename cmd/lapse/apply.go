@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
+
+	"lapse/internal/config"
+	"lapse/planner"
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+func (a *app) applyCommand() *cobra.Command {
+	var c applier
+	cmd := &cobra.Command{
+		Use:   "apply -f FILE",
+		Short: "Make the policies equal a file",
+		Long: `Prints how the policies in force differ from the file, asks, and writes what differs: policy versions, deletion
+functions and publication membership. Everything is checked before anything is written. Each policy is one transaction; if
+the command is interrupted, some policies are applied whole and the others not at all, and running it again goes on.
+
+Policies that are in force and not in the file stay, unless --prune is given.`,
+		Example: `  lapse apply -f policies.yaml --dry-run
+  lapse apply -f policies.yaml --yes --reason "ticket 4711"`,
+		Args: cobra.NoArgs,
+	}
+	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) error {
+		if c.file == "" {
+			return wrongUsage("name the policy file: -f FILE")
+		}
+		s, err := a.settings()
+		if err != nil {
+			return err
+		}
+		c.app, c.settings = a, s
+		return c.run(cmd.Context())
+	})
+	flags := cmd.Flags()
+	flags.StringVarP(&c.file, "file", "f", "", "the policy `file`")
+	flags.BoolVar(&c.dryRun, "dry-run", false, "only print the difference; exit code 3 if there is one")
+	flags.BoolVar(&c.yes, "yes", false, "do not ask")
+	flags.BoolVar(&c.prune, "prune", false, "drop policies that are not in the file")
+	flags.StringVar(&c.reason, "reason", "", "`why`, for the record")
+	jsonFlag(cmd, &c.asJSON)
+	return cmd
+}
+
+// applier makes the policies equal a file.
+type applier struct {
+	*app
+	settings           *config.Settings
+	file, reason       string
+	dryRun, yes, prune bool
+	asJSON, withoutWAL bool
+	conn               *pgx.Conn
+	members            []replication.Member
+	policyFile         *planner.PolicyFile
+}
+
+// change is what apply does about one policy.
+type change struct {
+	planner.Change
+	Publish []string `json:"publish,omitempty"` // tables that join a publication
+	tables  []uint32 // all that must be published
+}
+
+func (c *change) writes() bool { return c.Writes() || len(c.Publish) > 0 }
+
+func (a *applier) run(ctx context.Context) error {
+	text, err := os.ReadFile(a.file)
+	if err != nil {
+		return invalid(fmt.Errorf("read the policy file: %w", err))
+	}
+	if a.policyFile, err = planner.ParsePolicyFile(a.file, text); err != nil {
+		return err
+	}
+	if a.conn, err = connect(ctx, a.settings.Database.Owner, a.settings.Roles.Owner, "lapse apply"); err != nil {
+		return err
+	}
+	defer hangUp(a.conn)
+	installed, err := requireInstallation(ctx, a.conn, a.settings)
+	if err != nil {
+		return err
+	}
+	a.withoutWAL = !installed.auditRequired
+
+	changes, err := a.difference(ctx)
+	if err != nil {
+		return err
+	}
+	wanted := slices.ContainsFunc(changes, func(c change) bool { return c.writes() })
+	if err := a.print(changes, wanted); err != nil {
+		return err
+	}
+	switch {
+	case !wanted:
+		return nil
+	case a.dryRun:
+		return errNeedsPerson
+	}
+	if err := a.confirm(); err != nil {
+		return err
+	}
+	for i := range changes {
+		if !changes[i].writes() {
+			continue
+		}
+		if err := a.write(ctx, &changes[i]); err != nil {
+			return fmt.Errorf("policy %s: %w", changes[i].Policy, err)
+		}
+	}
+	return nil
+}
+
+// difference compares the file with what is in force, and refuses what cannot be written.
+func (a *applier) difference(ctx context.Context) ([]change, error) {
+	differences, err := planner.Difference(ctx, a.conn, a.policyFile, a.prune)
+	if err != nil {
+		return nil, err
+	}
+	if a.members, err = replication.Members(ctx, a.conn); err != nil {
+		return nil, err
+	}
+	var refused []error
+	changes := make([]change, 0, len(differences))
+	for _, d := range differences {
+		c := change{Change: d}
+		if d.Resolved != nil && !a.withoutWAL {
+			for _, table := range d.Resolved.Published {
+				c.tables = append(c.tables, table.OID)
+				if !isMember(a.members, table.OID) {
+					c.Publish = append(c.Publish, table.Name)
+				}
+			}
+			if err := checkIdentities(ctx, a.conn, c.tables); err != nil {
+				refused = append(refused, fmt.Errorf("policy %s: %w", d.Policy, err))
+			}
+		}
+		changes = append(changes, c)
+	}
+	return changes, errors.Join(refused...)
+}
+
+func (a *applier) print(changes []change, wanted bool) error {
+	if a.asJSON {
+		return a.printJSON(struct {
+			Changes []change `json:"changes"`
+			Applied bool     `json:"applied"`
+		}{changes, wanted && !a.dryRun})
+	}
+	for i := range changes {
+		c := &changes[i]
+		if diff := c.Diff(); diff != "" {
+			fmt.Fprintln(a.out, strings.TrimRight(diff, "\n"))
+		}
+		if len(c.Publish) > 0 {
+			fmt.Fprintf(a.out, "  publish %s\n", strings.Join(c.Publish, ", "))
+		}
+	}
+	if !wanted {
+		fmt.Fprintln(a.out, "nothing to do")
+	}
+	return nil
+}
+
+// confirm asks, where there is somebody to ask.
+func (a *applier) confirm() error {
+	if a.yes {
+		return nil
+	}
+	if !a.asks {
+		return wrongUsage("there is nobody to ask: give --yes to apply this, or --dry-run to look")
+	}
+	fmt.Fprint(a.err, "apply this? [y/N] ")
+	answer, err := bufio.NewReader(a.in).ReadString('\n')
+	if err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	default:
+		return errors.New("nothing was applied")
+	}
+}
+
+// write brings one policy into force: membership, publication and version in one transaction.
+//
+//	crash before its commit    nothing of this policy is there
+//	crash after it             it is there whole; the next apply finds no difference and goes on with the others
+func (a *applier) write(ctx context.Context, c *change) error {
+	roles := a.settings.Roles
+	err := retryLocked(ctx, a.conn, a.log, "apply policy "+string(c.Policy), func(tx pgx.Tx) error {
+		if c.Resolved != nil {
+			// Membership in the tables' owners is for the login to give, the rest is for the owner of the catalog.
+			if err := as(ctx, tx, "none"); err != nil {
+				return err
+			}
+			if err := planner.EnsureMembership(ctx, tx, c.Resolved, roles); err != nil {
+				return err
+			}
+			if err := as(ctx, tx, quoted(roles.Owner)); err != nil {
+				return err
+			}
+			if err := join(ctx, tx, c.tables, roles); err != nil {
+				return err
+			}
+		}
+		if !c.Writes() {
+			return nil
+		}
+		_, _, err := planner.Write(ctx, tx, &c.Change, roles, a.reason)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	a.log.Info("applied", "policy", c.Policy, "kind", c.Kind, "state", c.ToState)
+	if c.ToState == schemas.Arming {
+		a.log.Info("the policy deletes once the auditor has read past this moment", "policy", c.Policy)
+	}
+	return nil
+}

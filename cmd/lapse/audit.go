@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	"lapse/audit"
+	"lapse/internal/config"
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+func (a *app) auditCommand() *cobra.Command {
+	var once, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Publish what was deleted and keep the log, until stopped",
+		Long: `Runs the auditor: it reads the replication slot, tells system, user and unverified deletes apart, and puts each into
+its topic once. With --once it goes up to the present end of the write-ahead log and ends. One auditor runs per database; a
+second one waits until the first has gone.`,
+		Example: `  lapse audit --once
+  lapse audit --http 127.0.0.1:9188`,
+		Args: cobra.NoArgs,
+	}
+	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) error {
+		if asJSON && !once {
+			return wrongUsage("--json needs --once: without it there is no result to print")
+		}
+		s, err := a.settings()
+		if err != nil {
+			return err
+		}
+		auditor, err := a.newAuditor(cmd.Context(), s, once)
+		if err != nil {
+			return err
+		}
+		web, err := a.webPart(cmd.Context(), a.overrides.HTTP, []readiness{{"audit", auditor.Ready}}, auditor.Collectors())
+		if err != nil {
+			return err
+		}
+		if err := runParts(cmd.Context(), a.log, append([]part{auditor.part()}, web...)...); err != nil || !once {
+			return err
+		}
+		return auditor.printReached(cmd.Context(), asJSON)
+	})
+	cmd.Flags().BoolVar(&once, "once", false, "go up to the present end of the write-ahead log and end")
+	cmd.Flags().StringVar(&a.overrides.HTTP, "http", "", "serve /healthz, /readyz and /metrics at this `address` (default: not at all)")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// auditor is the audit of one database with what it needs of this process: a session for SQL, and the number of copies
+// that its topics are made with.
+type auditor struct {
+	*app
+	config  audit.Config
+	copies  bool // nobody said how many copies: ask the brokers
+	session *auditorSession
+	running atomic.Pointer[audit.Auditor]
+	until   atomic.Uint64 // where --once ends; zero until it is known
+}
+
+var errAuditOff = errors.New("lapse.yaml says audit: off: there is nothing to audit; set audit: required and run lapse init")
+
+// newAuditor makes the auditor from the settings and what init left in the database.
+func (a *app) newAuditor(ctx context.Context, s *config.Settings, once bool) (*auditor, error) {
+	if s.Audit == config.AuditOff {
+		return nil, invalid(errAuditOff)
+	}
+	brokers, err := a.kafkaConfig(s)
+	if err != nil {
+		return nil, err
+	}
+	// The others are not used yet. An auditor without them would have to be stopped when they are.
+	for _, name := range config.KeyNames() {
+		if _, err := s.Keys.Load(name); err != nil {
+			return nil, invalid(err)
+		}
+	}
+	tag, err := s.Keys.Load(config.TagKey)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	session, err := connection(s.Database.Auditor, s.Roles.Auditor, "lapse audit")
+	if err != nil {
+		return nil, err
+	}
+	installed, err := a.awaitInstallation(ctx, s, s.Database.Auditor, s.Roles.Auditor, once)
+	if err != nil {
+		return nil, err
+	}
+	auditor := &auditor{app: a, session: &auditorSession{config: session}, copies: s.Topics.Create && s.Topics.Replication == 0}
+	auditor.config = audit.Config{
+		Stream: replication.StreamConfig{ConnString: string(s.Database.Auditor), Slot: s.Slot, Logger: a.log},
+		Kafka:  brokers,
+		System: s.Topics.System, User: s.Topics.User, Log: s.Topics.Log,
+		Partitions: s.Topics.Partitions, Replication: s.Topics.Replication, Create: s.Topics.Create,
+		Keys: []schemas.TagKey{schemas.TagKey(tag)}, SlotStart: installed.slotStart,
+		Beat: auditor.session.Beat, Metrics: audit.NewMetrics(), Logger: a.log,
+	}
+	if once {
+		auditor.config.Until = auditor.end
+	}
+	_, err = audit.New(auditor.config)
+	return auditor, invalid(err)
+}
+
+// end is where --once ends.
+func (a *auditor) end(ctx context.Context) (replication.LSN, error) {
+	end, err := a.session.End(ctx)
+	a.until.Store(uint64(end))
+	return end, err
+}
+
+// Run audits until ctx ends, or --once is done.
+func (a *auditor) Run(ctx context.Context) error {
+	defer a.session.close()
+	if a.copies {
+		n, err := a.app.copies(ctx, a.config.Kafka)
+		if err != nil {
+			return nil // told to stop before it began
+		}
+		a.config.Replication = n
+	}
+	running, err := audit.New(a.config)
+	if err != nil {
+		return err
+	}
+	a.running.Store(running)
+	return running.Run(ctx)
+}
+
+// Ready is nil while the audit does its job.
+func (a *auditor) Ready() error {
+	if running := a.running.Load(); running != nil {
+		return running.Ready()
+	}
+	return errors.New("no broker has answered yet")
+}
+
+// Collectors are the audit's measurements.
+func (a *auditor) Collectors() []prometheus.Collector { return a.config.Metrics.Collectors() }
+
+// auditStop is more than the audit itself takes to drain and to close its connections.
+const auditStop = 15 * time.Second
+
+func (a *auditor) part() part { return part{name: "audit", run: a.Run, stop: auditStop} }
+
+// printReached prints where --once came to, unless it was stopped before.
+func (a *auditor) printReached(ctx context.Context, asJSON bool) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	reached := replication.LSN(a.until.Load())
+	if asJSON {
+		return a.printJSON(map[string]string{"reached": reached.String()})
+	}
+	_, err := fmt.Fprintf(a.out, "everything up to %s is published\n", reached)
+	return err
+}

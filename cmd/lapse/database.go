@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"lapse/internal/config"
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+const (
+	connectTimeout = 10 * time.Second
+	closeTimeout   = 2 * time.Second
+)
+
+// Conditions that PostgreSQL reports and commands branch on.
+const (
+	stateNotAllowed    = "42501"
+	stateInvalidSchema = "3F000"
+	stateLockTimeout   = "55P03"
+	stateDeadlock      = "40P01"
+)
+
+func stateOf(err error) string {
+	var server *pgconn.PgError
+	if errors.As(err, &server) {
+		return server.Code
+	}
+	return ""
+}
+
+// connection is how to log in with c and play role. An empty role is the login's own.
+//
+// A login that is not the role becomes it for the whole session: what it makes then belongs to the role, and what the
+// role may not do it may not do either, though it be a superuser's.
+func connection(c config.ConnString, role, command string) (*pgx.ConnConfig, error) {
+	parsed, err := pgx.ParseConfig(string(c))
+	if err != nil {
+		return nil, invalid(fmt.Errorf("read the database's connection string: %w", err))
+	}
+	if parsed.RuntimeParams["application_name"] == "" {
+		parsed.RuntimeParams["application_name"] = command
+	}
+	parsed.RuntimeParams["timezone"] = "UTC"
+	if role != "" && parsed.User != role {
+		parsed.RuntimeParams["role"] = role
+	}
+	if parsed.ConnectTimeout == 0 {
+		parsed.ConnectTimeout = connectTimeout
+	}
+	return parsed, nil
+}
+
+// connect logs in with c and plays role.
+func connect(ctx context.Context, c config.ConnString, role, command string) (*pgx.Conn, error) {
+	parsed, err := connection(c, role, command)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := pgx.ConnectConfig(ctx, parsed)
+	if err != nil {
+		return nil, explainConnect(err, c, role)
+	}
+	return conn, nil
+}
+
+// explainConnect says what to do where it is known.
+func explainConnect(err error, c config.ConnString, role string) error {
+	var server *pgconn.PgError
+	if !errors.As(err, &server) {
+		return fmt.Errorf("connect to %s: %w", c, err)
+	}
+	login, _ := c.Login()
+	switch {
+	case server.Code == stateNotAllowed && role != "":
+		return fmt.Errorf("connect to %s: %s: have a superuser run: grant %s to %s", c, server.Message, quoted(role), quoted(login))
+	case role != "" && server.Code == "22023": // there is no such role
+		return fmt.Errorf("connect to %s: %s: run lapse init", c, server.Message)
+	default:
+		return fmt.Errorf("connect to %s: %w", c, server)
+	}
+}
+
+// hangUp closes a connection; what was open is rolled back.
+func hangUp(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	_ = conn.Close(ctx)
+}
+
+func quoted(name string) string { return pgx.Identifier{name}.Sanitize() }
+
+// installation is the row that `lapse init` leaves.
+type installation struct {
+	schemaVersion int
+	slot          string
+	slotStart     replication.LSN // zero: the slot was never made
+	auditRequired bool
+}
+
+var errNotInstalled = errors.New("this database has no schema lapse: run lapse init")
+
+// readInstallation returns what init left, or errNotInstalled.
+func readInstallation(ctx context.Context, conn *pgx.Conn) (*installation, error) {
+	var there bool
+	err := conn.QueryRow(ctx, `select exists (select from pg_namespace where nspname = 'lapse')`).Scan(&there)
+	if err != nil {
+		return nil, fmt.Errorf("look for the installation: %w", err)
+	}
+	if !there {
+		return nil, errNotInstalled
+	}
+	var i installation
+	err = conn.QueryRow(ctx, `select schema_version, slot::text, slot_start::text, audit_required from lapse.installation`).
+		Scan(&i.schemaVersion, &i.slot, &i.slotStart, &i.auditRequired)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows), stateOf(err) == "42P01":
+		return nil, errNotInstalled
+	case err != nil:
+		return nil, fmt.Errorf("read the installation: %w", err)
+	}
+	return &i, nil
+}
+
+// awaitInstallation is requireInstallation over a connection of its own, for what runs until it is stopped: a server that
+// is not there yet, or is starting, is waited for unless impatient.
+func (a *app) awaitInstallation(
+	ctx context.Context, s *config.Settings, c config.ConnString, role string, impatient bool,
+) (*installation, error) {
+	for pause := 250 * time.Millisecond; ; pause = min(2*pause, 10*time.Second) {
+		i, err := a.lookInstalled(ctx, s, c, role)
+		if err == nil || impatient || !mayPass(err) {
+			return i, err
+		}
+		a.log.Warn("no connection to the database; trying again", "error", err)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (a *app) lookInstalled(ctx context.Context, s *config.Settings, c config.ConnString, role string) (*installation, error) {
+	conn, err := connect(ctx, c, role, "lapse")
+	if err != nil {
+		return nil, err
+	}
+	defer hangUp(conn)
+	return requireInstallation(ctx, conn, s)
+}
+
+// mayPass says whether a failure to connect is one that waiting may settle: nobody answered, or the server is starting,
+// stopping or full.
+func mayPass(err error) bool {
+	var failed *pgconn.ConnectError
+	switch stateOf(err) {
+	case "57P01", "57P02", "57P03", "53300":
+		return true
+	case "":
+		return errors.As(err, &failed)
+	default:
+		return false
+	}
+}
+
+// requireInstallation returns what init left, if this program and its settings fit to it.
+func requireInstallation(ctx context.Context, conn *pgx.Conn, s *config.Settings) (*installation, error) {
+	i, err := readInstallation(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	required := s.Audit == config.AuditRequired
+	switch {
+	case i.schemaVersion > schemas.Version:
+		return nil, fmt.Errorf("the catalog has version %d, this program knows %d: use a newer lapse", i.schemaVersion, schemas.Version)
+	case i.schemaVersion < schemas.Version:
+		return nil, fmt.Errorf("the catalog has version %d, this program needs %d: run lapse init", i.schemaVersion, schemas.Version)
+	case i.slot != s.Slot:
+		return nil, invalid(fmt.Errorf("this database is installed with slot %q, not %q: set slot: %s in lapse.yaml", i.slot, s.Slot, i.slot))
+	case i.auditRequired && !required:
+		return nil, invalid(errors.New("lapse.yaml says audit: off, but this database is installed with audit: required: run lapse init to change that"))
+	case !i.auditRequired && required:
+		return nil, invalid(errors.New("this database is installed with audit: off: say so in lapse.yaml, or run lapse init to require the audit again"))
+	}
+	return i, nil
+}

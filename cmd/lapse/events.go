@@ -1,0 +1,297 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"lapse/audit"
+	"lapse/audit/kafka"
+	"lapse/internal/config"
+	"lapse/replication"
+)
+
+func (a *app) eventsCommand() *cobra.Command {
+	var c consumer
+	cmd := &cobra.Command{
+		Use:   "events",
+		Short: "Print events from the topics: the reference consumer",
+		Long: `Reads the system and the user topic from their beginning to their present end, in the order in which the rows were
+deleted, and prints one line per event. With --json the line is the event as it is in the topic. With --follow it goes on
+with what is still to come, in the order of its arrival.
+
+The filters look at the records' headers only, as any consumer can.`,
+		Example: `  lapse events --cause user --table public.sessions
+  lapse events --follow --policy sessions-30d --json`,
+		Args: cobra.NoArgs,
+	}
+	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) error {
+		if c.cause != "" && !slices.Contains(causes(), c.cause) {
+			return wrongUsage("--cause %s: want system, user or unverified", c.cause)
+		}
+		s, err := a.settings()
+		if err != nil {
+			return err
+		}
+		c.app, c.settings = a, s
+		return c.run(cmd.Context())
+	})
+	flags := cmd.Flags()
+	flags.StringVar(&c.cause, "cause", "", "only events of this `cause`: system, user or unverified")
+	flags.StringVar(&c.policy, "policy", "", "only events of this `policy`")
+	flags.StringVar(&c.table, "table", "", "only events of this `table`, as schema.table")
+	flags.BoolVar(&c.follow, "follow", false, "go on with events that are still to come, until stopped")
+	jsonFlag(cmd, &c.asJSON)
+	return cmd
+}
+
+func causes() []string {
+	return []string{audit.System.String(), audit.User.String(), audit.Unverified.String()}
+}
+
+// consumer prints events.
+type consumer struct {
+	*app
+	settings             *config.Settings
+	cause, policy, table string
+	follow, asJSON       bool
+	client               *kafka.Client
+	printed              place // of the event printed last
+}
+
+// place is where a record stands in the history of its database; text that sorts.
+type place struct{ timeline, lsn, seq string }
+
+func (p place) before(q place) bool {
+	switch {
+	case len(p.timeline) != len(q.timeline):
+		return len(p.timeline) < len(q.timeline)
+	case p.timeline != q.timeline:
+		return p.timeline < q.timeline
+	case p.lsn != q.lsn:
+		return p.lsn < q.lsn
+	default:
+		return p.seq < q.seq
+	}
+}
+
+// brokerPatience is how long the brokers may be silent before the command gives up.
+const brokerPatience = 30 * time.Second
+
+// newClient connects to the brokers of the settings.
+func (a *app) newClient(s *config.Settings) (*kafka.Client, error) {
+	cfg, err := a.kafkaConfig(s)
+	if err != nil {
+		return nil, err
+	}
+	return kafka.NewClient(cfg)
+}
+
+func (c *consumer) run(ctx context.Context) (err error) {
+	if c.client, err = c.newClient(c.settings); err != nil {
+		return err
+	}
+	defer c.client.Close()
+	var lanes []*lane
+	for _, topic := range c.topics() {
+		of, err := c.lanesOf(ctx, topic)
+		if err != nil {
+			return err
+		}
+		lanes = append(lanes, of...)
+	}
+	if err := c.replay(ctx, lanes); err != nil {
+		return c.interrupted(err)
+	}
+	if !c.follow {
+		return nil
+	}
+	return c.interrupted(c.tail(ctx, lanes))
+}
+
+// interrupted makes an orderly end of a --follow that was told to stop.
+func (c *consumer) interrupted(err error) error {
+	if c.follow && (errors.Is(err, context.Canceled) || errors.Is(err, errSignalled)) {
+		return nil
+	}
+	return err
+}
+
+// topics are those that can have what is asked for.
+func (c *consumer) topics() []string {
+	system, user := c.settings.Topics.System, c.settings.Topics.User
+	switch c.cause {
+	case "":
+		return []string{system, user}
+	case audit.System.String():
+		return []string{system}
+	default:
+		return []string{user}
+	}
+}
+
+// lane is one partition that is read up to its end.
+type lane struct {
+	topic     string
+	partition int32
+	end       int64
+	reader    *kafka.Reader
+	next      *kafka.Record // read and not printed
+	at        place
+}
+
+func (c *consumer) lanesOf(ctx context.Context, topic string) ([]*lane, error) {
+	ctx, cancel := context.WithTimeout(ctx, brokerPatience)
+	defer cancel()
+	offsets, err := c.client.Offsets(ctx, topic)
+	var missing *kafka.MissingTopicError
+	switch {
+	case errors.As(err, &missing):
+		return nil, fmt.Errorf("%w: lapse audit makes the topics when it first runs", err)
+	case err != nil:
+		return nil, err
+	}
+	lanes := make([]*lane, len(offsets))
+	for i, o := range offsets {
+		lanes[i] = &lane{
+			topic: topic, partition: int32(i), end: o.End,
+			reader: c.client.Reader(topic, int32(i), o.First, o.End),
+		}
+	}
+	return lanes, nil
+}
+
+// replay prints what is there, in the order of the database's history: each partition is in that order already, so that
+// the smallest of their first records is always the next.
+func (c *consumer) replay(ctx context.Context, lanes []*lane) error {
+	open := slices.Clone(lanes)
+	for {
+		for _, l := range open {
+			if err := c.fill(ctx, l); err != nil {
+				return err
+			}
+		}
+		open = slices.DeleteFunc(open, func(l *lane) bool { return l.next == nil })
+		if len(open) == 0 {
+			return nil
+		}
+		first := slices.MinFunc(open, func(a, b *lane) int {
+			switch {
+			case a.at.before(b.at):
+				return -1
+			case b.at.before(a.at):
+				return 1
+			default:
+				return 0
+			}
+		})
+		if err := c.print(first.next, first.at); err != nil {
+			return err
+		}
+		first.next = nil
+	}
+}
+
+// fill reads the lane's next record that is asked for, if it has none and there is one.
+func (c *consumer) fill(ctx context.Context, l *lane) error {
+	for l.next == nil {
+		bounded, cancel := context.WithTimeout(ctx, brokerPatience)
+		record, _, err := l.reader.Next(bounded)
+		cancel()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		case c.wants(&record):
+			l.next, l.at = &record, placeOf(&record)
+		}
+	}
+	return nil
+}
+
+// tail prints what comes in behind the lanes' ends, as it comes in.
+func (c *consumer) tail(ctx context.Context, lanes []*lane) error {
+	records := make(chan kafka.Record)
+	group, ctx := errgroup.WithContext(ctx)
+	for _, l := range lanes {
+		group.Go(func() error {
+			return c.client.ReadPartition(ctx, l.topic, l.partition, l.end, kafka.NoEnd, func(r *kafka.Record, _ int64) error {
+				if !c.wants(r) {
+					return nil
+				}
+				select {
+				case records <- *r:
+					return nil
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				}
+			})
+		})
+	}
+	group.Go(func() error {
+		for {
+			select {
+			case r := <-records:
+				if err := c.print(&r, placeOf(&r)); err != nil {
+					return err
+				}
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+	})
+	return group.Wait()
+}
+
+// wants says whether a record is an event that was asked for. It looks at headers only.
+func (c *consumer) wants(r *kafka.Record) bool {
+	matches := func(filter, name string) bool { return filter == "" || filter == header(r, name) }
+	return !r.IsFence() && matches(c.cause, "lapse-cause") && matches(c.policy, "lapse-policy") && matches(c.table, "lapse-table")
+}
+
+func header(r *kafka.Record, name string) string {
+	for _, h := range r.Headers {
+		if h.Key == name {
+			return string(h.Value)
+		}
+	}
+	return ""
+}
+
+func placeOf(r *kafka.Record) place {
+	return place{header(r, "lapse-tli"), header(r, "lapse-lsn"), header(r, "lapse-seq")}
+}
+
+// print writes one event. What goes to every partition, such as a truncate, is printed once.
+func (c *consumer) print(r *kafka.Record, at place) error {
+	if at == c.printed {
+		return nil
+	}
+	c.printed = at
+	if c.asJSON {
+		_, err := c.out.Write(append(bytes.TrimRight(r.Value, "\n"), '\n'))
+		return err
+	}
+	lsn := at.lsn
+	if len(lsn) == 16 {
+		var n replication.LSN
+		if _, err := fmt.Sscanf(lsn, "%X", (*uint64)(&n)); err == nil {
+			lsn = n.String()
+		}
+	}
+	line := fmt.Sprintf("%s %-10s %-8s %s %s", r.Time.Format("2006-01-02T15:04:05.000Z"), header(r, "lapse-cause"),
+		header(r, "lapse-op"), header(r, "lapse-table"), r.Key)
+	if policy := header(r, "lapse-policy"); policy != "" {
+		line += " policy=" + policy
+	}
+	_, err := fmt.Fprintf(c.out, "%s lsn=%s seq=%s\n", line, lsn, at.seq)
+	return err
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"lapse/internal/config"
+	"lapse/planner"
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// The exit codes.
+const (
+	exitDone    = 0
+	exitFailed  = 1
+	exitInvalid = 2
+	exitPerson  = 3
+)
+
+// usageError says that the command line is wrong.
+type usageError struct{ text string }
+
+func (e *usageError) Error() string { return e.text }
+
+func wrongUsage(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
+
+// inputError says that what was given to the command (a file, a setting, a key) cannot be used as it is.
+type inputError struct{ cause error }
+
+func (e *inputError) Error() string { return e.cause.Error() }
+func (e *inputError) Unwrap() error { return e.cause }
+
+// invalid marks an error as one of the input.
+func invalid(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &inputError{err}
+}
+
+// errNeedsPerson says that the command is done and found something. What it found has been printed.
+var errNeedsPerson = errors.New("done, and a person should look")
+
+// exitCode is the one place that decides what an error means to whoever called the program.
+func exitCode(err error) int {
+	var usage *usageError
+	var input *inputError
+	var policies planner.FileErrors
+	var settings *config.FileError
+	var identity *replication.IdentityError
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.Is(err, errNeedsPerson):
+		return exitPerson
+	case errors.As(err, &usage), errors.As(err, &input), errors.As(err, &policies), errors.As(err, &settings),
+		errors.As(err, &identity), errors.Is(err, config.ErrNoKey), errors.Is(err, config.ErrNoBrokers),
+		errors.Is(err, schemas.ErrTagKeyTooShort):
+		return exitInvalid
+	default:
+		return exitFailed
+	}
+}
+
+// show prints what a person is to know of an error, and nothing for one that was printed as a result.
+func (a *app) show(command string, err error) {
+	if err == nil || errors.Is(err, errNeedsPerson) {
+		return
+	}
+	text := err.Error()
+	if a.logFormat == formatJSON && a.log != nil {
+		a.log.Error("the command failed", "command", command, "error", text)
+		return
+	}
+	var policies planner.FileErrors
+	var settings *config.FileError
+	if errors.As(err, &policies) || errors.As(err, &settings) {
+		fmt.Fprintln(a.err, text) // each line begins with its place
+		return
+	}
+	fmt.Fprintf(a.err, "%s: %s\n", command, strings.TrimSpace(text))
+	var usage *usageError
+	if errors.As(err, &usage) {
+		fmt.Fprintf(a.err, "see %s --help\n", command)
+	}
+}

@@ -1,0 +1,412 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
+
+	"lapse/internal/config"
+	"lapse/internal/install"
+	"lapse/planner"
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+func (a *app) initCommand() *cobra.Command {
+	var asJSON, grants, newSlot bool
+	cmd := &cobra.Command{
+		Use:   "init",
+		Short: "Install or upgrade Lapse in a database",
+		Long: `Makes what is missing: the keys, the four roles, the schema "lapse", the publications, and the replication slot.
+Safe to repeat: what is there stays as it is.
+
+As a superuser it does everything. As anybody else it needs the roles to be there; --grants prints what a superuser has to
+run. Keys are made where --keys says, or, if nothing says where keys are, in the user's configuration folder. Copy them to
+every machine that runs Lapse on this database, and keep them: they prove which deletions were Lapse's.`,
+		Example: `  lapse init --database postgres://postgres@127.0.0.1/app --keys ./keys
+  lapse init --grants --database postgres://lapse_owner@127.0.0.1/app`,
+		Args: cobra.NoArgs,
+	}
+	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) error {
+		s, err := a.settings()
+		if err != nil {
+			return err
+		}
+		logins, err := loginsOf(s.Database)
+		if err != nil {
+			return invalid(err)
+		}
+		if grants {
+			return a.printGrants(s, logins)
+		}
+		i := &initialiser{app: a, settings: s, logins: logins, newSlot: newSlot, mayMakeKeys: s.Keys.Default || a.overrides.Keys != ""}
+		if err := i.run(cmd.Context()); err != nil {
+			return err
+		}
+		return i.print(asJSON)
+	})
+	cmd.Flags().BoolVar(&grants, "grants", false, "print the SQL that a superuser must run, and do nothing")
+	cmd.Flags().BoolVar(&newSlot, "new-slot", false, "make a slot that is gone again, with a gap in the evidence; needs new topics")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func loginsOf(d config.Database) (l install.Logins, err error) {
+	for _, login := range []struct {
+		of   config.ConnString
+		into *string
+	}{{d.Owner, &l.Owner}, {d.Executor, &l.Executor}, {d.Auditor, &l.Auditor}} {
+		if *login.into, err = login.of.Login(); err != nil {
+			return l, err
+		}
+	}
+	return l, nil
+}
+
+func (a *app) printGrants(s *config.Settings, logins install.Logins) error {
+	database, err := s.Database.Name()
+	if err != nil {
+		return invalid(err)
+	}
+	_, err = fmt.Fprint(a.out, install.GrantsSQL(s.Roles, database)+install.LoginsSQL(s.Roles, logins))
+	return err
+}
+
+// initialiser makes what is missing, in this order:
+//
+//	keys → roles → catalog → publications → tables of policies in them → slot
+//
+// Publications come before the slot: a slot that is older than one is stuck for good. A crash between any two steps, or
+// inside one, leaves what the next init takes up.
+type initialiser struct {
+	*app
+	settings    *config.Settings
+	logins      install.Logins
+	mayMakeKeys bool
+	newSlot     bool
+
+	Done     []deed   `json:"done"`
+	Warnings []string `json:"warnings"`
+}
+
+// deed is one thing that was made.
+type deed struct {
+	What   string `json:"what"`
+	Detail string `json:"detail"`
+}
+
+func (i *initialiser) did(what, format string, args ...any) {
+	i.Done = append(i.Done, deed{what, fmt.Sprintf(format, args...)})
+}
+
+func (i *initialiser) run(ctx context.Context) error {
+	i.Done, i.Warnings = []deed{}, []string{}
+	if err := i.keys(); err != nil {
+		return err
+	}
+	login, err := connect(ctx, i.settings.Database.Owner, "", "lapse init")
+	if err != nil {
+		return err
+	}
+	defer hangUp(login)
+	if err := i.server(ctx, login); err != nil {
+		return err
+	}
+	if err := i.roles(ctx, login); err != nil {
+		return err
+	}
+	if err := i.catalog(ctx, login); err != nil {
+		return err
+	}
+	if i.settings.Audit == config.AuditOff {
+		i.Warnings = append(i.Warnings, "audit: off: rows are deleted without evidence")
+		return nil
+	}
+	owner, err := connect(ctx, i.settings.Database.Owner, i.settings.Roles.Owner, "lapse init")
+	if err != nil {
+		return err
+	}
+	defer hangUp(owner)
+	if err := i.publications(ctx, owner); err != nil {
+		return err
+	}
+	if err := i.tables(ctx, owner); err != nil {
+		return err
+	}
+	return i.slot(ctx, owner)
+}
+
+// keys makes the keys where nobody configured any, or where --keys says.
+func (i *initialiser) keys() error {
+	source := i.settings.Keys
+	missing := source.Missing(config.KeyNames()...)
+	if len(missing) > 0 && i.mayMakeKeys {
+		made, err := source.Make()
+		if err != nil {
+			return err
+		}
+		i.did("keys", "%s in %s", joined(made), source.Dir)
+	}
+	for _, name := range config.KeyNames() {
+		if _, err := source.Load(name); err != nil {
+			return invalid(err)
+		}
+	}
+	return nil
+}
+
+// oldestServer is the first major version that Lapse works with.
+const oldestServer = 140000
+
+// server refuses what nothing can be installed in.
+func (i *initialiser) server(ctx context.Context, conn *pgx.Conn) error {
+	var version int
+	var standby bool
+	err := conn.QueryRow(ctx, `select current_setting('server_version_num')::int, pg_is_in_recovery()`).Scan(&version, &standby)
+	switch {
+	case err != nil:
+		return fmt.Errorf("look at the server: %w", err)
+	case version < oldestServer:
+		return fmt.Errorf("PostgreSQL %d is too old: Lapse needs %d or later", version/10000, oldestServer/10000)
+	case standby:
+		return fmt.Errorf("%s is a standby: point database: at the primary", i.settings.Database.Owner)
+	case i.settings.Audit == config.AuditOff:
+		return nil
+	default:
+		return replication.CheckWALLevel(ctx, conn)
+	}
+}
+
+// roles makes the roles and lets the logins play them, or says what a superuser must run.
+func (i *initialiser) roles(ctx context.Context, conn *pgx.Conn) error {
+	roles := i.settings.Roles
+	var superuser bool
+	if err := conn.QueryRow(ctx, `select rolsuper from pg_roles where rolname = current_user`).Scan(&superuser); err != nil {
+		return fmt.Errorf("look at the login: %w", err)
+	}
+	missing, err := install.MissingRoles(ctx, conn, roles)
+	if err != nil {
+		return err
+	}
+	if len(missing) > 0 {
+		if !superuser {
+			return i.needsSuperuser("roles are missing: "+strings.Join(missing, ", "), install.GrantsSQL(roles, conn.Config().Database)+
+				install.LoginsSQL(roles, i.logins))
+		}
+		if err := install.MakeRoles(ctx, conn, roles); err != nil {
+			return err
+		}
+		i.did("roles", "%s", strings.Join(missing, ", "))
+	}
+	grants, err := install.MissingGrants(ctx, conn, roles, i.logins)
+	if err != nil || len(grants) == 0 {
+		return err
+	}
+	if !superuser {
+		return i.needsSuperuser("grants are missing", strings.Join(grants, ";\n")+";\n")
+	}
+	if err := install.Grant(ctx, conn, grants); err != nil {
+		return err
+	}
+	i.did("grants", "%s", strings.Join(grants, "; "))
+	return nil
+}
+
+func (i *initialiser) needsSuperuser(what, sql string) error {
+	return fmt.Errorf("%s, and %q is no superuser: have one run this (lapse init --grants prints all of it), then run lapse init again:\n\n%s",
+		what, i.logins.Owner, sql)
+}
+
+func (i *initialiser) catalog(ctx context.Context, conn *pgx.Conn) error {
+	before, err := readInstallation(ctx, conn)
+	if err != nil && err != errNotInstalled { //nolint:errorlint // this very value
+		return err
+	}
+	required := i.settings.Audit == config.AuditRequired
+	found, err := install.Catalog(ctx, conn, install.Options{Roles: i.settings.Roles, Slot: i.settings.Slot, AuditRequired: required})
+	if err != nil {
+		return err
+	}
+	switch {
+	case found == 0:
+		i.did("catalog", `schema "lapse", version %d`, schemas.Version)
+	case found < schemas.Version:
+		i.did("catalog", "upgraded from version %d to %d", found, schemas.Version)
+	}
+	if before != nil && before.auditRequired != required {
+		i.did("audit", "%s", i.settings.Audit)
+	}
+	return nil
+}
+
+// ledgerTables are published in lapse_ledger: the evidence, and the auditor's sign of life.
+func ledgerTables() []string {
+	return []string{"batch", "batch_result", "policy", "policy_state", "heartbeat"}
+}
+
+func (i *initialiser) publications(ctx context.Context, owner *pgx.Conn) error {
+	var there []string
+	if err := owner.QueryRow(ctx, `select coalesce(array_agg(pubname::text), '{}') from pg_publication`).Scan(&there); err != nil {
+		return fmt.Errorf("look for publications: %w", err)
+	}
+	if err := replication.EnsurePublications(ctx, owner); err != nil {
+		return err
+	}
+	missing := slices.DeleteFunc(replication.Publications(), func(name string) bool { return slices.Contains(there, name) })
+	if len(missing) > 0 {
+		i.did("publications", "%s", strings.Join(missing, ", "))
+	}
+	joined, err := i.joinLedger(ctx, owner)
+	if err != nil {
+		return err
+	}
+	if len(joined) > 0 && len(missing) == 0 {
+		i.did("publications", "%s: %s", replication.Ledger, strings.Join(joined, ", "))
+	}
+	return nil
+}
+
+func (i *initialiser) joinLedger(ctx context.Context, owner *pgx.Conn) (joined []string, err error) {
+	members, err := replication.Members(ctx, owner)
+	if err != nil {
+		return nil, err
+	}
+	missing := slices.DeleteFunc(ledgerTables(), func(table string) bool {
+		return slices.ContainsFunc(members, func(m replication.Member) bool {
+			return m.Publication == replication.Ledger && m.Schema == "lapse" && m.Name == table
+		})
+	})
+	if len(missing) == 0 {
+		return nil, nil
+	}
+	err = retryLocked(ctx, owner, i.log, "publish the ledger", func(tx pgx.Tx) error {
+		for _, table := range missing {
+			var oid uint32
+			if err := tx.QueryRow(ctx, `select ('lapse.' || $1::text)::regclass::oid`, table).Scan(&oid); err != nil {
+				return err
+			}
+			if err := replication.JoinLedger(ctx, tx, oid); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return missing, err
+}
+
+// tables publishes the tables of policies that are in force: where the audit was off until now they are in no
+// publication yet.
+func (i *initialiser) tables(ctx context.Context, owner *pgx.Conn) error {
+	policies, err := planner.LoadInForce(ctx, owner)
+	if err != nil {
+		return err
+	}
+	for k := range policies {
+		p := &policies[k]
+		missing, err := unpublished(ctx, owner, p.TableOID)
+		if err != nil {
+			return err
+		}
+		if len(missing) == 0 {
+			continue
+		}
+		err = retryLocked(ctx, owner, i.log, "publish the tables of policy "+string(p.Name), func(tx pgx.Tx) error {
+			return join(ctx, tx, missing, i.settings.Roles)
+		})
+		if err != nil {
+			return err
+		}
+		i.did("publications", "the tables of policy %s", p.Name)
+	}
+	return nil
+}
+
+// slotWait is how long the server may wait for transactions that are open when the slot is made.
+const slotWait = 10 * time.Minute
+
+// slot makes the slot over the auditor's connection. One that was there and is gone is not made again: what was deleted
+// since would be missing from the evidence, and nothing would say so.
+//
+//	crash after the slot is made, before it is recorded    the next init records the slot's own position
+func (i *initialiser) slot(ctx context.Context, owner *pgx.Conn) error {
+	installed, err := readInstallation(ctx, owner)
+	if err != nil {
+		return err
+	}
+	auditor, err := connect(ctx, i.settings.Database.Auditor, "", "lapse init")
+	if err != nil {
+		return err
+	}
+	defer hangUp(auditor)
+	state, err := replication.ReadSlot(ctx, auditor, i.settings.Slot)
+	if err != nil {
+		return err
+	}
+	lost := installed.slotStart != 0 && !state.Exists
+	if lost && !i.newSlot {
+		return fmt.Errorf("replication slot %q, made at %s, is gone: what was deleted since is in no evidence; "+
+			"lapse init --new-slot makes another and goes on with that gap, and topics: must then name new topics", i.settings.Slot, installed.slotStart)
+	}
+	if lost {
+		if err := recordSlot(ctx, owner, nil); err != nil {
+			return err
+		}
+	}
+	if !state.Exists {
+		i.log.Info("making the slot; the server waits for transactions that are open", "slot", i.settings.Slot)
+	}
+	bounded, cancel := context.WithTimeout(ctx, slotWait)
+	defer cancel()
+	state, made, err := replication.EnsureSlot(bounded, auditor, i.settings.Slot)
+	if err != nil {
+		return err
+	}
+	if made {
+		i.did("slot", "%s at %s", state.Name, state.Confirmed)
+	}
+	if lost {
+		i.Warnings = append(i.Warnings, fmt.Sprintf("what was deleted between %s and %s is in no evidence", installed.slotStart, state.Confirmed))
+	}
+	if installed.slotStart == 0 || lost {
+		start := state.Confirmed.String()
+		return recordSlot(ctx, owner, &start)
+	}
+	return nil
+}
+
+// recordSlot writes down where the slot begins; nil is nowhere yet.
+func recordSlot(ctx context.Context, owner *pgx.Conn, start *string) error {
+	if _, err := owner.Exec(ctx, `update lapse.installation set slot_start = $1::text::pg_lsn`, start); err != nil {
+		return fmt.Errorf("record the slot: %w", err)
+	}
+	return nil
+}
+
+func (i *initialiser) print(asJSON bool) error {
+	if asJSON {
+		return i.printJSON(i)
+	}
+	for _, d := range i.Done {
+		fmt.Fprintf(i.out, "%-13s %s\n", d.What, d.Detail)
+	}
+	for _, w := range i.Warnings {
+		fmt.Fprintf(i.out, "warning: %s\n", w)
+	}
+	if len(i.Done) == 0 {
+		fmt.Fprintln(i.out, "nothing to do")
+	}
+	return nil
+}
+
+func joined[T ~string](all []T) string {
+	texts := make([]string, len(all))
+	for i, one := range all {
+		texts[i] = string(one)
+	}
+	return strings.Join(texts, ", ")
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+
+	"lapse/audit/kafka"
+	"lapse/internal/config"
+)
+
+// kafkaConfig is how to reach the brokers of the settings.
+func (a *app) kafkaConfig(s *config.Settings) (kafka.Config, error) {
+	if err := s.RequireKafka(); err != nil {
+		return kafka.Config{}, err
+	}
+	tls, err := s.Kafka.TLSConfig()
+	if err != nil {
+		return kafka.Config{}, invalid(err)
+	}
+	login, err := s.Kafka.Login()
+	if err != nil {
+		return kafka.Config{}, invalid(err)
+	}
+	return kafka.Config{Brokers: s.Kafka.Brokers, TLS: tls, SASL: login, Logger: a.log}, nil
+}
+
+// defaultCopies is how many copies a topic has that nobody said it of, where there are brokers enough.
+const defaultCopies = 3
+
+const (
+	brokersTimeout = 10 * time.Second
+	brokersPause   = 2 * time.Second
+)
+
+// copies is how many copies of a topic the cluster can hold, up to defaultCopies. It waits for the brokers until ctx ends.
+// Left to the brokers, whose own default is one, evidence would be lost with a disk.
+func (a *app) copies(ctx context.Context, cfg kafka.Config) (int, error) {
+	transport := &kafkago.Transport{TLS: cfg.TLS, SASL: cfg.SASL}
+	defer transport.CloseIdleConnections()
+	client := &kafkago.Client{Addr: kafkago.TCP(cfg.Brokers...), Timeout: brokersTimeout, Transport: transport}
+	for {
+		answer, err := client.Metadata(ctx, &kafkago.MetadataRequest{})
+		if err == nil && len(answer.Brokers) > 0 {
+			return min(len(answer.Brokers), defaultCopies), nil
+		}
+		if ctx.Err() != nil {
+			return 0, fmt.Errorf("count the brokers: %w", context.Cause(ctx))
+		}
+		a.log.Warn("no broker answers; trying again", "error", err)
+		select {
+		case <-time.After(brokersPause):
+		case <-ctx.Done():
+		}
+	}
+}

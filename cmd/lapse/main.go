@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/term"
+)
+
+func main() { os.Exit(run()) }
+
+// run is main with an exit code.
+func run() int {
+	ctx, stop := untilSignalled(context.Background())
+	defer stop()
+	return execute(ctx, os.Args[1:], &app{
+		in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.LookupEnv,
+		asks:  term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stderr.Fd())),
+		shows: term.IsTerminal(int(os.Stderr.Fd())),
+	})
+}
+
+// errSignalled is the cause of a context that a signal ended.
+var errSignalled = errors.New("stopped by a signal")
+
+// untilSignalled returns a context that ends with the first SIGINT or SIGTERM. The second one ends the process at once.
+func untilSignalled(parent context.Context) (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		select {
+		case <-signals:
+			cancel(errSignalled)
+		case <-ctx.Done():
+			return
+		}
+		<-signals
+		os.Exit(exitFailed)
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		cancel(nil)
+	}
+}

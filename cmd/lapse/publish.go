@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// lockPatience is how long a command goes on trying to lock a table; lockTimeout is how long one try may make the
+// application wait behind it.
+const (
+	lockPatience = 2 * time.Minute
+	lockTimeout  = "2s"
+)
+
+// retryLocked runs work in a transaction whose locks are waited for politely: a try that does not get one within
+// lockTimeout is given up, so that others come through, and repeated after a pause.
+func retryLocked(ctx context.Context, conn *pgx.Conn, log *slog.Logger, what string, work func(tx pgx.Tx) error) error {
+	pause, deadline := 500*time.Millisecond, time.Now().Add(lockPatience)
+	for {
+		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, `set local lock_timeout = '`+lockTimeout+`'`); err != nil {
+				return err
+			}
+			return work(tx)
+		})
+		if state := stateOf(err); state != stateLockTimeout && state != stateDeadlock {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s: somebody holds a lock for longer than %v (see pg_stat_activity for transactions that stay open), then run this again: %w",
+				what, lockPatience, err)
+		}
+		log.Warn("a table is in use; trying again", "step", what, "pause", pause)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		pause = min(2*pause, 10*time.Second)
+	}
+}
+
+// join publishes tables, each after the check that it can be published without harm. PostgreSQL wants the owner of both
+// the publication and the table for it. The catalog's owner is a member of the tables' owners, but not where a superuser
+// owns them: those only a superuser's login can publish.
+func join(ctx context.Context, tx pgx.Tx, tables []uint32, roles schemas.Roles) error {
+	if len(tables) == 0 {
+		return nil
+	}
+	var superuser bool
+	if err := tx.QueryRow(ctx, `select rolsuper from pg_roles where rolname = session_user`).Scan(&superuser); err != nil {
+		return fmt.Errorf("look at the login: %w", err)
+	}
+	if superuser {
+		if err := as(ctx, tx, "none"); err != nil {
+			return err
+		}
+	}
+	for _, oid := range tables {
+		err := replication.Join(ctx, tx, oid)
+		if stateOf(err) == stateNotAllowed {
+			return fmt.Errorf("%w: let %s be a member of the table's owner, or run this with a superuser's login", err, roles.Owner)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return as(ctx, tx, quoted(roles.Owner))
+}
+
+// as makes the rest of a transaction the work of role; none is the login's own.
+func as(ctx context.Context, tx pgx.Tx, role string) error {
+	if _, err := tx.Exec(ctx, "set local role "+role); err != nil {
+		return fmt.Errorf("become %s: %w", role, err)
+	}
+	return nil
+}
+
+// reached lists what must be published for a table that is in force: itself, and the roots of what foreign keys take
+// along from it or from one of its partitions.
+func reached(ctx context.Context, conn *pgx.Conn, table uint32) ([]uint32, error) {
+	rows, err := conn.Query(ctx, `
+		with target(oid) as (
+		  select $1::oid
+		  union
+		  select t.relid from pg_partition_tree($1::oid::regclass) t
+		), touched(oid) as (
+		  select $1::oid
+		  union
+		  select r.relation from target cross join lateral lapse.reach(target.oid) r where r.deletes
+		)
+		select distinct coalesce(pg_partition_root(touched.oid::regclass)::oid, touched.oid) from touched order by 1`, table)
+	if err != nil {
+		return nil, fmt.Errorf("list what table with oid %d reaches: %w", table, err)
+	}
+	oids, err := pgx.CollectRows(rows, pgx.RowTo[uint32])
+	if err != nil {
+		return nil, fmt.Errorf("list what table with oid %d reaches: %w", table, err)
+	}
+	return oids, nil
+}
+
+// unpublished lists what of a table in force is in no publication.
+func unpublished(ctx context.Context, conn *pgx.Conn, table uint32) ([]uint32, error) {
+	oids, err := reached(ctx, conn, table)
+	if err != nil {
+		return nil, err
+	}
+	members, err := replication.Members(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(oids, func(oid uint32) bool { return isMember(members, oid) }), nil
+}
+
+func isMember(members []replication.Member, oid uint32) bool {
+	return slices.ContainsFunc(members, func(m replication.Member) bool {
+		return m.OID == oid && m.Publication != replication.Ledger
+	})
+}
+
+// checkIdentities returns an error that names every table whose own deletes a publication would break.
+func checkIdentities(ctx context.Context, q replication.Querier, tables []uint32) error {
+	var errs []error
+	for _, oid := range tables {
+		err := replication.CheckIdentity(ctx, q, oid)
+		var identity *replication.IdentityError
+		if err != nil && !errors.As(err, &identity) {
+			return err
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"lapse/internal/config"
+)
+
+// app is what every command has: where it reads and writes, what the environment says, and the shared flags.
+type app struct {
+	in       io.Reader
+	out, err io.Writer
+	env      config.Environment
+	asks     bool // there is a person who can answer a question
+	shows    bool // there is a person who watches
+
+	configFile string
+	overrides  config.Overrides
+	logFormat  string
+	logLevel   string
+
+	log     *slog.Logger // set before a command runs
+	started bool         // the command line was understood
+}
+
+const (
+	formatText = "text"
+	formatJSON = "json"
+)
+
+// execute runs one command line and returns the exit code.
+func execute(ctx context.Context, args []string, a *app) int {
+	root := newRoot(a)
+	root.SetArgs(args)
+	command, err := root.ExecuteContextC(ctx)
+	if err != nil && !a.started {
+		err = &usageError{err.Error()}
+	}
+	a.show(command.CommandPath(), err)
+	return exitCode(err)
+}
+
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "lapse",
+		Short: "Row TTL for PostgreSQL, with proof",
+		Long: `Lapse deletes what a retention policy says must go, and shows from the database's own write-ahead log what was
+deleted, by which policy, and what anybody else deleted beside it.
+
+Settings come from flags, then the environment (LAPSE_DATABASE_URL, LAPSE_KAFKA_BROKERS, LAPSE_KEYS, LAPSE_KEY_TAG and
+its kin, PG*), then --config lapse.yaml (or LAPSE_CONFIG).
+
+Exit codes: 0 done; 1 failed; 2 wrong usage or invalid input; 3 done, and it found something that needs a person.`,
+		Example: `  export LAPSE_DATABASE_URL=postgres://postgres@127.0.0.1/app LAPSE_KAFKA_BROKERS=127.0.0.1:9092
+  lapse init
+  lapse apply -f policies.yaml
+  lapse serve`,
+		Args:          cobra.ArbitraryArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          noCommand,
+	}
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	root.CompletionOptions.HiddenDefaultCmd = true
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.configFile, "config", "", "read settings from this `file` (default: LAPSE_CONFIG)")
+	flags.StringVar(&a.overrides.Database, "database", "", "connect with this `URL` in every role (default: LAPSE_DATABASE_URL)")
+	flags.StringVar(&a.overrides.Brokers, "brokers", "", "Kafka brokers as `host:port`, comma separated (default: LAPSE_KAFKA_BROKERS)")
+	flags.StringVar(&a.overrides.Keys, "keys", "", "`folder` of the keys (default: LAPSE_KEYS, then the user's configuration folder)")
+	flags.StringVar(&a.logFormat, "log-format", formatText, "`format` of the log on stderr: text or json")
+	flags.StringVar(&a.logLevel, "log-level", "info", "least `level` that is logged: debug, info, warn or error")
+	root.AddCommand(
+		a.initCommand(), a.applyCommand(), a.policyCommand(), a.planCommand(), a.runCommand(), a.auditCommand(),
+		a.serveCommand(), a.eventsCommand(), a.versionCommand(),
+	)
+	return root
+}
+
+// noCommand is what a command does that has only subcommands.
+func noCommand(cmd *cobra.Command, args []string) error {
+	known := names(cmd)
+	if len(args) == 0 {
+		return fmt.Errorf("name a command: %s", strings.Join(known, ", "))
+	}
+	if near := config.Nearest(args[0], known); near != "" {
+		return fmt.Errorf("unknown command %q: did you mean %q?", args[0], near)
+	}
+	return fmt.Errorf("unknown command %q: there are %s", args[0], strings.Join(known, ", "))
+}
+
+func names(cmd *cobra.Command) []string {
+	var all []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() && c.Name() != "help" {
+			all = append(all, c.Name())
+		}
+	}
+	return all
+}
+
+// does is a command's RunE: what comes before it was about the command line, what comes from it is not.
+func (a *app) does(work func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		a.started = true
+		if err := a.openLog(); err != nil {
+			return err
+		}
+		return work(cmd, args)
+	}
+}
+
+func (a *app) openLog() error {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(a.logLevel)); err != nil {
+		return wrongUsage("--log-level %s: want debug, info, warn or error", a.logLevel)
+	}
+	options := &slog.HandlerOptions{Level: level}
+	switch a.logFormat {
+	case formatText:
+		a.log = slog.New(slog.NewTextHandler(a.err, options))
+	case formatJSON:
+		a.log = slog.New(slog.NewJSONHandler(a.err, options))
+	default:
+		return wrongUsage("--log-format %s: want text or json", a.logFormat)
+	}
+	return nil
+}
+
+// settings reads all that flags, environment and lapse.yaml say.
+func (a *app) settings() (*config.Settings, error) {
+	file := a.configFile
+	if file == "" {
+		file, _ = a.env("LAPSE_CONFIG")
+	}
+	s, err := config.Load(file, a.overrides, a.env)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	return s, nil
+}
+
+// printJSON writes one result.
+func (a *app) printJSON(value any) error {
+	encoder := json.NewEncoder(a.out)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(value)
+}
+
+// jsonFlag adds --json.
+func jsonFlag(cmd *cobra.Command, into *bool) {
+	cmd.Flags().BoolVar(into, "json", false, "print the result as JSON")
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lapse/executor"
+	"lapse/internal/config"
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+func (a *app) runCommand() *cobra.Command {
+	var once, asJSON bool
+	var now []string
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Delete what is due, until stopped",
+		Long: `Runs the executor: it deletes what is due under the policies that are armed, in batches, as long as the audit is
+healthy. With --once it makes one pass over the policies that are due and ends; --now names a policy that is to run
+whatever its schedule says.`,
+		Example: `  lapse run --once
+  lapse run --once --now sessions-30d --json`,
+		Args: cobra.NoArgs,
+	}
+	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) error {
+		if len(now) > 0 && !once {
+			return wrongUsage("--now needs --once: without it policies run by their schedules")
+		}
+		if asJSON && !once {
+			return wrongUsage("--json needs --once: without it there is no result to print")
+		}
+		s, err := a.settings()
+		if err != nil {
+			return err
+		}
+		_, err = a.awaitInstallation(cmd.Context(), s, s.Database.Executor, s.Roles.Executor, once)
+		if err != nil {
+			return err
+		}
+		e, done, err := a.newExecutor(s)
+		if err != nil {
+			return err
+		}
+		defer done()
+		if once {
+			return a.runOnce(cmd.Context(), e, now, asJSON)
+		}
+		parts := []part{executorPart(e)}
+		web, err := a.webPart(cmd.Context(), a.overrides.HTTP, []readiness{{"executor", e.Ready}}, e.Metrics().Collectors())
+		if err != nil {
+			return err
+		}
+		return runParts(cmd.Context(), a.log, append(parts, web...)...)
+	})
+	flags := cmd.Flags()
+	flags.BoolVar(&once, "once", false, "make one pass and end")
+	flags.StringSliceVar(&now, "now", nil, "with --once: run this `policy` whatever its schedule says; may be repeated")
+	flags.StringVar(&a.overrides.HTTP, "http", "", "serve /healthz, /readyz and /metrics at this `address` (default: not at all)")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// newExecutor makes the executor. done clears what it left on the terminal.
+func (a *app) newExecutor(s *config.Settings) (e *executor.Executor, done func(), err error) {
+	key, err := s.Keys.Load(config.TagKey)
+	if err != nil {
+		return nil, nil, invalid(err)
+	}
+	database, err := connection(s.Database.Executor, s.Roles.Executor, "lapse executor")
+	if err != nil {
+		return nil, nil, err
+	}
+	c := executor.Config{
+		Database: database, TagKey: schemas.TagKey(key), Logger: a.log,
+		Limits: executor.Limits{
+			TurnRows: int64(s.Limits.TurnRows), TurnTime: s.Limits.TurnTime, BatchTime: s.Limits.BatchTime,
+		},
+	}
+	done = func() {}
+	if a.shows {
+		m := &meter{out: a.err}
+		c.Progress, done = m.show, m.clear
+	}
+	e, err = executor.New(c)
+	return e, done, err
+}
+
+// executorStop is more than the executor itself allows an open batch.
+const executorStop = 15 * time.Second
+
+func executorPart(e *executor.Executor) part {
+	return part{name: "executor", run: e.Run, stop: executorStop}
+}
+
+func (a *app) runOnce(ctx context.Context, e *executor.Executor, now []string, asJSON bool) error {
+	names := make([]planner.PolicyName, len(now))
+	for i, name := range now {
+		names[i] = planner.PolicyName(name)
+	}
+	summary, err := e.Once(ctx, names)
+	var unknown *executor.UnknownPolicyError
+	if errors.As(err, &unknown) {
+		return invalid(err)
+	}
+	if printed := a.printSummary(summary, asJSON); printed != nil {
+		return errors.Join(err, printed)
+	}
+	return err
+}
+
+func (a *app) printSummary(s executor.Summary, asJSON bool) error {
+	if asJSON {
+		return a.printJSON(s)
+	}
+	if len(s.Policies) == 0 {
+		_, err := fmt.Fprintln(a.out, "no policy was due")
+		return err
+	}
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "POLICY\tTABLE\tDELETED\tCASCADED\tBATCHES\tOUTCOME")
+	for _, p := range s.Policies {
+		outcome := string(p.Outcome)
+		if p.Error != "" {
+			outcome += ": " + p.Error
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%s\n", p.Policy, p.Table, p.Deleted, p.Cascaded, p.Batches, outcome)
+	}
+	return w.Flush()
+}
+
+// meter shows on a terminal how far the executor has come, in one line.
+type meter struct {
+	out   io.Writer
+	at    time.Time
+	drawn bool
+}
+
+// meterInterval is as often as a person can read.
+const meterInterval = 200 * time.Millisecond
+
+const clearLine = "\r\x1b[K"
+
+// show is called by the executor after each batch.
+func (m *meter) show(p executor.Progress) {
+	if time.Since(m.at) < meterInterval {
+		return
+	}
+	m.at, m.drawn = time.Now(), true
+	fmt.Fprintf(m.out, clearLine+"%s: %d rows deleted, %.0f a second", p.Policy, p.Deleted+p.Cascaded, p.Rate)
+}
+
+func (m *meter) clear() {
+	if m.drawn {
+		fmt.Fprint(m.out, clearLine)
+	}
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	"lapse/internal/config"
+)
+
+func (a *app) serveCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Delete and audit in one process, until stopped",
+		Long: `Runs the executor and the auditor side by side and serves /healthz, /readyz and /metrics. If either of them cannot go
+on without a person, both are stopped in order and the process ends with 1: what is not confirmed is read again by the next
+one. With audit: off only the executor runs.`,
+		Example: `  lapse serve --config lapse.yaml
+  lapse serve --http 127.0.0.1:9187 --log-format json`,
+		Args: cobra.NoArgs,
+	}
+	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) error {
+		s, err := a.settings()
+		if err != nil {
+			return err
+		}
+		return a.serve(cmd.Context(), s)
+	})
+	cmd.Flags().StringVar(&a.overrides.HTTP, "http", "", "serve HTTP at this `address` (default: http: of lapse.yaml, then 127.0.0.1:9187)")
+	return cmd
+}
+
+func (a *app) serve(ctx context.Context, s *config.Settings) error {
+	executor, done, err := a.newExecutor(s)
+	if err != nil {
+		return err
+	}
+	defer done()
+	parts := []part{executorPart(executor)}
+	ready := []readiness{{"executor", executor.Ready}}
+	measured := executor.Metrics().Collectors()
+	if s.Audit == config.AuditOff {
+		a.log.Warn("audit: off: rows are deleted without evidence")
+		if _, err := a.awaitInstallation(ctx, s, s.Database.Executor, s.Roles.Executor, false); err != nil {
+			return err
+		}
+	} else {
+		auditor, err := a.newAuditor(ctx, s, false)
+		if err != nil {
+			return err
+		}
+		parts = append(parts, auditor.part())
+		ready = append(ready, readiness{"audit", auditor.Ready})
+		measured = append(measured, auditor.Collectors()...)
+	}
+	web, err := a.webPart(ctx, s.HTTP, ready, measured)
+	if err != nil {
+		return err
+	}
+	return runParts(ctx, a.log, append(parts, web...)...)
+}
+
+// webPart is the HTTP server as a part, or nothing where nobody gave it an address.
+func (a *app) webPart(ctx context.Context, address string, ready []readiness, measured []prometheus.Collector) ([]part, error) {
+	if address == "" {
+		return nil, nil
+	}
+	registry, err := newRegistry(measured)
+	if err != nil {
+		return nil, err
+	}
+	w, err := listen(ctx, address, registry, ready, a.log)
+	if err != nil {
+		return nil, err
+	}
+	return []part{{name: "http", run: w.Run, stop: 2 * webStopTime}}, nil
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"lapse/audit"
+	"lapse/schemas"
+)
+
+// versions are the formats that this program reads and writes.
+type versions struct {
+	Version string `json:"version"`
+	Commit  string `json:"commit,omitempty"`
+	Changed bool   `json:"changed,omitempty"` // the sources differed from the commit
+	Go      string `json:"go"`
+	Catalog int    `json:"catalog"` // of schema "lapse" in the database
+	Event   int    `json:"event"`
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "Print version, commit and the versions of the formats",
+		Example: "  lapse version --json",
+		Args:    cobra.NoArgs,
+		RunE: a.does(func(*cobra.Command, []string) error {
+			v := readVersions()
+			if asJSON {
+				return a.printJSON(v)
+			}
+			commit := v.Commit
+			if v.Changed {
+				commit += " (changed)"
+			}
+			_, err := fmt.Fprintf(a.out, "lapse %s\ncommit   %s\nbuilt by %s\ncatalog  %d\nevent    %d\n", v.Version, commit, v.Go, v.Catalog, v.Event)
+			return err
+		}),
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func readVersions() versions {
+	v := versions{Version: "unknown", Catalog: schemas.Version, Event: audit.EventSchema}
+	build, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v
+	}
+	v.Version, v.Go = build.Main.Version, build.GoVersion
+	for _, setting := range build.Settings {
+		switch setting.Key {
+		case "vcs.revision":
+			v.Commit = setting.Value
+		case "vcs.modified":
+			v.Changed = setting.Value == "true"
+		}
+	}
+	return v
+}

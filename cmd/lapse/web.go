@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// readiness is one part's answer to the question whether it does its job: nil, or why not.
+type readiness struct {
+	part  string
+	ready func() error
+}
+
+// web serves what others may see of a running process. Nothing in it changes anything.
+type web struct {
+	listener net.Listener
+	server   *http.Server
+	log      *slog.Logger
+}
+
+const (
+	headerTimeout = 5 * time.Second
+	webStopTime   = 2 * time.Second
+)
+
+// newRegistry has the process's own measurements and those of its parts.
+func newRegistry(parts ...[]prometheus.Collector) (*prometheus.Registry, error) {
+	registry := prometheus.NewRegistry()
+	all := []prometheus.Collector{
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	}
+	for _, part := range parts {
+		all = append(all, part...)
+	}
+	for _, c := range all {
+		if err := registry.Register(c); err != nil {
+			return nil, fmt.Errorf("register a metric: %w", err)
+		}
+	}
+	return registry, nil
+}
+
+// listen takes the address, so that a process that cannot have it ends before it has begun anything.
+func listen(ctx context.Context, address string, registry *prometheus.Registry, parts []readiness, log *slog.Logger) (*web, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("serve HTTP: %w: choose another address with http: in lapse.yaml or --http", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answerReady(w, parts) })
+	log.Info("serving HTTP", "address", listener.Addr().String())
+	return &web{
+		listener: listener, log: log,
+		server: &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)},
+	}, nil
+}
+
+func answerReady(w http.ResponseWriter, parts []readiness) {
+	var reasons []error
+	for _, p := range parts {
+		if err := p.ready(); err != nil {
+			reasons = append(reasons, fmt.Errorf("%s: %w", p.part, err))
+		}
+	}
+	if err := errors.Join(reasons...); err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ok")
+}
+
+// Run serves until ctx ends.
+func (w *web) Run(ctx context.Context) error {
+	ended := make(chan error, 1)
+	go func() { ended <- w.server.Serve(w.listener) }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve HTTP: %w", err)
+	case <-ctx.Done():
+	}
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), webStopTime)
+	defer cancel()
+	err := w.server.Shutdown(stopping)
+	<-ended
+	if err != nil {
+		return fmt.Errorf("stop HTTP: %w", err)
+	}
+	return nil
+}
