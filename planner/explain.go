@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -30,9 +29,11 @@ func (s *surveyor) explain(ctx context.Context, tx pgx.Tx) error {
 	if err != nil {
 		return fmt.Errorf("list the leaves of %s: %w", v.Table, err)
 	}
-	v.Order, _ = d.orderColumns()
-	for i, expression := range v.Order {
-		v.Order[i] = strings.ReplaceAll(expression, "t.", "")
+	v.Order = []string{d.Column}
+	for _, k := range d.Key {
+		if k.Name != d.Column {
+			v.Order = append(v.Order, k.Name)
+		}
 	}
 	v.Shards = slices.Clone(leaves)
 	slices.SortFunc(v.Shards, func(a, b Relation) int { return int(int64(a.OID) - int64(b.OID)) })
@@ -100,8 +101,8 @@ func (p *plan) method(sorted bool) (Method, string) {
 		}
 		return IndexOrder, p.Index
 	}
-	for i := range p.Plans {
-		return p.Plans[i].method(sorted)
+	if len(p.Plans) == 0 {
+		return Sequential, ""
 	}
-	return Sequential, ""
+	return p.Plans[0].method(sorted)
 }

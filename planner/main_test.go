@@ -1,0 +1,31 @@
+package planner
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/internal/install"
+	"lapse/internal/pgtest"
+	"lapse/schemas"
+)
+
+func TestMain(m *testing.M) {
+	pgtest.Main(m, pgtest.Template(installCatalog), pgtest.Settings(map[string]string{"max_connections": "200"}))
+}
+
+var testRoles = schemas.RolesFor(schemas.DefaultRolePrefix)
+
+func installCatalog(ctx context.Context, superuserURL string) error {
+	conn, err := pgx.Connect(ctx, superuserURL)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if err := install.MakeRoles(ctx, conn, testRoles); err != nil {
+		return err
+	}
+	_, err = install.Catalog(ctx, conn, install.Options{Roles: testRoles, Slot: "lapse_test"})
+	return err
+}

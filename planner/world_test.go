@@ -1,0 +1,260 @@
+package planner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"lapse/internal/pgtest"
+	"lapse/schemas"
+)
+
+// world is one test's database: an application's schema "shop", owned by a role of its own, and the catalog.
+type world struct {
+	t     testing.TB
+	db    *pgtest.DB
+	app   string    // the application's role
+	admin *pgx.Conn // superuser
+	owner *pgx.Conn // the application's role, in schema shop
+	exec  *pgx.Conn // the executor's login
+}
+
+func newWorld(t testing.TB, db *pgtest.DB, ddl ...string) *world {
+	t.Helper()
+	w := &world{t: t, db: db, app: db.NewRole(t, "app")}
+	w.admin, w.exec = db.Connect(t), db.ConnectAs(t, testRoles.Executor)
+	db.Exec(t, fmt.Sprintf("create schema shop authorization %s", w.app))
+	w.owner = db.ConnectAs(t, w.app)
+	w.do("set search_path = shop")
+	for _, sql := range ddl {
+		w.do(sql)
+	}
+	return w
+}
+
+// do runs SQL as the application.
+func (w *world) do(sql string, args ...any) {
+	w.t.Helper()
+	must(w.t, run(w.owner, sql, args...))
+}
+
+func run(conn *pgx.Conn, sql string, args ...any) error {
+	_, err := conn.Exec(context.Background(), sql, args...)
+	return err
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// value reads one value as the application.
+func value[T any](w *world, sql string, args ...any) T {
+	w.t.Helper()
+	return valueOn[T](w.t, w.owner, sql, args...)
+}
+
+func valueOn[T any](t testing.TB, conn *pgx.Conn, sql string, args ...any) T {
+	t.Helper()
+	var v T
+	if err := conn.QueryRow(t.Context(), sql, args...).Scan(&v); err != nil {
+		t.Fatalf("%v\nin: %s", err, sql)
+	}
+	return v
+}
+
+// policy is a policy file of one entry.
+func policyText(table, column, after string, more ...string) string {
+	return "policies:\n  - name: p\n    table: " + table + "\n    expire: { column: " + column + ", after: " + after + " }\n" +
+		strings.Join(append(more, ""), "\n")
+}
+
+// difference compares a policy file with the database, as a superuser.
+func (w *world) difference(file string, prune bool) ([]Change, error) {
+	w.t.Helper()
+	f, err := ParsePolicyFile("policies.yaml", []byte(file))
+	must(w.t, err)
+	return Difference(w.t.Context(), w.admin, f, prune)
+}
+
+// apply does what cmd does.
+func (w *world) apply(file string) []Change {
+	w.t.Helper()
+	changes, err := w.difference(file, false)
+	must(w.t, err)
+	for i := range changes {
+		must(w.t, w.write(&changes[i]))
+	}
+	return changes
+}
+
+func (w *world) write(c *Change) error {
+	return pgx.BeginFunc(w.t.Context(), w.admin, func(tx pgx.Tx) error {
+		_, _, err := Write(w.t.Context(), tx, c, testRoles, "test")
+		return err
+	})
+}
+
+// armed applies a policy file and arms what it says is armed.
+func (w *world) armed(file string) InForce {
+	w.t.Helper()
+	w.apply(file)
+	for _, p := range w.inForce() {
+		if p.State == schemas.Arming {
+			w.arm(p.ID)
+		}
+	}
+	all := w.inForce()
+	if len(all) == 0 {
+		w.t.Fatal("nothing is in force")
+	}
+	return all[0]
+}
+
+func (w *world) arm(id PolicyID) {
+	w.t.Helper()
+	for range 2 {
+		_ = valueOn[string](w.t, w.exec, `select lapse.advance_arming($1)`, id)
+	}
+}
+
+// inForce loads the policies as the executor.
+func (w *world) inForce() []InForce {
+	w.t.Helper()
+	all, err := LoadInForce(w.t.Context(), w.exec)
+	must(w.t, err)
+	return all
+}
+
+// open opens a run as the executor.
+func (w *world) open(p *InForce) Run {
+	w.t.Helper()
+	r, err := OpenRun(w.t.Context(), w.exec, p, time.Now)
+	must(w.t, err)
+	return r
+}
+
+// batch is one call of a deletion function with all that it claims: tests change it to see it refused.
+type batch struct {
+	Policy    InForce
+	Run       Run
+	Claim     schemas.Claim
+	Shard     int64
+	Term      int64
+	Holder    string
+	Limit     int
+	Isolation pgx.TxIsoLevel
+}
+
+type result struct {
+	Picked, Deleted int64
+	Finished        bool
+	ByRelation      map[string]int64
+}
+
+// lease takes the run's first unfinished shard and returns a batch for it.
+func (w *world) lease(p InForce, r Run) *batch {
+	w.t.Helper()
+	b := w.leaseAny(p, r)
+	if b == nil {
+		w.t.Fatal("the run has no unfinished shard")
+	}
+	return b
+}
+
+func (w *world) leaseAny(p InForce, r Run) *batch {
+	w.t.Helper()
+	b := &batch{Policy: p, Run: r, Holder: "test", Limit: p.Batch, Isolation: pgx.ReadCommitted}
+	var target uint32
+	err := w.exec.QueryRow(w.t.Context(), `
+		update lapse.shard set holder = $2, term = term + 1, lease_until = clock_timestamp() + interval '1 minute'
+		 where id = (select min(id) from lapse.shard where run = $1 and not done) returning id, term, leaf`, r.ID, b.Holder).
+		Scan(&b.Shard, &b.Term, &target)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	must(w.t, err)
+	cascades, err := Cascades(w.t.Context(), w.exec, target)
+	must(w.t, err)
+	b.Claim = schemas.Claim{
+		PolicyID: int32(p.ID), Policy: string(p.Name), PolicyVersion: int32(p.Version), Run: r.ID, Cutoff: r.Cutoff,
+		HoldVersion: p.HoldVersion, Target: target, Cascades: cascades,
+	}
+	return b
+}
+
+// call makes one batch in a transaction of its own. change may alter it once its transaction has begun.
+func (w *world) call(b *batch, change func(*batch)) (result, error) {
+	w.t.Helper()
+	var got result
+	err := pgx.BeginTxFunc(w.t.Context(), w.exec, pgx.TxOptions{IsoLevel: b.Isolation}, func(tx pgx.Tx) error {
+		var err error
+		got, err = w.callIn(tx, b, change)
+		return err
+	})
+	return got, err
+}
+
+func (w *world) callIn(tx pgx.Tx, b *batch, change func(*batch)) (result, error) {
+	c := b.Claim
+	c.Batch = uuid.New()
+	err := tx.QueryRow(w.t.Context(), `
+		select pg_current_xact_id()::text::bigint, now(), (select oid from pg_database where datname = current_database())`).
+		Scan(&c.XID, &c.StartedAt, &c.DatabaseOID)
+	if err != nil {
+		return result{}, err
+	}
+	altered := *b
+	altered.Claim = c
+	if change != nil {
+		change(&altered)
+	}
+	c = altered.Claim
+	var got result
+	err = tx.QueryRow(w.t.Context(), `select picked, deleted, finished, by_relation from `+DeleteFunction(b.Policy.ID, b.Policy.Version)+
+		`($1, $2, $3::text::xid8, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`,
+		"1", c.DatabaseOID, fmt.Sprint(c.XID), c.StartedAt, c.Batch, c.Run, c.Cutoff, c.HoldVersion, c.Target, c.Cascades,
+		[]byte("mac"), altered.Shard, altered.Term, altered.Holder, altered.Limit).
+		Scan(&got.Picked, &got.Deleted, &got.Finished, &got.ByRelation)
+	return got, err
+}
+
+// deleteAll works off a run, with batches of limit rows, and returns what was picked and deleted.
+func (w *world) deleteAll(p InForce, r Run, limit int) (total result) {
+	w.t.Helper()
+	for b := w.leaseAny(p, r); b != nil; b = w.leaseAny(p, r) {
+		b.Limit = limit
+		for !total.Finished {
+			got, err := w.call(b, nil)
+			must(w.t, err)
+			total.Picked, total.Deleted, total.Finished = total.Picked+got.Picked, total.Deleted+got.Deleted, got.Finished
+		}
+		total.Finished = false
+	}
+	return total
+}
+
+// sqlState is the SQLSTATE of an error of PostgreSQL's.
+func sqlState(err error) string {
+	var failure *pgconn.PgError
+	if errors.As(err, &failure) {
+		return failure.Code
+	}
+	return ""
+}
+
+func wantState(t testing.TB, err error, state string) {
+	t.Helper()
+	if got := sqlState(err); got != state {
+		t.Errorf("got %v (SQLSTATE %q), want SQLSTATE %s", err, got, state)
+	}
+}
