@@ -151,8 +151,9 @@ create trigger append_only before update or delete or truncate on lapse.batch_re
   for each statement execute function lapse.refuse_change();
 
 -- reach lists the relations that a delete on target touches through foreign keys: `deletes` where rows go with it
--- (ON DELETE CASCADE, to any depth), and otherwise only updated (SET NULL, SET DEFAULT). Partitions are listed one by
--- one, as the WAL names them. The target itself is listed only where a foreign key leads back to it.
+-- (ON DELETE CASCADE, to any depth), and otherwise only updated (SET NULL, SET DEFAULT, and what follows such an update
+-- by ON UPDATE); a relation to which both happens is listed twice. Partitions are listed one by one, as the WAL names
+-- them. The target itself is listed only where a foreign key leads back to it.
 create function lapse.reach(target oid) returns table (relation oid, deletes boolean)
 language sql stable
 set search_path = pg_catalog, pg_temp
@@ -161,38 +162,55 @@ as $lapse$
     select target
     union
     select i.inhparent from pg_inherits i join up on i.inhrelid = up.relation
-  ), down(relation, deletes) as (
-    select c.conrelid, c.confdeltype = 'c'
+  ), key(relation, references_to, on_delete, on_update, columns, referenced) as (
+    select c.conrelid, c.confrelid, c.confdeltype, c.confupdtype,
+           array(select a.attname from pg_attribute a where a.attrelid = c.conrelid and a.attnum = any (c.conkey)),
+           array(select a.attname from pg_attribute a where a.attrelid = c.confrelid and a.attnum = any (c.confkey))
       from pg_constraint c
-     where c.contype = 'f' and c.confdeltype in ('c', 'n', 'd') and c.confrelid in (select up.relation from up)
+     where c.contype = 'f'
+  ), down(relation, deletes, updated) as (
+    select k.relation, k.on_delete = 'c', case when k.on_delete = 'c' then '{}' else k.columns end
+      from key k
+     where k.on_delete in ('c', 'n', 'd') and k.references_to in (select up.relation from up)
     union
-    select next.relation, next.deletes
+    select next.relation, next.deletes, next.updated
       from down
      cross join lateral (
-       select c.conrelid, c.confdeltype = 'c'
-         from pg_constraint c
-        where down.deletes and c.contype = 'f' and c.confdeltype in ('c', 'n', 'd') and c.confrelid = down.relation
+       select k.relation, k.on_delete = 'c', case when k.on_delete = 'c' then '{}' else k.columns end
+         from key k
+        where down.deletes and k.on_delete in ('c', 'n', 'd') and k.references_to = down.relation
        union all
-       select i.inhrelid, down.deletes from pg_inherits i where i.inhparent = down.relation
-     ) as next(relation, deletes)
+       select k.relation, false, k.columns
+         from key k
+        where k.on_update in ('c', 'n', 'd') and k.references_to = down.relation and k.referenced && down.updated
+       union all
+       select i.inhrelid, down.deletes, down.updated from pg_inherits i where i.inhparent = down.relation
+     ) as next(relation, deletes, updated)
   )
-  select down.relation, bool_or(down.deletes)
+  select distinct down.relation, down.deletes
     from down
     join pg_class r on r.oid = down.relation
    where r.relkind = 'r'
-   group by down.relation
 $lapse$;
 
 -- intruders lists the triggers and rules that would run inside a deletion from target, by table and name. PostgreSQL's own
--- triggers are told by their functions: up to 14 a partition's copy of a user's trigger counts as internal too.
+-- triggers are told by their functions: up to 14 a partition's copy of a user's trigger counts as internal too. A cascade
+-- names a partitioned table by its root, so that statement triggers and rules of the root run; a batch names the leaf.
 create function lapse.intruders(target oid) returns table (relation oid, name name)
 language sql stable
 set search_path = pg_catalog, pg_temp
 as $lapse$
-  with touched(relation, deletes) as (
-    select target, true
-    union all
+  with recursive reached(relation, deletes) as (
     select r.relation, r.deletes from lapse.reach(target) r
+    union
+    select i.inhparent, reached.deletes
+      from reached
+      join pg_inherits i on i.inhrelid = reached.relation
+      join pg_class p on p.oid = i.inhparent and p.relkind = 'p'
+  ), touched(relation, deletes) as (
+    select target, true
+    union
+    select reached.relation, reached.deletes from reached
   )
   select t.tgrelid, t.tgname
     from pg_trigger t
@@ -202,7 +220,7 @@ as $lapse$
      and not (t.tgisinternal and f.pronamespace = 'pg_catalog'::regnamespace
               and (f.proname like 'RI\_FKey\_%' or f.proname = 'unique_key_recheck'))
      and (t.tgtype::int & case when touched.deletes then 8 else 16 end) > 0
-  union all
+  union
   select w.ev_class, w.rulename
     from pg_rewrite w join touched on touched.relation = w.ev_class
    where w.ev_enabled <> 'D' and w.ev_type = (case when touched.deletes then '4' else '2' end)::"char"
