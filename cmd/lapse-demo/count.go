@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os/exec"
+	"slices"
+)
+
+// event is the part of an event that the demonstration counts by.
+type event struct {
+	ID    string `json:"event_id"`
+	Tag   string `json:"transaction_tag"`
+	Table string `json:"table_name"`
+	Lapse struct {
+		Cause   string `json:"cause"`
+		Policy  string `json:"policy"`
+		Cascade bool   `json:"cascade"`
+	} `json:"lapse"`
+}
+
+// expected is what the story deleted, by cause and table.
+var expected = map[string]int{
+	"system      public.sessions":      8000,
+	"system      public.session_tag":   800,
+	"system      public.page_view_old": 12000,
+	"user        public.sessions":      30, // 25 of the application's and the forger's 5
+	"user        public.session_tag":   2,  // the tags of 9010 and 9020 go with their sessions
+	"unverified  public.sessions":      3,
+}
+
+// count stops serve, lets the auditor go to the end of the log, and holds the topics against what was deleted.
+func (s *story) count(ctx context.Context) error {
+	if err := s.stopServe(); err != nil {
+		return fmt.Errorf("stop lapse serve: %w", err)
+	}
+	if err := s.command(ctx, "audit", "--once"); err != nil {
+		return err
+	}
+	fmt.Fprintln(s.out, "   $ lapse events --json")
+	cmd := exec.CommandContext(ctx, s.lapse, "events", "--json")
+	cmd.Env = s.env
+	lines, err := cmd.Output()
+	if err != nil {
+		return err
+	}
+	got, samples, twice, err := tally(lines)
+	if err != nil {
+		return err
+	}
+	for _, cause := range []string{"system", "user", "unverified"} {
+		fmt.Fprintf(s.out, "\n   one %s event:\n%s", cause, indent(samples[cause]))
+	}
+	fmt.Fprintf(s.out, "\n     %-34s %10s %10s\n", "cause, table", "deleted", "events")
+	wrong := twice
+	for _, group := range slices.Sorted(maps.Keys(mergeKeys(expected, got))) {
+		fmt.Fprintf(s.out, "     %-34s %10d %10d\n", group, expected[group], got[group])
+		if expected[group] != got[group] {
+			wrong++
+		}
+	}
+	if wrong > 0 {
+		return fmt.Errorf("%d events stand twice, and the counts above differ", twice)
+	}
+	fmt.Fprintln(s.out, "\n   Each deletion is in its topic, once, although the process that wrote them was killed.")
+	return nil
+}
+
+// tally counts events by cause and table, keeps one of each cause, and counts ids that stand twice.
+func tally(lines []byte) (counts map[string]int, samples map[string]string, twice int, err error) {
+	counts, samples = map[string]int{}, map[string]string{}
+	seen := map[string]bool{}
+	for line := range bytes.Lines(lines) {
+		var e event
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, nil, 0, fmt.Errorf("read an event: %w", err)
+		}
+		if seen[e.ID] {
+			twice++
+		}
+		seen[e.ID] = true
+		counts[fmt.Sprintf("%-11s %s", e.Lapse.Cause, e.Table)]++
+		samples[e.Lapse.Cause] = string(line)
+	}
+	return counts, samples, twice, nil
+}
+
+func mergeKeys(a, b map[string]int) map[string]int {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return all
+}

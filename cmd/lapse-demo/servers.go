@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/internal/kafkaserver"
+	"lapse/internal/pgserver"
+)
+
+// database is the demonstration's own.
+const database = "shop"
+
+// servers are the throw-away servers and the configuration that names them.
+type servers struct {
+	postgres *pgserver.Server
+	kafka    *kafkaserver.Server
+	config   string
+}
+
+// startServers starts the newest PostgreSQL that is installed and a Kafka, and writes lapse.yaml.
+func startServers(ctx context.Context, config string) (*servers, error) {
+	installed, err := pgserver.Installed()
+	if err != nil {
+		return nil, err
+	}
+	if len(installed) == 0 {
+		return nil, errors.New("no PostgreSQL is installed: `make servers` fetches some")
+	}
+	p := &servers{config: config}
+	if p.postgres, err = pgserver.Start(ctx, pgserver.Options{Install: installed[len(installed)-1]}); err != nil {
+		return nil, err
+	}
+	if p.kafka, err = kafkaserver.Start(ctx, kafkaserver.Options{}); err != nil {
+		return nil, errors.Join(err, p.postgres.Close())
+	}
+	if err := p.configure(ctx); err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	return p, nil
+}
+
+func (p *servers) configure(ctx context.Context) error {
+	admin, err := pgx.Connect(ctx, p.postgres.URL("postgres", "postgres"))
+	if err != nil {
+		return err
+	}
+	_, err = admin.Exec(ctx, "create database "+database)
+	if err = errors.Join(err, admin.Close(ctx)); err != nil {
+		return err
+	}
+	return os.WriteFile(p.config, []byte(fmt.Sprintf(`database:
+  owner: %s
+  executor: %s
+  auditor: %s
+kafka:
+  brokers: [%s]
+topics: { partitions: 6, replication: 1 }
+`, p.url("postgres"), p.url("lapse_executor"), p.url("lapse_auditor"), p.kafka.Addr())), 0o600)
+}
+
+func (p *servers) url(user string) string { return p.postgres.URL(user, database) }
+
+func (p *servers) connect(ctx context.Context) (*pgx.Conn, error) {
+	return pgx.Connect(ctx, p.url("postgres"))
+}
+
+// environment is what the lapse commands are started with: nothing of the caller's settings.
+func (p *servers) environment(home string) []string {
+	return []string{"LAPSE_CONFIG=" + p.config, "HOME=" + home, "PATH=" + os.Getenv("PATH")}
+}
+
+func (p *servers) close() error { return errors.Join(p.kafka.Close(), p.postgres.Close()) }

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+//go:embed sample.sql
+var sampleSQL string
+
+//go:embed policies.yaml
+var policiesYAML string
+
+// story is one telling of the demonstration.
+type story struct {
+	lapse string   // path of the lapse binary
+	dir   string   // policies, keys and logs
+	env   []string // what the commands are told about the servers
+	db    *pgx.Conn
+	url   func(user string) string
+	out   io.Writer
+
+	serve *exec.Cmd
+	step  int
+}
+
+// tell runs the steps in order. It returns an error if a command fails or a count is not what it must be.
+func (s *story) tell(ctx context.Context) error {
+	for _, step := range []struct {
+		title string
+		do    func(context.Context) error
+	}{
+		{"An application with 20,000 sessions and a partitioned table of page views", s.fill},
+		{"Lapse moves in: schema, roles, publications, slot, keys", s.install},
+		{"What may live how long, and what that means now", s.plan},
+		{"Deleting and auditing, while others delete too", s.run},
+		{"`lapse serve` is killed without warning, and started again", s.crash},
+		{"The login that deletes may delete nothing by itself", s.refuse},
+		{"What the topics say", s.count},
+	} {
+		s.step++
+		fmt.Fprintf(s.out, "\n%d. %s\n\n", s.step, step.title)
+		if err := step.do(ctx); err != nil {
+			return fmt.Errorf("step %d, %s: %w", s.step, step.title, err)
+		}
+	}
+	return nil
+}
+
+func (s *story) fill(ctx context.Context) error {
+	if _, err := s.db.Exec(ctx, sampleSQL); err != nil {
+		return err
+	}
+	return s.say(ctx, `select 'public.sessions: ' || count(*) || ' rows, ' || count(*) filter (where last_seen < now() - interval '30 days')
+	  || ' not seen for 30 days' from public.sessions
+	  union all select 'public.page_view: ' || count(*) || ' rows, ' || count(*) filter (where seen < now() - interval '1 year')
+	  || ' older than a year' from public.page_view`)
+}
+
+func (s *story) install(ctx context.Context) error {
+	return s.command(ctx, "init")
+}
+
+func (s *story) plan(ctx context.Context) error {
+	file := filepath.Join(s.dir, "policies.yaml")
+	if err := os.WriteFile(file, []byte(policiesYAML), 0o600); err != nil {
+		return err
+	}
+	fmt.Fprintln(s.out, indent(policiesYAML))
+	if err := s.command(ctx, "apply", "-f", file, "--yes"); err != nil {
+		return err
+	}
+	return s.command(ctx, "plan")
+}
+
+// run starts `lapse serve` and lets three others delete while it works.
+func (s *story) run(ctx context.Context) error {
+	if err := s.startServe(ctx); err != nil {
+		return err
+	}
+	for _, other := range []struct{ user, what, sql string }{
+		{"app", "the application deletes 25 sessions that are not due", `delete from public.sessions where id between 9001 and 9025`},
+		{"mallory", "a forger emits Lapse's own tag message, then deletes 5", `begin;
+			select pg_logical_emit_message(true, 'lapse', '{"transaction_tag":"RowDeletionPolicy","is_system_transaction":true}');
+			delete from public.sessions where id between 9101 and 9105; commit`},
+		{"postgres", "a superuser writes a ledger row by hand, then deletes 3", `begin;
+			insert into lapse.batch select gen_random_uuid(), policy_id, name, version, gen_random_uuid(), now(), 0, table_oid, '{}',
+			  (select system_identifier::text from pg_control_system()), (select oid from pg_database where datname = current_database()),
+			  pg_current_xact_id(), now(), '\x00' from lapse.gate where name = 'sessions-30d';
+			delete from public.sessions where id between 9201 and 9203; commit`},
+	} {
+		fmt.Fprintf(s.out, "   %s\n", other.what)
+		conn, err := pgx.Connect(ctx, s.url(other.user))
+		if err != nil {
+			return err
+		}
+		_, err = conn.PgConn().Exec(ctx, other.sql).ReadAll()
+		if err = errors.Join(err, conn.Close(ctx)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// crash kills the process in the middle of its work if there is still some, and lets a second one finish it.
+func (s *story) crash(ctx context.Context) error {
+	if err := s.until(ctx, `select count(*) > 2 from lapse.batch`); err != nil {
+		return err
+	}
+	if err := s.serve.Process.Kill(); err != nil {
+		return err
+	}
+	_ = s.serve.Wait() // killed on purpose: its status says just that
+	if err := s.say(ctx, `select 'killed after ' || count(*) || ' batches' from lapse.batch_result`); err != nil {
+		return err
+	}
+	if err := s.startServe(ctx); err != nil {
+		return err
+	}
+	if err := s.until(ctx, dueRowsAreGone); err != nil {
+		return err
+	}
+	return s.say(ctx, `select 'all due rows are gone after ' || count(*) || ' batches' from lapse.batch_result`)
+}
+
+const dueRowsAreGone = `select not exists (select from public.sessions where last_seen + interval '30 days' <= now())
+	and not exists (select from public.page_view where seen + interval '1 year' <= now())`
+
+func (s *story) refuse(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, s.url("lapse_executor"))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	_, err = conn.Exec(ctx, `delete from public.sessions`)
+	if err == nil {
+		return errors.New("lapse_executor was allowed a plain DELETE")
+	}
+	fmt.Fprintf(s.out, "   lapse_executor: delete from public.sessions\n   %v\n", err)
+	return nil
+}
+
+// startServe starts `lapse serve`; its log goes to a file.
+func (s *story) startServe(ctx context.Context) error {
+	log, err := os.OpenFile(filepath.Join(s.dir, "serve.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	fmt.Fprintln(s.out, "   $ lapse serve &")
+	s.serve = exec.CommandContext(ctx, s.lapse, "serve", "--http", "127.0.0.1:0")
+	s.serve.Env, s.serve.Stdout, s.serve.Stderr = s.env, log, log
+	s.serve.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return s.serve.Start()
+}
+
+// stopServe asks it to finish, and waits.
+func (s *story) stopServe() error {
+	if s.serve == nil {
+		return nil
+	}
+	serve := s.serve
+	s.serve = nil
+	if err := serve.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	return serve.Wait()
+}
+
+// command runs one lapse command and shows it as a user would have seen it.
+func (s *story) command(ctx context.Context, args ...string) error {
+	fmt.Fprintf(s.out, "   $ lapse %s\n", strings.ReplaceAll(strings.Join(args, " "), s.dir+"/", ""))
+	cmd := exec.CommandContext(ctx, s.lapse, args...)
+	cmd.Env = s.env
+	output, err := cmd.CombinedOutput()
+	fmt.Fprintln(s.out, indent(strings.ReplaceAll(string(output), s.dir+"/", "")))
+	return err
+}
+
+// say prints the rows of a query of one text column.
+func (s *story) say(ctx context.Context, sql string) error {
+	rows, err := s.db.Query(ctx, sql)
+	if err != nil {
+		return err
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	for _, line := range lines {
+		fmt.Fprintln(s.out, "   "+line)
+	}
+	return err
+}
+
+// until waits for a query to say true.
+func (s *story) until(ctx context.Context, sql string) error {
+	look := time.NewTicker(100 * time.Millisecond)
+	defer look.Stop()
+	for {
+		var done bool
+		if err := s.db.QueryRow(ctx, sql).Scan(&done); err != nil || done {
+			return err
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %q: %w", strings.Join(strings.Fields(sql), " "), ctx.Err())
+		}
+	}
+}
+
+func indent(text string) string {
+	var b bytes.Buffer
+	for line := range strings.Lines(strings.TrimRight(text, "\n") + "\n") {
+		b.WriteString("     " + line)
+	}
+	return b.String()
+}
+
+// showLog prints the end of what `lapse serve` logged, for a demonstration that went wrong.
+func (s *story) showLog() error {
+	log, err := os.ReadFile(filepath.Join(s.dir, "serve.log"))
+	if err != nil {
+		return nil // it was never started
+	}
+	const end = 4000
+	fmt.Fprintf(s.out, "\nThe end of serve.log:\n%s", log[max(0, len(log)-end):])
+	return nil
+}
