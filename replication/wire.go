@@ -48,10 +48,14 @@ type wire struct {
 func attachWire(config *pgconn.Config) (get func() *wire) {
 	var last *wire
 	config.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, conn net.Conn) (net.Conn, error) {
-		last = &wire{Conn: conn, buf: make([]byte, readBuffer), slow: newLowWater(conn)}
+		last = newWire(conn)
 		return last, nil
 	}
 	return func() *wire { return last }
+}
+
+func newWire(conn net.Conn) *wire {
+	return &wire{Conn: conn, buf: make([]byte, readBuffer), slow: newLowWater(conn)}
 }
 
 // Read is pgconn's: at most the rest of one message.
@@ -85,7 +89,6 @@ func (w *wire) takeOver() error {
 	if w.remain != 0 {
 		return errFrame
 	}
-	w.slow.start()
 	return w.SetReadDeadline(time.Time{})
 }
 

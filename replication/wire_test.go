@@ -1,8 +1,15 @@
 package replication
 
 import (
+	"bytes"
+	"encoding/binary"
+	"errors"
 	"net"
+	"slices"
 	"testing"
+	"time"
+
+	"pgregory.net/rapid"
 )
 
 // closedConn is a connection for code that only closes it.
@@ -12,4 +19,133 @@ func closedConn(t *testing.T) net.Conn {
 	_ = there.Close()
 	t.Cleanup(func() { _ = here.Close() })
 	return here
+}
+
+// framed is a message as it stands on the wire.
+func framed(kind byte, body []byte) []byte {
+	out := binary.BigEndian.AppendUint32([]byte{kind}, uint32(4+len(body)))
+	return append(out, body...)
+}
+
+// pipedWire is a wire on which another goroutine writes chunks, and then leaves it open.
+func pipedWire(chunks [][]byte) *wire {
+	here, there := net.Pipe()
+	go func() {
+		for _, chunk := range chunks {
+			if _, err := there.Write(chunk); err != nil {
+				return
+			}
+		}
+	}()
+	return newWire(here)
+}
+
+// What follows the last message that pgconn reads belongs to the stream, in whatever pieces it came.
+func TestTheStreamTakesOverAllThatPgconnDidNotUse(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		bodies := rapid.SliceOfN(rapid.SliceOfN(rapid.Byte(), 0, 40), 1, 12).Draw(t, "bodies")
+		var all []byte
+		for i, body := range bodies {
+			all = append(all, framed(byte('a'+i), body)...)
+		}
+		var chunks [][]byte
+		for rest := all; len(rest) > 0; {
+			n := rapid.IntRange(1, len(rest)).Draw(t, "chunk")
+			chunks = append(chunks, rest[:n])
+			rest = rest[n:]
+		}
+		w := pipedWire(chunks)
+		defer func() { _ = w.Close() }()
+
+		theirs := rapid.IntRange(0, len(bodies)).Draw(t, "read by pgconn")
+		for i := range theirs {
+			want := framed(byte('a'+i), bodies[i])
+			got := make([]byte, len(want)+1000)
+			// pgconn asks for as much as its buffer holds.
+			var n int
+			for n < len(want) {
+				read, err := w.Read(got[n:])
+				if err != nil {
+					t.Fatal(err)
+				}
+				n += read
+			}
+			if !bytes.Equal(got[:n], want) {
+				t.Fatalf("message %d: got %d bytes, want %d", i, n, len(want))
+			}
+		}
+		if err := w.takeOver(); err != nil {
+			t.Fatal(err)
+		}
+		for i := theirs; i < len(bodies); i++ {
+			f, ok, err := w.frame()
+			for ; err == nil && !ok; f, ok, err = w.frame() {
+				err = w.fill()
+			}
+			if err != nil || f.kind != byte('a'+i) || !bytes.Equal(f.body, bodies[i]) {
+				t.Fatalf("message %d: %q %x, %v", i, f.kind, f.body, err)
+			}
+			w.skip(f)
+		}
+		w.kick()
+		if err := w.fill(); !isTimeout(err) || w.r != w.w {
+			t.Fatalf("at the end: %v", err)
+		}
+	})
+}
+
+func TestAMessageLargerThanTheBufferIsReadWhole(t *testing.T) {
+	t.Parallel()
+	large := bytes.Repeat([]byte("x"), 5*readBuffer)
+	w := pipedWire(slices.Collect(slices.Chunk(slices.Concat(framed('a', large), framed('b', nil)), 100_000)))
+	defer func() { _ = w.Close() }()
+	for _, want := range []int{len(large), 0} {
+		f, ok, err := w.frame()
+		for ; err == nil && !ok; f, ok, err = w.frame() {
+			err = w.fill()
+		}
+		if err != nil || len(f.body) != want {
+			t.Fatalf("%d bytes, %v", len(f.body), err)
+		}
+		w.skip(f)
+	}
+	w.kick()
+	if err := w.fill(); !isTimeout(err) || len(w.buf) != readBuffer {
+		t.Fatalf("%v, and a buffer of %d bytes", err, len(w.buf))
+	}
+}
+
+func TestALengthThatCannotBeIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, size := range []uint32{0, 3, maxMessage + 1, 1<<32 - 1} {
+		w := pipedWire([][]byte{binary.BigEndian.AppendUint32([]byte{'d'}, size)})
+		if err := w.fill(); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := w.frame(); !errors.Is(err, errFrame) || GradeOf(err) != Stop {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+		_ = w.Close()
+	}
+}
+
+func TestAKickInterruptsAReadAndOnlyOne(t *testing.T) {
+	t.Parallel()
+	here, there := net.Pipe()
+	defer func() { _ = there.Close() }()
+	w := newWire(here)
+	defer func() { _ = w.Close() }()
+	timer := time.AfterFunc(20*time.Millisecond, w.kick)
+	defer timer.Stop()
+	if err := w.fill(); !isTimeout(err) {
+		t.Fatalf("got %v", err)
+	}
+	if err := w.SetReadDeadline(time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = there.Write(framed('a', nil)) }()
+	if err := w.fill(); err != nil {
+		t.Fatalf("got %v", err)
+	}
 }
