@@ -1,0 +1,258 @@
+package planner
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/internal/pgtest"
+	"lapse/schemas"
+)
+
+// waitForLock waits until some session of this database waits for a lock.
+func (w *world) waitForLock() {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
+	defer cancel()
+	poll := time.NewTicker(2 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		var waiting bool
+		must(w.t, w.admin.QueryRow(ctx, `
+			select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')`).Scan(&waiting))
+		if waiting {
+			return
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			w.t.Fatal("no session came to wait for a lock")
+		}
+	}
+}
+
+// inBackground runs work and hands over its error.
+func inBackground(work func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- work() }()
+	return done
+}
+
+func TestALockedRowIsLeftAndTakenByTheResidualPass(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions)
+		w.fill("sessions", 10)
+		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
+		b := w.lease(p, w.open(&p))
+		b.Limit = 4
+		tx, err := w.owner.Begin(t.Context())
+		must(t, err)
+		_, err = tx.Exec(t.Context(), `select from sessions where id in (2, 9) for update`)
+		must(t, err)
+
+		first, err := w.call(b, nil)
+		must(t, err)
+		second, err := w.call(b, nil)
+		must(t, err)
+		third, err := w.call(b, nil)
+		must(t, err)
+		if first.Deleted != 4 || second.Deleted != 4 || third.Deleted != 0 || third.Finished {
+			t.Errorf("got %+v, %+v, %+v; want 4, 4 and a first pass that ends without the locked rows", first, second, third)
+		}
+		must(t, tx.Rollback(t.Context()))
+		residual, err := w.call(b, nil)
+		must(t, err)
+		if residual.Deleted != 2 || !residual.Finished {
+			t.Errorf("the residual pass got %+v, want the two rows that were locked", residual)
+		}
+	})
+}
+
+// The row is refreshed while the call waits at the gate: what the call reads afterwards is what was committed by then.
+func TestARowThatIsRefreshedMeanwhileSurvives(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions)
+		w.fill("sessions", 10)
+		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
+		b := w.lease(p, w.open(&p))
+		gate, err := w.admin.Begin(t.Context())
+		must(t, err)
+		_, err = gate.Exec(t.Context(), `select from lapse.gate for update`)
+		must(t, err)
+		var got result
+		done := inBackground(func() (err error) { got, err = w.call(b, nil); return err })
+		second := &world{t: t, admin: w.db.Connect(t)}
+		second.waitForLock()
+		w.do(`update sessions set last_seen = now() where id = 3`)
+		must(t, gate.Rollback(t.Context()))
+		must(t, <-done)
+		if got.Deleted != 9 {
+			t.Errorf("deleted %d rows, want the nine that were still due", got.Deleted)
+		}
+		if n := value[int](w, `select count(*) from sessions where id = 3`); n != 1 {
+			t.Error("the refreshed row is gone")
+		}
+	})
+}
+
+// The pick waits for nobody, so that a refresh in flight is always a locked row; one that commits between the pick's
+// snapshot and its lock is seen when the lock is taken, and one that follows finds the row gone. The application
+// refreshes rows just ahead of the deletion, so that all of it happens.
+func TestRowsThatAreRefreshedAllTheTimeAreNeverDeletedFresh(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		const rows = 1500
+		w := newWorld(t, db, sessions, `create index on sessions (last_seen, id)`, `create table refreshed (id bigint primary key)`)
+		w.fill("sessions", rows)
+		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed", "    batch: 100"))
+		application := w.db.ConnectAs(t, w.app)
+		refresh := inBackground(func() error {
+			for {
+				var due bool
+				err := application.QueryRow(context.Background(), `
+					with ahead as (
+					  select id from shop.sessions where last_seen < now() - interval '30 days' order by last_seen, id offset floor(random() * 120) limit 1
+					), fresh as (
+					  update shop.sessions s set last_seen = now() from ahead where s.id = ahead.id returning s.id
+					), noted as (
+					  insert into shop.refreshed select id from fresh
+					)
+					select exists (select from shop.sessions where last_seen < now() - interval '30 days')`).Scan(&due)
+				if err != nil || !due {
+					return err
+				}
+			}
+		})
+		var deleted int64
+		for value[bool](w, `select exists (select from sessions where last_seen < now() - interval '30 days')`) {
+			r := w.open(&p)
+			deleted += w.deleteAll(p, r, 100).Deleted
+		}
+		must(t, <-refresh)
+		refreshed := value[int64](w, `select count(*) from refreshed`)
+		if n := value[int64](w, `select count(*) from refreshed where id not in (select id from sessions)`); n != 0 {
+			t.Errorf("%d rows were deleted after they were refreshed", n)
+		}
+		if deleted+refreshed != rows {
+			t.Errorf("%d deleted and %d refreshed, want %d together", deleted, refreshed, rows)
+		}
+		t.Logf("%d of %d rows were refreshed in time", refreshed, rows)
+	})
+}
+
+// A change that takes the gate waits for the batch in flight, and a batch that waits at the gate sees the change.
+func TestAChangeOfThePolicyAndABatchExcludeOneAnother(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions)
+		w.fill("sessions", 10)
+		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
+		b := w.lease(p, w.open(&p))
+		other := &world{t: t, admin: w.db.Connect(t)}
+
+		batch, err := w.exec.Begin(t.Context())
+		must(t, err)
+		b.Limit = 4
+		_, err = w.callIn(batch, b, nil)
+		must(t, err)
+		changes, err := w.difference(policyText("shop.sessions", "last_seen", "31 days", "    state: armed"), false)
+		must(t, err)
+		done := inBackground(func() error { return w.write(&changes[0]) })
+		other.waitForLock()
+		must(t, batch.Commit(t.Context()))
+		must(t, <-done)
+		if n := value[int](w, `select count(*) from sessions`); n != 16 {
+			t.Errorf("%d rows are left, want 16: the batch that held the gate ends under the former version", n)
+		}
+		_, err = w.call(b, nil)
+		wantState(t, err, "42883") // the former version's function is gone
+
+		w.arm(p.ID)
+		p = w.inForce()[0]
+		b = w.lease(p, w.open(&p))
+		changes, err = w.difference(policyText("shop.sessions", "last_seen", "32 days", "    state: armed"), false)
+		must(t, err)
+		change, err := w.admin.Begin(t.Context())
+		must(t, err)
+		_, _, err = Write(t.Context(), change, &changes[0], testRoles, "")
+		must(t, err)
+		waiting := inBackground(func() error { _, err := w.call(b, nil); return err })
+		other.waitForLock()
+		must(t, change.Commit(t.Context()))
+		wantState(t, <-waiting, schemas.SQLStateGate)
+		if n := value[int](w, `select count(*) from sessions`); n != 16 {
+			t.Errorf("%d rows are left, want 16", n)
+		}
+	})
+}
+
+func TestAnExecutorThatWokeUpLateIsRefused(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions)
+		w.fill("sessions", 10)
+		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
+		r := w.open(&p)
+		late, current := w.lease(p, r), w.lease(p, r)
+		if late.Shard != current.Shard || late.Term == current.Term {
+			t.Fatalf("got terms %d and %d of shards %d and %d", late.Term, current.Term, late.Shard, current.Shard)
+		}
+		_, err := w.call(late, nil)
+		wantState(t, err, schemas.SQLStateLease)
+		_, err = w.call(current, nil)
+		must(t, err)
+	})
+}
+
+// A foreign key made after apply, from the table to itself: rows that are not due would go with those that are.
+func TestRowsThatGoBesideTheStatementAreRefused(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions, `alter table sessions add parent bigint`)
+		w.do(`insert into sessions values (1, now() - interval '40 days', null, null), (2, now(), null, 1)`)
+		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
+		r := w.open(&p)
+		w.do(`alter table sessions add foreign key (parent) references sessions on delete cascade`)
+		_, err := w.call(w.lease(p, r), nil)
+		wantState(t, err, schemas.SQLStateCounts)
+		if n := value[int](w, `select count(*) from sessions`); n != 2 {
+			t.Errorf("%d rows are left, want both", n)
+		}
+	})
+}
+
+func TestWithoutCountsNothingIsDeleted(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions)
+		w.fill("sessions", 10)
+		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
+		b := w.lease(p, w.open(&p))
+		must(t, run(w.admin, fmt.Sprintf("alter database %s set track_counts = off", pgx.Identifier{db.Name}.Sanitize())))
+		w.exec = db.ConnectAs(t, testRoles.Executor)
+		_, err := w.call(b, nil)
+		wantState(t, err, schemas.SQLStateNoCounting)
+	})
+}
+
+// A deferred constraint is checked inside the function, so that COMMIT has nothing left that can fail.
+func TestADeferredForeignKeyIsCheckedInTheFunction(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions, `create table clicks (session bigint references sessions deferrable initially deferred)`)
+		w.fill("sessions", 10)
+		w.do(`insert into clicks values (3)`)
+		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
+		b := w.lease(p, w.open(&p))
+		tx, err := w.exec.Begin(t.Context())
+		must(t, err)
+		_, err = w.callIn(tx, b, nil)
+		wantState(t, err, "23503")
+		must(t, tx.Rollback(t.Context()))
+	})
+}
