@@ -1,0 +1,209 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// binary builds lapse as `make build` does, once for all tests.
+var binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "lapse-bin-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "lapse")
+	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build lapse: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// machine is a place where the built binary runs: a folder with lapse.yaml and keys, and an environment.
+type machine struct {
+	t   *testing.T
+	dir string
+	bin string
+	env []string
+}
+
+func newMachine(t *testing.T, lapseYAML string) *machine {
+	t.Helper()
+	bin, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &machine{t: t, dir: t.TempDir(), bin: bin}
+	m.env = []string{"LAPSE_CONFIG=" + m.write("lapse.yaml", lapseYAML), "HOME=" + m.dir, "PATH=" + os.Getenv("PATH")}
+	return m
+}
+
+func (m *machine) write(name, text string) string {
+	m.t.Helper()
+	path := filepath.Join(m.dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+	return path
+}
+
+// lapse runs a command that must succeed and returns its results.
+func (m *machine) lapse(args ...string) string {
+	m.t.Helper()
+	cmd := exec.CommandContext(m.t.Context(), m.bin, args...)
+	cmd.Dir, cmd.Env = m.dir, m.env
+	var out, log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &log
+	if err := cmd.Run(); err != nil {
+		m.t.Fatalf("lapse %s: %v\n%s%s", strings.Join(args, " "), err, out.String(), log.String())
+	}
+	return out.String()
+}
+
+// daemon is `lapse serve` as a process of its own.
+type daemon struct {
+	m    *machine
+	cmd  *exec.Cmd
+	log  string // file
+	done chan error
+}
+
+// serve starts `lapse serve`. Whatever becomes of the test, it is gone afterwards.
+func (m *machine) serve() *daemon {
+	m.t.Helper()
+	log, err := os.CreateTemp(m.dir, "serve-*.log")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer log.Close()
+	d := &daemon{m: m, log: log.Name(), done: make(chan error, 1)}
+	d.cmd = exec.Command(m.bin, "serve", "--http", "127.0.0.1:0", "--log-format", "json")
+	d.cmd.Dir, d.cmd.Env, d.cmd.Stdout, d.cmd.Stderr = m.dir, m.env, log, log
+	if err := d.cmd.Start(); err != nil {
+		m.t.Fatal(err)
+	}
+	go func() { d.done <- d.cmd.Wait() }()
+	m.t.Cleanup(func() {
+		d.kill()
+		if m.t.Failed() {
+			text, _ := os.ReadFile(d.log)
+			m.t.Logf("the log of lapse serve, pid %d:\n%s", d.cmd.Process.Pid, last(text, 6000))
+		}
+	})
+	return d
+}
+
+func last(text []byte, n int) []byte { return text[max(0, len(text)-n):] }
+
+// kill ends the process as the kernel would when memory runs out.
+func (d *daemon) kill() {
+	_ = d.cmd.Process.Kill()
+	select {
+	case err := <-d.done:
+		d.done <- err
+	case <-time.After(10 * time.Second):
+		d.m.t.Error("lapse serve outlives SIGKILL")
+	}
+}
+
+// stop asks the process to end, which it must do in time and without complaint.
+func (d *daemon) stop() {
+	d.m.t.Helper()
+	began := time.Now()
+	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		d.m.t.Fatalf("lapse serve has ended by itself: %v", err)
+	}
+	select {
+	case err := <-d.done:
+		d.done <- err
+		if err != nil {
+			d.m.t.Errorf("lapse serve ended with %v", err)
+		}
+		d.m.t.Logf("lapse serve stopped in %v", time.Since(began).Round(time.Millisecond))
+	case <-time.After(30 * time.Second):
+		d.m.t.Fatal("lapse serve does not stop")
+	}
+}
+
+// alive fails the test if the process has ended.
+func (d *daemon) alive() error {
+	select {
+	case err := <-d.done:
+		d.done <- err
+		return fmt.Errorf("lapse serve has ended: %w", errors.Join(errors.New("by itself"), err))
+	default:
+		return nil
+	}
+}
+
+// address is where the process serves HTTP, as its log says.
+func (d *daemon) address(ctx context.Context) (address string, err error) {
+	err = eventually(ctx, func() (bool, error) {
+		text, err := os.ReadFile(d.log)
+		if err != nil {
+			return false, err
+		}
+		for line := range bytes.Lines(text) {
+			var entry struct{ Msg, Address string }
+			if json.Unmarshal(line, &entry) == nil && entry.Msg == "serving HTTP" {
+				address = entry.Address
+			}
+		}
+		return address != "", d.alive()
+	})
+	return address, err
+}
+
+// ready waits until /readyz says what is wanted.
+func (d *daemon) ready(wanted int) {
+	d.m.t.Helper()
+	ctx, cancel := context.WithTimeout(d.m.t.Context(), time.Minute)
+	defer cancel()
+	address, err := d.address(ctx)
+	if err != nil {
+		d.m.t.Fatal(err)
+	}
+	err = eventually(ctx, func() (bool, error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
+		if err != nil {
+			return false, err
+		}
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return false, d.alive()
+		}
+		return answer.StatusCode == wanted, errors.Join(answer.Body.Close(), d.alive())
+	})
+	if err != nil {
+		d.m.t.Fatalf("wait for /readyz to say %d: %v", wanted, err)
+	}
+}
+
+// eventually asks until it is told yes.
+func eventually(ctx context.Context, ask func() (bool, error)) error {
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for {
+		yes, err := ask()
+		if err != nil || yes {
+			return err
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
