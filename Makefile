@@ -56,7 +56,8 @@ servers-or-less:
 	@go run ./internal/servers/fetch || echo 'going on with the servers that are here'
 
 .PHONY: check
-check: check-format check-lint check-generated check-modules check-vulnerabilities ## format, vet, lint, import table, generated files, modules, known vulnerabilities
+check: ## format, vet, lint, import table, generated files, modules, known vulnerabilities
+	@$(MAKE) --no-print-directory -k check-format check-lint check-generated check-modules check-vulnerabilities
 
 .PHONY: check-format
 check-format: $(LINT)
