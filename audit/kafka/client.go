@@ -128,8 +128,9 @@ func (c *Client) pause(ctx context.Context, attempt int) {
 	}
 }
 
-// worthLogging picks the 1st, 2nd, 4th, 8th … attempt.
-func worthLogging(attempt int) bool { return attempt&(attempt-1) == 0 }
+// worthLogging picks the 4th, 8th, 16th … attempt: a leader that has moved, or a broker that has just started, is usual
+// and over by then.
+func worthLogging(attempt int) bool { return attempt >= 4 && attempt&(attempt-1) == 0 }
 
 // connections knows what is open. kafka-go leaves a request that was given up to its deadline, connection and goroutine
 // with it; Close must not.

@@ -24,14 +24,14 @@ var (
 	ErrClosed = errors.New("publisher closed")
 )
 
-// MissingTopicError: a topic is not there, or the login may not see it: Kafka does not tell which.
+// A MissingTopicError says that a topic is not there, or that the login may not see it: Kafka does not tell which.
 type MissingTopicError struct{ Topic string }
 
 func (e *MissingTopicError) Error() string {
 	return fmt.Sprintf("topic %q does not exist, or this login may not describe it", e.Topic)
 }
 
-// OffsetError: the offset asked for is not in the partition: retention has deleted it, or it was never there.
+// An OffsetError says that the offset asked for is not in the partition: retention has deleted it, or it was never there.
 type OffsetError struct {
 	Topic     string
 	Partition int32

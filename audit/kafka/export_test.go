@@ -44,3 +44,14 @@ func SequencePlus(s, n int32) int32 { return int32(sequence(s).plus(n)) }
 
 // Epoch is the epoch under which p sends.
 func (p *Publisher) Epoch() int16 { return p.session.Load().epoch }
+
+// Encoder adds records to a batch that is emptied when it is full.
+func Encoder() func(*Record) {
+	b := new(batch)
+	b.reset()
+	return func(rec *Record) {
+		if b.add(rec, 900<<10) == 0 {
+			b.reset()
+		}
+	}
+}

@@ -197,7 +197,7 @@ func TestLogsCarryNoKeysAndNoValues(t *testing.T) {
 	var logged strings.Builder
 	cfg.Logger = slog.New(slog.NewJSONHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	p := open(t, cfg)
-	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: 2})
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: 4})
 	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.InvalidRecord, Count: -1})
 	rec := newSource(faulty, 1, 1).record(0)
 	rec.Key, rec.Value = []byte("personal-key"), []byte("personal-value")

@@ -22,9 +22,8 @@ const (
 
 // network stands between a publisher and real brokers. It loses what it is told to lose, and nothing else.
 type network struct {
-	decide func(n int) fate // for the n-th produce request, from 1; nil means pass
-
 	mu      sync.Mutex
+	decide  func(n int) fate // for the n-th produce request, from 1; nil means pass
 	seen    int
 	held    chan struct{} // closed when a request is first held
 	release chan struct{} // closed by let
@@ -34,6 +33,16 @@ func newNetwork(decide func(n int) fate) *network {
 	return &network{decide: decide, held: make(chan struct{}), release: make(chan struct{})}
 }
 
+// from now on decide decides, and counts from 1. A test that is not about opening says so after Open: a fence may take more
+// than one request, if the topic was made a moment ago.
+func (n *network) from(decide func(n int) fate) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.decide, n.seen = decide, 0
+}
+
+func always(f fate) func(int) fate { return func(int) fate { return f } }
+
 // let lets go of what is held, and of what would be.
 func (n *network) let() { close(n.release) }
 
@@ -42,7 +51,7 @@ func (n *network) dial(ctx context.Context, netw, addr string) (net.Conn, error)
 	if err != nil {
 		return nil, err
 	}
-	return &networkConn{Conn: conn, net: n}, nil
+	return &networkConn{Conn: conn, net: n, closed: make(chan struct{})}, nil
 }
 
 func (n *network) fate() fate {
@@ -70,6 +79,13 @@ type networkConn struct {
 	left     int // bytes of the request under way that are still to be written
 	fate     fate
 	swallows bool
+	once     sync.Once
+	closed   chan struct{}
+}
+
+func (c *networkConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
 }
 
 var errLost = errors.New("lost on the way")
@@ -91,7 +107,11 @@ func (c *networkConn) Write(p []byte) (int, error) {
 		n, _ := c.Conn.Write(p[:len(p)/2])
 		return n, errors.Join(errLost, c.Close())
 	case hold:
-		<-c.net.release
+		select {
+		case <-c.net.release:
+		case <-c.closed:
+			return 0, net.ErrClosed
+		}
 	case loseAnswer:
 		c.swallows = true
 	}

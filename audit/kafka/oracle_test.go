@@ -22,10 +22,15 @@ type source struct {
 	total      int
 	age        time.Duration // of the records, at the start of the test
 	begun      time.Time
+	confirmed  []int // by partition: the highest number that a publisher said was acknowledged; -1 for none
 }
 
 func newSource(topic string, partitions, total int) *source {
-	return &source{topic: topic, partitions: partitions, total: total, begun: time.Now()}
+	s := &source{topic: topic, partitions: partitions, total: total, begun: time.Now()}
+	for range partitions {
+		s.confirmed = append(s.confirmed, -1)
+	}
+	return s
 }
 
 // record is the n-th, from 0: its value is the number, its partition follows from the number.
@@ -42,7 +47,8 @@ func (s *source) partition(n int) int32 {
 	return kafka.Partition([]byte(strconv.Itoa(n%17)), s.partitions)
 }
 
-// publish sends what is above the tails of p, until all is acknowledged, p ends, or stop is closed.
+// publish sends what is above the tails of p, until all is acknowledged, p ends, or stop is closed. What a publisher has
+// said was acknowledged must be in the tails of the next.
 func (s *source) publish(ctx context.Context, p *kafka.Publisher, stop <-chan struct{}) error {
 	tails := make([]int, s.partitions)
 	for i := range tails {
@@ -50,7 +56,16 @@ func (s *source) publish(ctx context.Context, p *kafka.Publisher, stop <-chan st
 		if rec, _, ok := p.Last(s.topic, int32(i)); ok {
 			tails[i], _ = strconv.Atoi(string(rec.Value))
 		}
+		if tails[i] < s.confirmed[i] {
+			return fmt.Errorf("partition %d: the tail is %d, %d was acknowledged", i, tails[i], s.confirmed[i])
+		}
 	}
+	var sent []int // by mark, from 1
+	defer func() {
+		for _, n := range sent[:p.Acked()] {
+			s.confirmed[s.partition(n)] = n
+		}
+	}()
 	wait := func() error {
 		select {
 		case <-p.Progress():
@@ -73,6 +88,7 @@ func (s *source) publish(ctx context.Context, p *kafka.Publisher, stop <-chan st
 					return fmt.Errorf("mark %d follows %d", mark, highest)
 				}
 				highest = mark
+				sent = append(sent, n)
 				break
 			}
 			if err := p.Err(); err != nil {

@@ -85,7 +85,7 @@ func TestABrokerThatIsKilledAndStartedAgainHasEachRecordOnce(t *testing.T) {
 	p := open(t, cfg)
 	done := make(chan error, 1)
 	go func() { done <- s.publish(t.Context(), p, nil) }()
-	for range 3 {
+	for range 2 {
 		mark := p.Acked()
 		waitAcked(t, p, min(mark+3000, uint64(s.total)))
 		if err := broker.Kill(); err != nil {
@@ -106,14 +106,10 @@ func TestALateResendOfAFormerPublisherIsRefused(t *testing.T) {
 	broker := kafkatest.Broker(t)
 	topic := kafkatest.Topic(t, 1)
 	cfg := config(broker, topic)
-	net := newNetwork(func(n int) fate {
-		if n == 1 {
-			return pass // the fence
-		}
-		return hold
-	})
+	net := newNetwork(nil)
 	cfg.Dial = net.dial
 	former := open(t, cfg)
+	net.from(always(hold))
 	s := newSource(topic, 1, 1)
 	if _, ok := former.Append(s.record(0)); !ok {
 		t.Fatal(former.Err())
@@ -137,12 +133,12 @@ func TestARecordWhoseAnswerDiedWithThePublisherIsInTheTail(t *testing.T) {
 	broker := kafkatest.Broker(t)
 	topic := kafkatest.Topic(t, 1)
 	cfg := config(broker, topic)
+	net := newNetwork(nil)
+	cfg.Dial = net.dial
+	former := open(t, cfg)
 	answers := make(chan struct{}, 1)
-	cfg.Dial = newNetwork(func(n int) fate {
-		switch n {
-		case 1:
-			return pass
-		case 2:
+	net.from(func(n int) fate {
+		if n == 1 {
 			return loseAnswer
 		}
 		select {
@@ -150,8 +146,7 @@ func TestARecordWhoseAnswerDiedWithThePublisherIsInTheTail(t *testing.T) {
 		default:
 		}
 		return lose
-	}).dial
-	former := open(t, cfg)
+	})
 	s := newSource(topic, 1, 1)
 	former.Append(s.record(0))
 	<-answers // the second attempt: the first was carried out
@@ -175,18 +170,23 @@ func TestRecordsOlderThanTheBrokersMemoryOfProducersAreStillThereOnce(t *testing
 	topic := kafkatest.TopicOn(t, broker, 1)
 	forgets := newProducerWatch(t, broker, topic)
 	cfg := config(broker, topic)
-	cfg.Dial = newNetwork(func(n int) fate {
-		if n > 1 && n%2 == 0 {
+	net := newNetwork(nil)
+	cfg.Dial = net.dial
+	cfg.MaxBatchBytes = 1000
+	cfg.SetTiming(kafka.Timing{Stale: 30 * time.Minute})
+	p := open(t, cfg)
+	net.from(func(n int) fate {
+		if n%2 == 1 {
 			return loseAnswer // of every batch
 		}
 		forgets.waitForALook()
 		return pass
-	}).dial
-	cfg.MaxBatchBytes = 1000
-	cfg.SetTiming(kafka.Timing{Stale: 30 * time.Minute})
+	})
 	s := newSource(topic, 1, 100)
 	s.age = 48 * time.Hour
-	s.publishAll(t, cfg)
+	if err := s.publish(t.Context(), p, nil); err != nil {
+		t.Fatal(err)
+	}
 	forgets.stop()
 	s.verify(t, broker)
 }
@@ -221,14 +221,11 @@ func TestABatchInDoubtForTooLongIsNotSentAgain(t *testing.T) {
 	broker := kafkatest.Broker(t)
 	topic := kafkatest.Topic(t, 1)
 	cfg := config(broker, topic)
-	cfg.Dial = newNetwork(func(n int) fate {
-		if n == 1 {
-			return pass
-		}
-		return loseAnswer
-	}).dial
+	net := newNetwork(nil)
+	cfg.Dial = net.dial
 	cfg.SetTiming(kafka.Timing{Doubt: 300 * time.Millisecond})
 	p := open(t, cfg)
+	net.from(always(loseAnswer))
 	s := newSource(topic, 1, 1)
 	p.Append(s.record(0))
 	if err := waitErr(t, p); !errors.Is(err, kafka.ErrRestart) {
@@ -254,15 +251,11 @@ func TestAFullBufferTakesNothingUntilThereIsProgress(t *testing.T) {
 	t.Parallel()
 	topic := kafkatest.Topic(t, 1)
 	cfg := config(kafkatest.Broker(t), topic)
-	net := newNetwork(func(n int) fate {
-		if n == 1 {
-			return pass
-		}
-		return hold
-	})
+	net := newNetwork(nil)
 	cfg.Dial = net.dial
 	cfg.MaxBuffered = 10_000
 	p := open(t, cfg)
+	net.from(always(hold))
 	s := newSource(topic, 1, 1)
 	taken := uint64(0)
 	for {
@@ -288,6 +281,40 @@ func TestAFullBufferTakesNothingUntilThereIsProgress(t *testing.T) {
 	if p.Stalled() != 0 {
 		t.Error("stalled with nothing under way")
 	}
+}
+
+func TestARecordIsNotAcknowledgedBeforeThoseAppendedBeforeIt(t *testing.T) {
+	t.Parallel()
+	topic := kafkatest.Topic(t, 2)
+	cfg := config(kafkatest.Broker(t), topic)
+	net := newNetwork(nil)
+	cfg.Dial = net.dial
+	p := open(t, cfg)
+	net.from(func(n int) fate {
+		if n == 1 {
+			return hold
+		}
+		return pass
+	})
+	to := func(partition int32) uint64 {
+		mark, ok := p.Append(kafka.Record{Topic: topic, Partition: partition, Value: []byte("v"), Time: time.Now()})
+		if !ok {
+			t.Fatal(p.Err())
+		}
+		return mark
+	}
+	to(0)
+	<-net.held
+	for range 3 {
+		to(1)
+		<-p.Progress() // the one to partition 1 is acknowledged
+		if p.Acked() != 0 {
+			t.Fatalf("acknowledged up to %d while the first record is held", p.Acked())
+		}
+	}
+	last := to(0) // behind the one that is held
+	net.let()
+	waitAcked(t, p, last)
 }
 
 func TestARecordThatIsTooLargeStopsThePublisher(t *testing.T) {
@@ -326,6 +353,26 @@ func TestAClosedPublisherTakesNothing(t *testing.T) {
 	closePublisher(t, p)
 	if _, ok := p.Append(newSource(topic, 1, 1).record(0)); ok || !errors.Is(p.Err(), kafka.ErrClosed) {
 		t.Errorf("taken: %t, error %v", ok, p.Err())
+	}
+}
+
+func TestClosingDoesNotWaitForTheBrokers(t *testing.T) {
+	t.Parallel()
+	topic := kafkatest.Topic(t, 2)
+	cfg := config(kafkatest.Broker(t), topic)
+	net := newNetwork(nil)
+	cfg.Dial = net.dial
+	p := open(t, cfg)
+	net.from(always(hold)) // for ever
+	s := newSource(topic, 2, 10)
+	for n := range s.total {
+		p.Append(s.record(n))
+	}
+	<-net.held
+	begun := time.Now()
+	closePublisher(t, p) // goleak sees whether anything is left
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("closing took %s", took)
 	}
 }
 

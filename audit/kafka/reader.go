@@ -28,7 +28,7 @@ type read struct {
 	offset int64
 }
 
-// NoEnd, as the upper bound of a Reader, makes it wait for what is still to come.
+// NoEnd is the upper bound of a Reader that waits for what is still to come.
 const NoEnd int64 = -1
 
 const (

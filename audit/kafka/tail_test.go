@@ -93,7 +93,8 @@ func TestTheTailIsFoundWhereRetentionHasDeletedTheStart(t *testing.T) {
 	closePublisher(t, p)
 
 	deleteRecords(t, broker.Addr(), topic, -1) // all
-	s.publishAll(t, cfg)                       // without a tail the caller sends what its own position says
+	s = newSource(topic, 1, 50)                // without a tail the caller sends what its own position says
+	s.publishAll(t, cfg)
 	s.verify(t, broker)
 }
 
