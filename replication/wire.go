@@ -41,7 +41,6 @@ type wire struct {
 	buf  []byte
 	r, w int   // buf[r:w] has been received and not used
 	base int64 // position of buf[0] in the connection
-	slow *lowWater
 }
 
 // attachWire makes config's connection a wire. get returns it once connected.
@@ -49,13 +48,13 @@ func attachWire(config *pgconn.Config) (get func() *wire) {
 	var last *wire
 	config.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, conn net.Conn) (net.Conn, error) {
 		last = newWire(conn)
-		return last, nil
+		return last, watchHost(conn)
 	}
 	return func() *wire { return last }
 }
 
 func newWire(conn net.Conn) *wire {
-	return &wire{Conn: conn, buf: make([]byte, readBuffer), slow: newLowWater(conn)}
+	return &wire{Conn: conn, buf: make([]byte, readBuffer)}
 }
 
 // Read is pgconn's: at most the rest of one message.
@@ -142,7 +141,7 @@ func (w *wire) fill() error {
 		copy(grown, w.buf)
 		w.buf = grown
 	}
-	n, err := w.slow.read(w.Conn, w.buf[w.w:])
+	n, err := w.Conn.Read(w.buf[w.w:])
 	w.w += n
 	if n > 0 {
 		return nil

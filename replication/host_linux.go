@@ -1,0 +1,26 @@
+package replication
+
+import (
+	"net"
+	"syscall"
+	"time"
+)
+
+// tcpUserTimeout is TCP_USER_TIMEOUT of linux/tcp.h.
+const tcpUserTimeout = 18
+
+// setUserTimeout bounds how long what we sent may stay unacknowledged. Keepalive does not look then.
+func setUserTimeout(tcp *net.TCPConn, limit time.Duration) error {
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		failed = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(limit.Milliseconds()))
+	})
+	if err != nil {
+		return err
+	}
+	return failed
+}
