@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"unicode/utf8"
 
@@ -49,12 +50,18 @@ func golden(t *testing.T, schema, name string, value []byte) {
 	}
 }
 
+var compiledSchemas sync.Map // by name
+
 func compileSchema(t *testing.T, name string) *jsonschema.Schema {
 	t.Helper()
+	if known, ok := compiledSchemas.Load(name); ok {
+		return known.(*jsonschema.Schema)
+	}
 	compiled, err := jsonschema.NewCompiler().Compile(filepath.Join(schemasDir, name+".schema.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	compiledSchemas.Store(name, compiled)
 	return compiled
 }
 

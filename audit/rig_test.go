@@ -1,0 +1,232 @@
+package audit_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/audit"
+	"lapse/audit/kafka"
+	"lapse/internal/kafkaserver"
+	"lapse/internal/kafkatest"
+	"lapse/internal/pgtest"
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// patience is how long a test waits for something that must happen.
+const patience = 60 * time.Second
+
+const partitions = 3
+
+// rig is a database with a slot, topics of its own, and what is known of what must be in them.
+type rig struct {
+	db       *pgtest.DB
+	broker   *kafkaserver.Server
+	settings settings
+}
+
+// settings are what an auditor needs to know; a child process gets them as JSON.
+type settings struct {
+	URL, Slot, Broker string
+	System, User, Log string
+	SlotStart         replication.LSN
+	MaxBuffered       int
+}
+
+// newRig makes the slot. The topics are made by the first auditor.
+func newRig(t *testing.T, db *pgtest.DB, broker *kafkaserver.Server) *rig {
+	t.Helper()
+	name := kafkatest.Name()
+	r := &rig{db: db, broker: broker, settings: settings{
+		URL: db.URL, Slot: db.Name, Broker: broker.Addr(),
+		System: name + ".system", User: name + ".user", Log: name + ".log",
+	}}
+	conn := db.Connect(t)
+	var err error
+	if r.settings.SlotStart, err = replication.CreateSlot(t.Context(), conn, db.Name); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// onEach runs a test on the oldest and the newest PostgreSQL, with the shared servers.
+func onEach(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Helper()
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) { test(t, newRig(t, db, kafkatest.Broker(t))) })
+}
+
+func (s settings) config() audit.Config {
+	return audit.Config{
+		Stream: replication.StreamConfig{ConnString: s.URL, Slot: s.Slot},
+		Kafka:  kafka.Config{Brokers: []string{s.Broker}, MaxBuffered: s.MaxBuffered},
+		System: s.System, User: s.User, Log: s.Log, Partitions: partitions, Create: true,
+		Keys: []schemas.TagKey{tagKey}, SlotStart: s.SlotStart,
+	}
+}
+
+// auditor makes an auditor whose log is shown if the test fails.
+func (r *rig) auditor(t *testing.T, change ...func(*audit.Config)) *audit.Auditor {
+	t.Helper()
+	config := r.settings.config()
+	config.Logger = slog.New(slog.NewTextHandler(&testLog{t: t}, nil))
+	for _, f := range change {
+		f(&config)
+	}
+	a, err := audit.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// testLog keeps what is logged, and shows it if the test fails.
+type testLog struct {
+	t    *testing.T
+	mu   sync.Mutex
+	kept bytes.Buffer
+	once sync.Once
+}
+
+func (l *testLog) Write(p []byte) (int, error) {
+	l.once.Do(func() {
+		l.t.Cleanup(func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if l.t.Failed() {
+				l.t.Logf("the auditor's log:\n%s", l.kept.Bytes())
+			}
+		})
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.kept.Write(p)
+}
+
+// running is an auditor at work.
+type running struct {
+	*audit.Auditor
+	stop context.CancelFunc
+	done chan struct{}
+	err  error
+}
+
+// start runs an auditor until stop, or the end of the test.
+func (r *rig) start(t *testing.T, change ...func(*audit.Config)) *running {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	run := &running{Auditor: r.auditor(t, change...), stop: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(run.done)
+		run.err = run.Run(ctx)
+	}()
+	t.Cleanup(func() { run.end(t) })
+	return run
+}
+
+// end stops the auditor and wants it to have had no error.
+func (run *running) end(t *testing.T) {
+	t.Helper()
+	run.stop()
+	select {
+	case <-run.done:
+	case <-time.After(patience):
+		t.Fatal("the auditor does not stop")
+	}
+	if run.err != nil {
+		t.Errorf("the auditor stopped: %v", run.err)
+	}
+}
+
+// once runs an auditor up to the present end of the WAL.
+func (r *rig) once(t *testing.T, change ...func(*audit.Config)) {
+	t.Helper()
+	if err := r.tryOnce(t, change...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *rig) tryOnce(t *testing.T, change ...func(*audit.Config)) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	until := func(c *audit.Config) {
+		c.Until = func(ctx context.Context) (lsn replication.LSN, err error) {
+			conn, err := pgx.Connect(ctx, r.settings.URL)
+			if err != nil {
+				return 0, err
+			}
+			defer func() { _ = conn.Close(ctx) }()
+			err = conn.QueryRow(ctx, `select pg_current_wal_flush_lsn()::text`).Scan(&lsn)
+			return lsn, err
+		}
+	}
+	if err := r.auditor(t, append(change, until)...).Run(ctx); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// eventually waits until a condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	late := time.After(patience)
+	for !holds() {
+		select {
+		case <-poll.C:
+		case <-late:
+			t.Fatalf("in vain: %s", what)
+		}
+	}
+}
+
+// confirmed is the slot's position.
+func (r *rig) confirmed(t *testing.T, conn *pgx.Conn) (lsn replication.LSN) {
+	t.Helper()
+	err := conn.QueryRow(t.Context(),
+		`select confirmed_flush_lsn::text from pg_replication_slots where slot_name = $1`, r.settings.Slot).Scan(&lsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lsn
+}
+
+// walEnd is the server's end of the WAL.
+func walEnd(t *testing.T, conn *pgx.Conn) (lsn replication.LSN) {
+	t.Helper()
+	if err := conn.QueryRow(t.Context(), `select pg_current_wal_flush_lsn()::text`).Scan(&lsn); err != nil {
+		t.Fatal(err)
+	}
+	return lsn
+}
+
+// childSettings makes the test binary an auditor process.
+const childSettings = "LAPSE_TEST_AUDITOR"
+
+// runChild is the process. It audits until it is killed.
+func runChild(text string) int {
+	var s settings
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	config := s.config()
+	config.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	a, err := audit.New(config)
+	if err == nil {
+		err = a.Run(context.Background())
+	}
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}

@@ -1,0 +1,226 @@
+package audit_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"lapse/schemas"
+)
+
+// expected is what must be in the topics: each row's cause, by table and key, and how often scratch was truncated.
+type expected struct {
+	mu        sync.Mutex
+	causes    map[string]string
+	truncates int
+	verdicts  map[string]int // transactions by verdict
+}
+
+func newExpected() *expected {
+	return &expected{causes: map[string]string{}, verdicts: map[string]int{}}
+}
+
+// rowKey names a deleted row: its table and the record's key.
+func rowKey(table, key string) string { return table + " " + key }
+
+func sessionKey(id int64) string { return rowKey("public.sessions", fmt.Sprintf(`{"id":"%d"}`, id)) }
+func elsewhereKey(id int64) string {
+	return rowKey("public.elsewhere", fmt.Sprintf(`{"id":"%d"}`, id))
+}
+
+func noteKey(id int64, n int) string {
+	return rowKey("public.notes", fmt.Sprintf(`{"session":"%d","n":"%d"}`, id, n))
+}
+
+// writer runs transactions over one connection and knows what must come of each. ids are its own.
+type writer struct {
+	conn *pgx.Conn
+	next int64
+}
+
+// outcome is what a transaction must be seen as.
+type outcome struct {
+	causes    map[string]string
+	truncates int
+	verdict   string
+}
+
+// transaction is what a transaction does, and what must come of it.
+type transaction func(ctx context.Context, tx pgx.Tx) (outcome, error)
+
+// commit runs a transaction and takes what must come of it into the books, if it committed.
+func (w *writer) commit(ctx context.Context, e *expected, do transaction) error {
+	var o outcome
+	err := pgx.BeginFunc(ctx, w.conn, func(tx pgx.Tx) (err error) {
+		o, err = do(ctx, tx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	maps.Copy(e.causes, o.causes)
+	e.truncates += o.truncates
+	e.verdicts[o.verdict]++
+	return nil
+}
+
+// rows inserts sessions with two notes each and returns their ids.
+func (w *writer) rows(ctx context.Context, n int) (ids []int64, err error) {
+	for range n {
+		w.next++
+		ids = append(ids, w.next)
+	}
+	_, err = w.conn.Exec(ctx, `insert into sessions select unnest($1::bigint[])`, ids)
+	if err == nil {
+		_, err = w.conn.Exec(ctx, `insert into notes select id, n from unnest($1::bigint[]) id, generate_series(1, 2) n`, ids)
+	}
+	if err == nil {
+		_, err = w.conn.Exec(ctx, `insert into elsewhere select unnest($1::bigint[])`, ids)
+	}
+	return ids, err
+}
+
+func causesOf(ids []int64, cause string) map[string]string {
+	causes := map[string]string{}
+	for _, id := range ids {
+		causes[sessionKey(id)] = cause
+		for n := range 2 {
+			causes[noteKey(id, n+1)] = cause
+		}
+	}
+	return causes
+}
+
+const deleteSessions = `delete from sessions where id = any ($1)`
+
+// user deletes sessions, and their notes by cascade.
+func user(ids []int64) transaction {
+	return func(ctx context.Context, tx pgx.Tx) (outcome, error) {
+		_, err := tx.Exec(ctx, deleteSessions, ids)
+		return outcome{causes: causesOf(ids, "user"), verdict: "unclaimed"}, err
+	}
+}
+
+// forger emits the tag before its own delete.
+func forger(ids []int64) transaction {
+	return func(ctx context.Context, tx pgx.Tx) (outcome, error) {
+		_, err := tx.Exec(ctx, `select pg_logical_emit_message(true, 'lapse', $1)`,
+			`{"transaction_tag": "RowDeletionPolicy", "is_system_transaction": true}`)
+		if err != nil {
+			return outcome{}, err
+		}
+		return user(ids)(ctx, tx)
+	}
+}
+
+// emptier truncates scratch.
+func emptier(ctx context.Context, tx pgx.Tx) (outcome, error) {
+	_, err := tx.Exec(ctx, `truncate scratch`)
+	return outcome{truncates: 1, verdict: "unclaimed"}, err
+}
+
+// batch deletes sessions as the deletion function does; fix changes the claim after it was signed.
+func batch(ids []int64, fix func(*schemas.Claim)) transaction {
+	return func(ctx context.Context, tx pgx.Tx) (outcome, error) {
+		claim, err := claimOf(ctx, tx)
+		if err != nil {
+			return outcome{}, err
+		}
+		mac := claim.MAC(tagKey)
+		o := outcome{causes: causesOf(ids, "system"), verdict: "match"}
+		if fix != nil {
+			fix(&claim)
+			o = outcome{causes: causesOf(ids, "unverified"), verdict: "unclaimed"}
+		}
+		if err := writeClaim(ctx, tx, &claim, mac); err != nil {
+			return o, err
+		}
+		if _, err := tx.Exec(ctx, deleteSessions, ids); err != nil {
+			return o, err
+		}
+		return o, writeResult(ctx, tx, &claim, int64(len(ids)), int64(2*len(ids)))
+	}
+}
+
+// intruder deletes elsewhere within a true batch, and once more after its result.
+func intruder(ids []int64) transaction {
+	return func(ctx context.Context, tx pgx.Tx) (outcome, error) {
+		o, err := batch(ids[1:], nil)(ctx, tx)
+		if err != nil {
+			return o, err
+		}
+		maps.Copy(o.causes, causesOf(ids[:1], "unverified"))
+		o.causes[elsewhereKey(ids[0])] = "unverified"
+		o.verdict = "mismatch"
+		if _, err = tx.Exec(ctx, `delete from elsewhere where id = $1`, ids[0]); err == nil {
+			_, err = tx.Exec(ctx, deleteSessions, ids[:1])
+		}
+		return o, err
+	}
+}
+
+// latecomer writes a true batch row behind a delete of its own.
+func latecomer(ids []int64) transaction {
+	return func(ctx context.Context, tx pgx.Tx) (outcome, error) {
+		o, err := user(ids[:1])(ctx, tx)
+		if err != nil {
+			return o, err
+		}
+		late, err := batch(ids[1:], nil)(ctx, tx)
+		for key := range late.causes {
+			o.causes[key] = "unverified"
+		}
+		return o, err
+	}
+}
+
+// claimOf is a true claim of this transaction.
+func claimOf(ctx context.Context, tx pgx.Tx) (c schemas.Claim, err error) {
+	var notes uint32
+	var system int64
+	err = tx.QueryRow(ctx, `
+		select (select system_identifier from pg_control_system()), d.oid, pg_current_xact_id()::text::bigint, now(),
+		       'sessions'::regclass::oid, 'notes'::regclass::oid
+		  from pg_database d where d.datname = current_database()`).
+		Scan(&system, &c.DatabaseOID, &c.XID, &c.StartedAt, &c.Target, &notes)
+	c.SystemIdentifier = uint64(system)
+	c.StartedAt = c.StartedAt.UTC()
+	c.Batch, c.Run = uuid.New(), uuid.New()
+	c.PolicyID, c.Policy, c.PolicyVersion = 1, "sessions-30d", 3
+	c.Cutoff = c.StartedAt.Add(-time.Second)
+	c.Cascades = []uint32{notes}
+	return c, err
+}
+
+func writeClaim(ctx context.Context, tx pgx.Tx, c *schemas.Claim, mac []byte) error {
+	_, err := tx.Exec(ctx, `
+		insert into lapse.batch (batch, policy_id, policy, policy_version, run, cutoff, hold_version, target, cascades,
+		                         system_identifier, database_oid, xid, started_at, mac)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9::text::oid[], $10, $11, $12::text::xid8, $13, $14)`,
+		c.Batch, c.PolicyID, c.Policy, c.PolicyVersion, c.Run, c.Cutoff, c.HoldVersion, c.Target, oidArray(c.Cascades),
+		fmt.Sprint(c.SystemIdentifier), c.DatabaseOID, fmt.Sprint(c.XID), c.StartedAt, mac)
+	return err
+}
+
+func writeResult(ctx context.Context, tx pgx.Tx, c *schemas.Claim, deleted, cascaded int64) error {
+	counts := map[string]int64{fmt.Sprint(c.Target): deleted}
+	if cascaded > 0 {
+		counts[fmt.Sprint(c.Cascades[0])] = cascaded
+	}
+	text, err := json.Marshal(counts)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `insert into lapse.batch_result (batch, picked, deleted, by_relation) values ($1, $2, $2, $3)`,
+		c.Batch, deleted, strings.TrimSpace(string(text)))
+	return err
+}
