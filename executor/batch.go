@@ -1,0 +1,195 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+// insertPosition asks for the end of the log. All that was committed before lies below it.
+const insertPosition = `select (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint`
+
+// assignment is what a row of batches works on: one shard, under one policy version.
+type assignment struct {
+	*lease
+	policy   planner.PolicyID
+	version  planner.PolicyVersion
+	name     planner.PolicyName
+	holds    int64
+	cascades []uint32
+}
+
+// assign says what batches on a leased shard are to claim.
+func assign(ctx context.Context, s *session, p *planner.InForce, l *lease) (*assignment, error) {
+	cascades, err := planner.Cascades(ctx, s.conn, l.leaf)
+	if err != nil {
+		return nil, fmt.Errorf("find what foreign keys reach: %w", err)
+	}
+	return &assignment{
+		lease: l, policy: p.ID, version: p.Version, name: p.Name, holds: p.HoldVersion,
+		cascades: append([]uint32{}, cascades...), // not null where there are none
+	}, nil
+}
+
+// start is what a transaction knows of itself.
+type start struct {
+	xid    uint64
+	at     time.Time
+	insert position
+}
+
+// result is what one batch did.
+type result struct {
+	batch    uuid.UUID
+	xid      uint64
+	picked   int64
+	deleted  int64 // from the target
+	cascaded int64 // from relations that refer to it
+	finished bool  // nothing is left in the shard
+}
+
+// countsError says that what a batch reports of itself does not add up. It is rolled back.
+type countsError struct{ text string }
+
+func (e *countsError) Error() string { return e.text }
+
+// unknownCommit says that COMMIT was sent and no answer came.
+type unknownCommit struct{ cause error }
+
+func (e *unknownCommit) Error() string { return "the commit was not answered: " + e.cause.Error() }
+func (e *unknownCommit) Unwrap() error { return e.cause }
+
+// deleteBatch deletes up to limit rows in one transaction. Durable when it returns nil; with *unknownCommit it may have
+// happened or not (the result says what, if it did); with any other error nothing has happened.
+//
+//	crash before BEGIN                    nothing has happened
+//	crash before the function is called   the transaction ends with its connection; it has written nothing
+//	crash before COMMIT is sent           the same: rows, ledger and cursor are as before
+//	crash before COMMIT is answered       all of it happened, or nothing. The cursor is part of it, so whoever takes the
+//	                                      shard next goes on at the right place either way
+//	crash after                           all of it happened; only this process's counters forget it
+func (s *session) deleteBatch(ctx context.Context, a *assignment, key schemas.TagKey, limit int) (start, result, error) {
+	begun, err := s.begin(ctx)
+	if err != nil {
+		s.rollback(ctx)
+		return begun, result{}, fmt.Errorf("begin a batch: %w", err)
+	}
+	done, err := s.call(ctx, a, key, begun, limit)
+	if err != nil {
+		s.rollback(ctx)
+		return begun, result{}, err
+	}
+	if err := s.commit(ctx); err != nil {
+		return begun, done, err
+	}
+	return begun, done, nil
+}
+
+// begin opens a transaction and asks for its identity in one round trip.
+func (s *session) begin(ctx context.Context) (start, error) {
+	batch := &pgx.Batch{}
+	batch.Queue("begin isolation level read committed")
+	batch.Queue(`select pg_current_xact_id(), now(), (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint`)
+	answers := s.conn.SendBatch(ctx, batch)
+	var begun start
+	_, err := answers.Exec()
+	if err == nil {
+		err = answers.QueryRow().Scan(&begun.xid, &begun.at, &begun.insert)
+	}
+	if closed := answers.Close(); err == nil {
+		err = closed
+	}
+	return begun, err
+}
+
+// call signs the claim, runs the deletion function and checks what it says.
+func (s *session) call(ctx context.Context, a *assignment, key schemas.TagKey, begun start, limit int) (result, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return result{}, fmt.Errorf("make a batch id: %w", err)
+	}
+	claim := schemas.Claim{
+		SystemIdentifier: s.system, DatabaseOID: s.oid, XID: begun.xid, StartedAt: begun.at, Batch: id,
+		PolicyID: int32(a.policy), Policy: string(a.name), PolicyVersion: int32(a.version), Run: a.run, Cutoff: a.cutoff,
+		HoldVersion: a.holds, Target: a.leaf, Cascades: a.cascades,
+	}
+	done := result{batch: id, xid: begun.xid}
+	counts := map[string]int64{}
+	err = s.conn.QueryRow(ctx, `select picked, deleted, finished, by_relation from `+planner.DeleteFunction(a.policy, a.version)+
+		`($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`,
+		strconv.FormatUint(s.system, 10), s.oid, begun.xid, begun.at, id, a.run, a.cutoff, a.holds, a.leaf, a.cascades,
+		claim.MAC(key), a.shard, a.term, s.holder, limit).
+		Scan(&done.picked, &done.deleted, &done.finished, &counts)
+	if err != nil {
+		return result{}, fmt.Errorf("delete a batch: %w", err)
+	}
+	done.cascaded, err = check(a, &done, counts, limit)
+	return done, err
+}
+
+// check compares what the function says with itself and with what it was allowed. It returns the rows that went by
+// cascade.
+func check(a *assignment, done *result, counts map[string]int64, limit int) (cascaded int64, err error) {
+	if done.picked > int64(limit) || done.deleted > done.picked {
+		return 0, &countsError{fmt.Sprintf("a batch of %d rows picked %d and deleted %d", limit, done.picked, done.deleted)}
+	}
+	target := strconv.FormatUint(uint64(a.leaf), 10)
+	if counts[target] != done.deleted {
+		return 0, &countsError{fmt.Sprintf("a batch deleted %d rows and %d left relation %s", done.deleted, counts[target], target)}
+	}
+	for relation, n := range counts {
+		oid, err := strconv.ParseUint(relation, 10, 32)
+		if err != nil || uint32(oid) != a.leaf && !slices.Contains(a.cascades, uint32(oid)) {
+			return 0, &countsError{fmt.Sprintf("a batch deleted %d rows from relation %s, which its claim does not name", n, relation)}
+		}
+		if uint32(oid) != a.leaf {
+			cascaded += n
+		}
+	}
+	return cascaded, nil
+}
+
+// commit ends the transaction. PostgreSQL's refusal and its ROLLBACK are certain; so is a COMMIT on a connection that was
+// closed before. All else is unknown, the message of a backend that is being terminated too: it may come after the commit.
+//
+// pgconn.SafeToRetry is not asked: when a connection is lost while the answer to a simple query is awaited, pgx 5.12
+// reports "conn closed", which is safe to retry by its own word, for a COMMIT that the server may well have done.
+func (s *session) commit(ctx context.Context) error {
+	if s.lost() {
+		return fmt.Errorf("commit a batch: %w", pgconn.ErrConnClosed)
+	}
+	answer, err := s.conn.Exec(ctx, "commit")
+	if err == nil {
+		if answer.String() != "COMMIT" {
+			return &countsError{"PostgreSQL answered " + answer.String() + " to the COMMIT of a batch without an error"}
+		}
+		return nil
+	}
+	var server *pgconn.PgError
+	if errors.As(err, &server) && !s.lost() {
+		return fmt.Errorf("commit a batch: %w", err)
+	}
+	return &unknownCommit{err}
+}
+
+// rollback ends the transaction, or the connection if that does not work: either way nothing of it stays.
+func (s *session) rollback(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	if s.lost() {
+		return
+	}
+	if _, err := s.conn.Exec(ctx, "rollback"); err != nil {
+		s.close()
+	}
+}

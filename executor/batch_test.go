@@ -1,0 +1,224 @@
+package executor
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"lapse/internal/pgtest"
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+func TestABatchLeavesALedgerRowWhoseMACVerifies(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 30, 5)
+		owned(t, db, "create table logins (id int primary key, session bigint references sessions on delete cascade)",
+			"insert into logins select g, g from generate_series(1, 20) g")
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 10")))
+		w := open(t, db, "p")
+		done, err := w.batch(t, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The oldest have the highest numbers, and no logins.
+		if done.picked != 10 || done.deleted != 10 || done.cascaded != 0 || done.finished {
+			t.Errorf("the first batch did %+v", done)
+		}
+		if done, err = w.batch(t, 10); err != nil || done.deleted != 10 || done.cascaded != 10 {
+			t.Errorf("the second batch did %+v, %v; want 10 rows and 10 by cascade", done, err)
+		}
+		for _, c := range ledger(t, db) {
+			if !c.claim.Verify(testKey, c.mac) {
+				t.Errorf("the MAC of batch %v does not verify", c.claim.Batch)
+			}
+			if c.claim.Verify(schemas.TagKey(slices.Repeat([]byte("x"), 32)), c.mac) {
+				t.Errorf("the MAC of batch %v verifies under any key", c.claim.Batch)
+			}
+		}
+		if rows := one[int](t, db, "select count(*) from lapse.batch"); rows != 2 {
+			t.Errorf("%d ledger rows for 2 batches", rows)
+		}
+	})
+}
+
+// entry is a row of the ledger.
+type entry struct {
+	claim schemas.Claim
+	mac   []byte
+}
+
+// ledger reads lapse.batch, in commit order as far as batch ids show it.
+func ledger(t testing.TB, db *pgtest.DB) []entry {
+	t.Helper()
+	conn := db.Connect(t)
+	rows, err := conn.Query(t.Context(), `
+		select system_identifier, database_oid, xid, started_at, batch, policy_id, policy, policy_version, run, cutoff,
+		       hold_version, target, cascades, mac
+		  from lapse.batch order by batch`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (entry, error) {
+		var e entry
+		var system string
+		c := &e.claim
+		err := row.Scan(&system, &c.DatabaseOID, &c.XID, &c.StartedAt, &c.Batch, &c.PolicyID, &c.Policy, &c.PolicyVersion,
+			&c.Run, &c.Cutoff, &c.HoldVersion, &c.Target, &c.Cascades, &e.mac)
+		if err == nil {
+			c.SystemIdentifier, err = strconv.ParseUint(system, 10, 64)
+		}
+		return e, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entries
+}
+
+func TestALookThatFindsNothingLeavesNoLedgerRow(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 0, 5)
+		arm(t, db, policies(policy("p", "public.sessions")))
+		w := open(t, db, "p")
+		done, err := w.batch(t, 10)
+		if err != nil || done.picked != 0 || !done.finished {
+			t.Errorf("the batch did %+v, %v", done, err)
+		}
+		if rows := one[int](t, db, "select count(*) from lapse.batch"); rows != 0 {
+			t.Errorf("%d ledger rows", rows)
+		}
+	})
+}
+
+// Whoever stole the executor's login, but not the tag key, can delete what is due anyway, under a MAC that does not
+// verify. It cannot do anything else.
+func TestAStolenLoginDeletesOnlyWhatIsDueAndItsMACDoesNotVerify(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 30, 30)
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 10")))
+		w := open(t, db, "p")
+		w.forge(t, func(c *schemas.Claim) { c.Cutoff = time.Now().Add(time.Hour) }, 10, schemas.SQLStateCutoff)
+		w.forge(t, func(c *schemas.Claim) { c.Cutoff = c.Cutoff.Add(-time.Hour) }, 10, schemas.SQLStateLease)
+		w.forge(t, func(c *schemas.Claim) { c.Target = one[uint32](t, db, "select 'lapse.batch'::regclass::oid") }, 10, schemas.SQLStateTarget)
+		w.forge(t, func(c *schemas.Claim) { c.Run = uuid.New() }, 10, schemas.SQLStateLease)
+		w.forge(t, func(c *schemas.Claim) { c.HoldVersion++ }, 10, schemas.SQLStateGate)
+		w.forge(t, func(c *schemas.Claim) { c.XID-- }, 10, schemas.SQLStateClaim)
+		w.forge(t, func(c *schemas.Claim) { c.DatabaseOID++ }, 10, schemas.SQLStateClaim)
+		w.forge(t, func(c *schemas.Claim) {}, 11, schemas.SQLStateLimit)
+		w.forge(t, func(c *schemas.Claim) {}, 10, "")
+		if got := one[string](t, db, "select count(*) filter (where id <= 30) || ' due, ' || count(*) filter (where id > 30) || ' live' from sessions"); got != "20 due, 30 live" {
+			t.Errorf("%s rows are left, want 20 due, 30 live", got)
+		}
+		for _, c := range ledger(t, db) {
+			if c.claim.Verify(testKey, c.mac) {
+				t.Error("a MAC that was made without the key verifies")
+			}
+		}
+	})
+}
+
+// forge calls the deletion function with a claim of the caller's own and no key. want is the SQLSTATE of the refusal, ""
+// for none.
+func (w *work) forge(t *testing.T, change func(*schemas.Claim), limit int, want string) {
+	t.Helper()
+	ctx := t.Context()
+	begun, err := w.begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := schemas.Claim{
+		SystemIdentifier: w.system, DatabaseOID: w.oid, XID: begun.xid, StartedAt: begun.at, Batch: uuid.New(),
+		PolicyID: int32(w.a.policy), Policy: string(w.a.name), PolicyVersion: int32(w.a.version), Run: w.a.run, Cutoff: w.a.cutoff,
+		HoldVersion: w.a.holds, Target: w.a.leaf, Cascades: w.a.cascades,
+	}
+	change(&c)
+	_, err = w.conn.Exec(ctx, "select "+planner.DeleteFunction(w.a.policy, w.a.version)+"($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
+		strconv.FormatUint(c.SystemIdentifier, 10), c.DatabaseOID, c.XID, c.StartedAt, c.Batch, c.Run, c.Cutoff, c.HoldVersion,
+		c.Target, c.Cascades, c.MAC(schemas.TagKey("stolen nothing")), w.a.shard, w.a.term, w.holder, limit)
+	if got := stateOf(err); got != want {
+		t.Errorf("the forged claim gave %q, want %q (%v)", got, want, err)
+	}
+	if err == nil {
+		_, err = w.conn.Exec(ctx, "commit")
+	}
+	if err != nil {
+		w.rollback(ctx)
+	}
+}
+
+func stateOf(err error) string {
+	var server *pgconn.PgError
+	if errors.As(err, &server) {
+		return server.Code
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+func TestTheExecutorsLoginMayNothingButCallTheFunctions(t *testing.T) {
+	t.Parallel()
+	const denied = "42501"
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 5, 5)
+		arm(t, db, policies(policy("p", "public.sessions")))
+		w := open(t, db, "p")
+		if _, err := w.batch(t, 5); err != nil {
+			t.Fatal(err)
+		}
+		for _, statement := range []string{
+			"select * from sessions", "delete from sessions", "update sessions set note = ''", "truncate sessions",
+			"insert into sessions values (99)", "select * from sessions for update", "lock table sessions in row exclusive mode",
+			"drop table sessions", "alter table sessions add column x int",
+			"update lapse.gate set state = 'armed'", "delete from lapse.gate", "select * from lapse.gate for share",
+			"insert into lapse.policy select * from lapse.policy", "delete from lapse.policy_state",
+			"insert into lapse.batch select * from lapse.batch", "update lapse.batch set mac = ''", "delete from lapse.batch",
+			"truncate lapse.batch", "insert into lapse.batch_result select * from lapse.batch_result", "delete from lapse.batch_result",
+			"update lapse.installation set audit_required = false", "insert into lapse.heartbeat default values", "select lapse.beat(1)",
+			"update lapse.shard set cursor = null", "update lapse.shard set done = false", "update lapse.shard set leaf = 0",
+			"update lapse.shard set cutoff = 'infinity'", "set role lapse_deleter", "set role lapse_owner", "set role " + appRole,
+		} {
+			if _, err := w.conn.Exec(t.Context(), "set search_path = public; "+statement); stateOf(err) != denied {
+				t.Errorf("%s: %v, want permission denied", statement, err)
+			}
+		}
+	})
+}
+
+func TestCountsThatDoNotAddUpAreRefused(t *testing.T) {
+	t.Parallel()
+	a := &assignment{lease: &lease{leaf: 7}, cascades: []uint32{8}}
+	for name, c := range map[string]struct {
+		done   result
+		counts map[string]int64
+	}{
+		"more picked than allowed":          {result{picked: 11, deleted: 11}, map[string]int64{"7": 11}},
+		"more deleted than picked":          {result{picked: 5, deleted: 6}, map[string]int64{"7": 6}},
+		"more gone from the target":         {result{picked: 5, deleted: 5}, map[string]int64{"7": 6}},
+		"nothing said of the target":        {result{picked: 5, deleted: 5}, map[string]int64{"8": 5}},
+		"gone from what no claim names":     {result{picked: 5, deleted: 5}, map[string]int64{"7": 5, "9": 1}},
+		"gone from what is not a relation":  {result{picked: 5, deleted: 5}, map[string]int64{"7": 5, "x": 1}},
+		"gone from a relation out of range": {result{picked: 5, deleted: 5}, map[string]int64{"7": 5, "4294967304": 1}},
+	} {
+		if _, err := check(a, &c.done, c.counts, 10); err == nil {
+			t.Errorf("%s: accepted", name)
+		} else if g := grade(err, circumstances{limit: 10}); g != StopPolicy {
+			t.Errorf("%s: %v", name, g)
+		}
+	}
+	cascaded, err := check(a, &result{picked: 5, deleted: 4}, map[string]int64{"7": 4, "8": 3}, 10)
+	if cascaded != 3 || err != nil {
+		t.Errorf("right counts gave %d, %v", cascaded, err)
+	}
+}

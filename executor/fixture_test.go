@@ -1,0 +1,205 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/internal/pgtest"
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+// apply makes the policies of db equal the file's, as `lapse apply --prune` does.
+func apply(t testing.TB, db *pgtest.DB, file string) {
+	t.Helper()
+	ctx := t.Context()
+	conn := db.ConnectAs(t, schemas.RolesFor(schemas.DefaultRolePrefix).Owner)
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	policies, err := planner.ParsePolicyFile("policies.yaml", []byte(file))
+	if err != nil {
+		t.Fatalf("%v\nin:\n%s", err, file)
+	}
+	changes, err := planner.Difference(ctx, conn, policies, true)
+	if err != nil {
+		t.Fatalf("%v\nfor:\n%s", err, file)
+	}
+	for i := range changes {
+		if !changes[i].Writes() {
+			continue
+		}
+		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			_, _, err := planner.Write(ctx, tx, &changes[i], schemas.RolesFor(schemas.DefaultRolePrefix), "a test")
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// arm applies the file and opens the gates, as the executor does for arming policies.
+func arm(t testing.TB, db *pgtest.DB, file string) {
+	t.Helper()
+	apply(t, db, file)
+	for range 2 {
+		db.Exec(t, `select lapse.advance_arming(policy_id) from lapse.gate where state = 'arming'`)
+	}
+}
+
+// policy is one entry of a policy file. more are further keys, such as "batch: 10".
+func policy(name, table string, more ...string) string {
+	text := fmt.Sprintf("  - {name: %s, table: %s, expire: {column: at, after: 30 days}, state: armed", name, table)
+	for _, key := range more {
+		text += ", " + key
+	}
+	return text + "}\n"
+}
+
+// policies is a policy file.
+func policies(entries ...string) string { return "policies:\n" + strings.Join(entries, "") }
+
+// owned makes tables of the application's role.
+func owned(t testing.TB, db *pgtest.DB, statements ...string) {
+	t.Helper()
+	db.Exec(t, "set role "+appRole+"; "+strings.Join(statements, "; "))
+}
+
+// sessions makes the table that most tests use: due rows with ids from 1, then as many that are not due.
+func sessions(t testing.TB, db *pgtest.DB, due, live int) {
+	t.Helper()
+	owned(t, db, "create table sessions (id bigint primary key, at timestamptz, note text)",
+		"create index on sessions (at, id)",
+		fmt.Sprintf("insert into sessions select g, now() - interval '40 days' - g * interval '1 second' from generate_series(1, %d) g", due),
+		fmt.Sprintf("insert into sessions select %d + g, now() - interval '20 days' from generate_series(1, %d) g", due, live),
+		"analyze sessions")
+}
+
+// newExecutor returns an executor with the executor's login, or as change says.
+func newExecutor(t testing.TB, db *pgtest.DB, change ...func(*Config)) *Executor {
+	t.Helper()
+	return executorAt(t, db.As(schemas.RolesFor(schemas.DefaultRolePrefix).Executor), change...)
+}
+
+func executorAt(t testing.TB, url string, change ...func(*Config)) *Executor {
+	t.Helper()
+	database, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Config{Database: database, TagKey: testKey, Logger: slog.New(slog.NewTextHandler(testLog{t}, nil))}
+	for _, f := range change {
+		f(&c)
+	}
+	e, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// testLog shows what an executor says when its test fails.
+type testLog struct{ t testing.TB }
+
+func (l testLog) Write(p []byte) (int, error) {
+	l.t.Log(strings.TrimSpace(string(p)))
+	return len(p), nil
+}
+
+// once runs Once and wants it to succeed.
+func once(t testing.TB, e *Executor, now ...planner.PolicyName) Summary {
+	t.Helper()
+	s, err := e.Once(t.Context(), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// one asks for one value as the superuser.
+func one[T any](t testing.TB, db *pgtest.DB, query string, args ...any) T {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	var value T
+	if err := conn.QueryRow(t.Context(), query, args...).Scan(&value); err != nil {
+		t.Fatalf("%v\nin: %s", err, query)
+	}
+	return value
+}
+
+// eventually waits until a condition holds.
+func eventually(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(60 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		select {
+		case <-deadline.C:
+			t.Fatalf("it never came to this: %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+// work is a session of the executor's login with one shard of a policy in hand, for tests of single batches.
+type work struct {
+	*session
+	policy *planner.InForce
+	run    planner.Run
+	a      *assignment
+}
+
+// open claims the first shard of a policy's next run.
+func open(t testing.TB, db *pgtest.DB, name planner.PolicyName) *work {
+	t.Helper()
+	ctx := t.Context()
+	e := newExecutor(t, db)
+	s, err := connect(ctx, e.config.Database, e.holder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.close)
+	list, err := planner.LoadInForce(ctx, s.conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &work{session: s, policy: find(list, name)}
+	if w.run, err = planner.OpenRun(ctx, s.conn, w.policy, time.Now); err != nil {
+		t.Fatal(err)
+	}
+	w.claim(t)
+	return w
+}
+
+// claim takes a shard of the run.
+func (w *work) claim(t testing.TB) {
+	t.Helper()
+	l, err := w.session.claim(t.Context(), w.run.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l == nil {
+		t.Fatal("there is no shard to claim")
+	}
+	if w.a, err = assign(t.Context(), w.session, w.policy, l); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// batch is one batch with the right key.
+func (w *work) batch(t testing.TB, limit int) (result, error) {
+	t.Helper()
+	_, done, err := w.deleteBatch(t.Context(), w.a, testKey, limit)
+	return done, err
+}

@@ -1,0 +1,152 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+// Grade says how far an error reaches.
+type Grade int
+
+// The grades of an error, mildest first.
+const (
+	// Retry: the transaction is gone, nothing of it stays; another one will do. Its policy waits a little longer each time.
+	Retry Grade = iota
+	// Halve: the batch took too long, or one of its rows resists. The next batch has half the rows.
+	Halve
+	// StopPolicy: the policy does nothing until its next scheduled time; the others go on.
+	StopPolicy
+	// StopProcess: nobody knows what this is, so nobody knows that going on is safe.
+	StopProcess
+)
+
+// String is a label of batches_total.
+func (g Grade) String() string {
+	switch g {
+	case Retry:
+		return "retry"
+	case Halve:
+		return "halve"
+	case StopPolicy:
+		return "stop_policy"
+	default:
+		return "stop_process"
+	}
+}
+
+// circumstances are what a grade depends on besides the error.
+type circumstances struct {
+	limit int  // rows that the batch was allowed
+	lost  bool // the connection is closed
+}
+
+// grade decides what follows from the error of a batch. It looks at the SQLSTATE, at whether the connection still
+// exists and at pgconn.SafeToRetry; never at a message.
+func grade(err error, c circumstances) Grade {
+	var counts *countsError
+	var skew *planner.ClockSkewError
+	var backwards *planner.CutoffBackwardsError
+	var altered *planner.SchemaChangedError
+	if errors.As(err, &counts) || errors.As(err, &skew) || errors.As(err, &backwards) || errors.As(err, &altered) {
+		return StopPolicy
+	}
+	var changed *planner.NotInForceError
+	if errors.As(err, &changed) {
+		return Retry
+	}
+	var server *pgconn.PgError
+	if errors.As(err, &server) {
+		return gradeOfState(server.Code, c.limit)
+	}
+	var connect *pgconn.ConnectError
+	if c.lost || pgconn.SafeToRetry(err) || errors.As(err, &connect) {
+		return Retry
+	}
+	return StopProcess
+}
+
+func gradeOfState(state string, limit int) Grade {
+	switch state {
+	case schemas.SQLStateGate, schemas.SQLStateLease,
+		schemas.SQLStateCutoff, // the server's clock was set back: the cutoff's instant will come
+		"55P03",                // lock_not_available: lock_timeout
+		"25P03", "25P04",       // idle_in_transaction_session_timeout, transaction_timeout
+		"25006",                            // read_only_sql_transaction: somebody keeps writers out
+		"57P01", "57P02", "57P03", "57P05": // shut down, crashed, starting, idle_session_timeout
+		return Retry
+	case schemas.SQLStateTarget, schemas.SQLStateTriggers, schemas.SQLStateCounts, schemas.SQLStateNoCounting:
+		return StopPolicy
+	case "57014": // query_canceled: statement_timeout, or a person
+		return halveOrStop(limit)
+	}
+	if len(state) != 5 {
+		return StopProcess
+	}
+	switch state[:2] {
+	case "08", "40", "53": // connection, rollback (deadlock, serialization), resources
+		return Retry
+	case "23": // an integrity constraint: a row that something still refers to
+		return halveOrStop(limit)
+	case "22", "3F", "42": // a value, a missing schema, what is not there or not allowed
+		return StopPolicy
+	}
+	return StopProcess
+}
+
+// halveOrStop looks for the row that resists by halving; at one row it is found.
+func halveOrStop(limit int) Grade {
+	if limit > 1 {
+		return Halve
+	}
+	return StopPolicy
+}
+
+// ServerError is what is kept of an error that PostgreSQL reported. DETAIL, HINT, CONTEXT and the texts of others'
+// messages carry keys and values of rows: they end here.
+type ServerError struct {
+	SQLState   string
+	Message    string // of our own refusals only
+	Table      string // schema.table
+	Constraint string
+}
+
+func (e *ServerError) Error() string {
+	var text strings.Builder
+	text.WriteString("SQLSTATE " + e.SQLState)
+	for _, fact := range []struct{ name, value string }{
+		{"", e.Message}, {"constraint ", e.Constraint}, {"table ", e.Table},
+	} {
+		if fact.value != "" {
+			text.WriteString(", " + fact.name + fact.value)
+		}
+	}
+	return text.String()
+}
+
+// ours is the class of the deletion function's refusals. Their messages are fixed texts with names of relations.
+const ours = "LP"
+
+// stripped returns err in a form that may be logged: operation and, where PostgreSQL reported it, a ServerError.
+func stripped(operation string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var server *pgconn.PgError
+	if !errors.As(err, &server) {
+		return fmt.Errorf("%s: %w", operation, err)
+	}
+	kept := &ServerError{SQLState: server.Code, Constraint: server.ConstraintName}
+	if strings.HasPrefix(server.Code, ours) {
+		kept.Message = server.Message
+	}
+	if server.TableName != "" {
+		kept.Table = server.SchemaName + "." + server.TableName
+	}
+	return fmt.Errorf("%s: %w", operation, kept)
+}

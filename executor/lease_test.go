@@ -1,0 +1,133 @@
+package executor
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"lapse/internal/pgtest"
+	"lapse/schemas"
+)
+
+// expireLeases lets 30 seconds pass for every shard.
+const expireLeases = `update lapse.shard set lease_until = clock_timestamp() where lease_until is not null`
+
+func TestAShardHasOneHolder(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 10, 0)
+		arm(t, db, policies(policy("p", "public.sessions")))
+		w := open(t, db, "p")
+		if _, err := w.release(t.Context(), w.a.lease); err != nil {
+			t.Fatal(err)
+		}
+		var claimed atomic.Int32
+		var wg sync.WaitGroup
+		for range 8 {
+			e := newExecutor(t, db)
+			wg.Go(func() {
+				s, err := connect(t.Context(), e.config.Database, e.holder)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer s.close()
+				l, err := s.claim(t.Context(), w.run.ID)
+				if err != nil {
+					t.Error(err)
+				}
+				if l != nil {
+					claimed.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if n := claimed.Load(); n != 1 {
+			t.Errorf("%d executors hold the one shard", n)
+		}
+	})
+}
+
+func TestAStalledHolderIsRefusedOnceTheShardIsAnothers(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 30, 10)
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 10")))
+		stalled := open(t, db, "p")
+		if _, err := stalled.batch(t, 10); err != nil {
+			t.Fatal(err)
+		}
+		// It stalls in the middle of its next batch, before it calls the function.
+		begun, err := stalled.begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		db.Exec(t, expireLeases)
+		other := open(t, db, "p")
+		if other.a.term != stalled.a.term+1 {
+			t.Errorf("the second claim has term %d after %d", other.a.term, stalled.a.term)
+		}
+		_, err = stalled.call(t.Context(), stalled.a, testKey, begun, 10)
+		if stateOf(err) != schemas.SQLStateLease {
+			t.Errorf("the stalled holder got %v, want a lost lease", err)
+		}
+		stalled.rollback(t.Context())
+		if _, err := stalled.release(t.Context(), stalled.a.lease); err != nil {
+			t.Fatal(err)
+		}
+		// Its release took nothing from the other one, which goes on where the first batch ended.
+		if done, err := other.batch(t, 10); err != nil || done.deleted != 10 {
+			t.Errorf("the other holder did %+v, %v", done, err)
+		}
+		if left := one[int](t, db, "select count(*) from sessions"); left != 20 {
+			t.Errorf("%d rows are left, want 20", left)
+		}
+	})
+}
+
+func TestAnExpiredLeaseIsRefusedEvenIfNobodyElseClaimedTheShard(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 10, 0)
+		arm(t, db, policies(policy("p", "public.sessions")))
+		w := open(t, db, "p")
+		db.Exec(t, expireLeases)
+		_, err := w.batch(t, 10)
+		if stateOf(err) != schemas.SQLStateLease || grade(err, circumstances{limit: 10}) != Retry {
+			t.Errorf("got %v, want a lost lease, to be retried", err)
+		}
+	})
+}
+
+func TestABatchRenewsTheLease(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 20, 0)
+		arm(t, db, policies(policy("p", "public.sessions")))
+		w := open(t, db, "p")
+		db.Exec(t, `update lapse.shard set lease_until = clock_timestamp() + interval '5 seconds'`)
+		if _, err := w.batch(t, 10); err != nil {
+			t.Fatal(err)
+		}
+		if !one[bool](t, db, `select lease_until > clock_timestamp() + interval '20 seconds' from lapse.shard`) {
+			t.Error("the lease was not renewed")
+		}
+	})
+}
+
+func TestAProcessClaimsAShardAgainThatItLostTrackOf(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 10, 0)
+		arm(t, db, policies(policy("p", "public.sessions")))
+		w := open(t, db, "p")
+		former := *w.a
+		w.claim(t)
+		if w.a.term != former.term+1 {
+			t.Errorf("claimed again with term %d after %d", w.a.term, former.term)
+		}
+		if _, _, err := w.deleteBatch(t.Context(), &former, testKey, 10); stateOf(err) != schemas.SQLStateLease {
+			t.Errorf("a batch under the former term got %v", err)
+		}
+	})
+}

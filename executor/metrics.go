@@ -1,0 +1,89 @@
+package executor
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+// Metrics are the executor's measurements. Safe for concurrent use.
+type Metrics struct {
+	deleted, cascaded, batches, skips *prometheus.CounterVec
+	batchSeconds, runSeconds          *prometheus.HistogramVec
+	batchSize, state                  *prometheus.GaugeVec
+}
+
+// Outcomes of a batch: a label of batches_total.
+const (
+	outcomeCommitted = "committed"
+	outcomeEmpty     = "empty" // committed; there was nothing to delete
+	outcomeLost      = "lost"  // its COMMIT was not answered, and did not happen
+)
+
+// stateStopped is the state of a policy that the executor stopped, beside those of the gate.
+const stateStopped schemas.State = "stopped"
+
+func newMetrics() *Metrics {
+	counter := func(name, help string, more ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "lapse", Name: name, Help: help}, labels(more...))
+	}
+	gauge := func(name, help string, more ...string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "lapse", Name: name, Help: help}, labels(more...))
+	}
+	histogram := func(name, help string, buckets []float64) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "lapse", Name: name, Help: help, Buckets: buckets}, labels())
+	}
+	return &Metrics{
+		deleted:      counter("rows_deleted_total", "Rows deleted from the policy's table."),
+		cascaded:     counter("rows_cascaded_total", "Rows that foreign keys took along."),
+		batches:      counter("batches_total", "Batches, by how they ended.", "outcome"),
+		skips:        counter("skips_total", "Turns that a due policy did not get, by the reason.", "reason"),
+		batchSeconds: histogram("batch_seconds", "Time from BEGIN to the answer to COMMIT.", prometheus.ExponentialBuckets(0.001, 2, 15)),
+		runSeconds:   histogram("run_seconds", "Time from the opening of a run to its last batch.", prometheus.ExponentialBuckets(0.1, 3, 14)),
+		batchSize:    gauge("batch_size", "Rows that the latest batch was allowed."),
+		state:        gauge("policy_state", "1 for the state the policy is in. stopped: by an error, until its next scheduled time.", "state"),
+	}
+}
+
+func labels(more ...string) []string { return append([]string{"policy", "table"}, more...) }
+
+// Collectors are to be registered by the caller.
+func (m *Metrics) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.deleted, m.cascaded, m.batches, m.skips, m.batchSeconds, m.runSeconds, m.batchSize, m.state}
+}
+
+// committed counts a batch that is durable.
+func (m *Metrics) committed(p *planner.InForce, done *result) {
+	name, table := string(p.Name), p.TableName
+	outcome := outcomeCommitted
+	if done.picked == 0 {
+		outcome = outcomeEmpty
+	}
+	m.batches.WithLabelValues(name, table, outcome).Inc()
+	m.deleted.WithLabelValues(name, table).Add(float64(done.deleted))
+	m.cascaded.WithLabelValues(name, table).Add(float64(done.cascaded))
+}
+
+// failed counts a batch of which nothing stays.
+func (m *Metrics) failed(p *planner.InForce, outcome string) {
+	m.batches.WithLabelValues(string(p.Name), p.TableName, outcome).Inc()
+}
+
+// in says which state a policy is in.
+func (m *Metrics) in(p *planner.InForce, state schemas.State) {
+	for _, s := range []schemas.State{schemas.Observing, schemas.Arming, schemas.Armed, schemas.Paused, stateStopped} {
+		is := 0.0
+		if s == state {
+			is = 1
+		}
+		m.state.WithLabelValues(string(p.Name), p.TableName, string(s)).Set(is)
+	}
+}
+
+// forget drops the gauges of a policy that is no longer in force. Counters stay: they count what was done.
+func (m *Metrics) forget(name planner.PolicyName) {
+	of := prometheus.Labels{"policy": string(name)}
+	m.state.DeletePartialMatch(of)
+	m.batchSize.DeletePartialMatch(of)
+}

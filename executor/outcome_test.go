@@ -1,0 +1,145 @@
+package executor
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"lapse/internal/pgtest"
+	"lapse/schemas"
+)
+
+// cutAt runs Once through a proxy that cuts the COMMIT of the fourth batch, and returns what Once said and what the
+// database says. meanwhile runs while a held COMMIT has not been released.
+func cutAt(t *testing.T, db *pgtest.DB, what cut, meanwhile func(p *proxy)) (Summary, *Executor) {
+	t.Helper()
+	sessions(t, db, 1000, 200)
+	arm(t, db, policies(policy("p", "public.sessions", "batch: 100")))
+	p, url := startProxy(t, db.As(schemas.RolesFor(schemas.DefaultRolePrefix).Executor))
+	batches := 0
+	e := executorAt(t, url, func(c *Config) {
+		c.Progress = func(Progress) {
+			if batches++; batches == 3 {
+				p.next <- what
+			}
+		}
+	})
+	type answer struct {
+		summary Summary
+		err     error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		s, err := e.Once(t.Context(), nil)
+		answers <- answer{s, err}
+	}()
+	<-p.happened
+	meanwhile(p)
+	got := <-answers
+	if got.err != nil {
+		t.Fatal(got.err)
+	}
+	return got.summary, e
+}
+
+// isExact holds what an executor counted against ledger and table.
+func isExact(t *testing.T, db *pgtest.DB, s Summary, due, live int64) {
+	t.Helper()
+	if got := one[int64](t, db, "select sum(deleted)::bigint from lapse.batch_result"); got != due {
+		t.Errorf("the ledger has %d rows, want %d", got, due)
+	}
+	if got := one[int64](t, db, "select count(*) from sessions"); got != live {
+		t.Errorf("%d rows are left, want the %d that are not due", got, live)
+	}
+	if len(s.Policies) != 1 || s.Policies[0].Deleted != due || s.Policies[0].Outcome != Finished {
+		t.Errorf("once says %+v, want %d rows and finished", s, due)
+	}
+}
+
+func TestACommitThatNeverArrivedIsNotCounted(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		s, e := cutAt(t, db, dropCommit, func(*proxy) {})
+		isExact(t, db, s, 1000, 200)
+		if got := counted(t, e, "lapse_batches_total", outcomeLost); got != 1 {
+			t.Errorf("%v batches are counted as lost, want 1", got)
+		}
+	})
+}
+
+func TestACommitWhoseAnswerIsLostIsCounted(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		s, e := cutAt(t, db, dropAnswer, func(*proxy) {})
+		isExact(t, db, s, 1000, 200)
+		if got := counted(t, e, "lapse_batches_total", outcomeLost); got != 0 {
+			t.Errorf("%v batches are counted as lost, want 0", got)
+		}
+	})
+}
+
+// While the former backend still has the transaction open, a look into the ledger finds nothing, and then it commits:
+// whoever does not wait counts it wrong.
+func TestACommitInProgressIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		for arrives, lost := range map[bool]float64{true: 0, false: 1} {
+			t.Run(map[bool]string{true: "and commits", false: "and aborts"}[arrives], func(t *testing.T) {
+				t.Parallel()
+				db := pgtest.New(t, db.Major)
+				s, e := cutAt(t, db, hold, func(p *proxy) {
+					// The executor has asked at least once, and has been told to wait.
+					eventually(t, "the executor asks what became of the transaction", func() bool {
+						return one[bool](t, db, `select exists (select from pg_stat_activity
+							where datname = current_database() and application_name = 'lapse executor' and query like '%pg_xact_status%')`)
+					})
+					p.release <- arrives
+				})
+				isExact(t, db, s, 1000, 200)
+				if got := counted(t, e, "lapse_batches_total", outcomeLost); got != lost {
+					t.Errorf("%v batches are counted as lost, want %v", got, lost)
+				}
+			})
+		}
+	})
+}
+
+// After a crash of the server an xid that left nothing on disk is given out again. pg_xact_status then speaks of another
+// transaction.
+func TestATransactionThatACrashTookIsNotMistakenForAnotherOfTheSameNumber(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		e := newExecutor(t, db)
+		defer e.leave()
+		committed := one[uint64](t, db, "select pg_current_xact_id()")
+		for name, xid := range map[string]uint64{"another's": committed, "not given out yet": committed + 1_000_000} {
+			got, err := e.settle(t.Context(), &result{batch: uuid.New(), xid: xid})
+			if got || err != nil {
+				t.Errorf("an xid that is %s: committed %v, %v", name, got, err)
+			}
+		}
+	})
+}
+
+func TestAnUnknownCommitIsNotGuessedWhenTheExecutorMustStop(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		e := newExecutor(t, db)
+		defer e.leave()
+		other := db.Connect(t)
+		var xid uint64
+		if _, err := other.Exec(t.Context(), "begin"); err != nil {
+			t.Fatal(err)
+		}
+		if err := other.QueryRow(t.Context(), "select pg_current_xact_id()").Scan(&xid); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		if _, err := e.settle(ctx, &result{batch: uuid.New(), xid: xid}); err == nil {
+			t.Error("a transaction in progress was settled")
+		}
+	})
+}

@@ -1,0 +1,253 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"lapse/internal/pgtest"
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+// two makes two tables with due rows, and a policy for each.
+func two(t *testing.T, db *pgtest.DB, due int) {
+	t.Helper()
+	for _, name := range []string{"a", "b"} {
+		owned(t, db, fmt.Sprintf("create table %s (id int primary key, at timestamptz); create index on %[1]s (at, id)", name),
+			fmt.Sprintf("insert into %s select g, now() - interval '40 days' from generate_series(1, %d) g", name, due))
+	}
+	arm(t, db, policies(policy("a", "public.a", "batch: 10"), policy("b", "public.b", "batch: 10")))
+}
+
+func TestPoliciesTakeTurns(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		two(t, db, 100)
+		var order []string
+		once(t, newExecutor(t, db, func(c *Config) {
+			c.Limits.TurnRows = 20
+			c.Progress = func(p Progress) { order = append(order, string(p.Policy)) }
+		}))
+		if got := strings.Join(order[:12], ""); got != "aabbaabbaabb" {
+			t.Errorf("the first batches went to %s, want turns of two", got)
+		}
+		if n := one[int](t, db, "select (select count(*) from a) + (select count(*) from b)"); n != 0 {
+			t.Errorf("%d rows are left", n)
+		}
+	})
+}
+
+func TestATurnEndsWithItsTimeToo(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+		two(t, db, 50)
+		var order []string
+		once(t, newExecutor(t, db, func(c *Config) {
+			c.Limits.TurnTime = time.Nanosecond
+			c.Progress = func(p Progress) { order = append(order, string(p.Policy)) }
+		}))
+		if got := strings.Join(order[:6], ""); got != "ababab" {
+			t.Errorf("the first batches went to %s, want turns of one", got)
+		}
+	})
+}
+
+func TestAStoppedPolicyDoesNotStopTheOthers(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		two(t, db, 50)
+		owned(t, db, "alter table a rename at to was")
+		e := newExecutor(t, db)
+		s, err := e.Once(t.Context(), nil)
+		if err == nil || !strings.Contains(err.Error(), "policy a") || strings.Contains(err.Error(), "policy b") {
+			t.Errorf("once says %v, want that policy a was stopped", err)
+		}
+		for _, p := range s.Policies {
+			if want := map[planner.PolicyName]Outcome{"a": Stopped, "b": Finished}[p.Policy]; p.Outcome != want {
+				t.Errorf("policy %s: %s, want %s", p.Policy, p.Outcome, want)
+			}
+		}
+		if n := one[int](t, db, "select count(*) from b"); n != 0 {
+			t.Errorf("%d rows are left in b", n)
+		}
+		if counted(t, e, "lapse_policy_state", "a", string(stateStopped)) != 1 || counted(t, e, "lapse_policy_state", "b", string(schemas.Armed)) != 1 {
+			t.Error("the metric does not say which policy is stopped")
+		}
+	})
+}
+
+func TestARowThatSomethingRefersToStopsItsPolicyOnceItIsFound(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 200, 5)
+		owned(t, db, "create table keeps (session bigint references sessions)", "insert into keeps values (50)")
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 64")))
+		e := newExecutor(t, db)
+		_, err := e.Once(t.Context(), nil)
+		if err == nil || !strings.Contains(err.Error(), "keeps_session_fkey") {
+			t.Fatalf("got %v, want the constraint that is in the way", err)
+		}
+		// All that come before it in order went; it and what follows stays.
+		if left := one[string](t, db, "select min(id) || '-' || max(id) from sessions where id <= 200"); left != "1-50" {
+			t.Errorf("left: %s, want the row and what comes after it, 1-50", left)
+		}
+		if counted(t, e, "lapse_batches_total", Halve.String()) == 0 {
+			t.Error("no batch was halved")
+		}
+	})
+}
+
+func TestAStoppedPolicyIsTriedAgainAtItsNextScheduledTime(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 50, 5)
+		arm(t, db, policies(policy("p", "public.sessions", "every: 3 seconds")))
+		owned(t, db, "alter table sessions rename to away")
+		e := newExecutor(t, db)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(ctx) }()
+		eventually(t, "the policy is stopped", func() bool {
+			return slices.ContainsFunc(e.Status(), func(p PolicyStatus) bool { return p.State == stateStopped && p.Stopped != "" && !p.Until.IsZero() })
+		})
+		owned(t, db, "alter table away rename to sessions")
+		eventually(t, "the policy goes on", func() bool { return one[int](t, db, "select count(*) from sessions") == 5 })
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestRunKeepsToTheScheduleAndSeesWhatIsApplied(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 50, 5)
+		e := newExecutor(t, db)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(ctx) }()
+		eventually(t, "the executor is ready", func() bool { return e.Ready() == nil })
+		apply(t, db, policies(policy("p", "public.sessions", "every: 2 seconds")))
+		gone := func() bool { return one[int](t, db, "select count(*) from sessions where id <= 50") == 0 }
+		eventually(t, "the policy is armed and runs", gone)
+		db.Exec(t, "insert into sessions values (1, now() - interval '40 days')")
+		eventually(t, "it runs again", gone)
+		db.Exec(t, "update lapse.gate set state = 'paused'", "insert into sessions values (2, now() - interval '40 days')")
+		eventually(t, "the pause is seen", func() bool {
+			return len(e.Status()) == 1 && e.Status()[0].State == schemas.Paused
+		})
+		db.Exec(t, "update lapse.gate set state = 'armed'")
+		eventually(t, "it goes on", gone)
+		eventually(t, "three runs are measured", func() bool { return counted(t, e, "lapse_run_seconds") >= 3 })
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if !errors.Is(e.Ready(), ErrStopping) {
+			t.Errorf("stopped, and says %v", e.Ready())
+		}
+	})
+}
+
+func TestOnceRunsWhatIsDueOrWhatIsNamed(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		two(t, db, 20)
+		if s := once(t, newExecutor(t, db)); len(s.Policies) != 2 {
+			t.Fatalf("the first pass did %+v", s)
+		}
+		db.Exec(t, "insert into a select g, now() - interval '40 days' from generate_series(1, 7) g")
+		if s := once(t, newExecutor(t, db)); len(s.Policies) != 0 {
+			t.Errorf("nothing is due by the schedule, and the pass did %+v", s)
+		}
+		s := once(t, newExecutor(t, db), "a")
+		if len(s.Policies) != 1 || s.Policies[0].Policy != "a" || s.Policies[0].Deleted != 7 || s.Policies[0].Table != "public.a" {
+			t.Errorf("a by name did %+v", s)
+		}
+	})
+}
+
+func TestOnceRefusesAPolicyThatIsNotThereOrNotArmed(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		two(t, db, 20)
+		_, err := newExecutor(t, db).Once(t.Context(), []planner.PolicyName{"c"})
+		var unknown *UnknownPolicyError
+		if !errors.As(err, &unknown) || !strings.Contains(err.Error(), "a, b") {
+			t.Errorf("got %v, want an unknown policy and those that there are", err)
+		}
+		db.Exec(t, "update lapse.gate set state = 'observing'")
+		_, err = newExecutor(t, db).Once(t.Context(), []planner.PolicyName{"a"})
+		var unarmed *NotArmedError
+		if !errors.As(err, &unarmed) || !strings.Contains(err.Error(), "lapse policy arm a") {
+			t.Errorf("got %v, want a policy that is not armed, and what arms it", err)
+		}
+		if s := once(t, newExecutor(t, db)); len(s.Policies) != 0 {
+			t.Errorf("policies that only observe ran: %+v", s)
+		}
+	})
+}
+
+func TestAClockThatIsWrongStopsThePolicy(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 50, 5)
+		arm(t, db, policies(policy("p", "public.sessions")))
+		e := newExecutor(t, db, func(c *Config) { c.Clock = func() time.Time { return time.Now().Add(time.Minute) } })
+		_, err := e.Once(t.Context(), nil)
+		var skew *planner.ClockSkewError
+		if !errors.As(err, &skew) {
+			t.Errorf("got %v, want a complaint about the clocks", err)
+		}
+		if left := one[int](t, db, "select count(*) from sessions"); left != 55 {
+			t.Errorf("%d rows are left of 55", left)
+		}
+	})
+}
+
+func TestBatchesGrowTowardsTheirTimeAndShrinkFromAboveIt(t *testing.T) {
+	t.Parallel()
+	const want = 200 * time.Millisecond
+	var p pace
+	if got := p.size(5000); got != firstBatch {
+		t.Errorf("the first batch has %d rows", got)
+	}
+	for _, step := range []struct {
+		limit  int
+		picked int64
+		took   time.Duration
+		size   int
+	}{
+		{500, 500, 10 * time.Millisecond, 1000}, // twice at most
+		{1000, 1000, 10 * time.Millisecond, 2000},
+		{2000, 700, 10 * time.Millisecond, 2000}, // a short batch says nothing
+		{2000, 2000, 400 * time.Millisecond, 1000},
+		{1000, 1000, 10 * time.Second, 500}, // half at most
+		{500, 500, 250 * time.Millisecond, 400},
+	} {
+		p.took(step.limit, step.picked, step.took, want)
+		if got := p.size(1 << 20); got != step.size {
+			t.Errorf("after %+v the size is %d", step, got)
+		}
+	}
+	p.halve(1)
+	if got := p.size(5000); got != 1 {
+		t.Errorf("half of one row is %d", got)
+	}
+	if p.took(1, 1, time.Millisecond, want); p.size(1) != 1 {
+		t.Errorf("a policy whose largest batch is one row gets %d", p.size(1))
+	}
+}
+
+func TestAShortTagKeyIsRefused(t *testing.T) {
+	t.Parallel()
+	if _, err := New(Config{TagKey: schemas.TagKey("short")}); !errors.Is(err, schemas.ErrTagKeyTooShort) {
+		t.Errorf("got %v", err)
+	}
+}
