@@ -69,6 +69,7 @@ type applier struct {
 type change struct {
 	planner.Change
 	Publish []string `json:"publish,omitempty"` // tables that join a publication
+	Applied bool     `json:"applied"`
 	tables  []uint32 // all that must be published
 }
 
@@ -96,9 +97,18 @@ func (a *applier) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	err = a.apply(ctx, changes)
+	if a.asJSON {
+		err = errors.Join(err, a.printJSON(map[string]any{"changes": changes}))
+	}
+	return err
+}
+
+// apply prints what differs and brings it into force.
+func (a *applier) apply(ctx context.Context, changes []change) error {
 	wanted := slices.ContainsFunc(changes, func(c change) bool { return c.writes() })
-	if err := a.print(changes, wanted); err != nil {
-		return err
+	if !a.asJSON {
+		a.print(changes, wanted)
 	}
 	switch {
 	case !wanted:
@@ -116,6 +126,7 @@ func (a *applier) run(ctx context.Context) error {
 		if err := a.write(ctx, &changes[i]); err != nil {
 			return fmt.Errorf("policy %s: %w", changes[i].Policy, err)
 		}
+		changes[i].Applied = true
 	}
 	return nil
 }
@@ -149,13 +160,7 @@ func (a *applier) difference(ctx context.Context) ([]change, error) {
 	return changes, errors.Join(refused...)
 }
 
-func (a *applier) print(changes []change, wanted bool) error {
-	if a.asJSON {
-		return a.printJSON(struct {
-			Changes []change `json:"changes"`
-			Applied bool     `json:"applied"`
-		}{changes, wanted && !a.dryRun})
-	}
+func (a *applier) print(changes []change, wanted bool) {
 	for i := range changes {
 		c := &changes[i]
 		if diff := c.Diff(); diff != "" {
@@ -168,7 +173,6 @@ func (a *applier) print(changes []change, wanted bool) error {
 	if !wanted {
 		fmt.Fprintln(a.out, "nothing to do")
 	}
-	return nil
 }
 
 // confirm asks, where there is somebody to ask.

@@ -28,7 +28,7 @@ second one waits until the first has gone.`,
   lapse audit --http 127.0.0.1:9188`,
 		Args: cobra.NoArgs,
 	}
-	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = a.untilStopped(&once, func(cmd *cobra.Command) error {
 		if asJSON && !once {
 			return wrongUsage("--json needs --once: without it there is no result to print")
 		}

@@ -32,7 +32,9 @@ The filters look at the records' headers only, as any consumer can.`,
   lapse events --follow --policy sessions-30d --json`,
 		Args: cobra.NoArgs,
 	}
-	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) error {
+	once := true
+	cmd.RunE = a.untilStopped(&once, func(cmd *cobra.Command) error {
+		once = !c.follow
 		if c.cause != "" && !slices.Contains(causes(), c.cause) {
 			return wrongUsage("--cause %s: want system, user or unverified", c.cause)
 		}
@@ -108,20 +110,12 @@ func (c *consumer) run(ctx context.Context) (err error) {
 		lanes = append(lanes, of...)
 	}
 	if err := c.replay(ctx, lanes); err != nil {
-		return c.interrupted(err)
+		return err
 	}
 	if !c.follow {
 		return nil
 	}
-	return c.interrupted(c.tail(ctx, lanes))
-}
-
-// interrupted makes an orderly end of a --follow that was told to stop.
-func (c *consumer) interrupted(err error) error {
-	if c.follow && (errors.Is(err, context.Canceled) || errors.Is(err, errSignalled)) {
-		return nil
-	}
-	return err
+	return c.tail(ctx, lanes)
 }
 
 // topics are those that can have what is asked for.

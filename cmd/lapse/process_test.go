@@ -72,7 +72,7 @@ func (m *machine) lapse(args ...string) string {
 	return out.String()
 }
 
-// daemon is `lapse serve` as a process of its own.
+// daemon is a lapse that runs until it is stopped, as a process of its own.
 type daemon struct {
 	m    *machine
 	cmd  *exec.Cmd
@@ -80,16 +80,22 @@ type daemon struct {
 	done chan error
 }
 
-// serve starts `lapse serve`. Whatever becomes of the test, it is gone afterwards.
+// serve starts `lapse serve`.
 func (m *machine) serve() *daemon {
 	m.t.Helper()
-	log, err := os.CreateTemp(m.dir, "serve-*.log")
+	return m.start("serve", "--http", "127.0.0.1:0", "--log-format", "json")
+}
+
+// start starts a command. Whatever becomes of the test, it is gone afterwards.
+func (m *machine) start(args ...string) *daemon {
+	m.t.Helper()
+	log, err := os.CreateTemp(m.dir, args[0]+"-*.log")
 	if err != nil {
 		m.t.Fatal(err)
 	}
 	defer log.Close()
 	d := &daemon{m: m, log: log.Name(), done: make(chan error, 1)}
-	d.cmd = exec.Command(m.bin, "serve", "--http", "127.0.0.1:0", "--log-format", "json")
+	d.cmd = exec.Command(m.bin, args...)
 	d.cmd.Dir, d.cmd.Env, d.cmd.Stdout, d.cmd.Stderr = m.dir, m.env, log, log
 	if err := d.cmd.Start(); err != nil {
 		m.t.Fatal(err)
@@ -99,7 +105,7 @@ func (m *machine) serve() *daemon {
 		d.kill()
 		if m.t.Failed() {
 			text, _ := os.ReadFile(d.log)
-			m.t.Logf("the log of lapse serve, pid %d:\n%s", d.cmd.Process.Pid, last(text, 6000))
+			m.t.Logf("what lapse %s, pid %d, wrote:\n%s", args[0], d.cmd.Process.Pid, last(text, 6000))
 		}
 	})
 	return d
@@ -114,7 +120,7 @@ func (d *daemon) kill() {
 	case err := <-d.done:
 		d.done <- err
 	case <-time.After(10 * time.Second):
-		d.m.t.Error("lapse serve outlives SIGKILL")
+		d.m.t.Error("lapse outlives SIGKILL")
 	}
 }
 
@@ -123,17 +129,17 @@ func (d *daemon) stop() {
 	d.m.t.Helper()
 	began := time.Now()
 	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		d.m.t.Fatalf("lapse serve has ended by itself: %v", err)
+		d.m.t.Fatalf("lapse has ended by itself: %v", err)
 	}
 	select {
 	case err := <-d.done:
 		d.done <- err
 		if err != nil {
-			d.m.t.Errorf("lapse serve ended with %v", err)
+			d.m.t.Errorf("lapse ended with %v", err)
 		}
-		d.m.t.Logf("lapse serve stopped in %v", time.Since(began).Round(time.Millisecond))
+		d.m.t.Logf("lapse stopped in %v", time.Since(began).Round(time.Millisecond))
 	case <-time.After(30 * time.Second):
-		d.m.t.Fatal("lapse serve does not stop")
+		d.m.t.Fatal("lapse does not stop")
 	}
 }
 
@@ -142,9 +148,23 @@ func (d *daemon) alive() error {
 	select {
 	case err := <-d.done:
 		d.done <- err
-		return fmt.Errorf("lapse serve has ended: %w", errors.Join(errors.New("by itself"), err))
+		return fmt.Errorf("lapse has ended: %w", errors.Join(errors.New("by itself"), err))
 	default:
 		return nil
+	}
+}
+
+// wrote waits until the process has written a text.
+func (d *daemon) wrote(text string) {
+	d.m.t.Helper()
+	ctx, cancel := context.WithTimeout(d.m.t.Context(), time.Minute)
+	defer cancel()
+	err := eventually(ctx, func() (bool, error) {
+		all, err := os.ReadFile(d.log)
+		return bytes.Contains(all, []byte(text)), errors.Join(err, d.alive())
+	})
+	if err != nil {
+		d.m.t.Fatalf("wait until lapse writes %q: %v", text, err)
 	}
 }
 

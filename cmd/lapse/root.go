@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -116,6 +117,18 @@ func (a *app) does(work func(cmd *cobra.Command, args []string) error) func(*cob
 		}
 		return work(cmd, args)
 	}
+}
+
+// untilStopped is the RunE of a command that runs until it is told to stop, or, if once says so, does one thing and ends.
+func (a *app) untilStopped(once *bool, work func(cmd *cobra.Command) error) func(*cobra.Command, []string) error {
+	return a.does(func(cmd *cobra.Command, _ []string) error {
+		err := work(cmd)
+		told := cmd.Context().Err() != nil && (errors.Is(err, errSignalled) || errors.Is(err, context.Canceled))
+		if told && !*once {
+			return nil // whenever it comes, being told to stop is no failure
+		}
+		return err
+	})
 }
 
 func (a *app) openLog() error {

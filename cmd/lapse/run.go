@@ -29,7 +29,7 @@ whatever its schedule says.`,
   lapse run --once --now sessions-30d --json`,
 		Args: cobra.NoArgs,
 	}
-	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = a.untilStopped(&once, func(cmd *cobra.Command) error {
 		if len(now) > 0 && !once {
 			return wrongUsage("--now needs --once: without it policies run by their schedules")
 		}
@@ -40,24 +40,22 @@ whatever its schedule says.`,
 		if err != nil {
 			return err
 		}
-		_, err = a.awaitInstallation(cmd.Context(), s, s.Database.Executor, s.Roles.Executor, once)
-		if err != nil {
-			return err
-		}
 		e, done, err := a.newExecutor(s)
 		if err != nil {
 			return err
 		}
 		defer done()
+		if _, err := a.awaitInstallation(cmd.Context(), s, s.Database.Executor, s.Roles.Executor, once); err != nil {
+			return err
+		}
 		if once {
 			return a.runOnce(cmd.Context(), e, now, asJSON)
 		}
-		parts := []part{executorPart(e)}
 		web, err := a.webPart(cmd.Context(), a.overrides.HTTP, []readiness{{"executor", e.Ready}}, e.Metrics().Collectors())
 		if err != nil {
 			return err
 		}
-		return runParts(cmd.Context(), a.log, append(parts, web...)...)
+		return runParts(cmd.Context(), a.log, append([]part{executorPart(e)}, web...)...)
 	})
 	flags := cmd.Flags()
 	flags.BoolVar(&once, "once", false, "make one pass and end")

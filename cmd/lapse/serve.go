@@ -20,7 +20,7 @@ one. With audit: off only the executor runs.`,
   lapse serve --http 127.0.0.1:9187 --log-format json`,
 		Args: cobra.NoArgs,
 	}
-	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = a.untilStopped(new(bool), func(cmd *cobra.Command) error {
 		s, err := a.settings()
 		if err != nil {
 			return err

@@ -10,6 +10,9 @@ import (
 	"lapse/schemas"
 )
 
+// version and commit are set by the linker (see the Makefile). Without it the build's own information is used.
+var version, commit string
+
 // versions are the formats that this program reads and writes.
 type versions struct {
 	Version string `json:"version"`
@@ -45,12 +48,17 @@ func (a *app) versionCommand() *cobra.Command {
 }
 
 func readVersions() versions {
-	v := versions{Version: "unknown", Catalog: schemas.Version, Event: audit.EventSchema}
+	v := versions{Version: "unknown", Commit: commit, Catalog: schemas.Version, Event: audit.EventSchema}
 	build, ok := debug.ReadBuildInfo()
-	if !ok {
+	if ok {
+		v.Version, v.Go = build.Main.Version, build.GoVersion
+	}
+	if version != "" {
+		v.Version = version
+	}
+	if !ok || commit != "" {
 		return v
 	}
-	v.Version, v.Go = build.Main.Version, build.GoVersion
 	for _, setting := range build.Settings {
 		switch setting.Key {
 		case "vcs.revision":

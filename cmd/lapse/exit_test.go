@@ -1,0 +1,46 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"lapse/executor"
+	"lapse/internal/config"
+	"lapse/planner"
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+func TestEachKindOfErrorHasItsExitCode(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		err  error
+		code int
+	}{
+		{"done", nil, 0},
+		{"anything else", errors.New("the server went away"), 1},
+		{"nothing may be deleted", &executor.Refusal{}, 1},
+		{"a grant is missing", &planner.GrantError{}, 1},
+		{"told to stop", errSignalled, 1},
+		{"wrong usage", wrongUsage("no"), 2},
+		{"input that cannot be used", invalid(errors.New("no")), 2},
+		{"mistakes in lapse.yaml", &config.FileError{}, 2},
+		{"mistakes in the policy file", planner.FileErrors{}, 2},
+		{"a table that cannot be published", &replication.IdentityError{}, 2},
+		{"a missing key", config.ErrNoKey, 2},
+		{"no brokers", config.ErrNoBrokers, 2},
+		{"a short key", schemas.ErrTagKeyTooShort, 2},
+		{"something for a person", errNeedsPerson, 3},
+	} {
+		if got := exitCode(c.err); got != c.code {
+			t.Errorf("%s: exit code %d, want %d", c.name, got, c.code)
+		}
+		if c.err == nil {
+			continue
+		}
+		if got := exitCode(fmt.Errorf("in a layer: %w", c.err)); got != c.code {
+			t.Errorf("%s, wrapped: exit code %d, want %d", c.name, got, c.code)
+		}
+	}
+}
