@@ -62,15 +62,18 @@ func (w *writer) commit(ctx context.Context, e *expected, do transaction) error 
 		o, err = do(ctx, tx)
 		return err
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		e.add(o)
 	}
+	return err
+}
+
+func (e *expected) add(o outcome) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	maps.Copy(e.causes, o.causes)
 	e.truncates += o.truncates
 	e.verdicts[o.verdict]++
-	return nil
 }
 
 // rows inserts sessions with two notes each and returns their ids.
