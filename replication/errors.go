@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -73,6 +74,18 @@ func (e *DecodeError) Error() string {
 }
 
 func (e *DecodeError) Unwrap() error { return e.Reason }
+
+// quietError keeps the words of an error of class 22 (data exception) to itself: they quote the value.
+type quietError struct{ cause error }
+
+func (e *quietError) Error() string {
+	if state := stateOf(e.cause); strings.HasPrefix(state, classData) {
+		return fmt.Sprintf("the server cannot send a value (SQLSTATE %s)", state)
+	}
+	return e.cause.Error()
+}
+
+func (e *quietError) Unwrap() error { return e.cause }
 
 // Grade says what to do about an error of this package.
 type Grade int
@@ -142,6 +155,7 @@ const (
 	stateQueryCanceled       = "57014"
 	stateDatabaseDropped     = "57P04"
 	classConnection          = "08"
+	classData                = "22"
 	classOperator            = "57"
 	classTransactionRollback = "40"
 	classResources           = "53"

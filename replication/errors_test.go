@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -55,5 +56,18 @@ func TestAnErrorIsGradedByItsStateAndNotByItsWords(t *testing.T) {
 		if got := GradeOf(c.err); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
+	}
+}
+
+func TestAServersErrorDoesNotQuoteAValue(t *testing.T) {
+	t.Parallel()
+	const secret = "0x6a 0x61 0x6e"
+	s := &Stream{slot: "s"}
+	err := s.broken(&pgconn.PgError{Code: "22021", Message: "invalid byte sequence: " + secret})
+	if strings.Contains(err.Error(), secret) || !strings.Contains(err.Error(), "22021") || stateOf(err) != "22021" {
+		t.Errorf("got %v", err)
+	}
+	if err = s.broken(&pgconn.PgError{Code: "57P01", Message: "terminating"}); !strings.Contains(err.Error(), "terminating") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -141,7 +141,8 @@ select c.oid,
              string_agg(quote_ident(a.attname), ', ' order by array_position(i.indkey::int2[], a.attnum)) as columns
         from pg_catalog.pg_index i
         join pg_catalog.pg_class x on x.oid = i.indexrelid
-        join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey::int2[])
+        join pg_catalog.pg_attribute a on a.attrelid = i.indrelid
+         and a.attnum = any((i.indkey::int2[])[0:i.indnkeyatts - 1])
        where i.indrelid = c.oid
          and case c.relreplident when 'i' then i.indisreplident else i.indisprimary end
        group by i.indexrelid, i.indimmediate, i.indisvalid, i.indisready, i.indislive, x.relname
@@ -231,7 +232,8 @@ select format('%I.%I', n.nspname, c.relname),
   cross join lateral (
       select coalesce(array_agg(a.attname), '{}') as columns
         from pg_catalog.pg_index i
-        join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey::int2[])
+        join pg_catalog.pg_attribute a on a.attrelid = i.indrelid
+         and a.attnum = any((i.indkey::int2[])[0:i.indnkeyatts - 1])
        where i.indrelid = t.oid
          and case c.relreplident when 'i' then i.indisreplident else i.indisprimary end
   ) k

@@ -59,6 +59,10 @@ func TestATableThatPublishingWouldHarmIsRefused(t *testing.T) {
 			table: `create table t (id int primary key, note text); create publication p for table t where (note > 'a')`,
 			want:  FilteredRows, from: 15, broken: true,
 		},
+		"a row filter on a column that the key's index only includes": {
+			table: `create table t (id int, note text, primary key (id) include (note)); create publication p for table t where (note > 'a')`,
+			want:  FilteredRows, from: 15, broken: true,
+		},
 		"another publication's column list": {
 			table: `create table t (id int primary key, note text); create publication p for table t (note)`,
 			want:  FilteredColumns, from: 15, broken: true,
@@ -118,9 +122,12 @@ func TestATableWhoseDeletionsNameTheirRowsIsAccepted(t *testing.T) {
 			alter table t replica identity nothing`},
 		"no partition yet":                   {table: `create table t (id int primary key) partition by range (id)`},
 		"a generated column outside the key": {table: `create table t (id int primary key, twice int generated always as (id * 2) stored)`},
-		"a row filter on the key":            {table: `create table t (id int primary key, note text); create publication p for table t where (id > 7)`, from: 15},
-		"a column list with the key":         {table: `create table t (id int primary key, note text, x int); create publication p for table t (note, id)`, from: 15},
-		"a row filter on inserts":            {table: `create table t (id int primary key, note text); create publication p for table t where (note > 'a') with (publish = insert)`, from: 15},
+		"a generated column that the key's index only includes": {
+			table: `create table t (id int, twice int generated always as (id * 2) stored, primary key (id) include (twice))`,
+		},
+		"a row filter on the key":    {table: `create table t (id int primary key, note text); create publication p for table t where (id > 7)`, from: 15},
+		"a column list with the key": {table: `create table t (id int primary key, note text, x int); create publication p for table t (note, id)`, from: 15},
+		"a row filter on inserts":    {table: `create table t (id int primary key, note text); create publication p for table t where (note > 'a') with (publish = insert)`, from: 15},
 	}
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
 		conn := db.Connect(t)

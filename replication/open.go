@@ -120,7 +120,10 @@ func connect(ctx context.Context, connString string) (*pgx.Conn, *wire, error) {
 	}
 	wire := attachWire(&config.Config)
 	conn, err := pgx.ConnectConfig(ctx, config)
-	if err != nil {
+	switch {
+	case stateOf(err) == stateInsufficient:
+		return nil, nil, fmt.Errorf("%w; to read the log, run: alter role %s replication", err, quoteIdentifier(config.User))
+	case err != nil:
 		return nil, nil, err
 	}
 	return conn, wire(), nil
@@ -152,6 +155,13 @@ func prepare(ctx context.Context, conn *pgx.Conn, config StreamConfig) (*Stream,
 	}
 	if err := CheckSlot(slot, identity.Database); err != nil {
 		return nil, err
+	}
+	if slot.Active {
+		// START_REPLICATION would say so too. But were the other stream to end before it, the position read here would
+		// be older than the slot's.
+		return nil, &SlotError{
+			Slot: config.Slot, Reason: ErrSlotActive, Detail: fmt.Sprintf("by server process %d", slot.ActivePID), Fix: fixActive,
+		}
 	}
 	// Last, because the simple protocol cannot carry parameters in every encoding.
 	if _, err := conn.Exec(ctx, "set client_encoding to "+quoteLiteral(identity.Encoding)); err != nil {
@@ -232,6 +242,8 @@ func (s *Stream) start(ctx context.Context, command string) error {
 	}
 }
 
+const fixActive = "one slot serves one stream; the other one must end first"
+
 // refused gives the server's answer to START_REPLICATION a name. The slot was looked at a moment ago: it was there,
 // and it was ours.
 func (s *Stream) refused(err error) error {
@@ -245,7 +257,7 @@ func (s *Stream) refused(err error) error {
 	}
 	switch stateOf(err) {
 	case stateObjectInUse:
-		return refuse(ErrSlotActive, "one slot serves one auditor; the other one must stop first")
+		return refuse(ErrSlotActive, fixActive)
 	case stateUndefinedObject:
 		return refuse(ErrSlotMissing, "run lapse init, which makes it; what was deleted in between is a gap")
 	case stateNotInPrerequisite, stateUndefinedFile:

@@ -86,7 +86,7 @@ func (e *PublicationError) Unwrap() []error {
 
 // EnsurePublications makes the publications that are missing, with no table in them, and checks the others. It changes
 // none: what differs is a *PublicationError with ErrPublicationDiffers. It needs CREATE on the database. Safe to repeat,
-// and for two at once.
+// and for two at once outside a transaction.
 func EnsurePublications(ctx context.Context, q Querier) error {
 	for _, name := range []Publication{Deletes, Changes, Ledger} {
 		there, err := checkPublication(ctx, q, name)

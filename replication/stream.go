@@ -242,7 +242,7 @@ func (s *Stream) broken(err error) error {
 			Fix: "drop the slot, then run lapse init: it records the gap",
 		}
 	default:
-		return fmt.Errorf("read slot %q: %w", s.slot, err)
+		return fmt.Errorf("read slot %q: %w", s.slot, &quietError{err})
 	}
 }
 
