@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/internal/pgserver"
+	"lapse/internal/servers"
 )
 
 // parentEnv makes this test binary a parent that is about to be killed: see TestServersGoWhenTheirParentIsKilled.
@@ -242,17 +244,10 @@ func parent() {
 	os.Exit(1)
 }
 
-// each runs a test on every PostgreSQL of this machine.
+// each runs a test on every PostgreSQL of this machine that LAPSE_PG asks for.
 func each(t *testing.T, options pgserver.Options, test func(*testing.T, *pgserver.Server)) {
 	t.Helper()
-	found, err := pgserver.Installed()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(found) == 0 {
-		t.Skip("there is no PostgreSQL: run make servers")
-	}
-	for _, install := range found {
+	for _, install := range installed(t) {
 		options.Install = install
 		t.Run(fmt.Sprintf("pg%d", install.Major), func(t *testing.T) {
 			test(t, start(t, options))
@@ -262,14 +257,25 @@ func each(t *testing.T, options pgserver.Options, test func(*testing.T, *pgserve
 
 func newest(t *testing.T) pgserver.Install {
 	t.Helper()
+	found := installed(t)
+	return found[len(found)-1]
+}
+
+func installed(t *testing.T) []pgserver.Install {
+	t.Helper()
 	found, err := pgserver.Installed()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(found) == 0 {
-		t.Skip("there is no PostgreSQL: run make servers")
+	wanted, err := servers.WantedMajors(os.Getenv("LAPSE_PG"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	return found[len(found)-1]
+	found = slices.DeleteFunc(found, func(install pgserver.Install) bool { return !slices.Contains(wanted, install.Major) })
+	if len(found) == 0 {
+		t.Skipf("there is no PostgreSQL of %v: run make servers", wanted)
+	}
+	return found
 }
 
 func start(t *testing.T, options pgserver.Options) *pgserver.Server {
