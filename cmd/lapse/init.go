@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -224,7 +225,7 @@ func (i *initialiser) needsSuperuser(what, sql string) error {
 
 func (i *initialiser) catalog(ctx context.Context, conn *pgx.Conn) error {
 	before, err := readInstallation(ctx, conn)
-	if err != nil && err != errNotInstalled { //nolint:errorlint // this very value
+	if err != nil && !errors.Is(err, errNotInstalled) {
 		return err
 	}
 	required := i.settings.Audit == config.AuditRequired

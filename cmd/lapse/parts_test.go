@@ -108,8 +108,11 @@ func TestReadyzSaysWhyNot(t *testing.T) {
 	}{
 		{[]readiness{fine}, http.StatusOK, "ok\n"},
 		{[]readiness{failing, fine}, http.StatusServiceUnavailable, "executor: nobody has read the slot for a minute\n"},
-		{[]readiness{failing, {"audit", failing.ready}}, http.StatusServiceUnavailable,
-			"executor: nobody has read the slot for a minute\naudit: nobody has read the slot for a minute\n"},
+		{
+			[]readiness{failing, {"audit", failing.ready}},
+			http.StatusServiceUnavailable,
+			"executor: nobody has read the slot for a minute\naudit: nobody has read the slot for a minute\n",
+		},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		registry, err := newRegistry(nil)

@@ -92,7 +92,7 @@ func (w *web) Run(ctx context.Context) error {
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), webStopTime)
 	defer cancel()
 	err := w.server.Shutdown(stopping)
-	<-ended
+	_ = <-ended // what Shutdown makes of Serve
 	if err != nil {
 		return fmt.Errorf("stop HTTP: %w", err)
 	}

@@ -43,7 +43,7 @@ const (
 // TLSConfig reads the TLS files. nil is no TLS.
 func (b *Broker) TLSConfig() (*tls.Config, error) {
 	if b.TLS == nil {
-		return nil, nil //nolint:nilnil // no TLS is a setting, not a failure
+		return nil, nil
 	}
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if b.TLS.CA != "" {

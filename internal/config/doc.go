@@ -8,7 +8,7 @@
 //	document.go   YAML with positions: every problem names file, line and column, all of them at once
 //	database.go   which login plays which role; URLs as they may be shown
 //	keys.go       the four keys: read, checked, made
-//	broker.go     TLS and SASL for Kafka
+//	broker.go     TLS and SASL for Kafka; scram.go is one of the mechanisms
 //
 // It promises that a Settings it returned is complete and consistent, and that nothing in it prints a secret by accident:
 // URLs and keys have String methods that hide what they hold.

@@ -144,7 +144,7 @@ func makeKey(path string) (fresh bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer os.Remove(temporary.Name())
+	defer func() { _ = os.Remove(temporary.Name()) }()
 	key := make([]byte, KeyLength)
 	if _, err := rand.Read(key); err != nil {
 		return false, err
