@@ -248,3 +248,26 @@ func TestAWaitEndsWhenItIsWokenAndLosesNothing(t *testing.T) {
 		t.Errorf("%d rows, %v", len(got.rows), err)
 	}
 }
+
+func TestAWakeUpIsEitherTakenOrLeft(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.Newest(t))
+	prepareDatabase(t, db, nil)
+	s := openStream(t, db.URL, db.Name)
+	wake := make(chan struct{}, 1)
+	for range 100 {
+		wake <- struct{}{}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		switch err := s.waitAttentively(ctx, wake); {
+		case err == nil && len(wake) != 0:
+			t.Fatal("woken by nothing")
+		case err != nil && len(wake) == 0:
+			t.Fatalf("the wake-up is lost: %v", err)
+		case err != nil && !errors.Is(err, context.Canceled):
+			t.Fatal(err)
+		case err != nil:
+			<-wake
+		}
+	}
+}

@@ -40,6 +40,17 @@ func pipedWire(chunks [][]byte) *wire {
 	return newWire(here)
 }
 
+func readFrame(w *wire) (frame, error) {
+	for {
+		if f, ok, err := w.frame(); ok || err != nil {
+			return f, err
+		}
+		if err := w.fill(); err != nil {
+			return frame{}, err
+		}
+	}
+}
+
 // What follows the last message that pgconn reads belongs to the stream, in whatever pieces it came.
 func TestTheStreamTakesOverAllThatPgconnDidNotUse(t *testing.T) {
 	t.Parallel()
@@ -79,10 +90,7 @@ func TestTheStreamTakesOverAllThatPgconnDidNotUse(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := theirs; i < len(bodies); i++ {
-			f, ok, err := w.frame()
-			for ; err == nil && !ok; f, ok, err = w.frame() {
-				err = w.fill()
-			}
+			f, err := readFrame(w)
 			if err != nil || f.kind != byte('a'+i) || !bytes.Equal(f.body, bodies[i]) {
 				t.Fatalf("message %d: %q %x, %v", i, f.kind, f.body, err)
 			}
@@ -101,10 +109,7 @@ func TestAMessageLargerThanTheBufferIsReadWhole(t *testing.T) {
 	w := pipedWire(slices.Collect(slices.Chunk(slices.Concat(framed('a', large), framed('b', nil)), 100_000)))
 	defer func() { _ = w.Close() }()
 	for _, want := range []int{len(large), 0} {
-		f, ok, err := w.frame()
-		for ; err == nil && !ok; f, ok, err = w.frame() {
-			err = w.fill()
-		}
+		f, err := readFrame(w)
 		if err != nil || len(f.body) != want {
 			t.Fatalf("%d bytes, %v", len(f.body), err)
 		}
