@@ -199,10 +199,11 @@ func (a *applier) confirm() error {
 // write brings one policy into force: membership, publication and version in one transaction.
 //
 //	crash before its commit    nothing of this policy is there
+//	crash before its arming    the executor notes the position where the auditor must pass
 //	crash after it             it is there whole; the next apply finds no difference and goes on with the others
 func (a *applier) write(ctx context.Context, c *change) error {
-	roles := a.settings.Roles
-	err := retryLocked(ctx, a.conn, a.log, "apply policy "+string(c.Policy), func(tx pgx.Tx) error {
+	roles, id := a.settings.Roles, c.ID
+	err := retryLocked(ctx, a.conn, a.log, "apply policy "+string(c.Policy), func(tx pgx.Tx) (err error) {
 		if c.Resolved != nil {
 			// Membership in the tables' owners is for the login to give, the rest is for the owner of the catalog.
 			if err := as(ctx, tx, "none"); err != nil {
@@ -221,7 +222,7 @@ func (a *applier) write(ctx context.Context, c *change) error {
 		if !c.Writes() {
 			return nil
 		}
-		_, _, err := planner.Write(ctx, tx, &c.Change, roles, a.reason)
+		id, _, err = planner.Write(ctx, tx, &c.Change, roles, a.reason)
 		return err
 	})
 	if err != nil {
@@ -229,6 +230,10 @@ func (a *applier) write(ctx context.Context, c *change) error {
 	}
 	a.log.Info("applied", "policy", c.Policy, "kind", c.Kind, "state", c.ToState)
 	if c.ToState == schemas.Arming {
+		// The position that the auditor must pass is taken down here, so that `lapse audit --once` is enough to arm it.
+		if _, err := a.conn.Exec(ctx, `select lapse.advance_arming($1)`, int32(id)); err != nil {
+			return fmt.Errorf("note where the auditor must pass: %w", err)
+		}
 		a.log.Info("the policy deletes once the auditor has read past this moment", "policy", c.Policy)
 	}
 	return nil
