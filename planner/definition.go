@@ -6,12 +6,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Identifiers of a policy. A version is never changed: every edit of the policy file makes the next one.
-type (
-	PolicyID      int32
-	PolicyName    string
-	PolicyVersion int32
-)
+// PolicyID is a policy's number in the catalog. It is never used again.
+type PolicyID int32
+
+// PolicyName is a policy's name in its file, in events and in metrics.
+type PolicyName string
+
+// PolicyVersion counts a policy's versions. A version is never changed: every edit of the policy file makes the next.
+type PolicyVersion int32
 
 // ColumnType is the type of the column a policy counts from.
 type ColumnType string

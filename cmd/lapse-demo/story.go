@@ -143,12 +143,14 @@ func (s *story) refuse(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	_, err = conn.Exec(ctx, `delete from public.sessions`)
-	if err == nil {
+	_, refusal := conn.Exec(ctx, `delete from public.sessions`)
+	if err := conn.Close(ctx); err != nil {
+		return err
+	}
+	if refusal == nil {
 		return errors.New("lapse_executor was allowed a plain DELETE")
 	}
-	fmt.Fprintf(s.out, "   lapse_executor: delete from public.sessions\n   %v\n", err)
+	fmt.Fprintf(s.out, "   lapse_executor: delete from public.sessions\n   %v\n", refusal)
 	return nil
 }
 
@@ -158,12 +160,11 @@ func (s *story) startServe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer log.Close()
 	fmt.Fprintln(s.out, "   $ lapse serve &")
 	s.serve = exec.CommandContext(ctx, s.lapse, "serve", "--http", "127.0.0.1:0")
 	s.serve.Env, s.serve.Stdout, s.serve.Stderr = s.env, log, log
 	s.serve.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	return s.serve.Start()
+	return errors.Join(s.serve.Start(), log.Close()) // the process has a copy of its own
 }
 
 // stopServe asks it to finish, and waits.
