@@ -1,0 +1,337 @@
+package planner
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"pgregory.net/rapid"
+
+	"lapse/internal/pgtest"
+	"lapse/schemas"
+)
+
+// oracle says whether a row is due in the words of the promise: column + after <= cutoff, in UTC; nothing that is not an
+// instant of PostgreSQL's calendar, and nothing that cannot be added up.
+const oracle = `
+	create function shop.oracle(v anyelement, zone text, after interval, cutoff timestamptz) returns boolean language plpgsql
+	set timezone = 'UTC' as $$
+	begin
+	  if v is null or not isfinite(v) or v < '4713-01-01 BC' then return false; end if;
+	  if pg_typeof(v) = 'timestamptz'::regtype then return v::text::timestamptz + after <= cutoff; end if;
+	  return (v::timestamp at time zone zone) + after <= cutoff;
+	exception when datetime_field_overflow then return false;
+	end $$`
+
+// moments are the tables of the due test, one for each type of column.
+var moments = map[ColumnType]string{Timestamptz: "with_zone", Timestamp: "without_zone", Date: "day"}
+
+func makeMoments(w *world) {
+	w.t.Helper()
+	for of, table := range moments {
+		w.do(fmt.Sprintf(`create table %s (id int primary key, v %s)`, table, of))
+		w.do(fmt.Sprintf(`create index on %s (v, id)`, table))
+	}
+	w.do(oracle)
+	w.do(`set timezone = 'UTC'`)
+	w.do(`set datestyle = 'ISO, YMD'`)
+}
+
+// special are values that arithmetic stumbles over.
+var special = []string{
+	"infinity", "-infinity", "4713-01-01 00:00 BC", "4713-01-02 BC", "4714-12-31 23:59:59.999999 BC", "4714-11-24 BC", "0001-01-01", "1970-01-01",
+	"2000-02-29", "1900-02-28 23:59:59.999999", "294276-12-31 23:59:59.999999", "294276-12-01", "9999-12-31", "2011-12-30 12:00", "2024-03-31 02:30",
+}
+
+// drawAfter draws the intervals that calendars make difficult.
+func drawAfter(t *rapid.T) Interval {
+	return Interval{
+		Months: rapid.OneOf(rapid.Just[int32](0), rapid.Int32Range(0, 30), rapid.Int32Range(0, 24000)).Draw(t, "months"),
+		Days:   rapid.OneOf(rapid.Just[int32](0), rapid.Int32Range(0, 40), rapid.Int32Range(0, 60000)).Draw(t, "days"),
+		Microseconds: rapid.OneOf(rapid.Just[int64](0), rapid.Int64Range(0, 3*24*time.Hour.Microseconds()),
+			rapid.Just(time.Hour.Microseconds()), rapid.Just[int64](1)).Draw(t, "microseconds"),
+	}
+}
+
+// drawInstant draws an instant between 1890 and the present, more often than not near the end of a month or a change of
+// clocks.
+func drawInstant(t *rapid.T) time.Time {
+	year := rapid.IntRange(1890, 2025).Draw(t, "year")
+	month := time.Month(rapid.IntRange(1, 12).Draw(t, "month"))
+	day := rapid.OneOf(rapid.IntRange(1, 31), rapid.IntRange(28, 31), rapid.IntRange(1, 3)).Draw(t, "day")
+	clock := rapid.OneOf(rapid.Int64Range(0, 24*time.Hour.Microseconds()-1), rapid.SampledFrom([]int64{
+		0, 24*time.Hour.Microseconds() - 1, 2 * time.Hour.Microseconds(), 5 * time.Hour.Microseconds() / 2,
+	})).Draw(t, "clock")
+	day = min(day, time.Date(year, month+1, 0, 0, 0, 0, 0, time.UTC).Day())
+	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Add(time.Duration(clock) * time.Microsecond)
+}
+
+// drawRows draws values around the instant at which a row becomes due, and special ones.
+func drawRows(t *rapid.T, cutoff time.Time, after Interval) []string {
+	edge := cutoff.AddDate(0, 0, -int(after.Days)).Add(-time.Duration(after.Microseconds) * time.Microsecond).AddDate(0, -int(after.Months), 0)
+	near := rapid.Custom(func(t *rapid.T) string {
+		at := edge.AddDate(0, 0, rapid.OneOf(rapid.Just(0), rapid.IntRange(-4, 4)).Draw(t, "days off"))
+		off := rapid.OneOf(rapid.Int64Range(-1, 1), rapid.Map(rapid.IntRange(-48, 48), halfHours)).Draw(t, "off")
+		return postgresText(at.Add(time.Duration(off) * time.Microsecond))
+	})
+	return rapid.SliceOfN(rapid.OneOf(near, near, near, rapid.SampledFrom(special)), 30, 60).Draw(t, "rows")
+}
+
+func halfHours(n int) int64 { return int64(n) * 30 * time.Minute.Microseconds() }
+
+// postgresText writes an instant of any year, the year before 1 being 1 BC.
+func postgresText(at time.Time) string {
+	if at.Year() > 0 {
+		return at.Format("2006-01-02 15:04:05.999999")
+	}
+	return fmt.Sprintf("%04d-%s BC", 1-at.Year(), at.Format("01-02 15:04:05.999999"))
+}
+
+type dueCase struct {
+	d      Definition
+	cutoff time.Time
+	rows   []string
+	table  string
+}
+
+func drawDueCase(t *rapid.T) dueCase {
+	d := Definition{
+		ID: 1, Version: 1, Name: "p", Column: "v", After: drawAfter(t), Batch: MaxBatch,
+		ColumnType: rapid.SampledFrom([]ColumnType{Timestamptz, Timestamp, Date}).Draw(t, "type"),
+		Key:        []KeyColumn{{Name: "id", Type: "integer", Plain: true}},
+	}
+	if d.ColumnType != Timestamptz {
+		d.Zone = rapid.SampledFrom([]string{"", "", "Europe/Berlin", "America/St_Johns", "Pacific/Apia", "Australia/Lord_Howe", "Etc/GMT+12"}).Draw(t, "zone")
+	}
+	d.Table = "shop." + moments[d.ColumnType]
+	cutoff := drawInstant(t)
+	return dueCase{d: d, cutoff: cutoff, rows: drawRows(t, cutoff, d.After), table: d.Table}
+}
+
+func (c *dueCase) String() string {
+	return fmt.Sprintf("%s, zone %q, after %s, cutoff %s", c.d.ColumnType, c.d.Zone, c.d.After, c.cutoff.Format(time.RFC3339Nano))
+}
+
+// fill stores the rows, and returns the ids of those that the oracle calls due.
+func (c *dueCase) fill(ctx context.Context, conn *pgx.Conn) ([]int32, error) {
+	if _, err := conn.Exec(ctx, `delete from `+c.table); err != nil {
+		return nil, err
+	}
+	if _, err := conn.Exec(ctx, `insert into `+c.table+` select n, v::`+string(c.d.ColumnType)+` from unnest($1::text[]) with ordinality r(v, n)`, c.rows); err != nil {
+		return nil, err
+	}
+	zone := c.d.Zone
+	if zone == "" {
+		zone = "UTC"
+	}
+	return ids(ctx, conn, `select id from `+c.table+` where shop.oracle(v, $1, $2::text::interval, $3) order by id`, zone, c.d.After.String(), c.cutoff)
+}
+
+func ids(ctx context.Context, conn *pgx.Conn, sql string, args ...any) ([]int32, error) {
+	rows, err := conn.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[int32])
+}
+
+// The pick finds what is due, the whole of it and nothing else, and no value makes it fail.
+func TestExactlyTheDueRowsAreFound(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db)
+		makeMoments(w)
+		w.do(`set enable_seqscan = off`)
+		due, all := 0, 0
+		rapid.Check(t, func(rt *rapid.T) {
+			c := drawDueCase(rt)
+			ctx := context.Background()
+			want, err := c.fill(ctx, w.owner)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			due, all = due+len(want), all+len(c.rows)
+			var bound string
+			if err := w.owner.QueryRow(ctx, `select (`+c.d.bound("$1::timestamptz")+`)::text`, c.cutoff).Scan(&bound); err != nil {
+				rt.Fatal(err)
+			}
+			pick := c.d.PickStatement(c.table, c.cutoff.Format("2006-01-02 15:04:05.999999Z"), bound)
+			got, err := ids(ctx, w.owner, `with pick as materialized (`+pick+`) select k2 from pick order by k2`)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if !slices.Equal(got, want) {
+				rt.Fatalf("%s: the pick finds %v, want %v of %q", &c, got, want, c.rows)
+			}
+		})
+		t.Logf("%d of %d rows were due", due, all)
+	})
+}
+
+// The same, through the deletion function and its survey.
+func TestExactlyTheDueRowsGo(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db)
+		makeMoments(w)
+		p := w.armed(policyText("shop.day", "v", "1 day", "    state: armed"))
+		version := p.Version
+		rapid.Check(t, func(rt *rapid.T) {
+			c := drawDueCase(rt)
+			version++
+			c.d.ID, c.d.Version = p.ID, version
+			want, err := c.fill(t.Context(), w.owner)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			functions, err := FunctionsSQL(&c.d, testRoles)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			p := inForceWith(w, &c.d, functions)
+			var counted int
+			if err := w.exec.QueryRow(t.Context(), `select due from `+SurveyFunction(p.ID, p.Version)+`($1)`, c.cutoff).Scan(&counted); err != nil {
+				rt.Fatal(err)
+			}
+			r := Run{Policy: p.ID, Version: p.Version, Cutoff: c.cutoff}
+			must(t, w.admin.QueryRow(t.Context(), `
+				with run as (insert into lapse.run (run, policy_id, version, cutoff) values (gen_random_uuid(), $1, $2, $3) returning *)
+				insert into lapse.shard (run, policy_id, version, leaf, cutoff) select run, policy_id, version, $4, cutoff from run returning run`,
+				p.ID, p.Version, c.cutoff, p.TableOID).Scan(&r.ID))
+			total := w.deleteAll(p, r, rapid.IntRange(1, 20).Draw(rt, "limit"))
+			left, err := ids(t.Context(), w.owner, `select id from `+c.table+` order by id`)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			for id := int32(1); int(id) <= len(c.rows); id++ {
+				if slices.Contains(left, id) == slices.Contains(want, id) {
+					rt.Errorf("%s: row %d (%s) is left: %t", &c, id, c.rows[id-1], slices.Contains(left, id))
+				}
+			}
+			if int(total.Deleted) != len(want) || int(total.Picked) != len(want) || counted != len(want) {
+				rt.Errorf("%s: picked %d, deleted %d, counted %d, want %d", &c, total.Picked, total.Deleted, counted, len(want))
+			}
+		})
+	})
+}
+
+// inForceWith puts a definition into force without apply: its table and interval are none that a person would choose.
+func inForceWith(w *world, d *Definition, functions string) InForce {
+	w.t.Helper()
+	_, err := w.admin.PgConn().Exec(context.Background(), strings.Join([]string{
+		functions,
+		fmt.Sprintf(`insert into lapse.policy select id, %d, name, '%s'::regclass, '%s', spec from lapse.policy where version = 1;`, d.Version, d.Table, d.Table),
+		fmt.Sprintf(`update lapse.gate set version = %d, table_oid = '%s'::regclass;`, d.Version, d.Table),
+	}, "\n")).ReadAll()
+	must(w.t, err)
+	return InForce{
+		ID: d.ID, Version: d.Version, Name: d.Name, State: schemas.Armed, Definition: *d, TableName: d.Table, Batch: d.Batch,
+		TableOID: valueOn[uint32](w.t, w.admin, `select $1::text::regclass::oid`, d.Table),
+	}
+}
+
+// Before an interval is in force PostgreSQL counts back with it once; that it reads what String writes is half of it.
+func TestAnIntervalIsWrittenAsPostgresWritesIt(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		conn := db.Connect(t)
+		must(t, run(conn, `set intervalstyle = 'postgres'`))
+		rapid.Check(t, func(rt *rapid.T) {
+			want := Interval{
+				Months:       rapid.Int32Min(0).Draw(rt, "months"),
+				Days:         rapid.Int32Min(0).Draw(rt, "days"),
+				Microseconds: rapid.Int64Range(0, 1<<53).Draw(rt, "microseconds"),
+			}
+			got, problem, err := readInterval(context.Background(), conn, want.String())
+			if err != nil || problem != "" || got != want {
+				rt.Fatalf("%s is read as %+v (%s, %v), want %+v", want, got, problem, err, want)
+			}
+			var text string
+			if err := conn.QueryRow(context.Background(), `select $1::text::interval::text`, want.String()).Scan(&text); err != nil {
+				rt.Fatal(err)
+			}
+			if text != want.String() {
+				rt.Fatalf("got %q, PostgreSQL writes %q", want, text)
+			}
+		})
+	})
+}
+
+func TestADurationThatMakesNoSenseIsRefused(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		conn := db.Connect(t)
+		for text, want := range map[string]string{
+			"30": "no unit", "-1 day": "negative", "1 mon -40 days": "negative", "30 days ago": "negative", "1 day -1 hour": "negative",
+			"infinity": "", "soon": "not a duration", "1 fortnight": "not a duration", "P": "not a duration", "300000000 years": "not a duration",
+			"'; drop table x": "not a duration",
+		} {
+			if _, problem, err := readInterval(t.Context(), conn, text); err != nil || problem == "" || !strings.Contains(problem, want) {
+				t.Errorf("%q: got problem %q, error %v; want %q", text, problem, err, want)
+			}
+		}
+		for text, want := range map[string]Interval{
+			"30 days": {Days: 30}, "P30D": {Days: 30}, "1 mon": {Months: 1}, "00:05": {Microseconds: 5 * time.Minute.Microseconds()},
+			"2 weeks": {Days: 14}, "P1Y2M3DT4H": {Months: 14, Days: 3, Microseconds: 4 * time.Hour.Microseconds()},
+			"1.5 days": {Days: 1, Microseconds: 12 * time.Hour.Microseconds()}, "0 days": {},
+		} {
+			if got, problem, err := readInterval(t.Context(), conn, text); err != nil || problem != "" || got != want {
+				t.Errorf("%q: got %+v, %q, %v; want %+v", text, got, problem, err, want)
+			}
+		}
+	})
+}
+
+// Every day of two years and more, every number of months up to fourteen: the bound that serves the index loses no due row. The
+// days that the bound gives away are needed, all but one.
+func TestTheIndexBoundLosesNoMonthEnd(t *testing.T) {
+	t.Parallel()
+	conn := pgtest.New(t, pgtest.Newest(t)).Connect(t)
+	must(t, run(conn, `set timezone = 'UTC'`))
+	worst := time.Duration(0)
+	for months := range int32(14) {
+		d := Definition{Column: "v", ColumnType: Timestamptz, After: Interval{Months: months + 1, Microseconds: 1}}
+		beyond := valueOn[float64](t, conn, fmt.Sprintf(`
+			select coalesce(max(extract(epoch from t.v - (%s))), -1e9)::float8
+			  from generate_series('2023-01-01'::timestamptz, '2025-04-01', '1 day') c(cutoff),
+			       lateral (select c.cutoff - interval '%s' + n * interval '6 hours' as v from generate_series(-20, 20) n) t
+			 where %s`, d.bound("c.cutoff"), d.After, d.due("c.cutoff", "'infinity'")))
+		if beyond > 0 {
+			t.Errorf("%s: a due row lies %s above the bound", d.After, time.Duration(beyond)*time.Second)
+		}
+		worst = max(worst, 4*24*time.Hour+time.Duration(beyond)*time.Second)
+	}
+	if worst < 2*24*time.Hour {
+		t.Errorf("at most %s of the slack are used: the test looks in the wrong place", worst)
+	}
+	t.Logf("%s of the slack are used", worst)
+}
+
+func TestTheIndexBoundLosesNoZone(t *testing.T) {
+	t.Parallel()
+	conn := pgtest.New(t, pgtest.Newest(t)).Connect(t)
+	must(t, run(conn, `set timezone = 'UTC'`))
+	worst := time.Duration(0)
+	for _, zone := range []string{"Etc/GMT-14", "Etc/GMT+12", "Pacific/Apia", "Pacific/Kwajalein", "Europe/Berlin", "Asia/Kathmandu"} {
+		for _, of := range []ColumnType{Timestamp, Date} {
+			d := Definition{Column: "v", ColumnType: of, Zone: zone, After: Interval{Days: 1}}
+			beyond := valueOn[float64](t, conn, fmt.Sprintf(`
+				select coalesce(max(extract(epoch from t.v::timestamp - (%s)::timestamp)), -1e9)::float8
+				  from generate_series('2011-01-01'::timestamptz, '2012-06-01', '13 hours') c(cutoff),
+				       lateral (select ((c.cutoff at time zone 'UTC') - interval '1 day' + n * interval '1 hour')::%s as v from generate_series(-30, 30) n) t
+				 where %s`, d.bound("c.cutoff"), of, d.due("c.cutoff", "'infinity'")))
+			if beyond > 0 {
+				t.Errorf("%s in %s: a due row lies %s above the bound", of, zone, time.Duration(beyond)*time.Second)
+			}
+			worst = max(worst, 2*24*time.Hour+time.Duration(beyond)*time.Second)
+		}
+	}
+	if worst < 12*time.Hour {
+		t.Errorf("at most %s of the slack are used: the test looks in the wrong place", worst)
+	}
+	t.Logf("%s of the slack are used", worst)
+}
