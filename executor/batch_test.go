@@ -99,6 +99,27 @@ func TestALookThatFindsNothingLeavesNoLedgerRow(t *testing.T) {
 	})
 }
 
+// A batch that reads the whole table makes a run quadratic.
+func TestABatchLooksAtItsOwnRowsOnly(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 20_000, 20_000)
+		arm(t, db, policies(policy("p", "public.sessions")))
+		const scans = "select coalesce(sum(seq_scan), 0) from pg_stat_user_tables where relname = 'sessions'"
+		eventually(t, "what the test itself did is counted", func() bool {
+			return one[int](t, db, "select coalesce(sum(n_tup_ins), 0) from pg_stat_user_tables where relname = 'sessions'") == 40_000
+		})
+		before := one[int](t, db, scans)
+		once(t, newExecutor(t, db))
+		eventually(t, "what the executor did is counted", func() bool {
+			return one[int](t, db, "select coalesce(sum(n_tup_del), 0) from pg_stat_user_tables where relname = 'sessions'") == 20_000
+		})
+		if after := one[int](t, db, scans); after != before {
+			t.Errorf("%d batches read the whole table", after-before)
+		}
+	})
+}
+
 // Whoever stole the executor's login, but not the tag key, can delete what is due anyway, under a MAC that does not
 // verify. It cannot do anything else.
 func TestAStolenLoginDeletesOnlyWhatIsDueAndItsMACDoesNotVerify(t *testing.T) {

@@ -271,7 +271,10 @@ func (e *Executor) read(ctx context.Context, patience time.Duration) ([]planner.
 			continue
 		}
 		if err := e.advance(work, s, &policies[i]); err != nil {
-			return nil, nil, err
+			if s.lost() || e.grade(err, 1) == StopProcess {
+				return nil, nil, err
+			}
+			e.log.Warn("policy stays arming", "policy", policies[i].Name, "error", stripped("advance", err))
 		}
 	}
 	e.observe(policies)

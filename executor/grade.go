@@ -120,13 +120,32 @@ func (e *ServerError) Error() string {
 	var text strings.Builder
 	text.WriteString("SQLSTATE " + e.SQLState)
 	for _, fact := range []struct{ name, value string }{
-		{"", e.Message}, {"constraint ", e.Constraint}, {"table ", e.Table},
+		{"", e.Message}, {"constraint ", e.Constraint}, {"table ", e.Table}, {"", advice(e.SQLState)},
 	} {
 		if fact.value != "" {
 			text.WriteString(", " + fact.name + fact.value)
 		}
 	}
 	return text.String()
+}
+
+// advice says what a person can do about an error that stops a policy, "" if there is nothing to say in general.
+func advice(state string) string {
+	switch state {
+	case "57014":
+		return "it took longer than " + statementTimeout + " or somebody canceled it: see that an index begins with the policy's column, and one with each foreign key's"
+	case "23503", "23001":
+		return "a row that is due is still referred to: let the foreign key say on delete cascade or set null, or delete what refers to it first"
+	case "42501":
+		return "the deletion function or the executor lost a right: run `lapse apply` again"
+	case "42P01", "42703", "42883", schemas.SQLStateTarget:
+		return "the table or the function is not what it was: run `lapse apply` again"
+	case schemas.SQLStateTriggers:
+		return "remove or disable them for the deleter, or drop the policy"
+	case schemas.SQLStateNoCounting:
+		return "set track_counts to on"
+	}
+	return ""
 }
 
 // ours is the class of the deletion function's refusals. Their messages are fixed texts with names of relations.

@@ -141,7 +141,7 @@ func (e *Executor) passesInOnce(err error, unanswered, wanted time.Duration) boo
 // targets are the named policies, or all that are due or may be when they are armed.
 func (e *Executor) targets(policies []planner.InForce, now []planner.PolicyName) ([]*target, error) {
 	targets := []*target{}
-	for _, name := range now {
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(now))) {
 		p := find(policies, name)
 		if p == nil {
 			known := make([]planner.PolicyName, len(policies))

@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	connectTimeout = 10 * time.Second
-	closeTimeout   = time.Second
+	connectTimeout   = 10 * time.Second
+	closeTimeout     = time.Second
+	statementTimeout = "15s"
 )
 
 // session is one connection to the database, set up for batches. Not safe for concurrent use.
@@ -30,10 +31,11 @@ const sessionSettings = `
 	set application_name = 'lapse executor';
 	set timezone = 'UTC';
 	set row_security = off;
+	set enable_seqscan = off;
 	set search_path = pg_catalog, pg_temp;
 	set default_transaction_isolation = 'read committed';
 	set lock_timeout = '1s';
-	set statement_timeout = '15s';
+	set statement_timeout = '` + statementTimeout + `';
 	set idle_in_transaction_session_timeout = '10s'`
 
 // connect opens a session that takes leases as holder.

@@ -194,6 +194,57 @@ func TestOnceRefusesAPolicyThatIsNotThereOrNotArmed(t *testing.T) {
 	})
 }
 
+// `lapse apply` leaves a policy arming; who calls Once next does not want to call it again.
+func TestOnceWaitsAMomentForAPolicyThatIsArming(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 20, 5)
+		requireAudit(t, db)
+		makeSlot(t, db)
+		beat(t, db)
+		apply(t, db, policies(policy("p", "public.sessions")))
+		e := newExecutor(t, db)
+		type answer struct {
+			summary Summary
+			err     error
+		}
+		answers := make(chan answer, 1)
+		go func() {
+			s, err := e.Once(t.Context(), []planner.PolicyName{"p", "p"})
+			answers <- answer{s, err}
+		}()
+		eventually(t, "the position was taken down", func() bool {
+			return one[bool](t, db, "select arming_lsn is not null from lapse.gate")
+		})
+		if left := one[int](t, db, "select count(*) from sessions"); left != 25 {
+			t.Errorf("%d rows are left of 25 before the auditor has passed the position", left)
+		}
+		confirm(t, db)
+		got := <-answers
+		if got.err != nil || len(got.summary.Policies) != 1 || got.summary.Policies[0].Deleted != 20 {
+			t.Errorf("once says %+v, %v", got.summary, got.err)
+		}
+	})
+}
+
+func TestOnceDoesNotWaitForAServerThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	begun := time.Now()
+	_, err := executorAt(t, "postgres://lapse_executor@127.0.0.1:1/x?sslmode=disable").Once(t.Context(), nil)
+	if err == nil || time.Since(begun) > patience/2 {
+		t.Errorf("got %v after %v", err, time.Since(begun))
+	}
+}
+
+func TestRunEndsWithAnErrorThatWaitingDoesNotCure(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.Newest(t))
+	err := executorAt(t, db.Server.URL("lapse_executor", "no_such_database")).Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "3D000") {
+		t.Errorf("got %v, want that there is no such database", err)
+	}
+}
+
 func TestAClockThatIsWrongStopsThePolicy(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
