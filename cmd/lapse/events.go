@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -85,7 +86,7 @@ func (p place) before(q place) bool {
 }
 
 // brokerPatience is how long the brokers may be silent before the command gives up.
-const brokerPatience = 30 * time.Second
+const brokerPatience = 15 * time.Second
 
 // newClient connects to the brokers of the settings.
 func (a *app) newClient(s *config.Settings) (*kafka.Client, error) {
@@ -150,7 +151,7 @@ func (c *consumer) lanesOf(ctx context.Context, topic string) ([]*lane, error) {
 	case errors.As(err, &missing):
 		return nil, fmt.Errorf("%w: lapse audit makes the topics when it first runs", err)
 	case err != nil:
-		return nil, err
+		return nil, c.silence(err)
 	}
 	lanes := make([]*lane, len(offsets))
 	for i, o := range offsets {
@@ -160,6 +161,15 @@ func (c *consumer) lanesOf(ctx context.Context, topic string) ([]*lane, error) {
 		}
 	}
 	return lanes, nil
+}
+
+// silence says what to look at where no broker has answered in time.
+func (c *consumer) silence(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("no broker has answered for %v: see whether Kafka runs at %s, and TLS and login: %w",
+			brokerPatience, strings.Join(c.settings.Kafka.Brokers, ", "), err)
+	}
+	return err
 }
 
 // replay prints what is there, in the order of the database's history: each partition is in that order already, so that
@@ -203,7 +213,7 @@ func (c *consumer) fill(ctx context.Context, l *lane) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return err
+			return c.silence(err)
 		case c.wants(&record):
 			l.next, l.at = &record, placeOf(&record)
 		}

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bufio"
+	"errors"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
@@ -44,29 +46,25 @@ func TestToldToStopBeforeTheDatabaseIsThereIsNoFailure(t *testing.T) {
 
 func TestASecondSignalEndsTheProcessAtOnce(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, pgtest.New(t, pgtest.Newest(t)), kafkatest.Broker(t), rows(20_000), 10, 10)
-	d := s.m.serve()
-	d.wrote("audit streaming")
-	// A lock that the open batch waits for keeps the first signal's orderly end from ending.
-	conn := s.db.Connect(t)
-	if _, err := conn.Exec(t.Context(), `begin; lock table lapse.shard in access exclusive mode`); err != nil {
+	cmd := exec.CommandContext(t.Context(), "stubborn")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	d.wrote(`"msg":"stopping"`)
-	began := time.Now()
-	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Skip("it had nothing to wait for")
-	}
-	select {
-	case err := <-d.done:
-		d.done <- err
-		if took := time.Since(began); took > 2*time.Second {
-			t.Errorf("it took %v", took)
+	lines := bufio.NewScanner(out)
+	for _, want := range []string{"waiting", errSignalled.Error()} {
+		if !lines.Scan() || lines.Text() != want {
+			t.Fatalf("it wrote %q, want %q", lines.Text(), want)
 		}
-	case <-time.After(10 * time.Second):
-		t.Error("the second signal did not end it")
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var exit *exec.ExitError
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitFailed {
+		t.Errorf("it ended with %v, want exit code %d", err, exitFailed)
 	}
 }

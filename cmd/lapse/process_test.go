@@ -17,19 +17,36 @@ import (
 	"time"
 )
 
-// binary builds lapse as `make build` does, once for all tests.
-var binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "lapse-bin-")
-	if err != nil {
-		return "", err
+// builder builds lapse as `make build` does, once for all tests.
+type builder struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+var built builder
+
+func (b *builder) binary() (string, error) {
+	b.once.Do(func() {
+		if b.dir, b.err = os.MkdirTemp("", "lapse-bin-"); b.err != nil {
+			return
+		}
+		out, err := exec.Command("go", "build", "-o", b.path(), ".").CombinedOutput()
+		if err != nil {
+			b.err = fmt.Errorf("build lapse: %w\n%s", err, out)
+		}
+	})
+	return b.path(), b.err
+}
+
+func (b *builder) path() string { return filepath.Join(b.dir, "lapse") }
+
+func (b *builder) remove() error {
+	if b.dir == "" {
+		return nil
 	}
-	path := filepath.Join(dir, "lapse")
-	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build lapse: %w\n%s", err, out)
-	}
-	return path, nil
-})
+	return os.RemoveAll(b.dir)
+}
 
 // machine is a place where the built binary runs: a folder with lapse.yaml and keys, and an environment.
 type machine struct {
@@ -41,7 +58,7 @@ type machine struct {
 
 func newMachine(t *testing.T, lapseYAML string) *machine {
 	t.Helper()
-	bin, err := binary()
+	bin, err := built.binary()
 	if err != nil {
 		t.Fatal(err)
 	}

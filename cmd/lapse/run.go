@@ -107,6 +107,9 @@ func (a *app) runOnce(ctx context.Context, e *executor.Executor, now []string, a
 	if errors.As(err, &unknown) {
 		return invalid(err)
 	}
+	if err != nil && len(summary.Policies) == 0 {
+		return err // nothing was begun
+	}
 	if printed := a.printSummary(summary, asJSON); printed != nil {
 		return errors.Join(err, printed)
 	}

@@ -92,7 +92,9 @@ func (w *web) Run(ctx context.Context) error {
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), webStopTime)
 	defer cancel()
 	err := w.server.Shutdown(stopping)
-	_ = <-ended // what Shutdown makes of Serve
+	if served := <-ended; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
 	if err != nil {
 		return fmt.Errorf("stop HTTP: %w", err)
 	}
