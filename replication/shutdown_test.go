@@ -3,6 +3,7 @@ package replication
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -79,6 +80,7 @@ func TestAServerStopsAtOnceWhileAStreamIsOpen(t *testing.T) {
 				closeStream(t, openStream(t, db.URL, db.Name))
 			})
 		}
+		t.Run("the reader waits before a backlog", func(t *testing.T) { stopBeforeABacklog(t, db) })
 	})
 }
 
@@ -150,36 +152,33 @@ func waitInTurns(ctx context.Context, s *Stream) error {
 	}
 }
 
-// More lies in the stream than anybody reads: the server cannot even ask.
-func TestAServerStopsAtOnceWhileAReaderWaitsBeforeABacklog(t *testing.T) {
-	t.Parallel()
-	pgtest.OnSolo(t, pgtest.Majors(t), func(t *testing.T, db *pgtest.DB) {
-		conn := prepareDatabase(t, db, map[string]string{"item": `create table item (id text primary key)`})
-		exec(t, conn, `insert into item select repeat('x', 400) || i from generate_series(1, 60000) i`)
-		s := openStream(t, db.URL, db.Name)
-		reading := make(chan error, 1)
-		go func() { reading <- waitAndClose(t.Context(), s) }()
-		exec(t, conn, `delete from item`)
-		// The server's side of the socket is full when its position stands still below the end of the log.
-		eventually(t, "the server cannot send", func() bool {
-			var stuck bool
-			err := conn.QueryRow(t.Context(), `
-				select pg_stat_get_activity is not null from
-				  (select wait_event = 'WalSenderWriteData' as pg_stat_get_activity from pg_stat_activity where pid = $1) w
-				 where pg_stat_get_activity`, s.ServerPID()).Scan(&stuck)
-			return err == nil && stuck
-		})
-		_, err := stop(t, db, reading)
-		if !errors.Is(err, ErrPressing) {
-			t.Errorf("got %v", err)
-		}
-		restart(t, db)
-		s = openStream(t, db.URL, db.Name)
-		got, err := readTransaction(t.Context(), s)
-		if err != nil || len(got.rows) != 60000 {
-			t.Errorf("after the restart: %d rows, %v", len(got.rows), err)
-		}
+// stopBeforeABacklog has more in the stream than anybody reads: the server cannot even ask.
+func stopBeforeABacklog(t *testing.T, db *pgtest.DB) {
+	const rows = 60000
+	conn := db.Connect(t)
+	exec(t, conn, `create table large (id text primary key)`,
+		fmt.Sprintf(`insert into large select repeat('x', 400) || i from generate_series(1, %d) i`, rows))
+	join(t, conn, "large")
+	s := openStream(t, db.URL, db.Name)
+	reading := make(chan error, 1)
+	go func() { reading <- waitAndClose(t.Context(), s) }()
+	exec(t, conn, `delete from large`)
+	eventually(t, "the server cannot send", func() bool {
+		var stuck bool
+		err := conn.QueryRow(t.Context(), `
+			select coalesce(wait_event = 'WalSenderWriteData', false) from pg_stat_activity where pid = $1`, s.ServerPID()).
+			Scan(&stuck)
+		return err == nil && stuck
 	})
+	if _, err := stop(t, db, reading); !errors.Is(err, ErrPressing) {
+		t.Errorf("got %v", err)
+	}
+	restart(t, db)
+	s = openStream(t, db.URL, db.Name)
+	got, err := readTransaction(t.Context(), s)
+	if err != nil || len(got.rows) != rows {
+		t.Errorf("after the restart: %d rows, %v", len(got.rows), err)
+	}
 }
 
 func TestAnIdleStreamOutlivesTheServersTimeout(t *testing.T) {
