@@ -28,8 +28,7 @@ func TestEveryDeletionIsInItsTopicUnderItsCause(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		end := walEnd(t, w.conn)
-		eventually(t, "the slot is confirmed", func() bool { return r.confirmed(t, w.conn) >= end })
+		r.catchUp(t, w.conn)
 		run.end(t)
 		r.verify(t, want)
 	})

@@ -71,7 +71,7 @@ type chaos struct {
 	rig     *rig
 	random  *rand.Rand
 	child   *process
-	victims [4]int // auditor, stream, broker, database
+	victims [5]int // auditor, stream, broker, database, broker and auditor
 }
 
 // round waits for a random moment and kills something.
@@ -80,7 +80,7 @@ func (c *chaos) round() {
 	moment := time.NewTimer(time.Duration(c.random.IntN(2000)) * time.Millisecond)
 	defer moment.Stop()
 	<-moment.C
-	victim := []int{0, 0, 0, 0, 1, 1, 2, 3}[c.random.IntN(8)]
+	victim := []int{0, 0, 0, 0, 1, 1, 2, 3, 4, 4}[c.random.IntN(10)]
 	c.victims[victim]++
 	var err error
 	switch victim {
@@ -92,6 +92,13 @@ func (c *chaos) round() {
 	case 2:
 		if err = c.rig.broker.Kill(); err == nil {
 			err = c.rig.broker.Start(c.t.Context())
+		}
+	case 4: // the auditor dies with much that is not acknowledged
+		if err = c.rig.broker.Kill(); err == nil {
+			pauseFor(c.t.Context(), time.Duration(c.random.IntN(2500))*time.Millisecond)
+			c.child.kill()
+			err = c.rig.broker.Start(c.t.Context())
+			c.child = startChild(c.t, c.rig.settings)
 		}
 	case 3:
 		if err = c.rig.db.Server.Kill(); err == nil {

@@ -45,9 +45,17 @@ type settings struct {
 // newRig makes the slot. The topics are made by the first auditor.
 func newRig(t *testing.T, db *pgtest.DB, broker *kafkaserver.Server) *rig {
 	t.Helper()
+	r := newRigAt(t, db, broker.Addr())
+	r.broker = broker
+	return r
+}
+
+// newRigAt is newRig for a broker that is not a kafkaserver.
+func newRigAt(t *testing.T, db *pgtest.DB, addr string) *rig {
+	t.Helper()
 	name := kafkatest.Name()
-	r := &rig{db: db, broker: broker, settings: settings{
-		URL: db.URL, Slot: db.Name, Broker: broker.Addr(),
+	r := &rig{db: db, settings: settings{
+		URL: db.URL, Slot: db.Name, Broker: addr,
 		System: name + ".system", User: name + ".user", Log: name + ".log",
 	}}
 	conn := db.Connect(t)
@@ -209,6 +217,15 @@ func walEnd(t *testing.T, conn *pgx.Conn) (lsn replication.LSN) {
 		t.Fatal(err)
 	}
 	return lsn
+}
+
+// catchUp waits until everything that has been committed is confirmed. It writes a heartbeat, since other tests write
+// into the same WAL, and what is not published is confirmed each minute only.
+func (r *rig) catchUp(t *testing.T, conn *pgx.Conn) {
+	t.Helper()
+	end := walEnd(t, conn)
+	r.db.Exec(t, `select lapse.beat(1)`)
+	eventually(t, "the slot is confirmed", func() bool { return r.confirmed(t, conn) >= end })
 }
 
 // childSettings makes the test binary an auditor process.

@@ -95,8 +95,7 @@ func (r *rig) restart(t *testing.T, want *expected, run *running) {
 	}
 	w := &writer{conn: r.db.Connect(t), next: 1 << 40}
 	r.delete(t, want, w, 3)
-	end := walEnd(t, w.conn)
-	eventually(t, "the slot is confirmed after the restart", func() bool { return r.confirmed(t, w.conn) >= end })
+	r.catchUp(t, w.conn)
 	run.end(t)
 	r.verify(t, want)
 }

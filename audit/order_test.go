@@ -1,0 +1,175 @@
+package audit_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"lapse/audit/kafka"
+	"lapse/internal/pgtest"
+)
+
+// onFake runs a test with a broker that refuses to take records for a topic when it is told to.
+func onFake(t *testing.T, test func(t *testing.T, r *rig, cluster *kfake.Cluster)) {
+	t.Helper()
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		cluster := kfake.MustCluster(kfake.NumBrokers(1))
+		t.Cleanup(cluster.Close)
+		test(t, newRigAt(t, db, cluster.ListenAddrs()[0]), cluster)
+	})
+}
+
+// hold has the broker refuse records for a topic until the handle is removed.
+func hold(cluster *kfake.Cluster, topic string) *kfake.FaultHandle {
+	return cluster.Fault(kfake.Fault{
+		Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.NotEnoughReplicas, Count: -1,
+	})
+}
+
+// count is how many records of a kind (a lapse-op) a topic has.
+func (r *rig) count(t *testing.T, topic, op string) (n int) {
+	t.Helper()
+	client, err := kafka.NewClient(kafka.Config{Brokers: []string{r.settings.Broker}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	offsets, err := client.Offsets(t.Context(), topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p, o := range offsets {
+		err := client.ReadPartition(t.Context(), topic, int32(p), o.First, o.End, func(rec *kafka.Record, _ int64) error {
+			for _, h := range rec.Headers {
+				if h.Key == "lapse-op" && string(h.Value) == op {
+					n++
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return n
+}
+
+func (r *rig) commit(t *testing.T, w *writer, rows int, kind func([]int64) transaction) {
+	t.Helper()
+	ids, err := w.rows(t.Context(), rows)
+	if err == nil {
+		err = w.commit(t.Context(), newExpected(), kind(ids))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func system(ids []int64) transaction { return batch(ids, nil) }
+
+func TestTheLogHasATransactionOnlyWhenItsEventsAreInTheirTopics(t *testing.T) {
+	onFake(t, func(t *testing.T, r *rig, cluster *kfake.Cluster) {
+		w := &writer{conn: r.db.Connect(t)}
+		run := r.start(t)
+		eventually(t, "the auditor is ready", func() bool { return run.Ready() == nil })
+
+		before := walEnd(t, w.conn)
+		held := hold(cluster, r.settings.User)
+		r.commit(t, w, 3, user)
+		r.commit(t, w, 2, system)
+		eventually(t, "the second transaction's events are in their topic, and the first one's were refused often",
+			func() bool { return r.count(t, r.settings.System, "delete") == 6 && held.Hits() >= 20 })
+		if n := r.count(t, r.settings.Log, "transaction"); n != 0 {
+			t.Errorf("%d transactions are in the log, and no event of the first is in its topic", n)
+		}
+		if at := r.confirmed(t, w.conn); at > before {
+			t.Errorf("the slot stands at %s, above %s, and nothing above is in the log", at, before)
+		}
+
+		held.Remove()
+		r.catchUp(t, w.conn)
+		if n := r.count(t, r.settings.Log, "transaction"); n != 2 {
+			t.Errorf("%d transactions are in the log, want 2", n)
+		}
+	})
+}
+
+func TestTheSlotMovesOnlyWhenTheLogHas(t *testing.T) {
+	onFake(t, func(t *testing.T, r *rig, cluster *kfake.Cluster) {
+		w := &writer{conn: r.db.Connect(t)}
+		run := r.start(t)
+		eventually(t, "the auditor is ready", func() bool { return run.Ready() == nil })
+
+		held := hold(cluster, r.settings.Log)
+		before := walEnd(t, w.conn)
+		r.commit(t, w, 3, user)
+		r.commit(t, w, 2, system)
+		eventually(t, "the events are in their topics, and the log's records were refused often", func() bool {
+			return r.count(t, r.settings.System, "delete") == 6 && r.count(t, r.settings.User, "delete") == 9 && held.Hits() >= 20
+		})
+		if at := r.confirmed(t, w.conn); at > before {
+			t.Errorf("the slot stands at %s, above %s, and the log does not", at, before)
+		}
+
+		held.Remove()
+		r.catchUp(t, w.conn)
+	})
+}
+
+func TestNoEventIsPublishedBeforeTheLogHasItsBeginning(t *testing.T) {
+	onFake(t, func(t *testing.T, r *rig, cluster *kfake.Cluster) {
+		w := &writer{conn: r.db.Connect(t)}
+		r.commit(t, w, 3, user)
+		// Fences are let in, so that what is refused is the log's first record.
+		held := cluster.Fault(kfake.Fault{
+			Keys: []kmsg.Key{kmsg.Produce}, Topic: r.settings.Log, Err: kerr.NotEnoughReplicas, Count: -1,
+			When: afterFirst(),
+		})
+		r.start(t)
+		eventually(t, "the log's first record was refused often", func() bool { return held.Hits() >= 20 })
+		if n := r.count(t, r.settings.User, "delete"); n != 0 {
+			t.Errorf("%d events are in a topic whose log is empty", n)
+		}
+		held.Remove()
+		eventually(t, "the events are there", func() bool { return r.count(t, r.settings.User, "delete") == 9 })
+	})
+}
+
+// afterFirst lets one request pass. It is called by one goroutine.
+func afterFirst() func(kmsg.Request) bool {
+	passed := false
+	return func(kmsg.Request) bool {
+		if !passed {
+			passed = true
+			return false
+		}
+		return true
+	}
+}
+
+func TestWhoWaitsForACoverageRecordDoesNotWaitAMinute(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		conn := r.db.Connect(t)
+		run := r.start(t)
+		eventually(t, "the auditor is ready", func() bool { return run.Ready() == nil })
+		for _, statement := range []string{
+			`insert into lapse.policy (id, version, name, table_oid, table_name, spec) values (1, 1, 'p', 1, 't', '{}')`,
+			`insert into lapse.policy_state (policy_id, version, state) values (1, 1, 'arming')`,
+			`select lapse.beat(1)`,
+		} {
+			r.db.Exec(t, statement)
+			end := walEnd(t, conn)
+			began := time.Now()
+			eventually(t, "the slot is confirmed", func() bool { return r.confirmed(t, conn) >= end })
+			if took := time.Since(began); took > 15*time.Second {
+				t.Errorf("%q was confirmed after %s", statement, took)
+			}
+		}
+		run.end(t)
+		r.verify(t, newExpected())
+	})
+}

@@ -1,0 +1,233 @@
+package audit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/segmentio/kafka-go"
+
+	"lapse/audit"
+	"lapse/internal/kafkatest"
+	"lapse/internal/pgtest"
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// refused wants an auditor to refuse, and the slot to stay where it is.
+func (r *rig) refused(t *testing.T, reason error, change ...func(*audit.Config)) {
+	t.Helper()
+	conn := r.db.Connect(t)
+	before := r.confirmed(t, conn)
+	err := r.tryOnce(t, change...)
+	var refusal *audit.RefusalError
+	if !errors.Is(err, reason) || !errors.As(err, &refusal) {
+		t.Fatalf("got %v, want %v", err, reason)
+	}
+	if refusal.Fix == "" {
+		t.Errorf("%v does not say what to do", err)
+	}
+	if after := r.confirmed(t, conn); after != before {
+		t.Errorf("the slot has moved from %s to %s", before, after)
+	}
+	eventually(t, "the slot is free again", func() bool {
+		var active bool
+		err := conn.QueryRow(t.Context(), `select active from pg_replication_slots where slot_name = $1`, r.settings.Slot).Scan(&active)
+		return err == nil && !active
+	})
+}
+
+// begun runs an auditor over a few deletes, so that there is something to lose.
+func (r *rig) begun(t *testing.T) *writer {
+	t.Helper()
+	w := &writer{conn: r.db.Connect(t)}
+	r.commit(t, w, 3, user)
+	r.commit(t, w, 3, system)
+	r.once(t)
+	return w
+}
+
+func TestASlotWithoutItsLogIsRefused(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		r.begun(t)
+		r.refused(t, audit.ErrLogMissing, func(c *audit.Config) { c.Log += ".other" })
+		r.refused(t, audit.ErrLogMissing, func(c *audit.Config) {
+			c.Log, c.System, c.User = c.Log+".new", c.System+".new", c.User+".new"
+		})
+	})
+}
+
+func TestAnEmptyLogBesideTopicsThatAreNotIsRefused(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		w := r.begun(t)
+		// A slot that was made anew at the catalog's position, as if nothing had ever been read.
+		if err := replication.DropSlot(t.Context(), w.conn, r.settings.Slot); err != nil {
+			t.Fatal(err)
+		}
+		start, err := replication.CreateSlot(t.Context(), w.conn, r.settings.Slot)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.refused(t, audit.ErrLogMissing, func(c *audit.Config) { c.Log += ".other"; c.SlotStart = start })
+	})
+}
+
+func TestASlotWhoseBeginningIsNotKnownIsRefused(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		r.refused(t, audit.ErrLogMissing, func(c *audit.Config) { c.SlotStart = 0 })
+	})
+}
+
+func TestALogThatEndsBeforeTheSlotIsRefused(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		w := r.begun(t)
+		r.commit(t, w, 3, user)
+		r.db.Exec(t, fmt.Sprintf(`select pg_replication_slot_advance('%s', pg_current_wal_lsn())`, r.settings.Slot))
+		r.refused(t, audit.ErrLogBehind)
+	})
+}
+
+func TestASlotThatWasMadeAnewIsRefused(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		w := r.begun(t)
+		r.commit(t, w, 3, user)
+		if err := replication.DropSlot(t.Context(), w.conn, r.settings.Slot); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := replication.CreateSlot(t.Context(), w.conn, r.settings.Slot); err != nil {
+			t.Fatal(err)
+		}
+		r.refused(t, audit.ErrLogBehind)
+	})
+}
+
+func TestASlotThatIsMovedWhileTheStreamIsBrokenIsNoticed(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		w := r.begun(t)
+		run := r.start(t)
+		eventually(t, "the auditor is ready", func() bool { return run.Ready() == nil })
+		// Between the end of the stream and its next beginning, whoever is quick can move the slot.
+		eventually(t, "the auditor gives up", func() bool {
+			_, _ = w.conn.Exec(t.Context(), `select pg_terminate_backend(active_pid) from pg_replication_slots where slot_name = $1`, r.settings.Slot)
+			_, _ = w.conn.Exec(t.Context(), `select lapse.beat(1)`)
+			_, _ = w.conn.Exec(t.Context(), `select pg_replication_slot_advance($1, pg_current_wal_lsn())`, r.settings.Slot)
+			select {
+			case <-run.done:
+				return true
+			default:
+				return false
+			}
+		})
+		if !errors.Is(run.err, audit.ErrLogBehind) {
+			t.Errorf("got %v, want %v", run.err, audit.ErrLogBehind)
+		}
+		run.err = nil
+	})
+}
+
+func TestTopicsOfAnotherDatabaseAreRefused(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		r := newRig(t, db, kafkatest.Broker(t))
+		r.begun(t)
+		other := newRig(t, pgtest.New(t, db.Major), kafkatest.Broker(t))
+		theirs := func(c *audit.Config) { c.System, c.User, c.Log = r.settings.System, r.settings.User, r.settings.Log }
+		other.refused(t, audit.ErrForeignTopic, theirs)
+		other.refused(t, audit.ErrForeignTopic, func(c *audit.Config) { theirs(c); c.Log = other.settings.Log })
+		r.once(t) // and the rightful owner goes on
+	})
+}
+
+func TestATopicThatSomebodyElseWritesIntoIsRefused(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		r.begun(t)
+		for _, topic := range []string{r.settings.User, r.settings.Log} {
+			transport := &kafka.Transport{} // of its own: the default one has seen the cluster before the topic was there
+			defer transport.CloseIdleConnections()
+			client := &kafka.Client{Addr: kafka.TCP(r.settings.Broker), Transport: transport}
+			_, err := client.Produce(t.Context(), &kafka.ProduceRequest{
+				Topic: topic, RequiredAcks: kafka.RequireAll,
+				Records: kafka.NewRecordReader(kafka.Record{Value: kafka.NewBytes([]byte(`{"kind":"coverage"}`))}),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.refused(t, audit.ErrForeignTopic)
+		}
+	})
+}
+
+func TestARouteThatIsNotTheLogsIsRefused(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		r.begun(t)
+		r.refused(t, audit.ErrRouteChanged, func(c *audit.Config) { c.User += ".other" })
+		r.refused(t, audit.ErrRouteChanged, func(c *audit.Config) {
+			c.System, c.User, c.Partitions = c.System+".more", c.User+".more", 5
+		})
+		r.once(t)
+	})
+}
+
+func TestADatabaseThatIsRenamedKeepsItsNameInTheLog(t *testing.T) {
+	t.Parallel()
+	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		r := newRig(t, db, kafkatest.Broker(t))
+		w := r.begun(t)
+		_ = w.conn.Close(t.Context())
+		was := db.Name
+		admin := *db
+		admin.URL = db.Server.URL("postgres", "postgres")
+		admin.Exec(t, fmt.Sprintf(`select pg_terminate_backend(pid) from pg_stat_activity where datname = '%s'`, was),
+			fmt.Sprintf(`alter database %s rename to renamed`, was))
+		db.Name, db.URL = "renamed", db.Server.URL("postgres", "renamed")
+		r.settings.URL = db.URL
+		w.conn = db.Connect(t)
+		r.commit(t, w, 3, user)
+		r.once(t)
+		for _, record := range r.read(t, r.settings.User) {
+			if got := field(t, record.Value, "lapse", "database"); got != was {
+				t.Fatalf("an event is of database %v, want %s", got, was)
+			}
+		}
+	})
+}
+
+func field(t *testing.T, value []byte, path ...string) any {
+	t.Helper()
+	found := parseJSON(t, value)
+	for _, name := range path {
+		found = found.(map[string]any)[name]
+	}
+	return found
+}
+
+func TestAnAuditorWithoutAUsableKeyIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, keys := range map[string][]schemas.TagKey{"none": nil, "a short one": {tagKey, tagKey[:5]}} {
+		config := settings{System: "a", User: "b", Log: "c"}.config()
+		config.Keys = keys
+		if _, err := audit.New(config); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+}
+
+func TestAnAuditorThatIsNotRunningIsNotReady(t *testing.T) {
+	t.Parallel()
+	a, err := audit.New(settings{System: "a", User: "b", Log: "c"}.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Ready() == nil {
+		t.Error("ready before Run")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := a.Run(ctx); err != nil {
+		t.Errorf("a cancelled Run ends with %v", err)
+	}
+	if a.Ready() == nil {
+		t.Error("ready after Run")
+	}
+}
