@@ -202,7 +202,7 @@ func (a *applier) confirm() error {
 //	crash before its arming    the executor notes the position where the auditor must pass
 //	crash after it             it is there whole; the next apply finds no difference and goes on with the others
 func (a *applier) write(ctx context.Context, c *change) error {
-	roles, id := a.settings.Roles, c.ID
+	roles, id, version := a.settings.Roles, c.ID, c.ToVersion
 	err := retryLocked(ctx, a.conn, a.log, "apply policy "+string(c.Policy), func(tx pgx.Tx) (err error) {
 		if c.Resolved != nil {
 			// Membership in the tables' owners is for the login to give, the rest is for the owner of the catalog.
@@ -222,19 +222,24 @@ func (a *applier) write(ctx context.Context, c *change) error {
 		if !c.Writes() {
 			return nil
 		}
-		id, _, err = planner.Write(ctx, tx, &c.Change, roles, a.reason)
+		id, version, err = planner.Write(ctx, tx, &c.Change, roles, a.reason)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	a.log.Info("applied", "policy", c.Policy, "kind", c.Kind, "state", c.ToState)
 	if c.ToState == schemas.Arming {
 		// The position that the auditor must pass is taken down here, so that `lapse audit --once` is enough to arm it.
 		if _, err := a.conn.Exec(ctx, `select lapse.advance_arming($1)`, int32(id)); err != nil {
 			return fmt.Errorf("note where the auditor must pass: %w", err)
 		}
-		a.log.Info("the policy deletes once the auditor has read past this moment", "policy", c.Policy)
+	}
+	if a.asJSON {
+		return nil
+	}
+	fmt.Fprintf(a.out, "applied %s: version %d, %s\n", c.Policy, version, c.ToState)
+	if c.ToState == schemas.Arming {
+		fmt.Fprintln(a.out, "  it deletes once the auditor has read past this moment")
 	}
 	return nil
 }

@@ -6,10 +6,13 @@
 //	root.go          the commands and the flags they share; how a command gets its settings
 //	exit.go          which error is which exit code, and how it is shown
 //	database.go      how a command logs in and which role it plays
-//	init.go …        the subcommands
+//	init.go, apply.go, policy.go, plan.go, run.go, audit.go, serve.go, events.go, version.go
+//	                 the subcommands
+//	publish.go       how tables join a publication, politely
+//	kafka.go         how to reach the brokers
 //	parts.go         what runs until stopped: the order of the end
 //	web.go           /healthz, /readyz, /metrics
-//	heartbeat.go     the auditor's sign of life in the database
+//	heartbeat.go     the auditor's sign of life, over a connection of its own
 //
 // Results go to stdout, everything else to stderr. Exit codes: 0 done; 1 failed; 2 wrong usage or invalid input; 3 done,
 // and it found something that needs a person.

@@ -195,7 +195,11 @@ func (c *surveyor) print(s *planner.Survey) {
 	} else {
 		line("shards", "%d", len(s.Shards))
 	}
-	line("takes", "about %v at %.0f rows per second (%s)", s.Estimate.Round(time.Second), s.RowsPerSecond, s.PaceFrom)
+	takes := "less than a second"
+	if s.Estimate >= time.Second {
+		takes = "about " + s.Estimate.Round(time.Second).String()
+	}
+	line("takes", "%s at %.0f rows per second (%s)", takes, s.RowsPerSecond, s.PaceFrom)
 	if !c.sql {
 		return
 	}
