@@ -72,7 +72,7 @@ func drawInstant(t *rapid.T) time.Time {
 
 // drawRows draws values around the instant at which a row becomes due, and special ones.
 func drawRows(t *rapid.T, cutoff time.Time, after Interval) []string {
-	edge := cutoff.AddDate(0, 0, -int(after.Days)).Add(-time.Duration(after.Microseconds) * time.Microsecond).AddDate(0, -int(after.Months), 0)
+	edge := cutoff.AddDate(0, 0, -int(after.Days)).Add(-time.Duration(after.Microseconds)*time.Microsecond).AddDate(0, -int(after.Months), 0)
 	near := rapid.Custom(func(t *rapid.T) string {
 		at := edge.AddDate(0, 0, rapid.OneOf(rapid.Just(0), rapid.IntRange(-4, 4)).Draw(t, "days off"))
 		off := rapid.OneOf(rapid.Int64Range(-1, 1), rapid.Map(rapid.IntRange(-48, 48), halfHours)).Draw(t, "off")

@@ -1,0 +1,175 @@
+package planner
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"lapse/internal/pgtest"
+)
+
+// unfit are policies that the database refuses, each for one reason.
+var unfit = []struct{ name, setup, policy, want string }{
+	{"no such table", ``, `table: shop.nope`, "4:12: policy p: there is no table shop.nope"},
+	{"no schema", ``, `table: sessions`, "write for instance public.sessions"},
+	{"too many parts", ``, `table: a.b.c`, "more than a schema and a table"},
+	{"no name at all", ``, `table: "a b"`, "is no table name"},
+	{"a view", `create view v as select 1 as id, now() as last_seen`, `table: shop.v`, "is not a table"},
+	{"a materialized view", `create materialized view m as select 1 as id, now() as last_seen`, `table: shop.m`, "is not a table"},
+	{"an unlogged table", `create unlogged table u (id int primary key, last_seen timestamptz)`, `table: shop.u`, "alter table shop.u set logged"},
+	{"a partition", `create table r (id int, last_seen timestamptz, primary key (id)) partition by range (id); create table r1 partition of r default`, `table: shop.r1`, "name its root, shop.r"},
+	{"a parent", `create table par (id int primary key, last_seen timestamptz); create table chi () inherits (par)`, `table: shop.par`, "declarative partitioning"},
+	{"a child", `create table par2 (id int primary key, last_seen timestamptz); create table chi2 (primary key (id)) inherits (par2)`, `table: shop.chi2`, "declarative partitioning"},
+	{"a table of the catalog", ``, `table: lapse.run`, "belongs to the system"},
+	{"a system table", ``, `table: pg_catalog.pg_class`, "belongs to the system"},
+	{"no such column", ``, `expire: {column: last_sen, after: 30 days}`, `did you mean last_seen?`},
+	{"a column of another type", ``, `expire: {column: note, after: 30 days}`, `is a text`},
+	{"a duration without a unit", ``, `expire: {column: last_seen, after: "30"}`, `has no unit`},
+	{"a negative duration", ``, `expire: {column: last_seen, after: -1 day}`, `must not be negative`},
+	{"a duration that nobody knows", ``, `expire: {column: last_seen, after: soon}`, `5:40: policy p: "soon" is not a duration`},
+	{"a duration before the calendar", ``, `expire: {column: last_seen, after: 7000 years}`, `is before the first instant`},
+	{"an interval too short", ``, `every: 1 millisecond`, `at least one second`},
+	{"a latitude that nobody knows", ``, `latitude: soon`, `is not a duration`},
+	{"a zone for an instant", ``, `expire: {column: last_seen, after: 30 days, zone: Europe/Berlin}`, `has a zone of its own`},
+	{"no primary key", `create table k0 (id int, last_seen timestamptz)`, `table: shop.k0`, "has no primary key"},
+	{"a deferrable primary key", `create table k1 (id int primary key deferrable, last_seen timestamptz)`, `table: shop.k1`, "is deferrable"},
+	{"replica identity full", `create table k2 (id int primary key, last_seen timestamptz); alter table k2 replica identity full`, `table: shop.k2`, "replica identity full"},
+	{"replica identity nothing", `create table k3 (id int primary key, last_seen timestamptz); alter table k3 replica identity nothing`, `table: shop.k3`, "replica identity nothing"},
+	{"replica identity dropped", `create table k4 (id int primary key, u int not null unique, last_seen timestamptz); alter table k4 replica identity using index k4_u_key; alter table k4 drop constraint k4_u_key`, `table: shop.k4`, "is gone or invalid"},
+	{"a leaf of another identity", `create table k5 (id int, u int not null, last_seen timestamptz, primary key (id)) partition by range (id); create table k5a partition of k5 default; create unique index k5u on k5a (u); alter table k5a replica identity using index k5u`, `table: shop.k5`, "give them the same replica identity"},
+	{"a leaf without identity", `create table k6 (id int, last_seen timestamptz) partition by range (id); create table k6a partition of k6 (primary key (id)) for values from (0) to (1); create table k6b partition of k6 default`, `table: shop.k6`, "shop.k6b has no primary key"},
+	{"a trigger", `create function f() returns trigger language plpgsql as 'begin return old; end'; create table t1 (id int primary key, last_seen timestamptz); create trigger "A" before delete on t1 for each row execute function f()`, `table: shop.t1`, `alter table shop.t1 disable trigger "A"`},
+	{"a root's trigger", `create table t2 (id int primary key, last_seen timestamptz) partition by range (id); create table t2a partition of t2 default; create trigger tr after delete on t2 for each row execute function f()`, `table: shop.t2`, `trigger tr on shop.t2 would run`},
+	{"a child's trigger", `create table t3 (id int primary key, last_seen timestamptz); create table t3c (p int references t3 on delete cascade); create trigger tr after delete on t3c for each row execute function f()`, `table: shop.t3`, `trigger tr on shop.t3c would run`},
+	{"a rule", `create table t4 (id int primary key, last_seen timestamptz); create rule ru as on delete to t4 do also select 1`, `table: shop.t4`, `rule ru on shop.t4 would run`},
+	{"a foreign key back", `create table f1 (id int primary key, last_seen timestamptz, up int references f1 on delete cascade)`, `table: shop.f1`, `foreign key f1_up_fkey of shop.f1 leads back`},
+	{"a foreign key back by way of another", `create table f2 (id int primary key, last_seen timestamptz); create table f3 (id int primary key references f2 on delete cascade); alter table f2 add constraint back foreign key (id) references f3 on delete cascade not valid`, `table: shop.f2`, `foreign key back of shop.f2 leads back`},
+	{"a foreign key back by way of the root", `create table f4 (id int primary key, last_seen timestamptz, up int) partition by range (id); create table f4a partition of f4 default; alter table f4 add constraint loop foreign key (up) references f4 on delete cascade`, `table: shop.f4`, `foreign key loop of shop.f4 leads back`},
+	{"a name that ends a function", `create table n1 ("a$lapse$b" int primary key, last_seen timestamptz)`, `table: shop.n1`, `rename it`},
+	{"a name of two lines", "create table \"n2\nx\" (id int primary key, last_seen timestamptz)", `table: "shop.\"n2\nx\""`, `rename it`},
+}
+
+func TestATableThatIsUnfitIsRefusedWithTheFix(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions)
+		for _, c := range unfit {
+			if c.setup != "" {
+				_, err := w.owner.PgConn().Exec(t.Context(), c.setup).ReadAll()
+				must(t, err)
+			}
+			lines := map[string]string{"table": "shop.sessions", "expire": "{column: last_seen, after: 30 days}"}
+			key, v, _ := strings.Cut(c.policy, ": ")
+			lines[key] = v
+			file := "policies:\n\n  - name: p\n    table: " + lines["table"] + "\n    expire: " + lines["expire"] + "\n"
+			for _, other := range []string{"every", "latitude"} {
+				if lines[other] != "" {
+					file += "    " + other + ": " + lines[other] + "\n"
+				}
+			}
+			_, err := w.difference(file, false)
+			var all FileErrors
+			if !errors.As(err, &all) || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "policies.yaml:") {
+				t.Errorf("%s: got %v, want %q", c.name, err, c.want)
+			}
+		}
+		if n := valueOn[int](t, w.admin, `select count(*) from lapse.policy`); n != 0 {
+			t.Errorf("%d policies were made", n)
+		}
+	})
+}
+
+func TestAllThatIsWrongInAllPoliciesIsSaidAtOnce(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.Newest(t))
+	w := newWorld(t, db, sessions, `create table hits (id int, at timestamptz)`)
+	tx, err := w.admin.Begin(t.Context()) // an error of PostgreSQL's inside must not end the caller's transaction
+	must(t, err)
+	file, err := ParsePolicyFile("f", []byte(`policies:
+  - {name: a, table: "shop . sessions x", expire: {column: last_seen, after: soon}, every: never}
+  - {name: b, table: shop.hits, expire: {column: att, after: 9999 years}}
+  - {name: c, table: shop.sessions, expire: {column: last_seen, after: 1 day}}
+  - {name: d, table: 'shop."sessions"', expire: {column: last_seen, after: 2 days}}
+`))
+	must(t, err)
+	_, err = Difference(t.Context(), tx, file, false)
+	var all FileErrors
+	if !errors.As(err, &all) || len(all) != 6 {
+		t.Errorf("got %d complaints: %v", len(all), err)
+	}
+	for i, want := range []string{"2:22:", "2:78:", "2:92:", "3:22:", "3:50:", "5:22:"} {
+		if i < len(all) && !strings.Contains(all[i].Error(), "f:"+want) {
+			t.Errorf("complaint %d is %v, want it at %s", i, all[i], want)
+		}
+	}
+	must(t, tx.Commit(t.Context()))
+}
+
+func TestAFitTableIsResolvedToWhatTheExecutorNeeds(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db)
+		partitioned(w)
+		w.do(`create index events_by_age on events (last_seen, id, region)`)
+		w.do(`create table notes (id int primary key, event bigint, region text, foreign key (event, region) references events on delete cascade) `)
+		w.do(`create table marks (id int, note int references notes on delete cascade, primary key (id)) partition by hash (id)`)
+		w.do(`create table marks_0 partition of marks for values with (modulus 1, remainder 0)`)
+		w.do(`create table stars (note int references notes on delete set null)`)
+		r, err := Resolve(t.Context(), w.admin, "f", Policy{
+			Name: "p", Table: "SHOP.Events", Expire: Expire{Column: "last_seen", After: "P1M2DT3H"}, Every: "5 minutes", Batch: 10, Latitude: "24:00",
+		})
+		must(t, err)
+		if r.Definition.Table != "shop.events" || r.TableOID != w.oid("events") || r.TableOwner != w.app {
+			t.Errorf("table %s, oid %d, owner %s", r.Definition.Table, r.TableOID, r.TableOwner)
+		}
+		if want := (Interval{Months: 1, Days: 2, Microseconds: 3 * 3600 * 1e6}); r.Definition.After != want {
+			t.Errorf("after %+v, want %+v", r.Definition.After, want)
+		}
+		if got := fmt.Sprint(names(r.Leaves)); got != "[shop.events_eu shop.events_us shop.events_rest_all]" {
+			t.Errorf("leaves %s", got)
+		}
+		if got := slices.Sorted(slices.Values(names(r.Cascades))); fmt.Sprint(got) != "[shop.marks_0 shop.notes]" {
+			t.Errorf("cascades %v", got)
+		}
+		if got := fmt.Sprint(names(r.Published)); got != "[shop.events shop.marks shop.notes]" {
+			t.Errorf("published %s", got)
+		}
+		if got := fmt.Sprint(r.Definition.Key); got != "[{id bigint true} {region text true}]" {
+			t.Errorf("key %s", got)
+		}
+		if r.Index == "" || len(r.Warnings) != 0 {
+			t.Errorf("index %q, warnings %q", r.Index, r.Warnings)
+		}
+		if r.Policy.Latitude != "24:00:00" {
+			t.Errorf("latitude %s", r.Policy.Latitude)
+		}
+	})
+}
+
+func TestAnIndexThatDoesNotServeIsNamed(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions)
+		for _, c := range []struct{ index, want string }{
+			{``, "no index on shop.sessions begins with last_seen"},
+			{`create index i1 on sessions (last_seen) where note is null`, "no index on shop.sessions"},
+			{`create index i2 on sessions using brin (last_seen)`, "no index on shop.sessions"},
+			{`create index i3 on sessions (id, last_seen)`, "no index on shop.sessions"},
+			{`create index i4 on sessions ((last_seen at time zone 'UTC'))`, "no index on shop.sessions"},
+			{`create index i5 on sessions (last_seen desc, id)`, "index shop.i5 lacks the key"},
+			{`create index i6 on sessions (last_seen)`, "shop.i6 lacks the key"},
+			{`create index i7 on sessions (last_seen, id)`, ""},
+		} {
+			if c.index != "" {
+				w.do(c.index)
+			}
+			r, err := Resolve(t.Context(), w.admin, "f", Policy{Name: "p", Table: "shop.sessions", Expire: Expire{Column: "last_seen", After: "1 day"}, Every: "1 hour", Batch: 1})
+			must(t, err)
+			if got := strings.Join(r.Warnings, "\n"); !strings.Contains(got, c.want) || (c.want == "" && got != "") {
+				t.Errorf("%s: got %q, want %q", c.index, got, c.want)
+			}
+		}
+	})
+}
