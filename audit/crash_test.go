@@ -138,6 +138,7 @@ func (l *load) run(ctx context.Context) {
 		w := &writer{conn: conn, next: l.next}
 		for ctx.Err() == nil && !conn.IsClosed() && l.err == nil {
 			l.transact(ctx, w)
+			pauseFor(ctx, 5*time.Millisecond) // more would only make the comparison longer
 		}
 		l.next = w.next
 		_ = conn.Close(context.WithoutCancel(ctx))
@@ -158,8 +159,8 @@ func pauseFor(ctx context.Context, d time.Duration) {
 func (l *load) transact(ctx context.Context, w *writer) {
 	ctx = context.WithoutCancel(ctx)
 	size := 2 + l.random.IntN(20)
-	if l.random.IntN(12) == 0 {
-		size = 1000 + l.random.IntN(1000)
+	if l.random.IntN(20) == 0 {
+		size = 500 + l.random.IntN(1000)
 	}
 	ids, err := w.rows(ctx, size)
 	if err != nil {

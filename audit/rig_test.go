@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"lapse/audit"
 	"lapse/audit/kafka"
@@ -246,4 +248,30 @@ func runChild(text string) int {
 	}
 	fmt.Fprintln(os.Stderr, err)
 	return 1
+}
+
+// gather returns all counters and gauges, by name and labels.
+func gather(t *testing.T, m *audit.Metrics) map[string]float64 {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(m.Collectors()...)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			var labels []string
+			for _, l := range metric.GetLabel() {
+				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
+			}
+			name := family.GetName()
+			if len(labels) > 0 {
+				name += "{" + strings.Join(labels, ",") + "}"
+			}
+			values[name] = metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
+		}
+	}
+	return values
 }

@@ -107,7 +107,12 @@ func TestPostgreSQLStopsInTimeWhileKafkaAnswers(t *testing.T) {
 		eventually(t, "the auditor is ready", func() bool { return run.Ready() == nil })
 		r.delete(t, want, w, 100)
 		r.db.Exec(t, `create table unpublished as select generate_series(1, 10000)`)
+		end := walEnd(t, w.conn)
 		r.stop(t)
+		log := r.readLog(t)
+		if at, err := replication.ParseLSN(log[len(log)-1].Reached); err != nil || at < end {
+			t.Errorf("the log ends at %s (%v): the server was left at %s, not waited for", at, err, end)
+		}
 		r.restart(t, want, run)
 	})
 }
