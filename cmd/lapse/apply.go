@@ -155,9 +155,27 @@ func (a *applier) difference(ctx context.Context) ([]change, error) {
 				refused = append(refused, fmt.Errorf("policy %s: %w", d.Policy, err))
 			}
 		}
+		if c.Resolved != nil && c.writes() {
+			if err := a.mayDelete(ctx, &c); err != nil {
+				refused = append(refused, fmt.Errorf("policy %s: %w", d.Policy, err))
+			}
+		}
 		changes = append(changes, c)
 	}
 	return changes, errors.Join(refused...)
+}
+
+// mayDelete says whether the deletion functions can be given their rights on the table. It gives them, and takes them
+// back, so that a missing right is known before anything is written.
+func (a *applier) mayDelete(ctx context.Context, c *change) error {
+	tx, err := a.conn.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	if err = as(ctx, tx, "none"); err == nil {
+		err = planner.EnsureMembership(ctx, tx, c.Resolved, a.settings.Roles)
+	}
+	return errors.Join(err, tx.Rollback(ctx))
 }
 
 func (a *applier) print(changes []change, wanted bool) {

@@ -160,6 +160,19 @@ func (d *daemon) stop() {
 	}
 }
 
+// ended waits until the process has ended by itself, and returns its exit code.
+func (d *daemon) ended() int {
+	d.m.t.Helper()
+	select {
+	case err := <-d.done:
+		d.done <- err
+		return d.cmd.ProcessState.ExitCode()
+	case <-time.After(time.Minute):
+		d.m.t.Fatal("lapse does not end")
+		return -1
+	}
+}
+
 // alive fails the test if the process has ended.
 func (d *daemon) alive() error {
 	select {
