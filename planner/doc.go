@@ -1,3 +1,74 @@
 // Package planner decides what is due, how it is found, and in which shards it is worked off. All SQL text that selects
-// or deletes rows is built here.
+// or deletes rows is built here, by pure functions; so are the deletion functions, which are the only thing that deletes.
+//
+// # What it promises
+//
+//   - Exactly the rows with column + after <= cutoff are due, in PostgreSQL's own calendar arithmetic, in UTC. NULL,
+//     ±infinity and instants before 4713 BC never are, and no value raises inside a scan. The bound that serves an index
+//     is a superset: an index changes how fast a row is found, never whether.
+//   - A policy version never changes. Two equal definitions give the same text, byte for byte.
+//   - A deletion function deletes due rows of its policy's table and nothing else, whoever calls it, under whatever
+//     settings; with its ledger row first, its result last, and a claim that is of this transaction.
+//   - The executor's login may call the functions, and may do nothing else with a user's table.
+//   - Each due row of a run is picked once, in the order of (column, key); a row that was locked or moved while the pass
+//     went by is looked for once more. What is left then is left for the next run.
+//   - The cutoff of a run is the server's clock, read once.
+//
+// # What it refuses
+//
+// In a policy file: what it does not know, all of it at once, each with its place and the fix. A table whose deletes
+// would leave no trace (unlogged, foreign), or make the application's own fail (no usable replica identity); partitions
+// by themselves, old-style inheritance, temporary and system tables; triggers, rules and foreign keys by which a deletion
+// would do more than the policy says; two policies on one table. A run: of what is not armed, under a clock that is more
+// than five seconds off or stands before the last cutoff, or when the schema is not what apply saw. A batch: see
+// schemas/sqlstate.go, one SQLSTATE for each reason; all of them leave nothing.
+//
+// # Order
+//
+//	ParsePolicyFile   text → Policy                                 pure
+//	Resolve           Policy + catalog → Resolved                   reads; finds table, leaves, key, cascades, index
+//	Difference        PolicyFile + what is in force → []Change      reads
+//	Write             Change → version, functions, gate, state      one transaction, the gate's lock first
+//	advance_arming    arming → armed                                the executor, when the auditor has passed
+//	LoadInForce       → InForce, with Schedule and runs             the executor, each round
+//	OpenRun           InForce → Run, a shard for each leaf          one transaction
+//	lapse.delete_…()  a shard's next batch                          the executor's transaction: pick, claim, delete, result
+//
+// The states of a policy are in schemas/state.go. Which one a change leads to:
+//
+//	in the file      not in force   in force, the same   another version     … by which more may fall due
+//	(nothing)        observing      stays                stays; armed→arming observing
+//	observing        observing      observing            observing           observing
+//	armed            arming         arming               arming              arming
+//	paused           paused         paused               paused              paused
+//
+// "More" is everything of which less is not certain: see moreFallDue. A policy that is not in the file stays as it is
+// until it is pruned; its name keeps its id, and takes up its versions again, if it comes back.
+//
+// # When something fails
+//
+//	what                                          what is left                       who goes on
+//	we die in Difference or Resolve               nothing                            whoever applies again
+//	we die in Write                               what was in force                  whoever applies again
+//	two apply at once                             the first one's; the other gets    whoever reads the difference again
+//	                                              ErrChangedMeanwhile
+//	a batch runs while its policy is changed      Write waits for the batch          nobody
+//	a batch comes when its policy was changed     LP002, or 42883 when the former    the executor loads again
+//	                                              version's function is gone
+//	we die in OpenRun                             no run, or a whole one             the next OpenRun returns it
+//	two open a run at once                        one run                            both
+//	a version changes with a run unfinished       the run, closed by the next        the next run, of the new version
+//	                                              OpenRun
+//	the executor dies in a batch                  the shard's cursor before it       whoever takes the lease
+//	a row is locked by somebody                   the row                            the residual pass, or the next run
+//	a row is refreshed between pick and delete    the row: it was locked first       –
+//	a partition is made while a run goes on       its rows                           the next run
+//	a partition is dropped or detached            LP005                              the next run
+//	a table is renamed or made again              LP005                              apply
+//	a trigger is made on what a delete reaches    LP006                              whoever drops it, or disables it
+//
+// # Reading it
+//
+// definition.go says when a row is due, pick.go how a batch finds it, delete.sql.tmpl all that happens around it;
+// testdata/*.sql show whole functions, testdata/explain the plans.
 package planner
