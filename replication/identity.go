@@ -50,7 +50,8 @@ func (e *IdentityError) Error() string {
 // a primary key or a unique index, and nothing else stands in the way. PostgreSQL does not ask when a table joins a
 // publication; it makes the application's own deletes fail afterwards.
 //
-// Of a partitioned table every partition is looked at, since each has a replica identity of its own. What changes later
+// Of a partitioned table every partition is looked at, since each has a replica identity of its own, and the primary key
+// of the table itself, which is all that partitions made later are sure to have. What changes later
 // is not noticed here: Join checks under its lock, and the doctor checks again.
 func CheckIdentity(ctx context.Context, q Querier, relation uint32) error {
 	facts, err := readFacts(ctx, q, relation)
@@ -144,7 +145,7 @@ select c.oid,
         join pg_catalog.pg_attribute a on a.attrelid = i.indrelid
          and a.attnum = any((i.indkey::int2[])[0:i.indnkeyatts - 1])
        where i.indrelid = c.oid
-         and case c.relreplident when 'i' then i.indisreplident else i.indisprimary end
+         and case when c.relreplident = 'i' and c.relkind <> 'p' then i.indisreplident else i.indisprimary end
        group by i.indexrelid, i.indimmediate, i.indisvalid, i.indisready, i.indislive, x.relname
   ) k on true
  order by c.oid <> $1, n.nspname, c.relname`
@@ -177,6 +178,12 @@ func (f facts) problem() *IdentityError {
 		return refuse(InheritanceParent, "use declarative partitioning, or alter table CHILD no inherit %s", f.Name)
 	case f.Child:
 		return refuse(InheritanceChild, "use declarative partitioning, or alter table %s no inherit PARENT", f.Name)
+	case f.Kind == kindPartitioned && !f.HasKey:
+		// A partition that is made tomorrow is published at once, with the default identity whatever the root's is: only
+		// a primary key of the root is sure to be the partition's too.
+		return refuse(NoPrimaryKey, "alter table %s add primary key (COLUMNS): partitions that are made later have it then", f.Name)
+	case f.Kind == kindPartitioned && !f.Immediate:
+		return refuse(DeferrableKey, "alter table %s drop constraint %s, add primary key (%s)", f.Name, f.Key, f.Columns)
 	case f.Kind == kindPartitioned:
 		return nil // its rows are its partitions'
 	case f.Identity == "f":

@@ -15,11 +15,12 @@ func TestATableThatPublishingWouldHarmIsRefused(t *testing.T) {
 	cases := map[string]struct {
 		table     string // the first statement makes the table "t" or what else has that name
 		want      IdentityReason
-		from      int  // major version
-		harms     bool // deletes by the application fail once it is published
-		harmsFrom int  // major version
-		broken    bool // they fail already
-		fix       bool // the fix is SQL that can be run as it is
+		from      int    // major version
+		harms     bool   // deletes by the application fail once it is published
+		harmsFrom int    // major version
+		broken    bool   // they fail already
+		later     string // what somebody does after it was published
+		fix       bool   // the fix is SQL that can be run as it is
 	}{
 		"no primary key": {table: `create table t (id int)`, want: NoPrimaryKey, harms: true},
 		"a deferrable primary key": {
@@ -53,7 +54,16 @@ func TestATableThatPublishingWouldHarmIsRefused(t *testing.T) {
 		"a foreign partition": {
 			table: `create foreign data wrapper w; create server s foreign data wrapper w;
 				create table t (id int) partition by range (id); create foreign table t1 partition of t for values from (0) to (10) server s`,
-			want: NotATable,
+			want: NoPrimaryKey, // with one there can be no such partition
+		},
+		"partitions with a key, of a table without": {
+			table: `create table t (id int, k int) partition by list (k); create table t1 partition of t (primary key (id)) for values in (1)`,
+			later: `create table t2 partition of t for values in (2)`, want: NoPrimaryKey, harms: true,
+		},
+		"partitions with a key, of a table with an index for its identity": {
+			table: `create table t (id int not null unique) partition by hash (id); alter table t replica identity using index t_id_key;
+				create table t1 partition of t (primary key (id)) for values with (modulus 2, remainder 0)`,
+			later: `create table t2 partition of t for values with (modulus 2, remainder 1)`, want: NoPrimaryKey, harms: true,
 		},
 		"another publication's row filter": {
 			table: `create table t (id int primary key, note text); create publication p for table t where (note > 'a')`,
@@ -93,7 +103,7 @@ func TestATableThatPublishingWouldHarmIsRefused(t *testing.T) {
 				if broken := attempt(t, tx, `delete from t where id = 0`) != nil; c.broken && !broken {
 					t.Errorf("%s: deletes do not fail", name)
 				}
-				if harmed := deletesFailOncePublished(t, tx); harmed != (c.harms && db.Major >= c.harmsFrom) {
+				if harmed := deletesFailOncePublished(t, tx, c.later); harmed != (c.harms && db.Major >= c.harmsFrom) {
 					t.Errorf("%s: deletes fail once it is published: %v", name, harmed)
 				}
 				if c.fix {
@@ -113,11 +123,10 @@ func TestATableWhoseDeletionsNameTheirRowsIsAccepted(t *testing.T) {
 		table string
 		from  int
 	}{
-		"a primary key":       {table: `create table t (a int, b text, note text, primary key (b, a))`},
-		"an index":            {table: `create table t (id int not null, note text); create unique index i on t (id); alter table t replica identity using index i`},
-		"a key and an index":  {table: `create table t (id int primary key deferrable, k int not null unique); alter table t replica identity using index t_k_key`},
-		"partitions":          {table: `create table t (id int primary key) partition by hash (id); create table t1 partition of t for values with (modulus 1, remainder 0)`},
-		"keys of leaves only": {table: `create table t (id int, k int) partition by list (k); create table t1 partition of t (primary key (id)) for values in (1)`},
+		"a primary key":      {table: `create table t (a int, b text, note text, primary key (b, a))`},
+		"an index":           {table: `create table t (id int not null, note text); create unique index i on t (id); alter table t replica identity using index i`},
+		"a key and an index": {table: `create table t (id int primary key deferrable, k int not null unique); alter table t replica identity using index t_k_key`},
+		"partitions":         {table: `create table t (id int primary key) partition by hash (id); create table t1 partition of t for values with (modulus 1, remainder 0)`},
 		"a root of no identity": {table: `create table t (id int primary key) partition by range (id); create table t1 partition of t for values from (0) to (10);
 			alter table t replica identity nothing`},
 		"no partition yet":                   {table: `create table t (id int primary key) partition by range (id)`},
@@ -140,7 +149,7 @@ func TestATableWhoseDeletionsNameTheirRowsIsAccepted(t *testing.T) {
 				if err := CheckIdentity(t.Context(), tx, oidOf(t, tx, "t")); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
-				if deletesFailOncePublished(t, tx) {
+				if deletesFailOncePublished(t, tx, "") {
 					t.Errorf("%s: accepted, and deletes fail once it is published", name)
 				}
 			})
@@ -167,8 +176,9 @@ func TestTheNumberOfFurtherBadPartitionsIsSaid(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t, pgtest.Newest(t))
 	conn := db.Connect(t)
-	exec(t, conn, `create table t (id int) partition by range (id); create table t1 partition of t for values from (0) to (10);
-		create table t2 partition of t for values from (10) to (20); create table t3 partition of t for values from (20) to (30)`)
+	exec(t, conn, `create table t (id int primary key) partition by range (id); create table t1 partition of t for values from (0) to (10);
+		create table t2 partition of t for values from (10) to (20); create table t3 partition of t for values from (20) to (30);
+		alter table t1 replica identity nothing; alter table t2 replica identity full; alter table t3 replica identity nothing`)
 	var refused *IdentityError
 	err := CheckIdentity(t.Context(), conn, oidOf(t, conn, "t"))
 	if !errors.As(err, &refused) || refused.Others != 2 || refused.Table != "public.t1" || !strings.Contains(err.Error(), "2 more") {
@@ -199,13 +209,15 @@ func mustExec(t *testing.T, tx pgx.Tx, sql string) {
 	}
 }
 
-// deletesFailOncePublished asks the server itself: whether deletes from "t" fail that do not fail before.
-func deletesFailOncePublished(t *testing.T, tx pgx.Tx) bool {
+// deletesFailOncePublished asks the server itself: whether deletes from "t", after what was done later, fail that do not
+// fail without a publication.
+func deletesFailOncePublished(t *testing.T, tx pgx.Tx, later string) bool {
 	t.Helper()
-	if attempt(t, tx, `delete from t`) != nil || attempt(t, tx, `create publication probe for table t`) != nil {
+	deletes := later + `; delete from t`
+	if attempt(t, tx, deletes) != nil || attempt(t, tx, `create publication probe for table t`) != nil {
 		return false // nobody deletes there, or it cannot even be published
 	}
-	return attempt(t, tx, `create publication probe for table t with (publish = 'delete'); delete from t`) != nil
+	return attempt(t, tx, `create publication probe for table t with (publish = 'delete');`+deletes) != nil
 }
 
 // attempt runs SQL and takes it back.
