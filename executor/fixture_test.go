@@ -121,10 +121,10 @@ func once(t testing.TB, e *Executor, now ...planner.PolicyName) Summary {
 	return s
 }
 
-// one asks for one value as the superuser.
+// one asks for one value as the superuser, in UTC, as policies are meant.
 func one[T any](t testing.TB, db *pgtest.DB, query string, args ...any) T {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), db.URL)
+	conn, err := pgx.Connect(t.Context(), db.URL+"&timezone=UTC&datestyle=ISO")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,7 +80,8 @@ func gradeOfState(state string, limit int) Grade {
 		"25006",                            // read_only_sql_transaction: somebody keeps writers out
 		"57P01", "57P02", "57P03", "57P05": // shut down, crashed, starting, idle_session_timeout
 		return Retry
-	case schemas.SQLStateTarget, schemas.SQLStateTriggers, schemas.SQLStateCounts, schemas.SQLStateNoCounting:
+	case schemas.SQLStateTarget, schemas.SQLStateTriggers, schemas.SQLStateCounts, schemas.SQLStateNoCounting,
+		schemas.SQLStateColumns, schemas.SQLStateUnseen:
 		return StopPolicy
 	case "57014": // query_canceled: statement_timeout, or a person
 		return halveOrStop(limit)
@@ -138,8 +139,10 @@ func advice(state string) string {
 		return "a row that is due is still referred to: let the foreign key say on delete cascade or set null, or delete what refers to it first"
 	case "42501":
 		return "the deletion function or the executor lost a right: run `lapse apply` again"
-	case "42P01", "42703", "42883", schemas.SQLStateTarget:
+	case "42P01", "42703", "42883", schemas.SQLStateTarget, schemas.SQLStateColumns:
 		return "the table or the function is not what it was: run `lapse apply` again"
+	case schemas.SQLStateUnseen:
+		return "`lapse apply` publishes it again, or says what its replica identity lacks"
 	case schemas.SQLStateTriggers:
 		return "remove or disable them for the deleter, or drop the policy"
 	case schemas.SQLStateNoCounting:

@@ -32,6 +32,8 @@ func TestEverySQLStateHasItsGrade(t *testing.T) {
 		{schemas.SQLStateCounts, StopPolicy, StopPolicy},
 		{schemas.SQLStateClaim, StopProcess, StopProcess},
 		{schemas.SQLStateNoCounting, StopPolicy, StopPolicy},
+		{schemas.SQLStateColumns, StopPolicy, StopPolicy},
+		{schemas.SQLStateUnseen, StopPolicy, StopPolicy},
 		{"40P01", Retry, Retry},           // deadlock_detected
 		{"40001", Retry, Retry},           // serialization_failure
 		{"55P03", Retry, Retry},           // lock_not_available
@@ -113,11 +115,11 @@ func TestWhatStandsInTheWayOfABatchIsGradedAndLosesItsRowContent(t *testing.T) {
 			"create table notes (note text references sessions (note)); insert into notes values ('" + secret + "')", "",
 			"23503", Halve, StopPolicy, "constraint notes_note_fkey, table public.notes",
 		},
-		"a column that is gone": {"", "alter table sessions rename at to at2", "42703", StopPolicy, StopPolicy, ""},
+		"a column that is gone": {"", "alter table sessions rename at to at2", schemas.SQLStateColumns, StopPolicy, StopPolicy, "not those"},
 		"a table that is gone":  {"", "alter table sessions rename to sessions2", schemas.SQLStateTarget, StopPolicy, StopPolicy, "is not a leaf"},
 		"a trigger": {
 			"", "create function f() returns trigger language plpgsql as 'begin return null; end'; create trigger t before delete on sessions for each row execute function f()",
-			schemas.SQLStateTriggers, StopPolicy, StopPolicy, "triggers or rules",
+			schemas.SQLStateTriggers, StopPolicy, StopPolicy, "triggers, rules",
 		},
 		"another owner":         {"", "reset role; create role %s_other; alter table sessions owner to %[1]s_other", "42501", StopPolicy, StopPolicy, ""},
 		"no execute":            {"", "reset role; revoke execute on all functions in schema lapse from lapse_executor", "42501", StopPolicy, StopPolicy, ""},

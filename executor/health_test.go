@@ -18,10 +18,11 @@ import (
 // slotOf is the name of a database's own slot: slots are the server's.
 func slotOf(db *pgtest.DB) string { return db.Name + "_slot" }
 
-// requireAudit makes the installation one that deletes nothing without its slot.
+// requireAudit makes the installation one that deletes nothing without its slot, and publishes the table of the tests.
 func requireAudit(t testing.TB, db *pgtest.DB) {
 	t.Helper()
-	db.Exec(t, "update lapse.installation set audit_required = true, slot = '"+slotOf(db)+"'")
+	db.Exec(t, "update lapse.installation set audit_required = true, slot = '"+slotOf(db)+"'",
+		"create publication lapse_deletes for table public.sessions with (publish = 'delete, truncate')")
 }
 
 // makeSlot makes the slot; beat is the auditor's sign of life; confirm moves the slot to the end of the log.

@@ -70,12 +70,12 @@ type NotArmedError struct {
 }
 
 func (e *NotArmedError) Error() string {
-	fix := "see `lapse policy show " + string(e.Policy) + "`"
+	fix := "see `lapse policy list`"
 	switch e.State {
 	case schemas.Observing:
-		fix = "`lapse policy arm " + string(e.Policy) + "` lets it delete"
+		fix = "write state: armed in the policy file and run `lapse apply`, which lets it delete"
 	case schemas.Paused:
-		fix = "`lapse policy resume " + string(e.Policy) + "` lets it go on"
+		fix = "write state: armed in the policy file and run `lapse apply`, which lets it go on"
 	case schemas.Arming:
 		fix = "it waits until the auditor has read the log up to the position at which its table was published: see that `lapse audit` runs"
 	}

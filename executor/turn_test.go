@@ -185,7 +185,7 @@ func TestOnceRefusesAPolicyThatIsNotThereOrNotArmed(t *testing.T) {
 		db.Exec(t, "update lapse.gate set state = 'observing'")
 		_, err = newExecutor(t, db).Once(t.Context(), []planner.PolicyName{"a"})
 		var unarmed *NotArmedError
-		if !errors.As(err, &unarmed) || !strings.Contains(err.Error(), "lapse policy arm a") {
+		if !errors.As(err, &unarmed) || !strings.Contains(err.Error(), "state: armed") {
 			t.Errorf("got %v, want a policy that is not armed, and what arms it", err)
 		}
 		if s := once(t, newExecutor(t, db)); len(s.Policies) != 0 {
