@@ -108,6 +108,7 @@ func (s *spec) lines(table string) []FieldChange {
 		{Field: "expire.after", To: s.Expire.After},
 		{Field: "expire.zone", To: s.Expire.Zone},
 		{Field: "column type", To: string(s.Expire.Type)},
+		{Field: "column number", To: strconv.Itoa(int(s.Expire.Number))},
 		{Field: "key", To: strings.Join(key, ", ")},
 		{Field: "cascades to", To: strings.Join(s.Cascades, ", ")},
 		{Field: "every", To: s.Every},
@@ -143,7 +144,7 @@ func fieldChanges(from, to []FieldChange) []FieldChange {
 // for a person, and counts as more here.
 func moreFallDue(from *InForce, to *Resolved) bool {
 	a, b := &from.Definition, &to.Definition
-	same := from.TableOID == to.TableOID && a.Column == b.Column && a.ColumnType == b.ColumnType && a.Zone == b.Zone
+	same := from.TableOID == to.TableOID && a.Column == b.Column && a.Number == b.Number && a.ColumnType == b.ColumnType && a.Zone == b.Zone
 	return !same || b.After.Months < a.After.Months || b.After.exact() < a.After.exact()
 }
 

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -28,8 +29,9 @@ const (
 // KeyColumn is one column of the table's replica identity: what names a row, and what orders rows that are due at the
 // same instant.
 type KeyColumn struct {
-	Name string `json:"name"`
-	Type string `json:"type"` // as format_type writes it, schema-qualified where needed
+	Name   string `json:"name"`
+	Number int16  `json:"number"` // in the table: another column of that name is another column
+	Type   string `json:"type"`   // as format_type writes it, schema-qualified where needed
 	// Plain says that the type's own ordering can be written without its schema's operators, and that a value of it
 	// survives being written as text and read back. Others are ordered by their text form, which is a total order too,
 	// only not the index's.
@@ -44,11 +46,22 @@ type Definition struct {
 	Name       PolicyName
 	Table      string // schema.table, quoted where SQL wants it
 	Column     string
+	Number     int16 // the column's, in the table
 	ColumnType ColumnType
 	Zone       string // for columns without one; "" is UTC
 	After      Interval
 	Key        []KeyColumn
 	Batch      int // the largest batch
+}
+
+// columns is the SQL of what the functions were made for: name, number and type of the policy's column, and name and
+// number of the key's.
+func (d *Definition) columns() string {
+	rows := []string{fmt.Sprintf("(%s, %d, %s)", literal(d.Column), d.Number, literal(string(d.ColumnType)))}
+	for _, k := range d.Key {
+		rows = append(rows, fmt.Sprintf("(%s, %d, null)", literal(k.Name), k.Number))
+	}
+	return strings.Join(rows, ", ")
 }
 
 // calendarSlack is more than adding months to the column and taking them from an instant can ever differ by: adding

@@ -126,7 +126,42 @@ func refusals() []refusal {
 		{name: "of a shard that is done", state: schemas.SQLStateLease, before: shard(`done = true`)},
 		{name: "beside a trigger", state: schemas.SQLStateTriggers, before: trigger("after delete", "row")},
 		{name: "beside a statement trigger", state: schemas.SQLStateTriggers, before: trigger("before delete", "statement")},
+		{name: "by a column of another type", state: schemas.SQLStateColumns, before: sql(`alter table %s alter last_seen type timestamp using last_seen at time zone 'UTC'`)},
+		{name: "by a column that was made anew", state: schemas.SQLStateColumns, before: sql(`alter table %s drop last_seen, add last_seen timestamptz`)},
+		{name: "by a key that was made anew", state: schemas.SQLStateColumns, before: sql(`alter table %s drop id, add id bigserial primary key`)},
+		{name: "of a table that is not published", state: schemas.SQLStateUnseen, before: audited(`create publication %[2]s for table shop.%[1]s with (publish = 'insert, update, truncate')`)},
+		{name: "of a table without replica identity", state: schemas.SQLStateUnseen, before: audited(`create publication %[2]s for table shop.%[1]s; alter table shop.%[1]s replica identity nothing`)},
+		{name: "of a table whose every column is its identity", state: schemas.SQLStateUnseen, before: audited(`create publication %[2]s for table shop.%[1]s; alter table shop.%[1]s replica identity full`)},
+		{name: "of a child that is not published", state: schemas.SQLStateUnseen, before: func(w *world, b *batch, table string) {
+			w.do(`create table unpublished (id int primary key, s bigint references ` + table + ` on delete cascade)`)
+			audited(`create publication %[2]s for table shop.%[1]s`)(w, b, table)
+		}},
+		{name: "beside the owner's function in an index", state: schemas.SQLStateTriggers, before: func(w *world, _ *batch, table string) {
+			w.do(`create or replace function mine(bigint) returns bigint immutable language plpgsql as 'begin return $1; end'`)
+			w.do(`create index on ` + table + ` (mine(id))`)
+		}},
+		{name: "beside the owner's function in an index's condition", state: schemas.SQLStateTriggers, before: func(w *world, _ *batch, table string) {
+			w.do(`create or replace function mine(bigint) returns bigint immutable language plpgsql as 'begin return $1; end'`)
+			w.do(`create index on ` + table + ` (id) where mine(1) = 1`)
+		}},
+		{name: "beside the owner's function in a check of what is set null", state: schemas.SQLStateTriggers, before: func(w *world, _ *batch, table string) {
+			w.do(`create or replace function mine(bigint) returns bigint immutable language plpgsql as 'begin return $1; end'`)
+			w.do(`create table checked (id int primary key, s bigint references ` + table + ` on delete set null, check (mine(s) is null or s > 0))`)
+		}},
 		{name: "beside a rule", state: schemas.SQLStateTriggers, before: sql(`create rule r as on delete to %s do also select 1`)},
+	}
+}
+
+// audited requires the audit for one batch, with a publication for it. No two publications can have one name, so that the
+// one of the refusal before goes.
+func audited(format string) func(*world, *batch, string) {
+	return func(w *world, _ *batch, table string) {
+		const publication = "lapse_deletes"
+		must(w.t, run(w.admin, `drop publication if exists `+publication))
+		must(w.t, run(w.admin, `update lapse.installation set audit_required = true`))
+		_, err := w.admin.PgConn().Exec(w.t.Context(), fmt.Sprintf(format, table, publication)).ReadAll()
+		must(w.t, err)
+		w.t.(*testing.T).Cleanup(func() { must(w.t, run(w.admin, `update lapse.installation set audit_required = false`)) })
 	}
 }
 

@@ -100,9 +100,9 @@ type dueCase struct {
 
 func drawDueCase(t *rapid.T) dueCase {
 	d := Definition{
-		ID: 1, Version: 1, Name: "p", Column: "v", After: drawAfter(t), Batch: MaxBatch,
+		ID: 1, Version: 1, Name: "p", Column: "v", Number: 2, After: drawAfter(t), Batch: MaxBatch,
 		ColumnType: rapid.SampledFrom([]ColumnType{Timestamptz, Timestamp, Date}).Draw(t, "type"),
-		Key:        []KeyColumn{{Name: "id", Type: "integer", Plain: true}},
+		Key:        []KeyColumn{{Name: "id", Number: 1, Type: "integer", Plain: true}},
 	}
 	if d.ColumnType != Timestamptz {
 		d.Zone = rapid.SampledFrom([]string{"", "", "Europe/Berlin", "America/St_Johns", "Pacific/Apia", "Australia/Lord_Howe", "Etc/GMT+12"}).Draw(t, "zone")

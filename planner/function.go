@@ -71,7 +71,7 @@ func (d *Definition) deleteFunction() (string, error) {
 		"BoundType": d.ColumnType, "Bound": d.bound("claim_cutoff"), "Due": due,
 		"PickSelect": statement(strings.ReplaceAll(inner(d.pickSelect(leafMark, "$1", "$2")), leafMark, "' || leaf || '")),
 		"PickAfter":  statement(d.pickAfter("$4")), "PickTail": statement(d.pickTail("$3")), "LastPlace": d.lastPlace(),
-		"Names": order,
+		"Names": order, "Columns": d.columns(),
 	})
 	if err != nil {
 		return "", err

@@ -15,17 +15,17 @@ var update = flag.Bool("update", false, "write the golden files")
 func goldenDefinitions() map[string]Definition {
 	return map[string]Definition{
 		"plain": {
-			ID: 1, Version: 3, Name: "sessions-30d", Table: "public.sessions", Column: "last_seen", ColumnType: Timestamptz,
-			After: Interval{Days: 30}, Key: []KeyColumn{{Name: "id", Type: "bigint", Plain: true}}, Batch: 5000,
+			ID: 1, Version: 3, Name: "sessions-30d", Table: "public.sessions", Column: "last_seen", Number: 2, ColumnType: Timestamptz,
+			After: Interval{Days: 30}, Key: []KeyColumn{{Name: "id", Number: 1, Type: "bigint", Plain: true}}, Batch: 5000,
 		},
 		"calendar": {
-			ID: 2, Version: 1, Name: "orders-7y", Table: `shop."Or'ders"`, Column: `closed"at`, ColumnType: Timestamp, Zone: "Europe/Berlin",
+			ID: 2, Version: 1, Name: "orders-7y", Table: `shop."Or'ders"`, Column: `closed"at`, Number: 4, ColumnType: Timestamp, Zone: "Europe/Berlin",
 			After: Interval{Months: 84},
-			Key:   []KeyColumn{{Name: "email", Type: "public.citext"}, {Name: "closed\"at", Type: "timestamp without time zone", Plain: true}}, Batch: 100,
+			Key:   []KeyColumn{{Name: "email", Number: 2, Type: "public.citext"}, {Name: "closed\"at", Number: 4, Type: "timestamp without time zone", Plain: true}}, Batch: 100,
 		},
 		"date": {
-			ID: 3, Version: 1, Name: "visits", Table: "public.visits", Column: "day", ColumnType: Date,
-			After: Interval{Months: 1, Days: 2}, Key: []KeyColumn{{Name: "id", Type: "uuid", Plain: true}}, Batch: 1000,
+			ID: 3, Version: 1, Name: "visits", Table: "public.visits", Column: "day", Number: 2, ColumnType: Date,
+			After: Interval{Months: 1, Days: 2}, Key: []KeyColumn{{Name: "id", Number: 1, Type: "uuid", Plain: true}}, Batch: 1000,
 		},
 	}
 }

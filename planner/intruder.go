@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// intruder is a trigger or rule that would run inside a deletion.
+// intruder is a trigger, a rule or a function that would run inside a deletion.
 type intruder struct {
-	Kind     string // trigger or rule
+	Kind     string // trigger, rule or function
 	Name     string
 	Relation string // where it was made: a partition's copy of a trigger belongs to the root
 }
@@ -26,6 +26,11 @@ const intrudersSQL = `
 	  union
 	  select 'rule', f.name, f.relation
 	    from found f join pg_rewrite r on r.ev_class = f.relation and r.rulename = f.name
+	  union
+	  select 'function', f.name, f.relation
+	    from found f
+	   where not exists (select from pg_trigger t where t.tgrelid = f.relation and t.tgname = f.name)
+	     and not exists (select from pg_rewrite r where r.ev_class = f.relation and r.rulename = f.name)
 	)
 	select m.kind, quote_ident(m.name), format('%I.%I', n.nspname, c.relname)
 	  from made m
@@ -33,7 +38,7 @@ const intrudersSQL = `
 	  join pg_namespace n on n.oid = c.relnamespace
 	 order by 3, 2`
 
-// findIntruders lists the triggers and rules that would run with the deleter's rights, each with what to do about it.
+// findIntruders lists the triggers, rules and functions that would run with the deleter's rights, each with what to do about it.
 func findIntruders(ctx context.Context, q Querier, leaves []Relation) ([]string, error) {
 	oids := make([]uint32, 0, len(leaves))
 	for _, l := range leaves {
@@ -45,6 +50,11 @@ func findIntruders(ctx context.Context, q Querier, leaves []Relation) ([]string,
 	}
 	problems := make([]string, 0, len(found))
 	for _, i := range found {
+		if i.Kind == "function" {
+			problems = append(problems, fmt.Sprintf("function %s, used by an index, a check or a default of %s, would run inside the deletion with rights that its owner may not have: have a superuser own it, or drop what uses it",
+				i.Name, i.Relation))
+			continue
+		}
 		problems = append(problems, fmt.Sprintf("%s %s on %s would run inside the deletion, and \"triggers: trusted\" is not supported by this version: alter table %s disable %s %s, or drop it",
 			i.Kind, i.Name, i.Relation, i.Relation, i.Kind, i.Name))
 	}

@@ -13,6 +13,7 @@ type identity struct {
 	Setting string // pg_class.relreplident
 	Primary bool   // there is a primary key, deferrable or not
 	Names   []string
+	Numbers []int16
 	Types   []string
 	Plain   []bool
 }
@@ -23,7 +24,7 @@ type identity struct {
 const identitySQL = `
 	select format('%I.%I', n.nspname, c.relname), c.relreplident::text,
 	       exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary),
-	       coalesce(k.names, '{}'), coalesce(k.types, '{}'), coalesce(k.plain, '{}')
+	       coalesce(k.names, '{}'), coalesce(k.numbers, '{}'), coalesce(k.types, '{}'), coalesce(k.plain, '{}')
 	  from unnest($1::oid[]) with ordinality w(oid, n)
 	  join pg_class c on c.oid = w.oid
 	  join pg_namespace n on n.oid = c.relnamespace
@@ -35,6 +36,7 @@ const identitySQL = `
 	  ) i on true
 	  left join lateral (
 	    select array_agg(a.attname::text order by k.n) as names,
+	           array_agg(a.attnum order by k.n) as numbers,
 	           array_agg(format_type(b.oid, nullif(case when t.typtype = 'd' then b.typmod else a.atttypmod end, -1)) order by k.n) as types,
 	           array_agg(b.oid in ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'oid'::regtype, 'numeric'::regtype,
 	                               'bool'::regtype, 'text'::regtype, 'varchar'::regtype, 'uuid'::regtype, 'date'::regtype,
@@ -71,10 +73,11 @@ func findKey(ctx context.Context, q Querier, t *table, leaves []Relation) (key [
 	if err != nil {
 		return nil, nil, fmt.Errorf("find the replica identity of %s: %w", t.Name, err)
 	}
-	if len(all) > 1 && len(all[0].Names) == 0 {
-		all = all[1:] // a root without a primary key, whose leaves have theirs
-	}
 	first := all[0]
+	if t.Kind == "p" && len(first.Names) == 0 {
+		// A partition made tomorrow is published with its root at once, and only the root's primary key is sure to be its.
+		return nil, []string{fmt.Sprintf("%s has no primary key of its own, so that a partition made later could be without one: alter table %s add primary key", t.Name, t.Name)}, nil
+	}
 	for _, one := range all {
 		switch problem := one.unusable(); {
 		case problem != "":
@@ -85,7 +88,7 @@ func findKey(ctx context.Context, q Querier, t *table, leaves []Relation) (key [
 		}
 	}
 	for i, name := range first.Names {
-		key = append(key, KeyColumn{Name: name, Type: first.Types[i], Plain: first.Plain[i]})
+		key = append(key, KeyColumn{Name: name, Number: first.Numbers[i], Type: first.Types[i], Plain: first.Plain[i]})
 	}
 	return key, problems, nil
 }

@@ -133,15 +133,15 @@ func (s *resolution) column(ctx context.Context, t *table) error {
 		return err
 	}
 	s.complain("expire.column", problem)
-	s.r.Definition.ColumnType = of
+	s.r.Definition.ColumnType, s.r.Definition.Number = of.Type, of.Number
 	zone := s.p.Expire.Zone
 	if zone == "UTC" {
 		s.r.Definition.Zone = ""
 	}
-	if zone == "" || of == "" {
+	if zone == "" || of.Type == "" {
 		return nil
 	}
-	if of == Timestamptz {
+	if of.Type == Timestamptz {
 		s.complain("expire.zone", fmt.Sprintf("column %s has a zone of its own: take zone out", s.p.Expire.Column))
 		return nil
 	}
@@ -229,7 +229,7 @@ func (s *resolution) arithmetic(ctx context.Context) error {
 func (s *resolution) specification() spec {
 	d, p := &s.r.Definition, s.p
 	text := spec{
-		Expire: expireSpec{Column: d.Column, Type: d.ColumnType, After: d.After.String(), Zone: d.Zone},
+		Expire: expireSpec{Column: d.Column, Number: d.Number, Type: d.ColumnType, After: d.After.String(), Zone: d.Zone},
 		Key:    d.Key, Cascades: names(s.r.Published[1:]), Daily: p.Daily, Batch: d.Batch,
 		Action: "delete", Triggers: "refuse", Evidence: "claimed", Events: eventSpec{Values: "keys"},
 		Owner: p.Owner, Basis: p.Basis, Latitude: s.r.Policy.Latitude,

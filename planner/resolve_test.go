@@ -39,7 +39,7 @@ var unfit = []struct{ name, setup, policy, want string }{
 	{"replica identity nothing", `create table k3 (id int primary key, last_seen timestamptz); alter table k3 replica identity nothing`, `table: shop.k3`, "replica identity nothing"},
 	{"replica identity dropped", `create table k4 (id int primary key, u int not null unique, last_seen timestamptz); alter table k4 replica identity using index k4_u_key; alter table k4 drop constraint k4_u_key`, `table: shop.k4`, "is gone or invalid"},
 	{"a leaf of another identity", `create table k5 (id int, u int not null, last_seen timestamptz, primary key (id)) partition by range (id); create table k5a partition of k5 default; create unique index k5u on k5a (u); alter table k5a replica identity using index k5u`, `table: shop.k5`, "give them the same replica identity"},
-	{"a leaf without identity", `create table k6 (id int, last_seen timestamptz) partition by range (id); create table k6a partition of k6 (primary key (id)) for values from (0) to (1); create table k6b partition of k6 default`, `table: shop.k6`, "shop.k6b has no primary key"},
+	{"a leaf without identity", `create table k6 (id int, last_seen timestamptz) partition by range (id); create table k6a partition of k6 (primary key (id)) for values from (0) to (1); create table k6b partition of k6 default`, `table: shop.k6`, "shop.k6 has no primary key of its own"},
 	{"a trigger", `create function f() returns trigger language plpgsql as 'begin return old; end'; create table t1 (id int primary key, last_seen timestamptz); create trigger "A" before delete on t1 for each row execute function f()`, `table: shop.t1`, `alter table shop.t1 disable trigger "A"`},
 	{"a root's trigger", `create table t2 (id int primary key, last_seen timestamptz) partition by range (id); create table t2a partition of t2 default; create trigger tr after delete on t2 for each row execute function f()`, `table: shop.t2`, `trigger tr on shop.t2 would run`},
 	{"a child's trigger", `create table t3 (id int primary key, last_seen timestamptz); create table t3c (p int references t3 on delete cascade); create trigger tr after delete on t3c for each row execute function f()`, `table: shop.t3`, `trigger tr on shop.t3c would run`},
@@ -136,7 +136,7 @@ func TestAFitTableIsResolvedToWhatTheExecutorNeeds(t *testing.T) {
 		if got := fmt.Sprint(names(r.Published)); got != "[shop.events shop.marks shop.notes]" {
 			t.Errorf("published %s", got)
 		}
-		if got := fmt.Sprint(r.Definition.Key); got != "[{id bigint true} {region text true}]" {
+		if got := fmt.Sprint(r.Definition.Key); got != "[{id 1 bigint true} {region 2 text true}]" {
 			t.Errorf("key %s", got)
 		}
 		if r.Index == "" || len(r.Warnings) != 0 {

@@ -92,7 +92,7 @@ func OpenRun(ctx context.Context, db DB, p *InForce, clock func() time.Time) (Ru
 		if err != nil {
 			return err
 		}
-		if err := closeRuns(ctx, tx, p); err != nil {
+		if err := closeRuns(ctx, tx, p, leaves); err != nil {
 			return err
 		}
 		run, err = unfinishedRun(ctx, tx, p)
@@ -161,10 +161,13 @@ func checkSchema(ctx context.Context, tx pgx.Tx, p *InForce) ([]uint32, error) {
 	return oids, nil
 }
 
-// closeRuns ends what former versions left unfinished, and forgets finished runs. The newest run of a policy stays: the
+// closeRuns ends what former versions left unfinished and what was to be done on partitions that have been dropped or
+// detached since, and forgets finished runs. The newest run of a policy stays: the
 // schedule and the next cutoff are held against it.
-func closeRuns(ctx context.Context, tx pgx.Tx, p *InForce) error {
-	_, err := tx.Exec(ctx, `delete from lapse.shard where policy_id = $1 and version <> $2 and not done`, p.ID, p.Version)
+func closeRuns(ctx context.Context, tx pgx.Tx, p *InForce, leaves []uint32) error {
+	_, err := tx.Exec(ctx, `
+		delete from lapse.shard
+		 where policy_id = $1 and not done and (version <> $2 or leaf <> all ($3::oid[]))`, p.ID, p.Version, leaves)
 	if err != nil {
 		return err
 	}

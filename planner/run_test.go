@@ -174,6 +174,30 @@ func TestRunsOfFormerVersionsAreClosedAndOldOnesForgotten(t *testing.T) {
 	})
 }
 
+func TestAPartitionThatWasDroppedDoesNotHoldUpItsRun(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db)
+		partitioned(w)
+		p := w.armed(policyText("shop.events", "last_seen", "30 days", "    state: armed"))
+		r := w.open(&p)
+		w.do(`drop table events_eu`)
+		w.do(`alter table events detach partition events_us`)
+		p = w.inForce()[0]
+		if again := w.open(&p); again.ID != r.ID {
+			t.Errorf("the run was begun anew: %s after %s", again.ID, r.ID)
+		}
+		if n := valueOn[int](t, w.exec, `select count(*) from lapse.shard where run = $1 and not done`, r.ID); n != 1 {
+			t.Errorf("%d shards are left to do, want that of the one partition that is left", n)
+		}
+		w.deleteAll(p, r, 10)
+		p = w.inForce()[0]
+		if next := w.open(&p); next.ID == r.ID {
+			t.Error("the run never ends")
+		}
+	})
+}
+
 func TestATableWithoutPartitionsHasARunThatIsFinished(t *testing.T) {
 	t.Parallel()
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {

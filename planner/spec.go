@@ -30,6 +30,7 @@ type spec struct {
 
 type expireSpec struct {
 	Column string     `json:"column"`
+	Number int16      `json:"number"` // the column's, in the table
 	Type   ColumnType `json:"type"`
 	After  string     `json:"after"`
 	Zone   string     `json:"zone,omitempty"`
@@ -84,7 +85,7 @@ func (s *storedPolicy) definition() (Definition, Schedule, spec, error) {
 	}
 	return Definition{
 		ID: s.ID, Version: s.Version, Name: s.Name, Table: s.TableName, Column: text.Expire.Column,
-		ColumnType: text.Expire.Type, Zone: text.Expire.Zone, After: after, Key: text.Key, Batch: text.Batch,
+		Number: text.Expire.Number, ColumnType: text.Expire.Type, Zone: text.Expire.Zone, After: after, Key: text.Key, Batch: text.Batch,
 	}, schedule, text, nil
 }
 

@@ -98,24 +98,30 @@ func findLeaves(ctx context.Context, q Querier, t *table) (leaves []Relation, pr
 	return leaves, problems, nil
 }
 
+// column is the one that a row's age is counted from.
+type column struct {
+	Number int16
+	Type   ColumnType
+}
+
 // findColumn checks the column that a row's age is counted from.
-func findColumn(ctx context.Context, q Querier, t *table, e *Expire) (of ColumnType, problem string, err error) {
+func findColumn(ctx context.Context, q Querier, t *table, e *Expire) (of column, problem string, err error) {
 	var name string
 	err = q.QueryRow(ctx, `
-		select format_type(a.atttypid, null)
+		select a.attnum, format_type(a.atttypid, null)
 		  from pg_attribute a
-		 where a.attrelid = $1 and a.attname = $2 and a.attnum > 0 and not a.attisdropped`, t.OID, e.Column).Scan(&name)
+		 where a.attrelid = $1 and a.attname = $2 and a.attnum > 0 and not a.attisdropped`, t.OID, e.Column).Scan(&of.Number, &name)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return "", fmt.Sprintf("%s has no column %s%s", t.Name, quoted(e.Column), meantColumn(ctx, q, t, e.Column)), nil
+		return of, fmt.Sprintf("%s has no column %s%s", t.Name, quoted(e.Column), meantColumn(ctx, q, t, e.Column)), nil
 	}
 	if err != nil {
-		return "", "", fmt.Errorf("find column %s of %s: %w", e.Column, t.Name, err)
+		return of, "", fmt.Errorf("find column %s of %s: %w", e.Column, t.Name, err)
 	}
-	switch of = ColumnType(name); of {
+	switch of.Type = ColumnType(name); of.Type {
 	case Timestamptz, Timestamp, Date:
 		return of, "", nil
 	}
-	return "", fmt.Sprintf("column %s of %s is a %s: this version counts from timestamps and dates", e.Column, t.Name, name), nil
+	return column{}, fmt.Sprintf("column %s of %s is a %s: this version counts from timestamps and dates", e.Column, t.Name, name), nil
 }
 
 // meantColumn names the nearest timestamp or date column.

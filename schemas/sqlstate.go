@@ -8,9 +8,11 @@ const (
 	SQLStateCutoff     = "LP003" // the cutoff is in the server's future
 	SQLStateLimit      = "LP004" // the row limit is not between 1 and the policy's batch
 	SQLStateTarget     = "LP005" // the leaf is not one of the policy's table
-	SQLStateTriggers   = "LP006" // triggers or rules would run inside the deletion
+	SQLStateTriggers   = "LP006" // triggers, rules or others' functions would run inside the deletion
 	SQLStateLease      = "LP007" // the shard's lease is another's, has ended, or the shard is done
 	SQLStateCounts     = "LP008" // more rows left the target than the statement deleted
 	SQLStateClaim      = "LP009" // the claim names another transaction, system or database
 	SQLStateNoCounting = "LP010" // track_counts is off, so the counts cannot be checked
+	SQLStateColumns    = "LP011" // the policy's column or key is not the one that it was applied to
+	SQLStateUnseen     = "LP012" // a relation is not published, or not by its key, as apply left it
 )

@@ -75,8 +75,22 @@ begin
          and not exists (select from pg_partition_tree(gate.table_oid) p where p.relid = claim_target and p.isleaf)) then
     raise exception '% is not a leaf of %', leaf, 'public.visits' using errcode = 'LP005';
   end if;
+  -- A column that was made anew, renamed or given another type is not the one that the policy speaks of.
+  if exists (
+    select from (values ('day', 2, 'date'), ('id', 1, null)) w(name, number, type)
+     where not exists (
+       select from pg_attribute a
+        where a.attrelid = gate.table_oid and a.attname = w.name and a.attnum = w.number and not a.attisdropped
+          and (w.type is null or format_type(a.atttypid, null) = w.type))
+  ) then
+    raise exception 'the columns of % are not those that the policy was applied to', 'public.visits' using errcode = 'LP011';
+  end if;
+  if exists (select from lapse.unseen(claim_target)) then
+    raise exception 'deletes from % or from what its foreign keys reach would not be seen by the audit', leaf
+      using errcode = 'LP012';
+  end if;
   if exists (select from lapse.intruders(claim_target)) then
-    raise exception 'triggers or rules on % or on what its foreign keys reach would run inside the deletion', leaf
+    raise exception 'triggers, rules or functions on % or on what its foreign keys reach would run inside the deletion', leaf
       using errcode = 'LP006';
   end if;
   select coalesce(array_agg(r.relation order by r.relation) filter (where r.deletes), '{}') into touched

@@ -63,6 +63,7 @@ create table lapse.gate (
   state        text not null check (state in ('observing', 'arming', 'armed', 'paused', 'dropped')),
   hold_version bigint not null default 0,
   arming_lsn   pg_lsn,                         -- the auditor must have confirmed this before the policy deletes
+  locking      boolean not null default false, -- nobody reads it: whoever may update it may lock the row, and no more
   foreign key (policy_id, version) references lapse.policy
 );
 create unique index gate_name  on lapse.gate (name)      where state <> 'dropped';
@@ -193,7 +194,7 @@ as $lapse$
    where r.relkind = 'r'
 $lapse$;
 
--- intruders lists the triggers and rules that would run inside a deletion from target, by table and name. PostgreSQL's own
+-- intruders lists the triggers, rules and functions that would run inside a deletion from target, by table and name. PostgreSQL's own
 -- triggers are told by their functions: up to 14 a partition's copy of a user's trigger counts as internal too. A cascade
 -- names a partitioned table by its root, so that statement triggers and rules of the root run; a batch names the leaf.
 create function lapse.intruders(target oid) returns table (relation oid, name name)
@@ -224,6 +225,59 @@ as $lapse$
   select w.ev_class, w.rulename
     from pg_rewrite w join touched on touched.relation = w.ev_class
    where w.ev_enabled <> 'D' and w.ev_type = (case when touched.deletes then '4' else '2' end)::"char"
+  union
+  -- Functions that PostgreSQL evaluates while it plans or carries out the deletion: in indexes and statistics, and where
+  -- rows are only updated, in checks, defaults and generated columns too. A superuser's may do what they like anyway.
+  select used.relation, f.proname
+    from (select touched.relation, 'pg_class'::regclass as class, i.indexrelid as object
+            from touched join pg_index i on i.indrelid = touched.relation
+          union all
+          select touched.relation, 'pg_statistic_ext'::regclass, s.oid
+            from touched join pg_statistic_ext s on s.stxrelid = touched.relation
+          union all
+          select touched.relation, 'pg_constraint'::regclass, c.oid
+            from touched join pg_constraint c on c.conrelid = touched.relation and c.contype = 'c' and not touched.deletes
+          union all
+          select touched.relation, 'pg_attrdef'::regclass, a.oid
+            from touched join pg_attrdef a on a.adrelid = touched.relation and not touched.deletes
+         ) used
+    join pg_depend d on d.classid = used.class and d.objid = used.object and d.refclassid = 'pg_proc'::regclass
+    join pg_proc f on f.oid = d.refobjid
+    join pg_roles owner on owner.oid = f.proowner
+   where not owner.rolsuper and f.pronamespace <> 'pg_catalog'::regnamespace
+$lapse$;
+
+-- unseen lists the relations whose deletes, made by a batch on target, the audit would not see, or not by their key:
+-- those in no publication of ours (or there with a filter), and those without a usable replica identity. With the audit
+-- off it lists none.
+create function lapse.unseen(target oid) returns table (relation oid)
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+  with recursive touched(relation) as (
+    select target
+    union
+    select r.relation from lapse.reach(target) r where r.deletes
+  ), up(relation, ancestor) as (
+    select touched.relation, touched.relation from touched
+    union
+    select up.relation, i.inhparent from up join pg_inherits i on i.inhrelid = up.ancestor
+  )
+  select touched.relation
+    from touched
+    join pg_class c on c.oid = touched.relation
+   where (select i.audit_required from lapse.installation i)
+     and (not exists (
+            select from up
+              join pg_publication_rel m on m.prrelid = up.ancestor
+              join pg_publication p on p.oid = m.prpubid
+             where up.relation = touched.relation and p.pubname in ('lapse_deletes', 'lapse_changes') and p.pubdelete
+               and to_jsonb(m) ->> 'prqual' is null and to_jsonb(m) ->> 'prattrs' is null)
+          or c.relpersistence <> 'p'
+          or not exists (
+            select from pg_index k
+             where k.indrelid = c.oid and k.indisvalid and k.indimmediate
+               and case c.relreplident when 'd' then k.indisprimary when 'i' then k.indisreplident else false end))
 $lapse$;
 
 -- advance_arming opens an arming policy's gate once the auditor has confirmed the position at which its table was
@@ -280,13 +334,14 @@ as $lapse$
 $lapse$;
 
 revoke all on all functions in schema lapse from public;
-grant execute on function lapse.reach(oid), lapse.intruders(oid) to {{.Deleter}}, {{.Executor}};
+grant execute on function lapse.reach(oid), lapse.intruders(oid), lapse.unseen(oid) to {{.Deleter}}, {{.Executor}};
 grant execute on function lapse.advance_arming(int) to {{.Executor}};
 grant execute on function lapse.beat(int) to {{.Auditor}};
 
 grant select on all tables in schema lapse to {{.Deleter}}, {{.Executor}};
 grant select on lapse.installation, lapse.policy, lapse.policy_state, lapse.gate, lapse.heartbeat to {{.Auditor}};
-grant update on lapse.gate, lapse.shard to {{.Deleter}};
+grant update (locking) on lapse.gate to {{.Deleter}};
+grant update on lapse.shard to {{.Deleter}};
 grant insert on lapse.batch, lapse.batch_result to {{.Deleter}};
 grant insert, delete on lapse.run, lapse.shard to {{.Executor}};
 grant update (holder, term, lease_until) on lapse.shard to {{.Executor}};
