@@ -87,6 +87,10 @@ func (a *app) newAuditor(ctx context.Context, s *config.Settings, once bool) (*a
 	if err != nil {
 		return nil, invalid(err)
 	}
+	hash, err := s.Keys.Load(config.HashKey)
+	if err != nil {
+		return nil, invalid(err)
+	}
 	session, err := connection(s.Database.Auditor, s.Roles.Auditor, "lapse audit")
 	if err != nil {
 		return nil, err
@@ -101,7 +105,7 @@ func (a *app) newAuditor(ctx context.Context, s *config.Settings, once bool) (*a
 		Kafka:  brokers,
 		System: s.Topics.System, User: s.Topics.User, Log: s.Topics.Log,
 		Partitions: s.Topics.Partitions, Replication: s.Topics.Replication, Create: s.Topics.Create,
-		Keys: []schemas.TagKey{schemas.TagKey(tag)}, SlotStart: installed.slotStart,
+		Keys: []schemas.TagKey{schemas.TagKey(tag)}, HashKey: audit.HashKey(hash), SlotStart: installed.slotStart,
 		Beat: auditor.session.Beat, Metrics: audit.NewMetrics(), Logger: a.log,
 	}
 	if once {

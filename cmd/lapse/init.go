@@ -151,7 +151,11 @@ func (i *initialiser) keys() error {
 		if err != nil {
 			return err
 		}
-		i.did("keys", "%s in %s", joined(made), source.Dir)
+		hint := ""
+		if i.overrides.Keys != "" {
+			hint = " (tell the other commands with keys: in lapse.yaml, or LAPSE_KEYS)"
+		}
+		i.did("keys", "%s in %s%s", joined(made), source.Dir, hint)
 	}
 	for _, name := range config.KeyNames() {
 		if _, err := source.Load(name); err != nil {
