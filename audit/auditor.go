@@ -34,6 +34,9 @@ type Config struct {
 	// Keys are the tag keys under which a claim verifies.
 	Keys []schemas.TagKey
 
+	// HashKey is what long key values are hashed with. A log has one, for ever.
+	HashKey HashKey
+
 	// SlotStart is the slot's consistent point, as the catalog has it (lapse.installation.slot_start): a log is begun only
 	// for a slot that still stands there.
 	SlotStart replication.LSN
@@ -91,6 +94,9 @@ func New(config Config) (*Auditor, error) {
 		if len(key) < schemas.MinTagKey {
 			return nil, fmt.Errorf("audit: %w", schemas.ErrTagKeyTooShort)
 		}
+	}
+	if err := config.HashKey.validate(); err != nil {
+		return nil, err
 	}
 	if err := a.route(replication.Identity{}).Validate(); err != nil {
 		return nil, fmt.Errorf("audit: %w", err)

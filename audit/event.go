@@ -31,6 +31,7 @@ type Event struct {
 	TableOID uint32
 	Table    string
 	Keys     []Key // Delete only
+	Full     bool  // Delete only: the server names the row by all its values, none of which is in Keys
 
 	TruncateCascade bool // Truncate only: the statement's options
 	RestartIdentity bool
@@ -50,6 +51,11 @@ func (e *Event) set(tx *replication.Tx, change *replication.Change, f Finding, c
 		e.Claim = claim
 	}
 	if f.Op == Truncate {
+		return nil
+	}
+	if !change.OldIsKey {
+		// REPLICA IDENTITY FULL: what was sent is the row itself, and every column of it says that it is of the key.
+		e.Full = true
 		return nil
 	}
 	for i := range change.Relation.Columns {

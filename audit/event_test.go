@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"unicode/utf8"
@@ -27,7 +28,11 @@ var exampleRoute = audit.Route{
 	System: audit.Topic{Name: "lapse.deletes.system", Partitions: 6},
 	User:   audit.Topic{Name: "lapse.deletes.user", Partitions: 6},
 	Log:    audit.Topic{Name: "lapse.log", Partitions: 1},
+
+	HashKey: "8c0cc17a04942cc4f8e0fe0b302606d3",
 }
+
+var hashKey = audit.HashKey(bytes.Repeat([]byte{9}, schemas.MinTagKey))
 
 // golden compares bytes with a golden file and its schema.
 func golden(t *testing.T, schema, name string, value []byte) {
@@ -93,7 +98,7 @@ func eventOf(t *testing.T, route *audit.Route, tx *replication.Tx, changes ...*r
 			t.Fatal(err)
 		}
 	}
-	return audit.NewRouter(route).Route(&e)
+	return audit.NewRouter(route, hashKey).Route(&e)
 }
 
 func exampleEvents(t *testing.T) map[string]*audit.Routed {
@@ -112,6 +117,8 @@ func exampleEvents(t *testing.T) map[string]*audit.Routed {
 		"event-origin":     eventOf(t, &exampleRoute, fromElsewhere, del(odd, "Käse & \"Brot\"\n\u0001</b>", nil)),
 		"event-unverified": eventOf(t, &exampleRoute, fromElsewhere, batchRow(exampleClaim(), nil), del(target, 42)),
 		"event-truncate":   eventOf(t, &exampleRoute, exampleTx(), emptied),
+		"event-hashed":     eventOf(t, &exampleRoute, exampleTx(), del(odd, strings.Repeat("Käse", 20_000), "7")),
+		"event-full":       eventOf(t, &exampleRoute, exampleTx(), full(del(target), 42, "2026-11-21")),
 		"event-raw":        eventOf(t, &raw, exampleTx(), del(target, "caf\xe9 \xc3\xa9 \uef81")),
 	}
 }
@@ -134,6 +141,10 @@ func TestTheSchemaRefusesAnEventThatSaysTooMuch(t *testing.T) {
 		{"a system event without a batch", "event-system", `"batch"`, `"batsch"`},
 		{"a delete with old values", "event-user", `"old_values":{}`, `"old_values":{"last_seen":"x"}`},
 		{"a number for a key", "event-user", `{"id":"42"}`, `{"id":42}`},
+		{"a delete without a row", "event-user", `{"id":"42"}`, `{}`},
+		{"a row of a table with full identity", "event-full", `"keys":{}`, `"keys":{"id":"42"}`},
+		{"a truncate with an identity", "event-truncate", `"ordinal":0`, `"ordinal":0,"identity":"full"`},
+		{"hashes of no column", "event-user", `"ordinal":0`, `"ordinal":0,"hashed":[]`},
 		{"a truncate with a row", "event-truncate", `"mods":[]`, `"mods":[{"keys":{"id":"42"},"old_values":{},"new_values":{}}]`},
 	} {
 		value := bytes.Replace(events[test.from].Value, []byte(test.old), []byte(test.new), 1)

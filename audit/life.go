@@ -26,6 +26,8 @@ func (a *Auditor) route(id replication.Identity) *Route {
 		System: Topic{Name: c.System, Partitions: int32(c.Partitions)},
 		User:   Topic{Name: c.User, Partitions: int32(c.Partitions)},
 		Log:    Topic{Name: c.Log, Partitions: 1},
+
+		HashKey: fingerprint(c.HashKey),
 	}
 }
 
@@ -49,7 +51,7 @@ func (a *Auditor) takeOver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	life.relay = newRelay(life.route, a.config.Keys, life.publisher, start, a.metrics, a.log)
+	life.relay = newRelay(life.route, &a.config, life.publisher, start, a.metrics, a.log)
 	life.relay.attach(stream)
 	if err := life.relay.inscribe(ctx, start, &a.config); err != nil {
 		return err

@@ -96,14 +96,52 @@ func (s *scribe) transaction(tx *replication.Tx, a *Account, verdict Verdict) *L
 		b = s.appendClaimed(b, a)
 	}
 	b = append(b, `,"observed":[`...)
-	for i := range a.Tallies {
+	named := a.Tallies[:min(len(a.Tallies), maxLines)]
+	for i := range named {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = s.appendTally(b, &a.Tallies[i])
+		b = s.appendTally(b, &named[i])
 	}
-	l.Value = append(b, `]}`...)
+	l.Value = append(appendOthers(append(b, ']'), a.Tallies[len(named):]), '}')
 	return l
+}
+
+// maxLines bounds how many relations a transaction's record names. A line is shorter than a kilobyte; one transaction may
+// delete from thousands of partitions.
+const maxLines = 512
+
+// appendOthers sums up what is beyond the lines that there is room for.
+func appendOthers(b []byte, rest []Tally) []byte {
+	if len(rest) == 0 {
+		return b
+	}
+	type kind struct {
+		op      Op
+		cause   Cause
+		cascade bool
+	}
+	var kinds []kind // in the order in which each first came
+	tables, events := map[kind]uint64{}, map[kind]uint64{}
+	for i := range rest {
+		k := kind{rest[i].Op, rest[i].Cause, rest[i].Cascade}
+		if tables[k] == 0 {
+			kinds = append(kinds, k)
+		}
+		tables[k]++
+		events[k] += rest[i].Events
+	}
+	b = append(b, `,"others":[`...)
+	for i, k := range kinds {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, `{"op":"`...), k.op.String()...), `","cause":"`...)
+		b = appendBool(append(append(b, k.cause.String()...), `","cascade":`...), k.cascade)
+		b = appendUint(append(b, `,"tables":`...), tables[k])
+		b = append(appendUint(append(b, `,"events":`...), events[k]), '}')
+	}
+	return append(b, ']')
 }
 
 // appendClaimed writes the claim that verified and, if the result is its own, what it says was deleted.
@@ -118,14 +156,24 @@ func (s *scribe) appendClaimed(b []byte, a *Account) []byte {
 	b = appendInt(append(b, `,"claimed":{"picked":`...), r.Picked)
 	b = appendInt(append(b, `,"deleted":`...), r.Deleted)
 	b = append(b, `,"by_relation":[`...)
-	for i, c := range r.ByRelation {
+	named := r.ByRelation[:min(len(r.ByRelation), maxLines)]
+	for i, c := range named {
 		if i > 0 {
 			b = append(b, ',')
 		}
 		b = appendUint(append(b, `{"table_oid":`...), uint64(c.OID))
 		b = append(appendInt(append(b, `,"rows":`...), c.Rows), '}')
 	}
-	return append(b, `]}`...)
+	b = append(b, ']')
+	if rest := r.ByRelation[len(named):]; len(rest) > 0 {
+		var rows uint64 // a sum of what anybody may have written: it wraps around rather than turn negative
+		for _, c := range rest {
+			rows += uint64(c.Rows)
+		}
+		b = appendUint(append(b, `,"others":{"tables":`...), uint64(len(rest)))
+		b = append(appendUint(append(b, `,"rows":`...), rows), '}')
+	}
+	return append(b, '}')
 }
 
 func (s *scribe) appendTally(b []byte, t *Tally) []byte {

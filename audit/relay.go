@@ -9,7 +9,6 @@ import (
 
 	"lapse/audit/kafka"
 	"lapse/replication"
-	"lapse/schemas"
 )
 
 // Reach is how far the log has come: everything that ends at or below it is recorded.
@@ -59,18 +58,20 @@ type relay struct {
 	passed bool // it is recorded; its changes are dropped unread
 	event  Event
 	names  names
+	full   map[uint32]bool // relations whose REPLICA IDENTITY FULL was warned of
 
 	coverage coverage
 	pressing pressing
 }
 
 func newRelay(
-	route *Route, keys []schemas.TagKey, publisher *kafka.Publisher, start *startingPoint, metrics *Metrics, log *slog.Logger,
+	route *Route, config *Config, publisher *kafka.Publisher, start *startingPoint, metrics *Metrics, log *slog.Logger,
 ) *relay {
 	return &relay{
 		route: route, publisher: publisher, metrics: metrics, log: log, now: time.Now,
-		classifier: NewClassifier(route.Source, keys), router: NewRouter(route), scribe: newScribe(route),
+		classifier: NewClassifier(route.Source, config.Keys), router: NewRouter(route, config.HashKey), scribe: newScribe(route),
 		tails: start.tails, reach: start.reach, bell: hang(publisher.Progress()), names: names{},
+		full: map[uint32]bool{},
 	}
 }
 
@@ -156,6 +157,7 @@ func (r *relay) change(ctx context.Context, change *replication.Change) error {
 	if err := r.event.set(r.tx, change, finding, r.classifier.Claim(), table); err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
+	r.warnOfFull(&r.event)
 	routed := r.router.Route(&r.event)
 	position := r.tx.Position(change.Ordinal)
 	tails := r.tails[routed.Topic]
@@ -175,6 +177,16 @@ func (r *relay) change(ctx context.Context, change *replication.Change) error {
 		r.metrics.byCause[finding.Cause][finding.Op].Inc()
 	}
 	return nil
+}
+
+// warnOfFull says once for each relation that its events name no rows.
+func (r *relay) warnOfFull(e *Event) {
+	if !e.Full || r.full[e.TableOID] {
+		return
+	}
+	r.full[e.TableOID] = true
+	r.log.Warn("a table has replica identity full: its events do not say which row was deleted, since what the server sends "+
+		"is all of it", "table", e.Table, "fix", "alter table "+e.Table+" replica identity default, or using index")
 }
 
 // append hands a record to the publisher, and waits while its buffer is full. The stream is not read meanwhile, so that

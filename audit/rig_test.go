@@ -80,7 +80,7 @@ func (s settings) config() audit.Config {
 		Stream: replication.StreamConfig{ConnString: s.URL, Slot: s.Slot},
 		Kafka:  kafka.Config{Brokers: []string{s.Broker}, MaxBuffered: s.MaxBuffered},
 		System: s.System, User: s.User, Log: s.Log, Partitions: partitions, Create: true,
-		Keys: []schemas.TagKey{tagKey}, SlotStart: s.SlotStart,
+		Keys: []schemas.TagKey{tagKey}, HashKey: hashKey, SlotStart: s.SlotStart,
 	}
 }
 
@@ -105,6 +105,13 @@ type testLog struct {
 	mu   sync.Mutex
 	kept bytes.Buffer
 	once sync.Once
+}
+
+// String is what was logged so far.
+func (l *testLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.kept.String()
 }
 
 func (l *testLog) Write(p []byte) (int, error) {

@@ -18,9 +18,10 @@ type Topic struct {
 type Route struct {
 	Version int // of the route in this log, from 1
 	Source  Source
-	System  Topic // retention's own deletes
-	User    Topic // everybody else's, and the unverified
-	Log     Topic // one partition
+	System  Topic  // retention's own deletes
+	User    Topic  // everybody else's, and the unverified
+	Log     Topic  // one partition
+	HashKey string // fingerprint of the key that long key values are hashed with
 }
 
 // The parts of a route that have one value only so far. They are written into the log, so that a later auditor knows.
@@ -41,6 +42,8 @@ func (r *Route) Validate() error {
 		return errors.New("route: a topic needs at least one partition")
 	case r.Log.Partitions != 1:
 		return fmt.Errorf("route: topic %s is the log and must have one partition, not %d", r.Log.Name, r.Log.Partitions)
+	case r.HashKey == "":
+		return errors.New("route: name the key that long key values are hashed with")
 	default:
 		return nil
 	}
@@ -61,6 +64,7 @@ func (r *Route) appendRouting(dst []byte) []byte {
 	dst = appendText(append(dst, `},"partitioner":`...), partitioner, UTF8Text)
 	dst = appendText(append(dst, `,"format":`...), eventFormat, UTF8Text)
 	dst = appendText(append(dst, `,"values":`...), eventValues, UTF8Text)
+	dst = appendText(append(dst, `,"hash_key":`...), r.HashKey, UTF8Text)
 	return append(appendUint(append(dst, `,"event_schema":`...), EventSchema), '}')
 }
 

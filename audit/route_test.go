@@ -96,7 +96,7 @@ func TestTheSameKeyIsAlwaysInTheSamePartition(t *testing.T) {
 // memory.
 func TestRoutingDependsOnTheEventAndTheRouteAlone(t *testing.T) {
 	t.Parallel()
-	used := audit.NewRouter(&exampleRoute)
+	used := audit.NewRouter(&exampleRoute, hashKey)
 	rapid.Check(t, func(t *rapid.T) {
 		tx := exampleTx()
 		tx.CommitLSN = replication.LSN(rapid.Uint64().Draw(t, "commit"))
@@ -118,7 +118,7 @@ func TestRoutingDependsOnTheEventAndTheRouteAlone(t *testing.T) {
 			}
 		}
 		a := describe(used.Route(&e))
-		if b := describe(audit.NewRouter(&exampleRoute).Route(&e)); a != b {
+		if b := describe(audit.NewRouter(&exampleRoute, hashKey).Route(&e)); a != b {
 			t.Fatalf("a used router wrote\n%s\na fresh one\n%s", a, b)
 		}
 	})
@@ -140,6 +140,7 @@ func TestRoutesThatCannotWorkAreRefused(t *testing.T) {
 		"a topic without partitions":     func(r *audit.Route) { r.System.Partitions = 0 },
 		"a log of more than one":         func(r *audit.Route) { r.Log.Partitions = 2 },
 		"a log with an unknown number":   func(r *audit.Route) { r.Log.Partitions = 0 },
+		"no hash key":                    func(r *audit.Route) { r.HashKey = "" },
 		"a topic of negative partitions": func(r *audit.Route) { r.User.Partitions = -1 },
 	} {
 		route := exampleRoute
@@ -161,6 +162,7 @@ func TestWhateverChangesBytesChangesTheRoutesFingerprint(t *testing.T) {
 		"system":       func(r *audit.Route) { r.Source.SystemIdentifier++ },
 		"encoding":     func(r *audit.Route) { r.Source.Encoding = "SQL_ASCII" },
 		"slot":         func(r *audit.Route) { r.Source.Slot += "x" },
+		"hash key":     func(r *audit.Route) { r.HashKey += "x" },
 	}
 	seen := map[string]string{exampleRoute.Fingerprint(): "the example"}
 	for name, fix := range fixes {
@@ -175,7 +177,7 @@ func TestWhateverChangesBytesChangesTheRoutesFingerprint(t *testing.T) {
 
 func BenchmarkClassifyAndRoute(b *testing.B) {
 	c := audit.NewClassifier(source, []schemas.TagKey{tagKey})
-	router := audit.NewRouter(&exampleRoute)
+	router := audit.NewRouter(&exampleRoute, hashKey)
 	tx := exampleTx()
 	c.Begin(tx)
 	c.Classify(signed(exampleClaim()))

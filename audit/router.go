@@ -45,8 +45,9 @@ type Routed struct {
 // Router turns events into records. What it returns depends on the event and the route alone. It holds buffers, so that
 // an event costs no memory, and what neighbours have in common; it is not safe for concurrent use.
 type Router struct {
-	route *Route
-	form  TextForm
+	route  *Route
+	form   TextForm
+	hasher *keyHasher
 
 	routed Routed
 	one    [1]int32
@@ -82,9 +83,9 @@ func likenessOf(e *Event) likeness {
 	return l
 }
 
-// NewRouter makes a router for a valid route.
-func NewRouter(route *Route) *Router {
-	r := &Router{route: route, form: TextFormOf(route.Source.Encoding)}
+// NewRouter makes a router for a valid route and the key that it names.
+func NewRouter(route *Route, key HashKey) *Router {
+	r := &Router{route: route, form: TextFormOf(route.Source.Encoding), hasher: newKeyHasher(key)}
 	for p := range route.User.Partitions {
 		r.every = append(r.every, p)
 	}
@@ -105,8 +106,13 @@ func (r *Router) Route(e *Event) *Routed {
 		r.buildHeaders(e)
 	}
 	out := &r.routed
-	out.Key = appendKeys(out.Key[:0], e.Keys, r.form)
+	keys, hashed := e.Keys, []int(nil)
+	if out.Key = appendKeys(out.Key[:0], keys, r.form); len(out.Key) > maxKeys {
+		keys, hashed = r.hasher.shorten(keys)
+		out.Key = appendKeys(out.Key[:0], keys, r.form)
+	}
 	out.Value = r.frame.appendEvent(out.Value[:0], e, out.Key)
+	out.Value = append(appendHashed(out.Value, keys, hashed, r.form), '}', '}')
 	r.seq = appendHex(r.seq[:0], uint64(e.Ordinal), 8)
 	out.Headers[headerSeqAt].Value = r.seq
 	topic := &r.route.User

@@ -9,7 +9,7 @@ import (
 // common, which is what makes an event cheap.
 //
 //	0 {"event_id":"…/ ordinal  1 ","commit_timestamp":…,"record_sequence":" ordinal  2 ",…"mods":[{"keys": keys
-//	3 …,"lapse":{…,"ordinal": ordinal  }}
+//	3 …,"lapse":{…,"ordinal": ordinal  …}}
 type frame [4][]byte
 
 // build writes the frame of an event and those like it.
@@ -41,7 +41,8 @@ func (f *frame) build(e *Event, source *Source, form TextForm) {
 	f[3] = append(appendLapse(b, e, source, form), `,"ordinal":`...)
 }
 
-// appendEvent puts the row's own part into the frame. keys is what appendKeys wrote; a truncate has none.
+// appendEvent puts the row's own part into the frame, up to what is said of its keys. keys is what appendKeys wrote; a
+// truncate has none.
 func (f *frame) appendEvent(dst []byte, e *Event, keys []byte) []byte {
 	dst = appendHex(append(dst, f[0]...), uint64(e.Ordinal), 8)
 	dst = appendHex(append(dst, f[1]...), uint64(e.Ordinal), 8)
@@ -50,7 +51,26 @@ func (f *frame) appendEvent(dst []byte, e *Event, keys []byte) []byte {
 		dst = append(dst, keys...)
 	}
 	dst = appendUint(append(dst, f[3]...), uint64(e.Ordinal))
-	return append(dst, '}', '}')
+	if e.Full {
+		dst = append(dst, `,"identity":"full"`...)
+	}
+	return dst
+}
+
+// appendHashed names the columns whose values are hashes, if there are any.
+func appendHashed(dst []byte, keys []Key, hashed []int, form TextForm) []byte {
+	for i, column := range hashed {
+		if i == 0 {
+			dst = append(dst, `,"hashed":[`...)
+		} else {
+			dst = append(dst, ',')
+		}
+		dst = appendText(dst, keys[column].Name, form)
+	}
+	if len(hashed) > 0 {
+		dst = append(dst, ']')
+	}
+	return dst
 }
 
 // appendLapse writes the block that is not Spanner's, up to the ordinal.

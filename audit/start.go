@@ -57,6 +57,10 @@ func survey(p *kafka.Publisher, route *Route, stream *replication.Stream, slotSt
 	return s, s.begin(route, stream, slotStart)
 }
 
+// anotherLog is how to go on without the log that there was.
+const anotherLog = "stop the audit, drop the slot, name new topics in lapse.yaml (topics) and run lapse init --new-slot: another " +
+	"log begins there, and what was deleted in between is a gap"
+
 // begin starts a log at the slot's own beginning, and nowhere else.
 func (s *startingPoint) begin(route *Route, stream *replication.Stream, slotStart replication.LSN) error {
 	if slotStart == 0 {
@@ -65,7 +69,7 @@ func (s *startingPoint) begin(route *Route, stream *replication.Stream, slotStar
 	if stream.StartedAt() != slotStart {
 		return refuse(ErrLogMissing, "slot %s began at %s and stands at %s, and %s is empty",
 			"name the topic that has the log (topics.log); if it is lost, so is the record of what was deleted: "+
-				"drop the slot and run lapse init, which begins another log",
+				anotherLog,
 			route.Source.Slot, slotStart, stream.StartedAt(), route.Log.Name)
 	}
 	s.reach = Reach{Timeline: stream.Identity().Timeline, LSN: slotStart}
@@ -89,14 +93,13 @@ func (s *startingPoint) resume(value []byte, route *Route, stream *replication.S
 		route.Source.Database = string(DecodeText(end.Database))
 	}
 	if end.Route != route.Fingerprint() || end.RouteVersion != route.Version {
-		return refuse(ErrRouteChanged, "%s was begun with other topics, another number of partitions or another slot",
-			"put topics and slot back to what they were: a route that changes while its log goes on is not supported",
+		return refuse(ErrRouteChanged, "%s was begun with other topics, another number of partitions, another slot or another hash key",
+			"put topics, slot and the key named hash back to what they were: a route that changes while its log goes on is not supported",
 			route.Log.Name)
 	}
 	if end.Reached < stream.StartedAt() {
 		return refuse(ErrLogBehind, "%s ends at %s, the slot stands at %s",
-			"what was deleted in between is in no log: put the log back, or drop the slot and run lapse init, which "+
-				"begins another one", route.Log.Name, end.Reached, stream.StartedAt())
+			"what was deleted in between is in no log: put the log back; if it is lost: "+anotherLog, route.Log.Name, end.Reached, stream.StartedAt())
 	}
 	s.reach = Reach{Timeline: end.Timeline, LSN: end.Reached}
 	s.begun = end.Kind
