@@ -8,6 +8,7 @@
 //	database.go      how a command logs in and which role it plays
 //	init.go, apply.go, policy.go, plan.go, run.go, audit.go, serve.go, events.go, version.go
 //	                 the subcommands
+//	slot.go          how the slot is made, and when it is not
 //	publish.go       how tables join a publication, politely
 //	kafka.go         how to reach the brokers
 //	parts.go         what runs until stopped: the order of the end
