@@ -15,8 +15,10 @@ import (
 // and nowhere else (as RFC 8785 has it), numbers that a float64 cannot hold as text. What is written twice is the same
 // bytes twice.
 
-const lowerHex = "0123456789abcdef"
-const upperHex = "0123456789ABCDEF"
+const (
+	lowerHex = "0123456789abcdef"
+	upperHex = "0123456789ABCDEF"
+)
 
 // Bytes that are not UTF-8 become the characters U+EF80 to U+EFFF, one for each byte 0x80 to 0xFF.
 const rawByte = 0xEF00

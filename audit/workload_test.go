@@ -31,6 +31,7 @@ func newExpected() *expected {
 func rowKey(table, key string) string { return table + " " + key }
 
 func sessionKey(id int64) string { return rowKey("public.sessions", fmt.Sprintf(`{"id":"%d"}`, id)) }
+
 func elsewhereKey(id int64) string {
 	return rowKey("public.elsewhere", fmt.Sprintf(`{"id":"%d"}`, id))
 }
