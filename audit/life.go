@@ -175,6 +175,7 @@ func (l *life) publisherConfig() kafka.Config {
 			topic.Configs["min.insync.replicas"] = "2" // an acknowledged record outlives any one broker
 		}
 		if t == l.route.Log {
+			topic.Forever = true
 			topic.Configs["cleanup.policy"], topic.Configs["retention.ms"], topic.Configs["retention.bytes"] = "delete", "-1", "-1"
 		}
 		cfg.Topics = append(cfg.Topics, topic)

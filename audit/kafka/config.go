@@ -26,6 +26,10 @@ type Topic struct {
 	// Create makes the topic if it is missing.
 	Create bool
 
+	// Forever says that no record of the topic may ever go. One that is compacted, or whose records are deleted by age or
+	// size, is refused with a *RetentionError.
+	Forever bool
+
 	// Configs are settings for the topic if it is made here, for instance retention.ms=-1.
 	Configs map[string]string
 }

@@ -62,8 +62,9 @@
 //
 // # Refusals
 //
-// A topic with another number of partitions than configured, because keys would move. A record without time. Compacted
-// topics work, but what compaction removes is gone.
+// A topic with another number of partitions than configured, because keys would move. A topic that must keep its records
+// for ever and is set not to, as far as its settings may be read (RetentionError); they are read by Open and not again. A
+// record without time. Other compacted topics work, with a warning: what compaction removes is gone.
 //
 // # Reading
 //

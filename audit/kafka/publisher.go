@@ -69,13 +69,13 @@ func Open(ctx context.Context, cfg Config) (*Publisher, error) {
 }
 
 func (p *Publisher) takeOver(ctx context.Context) error {
-	partitions, err := p.client.ensureTopics(ctx, p.cfg.Topics) // 2. topics
+	topics, err := p.client.ensureTopics(ctx, p.cfg.Topics) // 2. topics
 	if err != nil {
 		return err
 	}
 	for _, t := range p.cfg.Topics {
-		limit := p.limit(p.client.batchLimit(ctx, t.Name, p.cfg.MaxBatchBytes))
-		for i := range partitions[t.Name] {
+		limit := p.limit(batchLimit(topics[t.Name].settings, p.cfg.MaxBatchBytes))
+		for i := range topics[t.Name].partitions {
 			l := &lane{p: p, topic: t.Name, partition: int32(i), limit: limit, wake: make(chan struct{}, 1)}
 			p.lanes[t.Name] = append(p.lanes[t.Name], l)
 			p.every = append(p.every, l)

@@ -6,16 +6,21 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 
 	kafkago "github.com/segmentio/kafka-go"
 )
 
-// ensureTopics makes what is missing and may be made, and returns the number of partitions of each topic.
+// found is what a topic is like.
+type found struct {
+	partitions int
+	settings   map[string]string // nil where they may not be read
+}
+
+// ensureTopics makes what is missing and may be made, and returns what each topic is like.
 //
 //	crash between two topics    the next Open makes the other one
-func (c *Client) ensureTopics(ctx context.Context, topics []Topic) (map[string]int, error) {
-	found := make(map[string]int, len(topics))
+func (c *Client) ensureTopics(ctx context.Context, topics []Topic) (map[string]found, error) {
+	all := make(map[string]found, len(topics))
 	var errs []error
 	for _, t := range topics {
 		n, err := c.ensureTopic(ctx, t)
@@ -23,9 +28,14 @@ func (c *Client) ensureTopics(ctx context.Context, topics []Topic) (map[string]i
 			errs = append(errs, err)
 			continue
 		}
-		found[t.Name] = n
+		settings, err := c.checkSettings(ctx, t) // also of a topic just made: somebody else may have made it
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		all[t.Name] = found{partitions: n, settings: settings}
 	}
-	return found, errors.Join(errs...)
+	return all, errors.Join(errs...)
 }
 
 func (c *Client) ensureTopic(ctx context.Context, t Topic) (int, error) {
@@ -83,31 +93,4 @@ func (c *Client) createTopic(ctx context.Context, t Topic) error {
 		c.log.Info("topic created", "topic", t.Name, "partitions", t.Partitions)
 	}
 	return err
-}
-
-// batchLimit is the largest batch that goes into a topic: wanted, or the topic's own limit if that is known and lower.
-// Reading it needs a right that the login may lack; the broker then says so when a batch is too large.
-func (c *Client) batchLimit(ctx context.Context, topic string, wanted int) int {
-	const name = "max.message.bytes"
-	ctx, cancel := context.WithTimeout(ctx, c.timing.request)
-	defer cancel()
-	resp, err := c.kafka.DescribeConfigs(ctx, &kafkago.DescribeConfigsRequest{
-		Resources: []kafkago.DescribeConfigRequestResource{{
-			ResourceType: kafkago.ResourceTypeTopic,
-			ResourceName: topic,
-			ConfigNames:  []string{name},
-		}},
-	})
-	if err != nil {
-		c.log.Debug("the topic's settings cannot be read", "topic", topic, "error", err)
-		return wanted
-	}
-	for _, r := range resp.Resources {
-		for _, entry := range r.ConfigEntries {
-			if limit, err := strconv.Atoi(entry.ConfigValue); entry.ConfigName == name && err == nil && limit > 0 {
-				return min(wanted, limit)
-			}
-		}
-	}
-	return wanted
 }

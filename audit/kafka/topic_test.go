@@ -1,12 +1,19 @@
 package kafka_test
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	kafkago "github.com/segmentio/kafka-go"
+
 	"lapse/audit/kafka"
+	"lapse/internal/kafkaserver"
 	"lapse/internal/kafkatest"
 )
 
@@ -62,6 +69,120 @@ func TestATopicThatIsNotAsConfiguredIsRefusedWithTheFix(t *testing.T) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+// keeping is a configuration for a topic that must be kept for ever, and what is logged under it.
+func keeping(broker *kafkaserver.Server, topic string) (kafka.Config, *bytes.Buffer) {
+	cfg, logged := config(broker, topic), new(bytes.Buffer)
+	cfg.Topics[0] = kafka.Topic{Name: topic, Partitions: 1, Forever: true}
+	cfg.Logger = slog.New(slog.NewTextHandler(logged, nil))
+	return cfg, logged
+}
+
+func TestATopicThatMustBeKeptForEverIsRefusedIfItIsNot(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Broker(t)
+	forever := map[string]string{"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+	for name, c := range map[string]struct {
+		settings map[string]string
+		wrong    []string
+	}{
+		"the broker's defaults": {nil, []string{"retention.ms=604800000"}},
+		"by age":                {map[string]string{"retention.ms": "315360000000"}, []string{"retention.ms=315360000000"}},
+		"by size":               {map[string]string{"retention.bytes": "1000000"}, []string{"retention.bytes=1000000"}},
+		"compacted":             {map[string]string{"cleanup.policy": "compact"}, []string{"cleanup.policy=compact"}},
+		"by all of it": {
+			map[string]string{"cleanup.policy": "compact,delete", "retention.ms": "1000", "retention.bytes": "1000"},
+			[]string{"cleanup.policy=compact,delete", "retention.ms=1000", "retention.bytes=1000"},
+		},
+		"not at all": {forever, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			settings := maps.Clone(forever)
+			maps.Copy(settings, c.settings)
+			if name == "the broker's defaults" {
+				settings = nil
+			}
+			topic := kafkatest.Name()
+			if err := broker.CreateTopic(t.Context(), topic, 1, settings); err != nil {
+				t.Fatal(err)
+			}
+			cfg, _ := keeping(broker, topic)
+			p, err := kafka.Open(t.Context(), cfg)
+			if err == nil {
+				closePublisher(t, p)
+			}
+			var refused *kafka.RetentionError
+			switch {
+			case c.wrong == nil && err != nil:
+				t.Error(err)
+			case c.wrong == nil:
+			case !errors.As(err, &refused) || refused.Topic != topic || !slices.Equal(refused.Settings, c.wrong):
+				t.Errorf("%v, want %q", err, c.wrong)
+			case !strings.Contains(err.Error(), "kafka-configs.sh --bootstrap-server "+broker.Addr()+" --alter --entity-type "+
+				"topics --entity-name "+topic+" --add-config cleanup.policy=delete,retention.ms=-1,retention.bytes=-1"):
+				t.Errorf("%v does not say what to do", err)
+			case len(kafkatest.ReadAllOn(t, broker, topic)) > 0:
+				t.Error("it was written into all the same")
+			}
+		})
+	}
+}
+
+func TestACompactedTopicOfEventsIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Broker(t)
+	topic := kafkatest.Name()
+	if err := broker.CreateTopic(t.Context(), topic, 1, map[string]string{"cleanup.policy": "compact"}); err != nil {
+		t.Fatal(err)
+	}
+	cfg, logged := keeping(broker, topic)
+	cfg.Topics[0].Forever = false
+	closePublisher(t, open(t, cfg))
+	if !strings.Contains(logged.String(), "the topic is compacted") {
+		t.Errorf("no warning in:\n%s", logged)
+	}
+}
+
+// The right to read a topic's settings is one of its own.
+func TestATopicWhoseSettingsMayNotBeReadIsTakenWithAWarning(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Solo(t, kafkaserver.Options{Settings: map[string]string{
+		"authorizer.class.name":          "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+		"allow.everyone.if.no.acl.found": "true",
+	}})
+	topic := kafkatest.TopicOn(t, broker, 1) // with the broker's defaults, which are not for ever
+	cfg, logged := keeping(broker, topic)
+	if _, err := kafka.Open(t.Context(), cfg); !errors.As(err, new(*kafka.RetentionError)) {
+		t.Fatalf("with the right to read its settings: %v", err)
+	}
+	transport := &kafkago.Transport{}
+	defer transport.CloseIdleConnections()
+	client := &kafkago.Client{Addr: kafkago.TCP(broker.Addr()), Transport: transport}
+	acl := func(operation kafkago.ACLOperationType, permission kafkago.ACLPermissionType) kafkago.ACLEntry {
+		return kafkago.ACLEntry{
+			ResourceType: kafkago.ResourceTypeTopic, ResourceName: topic, ResourcePatternType: kafkago.PatternTypeLiteral,
+			Principal: "User:ANONYMOUS", Host: "*", Operation: operation, PermissionType: permission,
+		}
+	}
+	answer, err := client.CreateACLs(t.Context(), &kafkago.CreateACLsRequest{ACLs: []kafkago.ACLEntry{
+		acl(kafkago.ACLOperationTypeAll, kafkago.ACLPermissionTypeAllow),
+		acl(kafkago.ACLOperationTypeDescribeConfigs, kafkago.ACLPermissionTypeDeny),
+	}})
+	if err == nil {
+		err = errors.Join(answer.Errors...)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSource(topic, 1, 10)
+	cfg.Topics[0].Forever = true
+	s.publishAll(t, cfg)
+	s.verify(t, broker)
+	if said := logged.String(); !strings.Contains(said, "grant this login DESCRIBE_CONFIGS") {
+		t.Errorf("no warning in:\n%s", said)
 	}
 }
 
