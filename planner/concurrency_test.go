@@ -191,6 +191,35 @@ func TestAChangeOfThePolicyAndABatchExcludeOneAnother(t *testing.T) {
 	})
 }
 
+// A row's lock that is shared goes from hand to hand, past those who wait to have it alone.
+func TestBatchesThatComeLaterWaitBehindAChange(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions)
+		w.fill("sessions", 10)
+		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
+		b := w.lease(p, w.open(&p))
+		b.Limit = 1
+		first, err := w.exec.Begin(t.Context())
+		must(t, err)
+		_, err = w.callIn(first, b, nil)
+		must(t, err)
+		changes, err := w.difference(policyText("shop.sessions", "last_seen", "30 days", "    state: paused"), false)
+		must(t, err)
+		done := inBackground(func() error { return w.write(&changes[0]) })
+		(&world{t: t, admin: db.Connect(t)}).waitForLock()
+
+		// Another batch's first statement; the shard of the first one is locked anyway.
+		later := db.Connect(t)
+		must(t, run(later, `set lock_timeout = '200ms'`))
+		wantState(t, run(later, `select from lapse.gate for share`), "55P03")
+		must(t, first.Commit(t.Context()))
+		must(t, <-done)
+		_, err = w.call(b, nil)
+		wantState(t, err, schemas.SQLStateGate)
+	})
+}
+
 func TestAnExecutorThatWokeUpLateIsRefused(t *testing.T) {
 	t.Parallel()
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
