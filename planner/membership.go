@@ -29,8 +29,8 @@ func (e *GrantError) Unwrap() error { return e.Cause }
 type access struct {
 	Owns   bool // has the owner's rights
 	Unfit  bool // the owner is a role that the deleter must not be a member of
-	Schema bool
-	Name   string // the schema's
+	// Schemas are those of the table and its leaves that the deleter may not use, quoted.
+	Schemas []string
 	// The first leaf that the deleter cannot work on, with its owner; and the first on which row security blinds it.
 	Refused, RefusedOwner, Blind string
 }
@@ -48,15 +48,23 @@ const accessSQL = `
 	)
 	select pg_has_role(d.oid, o.oid, 'usage'),
 	       o.rolsuper or pg_has_role(o.oid, d.oid, 'member') or o.rolname = 'pg_database_owner',
-	       has_schema_privilege(d.oid, n.oid, 'usage'), quote_ident(n.nspname),
+	       array(select distinct quote_ident(s.nspname)
+	               from pg_class k join pg_namespace s on s.oid = k.relnamespace
+	              where k.oid = any ($3::oid[] || c.oid) and not has_schema_privilege(d.oid, s.oid, 'usage')),
 	       coalesce((select min(name) from leaf where not granted), ''),
 	       coalesce((select (array_agg(owner order by name))[1] from leaf where not granted), ''),
 	       coalesce((select min(name) from leaf where blind), '')
 	  from pg_class c
-	  join pg_namespace n on n.oid = c.relnamespace
 	  join pg_roles o on o.oid = c.relowner
 	  join pg_roles d on d.rolname = $2
 	 where c.oid = $1`
+
+// MissingAccess reports whether EnsureMembership has something to do for a policy that is in force: a partition was made
+// since, or a right was taken away.
+func MissingAccess(ctx context.Context, q Querier, r *Resolved, roles schemas.Roles) (bool, error) {
+	a, err := readAccess(ctx, q, r, roles)
+	return len(a.Schemas) > 0 || a.Refused != "" || a.Blind != "", err
+}
 
 // EnsureMembership sees to it that the deletion functions may work on the policy's table: the deleter becomes a member of
 // the table's owner, so that partitions made later are covered and row security does not apply. Where the session may
@@ -71,9 +79,9 @@ func EnsureMembership(ctx context.Context, tx pgx.Tx, r *Resolved, roles schemas
 		return err
 	}
 	deleter := identifier(roles.Deleter)
-	if !a.Schema {
-		err := grant(ctx, tx, fmt.Sprintf("grant usage on schema %s to %s", a.Name, deleter),
-			fmt.Sprintf("%s may not use schema %s", roles.Deleter, a.Name))
+	for _, schema := range a.Schemas {
+		err := grant(ctx, tx, fmt.Sprintf("grant usage on schema %s to %s", schema, deleter),
+			fmt.Sprintf("%s may not use schema %s", roles.Deleter, schema))
 		if err != nil {
 			return err
 		}
@@ -116,12 +124,12 @@ func (a *access) refusal(r *Resolved, roles schemas.Roles) error {
 	return nil
 }
 
-func readAccess(ctx context.Context, tx pgx.Tx, r *Resolved, roles schemas.Roles) (access, error) {
+func readAccess(ctx context.Context, q Querier, r *Resolved, roles schemas.Roles) (access, error) {
 	oids := make([]uint32, 0, len(r.Leaves))
 	for _, l := range r.Leaves {
 		oids = append(oids, l.OID)
 	}
-	all, err := collect[access](ctx, tx, accessSQL, r.TableOID, roles.Deleter, oids, r.Definition.Column)
+	all, err := collect[access](ctx, q, accessSQL, r.TableOID, roles.Deleter, oids, r.Definition.Column)
 	if err != nil {
 		return access{}, fmt.Errorf("read what %s may do on %s: %w", roles.Deleter, r.Definition.Table, err)
 	}

@@ -70,10 +70,13 @@ type change struct {
 	planner.Change
 	Publish []string `json:"publish,omitempty"` // tables that join a publication
 	Applied bool     `json:"applied"`
+	Grant   bool     `json:"grant,omitempty"`   // the deleter lacks a right, on a partition made since for instance
+	Leave   []string `json:"leave,omitempty"`   // tables that leave their publication: no policy needs them there
 	tables  []uint32 // all that must be published
+	leaving []uint32
 }
 
-func (c *change) writes() bool { return c.Writes() || len(c.Publish) > 0 }
+func (c *change) writes() bool { return c.Writes() || len(c.Publish) > 0 || c.Grant }
 
 func (a *applier) run(ctx context.Context) error {
 	text, err := os.ReadFile(a.file)
@@ -155,6 +158,11 @@ func (a *applier) difference(ctx context.Context) ([]change, error) {
 				refused = append(refused, fmt.Errorf("policy %s: %w", d.Policy, err))
 			}
 		}
+		if c.Resolved != nil {
+			if c.Grant, err = planner.MissingAccess(ctx, a.conn, c.Resolved, a.settings.Roles); err != nil {
+				return nil, err
+			}
+		}
 		if c.Resolved != nil && c.writes() {
 			if err := a.mayDelete(ctx, &c); err != nil {
 				refused = append(refused, fmt.Errorf("policy %s: %w", d.Policy, err))
@@ -162,7 +170,46 @@ func (a *applier) difference(ctx context.Context) ([]change, error) {
 		}
 		changes = append(changes, c)
 	}
+	if err := a.leavers(ctx, changes); err != nil {
+		return nil, err
+	}
 	return changes, errors.Join(refused...)
+}
+
+// leavers finds the tables of dropped policies that no other policy needs in a publication. There they would do harm: a
+// published table that loses its primary key refuses its own deletes.
+func (a *applier) leavers(ctx context.Context, changes []change) error {
+	needed := map[uint32]bool{}
+	for i := range changes {
+		c := &changes[i]
+		if c.Kind == planner.Removed {
+			continue
+		}
+		tables, err := reachedBy(ctx, a.conn, c.Policy)
+		if err != nil {
+			return err
+		}
+		for _, oid := range append(tables, c.tables...) {
+			needed[oid] = true
+		}
+	}
+	for i := range changes {
+		c := &changes[i]
+		if c.Kind != planner.Removed {
+			continue
+		}
+		tables, err := reachedBy(ctx, a.conn, c.Policy)
+		if err != nil {
+			return err
+		}
+		for _, m := range a.members {
+			if m.Publication != replication.Ledger && slices.Contains(tables, m.OID) && !needed[m.OID] {
+				c.Leave = append(c.Leave, pgx.Identifier{m.Schema, m.Name}.Sanitize())
+				c.leaving = append(c.leaving, m.OID)
+			}
+		}
+	}
+	return nil
 }
 
 // mayDelete says whether the deletion functions can be given their rights on the table. It gives them, and takes them
@@ -186,6 +233,12 @@ func (a *applier) print(changes []change, wanted bool) {
 		}
 		if len(c.Publish) > 0 {
 			fmt.Fprintf(a.out, "  publish %s\n", strings.Join(c.Publish, ", "))
+		}
+		if c.Grant {
+			fmt.Fprintf(a.out, "  grant %s its rights on every partition of %s\n", a.settings.Roles.Deleter, c.Table)
+		}
+		if len(c.Leave) > 0 {
+			fmt.Fprintf(a.out, "  no longer publish %s\n", strings.Join(c.Leave, ", "))
 		}
 	}
 	if !wanted {
@@ -240,8 +293,10 @@ func (a *applier) write(ctx context.Context, c *change) error {
 		if !c.Writes() {
 			return nil
 		}
-		id, version, err = planner.Write(ctx, tx, &c.Change, roles, a.reason)
-		return err
+		if id, version, err = planner.Write(ctx, tx, &c.Change, roles, a.reason); err != nil {
+			return err
+		}
+		return leave(ctx, tx, c.leaving, roles)
 	})
 	if err != nil {
 		return err

@@ -138,7 +138,24 @@ func (i *initialiser) run(ctx context.Context) error {
 	if err := i.tables(ctx, owner); err != nil {
 		return err
 	}
-	return i.slot(ctx, owner)
+	if err := i.slot(ctx, owner); err != nil {
+		return err
+	}
+	return i.retention(ctx, owner)
+}
+
+// retention warns of a slot that may keep the log until the disk is full.
+func (i *initialiser) retention(ctx context.Context, conn *pgx.Conn) error {
+	var keep string
+	if err := conn.QueryRow(ctx, `select current_setting('max_slot_wal_keep_size')`).Scan(&keep); err != nil {
+		return fmt.Errorf("look at max_slot_wal_keep_size: %w", err)
+	}
+	if keep == "-1" {
+		i.Warnings = append(i.Warnings, "max_slot_wal_keep_size is -1: while Kafka or the auditor is away, PostgreSQL keeps its log until "+
+			"the disk is full; set it to what the disk can spare (alter system set max_slot_wal_keep_size = '50GB'), "+
+			"and know that beyond it the slot is lost, and with it the evidence of what was deleted meanwhile")
+	}
+	return nil
 }
 
 // keys makes the keys where nobody configured any, or where --keys says.

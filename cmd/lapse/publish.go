@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/planner"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -53,6 +54,17 @@ func retryLocked(ctx context.Context, conn *pgx.Conn, log *slog.Logger, what str
 // the publication and the table for it. The catalog's owner is a member of the tables' owners, but not where a superuser
 // owns them: those only a superuser's login can publish.
 func join(ctx context.Context, tx pgx.Tx, tables []uint32, roles schemas.Roles) error {
+	return publishing(ctx, tx, tables, roles, replication.Join)
+}
+
+// leave takes tables out of their publications.
+func leave(ctx context.Context, tx pgx.Tx, tables []uint32, roles schemas.Roles) error {
+	return publishing(ctx, tx, tables, roles, replication.Leave)
+}
+
+func publishing(
+	ctx context.Context, tx pgx.Tx, tables []uint32, roles schemas.Roles, change func(context.Context, pgx.Tx, uint32) error,
+) error {
 	if len(tables) == 0 {
 		return nil
 	}
@@ -66,7 +78,7 @@ func join(ctx context.Context, tx pgx.Tx, tables []uint32, roles schemas.Roles) 
 		}
 	}
 	for _, oid := range tables {
-		err := replication.Join(ctx, tx, oid)
+		err := change(ctx, tx, oid)
 		if stateOf(err) == stateNotAllowed {
 			return fmt.Errorf("%w: let %s be a member of the table's owner, or run this with a superuser's login", err, roles.Owner)
 		}
@@ -107,6 +119,21 @@ func reached(ctx context.Context, conn *pgx.Conn, table uint32) ([]uint32, error
 		return nil, fmt.Errorf("list what table with oid %d reaches: %w", table, err)
 	}
 	return oids, nil
+}
+
+// reachedBy is reached for the table of a policy that is in force; a table that has been dropped reaches nothing.
+func reachedBy(ctx context.Context, conn *pgx.Conn, policy planner.PolicyName) ([]uint32, error) {
+	var table uint32
+	err := conn.QueryRow(ctx, `
+		select c.oid from lapse.gate g join pg_class c on c.oid = g.table_oid where g.name = $1 and g.state <> 'dropped'`,
+		string(policy)).Scan(&table)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find the table of policy %s: %w", policy, err)
+	}
+	return reached(ctx, conn, table)
 }
 
 // unpublished lists what of a table in force is in no publication.
