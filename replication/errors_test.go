@@ -42,7 +42,7 @@ func TestAnErrorIsGradedByItsStateAndNotByItsWords(t *testing.T) {
 		"a slot that is gone":          {slot(ErrSlotMissing), Stop},
 		"a slot that is lost":          {slot(ErrSlotLost), Stop},
 		"full of slots":                {&SlotError{Slot: "s", Reason: state("53300")}, Stop},
-		"no publication":               {publicationGone(state("57P01")), Stop},
+		"no publication":               {publicationGone("s", state("57P01")), Stop},
 		"bad bytes":                    {&DecodeError{Reason: io.ErrUnexpectedEOF}, Stop},
 		"the end of the connection":    {fmt.Errorf("read: %w", io.ErrUnexpectedEOF), Retry},
 		"a refused connection":         {&net.OpError{Op: "dial", Err: errors.New("refused")}, Retry},

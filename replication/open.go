@@ -244,6 +244,14 @@ func (s *Stream) start(ctx context.Context, command string) error {
 
 const fixActive = "one slot serves one stream; the other one must end first"
 
+// fixMissing says how to go on without the slot. A log is the record of one slot, so another slot needs another log.
+const fixMissing = "name new topics in lapse.yaml (topics) and run lapse init --new-slot: what was deleted in between is a gap"
+
+// fixLost says how to go on with another slot.
+func fixLost(slot string) string {
+	return fmt.Sprintf("select pg_drop_replication_slot(%s), then %s", quoteLiteral(slot), fixMissing)
+}
+
 // refused gives the server's answer to START_REPLICATION a name. The slot was looked at a moment ago: it was there,
 // and it was ours.
 func (s *Stream) refused(err error) error {
@@ -259,9 +267,9 @@ func (s *Stream) refused(err error) error {
 	case stateObjectInUse:
 		return refuse(ErrSlotActive, fixActive)
 	case stateUndefinedObject:
-		return refuse(ErrSlotMissing, "run lapse init, which makes it; what was deleted in between is a gap")
+		return refuse(ErrSlotMissing, fixMissing)
 	case stateNotInPrerequisite, stateUndefinedFile:
-		return refuse(ErrSlotLost, "drop the slot, then run lapse init: it records the gap")
+		return refuse(ErrSlotLost, fixLost(s.slot))
 	default:
 		return fmt.Errorf("start replication: %w", err)
 	}

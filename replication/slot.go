@@ -112,7 +112,7 @@ func CheckSlot(s SlotState, database string) error {
 	const other = "choose another name for the slot in lapse.yaml (slot:)"
 	switch {
 	case !s.Exists:
-		return refuse(ErrSlotMissing, "", "run lapse init, which makes it; what was deleted in between is a gap")
+		return refuse(ErrSlotMissing, "", fixMissing)
 	case s.Plugin != Plugin:
 		return refuse(ErrSlotForeign, fmt.Sprintf("its plugin is %q, want %q", s.Plugin, Plugin), other)
 	case s.Database != database:
@@ -122,8 +122,7 @@ func CheckSlot(s SlotState, database string) error {
 	case s.TwoPhase:
 		return refuse(ErrSlotForeign, "it decodes prepared transactions before they commit", other)
 	case s.lost():
-		return refuse(ErrSlotLost, s.Invalidation,
-			fmt.Sprintf("select pg_drop_replication_slot('%s'), then run lapse init: it records the gap", s.Name))
+		return refuse(ErrSlotLost, s.Invalidation, fixLost(s.Name))
 	default:
 		return nil
 	}

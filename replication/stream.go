@@ -216,18 +216,17 @@ func (s *Stream) notice(body []byte) error {
 		return &DecodeError{Type: 'N', Length: len(body), Reason: errShort}
 	}
 	if notice.SeverityUnlocalized == "WARNING" && notice.Code == stateNotInPrerequisite {
-		return publicationGone(pgconn.ErrorResponseToPgError((*pgproto3.ErrorResponse)(&notice)))
+		return publicationGone(s.slot, pgconn.ErrorResponseToPgError((*pgproto3.ErrorResponse)(&notice)))
 	}
 	s.log.Debug("notice from the server", "slot", s.slot, "severity", notice.SeverityUnlocalized, "sqlstate", notice.Code)
 	return nil
 }
 
-func publicationGone(cause error) error {
+func publicationGone(slot string, cause error) error {
 	return &PublicationError{
 		Reason: ErrPublicationMissing,
-		Fix: "it was dropped, or is younger than the slot: make it again if need be, drop the slot and run lapse init, " +
-			"which records the gap",
-		cause: cause,
+		Fix:    "it was dropped, or is younger than the slot: make it again if need be, then " + fixLost(slot),
+		cause:  cause,
 	}
 }
 
@@ -235,11 +234,11 @@ func publicationGone(cause error) error {
 func (s *Stream) broken(err error) error {
 	switch stateOf(err) {
 	case stateUndefinedObject:
-		return publicationGone(err)
+		return publicationGone(s.slot, err)
 	case stateNotInPrerequisite, stateUndefinedFile:
 		return &SlotError{
 			Slot: s.slot, Reason: ErrSlotLost, Detail: err.Error(),
-			Fix: "drop the slot, then run lapse init: it records the gap",
+			Fix: fixLost(s.slot),
 		}
 	default:
 		return fmt.Errorf("read slot %q: %w", s.slot, &quietError{err})

@@ -1,0 +1,31 @@
+package replication
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// lapse init makes no slot in the place of one that it has made before, unless it is told to; and the old log is of the
+// old slot.
+func TestWhoeverLosesTheSlotIsToldHowToGoOn(t *testing.T) {
+	t.Parallel()
+	s := &Stream{slot: "lapse_app"}
+	state := func(code string) error { return &pgconn.PgError{Code: code} }
+	for name, err := range map[string]error{
+		"missing":               s.refused(state(stateUndefinedObject)),
+		"lost":                  s.refused(state(stateNotInPrerequisite)),
+		"lost while it is read": s.broken(state(stateNotInPrerequisite)),
+		"publication missing":   s.broken(state(stateUndefinedObject)),
+		"missing at a look":     CheckSlot(SlotState{Name: "lapse_app"}, "app"),
+	} {
+		if text := err.Error(); !strings.Contains(text, "lapse init --new-slot") || !strings.Contains(text, "name new topics in lapse.yaml") {
+			t.Errorf("%s: %s", name, text)
+		}
+		there := name != "missing" && name != "missing at a look"
+		if text := err.Error(); there != strings.Contains(text, "select pg_drop_replication_slot('lapse_app')") {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+}
