@@ -142,8 +142,10 @@ func TestAChangeIsPrintedForPeopleAndPrograms(t *testing.T) {
 	}
 	text, err := json.Marshal(changes[0])
 	must(t, err)
-	for _, want := range []string{`"kind":"changed"`, `"policy":"p"`, `"from_version":1`, `"to_version":2`, `"to_state":"observing"`,
-		`{"field":"expire.after","from":"30 days","to":"20 days"}`, `"more_fall_due":true`} {
+	for _, want := range []string{
+		`"kind":"changed"`, `"policy":"p"`, `"from_version":1`, `"to_version":2`, `"to_state":"observing"`,
+		`{"field":"expire.after","from":"30 days","to":"20 days"}`, `"more_fall_due":true`,
+	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("%s lacks %s", text, want)
 		}

@@ -27,8 +27,8 @@ func (e *GrantError) Unwrap() error { return e.Cause }
 
 // access is what the deleter may do with a policy's table.
 type access struct {
-	Owns   bool // has the owner's rights
-	Unfit  bool // the owner is a role that the deleter must not be a member of
+	Owns  bool // has the owner's rights
+	Unfit bool // the owner is a role that the deleter must not be a member of
 	// Schemas are those of the table and its leaves that the deleter may not use, quoted.
 	Schemas []string
 	// The first leaf that the deleter cannot work on, with its owner; and the first on which row security blinds it.

@@ -70,8 +70,8 @@ type change struct {
 	planner.Change
 	Publish []string `json:"publish,omitempty"` // tables that join a publication
 	Applied bool     `json:"applied"`
-	Grant   bool     `json:"grant,omitempty"`   // the deleter lacks a right, on a partition made since for instance
-	Leave   []string `json:"leave,omitempty"`   // tables that leave their publication: no policy needs them there
+	Grant   bool     `json:"grant,omitempty"` // the deleter lacks a right, on a partition made since for instance
+	Leave   []string `json:"leave,omitempty"` // tables that leave their publication: no policy needs them there
 	tables  []uint32 // all that must be published
 	leaving []uint32
 }
