@@ -64,15 +64,29 @@
 //	PostgreSQL is stopped (fast)              it asks for what is confirmed and gets a coverage record at once; if Kafka
 //	                                          does not answer, or there is too much to read, it is left after two or
 //	                                          three seconds: the slot keeps everything
-//	Kafka is away                             nothing is lost and nothing confirmed; what fits into the buffer is read,
-//	                                          then reading stops; Ready says so; the executor stops deleting by itself
+//	Kafka is away                             nothing is lost and nothing confirmed: the slot stands and PostgreSQL keeps
+//	                                          its WAL (max_slot_wal_keep_size bounds it, and then the slot is lost); what
+//	                                          fits into the buffer is read, then reading stops; Ready is an error, and
+//	                                          /readyz 503, once something has waited for five seconds; deletion stops
+//	                                          when a batch has not been confirmed for a minute (executor/health.go)
+//	a topic is deleted under us               the same, until it is there again; what was in it is gone. At a start it is
+//	                                          made again if it may be, and an empty log is refused: see below
 //	the publisher must be opened anew         the whole start again, from the tails
 //	another auditor starts                    it waits for the slot; if it gets it, it fences this one, which ends
 //	slot without its log, log behind slot     *RefusalError: nothing is published, nothing confirmed
+//	the slot is dropped, or lost              replication's error: lapse init --new-slot, with new topics; a gap
 //	topic of another database, a stray write  *RefusalError
-//	topics, partitions or slot changed        *RefusalError: a log has one route so far
-//	a change that cannot be decoded, an       the process ends: nothing is ever skipped
-//	 event larger than a topic takes
+//	topics, partitions, slot or hash key      *RefusalError: a log has one route so far
+//	 changed
+//	a log topic that deletes or compacts      *kafka.RetentionError at the start, if its settings may be read; a change
+//	                                          after it is not noticed before the next start
+//	a row whose keys are huge                 its long values are hashed (hashkey.go); the event says which
+//	a transaction with thousands of tables    its record names 512 of them and sums up the rest; the events name all
+//	REPLICA IDENTITY FULL                     events without values, identity: full, and a warning per table: what the
+//	                                          server sends is the row
+//	a change that cannot be decoded           the process ends: nothing is ever skipped
+//	a record larger than a topic takes        the same. An event is below 256 KiB, a record of the log below 600 KiB, so
+//	                                          max.message.bytes of that much is enough; the default is 1 MiB
 //	a heartbeat that cannot be written        a warning: it is the executor that draws the conclusion
 //
 // What passes by itself is tried again for ever; what does not is Run's error.
