@@ -34,6 +34,8 @@ func TestEverySQLStateHasItsGrade(t *testing.T) {
 		{schemas.SQLStateNoCounting, StopPolicy, StopPolicy},
 		{schemas.SQLStateColumns, StopPolicy, StopPolicy},
 		{schemas.SQLStateUnseen, StopPolicy, StopPolicy},
+		{schemas.SQLStateColumns, StopPolicy, StopPolicy},
+		{schemas.SQLStateUnseen, StopPolicy, StopPolicy},
 		{"40P01", Retry, Retry},           // deadlock_detected
 		{"40001", Retry, Retry},           // serialization_failure
 		{"55P03", Retry, Retry},           // lock_not_available

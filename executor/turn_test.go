@@ -30,7 +30,7 @@ func TestPoliciesTakeTurns(t *testing.T) {
 		two(t, db, 100)
 		var order []string
 		once(t, newExecutor(t, db, func(c *Config) {
-			c.Limits.TurnRows = 20
+			c.Limits.TurnRows, c.Limits.BatchTime = 20, time.Hour // no batch is made smaller
 			c.Progress = func(p Progress) { order = append(order, string(p.Policy)) }
 		}))
 		if got := strings.Join(order[:12], ""); got != "aabbaabbaabb" {
@@ -48,7 +48,7 @@ func TestATurnEndsWithItsTimeToo(t *testing.T) {
 		two(t, db, 50)
 		var order []string
 		once(t, newExecutor(t, db, func(c *Config) {
-			c.Limits.TurnTime = time.Nanosecond
+			c.Limits.TurnTime, c.Limits.BatchTime = time.Nanosecond, time.Hour
 			c.Progress = func(p Progress) { order = append(order, string(p.Policy)) }
 		}))
 		if got := strings.Join(order[:6], ""); got != "ababab" {
