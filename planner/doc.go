@@ -65,6 +65,8 @@
 //	a partition is made while a run goes on       its rows                           the next run
 //	a partition is dropped or detached            LP005                              the next run
 //	a table is renamed or made again              LP005                              apply
+//	a column is made again, or another type       LP011                              apply
+//	what is deleted from is not published         LP012                              apply
 //	a trigger is made on what a delete reaches    LP006                              whoever drops it, or disables it
 //
 // # Reading it
