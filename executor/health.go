@@ -172,7 +172,7 @@ func (h *health) ended(now time.Time) {
 }
 
 // above says that every batch so far lies below insert. Marks of one second are kept as one.
-func (h *health) above(insert position, now time.Time) {
+func (h *health) above(insert position) {
 	if h.unmarked.IsZero() {
 		return
 	}

@@ -133,7 +133,7 @@ func TestAnAuditorThatFallsBehindStopsDeletionUntilItCatchesUp(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			h.above(begun.insert, clock)
+			h.above(begun.insert)
 			h.ended(clock)
 		}
 		if got := look(); got != "" {
@@ -159,7 +159,7 @@ func TestAnAuditorThatFallsBehindStopsDeletionUntilItCatchesUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.above(above, clock)
+		h.above(above)
 		confirm(t, db)
 		clock = clock.Add(time.Hour)
 		if got := look(); got != "" {

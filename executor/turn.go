@@ -178,7 +178,7 @@ func (e *Executor) shard(ctx, work context.Context, p *planner.InForce, l *lease
 			e.log.Warn("the lease was not given back; it ends by itself", "error", stripped("release", released))
 			return
 		}
-		e.health.above(above, e.now())
+		e.health.above(above)
 	}()
 	a, err := assign(work, s, p, l)
 	if err != nil {
@@ -217,7 +217,7 @@ func (e *Executor) batch(ctx context.Context, p *planner.InForce, a *assignment)
 	began := e.now()
 	begun, done, err := e.session.deleteBatch(ctx, a, e.config.TagKey, limit)
 	if begun.insert > 0 {
-		e.health.above(begun.insert, e.now())
+		e.health.above(begun.insert)
 	}
 	var unknown *unknownCommit
 	if errors.As(err, &unknown) {
