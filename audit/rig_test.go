@@ -174,7 +174,7 @@ func (r *rig) once(t *testing.T, change ...func(*audit.Config)) {
 
 func (r *rig) tryOnce(t *testing.T, change ...func(*audit.Config)) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*patience) // there may be much to catch up with
 	defer cancel()
 	until := func(c *audit.Config) {
 		c.Until = func(ctx context.Context) (lsn replication.LSN, err error) {

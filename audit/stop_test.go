@@ -141,7 +141,7 @@ func TestPostgreSQLStopsInTimeWhileKafkaIsDownAndNothingMoreCanBeRead(t *testing
 		if err := r.broker.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		r.deleteWide(t, want, w, 20000)
+		r.deleteWide(t, want, w, 12000)
 		eventually(t, "the server waits for its socket", func() bool {
 			var waits bool
 			err := w.conn.QueryRow(t.Context(), `
