@@ -30,7 +30,7 @@
 //	events appended ─▶ acknowledged ─▶ record in the log ─▶ acknowledged ─▶ end LSN confirmed to the slot
 //
 // Transactions go through it one behind the other, and none waits for the one before. Positions without events are
-// confirmed up to a coverage record: each minute while they move, and within about a second when somebody waits: a
+// confirmed up to a coverage record: each half minute while they move, and within about a second when somebody waits: a
 // server that asks, a policy that is to be armed, a heartbeat.
 //
 // # Order of a start

@@ -152,10 +152,11 @@ type coverage struct {
 	last   time.Time
 }
 
-// A coverage record is made each minute while there is something to cover, and at most once a second when somebody waits
+// A coverage record is made each half minute while there is something to cover (the executor stops when what it did has been
+// unconfirmed for a minute), and at most once a second when somebody waits
 // for it.
 const (
-	coverageEvery = time.Minute
+	coverageEvery = 30 * time.Second
 	coveragePause = time.Second
 )
 
