@@ -44,7 +44,7 @@ race: servers-or-less ## the same with the race detector, on the newest PostgreS
 
 .PHONY: bench
 bench: ## side-by-side measurements (not there yet)
-	@echo 'make bench: the benchmarks come with a later issue; nothing was measured' >&2; exit 2
+	@echo 'make bench: there are no benchmarks yet; nothing was measured' >&2; exit 2
 
 .PHONY: servers
 servers: ## fetch the PostgreSQL 14-18 and Kafka that tests run on into .servers/; LAPSE_PG=15,18 narrows it

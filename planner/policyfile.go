@@ -21,9 +21,9 @@ type PolicyFile struct {
 var (
 	policyKeys = []string{
 		"name", "table", "expire", "every", "daily", "batch", "state", "owner", "basis", "latitude", "action", "triggers",
-		"evidence", "events",
+		"evidence", "events", "index",
 	}
-	laterPolicyKeys = []string{"cron", "window", "where", "rate", "max_rows_per_run", "max_fraction", "index", "shards"}
+	laterPolicyKeys = []string{"cron", "window", "where", "rate", "max_rows_per_run", "max_fraction", "shards"}
 	expireKeys      = []string{"column", "after", "zone"}
 	laterExpireKeys = []string{"ttl_column", "ttl_default", "sidecar", "epoch", "path", "iso8601", "instant", "bucket", "expression"}
 	eventKeys       = []string{"values"}
@@ -121,7 +121,7 @@ func (d *document) policyField(p *Policy, what string, e entry) {
 	case "batch":
 		d.batch(p, what, e)
 		return
-	case "action", "triggers":
+	case "action", "triggers", "index":
 		if _, mapping := e.value.(*ast.MappingNode); mapping {
 			d.complain(place(e.value), "%s: this form of %s is not supported by this version", what, e.key)
 			return
@@ -158,6 +158,8 @@ func (d *document) policyField(p *Policy, what string, e entry) {
 		d.oneOf(e, what, value, []string{"refuse"}, []string{"trusted"})
 	case "evidence":
 		d.oneOf(e, what, value, []string{"claimed"}, []string{"due"})
+	case "index":
+		d.oneOf(e, what, value, []string{"use"}, []string{"create"})
 	}
 }
 

@@ -73,17 +73,22 @@ func demonstrate(ctx context.Context, lapse string, keep bool) (err error) {
 
 // stay leaves all of it running until the person interrupts.
 func stay(ctx context.Context, s *story, place *servers) error {
-	if err := s.startServe(ctx); err != nil {
+	if err := s.startServe(ctx, keptHTTP); err != nil {
 		return err
 	}
 	fmt.Printf(`
 Still running, until you press Ctrl-C:
 
-   export LAPSE_DATABASE_URL=%s
-   export LAPSE_KAFKA_BROKERS=%s
-   export LAPSE_CONFIG=%s
+   PostgreSQL  %s
+   Kafka       %s
+   metrics     http://%s/metrics
+
+   export LAPSE_CONFIG=%s LAPSE_KEYS=%s
    %s events --follow
-`, place.url("postgres"), place.kafka.Addr(), filepath.Join(s.dir, "lapse.yaml"), s.lapse)
+`, place.url("postgres"), place.kafka.Addr(), keptHTTP, place.config, filepath.Join(s.dir, ".config", "lapse", "keys"), s.lapse)
 	<-ctx.Done()
 	return nil
 }
+
+// keptHTTP is where the "lapse serve" that is left running serves HTTP.
+const keptHTTP = "127.0.0.1:9187"

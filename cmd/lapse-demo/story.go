@@ -87,7 +87,7 @@ func (s *story) plan(ctx context.Context) error {
 
 // run starts `lapse serve` and lets three others delete while it works.
 func (s *story) run(ctx context.Context) error {
-	if err := s.startServe(ctx); err != nil {
+	if err := s.startServe(ctx, anyHTTP); err != nil {
 		return err
 	}
 	for _, other := range []struct{ user, what, sql string }{
@@ -126,7 +126,7 @@ func (s *story) crash(ctx context.Context) error {
 	if err := s.say(ctx, `select 'killed after ' || count(*) || ' batches' from lapse.batch_result`); err != nil {
 		return err
 	}
-	if err := s.startServe(ctx); err != nil {
+	if err := s.startServe(ctx, anyHTTP); err != nil {
 		return err
 	}
 	if err := s.until(ctx, dueRowsAreGone); err != nil {
@@ -154,14 +154,20 @@ func (s *story) refuse(ctx context.Context) error {
 	return nil
 }
 
-// startServe starts `lapse serve`; its log goes to a file.
-func (s *story) startServe(ctx context.Context) error {
+// anyHTTP is a port of the system's choice.
+const anyHTTP = "127.0.0.1:0"
+
+// startServe starts `lapse serve`; its log goes to a file. Interrupting the demonstration tells it to stop, as a person
+// would.
+func (s *story) startServe(ctx context.Context, http string) error {
 	log, err := os.OpenFile(filepath.Join(s.dir, "serve.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintln(s.out, "   $ lapse serve &")
-	s.serve = exec.CommandContext(ctx, s.lapse, "serve", "--http", "127.0.0.1:0")
+	s.serve = exec.CommandContext(ctx, s.lapse, "serve", "--http", http)
+	s.serve.Cancel = func() error { return s.serve.Process.Signal(syscall.SIGTERM) }
+	s.serve.WaitDelay = 20 * time.Second
 	s.serve.Env, s.serve.Stdout, s.serve.Stderr = s.env, log, log
 	s.serve.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return errors.Join(s.serve.Start(), log.Close()) // the process has a copy of its own
@@ -177,7 +183,10 @@ func (s *story) stopServe() error {
 	if err := serve.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
-	return serve.Wait()
+	if err := serve.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
 }
 
 // command runs one lapse command and shows it as a user would have seen it.

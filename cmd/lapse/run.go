@@ -23,18 +23,16 @@ func (a *app) runCommand() *cobra.Command {
 		Use:   "run",
 		Short: "Delete what is due, until stopped",
 		Long: `Runs the executor: it deletes what is due under the policies that are armed, in batches, as long as the audit is
-healthy. With --once it makes one pass over the policies that are due and ends; --now names a policy that is to run
-whatever its schedule says.`,
+healthy. With --once it makes one pass over the policies that are due and ends; with --now it makes one pass over the
+policies named, whatever their schedules say.`,
 		Example: `  lapse run --once
-  lapse run --once --now sessions-30d --json`,
+  lapse run --now sessions-30d --json`,
 		Args: cobra.NoArgs,
 	}
 	cmd.RunE = a.untilStopped(&once, func(cmd *cobra.Command) error {
-		if len(now) > 0 && !once {
-			return wrongUsage("--now needs --once: without it policies run by their schedules")
-		}
+		once = once || len(now) > 0
 		if asJSON && !once {
-			return wrongUsage("--json needs --once: without it there is no result to print")
+			return wrongUsage("--json needs --once or --now: without them there is no result to print")
 		}
 		s, err := a.settings()
 		if err != nil {
@@ -59,7 +57,7 @@ whatever its schedule says.`,
 	})
 	flags := cmd.Flags()
 	flags.BoolVar(&once, "once", false, "make one pass and end")
-	flags.StringSliceVar(&now, "now", nil, "with --once: run this `policy` whatever its schedule says; may be repeated")
+	flags.StringSliceVar(&now, "now", nil, "make one pass over this `policy` whatever its schedule says, and end; may be repeated")
 	flags.StringVar(&a.overrides.HTTP, "http", "", "serve /healthz, /readyz and /metrics at this `address` (default: not at all)")
 	jsonFlag(cmd, &asJSON)
 	return cmd

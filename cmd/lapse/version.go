@@ -21,6 +21,7 @@ type versions struct {
 	Go      string `json:"go"`
 	Catalog int    `json:"catalog"` // of schema "lapse" in the database
 	Event   int    `json:"event"`
+	Log     int    `json:"log"` // records of lapse.log
 }
 
 func (a *app) versionCommand() *cobra.Command {
@@ -39,7 +40,7 @@ func (a *app) versionCommand() *cobra.Command {
 			if v.Changed {
 				commit += " (changed)"
 			}
-			_, err := fmt.Fprintf(a.out, "lapse %s\ncommit   %s\nbuilt by %s\ncatalog  %d\nevent    %d\n", v.Version, commit, v.Go, v.Catalog, v.Event)
+			_, err := fmt.Fprintf(a.out, "lapse %s\ncommit   %s\nbuilt by %s\ncatalog  %d\nevent    %d\nlog      %d\n", v.Version, commit, v.Go, v.Catalog, v.Event, v.Log)
 			return err
 		}),
 	}
@@ -48,7 +49,7 @@ func (a *app) versionCommand() *cobra.Command {
 }
 
 func readVersions() versions {
-	v := versions{Version: "unknown", Commit: commit, Catalog: schemas.Version, Event: audit.EventSchema}
+	v := versions{Version: "unknown", Commit: commit, Catalog: schemas.Version, Event: audit.EventSchema, Log: audit.LogSchema}
 	build, ok := debug.ReadBuildInfo()
 	if ok {
 		v.Version, v.Go = build.Main.Version, build.GoVersion

@@ -53,7 +53,7 @@ create table lapse.policy_state (
 );
 create index on lapse.policy_state (policy_id, changed_at);
 
--- One row per policy. Batches hold it FOR SHARE until they commit; whoever changes it takes it FOR UPDATE first, and so
+-- One row per policy. Batches hold it FOR SHARE until they commit; whoever changes it locks the table exclusively first, and so
 -- waits until no batch runs under what was in force before.
 create table lapse.gate (
   policy_id    int primary key,
