@@ -149,7 +149,9 @@ func (a *auditor) Ready() error {
 }
 
 // Collectors are the audit's measurements.
-func (a *auditor) Collectors() []prometheus.Collector { return a.config.Metrics.Collectors() }
+func (a *auditor) Collectors() []prometheus.Collector {
+	return append(a.config.Metrics.Collectors(), slotLag{session: a.session, slot: a.config.Stream.Slot})
+}
 
 // auditStop is more than the audit itself takes to drain and to close its connections.
 const auditStop = 15 * time.Second
