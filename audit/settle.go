@@ -152,9 +152,8 @@ type coverage struct {
 	last   time.Time
 }
 
-// A coverage record is made each half minute while there is something to cover (the executor stops when what it did has been
-// unconfirmed for a minute), and at most once a second when somebody waits
-// for it.
+// A coverage record is made each half minute while there is something to cover, since the executor stops when what it did
+// has been unconfirmed for a minute; and at most once a second when somebody waits for it.
 const (
 	coverageEvery = 30 * time.Second
 	coveragePause = time.Second

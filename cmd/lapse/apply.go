@@ -179,6 +179,9 @@ func (a *applier) difference(ctx context.Context) ([]change, error) {
 // leavers finds the tables of dropped policies that no other policy needs in a publication. There they would do harm: a
 // published table that loses its primary key refuses its own deletes.
 func (a *applier) leavers(ctx context.Context, changes []change) error {
+	if !slices.ContainsFunc(changes, func(c change) bool { return c.Kind == planner.Removed }) {
+		return nil
+	}
 	needed := map[uint32]bool{}
 	for i := range changes {
 		c := &changes[i]

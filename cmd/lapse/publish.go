@@ -50,9 +50,7 @@ func retryLocked(ctx context.Context, conn *pgx.Conn, log *slog.Logger, what str
 	}
 }
 
-// join publishes tables, each after the check that it can be published without harm. PostgreSQL wants the owner of both
-// the publication and the table for it. The catalog's owner is a member of the tables' owners, but not where a superuser
-// owns them: those only a superuser's login can publish.
+// join publishes tables, each after the check that it can be published without harm.
 func join(ctx context.Context, tx pgx.Tx, tables []uint32, roles schemas.Roles) error {
 	return publishing(ctx, tx, tables, roles, replication.Join)
 }
@@ -62,6 +60,9 @@ func leave(ctx context.Context, tx pgx.Tx, tables []uint32, roles schemas.Roles)
 	return publishing(ctx, tx, tables, roles, replication.Leave)
 }
 
+// publishing changes what is published. PostgreSQL wants the owner of both the publication and the table for it. The
+// catalog's owner is a member of the tables' owners, but not where a superuser owns them: those only a superuser's login
+// can publish.
 func publishing(
 	ctx context.Context, tx pgx.Tx, tables []uint32, roles schemas.Roles, change func(context.Context, pgx.Tx, uint32) error,
 ) error {
