@@ -36,6 +36,7 @@ var claimColumns = map[string]func(*schemas.Claim, string) bool{
 	"hold_version":      func(c *schemas.Claim, s string) bool { return parseInt64(s, &c.HoldVersion) },
 	"target":            func(c *schemas.Claim, s string) bool { return parseOID(s, &c.Target) },
 	"cascades":          func(c *schemas.Claim, s string) bool { return parseOIDs(s, &c.Cascades) },
+	"functions":         func(c *schemas.Claim, s string) bool { return parseDigest(s, &c.Functions) },
 }
 
 const macColumn = "mac"
@@ -169,6 +170,11 @@ func parseBytes(s string) ([]byte, bool) {
 	}
 	b, err := hex.DecodeString(digits)
 	return b, err == nil
+}
+
+func parseDigest(s string, to *schemas.Digest) bool {
+	b, ok := parseBytes(s)
+	return ok && copy(to[:], b) == len(to) && len(b) == len(to)
 }
 
 func parseOIDs(s string, to *[]uint32) bool {

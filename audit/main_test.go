@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
-	"lapse/internal/install"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
+	"lapse/internal/setup"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -31,10 +31,10 @@ func installLapse(ctx context.Context, superuserURL string) (err error) {
 	}
 	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
 	roles := schemas.RolesFor(schemas.DefaultRolePrefix)
-	if err := install.MakeRoles(ctx, conn, roles); err != nil {
+	if err := setup.MakeRoles(ctx, conn, roles); err != nil {
 		return err
 	}
-	if _, err := install.Catalog(ctx, conn, install.Options{Roles: roles, Slot: "lapse", AuditRequired: true}); err != nil {
+	if _, err := setup.Catalog(ctx, conn, setup.Options{Roles: roles, Slot: "lapse", AuditRequired: true}); err != nil {
 		return err
 	}
 	if err := replication.EnsurePublications(ctx, conn); err != nil {

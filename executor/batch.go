@@ -22,30 +22,33 @@ const insertPosition = `select (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bi
 // assignment is what a row of batches works on: one shard, under one policy version.
 type assignment struct {
 	*lease
-	policy   planner.PolicyID
-	version  planner.PolicyVersion
-	name     planner.PolicyName
-	holds    int64
-	cascades []uint32
+	policy    planner.PolicyID
+	version   planner.PolicyVersion
+	name      planner.PolicyName
+	holds     int64
+	cascades  []uint32
+	functions *functions
 }
 
 // assign says what batches on a leased shard are to claim.
-func assign(ctx context.Context, s *session, p *planner.InForce, l *lease) (*assignment, error) {
-	cascades, err := planner.Cascades(ctx, s.conn, l.leaf)
+func assign(ctx context.Context, s *session, p *planner.InForce, l *lease, f *functions) (*assignment, error) {
+	cascades, err := planner.Cascades(ctx, s.control, l.leaf)
 	if err != nil {
 		return nil, fmt.Errorf("find what foreign keys reach: %w", err)
 	}
 	return &assignment{
 		lease: l, policy: p.ID, version: p.Version, name: p.Name, holds: p.HoldVersion,
-		cascades: append([]uint32{}, cascades...), // not null where there are none
+		cascades:  append([]uint32{}, cascades...), // not null where there are none
+		functions: f,
 	}, nil
 }
 
-// start is what a transaction knows of itself.
+// start is what a transaction knows of itself, and of the functions that it will run.
 type start struct {
-	xid    uint64
-	at     time.Time
-	insert position
+	xid      uint64
+	at       time.Time
+	insert   position
+	versions string
 }
 
 // result is what one batch did.
@@ -56,6 +59,7 @@ type result struct {
 	deleted  int64 // from the target
 	cascaded int64 // from relations that refer to it
 	finished bool  // nothing is left in the shard
+	behind   bool  // but for due rows that somebody has locked
 }
 
 // countsError says that what a batch reports of itself does not add up. It is rolled back.
@@ -79,10 +83,14 @@ func (e *unknownCommit) Unwrap() error { return e.cause }
 //	                                      shard next goes on at the right place either way
 //	crash after                           all of it happened; only this process's counters forget it
 func (s *session) deleteBatch(ctx context.Context, a *assignment, key schemas.TagKey, limit int) (start, result, error) {
-	begun, err := s.begin(ctx)
+	begun, err := s.begin(ctx, a.functions)
 	if err != nil {
 		s.rollback(ctx)
 		return begun, result{}, fmt.Errorf("begin a batch: %w", err)
+	}
+	if err := a.functions.compare(ctx, s.batches, begun.versions); err != nil {
+		s.rollback(ctx)
+		return begun, result{}, err
 	}
 	done, err := s.call(ctx, a, key, begun, limit)
 	if err != nil {
@@ -95,16 +103,30 @@ func (s *session) deleteBatch(ctx context.Context, a *assignment, key schemas.Ta
 	return begun, done, nil
 }
 
-// begin opens a transaction and asks for its identity in one round trip.
-func (s *session) begin(ctx context.Context) (start, error) {
+// begin makes the session clean, opens a transaction and asks for its identity in one round trip. The table's code may run
+// inside a batch, and what it does to the session outlives the transaction: settings, statements with names, temporary
+// tables. So nothing of the batch before is left, and this session has no statement with a name of its own.
+func (s *session) begin(ctx context.Context, f *functions) (start, error) {
 	batch := &pgx.Batch{}
-	batch.Queue("begin isolation level read committed")
+	clean := []string{"reset all", "deallocate all", "discard temp", "begin isolation level read committed"}
+	for _, statement := range clean {
+		batch.Queue(statement)
+	}
 	batch.Queue(`select pg_current_xact_id(), now(), (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint`)
-	answers := s.conn.SendBatch(ctx, batch)
+	batch.Queue(functionVersions, f.names)
+	answers := s.batches.SendBatch(ctx, batch)
 	var begun start
-	_, err := answers.Exec()
+	var err error
+	for range clean {
+		if _, failed := answers.Exec(); err == nil {
+			err = failed
+		}
+	}
 	if err == nil {
 		err = answers.QueryRow().Scan(&begun.xid, &begun.at, &begun.insert)
+	}
+	if err == nil {
+		err = answers.QueryRow().Scan(&begun.versions)
 	}
 	if closed := answers.Close(); err == nil {
 		err = closed
@@ -112,7 +134,20 @@ func (s *session) begin(ctx context.Context) (start, error) {
 	return begun, err
 }
 
-// call signs the claim, runs the deletion function and checks what it says.
+// deleteCall calls a deletion function with a claim, its MAC and the lease.
+const deleteCall = `(row($1::text, $2::oid, $3::xid8, $4::timestamptz, $5::uuid, $6::int, $7::text, $8::int, $9::uuid, $10::timestamptz,
+	$11::bigint, $12::oid, $13::oid[], $14::bytea)::lapse.claim, $15::bytea,
+	row($16::bigint, $17::bigint, $18::text, $19::int)::lapse.work)`
+
+func deleteArguments(c *schemas.Claim, mac []byte, l *lease, holder string, limit int) []any {
+	return []any{
+		strconv.FormatUint(c.SystemIdentifier, 10), c.DatabaseOID, c.XID, c.StartedAt, c.Batch, c.PolicyID, c.Policy, c.PolicyVersion,
+		c.Run, c.Cutoff, c.HoldVersion, c.Target, c.Cascades, c.Functions[:], mac, l.shard, l.term, holder, limit,
+	}
+}
+
+// call signs the claim, runs the deletion function, looks whether the functions are still the same, and checks what they
+// say.
 func (s *session) call(ctx context.Context, a *assignment, key schemas.TagKey, begun start, limit int) (result, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -122,16 +157,32 @@ func (s *session) call(ctx context.Context, a *assignment, key schemas.TagKey, b
 		SystemIdentifier: s.system, DatabaseOID: s.oid, XID: begun.xid, StartedAt: begun.at, Batch: id,
 		PolicyID: int32(a.policy), Policy: string(a.name), PolicyVersion: int32(a.version), Run: a.run, Cutoff: a.cutoff,
 		HoldVersion: a.holds, Target: a.leaf, Cascades: a.cascades,
+		Functions: a.functions.digest,
 	}
 	done := result{batch: id, xid: begun.xid}
 	counts := map[string]int64{}
-	err = s.conn.QueryRow(ctx, `select picked, deleted, finished, by_relation from `+planner.DeleteFunction(a.policy, a.version)+
-		`($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`,
-		strconv.FormatUint(s.system, 10), s.oid, begun.xid, begun.at, id, a.run, a.cutoff, a.holds, a.leaf, a.cascades,
-		claim.MAC(key), a.shard, a.term, s.holder, limit).
-		Scan(&done.picked, &done.deleted, &done.finished, &counts)
-	if err != nil {
+	batch := &pgx.Batch{}
+	batch.Queue(`select picked, deleted, finished, left_behind, by_relation from `+planner.DeleteFunction(a.policy, a.version)+deleteCall,
+		deleteArguments(&claim, claim.MAC(key), a.lease, s.holder, limit)...)
+	batch.Queue("set local search_path = pg_catalog, pg_temp")
+	batch.Queue(functionVersions, a.functions.names)
+	answers := s.batches.SendBatch(ctx, batch)
+	versions := ""
+	err = answers.QueryRow().Scan(&done.picked, &done.deleted, &done.finished, &done.behind, &counts)
+	if err == nil {
+		_, err = answers.Exec()
+	}
+	if err == nil {
+		err = answers.QueryRow().Scan(&versions)
+	}
+	if closed := answers.Close(); err == nil {
+		err = closed
+	}
+	switch {
+	case err != nil:
 		return result{}, fmt.Errorf("delete a batch: %w", err)
+	case versions != begun.versions:
+		return result{}, errFunctionsChanged
 	}
 	done.cascaded, err = check(a, &done, counts, limit)
 	return done, err
@@ -168,7 +219,7 @@ func (s *session) commit(ctx context.Context) error {
 	if s.lost() {
 		return fmt.Errorf("commit a batch: %w", pgconn.ErrConnClosed)
 	}
-	answer, err := s.conn.Exec(ctx, "commit")
+	answer, err := s.batches.Exec(ctx, "commit")
 	if err == nil {
 		if answer.String() != "COMMIT" {
 			return &countsError{"PostgreSQL answered " + answer.String() + " to the COMMIT of a batch without an error"}
@@ -189,7 +240,7 @@ func (s *session) rollback(ctx context.Context) {
 	if s.lost() {
 		return
 	}
-	if _, err := s.conn.Exec(ctx, "rollback"); err != nil {
+	if _, err := s.batches.Exec(ctx, "rollback"); err != nil {
 		s.close()
 	}
 }

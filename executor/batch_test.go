@@ -61,7 +61,7 @@ func ledger(t testing.TB, db *pgtest.DB) []entry {
 	conn := db.Connect(t)
 	rows, err := conn.Query(t.Context(), `
 		select system_identifier, database_oid, xid, started_at, batch, policy_id, policy, policy_version, run, cutoff,
-		       hold_version, target, cascades, mac
+		       hold_version, target, cascades, functions, mac
 		  from lapse.batch order by batch`)
 	if err != nil {
 		t.Fatal(err)
@@ -69,9 +69,11 @@ func ledger(t testing.TB, db *pgtest.DB) []entry {
 	entries, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (entry, error) {
 		var e entry
 		var system string
+		var functions []byte
 		c := &e.claim
 		err := row.Scan(&system, &c.DatabaseOID, &c.XID, &c.StartedAt, &c.Batch, &c.PolicyID, &c.Policy, &c.PolicyVersion,
-			&c.Run, &c.Cutoff, &c.HoldVersion, &c.Target, &c.Cascades, &e.mac)
+			&c.Run, &c.Cutoff, &c.HoldVersion, &c.Target, &c.Cascades, &functions, &e.mac)
+		copy(c.Functions[:], functions)
 		if err == nil {
 			c.SystemIdentifier, err = strconv.ParseUint(system, 10, 64)
 		}
@@ -130,7 +132,7 @@ func TestAStolenLoginDeletesOnlyWhatIsDueAndItsMACDoesNotVerify(t *testing.T) {
 		w := open(t, db, "p")
 		w.forge(t, func(c *schemas.Claim) { c.Cutoff = time.Now().Add(time.Hour) }, 10, schemas.SQLStateCutoff)
 		w.forge(t, func(c *schemas.Claim) { c.Cutoff = c.Cutoff.Add(-time.Hour) }, 10, schemas.SQLStateLease)
-		w.forge(t, func(c *schemas.Claim) { c.Target = one[uint32](t, db, "select 'lapse.batch'::regclass::oid") }, 10, schemas.SQLStateTarget)
+		w.forge(t, func(c *schemas.Claim) { c.Target = one[uint32](t, db, "select 'lapse.batch'::regclass::oid") }, 10, schemas.SQLStateLease)
 		w.forge(t, func(c *schemas.Claim) { c.Run = uuid.New() }, 10, schemas.SQLStateLease)
 		w.forge(t, func(c *schemas.Claim) { c.HoldVersion++ }, 10, schemas.SQLStateGate)
 		w.forge(t, func(c *schemas.Claim) { c.XID-- }, 10, schemas.SQLStateClaim)
@@ -153,24 +155,23 @@ func TestAStolenLoginDeletesOnlyWhatIsDueAndItsMACDoesNotVerify(t *testing.T) {
 func (w *work) forge(t *testing.T, change func(*schemas.Claim), limit int, want string) {
 	t.Helper()
 	ctx := t.Context()
-	begun, err := w.begin(ctx)
+	begun, err := w.begin(ctx, w.a.functions)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := schemas.Claim{
 		SystemIdentifier: w.system, DatabaseOID: w.oid, XID: begun.xid, StartedAt: begun.at, Batch: uuid.New(),
 		PolicyID: int32(w.a.policy), Policy: string(w.a.name), PolicyVersion: int32(w.a.version), Run: w.a.run, Cutoff: w.a.cutoff,
-		HoldVersion: w.a.holds, Target: w.a.leaf, Cascades: w.a.cascades,
+		HoldVersion: w.a.holds, Target: w.a.leaf, Cascades: w.a.cascades, Functions: w.a.functions.digest,
 	}
 	change(&c)
-	_, err = w.conn.Exec(ctx, "select "+planner.DeleteFunction(w.a.policy, w.a.version)+"($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
-		strconv.FormatUint(c.SystemIdentifier, 10), c.DatabaseOID, c.XID, c.StartedAt, c.Batch, c.Run, c.Cutoff, c.HoldVersion,
-		c.Target, c.Cascades, c.MAC(schemas.TagKey("stolen nothing")), w.a.shard, w.a.term, w.holder, limit)
+	_, err = w.batches.Exec(ctx, "select "+planner.DeleteFunction(w.a.policy, w.a.version)+deleteCall,
+		deleteArguments(&c, c.MAC(schemas.TagKey("stolen nothing")), w.a.lease, w.holder, limit)...)
 	if got := stateOf(err); got != want {
 		t.Errorf("the forged claim gave %q, want %q (%v)", got, want, err)
 	}
 	if err == nil {
-		_, err = w.conn.Exec(ctx, "commit")
+		_, err = w.batches.Exec(ctx, "commit")
 	}
 	if err != nil {
 		w.rollback(ctx)
@@ -208,9 +209,9 @@ func TestTheExecutorsLoginMayNothingButCallTheFunctions(t *testing.T) {
 			"truncate lapse.batch", "insert into lapse.batch_result select * from lapse.batch_result", "delete from lapse.batch_result",
 			"update lapse.installation set audit_required = false", "insert into lapse.heartbeat default values", "select lapse.beat(1)",
 			"update lapse.shard set cursor = null", "update lapse.shard set done = false", "update lapse.shard set leaf = 0",
-			"update lapse.shard set cutoff = 'infinity'", "set role lapse_deleter", "set role lapse_owner", "set role " + appRole,
+			"update lapse.shard set cutoff = 'infinity'", "set role lapse_owner", "set role " + appRole,
 		} {
-			if _, err := w.conn.Exec(t.Context(), "set search_path = public; "+statement); stateOf(err) != denied {
+			if _, err := w.batches.Exec(t.Context(), "set search_path = public; "+statement); stateOf(err) != denied {
 				t.Errorf("%s: %v, want permission denied", statement, err)
 			}
 		}

@@ -21,6 +21,8 @@ import (
 type Config struct {
 	// Database says where, and as whom: the login of the executor's role.
 	Database *pgx.ConnConfig
+	// Roles are those of the installation. Default: those with the default prefix.
+	Roles schemas.Roles
 	// TagKey signs claims. It is the auditor's too.
 	TagKey schemas.TagKey
 	// Holder names the process to a person who looks at lapse.shard; it is made unique. Default: the host's name.
@@ -117,6 +119,9 @@ func New(c Config) (*Executor, error) {
 			return nil, fmt.Errorf("name this executor: %w", err)
 		}
 		c.Holder = host
+	}
+	if c.Roles == (schemas.Roles{}) {
+		c.Roles = schemas.RolesFor(schemas.DefaultRolePrefix)
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -262,7 +267,7 @@ func (e *Executor) read(ctx context.Context, patience time.Duration) ([]planner.
 	if refusal != nil && (refusal.Reason == ReasonStandby || refusal.Reason == ReasonNotInstalled) {
 		return nil, refusal, nil
 	}
-	policies, err := planner.LoadInForce(work, s.conn)
+	policies, err := planner.LoadInForce(work, s.control)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -285,7 +290,7 @@ func (e *Executor) read(ctx context.Context, patience time.Duration) ([]planner.
 // answer is only that the position was taken down.
 func (e *Executor) advance(ctx context.Context, s *session, p *planner.InForce) error {
 	for range 2 {
-		if err := s.conn.QueryRow(ctx, `select lapse.advance_arming($1)`, int32(p.ID)).Scan(&p.State); err != nil {
+		if err := s.control.QueryRow(ctx, `select lapse.advance_arming($1)`, int32(p.ID)).Scan(&p.State); err != nil {
 			return fmt.Errorf("look whether policy %s may be armed: %w", p.Name, err)
 		}
 	}
@@ -321,7 +326,7 @@ func (e *Executor) connected(ctx context.Context, patience time.Duration) (*sess
 		if ctx.Err() != nil {
 			return nil, ErrStopping
 		}
-		s, err := connect(ctx, e.config.Database, e.holder)
+		s, err := connect(ctx, e.config.Database, e.holder, e.config.Limits.BatchTime)
 		if err == nil {
 			e.session = s
 			break

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
+	"lapse/internal/setup"
 	"lapse/planner"
 	"lapse/schemas"
 )
@@ -19,7 +20,8 @@ import (
 func apply(t testing.TB, db *pgtest.DB, file string) {
 	t.Helper()
 	ctx := t.Context()
-	conn := db.ConnectAs(t, schemas.RolesFor(schemas.DefaultRolePrefix).Owner)
+	roles := schemas.RolesFor(schemas.DefaultRolePrefix)
+	conn := db.Connect(t)
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	policies, err := planner.ParsePolicyFile("policies.yaml", []byte(file))
 	if err != nil {
@@ -34,13 +36,28 @@ func apply(t testing.TB, db *pgtest.DB, file string) {
 			continue
 		}
 		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-			_, _, err := planner.Write(ctx, tx, &changes[i], schemas.RolesFor(schemas.DefaultRolePrefix), "a test")
+			if r := changes[i].Resolved; r != nil {
+				if err := setup.EnsureDeleter(ctx, tx, tableOf(r), roles); err != nil {
+					return err
+				}
+			}
+			_, _, err := planner.Write(ctx, tx, &changes[i], roles, "a test")
 			return err
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+func tableOf(r *planner.Resolved) setup.Table {
+	t := setup.Table{
+		OID: r.TableOID, Name: r.Definition.Table, Owner: r.TableOwner, OwnerOID: r.Definition.TableOwner, Column: r.Definition.Column,
+	}
+	for _, l := range r.Leaves {
+		t.Leaves = append(t.Leaves, setup.Relation(l))
+	}
+	return t
 }
 
 // arm applies the file and opens the gates, as the executor does for arming policies.
@@ -165,17 +182,17 @@ func open(t testing.TB, db *pgtest.DB, name planner.PolicyName) *work {
 	t.Helper()
 	ctx := t.Context()
 	e := newExecutor(t, db)
-	s, err := connect(ctx, e.config.Database, e.holder)
+	s, err := connect(ctx, e.config.Database, e.holder, e.config.Limits.BatchTime)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.close)
-	list, err := planner.LoadInForce(ctx, s.conn)
+	list, err := planner.LoadInForce(ctx, s.control)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &work{session: s, policy: find(list, name)}
-	if w.run, err = planner.OpenRun(ctx, s.conn, w.policy, time.Now); err != nil {
+	if w.run, err = planner.OpenRun(ctx, s.control, w.policy, time.Now); err != nil {
 		t.Fatal(err)
 	}
 	w.claim(t)
@@ -192,7 +209,11 @@ func (w *work) claim(t testing.TB) {
 	if l == nil {
 		t.Fatal("there is no shard to claim")
 	}
-	if w.a, err = assign(t.Context(), w.session, w.policy, l); err != nil {
+	f, err := functionsOf(w.policy, schemas.RolesFor(schemas.DefaultRolePrefix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.a, err = assign(t.Context(), w.session, w.policy, l, f); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -202,4 +223,16 @@ func (w *work) batch(t testing.TB, limit int) (result, error) {
 	t.Helper()
 	_, done, err := w.deleteBatch(t.Context(), w.a, testKey, limit)
 	return done, err
+}
+
+// starting makes the session for batches begin with another setting.
+func (w *work) starting(t testing.TB, name, value string) {
+	t.Helper()
+	config := withParameters(w.batches.Config(), map[string]string{name: value})
+	conn, err := pgx.ConnectConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = w.batches.Close(t.Context())
+	w.batches = conn
 }

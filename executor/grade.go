@@ -50,14 +50,16 @@ type circumstances struct {
 // exists and at pgconn.SafeToRetry; never at a message.
 func grade(err error, c circumstances) Grade {
 	var counts *countsError
+	var tampered *tamperedError
 	var skew *planner.ClockSkewError
-	var backwards *planner.CutoffBackwardsError
+	var jump *planner.ClockJumpError
 	var altered *planner.SchemaChangedError
-	if errors.As(err, &counts) || errors.As(err, &skew) || errors.As(err, &backwards) || errors.As(err, &altered) {
+	if errors.As(err, &counts) || errors.As(err, &skew) || errors.As(err, &jump) || errors.As(err, &altered) ||
+		errors.As(err, &tampered) || errors.Is(err, errFunctionsChanged) {
 		return StopPolicy
 	}
 	var changed *planner.NotInForceError
-	if errors.As(err, &changed) {
+	if errors.As(err, &changed) || errors.Is(err, errNoFunction) {
 		return Retry
 	}
 	var server *pgconn.PgError
@@ -134,7 +136,7 @@ func (e *ServerError) Error() string {
 func advice(state string) string {
 	switch state {
 	case "57014":
-		return "it took longer than " + statementTimeout + " or somebody canceled it: see that an index begins with the policy's column, and one with each foreign key's"
+		return "it took ten times as long as limits.batch_time, or somebody canceled it: see that an index begins with the policy's column, and one with each foreign key's"
 	case "23503", "23001":
 		return "a row that is due is still referred to: let the foreign key say on delete cascade or set null, or delete what refers to it first"
 	case "42501":

@@ -93,7 +93,7 @@ func TestErrorsWithoutASQLStateHaveTheirGrade(t *testing.T) {
 		"anything":                      {errors.New("anything"), false, StopProcess},
 		"counts":                        {&countsError{"counts"}, false, StopPolicy},
 		"clock skew":                    {&planner.ClockSkewError{}, false, StopPolicy},
-		"cutoff before the last":        {&planner.CutoffBackwardsError{}, false, StopPolicy},
+		"cutoff before the last":        {&planner.ClockJumpError{}, false, StopPolicy},
 		"another schema":                {&planner.SchemaChangedError{}, false, StopPolicy},
 		"changed meanwhile":             {&planner.NotInForceError{}, false, Retry},
 	} {
@@ -181,11 +181,8 @@ func TestALockThatIsNotGrantedInTimeIsRetried(t *testing.T) {
 		sessions(t, db, 5, 5)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		w := open(t, db, "p")
-		if _, err := w.conn.Exec(t.Context(), "set lock_timeout = '50ms'"); err != nil {
-			t.Fatal(err)
-		}
 		err := pgx.BeginFunc(t.Context(), db.Connect(t), func(tx pgx.Tx) error {
-			if _, err := tx.Exec(t.Context(), "select from lapse.gate for update"); err != nil {
+			if _, err := tx.Exec(t.Context(), "lock table lapse.gate in exclusive mode"); err != nil {
 				return err
 			}
 			_, err := w.batch(t, 10)
@@ -209,9 +206,7 @@ func TestABatchThatTakesTooLongIsHalved(t *testing.T) {
 		sessions(t, db, 2000, 5)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		w := open(t, db, "p")
-		if _, err := w.conn.Exec(t.Context(), "set statement_timeout = '1ms'"); err != nil {
-			t.Fatal(err)
-		}
+		w.starting(t, "statement_timeout", "5ms")
 		_, err := w.batch(t, 2000)
 		if stateOf(err) != "57014" || grade(err, circumstances{limit: 2000}) != Halve {
 			t.Errorf("got %v, want a timeout, to be halved", err)

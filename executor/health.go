@@ -97,7 +97,7 @@ func (h *health) check(ctx context.Context, s *session, now time.Time) error {
 		return h.verdict
 	}
 	var a audit
-	err := s.conn.QueryRow(ctx, auditQuery, auditSilence).Scan(&a.standby, &a.required, &a.slot, &a.exists, &a.local,
+	err := s.control.QueryRow(ctx, auditQuery, auditSilence).Scan(&a.standby, &a.required, &a.slot, &a.exists, &a.local,
 		&a.status, &a.active, &a.beating, &a.confirmed, &a.insert)
 	var server *pgconn.PgError
 	switch {

@@ -31,23 +31,11 @@ type lease struct {
 	cutoff time.Time
 }
 
-const claimQuery = `
-	update lapse.shard s
-	   set holder = $2, term = s.term + 1, lease_until = clock_timestamp() + interval '30 seconds'
-	 where s.id = (
-	         select f.id
-	           from lapse.shard f
-	          where f.run = $1 and not f.done
-	            and (f.lease_until is null or f.lease_until <= clock_timestamp() or f.holder = $2)
-	          order by f.id
-	          limit 1
-	            for update skip locked)
-	returning s.id, s.term, s.run, s.leaf, s.cutoff`
-
 // claim takes a shard of run that nobody else holds. It returns nil when there is none. Durable when it returns.
 func (s *session) claim(ctx context.Context, run uuid.UUID) (*lease, error) {
-	var l lease
-	err := s.conn.QueryRow(ctx, claimQuery, run, s.holder).Scan(&l.shard, &l.term, &l.run, &l.leaf, &l.cutoff)
+	l := lease{run: run}
+	err := s.control.QueryRow(ctx, `select shard, term, leaf, cutoff from lapse.lease($1, $2)`, run, s.holder).
+		Scan(&l.shard, &l.term, &l.leaf, &l.cutoff)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -62,10 +50,9 @@ func (s *session) claim(ctx context.Context, run uuid.UUID) (*lease, error) {
 func (s *session) release(ctx context.Context, l *lease) (position, error) {
 	batch := &pgx.Batch{}
 	batch.Queue(insertPosition)
-	batch.Queue(`update lapse.shard set holder = null, lease_until = null where id = $1 and term = $2 and holder = $3`,
-		l.shard, l.term, s.holder)
+	batch.Queue(`select lapse.release($1, $2, $3)`, l.shard, l.term, s.holder)
 	var above position
-	answers := s.conn.SendBatch(ctx, batch)
+	answers := s.control.SendBatch(ctx, batch)
 	err := answers.QueryRow().Scan(&above)
 	if closed := answers.Close(); err == nil {
 		err = closed
@@ -78,9 +65,18 @@ func (s *session) release(ctx context.Context, l *lease) (position, error) {
 
 // unfinished says whether a shard of run is left, whoever holds it.
 func (s *session) unfinished(ctx context.Context, run uuid.UUID) (left bool, err error) {
-	err = s.conn.QueryRow(ctx, `select exists (select from lapse.shard where run = $1 and not done)`, run).Scan(&left)
+	err = s.control.QueryRow(ctx, `select exists (select from lapse.shard where run = $1 and not done and not aside)`, run).Scan(&left)
 	if err != nil {
 		return false, fmt.Errorf("look what is left of run %v: %w", run, err)
 	}
 	return left, nil
+}
+
+// putAside takes a shard of which a row resists out of its run. It is tried again in a later one, not before until.
+func (s *session) putAside(ctx context.Context, l *lease, state string) (until time.Time, err error) {
+	err = s.control.QueryRow(ctx, `select lapse.put_aside($1, $2, $3, $4)`, l.shard, l.term, s.holder, state).Scan(&until)
+	if err != nil {
+		return until, fmt.Errorf("put shard %d aside: %w", l.shard, err)
+	}
+	return until, nil
 }

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"lapse/internal/pgtest"
 	"lapse/schemas"
@@ -26,7 +27,7 @@ func TestAShardHasOneHolder(t *testing.T) {
 		for range 8 {
 			e := newExecutor(t, db)
 			wg.Go(func() {
-				s, err := connect(t.Context(), e.config.Database, e.holder)
+				s, err := connect(t.Context(), e.config.Database, e.holder, time.Second)
 				if err != nil {
 					t.Error(err)
 					return
@@ -58,7 +59,7 @@ func TestAStalledHolderIsRefusedOnceTheShardIsAnothers(t *testing.T) {
 			t.Fatal(err)
 		}
 		// It stalls in the middle of its next batch, before it calls the function.
-		begun, err := stalled.begin(t.Context())
+		begun, err := stalled.begin(t.Context(), stalled.a.functions)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
-	"lapse/internal/install"
 	"lapse/internal/pgtest"
+	"lapse/internal/setup"
 	"lapse/schemas"
 )
 
@@ -33,14 +33,13 @@ func installLapse(ctx context.Context, superuserURL string) (err error) {
 	}
 	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
 	roles := schemas.RolesFor(schemas.DefaultRolePrefix)
-	if err := install.MakeRoles(ctx, conn, roles); err != nil {
+	if err := setup.MakeRoles(ctx, conn, roles); err != nil {
 		return err
 	}
-	_, err = conn.Exec(ctx, fmt.Sprintf("create role %s login; grant %s to %s, %s; grant create, usage on schema public to %s",
-		appRole, appRole, roles.Deleter, roles.Owner, appRole))
+	_, err = conn.Exec(ctx, fmt.Sprintf("create role %s login; grant create, usage on schema public to %s", appRole, appRole))
 	if err != nil {
 		return err
 	}
-	_, err = install.Catalog(ctx, conn, install.Options{Roles: roles, Slot: "lapse", AuditRequired: false})
+	_, err = setup.Catalog(ctx, conn, setup.Options{Roles: roles, Slot: "lapse", AuditRequired: false})
 	return err
 }

@@ -49,7 +49,7 @@ const invalidParameter = "22023"
 func (s *session) isOver(ctx context.Context, xid uint64) (bool, error) {
 	var standby bool
 	var status *string
-	err := s.conn.QueryRow(ctx, `select pg_is_in_recovery(), pg_xact_status($1)`, xid).Scan(&standby, &status)
+	err := s.control.QueryRow(ctx, `select pg_is_in_recovery(), pg_xact_status($1)`, xid).Scan(&standby, &status)
 	var server *pgconn.PgError
 	if errors.As(err, &server) && server.Code == invalidParameter {
 		return true, nil
@@ -63,7 +63,7 @@ func (s *session) isOver(ctx context.Context, xid uint64) (bool, error) {
 // inLedger says whether the batch committed. The statement's snapshot is younger than the end of its transaction. A
 // batch that picked nothing has no row, and nothing to count.
 func (s *session) inLedger(ctx context.Context, done *result) (there bool, err error) {
-	err = s.conn.QueryRow(ctx, `select exists (select from lapse.batch where batch = $1)`, done.batch).Scan(&there)
+	err = s.control.QueryRow(ctx, `select exists (select from lapse.batch where batch = $1)`, done.batch).Scan(&there)
 	if err != nil {
 		return false, fmt.Errorf("look for a batch in the ledger: %w", err)
 	}

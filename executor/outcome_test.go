@@ -150,7 +150,7 @@ func crashInABatch(t *testing.T, db *pgtest.DB) result {
 	t.Helper()
 	db.Exec(t, expireLeases)
 	w := open(t, db, "p")
-	begun, err := w.begin(t.Context())
+	begun, err := w.begin(t.Context(), w.a.functions)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,7 @@ package executor
 import "time"
 
 // firstBatch is what a policy begins with in a process: small, because nothing is known of its table.
-const firstBatch = 500
+const firstBatch = 50
 
 // pace finds the size of batch that takes about the wanted time: it at most doubles and at most halves from one batch to
 // the next.

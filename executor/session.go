@@ -4,74 +4,97 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
 const (
-	connectTimeout   = 10 * time.Second
-	closeTimeout     = time.Second
-	statementTimeout = "15s"
+	connectTimeout = 10 * time.Second
+	closeTimeout   = time.Second
+	// lockShare is the part of the server's deadlock_timeout that a batch waits for a lock, and mostLockTime its bound:
+	// whoever waits longer than deadlock_timeout looks for a deadlock, finds it, and is its victim. That must never be the
+	// application.
+	lockShare    = 4
+	mostLockTime = 250 * time.Millisecond
+	// statementShare is how much longer than wanted a batch may take before it is ended.
+	statementShare = 10
 )
 
-// session is one connection to the database, set up for batches. Not safe for concurrent use.
+// session is this process's way to the database. Not safe for concurrent use.
 type session struct {
-	conn   *pgx.Conn
-	holder string // whose leases it takes
-	system uint64 // the cluster's identifier, as claims have it
-	oid    uint32 // the database's
+	// control reads the catalog, takes leases and looks at the audit. Nothing of a policy's table is read or run in it.
+	control *pgx.Conn
+	// batches runs the deletion functions, and nothing else: the table's code may run in it, and change its settings.
+	batches *pgx.Conn
+	holder  string // whose leases it takes
+	system  uint64 // the cluster's identifier, as claims have it
+	oid     uint32 // the database's
 }
 
-// sessionSettings hold for every statement of a session.
-//
-// A batch that waits for a lock, or that the executor forgot because it was stopped or cut off, must not stand in the
-// application's way: lock_timeout and idle_in_transaction_session_timeout end it. All are far below the lease.
-const sessionSettings = `
-	set application_name = 'lapse executor';
-	set timezone = 'UTC';
-	set row_security = off;
-	set enable_seqscan = off;
-	set search_path = pg_catalog, pg_temp;
-	set default_transaction_isolation = 'read committed';
-	set lock_timeout = '1s';
-	set statement_timeout = '` + statementTimeout + `';
-	set idle_in_transaction_session_timeout = '10s'`
-
-// connect opens a session that takes leases as holder.
-func connect(ctx context.Context, config *pgx.ConnConfig, holder string) (*session, error) {
+// connect opens a session that takes leases as holder. Batches are to take about batchTime.
+func connect(ctx context.Context, config *pgx.ConnConfig, holder string, batchTime time.Duration) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	conn, err := pgx.ConnectConfig(ctx, config)
-	if err != nil {
-		return nil, err
-	}
-	s := &session{conn: conn, holder: holder}
-	if err := s.prepare(ctx); err != nil {
+	s := &session{holder: holder}
+	if err := s.open(ctx, config, batchTime); err != nil {
 		s.close()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *session) prepare(ctx context.Context) error {
-	if _, err := s.conn.Exec(ctx, sessionSettings); err != nil {
-		return fmt.Errorf("set up the session: %w", err)
+func (s *session) open(ctx context.Context, config *pgx.ConnConfig, batchTime time.Duration) (err error) {
+	control := withParameters(config, map[string]string{
+		"application_name": "lapse executor", "lock_timeout": "5s", "statement_timeout": "15s",
+		"idle_in_transaction_session_timeout": "10s",
+	})
+	if s.control, err = pgx.ConnectConfig(ctx, control); err != nil {
+		return err
 	}
-	var system int64
-	err := s.conn.QueryRow(ctx, `
-		select c.system_identifier, d.oid
+	var system, deadlock int64
+	err = s.control.QueryRow(ctx, `
+		select c.system_identifier, d.oid, (select setting::bigint from pg_settings where name = 'deadlock_timeout')
 		  from pg_control_system() c, pg_database d
-		 where d.datname = current_database()`).Scan(&system, &s.oid)
+		 where d.datname = current_database()`).Scan(&system, &s.oid, &deadlock)
 	if err != nil {
 		return fmt.Errorf("identify the database: %w", err)
 	}
 	s.system = uint64(system)
-	return nil
+	lock := min(time.Duration(deadlock)*time.Millisecond/lockShare, mostLockTime)
+	// Startup parameters are what RESET ALL goes back to. A batch that waits for a lock, or that the executor forgot because
+	// it was stopped or cut off, must not stand in the application's way. All are far below the lease.
+	batches := withParameters(config, map[string]string{
+		"application_name": "lapse executor batches", "enable_seqscan": "off",
+		"lock_timeout":                        strconv.FormatInt(max(lock.Milliseconds(), 1), 10),
+		"statement_timeout":                   strconv.FormatInt(statementTimeout(batchTime).Milliseconds(), 10),
+		"idle_in_transaction_session_timeout": "10s",
+	})
+	batches.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // no statement has a name
+	s.batches, err = pgx.ConnectConfig(ctx, batches)
+	return err
 }
 
-// lost says whether the connection is gone.
-func (s *session) lost() bool { return s == nil || s.conn.IsClosed() }
+// statementTimeout ends a batch that takes far longer than it should.
+func statementTimeout(batchTime time.Duration) time.Duration {
+	return min(max(statementShare*batchTime, time.Second), 15*time.Second)
+}
+
+// withParameters is config with what a session of ours starts with, and more.
+func withParameters(config *pgx.ConnConfig, more map[string]string) *pgx.ConnConfig {
+	c := config.Copy()
+	if c.RuntimeParams == nil {
+		c.RuntimeParams = map[string]string{}
+	}
+	for name, value := range more {
+		c.RuntimeParams[name] = value
+	}
+	return c
+}
+
+// lost says whether a connection is gone.
+func (s *session) lost() bool { return s == nil || s.control.IsClosed() || s.batches.IsClosed() }
 
 // close ends the session. PostgreSQL rolls back what was open.
 func (s *session) close() {
@@ -80,7 +103,11 @@ func (s *session) close() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	_ = s.conn.Close(ctx)
+	for _, conn := range []*pgx.Conn{s.batches, s.control} {
+		if conn != nil {
+			_ = conn.Close(ctx)
+		}
+	}
 }
 
 // ErrStopping says that the executor was asked to stop before it was done.

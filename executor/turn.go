@@ -21,6 +21,7 @@ type versionKey struct {
 // memory is what this process knows of a policy version. Nothing but pace and counters depends on it.
 type memory struct {
 	name      planner.PolicyName
+	functions *functions // what its batches run; nil until the first
 	pace      pace
 	pauses    pauses
 	notBefore time.Time // no turn before: after a retry or a stop
@@ -113,7 +114,7 @@ func (e *Executor) turn(ctx context.Context, p *planner.InForce) (turnEnd, error
 	if s.lost() {
 		return turnBlocked, nil // the next round connects
 	}
-	run, err := planner.OpenRun(work, s.conn, p, e.now)
+	run, err := planner.OpenRun(work, s.control, p, e.now)
 	if err != nil {
 		return e.trouble(p, err, 1)
 	}
@@ -180,7 +181,13 @@ func (e *Executor) shard(ctx, work context.Context, p *planner.InForce, l *lease
 		}
 		e.health.above(above)
 	}()
-	a, err := assign(work, s, p, l)
+	m := e.memory(p)
+	if m.functions == nil {
+		if m.functions, err = functionsOf(p, e.config.Roles); err != nil {
+			return e.trouble(p, err, 1)
+		}
+	}
+	a, err := assign(work, s, p, l, m.functions)
 	if err != nil {
 		return e.trouble(p, err, 1)
 	}

@@ -18,7 +18,7 @@ func Cascades(ctx context.Context, q Querier, leaf uint32) ([]uint32, error) {
 	oids := []uint32{}
 	err := q.QueryRow(ctx, `
 		select coalesce(array_agg(r.relation order by r.relation), '{}')
-		  from lapse.reach($1) r
+		  from lapse.reach(array[$1::oid]) r
 		 where r.deletes`, leaf).Scan(&oids)
 	if err != nil {
 		return nil, fmt.Errorf("follow the foreign keys of relation %d: %w", leaf, err)
@@ -30,8 +30,7 @@ func Cascades(ctx context.Context, q Querier, leaf uint32) ([]uint32, error) {
 func cascadeLeaves(ctx context.Context, q Querier, relations []uint32) ([]Relation, error) {
 	all, err := collect[Relation](ctx, q, `
 		select distinct c.oid, format('%I.%I', n.nspname, c.relname)
-		  from unnest($1::oid[]) t(oid)
-		 cross join lateral lapse.reach(t.oid) r
+		  from lapse.reach($1::oid[]) r
 		  join pg_class c on c.oid = r.relation
 		  join pg_namespace n on n.oid = c.relnamespace
 		 where r.deletes
@@ -46,8 +45,7 @@ func cascadeLeaves(ctx context.Context, q Querier, relations []uint32) ([]Relati
 func cascadeRoots(ctx context.Context, q Querier, relations []uint32) ([]Relation, error) {
 	all, err := collect[Relation](ctx, q, `
 		select distinct c.oid, format('%I.%I', n.nspname, c.relname) as name
-		  from unnest($1::oid[]) t(oid)
-		 cross join lateral lapse.reach(t.oid) r
+		  from lapse.reach($1::oid[]) r
 		  join pg_class c on c.oid = coalesce(pg_partition_root(r.relation), r.relation)
 		  join pg_namespace n on n.oid = c.relnamespace
 		 where r.deletes

@@ -41,6 +41,7 @@ type Change struct {
 	ToState     schemas.State `json:"to_state,omitempty"`
 	Fields      []FieldChange `json:"fields,omitempty"`
 	MoreFallDue bool          `json:"more_fall_due,omitempty"`
+	HeldBack    bool          `json:"held_back,omitempty"` // the file says armed, more rows fall due, and nobody said yes
 	Warnings    []string      `json:"warnings,omitempty"`
 
 	Resolved *Resolved `json:"-"` // nil for dropped and missing
@@ -111,6 +112,7 @@ func (s *spec) lines(table string) []FieldChange {
 		{Field: "column number", To: strconv.Itoa(int(s.Expire.Number))},
 		{Field: "key", To: strings.Join(key, ", ")},
 		{Field: "cascades to", To: strings.Join(s.Cascades, ", ")},
+		{Field: "table's owner", To: fmt.Sprintf("the role with oid %d", s.TableOwner)},
 		{Field: "every", To: s.Every},
 		{Field: "daily", To: daily},
 		{Field: "batch", To: strconv.Itoa(s.Batch)},

@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -51,17 +50,25 @@ type Definition struct {
 	Zone       string // for columns without one; "" is UTC
 	After      Interval
 	Key        []KeyColumn
-	Batch      int // the largest batch
+	Batch      int    // the largest batch
+	TableOwner uint32 // the role whose deleter owns the functions
 }
 
-// columns is the SQL of what the functions were made for: name, number and type of the policy's column, and name and
-// number of the key's.
-func (d *Definition) columns() string {
-	rows := []string{fmt.Sprintf("(%s, %d, %s)", literal(d.Column), d.Number, literal(string(d.ColumnType)))}
+// column as lapse.policy keeps it.
+type columnOnRecord struct {
+	Name   string     `json:"name"`
+	Number int16      `json:"number"`
+	Type   ColumnType `json:"type,omitempty"`
+}
+
+// columns are what the functions were made for: name, number and type of the policy's column, and name and number of the
+// key's. lapse.same_table compares the table with them.
+func (d *Definition) columns() []columnOnRecord {
+	all := []columnOnRecord{{d.Column, d.Number, d.ColumnType}}
 	for _, k := range d.Key {
-		rows = append(rows, fmt.Sprintf("(%s, %d, null)", literal(k.Name), k.Number))
+		all = append(all, columnOnRecord{Name: k.Name, Number: k.Number})
 	}
-	return strings.Join(rows, ", ")
+	return all
 }
 
 // calendarSlack is more than adding months to the column and taking them from an instant can ever differ by: adding

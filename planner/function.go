@@ -28,50 +28,59 @@ func SurveyFunction(id PolicyID, version PolicyVersion) string {
 	return fmt.Sprintf("lapse.survey_%d_%d", id, version)
 }
 
-// DeleteArguments are the types of a deletion function's arguments, as GRANT and ALTER FUNCTION name them.
-const DeleteArguments = "text, oid, xid8, timestamptz, uuid, uuid, timestamptz, bigint, oid, oid[], bytea, bigint, bigint, text, int"
+// Functions returns the two functions of a policy version as the catalog must have them: deletion, then survey.
+func Functions(d *Definition, roles schemas.Roles) ([]schemas.Function, error) {
+	text, err := d.functionsText()
+	if err != nil {
+		return nil, err
+	}
+	return schemas.ParseFunctions(text, roles.Deleter(d.TableOwner))
+}
 
-// SurveyArguments are the types of a survey function's arguments.
-const SurveyArguments = "timestamptz"
+// FunctionsSQL returns the script that makes a policy version's two functions and lets the executor call them, and the
+// script that gives them to the deleter. Both run in the transaction that makes the version, so that nobody else can call
+// the functions at any moment: the first as the catalog's owner, the second as a login that may act as both. A deleter may
+// create nothing in the schema, but whom a function is given to must be able to: for the moment it is.
+func FunctionsSQL(d *Definition, roles schemas.Roles) (create, give string, err error) {
+	text, err := d.functionsText()
+	if err != nil {
+		return "", "", err
+	}
+	deleter := identifier(roles.Deleter(d.TableOwner))
+	var made, given strings.Builder
+	made.WriteString(text)
+	for _, signature := range []string{
+		DeleteFunction(d.ID, d.Version) + "(lapse.claim, bytea, lapse.work)",
+		SurveyFunction(d.ID, d.Version) + "(timestamptz, oid)",
+	} {
+		fmt.Fprintf(&made, "revoke all on function %s from public;\n", signature)
+		fmt.Fprintf(&made, "grant execute on function %s to %s;\n", signature, identifier(roles.Executor))
+		fmt.Fprintf(&given, "alter function %s owner to %s;\n", signature, deleter)
+	}
+	return made.String(), "grant create on schema lapse to " + deleter + ";\n" + given.String() +
+		"revoke create on schema lapse from " + deleter + ";\n", nil
+}
 
-// FunctionsSQL returns the script that makes a policy version's two functions, gives them to the deleter and lets the
-// executor call them. It runs in the transaction that makes the version, as a role that may become the deleter: nobody
-// else can call the functions at any moment.
-func FunctionsSQL(d *Definition, roles schemas.Roles) (string, error) {
+func (d *Definition) functionsText() (string, error) {
 	remove, err := d.deleteFunction()
 	if err != nil {
 		return "", err
 	}
 	survey, err := d.surveyFunction()
-	if err != nil {
-		return "", err
-	}
-	var sql strings.Builder
-	sql.WriteString(remove)
-	sql.WriteString(survey)
-	for _, signature := range []string{
-		DeleteFunction(d.ID, d.Version) + "(" + DeleteArguments + ")",
-		SurveyFunction(d.ID, d.Version) + "(" + SurveyArguments + ")",
-	} {
-		fmt.Fprintf(&sql, "revoke all on function %s from public;\n", signature)
-		fmt.Fprintf(&sql, "grant execute on function %s to %s;\n", signature, identifier(roles.Executor))
-		fmt.Fprintf(&sql, "alter function %s owner to %s;\n", signature, identifier(roles.Deleter))
-	}
-	return sql.String(), nil
+	return remove + survey, err
 }
 
 // deleteFunction is the text of the deletion function. It refuses to write one whose DELETE does not restate the
 // expiry.
 func (d *Definition) deleteFunction() (string, error) {
 	due := d.due("$1", "$2")
-	order, _ := d.orderColumns()
+	left := fmt.Sprintf("  select from only %s as t\n   where %s <= $2\n     and %s", leafMark, d.column(), due)
 	text, err := fill("delete.sql.tmpl", map[string]any{
 		"Name": DeleteFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": literal(string(d.Name)),
-		"Table": d.Table, "TableName": literal(d.Table), "Batch": d.Batch,
-		"BoundType": d.ColumnType, "Bound": d.bound("claim_cutoff"), "Due": due,
-		"PickSelect": statement(strings.ReplaceAll(inner(d.pickSelect(leafMark, "$1", "$2")), leafMark, "' || leaf || '")),
-		"PickAfter":  statement(d.pickAfter("$4")), "PickTail": statement(d.pickTail("$3")), "LastPlace": d.lastPlace(),
-		"Names": order, "Columns": d.columns(),
+		"Table": d.Table, "Batch": d.Batch,
+		"BoundType": d.ColumnType, "Bound": d.bound("claim.cutoff"), "Due": due,
+		"PickSelect": onLeaf(d.pickSelect(leafMark, "$1", "$2"), "place.leaf"), "Left": onLeaf(left, "place.leaf"),
+		"PickAfter": statement(d.pickAfter("$4")), "PickTail": statement(d.pickTail("$3")), "LastPlace": d.lastPlace(),
 	})
 	if err != nil {
 		return "", err
@@ -83,11 +92,17 @@ func (d *Definition) deleteFunction() (string, error) {
 	return text, nil
 }
 
+// onLeaf writes SQL for a place inside a quoted statement text, with the leaf's name from a variable.
+func onLeaf(sql, variable string) statement {
+	return statement(strings.ReplaceAll(inner(sql), leafMark, "' || "+variable+" || '"))
+}
+
 func (d *Definition) surveyFunction() (string, error) {
 	return fill("survey.sql.tmpl", map[string]any{
-		"Name": SurveyFunction(d.ID, d.Version), "Policy": d.Name, "Table": d.Table,
-		"BoundType": d.ColumnType, "Bound": d.bound("at_cutoff"), "Due": d.due("at_cutoff", "bound"),
-		"Column": d.column(), "Instant": d.instant(),
+		"Name": SurveyFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": d.Name, "Table": d.Table,
+		"BoundType": d.ColumnType, "Bound": d.bound("at_cutoff"), "Due": d.due("$1", "$2"),
+		"Column": d.column(), "Instant": d.instant(), "Batch": d.Batch,
+		"PickSelect": onLeaf(d.pickSelect(leafMark, "$1", "$2"), "leaf"), "PickTail": statement(d.pickTail("$3")),
 	})
 }
 

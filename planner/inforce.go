@@ -25,8 +25,11 @@ type InForce struct {
 	TableName   string
 	HoldVersion int64
 	Batch       int
-	LastRun     *Run // the one begun last, of any version
-	Unfinished  *Run // the one to go on with, of this version
+	LastRun     *Run   // the one begun last, of any version
+	Unfinished  *Run   // the one to go on with, of this version
+	HeldBack    bool   // observing although its file says armed: more falls due, and nobody said yes
+	LeftBehind  bool   // the last run left due rows that somebody had locked
+	Trouble     string // why the table is not the policy's any more, "" while it is
 
 	spec spec
 }
@@ -40,8 +43,15 @@ func (p *InForce) NextRun() (time.Time, error) {
 	if p.LastRun != nil {
 		last = p.LastRun.StartedAt
 	}
-	return p.Schedule.Next(last, p.Since)
+	next, err := p.Schedule.Next(last, p.Since)
+	if soon := last.Add(leftBehindPause); p.LeftBehind && soon.Before(next) {
+		next = soon
+	}
+	return next, err
 }
+
+// leftBehindPause is how soon a run follows one that left due rows behind because somebody had them locked.
+const leftBehindPause = 5 * time.Minute
 
 // inForceRow is a row of LoadInForce's query.
 type inForceRow struct {
@@ -56,6 +66,9 @@ type inForceRow struct {
 	UnfinishedRun     pgtype.UUID
 	UnfinishedCutoff  *time.Time
 	UnfinishedStarted *time.Time
+	HeldBack          bool
+	LeftBehind        bool
+	TableNow          *string // the table's name, nil when it is gone
 }
 
 // LoadInForce returns every policy that is not dropped, by name. It needs no more than the executor's rights.
@@ -63,27 +76,35 @@ func LoadInForce(ctx context.Context, q Querier) ([]InForce, error) {
 	rows, err := collect[inForceRow](ctx, q, `
 		select `+specColumns+`, g.state, g.hold_version, coalesce(since.at, p.made_at),
 		       last.run, last.version, last.cutoff, last.started_at,
-		       unfinished.run, unfinished.cutoff, unfinished.started_at
+		       unfinished.run, unfinished.cutoff, unfinished.started_at, g.held_back, coalesce(last.left_behind, false),
+		       (select format('%I.%I', n.nspname, c.relname)
+		          from pg_class c join pg_namespace n on n.oid = c.relnamespace
+		         where c.oid = g.table_oid)
 		  from lapse.gate g
 		  join lapse.policy p on p.id = g.policy_id and p.version = g.version
+		 cross join lateral (
+		    select max(c.after_run) as after_run
+		      from (select c.after_run from lapse.clock c order by c.id desc limit 1) c
+		  ) clock
 		  left join lateral (
-		    select max(s.changed_at) as at
+		    select least(max(s.changed_at), clock_timestamp()) as at
 		      from lapse.policy_state s
 		     where s.policy_id = g.policy_id and s.state = g.state
 		  ) since on true
 		  left join lateral (
-		    select r.run, r.version, r.cutoff, r.started_at
+		    select r.run, r.version, r.cutoff, r.started_at,
+		           exists (select from lapse.shard s where s.run = r.run and s.left_behind) as left_behind
 		      from lapse.run r
-		     where r.policy_id = g.policy_id
-		     order by r.started_at desc, r.run
+		     where r.policy_id = g.policy_id and r.number > coalesce(clock.after_run, 0)
+		     order by r.number desc
 		     limit 1
 		  ) last on true
 		  left join lateral (
 		    select r.run, r.cutoff, r.started_at
 		      from lapse.run r
 		     where r.policy_id = g.policy_id and r.version = g.version
-		       and exists (select from lapse.shard s where s.run = r.run and not s.done)
-		     order by r.started_at desc, r.run
+		       and exists (select from lapse.shard s where s.run = r.run and not s.done and not s.aside)
+		     order by r.number desc
 		     limit 1
 		  ) unfinished on true
 		 where g.state <> 'dropped'
@@ -109,7 +130,14 @@ func (r *inForceRow) inForce() (InForce, error) {
 	}
 	p := InForce{
 		ID: r.ID, Version: r.Version, Name: r.Name, State: r.State, Since: r.Since, Schedule: schedule, Definition: definition,
-		TableOID: r.TableOID, TableName: r.TableName, HoldVersion: r.HoldVersion, Batch: definition.Batch, spec: text,
+		TableOID: r.TableOID, TableName: r.TableName, HoldVersion: r.HoldVersion, Batch: definition.Batch,
+		HeldBack: r.HeldBack, LeftBehind: r.LeftBehind, spec: text,
+	}
+	switch {
+	case r.TableNow == nil:
+		p.Trouble = r.TableName + " is gone"
+	case *r.TableNow != r.TableName:
+		p.Trouble = r.TableName + " is " + *r.TableNow + " now"
 	}
 	if r.LastRun.Valid {
 		p.LastRun = &Run{ID: uuid.UUID(r.LastRun.Bytes), Policy: r.ID, Version: *r.LastVersion, Cutoff: *r.LastCutoff, StartedAt: *r.LastStarted}

@@ -14,7 +14,7 @@ type intruder struct {
 
 const intrudersSQL = `
 	with recursive found as (
-	  select distinct i.relation, i.name from unnest($1::oid[]) w(oid) cross join lateral lapse.intruders(w.oid) i
+	  select distinct i.relation, i.name from lapse.intruders($1::oid[]) i
 	), up(at, relation, parent, name) as (
 	  select t.oid, t.tgrelid, t.tgparentid, t.tgname
 	    from found f join pg_trigger t on t.tgrelid = f.relation and t.tgname = f.name
@@ -51,7 +51,7 @@ func findIntruders(ctx context.Context, q Querier, leaves []Relation) ([]string,
 	problems := make([]string, 0, len(found))
 	for _, i := range found {
 		if i.Kind == "function" {
-			problems = append(problems, fmt.Sprintf("function %s, used by an index, a check or a default of %s, would run inside the deletion with rights that its owner may not have: have a superuser own it, or drop what uses it",
+			problems = append(problems, fmt.Sprintf("function %s, used by an index, statistics, a check, a default, a generated column, a partition key, an operator, a domain or a cast of %s, would run inside the deletion with rights that its owner may not have: have a superuser own it, or drop what uses it",
 				i.Name, i.Relation))
 			continue
 		}

@@ -6,8 +6,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/internal/install"
 	"lapse/internal/pgtest"
+	"lapse/internal/setup"
 	"lapse/schemas"
 )
 
@@ -23,9 +23,9 @@ func installCatalog(ctx context.Context, superuserURL string) error {
 		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if err := install.MakeRoles(ctx, conn, testRoles); err != nil {
+	if err := setup.MakeRoles(ctx, conn, testRoles); err != nil {
 		return err
 	}
-	_, err = install.Catalog(ctx, conn, install.Options{Roles: testRoles, Slot: "lapse_test"})
+	_, err = setup.Catalog(ctx, conn, setup.Options{Roles: testRoles, Slot: "lapse_test"})
 	return err
 }

@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-
-	"lapse/schemas"
 )
 
 // Resolved is a policy of the file that has been compared with the database: everything that it names is there and fit.
@@ -17,7 +15,7 @@ type Resolved struct {
 	Definition Definition // ID and Version are zero until Write
 	Schedule   Schedule
 	TableOID   uint32
-	TableOwner string     // the role
+	TableOwner string     // the role's name; its oid is the Definition's
 	Leaves     []Relation // the table itself, or its partitions that hold rows, ascending by oid
 	Cascades   []Relation // what foreign keys take along, as the write-ahead log names it, ascending by oid
 	Published  []Relation // what must be in a publication: the table, then the roots of what cascades reach, by name
@@ -76,7 +74,7 @@ func (s *resolution) resolve(ctx context.Context) error {
 		s.complain("table", problem)
 		return nil
 	}
-	r.TableOID, r.TableOwner, r.Definition.Table = t.OID, t.Owner, t.Name
+	r.TableOID, r.TableOwner, r.Definition.Table, r.Definition.TableOwner = t.OID, t.Owner, t.Name, t.OwnerOID
 	if err := s.column(ctx, &t); err != nil {
 		return err
 	}
@@ -203,7 +201,7 @@ func (s *resolution) relations(ctx context.Context, t *table) error {
 // arithmetic makes the functions' text once, and PostgreSQL count back from its clock once, so that neither can fail
 // first when rows are to be deleted.
 func (s *resolution) arithmetic(ctx context.Context) error {
-	if _, err := FunctionsSQL(&s.r.Definition, schemas.RolesFor(schemas.DefaultRolePrefix)); err != nil {
+	if _, err := s.r.Definition.functionsText(); err != nil {
 		var message string
 		if message = err.Error(); strings.Contains(message, ": ") {
 			_, message, _ = strings.Cut(message, ": ")
@@ -230,7 +228,7 @@ func (s *resolution) specification() spec {
 	d, p := &s.r.Definition, s.p
 	text := spec{
 		Expire: expireSpec{Column: d.Column, Number: d.Number, Type: d.ColumnType, After: d.After.String(), Zone: d.Zone},
-		Key:    d.Key, Cascades: names(s.r.Published[1:]), Daily: p.Daily, Batch: d.Batch,
+		Key:    d.Key, Cascades: names(s.r.Published[1:]), TableOwner: d.TableOwner, Daily: p.Daily, Batch: d.Batch,
 		Action: "delete", Triggers: "refuse", Evidence: "claimed", Events: eventSpec{Values: "keys"},
 		Owner: p.Owner, Basis: p.Basis, Latitude: s.r.Policy.Latitude,
 	}

@@ -16,16 +16,18 @@ type spec struct {
 	Expire   expireSpec  `json:"expire"`
 	Key      []KeyColumn `json:"key"`
 	Cascades []string    `json:"cascades"` // the tables that rows go with, partitioned ones by their roots
-	Every    string      `json:"every,omitempty"`
-	Daily    *Daily      `json:"daily,omitempty"`
-	Batch    int         `json:"batch"`
-	Action   string      `json:"action"`
-	Triggers string      `json:"triggers"`
-	Evidence string      `json:"evidence"`
-	Events   eventSpec   `json:"events"`
-	Owner    string      `json:"owner,omitempty"`
-	Basis    string      `json:"basis,omitempty"`
-	Latitude string      `json:"latitude,omitempty"`
+	// TableOwner is the role that owns the table. Its deleter owns the functions.
+	TableOwner uint32    `json:"table_owner"`
+	Every      string    `json:"every,omitempty"`
+	Daily      *Daily    `json:"daily,omitempty"`
+	Batch      int       `json:"batch"`
+	Action     string    `json:"action"`
+	Triggers   string    `json:"triggers"`
+	Evidence   string    `json:"evidence"`
+	Events     eventSpec `json:"events"`
+	Owner      string    `json:"owner,omitempty"`
+	Basis      string    `json:"basis,omitempty"`
+	Latitude   string    `json:"latitude,omitempty"`
 }
 
 type expireSpec struct {
@@ -86,6 +88,7 @@ func (s *storedPolicy) definition() (Definition, Schedule, spec, error) {
 	return Definition{
 		ID: s.ID, Version: s.Version, Name: s.Name, Table: s.TableName, Column: text.Expire.Column,
 		Number: text.Expire.Number, ColumnType: text.Expire.Type, Zone: text.Expire.Zone, After: after, Key: text.Key, Batch: text.Batch,
+		TableOwner: text.TableOwner,
 	}, schedule, text, nil
 }
 

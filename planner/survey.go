@@ -2,10 +2,13 @@ package planner
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/schemas"
 )
@@ -30,9 +33,10 @@ type Survey struct {
 	PaceFrom      Pace          `json:"pace_from"`
 	Estimate      time.Duration `json:"estimate_ns"`
 
-	Statement   string `json:"statement"` // the pick on the largest leaf
-	Explain     string `json:"explain,omitempty"`
-	ExplainNote string `json:"explain_note,omitempty"` // why there is no EXPLAIN
+	Statement string `json:"statement"` // the pick on the largest leaf
+	Explain   string `json:"explain,omitempty"`
+
+	Trouble string `json:"trouble,omitempty"` // why the table is not the policy's any more: nothing was counted
 }
 
 // Method is how due rows are found.
@@ -58,95 +62,126 @@ const (
 // minutes or days, no more.
 const statedPace = 50000
 
-// SurveyInForce surveys a policy that is applied, through its survey function: the executor's rights are enough. at is
-// the cutoff; zero is the server's clock. It takes no lock that waits or is waited for, and changes nothing.
-func SurveyInForce(ctx context.Context, db DB, p *InForce, at time.Time) (*Survey, error) {
-	s := &surveyor{
-		definition: &p.Definition, table: p.TableOID, pace: p.ID,
-		count: fmt.Sprintf("select due, oldest, newest from %s($1)", SurveyFunction(p.ID, p.Version)),
-		survey: Survey{
-			Policy: p.Name, Version: p.Version, State: p.State, Table: p.TableName, At: at,
-		},
+// SurveyInForce surveys a policy that is applied, through its survey function: nothing of the table is read or planned in
+// this session itself. q is a session with the executor's rights. at is the cutoff; zero is the server's clock. It takes no
+// lock that others wait for, and changes nothing.
+//
+// The table's code may run inside the function, with its owner's rights, and may change the session: it is made clean before
+// and afterwards.
+func SurveyInForce(ctx context.Context, conn *pgx.Conn, p *InForce, at time.Time) (*Survey, error) {
+	s := &surveyor{definition: &p.Definition, table: p.TableOID, survey: Survey{
+		Policy: p.Name, Version: p.Version, State: p.State, Table: p.TableName, At: at, Trouble: p.Trouble,
+	}}
+	err := s.run(ctx, conn)
+	if err != nil {
+		return nil, fmt.Errorf("survey policy %s: %w", p.Name, err)
 	}
-	return s.run(ctx, db)
+	return &s.survey, nil
 }
 
-// SurveyResolved surveys a policy that is only in a file. The session must be allowed to read the table.
-func SurveyResolved(ctx context.Context, db DB, r *Resolved, at time.Time) (*Survey, error) {
-	d := &r.Definition
-	cutoff := "$1::timestamptz"
-	bound := "(" + d.bound(cutoff) + ")::" + string(d.ColumnType)
-	s := &surveyor{
-		definition: d, table: r.TableOID,
-		count: fmt.Sprintf("select count(*), min(%s), max(%s)\n  from %s as t\n where %s <= %s\n   and %s",
-			d.instant(), d.instant(), d.Table, d.column(), bound, d.due(cutoff, bound)),
-		survey: Survey{Policy: r.Policy.Name, Table: d.Table, At: at},
-	}
-	return s.run(ctx, db)
-}
+// CleanSession undoes what code inside a function may have done to a session.
+const CleanSession = "reset all; deallocate all; discard temp"
 
 // surveyor fills in a survey.
 type surveyor struct {
 	definition *Definition
 	table      uint32
-	pace       PolicyID // whose batches tell the speed; 0 for nobody's
-	count      string   // $1 is the cutoff
 	survey     Survey
 }
 
-func (s *surveyor) run(ctx context.Context, db DB) (*Survey, error) {
-	v := &s.survey
-	err := pinned(ctx, db, func(tx pgx.Tx) error {
-		if v.At.IsZero() {
-			if err := tx.QueryRow(ctx, `select clock_timestamp()`).Scan(&v.At); err != nil {
-				return err
-			}
-		}
-		v.At = v.At.UTC().Truncate(time.Microsecond)
-		// Behind a row-security policy that hides due rows this would count none.
-		if _, err := tx.Exec(ctx, `set local row_security = off`); err != nil {
+func (s *surveyor) run(ctx context.Context, conn *pgx.Conn) error {
+	v, d := &s.survey, s.definition
+	if v.At.IsZero() {
+		if err := conn.QueryRow(ctx, `select clock_timestamp()`).Scan(&v.At); err != nil {
 			return err
 		}
-		if err := tx.QueryRow(ctx, s.count, v.At).Scan(&v.Due, &v.Oldest, &v.Newest); err != nil {
-			return fmt.Errorf("count what is due: %w", err)
-		}
-		if err := s.measure(ctx, tx); err != nil {
-			return err
-		}
-		return s.explain(ctx, tx)
-	})
+	}
+	v.At = v.At.UTC().Truncate(time.Microsecond)
+	if v.Trouble != "" {
+		return nil
+	}
+	leaves, err := s.shards(ctx, conn)
 	if err != nil {
-		return nil, fmt.Errorf("survey policy %s: %w", v.Policy, err)
+		return err
+	}
+	if err := s.measure(ctx, conn); err != nil {
+		return err
+	}
+	if err := s.count(ctx, conn, leaves); err != nil {
+		if v.Trouble = trouble(err); v.Trouble != "" {
+			return nil
+		}
+		return err
+	}
+	if v.Index == "" {
+		v.Index, _, err = findIndex(ctx, conn, d, leaves)
+	}
+	return err
+}
+
+// trouble is what stands in the way of one policy alone, "" for an error that concerns more.
+func trouble(err error) string {
+	var server *pgconn.PgError
+	switch {
+	case !errors.As(err, &server):
+		return ""
+	case strings.HasPrefix(server.Code, "LP"):
+		return server.Message // a text of ours, with names and no values
+	case server.Code == "42883":
+		return "its functions are gone: run `lapse apply`"
+	case server.Code == "55P03", server.Code == "57014":
+		return "somebody holds a lock on the table, or counting takes too long (SQLSTATE " + server.Code + ")"
+	default:
+		return "counting fails with SQLSTATE " + server.Code
+	}
+}
+
+// count asks the survey function, in a session made clean on both sides.
+func (s *surveyor) count(ctx context.Context, conn *pgx.Conn, leaves []Relation) error {
+	v, d := &s.survey, s.definition
+	var largest *uint32
+	if len(leaves) > 0 {
+		largest = &leaves[0].OID
+	}
+	var found []byte
+	if _, err := conn.Exec(ctx, CleanSession, pgx.QueryExecModeSimpleProtocol); err != nil {
+		return fmt.Errorf("make the session clean: %w", err)
+	}
+	err := conn.QueryRow(ctx, "select due, oldest, newest, plan, coalesce(explained, '') from "+SurveyFunction(d.ID, d.Version)+"($1, $2)",
+		pgx.QueryExecModeExec, v.At, largest).Scan(&v.Due, &v.Oldest, &v.Newest, &found, &v.Explain)
+	if _, cleaned := conn.Exec(ctx, CleanSession, pgx.QueryExecModeSimpleProtocol); err == nil && cleaned != nil {
+		err = fmt.Errorf("make the session clean: %w", cleaned)
+	}
+	if err != nil {
+		return fmt.Errorf("count what is due: %w", err)
 	}
 	for _, instant := range []*time.Time{v.Oldest, v.Newest} {
 		if instant != nil {
 			*instant = instant.UTC()
 		}
 	}
-	return v, nil
+	v.Estimate = time.Duration(float64(v.Due) / v.RowsPerSecond * float64(time.Second)).Round(time.Millisecond)
+	return s.readPlan(found)
 }
 
 // measure takes the speed from the ledger: rows by the time that batches took, pauses between them left out.
-func (s *surveyor) measure(ctx context.Context, tx pgx.Tx) error {
+func (s *surveyor) measure(ctx context.Context, q Querier) error {
 	v := &s.survey
 	v.RowsPerSecond, v.PaceFrom = statedPace, Stated
-	if s.pace != 0 {
-		var measured *float64
-		err := tx.QueryRow(ctx, `
-			select (sum(r.deleted) / nullif(sum(extract(epoch from r.finished_at - b.started_at)), 0))::float8
-			  from (select b.batch, b.started_at
-			          from lapse.batch b
-			         where b.policy_id = $1 and b.started_at > clock_timestamp() - interval '7 days'
-			         order by b.started_at desc
-			         limit 1000) b
-			  join lapse.batch_result r on r.batch = b.batch`, s.pace).Scan(&measured)
-		if err != nil {
-			return fmt.Errorf("read the speed of former batches: %w", err)
-		}
-		if measured != nil && *measured > 0 {
-			v.RowsPerSecond, v.PaceFrom = *measured, Measured
-		}
+	var measured *float64
+	err := q.QueryRow(ctx, `
+		select (sum(r.deleted) / nullif(sum(extract(epoch from r.finished_at - b.started_at)), 0))::float8
+		  from (select b.batch, b.started_at
+		          from lapse.batch b
+		         where b.policy_id = $1 and b.started_at > clock_timestamp() - interval '7 days'
+		         order by b.started_at desc
+		         limit 1000) b
+		  join lapse.batch_result r on r.batch = b.batch`, s.definition.ID).Scan(&measured)
+	if err != nil {
+		return fmt.Errorf("read the speed of former batches: %w", err)
 	}
-	v.Estimate = time.Duration(float64(v.Due) / v.RowsPerSecond * float64(time.Second)).Round(time.Millisecond)
+	if measured != nil && *measured > 0 {
+		v.RowsPerSecond, v.PaceFrom = *measured, Measured
+	}
 	return nil
 }

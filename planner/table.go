@@ -20,6 +20,7 @@ type table struct {
 	Inherits    bool   // old-style inheritance, either side
 	System      bool
 	Owner       string
+	OwnerOID    uint32
 }
 
 const tableSQL = `
@@ -30,7 +31,7 @@ const tableSQL = `
 	       c.relkind = 'r' and not c.relispartition
 	         and exists (select from pg_inherits i where c.oid in (i.inhparent, i.inhrelid)),
 	       n.nspname in ('pg_catalog', 'information_schema', 'lapse') or n.nspname like 'pg\_toast%',
-	       pg_get_userbyid(c.relowner)
+	       pg_get_userbyid(c.relowner), c.relowner
 	  from pg_class c
 	  join pg_namespace n on n.oid = c.relnamespace
 	 where n.nspname = $1 and c.relname = $2`

@@ -16,18 +16,15 @@ var ErrChangedMeanwhile = errors.New("the policy was changed by somebody else me
 
 // Write brings one change of Difference into force, in the caller's transaction: versions, functions, gate and state
 // are there together at its commit, or not at all. The session must be a superuser or a member of the catalog's owner.
-// For an unchanged policy it only sees to the deleter's rights.
 //
 // The gate is locked first, so that Write returns only when no batch runs under what was in force, and none begins under
 // it afterwards. The former versions' functions go then: a caller that still has their name is told that
 // there is no such function (SQLSTATE 42883), or, if it waited at the gate, LP002. Nothing that takes long may follow in
 // the transaction, because deletion waits for its end.
+//
+// The transaction runs as the catalog's owner, and as the login itself while functions are given to the deleter, which must
+// be there: see setup.EnsureDeleter. Nothing of the policy's table is locked or looked at.
 func Write(ctx context.Context, tx pgx.Tx, c *Change, roles schemas.Roles, reason string) (PolicyID, PolicyVersion, error) {
-	if c.Kind == Unchanged {
-		if err := EnsureMembership(ctx, tx, c.Resolved, roles); err != nil {
-			return 0, 0, fmt.Errorf("apply policy %s: %w", c.Policy, err)
-		}
-	}
 	if !c.Writes() {
 		return c.ID, c.FromVersion, nil
 	}
@@ -77,25 +74,18 @@ func (w *writer) write(ctx context.Context) error {
 	return nil
 }
 
-// lock takes the gate, waits for the batches that hold it, and checks that it still says what Difference saw.
-//
-// Batches share the lock of the gate's row, and whoever shares a row's lock is let in before one who waits to have it
-// alone: beside four executors that never stopped the wait was 34 seconds. Waiting for a table is a queue: batches that
-// come later stand behind, and the wait is one batch (200 ms in the same run). The row's lock then waits for nobody.
+// lock takes the gates, waits for the batches that share them, and checks that this one still says what Difference saw.
+// Waiting for a table is a queue: batches that come later stand behind, and the wait is one batch.
 func (w *writer) lock(ctx context.Context) error {
-	if w.id == 0 {
-		err := w.tx.QueryRow(ctx, `select coalesce(max(p.id), 0) + 1 from lapse.policy p`).Scan(&w.id)
+	if err := execute(ctx, w.tx, "set local role "+identifier(w.roles.Owner)+"; lock table lapse.gate in exclusive mode"); err != nil {
 		return err
+	}
+	if w.id == 0 {
+		return w.tx.QueryRow(ctx, `select coalesce(max(p.id), 0) + 1 from lapse.policy p`).Scan(&w.id)
 	}
 	var version PolicyVersion
 	var state schemas.State
-	if _, err := w.tx.Exec(ctx, `lock table lapse.gate in exclusive mode`); err != nil {
-		return err
-	}
 	// The lock is a statement of its own: what is read afterwards is what was committed when the lock was granted.
-	if _, err := w.tx.Exec(ctx, `select from lapse.gate where policy_id = $1 for update`, w.id); err != nil {
-		return err
-	}
 	if err := w.tx.QueryRow(ctx, `select version, state from lapse.gate where policy_id = $1`, w.id).Scan(&version, &state); err != nil {
 		return err
 	}
@@ -120,37 +110,47 @@ func (w *writer) newVersion(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("write the spec: %w", err)
 	}
+	columns, err := json.Marshal(r.Definition.columns())
+	if err != nil {
+		return fmt.Errorf("write the columns: %w", err)
+	}
 	_, err = w.tx.Exec(ctx, `
-		insert into lapse.policy (id, version, name, table_oid, table_name, spec, reason) values ($1, $2, $3, $4, $5, $6::text::jsonb, $7)`,
-		w.id, w.version, w.c.Policy, r.TableOID, r.Definition.Table, string(text), w.reason)
+		insert into lapse.policy (id, version, name, table_oid, table_name, columns, spec, reason)
+		values ($1, $2, $3, $4, $5, $6::text::jsonb, $7::text::jsonb, $8)`,
+		w.id, w.version, w.c.Policy, r.TableOID, r.Definition.Table, string(columns), string(text), w.reason)
 	if hasCode(err, "23505") {
 		return ErrChangedMeanwhile
 	}
 	if err != nil {
 		return err
 	}
-	if err := EnsureMembership(ctx, w.tx, r, w.roles); err != nil {
-		return err
-	}
 	d := r.Definition
 	d.ID, d.Version = w.id, w.version
-	functions, err := FunctionsSQL(&d, w.roles)
+	create, give, err := FunctionsSQL(&d, w.roles)
 	if err != nil {
 		return err
 	}
-	return execute(ctx, w.tx, functions)
+	if err := execute(ctx, w.tx, create); err != nil {
+		return err
+	}
+	// Only the owner of the schema may let somebody create in it, and only a member of both may give a function away: the
+	// login is both, and the owner is not a member of a deleter, which has rights on tables.
+	owner := identifier(w.roles.Owner)
+	return execute(ctx, w.tx, "set local role none;\n"+give+"set local role "+owner)
 }
 
 func (w *writer) setGate(ctx context.Context) error {
 	var err error
 	if w.c.Kind == New || w.c.Kind == Changed {
 		_, err = w.tx.Exec(ctx, `
-			insert into lapse.gate (policy_id, name, table_oid, version, state) values ($1, $2, $3, $4, $5)
+			insert into lapse.gate (policy_id, name, table_oid, version, state, held_back) values ($1, $2, $3, $4, $5, $6)
 			on conflict (policy_id) do update
-			   set table_oid = excluded.table_oid, version = excluded.version, state = excluded.state, arming_lsn = null`,
-			w.id, w.c.Policy, w.c.Resolved.TableOID, w.version, w.c.ToState)
+			   set table_oid = excluded.table_oid, version = excluded.version, state = excluded.state,
+			       held_back = excluded.held_back, arming_lsn = null`,
+			w.id, w.c.Policy, w.c.Resolved.TableOID, w.version, w.c.ToState, w.c.HeldBack)
 	} else {
-		_, err = w.tx.Exec(ctx, `update lapse.gate set state = $2, arming_lsn = null where policy_id = $1`, w.id, w.c.ToState)
+		_, err = w.tx.Exec(ctx, `update lapse.gate set state = $2, held_back = $3, arming_lsn = null where policy_id = $1`,
+			w.id, w.c.ToState, w.c.HeldBack)
 	}
 	if hasCode(err, "23505") {
 		return ErrChangedMeanwhile

@@ -13,7 +13,7 @@ import (
 
 // claimFormat is the first field of the canonical bytes. Another layout gets another name, so that no two layouts can
 // ever have the same bytes.
-const claimFormat = "lapse-claim-1"
+const claimFormat = "lapse-claim-2"
 
 // MinTagKey is the shortest tag key that is accepted, in bytes.
 const MinTagKey = 32
@@ -43,12 +43,13 @@ type Claim struct {
 	HoldVersion      int64
 	Target           uint32   // the table or leaf the batch deletes from
 	Cascades         []uint32 // the relations that foreign keys may take along, ascending
+	Functions        Digest   // what runs in the batch, by text
 }
 
 // Canonical returns the bytes that the MAC is over: every field at a fixed width or with its length before it, so that
 // two different claims never have the same bytes.
 func (c *Claim) Canonical() []byte {
-	b := make([]byte, 0, 160+len(c.Policy)+4*len(c.Cascades))
+	b := make([]byte, 0, 192+len(c.Policy)+4*len(c.Cascades))
 	b = appendText(b, claimFormat)
 	b = binary.BigEndian.AppendUint64(b, c.SystemIdentifier)
 	b = binary.BigEndian.AppendUint32(b, c.DatabaseOID)
@@ -66,7 +67,7 @@ func (c *Claim) Canonical() []byte {
 	for _, oid := range c.Cascades {
 		b = binary.BigEndian.AppendUint32(b, oid)
 	}
-	return b
+	return append(b, c.Functions[:]...)
 }
 
 // MAC returns the claim's HMAC-SHA-256 under key.

@@ -4,6 +4,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"strconv"
 	"strings"
 	"text/template"
 
@@ -13,20 +14,12 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Version is the newest catalog version, the number of the last file in migrations/.
-const Version = 1
-
-// Roles are the names of an installation's roles. They belong to the cluster, not to the database: a prefix of its own
-// keeps two databases apart.
-type Roles struct{ Owner, Deleter, Executor, Auditor string }
-
-// DefaultRolePrefix is what role names begin with when lapse.yaml says nothing.
-const DefaultRolePrefix = "lapse_"
-
-// RolesFor returns the role names that begin with prefix.
-func RolesFor(prefix string) Roles {
-	return Roles{Owner: prefix + "owner", Deleter: prefix + "deleter", Executor: prefix + "executor", Auditor: prefix + "auditor"}
-}
+// Version is the newest catalog version, the number of the last files in migrations/. firstVersion is the oldest that is
+// upgraded.
+const (
+	Version      = 2
+	firstVersion = 2
+)
 
 // Migration is one step of the catalog, ready to run in one transaction.
 type Migration struct {
@@ -34,31 +27,55 @@ type Migration struct {
 	SQL     string
 }
 
-// Migrations returns the steps above version, in order, for roles.
+// Migrations returns the steps above version, in order, for roles. A step is all files of its number, by name.
 func Migrations(version int, roles Roles) ([]Migration, error) {
+	if version > 0 && version < firstVersion {
+		return nil, fmt.Errorf("the catalog has version %d, which was never released and is not upgraded: drop schema lapse and the replication slot, and run lapse init again", version)
+	}
 	names, err := fs.Glob(migrations, "migrations/*.sql")
 	if err != nil {
 		return nil, fmt.Errorf("list migrations: %w", err)
 	}
-	quoted := Roles{
-		Owner: quote(roles.Owner), Deleter: quote(roles.Deleter), Executor: quote(roles.Executor), Auditor: quote(roles.Auditor),
-	}
 	var steps []Migration
-	for i, name := range names {
-		if i+1 <= version {
+	for _, name := range names {
+		number, _, _ := strings.Cut(strings.TrimPrefix(name, "migrations/"), "_")
+		n, err := strconv.Atoi(number)
+		if err != nil {
+			return nil, fmt.Errorf("read the number of %s: %w", name, err)
+		}
+		if n <= version {
 			continue
 		}
-		text, err := template.New(name).Option("missingkey=error").ParseFS(migrations, name)
+		sql, err := fillIn(name, roles)
 		if err != nil {
-			return nil, fmt.Errorf("parse %s: %w", name, err)
+			return nil, err
 		}
-		var sql strings.Builder
-		if err := text.ExecuteTemplate(&sql, strings.TrimPrefix(name, "migrations/"), quoted); err != nil {
-			return nil, fmt.Errorf("fill in %s: %w", name, err)
+		if len(steps) == 0 || steps[len(steps)-1].Version != n {
+			steps = append(steps, Migration{Version: n})
 		}
-		steps = append(steps, Migration{Version: i + 1, SQL: sql.String()})
+		steps[len(steps)-1].SQL += sql
 	}
 	return steps, nil
 }
 
+// fillIn writes a migration for roles.
+func fillIn(name string, roles Roles) (string, error) {
+	text, err := template.New(name).Option("missingkey=error").ParseFS(migrations, name)
+	if err != nil {
+		return "", fmt.Errorf("parse %s: %w", name, err)
+	}
+	var sql strings.Builder
+	err = text.ExecuteTemplate(&sql, strings.TrimPrefix(name, "migrations/"), map[string]string{
+		"Owner": quote(roles.Owner), "Executor": quote(roles.Executor), "Auditor": quote(roles.Auditor),
+		"ExecutorText": literal(roles.Executor),
+	})
+	if err != nil {
+		return "", fmt.Errorf("fill in %s: %w", name, err)
+	}
+	return sql.String(), nil
+}
+
 func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
+
+// literal quotes a role's name as a text.
+func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }

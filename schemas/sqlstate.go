@@ -1,6 +1,6 @@
 package schemas
 
-// The refusals of a deletion function. Each is an error that aborts the batch's transaction: nothing is deleted, no
+// The refusals of the functions in schema lapse. Each is an error that aborts the batch's transaction: nothing is deleted, no
 // ledger row stays. What the executor does about each is decided in executor/grade.go.
 const (
 	SQLStateIsolation  = "LP001" // the transaction is not read committed
@@ -15,4 +15,10 @@ const (
 	SQLStateNoCounting = "LP010" // track_counts is off, so the counts cannot be checked
 	SQLStateColumns    = "LP011" // the policy's column or key is not the one that it was applied to
 	SQLStateUnseen     = "LP012" // a relation is not published, or not by its key, as apply left it
+	SQLStateReplica    = "LP013" // session_replication_role is not origin, so that foreign keys would not be looked at
+	SQLStateHalted     = "LP014" // every deletion in the database is paused
+	SQLStateNoSlot     = "LP015" // audit is required, and the slot is gone, lost or another database's
+	SQLStateClockBack  = "LP016" // the server's clock stands before the last cutoff
+	SQLStateClockAhead = "LP017" // the server's clock is further ahead of the last cutoff than anybody has said is right
+	SQLStateNotEntered = "LP018" // no batch was entered in this transaction
 )

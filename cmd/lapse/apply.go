@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/internal/config"
+	"lapse/internal/setup"
 	"lapse/planner"
 	"lapse/replication"
 	"lapse/schemas"
@@ -159,7 +160,7 @@ func (a *applier) difference(ctx context.Context) ([]change, error) {
 			}
 		}
 		if c.Resolved != nil {
-			if c.Grant, err = planner.MissingAccess(ctx, a.conn, c.Resolved, a.settings.Roles); err != nil {
+			if c.Grant, err = a.lacksDeleter(ctx, c.Resolved); err != nil {
 				return nil, err
 			}
 		}
@@ -215,6 +216,26 @@ func (a *applier) leavers(ctx context.Context, changes []change) error {
 	return nil
 }
 
+// lacksDeleter says whether the deleter of the table's owner lacks something.
+func (a *applier) lacksDeleter(ctx context.Context, r *planner.Resolved) (lacks bool, err error) {
+	err = pgx.BeginFunc(ctx, a.conn, func(tx pgx.Tx) error {
+		lacks, err = setup.MissingDeleter(ctx, tx, tableOf(r), a.settings.Roles)
+		return err
+	})
+	return lacks, err
+}
+
+// tableOf is a policy's table, for its deleter.
+func tableOf(r *planner.Resolved) setup.Table {
+	t := setup.Table{
+		OID: r.TableOID, Name: r.Definition.Table, Owner: r.TableOwner, OwnerOID: r.Definition.TableOwner, Column: r.Definition.Column,
+	}
+	for _, l := range r.Leaves {
+		t.Leaves = append(t.Leaves, setup.Relation(l))
+	}
+	return t
+}
+
 // mayDelete says whether the deletion functions can be given their rights on the table. It gives them, and takes them
 // back, so that a missing right is known before anything is written.
 func (a *applier) mayDelete(ctx context.Context, c *change) error {
@@ -222,10 +243,7 @@ func (a *applier) mayDelete(ctx context.Context, c *change) error {
 	if err != nil {
 		return err
 	}
-	if err = as(ctx, tx, "none"); err == nil {
-		err = planner.EnsureMembership(ctx, tx, c.Resolved, a.settings.Roles)
-	}
-	return errors.Join(err, tx.Rollback(ctx))
+	return errors.Join(setup.EnsureDeleter(ctx, tx, tableOf(c.Resolved), a.settings.Roles), tx.Rollback(ctx))
 }
 
 func (a *applier) print(changes []change, wanted bool) {
@@ -238,7 +256,7 @@ func (a *applier) print(changes []change, wanted bool) {
 			fmt.Fprintf(a.out, "  publish %s\n", strings.Join(c.Publish, ", "))
 		}
 		if c.Grant {
-			fmt.Fprintf(a.out, "  grant %s its rights on every partition of %s\n", a.settings.Roles.Deleter, c.Table)
+			fmt.Fprintf(a.out, "  grant %s its rights on every partition of %s\n", a.settings.Roles.Deleter(c.Resolved.Definition.TableOwner), c.Table)
 		}
 		if len(c.Leave) > 0 {
 			fmt.Fprintf(a.out, "  no longer publish %s\n", strings.Join(c.Leave, ", "))
@@ -279,14 +297,7 @@ func (a *applier) write(ctx context.Context, c *change) error {
 	roles, id, version := a.settings.Roles, c.ID, c.ToVersion
 	err := retryLocked(ctx, a.conn, a.log, "apply policy "+string(c.Policy), func(tx pgx.Tx) (err error) {
 		if c.Resolved != nil {
-			// Membership in the tables' owners is for the login to give, the rest is for the owner of the catalog.
-			if err := as(ctx, tx, "none"); err != nil {
-				return err
-			}
-			if err := planner.EnsureMembership(ctx, tx, c.Resolved, roles); err != nil {
-				return err
-			}
-			if err := as(ctx, tx, quoted(roles.Owner)); err != nil {
+			if err := setup.EnsureDeleter(ctx, tx, tableOf(c.Resolved), roles); err != nil {
 				return err
 			}
 			if err := join(ctx, tx, c.tables, roles); err != nil {

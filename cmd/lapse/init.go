@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/internal/config"
-	"lapse/internal/install"
+	"lapse/internal/setup"
 	"lapse/planner"
 	"lapse/replication"
 	"lapse/schemas"
@@ -56,7 +56,7 @@ every machine that runs Lapse on this database, and keep them: they prove which 
 	return cmd
 }
 
-func loginsOf(d config.Database) (l install.Logins, err error) {
+func loginsOf(d config.Database) (l setup.Logins, err error) {
 	for _, login := range []struct {
 		of   config.ConnString
 		into *string
@@ -68,12 +68,12 @@ func loginsOf(d config.Database) (l install.Logins, err error) {
 	return l, nil
 }
 
-func (a *app) printGrants(s *config.Settings, logins install.Logins) error {
+func (a *app) printGrants(s *config.Settings, logins setup.Logins) error {
 	database, err := s.Database.Name()
 	if err != nil {
 		return invalid(err)
 	}
-	_, err = fmt.Fprint(a.out, install.GrantsSQL(s.Roles, database)+install.LoginsSQL(s.Roles, logins))
+	_, err = fmt.Fprint(a.out, setup.GrantsSQL(s.Roles, database)+setup.LoginsSQL(s.Roles, logins))
 	return err
 }
 
@@ -86,7 +86,7 @@ func (a *app) printGrants(s *config.Settings, logins install.Logins) error {
 type initialiser struct {
 	*app
 	settings    *config.Settings
-	logins      install.Logins
+	logins      setup.Logins
 	mayMakeKeys bool
 	newSlot     bool
 
@@ -210,28 +210,28 @@ func (i *initialiser) roles(ctx context.Context, conn *pgx.Conn) error {
 	if err := conn.QueryRow(ctx, `select rolsuper from pg_roles where rolname = current_user`).Scan(&superuser); err != nil {
 		return fmt.Errorf("look at the login: %w", err)
 	}
-	missing, err := install.MissingRoles(ctx, conn, roles)
+	missing, err := setup.MissingRoles(ctx, conn, roles)
 	if err != nil {
 		return err
 	}
 	if len(missing) > 0 {
 		if !superuser {
-			return i.needsSuperuser("roles are missing: "+strings.Join(missing, ", "), install.GrantsSQL(roles, conn.Config().Database)+
-				install.LoginsSQL(roles, i.logins))
+			return i.needsSuperuser("roles are missing: "+strings.Join(missing, ", "), setup.GrantsSQL(roles, conn.Config().Database)+
+				setup.LoginsSQL(roles, i.logins))
 		}
-		if err := install.MakeRoles(ctx, conn, roles); err != nil {
+		if err := setup.MakeRoles(ctx, conn, roles); err != nil {
 			return err
 		}
 		i.did("roles", "%s", strings.Join(missing, ", "))
 	}
-	grants, err := install.MissingGrants(ctx, conn, roles, i.logins)
+	grants, err := setup.MissingGrants(ctx, conn, roles, i.logins)
 	if err != nil || len(grants) == 0 {
 		return err
 	}
 	if !superuser {
 		return i.needsSuperuser("grants are missing", strings.Join(grants, ";\n")+";\n")
 	}
-	if err := install.Grant(ctx, conn, grants); err != nil {
+	if err := setup.Grant(ctx, conn, grants); err != nil {
 		return err
 	}
 	i.did("grants", "%s", strings.Join(grants, "; "))
@@ -249,7 +249,7 @@ func (i *initialiser) catalog(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	required := i.settings.Audit == config.AuditRequired
-	found, err := install.Catalog(ctx, conn, install.Options{Roles: i.settings.Roles, Slot: i.settings.Slot, AuditRequired: required})
+	found, err := setup.Catalog(ctx, conn, setup.Options{Roles: i.settings.Roles, Slot: i.settings.Slot, AuditRequired: required})
 	if err != nil {
 		return err
 	}

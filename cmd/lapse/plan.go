@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -21,10 +20,9 @@ func (a *app) planCommand() *cobra.Command {
 		Use:   "plan [POLICY...]",
 		Short: "Show what is due and how it would be found; delete nothing",
 		Long: `Counts what is due under each policy in force (or those named), says how old the oldest is, by which index it is
-found, in which shards, and how long deleting it would take. With -f the policies of a file are looked at, applied or not.`,
+found, in which shards, and how long deleting it would take. It counts through the policies' own functions, so only what is applied.`,
 		Example: `  lapse plan
-  lapse plan sessions-30d --sql --at 2026-12-24T00:00:00Z
-  lapse plan -f policies.yaml`,
+  lapse plan sessions-30d --sql --at 2026-12-24T00:00:00Z`,
 	}
 	var at string
 	cmd.RunE = a.does(func(cmd *cobra.Command, args []string) error {
@@ -43,7 +41,6 @@ found, in which shards, and how long deleting it would take. With -f the policie
 		return c.run(cmd.Context())
 	})
 	flags := cmd.Flags()
-	flags.StringVarP(&c.file, "file", "f", "", "look at the policies of this `file`")
 	flags.StringVar(&at, "at", "", "what is due at this `time`, not now")
 	flags.BoolVar(&c.sql, "sql", false, "print the statement that finds the rows, and its EXPLAIN")
 	jsonFlag(cmd, &c.asJSON)
@@ -55,14 +52,13 @@ type surveyor struct {
 	*app
 	settings    *config.Settings
 	names       []string
-	file        string
 	at          time.Time
 	sql, asJSON bool
 	conn        *pgx.Conn
 }
 
 func (c *surveyor) run(ctx context.Context) (err error) {
-	c.conn, err = connect(ctx, c.settings.Database.Owner, c.settings.Roles.Owner, "lapse plan")
+	c.conn, err = connect(ctx, c.settings.Database.Executor, c.settings.Roles.Executor, "lapse plan")
 	if err != nil {
 		return err
 	}
@@ -70,23 +66,27 @@ func (c *surveyor) run(ctx context.Context) (err error) {
 	if _, err := requireInstallation(ctx, c.conn, c.settings); err != nil {
 		return err
 	}
-	var surveys []*planner.Survey
-	if c.file != "" {
-		surveys, err = c.surveyFile(ctx)
-	} else {
-		surveys, err = c.surveyInForce(ctx)
-	}
+	surveys, err := c.surveyInForce(ctx)
 	if err != nil {
 		return err
 	}
 	if c.asJSON {
-		return c.printJSON(surveys)
+		err = c.printJSON(surveys)
 	}
 	for i, s := range surveys {
+		if c.asJSON {
+			break
+		}
 		if i > 0 {
 			fmt.Fprintln(c.out)
 		}
 		c.print(s)
+	}
+	if err == nil && slices.ContainsFunc(surveys, func(s *planner.Survey) bool { return s.Trouble != "" }) {
+		err = errNeedsPerson
+	}
+	if err != nil {
+		return err
 	}
 	if len(surveys) == 0 {
 		fmt.Fprintln(c.out, "no policy is in force: lapse apply -f FILE brings some")
@@ -113,41 +113,7 @@ func (c *surveyor) surveyInForce(ctx context.Context) ([]*planner.Survey, error)
 		}
 		s, err := planner.SurveyInForce(ctx, c.conn, &policies[i], c.at)
 		if err != nil {
-			return nil, fmt.Errorf("policy %s: %w", known[i], err)
-		}
-		surveys = append(surveys, s)
-	}
-	return surveys, nil
-}
-
-func (c *surveyor) surveyFile(ctx context.Context) ([]*planner.Survey, error) {
-	text, err := os.ReadFile(c.file)
-	if err != nil {
-		return nil, invalid(fmt.Errorf("read the policy file: %w", err))
-	}
-	file, err := planner.ParsePolicyFile(c.file, text)
-	if err != nil {
-		return nil, err
-	}
-	var known []string
-	for i := range file.Policies {
-		known = append(known, string(file.Policies[i].Name))
-	}
-	if err := c.checkNames(known); err != nil {
-		return nil, err
-	}
-	surveys := []*planner.Survey{}
-	for i := range file.Policies {
-		if !c.wants(known[i]) {
-			continue
-		}
-		resolved, err := planner.Resolve(ctx, c.conn, file.Name, file.Policies[i])
-		if err != nil {
 			return nil, err
-		}
-		s, err := planner.SurveyResolved(ctx, c.conn, resolved, c.at)
-		if err != nil {
-			return nil, fmt.Errorf("policy %s: %w", known[i], err)
 		}
 		surveys = append(surveys, s)
 	}
@@ -181,6 +147,10 @@ func (c *surveyor) print(s *planner.Survey) {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(c.out, "  %-10s %s\n", name, fmt.Sprintf(format, args...))
 	}
+	if s.Trouble != "" {
+		line("trouble", "%s: nothing was counted, and nothing is deleted", s.Trouble)
+		return
+	}
 	line("due", "%d rows at %s", s.Due, s.At.UTC().Format(time.RFC3339))
 	if s.Oldest != nil && s.Newest != nil {
 		line("from", "%s to %s", s.Oldest.UTC().Format(time.RFC3339), s.Newest.UTC().Format(time.RFC3339))
@@ -203,7 +173,7 @@ func (c *surveyor) print(s *planner.Survey) {
 	if !c.sql {
 		return
 	}
-	for _, text := range []string{s.Statement, s.Explain, s.ExplainNote} {
+	for _, text := range []string{s.Statement, s.Explain} {
 		if text != "" {
 			fmt.Fprintf(c.out, "\n%s\n", indent(text))
 		}

@@ -60,28 +60,21 @@ func leave(ctx context.Context, tx pgx.Tx, tables []uint32, roles schemas.Roles)
 	return publishing(ctx, tx, tables, roles, replication.Leave)
 }
 
-// publishing changes what is published. PostgreSQL wants the owner of both the publication and the table for it. The
-// catalog's owner is a member of the tables' owners, but not where a superuser owns them: those only a superuser's login
-// can publish.
+// publishing changes what is published. PostgreSQL wants the owner of both the publication and the table for it, and no
+// role of Lapse is both: it is done in the login's own name.
 func publishing(
 	ctx context.Context, tx pgx.Tx, tables []uint32, roles schemas.Roles, change func(context.Context, pgx.Tx, uint32) error,
 ) error {
 	if len(tables) == 0 {
 		return nil
 	}
-	var superuser bool
-	if err := tx.QueryRow(ctx, `select rolsuper from pg_roles where rolname = session_user`).Scan(&superuser); err != nil {
-		return fmt.Errorf("look at the login: %w", err)
-	}
-	if superuser {
-		if err := as(ctx, tx, "none"); err != nil {
-			return err
-		}
+	if err := as(ctx, tx, "none"); err != nil {
+		return err
 	}
 	for _, oid := range tables {
 		err := change(ctx, tx, oid)
 		if stateOf(err) == stateNotAllowed {
-			return fmt.Errorf("%w: let %s be a member of the table's owner, or run this with a superuser's login", err, roles.Owner)
+			return fmt.Errorf("%w: let this login be a member of %s and of the table's owner (`lapse apply --grants -f FILE` prints how), or run this with a superuser's", err, roles.Owner)
 		}
 		if err != nil {
 			return err

@@ -74,7 +74,7 @@ func (a *app) newExecutor(s *config.Settings) (e *executor.Executor, done func()
 		return nil, nil, err
 	}
 	c := executor.Config{
-		Database: database, TagKey: schemas.TagKey(key), Logger: a.log,
+		Database: database, Roles: s.Roles, TagKey: schemas.TagKey(key), Logger: a.log,
 		Limits: executor.Limits{
 			TurnRows: int64(s.Limits.TurnRows), TurnTime: s.Limits.TurnTime, BatchTime: s.Limits.BatchTime,
 		},

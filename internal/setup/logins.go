@@ -1,4 +1,4 @@
-package install
+package setup
 
 import (
 	"context"
@@ -45,18 +45,17 @@ func MissingGrants(ctx context.Context, conn *pgx.Conn, roles schemas.Roles, log
 	const query = `
 		select missing.statement
 		  from (values
-		    (format('grant %I to %I', $2::text, $1::text), not pg_has_role($1, $2, 'member')),
 		    (format('grant create on database %I to %I', current_database(), $1::text),
 		     not has_database_privilege($1, current_database(), 'create')),
-		    (format('grant %I to %I', $1::text, $4::text), not pg_has_role($4, $1, 'member')),
-		    (format('grant %I to %I', $3::text, $5::text), not pg_has_role($5, $3, 'member')),
-		    (format('grant %I to %I', $6::text, $7::text), not pg_has_role($7, $6, 'member')),
-		    (format('alter role %I replication', $7::text),
-		     not (select r.rolreplication or r.rolsuper from pg_roles r where r.rolname = $7))
+		    (format('grant %I to %I', $1::text, $3::text), not pg_has_role($3, $1, 'member')),
+		    (format('grant %I to %I', $2::text, $4::text), not pg_has_role($4, $2, 'member')),
+		    (format('grant %I to %I', $5::text, $6::text), not pg_has_role($6, $5, 'member')),
+		    (format('alter role %I replication', $6::text),
+		     not (select r.rolreplication or r.rolsuper from pg_roles r where r.rolname = $6))
 		  ) as missing(statement, wanted)
 		 where missing.wanted`
 	rows, err := conn.Query(ctx, query,
-		roles.Owner, roles.Deleter, roles.Executor, logins.Owner, logins.Executor, roles.Auditor, logins.Auditor)
+		roles.Owner, roles.Executor, logins.Owner, logins.Executor, roles.Auditor, logins.Auditor)
 	if err != nil {
 		return nil, fmt.Errorf("look for grants: %w", err)
 	}

@@ -1,4 +1,4 @@
-package install
+package setup
 
 import (
 	"context"
@@ -17,14 +17,12 @@ func GrantsSQL(roles schemas.Roles, database string) string {
 	sql.WriteString("-- The roles of Lapse in database " + quote(database) + ". Safe to repeat.\n")
 	for _, role := range []struct{ name, attributes, duty string }{
 		{roles.Owner, "login", "owns the catalog, the publications and nothing of yours"},
-		{roles.Deleter, "nologin", "owns the deletion functions; nobody can log in as it"},
 		{roles.Executor, "login", "may call the deletion functions and nothing else on your tables"},
 		{roles.Auditor, "login replication", "reads the write-ahead log; deletes nothing"},
 	} {
 		fmt.Fprintf(&sql, "-- %s\ndo $$ begin create role %s %s; exception when duplicate_object or unique_violation then null; end $$;\n",
 			role.duty, quote(role.name), role.attributes)
 	}
-	fmt.Fprintf(&sql, "grant %s to %s;\n", quote(roles.Deleter), quote(roles.Owner))
 	fmt.Fprintf(&sql, "grant create on database %s to %s;\n", quote(database), quote(roles.Owner))
 	return sql.String()
 }
@@ -32,7 +30,7 @@ func GrantsSQL(roles schemas.Roles, database string) string {
 // MissingRoles returns the names of roles that are not there.
 func MissingRoles(ctx context.Context, conn *pgx.Conn, roles schemas.Roles) ([]string, error) {
 	rows, err := conn.Query(ctx, `select n from unnest($1::text[]) with ordinality l(n, at) where not exists (select from pg_roles r where r.rolname = n) order by at`,
-		[]string{roles.Owner, roles.Deleter, roles.Executor, roles.Auditor})
+		[]string{roles.Owner, roles.Executor, roles.Auditor})
 	if err != nil {
 		return nil, fmt.Errorf("look for roles: %w", err)
 	}

@@ -1,0 +1,305 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"lapse/schemas"
+)
+
+// Table is a policy's table, for its deleter.
+type Table struct {
+	OID      uint32
+	Name     string // schema.table, quoted where SQL wants it
+	Owner    string // the role that owns it
+	OwnerOID uint32
+	Column   string     // the policy's
+	Leaves   []Relation // what holds its rows
+}
+
+// Relation is a table or partition.
+type Relation struct {
+	OID  uint32
+	Name string
+}
+
+// GrantError says which statement somebody with the right to do so must run before a policy can be applied.
+type GrantError struct {
+	SQL   string
+	Why   string
+	Cause error // what PostgreSQL said when this session tried, or nil
+}
+
+// Error ends with the statement.
+func (e *GrantError) Error() string {
+	return fmt.Sprintf("%s, and this session may not change that: have a superuser run: %s; (`lapse apply --grants -f FILE` prints all that the file needs)",
+		e.Why, e.SQL)
+}
+
+// Unwrap returns what PostgreSQL said.
+func (e *GrantError) Unwrap() error { return e.Cause }
+
+// CircleError says that the owner of a policy's table is a member of the catalog's owner: the deleter, a member of the
+// table's owner, would then own the catalog.
+type CircleError struct{ Owner, Table, CatalogOwner string }
+
+// Error says how to come out of the circle.
+func (e *CircleError) Error() string {
+	return fmt.Sprintf("%[1]s owns %[2]s and is a member of %[3]s, so that the functions that delete for %[1]s would own the catalog: "+
+		"take three logins that own no tables, database: {owner: …, executor: …, auditor: …} in lapse.yaml, "+
+		"let a superuser run what `lapse apply --grants -f FILE` prints for them, and: revoke %[3]s from %[1]s",
+		quote(e.Owner), e.Table, quote(e.CatalogOwner))
+}
+
+// deleter is what is so of a policy's deleter and its table.
+type deleter struct {
+	Exists     bool
+	Super      bool   // the table's owner is a superuser, or its database's owner by role: no role to be a member of
+	Circle     bool   // the owner is a member of the catalog's owner
+	Member     bool   // the deleter has the owner's rights
+	Others     string // roles other than the owner that the deleter is a member of
+	MayGive    bool   // this login may give a function to the deleter
+	Equipped   bool   // it may call what it needs in schema lapse
+	Recorded   bool
+	Schemas    []string // of the table and its leaves, those that the deleter may not use, quoted
+	Refused    string   // the first leaf that the deleter cannot work on, and its owner
+	RefusedOf  string
+	Blind      string // the first leaf on which row security blinds it
+	SetOptions bool   // memberships have options: PostgreSQL 16 and later
+}
+
+const deleterSQL = `
+	with facts as (
+	  select o.oid as owner, o.rolname as owner_name, o.rolsuper or o.rolname = 'pg_database_owner' as super, d.oid as deleter,
+	         coalesce(d.rolbypassrls, false) as bypass, current_setting('server_version_num')::int >= 160000 as options
+	    from pg_class c
+	    join pg_roles o on o.oid = c.relowner
+	    left join pg_roles d on d.rolname = $2
+	   where c.oid = $1
+	), leaf as (
+	  select format('%I.%I', n.nspname, r.relname) as name, pg_get_userbyid(r.relowner) as owner,
+	         has_table_privilege(f.deleter, r.oid, 'select') and has_table_privilege(f.deleter, r.oid, 'delete')
+	           and has_column_privilege(f.deleter, r.oid, $4, 'update') as granted,
+	         r.relrowsecurity and (r.relforcerowsecurity or not pg_has_role(f.deleter, r.relowner, 'usage')) and not f.bypass as blind
+	    from unnest($3::oid[]) l(oid)
+	    join pg_class r on r.oid = l.oid
+	    join pg_namespace n on n.oid = r.relnamespace
+	   cross join facts f
+	   where f.deleter is not null
+	)
+	select f.deleter is not null, f.super, not f.super and pg_has_role(f.owner, $5::name, 'member'),
+	       coalesce(pg_has_role(f.deleter, f.owner, 'usage'), false),
+	       coalesce((select string_agg(quote_ident(g.rolname), ', ')
+	                   from pg_auth_members m join pg_roles g on g.oid = m.roleid
+	                  where m.member = f.deleter and m.roleid <> f.owner), ''),
+	       coalesce(pg_has_role(session_user, f.deleter, case when f.options then 'set' else 'member' end), false),
+	       coalesce(has_schema_privilege(f.deleter, 'lapse', 'usage')
+	                and (select bool_and(has_function_privilege(f.deleter, w, 'execute')) from unnest($6::text[]) w), false),
+	       exists (select from lapse.deleter r where r.role = $2 and r.owner = f.owner),
+	       array(select distinct quote_ident(s.nspname)
+	               from pg_class k join pg_namespace s on s.oid = k.relnamespace
+	              where k.oid = any ($3::oid[] || $1::oid) and f.deleter is not null and not has_schema_privilege(f.deleter, s.oid, 'usage')),
+	       coalesce((select min(name) from leaf where not granted), ''),
+	       coalesce((select (array_agg(owner order by name))[1] from leaf where not granted), ''),
+	       coalesce((select min(name) from leaf where blind), ''),
+	       f.options
+	  from facts f`
+
+// equipping is one policy's deleter on its way.
+type equipping struct {
+	tx    pgx.Tx
+	t     Table
+	roles schemas.Roles
+	name  string // the deleter
+}
+
+// MissingDeleter reports whether EnsureDeleter has something to do for a policy: it is new, a partition was made since, or
+// a right was taken away.
+func MissingDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles) (bool, error) {
+	e := &equipping{tx, t, roles, roles.Deleter(t.OwnerOID)}
+	d, err := e.look(ctx)
+	return !d.ready(), err
+}
+
+// ready says that nothing is missing.
+func (d *deleter) ready() bool {
+	return d.Exists && !d.Circle && (d.Super || d.Member) && d.Others == "" && d.MayGive && d.Equipped && d.Recorded &&
+		len(d.Schemas) == 0 && d.Refused == "" && d.Blind == ""
+}
+
+// EnsureDeleter sees to it that the deleter of the table's owner is there and may work on the policy's table: a role that
+// nobody can log in as, a member of that owner alone, so that partitions made later are covered and row security does not
+// apply, and so that whatever code the owner gets to run inside a deletion can do no more than the owner. Where the owner
+// is a superuser it gets the rights on the table and on each partition that is there instead.
+//
+// What it does is done in the login's own name, and as the catalog's owner in schema lapse; the transaction's role is that
+// owner afterwards. Where the session may not do it, the error is a GrantError with the statement. No lock is taken on the
+// table. Safe to repeat.
+func EnsureDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles) error {
+	e := &equipping{tx, t, roles, roles.Deleter(t.OwnerOID)}
+	d, err := e.look(ctx)
+	if err != nil {
+		return err
+	}
+	if d.Circle {
+		return &CircleError{t.Owner, t.Name, roles.Owner}
+	}
+	if d.Others != "" {
+		return &GrantError{
+			SQL: fmt.Sprintf("revoke %s from %s", d.Others, quote(e.name)),
+			Why: fmt.Sprintf("%s deletes for %s alone, and is a member of %s", e.name, t.Owner, d.Others),
+		}
+	}
+	if d.ready() {
+		return e.as(ctx, quote(roles.Owner))
+	}
+	if err := e.as(ctx, "none"); err != nil {
+		return err
+	}
+	if err := e.grants(ctx, &d); err != nil {
+		return err
+	}
+	if err := e.equip(ctx); err != nil {
+		return err
+	}
+	if d, err = e.look(ctx); err != nil {
+		return err
+	}
+	return e.refusal(&d)
+}
+
+func (e *equipping) look(ctx context.Context) (deleter, error) {
+	oids := make([]uint32, 0, len(e.t.Leaves))
+	for _, l := range e.t.Leaves {
+		oids = append(oids, l.OID)
+	}
+	rows, err := e.tx.Query(ctx, deleterSQL, e.t.OID, e.name, oids, e.t.Column, e.roles.Owner, schemas.DeleterFunctions())
+	if err != nil {
+		return deleter{}, fmt.Errorf("look at %s: %w", e.name, err)
+	}
+	d, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[deleter])
+	if err != nil {
+		return deleter{}, fmt.Errorf("look at %s, which deletes from %s: %w", e.name, e.t.Name, err)
+	}
+	return d, nil
+}
+
+// grants makes the role and gives it what only somebody with power over the table's owner can give.
+func (e *equipping) grants(ctx context.Context, d *deleter) error {
+	deleter, owner, table := quote(e.name), quote(e.t.Owner), e.t.Name
+	if !d.Exists {
+		if err := e.try(ctx, "create role "+deleter+" nologin", fmt.Sprintf("there is no role %s to delete for %s, which owns %s", e.name, e.t.Owner, table)); err != nil {
+			return err
+		}
+	}
+	inherit, set := "", ""
+	if d.SetOptions {
+		inherit, set = " with inherit true, set false", " with inherit false, set true"
+	}
+	if !d.Super && !d.Member {
+		err := e.try(ctx, "grant "+owner+" to "+deleter+inherit, fmt.Sprintf("%s is not a member of %s, which owns %s", e.name, e.t.Owner, table))
+		if err != nil {
+			return err
+		}
+	}
+	if !d.MayGive {
+		var login string
+		if err := e.tx.QueryRow(ctx, `select session_user`).Scan(&login); err != nil {
+			return err
+		}
+		if err := e.try(ctx, "grant "+deleter+" to "+quote(login)+set, fmt.Sprintf("%s may not give functions to %s", login, e.name)); err != nil {
+			return err
+		}
+	}
+	if d.Super {
+		for _, relation := range append([]Relation{{OID: e.t.OID, Name: table}}, e.t.Leaves...) {
+			sql := fmt.Sprintf("grant select, delete, update (%s) on %s to %s", quote(e.t.Column), relation.Name, deleter)
+			if err := e.try(ctx, sql, fmt.Sprintf("%s may not delete from %s, whose owner %s is a superuser", e.name, relation.Name, e.t.Owner)); err != nil {
+				return err
+			}
+		}
+	}
+	after, err := e.look(ctx)
+	if err != nil {
+		return err
+	}
+	for _, schema := range after.Schemas {
+		if err := e.try(ctx, "grant usage on schema "+schema+" to "+deleter, fmt.Sprintf("%s may not use schema %s", e.name, schema)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// equip gives the deleter its rights in schema lapse, and takes it down. The role is the catalog's owner afterwards.
+func (e *equipping) equip(ctx context.Context) error {
+	if err := e.as(ctx, quote(e.roles.Owner)); err != nil {
+		return err
+	}
+	if _, err := e.tx.Exec(ctx, "grant usage on schema lapse to "+quote(e.name)); err != nil {
+		return fmt.Errorf("let %s use schema lapse: %w", e.name, err)
+	}
+	for _, function := range schemas.DeleterFunctions() {
+		if _, err := e.tx.Exec(ctx, "grant execute on function "+function+" to "+quote(e.name)); err != nil {
+			return fmt.Errorf("let %s call %s: %w", e.name, function, err)
+		}
+	}
+	_, err := e.tx.Exec(ctx, `insert into lapse.deleter (role, owner) values ($1, $2) on conflict (role) do update set owner = excluded.owner`,
+		e.name, e.t.OwnerOID)
+	if err != nil {
+		return fmt.Errorf("record %s: %w", e.name, err)
+	}
+	return nil
+}
+
+// refusal is what no grant of this session's has settled.
+func (e *equipping) refusal(d *deleter) error {
+	switch {
+	case d.Refused != "" && d.RefusedOf != e.t.Owner:
+		return &GrantError{
+			SQL: fmt.Sprintf("alter table %s owner to %s", d.Refused, quote(e.t.Owner)),
+			Why: fmt.Sprintf("partition %s belongs to %s and its root to %s", d.Refused, d.RefusedOf, e.t.Owner),
+		}
+	case d.Refused != "":
+		return &GrantError{
+			SQL: fmt.Sprintf("alter role %s inherit", quote(e.name)),
+			Why: fmt.Sprintf("%s is a member of %s and does not inherit its rights", e.name, e.t.Owner),
+		}
+	case d.Blind != "":
+		return &GrantError{
+			SQL: fmt.Sprintf("alter role %s bypassrls", quote(e.name)),
+			Why: fmt.Sprintf("row security applies to %s on %s, so that it would not see every row", e.name, d.Blind),
+		}
+	case !d.ready():
+		return fmt.Errorf("role %s lacks a right that was just given to it: see \\du and \\dp for who took it", e.name)
+	}
+	return nil
+}
+
+// as makes the rest of the transaction the work of role; none is the login's own.
+func (e *equipping) as(ctx context.Context, role string) error {
+	if _, err := e.tx.Exec(ctx, "set local role "+role); err != nil {
+		return fmt.Errorf("become %s: %w", role, err)
+	}
+	return nil
+}
+
+// try runs a statement in a savepoint.
+func (e *equipping) try(ctx context.Context, sql, why string) error {
+	err := pgx.BeginFunc(ctx, e.tx, func(inner pgx.Tx) error {
+		_, err := inner.Exec(ctx, sql)
+		return err
+	})
+	var server *pgconn.PgError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &server) && (server.Code == "42501" || server.Code == "0LP01"):
+		return &GrantError{SQL: sql, Why: why, Cause: err}
+	}
+	return fmt.Errorf("%s: %w", sql, err)
+}

@@ -1,0 +1,135 @@
+package schemas
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Function is a function of schema "lapse" as its text makes it, with all that decides what a call of it does. Text and
+// catalog can be compared by it: see Digest.
+type Function struct {
+	Name       string // with its schema
+	Owner      string // the role; not in the text
+	Language   string
+	Volatility string // immutable, stable or volatile
+	Definer    bool   // SECURITY DEFINER
+	Strict     bool
+	Settings   []string // name=value in the catalog's spelling, names in lower case, sorted
+	Body       string
+}
+
+// bodyQuote encloses the body of every function of ours.
+const bodyQuote = "$lapse$"
+
+// functionHead is how every function of ours begins: one layout, so that text and catalog can be compared.
+var functionHead = regexp.MustCompile(`(?s)create function (lapse\.[a-z_0-9]+)\([^;]*?\)\s+returns [^;]*?\nlanguage ([a-z]+)((?: [a-z]+)*)\n((?:set [^\n]*\n)*)as \$lapse\$`)
+
+// ParseFunctions reads the functions out of a script of ours, and gives them to owner.
+func ParseFunctions(script, owner string) ([]Function, error) {
+	var all []Function
+	for rest := script; ; {
+		at := strings.Index(rest, "create function ")
+		if at < 0 {
+			return all, nil
+		}
+		rest = rest[at:]
+		head := functionHead.FindStringSubmatchIndex(rest)
+		if head == nil || head[0] != 0 {
+			return nil, fmt.Errorf("read a function's text: %.60q is not laid out as ours are", rest)
+		}
+		body, after, found := strings.Cut(rest[head[1]:], bodyQuote)
+		if !found {
+			return nil, fmt.Errorf("read a function's text: %s has no end", rest[head[2]:head[3]])
+		}
+		words := strings.Fields(rest[head[6]:head[7]])
+		f := Function{
+			Name: rest[head[2]:head[3]], Owner: owner, Language: rest[head[4]:head[5]], Volatility: "volatile",
+			Definer: slices.Contains(words, "definer"), Strict: slices.Contains(words, "strict"), Body: body,
+		}
+		for _, volatility := range []string{"immutable", "stable"} {
+			if slices.Contains(words, volatility) {
+				f.Volatility = volatility
+			}
+		}
+		for line := range strings.Lines(rest[head[8]:head[9]]) {
+			f.Settings = append(f.Settings, setting(line))
+		}
+		slices.Sort(f.Settings)
+		all, rest = append(all, f), after
+	}
+}
+
+// setting writes "set a = 'b'" as the catalog has it.
+func setting(line string) string {
+	name, value, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "set "), " = ")
+	return name + "=" + strings.Trim(value, "'")
+}
+
+// batchFunctions are the functions of the catalog that a batch runs, besides the policy's own.
+var batchFunctions = []string{
+	"lapse.enter", "lapse.intruders", "lapse.leave", "lapse.look", "lapse.reach", "lapse.record", "lapse.same_table", "lapse.unseen",
+}
+
+// DeleterFunctions are the functions of the catalog that a deleter may call, as GRANT names them. It has no other right
+// in schema lapse.
+func DeleterFunctions() []string {
+	return []string{
+		"lapse.enter(lapse.claim, lapse.work, int, int, int)", "lapse.look(lapse.claim, lapse.work, text)",
+		"lapse.record(lapse.claim, bytea, lapse.work)",
+		"lapse.leave(lapse.claim, lapse.work, bigint, bigint, bigint[], text[], boolean)", "lapse.inspect(int, int)",
+	}
+}
+
+// BatchFunctions returns the functions of the newest catalog that every batch runs, by name.
+func BatchFunctions(roles Roles) ([]Function, error) {
+	names, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		return nil, fmt.Errorf("list migrations: %w", err)
+	}
+	var all []Function
+	for _, name := range names {
+		sql, err := fillIn(name, roles)
+		if err != nil {
+			return nil, err
+		}
+		functions, err := ParseFunctions(sql, roles.Owner)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		for _, f := range functions {
+			all = slices.DeleteFunc(all, func(former Function) bool { return former.Name == f.Name })
+			if slices.Contains(batchFunctions, f.Name) {
+				all = append(all, f)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b Function) int { return strings.Compare(a.Name, b.Name) })
+	if len(all) != len(batchFunctions) {
+		return nil, fmt.Errorf("the migrations have %d of the %d functions that a batch runs", len(all), len(batchFunctions))
+	}
+	return all, nil
+}
+
+// Digest is the SHA-256 over functions, in the order given: what ran, in a form that a claim can hold.
+type Digest [sha256.Size]byte
+
+// DigestOf returns the digest of functions.
+func DigestOf(functions ...Function) Digest {
+	var b []byte
+	for i := range functions {
+		f := &functions[i]
+		for _, text := range []string{f.Name, f.Owner, f.Language, f.Volatility, fmt.Sprint(f.Definer, f.Strict), f.Body} {
+			b = appendText(b, text)
+		}
+		b = binary.BigEndian.AppendUint32(b, uint32(len(f.Settings)))
+		for _, s := range f.Settings {
+			b = appendText(b, s)
+		}
+	}
+	return sha256.Sum256(b)
+}

@@ -1,0 +1,205 @@
+-- What a deletion reaches, and what would run inside it. These functions read nothing but the system catalog, with the
+-- rights of whoever calls them, and every look-up has an index: 8,000 foreign keys elsewhere cost nothing.
+
+-- reach lists the relations that a delete on any of targets touches through foreign keys: `deletes` where rows go with it
+-- (ON DELETE CASCADE, to any depth), and otherwise only updated (SET NULL, SET DEFAULT, and what follows such an update
+-- by ON UPDATE); a relation to which both happens is listed twice. Partitions are listed one by one, as the WAL names
+-- them. A target is listed only where a foreign key leads back to it. Foreign keys are found by their triggers on the
+-- table that they refer to, since pg_constraint has no index on it.
+create function lapse.reach(targets oid[]) returns table (relation oid, deletes boolean)
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+#variable_conflict use_column
+begin
+  return query
+  with recursive up(relation) as (
+    select unnest(targets)
+    union
+    select i.inhparent from up join pg_inherits i on i.inhrelid = up.relation
+  ), down(relation, deletes, updated) as (
+    select c.conrelid, c.confdeltype = 'c', case when c.confdeltype = 'c' then '{}' else k.columns end
+      from up
+      join pg_trigger t on t.tgrelid = up.relation and t.tgconstraint <> 0
+      join pg_constraint c on c.oid = t.tgconstraint and c.contype = 'f' and c.confrelid = up.relation
+     cross join lateral (
+       select array(select a.attname from pg_attribute a where a.attrelid = c.conrelid and a.attnum = any (c.conkey)) as columns
+     ) k
+     where c.confdeltype in ('c', 'n', 'd')
+    union
+    select n.relation, n.deletes, n.updated
+      from down
+     cross join lateral (
+       select c.conrelid, down.deletes and c.confdeltype = 'c',
+              case when down.deletes and c.confdeltype = 'c' then '{}' else k.columns end
+         from pg_trigger t
+         join pg_constraint c on c.oid = t.tgconstraint and c.contype = 'f' and c.confrelid = down.relation
+        cross join lateral (
+          select array(select a.attname from pg_attribute a where a.attrelid = c.conrelid and a.attnum = any (c.conkey)) as columns,
+                 array(select a.attname from pg_attribute a where a.attrelid = c.confrelid and a.attnum = any (c.confkey)) as referenced
+        ) k
+        where t.tgrelid = down.relation and t.tgconstraint <> 0
+          and (down.deletes and c.confdeltype in ('c', 'n', 'd')
+               or c.confupdtype in ('c', 'n', 'd') and k.referenced && down.updated)
+       union all
+       select i.inhrelid, down.deletes, down.updated from pg_inherits i where i.inhparent = down.relation
+     ) as n(relation, deletes, updated)
+  )
+  select distinct down.relation, down.deletes
+    from down
+    join pg_class r on r.oid = down.relation
+   where r.relkind = 'r';
+end
+$lapse$;
+
+-- intruders lists the triggers, rules and functions that would run inside a deletion from targets, by table and name.
+-- PostgreSQL's own triggers are told by their functions: up to 14 a partition's copy of a user's trigger counts as
+-- internal too. A cascade names a partitioned table by its root, so that statement triggers and rules of the root run;
+-- a batch names the leaf.
+--
+-- Functions run when PostgreSQL plans or carries out the deletion: of indexes, extended statistics, checks, defaults,
+-- generated columns, partition keys, domains and foreign keys, behind an operator or not, and of casts of a column's
+-- type to text or without being asked for. A superuser's may do what they like anyway.
+create function lapse.intruders(targets oid[]) returns table (relation oid, name name)
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+#variable_conflict use_column
+begin
+  return query
+  with recursive reached(relation, deletes) as (
+    select unnest(targets), true
+    union
+    select r.relation, r.deletes from lapse.reach(targets) r
+  ), touched(relation, deletes) as (
+    select reached.relation, reached.deletes from reached
+    union
+    select i.inhparent, touched.deletes
+      from touched
+      join pg_inherits i on i.inhrelid = touched.relation
+      join pg_class p on p.oid = i.inhparent and p.relkind = 'p'
+     where touched.relation <> all (targets)
+  ), used(relation, class, object) as (
+    select touched.relation, 'pg_class'::regclass::oid, touched.relation from touched
+    union
+    select unnest(targets), 'pg_class'::regclass, a.relid
+      from unnest(targets) w(oid) cross join lateral pg_partition_ancestors(w.oid) a(relid)
+    union
+    select o.relation, o.class, o.object
+      from (select distinct touched.relation from touched) r
+     cross join lateral (
+       select i.indrelid, 'pg_class'::regclass::oid, i.indexrelid from pg_index i where i.indrelid = r.relation
+       union all
+       select s.stxrelid, 'pg_statistic_ext'::regclass, s.oid from pg_statistic_ext s where s.stxrelid = r.relation
+       union all
+       select c.conrelid, 'pg_constraint'::regclass, c.oid from pg_constraint c where c.conrelid = r.relation and c.contype in ('c', 'f')
+       union all
+       select a.adrelid, 'pg_attrdef'::regclass, a.oid from pg_attrdef a where a.adrelid = r.relation
+     ) o(relation, class, object)
+    union
+    select used.relation, d.class, d.object
+      from used
+     cross join lateral (
+       select d.refclassid, d.refobjid
+         from pg_depend d
+        where d.classid = used.class and d.objid = used.object
+          and d.refclassid in ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_type'::regclass)
+          and used.class <> 'pg_proc'::regclass
+          and (used.class <> 'pg_type'::regclass
+               or exists (select from pg_type y where y.oid = used.object and y.typtype = 'd'))
+       union all
+       select 'pg_constraint'::regclass, c.oid
+         from pg_constraint c
+        where used.class = 'pg_type'::regclass and c.contypid = used.object
+       union all
+       select 'pg_proc'::regclass, c.castfunc
+         from pg_cast c
+        where used.class = 'pg_type'::regclass and c.castsource = used.object and c.castfunc <> 0
+          and (c.casttarget = 'text'::regtype or c.castcontext = 'i')
+     ) d(class, object)
+  )
+  select t.tgrelid, t.tgname
+    from touched
+    join pg_trigger t on t.tgrelid = touched.relation
+    join pg_proc f on f.oid = t.tgfoid
+   where t.tgenabled <> 'D'
+     and not (t.tgisinternal and f.pronamespace = 'pg_catalog'::regnamespace
+              and (f.proname like 'RI\_FKey\_%' or f.proname = 'unique_key_recheck'))
+     and (t.tgtype::int & case when touched.deletes then 8 else 16 end) > 0
+  union
+  select w.ev_class, w.rulename
+    from touched
+    join pg_rewrite w on w.ev_class = touched.relation
+   where w.ev_enabled <> 'D' and w.ev_type = (case when touched.deletes then '4' else '2' end)::"char"
+  union
+  select used.relation, f.proname
+    from used
+    join pg_proc f on f.oid = used.object
+    join pg_roles owner on owner.oid = f.proowner
+   where used.class = 'pg_proc'::regclass and not owner.rolsuper and f.pronamespace <> 'pg_catalog'::regnamespace;
+end
+$lapse$;
+
+-- unseen lists the relations whose deletes, made by a batch on targets, the audit would not see, or not by their key:
+-- those in no publication of ours (or there with a filter), and those without a usable replica identity. With the audit
+-- off it lists none.
+create function lapse.unseen(targets oid[]) returns table (relation oid)
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+#variable_conflict use_column
+begin
+  if not (select i.audit_required from lapse.installation i) then
+    return;
+  end if;
+  return query
+  with recursive touched(relation) as (
+    select unnest(targets)
+    union
+    select r.relation from lapse.reach(targets) r where r.deletes
+  ), up(relation, ancestor) as (
+    select touched.relation, touched.relation from touched
+    union
+    select up.relation, i.inhparent from up join pg_inherits i on i.inhrelid = up.ancestor
+  )
+  select touched.relation
+    from touched
+    join pg_class c on c.oid = touched.relation
+   where not exists (
+           select from up
+             join pg_publication_rel m on m.prrelid = up.ancestor
+             join pg_publication p on p.oid = m.prpubid
+            where up.relation = touched.relation and p.pubname in ('lapse_deletes', 'lapse_changes') and p.pubdelete
+              and to_jsonb(m) ->> 'prqual' is null and to_jsonb(m) ->> 'prattrs' is null)
+      or c.relpersistence <> 'p'
+      or not exists (
+           select from pg_index k
+            where k.indrelid = c.oid and k.indisvalid and k.indimmediate
+              and case c.relreplident when 'd' then k.indisprimary when 'i' then k.indisreplident else false end);
+end
+$lapse$;
+
+-- leaves lists the relations that hold the rows of root: itself, or its partitions to any depth. It locks none of them.
+create function lapse.leaves(root oid) returns table (relation oid, kind "char", name text)
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+#variable_conflict use_column
+begin
+  return query
+  with recursive tree(relation) as (
+    select root
+    union
+    select i.inhrelid
+      from tree
+      join pg_inherits i on i.inhparent = tree.relation and not i.inhdetachpending
+      join pg_class p on p.oid = i.inhrelid and p.relispartition
+  )
+  select c.oid, c.relkind, format('%I.%I', n.nspname, c.relname)
+    from tree
+    join pg_class c on c.oid = tree.relation
+    join pg_namespace n on n.oid = c.relnamespace
+   where c.relkind <> 'p'
+   order by c.oid;
+end
+$lapse$;
