@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -71,7 +72,8 @@ type PolicyStatus struct {
 	Version planner.PolicyVersion `json:"version"`
 	State   schemas.State         `json:"state"` // the gate's, or "stopped"
 	Stopped string                `json:"stopped,omitempty"`
-	Until   time.Time             `json:"until,omitzero"` // when a stopped policy is tried again
+	Until   time.Time             `json:"until,omitzero"`    // when a stopped policy is tried again
+	Resists string                `json:"resists,omitempty"` // what was put aside because a row resists
 }
 
 const (
@@ -139,11 +141,21 @@ func New(c Config) (*Executor, error) {
 // Metrics returns the executor's measurements.
 func (e *Executor) Metrics() *Metrics { return e.metrics }
 
-// Ready returns nil while policies get their turns, and otherwise why they do not.
+// Ready returns nil while policies get their turns, and otherwise why they do not: all of them, or those that are stopped
+// by name.
 func (e *Executor) Ready() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.ready
+	if e.ready != nil {
+		return e.ready
+	}
+	var stopped []error
+	for i := range e.status {
+		if s := &e.status[i]; s.Stopped != "" {
+			stopped = append(stopped, fmt.Errorf("policy %s is stopped: %s", s.Policy, s.Stopped))
+		}
+	}
+	return errors.Join(stopped...)
 }
 
 func (e *Executor) setReady(err error) {
@@ -156,7 +168,7 @@ func (e *Executor) setReady(err error) {
 func (e *Executor) Status() []PolicyStatus {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.status
+	return slices.Clone(e.status)
 }
 
 // Run gives policies their turns as they become due, until ctx ends; then it returns nil, at most stopTime later. An

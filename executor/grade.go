@@ -20,6 +20,8 @@ const (
 	Retry Grade = iota
 	// Halve: the batch took too long, or one of its rows resists. The next batch has half the rows.
 	Halve
+	// PutAside: one row resists, and it is found. Its shard is put aside until a later run; the other shards go on.
+	PutAside
 	// StopPolicy: the policy does nothing until its next scheduled time; the others go on.
 	StopPolicy
 	// StopProcess: nobody knows what this is, so nobody knows that going on is safe.
@@ -33,6 +35,8 @@ func (g Grade) String() string {
 		return "retry"
 	case Halve:
 		return "halve"
+	case PutAside:
+		return "put_aside"
 	case StopPolicy:
 		return "stop_policy"
 	default:
@@ -44,9 +48,10 @@ func (g Grade) String() string {
 type circumstances struct {
 	limit int  // rows that the batch was allowed
 	lost  bool // the connection is closed
+	own   bool // it comes from a call for one policy, so that what nobody foresaw concerns that policy alone
 }
 
-// grade decides what follows from the error of a batch. It looks at the SQLSTATE, at whether the connection still
+// grade decides what follows from an error. It looks at the SQLSTATE, at whether the connection still
 // exists and at pgconn.SafeToRetry; never at a message.
 func grade(err error, c circumstances) Grade {
 	var counts *countsError
@@ -64,7 +69,11 @@ func grade(err error, c circumstances) Grade {
 	}
 	var server *pgconn.PgError
 	if errors.As(err, &server) {
-		return gradeOfState(server.Code, c.limit)
+		g := gradeOfState(server.Code, c.limit)
+		if g == StopProcess && c.own {
+			return StopPolicy
+		}
+		return g
 	}
 	var connect *pgconn.ConnectError
 	if c.lost || pgconn.SafeToRetry(err) || errors.As(err, &connect) {
@@ -76,6 +85,7 @@ func grade(err error, c circumstances) Grade {
 func gradeOfState(state string, limit int) Grade {
 	switch state {
 	case schemas.SQLStateGate, schemas.SQLStateLease,
+		schemas.SQLStateHalted, schemas.SQLStateNoSlot, // the next look at the audit says so, and how it goes on
 		schemas.SQLStateCutoff, // the server's clock was set back: the cutoff's instant will come
 		"55P03",                // lock_not_available: lock_timeout
 		"25P03", "25P04",       // idle_in_transaction_session_timeout, transaction_timeout
@@ -83,10 +93,10 @@ func gradeOfState(state string, limit int) Grade {
 		"57P01", "57P02", "57P03", "57P05": // shut down, crashed, starting, idle_session_timeout
 		return Retry
 	case schemas.SQLStateTarget, schemas.SQLStateTriggers, schemas.SQLStateCounts, schemas.SQLStateNoCounting,
-		schemas.SQLStateColumns, schemas.SQLStateUnseen:
+		schemas.SQLStateColumns, schemas.SQLStateUnseen, schemas.SQLStateReplica:
 		return StopPolicy
 	case "57014": // query_canceled: statement_timeout, or a person
-		return halveOrStop(limit)
+		return halveOrPutAside(limit)
 	}
 	if len(state) != 5 {
 		return StopProcess
@@ -95,19 +105,19 @@ func gradeOfState(state string, limit int) Grade {
 	case "08", "40", "53": // connection, rollback (deadlock, serialization), resources
 		return Retry
 	case "23": // an integrity constraint: a row that something still refers to
-		return halveOrStop(limit)
+		return halveOrPutAside(limit)
 	case "22", "3F", "42": // a value, a missing schema, what is not there or not allowed
 		return StopPolicy
 	}
 	return StopProcess
 }
 
-// halveOrStop looks for the row that resists by halving; at one row it is found.
-func halveOrStop(limit int) Grade {
+// halveOrPutAside looks for the row that resists by halving; at one row it is found.
+func halveOrPutAside(limit int) Grade {
 	if limit > 1 {
 		return Halve
 	}
-	return StopPolicy
+	return PutAside
 }
 
 // ServerError is what is kept of an error that PostgreSQL reported. DETAIL, HINT, CONTEXT and the texts of others'
@@ -147,6 +157,10 @@ func advice(state string) string {
 		return "`lapse apply` publishes it again, or says what its replica identity lacks"
 	case schemas.SQLStateTriggers:
 		return "remove or disable them for the deleter, or drop the policy"
+	case schemas.SQLStateReplica:
+		return "somebody set session_replication_role for this database or login: alter role … set session_replication_role = origin"
+	case "XX001", "XX002":
+		return "PostgreSQL found damaged data: see the server's log, and restore the table before anything else"
 	case schemas.SQLStateNoCounting:
 		return "set track_counts to on"
 	}

@@ -47,10 +47,10 @@ func TestEverySQLStateHasItsGrade(t *testing.T) {
 		{"53100", Retry, Retry},           // disk_full
 		{"25006", Retry, Retry},           // read_only_sql_transaction
 		{"25P03", Retry, Retry},           // idle_in_transaction_session_timeout
-		{"57014", Halve, StopPolicy},      // query_canceled
-		{"23503", Halve, StopPolicy},      // foreign_key_violation
-		{"23001", Halve, StopPolicy},      // restrict_violation, as PostgreSQL 18 has it
-		{"23514", Halve, StopPolicy},      // check_violation, by SET NULL or SET DEFAULT
+		{"57014", Halve, PutAside},        // query_canceled
+		{"23503", Halve, PutAside},        // foreign_key_violation
+		{"23001", Halve, PutAside},        // restrict_violation, as PostgreSQL 18 has it
+		{"23514", Halve, PutAside},        // check_violation, by SET NULL or SET DEFAULT
 		{"42703", StopPolicy, StopPolicy}, // undefined_column
 		{"42P01", StopPolicy, StopPolicy}, // undefined_table
 		{"42883", StopPolicy, StopPolicy}, // undefined_function
@@ -115,10 +115,10 @@ func TestWhatStandsInTheWayOfABatchIsGradedAndLosesItsRowContent(t *testing.T) {
 	}{
 		"a row that something refers to": {
 			"create table notes (note text references sessions (note)); insert into notes values ('" + secret + "')", "",
-			"23503", Halve, StopPolicy, "constraint notes_note_fkey, table public.notes",
+			"23503", Halve, PutAside, "constraint notes_note_fkey, table public.notes",
 		},
 		"a column that is gone": {"", "alter table sessions rename at to at2", schemas.SQLStateColumns, StopPolicy, StopPolicy, "not those"},
-		"a table that is gone":  {"", "alter table sessions rename to sessions2", schemas.SQLStateTarget, StopPolicy, StopPolicy, "is not a leaf"},
+		"a table that is gone":  {"", "alter table sessions rename to sessions2", schemas.SQLStateTarget, StopPolicy, StopPolicy, "is gone, renamed or another table"},
 		"a trigger": {
 			"", "create function f() returns trigger language plpgsql as 'begin return null; end'; create trigger t before delete on sessions for each row execute function f()",
 			schemas.SQLStateTriggers, StopPolicy, StopPolicy, "triggers, rules",

@@ -63,13 +63,27 @@ func (s *session) release(ctx context.Context, l *lease) (position, error) {
 	return above, nil
 }
 
-// unfinished says whether a shard of run is left, whoever holds it.
-func (s *session) unfinished(ctx context.Context, run uuid.UUID) (left bool, err error) {
-	err = s.control.QueryRow(ctx, `select exists (select from lapse.shard where run = $1 and not done and not aside)`, run).Scan(&left)
+// rest is what is left of a run.
+type rest struct {
+	unfinished bool // shards that somebody has, or will have
+	aside      int  // shards in which a row resisted
+	state      string
+	retryAt    *time.Time // when the first of them is tried again
+	behind     bool       // due rows that somebody had locked
+}
+
+// rest looks what is left of a run.
+func (s *session) rest(ctx context.Context, run uuid.UUID) (r rest, err error) {
+	err = s.control.QueryRow(ctx, `
+		select coalesce(bool_or(not done and not aside), false), count(*) filter (where aside and not done),
+		       coalesce(min(sqlstate) filter (where aside and not done), ''), min(retry_at) filter (where aside and not done),
+		       coalesce(bool_or(left_behind), false)
+		  from lapse.shard
+		 where run = $1`, run).Scan(&r.unfinished, &r.aside, &r.state, &r.retryAt, &r.behind)
 	if err != nil {
-		return false, fmt.Errorf("look what is left of run %v: %w", run, err)
+		return r, fmt.Errorf("look what is left of run %v: %w", run, err)
 	}
-	return left, nil
+	return r, nil
 }
 
 // putAside takes a shard of which a row resists out of its run. It is tried again in a later one, not before until.

@@ -21,6 +21,9 @@ const (
 	outcomeLost      = "lost"  // its COMMIT was not answered, and did not happen
 )
 
+// reasonPutAside is the reason of skips_total for shards in which a row resists.
+const reasonPutAside = "shard_put_aside"
+
 // stateStopped is the state of a policy that the executor stopped, beside those of the gate.
 const stateStopped schemas.State = "stopped"
 

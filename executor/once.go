@@ -36,7 +36,9 @@ type PolicySummary struct {
 	Cascaded int64                 `json:"cascaded"`
 	Batches  int64                 `json:"batches"`
 	Outcome  Outcome               `json:"outcome"`
-	Error    string                `json:"error,omitempty"` // of a stopped one
+	Error    string                `json:"error,omitempty"` // of one that was stopped, or in which rows resist
+	// LeftBehind says that due rows are left that somebody had locked all the time. The next run follows soon.
+	LeftBehind bool `json:"left_behind,omitempty"`
 }
 
 // Outcome is how Once ended for a policy. A policy that left its armed state meanwhile has that state as its outcome.
@@ -44,8 +46,9 @@ type Outcome string
 
 // How Once ends for a policy.
 const (
-	Finished    Outcome = "finished"    // nothing that was due at the run's cutoff is left, but for rows that were locked
+	Finished    Outcome = "finished"    // nothing that was due at the run's cutoff is left, unless LeftBehind says so
 	Stopped     Outcome = "stopped"     // an error stopped the policy
+	Resisted    Outcome = "resisted"    // all was tried; shards in which a row resists were put aside
 	Interrupted Outcome = "interrupted" // Once ended before the run did; the next one goes on with it
 )
 
@@ -81,6 +84,22 @@ func (e *NotArmedError) Error() string {
 	}
 	return fmt.Sprintf("policy %s is %s: %s", e.Policy, e.State, fix)
 }
+
+// ResistingError says that rows of a policy cannot be deleted. What else is due was.
+type ResistingError struct {
+	Policy  planner.PolicyName
+	Shards  int
+	RetryAt time.Time
+	Cause   error // in one of them
+}
+
+func (e *ResistingError) Error() string {
+	return fmt.Sprintf("policy %s: a row resists in %d of its shards, which were put aside and are tried again after %s: %v",
+		e.Policy, e.Shards, e.RetryAt.UTC().Format(time.RFC3339), e.Cause)
+}
+
+// Unwrap returns what stood in the way.
+func (e *ResistingError) Unwrap() error { return e.Cause }
 
 // target is a policy that Once is to bring to the end of a run.
 type target struct {
@@ -234,6 +253,11 @@ func (e *Executor) serve(ctx context.Context, t *target, p *planner.InForce, pat
 	t.take(&m.tally)
 	switch end {
 	case turnFinished:
+		t.LeftBehind = m.behind
+		if m.resists != nil {
+			t.end(Resisted, m.resists)
+			break
+		}
 		t.end(Finished, nil)
 	case turnStopped:
 		t.end(Stopped, m.stopped)

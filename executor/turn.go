@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/planner"
 	"lapse/schemas"
@@ -26,6 +27,9 @@ type memory struct {
 	pauses    pauses
 	notBefore time.Time // no turn before: after a retry or a stop
 	stopped   error     // why it was stopped; nil otherwise
+	resists   error     // what was put aside in the last run; nil for nothing
+	cause     error     // why this process put a shard aside in this run; nil if it did not
+	behind    bool      // the last run left due rows that somebody had locked
 	tally     tally
 }
 
@@ -55,8 +59,15 @@ func (e *Executor) observe(policies []planner.InForce) {
 		p := &policies[i]
 		inForce[versionKey{p.ID, p.Version}], names[p.Name] = true, true
 		m, line := e.memory(p), PolicyStatus{Policy: p.Name, Table: p.TableName, Version: p.Version, State: p.State}
-		if m.stopped != nil && p.State == schemas.Armed {
+		switch {
+		case p.State != schemas.Armed:
+		case m.stopped != nil:
 			line.State, line.Stopped, line.Until = stateStopped, m.stopped.Error(), m.notBefore
+		case p.Trouble != "":
+			line.State, line.Stopped = stateStopped, p.Trouble+": run `lapse apply`"
+		}
+		if m.resists != nil {
+			line.Resists = m.resists.Error()
 		}
 		e.metrics.in(p, line.State)
 		status = append(status, line)
@@ -72,6 +83,17 @@ func (e *Executor) observe(policies []planner.InForce) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.status = status
+}
+
+// mark enters a stop in the list at once, so that readiness does not wait for the next round.
+func (e *Executor) mark(p *planner.InForce, err error, until time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i := range e.status {
+		if e.status[i].Policy == p.Name {
+			e.status[i].State, e.status[i].Stopped, e.status[i].Until = stateStopped, err.Error(), until
+		}
+	}
 }
 
 // due returns when an armed policy is to have its next turn.
@@ -98,6 +120,7 @@ const (
 	turnFinished                 // the run is over
 	turnMore                     // the turn's share is used up, or the executor is stopping
 	turnElsewhere                // what is left of the run is in others' hands
+	turnPutAside                 // a row resists: the shard is out of this run
 	turnBlocked                  // an error to be retried; the policy pauses
 	turnStopped                  // an error that stops the policy until its next scheduled time
 	turnRefused                  // the audit is no longer healthy
@@ -119,7 +142,7 @@ func (e *Executor) turn(ctx context.Context, p *planner.InForce) (turnEnd, error
 		return e.trouble(p, err, 1)
 	}
 	if m.tally.run != run.ID {
-		m.tally = tally{run: run.ID, began: e.now()}
+		m.tally, m.cause = tally{run: run.ID, began: e.now()}, nil
 		e.log.Info("run begins", "policy", p.Name, "version", p.Version, "run", run.ID, "cutoff", run.Cutoff, "resumed", run.Resumed)
 	}
 	share := share{rows: e.config.Limits.TurnRows, until: e.now().Add(e.config.Limits.TurnTime)}
@@ -151,19 +174,28 @@ func (s *share) used(now time.Time) bool { return s.rows <= 0 || !now.Before(s.u
 
 // over tells a run that is done from one whose last shards others hold.
 func (e *Executor) over(ctx context.Context, p *planner.InForce, run *planner.Run) (turnEnd, error) {
-	left, err := e.session.unfinished(ctx, run.ID)
+	left, err := e.session.rest(ctx, run.ID)
 	if err != nil {
 		return e.trouble(p, err, 1)
 	}
 	m := e.memory(p)
-	if left {
+	if left.unfinished {
 		m.notBefore = e.now().Add(time.Second)
 		return turnElsewhere, nil
 	}
+	m.resists = nil
+	if left.aside > 0 {
+		if m.cause == nil { // it was another process that tried
+			m.cause = &ServerError{SQLState: left.state}
+		}
+		m.resists = &ResistingError{Policy: p.Name, Shards: left.aside, RetryAt: *left.retryAt, Cause: m.cause}
+		e.metrics.skips.WithLabelValues(string(p.Name), p.TableName, reasonPutAside).Add(float64(left.aside))
+	}
+	m.behind = left.behind
 	took := e.now().Sub(run.StartedAt)
 	e.metrics.runSeconds.WithLabelValues(string(p.Name), p.TableName).Observe(took.Seconds())
 	e.log.Info("run is over", "policy", p.Name, "run", run.ID, "deleted", m.tally.deleted, "cascaded", m.tally.cascaded,
-		"batches", m.tally.batches, "seconds", took.Seconds())
+		"batches", m.tally.batches, "seconds", took.Seconds(), "shards_put_aside", left.aside, "locked_rows_left", left.behind)
 	return turnFinished, nil
 }
 
@@ -200,6 +232,9 @@ func (e *Executor) shard(ctx, work context.Context, p *planner.InForce, l *lease
 			return e.trouble(p, err, 1)
 		}
 		done, end, err := e.batch(work, p, a)
+		if end == turnPutAside {
+			return turnGoesOn, nil
+		}
 		if err != nil || end != turnGoesOn {
 			return end, err
 		}
@@ -231,7 +266,12 @@ func (e *Executor) batch(ctx context.Context, p *planner.InForce, a *assignment)
 		return e.unanswered(ctx, p, &done, unknown)
 	}
 	if err != nil {
-		e.metrics.failed(p, e.grade(err, limit).String())
+		decision := e.grade(err, limit)
+		e.metrics.failed(p, decision.String())
+		if decision == PutAside {
+			end, err := e.putAside(ctx, p, a, err)
+			return result{}, end, err
+		}
 		end, err := e.trouble(p, err, limit)
 		return result{}, end, err
 	}
@@ -282,7 +322,25 @@ func (e *Executor) count(p *planner.InForce, done *result) {
 
 // grade is the package's grade, with what this executor knows.
 func (e *Executor) grade(err error, limit int) Grade {
-	return grade(err, circumstances{limit: limit, lost: e.session.lost()})
+	return grade(err, circumstances{limit: limit, lost: e.session.lost(), own: true})
+}
+
+// putAside gives a shard up for this run because one of its rows resists. The others go on.
+func (e *Executor) putAside(ctx context.Context, p *planner.InForce, a *assignment, cause error) (turnEnd, error) {
+	var server *pgconn.PgError
+	state := ""
+	if errors.As(cause, &server) {
+		state = server.Code
+	}
+	until, err := e.session.putAside(ctx, a.lease, state)
+	if err != nil {
+		return e.trouble(p, err, 1)
+	}
+	m := e.memory(p)
+	m.pace = pace{} // it is small because of this row
+	m.cause = stripped("delete one row", cause)
+	e.log.Error("a row resists; its shard is put aside", "policy", p.Name, "relation", a.leaf, "error", m.cause, "next_try", until)
+	return turnPutAside, nil
 }
 
 // trouble does what the grade of an error asks for. It returns an error only where the process must stop.
@@ -316,6 +374,7 @@ func (e *Executor) stop(p *planner.InForce, err error) {
 		until = e.now().Add(time.Hour)
 	}
 	m.stopped, m.notBefore = err, until
+	e.mark(p, err, until)
 	e.metrics.in(p, stateStopped)
 	e.metrics.skips.WithLabelValues(string(p.Name), p.TableName, string(stateStopped)).Inc()
 	e.log.Error("policy is stopped until its next scheduled time", "policy", p.Name, "table", p.TableName, "error", err, "until", until)
