@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"lapse/schemas"
 )
 
 const (
@@ -23,41 +25,40 @@ type session struct {
 	oid    uint32 // the database's
 }
 
-// sessionSettings hold for every statement of a session.
+// sessionSettings are what a session starts with beside schemas.SessionSettings. RESET ALL gives them back.
 //
 // A batch that waits for a lock, or that the executor forgot because it was stopped or cut off, must not stand in the
 // application's way: lock_timeout and idle_in_transaction_session_timeout end it. All are far below the lease.
-const sessionSettings = `
-	set application_name = 'lapse executor';
-	set timezone = 'UTC';
-	set row_security = off;
-	set enable_seqscan = off;
-	set search_path = pg_catalog, pg_temp;
-	set default_transaction_isolation = 'read committed';
-	set lock_timeout = '1s';
-	set statement_timeout = '` + statementTimeout + `';
-	set idle_in_transaction_session_timeout = '10s'`
+func sessionSettings() map[string]string {
+	return map[string]string{
+		"application_name":                    "lapse executor",
+		"enable_seqscan":                      "off",
+		"lock_timeout":                        "1s",
+		"statement_timeout":                   statementTimeout,
+		"idle_in_transaction_session_timeout": "10s",
+	}
+}
 
 // connect opens a session that takes leases as holder.
 func connect(ctx context.Context, config *pgx.ConnConfig, holder string) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
+	config = config.Copy()
+	schemas.PinSession(config.RuntimeParams, schemas.SessionSettings())
+	schemas.PinSession(config.RuntimeParams, sessionSettings())
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, err
 	}
 	s := &session{conn: conn, holder: holder}
-	if err := s.prepare(ctx); err != nil {
+	if err := s.identify(ctx); err != nil {
 		s.close()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *session) prepare(ctx context.Context) error {
-	if _, err := s.conn.Exec(ctx, sessionSettings); err != nil {
-		return fmt.Errorf("set up the session: %w", err)
-	}
+func (s *session) identify(ctx context.Context) error {
 	var system int64
 	err := s.conn.QueryRow(ctx, `
 		select c.system_identifier, d.oid
