@@ -25,7 +25,7 @@ func (a *app) auditCommand() *cobra.Command {
 its topic once. With --once it goes up to the present end of the write-ahead log and ends. One auditor runs per database; a
 second one waits until the first has gone.`,
 		Example: `  lapse audit --once
-  lapse audit --http 127.0.0.1:9188`,
+  lapse audit --http 127.0.0.1:7433`,
 		Args: cobra.NoArgs,
 	}
 	cmd.RunE = a.untilStopped(&once, func(cmd *cobra.Command) error {

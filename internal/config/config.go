@@ -127,7 +127,7 @@ func defaults() *Settings {
 		Topics: Topics{System: "lapse.deletes.system", User: "lapse.deletes.user", Log: "lapse.log", Partitions: 6, Create: true},
 		Format: Spanner,
 		Audit:  AuditRequired,
-		HTTP:   "127.0.0.1:9187",
+		HTTP:   "127.0.0.1:7432",
 	}
 }
 
