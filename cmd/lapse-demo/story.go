@@ -102,7 +102,7 @@ func (s *story) run(ctx context.Context) error {
 			delete from public.sessions where id between 9201 and 9203; commit`},
 	} {
 		fmt.Fprintf(s.out, "   %s\n", other.what)
-		conn, err := pgx.Connect(ctx, s.url(other.user))
+		conn, err := session(ctx, s.url(other.user))
 		if err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ const dueRowsAreGone = `select not exists (select from public.sessions where las
 	and not exists (select from public.page_view where seen + interval '1 year' <= now())`
 
 func (s *story) refuse(ctx context.Context) error {
-	conn, err := pgx.Connect(ctx, s.url("lapse_executor"))
+	conn, err := session(ctx, s.url("lapse_executor"))
 	if err != nil {
 		return err
 	}
