@@ -61,7 +61,7 @@ func (p *servers) configure(ctx context.Context) error {
 kafka:
   brokers: [%s]
 topics: { partitions: 6, replication: 1 }
-`, p.url("postgres"), p.url("lapse_executor"), p.url("lapse_auditor"), p.kafka.Addr())), 0o600)
+`, p.url("lapse_owner"), p.url("lapse_executor"), p.url("lapse_auditor"), p.kafka.Addr())), 0o600)
 }
 
 func (p *servers) url(user string) string { return p.postgres.URL(user, database) }

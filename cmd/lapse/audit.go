@@ -91,7 +91,7 @@ func (a *app) newAuditor(ctx context.Context, s *config.Settings, once bool) (*a
 	if err != nil {
 		return nil, invalid(err)
 	}
-	session, err := connection(s.Database.Auditor, s.Roles.Auditor, "lapse audit")
+	session, err := a.connection(s, s.Database.Auditor, s.Roles.Auditor, "lapse audit")
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,9 @@ func (a *app) newAuditor(ctx context.Context, s *config.Settings, once bool) (*a
 	}
 	auditor := &auditor{app: a, session: &auditorSession{config: session}, copies: s.Topics.Create && s.Topics.Replication == 0}
 	auditor.config = audit.Config{
-		Stream: replication.StreamConfig{ConnString: string(s.Database.Auditor), Slot: s.Slot, Logger: a.log},
+		Stream: replication.StreamConfig{
+			ConnString: string(s.Database.Auditor), Slot: s.Slot, Admit: session.AfterConnect, Logger: a.log,
+		},
 		Kafka:  brokers,
 		System: s.Topics.System, User: s.Topics.User, Log: s.Topics.Log,
 		Partitions: s.Topics.Partitions, Replication: s.Topics.Replication, Create: s.Topics.Create,

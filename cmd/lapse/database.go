@@ -94,12 +94,18 @@ func ask(ctx context.Context, conn *pgconn.PgConn, query string) (string, error)
 	return string(results[0].Rows[0][0]), nil
 }
 
-// connect logs in with c and plays role.
+// connect logs in with c and plays role. It takes any login, a superuser's too: all but init and apply use
+// app.connect.
 func connect(ctx context.Context, c config.ConnString, role, command string) (*pgx.Conn, error) {
 	parsed, err := connection(c, role, command)
 	if err != nil {
 		return nil, err
 	}
+	return connectWith(ctx, parsed, c, role)
+}
+
+// connectWith is connect with a connection that has been prepared.
+func connectWith(ctx context.Context, parsed *pgx.ConnConfig, c config.ConnString, role string) (*pgx.Conn, error) {
 	conn, err := pgx.ConnectConfig(ctx, parsed)
 	if err != nil {
 		return nil, explainConnect(err, c, role)
@@ -109,7 +115,11 @@ func connect(ctx context.Context, c config.ConnString, role, command string) (*p
 
 // explainConnect says what to do where it is known.
 func explainConnect(err error, c config.ConnString, role string) error {
-	if errors.Is(err, errNotPinned) {
+	var refused *superuserError
+	switch {
+	case errors.As(err, &refused):
+		return fmt.Errorf("connect to %s: %w", c, refused)
+	case errors.Is(err, errNotPinned):
 		return fmt.Errorf("connect to %s: %w", c, errNotPinned)
 	}
 	var server *pgconn.PgError
@@ -190,7 +200,7 @@ func (a *app) awaitInstallation(
 }
 
 func (a *app) lookInstalled(ctx context.Context, s *config.Settings, c config.ConnString, role string) (*installation, error) {
-	conn, err := connect(ctx, c, role, "lapse")
+	conn, err := a.connect(ctx, s, c, role, "lapse")
 	if err != nil {
 		return nil, err
 	}

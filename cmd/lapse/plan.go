@@ -62,7 +62,7 @@ type surveyor struct {
 }
 
 func (c *surveyor) run(ctx context.Context) (err error) {
-	c.conn, err = connect(ctx, c.settings.Database.Owner, c.settings.Roles.Owner, "lapse plan")
+	c.conn, err = c.connect(ctx, c.settings, c.settings.Database.Owner, c.settings.Roles.Owner, "lapse plan")
 	if err != nil {
 		return err
 	}

@@ -40,11 +40,11 @@ func (a *app) serve(ctx context.Context, s *config.Settings) error {
 	parts := []part{executorPart(executor)}
 	ready := []readiness{{"executor", executor.Ready}}
 	measured := executor.Metrics().Collectors()
+	if _, err := a.awaitInstallation(ctx, s, s.Database.Executor, s.Roles.Executor, false); err != nil {
+		return err
+	}
 	if s.Audit == config.AuditOff {
 		a.log.Warn("audit: off: rows are deleted without evidence")
-		if _, err := a.awaitInstallation(ctx, s, s.Database.Executor, s.Roles.Executor, false); err != nil {
-			return err
-		}
 	} else {
 		auditor, err := a.newAuditor(ctx, s, false)
 		if err != nil {

@@ -25,6 +25,9 @@ type Settings struct {
 	Audit    AuditMode
 	Limits   Limits
 	HTTP     string // address of the HTTP server
+
+	// AllowSuperuser lets commands other than init and apply log in as a superuser. Only the environment can say so.
+	AllowSuperuser bool
 }
 
 // Topics are where events and the log go. One set serves one database.
@@ -115,6 +118,13 @@ func Load(path string, flags Overrides, env Environment) (*Settings, error) {
 	}
 	if err := s.override(flags.or(FromEnvironment(env))); err != nil {
 		return nil, err
+	}
+	switch allow := env.get("LAPSE_SUPERUSER"); allow {
+	case "":
+	case "allow":
+		s.AllowSuperuser = true
+	default:
+		return nil, fmt.Errorf("LAPSE_SUPERUSER is %q: the only value is allow; leave it out otherwise", allow)
 	}
 	return s, s.complete()
 }
