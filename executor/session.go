@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"lapse/schemas"
 )
 
 const (
@@ -46,11 +48,7 @@ func connect(ctx context.Context, config *pgx.ConnConfig, holder string, batchTi
 }
 
 func (s *session) open(ctx context.Context, config *pgx.ConnConfig, batchTime time.Duration) (err error) {
-	control := withParameters(config, map[string]string{
-		"application_name": "lapse executor", "lock_timeout": "5s", "statement_timeout": "15s",
-		"idle_in_transaction_session_timeout": "10s",
-	})
-	if s.control, err = pgx.ConnectConfig(ctx, control); err != nil {
+	if s.control, err = pgx.ConnectConfig(ctx, withParameters(config, controlSettings())); err != nil {
 		return err
 	}
 	var system, deadlock int64
@@ -62,19 +60,33 @@ func (s *session) open(ctx context.Context, config *pgx.ConnConfig, batchTime ti
 		return fmt.Errorf("identify the database: %w", err)
 	}
 	s.system = uint64(system)
-	lock := min(time.Duration(deadlock)*time.Millisecond/lockShare, mostLockTime)
-	// Startup parameters are what RESET ALL goes back to. A batch that waits for a lock, or that the executor forgot because
-	// it was stopped or cut off, must not stand in the application's way. All are far below the lease.
-	batches := withParameters(config, map[string]string{
-		"application_name": "lapse executor batches", "enable_seqscan": "off",
-		"lock_timeout":                        strconv.FormatInt(max(lock.Milliseconds(), 1), 10),
-		"statement_timeout":                   strconv.FormatInt(statementTimeout(batchTime).Milliseconds(), 10),
-		"idle_in_transaction_session_timeout": "10s",
-	})
+	batches := withParameters(config, batchSettings(time.Duration(deadlock)*time.Millisecond, batchTime))
 	batches.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // no statement has a name
 	s.batches, err = pgx.ConnectConfig(ctx, batches)
 	return err
 }
+
+// controlSettings and batchSettings are what the two connections start with beside schemas.SessionSettings: startup
+// parameters are what RESET ALL goes back to. A batch that waits for a lock, or that the executor forgot because it was
+// stopped or cut off, must not stand in the application's way. All times are far below the lease.
+func controlSettings() map[string]string {
+	return map[string]string{
+		"application_name": "lapse executor", "lock_timeout": "5s", "statement_timeout": "15s",
+		"idle_in_transaction_session_timeout": "10s",
+	}
+}
+
+func batchSettings(deadlock, batchTime time.Duration) map[string]string {
+	lock := max(min(deadlock/lockShare, mostLockTime), time.Millisecond)
+	return map[string]string{
+		"application_name": "lapse executor batches", "enable_seqscan": "off",
+		"lock_timeout":                        milliseconds(lock),
+		"statement_timeout":                   milliseconds(statementTimeout(batchTime)),
+		"idle_in_transaction_session_timeout": "10s",
+	}
+}
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) + "ms" }
 
 // statementTimeout ends a batch that takes far longer than it should.
 func statementTimeout(batchTime time.Duration) time.Duration {
@@ -84,12 +96,8 @@ func statementTimeout(batchTime time.Duration) time.Duration {
 // withParameters is config with what a session of ours starts with, and more.
 func withParameters(config *pgx.ConnConfig, more map[string]string) *pgx.ConnConfig {
 	c := config.Copy()
-	if c.RuntimeParams == nil {
-		c.RuntimeParams = map[string]string{}
-	}
-	for name, value := range more {
-		c.RuntimeParams[name] = value
-	}
+	schemas.PinSession(c.RuntimeParams, schemas.SessionSettings())
+	schemas.PinSession(c.RuntimeParams, more)
 	return c
 }
 

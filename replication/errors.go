@@ -141,6 +141,7 @@ func isOurs(err error) bool {
 
 // The states, and classes of states, that this package knows by name.
 const (
+	stateProtocolViolation   = "08P01"
 	stateTooManyConnections  = "53300"
 	stateConfigurationLimit  = "53400"
 	stateObjectInUse         = "55006"

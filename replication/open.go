@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"lapse/schemas"
 )
 
 // StreamConfig says what to read.
@@ -24,26 +26,15 @@ type StreamConfig struct {
 	// StatusInterval is the longest pause between two statuses, by default 10 s, and never more than a third of the
 	// server's wal_sender_timeout. A position that moved is sent after a tenth of it.
 	StatusInterval time.Duration
+	// Admit is asked before anything else is done with a connection, which knows the simple protocol only. Its error ends
+	// Open; GradeOf says what becomes of it. nil admits everybody.
+	Admit func(ctx context.Context, conn *pgconn.PgConn) error
 	// Logger gets what is worth knowing and no error; nil discards it.
 	Logger *slog.Logger
 }
 
 // defaultStatusInterval is that of PostgreSQL's own receivers.
 const defaultStatusInterval = 10 * time.Second
-
-// sessionParameters pin the text form of every type: the same log gives the same bytes, whatever the role, the database
-// or the server's configuration says. client_encoding is set later, to the database's.
-var sessionParameters = map[string]string{
-	"replication":           "database",
-	"datestyle":             "ISO",
-	"intervalstyle":         "postgres",
-	"extra_float_digits":    "3",
-	"timezone":              "UTC",
-	"bytea_output":          "hex",
-	"lc_monetary":           "C",
-	"search_path":           "pg_catalog", // of regclass and its kin
-	"quote_all_identifiers": "off",
-}
 
 // Open connects and starts reading. When it returns without error the slot is ours, and stays ours until Close: the
 // server gives a slot to one connection at a time. ctx bounds the opening only.
@@ -77,7 +68,8 @@ func open(ctx context.Context, config StreamConfig) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, wire, err := connect(ctx, config.ConnString)
+	schemas.PinSession(plain.RuntimeParams, schemas.SessionSettings())
+	conn, wire, err := connect(ctx, config)
 	if err != nil {
 		return nil, err
 	}
@@ -104,25 +96,29 @@ func open(ctx context.Context, config StreamConfig) (*Stream, error) {
 }
 
 // connect makes a replication connection that still speaks SQL, and the wire below it.
-func connect(ctx context.Context, connString string) (*pgx.Conn, *wire, error) {
-	config, err := pgx.ParseConfig(connString)
+//
+// The settings of every session of ours pin the text form of every type: the same log gives the same bytes, whatever the
+// role, the database or the server's configuration says. client_encoding alone is set again, to the database's.
+func connect(ctx context.Context, c StreamConfig) (*pgx.Conn, *wire, error) {
+	config, err := pgx.ParseConfig(c.ConnString)
 	if err != nil {
 		return nil, nil, err
 	}
 	// A replication connection knows the simple protocol only.
 	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
-	for name, value := range sessionParameters {
-		config.RuntimeParams[name] = value
-	}
-	config.RuntimeParams["client_encoding"] = "UTF8" // until the database's is known
+	schemas.PinSession(config.RuntimeParams, schemas.SessionSettings())
+	schemas.PinSession(config.RuntimeParams, map[string]string{"replication": "database"})
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "lapse"
 	}
+	config.AfterConnect = c.Admit
 	wire := attachWire(&config.Config)
 	conn, err := pgx.ConnectConfig(ctx, config)
 	switch {
 	case stateOf(err) == stateInsufficient:
 		return nil, nil, fmt.Errorf("%w; to read the log, run: alter role %s replication", err, quoteIdentifier(config.User))
+	case stateOf(err) == stateProtocolViolation, stateOf(err) == stateUndefinedObject:
+		return nil, nil, fmt.Errorf("%w; a setting of the session is refused: connect to PostgreSQL directly, not through a pooler", err)
 	case err != nil:
 		return nil, nil, err
 	}

@@ -91,4 +91,4 @@ Still running, until you press Ctrl-C:
 }
 
 // keptHTTP is where the "lapse serve" that is left running serves HTTP.
-const keptHTTP = "127.0.0.1:9187"
+const keptHTTP = "127.0.0.1:7432"

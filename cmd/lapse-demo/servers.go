@@ -10,6 +10,7 @@ import (
 
 	"lapse/internal/kafkaserver"
 	"lapse/internal/pgserver"
+	"lapse/schemas"
 )
 
 // database is the demonstration's own.
@@ -45,7 +46,7 @@ func startServers(ctx context.Context, config string) (*servers, error) {
 }
 
 func (p *servers) configure(ctx context.Context) error {
-	admin, err := pgx.Connect(ctx, p.postgres.URL("postgres", "postgres"))
+	admin, err := session(ctx, p.postgres.URL("postgres", "postgres"))
 	if err != nil {
 		return err
 	}
@@ -60,13 +61,23 @@ func (p *servers) configure(ctx context.Context) error {
 kafka:
   brokers: [%s]
 topics: { partitions: 6, replication: 1 }
-`, p.url("postgres"), p.url("lapse_executor"), p.url("lapse_auditor"), p.kafka.Addr())), 0o600)
+`, p.url("lapse_owner"), p.url("lapse_executor"), p.url("lapse_auditor"), p.kafka.Addr())), 0o600)
 }
 
 func (p *servers) url(user string) string { return p.postgres.URL(user, database) }
 
 func (p *servers) connect(ctx context.Context) (*pgx.Conn, error) {
-	return pgx.Connect(ctx, p.url("postgres"))
+	return session(ctx, p.url("postgres"))
+}
+
+// session connects with the settings that Lapse's own sessions have.
+func session(ctx context.Context, url string) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	schemas.PinSession(config.RuntimeParams, schemas.SessionSettings())
+	return pgx.ConnectConfig(ctx, config)
 }
 
 // environment is what the lapse commands are started with: nothing of the caller's settings.

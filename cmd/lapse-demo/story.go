@@ -69,8 +69,10 @@ func (s *story) fill(ctx context.Context) error {
 	  || ' older than a year' from public.page_view`)
 }
 
+// install logs in as a superuser, as apply does after it. Everything else is done by logins of its own that init makes,
+// and is refused to a superuser.
 func (s *story) install(ctx context.Context) error {
-	return s.command(ctx, "init")
+	return s.command(ctx, "init", "--database", s.url("postgres"))
 }
 
 func (s *story) plan(ctx context.Context) error {
@@ -79,7 +81,7 @@ func (s *story) plan(ctx context.Context) error {
 		return err
 	}
 	fmt.Fprintln(s.out, indent(policiesYAML))
-	if err := s.command(ctx, "apply", "-f", file, "--yes"); err != nil {
+	if err := s.command(ctx, "apply", "--database", s.url("postgres"), "-f", file, "--yes"); err != nil {
 		return err
 	}
 	return s.command(ctx, "plan")
@@ -102,7 +104,7 @@ func (s *story) run(ctx context.Context) error {
 			delete from public.sessions where id between 9201 and 9203; commit`},
 	} {
 		fmt.Fprintf(s.out, "   %s\n", other.what)
-		conn, err := pgx.Connect(ctx, s.url(other.user))
+		conn, err := session(ctx, s.url(other.user))
 		if err != nil {
 			return err
 		}
@@ -139,7 +141,7 @@ const dueRowsAreGone = `select not exists (select from public.sessions where las
 	and not exists (select from public.page_view where seen + interval '1 year' <= now())`
 
 func (s *story) refuse(ctx context.Context) error {
-	conn, err := pgx.Connect(ctx, s.url("lapse_executor"))
+	conn, err := session(ctx, s.url("lapse_executor"))
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func (a *app) auditCommand() *cobra.Command {
 its topic once. With --once it goes up to the present end of the write-ahead log and ends. One auditor runs per database; a
 second one waits until the first has gone.`,
 		Example: `  lapse audit --once
-  lapse audit --http 127.0.0.1:9188`,
+  lapse audit --http 127.0.0.1:7433`,
 		Args: cobra.NoArgs,
 	}
 	cmd.RunE = a.untilStopped(&once, func(cmd *cobra.Command) error {
@@ -91,7 +91,7 @@ func (a *app) newAuditor(ctx context.Context, s *config.Settings, once bool) (*a
 	if err != nil {
 		return nil, invalid(err)
 	}
-	session, err := connection(s.Database.Auditor, s.Roles.Auditor, "lapse audit")
+	session, err := a.connection(s, s.Database.Auditor, s.Roles.Auditor, "lapse audit")
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,9 @@ func (a *app) newAuditor(ctx context.Context, s *config.Settings, once bool) (*a
 	}
 	auditor := &auditor{app: a, session: &auditorSession{config: session}, copies: s.Topics.Create && s.Topics.Replication == 0}
 	auditor.config = audit.Config{
-		Stream: replication.StreamConfig{ConnString: string(s.Database.Auditor), Slot: s.Slot, Logger: a.log},
+		Stream: replication.StreamConfig{
+			ConnString: string(s.Database.Auditor), Slot: s.Slot, Admit: session.AfterConnect, Logger: a.log,
+		},
 		Kafka:  brokers,
 		System: s.Topics.System, User: s.Topics.User, Log: s.Topics.Log,
 		Partitions: s.Topics.Partitions, Replication: s.Topics.Replication, Create: s.Topics.Create,

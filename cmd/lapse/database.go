@@ -25,6 +25,8 @@ const (
 	stateInvalidSchema = "3F000"
 	stateLockTimeout   = "55P03"
 	stateDeadlock      = "40P01"
+	stateProtocol      = "08P01" // what a pooler says to a startup parameter that it does not know
+	stateUndefined     = "42704" // what a server says to one
 )
 
 func stateOf(err error) string {
@@ -38,7 +40,8 @@ func stateOf(err error) string {
 // connection is how to log in with c and play role. An empty role is the login's own.
 //
 // A login that is not the role becomes it for the whole session: what it makes then belongs to the role, and what the
-// role may not do it may not do either, though it be a superuser's.
+// role may not do it may not do either, though it be a superuser's. No session depends on what the login or the database
+// has set.
 func connection(c config.ConnString, role, command string) (*pgx.ConnConfig, error) {
 	parsed, err := pgx.ParseConfig(string(c))
 	if err != nil {
@@ -47,22 +50,62 @@ func connection(c config.ConnString, role, command string) (*pgx.ConnConfig, err
 	if parsed.RuntimeParams["application_name"] == "" {
 		parsed.RuntimeParams["application_name"] = command
 	}
-	parsed.RuntimeParams["timezone"] = "UTC"
+	schemas.PinSession(parsed.RuntimeParams, schemas.SessionSettings())
 	if role != "" && parsed.User != role {
-		parsed.RuntimeParams["role"] = role
+		schemas.PinSession(parsed.RuntimeParams, map[string]string{"role": role})
 	}
+	parsed.AfterConnect = checkPinned
 	if parsed.ConnectTimeout == 0 {
 		parsed.ConnectTimeout = connectTimeout
 	}
 	return parsed, nil
 }
 
-// connect logs in with c and plays role.
+// errNotPinned says that a session does not have the settings that it was started with.
+var errNotPinned = errors.New("the session was started with settings of its own and does not have them: " + connectDirectly)
+
+// connectDirectly is what to do about whoever stands between us and the server. A pooler in transaction mode also mixes
+// the sessions of several clients.
+const connectDirectly = "connect to PostgreSQL directly, not through a pooler"
+
+// checkPinned refuses a session whose settings a pooler has swallowed. The names that it asks for would be looked up where
+// the login says: so they are qualified.
+func checkPinned(ctx context.Context, conn *pgconn.PgConn) error {
+	path, err := ask(ctx, conn, `select pg_catalog.current_setting('search_path')`)
+	if err != nil {
+		return fmt.Errorf("look at the session's settings: %w", err)
+	}
+	if path != schemas.SessionSettings()["search_path"] {
+		return errNotPinned
+	}
+	return nil
+}
+
+// ask returns the one value of the one row that a query has, "" for none. It is for connections that know the simple
+// protocol only too.
+func ask(ctx context.Context, conn *pgconn.PgConn, query string) (string, error) {
+	results, err := conn.Exec(ctx, query).ReadAll()
+	if err != nil {
+		return "", err
+	}
+	if len(results) == 0 || len(results[0].Rows) == 0 {
+		return "", nil
+	}
+	return string(results[0].Rows[0][0]), nil
+}
+
+// connect logs in with c and plays role. It takes any login, a superuser's too: all but init and apply use
+// app.connect.
 func connect(ctx context.Context, c config.ConnString, role, command string) (*pgx.Conn, error) {
 	parsed, err := connection(c, role, command)
 	if err != nil {
 		return nil, err
 	}
+	return connectWith(ctx, parsed, c, role)
+}
+
+// connectWith is connect with a connection that has been prepared.
+func connectWith(ctx context.Context, parsed *pgx.ConnConfig, c config.ConnString, role string) (*pgx.Conn, error) {
 	conn, err := pgx.ConnectConfig(ctx, parsed)
 	if err != nil {
 		return nil, explainConnect(err, c, role)
@@ -72,12 +115,21 @@ func connect(ctx context.Context, c config.ConnString, role, command string) (*p
 
 // explainConnect says what to do where it is known.
 func explainConnect(err error, c config.ConnString, role string) error {
+	var refused *superuserError
+	switch {
+	case errors.As(err, &refused):
+		return fmt.Errorf("connect to %s: %w", c, refused)
+	case errors.Is(err, errNotPinned):
+		return fmt.Errorf("connect to %s: %w", c, errNotPinned)
+	}
 	var server *pgconn.PgError
 	if !errors.As(err, &server) {
 		return fmt.Errorf("connect to %s: %w", c, err)
 	}
 	login, _ := c.Login()
 	switch {
+	case server.Code == stateProtocol, server.Code == stateUndefined:
+		return fmt.Errorf("connect to %s: a setting that the session starts with is refused (%s): %s", c, server.Message, connectDirectly)
 	case server.Code == stateNotAllowed && role != "":
 		return fmt.Errorf("connect to %s: %s: have a superuser run: grant %s to %s", c, server.Message, quoted(role), quoted(login))
 	case role != "" && server.Code == "22023": // there is no such role
@@ -148,7 +200,7 @@ func (a *app) awaitInstallation(
 }
 
 func (a *app) lookInstalled(ctx context.Context, s *config.Settings, c config.ConnString, role string) (*installation, error) {
-	conn, err := connect(ctx, c, role, "lapse")
+	conn, err := a.connect(ctx, s, c, role, "lapse")
 	if err != nil {
 		return nil, err
 	}

@@ -50,13 +50,14 @@ func exitCode(err error) int {
 	var policies planner.FileErrors
 	var settings *config.FileError
 	var identity *replication.IdentityError
+	var superuser *superuserError
 	switch {
 	case err == nil:
 		return exitDone
 	case errors.Is(err, errNeedsPerson):
 		return exitPerson
 	case errors.As(err, &usage), errors.As(err, &input), errors.As(err, &policies), errors.As(err, &settings),
-		errors.As(err, &identity), errors.Is(err, config.ErrNoKey), errors.Is(err, config.ErrNoBrokers),
+		errors.As(err, &identity), errors.As(err, &superuser), errors.Is(err, config.ErrNoKey), errors.Is(err, config.ErrNoBrokers),
 		errors.Is(err, schemas.ErrTagKeyTooShort):
 		return exitInvalid
 	default:

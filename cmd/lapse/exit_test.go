@@ -7,6 +7,7 @@ import (
 
 	"lapse/executor"
 	"lapse/internal/config"
+	"lapse/internal/setup"
 	"lapse/planner"
 	"lapse/replication"
 	"lapse/schemas"

@@ -58,7 +58,7 @@ type surveyor struct {
 }
 
 func (c *surveyor) run(ctx context.Context) (err error) {
-	c.conn, err = connect(ctx, c.settings.Database.Executor, c.settings.Roles.Executor, "lapse plan")
+	c.conn, err = c.connect(ctx, c.settings, c.settings.Database.Executor, c.settings.Roles.Executor, "lapse plan")
 	if err != nil {
 		return err
 	}

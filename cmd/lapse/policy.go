@@ -61,7 +61,7 @@ func (a *app) listPolicies(ctx context.Context) ([]policyLine, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := connect(ctx, s.Database.Owner, s.Roles.Owner, "lapse policy")
+	conn, err := a.connect(ctx, s, s.Database.Owner, s.Roles.Owner, "lapse policy")
 	if err != nil {
 		return nil, err
 	}

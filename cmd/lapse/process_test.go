@@ -48,6 +48,9 @@ func (b *builder) remove() error {
 	return os.RemoveAll(b.dir)
 }
 
+// allowSuperuser lets tests that are not about logins use the superuser of their server for everything.
+const allowSuperuser = "LAPSE_SUPERUSER=allow"
+
 // machine is a place where the built binary runs: a folder with lapse.yaml and keys, and an environment.
 type machine struct {
 	t   *testing.T
@@ -63,7 +66,9 @@ func newMachine(t *testing.T, lapseYAML string) *machine {
 		t.Fatal(err)
 	}
 	m := &machine{t: t, dir: t.TempDir(), bin: bin}
-	m.env = []string{"LAPSE_CONFIG=" + m.write("lapse.yaml", lapseYAML), "HOME=" + m.dir, "PATH=" + os.Getenv("PATH")}
+	m.env = []string{
+		"LAPSE_CONFIG=" + m.write("lapse.yaml", lapseYAML), "HOME=" + m.dir, "PATH=" + os.Getenv("PATH"), allowSuperuser,
+	}
 	return m
 }
 

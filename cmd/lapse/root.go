@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -29,6 +30,7 @@ type app struct {
 
 	log     *slog.Logger // set before a command runs
 	started bool         // the command line was understood
+	warned  sync.Once    // of a superuser's login
 }
 
 const (
@@ -58,11 +60,14 @@ deleted, by which policy, and what anybody else deleted beside it.
 Settings come from flags, then the environment (LAPSE_DATABASE_URL, LAPSE_KAFKA_BROKERS, LAPSE_KEYS, LAPSE_KEY_TAG and
 its kin, PG*), then --config lapse.yaml (or LAPSE_CONFIG).
 
+A superuser's login is for init and apply; the other commands refuse one. LAPSE_SUPERUSER=allow in the environment lets it
+pass, for throw-away databases.
+
 Exit codes: 0 done; 1 failed; 2 wrong usage or invalid input; 3 done, and it found something that needs a person.`,
 		Example: `  export LAPSE_DATABASE_URL=postgres://postgres@127.0.0.1/app LAPSE_KAFKA_BROKERS=127.0.0.1:9092
   lapse init
   lapse apply -f policies.yaml
-  lapse serve`,
+  lapse serve --database postgres://lapse@127.0.0.1/app`,
 		Args:          cobra.ArbitraryArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -69,7 +69,7 @@ func (a *app) newExecutor(s *config.Settings) (e *executor.Executor, done func()
 	if err != nil {
 		return nil, nil, invalid(err)
 	}
-	database, err := connection(s.Database.Executor, s.Roles.Executor, "lapse executor")
+	database, err := a.connection(s, s.Database.Executor, s.Roles.Executor, "lapse executor")
 	if err != nil {
 		return nil, nil, err
 	}

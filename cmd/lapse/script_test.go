@@ -61,6 +61,7 @@ type script struct {
 
 func (s *script) setup(env *testscript.Env) error {
 	env.Setenv("LAPSE_DATABASE_URL", s.db.URL)
+	env.Vars = append(env.Vars, allowSuperuser)
 	env.Setenv("LAPSE_KAFKA_BROKERS", s.brokers)
 	env.Setenv("DB", s.db.Name)
 	env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))

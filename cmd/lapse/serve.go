@@ -17,7 +17,7 @@ func (a *app) serveCommand() *cobra.Command {
 on without a person, both are stopped in order and the process ends with 1: what is not confirmed is read again by the next
 one. With audit: off only the executor runs.`,
 		Example: `  lapse serve --config lapse.yaml
-  lapse serve --http 127.0.0.1:9187 --log-format json`,
+  lapse serve --http 127.0.0.1:7432 --log-format json`,
 		Args: cobra.NoArgs,
 	}
 	cmd.RunE = a.untilStopped(new(bool), func(cmd *cobra.Command) error {
@@ -27,7 +27,7 @@ one. With audit: off only the executor runs.`,
 		}
 		return a.serve(cmd.Context(), s)
 	})
-	cmd.Flags().StringVar(&a.overrides.HTTP, "http", "", "serve HTTP at this `address` (default: http: of lapse.yaml, then 127.0.0.1:9187)")
+	cmd.Flags().StringVar(&a.overrides.HTTP, "http", "", "serve HTTP at this `address` (default: http: of lapse.yaml, then 127.0.0.1:7432)")
 	return cmd
 }
 
@@ -40,11 +40,11 @@ func (a *app) serve(ctx context.Context, s *config.Settings) error {
 	parts := []part{executorPart(executor)}
 	ready := []readiness{{"executor", executor.Ready}}
 	measured := executor.Metrics().Collectors()
+	if _, err := a.awaitInstallation(ctx, s, s.Database.Executor, s.Roles.Executor, false); err != nil {
+		return err
+	}
 	if s.Audit == config.AuditOff {
 		a.log.Warn("audit: off: rows are deleted without evidence")
-		if _, err := a.awaitInstallation(ctx, s, s.Database.Executor, s.Roles.Executor, false); err != nil {
-			return err
-		}
 	} else {
 		auditor, err := a.newAuditor(ctx, s, false)
 		if err != nil {

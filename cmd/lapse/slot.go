@@ -46,7 +46,11 @@ func (i *initialiser) slot(ctx context.Context, owner *pgx.Conn) error {
 	}
 	bounded, cancel := context.WithTimeout(ctx, slotWait)
 	defer cancel()
-	state, made, err := replication.EnsureSlot(bounded, auditor, i.settings.Slot)
+	options, err := slotOptions(ctx, auditor)
+	if err != nil {
+		return err
+	}
+	state, made, err := replication.EnsureSlot(bounded, auditor, i.settings.Slot, options...)
 	if err != nil {
 		return err
 	}
@@ -61,6 +65,22 @@ func (i *initialiser) slot(ctx context.Context, owner *pgx.Conn) error {
 		return recordSlot(ctx, owner, &start)
 	}
 	return nil
+}
+
+// firstFailover is the first version of PostgreSQL whose slots can follow to a standby.
+const firstFailover = 170000
+
+// slotOptions asks for a slot that is copied to standbys where the server can do that. A server without standbys is not
+// affected.
+func slotOptions(ctx context.Context, conn *pgx.Conn) ([]replication.SlotOption, error) {
+	var version int
+	if err := conn.QueryRow(ctx, `select current_setting('server_version_num')::int`).Scan(&version); err != nil {
+		return nil, fmt.Errorf("look at the server: %w", err)
+	}
+	if version < firstFailover {
+		return nil, nil
+	}
+	return []replication.SlotOption{replication.WithFailover()}, nil
 }
 
 // recordSlot writes down where the slot begins; nil is nowhere yet.

@@ -25,6 +25,9 @@ type Settings struct {
 	Audit    AuditMode
 	Limits   Limits
 	HTTP     string // address of the HTTP server
+
+	// AllowSuperuser lets commands other than init and apply log in as a superuser. Only the environment can say so.
+	AllowSuperuser bool
 }
 
 // Topics are where events and the log go. One set serves one database.
@@ -116,6 +119,13 @@ func Load(path string, flags Overrides, env Environment) (*Settings, error) {
 	if err := s.override(flags.or(FromEnvironment(env))); err != nil {
 		return nil, err
 	}
+	switch allow := env.get("LAPSE_SUPERUSER"); allow {
+	case "":
+	case "allow":
+		s.AllowSuperuser = true
+	default:
+		return nil, fmt.Errorf("LAPSE_SUPERUSER is %q: the only value is allow; leave it out otherwise", allow)
+	}
 	return s, s.complete()
 }
 
@@ -127,7 +137,7 @@ func defaults() *Settings {
 		Topics: Topics{System: "lapse.deletes.system", User: "lapse.deletes.user", Log: "lapse.log", Partitions: 6, Create: true},
 		Format: Spanner,
 		Audit:  AuditRequired,
-		HTTP:   "127.0.0.1:9187",
+		HTTP:   "127.0.0.1:7432",
 	}
 }
 

@@ -96,7 +96,7 @@ func TestAnEmptyFileGivesTheDefaults(t *testing.T) {
 		{"topics", fmt.Sprint(s.Topics), "{lapse.deletes.system lapse.deletes.user lapse.log 6 0 true}"},
 		{"audit", string(s.Audit), "required"},
 		{"format", string(s.Format), "spanner"},
-		{"http", s.HTTP, "127.0.0.1:9187"},
+		{"http", s.HTTP, "127.0.0.1:7432"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s is %q, want %q", c.name, c.got, c.want)
@@ -142,7 +142,7 @@ func TestAllProblemsOfAFileAreNamedAtOnceWithTheirPlaces(t *testing.T) {
 		{"a format of no version", "format: spaner\n", `:1:9: "spaner" is not one of spanner, debezium, cloudevents: did you mean "spanner"?`},
 		{"an audit mode", "audit: on\n", `:1:8: "on" is not one of required, off`},
 		{"a URL", "database: postgres://u:s3cret@db:port/app\n", `:1:11: read the database's connection string: `},
-		{"an address", "http: 9187\n", `:1:7: "9187" is no address: write host:port`},
+		{"an address", "http: 7432\n", `:1:7: "7432" is no address: write host:port`},
 		{"a duration", "limits: { turn_time: soon }\n", `:1:22: "soon" is not a length of time above zero`},
 		{"a limit of another version", "limits: { rows_per_pass: 5 }\n", `:1:26: rows_per_pass is not supported by this version`},
 		{"half a certificate", "kafka:\n  tls: { cert: a }\n", `: cert and key belong together`},

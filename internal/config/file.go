@@ -192,7 +192,7 @@ func (f *file) limits(node ast.Node) {
 		field{"batch_time", f.duration(&l.BatchTime)})
 }
 
-// checkAddress wants host and port, as in 127.0.0.1:9187.
+// checkAddress wants host and port, as in 127.0.0.1:7432.
 func checkAddress(text string) error {
 	_, port, err := net.SplitHostPort(text)
 	if err != nil {

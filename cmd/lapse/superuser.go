@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"lapse/internal/config"
+	"lapse/schemas"
+)
+
+// A superuser's login is for init and apply. In a session of anybody else's, code of a table's owner that is evaluated
+// after all (a cast, an operator, the text of a function that was changed a moment ago) can do what the login can do. So
+// every other command refuses such a login on each of its connections, the replication stream's included, before it asks
+// for anything else. LAPSE_SUPERUSER=allow lets it pass, with one warning in the log.
+
+// superuserError says that a command was given a superuser's login, and how to make another.
+type superuserError struct {
+	superuser string // the login, or a superuser that it can become
+	login     string
+	roles     schemas.Roles
+}
+
+func (e *superuserError) Error() string {
+	what := fmt.Sprintf("%q is a superuser", e.login)
+	if e.login != e.superuser {
+		what = fmt.Sprintf("%q is a member of the superuser %q", e.login, e.superuser)
+	}
+	return fmt.Sprintf(`%s: only init and apply take such a login; make one for everything else (or run lapse init, which makes it) and name it in database:
+
+create role lapse login replication;
+grant %s, %s, %s to lapse;
+-- and a password, if pg_hba.conf asks for one: alter role lapse password '...'
+
+LAPSE_SUPERUSER=allow in the environment lets a superuser pass, for throw-away databases`,
+		what, quoted(e.roles.Owner), quoted(e.roles.Executor), quoted(e.roles.Auditor))
+}
+
+// reachableSuperuser is the superuser that the session's login is or can become, and the login. Names are qualified,
+// because a session is looked at before anything in it is relied on.
+const reachableSuperuser = `
+	select r.rolname::pg_catalog.text
+	  from pg_catalog.pg_roles r
+	 where r.rolsuper and pg_catalog.pg_has_role(session_user, r.oid, 'member')
+	 order by case when r.rolname operator(pg_catalog.=) session_user then 0 else 1 end, r.rolname
+	 limit 1`
+
+// connect is the connect of every command but init and apply.
+func (a *app) connect(ctx context.Context, s *config.Settings, c config.ConnString, role, command string) (*pgx.Conn, error) {
+	parsed, err := a.connection(s, c, role, command)
+	if err != nil {
+		return nil, err
+	}
+	return connectWith(ctx, parsed, c, role)
+}
+
+// connection is the connection of every command but init and apply.
+func (a *app) connection(s *config.Settings, c config.ConnString, role, command string) (*pgx.ConnConfig, error) {
+	parsed, err := connection(c, role, command)
+	if err != nil {
+		return nil, err
+	}
+	login, err := c.Login()
+	if err != nil {
+		return nil, invalid(err)
+	}
+	parsed.AfterConnect = a.admit(s, login)
+	return parsed, nil
+}
+
+// admit returns what is asked of each connection before it is used.
+func (a *app) admit(s *config.Settings, login string) pgconn.AfterConnectFunc {
+	return func(ctx context.Context, conn *pgconn.PgConn) error {
+		if err := checkPinned(ctx, conn); err != nil {
+			return err
+		}
+		superuser, err := ask(ctx, conn, reachableSuperuser)
+		switch {
+		case err != nil:
+			return fmt.Errorf("look at the login: %w", err)
+		case superuser == "":
+			return nil
+		case !s.AllowSuperuser:
+			return &superuserError{superuser: superuser, login: login, roles: s.Roles}
+		}
+		a.warned.Do(func() {
+			a.log.Warn("a superuser's login, which LAPSE_SUPERUSER=allow lets pass: this is for throw-away databases only", "login", login)
+		})
+		return nil
+	}
+}
