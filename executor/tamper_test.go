@@ -39,7 +39,7 @@ func TestAFunctionThatIsNotOursStopsThePolicy(t *testing.T) {
 		"a second of its name":         "create function lapse.delete_1_1(lapse.claim, bytea, lapse.work, int) returns int language sql as 'select 1'",
 		"look that does not look":      rewrite("lapse.look", "root := lapse.same_table(shard.policy_id, shard.version);", "return;"),
 		"enter that lets everybody in": rewrite("lapse.enter", "clock_timestamp() then", "clock_timestamp() and false then"),
-		"record that writes nothing":   rewrite("lapse.record", "perform pg_logical_emit_message", "-- "),
+		"record that writes nothing":   rewrite("lapse.record", "return array(", "return null; return array("),
 		"leave that does not count":    rewrite("lapse.leave", "went is distinct from leave.deleted", "false"),
 		"intruders that sees nothing":  rewrite("lapse.intruders", "return query", "return; return query"),
 		"enter for everybody":          "grant execute on function lapse.enter(lapse.claim, lapse.work, int, int, int) to public",
@@ -91,7 +91,7 @@ func plant(t testing.TB, db *pgtest.DB, body string) {
 		end $f$;
 		create function public.seems_harmless(int) returns boolean language plpgsql immutable as $f$
 		begin perform public.act(); return true; end $f$;
-		create index planted on public.sessions (note) where public.seems_harmless(1)`)
+		create index planted_note on public.sessions (note) where public.seems_harmless(1)`)
 }
 
 // ran says how often the planted code ran, and that it did.
@@ -172,6 +172,34 @@ func TestWhatABatchDoesToItsSessionIsGoneBeforeTheNext(t *testing.T) {
 		var zone string
 		if err := w.control.QueryRow(t.Context(), "select current_setting('timezone')").Scan(&zone); err != nil || zone == "Pacific/Kiritimati" {
 			t.Errorf("the session that takes leases is in zone %s, %v", zone, err)
+		}
+	})
+}
+
+// The text of the DELETE is put together after the pick, in which the table's code may have run.
+func TestCodeInsideThePickCannotWriteTheDelete(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 20, 30)
+		db.Exec(t, `
+			create schema evil; grant usage on schema evil to public;
+			create function evil.joined(text, text) returns text language sql as
+			  $f$ select case when $2 like '%t.ctid = any%' then ' as t where $3 is not null and $1 is not null and $2 is not null'
+			                  else pg_catalog.textcat($1, $2) end $f$;
+			create operator evil.|| (leftarg = text, rightarg = text, function = evil.joined);
+			create function evil.less(int, int) returns boolean language sql as 'select false';
+			create operator evil.< (leftarg = int, rightarg = int, function = evil.less)`)
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 10")))
+		plant(t, db, `perform set_config('search_path', 'evil, pg_catalog', false), set_config('timezone', 'Pacific/Kiritimati', false);`)
+		w := open(t, db, "p")
+		for range 3 {
+			if _, err := w.batch(t, 10); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ran(t, db)
+		if live := one[int](t, db, "select count(*) from sessions where id > 20"); live != 30 {
+			t.Errorf("%d of 30 live rows are left", live)
 		}
 	})
 }

@@ -72,7 +72,7 @@ func setting(line string) string {
 
 // batchFunctions are the functions of the catalog that a batch runs, besides the policy's own.
 var batchFunctions = []string{
-	"lapse.enter", "lapse.intruders", "lapse.leave", "lapse.look", "lapse.reach", "lapse.record", "lapse.same_table", "lapse.unseen",
+	"lapse.enter", "lapse.intruders", "lapse.leave", "lapse.look", "lapse.pin", "lapse.reach", "lapse.record", "lapse.same_table", "lapse.unseen",
 }
 
 // DeleterFunctions are the functions of the catalog that a deleter may call, as GRANT names them. It has no other right
@@ -82,6 +82,7 @@ func DeleterFunctions() []string {
 		"lapse.enter(lapse.claim, lapse.work, int, int, int)", "lapse.look(lapse.claim, lapse.work, text)",
 		"lapse.record(lapse.claim, bytea, lapse.work)",
 		"lapse.leave(lapse.claim, lapse.work, bigint, bigint, bigint[], text[], boolean)", "lapse.inspect(int, int)",
+		"lapse.pin()",
 	}
 }
 

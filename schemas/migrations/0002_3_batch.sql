@@ -13,6 +13,26 @@
 -- of the table's owner, so each looks at session_user; enter stamps its transaction and its batch on the shard, once,
 -- and the others accept that shard only. Every refusal is an error: the transaction ends with nothing deleted.
 
+-- pin gives the function that calls it its settings back. Code of the table's owner may have run in the statement before
+-- (a function in an index, a check, a cast), and what it sets goes beyond the calling function's SET clause: another
+-- search_path would make the text of the next statement another, another zone other rows due. Only SET, which names no
+-- function and no operator, is safe here; it must not have a SET clause of its own.
+create function lapse.pin() returns void
+language plpgsql
+as $lapse$
+begin
+  set local search_path = pg_catalog, pg_temp;
+  set local timezone = 'UTC';
+  set local datestyle = 'ISO, YMD';
+  set local intervalstyle = 'postgres';
+  set local extra_float_digits = 1;
+  set local standard_conforming_strings = on;
+  set local quote_all_identifiers = off;
+  set local transform_null_equals = off;
+  set local row_security = off;
+end
+$lapse$;
+
 -- same_table raises unless the policy version's table and columns are those that apply saw, and returns the table.
 create function lapse.same_table(policy int, version int) returns oid
 language plpgsql stable
