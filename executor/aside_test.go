@@ -1,0 +1,241 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/internal/pgtest"
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+// parts makes a partitioned table of two partitions with due rows in both, the first ones with the oldest.
+func parts(t testing.TB, db *pgtest.DB, due int) {
+	t.Helper()
+	owned(t, db, "create table visits (id bigint, at timestamptz, part int, primary key (id, part)) partition by list (part)",
+		"create table visits_1 partition of visits for values in (1)", "create table visits_2 partition of visits for values in (2)",
+		"create index on visits (at, id)",
+		fmt.Sprintf("insert into visits select g, now() - interval '40 days' - g * interval '1 second', p from generate_series(1, %d) g, generate_series(1, 2) p", due))
+}
+
+func TestARowThatResistsStopsItsPartitionOnly(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		parts(t, db, 100)
+		owned(t, db, "create table keeps (id bigint, part int, foreign key (id, part) references visits)", "create index on keeps (id, part)",
+			"insert into keeps values (100, 1)")
+		arm(t, db, policies(policy("p", "public.visits", "batch: 64", "every: 1 second")))
+		s, err := newExecutor(t, db).Once(t.Context(), nil)
+		var resists *ResistingError
+		if !errors.As(err, &resists) || resists.Shards != 1 || !strings.Contains(err.Error(), "keeps") {
+			t.Fatalf("got %v, want one shard put aside and the constraint that is in the way", err)
+		}
+		if s.Policies[0].Outcome != Resisted || s.Policies[0].Deleted != 100 {
+			t.Errorf("the pass did %+v, want 100 rows of the other partition", s.Policies[0])
+		}
+		// The next run has a cutoff of its own, and leaves the shard alone until its time.
+		first := one[time.Time](t, db, "select max(cutoff) from lapse.run")
+		owned(t, db, "insert into visits values (1000, now() - interval '30 days', 2)")
+		if _, err := newExecutor(t, db).Once(t.Context(), []planner.PolicyName{"p"}); !errors.As(err, &resists) {
+			t.Errorf("the second pass: %v, want that the shard is still aside", err)
+		}
+		if !one[time.Time](t, db, "select max(cutoff) from lapse.run").After(first) {
+			t.Error("the cutoff is frozen")
+		}
+		if got := one[string](t, db, "select count(*) filter (where part = 1) || ' ' || count(*) filter (where part = 2) from visits"); got != "100 0" {
+			t.Errorf("rows by partition: %s, want 100 0", got)
+		}
+		if got := one[int](t, db, "select max(tries) from lapse.shard"); got != 1 {
+			t.Errorf("tried %d times, want once before its next time", got)
+		}
+		// When its time has come, and nothing stands in the way any more, it goes on.
+		owned(t, db, "delete from keeps")
+		db.Exec(t, "update lapse.shard set retry_at = now() where aside")
+		if _, err := newExecutor(t, db).Once(t.Context(), []planner.PolicyName{"p"}); err != nil {
+			t.Error(err)
+		}
+		if got := one[int](t, db, "select count(*) from visits"); got != 0 {
+			t.Errorf("%d rows are left", got)
+		}
+	})
+}
+
+func TestWhatNobodyForesawStopsThePolicyAndNotTheProcess(t *testing.T) {
+	t.Parallel()
+	for _, state := range []string{"XX001", "XX000", "58030", "54001", "0A000", "P0001", "ZZ999"} {
+		t.Run(state, func(t *testing.T) {
+			pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+				sessions(t, db, 20, 5)
+				owned(t, db, "create table others (id bigint primary key, at timestamptz)", "create index on others (at, id)",
+					"insert into others select g, now() - interval '31 days' from generate_series(1, 30) g")
+				arm(t, db, policies(policy("a", "public.sessions"), policy("b", "public.others")))
+				plant(t, db, "raise exception 'topsecret' using errcode = '"+state+"';")
+				e := newExecutor(t, db)
+				ctx, stop := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- e.Run(ctx) }()
+				eventually(t, "the other policy's rows go", func() bool { return one[int](t, db, "select count(*) from others") == 0 })
+				eventually(t, "readiness names the stopped policy", func() bool {
+					err := e.Ready()
+					return err != nil && strings.Contains(err.Error(), "policy a is stopped") && strings.Contains(err.Error(), state) &&
+						!strings.Contains(err.Error(), "topsecret")
+				})
+				stop()
+				if err := <-ended; err != nil {
+					t.Errorf("the process ended: %v", err)
+				}
+				if got := one[int](t, db, "select count(*) from sessions"); got != 25 {
+					t.Errorf("%d rows are left, want all 25", got)
+				}
+			})
+		})
+	}
+}
+
+func TestATableThatIsGoneOrAnotherIsAStoppedPolicyByName(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]string{
+		"dropped":    "drop table sessions",
+		"made again": "drop table sessions; create table sessions (id bigint primary key, at timestamptz, note text); insert into sessions values (1, '2000-01-01')",
+		"swapped":    "alter table sessions rename to away; create table sessions (id bigint primary key, at timestamptz, note text); insert into sessions values (1, '2000-01-01')",
+	} {
+		t.Run(name, func(t *testing.T) {
+			pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+				sessions(t, db, 20, 5)
+				arm(t, db, policies(policy("p", "public.sessions")))
+				owned(t, db, change)
+				s, err := newExecutor(t, db).Once(t.Context(), nil)
+				if err == nil || s.Policies[0].Outcome != Stopped || !strings.Contains(err.Error(), "lapse apply") {
+					t.Errorf("Once did %+v, %v; want a stopped policy", s.Policies, err)
+				}
+				if name != "dropped" && one[int](t, db, "select count(*) from sessions") != 1 {
+					t.Error("the other table lost its row")
+				}
+				e := newExecutor(t, db)
+				ctx, stop := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- e.Run(ctx) }()
+				eventually(t, "readiness names it", func() bool {
+					err := e.Ready()
+					return err != nil && strings.Contains(err.Error(), "policy p is stopped") && strings.Contains(err.Error(), "public.sessions is")
+				})
+				if got := counted(t, e, "lapse_policy_state", "stopped"); got != 1 {
+					t.Errorf("the metric of a stopped policy is %v", got)
+				}
+				stop()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+func TestWithForeignKeysTurnedOffNothingIsDeleted(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 20, 5)
+		owned(t, db, "create table notes (session bigint references sessions)", "create index on notes (session)",
+			"insert into notes select id from sessions")
+		arm(t, db, policies(policy("p", "public.sessions")))
+		db.Exec(t, "alter database "+db.Name+" set session_replication_role = replica")
+		_, err := newExecutor(t, db).Once(t.Context(), nil)
+		if err == nil || !strings.Contains(err.Error(), schemas.SQLStateReplica) || !strings.Contains(err.Error(), "alter role") {
+			t.Errorf("got %v, want a refusal that says how to turn it off", err)
+		}
+		if got := one[int](t, db, "select count(*) from notes n where not exists (select from sessions s where s.id = n.session)"); got != 0 {
+			t.Errorf("%d orphans", got)
+		}
+	})
+}
+
+func TestLockedDueRowsThatAreLeftAreSaidAndLookedForSoon(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		for _, locked := range []int{5, 20} { // some, and all
+			owned(t, db, "drop table if exists sessions")
+			sessions(t, db, 20, 5)
+			arm(t, db, "policies:\n  - {name: p, table: public.sessions, expire: {column: at, after: 30 days}, state: armed, daily: \"03:00\"}\n")
+			err := pgx.BeginFunc(t.Context(), db.Connect(t), func(tx pgx.Tx) error {
+				if _, err := tx.Exec(t.Context(), fmt.Sprintf("select from sessions where id <= %d for update", locked)); err != nil {
+					return err
+				}
+				s, err := newExecutor(t, db).Once(t.Context(), []planner.PolicyName{"p"})
+				if err != nil || !s.Policies[0].LeftBehind || s.Policies[0].Deleted != int64(20-locked) {
+					t.Errorf("%d rows locked: Once did %+v, %v; want it to say that rows are left", locked, s.Policies, err)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			next := one[time.Time](t, db, "select now()")
+			for _, p := range inForce(t, db) {
+				if next, err = p.NextRun(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if soon := one[time.Time](t, db, "select now() + interval '6 minutes'"); next.After(soon) {
+				t.Errorf("%d rows locked: the next run is at %v, want it within minutes", locked, next)
+			}
+			s := once(t, newExecutor(t, db), "p")
+			if s.Policies[0].LeftBehind || s.Policies[0].Deleted != int64(locked) {
+				t.Errorf("with nothing locked Once did %+v", s.Policies[0])
+			}
+		}
+	})
+}
+
+// The application locks a child's row and then wants the parent's; a batch has the parent's and waits for the child's.
+func TestTheApplicationIsNeverTheDeadlocksVictim(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 20, 5)
+		owned(t, db, "create table notes (session bigint references sessions on delete cascade, text text)", "create index on notes (session)",
+			"insert into notes select id from sessions")
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 20")))
+		w := open(t, db, "p")
+		app := db.Connect(t)
+		for range 3 {
+			if _, err := app.Exec(t.Context(), "begin"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := app.Exec(t.Context(), "update notes set text = 'x' where session = 10"); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() {
+				_, err := w.batch(t, 20)
+				ended <- err
+			}()
+			eventually(t, "the batch waits for the child's row", func() bool {
+				return one[bool](t, db, "select exists (select from pg_stat_activity where application_name = 'lapse executor batches' and wait_event_type = 'Lock' and datname = current_database())")
+			})
+			if _, err := app.Exec(t.Context(), "update sessions set note = 'x' where id = 10"); err != nil {
+				t.Errorf("the application was the victim: %v", err)
+			}
+			if _, err := app.Exec(t.Context(), "rollback"); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-ended; stateOf(err) != "55P03" || grade(err, circumstances{limit: 20, own: true}) != Retry {
+				t.Errorf("the batch got %v, want that it gives the lock up and tries again", err)
+			}
+		}
+	})
+}
+
+// inForce lists the policies as the executor sees them.
+func inForce(t testing.TB, db *pgtest.DB) []planner.InForce {
+	t.Helper()
+	list, err := planner.LoadInForce(t.Context(), db.Connect(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
