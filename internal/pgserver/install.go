@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -22,6 +23,9 @@ type Install struct {
 	Major   int
 	Version string // such as 18.6
 	BinDir  string
+	// JIT says that this server compiles expensive statements where the setting jit is on. Distributions build it so;
+	// the servers that make servers fetches have no compiler.
+	JIT bool
 }
 
 // Installed lists the PostgreSQL servers of this machine, one for each major version, oldest first: those that make
@@ -35,12 +39,34 @@ func Installed() ([]Install, error) {
 	for _, pin := range servers.PostgresPins() {
 		candidates = append(candidates, filepath.Join(servers.PostgresDir(dir, pin.Major), "bin"))
 	}
-	system, err := filepath.Glob("/usr/lib/postgresql/*/bin")
+	system, err := systemBinDirs()
 	if err != nil {
 		return nil, err
 	}
-	candidates = append(candidates, system...)
+	return inspectAll(append(candidates, system...)), nil
+}
 
+// FindPackaged finds the server with JIT of this system's own packages: what most databases run on. Of several it is the
+// oldest. The error wraps ErrNotInstalled if there is none.
+func FindPackaged() (Install, error) {
+	system, err := systemBinDirs()
+	if err != nil {
+		return Install{}, err
+	}
+	for _, install := range inspectAll(system) {
+		if install.JIT && install.Major >= servers.PostgresPins()[0].Major {
+			return install, nil
+		}
+	}
+	return Install{}, fmt.Errorf("a packaged PostgreSQL with JIT (/usr/lib/postgresql/*/lib/llvmjit.so) is %w: "+
+		"run apt-get install -y postgresql", ErrNotInstalled)
+}
+
+// systemBinDirs are where Debian and its kin put servers.
+func systemBinDirs() ([]string, error) { return filepath.Glob("/usr/lib/postgresql/*/bin") }
+
+// inspectAll lists the servers in these folders, the first of each major version, oldest first.
+func inspectAll(candidates []string) []Install {
 	var found []Install
 	for _, binDir := range candidates {
 		install, err := inspect(binDir)
@@ -50,7 +76,7 @@ func Installed() ([]Install, error) {
 		found = append(found, install)
 	}
 	slices.SortFunc(found, func(a, b Install) int { return a.Major - b.Major })
-	return found, nil
+	return found
 }
 
 // Find finds the server of one major version. The error wraps ErrNotInstalled if there is none.
@@ -88,5 +114,6 @@ func inspect(binDir string) (Install, error) {
 	if err != nil {
 		return Install{}, err
 	}
-	return Install{Major: major, Version: string(match[1]), BinDir: binDir}, nil
+	_, noJIT := os.Stat(filepath.Join(filepath.Dir(binDir), "lib", "llvmjit.so"))
+	return Install{Major: major, Version: string(match[1]), BinDir: binDir, JIT: noJIT == nil}, nil
 }

@@ -54,9 +54,10 @@ func defaultPlan() plan {
 // binary is what a test binary's servers have in common. Tests find it through a package variable, because the testing
 // package hands them nothing of TestMain's.
 type binary struct {
-	plan    plan
-	wanted  []int                    // major versions that LAPSE_PG asks for, or all
-	present map[int]pgserver.Install // wanted or not
+	plan     plan
+	wanted   []int                    // major versions that LAPSE_PG asks for, or all
+	present  map[int]pgserver.Install // wanted or not
+	packaged *pgserver.Install        // the distribution's own, with JIT; nil if there is none
 
 	mu      sync.Mutex
 	shared  map[int]*sharedServer
@@ -111,6 +112,13 @@ func newBinary(options []Option) (*binary, error) {
 	for _, install := range found {
 		b.present[install.Major] = install
 	}
+	packaged, err := pgserver.FindPackaged()
+	switch {
+	case err == nil:
+		b.packaged = &packaged
+	case !errors.Is(err, pgserver.ErrNotInstalled):
+		return nil, err
+	}
 	return b, nil
 }
 
@@ -138,7 +146,7 @@ func Newest(t testing.TB) int {
 	t.Helper()
 	majors := Majors(t)
 	if len(majors) == 0 {
-		missing(t, "PostgreSQL "+fmt.Sprint(of(t).wanted))
+		missing(t, "PostgreSQL "+fmt.Sprint(of(t).wanted), makeServers)
 	}
 	return majors[len(majors)-1]
 }
@@ -146,22 +154,40 @@ func Newest(t testing.TB) int {
 // install is the server program for a test; if it is not there, the test ends here.
 func (b *binary) install(t testing.TB, major int) pgserver.Install {
 	t.Helper()
-	if !slices.Contains(b.wanted, major) {
-		t.Skipf("LAPSE_PG=%s leaves PostgreSQL %d out", os.Getenv("LAPSE_PG"), major)
-	}
+	b.want(t, major)
 	install, present := b.present[major]
 	if !present {
-		missing(t, fmt.Sprintf("PostgreSQL %d", major))
+		missing(t, fmt.Sprintf("PostgreSQL %d", major), makeServers)
 	}
 	return install
 }
 
-func missing(t testing.TB, what string) {
+// packagedInstall is the distribution's server program for a test; if it is not there, the test ends here.
+func (b *binary) packagedInstall(t testing.TB) pgserver.Install {
+	t.Helper()
+	if b.packaged == nil {
+		missing(t, "a packaged PostgreSQL with JIT", "apt-get install -y postgresql")
+	}
+	b.want(t, b.packaged.Major)
+	return *b.packaged
+}
+
+// want ends a test of a version that LAPSE_PG leaves out.
+func (b *binary) want(t testing.TB, major int) {
+	t.Helper()
+	if !slices.Contains(b.wanted, major) {
+		t.Skipf("LAPSE_PG=%s leaves PostgreSQL %d out", os.Getenv("LAPSE_PG"), major)
+	}
+}
+
+const makeServers = "make servers"
+
+func missing(t testing.TB, what, command string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
-		t.Fatalf("%s is not installed: run make servers", what)
+		t.Fatalf("%s is not installed: run %s", what, command)
 	}
-	t.Skipf("%s is not installed: run make servers", what)
+	t.Skipf("%s is not installed: run %s", what, command)
 }
 
 // sharedServer is started by the first test that asks for it.
@@ -217,7 +243,11 @@ func (p plan) start(ctx context.Context, install pgserver.Install) (*pgserver.Se
 
 // announce tells the summary of make test (internal/testsummary) what the tests ran on.
 func announce(install pgserver.Install) {
-	fmt.Printf("\n%sPostgreSQL %s\n", servers.Announcement, install.Version)
+	with := ""
+	if install.JIT {
+		with = " with JIT"
+	}
+	fmt.Printf("\n%sPostgreSQL %s%s\n", servers.Announcement, install.Version, with)
 }
 
 // stop ends the shared servers. Their logs are kept if a test has failed.

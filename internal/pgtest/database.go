@@ -70,7 +70,28 @@ func New(t testing.TB, major int) *DB {
 func Solo(t testing.TB, major int, options ...Option) *DB {
 	t.Helper()
 	b := of(t)
-	install := b.install(t, major)
+	return b.solo(t, b.install(t, major), options)
+}
+
+// Packaged is Solo on the distribution's own server, which has JIT, with JIT on as its package has it: what most
+// databases run on. Where it is missing the test is skipped, or fails with CI=true.
+func Packaged(t testing.TB, options ...Option) *DB {
+	t.Helper()
+	b := of(t)
+	install := b.packagedInstall(t)
+	db := b.solo(t, install, append([]Option{Settings(map[string]string{"jit": "on"})}, options...))
+	var compiles bool
+	if err := db.Connect(t).QueryRow(t.Context(), "select pg_jit_available()").Scan(&compiles); err != nil {
+		t.Fatal(err)
+	}
+	if !compiles {
+		t.Fatalf("PostgreSQL %s of %s cannot load its JIT compiler: the server's log says why", install.Version, install.BinDir)
+	}
+	return db
+}
+
+func (b *binary) solo(t testing.TB, install pgserver.Install, options []Option) *DB {
+	t.Helper()
 	p := b.plan
 	for _, option := range options {
 		option(&p)
@@ -87,7 +108,7 @@ func Solo(t testing.TB, major int, options ...Option) *DB {
 			t.Error(err)
 		}
 	})
-	db := &DB{Server: server, Major: major, Name: databaseName()}
+	db := &DB{Server: server, Major: install.Major, Name: databaseName()}
 	db.URL = server.URL("postgres", db.Name)
 	create(t, db)
 	return db

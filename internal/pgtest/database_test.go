@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -128,6 +129,28 @@ func TestASoloServerIsNobodyElses(t *testing.T) {
 	}
 }
 
+func TestThePackagedServerCompilesWhatIsDear(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Packaged(t)
+	conn := db.Connect(t)
+	for cost, want := range map[string]bool{"default": false, "0": true} {
+		if _, err := conn.Exec(t.Context(), "set jit_above_cost = "+cost); err != nil {
+			t.Fatal(err)
+		}
+		rows, err := conn.Query(t.Context(), "explain analyze select count(*) from from_template")
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.Contains(plan, "JIT:") != want {
+			t.Errorf("with jit_above_cost = %s:\n%s", cost, strings.Join(plan, "\n"))
+		}
+	}
+}
+
 func TestSessionsThatPinNothingAreShownTheirMistake(t *testing.T) {
 	t.Parallel()
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
@@ -147,29 +170,43 @@ func TestAMissingVersionIsSkippedAndFailsWithCI(t *testing.T) {
 	const absent = 9
 	t.Setenv("CI", "")
 	t.Setenv("LAPSE_PG", "")
-	if got := outcome(t, absent); got != "skipped: LAPSE_PG= leaves PostgreSQL 9 out" {
+	ask := func(wanted ...int) string {
+		return outcome(t, func(t testing.TB) { pgtest.NewWanting(t, wanted, absent) })
+	}
+	if got := ask(); got != "skipped: LAPSE_PG= leaves PostgreSQL 9 out" {
 		t.Errorf("a version that nobody asks for: %s", got)
 	}
 	if _, err := pgserver.Find(absent); err == nil {
 		t.Fatal("there is a PostgreSQL 9")
 	}
-	if got := outcome(t, absent, absent); got != "skipped: PostgreSQL 9 is not installed: run make servers" {
+	if got := ask(absent); got != "skipped: PostgreSQL 9 is not installed: run make servers" {
 		t.Errorf("without CI: %s", got)
 	}
 	t.Setenv("CI", "true")
-	if got := outcome(t, absent, absent); got != "failed: PostgreSQL 9 is not installed: run make servers" {
+	if got := ask(absent); got != "failed: PostgreSQL 9 is not installed: run make servers" {
 		t.Errorf("with CI=true: %s", got)
 	}
 }
 
-// outcome asks for a database of a major version in a binary that wants the given ones, and says how the test ended.
-func outcome(t *testing.T, major int, wanted ...int) string {
+func TestAMissingPackagedServerIsSkippedAndFailsWithCI(t *testing.T) {
+	t.Setenv("CI", "")
+	if got := outcome(t, pgtest.PackagedWithoutOne); got != "skipped: a packaged PostgreSQL with JIT is not installed: run apt-get install -y postgresql" {
+		t.Errorf("without CI: %s", got)
+	}
+	t.Setenv("CI", "true")
+	if got := outcome(t, pgtest.PackagedWithoutOne); got != "failed: a packaged PostgreSQL with JIT is not installed: run apt-get install -y postgresql" {
+		t.Errorf("with CI=true: %s", got)
+	}
+}
+
+// outcome says how a test that asks for a server ends.
+func outcome(t *testing.T, ask func(t testing.TB)) string {
 	t.Helper()
 	recorder := &recorder{TB: t}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		pgtest.NewWanting(recorder, wanted, major)
+		ask(recorder)
 	}()
 	<-done
 	return recorder.outcome

@@ -23,6 +23,8 @@
 //   - sessions that do not say what they want get it wrong: the servers' TimeZone and DateStyle are unusual on purpose;
 //   - a version that is not there is a skipped test with its reason, and with CI=true a failed one. LAPSE_PG=15,18 narrows
 //     the versions; what it leaves out is not missing;
+//   - Packaged is the distribution's own server, in which expensive statements are compiled (JIT), as in most databases.
+//     The servers of make servers have no compiler;
 //   - the logs of the servers stay, in .servers/logs, when a test has failed.
 //
 // Roles and slots belong to the server, not to the database: parallel tests must not share their names. NewRole makes a

@@ -8,3 +8,10 @@ func NewWanting(t testing.TB, wanted []int, major int) {
 	b := &binary{wanted: wanted}
 	b.install(t, major)
 }
+
+// PackagedWithoutOne is Packaged in a test binary without a packaged server.
+func PackagedWithoutOne(t testing.TB) {
+	t.Helper()
+	b := &binary{}
+	b.packagedInstall(t)
+}
