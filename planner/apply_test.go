@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lapse/internal/pgtest"
+	"lapse/internal/setup"
 	"lapse/schemas"
 )
 
@@ -204,13 +205,14 @@ func TestADeleterThatMayNotIsMadeAMemberOrTheStatementIsNamed(t *testing.T) {
 		superuser := w.admin
 		w.admin = db.ConnectAs(t, testRoles.Owner)
 		err = w.write(&changes[0])
-		var missing *GrantError
+		var missing *setup.GrantError
 		if !errors.As(err, &missing) {
 			t.Fatalf("as the catalog's owner: got %v, want a GrantError", err)
 		}
-		must(t, run(superuser, missing.SQL))
-		err = w.write(&changes[0])
-		if errors.As(err, &missing) { // the schema, then the table's owner
+		for range 5 { // the role, its memberships, the schema
+			if !errors.As(err, &missing) {
+				break
+			}
 			must(t, run(superuser, missing.SQL))
 			err = w.write(&changes[0])
 		}
@@ -249,7 +251,7 @@ func TestRowSecurityThatWouldBlindTheDeleterIsRefused(t *testing.T) {
 		wantState(t, err, "42501")
 		changes, err := w.difference(policyText("shop.sessions", "last_seen", "31 days"), false)
 		must(t, err)
-		var missing *GrantError
+		var missing *setup.GrantError
 		if err = w.write(&changes[0]); !errors.As(err, &missing) || !strings.Contains(missing.SQL, "bypassrls") {
 			t.Errorf("got %v, want the statement that lifts it", err)
 		}
@@ -274,7 +276,7 @@ func TestASuperusersTableIsGrantedByItself(t *testing.T) {
 		w.do(`set search_path = shop`)
 		w.do(`insert into events values (1, 'eu', now() - interval '1 year'), (2, 'us', now() - interval '1 year'), (3, 'us', now())`)
 		p := w.armed(policyText("shop.events", "last_seen", "30 days", "    state: armed"))
-		if valueOn[bool](t, w.admin, `select pg_has_role($1, 'postgres', 'member')`, testRoles.Deleter) {
+		if valueOn[bool](t, w.admin, `select pg_has_role($1, 'postgres', 'member')`, testRoles.Deleter(10)) {
 			t.Error("the deleter is a member of the superuser")
 		}
 		if total := w.deleteAll(p, w.open(&p), 100); total.Deleted != 2 {

@@ -12,6 +12,14 @@ import (
 	"lapse/schemas"
 )
 
+// wantRows counts the rows of a table.
+func (w *world) wantRows(table string, want int) {
+	w.t.Helper()
+	if n := valueOn[int](w.t, w.admin, `select count(*) from shop.`+table); n != want {
+		w.t.Errorf("%d rows of %s are left, want %d", n, table, want)
+	}
+}
+
 // waitForLock waits until some session of this database waits for a lock.
 func (w *world) waitForLock() {
 	w.t.Helper()
@@ -82,7 +90,7 @@ func TestARowThatIsRefreshedMeanwhileSurvives(t *testing.T) {
 		b := w.lease(p, w.open(&p))
 		gate, err := w.admin.Begin(t.Context())
 		must(t, err)
-		_, err = gate.Exec(t.Context(), `select from lapse.gate for update`)
+		_, err = gate.Exec(t.Context(), `lock table lapse.gate in exclusive mode`)
 		must(t, err)
 		var got result
 		done := inBackground(func() (err error) { got, err = w.call(b, nil); return err })
@@ -179,8 +187,7 @@ func TestAChangeOfThePolicyAndABatchExcludeOneAnother(t *testing.T) {
 		must(t, err)
 		change, err := w.admin.Begin(t.Context())
 		must(t, err)
-		_, _, err = Write(t.Context(), change, &changes[0], testRoles, "")
-		must(t, err)
+		must(t, writeIn(t.Context(), change, &changes[0]))
 		waiting := inBackground(func() error { _, err := w.call(b, nil); return err })
 		other.waitForLock()
 		must(t, change.Commit(t.Context()))
@@ -211,12 +218,14 @@ func TestBatchesThatComeLaterWaitBehindAChange(t *testing.T) {
 
 		// Another batch's first statement; the shard of the first one is locked anyway.
 		later := db.Connect(t)
+		must(t, run(later, `begin`))
 		must(t, run(later, `set lock_timeout = '200ms'`))
-		wantState(t, run(later, `select from lapse.gate for share`), "55P03")
+		wantState(t, run(later, `lock table lapse.gate in row share mode`), "55P03")
 		must(t, first.Commit(t.Context()))
 		must(t, <-done)
 		_, err = w.call(b, nil)
 		wantState(t, err, schemas.SQLStateGate)
+		w.wantRows("sessions", 19) // the first batch's one row is gone
 	})
 }
 
@@ -233,8 +242,10 @@ func TestAnExecutorThatWokeUpLateIsRefused(t *testing.T) {
 		}
 		_, err := w.call(late, nil)
 		wantState(t, err, schemas.SQLStateLease)
+		w.wantRows("sessions", 20)
 		_, err = w.call(current, nil)
 		must(t, err)
+		w.wantRows("sessions", 10)
 	})
 }
 
@@ -266,6 +277,7 @@ func TestWithoutCountsNothingIsDeleted(t *testing.T) {
 		w.exec = db.ConnectAs(t, testRoles.Executor)
 		_, err := w.call(b, nil)
 		wantState(t, err, schemas.SQLStateNoCounting)
+		w.wantRows("sessions", 20)
 	})
 }
 
@@ -283,5 +295,6 @@ func TestADeferredForeignKeyIsCheckedInTheFunction(t *testing.T) {
 		_, err = w.callIn(tx, b, nil)
 		wantState(t, err, "23503")
 		must(t, tx.Rollback(t.Context()))
+		w.wantRows("sessions", 20)
 	})
 }

@@ -113,7 +113,24 @@ func refusals() []refusal {
 		{name: "of no rows", state: schemas.SQLStateLimit, change: func(b *batch) { b.Limit = 0 }},
 		{name: "of less than no rows", state: schemas.SQLStateLimit, change: func(b *batch) { b.Limit = -1 }},
 		{name: "of more rows than the policy allows", state: schemas.SQLStateLimit, change: func(b *batch) { b.Limit = b.Policy.Batch + 1 }},
-		{name: "on a relation that is gone", state: schemas.SQLStateTarget, change: func(b *batch) { b.Claim.Target = 4_000_000_000 }},
+		{name: "on a relation that is gone", state: schemas.SQLStateTarget, before: sql(`drop table %s`)},
+		{name: "on another relation than the shard's", state: schemas.SQLStateLease, change: func(b *batch) { b.Claim.Target = 4_000_000_000 }},
+		{name: "by another policy's claim", state: schemas.SQLStateGate, change: func(b *batch) { b.Claim.PolicyID++ }},
+		{name: "by another version's claim", state: schemas.SQLStateGate, change: func(b *batch) { b.Claim.PolicyVersion++ }},
+		{name: "while every deletion is paused", state: schemas.SQLStateHalted, before: func(w *world, _ *batch, _ string) {
+			must(w.t, run(w.admin, `insert into lapse.halt (halted, reason) values (true, '')`))
+			w.t.(*testing.T).Cleanup(func() { must(w.t, run(w.admin, `insert into lapse.halt (halted, reason) values (false, '')`)) })
+		}},
+		{name: "without a slot", state: schemas.SQLStateNoSlot, before: audited(`update lapse.installation set slot = 'nowhere'; create publication %[2]s for table shop.%[1]s`)},
+		{name: "with another database's slot", state: schemas.SQLStateNoSlot, before: func(w *world, b *batch, table string) {
+			audited(`create publication %[2]s for table shop.%[1]s`)(w, b, table)
+			must(w.t, w.script(fmt.Sprintf(`update lapse.installation set slot = '%s_physical'`, w.db.Name)))
+			must(w.t, run(w.admin, `select pg_create_physical_replication_slot($1)`, w.db.Name+"_physical"))
+			w.t.(*testing.T).Cleanup(func() { must(w.t, run(w.admin, `select pg_drop_replication_slot($1)`, w.db.Name+"_physical")) })
+		}},
+		{name: "of a shard that was put aside", state: schemas.SQLStateLease, before: shard(`aside = true`)},
+		{name: "of another policy's shard", state: schemas.SQLStateLease, before: shard(`policy_id = policy_id + 1`)},
+		{name: "by nobody", state: schemas.SQLStateLease, before: shard(`holder = null`)},
 		{name: "on a table that was renamed", state: schemas.SQLStateTarget, before: sql(`alter table %s rename to visits`)},
 		{name: "with a claim of another transaction", state: schemas.SQLStateClaim, change: func(b *batch) { b.Claim.XID++ }},
 		{name: "begun at another time", state: schemas.SQLStateClaim, change: func(b *batch) { b.Claim.StartedAt = b.Claim.StartedAt.Add(time.Microsecond) }},
@@ -159,8 +176,11 @@ func audited(format string) func(*world, *batch, string) {
 		const publication = "lapse_deletes"
 		must(w.t, run(w.admin, `drop publication if exists `+publication))
 		must(w.t, run(w.admin, `update lapse.installation set audit_required = true`))
-		_, err := w.admin.PgConn().Exec(w.t.Context(), fmt.Sprintf(format, table, publication)).ReadAll()
-		must(w.t, err)
+		must(w.t, run(w.admin, `
+			select pg_create_logical_replication_slot($1::name, 'pgoutput')
+			 where not exists (select from pg_replication_slots where slot_name = $1::name)`, w.db.Name))
+		must(w.t, run(w.admin, `update lapse.installation set slot = $1`, w.db.Name))
+		must(w.t, w.script(fmt.Sprintf(format, table, publication)))
 		w.t.(*testing.T).Cleanup(func() { must(w.t, run(w.admin, `update lapse.installation set audit_required = false`)) })
 	}
 }
@@ -196,6 +216,9 @@ func TestADeletionIsRefused(t *testing.T) {
 				wantState(t, err, all[i].state)
 				if n := valueOn[int](t, w.admin, `select count(*) from lapse.batch where policy_id = $1`, p.ID); n != 0 {
 					t.Errorf("%d ledger rows stayed", n)
+				}
+				if c := all[i].name; c != "on a relation that is gone" && c != "on a table that was renamed" {
+					w.wantRows(fmt.Sprintf("sessions_%02d", i), 20)
 				}
 				if n := valueOn[int64](t, w.admin, `select picked from lapse.shard where id = $1`, b.Shard); n != 0 {
 					t.Errorf("the shard moved by %d rows", n)

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -183,18 +184,18 @@ func TestExactlyTheDueRowsGo(t *testing.T) {
 		rapid.Check(t, func(rt *rapid.T) {
 			c := drawDueCase(rt)
 			version++
-			c.d.ID, c.d.Version = p.ID, version
+			c.d.ID, c.d.Version, c.d.TableOwner = p.ID, version, p.Definition.TableOwner
 			want, err := c.fill(t.Context(), w.owner)
 			if err != nil {
 				rt.Fatal(err)
 			}
-			functions, err := FunctionsSQL(&c.d, testRoles)
+			create, give, err := FunctionsSQL(&c.d, testRoles)
 			if err != nil {
 				rt.Fatal(err)
 			}
-			p := inForceWith(w, &c.d, functions)
+			p := inForceWith(w, &c.d, create+give)
 			var counted int
-			if err := w.exec.QueryRow(t.Context(), `select due from `+SurveyFunction(p.ID, p.Version)+`($1)`, c.cutoff).Scan(&counted); err != nil {
+			if err := w.exec.QueryRow(t.Context(), `select due from `+SurveyFunction(p.ID, p.Version)+`($1, null)`, c.cutoff).Scan(&counted); err != nil {
 				rt.Fatal(err)
 			}
 			r := Run{Policy: p.ID, Version: p.Version, Cutoff: c.cutoff}
@@ -222,12 +223,14 @@ func TestExactlyTheDueRowsGo(t *testing.T) {
 // inForceWith puts a definition into force without apply: its table and interval are none that a person would choose.
 func inForceWith(w *world, d *Definition, functions string) InForce {
 	w.t.Helper()
-	_, err := w.admin.PgConn().Exec(context.Background(), strings.Join([]string{
-		functions,
-		fmt.Sprintf(`insert into lapse.policy select id, %d, name, '%s'::regclass, '%s', spec from lapse.policy where version = 1;`, d.Version, d.Table, d.Table),
-		fmt.Sprintf(`update lapse.gate set version = %d, table_oid = '%s'::regclass;`, d.Version, d.Table),
-	}, "\n")).ReadAll()
+	columns, err := json.Marshal(d.columns())
 	must(w.t, err)
+	must(w.t, w.script(strings.Join([]string{
+		functions,
+		fmt.Sprintf(`insert into lapse.policy (id, version, name, table_oid, table_name, columns, spec)
+			select id, %[1]d, name, '%[2]s'::regclass, '%[2]s', %[3]s, spec from lapse.policy where version = 1;`, d.Version, d.Table, literal(string(columns))),
+		fmt.Sprintf(`update lapse.gate set version = %d, table_oid = '%s'::regclass;`, d.Version, d.Table),
+	}, "\n")))
 	return InForce{
 		ID: d.ID, Version: d.Version, Name: d.Name, State: schemas.Armed, Definition: *d, TableName: d.Table, Batch: d.Batch,
 		TableOID: valueOn[uint32](w.t, w.admin, `select $1::text::regclass::oid`, d.Table),

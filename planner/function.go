@@ -16,7 +16,7 @@ var functionTexts embed.FS
 const bodyQuote = "$lapse$"
 
 var functionTemplates = template.Must(template.New("").Option("missingkey=error").
-	Funcs(template.FuncMap{"inner": func(sql any) string { return inner(fmt.Sprint(sql)) }}).ParseFS(functionTexts, "*.tmpl"))
+	Funcs(template.FuncMap{"inner": inner}).ParseFS(functionTexts, "*.tmpl"))
 
 // DeleteFunction names the deletion function of a policy version, with its schema.
 func DeleteFunction(id PolicyID, version PolicyVersion) string {
@@ -61,7 +61,17 @@ func FunctionsSQL(d *Definition, roles schemas.Roles) (create, give string, err 
 		"revoke create on schema lapse from " + deleter + ";\n", nil
 }
 
+// functionsText is the text of both functions. A name that would end a function's body, or a comment, is refused.
 func (d *Definition) functionsText() (string, error) {
+	names := []string{string(d.Name), d.Table, d.Column, string(d.ColumnType), d.Zone}
+	for _, k := range d.Key {
+		names = append(names, k.Name, k.Type)
+	}
+	for _, name := range names {
+		if strings.Contains(name, bodyQuote) || strings.ContainsAny(name, "\r\n") {
+			return "", fmt.Errorf("write the functions of policy %s: a name contains a line break or %s, which ends a function's body: rename it", d.Name, bodyQuote)
+		}
+	}
 	remove, err := d.deleteFunction()
 	if err != nil {
 		return "", err
@@ -80,7 +90,7 @@ func (d *Definition) deleteFunction() (string, error) {
 		"Table": d.Table, "Batch": d.Batch,
 		"BoundType": d.ColumnType, "Bound": d.bound("claim.cutoff"), "Due": due,
 		"PickSelect": onLeaf(d.pickSelect(leafMark, "$1", "$2"), "place.leaf"), "Left": onLeaf(left, "place.leaf"),
-		"PickAfter": statement(d.pickAfter("$4")), "PickTail": statement(d.pickTail("$3")), "LastPlace": d.lastPlace(),
+		"PickAfter": d.pickAfter("$4"), "PickTail": d.pickTail("$3"), "LastPlace": d.lastPlace(),
 	})
 	if err != nil {
 		return "", err
@@ -93,8 +103,8 @@ func (d *Definition) deleteFunction() (string, error) {
 }
 
 // onLeaf writes SQL for a place inside a quoted statement text, with the leaf's name from a variable.
-func onLeaf(sql, variable string) statement {
-	return statement(strings.ReplaceAll(inner(sql), leafMark, "' || "+variable+" || '"))
+func onLeaf(sql, variable string) string {
+	return strings.ReplaceAll(inner(sql), leafMark, "' || "+variable+" || '")
 }
 
 func (d *Definition) surveyFunction() (string, error) {
@@ -102,29 +112,17 @@ func (d *Definition) surveyFunction() (string, error) {
 		"Name": SurveyFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": d.Name, "Table": d.Table,
 		"BoundType": d.ColumnType, "Bound": d.bound("at_cutoff"), "Due": d.due("$1", "$2"),
 		"Column": d.column(), "Instant": d.instant(), "Batch": d.Batch,
-		"PickSelect": onLeaf(d.pickSelect(leafMark, "$1", "$2"), "leaf"), "PickTail": statement(d.pickTail("$3")),
+		"PickSelect": onLeaf(d.pickSelect(leafMark, "$1", "$2"), "leaf"), "PickTail": d.pickTail("$3"),
 	})
 }
 
 func fill(name string, facts map[string]any) (string, error) {
-	for _, fact := range facts {
-		if _, long := fact.(statement); long {
-			continue
-		}
-		text := fmt.Sprint(fact)
-		if strings.Contains(text, bodyQuote) || strings.ContainsAny(text, "\r\n") {
-			return "", fmt.Errorf("write %s: a name contains a line break or %s, which ends a function's body: rename it", name, bodyQuote)
-		}
-	}
 	var sql strings.Builder
 	if err := functionTemplates.ExecuteTemplate(&sql, name, facts); err != nil {
 		return "", fmt.Errorf("write %s: %w", name, err)
 	}
 	return sql.String(), nil
 }
-
-// statement is SQL of several lines. The names in it are checked where they stand alone.
-type statement string
 
 // leafMark stands for the leaf while the pick is written; no name contains it.
 const leafMark = "\x00"

@@ -34,10 +34,11 @@ func goldenDefinitions() map[string]Definition {
 func TestTheTextOfADeletionFunctionIsAPureFunctionOfThePolicy(t *testing.T) {
 	for name, definition := range goldenDefinitions() {
 		t.Run(name, func(t *testing.T) {
-			got, err := FunctionsSQL(&definition, schemas.RolesFor(schemas.DefaultRolePrefix))
+			create, give, err := FunctionsSQL(&definition, schemas.RolesFor(schemas.DefaultRolePrefix))
 			if err != nil {
 				t.Fatal(err)
 			}
+			got := create + "\n" + give
 			file := filepath.Join("testdata", name+".sql")
 			if *update {
 				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
@@ -59,7 +60,7 @@ func TestANameThatWouldEndTheFunctionBodyIsRefused(t *testing.T) {
 	for _, column := range []string{"a$lapse$b", "a\n; drop table t; --"} {
 		d := goldenDefinitions()["plain"]
 		d.Column = column
-		if _, err := FunctionsSQL(&d, schemas.RolesFor("lapse_")); err == nil || !strings.Contains(err.Error(), "rename") {
+		if _, _, err := FunctionsSQL(&d, schemas.RolesFor("lapse_")); err == nil || !strings.Contains(err.Error(), "rename") {
 			t.Errorf("column %q: got %v, want a refusal that says to rename", column, err)
 		}
 	}

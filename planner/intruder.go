@@ -5,16 +5,23 @@ import (
 	"fmt"
 )
 
-// intruder is a trigger, a rule or a function that would run inside a deletion.
+// intruder is a trigger, a rule or a function that would run inside a deletion, or a foreign key by which rows would move.
 type intruder struct {
-	Kind     string // trigger, rule or function
+	Kind     string // trigger, rule, foreign key or function
 	Name     string
 	Relation string // where it was made: a partition's copy of a trigger belongs to the root
 }
 
+// intrudersSQL asks about what of table $1 has no partitions, as lapse.inspect does.
 const intrudersSQL = `
-	with recursive found as (
-	  select distinct i.relation, i.name from lapse.intruders($1::oid[]) i
+	with recursive tree(relation) as (
+	  select $1::oid
+	  union
+	  select i.inhrelid from tree join pg_inherits i on i.inhparent = tree.relation
+	), found as (
+	  select distinct i.relation, i.name
+	    from lapse.intruders(array(
+	           select tree.relation from tree where not exists (select from pg_inherits i where i.inhparent = tree.relation))) i
 	), up(at, relation, parent, name) as (
 	  select t.oid, t.tgrelid, t.tgparentid, t.tgname
 	    from found f join pg_trigger t on t.tgrelid = f.relation and t.tgname = f.name
@@ -27,10 +34,14 @@ const intrudersSQL = `
 	  select 'rule', f.name, f.relation
 	    from found f join pg_rewrite r on r.ev_class = f.relation and r.rulename = f.name
 	  union
+	  select 'foreign key', f.name, f.relation
+	    from found f join pg_constraint k on k.conrelid = f.relation and k.conname = f.name and k.contype = 'f'
+	  union
 	  select 'function', f.name, f.relation
 	    from found f
 	   where not exists (select from pg_trigger t where t.tgrelid = f.relation and t.tgname = f.name)
 	     and not exists (select from pg_rewrite r where r.ev_class = f.relation and r.rulename = f.name)
+	     and not exists (select from pg_constraint k where k.conrelid = f.relation and k.conname = f.name and k.contype = 'f')
 	)
 	select m.kind, quote_ident(m.name), format('%I.%I', n.nspname, c.relname)
 	  from made m
@@ -38,25 +49,25 @@ const intrudersSQL = `
 	  join pg_namespace n on n.oid = c.relnamespace
 	 order by 3, 2`
 
-// findIntruders lists the triggers, rules and functions that would run with the deleter's rights, each with what to do about it.
-func findIntruders(ctx context.Context, q Querier, leaves []Relation) ([]string, error) {
-	oids := make([]uint32, 0, len(leaves))
-	for _, l := range leaves {
-		oids = append(oids, l.OID)
-	}
-	found, err := collect[intruder](ctx, q, intrudersSQL, oids)
+// findIntruders lists what would run inside deletions from the table and inside surveys of it, each with what to do about it.
+func findIntruders(ctx context.Context, q Querier, t *table) ([]string, error) {
+	found, err := collect[intruder](ctx, q, intrudersSQL, t.OID)
 	if err != nil {
 		return nil, fmt.Errorf("list triggers and rules: %w", err)
 	}
 	problems := make([]string, 0, len(found))
 	for _, i := range found {
-		if i.Kind == "function" {
+		switch i.Kind {
+		case "function":
 			problems = append(problems, fmt.Sprintf("function %s, used by an index, statistics, a check, a default, a generated column, a partition key, an operator, a domain or a cast of %s, would run inside the deletion with rights that its owner may not have: have a superuser own it, or drop what uses it",
 				i.Name, i.Relation))
-			continue
+		case "foreign key":
+			problems = append(problems, fmt.Sprintf("foreign key %s of %s would move rows to another partition, which is a delete to whoever reads the write-ahead log: make it on delete cascade or no action",
+				i.Name, i.Relation))
+		default:
+			problems = append(problems, fmt.Sprintf("%s %s on %s would run inside the deletion, and \"triggers: trusted\" is not supported by this version: alter table %s disable %s %s, or drop it",
+				i.Kind, i.Name, i.Relation, i.Relation, i.Kind, i.Name))
 		}
-		problems = append(problems, fmt.Sprintf("%s %s on %s would run inside the deletion, and \"triggers: trusted\" is not supported by this version: alter table %s disable %s %s, or drop it",
-			i.Kind, i.Name, i.Relation, i.Relation, i.Kind, i.Name))
 	}
 	return problems, nil
 }

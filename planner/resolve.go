@@ -167,7 +167,7 @@ func (s *resolution) relations(ctx context.Context, t *table) error {
 		return err
 	}
 	r.Definition.Key = key
-	intruders, err := findIntruders(ctx, s.tx, leaves)
+	intruders, err := findIntruders(ctx, s.tx, t)
 	if err != nil {
 		return err
 	}

@@ -2,20 +2,33 @@ package planner
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"lapse/internal/pgtest"
+	"lapse/schemas"
 )
 
-func TestTheExecutorsLoginCanDoNothingByItself(t *testing.T) {
+// stolen makes a login that is a member of the executor's role and nothing else, and works with it from here on.
+func (w *world) stolen() {
+	w.t.Helper()
+	login := w.db.NewRole(w.t, "stolen")
+	must(w.t, run(w.admin, fmt.Sprintf(`grant %s to %s`, testRoles.Executor, login)))
+	w.exec = w.db.ConnectAs(w.t, login)
+}
+
+func TestAStolenLoginCanDoNothingByItself(t *testing.T) {
 	t.Parallel()
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
 		w.fill("sessions", 10)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
+		w.stolen()
 		b := w.lease(p, w.open(&p))
 		_, err := w.call(b, nil)
 		must(t, err)
+		const claim = `null::lapse.claim`
 		for _, sql := range []string{
 			`select * from shop.sessions`,
 			`select count(*) from shop.sessions`,
@@ -27,6 +40,8 @@ func TestTheExecutorsLoginCanDoNothingByItself(t *testing.T) {
 			`update lapse.gate set state = 'armed'`,
 			`select from lapse.gate for update`,
 			`select from lapse.gate for share`,
+			`do 'begin lock table lapse.gate in row share mode; end'`,
+			`do 'begin lock table lapse.run in row exclusive mode; end'`,
 			`delete from lapse.gate`,
 			`insert into lapse.policy select * from lapse.policy`,
 			`insert into lapse.policy_state (policy_id, version, state) values (1, 1, 'armed')`,
@@ -37,26 +52,111 @@ func TestTheExecutorsLoginCanDoNothingByItself(t *testing.T) {
 			`insert into lapse.batch_result values (gen_random_uuid(), 1, 1, '{}')`,
 			`update lapse.batch_result set deleted = 0`,
 			`delete from lapse.batch_result`,
+			`insert into lapse.run (run, policy_id, version, cutoff) values (gen_random_uuid(), 1, 1, now() + interval '1 year')`,
+			`insert into lapse.run (run, policy_id, version, cutoff) values (gen_random_uuid(), 1, 1, 'infinity')`,
+			`update lapse.run set cutoff = now()`,
+			`delete from lapse.run`,
+			`insert into lapse.shard (run, policy_id, version, leaf, cutoff) select run, 1, 1, leaf, 'infinity' from lapse.shard`,
 			`update lapse.shard set cursor = null`,
+			`update lapse.shard set holder = 'me', term = term + 1`,
 			`update lapse.shard set done = false`,
 			`update lapse.shard set cutoff = now()`,
-			`update lapse.run set cutoff = now()`,
+			`delete from lapse.shard`,
 			`update lapse.installation set audit_required = false`,
+			`insert into lapse.halt (halted, reason) values (false, '')`,
+			`insert into lapse.clock (after_run, reason) values (0, '')`,
+			`insert into lapse.deleter (role, owner) values ('x', 1)`,
+			`insert into lapse.heartbeat (system_identifier, database_oid, database, timeline) values ('1', 1, 'x', 1)`,
+			`select nextval('lapse.shard_id_seq')`,
 			`select lapse.beat(1)`,
+			`select lapse.alarm('')`,
+			`select lapse.same_table(1, 1)`,
+			`select lapse.inspect(1, 1)`,
+			`select lapse.enter(` + claim + `, null::lapse.work, 1, 1, 5000)`,
+			`select lapse.look(` + claim + `, null::lapse.work, 'shop.sessions')`,
+			`select lapse.record(` + claim + `, null, null::lapse.work)`,
+			`select lapse.leave(` + claim + `, null::lapse.work, 0, 0, null, null, false)`,
 			`create table lapse.mine ()`,
 			`create function lapse.mine() returns int language sql as 'select 1'`,
-			`create or replace function lapse.delete_1_1(` + DeleteArguments + `) returns int language sql as 'select 1'`,
-			fmt.Sprintf(`set role %s`, testRoles.Deleter),
+			`create or replace function lapse.delete_1_1(lapse.claim, bytea, lapse.work) returns lapse.outcome language sql as 'select null::lapse.outcome'`,
+			`alter function lapse.delete_1_1 security invoker`,
+			`alter function lapse.enter reset all`,
+			`drop function lapse.delete_1_1`,
+			fmt.Sprintf(`set role %s`, w.deleter()),
 			fmt.Sprintf(`set role %s`, testRoles.Owner),
 			fmt.Sprintf(`set role %s`, w.app),
+			fmt.Sprintf(`grant %s to session_user`, w.deleter()),
 			`set session_replication_role = replica`,
 			`set track_counts = off`,
 		} {
-			if state := sqlState(run(w.exec, sql)); state != "42501" {
-				t.Errorf("%s: got SQLSTATE %q, want 42501", sql, state)
+			if err := run(w.exec, sql); sqlState(err) != "42501" {
+				t.Errorf("%s: got %v, want SQLSTATE 42501", sql, err)
 			}
 		}
 	})
+}
+
+// tables and functions of schema lapse that role may do something with, as "function" and "table: privilege".
+const reachable = `
+	select coalesce(string_agg(what, ', ' order by what), '')
+	  from (select format('%s(%s)', p.proname, pg_get_function_identity_arguments(p.oid)) as what
+	          from pg_proc p
+	         where p.pronamespace = 'lapse'::regnamespace and has_function_privilege($1, p.oid, 'execute')
+	        union all
+	        select format('%s: %s', c.relname, w.privilege)
+	          from pg_class c, unnest('{select,insert,update,delete,truncate,references,trigger}'::text[]) w(privilege)
+	         where c.relnamespace = 'lapse'::regnamespace and c.relkind = 'r'
+	           and (has_table_privilege($1, c.oid, w.privilege)
+	                or w.privilege in ('select', 'insert', 'update', 'references') and has_any_column_privilege($1, c.oid, w.privilege))
+	        union all
+	        select format('%s: sequence', c.relname) from pg_class c
+	         where c.relnamespace = 'lapse'::regnamespace 
+	           and case when c.relkind = 'S' then has_sequence_privilege($1, c.oid, 'usage, select, update') end
+	        union all
+	        select 'schema: create' where has_schema_privilege($1, 'lapse', 'create')) all_of_it
+	 where not $2 or what !~ ': select$'`
+
+// What a deleter may do is exactly to call its part of a batch. Its own functions belong to it.
+func TestADeleterMayCallTheFixedFunctionsAndNothingElse(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions)
+		w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
+		const own = "delete_1_1(claim lapse.claim, mac bytea, work lapse.work), "
+		const want = own +
+			"enter(claim lapse.claim, work lapse.work, policy integer, version integer, largest integer), inspect(policy integer, version integer), " +
+			"leave(claim lapse.claim, work lapse.work, picked bigint, deleted bigint, before bigint[], last text[], left_behind boolean), " +
+			"look(claim lapse.claim, work lapse.work, leaf text), record(claim lapse.claim, mac bytea, work lapse.work), " +
+			"survey_1_1(at_cutoff timestamp with time zone, explain_leaf oid)"
+		if got := valueOn[string](t, w.admin, reachable, w.deleter(), false); sorted(got) != sorted(want) {
+			t.Errorf("the deleter may\n%s\nwant\n%s", got, want)
+		}
+		const executor = own + "advance_arming(policy integer), intruders(targets oid[]), leaves(root oid), lease(run uuid, holder text), " +
+			"measure(policy integer), open_run(policy integer, version integer, wanted uuid), put_aside(shard bigint, term bigint, holder text, state text), " +
+			"reach(targets oid[]), release(shard bigint, term bigint, holder text), survey_1_1(at_cutoff timestamp with time zone, explain_leaf oid), unseen(targets oid[])"
+		got := valueOn[string](t, w.admin, reachable, testRoles.Executor, true)
+		if sorted(got) != sorted(executor) {
+			t.Errorf("the executor may, beside reading,\n%s\nwant\n%s", got, executor)
+		}
+		if got := valueOn[string](t, w.admin, reachable, w.app, false); got != "" {
+			t.Errorf("the application may %s in schema lapse", got)
+		}
+		var member, login, inherits string
+		must(t, w.admin.QueryRow(t.Context(), `
+			select string_agg(g.rolname, ', '), bool_or(r.rolcanlogin)::text, bool_and(r.rolinherit)::text
+			  from pg_roles r left join pg_auth_members m on m.member = r.oid left join pg_roles g on g.oid = m.roleid
+			 where r.rolname = $1`, w.deleter()).Scan(&member, &login, &inherits))
+		if member != w.app || login != "false" || inherits != "true" {
+			t.Errorf("the deleter is a member of %s, may log in: %s, inherits: %s", member, login, inherits)
+		}
+	})
+}
+
+// sorted puts a list of signatures into an order that no locale changes.
+func sorted(list string) string {
+	all := strings.Split(strings.ReplaceAll(list, "), ", ")\n"), "\n")
+	slices.Sort(all)
+	return strings.Join(all, "\n")
 }
 
 func TestNobodyElseMayCallTheFunctions(t *testing.T) {
@@ -65,38 +165,212 @@ func TestNobodyElseMayCallTheFunctions(t *testing.T) {
 		w := newWorld(t, db, sessions)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
 		for _, function := range []string{
-			DeleteFunction(p.ID, p.Version) + "(" + DeleteArguments + ")", SurveyFunction(p.ID, p.Version) + "(" + SurveyArguments + ")",
+			DeleteFunction(p.ID, p.Version) + "(lapse.claim, bytea, lapse.work)", SurveyFunction(p.ID, p.Version) + "(timestamptz, oid)",
 		} {
-			for role, want := range map[string]bool{testRoles.Executor: true, testRoles.Auditor: false, w.app: false} {
-				if got := valueOn[bool](t, w.admin, `select has_function_privilege($1, $2, 'execute')`, role, function); got != want {
-					t.Errorf("%s may call %s: %t, want %t", role, function, got, want)
-				}
+			grantees := valueOn[[]string](t, w.admin, `
+				select array_agg(coalesce(g.rolname, 'public') || ' by ' || r.rolname order by g.rolname)
+				  from pg_proc p, aclexplode(p.proacl) a left join pg_roles g on g.oid = a.grantee left join pg_roles r on r.oid = a.grantor
+				 where p.oid = $1::text::regprocedure and a.privilege_type = 'EXECUTE'`, function)
+			deleter := w.deleter()
+			want := fmt.Sprint([]string{deleter + " by " + deleter, testRoles.Executor + " by " + deleter})
+			if got := fmt.Sprint(grantees); got != want {
+				t.Errorf("%s may be called by %s, want %s", function, got, want)
 			}
 			owner := valueOn[string](t, w.admin, `select pg_get_userbyid(proowner) from pg_proc where oid = $1::text::regprocedure`, function)
-			if owner != testRoles.Deleter {
+			if owner != deleter {
 				t.Errorf("%s belongs to %s", function, owner)
 			}
 		}
 	})
 }
 
-// Whoever has the executor's login can make runs and shards: what they can delete with them is due all the same.
+// Code of the table's owner that gets to run inside a batch can leave a SECURITY DEFINER function of the deleter's behind.
+// Whoever calls it is not a member of the executor's role; and the executor's login has entered nothing.
+func TestADeletersRightsThatWereLentAreWorthNothing(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions)
+		w.fill("sessions", 10)
+		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
+		b := w.lease(p, w.open(&p))
+		calls := map[string]string{
+			"enter":   `perform lapse.enter(c, w, 1, 1, 5000)`,
+			"look":    `perform lapse.look(c, w, 'shop.sessions')`,
+			"record":  `perform lapse.record(c, decode(repeat('00', 32), 'hex'), w)`,
+			"leave":   `perform lapse.leave(c, w, 5, 5, '{0}', null, false)`,
+			"inspect": `perform lapse.inspect(1, 1)`,
+			"delete":  `perform lapse.delete_1_1(c, decode(repeat('00', 32), 'hex'), w)`,
+			"survey":  `perform lapse.survey_1_1(now(), null)`,
+		}
+		for name, call := range calls {
+			must(t, w.script(fmt.Sprintf(`
+				create function shop.lent_%[1]s(c lapse.claim, w lapse.work) returns void language plpgsql security definer as 'begin %[2]s; end';
+				alter function shop.lent_%[1]s owner to %[3]s; grant execute on function shop.lent_%[1]s to public`,
+				name, strings.ReplaceAll(call, "'", "''"), w.deleter())))
+		}
+		must(t, run(w.admin, `grant usage on schema lapse, shop to `+w.app+`, `+testRoles.Executor))
+		before := value[int](w, `select count(*) from sessions`)
+		const row = `(row('1', (select oid from pg_database where datname = current_database()), pg_current_xact_id(), now(), gen_random_uuid(),
+			1, 'p', 1, $1::uuid, $2::timestamptz, 0, $3::oid, '{}', decode(repeat('00', 32), 'hex'))::lapse.claim, row($4::bigint, $5::bigint, 'test', 100)::lapse.work)`
+		for name := range calls {
+			args := []any{b.Run.ID, b.Run.Cutoff, b.Claim.Target, b.Shard, b.Term}
+			err := run(w.owner, `select shop.lent_`+name+row, args...)
+			if state := sqlState(err); state != "42501" && state != schemas.SQLStateNotEntered {
+				t.Errorf("the application calls %s: got %v, want a refusal", name, err)
+			}
+			if name == "enter" || name == "delete" || name == "survey" || name == "inspect" {
+				continue // the executor's login may do that anyway
+			}
+			wantState(t, run(w.exec, `select shop.lent_`+name+row, args...), schemas.SQLStateNotEntered)
+		}
+		if n := value[int](w, `select count(*) from sessions`); n != before {
+			t.Errorf("%d rows are left, want %d", n, before)
+		}
+		if n := valueOn[int](t, w.admin, `select count(*) from lapse.batch`); n != 0 {
+			t.Errorf("%d ledger rows were written", n)
+		}
+	})
+}
+
+// One transaction is one batch on one shard: who has entered cannot enter again, nor go on with another shard, nor twice.
+func TestATransactionEntersOneShardOnce(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db)
+		partitioned(w)
+		w.do(`insert into events select n, 'eu', now() - interval '1 year' from generate_series(1, 10) n`)
+		p := w.armed(policyText("shop.events", "last_seen", "30 days", "    state: armed"))
+		b := w.lease(p, w.open(&p))
+		b.Limit = 3
+		tx, err := w.exec.Begin(t.Context())
+		must(t, err)
+		_, err = w.callIn(tx, b, nil)
+		must(t, err)
+		_, err = w.callIn(tx, b, nil)
+		wantState(t, err, schemas.SQLStateLease)
+		must(t, tx.Rollback(t.Context()))
+		if n := value[int](w, `select count(*) from events`); n != 10 {
+			t.Errorf("%d rows are left, want all ten", n)
+		}
+	})
+}
+
+// What a login passes goes into the catalog, into the write-ahead log and through every reader of it.
+func TestWhateverALoginCanFillIsBounded(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions, `create table clicks (id int primary key, session bigint references sessions on delete cascade)`)
+		w.fill("sessions", 10)
+		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
+		w.stolen()
+		r := w.open(&p)
+		b := w.lease(p, r)
+		long := strings.Repeat("x", 5000)
+		for name, change := range map[string]func(*batch){
+			"a policy's name": func(b *batch) { b.Claim.Policy = long },
+			"a MAC":           func(b *batch) { b.MAC = []byte(long) },
+			"a short MAC":     func(b *batch) { b.MAC = b.MAC[:31] },
+		} {
+			_, err := w.call(b, change)
+			if state := sqlState(err); state != "23514" {
+				t.Errorf("%s: got %v, want a check's refusal", name, err)
+			}
+		}
+		_, err := w.call(b, func(b *batch) { b.Claim.Cascades = make([]uint32, 100_001) })
+		wantState(t, err, schemas.SQLStateGate)
+		must(t, run(w.exec, `select lapse.release($1, $2, 'test')`, b.Shard, b.Term))
+		for _, sql := range []string{
+			`select lapse.lease('` + r.ID.String() + `', repeat('x', 5000))`,
+			`with l as (select * from lapse.lease('` + r.ID.String() + `', 'test')) select lapse.put_aside(l.shard, l.term, 'test', repeat('x', 5000)) from l`,
+		} {
+			if err := run(w.exec, sql); sqlState(err) != "23514" {
+				t.Errorf("%s: got %v, want a check's refusal", sql, err)
+			}
+		}
+		b = w.lease(p, r)
+		claim := func(field, with string) string {
+			fields := []string{
+				`'1'`, `(select oid from pg_database where datname = current_database())`, `pg_current_xact_id()`, `now()`, `gen_random_uuid()`, `1`, `'p'`, `1`,
+				`'` + r.ID.String() + `'::uuid`, `(select cutoff from lapse.run)`, `0`, fmt.Sprint(b.Claim.Target), fmt.Sprintf("array[%d]::oid[]", b.Claim.Cascades[0]),
+				`decode(repeat('00', 32), 'hex')`,
+			}
+			for i, f := range []string{"system", "oid", "xid", "start", "batch", "id", "policy", "version", "run", "cutoff", "hold", "target", "cascades", "functions"} {
+				if f == field {
+					fields[i] = with
+				}
+			}
+			return fmt.Sprintf(`select lapse.delete_1_1(row(%s)::lapse.claim, decode(repeat('00', 32), 'hex'), row(%d, %d, 'test', 100)::lapse.work)`,
+				strings.Join(fields, ", "), b.Shard, b.Term)
+		}
+		for field, with := range map[string]string{
+			"system": `repeat('1', 5000)`, "functions": `decode(repeat('00', 5000), 'hex')`, "policy": `repeat('ü', 32)`,
+		} {
+			if err := run(w.exec, claim(field, with)); sqlState(err) != "23514" {
+				t.Errorf("%s: got %v, want a check's refusal", field, err)
+			}
+		}
+		for _, field := range []string{"system", "policy", "functions"} {
+			if err := run(w.exec, claim(field, "null")); sqlState(err) != "23502" {
+				t.Errorf("%s is null: got %v, want a refusal", field, err)
+			}
+		}
+		if n := value[int](w, `select count(*) from sessions`); n != 20 {
+			t.Errorf("%d rows are left, want all", n)
+		}
+		must(t, run(w.exec, claim("", ""))) // the form is right: it is the values that were refused
+		if n := value[int](w, `select count(*) from sessions`); n != 10 {
+			t.Errorf("%d rows are left, want the ten that are not due", n)
+		}
+		// Every text and bytea that a login's call can reach has a bound.
+		unbounded := valueOn[string](t, w.admin, `
+			select coalesce(string_agg(format('%s.%s', c.relname, a.attname), ', ' order by c.relname, a.attnum), '')
+			  from pg_class c
+			  join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+			 where c.oid in ('lapse.batch'::regclass, 'lapse.shard'::regclass, 'lapse.run'::regclass, 'lapse.batch_result'::regclass)
+			   and (a.attlen = -1)
+			   and not exists (select from pg_constraint k where k.conrelid = c.oid and k.contype = 'c' and a.attnum = any (k.conkey))`)
+		if unbounded != "shard.cursor, batch_result.by_relation" && unbounded != "batch_result.by_relation, shard.cursor" {
+			t.Errorf("without a bound are %s; want those only that leave fills", unbounded)
+		}
+	})
+}
+
+// A forged run that a superuser's hand put there deletes nothing that is not due.
 func TestAForgedShardDeletesOnlyWhatIsDue(t *testing.T) {
 	t.Parallel()
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
 		w.fill("sessions", 10)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
-		r := Run{Policy: p.ID, Version: p.Version}
-		must(t, w.exec.QueryRow(t.Context(), `
-			insert into lapse.run (run, policy_id, version, cutoff) values (gen_random_uuid(), $1, $2, now() + interval '1 year')
-			returning run, cutoff`, p.ID, p.Version).Scan(&r.ID, &r.Cutoff))
-		must(t, run(w.exec, `insert into lapse.shard (run, policy_id, version, leaf, cutoff, cursor) values ($1, $2, $3, $4, $5, '{}')`,
-			r.ID, p.ID, p.Version, p.TableOID, r.Cutoff))
-		_, err := w.call(w.lease(p, r), nil)
-		wantState(t, err, "LP003")
-		if n := value[int](w, `select count(*) from sessions`); n != 20 {
-			t.Errorf("%d rows are left, want 20", n)
+		for cutoff, want := range map[string]struct {
+			state string
+			left  int
+		}{
+			`now() + interval '1 year'`:  {schemas.SQLStateCutoff, 20},
+			`now() - interval '50 days'`: {"", 20},
+			`now()`:                      {"", 10},
+		} {
+			r := Run{Policy: p.ID, Version: p.Version}
+			must(t, run(w.admin, `delete from lapse.run`))
+			if n := value[int](w, `select count(*) from sessions`); n != 20 {
+				w.do(`delete from sessions`)
+				w.fill("sessions", 10)
+			}
+			must(t, w.admin.QueryRow(t.Context(), `
+				insert into lapse.run (run, policy_id, version, cutoff) values (gen_random_uuid(), $1, $2, `+cutoff+`)
+				returning run, cutoff`, p.ID, p.Version).Scan(&r.ID, &r.Cutoff))
+			must(t, run(w.admin, `insert into lapse.shard (run, policy_id, version, leaf, cutoff) values ($1, $2, $3, $4, $5)`,
+				r.ID, p.ID, p.Version, p.TableOID, r.Cutoff))
+			_, err := w.call(w.lease(p, r), nil)
+			if sqlState(err) != want.state || (err == nil) != (want.state == "") {
+				t.Errorf("cutoff %s: got %v, want SQLSTATE %q", cutoff, err, want.state)
+			}
+			if n := value[int](w, `select count(*) from sessions`); n != want.left {
+				t.Errorf("cutoff %s: %d rows are left, want %d", cutoff, n, want.left)
+			}
+			if n := value[int](w, `select count(*) from sessions where last_seen > now() - interval '30 days'`); n != 10 {
+				t.Errorf("cutoff %s: %d live rows are left, want ten", cutoff, n)
+			}
 		}
 	})
 }
@@ -116,6 +390,7 @@ func TestTheCallersSettingsDoNotMatter(t *testing.T) {
 			`set bytea_output = 'escape'`, `set enable_tidscan = off`, `set enable_indexscan = off`, `set row_security = on`,
 			`set quote_all_identifiers = on`, `set check_function_bodies = off`, `set array_nulls = off`,
 			`set default_transaction_isolation = 'read committed'`, `set plan_cache_mode = force_generic_plan`,
+			`set jit = on`, `set jit_above_cost = 0`, `set constraint_exclusion = on`, `set transform_null_equals = on`,
 		} {
 			must(t, run(w.exec, set))
 		}

@@ -2,6 +2,8 @@ package planner
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -98,15 +100,199 @@ func TestACutoffThatCannotBeTrustedIsRefused(t *testing.T) {
 				t.Errorf("a clock %s off: got %v", off, err)
 			}
 		}
-		must(t, run(w.admin, `delete from lapse.run`))
-		must(t, run(w.exec, `insert into lapse.run (run, policy_id, version, cutoff) values (gen_random_uuid(), $1, $2, clock_timestamp() + interval '1 hour')`, p.ID, p.Version))
-		_, err := OpenRun(t.Context(), w.exec, &p, time.Now)
-		var backwards *CutoffBackwardsError
-		if !errors.As(err, &backwards) || !backwards.Last.After(backwards.Server) {
-			t.Errorf("a clock before the last cutoff: got %v", err)
+	})
+}
+
+// jump is what lapse.open_run says of the clock, and in which words.
+func (w *world) jump(p *InForce) (state string) {
+	w.t.Helper()
+	_, err := OpenRun(w.t.Context(), w.exec, p, time.Now)
+	var jump *ClockJumpError
+	if state = sqlState(err); state != "" && state != schemas.SQLStateGate {
+		w.t.Errorf("the refusal still carries SQLSTATE %s", state)
+	}
+	switch {
+	case err == nil:
+		return ""
+	case !errors.As(err, &jump) || jump.Policy != p.Name || !strings.Contains(err.Error(), "lapse clock accept"):
+		w.t.Fatalf("got %v, want a ClockJumpError that says what to do", err)
+	case strings.Contains(jump.What, "before the last cutoff"):
+		return schemas.SQLStateClockBack
+	case strings.Contains(jump.What, "after the last cutoff"):
+		return schemas.SQLStateClockAhead
+	}
+	w.t.Fatalf("got %q", jump.What)
+	return ""
+}
+
+// A clock that stood in 2031 for a while leaves a run of 2031; one that stood still leaves a last run of long ago. Neither
+// is gone by, and one row of lapse.clock heals both.
+func TestAClockThatJumpedAsksOnce(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions)
+		w.fill("sessions", 10)
+		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
+		forge := func(cutoff string) {
+			t.Helper()
+			must(t, w.script(`with run as (
+				  insert into lapse.run (run, policy_id, version, cutoff, started_at) values (gen_random_uuid(), 1, 1, `+cutoff+`, `+cutoff+`) returning *
+				)
+				insert into lapse.shard (run, policy_id, version, leaf, cutoff) select run, 1, 1, 'shop.sessions'::regclass, cutoff from run`))
 		}
-		if n := valueOn[int](t, w.exec, `select count(*) from lapse.shard`); n != 0 {
-			t.Errorf("%d shards were made", n)
+		accept := func() {
+			t.Helper()
+			must(t, run(w.admin, `insert into lapse.clock (after_run, reason) select coalesce(max(number), 0), 'a test' from lapse.run`))
+		}
+		forge(`'2031-01-01'`)
+		if got := w.jump(&p); got != schemas.SQLStateClockBack {
+			t.Errorf("after a run of 2031: got %q", got)
+		}
+		if n := valueOn[int](t, w.exec, `select count(*) from lapse.shard where not done`); n != 1 {
+			t.Errorf("%d shards are there after a refusal, want what was", n)
+		}
+		accept()
+		p = w.inForce()[0]
+		if p.LastRun != nil {
+			t.Errorf("the run of 2031 counts for the schedule: %+v", p.LastRun)
+		}
+		r := w.open(&p)
+		if n := valueOn[int](t, w.exec, `select count(*) from lapse.shard where cutoff > now()`); n != 0 || r.Resumed {
+			t.Errorf("%d shards of 2031 are left, resumed %t", n, r.Resumed)
+		}
+		if total := w.deleteAll(p, r, 100); total.Deleted != 10 {
+			t.Errorf("after the clock was accepted %d rows go, want ten", total.Deleted)
+		}
+		_ = w.open(&p)
+
+		must(t, run(w.admin, `truncate lapse.run cascade`))
+		forge(`now() - interval '100 days'`)
+		must(t, run(w.admin, `update lapse.shard set done = true`))
+		if got := w.jump(&p); got != schemas.SQLStateClockAhead {
+			t.Errorf("a hundred days after the last run: got %q", got)
+		}
+		accept()
+		if got := w.jump(&p); got != "" {
+			t.Errorf("after the clock was accepted: got %q", got)
+		}
+	})
+}
+
+func TestTheNextCutoffIsMeasuredByTheLastAndTheSchedule(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions)
+		w.apply(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
+		measure := func() string {
+			return valueOn[string](t, w.exec, `
+				select concat_ws(' ', case m.last when (select max(changed_at) from lapse.policy_state s where s.state = g.state) then 'state'
+				         when (select accepted from lapse.clock order by id desc limit 1) then 'accepted'
+				         when (select max(cutoff) from lapse.run) then 'last run' else m.last::text end, m.reach)
+				  from lapse.gate g, lapse.measure(1) m`)
+		}
+		want := func(want string) {
+			t.Helper()
+			if got := measure(); got != want {
+				t.Errorf("measured by %s, want %s", got, want)
+			}
+		}
+		want("state 31 days 02:00:00")
+		w.arm(1)
+		want("state 31 days 02:00:00")
+		p := w.inForce()[0]
+		r := w.open(&p)
+		want("last run 31 days 02:00:00")
+		must(t, run(w.admin, `insert into lapse.clock (after_run, reason) select max(number), '' from lapse.run`))
+		want("accepted 31 days 02:00:00")
+		w.deleteAll(p, r, 10)
+		_ = w.open(&p)
+		want("last run 31 days 02:00:00")
+		p = w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed", `    daily: "03:00 Europe/Berlin"`))
+		want("last run 33 days")
+		p = w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed", "    every: 90 days"))
+		want("last run 211 days")
+		must(t, run(w.admin, `update lapse.run set cutoff = now() - interval '210 days'`))
+		if got := w.jump(&p); got != "" {
+			t.Errorf("within the measure: got %q", got)
+		}
+		must(t, w.script(`truncate lapse.shard; update lapse.run set cutoff = now() - interval '212 days'`))
+		if got := w.jump(&p); got != schemas.SQLStateClockAhead {
+			t.Errorf("beyond the measure: got %q", got)
+		}
+	})
+}
+
+// A run on a table that is not the policy's any more ends as an error that names the policy, never as a run with nothing
+// to do.
+func TestATableThatIsGoneRenamedOrSwappedStopsItsPolicy(t *testing.T) {
+	t.Parallel()
+	const another = "shop.T is gone, renamed or another table"
+	cases := []struct{ name, sql, trouble, said string }{
+		{"dropped", `drop table T`, "shop.T is gone", another},
+		{"renamed", `alter table T rename to elsewhere`, "shop.T is shop.elsewhere now", another},
+		{"swapped", `create table young (like T including all); alter table T rename to old; alter table young rename to T`, "shop.T is shop.old now", another},
+		{"made again", `create table young (like T including all); drop table T; alter table young rename to T`, "shop.T is gone", another},
+		{"moved", `alter table T set schema beside`, "shop.T is beside.T now", another},
+		{"without its column", `alter table T drop last_seen`, "", "the columns of shop.T are not those that the policy was applied to"},
+		{"with a column of that name", `alter table T drop last_seen, add last_seen timestamptz`, "", "the columns of shop.T are not those that the policy was applied to"},
+	}
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db)
+		must(t, w.script(`create schema beside authorization `+w.app))
+		file := "policies:\n"
+		for i := range cases {
+			table := fmt.Sprintf("t%d", i)
+			w.do(`create table ` + table + ` (id bigint primary key, last_seen timestamptz not null)`)
+			w.do(`insert into ` + table + ` values (1, now() - interval '1 year')`)
+			file += fmt.Sprintf("  - {name: %[1]s, table: shop.%[1]s, expire: {column: last_seen, after: 30 days}, state: armed}\n", table)
+		}
+		_ = w.armed(file)
+		for i, c := range cases {
+			table := fmt.Sprintf("t%d", i)
+			of := func(text string) string { return strings.ReplaceAll(text, "T", table) }
+			p := w.named(PolicyName(table))
+			begun := w.open(&p)
+			b := w.lease(p, begun)
+			_, err := w.owner.PgConn().Exec(t.Context(), of(c.sql)).ReadAll()
+			must(t, err)
+
+			_, err = w.call(b, nil)
+			if state := sqlState(err); state != schemas.SQLStateTarget && state != schemas.SQLStateColumns {
+				t.Errorf("%s: a batch: got %v", c.name, err)
+			}
+			for _, done := range []bool{false, true} {
+				must(t, run(w.admin, `update lapse.shard set done = $2 where run = $1`, begun.ID, done))
+				_, err := OpenRun(t.Context(), w.exec, &p, time.Now)
+				var changed *SchemaChangedError
+				if !errors.As(err, &changed) || changed.Policy != p.Name || changed.What != of(c.said) {
+					t.Errorf("%s, a run done %t: got %v, want %q", c.name, done, err, of(c.said))
+				}
+			}
+			p = w.named(PolicyName(table))
+			if p.Trouble != of(c.trouble) {
+				t.Errorf("%s: loaded with trouble %q, want %q", c.name, p.Trouble, of(c.trouble))
+			}
+			survey, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{})
+			must(t, err)
+			if survey.Trouble == "" || survey.Due != 0 {
+				t.Errorf("%s: the survey says %+v", c.name, survey)
+			}
+		}
+	})
+}
+
+func TestAForeignPartitionStopsItsPolicy(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db)
+		partitioned(w)
+		p := w.armed(policyText("shop.events", "last_seen", "30 days", "    state: armed"))
+		must(t, w.script(`create foreign data wrapper none; create server far foreign data wrapper none; grant usage on foreign server far to public`))
+		w.do(`alter table events drop constraint events_pkey`) // no foreign table is a partition beside a key
+		w.do(`create foreign table events_far partition of events for values in ('far') server far`)
+		var changed *SchemaChangedError
+		if _, err := OpenRun(t.Context(), w.exec, &p, time.Now); !errors.As(err, &changed) || !strings.Contains(err.Error(), "foreign table") {
+			t.Errorf("got %v", err)
 		}
 	})
 }
@@ -150,9 +336,9 @@ func TestRunsOfFormerVersionsAreClosedAndOldOnesForgotten(t *testing.T) {
 		if p.Unfinished != nil || p.LastRun == nil || p.LastRun.ID != former.ID {
 			t.Errorf("after a change of version: %+v, %+v; the former run counts for the schedule and is not gone on with", p.LastRun, p.Unfinished)
 		}
-		for _, age := range []string{"8 days", "9 days", "30 days"} {
-			must(t, run(w.admin, `insert into lapse.run (run, policy_id, version, cutoff, started_at)
-				values (gen_random_uuid(), $1, 1, now() - $2::interval, now() - $2::interval)`, p.ID, age))
+		for _, days := range []int{8, 9, 30} {
+			must(t, run(w.admin, `insert into lapse.run (run, number, policy_id, version, cutoff, started_at) overriding system value
+				values (gen_random_uuid(), -$2::int, $1, 1, now() - $2::int * interval '1 day', now() - $2::int * interval '1 day')`, p.ID, days))
 		}
 		must(t, run(w.admin, `update lapse.run set started_at = now() - interval '6 days' where run = $1`, former.ID))
 		current := w.open(&p)
@@ -166,7 +352,7 @@ func TestRunsOfFormerVersionsAreClosedAndOldOnesForgotten(t *testing.T) {
 
 		// However old, the newest run stays: the next cutoff is held against it.
 		w.deleteAll(p, current, 10)
-		must(t, run(w.admin, `update lapse.run set started_at = started_at - interval '1 year', cutoff = cutoff - interval '1 year'`))
+		must(t, run(w.admin, `update lapse.run set started_at = started_at - interval '1 year'`))
 		next := w.open(&p)
 		if n := valueOn[int](t, w.exec, `select count(*) from lapse.run`); n != 2 {
 			t.Errorf("%d runs are left, want the last one and %s", n, next.ID)

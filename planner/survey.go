@@ -79,8 +79,18 @@ func SurveyInForce(ctx context.Context, conn *pgx.Conn, p *InForce, at time.Time
 	return &s.survey, nil
 }
 
-// CleanSession undoes what code inside a function may have done to a session.
-const CleanSession = "reset all; deallocate all; discard temp"
+// cleanSession undoes what code inside a function may have done to a session, and forgets the statements that pgx has
+// prepared in it.
+func cleanSession(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, "reset all; discard temp", pgx.QueryExecModeSimpleProtocol)
+	if err == nil {
+		err = conn.DeallocateAll(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("make the session clean: %w", err)
+	}
+	return nil
+}
 
 // surveyor fills in a survey.
 type surveyor struct {
@@ -100,7 +110,8 @@ func (s *surveyor) run(ctx context.Context, conn *pgx.Conn) error {
 	if v.Trouble != "" {
 		return nil
 	}
-	leaves, err := s.shards(ctx, conn)
+	var leaves []Relation
+	err := pinned(ctx, conn, func(tx pgx.Tx) (err error) { leaves, err = s.shards(ctx, tx); return err })
 	if err != nil {
 		return err
 	}
@@ -144,16 +155,19 @@ func (s *surveyor) count(ctx context.Context, conn *pgx.Conn, leaves []Relation)
 		largest = &leaves[0].OID
 	}
 	var found []byte
-	if _, err := conn.Exec(ctx, CleanSession, pgx.QueryExecModeSimpleProtocol); err != nil {
-		return fmt.Errorf("make the session clean: %w", err)
+	if err := cleanSession(ctx, conn); err != nil {
+		return err
 	}
 	err := conn.QueryRow(ctx, "select due, oldest, newest, plan, coalesce(explained, '') from "+SurveyFunction(d.ID, d.Version)+"($1, $2)",
-		pgx.QueryExecModeExec, v.At, largest).Scan(&v.Due, &v.Oldest, &v.Newest, &found, &v.Explain)
-	if _, cleaned := conn.Exec(ctx, CleanSession, pgx.QueryExecModeSimpleProtocol); err == nil && cleaned != nil {
-		err = fmt.Errorf("make the session clean: %w", cleaned)
+		pgx.QueryExecModeDescribeExec, v.At, largest).Scan(&v.Due, &v.Oldest, &v.Newest, &found, &v.Explain)
+	if err != nil {
+		err = fmt.Errorf("count what is due: %w", err)
+	}
+	if cleaned := cleanSession(ctx, conn); err == nil {
+		err = cleaned
 	}
 	if err != nil {
-		return fmt.Errorf("count what is due: %w", err)
+		return err
 	}
 	for _, instant := range []*time.Time{v.Oldest, v.Newest} {
 		if instant != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/internal/pgtest"
+	"lapse/internal/setup"
 	"lapse/schemas"
 )
 
@@ -57,6 +58,12 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// script runs several statements as the superuser.
+func (w *world) script(sql string) error {
+	_, err := w.admin.PgConn().Exec(context.Background(), sql).ReadAll()
+	return err
+}
+
 // value reads one value as the application.
 func value[T any](w *world, sql string, args ...any) T {
 	w.t.Helper()
@@ -98,10 +105,28 @@ func (w *world) apply(file string) []Change {
 }
 
 func (w *world) write(c *Change) error {
-	return pgx.BeginFunc(w.t.Context(), w.admin, func(tx pgx.Tx) error {
-		_, _, err := Write(w.t.Context(), tx, c, testRoles, "test")
-		return err
-	})
+	return pgx.BeginFunc(w.t.Context(), w.admin, func(tx pgx.Tx) error { return writeIn(w.t.Context(), tx, c) })
+}
+
+// writeIn sees to the deleter, as cmd does, and writes the change.
+func writeIn(ctx context.Context, tx pgx.Tx, c *Change) error {
+	if r := c.Resolved; r != nil {
+		t := setup.Table{OID: r.TableOID, Name: r.Definition.Table, Owner: r.TableOwner, OwnerOID: r.Definition.TableOwner, Column: r.Definition.Column}
+		for _, l := range r.Leaves {
+			t.Leaves = append(t.Leaves, setup.Relation(l))
+		}
+		if err := setup.EnsureDeleter(ctx, tx, t, testRoles); err != nil {
+			return err
+		}
+	}
+	_, _, err := Write(ctx, tx, c, testRoles, "test")
+	return err
+}
+
+// deleter is the role that owns the functions for the application's tables.
+func (w *world) deleter() string {
+	w.t.Helper()
+	return testRoles.Deleter(valueOn[uint32](w.t, w.admin, `select oid from pg_roles where rolname = $1`, w.app))
 }
 
 // armed applies a policy file and arms what it says is armed.
@@ -135,6 +160,18 @@ func (w *world) inForce() []InForce {
 	return all
 }
 
+// named is the policy of that name.
+func (w *world) named(name PolicyName) InForce {
+	w.t.Helper()
+	for _, p := range w.inForce() {
+		if p.Name == name {
+			return p
+		}
+	}
+	w.t.Fatalf("policy %s is not in force", name)
+	return InForce{}
+}
+
 // open opens a run as the executor.
 func (w *world) open(p *InForce) Run {
 	w.t.Helper()
@@ -152,13 +189,14 @@ type batch struct {
 	Term      int64
 	Holder    string
 	Limit     int
+	MAC       []byte
 	Isolation pgx.TxIsoLevel
 }
 
 type result struct {
-	Picked, Deleted int64
-	Finished        bool
-	ByRelation      map[string]int64
+	Picked, Deleted      int64
+	Finished, LeftBehind bool
+	ByRelation           map[string]int64
 }
 
 // lease takes the run's first unfinished shard and returns a batch for it.
@@ -173,12 +211,9 @@ func (w *world) lease(p InForce, r Run) *batch {
 
 func (w *world) leaseAny(p InForce, r Run) *batch {
 	w.t.Helper()
-	b := &batch{Policy: p, Run: r, Holder: "test", Limit: p.Batch, Isolation: pgx.ReadCommitted}
+	b := &batch{Policy: p, Run: r, Holder: "test", Limit: p.Batch, MAC: make([]byte, 32), Isolation: pgx.ReadCommitted}
 	var target uint32
-	err := w.exec.QueryRow(w.t.Context(), `
-		update lapse.shard set holder = $2, term = term + 1, lease_until = clock_timestamp() + interval '1 minute'
-		 where id = (select min(id) from lapse.shard where run = $1 and not done) returning id, term, leaf`, r.ID, b.Holder).
-		Scan(&b.Shard, &b.Term, &target)
+	err := w.exec.QueryRow(w.t.Context(), `select shard, term, leaf from lapse.lease($1, $2)`, r.ID, b.Holder).Scan(&b.Shard, &b.Term, &target)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}
@@ -218,13 +253,18 @@ func (w *world) callIn(tx pgx.Tx, b *batch, change func(*batch)) (result, error)
 	if change != nil {
 		change(&altered)
 	}
-	c = altered.Claim
-	var got result
-	err = tx.QueryRow(w.t.Context(), `select picked, deleted, finished, by_relation from `+DeleteFunction(b.Policy.ID, b.Policy.Version)+
-		`($1, $2, $3::text::xid8, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`,
-		"1", c.DatabaseOID, fmt.Sprint(c.XID), c.StartedAt, c.Batch, c.Run, c.Cutoff, c.HoldVersion, c.Target, c.Cascades,
-		[]byte("mac"), altered.Shard, altered.Term, altered.Holder, altered.Limit).
-		Scan(&got.Picked, &got.Deleted, &got.Finished, &got.ByRelation)
+	return w.callDelete(tx, &altered)
+}
+
+// callDelete calls a batch's deletion function as the executor does.
+func (w *world) callDelete(q Querier, b *batch) (got result, err error) {
+	c := &b.Claim
+	err = q.QueryRow(w.t.Context(), `select picked, deleted, finished, left_behind, by_relation from `+DeleteFunction(b.Policy.ID, b.Policy.Version)+`(
+		row($1::text, $2::oid, $3::text::xid8, $4::timestamptz, $5::uuid, $6::int, $7::text, $8::int, $9::uuid, $10::timestamptz,
+		    $11::bigint, $12::oid, $13::oid[], $14::bytea)::lapse.claim, $15::bytea, row($16::bigint, $17::bigint, $18::text, $19::int)::lapse.work)`,
+		"1", c.DatabaseOID, fmt.Sprint(c.XID), c.StartedAt, c.Batch, c.PolicyID, c.Policy, c.PolicyVersion, c.Run, c.Cutoff, c.HoldVersion,
+		c.Target, c.Cascades, c.Functions[:], b.MAC, b.Shard, b.Term, b.Holder, b.Limit).
+		Scan(&got.Picked, &got.Deleted, &got.Finished, &got.LeftBehind, &got.ByRelation)
 	return got, err
 }
 

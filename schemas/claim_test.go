@@ -21,14 +21,22 @@ func exampleClaim() schemas.Claim {
 		PolicyID:  1, Policy: "sessions-30d", PolicyVersion: 3,
 		Run:         uuid.MustParse("0198f1d0-0000-7000-8000-000000000002"),
 		Cutoff:      time.Date(2026, 11, 21, 10, 15, 30, 0, time.UTC),
-		HoldVersion: 5, Target: 16390, Cascades: []uint32{16400, 16410},
+		HoldVersion: 5, Target: 16390, Cascades: []uint32{16400, 16410}, Functions: exampleDigest(),
 	}
+}
+
+// exampleDigest is 01 02 03 … 20.
+func exampleDigest() (d schemas.Digest) {
+	for i := range d {
+		d[i] = byte(i + 1)
+	}
+	return d
 }
 
 // The bytes are a contract between an executor and an auditor of different versions.
 func TestTheCanonicalBytesOfAClaimNeverChange(t *testing.T) {
 	c := exampleClaim()
-	const want = "0000000d6c617073652d636c61696d2d31666e9464cf2880010000400000000000000002e9000660c6a3eab6c00198f1d0000070008000000000000001000000010000000c73657373696f6e732d333064000000030198f1d0000070008000000000000002000660c6a3e8d48000000000000000050000400600000002000040100000401a"
+	const want = "0000000d6c617073652d636c61696d2d32666e9464cf2880010000400000000000000002e9000660c6a3eab6c00198f1d0000070008000000000000001000000010000000c73657373696f6e732d333064000000030198f1d0000070008000000000000002000660c6a3e8d48000000000000000050000400600000002000040100000401a0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f20"
 	if got := hex.EncodeToString(c.Canonical()); got != want {
 		t.Errorf("canonical bytes changed:\n got %s\nwant %s", got, want)
 	}
@@ -44,6 +52,7 @@ func drawClaim(t *rapid.T, label string) schemas.Claim {
 		Run:    uuid.UUID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, label+" run")),
 		Cutoff: time.UnixMicro(micros.Draw(t, label+" cutoff")).UTC(), HoldVersion: rapid.Int64().Draw(t, label+" hold"),
 		Target: rapid.Uint32().Draw(t, label+" target"), Cascades: rapid.SliceOfN(rapid.Uint32(), 1, 4).Draw(t, label+" cascades"),
+		Functions: schemas.Digest(rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, label+" functions")),
 	}
 }
 

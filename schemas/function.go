@@ -26,18 +26,26 @@ type Function struct {
 // bodyQuote encloses the body of every function of ours.
 const bodyQuote = "$lapse$"
 
-// functionHead is how every function of ours begins: one layout, so that text and catalog can be compared.
-var functionHead = regexp.MustCompile(`(?s)create function (lapse\.[a-z_0-9]+)\([^;]*?\)\s+returns [^;]*?\nlanguage ([a-z]+)((?: [a-z]+)*)\n((?:set [^\n]*\n)*)as \$lapse\$`)
+// functionHead is how every function of ours begins: one layout, so that text and catalog can be compared. functionStart
+// is how one begins in any layout.
+var (
+	functionStart = regexp.MustCompile(`(?i)\bcreate\s+(or\s+replace\s+)?(function|procedure)\s`)
+	functionHead  = regexp.MustCompile(`(?s)create function (lapse\.[a-z_0-9]+)\([^;]*?\)\s+returns [^;]*?\nlanguage ([a-z]+)((?: [a-z]+)*)\n((?:set [^\n]*\n)*)as \$lapse\$`)
+)
 
-// ParseFunctions reads the functions out of a script of ours, and gives them to owner.
+// functionWords are the attributes that ours have, beside the language.
+var functionWords = []string{"immutable", "stable", "volatile", "strict", "security", "definer", "invoker"}
+
+// ParseFunctions reads the functions out of a script of ours, and gives them to owner. A function in another layout is an
+// error: its text could not be compared with the catalog.
 func ParseFunctions(script, owner string) ([]Function, error) {
 	var all []Function
 	for rest := script; ; {
-		at := strings.Index(rest, "create function ")
-		if at < 0 {
+		at := functionStart.FindStringIndex(rest)
+		if at == nil {
 			return all, nil
 		}
-		rest = rest[at:]
+		rest = rest[at[0]:]
 		head := functionHead.FindStringSubmatchIndex(rest)
 		if head == nil || head[0] != 0 {
 			return nil, fmt.Errorf("read a function's text: %.60q is not laid out as ours are", rest)
@@ -47,6 +55,11 @@ func ParseFunctions(script, owner string) ([]Function, error) {
 			return nil, fmt.Errorf("read a function's text: %s has no end", rest[head[2]:head[3]])
 		}
 		words := strings.Fields(rest[head[6]:head[7]])
+		for _, word := range words {
+			if !slices.Contains(functionWords, word) {
+				return nil, fmt.Errorf("read a function's text: %s is %q, which is not compared with the catalog", rest[head[2]:head[3]], word)
+			}
+		}
 		f := Function{
 			Name: rest[head[2]:head[3]], Owner: owner, Language: rest[head[4]:head[5]], Volatility: "volatile",
 			Definer: slices.Contains(words, "definer"), Strict: slices.Contains(words, "strict"), Body: body,
@@ -57,6 +70,9 @@ func ParseFunctions(script, owner string) ([]Function, error) {
 			}
 		}
 		for line := range strings.Lines(rest[head[8]:head[9]]) {
+			if !strings.Contains(line, " = ") {
+				return nil, fmt.Errorf("read a function's text: %s has a setting that is not written name = value: %.60q", f.Name, line)
+			}
 			f.Settings = append(f.Settings, setting(line))
 		}
 		slices.Sort(f.Settings)

@@ -1,10 +1,7 @@
--- Deletes rows of shop."Or'ders" that are due under policy 'orders-7y' version 1, and nothing else.
--- Called once per transaction, as its only work. Every refusal is an error: the transaction ends with nothing deleted.
-create function lapse.delete_2_1(
-  claim_system text, claim_database oid, claim_xid xid8, claim_started timestamptz, claim_batch uuid, claim_run uuid,
-  claim_cutoff timestamptz, claim_hold_version bigint, claim_target oid, claim_cascades oid[], claim_mac bytea,
-  shard_id bigint, shard_term bigint, shard_holder text, row_limit int
-) returns table (picked bigint, deleted bigint, finished boolean, by_relation jsonb)
+-- Deletes rows of shop."Or'ders" that are due under policy 'orders-7y' version 1, and nothing else: one batch, the only
+-- work of its transaction. lapse.enter, look, record and leave are the same for all policies. Every refusal is an error:
+-- the transaction ends with nothing deleted.
+create function lapse.delete_2_1(claim lapse.claim, mac bytea, work lapse.work) returns lapse.outcome
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'
@@ -12,191 +9,112 @@ set datestyle = 'ISO, YMD'
 set intervalstyle = 'postgres'
 set extra_float_digits = 1
 set standard_conforming_strings = on
+set quote_all_identifiers = off
 set row_security = off
+set jit = off
+set constraint_exclusion = off
 as $lapse$
-#variable_conflict use_column
 declare
-  gate     record;
-  shard    record;
-  leaf     text;
-  bound    timestamp without time zone;
-  rows_at  tid[];
-  last_row text[];
-  touched  oid[];
-  before   bigint[];
-  n_picked bigint;
-  n_gone   bigint;
-  n_target bigint;
-  counts   jsonb;
-  at_end   boolean;
-  over     boolean;
+  place   lapse.place := lapse.enter(claim, work, 2, 1, 100);
+  bound   timestamp without time zone := (claim.cutoff - interval '7 years' + interval '4 days' + interval '2 days') at time zone 'UTC';
+  rows_at tid[];
+  last    text[];
+  before  bigint[];
+  gone    bigint := 0;
+  more    boolean := false;
 begin
-  if current_setting('transaction_isolation') <> 'read committed' then
-    raise exception 'a batch runs under read committed, not %', current_setting('transaction_isolation')
-      using errcode = 'LP001';
-  end if;
-  if current_setting('track_counts') <> 'on' then
-    raise exception 'track_counts is off, so that what triggers delete beside us would go unseen'
-      using errcode = 'LP010', hint = 'alter system set track_counts = on';
-  end if;
-
-  -- The lock is a statement of its own: what is read below is what was in force when the lock was granted.
-  perform from lapse.gate g where g.policy_id = 2 for share;
-  select g.version, g.state, g.hold_version, g.table_oid into gate from lapse.gate g where g.policy_id = 2;
-  if gate.version is distinct from 1 or gate.state is distinct from 'armed'
-     or gate.hold_version is distinct from claim_hold_version then
-    raise exception 'policy % version 1 at hold version % is not in force, but version %, %, at hold version %',
-      'orders-7y', claim_hold_version, gate.version, gate.state, gate.hold_version using errcode = 'LP002';
-  end if;
-
-  if claim_xid is distinct from pg_current_xact_id() or claim_started is distinct from now()
-     or claim_database is distinct from (select d.oid from pg_database d where d.datname = current_database()) then
-    raise exception 'the claim is of another transaction or database' using errcode = 'LP009';
-  end if;
-  if claim_cutoff is null or claim_cutoff > clock_timestamp() then
-    raise exception 'the cutoff lies in the future' using errcode = 'LP003';
-  end if;
-  if row_limit is null or row_limit not between 1 and 100 then
-    raise exception 'the row limit is not between 1 and 100' using errcode = 'LP004';
-  end if;
-
-  -- The leaf is named by oid and locked by name; the name is looked up again once nobody can rename it any more.
-  select format('%I.%I', n.nspname, c.relname) into leaf
-    from pg_class c join pg_namespace n on n.oid = c.relnamespace
-   where c.oid = claim_target;
-  if leaf is null then
-    raise exception 'relation % is gone', claim_target using errcode = 'LP005';
-  end if;
-  execute 'lock table only ' || leaf || ' in row exclusive mode';
-  if to_regclass(leaf)::oid is distinct from claim_target
-     or not exists (select from pg_class c where c.oid = claim_target and c.relkind = 'r')
-     or not exists (select from pg_class c where c.oid = gate.table_oid and c.oid = to_regclass('shop."Or''ders"')::oid)
-     or (claim_target <> gate.table_oid
-         and not exists (select from pg_partition_tree(gate.table_oid) p where p.relid = claim_target and p.isleaf)) then
-    raise exception '% is not a leaf of %', leaf, 'shop."Or''ders"' using errcode = 'LP005';
-  end if;
-  -- A column that was made anew, renamed or given another type is not the one that the policy speaks of.
-  if exists (
-    select from (values ('closed"at', 4, 'timestamp without time zone'), ('email', 2, null), ('closed"at', 4, null)) w(name, number, type)
-     where not exists (
-       select from pg_attribute a
-        where a.attrelid = gate.table_oid and a.attname = w.name and a.attnum = w.number and not a.attisdropped
-          and (w.type is null or format_type(a.atttypid, null) = w.type))
-  ) then
-    raise exception 'the columns of % are not those that the policy was applied to', 'shop."Or''ders"' using errcode = 'LP011';
-  end if;
-  if exists (select from lapse.unseen(claim_target)) then
-    raise exception 'deletes from % or from what its foreign keys reach would not be seen by the audit', leaf
-      using errcode = 'LP012';
-  end if;
-  if exists (select from lapse.intruders(claim_target)) then
-    raise exception 'triggers, rules or functions on % or on what its foreign keys reach would run inside the deletion', leaf
-      using errcode = 'LP006';
-  end if;
-  select coalesce(array_agg(r.relation order by r.relation) filter (where r.deletes), '{}') into touched
-    from lapse.reach(claim_target) r;
-  if touched is distinct from claim_cascades then
-    raise exception 'the relations that foreign keys reach are not those of the claim' using errcode = 'LP002';
-  end if;
-
-  select s.cursor, s.pass into shard
-    from lapse.shard s
-   where s.id = shard_id and s.holder = shard_holder and s.term = shard_term and s.lease_until > clock_timestamp()
-     and s.policy_id = 2 and s.version = 1 and s.run = claim_run and s.leaf = claim_target
-     and s.cutoff = claim_cutoff and not s.done
-     for update;
-  if not found then
-    raise exception 'the lease on shard % is lost, or the shard is not of this claim', shard_id using errcode = 'LP007';
-  end if;
-
-  bound := (claim_cutoff - interval '7 years' + interval '4 days' + interval '2 days') at time zone 'UTC';
+  execute 'lock table only ' || place.leaf || ' in row exclusive mode';
+  perform lapse.look(claim, work, place.leaf);
   execute 'with pick as materialized (
 select t.ctid as at, t."closed""at" as k1, (t."email")::text collate "C" as k2
-  from only ' || leaf || ' as t
+  from only ' || place.leaf || ' as t
  where t."closed""at" <= $2
    and case when t."closed""at" between ''4713-01-01 BC'' and $2 then (t."closed""at" at time zone ''Europe/Berlin'') + interval ''7 years'' <= $1 else false end'
-      || case when shard.cursor is null then '' else '
+      || case when place.cursor is null then '' else '
    and (t."closed""at", (t."email")::text collate "C") > (($4[1])::timestamp without time zone, ($4[2])::text collate "C")' end || '
  order by t."closed""at", (t."email")::text collate "C"
  limit $3
    for update skip locked
 )
-select count(*), array_agg(p.at), array[((array_agg(p.k1))[count(*)])::text, ((array_agg(p.k2))[count(*)])::text] from pick p'
-    into n_picked, rows_at, last_row
-    using claim_cutoff, bound, row_limit, shard.cursor;
-
-  n_gone := 0;
-  counts := '{}';
-  if n_picked > 0 then
-    -- From here on the transaction has published changes: the ledger row first, the result last.
-    insert into lapse.batch (batch, policy_id, policy, policy_version, run, cutoff, hold_version, target, cascades,
-                             system_identifier, database_oid, xid, started_at, mac)
-    values (claim_batch, 2, 'orders-7y', 1, claim_run, claim_cutoff, claim_hold_version, claim_target,
-            claim_cascades, claim_system, claim_database, claim_xid, claim_started, claim_mac);
-    perform pg_logical_emit_message(true, 'lapse', jsonb_build_object(
-      'transaction_tag', 'RowDeletionPolicy', 'is_system_transaction', true, 'policy', 'orders-7y', 'version', 1,
-      'run', claim_run, 'batch', claim_batch, 'cutoff', claim_cutoff)::text);
-
-    touched := claim_target || touched;
-    select array_agg(coalesce(pg_stat_get_xact_tuples_deleted(t.oid), 0) order by t.n) into before
-      from unnest(touched) with ordinality t(oid, n);
-
-    execute 'delete from only ' || leaf || ' as t
+select array_agg(p.at), array[((array_agg(p.k1))[count(*)])::text, ((array_agg(p.k2))[count(*)])::text] from pick p'
+    into rows_at, last
+    using claim.cutoff, bound, work.row_limit, place.cursor;
+  perform lapse.pin();
+  if rows_at is not null then
+    before := lapse.record(claim, mac, work);
+    execute 'delete from only ' || place.leaf || ' as t
        where t.ctid = any ($3) and case when t."closed""at" between ''4713-01-01 BC'' and $2 then (t."closed""at" at time zone ''Europe/Berlin'') + interval ''7 years'' <= $1 else false end'
-      using claim_cutoff, bound, rows_at;
-    get diagnostics n_gone = row_count;
-    -- Deferred constraints and their triggers run here, inside, and not at COMMIT.
-    set constraints all immediate;
-
-    select pg_stat_get_xact_tuples_deleted(claim_target) - before[1],
-           coalesce(jsonb_object_agg(t.oid::text, pg_stat_get_xact_tuples_deleted(t.oid) - before[t.n])
-                    filter (where pg_stat_get_xact_tuples_deleted(t.oid) > before[t.n]), '{}')
-      into n_target, counts
-      from unnest(touched) with ordinality t(oid, n);
-    if n_target <> n_gone then
-      raise exception '% rows left % where the statement deleted %', n_target, leaf, n_gone using errcode = 'LP008';
-    end if;
-    insert into lapse.batch_result (batch, picked, deleted, by_relation) values (claim_batch, n_picked, n_gone, counts);
+      using claim.cutoff, bound, rows_at;
+    get diagnostics gone = row_count;
+    set constraints all immediate; -- nothing is left for COMMIT
+    perform lapse.pin();
   end if;
-
-  -- A short pick is the end of a pass. The first pass is followed by a residual one from the start, for rows that were
-  -- locked or moved while it went by, unless it was a single empty look.
-  at_end := n_picked < row_limit;
-  over := at_end and (shard.pass = 2 or (n_picked = 0 and shard.cursor is null));
-  update lapse.shard s
-     set cursor = case when at_end then null else last_row end,
-         pass = case when at_end then 2 else s.pass end,
-         picked = s.picked + n_picked, deleted = s.deleted + n_gone, done = over,
-         lease_until = clock_timestamp() + interval '30 seconds'
-   where s.id = shard_id;
-
-  return query select n_picked, n_gone, over, counts;
+  if coalesce(cardinality(rows_at), 0) < work.row_limit then
+    execute 'select exists (
+  select from only ' || place.leaf || ' as t
+   where t."closed""at" <= $2
+     and case when t."closed""at" between ''4713-01-01 BC'' and $2 then (t."closed""at" at time zone ''Europe/Berlin'') + interval ''7 years'' <= $1 else false end)' into more using claim.cutoff, bound;
+    perform lapse.pin();
+  end if;
+  return lapse.leave(claim, work, coalesce(cardinality(rows_at), 0), gone, before, last, more);
 end
 $lapse$;
 
--- Counts the rows of shop."Or'ders" that are due under policy orders-7y at an instant. It returns counts and instants, never values.
-create function lapse.survey_2_1(at_cutoff timestamptz)
-returns table (due bigint, oldest timestamptz, newest timestamptz, seen pg_snapshot)
-language plpgsql stable security definer
+-- Counts the rows of shop."Or'ders" that are due under policy orders-7y at an instant, and where asked says how
+-- a batch would find those of one leaf. It returns counts, instants and a plan, never values.
+create function lapse.survey_2_1(at_cutoff timestamptz, explain_leaf oid)
+returns table (due bigint, oldest timestamptz, newest timestamptz, seen pg_snapshot, plan json, explained text)
+language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'
+set datestyle = 'ISO, YMD'
+set intervalstyle = 'postgres'
+set standard_conforming_strings = on
+set quote_all_identifiers = off
 set row_security = off
+set jit = off
+set constraint_exclusion = off
 as $lapse$
-#variable_conflict use_variable
 declare
+  root  oid := lapse.inspect(2, 1);
   bound timestamp without time zone := (at_cutoff - interval '7 years' + interval '4 days' + interval '2 days') at time zone 'UTC';
+  leaf  text := (select format('%I.%I', n.nspname, c.relname)
+                   from pg_class c join pg_namespace n on n.oid = c.relnamespace
+                  where c.oid = explain_leaf
+                    and (c.oid = root or exists (select from pg_partition_ancestors(c.oid) a where a.relid = root)));
+  pick  text := '
+select t.ctid as at, t."closed""at" as k1, (t."email")::text collate "C" as k2
+  from only ' || leaf || ' as t
+ where t."closed""at" <= $2
+   and case when t."closed""at" between ''4713-01-01 BC'' and $2 then (t."closed""at" at time zone ''Europe/Berlin'') + interval ''7 years'' <= $1 else false end
+ order by t."closed""at", (t."email")::text collate "C"
+ limit $3
+   for update skip locked';
+  line  text;
 begin
-  return query
-    select count(*), min((t."closed""at" at time zone 'Europe/Berlin')), max((t."closed""at" at time zone 'Europe/Berlin')), pg_current_snapshot()
-      from shop."Or'ders" as t
-     where t."closed""at" <= bound
-       and case when t."closed""at" between '4713-01-01 BC' and bound then (t."closed""at" at time zone 'Europe/Berlin') + interval '7 years' <= at_cutoff else false end;
+  execute 'select count(*), min((t."closed""at" at time zone ''Europe/Berlin'')), max((t."closed""at" at time zone ''Europe/Berlin'')), pg_current_snapshot()
+  from shop."Or''ders" as t
+ where t."closed""at" <= $2
+   and case when t."closed""at" between ''4713-01-01 BC'' and $2 then (t."closed""at" at time zone ''Europe/Berlin'') + interval ''7 years'' <= $1 else false end'
+    into due, oldest, newest, seen using at_cutoff, bound;
+  perform lapse.pin();
+  if leaf is not null then
+    execute 'explain (format json)' || pick into plan using at_cutoff, bound, 100;
+    perform lapse.pin();
+    for line in execute 'explain' || pick using at_cutoff, bound, 100 loop
+      explained := concat(explained, line, chr(10));
+    end loop;
+  end if;
+  return next;
 end
 $lapse$;
 
-revoke all on function lapse.delete_2_1(text, oid, xid8, timestamptz, uuid, uuid, timestamptz, bigint, oid, oid[], bytea, bigint, bigint, text, int) from public;
-grant execute on function lapse.delete_2_1(text, oid, xid8, timestamptz, uuid, uuid, timestamptz, bigint, oid, oid[], bytea, bigint, bigint, text, int) to "lapse_executor";
-alter function lapse.delete_2_1(text, oid, xid8, timestamptz, uuid, uuid, timestamptz, bigint, oid, oid[], bytea, bigint, bigint, text, int) owner to "lapse_deleter";
-revoke all on function lapse.survey_2_1(timestamptz) from public;
-grant execute on function lapse.survey_2_1(timestamptz) to "lapse_executor";
-alter function lapse.survey_2_1(timestamptz) owner to "lapse_deleter";
+revoke all on function lapse.delete_2_1(lapse.claim, bytea, lapse.work) from public;
+grant execute on function lapse.delete_2_1(lapse.claim, bytea, lapse.work) to "lapse_executor";
+revoke all on function lapse.survey_2_1(timestamptz, oid) from public;
+grant execute on function lapse.survey_2_1(timestamptz, oid) to "lapse_executor";
+
+grant create on schema lapse to "lapse_deleter_0";
+alter function lapse.delete_2_1(lapse.claim, bytea, lapse.work) owner to "lapse_deleter_0";
+alter function lapse.survey_2_1(timestamptz, oid) owner to "lapse_deleter_0";
+revoke create on schema lapse from "lapse_deleter_0";

@@ -9,6 +9,11 @@
 create function lapse.reach(targets oid[]) returns table (relation oid, deletes boolean)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
+set jit = off
+set plan_cache_mode = 'force_generic_plan'
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 as $lapse$
 #variable_conflict use_column
 begin
@@ -52,17 +57,25 @@ begin
 end
 $lapse$;
 
--- intruders lists the triggers, rules and functions that would run inside a deletion from targets, by table and name.
--- PostgreSQL's own triggers are told by their functions: up to 14 a partition's copy of a user's trigger counts as
--- internal too. A cascade names a partitioned table by its root, so that statement triggers and rules of the root run;
--- a batch names the leaf.
+-- intruders lists what would run inside a deletion from targets, by table and name: triggers, rules, functions; and foreign
+-- keys whose update would move a row to another partition, which is a delete and an insert to triggers and to whoever
+-- reads the log. PostgreSQL's own triggers are told by their functions: up to 14 a partition's copy of a user's trigger
+-- counts as internal too. A cascade names a partitioned table by its root, so that statement triggers and rules of the
+-- root run; a batch names the leaf.
 --
--- Functions run when PostgreSQL plans or carries out the deletion: of indexes, extended statistics, checks, defaults,
--- generated columns, partition keys, domains and foreign keys, behind an operator or not, and of casts of a column's
--- type to text or without being asked for. A superuser's may do what they like anyway.
+-- Functions run when PostgreSQL plans or carries out the deletion: of indexes, extended statistics, checks, generated
+-- columns, partition keys, domains and foreign keys, of defaults where a foreign key sets them, behind an operator or not,
+-- and of casts of a column's type to text or without being asked for. A superuser's may do what they like anyway. A table
+-- that refers to what is deleted and whose rows stay is looked into as well, as its owner: there the functions of the
+-- targets' owners may run, who may do what they like with the targets.
 create function lapse.intruders(targets oid[]) returns table (relation oid, name name)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
+set jit = off
+set plan_cache_mode = 'force_generic_plan'
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 as $lapse$
 #variable_conflict use_column
 begin
@@ -79,25 +92,46 @@ begin
       join pg_inherits i on i.inhrelid = touched.relation
       join pg_class p on p.oid = i.inhparent and p.relkind = 'p'
      where touched.relation <> all (targets)
-  ), used(relation, class, object) as (
-    select touched.relation, 'pg_class'::regclass::oid, touched.relation from touched
+  ), above(relation) as (
+    select unnest(targets)
     union
-    select unnest(targets), 'pg_class'::regclass, a.relid
-      from unnest(targets) w(oid) cross join lateral pg_partition_ancestors(w.oid) a(relid)
+    select i.inhparent from above join pg_inherits i on i.inhrelid = above.relation
+  ), planned(relation, stays) as (
+    select touched.relation, false from touched
     union
-    select o.relation, o.class, o.object
-      from (select distinct touched.relation from touched) r
+    select above.relation, false from above
+    union
+    select c.conrelid, true
+      from (select touched.relation from touched union select above.relation from above) r
+      join pg_trigger t on t.tgrelid = r.relation and t.tgconstraint <> 0
+      join pg_constraint c on c.oid = t.tgconstraint and c.contype = 'f' and c.confrelid = r.relation
+    union
+    select i.inhrelid, true from planned join pg_inherits i on i.inhparent = planned.relation where planned.stays
+  ), used(relation, stays, class, object) as (
+    select planned.relation, planned.stays, 'pg_class'::regclass::oid, planned.relation from planned
+    union
+    select planned.relation, planned.stays, o.class, o.object
+      from planned
      cross join lateral (
-       select i.indrelid, 'pg_class'::regclass::oid, i.indexrelid from pg_index i where i.indrelid = r.relation
+       select 'pg_class'::regclass::oid, i.indexrelid from pg_index i where i.indrelid = planned.relation
        union all
-       select s.stxrelid, 'pg_statistic_ext'::regclass, s.oid from pg_statistic_ext s where s.stxrelid = r.relation
+       select 'pg_statistic_ext'::regclass, s.oid from pg_statistic_ext s where s.stxrelid = planned.relation
        union all
-       select c.conrelid, 'pg_constraint'::regclass, c.oid from pg_constraint c where c.conrelid = r.relation and c.contype in ('c', 'f')
+       select 'pg_constraint'::regclass, c.oid
+         from pg_constraint c
+        where c.conrelid = planned.relation and c.contype in ('c', 'f')
        union all
-       select a.adrelid, 'pg_attrdef'::regclass, a.oid from pg_attrdef a where a.adrelid = r.relation
-     ) o(relation, class, object)
+       select 'pg_attrdef'::regclass, d.oid
+         from pg_attrdef d
+         join pg_attribute a on a.attrelid = d.adrelid and a.attnum = d.adnum
+        where d.adrelid = planned.relation
+          and (a.attgenerated <> ''
+               or exists (select from pg_constraint c
+                           where c.conrelid = d.adrelid and c.contype = 'f' and d.adnum = any (c.conkey)
+                             and (c.confdeltype = 'd' or c.confupdtype = 'd')))
+     ) o(class, object)
     union
-    select used.relation, d.class, d.object
+    select used.relation, used.stays, d.class, d.object
       from used
      cross join lateral (
        select d.refclassid, d.refobjid
@@ -132,11 +166,22 @@ begin
     join pg_rewrite w on w.ev_class = touched.relation
    where w.ev_enabled <> 'D' and w.ev_type = (case when touched.deletes then '4' else '2' end)::"char"
   union
+  select c.conrelid, c.conname
+    from touched
+    join pg_class p on p.oid = touched.relation and p.relkind = 'p'
+    join pg_constraint c on c.conrelid = p.oid and c.contype = 'f'
+   where not touched.deletes and (c.confdeltype in ('n', 'd') or c.confupdtype in ('c', 'n', 'd'))
+     -- A column of a partition key depends on its own table.
+     and exists (select from pg_depend d
+                  where d.classid = 'pg_class'::regclass and d.objid = p.oid and d.objsubid = any (c.conkey)
+                    and d.refclassid = 'pg_class'::regclass and d.refobjid = p.oid and d.refobjsubid = 0 and d.deptype = 'i')
+  union
   select used.relation, f.proname
     from used
     join pg_proc f on f.oid = used.object
     join pg_roles owner on owner.oid = f.proowner
-   where used.class = 'pg_proc'::regclass and not owner.rolsuper and f.pronamespace <> 'pg_catalog'::regnamespace;
+   where used.class = 'pg_proc'::regclass and not owner.rolsuper and f.pronamespace <> 'pg_catalog'::regnamespace
+     and (not used.stays or f.proowner <> all (select c.relowner from pg_class c where c.oid = any (targets)));
 end
 $lapse$;
 
@@ -146,6 +191,11 @@ $lapse$;
 create function lapse.unseen(targets oid[]) returns table (relation oid)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
+set jit = off
+set plan_cache_mode = 'force_generic_plan'
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 as $lapse$
 #variable_conflict use_column
 begin
@@ -183,6 +233,11 @@ $lapse$;
 create function lapse.leaves(root oid) returns table (relation oid, kind "char", name text)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
+set jit = off
+set plan_cache_mode = 'force_generic_plan'
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 as $lapse$
 #variable_conflict use_column
 begin

@@ -258,20 +258,28 @@ begin
 end
 $lapse$;
 
--- inspect asks about the leaves of a policy's table what look asks about one, before a survey reads them. It returns
--- the table.
+-- inspect asks about a policy's whole table what look asks about one leaf, before a survey reads it: about every leaf, and
+-- every partitioned partition that has none, and so about all that is above them. It returns the table.
 create function lapse.inspect(policy int, version int) returns oid
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
 declare
   root oid;
+  ends oid[];
 begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'only a member of % may count what is due', {{.ExecutorText}} using errcode = 'insufficient_privilege';
   end if;
   root := lapse.same_table(inspect.policy, inspect.version);
-  if exists (select from lapse.intruders(array(select l.relation from lapse.leaves(root) l))) then
+  ends := array(
+    with recursive tree(relation) as (
+      select root
+      union
+      select i.inhrelid from tree join pg_inherits i on i.inhparent = tree.relation
+    )
+    select tree.relation from tree where not exists (select from pg_inherits i where i.inhparent = tree.relation));
+  if exists (select from lapse.intruders(ends)) then
     raise exception 'triggers, rules or functions on the table or on what its foreign keys reach would run' using errcode = 'LP006';
   end if;
   return root;

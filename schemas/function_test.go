@@ -1,0 +1,148 @@
+package schemas_test
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"lapse/schemas"
+)
+
+const functionText = `-- A comment.
+create table lapse.t (a int);
+create function lapse.enter(a int, b text[]) returns table (c int, d text)
+language plpgsql stable strict security definer
+set search_path = pg_catalog, pg_temp
+set datestyle = 'ISO, YMD'
+as $lapse$
+begin
+  return; -- create function lapse.inner() is text
+end
+$lapse$;
+create function lapse.plain() returns trigger
+language sql
+as $lapse$
+  select 1
+$lapse$;
+`
+
+func TestAFunctionIsReadAsTheCatalogWillHaveIt(t *testing.T) {
+	t.Parallel()
+	got, err := schemas.ParseFunctions(functionText, "somebody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []schemas.Function{
+		{
+			Name: "lapse.enter", Owner: "somebody", Language: "plpgsql", Volatility: "stable", Definer: true, Strict: true,
+			Settings: []string{"datestyle=ISO, YMD", "search_path=pg_catalog, pg_temp"},
+			Body:     "\nbegin\n  return; -- create function lapse.inner() is text\nend\n",
+		},
+		{Name: "lapse.plain", Owner: "somebody", Language: "sql", Volatility: "volatile", Body: "\n  select 1\n"},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got\n%+v\nwant\n%+v", got, want)
+	}
+}
+
+// What cannot be compared with the catalog must not be passed over.
+func TestALayoutThatIsNotOursIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string][2]string{
+		"in place of another":          {"create function lapse.plain", "create or replace function lapse.plain"},
+		"in capitals":                  {"create function lapse.plain", "CREATE FUNCTION lapse.plain"},
+		"a procedure":                  {"create function lapse.plain", "create procedure lapse.plain"},
+		"with two spaces":              {"create function lapse.plain", "create  function lapse.plain"},
+		"on two lines":                 {"create function lapse.plain", "create\nfunction lapse.plain"},
+		"in another schema":            {"lapse.plain", "public.plain"},
+		"in no schema":                 {"lapse.plain", "plain"},
+		"with a quoted name":           {"lapse.plain", `lapse."plain"`},
+		"in another quote":             {"$lapse$\n  select 1\n$lapse$", "$$\n  select 1\n$$"},
+		"between apostrophes":          {"$lapse$\n  select 1\n$lapse$", "'select 1'"},
+		"without an end":               {"  select 1\n$lapse$", "  select 1\n"},
+		"language on the first line":   {"returns trigger\nlanguage sql", "returns trigger language sql"},
+		"attributes before language":   {"\nlanguage sql", "\nstable language sql"},
+		"attributes after settings":    {"set datestyle = 'ISO, YMD'\n", "set datestyle = 'ISO, YMD'\ncost 1000\n"},
+		"an attribute that is unknown": {"language sql", "language sql leakproof"},
+		"strict in other words":        {"language sql", "language sql returns null on null input"},
+		"a setting in other words":     {"set datestyle = 'ISO, YMD'", "set datestyle to 'ISO, YMD'"},
+		"a setting of the session's":   {"set datestyle = 'ISO, YMD'", "set datestyle from current"},
+	} {
+		text := strings.Replace(functionText, change[0], change[1], 1)
+		if text == functionText {
+			t.Fatalf("%s: the text is what it was", name)
+		}
+		if got, err := schemas.ParseFunctions(text, "somebody"); err == nil {
+			t.Errorf("%s: read as %+v", name, got)
+		}
+	}
+}
+
+func TestEveryFunctionOfABatchIsInTheMigrations(t *testing.T) {
+	t.Parallel()
+	all, err := schemas.BatchFunctions(schemas.RolesFor("lapse_"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range all {
+		names = append(names, strings.TrimPrefix(f.Name, "lapse."))
+		if f.Owner != "lapse_owner" || !slices.Contains(f.Settings, "search_path=pg_catalog, pg_temp") {
+			t.Errorf("%s belongs to %s, settings %q", f.Name, f.Owner, f.Settings)
+		}
+	}
+	const want = "enter intruders leave look reach record same_table unseen"
+	if got := strings.Join(names, " "); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	for _, signature := range schemas.DeleterFunctions() {
+		name, _, _ := strings.Cut(strings.TrimPrefix(signature, "lapse."), "(")
+		i := slices.Index(names, name)
+		if name == "inspect" {
+			continue // a survey's, not a batch's
+		}
+		if i < 0 || !all[i].Definer {
+			t.Errorf("%s is a deleter's, and no function of a batch with rights of its own", signature)
+		}
+	}
+}
+
+func TestADigestIsOverEverythingThatDecidesWhatACallDoes(t *testing.T) {
+	t.Parallel()
+	functions, err := schemas.ParseFunctions(functionText, "somebody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest := schemas.DigestOf(functions...)
+	seen := map[schemas.Digest]string{digest: "nothing"}
+	changes := map[string]func(f *schemas.Function){
+		"name":            func(f *schemas.Function) { f.Name += "x" },
+		"owner":           func(f *schemas.Function) { f.Owner += "x" },
+		"language":        func(f *schemas.Function) { f.Language = "sql" },
+		"volatility":      func(f *schemas.Function) { f.Volatility = "volatile" },
+		"definer":         func(f *schemas.Function) { f.Definer = !f.Definer },
+		"strict":          func(f *schemas.Function) { f.Strict = !f.Strict },
+		"a setting":       func(f *schemas.Function) { f.Settings = f.Settings[1:] },
+		"settings joined": func(f *schemas.Function) { f.Settings = []string{strings.Join(f.Settings, "")} },
+		"body":            func(f *schemas.Function) { f.Body += " " },
+		"name and owner":  func(f *schemas.Function) { f.Name, f.Owner = f.Name+f.Owner[:1], f.Owner[1:] },
+		"settings end":    func(f *schemas.Function) { f.Body, f.Settings = f.Body+f.Settings[0], f.Settings[1:] },
+	}
+	if n := reflect.TypeFor[schemas.Function]().NumField(); n != 8 {
+		t.Errorf("a function has %d fields: is each of them in the digest?", n)
+	}
+	for name, change := range changes {
+		changed := functions[0]
+		changed.Settings = slices.Clone(changed.Settings)
+		change(&changed)
+		got := schemas.DigestOf(changed, functions[1])
+		if former, found := seen[got]; found {
+			t.Errorf("changing %s gives the digest of changing %s", name, former)
+		}
+		seen[got] = name
+	}
+	if schemas.DigestOf(functions[1], functions[0]) == digest || schemas.DigestOf(functions[0]) == digest {
+		t.Error("order or number of the functions do not matter")
+	}
+}
