@@ -42,9 +42,15 @@ test: servers-or-less ## every test, on every PostgreSQL and a Kafka; PKG=./plan
 race: servers-or-less ## the same with the race detector, on the newest PostgreSQL: slower, needs a C compiler
 	@LAPSE_PG=$${LAPSE_PG:-18} CGO_ENABLED=1 $(GO_TEST) -race $(PKG) | $(SUMMARY)
 
+# The binary to compare with is built beforehand, of any commit:
+#   git worktree add /tmp/before COMMIT && (cd /tmp/before && go build -o /tmp/lapse-before ./cmd/lapse)
+#   make bench BEFORE=/tmp/lapse-before
+# BENCH="-pg 17 -rounds 3 -scenarios plain,jit" narrows it; go run ./bench/batches -help says more.
+BEFORE ?=
+BENCH ?=
 .PHONY: bench
-bench: ## side-by-side measurements (not there yet)
-	@echo 'make bench: there are no benchmarks yet; nothing was measured' >&2; exit 2
+bench: build servers-or-less ## batches a second in several databases; BEFORE=PATH compares with that lapse binary
+	@go run ./bench/batches $(if $(BEFORE),-before '$(BEFORE)') -after bin/lapse -o bench/out/batches.json $(BENCH)
 
 .PHONY: servers
 servers: ## fetch the PostgreSQL 14-18 and Kafka that tests run on into .servers/; LAPSE_PG=15,18 narrows it
