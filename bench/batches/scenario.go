@@ -20,7 +20,7 @@ type scenario struct {
 	due func(rows int) string
 	// database holds settings of the database.
 	database []string
-	// limit is when a run is cut off.
+	// limit is when a run is cut off: long enough for the slower side's first batches.
 	limit time.Duration
 }
 
@@ -45,7 +45,7 @@ func scenarios() []scenario {
 		},
 		{
 			name: "partitions", title: fmt.Sprintf("%d partitions", partitions),
-			setup: partitioned(partitions), due: dueInFour, workloads: all, limit: 10 * time.Second,
+			setup: partitioned(partitions), due: dueInFour, workloads: all, limit: 20 * time.Second,
 		},
 		{
 			name: "jit-off", title: "packaged server, jit off", packaged: true,
