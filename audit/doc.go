@@ -48,11 +48,12 @@
 // # Who deletes
 //
 // System is only what stands under a claim that verifies: the transaction's first published change is a row of
-// lapse.batch, of this database and this transaction, started within a day of the commit, signed with a tag key. It
-// covers deletes of its target and of the relations it lists, up to its batch_result. Everything else under it is
-// unverified, and so is everything from any other lapse.batch row on: a row that does not verify, a second one, and also
-// a true one behind somebody's own change (what came before stays user). A TRUNCATE is never the system's: no deletion
-// function truncates. A row that cannot be read proves nothing, and stops nothing.
+// lapse.batch, of this database and this transaction, started within a day of the commit, signed with a tag key. What is
+// signed includes the digest of the functions that ran, so that a claim says by which text it deleted; the transaction's
+// record carries it. A claim covers deletes of its target and of the relations it lists, up to its batch_result.
+// Everything else under it is unverified, and so is everything from any other lapse.batch row on: a row that does not
+// verify, a second one, and also a true one behind somebody's own change (what came before stays user). A TRUNCATE is
+// never the system's: no deletion function truncates. A row that cannot be read proves nothing, and stops nothing.
 //
 // # What fails, and what comes of it
 //
