@@ -2,6 +2,7 @@ package schemas_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/hex"
 	"reflect"
 	"testing"
@@ -22,13 +23,14 @@ func exampleClaim() schemas.Claim {
 		Run:         uuid.MustParse("0198f1d0-0000-7000-8000-000000000002"),
 		Cutoff:      time.Date(2026, 11, 21, 10, 15, 30, 0, time.UTC),
 		HoldVersion: 5, Target: 16390, Cascades: []uint32{16400, 16410},
+		Functions: sha256.Sum256([]byte("what runs in the example")),
 	}
 }
 
 // The bytes are a contract between an executor and an auditor of different versions.
 func TestTheCanonicalBytesOfAClaimNeverChange(t *testing.T) {
 	c := exampleClaim()
-	const want = "0000000d6c617073652d636c61696d2d31666e9464cf2880010000400000000000000002e9000660c6a3eab6c00198f1d0000070008000000000000001000000010000000c73657373696f6e732d333064000000030198f1d0000070008000000000000002000660c6a3e8d48000000000000000050000400600000002000040100000401a"
+	const want = "0000000d6c617073652d636c61696d2d32666e9464cf2880010000400000000000000002e9000660c6a3eab6c00198f1d0000070008000000000000001000000010000000c73657373696f6e732d333064000000030198f1d0000070008000000000000002000660c6a3e8d48000000000000000050000400600000002000040100000401accadfefd81086f3d39e694e512d4909ce4e1e81ddccfbe966db9fa088ad56dbb"
 	if got := hex.EncodeToString(c.Canonical()); got != want {
 		t.Errorf("canonical bytes changed:\n got %s\nwant %s", got, want)
 	}
@@ -44,6 +46,7 @@ func drawClaim(t *rapid.T, label string) schemas.Claim {
 		Run:    uuid.UUID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, label+" run")),
 		Cutoff: time.UnixMicro(micros.Draw(t, label+" cutoff")).UTC(), HoldVersion: rapid.Int64().Draw(t, label+" hold"),
 		Target: rapid.Uint32().Draw(t, label+" target"), Cascades: rapid.SliceOfN(rapid.Uint32(), 1, 4).Draw(t, label+" cascades"),
+		Functions: schemas.Digest(rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, label+" functions")),
 	}
 }
 
