@@ -3,6 +3,8 @@ package audit
 import (
 	"cmp"
 
+	"github.com/google/uuid"
+
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -25,6 +27,10 @@ type Account struct {
 	Results int            // rows of lapse.batch_result
 	Awaited bool           // rows of the ledger for whose confirmation somebody waits: policies, their states, heartbeats
 	Tallies []Tally        // in the order in which each first came
+
+	// OwnUnverified is the first batch that the deletion functions wrote in this transaction, row and result, and that no tag
+	// key verifies; nil if there is none.
+	OwnUnverified *uuid.UUID
 
 	last int // the tally that was counted up last, which most often is the next one's too
 }

@@ -45,6 +45,13 @@ type Config struct {
 	// safe for concurrent use. nil: none.
 	Beat func(ctx context.Context, timeline replication.Timeline) error
 
+	// Alarm stops every deletion in the database: lapse.alarm(reason). It is called when a batch that the deletion functions
+	// wrote fits none of Keys, before that transaction's record is in the log, and again after a crash or an error: to be
+	// stopped twice must be the same as once. The stop must be durable when it returns. Its error breaks the stream, which
+	// is opened again; nothing behind that transaction is recorded before it has succeeded. It must be safe for concurrent
+	// use with Beat. nil: such a batch is logged and counted, and that is all.
+	Alarm func(ctx context.Context, reason string) error
+
 	// Until, if it is not nil, says where to stop: it is asked once, before the first transaction is read, and Run ends
 	// when everything up to its answer is confirmed.
 	Until func(ctx context.Context) (replication.LSN, error)

@@ -3,6 +3,8 @@ package audit
 import (
 	"time"
 
+	"github.com/google/uuid"
+
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -52,6 +54,7 @@ type Classifier struct {
 	state   state
 	claim   schemas.Claim
 	account Account
+	suspect *uuid.UUID // the last batch that is this transaction's and that no key verifies; nil for none
 }
 
 // NewClassifier makes a classifier for the WAL of source. A claim verifies if it does so under any of keys.
@@ -61,7 +64,7 @@ func NewClassifier(source Source, keys []schemas.TagKey) *Classifier {
 
 // Begin starts a transaction. What was known of the one before is gone.
 func (c *Classifier) Begin(tx *replication.Tx) {
-	c.tx, c.state = tx, stateStart
+	c.tx, c.state, c.suspect = tx, stateStart, nil
 	c.account.reset()
 }
 
@@ -88,14 +91,23 @@ func (c *Classifier) ledger(change *replication.Change, first bool) {
 		c.account.Batches++
 		// Only the first published change can open SYSTEM. A batch row anywhere else was not written by a deletion
 		// function, whatever its MAC says: it may be a true row, copied behind somebody's own deletes.
-		if first && c.proves(change) {
-			c.state = stateSystem
+		var claim schemas.Claim
+		ours, verifies := c.examine(change, &claim)
+		if first && verifies {
+			c.claim, c.state = claim, stateSystem
 			c.account.Claim = &c.claim
 			return
 		}
 		c.state = stateUnverified
+		if ours && !verifies {
+			c.suspect = &claim.Batch
+		}
 	case ledgerResult:
 		c.account.Results++
+		// Whoever writes a ledger row by hand has no reason to write its result. The functions write both.
+		if batch, ok := parseBatch(change); ok && c.suspect != nil && batch == *c.suspect && c.account.OwnUnverified == nil {
+			c.account.OwnUnverified = c.suspect
+		}
 		if c.state == stateSystem {
 			c.account.Result = parseResult(change)
 			c.state = stateUnverified
@@ -105,23 +117,28 @@ func (c *Classifier) ledger(change *replication.Change, first bool) {
 	}
 }
 
-// proves reads the claim out of a batch row and says whether this transaction may make it. A row that cannot be read
-// proves nothing; that is all it does, since whoever may write the row could otherwise stop the audit with it.
-func (c *Classifier) proves(change *replication.Change) bool {
-	mac, ok := parseClaim(change, &c.claim)
-	if !ok ||
-		c.claim.SystemIdentifier != c.source.SystemIdentifier ||
-		c.claim.DatabaseOID != c.source.DatabaseOID ||
-		uint32(c.claim.XID) != c.tx.XID ||
-		c.tx.CommitTime.Sub(c.claim.StartedAt).Abs() > claimTolerance {
-		return false
+// examine reads the claim out of a batch row. ours says that it is of this database and this very transaction, as far as the
+// deletion functions see to that themselves; verifies, that besides it is of this system and signed with one of the keys. A
+// row that cannot be read proves nothing; that is all it does, since whoever may write the row could otherwise stop the
+// audit with it.
+func (c *Classifier) examine(change *replication.Change, claim *schemas.Claim) (ours, verifies bool) {
+	mac, readable := parseClaim(change, claim)
+	if !readable && !parseIdentity(change, claim) {
+		return false, false
+	}
+	if claim.DatabaseOID != c.source.DatabaseOID || uint32(claim.XID) != c.tx.XID ||
+		c.tx.CommitTime.Sub(claim.StartedAt).Abs() > claimTolerance {
+		return false, false
+	}
+	if !readable || claim.SystemIdentifier != c.source.SystemIdentifier {
+		return true, false
 	}
 	for _, key := range c.keys {
-		if c.claim.Verify(key, mac) {
-			return true
+		if claim.Verify(key, mac) {
+			return true, true
 		}
 	}
-	return false
+	return true, false
 }
 
 func (c *Classifier) find(change *replication.Change) Finding {

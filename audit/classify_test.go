@@ -62,6 +62,8 @@ func TestTheFirstPublishedChangeDecides(t *testing.T) {
 	null.New[3] = row(nil)[0]
 	unsent := signed(claim)
 	unsent.New = unsent.New[:5]
+	altered := claim
+	altered.Functions[31] ^= 1
 	for _, test := range []struct {
 		name    string
 		changes []*replication.Change
@@ -111,7 +113,8 @@ func TestTheFirstPublishedChangeDecides(t *testing.T) {
 		{"a batch with too few columns", []*replication.Change{unsent, del(target, 1)}, "x"},
 		{"a batch with a time that is none", []*replication.Change{broken(5, "infinity"), del(target, 1)}, "x"},
 		{"a batch with an array that is none", []*replication.Change{broken(8, "{1,x}"), del(target, 1)}, "x"},
-		{"a batch with a MAC that is no bytes", []*replication.Change{broken(13, `\xzz`), del(target, 1)}, "x"},
+		{"a batch with a MAC that is no bytes", []*replication.Change{broken(14, `\xzz`), del(target, 1)}, "x"},
+		{"a batch whose functions have another digest than was signed", []*replication.Change{batchRow(altered, claim.MAC(tagKey)), del(target, 1)}, "x"},
 		{"a policy before the batch", []*replication.Change{insert(stateRelation, row(1, 1, "armed")), signed(claim), del(target, 1)}, "x"},
 		{"a heartbeat before a delete", []*replication.Change{insert(beatRelation, row(1, "")), del(target, 1)}, "u"},
 		{"a result without a batch", []*replication.Change{resultRow(claim, 1), del(target, 1)}, "u"},

@@ -175,6 +175,7 @@ func (l *load) transact(ctx context.Context, w *writer) {
 		batch(ids, func(c *schemas.Claim) { c.PolicyVersion++ }),
 		batch(ids, func(c *schemas.Claim) { c.XID++ }),
 		batch(ids, func(c *schemas.Claim) { c.Cutoff = c.Cutoff.Add(time.Hour) }),
+		batch(ids, func(c *schemas.Claim) { c.Functions[0] ^= 1 }),
 	}
 	kind := l.random.IntN(len(kinds))
 	var o outcome

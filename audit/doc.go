@@ -19,6 +19,7 @@
 //	classify.go    is it the system's, a user's, or unverified: a state machine over one transaction
 //	ledger.go      the claim, read out of the ledger's row, whoever wrote it
 //	account.go     what a transaction claimed and what was seen of it; reconcile.go compares the two
+//	alarm.go       stops every deletion when the deletion functions write what does not verify
 //	event.go       the facts of one deletion; spanner.go and json.go make bytes of them
 //	router.go      topic, partition, key and headers, by a route.go
 //	relay.go       from the stream to the publisher (audit/kafka), without what is there already
@@ -48,11 +49,12 @@
 // # Who deletes
 //
 // System is only what stands under a claim that verifies: the transaction's first published change is a row of
-// lapse.batch, of this database and this transaction, started within a day of the commit, signed with a tag key. It
-// covers deletes of its target and of the relations it lists, up to its batch_result. Everything else under it is
-// unverified, and so is everything from any other lapse.batch row on: a row that does not verify, a second one, and also
-// a true one behind somebody's own change (what came before stays user). A TRUNCATE is never the system's: no deletion
-// function truncates. A row that cannot be read proves nothing, and stops nothing.
+// lapse.batch, of this database and this transaction, started within a day of the commit, signed with a tag key. What is
+// signed includes the digest of the functions that ran, so that a claim says by which text it deleted; the transaction's
+// record carries it. A claim covers deletes of its target and of the relations it lists, up to its batch_result.
+// Everything else under it is unverified, and so is everything from any other lapse.batch row on: a row that does not
+// verify, a second one, and also a true one behind somebody's own change (what came before stays user). A TRUNCATE is
+// never the system's: no deletion function truncates. A row that cannot be read proves nothing, and stops nothing.
 //
 // # What fails, and what comes of it
 //
@@ -87,6 +89,12 @@
 //	a change that cannot be decoded           the process ends: nothing is ever skipped
 //	a record larger than a topic takes        the same. An event is below 256 KiB, a record of the log below 600 KiB, so
 //	                                          max.message.bytes of that much is enough; the default is 1 MiB
+//	a batch that the deletion functions       Config.Alarm, before the transaction's record: every deletion in the database
+//	 wrote, row and result, fits no tag key    stops until a person has looked (an executor with another key, or somebody
+//	                                          with its login) and says lapse resume --all; its rows are unverified
+//	deletion cannot be stopped for it         the stream is opened again and it is tried again, for ever: nothing behind it
+//	                                          is recorded or confirmed, Ready is an error, and the executor stops by itself
+//	                                          when a batch has not been confirmed for a minute
 //	a heartbeat that cannot be written        a warning: it is the executor that draws the conclusion
 //
 // What passes by itself is tried again for ever; what does not is Run's error.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/google/uuid"
+
 	"lapse/audit/kafka"
 	"lapse/replication"
 )
@@ -48,6 +50,18 @@ func refuse(reason error, detail, fix string, args ...any) error {
 	return &RefusalError{Reason: reason, Detail: fmt.Sprintf(detail, args...), Fix: fix}
 }
 
+// alarmError says that a batch does not verify, and that deletion could not be stopped because of it.
+type alarmError struct {
+	batch uuid.UUID
+	cause error
+}
+
+func (e *alarmError) Error() string {
+	return fmt.Sprintf("stop every deletion, since batch %s does not verify: %v", e.batch, e.cause)
+}
+
+func (e *alarmError) Unwrap() error { return e.cause }
+
 // How the relay ends by itself. Neither is an error that anybody outside sees.
 var (
 	errReached = errors.New("the end that was asked for is reached")
@@ -65,7 +79,10 @@ const (
 
 // gradeOf decides. A cancelled context is a stop: somebody wanted it so.
 func gradeOf(err error) grade {
+	var alarm *alarmError
 	switch {
+	case errors.As(err, &alarm):
+		return reopen // whatever stands in the way: it must not be passed over
 	case errors.Is(err, context.Canceled):
 		return stop
 	case errors.Is(err, kafka.ErrRestart):

@@ -67,6 +67,40 @@ func parseClaim(change *replication.Change, claim *schemas.Claim) (mac []byte, o
 	return mac, found == len(claimColumns)+1
 }
 
+// identityColumns are the columns of lapse.batch that the deletion functions compare with the transaction that they run in
+// (lapse.enter), and the batch's name. What else is in a claim is what the executor's login says.
+var identityColumns = []string{"database_oid", "xid", "started_at", "batch"}
+
+// parseIdentity reads what names the transaction in a row of lapse.batch, whatever else is in it: a claim of another format
+// has the same columns for it.
+func parseIdentity(change *replication.Change, claim *schemas.Claim) bool {
+	*claim = schemas.Claim{}
+	found := 0
+	for i, column := range change.Relation.Columns {
+		if !slices.Contains(identityColumns, column.Name) {
+			continue
+		}
+		text, sent := textOf(change.New, i)
+		if !sent || !claimColumns[column.Name](claim, text) {
+			return false
+		}
+		found++
+	}
+	return found == len(identityColumns)
+}
+
+// parseBatch reads the batch's name in a row of lapse.batch_result.
+func parseBatch(change *replication.Change) (batch uuid.UUID, ok bool) {
+	for i, column := range change.Relation.Columns {
+		if column.Name == "batch" {
+			text, sent := textOf(change.New, i)
+			ok = sent && parseUUID(text, &batch)
+			return batch, ok
+		}
+	}
+	return batch, false
+}
+
 // Result is what a batch says it did: the row of lapse.batch_result.
 type Result struct {
 	Batch      uuid.UUID

@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"strconv"
@@ -18,7 +19,7 @@ import (
 // The relations of the tests, as the WAL would describe them.
 var (
 	batchRelation = relation(16100, "lapse", "batch", "batch*", "policy_id", "policy", "policy_version", "run", "cutoff",
-		"hold_version", "target", "cascades", "system_identifier", "database_oid", "xid", "started_at", "mac")
+		"hold_version", "target", "cascades", "functions", "system_identifier", "database_oid", "xid", "started_at", "mac")
 	resultRelation = relation(16110, "lapse", "batch_result", "batch*", "picked", "deleted", "by_relation", "finished_at")
 	stateRelation  = relation(16120, "lapse", "policy_state", "policy_id", "version", "state")
 	beatRelation   = relation(16130, "lapse", "heartbeat", "id*", "at")
@@ -88,6 +89,7 @@ func exampleClaim() schemas.Claim {
 		StartedAt: commitTime.Add(-20 * time.Millisecond), Batch: uuid.MustParse("0198f1d0-0000-7000-8000-000000000001"),
 		PolicyID: 1, Policy: "sessions-30d", PolicyVersion: 3, Run: uuid.MustParse("0198f1d0-0000-7000-8000-000000000002"),
 		Cutoff: commitTime.Truncate(time.Second), HoldVersion: 5, Target: target.OID, Cascades: []uint32{child.OID, 16410},
+		Functions: sha256.Sum256([]byte("what runs in the example")),
 	}
 }
 
@@ -95,8 +97,8 @@ func exampleClaim() schemas.Claim {
 func batchRow(c schemas.Claim, mac []byte) *replication.Change {
 	const instant = "2006-01-02 15:04:05.999999-07"
 	return insert(batchRelation, row(c.Batch, c.PolicyID, c.Policy, c.PolicyVersion, c.Run, c.Cutoff.Format(instant),
-		c.HoldVersion, c.Target, oidArray(c.Cascades), c.SystemIdentifier, c.DatabaseOID, c.XID,
-		c.StartedAt.Format(instant), `\x`+hex.EncodeToString(mac)))
+		c.HoldVersion, c.Target, oidArray(c.Cascades), `\x`+hex.EncodeToString(c.Functions[:]), c.SystemIdentifier, c.DatabaseOID,
+		c.XID, c.StartedAt.Format(instant), `\x`+hex.EncodeToString(mac)))
 }
 
 func oidArray(oids []uint32) string {

@@ -17,7 +17,7 @@ import (
 // FuzzALedgerRowNeverStopsTheAudit puts anything into any column of a batch row. Whatever its writer chose, reading it
 // ends, and only the claim that was signed verifies.
 func FuzzALedgerRowNeverStopsTheAudit(f *testing.F) {
-	for column := range byte(14) {
+	for column := range byte(15) {
 		f.Add(column, []byte("1"))
 		f.Add(column, []byte("{1,2,3}"))
 		f.Add(column, []byte("2026-11-21 10:15:30.123456789+00"))
@@ -72,6 +72,7 @@ func TestAClaimReadsBackAsItWasSigned(t *testing.T) {
 			Run:           uuid.UUID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "run")),
 			Cutoff:        time.UnixMicro(micros.Draw(t, "cutoff")).UTC(), HoldVersion: rapid.Int64().Draw(t, "hold"),
 			Target: rapid.Uint32().Draw(t, "target"), Cascades: rapid.SliceOfN(rapid.Uint32(), 0, 4).Draw(t, "cascades"),
+			Functions: schemas.Digest(rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "functions")),
 		}
 		if len(claim.Cascades) == 0 {
 			claim.Cascades = nil

@@ -113,7 +113,7 @@ func (l *life) openPublisher(ctx context.Context) error {
 		defer close(done)
 		l.publisher, err = kafka.Open(opening, l.publisherConfig())
 	}()
-	if broken := l.answer(ctx, done); broken != nil {
+	if broken := answer(ctx, l.stream, done); broken != nil {
 		cancel()
 		<-done
 		return broken
@@ -127,11 +127,11 @@ func (l *life) openPublisher(ctx context.Context) error {
 }
 
 // answer answers the server until done.
-func (l *life) answer(ctx context.Context, done <-chan struct{}) error {
+func answer(ctx context.Context, stream *replication.Stream, done <-chan struct{}) error {
 	var press pressing
 	began := time.Now()
 	for {
-		err := l.stream.Wait(ctx, done)
+		err := stream.Wait(ctx, done)
 		select {
 		case <-done:
 			return nil
@@ -193,7 +193,7 @@ func (l *life) carry(ctx context.Context) error {
 			a.standing.Store(nil)
 			a.log.Info("audit streaming", "reached", l.relay.reach.LSN.String(), "timeline", uint32(l.relay.reach.Timeline))
 			err := l.relay.run(ctx, l.stream, a.until)
-			a.stand("connecting to PostgreSQL")
+			a.stand(whyNot(err))
 			if ctx.Err() != nil {
 				l.relay.drain(ctx)
 			}
@@ -213,6 +213,15 @@ func (l *life) carry(ctx context.Context) error {
 			a.log.Warn("stream not opened; trying again", "error", err)
 		}
 	}
+}
+
+// whyNot is what Ready says between two streams.
+func whyNot(err error) string {
+	var alarm *alarmError
+	if errors.As(err, &alarm) {
+		return alarm.Error()
+	}
+	return "connecting to PostgreSQL"
 }
 
 // reopen opens the stream again, and looks whether it is still the one that the relay remembers.

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -144,11 +145,12 @@ func appendOthers(b []byte, rest []Tally) []byte {
 	return append(b, ']')
 }
 
-// appendClaimed writes the claim that verified and, if the result is its own, what it says was deleted.
+// appendClaimed writes the claim that verified, with the digest of what ran, and, if the result is its own, what it says
+// was deleted.
 func (s *scribe) appendClaimed(b []byte, a *Account) []byte {
 	b = appendClaim(append(b, `,"claim":{`...), a.Claim, s.form)
 	b = appendUint(append(b, `,"target":`...), uint64(a.Claim.Target))
-	b = append(b, '}')
+	b = append(hex.AppendEncode(append(b, `,"functions":"`...), a.Claim.Functions[:]), `"}`...)
 	r := a.Result
 	if r == nil || r.Batch != a.Claim.Batch {
 		return b

@@ -14,6 +14,7 @@ type Metrics struct {
 	published    *prometheus.CounterVec
 	deduplicated prometheus.Counter
 	unverified   prometheus.Counter
+	own          prometheus.Counter
 	mismatches   prometheus.Counter
 	lag          prometheus.GaugeFunc
 	kafka        *kafka.Metrics
@@ -37,6 +38,10 @@ func NewMetrics() *Metrics {
 			Name: "lapse_transactions_unverified_total",
 			Help: "Transactions that wrote into the ledger what does not verify, or deleted beside a claim.",
 		}),
+		own: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "lapse_own_batches_unverified_total",
+			Help: "Transactions with a batch that the deletion functions wrote and that fits none of the tag keys. Each stops all deletion.",
+		}),
 		mismatches: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "lapse_reconciliation_mismatches_total",
 			Help: "Transactions of which the WAL showed something else than they claimed.",
@@ -57,7 +62,7 @@ func NewMetrics() *Metrics {
 
 // Collectors are all collectors, those of publishing too, for a registry.
 func (m *Metrics) Collectors() []prometheus.Collector {
-	own := []prometheus.Collector{m.published, m.deduplicated, m.unverified, m.mismatches, m.lag}
+	own := []prometheus.Collector{m.published, m.deduplicated, m.unverified, m.own, m.mismatches, m.lag}
 	return append(own, m.kafka.Collectors()...)
 }
 
@@ -82,6 +87,9 @@ func (m *Metrics) lagSeconds() float64 {
 func (m *Metrics) concluded(a *Account, v Verdict) {
 	if a.Unverified() {
 		m.unverified.Inc()
+	}
+	if a.OwnUnverified != nil {
+		m.own.Inc()
 	}
 	if v == Mismatch {
 		m.mismatches.Inc()

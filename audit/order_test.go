@@ -160,7 +160,7 @@ func TestWhoWaitsForACoverageRecordDoesNotWaitAMinute(t *testing.T) {
 		run := r.start(t)
 		eventually(t, "the auditor is ready", func() bool { return run.Ready() == nil })
 		for _, statement := range []string{
-			`insert into lapse.policy (id, version, name, table_oid, table_name, spec) values (1, 1, 'p', 1, 't', '{}')`,
+			`insert into lapse.policy (id, version, name, table_oid, table_name, columns, spec) values (1, 1, 'p', 1, 't', '[]', '{}')`,
 			`insert into lapse.policy_state (policy_id, version, state) values (1, 1, 'arming')`,
 			`select lapse.beat(1)`,
 		} {

@@ -43,6 +43,7 @@ type relay struct {
 	metrics    *Metrics
 	log        *slog.Logger
 	now        func() time.Time
+	alarm      func(ctx context.Context, reason string) error // nil: none
 
 	bell   *bell
 	stream *replication.Stream
@@ -71,7 +72,7 @@ func newRelay(
 		route: route, publisher: publisher, metrics: metrics, log: log, now: time.Now,
 		classifier: NewClassifier(route.Source, config.Keys), router: NewRouter(route, config.HashKey), scribe: newScribe(route),
 		tails: start.tails, reach: start.reach, bell: hang(publisher.Progress()), names: names{},
-		full: map[uint32]bool{},
+		full: map[uint32]bool{}, alarm: config.Alarm,
 	}
 }
 
@@ -250,6 +251,9 @@ func (r *relay) commit(ctx context.Context, tx *replication.Tx) error {
 		r.waiting()
 		return r.settle()
 	}
+	if err := r.raise(ctx, tx, account); err != nil {
+		return err
+	}
 	verdict := reconcile(account)
 	r.conclude(tx, account, verdict)
 	for r.queue.full() {
@@ -264,7 +268,7 @@ func (r *relay) commit(ctx context.Context, tx *replication.Tx) error {
 // conclude tells people what a transaction came to, where it is not what it should be. Positions and names only.
 func (r *relay) conclude(tx *replication.Tx, account *Account, verdict Verdict) {
 	r.metrics.concluded(account, verdict)
-	if verdict != Mismatch && !account.Unverified() {
+	if verdict != Mismatch && !account.Unverified() || account.OwnUnverified != nil { // raise has told them
 		return
 	}
 	attributes := []any{"xid", tx.XID, "commit_lsn", tx.CommitLSN.String(), "verdict", string(verdict)}

@@ -187,6 +187,9 @@ func latecomer(ids []int64) transaction {
 	}
 }
 
+// testFunctions is the digest of what runs in the tests' batches.
+var testFunctions = schemas.DigestOf(schemas.Function{Name: "lapse.delete_1_3", Body: "what runs in the tests"})
+
 // claimOf is a true claim of this transaction.
 func claimOf(ctx context.Context, tx pgx.Tx) (c schemas.Claim, err error) {
 	var notes uint32
@@ -202,16 +205,17 @@ func claimOf(ctx context.Context, tx pgx.Tx) (c schemas.Claim, err error) {
 	c.PolicyID, c.Policy, c.PolicyVersion = 1, "sessions-30d", 3
 	c.Cutoff = c.StartedAt.Add(-time.Second)
 	c.Cascades = []uint32{notes}
+	c.Functions = testFunctions
 	return c, err
 }
 
 func writeClaim(ctx context.Context, tx pgx.Tx, c *schemas.Claim, mac []byte) error {
 	_, err := tx.Exec(ctx, `
 		insert into lapse.batch (batch, policy_id, policy, policy_version, run, cutoff, hold_version, target, cascades,
-		                         system_identifier, database_oid, xid, started_at, mac)
-		values ($1, $2, $3, $4, $5, $6, $7, $8, $9::text::oid[], $10, $11, $12::text::xid8, $13, $14)`,
+		                         functions, system_identifier, database_oid, xid, started_at, mac)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9::text::oid[], $10, $11, $12, $13::text::xid8, $14, $15)`,
 		c.Batch, c.PolicyID, c.Policy, c.PolicyVersion, c.Run, c.Cutoff, c.HoldVersion, c.Target, oidArray(c.Cascades),
-		fmt.Sprint(c.SystemIdentifier), c.DatabaseOID, fmt.Sprint(c.XID), c.StartedAt, mac)
+		c.Functions[:], fmt.Sprint(c.SystemIdentifier), c.DatabaseOID, fmt.Sprint(c.XID), c.StartedAt, mac)
 	return err
 }
 

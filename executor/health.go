@@ -29,6 +29,7 @@ type Reason string
 const (
 	ReasonStandby      Reason = "standby"
 	ReasonNotInstalled Reason = "not_installed"
+	ReasonPausedAll    Reason = "paused_all"
 	ReasonNoSlot       Reason = "slot_missing"
 	ReasonForeignSlot  Reason = "slot_of_another_database"
 	ReasonLostSlot     Reason = "slot_lost"
@@ -72,6 +73,10 @@ type audit struct {
 	standby, required, exists, local, active, beating bool
 	slot, status                                      string
 	confirmed, insert                                 *int64
+
+	// Every deletion is paused, by a person or by the auditor's alarm. Texts are bounded by the query.
+	halted            bool
+	haltedAt, by, why string
 }
 
 const auditQuery = `
@@ -80,9 +85,12 @@ const auditQuery = `
 	       coalesce(s.active, false),
 	       exists (select from lapse.heartbeat h where h.at > clock_timestamp() - $1::interval),
 	       (s.confirmed_flush_lsn - '0/0'::pg_lsn)::bigint,
-	       case when not pg_is_in_recovery() then (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint end
+	       case when not pg_is_in_recovery() then (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint end,
+	       coalesce(h.halted, false), coalesce(to_char(h.at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS'), ''),
+	       coalesce(left(h.by, 63), ''), coalesce(left(h.reason, 500), '')
 	  from lapse.installation i
-	  left join pg_replication_slots s on s.slot_name = i.slot`
+	  left join pg_replication_slots s on s.slot_name = i.slot
+	  left join (select halted, by, reason, at from lapse.halt order by id desc limit 1) h on true`
 
 // What a database without the catalog answers.
 const (
@@ -98,7 +106,7 @@ func (h *health) check(ctx context.Context, s *session, now time.Time) error {
 	}
 	var a audit
 	err := s.control.QueryRow(ctx, auditQuery, auditSilence).Scan(&a.standby, &a.required, &a.slot, &a.exists, &a.local,
-		&a.status, &a.active, &a.beating, &a.confirmed, &a.insert)
+		&a.status, &a.active, &a.beating, &a.confirmed, &a.insert, &a.halted, &a.haltedAt, &a.by, &a.why)
 	var server *pgconn.PgError
 	switch {
 	case errors.Is(err, pgx.ErrNoRows), errors.As(err, &server) && (server.Code == undefinedTable || server.Code == invalidSchema):
@@ -119,6 +127,9 @@ func (h *health) judge(a *audit, now time.Time) error {
 		return &Refusal{ReasonStandby, "this server is a standby", "point database: in lapse.yaml at the primary"}
 	}
 	h.settle(a, now)
+	if a.halted {
+		return &Refusal{ReasonPausedAll, fmt.Sprintf("every deletion in this database was paused at %s UTC by %s: %q", a.haltedAt, a.by, a.why), "lapse resume --all --reason TEXT"}
+	}
 	if !a.required {
 		return nil
 	}

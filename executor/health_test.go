@@ -13,6 +13,7 @@ import (
 
 	"lapse/internal/pgserver"
 	"lapse/internal/pgtest"
+	"lapse/schemas"
 )
 
 // slotOf is the name of a database's own slot: slots are the server's.
@@ -256,6 +257,95 @@ func TestADatabaseWithoutLapseIsRefusedWithTheFix(t *testing.T) {
 		_, err := executorAt(t, db.URL).Once(t.Context(), nil)
 		if err == nil || !strings.Contains(err.Error(), "lapse init") {
 			t.Errorf("got %v, want a refusal that says `lapse init`", err)
+		}
+	})
+}
+
+// halt and resume are what a person or the auditor's alarm does, and a person takes back.
+func halt(t testing.TB, db *pgtest.DB, reason string) {
+	t.Helper()
+	db.Exec(t, "select lapse.alarm('"+reason+"')")
+}
+
+func resume(t testing.TB, db *pgtest.DB) {
+	t.Helper()
+	db.Exec(t, "insert into lapse.halt (halted, reason) values (false, 'it was looked at')")
+}
+
+func TestWhileEverythingIsPausedNothingIsDeletedAndReadinessSaysWhoAndWhy(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 50, 5)
+		arm(t, db, policies(policy("p", "public.sessions")))
+		halt(t, db, "batch 4711 fits no key\nand more")
+		e := newExecutor(t, db)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(ctx) }()
+		var refusal *Refusal
+		eventually(t, "the pause is reported", func() bool {
+			return errors.As(e.Ready(), &refusal) && counted(t, e, "lapse_skips_total", string(ReasonPausedAll)) > 0
+		})
+		when := one[string](t, db, "select to_char(at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS') from lapse.halt")
+		for _, want := range []string{when + " UTC", "by postgres", `"batch 4711 fits no key\nand more"`, "lapse resume --all --reason"} {
+			if refusal.Reason != ReasonPausedAll || !strings.Contains(refusal.Error(), want) {
+				t.Errorf("%s: %q does not say %q", refusal.Reason, refusal, want)
+			}
+		}
+		if left := one[int](t, db, "select count(*) from sessions"); left != 55 {
+			t.Errorf("%d rows are left of 55", left)
+		}
+		resume(t, db)
+		eventually(t, "what is due is deleted", func() bool { return one[int](t, db, "select count(*) from sessions") == 5 })
+		if err := e.Ready(); err != nil {
+			t.Errorf("deleting and not ready: %v", err)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("stopped with %v", err)
+		}
+	})
+}
+
+func TestOnePassWhileEverythingIsPausedIsRefused(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 50, 5)
+		arm(t, db, policies(policy("p", "public.sessions")))
+		db.Exec(t, "insert into lapse.halt (halted, reason) values (true, repeat('ä', 900))")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := newExecutor(t, db).Once(ctx, nil)
+		var refusal *Refusal
+		if !errors.As(err, &refusal) || refusal.Reason != ReasonPausedAll || len([]rune(refusal.Detail)) > 700 {
+			t.Errorf("got %v, want a refusal that does not repeat all that somebody wrote", err)
+		}
+		resume(t, db)
+		once(t, newExecutor(t, db))
+		if left := one[int](t, db, "select count(*) from sessions"); left != 5 {
+			t.Errorf("%d rows are left, want 5", left)
+		}
+	})
+}
+
+// What is paused between two looks at health is noticed by the batch itself.
+func TestABatchThatMeetsThePauseIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 50, 5)
+		arm(t, db, policies(policy("p", "public.sessions")))
+		w := open(t, db, "p")
+		halt(t, db, "a batch fits no key")
+		_, err := w.batch(t, 10)
+		if stateOf(err) != schemas.SQLStateHalted || grade(err, circumstances{limit: 10}) != Retry {
+			t.Errorf("got %v, want %s, to be retried", err, schemas.SQLStateHalted)
+		}
+		if left := one[int](t, db, "select count(*) from sessions"); left != 55 {
+			t.Errorf("%d rows are left of 55", left)
+		}
+		resume(t, db)
+		if done, err := w.batch(t, 10); err != nil || done.deleted != 10 {
+			t.Errorf("%d rows deleted after the pause (%v), want 10", done.deleted, err)
 		}
 	})
 }

@@ -99,8 +99,9 @@ func (s *story) run(ctx context.Context) error {
 			delete from public.sessions where id between 9101 and 9105; commit`},
 		{"postgres", "a superuser writes a ledger row by hand, then deletes 3", `begin;
 			insert into lapse.batch select gen_random_uuid(), policy_id, name, version, gen_random_uuid(), now(), 0, table_oid, '{}',
+			  decode(repeat('00', 32), 'hex'),
 			  (select system_identifier::text from pg_control_system()), (select oid from pg_database where datname = current_database()),
-			  pg_current_xact_id(), now(), '\x00' from lapse.gate where name = 'sessions-30d';
+			  pg_current_xact_id(), now(), decode(repeat('00', 32), 'hex') from lapse.gate where name = 'sessions-30d';
 			delete from public.sessions where id between 9201 and 9203; commit`},
 	} {
 		fmt.Fprintf(s.out, "   %s\n", other.what)

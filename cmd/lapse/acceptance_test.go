@@ -78,6 +78,7 @@ func (s *shop) interfere(ctx context.Context) error {
 			'{"transaction_tag":"RowDeletionPolicy","is_system_transaction":true,"policy":"sessions-30d"}');`},
 		{"postgres", `insert into lapse.batch
 			select gen_random_uuid(), g.policy_id, g.name, g.version, gen_random_uuid(), now(), g.hold_version, g.table_oid, '{}',
+			       decode(repeat('00', 32), 'hex'),
 			       (select (case when c.system_identifier < 0 then c.system_identifier::numeric + 18446744073709551616
 			                else c.system_identifier::numeric end)::text from pg_control_system() c),
 			       (select d.oid from pg_database d where d.datname = current_database()), pg_current_xact_id(), now(),

@@ -30,6 +30,21 @@ func (s *auditorSession) Beat(ctx context.Context, timeline replication.Timeline
 	})
 }
 
+// Alarm stops every deletion in the database until a person says otherwise: `lapse resume --all`. Where it is stopped already
+// it does nothing. The stop is on this server's disk when Alarm returns, also where synchronous_commit is off: the audit
+// goes on then and does not come back to it. No standby is waited for.
+func (s *auditorSession) Alarm(ctx context.Context, reason string) error {
+	return s.with(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, `set local synchronous_commit = local`); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, `select lapse.alarm($1)`, reason)
+			return err
+		})
+	})
+}
+
 // End is the end of the log: whatever was committed before the call lies below it.
 func (s *auditorSession) End(ctx context.Context) (end replication.LSN, err error) {
 	err = s.with(ctx, func(ctx context.Context, conn *pgx.Conn) error {

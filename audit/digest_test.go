@@ -1,0 +1,106 @@
+package audit_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/internal/kafkatest"
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// The digest of what ran is a part of the claim. The claim here is signed with a digest of zeros, which is what a reader
+// that fills in for missing bytes, or overlooks more, would make of all these.
+func TestABatchWithoutAWholeDigestOfItsFunctionsIsUnverified(t *testing.T) {
+	t.Parallel()
+	claim := exampleClaim()
+	claim.Functions = schemas.Digest{}
+	at := slices.IndexFunc(batchRelation.Columns, func(c replication.Column) bool { return c.Name == "functions" })
+	digest := string(signed(claim).New[at].Bytes)
+	with := func(value any) *replication.Change {
+		change := signed(claim)
+		change.New[at] = row(value)[0]
+		return change
+	}
+	former := *batchRelation
+	former.Columns = slices.Delete(slices.Clone(former.Columns), at, at+1)
+	for _, test := range []struct {
+		name  string
+		batch *replication.Change
+		want  string
+	}{
+		{"the digest that was signed", with(digest), "s"},
+		{"another digest", with(digest[:len(digest)-1] + "1"), "x"},
+		{"no digest", with(nil), "x"},
+		{"an empty one", with(`\x`), "x"},
+		{"one of 31 bytes", with(digest[:len(digest)-2]), "x"},
+		{"one of 33 bytes", with(digest + "00"), "x"},
+		{"one that is no bytes", with(strings.TrimPrefix(digest, `\x`)), "x"},
+		{"a catalog without the column", insert(&former, slices.Delete(signed(claim).New, at, at+1)), "x"},
+	} {
+		if got := classify(test.batch, del(target, 1)); got != test.want {
+			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
+// Whoever owns the catalog can have it write another digest than the one that was signed.
+func TestALedgerRowWithAnotherDigestThanWasSignedIsUnverified(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		want, w := newExpected(), &writer{conn: r.db.Connect(t)}
+		ctx := t.Context()
+		r.db.Exec(t, `alter table lapse.batch alter functions drop not null`,
+			`alter table lapse.batch drop constraint batch_functions_check`,
+			`create function public.forge() returns trigger language plpgsql as 'begin return new; end'`,
+			`create trigger forge before insert on lapse.batch for each row execute function public.forge()`)
+		for _, forged := range []string{
+			`new.functions`,
+			`set_byte(new.functions, 31, get_byte(new.functions, 31) # 1)`,
+			`null`,
+			`substring(new.functions from 1 for 31)`,
+			`new.functions || '\x00'::bytea`,
+			`''`,
+		} {
+			r.db.Exec(t, fmt.Sprintf(`create or replace function public.forge() returns trigger language plpgsql as
+				$$begin new.functions := %s; return new; end$$`, forged))
+			ids, err := w.rows(ctx, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = w.commit(ctx, want, func(ctx context.Context, tx pgx.Tx) (outcome, error) {
+				o, err := batch(ids, nil)(ctx, tx)
+				if forged != `new.functions` {
+					o = outcome{causes: causesOf(ids, "unverified"), verdict: "unclaimed"}
+				}
+				return o, err
+			})
+			if err != nil {
+				t.Fatalf("%s: %v", forged, err)
+			}
+		}
+		r.once(t)
+		r.verify(t, want)
+		if got := r.digests(t); !slices.Equal(got, []string{fmt.Sprintf("%x", testFunctions)}) {
+			t.Errorf("the log names the functions %v, want those of the one claim that verifies, %x", got, testFunctions)
+		}
+	})
+}
+
+// digests are those in the log's claims.
+func (r *rig) digests(t *testing.T) (digests []string) {
+	t.Helper()
+	for _, record := range kafkatest.ReadAllOn(t, r.broker, r.settings.Log) {
+		if record.Header("lapse-op") != "transaction" {
+			continue
+		}
+		if claim, ok := parseJSON(t, record.Value).(map[string]any)["claim"].(map[string]any); ok {
+			digests = append(digests, fmt.Sprint(claim["functions"]))
+		}
+	}
+	return digests
+}
