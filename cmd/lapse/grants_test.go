@@ -26,8 +26,7 @@ func newPremises(t *testing.T, db *pgtest.DB, broker *kafkaserver.Server, databa
 	db.Exec(t, fmt.Sprintf(`grant create, usage on schema public to %[1]s; set role %[1]s;
 		create table public.sessions (id bigint primary key, last_seen timestamptz not null, note text);
 		create index on public.sessions (last_seen, id);
-		insert into public.sessions select n, now() - n * interval '1 day' from generate_series(1, 70) n`, p.app),
-		`update public.sessions set id = 71 - id + 1000`, `update public.sessions set id = id - 1000`)
+		insert into public.sessions select n, now() - case when n <= 40 then interval '40 days' else '0' end from generate_series(1, 70) n`, p.app))
 	p.m = newMachine(t, "")
 	p.configure(database)
 	p.m.write("policies.yaml", fmt.Sprintf(policyText, 100))

@@ -41,14 +41,10 @@ deletions were Lapse's. The database has their fingerprints, and commands refuse
 		if err != nil {
 			return err
 		}
-		logins, err := a.logins(s)
-		if err != nil {
-			return err
-		}
 		if grants {
-			return a.printGrants(s, logins, nil)
+			return a.printGrants(s, nil)
 		}
-		i := &initialiser{app: a, settings: s, logins: logins, newSlot: newSlot, mayMakeKeys: s.Keys.Default || a.overrides.Keys != ""}
+		i := &initialiser{app: a, settings: s, newSlot: newSlot, mayMakeKeys: s.Keys.Default || a.overrides.Keys != ""}
 		if err := i.run(cmd.Context()); err != nil {
 			return err
 		}
@@ -69,7 +65,6 @@ deletions were Lapse's. The database has their fingerprints, and commands refuse
 type initialiser struct {
 	*app
 	settings    *config.Settings
-	logins      setup.Logins
 	mayMakeKeys bool
 	newSlot     bool
 

@@ -14,31 +14,12 @@ import (
 	"lapse/planner"
 )
 
-// logins are those that the settings name for owner, executor and auditor. --database and LAPSE_DATABASE_URL say how this
-// command logs in, as a superuser for instance; what lapse.yaml names stays the login for the others.
-func (a *app) logins(s *config.Settings) (setup.Logins, error) {
-	named := s.Database
-	if s.File != "" {
-		quiet := func(name string) (string, bool) {
-			if name == "LAPSE_DATABASE_URL" {
-				return "", false
-			}
-			return a.env(name)
-		}
-		file, err := config.Load(s.File, config.Overrides{}, quiet)
-		if err != nil {
-			return setup.Logins{}, invalid(err)
-		}
-		if file.Database.Owner != "" {
-			named = file.Database
-		}
-	}
-	var l setup.Logins
+// loginsOf are the logins that a database's settings name for owner, executor and auditor.
+func loginsOf(d config.Database) (l setup.Logins, err error) {
 	for _, login := range []struct {
 		of   config.ConnString
 		into *string
-	}{{named.Owner, &l.Owner}, {named.Executor, &l.Executor}, {named.Auditor, &l.Auditor}} {
-		var err error
+	}{{d.Owner, &l.Owner}, {d.Executor, &l.Executor}, {d.Auditor, &l.Auditor}} {
 		if *login.into, err = login.of.Login(); err != nil {
 			return l, invalid(err)
 		}
@@ -46,11 +27,37 @@ func (a *app) logins(s *config.Settings) (setup.Logins, error) {
 	return l, nil
 }
 
+// others are the logins that the other commands will use. A superuser runs init with --database or LAPSE_DATABASE_URL; what
+// lapse.yaml names beside it stays the login for everything else.
+func (a *app) others(s *config.Settings) (setup.Logins, error) {
+	if s.File == "" {
+		return loginsOf(s.Database)
+	}
+	quiet := func(name string) (string, bool) {
+		if name == "LAPSE_DATABASE_URL" {
+			return "", false
+		}
+		return a.env(name)
+	}
+	file, err := config.Load(s.File, config.Overrides{}, quiet)
+	if err != nil {
+		return setup.Logins{}, invalid(err)
+	}
+	if file.Database.Owner == "" {
+		return loginsOf(s.Database)
+	}
+	return loginsOf(file.Database)
+}
+
 // printGrants prints the script for roles and logins, and for the tables of a policy file. It connects to nothing.
-func (a *app) printGrants(s *config.Settings, logins setup.Logins, tables []setup.PolicyTable) error {
+func (a *app) printGrants(s *config.Settings, tables []setup.PolicyTable) error {
 	database, err := s.Database.Name()
 	if err != nil {
 		return invalid(err)
+	}
+	logins, err := loginsOf(s.Database)
+	if err != nil {
+		return err
 	}
 	_, err = fmt.Fprint(a.out, setup.GrantsSQL(s.Roles, database, logins, tables))
 	return err
@@ -66,59 +73,67 @@ func (a *app) printPolicyGrants(s *config.Settings, file string) error {
 	if err != nil {
 		return err
 	}
-	logins, err := a.logins(s)
-	if err != nil {
-		return err
-	}
 	tables := make([]setup.PolicyTable, len(policies.Policies))
 	for i := range policies.Policies {
 		p := &policies.Policies[i]
 		tables[i] = setup.PolicyTable{Name: p.Table, Column: p.Expire.Column}
 	}
-	return a.printGrants(s, logins, tables)
+	return a.printGrants(s, tables)
 }
 
 // roles makes the roles and lets the logins play them, or says what a superuser must run.
 func (i *initialiser) roles(ctx context.Context, conn *pgx.Conn) error {
 	roles := i.settings.Roles
-	warnings, err := setup.CheckRoles(ctx, conn, roles, i.logins)
+	logins, err := loginsOf(i.settings.Database)
+	if err != nil {
+		return err
+	}
+	others, err := i.others(i.settings)
+	if err != nil {
+		return err
+	}
+	warnings, err := setup.CheckRoles(ctx, conn, roles, logins, others)
 	if err != nil {
 		return err
 	}
 	i.Warnings = append(i.Warnings, warnings...)
-	superuser, err := setup.Superusers(ctx, conn, append(i.logins.Names(), conn.Config().User)...)
+	superuser, err := setup.Superusers(ctx, conn, append(others.Names(), logins.Owner)...)
 	if err != nil {
 		return err
 	}
-	missing, err := setup.MissingRoles(ctx, conn, roles, i.logins)
+	if !superuser[logins.Owner] {
+		return i.mustBeThere(ctx, conn, logins)
+	}
+	missing, err := setup.MissingRoles(ctx, conn, roles, others)
 	if err != nil {
 		return err
-	}
-	if !superuser[conn.Config().User] {
-		return i.mustBeThere(ctx, conn, missing)
 	}
 	if len(missing) > 0 {
-		if err := setup.MakeRoles(ctx, conn, roles, i.logins); err != nil {
+		if err := setup.MakeRoles(ctx, conn, roles, others); err != nil {
 			return err
 		}
 		i.did("roles", "%s", strings.Join(missing, ", "))
 	}
-	if err := i.equip(ctx, conn, i.logins); err != nil {
+	if err := i.equip(ctx, conn, others); err != nil {
 		return err
 	}
-	if superuser[i.logins.Executor] || superuser[i.logins.Auditor] {
+	if superuser[others.Executor] || superuser[others.Auditor] {
 		return i.login(ctx, conn)
 	}
 	return nil
 }
 
 // mustBeThere is for whoever may not make roles.
-func (i *initialiser) mustBeThere(ctx context.Context, conn *pgx.Conn, missing []string) error {
+func (i *initialiser) mustBeThere(ctx context.Context, conn *pgx.Conn, logins setup.Logins) error {
+	missing, err := setup.MissingRoles(ctx, conn, i.settings.Roles, logins)
+	if err != nil {
+		return err
+	}
 	if len(missing) > 0 {
 		return i.needsSuperuser(conn, "roles are missing: "+strings.Join(missing, ", "),
-			setup.GrantsSQL(i.settings.Roles, conn.Config().Database, i.logins, nil))
+			setup.GrantsSQL(i.settings.Roles, conn.Config().Database, logins, nil))
 	}
-	grants, err := setup.MissingGrants(ctx, conn, i.settings.Roles, i.logins)
+	grants, err := setup.MissingGrants(ctx, conn, i.settings.Roles, logins)
 	if err != nil || len(grants) == 0 {
 		return err
 	}

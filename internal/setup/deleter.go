@@ -114,11 +114,12 @@ type equipping struct {
 	name  string // the deleter
 }
 
-// MissingDeleter reports whether EnsureDeleter has something to do for a policy: it is new, a partition was made since, or
-// a right was taken away.
+// MissingDeleter reports whether the deleter of a policy's table lacks something: it is new, a partition was made since, or
+// a right was taken away. That this login may not give it functions does not matter until there are some to give.
 func MissingDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles) (bool, error) {
 	e := &equipping{tx, t, roles, roles.Deleter(t.OwnerOID)}
 	d, err := e.look(ctx)
+	d.MayGive = true
 	return !d.ready(), err
 }
 
