@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -117,6 +118,11 @@ func (i *initialiser) roles(ctx context.Context, conn *pgx.Conn) error {
 	if err := i.equip(ctx, conn, others); err != nil {
 		return err
 	}
+	for _, login := range others.Names() {
+		if slices.Contains(missing, login) {
+			i.Next = append(i.Next, givePassword(login))
+		}
+	}
 	if superuser[others.Executor] || superuser[others.Auditor] {
 		return i.login(ctx, conn)
 	}
@@ -194,9 +200,13 @@ func (i *initialiser) login(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	i.Next = append(i.Next,
-		fmt.Sprintf("if the server asks for passwords, give %s one: alter role %[1]s password '…'", quoted(roles.Login)),
+		givePassword(roles.Login),
 		"for all other commands: export LAPSE_DATABASE_URL="+loginURL(i.settings.Database.Owner, conn.Config(), roles.Login))
 	return nil
+}
+
+func givePassword(login string) string {
+	return fmt.Sprintf("if the server asks for passwords, give %s one: alter role %[1]s password '…'", quoted(login))
 }
 
 // loginURL is how login reaches the database that c names, for a shell. It has no password.
