@@ -109,8 +109,10 @@ func TestWhatOthersPutIntoOurSchemaIsNamed(t *testing.T) {
 			{`create rule mine as on insert to lapse.run do also select 1`, "rule mine on table lapse.run", `drop rule mine on lapse.run`},
 			{`create policy mine on lapse.run using (true)`, "policy mine on table lapse.run", `drop policy mine on lapse.run`},
 			{`create table evil.child () inherits (lapse.run)`, "evil.child inherits from lapse.run", `drop table evil.child`},
-			{`alter table lapse.run alter column number drop identity; alter table lapse.run alter column number set default evil.hit()`,
-				"default value for column number of table lapse.run uses function evil.hit()", `alter table lapse.run alter column number drop default`},
+			{
+				`alter table lapse.run alter column number drop identity; alter table lapse.run alter column number set default evil.hit()`,
+				"default value for column number of table lapse.run uses function evil.hit()", `alter table lapse.run alter column number drop default`,
+			},
 			{`create index mine on lapse.run ((policy_id + evil.hit()))`, "index lapse.mine uses function evil.hit()", `drop index lapse.mine`},
 			{`alter table lapse.run add constraint mine check (evil.hit() > 0)`, "constraint mine on table lapse.run uses function evil.hit()", `alter table lapse.run drop constraint mine`},
 			{`alter table lapse.run add constraint mine check (policy_id operator(evil.===) policy_id)`, "constraint mine on table lapse.run uses operator evil.===(integer,integer)", `alter table lapse.run drop constraint mine`},
