@@ -1,10 +1,10 @@
 package audit
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
+
+	"lapse/schemas"
 )
 
 // Topic is a topic and the number of its partitions, which routing depends on.
@@ -73,9 +73,4 @@ func appendTopic(dst []byte, t Topic) []byte {
 	return append(appendUint(append(dst, `,"partitions":`...), uint64(t.Partitions)), '}')
 }
 
-// fingerprint is the first half of SHA-256, in hexadecimal: enough to tell things apart by, and no use for finding out
-// what they are if they are keys.
-func fingerprint(b []byte) string {
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:16])
-}
+func fingerprint(b []byte) string { return schemas.Fingerprint(b) }

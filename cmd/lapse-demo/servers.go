@@ -54,15 +54,15 @@ func (p *servers) configure(ctx context.Context) error {
 	if err = errors.Join(err, admin.Close(ctx)); err != nil {
 		return err
 	}
-	return os.WriteFile(p.config, []byte(fmt.Sprintf(`database:
-  owner: %s
-  executor: %s
-  auditor: %s
+	return os.WriteFile(p.config, []byte(fmt.Sprintf(`database: %s
 kafka:
   brokers: [%s]
 topics: { partitions: 6, replication: 1 }
-`, p.url("lapse_owner"), p.url("lapse_executor"), p.url("lapse_auditor"), p.kafka.Addr())), 0o600)
+`, p.url(login), p.kafka.Addr())), 0o600)
 }
+
+// login is the one that init makes, for all commands that need no superuser.
+const login = "lapse"
 
 func (p *servers) url(user string) string { return p.postgres.URL(user, database) }
 

@@ -142,7 +142,7 @@ const dueRowsAreGone = `select not exists (select from public.sessions where las
 	and not exists (select from public.page_view where seen + interval '1 year' <= now())`
 
 func (s *story) refuse(ctx context.Context) error {
-	conn, err := session(ctx, s.url("lapse_executor"))
+	conn, err := session(ctx, s.url(login))
 	if err != nil {
 		return err
 	}
@@ -151,9 +151,9 @@ func (s *story) refuse(ctx context.Context) error {
 		return err
 	}
 	if refusal == nil {
-		return errors.New("lapse_executor was allowed a plain DELETE")
+		return fmt.Errorf("login %s was allowed a plain DELETE", login)
 	}
-	fmt.Fprintf(s.out, "   lapse_executor: delete from public.sessions\n   %v\n", refusal)
+	fmt.Fprintf(s.out, "   login %s: delete from public.sessions\n   %v\n", login, refusal)
 	return nil
 }
 

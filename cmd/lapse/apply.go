@@ -21,6 +21,7 @@ import (
 
 func (a *app) applyCommand() *cobra.Command {
 	var c applier
+	var grants bool
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE",
 		Short: "Make the policies equal a file",
@@ -41,12 +42,16 @@ Policies that are in force and not in the file stay, unless --prune is given.`,
 		if err != nil {
 			return err
 		}
+		if grants {
+			return a.printPolicyGrants(s, c.file)
+		}
 		c.app, c.settings = a, s
 		return c.run(cmd.Context())
 	})
 	flags := cmd.Flags()
 	flags.StringVarP(&c.file, "file", "f", "", "the policy `file`")
 	flags.BoolVar(&c.dryRun, "dry-run", false, "only print the difference; exit code 3 if there is one")
+	flags.BoolVar(&grants, "grants", false, "print the SQL that a DBA must run for this file, and do nothing")
 	flags.BoolVar(&c.yes, "yes", false, "do not ask")
 	flags.BoolVar(&c.prune, "prune", false, "drop policies that are not in the file")
 	flags.StringVar(&c.reason, "reason", "", "`why`, for the record")

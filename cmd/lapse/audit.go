@@ -99,6 +99,9 @@ func (a *app) newAuditor(ctx context.Context, s *config.Settings, once bool) (*a
 	if err != nil {
 		return nil, err
 	}
+	if err := checkKeys(s, installed, config.KeyNames()...); err != nil {
+		return nil, err
+	}
 	auditor := &auditor{app: a, session: &auditorSession{config: session}, copies: s.Topics.Create && s.Topics.Replication == 0}
 	auditor.config = audit.Config{
 		Stream: replication.StreamConfig{

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/internal/config"
+	"lapse/internal/setup"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -154,14 +155,14 @@ type installation struct {
 	slot          string
 	slotStart     replication.LSN // zero: the slot was never made
 	auditRequired bool
+	keys          map[string]string // fingerprints, by the keys' names
 }
 
 var errNotInstalled = errors.New("this database has no schema lapse: run lapse init")
 
-// readInstallation returns what init left, or errNotInstalled.
-func readInstallation(ctx context.Context, conn *pgx.Conn) (*installation, error) {
-	var there bool
-	err := conn.QueryRow(ctx, `select exists (select from pg_namespace where nspname = 'lapse')`).Scan(&there)
+// readInstallation returns what init left, or errNotInstalled. A schema that is not ours is a *setup.SchemaError.
+func readInstallation(ctx context.Context, conn *pgx.Conn, roles schemas.Roles) (*installation, error) {
+	there, err := setup.CheckSchema(ctx, conn, roles)
 	if err != nil {
 		return nil, fmt.Errorf("look for the installation: %w", err)
 	}
@@ -169,8 +170,10 @@ func readInstallation(ctx context.Context, conn *pgx.Conn) (*installation, error
 		return nil, errNotInstalled
 	}
 	var i installation
-	err = conn.QueryRow(ctx, `select schema_version, slot::text, slot_start::text, audit_required from lapse.installation`).
-		Scan(&i.schemaVersion, &i.slot, &i.slotStart, &i.auditRequired)
+	err = conn.QueryRow(ctx, `
+		select i.schema_version, i.slot::text, i.slot_start::text, i.audit_required, coalesce(to_jsonb(i) -> 'keys', '{}')
+		  from lapse.installation i`).
+		Scan(&i.schemaVersion, &i.slot, &i.slotStart, &i.auditRequired, &i.keys)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows), stateOf(err) == "42P01":
 		return nil, errNotInstalled
@@ -224,7 +227,7 @@ func mayPass(err error) bool {
 
 // requireInstallation returns what init left, if this program and its settings fit to it.
 func requireInstallation(ctx context.Context, conn *pgx.Conn, s *config.Settings) (*installation, error) {
-	i, err := readInstallation(ctx, conn)
+	i, err := readInstallation(ctx, conn, s.Roles)
 	if err != nil {
 		return nil, err
 	}

@@ -22,14 +22,18 @@ func (a *app) initCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init",
 		Short: "Install or upgrade Lapse in a database",
-		Long: `Makes what is missing: the keys, the four roles, the schema "lapse", the publications, and the replication slot.
+		Long: `Makes what is missing: the roles, the keys, the schema "lapse", the publications, and the replication slot.
 Safe to repeat: what is there stays as it is.
 
-As a superuser it does everything. As anybody else it needs the roles to be there; --grants prints what a superuser has to
-run. Keys are made where --keys says, or, if nothing says where keys are, in the user's configuration folder. Copy them to
-every machine that runs Lapse on this database, and keep them: they prove which deletions were Lapse's.`,
+As a superuser it makes everything, the login for all other commands included: the logins that lapse.yaml names, or else
+one, "lapse". As anybody else it needs the roles to be there; --grants prints what a superuser has to run, without
+connecting. A schema "lapse" that is not Lapse's is refused before anything in it is touched.
+
+Keys are made where --keys says, or, if nothing says where keys are, in the user's configuration folder, and never for a
+database that is installed. Copy them to every machine that runs Lapse on this database, and keep them: they prove which
+deletions were Lapse's. The database has their fingerprints, and commands refuse other keys.`,
 		Example: `  lapse init --database postgres://postgres@127.0.0.1/app --keys ./keys
-  lapse init --grants --database postgres://lapse_owner@127.0.0.1/app`,
+  lapse init --grants --database postgres://lapse@127.0.0.1/app`,
 		Args: cobra.NoArgs,
 	}
 	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) error {
@@ -37,14 +41,10 @@ every machine that runs Lapse on this database, and keep them: they prove which 
 		if err != nil {
 			return err
 		}
-		logins, err := loginsOf(s.Database)
-		if err != nil {
-			return invalid(err)
-		}
 		if grants {
-			return a.printGrants(s, logins)
+			return a.printGrants(s, nil)
 		}
-		i := &initialiser{app: a, settings: s, logins: logins, newSlot: newSlot, mayMakeKeys: s.Keys.Default || a.overrides.Keys != ""}
+		i := &initialiser{app: a, settings: s, newSlot: newSlot, mayMakeKeys: s.Keys.Default || a.overrides.Keys != ""}
 		if err := i.run(cmd.Context()); err != nil {
 			return err
 		}
@@ -56,42 +56,21 @@ every machine that runs Lapse on this database, and keep them: they prove which 
 	return cmd
 }
 
-func loginsOf(d config.Database) (l setup.Logins, err error) {
-	for _, login := range []struct {
-		of   config.ConnString
-		into *string
-	}{{d.Owner, &l.Owner}, {d.Executor, &l.Executor}, {d.Auditor, &l.Auditor}} {
-		if *login.into, err = login.of.Login(); err != nil {
-			return l, err
-		}
-	}
-	return l, nil
-}
-
-func (a *app) printGrants(s *config.Settings, logins setup.Logins) error {
-	database, err := s.Database.Name()
-	if err != nil {
-		return invalid(err)
-	}
-	_, err = fmt.Fprint(a.out, setup.GrantsSQL(s.Roles, database)+setup.LoginsSQL(s.Roles, logins))
-	return err
-}
-
 // initialiser makes what is missing, in this order:
 //
-//	keys → roles → catalog → publications → tables of policies in them → slot
+//	roles → keys → catalog → publications → tables of policies in them → slot
 //
-// Publications come before the slot: a slot that is older than one is stuck for good. A crash between any two steps, or
+// Before it makes anything it looks whether a schema "lapse" and the roles that are there are Lapse's. Publications come before the slot: a slot that is older than one is stuck for good. A crash between any two steps, or
 // inside one, leaves what the next init takes up.
 type initialiser struct {
 	*app
 	settings    *config.Settings
-	logins      setup.Logins
 	mayMakeKeys bool
 	newSlot     bool
 
 	Done     []deed   `json:"done"`
 	Warnings []string `json:"warnings"`
+	Next     []string `json:"next"`
 }
 
 // deed is one thing that was made.
@@ -105,10 +84,7 @@ func (i *initialiser) did(what, format string, args ...any) {
 }
 
 func (i *initialiser) run(ctx context.Context) error {
-	i.Done, i.Warnings = []deed{}, []string{}
-	if err := i.keys(); err != nil {
-		return err
-	}
+	i.Done, i.Warnings, i.Next = []deed{}, []string{}, []string{}
 	login, err := connect(ctx, i.settings.Database.Owner, "", "lapse init")
 	if err != nil {
 		return err
@@ -117,21 +93,24 @@ func (i *initialiser) run(ctx context.Context) error {
 	if err := i.server(ctx, login); err != nil {
 		return err
 	}
+	if _, err := setup.CheckSchema(ctx, login, i.settings.Roles); err != nil {
+		return err
+	}
 	if err := i.roles(ctx, login); err != nil {
 		return err
-	}
-	if err := i.catalog(ctx, login); err != nil {
-		return err
-	}
-	if i.settings.Audit == config.AuditOff {
-		i.Warnings = append(i.Warnings, "audit: off: rows are deleted without evidence")
-		return nil
 	}
 	owner, err := connect(ctx, i.settings.Database.Owner, i.settings.Roles.Owner, "lapse init")
 	if err != nil {
 		return err
 	}
 	defer hangUp(owner)
+	if err := i.catalog(ctx, owner); err != nil {
+		return err
+	}
+	if i.settings.Audit == config.AuditOff {
+		i.Warnings = append(i.Warnings, "audit: off: rows are deleted without evidence")
+		return nil
+	}
 	if err := i.publications(ctx, owner); err != nil {
 		return err
 	}
@@ -158,14 +137,19 @@ func (i *initialiser) retention(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// keys makes the keys where nobody configured any, or where --keys says.
-func (i *initialiser) keys() error {
+// keys makes the keys where nobody configured any, or where --keys says, unless the database is installed with others. It
+// returns their fingerprints.
+func (i *initialiser) keys(before *installation) (map[string]string, error) {
 	source := i.settings.Keys
 	missing := source.Missing(config.KeyNames()...)
-	if len(missing) > 0 && i.mayMakeKeys {
+	switch {
+	case len(missing) == 0:
+	case before != nil:
+		return nil, lackingKeys(i.settings, before, missing)
+	case i.mayMakeKeys:
 		made, err := source.Make()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		hint := ""
 		if i.overrides.Keys != "" {
@@ -173,12 +157,8 @@ func (i *initialiser) keys() error {
 		}
 		i.did("keys", "%s in %s%s", joined(made), source.Dir, hint)
 	}
-	for _, name := range config.KeyNames() {
-		if _, err := source.Load(name); err != nil {
-			return invalid(err)
-		}
-	}
-	return nil
+	fingerprints, err := source.Fingerprints(config.KeyNames()...)
+	return fingerprints, invalid(err)
 }
 
 // oldestServer is the first major version that Lapse works with.
@@ -203,53 +183,24 @@ func (i *initialiser) server(ctx context.Context, conn *pgx.Conn) error {
 	}
 }
 
-// roles makes the roles and lets the logins play them, or says what a superuser must run.
-func (i *initialiser) roles(ctx context.Context, conn *pgx.Conn) error {
-	roles := i.settings.Roles
-	var superuser bool
-	if err := conn.QueryRow(ctx, `select rolsuper from pg_roles where rolname = current_user`).Scan(&superuser); err != nil {
-		return fmt.Errorf("look at the login: %w", err)
-	}
-	missing, err := setup.MissingRoles(ctx, conn, roles)
-	if err != nil {
-		return err
-	}
-	if len(missing) > 0 {
-		if !superuser {
-			return i.needsSuperuser("roles are missing: "+strings.Join(missing, ", "), setup.GrantsSQL(roles, conn.Config().Database)+
-				setup.LoginsSQL(roles, i.logins))
-		}
-		if err := setup.MakeRoles(ctx, conn, roles); err != nil {
-			return err
-		}
-		i.did("roles", "%s", strings.Join(missing, ", "))
-	}
-	grants, err := setup.MissingGrants(ctx, conn, roles, i.logins)
-	if err != nil || len(grants) == 0 {
-		return err
-	}
-	if !superuser {
-		return i.needsSuperuser("grants are missing", strings.Join(grants, ";\n")+";\n")
-	}
-	if err := setup.Grant(ctx, conn, grants); err != nil {
-		return err
-	}
-	i.did("grants", "%s", strings.Join(grants, "; "))
-	return nil
-}
-
-func (i *initialiser) needsSuperuser(what, sql string) error {
-	return fmt.Errorf("%s, and %q is no superuser: have one run this (lapse init --grants prints all of it), then run lapse init again:\n\n%s",
-		what, i.logins.Owner, sql)
-}
-
-func (i *initialiser) catalog(ctx context.Context, conn *pgx.Conn) error {
-	before, err := readInstallation(ctx, conn)
+// catalog makes the keys and the schema. The keys come first: what is recorded is there.
+func (i *initialiser) catalog(ctx context.Context, owner *pgx.Conn) error {
+	before, err := readInstallation(ctx, owner, i.settings.Roles)
 	if err != nil && !errors.Is(err, errNotInstalled) {
 		return err
 	}
+	fingerprints, err := i.keys(before)
+	if err != nil {
+		return err
+	}
 	required := i.settings.Audit == config.AuditRequired
-	found, err := setup.Catalog(ctx, conn, setup.Options{Roles: i.settings.Roles, Slot: i.settings.Slot, AuditRequired: required})
+	found, err := setup.Catalog(ctx, owner, setup.Options{
+		Roles: i.settings.Roles, Slot: i.settings.Slot, AuditRequired: required, Keys: fingerprints,
+	})
+	var other *setup.KeysError
+	if errors.As(err, &other) {
+		return invalid(fmt.Errorf("%s: %w", i.settings.Keys.Place(config.KeyName(other.Name)), err))
+	}
 	if err != nil {
 		return err
 	}
@@ -356,6 +307,9 @@ func (i *initialiser) print(asJSON bool) error {
 	}
 	for _, w := range i.Warnings {
 		fmt.Fprintf(i.out, "warning: %s\n", w)
+	}
+	for _, n := range i.Next {
+		fmt.Fprintf(i.out, "next: %s\n", n)
 	}
 	if len(i.Done) == 0 {
 		fmt.Fprintln(i.out, "nothing to do")

@@ -43,7 +43,11 @@ policies named, whatever their schedules say.`,
 			return err
 		}
 		defer done()
-		if _, err := a.awaitInstallation(cmd.Context(), s, s.Database.Executor, s.Roles.Executor, once); err != nil {
+		installed, err := a.awaitInstallation(cmd.Context(), s, s.Database.Executor, s.Roles.Executor, once)
+		if err != nil {
+			return err
+		}
+		if err := checkKeys(s, installed, config.TagKey); err != nil {
 			return err
 		}
 		if once {

@@ -40,7 +40,11 @@ func (a *app) serve(ctx context.Context, s *config.Settings) error {
 	parts := []part{executorPart(executor)}
 	ready := []readiness{{"executor", executor.Ready}}
 	measured := executor.Metrics().Collectors()
-	if _, err := a.awaitInstallation(ctx, s, s.Database.Executor, s.Roles.Executor, false); err != nil {
+	installed, err := a.awaitInstallation(ctx, s, s.Database.Executor, s.Roles.Executor, false)
+	if err != nil {
+		return err
+	}
+	if err := checkKeys(s, installed, config.TagKey); err != nil {
 		return err
 	}
 	if s.Audit == config.AuditOff {

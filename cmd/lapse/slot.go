@@ -18,7 +18,7 @@ const slotWait = 10 * time.Minute
 //
 //	crash after the slot is made, before it is recorded    the next init records the slot's own position
 func (i *initialiser) slot(ctx context.Context, owner *pgx.Conn) error {
-	installed, err := readInstallation(ctx, owner)
+	installed, err := readInstallation(ctx, owner, i.settings.Roles)
 	if err != nil {
 		return err
 	}

@@ -33,6 +33,9 @@ func (n KeyName) variable() string { return "LAPSE_KEY_" + strings.ToUpper(strin
 // Key is a secret of KeyLength bytes. Neither String nor GoString shows it.
 type Key []byte
 
+// Fingerprint names the key without saying what it is.
+func (k Key) Fingerprint() string { return schemas.Fingerprint(k) }
+
 // KeyLength is the length of every key. In its file, and in the environment, a key is written in hexadecimal digits.
 const KeyLength = schemas.MinTagKey
 
@@ -65,6 +68,27 @@ func (s KeySource) Load(name KeyName) (Key, error) {
 		return nil, fmt.Errorf("key %s: %w: there is no folder for keys; set keys: in lapse.yaml or %s", name, ErrNoKey, name.variable())
 	}
 	return loadKey(filepath.Join(s.Dir, string(name)), name)
+}
+
+// Place says where a key is looked for.
+func (s KeySource) Place(name KeyName) string {
+	if _, set := s.lookup(name); set {
+		return name.variable()
+	}
+	return filepath.Join(s.Dir, string(name))
+}
+
+// Fingerprints returns the fingerprints of keys, by their names.
+func (s KeySource) Fingerprints(names ...KeyName) (map[string]string, error) {
+	all := map[string]string{}
+	for _, name := range names {
+		key, err := s.Load(name)
+		if err != nil {
+			return nil, err
+		}
+		all[string(name)] = key.Fingerprint()
+	}
+	return all, nil
 }
 
 func (s KeySource) lookup(name KeyName) (string, bool) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -21,38 +23,19 @@ type Table struct {
 	Leaves   []Relation // what holds its rows
 }
 
+// oids are the table and its leaves.
+func (t *Table) oids() []uint32 {
+	oids := []uint32{t.OID}
+	for _, l := range t.Leaves {
+		oids = append(oids, l.OID)
+	}
+	return oids
+}
+
 // Relation is a table or partition.
 type Relation struct {
 	OID  uint32
 	Name string
-}
-
-// GrantError says which statement somebody with the right to do so must run before a policy can be applied.
-type GrantError struct {
-	SQL   string
-	Why   string
-	Cause error // what PostgreSQL said when this session tried, or nil
-}
-
-// Error ends with the statement.
-func (e *GrantError) Error() string {
-	return fmt.Sprintf("%s, and this session may not change that: have a superuser run: %s; (`lapse apply --grants -f FILE` prints all that the file needs)",
-		e.Why, e.SQL)
-}
-
-// Unwrap returns what PostgreSQL said.
-func (e *GrantError) Unwrap() error { return e.Cause }
-
-// CircleError says that the owner of a policy's table is a member of the catalog's owner: the deleter, a member of the
-// table's owner, would then own the catalog.
-type CircleError struct{ Owner, Table, CatalogOwner string }
-
-// Error says how to come out of the circle.
-func (e *CircleError) Error() string {
-	return fmt.Sprintf("%[1]s owns %[2]s and is a member of %[3]s, so that the functions that delete for %[1]s would own the catalog: "+
-		"take three logins that own no tables, database: {owner: …, executor: …, auditor: …} in lapse.yaml, "+
-		"let a superuser run what `lapse apply --grants -f FILE` prints for them, and: revoke %[3]s from %[1]s",
-		quote(e.Owner), e.Table, quote(e.CatalogOwner))
 }
 
 // deleter is what is so of a policy's deleter and its table.
@@ -62,10 +45,12 @@ type deleter struct {
 	Circle     bool   // the owner is a member of the catalog's owner
 	Member     bool   // the deleter has the owner's rights
 	Others     string // roles other than the owner that the deleter is a member of
+	Strangers  string // members of the deleter that may not change the catalog either
+	Powerful   bool   // it has an attribute, LOGIN for instance
 	MayGive    bool   // this login may give a function to the deleter
 	Equipped   bool   // it may call what it needs in schema lapse
 	Recorded   bool
-	Schemas    []string // of the table and its leaves, those that the deleter may not use, quoted
+	Schemas    []string // of the table and its leaves, those that neither deleter nor owner may use, quoted
 	Refused    string   // the first leaf that the deleter cannot work on, and its owner
 	RefusedOf  string
 	Blind      string // the first leaf on which row security blinds it
@@ -75,7 +60,9 @@ type deleter struct {
 const deleterSQL = `
 	with facts as (
 	  select o.oid as owner, o.rolname as owner_name, o.rolsuper or o.rolname = 'pg_database_owner' as super, d.oid as deleter,
-	         coalesce(d.rolbypassrls, false) as bypass, current_setting('server_version_num')::int >= 160000 as options
+	         coalesce(d.rolbypassrls, false) as bypass,
+	         coalesce(d.rolsuper or d.rolcanlogin or d.rolcreaterole or d.rolcreatedb or d.rolreplication, false) as powerful,
+	         current_setting('server_version_num')::int >= 160000 as options
 	    from pg_class c
 	    join pg_roles o on o.oid = c.relowner
 	    left join pg_roles d on d.rolname = $2
@@ -96,18 +83,28 @@ const deleterSQL = `
 	       coalesce((select string_agg(quote_ident(g.rolname), ', ')
 	                   from pg_auth_members m join pg_roles g on g.oid = m.roleid
 	                  where m.member = f.deleter and m.roleid <> f.owner), ''),
+	       coalesce((select string_agg(quote_ident(u.rolname), ', ')
+	                   from pg_auth_members m join pg_roles u on u.oid = m.member
+	                  where m.roleid = f.deleter and not pg_has_role(u.oid, $5::name, 'member')
+	                    and coalesce((to_jsonb(m) ->> 'inherit_option')::boolean or (to_jsonb(m) ->> 'set_option')::boolean, true)), ''),
+	       f.powerful,
 	       coalesce(pg_has_role(session_user, f.deleter, case when f.options then 'set' else 'member' end), false),
 	       coalesce(has_schema_privilege(f.deleter, 'lapse', 'usage')
 	                and (select bool_and(has_function_privilege(f.deleter, w, 'execute')) from unnest($6::text[]) w), false),
 	       exists (select from lapse.deleter r where r.role = $2 and r.owner = f.owner),
 	       array(select distinct quote_ident(s.nspname)
 	               from pg_class k join pg_namespace s on s.oid = k.relnamespace
-	              where k.oid = any ($3::oid[] || $1::oid) and f.deleter is not null and not has_schema_privilege(f.deleter, s.oid, 'usage')),
+	              where k.oid = any ($3::oid[] || $1::oid)
+	                and not coalesce(has_schema_privilege(f.deleter, s.oid, 'usage'), false)
+	                and (f.super or not has_schema_privilege(f.owner, s.oid, 'usage'))),
 	       coalesce((select min(name) from leaf where not granted), ''),
 	       coalesce((select (array_agg(owner order by name))[1] from leaf where not granted), ''),
 	       coalesce((select min(name) from leaf where blind), ''),
 	       f.options
 	  from facts f`
+
+// lockDeleters keeps two apart of whom one needs a deleter and the other drops it.
+const lockDeleters = `lock table lapse.deleter in share row exclusive mode`
 
 // equipping is one policy's deleter on its way.
 type equipping struct {
@@ -117,17 +114,18 @@ type equipping struct {
 	name  string // the deleter
 }
 
-// MissingDeleter reports whether EnsureDeleter has something to do for a policy: it is new, a partition was made since, or
-// a right was taken away.
+// MissingDeleter reports whether the deleter of a policy's table lacks something: it is new, a partition was made since, or
+// a right was taken away. That this login may not give it functions does not matter until there are some to give.
 func MissingDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles) (bool, error) {
 	e := &equipping{tx, t, roles, roles.Deleter(t.OwnerOID)}
 	d, err := e.look(ctx)
+	d.MayGive = true
 	return !d.ready(), err
 }
 
 // ready says that nothing is missing.
 func (d *deleter) ready() bool {
-	return d.Exists && !d.Circle && (d.Super || d.Member) && d.Others == "" && d.MayGive && d.Equipped && d.Recorded &&
+	return d.Exists && !d.Circle && (d.Super || d.Member) && d.Others == "" && d.Strangers == "" && !d.Powerful && d.MayGive && d.Equipped && d.Recorded &&
 		len(d.Schemas) == 0 && d.Refused == "" && d.Blind == ""
 }
 
@@ -141,6 +139,12 @@ func (d *deleter) ready() bool {
 // table. Safe to repeat.
 func EnsureDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles) error {
 	e := &equipping{tx, t, roles, roles.Deleter(t.OwnerOID)}
+	if err := e.as(ctx, quote(roles.Owner)); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, lockDeleters); err != nil {
+		return fmt.Errorf("wait for whoever drops a deleter: %w", err)
+	}
 	d, err := e.look(ctx)
 	if err != nil {
 		return err
@@ -148,11 +152,8 @@ func EnsureDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles)
 	if d.Circle {
 		return &CircleError{t.Owner, t.Name, roles.Owner}
 	}
-	if d.Others != "" {
-		return &GrantError{
-			SQL: fmt.Sprintf("revoke %s from %s", d.Others, quote(e.name)),
-			Why: fmt.Sprintf("%s deletes for %s alone, and is a member of %s", e.name, t.Owner, d.Others),
-		}
+	if err := e.excess(&d); err != nil {
+		return err
 	}
 	if d.ready() {
 		return e.as(ctx, quote(roles.Owner))
@@ -173,11 +174,7 @@ func EnsureDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles)
 }
 
 func (e *equipping) look(ctx context.Context) (deleter, error) {
-	oids := make([]uint32, 0, len(e.t.Leaves))
-	for _, l := range e.t.Leaves {
-		oids = append(oids, l.OID)
-	}
-	rows, err := e.tx.Query(ctx, deleterSQL, e.t.OID, e.name, oids, e.t.Column, e.roles.Owner, schemas.DeleterFunctions())
+	rows, err := e.tx.Query(ctx, deleterSQL, e.t.OID, e.name, e.t.oids()[1:], e.t.Column, e.roles.Owner, schemas.DeleterFunctions())
 	if err != nil {
 		return deleter{}, fmt.Errorf("look at %s: %w", e.name, err)
 	}
@@ -188,51 +185,117 @@ func (e *equipping) look(ctx context.Context) (deleter, error) {
 	return d, nil
 }
 
-// grants makes the role and gives it what only somebody with power over the table's owner can give.
-func (e *equipping) grants(ctx context.Context, d *deleter) error {
-	deleter, owner, table := quote(e.name), quote(e.t.Owner), e.t.Name
-	if !d.Exists {
-		if err := e.try(ctx, "create role "+deleter+" nologin", fmt.Sprintf("there is no role %s to delete for %s, which owns %s", e.name, e.t.Owner, table)); err != nil {
-			return err
+// excess says what a deleter has and must not have.
+func (e *equipping) excess(d *deleter) error {
+	switch {
+	case d.Others != "":
+		return &GrantError{
+			SQL: fmt.Sprintf("revoke %s from %s", d.Others, quote(e.name)),
+			Why: fmt.Sprintf("%s deletes for %s alone, and is a member of %s", e.name, e.t.Owner, d.Others),
+		}
+	case d.Strangers != "":
+		return &GrantError{
+			SQL: fmt.Sprintf("revoke %s from %s", quote(e.name), d.Strangers),
+			Why: fmt.Sprintf("%s, which is not a member of %s, is a member of %s and could change its functions", d.Strangers, e.roles.Owner, e.name),
+		}
+	case d.Powerful:
+		return &GrantError{
+			SQL: fmt.Sprintf("alter role %s nologin nosuperuser nocreaterole nocreatedb noreplication", quote(e.name)),
+			Why: fmt.Sprintf("%s has an attribute that a role for deleting needs none of", e.name),
 		}
 	}
+	return nil
+}
+
+// statement is one of those that only somebody with power over the table's owner can run, and what is so without it.
+type statement struct{ sql, why string }
+
+// grants makes the role and gives it what it lacks. Where one statement is refused the error has all of them, because none
+// of them stays.
+func (e *equipping) grants(ctx context.Context, d *deleter) error {
+	missing, err := e.missing(ctx, d)
+	if err != nil {
+		return err
+	}
+	for _, s := range missing {
+		refused, err := e.try(ctx, s.sql)
+		if err != nil {
+			return err
+		}
+		if refused != nil {
+			all := make([]string, len(missing))
+			for i, m := range missing {
+				all[i] = m.sql
+			}
+			return &GrantError{SQL: strings.Join(all, "; "), Why: s.why, Cause: refused}
+		}
+	}
+	return nil
+}
+
+// missing lists what grants runs.
+func (e *equipping) missing(ctx context.Context, d *deleter) (all []statement, err error) {
+	deleter, owner, table := quote(e.name), quote(e.t.Owner), e.t.Name
+	add := func(sql, why string, args ...any) { all = append(all, statement{sql, fmt.Sprintf(why, args...)}) }
 	inherit, set := "", ""
 	if d.SetOptions {
 		inherit, set = " with inherit true, set false", " with inherit false, set true"
 	}
+	if !d.Exists {
+		add("create role "+deleter+" nologin", "there is no role %s to delete for %s, which owns %s", e.name, e.t.Owner, table)
+	}
 	if !d.Super && !d.Member {
-		err := e.try(ctx, "grant "+owner+" to "+deleter+inherit, fmt.Sprintf("%s is not a member of %s, which owns %s", e.name, e.t.Owner, table))
-		if err != nil {
-			return err
-		}
+		add("grant "+owner+" to "+deleter+inherit, "%s is not a member of %s, which owns %s", e.name, e.t.Owner, table)
 	}
 	if !d.MayGive {
 		var login string
-		if err := e.tx.QueryRow(ctx, `select session_user`).Scan(&login); err != nil {
-			return err
+		var super bool
+		if err := e.tx.QueryRow(ctx, `select r.rolname, r.rolsuper from pg_roles r where r.rolname = session_user`).Scan(&login, &super); err != nil {
+			return nil, fmt.Errorf("look at the login: %w", err)
 		}
-		if err := e.try(ctx, "grant "+deleter+" to "+quote(login)+set, fmt.Sprintf("%s may not give functions to %s", login, e.name)); err != nil {
-			return err
+		if !super {
+			add("grant "+deleter+" to "+quote(login)+set, "%s may not give functions to %s", login, e.name)
 		}
+	}
+	for _, schema := range d.Schemas {
+		add("grant usage on schema "+schema+" to "+deleter, "%s may not use schema %s", e.name, schema)
 	}
 	if d.Super {
-		for _, relation := range append([]Relation{{OID: e.t.OID, Name: table}}, e.t.Leaves...) {
-			sql := fmt.Sprintf("grant select, delete, update (%s) on %s to %s", quote(e.t.Column), relation.Name, deleter)
-			if err := e.try(ctx, sql, fmt.Sprintf("%s may not delete from %s, whose owner %s is a superuser", e.name, relation.Name, e.t.Owner)); err != nil {
-				return err
-			}
+		ungranted, err := e.ungranted(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, relation := range ungranted {
+			add(fmt.Sprintf("grant select, delete, update (%s) on %s to %s", quote(e.t.Column), relation.Name, deleter),
+				"%s may not delete from %s, whose owner %s is a superuser", e.name, relation.Name, e.t.Owner)
 		}
 	}
-	after, err := e.look(ctx)
+	return all, nil
+}
+
+// ungranted are the table and those of its leaves on which the deleter of a superuser's tables lacks a right.
+func (e *equipping) ungranted(ctx context.Context) ([]Relation, error) {
+	rows, err := e.tx.Query(ctx, `
+		select c.oid
+		  from pg_class c
+		  left join pg_roles d on d.rolname = $2
+		 where c.oid = any ($1)
+		   and not coalesce(has_table_privilege(d.oid, c.oid, 'select') and has_table_privilege(d.oid, c.oid, 'delete')
+		                    and has_column_privilege(d.oid, c.oid, $3, 'update'), false)`, e.t.oids(), e.name, e.t.Column)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("look at the rights of %s: %w", e.name, err)
 	}
-	for _, schema := range after.Schemas {
-		if err := e.try(ctx, "grant usage on schema "+schema+" to "+deleter, fmt.Sprintf("%s may not use schema %s", e.name, schema)); err != nil {
-			return err
+	oids, err := pgx.CollectRows(rows, pgx.RowTo[uint32])
+	if err != nil {
+		return nil, fmt.Errorf("look at the rights of %s: %w", e.name, err)
+	}
+	var relations []Relation
+	for _, r := range append([]Relation{{OID: e.t.OID, Name: e.t.Name}}, e.t.Leaves...) {
+		if slices.Contains(oids, r.OID) && !slices.Contains(relations, r) {
+			relations = append(relations, r)
 		}
 	}
-	return nil
+	return relations, nil
 }
 
 // equip gives the deleter its rights in schema lapse, and takes it down. The role is the catalog's owner afterwards.
@@ -288,18 +351,18 @@ func (e *equipping) as(ctx context.Context, role string) error {
 	return nil
 }
 
-// try runs a statement in a savepoint.
-func (e *equipping) try(ctx context.Context, sql, why string) error {
-	err := pgx.BeginFunc(ctx, e.tx, func(inner pgx.Tx) error {
+// try runs a statement in a savepoint. refused is what PostgreSQL says where the session may not run it.
+func (e *equipping) try(ctx context.Context, sql string) (refused, err error) {
+	err = pgx.BeginFunc(ctx, e.tx, func(inner pgx.Tx) error {
 		_, err := inner.Exec(ctx, sql)
 		return err
 	})
 	var server *pgconn.PgError
 	switch {
 	case err == nil:
-		return nil
+		return nil, nil
 	case errors.As(err, &server) && (server.Code == "42501" || server.Code == "0LP01"):
-		return &GrantError{SQL: sql, Why: why, Cause: err}
+		return err, nil
 	}
-	return fmt.Errorf("%s: %w", sql, err)
+	return nil, fmt.Errorf("%s: %w", sql, err)
 }

@@ -3,6 +3,7 @@ package setup
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -13,35 +14,43 @@ import (
 // Logins are the logins that play the roles. A login may be the role itself, and one login may play all three.
 type Logins struct{ Owner, Executor, Auditor string }
 
-// grants are the statements that let the logins play their roles.
-func (l Logins) grants(roles schemas.Roles) []string {
-	var all []string
-	for _, play := range []struct{ login, role string }{
-		{l.Owner, roles.Owner}, {l.Executor, roles.Executor}, {l.Auditor, roles.Auditor},
-	} {
-		if play.login != play.role {
-			all = append(all, fmt.Sprintf("grant %s to %s", quote(play.role), quote(play.login)))
+// OneLogin plays all three roles.
+func OneLogin(name string) Logins { return Logins{Owner: name, Executor: name, Auditor: name} }
+
+// Names are the logins, each once.
+func (l Logins) Names() []string {
+	var names []string
+	for _, name := range []string{l.Owner, l.Executor, l.Auditor} {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
-	if l.Auditor != roles.Auditor {
-		// A role's attributes do not come with membership.
-		all = append(all, fmt.Sprintf("alter role %s replication", quote(l.Auditor)))
-	}
-	return all
+	return names
 }
 
-// LoginsSQL returns the script that lets the logins play their roles: what GrantsSQL leaves out.
-func LoginsSQL(roles schemas.Roles, logins Logins) string {
+// loginsSQL makes the logins that are missing and lets them play their roles. Repeated it changes nothing.
+func loginsSQL(roles schemas.Roles, logins Logins) string {
 	var sql strings.Builder
-	for _, grant := range logins.grants(roles) {
-		sql.WriteString(grant + ";\n")
+	ours := []string{roles.Owner, roles.Executor, roles.Auditor}
+	for _, name := range logins.Names() {
+		if !slices.Contains(ours, name) {
+			sql.WriteString(createLogin(name))
+		}
+	}
+	for _, play := range []struct{ login, role string }{
+		{logins.Owner, roles.Owner}, {logins.Executor, roles.Executor}, {logins.Auditor, roles.Auditor},
+	} {
+		if play.login != play.role {
+			fmt.Fprintf(&sql, "grant %s to %s;\n", quote(play.role), quote(play.login))
+		}
 	}
 	return sql.String()
 }
 
-// MissingGrants returns what a superuser must still run, once the roles are there, so that owner, executor and auditor
-// can work in the database that conn is connected to.
-func MissingGrants(ctx context.Context, conn *pgx.Conn, roles schemas.Roles, logins Logins) ([]string, error) {
+// MissingGrants returns what a superuser must still run, once roles and logins are there, so that owner, executor and
+// auditor can work in the database that conn is connected to.
+func MissingGrants(ctx context.Context, q Querier, roles schemas.Roles, logins Logins) ([]string, error) {
+	// On Amazon RDS nobody has the attribute, and members of rds_replication may do what it allows.
 	const query = `
 		select missing.statement
 		  from (values
@@ -51,10 +60,11 @@ func MissingGrants(ctx context.Context, conn *pgx.Conn, roles schemas.Roles, log
 		    (format('grant %I to %I', $2::text, $4::text), not pg_has_role($4, $2, 'member')),
 		    (format('grant %I to %I', $5::text, $6::text), not pg_has_role($6, $5, 'member')),
 		    (format('alter role %I replication', $6::text),
-		     not (select r.rolreplication or r.rolsuper from pg_roles r where r.rolname = $6))
+		     not (select r.rolreplication or r.rolsuper from pg_roles r where r.rolname = $6)
+		     and not exists (select from pg_roles s where s.rolname = 'rds_replication' and pg_has_role($6, s.oid, 'member')))
 		  ) as missing(statement, wanted)
 		 where missing.wanted`
-	rows, err := conn.Query(ctx, query,
+	rows, err := q.Query(ctx, query,
 		roles.Owner, roles.Executor, logins.Owner, logins.Executor, roles.Auditor, logins.Auditor)
 	if err != nil {
 		return nil, fmt.Errorf("look for grants: %w", err)
@@ -66,10 +76,16 @@ func MissingGrants(ctx context.Context, conn *pgx.Conn, roles schemas.Roles, log
 	return missing, nil
 }
 
-// Grant runs statements of MissingGrants, all or none.
-func Grant(ctx context.Context, conn *pgx.Conn, statements []string) error {
-	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		for _, statement := range statements {
+// Grant gives the logins what they lack, all or nothing, and returns the statements. It needs a superuser.
+func Grant(ctx context.Context, conn *pgx.Conn, roles schemas.Roles, logins Logins) (done []string, err error) {
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if err := lockRoles(ctx, tx); err != nil {
+			return err
+		}
+		if done, err = MissingGrants(ctx, tx, roles, logins); err != nil {
+			return err
+		}
+		for _, statement := range done {
 			if _, err := tx.Exec(ctx, statement); err != nil {
 				return fmt.Errorf("%s: %w", statement, err)
 			}
@@ -77,7 +93,7 @@ func Grant(ctx context.Context, conn *pgx.Conn, statements []string) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("make grants: %w", err)
+		return nil, fmt.Errorf("make grants: %w", err)
 	}
-	return nil
+	return done, nil
 }

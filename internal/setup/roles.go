@@ -10,27 +10,56 @@ import (
 	"lapse/schemas"
 )
 
-// GrantsSQL returns the script that a superuser (or, for all but the REPLICATION attribute, a role with CREATEROLE)
-// runs once in a database. `lapse init` runs it where it may; `lapse init --grants` prints it.
-func GrantsSQL(roles schemas.Roles, database string) string {
+// rolesSQL makes the three roles and lets the catalog's owner make its schema. Repeated it changes nothing.
+func rolesSQL(roles schemas.Roles, database string) string {
 	var sql strings.Builder
-	sql.WriteString("-- The roles of Lapse in database " + quote(database) + ". Safe to repeat.\n")
-	for _, role := range []struct{ name, attributes, duty string }{
-		{roles.Owner, "login", "owns the catalog, the publications and nothing of yours"},
-		{roles.Executor, "login", "may call the deletion functions and nothing else on your tables"},
-		{roles.Auditor, "login replication", "reads the write-ahead log; deletes nothing"},
+	for _, role := range []struct{ name, duty string }{
+		{roles.Owner, "owns the catalog, the publications and nothing of yours"},
+		{roles.Executor, "may call the deletion functions and nothing else on your tables"},
+		{roles.Auditor, "reads the write-ahead log; deletes nothing"},
 	} {
-		fmt.Fprintf(&sql, "-- %s\ndo $$ begin create role %s %s; exception when duplicate_object or unique_violation then null; end $$;\n",
-			role.duty, quote(role.name), role.attributes)
+		sql.WriteString("-- " + role.duty + "\n" + createLogin(role.name))
 	}
 	fmt.Fprintf(&sql, "grant create on database %s to %s;\n", quote(database), quote(roles.Owner))
 	return sql.String()
 }
 
-// MissingRoles returns the names of roles that are not there.
-func MissingRoles(ctx context.Context, conn *pgx.Conn, roles schemas.Roles) ([]string, error) {
-	rows, err := conn.Query(ctx, `select n from unnest($1::text[]) with ordinality l(n, at) where not exists (select from pg_roles r where r.rolname = n) order by at`,
-		[]string{roles.Owner, roles.Executor, roles.Auditor})
+// createLogin makes a role unless it is there.
+func createLogin(name string) string {
+	return block("begin create role " + quote(name) + " login; exception when duplicate_object or unique_violation then null; end")
+}
+
+// giveReplication lets a login read the write-ahead log: the attribute does not come with membership. Who has it by other
+// means keeps it.
+func giveReplication(login string) string {
+	return block(fmt.Sprintf(`begin
+  if not (select rolreplication or rolsuper from pg_roles where rolname = %s) then
+    alter role %s replication;
+  end if;
+end`, literal(login), quote(login)))
+}
+
+// block is a DO statement.
+func block(body string) string {
+	tag := "$lapse$"
+	for n := 1; strings.Contains(body, tag); n++ {
+		tag = fmt.Sprintf("$lapse%d$", n)
+	}
+	return "do " + tag + "\n" + body + "\n" + tag + ";\n"
+}
+
+// MissingRoles returns the names of the roles, and of the logins that play them, that are not there.
+func MissingRoles(ctx context.Context, q Querier, roles schemas.Roles, logins ...Logins) ([]string, error) {
+	names := []string{roles.Owner, roles.Executor, roles.Auditor}
+	for _, l := range logins {
+		names = append(names, l.Names()...)
+	}
+	rows, err := q.Query(ctx, `
+		select w.name
+		  from unnest($1::text[]) with ordinality w(name, n)
+		 where not exists (select from pg_roles r where r.rolname = w.name)
+		 group by w.name
+		 order by min(w.n)`, names)
 	if err != nil {
 		return nil, fmt.Errorf("look for roles: %w", err)
 	}
@@ -41,18 +70,57 @@ func MissingRoles(ctx context.Context, conn *pgx.Conn, roles schemas.Roles) ([]s
 	return missing, nil
 }
 
-// MakeRoles makes the missing roles and their grants in the database that conn is connected to.
-func MakeRoles(ctx context.Context, conn *pgx.Conn, roles schemas.Roles) error {
+// MakeRoles makes the roles, and the logins that are to play them, that are missing, in the database that conn is connected
+// to. It needs a superuser. MissingGrants says what the logins lack then.
+func MakeRoles(ctx context.Context, conn *pgx.Conn, roles schemas.Roles, logins ...Logins) error {
 	var database string
 	if err := conn.QueryRow(ctx, `select current_database()`).Scan(&database); err != nil {
 		return fmt.Errorf("make roles: %w", err)
 	}
-	// Two databases of one cluster make the same roles; the lock is the cluster's, as roles are.
-	if _, err := conn.Exec(ctx, `begin; lock table pg_catalog.pg_authid in share row exclusive mode; `+GrantsSQL(roles, database)+` commit`); err != nil {
-		_, _ = conn.Exec(context.WithoutCancel(ctx), "rollback")
+	script := rolesSQL(roles, database) + giveReplication(roles.Auditor)
+	for _, l := range logins {
+		for _, name := range l.Names() {
+			script += createLogin(name)
+		}
+	}
+	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if err := lockRoles(ctx, tx); err != nil {
+			return err
+		}
+		_, err := tx.Conn().PgConn().Exec(ctx, script).ReadAll()
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("make roles: %w", err)
 	}
 	return nil
 }
 
+// lockRoles keeps two apart that make the same roles, of two databases of one cluster for instance. The lock is the
+// cluster's, as roles are.
+func lockRoles(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.Exec(ctx, `lock table pg_catalog.pg_authid in share row exclusive mode`)
+	return err
+}
+
+// Superusers says which of names are superusers.
+func Superusers(ctx context.Context, q Querier, names ...string) (map[string]bool, error) {
+	rows, err := q.Query(ctx, `select rolname::text from pg_roles where rolsuper and rolname = any ($1)`, names)
+	if err != nil {
+		return nil, fmt.Errorf("look for superusers: %w", err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("look for superusers: %w", err)
+	}
+	super := map[string]bool{}
+	for _, name := range all {
+		super[name] = true
+	}
+	return super, nil
+}
+
 func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
+
+// literal quotes a text for a session with standard_conforming_strings.
+func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
