@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-
 	"lapse/internal/pgtest"
 	"lapse/schemas"
 )
