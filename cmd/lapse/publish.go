@@ -102,7 +102,7 @@ func reached(ctx context.Context, conn *pgx.Conn, table uint32) ([]uint32, error
 		), touched(oid) as (
 		  select $1::oid
 		  union
-		  select r.relation from target cross join lateral lapse.reach(target.oid) r where r.deletes
+		  select r.relation from target cross join lateral lapse.reach(array[target.oid]) r where r.deletes
 		)
 		select distinct coalesce(pg_partition_root(touched.oid::regclass)::oid, touched.oid) from touched order by 1`, table)
 	if err != nil {

@@ -139,6 +139,37 @@ func TestAScriptByADBAIsEnoughForALoginWithoutRights(t *testing.T) {
 	})
 }
 
+// As on a managed server: the DBA owns the database and may make roles. Only a superuser gives REPLICATION on 14 and 15.
+func TestADBAWhoIsNoSuperuserMayRunTheScript(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		p := newPlace(t, db)
+		owner, table := p.table("app")
+		login := db.Name + "_one"
+		attribute := "replication"
+		if db.Major < 16 {
+			attribute = ""
+			db.Exec(t, `create role `+login+` login replication`)
+		}
+		dba := db.Name + "_dba" // it cannot be dropped before what it granted, on 16 and later
+		db.Exec(t, `create role `+dba+` login createrole `+attribute, fmt.Sprintf(`alter database %s owner to %s; grant %s to %[2]s with admin option`, db.Name, dba, owner))
+		script := setup.GrantsSQL(p.roles, db.Name, setup.OneLogin(login), []setup.PolicyTable{{Name: table, Column: "at"}})
+		conn := db.ConnectAs(t, dba)
+		for range 2 {
+			_, err := conn.PgConn().Exec(t.Context(), script).ReadAll()
+			p.must(err)
+		}
+		apply := p.connect(login)
+		p.must(p.catalog(apply))
+		p.must(p.apply(apply, table))
+		p.applied(owner, table, login)
+		missing, err := setup.MissingGrants(t.Context(), apply, p.roles, setup.OneLogin(login))
+		if err != nil || len(missing) > 0 {
+			t.Errorf("missing still: %v, %v", missing, err)
+		}
+	})
+}
+
 func TestTheTablesOfASuperuserAreGrantedOneByOne(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 16, 18}, func(t *testing.T, db *pgtest.DB) {
