@@ -9,6 +9,8 @@
 //     nothing is done twice. All state is in the database: cursor, counts and ledger of a batch commit with its rows.
 //   - Nothing is deleted without a healthy audit, unless the installation says that none is required; never on a standby.
 //   - One policy in trouble does not stop the others, and none waits longer than the turns of those before it.
+//   - Nothing of a policy's table is read or run in the session that takes leases, and nothing that a table's code does to
+//     the session for batches outlives its batch.
 //   - No row's keys or values reach a log, an error or a metric: see ServerError.
 //
 // # What it refuses
@@ -40,9 +42,14 @@
 //	                                                                       is waited for, never guessed
 //	deadlock, lock timeout, gate changed      nothing of the batch         Retry: the policy pauses, each time longer
 //	statement timeout, a row that resists     nothing of the batch         Halve: at once, with half the rows
-//	schema, trigger, permission, one row      nothing of the batch         StopPolicy: until its next scheduled time
-//	an error that nobody foresaw              nothing of the batch         StopProcess: Run returns it
-//	slot missing, lost, unread or behind      whole batches                Refusal: Run waits and goes on by itself
+//	the same, with one row                    nothing of the batch         PutAside: the shard is out of this run, the others
+//	                                                                       go on; tried again in the first run after a pause
+//	schema, trigger, permission, a function   nothing of the batch         StopPolicy: until its next scheduled time, and
+//	that is not ours, damaged data, any other                              readiness says so
+//	SQLSTATE of a policy's own call
+//	an error of this program's                nothing of the batch         StopProcess: Run returns it
+//	slot missing, lost, unread or behind,     whole batches                Refusal: Run waits and goes on by itself
+//	or everything is paused
 //
 // What goes into which line is decided in one function: grade.go.
 package executor
