@@ -24,8 +24,9 @@
 //	 └ turn     open or resume the policy's run                                  turn.go; planner.OpenRun
 //	    └ shard claim a lease; give it back however this ends                    lease.go
 //	       └ batch
-//	          1  BEGIN, xid, clock, end of the log            one round trip     batch.go
-//	          2  claim and MAC; the deletion function         one round trip
+//	          1  clean session, BEGIN, xid, clock, functions  one round trip     batch.go, functions.go
+//	          2  claim and MAC; the deletion function; are
+//	             the functions still what they were?          one round trip
 //	          3  compare the counts; COMMIT                   one round trip
 //	          ?  no answer to COMMIT: wait until it is known                     outcome.go
 //
