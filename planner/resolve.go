@@ -90,11 +90,22 @@ func (s *resolution) resolve(ctx context.Context) error {
 		return err
 	}
 	s.complain(key, problem)
-	if r.Index, r.Warnings, err = findIndex(ctx, s.tx, &r.Definition, r.Leaves); err != nil {
+	if err := s.indexes(ctx); err != nil {
 		return err
 	}
 	r.spec = s.specification(e)
 	return nil
+}
+
+// indexes warns of those that are missing.
+func (s *resolution) indexes(ctx context.Context) (err error) {
+	r := s.r
+	if r.Index, r.Warnings, err = findIndex(ctx, s.tx, &r.Definition, r.Leaves); err != nil {
+		return err
+	}
+	children, err := findUnindexed(ctx, s.tx, r.TableOID, r.Leaves, r.Cascades)
+	r.Warnings = append(r.Warnings, children...)
+	return err
 }
 
 // version is what Write writes of it.
