@@ -16,7 +16,7 @@ import (
 	"lapse/schemas"
 )
 
-// apply makes the policies of db equal the file's, as `lapse apply --prune` does.
+// apply makes the policies of db equal the file's, as `lapse apply --prune --arm` does.
 func apply(t testing.TB, db *pgtest.DB, file string) {
 	t.Helper()
 	ctx := t.Context()
@@ -32,6 +32,9 @@ func apply(t testing.TB, db *pgtest.DB, file string) {
 		t.Fatalf("%v\nfor:\n%s", err, file)
 	}
 	for i := range changes {
+		if err := changes[i].Arm(); err != nil {
+			t.Fatal(err)
+		}
 		if !changes[i].Writes() {
 			continue
 		}

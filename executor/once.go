@@ -76,9 +76,9 @@ func (e *NotArmedError) Error() string {
 	fix := "see `lapse policy list`"
 	switch e.State {
 	case schemas.Observing:
-		fix = "write state: armed in the policy file and run `lapse apply`, which lets it delete"
+		fix = fmt.Sprintf("`lapse policy arm %s` lets it delete, and so does `lapse apply` of a file with state: armed, if no more falls due than before", e.Policy)
 	case schemas.Paused:
-		fix = "write state: armed in the policy file and run `lapse apply`, which lets it go on"
+		fix = fmt.Sprintf("`lapse policy resume %s` takes it back to where it was, and `lapse apply` of a file with state: armed lets it go on", e.Policy)
 	case schemas.Arming:
 		fix = "it waits until the auditor has read the log up to the position at which its table was published: see that `lapse audit` runs"
 	}

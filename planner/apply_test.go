@@ -38,6 +38,10 @@ func TestStatesFollowTheFileAndTheCaution(t *testing.T) {
 			return policyText("shop.sessions", "last_seen", after, more...)
 		}
 		arm := func() { w.arm(w.inForce()[0].ID) }
+		yes := func() {
+			w.says((*InForce).Arm)
+			arm()
+		}
 		for _, step := range []struct {
 			does, file string
 			kind       ChangeKind
@@ -54,11 +58,11 @@ func TestStatesFollowTheFileAndTheCaution(t *testing.T) {
 			{"less falls due", file("31 days"), Changed, "p: version 2, arming", false, arm},
 			{"it keeps its state", file("31 days"), Unchanged, "p: version 2, armed", false, nil},
 			{"more falls due", file("29 days"), Changed, "p: version 3, observing", true, nil},
-			{"more, and the file says armed", file("28 days", "    state: armed"), Changed, "p: version 4, arming", true, arm},
+			{"more, and the file says armed", file("28 days", "    state: armed"), Changed, "p: version 4, observing", true, yes},
 			{"another batch", file("28 days", "    batch: 10"), Changed, "p: version 5, arming", false, arm},
 			{"hours for days", file("672 hours", "    batch: 10"), Changed, "p: version 6, arming", false, arm},
 			{"a month may be longer", file("1 mon", "    batch: 10"), Changed, "p: version 7, observing", true, nil},
-			{"the file arms it again", file("1 mon", "    batch: 10", "    state: armed"), Restated, "p: version 7, arming", false, arm},
+			{"the file alone does not arm it again", file("1 mon", "    batch: 10", "    state: armed"), Restated, "p: version 7, observing", false, yes},
 			{"another column", policyText("shop.sessions", "other", "1 mon", "    batch: 10"), Changed, "p: version 8, observing", true, nil},
 			{"paused", policyText("shop.sessions", "other", "1 mon", "    batch: 10", "    state: paused"), Restated, "p: version 8, paused", false, nil},
 			{"a pause lasts", policyText("shop.sessions", "other", "2 mon", "    batch: 10"), Changed, "p: version 9, paused", false, nil},

@@ -2,7 +2,6 @@ package planner
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -40,11 +39,73 @@ type Change struct {
 	FromState   schemas.State `json:"from_state,omitempty"`
 	ToState     schemas.State `json:"to_state,omitempty"`
 	Fields      []FieldChange `json:"fields,omitempty"`
-	MoreFallDue bool          `json:"more_fall_due,omitempty"`
-	HeldBack    bool          `json:"held_back,omitempty"` // the file says armed, more rows fall due, and nobody said yes
-	Warnings    []string      `json:"warnings,omitempty"`
+	MoreFallDue bool          `json:"more_fall_due,omitempty"` // than under the version in force
+	HeldBack    bool          `json:"held_back,omitempty"`     // the file says armed, more falls due, and nobody said yes
+	HeldAgainst string        `json:"held_against,omitempty"`  // than under which
+	// Unfit says that the table is not, or no longer, what a policy can delete from. The change is what can be done all the
+	// same, and the warnings say why.
+	Unfit    bool     `json:"unfit,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
 
-	Resolved *Resolved `json:"-"` // nil for dropped and missing
+	Resolved *Resolved `json:"-"` // nil where nothing of the table was looked at, or nothing came of it
+
+	next       *version   // what is written for New and Changed
+	former     *version   // what is in force
+	careful    bool       // it was made from the record alone, or could have been
+	lostArms   bool       // the file says nothing, and an armed policy goes back to observing
+	complaints FileErrors // what makes it unfit
+	fallback   *Change    // what is left of it when its table turns out unfit, nil for nothing
+}
+
+// Careful reports whether the change can be made without its table: it pauses, drops, observes or lengthens a policy, or
+// changes when and how it works. Such a change takes no lock on a table of a user's and checks nothing of it.
+func (c *Change) Careful() bool {
+	return c.Kind == Removed || c.careful && (c.ToState != schemas.Arming || live(c.FromState))
+}
+
+// FallBack makes of the change what can be made without its table, because of a problem with it, and reports whether that is
+// anything: a policy that is new, or by which more falls due, or that is to be armed, is refused.
+func (c *Change) FallBack(problem string) bool {
+	if c.fallback == nil {
+		return false
+	}
+	*c = *c.fallback
+	c.Unfit = true
+	c.Warnings = append(c.Warnings, problem)
+	return true
+}
+
+// Nested reports whether all that was due under the version in force is due under the other one too, so that what newly
+// falls due can be counted as a difference. It is true only where that is certain.
+func (c *Change) Nested() bool {
+	return c.former != nil && c.next != nil && !moreFallDue(c.next, c.former)
+}
+
+// Arm says yes to a change that is held back, or by which an armed policy would go back to observing: the policy is armed.
+// A table that is not fit is refused, with FileErrors.
+func (c *Change) Arm() error {
+	if !c.HeldBack && !c.lostArms {
+		return nil
+	}
+	if len(c.complaints) > 0 {
+		return c.complaints
+	}
+	if c.Kind == Unchanged {
+		c.Kind = Restated
+	}
+	c.ToState, c.HeldBack, c.HeldAgainst, c.lostArms, c.fallback = schemas.Arming, false, "", false, nil
+	if c.next != nil {
+		c.next.spec.HeldAgainst = 0
+	}
+	return nil
+}
+
+// unfit notes what is wrong with the table.
+func (c *Change) unfit(complaints FileErrors) {
+	c.Unfit, c.complaints = true, complaints
+	for _, complaint := range complaints {
+		c.Warnings = append(c.Warnings, complaint.Message)
+	}
 }
 
 // Writes reports whether Write would change anything.
@@ -79,6 +140,11 @@ func (c *Change) Diff() string {
 	}
 	if c.MoreFallDue {
 		b.WriteString("    more rows may fall due than under the version in force\n")
+	} else if c.HeldAgainst != "" {
+		fmt.Fprintf(&b, "    more rows may fall due than under %s\n", c.HeldAgainst)
+	}
+	if c.HeldBack {
+		fmt.Fprintf(&b, "    held back, although the file says armed: `lapse apply --arm` or `lapse policy arm %s` says yes\n", c.Policy)
 	}
 	for _, w := range c.Warnings {
 		fmt.Fprintf(&b, "    warning: %s\n", w)
@@ -139,16 +205,3 @@ func fieldChanges(from, to []FieldChange) []FieldChange {
 	}
 	return all
 }
-
-// moreFallDue reports whether a row can be due under to that is not due under from. It answers no only where that is
-// certain: the same column of the same table, read in the same zone, and a time that is at least as long whatever the
-// calendar does, its months and its days and hours each compared by themselves. "31 days" after "1 mon" is certain too
-// for a person, and counts as more here.
-func moreFallDue(from *InForce, to *Resolved) bool {
-	a, b := &from.Definition, &to.Definition
-	same := from.TableOID == to.TableOID && a.Column == b.Column && a.Number == b.Number && a.ColumnType == b.ColumnType && a.Zone == b.Zone
-	return !same || b.After.Months < a.After.Months || b.After.exact() < a.After.exact()
-}
-
-// sameKey reports whether both versions' functions order rows alike.
-func sameKey(a, b []KeyColumn) bool { return slices.Equal(a, b) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"lapse/schemas"
 )
@@ -14,43 +15,34 @@ type comparison struct {
 	file    *PolicyFile
 	prune   bool
 	inForce map[PolicyName]*InForce
-	order   []PolicyName              // of inForce
-	onTable map[uint32]PolicyName     // whose table it is
-	written map[PolicyName]storedName // all that ever were in force
+	order   []PolicyName          // of inForce
+	onTable map[uint32]PolicyName // whose table it is
+	past    *past
 	inFile  map[PolicyName]bool
 	changes []Change // of the file's policies
-}
-
-// storedName is a policy name that is or was in force. A name keeps its id for ever, so that its history is one.
-type storedName struct {
-	Name    PolicyName
-	ID      PolicyID
-	Version PolicyVersion // the newest
 }
 
 // Difference compares the policies of a file with what is in force, and says what Write would do about each: first what
 // is dropped, then the file's policies in its order, then what is in force without being in the file. It changes
 // nothing. Its error is FileErrors with all that is wrong in all policies, or a failed query.
 //
+// The entry is compared with the record first. Where no more falls due than before, what is wrong with the table is a
+// warning: a table that became unfit keeps nobody from pausing, lengthening or dropping its policy, nor from changing the
+// others. Of an entry that pauses its policy the table is not looked at.
+//
 // The state after a change is the file's where the file names one. Where it names none, a policy that is in force keeps
 // its state, but goes back to observing if more rows may fall due than before; and a policy that is not in force begins
-// observing. Armed always goes by way of arming, which lapse.advance_arming ends.
+// observing. Armed always goes by way of arming, which lapse.advance_arming ends; a version by which more may fall due than
+// under what was accepted is held back.
 func Difference(ctx context.Context, db DB, file *PolicyFile, prune bool) ([]Change, error) {
 	c := &comparison{d: &document{file: file.Name}, file: file, prune: prune}
 	if err := c.load(ctx, db); err != nil {
 		return nil, err
 	}
 	for _, p := range file.Policies {
-		resolved, err := Resolve(ctx, db, file.Name, p)
-		var complaints FileErrors
-		if errors.As(err, &complaints) {
-			c.d.errors = append(c.d.errors, complaints...)
-			continue
-		}
-		if err != nil {
+		if err := c.policy(ctx, db, p); err != nil {
 			return nil, err
 		}
-		c.policy(resolved)
 	}
 	if err := c.d.err(); err != nil {
 		return nil, err
@@ -66,15 +58,10 @@ func (c *comparison) load(ctx context.Context, db DB) error {
 	if err != nil {
 		return err
 	}
-	written, err := collect[storedName](ctx, db, `select p.name, p.id, max(p.version) from lapse.policy p group by p.name, p.id`)
-	if err != nil {
-		return fmt.Errorf("load the policies on record: %w", err)
+	if c.past, err = loadPast(ctx, db); err != nil {
+		return err
 	}
-	c.inForce, c.onTable = map[PolicyName]*InForce{}, map[uint32]PolicyName{}
-	c.written, c.inFile = map[PolicyName]storedName{}, map[PolicyName]bool{}
-	for _, w := range written {
-		c.written[w.Name] = w
-	}
+	c.inForce, c.onTable, c.inFile = map[PolicyName]*InForce{}, map[uint32]PolicyName{}, map[PolicyName]bool{}
 	for _, p := range c.file.Policies {
 		c.inFile[p.Name] = true
 	}
@@ -88,7 +75,53 @@ func (c *comparison) load(ctx context.Context, db DB) error {
 	return nil
 }
 
-func (c *comparison) policy(r *Resolved) {
+// policy compares one entry of the file.
+func (c *comparison) policy(ctx context.Context, db DB, p Policy) error {
+	kept, err := c.kept(ctx, db, p)
+	if err != nil {
+		return err
+	}
+	if kept != nil && kept.ToState == schemas.Paused {
+		c.changes = append(c.changes, *kept)
+		return nil
+	}
+	resolved, err := Resolve(ctx, db, c.file.Name, p)
+	var complaints FileErrors
+	switch {
+	case errors.As(err, &complaints) && kept != nil && kept.Careful():
+		kept.unfit(complaints)
+		c.changes = append(c.changes, *kept)
+	case errors.As(err, &complaints):
+		c.d.errors = append(c.d.errors, complaints...)
+	case err != nil:
+		return err
+	default:
+		c.resolved(resolved, kept)
+	}
+	return nil
+}
+
+// kept is what becomes of a policy in force if only the record is asked; nil where that cannot say.
+func (c *comparison) kept(ctx context.Context, db DB, p Policy) (*Change, error) {
+	before := c.inForce[p.Name]
+	if before == nil {
+		return nil, nil
+	}
+	e, complaints, err := declare(ctx, db, c.file.Name, p)
+	if err != nil || len(complaints) > 0 || !e.noMore(before) {
+		return nil, err // the complaints are said again, with the table's
+	}
+	next := e.onRecord(before)
+	if _, problem, err := checkArithmetic(ctx, db, &next.definition); err != nil || problem != "" {
+		return nil, err
+	}
+	change := c.change(&p, next)
+	change.careful = true
+	return &change, nil
+}
+
+// resolved takes down what becomes of a policy whose table is fit.
+func (c *comparison) resolved(r *Resolved, kept *Change) {
 	name := r.Policy.Name
 	if other, taken := c.onTable[r.TableOID]; taken && other != name {
 		hint := "in this file"
@@ -99,47 +132,39 @@ func (c *comparison) policy(r *Resolved) {
 		return
 	}
 	c.onTable[r.TableOID] = name
-	change := Change{Policy: name, Table: r.Definition.Table, ID: c.written[name].ID, Warnings: r.Warnings, Resolved: r}
-	if p := c.inForce[name]; p != nil {
-		c.compare(&change, p)
-	} else {
-		change.Kind, change.FromVersion = New, c.written[name].Version
-		change.ToVersion, change.ToState = change.FromVersion+1, schemas.Observing
-		if wanted := wantedState(&r.Policy); wanted != "" {
-			change.ToState = wanted
+	change := c.change(&r.Policy, r.version())
+	change.Resolved, change.Warnings = r, r.Warnings
+	if kept != nil {
+		change.careful = change.Kind == kept.Kind && slices.Equal(change.Fields, kept.Fields) && !change.MoreFallDue
+		if kept.Careful() {
+			change.fallback = kept
 		}
-		change.Fields = fieldChanges(nil, r.spec.lines(r.Definition.Table))
 	}
 	c.changes = append(c.changes, change)
 }
 
-// compare fills in the change of a policy that is in force.
-func (c *comparison) compare(change *Change, p *InForce) {
-	r := change.Resolved
-	change.FromVersion, change.ToVersion = p.Version, p.Version
-	change.FromState, change.ToState = p.State, p.State
-	change.Fields = fieldChanges(p.spec.lines(p.TableName), r.spec.lines(r.Definition.Table))
-	wanted := wantedState(&r.Policy)
-	switch {
-	case len(change.Fields) > 0 || p.TableOID != r.TableOID || !sameKey(p.spec.Key, r.spec.Key):
-		change.Kind, change.ToVersion = Changed, c.written[p.Name].Version+1
-		if p.TableOID != r.TableOID && p.TableName == r.Definition.Table {
+// change says what becomes of a policy of the file when next is its version.
+func (c *comparison) change(policy *Policy, next *version) Change {
+	known, p := c.past.newestID[policy.Name], c.inForce[policy.Name]
+	table := next.definition.Table
+	change := Change{Kind: New, Policy: policy.Name, Table: table, ID: known.ID, FromVersion: known.Version, next: next}
+	change.ToVersion = known.Version + 1
+	if p == nil {
+		change.Fields = fieldChanges(nil, next.spec.lines(table))
+	} else {
+		change.Kind, change.FromVersion, change.FromState, change.former = Unchanged, p.Version, p.State, p.version()
+		change.Fields = fieldChanges(p.spec.lines(p.TableName), next.spec.lines(table))
+		if p.TableOID != next.table && p.TableName == table {
 			change.Fields = append(change.Fields, FieldChange{Field: "table", From: p.TableName, To: "another table of that name"})
 		}
-		change.MoreFallDue = moreFallDue(p, r)
-		switch {
-		case wanted != "":
-			change.ToState = wanted
-		case change.MoreFallDue:
-			change.ToState = schemas.Observing
-		case p.State == schemas.Armed:
-			change.ToState = schemas.Arming
+		if len(change.Fields) > 0 || p.TableOID != next.table || !slices.Equal(p.spec.Key, next.spec.Key) {
+			change.Kind = Changed
+		} else {
+			change.ToVersion = p.Version
 		}
-	case wanted != "" && wanted != p.State && !(wanted == schemas.Arming && p.State == schemas.Armed):
-		change.Kind, change.ToState = Restated, wanted
-	default:
-		change.Kind = Unchanged
 	}
+	c.past.decide(&change, p, wantedState(policy))
+	return change
 }
 
 func (c *comparison) result() []Change {

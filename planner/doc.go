@@ -26,24 +26,41 @@
 // # Order
 //
 //	ParsePolicyFile   text → Policy                                 pure
+//	Difference        PolicyFile + what is in force → []Change      reads; asks the record first, then Resolve
 //	Resolve           Policy + catalog → Resolved                   reads; finds table, leaves, key, cascades, index
-//	Difference        PolicyFile + what is in force → []Change      reads
 //	Write             Change → version, functions, gate, state      one transaction, the gate's lock first
 //	advance_arming    arming → armed                                the executor, when the auditor has passed
 //	LoadInForce       → InForce, with Schedule and runs             the executor, each round
 //	OpenRun           InForce → Run, a shard for each leaf          one transaction
 //	lapse.delete_…()  a shard's next batch                          the executor's transaction: pick, claim, delete, result
 //
-// The states of a policy are in schemas/state.go. Which one a change leads to:
+// The states of a policy are in schemas/state.go. Which one a change of the file leads to:
 //
-//	in the file      not in force   in force, the same   another version     … by which more may fall due
-//	(nothing)        observing      stays                stays; armed→arming observing
-//	observing        observing      observing            observing           observing
-//	armed            arming         arming               arming              arming
-//	paused           paused         paused               paused              paused
+//	in the file   not in force   in force, the same         another version         … by which more may fall due
+//	(nothing)     observing      stays                      stays; armed → arming   observing
+//	observing     observing      observing                  observing               observing
+//	armed         arming (1)     armed stays; arming (1)    arming (1)              observing, held back
+//	paused        paused         paused                     paused                  paused
 //
-// "More" is everything of which less is not certain: see moreFallDue. A policy that is not in the file stays as it is
-// until it is pruned; its name keeps its id, and takes up its versions again, if it comes back.
+//	(1) observing, held back, if more may fall due than under what was accepted
+//
+// And what a person says beside it:
+//
+//	apply --arm     held back → arming; and a policy that was armed, whose file names no state → arming
+//	policy arm      observing, held back or paused → arming
+//	policy pause    any → paused
+//	policy resume   paused → the state before; arming for armed, (1) applies
+//
+// "More" is everything of which less is not certain: see moreFallDue. Accepted are the version in force (of one that is held
+// back, the one before it) and what was armed last, under the policy's name and on its table: see arming.go. A policy stops
+// being held back when somebody arms it, when its file says observing or paused, or by a version under which no more falls due
+// than under what was accepted; applying the same file again does not do it.
+//
+// A policy that is not in the file stays as it is until it is pruned; its name keeps its id, and takes up its versions again,
+// if it comes back.
+//
+// A change that pauses, drops, observes or lengthens a policy, or alters its schedule, batch, owner, basis or latitude, is made
+// from what is on record. It takes no lock on the table and checks nothing of it; what is wrong with the table is a warning.
 //
 // # When something fails
 //
@@ -52,6 +69,8 @@
 //	we die in Write                               what was in force                  whoever applies again
 //	two apply at once                             the first one's; the other gets    whoever reads the difference again
 //	                                              ErrChangedMeanwhile
+//	a table no longer fits, or is gone            the version in force               whoever pauses or drops it; apply of the
+//	                                                                                 same file warns, and changes the others
 //	a batch runs while its policy is changed      Write waits for the batch          nobody
 //	a batch comes when its policy was changed     LP002, or 42883 when the former    the executor loads again
 //	                                              version's function is gone

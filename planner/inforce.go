@@ -50,6 +50,14 @@ func (p *InForce) NextRun() (time.Time, error) {
 	return next, err
 }
 
+// version is what is in force.
+func (p *InForce) version() *version {
+	return &version{table: p.TableOID, definition: p.Definition, spec: p.spec}
+}
+
+// live reports whether a policy in this state deletes, or will without another word of anybody's.
+func live(s schemas.State) bool { return s == schemas.Arming || s == schemas.Armed }
+
 // leftBehindPause is how soon a run follows one that left due rows behind because somebody had them locked.
 const leftBehindPause = 5 * time.Minute
 

@@ -51,6 +51,13 @@ func (i Interval) MarshalText() ([]byte, error) { return []byte(i.String()), nil
 // exact is the part whose length does not depend on the calendar, in microseconds.
 func (i Interval) exact() int64 { return int64(i.Days)*24*time.Hour.Microseconds() + i.Microseconds }
 
+// mayBeShorter reports whether there is an instant from which i is a shorter time than other. It answers no only where that
+// is certain whatever the calendar does, months and the rest each compared by themselves. "31 days" after "1 mon" is certain
+// too for a person, and may be shorter here.
+func (i Interval) mayBeShorter(other Interval) bool {
+	return i.Months < other.Months || i.exact() < other.exact()
+}
+
 // IsZero reports whether the interval is no time at all.
 func (i Interval) IsZero() bool { return i == Interval{} }
 

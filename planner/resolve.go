@@ -2,7 +2,6 @@ package planner
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -63,9 +62,11 @@ func (s *resolution) complain(key, problem string) {
 func (s *resolution) resolve(ctx context.Context) error {
 	r, p := s.r, s.p
 	r.Definition = Definition{Name: p.Name, Column: p.Expire.Column, Zone: p.Expire.Zone, Batch: p.Batch}
-	if err := s.times(ctx); err != nil {
+	e, err := readDeclared(ctx, s.tx, s.d, p)
+	if err != nil {
 		return err
 	}
+	r.Definition.After, r.Schedule, r.Policy.Latitude = e.after, e.schedule, e.policy.Latitude
 	t, problem, err := findTable(ctx, s.tx, p.Table)
 	if err != nil {
 		return err
@@ -84,45 +85,32 @@ func (s *resolution) resolve(ctx context.Context) error {
 	if len(s.d.errors) > 0 {
 		return nil
 	}
-	if err := s.arithmetic(ctx); err != nil {
+	key, problem, err := checkArithmetic(ctx, s.tx, &r.Definition)
+	if err != nil {
 		return err
 	}
-	if r.Index, r.Warnings, err = findIndex(ctx, s.tx, &r.Definition, r.Leaves); err != nil {
+	s.complain(key, problem)
+	if err := s.indexes(ctx); err != nil {
 		return err
 	}
-	r.spec = s.specification()
+	r.spec = s.specification(e)
 	return nil
 }
 
-// times reads the durations.
-func (s *resolution) times(ctx context.Context) error {
-	latitude := Interval{}
-	for _, duration := range []struct {
-		key, text string
-		into      *Interval
-	}{
-		{"expire.after", s.p.Expire.After, &s.r.Definition.After},
-		{"every", s.p.Every, &s.r.Schedule.Every},
-		{"latitude", s.p.Latitude, &latitude},
-	} {
-		if duration.text == "" {
-			continue
-		}
-		i, problem, err := readInterval(ctx, s.tx, duration.text)
-		if err != nil {
-			return err
-		}
-		s.complain(duration.key, problem)
-		*duration.into = i
+// indexes warns of those that are missing.
+func (s *resolution) indexes(ctx context.Context) (err error) {
+	r := s.r
+	if r.Index, r.Warnings, err = findIndex(ctx, s.tx, &r.Definition, r.Leaves); err != nil {
+		return err
 	}
-	s.r.Schedule.Daily = s.p.Daily
-	if s.p.Daily == nil && s.r.Schedule.Every.Months == 0 && s.r.Schedule.Every.exact() < 1e6 && len(s.d.errors) == 0 {
-		s.complain("every", "every must be at least one second")
-	}
-	if s.p.Latitude != "" {
-		s.r.Policy.Latitude = latitude.String()
-	}
-	return nil
+	children, err := findUnindexed(ctx, s.tx, r.TableOID, r.Leaves, r.Cascades)
+	r.Warnings = append(r.Warnings, children...)
+	return err
+}
+
+// version is what Write writes of it.
+func (r *Resolved) version() *version {
+	return &version{table: r.TableOID, definition: r.Definition, spec: r.spec}
 }
 
 func (s *resolution) column(ctx context.Context, t *table) error {
@@ -198,42 +186,19 @@ func (s *resolution) relations(ctx context.Context, t *table) error {
 	return nil
 }
 
-// arithmetic makes the functions' text once, and PostgreSQL count back from its clock once, so that neither can fail
-// first when rows are to be deleted.
-func (s *resolution) arithmetic(ctx context.Context) error {
-	if _, err := s.r.Definition.functionsText(); err != nil {
-		var message string
-		if message = err.Error(); strings.Contains(message, ": ") {
-			_, message, _ = strings.Cut(message, ": ")
-		}
-		s.complain("table", message)
-		return nil //nolint:nilerr // it is a complaint
+// lastFact is an error's text behind its first layer.
+func lastFact(err error) string {
+	message := err.Error()
+	if _, fact, layered := strings.Cut(message, ": "); layered {
+		return fact
 	}
-	err := attempt(ctx, s.tx, func(q Querier) error {
-		var bound string
-		return q.QueryRow(ctx, `select (`+s.r.Definition.bound("clock_timestamp()")+`)::text`).Scan(&bound)
-	})
-	if isDataException(err) {
-		s.complain("expire.after", fmt.Sprintf("%s before now is before the first instant that PostgreSQL knows", s.r.Definition.After))
-		return nil
-	}
-	if err != nil {
-		return errors.Join(errors.New("count back from now"), err)
-	}
-	return nil
+	return message
 }
 
 // specification is what lapse.policy keeps.
-func (s *resolution) specification() spec {
-	d, p := &s.r.Definition, s.p
-	text := spec{
-		Expire: expireSpec{Column: d.Column, Number: d.Number, Type: d.ColumnType, After: d.After.String(), Zone: d.Zone},
-		Key:    d.Key, Cascades: names(s.r.Published[1:]), TableOwner: d.TableOwner, Daily: p.Daily, Batch: d.Batch,
-		Action: "delete", Triggers: "refuse", Evidence: "claimed", Events: eventSpec{Values: "keys"},
-		Owner: p.Owner, Basis: p.Basis, Latitude: s.r.Policy.Latitude,
-	}
-	if p.Daily == nil {
-		text.Every = s.r.Schedule.Every.String()
-	}
+func (s *resolution) specification(e *declared) spec {
+	d := &s.r.Definition
+	text := spec{Key: d.Key, Cascades: names(s.r.Published[1:]), TableOwner: d.TableOwner}
+	e.fill(&text, d)
 	return text
 }

@@ -117,6 +117,9 @@ func TestAFitTableIsResolvedToWhatTheExecutorNeeds(t *testing.T) {
 		w.do(`create table marks (id int, note int references notes on delete cascade, primary key (id)) partition by hash (id)`)
 		w.do(`create table marks_0 partition of marks for values with (modulus 1, remainder 0)`)
 		w.do(`create table stars (note int references notes on delete set null)`)
+		for _, child := range []string{"notes (region, event)", "marks (note, id)", "stars (note)"} {
+			w.do(`create index on ` + child)
+		}
 		r, err := Resolve(t.Context(), w.admin, "f", Policy{
 			Name: "p", Table: "SHOP.Events", Expire: Expire{Column: "last_seen", After: "P1M2DT3H"}, Every: "5 minutes", Batch: 10, Latitude: "24:00",
 		})

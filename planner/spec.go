@@ -28,6 +28,9 @@ type spec struct {
 	Owner      string    `json:"owner,omitempty"`
 	Basis      string    `json:"basis,omitempty"`
 	Latitude   string    `json:"latitude,omitempty"`
+	// HeldAgainst is the version that was in force when this one was held back because more falls due under it. It is no
+	// difference between two versions.
+	HeldAgainst PolicyVersion `json:"held_against,omitempty"`
 }
 
 type expireSpec struct {
@@ -51,6 +54,13 @@ func readSpec(text []byte) (spec, error) {
 		return s, fmt.Errorf("read a policy's spec: %w: use the newest lapse that this database has seen", err)
 	}
 	return s, nil
+}
+
+// version is what a policy version says: what is written when it comes into force, and what others are compared with.
+type version struct {
+	table      uint32
+	definition Definition // its version is zero until Write
+	spec       spec
 }
 
 // specColumns are what storedPolicy is read from, p being lapse.policy. PostgreSQL reads the durations.

@@ -36,7 +36,8 @@ type Survey struct {
 	Statement string `json:"statement"` // the pick on the largest leaf
 	Explain   string `json:"explain,omitempty"`
 
-	Trouble string `json:"trouble,omitempty"` // why the table is not the policy's any more: nothing was counted
+	Warnings []string `json:"warnings,omitempty"`
+	Trouble  string   `json:"trouble,omitempty"` // why the table is not the policy's any more: nothing was counted
 }
 
 // Method is how due rows are found.
@@ -125,8 +126,24 @@ func (s *surveyor) run(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	if v.Index == "" {
-		v.Index, _, err = findIndex(ctx, conn, d, leaves)
+		if v.Index, _, err = findIndex(ctx, conn, d, leaves); err != nil {
+			return err
+		}
 	}
+	return s.warn(ctx, conn, leaves)
+}
+
+// warn names foreign keys that a deletion would look through without an index.
+func (s *surveyor) warn(ctx context.Context, q Querier, leaves []Relation) error {
+	oids := []uint32{s.table}
+	for _, l := range leaves {
+		oids = append(oids, l.OID)
+	}
+	cascades, err := cascadeLeaves(ctx, q, oids)
+	if err != nil {
+		return err
+	}
+	s.survey.Warnings, err = findUnindexed(ctx, q, s.table, leaves, cascades)
 	return err
 }
 

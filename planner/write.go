@@ -74,10 +74,16 @@ func (w *writer) write(ctx context.Context) error {
 	return nil
 }
 
+// LockGates makes the rest of the transaction the catalog's owner's work, and takes the gates: from then on no batch runs, and
+// none begins, until the transaction ends. It comes before any lock on a user's table, as in a batch.
+func LockGates(ctx context.Context, tx pgx.Tx, roles schemas.Roles) error {
+	return execute(ctx, tx, "set local role "+identifier(roles.Owner)+"; lock table lapse.gate in exclusive mode")
+}
+
 // lock takes the gates, waits for the batches that share them, and checks that this one still says what Difference saw.
 // Waiting for a table is a queue: batches that come later stand behind, and the wait is one batch.
 func (w *writer) lock(ctx context.Context) error {
-	if err := execute(ctx, w.tx, "set local role "+identifier(w.roles.Owner)+"; lock table lapse.gate in exclusive mode"); err != nil {
+	if err := LockGates(ctx, w.tx, w.roles); err != nil {
 		return err
 	}
 	if w.id == 0 {
@@ -104,27 +110,27 @@ func (w *writer) lock(ctx context.Context) error {
 
 // newVersion writes the version and its functions.
 func (w *writer) newVersion(ctx context.Context) error {
-	r := w.c.Resolved
+	next := w.c.next
 	w.version = w.c.ToVersion
-	text, err := json.Marshal(r.spec)
+	text, err := json.Marshal(next.spec)
 	if err != nil {
 		return fmt.Errorf("write the spec: %w", err)
 	}
-	columns, err := json.Marshal(r.Definition.columns())
+	columns, err := json.Marshal(next.definition.columns())
 	if err != nil {
 		return fmt.Errorf("write the columns: %w", err)
 	}
 	_, err = w.tx.Exec(ctx, `
 		insert into lapse.policy (id, version, name, table_oid, table_name, columns, spec, reason)
 		values ($1, $2, $3, $4, $5, $6::text::jsonb, $7::text::jsonb, $8)`,
-		w.id, w.version, w.c.Policy, r.TableOID, r.Definition.Table, string(columns), string(text), w.reason)
+		w.id, w.version, w.c.Policy, next.table, next.definition.Table, string(columns), string(text), w.reason)
 	if hasCode(err, "23505") {
 		return ErrChangedMeanwhile
 	}
 	if err != nil {
 		return err
 	}
-	d := r.Definition
+	d := next.definition
 	d.ID, d.Version = w.id, w.version
 	create, give, err := FunctionsSQL(&d, w.roles)
 	if err != nil {
@@ -147,7 +153,7 @@ func (w *writer) setGate(ctx context.Context) error {
 			on conflict (policy_id) do update
 			   set table_oid = excluded.table_oid, version = excluded.version, state = excluded.state,
 			       held_back = excluded.held_back, arming_lsn = null`,
-			w.id, w.c.Policy, w.c.Resolved.TableOID, w.version, w.c.ToState, w.c.HeldBack)
+			w.id, w.c.Policy, w.c.next.table, w.version, w.c.ToState, w.c.HeldBack)
 	} else {
 		_, err = w.tx.Exec(ctx, `update lapse.gate set state = $2, held_back = $3, arming_lsn = null where policy_id = $1`,
 			w.id, w.c.ToState, w.c.HeldBack)

@@ -108,17 +108,18 @@ type facts struct {
 	Columns     string // the key's columns, quoted
 }
 
+// readFacts follows the catalog down to the partitions: pg_partition_tree would lock each of them, and wait for whoever has one.
 func readFacts(ctx context.Context, q Querier, relation uint32) ([]facts, error) {
 	const query = `
-with tree as (
+with recursive tree as (
     select c.oid
       from pg_catalog.pg_class c
      where c.oid = $1
      union
-    select p.relid
-      from pg_catalog.pg_class c
-      cross join lateral pg_catalog.pg_partition_tree(c.oid) p
-     where c.oid = $1 and c.relkind = 'p'
+    select i.inhrelid
+      from tree
+      join pg_catalog.pg_class c on c.oid = tree.oid and c.relkind = 'p'
+      join pg_catalog.pg_inherits i on i.inhparent = c.oid
 )
 select c.oid,
        format('%I.%I', n.nspname, c.relname),

@@ -1,0 +1,197 @@
+package planner
+
+import (
+	"context"
+	"fmt"
+
+	"lapse/schemas"
+)
+
+// A version by which more may fall due than under one that was accepted before is not armed by its file: it is held back
+// until a person says yes. Accepted are the version in force, unless it is held back itself, and what was armed last, under
+// the policy's name and on its table: so neither two small steps nor another name nor a name that comes back arm more than
+// somebody has said yes to.
+
+// accepted is a version that others are compared with.
+type accepted struct {
+	*version
+	what string // "version 3, which is in force"
+}
+
+// versionKey names a policy version.
+type versionKey struct {
+	id      PolicyID
+	version PolicyVersion
+}
+
+// past is what has been accepted in this database.
+type past struct {
+	armed    map[PolicyID]*storedVersion // the last of each policy that was armed
+	armedOn  map[uint32]*storedVersion   // the last on each table
+	inForce  map[versionKey]*storedVersion
+	newestID map[PolicyName]storedName // all names that ever were in force
+}
+
+// storedVersion is a version on record.
+type storedVersion struct {
+	version
+	id     PolicyID
+	number PolicyVersion
+	name   PolicyName
+}
+
+// storedName is a policy name that is or was in force. A name keeps its id for ever, so that its history is one.
+type storedName struct {
+	Name    PolicyName
+	ID      PolicyID
+	Version PolicyVersion // the newest
+}
+
+// lastArmedSQL names versions that were armed, or on their way: the last of each policy, and the last on each table.
+const lastArmedSQL = `
+	with was as (
+	  select s.policy_id, s.version, p.table_oid, max(s.changed_at) as at
+	    from lapse.policy_state s
+	    join lapse.policy p on p.id = s.policy_id and p.version = s.version
+	   where s.state in ('arming', 'armed')
+	   group by s.policy_id, s.version, p.table_oid
+	), last(policy_id, version, on_table) as (
+	  (select distinct on (was.policy_id) was.policy_id, was.version, false from was order by was.policy_id, was.version desc)
+	  union all
+	  (select distinct on (was.table_oid) was.policy_id, was.version, true
+	     from was order by was.table_oid, was.at desc, was.policy_id desc, was.version desc)
+	)
+	select ` + specColumns + `, last.on_table
+	  from last
+	  join lapse.policy p on p.id = last.policy_id and p.version = last.version`
+
+// heldAgainstSQL names the versions that those in force were held back against.
+const heldAgainstSQL = `
+	select ` + specColumns + `, false
+	  from lapse.gate g
+	  join lapse.policy v on v.id = g.policy_id and v.version = g.version
+	  join lapse.policy p on p.id = g.policy_id and p.version = (v.spec ->> 'held_against')::int
+	 where g.held_back`
+
+// loadPast reads what was accepted.
+func loadPast(ctx context.Context, q Querier) (*past, error) {
+	h := &past{
+		armed: map[PolicyID]*storedVersion{}, armedOn: map[uint32]*storedVersion{}, inForce: map[versionKey]*storedVersion{},
+		newestID: map[PolicyName]storedName{},
+	}
+	written, err := collect[storedName](ctx, q, `select p.name, p.id, max(p.version) from lapse.policy p group by p.name, p.id`)
+	if err != nil {
+		return nil, fmt.Errorf("load the policies on record: %w", err)
+	}
+	for _, w := range written {
+		h.newestID[w.Name] = w
+	}
+	type row struct {
+		storedPolicy
+		OnTable bool
+	}
+	for _, query := range []string{lastArmedSQL, heldAgainstSQL} {
+		rows, err := collect[row](ctx, q, query)
+		if err != nil {
+			return nil, fmt.Errorf("load the versions that were armed: %w", err)
+		}
+		for i := range rows {
+			r := &rows[i]
+			definition, _, text, err := r.definition()
+			if err != nil {
+				return nil, err
+			}
+			v := &storedVersion{version{r.TableOID, definition, text}, r.ID, r.Version, r.Name}
+			switch {
+			case query == heldAgainstSQL:
+				h.inForce[versionKey{r.ID, r.Version}] = v
+			case r.OnTable:
+				h.armedOn[r.TableOID] = v
+			default:
+				h.armed[r.ID] = v
+			}
+		}
+	}
+	return h, nil
+}
+
+// accepted lists what a version of policy id on table is compared with; p is the policy in force, or nil.
+func (h *past) accepted(p *InForce, id PolicyID, table uint32) []accepted {
+	var all []accepted
+	if v := h.armed[id]; v != nil {
+		all = append(all, accepted{&v.version, fmt.Sprintf("version %d, the last that was armed", v.number)})
+	}
+	if v := h.armedOn[table]; v != nil && v.id != id {
+		all = append(all, accepted{&v.version, fmt.Sprintf("policy %s, the last that was armed on this table", v.name)})
+	}
+	if p != nil && !p.HeldBack {
+		all = append(all, accepted{p.version(), fmt.Sprintf("version %d, which is in force", p.Version)})
+	}
+	if p != nil && p.HeldBack {
+		if v := h.inForce[versionKey{p.ID, p.spec.HeldAgainst}]; v != nil {
+			all = append(all, accepted{&v.version, fmt.Sprintf("version %d, which was in force before", v.number)})
+		}
+	}
+	return all
+}
+
+// beyond returns the first accepted version under which fewer rows may be due than under next, nil if there is none.
+func (h *past) beyond(p *InForce, id PolicyID, next *version) *accepted {
+	for _, a := range h.accepted(p, id, next.table) {
+		if moreFallDue(a.version, next) {
+			return &a
+		}
+	}
+	return nil
+}
+
+// moreFallDue reports whether a row can be due under to that is not due under from. It answers no only where that is
+// certain: the same column of the same table, read in the same zone, and a time that is certainly no shorter.
+func moreFallDue(from, to *version) bool {
+	a, b := &from.definition, &to.definition
+	same := from.table == to.table && a.Column == b.Column && a.Number == b.Number && a.ColumnType == b.ColumnType && a.Zone == b.Zone
+	return !same || b.After.mayBeShorter(a.After)
+}
+
+// decide says which state a change leads to. wanted is the state that the file asks for, or "".
+func (h *past) decide(c *Change, p *InForce, wanted schemas.State) {
+	from, held, same := schemas.Observing, false, c.Kind == Unchanged
+	if p != nil {
+		from, held = p.State, p.HeldBack
+		c.MoreFallDue = !same && moreFallDue(p.version(), c.next)
+	}
+	beyond := h.beyond(p, c.ID, c.next)
+	to := from
+	switch {
+	case wanted == schemas.Arming && same && live(from):
+		held = false // it is what was armed
+	case wanted == schemas.Arming && beyond != nil:
+		to, held = schemas.Observing, true
+	case wanted != "":
+		to, held = wanted, false
+	case same || c.Kind == New:
+	case c.MoreFallDue:
+		to, held, c.lostArms = schemas.Observing, held && beyond != nil, live(from)
+	default:
+		held = held && beyond != nil
+		if from == schemas.Armed {
+			to = schemas.Arming
+		}
+	}
+	c.ToState, c.HeldBack = to, held
+	if p != nil && same && (to != from || held != p.HeldBack) {
+		c.Kind = Restated
+	}
+	if !held {
+		return
+	}
+	if beyond != nil {
+		c.HeldAgainst = beyond.what
+	}
+	if c.Kind == Changed {
+		c.next.spec.HeldAgainst = p.Version
+		if p.HeldBack {
+			c.next.spec.HeldAgainst = p.spec.HeldAgainst
+		}
+	}
+}
