@@ -209,7 +209,6 @@ policies:
 	if plan := m.lapse("plan", "--sql"); !strings.Contains(plan, "due        31 rows") {
 		p.t.Errorf("plan: %s", plan)
 	}
-	m.lapse("plan", "-f", policies)
 	m.lapse("audit", "--once")
 	m.lapse("run", "--once")
 	m.lapse("audit", "--once")

@@ -28,14 +28,14 @@ func (e *superuserError) Error() string {
 	if e.login != e.superuser {
 		what = fmt.Sprintf("%q is a member of the superuser %q", e.login, e.superuser)
 	}
-	return fmt.Sprintf(`%s: only init and apply take such a login; make one for everything else (or run lapse init, which makes it) and name it in database:
+	return fmt.Sprintf(`%[1]s: only init and apply take such a login; make one for everything else (or run lapse init, which makes it) and name it in database:
 
-create role lapse login replication;
-grant %s, %s, %s to lapse;
--- and a password, if pg_hba.conf asks for one: alter role lapse password '...'
+create role %[2]s login replication;
+grant %[3]s, %[4]s, %[5]s to %[2]s;
+-- and a password, if pg_hba.conf asks for one: alter role %[2]s password '...'
 
 LAPSE_SUPERUSER=allow in the environment lets a superuser pass, for throw-away databases`,
-		what, quoted(e.roles.Owner), quoted(e.roles.Executor), quoted(e.roles.Auditor))
+		what, quoted(e.roles.Login), quoted(e.roles.Owner), quoted(e.roles.Executor), quoted(e.roles.Auditor))
 }
 
 // reachableSuperuser is the superuser that the session's login is or can become, and the login. Names are qualified,
