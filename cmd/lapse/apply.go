@@ -144,7 +144,7 @@ func unfit(changes []change) error {
 //
 //	what needs no table    pauses, drops, longer versions: one transaction each, which takes the gates and no other lock
 //	the rest               one transaction each: gates, deleter, version, and then the tables that are to be published
-//	dropped tables         leave their publications, if nobody is using them
+//	dropped tables         leave their publications, if nobody is using them; deleters that nothing needs go
 func (a *applier) bring(ctx context.Context, changes []change) error {
 	var failed []error
 	each := func(does func(ctx context.Context, c *change) error) {
@@ -178,6 +178,9 @@ func (a *applier) bring(ctx context.Context, changes []change) error {
 		a.leave(ctx, c)
 		return nil
 	})
+	if err := a.dropDeleters(ctx); err != nil {
+		failed = append(failed, err)
+	}
 	if len(failed) == 0 {
 		return context.Cause(ctx)
 	}
@@ -315,4 +318,16 @@ func (a *applier) leave(ctx context.Context, c *change) {
 			fmt.Fprintf(a.out, "  warning: %s\n", problem)
 		}
 	}
+}
+
+// dropDeleters removes the roles that delete for nobody any more.
+func (a *applier) dropDeleters(ctx context.Context) error {
+	if ctx.Err() != nil || a.conn.IsClosed() {
+		return nil
+	}
+	warnings, err := setup.DropUnusedDeleters(ctx, a.conn, a.settings.Roles)
+	for _, warning := range warnings {
+		a.log.Warn("a role is left over", "problem", warning)
+	}
+	return err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/planner"
+	"lapse/schemas"
 )
 
 // newlyDue says what more falls due under a version than under the one before it, both counted at one cutoff.
@@ -120,24 +121,17 @@ const (
 )
 
 func (a *applier) connectToCount(ctx context.Context) (*pgx.Conn, error) {
-	parsed, err := connection(a.settings.Database.Executor, a.settings.Roles.Executor, "lapse apply")
+	to, role := a.settings.Database.Executor, a.settings.Roles.Executor
+	parsed, err := a.connection(a.settings, to, role, "lapse apply")
 	if err != nil {
 		return nil, err
 	}
 	// As startup parameters they outlive the RESET ALL around a survey.
-	parsed.RuntimeParams["lock_timeout"], parsed.RuntimeParams["statement_timeout"] = countLockTimeout, countStatementTimeout
-	conn, err := pgx.ConnectConfig(ctx, parsed)
-	if err != nil {
-		return nil, explainConnect(err, a.settings.Database.Executor, a.settings.Roles.Executor)
+	schemas.PinSession(parsed.RuntimeParams, map[string]string{"lock_timeout": countLockTimeout, "statement_timeout": countStatementTimeout})
+	conn, err := connectWith(ctx, parsed, to, role)
+	var refused *superuserError
+	if errors.As(err, &refused) {
+		return nil, fmt.Errorf("%q, the executor's login, is or can become a superuser, and code of the table's owner could run in its session", refused.login)
 	}
-	var superuser bool
-	err = conn.QueryRow(ctx, `select exists (select from pg_roles r where r.rolsuper and pg_has_role(session_user, r.oid, 'member'))`).Scan(&superuser)
-	if allowed, _ := a.env("LAPSE_SUPERUSER"); err == nil && superuser && allowed != "allow" {
-		err = errors.New("the executor's login can become a superuser, and code of the table's owner could run in its session")
-	}
-	if err != nil {
-		hangUp(conn)
-		return nil, err
-	}
-	return conn, nil
+	return conn, err
 }
