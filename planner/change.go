@@ -104,7 +104,7 @@ func (c *Change) Arm() error {
 func (c *Change) unfit(complaints FileErrors) {
 	c.Unfit, c.complaints = true, complaints
 	for _, complaint := range complaints {
-		c.Warnings = append(c.Warnings, complaint.Message)
+		c.Warnings = append(c.Warnings, strings.TrimPrefix(complaint.Message, "policy "+string(c.Policy)+": "))
 	}
 }
 

@@ -29,9 +29,18 @@ func (a *app) applyCommand() *cobra.Command {
 functions and publication membership. Everything is checked before anything is written. Each policy is one transaction; if
 the command is interrupted, some policies are applied whole and the others not at all, and running it again goes on.
 
+What pauses, drops, observes or lengthens a policy comes first. It takes no lock on a table and checks nothing of it: it
+works when the table is in use, no longer fits, or is gone. A policy in force whose table became unfit is reported, and keeps
+nothing else from being applied; the exit code is 3 then. A new policy, or one by which more falls due, on a table that is
+not fit refuses the whole file.
+
+A version by which more may fall due, than under the one in force or under what was armed last, is not armed by its file: it
+observes, held back, until --arm or "lapse policy arm" says yes. How many rows newly fall due is counted.
+
 Policies that are in force and not in the file stay, unless --prune is given.`,
 		Example: `  lapse apply -f policies.yaml --dry-run
-  lapse apply -f policies.yaml --yes --reason "ticket 4711"`,
+  lapse apply -f policies.yaml --yes --reason "ticket 4711"
+  lapse apply -f policies.yaml --arm`,
 		Args: cobra.NoArgs,
 	}
 	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) error {
@@ -54,6 +63,7 @@ Policies that are in force and not in the file stay, unless --prune is given.`,
 	flags.BoolVar(&grants, "grants", false, "print the SQL that a DBA must run for this file, and do nothing")
 	flags.BoolVar(&c.yes, "yes", false, "do not ask")
 	flags.BoolVar(&c.prune, "prune", false, "drop policies that are not in the file")
+	flags.BoolVar(&c.arm, "arm", false, "arm versions by which more falls due")
 	flags.StringVar(&c.reason, "reason", "", "`why`, for the record")
 	jsonFlag(cmd, &c.asJSON)
 	return cmd
@@ -65,24 +75,12 @@ type applier struct {
 	settings           *config.Settings
 	file, reason       string
 	dryRun, yes, prune bool
+	arm                bool
 	asJSON, withoutWAL bool
 	conn               *pgx.Conn
 	members            []replication.Member
 	policyFile         *planner.PolicyFile
 }
-
-// change is what apply does about one policy.
-type change struct {
-	planner.Change
-	Publish []string `json:"publish,omitempty"` // tables that join a publication
-	Applied bool     `json:"applied"`
-	Grant   bool     `json:"grant,omitempty"` // the deleter lacks a right, on a partition made since for instance
-	Leave   []string `json:"leave,omitempty"` // tables that leave their publication: no policy needs them there
-	tables  []uint32 // all that must be published
-	leaving []uint32
-}
-
-func (c *change) writes() bool { return c.Writes() || len(c.Publish) > 0 || c.Grant }
 
 func (a *applier) run(ctx context.Context) error {
 	text, err := os.ReadFile(a.file)
@@ -121,134 +119,72 @@ func (a *applier) apply(ctx context.Context, changes []change) error {
 	}
 	switch {
 	case !wanted:
-		return nil
+		return unfit(changes)
 	case a.dryRun:
 		return errNeedsPerson
 	}
 	if err := a.confirm(); err != nil {
 		return err
 	}
-	for i := range changes {
-		if !changes[i].writes() {
-			continue
-		}
-		if err := a.write(ctx, &changes[i]); err != nil {
-			return fmt.Errorf("policy %s: %w", changes[i].Policy, err)
-		}
-		changes[i].Applied = true
-	}
-	return nil
-}
-
-// difference compares the file with what is in force, and refuses what cannot be written.
-func (a *applier) difference(ctx context.Context) ([]change, error) {
-	differences, err := planner.Difference(ctx, a.conn, a.policyFile, a.prune)
-	if err != nil {
-		return nil, err
-	}
-	if a.members, err = replication.Members(ctx, a.conn); err != nil {
-		return nil, err
-	}
-	var refused []error
-	changes := make([]change, 0, len(differences))
-	for _, d := range differences {
-		c := change{Change: d}
-		if d.Resolved != nil && !a.withoutWAL {
-			for _, table := range d.Resolved.Published {
-				c.tables = append(c.tables, table.OID)
-				if !isMember(a.members, table.OID) {
-					c.Publish = append(c.Publish, table.Name)
-				}
-			}
-			if err := checkIdentities(ctx, a.conn, c.tables); err != nil {
-				refused = append(refused, fmt.Errorf("policy %s: %w", d.Policy, err))
-			}
-		}
-		if c.Resolved != nil {
-			if c.Grant, err = a.lacksDeleter(ctx, c.Resolved); err != nil {
-				return nil, err
-			}
-		}
-		if c.Resolved != nil && c.writes() {
-			if err := a.mayDelete(ctx, &c); err != nil {
-				refused = append(refused, fmt.Errorf("policy %s: %w", d.Policy, err))
-			}
-		}
-		changes = append(changes, c)
-	}
-	if err := a.leavers(ctx, changes); err != nil {
-		return nil, err
-	}
-	return changes, errors.Join(refused...)
-}
-
-// leavers finds the tables of dropped policies that no other policy needs in a publication. There they would do harm: a
-// published table that loses its primary key refuses its own deletes.
-func (a *applier) leavers(ctx context.Context, changes []change) error {
-	if !slices.ContainsFunc(changes, func(c change) bool { return c.Kind == planner.Removed }) {
-		return nil
-	}
-	needed := map[uint32]bool{}
-	for i := range changes {
-		c := &changes[i]
-		if c.Kind == planner.Removed {
-			continue
-		}
-		tables, err := reachedBy(ctx, a.conn, c.Policy)
-		if err != nil {
-			return err
-		}
-		for _, oid := range append(tables, c.tables...) {
-			needed[oid] = true
-		}
-	}
-	for i := range changes {
-		c := &changes[i]
-		if c.Kind != planner.Removed {
-			continue
-		}
-		tables, err := reachedBy(ctx, a.conn, c.Policy)
-		if err != nil {
-			return err
-		}
-		for _, m := range a.members {
-			if m.Publication != replication.Ledger && slices.Contains(tables, m.OID) && !needed[m.OID] {
-				c.Leave = append(c.Leave, pgx.Identifier{m.Schema, m.Name}.Sanitize())
-				c.leaving = append(c.leaving, m.OID)
-			}
-		}
-	}
-	return nil
-}
-
-// lacksDeleter says whether the deleter of the table's owner lacks something.
-func (a *applier) lacksDeleter(ctx context.Context, r *planner.Resolved) (lacks bool, err error) {
-	err = pgx.BeginFunc(ctx, a.conn, func(tx pgx.Tx) error {
-		lacks, err = setup.MissingDeleter(ctx, tx, tableOf(r), a.settings.Roles)
+	if err := a.bring(ctx, changes); err != nil {
 		return err
+	}
+	return unfit(changes)
+}
+
+// unfit says that a person should look at a table on which a policy in force cannot delete. Who paused it knows.
+func unfit(changes []change) error {
+	if slices.ContainsFunc(changes, func(c change) bool { return c.Unfit && c.ToState != schemas.Paused }) {
+		return errNeedsPerson
+	}
+	return nil
+}
+
+// bring brings the changes into force, in three steps. A policy that fails does not keep the others from it.
+//
+//	what needs no table    pauses, drops, longer versions: one transaction each, which takes the gates and no other lock
+//	the rest               one transaction each: gates, deleter, version, and then the tables that are to be published
+//	dropped tables         leave their publications, if nobody is using them; deleters that nothing needs go
+func (a *applier) bring(ctx context.Context, changes []change) error {
+	var failed []error
+	each := func(does func(ctx context.Context, c *change) error) {
+		for i := range changes {
+			c := &changes[i]
+			if ctx.Err() != nil || a.conn.IsClosed() || c.failed {
+				continue
+			}
+			if err := does(ctx, c); err != nil {
+				c.failed = true
+				failed = append(failed, fmt.Errorf("policy %s: %w", c.Policy, err))
+			}
+		}
+	}
+	each(func(ctx context.Context, c *change) error {
+		if !c.Writes() || !c.Careful() {
+			return nil
+		}
+		return a.write(ctx, c)
 	})
-	return lacks, err
-}
-
-// tableOf is a policy's table, for its deleter.
-func tableOf(r *planner.Resolved) setup.Table {
-	t := setup.Table{
-		OID: r.TableOID, Name: r.Definition.Table, Owner: r.TableOwner, OwnerOID: r.Definition.TableOwner, Column: r.Definition.Column,
+	each(func(ctx context.Context, c *change) error {
+		switch {
+		case !c.Applied && c.Writes():
+			return a.write(ctx, c)
+		case len(c.Publish) > 0 || c.Grant:
+			return a.mend(ctx, c)
+		}
+		return nil
+	})
+	each(func(ctx context.Context, c *change) error {
+		a.leave(ctx, c)
+		return nil
+	})
+	if err := a.dropDeleters(ctx); err != nil {
+		failed = append(failed, err)
 	}
-	for _, l := range r.Leaves {
-		t.Leaves = append(t.Leaves, setup.Relation(l))
+	if len(failed) == 0 {
+		return context.Cause(ctx)
 	}
-	return t
-}
-
-// mayDelete says whether the deletion functions can be given their rights on the table. It gives them, and takes them
-// back, so that a missing right is known before anything is written.
-func (a *applier) mayDelete(ctx context.Context, c *change) error {
-	tx, err := a.conn.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	return errors.Join(setup.EnsureDeleter(ctx, tx, tableOf(c.Resolved), a.settings.Roles), tx.Rollback(ctx))
+	return errors.Join(failed...)
 }
 
 func (a *applier) print(changes []change, wanted bool) {
@@ -269,6 +205,9 @@ func (a *applier) print(changes []change, wanted bool) {
 	}
 	if !wanted {
 		fmt.Fprintln(a.out, "nothing to do")
+	}
+	if a.dryRun && slices.ContainsFunc(changes, func(c change) bool { return c.counts() }) {
+		fmt.Fprintln(a.out, "how many rows newly fall due is counted when it is applied")
 	}
 }
 
@@ -293,45 +232,102 @@ func (a *applier) confirm() error {
 	}
 }
 
-// write brings one policy into force: membership, publication and version in one transaction.
+// write brings one policy into force: version, state, and where it needs its table the deleter's rights and publication, in
+// one transaction.
 //
 //	crash before its commit    nothing of this policy is there
 //	crash before its arming    the executor notes the position where the auditor must pass
 //	crash after it             it is there whole; the next apply finds no difference and goes on with the others
 func (a *applier) write(ctx context.Context, c *change) error {
 	roles, id, version := a.settings.Roles, c.ID, c.ToVersion
-	err := retryLocked(ctx, a.conn, a.log, "apply policy "+string(c.Policy), func(tx pgx.Tx) (err error) {
-		if c.Resolved != nil {
+	counted := a.countFormer(ctx, c)
+	err := retryGated(ctx, a.conn, a.log, "apply policy "+string(c.Policy), roles, func(tx pgx.Tx) (err error) {
+		if c.Resolved != nil && !(c.Careful() && c.Kind == planner.Restated) {
 			if err := setup.EnsureDeleter(ctx, tx, tableOf(c.Resolved), roles); err != nil {
 				return err
 			}
-			if err := join(ctx, tx, c.tables, roles); err != nil {
-				return err
-			}
-		}
-		if !c.Writes() {
-			return nil
 		}
 		if id, version, err = planner.Write(ctx, tx, &c.Change, roles, a.reason); err != nil {
 			return err
 		}
-		return leave(ctx, tx, c.leaving, roles)
+		if c.Careful() {
+			return nil
+		}
+		return join(ctx, tx, c.tables, roles)
 	})
 	if err != nil {
 		return err
 	}
+	c.Applied = true
 	if c.ToState == schemas.Arming {
-		// The position that the auditor must pass is taken down here, so that `lapse audit --once` is enough to arm it.
-		if _, err := a.conn.Exec(ctx, `select lapse.advance_arming($1)`, int32(id)); err != nil {
-			return fmt.Errorf("note where the auditor must pass: %w", err)
+		if err := noteArming(ctx, a.conn, id); err != nil {
+			return err
 		}
 	}
-	if a.asJSON {
-		return nil
-	}
-	fmt.Fprintf(a.out, "applied %s: version %d, %s\n", c.Policy, version, c.ToState)
-	if c.ToState == schemas.Arming {
-		fmt.Fprintln(a.out, "  it deletes once the auditor has read past this moment")
+	a.countPresent(ctx, c, counted)
+	if !a.asJSON {
+		a.report(c, version)
 	}
 	return nil
+}
+
+// noteArming takes down the position that the auditor must pass, so that `lapse audit --once` is enough to arm the policy.
+func noteArming(ctx context.Context, conn *pgx.Conn, id planner.PolicyID) error {
+	if _, err := conn.Exec(ctx, `select lapse.advance_arming($1)`, int32(id)); err != nil {
+		return fmt.Errorf("note where the auditor must pass: %w", err)
+	}
+	return nil
+}
+
+func (a *applier) report(c *change, version planner.PolicyVersion) {
+	fmt.Fprintf(a.out, "applied %s: version %d, %s\n", c.Policy, version, c.ToState)
+	if c.NewlyDue != nil {
+		fmt.Fprintf(a.out, "  %s\n", c.NewlyDue)
+	}
+	switch {
+	case c.ToState == schemas.Arming:
+		fmt.Fprintln(a.out, "  it deletes once the auditor has read past this moment")
+	case c.HeldBack:
+		fmt.Fprintf(a.out, "  it is held back, and deletes nothing until `lapse apply --arm` or `lapse policy arm %s` says yes\n", c.Policy)
+	}
+}
+
+// mend publishes what a policy in force lacks in a publication, and gives its deleter the rights that it lacks.
+func (a *applier) mend(ctx context.Context, c *change) error {
+	err := retryLocked(ctx, a.conn, a.log, "publish the tables of policy "+string(c.Policy), func(tx pgx.Tx) error {
+		if err := setup.EnsureDeleter(ctx, tx, tableOf(c.Resolved), a.settings.Roles); err != nil {
+			return err
+		}
+		return join(ctx, tx, c.tables, a.settings.Roles)
+	})
+	c.Applied = c.Applied || err == nil
+	return err
+}
+
+// leave takes the tables of a dropped policy out of their publications, as far as that goes without anybody's waiting.
+func (a *applier) leave(ctx context.Context, c *change) {
+	for _, m := range c.leaving {
+		table := pgx.Identifier{m.Schema, m.Name}.Sanitize()
+		err := leave(ctx, a.conn, m.OID, a.settings.Roles)
+		if err == nil {
+			continue
+		}
+		problem := fmt.Sprintf("%s is still published, although no policy needs it there (%v): alter publication %s drop table %s", table, err, m.Publication, table)
+		c.Warnings = append(c.Warnings, problem)
+		if !a.asJSON {
+			fmt.Fprintf(a.out, "  warning: %s\n", problem)
+		}
+	}
+}
+
+// dropDeleters removes the roles that delete for nobody any more.
+func (a *applier) dropDeleters(ctx context.Context) error {
+	if ctx.Err() != nil || a.conn.IsClosed() {
+		return nil
+	}
+	warnings, err := setup.DropUnusedDeleters(ctx, a.conn, a.settings.Roles)
+	for _, warning := range warnings {
+		a.log.Warn("a role is left over", "problem", warning)
+	}
+	return err
 }

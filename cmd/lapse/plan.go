@@ -130,12 +130,20 @@ func (c *surveyor) checkNames(known []string) error {
 		if slices.Contains(known, name) {
 			continue
 		}
-		if near := config.Nearest(name, known); near != "" {
-			return wrongUsage("there is no policy %q: did you mean %q?", name, near)
-		}
-		return wrongUsage("there is no policy %q: there are %s", name, strings.Join(known, ", "))
+		return unknownPolicy(name, known)
 	}
 	return nil
+}
+
+// unknownPolicy says that a policy is not in force, and which are.
+func unknownPolicy(name string, known []string) error {
+	switch near := config.Nearest(name, known); {
+	case near != "":
+		return wrongUsage("there is no policy %q: did you mean %q?", name, near)
+	case len(known) == 0:
+		return wrongUsage("there is no policy %q: none is in force", name)
+	}
+	return wrongUsage("there is no policy %q: there are %s", name, strings.Join(known, ", "))
 }
 
 func (c *surveyor) print(s *planner.Survey) {
@@ -170,6 +178,9 @@ func (c *surveyor) print(s *planner.Survey) {
 		takes = "about " + s.Estimate.Round(time.Second).String()
 	}
 	line("takes", "%s at %.0f rows per second (%s)", takes, s.RowsPerSecond, s.PaceFrom)
+	for _, warning := range s.Warnings {
+		line("warning", "%s", warning)
+	}
 	if !c.sql {
 		return
 	}

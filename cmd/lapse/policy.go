@@ -3,11 +3,16 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"lapse/internal/config"
+	"lapse/internal/setup"
 	"lapse/planner"
 	"lapse/schemas"
 )
@@ -16,67 +21,123 @@ func (a *app) policyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "policy",
 		Short:   "State of policies",
-		Example: "  lapse policy list",
+		Example: "  lapse policy list\n  lapse policy pause sessions-30d",
 		Args:    cobra.ArbitraryArgs,
 		RunE:    noCommand,
 	}
 	cmd.AddCommand(a.policyListCommand())
+	cmd.AddCommand(a.policyStateCommands()...)
 	return cmd
 }
 
 func (a *app) policyListCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List the policies in force and their state",
+		Use:   "list",
+		Short: "List the policies in force and their state",
+		Long: `Lists the policies in force, and what a person should know of each: that it is held back, that every deletion is paused, that its table
+is gone, that a row of a shard resisted. Below it stand roles that nothing needs any more.`,
 		Example: "  lapse policy list --json",
 		Args:    cobra.NoArgs,
 		RunE: a.does(func(cmd *cobra.Command, _ []string) error {
-			policies, err := a.listPolicies(cmd.Context())
+			l, err := a.listPolicies(cmd.Context())
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return a.printJSON(policies)
+			if !asJSON {
+				return a.printPolicies(l)
 			}
-			return a.printPolicies(policies)
+			for _, problem := range l.leftOver {
+				a.log.Warn("a role is left over", "problem", problem)
+			}
+			return a.printJSON(l.lines)
 		}),
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
-// policyLine is one policy of the list.
-type policyLine struct {
-	Policy  planner.PolicyName    `json:"policy"`
-	Version planner.PolicyVersion `json:"version"`
-	State   schemas.State         `json:"state"`
-	Since   time.Time             `json:"since"`
-	Table   string                `json:"table"`
-	Next    *time.Time            `json:"next_run,omitempty"` // of an armed policy
+// policyList is what `lapse policy list` shows.
+type policyList struct {
+	lines    []policyLine
+	halt     halt
+	leftOver []string // roles that nothing needs
 }
 
-func (a *app) listPolicies(ctx context.Context) ([]policyLine, error) {
+// policyLine is one policy of the list.
+type policyLine struct {
+	Policy       planner.PolicyName    `json:"policy"`
+	Version      planner.PolicyVersion `json:"version"`
+	State        schemas.State         `json:"state"`
+	Since        time.Time             `json:"since"`
+	Table        string                `json:"table"`
+	Next         *time.Time            `json:"next_run,omitempty"` // of an armed policy
+	HeldBack     bool                  `json:"held_back,omitempty"`
+	PausedForAll bool                  `json:"paused_for_all,omitempty"`
+	Trouble      string                `json:"trouble,omitempty"`
+	Aside        *asideShards          `json:"put_aside,omitempty"`
+}
+
+// asideShards are the shards of the last run of which a row resisted.
+type asideShards struct {
+	Shards    int       `json:"shards"`
+	SQLStates []string  `json:"sqlstates"`
+	Next      time.Time `json:"next_try"`
+}
+
+// notes are what a person should know, for the table.
+func (l *policyLine) notes() []string {
+	var notes []string
+	if l.HeldBack {
+		notes = append(notes, fmt.Sprintf("held back, more falls due than before: `lapse policy arm %s` says yes", l.Policy))
+	}
+	if l.Trouble != "" {
+		notes = append(notes, l.Trouble)
+	}
+	if l.Aside != nil {
+		notes = append(notes, fmt.Sprintf("%d shards put aside (SQLSTATE %s), next try %s", l.Aside.Shards,
+			strings.Join(l.Aside.SQLStates, ", "), l.Aside.Next.UTC().Format(time.RFC3339)))
+	}
+	return notes
+}
+
+// ownersConnection is a session of the catalog's owner in a database with an installation.
+func (a *app) ownersConnection(ctx context.Context, command string) (*pgx.Conn, *config.Settings, error) {
 	s, err := a.settings()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	conn, err := a.connect(ctx, s, s.Database.Owner, s.Roles.Owner, "lapse policy")
+	conn, err := a.connect(ctx, s, s.Database.Owner, s.Roles.Owner, command)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := requireInstallation(ctx, conn, s); err != nil {
+		hangUp(conn)
+		return nil, nil, err
+	}
+	return conn, s, nil
+}
+
+func (a *app) listPolicies(ctx context.Context) (*policyList, error) {
+	conn, _, err := a.ownersConnection(ctx, "lapse policy")
 	if err != nil {
 		return nil, err
 	}
 	defer hangUp(conn)
-	if _, err := requireInstallation(ctx, conn, s); err != nil {
-		return nil, err
-	}
 	inForce, err := planner.LoadInForce(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
-	lines := make([]policyLine, 0, len(inForce))
+	l := &policyList{lines: []policyLine{}}
+	if l.halt, err = readHalt(ctx, conn); err != nil {
+		return nil, err
+	}
 	for i := range inForce {
 		p := &inForce[i]
-		line := policyLine{Policy: p.Name, Version: p.Version, State: p.State, Since: p.Since, Table: p.TableName}
+		line := policyLine{
+			Policy: p.Name, Version: p.Version, State: p.State, Since: p.Since, Table: p.TableName,
+			HeldBack: p.HeldBack, PausedForAll: l.halt.Halted, Trouble: p.Trouble,
+		}
 		if p.State == schemas.Armed {
 			next, err := p.NextRun()
 			if err != nil {
@@ -84,20 +145,73 @@ func (a *app) listPolicies(ctx context.Context) ([]policyLine, error) {
 			}
 			line.Next = &next
 		}
-		lines = append(lines, line)
+		if p.LastRun != nil {
+			if line.Aside, err = readAside(ctx, conn, p.LastRun.ID); err != nil {
+				return nil, err
+			}
+		}
+		l.lines = append(l.lines, line)
 	}
-	return lines, nil
+	l.leftOver, err = leftOverDeleters(ctx, conn)
+	return l, err
 }
 
-func (a *app) printPolicies(lines []policyLine) error {
+// readAside counts what a run put aside; nil for nothing.
+func readAside(ctx context.Context, conn *pgx.Conn, run uuid.UUID) (*asideShards, error) {
+	var aside asideShards
+	var next *time.Time
+	err := conn.QueryRow(ctx, `
+		select count(*), coalesce(array_agg(distinct s.sqlstate) filter (where s.sqlstate is not null), '{}'), min(s.retry_at)
+		  from lapse.shard s
+		 where s.run = $1 and s.aside and not s.done`, run).Scan(&aside.Shards, &aside.SQLStates, &next)
+	if err != nil {
+		return nil, fmt.Errorf("count the shards that were put aside: %w", err)
+	}
+	if aside.Shards == 0 || next == nil {
+		return nil, nil
+	}
+	aside.Next = *next
+	return &aside, nil
+}
+
+// leftOverDeleters names roles that were made for owners of tables of which none has a policy any more, and could not be
+// dropped with the last one.
+func leftOverDeleters(ctx context.Context, conn *pgx.Conn) ([]string, error) {
+	all, err := setup.UnusedDeleters(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	for i, role := range all {
+		all[i] = fmt.Sprintf("role %[1]s is left over: no policy in force uses it: have a superuser run: drop owned by %[2]s; drop role %[2]s "+
+			"(which fails while another database of this cluster uses it)", role, quoted(role))
+	}
+	return all, nil
+}
+
+func (a *app) printPolicies(l *policyList) error {
+	if l.halt.Halted {
+		fmt.Fprintf(a.out, "%s: `lapse resume --all` allows them again\n", &l.halt)
+	}
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "POLICY\tVERSION\tSTATE\tSINCE\tTABLE\tNEXT RUN")
-	for _, l := range lines {
+	for i := range l.lines {
+		p := &l.lines[i]
 		next := "-"
-		if l.Next != nil {
-			next = l.Next.UTC().Format(time.RFC3339)
+		if p.Next != nil {
+			next = p.Next.UTC().Format(time.RFC3339)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", l.Policy, l.Version, l.State, l.Since.UTC().Format(time.RFC3339), l.Table, next)
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", p.Policy, p.Version, p.State, p.Since.UTC().Format(time.RFC3339), p.Table, next)
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for i := range l.lines {
+		for _, note := range l.lines[i].notes() {
+			fmt.Fprintf(a.out, "%s: %s\n", l.lines[i].Policy, note)
+		}
+	}
+	for _, problem := range l.leftOver {
+		fmt.Fprintln(a.out, problem)
+	}
+	return nil
 }

@@ -15,11 +15,17 @@ import (
 	"lapse/schemas"
 )
 
-// lockPatience is how long a command goes on trying to lock a table; lockTimeout is how long one try may make the
-// application wait behind it.
 const (
+	// lockPatience is how long a command goes on trying to lock a table.
 	lockPatience = 2 * time.Minute
-	lockTimeout  = "2s"
+	// lockTimeout is how long one try may make the application wait behind it. It stays far below deadlock_timeout, so
+	// that the application is never the deadlock's victim.
+	lockTimeout = "250ms"
+	// gateTimeout is how long one try waits for the gates. Only batches wait behind it, and what it waits for is one
+	// batch's end.
+	gateTimeout = "5s"
+	// leavePatience is how long a table that nobody needs in a publication is tried for.
+	leavePatience = 2 * time.Second
 )
 
 // retryLocked runs work in a transaction whose locks are waited for politely: a try that does not get one within
@@ -50,14 +56,72 @@ func retryLocked(ctx context.Context, conn *pgx.Conn, log *slog.Logger, what str
 	}
 }
 
-// join publishes tables, each after the check that it can be published without harm.
-func join(ctx context.Context, tx pgx.Tx, tables []uint32, roles schemas.Roles) error {
-	return publishing(ctx, tx, tables, roles, replication.Join)
+// retryGated is retryLocked with the gates' lock first: from then on no batch runs until the transaction ends, so nothing
+// that takes long may be done in it.
+func retryGated(
+	ctx context.Context, conn *pgx.Conn, log *slog.Logger, what string, roles schemas.Roles, work func(tx pgx.Tx) error,
+) error {
+	return retryLocked(ctx, conn, log, what, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `set local lock_timeout = '`+gateTimeout+`'`); err != nil {
+			return err
+		}
+		if err := planner.LockGates(ctx, tx, roles); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `set local lock_timeout = '`+lockTimeout+`'`); err != nil {
+			return err
+		}
+		return work(tx)
+	})
 }
 
-// leave takes tables out of their publications.
-func leave(ctx context.Context, tx pgx.Tx, tables []uint32, roles schemas.Roles) error {
-	return publishing(ctx, tx, tables, roles, replication.Leave)
+// join publishes those of tables that are not published, each after the check that it can be published without harm. A
+// table that is published is not locked.
+func join(ctx context.Context, tx pgx.Tx, tables []uint32, roles schemas.Roles) error {
+	members, err := replication.Members(ctx, tx)
+	if err != nil {
+		return err
+	}
+	missing := slices.DeleteFunc(slices.Clone(tables), func(oid uint32) bool { return isMember(members, oid) })
+	return publishing(ctx, tx, missing, roles, replication.Join)
+}
+
+// leave takes a table out of its publications, if nobody is using it at this moment: it waits for no lock, so that nobody
+// waits behind it.
+func leave(ctx context.Context, conn *pgx.Conn, table uint32, roles schemas.Roles) error {
+	pause, deadline := 50*time.Millisecond, time.Now().Add(leavePatience)
+	for {
+		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			return publishing(ctx, tx, []uint32{table}, roles, leaveAtOnce)
+		})
+		if stateOf(err) != stateLockTimeout || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func leaveAtOnce(ctx context.Context, tx pgx.Tx, table uint32) error {
+	var name string
+	err := tx.QueryRow(ctx, `
+		select format('%I.%I', n.nspname, c.relname)
+		  from pg_catalog.pg_class c
+		  join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+		 where c.oid = $1`, table).Scan(&name)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil // it is gone, and its membership with it
+	}
+	if err != nil {
+		return fmt.Errorf("find the table with oid %d: %w", table, err)
+	}
+	if _, err := tx.Exec(ctx, "lock table "+name+" in share row exclusive mode nowait"); err != nil {
+		return fmt.Errorf("lock table %s: %w", name, err)
+	}
+	return replication.Leave(ctx, tx, table)
 }
 
 // publishing changes what is published. PostgreSQL wants the owner of both the publication and the table for it, and no
@@ -92,19 +156,15 @@ func as(ctx context.Context, tx pgx.Tx, role string) error {
 }
 
 // reached lists what must be published for a table that is in force: itself, and the roots of what foreign keys take
-// along from it or from one of its partitions.
+// along from it or from one of its partitions. It locks none of them. A table that is gone reaches nothing.
 func reached(ctx context.Context, conn *pgx.Conn, table uint32) ([]uint32, error) {
 	rows, err := conn.Query(ctx, `
-		with target(oid) as (
-		  select $1::oid
-		  union
-		  select t.relid from pg_partition_tree($1::oid::regclass) t
-		), touched(oid) as (
-		  select $1::oid
-		  union
-		  select r.relation from target cross join lateral lapse.reach(array[target.oid]) r where r.deletes
-		)
-		select distinct coalesce(pg_partition_root(touched.oid::regclass)::oid, touched.oid) from touched order by 1`, table)
+		select c.oid from pg_class c where c.oid = $1
+		 union
+		select coalesce(pg_partition_root(r.relation)::oid, r.relation)
+		  from lapse.reach($1::oid || array(select l.relation from lapse.leaves($1::oid) l)) r
+		 where r.deletes
+		 order by oid`, table)
 	if err != nil {
 		return nil, fmt.Errorf("list what table with oid %d reaches: %w", table, err)
 	}
@@ -113,21 +173,6 @@ func reached(ctx context.Context, conn *pgx.Conn, table uint32) ([]uint32, error
 		return nil, fmt.Errorf("list what table with oid %d reaches: %w", table, err)
 	}
 	return oids, nil
-}
-
-// reachedBy is reached for the table of a policy that is in force; a table that has been dropped reaches nothing.
-func reachedBy(ctx context.Context, conn *pgx.Conn, policy planner.PolicyName) ([]uint32, error) {
-	var table uint32
-	err := conn.QueryRow(ctx, `
-		select c.oid from lapse.gate g join pg_class c on c.oid = g.table_oid where g.name = $1 and g.state <> 'dropped'`,
-		string(policy)).Scan(&table)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("find the table of policy %s: %w", policy, err)
-	}
-	return reached(ctx, conn, table)
 }
 
 // unpublished lists what of a table in force is in no publication.

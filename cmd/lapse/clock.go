@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
+
+	"lapse/planner"
+)
+
+func (a *app) clockCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "clock",
+		Short: "Show by which clock rows fall due, and whether it is believed",
+		Long: `Shows the server's clock, this machine's, and for each policy the instant that its next run's cutoff is compared with. A cutoff before
+it, or so far after it that nobody would expect it, is refused: a wrong clock deletes rows that are not due, or none for years.
+The exit code is 3 if a run would be refused.
+
+Set the server's clock right first. If it is right, say so: "lapse clock accept".`,
+		Example: `  lapse clock
+  lapse clock accept --reason "the server stood in 2031 for an hour"`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return noCommand(cmd, args)
+			}
+			return a.does(func(cmd *cobra.Command, _ []string) error { return a.showClock(cmd.Context(), asJSON) })(cmd, args)
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	cmd.AddCommand(a.clockAcceptCommand())
+	return cmd
+}
+
+func (a *app) clockAcceptCommand() *cobra.Command {
+	var asJSON bool
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "accept --reason TEXT",
+		Short: "Say that the server's clock is right",
+		Long: `Says that the server's clock is right. The runs that there are by now are no measure any more, and what is unfinished of those that lie
+ahead of the clock is given up: their rows are due when they are due. Look with "lapse clock" first.`,
+		Example: `  lapse clock accept --reason "the server stood in 2031 for an hour"`,
+		Args:    cobra.NoArgs,
+		RunE: a.does(func(cmd *cobra.Command, _ []string) error {
+			if reason == "" {
+				return wrongUsage("say why the clock is right: --reason TEXT")
+			}
+			if err := checkReason(reason); err != nil {
+				return err
+			}
+			accepted, err := a.acceptClock(cmd.Context(), reason)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.printJSON(accepted)
+			}
+			fmt.Fprintf(a.out, "accepted: it is %s; %d unfinished shards of runs ahead of it were given up\n",
+				accepted.At.UTC().Format(time.RFC3339), accepted.GivenUp)
+			return nil
+		}),
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the record")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// clocks is what the clocks say, and what follows for each policy.
+type clocks struct {
+	Server   time.Time     `json:"server"`
+	Machine  time.Time     `json:"machine"`
+	Apart    bool          `json:"apart,omitempty"` // further than an executor on this machine allows
+	Accepted *time.Time    `json:"accepted,omitempty"`
+	Policies []policyClock `json:"policies"`
+}
+
+// policyClock is one policy's measure.
+type policyClock struct {
+	Policy     planner.PolicyName `json:"policy"`
+	LastCutoff *time.Time         `json:"last_cutoff,omitempty"` // since the clock was accepted last
+	Measure    time.Time          `json:"measure"`               // what the next cutoff is compared with
+	Reach      string             `json:"reach"`                 // how far after it the next cutoff may be
+	Refused    string             `json:"refused,omitempty"`     // "behind" or "ahead"
+}
+
+func (a *app) showClock(ctx context.Context, asJSON bool) error {
+	conn, _, err := a.ownersConnection(ctx, "lapse clock")
+	if err != nil {
+		return err
+	}
+	defer hangUp(conn)
+	c, err := readClocks(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		err = a.printJSON(c)
+	} else {
+		err = a.printClocks(c)
+	}
+	if err == nil && c.refused() {
+		err = errNeedsPerson
+	}
+	return err
+}
+
+func readClocks(ctx context.Context, conn *pgx.Conn) (*clocks, error) {
+	c := &clocks{}
+	before := time.Now()
+	err := conn.QueryRow(ctx, `
+		select clock_timestamp(), (select c.accepted from lapse.clock c order by c.id desc limit 1)`).Scan(&c.Server, &c.Accepted)
+	if err != nil {
+		return nil, fmt.Errorf("read the server's clock: %w", err)
+	}
+	c.Machine = time.Now()
+	// The server read its clock between the two instants.
+	c.Apart = c.Server.After(c.Machine.Add(planner.MaxClockSkew)) || c.Server.Before(before.Add(-planner.MaxClockSkew))
+	rows, err := conn.Query(ctx, `
+		select g.name,
+		       (select max(r.cutoff) from lapse.run r
+		         where r.policy_id = g.policy_id
+		           and r.number > coalesce((select c.after_run from lapse.clock c order by c.id desc limit 1), 0)),
+		       m.last, m.reach::text,
+		       case when $1::timestamptz < m.last then 'behind' when $1::timestamptz > m.last + m.reach then 'ahead' else '' end
+		  from lapse.gate g
+		 cross join lateral lapse.measure(g.policy_id) m
+		 where g.state <> 'dropped'
+		 order by g.name`, c.Server)
+	if err != nil {
+		return nil, fmt.Errorf("read the last cutoffs: %w", err)
+	}
+	if c.Policies, err = pgx.CollectRows(rows, pgx.RowToStructByPos[policyClock]); err != nil {
+		return nil, fmt.Errorf("read the last cutoffs: %w", err)
+	}
+	return c, nil
+}
+
+// refused reports whether the next run of a policy would be.
+func (c *clocks) refused() bool {
+	for _, p := range c.Policies {
+		if p.Refused != "" {
+			return true
+		}
+	}
+	return c.Apart
+}
+
+func (a *app) printClocks(c *clocks) error {
+	fmt.Fprintf(a.out, "server        %s\nthis machine  %s\n", c.Server.UTC().Format(time.RFC3339Nano), c.Machine.UTC().Format(time.RFC3339Nano))
+	if c.Apart {
+		fmt.Fprintf(a.out, "they are more than %s apart: an executor on this machine refuses to begin a run\n", planner.MaxClockSkew)
+	}
+	if c.Accepted != nil {
+		fmt.Fprintf(a.out, "accepted      %s\n", c.Accepted.UTC().Format(time.RFC3339))
+	}
+	if len(c.Policies) == 0 {
+		return nil
+	}
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "POLICY\tLAST CUTOFF\tCOMPARED WITH\tNEXT RUN")
+	for _, p := range c.Policies {
+		last, verdict := "-", "allowed"
+		if p.LastCutoff != nil {
+			last = p.LastCutoff.UTC().Format(time.RFC3339)
+		}
+		switch p.Refused {
+		case "behind":
+			verdict = "refused: the server's clock stands before it"
+		case "ahead":
+			verdict = "refused: the server's clock stands more than " + p.Reach + " after it"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", p.Policy, last, p.Measure.UTC().Format(time.RFC3339), verdict)
+	}
+	return w.Flush()
+}
+
+// acceptance is what `lapse clock accept` did.
+type acceptance struct {
+	At      time.Time `json:"accepted"`
+	GivenUp int64     `json:"shards_given_up"`
+}
+
+// acceptClock takes down that the clock is right. No run is opened meanwhile.
+func (a *app) acceptClock(ctx context.Context, reason string) (*acceptance, error) {
+	conn, _, err := a.ownersConnection(ctx, "lapse clock")
+	if err != nil {
+		return nil, err
+	}
+	defer hangUp(conn)
+	var done acceptance
+	err = retryLocked(ctx, conn, a.log, "accept the clock", func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `lock table lapse.run in share row exclusive mode`); err != nil {
+			return err
+		}
+		err := tx.QueryRow(ctx, `
+			insert into lapse.clock (after_run, reason) select coalesce(max(r.number), 0), $1 from lapse.run r
+			returning accepted`, reason).Scan(&done.At)
+		if err != nil {
+			return err
+		}
+		tag, err := tx.Exec(ctx, `delete from lapse.shard s where not s.done and s.cutoff > $1`, done.At)
+		done.GivenUp = tag.RowsAffected()
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(errors.New("accept the clock"), err)
+	}
+	return &done, nil
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+// newlyDue says what more falls due under a version than under the one before it, both counted at one cutoff.
+type newlyDue struct {
+	Version planner.PolicyVersion `json:"version"`
+	Due     int64                 `json:"due"`
+	Former  planner.PolicyVersion `json:"former_version,omitempty"` // 0: there was none
+	Was     int64                 `json:"former_due"`
+	// Nested says that what was due still is, so that the difference is what newly falls due.
+	Nested     bool   `json:"nested"`
+	Newly      *int64 `json:"rows,omitempty"` // where it can be told
+	NotCounted string `json:"not_counted,omitempty"`
+
+	policy planner.PolicyName
+	cutoff time.Time
+}
+
+// String is the line for a person.
+func (n *newlyDue) String() string {
+	switch {
+	case n.NotCounted != "":
+		return fmt.Sprintf("more rows fall due, which were not counted (%s): `lapse plan %s` counts them", n.NotCounted, n.policy)
+	case n.Former == 0:
+		return fmt.Sprintf("%d rows are due under version %d", n.Due, n.Version)
+	case n.Newly == nil:
+		return fmt.Sprintf("%d rows are due under version %d, and %d under version %d: which of them newly cannot be told", n.Due, n.Version, n.Was, n.Former)
+	default:
+		return fmt.Sprintf("%d rows newly fall due (%d under version %d, %d under version %d)", *n.Newly, n.Due, n.Version, n.Was, n.Former)
+	}
+}
+
+// counts reports whether what newly falls due is of interest: more may, under another version.
+func (c *change) counts() bool {
+	return (c.Kind == planner.New && c.HeldBack) || (c.Kind == planner.Changed && (c.MoreFallDue || c.HeldBack))
+}
+
+// countFormer counts what is due under the version in force, and takes the cutoff down.
+func (a *applier) countFormer(ctx context.Context, c *change) *newlyDue {
+	if !c.counts() {
+		return nil
+	}
+	n := &newlyDue{Version: c.ToVersion, policy: c.Policy}
+	if c.Kind == planner.New {
+		return n
+	}
+	n.Former = c.FromVersion
+	due, err := a.count(ctx, c.Policy, n)
+	n.Was, n.Nested = due, c.Nested()
+	n.fail(err)
+	return n
+}
+
+// countPresent counts what is due under the version that was written.
+func (a *applier) countPresent(ctx context.Context, c *change, n *newlyDue) {
+	if n == nil {
+		return
+	}
+	c.NewlyDue = n
+	if n.NotCounted != "" {
+		return
+	}
+	due, err := a.count(ctx, c.Policy, n)
+	n.Due = due
+	n.fail(err)
+	if newly := n.Due - n.Was; err == nil && n.Former > 0 && n.Nested {
+		n.Newly = &newly
+	}
+}
+
+func (n *newlyDue) fail(err error) {
+	if err != nil {
+		n.NotCounted = err.Error()
+	}
+}
+
+// count counts through the policy's own function, over the executor's login: nothing of the table is read in the session that
+// applies, whose login may do more than the table's owner should.
+func (a *applier) count(ctx context.Context, policy planner.PolicyName, n *newlyDue) (int64, error) {
+	conn, err := a.connectToCount(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer hangUp(conn)
+	policies, err := planner.LoadInForce(ctx, conn)
+	if err != nil {
+		return 0, err
+	}
+	for i := range policies {
+		if policies[i].Name != policy {
+			continue
+		}
+		s, err := planner.SurveyInForce(ctx, conn, &policies[i], n.cutoff)
+		switch {
+		case err != nil:
+			return 0, err
+		case s.Trouble != "":
+			return 0, errors.New(s.Trouble)
+		}
+		n.cutoff = s.At
+		return s.Due, nil
+	}
+	return 0, errors.New("the policy is gone")
+}
+
+// What counting may take: it stands in nobody's way for longer than lock_timeout.
+const (
+	countLockTimeout      = "1s"
+	countStatementTimeout = "60s"
+)
+
+func (a *applier) connectToCount(ctx context.Context) (*pgx.Conn, error) {
+	to, role := a.settings.Database.Executor, a.settings.Roles.Executor
+	parsed, err := a.connection(a.settings, to, role, "lapse apply")
+	if err != nil {
+		return nil, err
+	}
+	// As startup parameters they outlive the RESET ALL around a survey.
+	schemas.PinSession(parsed.RuntimeParams, map[string]string{"lock_timeout": countLockTimeout, "statement_timeout": countStatementTimeout})
+	conn, err := connectWith(ctx, parsed, to, role)
+	var refused *superuserError
+	if errors.As(err, &refused) {
+		return nil, fmt.Errorf("%q, the executor's login, is or can become a superuser, and code of the table's owner could run in its session", refused.login)
+	}
+	return conn, err
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
+
+	"lapse/internal/config"
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+// stateCommand is one of the commands that say something about policies beside their file. Each takes the gates and no lock on a
+// user's table, and returns when no batch runs under what was in force.
+type stateCommand struct {
+	use, short, long, example string
+	change                    func(ctx context.Context, conn *pgx.Conn, p *planner.InForce) (planner.Change, error)
+}
+
+func (a *app) policyStateCommands() []*cobra.Command {
+	return []*cobra.Command{
+		a.policyStateCommand(stateCommand{
+			use:   "arm NAME...",
+			short: "Let policies delete",
+			long: `Lets policies delete that observe, are held back because more falls due than before, or are paused. It is the yes to all that
+is due under them: "lapse plan NAME" counts it. They wait until the auditor has read past this moment, and are armed then.`,
+			example: `  lapse policy arm sessions-30d --reason "ticket 4711"`,
+			change:  armPolicy,
+		}),
+		a.policyStateCommand(stateCommand{
+			use:   "pause NAME...",
+			short: "Stop policies",
+			long: `Stops policies until "lapse policy resume". When it returns, none of their batches runs. It works whatever became of their tables.
+A later "lapse apply" of a file that says "state: armed" arms them again: write "state: paused" there for a longer pause.`,
+			example: `  lapse policy pause sessions-30d orders-7y --reason "migration"`,
+			change: func(_ context.Context, _ *pgx.Conn, p *planner.InForce) (planner.Change, error) {
+				return p.Pause(), nil
+			},
+		}),
+		a.policyStateCommand(stateCommand{
+			use:   "resume NAME...",
+			short: "Take paused policies back to where they were",
+			long: `Takes paused policies back to the state before the pause. One that was armed is armed again, unless more falls due under it than under
+what was armed last: it is held back then, until "lapse policy arm".`,
+			example: `  lapse policy resume sessions-30d`,
+			change: func(ctx context.Context, conn *pgx.Conn, p *planner.InForce) (planner.Change, error) {
+				return p.Resume(ctx, conn)
+			},
+		}),
+	}
+}
+
+func armPolicy(_ context.Context, _ *pgx.Conn, p *planner.InForce) (planner.Change, error) {
+	if p.Trouble != "" {
+		return planner.Change{}, fmt.Errorf("policy %s cannot be armed: %s: apply its file again, or drop it", p.Name, p.Trouble)
+	}
+	return p.Arm(), nil
+}
+
+func (a *app) policyStateCommand(c stateCommand) *cobra.Command {
+	var asJSON bool
+	var reason string
+	cmd := &cobra.Command{
+		Use: c.use, Short: c.short, Long: c.long, Example: c.example,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return fmt.Errorf("name the policies: lapse policy %s", c.use)
+			}
+			return nil
+		},
+		RunE: a.does(func(cmd *cobra.Command, args []string) error {
+			changed, err := a.changeStates(cmd.Context(), args, reason, c.change)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.printJSON(map[string]any{"policies": changed})
+			}
+			for i := range changed {
+				fmt.Fprintln(a.out, &changed[i])
+			}
+			return nil
+		}),
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the record")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// stateChange is what became of one policy.
+type stateChange struct {
+	Policy      planner.PolicyName    `json:"policy"`
+	Version     planner.PolicyVersion `json:"version"`
+	From        schemas.State         `json:"from_state"`
+	To          schemas.State         `json:"to_state"`
+	HeldBack    bool                  `json:"held_back,omitempty"`
+	HeldAgainst string                `json:"held_against,omitempty"`
+	Changed     bool                  `json:"changed"`
+}
+
+// String is the line for a person.
+func (s *stateChange) String() string {
+	text := fmt.Sprintf("%s: version %d, %s", s.Policy, s.Version, s.To)
+	if s.Changed && s.From != s.To {
+		text = fmt.Sprintf("%s: version %d, %s → %s", s.Policy, s.Version, s.From, s.To)
+	}
+	switch {
+	case s.HeldAgainst != "":
+		text += fmt.Sprintf(": held back, more rows may fall due than under %s: `lapse policy arm %s` says yes", s.HeldAgainst, s.Policy)
+	case s.HeldBack && s.To != schemas.Paused:
+		text += fmt.Sprintf(": held back: `lapse policy arm %s` says yes", s.Policy)
+	case !s.Changed:
+		text += " already"
+	case s.To == schemas.Arming:
+		text += ": it deletes once the auditor has read past this moment"
+	}
+	return text
+}
+
+// changeStates changes policies one after the other, each in a transaction of its own. All names are looked at first.
+func (a *app) changeStates(
+	ctx context.Context, names []string, reason string,
+	decide func(context.Context, *pgx.Conn, *planner.InForce) (planner.Change, error),
+) ([]stateChange, error) {
+	conn, s, err := a.ownersConnection(ctx, "lapse policy")
+	if err != nil {
+		return nil, err
+	}
+	defer hangUp(conn)
+	policies, err := policiesNamed(ctx, conn, names)
+	if err != nil {
+		return nil, err
+	}
+	changes := make([]planner.Change, len(policies))
+	for i := range policies {
+		if changes[i], err = decide(ctx, conn, &policies[i]); err != nil {
+			return nil, err
+		}
+	}
+	changed := make([]stateChange, 0, len(changes))
+	for i := range changes {
+		c := &changes[i]
+		if err := a.restate(ctx, conn, s, c, reason); err != nil {
+			return nil, fmt.Errorf("policy %s: %w", c.Policy, err)
+		}
+		changed = append(changed, stateChange{
+			Policy: c.Policy, Version: c.ToVersion, From: c.FromState, To: c.ToState,
+			HeldBack: c.HeldBack, HeldAgainst: c.HeldAgainst, Changed: c.Writes(),
+		})
+	}
+	return changed, nil
+}
+
+func (a *app) restate(ctx context.Context, conn *pgx.Conn, s *config.Settings, c *planner.Change, reason string) error {
+	if !c.Writes() {
+		return nil
+	}
+	err := retryGated(ctx, conn, a.log, fmt.Sprintf("change policy %s to %s", c.Policy, c.ToState), s.Roles, func(tx pgx.Tx) error {
+		_, _, err := planner.Write(ctx, tx, c, s.Roles, reason)
+		return err
+	})
+	if err != nil || c.ToState != schemas.Arming {
+		return err
+	}
+	return noteArming(ctx, conn, c.ID)
+}
+
+// policiesNamed returns the policies in force with these names, each once, in the names' order.
+func policiesNamed(ctx context.Context, conn *pgx.Conn, names []string) ([]planner.InForce, error) {
+	all, err := planner.LoadInForce(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	byName, known := map[string]*planner.InForce{}, make([]string, 0, len(all))
+	for i := range all {
+		byName[string(all[i].Name)] = &all[i]
+		known = append(known, string(all[i].Name))
+	}
+	var named []planner.InForce
+	seen := map[string]bool{}
+	for _, name := range names {
+		p := byName[name]
+		if p == nil {
+			return nil, unknownPolicy(name, known)
+		}
+		if !seen[name] {
+			named, seen[name] = append(named, *p), true
+		}
+	}
+	return named, nil
+}
