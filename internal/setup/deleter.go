@@ -363,6 +363,8 @@ func (e *equipping) try(ctx context.Context, sql string) (refused, err error) {
 		return nil, nil
 	case errors.As(err, &server) && (server.Code == "42501" || server.Code == "0LP01"):
 		return err, nil
+	case errors.As(err, &server) && (server.Code == "23505" || server.Code == "42710"):
+		return nil, nil // the role was made meanwhile, for another database of the cluster
 	}
 	return nil, fmt.Errorf("%s: %w", sql, err)
 }
