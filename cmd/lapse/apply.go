@@ -241,20 +241,23 @@ func (a *applier) confirm() error {
 func (a *applier) write(ctx context.Context, c *change) error {
 	roles, id, version := a.settings.Roles, c.ID, c.ToVersion
 	counted := a.countFormer(ctx, c)
-	err := retryGated(ctx, a.conn, a.log, "apply policy "+string(c.Policy), roles, func(tx pgx.Tx) (err error) {
-		if c.Resolved != nil && !(c.Careful() && c.Kind == planner.Restated) {
-			if err := setup.EnsureDeleter(ctx, tx, tableOf(c.Resolved), roles); err != nil {
+	bring := func(needsTable bool) error {
+		return retryGated(ctx, a.conn, a.log, "apply policy "+string(c.Policy), roles, func(tx pgx.Tx) (err error) {
+			if needsTable {
+				if err := setup.EnsureDeleter(ctx, tx, tableOf(c.Resolved), roles); err != nil {
+					return err
+				}
+			}
+			if id, version, err = planner.Write(ctx, tx, &c.Change, roles, a.reason); err != nil || !needsTable {
 				return err
 			}
-		}
-		if id, version, err = planner.Write(ctx, tx, &c.Change, roles, a.reason); err != nil {
-			return err
-		}
-		if c.Careful() {
-			return nil
-		}
-		return join(ctx, tx, c.tables, roles)
-	})
+			return join(ctx, tx, c.tables, roles)
+		})
+	}
+	err := bring(c.Resolved != nil && !c.Careful())
+	if state := stateOf(err); c.Grant && c.Careful() && (state == stateNotAllowed || state == stateUndefined) {
+		err = bring(true) // the functions cannot be given to a deleter that is gone
+	}
 	if err != nil {
 		return err
 	}
@@ -325,7 +328,14 @@ func (a *applier) dropDeleters(ctx context.Context) error {
 	if ctx.Err() != nil || a.conn.IsClosed() {
 		return nil
 	}
+	// It takes back what was granted on a superuser's tables, for which PostgreSQL locks them: nobody is waited for.
+	if _, err := a.conn.Exec(ctx, `set lock_timeout = '10ms'`); err != nil {
+		return fmt.Errorf("drop deleters: %w", err)
+	}
 	warnings, err := setup.DropUnusedDeleters(ctx, a.conn, a.settings.Roles)
+	if stateOf(err) == stateLockTimeout {
+		warnings, err = append(warnings, err.Error()), nil
+	}
 	for _, warning := range warnings {
 		a.log.Warn("a role is left over", "problem", warning)
 	}

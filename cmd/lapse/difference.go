@@ -114,13 +114,20 @@ func (a *applier) checkDeleter(ctx context.Context, c *change) error {
 }
 
 // mayDelete says whether the deletion functions can be given their rights on the table. It gives them, and takes them
-// back, so that a missing right is known before anything is written.
+// back, so that a missing right is known before anything is written. What somebody has locked is found out later.
 func (a *applier) mayDelete(ctx context.Context, c *change) error {
 	tx, err := a.conn.Begin(ctx)
 	if err != nil {
 		return err
 	}
-	return errors.Join(setup.EnsureDeleter(ctx, tx, tableOf(c.Resolved), a.settings.Roles), tx.Rollback(ctx))
+	_, err = tx.Exec(ctx, `set local lock_timeout = '`+lockTimeout+`'`)
+	if err == nil {
+		err = setup.EnsureDeleter(ctx, tx, tableOf(c.Resolved), a.settings.Roles)
+	}
+	if stateOf(err) == stateLockTimeout {
+		err = nil
+	}
+	return errors.Join(err, tx.Rollback(ctx))
 }
 
 // tableOf is a policy's table, for its deleter.

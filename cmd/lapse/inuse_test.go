@@ -29,7 +29,8 @@ func entry(after string, more ...string) string {
 
 func newInUse(t *testing.T, db *pgtest.DB, more ...string) *inUse {
 	t.Helper()
-	db.Exec(t, `create table public.sessions (id bigint primary key, last_seen timestamptz not null)`)
+	db.Exec(t, `create table public.sessions (id bigint primary key, last_seen timestamptz not null)`,
+		fmt.Sprintf(`alter table public.sessions owner to %s`, db.NewRole(t, "app")))
 	db.Exec(t, more...)
 	u := &inUse{t: t, db: db, m: newMachine(t, fmt.Sprintf("database: %q\nkeys: keys\n", db.URL))}
 	u.m.env = append(u.m.env, "LAPSE_SUPERUSER=allow")
