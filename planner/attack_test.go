@@ -94,6 +94,8 @@ var attacks = []attack{
 		strings.Replace(child("set null", ""), "parent bigint", "parent positive", 1), runs: asOwner, where: "child"},
 	{name: "a generated column of a child", plant: child("set null", `, g bigint generated always as (f(parent)) stored`), runs: asOwner, where: "child"},
 	{name: "a default of a child", plant: strings.Replace(child("set default", ""), "parent bigint", "parent bigint default f(null)", 1), runs: asOwner, where: "child"},
+	{name: "a default of a partitioned child", plant: `create table child (id int, parent bigint default f(null) references t on delete set default) partition by range (id);
+		create table part partition of child (parent default null) default; insert into child values (1, 1)`, runs: asOwner, where: "child"},
 	{name: "an index expression of a child", plant: child("cascade", "") + `; create index on child ((f(1) + id))`, runs: asOwner, where: "child"},
 	{name: "an index expression of a child that is updated", plant: child("set null", "") + `; create index on child (f(parent))`, runs: asOwner, where: "child"},
 	{name: "an index predicate of a child", plant: child("cascade", "") + `; create index on child (id) where 1::bigint ### 2::bigint`, runs: asOwner, where: "child", intrude: "function f_or"},
