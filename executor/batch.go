@@ -112,8 +112,7 @@ func (s *session) begin(ctx context.Context, f *functions) (start, error) {
 	for _, statement := range clean {
 		batch.Queue(statement)
 	}
-	batch.Queue(`select pg_current_xact_id(), now(), (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint`)
-	batch.Queue(functionVersions, f.names)
+	batch.Queue(`select pg_current_xact_id(), now(), (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint, (`+functionVersions+`)`, f.names)
 	answers := s.batches.SendBatch(ctx, batch)
 	var begun start
 	var err error
@@ -123,10 +122,7 @@ func (s *session) begin(ctx context.Context, f *functions) (start, error) {
 		}
 	}
 	if err == nil {
-		err = answers.QueryRow().Scan(&begun.xid, &begun.at, &begun.insert)
-	}
-	if err == nil {
-		err = answers.QueryRow().Scan(&begun.versions)
+		err = answers.QueryRow().Scan(&begun.xid, &begun.at, &begun.insert, &begun.versions)
 	}
 	if closed := answers.Close(); err == nil {
 		err = closed
