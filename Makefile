@@ -18,7 +18,7 @@ PKG ?= ./...
 RUN ?=
 # Test binaries that run at once, each with servers of its own.
 TEST_PARALLEL ?= 2
-TEST_TIMEOUT ?= 12m
+TEST_TIMEOUT ?= 25m
 GO_TEST = go test -json -count=1 -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(if $(RUN),-run '$(RUN)')
 SUMMARY = go run ./internal/testsummary
 

@@ -68,9 +68,9 @@ func TestARowThatResistsStopsItsPartitionOnly(t *testing.T) {
 
 func TestWhatNobodyForesawStopsThePolicyAndNotTheProcess(t *testing.T) {
 	t.Parallel()
-	for _, state := range []string{"XX001", "XX000", "58030", "54001", "0A000", "P0001", "ZZ999"} {
+	for _, state := range []string{"XX001", "58030", "ZZ999"} {
 		t.Run(state, func(t *testing.T) {
-			pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+			pgtest.On(t, []int{14}, func(t *testing.T, db *pgtest.DB) {
 				sessions(t, db, 20, 5)
 				owned(t, db, "create table others (id bigint primary key, at timestamptz)", "create index on others (at, id)",
 					"insert into others select g, now() - interval '31 days' from generate_series(1, 30) g")

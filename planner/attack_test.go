@@ -250,7 +250,9 @@ func (s *siege) wantRefusals(a *attack, schema string, p *InForce, b *batch) {
 	if !strings.Contains(survey.Trouble, "would run") || survey.Due != 0 {
 		t.Errorf("the survey says %+v", survey)
 	}
-	_, err = s.difference(strings.Replace(policyText(schema+".t", "last_seen", "30 days"), "name: p", "name: "+schema, 1), false)
+	file, err := ParsePolicyFile("policies.yaml", []byte(strings.Replace(policyText(schema+".t", "last_seen", "30 days"), "name: p", "name: "+schema, 1)))
+	must(t, err)
+	_, err = Resolve(t.Context(), s.admin, file.Name, file.Policies[0])
 	var all FileErrors
 	said := []string{cmp.Or(a.says, "would run inside the deletion")}
 	if a.says == "" || a.intrude != "" {
@@ -271,7 +273,7 @@ func (s *siege) wantRefusals(a *attack, schema string, p *InForce, b *batch) {
 
 func TestNoCodeOfATablesOwnerRunsInsideABatch(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, []int{14, 16, 18}, func(t *testing.T, db *pgtest.DB) {
 		s := besiege(t, db)
 		for i := range attacks {
 			a := &attacks[i]
