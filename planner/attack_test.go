@@ -73,18 +73,28 @@ var attacks = []attack{
 	{name: "a domain's check", plant: `create domain positive as bigint check (f(value) is not null); alter table t alter id type positive`},
 	{name: "a domain's domain's check", plant: `create domain positive as bigint check (f(value) is distinct from 0); create domain narrow as positive; alter table t add other narrow`},
 	{name: "a generated column", plant: `alter table t add g bigint generated always as (f(id)) stored`},
-	{name: "a partition key above", table: `create table t (id bigint, last_seen timestamptz not null, primary key (id))`,
+	{
+		name: "a partition key above", table: `create table t (id bigint, last_seen timestamptz not null, primary key (id))`,
 		plant: `create table above (like t) partition by list ((f(1) + id)); alter table above attach partition t for values in (2)`,
-		says:  "is a partition: name its root"},
+		says:  "is a partition: name its root",
+	},
 	{name: "a cast of the key's type", table: enumKeyed, key: `'ok'`, plant: moodCast, runs: asDeleter, intrude: "function f_text"},
-	{name: "a cast of what the key's domain is over", table: strings.Replace(enumKeyed, "create table t (id mood", "create domain positive as mood; create table t (id positive", 1),
-		key: `'ok'`, plant: moodCast, runs: asDeleter, intrude: "function f_text"},
-	{name: "a cast of the key's array", table: strings.Replace(enumKeyed, "(id mood", "(id mood[]", 1), key: `'{ok}'`,
-		plant: strings.ReplaceAll(moodCast, "mood", "mood[]"), runs: asDeleter, intrude: "function f_text"},
-	{name: "a cast of the key's composite", table: `create type mood as (a int, b int); create table t (id mood primary key, last_seen timestamptz not null)`, key: `'(1,2)'`,
-		plant: moodCast, runs: asDeleter, intrude: "function f_text"},
-	{name: "a cast that nobody asks for", table: enumKeyed, key: `'ok'`,
-		plant: `create function f_int(v mood) returns int language sql immutable as 'select 1'; create cast (mood as int) with function f_int(mood) as implicit`, intrude: "function f_int"},
+	{
+		name: "a cast of what the key's domain is over", table: strings.Replace(enumKeyed, "create table t (id mood", "create domain positive as mood; create table t (id positive", 1),
+		key: `'ok'`, plant: moodCast, runs: asDeleter, intrude: "function f_text",
+	},
+	{
+		name: "a cast of the key's array", table: strings.Replace(enumKeyed, "(id mood", "(id mood[]", 1), key: `'{ok}'`,
+		plant: strings.ReplaceAll(moodCast, "mood", "mood[]"), runs: asDeleter, intrude: "function f_text",
+	},
+	{
+		name: "a cast of the key's composite", table: `create type mood as (a int, b int); create table t (id mood primary key, last_seen timestamptz not null)`, key: `'(1,2)'`,
+		plant: moodCast, runs: asDeleter, intrude: "function f_text",
+	},
+	{
+		name: "a cast that nobody asks for", table: enumKeyed, key: `'ok'`,
+		plant: `create function f_int(v mood) returns int language sql immutable as 'select 1'; create cast (mood as int) with function f_int(mood) as implicit`, intrude: "function f_int",
+	},
 	{name: "a trigger", plant: triggered("after delete on t for each row"), runs: asDeleter, intrude: "trigger planted"},
 	{name: "a trigger on statements", plant: triggered("before delete on t for each statement"), runs: asDeleter, intrude: "trigger planted"},
 	{name: "a rule", plant: `create rule planted as on delete to t do also select f(1)`, runs: asDeleter, intrude: "rule planted"},
@@ -106,19 +116,29 @@ var attacks = []attack{
 	{name: "a check of what follows a child's update", plant: `create table child (id int primary key, parent bigint unique references t on delete set null);
 		create table grand (up bigint references child (parent) on update cascade, check (f(up) is distinct from 0));
 		insert into child values (1, 1); insert into grand values (1)`, runs: asOwner, where: "grand"},
-	{name: "an index expression of somebody else's child whose rows stay", as: asOther, plant: `create table child (id int primary key, parent bigint references t); create index on child ((f(1) + id))`,
-		runs: asOther, where: "child"},
-	{name: "a partition's index expression of somebody else's child whose rows stay", as: asOther, runs: asOther, where: "part",
-		plant: `create table child (id int primary key, parent bigint references t) partition by range (id); create table part partition of child default; create index on part ((f(1) + id))`},
+	{
+		name: "an index expression of somebody else's child whose rows stay", as: asOther, plant: `create table child (id int primary key, parent bigint references t); create index on child ((f(1) + id))`,
+		runs: asOther, where: "child",
+	},
+	{
+		name: "a partition's index expression of somebody else's child whose rows stay", as: asOther, runs: asOther, where: "part",
+		plant: `create table child (id int primary key, parent bigint references t) partition by range (id); create table part partition of child default; create index on part ((f(1) + id))`,
+	},
 	{name: "extended statistics of the root", table: rooted, plant: `create statistics stats on (f(1) + id), last_seen from t`, runs: asDeleter, where: "t"},
-	{name: "extended statistics of a partition without partitions", table: rooted, runs: asDeleter, where: "u", beside: true,
-		plant: `create table u partition of t for values from (100) to (200) partition by range (id); create statistics stats on (f(1) + id), last_seen from u`},
-	{name: "a trigger by which rows move", runs: asOwner, where: "child", intrude: "foreign key child_parent_fkey", says: "would move rows",
+	{
+		name: "extended statistics of a partition without partitions", table: rooted, runs: asDeleter, where: "u", beside: true,
+		plant: `create table u partition of t for values from (100) to (200) partition by range (id); create statistics stats on (f(1) + id), last_seen from u`,
+	},
+	{
+		name: "a trigger by which rows move", runs: asOwner, where: "child", intrude: "foreign key child_parent_fkey", says: "would move rows",
 		plant: `create table child (id int, parent bigint references t on delete set null) partition by list (parent);
 			create table child_null partition of child for values in (null); create table child_some partition of child default;
-			insert into child values (1, 1); ` + triggered("before insert on child_null for each row")},
-	{name: "an index expression of a grandchild", plant: child("cascade", "") + `; create table grand (up int references child on delete cascade); create index on grand ((f(1) + up))`,
-		runs: asOwner, where: "grand"},
+			insert into child values (1, 1); ` + triggered("before insert on child_null for each row"),
+	},
+	{
+		name: "an index expression of a grandchild", plant: child("cascade", "") + `; create table grand (up int references child on delete cascade); create index on grand ((f(1) + up))`,
+		runs: asOwner, where: "grand",
+	},
 }
 
 func triggered(when string) string {

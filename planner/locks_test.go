@@ -22,7 +22,7 @@ func TestALockedPartitionBlocksOnlyItself(t *testing.T) {
 			w.do(`insert into events select n, $1, now() - interval '1 year' from generate_series(1, 10) n`, region)
 		}
 		file := policyText("shop.events", "last_seen", "30 days", "    state: armed")
-		p := w.armed(file)
+		_ = w.armed(file)
 		w.exec, w.admin = w.impatient(testRoles.Executor), w.impatient("postgres")
 		locker, err := db.ConnectAs(t, w.app).Begin(t.Context())
 		must(t, err)
@@ -30,7 +30,7 @@ func TestALockedPartitionBlocksOnlyItself(t *testing.T) {
 		must(t, err)
 
 		// What reads the catalog, and what writes to it, does not wait.
-		p = w.inForce()[0]
+		p := w.inForce()[0]
 		r := w.open(&p)
 		if n := valueOn[int](t, w.exec, `select count(*) from lapse.shard where run = $1`, r.ID); n != 3 {
 			t.Errorf("the run has %d shards, want one for each partition", n)
