@@ -22,7 +22,7 @@ func TestALockedPartitionBlocksOnlyItself(t *testing.T) {
 			w.do(`insert into events select n, $1, now() - interval '1 year' from generate_series(1, 10) n`, region)
 		}
 		file := policyText("shop.events", "last_seen", "30 days", "    state: armed")
-		_ = w.armed(file)
+		w.armed(file)
 		w.exec, w.admin = w.impatient(testRoles.Executor), w.impatient("postgres")
 		locker, err := db.ConnectAs(t, w.app).Begin(t.Context())
 		must(t, err)
