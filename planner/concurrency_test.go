@@ -281,6 +281,27 @@ func TestWithoutCountsNothingIsDeleted(t *testing.T) {
 	})
 }
 
+// As a database's default, this setting switches off every foreign key of a session, and says nothing.
+func TestWithoutForeignKeysNothingIsDeleted(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions, `create table clicks (session bigint references sessions)`)
+		w.fill("sessions", 10)
+		w.do(`insert into clicks values (3)`)
+		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
+		b := w.lease(p, w.open(&p))
+		must(t, run(w.admin, fmt.Sprintf("alter database %s set session_replication_role = replica", pgx.Identifier{db.Name}.Sanitize())))
+		w.exec = db.ConnectAs(t, testRoles.Executor)
+		_, err := w.call(b, nil)
+		wantState(t, err, schemas.SQLStateReplica)
+		w.wantRows("sessions", 20)
+		must(t, run(w.admin, fmt.Sprintf("alter database %s reset session_replication_role", pgx.Identifier{db.Name}.Sanitize())))
+		w.exec = db.ConnectAs(t, testRoles.Executor)
+		_, err = w.call(b, nil)
+		wantState(t, err, "23503")
+	})
+}
+
 // A deferred constraint is checked inside the function, so that COMMIT has nothing left that can fail.
 func TestADeferredForeignKeyIsCheckedInTheFunction(t *testing.T) {
 	t.Parallel()

@@ -19,9 +19,11 @@
 // In a policy file: what it does not know, all of it at once, each with its place and the fix. A table whose deletes
 // would leave no trace (unlogged, foreign), or make the application's own fail (no usable replica identity); partitions
 // by themselves, old-style inheritance, temporary and system tables; triggers, rules and foreign keys by which a deletion
-// would do more than the policy says; two policies on one table. A run: of what is not armed, under a clock that is more
-// than five seconds off or stands before the last cutoff, or when the schema is not what apply saw. A batch: see
-// schemas/sqlstate.go, one SQLSTATE for each reason; all of them leave nothing.
+// would do more than the policy says; functions that PostgreSQL would run while it plans or makes one, unless they are a
+// superuser's (see lapse.intruders); two policies on one table. A run: of what is not armed, when the table is not the one
+// that apply saw, or under a clock that nobody would expect: more than five seconds off, before the last cutoff, or
+// further after it than lapse.measure says. A batch: see schemas/sqlstate.go, one SQLSTATE for each reason; all of them
+// leave nothing.
 //
 // # Order
 //
@@ -83,7 +85,9 @@
 //	a row is refreshed between pick and delete    the row: it was locked first       –
 //	a partition is made while a run goes on       its rows                           the next run
 //	a partition is dropped or detached            LP005                              the next run
-//	a table is renamed or made again              LP005                              apply
+//	a table is dropped, renamed or swapped        LP005, with and without a run      apply
+//	the clock stands before the last cutoff       LP016                              whoever sets it, or accepts it
+//	the clock stands far after it                 LP017                              whoever sets it, or accepts it
 //	a column is made again, or another type       LP011                              apply
 //	what is deleted from is not published         LP012                              apply
 //	a trigger is made on what a delete reaches    LP006                              whoever drops it, or disables it

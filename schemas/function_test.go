@@ -149,3 +149,19 @@ func TestADigestIsOverEverythingThatDecidesWhatACallDoes(t *testing.T) {
 		t.Error("order or number of the functions do not matter")
 	}
 }
+
+// What is not ASCII cannot be sent to a database of every encoding, not even in a comment.
+func TestMigrationsAreASCII(t *testing.T) {
+	t.Parallel()
+	steps, err := schemas.Migrations(0, schemas.RolesFor("lapse_"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range steps {
+		for i, line := range strings.Split(step.SQL, "\n") {
+			if strings.ContainsFunc(line, func(r rune) bool { return r > 126 }) {
+				t.Errorf("version %d, line %d: %s", step.Version, i+1, line)
+			}
+		}
+	}
+}

@@ -11,7 +11,7 @@
 --   deleter        the roles that own functions, one for each owner of tables    written by setup (apply)
 --   halt           the switch that stops every deletion, append-only             written by pause and resume --all, alarm
 --   clock          the instants at which a person said that the clock is right   written by `lapse clock accept`
---   run, shard     what is being deleted, and how far it has come                written by open_run, lease, enter, leave …
+--   run, shard     what is being deleted, and how far it has come                written by open_run, lease, enter, leave ...
 --   batch          the ledger: what each batch claims, append-only, published    written by record
 --   batch_result   what each batch did, append-only, published                   written by leave
 --   heartbeat      the auditor's sign of life, published                         written by beat

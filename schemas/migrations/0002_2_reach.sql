@@ -1,7 +1,7 @@
 -- What a deletion reaches, and what would run inside it. These functions read nothing but the system catalog, with the
 -- rights of whoever calls them, by its indexes: 8,000 foreign keys elsewhere cost nothing, and neither do 7,000 partitions
 -- beside the one that is asked about. Left alone, PostgreSQL expects a recursive query to find millions of rows: it reads
--- whole catalogs, plans for each call, and sizes its hash tables by what it expects, which takes 20 ms. So "lateral (…
+-- whole catalogs, plans for each call, and sizes its hash tables by what it expects, which takes 20 ms. So "lateral (...
 -- offset 0)" says in which order to look things up, row by row; the plan is kept; and hash tables begin small.
 
 -- reach lists the relations that a delete on any of targets touches through foreign keys: `deletes` where rows go with it

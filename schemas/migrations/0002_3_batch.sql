@@ -1,13 +1,13 @@
 -- What is the same for the batches of all policies. A function per policy, lapse.delete_<id>_<version>, calls these in
 -- this order, in one transaction that does nothing else:
 --
---   enter     gate · claim · slot · lease                       → where the shard stands
+--   enter     gate, claim, slot, lease                         -> where the shard stands
 --             (the policy's function locks the leaf)
---   look      leaf · columns · publication · intruders · reach
+--   look      leaf, columns, publication, intruders, reach
 --             (the policy's function picks rows)
---   record    ledger row · tag                                  → counts before
+--   record    ledger row, tag                                  -> counts before
 --             (the policy's function deletes them)
---   leave     counts · result · the shard's cursor              → what the executor is told
+--   leave     counts, result, the shard's cursor               -> what the executor is told
 --
 -- They run as {{.Owner}}, who has no right on anybody's table, and touch none. A deleter's rights can be lent by a function
 -- of the table's owner, so each looks at session_user; enter stamps its transaction and its batch on the shard, once,
