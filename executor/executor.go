@@ -338,6 +338,8 @@ func (e *Executor) connected(ctx context.Context, patience time.Duration) (*sess
 		if ctx.Err() != nil {
 			return nil, ErrStopping
 		}
+		e.session.close() // one of its connections may still be there
+		e.session = nil
 		s, err := connect(ctx, e.config.Database, e.holder, e.config.Limits.BatchTime)
 		if err == nil {
 			e.session = s
