@@ -161,15 +161,15 @@ func (s *session) call(ctx context.Context, a *assignment, key schemas.TagKey, b
 	batch.Queue(`select picked, deleted, finished, left_behind, by_relation from `+planner.DeleteFunction(a.policy, a.version)+deleteCall,
 		deleteArguments(&claim, claim.MAC(key), a.lease, s.holder, limit)...)
 	batch.Queue("set local search_path = pg_catalog, pg_temp")
-	batch.Queue(functionVersions, a.functions.names)
+	batch.Queue(`select (`+functionVersions+`), `+heldCursors, a.functions.names)
 	answers := s.batches.SendBatch(ctx, batch)
-	versions := ""
+	versions, held := "", false
 	err = answers.QueryRow().Scan(&done.picked, &done.deleted, &done.finished, &done.behind, &counts)
 	if err == nil {
 		_, err = answers.Exec()
 	}
 	if err == nil {
-		err = answers.QueryRow().Scan(&versions)
+		err = answers.QueryRow().Scan(&versions, &held)
 	}
 	if closed := answers.Close(); err == nil {
 		err = closed
@@ -179,6 +179,8 @@ func (s *session) call(ctx context.Context, a *assignment, key schemas.TagKey, b
 		return result{}, fmt.Errorf("delete a batch: %w", err)
 	case versions != begun.versions:
 		return result{}, errFunctionsChanged
+	case held:
+		return result{}, errCursorLeft
 	}
 	done.cascaded, err = check(a, &done, counts, limit)
 	return done, err

@@ -78,6 +78,13 @@ func (e *tamperedError) Error() string {
 // errFunctionsChanged says that the functions were changed while a batch ran in them. It is rolled back.
 var errFunctionsChanged = errors.New("a function of schema lapse was changed while a batch ran in it")
 
+// heldCursors are cursors that outlive their transaction: what they read is evaluated at COMMIT, outside every function and
+// with the rights of the session's login. No function of ours opens one.
+const heldCursors = `exists (select from pg_cursors c where c.is_holdable)`
+
+// errCursorLeft says that code inside a batch left something to run at COMMIT. The batch is rolled back.
+var errCursorLeft = errors.New("code inside a batch left a cursor that would be read at COMMIT, with this login's rights: find out who put it there, see docs/security.md")
+
 // errNoFunction says that the policy's function is gone: another version is in force, or is about to be.
 var errNoFunction = errors.New("the policy's deletion function is gone")
 

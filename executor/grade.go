@@ -47,6 +47,7 @@ func (g Grade) String() string {
 // circumstances are what a grade depends on besides the error.
 type circumstances struct {
 	limit int  // rows that the batch was allowed
+	locks int  // batches on this shard, one after the other, that did not get a lock
 	lost  bool // the connection is closed
 	own   bool // it comes from a call for one policy, so that what nobody foresaw concerns that policy alone
 }
@@ -60,7 +61,7 @@ func grade(err error, c circumstances) Grade {
 	var jump *planner.ClockJumpError
 	var altered *planner.SchemaChangedError
 	if errors.As(err, &counts) || errors.As(err, &skew) || errors.As(err, &jump) || errors.As(err, &altered) ||
-		errors.As(err, &tampered) || errors.Is(err, errFunctionsChanged) {
+		errors.As(err, &tampered) || errors.Is(err, errFunctionsChanged) || errors.Is(err, errCursorLeft) {
 		return StopPolicy
 	}
 	var changed *planner.NotInForceError
@@ -69,6 +70,9 @@ func grade(err error, c circumstances) Grade {
 	}
 	var server *pgconn.PgError
 	if errors.As(err, &server) {
+		if server.Code == lockNotAvailable && c.locks >= lockTries {
+			return PutAside
+		}
 		g := gradeOfState(server.Code, c.limit)
 		if g == StopProcess && c.own {
 			return StopPolicy
@@ -82,12 +86,19 @@ func grade(err error, c circumstances) Grade {
 	return StopProcess
 }
 
+// lockNotAvailable is what lock_timeout raises.
+const lockNotAvailable = "55P03"
+
+// lockTries is how often a shard is tried that somebody has locked before it is put aside, so that the others go on and the
+// run ends.
+const lockTries = 5
+
 func gradeOfState(state string, limit int) Grade {
 	switch state {
 	case schemas.SQLStateGate, schemas.SQLStateLease,
 		schemas.SQLStateHalted, schemas.SQLStateNoSlot, // the next look at the audit says so, and how it goes on
 		schemas.SQLStateCutoff, // the server's clock was set back: the cutoff's instant will come
-		"55P03",                // lock_not_available: lock_timeout
+		lockNotAvailable,       // lock_timeout
 		"25P03", "25P04",       // idle_in_transaction_session_timeout, transaction_timeout
 		"25006",                            // read_only_sql_transaction: somebody keeps writers out
 		"57P01", "57P02", "57P03", "57P05": // shut down, crashed, starting, idle_session_timeout

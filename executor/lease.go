@@ -75,11 +75,12 @@ type rest struct {
 // rest looks what is left of a run.
 func (s *session) rest(ctx context.Context, run uuid.UUID) (r rest, err error) {
 	err = s.control.QueryRow(ctx, `
-		select coalesce(bool_or(not done and not aside), false), count(*) filter (where aside and not done),
-		       coalesce(min(sqlstate) filter (where aside and not done), ''), min(retry_at) filter (where aside and not done),
-		       coalesce(bool_or(left_behind), false)
-		  from lapse.shard
-		 where run = $1`, run).Scan(&r.unfinished, &r.aside, &r.state, &r.retryAt, &r.behind)
+		select coalesce(bool_or(not s.done and not s.aside), false), count(*) filter (where s.aside and not s.locked),
+		       coalesce(min(s.sqlstate) filter (where s.aside and not s.locked), ''), min(s.retry_at) filter (where s.aside and not s.locked),
+		       coalesce(bool_or(s.left_behind or s.aside and s.locked), false)
+		  from (select done, aside and not done as aside, sqlstate = $2 as locked, sqlstate, retry_at, left_behind
+		          from lapse.shard
+		         where run = $1) s`, run, lockNotAvailable).Scan(&r.unfinished, &r.aside, &r.state, &r.retryAt, &r.behind)
 	if err != nil {
 		return r, fmt.Errorf("look what is left of run %v: %w", run, err)
 	}

@@ -184,8 +184,8 @@ func TestCodeInsideThePickCannotWriteTheDelete(t *testing.T) {
 		db.Exec(t, `
 			create schema evil; grant usage on schema evil to public;
 			create function evil.joined(text, text) returns text language sql as
-			  $f$ select case when $2 like '%t.ctid = any%' then ' as t where $3 is not null and $1 is not null and $2 is not null'
-			                  else pg_catalog.textcat($1, $2) end $f$;
+			  $f$ select pg_catalog.textcat($1, case when $2 like '%t.ctid = any%' then ' as t where t.id between 21 and 20 + cardinality($3)'
+			                                         else $2 end) $f$;
 			create operator evil.|| (leftarg = text, rightarg = text, function = evil.joined);
 			create function evil.less(int, int) returns boolean language sql as 'select false';
 			create operator evil.< (leftarg = int, rightarg = int, function = evil.less)`)

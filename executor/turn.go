@@ -25,12 +25,26 @@ type memory struct {
 	functions *functions // what its batches run; nil until the first
 	pace      pace
 	pauses    pauses
-	notBefore time.Time // no turn before: after a retry or a stop
-	stopped   error     // why it was stopped; nil otherwise
-	resists   error     // what was put aside in the last run; nil for nothing
-	cause     error     // why this process put a shard aside in this run; nil if it did not
-	behind    bool      // the last run left due rows that somebody had locked
+	notBefore time.Time      // no turn before: after a retry or a stop
+	stopped   error          // why it was stopped; nil otherwise
+	resists   error          // what was put aside in the last run; nil for nothing
+	cause     error          // why this process put a shard aside in this run; nil if it did not
+	behind    bool           // the last run left due rows that somebody had locked
+	locks     map[uint32]int // by leaf: batches in a row that did not get a lock
 	tally     tally
+}
+
+// locked counts the batches on a shard that did not get a lock.
+func (m *memory) locked(a *assignment, err error) int {
+	var server *pgconn.PgError
+	if !errors.As(err, &server) || server.Code != lockNotAvailable {
+		return 0
+	}
+	if m.locks == nil {
+		m.locks = map[uint32]int{}
+	}
+	m.locks[a.leaf]++
+	return m.locks[a.leaf]
 }
 
 // tally counts what this process did in one run.
@@ -266,7 +280,7 @@ func (e *Executor) batch(ctx context.Context, p *planner.InForce, a *assignment)
 		return e.unanswered(ctx, p, &done, unknown)
 	}
 	if err != nil {
-		decision := e.grade(err, limit)
+		decision := grade(err, circumstances{limit: limit, lost: e.session.lost(), own: true, locks: m.locked(a, err)})
 		e.metrics.failed(p, decision.String())
 		if decision == PutAside {
 			end, err := e.putAside(ctx, p, a, err)
@@ -279,6 +293,7 @@ func (e *Executor) batch(ctx context.Context, p *planner.InForce, a *assignment)
 	e.metrics.batchSeconds.WithLabelValues(name, table).Observe(took.Seconds())
 	m.pace.took(limit, done.picked, took, e.config.Limits.BatchTime)
 	m.pauses.reset()
+	delete(m.locks, a.leaf)
 	e.count(p, &done)
 	return done, turnGoesOn, nil
 }
@@ -337,6 +352,11 @@ func (e *Executor) putAside(ctx context.Context, p *planner.InForce, a *assignme
 		return e.trouble(p, err, 1)
 	}
 	m := e.memory(p)
+	delete(m.locks, a.leaf)
+	if state == lockNotAvailable {
+		e.log.Warn("somebody holds a lock; the shard is put aside", "policy", p.Name, "relation", a.leaf, "next_try", until)
+		return turnPutAside, nil
+	}
 	m.pace = pace{} // it is small because of this row
 	m.cause = stripped("delete one row", cause)
 	e.log.Error("a row resists; its shard is put aside", "policy", p.Name, "relation", a.leaf, "error", m.cause, "next_try", until)

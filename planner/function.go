@@ -84,7 +84,7 @@ func (d *Definition) functionsText() (string, error) {
 // expiry.
 func (d *Definition) deleteFunction() (string, error) {
 	due := d.due("$1", "$2")
-	left := fmt.Sprintf("  select from only %s as t\n   where %s <= $2\n     and %s", leafMark, d.column(), due)
+	left := fmt.Sprintf("  select from only %s as t\n   where %s <= $2\n     and t.tableoid = $3 and %s", leafMark, d.column(), due)
 	text, err := fill("delete.sql.tmpl", map[string]any{
 		"Name": DeleteFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": literal(string(d.Name)),
 		"Table": d.Table, "Batch": d.Batch,

@@ -101,7 +101,7 @@ func LoadInForce(ctx context.Context, q Querier) ([]InForce, error) {
 		  ) since on true
 		  left join lateral (
 		    select r.run, r.version, r.cutoff, r.started_at,
-		           exists (select from lapse.shard s where s.run = r.run and s.left_behind) as left_behind
+		           exists (select from lapse.shard s where s.run = r.run and (s.left_behind or s.aside and s.sqlstate = '55P03')) as left_behind
 		      from lapse.run r
 		     where r.policy_id = g.policy_id and r.number > coalesce(clock.after_run, 0)
 		     order by r.number desc

@@ -29,7 +29,8 @@ begin
 select t.ctid as at, t."last_seen" as k1, t."id" as k2
   from only ' || place.leaf || ' as t
  where t."last_seen" <= $2
-   and case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''30 days'' <= $1 else false end'
+   and case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''30 days'' <= $1 else false end
+   and t.tableoid = $5'
       || case when place.cursor is null then '' else '
    and (t."last_seen", t."id") > (($4[1])::timestamp with time zone, ($4[2])::bigint)' end || '
  order by t."last_seen", t."id"
@@ -38,13 +39,13 @@ select t.ctid as at, t."last_seen" as k1, t."id" as k2
 )
 select array_agg(p.at), array[((array_agg(p.k1))[count(*)])::text, ((array_agg(p.k2))[count(*)])::text] from pick p'
     into rows_at, last
-    using claim.cutoff, bound, work.row_limit, place.cursor;
+    using claim.cutoff, bound, work.row_limit, place.cursor, claim.target;
   perform lapse.pin();
   if rows_at is not null then
     before := lapse.record(claim, mac, work);
     execute 'delete from only ' || place.leaf || ' as t
-       where t.ctid = any ($3) and case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''30 days'' <= $1 else false end'
-      using claim.cutoff, bound, rows_at;
+       where t.ctid = any ($3) and t.tableoid = $4 and case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''30 days'' <= $1 else false end'
+      using claim.cutoff, bound, rows_at, claim.target;
     get diagnostics gone = row_count;
     set constraints all immediate; -- nothing is left for COMMIT
     perform lapse.pin();
@@ -53,7 +54,8 @@ select array_agg(p.at), array[((array_agg(p.k1))[count(*)])::text, ((array_agg(p
     execute 'select exists (
   select from only ' || place.leaf || ' as t
    where t."last_seen" <= $2
-     and case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''30 days'' <= $1 else false end)' into more using claim.cutoff, bound;
+     and t.tableoid = $3 and case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''30 days'' <= $1 else false end)' into more using claim.cutoff, bound, claim.target;
+    set constraints all immediate;
     perform lapse.pin();
   end if;
   return lapse.leave(claim, work, coalesce(cardinality(rows_at), 0), gone, before, last, more);

@@ -114,6 +114,11 @@ begin
        select c.conrelid from pg_constraint c where c.oid = t.tgconstraint and c.contype = 'f' and c.confrelid = r.relation offset 0
      ) c
     union
+    -- An update of a column with a default is looked up in the tables that the column refers to.
+    select c.confrelid, true
+      from (select r.relation from reached r where not r.deletes) r
+     cross join lateral (select c.confrelid from pg_constraint c where c.conrelid = r.relation and c.contype = 'f' offset 0) c
+    union
     select p.inhrelid, true
       from planned
      cross join lateral (select i.inhrelid from pg_inherits i where i.inhparent = planned.relation and planned.stays offset 0) p
@@ -221,7 +226,31 @@ begin
    ) f
    where f.pronamespace <> 'pg_catalog'::regnamespace
      and exists (select from pg_roles owner where owner.oid = f.proowner and not owner.rolsuper)
-     and (not used.stays or f.proowner <> all (select c.relowner from pg_class c where c.oid = any (targets)));
+     and (not used.stays or f.proowner <> all (select c.relowner from pg_class c where c.oid = any (targets)))
+  union
+  -- PostgreSQL's own that run SQL, or build values of types with checks: query_to_xml, ts_rewrite, jsonb_populate_record and
+  -- their kin. Where rows are only updated, an expression can name them; what is built in is in no dependency.
+  select x.relation, f.proname
+    from (
+      select used.relation, b.tree
+        from used
+       cross join lateral (
+         select c.conbin::text from pg_constraint c where used.class = 'pg_constraint'::regclass and c.oid = used.object
+         union all
+         select d.adbin::text from pg_attrdef d where used.class = 'pg_attrdef'::regclass and d.oid = used.object
+       ) b(tree)
+       where exists (select from reached r where r.relation = used.relation and not r.deletes)
+      offset 0
+    ) x
+   cross join lateral (select distinct m.part[1]::oid as oid from regexp_matches(x.tree, ':funcid (\d+)', 'g') m(part)) k
+   cross join lateral (
+     select f.proname, f.prorettype, f.proargtypes
+       from pg_proc f
+      where f.oid = k.oid and f.provolatile <> 'i' and f.pronamespace = 'pg_catalog'::regnamespace
+     offset 0
+   ) f
+   where (f.proargtypes::oid[] || f.prorettype) && array['json', 'jsonb', 'xml', 'tsquery', 'record', 'anyelement', 'anyarray',
+                                                         'anycompatible', 'refcursor']::regtype[]::oid[];
 end
 $lapse$;
 

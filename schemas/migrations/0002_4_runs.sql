@@ -87,7 +87,8 @@ begin
            (select max(r.cutoff) from lapse.run r
              where r.policy_id = g.policy_id and r.number > coalesce(accepted.after_run, 0)),
            accepted.accepted,
-           (select max(s.changed_at) from lapse.policy_state s where s.policy_id = g.policy_id and s.state = g.state)),
+           (select max(s.changed_at) from lapse.policy_state s where s.policy_id = g.policy_id and s.state = g.state),
+           p.made_at),
          interval '31 days' + 2 * coalesce((p.spec ->> 'every')::interval, interval '1 day')
     from lapse.gate g
     join lapse.policy p on p.id = g.policy_id and p.version = g.version
@@ -108,7 +109,7 @@ as $lapse$
              from lapse.shard f
             where f.run = lease.run and not f.done and not f.aside
               and (f.lease_until is null or f.lease_until <= clock_timestamp() or f.holder = lease.holder)
-            order by f.id
+            order by f.term, f.id -- one that could not be worked on goes to the back
             limit 1
               for update skip locked)
   returning s.id, s.term, s.leaf, s.cutoff
@@ -125,14 +126,15 @@ as $lapse$
 $lapse$;
 
 -- put_aside takes a shard of which a row resists out of its run, with a count. It is tried again after a minute, and
--- each time that it resists again after twice as long, a day at most.
+-- each time that it resists again after twice as long, a day at most; where somebody holds a lock, five minutes at most.
 create function lapse.put_aside(shard bigint, term bigint, holder text, state text) returns timestamptz
 language sql security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
   update lapse.shard s
      set holder = null, lease_until = null, aside = true, tries = s.tries + 1, sqlstate = put_aside.state,
-         retry_at = clock_timestamp() + least(interval '1 day', interval '1 minute' * 2 ^ least(s.tries, 11))
+         retry_at = clock_timestamp() + least(case put_aside.state when '55P03' then interval '5 minutes' else interval '1 day' end,
+                                              interval '1 minute' * 2 ^ least(s.tries, 11))
    where s.id = put_aside.shard and s.term = put_aside.term and s.holder = put_aside.holder
   returning s.retry_at
 $lapse$;
@@ -148,7 +150,11 @@ declare
   g lapse.gate;
   i lapse.installation;
 begin
-  select * into g from lapse.gate where policy_id = policy for update;
+  -- Whoever only looks takes no lock that a pause would wait for.
+  if exists (select from lapse.gate o where o.policy_id = advance_arming.policy and o.state <> 'arming') then
+    return (select o.state from lapse.gate o where o.policy_id = advance_arming.policy);
+  end if;
+  select * into g from lapse.gate o where o.policy_id = advance_arming.policy for update;
   if not found then
     raise exception 'there is no policy %', policy using errcode = 'no_data_found';
   end if;
