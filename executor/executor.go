@@ -101,6 +101,7 @@ type Executor struct {
 	health  health
 	known   map[versionKey]*memory
 	reason  Reason // of the refusal that was logged
+	warned  bool   // that the login is more than the executor's
 
 	mu     sync.Mutex
 	ready  error
@@ -343,6 +344,7 @@ func (e *Executor) connected(ctx context.Context, patience time.Duration) (*sess
 		s, err := connect(ctx, e.config.Database, e.holder, e.config.Limits.BatchTime)
 		if err == nil {
 			e.session = s
+			e.warnOfPower(ctx, s)
 			break
 		}
 		if ctx.Err() != nil {
@@ -359,6 +361,21 @@ func (e *Executor) connected(ctx context.Context, patience time.Duration) (*sess
 		}
 	}
 	return e.session, nil
+}
+
+// warnOfPower says once that the login which deletes can become more than the executor. Code of a table's owner that gets into
+// a batch could then, at COMMIT, become it too.
+func (e *Executor) warnOfPower(ctx context.Context, s *session) {
+	var login string
+	var powerful bool
+	err := s.control.QueryRow(ctx, `select session_user::text, exists (select from pg_roles r where r.rolname = $1 and pg_has_role(session_user, r.oid, 'member'))`,
+		e.config.Roles.Owner).Scan(&login, &powerful)
+	if err != nil || !powerful || e.warned {
+		return
+	}
+	e.warned = true
+	e.log.Warn("the login that deletes can become the catalog's owner; where tables have owners that do not trust one another, name three logins in database:, see docs/security.md",
+		"login", login, "owner", e.config.Roles.Owner)
 }
 
 // outlive returns a context that ends some time after ctx does, so that what is open can be brought to its end.
