@@ -192,7 +192,8 @@ func TestLockedDueRowsThatAreLeftAreSaidAndLookedForSoon(t *testing.T) {
 	})
 }
 
-// The application locks a child's row and then wants the parent's; a batch has the parent's and waits for the child's.
+// The application locks a child's row and then wants the parent's; a batch has the parent's and comes to wait for the child's.
+// The application waits first, so that its deadlock_timeout ends first. Another session holds the batch up until it does.
 func TestTheApplicationIsNeverTheDeadlocksVictim(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
@@ -201,29 +202,42 @@ func TestTheApplicationIsNeverTheDeadlocksVictim(t *testing.T) {
 			"insert into notes select id from sessions")
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 20")))
 		w := open(t, db, "p")
-		app := db.Connect(t)
+		app, other := db.Connect(t), db.Connect(t)
+		do := func(conn *pgx.Conn, sql string) error {
+			_, err := conn.Exec(t.Context(), sql)
+			return err
+		}
+		waits := func(which string) func() bool {
+			return func() bool {
+				return one[bool](t, db, "select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and "+which+")")
+			}
+		}
 		for range 3 {
-			if _, err := app.Exec(t.Context(), "begin"); err != nil {
-				t.Fatal(err)
+			for conn, session := range map[*pgx.Conn]string{app: "10", other: "15"} {
+				if err := errors.Join(do(conn, "begin"), do(conn, "update notes set text = 'x' where session = "+session)); err != nil {
+					t.Fatal(err)
+				}
 			}
-			if _, err := app.Exec(t.Context(), "update notes set text = 'x' where session = 10"); err != nil {
-				t.Fatal(err)
-			}
-			ended := make(chan error, 1)
+			batch, update := make(chan error, 1), make(chan error, 1)
 			go func() {
 				_, err := w.batch(t, 20)
-				ended <- err
+				batch <- err
 			}()
-			eventually(t, "the batch waits for the child's row", func() bool {
-				return one[bool](t, db, "select exists (select from pg_stat_activity where application_name = 'lapse executor batches' and wait_event_type = 'Lock' and datname = current_database())")
+			eventually(t, "the batch has the parents and waits for a child", waits("application_name = 'lapse executor batches'"))
+			go func() { update <- do(app, "update sessions set note = 'x' where id = 10") }()
+			eventually(t, "the application waits, or the batch has given up", func() bool {
+				return waits("query like 'update sessions%'")() || len(batch) > 0
 			})
-			if _, err := app.Exec(t.Context(), "update sessions set note = 'x' where id = 10"); err != nil {
-				t.Errorf("the application was the victim: %v", err)
-			}
-			if _, err := app.Exec(t.Context(), "rollback"); err != nil {
+			if err := do(other, "rollback"); err != nil {
 				t.Fatal(err)
 			}
-			if err := <-ended; stateOf(err) != "55P03" || grade(err, circumstances{limit: 20, own: true}) != Retry {
+			if err := <-update; err != nil {
+				t.Errorf("the application was the victim: %v", err)
+			}
+			if err := do(app, "rollback"); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-batch; stateOf(err) != lockNotAvailable || grade(err, circumstances{limit: 20, own: true}) != Retry {
 				t.Errorf("the batch got %v, want that it gives the lock up and tries again", err)
 			}
 		}
