@@ -61,7 +61,7 @@ func TestADatabaseInLatin1IsLikeAnyOther(t *testing.T) {
 		wantFunctions(t, catalogFunctions(t, w.admin, fmt.Sprintf("_%d_%d$", p.ID, p.Version)), want)
 		shared, err := schemas.BatchFunctions(testRoles)
 		must(t, err)
-		wantFunctions(t, catalogFunctions(t, w.admin, "^(enter|intruders|leave|look|reach|record|same_table|unseen)$"), shared)
+		wantFunctions(t, catalogFunctions(t, w.admin, "^(enter|intruders|leave|look|pin|reach|record|same_table|unseen)$"), shared)
 
 		r := w.open(&p)
 		got := w.deleteAll(p, r, 7)

@@ -114,10 +114,14 @@ begin
        select c.conrelid from pg_constraint c where c.oid = t.tgconstraint and c.contype = 'f' and c.confrelid = r.relation offset 0
      ) c
     union
-    -- An update of a column with a default is looked up in the tables that the column refers to.
-    select c.confrelid, true
+    -- An update of a column with a default is looked up in the tables that the column refers to. Triggers name them; of the
+    -- constraints there is one for each partition.
+    select c.tgconstrrelid, true
       from (select r.relation from reached r where not r.deletes) r
-     cross join lateral (select c.confrelid from pg_constraint c where c.conrelid = r.relation and c.contype = 'f' offset 0) c
+     cross join lateral (
+       select t.tgconstrrelid from pg_trigger t where t.tgrelid = r.relation and t.tgconstraint <> 0 and t.tgconstrrelid <> 0 offset 0
+     ) c
+     where c.tgconstrrelid not in (select above.relation from above)
     union
     select p.inhrelid, true
       from planned
