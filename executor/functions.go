@@ -56,18 +56,6 @@ const functionVersions = `
 	  from pg_proc p
 	 where p.proname = any ($1::name[]) and p.pronamespace = (select n.oid from pg_namespace n where n.nspname = 'lapse')`
 
-// functionTexts reads functions $1 as they are.
-const functionTexts = `
-	select 'lapse.' || p.proname, pg_get_userbyid(p.proowner)::text, l.lanname::text,
-	       case p.provolatile when 'i' then 'immutable' when 's' then 'stable' else 'volatile' end,
-	       p.prosecdef, p.proisstrict, coalesce(p.proconfig, '{}'), p.prosrc,
-	       array(select coalesce(g.rolname::text, 'public')
-	               from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
-	               left join pg_roles g on g.oid = a.grantee)
-	  from pg_proc p
-	  join pg_language l on l.oid = p.prolang
-	 where p.proname = any ($1::name[]) and p.pronamespace = (select n.oid from pg_namespace n where n.nspname = 'lapse')`
-
 // tamperedError says that a function is not what this program makes.
 type tamperedError struct{ Function, What string }
 
@@ -94,28 +82,20 @@ func (f *functions) compare(ctx context.Context, conn *pgx.Conn, versions string
 	if f.seen != "" && versions == f.seen {
 		return nil
 	}
-	rows, err := conn.Query(ctx, functionTexts, f.names)
+	rows, err := conn.Query(ctx, schemas.FunctionTexts, f.names)
+	if err != nil {
+		return fmt.Errorf("read the functions: %w", err)
+	}
+	all, err := schemas.ReadFunctions(rows)
 	if err != nil {
 		return fmt.Errorf("read the functions: %w", err)
 	}
 	found := map[string]int{}
-	var is schemas.Function
-	var grantees []string
-	var wrong error
-	_, err = pgx.ForEachRow(rows, []any{
-		&is.Name, &is.Owner, &is.Language, &is.Volatility, &is.Definer, &is.Strict, &is.Settings, &is.Body, &grantees,
-	}, func() error {
-		found[is.Name]++
-		if what := f.differs(&is, grantees); what != "" && wrong == nil {
-			wrong = &tamperedError{is.Name, what}
+	for i := range all {
+		found[all[i].Name]++
+		if what := f.differs(&all[i]); what != "" {
+			return &tamperedError{all[i].Name, what}
 		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("read the functions: %w", err)
-	}
-	if wrong != nil {
-		return wrong
 	}
 	for i := range f.expected {
 		switch name := f.expected[i].Name; {
@@ -130,28 +110,12 @@ func (f *functions) compare(ctx context.Context, conn *pgx.Conn, versions string
 }
 
 // differs says in what a function is not as expected, "" if in nothing.
-func (f *functions) differs(is *schemas.Function, grantees []string) string {
+func (f *functions) differs(is *schemas.FoundFunction) string {
 	at := slices.IndexFunc(f.expected, func(e schemas.Function) bool { return e.Name == is.Name })
-	want := &f.expected[at]
-	settings := make([]string, len(is.Settings))
-	for i, s := range is.Settings {
-		name, value, _ := strings.Cut(s, "=")
-		settings[i] = strings.ToLower(name) + "=" + value
+	if what := f.expected[at].Differs(is); what != "" {
+		return what
 	}
-	slices.Sort(settings)
-	switch {
-	case is.Owner != want.Owner:
-		return "is owned by " + is.Owner + ", not by " + want.Owner
-	case is.Definer != want.Definer:
-		return "does not run with the rights that it must"
-	case is.Body != want.Body:
-		return "has another text"
-	case is.Language != want.Language, is.Volatility != want.Volatility, is.Strict != want.Strict:
-		return "has another language or other properties"
-	case !slices.Equal(settings, want.Settings):
-		return "has other settings"
-	}
-	for _, grantee := range grantees {
+	for _, grantee := range is.Grantees {
 		if !f.may(is.Name, grantee) {
 			return "may be called by " + grantee
 		}

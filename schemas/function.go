@@ -102,8 +102,8 @@ func DeleterFunctions() []string {
 	}
 }
 
-// BatchFunctions returns the functions of the newest catalog that every batch runs, by name.
-func BatchFunctions(roles Roles) ([]Function, error) {
+// CatalogFunctions returns all functions of the newest catalog, by name.
+func CatalogFunctions(roles Roles) ([]Function, error) {
 	names, err := fs.Glob(migrations, "migrations/*.sql")
 	if err != nil {
 		return nil, fmt.Errorf("list migrations: %w", err)
@@ -120,12 +120,20 @@ func BatchFunctions(roles Roles) ([]Function, error) {
 		}
 		for _, f := range functions {
 			all = slices.DeleteFunc(all, func(former Function) bool { return former.Name == f.Name })
-			if slices.Contains(batchFunctions, f.Name) {
-				all = append(all, f)
-			}
+			all = append(all, f)
 		}
 	}
 	slices.SortFunc(all, func(a, b Function) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+// BatchFunctions returns the functions of the newest catalog that every batch runs, by name.
+func BatchFunctions(roles Roles) ([]Function, error) {
+	all, err := CatalogFunctions(roles)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(f Function) bool { return !slices.Contains(batchFunctions, f.Name) })
 	if len(all) != len(batchFunctions) {
 		return nil, fmt.Errorf("the migrations have %d of the %d functions that a batch runs", len(all), len(batchFunctions))
 	}

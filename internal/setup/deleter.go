@@ -45,7 +45,7 @@ type deleter struct {
 	Circle     bool   // the owner is a member of the catalog's owner
 	Member     bool   // the deleter has the owner's rights
 	Others     string // roles other than the owner that the deleter is a member of
-	Strangers  string // members of the deleter that may not change the catalog either
+	Strangers  string // members of the deleter, or who may make members of it, that may not change the catalog either
 	Powerful   bool   // it has an attribute, LOGIN for instance
 	MayGive    bool   // this login may give a function to the deleter
 	Equipped   bool   // it may call what it needs in schema lapse
@@ -83,10 +83,11 @@ const deleterSQL = `
 	       coalesce((select string_agg(quote_ident(g.rolname), ', ')
 	                   from pg_auth_members m join pg_roles g on g.oid = m.roleid
 	                  where m.member = f.deleter and m.roleid <> f.owner), ''),
-	       coalesce((select string_agg(quote_ident(u.rolname), ', ')
+	       coalesce((select string_agg(distinct quote_ident(u.rolname), ', ')
 	                   from pg_auth_members m join pg_roles u on u.oid = m.member
 	                  where m.roleid = f.deleter and not pg_has_role(u.oid, $5::name, 'member')
-	                    and coalesce((to_jsonb(m) ->> 'inherit_option')::boolean or (to_jsonb(m) ->> 'set_option')::boolean, true)), ''),
+	                    and coalesce((to_jsonb(m) ->> 'inherit_option')::boolean or (to_jsonb(m) ->> 'set_option')::boolean
+	                                 or m.admin_option and u.rolname <> session_user, true)), ''),
 	       f.powerful,
 	       coalesce(pg_has_role(session_user, f.deleter, case when f.options then 'set' else 'member' end), false),
 	       coalesce(has_schema_privilege(f.deleter, 'lapse', 'usage')
@@ -195,8 +196,9 @@ func (e *equipping) excess(d *deleter) error {
 		}
 	case d.Strangers != "":
 		return &GrantError{
-			SQL: fmt.Sprintf("revoke %s from %s", quote(e.name), d.Strangers),
-			Why: fmt.Sprintf("%s, which is not a member of %s, is a member of %s and could change its functions", d.Strangers, e.roles.Owner, e.name),
+			// What they granted goes with it.
+			SQL: fmt.Sprintf("revoke %s from %s cascade", quote(e.name), d.Strangers),
+			Why: fmt.Sprintf("%s, which is not a member of %s, is a member of %s or may grant it, and could change its functions", d.Strangers, e.roles.Owner, e.name),
 		}
 	case d.Powerful:
 		return &GrantError{

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/internal/pgtest"
 	"lapse/internal/setup"
@@ -234,6 +235,48 @@ func TestADeleterThatSomebodyElseCanUseIsRefused(t *testing.T) {
 				t.Errorf("after %s: %v", refused.SQL, err)
 			}
 			db.Exec(t, c.mend)
+		}
+	})
+}
+
+// Whoever makes a role keeps the right to grant it, on 16 and later.
+func TestADeleterThatSomebodyElseMadeBeforehandIsRefused(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{16, 18}, func(t *testing.T, db *pgtest.DB) {
+		p := installed(t, db)
+		owner, table := p.table("app")
+		deleter := p.deleter(owner)
+		mallory := db.NewRole(t, "mallory", "createrole")
+		accomplice := db.NewRole(t, "accomplice")
+		script := setup.GrantsSQL(p.roles, db.Name, setup.OneLogin(db.Name+"_one"), []setup.PolicyTable{{Name: table, Column: "at"}})
+		for _, also := range []string{"", "; grant " + deleter + " to " + accomplice} {
+			_, err := db.ConnectAs(t, mallory).PgConn().Exec(t.Context(), "create role "+deleter+also).ReadAll()
+			p.must(err)
+			mend := fmt.Sprintf(`revoke "%s" from %s`, deleter, mallory)
+			if also != "" {
+				mend = fmt.Sprintf(`revoke "%s" from %s, %s`, deleter, accomplice, mallory)
+			}
+			err = p.apply(p.admin, table)
+			var refused *setup.GrantError
+			if !errors.As(err, &refused) || refused.SQL != mend+" cascade" {
+				t.Fatalf("got %v, want: %s", err, mend)
+			}
+			_, err = p.admin.PgConn().Exec(t.Context(), script).ReadAll()
+			var server *pgconn.PgError
+			if !errors.As(err, &server) || server.Hint != "have a superuser run: "+strings.ReplaceAll(mend, `"`, "")+" cascade" {
+				t.Errorf("the script: got %v, want the hint: %s", err, mend)
+			}
+			_, err = p.admin.Exec(t.Context(), "rollback")
+			p.must(err)
+			db.Exec(t, refused.SQL, script)
+			p.must(p.apply(p.admin, table))
+			p.applied(owner, table, db.Name+"_one")
+			if state := p.quietly(db.ConnectAs(t, mallory), "grant "+deleter+" to "+mallory); state != "42501" {
+				t.Errorf("mallory may still grant the role: %q", state)
+			}
+			p.must(p.apply(p.admin))
+			_, err = setup.DropUnusedDeleters(t.Context(), p.admin, p.roles)
+			p.must(err)
 		}
 	})
 }

@@ -98,14 +98,16 @@ begin
   end loop;
 end`
 
-// deletersBlock makes the deleters, as EnsureDeleter does, and lets the applying login act for the owners of the tables
-// and of what foreign keys take along: to publish a table is its owner's right.
+// deletersBlock makes the deleters, as EnsureDeleter does, refuses one that somebody else made or can use, and lets the
+// applying login act for the owners of the tables and of what foreign keys take along: to publish a table is its owner's
+// right.
 const deletersBlock = `declare
   login   constant text := {{login}};  -- applies the policies
   options constant boolean := current_setting('server_version_num')::int >= 160000;
   t       record;
   r       record;
-  deleter text;
+  deleter   text;
+  strangers text;
 begin
   for t in
     select w.name, w.col, c.oid, o.rolname as owner, o.oid as owner_oid,
@@ -118,6 +120,17 @@ begin
     deleter := {{prefix}} || t.owner_oid;
     if not exists (select from pg_roles d where d.rolname = deleter) then
       execute format('create role %I nologin', deleter);
+    end if;
+    select string_agg(distinct quote_ident(u.rolname), ', ') into strangers
+      from pg_auth_members m
+      join pg_roles u on u.oid = m.member
+      join pg_roles d on d.oid = m.roleid
+     where d.rolname = deleter and not pg_has_role(u.oid, {{owner}}::name, 'member')
+       and coalesce((to_jsonb(m) ->> 'inherit_option')::boolean or (to_jsonb(m) ->> 'set_option')::boolean
+                    or m.admin_option and u.rolname <> session_user, true);
+    if strangers is not null then
+      raise exception '% may grant % or is a member of it, and could change its functions', strangers, deleter
+        using hint = format('have a superuser run: revoke %I from %s cascade', deleter, strangers);
     end if;
     if not t.super and not pg_has_role(deleter, t.owner, 'usage') then
       execute format('grant %I to %I', t.owner, deleter) || case when options then ' with inherit true, set false' else '' end;

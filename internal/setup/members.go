@@ -28,7 +28,8 @@ func (e *RoleError) Error() string {
 // warnings, for a person knows whom they trust: of members that are none of the logins, and of roles that the catalog's
 // owner is a member of, although it needs no right on anybody's table.
 //
-// On 16 and later whoever made a role may grant it, and so is a member of it; one who has no use of it is not named.
+// On 16 and later whoever made a role may grant it, and so is a member of it. Such a one is named unless it is this session's
+// login, or could change the catalog anyway because it made the catalog's owner too.
 func CheckRoles(ctx context.Context, q Querier, roles schemas.Roles, logins ...Logins) (warnings []string, err error) {
 	known := []string{roles.Login}
 	for _, l := range logins {
@@ -53,7 +54,9 @@ func CheckRoles(ctx context.Context, q Querier, roles schemas.Roles, logins ...L
 	rows, err := q.Query(ctx, `
 		with membership as (
 		  select g.rolname as role, u.rolname as member, u.rolsuper as super,
-		         coalesce((to_jsonb(m) ->> 'inherit_option')::boolean or (to_jsonb(m) ->> 'set_option')::boolean, true) as used
+		         coalesce((to_jsonb(m) ->> 'inherit_option')::boolean or (to_jsonb(m) ->> 'set_option')::boolean
+		                    or m.admin_option and u.rolname <> session_user
+		                       and not exists (select from pg_roles o where o.rolname = $3 and pg_has_role(u.oid, o.oid, 'member')), true) as used
 		    from pg_auth_members m
 		    join pg_roles g on g.oid = m.roleid
 		    join pg_roles u on u.oid = m.member
@@ -89,9 +92,11 @@ func LoginTrouble(ctx context.Context, q Querier, roles schemas.Roles) (string, 
 		    select min(w.rolname) as member
 		      from pg_auth_members m join pg_roles w on w.oid = m.member
 		     where m.roleid = r.oid and not w.rolsuper
-		       and coalesce((to_jsonb(m) ->> 'inherit_option')::boolean or (to_jsonb(m) ->> 'set_option')::boolean, true)
+		       and coalesce((to_jsonb(m) ->> 'inherit_option')::boolean or (to_jsonb(m) ->> 'set_option')::boolean
+		                    or m.admin_option and w.rolname <> session_user
+		                       and not exists (select from pg_roles o where o.rolname = $2 and pg_has_role(w.oid, o.oid, 'member')), true)
 		  ) u on true
-		 where r.rolname = $1`, roles.Login).Scan(&trouble)
+		 where r.rolname = $1`, roles.Login, roles.Owner).Scan(&trouble)
 	if err != nil {
 		return "", fmt.Errorf("look at role %s: %w", roles.Login, err)
 	}

@@ -60,6 +60,19 @@ func TestMembersOfTheRolesThatAreNoLoginsOfTheSettingsAreNamed(t *testing.T) {
 		if warnings, err = setup.CheckRoles(t.Context(), p.admin, made); err != nil || len(warnings) > 0 {
 			t.Errorf("whoever made the role is named: %q, %v", warnings, err)
 		}
+		// Unless the catalog's owner is none of theirs.
+		if _, err := conn.Exec(t.Context(), fmt.Sprintf("create role %[1]s_y_executor; create role %[1]s_y_login login", db.Name)); err != nil {
+			t.Fatal(err)
+		}
+		made = p.roles
+		made.Executor, made.Login = db.Name+"_y_executor", db.Name+"_y_login"
+		warnings, err = setup.CheckRoles(t.Context(), p.admin, made, setup.OneLogin(ours), setup.OneLogin(mallory))
+		p.must(err)
+		trouble, err := setup.LoginTrouble(t.Context(), p.admin, made)
+		p.must(err)
+		if db.Major >= 16 && (!strings.Contains(strings.Join(warnings, " "), fmt.Sprintf("revoke %s from %s", made.Executor, creator)) || trouble != "has a member, "+creator) {
+			t.Errorf("got %q and %q, want %s named", warnings, trouble, creator)
+		}
 	})
 }
 

@@ -48,7 +48,7 @@ func (e *SchemaError) Error() string {
 // owner in pg_shdepend, unless that is the superuser that initdb made, who has oid 10.
 //
 // Where all belongs to the catalog's owner, nobody else could attach code to it but with a right that was given away, or
-// as a superuser. That is looked at too: triggers, rules, row security, children, and expressions (of defaults, generated
+// as a superuser. That is looked at too: triggers other than ours, casts, rules, row security, children, and expressions (of defaults, generated
 // columns, checks, indexes, statistics) that use a function, operator or type from outside.
 const schemaSQL = `
 	with installed as (
@@ -90,8 +90,14 @@ const schemaSQL = `
 	    from relation r
 	    join pg_trigger t on t.tgrelid = r.oid
 	    join pg_proc f on f.oid = t.tgfoid
-	   where f.pronamespace <> (select oid from installed)
-	     and not (t.tgisinternal and f.pronamespace = 'pg_catalog'::regnamespace)
+	   where not (t.tgisinternal and f.pronamespace = 'pg_catalog'::regnamespace)
+	     and not (t.tgname = 'append_only' and t.tgqual is null and f.proname = 'refuse_change'
+	              and f.pronamespace = (select oid from installed))
+	  union all
+	  select pg_describe_object('pg_catalog.pg_cast'::regclass, k.oid, 0)
+	    from installed
+	    join pg_type y on y.typnamespace = installed.oid
+	    join pg_cast k on y.oid in (k.castsource, k.casttarget)
 	  union all
 	  select pg_describe_object('pg_catalog.pg_rewrite'::regclass, w.oid, 0)
 	    from relation r join pg_rewrite w on w.ev_class = r.oid
@@ -112,9 +118,10 @@ const schemaSQL = `
 	)
 	select installed.owner, array(select distinct f.what from finding f order by 1) from installed`
 
-// CheckSchema reports whether there is a schema "lapse", and returns a *SchemaError unless all in it is Lapse's. It is to
-// be asked before anything in the schema is touched: it reads only the system catalog, so that no code of others runs.
-// Afterwards none can come: only the schema's owner can create in it.
+// CheckSchema reports whether there is a schema "lapse", and returns a *SchemaError unless all in it is Lapse's, or a
+// *FunctionError if a function of the catalog's owner is not as this version makes it. It is to be asked before anything in
+// the schema is called: it reads only the system catalog and the installed version, so that no code of others runs.
+// Afterwards none can come but from whoever can become the schema's owner: nobody else can create in it.
 func CheckSchema(ctx context.Context, q Querier, roles schemas.Roles) (there bool, err error) {
 	rows, err := q.Query(ctx, schemaSQL, roles.Owner, roles.DeleterPrefix)
 	if err != nil {
@@ -133,5 +140,66 @@ func CheckSchema(ctx context.Context, q Querier, roles schemas.Roles) (there boo
 	case found[0].Owner != roles.Owner || len(found[0].Foreign) > 0:
 		return true, &SchemaError{Owner: found[0].Owner, Want: roles.Owner, Foreign: found[0].Foreign}
 	}
-	return true, nil
+	return true, checkFunctions(ctx, q, roles)
+}
+
+// checkFunctions compares the functions of the catalog's owner with the migrations' texts. Those of a catalog of another
+// version are not compared: it is refused or upgraded before any of them is called. The deleters' functions are compared
+// by the batches that call them.
+func checkFunctions(ctx context.Context, q Querier, roles schemas.Roles) error {
+	// A login that may not read the version, as before the first init of its own, has the catalog's owner ask again.
+	var readable bool
+	err := q.QueryRow(ctx, `select coalesce(has_table_privilege(to_regclass('lapse.installation'), 'select'), false)`).Scan(&readable)
+	if err != nil {
+		return fmt.Errorf("look for the catalog's version: %w", err)
+	}
+	if !readable {
+		return nil
+	}
+	var version int
+	err = q.QueryRow(ctx, `select coalesce(max(schema_version), 0) from lapse.installation`).Scan(&version)
+	if err != nil {
+		return fmt.Errorf("read the catalog's version: %w", err)
+	}
+	if version != schemas.Version {
+		return nil
+	}
+	expected, err := schemas.CatalogFunctions(roles)
+	if err != nil {
+		return err
+	}
+	rows, err := q.Query(ctx, schemas.FunctionTexts, []string(nil))
+	if err != nil {
+		return fmt.Errorf("read the functions of schema lapse: %w", err)
+	}
+	found, err := schemas.ReadFunctions(rows)
+	if err != nil {
+		return fmt.Errorf("read the functions of schema lapse: %w", err)
+	}
+	return compareFunctions(expected, found, roles)
+}
+
+// compareFunctions returns a *FunctionError for the first function that is not as expected, is there more than once or not
+// at all, or is the catalog's owner's and not expected.
+func compareFunctions(expected []schemas.Function, found []schemas.FoundFunction, roles schemas.Roles) error {
+	named := map[string][]schemas.FoundFunction{}
+	for _, is := range found {
+		named[is.Name] = append(named[is.Name], is)
+	}
+	for i := range expected {
+		name := expected[i].Name
+		if n := len(named[name]); n != 1 {
+			return &FunctionError{name, fmt.Sprintf("is there %d times", n)}
+		}
+		if what := expected[i].Differs(&named[name][0]); what != "" {
+			return &FunctionError{name, what}
+		}
+		delete(named, name)
+	}
+	for i := range found {
+		if _, unexpected := named[found[i].Name]; unexpected && found[i].Owner == roles.Owner {
+			return &FunctionError{found[i].Name, "is none of Lapse's"}
+		}
+	}
+	return nil
 }

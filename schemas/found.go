@@ -1,0 +1,69 @@
+package schemas
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// FoundFunction is a function of schema "lapse" as the system catalog has it.
+type FoundFunction struct {
+	Function
+	// Plain says that it is no procedure or aggregate, that no argument has a default, and that its types are PostgreSQL's or
+	// of schema lapse, and no domains: else a call would run more than its text.
+	Plain    bool
+	Grantees []string // who may call it
+}
+
+// FunctionTexts is the query that ReadFunctions reads: the functions of schema lapse with the names $1, given without
+// schema, or all of them where $1 is null. It reads the system catalog and nothing else.
+const FunctionTexts = `
+	select 'lapse.' || p.proname, pg_get_userbyid(p.proowner)::text, l.lanname::text,
+	       case p.provolatile when 'i' then 'immutable' when 's' then 'stable' else 'volatile' end,
+	       p.prosecdef, p.proisstrict, coalesce(p.proconfig, '{}'), p.prosrc,
+	       p.prokind = 'f' and p.pronargdefaults = 0 and p.provariadic = 0 and p.prosqlbody is null
+	         and not exists (
+	           select from pg_type t
+	            where t.oid = any (p.proargtypes::oid[] || coalesce(p.proallargtypes, '{}') || p.prorettype)
+	              and (t.typtype = 'd' or t.typnamespace not in (p.pronamespace, 'pg_catalog'::regnamespace))),
+	       array(select coalesce(g.rolname::text, 'public')
+	               from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
+	               left join pg_roles g on g.oid = a.grantee)
+	  from pg_proc p
+	  join pg_language l on l.oid = p.prolang
+	 where ($1::name[] is null or p.proname = any ($1))
+	   and p.pronamespace = (select n.oid from pg_namespace n where n.nspname = 'lapse')
+	 order by 1, p.oid`
+
+// ReadFunctions returns what a query of FunctionTexts found. It closes rows.
+func ReadFunctions(rows pgx.Rows) ([]FoundFunction, error) {
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (f FoundFunction, err error) {
+		err = row.Scan(&f.Name, &f.Owner, &f.Language, &f.Volatility, &f.Definer, &f.Strict, &f.Settings, &f.Body, &f.Plain, &f.Grantees)
+		for i, s := range f.Settings {
+			name, value, _ := strings.Cut(s, "=")
+			f.Settings[i] = strings.ToLower(name) + "=" + value
+		}
+		slices.Sort(f.Settings)
+		return f, err
+	})
+}
+
+// Differs says in what a function that was found is not f, "" if in nothing. Who may call it is not compared.
+func (f *Function) Differs(is *FoundFunction) string {
+	switch {
+	case is.Owner != f.Owner:
+		return "is owned by " + is.Owner + ", not by " + f.Owner
+	case is.Definer != f.Definer:
+		return "does not run with the rights that it must"
+	case is.Body != f.Body:
+		return "has another text"
+	case is.Language != f.Language, is.Volatility != f.Volatility, is.Strict != f.Strict:
+		return "has another language or other properties"
+	case !is.Plain:
+		return "has other arguments or results"
+	case !slices.Equal(is.Settings, f.Settings):
+		return "has other settings"
+	}
+	return ""
+}
