@@ -47,7 +47,7 @@ select array_agg(p.at), array[((array_agg(p.k1))[count(*)])::text, ((array_agg(p
        where t.ctid = any ($3) and t.tableoid = $4 and case when t."day" between ''4713-01-01 BC'' and $2 then (t."day"::timestamp at time zone ''UTC'') + interval ''1 mon 2 days'' <= $1 else false end'
       using claim.cutoff, bound, rows_at, claim.target;
     get diagnostics gone = row_count;
-    set constraints all immediate; -- nothing is left for COMMIT
+    set constraints all immediate; -- deferred ones too: here, not at COMMIT
     perform lapse.pin();
   end if;
   if coalesce(cardinality(rows_at), 0) < work.row_limit then
