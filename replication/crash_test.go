@@ -60,7 +60,7 @@ func deleteInBatches(ctx context.Context, url string, at *atomic.Int64) error {
 	}
 	defer func() { _ = conn.Close(ctx) }()
 	var from int64
-	if err := conn.QueryRow(ctx, `select min(id) from item`).Scan(&from); err != nil {
+	if err := conn.QueryRow(ctx, `select coalesce(min(id), 0) from item`).Scan(&from); err != nil {
 		return err
 	}
 	for ; ; from += 10 {
