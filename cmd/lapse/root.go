@@ -64,10 +64,10 @@ A superuser's login is for init and apply; the other commands refuse one. LAPSE_
 pass, for throw-away databases.
 
 Exit codes: 0 done; 1 failed; 2 wrong usage or invalid input; 3 done, and it found something that needs a person.`,
-		Example: `  export LAPSE_DATABASE_URL=postgres://postgres@127.0.0.1/app LAPSE_KAFKA_BROKERS=127.0.0.1:9092
-  lapse init
-  lapse apply -f policies.yaml
-  lapse serve --database postgres://lapse@127.0.0.1/app`,
+		Example: `  export LAPSE_DATABASE_URL=postgres://lapse@127.0.0.1/app LAPSE_KAFKA_BROKERS=127.0.0.1:9092
+  lapse init --database postgres://postgres@127.0.0.1/app
+  lapse apply --database postgres://postgres@127.0.0.1/app -f policies.yaml
+  lapse serve`,
 		Args:          cobra.ArbitraryArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,

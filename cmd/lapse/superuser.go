@@ -28,7 +28,7 @@ func (e *superuserError) Error() string {
 	if e.login != e.superuser {
 		what = fmt.Sprintf("%q is a member of the superuser %q", e.login, e.superuser)
 	}
-	return fmt.Sprintf(`%[1]s: only init and apply take such a login; make one for everything else (or run lapse init, which makes it) and name it in database:
+	return fmt.Sprintf(`%[1]s: only init and apply take such a login; use the login of database: in lapse.yaml, or, where there is none yet, the one that lapse init makes, or make one:
 
 create role %[2]s login replication;
 grant %[3]s, %[4]s, %[5]s to %[2]s;
