@@ -55,6 +55,11 @@ type Config struct {
 	// FenceHeaders are put on every fence, behind lapse-op.
 	FenceHeaders []Header
 
+	// Ours tells our records from those of others, who ought not to write here. It is asked about everything that is no
+	// fence, from the end of a partition downwards, until it says yes: that is what Publisher.Last returns. It must be
+	// safe for concurrent use. nil takes every record.
+	Ours func(*Record) bool
+
 	// MaxBatchBytes is the largest batch that is sent, and so the largest record. 0 means 900 KiB: a broker takes 1 MiB
 	// unless it was told otherwise. If the topic's own limit may be read and is lower, that counts. Batches of more than
 	// one record stay below 256 KiB.

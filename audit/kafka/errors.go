@@ -20,6 +20,11 @@ var (
 	// ErrTooLarge: a record is larger than what its topic takes. It was not published, and nothing after it is.
 	ErrTooLarge = errors.New("record larger than the topic allows")
 
+	// ErrTopicReplaced: what was acknowledged in a partition is not there any more. Somebody has deleted the topic and made
+	// it again, or a broker that did not have it was elected. What was acknowledged since the last batch that a consumer
+	// has read is lost, and nobody here knows how much that is.
+	ErrTopicReplaced = errors.New("acknowledged records are gone")
+
 	// ErrClosed: Close was called.
 	ErrClosed = errors.New("publisher closed")
 )

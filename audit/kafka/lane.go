@@ -22,7 +22,7 @@ type lane struct {
 	topic     string
 	partition int32
 	limit     int // bytes of a batch that one record may fill
-	last      last
+	last      Tail
 
 	mu      sync.Mutex
 	queue   []*batch // in order; the last one still grows

@@ -16,7 +16,7 @@ type Offsets struct{ First, End int64 }
 // Offsets returns the bounds of each partition of a topic, by partition. It waits for leaders as long as ctx lets it; a
 // topic that stays unknown is a *MissingTopicError.
 func (c *Client) Offsets(ctx context.Context, topic string) ([]Offsets, error) {
-	n, err := c.partitions(ctx, topic, c.timing.missing)
+	n, err := c.partitions(ctx, topic, 0, c.timing.missing)
 	if err != nil {
 		return nil, err
 	}
@@ -32,28 +32,47 @@ func (c *Client) Offsets(ctx context.Context, topic string) ([]Offsets, error) {
 func (c *Client) offsets(ctx context.Context, topic string, partition int32) (Offsets, error) {
 	var found Offsets
 	what := fmt.Sprintf("offsets of %s/%d", topic, partition)
+	begin := time.Now()
+	unknown := func(err error) error { // a topic that was deleted a moment ago is still in the metadata
+		if errors.Is(err, kafkago.UnknownTopicOrPartition) && time.Since(begin) >= c.timing.missing {
+			return &MissingTopicError{Topic: topic}
+		}
+		return err
+	}
 	err := c.retry(ctx, what, func(ctx context.Context) error {
 		p := int(partition)
 		resp, err := c.kafka.ListOffsets(ctx, &kafkago.ListOffsetsRequest{
 			Topics: map[string][]kafkago.OffsetRequest{topic: {kafkago.FirstOffsetOf(p), kafkago.LastOffsetOf(p)}},
 		})
 		if err != nil {
-			return err
+			return unknown(err)
 		}
 		if len(resp.Topics[topic]) != 1 {
 			return errors.New("an answer for other partitions")
 		}
 		answer := resp.Topics[topic][0]
 		found = Offsets{First: answer.FirstOffset, End: answer.LastOffset}
-		return answer.Error
+		return unknown(answer.Error)
 	})
 	return found, err
 }
 
-// partitions is how many partitions a topic has, once each of them has a leader. A topic that stays unknown for as long
-// as patience is taken to be missing: just after it was made, or a broker was started, it is unknown for a moment.
-func (c *Client) partitions(ctx context.Context, topic string, patience time.Duration) (int, error) {
-	n := 0
+// partitions is how many partitions a topic has, once each of the first ones has a leader; first 0 means all of them. A
+// topic that stays unknown for as long as patience is taken to be missing: just after it was made, or a broker was
+// started, it is unknown for a moment.
+func (c *Client) partitions(ctx context.Context, topic string, first int, patience time.Duration) (int, error) {
+	found, err := c.layout(ctx, topic, first, patience)
+	return found.partitions, err
+}
+
+// layout is how a topic lies on the brokers.
+type layout struct {
+	partitions int
+	replicas   int // the fewest that one of the first partitions has
+}
+
+func (c *Client) layout(ctx context.Context, topic string, first int, patience time.Duration) (layout, error) {
+	var seen layout
 	begin := time.Now()
 	err := c.retry(ctx, "metadata of topic "+topic, func(ctx context.Context) error {
 		resp, err := c.kafka.Metadata(ctx, &kafkago.MetadataRequest{Topics: []string{topic}})
@@ -70,13 +89,19 @@ func (c *Client) partitions(ctx context.Context, topic string, patience time.Dur
 		if found.Error != nil {
 			return found.Error
 		}
+		seen = layout{partitions: len(found.Partitions)}
 		for _, p := range found.Partitions {
+			if first != 0 && p.ID >= first {
+				continue // added by somebody; nothing of ours is there
+			}
 			if p.Error != nil {
 				return fmt.Errorf("partition %d: %w", p.ID, p.Error)
 			}
+			if n := len(p.Replicas); seen.replicas == 0 || n < seen.replicas {
+				seen.replicas = n
+			}
 		}
-		n = len(found.Partitions)
 		return nil
 	})
-	return n, err
+	return seen, err
 }

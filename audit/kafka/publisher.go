@@ -133,7 +133,7 @@ func (p *Publisher) readTails(ctx context.Context, fences []int64) error {
 	group.SetLimit(4) // each holds an answer of the broker in memory
 	for i, l := range p.every {
 		group.Go(func() (err error) {
-			l.last, err = p.client.tail(ctx, l.topic, l.partition, fences[i])
+			l.last, err = p.client.tail(ctx, l.topic, l.partition, fences[i], p.cfg.Ours, nil)
 			return err
 		})
 	}
@@ -183,8 +183,8 @@ func (p *Publisher) Last(topic string, partition int32) (Record, int64, bool) {
 	if partition < 0 || int(partition) >= len(lanes) {
 		return Record{}, 0, false
 	}
-	l := lanes[partition].last
-	return l.record, l.offset, l.found
+	last := lanes[partition].last
+	return last.Record, last.Offset, last.Found
 }
 
 // Append takes a record to be published, and never blocks. Marks number the records 1, 2, 3 …, over all partitions. The

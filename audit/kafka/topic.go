@@ -43,7 +43,7 @@ func (c *Client) ensureTopic(ctx context.Context, t Topic) (int, error) {
 	if t.Create {
 		patience = 0 // asking for a topic that is there after all is harmless
 	}
-	n, err := c.partitions(ctx, t.Name, patience)
+	n, err := c.partitions(ctx, t.Name, t.Partitions, patience)
 	var missing *MissingTopicError
 	switch {
 	case errors.As(err, &missing) && !t.Create:
@@ -53,7 +53,7 @@ func (c *Client) ensureTopic(ctx context.Context, t Topic) (int, error) {
 		if err := c.createTopic(ctx, t); err != nil {
 			return 0, err
 		}
-		n, err = c.partitions(ctx, t.Name, c.timing.request)
+		n, err = c.partitions(ctx, t.Name, t.Partitions, c.timing.request)
 	}
 	if err != nil {
 		return 0, err
