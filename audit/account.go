@@ -21,12 +21,13 @@ type Tally struct {
 
 // Account is what one transaction claimed and what was seen of it.
 type Account struct {
-	Claim   *schemas.Claim // proven by the first published change; nil where there is none
-	Result  *Result        // the result that ended the claim; nil where none came or it could not be read
-	Batches int            // rows of lapse.batch
-	Results int            // rows of lapse.batch_result
-	Awaited bool           // rows of the ledger for whose confirmation somebody waits: policies, their states, heartbeats
-	Tallies []Tally        // in the order in which each first came
+	Claim     *schemas.Claim // proven by the first published change; nil where there is none
+	Result    *Result        // the result that ended the claim; nil where none came or it could not be read
+	Batches   int            // rows of lapse.batch
+	Results   int            // rows of lapse.batch_result
+	Awaited   bool           // rows of the ledger for whose confirmation somebody waits: policies, their states, heartbeats
+	Heartbeat *Heartbeat     // the last heartbeat; nil for none
+	Tallies   []Tally        // in the order in which each first came
 
 	// OwnUnverified is the first batch that the deletion functions wrote in this transaction, row and result, and that no tag
 	// key verifies; nil if there is none.

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"lapse/audit/kafka"
@@ -41,9 +42,16 @@ type Config struct {
 	// for a slot that still stands there.
 	SlotStart replication.LSN
 
-	// Beat writes the sign of life: lapse.beat(timeline). It is called when a stream is open, and each minute. It must be
-	// safe for concurrent use. nil: none.
-	Beat func(ctx context.Context, timeline replication.Timeline) error
+	// Beat writes the sign of life, lapse.beat, on the database that a stream was found to be of; on another it must fail. It
+	// is called when the check of Histories has passed, and each BeatEvery. It must be safe for concurrent use. nil: none.
+	Beat func(ctx context.Context, nonce uuid.UUID, place Place) error
+
+	// BeatEvery is the time between two heartbeats; 0 is a minute, which the deletion functions count on.
+	BeatEvery time.Duration
+
+	// FailoverTolerance is how much a promotion may lose without a person's word, by the time between heartbeats; 0 is five
+	// minutes, negative is nothing.
+	FailoverTolerance time.Duration
 
 	// Alarm stops every deletion in the database: lapse.alarm(reason). It is called when a batch that the deletion functions
 	// wrote fits none of Keys, before that transaction's record is in the log, and again after a crash or an error: to be
@@ -68,15 +76,19 @@ type Auditor struct {
 
 	standing  atomic.Pointer[string] // why it is not ready; nil if it streams
 	publisher atomic.Pointer[kafka.Publisher]
-	timeline  atomic.Uint32
-	streaming chan struct{} // receives when a stream has been opened
+	place     atomic.Pointer[Place] // of the stream that is read; nil between two
+	process   string                // tells this process's fences from all others'
+	streaming chan struct{}         // receives when a stream is fit to be read
 
 	until replication.LSN // 0: none, or not asked yet
+	told  string          // the last error that waits for a person
 }
 
 const (
 	beatEvery    = time.Minute
 	beatTimeout  = 10 * time.Second
+	tolerance    = 5 * time.Minute
+	bentPause    = 5 * time.Second  // between two looks at a database that is not the log's
 	openTimeout  = 30 * time.Second // for a stream
 	drainTimeout = 5 * time.Second  // for what is on its way when Run is to end
 	closeTimeout = 2 * time.Second  // for each connection
@@ -87,7 +99,15 @@ const (
 
 // New makes an auditor. It connects to nothing before Run.
 func New(config Config) (*Auditor, error) {
-	a := &Auditor{config: config, metrics: config.Metrics, log: config.Logger, streaming: make(chan struct{}, 1)}
+	a := &Auditor{
+		config: config, metrics: config.Metrics, log: config.Logger, streaming: make(chan struct{}, 1), process: uuid.NewString(),
+	}
+	if a.config.BeatEvery == 0 {
+		a.config.BeatEvery = beatEvery
+	}
+	if a.config.FailoverTolerance == 0 {
+		a.config.FailoverTolerance = tolerance
+	}
 	if a.metrics == nil {
 		a.metrics = NewMetrics()
 	}
@@ -146,6 +166,11 @@ func (a *Auditor) Run(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil, errors.Is(err, errReached):
 			return nil
+		case a.waitsForAPerson(err):
+			if !pause(ctx, bentPause) {
+				return nil
+			}
+			continue
 		case gradeOf(err) == stop:
 			return err
 		}
@@ -156,41 +181,23 @@ func (a *Auditor) Run(ctx context.Context) error {
 	}
 }
 
-// startBeating calls Beat each minute, in its own time: a database that is slow to answer must not hold up the stream.
-func (a *Auditor) startBeating(ctx context.Context) (stop func()) {
-	if a.config.Beat == nil {
-		return func() {}
+// waitsForAPerson says whether an error passes only when somebody has decided, and tells them: nothing is published or
+// confirmed meanwhile. With Until there is nobody to wait for.
+func (a *Auditor) waitsForAPerson(err error) bool {
+	var bent *BentError
+	if !errors.As(err, &bent) && !errors.Is(err, ErrForeignTail) && !errors.Is(err, ErrOtherAuditor) {
+		return false
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(beatEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-a.streaming:
-			case <-tick.C:
-			case <-ctx.Done():
-				return
-			}
-			if timeline := replication.Timeline(a.timeline.Load()); timeline != 0 {
-				a.beat(ctx, timeline)
-			}
-		}
-	}()
-	return func() {
-		cancel()
-		<-done
+	a.metrics.bent.Set(1)
+	if a.config.Until != nil {
+		return false
 	}
-}
-
-func (a *Auditor) beat(ctx context.Context, timeline replication.Timeline) {
-	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
-	defer cancel()
-	if err := a.config.Beat(ctx, timeline); err != nil {
-		a.log.Warn("heartbeat not written", "error", err)
+	if text := err.Error(); a.told != text {
+		a.told = text
+		a.log.Error("nothing is published, confirmed or deleted", "error", err)
 	}
+	a.stand(err.Error())
+	return true
 }
 
 // attempts counts tries that failed soon after one another.

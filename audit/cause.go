@@ -33,6 +33,8 @@ const (
 	None     Op = iota // no event
 	Delete             // one row
 	Truncate           // all rows, which nobody names one by one
+	Gap                // no deletion: what was deleted between two positions nobody has read
+	Rewind             // no deletion: what was published above a position never happened
 )
 
 // String is the operation as headers and metrics write it.
@@ -42,6 +44,10 @@ func (o Op) String() string {
 		return "delete"
 	case Truncate:
 		return "truncate"
+	case Gap:
+		return "gap"
+	case Rewind:
+		return "rewind"
 	default:
 		return ""
 	}

@@ -112,8 +112,13 @@ func (c *Classifier) ledger(change *replication.Change, first bool) {
 			c.account.Result = parseResult(change)
 			c.state = stateUnverified
 		}
-	case ledgerPolicy, ledgerState, ledgerBeat:
+	case ledgerPolicy, ledgerState:
 		c.account.Awaited = true
+	case ledgerBeat:
+		c.account.Awaited = true
+		if h := parseHeartbeat(change); h != nil {
+			c.account.Heartbeat = h
+		}
 	}
 }
 

@@ -22,6 +22,12 @@ var (
 	ErrForeignTopic = errors.New("the topic is in use by something else")
 	// ErrRouteChanged: topics, partitions or slot are not those that the log was begun with.
 	ErrRouteChanged = errors.New("the route is not the one in the log")
+	// ErrKeyChanged: none of the tag keys is one that the log was begun with.
+	ErrKeyChanged = errors.New("the tag key is not the one in the log")
+	// ErrForeignTail: a partition ends with what looks like an event of this database, and the database never had it.
+	ErrForeignTail = errors.New("an event in a topic is not of this database's past")
+	// ErrOtherAuditor: somebody else writes the log, on another copy of the database.
+	ErrOtherAuditor = errors.New("another auditor lives")
 	// ErrDisorder: the stream does not come in the order that everything here rests on.
 	ErrDisorder = errors.New("the stream is out of order")
 )
@@ -66,6 +72,7 @@ func (e *alarmError) Unwrap() error { return e.cause }
 var (
 	errReached = errors.New("the end that was asked for is reached")
 	errParted  = errors.New("the server is stopping and cannot wait for Kafka")
+	errMoved   = errors.New("somebody else wrote into the topics while they were taken over")
 )
 
 // grade says what to do about an error.
@@ -85,7 +92,7 @@ func gradeOf(err error) grade {
 		return reopen // whatever stands in the way: it must not be passed over
 	case errors.Is(err, context.Canceled):
 		return stop
-	case errors.Is(err, kafka.ErrRestart):
+	case errors.Is(err, kafka.ErrRestart), errors.Is(err, errMoved):
 		return anew
 	case errors.Is(err, errParted), replication.GradeOf(err) == replication.Retry:
 		return reopen

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"lapse/audit/kafka"
 	"lapse/replication"
 )
@@ -33,51 +35,131 @@ func (a *Auditor) route(id replication.Identity) *Route {
 
 // takeOver is one life of a publisher. Its order is what makes it safe:
 //
-//  1. the slot is ours: whoever had it has lost it
-//  2. producer epoch and fences: whoever published before cannot any more, in any partition
-//  3. the tails, below the fences: they are final
-//  4. transactions, from where the tails end
+//  1. the slot is ours: whoever had it on this server has lost it
+//  2. the check of Histories: this database is the one that the log is of, or a person has said so
+//  3. producer epoch and fences: whoever published before cannot any more, in any partition
+//  4. the tails, below the fences: they are final, and those that were judged
+//  5. transactions, from where the tails end
 func (a *Auditor) takeOver(ctx context.Context) error {
-	stream, err := a.open(ctx)
+	opened, err := a.open(ctx)
 	if err != nil {
 		return err
 	}
-	life := &life{auditor: a, stream: stream, route: a.route(stream.Identity())}
+	life := &life{auditor: a, stream: opened.stream}
 	defer life.end(ctx)
+	start, judged, err := life.check(ctx, opened)
+	if err != nil {
+		return err
+	}
 	if err := life.openPublisher(ctx); err != nil {
 		return err
 	}
-	start, err := survey(life.publisher, life.route, stream, a.config.SlotStart)
+	fenced, err := readFenced(life.publisher, life.route)
 	if err != nil {
 		return err
 	}
-	life.relay = newRelay(life.route, &a.config, life.publisher, start, a.metrics, a.log)
-	life.relay.attach(stream)
+	if !judged.equals(fenced) {
+		return fmt.Errorf("take the topics over: %w", errMoved)
+	}
+	life.begin(start, fenced)
 	if err := life.relay.inscribe(ctx, start, &a.config); err != nil {
 		return err
 	}
 	if err := a.askUntil(ctx); err != nil {
 		return err
 	}
-	return life.carry(ctx)
+	return life.carry(ctx, start)
+}
+
+// check looks whether the database is the one that the log is of. Where it had to read beyond the log's end for that, the
+// stream is opened again: what was read comes again.
+func (l *life) check(ctx context.Context, o *opened) (*startingPoint, *past, error) {
+	a := l.auditor
+	l.route = a.route(o.stream.Identity())
+	client, err := kafka.NewClient(a.clientConfig())
+	if err != nil {
+		return nil, nil, err
+	}
+	defer client.Close()
+	j, err := a.judge(ctx, client, o, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	l.route = j.route
+	if !j.start.beyond {
+		return j.start, j.past, nil
+	}
+	l.closeStream(ctx)
+	again, err := a.open(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	l.stream = again.stream
+	if !again.same(o) {
+		return nil, nil, fmt.Errorf("open the stream again: %w", errMoved)
+	}
+	return j.start, j.past, nil
+}
+
+// judge reads the topics and makes the check. The judge is returned with its error, as far as it came.
+func (a *Auditor) judge(ctx context.Context, client *kafka.Client, o *opened, thorough bool) (*judge, error) {
+	a.stand("connecting to Kafka")
+	j := &judge{
+		auditor: a, client: client, stream: o.stream, identity: o.stream.Identity(), database: o.database,
+		route: a.route(o.stream.Identity()), thorough: thorough,
+	}
+	reading, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		j.past, err = readPast(reading, client, j.route)
+	}()
+	if broken := answer(ctx, o.stream, done); broken != nil {
+		cancel()
+		<-done
+		return j, broken
+	}
+	<-done
+	if err != nil {
+		return j, err
+	}
+	a.stand("comparing the log with the database")
+	return j, j.run(ctx)
+}
+
+// opened is a stream, and what the server said of its past when it was opened.
+type opened struct {
+	stream   *replication.Stream
+	database *Database
+}
+
+// same says whether nothing has changed between two openings.
+func (o *opened) same(other *opened) bool {
+	a, b := o.stream.Identity(), other.stream.Identity()
+	return a.SystemIdentifier == b.SystemIdentifier && a.DatabaseOID == b.DatabaseOID && a.Timeline == b.Timeline &&
+		a.ServerStart.Equal(b.ServerStart) && o.stream.StartedAt() == other.stream.StartedAt() &&
+		o.database.Newest() == other.database.Newest()
 }
 
 // open opens the stream. A slot in use is waited for: the other auditor may stop, or be dead without the server's having
 // noticed.
-func (a *Auditor) open(ctx context.Context) (*replication.Stream, error) {
+func (a *Auditor) open(ctx context.Context) (*opened, error) {
 	a.stand("connecting to PostgreSQL")
 	opening, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	stream, err := replication.Open(opening, a.config.Stream)
-	if err != nil {
-		return nil, fmt.Errorf("audit: %w", err)
+	o := &opened{}
+	config := a.config.Stream
+	config.Inspect = func(ctx context.Context, conn *pgx.Conn, _ *replication.Identity) (err error) {
+		o.database, err = readDatabase(ctx, conn)
+		return err
 	}
-	a.timeline.Store(uint32(stream.Identity().Timeline))
-	select {
-	case a.streaming <- struct{}{}:
-	default:
+	var err error
+	if o.stream, err = replication.Open(opening, config); err != nil {
+		return nil, err
 	}
-	return stream, nil
+	return o, nil
 }
 
 func (a *Auditor) askUntil(ctx context.Context) error {
@@ -90,6 +172,16 @@ func (a *Auditor) askUntil(ctx context.Context) error {
 	}
 	a.until = until
 	return nil
+}
+
+// clientConfig is how to reach the brokers, for reading.
+func (a *Auditor) clientConfig() kafka.Config {
+	cfg := a.config.Kafka
+	if cfg.Logger == nil {
+		cfg.Logger = a.log
+	}
+	cfg.Topics = []kafka.Topic{{Name: a.config.System}, {Name: a.config.User}, {Name: a.config.Log}}
+	return cfg
 }
 
 // life is what lives as long as a publisher does.
@@ -159,7 +251,9 @@ func (l *life) publisherConfig() kafka.Config {
 	if cfg.Logger == nil {
 		cfg.Logger = a.log
 	}
+	cfg.Ours = isOurs(source, a.config.Log)
 	cfg.FenceHeaders = []kafka.Header{
+		{Key: headerProcess, Value: []byte(a.process)},
 		{Key: headerSystem, Value: appendUint(nil, source.SystemIdentifier)},
 		{Key: headerDB, Value: appendUint(nil, uint64(source.DatabaseOID))},
 		{Key: headerTLI, Value: strconv.AppendUint(nil, uint64(l.stream.Identity().Timeline), 10)},
@@ -183,36 +277,45 @@ func (l *life) publisherConfig() kafka.Config {
 	return cfg
 }
 
-// carry relays from one stream after another, as long as the publisher works. A stream that breaks loses nothing: the
-// slot sends again what was not confirmed, and the relay remembers what of it is on its way.
-func (l *life) carry(ctx context.Context) error {
-	a, tries := l.auditor, attempts{}
-	for {
-		if l.stream != nil {
-			tries.begin()
-			a.standing.Store(nil)
-			a.log.Info("audit streaming", "reached", l.relay.reach.LSN.String(), "timeline", uint32(l.relay.reach.Timeline))
-			err := l.relay.run(ctx, l.stream, a.until)
-			a.stand(whyNot(err))
-			if ctx.Err() != nil {
-				l.relay.drain(ctx)
-			}
-			if ctx.Err() != nil || gradeOf(err) != reopen {
-				return err
-			}
-			a.metrics.behind(time.Now())
-			a.log.Warn("stream interrupted; opening it again", "error", err)
-			l.closeStream(ctx)
-		}
-		if err := l.relay.rest(ctx, tries.next()); err != nil {
-			return err
-		}
-		if err := l.reopen(ctx); err != nil && gradeOf(err) != reopen {
-			return err
-		} else if err != nil {
-			a.log.Warn("stream not opened; trying again", "error", err)
-		}
+// begin makes the relay of this life.
+func (l *life) begin(start *startingPoint, fenced *past) {
+	a := l.auditor
+	l.relay = newRelay(l.route, &a.config, l.publisher, start, fenced, a.metrics, a.log)
+	id := l.stream.Identity()
+	l.relay.ancestry = id.Ancestry
+	l.stream.SetHistory(start.history.Number)
+	l.relay.attach(l.stream)
+	a.place.Store(&Place{History: start.history.Number, Timeline: id.Timeline, ServerStart: id.ServerStart})
+	select {
+	case a.streaming <- struct{}{}:
+	default:
 	}
+}
+
+// carry relays until the stream breaks, the publisher fails, or ctx ends. A stream that breaks loses nothing: what is
+// acknowledged by then is settled, and the next life begins with the check again, since the server may be another one.
+func (l *life) carry(ctx context.Context, start *startingPoint) error {
+	a := l.auditor
+	a.standing.Store(nil)
+	a.metrics.bent.Set(0)
+	a.log.Info("audit streaming", "reached", l.relay.reach.String())
+	err := l.relay.run(ctx, l.stream, start.pending, a.until)
+	a.place.Store(nil)
+	a.stand(whyNot(err))
+	if ctx.Err() != nil {
+		l.relay.drain(ctx)
+		return err
+	}
+	if gradeOf(err) != reopen {
+		return err
+	}
+	a.metrics.behind(time.Now())
+	a.log.Warn("stream interrupted; opening it again", "error", err)
+	l.closeStream(ctx)
+	if resting := l.relay.rest(ctx, 0); resting != nil {
+		return resting
+	}
+	return err
 }
 
 // whyNot is what Ready says between two streams.
@@ -222,27 +325,6 @@ func whyNot(err error) string {
 		return alarm.Error()
 	}
 	return "connecting to PostgreSQL"
-}
-
-// reopen opens the stream again, and looks whether it is still the one that the relay remembers.
-func (l *life) reopen(ctx context.Context) error {
-	stream, err := l.auditor.open(ctx)
-	if err != nil {
-		return err
-	}
-	l.stream = stream
-	id, source := stream.Identity(), &l.route.Source
-	if id.SystemIdentifier != source.SystemIdentifier || id.DatabaseOID != source.DatabaseOID {
-		return refuse(ErrForeignTopic, "the server was database %d of system %d and is now %d of %d",
-			"start again with topics of this database (topics)",
-			source.DatabaseOID, source.SystemIdentifier, id.DatabaseOID, id.SystemIdentifier)
-	}
-	if l.relay.reach.LSN < stream.StartedAt() {
-		return refuse(ErrLogBehind, "the log reaches %s, the slot stands at %s",
-			"somebody else has moved or remade the slot; what was deleted in between is in no log",
-			l.relay.reach.LSN, stream.StartedAt())
-	}
-	return nil
 }
 
 // end closes what is open. Its own time is bounded: neither side is owed more than to be left.

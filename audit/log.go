@@ -2,10 +2,9 @@ package audit
 
 import (
 	"encoding/hex"
-	"encoding/json"
-	"fmt"
-	"strconv"
 	"time"
+
+	"github.com/google/uuid"
 
 	"lapse/audit/kafka"
 	"lapse/replication"
@@ -24,17 +23,18 @@ const (
 	KindRoute       Kind = "route"       // how events become records from here on
 	KindTransaction Kind = "transaction" // what one transaction claimed, and what was seen of it
 	KindCoverage    Kind = "coverage"    // everything up to here has been read, and there was nothing else
+	KindGap         Kind = "gap"         // what was deleted between two positions nobody has read
+	KindRewind      Kind = "rewind"      // what the log has above a position never happened in the database it goes on with
 )
 
 // Leaf is one record of the log. Its value is a function of the WAL and the route alone, but for the instant in a
 // coverage record.
 type Leaf struct {
-	Kind     Kind
-	Timeline replication.Timeline
-	Reached  replication.LSN // everything that ends at or below it is in the topics and in the log
-	Seq      uint32          // tells records apart that reach the same position: origin and route
-	Time     time.Time       // Kafka's timestamp; no part of the leaf
-	Value    []byte
+	Kind  Kind
+	Reach Reach     // everything that ends at or below it is in the topics and in the log
+	Seq   uint32    // tells records apart that reach the same position: origin and route
+	Time  time.Time // Kafka's timestamp; no part of the leaf
+	Value []byte
 }
 
 // A scribe writes leaves for one route.
@@ -42,6 +42,9 @@ type scribe struct {
 	route *Route
 	form  TextForm
 	head  []byte // what stands the same in every leaf
+
+	nonce uuid.UUID  // of the history in force
+	beat  *Heartbeat // the last one that was read; nil for none
 }
 
 func newScribe(route *Route) *scribe {
@@ -52,20 +55,27 @@ func newScribe(route *Route) *scribe {
 	return s
 }
 
-// begin writes what every leaf begins with, and by which alone a restart knows where the log stands.
+// begin writes what every leaf begins with, and by which alone a restart knows where the log stands. The heartbeat is the
+// last one before the leaf, which places the leaf in time and in one copy of the database.
 func (s *scribe) begin(l *Leaf) []byte {
 	b := make([]byte, 0, 1024)
 	b = append(append(append(b, `{"kind":"`...), l.Kind...), `","schema":`...)
 	b = append(appendUint(b, LogSchema), s.head...)
-	b = appendUint(append(b, `,"timeline":`...), uint64(l.Timeline))
-	return appendLSN(append(b, `,"reached":`...), l.Reached)
+	b = appendUint(append(b, `,"history":`...), uint64(l.Reach.History))
+	b = appendUUID(append(b, `,"nonce":`...), s.nonce)
+	b = appendUint(append(b, `,"timeline":`...), uint64(l.Reach.Timeline))
+	b = appendLSN(append(b, `,"reached":`...), l.Reach.LSN)
+	if s.beat != nil {
+		b = appendUUID(append(b, `,"beat":`...), s.beat.Nonce)
+	}
+	return b
 }
 
 // origin is the log's first record. The keys themselves never leave the process.
-func (s *scribe) origin(timeline replication.Timeline, consistent replication.LSN, keys []schemas.TagKey, at time.Time) *Leaf {
-	l := &Leaf{Kind: KindOrigin, Timeline: timeline, Reached: consistent, Time: at}
+func (s *scribe) origin(consistent Reach, keys []schemas.TagKey, at time.Time) *Leaf {
+	l := &Leaf{Kind: KindOrigin, Reach: consistent, Time: at}
 	b := appendText(append(s.begin(l), `,"slot":`...), s.route.Source.Slot, UTF8Text)
-	b = append(appendLSN(append(b, `,"consistent_point":`...), consistent), `,"keys":[`...)
+	b = append(appendLSN(append(b, `,"consistent_point":`...), consistent.LSN), `,"keys":[`...)
 	for i, key := range keys {
 		if i > 0 {
 			b = append(b, ',')
@@ -77,15 +87,15 @@ func (s *scribe) origin(timeline replication.Timeline, consistent replication.LS
 }
 
 // routing is the record of the route, which holds for everything above reached.
-func (s *scribe) routing(timeline replication.Timeline, reached replication.LSN, at time.Time) *Leaf {
-	l := &Leaf{Kind: KindRoute, Timeline: timeline, Reached: reached, Seq: 1, Time: at}
+func (s *scribe) routing(reached Reach, at time.Time) *Leaf {
+	l := &Leaf{Kind: KindRoute, Reach: reached, Seq: 1, Time: at}
 	l.Value = append(s.route.appendRouting(append(s.begin(l), `,"routing":`...)), '}')
 	return l
 }
 
 // transaction is the record of one transaction that is wholly in the topics.
 func (s *scribe) transaction(tx *replication.Tx, a *Account, verdict Verdict) *Leaf {
-	l := &Leaf{Kind: KindTransaction, Timeline: tx.Timeline, Reached: tx.EndLSN, Time: tx.CommitTime}
+	l := &Leaf{Kind: KindTransaction, Reach: endOf(tx), Time: tx.CommitTime}
 	b := appendLSN(append(s.begin(l), `,"commit_lsn":`...), tx.CommitLSN)
 	b = appendInstant(append(b, `,"commit_timestamp":`...), tx.CommitTime)
 	b = appendUint(append(b, `,"xid":`...), uint64(tx.XID))
@@ -188,11 +198,81 @@ func (s *scribe) appendTally(b []byte, t *Tally) []byte {
 }
 
 // coverage says that everything up to reached has been read.
-func (s *scribe) coverage(timeline replication.Timeline, reached replication.LSN, at time.Time) *Leaf {
+func (s *scribe) coverage(reached Reach, at time.Time, w *witness) *Leaf {
 	at = at.UTC().Truncate(time.Microsecond)
-	l := &Leaf{Kind: KindCoverage, Timeline: timeline, Reached: reached, Time: at}
-	l.Value = append(appendInstant(append(s.begin(l), `,"at":`...), at), '}')
+	l := &Leaf{Kind: KindCoverage, Reach: reached, Time: at}
+	l.Value = append(appendInstant(append(s.begin(l), `,"at":`...), at), w.append(nil)...)
+	l.Value = append(l.Value, '}')
 	return l
+}
+
+// beaten is the record of a heartbeat, and of everything before it; h is the scribe's from here on.
+func (s *scribe) beaten(tx *replication.Tx, h *Heartbeat, w *witness) *Leaf {
+	s.beat = h
+	l := &Leaf{Kind: KindCoverage, Reach: endOf(tx), Time: tx.CommitTime}
+	b := appendInstant(append(s.begin(l), `,"at":`...), h.At)
+	b = appendHeartbeat(append(b, `,"heartbeat":`...), h, s.form)
+	l.Value = append(w.append(b), '}')
+	return l
+}
+
+// marked is the record of a marker. h is the heartbeat that showed it, if one did.
+func (s *scribe) marked(m *Marker, reached Reach, h *Heartbeat, w *witness) *Leaf {
+	if h != nil {
+		s.beat = h
+	}
+	l := &Leaf{Kind: KindGap, Reach: reached, Time: m.Time}
+	if m.Op == Rewind {
+		l.Kind = KindRewind
+	}
+	b := appendInstant(append(s.begin(l), `,"at":`...), m.Time)
+	b = appendMarker(append(b, ','), m)
+	if h != nil {
+		b = appendHeartbeat(append(b, `,"heartbeat":`...), h, s.form)
+	}
+	l.Value = append(w.append(b), '}')
+	return l
+}
+
+// witness is what a coverage record says beside its position, so that a later start can tell whether it reads the same
+// database and the same topics.
+type witness struct {
+	ancestry replication.Ancestry // the timelines that the server has left
+	ends     []topicEnds          // where each topic ended, fences included
+}
+
+type topicEnds struct {
+	topic string
+	ends  []int64 // by partition; -1 where nothing is known
+}
+
+func (w *witness) append(b []byte) []byte {
+	if w == nil {
+		return b
+	}
+	b = append(b, `,"ancestry":[`...)
+	for i, s := range w.ancestry {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendUint(append(b, `{"timeline":`...), uint64(s.Timeline))
+		b = append(appendLSN(append(b, `,"end":`...), s.At), '}')
+	}
+	b = append(b, `],"ends":{`...)
+	for i, t := range w.ends {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(appendText(b, t.topic, UTF8Text), ':', '[')
+		for k, end := range t.ends {
+			if k > 0 {
+				b = append(b, ',')
+			}
+			b = appendInt(b, end)
+		}
+		b = append(b, ']')
+	}
+	return append(b, '}')
 }
 
 // record is the leaf as it goes to Kafka. It has no key: a compacted topic, which would throw leaves away, refuses it.
@@ -203,58 +283,13 @@ func (s *scribe) record(l *Leaf) kafka.Record {
 		Time:  l.Time,
 		Headers: []kafka.Header{
 			{Key: headerOp, Value: []byte(l.Kind)},
-			{Key: headerLSN, Value: appendHex(nil, uint64(l.Reached), 16)},
+			{Key: headerLSN, Value: appendHex(nil, uint64(l.Reach.LSN), 16)},
 			{Key: headerSeq, Value: appendHex(nil, uint64(l.Seq), 8)},
 			{Key: headerSystem, Value: appendUint(nil, s.route.Source.SystemIdentifier)},
 			{Key: headerDB, Value: appendUint(nil, uint64(s.route.Source.DatabaseOID))},
-			{Key: headerTLI, Value: appendUint(nil, uint64(l.Timeline))},
+			{Key: headerHistory, Value: appendUint(nil, uint64(l.Reach.History))},
+			{Key: headerTLI, Value: appendUint(nil, uint64(l.Reach.Timeline))},
 			{Key: headerSchema, Value: appendUint(nil, LogSchema)},
 		},
 	}
-}
-
-// LogEnd is what the last record of a log says of where the log stands.
-type LogEnd struct {
-	Kind             Kind
-	SystemIdentifier uint64
-	DatabaseOID      uint32
-	Database         string // as it was written, in the form of the database's encoding
-	Route            string // fingerprint
-	RouteVersion     int
-	Timeline         replication.Timeline
-	Reached          replication.LSN
-}
-
-// parseLogEnd reads the last record of a log, of whatever kind.
-func parseLogEnd(value []byte) (LogEnd, error) {
-	var head struct {
-		Kind             Kind   `json:"kind"`
-		Schema           int    `json:"schema"`
-		SystemIdentifier string `json:"system_identifier"`
-		Database         string `json:"database"`
-		DatabaseOID      uint32 `json:"database_oid"`
-		RouteVersion     int    `json:"route_version"`
-		Route            string `json:"route"`
-		Timeline         uint32 `json:"timeline"`
-		Reached          string `json:"reached"`
-	}
-	if err := json.Unmarshal(value, &head); err != nil {
-		return LogEnd{}, fmt.Errorf("read the log's last record: %w", err)
-	}
-	if head.Schema != LogSchema {
-		return LogEnd{}, fmt.Errorf("read the log's last record: its format is %d, this program knows %d", head.Schema, LogSchema)
-	}
-	system, err := strconv.ParseUint(head.SystemIdentifier, 10, 64)
-	if err != nil {
-		return LogEnd{}, fmt.Errorf("read the log's last record: system identifier: %w", err)
-	}
-	reached, err := replication.ParseLSN(head.Reached)
-	if err != nil {
-		return LogEnd{}, fmt.Errorf("read the log's last record: %w", err)
-	}
-	return LogEnd{
-		Kind: head.Kind, SystemIdentifier: system, DatabaseOID: head.DatabaseOID, Database: head.Database,
-		Route: head.Route, RouteVersion: head.RouteVersion,
-		Timeline: replication.Timeline(head.Timeline), Reached: reached,
-	}, nil
 }

@@ -16,6 +16,8 @@ type Metrics struct {
 	unverified   prometheus.Counter
 	own          prometheus.Counter
 	mismatches   prometheus.Counter
+	gaps         prometheus.Counter
+	bent         prometheus.Gauge
 	lag          prometheus.GaugeFunc
 	kafka        *kafka.Metrics
 
@@ -46,6 +48,14 @@ func NewMetrics() *Metrics {
 			Name: "lapse_reconciliation_mismatches_total",
 			Help: "Transactions of which the WAL showed something else than they claimed.",
 		}),
+		gaps: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "lapse_gaps_total",
+			Help: "Gaps written: what was deleted between two positions nobody has read, or not as what it was.",
+		}),
+		bent: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "lapse_history_bent",
+			Help: "1 while the database is not the one that the log is of, and nothing is published, confirmed or deleted.",
+		}),
 		kafka: kafka.NewMetrics(),
 	}
 	m.lag = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -62,7 +72,7 @@ func NewMetrics() *Metrics {
 
 // Collectors are all collectors, those of publishing too, for a registry.
 func (m *Metrics) Collectors() []prometheus.Collector {
-	own := []prometheus.Collector{m.published, m.deduplicated, m.unverified, m.own, m.mismatches, m.lag}
+	own := []prometheus.Collector{m.published, m.deduplicated, m.unverified, m.own, m.mismatches, m.gaps, m.bent, m.lag}
 	return append(own, m.kafka.Collectors()...)
 }
 

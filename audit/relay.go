@@ -5,26 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"lapse/audit/kafka"
 	"lapse/replication"
 )
-
-// Reach is how far the log has come: everything that ends at or below it is recorded.
-type Reach struct {
-	Timeline replication.Timeline
-	LSN      replication.LSN
-}
-
-// passed says whether a transaction with this commit position is recorded. A commit lies below its own end and above
-// every end before it, so its position decides as well as its end, and is known at its beginning.
-func (r Reach) passed(tx *replication.Tx) bool {
-	if tx.Timeline != r.Timeline {
-		return tx.Timeline < r.Timeline
-	}
-	return tx.CommitLSN < r.LSN
-}
 
 // relay carries transactions from the stream to the topics. It lives as long as its publisher and remembers what it has
 // handed to it, so that a stream which breaks can be taken up again. Its methods belong to one goroutine.
@@ -49,37 +35,49 @@ type relay struct {
 	stream *replication.Stream
 
 	// What is in the topics or on its way there.
-	tails map[string][]replication.Position // by topic and partition: the last event; zero for none
-	reach Reach                             // of the last record handed to the queue
-	queue queue
-	mark  uint64 // of the last event
+	tails     map[string][]replication.Position // by topic and partition: the last event; zero for none
+	reach     Reach                             // of the last record handed to the queue
+	last      lastBeat                          // among the records handed to the queue
+	queue     queue
+	lastEvent uint64 // its mark
 
 	// The transaction that is being read.
 	tx     *replication.Tx
 	passed bool // it is recorded; its changes are dropped unread
 	event  Event
 	names  names
-	full   map[uint32]bool // relations whose REPLICA IDENTITY FULL was warned of
+	faults atomic.Pointer[string] // what the last heartbeat found changed in the publications
+	full   map[uint32]bool        // relations whose REPLICA IDENTITY FULL was warned of
 
+	ancestry replication.Ancestry // of the server that is read
 	coverage coverage
 	pressing pressing
 }
 
 func newRelay(
-	route *Route, config *Config, publisher *kafka.Publisher, start *startingPoint, metrics *Metrics, log *slog.Logger,
+	route *Route, config *Config, publisher *kafka.Publisher, start *startingPoint, fenced *past, metrics *Metrics, log *slog.Logger,
 ) *relay {
-	return &relay{
+	r := &relay{
 		route: route, publisher: publisher, metrics: metrics, log: log, now: time.Now,
 		classifier: NewClassifier(route.Source, config.Keys), router: NewRouter(route, config.HashKey), scribe: newScribe(route),
-		tails: start.tails, reach: start.reach, bell: hang(publisher.Progress()), names: names{},
+		tails: fenced.positions(), reach: start.reach, last: start.last, bell: hang(publisher.Progress()), names: names{},
 		full: map[uint32]bool{}, alarm: config.Alarm,
 	}
+	r.scribe.nonce, r.scribe.beat = start.history.Nonce, start.last.beat
+	return r
 }
 
 // run carries on until ctx ends, the stream breaks, the publisher fails, or the position until (if there is one) is
-// confirmed. A transaction that was half read is forgotten: the slot sends it again, and tails says what of it is there.
-func (r *relay) run(ctx context.Context, stream *replication.Stream, until replication.LSN) error {
-	r.attach(stream)
+// confirmed. It begins with first, the message that the check of Histories read last, if it read one.
+func (r *relay) run(ctx context.Context, stream *replication.Stream, first *replication.Message, until replication.LSN) error {
+	if first != nil {
+		if first.Tx != nil {
+			first.Tx.History = r.reach.History
+		}
+		if err := r.handle(ctx, first); err != nil {
+			return err
+		}
+	}
 	deadline := r.coverage.due(r)
 	listening := r.bell.listen(ctx, deadline)
 	for {
@@ -116,7 +114,7 @@ func (r *relay) attach(stream *replication.Stream) {
 	r.coverage.begin(r.reach, r.now())
 	r.pressing = pressing{}
 	// What the log has may never have come to be confirmed, or the server may have forgotten it in a crash.
-	if r.queue.empty() && stream.Identity().Timeline == r.reach.Timeline {
+	if id := stream.Identity(); r.queue.empty() && id.TimelineOf(r.reach.LSN) == r.reach.Timeline {
 		stream.Confirm(r.reach.LSN)
 	}
 }
@@ -174,7 +172,7 @@ func (r *relay) change(ctx context.Context, change *replication.Change) error {
 		if err != nil {
 			return err
 		}
-		tails[partition], r.mark = position, mark
+		tails[partition], r.lastEvent = position, mark
 		r.metrics.byCause[finding.Cause][finding.Op].Inc()
 	}
 	return nil
@@ -238,13 +236,16 @@ func (r *relay) wait(ctx context.Context) error {
 func (r *relay) commit(ctx context.Context, tx *replication.Tx) error {
 	r.tx = nil
 	if r.passed {
-		if tx.Timeline == r.reach.Timeline && tx.EndLSN > r.reach.LSN {
+		if r.reach.before(endOf(tx)) {
 			return refuse(ErrDisorder, "transaction %d ends at %s, beyond the log's end at %s, and committed before it", "",
 				tx.XID, tx.EndLSN, r.reach.LSN)
 		}
 		return nil
 	}
 	account := r.classifier.Account()
+	if !account.Recorded() && account.Heartbeat != nil {
+		return r.beaten(ctx, tx, account.Heartbeat)
+	}
 	if !account.Recorded() {
 		r.coverage.reached(endOf(tx))
 		r.coverage.wanted = r.coverage.wanted || account.Awaited
@@ -256,13 +257,52 @@ func (r *relay) commit(ctx context.Context, tx *replication.Tx) error {
 	}
 	verdict := reconcile(account)
 	r.conclude(tx, account, verdict)
+	return r.conclusion(ctx, func() *Leaf { return r.scribe.transaction(tx, account, verdict) })
+}
+
+// beaten ends the transaction of a heartbeat: with a coverage record, or with a gap where the heartbeat shows one.
+//
+//	crash before the gap is in every partition    the slot sends it again; the partitions' tails say where it is
+//	crash before the record is acknowledged       the same, and the record is made again with the same bytes
+func (r *relay) beaten(ctx context.Context, tx *replication.Tx, h *Heartbeat) error {
+	marker := gapAt(tx, h, r.last)
+	r.faults.Store(&h.Fault)
+	if marker != nil {
+		if err := r.mark(ctx, marker); err != nil {
+			return err
+		}
+	}
+	r.last = lastBeat{beat: h, reach: endOf(tx)}
+	return r.conclusion(ctx, func() *Leaf {
+		if marker != nil {
+			return r.scribe.marked(marker, endOf(tx), h, r.witness())
+		}
+		return r.scribe.beaten(tx, h, r.witness())
+	})
+}
+
+// conclusion puts a transaction's record in line when there is room.
+func (r *relay) conclusion(ctx context.Context, leaf func() *Leaf) error {
 	for r.queue.full() {
 		if err := r.wait(ctx); err != nil {
 			return err
 		}
 	}
-	r.enqueue(r.scribe.transaction(tx, account, verdict))
+	r.enqueue(leaf())
 	return r.settle()
+}
+
+// witness is what a coverage record says of server and topics.
+func (r *relay) witness() *witness {
+	w := &witness{ancestry: r.ancestry}
+	for _, topic := range []Topic{r.route.System, r.route.User} {
+		t := topicEnds{topic: topic.Name, ends: make([]int64, topic.Partitions)}
+		for partition := range topic.Partitions {
+			t.ends[partition] = r.publisher.End(topic.Name, partition)
+		}
+		w.ends = append(w.ends, t)
+	}
+	return w
 }
 
 // conclude tells people what a transaction came to, where it is not what it should be. Positions and names only.
@@ -281,7 +321,7 @@ func (r *relay) conclude(tx *replication.Tx, account *Account, verdict Verdict) 
 // keepalive learns how far the server has read. Between transactions everything below is known; within one it is not.
 func (r *relay) keepalive(m *replication.Message) error {
 	if !m.Open {
-		r.coverage.reached(Reach{Timeline: r.coverage.upTo.Timeline, LSN: m.WALEnd})
+		r.coverage.reached(Reach{History: r.reach.History, Timeline: r.timelineOf(m.WALEnd), LSN: m.WALEnd})
 		r.waiting()
 	}
 	if m.ReplyRequested && m.WALEnd > r.stream.Confirmed() {
@@ -296,6 +336,12 @@ func (r *relay) keepalive(m *replication.Message) error {
 		return r.pressing.bear(now, r.publisher.Stalled())
 	}
 	return nil
+}
+
+// timelineOf is the timeline on which a position of the server that is read falls.
+func (r *relay) timelineOf(at replication.LSN) replication.Timeline {
+	id := r.stream.Identity()
+	return id.TimelineOf(at)
 }
 
 // finished says whether everything up to the position has been read, recorded and confirmed.

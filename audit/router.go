@@ -21,6 +21,7 @@ const (
 	headerSeq     = "lapse-seq"
 	headerSystem  = "lapse-sysid"
 	headerDB      = "lapse-db"
+	headerHistory = "lapse-history"
 	headerTLI     = "lapse-tli"
 	headerSchema  = "lapse-schema"
 )
@@ -30,7 +31,7 @@ const headerSeqAt = 8
 
 var headerNames = [...]string{
 	headerCause, headerOp, headerPolicy, headerTable, headerCascade, headerRun, headerXID, headerLSN, headerSeq,
-	headerSystem, headerDB, headerTLI, headerSchema,
+	headerSystem, headerDB, headerHistory, headerTLI, headerSchema,
 }
 
 // Routed is an event as it goes to Kafka: the same record into each of Partitions. It is the router's own and valid
@@ -173,6 +174,8 @@ func (r *Router) appendHeader(dst []byte, name string, e *Event) []byte {
 		return appendUint(dst, r.route.Source.SystemIdentifier)
 	case headerDB:
 		return appendUint(dst, uint64(r.route.Source.DatabaseOID))
+	case headerHistory:
+		return appendUint(dst, uint64(e.Tx.History))
 	case headerTLI:
 		return appendUint(dst, uint64(e.Tx.Timeline))
 	case headerSchema:

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"lapse/replication"
 )
 
 // maxQueued bounds the records that wait. Each is about a kilobyte; what many small transactions have in the topics
@@ -47,8 +45,8 @@ func (q *queue) drop(n int) {
 
 // enqueue puts a record in line, behind the events that it speaks of.
 func (r *relay) enqueue(leaf *Leaf) {
-	r.queue.items = append(r.queue.items, pending{leaf: leaf, events: r.mark})
-	r.reach = Reach{Timeline: leaf.Timeline, LSN: leaf.Reached}
+	r.queue.items = append(r.queue.items, pending{leaf: leaf, events: r.lastEvent})
+	r.reach = leaf.Reach
 	r.coverage.reached(r.reach)
 }
 
@@ -78,7 +76,7 @@ func (r *relay) settle() error {
 	if done == 0 {
 		return nil
 	}
-	confirmed := q.items[done-1].leaf.Reached
+	confirmed := q.items[done-1].leaf.Reach.LSN
 	q.drop(done)
 	r.waiting()
 	if r.stream != nil {
@@ -118,7 +116,7 @@ func (r *relay) drain(ctx context.Context) {
 		err := r.settle()
 		switch {
 		case err != nil:
-		case r.queue.empty() && r.publisher.Acked() >= r.mark:
+		case r.queue.empty() && r.publisher.Acked() >= r.lastEvent:
 			return
 		case r.stream != nil:
 			err = r.wait(ctx)
@@ -142,7 +140,7 @@ func (r *relay) cover() {
 	now := r.now()
 	upTo := r.coverage.upTo
 	r.coverage.done(now)
-	r.enqueue(r.scribe.coverage(upTo.Timeline, upTo.LSN, now))
+	r.enqueue(r.scribe.coverage(upTo, now, r.witness()))
 }
 
 // coverage decides when the log says that there was nothing.
@@ -193,13 +191,6 @@ func (c *coverage) isDue(r *relay) bool {
 	return !due.IsZero() && !r.now().Before(due)
 }
 
-func (r Reach) before(other Reach) bool {
-	if r.Timeline != other.Timeline {
-		return r.Timeline < other.Timeline
-	}
-	return r.LSN < other.LSN
-}
-
 // pressing is the memory of a server that wants to stop and waits for this stream.
 type pressing struct{ first, last time.Time }
 
@@ -226,6 +217,3 @@ func (p *pressing) bear(now time.Time, stalled time.Duration) error {
 	}
 	return nil
 }
-
-// endOf is what a transaction's record reaches.
-func endOf(tx *replication.Tx) Reach { return Reach{Timeline: tx.Timeline, LSN: tx.EndLSN} }

@@ -17,6 +17,7 @@ func (f *frame) build(e *Event, source *Source, form TextForm) {
 	b := append(f[0][:0], `{"event_id":"`...)
 	b = append(appendUint(b, source.SystemIdentifier), '/')
 	b = append(appendUint(b, uint64(source.DatabaseOID)), '/')
+	b = append(appendUint(b, uint64(e.Tx.History)), '/')
 	b = append(appendUint(b, uint64(e.Tx.Timeline)), '/')
 	f[0] = append(appendHex(b, uint64(e.Tx.CommitLSN), 16), '/')
 
@@ -92,6 +93,7 @@ func appendLapse(dst []byte, e *Event, source *Source, form TextForm) []byte {
 	}
 	dst = appendUint(append(dst, `,"table_oid":`...), uint64(e.TableOID))
 	dst = appendSource(append(dst, ','), source, form)
+	dst = appendUint(append(dst, `,"history":`...), uint64(e.Tx.History))
 	dst = appendUint(append(dst, `,"timeline":`...), uint64(e.Tx.Timeline))
 	return appendLSN(append(dst, `,"commit_lsn":`...), e.Tx.CommitLSN)
 }

@@ -12,123 +12,27 @@ import (
 	"lapse/replication"
 )
 
-// startingPoint is what the topics say of how far this database's events have come.
-type startingPoint struct {
-	tails map[string][]replication.Position // by topic and partition; zero where there is nothing
-	reach Reach
-	begun Kind // of the log's last record; empty for an empty log
-}
-
-// survey reads the ends of all topics, below the fences. What it finds decides whether, and from where, this auditor may
-// go on: the slot and the log must be of one history.
-//
-//	log empty, slot never confirmed            the beginning
-//	log ends at or above the slot's position   go on; what the slot sends again is dropped
-//	log empty, slot confirmed                  ErrLogMissing
-//	log ends below the slot's position         ErrLogBehind
-//	anything else in a topic                   ErrForeignTopic, ErrRouteChanged
-func survey(p *kafka.Publisher, route *Route, stream *replication.Stream, slotStart replication.LSN) (*startingPoint, error) {
-	s := &startingPoint{tails: map[string][]replication.Position{}}
-	found := false
-	for _, topic := range []Topic{route.System, route.User} {
-		s.tails[topic.Name] = make([]replication.Position, topic.Partitions)
-		for partition := range topic.Partitions {
-			record, _, ok := p.Last(topic.Name, partition)
-			if !ok {
-				continue
-			}
-			position, err := positionOf(&record, &route.Source)
-			if err != nil {
-				return nil, err
-			}
-			s.tails[topic.Name][partition] = position
-			found = true
-		}
-	}
-	record, _, ok := p.Last(route.Log.Name, 0)
-	if ok {
-		return s, s.resume(record.Value, route, stream)
-	}
-	if found {
-		return nil, refuse(ErrLogMissing, "%s is empty, and %s or %s is not",
-			"the log was lost or another one is configured: name the topic that has it (topics.log)",
-			route.Log.Name, route.System.Name, route.User.Name)
-	}
-	return s, s.begin(route, stream, slotStart)
-}
-
-// anotherLog is how to go on without the log that there was.
-const anotherLog = "stop the audit, drop the slot, name new topics in lapse.yaml (topics) and run lapse init --new-slot: another " +
-	"log begins there, and what was deleted in between is a gap"
-
-// begin starts a log at the slot's own beginning, and nowhere else.
-func (s *startingPoint) begin(route *Route, stream *replication.Stream, slotStart replication.LSN) error {
-	if slotStart == 0 {
-		return refuse(ErrLogMissing, "the catalog does not say where slot %s begins", "run lapse init", route.Source.Slot)
-	}
-	if stream.StartedAt() != slotStart {
-		return refuse(ErrLogMissing, "slot %s began at %s and stands at %s, and %s is empty",
-			"name the topic that has the log (topics.log); if it is lost, so is the record of what was deleted: "+
-				anotherLog,
-			route.Source.Slot, slotStart, stream.StartedAt(), route.Log.Name)
-	}
-	s.reach = Reach{Timeline: stream.Identity().Timeline, LSN: slotStart}
-	return nil
-}
-
-// resume goes on where the log ends. The database keeps the name that it has in the log, since events have it too.
-func (s *startingPoint) resume(value []byte, route *Route, stream *replication.Stream) error {
-	end, err := parseLogEnd(value)
-	if err != nil {
-		return refuse(ErrForeignTopic, "%s: %v", "name a topic that is used by this database alone (topics.log)",
-			route.Log.Name, err)
-	}
-	if end.SystemIdentifier != route.Source.SystemIdentifier || end.DatabaseOID != route.Source.DatabaseOID {
-		return refuse(ErrForeignTopic, "%s has the log of database %d of system %d; this one is %d of %d",
-			"give each database topics of its own (topics)", route.Log.Name,
-			end.DatabaseOID, end.SystemIdentifier, route.Source.DatabaseOID, route.Source.SystemIdentifier)
-	}
-	route.Source.Database = end.Database
-	if TextFormOf(route.Source.Encoding) == RawText {
-		route.Source.Database = string(DecodeText(end.Database))
-	}
-	if end.Route != route.Fingerprint() || end.RouteVersion != route.Version {
-		return refuse(ErrRouteChanged, "%s was begun with other topics, another number of partitions, another slot or another hash key",
-			"put topics, slot and the key named hash back to what they were: a route that changes while its log goes on is not supported",
-			route.Log.Name)
-	}
-	if end.Reached < stream.StartedAt() {
-		return refuse(ErrLogBehind, "%s ends at %s, the slot stands at %s",
-			"what was deleted in between is in no log: put the log back; if it is lost: "+anotherLog, route.Log.Name, end.Reached, stream.StartedAt())
-	}
-	s.reach = Reach{Timeline: end.Timeline, LSN: end.Reached}
-	s.begun = end.Kind
-	return nil
-}
+// errNoEvent says that a record is nothing that this program writes as an event.
+var errNoEvent = errors.New("the record is no event that this program knows")
 
 // positionOf reads an event's position from its headers.
 func positionOf(rec *kafka.Record, source *Source) (replication.Position, error) {
-	headers := make(map[string]string, len(rec.Headers))
-	for _, h := range rec.Headers {
-		headers[h.Key] = string(h.Value)
+	history, err1 := strconv.ParseUint(headerOf(rec, headerHistory), 10, 32)
+	timeline, err2 := strconv.ParseUint(headerOf(rec, headerTLI), 10, 32)
+	commit, err3 := parseHex(headerOf(rec, headerLSN), 8)
+	ordinal, err4 := parseHex(headerOf(rec, headerSeq), 4)
+	system, database := headerOf(rec, headerSystem), headerOf(rec, headerDB)
+	if errors.Join(err1, err2, err3, err4) != nil || headerOf(rec, headerSchema) != strconv.Itoa(EventSchema) || system == "" || database == "" {
+		return replication.Position{}, fmt.Errorf("%s/%d: %w", rec.Topic, rec.Partition, errNoEvent)
 	}
-	foreign := func(detail string, args ...any) error {
-		return refuse(ErrForeignTopic, "%s/%d: %s", "nobody else may write there: name topics that this database has for "+
-			"itself (topics)", rec.Topic, rec.Partition, fmt.Sprintf(detail, args...))
-	}
-	timeline, err1 := strconv.ParseUint(headers[headerTLI], 10, 32)
-	commit, err2 := parseHex(headers[headerLSN], 8)
-	ordinal, err3 := parseHex(headers[headerSeq], 4)
-	if err := errors.Join(err1, err2, err3); err != nil || headers[headerSchema] != strconv.Itoa(EventSchema) {
-		return replication.Position{}, foreign("the last record is no event that this program knows")
-	}
-	if headers[headerSystem] != strconv.FormatUint(source.SystemIdentifier, 10) ||
-		headers[headerDB] != strconv.FormatUint(uint64(source.DatabaseOID), 10) {
-		return replication.Position{}, foreign("the last event is of database %q of system %q; this one is %d of %d",
-			headers[headerDB], headers[headerSystem], source.DatabaseOID, source.SystemIdentifier)
+	if system != strconv.FormatUint(source.SystemIdentifier, 10) || database != strconv.FormatUint(uint64(source.DatabaseOID), 10) {
+		return replication.Position{}, refuse(ErrForeignTopic, "%s/%d: the last event is of database %q of system %q; this one is %d of %d",
+			"nobody else may write there: name topics that this database has for itself (topics)", rec.Topic, rec.Partition,
+			database, system, source.DatabaseOID, source.SystemIdentifier)
 	}
 	return replication.Position{
-		Timeline: replication.Timeline(timeline), Commit: replication.LSN(commit), Ordinal: uint32(ordinal),
+		History: replication.History(history), Timeline: replication.Timeline(timeline), Commit: replication.LSN(commit),
+		Ordinal: uint32(ordinal),
 	}, nil
 }
 
@@ -144,18 +48,69 @@ func parseHex(s string, size int) (uint64, error) {
 	return n, nil
 }
 
-// inscribe writes what a log begins with, as far as it is not there, and waits until it is acknowledged: no event may be
-// in a topic whose log has no beginning.
+// positions are the positions of the last events, by topic and partition.
+func (p *past) positions() map[string][]replication.Position {
+	positions := map[string][]replication.Position{}
+	for topic, tails := range p.tails {
+		positions[topic] = make([]replication.Position, len(tails))
+		for i := range tails {
+			positions[topic][i] = tails[i].position
+		}
+	}
+	return positions
+}
+
+// readFenced reads what the publisher found below its fences, where nothing changes any more.
+func readFenced(p *kafka.Publisher, route *Route) (*past, error) {
+	found := &past{offset: -1, tails: map[string][]tail{}}
+	for _, topic := range []Topic{route.System, route.User} {
+		tails := make([]tail, topic.Partitions)
+		for partition := range topic.Partitions {
+			record, _, ok := p.Last(topic.Name, partition)
+			if !ok {
+				continue
+			}
+			position, err := positionOf(&record, &route.Source)
+			if err != nil {
+				return nil, err
+			}
+			tails[partition] = tail{position: position, record: record}
+		}
+		found.tails[topic.Name] = tails
+	}
+	if _, offset, ok := p.Last(route.Log.Name, 0); ok {
+		found.offset = offset
+	}
+	return found, nil
+}
+
+// inscribe writes what a log begins with, as far as it is not there, and the markers of this start, and waits until it is
+// acknowledged: no event may be in a topic whose log has no beginning, and none above a gap or a fork before all
+// partitions and the log say so.
 //
 //	crash before the origin is acknowledged    the log is empty and so is everything else: the next start begins it
 //	crash before the route is acknowledged     the log ends with its origin: the next start writes the route
+//	crash between two records of a marker      the next start plans the same one, and finds in each partition whether it is there
+//	crash before the marker's record is        the same
+//	acknowledged in the log
 func (r *relay) inscribe(ctx context.Context, s *startingPoint, c *Config) error {
 	now := r.now().UTC().Truncate(time.Millisecond)
 	if s.begun == "" {
-		r.enqueue(r.scribe.origin(s.reach.Timeline, s.reach.LSN, c.Keys, now))
+		r.enqueue(r.scribe.origin(r.reach, c.Keys, now))
 	}
 	if s.begun == "" || s.begun == KindOrigin {
-		r.enqueue(r.scribe.routing(s.reach.Timeline, s.reach.LSN, now))
+		r.enqueue(r.scribe.routing(r.reach, now))
+	}
+	for i := range s.markers {
+		m := &s.markers[i]
+		reached := reachOf(m.At)
+		if m.Op == Gap {
+			reached = m.To
+		}
+		if err := r.mark(ctx, m); err != nil {
+			return err
+		}
+		r.enqueue(r.scribe.marked(m, reached, nil, r.witness()))
 	}
 	for {
 		if err := r.settle(); err != nil {
@@ -168,4 +123,27 @@ func (r *relay) inscribe(ctx context.Context, s *startingPoint, c *Config) error
 			return err
 		}
 	}
+}
+
+// mark hands a marker to every partition that does not have it.
+func (r *relay) mark(ctx context.Context, m *Marker) error {
+	records := r.router.RouteMarker(m)
+	for i := range records {
+		rec := &records[i]
+		tails := r.tails[rec.Topic]
+		if m.At.Compare(tails[rec.Partition]) <= 0 {
+			r.metrics.deduplicated.Inc()
+			continue
+		}
+		mark, err := r.append(ctx, *rec)
+		if err != nil {
+			return err
+		}
+		tails[rec.Partition], r.lastEvent = m.At, mark
+	}
+	if m.Op == Gap {
+		r.metrics.gaps.Inc()
+	}
+	r.log.Warn("the order of events has a "+m.Op.String(), "reason", string(m.Reason), "from", m.From.String(), "to", m.To.String())
+	return nil
 }

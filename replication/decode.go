@@ -33,6 +33,7 @@ const maxColumns = 1600
 // transaction, so messages must come in the order of the stream. After an error it must not be used further.
 type decoder struct {
 	timelineOf func(LSN) Timeline
+	history    History // of transactions from here on
 
 	relations map[uint32]*Relation
 	last      *Relation // of the last change, which most often is that of the next one too
@@ -125,7 +126,7 @@ func (d *decoder) begin(c *cursor) error {
 	if err != nil {
 		return err
 	}
-	d.tx = &Tx{XID: xid, CommitLSN: commit, CommitTime: at, Timeline: d.timelineOf(commit)}
+	d.tx = &Tx{XID: xid, CommitLSN: commit, CommitTime: at, History: d.history, Timeline: d.timelineOf(commit)}
 	d.ordinal, d.begun = 0, true
 	return nil
 }

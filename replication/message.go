@@ -90,7 +90,8 @@ type Tx struct {
 	CommitLSN  LSN
 	CommitTime time.Time // UTC, in microseconds
 	Origin     string    // replication origin; empty for what was written here
-	Timeline   Timeline  // in whose history CommitLSN falls
+	History    History   // what Stream.SetHistory said; zero if it was not called
+	Timeline   Timeline  // on which CommitLSN falls
 
 	// EndLSN is what to confirm once everything of this transaction is durable. Known at KindCommit only; zero before.
 	EndLSN LSN
@@ -98,7 +99,7 @@ type Tx struct {
 
 // Position is the position of the change with this ordinal in the transaction.
 func (t *Tx) Position(ordinal uint32) Position {
-	return Position{Timeline: t.Timeline, Commit: t.CommitLSN, Ordinal: ordinal}
+	return Position{History: t.History, Timeline: t.Timeline, Commit: t.CommitLSN, Ordinal: ordinal}
 }
 
 // Change is one row changed or one table truncated.

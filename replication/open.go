@@ -29,6 +29,9 @@ type StreamConfig struct {
 	// Admit is asked before anything else is done with a connection, which knows the simple protocol only. Its error ends
 	// Open; GradeOf says what becomes of it. nil admits everybody.
 	Admit func(ctx context.Context, conn *pgconn.PgConn) error
+	// Inspect is called when the connection was found fit and before the stream starts, so that what it asks is answered by
+	// the very server that streams. The connection knows the simple protocol only. Its error ends Open. nil: nothing is asked.
+	Inspect func(ctx context.Context, conn *pgx.Conn, identity *Identity) error
 	// Logger gets what is worth knowing and no error; nil discards it.
 	Logger *slog.Logger
 }
@@ -134,8 +137,7 @@ func prepare(ctx context.Context, conn *pgx.Conn, config StreamConfig) (*Stream,
 	if err := CheckWALLevel(ctx, conn); err != nil {
 		return nil, err
 	}
-	past, err := readHistory(ctx, conn.PgConn(), identity.Timeline)
-	if err != nil {
+	if identity.Ancestry, err = readAncestry(ctx, conn.PgConn(), identity.Timeline); err != nil {
 		return nil, err
 	}
 	if err := requirePublications(ctx, conn, config.Publications); err != nil {
@@ -159,6 +161,11 @@ func prepare(ctx context.Context, conn *pgx.Conn, config StreamConfig) (*Stream,
 			Slot: config.Slot, Reason: ErrSlotActive, Detail: fmt.Sprintf("by server process %d", slot.ActivePID), Fix: fixActive,
 		}
 	}
+	if config.Inspect != nil {
+		if err := config.Inspect(ctx, conn, &identity); err != nil {
+			return nil, err
+		}
+	}
 	// Last, because the simple protocol cannot carry parameters in every encoding.
 	if _, err := conn.Exec(ctx, "set client_encoding to "+quoteLiteral(identity.Encoding)); err != nil {
 		return nil, fmt.Errorf("set client_encoding: %w", err)
@@ -169,10 +176,8 @@ func prepare(ctx context.Context, conn *pgx.Conn, config StreamConfig) (*Stream,
 	}
 	s := &Stream{
 		slot: config.Slot, identity: identity, startedAt: slot.Confirmed, seen: slot.Confirmed, log: config.Logger,
-		status: statuses{interval: interval, sent: slot.Confirmed, sentAt: time.Now()},
-		decoder: newDecoder(func(at LSN) Timeline {
-			return past.timelineOf(identity.Timeline, at)
-		}),
+		status:  statuses{interval: interval, sent: slot.Confirmed, sentAt: time.Now()},
+		decoder: newDecoder(identity.TimelineOf),
 	}
 	s.confirmed.Store(uint64(slot.Confirmed))
 	return s, nil

@@ -11,29 +11,35 @@ import (
 // LSN is a byte position in PostgreSQL's write-ahead log.
 type LSN uint64
 
-// Timeline numbers the histories of one cluster: a promotion starts another.
+// Timeline numbers what a cluster went through: a promotion starts another.
 type Timeline uint32
 
-// Position names one row change for ever. Within a timeline commit positions are unique, and within a transaction
-// ordinals are; the positions of the changes themselves are neither unique nor in order.
+// History numbers the pasts of one database: a person who goes on after a restore starts another. In two copies of a
+// database one position, on one timeline, is given to two transactions; the history tells them apart.
+type History uint32
+
+// Position names one row change for ever. Within a history and timeline commit positions are unique, and within a
+// transaction ordinals are; the positions of the changes themselves are neither unique nor in order.
 type Position struct {
+	History  History
 	Timeline Timeline
 	Commit   LSN
 	Ordinal  uint32
 }
 
-// Compare orders positions by timeline, commit and ordinal, which is the order in which a slot delivers them.
+// Compare orders positions by history, timeline, commit and ordinal, which is the order in which a slot delivers them.
 func (p Position) Compare(other Position) int {
 	return cmp.Or(
+		cmp.Compare(p.History, other.History),
 		cmp.Compare(p.Timeline, other.Timeline),
 		cmp.Compare(p.Commit, other.Commit),
 		cmp.Compare(p.Ordinal, other.Ordinal),
 	)
 }
 
-// String is for people: timeline, commit and ordinal.
+// String is for people: history, timeline, commit and ordinal.
 func (p Position) String() string {
-	return fmt.Sprintf("%d:%s:%d", p.Timeline, p.Commit, p.Ordinal)
+	return fmt.Sprintf("%d:%d:%s:%d", p.History, p.Timeline, p.Commit, p.Ordinal)
 }
 
 // String writes the position as PostgreSQL does, "0/19C2A40".

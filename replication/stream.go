@@ -49,6 +49,10 @@ func (s *Stream) Identity() Identity { return s.identity }
 // StartedAt is the slot's confirmed position when it was opened. Everything that ends above it will be delivered.
 func (s *Stream) StartedAt() LSN { return s.startedAt }
 
+// SetHistory says to which history of the database the transactions belong that are delivered from here on. Call it
+// between transactions.
+func (s *Stream) SetHistory(history History) { s.decoder.history = history }
+
 // ServerPID is the server process that serves this stream.
 func (s *Stream) ServerPID() uint32 { return s.pid }
 

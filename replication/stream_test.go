@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -63,8 +64,16 @@ func TestAStreamKnowsItsDatabase(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got != want {
+		want.ServerStart, want.Flushed = got.ServerStart, got.Flushed
+		if !reflect.DeepEqual(got, want) {
 			t.Errorf("got  %+v\nwant %+v", got, want)
+		}
+		var same bool
+		err = conn.QueryRow(t.Context(), `
+			select pg_postmaster_start_time() = $1 and pg_current_wal_flush_lsn() >= $2::text::pg_lsn`,
+			got.ServerStart, got.Flushed.String()).Scan(&same)
+		if err != nil || !same || got.Flushed < s.StartedAt() {
+			t.Errorf("started %s, flushed %s: %v", got.ServerStart, got.Flushed, err)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
@@ -19,9 +20,12 @@ type Identity struct {
 	SystemIdentifier uint64
 	DatabaseOID      uint32
 	Database         string
-	Timeline         Timeline // the server's at the start; a transaction's may be older
-	ServerVersion    int      // server_version_num
-	Encoding         string   // of all values and names: the database's
+	Timeline         Timeline  // the server's at the start; a transaction's may be older
+	Ancestry         Ancestry  // the timelines that it left before
+	ServerStart      time.Time // when the server was started, by its own clock
+	Flushed          LSN       // the end of its log on disk when the stream was opened: nothing above it was ever sent
+	ServerVersion    int       // server_version_num
+	Encoding         string    // of all values and names: the database's
 }
 
 // readIdentity asks a replication connection who is there. A standby is refused.
@@ -36,11 +40,13 @@ func readIdentity(ctx context.Context, conn *pgx.Conn) (Identity, error) {
 	}
 	const query = `
 select d.oid, d.datname::text, current_setting('server_version_num')::integer,
-       current_setting('server_encoding'), pg_is_in_recovery()
+       current_setting('server_encoding'), pg_is_in_recovery(), pg_postmaster_start_time(),
+       case when not pg_is_in_recovery() then pg_current_wal_flush_lsn()::text end
   from pg_catalog.pg_database d
  where d.datname = current_database()`
 	var standby bool
-	err = conn.QueryRow(ctx, query).Scan(&id.DatabaseOID, &id.Database, &id.ServerVersion, &id.Encoding, &standby)
+	err = conn.QueryRow(ctx, query).Scan(&id.DatabaseOID, &id.Database, &id.ServerVersion, &id.Encoding, &standby,
+		&id.ServerStart, &id.Flushed)
 	if err != nil {
 		return Identity{}, fmt.Errorf("identify database: %w", err)
 	}
@@ -50,28 +56,44 @@ select d.oid, d.datname::text, current_setting('server_version_num')::integer,
 	return id, nil
 }
 
-// history is the timelines that a cluster went through.
-type history []ended
-
-// ended is a timeline that the cluster left, and the first position that is not its own.
-type ended struct {
-	timeline Timeline
-	at       LSN
+// TimelineOf is the timeline on which a position falls.
+func (id *Identity) TimelineOf(position LSN) Timeline {
+	return id.Ancestry.TimelineOf(id.Timeline, position)
 }
 
-// timelineOf returns the timeline in whose history the position falls. A slot that comes over a promotion still has
-// transactions of the former timeline to send, while the server already calls itself the new one.
-func (h history) timelineOf(current Timeline, position LSN) Timeline {
-	for _, e := range h {
-		if position < e.at {
-			return e.timeline
+// Ancestry is the timelines that a cluster left, in order.
+type Ancestry []Switch
+
+// Switch is a timeline that the cluster left, and the first position that is not its own.
+type Switch struct {
+	Timeline Timeline
+	At       LSN
+}
+
+// End is the first position that is not a timeline's own, if the cluster went through it and left it.
+func (a Ancestry) End(timeline Timeline) (at LSN, found bool) {
+	for _, s := range a {
+		if s.Timeline == timeline {
+			return s.At, true
+		}
+	}
+	return 0, false
+}
+
+// TimelineOf returns the timeline on which the position falls; current is that of what lies above the last switch. A slot
+// that comes over a promotion still has transactions of the former timeline to send, while the server already calls
+// itself the new one.
+func (a Ancestry) TimelineOf(current Timeline, position LSN) Timeline {
+	for _, s := range a {
+		if position < s.At {
+			return s.Timeline
 		}
 	}
 	return current
 }
 
-// readHistory fetches the history of a timeline. The first has none.
-func readHistory(ctx context.Context, conn *pgconn.PgConn, timeline Timeline) (history, error) {
+// readAncestry fetches the history file of a timeline. The first has none.
+func readAncestry(ctx context.Context, conn *pgconn.PgConn, timeline Timeline) (Ancestry, error) {
 	if timeline <= 1 {
 		return nil, nil
 	}
@@ -79,17 +101,17 @@ func readHistory(ctx context.Context, conn *pgconn.PgConn, timeline Timeline) (h
 	if err != nil {
 		return nil, fmt.Errorf("read the history of timeline %d: %w", timeline, err)
 	}
-	h, err := parseHistory(file.Content)
+	a, err := parseAncestry(file.Content)
 	if err != nil {
 		return nil, fmt.Errorf("read the history of timeline %d: %w", timeline, err)
 	}
-	return h, nil
+	return a, nil
 }
 
-// parseHistory reads a history file: a line per timeline that was left, with its number and the position, in order;
+// parseAncestry reads a history file: a line per timeline that was left, with its number and the position, in order;
 // comments and blank lines between.
-func parseHistory(content []byte) (history, error) {
-	var h history
+func parseAncestry(content []byte) (Ancestry, error) {
+	var a Ancestry
 	for number, line := range bytes.Split(content, []byte("\n")) {
 		text := strings.TrimSpace(string(line))
 		if text == "" || strings.HasPrefix(text, "#") {
@@ -107,12 +129,12 @@ func parseHistory(content []byte) (history, error) {
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", number+1, err)
 		}
-		h = append(h, ended{timeline: Timeline(timeline), at: at})
+		a = append(a, Switch{Timeline: Timeline(timeline), At: at})
 	}
-	for i := 1; i < len(h); i++ {
-		if h[i].timeline <= h[i-1].timeline || h[i].at < h[i-1].at {
+	for i := 1; i < len(a); i++ {
+		if a[i].Timeline <= a[i-1].Timeline || a[i].At < a[i-1].At {
 			return nil, errors.New("its timelines are not in order")
 		}
 	}
-	return h, nil
+	return a, nil
 }

@@ -30,6 +30,7 @@ type lane struct {
 	idle    bool
 	wake    chan struct{}
 
+	end   atomic.Int64              // the offset behind the last batch that was acknowledged
 	since atomic.Pointer[time.Time] // of the batch under way, when it was first sent
 
 	// The sender's own.
@@ -111,7 +112,11 @@ func (l *lane) run(ctx context.Context) {
 			return
 		}
 		l.seal(b)
-		if _, err := l.deliver(ctx, b); err != nil {
+		offset, err := l.deliver(ctx, b)
+		if err == nil && offset >= 0 {
+			l.end.Store(offset + int64(b.count))
+		}
+		if err != nil {
 			// The batch stays unacknowledged, in the topic or not. Whoever opens the next publisher finds out from the tail.
 			if ctx.Err() == nil {
 				l.p.fail(err)

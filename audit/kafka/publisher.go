@@ -121,6 +121,7 @@ func (p *Publisher) fence(ctx context.Context) ([]int64, error) {
 				err = fmt.Errorf("kafka: the fence of %s/%d has no offset: %w", l.topic, l.partition, ErrRestart)
 			}
 			offsets[i] = offset
+			l.end.Store(offset + 1)
 			return err
 		})
 	}
@@ -185,6 +186,15 @@ func (p *Publisher) Last(topic string, partition int32) (Record, int64, bool) {
 	}
 	last := lanes[partition].last
 	return last.Record, last.Offset, last.Found
+}
+
+// End is the offset behind the last batch that was acknowledged in a partition; -1 for one that is not this publisher's.
+func (p *Publisher) End(topic string, partition int32) int64 {
+	lanes := p.lanes[topic]
+	if partition < 0 || int(partition) >= len(lanes) {
+		return -1
+	}
+	return lanes[partition].end.Load()
 }
 
 // Append takes a record to be published, and never blocks. Marks number the records 1, 2, 3 …, over all partitions. The

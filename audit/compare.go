@@ -1,0 +1,312 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"lapse/audit/kafka"
+	"lapse/replication"
+)
+
+// comparison holds what the slot sends again against what the log has. It reads the stream up to the log's end, and beyond
+// it while a partition has events that the log has no record of yet. It publishes and confirms nothing.
+type comparison struct {
+	stream     *replication.Stream
+	identity   replication.Identity
+	client     *kafka.Client
+	route      *Route
+	classifier *Classifier
+	router     *Router
+	past       *past
+	walk       *walk
+	markers    []Marker // that this start is about to write
+	last       lastBeat
+
+	reader *kafka.Reader
+	next   *LogRecord // the next record of a transaction or a heartbeat; nil at the end
+	until  Reach      // up to where log and stream are compared
+	unmet  []*unmet   // tails above the log's end
+
+	same    Reach  // up to where both are the same
+	matched Reach  // up to the last record of a transaction or a heartbeat that both have
+	differs string // in what they differ first; empty if in nothing
+	// pending is the last message of the stream, where nothing above the log's end was read: the relay begins with it. Where
+	// more was read, beyond is set, and the stream must be opened again.
+	pending *replication.Message
+	beyond  bool
+}
+
+// unmet is a tail above the log's end that the stream has not come to.
+type unmet struct {
+	topic     string
+	partition int32
+	tail      *tail
+}
+
+// compare runs the comparison. A difference is no error: see differs.
+func (c *comparison) compare(ctx context.Context) error {
+	c.reader = c.client.Reader(c.route.Log.Name, 0, c.walk.from, c.past.offset+1)
+	c.until = c.past.end.Reach
+	c.until.History = 0
+	if at, left := c.identity.Ancestry.End(c.until.Timeline); left && at < c.until.LSN {
+		c.until.LSN = at // beyond it another server went on
+	}
+	if written := (Reach{Timeline: c.identity.Timeline, LSN: c.identity.Flushed}); written.below(c.until) {
+		c.until = written
+	}
+	c.same = Reach{
+		History: c.past.end.Reach.History, Timeline: c.identity.TimelineOf(c.stream.StartedAt()), LSN: c.stream.StartedAt(),
+	}
+	c.matched = c.same
+	if err := c.findUnmet(); err != nil {
+		return err
+	}
+	if err := c.advance(ctx); err != nil {
+		return err
+	}
+	for !c.finished() {
+		m, err := c.stream.Next(ctx)
+		if err != nil {
+			return fmt.Errorf("compare the log with what the slot sends: %w", err)
+		}
+		if err := c.take(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finished says whether all has been compared.
+func (c *comparison) finished() bool {
+	return c.differs != "" || len(c.unmet) == 0 && (c.pending != nil || !c.same.below(c.until) && c.next == nil)
+}
+
+// findUnmet lists the tails above the log's end. No event was ever published that the server had not flushed.
+func (c *comparison) findUnmet() error {
+	for _, topic := range []Topic{c.route.System, c.route.User} {
+		tails := c.past.tails[topic.Name]
+		for partition := range tails {
+			t := &tails[partition]
+			at := reachOf(t.position)
+			if at.Compare(c.past.end.Reach) < 0 || t.position == (replication.Position{}) {
+				continue
+			}
+			switch op := headerOf(&t.record, headerOp); {
+			case at.below(c.same): // what the log has no record of and lies below the slot: the gap that is there goes over it
+			case op == Rewind.String() && c.plans(t):
+			case t.position.Commit >= c.identity.Flushed && c.identity.TimelineOf(t.position.Commit) == c.identity.Timeline:
+				return c.foreign(topic.Name, int32(partition), t, "the server has written no more than "+c.identity.Flushed.String())
+			default:
+				c.unmet = append(c.unmet, &unmet{topic: topic.Name, partition: int32(partition), tail: t})
+			}
+		}
+	}
+	return nil
+}
+
+func reachOf(p replication.Position) Reach { return Reach{p.History, p.Timeline, p.Commit} }
+
+// foreign refuses a tail that this database never wrote.
+func (c *comparison) foreign(topic string, partition int32, t *tail, why string) error {
+	return refuse(ErrForeignTail, "%s/%d ends with an event at %s: %s",
+		"find out who wrote it; lapse history accept --reason TEXT goes on above it, by another history",
+		topic, partition, t.position, why)
+}
+
+// advance reads the log on to its next record of a transaction or a heartbeat, as far as what it says happened.
+func (c *comparison) advance(ctx context.Context) error {
+	c.next = nil
+	done := make(chan struct{})
+	var err error
+	go func() {
+		defer close(done)
+		for c.next == nil && err == nil {
+			err = c.readRecord(ctx)
+		}
+	}()
+	if broken := answer(ctx, c.stream, done); broken != nil {
+		<-done
+		return broken
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+func (c *comparison) readRecord(ctx context.Context) error {
+	rec, offset, err := c.reader.Next(ctx)
+	if err != nil {
+		return err
+	}
+	if rec.IsFence() || !isLeaf(&rec) {
+		return nil
+	}
+	leaf, err := parseLeaf(&rec, c.route)
+	if err != nil || c.walk.dead(offset, leaf) || !c.same.below(leaf.Reach) || c.until.below(leaf.Reach) {
+		return err
+	}
+	if leaf.Kind == KindTransaction || leaf.Heartbeat != nil {
+		c.next = leaf
+	}
+	return nil
+}
+
+func (c *comparison) take(ctx context.Context, m *replication.Message) error {
+	switch m.Kind {
+	case replication.KindBegin:
+		at := Reach{Timeline: m.Tx.Timeline, LSN: m.Tx.CommitLSN}
+		if !at.below(c.until) {
+			if c.next != nil {
+				c.missing()
+				return nil
+			}
+			c.cover()
+			if len(c.unmet) == 0 {
+				c.pending = &replication.Message{Kind: m.Kind, Tx: m.Tx, Open: true}
+				return nil
+			}
+			c.beyond = true
+			m.Tx.History = c.past.end.Reach.History
+		}
+		c.classifier.Begin(m.Tx)
+		return nil
+	case replication.KindChange:
+		finding := c.classifier.Classify(m.Change)
+		if !c.beyond || finding.Op == None {
+			return nil
+		}
+		return c.meet(m.Tx, m.Change, finding)
+	case replication.KindCommit:
+		if c.beyond {
+			return c.meetGap(m.Tx)
+		}
+		return c.commit(ctx, m.Tx)
+	default:
+		return c.keepalive(m)
+	}
+}
+
+// commit compares a transaction that ends below the log's end.
+func (c *comparison) commit(ctx context.Context, tx *replication.Tx) error {
+	account := c.classifier.Account()
+	recorded, beat := account.Recorded(), account.Heartbeat
+	if !recorded && beat == nil {
+		return nil // the log has no record of it, or another one in its place: then that one is missing
+	}
+	next := c.next
+	switch {
+	case next == nil, endOf(tx).below(next.Reach):
+		c.differs = fmt.Sprintf("the database has a transaction at %s, of %s, that the log does not have",
+			tx.CommitLSN, tx.CommitTime.Format("2006-01-02 15:04:05.000000 UTC"))
+		return nil
+	case next.Reach.below(endOf(tx)):
+		c.missing()
+		return nil
+	case recorded && (next.Kind != KindTransaction || next.XID != tx.XID || next.CommitLSN != tx.CommitLSN || !next.CommitTime.Equal(tx.CommitTime)),
+		!recorded && (next.Heartbeat == nil || next.Heartbeat.Nonce != beat.Nonce):
+		c.differs = fmt.Sprintf("at %s the log has another transaction than the database", tx.CommitLSN)
+		return nil
+	}
+	c.same, c.matched = next.Reach, next.Reach
+	if next.Heartbeat != nil {
+		c.last = lastBeat{beat: next.Heartbeat, reach: next.Reach}
+	}
+	return c.advance(ctx)
+}
+
+// cover says that all up to the end was compared.
+func (c *comparison) cover() {
+	if c.same.below(c.until) {
+		c.same.LSN, c.same.Timeline = c.until.LSN, c.until.Timeline
+	}
+}
+
+// missing says that the log has what the database does not send.
+func (c *comparison) missing() {
+	c.differs = fmt.Sprintf("the log has a record that reaches %s, and the database has nothing there", c.next.Reach.LSN)
+}
+
+// keepalive learns how far the server has read.
+func (c *comparison) keepalive(m *replication.Message) error {
+	at := Reach{Timeline: c.identity.TimelineOf(m.WALEnd), LSN: m.WALEnd}
+	if m.Open || at.below(c.until) {
+		return nil
+	}
+	if c.next != nil {
+		c.missing()
+		return nil
+	}
+	c.cover()
+	for _, u := range c.unmet {
+		if reachOf(u.tail.position).below(at) {
+			return c.foreign(u.topic, u.partition, u.tail, "the database has nothing there")
+		}
+	}
+	if len(c.unmet) == 0 {
+		c.pending = &replication.Message{Kind: m.Kind, WALEnd: m.WALEnd}
+	}
+	return nil
+}
+
+// meet looks whether an event is one of the tails that the log has no record of.
+func (c *comparison) meet(tx *replication.Tx, change *replication.Change, f Finding) error {
+	var e Event
+	if err := e.set(tx, change, f, c.classifier.Claim(), tableName(change.Relation)); err != nil {
+		return err
+	}
+	routed := c.router.Route(&e)
+	for _, partition := range routed.Partitions {
+		err := c.met(tx.Position(change.Ordinal), &kafka.Record{Topic: routed.Topic, Partition: partition, Key: routed.Key, Value: routed.Value})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// meetGap is meet for the gap that a heartbeat shows.
+func (c *comparison) meetGap(tx *replication.Tx) error {
+	account := c.classifier.Account()
+	if account.Recorded() || account.Heartbeat == nil {
+		return nil
+	}
+	if marker := gapAt(tx, account.Heartbeat, c.last); marker != nil {
+		records := c.router.RouteMarker(marker)
+		for i := range records {
+			if err := c.met(marker.At, &records[i]); err != nil {
+				return err
+			}
+		}
+	}
+	c.last = lastBeat{beat: account.Heartbeat, reach: endOf(tx)}
+	return nil
+}
+
+// met takes the tail that this record is from the list.
+func (c *comparison) met(position replication.Position, rec *kafka.Record) error {
+	for i, u := range c.unmet {
+		if u.topic != rec.Topic || u.partition != rec.Partition || position.Compare(u.tail.position) < 0 {
+			continue
+		}
+		if position != u.tail.position || !bytes.Equal(u.tail.record.Value, rec.Value) || !bytes.Equal(u.tail.record.Key, rec.Key) {
+			return c.foreign(u.topic, u.partition, u.tail, "the database has another event there, or none")
+		}
+		c.unmet = append(c.unmet[:i:i], c.unmet[i+1:]...)
+		return nil
+	}
+	return nil
+}
+
+// plans says whether a tail is a marker that this start is about to write.
+func (c *comparison) plans(t *tail) bool {
+	for i := range c.markers {
+		if m := &c.markers[i]; m.At == t.position {
+			return bytes.Equal(c.router.markerValue(m), t.record.Value)
+		}
+	}
+	return false
+}

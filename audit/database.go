@@ -1,0 +1,83 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"lapse/replication"
+)
+
+// Database is what the catalog says of its own past, read on the connection that streams.
+type Database struct {
+	Histories []HistoryRow            // ascending; empty in a database without the catalog
+	Beats     map[uuid.UUID]time.Time // the heartbeats that are there, and when they were written
+	SlotStart replication.LSN         // the slot's consistent point as init recorded it; zero for none
+	SlotMade  time.Time               // when init recorded it
+}
+
+// HistoryRow is a row of lapse.history.
+type HistoryRow struct {
+	Number replication.History
+	Nonce  uuid.UUID
+	LogEnd Reach // where the log ended that a person judged; zero for the first
+	Fork   Reach // up to where log and database are the same; zero for the first
+	At     time.Time
+}
+
+// Newest is the history in force; zero where there is none.
+func (d *Database) Newest() HistoryRow {
+	if len(d.Histories) == 0 {
+		return HistoryRow{}
+	}
+	return d.Histories[len(d.Histories)-1]
+}
+
+// readDatabase asks. It needs what the auditor's role may read.
+func readDatabase(ctx context.Context, conn *pgx.Conn) (*Database, error) {
+	d := &Database{Beats: map[uuid.UUID]time.Time{}}
+	var made *time.Time
+	err := conn.QueryRow(ctx, `select i.slot_start::text, i.slot_made_at from lapse.installation i`).Scan(&d.SlotStart, &made)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return nil, fmt.Errorf("read the installation: %w", err)
+	}
+	if made != nil {
+		d.SlotMade = made.UTC()
+	}
+	rows, err := conn.Query(ctx, `
+		select h.number, h.nonce, coalesce(h.log_end, ''), coalesce(h.fork, ''), h.at from lapse.history h order by h.number`)
+	if err != nil {
+		return nil, fmt.Errorf("read the histories: %w", err)
+	}
+	d.Histories, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (h HistoryRow, err error) {
+		var end, fork string
+		var number int32
+		if err = row.Scan(&number, &h.Nonce, &end, &fork, &h.At); err != nil {
+			return h, err
+		}
+		h.Number, h.At = replication.History(number), h.At.UTC()
+		if end != "" {
+			if h.LogEnd, err = ParseReach(end); err == nil {
+				h.Fork, err = ParseReach(fork)
+			}
+		}
+		return h, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the histories: %w", err)
+	}
+	rows, err = conn.Query(ctx, `select h.nonce, h.at from lapse.heartbeat h`)
+	if err != nil {
+		return nil, fmt.Errorf("read the heartbeats: %w", err)
+	}
+	var nonce uuid.UUID
+	var at time.Time
+	if _, err := pgx.ForEachRow(rows, []any{&nonce, &at}, func() error { d.Beats[nonce] = at.UTC(); return nil }); err != nil {
+		return nil, fmt.Errorf("read the heartbeats: %w", err)
+	}
+	return d, nil
+}

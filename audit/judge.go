@@ -1,0 +1,511 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"lapse/audit/kafka"
+	"lapse/replication"
+)
+
+// Standing says how the log and the database stand to each other.
+type Standing string
+
+// The standings.
+const (
+	StandingNew      Standing = "new"      // there is no log yet
+	StandingStraight Standing = "straight" // the database is the one that the log is of
+	StandingBehind   Standing = "gap"      // it is, and between the log's end and the slot's beginning nobody has read
+	StandingPromoted Standing = "promoted" // it is, on another timeline, and what was lost is little enough
+	StandingAccepted Standing = "accepted" // it is not, and a person has said that the log goes on with it
+	StandingBent     Standing = "bent"     // it is not
+)
+
+// Examination is what the check of Histories found. It holds positions, counts and times, nothing of any row.
+type Examination struct {
+	Standing Standing
+	Why      string // bent: in what log and database differ
+
+	LogEnd      Reach     // zero without a log
+	LogBeat     time.Time // of the last heartbeat in the log; zero for none
+	Database    Reach     // the history in force, the timeline, and how far the server has written
+	Slot        replication.LSN
+	ServerStart time.Time
+	Fork        Reach               // up to where both are the same; zero where that was not looked for
+	Highest     replication.History // of log, database and topics
+
+	// What the log has above the fork, and this database has not. Counted by Examine only.
+	LostTransactions uint64
+	LostEvents       map[string]uint64 // by cause
+	LostBeats        uint64
+}
+
+// BentError says that the database is not the one that the log is of. Nothing is published, confirmed or deleted until a
+// person has looked.
+type BentError struct{ Examination *Examination }
+
+func (e *BentError) Error() string {
+	return "the log is of another past than this database: " + e.Examination.Why +
+		"; look at both with lapse history; if this database is the one to go on with: lapse history accept --reason TEXT"
+}
+
+// judge is the check of Histories. It decides from what was read of the topics and of the database, and from what the
+// slot sends, how a start goes on.
+type judge struct {
+	auditor  *Auditor
+	client   *kafka.Client
+	stream   *replication.Stream
+	identity replication.Identity
+	database *Database
+	route    *Route
+	past     *past
+	walk     *walk
+	thorough bool // look for the fork, whatever is known already: for people
+
+	finding *Examination
+	start   *startingPoint
+}
+
+// startingPoint is what a start goes on from.
+type startingPoint struct {
+	history HistoryRow
+	reach   Reach // of the log's end
+	begun   Kind  // of the log's last record; empty for an empty log
+	last    lastBeat
+	markers []Marker // to be written before anything else
+	comparison
+}
+
+// lastBeat is the last heartbeat that the log has, and where its record reaches; where there is none, where the log begins.
+type lastBeat struct {
+	beat  *Heartbeat
+	reach Reach
+}
+
+// run judges. What it returns is an error where the start must not go on: *BentError, *RefusalError, or what broke.
+func (j *judge) run(ctx context.Context) error {
+	id := &j.identity
+	newest := j.database.Newest()
+	j.finding = &Examination{
+		Standing: StandingStraight, Slot: j.stream.StartedAt(), ServerStart: id.ServerStart, Highest: newest.Number,
+		Database: Reach{History: newest.Number, Timeline: id.Timeline, LSN: id.Flushed},
+	}
+	j.start = &startingPoint{history: newest}
+	for _, tails := range j.past.tails {
+		for i := range tails {
+			j.finding.Highest = max(j.finding.Highest, tails[i].position.History)
+		}
+	}
+	if j.past.end == nil {
+		j.finding.Standing = StandingNew
+		return j.begin()
+	}
+	j.finding.LogEnd = j.past.end.Reach
+	j.finding.Highest = max(j.finding.Highest, j.past.end.Reach.History)
+	if err := j.sameLog(); err != nil {
+		return err
+	}
+	if accepted, err := j.accepted(ctx); accepted || err != nil {
+		return err
+	}
+	return j.resume(ctx)
+}
+
+// begin starts a log at the slot's own beginning, and nowhere else.
+func (j *judge) begin() error {
+	if !j.past.empty() {
+		return refuse(ErrLogMissing, "%s is empty, and %s or %s is not",
+			"the log was lost or another one is configured: name the topic that has it (topics.log)",
+			j.route.Log.Name, j.route.System.Name, j.route.User.Name)
+	}
+	at, begun := j.database.SlotStart, j.stream.StartedAt()
+	if at == 0 {
+		at = j.auditor.config.SlotStart
+	}
+	if at == 0 {
+		return refuse(ErrLogMissing, "the catalog does not say where slot %s begins", "run lapse init", j.route.Source.Slot)
+	}
+	if begun != at {
+		return refuse(ErrLogMissing, "slot %s began at %s and stands at %s, and %s is empty",
+			"name the topic that has the log (topics.log); if it is lost, so is the record of what was deleted: "+
+				anotherLog, j.route.Source.Slot, at, begun, j.route.Log.Name)
+	}
+	// The slot's beginning is on the timeline on which it lies, which is not the server's where it was promoted since.
+	j.start.reach = Reach{History: j.start.history.Number, Timeline: j.identity.TimelineOf(at), LSN: at}
+	j.start.last = lastBeat{reach: j.start.reach}
+	return nil
+}
+
+// anotherLog is how to go on without the log that there was.
+const anotherLog = "stop the audit, drop the slot, name new topics in lapse.yaml (topics) and run lapse init --new-slot: another " +
+	"log begins there, and what was deleted in between is a gap"
+
+// sameLog refuses a log that was begun for something else. The database keeps the name that it has in the log, since
+// events have it too.
+func (j *judge) sameLog() error {
+	end, route := j.past.end, j.route
+	if end.SystemIdentifier != route.Source.SystemIdentifier || end.DatabaseOID != route.Source.DatabaseOID {
+		return refuse(ErrForeignTopic, "%s has the log of database %d of system %d; this one is %d of %d",
+			"give each database topics of its own (topics)", route.Log.Name,
+			end.DatabaseOID, end.SystemIdentifier, route.Source.DatabaseOID, route.Source.SystemIdentifier)
+	}
+	route.Source.Database = end.Database
+	if TextFormOf(route.Source.Encoding) == RawText {
+		route.Source.Database = string(DecodeText(end.Database))
+	}
+	if end.Route != route.Fingerprint() || end.RouteVersion != route.Version {
+		return refuse(ErrRouteChanged, "%s was begun with other topics, another number of partitions, another slot or another hash key",
+			"put topics, slot and the key named hash back to what they were: a route that changes while its log goes on is not supported",
+			route.Log.Name)
+	}
+	return j.sameKeys()
+}
+
+// sameKeys refuses tag keys of which none is one that the log was begun with: with others every deletion would come out as
+// unverified.
+func (j *judge) sameKeys() error {
+	known := j.past.origin.Keys["tag"]
+	for _, key := range j.auditor.config.Keys {
+		if slices.Contains(known, fingerprint(key)) {
+			return nil
+		}
+	}
+	return refuse(ErrKeyChanged, "%s was begun with the key %s", "put the key named tag back (keys: in lapse.yaml)",
+		j.route.Log.Name, strings.Join(known, ", "))
+}
+
+// resume looks whether the log can be gone on with.
+func (j *judge) resume(ctx context.Context) error {
+	if why := j.strangeHistory(); why != "" {
+		return j.bent(ctx, why)
+	}
+	common, why, err := j.common(ctx)
+	if err != nil {
+		return err
+	}
+	if why != "" {
+		return j.bent(ctx, why)
+	}
+	j.goOn(common)
+	if err := j.compare(ctx); err != nil {
+		return err
+	}
+	if j.start.differs != "" {
+		return j.bent(ctx, j.start.differs)
+	}
+	if err := j.watch(ctx); err != nil {
+		return err
+	}
+	return j.slotGap(common)
+}
+
+// slot is where the slot stands.
+func (j *judge) slot() Reach {
+	at := j.stream.StartedAt()
+	return Reach{History: j.start.history.Number, Timeline: j.identity.TimelineOf(at), LSN: at}
+}
+
+// strangeHistory says why the history in force in the database is not the log's.
+func (j *judge) strangeHistory() string {
+	end, newest := j.past.end, j.start.history
+	switch {
+	case newest.Number < end.Reach.History:
+		return fmt.Sprintf("the log is in history %d, the database in history %d: it is a copy of before that was accepted",
+			end.Reach.History, newest.Number)
+	case newest.Number > end.Reach.History:
+		return fmt.Sprintf("history %d was accepted for a log that ended at %s, and it ends at %s", newest.Number, newest.LogEnd, end.Reach)
+	case newest.Nonce != end.Nonce:
+		return fmt.Sprintf("history %d of the database is not the one of the log", newest.Number)
+	default:
+		return ""
+	}
+}
+
+// common finds the last position that log and database may have in common, by timelines and heartbeats alone. why says
+// what forbids to go on from there.
+func (j *judge) common(ctx context.Context) (common Reach, why string, err error) {
+	end, id := j.past.end, &j.identity
+	common = end.Reach
+	left, ended := id.Ancestry.End(end.Reach.Timeline)
+	switch {
+	case end.Reach.Timeline == id.Timeline:
+		if end.Reach.LSN > id.Flushed {
+			return common, fmt.Sprintf("the log reaches %s, and the server has written no more than %s", end.Reach.LSN, id.Flushed), nil
+		}
+	case !ended:
+		return common, fmt.Sprintf("the log is on timeline %d, which the server, on timeline %d, never was on", end.Reach.Timeline, id.Timeline), nil
+	case left < end.Reach.LSN:
+		common.LSN = left
+	}
+	if j.walk, err = walkBack(ctx, j.client, j.route, j.past, j.slot(), j.wantedBeat(common)); err != nil {
+		return common, "", err
+	}
+	beat := j.walk.beat
+	j.start.last = lastBeat{reach: j.past.origin.Reach}
+	if beat == nil {
+		return common, "", nil // a log of before there were heartbeats, or without them
+	}
+	j.start.last = lastBeat{beat: beat.Heartbeat, reach: beat.Reach}
+	j.finding.LogBeat = beat.Heartbeat.At
+	if _, there := j.database.Beats[beat.Heartbeat.Nonce]; !there {
+		return common, fmt.Sprintf("the heartbeat of %s, which the log has at %s, is not in the database",
+			beat.Heartbeat.At.Format("2006-01-02 15:04:05 UTC"), beat.Reach.LSN), nil
+	}
+	for _, was := range beat.Ancestry {
+		if at, found := id.Ancestry.End(was.Timeline); !found || at != was.At {
+			return common, fmt.Sprintf("the log's server left timeline %d at %s, and this one did not", was.Timeline, was.At), nil
+		}
+	}
+	return common, j.lost(ctx, common), nil
+}
+
+// wantedBeat takes the newest heartbeat at or below the common position.
+func (j *judge) wantedBeat(common Reach) func(*LogRecord) bool {
+	if j.past.end.Beat.String() == (HistoryRow{}).Nonce.String() {
+		return nil
+	}
+	return func(r *LogRecord) bool { return !common.below(r.Reach) }
+}
+
+// lost says whether a promotion lost more than may be lost without a person's word.
+func (j *judge) lost(ctx context.Context, common Reach) string {
+	if common == j.past.end.Reach {
+		return ""
+	}
+	last, err := walkBack(ctx, j.client, j.route, j.past, j.past.end.Reach, func(*LogRecord) bool { return true })
+	if err != nil || last.beat == nil {
+		return fmt.Sprintf("the log reaches %s, and the server left that timeline at %s", j.past.end.Reach.LSN, common.LSN)
+	}
+	lost := last.beat.Heartbeat.At.Sub(j.start.last.beat.At)
+	if lost <= j.auditor.config.FailoverTolerance {
+		return ""
+	}
+	return fmt.Sprintf("the server left timeline %d at %s, and the log goes on for %s after that: more than failover_tolerance, which is %s",
+		common.Timeline, common.LSN, lost.Round(time.Second), j.auditor.config.FailoverTolerance)
+}
+
+// goOn takes the log's end for the start, with a rewind where the server was promoted without what the log has last.
+func (j *judge) goOn(common Reach) {
+	end := j.past.end
+	j.start.reach, j.start.begun = end.Reach, end.Kind
+	if common != end.Reach {
+		j.finding.Standing = StandingPromoted
+		j.rewind(ReasonTimeline, common, j.start.last.beat.At)
+	}
+	j.finding.Fork = common
+}
+
+// rewind plans a rewind record at the fork, on the timeline and in the history that go on there.
+func (j *judge) rewind(reason Reason, fork Reach, at time.Time) {
+	begin := Reach{History: j.start.history.Number, Timeline: j.identity.TimelineOf(fork.LSN), LSN: fork.LSN}
+	j.start.markers = append(j.start.markers, Marker{
+		Op: Rewind, Reason: reason, Time: at, From: fork, To: j.past.end.Reach,
+		At: replication.Position{History: begin.History, Timeline: begin.Timeline, Commit: begin.LSN},
+	})
+	j.start.reach = begin
+}
+
+// slotGap plans a gap where the slot begins above the log's end: init made it anew. One that nobody recorded is refused.
+//
+// The gap's position is the one before the slot's: no record of the server's log begins there, so no transaction has it.
+func (j *judge) slotGap(common Reach) error {
+	slot := j.slot()
+	if !j.start.reach.below(slot) {
+		return nil
+	}
+	if j.database.SlotStart != slot.LSN {
+		return refuse(ErrLogBehind, "%s ends at %s, the slot stands at %s",
+			"somebody else has moved or made the slot: stop the audit, select pg_drop_replication_slot(%s), and run lapse init --new-slot: "+
+				"the log goes on with a gap", j.route.Log.Name, common.LSN, slot.LSN, "'"+j.route.Source.Slot+"'")
+	}
+	if j.finding.Standing == StandingStraight {
+		j.finding.Standing = StandingBehind
+	}
+	j.start.markers = append(j.start.markers, Marker{
+		Op: Gap, Reason: ReasonSlot, Time: j.database.SlotMade, From: j.start.reach, To: slot,
+		At: replication.Position{History: slot.History, Timeline: slot.Timeline, Commit: slot.LSN - 1},
+	})
+	j.start.reach = slot
+	return nil
+}
+
+// accepted says whether a person has said that this log goes on with this database, and plans it.
+func (j *judge) accepted(ctx context.Context) (bool, error) {
+	newest, end := j.start.history, j.past.end
+	if newest.Number <= end.Reach.History || newest.LogEnd != end.Reach {
+		return false, nil
+	}
+	j.finding.Standing, j.finding.Fork = StandingAccepted, newest.Fork
+	j.start.begun = end.Kind
+	walked, err := walkBack(ctx, j.client, j.route, j.past, newest.Fork, func(r *LogRecord) bool {
+		_, there := j.database.Beats[r.Heartbeat.Nonce]
+		return there && !newest.Fork.below(r.Reach)
+	})
+	if err != nil {
+		return false, err
+	}
+	j.start.last = lastBeat{reach: newest.Fork}
+	if walked.beat != nil {
+		j.start.last.beat = walked.beat.Heartbeat
+	}
+	j.rewind(ReasonAccepted, newest.Fork, newest.At)
+	return true, j.slotGap(newest.Fork)
+}
+
+// compare holds the log against what the slot sends.
+func (j *judge) compare(ctx context.Context) error {
+	c := &j.start.comparison
+	*c = comparison{
+		stream: j.stream, identity: j.identity, client: j.client, route: j.route, past: j.past, walk: j.walk,
+		classifier: NewClassifier(j.route.Source, j.auditor.config.Keys), router: NewRouter(j.route, j.auditor.config.HashKey),
+		last: j.start.last, markers: j.start.markers,
+	}
+	return c.compare(ctx)
+}
+
+// bent is the end of a start. For people it also finds out where the two pasts part.
+func (j *judge) bent(ctx context.Context, why string) error {
+	f := j.finding
+	f.Standing, f.Why = StandingBent, why
+	if !j.thorough {
+		return &BentError{f}
+	}
+	there := func(r *LogRecord) bool { _, there := j.database.Beats[r.Heartbeat.Nonce]; return there }
+	var err error
+	if j.walk, err = walkBack(ctx, j.client, j.route, j.past, j.slot(), there); err != nil {
+		return err
+	}
+	switch end := j.past.end.Reach; {
+	case !end.below(j.slot()):
+		if err := j.compare(ctx); err != nil && !errors.Is(err, ErrForeignTail) {
+			return err
+		}
+		f.Fork = j.start.matched
+		f.Fork.History = end.History
+	case j.walk.beat != nil: // the slot is younger than the log's end: nothing can be compared but heartbeats
+		f.Fork = j.walk.beat.Reach
+	default:
+		f.Fork = j.past.origin.Reach
+	}
+	if err := j.countLost(ctx); err != nil {
+		return err
+	}
+	return &BentError{f}
+}
+
+// countLost counts what the log has above the fork.
+func (j *judge) countLost(ctx context.Context) error {
+	f, w := j.finding, &walk{}
+	f.LostEvents = map[string]uint64{}
+	return j.client.Backward(ctx, j.route.Log.Name, 0, j.past.offset+1, func(rec *kafka.Record, offset int64) (bool, error) {
+		if rec.IsFence() || !isLeaf(rec) {
+			return true, nil
+		}
+		leaf, err := parseLeaf(rec, j.route)
+		if err != nil || w.dead(offset, leaf) {
+			return err == nil, err
+		}
+		if leaf.Kind == KindRewind {
+			w.rewinds = append(w.rewinds, rewound{offset: offset, fork: leaf.From})
+		}
+		if !f.Fork.below(leaf.Reach) {
+			return false, nil
+		}
+		if leaf.Kind == KindTransaction {
+			f.LostTransactions++
+			for cause, n := range leaf.Events {
+				f.LostEvents[cause] += n
+			}
+		}
+		if leaf.Heartbeat != nil {
+			f.LostBeats++
+		}
+		return true, nil
+	})
+}
+
+// watch waits where another auditor may be alive on another copy of this database: the server was started since the last
+// heartbeat in the log, and this process is not the one that wrote it last. Whoever lives writes within two heartbeats.
+// The slot is held meanwhile, so it is not one of this server's.
+func (j *judge) watch(ctx context.Context) error {
+	beat := j.start.last.beat
+	if beat == nil || j.thorough || beat.ServerStart.Equal(j.identity.ServerStart.UTC().Truncate(time.Microsecond)) ||
+		j.past.fence == j.auditor.process {
+		return nil
+	}
+	watch := 2 * j.auditor.config.BeatEvery
+	j.auditor.stand(fmt.Sprintf("the server was started since the last heartbeat: watching for %s whether another auditor writes %s",
+		watch, j.route.Log.Name))
+	j.auditor.log.Info("the server was started since the last heartbeat in the log; watching whether another auditor writes it",
+		"log", j.route.Log.Name, "for", watch)
+	watching, cancel := context.WithTimeout(ctx, watch)
+	defer cancel()
+	done := make(chan struct{})
+	var grown error
+	go func() {
+		defer close(done)
+		grown = j.grows(watching)
+	}()
+	if broken := answer(ctx, j.stream, done); broken != nil {
+		cancel()
+		<-done
+		return broken
+	}
+	return grown
+}
+
+// grows looks at the log until ctx ends, and returns an error if somebody writes it.
+func (j *judge) grows(ctx context.Context) error {
+	log := j.route.Log.Name
+	tick := time.NewTicker(min(time.Second, j.auditor.config.BeatEvery/4))
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		end, err := j.client.End(ctx, log, 0)
+		if err == nil && end > j.past.ends[log][0] {
+			return refuse(ErrOtherAuditor, "%s grows, and the slot of this server is held here",
+				"this server is a copy of another one, whose auditor lives: give the copy topics of its own (topics in lapse.yaml), "+
+					"or stop the other auditor", log)
+		}
+	}
+}
+
+// Examine makes the check of a start, writes nothing, and says what it found, with the fork and what is lost where the
+// database is not the one that the log is of. It reads the slot and confirms nothing, so no auditor may run.
+func Examine(ctx context.Context, config Config) (*Examination, error) {
+	a, err := New(config)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kafka.NewClient(a.clientConfig())
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	opened, err := a.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = opened.stream.Close(context.WithoutCancel(ctx)) }()
+	j, err := a.judge(ctx, client, opened, true)
+	var bent *BentError
+	switch {
+	case errors.As(err, &bent):
+		return bent.Examination, nil
+	case errors.Is(err, ErrForeignTail):
+		f := j.finding
+		f.Standing, f.Why, f.Fork = StandingBent, err.Error(), j.past.end.Reach
+		return f, nil
+	case err != nil:
+		return nil, err
+	}
+	return j.finding, nil
+}
