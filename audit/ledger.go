@@ -25,6 +25,8 @@ const (
 var claimColumns = map[string]func(*schemas.Claim, string) bool{
 	"system_identifier": func(c *schemas.Claim, s string) bool { return parseUint(s, 64, &c.SystemIdentifier) },
 	"database_oid":      func(c *schemas.Claim, s string) bool { return parseOID(s, &c.DatabaseOID) },
+	"history":           func(c *schemas.Claim, s string) bool { return parseInt32(s, &c.History) },
+	"timeline":          func(c *schemas.Claim, s string) bool { return parseOID(s, &c.Timeline) },
 	"xid":               func(c *schemas.Claim, s string) bool { return parseUint(s, 64, &c.XID) },
 	"started_at":        func(c *schemas.Claim, s string) bool { return parseInstant(s, &c.StartedAt) },
 	"batch":             func(c *schemas.Claim, s string) bool { return parseUUID(s, &c.Batch) },

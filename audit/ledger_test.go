@@ -19,7 +19,8 @@ import (
 // The relations of the tests, as the WAL would describe them.
 var (
 	batchRelation = relation(16100, "lapse", "batch", "batch*", "policy_id", "policy", "policy_version", "run", "cutoff",
-		"hold_version", "target", "cascades", "functions", "system_identifier", "database_oid", "xid", "started_at", "mac")
+		"hold_version", "target", "cascades", "functions", "system_identifier", "database_oid", "history",
+		"timeline", "xid", "started_at", "mac")
 	resultRelation = relation(16110, "lapse", "batch_result", "batch*", "picked", "deleted", "by_relation", "finished_at")
 	stateRelation  = relation(16120, "lapse", "policy_state", "policy_id", "version", "state")
 	beatRelation   = relation(16130, "lapse", "heartbeat", "id*", "at")
@@ -85,7 +86,7 @@ func exampleTx() *replication.Tx {
 
 func exampleClaim() schemas.Claim {
 	return schemas.Claim{
-		SystemIdentifier: source.SystemIdentifier, DatabaseOID: source.DatabaseOID, XID: 3<<32 | 745,
+		SystemIdentifier: source.SystemIdentifier, DatabaseOID: source.DatabaseOID, History: 1, Timeline: 1, XID: 3<<32 | 745,
 		StartedAt: commitTime.Add(-20 * time.Millisecond), Batch: uuid.MustParse("0198f1d0-0000-7000-8000-000000000001"),
 		PolicyID: 1, Policy: "sessions-30d", PolicyVersion: 3, Run: uuid.MustParse("0198f1d0-0000-7000-8000-000000000002"),
 		Cutoff: commitTime.Truncate(time.Second), HoldVersion: 5, Target: target.OID, Cascades: []uint32{child.OID, 16410},
@@ -98,7 +99,7 @@ func batchRow(c schemas.Claim, mac []byte) *replication.Change {
 	const instant = "2006-01-02 15:04:05.999999-07"
 	return insert(batchRelation, row(c.Batch, c.PolicyID, c.Policy, c.PolicyVersion, c.Run, c.Cutoff.Format(instant),
 		c.HoldVersion, c.Target, oidArray(c.Cascades), `\x`+hex.EncodeToString(c.Functions[:]), c.SystemIdentifier, c.DatabaseOID,
-		c.XID, c.StartedAt.Format(instant), `\x`+hex.EncodeToString(mac)))
+		c.History, c.Timeline, c.XID, c.StartedAt.Format(instant), `\x`+hex.EncodeToString(mac)))
 }
 
 func oidArray(oids []uint32) string {

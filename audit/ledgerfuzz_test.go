@@ -65,6 +65,7 @@ func TestAClaimReadsBackAsItWasSigned(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		claim := schemas.Claim{
 			SystemIdentifier: rapid.Uint64().Draw(t, "system"), DatabaseOID: rapid.Uint32().Draw(t, "database"),
+			History: rapid.Int32().Draw(t, "history"), Timeline: rapid.Uint32().Draw(t, "timeline"),
 			XID: rapid.Uint64().Draw(t, "xid"), StartedAt: time.UnixMicro(micros.Draw(t, "started")).UTC(),
 			Batch:    uuid.UUID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "batch")),
 			PolicyID: rapid.Int32().Draw(t, "id"), Policy: rapid.StringMatching(`[a-z0-9][a-z0-9_.-]{0,62}`).Draw(t, "policy"),

@@ -162,7 +162,7 @@ func TestWhoWaitsForACoverageRecordDoesNotWaitAMinute(t *testing.T) {
 		for _, statement := range []string{
 			`insert into lapse.policy (id, version, name, table_oid, table_name, columns, spec) values (1, 1, 'p', 1, 't', '[]', '{}')`,
 			`insert into lapse.policy_state (policy_id, version, state) values (1, 1, 'arming')`,
-			`select lapse.beat(1)`,
+			beatNow,
 		} {
 			r.db.Exec(t, statement)
 			end := walEnd(t, conn)

@@ -110,7 +110,7 @@ func TestASlotThatIsMovedWhileTheStreamIsBrokenIsNoticed(t *testing.T) {
 		// Between the end of the stream and its next beginning, whoever is quick can move the slot.
 		eventually(t, "the auditor gives up", func() bool {
 			_, _ = w.conn.Exec(t.Context(), `select pg_terminate_backend(active_pid) from pg_replication_slots where slot_name = $1`, r.settings.Slot)
-			_, _ = w.conn.Exec(t.Context(), `select lapse.beat(1)`)
+			_, _ = w.conn.Exec(t.Context(), beatNow)
 			_, _ = w.conn.Exec(t.Context(), `select pg_replication_slot_advance($1, pg_current_wal_lsn())`, r.settings.Slot)
 			select {
 			case <-run.done:

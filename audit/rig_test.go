@@ -233,9 +233,12 @@ func walEnd(t *testing.T, conn *pgx.Conn) (lsn replication.LSN) {
 func (r *rig) catchUp(t *testing.T, conn *pgx.Conn) {
 	t.Helper()
 	end := walEnd(t, conn)
-	r.db.Exec(t, `select lapse.beat(1)`)
+	r.db.Exec(t, beatNow)
 	eventually(t, "the slot is confirmed", func() bool { return r.confirmed(t, conn) >= end })
 }
+
+// beatNow is a beat as the auditor's login makes it.
+const beatNow = `select lapse.beat(gen_random_uuid(), null, (select max(number) from lapse.history), lapse.timeline(), pg_postmaster_start_time())`
 
 // childSettings makes the test binary an auditor process.
 const childSettings = "LAPSE_TEST_AUDITOR"

@@ -196,9 +196,9 @@ func claimOf(ctx context.Context, tx pgx.Tx) (c schemas.Claim, err error) {
 	var system int64
 	err = tx.QueryRow(ctx, `
 		select (select system_identifier from pg_control_system()), d.oid, pg_current_xact_id()::text::bigint, now(),
-		       'sessions'::regclass::oid, 'notes'::regclass::oid
+		       'sessions'::regclass::oid, 'notes'::regclass::oid, (select max(number) from lapse.history), lapse.timeline()
 		  from pg_database d where d.datname = current_database()`).
-		Scan(&system, &c.DatabaseOID, &c.XID, &c.StartedAt, &c.Target, &notes)
+		Scan(&system, &c.DatabaseOID, &c.XID, &c.StartedAt, &c.Target, &notes, &c.History, &c.Timeline)
 	c.SystemIdentifier = uint64(system)
 	c.StartedAt = c.StartedAt.UTC()
 	c.Batch, c.Run = uuid.New(), uuid.New()
@@ -212,10 +212,10 @@ func claimOf(ctx context.Context, tx pgx.Tx) (c schemas.Claim, err error) {
 func writeClaim(ctx context.Context, tx pgx.Tx, c *schemas.Claim, mac []byte) error {
 	_, err := tx.Exec(ctx, `
 		insert into lapse.batch (batch, policy_id, policy, policy_version, run, cutoff, hold_version, target, cascades,
-		                         functions, system_identifier, database_oid, xid, started_at, mac)
-		values ($1, $2, $3, $4, $5, $6, $7, $8, $9::text::oid[], $10, $11, $12, $13::text::xid8, $14, $15)`,
+		                         functions, system_identifier, database_oid, history, timeline, xid, started_at, mac)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9::text::oid[], $10, $11, $12, $13, $14, $15::text::xid8, $16, $17)`,
 		c.Batch, c.PolicyID, c.Policy, c.PolicyVersion, c.Run, c.Cutoff, c.HoldVersion, c.Target, oidArray(c.Cascades),
-		c.Functions[:], fmt.Sprint(c.SystemIdentifier), c.DatabaseOID, fmt.Sprint(c.XID), c.StartedAt, mac)
+		c.Functions[:], fmt.Sprint(c.SystemIdentifier), c.DatabaseOID, c.History, c.Timeline, fmt.Sprint(c.XID), c.StartedAt, mac)
 	return err
 }
 

@@ -19,6 +19,11 @@ import (
 // insertPosition asks for the end of the log. All that was committed before lies below it.
 const insertPosition = `select (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint`
 
+// presentHistory asks for the number of the history that is in force, 0 for none, and for the server's timeline. It calls no
+// function of schema lapse, which are compared afterwards.
+const presentHistory = `coalesce((select h.number from lapse.history h order by h.number desc limit 1), 0),
+	('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::int`
+
 // assignment is what a row of batches works on: one shard, under one policy version.
 type assignment struct {
 	*lease
@@ -48,6 +53,8 @@ type start struct {
 	xid      uint64
 	at       time.Time
 	insert   position
+	history  int32  // the newest number
+	timeline uint32 // the server's
 	versions string
 }
 
@@ -112,7 +119,7 @@ func (s *session) begin(ctx context.Context, f *functions) (start, error) {
 	for _, statement := range clean {
 		batch.Queue(statement)
 	}
-	batch.Queue(`select pg_current_xact_id(), now(), (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint, (`+functionVersions+`)`, f.names)
+	batch.Queue(`select pg_current_xact_id(), now(), (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint, `+presentHistory+`, (`+functionVersions+`)`, f.names)
 	answers := s.batches.SendBatch(ctx, batch)
 	var begun start
 	var err error
@@ -122,7 +129,7 @@ func (s *session) begin(ctx context.Context, f *functions) (start, error) {
 		}
 	}
 	if err == nil {
-		err = answers.QueryRow().Scan(&begun.xid, &begun.at, &begun.insert, &begun.versions)
+		err = answers.QueryRow().Scan(&begun.xid, &begun.at, &begun.insert, &begun.history, &begun.timeline, &begun.versions)
 	}
 	if closed := answers.Close(); err == nil {
 		err = closed
@@ -131,14 +138,14 @@ func (s *session) begin(ctx context.Context, f *functions) (start, error) {
 }
 
 // deleteCall calls a deletion function with a claim, its MAC and the lease.
-const deleteCall = `(row($1::text, $2::oid, $3::xid8, $4::timestamptz, $5::uuid, $6::int, $7::text, $8::int, $9::uuid, $10::timestamptz,
-	$11::bigint, $12::oid, $13::oid[], $14::bytea)::lapse.claim, $15::bytea,
-	row($16::bigint, $17::bigint, $18::text, $19::int)::lapse.work)`
+const deleteCall = `(row($1::text, $2::oid, $3::int, $4::int, $5::xid8, $6::timestamptz, $7::uuid, $8::int, $9::text, $10::int, $11::uuid,
+	$12::timestamptz, $13::bigint, $14::oid, $15::oid[], $16::bytea)::lapse.claim, $17::bytea,
+	row($18::bigint, $19::bigint, $20::text, $21::int)::lapse.work)`
 
 func deleteArguments(c *schemas.Claim, mac []byte, l *lease, holder string, limit int) []any {
 	return []any{
-		strconv.FormatUint(c.SystemIdentifier, 10), c.DatabaseOID, c.XID, c.StartedAt, c.Batch, c.PolicyID, c.Policy, c.PolicyVersion,
-		c.Run, c.Cutoff, c.HoldVersion, c.Target, c.Cascades, c.Functions[:], mac, l.shard, l.term, holder, limit,
+		strconv.FormatUint(c.SystemIdentifier, 10), c.DatabaseOID, c.History, c.Timeline, c.XID, c.StartedAt, c.Batch, c.PolicyID, c.Policy,
+		c.PolicyVersion, c.Run, c.Cutoff, c.HoldVersion, c.Target, c.Cascades, c.Functions[:], mac, l.shard, l.term, holder, limit,
 	}
 }
 
@@ -150,7 +157,7 @@ func (s *session) call(ctx context.Context, a *assignment, key schemas.TagKey, b
 		return result{}, fmt.Errorf("make a batch id: %w", err)
 	}
 	claim := schemas.Claim{
-		SystemIdentifier: s.system, DatabaseOID: s.oid, XID: begun.xid, StartedAt: begun.at, Batch: id,
+		SystemIdentifier: s.system, DatabaseOID: s.oid, History: begun.history, Timeline: begun.timeline, XID: begun.xid, StartedAt: begun.at, Batch: id,
 		PolicyID: int32(a.policy), Policy: string(a.name), PolicyVersion: int32(a.version), Run: a.run, Cutoff: a.cutoff,
 		HoldVersion: a.holds, Target: a.leaf, Cascades: a.cascades,
 		Functions: a.functions.digest,

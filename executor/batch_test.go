@@ -60,7 +60,7 @@ func ledger(t testing.TB, db *pgtest.DB) []entry {
 	t.Helper()
 	conn := db.Connect(t)
 	rows, err := conn.Query(t.Context(), `
-		select system_identifier, database_oid, xid, started_at, batch, policy_id, policy, policy_version, run, cutoff,
+		select system_identifier, database_oid, history, timeline, xid, started_at, batch, policy_id, policy, policy_version, run, cutoff,
 		       hold_version, target, cascades, functions, mac
 		  from lapse.batch order by batch`)
 	if err != nil {
@@ -71,7 +71,7 @@ func ledger(t testing.TB, db *pgtest.DB) []entry {
 		var system string
 		var functions []byte
 		c := &e.claim
-		err := row.Scan(&system, &c.DatabaseOID, &c.XID, &c.StartedAt, &c.Batch, &c.PolicyID, &c.Policy, &c.PolicyVersion,
+		err := row.Scan(&system, &c.DatabaseOID, &c.History, &c.Timeline, &c.XID, &c.StartedAt, &c.Batch, &c.PolicyID, &c.Policy, &c.PolicyVersion,
 			&c.Run, &c.Cutoff, &c.HoldVersion, &c.Target, &c.Cascades, &functions, &e.mac)
 		copy(c.Functions[:], functions)
 		if err == nil {
@@ -160,7 +160,7 @@ func (w *work) forge(t *testing.T, change func(*schemas.Claim), limit int, want 
 		t.Fatal(err)
 	}
 	c := schemas.Claim{
-		SystemIdentifier: w.system, DatabaseOID: w.oid, XID: begun.xid, StartedAt: begun.at, Batch: uuid.New(),
+		SystemIdentifier: w.system, DatabaseOID: w.oid, History: begun.history, Timeline: begun.timeline, XID: begun.xid, StartedAt: begun.at, Batch: uuid.New(),
 		PolicyID: int32(w.a.policy), Policy: string(w.a.name), PolicyVersion: int32(w.a.version), Run: w.a.run, Cutoff: w.a.cutoff,
 		HoldVersion: w.a.holds, Target: w.a.leaf, Cascades: w.a.cascades, Functions: w.a.functions.digest,
 	}
@@ -207,7 +207,10 @@ func TestTheExecutorsLoginMayNothingButCallTheFunctions(t *testing.T) {
 			"insert into lapse.policy select * from lapse.policy", "delete from lapse.policy_state",
 			"insert into lapse.batch select * from lapse.batch", "update lapse.batch set mac = ''", "delete from lapse.batch",
 			"truncate lapse.batch", "insert into lapse.batch_result select * from lapse.batch_result", "delete from lapse.batch_result",
-			"update lapse.installation set audit_required = false", "insert into lapse.heartbeat default values", "select lapse.beat(1)",
+			"update lapse.installation set audit_required = false", "insert into lapse.heartbeat default values", "select lapse.beat(gen_random_uuid(), null, 1, 1, now())",
+			"insert into lapse.history (number, timeline, system_identifier, reason) values (2, 1, '1', '')",
+			"select lapse.record_publications()", "select lapse.begin_publications()", "select lapse.record_published('{}')",
+			"delete from lapse.published", "delete from lapse.publication",
 			"update lapse.shard set cursor = null", "update lapse.shard set done = false", "update lapse.shard set leaf = 0",
 			"update lapse.shard set cutoff = 'infinity'", "set role lapse_owner", "set role " + appRole,
 		} {

@@ -28,6 +28,9 @@ type functions struct {
 	may      func(name, grantee string) bool
 }
 
+// auditors are the functions that the auditor's login may call too. They only read.
+var auditors = []string{"lapse.publications_fault", "lapse.system_identifier", "lapse.timeline"}
+
 // functionsOf builds what batches of a policy version run.
 func functionsOf(p *planner.InForce, roles schemas.Roles) (*functions, error) {
 	own, err := planner.Functions(&p.Definition, roles)
@@ -45,7 +48,8 @@ func functionsOf(p *planner.InForce, roles schemas.Roles) (*functions, error) {
 	f.digest = schemas.DigestOf(f.expected...)
 	f.may = func(name, grantee string) bool {
 		return grantee == roles.Owner || grantee == roles.Executor || grantee == own[0].Owner ||
-			name != own[0].Name && strings.HasPrefix(grantee, roles.DeleterPrefix)
+			name != own[0].Name && strings.HasPrefix(grantee, roles.DeleterPrefix) ||
+			grantee == roles.Auditor && slices.Contains(auditors, name)
 	}
 	return f, nil
 }

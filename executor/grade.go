@@ -96,10 +96,11 @@ const lockTries = 5
 func gradeOfState(state string, limit int) Grade {
 	switch state {
 	case schemas.SQLStateGate, schemas.SQLStateLease,
-		schemas.SQLStateHalted, schemas.SQLStateNoSlot, // the next look at the audit says so, and how it goes on
-		schemas.SQLStateCutoff, // the server's clock was set back: the cutoff's instant will come
-		lockNotAvailable,       // lock_timeout
-		"25P03", "25P04",       // idle_in_transaction_session_timeout, transaction_timeout
+		schemas.SQLStateHalted, schemas.SQLStateNoSlot, schemas.SQLStateNoBeat, schemas.SQLStatePublications, // the next look at the audit says so, and how it goes on
+		schemas.SQLStateHistory, // one was accepted, or a standby promoted, after the batch began; or the next look says so
+		schemas.SQLStateCutoff,  // the server's clock was set back: the cutoff's instant will come
+		lockNotAvailable,        // lock_timeout
+		"25P03", "25P04",        // idle_in_transaction_session_timeout, transaction_timeout
 		"25006",                            // read_only_sql_transaction: somebody keeps writers out
 		"57P01", "57P02", "57P03", "57P05": // shut down, crashed, starting, idle_session_timeout
 		return Retry

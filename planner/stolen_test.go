@@ -65,9 +65,16 @@ func TestAStolenLoginCanDoNothingByItself(t *testing.T) {
 			`insert into lapse.halt (halted, reason) values (false, '')`,
 			`insert into lapse.clock (after_run, reason) values (0, '')`,
 			`insert into lapse.deleter (role, owner) values ('x', 1)`,
-			`insert into lapse.heartbeat (system_identifier, database_oid, database, timeline) values ('1', 1, 'x', 1)`,
+			`insert into lapse.heartbeat (system_identifier, database_oid, database, nonce, history, timeline, server_start) values ('1', 1, 'x', gen_random_uuid(), 1, 1, now())`,
+			`insert into lapse.history (number, timeline, system_identifier, reason) values (2, 1, '1', '')`,
+			`update lapse.history set timeline = 2`,
+			`delete from lapse.publication`,
+			`delete from lapse.published`,
+			`select lapse.begin_publications()`,
+			`select lapse.record_published('{}')`,
+			`select lapse.record_publications()`,
 			`select nextval('lapse.shard_id_seq')`,
-			`select lapse.beat(1)`,
+			`select lapse.beat(gen_random_uuid(), null, 1, 1, now())`,
 			`select lapse.alarm('')`,
 			`select lapse.same_table(1, 1)`,
 			`select lapse.inspect(1, 1)`,
@@ -121,7 +128,7 @@ func TestADeletersRightsThatWereLentAreWorthNothing(t *testing.T) {
 		}
 		must(t, run(w.admin, `grant usage on schema lapse, shop to `+w.app+`, `+testRoles.Executor))
 		before := value[int](w, `select count(*) from sessions`)
-		const row = `(row('1', (select oid from pg_database where datname = current_database()), pg_current_xact_id(), now(), gen_random_uuid(),
+		const row = `(row('1', (select oid from pg_database where datname = current_database()), 1, 1, pg_current_xact_id(), now(), gen_random_uuid(),
 			1, 'p', 1, $1::uuid, $2::timestamptz, 0, $3::oid, '{}', decode(repeat('00', 32), 'hex'))::lapse.claim, row($4::bigint, $5::bigint, 'test', 100)::lapse.work)`
 		for name := range calls {
 			args := []any{b.Run.ID, b.Run.Cutoff, b.Claim.Target, b.Shard, b.Term}
@@ -201,11 +208,11 @@ func TestWhateverALoginCanFillIsBounded(t *testing.T) {
 		b = w.lease(p, r)
 		claim := func(field, with string) string {
 			fields := []string{
-				`'1'`, `(select oid from pg_database where datname = current_database())`, `pg_current_xact_id()`, `now()`, `gen_random_uuid()`, `1`, `'p'`, `1`,
+				`'1'`, `(select oid from pg_database where datname = current_database())`, `1`, `1`, `pg_current_xact_id()`, `now()`, `gen_random_uuid()`, `1`, `'p'`, `1`,
 				`'` + r.ID.String() + `'::uuid`, `(select cutoff from lapse.run)`, `0`, fmt.Sprint(b.Claim.Target), fmt.Sprintf("array[%d]::oid[]", b.Claim.Cascades[0]),
 				`decode(repeat('00', 32), 'hex')`,
 			}
-			for i, f := range []string{"system", "oid", "xid", "start", "batch", "id", "policy", "version", "run", "cutoff", "hold", "target", "cascades", "functions"} {
+			for i, f := range []string{"system", "oid", "history", "timeline", "xid", "start", "batch", "id", "policy", "version", "run", "cutoff", "hold", "target", "cascades", "functions"} {
 				if f == field {
 					fields[i] = with
 				}

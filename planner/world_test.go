@@ -243,8 +243,9 @@ func (w *world) callIn(tx pgx.Tx, b *batch, change func(*batch)) (result, error)
 	c := b.Claim
 	c.Batch = uuid.New()
 	err := tx.QueryRow(w.t.Context(), `
-		select pg_current_xact_id()::text::bigint, now(), (select oid from pg_database where datname = current_database())`).
-		Scan(&c.XID, &c.StartedAt, &c.DatabaseOID)
+		select pg_current_xact_id()::text::bigint, now(), (select oid from pg_database where datname = current_database()),
+		       (select max(number) from lapse.history), lapse.timeline()`).
+		Scan(&c.XID, &c.StartedAt, &c.DatabaseOID, &c.History, &c.Timeline)
 	if err != nil {
 		return result{}, err
 	}
@@ -260,9 +261,9 @@ func (w *world) callIn(tx pgx.Tx, b *batch, change func(*batch)) (result, error)
 func (w *world) callDelete(q Querier, b *batch) (got result, err error) {
 	c := &b.Claim
 	err = q.QueryRow(w.t.Context(), `select picked, deleted, finished, left_behind, by_relation from `+DeleteFunction(b.Policy.ID, b.Policy.Version)+`(
-		row($1::text, $2::oid, $3::text::xid8, $4::timestamptz, $5::uuid, $6::int, $7::text, $8::int, $9::uuid, $10::timestamptz,
-		    $11::bigint, $12::oid, $13::oid[], $14::bytea)::lapse.claim, $15::bytea, row($16::bigint, $17::bigint, $18::text, $19::int)::lapse.work)`,
-		"1", c.DatabaseOID, fmt.Sprint(c.XID), c.StartedAt, c.Batch, c.PolicyID, c.Policy, c.PolicyVersion, c.Run, c.Cutoff, c.HoldVersion,
+		row($1::text, $2::oid, $3::int, $4::int, $5::text::xid8, $6::timestamptz, $7::uuid, $8::int, $9::text, $10::int, $11::uuid, $12::timestamptz,
+		    $13::bigint, $14::oid, $15::oid[], $16::bytea)::lapse.claim, $17::bytea, row($18::bigint, $19::bigint, $20::text, $21::int)::lapse.work)`,
+		"1", c.DatabaseOID, c.History, c.Timeline, fmt.Sprint(c.XID), c.StartedAt, c.Batch, c.PolicyID, c.Policy, c.PolicyVersion, c.Run, c.Cutoff, c.HoldVersion,
 		c.Target, c.Cascades, c.Functions[:], b.MAC, b.Shard, b.Term, b.Holder, b.Limit).
 		Scan(&got.Picked, &got.Deleted, &got.Finished, &got.LeftBehind, &got.ByRelation)
 	return got, err

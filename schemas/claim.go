@@ -13,7 +13,7 @@ import (
 
 // claimFormat is the first field of the canonical bytes. Another layout gets another name, so that no two layouts can
 // ever have the same bytes.
-const claimFormat = "lapse-claim-2"
+const claimFormat = "lapse-claim-3"
 
 // MinTagKey is the shortest tag key that is accepted, in bytes.
 const MinTagKey = 32
@@ -32,6 +32,8 @@ var ErrTagKeyTooShort = errors.New("tag key is shorter than 32 bytes: make one w
 type Claim struct {
 	SystemIdentifier uint64
 	DatabaseOID      uint32
+	History          int32  // the number of the history that the batch belongs to
+	Timeline         uint32 // of the server when the batch began
 	XID              uint64 // the 64-bit transaction id; the WAL carries its low half
 	StartedAt        time.Time
 	Batch            uuid.UUID
@@ -53,6 +55,8 @@ func (c *Claim) Canonical() []byte {
 	b = appendText(b, claimFormat)
 	b = binary.BigEndian.AppendUint64(b, c.SystemIdentifier)
 	b = binary.BigEndian.AppendUint32(b, c.DatabaseOID)
+	b = binary.BigEndian.AppendUint32(b, uint32(c.History))
+	b = binary.BigEndian.AppendUint32(b, c.Timeline)
 	b = binary.BigEndian.AppendUint64(b, c.XID)
 	b = appendInstant(b, c.StartedAt)
 	b = append(b, c.Batch[:]...)

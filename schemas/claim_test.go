@@ -15,7 +15,7 @@ import (
 
 func exampleClaim() schemas.Claim {
 	return schemas.Claim{
-		SystemIdentifier: 7381000000000000001, DatabaseOID: 16384, XID: 745,
+		SystemIdentifier: 7381000000000000001, DatabaseOID: 16384, History: 2, Timeline: 3, XID: 745,
 		StartedAt: time.Date(2026, 11, 21, 10, 15, 30, 123456000, time.UTC),
 		Batch:     uuid.MustParse("0198f1d0-0000-7000-8000-000000000001"),
 		PolicyID:  1, Policy: "sessions-30d", PolicyVersion: 3,
@@ -36,7 +36,7 @@ func exampleDigest() (d schemas.Digest) {
 // The bytes are a contract between an executor and an auditor of different versions.
 func TestTheCanonicalBytesOfAClaimNeverChange(t *testing.T) {
 	c := exampleClaim()
-	const want = "0000000d6c617073652d636c61696d2d32666e9464cf2880010000400000000000000002e9000660c6a3eab6c00198f1d0000070008000000000000001000000010000000c73657373696f6e732d333064000000030198f1d0000070008000000000000002000660c6a3e8d48000000000000000050000400600000002000040100000401a0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f20"
+	const want = "0000000d6c617073652d636c61696d2d33666e9464cf28800100004000000000020000000300000000000002e9000660c6a3eab6c00198f1d0000070008000000000000001000000010000000c73657373696f6e732d333064000000030198f1d0000070008000000000000002000660c6a3e8d48000000000000000050000400600000002000040100000401a0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f20"
 	if got := hex.EncodeToString(c.Canonical()); got != want {
 		t.Errorf("canonical bytes changed:\n got %s\nwant %s", got, want)
 	}
@@ -46,6 +46,7 @@ func drawClaim(t *rapid.T, label string) schemas.Claim {
 	micros := rapid.Int64Range(0, 4102444800000000)
 	return schemas.Claim{
 		SystemIdentifier: rapid.Uint64().Draw(t, label+" system"), DatabaseOID: rapid.Uint32().Draw(t, label+" database"),
+		History: rapid.Int32().Draw(t, label+" history"), Timeline: rapid.Uint32().Draw(t, label+" timeline"),
 		XID: rapid.Uint64().Draw(t, label+" xid"), StartedAt: time.UnixMicro(micros.Draw(t, label+" started")).UTC(),
 		Batch: uuid.UUID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, label+" batch")), PolicyID: rapid.Int32().Draw(t, label+" id"),
 		Policy: rapid.String().Draw(t, label+" policy"), PolicyVersion: rapid.Int32().Draw(t, label+" version"),

@@ -88,7 +88,8 @@ func setting(line string) string {
 
 // batchFunctions are the functions of the catalog that a batch runs, besides the policy's own.
 var batchFunctions = []string{
-	"lapse.enter", "lapse.intruders", "lapse.leave", "lapse.look", "lapse.pin", "lapse.reach", "lapse.record", "lapse.same_table", "lapse.unseen",
+	"lapse.enter", "lapse.intruders", "lapse.leave", "lapse.look", "lapse.pin", "lapse.publications_fault", "lapse.publications_trouble",
+	"lapse.reach", "lapse.record", "lapse.same_table", "lapse.system_identifier", "lapse.timeline", "lapse.unseen",
 }
 
 // DeleterFunctions are the functions of the catalog that a deleter may call, as GRANT names them. It has no other right

@@ -17,8 +17,8 @@ var migrations embed.FS
 // Version is the newest catalog version, the number of the last files in migrations/. firstVersion is the oldest that is
 // upgraded.
 const (
-	Version      = 2
-	firstVersion = 2
+	Version      = 3
+	firstVersion = 3
 )
 
 // Migration is one step of the catalog, ready to run in one transaction.

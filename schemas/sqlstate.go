@@ -21,4 +21,8 @@ const (
 	SQLStateClockBack  = "LP016" // the server's clock stands before the last cutoff
 	SQLStateClockAhead = "LP017" // the server's clock is further ahead of the last cutoff than anybody has said is right
 	SQLStateNotEntered = "LP018" // no batch was entered in this transaction
+	SQLStateHistory    = "LP019" // a claim or a beat is of another history or timeline, or no history was accepted on this server
+	SQLStateNoBeat     = "LP020" // audit is required, and no auditor has said lately that it reads this server in this history
+	// SQLStatePublications: audit is required, and the publications are not as Lapse left them.
+	SQLStatePublications = "LP021"
 )

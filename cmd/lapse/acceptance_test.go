@@ -81,7 +81,8 @@ func (s *shop) interfere(ctx context.Context) error {
 			       decode(repeat('00', 32), 'hex'),
 			       (select (case when c.system_identifier < 0 then c.system_identifier::numeric + 18446744073709551616
 			                else c.system_identifier::numeric end)::text from pg_control_system() c),
-			       (select d.oid from pg_database d where d.datname = current_database()), pg_current_xact_id(), now(),
+			       (select d.oid from pg_database d where d.datname = current_database()),
+			       (select max(n.number) from lapse.history n), lapse.timeline(), pg_current_xact_id(), now(),
 			       decode(repeat('00', 32), 'hex')
 			  from lapse.gate g;`},
 	} {

@@ -25,7 +25,9 @@ const sessionTimeout = 10 * time.Second
 // Beat writes the auditor's sign of life. It also moves the slot of a database in which nothing else is written.
 func (s *auditorSession) Beat(ctx context.Context, timeline replication.Timeline) error {
 	return s.with(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, `select lapse.beat($1)`, int32(timeline))
+		_, err := conn.Exec(ctx, `
+			select lapse.beat(gen_random_uuid(), (select h.nonce from lapse.heartbeat h order by h.id desc limit 1),
+			                  (select max(h.number) from lapse.history h), $1, pg_postmaster_start_time())`, int32(timeline))
 		return err
 	})
 }

@@ -182,20 +182,6 @@ begin
 end
 $lapse$;
 
--- beat is the auditor's sign of life. One row a minute, kept for a day; published, so that it also moves an idle slot.
-create function lapse.beat(timeline int) returns void
-language sql security definer
-set search_path = pg_catalog, pg_temp
-as $lapse$
-  delete from lapse.heartbeat h where h.at not between clock_timestamp() - interval '1 day' and clock_timestamp();
-  insert into lapse.heartbeat (system_identifier, database_oid, database, timeline)
-  select (case when c.system_identifier < 0 then c.system_identifier::numeric + 18446744073709551616
-               else c.system_identifier::numeric end)::text,
-         d.oid, d.datname, timeline
-    from pg_control_system() c, pg_database d
-   where d.datname = current_database();
-$lapse$;
-
 -- alarm stops every deletion in this database until a person says otherwise: `lapse resume --all`.
 create function lapse.alarm(reason text) returns void
 language sql security definer

@@ -1,7 +1,7 @@
 -- What is the same for the batches of all policies. A function per policy, lapse.delete_<id>_<version>, calls these in
 -- this order, in one transaction that does nothing else:
 --
---   enter     gate, claim, slot, lease                         -> where the shard stands
+--   enter     gate, claim, history, slot, beat, publications, lease  -> where the shard stands
 --             (the policy's function locks the leaf)
 --   look      leaf, columns, publication, intruders, reach
 --             (the policy's function picks rows)
@@ -71,6 +71,7 @@ declare
   shard record;
   slot  record;
   leaf  text;
+  fault text;
 begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'only a member of % may delete', {{.ExecutorText}} using errcode = 'insufficient_privilege';
@@ -91,9 +92,10 @@ begin
   -- The lock is a statement of its own: what is read below is what was in force when the lock was granted.
   lock table lapse.gate in row share mode;
   select g.version, g.state, g.hold_version, i.slot, i.audit_required,
-         (select h.halted from lapse.halt h order by h.id desc limit 1) as halted
+         (select h.halted from lapse.halt h order by h.id desc limit 1) as halted,
+         h.number as history, h.timeline as history_timeline, h.system_identifier as history_system
     into gate
-    from lapse.gate g, lapse.installation i
+    from lapse.gate g, lapse.installation i, (select * from lapse.history n order by n.number desc limit 1) h
    where g.policy_id = enter.policy;
   if gate.halted then
     raise exception 'every deletion in this database is paused' using errcode = 'LP014';
@@ -109,6 +111,15 @@ begin
      or claim.database_oid is distinct from (select d.oid from pg_database d where d.datname = current_database()) then
     raise exception 'the claim is of another transaction or database' using errcode = 'LP009';
   end if;
+  if claim.history is distinct from gate.history or claim.timeline is distinct from lapse.timeline() then
+    raise exception 'the claim is of history %, timeline %; in force are %, %', claim.history, claim.timeline, gate.history,
+      lapse.timeline() using errcode = 'LP019';
+  end if;
+  if not gate.audit_required
+     and (gate.history_timeline is distinct from claim.timeline or gate.history_system is distinct from lapse.system_identifier()) then
+    raise exception 'history % was accepted on another timeline or another server', gate.history
+      using errcode = 'LP019', hint = 'lapse history accept --reason TEXT';
+  end if;
   if claim.cutoff is null or claim.cutoff > clock_timestamp() then
     raise exception 'the cutoff lies in the future' using errcode = 'LP003';
   end if;
@@ -120,6 +131,20 @@ begin
     if slot.database is distinct from current_database() or slot.wal_status is not distinct from 'lost' then
       raise exception 'replication slot % is not there, so that nobody would see what is deleted', gate.slot
         using errcode = 'LP015';
+    end if;
+    -- An auditor that looked at this server as it is, lately. What the database says of itself proves nothing after a restore.
+    if not exists (
+      select from lapse.heartbeat b
+       where b.at between clock_timestamp() - interval '2 minutes' and clock_timestamp() + interval '2 minutes'
+         and b.history = claim.history and b.timeline = claim.timeline and b.server_start = pg_postmaster_start_time()
+         and b.database_oid = claim.database_oid
+    ) then
+      raise exception 'the auditor has not said within two minutes that it reads this server in this history'
+        using errcode = 'LP020';
+    end if;
+    fault := lapse.publications_fault();
+    if fault is not null then
+      raise exception '%', fault using errcode = 'LP021';
     end if;
   end if;
 
@@ -194,10 +219,10 @@ begin
     raise exception 'no batch was entered in this transaction' using errcode = 'LP018';
   end if;
   insert into lapse.batch (batch, policy_id, policy, policy_version, run, cutoff, hold_version, target, cascades, functions,
-                           system_identifier, database_oid, xid, started_at, mac)
+                           system_identifier, database_oid, history, timeline, xid, started_at, mac)
   values (claim.batch, claim.policy_id, claim.policy, claim.policy_version, claim.run, claim.cutoff, claim.hold_version,
-          claim.target, claim.cascades, claim.functions, claim.system_identifier, claim.database_oid, claim.xid,
-          claim.started_at, record.mac);
+          claim.target, claim.cascades, claim.functions, claim.system_identifier, claim.database_oid, claim.history,
+          claim.timeline, claim.xid, claim.started_at, record.mac);
   perform pg_logical_emit_message(true, 'lapse', jsonb_build_object(
     'transaction_tag', 'RowDeletionPolicy', 'is_system_transaction', true, 'policy', claim.policy,
     'version', claim.policy_version, 'run', claim.run, 'batch', claim.batch, 'cutoff', claim.cutoff)::text);

@@ -6,7 +6,9 @@ grant execute on function
   lapse.open_run(int, int, uuid), lapse.lease(uuid, text), lapse.release(bigint, bigint, text),
   lapse.put_aside(bigint, bigint, text, text), lapse.advance_arming(int), lapse.measure(int)
   to {{.Executor}};
-grant execute on function lapse.beat(int), lapse.alarm(text) to {{.Auditor}};
+grant execute on function lapse.beat(uuid, uuid, int, int, timestamptz), lapse.alarm(text) to {{.Auditor}};
+grant execute on function lapse.timeline(), lapse.system_identifier(), lapse.publications_fault() to {{.Executor}}, {{.Auditor}};
 
 grant select on all tables in schema lapse to {{.Executor}};
-grant select on lapse.installation, lapse.policy, lapse.policy_state, lapse.gate, lapse.halt, lapse.heartbeat to {{.Auditor}};
+grant select on lapse.installation, lapse.policy, lapse.policy_state, lapse.gate, lapse.halt, lapse.heartbeat,
+  lapse.history, lapse.publication, lapse.published to {{.Auditor}};

@@ -15,6 +15,9 @@
 --   batch          the ledger: what each batch claims, append-only, published    written by record
 --   batch_result   what each batch did, append-only, published                   written by leave
 --   heartbeat      the auditor's sign of life, published                         written by beat
+--   history        the histories of this database, append-only                   written by init, `lapse history accept`
+--   publication    the publications as Lapse left them                           written by record_publications
+--   published      the tables in them as Lapse left them                         written by record_publications, record_published
 --
 -- Every column that a login other than the owner's can fill is bounded.
 
@@ -30,7 +33,9 @@ create table lapse.installation (
   slot_start     pg_lsn,                       -- the slot's consistent point; null until the slot is made
   audit_required boolean not null default true,
   keys           jsonb not null default '{}',  -- fingerprint of each key, by the key's name
-  installed_at   timestamptz not null default clock_timestamp()
+  installed_at   timestamptz not null default clock_timestamp(),
+  publication_faults     bigint not null default 0, -- how often a command found the publications changed by somebody else
+  publication_fault_text text check (octet_length(publication_fault_text) <= 2000) -- what it found last
 );
 
 create table lapse.policy (
@@ -137,8 +142,8 @@ create index on lapse.shard (policy_id) where not done;
 
 -- What a batch says of itself before it deletes anything; the MAC beside it is made with a key that is not in the database.
 create type lapse.claim as (
-  system_identifier text, database_oid oid, xid xid8, started_at timestamptz, batch uuid, policy_id int, policy text,
-  policy_version int, run uuid, cutoff timestamptz, hold_version bigint, target oid, cascades oid[], functions bytea
+  system_identifier text, database_oid oid, history int, timeline int, xid xid8, started_at timestamptz, batch uuid, policy_id int,
+  policy text, policy_version int, run uuid, cutoff timestamptz, hold_version bigint, target oid, cascades oid[], functions bytea
 );
 -- Which shard a batch works on, under which lease, and how many rows it may take.
 create type lapse.work as (shard bigint, term bigint, holder text, row_limit int);
@@ -160,6 +165,8 @@ create table lapse.batch (
   functions         bytea not null check (octet_length(functions) = 32), -- SHA-256 over the text of what ran
   system_identifier text not null check (octet_length(system_identifier) <= 20),
   database_oid      oid not null,
+  history           int not null,
+  timeline          int not null,
   xid               xid8 not null,
   started_at        timestamptz not null,
   mac               bytea not null check (octet_length(mac) = 32)
@@ -179,9 +186,45 @@ create table lapse.heartbeat (
   system_identifier text not null,
   database_oid      oid not null,
   database          name not null,
-  timeline          int not null
+  nonce             uuid not null unique,
+  former            uuid,                      -- the nonce of the beat before; null for the first
+  history           int not null,
+  timeline          int not null,
+  server_start      timestamptz not null,
+  fault             text check (octet_length(fault) <= 2000), -- in what the publications are not as Lapse left them
+  faults            bigint not null default 0  -- how often a command had found that by then
 );
 create index on lapse.heartbeat (at);
+
+-- A database's past can change: a snapshot is restored, a clone started, a standby promoted. A person then says that this
+-- past is the one to go on with, and that begins the next history.
+create table lapse.history (
+  number            int primary key check (number > 0),
+  nonce             uuid not null unique default gen_random_uuid(),
+  log_end           text check (octet_length(log_end) <= 200), -- where the log ended that was judged: HISTORY/TIMELINE/LSN; null for the first
+  fork              text check (octet_length(fork) <= 200),    -- up to where log and database are the same; null for the first
+  timeline          int not null,              -- of the server when the row was written
+  system_identifier text not null,             -- the same
+  at                timestamptz not null default clock_timestamp(),
+  by                text not null default session_user,
+  reason            text not null check (octet_length(reason) <= 2000)
+);
+
+-- What Lapse published, by the rows of the system catalog: any change to one, one that was taken back too, makes another
+-- row version. xmin is kept as a text, since it wraps around.
+create table lapse.publication (
+  name             name primary key,
+  oid              oid not null,
+  publication_xmin text not null
+);
+create table lapse.published (
+  relation    oid not null,
+  publication name not null,
+  member      oid not null,                    -- pg_publication_rel.oid
+  member_xmin text not null,
+  recorded_at timestamptz not null default clock_timestamp(),
+  primary key (publication, relation)
+);
 
 -- The evidence is append-only for everybody, its owner too.
 create function lapse.refuse_change() returns trigger
@@ -197,7 +240,7 @@ do $do$
 declare
   evidence name;
 begin
-  foreach evidence in array array['policy', 'policy_state', 'halt', 'clock', 'batch', 'batch_result'] loop
+  foreach evidence in array array['policy', 'policy_state', 'halt', 'clock', 'batch', 'batch_result', 'history'] loop
     execute format('create trigger append_only before update or delete or truncate on lapse.%I
                     for each statement execute function lapse.refuse_change()', evidence);
   end loop;
