@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"lapse/audit"
-	"lapse/replication"
 )
 
 // A server that writes much that is not published asks for answers too. Its stream must live on, and its slot move.
@@ -54,17 +55,17 @@ const pressingAtMost = 3 * time.Second // as in settle.go
 func TestHeartbeatsAreWrittenAndConfirmed(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		conn := r.db.Connect(t)
-		beats := make(chan replication.Timeline, 10)
+		beats := make(chan audit.Place, 10)
 		run := r.start(t, func(c *audit.Config) {
-			c.Beat = func(ctx context.Context, timeline replication.Timeline) error {
-				beats <- timeline
+			c.Beat = func(_ context.Context, _ uuid.UUID, place audit.Place) error {
+				beats <- place
 				return errors.New("and a heartbeat that fails stops nothing")
 			}
 		})
 		select {
-		case timeline := <-beats:
-			if timeline != 1 {
-				t.Errorf("a heartbeat of timeline %d", timeline)
+		case place := <-beats:
+			if place.Timeline != 1 || place.History != 1 || place.ServerStart.IsZero() {
+				t.Errorf("a heartbeat of %+v", place)
 			}
 		case <-time.After(patience):
 			t.Fatal("no heartbeat")

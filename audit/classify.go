@@ -123,7 +123,8 @@ func (c *Classifier) ledger(change *replication.Change, first bool) {
 }
 
 // examine reads the claim out of a batch row. ours says that it is of this database and this very transaction, as far as the
-// deletion functions see to that themselves; verifies, that besides it is of this system and signed with one of the keys. A
+// deletion functions see to that themselves; verifies, that besides it is of this system, of the history in force and the
+// timeline of the commit, and signed with one of the keys. A
 // row that cannot be read proves nothing; that is all it does, since whoever may write the row could otherwise stop the
 // audit with it.
 func (c *Classifier) examine(change *replication.Change, claim *schemas.Claim) (ours, verifies bool) {
@@ -135,7 +136,8 @@ func (c *Classifier) examine(change *replication.Change, claim *schemas.Claim) (
 		c.tx.CommitTime.Sub(claim.StartedAt).Abs() > claimTolerance {
 		return false, false
 	}
-	if !readable || claim.SystemIdentifier != c.source.SystemIdentifier {
+	if !readable || claim.SystemIdentifier != c.source.SystemIdentifier ||
+		replication.History(claim.History) != c.tx.History || replication.Timeline(claim.Timeline) != c.tx.Timeline {
 		return true, false
 	}
 	for _, key := range c.keys {

@@ -101,6 +101,13 @@ func eventOf(t *testing.T, route *audit.Route, tx *replication.Tx, changes ...*r
 	return audit.NewRouter(route, hashKey).Route(&e)
 }
 
+// markerOf is the first record of a marker as an event is routed.
+func markerOf(route *audit.Route, m *audit.Marker) *audit.Routed {
+	records := audit.NewRouter(route, hashKey).RouteMarker(m)
+	first := records[0]
+	return &audit.Routed{Topic: first.Topic, Partitions: []int32{first.Partition}, Key: first.Key, Value: first.Value, Headers: first.Headers}
+}
+
 func exampleEvents(t *testing.T) map[string]*audit.Routed {
 	t.Helper()
 	fromElsewhere := exampleTx()
@@ -119,6 +126,8 @@ func exampleEvents(t *testing.T) map[string]*audit.Routed {
 		"event-truncate":   eventOf(t, &exampleRoute, exampleTx(), emptied),
 		"event-hashed":     eventOf(t, &exampleRoute, exampleTx(), del(odd, strings.Repeat("Käse", 20_000), "7")),
 		"event-full":       eventOf(t, &exampleRoute, exampleTx(), full(del(target), 42, "2026-11-21")),
+		"event-gap":        markerOf(&exampleRoute, exampleMarker(audit.Gap)),
+		"event-rewind":     markerOf(&exampleRoute, exampleMarker(audit.Rewind)),
 		"event-raw":        eventOf(t, &raw, exampleTx(), del(target, "caf\xe9 \xc3\xa9 \uef81")),
 	}
 }
@@ -145,6 +154,10 @@ func TestTheSchemaRefusesAnEventThatSaysTooMuch(t *testing.T) {
 		{"a row of a table with full identity", "event-full", `"keys":{}`, `"keys":{"id":"42"}`},
 		{"a truncate with an identity", "event-truncate", `"ordinal":0`, `"ordinal":0,"identity":"full"`},
 		{"hashes of no column", "event-user", `"ordinal":0`, `"ordinal":0,"hashed":[]`},
+		{"a gap with a cause", "event-gap", `"cause":""`, `"cause":"user"`},
+		{"a gap with a table", "event-gap", `"table_name":""`, `"table_name":"public.sessions"`},
+		{"a rewind that does not say from where", "event-rewind", `"from"`, `"form"`},
+		{"a delete without a cause", "event-user", `"cause":"user"`, `"cause":""`},
 		{"a truncate with a row", "event-truncate", `"mods":[]`, `"mods":[{"keys":{"id":"42"},"old_values":{},"new_values":{}}]`},
 	} {
 		value := bytes.Replace(events[test.from].Value, []byte(test.old), []byte(test.new), 1)

@@ -3,6 +3,8 @@ package audit
 import (
 	"time"
 
+	"github.com/google/uuid"
+
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -15,7 +17,6 @@ var (
 	AppendText  = appendText[string]
 	TableName   = tableName
 	NewScribe   = newScribe
-	ParseLogEnd = parseLogEnd
 )
 
 // Set makes e the event of a change.
@@ -25,16 +26,34 @@ func (e *Event) Set(
 	return e.set(tx, change, f, claim, table)
 }
 
-func (s *scribe) Origin(t replication.Timeline, at replication.LSN, keys []schemas.TagKey, now time.Time) *Leaf {
-	return s.origin(t, at, keys, now)
+// Knows makes the scribe's leaves name a history and a heartbeat.
+func (s *scribe) Knows(nonce uuid.UUID, beat *Heartbeat) { s.nonce, s.beat = nonce, beat }
+
+func (s *scribe) Origin(at Reach, keys []schemas.TagKey, now time.Time) *Leaf {
+	return s.origin(at, keys, now)
 }
 
-func (s *scribe) Routing(t replication.Timeline, at replication.LSN, now time.Time) *Leaf {
-	return s.routing(t, at, now)
+func (s *scribe) Routing(at Reach, now time.Time) *Leaf { return s.routing(at, now) }
+
+func (s *scribe) Coverage(at Reach, now time.Time) *Leaf {
+	return s.coverage(at, now, exampleWitness())
 }
 
-func (s *scribe) Coverage(t replication.Timeline, at replication.LSN, now time.Time) *Leaf {
-	return s.coverage(t, at, now)
+// Beaten is the record of a heartbeat.
+func (s *scribe) Beaten(tx *replication.Tx, h *Heartbeat) *Leaf {
+	return s.beaten(tx, h, exampleWitness())
+}
+
+// Marked is the record of a marker.
+func (s *scribe) Marked(m *Marker, at Reach, h *Heartbeat) *Leaf {
+	return s.marked(m, at, h, exampleWitness())
+}
+
+func exampleWitness() *witness {
+	return &witness{
+		ancestry: replication.Ancestry{{Timeline: 1, At: 0x19C0000}},
+		ends:     []topicEnds{{topic: "lapse.deletes.system", ends: []int64{3, 4}}, {topic: "lapse.deletes.user", ends: []int64{0, -1}}},
+	}
 }
 
 func (s *scribe) Transaction(tx *replication.Tx, a *Account, v Verdict) *Leaf {

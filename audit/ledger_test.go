@@ -81,7 +81,7 @@ var (
 )
 
 func exampleTx() *replication.Tx {
-	return &replication.Tx{XID: 745, CommitLSN: 0x19C2A40, CommitTime: commitTime, Timeline: 1, EndLSN: 0x19C2A78}
+	return &replication.Tx{XID: 745, CommitLSN: 0x19C2A40, CommitTime: commitTime, History: 1, Timeline: 1, EndLSN: 0x19C2A78}
 }
 
 func exampleClaim() schemas.Claim {

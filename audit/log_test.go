@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"lapse/audit"
 	"lapse/replication"
 	"lapse/schemas"
@@ -19,7 +21,13 @@ func accountOf(changes ...*replication.Change) *audit.Account {
 
 func exampleLeaves() map[string]*audit.Leaf {
 	s := audit.NewScribe(&exampleRoute)
+	nonce := uuid.MustParse("0198f1d0-0000-7000-8000-0000000000aa")
+	beat := exampleHeartbeat()
+	former := *beat
+	former.Nonce = beat.Former
+	s.Knows(nonce, &former)
 	at := commitTime.Add(time.Minute)
+	place := func(lsn replication.LSN) audit.Reach { return audit.Reach{History: 1, Timeline: 1, LSN: lsn} }
 	claim := exampleClaim()
 	written := func(tx *replication.Tx, a *audit.Account) *audit.Leaf {
 		return s.Transaction(tx, a, audit.Reconcile(a))
@@ -27,15 +35,38 @@ func exampleLeaves() map[string]*audit.Leaf {
 	fromElsewhere := exampleTx()
 	fromElsewhere.Origin = "upstream"
 	return map[string]*audit.Leaf{
-		"log-origin":   s.Origin(1, 0x19C2000, []schemas.TagKey{tagKey}, at),
-		"log-route":    s.Routing(1, 0x19C2000, at),
-		"log-coverage": s.Coverage(1, 0x19C2B00, at),
+		"log-origin":             s.Origin(place(0x19C2000), []schemas.TagKey{tagKey}, at),
+		"log-route":              s.Routing(place(0x19C2000), at),
+		"log-coverage":           s.Coverage(place(0x19C2B00), at),
+		"log-coverage-heartbeat": s.Beaten(exampleTx(), beat),
+		"log-gap":                s.Marked(exampleMarker(audit.Gap), place(0x19C3000), nil),
+		"log-rewind":             s.Marked(exampleMarker(audit.Rewind), place(0x19C1000), nil),
 		"log-transaction": written(exampleTx(), accountOf(signed(claim), del(target, 1), del(target, 2),
 			del(child, 1, 1), resultRow(claim, 2, 1))),
 		"log-transaction-mismatch": written(exampleTx(), accountOf(signed(claim), del(target, 1), resultRow(claim, 2),
 			del(stranger, 1))),
 		"log-transaction-unclaimed": written(fromElsewhere, accountOf(del(target, 1), truncate(child))),
 	}
+}
+
+func exampleHeartbeat() *audit.Heartbeat {
+	return &audit.Heartbeat{
+		Nonce: uuid.MustParse("0198f1d0-0000-7000-8000-0000000000b2"), Former: uuid.MustParse("0198f1d0-0000-7000-8000-0000000000b1"),
+		At: commitTime, History: 1, Timeline: 1, ServerStart: commitTime.Add(-time.Hour),
+	}
+}
+
+func exampleMarker(op audit.Op) *audit.Marker {
+	m := &audit.Marker{
+		Op: op, Reason: audit.ReasonSlot, Time: commitTime,
+		At:   replication.Position{History: 1, Timeline: 1, Commit: 0x19C2FFF},
+		From: audit.Reach{History: 1, Timeline: 1, LSN: 0x19C2B00}, To: audit.Reach{History: 1, Timeline: 1, LSN: 0x19C3000},
+	}
+	if op == audit.Rewind {
+		m.Reason, m.At = audit.ReasonAccepted, replication.Position{History: 2, Timeline: 1, Commit: 0x19C1000}
+		m.From.LSN, m.To.LSN = 0x19C1000, 0x19C2B00
+	}
+	return m
 }
 
 func TestLogRecordsAreTheirGoldenFilesAndFitTheirSchemas(t *testing.T) {
@@ -48,12 +79,12 @@ func TestLogRecordsAreTheirGoldenFilesAndFitTheirSchemas(t *testing.T) {
 func TestAnyLogRecordSaysWhereTheLogStands(t *testing.T) {
 	t.Parallel()
 	for name, leaf := range exampleLeaves() {
-		end, err := audit.ParseLogEnd(leaf.Value)
+		end, err := audit.ParseLogRecord(leaf.Value)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if end.Kind != leaf.Kind || end.Reached != leaf.Reached || end.Timeline != leaf.Timeline ||
+		if end.Kind != leaf.Kind || end.Reach != leaf.Reach || end.Nonce == (uuid.UUID{}) || end.Beat == (uuid.UUID{}) ||
 			end.Route != exampleRoute.Fingerprint() || end.RouteVersion != 1 ||
 			end.SystemIdentifier != source.SystemIdentifier || end.DatabaseOID != source.DatabaseOID ||
 			end.Database != source.Database {
@@ -71,7 +102,7 @@ func TestALogRecordOfAnotherFormatIsRefused(t *testing.T) {
 		{`"system_identifier":"7381000000000000001"`, `"system_identifier":"x"`},
 		{`{"kind"`, `["kind"`},
 	} {
-		if _, err := audit.ParseLogEnd(bytes.Replace(value, []byte(test.old), []byte(test.new), 1)); err == nil {
+		if _, err := audit.ParseLogRecord(bytes.Replace(value, []byte(test.old), []byte(test.new), 1)); err == nil {
 			t.Errorf("with %s for %s it is taken", test.new, test.old)
 		}
 	}

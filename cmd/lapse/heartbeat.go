@@ -6,8 +6,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"lapse/audit"
 	"lapse/replication"
 )
 
@@ -22,12 +24,13 @@ type auditorSession struct {
 
 const sessionTimeout = 10 * time.Second
 
-// Beat writes the auditor's sign of life. It also moves the slot of a database in which nothing else is written.
-func (s *auditorSession) Beat(ctx context.Context, timeline replication.Timeline) error {
+// Beat writes the auditor's sign of life, on the very server and history that the stream was found to be of. It also moves
+// the slot of a database in which nothing else is written.
+func (s *auditorSession) Beat(ctx context.Context, nonce uuid.UUID, place audit.Place) error {
 	return s.with(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, `
-			select lapse.beat(gen_random_uuid(), (select h.nonce from lapse.heartbeat h order by h.id desc limit 1),
-			                  (select max(h.number) from lapse.history h), $1, pg_postmaster_start_time())`, int32(timeline))
+			select lapse.beat($1, (select h.nonce from lapse.heartbeat h order by h.id desc limit 1), $2, $3, $4)`,
+			nonce, int32(place.History), int32(place.Timeline), place.ServerStart)
 		return err
 	})
 }

@@ -85,7 +85,7 @@ func slotOptions(ctx context.Context, conn *pgx.Conn) ([]replication.SlotOption,
 
 // recordSlot writes down where the slot begins; nil is nowhere yet.
 func recordSlot(ctx context.Context, owner *pgx.Conn, start *string) error {
-	if _, err := owner.Exec(ctx, `update lapse.installation set slot_start = $1::text::pg_lsn`, start); err != nil {
+	if _, err := owner.Exec(ctx, `update lapse.installation set slot_start = $1::text::pg_lsn, slot_made_at = clock_timestamp()`, start); err != nil {
 		return fmt.Errorf("record the slot: %w", err)
 	}
 	return nil

@@ -31,6 +31,7 @@ create table lapse.installation (
   schema_version int not null,
   slot           name not null,
   slot_start     pg_lsn,                       -- the slot's consistent point; null until the slot is made
+  slot_made_at   timestamptz,                  -- when it was
   audit_required boolean not null default true,
   keys           jsonb not null default '{}',  -- fingerprint of each key, by the key's name
   installed_at   timestamptz not null default clock_timestamp(),
