@@ -170,7 +170,11 @@ func (s *Server) waitReady(ctx context.Context) error {
 
 func (s *Server) ready() bool {
 	lines := s.pidFile()
-	return len(lines) > 7 && lines[0] == strconv.Itoa(s.process.PID()) && strings.TrimSpace(lines[7]) == "ready"
+	if len(lines) < 8 || lines[0] != strconv.Itoa(s.process.PID()) {
+		return false
+	}
+	status := strings.TrimSpace(lines[7])
+	return status == "ready" || status == "standby" && s.isStandby() // A recovery to a point is a standby for a moment.
 }
 
 // pidFile is postmaster.pid by lines: 1 process id, 7 System V segment, 8 status. Nil if there is none.
@@ -207,7 +211,7 @@ func (s *Server) Stop(ctx context.Context, mode Mode) error {
 func (s *Server) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if s.Stop(ctx, Immediate) != nil {
+	if s.Frozen() || s.Stop(ctx, Immediate) != nil {
 		if err := s.Kill(); err != nil {
 			return err
 		}
