@@ -132,17 +132,22 @@ type Target struct {
 func Recovering(from, into *Archive, target Target) Change {
 	return func(dataDir string) error {
 		settings := map[string]string{
-			"restore_command":      fmt.Sprintf(`cp "%s/%%f" "%%p"`, from.folder.Path),
-			"recovery_target_lsn":  target.LSN,
-			"recovery_target_name": target.Name,
-			"recovery_target_time": target.Time,
-			"recovery_target_xid":  target.XID,
-			// A target of an earlier recovery, which the copy may carry, would be a second one.
-			"recovery_target":          "",
+			"restore_command":          fmt.Sprintf(`cp "%s/%%f" "%%p"`, from.folder.Path),
 			"recovery_target_action":   "promote",
 			"recovery_target_timeline": "latest",
 			"archive_mode":             "on",
 			"archive_command":          "true",
+		}
+		for name, value := range map[string]string{
+			"recovery_target_lsn": target.LSN, "recovery_target_name": target.Name,
+			"recovery_target_time": target.Time, "recovery_target_xid": target.XID,
+		} {
+			if value != "" { // An empty one beside another is one too many for PostgreSQL.
+				settings[name] = value
+			}
+		}
+		if err := forgetTargets(dataDir); err != nil {
+			return err
 		}
 		if target.Timeline != "" {
 			settings["recovery_target_timeline"] = target.Timeline
@@ -155,8 +160,41 @@ func Recovering(from, into *Archive, target Target) Change {
 		if err := WithSettings(settings)(dataDir); err != nil {
 			return err
 		}
-		return os.WriteFile(filepath.Join(dataDir, "recovery.signal"), nil, 0o600)
+		return os.WriteFile(filepath.Join(dataDir, recoverySignal), nil, 0o600)
 	}
+}
+
+// recoverySignal makes the start of a server a recovery from an archive. It vanishes a moment before that has ended.
+const recoverySignal = "recovery.signal"
+
+// waitRecovered waits until a server that takes connections is a primary.
+func (s *Server) waitRecovered(ctx context.Context) error {
+	err := s.session(ctx, func(conn *pgx.Conn) error {
+		return poll(ctx, func() (done bool, err error) {
+			err = conn.QueryRow(ctx, `select not pg_is_in_recovery()`).Scan(&done)
+			return done, err
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("wait until the recovery has ended: %w", err)
+	}
+	return nil
+}
+
+// forgetTargets removes the target of an earlier recovery, which the copy of a recovered server carries.
+func forgetTargets(dataDir string) error {
+	path := filepath.Join(dataDir, "postgresql.auto.conf")
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var kept strings.Builder
+	for line := range strings.Lines(string(content)) {
+		if !strings.HasPrefix(line, "recovery_target") {
+			kept.WriteString(line)
+		}
+	}
+	return os.WriteFile(path, []byte(kept.String()), 0o600)
 }
 
 // RestorePoint names the present position, for Target.Name.

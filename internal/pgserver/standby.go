@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// standbySignal makes a server a standby, and is gone when it has been promoted.
+// standbySignal makes a server a standby.
 const standbySignal = "standby.signal"
 
 // Standby is a server that streams from a primary. When it is promoted it is one like any other.
@@ -128,14 +128,5 @@ func (s *Standby) Promote(ctx context.Context) error {
 	if err := s.scan(ctx, `select pg_promote(false)`, &promoted); err != nil {
 		return err
 	}
-	if err := s.waitFor(ctx, "left recovery", `select $1 and not pg_is_in_recovery()`, true); err != nil {
-		return err
-	}
-	return s.waitReady(ctx)
-}
-
-// isStandby says whether the data directory is a standby's.
-func (s *Server) isStandby() bool {
-	_, err := os.Stat(filepath.Join(s.dataDir, standbySignal))
-	return err == nil
+	return s.waitRecovered(ctx)
 }
