@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -95,7 +96,9 @@ func (l *auditLog) after(first, second string) bool {
 	return found && strings.Contains(behind, second)
 }
 
+// tail is the end of the log, without the lines of one that waits.
 func (l *auditLog) tail() string {
 	lines := strings.Split(strings.TrimSpace(l.String()), "\n")
+	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, "the slot is in use") })
 	return strings.Join(lines[max(0, len(lines)-30):], "\n")
 }
