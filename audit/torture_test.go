@@ -48,7 +48,8 @@ func TestNothingIsMissingOrTwiceUnderTorture(t *testing.T) {
 		ctx, finish := context.WithCancel(t.Context())
 		load := &load{rig: r, want: want, random: rand.New(rand.NewPCG(uint64(seed), 1))}
 		var working sync.WaitGroup
-		working.Go(func() { load.run(ctx) })
+		// About as much in a long run as in a short one: what is to be compared in the end is in memory.
+		working.Go(func() { load.runWith(ctx, 20*time.Millisecond*minutes/time.Minute) })
 		torture := &torture{
 			t: t, rig: r, cluster: cluster, want: want, random: rand.New(rand.NewPCG(uint64(seed), 2)),
 			faults: map[string]int{}, zombies: map[string]int{}, nextFlood: 1 << 40, began: time.Now(),
