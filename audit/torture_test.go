@@ -212,7 +212,7 @@ func (o *torture) zombie(within func(func())) {
 		o.pause(0, 60*time.Millisecond)
 		o.must(zombie.process.Signal(sigstop))
 	})
-	eventually(o.t, "the other auditor takes over", func() bool { return other.ended() || other.log.count(streaming) > before })
+	o.await("the other auditor takes over", func() bool { return other.ended() || other.log.count(streaming) > before })
 	o.pause(0, 2*time.Second)
 	o.must(zombie.process.Signal(sigcont))
 	o.zombies[resumed]++
@@ -269,7 +269,7 @@ func (o *torture) flood() {
 // active is the auditor that has the slot.
 func (o *torture) active() (found *suspect) {
 	o.t.Helper()
-	eventually(o.t, "an auditor has the slot", func() bool {
+	o.await("an auditor has the slot", func() bool {
 		name := o.holder()
 		for _, a := range o.auditors {
 			if a.name() == name && !a.ended() {
@@ -310,6 +310,14 @@ func within(patience time.Duration, holds func() bool) bool {
 		}
 	}
 	return true
+}
+
+// await is eventually with time for an auditor that looks twice before it takes over.
+func (o *torture) await(what string, holds func() bool) {
+	o.t.Helper()
+	if !within(3*time.Minute, holds) {
+		o.t.Fatalf("in vain: %s", what)
+	}
 }
 
 // report counts what is in the topics.
