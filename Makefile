@@ -42,6 +42,14 @@ test: servers-or-less ## every test, on every PostgreSQL and a Kafka; PKG=./plan
 race: servers-or-less ## the same with the race detector, on the newest PostgreSQL: slower, needs a C compiler
 	@LAPSE_PG=$${LAPSE_PG:-18} CGO_ENABLED=1 $(GO_TEST) -race $(PKG) | $(SUMMARY)
 
+# LAPSE_PG=18 leaves the other version out. The seed is printed; it repeats a run's choices, not its timing.
+MINUTES ?= 5
+SEED ?=
+.PHONY: torture
+torture: servers-or-less ## kill and freeze brokers, auditors and PostgreSQL for MINUTES=5; SEED=N repeats a run's choices
+	@LAPSE_TORTURE=$(MINUTES) LAPSE_TEST_SEED=$(SEED) go test -tags torture -count=1 -v -timeout $$(($(MINUTES) + 20))m \
+		-run TestNothingIsMissingOrTwiceUnderTorture ./audit/
+
 # The binary to compare with is built beforehand, of any commit:
 #   git worktree add /tmp/before COMMIT && (cd /tmp/before && go build -o /tmp/lapse-before ./cmd/lapse)
 #   make bench BEFORE=/tmp/lapse-before
@@ -71,7 +79,7 @@ check-format: $(LINT)
 
 .PHONY: check-lint
 check-lint: $(LINT)
-	@go vet ./...
+	@go vet -tags torture ./...
 	@$(LINT) run ./...
 
 .PHONY: check-generated

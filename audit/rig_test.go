@@ -78,7 +78,7 @@ func onEach(t *testing.T, test func(t *testing.T, r *rig)) {
 func (s settings) config() audit.Config {
 	return audit.Config{
 		Stream: replication.StreamConfig{ConnString: s.URL, Slot: s.Slot},
-		Kafka:  kafka.Config{Brokers: []string{s.Broker}, MaxBuffered: s.MaxBuffered},
+		Kafka:  kafka.Config{Brokers: strings.Split(s.Broker, ","), MaxBuffered: s.MaxBuffered},
 		System: s.System, User: s.User, Log: s.Log, Partitions: partitions, Create: true,
 		Keys: []schemas.TagKey{tagKey}, HashKey: hashKey, SlotStart: s.SlotStart,
 	}

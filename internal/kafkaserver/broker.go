@@ -70,10 +70,15 @@ func (s *Server) prepare(ctx context.Context) (found bool, err error) {
 	if err := os.MkdirAll(s.dataDir(), 0o755); err != nil {
 		return false, err
 	}
-	if s.ports, err = choosePorts(s.options.Port); err != nil {
+	if s.member != nil {
+		s.ports = s.member.ports()
+	} else if s.ports, err = choosePorts(s.options.Port); err != nil {
 		return false, err
 	}
 	settings := s.ports.defaultSettings()
+	if s.member != nil {
+		maps.Copy(settings, s.member.settings())
+	}
 	maps.Copy(settings, s.options.Settings)
 	settings["log.dirs"] = s.dataDir()
 	var properties strings.Builder
@@ -92,6 +97,9 @@ func (s *Server) prepare(ctx context.Context) (found bool, err error) {
 // format gives the storage its cluster id. The marker of a finished one is Kafka's own meta.properties.
 func (s *Server) format(ctx context.Context) error {
 	id := uuid.New()
+	if s.member != nil {
+		id = s.member.cluster
+	}
 	tool, err := s.java(syscall.SIGKILL, "kafka.tools.StorageTool", "format",
 		"--cluster-id="+base64.RawURLEncoding.EncodeToString(id[:]), "--config", s.propertiesFile())
 	if err != nil {

@@ -5,8 +5,9 @@
 //	                    ▲        Start again: same files, same port    ▲
 //	                    └──────────────── Kill: kill -9 ───────────────┘
 //
-// It is one node that is broker and controller (KRaft), without replication: what it acknowledges is on this machine
-// alone, and in the page cache, which survives kill -9 of the broker but not a power cut.
+// A Server is one node that is broker and controller (KRaft), without replication: what it acknowledges is on this machine
+// alone, and in the page cache, which survives kill -9 of the broker but not a power cut. A Cluster is several that
+// replicate to one another. Freeze and Thaw hold a broker for a while instead of ending it.
 //
 // It promises:
 //

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -37,6 +38,7 @@ type Server struct {
 	folder  *child.Folder // nil if the caller named one
 	dir     string
 	ports   ports
+	member  *member        // nil if it is no cluster's
 	process *child.Process // nil when it is not running
 }
 
@@ -101,7 +103,7 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// waitReady waits until the broker lists itself as the leader of the cluster.
+// waitReady waits until the broker lists itself among those of the cluster.
 func (s *Server) waitReady(ctx context.Context) error {
 	poll := time.NewTicker(20 * time.Millisecond)
 	defer poll.Stop()
@@ -123,7 +125,15 @@ func (s *Server) answers(ctx context.Context) bool {
 	client, done := s.client()
 	defer done()
 	answer, err := client.Metadata(ctx, &kafka.MetadataRequest{})
-	return err == nil && len(answer.Brokers) == 1
+	if err != nil {
+		return false
+	}
+	for _, broker := range answer.Brokers {
+		if broker.Port == s.ports.broker {
+			return true
+		}
+	}
+	return false
 }
 
 // client is a client of this broker alone, and what closes it.
@@ -132,12 +142,13 @@ func (s *Server) client() (*kafka.Client, func()) {
 	return &kafka.Client{Addr: kafka.TCP(s.Addr()), Transport: transport}, transport.CloseIdleConnections
 }
 
-// CreateTopic makes a topic and returns when all its partitions have a leader. Settings are the topic's, such as
-// max.message.bytes; nil for none.
+// CreateTopic makes a topic and returns when all its partitions have a leader. It has as many replicas as the broker's
+// default.replication.factor says: one, and three in a cluster. Settings are the topic's, such as max.message.bytes; nil
+// for none.
 func (s *Server) CreateTopic(ctx context.Context, name string, partitions int, settings map[string]string) error {
 	client, done := s.client()
 	defer done()
-	topic := kafka.TopicConfig{Topic: name, NumPartitions: partitions, ReplicationFactor: 1}
+	topic := kafka.TopicConfig{Topic: name, NumPartitions: partitions, ReplicationFactor: -1}
 	for name, value := range settings {
 		topic.ConfigEntries = append(topic.ConfigEntries, kafka.ConfigEntry{ConfigName: name, ConfigValue: value})
 	}
@@ -209,6 +220,56 @@ func (s *Server) Kill() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	return s.process.Wait(ctx)
+}
+
+// Freeze holds the broker (SIGSTOP): its connections stay open and it answers nobody, as a machine that hangs or a long
+// pause of its garbage collector. It returns when it stands still.
+func (s *Server) Freeze() error {
+	if !s.Running() {
+		return errors.New("freeze Kafka: it is not running")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return s.signalAndWait(ctx, syscall.SIGSTOP, true)
+}
+
+// Thaw lets a frozen broker go on.
+func (s *Server) Thaw() error {
+	if !s.Running() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return s.signalAndWait(ctx, syscall.SIGCONT, false)
+}
+
+// Frozen says whether the broker is held by Freeze.
+func (s *Server) Frozen() bool {
+	if !s.Running() {
+		return false
+	}
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.process.PID()))
+	if err != nil {
+		return false
+	}
+	_, after, _ := strings.Cut(string(content), ") ") // PID (java) state …
+	return strings.HasPrefix(after, "T")
+}
+
+func (s *Server) signalAndWait(ctx context.Context, signal syscall.Signal, frozen bool) error {
+	if err := s.process.Signal(signal); err != nil {
+		return fmt.Errorf("signal Kafka: %w", err)
+	}
+	poll := time.NewTicker(2 * time.Millisecond)
+	defer poll.Stop()
+	for s.Running() && s.Frozen() != frozen {
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			return fmt.Errorf("signal Kafka: %w", context.Cause(ctx))
+		}
+	}
+	return nil
 }
 
 // Close kills the broker and removes the folder that Start made. A folder named in Options stays.

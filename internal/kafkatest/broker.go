@@ -105,13 +105,39 @@ func Solo(t testing.TB, options kafkaserver.Options) *kafkaserver.Server {
 	return broker
 }
 
+// Cluster starts brokers for this test alone that replicate to one another. Their logs are shown if the test fails.
+func Cluster(t testing.TB, brokers int) *kafkaserver.Cluster {
+	t.Helper()
+	requireKafka(t)
+	cluster, err := kafkaserver.StartCluster(t.Context(), brokers, kafkaserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	announce(cluster.Brokers()[0])
+	t.Cleanup(func() {
+		for _, broker := range cluster.Brokers() {
+			if t.Failed() {
+				t.Logf("the end of the log of %s:\n%s", broker.Addr(), child.Tail(broker.LogFile(), 30))
+			}
+		}
+		if err := cluster.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return cluster
+}
+
 // start starts a broker and tells the summary of make test (internal/testsummary) what the tests ran on.
 func start(ctx context.Context, options kafkaserver.Options) (*kafkaserver.Server, error) {
 	broker, err := kafkaserver.Start(ctx, options)
 	if err == nil {
-		fmt.Printf("\n%sKafka %s\n", servers.Announcement, broker.Version())
+		announce(broker)
 	}
 	return broker, err
+}
+
+func announce(broker *kafkaserver.Server) {
+	fmt.Printf("\n%sKafka %s\n", servers.Announcement, broker.Version())
 }
 
 func requireKafka(t testing.TB) {

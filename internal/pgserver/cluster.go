@@ -75,9 +75,7 @@ func (s *Server) configure() error {
 	settings := defaultSettings()
 	maps.Copy(settings, s.options.Settings)
 	var conf strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(settings)) {
-		fmt.Fprintf(&conf, "%s = '%s'\n", name, strings.ReplaceAll(settings[name], "'", "''"))
-	}
+	writeSettings(&conf, settings)
 	hba := strings.Join(append(slices.Clone(s.options.HBA), trustLoopback...), "\n") + "\n"
 
 	path := filepath.Join(s.dataDir, "postgresql.conf")
@@ -89,6 +87,13 @@ func (s *Server) configure() error {
 		return err
 	}
 	return os.WriteFile(filepath.Join(s.dataDir, "pg_hba.conf"), []byte(hba), 0o600)
+}
+
+// writeSettings writes settings as lines of postgresql.conf.
+func writeSettings(conf *strings.Builder, settings map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		fmt.Fprintf(conf, "%s = '%s'\n", name, strings.ReplaceAll(settings[name], "'", "''"))
+	}
 }
 
 // command is a program of the install, run as the server's account, without the caller's PG* variables.

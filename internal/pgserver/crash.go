@@ -21,15 +21,9 @@ func (s *Server) Kill() error {
 	if !s.Running() {
 		return nil
 	}
-	if err := s.process.Signal(syscall.SIGSTOP); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("kill PostgreSQL: %w", err)
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if err := await(ctx, func() bool { return stateOf(s.process.PID()) != running }); err != nil {
-		return fmt.Errorf("kill PostgreSQL: stop the postmaster: %w", err)
-	}
-	family, err := childrenOf(s.process.PID())
+	family, err := s.holdPostmaster(ctx)
 	if err != nil {
 		return fmt.Errorf("kill PostgreSQL: %w", err)
 	}
@@ -53,6 +47,65 @@ func (s *Server) Kill() error {
 	}
 	return nil
 }
+
+// holdPostmaster stops the postmaster (SIGSTOP) and lists its children, which are all there will be until it goes on.
+func (s *Server) holdPostmaster(ctx context.Context) (family []int, err error) {
+	if err := s.process.Signal(syscall.SIGSTOP); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return nil, err
+	}
+	if err := await(ctx, func() bool { return stateOf(s.process.PID()) != running }); err != nil {
+		return nil, fmt.Errorf("stop the postmaster: %w", err)
+	}
+	return childrenOf(s.process.PID())
+}
+
+// Freeze holds every process of the server (SIGSTOP). Its connections stay open and nobody answers, as with a machine
+// that hangs. It returns when all stand still.
+func (s *Server) Freeze() error {
+	if !s.Running() {
+		return errors.New("freeze PostgreSQL: it is not running")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	family, err := s.holdPostmaster(ctx)
+	if err != nil {
+		return fmt.Errorf("freeze PostgreSQL: %w", err)
+	}
+	for _, pid := range family {
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("freeze PostgreSQL: %w", err)
+		}
+	}
+	for _, pid := range family {
+		if err := await(ctx, func() bool { return stateOf(pid) != running }); err != nil {
+			return fmt.Errorf("freeze PostgreSQL: process %d goes on: %w", pid, err)
+		}
+	}
+	return nil
+}
+
+// Thaw lets a frozen server go on, the postmaster last.
+func (s *Server) Thaw() error {
+	if !s.Running() {
+		return nil
+	}
+	family, err := childrenOf(s.process.PID())
+	if err != nil {
+		return fmt.Errorf("thaw PostgreSQL: %w", err)
+	}
+	for _, pid := range family {
+		if err := syscall.Kill(pid, syscall.SIGCONT); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("thaw PostgreSQL: %w", err)
+		}
+	}
+	if err := s.process.Signal(syscall.SIGCONT); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("thaw PostgreSQL: %w", err)
+	}
+	return nil
+}
+
+// Frozen says whether the server is held by Freeze.
+func (s *Server) Frozen() bool { return s.Running() && stateOf(s.process.PID()) == stopped }
 
 func await(ctx context.Context, condition func() bool) error {
 	poll := time.NewTicker(2 * time.Millisecond)

@@ -14,6 +14,10 @@
 //     with the server, a folder named in Options stays;
 //   - as root, the server runs as an unprivileged account, because PostgreSQL refuses root.
 //
+// Histories bend as they do in life. Snapshot copies the files of a server: Restore puts them in their old place, Clone
+// starts another server from them, Recovering makes either a recovery to a point in time. A Standby streams and is promoted.
+// Freeze holds all processes for a while.
+//
 // It refuses to be safe: it trusts everybody on the loopback address, and does not wait for the disk (fsync=off), which
 // survives kill -9 of the server but not a power cut. Never for data that anybody wants.
 //

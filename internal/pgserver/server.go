@@ -129,7 +129,8 @@ func (s *Server) firstStart(ctx context.Context) (err error) {
 }
 
 // Start starts the server again after Stop or Kill, with its data, its settings and its port. It returns when the server
-// takes connections: after a crash, when recovery has ended.
+// takes connections: after a crash, when recovery has ended. A standby takes them while it recovers; a recovery to a point
+// in time is waited for.
 func (s *Server) Start(ctx context.Context) error {
 	if s.Running() {
 		return fmt.Errorf("start PostgreSQL %d: it is running", s.install.Major)
@@ -140,12 +141,17 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	postgres := s.command("postgres", log,
 		"-D", s.dataDir, "-p", strconv.Itoa(s.port), "-k", s.SocketDir(), "-h", "127.0.0.1")
+	_, noSignal := os.Stat(filepath.Join(s.dataDir, recoverySignal))
 	process, err := child.Start(postgres, syscall.SIGQUIT)
 	if err = errors.Join(err, log.Close()); err != nil {
 		return err
 	}
 	s.process = process
-	if err := s.waitReady(ctx); err != nil {
+	err = s.waitReady(ctx)
+	if err == nil && noSignal == nil {
+		err = s.waitRecovered(ctx)
+	}
+	if err != nil {
 		return errors.Join(
 			fmt.Errorf("start PostgreSQL %d: %w\n%s", s.install.Major, err, child.Tail(s.logFile, 20)), s.Kill())
 	}
@@ -207,7 +213,7 @@ func (s *Server) Stop(ctx context.Context, mode Mode) error {
 func (s *Server) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if s.Stop(ctx, Immediate) != nil {
+	if s.Frozen() || s.Stop(ctx, Immediate) != nil {
 		if err := s.Kill(); err != nil {
 			return err
 		}

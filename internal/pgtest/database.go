@@ -26,7 +26,8 @@ type DB struct {
 	// Server is shared with other tests, unless the database came from Solo.
 	Server *pgserver.Server
 
-	roles []string
+	shared bool
+	roles  []string
 }
 
 // Each runs a test on every PostgreSQL present, each with a database of its own, as parallel subtests named pg14, pg15 …
@@ -116,7 +117,7 @@ func (b *binary) solo(t testing.TB, install pgserver.Install, options []Option) 
 
 func newDB(t testing.TB, server *pgserver.Server) *DB {
 	t.Helper()
-	db := &DB{Server: server, Major: server.Install().Major, Name: databaseName()}
+	db := &DB{Server: server, Major: server.Install().Major, Name: databaseName(), shared: true}
 	db.URL = server.URL("postgres", db.Name)
 	create(t, db)
 	t.Cleanup(func() {

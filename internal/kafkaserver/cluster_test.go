@@ -1,0 +1,156 @@
+package kafkaserver_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"lapse/internal/kafkaserver"
+)
+
+// freezeTest is how long a test waits for a frozen broker's silence.
+const freezeTest = 500 * time.Millisecond
+
+func TestAClusterGoesOnWithoutTheLeaderWhetherItIsKilledOrFrozen(t *testing.T) {
+	t.Parallel()
+	if _, err := kafkaserver.Find(); err != nil {
+		t.Skip(err)
+	}
+	begun := time.Now()
+	cluster, err := kafkaserver.StartCluster(t.Context(), 3, kafkaserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	resident := 0
+	for _, broker := range cluster.Brokers() {
+		resident += residentMB(t, broker.PID())
+	}
+	t.Logf("three brokers started in %s, %d MB resident", time.Since(begun).Round(100*time.Millisecond), resident)
+	if len(cluster.Addrs()) != 3 {
+		t.Fatalf("addresses %v", cluster.Addrs())
+	}
+	if err := cluster.CreateTopic(t.Context(), "kept", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var want []string
+	for _, fault := range []string{"killed", "frozen"} {
+		first := leader(ctx, t, cluster, nil)
+		produce(t, first, fmt.Sprint("before ", fault))
+		if fault == "killed" {
+			err = first.Kill()
+		} else {
+			err = first.Freeze()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		second := leader(ctx, t, cluster, first)
+		produce(t, second, fmt.Sprint("without the ", fault))
+		if fault == "killed" {
+			err = first.Start(ctx)
+		} else {
+			err = first.Thaw()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, "before "+fault, "without the "+fault)
+		if got := consumeUpTo(ctx, t, cluster, "without the "+fault); !slices.Equal(got, want) {
+			t.Errorf("%s: records %q, want %q", fault, got, want)
+		}
+	}
+}
+
+// consumeUpTo reads the topic "kept" up to a value. A record that was sent again, since its acknowledgement was lost,
+// counts once.
+func consumeUpTo(ctx context.Context, t *testing.T, cluster *kafkaserver.Cluster, last string) (values []string) {
+	t.Helper()
+	reader := kafka.NewReader(kafka.ReaderConfig{Brokers: cluster.Addrs(), Topic: "kept", MaxWait: 100 * time.Millisecond})
+	defer func() { _ = reader.Close() }()
+	for len(values) == 0 || values[len(values)-1] != last {
+		record, err := reader.ReadMessage(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		values = slices.Compact(append(values, string(record.Value)))
+	}
+	return values
+}
+
+// leader waits for a leader that is another one.
+func leader(ctx context.Context, t *testing.T, cluster *kafkaserver.Cluster, than *kafkaserver.Server) *kafkaserver.Server {
+	t.Helper()
+	poll := time.NewTicker(50 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		leader, err := cluster.Leader(ctx, "kept", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if leader != than {
+			return leader
+		}
+		<-poll.C
+	}
+}
+
+func TestAFrozenBrokerAnswersNobodyUntilItIsThawed(t *testing.T) {
+	t.Parallel()
+	broker := start(t, kafkaserver.Options{})
+	if err := broker.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	if !broker.Frozen() {
+		t.Error("the broker does not say that it is frozen")
+	}
+	ask := func(patience time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		client := &kafka.Client{Addr: kafka.TCP(broker.Addr()), Transport: &kafka.Transport{}}
+		_, err := client.Metadata(ctx, &kafka.MetadataRequest{})
+		return err
+	}
+	if err := ask(freezeTest); err == nil {
+		t.Error("a frozen broker answers")
+	}
+	if err := broker.Thaw(); err != nil {
+		t.Fatal(err)
+	}
+	if err := ask(10 * time.Second); err != nil || broker.Frozen() {
+		t.Errorf("thawed: %v", err)
+	}
+	if err := broker.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	if err := broker.Kill(); err != nil {
+		t.Errorf("kill a frozen broker: %v", err)
+	}
+}
+
+func residentMB(t *testing.T, pid int) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := bytes.Cut(status, []byte("VmRSS:"))
+	kb, err := strconv.Atoi(string(bytes.Fields(after)[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kb / 1024
+}
