@@ -29,7 +29,7 @@ type functions struct {
 }
 
 // auditors are the functions that the auditor's login may call too. They only read.
-var auditors = []string{"lapse.publications_fault", "lapse.system_identifier", "lapse.timeline"}
+var auditors = []string{"lapse.publications_fault", "lapse.publications_trouble", "lapse.system_identifier", "lapse.timeline"}
 
 // functionsOf builds what batches of a policy version run.
 func functionsOf(p *planner.InForce, roles schemas.Roles) (*functions, error) {

@@ -22,17 +22,15 @@ func slotOf(db *pgtest.DB) string { return db.Name + "_slot" }
 // requireAudit makes the installation one that deletes nothing without its slot, and publishes the table of the tests.
 func requireAudit(t testing.TB, db *pgtest.DB) {
 	t.Helper()
-	db.Exec(t, "update lapse.installation set audit_required = true, slot = '"+slotOf(db)+"'",
-		"create publication lapse_deletes for table public.sessions with (publish = 'delete, truncate')")
+	db.Exec(t, "update lapse.installation set audit_required = true, slot = '"+slotOf(db)+"'")
+	pgtest.Publish(t, db, "public.sessions")
 }
 
-// makeSlot makes the slot; beat is the auditor's sign of life; confirm moves the slot to the end of the log.
+// makeSlot makes the slot; confirm moves it to the end of the log.
 func makeSlot(t testing.TB, db *pgtest.DB) {
 	t.Helper()
 	db.Exec(t, "select pg_create_logical_replication_slot('"+slotOf(db)+"', 'pgoutput')")
 }
-
-func beat(t testing.TB, db *pgtest.DB) { t.Helper(); db.Exec(t, "select lapse.beat(1)") }
 
 func confirm(t testing.TB, db *pgtest.DB) {
 	t.Helper()
@@ -63,7 +61,7 @@ func TestNothingIsDeletedWithoutAnAudit(t *testing.T) {
 		foreign.Exec(t, "select pg_drop_replication_slot('"+slotOf(db)+"')")
 		makeSlot(t, db)
 		refused(ReasonNoAuditor)
-		beat(t, db)
+		pgtest.Beat(t, db)
 		once(t, newExecutor(t, db))
 		if left := one[int](t, db, "select count(*) from sessions"); left != 5 {
 			t.Errorf("with the auditor at work %d rows are left, want 5", left)
@@ -90,7 +88,7 @@ func TestASlotThatLostItsLogStopsDeletion(t *testing.T) {
 		arm(t, db, policies(policy("p", "public.sessions")))
 		requireAudit(t, db)
 		makeSlot(t, db)
-		beat(t, db)
+		pgtest.Beat(t, db)
 		for range 4 {
 			db.Exec(t, "select pg_logical_emit_message(false, 'noise', repeat('x', 1000000)) from generate_series(1, 17)", "select pg_switch_wal()")
 		}
@@ -116,7 +114,7 @@ func TestAnAuditorThatFallsBehindStopsDeletionUntilItCatchesUp(t *testing.T) {
 		clock := time.Now()
 		look := func() Reason {
 			t.Helper()
-			beat(t, db)
+			pgtest.Beat(t, db)
 			clock = clock.Add(healthInterval)
 			err := h.check(t.Context(), w.session, clock)
 			var refusal *Refusal
@@ -176,7 +174,7 @@ func TestAfterARestartThePresentPositionMustBeConfirmed(t *testing.T) {
 		arm(t, db, policies(policy("p", "public.sessions")))
 		requireAudit(t, db)
 		makeSlot(t, db)
-		beat(t, db)
+		pgtest.Beat(t, db)
 		w := open(t, db, "p")
 		if _, err := w.batch(t, 10); err != nil { // by a former process
 			t.Fatal(err)
@@ -202,7 +200,14 @@ func TestAnAuditorThatWasSeenIsBelievedForAMinute(t *testing.T) {
 	gone := good
 	gone.active = false
 	beating := gone
-	beating.beating = true
+	good.beaten, beating.beaten = true, true
+	other := past{History: 1, Timeline: 2, System: "1"}
+	bent := gone
+	bent.last = &other
+	active, restarted, tampered := bent, good, good
+	active.active = true
+	restarted.beaten, restarted.restarted = false, true
+	tampered.difference = "publication lapse_deletes was changed"
 	var h health
 	for _, step := range []struct {
 		name  string
@@ -212,9 +217,14 @@ func TestAnAuditorThatWasSeenIsBelievedForAMinute(t *testing.T) {
 	}{
 		{"never seen", 0, gone, ReasonNoAuditor},
 		{"active", 0, good, ""},
-		{"away for a minute", time.Minute, gone, ""},
+		{"away for a minute, and its heart beats", time.Minute, beating, ""},
+		{"away for a minute, without a beat", 0, gone, ReasonNoBeat},
 		{"away for longer", time.Second, gone, ReasonNoAuditor},
 		{"away, but its heart beats", 0, beating, ""},
+		{"at work, and its last beat is of another timeline", 0, active, ReasonHistoryChanged},
+		{"away for a minute, and its beats are of another timeline", time.Minute, bent, ReasonHistoryChanged},
+		{"at work, and the server was started again", 0, restarted, ReasonNoBeat},
+		{"at work, and the publications are not as they were", 0, tampered, ReasonPublicationsDiffer},
 	} {
 		now = now.Add(step.after)
 		err := h.judge(&step.look, now)
@@ -366,7 +376,7 @@ func TestRunWaitsOutARefusal(t *testing.T) {
 			return errors.As(e.Ready(), &refusal) && counted(t, e, "lapse_skips_total", string(ReasonNoSlot)) > 0
 		})
 		makeSlot(t, db)
-		beat(t, db)
+		pgtest.Beat(t, db)
 		eventually(t, "what is due is deleted", func() bool { return one[int](t, db, "select count(*) from sessions") == 5 })
 		if err := e.Ready(); err != nil {
 			t.Errorf("deleting and not ready: %v", err)

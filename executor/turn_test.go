@@ -201,7 +201,7 @@ func TestOnceWaitsAMomentForAPolicyThatIsArming(t *testing.T) {
 		sessions(t, db, 20, 5)
 		requireAudit(t, db)
 		makeSlot(t, db)
-		beat(t, db)
+		pgtest.Beat(t, db)
 		apply(t, db, policies(policy("p", "public.sessions")))
 		e := newExecutor(t, db)
 		type answer struct {

@@ -121,9 +121,9 @@ func refusals() []refusal {
 			must(w.t, run(w.admin, `insert into lapse.halt (halted, reason) values (true, '')`))
 			w.t.(*testing.T).Cleanup(func() { must(w.t, run(w.admin, `insert into lapse.halt (halted, reason) values (false, '')`)) })
 		}},
-		{name: "without a slot", state: schemas.SQLStateNoSlot, before: audited(`update lapse.installation set slot = 'nowhere'; create publication %[2]s for table shop.%[1]s`)},
+		{name: "without a slot", state: schemas.SQLStateNoSlot, before: audited(`update lapse.installation set slot = 'nowhere'; create publication %[2]s for table shop.%[1]s with (publish = 'delete, truncate')`)},
 		{name: "with another database's slot", state: schemas.SQLStateNoSlot, before: func(w *world, b *batch, table string) {
-			audited(`create publication %[2]s for table shop.%[1]s`)(w, b, table)
+			audited(`create publication %[2]s for table shop.%[1]s with (publish = 'delete, truncate')`)(w, b, table)
 			must(w.t, w.script(fmt.Sprintf(`update lapse.installation set slot = '%s_physical'`, w.db.Name)))
 			must(w.t, run(w.admin, `select pg_create_physical_replication_slot($1)`, w.db.Name+"_physical"))
 			w.t.(*testing.T).Cleanup(func() { must(w.t, run(w.admin, `select pg_drop_replication_slot($1)`, w.db.Name+"_physical")) })
@@ -146,12 +146,12 @@ func refusals() []refusal {
 		{name: "by a column of another type", state: schemas.SQLStateColumns, before: sql(`alter table %s alter last_seen type timestamp using last_seen at time zone 'UTC'`)},
 		{name: "by a column that was made anew", state: schemas.SQLStateColumns, before: sql(`alter table %s drop last_seen, add last_seen timestamptz`)},
 		{name: "by a key that was made anew", state: schemas.SQLStateColumns, before: sql(`alter table %s drop id, add id bigserial primary key`)},
-		{name: "of a table that is not published", state: schemas.SQLStateUnseen, before: audited(`create publication %[2]s for table shop.%[1]s with (publish = 'insert, update, truncate')`)},
-		{name: "of a table without replica identity", state: schemas.SQLStateUnseen, before: audited(`create publication %[2]s for table shop.%[1]s; alter table shop.%[1]s replica identity nothing`)},
-		{name: "of a table whose every column is its identity", state: schemas.SQLStateUnseen, before: audited(`create publication %[2]s for table shop.%[1]s; alter table shop.%[1]s replica identity full`)},
+		{name: "of a table that is not published", state: schemas.SQLStateUnseen, before: audited(`create publication %[2]s with (publish = 'delete, truncate')`)},
+		{name: "of a table without replica identity", state: schemas.SQLStateUnseen, before: audited(`create publication %[2]s for table shop.%[1]s with (publish = 'delete, truncate'); alter table shop.%[1]s replica identity nothing`)},
+		{name: "of a table whose every column is its identity", state: schemas.SQLStateUnseen, before: audited(`create publication %[2]s for table shop.%[1]s with (publish = 'delete, truncate'); alter table shop.%[1]s replica identity full`)},
 		{name: "of a child that is not published", state: schemas.SQLStateUnseen, before: func(w *world, b *batch, table string) {
 			w.do(`create table unpublished (id int primary key, s bigint references ` + table + ` on delete cascade)`)
-			audited(`create publication %[2]s for table shop.%[1]s`)(w, b, table)
+			audited(`create publication %[2]s for table shop.%[1]s with (publish = 'delete, truncate')`)(w, b, table)
 		}},
 		{name: "beside the owner's function in an index", state: schemas.SQLStateTriggers, before: func(w *world, _ *batch, table string) {
 			w.do(`create or replace function mine(bigint) returns bigint immutable language plpgsql as 'begin return $1; end'`)
@@ -174,13 +174,15 @@ func refusals() []refusal {
 func audited(format string) func(*world, *batch, string) {
 	return func(w *world, _ *batch, table string) {
 		const publication = "lapse_deletes"
-		must(w.t, run(w.admin, `drop publication if exists `+publication))
+		must(w.t, run(w.admin, `drop publication if exists `+publication+`, lapse_changes, lapse_ledger`))
 		must(w.t, run(w.admin, `update lapse.installation set audit_required = true`))
 		must(w.t, run(w.admin, `
 			select pg_create_logical_replication_slot($1::name, 'pgoutput')
 			 where not exists (select from pg_replication_slots where slot_name = $1::name)`, w.db.Name))
 		must(w.t, run(w.admin, `update lapse.installation set slot = $1`, w.db.Name))
 		must(w.t, w.script(fmt.Sprintf(format, table, publication)))
+		must(w.t, w.script(pgtest.PublishRest))
+		must(w.t, w.script(pgtest.Beats("clock_timestamp() + n * interval '1 minute'")))
 		w.t.(*testing.T).Cleanup(func() { must(w.t, run(w.admin, `update lapse.installation set audit_required = false`)) })
 	}
 }

@@ -58,7 +58,7 @@ deletions were Lapse's. The database has their fingerprints, and commands refuse
 
 // initialiser makes what is missing, in this order:
 //
-//	roles → keys → catalog → publications → tables of policies in them → slot
+//	roles → keys → catalog → publications → tables of policies in them → record of both → slot
 //
 // Before it makes anything it looks whether a schema "lapse" and the roles that are there are Lapse's. Publications come before the slot: a slot that is older than one is stuck for good. A crash between any two steps, or
 // inside one, leaves what the next init takes up.
@@ -115,6 +115,9 @@ func (i *initialiser) run(ctx context.Context) error {
 		return err
 	}
 	if err := i.tables(ctx, owner); err != nil {
+		return err
+	}
+	if err := i.recordPublications(ctx, owner); err != nil {
 		return err
 	}
 	if err := i.slot(ctx, owner); err != nil {
@@ -222,6 +225,9 @@ func ledgerTables() []string {
 }
 
 func (i *initialiser) publications(ctx context.Context, owner *pgx.Conn) error {
+	if _, err := owner.Exec(ctx, `select lapse.begin_publications()`); err != nil {
+		return fmt.Errorf("look at the publications: %w", err)
+	}
 	var there []string
 	if err := owner.QueryRow(ctx, `select coalesce(array_agg(pubname::text), '{}') from pg_publication`).Scan(&there); err != nil {
 		return fmt.Errorf("look for publications: %w", err)
@@ -257,16 +263,17 @@ func (i *initialiser) joinLedger(ctx context.Context, owner *pgx.Conn) (joined [
 		return nil, nil
 	}
 	err = retryLocked(ctx, owner, i.log, "publish the ledger", func(tx pgx.Tx) error {
-		for _, table := range missing {
-			var oid uint32
-			if err := tx.QueryRow(ctx, `select ('lapse.' || $1::text)::regclass::oid`, table).Scan(&oid); err != nil {
+		oids := make([]uint32, len(missing))
+		for k, table := range missing {
+			if err := tx.QueryRow(ctx, `select ('lapse.' || $1::text)::regclass::oid`, table).Scan(&oids[k]); err != nil {
 				return err
 			}
-			if err := replication.JoinLedger(ctx, tx, oid); err != nil {
+			if err := replication.JoinLedger(ctx, tx, oids[k]); err != nil {
 				return err
 			}
 		}
-		return nil
+		_, err := tx.Exec(ctx, `select lapse.record_published($1)`, oids)
+		return err
 	})
 	return missing, err
 }
@@ -294,6 +301,28 @@ func (i *initialiser) tables(ctx context.Context, owner *pgx.Conn) error {
 			return err
 		}
 		i.did("publications", "the tables of policy %s", p.Name)
+	}
+	return nil
+}
+
+// recordPublications takes down what is published, once all of it is right: until then batches are refused. A row filter or a
+// column list is a person's to remove: rows would be missing from the evidence, or keys.
+func (i *initialiser) recordPublications(ctx context.Context, owner *pgx.Conn) error {
+	var differed bool
+	var trouble string
+	err := pgx.BeginFunc(ctx, owner, func(tx pgx.Tx) error {
+		err := tx.QueryRow(ctx, `
+			select exists (select from lapse.publication) and lapse.publications_fault() is not null, coalesce(lapse.record_publications(), '')`).
+			Scan(&differed, &trouble)
+		return err
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("take down what is published: %w", err)
+	case trouble != "":
+		return fmt.Errorf("%s: somebody else made it so: find out who and why, take it out (alter publication … drop …), and run lapse init again", trouble)
+	case differed:
+		i.did("publications", "taken down as they are; somebody else had changed them")
 	}
 	return nil
 }

@@ -16,11 +16,12 @@ func Publish(t testing.TB, db *DB, tables ...string) {
 	if len(tables) > 0 {
 		deletes += " for table " + strings.Join(tables, ", ")
 	}
-	db.Exec(t, deletes+" with (publish = 'delete, truncate')",
-		"create publication lapse_changes",
-		"create publication lapse_ledger for table "+ledgerTables+" with (publish = 'insert')",
-		"select lapse.record_publications()")
+	db.Exec(t, deletes+" with (publish = 'delete, truncate')", PublishRest)
 }
+
+// PublishRest makes the other two publications, and a first record of all of them.
+const PublishRest = "create publication lapse_changes; create publication lapse_ledger for table " + ledgerTables +
+	" with (publish = 'insert'); delete from lapse.publication; select lapse.record_publications()"
 
 // Beat writes the auditor's beats of the next hour, one a minute, for tests in which no auditor is at work: each makes the
 // audit a healthy one for the four minutes around it. They are worth nothing after a restart of the server, nor in another

@@ -7,7 +7,8 @@ grant execute on function
   lapse.put_aside(bigint, bigint, text, text), lapse.advance_arming(int), lapse.measure(int)
   to {{.Executor}};
 grant execute on function lapse.beat(uuid, uuid, int, int, timestamptz), lapse.alarm(text) to {{.Auditor}};
-grant execute on function lapse.timeline(), lapse.system_identifier(), lapse.publications_fault() to {{.Executor}}, {{.Auditor}};
+grant execute on function lapse.timeline(), lapse.system_identifier(), lapse.publications_fault(), lapse.publications_trouble()
+  to {{.Executor}}, {{.Auditor}};
 
 grant select on all tables in schema lapse to {{.Executor}};
 grant select on lapse.installation, lapse.policy, lapse.policy_state, lapse.gate, lapse.halt, lapse.heartbeat,
