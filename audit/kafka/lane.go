@@ -207,6 +207,7 @@ func (l *lane) attempt(ctx context.Context, b *batch) (int64, error) {
 // terminal words an error after which nothing more is sent.
 func (l *lane) terminal(err error, b *batch) error {
 	where := fmt.Sprintf("kafka: publish to %s/%d", l.topic, l.partition)
+	err = own(err)
 	switch gradeOf(err) {
 	case gradeFenced:
 		return fmt.Errorf("%s: %w: %w", where, ErrFenced, err)
