@@ -6,7 +6,7 @@ import (
 )
 
 // Timing replaces the durations that are not zero.
-type Timing struct{ Request, Backoff, Missing, Stale, Doubt, Renewal, Lease time.Duration }
+type Timing struct{ Request, Backoff, Missing, Stale, Doubt, Renewal, Lease, Ends, Look time.Duration }
 
 func (c *Config) SetTiming(t Timing) {
 	changed := defaultTiming
@@ -21,6 +21,8 @@ func (c *Config) SetTiming(t Timing) {
 		{&changed.doubt, t.Doubt},
 		{&changed.renewal, t.Renewal},
 		{&changed.lease, t.Lease},
+		{&changed.ends, t.Ends},
+		{&changed.look, t.Look},
 	} {
 		if d.from != 0 {
 			*d.to = d.from
