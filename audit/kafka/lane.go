@@ -34,6 +34,10 @@ type lane struct {
 
 	acked atomic.Int64 // offset of the last record that was acknowledged to this publisher; -1 before the fence
 
+	// Fixed when Open returns: where this publisher's fence is, and of which producer.
+	fence   int64
+	fenceBy int64
+
 	// The sender's own.
 	session session  // under which the last batch was sealed
 	seq     sequence // of the next batch under it

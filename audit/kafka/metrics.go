@@ -62,7 +62,7 @@ func (m *Metrics) countedTo(at place, fence int64) int64 {
 	if counted, ok := m.stepped[at]; ok && counted < fence {
 		return counted
 	}
-	return -1
+	return nowhere
 }
 
 // steppedOver counts n foreign records that none was counted of, up to offset.

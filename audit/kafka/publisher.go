@@ -127,6 +127,7 @@ func (p *Publisher) fence(ctx context.Context) ([]int64, error) {
 				err = fmt.Errorf("kafka: the fence of %s/%d has no offset: %w", l.topic, l.partition, ErrRestart)
 			}
 			offsets[i] = offset
+			l.fence, l.fenceBy = offset, l.session.producer
 			return err
 		})
 	}
@@ -145,12 +146,8 @@ func (p *Publisher) readTails(ctx context.Context, fences []int64) error {
 
 func (p *Publisher) readTail(ctx context.Context, l *lane, fence int64) (err error) {
 	at := place{l.topic, l.partition}
-	counted, fresh := p.metrics.countedTo(at, fence), 0
-	l.last, err = p.client.tail(ctx, l.topic, l.partition, fence, p.cfg.Ours, func(offset int64) {
-		if offset > counted {
-			fresh++
-		}
-	})
+	var fresh int
+	l.last, fresh, err = p.client.tail(ctx, l.topic, l.partition, fence, p.cfg.Ours, p.metrics.countedTo(at, fence))
 	if err != nil || l.last.Foreign == 0 {
 		return err
 	}

@@ -18,6 +18,8 @@ import (
 //	one at or below        another topic, or one whose end was lost with a broker: ErrTopicReplaced
 //	one far above          somebody else has written in between; or another topic that has grown beyond the old offset
 //	                       meanwhile: then what stands at the old offset is not of this publisher
+//
+// Another topic that has grown to just the old offset is found by Publisher.watch.
 func (l *lane) follows(ctx context.Context, b *batch, offset int64) error {
 	before := l.acked.Load()
 	if offset == nowhere {
@@ -27,7 +29,7 @@ func (l *lane) follows(ctx context.Context, b *batch, offset int64) error {
 		return replaced(l.topic, l.partition, "a batch was appended at offset %d, and %d was acknowledged before", offset, before)
 	}
 	if between := offset - before - 1; before != nowhere && between > 0 {
-		if err := l.stillThere(ctx, before); err != nil {
+		if err := l.stillThere(ctx, before, l.ackedBy); err != nil {
 			return err
 		}
 		l.p.metrics.foreign.WithLabelValues(l.topic).Add(float64(between))
@@ -48,9 +50,9 @@ func replaced(topic string, partition int32, what string, args ...any) error {
 		fmt.Sprintf(what, args...), ErrTopicReplaced)
 }
 
-// stillThere looks whether the record at an acknowledged offset is of this publisher's producer. What retention has deleted
+// stillThere looks whether the record at an acknowledged offset is of the producer that wrote it. What retention has deleted
 // is taken to have been.
-func (l *lane) stillThere(ctx context.Context, offset int64) error {
+func (l *lane) stillThere(ctx context.Context, offset, by int64) error {
 	producer, err := l.p.client.producerOf(ctx, l.topic, l.partition, offset)
 	var gone *OffsetError
 	switch {
@@ -60,7 +62,7 @@ func (l *lane) stillThere(ctx context.Context, offset int64) error {
 		return replaced(l.topic, l.partition, "offset %d was acknowledged, and the end is %d", offset, gone.End)
 	case err != nil:
 		return err
-	case producer != l.ackedBy:
+	case producer != by:
 		return replaced(l.topic, l.partition, "offset %d was acknowledged, and somebody else's record is there", offset)
 	}
 	return nil

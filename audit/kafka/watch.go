@@ -12,8 +12,8 @@ import (
 // watch looks at the topics while the publisher runs, since others may change them. It ends the publisher where what was
 // published is gone, or will be:
 //
-//	each minute    the ends: an acknowledged record that lies at or above the end is gone (ErrTopicReplaced), and so is
-//	               a topic that is missing twice in a row
+//	each minute    the ends: an acknowledged record that lies at or above the end is gone, and so is everything where this
+//	               publisher's fence is not in its place; and a topic that is missing twice in a row (ErrTopicReplaced)
 //	each hour      the settings: compaction, and finite retention of a topic that is kept for ever (RetentionError)
 func (p *Publisher) watch(ctx context.Context) {
 	ends, looks := time.NewTicker(p.timing.ends), time.NewTicker(p.timing.look)
@@ -78,6 +78,9 @@ func (p *Publisher) checkEndsOf(ctx context.Context, topic string, lanes []*lane
 		}
 		if bounds.End <= acked {
 			return replaced(l.topic, l.partition, "offset %d was acknowledged, and the end is %d", acked, bounds.End)
+		}
+		if err := l.stillThere(ctx, l.fence, l.fenceBy); err != nil {
+			return err
 		}
 	}
 	return nil
