@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"math"
 	"time"
 )
@@ -57,3 +58,6 @@ func Encoder() func(*Record) {
 		}
 	}
 }
+
+// CheckEnds does what is done each minute.
+func (p *Publisher) CheckEnds(ctx context.Context) error { return p.checkEnds(ctx, map[string]bool{}) }

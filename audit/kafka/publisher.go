@@ -207,6 +207,16 @@ func (p *Publisher) Last(topic string, partition int32) (Record, int64, bool) {
 	return last.Record, last.Offset, last.Found
 }
 
+// Fence is the offset of this publisher's fence. One that is not above an offset that was seen in the partition before
+// proves that the topic was deleted and made again, or has lost its end.
+func (p *Publisher) Fence(topic string, partition int32) (offset int64, ok bool) {
+	lanes := p.lanes[topic]
+	if partition < 0 || int(partition) >= len(lanes) {
+		return nowhere, false
+	}
+	return lanes[partition].fence, true
+}
+
 // Append takes a record to be published, and never blocks. Marks number the records 1, 2, 3 …, over all partitions. The
 // record is encoded before Append returns: its memory is the caller's again.
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
@@ -72,32 +73,36 @@ func (l *lane) stillThere(ctx context.Context, offset, by int64) error {
 // not there is an *OffsetError.
 func (c *Client) producerOf(ctx context.Context, topic string, partition int32, offset int64) (int64, error) {
 	var producer int64
-	err := c.retry(ctx, fmt.Sprintf("look at %s/%d, offset %d", topic, partition, offset), func(ctx context.Context) error {
-		resp, err := c.kafka.Fetch(ctx, &kafkago.FetchRequest{
-			Topic: topic, Partition: int(partition), Offset: offset,
-			MinBytes: 1, MaxBytes: 1, MaxWait: fetchWait, // a broker sends one batch at least, whole
-		})
-		switch {
-		case err != nil:
-			return err
-		case errors.Is(resp.Error, kafkago.OffsetOutOfRange):
-			return c.Reader(topic, partition, offset, NoEnd).outOfRange(ctx)
-		case resp.Error != nil:
-			return resp.Error
-		}
-		stream, ok := resp.Records.(*protocol.RecordStream)
-		if !ok || len(stream.Records) == 0 {
-			return errors.New("an answer without records")
-		}
-		switch batch := stream.Records[0].(type) {
-		case *protocol.RecordBatch:
-			producer = batch.ProducerID
-		case *protocol.ControlBatch:
-			producer = batch.ProducerID
-		default:
-			producer = -1
-		}
-		return nil
+	begin := time.Now()
+	err := c.retry(ctx, fmt.Sprintf("look at %s/%d, offset %d", topic, partition, offset), func(ctx context.Context) (err error) {
+		producer, err = c.askProducer(ctx, topic, partition, offset)
+		return c.orMissing(ctx, topic, begin, err)
 	})
 	return producer, err
+}
+
+func (c *Client) askProducer(ctx context.Context, topic string, partition int32, offset int64) (int64, error) {
+	resp, err := c.kafka.Fetch(ctx, &kafkago.FetchRequest{
+		Topic: topic, Partition: int(partition), Offset: offset,
+		MinBytes: 1, MaxBytes: 1, MaxWait: fetchWait, // a broker sends one batch at least, whole
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case errors.Is(resp.Error, kafkago.OffsetOutOfRange):
+		return 0, c.Reader(topic, partition, offset, NoEnd).outOfRange(ctx)
+	case resp.Error != nil:
+		return 0, resp.Error
+	}
+	stream, ok := resp.Records.(*protocol.RecordStream)
+	if !ok || len(stream.Records) == 0 {
+		return 0, errors.New("an answer without records")
+	}
+	switch batch := stream.Records[0].(type) {
+	case *protocol.RecordBatch:
+		return batch.ProducerID, nil
+	case *protocol.ControlBatch:
+		return batch.ProducerID, nil
+	}
+	return -1, nil // of before idempotent producers
 }

@@ -2,6 +2,7 @@ package kafka_test
 
 import (
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -23,74 +24,100 @@ func replace(t *testing.T, broker *kafkaserver.Server, topic string, partitions 
 func TestATopicThatIsMadeAgainWhileItIsPublishedToEndsThePublisher(t *testing.T) {
 	t.Parallel()
 	broker := kafkatest.Broker(t)
-	for name, c := range map[string]struct {
-		grown int           // foreign records in the new topic before the next of ours
-		ends  time.Duration // how often the ends are looked at
-		send  bool
-	}{
-		"the next record comes to the start": {0, time.Hour, true},
-		"the new one is as long":             {201, 20 * time.Millisecond, true},
-		"the new one is longer":              {500, time.Hour, true},
-		"nothing is published":               {0, 20 * time.Millisecond, false},
+	for name, grown := range map[string]int{ // by how many foreign records before the next one of ours
+		"the next record comes to the start": 0,
+		"the new one is longer":              500,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			topic := kafkatest.Topic(t, 2)
+			topic := kafkatest.Topic(t, 1)
 			cfg := config(broker, topic)
-			cfg.Topics[0].Partitions = 2
-			cfg.SetTiming(kafka.Timing{Ends: c.ends})
+			cfg.Ours = isNumber
 			p := open(t, cfg)
-			s := newSource(topic, 1, 200) // partition 0: the fence at 0, the records at 1 to 200
+			s := newSource(topic, 1, 200) // behind the fence, at 1 to 200
 			if err := s.publish(t.Context(), p, nil); err != nil {
 				t.Fatal(err)
 			}
-			replace(t, broker, topic, 2)
-			if c.grown > 0 {
-				floodPartition(t, broker.Addr(), topic, 0, c.grown, "hello")
-			}
+			replace(t, broker, topic, 1)
+			flood(t, broker.Addr(), topic, grown, "hello")
 			before := p.Acked()
-			if c.send {
-				p.Append(s.record(0))
-			}
-			err := waitErr(t, p)
-			if !errors.Is(err, kafka.ErrTopicReplaced) || !kafka.Terminal(err) {
+			rec := s.record(0)
+			p.Append(rec)
+			if err := waitErr(t, p); !errors.Is(err, kafka.ErrTopicReplaced) || !kafka.Terminal(err) {
 				t.Fatalf("%v, want ErrTopicReplaced", err)
 			}
-			if c.ends == time.Hour && p.Acked() != before {
+			if p.Acked() != before {
 				t.Errorf("acknowledged up to %d, want %d", p.Acked(), before)
 			}
 			closePublisher(t, p)
 
-			// The next one finds no tail where there was one.
-			cfg.Ours = isNumber
 			p = open(t, cfg)
-			if rec, offset, ok := p.Last(topic, 0); ok && (!c.send || offset < int64(c.grown)) {
-				t.Errorf("%q at %d is a tail", rec.Value, offset)
+			last, offset, ok := p.Last(topic, 0)
+			if ok && (offset != int64(grown) || string(last.Value) != string(rec.Value)) {
+				t.Errorf("%q at %d is a tail of a topic that is new", last.Value, offset)
+			}
+			if fence, ok := p.Fence(topic, 0); !ok || fence != int64(grown)+1 {
+				t.Errorf("the fence is at %d (%t)", fence, ok)
 			}
 		})
 	}
 }
 
-func TestATopicThatIsDeletedEndsThePublisherAlsoWhenNothingIsPublished(t *testing.T) {
+func TestATopicThatIsMadeAgainIsNoticedWhereNothingIsPublished(t *testing.T) {
 	t.Parallel()
 	broker := kafkatest.Broker(t)
-	topic := kafkatest.Topic(t, 2)
-	cfg := config(broker, topic)
-	cfg.Topics[0].Partitions, cfg.Topics[0].Create = 2, true
-	cfg.SetTiming(kafka.Timing{Ends: 20 * time.Millisecond, Missing: 100 * time.Millisecond})
-	s := newSource(topic, 2, 20)
-	p := open(t, cfg)
-	if err := s.publish(t.Context(), p, nil); err != nil {
-		t.Fatal(err)
+	for name, grown := range map[string]int{"shorter": 0, "as long": 201, "longer": 500} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topic := kafkatest.Topic(t, 1)
+			p := open(t, config(broker, topic))
+			s := newSource(topic, 1, 200)
+			if err := s.publish(t.Context(), p, nil); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.CheckEnds(t.Context()); err != nil {
+				t.Errorf("before: %v", err)
+			}
+			replace(t, broker, topic, 1)
+			flood(t, broker.Addr(), topic, grown, "hello")
+			if err := p.CheckEnds(t.Context()); !errors.Is(err, kafka.ErrTopicReplaced) || !kafka.Terminal(err) {
+				t.Errorf("%v, want ErrTopicReplaced", err)
+			}
+		})
 	}
-	deleteTopic(t, broker.Addr(), topic)
-	var missing *kafka.MissingTopicError
-	if err := waitErr(t, p); !errors.Is(err, kafka.ErrTopicReplaced) || !errors.As(err, &missing) {
-		t.Errorf("%v, want ErrTopicReplaced", err)
-	}
-	p = open(t, cfg) // makes it again
-	if _, _, ok := p.Last(topic, 0); ok || p.Partitions(topic) != 2 {
-		t.Error("a topic just made has a tail")
+}
+
+// A consumer of a broker that makes topics by itself may have it back at once; nothing of ours does.
+func TestATopicThatIsDeletedEndsThePublisherAlsoWhenNothingIsPublished(t *testing.T) {
+	t.Parallel()
+	for name, broker := range map[string]*kafkaserver.Server{
+		"a broker that makes none": kafkatest.Broker(t),
+		"a broker that makes topics by itself": kafkatest.Solo(t, kafkaserver.Options{
+			Settings: map[string]string{"auto.create.topics.enable": "true"},
+		}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topic := kafkatest.TopicOn(t, broker, 2)
+			cfg := config(broker, topic)
+			cfg.Topics[0].Partitions, cfg.Topics[0].Create = 2, true
+			cfg.SetTiming(kafka.Timing{Ends: 20 * time.Millisecond, Missing: 100 * time.Millisecond})
+			cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
+			s := newSource(topic, 2, 20)
+			p := open(t, cfg)
+			if err := s.publish(t.Context(), p, nil); err != nil {
+				t.Fatal(err)
+			}
+			deleteTopic(t, broker.Addr(), topic)
+			var missing *kafka.MissingTopicError
+			if err := waitErr(t, p); !errors.Is(err, kafka.ErrTopicReplaced) || !errors.As(err, &missing) {
+				t.Errorf("%v, want ErrTopicReplaced", err)
+			}
+			p = open(t, cfg) // makes it again
+			if _, _, ok := p.Last(topic, 0); ok || p.Partitions(topic) != 2 {
+				t.Error("a topic just made has a tail")
+			}
+		})
 	}
 }
 

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	"lapse/audit/kafka"
 	"lapse/internal/kafkatest"
 )
@@ -144,22 +142,5 @@ func TestFewerReplicasThanConfiguredAreWarnedOfAtEachLook(t *testing.T) {
 	waitFor(t, "one is mended", func() bool { return len(p.Warnings()) == 1 })
 	if p.Err() != nil {
 		t.Error(p.Err())
-	}
-}
-
-// floodPartition is flood into one partition.
-func floodPartition(t *testing.T, addr, topic string, partition int32, n int, value string) {
-	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	var records []*kgo.Record
-	for range n {
-		records = append(records, &kgo.Record{Topic: topic, Partition: partition, Value: []byte(value)})
-	}
-	if err := client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
-		t.Fatal(err)
 	}
 }
