@@ -84,13 +84,16 @@ const (
 	anew                // stream again, take the topics over again, and go on from their tails
 )
 
-// gradeOf decides. A cancelled context is a stop: somebody wanted it so.
+// gradeOf decides. A cancelled context is a stop: somebody wanted it so. Kafka's errors are asked for before PostgreSQL's:
+// an auditor that took "fenced" for a broken stream would fence back, and two would publish.
 func gradeOf(err error) grade {
 	var alarm *alarmError
 	switch {
 	case errors.As(err, &alarm):
 		return reopen // whatever stands in the way: it must not be passed over
 	case errors.Is(err, context.Canceled):
+		return stop
+	case kafka.Terminal(err):
 		return stop
 	case errors.Is(err, kafka.ErrRestart), errors.Is(err, errMoved):
 		return anew

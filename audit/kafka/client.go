@@ -89,7 +89,7 @@ func (c *Client) retry(ctx context.Context, what string, try func(context.Contex
 		case ctx.Err() != nil:
 			return fmt.Errorf("kafka: %s: %w", what, ended(ctx, last))
 		case gradeOf(err) != gradeRetry:
-			return fmt.Errorf("kafka: %s: %w%s", what, err, advice(err))
+			return fmt.Errorf("kafka: %s: %w%s", what, own(err), advice(err))
 		}
 		if worthLogging(attempt) {
 			c.log.Warn("kafka does not answer as it should; trying again",
@@ -101,12 +101,13 @@ func (c *Client) retry(ctx context.Context, what string, try func(context.Contex
 	}
 }
 
-// ended words the end of ctx together with what had gone wrong until then.
+// ended words the end of ctx together with what had gone wrong until then. That is text only: it would have passed, so
+// nobody outside may grade by it.
 func ended(ctx context.Context, last error) error {
 	if last == nil {
 		return context.Cause(ctx)
 	}
-	return fmt.Errorf("%w; before that: %w", context.Cause(ctx), last)
+	return fmt.Errorf("%w; before that: %s", context.Cause(ctx), last.Error())
 }
 
 func (c *Client) once(ctx context.Context, try func(context.Context) error) error {

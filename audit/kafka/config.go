@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/segmentio/kafka-go/sasl"
@@ -16,21 +17,22 @@ import (
 type Topic struct {
 	Name string
 
-	// Partitions that the topic has, or is made with. A topic with another number is refused: keys would move. 0 takes
-	// any number, and cannot be created.
+	// Partitions that are published to, and that the topic is made with. A topic with fewer is refused. In one with more,
+	// the others are left alone: no fence, no tail. 0 takes all there are, and cannot be created.
 	Partitions int
 
-	// Replication that the topic is made with; 0 leaves it to the brokers. That of an existing topic is not looked at.
+	// Replication that the topic is made with; 0 leaves it to the brokers. An existing topic with less is warned of.
 	Replication int
 
 	// Create makes the topic if it is missing.
 	Create bool
 
-	// Forever says that no record of the topic may ever go. One that is compacted, or whose records are deleted by age or
-	// size, is refused with a *RetentionError.
+	// Forever says that no record of the topic may ever go: one whose records are deleted by age or size is refused with a
+	// *RetentionError. One that is compacted always is.
 	Forever bool
 
-	// Configs are settings for the topic if it is made here, for instance retention.ms=-1.
+	// Configs are settings for the topic if it is made here, for instance retention.ms=-1. An existing topic with a smaller
+	// min.insync.replicas than this is warned of.
 	Configs map[string]string
 }
 
@@ -88,6 +90,8 @@ type timing struct {
 	stale   time.Duration // a batch of records all older than this gets a young one: see batch.refresh
 	doubt   time.Duration // a batch without answer for so long is not sent again
 	renewal time.Duration // how often the transactional id is renewed
+	ends    time.Duration // how often the ends of all partitions are looked at, and
+	look    time.Duration // how often the topics' settings are: see Publisher.watch
 	lease   time.Duration // without renewal for so long nothing is sent
 }
 
@@ -100,10 +104,13 @@ var defaultTiming = timing{
 	doubt:      time.Hour,
 	renewal:    6 * time.Hour,
 	lease:      18 * time.Hour,
+	ends:       time.Minute,
+	look:       time.Hour,
 }
 
 func (c *Config) withDefaults() Config {
 	full := *c
+	full.Topics = slices.Clone(c.Topics)
 	if full.MaxBatchBytes == 0 {
 		full.MaxBatchBytes = 900 << 10
 	}

@@ -7,7 +7,8 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 )
 
-// Terminal errors that a caller tells apart with errors.Is. Any other error of Publisher.Err wants a person.
+// Terminal errors that a caller tells apart with errors.Is. Any other error of Publisher.Err wants a person. Terminal
+// tells them from those that pass.
 var (
 	// ErrFenced: another publisher was opened under the same transactional id. This one must not go on; what it had not
 	// yet heard of may be in the topic or not, and the other one has looked.
@@ -47,6 +48,53 @@ type OffsetError struct {
 func (e *OffsetError) Error() string {
 	return fmt.Sprintf("offset %d of %s/%d is not between the first, %d, and the end, %d",
 		e.Offset, e.Topic, e.Partition, e.First, e.End)
+}
+
+// A BrokerError is a broker's refusal, by the number that Kafka's protocol gives it. It stands for kafka-go's error, which
+// says of itself that it is a net.Error: whoever asks for that takes "fenced" and "not authorised" for a broken connection.
+type BrokerError struct {
+	Code int
+	text string
+}
+
+func (e *BrokerError) Error() string { return e.text }
+
+// As lets this package grade the error by its code. It does not lead to a net.Error.
+func (e *BrokerError) As(target any) bool {
+	code, ok := target.(*kafkago.Error)
+	if ok {
+		*code = kafkago.Error(e.Code)
+	}
+	return ok
+}
+
+// own stands for err outside of this package.
+func own(err error) error {
+	var already *BrokerError
+	var code kafkago.Error
+	if errors.As(err, &already) || !errors.As(err, &code) {
+		return err
+	}
+	return &BrokerError{Code: int(code), text: err.Error()}
+}
+
+// Terminal tells whether err is a refusal of this package's, or of a broker's, that opening another publisher would not
+// mend, or must not: a fenced publisher that comes back fences the one that fenced it. It is false for ErrRestart and for
+// a context that has ended.
+func Terminal(err error) bool {
+	for _, end := range []error{ErrFenced, ErrTooLarge, ErrTopicReplaced, ErrClosed} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	if errors.Is(err, ErrRestart) {
+		return false
+	}
+	var broker *BrokerError
+	var retention *RetentionError
+	var missing *MissingTopicError
+	var offset *OffsetError
+	return errors.As(err, &broker) || errors.As(err, &retention) || errors.As(err, &missing) || errors.As(err, &offset)
 }
 
 // grade says what to do about the outcome of a request.

@@ -1,12 +1,13 @@
 package kafka
 
 import (
+	"context"
 	"math"
 	"time"
 )
 
 // Timing replaces the durations that are not zero.
-type Timing struct{ Request, Backoff, Missing, Stale, Doubt, Renewal, Lease time.Duration }
+type Timing struct{ Request, Backoff, Missing, Stale, Doubt, Renewal, Lease, Ends, Look time.Duration }
 
 func (c *Config) SetTiming(t Timing) {
 	changed := defaultTiming
@@ -21,6 +22,8 @@ func (c *Config) SetTiming(t Timing) {
 		{&changed.doubt, t.Doubt},
 		{&changed.renewal, t.Renewal},
 		{&changed.lease, t.Lease},
+		{&changed.ends, t.Ends},
+		{&changed.look, t.Look},
 	} {
 		if d.from != 0 {
 			*d.to = d.from
@@ -55,3 +58,6 @@ func Encoder() func(*Record) {
 		}
 	}
 }
+
+// CheckEnds does what is done each minute.
+func (p *Publisher) CheckEnds(ctx context.Context) error { return p.checkEnds(ctx, map[string]bool{}) }

@@ -33,10 +33,27 @@ type lane struct {
 	end   atomic.Int64              // the offset behind the last batch that was acknowledged
 	since atomic.Pointer[time.Time] // of the batch under way, when it was first sent
 
+	acked atomic.Int64 // offset of the last record that was acknowledged to this publisher; -1 before the fence
+
+	// Fixed when Open returns: where this publisher's fence is, and of which producer.
+	fence   int64
+	fenceBy int64
+
 	// The sender's own.
 	session session  // under which the last batch was sealed
 	seq     sequence // of the next batch under it
+	ackedBy int64    // the producer of the record at acked
+	strange int      // how often somebody else's records were found between two batches
 }
+
+func newLane(p *Publisher, topic string, partition int32, limit int) *lane {
+	l := &lane{p: p, topic: topic, partition: partition, limit: limit, wake: make(chan struct{}, 1)}
+	l.acked.Store(nowhere)
+	return l
+}
+
+// nowhere is the offset of no record.
+const nowhere = -1
 
 // append takes a record, unless it fits into no batch.
 func (l *lane) append(rec *Record, mark uint64) bool {
@@ -165,7 +182,10 @@ func (l *lane) deliver(ctx context.Context, b *batch) (int64, error) {
 			return 0, fmt.Errorf("kafka: publish to %s/%d: %w", l.topic, l.partition, ended(ctx, last))
 		case gradeOf(err) == gradeDone:
 			l.p.metrics.seconds.WithLabelValues(l.topic).Observe(time.Since(first).Seconds())
-			return offset, nil
+			if err != nil {
+				offset = nowhere // the broker knows the batch, and does not say where it is
+			}
+			return offset, l.follows(ctx, b, offset)
 		case gradeOf(err) != gradeRetry:
 			return 0, l.terminal(err, b)
 		}
@@ -212,6 +232,7 @@ func (l *lane) attempt(ctx context.Context, b *batch) (int64, error) {
 // terminal words an error after which nothing more is sent.
 func (l *lane) terminal(err error, b *batch) error {
 	where := fmt.Sprintf("kafka: publish to %s/%d", l.topic, l.partition)
+	err = own(err)
 	switch gradeOf(err) {
 	case gradeFenced:
 		return fmt.Errorf("%s: %w: %w", where, ErrFenced, err)

@@ -1,6 +1,10 @@
 package kafka
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // Metrics of publishing. One lives as long as the process; publishers that follow one another count in the same.
 type Metrics struct {
@@ -10,6 +14,15 @@ type Metrics struct {
 	bytes   *prometheus.CounterVec
 	retries *prometheus.CounterVec
 	opened  prometheus.Counter
+	foreign *prometheus.CounterVec
+
+	mu      sync.Mutex
+	stepped map[place]int64 // the highest offset of a foreign record that was counted
+}
+
+type place struct {
+	topic     string
+	partition int32
 }
 
 // NewMetrics makes the collectors; registering them is the caller's.
@@ -27,6 +40,8 @@ func NewMetrics() *Metrics {
 		batches: counter("lapse_publish_batches_total", "Batches acknowledged."),
 		bytes:   counter("lapse_publish_bytes_total", "Bytes of acknowledged batches."),
 		retries: counter("lapse_publish_retries_total", "Attempts to send a batch that had to be repeated."),
+		foreign: counter("lapse_foreign_records_total", "Records of somebody else's that were found behind ours and stepped over."),
+		stepped: make(map[place]int64),
 		opened: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "lapse_publisher_opened_total",
 			Help: "Times a publisher took over the topics: at start, and after each loss of its session.",
@@ -36,5 +51,24 @@ func NewMetrics() *Metrics {
 
 // Collectors are all collectors, for a registry.
 func (m *Metrics) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.seconds, m.records, m.batches, m.bytes, m.retries, m.opened}
+	return []prometheus.Collector{m.seconds, m.records, m.batches, m.bytes, m.retries, m.opened, m.foreign}
+}
+
+// countedTo is up to which offset foreign records were counted by former publishers. A fence below it is one in a topic
+// that was made again.
+func (m *Metrics) countedTo(at place, fence int64) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if counted, ok := m.stepped[at]; ok && counted < fence {
+		return counted
+	}
+	return nowhere
+}
+
+// steppedOver counts n foreign records that none was counted of, up to offset.
+func (m *Metrics) steppedOver(at place, n int, offset int64) {
+	m.foreign.WithLabelValues(at.topic).Add(float64(n))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stepped[at] = offset
 }

@@ -33,28 +33,35 @@ func (c *Client) offsets(ctx context.Context, topic string, partition int32) (Of
 	var found Offsets
 	what := fmt.Sprintf("offsets of %s/%d", topic, partition)
 	begin := time.Now()
-	unknown := func(err error) error { // a topic that was deleted a moment ago is still in the metadata
-		if errors.Is(err, kafkago.UnknownTopicOrPartition) && time.Since(begin) >= c.timing.missing {
-			return &MissingTopicError{Topic: topic}
-		}
-		return err
-	}
 	err := c.retry(ctx, what, func(ctx context.Context) error {
 		p := int(partition)
 		resp, err := c.kafka.ListOffsets(ctx, &kafkago.ListOffsetsRequest{
 			Topics: map[string][]kafkago.OffsetRequest{topic: {kafkago.FirstOffsetOf(p), kafkago.LastOffsetOf(p)}},
 		})
 		if err != nil {
-			return unknown(err)
+			return c.orMissing(ctx, topic, begin, err)
 		}
 		if len(resp.Topics[topic]) != 1 {
 			return errors.New("an answer for other partitions")
 		}
 		answer := resp.Topics[topic][0]
 		found = Offsets{First: answer.FirstOffset, End: answer.LastOffset}
-		return unknown(answer.Error)
+		return c.orMissing(ctx, topic, begin, answer.Error)
 	})
 	return found, err
+}
+
+// orMissing is what has gone wrong with a request about a topic: that the topic is not there, if it was not at begin nor is
+// now. kafka-go's own words for it are many, and mean a leader that moves as well.
+func (c *Client) orMissing(ctx context.Context, topic string, begin time.Time, err error) error {
+	if gradeOf(err) != gradeRetry || time.Since(begin) < c.timing.missing {
+		return err
+	}
+	resp, asked := c.kafka.Metadata(ctx, &kafkago.MetadataRequest{Topics: []string{topic}})
+	if asked == nil && len(resp.Topics) == 1 && errors.Is(resp.Topics[0].Error, kafkago.UnknownTopicOrPartition) {
+		return &MissingTopicError{Topic: topic}
+	}
+	return err
 }
 
 // partitions is how many partitions a topic has, once each of the first ones has a leader; first 0 means all of them. A

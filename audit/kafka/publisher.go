@@ -22,6 +22,7 @@ type Publisher struct {
 	log     *slog.Logger
 	client  *Client
 	metrics *Metrics
+	notes   notes
 
 	lanes map[string][]*lane // by topic and partition
 	every []*lane
@@ -73,10 +74,15 @@ func (p *Publisher) takeOver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, t := range p.cfg.Topics {
+	for i := range p.cfg.Topics {
+		t := &p.cfg.Topics[i]
+		p.note(t, topics[t.Name])
 		limit := p.limit(batchLimit(topics[t.Name].settings, p.cfg.MaxBatchBytes))
-		for i := range topics[t.Name].partitions {
-			l := &lane{p: p, topic: t.Name, partition: int32(i), limit: limit, wake: make(chan struct{}, 1)}
+		if t.Partitions == 0 {
+			t.Partitions = topics[t.Name].partitions
+		}
+		for i := range t.Partitions {
+			l := newLane(p, t.Name, int32(i), limit)
 			p.lanes[t.Name] = append(p.lanes[t.Name], l)
 			p.every = append(p.every, l)
 		}
@@ -122,6 +128,7 @@ func (p *Publisher) fence(ctx context.Context) ([]int64, error) {
 			}
 			offsets[i] = offset
 			l.end.Store(offset + 1)
+			l.fence, l.fenceBy = offset, l.session.producer
 			return err
 		})
 	}
@@ -133,12 +140,23 @@ func (p *Publisher) readTails(ctx context.Context, fences []int64) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(4) // each holds an answer of the broker in memory
 	for i, l := range p.every {
-		group.Go(func() (err error) {
-			l.last, err = p.client.tail(ctx, l.topic, l.partition, fences[i], p.cfg.Ours, nil)
-			return err
-		})
+		group.Go(func() error { return p.readTail(ctx, l, fences[i]) })
 	}
 	return group.Wait()
+}
+
+func (p *Publisher) readTail(ctx context.Context, l *lane, fence int64) (err error) {
+	at := place{l.topic, l.partition}
+	var fresh int
+	l.last, fresh, err = p.client.tail(ctx, l.topic, l.partition, fence, p.cfg.Ours, p.metrics.countedTo(at, fence))
+	if err != nil || l.last.Foreign == 0 {
+		return err
+	}
+	p.metrics.steppedOver(at, fresh, fence-1)
+	p.log.Warn("somebody else's records stand behind ours and are stepped over; nobody else may write into this topic: find "+
+		"out who does, and take the right away (ACL: WRITE)",
+		"topic", l.topic, "partition", l.partition, "records", l.last.Foreign, "below", fence)
+	return nil
 }
 
 func (p *Publisher) start(ctx context.Context) {
@@ -147,6 +165,7 @@ func (p *Publisher) start(ctx context.Context) {
 		p.running.Go(func() { l.run(ctx) })
 	}
 	p.running.Go(func() { p.renew(ctx) })
+	p.running.Go(func() { p.watch(ctx) })
 }
 
 // renew keeps the transactional id known, and this publisher the one that has it.
@@ -174,11 +193,12 @@ func (p *Publisher) renew(ctx context.Context) {
 	}
 }
 
-// Partitions is how many partitions a topic has; 0 for a topic that is not this publisher's.
+// Partitions is how many partitions of a topic are published to; 0 for a topic that is not this publisher's.
 func (p *Publisher) Partitions(topic string) int { return len(p.lanes[topic]) }
 
-// Last is the last record below this publisher's fence that is not a fence itself, and its offset: what the topic had
-// when Open returned. All that was published before it, in this partition, is in the topic.
+// Last is the last record of ours (Config.Ours) below this publisher's fence, and its offset: what the topic had when Open
+// returned. All that was published before it, in this partition, is in the topic. It finds nothing in a topic that was
+// deleted and made again: a caller that knows of records there must not take that for a beginning.
 func (p *Publisher) Last(topic string, partition int32) (Record, int64, bool) {
 	lanes := p.lanes[topic]
 	if partition < 0 || int(partition) >= len(lanes) {
@@ -195,6 +215,16 @@ func (p *Publisher) End(topic string, partition int32) int64 {
 		return -1
 	}
 	return lanes[partition].end.Load()
+}
+
+// Fence is the offset of this publisher's fence. One that is not above an offset that was seen in the partition before
+// proves that the topic was deleted and made again, or has lost its end.
+func (p *Publisher) Fence(topic string, partition int32) (offset int64, ok bool) {
+	lanes := p.lanes[topic]
+	if partition < 0 || int(partition) >= len(lanes) {
+		return nowhere, false
+	}
+	return lanes[partition].fence, true
 }
 
 // Append takes a record to be published, and never blocks. Marks number the records 1, 2, 3 …, over all partitions. The

@@ -128,6 +128,10 @@ func (r *Reader) take(stream *protocol.RecordStream) error {
 			next = max(next, batch.BaseOffset+1)
 			continue
 		case *protocol.RecordBatch:
+			if r.to != NoEnd && batch.BaseOffset >= r.to {
+				next = max(next, r.to)
+				continue // nothing is copied of what nobody wants
+			}
 			next = max(next, batch.BaseOffset)
 		}
 		got, err := readAll(records)

@@ -17,60 +17,82 @@ const (
 	settingTime    = "retention.ms"
 	settingBytes   = "retention.bytes"
 	settingBatch   = "max.message.bytes"
+	settingInsync  = "min.insync.replicas"
 )
 
-// A RetentionError says that a topic which must keep its records for ever does not.
+// A RetentionError says that a topic loses records that it must keep: one that must keep them for ever deletes or compacts
+// them, or one of events compacts them.
 type RetentionError struct {
 	Topic    string
-	Settings []string // what deletes records, as name=value
+	Forever  bool     // what was asked for
+	Settings []string // what removes records, as name=value
 	Brokers  string
 }
 
 func (e *RetentionError) Error() string {
-	return fmt.Sprintf("kafka: topic %q must keep its records for ever and has %s: run kafka-configs.sh --bootstrap-server %s "+
-		"--alter --entity-type topics --entity-name %s --add-config %s=delete,%s=-1,%s=-1", e.Topic,
-		strings.Join(e.Settings, ", "), e.Brokers, e.Topic, settingCleanup, settingTime, settingBytes)
+	must, fix := "must not be compacted, since of events with the same key, in whatever table, only the last would be kept,",
+		settingCleanup+"=delete"
+	if e.Forever {
+		must, fix = "must keep its records for ever", fix+","+settingTime+"=-1,"+settingBytes+"=-1"
+	}
+	return fmt.Sprintf("kafka: topic %q %s and has %s: run %s", e.Topic, must, strings.Join(e.Settings, ", "),
+		alter(e.Brokers, e.Topic, fix))
 }
 
-// checkSettings reads what a topic is set to. It refuses a topic that would lose what must be kept, and warns of one
-// whose events would be thrown away by compaction.
-//
-// Reading settings needs a right of its own, DESCRIBE_CONFIGS, which the login may lack: they are then unknown. They are
-// not looked at again, so whoever changes them later is not noticed.
-func (c *Client) checkSettings(ctx context.Context, t Topic) (map[string]string, error) {
-	settings, err := c.settings(ctx, t.Name)
+// alter is the command that changes a topic's settings.
+func alter(brokers, topic, settings string) string {
+	return fmt.Sprintf("kafka-configs.sh --bootstrap-server %s --alter --entity-type topics --entity-name %s --add-config %s",
+		brokers, topic, settings)
+}
+
+// checkRetention refuses a topic that would lose what must be kept. settings nil means that they may not be read.
+func (c *Client) checkRetention(t *Topic, settings map[string]string) error {
+	var wrong []string
+	policy := settings[settingCleanup]
+	if slices.Contains(strings.Split(strings.ReplaceAll(policy, " ", ""), ","), "compact") {
+		wrong = append(wrong, settingCleanup+"="+policy)
+	}
+	if t.Forever {
+		for _, name := range []string{settingTime, settingBytes} {
+			if value, known := settings[name]; known && value != "-1" {
+				wrong = append(wrong, name+"="+value)
+			}
+		}
+	}
+	if wrong == nil {
+		return nil
+	}
+	return &RetentionError{Topic: t.Name, Forever: t.Forever, Settings: wrong, Brokers: c.kafka.Addr.String()}
+}
+
+// safetyWarnings are about a topic that keeps fewer copies of a record than it was configured to.
+func (c *Client) safetyWarnings(t *Topic, seen layout, settings map[string]string) []string {
+	var warnings []string
+	if seen.replicas < t.Replication {
+		warnings = append(warnings, fmt.Sprintf("topic %q has a partition with fewer replicas, %d, than the configuration says, "+
+			"%d: give it more with kafka-reassign-partitions.sh, or set topics.replication to %d",
+			t.Name, seen.replicas, t.Replication, seen.replicas))
+	}
+	wanted, _ := strconv.Atoi(t.Configs[settingInsync]) // 0 if nobody asks for any
+	if value, err := strconv.Atoi(settings[settingInsync]); err == nil && value < wanted {
+		warnings = append(warnings, fmt.Sprintf("topic %q has %s=%d, and %d is wanted, so that an acknowledged record outlives "+
+			"a broker: run %s", t.Name, settingInsync, value, wanted,
+			alter(c.kafka.Addr.String(), t.Name, fmt.Sprintf("%s=%d", settingInsync, wanted))))
+	}
+	return warnings
+}
+
+// readSettings is settings for a login that may lack the right to read them, DESCRIBE_CONFIGS: nil then, and the reason in
+// refused. An error is one of ctx.
+func (c *Client) readSettings(ctx context.Context, topic string) (settings map[string]string, refused, err error) {
+	settings, err = c.settings(ctx, topic)
 	switch {
 	case ctx.Err() != nil:
-		return nil, err
-	case err != nil && t.Forever:
-		c.log.Warn("the topic's settings cannot be read, so nobody has checked that it keeps its records for ever; "+
-			"grant this login DESCRIBE_CONFIGS on it", "topic", t.Name, "error", err)
-		return nil, nil
+		return nil, nil, err
 	case err != nil:
-		c.log.Info("the topic's settings cannot be read", "topic", t.Name, "error", err)
-		return nil, nil
+		return nil, err, nil
 	}
-	compacted := slices.Contains(strings.Split(strings.ReplaceAll(settings[settingCleanup], " ", ""), ","), "compact")
-	if !t.Forever {
-		if compacted {
-			c.log.Warn("the topic is compacted: of events with the same key, in whatever table, only the last is kept; set "+
-				"cleanup.policy=delete", "topic", t.Name)
-		}
-		return settings, nil
-	}
-	var wrong []string
-	if compacted {
-		wrong = append(wrong, settingCleanup+"="+settings[settingCleanup])
-	}
-	for _, name := range []string{settingTime, settingBytes} {
-		if value, known := settings[name]; known && value != "-1" {
-			wrong = append(wrong, name+"="+value)
-		}
-	}
-	if wrong != nil {
-		return nil, &RetentionError{Topic: t.Name, Settings: wrong, Brokers: c.kafka.Addr.String()}
-	}
-	return settings, nil
+	return settings, nil, nil
 }
 
 // errNoSettings: the broker has answered, and does not say.
@@ -85,7 +107,7 @@ func (c *Client) settings(ctx context.Context, topic string) (map[string]string,
 			Resources: []kafkago.DescribeConfigRequestResource{{
 				ResourceType: kafkago.ResourceTypeTopic,
 				ResourceName: topic,
-				ConfigNames:  []string{settingCleanup, settingTime, settingBytes, settingBatch},
+				ConfigNames:  []string{settingCleanup, settingTime, settingBytes, settingBatch, settingInsync},
 			}},
 		})
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Tail is the end of what we have published into a partition.
@@ -31,42 +32,85 @@ func (c *Client) End(ctx context.Context, topic string, partition int32) (int64,
 func (c *Client) Tail(
 	ctx context.Context, topic string, partition int32, end int64, ours func(*Record) bool,
 ) (Tail, error) {
-	return c.tail(ctx, topic, partition, end, ours, nil)
+	t, _, err := c.tail(ctx, topic, partition, end, ours, nowhere)
+	return t, err
 }
 
-// tail is Tail, and says where the foreign records are.
+// tail is Tail, and tells how many of the foreign records lie above offset counted.
+//
+// It looks in windows that grow: in most cases the record just below end is it, and after many starts without anything
+// published there are as many fences. Of a window nothing is kept but the last record of ours, so a million foreign ones
+// cost seconds, and no memory.
 func (c *Client) tail(
-	ctx context.Context, topic string, partition int32, end int64, ours func(*Record) bool, foreign func(offset int64),
-) (Tail, error) {
-	t := Tail{Offset: -1}
-	err := c.Backward(ctx, topic, partition, end, func(rec *Record, offset int64) (bool, error) {
-		switch {
-		case rec.IsFence():
-		case ours == nil || ours(rec):
-			t.Record, t.Offset, t.Found = *rec, offset, true
-		default:
-			t.Foreign++
-			if foreign != nil {
-				foreign(offset)
+	ctx context.Context, topic string, partition int32, end int64, ours func(*Record) bool, counted int64,
+) (t Tail, fresh int, err error) {
+	t = Tail{Offset: nowhere}
+	err = c.windows(ctx, topic, partition, end, func(w *window) (bool, error) {
+		in, above := Tail{Offset: nowhere}, 0
+		err := c.ReadPartition(ctx, topic, partition, w.from, w.to, func(rec *Record, offset int64) error {
+			switch {
+			case rec.IsFence():
+			case ours == nil || ours(rec):
+				in, above = Tail{Record: *rec, Offset: offset, Found: true}, 0
+			default:
+				in.Foreign++
+				if offset > counted {
+					above++
+				}
 			}
+			return nil
+		})
+		if err != nil {
+			return false, err
 		}
+		in.Foreign += t.Foreign
+		t, fresh = in, fresh+above
 		return !t.Found, nil
 	})
 	if err != nil {
-		return Tail{Offset: -1}, err
+		return Tail{Offset: nowhere}, 0, err
 	}
-	return t, nil
+	return t, fresh, nil
 }
 
 // Backward calls each with the records of a partition below offset end, the newest first, until each says that it has
 // enough, or fails, or there are no more. End -1 is the present end. The record's memory is the callee's. Fences and
 // foreign records are among them. A topic that is not there is a *MissingTopicError.
 //
-// A broker hands out no batch backwards, so it reads forward in windows, which grow while they are small: in most cases
-// the record just below end is all that is wanted, and after a million foreign ones it takes seconds and not hours.
+// A broker hands out no batch backwards, so it reads forward in windows, which grow as long as what is in them fits.
 func (c *Client) Backward(
 	ctx context.Context, topic string, partition int32, end int64,
 	each func(rec *Record, offset int64) (goOn bool, err error),
+) error {
+	return c.windows(ctx, topic, partition, end, func(w *window) (bool, error) {
+		var kept shelf
+		err := c.ReadPartition(ctx, topic, partition, w.from, w.to, func(rec *Record, offset int64) error {
+			kept.add(read{record: *rec, offset: offset})
+			return nil
+		})
+		if err != nil {
+			return false, err
+		}
+		for i := len(kept.records) - 1; i >= 0; i-- {
+			if goOn, err := each(&kept.records[i].record, kept.records[i].offset); err != nil || !goOn {
+				return false, err
+			}
+		}
+		if kept.dropped {
+			w.from = kept.records[0].offset
+		}
+		return true, nil
+	})
+}
+
+// window is a range of offsets. Whoever read only the upper part of it raises from.
+type window struct{ from, to int64 }
+
+// windows calls each with ranges from end down to the first offset, until each has enough. Each is four times as wide as
+// the one before, or as much of it as was read. End -1 is the present end. If retention deletes the beginning of a range
+// meanwhile, each fails with an *OffsetError, and gets what is left.
+func (c *Client) windows(
+	ctx context.Context, topic string, partition int32, end int64, each func(*window) (goOn bool, err error),
 ) error {
 	bounds, err := c.bounds(ctx, topic, partition)
 	if err != nil {
@@ -76,69 +120,50 @@ func (c *Client) Backward(
 		end = bounds.End
 	}
 	for width := int64(1); end > bounds.First; {
-		from := max(bounds.First, end-width)
-		w, err := c.window(ctx, topic, partition, from, end)
+		asked := max(bounds.First, end-width)
+		w := &window{from: asked, to: end}
+		goOn, err := each(w)
 		var gone *OffsetError
 		if errors.As(err, &gone) && gone.First > bounds.First {
-			bounds = gone.Offsets // retention has gone on meanwhile
+			bounds = gone.Offsets
 			continue
 		}
-		if err != nil {
+		if err != nil || !goOn {
 			return err
 		}
-		for i := len(w.kept) - 1; i >= 0; i-- {
-			if goOn, err := each(&w.kept[i].record, w.kept[i].offset); err != nil || !goOn {
-				return err
-			}
-		}
-		if w.dropped {
-			from = w.kept[0].offset
-			width = end - from
-		} else {
+		if w.from == asked {
 			width *= 4
+		} else {
+			width = end - w.from
 		}
-		end = from
+		end = w.from
 	}
 	return nil
 }
 
-// What a window holds at most, lest large records fill the memory.
-const (
-	windowBytes   = 4 << 20
-	windowRecords = 8192
-)
+// shelfBytes is what a window is kept of at most, lest it fills the memory.
+const shelfBytes = 8 << 20
 
-// window is the end of a range of records: all of it, or as much as fits.
-type window struct {
-	kept    []read // ascending; at least one if the range has any
+// shelf is the end of a range of records: all of it, or as much as fits.
+type shelf struct {
+	records []read // ascending
 	bytes   int
-	dropped bool // there were more before those kept
-}
-
-// window reads the range once.
-func (c *Client) window(ctx context.Context, topic string, partition int32, from, to int64) (*window, error) {
-	w := new(window)
-	err := c.ReadPartition(ctx, topic, partition, from, to, func(rec *Record, offset int64) error {
-		w.add(read{record: *rec, offset: offset})
-		return nil
-	})
-	return w, err
+	dropped bool // there were more before those that are here
 }
 
 // add takes a record in, and gives up the older half when there are too many.
-func (w *window) add(rd read) {
-	w.kept = append(w.kept, rd)
-	w.bytes += footprint(&rd.record)
-	if len(w.kept) == 1 || (w.bytes <= windowBytes && len(w.kept) <= windowRecords) {
+func (s *shelf) add(rd read) {
+	s.records = append(s.records, rd)
+	s.bytes += footprint(&rd.record)
+	if s.bytes <= shelfBytes || len(s.records) == 1 {
 		return
 	}
-	w.dropped = true
+	s.dropped = true
 	first := 0
-	for first < len(w.kept)-1 && (w.bytes > windowBytes/2 || len(w.kept)-first > windowRecords/2) {
-		w.bytes -= footprint(&w.kept[first].record)
-		first++
+	for ; first < len(s.records)-1 && s.bytes > shelfBytes/2; first++ {
+		s.bytes -= footprint(&s.records[first].record)
 	}
-	w.kept = append([]read(nil), w.kept[first:]...)
+	s.records = slices.Clone(s.records[first:]) // the memory of the others is free
 }
 
 // footprint is about what a record takes in memory.

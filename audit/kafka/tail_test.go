@@ -106,7 +106,7 @@ func TestTheTailIsFoundBehindWhatCompactionHasRemoved(t *testing.T) {
 	cfg := kafka.Config{
 		Brokers: cluster.ListenAddrs(), TransactionalID: topic,
 		Topics: []kafka.Topic{{Name: topic, Partitions: 1, Create: true, Configs: map[string]string{
-			"cleanup.policy": "compact", "segment.bytes": "200", "min.cleanable.dirty.ratio": "0",
+			"segment.bytes": "200", "min.cleanable.dirty.ratio": "0",
 		}}},
 	}
 	p := open(t, cfg)
@@ -123,7 +123,9 @@ func TestTheTailIsFoundBehindWhatCompactionHasRemoved(t *testing.T) {
 	for range 20 {
 		closePublisher(t, open(t, cfg))
 	}
+	alter(t, cluster.ListenAddrs()[0], topic, "cleanup.policy", "compact") // a publisher refuses that; the next one finds:
 	cluster.Compact()
+	alter(t, cluster.ListenAddrs()[0], topic, "cleanup.policy", "delete")
 
 	client := newClient(t, cfg)
 	found := readAll(t, client, topic, 0, 0, 200)

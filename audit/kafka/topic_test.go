@@ -131,18 +131,29 @@ func TestATopicThatMustBeKeptForEverIsRefusedIfItIsNot(t *testing.T) {
 	}
 }
 
-func TestACompactedTopicOfEventsIsWarnedOf(t *testing.T) {
+func TestACompactedTopicOfEventsIsRefused(t *testing.T) {
 	t.Parallel()
 	broker := kafkatest.Broker(t)
-	topic := kafkatest.Name()
-	if err := broker.CreateTopic(t.Context(), topic, 1, map[string]string{"cleanup.policy": "compact"}); err != nil {
-		t.Fatal(err)
-	}
-	cfg, logged := keeping(broker, topic)
-	cfg.Topics[0].Forever = false
-	closePublisher(t, open(t, cfg))
-	if !strings.Contains(logged.String(), "the topic is compacted") {
-		t.Errorf("no warning in:\n%s", logged)
+	for _, policy := range []string{"compact", "compact,delete"} {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			topic := kafkatest.Name()
+			if err := broker.CreateTopic(t.Context(), topic, 1, map[string]string{"cleanup.policy": policy}); err != nil {
+				t.Fatal(err)
+			}
+			p, err := kafka.Open(t.Context(), config(broker, topic))
+			if err == nil {
+				closePublisher(t, p)
+			}
+			var refused *kafka.RetentionError
+			if !errors.As(err, &refused) || refused.Topic != topic || refused.Settings[0] != "cleanup.policy="+policy ||
+				!strings.HasSuffix(err.Error(), " --entity-name "+topic+" --add-config cleanup.policy=delete") {
+				t.Errorf("%v", err)
+			}
+			if len(kafkatest.ReadAllOn(t, broker, topic)) > 0 {
+				t.Error("it was written into all the same")
+			}
+		})
 	}
 }
 

@@ -1,0 +1,158 @@
+package kafka_test
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"lapse/audit/kafka"
+	"lapse/internal/kafkaserver"
+	"lapse/internal/kafkatest"
+)
+
+// replace deletes a topic and makes it again, while somebody publishes into it.
+func replace(t *testing.T, broker *kafkaserver.Server, topic string, partitions int) {
+	t.Helper()
+	deleteTopic(t, broker.Addr(), topic)
+	if err := broker.CreateTopic(t.Context(), topic, partitions, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestATopicThatIsMadeAgainWhileItIsPublishedToEndsThePublisher(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Broker(t)
+	for name, grown := range map[string]int{ // by how many foreign records before the next one of ours
+		"the next record comes to the start": 0,
+		"the new one is longer":              500,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topic := kafkatest.Topic(t, 1)
+			cfg := config(broker, topic)
+			cfg.Ours = isNumber
+			p := open(t, cfg)
+			s := newSource(topic, 1, 200) // behind the fence, at 1 to 200
+			if err := s.publish(t.Context(), p, nil); err != nil {
+				t.Fatal(err)
+			}
+			replace(t, broker, topic, 1)
+			flood(t, broker.Addr(), topic, grown, "hello")
+			before := p.Acked()
+			rec := s.record(0)
+			p.Append(rec)
+			if err := waitErr(t, p); !errors.Is(err, kafka.ErrTopicReplaced) || !kafka.Terminal(err) {
+				t.Fatalf("%v, want ErrTopicReplaced", err)
+			}
+			if p.Acked() != before {
+				t.Errorf("acknowledged up to %d, want %d", p.Acked(), before)
+			}
+			closePublisher(t, p)
+
+			p = open(t, cfg)
+			last, offset, ok := p.Last(topic, 0)
+			if ok && (offset != int64(grown) || string(last.Value) != string(rec.Value)) {
+				t.Errorf("%q at %d is a tail of a topic that is new", last.Value, offset)
+			}
+			if fence, ok := p.Fence(topic, 0); !ok || fence != int64(grown)+1 {
+				t.Errorf("the fence is at %d (%t)", fence, ok)
+			}
+		})
+	}
+}
+
+func TestATopicThatIsMadeAgainIsNoticedWhereNothingIsPublished(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Broker(t)
+	for name, grown := range map[string]int{"shorter": 0, "as long": 201, "longer": 500} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topic := kafkatest.Topic(t, 1)
+			p := open(t, config(broker, topic))
+			s := newSource(topic, 1, 200)
+			if err := s.publish(t.Context(), p, nil); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.CheckEnds(t.Context()); err != nil {
+				t.Errorf("before: %v", err)
+			}
+			replace(t, broker, topic, 1)
+			flood(t, broker.Addr(), topic, grown, "hello")
+			if err := p.CheckEnds(t.Context()); !errors.Is(err, kafka.ErrTopicReplaced) || !kafka.Terminal(err) {
+				t.Errorf("%v, want ErrTopicReplaced", err)
+			}
+		})
+	}
+}
+
+// A consumer of a broker that makes topics by itself may have it back at once; nothing of ours does.
+func TestATopicThatIsDeletedEndsThePublisherAlsoWhenNothingIsPublished(t *testing.T) {
+	t.Parallel()
+	for name, broker := range map[string]*kafkaserver.Server{
+		"a broker that makes none": kafkatest.Broker(t),
+		"a broker that makes topics by itself": kafkatest.Solo(t, kafkaserver.Options{
+			Settings: map[string]string{"auto.create.topics.enable": "true"},
+		}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topic := kafkatest.TopicOn(t, broker, 2)
+			cfg := config(broker, topic)
+			cfg.Topics[0].Partitions, cfg.Topics[0].Create = 2, true
+			cfg.SetTiming(kafka.Timing{Ends: 20 * time.Millisecond, Missing: 100 * time.Millisecond})
+			cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
+			s := newSource(topic, 2, 20)
+			p := open(t, cfg)
+			if err := s.publish(t.Context(), p, nil); err != nil {
+				t.Fatal(err)
+			}
+			deleteTopic(t, broker.Addr(), topic)
+			var missing *kafka.MissingTopicError
+			if err := waitErr(t, p); !errors.Is(err, kafka.ErrTopicReplaced) || !errors.As(err, &missing) {
+				t.Errorf("%v, want ErrTopicReplaced", err)
+			}
+			p = open(t, cfg) // makes it again
+			if _, _, ok := p.Last(topic, 0); ok || p.Partitions(topic) != 2 {
+				t.Error("a topic just made has a tail")
+			}
+		})
+	}
+}
+
+func TestATopicThatIsMadeAgainWithFewerPartitionsEndsThePublisher(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Broker(t)
+	topic := kafkatest.Topic(t, 3)
+	cfg := config(broker, topic)
+	cfg.SetTiming(kafka.Timing{Ends: time.Second})
+	p := open(t, cfg)
+	replace(t, broker, topic, 1)
+	if err := waitErr(t, p); !errors.Is(err, kafka.ErrTopicReplaced) || !strings.Contains(err.Error(), "deleted the topic") {
+		t.Errorf("%v, want ErrTopicReplaced", err)
+	}
+}
+
+// Somebody else's records leave gaps between ours, and so do transactions. Neither is a topic that was replaced.
+func TestForeignRecordsInBetweenDoNotEndThePublisher(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Broker(t)
+	topic := kafkatest.Topic(t, 1)
+	cfg := config(broker, topic)
+	cfg.SetTiming(kafka.Timing{Ends: 20 * time.Millisecond, Renewal: 100 * time.Millisecond})
+	p := open(t, cfg)
+	s := newSource(topic, 1, 1)
+	for range 20 {
+		flood(t, broker.Addr(), topic, 3, "hello")
+		mark, ok := p.Append(s.record(0))
+		if !ok {
+			t.Fatal(p.Err())
+		}
+		waitAcked(t, p, mark)
+	}
+	deleteRecords(t, broker.Addr(), topic, -1) // retention
+	flood(t, broker.Addr(), topic, 3, "hello")
+	mark, _ := p.Append(s.record(0))
+	waitAcked(t, p, mark)
+}

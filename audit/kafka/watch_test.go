@@ -1,0 +1,146 @@
+package kafka_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lapse/audit/kafka"
+	"lapse/internal/kafkatest"
+)
+
+// logBook is a log that may be read while it is written.
+type logBook struct {
+	mu   sync.Mutex
+	kept bytes.Buffer
+}
+
+func (l *logBook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.kept.Write(p)
+}
+
+func (l *logBook) count(what string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.kept.String(), what)
+}
+
+// waitFor polls.
+func waitFor(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	late := time.After(patience)
+	for !holds() {
+		select {
+		case <-poll.C:
+		case <-late:
+			t.Fatalf("in vain: %s", what)
+		}
+	}
+}
+
+func TestPartitionsThatSomebodyHasAddedAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Broker(t)
+	topic := kafkatest.Topic(t, 3)
+	cfg, logged := config(broker, topic), new(logBook)
+	cfg.Topics[0].Partitions = 3
+	cfg.Logger = slog.New(slog.NewTextHandler(logged, nil))
+	cfg.SetTiming(kafka.Timing{Look: 50 * time.Millisecond})
+	s := newSource(topic, 3, 300)
+	p := open(t, cfg)
+	if w := p.Warnings(); len(w) > 0 {
+		t.Errorf("warnings: %q", w)
+	}
+	addPartitions(t, broker.Addr(), topic, 5)
+	const says = "has 5 partitions and the configuration says 3"
+	waitFor(t, "the running publisher warns", func() bool { return len(p.Warnings()) == 1 })
+	if err := s.publish(t.Context(), p, nil); err != nil {
+		t.Fatal(err)
+	}
+	closePublisher(t, p)
+	if n := logged.count(says); n != 1 {
+		t.Errorf("warned %d times, want once", n)
+	}
+
+	s.total = 600
+	p = open(t, cfg)
+	if w := p.Warnings(); len(w) != 1 || !strings.Contains(w[0], says) || !strings.Contains(w[0], topic) {
+		t.Errorf("warnings: %q", w)
+	}
+	if p.Partitions(topic) != 3 {
+		t.Errorf("%d partitions are published to", p.Partitions(topic))
+	}
+	if err := s.publish(t.Context(), p, nil); err != nil {
+		t.Fatal(err)
+	}
+	s.verify(t, broker)
+	for _, rec := range kafkatest.ReadAllOn(t, broker, topic) {
+		if rec.Partition >= 3 {
+			t.Fatalf("a record in partition %d, key %q", rec.Partition, rec.Key)
+		}
+	}
+}
+
+func TestSettingsThatLoseRecordsEndThePublisherThatIsRunning(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Broker(t)
+	for name, c := range map[string]struct {
+		forever        bool
+		setting, value string
+	}{
+		"compaction of what is kept for ever": {true, "cleanup.policy", "compact"},
+		"retention of what is kept for ever":  {true, "retention.ms", "3600000"},
+		"compaction of events":                {false, "cleanup.policy", "compact,delete"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topic := kafkatest.Name()
+			settings := map[string]string{"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+			if err := broker.CreateTopic(t.Context(), topic, 1, settings); err != nil {
+				t.Fatal(err)
+			}
+			cfg := config(broker, topic)
+			cfg.Topics[0].Forever = c.forever
+			cfg.SetTiming(kafka.Timing{Look: 20 * time.Millisecond})
+			p := open(t, cfg)
+			alter(t, broker.Addr(), topic, c.setting, c.value)
+			err := waitErr(t, p)
+			var refused *kafka.RetentionError
+			if !errors.As(err, &refused) || refused.Forever != c.forever ||
+				!slices.Equal(refused.Settings, []string{c.setting + "=" + c.value}) || !kafka.Terminal(err) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+func TestFewerReplicasThanConfiguredAreWarnedOfAtEachLook(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Broker(t)
+	topic := kafkatest.Topic(t, 2)
+	cfg, logged := config(broker, topic), new(logBook)
+	cfg.Topics[0].Replication = 3
+	cfg.Topics[0].Configs = map[string]string{"min.insync.replicas": "2"}
+	cfg.Logger = slog.New(slog.NewTextHandler(logged, nil))
+	cfg.SetTiming(kafka.Timing{Look: 20 * time.Millisecond})
+	p := open(t, cfg)
+	if w := p.Warnings(); len(w) != 2 || !strings.Contains(w[0], "set topics.replication to 1") ||
+		!strings.Contains(w[1], "--add-config min.insync.replicas=2") {
+		t.Errorf("warnings: %q", w)
+	}
+	waitFor(t, "it is said again", func() bool { return logged.count("min.insync.replicas=1") >= 3 })
+	alter(t, broker.Addr(), topic, "min.insync.replicas", "2")
+	waitFor(t, "one is mended", func() bool { return len(p.Warnings()) == 1 })
+	if p.Err() != nil {
+		t.Error(p.Err())
+	}
+}
