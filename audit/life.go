@@ -114,7 +114,7 @@ func (a *Auditor) judge(ctx context.Context, client *kafka.Client, o *opened, th
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		j.past, err = readPast(reading, client, j.route)
+		j.past, err = readPast(reading, client, j.route, o.database.SlotStart == o.stream.StartedAt())
 	}()
 	if broken := answer(ctx, o.stream, done); broken != nil {
 		cancel()

@@ -58,7 +58,8 @@ func installLapse(ctx context.Context, superuserURL string) (err error) {
 			return err
 		}
 	}
-	return nil
+	_, err = conn.Exec(ctx, `delete from lapse.publication; select lapse.record_publications()`)
+	return err
 }
 
 func publish(ctx context.Context, conn *pgx.Conn, join func(context.Context, pgx.Tx, uint32) error, table string) error {

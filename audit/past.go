@@ -33,10 +33,17 @@ type tail struct {
 // headerProcess is in a fence: the process that wrote it.
 const headerProcess = "lapse-process"
 
-// readPast reads the ends of all topics. Topics that are not there are empty ones.
-func readPast(ctx context.Context, client *kafka.Client, route *Route) (*past, error) {
+// readPast reads the ends of all topics. Topics that are not there are empty ones. Where the slot is fresh, so that a log
+// is not to be expected, they are not waited for: whoever takes them over looks again.
+func readPast(ctx context.Context, client *kafka.Client, route *Route, fresh bool) (*past, error) {
 	p := &past{offset: -1, tails: map[string][]tail{}, ends: map[string][]int64{}}
 	var missing *kafka.MissingTopicError
+	if fresh {
+		known, err := client.Known(ctx, route.Log.Name)
+		if err != nil || !known {
+			return p.nothing(route), err
+		}
+	}
 	if err := p.readLog(ctx, client, route); errors.As(err, &missing) {
 		p.ends[route.Log.Name] = []int64{0}
 	} else if err != nil {
@@ -67,6 +74,15 @@ func readPast(ctx context.Context, client *kafka.Client, route *Route) (*past, e
 		p.tails[topic.Name], p.ends[topic.Name] = tails, ends
 	}
 	return p, nil
+}
+
+// nothing is what topics that are not there say.
+func (p *past) nothing(route *Route) *past {
+	for _, topic := range []Topic{route.System, route.User} {
+		p.tails[topic.Name], p.ends[topic.Name] = make([]tail, topic.Partitions), make([]int64, topic.Partitions)
+	}
+	p.ends[route.Log.Name] = []int64{0}
+	return p
 }
 
 // readLog reads the log's end, its newest fence and its first record.

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -238,7 +239,26 @@ func (r *rig) catchUp(t *testing.T, conn *pgx.Conn) {
 }
 
 // beatNow is a beat as the auditor's login makes it.
-const beatNow = `select lapse.beat(gen_random_uuid(), null, (select max(number) from lapse.history), lapse.timeline(), pg_postmaster_start_time())`
+const beatNow = `select lapse.beat(gen_random_uuid(), (select h.nonce from lapse.heartbeat h order by h.id desc limit 1),
+	(select max(number) from lapse.history), lapse.timeline(), pg_postmaster_start_time())`
+
+// beating lets the auditor write heartbeats, as often as every says.
+func (r *rig) beating(every time.Duration) func(*audit.Config) {
+	return func(c *audit.Config) {
+		c.BeatEvery = every
+		c.Beat = func(ctx context.Context, nonce uuid.UUID, place audit.Place) error {
+			conn, err := pgx.Connect(ctx, r.settings.URL)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+			_, err = conn.Exec(ctx, `
+				select lapse.beat($1, (select h.nonce from lapse.heartbeat h order by h.id desc limit 1), $2, $3, $4)`,
+				nonce, int32(place.History), int32(place.Timeline), place.ServerStart)
+			return err
+		}
+	}
+}
 
 // childSettings makes the test binary an auditor process.
 const childSettings = "LAPSE_TEST_AUDITOR"

@@ -29,6 +29,17 @@ func (c *Client) Offsets(ctx context.Context, topic string) ([]Offsets, error) {
 	return offsets, nil
 }
 
+// Known says whether the brokers know a topic at this moment. One that was just made, or whose broker has just started, may
+// be unknown for a while.
+func (c *Client) Known(ctx context.Context, topic string) (bool, error) {
+	_, err := c.partitions(ctx, topic, 0, 0)
+	var missing *MissingTopicError
+	if errors.As(err, &missing) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 func (c *Client) offsets(ctx context.Context, topic string, partition int32) (Offsets, error) {
 	var found Offsets
 	what := fmt.Sprintf("offsets of %s/%d", topic, partition)
