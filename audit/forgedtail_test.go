@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -97,5 +98,51 @@ func TestALivingAuditorWaitsUntilAPersonHasAccepted(t *testing.T) {
 		b.catchUp(t, b.w.conn)
 		run.end(t)
 		b.holds(t, "rewind accepted")
+	})
+}
+
+// The commit of a transaction that was under way when the log's last one committed stands where that one ends: at the fork.
+func TestACommitAtTheForkIsNotTakenForTheMarker(t *testing.T) {
+	bend(t, []int{14, 18}, func(t *testing.T, b *bender) {
+		b.work(t)
+		var markers []string
+		met := false
+		for range 5 {
+			next := &bender{rig: b.rig, w: &writer{conn: b.db.Connect(t), next: b.w.next + 1000}, truth: b.truth}
+			ids, err := next.w.rows(t.Context(), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tx, err := next.w.conn.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := user(ids)(t.Context(), tx); err != nil {
+				t.Fatal(err)
+			}
+			b.delete(t, 1, user)
+			b.run(t)
+			b.forge(t, 1<<40)
+			fork := b.examine(t).LogEnd.LSN
+			if err := tx.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for key := range causesOf(ids, "user") {
+				b.lives[key+" user"]++
+			}
+			b.w.next += 2000
+			b.accept(t, b.examine(t))
+			b.run(t)
+			markers = append(markers, "rewind accepted")
+			b.holds(t, markers...)
+			for _, record := range b.read(t, b.settings.User) {
+				met = met || record.Header("lapse-op") == "delete" && record.Header("lapse-lsn") == fork.Hex() &&
+					record.Header("lapse-history") == strconv.Itoa(len(markers)+1)
+			}
+			if met {
+				return
+			}
+		}
+		t.Error("no commit stood at the fork: the test shows nothing")
 	})
 }
