@@ -45,7 +45,7 @@ func TestACloneByTemplateIsRefused(t *testing.T) {
 				t.Error(err)
 			}
 			_ = conn.Close(context.WithoutCancel(t.Context()))
-			admin.Exec(t, `drop database `+other.Name)
+			admin.Exec(t, `drop database `+other.Name+` with (force)`)
 		}()
 
 		records := b.records(t)
