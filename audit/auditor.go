@@ -76,6 +76,7 @@ type Auditor struct {
 
 	standing  atomic.Pointer[string] // why it is not ready; nil if it streams
 	publisher atomic.Pointer[kafka.Publisher]
+	pulse     pulse
 	place     atomic.Pointer[Place] // of the stream that is read; nil between two
 	process   string                // tells this process's fences from all others'
 	streaming chan struct{}         // receives when a stream is fit to be read
@@ -145,7 +146,7 @@ func (a *Auditor) Ready() error {
 			return fmt.Errorf("audit: Kafka has not answered for %s", stalled.Round(time.Second))
 		}
 	}
-	return nil
+	return a.pulse.check(2 * a.config.BeatEvery)
 }
 
 func (a *Auditor) stand(why string) { a.standing.Store(&why) }

@@ -77,6 +77,9 @@ type startingPoint struct {
 	begun   Kind  // of the log's last record; empty for an empty log
 	last    lastBeat
 	markers []Marker // to be written before anything else
+
+	origin   Reach    // of the log
+	replaced []string // topics that have lost what was in them: gaps, written with the next heartbeat
 	comparison
 }
 
@@ -95,6 +98,9 @@ func (j *judge) run(ctx context.Context) error {
 		Database: Reach{History: newest.Number, Timeline: id.Timeline, LSN: id.Flushed},
 	}
 	j.start = &startingPoint{history: newest}
+	if j.past.origin != nil {
+		j.start.origin = j.past.origin.Reach
+	}
 	for _, tails := range j.past.tails {
 		for i := range tails {
 			j.finding.Highest = max(j.finding.Highest, tails[i].position.History)
@@ -190,6 +196,7 @@ func (j *judge) resume(ctx context.Context) error {
 	if why != "" {
 		return j.bent(ctx, why)
 	}
+	j.replacedTopics()
 	j.goOn(common)
 	if err := j.compare(ctx); err != nil {
 		return err
@@ -201,6 +208,20 @@ func (j *judge) resume(ctx context.Context) error {
 		return err
 	}
 	return j.slotGap(common)
+}
+
+// replacedTopics lists the topics that end before where they ended at the last heartbeat: they were deleted and made again, or
+// their end was cut. Retention takes nothing away at the end.
+func (j *judge) replacedTopics() {
+	for _, topic := range []Topic{j.route.System, j.route.User} {
+		was, is := j.walk.ends[topic.Name], j.past.ends[topic.Name]
+		for partition := range is {
+			if partition < len(was) && is[partition] < was[partition] {
+				j.start.replaced = append(j.start.replaced, topic.Name)
+				break
+			}
+		}
+	}
 }
 
 // slot is where the slot stands.
@@ -362,7 +383,7 @@ func (j *judge) compare(ctx context.Context) error {
 	*c = comparison{
 		stream: j.stream, identity: j.identity, client: j.client, route: j.route, past: j.past, walk: j.walk,
 		classifier: NewClassifier(j.route.Source, j.auditor.config.Keys), router: NewRouter(j.route, j.auditor.config.HashKey),
-		last: j.start.last, markers: j.start.markers,
+		markers: j.start.markers,
 	}
 	return c.compare(ctx)
 }

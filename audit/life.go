@@ -282,7 +282,8 @@ func (l *life) begin(start *startingPoint, fenced *past) {
 	a := l.auditor
 	l.relay = newRelay(l.route, &a.config, l.publisher, start, fenced, a.metrics, a.log)
 	id := l.stream.Identity()
-	l.relay.ancestry = id.Ancestry
+	l.relay.ancestry, l.relay.pulse = id.Ancestry, &a.pulse
+	a.pulse.reset()
 	l.stream.SetHistory(start.history.Number)
 	l.relay.attach(l.stream)
 	a.place.Store(&Place{History: start.history.Number, Timeline: id.Timeline, ServerStart: id.ServerStart})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"lapse/audit/kafka"
@@ -38,6 +37,8 @@ type relay struct {
 	tails     map[string][]replication.Position // by topic and partition: the last event; zero for none
 	reach     Reach                             // of the last record handed to the queue
 	last      lastBeat                          // among the records handed to the queue
+	origin    Reach                             // of the log
+	replaced  []string                          // topics that have lost what was in them, which the next heartbeat says
 	queue     queue
 	lastEvent uint64 // its mark
 
@@ -46,8 +47,8 @@ type relay struct {
 	passed bool // it is recorded; its changes are dropped unread
 	event  Event
 	names  names
-	faults atomic.Pointer[string] // what the last heartbeat found changed in the publications
-	full   map[uint32]bool        // relations whose REPLICA IDENTITY FULL was warned of
+	pulse  *pulse
+	full   map[uint32]bool // relations whose REPLICA IDENTITY FULL was warned of
 
 	ancestry replication.Ancestry // of the server that is read
 	coverage coverage
@@ -60,7 +61,7 @@ func newRelay(
 	r := &relay{
 		route: route, publisher: publisher, metrics: metrics, log: log, now: time.Now,
 		classifier: NewClassifier(route.Source, config.Keys), router: NewRouter(route, config.HashKey), scribe: newScribe(route),
-		tails: fenced.positions(), reach: start.reach, last: start.last, bell: hang(publisher.Progress()), names: names{},
+		tails: fenced.positions(), reach: start.reach, last: start.last, origin: start.origin, replaced: start.replaced, bell: hang(publisher.Progress()), names: names{},
 		full: map[uint32]bool{}, alarm: config.Alarm,
 	}
 	r.scribe.nonce, r.scribe.beat = start.history.Nonce, start.last.beat
@@ -265,20 +266,34 @@ func (r *relay) commit(ctx context.Context, tx *replication.Tx) error {
 //	crash before the gap is in every partition    the slot sends it again; the partitions' tails say where it is
 //	crash before the record is acknowledged       the same, and the record is made again with the same bytes
 func (r *relay) beaten(ctx context.Context, tx *replication.Tx, h *Heartbeat) error {
-	marker := gapAt(tx, h, r.last)
-	r.faults.Store(&h.Fault)
-	if marker != nil {
-		if err := r.mark(ctx, marker); err != nil {
+	var gaps []*Marker
+	if gap := gapAt(tx, h, r.last); gap != nil {
+		gaps = append(gaps, gap)
+	}
+	for _, topic := range r.replaced {
+		gaps = append(gaps, &Marker{
+			Op: Gap, Reason: ReasonTopic, Topic: topic, Time: tx.CommitTime, From: r.origin, To: endOf(tx), At: tx.Position(uint32(len(gaps))),
+		})
+	}
+	r.pulse.read(h)
+	for _, gap := range gaps {
+		if err := r.mark(ctx, gap); err != nil {
 			return err
 		}
 	}
-	r.last = lastBeat{beat: h, reach: endOf(tx)}
-	return r.conclusion(ctx, func() *Leaf {
-		if marker != nil {
-			return r.scribe.marked(marker, endOf(tx), h, r.witness())
+	r.replaced, r.last = nil, lastBeat{beat: h, reach: endOf(tx)}
+	if len(gaps) == 0 {
+		return r.conclusion(ctx, func() *Leaf { return r.scribe.beaten(tx, h, r.witness()) })
+	}
+	// The heartbeat is in the first one: were only that one written, nothing would be missed but words.
+	for _, gap := range gaps {
+		err := r.conclusion(ctx, func() *Leaf { return r.scribe.marked(gap, endOf(tx), h, r.witness()) })
+		if err != nil {
+			return err
 		}
-		return r.scribe.beaten(tx, h, r.witness())
-	})
+		h = nil
+	}
+	return nil
 }
 
 // conclusion puts a transaction's record in line when there is room.

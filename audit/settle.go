@@ -140,7 +140,7 @@ func (r *relay) cover() {
 	now := r.now()
 	upTo := r.coverage.upTo
 	r.coverage.done(now)
-	r.enqueue(r.scribe.coverage(upTo, now, r.witness()))
+	r.enqueue(r.scribe.coverage(upTo, now, &witness{ancestry: r.ancestry}))
 }
 
 // coverage decides when the log says that there was nothing.

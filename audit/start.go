@@ -110,7 +110,7 @@ func (r *relay) inscribe(ctx context.Context, s *startingPoint, c *Config) error
 		if err := r.mark(ctx, m); err != nil {
 			return err
 		}
-		r.enqueue(r.scribe.marked(m, reached, nil, r.witness()))
+		r.enqueue(r.scribe.marked(m, reached, nil, &witness{ancestry: r.ancestry}))
 	}
 	for {
 		if err := r.settle(); err != nil {
