@@ -103,6 +103,9 @@ func (s *Stream) Next(ctx context.Context) (*Message, error) {
 	}
 	for {
 		f, ok, err := s.wire.frame()
+		if err == nil && f.size() > largeMessage {
+			f, ok, err = s.cut(f, ok)
+		}
 		if err != nil {
 			return nil, s.fail(err)
 		}
@@ -119,6 +122,24 @@ func (s *Stream) Next(ctx context.Context) (*Message, error) {
 		if m, err := s.handle(f); m != nil || err != nil {
 			return m, err
 		}
+	}
+}
+
+// cut decides about a large message as soon as its head is there: it is buffered until it is whole, or delivered by its
+// head, and the rest of it thrown away as it comes. Length and head alone decide, however much has been received, so that
+// a transaction that is sent again gives the same changes.
+func (s *Stream) cut(f frame, whole bool) (frame, bool, error) {
+	const head = dataHeader + changeHead
+	switch {
+	case len(f.body) < head:
+		return f, false, nil
+	case f.kind == 'd' && f.body[0] == 'w' && !s.decoder.wants(f.body[dataHeader:head], f.size()):
+		f.body, f.cut = f.body[:head:head], true
+		return f, true, nil
+	case f.size() > maxBuffered:
+		return f, false, &DecodeError{Type: f.inner(true), Length: int(f.size()), Reason: errTooLong}
+	default:
+		return f, whole, nil
 	}
 }
 
@@ -145,7 +166,7 @@ func (s *Stream) handle(f frame) (*Message, error) {
 		c := cursor{rest: f.body}
 		switch kind := c.byte(); kind {
 		case 'w':
-			return s.data(&c)
+			return s.data(&c, f.cut)
 		case 'k':
 			return s.alive(&c, f)
 		default:
@@ -167,14 +188,20 @@ func (s *Stream) handle(f frame) (*Message, error) {
 	}
 }
 
-// data decodes one message of the output plugin.
-func (s *Stream) data(c *cursor) (*Message, error) {
+// data decodes one message of the output plugin, or no more than the head of it.
+func (s *Stream) data(c *cursor, cut bool) (*Message, error) {
 	at := c.lsn()
 	c.take(dataHeader - 9)
 	if c.short {
 		return nil, s.fail(&DecodeError{Type: 'w', Length: len(c.rest), Reason: errShort})
 	}
-	m, err := s.decoder.decode(c.rest)
+	var m *Message
+	var err error
+	if cut {
+		m, err = s.decoder.decodeHead(c.rest)
+	} else {
+		m, err = s.decoder.decode(c.rest)
+	}
 	if err != nil {
 		var kind byte
 		if len(c.rest) > 0 {
