@@ -21,8 +21,8 @@ var (
 // Set makes e the event of a change.
 func (e *Event) Set(
 	tx *replication.Tx, change *replication.Change, f Finding, claim *schemas.Claim, table string,
-) error {
-	return e.set(tx, change, f, claim, table)
+) {
+	e.set(tx, change, f, claim, table)
 }
 
 func (s *scribe) Origin(t replication.Timeline, at replication.LSN, keys []schemas.TagKey, now time.Time) *Leaf {
