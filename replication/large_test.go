@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 
 	"lapse/internal/pgtest"
@@ -41,9 +42,9 @@ func TestAnInsertThatPostgresCannotSendDoesNotStopAPartitionedTable(t *testing.T
 		t.Run(fmt.Sprintf("pg%d", major), func(t *testing.T) {
 			db := pgtest.New(t, major)
 			conn := prepareDatabase(t, db, map[string]string{"event": eventsTable})
-			s := openStream(t, db.URL, db.Name)
 			// Its hex form has more than 1 GB.
 			exec(t, conn, `insert into event values (1, convert_to(repeat('x', 560000000), 'UTF8')), (2, '')`, `delete from event where id = 2`)
+			s := openStream(t, db.URL, db.Name)
 			passesFlat(t, s, "delete public.event_1 2")
 			exec(t, conn, `update event set id = 3`, `delete from event where id = 3`)
 			passesFlat(t, s, "delete public.event_1 3")
@@ -57,9 +58,9 @@ func TestALargeRowThatNobodyWantsPassesInLittleMemory(t *testing.T) {
 			db := pgtest.New(t, major)
 			conn := prepareDatabase(t, db, map[string]string{"event": eventsTable})
 			exec(t, conn, publishAll("event"))
-			s := openStream(t, db.URL, db.Name)
 			exec(t, conn, `begin`, `insert into event values (1, convert_to(repeat('x', 150000000), 'UTF8')), (2, '')`,
 				`update event set body = body || 'y'`, `delete from event`, `commit`)
+			s := openStream(t, db.URL, db.Name)
 			got := passesFlat(t, s, "insert public.event_1 ", "insert public.event_1 2", "update public.event_1 ", "update public.event_1 2",
 				"delete public.event_1 1", "delete public.event_1 2")
 			s.Confirm(got.tx.EndLSN)
@@ -80,6 +81,29 @@ func TestALargeRowDeletedUnderFullIdentityIsDeliveredInLittleMemory(t *testing.T
 			passesFlat(t, s, "delete public.item ")
 			exec(t, conn, `delete from item`)
 			wantTransaction(t, s, "delete public.item 2")
+		})
+	}
+}
+
+// docs/limits.md says what is tried here.
+func TestARowThatPostgresCannotSendIsDeletedWithoutItsValuesOrNotPassed(t *testing.T) {
+	for _, major := range []int{14, 18} {
+		t.Run(fmt.Sprintf("pg%d", major), func(t *testing.T) {
+			db := pgtest.New(t, major)
+			conn := prepareDatabase(t, db, map[string]string{"item": `create table item (id int primary key, body bytea)`})
+			exec(t, conn, `insert into item select i, convert_to(repeat('x', 560000000), 'UTF8') from generate_series(1, 2) i`,
+				`alter table item replica identity full`, `alter table item replica identity default`, `delete from item where id = 1`)
+			s := openStream(t, db.URL, db.Name)
+			wantTransaction(t, s, "delete public.item 1")
+			exec(t, conn, `alter table item replica identity full`, `delete from item`, `alter table item replica identity default`)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+			defer cancel()
+			_, err := s.Next(ctx)
+			for ; err == nil; _, err = s.Next(ctx) {
+			}
+			if stateOf(err) != stateInternal || GradeOf(err) != Stop || !strings.Contains(err.Error(), "docs/limits.md") {
+				t.Errorf("got %v", err)
+			}
 		})
 	}
 }

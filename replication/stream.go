@@ -267,6 +267,10 @@ func (s *Stream) broken(err error) error {
 			Slot: s.slot, Reason: ErrSlotLost, Detail: err.Error(),
 			Fix: fixLost(s.slot),
 		}
+	case stateLimitExceeded, stateInternal:
+		// What PostgreSQL says of a row that it cannot send, among other things.
+		return fmt.Errorf("read slot %q: %w; if that is about a length or a request size, a deleted row is longer than PostgreSQL can send: see docs/limits.md",
+			s.slot, &quietError{err})
 	default:
 		return fmt.Errorf("read slot %q: %w", s.slot, &quietError{err})
 	}
