@@ -202,7 +202,9 @@ func TestAChangeReadByItsHeadHasItsPlaceAndNoValues(t *testing.T) {
 		head encoder
 		want error
 	}{
-		{deleteMessage(1, 'N'), errTupleKind}, {message('I').u32(1).u8('K'), errTupleKind}, {insertMessage(2), errNoRelation},
+		{deleteMessage(1, 'N'), errTupleKind},
+		{message('I').u32(1).u8('K'), errTupleKind},
+		{insertMessage(2), errNoRelation},
 		{message('I').u32(1), errShort},
 	} {
 		if _, err := d.decodeHead(c.head[:min(changeHead, len(c.head))]); !errors.Is(err, c.want) {
