@@ -54,7 +54,7 @@
 //	the server gave up the slot             ErrSlotLost, Stop                a gap
 //	a publication is missing                ErrPublicationMissing, Stop      the slot, before the first change that it lacks
 //	a message is not understood             *DecodeError, Stop               the slot, before it
-//	a row whose text has more than 1 GB     SQLSTATE XX000 or 54000, Stop  the slot, before it: see docs/limits.md
+//	a row whose text has more than 1 GB     SQLSTATE XX000 or 54000, Stop    the slot, before it: see docs/limits.md
 //	a promotion                             error, Retry                     the slot, if it is a failover slot; Tx.Timeline tells
 //	the context ends                        its error                        the stream, whole
 //
