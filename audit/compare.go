@@ -252,9 +252,7 @@ func (c *comparison) keepalive(m *replication.Message) error {
 // meet looks whether an event is one of the tails that the log has no record of.
 func (c *comparison) meet(tx *replication.Tx, change *replication.Change, f Finding) error {
 	var e Event
-	if err := e.set(tx, change, f, c.classifier.Claim(), tableName(change.Relation)); err != nil {
-		return err
-	}
+	e.set(tx, change, f, c.classifier.Claim(), tableName(change.Relation))
 	routed := c.router.Route(&e)
 	for _, partition := range routed.Partitions {
 		err := c.met(tx.Position(change.Ordinal), &kafka.Record{Topic: routed.Topic, Partition: partition, Key: routed.Key, Value: routed.Value})

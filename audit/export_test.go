@@ -22,8 +22,8 @@ var (
 // Set makes e the event of a change.
 func (e *Event) Set(
 	tx *replication.Tx, change *replication.Change, f Finding, claim *schemas.Claim, table string,
-) error {
-	return e.set(tx, change, f, claim, table)
+) {
+	e.set(tx, change, f, claim, table)
 }
 
 // Knows makes the scribe's leaves name a history and a heartbeat.

@@ -48,7 +48,7 @@ type relay struct {
 	event  Event
 	names  names
 	pulse  *pulse
-	full   map[uint32]bool // relations whose REPLICA IDENTITY FULL was warned of
+	noRow  map[uint32]bool // relations whose events name no row, as was warned of
 
 	ancestry replication.Ancestry // of the server that is read
 	coverage coverage
@@ -61,8 +61,8 @@ func newRelay(
 	r := &relay{
 		route: route, publisher: publisher, metrics: metrics, log: log, now: time.Now,
 		classifier: NewClassifier(route.Source, config.Keys), router: NewRouter(route, config.HashKey), scribe: newScribe(route),
-		tails: fenced.positions(), reach: start.reach, last: start.last, origin: start.origin, replaced: start.replaced, bell: hang(publisher.Progress()), names: names{},
-		full: map[uint32]bool{}, alarm: config.Alarm,
+		tails: fenced.positions(), reach: start.reach, last: start.last, origin: start.origin, replaced: start.replaced,
+		bell: hang(publisher.Progress()), names: names{}, noRow: map[uint32]bool{}, alarm: config.Alarm,
 	}
 	r.scribe.nonce, r.scribe.beat = start.history.Nonce, start.last.beat
 	return r
@@ -154,10 +154,8 @@ func (r *relay) change(ctx context.Context, change *replication.Change) error {
 		return nil
 	}
 	table := r.names.of(change.Relation)
-	if err := r.event.set(r.tx, change, finding, r.classifier.Claim(), table); err != nil {
-		return fmt.Errorf("audit: %w", err)
-	}
-	r.warnOfFull(&r.event)
+	r.event.set(r.tx, change, finding, r.classifier.Claim(), table)
+	r.warnOfNoRow(&r.event)
 	routed := r.router.Route(&r.event)
 	position := r.tx.Position(change.Ordinal)
 	tails := r.tails[routed.Topic]
@@ -179,14 +177,14 @@ func (r *relay) change(ctx context.Context, change *replication.Change) error {
 	return nil
 }
 
-// warnOfFull says once for each relation that its events name no rows.
-func (r *relay) warnOfFull(e *Event) {
-	if !e.Full || r.full[e.TableOID] {
+// warnOfNoRow says once for each relation that its events name no rows.
+func (r *relay) warnOfNoRow(e *Event) {
+	if !e.Full && !e.Nameless || r.noRow[e.TableOID] {
 		return
 	}
-	r.full[e.TableOID] = true
-	r.log.Warn("a table has replica identity full: its events do not say which row was deleted, since what the server sends "+
-		"is all of it", "table", e.Table, "fix", "alter table "+e.Table+" replica identity default, or using index")
+	r.noRow[e.TableOID] = true
+	why, fix := e.namesNoRow()
+	r.log.Warn("a table's events do not say which row was deleted", "table", e.Table, "reason", why, "fix", fix)
 }
 
 // append hands a record to the publisher, and waits while its buffer is full. The stream is not read meanwhile, so that

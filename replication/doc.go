@@ -9,7 +9,9 @@
 //     Positions tell; nothing else does.
 //   - The slot moves only over what the caller has confirmed. No status carries any other position, and none beyond
 //     what this server has sent on this stream.
-//   - A transaction of any size passes through in constant memory; so does a message as large as its largest row.
+//   - A transaction of any size passes through in constant memory, and so does a row of any size. Values of more than 1 MiB
+//     are buffered only where somebody wants them (keys, and rows of schema lapse), up to 16 MiB; of other rows the change
+//     is delivered, and the values are thrown away as they come.
 //   - A server that shuts down learns nothing from us that is not durable, and is not kept waiting: the caller is told.
 //
 // # What it refuses
@@ -52,6 +54,7 @@
 //	the server gave up the slot             ErrSlotLost, Stop                a gap
 //	a publication is missing                ErrPublicationMissing, Stop      the slot, before the first change that it lacks
 //	a message is not understood             *DecodeError, Stop               the slot, before it
+//	a row whose text has more than 1 GB     SQLSTATE XX000 or 54000, Stop    the slot, before it: see docs/limits.md
 //	a promotion                             error, Retry                     the slot, if it is a failover slot; Tx.Timeline tells
 //	the context ends                        its error                        the stream, whole
 //

@@ -155,6 +155,8 @@ const (
 	stateLockNotAvailable    = "55P03"
 	stateQueryCanceled       = "57014"
 	stateDatabaseDropped     = "57P04"
+	stateLimitExceeded       = "54000"
+	stateInternal            = "XX000"
 	classConnection          = "08"
 	classData                = "22"
 	classOperator            = "57"

@@ -107,6 +107,9 @@ func (s *Stream) Next(ctx context.Context) (*Message, error) {
 	}
 	for {
 		f, ok, err := s.wire.frame()
+		if err == nil && f.size() > largeMessage {
+			f, ok, err = s.cut(f, ok)
+		}
 		if err != nil {
 			return nil, s.fail(err)
 		}
@@ -123,6 +126,24 @@ func (s *Stream) Next(ctx context.Context) (*Message, error) {
 		if m, err := s.handle(f); m != nil || err != nil {
 			return m, err
 		}
+	}
+}
+
+// cut decides about a large message as soon as its head is there: it is buffered until it is whole, or delivered by its
+// head, and the rest of it thrown away as it comes. Length and head alone decide, however much has been received, so that
+// a transaction that is sent again gives the same changes.
+func (s *Stream) cut(f frame, whole bool) (frame, bool, error) {
+	const head = dataHeader + changeHead
+	switch {
+	case len(f.body) < head:
+		return f, false, nil
+	case f.kind == 'd' && f.body[0] == 'w' && !s.decoder.wants(f.body[dataHeader:head], f.size()):
+		f.body, f.cut = f.body[:head:head], true
+		return f, true, nil
+	case f.size() > maxBuffered:
+		return f, false, &DecodeError{Type: f.inner(true), Length: int(f.size()), Reason: errTooLong}
+	default:
+		return f, whole, nil
 	}
 }
 
@@ -149,7 +170,7 @@ func (s *Stream) handle(f frame) (*Message, error) {
 		c := cursor{rest: f.body}
 		switch kind := c.byte(); kind {
 		case 'w':
-			return s.data(&c)
+			return s.data(&c, f.cut)
 		case 'k':
 			return s.alive(&c, f)
 		default:
@@ -171,14 +192,20 @@ func (s *Stream) handle(f frame) (*Message, error) {
 	}
 }
 
-// data decodes one message of the output plugin.
-func (s *Stream) data(c *cursor) (*Message, error) {
+// data decodes one message of the output plugin, or no more than the head of it.
+func (s *Stream) data(c *cursor, cut bool) (*Message, error) {
 	at := c.lsn()
 	c.take(dataHeader - 9)
 	if c.short {
 		return nil, s.fail(&DecodeError{Type: 'w', Length: len(c.rest), Reason: errShort})
 	}
-	m, err := s.decoder.decode(c.rest)
+	var m *Message
+	var err error
+	if cut {
+		m, err = s.decoder.decodeHead(c.rest)
+	} else {
+		m, err = s.decoder.decode(c.rest)
+	}
 	if err != nil {
 		var kind byte
 		if len(c.rest) > 0 {
@@ -244,6 +271,10 @@ func (s *Stream) broken(err error) error {
 			Slot: s.slot, Reason: ErrSlotLost, Detail: err.Error(),
 			Fix: fixLost(s.slot),
 		}
+	case stateLimitExceeded, stateInternal:
+		// What PostgreSQL says of a row that it cannot send, among other things.
+		return fmt.Errorf("read slot %q: %w; if that is about a length or a request size, a deleted row is longer than PostgreSQL can send: see docs/limits.md",
+			s.slot, &quietError{err})
 	default:
 		return fmt.Errorf("read slot %q: %w", s.slot, &quietError{err})
 	}
