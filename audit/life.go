@@ -113,7 +113,8 @@ func (l *life) openPublisher(ctx context.Context) error {
 		defer close(done)
 		l.publisher, err = kafka.Open(opening, l.publisherConfig())
 	}()
-	if broken := answer(ctx, l.stream, done); broken != nil {
+	inner, end := l.auditor.attend(ctx, l.stream)
+	if broken := end(answer(inner, l.stream, done)); broken != nil {
 		cancel()
 		<-done
 		return broken
@@ -187,12 +188,14 @@ func (l *life) publisherConfig() kafka.Config {
 // slot sends again what was not confirmed, and the relay remembers what of it is on its way.
 func (l *life) carry(ctx context.Context) error {
 	a, tries := l.auditor, attempts{}
+	var last error
 	for {
 		if l.stream != nil {
 			tries.begin()
 			a.standing.Store(nil)
 			a.log.Info("audit streaming", "reached", l.relay.reach.LSN.String(), "timeline", uint32(l.relay.reach.Timeline))
-			err := l.relay.run(ctx, l.stream, a.until)
+			inner, end := a.attend(ctx, l.stream)
+			err := end(l.relay.run(inner, l.stream, a.until))
 			a.stand(whyNot(err))
 			if ctx.Err() != nil {
 				l.relay.drain(ctx)
@@ -203,14 +206,16 @@ func (l *life) carry(ctx context.Context) error {
 			a.metrics.behind(time.Now())
 			a.log.Warn("stream interrupted; opening it again", "error", err)
 			l.closeStream(ctx)
+			last = err
 		}
-		if err := l.relay.rest(ctx, tries.next()); err != nil {
+		if err := l.relay.rest(ctx, a.pauseAfter(last, tries.next())); err != nil {
 			return err
 		}
-		if err := l.reopen(ctx); err != nil && gradeOf(err) != reopen {
-			return err
-		} else if err != nil {
-			a.log.Warn("stream not opened; trying again", "error", err)
+		if last = l.reopen(ctx); last != nil && gradeOf(last) != reopen {
+			return last
+		} else if last != nil {
+			a.stand(whyNot(last))
+			a.log.Warn("stream not opened; trying again", "error", last)
 		}
 	}
 }
@@ -220,6 +225,9 @@ func whyNot(err error) string {
 	var alarm *alarmError
 	if errors.As(err, &alarm) {
 		return alarm.Error()
+	}
+	if errors.Is(err, replication.ErrSynchronous) {
+		return err.Error()
 	}
 	return "connecting to PostgreSQL"
 }

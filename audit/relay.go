@@ -114,6 +114,7 @@ func (r *relay) run(ctx context.Context, stream *replication.Stream, until repli
 func (r *relay) attach(stream *replication.Stream) {
 	r.stream, r.tx = stream, nil
 	r.coverage.begin(r.reach, r.now())
+	r.metrics.unread.begin(r.reach.LSN)
 	r.pressing = pressing{}
 	// What the log has may never have come to be confirmed, or the server may have forgotten it in a crash.
 	if r.queue.empty() && stream.Identity().Timeline == r.reach.Timeline {
@@ -207,6 +208,15 @@ func (r *relay) append(ctx context.Context, rec kafka.Record) (uint64, error) {
 	}
 }
 
+// bear is pressing.bear, but for a server that has said so in words while a transaction is open: to wait for the rest of it
+// is of no use to anybody.
+func (r *relay) bear(now time.Time) error {
+	if r.stream.Stopping() {
+		return errParted
+	}
+	return r.pressing.bear(now, r.publisher.Stalled())
+}
+
 // wait waits for the publisher to get further.
 func (r *relay) wait(ctx context.Context) error {
 	patience, cancel := ctx, context.CancelFunc(func() {})
@@ -225,7 +235,7 @@ func (r *relay) wait(ctx context.Context) error {
 	case patience.Err() == nil:
 		return err
 	}
-	return r.pressing.bear(r.now(), r.publisher.Stalled())
+	return r.bear(r.now())
 }
 
 // commit ends a transaction. Its record waits in the queue until its events are acknowledged.
@@ -247,6 +257,7 @@ func (r *relay) commit(ctx context.Context, tx *replication.Tx) error {
 	account := r.classifier.Account()
 	if !account.Recorded() {
 		r.coverage.reached(endOf(tx))
+		r.metrics.unread.reach(tx.EndLSN)
 		r.coverage.wanted = r.coverage.wanted || account.Awaited
 		r.waiting()
 		return r.settle()
@@ -282,6 +293,7 @@ func (r *relay) conclude(tx *replication.Tx, account *Account, verdict Verdict) 
 func (r *relay) keepalive(m *replication.Message) error {
 	if !m.Open {
 		r.coverage.reached(Reach{Timeline: r.coverage.upTo.Timeline, LSN: m.WALEnd})
+		r.metrics.unread.reach(m.WALEnd)
 		r.waiting()
 	}
 	if m.ReplyRequested && m.WALEnd > r.stream.Confirmed() {
@@ -293,7 +305,7 @@ func (r *relay) keepalive(m *replication.Message) error {
 	if m.Pressing {
 		now := r.now()
 		r.pressing.felt(now)
-		return r.pressing.bear(now, r.publisher.Stalled())
+		return r.bear(now)
 	}
 	return nil
 }

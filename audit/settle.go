@@ -50,6 +50,7 @@ func (r *relay) enqueue(leaf *Leaf) {
 	r.queue.items = append(r.queue.items, pending{leaf: leaf, events: r.mark})
 	r.reach = Reach{Timeline: leaf.Timeline, LSN: leaf.Reached}
 	r.coverage.reached(r.reach)
+	r.metrics.unread.reach(leaf.Reached)
 }
 
 // settle moves everything on that acknowledgements have set free: appends records whose events are acknowledged, and

@@ -62,23 +62,21 @@ func CheckSynchronousNames(ctx context.Context, q Querier, applicationName strin
 	return nil
 }
 
-// CheckAsync returns a *SynchronousError unless the server process of a stream (Stream.ServerPID) is an asynchronous
-// standby. It needs a connection for SQL of the stream's login.
+// CheckAsync returns a *SynchronousError unless the stream that a server process serves (Stream.ServerPID) is an
+// asynchronous standby. It needs a connection for SQL.
 //
 // pg_stat_replication shows sync_state to members of pg_read_all_stats only, not even to its own login, and has it at
-// async until the stream has confirmed something. The setting, which everybody may read, decides with it. A stream that
-// is gone is no error: whoever reads it will notice.
-func CheckAsync(ctx context.Context, q Querier, pid uint32) error {
+// async until the stream has told a position. So the setting decides with it, which everybody may read, and the name of
+// the stream. A stream that is gone is no error: whoever reads it will notice.
+func CheckAsync(ctx context.Context, q Querier, pid uint32, applicationName string) error {
 	const query = `
 select pg_catalog.current_setting('synchronous_standby_names'),
-       coalesce((select a.application_name from pg_catalog.pg_stat_activity a where a.pid = p.pid), ''),
-       coalesce((select r.sync_state from pg_catalog.pg_stat_replication r where r.pid = p.pid), '')
-  from (select $1::bigint::integer as pid) p`
-	var e SynchronousError
-	if err := q.QueryRow(ctx, query, int64(pid)).Scan(&e.Setting, &e.Name, &e.State); err != nil {
+       coalesce((select r.sync_state from pg_catalog.pg_stat_replication r where r.pid = $1::bigint), '')`
+	e := SynchronousError{Name: applicationName}
+	if err := q.QueryRow(ctx, query, int64(pid)).Scan(&e.Setting, &e.State); err != nil {
 		return fmt.Errorf("look at the stream's sync_state: %w", err)
 	}
-	if e.Name == "" && e.State == "" || !namesStandby(e.Setting, e.Name) && (e.State == "" || e.State == "async") {
+	if !namesStandby(e.Setting, e.Name) && (e.State == "" || e.State == "async") {
 		return nil
 	}
 	return &e

@@ -61,7 +61,7 @@ func TestAStreamThatWouldBeASynchronousStandbyIsRefused(t *testing.T) {
 				return err == nil && (state != "async") == refused
 			})
 			for who, c := range map[string]*pgx.Conn{"superuser": conn, "the stream's login": login} {
-				err := CheckAsync(t.Context(), c, s.ServerPID())
+				err := CheckAsync(t.Context(), c, s.ServerPID(), "lapse")
 				if errors.Is(err, ErrSynchronous) != refused || err != nil && (GradeOf(err) != Retry || !strings.Contains(err.Error(), "alter system set")) {
 					t.Errorf("%s asks under %q: %v", who, names, err)
 				}
