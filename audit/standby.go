@@ -65,13 +65,16 @@ func (a *Auditor) lookOften(ctx context.Context, stream *replication.Stream) err
 	}
 	tick := time.NewTicker(a.looks.every)
 	defer tick.Stop()
+	var before error
 	for {
-		switch err := a.look(ctx, stream); {
+		err := a.look(ctx, stream)
+		switch {
 		case errors.Is(err, replication.ErrSynchronous):
 			return fmt.Errorf("audit: %w", err)
-		case err != nil && ctx.Err() == nil:
-			a.log.Warn("server not looked at", "error", err)
+		case err != nil && before == nil && ctx.Err() == nil:
+			a.log.Warn("server not looked at beside its stream; trying again", "error", err)
 		}
+		before = err
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

@@ -184,7 +184,7 @@ func (r *rig) startBroker(t *testing.T) {
 // A transaction takes much longer to publish than a server may be kept waiting.
 func TestPostgreSQLStopsInTimeInTheMiddleOfAHugeTransaction(t *testing.T) {
 	onSolo(t, false, func(t *testing.T, r *rig) {
-		const most = 1_000_000
+		const most = 600_000
 		conn := r.db.Connect(t)
 		r.db.Exec(t, `create table many (id bigint primary key)`)
 		if err := publish(t.Context(), conn, replication.Join, "many"); err != nil {
