@@ -16,7 +16,7 @@ const (
 	senderTimeoutAtMost = 40 * time.Second
 )
 
-// ErrSilent: the server was asked for an answer and gave none. A frozen host, or a proxy without a server, looks like a
+// ErrSilent means that the server was asked for an answer and gave none. A frozen host, or a proxy without a server, looks like a
 // quiet database as long as TCP holds.
 var ErrSilent = errors.New("the server does not answer on the stream")
 

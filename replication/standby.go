@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ErrSynchronous: the server takes the stream for a synchronous standby. Commits would wait until Kafka has
+// ErrSynchronous means that the server takes the stream for a synchronous standby. Commits would wait until Kafka has
 // acknowledged what they deleted.
 var ErrSynchronous = errors.New("synchronous_standby_names makes the audit's stream a synchronous standby: commits would wait for Kafka")
 
