@@ -113,6 +113,7 @@ func (r *relay) run(ctx context.Context, stream *replication.Stream, first *repl
 func (r *relay) attach(stream *replication.Stream) {
 	r.stream, r.tx = stream, nil
 	r.coverage.begin(r.reach, r.now())
+	r.metrics.unread.begin(r.reach.LSN)
 	r.pressing = pressing{}
 	// What the log has may never have come to be confirmed, or the server may have forgotten it in a crash.
 	if id := stream.Identity(); r.queue.empty() && id.TimelineOf(r.reach.LSN) == r.reach.Timeline {
@@ -204,6 +205,15 @@ func (r *relay) append(ctx context.Context, rec kafka.Record) (uint64, error) {
 	}
 }
 
+// bear is pressing.bear, but for a server that has said so in words while a transaction is open: to wait for the rest of it
+// is of no use to anybody.
+func (r *relay) bear(now time.Time) error {
+	if r.stream.Stopping() {
+		return errParted
+	}
+	return r.pressing.bear(now, r.publisher.Stalled())
+}
+
 // wait waits for the publisher to get further.
 func (r *relay) wait(ctx context.Context) error {
 	patience, cancel := ctx, context.CancelFunc(func() {})
@@ -222,7 +232,7 @@ func (r *relay) wait(ctx context.Context) error {
 	case patience.Err() == nil:
 		return err
 	}
-	return r.pressing.bear(r.now(), r.publisher.Stalled())
+	return r.bear(r.now())
 }
 
 // commit ends a transaction. Its record waits in the queue until its events are acknowledged.
@@ -247,6 +257,7 @@ func (r *relay) commit(ctx context.Context, tx *replication.Tx) error {
 	}
 	if !account.Recorded() {
 		r.coverage.reached(endOf(tx))
+		r.metrics.unread.reach(tx.EndLSN)
 		r.coverage.wanted = r.coverage.wanted || account.Awaited
 		r.waiting()
 		return r.settle()
@@ -335,6 +346,7 @@ func (r *relay) conclude(tx *replication.Tx, account *Account, verdict Verdict) 
 func (r *relay) keepalive(m *replication.Message) error {
 	if !m.Open {
 		r.coverage.reached(Reach{History: r.reach.History, Timeline: r.timelineOf(m.WALEnd), LSN: m.WALEnd})
+		r.metrics.unread.reach(m.WALEnd)
 		r.waiting()
 	}
 	if m.ReplyRequested && m.WALEnd > r.stream.Confirmed() {
@@ -346,7 +358,7 @@ func (r *relay) keepalive(m *replication.Message) error {
 	if m.Pressing {
 		now := r.now()
 		r.pressing.felt(now)
-		return r.pressing.bear(now, r.publisher.Stalled())
+		return r.bear(now)
 	}
 	return nil
 }

@@ -35,6 +35,7 @@ type rig struct {
 	db       *pgtest.DB
 	broker   *kafkaserver.Server
 	settings settings
+	measured *audit.Metrics // by looking
 }
 
 // settings are what an auditor needs to know; a child process gets them as JSON.
@@ -141,8 +142,14 @@ type running struct {
 // start runs an auditor until stop, or the end of the test.
 func (r *rig) start(t *testing.T, change ...func(*audit.Config)) *running {
 	t.Helper()
+	return r.startWith(t, r.auditor(t, change...))
+}
+
+// startWith is start with an auditor that has been made.
+func (r *rig) startWith(t *testing.T, a *audit.Auditor) *running {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	run := &running{Auditor: r.auditor(t, change...), stop: cancel, done: make(chan struct{})}
+	run := &running{Auditor: a, stop: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(run.done)
 		run.err = run.Run(ctx)

@@ -48,6 +48,7 @@ func (r *relay) enqueue(leaf *Leaf) {
 	r.queue.items = append(r.queue.items, pending{leaf: leaf, events: r.lastEvent})
 	r.reach = leaf.Reach
 	r.coverage.reached(r.reach)
+	r.metrics.unread.reach(leaf.Reach.LSN)
 }
 
 // settle moves everything on that acknowledgements have set free: appends records whose events are acknowledged, and

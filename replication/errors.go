@@ -111,7 +111,8 @@ func GradeOf(err error) Grade {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return Stop
-	case errors.Is(err, ErrSlotActive), errors.Is(err, ErrServerStopped), errors.Is(err, ErrPressing):
+	case errors.Is(err, ErrSlotActive), errors.Is(err, ErrServerStopped), errors.Is(err, ErrPressing),
+		errors.Is(err, ErrSilent), errors.Is(err, ErrSynchronous):
 		return Retry
 	case isOurs(err):
 		return Stop

@@ -80,7 +80,8 @@ type Message struct {
 	ReplyRequested bool
 
 	// Pressing says that the server asked twice within 100 ms, which is what one that shuts down does, and hardly
-	// any other. It goes on asking until everything is confirmed or the stream is closed.
+	// any other. It goes on asking until everything is confirmed or the stream is closed. It also says that Stopping
+	// is true: then Open is set, and WALEnd is not.
 	Pressing bool
 }
 

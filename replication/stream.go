@@ -13,14 +13,14 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// Stream reads one slot. All methods but Confirm belong to one goroutine, which must call Next, Wait or Flush at least
-// once in the server's wal_sender_timeout (60 s by default), or the server ends the stream.
+// Stream reads one slot. All methods but Confirm, Silent and Ask belong to one goroutine, which must call Next, Wait or
+// Flush at least once in the server's wal_sender_timeout (40 s at most), or the server ends the stream.
 //
 // The first error is the last: the connection is closed with it, and every later call returns it again. A context that
 // ends is no such error; the stream can go on with another.
 type Stream struct {
 	wire    *wire
-	plain   *pgconn.Config // for Wait's look at the server
+	plain   *pgconn.Config // for the look at the server from outside
 	slot    string
 	pid     uint32
 	log     *slog.Logger
@@ -33,6 +33,12 @@ type Stream struct {
 	seen      LSN           // no position beyond it is told to the server
 	status    statuses
 	scratch   []byte // status being built
+
+	senderTimeout time.Duration // of the server, for this session
+	silence       silence
+	heardAt       atomic.Int64 // last byte from the server, since silence.began
+	asking        atomic.Bool  // see Ask
+	outside       outside
 
 	keepalive Message
 	noted     int64 // position in the connection up to which Wait has answered requests
@@ -101,8 +107,12 @@ func (s *Stream) Next(ctx context.Context) (*Message, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if err := s.tick(time.Now()); err != nil {
+		now := time.Now()
+		if err := s.tick(now); err != nil {
 			return nil, err
+		}
+		if m := s.press(now); m != nil {
+			return m, nil
 		}
 	}
 	for {
@@ -119,6 +129,9 @@ func (s *Stream) Next(ctx context.Context) (*Message, error) {
 		if !ok {
 			if err := s.receive(ctx); err != nil {
 				return nil, err
+			}
+			if m := s.press(time.Now()); m != nil {
+				return m, nil
 			}
 			continue
 		}
@@ -215,6 +228,7 @@ func (s *Stream) data(c *cursor, cut bool) (*Message, error) {
 	}
 	if m != nil && m.Kind == KindCommit {
 		s.seen = max(s.seen, m.Tx.EndLSN)
+		s.outside.end()
 	}
 	return m, nil
 }
@@ -291,7 +305,11 @@ func (s *Stream) receive(ctx context.Context) error {
 	if soon := now.Add(s.status.interval / 10); soon.Before(until) {
 		until = soon
 	}
+	s.listens()
 	err := s.wait(ctx, until)
+	if err == nil && !time.Now().Before(until) {
+		err = s.gone()
+	}
 	if err != nil && ctx.Err() == nil {
 		return s.fail(err)
 	}
@@ -310,6 +328,7 @@ func (s *Stream) wait(ctx context.Context, until time.Time) error {
 	}
 	switch err := s.wire.fill(); {
 	case err == nil:
+		s.heard()
 		return nil
 	case isTimeout(err):
 		return ctx.Err()
@@ -345,6 +364,7 @@ func (s *Stream) fail(err error) error {
 	}
 	s.err = err
 	s.unwatchContext()
+	s.outside.end()
 	_ = s.wire.Close()
 	return err
 }
