@@ -96,9 +96,14 @@ func (l *auditLog) after(first, second string) bool {
 	return found && strings.Contains(behind, second)
 }
 
-// tail is the end of the log, without the lines of one that waits.
+// common are lines of which there are thousands.
+var common = []string{"the slot is in use", "a transaction is not what the ledger says", "fits none of the tag keys"}
+
+// tail is the end of the log, without the most common lines.
 func (l *auditLog) tail() string {
 	lines := strings.Split(strings.TrimSpace(l.String()), "\n")
-	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, "the slot is in use") })
+	lines = slices.DeleteFunc(lines, func(line string) bool {
+		return slices.ContainsFunc(common, func(words string) bool { return strings.Contains(line, words) })
+	})
 	return strings.Join(lines[max(0, len(lines)-30):], "\n")
 }
