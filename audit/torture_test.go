@@ -39,6 +39,7 @@ func TestNothingIsMissingOrTwiceUnderTorture(t *testing.T) {
 		seed := number("LAPSE_TEST_SEED", time.Now().UnixNano())
 		minutes := time.Duration(number("LAPSE_TORTURE", 5)) * time.Minute
 		t.Logf("SEED=%d, %s", seed, minutes)
+		source := func(n int) *rand.Rand { return rand.New(rand.NewPCG(uint64(seed), uint64(10*db.Major+n))) }
 		cluster := kafkatest.Cluster(t, 3)
 		r := newRigAt(t, db, strings.Join(cluster.Addrs(), ","))
 		r.broker = cluster.Brokers()[0]
@@ -46,12 +47,12 @@ func TestNothingIsMissingOrTwiceUnderTorture(t *testing.T) {
 
 		want := newExpected()
 		ctx, finish := context.WithCancel(t.Context())
-		load := &load{rig: r, want: want, random: rand.New(rand.NewPCG(uint64(seed), 1))}
+		load := &load{rig: r, want: want, random: source(1)}
 		var working sync.WaitGroup
 		// About as much in a long run as in a short one: what is to be compared in the end is in memory.
 		working.Go(func() { load.runWith(ctx, 20*time.Millisecond*minutes/time.Minute) })
 		torture := &torture{
-			t: t, rig: r, cluster: cluster, want: want, random: rand.New(rand.NewPCG(uint64(seed), 2)),
+			t: t, rig: r, cluster: cluster, want: want, random: source(2),
 			faults: map[string]int{}, zombies: map[string]int{}, nextFlood: 1 << 40, began: time.Now(),
 		}
 		torture.auditors = []*suspect{torture.newSuspect(), torture.newSuspect()}
