@@ -5,6 +5,7 @@ package audit_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,9 +19,6 @@ import (
 )
 
 const (
-	sigstop = syscall.SIGSTOP
-	sigcont = syscall.SIGCONT
-
 	// What an auditor logs.
 	streaming   = "audit streaming"
 	fencedWords = "fenced by another publisher"
@@ -63,6 +61,18 @@ func (a *suspect) kill(t *testing.T) {
 	t.Helper()
 	_ = a.process.Signal(syscall.SIGKILL)
 	<-a.process.Exited()
+}
+
+// freeze and thaw are SIGSTOP and SIGCONT. One that has ended meanwhile is judged at the end of the round.
+func (a *suspect) freeze(t *testing.T) { a.signal(t, syscall.SIGSTOP) }
+
+func (a *suspect) thaw(t *testing.T) { a.signal(t, syscall.SIGCONT) }
+
+func (a *suspect) signal(t *testing.T, signal syscall.Signal) {
+	t.Helper()
+	if err := a.process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Fatal(err)
+	}
 }
 
 func (a *suspect) ended() bool { return a.process.State() != nil }

@@ -191,9 +191,9 @@ func (o *torture) freezePostgres() {
 }
 
 func (o *torture) nap(a *suspect) {
-	o.must(a.process.Signal(sigstop))
+	a.freeze(o.t)
 	o.pause(time.Second, 8*time.Second)
-	o.must(a.process.Signal(sigcont))
+	a.thaw(o.t)
 }
 
 // replace kills an auditor and starts another.
@@ -211,11 +211,11 @@ func (o *torture) zombie(within func(func())) {
 	within(func() {
 		o.flood()
 		o.pause(0, 60*time.Millisecond)
-		o.must(zombie.process.Signal(sigstop))
+		zombie.freeze(o.t)
 	})
 	o.await("the other auditor takes over", func() bool { return other.ended() || other.log.count(streaming) > before })
 	o.pause(0, 2*time.Second)
-	o.must(zombie.process.Signal(sigcont))
+	zombie.thaw(o.t)
 	o.zombies[resumed]++
 	o.judge(zombie)
 }
