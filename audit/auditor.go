@@ -38,10 +38,6 @@ type Config struct {
 	// HashKey is what long key values are hashed with. A log has one, for ever.
 	HashKey HashKey
 
-	// SlotStart is the slot's consistent point, as the catalog has it (lapse.installation.slot_start): a log is begun only
-	// for a slot that still stands there.
-	SlotStart replication.LSN
-
 	// Beat writes the sign of life, lapse.beat, on the database that a stream was found to be of; on another it must fail. It
 	// is called when the check of Histories has passed, and each BeatEvery. It must be safe for concurrent use. nil: none.
 	Beat func(ctx context.Context, nonce uuid.UUID, place Place) error

@@ -130,9 +130,6 @@ func (j *judge) begin() error {
 	}
 	at, begun := j.database.SlotStart, j.stream.StartedAt()
 	if at == 0 {
-		at = j.auditor.config.SlotStart
-	}
-	if at == 0 {
 		return refuse(ErrLogMissing, "the catalog does not say where slot %s begins", "run lapse init", j.route.Source.Slot)
 	}
 	if begun != at {
@@ -340,8 +337,8 @@ func (j *judge) slotGap(common Reach) error {
 	}
 	if j.database.SlotStart != slot.LSN {
 		return refuse(ErrLogBehind, "%s ends at %s, the slot stands at %s",
-			"somebody else has moved or made the slot: stop the audit, select pg_drop_replication_slot(%s), and run lapse init --new-slot: "+
-				"the log goes on with a gap", j.route.Log.Name, common.LSN, slot.LSN, "'"+j.route.Source.Slot+"'")
+			"somebody else has moved or made the slot: drop it (pg_drop_replication_slot), and run lapse init --new-slot: the log goes on "+
+				"with a gap", j.route.Log.Name, common.LSN, slot.LSN)
 	}
 	if j.finding.Standing == StandingStraight {
 		j.finding.Standing = StandingBehind

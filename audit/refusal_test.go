@@ -69,13 +69,15 @@ func TestAnEmptyLogBesideTopicsThatAreNotIsRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.refused(t, audit.ErrLogMissing, func(c *audit.Config) { c.Log += ".other"; c.SlotStart = start })
+		r.recordSlot(t, start)
+		r.refused(t, audit.ErrLogMissing, func(c *audit.Config) { c.Log += ".other" })
 	})
 }
 
 func TestASlotWhoseBeginningIsNotKnownIsRefused(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
-		r.refused(t, audit.ErrLogMissing, func(c *audit.Config) { c.SlotStart = 0 })
+		r.recordSlot(t, 0)
+		r.refused(t, audit.ErrLogMissing)
 	})
 }
 

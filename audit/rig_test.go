@@ -67,7 +67,14 @@ func newRigAt(t *testing.T, db *pgtest.DB, addr string) *rig {
 	if r.settings.SlotStart, err = replication.CreateSlot(t.Context(), conn, db.Name); err != nil {
 		t.Fatal(err)
 	}
+	r.recordSlot(t, r.settings.SlotStart)
 	return r
+}
+
+// recordSlot writes down where the slot begins, as init does.
+func (r *rig) recordSlot(t *testing.T, start replication.LSN) {
+	t.Helper()
+	r.db.Exec(t, fmt.Sprintf(`update lapse.installation set slot_start = nullif('%s', '0/0')::pg_lsn, slot_made_at = now()`, start))
 }
 
 // onEach runs a test on the oldest and the newest PostgreSQL, with the shared servers.
@@ -82,7 +89,7 @@ func (s settings) config() audit.Config {
 		Stream: replication.StreamConfig{ConnString: s.URL, Slot: s.Slot},
 		Kafka:  kafka.Config{Brokers: strings.Split(s.Broker, ","), MaxBuffered: s.MaxBuffered},
 		System: s.System, User: s.User, Log: s.Log, Partitions: partitions, Create: true,
-		Keys: []schemas.TagKey{tagKey}, HashKey: hashKey, SlotStart: s.SlotStart,
+		Keys: []schemas.TagKey{tagKey}, HashKey: hashKey,
 	}
 }
 

@@ -110,7 +110,7 @@ func (a *app) newAuditor(ctx context.Context, s *config.Settings, once bool) (*a
 		Kafka:  brokers,
 		System: s.Topics.System, User: s.Topics.User, Log: s.Topics.Log,
 		Partitions: s.Topics.Partitions, Replication: s.Topics.Replication, Create: s.Topics.Create,
-		Keys: []schemas.TagKey{schemas.TagKey(tag)}, HashKey: audit.HashKey(hash), SlotStart: installed.slotStart,
+		Keys: []schemas.TagKey{schemas.TagKey(tag)}, HashKey: audit.HashKey(hash),
 		Beat: auditor.session.Beat, Alarm: auditor.session.Alarm, Look: auditor.look, Metrics: audit.NewMetrics(), Logger: a.log,
 	}
 	if once {
