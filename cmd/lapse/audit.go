@@ -111,7 +111,11 @@ func (a *app) newAuditor(ctx context.Context, s *config.Settings, once bool) (*a
 		System: s.Topics.System, User: s.Topics.User, Log: s.Topics.Log,
 		Partitions: s.Topics.Partitions, Replication: s.Topics.Replication, Create: s.Topics.Create,
 		Keys: []schemas.TagKey{schemas.TagKey(tag)}, HashKey: audit.HashKey(hash), SlotStart: installed.slotStart,
-		Beat: auditor.session.Beat, Alarm: auditor.session.Alarm, Metrics: audit.NewMetrics(), Logger: a.log,
+		FailoverTolerance: s.FailoverTolerance,
+		Beat:              auditor.session.Beat, Alarm: auditor.session.Alarm, Metrics: audit.NewMetrics(), Logger: a.log,
+	}
+	if s.FailoverTolerance == 0 {
+		auditor.config.FailoverTolerance = -1 // there 0 is the default
 	}
 	if once {
 		auditor.config.Until = auditor.end
