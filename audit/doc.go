@@ -76,7 +76,7 @@
 //	the publisher must be opened anew         the whole start again, from the tails
 //	another auditor starts                    it waits for the slot; if it gets it, it fences this one, which ends
 //	slot without its log, log behind slot     *RefusalError: nothing is published, nothing confirmed
-//	the slot is dropped, or lost              replication's error: lapse init --new-slot, with new topics; a gap
+//	the slot is dropped, or lost              replication's error: lapse init --new-slot; a gap in the same topics
 //	topic of another database, a stray write  *RefusalError
 //	topics, partitions, slot or hash key      *RefusalError: a log has one route so far
 //	 changed
@@ -104,5 +104,5 @@
 // # What it does not do yet
 //
 // An update that moves a row to another partition arrives as a delete, and is published as a user's delete: inserts are
-// not published. A slot that was lost, and positions that go back after a restore, end the process instead of being recorded.
+// not published.
 package audit

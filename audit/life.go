@@ -65,7 +65,7 @@ func (a *Auditor) takeOver(ctx context.Context) error {
 	if err := life.relay.inscribe(ctx, start, &a.config); err != nil {
 		return err
 	}
-	if err := a.askUntil(ctx); err != nil {
+	if err := life.askUntil(ctx); err != nil {
 		return err
 	}
 	return life.carry(ctx, start)
@@ -163,9 +163,24 @@ func (a *Auditor) open(ctx context.Context) (*opened, error) {
 	return o, nil
 }
 
-func (a *Auditor) askUntil(ctx context.Context) error {
+// askUntil asks where to stop. A heartbeat comes before, so that one run up to the present end leaves a fresh one behind, in
+// the database and in the log. The server is answered while it is written.
+func (l *life) askUntil(ctx context.Context) error {
+	a := l.auditor
 	if a.config.Until == nil || a.until != 0 {
 		return nil
+	}
+	if place := a.place.Load(); a.config.Beat != nil && place != nil {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			a.beat(ctx, place)
+		}()
+		err := answer(ctx, l.stream, done)
+		<-done
+		if err != nil {
+			return err
+		}
 	}
 	until, err := a.config.Until(ctx)
 	if err != nil {
@@ -289,6 +304,9 @@ func (l *life) begin(start *startingPoint, fenced *past) {
 	l.stream.SetHistory(start.history.Number)
 	l.relay.attach(l.stream)
 	a.place.Store(&Place{History: start.history.Number, Timeline: id.Timeline, ServerStart: id.ServerStart})
+	if a.config.Until != nil && a.until == 0 {
+		return // askUntil writes the first heartbeat itself
+	}
 	select {
 	case a.streaming <- struct{}{}:
 	default:

@@ -179,11 +179,11 @@ func (h *health) judge(a *audit, now time.Time) error {
 	slot := fmt.Sprintf("replication slot %q ", a.slot)
 	switch {
 	case !a.exists:
-		return &Refusal{ReasonNoSlot, slot + "does not exist", "name new topics in lapse.yaml and run `lapse init --new-slot`; what was deleted meanwhile is a gap in the evidence"}
+		return &Refusal{ReasonNoSlot, slot + "does not exist", "run `lapse init --new-slot`; what was deleted meanwhile is a gap in the evidence"}
 	case !a.local:
 		return &Refusal{ReasonForeignSlot, slot + "belongs to another database", "give each database a slot of its own: slot: in lapse.yaml"}
 	case a.status == "lost" || a.status == "unreserved" || a.confirmed == nil:
-		return &Refusal{ReasonLostSlot, slot + "is losing or has lost its log (wal_status " + a.status + ")", "see that `lapse audit` runs and raise max_slot_wal_keep_size; a lost slot is dropped and made again by `lapse init --new-slot`, with new topics"}
+		return &Refusal{ReasonLostSlot, slot + "is losing or has lost its log (wal_status " + a.status + ")", "see that `lapse audit` runs and raise max_slot_wal_keep_size; a lost slot is dropped and made again by `lapse init --new-slot`, and the evidence has a gap"}
 	case !a.active && !a.beaten && now.Sub(h.auditor) > auditSilence:
 		return &Refusal{ReasonNoAuditor, "nobody has read " + slot + "for a minute", "start `lapse audit` or `lapse serve`"}
 	case !a.beaten:

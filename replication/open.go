@@ -252,8 +252,8 @@ func (s *Stream) start(ctx context.Context, command string) error {
 
 const fixActive = "one slot serves one stream; the other one must end first"
 
-// fixMissing says how to go on without the slot. A log is the record of one slot, so another slot needs another log.
-const fixMissing = "name new topics in lapse.yaml (topics) and run lapse init --new-slot: what was deleted in between is a gap"
+// fixMissing says how to go on without the slot.
+const fixMissing = "run lapse init --new-slot: the topics stay, and what was deleted in between is a gap in them"
 
 // fixLost says how to go on with another slot.
 func fixLost(slot string) string {

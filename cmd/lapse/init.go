@@ -29,6 +29,9 @@ As a superuser it makes everything, the login for all other commands included: t
 one, "lapse". As anybody else it needs the roles to be there; --grants prints what a superuser has to run, without
 connecting. A schema "lapse" that is not Lapse's is refused before anything in it is touched.
 
+A slot that is gone, or that the server gave up, is made again with --new-slot only. The log goes on in the same topics, and a gap
+record in them says what is missing.
+
 Keys are made where --keys says, or, if nothing says where keys are, in the user's configuration folder, and never for a
 database that is installed. Copy them to every machine that runs Lapse on this database, and keep them: they prove which
 deletions were Lapse's. The database has their fingerprints, and commands refuse other keys.`,
@@ -51,7 +54,7 @@ deletions were Lapse's. The database has their fingerprints, and commands refuse
 		return i.print(asJSON)
 	})
 	cmd.Flags().BoolVar(&grants, "grants", false, "print the SQL that a superuser must run, and do nothing")
-	cmd.Flags().BoolVar(&newSlot, "new-slot", false, "make a slot that is gone again, with a gap in the evidence; needs new topics")
+	cmd.Flags().BoolVar(&newSlot, "new-slot", false, "make a slot that is gone or lost again; the evidence has a gap, in the same topics")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
