@@ -58,7 +58,10 @@ func (c *comparison) compare(ctx context.Context) error {
 		c.until = written
 	}
 	c.same = Reach{
-		History: c.past.end.Reach.History, Timeline: c.identity.TimelineOf(c.stream.StartedAt()), LSN: c.stream.StartedAt(),
+		History: c.past.origin.Reach.History, Timeline: c.identity.TimelineOf(c.stream.StartedAt()), LSN: c.stream.StartedAt(),
+	}
+	if c.walk.before != nil {
+		c.same.History = c.walk.before.Reach.History
 	}
 	c.matched = c.same
 	if err := c.findUnmet(); err != nil {

@@ -65,6 +65,7 @@ type judge struct {
 	past     *past
 	walk     *walk
 	thorough bool // look for the fork, whatever is known already: for people
+	compared bool // the stream has been read; it cannot be compared twice
 
 	finding *Examination
 	start   *startingPoint
@@ -193,6 +194,9 @@ func (j *judge) resume(ctx context.Context) error {
 	if why != "" {
 		return j.bent(ctx, why)
 	}
+	if slot := j.slot(); j.slotMadeAnew() && slot.below(j.past.end.Reach) && common == j.past.end.Reach {
+		return j.bent(ctx, fmt.Sprintf("the slot was made at %s, and the log had come to %s by then", slot.LSN, j.past.end.Reach.LSN))
+	}
 	j.replacedTopics()
 	j.goOn(common)
 	if err := j.compare(ctx); err != nil {
@@ -225,6 +229,13 @@ func (j *judge) replacedTopics() {
 func (j *judge) slot() Reach {
 	at := j.stream.StartedAt()
 	return Reach{History: j.start.history.Number, Timeline: j.identity.TimelineOf(at), LSN: at}
+}
+
+// slotMadeAnew says whether init has made the slot after the log began, and the log does not know: nothing below its
+// beginning can be compared. It wants a walk down to the slot.
+func (j *judge) slotMadeAnew() bool {
+	at := j.stream.StartedAt()
+	return at == j.database.SlotStart && at != j.past.origin.Reach.LSN && (j.walk.before == nil || j.walk.before.Reach.LSN != at)
 }
 
 // strangeHistory says why the history in force in the database is not the log's.
@@ -317,12 +328,13 @@ func (j *judge) goOn(common Reach) {
 	j.finding.Fork = common
 }
 
-// rewind plans a rewind record at the fork, on the timeline and in the history that go on there.
+// rewind plans a rewind record at the fork, on the timeline and in the history that go on there. Its position is the one
+// before the fork, where no record of the server's log begins: the next commit may stand at the fork itself.
 func (j *judge) rewind(reason Reason, fork Reach, at time.Time) {
 	begin := Reach{History: j.start.history.Number, Timeline: j.identity.TimelineOf(fork.LSN), LSN: fork.LSN}
 	j.start.markers = append(j.start.markers, Marker{
 		Op: Rewind, Reason: reason, Time: at, From: fork, To: j.past.end.Reach,
-		At: replication.Position{History: begin.History, Timeline: begin.Timeline, Commit: begin.LSN},
+		At: replication.Position{History: begin.History, Timeline: begin.Timeline, Commit: begin.LSN - 1},
 	})
 	j.start.reach = begin
 }
@@ -377,6 +389,7 @@ func (j *judge) accepted(ctx context.Context) (bool, error) {
 // compare holds the log against what the slot sends.
 func (j *judge) compare(ctx context.Context) error {
 	c := &j.start.comparison
+	j.compared = true
 	*c = comparison{
 		stream: j.stream, identity: j.identity, client: j.client, route: j.route, past: j.past, walk: j.walk,
 		classifier: NewClassifier(j.route.Source, j.auditor.config.Keys), router: NewRouter(j.route, j.auditor.config.HashKey),
@@ -398,12 +411,13 @@ func (j *judge) bent(ctx context.Context, why string) error {
 		return err
 	}
 	switch end := j.past.end.Reach; {
-	case !end.below(j.slot()):
+	case j.compared:
+		f.Fork = j.start.matched
+	case !j.slotMadeAnew() && !end.below(j.slot()):
 		if err := j.compare(ctx); err != nil && !errors.Is(err, ErrForeignTail) {
 			return err
 		}
 		f.Fork = j.start.matched
-		f.Fork.History = end.History
 	case j.walk.beat != nil: // the slot is younger than the log's end: nothing can be compared but heartbeats
 		f.Fork = j.walk.beat.Reach
 	default:

@@ -103,7 +103,7 @@ func (r *relay) inscribe(ctx context.Context, s *startingPoint, c *Config) error
 	}
 	for i := range s.markers {
 		m := &s.markers[i]
-		reached := reachOf(m.At)
+		reached := Reach{History: m.At.History, Timeline: m.At.Timeline, LSN: m.From.LSN}
 		if m.Op == Gap {
 			reached = m.To
 		}
