@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"lapse/audit/kafka"
 	"lapse/replication"
 )
@@ -74,10 +76,11 @@ type judge struct {
 // startingPoint is what a start goes on from.
 type startingPoint struct {
 	history HistoryRow
-	reach   Reach // of the log's end
-	begun   Kind  // of the log's last record; empty for an empty log
-	last    lastBeat
-	markers []Marker // to be written before anything else
+	reach   Reach      // of the log's end
+	begun   Kind       // of the log's last record; empty for an empty log
+	named   *Heartbeat // the last that records name; nil for none
+	last    lastBeat   // the last that the next one must follow
+	markers []Marker   // to be written before anything else
 
 	origin   Reach    // of the log
 	replaced []string // topics that have lost what was in them: gaps, written with the next heartbeat
@@ -359,7 +362,12 @@ func (j *judge) slotGap(common Reach) error {
 		Op: Gap, Reason: ReasonSlot, Time: j.database.SlotMade, From: j.start.reach, To: slot,
 		At: replication.Position{History: slot.History, Timeline: slot.Timeline, Commit: slot.LSN - 1},
 	})
-	j.start.reach = slot
+	j.start.reach, j.start.last.reach = slot, slot
+	if beat := j.start.last.beat; beat != nil {
+		unread := *beat // others may have been written before the slot was made
+		unread.Nonce = uuid.UUID{}
+		j.start.named, j.start.last.beat = beat, &unread
+	}
 	return nil
 }
 
