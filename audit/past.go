@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/google/uuid"
-
 	"lapse/audit/kafka"
 	"lapse/replication"
 )
@@ -264,9 +262,4 @@ func headerOf(rec *kafka.Record, name string) string {
 		}
 	}
 	return ""
-}
-
-// newestOf takes the heartbeat with this nonce.
-func newestOf(nonce uuid.UUID) func(*LogRecord) bool {
-	return func(r *LogRecord) bool { return r.Heartbeat.Nonce == nonce }
 }
