@@ -2,6 +2,8 @@ package audit
 
 import (
 	"context"
+	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -143,7 +145,43 @@ func (a *Auditor) beat(ctx context.Context, place *Place) {
 	}
 	if err != nil {
 		a.log.Warn("heartbeat not written", "error", err)
+		return
 	}
+	a.pulse.sent(time.Now())
+}
+
+// pulse knows whether heartbeats come back, and what the last one found. Safe for concurrent use.
+type pulse struct {
+	missed atomic.Int64           // since when heartbeats have been written and none was read; Unix microseconds, 0 for none
+	fault  atomic.Pointer[string] // what the last one found changed in the publications; nil or empty for nothing
+}
+
+func (p *pulse) sent(now time.Time) { p.missed.CompareAndSwap(0, now.UnixMicro()) }
+
+// reset forgets what was written: another stream begins.
+func (p *pulse) reset() { p.missed.Store(0) }
+
+// read takes note of a heartbeat that came out of the stream.
+func (p *pulse) read(h *Heartbeat) {
+	p.missed.Store(0)
+	p.fault.Store(&h.Fault)
+}
+
+// check says what is wrong: heartbeats that are written and not sent, for longer than patience, and publications that
+// somebody else has changed.
+func (p *pulse) check(patience time.Duration) error {
+	if fault := p.fault.Load(); fault != nil && *fault != "" {
+		return fmt.Errorf("audit: what is published is not what Lapse published: %s: put it back, then run lapse init", *fault)
+	}
+	missed := p.missed.Load()
+	if missed == 0 {
+		return nil
+	}
+	if since := time.Since(time.UnixMicro(missed)); since > patience {
+		return fmt.Errorf("audit: heartbeats have not come back for %s: see whether lapse.heartbeat is in the publication lapse_ledger "+
+			"(lapse init says so), or whether the slot has much to catch up with", since.Round(time.Second))
+	}
+	return nil
 }
 
 // Place is the database that a stream was found to be of, as a heartbeat names it.

@@ -86,6 +86,8 @@
 //	a transaction with thousands of tables    its record names 512 of them and sums up the rest; the events name all
 //	REPLICA IDENTITY FULL                     events without values, identity: full, and a warning per table: what the
 //	                                          server sends is the row
+//	a key of generated columns, which         events without keys, identity: none, and a warning per table. Of a key that
+//	 the server does not send (before 18)     is generated in part they have the rest: the server does not say so
 //	a change that cannot be decoded           the process ends: nothing is ever skipped
 //	a record larger than a topic takes        the same. An event is below 256 KiB, a record of the log below 600 KiB, so
 //	                                          max.message.bytes of that much is enough; the default is 1 MiB
@@ -101,6 +103,6 @@
 //
 // # What it does not do yet
 //
-// An update that moves a row to another partition arrives as a delete and an insert, and is published as a user's
-// delete.
+// An update that moves a row to another partition arrives as a delete, and is published as a user's delete: inserts are
+// not published.
 package audit

@@ -65,6 +65,7 @@ type judge struct {
 	past     *past
 	walk     *walk
 	thorough bool // look for the fork, whatever is known already: for people
+	compared bool // the stream has been read; it cannot be compared twice
 
 	finding *Examination
 	start   *startingPoint
@@ -77,6 +78,9 @@ type startingPoint struct {
 	begun   Kind  // of the log's last record; empty for an empty log
 	last    lastBeat
 	markers []Marker // to be written before anything else
+
+	origin   Reach    // of the log
+	replaced []string // topics that have lost what was in them: gaps, written with the next heartbeat
 	comparison
 }
 
@@ -95,6 +99,9 @@ func (j *judge) run(ctx context.Context) error {
 		Database: Reach{History: newest.Number, Timeline: id.Timeline, LSN: id.Flushed},
 	}
 	j.start = &startingPoint{history: newest}
+	if j.past.origin != nil {
+		j.start.origin = j.past.origin.Reach
+	}
 	for _, tails := range j.past.tails {
 		for i := range tails {
 			j.finding.Highest = max(j.finding.Highest, tails[i].position.History)
@@ -123,9 +130,6 @@ func (j *judge) begin() error {
 			j.route.Log.Name, j.route.System.Name, j.route.User.Name)
 	}
 	at, begun := j.database.SlotStart, j.stream.StartedAt()
-	if at == 0 {
-		at = j.auditor.config.SlotStart
-	}
 	if at == 0 {
 		return refuse(ErrLogMissing, "the catalog does not say where slot %s begins", "run lapse init", j.route.Source.Slot)
 	}
@@ -190,6 +194,10 @@ func (j *judge) resume(ctx context.Context) error {
 	if why != "" {
 		return j.bent(ctx, why)
 	}
+	if slot := j.slot(); j.slotMadeAnew() && slot.below(j.past.end.Reach) && common == j.past.end.Reach {
+		return j.bent(ctx, fmt.Sprintf("the slot was made at %s, and the log had come to %s by then", slot.LSN, j.past.end.Reach.LSN))
+	}
+	j.replacedTopics()
 	j.goOn(common)
 	if err := j.compare(ctx); err != nil {
 		return err
@@ -203,10 +211,31 @@ func (j *judge) resume(ctx context.Context) error {
 	return j.slotGap(common)
 }
 
+// replacedTopics lists the topics that end before where they ended at the last heartbeat: they were deleted and made again, or
+// their end was cut. Retention takes nothing away at the end.
+func (j *judge) replacedTopics() {
+	for _, topic := range []Topic{j.route.System, j.route.User} {
+		was, is := j.walk.ends[topic.Name], j.past.ends[topic.Name]
+		for partition := range is {
+			if partition < len(was) && is[partition] < was[partition] {
+				j.start.replaced = append(j.start.replaced, topic.Name)
+				break
+			}
+		}
+	}
+}
+
 // slot is where the slot stands.
 func (j *judge) slot() Reach {
 	at := j.stream.StartedAt()
 	return Reach{History: j.start.history.Number, Timeline: j.identity.TimelineOf(at), LSN: at}
+}
+
+// slotMadeAnew says whether init has made the slot after the log began, and the log does not know: nothing below its
+// beginning can be compared. It wants a walk down to the slot.
+func (j *judge) slotMadeAnew() bool {
+	at := j.stream.StartedAt()
+	return at == j.database.SlotStart && at != j.past.origin.Reach.LSN && (j.walk.before == nil || j.walk.before.Reach.LSN != at)
 }
 
 // strangeHistory says why the history in force in the database is not the log's.
@@ -299,12 +328,13 @@ func (j *judge) goOn(common Reach) {
 	j.finding.Fork = common
 }
 
-// rewind plans a rewind record at the fork, on the timeline and in the history that go on there.
+// rewind plans a rewind record at the fork, on the timeline and in the history that go on there. Its position is the one
+// before the fork, where no record of the server's log begins: the next commit may stand at the fork itself.
 func (j *judge) rewind(reason Reason, fork Reach, at time.Time) {
 	begin := Reach{History: j.start.history.Number, Timeline: j.identity.TimelineOf(fork.LSN), LSN: fork.LSN}
 	j.start.markers = append(j.start.markers, Marker{
 		Op: Rewind, Reason: reason, Time: at, From: fork, To: j.past.end.Reach,
-		At: replication.Position{History: begin.History, Timeline: begin.Timeline, Commit: begin.LSN},
+		At: replication.Position{History: begin.History, Timeline: begin.Timeline, Commit: begin.LSN - 1},
 	})
 	j.start.reach = begin
 }
@@ -319,8 +349,8 @@ func (j *judge) slotGap(common Reach) error {
 	}
 	if j.database.SlotStart != slot.LSN {
 		return refuse(ErrLogBehind, "%s ends at %s, the slot stands at %s",
-			"somebody else has moved or made the slot: stop the audit, select pg_drop_replication_slot(%s), and run lapse init --new-slot: "+
-				"the log goes on with a gap", j.route.Log.Name, common.LSN, slot.LSN, "'"+j.route.Source.Slot+"'")
+			"somebody else has moved or made the slot: drop it (pg_drop_replication_slot), and run lapse init --new-slot: the log goes on "+
+				"with a gap", j.route.Log.Name, common.LSN, slot.LSN)
 	}
 	if j.finding.Standing == StandingStraight {
 		j.finding.Standing = StandingBehind
@@ -359,10 +389,11 @@ func (j *judge) accepted(ctx context.Context) (bool, error) {
 // compare holds the log against what the slot sends.
 func (j *judge) compare(ctx context.Context) error {
 	c := &j.start.comparison
+	j.compared = true
 	*c = comparison{
 		stream: j.stream, identity: j.identity, client: j.client, route: j.route, past: j.past, walk: j.walk,
 		classifier: NewClassifier(j.route.Source, j.auditor.config.Keys), router: NewRouter(j.route, j.auditor.config.HashKey),
-		last: j.start.last, markers: j.start.markers,
+		markers: j.start.markers,
 	}
 	return c.compare(ctx)
 }
@@ -380,12 +411,13 @@ func (j *judge) bent(ctx context.Context, why string) error {
 		return err
 	}
 	switch end := j.past.end.Reach; {
-	case !end.below(j.slot()):
+	case j.compared:
+		f.Fork = j.start.matched
+	case !j.slotMadeAnew() && !end.below(j.slot()):
 		if err := j.compare(ctx); err != nil && !errors.Is(err, ErrForeignTail) {
 			return err
 		}
 		f.Fork = j.start.matched
-		f.Fork.History = end.History
 	case j.walk.beat != nil: // the slot is younger than the log's end: nothing can be compared but heartbeats
 		f.Fork = j.walk.beat.Reach
 	default:

@@ -103,14 +103,14 @@ func (r *relay) inscribe(ctx context.Context, s *startingPoint, c *Config) error
 	}
 	for i := range s.markers {
 		m := &s.markers[i]
-		reached := reachOf(m.At)
+		reached := Reach{History: m.At.History, Timeline: m.At.Timeline, LSN: m.From.LSN}
 		if m.Op == Gap {
 			reached = m.To
 		}
 		if err := r.mark(ctx, m); err != nil {
 			return err
 		}
-		r.enqueue(r.scribe.marked(m, reached, nil, r.witness()))
+		r.enqueue(r.scribe.marked(m, reached, nil, &witness{ancestry: r.ancestry}))
 	}
 	for {
 		if err := r.settle(); err != nil {

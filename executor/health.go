@@ -189,8 +189,10 @@ func (h *health) judge(a *audit, now time.Time) error {
 	case !a.beaten:
 		return a.noBeat()
 	case a.difference != "":
-		return &Refusal{ReasonPublicationsDiffer, "what is published is not as Lapse left it: " + a.difference,
-			"find out who changed it, then run `lapse init` and `lapse apply`: they put it right or say what to run"}
+		return &Refusal{
+			ReasonPublicationsDiffer, "what is published is not as Lapse left it: " + a.difference,
+			"find out who changed it, then run `lapse init` and `lapse apply`: they put it right or say what to run",
+		}
 	case h.behind(now):
 		return &Refusal{ReasonAuditBehind, fmt.Sprintf("the auditor has confirmed %v, batches more than a minute old reach up to %v", h.confirmed, h.marks[0].below), "see why `lapse audit` is slow: its log, and whether Kafka answers"}
 	}
@@ -202,8 +204,10 @@ func (a *audit) unaudited() error {
 	if a.server == a.accepted {
 		return nil
 	}
-	return &Refusal{ReasonHistoryChanged, fmt.Sprintf("this server is at %v, and what was accepted last is %v: a standby was promoted, or a copy restored or started", a.server, a.accepted),
-		"see that this is the server you mean, then run `lapse history accept --reason TEXT`"}
+	return &Refusal{
+		ReasonHistoryChanged, fmt.Sprintf("this server is at %v, and what was accepted last is %v: a standby was promoted, or a copy restored or started", a.server, a.accepted),
+		"see that this is the server you mean, then run `lapse history accept --reason TEXT`",
+	}
 }
 
 // noBeat says why no beat of the last minutes counts.

@@ -98,8 +98,8 @@ func (a *app) newAuditor(ctx context.Context, s *config.Settings, once bool) (*a
 	if auditor.config, err = a.auditConfig(s, session.AfterConnect); err != nil {
 		return nil, err
 	}
-	auditor.config.SlotStart = installed.slotStart
-	auditor.config.Beat, auditor.config.Alarm, auditor.config.Metrics = auditor.session.Beat, auditor.session.Alarm, audit.NewMetrics()
+	auditor.config.Beat, auditor.config.Alarm, auditor.config.Look = auditor.session.Beat, auditor.session.Alarm, auditor.look
+	auditor.config.Metrics = audit.NewMetrics()
 	if once {
 		auditor.config.Until = auditor.end
 	}

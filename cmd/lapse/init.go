@@ -185,8 +185,21 @@ func (i *initialiser) server(ctx context.Context, conn *pgx.Conn) error {
 	case i.settings.Audit == config.AuditOff:
 		return nil
 	default:
-		return replication.CheckWALLevel(ctx, conn)
+		if err := replication.CheckWALLevel(ctx, conn); err != nil {
+			return err
+		}
+		return i.asynchronous(ctx, conn)
 	}
+}
+
+// asynchronous refuses a server whose commits would wait for the auditor, before anything is committed: where no standby
+// answers to the setting, these commits would wait too.
+func (i *initialiser) asynchronous(ctx context.Context, conn *pgx.Conn) error {
+	name, err := replication.ApplicationName(string(i.settings.Database.Auditor))
+	if err != nil {
+		return invalid(err)
+	}
+	return replication.CheckSynchronousNames(ctx, conn, name)
 }
 
 // catalog makes the keys and the schema. The keys come first: what is recorded is there.
