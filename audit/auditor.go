@@ -38,10 +38,6 @@ type Config struct {
 	// HashKey is what long key values are hashed with. A log has one, for ever.
 	HashKey HashKey
 
-	// SlotStart is the slot's consistent point, as the catalog has it (lapse.installation.slot_start): a log is begun only
-	// for a slot that still stands there.
-	SlotStart replication.LSN
-
 	// Beat writes the sign of life, lapse.beat, on the database that a stream was found to be of; on another it must fail. It
 	// is called when the check of Histories has passed, and each BeatEvery. It must be safe for concurrent use. nil: none.
 	Beat func(ctx context.Context, nonce uuid.UUID, place Place) error
@@ -60,6 +56,11 @@ type Config struct {
 	// use with Beat. nil: such a batch is logged and counted, and that is all.
 	Alarm func(ctx context.Context, reason string) error
 
+	// Look returns the end of the server's log, and the error of replication.CheckAsync for the server process of the
+	// stream. It is called every few seconds beside each stream, and must be safe for concurrent use with Beat and Alarm.
+	// nil: the lag knows nothing of what the server has not sent.
+	Look func(ctx context.Context, pid uint32) (replication.LSN, error)
+
 	// Until, if it is not nil, says where to stop: it is asked once, before the first transaction is read, and Run ends
 	// when everything up to its answer is confirmed.
 	Until func(ctx context.Context) (replication.LSN, error)
@@ -76,6 +77,9 @@ type Auditor struct {
 
 	standing  atomic.Pointer[string] // why it is not ready; nil if it streams
 	publisher atomic.Pointer[kafka.Publisher]
+	pulse     pulse
+	sight     sight
+	looks     looks
 	place     atomic.Pointer[Place] // of the stream that is read; nil between two
 	process   string                // tells this process's fences from all others'
 	streaming chan struct{}         // receives when a stream is fit to be read
@@ -100,7 +104,8 @@ const (
 // New makes an auditor. It connects to nothing before Run.
 func New(config Config) (*Auditor, error) {
 	a := &Auditor{
-		config: config, metrics: config.Metrics, log: config.Logger, streaming: make(chan struct{}, 1), process: uuid.NewString(),
+		config: config, metrics: config.Metrics, log: config.Logger, looks: defaultLooks, streaming: make(chan struct{}, 1),
+		process: uuid.NewString(),
 	}
 	if a.config.BeatEvery == 0 {
 		a.config.BeatEvery = beatEvery
@@ -145,7 +150,10 @@ func (a *Auditor) Ready() error {
 			return fmt.Errorf("audit: Kafka has not answered for %s", stalled.Round(time.Second))
 		}
 	}
-	return nil
+	if err := a.seen(time.Now()); err != nil {
+		return err
+	}
+	return a.pulse.check(2 * a.config.BeatEvery)
 }
 
 func (a *Auditor) stand(why string) { a.standing.Store(&why) }
@@ -175,7 +183,8 @@ func (a *Auditor) Run(ctx context.Context) error {
 			return err
 		}
 		a.log.Warn("audit interrupted; starting over", "error", err)
-		if !pause(ctx, tries.next()) {
+		a.stand(whyNot(err))
+		if !pause(ctx, a.pauseAfter(err, tries.next())) {
 			return nil
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"lapse/audit/kafka"
 	"lapse/replication"
@@ -23,7 +24,6 @@ type comparison struct {
 	past       *past
 	walk       *walk
 	markers    []Marker // that this start is about to write
-	last       lastBeat
 
 	reader *kafka.Reader
 	next   *LogRecord // the next record of a transaction or a heartbeat; nil at the end
@@ -215,9 +215,6 @@ func (c *comparison) commit(ctx context.Context, tx *replication.Tx) error {
 		return nil
 	}
 	c.same, c.matched = next.Reach, next.Reach
-	if next.Heartbeat != nil {
-		c.last = lastBeat{beat: next.Heartbeat, reach: next.Reach}
-	}
 	return c.advance(ctx)
 }
 
@@ -258,9 +255,7 @@ func (c *comparison) keepalive(m *replication.Message) error {
 // meet looks whether an event is one of the tails that the log has no record of.
 func (c *comparison) meet(tx *replication.Tx, change *replication.Change, f Finding) error {
 	var e Event
-	if err := e.set(tx, change, f, c.classifier.Claim(), tableName(change.Relation)); err != nil {
-		return err
-	}
+	e.set(tx, change, f, c.classifier.Claim(), tableName(change.Relation))
 	routed := c.router.Route(&e)
 	for _, partition := range routed.Partitions {
 		err := c.met(tx.Position(change.Ordinal), &kafka.Record{Topic: routed.Topic, Partition: partition, Key: routed.Key, Value: routed.Value})
@@ -271,21 +266,17 @@ func (c *comparison) meet(tx *replication.Tx, change *replication.Change, f Find
 	return nil
 }
 
-// meetGap is meet for the gap that a heartbeat shows.
+// meetGap is meet for the gaps that stand with a heartbeat.
 func (c *comparison) meetGap(tx *replication.Tx) error {
 	account := c.classifier.Account()
 	if account.Recorded() || account.Heartbeat == nil {
 		return nil
 	}
-	if marker := gapAt(tx, account.Heartbeat, c.last); marker != nil {
-		records := c.router.RouteMarker(marker)
-		for i := range records {
-			if err := c.met(marker.At, &records[i]); err != nil {
-				return err
-			}
-		}
-	}
-	c.last = lastBeat{beat: account.Heartbeat, reach: endOf(tx)}
+	// A gap that only the former process knew of, such as a topic's, stands with a heartbeat too, and looks like this one.
+	c.unmet = slices.DeleteFunc(c.unmet, func(u *unmet) bool {
+		at := u.tail.position
+		return headerOf(&u.tail.record, headerOp) == Gap.String() && at == tx.Position(at.Ordinal)
+	})
 	return nil
 }
 

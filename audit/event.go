@@ -1,9 +1,6 @@
 package audit
 
 import (
-	"errors"
-	"fmt"
-
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -32,16 +29,14 @@ type Event struct {
 	Table    string
 	Keys     []Key // Delete only
 	Full     bool  // Delete only: the server names the row by all its values, none of which is in Keys
+	Nameless bool  // Delete only: the server did not send what names the row, and Keys is empty
 
 	TruncateCascade bool // Truncate only: the statement's options
 	RestartIdentity bool
 }
 
-// ErrNoIdentity says that a delete came without a single column that names its row. PostgreSQL sends none such.
-var ErrNoIdentity = errors.New("a deleted row came without its replica identity")
-
 // set makes e the event of a change. Its keys are part of the stream's buffer and valid as long as the change is.
-func (e *Event) set(tx *replication.Tx, change *replication.Change, f Finding, claim *schemas.Claim, table string) error {
+func (e *Event) set(tx *replication.Tx, change *replication.Change, f Finding, claim *schemas.Claim, table string) {
 	*e = Event{
 		Tx: tx, Ordinal: change.Ordinal, Op: f.Op, Cause: f.Cause, Cascade: f.Cascade,
 		TableOID: change.Relation.OID, Table: table, Keys: e.Keys[:0],
@@ -50,14 +45,20 @@ func (e *Event) set(tx *replication.Tx, change *replication.Change, f Finding, c
 	if f.Cause == System {
 		e.Claim = claim
 	}
-	if f.Op == Truncate {
-		return nil
-	}
-	if !change.OldIsKey {
+	switch {
+	case f.Op == Truncate:
+	case !change.OldIsKey:
 		// REPLICA IDENTITY FULL: what was sent is the row itself, and every column of it says that it is of the key.
 		e.Full = true
-		return nil
+	default:
+		e.name(change)
 	}
+}
+
+// name takes the columns that name the row, or none of them. Whoever owns a table can have it deleted from in a way that
+// leaves them out, and must not stop the audit with it: before 18, PostgreSQL publishes no generated column, and says of a
+// key of nothing else that the table has none.
+func (e *Event) name(change *replication.Change) {
 	for i := range change.Relation.Columns {
 		column := &change.Relation.Columns[i]
 		if !column.Key || i >= len(change.Old) {
@@ -69,14 +70,26 @@ func (e *Event) set(tx *replication.Tx, change *replication.Change, f Finding, c
 		case replication.Null:
 			e.Keys = append(e.Keys, Key{Name: column.Name, Null: true})
 		default:
-			return fmt.Errorf("event %s of %s: column %q of the replica identity was not sent: %w",
-				tx.Position(change.Ordinal), table, column.Name, ErrNoIdentity)
+			e.Keys, e.Nameless = e.Keys[:0], true
+			return
 		}
 	}
-	if len(e.Keys) == 0 {
-		return fmt.Errorf("event %s of %s: %w", tx.Position(change.Ordinal), table, ErrNoIdentity)
+	e.Nameless = len(e.Keys) == 0
+}
+
+// namesNoRow says why the event does not say which row was deleted, and what mends it for those that follow; why is empty
+// if it does.
+func (e *Event) namesNoRow() (why, fix string) {
+	switch {
+	case e.Full:
+		return "it has replica identity full: what the server sends is all of the row",
+			"alter table " + e.Table + " replica identity default, or using index"
+	case e.Nameless:
+		return "the server does not send the columns of its replica identity: it does not publish generated columns",
+			"alter table " + e.Table + " replica identity using index INDEX, of columns that are not null and not generated"
+	default:
+		return "", ""
 	}
-	return nil
 }
 
 // appendKeys writes the identity columns as a JSON object, in the table's order. It is the record's key.

@@ -94,9 +94,7 @@ func eventOf(t *testing.T, route *audit.Route, tx *replication.Tx, changes ...*r
 		if i < len(changes)-1 {
 			continue
 		}
-		if err := e.Set(tx, change, f, c.Claim(), audit.TableName(change.Relation)); err != nil {
-			t.Fatal(err)
-		}
+		e.Set(tx, change, f, c.Claim(), audit.TableName(change.Relation))
 	}
 	return audit.NewRouter(route, hashKey).Route(&e)
 }
@@ -117,6 +115,7 @@ func exampleEvents(t *testing.T) map[string]*audit.Routed {
 	raw.Source.Encoding = "SQL_ASCII"
 	emptied := truncate(target)
 	emptied.Cascade, emptied.RestartIdentity = true, true
+	generated := relation(16530, "public", "generated", "note")
 	return map[string]*audit.Routed{
 		"event-system":     eventOf(t, &exampleRoute, exampleTx(), signed(exampleClaim()), del(target, 42)),
 		"event-cascade":    eventOf(t, &exampleRoute, exampleTx(), signed(exampleClaim()), del(target, 42), del(child, 42, 1)),
@@ -128,6 +127,7 @@ func exampleEvents(t *testing.T) map[string]*audit.Routed {
 		"event-full":       eventOf(t, &exampleRoute, exampleTx(), full(del(target), 42, "2026-11-21")),
 		"event-gap":        markerOf(&exampleRoute, exampleMarker(audit.Gap)),
 		"event-rewind":     markerOf(&exampleRoute, exampleMarker(audit.Rewind)),
+		"event-nameless":   eventOf(t, &exampleRoute, exampleTx(), del(generated, nil)),
 		"event-raw":        eventOf(t, &raw, exampleTx(), del(target, "caf\xe9 \xc3\xa9 \uef81")),
 	}
 }
@@ -152,6 +152,8 @@ func TestTheSchemaRefusesAnEventThatSaysTooMuch(t *testing.T) {
 		{"a number for a key", "event-user", `{"id":"42"}`, `{"id":42}`},
 		{"a delete without a row", "event-user", `{"id":"42"}`, `{}`},
 		{"a row of a table with full identity", "event-full", `"keys":{}`, `"keys":{"id":"42"}`},
+		{"a row that was not named, with a key", "event-nameless", `"keys":{}`, `"keys":{"id":"42"}`},
+		{"a row without a name and no word of it", "event-nameless", `,"identity":"none"`, ``},
 		{"a truncate with an identity", "event-truncate", `"ordinal":0`, `"ordinal":0,"identity":"full"`},
 		{"hashes of no column", "event-user", `"ordinal":0`, `"ordinal":0,"hashed":[]`},
 		{"a gap with a cause", "event-gap", `"cause":""`, `"cause":"user"`},
@@ -184,18 +186,23 @@ func TestKeysOfEachRowAreInTheTablesOrderAndOnlyItsIdentity(t *testing.T) {
 	}
 }
 
-func TestADeleteWithoutIdentityIsNoEvent(t *testing.T) {
+func TestADeleteWhoseIdentityWasNotSentIsAnEventWithoutKeys(t *testing.T) {
 	t.Parallel()
-	var e audit.Event
-	none := relation(16530, "public", "none", "id")
 	finding := audit.Finding{Op: audit.Delete, Cause: audit.User}
-	if err := e.Set(exampleTx(), del(none), finding, nil, "public.none"); err == nil {
-		t.Error("a delete without a key became an event")
-	}
-	unsent := del(target, 1)
-	unsent.Old[0].Kind = replication.Unsent
-	if err := e.Set(exampleTx(), unsent, finding, nil, "public.sessions"); err == nil {
-		t.Error("a delete whose key was not sent became an event")
+	unsent, unchanged := del(child, 1, 2), del(child, 1, 2)
+	unsent.Old[1].Kind = replication.Unsent // the second of two
+	unchanged.Old[1].Kind = replication.Unchanged
+	for name, change := range map[string]*replication.Change{
+		"no column of the key":  del(relation(16530, "public", "none", "id"), 1),
+		"no column at all":      del(relation(16530, "public", "none")),
+		"a column was not sent": unsent,
+		"a column was too long": unchanged,
+	} {
+		var e audit.Event
+		e.Set(exampleTx(), change, finding, nil, "public.none")
+		if !e.Nameless || e.Full || len(e.Keys) != 0 {
+			t.Errorf("%s: %+v", name, e)
+		}
 	}
 }
 

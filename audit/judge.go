@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"lapse/audit/kafka"
 	"lapse/replication"
 )
@@ -74,10 +76,14 @@ type judge struct {
 // startingPoint is what a start goes on from.
 type startingPoint struct {
 	history HistoryRow
-	reach   Reach // of the log's end
-	begun   Kind  // of the log's last record; empty for an empty log
-	last    lastBeat
-	markers []Marker // to be written before anything else
+	reach   Reach      // of the log's end
+	begun   Kind       // of the log's last record; empty for an empty log
+	named   *Heartbeat // the last that records name; nil for none
+	last    lastBeat   // the last that the next one must follow
+	markers []Marker   // to be written before anything else
+
+	origin   Reach    // of the log
+	replaced []string // topics that have lost what was in them: gaps, written with the next heartbeat
 	comparison
 }
 
@@ -96,6 +102,9 @@ func (j *judge) run(ctx context.Context) error {
 		Database: Reach{History: newest.Number, Timeline: id.Timeline, LSN: id.Flushed},
 	}
 	j.start = &startingPoint{history: newest}
+	if j.past.origin != nil {
+		j.start.origin = j.past.origin.Reach
+	}
 	for _, tails := range j.past.tails {
 		for i := range tails {
 			j.finding.Highest = max(j.finding.Highest, tails[i].position.History)
@@ -124,9 +133,6 @@ func (j *judge) begin() error {
 			j.route.Log.Name, j.route.System.Name, j.route.User.Name)
 	}
 	at, begun := j.database.SlotStart, j.stream.StartedAt()
-	if at == 0 {
-		at = j.auditor.config.SlotStart
-	}
 	if at == 0 {
 		return refuse(ErrLogMissing, "the catalog does not say where slot %s begins", "run lapse init", j.route.Source.Slot)
 	}
@@ -194,6 +200,7 @@ func (j *judge) resume(ctx context.Context) error {
 	if slot := j.slot(); j.slotMadeAnew() && slot.below(j.past.end.Reach) && common == j.past.end.Reach {
 		return j.bent(ctx, fmt.Sprintf("the slot was made at %s, and the log had come to %s by then", slot.LSN, j.past.end.Reach.LSN))
 	}
+	j.replacedTopics()
 	j.goOn(common)
 	if err := j.compare(ctx); err != nil {
 		return err
@@ -205,6 +212,20 @@ func (j *judge) resume(ctx context.Context) error {
 		return err
 	}
 	return j.slotGap(common)
+}
+
+// replacedTopics lists the topics that end before where they ended at the last heartbeat: they were deleted and made again, or
+// their end was cut. Retention takes nothing away at the end.
+func (j *judge) replacedTopics() {
+	for _, topic := range []Topic{j.route.System, j.route.User} {
+		was, is := j.walk.ends[topic.Name], j.past.ends[topic.Name]
+		for partition := range is {
+			if partition < len(was) && is[partition] < was[partition] {
+				j.start.replaced = append(j.start.replaced, topic.Name)
+				break
+			}
+		}
+	}
 }
 
 // slot is where the slot stands.
@@ -331,8 +352,8 @@ func (j *judge) slotGap(common Reach) error {
 	}
 	if j.database.SlotStart != slot.LSN {
 		return refuse(ErrLogBehind, "%s ends at %s, the slot stands at %s",
-			"somebody else has moved or made the slot: stop the audit, select pg_drop_replication_slot(%s), and run lapse init --new-slot: "+
-				"the log goes on with a gap", j.route.Log.Name, common.LSN, slot.LSN, "'"+j.route.Source.Slot+"'")
+			"somebody else has moved or made the slot: drop it (pg_drop_replication_slot), and run lapse init --new-slot: the log goes on "+
+				"with a gap", j.route.Log.Name, common.LSN, slot.LSN)
 	}
 	if j.finding.Standing == StandingStraight {
 		j.finding.Standing = StandingBehind
@@ -341,7 +362,12 @@ func (j *judge) slotGap(common Reach) error {
 		Op: Gap, Reason: ReasonSlot, Time: j.database.SlotMade, From: j.start.reach, To: slot,
 		At: replication.Position{History: slot.History, Timeline: slot.Timeline, Commit: slot.LSN - 1},
 	})
-	j.start.reach = slot
+	j.start.reach, j.start.last.reach = slot, slot
+	if beat := j.start.last.beat; beat != nil {
+		unread := *beat // others may have been written before the slot was made
+		unread.Nonce = uuid.UUID{}
+		j.start.named, j.start.last.beat = beat, &unread
+	}
 	return nil
 }
 
@@ -375,7 +401,7 @@ func (j *judge) compare(ctx context.Context) error {
 	*c = comparison{
 		stream: j.stream, identity: j.identity, client: j.client, route: j.route, past: j.past, walk: j.walk,
 		classifier: NewClassifier(j.route.Source, j.auditor.config.Keys), router: NewRouter(j.route, j.auditor.config.HashKey),
-		last: j.start.last, markers: j.start.markers,
+		markers: j.start.markers,
 	}
 	return c.compare(ctx)
 }

@@ -65,7 +65,7 @@ func (a *Auditor) takeOver(ctx context.Context) error {
 	if err := life.relay.inscribe(ctx, start, &a.config); err != nil {
 		return err
 	}
-	if err := a.askUntil(ctx); err != nil {
+	if err := life.askUntil(ctx); err != nil {
 		return err
 	}
 	return life.carry(ctx, start)
@@ -81,8 +81,9 @@ func (l *life) check(ctx context.Context, o *opened) (*startingPoint, *past, err
 		return nil, nil, err
 	}
 	defer client.Close()
-	j, err := a.judge(ctx, client, o, false)
-	if err != nil {
+	inner, end := a.attend(ctx, o.stream)
+	j, err := a.judge(inner, client, o, false)
+	if err = end(err); err != nil {
 		return nil, nil, err
 	}
 	l.route = j.route
@@ -162,9 +163,24 @@ func (a *Auditor) open(ctx context.Context) (*opened, error) {
 	return o, nil
 }
 
-func (a *Auditor) askUntil(ctx context.Context) error {
+// askUntil asks where to stop. A heartbeat comes before, so that one run up to the present end leaves a fresh one behind, in
+// the database and in the log. The server is answered while it is written.
+func (l *life) askUntil(ctx context.Context) error {
+	a := l.auditor
 	if a.config.Until == nil || a.until != 0 {
 		return nil
+	}
+	if place := a.place.Load(); a.config.Beat != nil && place != nil {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			a.beat(ctx, place)
+		}()
+		err := answer(ctx, l.stream, done)
+		<-done
+		if err != nil {
+			return err
+		}
 	}
 	until, err := a.config.Until(ctx)
 	if err != nil {
@@ -205,7 +221,8 @@ func (l *life) openPublisher(ctx context.Context) error {
 		defer close(done)
 		l.publisher, err = kafka.Open(opening, l.publisherConfig())
 	}()
-	if broken := answer(ctx, l.stream, done); broken != nil {
+	inner, end := l.auditor.attend(ctx, l.stream)
+	if broken := end(answer(inner, l.stream, done)); broken != nil {
 		cancel()
 		<-done
 		return broken
@@ -282,10 +299,14 @@ func (l *life) begin(start *startingPoint, fenced *past) {
 	a := l.auditor
 	l.relay = newRelay(l.route, &a.config, l.publisher, start, fenced, a.metrics, a.log)
 	id := l.stream.Identity()
-	l.relay.ancestry = id.Ancestry
+	l.relay.ancestry, l.relay.pulse = id.Ancestry, &a.pulse
+	a.pulse.reset()
 	l.stream.SetHistory(start.history.Number)
 	l.relay.attach(l.stream)
 	a.place.Store(&Place{History: start.history.Number, Timeline: id.Timeline, ServerStart: id.ServerStart})
+	if a.config.Until != nil && a.until == 0 {
+		return // askUntil writes the first heartbeat itself
+	}
 	select {
 	case a.streaming <- struct{}{}:
 	default:
@@ -299,7 +320,8 @@ func (l *life) carry(ctx context.Context, start *startingPoint) error {
 	a.standing.Store(nil)
 	a.metrics.bent.Set(0)
 	a.log.Info("audit streaming", "reached", l.relay.reach.String())
-	err := l.relay.run(ctx, l.stream, start.pending, a.until)
+	inner, end := a.attend(ctx, l.stream)
+	err := end(l.relay.run(inner, l.stream, start.pending, a.until))
 	a.place.Store(nil)
 	a.stand(whyNot(err))
 	if ctx.Err() != nil {
@@ -323,6 +345,9 @@ func whyNot(err error) string {
 	var alarm *alarmError
 	if errors.As(err, &alarm) {
 		return alarm.Error()
+	}
+	if errors.Is(err, replication.ErrSynchronous) {
+		return err.Error()
 	}
 	return "connecting to PostgreSQL"
 }

@@ -222,6 +222,9 @@ func (s *scribe) marked(m *Marker, reached Reach, h *Heartbeat, w *witness) *Lea
 		s.beat = h
 	}
 	l := &Leaf{Kind: KindGap, Reach: reached, Time: m.Time}
+	if m.Op == Gap && m.Reason != ReasonSlot {
+		l.Seq = m.At.Ordinal // several of one heartbeat reach as far
+	}
 	if m.Op == Rewind {
 		l.Kind = KindRewind
 	}
@@ -238,7 +241,7 @@ func (s *scribe) marked(m *Marker, reached Reach, h *Heartbeat, w *witness) *Lea
 // database and the same topics.
 type witness struct {
 	ancestry replication.Ancestry // the timelines that the server has left
-	ends     []topicEnds          // where each topic ended, fences included
+	ends     []topicEnds          // where each topic ended, fences included; nil for all records but those of heartbeats
 }
 
 type topicEnds struct {
@@ -258,7 +261,10 @@ func (w *witness) append(b []byte) []byte {
 		b = appendUint(append(b, `{"timeline":`...), uint64(s.Timeline))
 		b = append(appendLSN(append(b, `,"end":`...), s.At), '}')
 	}
-	b = append(b, `],"ends":{`...)
+	if b = append(b, ']'); w.ends == nil {
+		return b
+	}
+	b = append(b, `,"ends":{`...)
 	for i, t := range w.ends {
 		if i > 0 {
 			b = append(b, ',')

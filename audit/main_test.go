@@ -68,6 +68,10 @@ func publish(ctx context.Context, conn *pgx.Conn, join func(context.Context, pgx
 		if err := tx.QueryRow(ctx, `select $1::regclass::oid`, table).Scan(&oid); err != nil {
 			return err
 		}
-		return join(ctx, tx, oid)
+		if err := join(ctx, tx, oid); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `select lapse.record_published(array[$1::oid])`, oid)
+		return err
 	})
 }

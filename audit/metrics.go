@@ -23,6 +23,7 @@ type Metrics struct {
 
 	byCause [Unverified + 1][Truncate + 1]prometheus.Counter // published, looked up once
 	since   atomic.Int64                                     // see behind; Unix microseconds, 0 for nothing
+	unread  unread
 }
 
 // NewMetrics makes the collectors.
@@ -60,7 +61,8 @@ func NewMetrics() *Metrics {
 	}
 	m.lag = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "lapse_audit_lag_seconds",
-		Help: "Age of the oldest transaction that is being read or waits for Kafka, or time without a stream; 0 if none.",
+		Help: "Age of the oldest transaction that is being read or waits for Kafka, time since the server wrote what has not been read, " +
+			"or time without a stream, whichever is longest; 0 if none.",
 	}, m.lagSeconds)
 	for _, cause := range []Cause{System, User, Unverified} {
 		for _, op := range []Op{Delete, Truncate} {
@@ -86,11 +88,12 @@ func (m *Metrics) behind(since time.Time) {
 }
 
 func (m *Metrics) lagSeconds() float64 {
-	since := m.since.Load()
-	if since == 0 {
-		return 0
+	now := time.Now()
+	lag := m.unread.lag(now)
+	if since := m.since.Load(); since != 0 {
+		lag = max(lag, now.Sub(time.UnixMicro(since)))
 	}
-	return max(0, time.Since(time.UnixMicro(since)).Seconds())
+	return max(0, lag.Seconds())
 }
 
 // concluded counts what a transaction came to.

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/google/uuid"
-
 	"lapse/audit/kafka"
 	"lapse/replication"
 )
@@ -189,11 +187,12 @@ func parseLeaf(rec *kafka.Record, route *Route) (*LogRecord, error) {
 
 // walk is a look back into the log, as far as a start needs it.
 type walk struct {
-	from    int64      // where to read forward from: everything before it is at or below the slot's position
-	beat    *LogRecord // the record of the newest heartbeat that was wanted; nil if the log has none
-	rewinds []rewound  // in the part that is read
-	records int        // how many were looked at
-	before  *LogRecord // the last record at or below the slot's position; nil if the log begins above it
+	from    int64              // where to read forward from: everything before it is at or below the slot's position
+	beat    *LogRecord         // the record of the newest heartbeat that was wanted; nil if the log has none
+	ends    map[string][]int64 // where the topics ended at the newest heartbeat
+	rewinds []rewound          // in the part that is read
+	records int                // how many were looked at
+	before  *LogRecord         // the last record at or below the slot's position; nil if the log begins above it
 }
 
 // rewound is a rewind record: what stands before it and above its fork never happened.
@@ -222,6 +221,9 @@ func walkBack(
 		}
 		if leaf.Kind == KindRewind {
 			w.rewinds = append(w.rewinds, rewound{offset: offset, fork: leaf.From})
+		}
+		if w.ends == nil && leaf.Heartbeat != nil {
+			w.ends = leaf.Ends
 		}
 		if w.beat == nil && wanted != nil && leaf.Heartbeat != nil && wanted(leaf) {
 			w.beat = leaf
@@ -260,9 +262,4 @@ func headerOf(rec *kafka.Record, name string) string {
 		}
 	}
 	return ""
-}
-
-// newestOf takes the heartbeat with this nonce.
-func newestOf(nonce uuid.UUID) func(*LogRecord) bool {
-	return func(r *LogRecord) bool { return r.Heartbeat.Nonce == nonce }
 }

@@ -1,11 +1,11 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"lapse/audit/kafka"
@@ -38,6 +38,8 @@ type relay struct {
 	tails     map[string][]replication.Position // by topic and partition: the last event; zero for none
 	reach     Reach                             // of the last record handed to the queue
 	last      lastBeat                          // among the records handed to the queue
+	origin    Reach                             // of the log
+	replaced  []string                          // topics that have lost what was in them, which the next heartbeat says
 	queue     queue
 	lastEvent uint64 // its mark
 
@@ -46,8 +48,8 @@ type relay struct {
 	passed bool // it is recorded; its changes are dropped unread
 	event  Event
 	names  names
-	faults atomic.Pointer[string] // what the last heartbeat found changed in the publications
-	full   map[uint32]bool        // relations whose REPLICA IDENTITY FULL was warned of
+	pulse  *pulse
+	noRow  map[uint32]bool // relations whose events name no row, as was warned of
 
 	ancestry replication.Ancestry // of the server that is read
 	coverage coverage
@@ -60,10 +62,10 @@ func newRelay(
 	r := &relay{
 		route: route, publisher: publisher, metrics: metrics, log: log, now: time.Now,
 		classifier: NewClassifier(route.Source, config.Keys), router: NewRouter(route, config.HashKey), scribe: newScribe(route),
-		tails: fenced.positions(), reach: start.reach, last: start.last, bell: hang(publisher.Progress()), names: names{},
-		full: map[uint32]bool{}, alarm: config.Alarm,
+		tails: fenced.positions(), reach: start.reach, last: start.last, origin: start.origin, replaced: start.replaced,
+		bell: hang(publisher.Progress()), names: names{}, noRow: map[uint32]bool{}, alarm: config.Alarm,
 	}
-	r.scribe.nonce, r.scribe.beat = start.history.Nonce, start.last.beat
+	r.scribe.nonce, r.scribe.beat = start.history.Nonce, cmp.Or(start.named, start.last.beat)
 	return r
 }
 
@@ -112,6 +114,7 @@ func (r *relay) run(ctx context.Context, stream *replication.Stream, first *repl
 func (r *relay) attach(stream *replication.Stream) {
 	r.stream, r.tx = stream, nil
 	r.coverage.begin(r.reach, r.now())
+	r.metrics.unread.begin(r.reach.LSN)
 	r.pressing = pressing{}
 	// What the log has may never have come to be confirmed, or the server may have forgotten it in a crash.
 	if id := stream.Identity(); r.queue.empty() && id.TimelineOf(r.reach.LSN) == r.reach.Timeline {
@@ -153,10 +156,8 @@ func (r *relay) change(ctx context.Context, change *replication.Change) error {
 		return nil
 	}
 	table := r.names.of(change.Relation)
-	if err := r.event.set(r.tx, change, finding, r.classifier.Claim(), table); err != nil {
-		return fmt.Errorf("audit: %w", err)
-	}
-	r.warnOfFull(&r.event)
+	r.event.set(r.tx, change, finding, r.classifier.Claim(), table)
+	r.warnOfNoRow(&r.event)
 	routed := r.router.Route(&r.event)
 	position := r.tx.Position(change.Ordinal)
 	tails := r.tails[routed.Topic]
@@ -178,14 +179,14 @@ func (r *relay) change(ctx context.Context, change *replication.Change) error {
 	return nil
 }
 
-// warnOfFull says once for each relation that its events name no rows.
-func (r *relay) warnOfFull(e *Event) {
-	if !e.Full || r.full[e.TableOID] {
+// warnOfNoRow says once for each relation that its events name no rows.
+func (r *relay) warnOfNoRow(e *Event) {
+	if !e.Full && !e.Nameless || r.noRow[e.TableOID] {
 		return
 	}
-	r.full[e.TableOID] = true
-	r.log.Warn("a table has replica identity full: its events do not say which row was deleted, since what the server sends "+
-		"is all of it", "table", e.Table, "fix", "alter table "+e.Table+" replica identity default, or using index")
+	r.noRow[e.TableOID] = true
+	why, fix := e.namesNoRow()
+	r.log.Warn("a table's events do not say which row was deleted", "table", e.Table, "reason", why, "fix", fix)
 }
 
 // append hands a record to the publisher, and waits while its buffer is full. The stream is not read meanwhile, so that
@@ -203,6 +204,15 @@ func (r *relay) append(ctx context.Context, rec kafka.Record) (uint64, error) {
 			return 0, err
 		}
 	}
+}
+
+// bear is pressing.bear, but for a server that has said so in words while a transaction is open: to wait for the rest of it
+// is of no use to anybody.
+func (r *relay) bear(now time.Time) error {
+	if r.stream.Stopping() {
+		return errParted
+	}
+	return r.pressing.bear(now, r.publisher.Stalled())
 }
 
 // wait waits for the publisher to get further.
@@ -223,7 +233,7 @@ func (r *relay) wait(ctx context.Context) error {
 	case patience.Err() == nil:
 		return err
 	}
-	return r.pressing.bear(r.now(), r.publisher.Stalled())
+	return r.bear(r.now())
 }
 
 // commit ends a transaction. Its record waits in the queue until its events are acknowledged.
@@ -248,6 +258,7 @@ func (r *relay) commit(ctx context.Context, tx *replication.Tx) error {
 	}
 	if !account.Recorded() {
 		r.coverage.reached(endOf(tx))
+		r.metrics.unread.reach(tx.EndLSN)
 		r.coverage.wanted = r.coverage.wanted || account.Awaited
 		r.waiting()
 		return r.settle()
@@ -265,20 +276,34 @@ func (r *relay) commit(ctx context.Context, tx *replication.Tx) error {
 //	crash before the gap is in every partition    the slot sends it again; the partitions' tails say where it is
 //	crash before the record is acknowledged       the same, and the record is made again with the same bytes
 func (r *relay) beaten(ctx context.Context, tx *replication.Tx, h *Heartbeat) error {
-	marker := gapAt(tx, h, r.last)
-	r.faults.Store(&h.Fault)
-	if marker != nil {
-		if err := r.mark(ctx, marker); err != nil {
+	var gaps []*Marker
+	if gap := gapAt(tx, h, r.last); gap != nil {
+		gaps = append(gaps, gap)
+	}
+	for _, topic := range r.replaced {
+		gaps = append(gaps, &Marker{
+			Op: Gap, Reason: ReasonTopic, Topic: topic, Time: tx.CommitTime, From: r.origin, To: endOf(tx), At: tx.Position(uint32(len(gaps))),
+		})
+	}
+	r.pulse.read(h)
+	for _, gap := range gaps {
+		if err := r.mark(ctx, gap); err != nil {
 			return err
 		}
 	}
-	r.last = lastBeat{beat: h, reach: endOf(tx)}
-	return r.conclusion(ctx, func() *Leaf {
-		if marker != nil {
-			return r.scribe.marked(marker, endOf(tx), h, r.witness())
+	r.replaced, r.last = nil, lastBeat{beat: h, reach: endOf(tx)}
+	if len(gaps) == 0 {
+		return r.conclusion(ctx, func() *Leaf { return r.scribe.beaten(tx, h, r.witness()) })
+	}
+	// The heartbeat is in the first one: were only that one written, nothing would be missed but words.
+	for _, gap := range gaps {
+		err := r.conclusion(ctx, func() *Leaf { return r.scribe.marked(gap, endOf(tx), h, r.witness()) })
+		if err != nil {
+			return err
 		}
-		return r.scribe.beaten(tx, h, r.witness())
-	})
+		h = nil
+	}
+	return nil
 }
 
 // conclusion puts a transaction's record in line when there is room.
@@ -322,6 +347,7 @@ func (r *relay) conclude(tx *replication.Tx, account *Account, verdict Verdict) 
 func (r *relay) keepalive(m *replication.Message) error {
 	if !m.Open {
 		r.coverage.reached(Reach{History: r.reach.History, Timeline: r.timelineOf(m.WALEnd), LSN: m.WALEnd})
+		r.metrics.unread.reach(m.WALEnd)
 		r.waiting()
 	}
 	if m.ReplyRequested && m.WALEnd > r.stream.Confirmed() {
@@ -333,7 +359,7 @@ func (r *relay) keepalive(m *replication.Message) error {
 	if m.Pressing {
 		now := r.now()
 		r.pressing.felt(now)
-		return r.pressing.bear(now, r.publisher.Stalled())
+		return r.bear(now)
 	}
 	return nil
 }

@@ -71,18 +71,17 @@ func TestALogThatIsNotKeptForEverIsRefused(t *testing.T) {
 func TestWhoeverLosesTheLogIsToldHowToBeginAnother(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		w := r.begun(t)
-		wants := func(err error, reason error) {
+		wants := func(err error, reason error, fix string) {
 			t.Helper()
-			if !errors.Is(err, reason) || !strings.Contains(err.Error(), "lapse init --new-slot") ||
-				!strings.Contains(err.Error(), "name new topics in lapse.yaml") {
+			if !errors.Is(err, reason) || !strings.Contains(err.Error(), "lapse init --new-slot") || !strings.Contains(err.Error(), fix) {
 				t.Errorf("%v", err)
 			}
 		}
 		wants(r.tryOnce(t, func(c *audit.Config) {
 			c.Log, c.System, c.User = c.Log+".new", c.System+".new", c.User+".new"
-		}), audit.ErrLogMissing)
+		}), audit.ErrLogMissing, "name new topics in lapse.yaml")
 		r.commit(t, w, 1, user)
 		r.db.Exec(t, fmt.Sprintf(`select pg_replication_slot_advance('%s', pg_current_wal_lsn())`, r.settings.Slot))
-		wants(r.tryOnce(t), audit.ErrLogBehind)
+		wants(r.tryOnce(t), audit.ErrLogBehind, "the log goes on with a gap")
 	})
 }

@@ -35,6 +35,7 @@ type rig struct {
 	db       *pgtest.DB
 	broker   *kafkaserver.Server
 	settings settings
+	measured *audit.Metrics // by looking
 }
 
 // settings are what an auditor needs to know; a child process gets them as JSON.
@@ -66,7 +67,14 @@ func newRigAt(t *testing.T, db *pgtest.DB, addr string) *rig {
 	if r.settings.SlotStart, err = replication.CreateSlot(t.Context(), conn, db.Name); err != nil {
 		t.Fatal(err)
 	}
+	r.recordSlot(t, r.settings.SlotStart)
 	return r
+}
+
+// recordSlot writes down where the slot begins, as init does.
+func (r *rig) recordSlot(t *testing.T, start replication.LSN) {
+	t.Helper()
+	r.db.Exec(t, fmt.Sprintf(`update lapse.installation set slot_start = nullif('%s', '0/0')::pg_lsn, slot_made_at = now()`, start))
 }
 
 // onEach runs a test on the oldest and the newest PostgreSQL, with the shared servers.
@@ -81,7 +89,7 @@ func (s settings) config() audit.Config {
 		Stream: replication.StreamConfig{ConnString: s.URL, Slot: s.Slot},
 		Kafka:  kafka.Config{Brokers: strings.Split(s.Broker, ","), MaxBuffered: s.MaxBuffered},
 		System: s.System, User: s.User, Log: s.Log, Partitions: partitions, Create: true,
-		Keys: []schemas.TagKey{tagKey}, HashKey: hashKey, SlotStart: s.SlotStart,
+		Keys: []schemas.TagKey{tagKey}, HashKey: hashKey,
 	}
 }
 
@@ -141,8 +149,14 @@ type running struct {
 // start runs an auditor until stop, or the end of the test.
 func (r *rig) start(t *testing.T, change ...func(*audit.Config)) *running {
 	t.Helper()
+	return r.startWith(t, r.auditor(t, change...))
+}
+
+// startWith is start with an auditor that has been made.
+func (r *rig) startWith(t *testing.T, a *audit.Auditor) *running {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	run := &running{Auditor: r.auditor(t, change...), stop: cancel, done: make(chan struct{})}
+	run := &running{Auditor: a, stop: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(run.done)
 		run.err = run.Run(ctx)

@@ -48,6 +48,7 @@ func (r *relay) enqueue(leaf *Leaf) {
 	r.queue.items = append(r.queue.items, pending{leaf: leaf, events: r.lastEvent})
 	r.reach = leaf.Reach
 	r.coverage.reached(r.reach)
+	r.metrics.unread.reach(leaf.Reach.LSN)
 }
 
 // settle moves everything on that acknowledgements have set free: appends records whose events are acknowledged, and
@@ -140,7 +141,7 @@ func (r *relay) cover() {
 	now := r.now()
 	upTo := r.coverage.upTo
 	r.coverage.done(now)
-	r.enqueue(r.scribe.coverage(upTo, now, r.witness()))
+	r.enqueue(r.scribe.coverage(upTo, now, &witness{ancestry: r.ancestry}))
 }
 
 // coverage decides when the log says that there was nothing.

@@ -52,8 +52,11 @@ func (f *frame) appendEvent(dst []byte, e *Event, keys []byte) []byte {
 		dst = append(dst, keys...)
 	}
 	dst = appendUint(append(dst, f[3]...), uint64(e.Ordinal))
-	if e.Full {
+	switch {
+	case e.Full:
 		dst = append(dst, `,"identity":"full"`...)
+	case e.Nameless:
+		dst = append(dst, `,"identity":"none"`...)
 	}
 	return dst
 }

@@ -110,7 +110,7 @@ func (r *relay) inscribe(ctx context.Context, s *startingPoint, c *Config) error
 		if err := r.mark(ctx, m); err != nil {
 			return err
 		}
-		r.enqueue(r.scribe.marked(m, reached, nil, r.witness()))
+		r.enqueue(r.scribe.marked(m, reached, nil, &witness{ancestry: r.ancestry}))
 	}
 	for {
 		if err := r.settle(); err != nil {
@@ -144,6 +144,6 @@ func (r *relay) mark(ctx context.Context, m *Marker) error {
 	if m.Op == Gap {
 		r.metrics.gaps.Inc()
 	}
-	r.log.Warn("the order of events has a "+m.Op.String(), "reason", string(m.Reason), "from", m.From.String(), "to", m.To.String())
+	r.log.Warn("the order of events is broken", "by", m.Op.String(), "reason", string(m.Reason), "from", m.From.String(), "to", m.To.String())
 	return nil
 }

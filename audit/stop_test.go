@@ -180,3 +180,42 @@ func (r *rig) startBroker(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A transaction takes much longer to publish than a server may be kept waiting.
+func TestPostgreSQLStopsInTimeInTheMiddleOfAHugeTransaction(t *testing.T) {
+	onSolo(t, false, func(t *testing.T, r *rig) {
+		const most = 600_000
+		conn := r.db.Connect(t)
+		r.db.Exec(t, `create table many (id bigint primary key)`)
+		if err := publish(t.Context(), conn, replication.Join, "many"); err != nil {
+			t.Fatal(err)
+		}
+		r.db.Exec(t, fmt.Sprintf(`insert into many select generate_series(1, %d)`, most), `delete from many`)
+		m := audit.NewMetrics()
+		published := func() float64 { return gather(t, m)[`lapse_events_published_total{cause="user",op="delete"}`] }
+		run := r.start(t, func(c *audit.Config) { c.Metrics = m })
+		eventually(t, "an event is published", func() bool { return published() > 0 })
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		if err := r.db.Server.Stop(ctx, pgserver.Fast); err != nil {
+			t.Fatal(err)
+		}
+		took, then := time.Since(began), published()
+		if err := r.db.Server.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		began = time.Now()
+		eventually(t, "the rest is published", func() bool { return published() >= most })
+		rest := time.Since(began)
+		t.Logf("stopped after %v and %.0f of %d events; the rest took %v", took, then, most, rest)
+		if then >= most {
+			t.Error("the server waited for the whole transaction")
+		}
+		r.catchUp(t, r.db.Connect(t))
+		run.end(t)
+		if n := published(); n != most {
+			t.Errorf("%.0f events of %d rows", n, most)
+		}
+	})
+}

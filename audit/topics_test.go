@@ -77,7 +77,7 @@ func (r *rig) verify(t *testing.T, want *expected) {
 		last := map[int32]string{}
 		for _, record := range r.read(t, topic) {
 			e := r.checkEvent(t, topic, record)
-			place := fmt.Sprintf("%010s/%s/%s", record.Header("lapse-tli"), record.Header("lapse-lsn"), record.Header("lapse-seq"))
+			place := fmt.Sprintf("%010s/%010s/%s/%s", record.Header("lapse-history"), record.Header("lapse-tli"), record.Header("lapse-lsn"), record.Header("lapse-seq"))
 			if place <= last[record.Partition] {
 				t.Errorf("%s/%d: %s stands behind %s", topic, record.Partition, place, last[record.Partition])
 			}
@@ -128,7 +128,7 @@ func (r *rig) checkEvent(t *testing.T, topic string, record kafkatest.Record) ev
 			t.Errorf("%s: %v", record.Value, err)
 		}
 	}
-	id := record.Header("lapse-sysid") + "/" + record.Header("lapse-db") + "/" + record.Header("lapse-tli") + "/" +
+	id := record.Header("lapse-sysid") + "/" + record.Header("lapse-db") + "/" + record.Header("lapse-history") + "/" + record.Header("lapse-tli") + "/" +
 		record.Header("lapse-lsn") + "/" + record.Header("lapse-seq")
 	if id != e.ID || record.Header("lapse-cause") != e.Lapse.Cause || record.Header("lapse-table") != e.Table {
 		t.Errorf("headers say %s, %s, %s of %s", id, record.Header("lapse-cause"), record.Header("lapse-table"), record.Value)

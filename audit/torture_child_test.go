@@ -5,6 +5,7 @@ package audit_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,9 +19,6 @@ import (
 )
 
 const (
-	sigstop = syscall.SIGSTOP
-	sigcont = syscall.SIGCONT
-
 	// What an auditor logs.
 	streaming   = "audit streaming"
 	fencedWords = "fenced by another publisher"
@@ -65,6 +63,18 @@ func (a *suspect) kill(t *testing.T) {
 	<-a.process.Exited()
 }
 
+// freeze and thaw are SIGSTOP and SIGCONT. One that has ended meanwhile is judged at the end of the round.
+func (a *suspect) freeze(t *testing.T) { a.signal(t, syscall.SIGSTOP) }
+
+func (a *suspect) thaw(t *testing.T) { a.signal(t, syscall.SIGCONT) }
+
+func (a *suspect) signal(t *testing.T, signal syscall.Signal) {
+	t.Helper()
+	if err := a.process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Fatal(err)
+	}
+}
+
 func (a *suspect) ended() bool { return a.process.State() != nil }
 
 // fenced says whether the auditor has been told that somebody else publishes.
@@ -96,9 +106,14 @@ func (l *auditLog) after(first, second string) bool {
 	return found && strings.Contains(behind, second)
 }
 
-// tail is the end of the log, without the lines of one that waits.
+// common are lines of which there are thousands.
+var common = []string{"the slot is in use", "a transaction is not what the ledger says", "fits none of the tag keys"}
+
+// tail is the end of the log, without the most common lines.
 func (l *auditLog) tail() string {
 	lines := strings.Split(strings.TrimSpace(l.String()), "\n")
-	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, "the slot is in use") })
+	lines = slices.DeleteFunc(lines, func(line string) bool {
+		return slices.ContainsFunc(common, func(words string) bool { return strings.Contains(line, words) })
+	})
 	return strings.Join(lines[max(0, len(lines)-30):], "\n")
 }

@@ -36,21 +36,24 @@ func TestEverySQLStateHasItsGrade(t *testing.T) {
 		{schemas.SQLStateUnseen, StopPolicy, StopPolicy},
 		{schemas.SQLStateColumns, StopPolicy, StopPolicy},
 		{schemas.SQLStateUnseen, StopPolicy, StopPolicy},
-		{"40P01", Retry, Retry},           // deadlock_detected
-		{"40001", Retry, Retry},           // serialization_failure
-		{"55P03", Retry, Retry},           // lock_not_available
-		{"08006", Retry, Retry},           // connection_failure
-		{"57P01", Retry, Retry},           // admin_shutdown
-		{"57P02", Retry, Retry},           // crash_shutdown
-		{"57P03", Retry, Retry},           // cannot_connect_now
-		{"53300", Retry, Retry},           // too_many_connections
-		{"53100", Retry, Retry},           // disk_full
-		{"25006", Retry, Retry},           // read_only_sql_transaction
-		{"25P03", Retry, Retry},           // idle_in_transaction_session_timeout
-		{"57014", Halve, PutAside},        // query_canceled
-		{"23503", Halve, PutAside},        // foreign_key_violation
-		{"23001", Halve, PutAside},        // restrict_violation, as PostgreSQL 18 has it
-		{"23514", Halve, PutAside},        // check_violation, by SET NULL or SET DEFAULT
+		{"40P01", Retry, Retry},    // deadlock_detected
+		{"40001", Retry, Retry},    // serialization_failure
+		{"55P03", Retry, Retry},    // lock_not_available
+		{"08006", Retry, Retry},    // connection_failure
+		{"57P01", Retry, Retry},    // admin_shutdown
+		{"57P02", Retry, Retry},    // crash_shutdown
+		{"57P03", Retry, Retry},    // cannot_connect_now
+		{"53300", Retry, Retry},    // too_many_connections
+		{"53100", Retry, Retry},    // disk_full
+		{"25006", Retry, Retry},    // read_only_sql_transaction
+		{"25P03", Retry, Retry},    // idle_in_transaction_session_timeout
+		{"57014", Halve, PutAside}, // query_canceled
+		{"23503", Halve, PutAside}, // foreign_key_violation
+		{"23001", Halve, PutAside}, // restrict_violation, as PostgreSQL 18 has it
+		{"23514", Halve, PutAside}, // check_violation, by SET NULL or SET DEFAULT
+		{schemas.SQLStateHistory, Retry, Retry},
+		{schemas.SQLStateNoBeat, Retry, Retry},
+		{schemas.SQLStatePublications, Retry, Retry},
 		{"42703", StopPolicy, StopPolicy}, // undefined_column
 		{"42P01", StopPolicy, StopPolicy}, // undefined_table
 		{"42883", StopPolicy, StopPolicy}, // undefined_function

@@ -179,18 +179,20 @@ func (h *health) judge(a *audit, now time.Time) error {
 	slot := fmt.Sprintf("replication slot %q ", a.slot)
 	switch {
 	case !a.exists:
-		return &Refusal{ReasonNoSlot, slot + "does not exist", "name new topics in lapse.yaml and run `lapse init --new-slot`; what was deleted meanwhile is a gap in the evidence"}
+		return &Refusal{ReasonNoSlot, slot + "does not exist", "run `lapse init --new-slot`; what was deleted meanwhile is a gap in the evidence"}
 	case !a.local:
 		return &Refusal{ReasonForeignSlot, slot + "belongs to another database", "give each database a slot of its own: slot: in lapse.yaml"}
 	case a.status == "lost" || a.status == "unreserved" || a.confirmed == nil:
-		return &Refusal{ReasonLostSlot, slot + "is losing or has lost its log (wal_status " + a.status + ")", "see that `lapse audit` runs and raise max_slot_wal_keep_size; a lost slot is dropped and made again by `lapse init --new-slot`, with new topics"}
+		return &Refusal{ReasonLostSlot, slot + "is losing or has lost its log (wal_status " + a.status + ")", "see that `lapse audit` runs and raise max_slot_wal_keep_size; a lost slot is dropped and made again by `lapse init --new-slot`, and the evidence has a gap"}
 	case !a.active && !a.beaten && now.Sub(h.auditor) > auditSilence:
 		return &Refusal{ReasonNoAuditor, "nobody has read " + slot + "for a minute", "start `lapse audit` or `lapse serve`"}
 	case !a.beaten:
 		return a.noBeat()
 	case a.difference != "":
-		return &Refusal{ReasonPublicationsDiffer, "what is published is not as Lapse left it: " + a.difference,
-			"find out who changed it, then run `lapse init` and `lapse apply`: they put it right or say what to run"}
+		return &Refusal{
+			ReasonPublicationsDiffer, "what is published is not as Lapse left it: " + a.difference,
+			"find out who changed it, then run `lapse init` and `lapse apply`: they put it right or say what to run",
+		}
 	case h.behind(now):
 		return &Refusal{ReasonAuditBehind, fmt.Sprintf("the auditor has confirmed %v, batches more than a minute old reach up to %v", h.confirmed, h.marks[0].below), "see why `lapse audit` is slow: its log, and whether Kafka answers"}
 	}
@@ -202,8 +204,10 @@ func (a *audit) unaudited() error {
 	if a.server == a.accepted {
 		return nil
 	}
-	return &Refusal{ReasonHistoryChanged, fmt.Sprintf("this server is at %v, and what was accepted last is %v: a standby was promoted, or a copy restored or started", a.server, a.accepted),
-		"see that this is the server you mean, then run `lapse history accept --reason TEXT`"}
+	return &Refusal{
+		ReasonHistoryChanged, fmt.Sprintf("this server is at %v, and what was accepted last is %v: a standby was promoted, or a copy restored or started", a.server, a.accepted),
+		"see that this is the server you mean, then run `lapse history accept --reason TEXT`",
+	}
 }
 
 // noBeat says why no beat of the last minutes counts.

@@ -44,3 +44,74 @@ func BenchmarkAgainstOneDelete(b *testing.B) {
 	b.ReportMetric(theirs.Seconds()/mine.Seconds(), "ratio")
 	b.ReportMetric(0, "ns/op")
 }
+
+// BenchmarkTheChecksOfHistoryBeatAndPublications deletes rows in batches of one, and times the checks that lapse.enter makes
+// where an audit is required, in a session that has made them before, as a worker's has. The publications have one table, and
+// a thousand.
+//
+//	go test ./executor -run '^$' -bench TheChecks -benchtime 300x
+func BenchmarkTheChecksOfHistoryBeatAndPublications(b *testing.B) {
+	for _, tables := range []int{1, 1000} {
+		b.Run(fmt.Sprint(tables), func(b *testing.B) {
+			db := pgtest.New(b, pgtest.Newest(b))
+			sessions(b, db, 2000, 5)
+			arm(b, db, policies(policy("p", "public.sessions")))
+			requireAudit(b, db)
+			makeSlot(b, db)
+			db.Exec(b, fmt.Sprintf(`do $$ begin for i in 2..%d loop
+				execute format('create table other_%%s (id int primary key)', i);
+				execute format('alter publication lapse_deletes add table other_%%s', i);
+				end loop; end $$`, tables))
+			db.Exec(b, "select lapse.record_publications()", `
+				create function checks(times int) returns float8 language plpgsql set search_path = pg_catalog, pg_temp as $$
+				declare
+				  began timestamptz;
+				  took  float8[];
+				begin
+				  for i in 1..times loop
+				    began := clock_timestamp();
+				    perform (select h.number from lapse.history h order by h.number desc limit 1), lapse.timeline();
+				    if not exists (
+				      select from lapse.heartbeat b
+				       where b.at between clock_timestamp() - interval '2 minutes' and clock_timestamp() + interval '2 minutes'
+				         and b.history = 1 and b.timeline = 1 and b.server_start = pg_postmaster_start_time() and b.database_oid > 1) then
+				      raise exception 'no beat';
+				    end if;
+				    if lapse.publications_fault() is not null then
+				      raise exception 'a fault';
+				    end if;
+				    took := took || extract(epoch from clock_timestamp() - began)::float8;
+				  end loop;
+				  return (select percentile_cont(0.5) within group (order by t) from unnest(took) t);
+				end $$`)
+			pgtest.Beat(b, db)
+			// As long a list of beats as a database has after a day.
+			for range 24 {
+				db.Exec(b, pgtest.Beats("clock_timestamp() - interval '1 hour'"))
+			}
+			// Somebody else's work on the machine makes a turn slower, and none faster.
+			checks := time.Hour
+			for range 10 {
+				checks = min(checks, time.Duration(one[float64](b, db, "select public.checks(100)")*float64(time.Second)))
+			}
+			w := open(b, db, "p")
+			if _, err := w.batch(b, 1); err != nil {
+				b.Fatal(err)
+			}
+			var took []time.Duration
+			for b.Loop() {
+				begun := time.Now()
+				if _, err := w.batch(b, 1); err != nil {
+					b.Fatal(err)
+				}
+				took = append(took, time.Since(begun))
+			}
+			slices.Sort(took)
+			batch := took[len(took)/20]
+			b.ReportMetric(float64(batch.Microseconds()), "us/batch")
+			b.ReportMetric(float64(checks.Microseconds()), "us/checks")
+			b.ReportMetric(batch.Seconds()/(batch-checks).Seconds(), "after/before")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}

@@ -44,7 +44,7 @@ func (s *Stream) drain(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if ok {
+		if ok || f.size() > largeMessage {
 			s.wire.skip(f)
 			switch f.kind {
 			case 'Z', 'C', 'E': // ready, complete, or an error: the slot has been let go in any case

@@ -3,6 +3,7 @@ package replication
 import (
 	"errors"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -23,10 +24,17 @@ var (
 	errTime          = errors.New("its time is out of range")
 	errFlags         = errors.New("it has flags that are not understood")
 	errColumns       = errors.New("it describes more columns than a table can have")
+	errTooLong       = errors.New("it is longer than any message of its type can be")
 )
 
 // maxColumns is PostgreSQL's MaxHeapAttributeNumber. Only a damaged message claims more.
 const maxColumns = 1600
+
+// wantedSchema has the tables of evidence: of other tables' inserts and updates, however large, nobody wants the values.
+const wantedSchema = "lapse"
+
+// changeHead is the part of a change that says what it is about: type, table, and kind of the row that follows.
+const changeHead = 1 + 4 + 1
 
 // decoder turns pgoutput's messages (protocol 1, text) into Messages, in place: one Message, one Change and two rows are
 // used again and again, and values point into the bytes they were decoded from. It holds the relations and the open
@@ -112,6 +120,53 @@ func (d *decoder) decode(data []byte) (*Message, error) {
 	default:
 		return m, nil
 	}
+}
+
+// wants says whether a large change is to be read whole, given its head and its size. What is not wanted is delivered
+// without values: inserts and updates of tables that are no evidence, and rows deleted under REPLICA IDENTITY FULL, which
+// are not published. The ledger's columns are bounded, and so are keys, which stand in an index: what is longer than
+// maxBuffered all the same proves nothing, and must not stop who reads it.
+func (d *decoder) wants(head []byte, size int64) bool {
+	c := cursor{rest: head}
+	op, oid, kind := Op(c.byte()), c.uint32(), c.byte()
+	switch op {
+	case OpInsert, OpUpdate:
+		rel := d.relations[oid]
+		return rel != nil && rel.Schema == wantedSchema && size <= maxBuffered
+	case OpDelete:
+		return kind != 'O' && size <= maxBuffered
+	default:
+		return true
+	}
+}
+
+// decodeHead reads a change of which no more than the head is there. Its values are all Unsent.
+func (d *decoder) decodeHead(head []byte) (*Message, error) {
+	c := cursor{rest: head}
+	op := Op(c.byte())
+	kind, err := d.rowHead(&c, op)
+	if err != nil {
+		return nil, err
+	}
+	if kind != 'N' {
+		d.change.OldIsKey = kind == 'K'
+		d.old = unsent(d.old, len(d.change.Relation.Columns))
+		d.change.Old = d.old
+	}
+	if op != OpDelete {
+		d.new = unsent(d.new, len(d.change.Relation.Columns))
+		d.change.New = d.new
+	}
+	return d.rowDone(), nil
+}
+
+// unsent makes a row of columns that are not known.
+func unsent(values []Value, count int) []Value {
+	values = slices.Grow(values[:0], count)[:count]
+	for i := range values {
+		values[i] = Value{Kind: Unsent}
+	}
+	return values
 }
 
 func (d *decoder) begin(c *cursor) error {
@@ -207,25 +262,46 @@ func (d *decoder) find(oid uint32) (*Relation, error) {
 	return rel, nil
 }
 
-// row reads an insert, update or delete.
-func (d *decoder) row(c *cursor, op Op) (*Message, error) {
+// rowHead reads what an insert, update or delete begins with, and makes it the change at hand. kind is that of the row
+// that follows: a key, an old row or a new one.
+func (d *decoder) rowHead(c *cursor, op Op) (kind byte, err error) {
 	if !d.open() {
-		return nil, errNoTransaction
+		return 0, errNoTransaction
 	}
 	if d.ordinal > math.MaxUint32 {
-		return nil, errOrdinal
+		return 0, errOrdinal
 	}
 	oid, kind := c.uint32(), c.byte()
 	if c.short {
-		return nil, errShort
+		return 0, errShort
 	}
 	rel, err := d.find(oid)
 	if err != nil {
-		return nil, err
+		return 0, err
+	}
+	switch old := kind == 'K' || kind == 'O'; {
+	case kind != 'N' && !old, old && op == OpInsert, !old && op == OpDelete:
+		return 0, errTupleKind
 	}
 	d.change = Change{Op: op, Relation: rel, Ordinal: uint32(d.ordinal)}
+	return kind, nil
+}
 
-	if op != OpInsert && (kind == 'K' || kind == 'O') {
+// rowDone ends a change, which has its place among those of the transaction from then on.
+func (d *decoder) rowDone() *Message {
+	d.ordinal++
+	d.message = Message{Kind: KindChange, Tx: d.tx, Change: &d.change, Open: true}
+	return &d.message
+}
+
+// row reads an insert, update or delete.
+func (d *decoder) row(c *cursor, op Op) (*Message, error) {
+	kind, err := d.rowHead(c, op)
+	if err != nil {
+		return nil, err
+	}
+	rel := d.change.Relation
+	if kind != 'N' {
 		d.change.OldIsKey = kind == 'K'
 		if d.old, err = d.tuple(c, rel, d.old, d.change.OldIsKey); err != nil {
 			return nil, err
@@ -234,8 +310,6 @@ func (d *decoder) row(c *cursor, op Op) (*Message, error) {
 		if op == OpUpdate {
 			kind = c.byte()
 		}
-	} else if op == OpDelete {
-		return nil, errTupleKind
 	}
 	if op != OpDelete {
 		if kind != 'N' {
@@ -246,9 +320,7 @@ func (d *decoder) row(c *cursor, op Op) (*Message, error) {
 		}
 		d.change.New = d.new
 	}
-	d.ordinal++
-	d.message = Message{Kind: KindChange, Tx: d.tx, Change: &d.change, Open: true}
-	return &d.message, nil
+	return d.rowDone(), nil
 }
 
 // tuple reads one row into values, which it grows to the table's width once.

@@ -131,6 +131,88 @@ func TestAColumnOutsideTheKeyIsUnsentAndNotNull(t *testing.T) {
 	}
 }
 
+func TestOfALargeChangeOnlyWhatIsEvidenceOrAKeyIsWanted(t *testing.T) {
+	t.Parallel()
+	d := testDecoder()
+	err := feed(d, []encoder{
+		beginMessage(100, 7), relationMessage(1, "app", "a", idColumn, noteColumn), relationMessage(2, "lapse", "batch", idColumn),
+	}, func(*Message) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		head encoder
+		size int64
+		want bool
+	}{
+		"an insert":                   {insertMessage(1, "1", "n"), largeMessage + 1, false},
+		"an update":                   {message('U').u32(1).u8('K'), largeMessage + 1, false},
+		"a table never described":     {insertMessage(9), largeMessage + 1, false},
+		"a whole row deleted":         {deleteMessage(1, 'O', "1", "n"), largeMessage + 1, false},
+		"a whole row of the ledger":   {deleteMessage(2, 'O', "1"), largeMessage + 1, false},
+		"a key":                       {deleteMessage(1, 'K', "1", nil), largeMessage + 1, true},
+		"a key longer than any":       {deleteMessage(1, 'K', "1", nil), maxBuffered + 1, false},
+		"evidence":                    {insertMessage(2, "1"), maxBuffered, true},
+		"evidence longer than any":    {insertMessage(2, "1"), maxBuffered + 1, false},
+		"a truncate of a million":     {truncateMessage(0, 1), maxBuffered, true},
+		"what cannot be understood":   {message('Q').u32(1).u8(0), largeMessage + 1, true},
+		"a description of a relation": {relationMessage(1, "app", "a"), largeMessage + 1, true},
+	} {
+		if got := d.wants(c.head[:changeHead], c.size); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+func TestAChangeReadByItsHeadHasItsPlaceAndNoValues(t *testing.T) {
+	t.Parallel()
+	d := testDecoder()
+	err := feed(d, []encoder{
+		beginMessage(100, 7), relationMessage(1, "app", "a", idColumn, noteColumn), deleteMessage(1, 'K', "1", nil),
+	}, func(*Message) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range []struct {
+		head     encoder
+		old, new bool
+	}{
+		{deleteMessage(1, 'O'), true, false},
+		{message('U').u32(1).u8('K'), true, true},
+		{message('U').u32(1).u8('N'), false, true},
+		{insertMessage(1), false, true},
+	} {
+		m, err := d.decodeHead(c.head[:changeHead])
+		if err != nil {
+			t.Fatal(err)
+		}
+		unsent := func(there bool) (kinds []ValueKind) {
+			if there {
+				kinds = []ValueKind{Unsent, Unsent}
+			}
+			return kinds
+		}
+		wantValues(t, m.Change.Old, unsent(c.old)...)
+		wantValues(t, m.Change.New, unsent(c.new)...)
+		if m.Change.Ordinal != uint32(i+1) || m.Kind != KindChange || !m.Open {
+			t.Errorf("change %d: %+v", i, m.Change)
+		}
+	}
+	for _, c := range []struct {
+		head encoder
+		want error
+	}{
+		{deleteMessage(1, 'N'), errTupleKind},
+		{message('I').u32(1).u8('K'), errTupleKind},
+		{insertMessage(2), errNoRelation},
+		{message('I').u32(1), errShort},
+	} {
+		if _, err := d.decodeHead(c.head[:min(changeHead, len(c.head))]); !errors.Is(err, c.want) {
+			t.Errorf("got %v, want %v", err, c.want)
+		}
+	}
+}
+
 func wantValues(t *testing.T, got []Value, want ...ValueKind) {
 	t.Helper()
 	var kinds []ValueKind

@@ -9,8 +9,11 @@
 //     Positions tell; nothing else does.
 //   - The slot moves only over what the caller has confirmed. No status carries any other position, and none beyond
 //     what this server has sent on this stream.
-//   - A transaction of any size passes through in constant memory; so does a message as large as its largest row.
+//   - A transaction of any size passes through in constant memory, and so does a row of any size. Values of more than 1 MiB
+//     are buffered only where somebody wants them (keys, and rows of schema lapse), up to 16 MiB; of other rows the change
+//     is delivered, and the values are thrown away as they come.
 //   - A server that shuts down learns nothing from us that is not durable, and is not kept waiting: the caller is told.
+//   - A server that says nothing is asked, each ten seconds, and given up after a minute without an answer.
 //
 // # What it refuses
 //
@@ -38,13 +41,20 @@
 // confirmed position, and sets Message.Pressing when it was asked twice within 100 ms. The caller either makes WALEnd
 // durable and confirms it, or closes. While nothing can be taken from the stream, Wait stands in for Next: it reads
 // ahead a little to see the same sign, and if more than that lies before it, looks from outside whether the server still
-// takes connections. It returns ErrPressing.
+// takes connections. It returns ErrPressing. A server in the middle of a transaction asks for nothing before it has sent
+// the rest: in one that has been open for more than a second the look from outside runs each second, in Next too, and
+// Stream.Stopping says what it has found.
+//
+// A server that reads a transaction of which it sends nothing is silent for half of wal_sender_timeout. Open sees to it
+// that this is 20 s at most.
 //
 // # When something fails
 //
 //	what                                    what the caller sees             what is left
 //	we die at any moment                    –                                the slot, at the last status; sent again from there
 //	the connection breaks                   error, Retry                     the same
+//	the server is frozen, or cut off        ErrSilent, Retry                 the same
+//	the stream would be a sync standby      ErrSynchronous, Retry            nothing changed
 //	the server stops in order               ErrServerStopped, Retry          the same, exactly where it was confirmed
 //	the server crashes                      error, Retry                     the slot may be further back than what was confirmed
 //	another stream has the slot             ErrSlotActive, Retry             nothing changed
@@ -52,6 +62,7 @@
 //	the server gave up the slot             ErrSlotLost, Stop                a gap
 //	a publication is missing                ErrPublicationMissing, Stop      the slot, before the first change that it lacks
 //	a message is not understood             *DecodeError, Stop               the slot, before it
+//	a row whose text has more than 1 GB     SQLSTATE XX000 or 54000, Stop    the slot, before it: see docs/limits.md
 //	a promotion                             error, Retry                     the slot, if it is a failover slot; Tx.Timeline tells
 //	the context ends                        its error                        the stream, whole
 //

@@ -111,7 +111,8 @@ func GradeOf(err error) Grade {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return Stop
-	case errors.Is(err, ErrSlotActive), errors.Is(err, ErrServerStopped), errors.Is(err, ErrPressing):
+	case errors.Is(err, ErrSlotActive), errors.Is(err, ErrServerStopped), errors.Is(err, ErrPressing),
+		errors.Is(err, ErrSilent), errors.Is(err, ErrSynchronous):
 		return Retry
 	case isOurs(err):
 		return Stop
@@ -155,6 +156,8 @@ const (
 	stateLockNotAvailable    = "55P03"
 	stateQueryCanceled       = "57014"
 	stateDatabaseDropped     = "57P04"
+	stateLimitExceeded       = "54000"
+	stateInternal            = "XX000"
 	classConnection          = "08"
 	classData                = "22"
 	classOperator            = "57"

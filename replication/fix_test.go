@@ -7,8 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// lapse init makes no slot in the place of one that it has made before, unless it is told to; and the old log is of the
-// old slot.
+// lapse init makes no slot in the place of one that it has made before, unless it is told to.
 func TestWhoeverLosesTheSlotIsToldHowToGoOn(t *testing.T) {
 	t.Parallel()
 	s := &Stream{slot: "lapse_app"}
@@ -20,7 +19,7 @@ func TestWhoeverLosesTheSlotIsToldHowToGoOn(t *testing.T) {
 		"publication missing":   s.broken(state(stateUndefinedObject)),
 		"missing at a look":     CheckSlot(SlotState{Name: "lapse_app"}, "app"),
 	} {
-		if text := err.Error(); !strings.Contains(text, "lapse init --new-slot") || !strings.Contains(text, "name new topics in lapse.yaml") {
+		if text := err.Error(); !strings.Contains(text, "lapse init --new-slot") || !strings.Contains(text, "the topics stay") {
 			t.Errorf("%s: %s", name, text)
 		}
 		there := name != "missing" && name != "missing at a look"

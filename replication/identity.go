@@ -185,6 +185,9 @@ func (f facts) problem() *IdentityError {
 		return refuse(NoPrimaryKey, "alter table %s add primary key (COLUMNS): partitions that are made later have it then", f.Name)
 	case f.Kind == kindPartitioned && !f.Immediate:
 		return refuse(DeferrableKey, "alter table %s drop constraint %s, add primary key (%s)", f.Name, f.Key, f.Columns)
+	case f.Kind == kindPartitioned && f.Generated:
+		return refuse(GeneratedKey, "alter table %s drop constraint %s, add primary key (COLUMNS), of columns that are not "+
+			"generated: partitions that are made later have it then", f.Name, f.Key)
 	case f.Kind == kindPartitioned:
 		return nil // its rows are its partitions'
 	case f.Identity == "f":

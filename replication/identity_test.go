@@ -42,6 +42,31 @@ func TestATableThatPublishingWouldHarmIsRefused(t *testing.T) {
 		"a generated key": {
 			table: `create table t (id int, twice int generated always as (id * 2) stored primary key)`, want: GeneratedKey, harms: true, harmsFrom: 18,
 		},
+		"a key that is generated in part": {
+			table: `create table t (id int, twice int generated always as (id * 2) stored, primary key (id, twice))`,
+			want:  GeneratedKey, harms: true, harmsFrom: 18,
+		},
+		"an identity index with a generated column": {
+			table: `create table t (id int primary key, twice int not null generated always as (id * 2) stored unique);
+				alter table t replica identity using index t_twice_key`,
+			want: GeneratedKey, harms: true, harmsFrom: 18,
+		},
+		"a generated key of a table without partitions": {
+			table: `create table t (id int, twice int generated always as (id * 2) stored, primary key (id, twice)) partition by range (id)`,
+			later: `create table t1 partition of t for values from (0) to (10)`, want: GeneratedKey, harms: true, harmsFrom: 18,
+		},
+		"a generated key of a table whose partitions have another identity": {
+			table: `create table t (id int not null, twice int generated always as (id * 2) stored, primary key (id, twice)) partition by range (id);
+				create table t1 partition of t for values from (0) to (10); create unique index t1_id on t1 (id);
+				alter table t1 replica identity using index t1_id`,
+			later: `create table t2 partition of t for values from (10) to (20)`, want: GeneratedKey, harms: true, harmsFrom: 18,
+		},
+		"a partition with a generated identity": {
+			table: `create table t (id int primary key, twice int not null generated always as (id * 2) stored) partition by range (id);
+				create table t1 partition of t for values from (0) to (10); create unique index t1_twice on t1 (twice);
+				alter table t1 replica identity using index t1_twice`,
+			want: GeneratedKey, harms: true, harmsFrom: 18,
+		},
 		"one bad partition": {
 			table: `create table t (id int primary key) partition by range (id); create table t1 partition of t for values from (0) to (10);
 				create table t2 partition of t for values from (10) to (20); alter table t2 replica identity nothing`,

@@ -80,7 +80,8 @@ type Message struct {
 	ReplyRequested bool
 
 	// Pressing says that the server asked twice within 100 ms, which is what one that shuts down does, and hardly
-	// any other. It goes on asking until everything is confirmed or the stream is closed.
+	// any other. It goes on asking until everything is confirmed or the stream is closed. It also says that Stopping
+	// is true: then Open is set, and WALEnd is not.
 	Pressing bool
 }
 
@@ -133,7 +134,8 @@ const (
 	// Null is SQL's NULL.
 	Null ValueKind = iota
 	// Unsent is a column outside the replica identity in an old row: the server sends the byte of a NULL there, but
-	// the value is simply not known.
+	// the value is simply not known. So is every value of a row of more than 1 MiB that nobody wants: inserted or updated
+	// outside the tables of evidence, or deleted under REPLICA IDENTITY FULL; and of any row of more than 16 MiB.
 	Unsent
 	// Unchanged is a large value that the update left alone and the server therefore did not send.
 	Unchanged

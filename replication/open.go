@@ -111,9 +111,7 @@ func connect(ctx context.Context, c StreamConfig) (*pgx.Conn, *wire, error) {
 	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
 	schemas.PinSession(config.RuntimeParams, schemas.SessionSettings())
 	schemas.PinSession(config.RuntimeParams, map[string]string{"replication": "database"})
-	if config.RuntimeParams["application_name"] == "" {
-		config.RuntimeParams["application_name"] = "lapse"
-	}
+	config.RuntimeParams["application_name"] = applicationName(&config.Config)
 	config.AfterConnect = c.Admit
 	wire := attachWire(&config.Config)
 	conn, err := pgx.ConnectConfig(ctx, config)
@@ -147,6 +145,10 @@ func prepare(ctx context.Context, conn *pgx.Conn, config StreamConfig) (*Stream,
 	if err != nil {
 		return nil, err
 	}
+	// Before the stream: the server must have no moment in which commits wait for us.
+	if err := CheckSynchronousNames(ctx, conn, applicationName(&conn.Config().Config)); err != nil {
+		return nil, err
+	}
 	slot, err := ReadSlot(ctx, conn, config.Slot)
 	if err != nil {
 		return nil, err
@@ -170,12 +172,10 @@ func prepare(ctx context.Context, conn *pgx.Conn, config StreamConfig) (*Stream,
 	if _, err := conn.Exec(ctx, "set client_encoding to "+quoteLiteral(identity.Encoding)); err != nil {
 		return nil, fmt.Errorf("set client_encoding: %w", err)
 	}
-	interval := config.StatusInterval
-	if timeout > 0 {
-		interval = min(interval, timeout/3)
-	}
+	interval := min(config.StatusInterval, timeout/3)
 	s := &Stream{
 		slot: config.Slot, identity: identity, startedAt: slot.Confirmed, seen: slot.Confirmed, log: config.Logger,
+		silence: newSilence(), senderTimeout: timeout,
 		status:  statuses{interval: interval, sent: slot.Confirmed, sentAt: time.Now()},
 		decoder: newDecoder(identity.TimelineOf),
 	}
@@ -183,14 +183,21 @@ func prepare(ctx context.Context, conn *pgx.Conn, config StreamConfig) (*Stream,
 	return s, nil
 }
 
-// senderTimeout is how long the server waits for a sign of life; zero means for ever.
-func senderTimeout(ctx context.Context, q Querier) (time.Duration, error) {
+// senderTimeout is how long the server waits for a sign of life. It sees to it that this is not for ever, nor longer than
+// we want to wait for one of the server.
+func senderTimeout(ctx context.Context, conn *pgx.Conn) (time.Duration, error) {
 	var milliseconds int64
 	const query = `select s.setting::bigint from pg_catalog.pg_settings s where s.name = 'wal_sender_timeout'`
-	if err := q.QueryRow(ctx, query).Scan(&milliseconds); err != nil {
+	if err := conn.QueryRow(ctx, query).Scan(&milliseconds); err != nil {
 		return 0, fmt.Errorf("read wal_sender_timeout: %w", err)
 	}
-	return time.Duration(milliseconds) * time.Millisecond, nil
+	if timeout := time.Duration(milliseconds) * time.Millisecond; timeout > 0 && timeout <= senderTimeoutAtMost {
+		return timeout, nil
+	}
+	if _, err := conn.Exec(ctx, fmt.Sprintf("set wal_sender_timeout to '%dms'", senderTimeoutAtMost.Milliseconds())); err != nil {
+		return 0, fmt.Errorf("set wal_sender_timeout: %w", err)
+	}
+	return senderTimeoutAtMost, nil
 }
 
 // startCommand asks for protocol 1, in text, without emitted messages (any role can emit one, of any size) and without
@@ -245,8 +252,8 @@ func (s *Stream) start(ctx context.Context, command string) error {
 
 const fixActive = "one slot serves one stream; the other one must end first"
 
-// fixMissing says how to go on without the slot. A log is the record of one slot, so another slot needs another log.
-const fixMissing = "name new topics in lapse.yaml (topics) and run lapse init --new-slot: what was deleted in between is a gap"
+// fixMissing says how to go on without the slot.
+const fixMissing = "run lapse init --new-slot: the topics stay, and what was deleted in between is a gap in them"
 
 // fixLost says how to go on with another slot.
 func fixLost(slot string) string {

@@ -17,10 +17,11 @@ type Publication string
 // which would hide the partition. They are never dropped or made again: a change is decoded with the catalog of its own
 // time.
 const (
-	// Deletes has the policies' plain tables and the tables that their foreign keys would take along.
+	// Deletes has the policies' tables, partitioned or not, and the tables that their foreign keys would take along.
 	Deletes Publication = "lapse_deletes"
-	// Changes has partitioned tables: an update that moves a row to another partition is a delete and an insert
-	// there, and only who sees both can tell it from a deletion.
+	// Changes has no table. It is for those whose policy must see inserts and updates too, and it is there because a
+	// publication has to be older than the slot. Inserts that nobody needs are no small matter: PostgreSQL cannot send a
+	// row whose text has more than 1 GB, and the slot does not get past it.
 	Changes Publication = "lapse_changes"
 	// Ledger has the tables of evidence. Rows are only ever added to them.
 	Ledger Publication = "lapse_ledger"
@@ -183,7 +184,7 @@ select coalesce(min(quote_ident(n.nspname)), '')
 	return schema, nil
 }
 
-// Join publishes a policy's table: in Changes if it is partitioned, in Deletes if not. It first takes the table, and all
+// Join publishes a policy's table in Deletes, and takes it out of Changes if it is there. It first takes the table, and all
 // its partitions, SHARE ROW EXCLUSIVE: without that lock, of a transaction that is deleting right then one delete would
 // be missed and the next seen. The lock waits for writers and makes others wait, so set lock_timeout in the transaction
 // (SQLSTATE 55P03 is Retry). It then refuses a table whose own deletes the publication would break (CheckIdentity).
@@ -197,14 +198,10 @@ func Join(ctx context.Context, tx pgx.Tx, relation uint32) error {
 	if err := CheckIdentity(ctx, tx, relation); err != nil {
 		return err
 	}
-	to, from := Deletes, Changes
-	if t.kind == kindPartitioned {
-		to, from = Changes, Deletes
-	}
-	if err := addTable(ctx, tx, to, t); err != nil {
+	if err := addTable(ctx, tx, Deletes, t); err != nil {
 		return err
 	}
-	return removeTable(ctx, tx, from, t)
+	return removeTable(ctx, tx, Changes, t)
 }
 
 // JoinLedger publishes a table of evidence in Ledger. Only inserts are published, so no replica identity is asked for.
@@ -216,7 +213,7 @@ func JoinLedger(ctx context.Context, tx pgx.Tx, relation uint32) error {
 	return addTable(ctx, tx, Ledger, t)
 }
 
-// Leave takes a table out of the publications that Join puts it in, under the same lock. What was deleted before the
+// Leave takes a table out of all publications but Ledger, under the same lock. What was deleted before the
 // commit of tx is still delivered. A table that is in none is no error.
 func Leave(ctx context.Context, tx pgx.Tx, relation uint32) error {
 	t, err := lockTable(ctx, tx, relation)

@@ -106,7 +106,7 @@ func TestAPublicationWithMoreThanOursIsRefused(t *testing.T) {
 	})
 }
 
-func TestATableJoinsThePublicationOfItsKindAndLeaves(t *testing.T) {
+func TestATableJoinsThePublicationOfDeletesAndLeaves(t *testing.T) {
 	t.Parallel()
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
 		conn := prepareDatabase(t, db, map[string]string{
@@ -118,10 +118,14 @@ func TestATableJoinsThePublicationOfItsKindAndLeaves(t *testing.T) {
 		join(t, conn, "part")
 		inTx(t, conn, func(tx pgx.Tx) error { return JoinLedger(t.Context(), tx, oidOf(t, tx, "evidence")) })
 		for range 2 {
-			wantMembers(t, conn, `lapse_changes public.part true`, `lapse_deletes app.Odd "name false`, `lapse_ledger public.evidence false`)
+			wantMembers(t, conn, `lapse_deletes app.Odd "name false`, `lapse_deletes public.part true`, `lapse_ledger public.evidence false`)
 			join(t, conn, `app."Odd ""name"`)
 			join(t, conn, "part")
 		}
+		// A table that an earlier version published with its inserts is moved.
+		exec(t, conn, `alter publication lapse_changes add table only part`, `alter publication lapse_deletes drop table only part`)
+		join(t, conn, "part")
+		wantMembers(t, conn, `lapse_deletes app.Odd "name false`, `lapse_deletes public.part true`, `lapse_ledger public.evidence false`)
 		for range 2 {
 			inTx(t, conn, func(tx pgx.Tx) error {
 				return errors.Join(Leave(t.Context(), tx, oidOf(t, tx, "part")), Leave(t.Context(), tx, oidOf(t, tx, `app."Odd ""name"`)))

@@ -66,13 +66,15 @@ func TestATransactionOfAnySizePassesInConstantMemory(t *testing.T) {
 	}
 }
 
-func TestARowLargerThanTheBufferPassesAndTheBufferGoesBack(t *testing.T) {
+func TestARowOfEvidenceLargerThanTheBufferPassesAndTheBufferGoesBack(t *testing.T) {
 	t.Parallel()
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
-		conn := prepareDatabase(t, db, map[string]string{"part": `
-			create table part (id int primary key, note text) partition by range (id);
-			create table part_1 partition of part for values from (0) to (100);
-			alter table part_1 alter note set storage external`})
+		conn := prepareDatabase(t, db, map[string]string{"lapse.part": `
+			create schema lapse;
+			create table lapse.part (id int primary key, note text) partition by range (id);
+			create table lapse.part_1 partition of lapse.part for values from (0) to (100);
+			alter table lapse.part_1 alter note set storage external`})
+		exec(t, conn, publishAll("lapse.part"), `set search_path = lapse`)
 		s := openStream(t, db.URL, db.Name)
 		const size = 5_000_000
 		exec(t, conn, fmt.Sprintf(`insert into part values (1, repeat('x', %d))`, size), `update part set note = note || 'y'`,

@@ -68,8 +68,8 @@ func (s SlotState) Behind() int64 { return int64(s.Current) - int64(s.Confirmed)
 // Held is how much log the server keeps because of this slot.
 func (s SlotState) Held() int64 { return int64(s.Current) - int64(s.Restart) }
 
-// lost says whether a stream can no longer be had from the slot.
-func (s SlotState) lost() bool { return s.WALStatus == WALLost || s.Invalidation != "" }
+// Lost says whether a stream can no longer be had from the slot.
+func (s SlotState) Lost() bool { return s.WALStatus == WALLost || s.Invalidation != "" }
 
 // ReadSlot asks for a slot. A slot that does not exist is a state, not an error.
 func ReadSlot(ctx context.Context, q Querier, name string) (SlotState, error) {
@@ -121,7 +121,7 @@ func CheckSlot(s SlotState, database string) error {
 		return refuse(ErrSlotForeign, "it is temporary", other)
 	case s.TwoPhase:
 		return refuse(ErrSlotForeign, "it decodes prepared transactions before they commit", other)
-	case s.lost():
+	case s.Lost():
 		return refuse(ErrSlotLost, s.Invalidation, fixLost(s.Name))
 	default:
 		return nil

@@ -19,7 +19,7 @@ const statusSize = headerSize + 1 + 3*8 + 8 + 1
 
 // appendStatus is the one place where a status update is made. The three positions of the protocol (written, flushed,
 // applied) are all the durable one: a server that finds flushed empty takes written for it, and throws the rest away.
-func appendStatus(to []byte, durable LSN, now time.Time) []byte {
+func appendStatus(to []byte, durable LSN, ask bool, now time.Time) []byte {
 	to = append(to, 'd')
 	to = binary.BigEndian.AppendUint32(to, statusSize-1)
 	to = append(to, 'r')
@@ -27,7 +27,10 @@ func appendStatus(to []byte, durable LSN, now time.Time) []byte {
 		to = binary.BigEndian.AppendUint64(to, uint64(durable))
 	}
 	to = binary.BigEndian.AppendUint64(to, uint64(now.UnixMicro()-postgresEpoch))
-	return append(to, 0) // we never ask for an answer
+	if ask {
+		return append(to, 1)
+	}
+	return append(to, 0)
 }
 
 // statuses is when to send the next status. Only the goroutine that owns the stream uses it.
@@ -68,9 +71,9 @@ func (t *statuses) asked(now time.Time) (pressing bool) {
 // sent. A position from an earlier life of the server, which its log no longer reaches, would skip what it writes next.
 func (s *Stream) report() LSN { return min(LSN(s.confirmed.Load()), s.seen) }
 
-// tick sends a status if one is due.
+// tick sends a status if one is due, or an answer is wanted.
 func (s *Stream) tick(now time.Time) error {
-	if now.Before(s.status.due(s.report())) {
+	if now.Before(s.status.due(s.report())) && !s.wantsAnswer(now) {
 		return nil
 	}
 	return s.sendStatus(now)
@@ -78,7 +81,12 @@ func (s *Stream) tick(now time.Time) error {
 
 func (s *Stream) sendStatus(now time.Time) error {
 	position := s.report()
-	s.scratch = appendStatus(s.scratch[:0], position, now)
+	ask := s.wantsAnswer(now)
+	if ask {
+		s.asking.Store(false)
+		s.silence.askedAt = now
+	}
+	s.scratch = appendStatus(s.scratch[:0], position, ask, now)
 	if err := s.wire.send(s.scratch); err != nil {
 		return s.fail(fmt.Errorf("send status: %w", err))
 	}

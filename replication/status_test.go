@@ -69,7 +69,7 @@ func TestAPositionInsideAnOpenTransactionIsNotToldEvenIfItIsConfirmed(t *testing
 func TestAStatusSaysTheSameInAllItsPositions(t *testing.T) {
 	t.Parallel()
 	const at LSN = 0x1234567890
-	got := appendStatus(nil, at, noon)
+	got := appendStatus(nil, at, false, noon)
 	if len(got) != statusSize || got[0] != 'd' || got[5] != 'r' {
 		t.Fatalf("%x", got)
 	}

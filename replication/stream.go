@@ -13,14 +13,14 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// Stream reads one slot. All methods but Confirm belong to one goroutine, which must call Next, Wait or Flush at least
-// once in the server's wal_sender_timeout (60 s by default), or the server ends the stream.
+// Stream reads one slot. All methods but Confirm, Silent and Ask belong to one goroutine, which must call Next, Wait or
+// Flush at least once in the server's wal_sender_timeout (40 s at most), or the server ends the stream.
 //
 // The first error is the last: the connection is closed with it, and every later call returns it again. A context that
 // ends is no such error; the stream can go on with another.
 type Stream struct {
 	wire    *wire
-	plain   *pgconn.Config // for Wait's look at the server
+	plain   *pgconn.Config // for the look at the server from outside
 	slot    string
 	pid     uint32
 	log     *slog.Logger
@@ -33,6 +33,12 @@ type Stream struct {
 	seen      LSN           // no position beyond it is told to the server
 	status    statuses
 	scratch   []byte // status being built
+
+	senderTimeout time.Duration // of the server, for this session
+	silence       silence
+	heardAt       atomic.Int64 // last byte from the server, since silence.began
+	asking        atomic.Bool  // see Ask
+	outside       outside
 
 	keepalive Message
 	noted     int64 // position in the connection up to which Wait has answered requests
@@ -101,12 +107,19 @@ func (s *Stream) Next(ctx context.Context) (*Message, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if err := s.tick(time.Now()); err != nil {
+		now := time.Now()
+		if err := s.tick(now); err != nil {
 			return nil, err
+		}
+		if m := s.press(now); m != nil {
+			return m, nil
 		}
 	}
 	for {
 		f, ok, err := s.wire.frame()
+		if err == nil && f.size() > largeMessage {
+			f, ok, err = s.cut(f, ok)
+		}
 		if err != nil {
 			return nil, s.fail(err)
 		}
@@ -117,12 +130,33 @@ func (s *Stream) Next(ctx context.Context) (*Message, error) {
 			if err := s.receive(ctx); err != nil {
 				return nil, err
 			}
+			if m := s.press(time.Now()); m != nil {
+				return m, nil
+			}
 			continue
 		}
 		s.wire.skip(f)
 		if m, err := s.handle(f); m != nil || err != nil {
 			return m, err
 		}
+	}
+}
+
+// cut decides about a large message as soon as its head is there: it is buffered until it is whole, or delivered by its
+// head, and the rest of it thrown away as it comes. Length and head alone decide, however much has been received, so that
+// a transaction that is sent again gives the same changes.
+func (s *Stream) cut(f frame, whole bool) (frame, bool, error) {
+	const head = dataHeader + changeHead
+	switch {
+	case len(f.body) < head:
+		return f, false, nil
+	case f.kind == 'd' && f.body[0] == 'w' && !s.decoder.wants(f.body[dataHeader:head], f.size()):
+		f.body, f.cut = f.body[:head:head], true
+		return f, true, nil
+	case f.size() > maxBuffered:
+		return f, false, &DecodeError{Type: f.inner(true), Length: int(f.size()), Reason: errTooLong}
+	default:
+		return f, whole, nil
 	}
 }
 
@@ -149,7 +183,7 @@ func (s *Stream) handle(f frame) (*Message, error) {
 		c := cursor{rest: f.body}
 		switch kind := c.byte(); kind {
 		case 'w':
-			return s.data(&c)
+			return s.data(&c, f.cut)
 		case 'k':
 			return s.alive(&c, f)
 		default:
@@ -171,14 +205,20 @@ func (s *Stream) handle(f frame) (*Message, error) {
 	}
 }
 
-// data decodes one message of the output plugin.
-func (s *Stream) data(c *cursor) (*Message, error) {
+// data decodes one message of the output plugin, or no more than the head of it.
+func (s *Stream) data(c *cursor, cut bool) (*Message, error) {
 	at := c.lsn()
 	c.take(dataHeader - 9)
 	if c.short {
 		return nil, s.fail(&DecodeError{Type: 'w', Length: len(c.rest), Reason: errShort})
 	}
-	m, err := s.decoder.decode(c.rest)
+	var m *Message
+	var err error
+	if cut {
+		m, err = s.decoder.decodeHead(c.rest)
+	} else {
+		m, err = s.decoder.decode(c.rest)
+	}
 	if err != nil {
 		var kind byte
 		if len(c.rest) > 0 {
@@ -188,6 +228,7 @@ func (s *Stream) data(c *cursor) (*Message, error) {
 	}
 	if m != nil && m.Kind == KindCommit {
 		s.seen = max(s.seen, m.Tx.EndLSN)
+		s.outside.end()
 	}
 	return m, nil
 }
@@ -244,6 +285,10 @@ func (s *Stream) broken(err error) error {
 			Slot: s.slot, Reason: ErrSlotLost, Detail: err.Error(),
 			Fix: fixLost(s.slot),
 		}
+	case stateLimitExceeded, stateInternal:
+		// What PostgreSQL says of a row that it cannot send, among other things.
+		return fmt.Errorf("read slot %q: %w; if that is about a length or a request size, a deleted row is longer than PostgreSQL can send: see docs/limits.md",
+			s.slot, &quietError{err})
 	default:
 		return fmt.Errorf("read slot %q: %w", s.slot, &quietError{err})
 	}
@@ -260,7 +305,11 @@ func (s *Stream) receive(ctx context.Context) error {
 	if soon := now.Add(s.status.interval / 10); soon.Before(until) {
 		until = soon
 	}
+	s.listens()
 	err := s.wait(ctx, until)
+	if err == nil && !time.Now().Before(until) {
+		err = s.gone()
+	}
 	if err != nil && ctx.Err() == nil {
 		return s.fail(err)
 	}
@@ -279,6 +328,7 @@ func (s *Stream) wait(ctx context.Context, until time.Time) error {
 	}
 	switch err := s.wire.fill(); {
 	case err == nil:
+		s.heard()
 		return nil
 	case isTimeout(err):
 		return ctx.Err()
@@ -314,6 +364,7 @@ func (s *Stream) fail(err error) error {
 	}
 	s.err = err
 	s.unwatchContext()
+	s.outside.end()
 	_ = s.wire.Close()
 	return err
 }

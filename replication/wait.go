@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 const (
@@ -14,23 +12,25 @@ const (
 	quietWait = 100 * time.Millisecond
 	// lookAhead is how much Wait reads, and keeps, to see whether the server asks for something.
 	lookAhead = 1 << 20
-	// probePause is how often Wait looks at the server from outside once it can read no further.
-	probePause = time.Second
 )
 
 // Wait is for the time when nothing can be taken from the stream because something behind it does not move. It waits
 // until wake has something or is closed, sends statuses meanwhile, and delivers nothing.
 //
 // It returns ErrPressing when it learns that the server shuts down and waits for this stream: because it asked twice
-// within 100 ms, or, when more data lies in between than Wait may keep, because it refuses other connections for that
-// reason. The stream is still whole: who expects wake at any moment may call Wait again, who does not should Close, or
+// within 100 ms, or, when more data lies in between than Wait may keep or a transaction has been open for more than a
+// second, because it refuses other connections for that reason. The stream is still whole: who expects wake at any moment may call Wait again, who does not should Close, or
 // the server cannot stop.
 func (s *Stream) Wait(ctx context.Context, wake <-chan struct{}) error {
 	if s.err != nil {
 		return s.err
 	}
-	if err := s.tick(time.Now()); err != nil {
+	now := time.Now()
+	if err := s.tick(now); err != nil {
 		return err
+	}
+	if s.pressed(now) {
+		return ErrPressing
 	}
 	quiet := time.NewTimer(quietWait)
 	defer quiet.Stop()
@@ -64,6 +64,10 @@ func (s *Stream) readAhead(ctx context.Context, watch *wakeWatch) error {
 		if soon := now.Add(s.status.interval / 10); soon.Before(until) {
 			until = soon
 		}
+		if s.pressed(now) {
+			return ErrPressing
+		}
+		s.listens()
 		if !s.wire.room(lookAhead) {
 			return s.waitBlind(ctx, watch)
 		}
@@ -74,8 +78,8 @@ func (s *Stream) readAhead(ctx context.Context, watch *wakeWatch) error {
 		if watch.woken() || ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err := s.wire.fill(); err != nil && !isTimeout(err) {
-			return s.fail(err)
+		if err := s.listen(until); err != nil {
+			return err
 		}
 		pressing, err := s.note(time.Now())
 		if err != nil {
@@ -85,6 +89,21 @@ func (s *Stream) readAhead(ctx context.Context, watch *wakeWatch) error {
 			return ErrPressing
 		}
 	}
+}
+
+// listen reads once, and ends a stream that has been silent for too long.
+func (s *Stream) listen(until time.Time) error {
+	switch err := s.wire.fill(); {
+	case err == nil:
+		s.heard()
+	case !isTimeout(err):
+		return s.fail(err)
+	case !time.Now().Before(until): // and not one that was kicked: it may not have read
+		if err := s.gone(); err != nil {
+			return s.fail(err)
+		}
+	}
+	return nil
 }
 
 // note looks for requests in what has been received and not delivered. Each is noted once, here or by Next.
@@ -106,10 +125,14 @@ func (s *Stream) note(now time.Time) (pressing bool, err error) {
 // waitBlind waits when nothing more may be read. A request of the server, if there is one, stands behind data that it
 // cannot even send. So ask from outside, by a connection that goes no further than the server's first word.
 func (s *Stream) waitBlind(ctx context.Context, watch *wakeWatch) error {
-	probe := startProbe(ctx, s.plain)
-	defer probe.stop()
+	probe := s.outside.probe
+	if probe == nil {
+		probe = startProbe(ctx, s.plain, probePause, nil)
+		defer probe.stop()
+	}
 	for {
 		now := time.Now()
+		s.heard() // there is no silence where nobody listens
 		if err := s.tick(now); err != nil {
 			return err
 		}
@@ -117,8 +140,9 @@ func (s *Stream) waitBlind(ctx context.Context, watch *wakeWatch) error {
 		select {
 		case <-watch.woke:
 		case <-ctx.Done():
-		case <-probe.stopping:
+		case <-s.unlessTold(probe):
 			timer.Stop()
+			s.outside.told = now
 			return ErrPressing
 		case <-timer.C:
 			continue
@@ -126,6 +150,14 @@ func (s *Stream) waitBlind(ctx context.Context, watch *wakeWatch) error {
 		timer.Stop()
 		return ctx.Err()
 	}
+}
+
+// unlessTold is closed when the server shuts down and the caller was not told of it a moment ago.
+func (s *Stream) unlessTold(p *probe) <-chan struct{} {
+	if time.Since(s.outside.told) < pressAgain {
+		return nil
+	}
+	return p.stopping
 }
 
 // wakeWatch turns a channel into an interruption of a read.
@@ -163,75 +195,4 @@ func (w *wakeWatch) stop() bool {
 	close(w.quit)
 	<-w.done
 	return w.woken()
-}
-
-// probe asks every now and then whether a server still takes connections.
-type probe struct {
-	stopping chan struct{} // closed when the server says that it is shutting down
-	cancel   context.CancelFunc
-	done     chan struct{}
-}
-
-func startProbe(ctx context.Context, config *pgconn.Config) *probe {
-	ctx, cancel := context.WithCancel(ctx)
-	p := &probe{stopping: make(chan struct{}), cancel: cancel, done: make(chan struct{})}
-	go func() {
-		defer close(p.done)
-		pause := time.NewTicker(probePause)
-		defer pause.Stop()
-		for {
-			select {
-			case <-pause.C:
-			case <-ctx.Done():
-				return
-			}
-			if isShuttingDown(ctx, config) {
-				close(p.stopping)
-				return
-			}
-		}
-	}()
-	return p
-}
-
-func (p *probe) stop() {
-	p.cancel()
-	<-p.done
-}
-
-// isShuttingDown is true only if a server says so. It says "cannot connect now" while it starts too, but the caller has
-// a stream from it.
-func isShuttingDown(ctx context.Context, config *pgconn.Config) bool {
-	ctx, cancel := context.WithTimeout(ctx, probePause)
-	defer cancel()
-	conn, err := pgconn.ConnectConfig(ctx, config)
-	if err == nil {
-		_ = conn.Close(ctx)
-		return false
-	}
-	return anyError(err, func(err error) bool {
-		pg, ok := err.(*pgconn.PgError) //nolint:errorlint // anyError unwraps
-		return ok && pg.Code == stateCannotConnectNow
-	})
-}
-
-// anyError looks at every error in the tree: a connection string with several hosts gives one for each.
-func anyError(err error, is func(error) bool) bool {
-	if err == nil {
-		return false
-	}
-	if is(err) {
-		return true
-	}
-	switch e := err.(type) { //nolint:errorlint // this is the unwrapping
-	case interface{ Unwrap() error }:
-		return anyError(e.Unwrap(), is)
-	case interface{ Unwrap() []error }:
-		for _, inner := range e.Unwrap() {
-			if anyError(inner, is) {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -19,6 +19,11 @@ const (
 	readBuffer = 256 << 10
 	// maxMessage is beyond what the server can build (MaxAllocSize, 1 GB). A longer one is damage, not data.
 	maxMessage = 1<<30 + 64
+	// largeMessage is what is read whole without a question. What is longer is buffered only if somebody wants what is
+	// in it; else it is thrown away as it comes in.
+	largeMessage = 1 << 20
+	// maxBuffered is the longest message that is buffered at all. No row that anybody wants is so long.
+	maxBuffered = 16 << 20
 	// headerSize is a message's type byte and its length.
 	headerSize = 5
 	// writeTimeout bounds each write. The server reads what we send even while it sends, so this is generous.
@@ -41,6 +46,7 @@ type wire struct {
 	buf  []byte
 	r, w int   // buf[r:w] has been received and not used
 	base int64 // position of buf[0] in the connection
+	drop int64 // so many bytes that are still to come belong to a message that was skipped; buf[r:w] is empty until then
 }
 
 // attachWire makes config's connection a wire. get returns it once connected.
@@ -92,7 +98,8 @@ func (w *wire) takeOver() error {
 }
 
 // frame returns the next whole message, type and body, and its position in the connection, or ok false if it is not
-// all there. The body stays in place until fill is called; skip moves past it.
+// all there: the frame has then what there is of its body, and is the zero frame as long as its length is not known. The
+// body stays in place until fill is called; skip moves past it.
 func (w *wire) frame() (f frame, ok bool, err error) {
 	return w.frameAt(w.base + int64(w.r))
 }
@@ -108,10 +115,9 @@ func (w *wire) frameAt(at int64) (f frame, ok bool, err error) {
 		return frame{}, false, errFrame
 	}
 	end := 1 + int(size)
-	if len(have) < end {
-		return frame{}, false, nil
-	}
-	return frame{kind: have[0], body: have[headerSize:end:end], start: at, end: at + int64(end)}, true, nil
+	there := min(end, len(have))
+	f = frame{kind: have[0], body: have[headerSize:there:there], start: at, end: at + int64(end)}
+	return f, there == end, nil
 }
 
 // frame is one message of PostgreSQL's frontend/backend protocol.
@@ -119,9 +125,20 @@ type frame struct {
 	kind       byte
 	body       []byte
 	start, end int64 // where it stands in the connection
+	cut        bool  // the body is no more than the head of a change; the rest is not wanted
 }
 
-func (w *wire) skip(f frame) { w.r = int(f.end - w.base) }
+// size is the whole message's, however much of it is there.
+func (f frame) size() int64 { return f.end - f.start }
+
+// skip moves past a message. What of it is still to come is thrown away by fill, in the buffer's usual size.
+func (w *wire) skip(f frame) {
+	if have := w.base + int64(w.w); f.end > have {
+		w.r, w.drop = w.w, f.end-have
+		return
+	}
+	w.r = int(f.end - w.base)
+}
 
 // room says whether fill may keep reading ahead without making the buffer larger than limit.
 func (w *wire) room(limit int) bool { return w.w-w.r < limit }
@@ -143,6 +160,11 @@ func (w *wire) fill() error {
 	}
 	n, err := w.Conn.Read(w.buf[w.w:])
 	w.w += n
+	if w.drop > 0 {
+		dropped := int(min(w.drop, int64(n)))
+		w.r += dropped
+		w.drop -= int64(dropped)
+	}
 	if n > 0 {
 		return nil
 	}

@@ -154,3 +154,44 @@ func TestAKickInterruptsAReadAndOnlyOne(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 }
+
+// What is skipped before it is there is thrown away as it comes, and what follows is whole and at its place.
+func TestAMessageSkippedByItsHeadLeavesWhatFollowsWhole(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		large := framed('d', make([]byte, rapid.IntRange(largeMessage, 3*largeMessage).Draw(t, "size")))
+		small := framed('k', []byte("small"))
+		all := slices.Concat(small, large, small, large, small)
+		var chunks [][]byte
+		for rest := all; len(rest) > 0; {
+			n := min(len(rest), rapid.IntRange(1, readBuffer+100).Draw(t, "chunk"))
+			chunks = append(chunks, rest[:n])
+			rest = rest[n:]
+		}
+		w := pipedWire(chunks)
+		defer func() { _ = w.Close() }()
+		at, seen := int64(0), 0
+		for seen < 5 {
+			f, ok, err := w.frame()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ok || f.size() > largeMessage && len(f.body) > 100 {
+				if seen++; f.start != at {
+					t.Fatalf("message %d stands at %d, want %d", seen, f.start, at)
+				}
+				if at = f.end; f.kind == 'k' && string(f.body) != "small" {
+					t.Fatalf("message %d is damaged", seen)
+				}
+				w.skip(f)
+				continue
+			}
+			if err := w.fill(); err != nil {
+				t.Fatal(err)
+			}
+			if len(w.buf) > 2*readBuffer {
+				t.Fatalf("the buffer has %d bytes", len(w.buf))
+			}
+		}
+	})
+}

@@ -14,7 +14,7 @@
 //
 //	         Open                                                                       Close
 //	connect ─▶ topics ─▶ session ─▶ fences ─▶ tails ─▶ open ──────────────────────────▶ closed
-//	                                                    │ ErrFenced, ErrRestart, ErrTooLarge, …
+//	                                                    │ ErrFenced, ErrRestart, ErrTooLarge, ErrTopicReplaced, …
 //	                                                    └─▶ ended: only Close is left, and another Open
 //
 // The broker's own machinery for idempotent producers does the work: each batch carries producer, epoch and sequence
@@ -53,20 +53,33 @@
 //	the broker has lost or forgotten state  ErrRestart (45, 59): new epoch, fences, tails
 //	a record is too large                   ErrTooLarge, and nothing behind it is published: none is ever left out
 //	ACL, clock, topic settings              an error that says what to do
-//	acknowledged records are lost           not noticed here: unclean leader election, or fewer than two replicas in
-//	                                        sync when a disk dies, or a power cut on all of them
-//	the topic is deleted while we publish   waits for it to come back; what was in it is gone
+//	the topic is deleted and made again     ErrTopicReplaced, with the next batch or within a minute. The broker takes the
+//	                                        batch as if nothing had happened; its place tells (replaced.go). What was in
+//	                                        the topic is gone, and the next Open's Last finds nothing
+//	the topic is deleted                    ErrTopicReplaced within two minutes; nobody but Open makes it again
+//	acknowledged records are lost           ErrTopicReplaced as well, unless as many others have taken their place: unclean
+//	                                        leader election, or fewer than two replicas in sync when a disk dies
+//	somebody else writes into the topic     Open steps over what is behind the last record of ours; a warning, and a metric
+//	somebody adds partitions                nothing is published there; a warning
+//	somebody sets a topic to lose records   RetentionError, within an hour
+//	somebody takes replicas away            a warning each hour, and Warnings
 //	retention deletes the tail              Last finds nothing: what the caller has not confirmed is published again, though
 //	                                        a consumer may have read the deleted copy
 //	the 32767th epoch                       the broker gives another producer; a publisher of before is not fenced by it
 //
 // # Refusals
 //
-// A topic with another number of partitions than configured, because keys would move. A topic that must keep its records
-// for ever and is set not to, as far as its settings may be read (RetentionError); they are read by Open and not again. A
-// record without time. Other compacted topics work, with a warning: what compaction removes is gone.
+// A topic with fewer partitions than configured, because keys would move. A topic of events that is compacted, and one that
+// must keep its records for ever and is set not to, as far as the settings may be read (RetentionError); Open looks, and so
+// does the publisher each hour. A record without time.
+//
+// # Errors
+//
+// No error of kafka-go's leaves the package: it says of itself that it is a net.Error, and whoever grades by that takes
+// "fenced" for a broken connection and fences back. A broker's refusal is a *BrokerError. Terminal tells what to end for.
 //
 // # Reading
 //
-// Client and Reader serve whoever reads the topics back: tails, lapse events, lapse verify.
+// Client and Reader serve whoever reads the topics back: tails, lapse events, lapse verify. Client.Tail and Backward look at
+// the end of a topic before anybody is fenced.
 package kafka

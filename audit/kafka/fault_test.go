@@ -154,6 +154,7 @@ func TestTheLeaderMayMoveAtAnyTime(t *testing.T) {
 	t.Parallel()
 	cluster, cfg := fake(t)
 	cfg.MaxBatchBytes, cfg.MaxBuffered = 1000, 4000
+	cfg.SetTiming(kafka.Timing{Backoff: 5 * time.Millisecond, Ends: 5 * time.Millisecond})
 	p := open(t, cfg)
 	s := newSource(faulty, 1, 3000)
 	done := make(chan error, 1)

@@ -213,13 +213,18 @@ func (a *applier) print(changes []change, wanted bool) {
 
 // confirm asks, where there is somebody to ask.
 func (a *applier) confirm() error {
-	if a.yes {
+	switch {
+	case a.yes:
 		return nil
-	}
-	if !a.asks {
+	case !a.asks:
 		return wrongUsage("there is nobody to ask: give --yes to apply this, or --dry-run to look")
 	}
-	fmt.Fprint(a.err, "apply this? [y/N] ")
+	return a.ask("apply this?", "nothing was applied")
+}
+
+// ask asks a person, who must be there. Any answer but yes is an error with the words of declined.
+func (a *app) ask(question, declined string) error {
+	fmt.Fprint(a.err, question+" [y/N] ")
 	answer, err := bufio.NewReader(a.in).ReadString('\n')
 	if err != nil {
 		return fmt.Errorf("read the answer: %w", err)
@@ -228,7 +233,7 @@ func (a *applier) confirm() error {
 	case "y", "yes":
 		return nil
 	default:
-		return errors.New("nothing was applied")
+		return errors.New(declined)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
@@ -73,23 +74,14 @@ func (a *app) newAuditor(ctx context.Context, s *config.Settings, once bool) (*a
 	if s.Audit == config.AuditOff {
 		return nil, invalid(errAuditOff)
 	}
-	brokers, err := a.kafkaConfig(s)
-	if err != nil {
+	if err := s.RequireKafka(); err != nil {
 		return nil, err
 	}
-	// The others are not used yet. An auditor without them would have to be stopped when they are.
+	// Not all are used yet. An auditor without them would have to be stopped when they are.
 	for _, name := range config.KeyNames() {
 		if _, err := s.Keys.Load(name); err != nil {
 			return nil, invalid(err)
 		}
-	}
-	tag, err := s.Keys.Load(config.TagKey)
-	if err != nil {
-		return nil, invalid(err)
-	}
-	hash, err := s.Keys.Load(config.HashKey)
-	if err != nil {
-		return nil, invalid(err)
 	}
 	session, err := a.connection(s, s.Database.Auditor, s.Roles.Auditor, "lapse audit")
 	if err != nil {
@@ -103,21 +95,44 @@ func (a *app) newAuditor(ctx context.Context, s *config.Settings, once bool) (*a
 		return nil, err
 	}
 	auditor := &auditor{app: a, session: &auditorSession{config: session}, copies: s.Topics.Create && s.Topics.Replication == 0}
-	auditor.config = audit.Config{
-		Stream: replication.StreamConfig{
-			ConnString: string(s.Database.Auditor), Slot: s.Slot, Admit: session.AfterConnect, Logger: a.log,
-		},
-		Kafka:  brokers,
-		System: s.Topics.System, User: s.Topics.User, Log: s.Topics.Log,
-		Partitions: s.Topics.Partitions, Replication: s.Topics.Replication, Create: s.Topics.Create,
-		Keys: []schemas.TagKey{schemas.TagKey(tag)}, HashKey: audit.HashKey(hash), SlotStart: installed.slotStart,
-		Beat: auditor.session.Beat, Alarm: auditor.session.Alarm, Metrics: audit.NewMetrics(), Logger: a.log,
+	if auditor.config, err = a.auditConfig(s, session.AfterConnect); err != nil {
+		return nil, err
 	}
+	auditor.config.Beat, auditor.config.Alarm, auditor.config.Look = auditor.session.Beat, auditor.session.Alarm, auditor.look
+	auditor.config.Metrics = audit.NewMetrics()
 	if once {
 		auditor.config.Until = auditor.end
 	}
 	_, err = audit.New(auditor.config)
 	return auditor, invalid(err)
+}
+
+// auditConfig is what the settings say of an audit: all that reading needs.
+func (a *app) auditConfig(s *config.Settings, admit pgconn.AfterConnectFunc) (audit.Config, error) {
+	brokers, err := a.kafkaConfig(s)
+	if err != nil {
+		return audit.Config{}, err
+	}
+	tag, err := s.Keys.Load(config.TagKey)
+	if err != nil {
+		return audit.Config{}, invalid(err)
+	}
+	hash, err := s.Keys.Load(config.HashKey)
+	if err != nil {
+		return audit.Config{}, invalid(err)
+	}
+	c := audit.Config{
+		Stream: replication.StreamConfig{ConnString: string(s.Database.Auditor), Slot: s.Slot, Admit: admit, Logger: a.log},
+		Kafka:  brokers,
+		System: s.Topics.System, User: s.Topics.User, Log: s.Topics.Log,
+		Partitions: s.Topics.Partitions, Replication: s.Topics.Replication, Create: s.Topics.Create,
+		Keys: []schemas.TagKey{schemas.TagKey(tag)}, HashKey: audit.HashKey(hash),
+		FailoverTolerance: s.FailoverTolerance, Logger: a.log,
+	}
+	if s.FailoverTolerance == 0 {
+		c.FailoverTolerance = -1 // there 0 is the default
+	}
+	return c, nil
 }
 
 // end is where --once ends.

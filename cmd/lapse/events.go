@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,8 @@ func (a *app) eventsCommand() *cobra.Command {
 deleted, and prints one line per event. With --json the line is the event as it is in the topic. With --follow it goes on
 with what is still to come, in the order of its arrival.
 
-The filters look at the records' headers only, as any consumer can.`,
+The filters look at the records' headers only, as any consumer can. Gaps and rewinds are printed whatever is asked for: they
+say that events are missing, or that events which are there never happened.`,
 		Example: `  lapse events --cause user --table public.sessions
   lapse events --follow --policy sessions-30d --json`,
 		Args: cobra.NoArgs,
@@ -67,22 +69,18 @@ type consumer struct {
 	follow, asJSON       bool
 	client               *kafka.Client
 	printed              place // of the event printed last
+	markers              map[place]bool
 }
 
-// place is where a record stands in the history of its database; text that sorts.
-type place struct{ timeline, lsn, seq string }
+// place is where a record stands in the order of all events; text that sorts, but for the first two, which are numbers.
+type place struct{ history, timeline, lsn, seq string }
 
-func (p place) before(q place) bool {
-	switch {
-	case len(p.timeline) != len(q.timeline):
-		return len(p.timeline) < len(q.timeline)
-	case p.timeline != q.timeline:
-		return p.timeline < q.timeline
-	case p.lsn != q.lsn:
-		return p.lsn < q.lsn
-	default:
-		return p.seq < q.seq
-	}
+func (p place) compare(q place) int {
+	return cmp.Or(
+		cmp.Compare(len(p.history), len(q.history)), cmp.Compare(p.history, q.history),
+		cmp.Compare(len(p.timeline), len(q.timeline)), cmp.Compare(p.timeline, q.timeline),
+		cmp.Compare(p.lsn, q.lsn), cmp.Compare(p.seq, q.seq),
+	)
 }
 
 // brokerPatience is how long the brokers may be silent before the command gives up.
@@ -186,16 +184,7 @@ func (c *consumer) replay(ctx context.Context, lanes []*lane) error {
 		if len(open) == 0 {
 			return nil
 		}
-		first := slices.MinFunc(open, func(a, b *lane) int {
-			switch {
-			case a.at.before(b.at):
-				return -1
-			case b.at.before(a.at):
-				return 1
-			default:
-				return 0
-			}
-		})
+		first := slices.MinFunc(open, func(a, b *lane) int { return a.at.compare(b.at) })
 		if err := c.print(first.next, first.at); err != nil {
 			return err
 		}
@@ -258,6 +247,9 @@ func (c *consumer) tail(ctx context.Context, lanes []*lane) error {
 // wants says whether a record is an event that was asked for. It looks at headers only.
 func (c *consumer) wants(r *kafka.Record) bool {
 	matches := func(filter, name string) bool { return filter == "" || filter == header(r, name) }
+	if isMarker(r) {
+		return true
+	}
 	return !r.IsFence() && matches(c.cause, "lapse-cause") && matches(c.policy, "lapse-policy") && matches(c.table, "lapse-table")
 }
 
@@ -271,8 +263,10 @@ func header(r *kafka.Record, name string) string {
 }
 
 func placeOf(r *kafka.Record) place {
-	return place{header(r, "lapse-tli"), header(r, "lapse-lsn"), header(r, "lapse-seq")}
+	return place{header(r, "lapse-history"), header(r, "lapse-tli"), header(r, "lapse-lsn"), header(r, "lapse-seq")}
 }
+
+const eventTime = "2006-01-02T15:04:05.000Z"
 
 // print writes one event. What goes to every partition, such as a truncate, is printed once.
 func (c *consumer) print(r *kafka.Record, at place) error {
@@ -280,8 +274,21 @@ func (c *consumer) print(r *kafka.Record, at place) error {
 		return nil
 	}
 	c.printed = at
+	if isMarker(r) {
+		if c.markers[at] {
+			return nil // of another partition, read when others had gone on
+		}
+		if c.markers == nil {
+			c.markers = map[place]bool{}
+		}
+		c.markers[at] = true
+	}
 	if c.asJSON {
 		_, err := c.out.Write(append(bytes.TrimRight(r.Value, "\n"), '\n'))
+		return err
+	}
+	if isMarker(r) {
+		_, err := fmt.Fprintf(c.out, "%s %s\n", r.Time.Format(eventTime), markerLine(r))
 		return err
 	}
 	lsn := at.lsn
@@ -291,7 +298,7 @@ func (c *consumer) print(r *kafka.Record, at place) error {
 			lsn = n.String()
 		}
 	}
-	line := fmt.Sprintf("%s %-10s %-8s %s %s", r.Time.Format("2006-01-02T15:04:05.000Z"), header(r, "lapse-cause"),
+	line := fmt.Sprintf("%s %-10s %-8s %s %s", r.Time.Format(eventTime), header(r, "lapse-cause"),
 		header(r, "lapse-op"), header(r, "lapse-table"), r.Key)
 	if policy := header(r, "lapse-policy"); policy != "" {
 		line += " policy=" + policy

@@ -29,6 +29,9 @@ As a superuser it makes everything, the login for all other commands included: t
 one, "lapse". As anybody else it needs the roles to be there; --grants prints what a superuser has to run, without
 connecting. A schema "lapse" that is not Lapse's is refused before anything in it is touched.
 
+A slot that is gone, or that the server gave up, is made again with --new-slot only. The log goes on in the same topics, and a gap
+record in them says what is missing.
+
 Keys are made where --keys says, or, if nothing says where keys are, in the user's configuration folder, and never for a
 database that is installed. Copy them to every machine that runs Lapse on this database, and keep them: they prove which
 deletions were Lapse's. The database has their fingerprints, and commands refuse other keys.`,
@@ -51,7 +54,7 @@ deletions were Lapse's. The database has their fingerprints, and commands refuse
 		return i.print(asJSON)
 	})
 	cmd.Flags().BoolVar(&grants, "grants", false, "print the SQL that a superuser must run, and do nothing")
-	cmd.Flags().BoolVar(&newSlot, "new-slot", false, "make a slot that is gone again, with a gap in the evidence; needs new topics")
+	cmd.Flags().BoolVar(&newSlot, "new-slot", false, "make a slot that is gone or lost again; the evidence has a gap, in the same topics")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
@@ -182,8 +185,21 @@ func (i *initialiser) server(ctx context.Context, conn *pgx.Conn) error {
 	case i.settings.Audit == config.AuditOff:
 		return nil
 	default:
-		return replication.CheckWALLevel(ctx, conn)
+		if err := replication.CheckWALLevel(ctx, conn); err != nil {
+			return err
+		}
+		return i.asynchronous(ctx, conn)
 	}
+}
+
+// asynchronous refuses a server whose commits would wait for the auditor, before anything is committed: where no standby
+// answers to the setting, these commits would wait too.
+func (i *initialiser) asynchronous(ctx context.Context, conn *pgx.Conn) error {
+	name, err := replication.ApplicationName(string(i.settings.Database.Auditor))
+	if err != nil {
+		return invalid(err)
+	}
+	return replication.CheckSynchronousNames(ctx, conn, name)
 }
 
 // catalog makes the keys and the schema. The keys come first: what is recorded is there.

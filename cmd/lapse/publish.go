@@ -201,9 +201,11 @@ func unpublished(ctx context.Context, conn *pgx.Conn, table uint32) ([]uint32, e
 	return slices.DeleteFunc(oids, func(oid uint32) bool { return isMember(members, oid) }), nil
 }
 
+// isMember says whether a table is published as it must be. One that is in another publication of Lapse's, as an earlier
+// version had it, has still to be moved.
 func isMember(members []replication.Member, oid uint32) bool {
 	return slices.ContainsFunc(members, func(m replication.Member) bool {
-		return m.OID == oid && m.Publication != replication.Ledger
+		return m.OID == oid && m.Publication == replication.Deletes
 	})
 }
 

@@ -86,7 +86,7 @@ Exit codes: 0 done; 1 failed; 2 wrong usage or invalid input; 3 done, and it fou
 	flags.StringVar(&a.logLevel, "log-level", "info", "least `level` that is logged: debug, info, warn or error")
 	root.AddCommand(
 		a.initCommand(), a.applyCommand(), a.policyCommand(), a.pauseCommand(), a.resumeCommand(), a.planCommand(),
-		a.clockCommand(), a.runCommand(), a.auditCommand(), a.serveCommand(), a.eventsCommand(), a.versionCommand(),
+		a.clockCommand(), a.historyCommand(), a.runCommand(), a.auditCommand(), a.serveCommand(), a.eventsCommand(), a.versionCommand(),
 	)
 	return root
 }

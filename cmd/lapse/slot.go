@@ -2,21 +2,26 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/audit"
+	"lapse/planner"
 	"lapse/replication"
 )
 
 // slotWait is how long the server may wait for transactions that are open when the slot is made.
 const slotWait = 10 * time.Minute
 
-// slot makes the slot over the auditor's connection. One that was there and is gone is not made again: what was deleted
-// since would be missing from the evidence, and nothing would say so.
+// slot makes the slot over the auditor's connection. One that was there and is gone, or that the server gave up, is not made
+// again unless somebody says so: what was deleted since is in no evidence. The log goes on after it, with a gap.
 //
-//	crash after the slot is made, before it is recorded    the next init records the slot's own position
+//	crash after the former slot is given up    no slot, or none on record: nothing is deleted; the next init --new-slot goes on
+//	crash after the slot is made, before it    the next init records the slot's own position, and restates the policies
+//	is recorded
 func (i *initialiser) slot(ctx context.Context, owner *pgx.Conn) error {
 	installed, err := readInstallation(ctx, owner, i.settings.Roles)
 	if err != nil {
@@ -31,40 +36,106 @@ func (i *initialiser) slot(ctx context.Context, owner *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
-	lost := installed.slotStart != 0 && !state.Exists
+	lost, err := i.lostSlot(&state, installed.slotStart)
+	if err != nil {
+		return err
+	}
 	if lost && !i.newSlot {
-		return fmt.Errorf("replication slot %q, made at %s, is gone: what was deleted since is in no evidence; "+
-			"lapse init --new-slot makes another and goes on with that gap, and topics: must then name new topics", i.settings.Slot, installed.slotStart)
+		return i.slotGone(&state, installed.slotStart)
 	}
 	if lost {
-		if err := recordSlot(ctx, owner, nil); err != nil {
+		if err := i.giveUp(ctx, owner, auditor, &state); err != nil {
 			return err
 		}
+	}
+	if state, err = i.ensureSlot(ctx, auditor); err != nil {
+		return err
+	}
+	if installed.slotStart != 0 && !lost {
+		return nil
+	}
+	start := state.Confirmed.String()
+	if err := i.recordSlot(ctx, owner, &start); err != nil {
+		return err
+	}
+	if lost {
+		i.Warnings = append(i.Warnings, fmt.Sprintf("what was deleted before %s and not read yet is in no evidence", state.Confirmed))
+		i.goesOn(ctx, owner)
+	}
+	return nil
+}
+
+// lostSlot says whether the slot that was made is gone, or of no use any more. One that is not ours is neither: it is refused.
+func (i *initialiser) lostSlot(state *replication.SlotState, start replication.LSN) (bool, error) {
+	database, err := i.settings.Database.Name()
+	if err != nil || !state.Exists {
+		return start != 0, err
+	}
+	return errors.Is(replication.CheckSlot(*state, database), replication.ErrSlotLost), nil
+}
+
+func (i *initialiser) slotGone(state *replication.SlotState, start replication.LSN) error {
+	what := fmt.Sprintf("made at %s, is gone", start)
+	if state.Exists {
+		what = "is lost: the server has given up what it was to keep for it"
+		if state.Invalidation != "" {
+			what += " (" + state.Invalidation + ")"
+		}
+	}
+	return fmt.Errorf("replication slot %q, %s: what was deleted since is in no evidence; "+
+		"lapse init --new-slot makes another, and the log goes on in the same topics, with a gap", i.settings.Slot, what)
+}
+
+// giveUp forgets the former slot. Nothing is deleted from then on until there is another and the auditor has read from it.
+func (i *initialiser) giveUp(ctx context.Context, owner, auditor *pgx.Conn, state *replication.SlotState) error {
+	if state.Exists {
+		if err := replication.DropSlot(ctx, auditor, i.settings.Slot); err != nil {
+			return err
+		}
+		i.did("slot", "%s was lost, and is dropped", i.settings.Slot)
+	}
+	return i.recordSlot(ctx, owner, nil)
+}
+
+func (i *initialiser) ensureSlot(ctx context.Context, auditor *pgx.Conn) (state replication.SlotState, err error) {
+	ctx, cancel := context.WithTimeout(ctx, slotWait)
+	defer cancel()
+	options, err := slotOptions(ctx, auditor)
+	if err != nil {
+		return state, err
+	}
+	if state, err = replication.ReadSlot(ctx, auditor, i.settings.Slot); err != nil {
+		return state, err
 	}
 	if !state.Exists {
 		i.log.Info("making the slot; the server waits for transactions that are open", "slot", i.settings.Slot)
 	}
-	bounded, cancel := context.WithTimeout(ctx, slotWait)
-	defer cancel()
-	options, err := slotOptions(ctx, auditor)
-	if err != nil {
-		return err
-	}
-	state, made, err := replication.EnsureSlot(bounded, auditor, i.settings.Slot, options...)
-	if err != nil {
-		return err
-	}
-	if made {
+	state, made, err := replication.EnsureSlot(ctx, auditor, i.settings.Slot, options...)
+	if err == nil && made {
 		i.did("slot", "%s at %s", state.Name, state.Confirmed)
 	}
-	if lost {
-		i.Warnings = append(i.Warnings, fmt.Sprintf("what was deleted between %s and %s is in no evidence", installed.slotStart, state.Confirmed))
+	return state, err
+}
+
+// goesOn says how the log goes on with the slot, as far as that can be looked at.
+func (i *initialiser) goesOn(ctx context.Context, owner *pgx.Conn) {
+	const look = "lapse history shows where the log and the database stand to each other"
+	if err := i.settings.RequireKafka(); err != nil {
+		i.Next = append(i.Next, "if the log and the database are one history, the log goes on with a gap that begins at its end; "+look)
+		return
 	}
-	if installed.slotStart == 0 || lost {
-		start := state.Confirmed.String()
-		return recordSlot(ctx, owner, &start)
+	p, err := i.comparePasts(ctx, owner, i.settings, checkPinned)
+	switch {
+	case err != nil:
+		i.Warnings = append(i.Warnings, fmt.Sprintf("how the log goes on could not be looked at: %v; %s", err, look))
+	case p.needsPerson():
+		i.Warnings = append(i.Warnings, p.verdict())
+		i.Next = append(i.Next, look+", and what to type")
+	case p.Standing == audit.StandingNew:
+	case p.found != nil:
+		i.Next = append(i.Next, fmt.Sprintf("lapse audit or lapse serve: the log goes on in the same topics, with a gap from %s to the slot",
+			p.found.LogEnd))
 	}
-	return nil
 }
 
 // firstFailover is the first version of PostgreSQL whose slots can follow to a standby.
@@ -83,10 +154,23 @@ func slotOptions(ctx context.Context, conn *pgx.Conn) ([]replication.SlotOption,
 	return []replication.SlotOption{replication.WithFailover()}, nil
 }
 
-// recordSlot writes down where the slot begins; nil is nowhere yet.
-func recordSlot(ctx context.Context, owner *pgx.Conn, start *string) error {
-	if _, err := owner.Exec(ctx, `update lapse.installation set slot_start = $1::text::pg_lsn, slot_made_at = clock_timestamp()`, start); err != nil {
+// recordSlot writes down where the slot begins, nil being nowhere yet, and restates the policies, so that what is in force is in
+// the log behind the slot. Those that are armed wait for the auditor.
+func (i *initialiser) recordSlot(ctx context.Context, owner *pgx.Conn, start *string) error {
+	var arming []planner.PolicyID
+	err := retryGated(ctx, owner, i.log, "record the slot", i.settings.Roles, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `update lapse.installation set slot_start = $1::text::pg_lsn, slot_made_at = clock_timestamp()`, start)
+		if err != nil {
+			return err
+		}
+		arming, err = planner.RestateAll(ctx, tx, "restated: the slot was made")
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("record the slot: %w", err)
 	}
-	return nil
+	if start == nil {
+		return nil
+	}
+	return noteArmings(ctx, owner, arming)
 }

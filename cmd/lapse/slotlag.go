@@ -42,3 +42,20 @@ func (s slotLag) Collect(metrics chan<- prometheus.Metric) {
 	metrics <- prometheus.MustNewConstMetric(slotLagBytes, prometheus.GaugeValue, float64(state.Behind()), "confirmed")
 	metrics <- prometheus.MustNewConstMetric(slotLagBytes, prometheus.GaugeValue, float64(state.Held()), "restart")
 }
+
+// look is the end of the server's log, unless the server process that serves the auditor's stream is a synchronous standby:
+// that is an error.
+func (a *auditor) look(ctx context.Context, pid uint32) (end replication.LSN, err error) {
+	name, err := replication.ApplicationName(a.config.Stream.ConnString)
+	if err != nil {
+		return 0, err
+	}
+	err = a.session.with(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		if err := replication.CheckAsync(ctx, conn, pid, name); err != nil {
+			return err
+		}
+		end, err = replication.End(ctx, conn)
+		return err
+	})
+	return end, err
+}

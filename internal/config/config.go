@@ -26,6 +26,9 @@ type Settings struct {
 	Limits   Limits
 	HTTP     string // address of the HTTP server
 
+	// FailoverTolerance is how much a promotion may lose without a person's word; zero is nothing.
+	FailoverTolerance time.Duration
+
 	// AllowSuperuser lets commands other than init and apply log in as a superuser. Only the environment can say so.
 	AllowSuperuser bool
 }
@@ -138,6 +141,8 @@ func defaults() *Settings {
 		Format: Spanner,
 		Audit:  AuditRequired,
 		HTTP:   "127.0.0.1:7432",
+
+		FailoverTolerance: 5 * time.Minute,
 	}
 }
 

@@ -54,6 +54,7 @@ topics:
 format: spanner
 audit: off
 limits: { turn_rows: 100_000, turn_time: 10 seconds, batch_time: 250 ms }
+failover_tolerance: 90 seconds
 http: 0.0.0.0:9000
 `
 
@@ -77,6 +78,7 @@ func TestEveryKeyOfTheFileIsRead(t *testing.T) {
 		{"topics", fmt.Sprint(s.Topics), "{a.system a.user a.log 12 2 false}"},
 		{"audit", string(s.Audit), "off"},
 		{"limits", fmt.Sprint(s.Limits), fmt.Sprint(config.Limits{100_000, 10 * time.Second, 250 * time.Millisecond})},
+		{"failover tolerance", s.FailoverTolerance.String(), "1m30s"},
 		{"http", s.HTTP, "0.0.0.0:9000"},
 	} {
 		if c.got != c.want {
@@ -96,6 +98,7 @@ func TestAnEmptyFileGivesTheDefaults(t *testing.T) {
 		{"topics", fmt.Sprint(s.Topics), "{lapse.deletes.system lapse.deletes.user lapse.log 6 0 true}"},
 		{"audit", string(s.Audit), "required"},
 		{"format", string(s.Format), "spanner"},
+		{"failover tolerance", s.FailoverTolerance.String(), "5m0s"},
 		{"http", s.HTTP, "127.0.0.1:7432"},
 	} {
 		if c.got != c.want {
@@ -107,6 +110,13 @@ func TestAnEmptyFileGivesTheDefaults(t *testing.T) {
 	}
 	if err := s.RequireKafka(); !errors.Is(err, config.ErrNoBrokers) {
 		t.Errorf("no brokers: %v", err)
+	}
+}
+
+func TestAPromotionMayBeAllowedToLoseNothing(t *testing.T) {
+	path := write(t, "database: postgres://me@db/shop\nfailover_tolerance: 0\n")
+	if s, err := config.Load(path, config.Overrides{}, nothing); err != nil || s.FailoverTolerance != 0 {
+		t.Errorf("got %+v, %v", s, err)
 	}
 }
 
@@ -144,6 +154,7 @@ func TestAllProblemsOfAFileAreNamedAtOnceWithTheirPlaces(t *testing.T) {
 		{"a URL", "database: postgres://u:s3cret@db:port/app\n", `:1:11: read the database's connection string: `},
 		{"an address", "http: 7432\n", `:1:7: "7432" is no address: write host:port`},
 		{"a duration", "limits: { turn_time: soon }\n", `:1:22: "soon" is not a length of time above zero`},
+		{"a tolerance below nothing", "failover_tolerance: -1 minute\n", `:1:21: "-1 minute" is not a length of time above zero`},
 		{"a limit of another version", "limits: { rows_per_pass: 5 }\n", `:1:26: rows_per_pass is not supported by this version`},
 		{"half a certificate", "kafka:\n  tls: { cert: a }\n", `: cert and key belong together`},
 		{"half a login", "kafka:\n  sasl: { username: a }\n", `: sasl needs mechanism, username and password_file`},

@@ -40,6 +40,7 @@ func (f *file) fields() []field {
 		{"format", f.format},
 		{"audit", f.word((*string)(&f.s.Audit), string(AuditRequired), string(AuditOff))},
 		{"limits", f.limits},
+		{"failover_tolerance", f.tolerance},
 		{"http", f.checked(&f.s.HTTP, checkAddress)},
 	}
 }
@@ -190,6 +191,15 @@ func (f *file) limits(node ast.Node) {
 		field{"turn_rows", f.count(&l.TurnRows, 1)},
 		field{"turn_time", f.duration(&l.TurnTime)},
 		field{"batch_time", f.duration(&l.BatchTime)})
+}
+
+// tolerance is a length of time that may also be 0.
+func (f *file) tolerance(node ast.Node) {
+	if node.Type() == ast.IntegerType && node.String() == "0" {
+		f.s.FailoverTolerance = 0
+		return
+	}
+	f.duration(&f.s.FailoverTolerance)(node)
 }
 
 // checkAddress wants host and port, as in 127.0.0.1:7432.

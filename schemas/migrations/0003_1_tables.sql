@@ -212,17 +212,17 @@ create table lapse.history (
 );
 
 -- What Lapse published, by the rows of the system catalog: any change to one, one that was taken back too, makes another
--- row version. xmin is kept as a text, since it wraps around.
+-- row version.
 create table lapse.publication (
   name             name primary key,
   oid              oid not null,
-  publication_xmin text not null
+  publication_xmin xid not null
 );
 create table lapse.published (
   relation    oid not null,
   publication name not null,
   member      oid not null,                    -- pg_publication_rel.oid
-  member_xmin text not null,
+  member_xmin xid not null,
   recorded_at timestamptz not null default clock_timestamp(),
   primary key (publication, relation)
 );

@@ -102,21 +102,41 @@ begin
   if not exists (select from lapse.publication) then
     return 'the publications are not on record: run lapse init';
   end if;
-  select case when p.oid is null then format('publication %I was dropped', r.name)
-              when p.pubname <> r.name then format('publication %I was renamed to %I', r.name, p.pubname)
-              else format('publication %I was changed', r.name) end
-    into fault
-    from lapse.publication r
-    left join pg_publication p on p.oid = r.oid
-   where p.oid is null or p.pubname <> r.name or p.xmin::text <> r.publication_xmin
-   order by r.name
-   limit 1;
+  if not exists (
+       select from lapse.publication r
+         left join pg_publication p on p.oid = r.oid
+        where p.oid is null or p.pubname <> r.name or p.xmin <> r.publication_xmin)
+     and not exists (
+       select from (select m.oid, m.xmin
+                      from lapse.publication p join pg_publication_rel m on m.prpubid = p.oid) m
+         full join lapse.published r on r.member = m.oid
+        where r.member is null or r.member_xmin <> m.xmin
+           or m.oid is null and (r.publication = 'lapse_ledger' or exists (select from pg_class c where c.oid = r.relation)))
+  then
+    if current_setting('server_version_num')::int < 150000 then
+      return null;
+    elsif not exists (select from lapse.publication p join pg_publication_namespace s on s.pnpubid = p.oid) then
+      return null;
+    end if;
+  end if;
+  fault := lapse.publications_trouble();
+  if fault is null then
+    select case when p.oid is null then format('publication %I was dropped', r.name)
+                when p.pubname <> r.name then format('publication %I was renamed to %I', r.name, p.pubname)
+                else format('publication %I was changed', r.name) end
+      into fault
+      from lapse.publication r
+      left join pg_publication p on p.oid = r.oid
+     where p.oid is null or p.pubname <> r.name or p.xmin <> r.publication_xmin
+     order by r.name
+     limit 1;
+  end if;
   if fault is null then
     select case when r.member is null then format('publication %I has table %s, which Lapse did not add', m.name, m.relation::regclass)
                 when m.member is null then format('publication %I lacks table %s', r.publication, r.relation::regclass)
-                else format('table %s was taken out of publication %I, or changed in it, and added again', r.relation::regclass, r.publication) end
+                else format('publication %I had table %s taken out, or changed in it, and added again', r.publication, r.relation::regclass) end
       into fault
-      from (select p.name, r.prrelid as relation, r.oid as member, r.xmin::text as member_xmin
+      from (select p.name, r.prrelid as relation, r.oid as member, r.xmin as member_xmin
               from lapse.publication p join pg_publication_rel r on r.prpubid = p.oid) m
       full join lapse.published r on r.relation = m.relation and r.publication = m.name
      where r.member is null
@@ -125,14 +145,7 @@ begin
      order by coalesce(r.publication, m.name), coalesce(r.relation, m.relation)
      limit 1;
   end if;
-  if fault is null and current_setting('server_version_num')::int >= 150000 then
-    select format('publication %I publishes all tables of schema %s', p.name, s.pnnspid::regnamespace)
-      into fault
-      from lapse.publication p join pg_publication_namespace s on s.pnpubid = p.oid
-     order by p.name, s.pnnspid
-     limit 1;
-  end if;
-  return left(coalesce(case when fault is not null then lapse.publications_trouble() end, fault), 500);
+  return left(coalesce(fault, 'the publications are not as they were recorded'), 500);
 end
 $lapse$;
 
@@ -160,7 +173,7 @@ as $lapse$
 begin
   delete from lapse.published r where r.relation = any (relations);
   insert into lapse.published (relation, publication, member, member_xmin)
-  select m.prrelid, p.pubname, m.oid, m.xmin::text
+  select m.prrelid, p.pubname, m.oid, m.xmin
     from pg_publication_rel m
     join pg_publication p on p.oid = m.prpubid
    where m.prrelid = any (relations) and p.pubname in ('lapse_deletes', 'lapse_changes', 'lapse_ledger');
@@ -185,12 +198,12 @@ begin
   perform lapse.begin_publications();
   delete from lapse.publication;
   insert into lapse.publication (name, oid, publication_xmin)
-  select p.pubname, p.oid, p.xmin::text
+  select p.pubname, p.oid, p.xmin
     from pg_publication p
    where p.pubname in ('lapse_deletes', 'lapse_changes', 'lapse_ledger');
   delete from lapse.published;
   insert into lapse.published (relation, publication, member, member_xmin)
-  select m.prrelid, p.name, m.oid, m.xmin::text
+  select m.prrelid, p.name, m.oid, m.xmin
     from pg_publication_rel m join lapse.publication p on p.oid = m.prpubid;
   return null;
 end

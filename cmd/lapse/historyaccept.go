@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
+
+	"lapse/audit"
+	"lapse/internal/config"
+	"lapse/planner"
+)
+
+func (a *app) historyAcceptCommand() *cobra.Command {
+	var yes, asJSON bool
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "accept --reason TEXT",
+		Short: "Say that the log goes on with this database",
+		Long: `Compares like "lapse history". Where the log and the database are not one history it shows both, asks, and writes down that the log
+goes on with this database, as the next history. The auditor then tells every consumer by a rewind record which events never
+happened here, and goes on in the same topics within seconds. Policies that were armed delete again once the auditor has passed
+this moment. Where there is nothing to accept, it says so and changes nothing.
+
+With audit: off it accepts the server: its timeline and system.`,
+		Example: `  lapse history accept --reason "restored last night's backup, ticket 4711"`,
+		Args:    cobra.NoArgs,
+		RunE: a.does(func(cmd *cobra.Command, _ []string) error {
+			if reason == "" {
+				return wrongUsage("say why this database is the one to go on with: --reason TEXT")
+			}
+			if err := checkReason(reason); err != nil {
+				return err
+			}
+			return a.acceptHistory(cmd.Context(), reason, yes, asJSON)
+		}),
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the record")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// acceptedHistory is what `lapse history accept` did. Number is 0 where there was nothing to accept.
+type acceptedHistory struct {
+	Number   int32          `json:"accepted"`
+	At       time.Time      `json:"at,omitzero"`
+	LogEnd   string         `json:"log_end,omitempty"`
+	Fork     string         `json:"fork,omitempty"`
+	Restated int            `json:"policies_restated"` // armed ones, which wait for the auditor
+	Standing audit.Standing `json:"standing"`          // before
+}
+
+func (a *app) acceptHistory(ctx context.Context, reason string, yes, asJSON bool) error {
+	conn, s, err := a.ownersConnection(ctx, "lapse history")
+	if err != nil {
+		return err
+	}
+	defer hangUp(conn)
+	p, err := a.historyOf(ctx, conn, s)
+	switch {
+	case err != nil:
+		return err
+	case p.Standing == standingRefused:
+		return errors.New("nothing was accepted: " + p.Why)
+	case p.Standing == standingChecked:
+		return errors.New("nothing was accepted: " + p.verdict() + ": " + p.Next[0])
+	case p.Standing != audit.StandingBent:
+		if asJSON {
+			return a.printJSON(acceptedHistory{Standing: p.Standing})
+		}
+		_, err := fmt.Fprintf(a.out, "nothing to accept: %s\n", p.verdict())
+		return err
+	}
+	if err := a.confirmAccept(p, yes, asJSON); err != nil {
+		return err
+	}
+	done, err := a.writeHistory(ctx, conn, s, p, reason)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return a.printJSON(done)
+	}
+	return a.printAccepted(done)
+}
+
+// confirmAccept shows both sides and asks, where there is somebody to ask.
+func (a *app) confirmAccept(p *pasts, yes, asJSON bool) error {
+	if !asJSON {
+		p.Next = nil
+		if err := a.printPasts(p); err != nil {
+			return err
+		}
+	}
+	switch {
+	case yes:
+		return nil
+	case !a.asks:
+		return wrongUsage("there is nobody to ask: give --yes to accept this; to look: lapse history")
+	}
+	return a.ask("go on with this database?", "nothing was accepted")
+}
+
+var errPastMoved = errors.New("somebody else has accepted a history meanwhile: look again with lapse history")
+
+// writeHistory writes the next history, under the gates: no batch runs, and those that come later see it. Policies that are armed
+// wait for the auditor from then on.
+//
+//	crash before the commit    nothing is accepted
+//	crash after it             the auditor goes on; the executor notes the position that it must pass
+func (a *app) writeHistory(ctx context.Context, conn *pgx.Conn, s *config.Settings, p *pasts, reason string) (*acceptedHistory, error) {
+	done := &acceptedHistory{Standing: p.Standing}
+	highest := int64(p.History.Number)
+	if found := p.found; found != nil {
+		if !found.ServerStart.Truncate(time.Microsecond).Equal(p.Database.Started.Truncate(time.Microsecond)) {
+			return nil, errors.New("the owner's connection and the auditor's lead to two servers: see database: in lapse.yaml")
+		}
+		highest = max(highest, int64(found.Highest))
+		done.LogEnd, done.Fork = found.LogEnd.String(), found.Fork.String()
+	}
+	var arming []planner.PolicyID
+	err := retryGated(ctx, conn, a.log, "accept the history", s.Roles, func(tx pgx.Tx) error {
+		err := tx.QueryRow(ctx, `
+			insert into lapse.history (number, log_end, fork, timeline, system_identifier, reason)
+			select $1::bigint + 1, nullif($2, ''), nullif($3, ''), lapse.timeline(), lapse.system_identifier(), $4
+			 where (select max(n.number) from lapse.history n) = $5
+			returning number, at`, highest, done.LogEnd, done.Fork, reason, p.History.Number).Scan(&done.Number, &done.At)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return errPastMoved
+		}
+		if err != nil || p.found == nil {
+			return err
+		}
+		arming, err = planner.RestateAll(ctx, tx, fmt.Sprintf("restated: history %d accepted", done.Number))
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("accept the history: %w", err)
+	}
+	done.Restated = len(arming)
+	return done, noteArmings(ctx, conn, arming)
+}
+
+func noteArmings(ctx context.Context, conn *pgx.Conn, arming []planner.PolicyID) error {
+	for _, id := range arming {
+		if err := noteArming(ctx, conn, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) printAccepted(done *acceptedHistory) error {
+	fmt.Fprintf(a.out, "accepted: history %d, at %s\n", done.Number, instant(&done.At))
+	if done.LogEnd == "" {
+		return nil
+	}
+	fmt.Fprintf(a.out, "the auditor goes on within seconds if it runs, and tells consumers that nothing above %s happened\n", done.Fork)
+	if done.Restated > 0 {
+		fmt.Fprintf(a.out, "%s: armed, and deleting again once the auditor has read past this moment\n", policiesCounted(done.Restated))
+	}
+	return nil
+}
+
+func policiesCounted(n int) string {
+	if n == 1 {
+		return "1 policy"
+	}
+	return fmt.Sprintf("%d policies", n)
+}

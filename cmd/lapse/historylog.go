@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"lapse/audit"
+	"lapse/audit/kafka"
+	"lapse/internal/config"
+)
+
+// logLook is how many records the end of the log is looked through for a heartbeat. There is one a minute.
+const logLook = 100_000
+
+// readLogSide reads how far the log reaches, and its last heartbeat.
+func (a *app) readLogSide(ctx context.Context, s *config.Settings) (*logSide, error) {
+	client, err := a.newClient(s)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, brokerPatience)
+	defer cancel()
+	c := &consumer{app: a, settings: s}
+	l := &logSide{Topic: s.Topics.Log}
+	known, err := client.Known(ctx, l.Topic)
+	if err != nil || !known {
+		return l, c.silence(err)
+	}
+	looked := 0
+	err = client.Backward(ctx, l.Topic, 0, -1, func(rec *kafka.Record, _ int64) (bool, error) {
+		looked++
+		if r, err := audit.ParseLogRecord(rec.Value); err == nil && !rec.IsFence() {
+			l.take(r)
+		}
+		return l.Beat == nil && looked < logLook, nil
+	})
+	var missing *kafka.MissingTopicError
+	if errors.As(err, &missing) {
+		return l, nil
+	}
+	return l, c.silence(err)
+}
+
+func (l *logSide) take(r *audit.LogRecord) {
+	if l.Reaches == "" {
+		l.Reaches = r.Reach.String()
+	}
+	if l.Beat == nil && r.Heartbeat != nil {
+		at := r.Heartbeat.At
+		l.Beat = &at
+	}
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"lapse/audit"
+)
+
+// advise says what to type, where there is something.
+func (p *pasts) advise() {
+	switch p.Standing {
+	case audit.StandingBent:
+		p.adviseToAccept()
+	case audit.StandingBehind, audit.StandingPromoted, audit.StandingAccepted, audit.StandingNew:
+		p.Next = append(p.Next, "nothing: the audit goes on by itself when it runs (lapse audit, lapse serve)")
+	case standingChecked:
+		p.Next = append(p.Next, "wait for two minutes, or see what the auditor's /readyz says; then: lapse history")
+	}
+}
+
+func (p *pasts) adviseToAccept() {
+	p.Next = append(p.Next,
+		"if this database is the one to go on with: lapse history accept --reason TEXT",
+		"if it is not: point database: in lapse.yaml at the one that is")
+	if p.found != nil {
+		p.Next = append(p.Next, "if it is a copy that is to live beside the original: give it topics of its own (topics: in lapse.yaml)")
+	}
+}
+
+// verdict says in words what the comparison found.
+func (p *pasts) verdict() string {
+	switch p.Standing {
+	case audit.StandingNew:
+		return "there is no log yet: the audit begins it"
+	case audit.StandingStraight:
+		if p.Log == nil {
+			return "this server is the one that was accepted (audit: off: there is no log to compare with)"
+		}
+		return "the log and the database are one history"
+	case audit.StandingBehind:
+		return "the log and the database are one history, and between the log's end and the slot nobody has read: the audit writes a gap"
+	case audit.StandingPromoted:
+		return "this server was promoted without what the log has last, which is within failover_tolerance: the audit writes a rewind"
+	case audit.StandingAccepted:
+		return fmt.Sprintf("history %d was accepted: the audit writes a rewind to %s", p.History.Number, p.Fork)
+	case standingRead:
+		return "the log and the database are one history: an auditor reads the slot, and it compares before it reads"
+	case standingChecked:
+		return "an auditor has the slot, and has not said yet whether the log and the database are one history"
+	case audit.StandingBent:
+		return "the log and the database are not one history: " + p.Why + "; nothing is published, confirmed or deleted"
+	default:
+		return "the audit cannot start: " + p.Why
+	}
+}
+
+// printPasts prints both sides, the verdict, and what to type.
+func (a *app) printPasts(p *pasts) error {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	p.printSides(w)
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.out, "%s: %s\n", p.Standing, p.verdict())
+	for _, next := range p.Next {
+		fmt.Fprintf(a.out, "next: %s\n", next)
+	}
+	return nil
+}
+
+func (p *pasts) printSides(w io.Writer) {
+	fmt.Fprintf(w, "history\t%d, since %s, by %s: %s\n", p.History.Number, instant(&p.History.At), p.History.By, p.History.Reason)
+	fmt.Fprintf(w, "database\treaches %s; last heartbeat %s; timeline %d; system %s; server started %s\n",
+		p.Database.Reaches, instant(p.Database.Beat), p.Database.Timeline, p.Database.System, instant(&p.Database.Started))
+	if s := p.Slot; s != nil {
+		at := s.State
+		if s.At != "" {
+			at = "stands at " + s.At
+		}
+		fmt.Fprintf(w, "slot\t%s %s\n", s.Name, at)
+	}
+	switch l := p.Log; {
+	case l == nil:
+	case l.Reaches == "":
+		fmt.Fprintf(w, "log\t%s is empty\n", l.Topic)
+	default:
+		fmt.Fprintf(w, "log\t%s reaches %s; last heartbeat %s\n", l.Topic, l.Reaches, instant(l.Beat))
+	}
+	if p.Fork != "" && p.Standing != audit.StandingStraight {
+		fmt.Fprintf(w, "the same\tup to %s\n", p.Fork)
+	}
+	if p.Lost != nil {
+		fmt.Fprintf(w, "lost\tabove that the log has what this database has not: %s\n", p.Lost)
+	}
+}
+
+// String counts in words.
+func (l *lostSide) String() string {
+	parts := []string{counted(l.Transactions, "transaction")}
+	for _, cause := range causes() {
+		if n := l.Events[cause]; n > 0 {
+			parts = append(parts, counted(n, cause+" event"))
+		}
+	}
+	return strings.Join(append(parts, counted(l.Beats, "heartbeat")), ", ")
+}
+
+func counted(n uint64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// instant writes a time for a person; "never" for none.
+func instant(t *time.Time) string {
+	if t == nil || t.IsZero() {
+		return "never"
+	}
+	return t.UTC().Format(time.RFC3339)
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"lapse/audit"
+	"lapse/audit/kafka"
+)
+
+// isMarker says whether a record is no deletion, but says something of the order of all events.
+func isMarker(r *kafka.Record) bool {
+	op := header(r, "lapse-op")
+	return op == audit.Gap.String() || op == audit.Rewind.String()
+}
+
+// markerBody is what a gap or a rewind says beyond its headers.
+type markerBody struct {
+	Lapse struct {
+		Reason   audit.Reason `json:"reason"`
+		Topic    string       `json:"topic"`
+		From, To reachBody
+	} `json:"lapse"`
+}
+
+// reachBody is a place as JSON has it.
+type reachBody struct {
+	History  uint32 `json:"history"`
+	Timeline uint32 `json:"timeline"`
+	LSN      string `json:"lsn"`
+}
+
+func (r reachBody) String() string { return fmt.Sprintf("%d/%d/%s", r.History, r.Timeline, r.LSN) }
+
+// markerLine says in words what a marker means for whoever consumes the topics.
+func markerLine(r *kafka.Record) string {
+	op := header(r, "lapse-op")
+	var m markerBody
+	if err := json.Unmarshal(r.Value, &m); err != nil {
+		return op + ", and its body cannot be read"
+	}
+	why := reasonText(&m)
+	if op == audit.Rewind.String() {
+		return fmt.Sprintf("rewind above %s: what was published above it, up to %s, never happened in the database that goes on here (%s)",
+			m.Lapse.From, m.Lapse.To, why)
+	}
+	return fmt.Sprintf("gap from %s to %s: what was deleted in between is not in the topics, or not as what it was (%s)",
+		m.Lapse.From, m.Lapse.To, why)
+}
+
+func reasonText(m *markerBody) string {
+	switch m.Lapse.Reason {
+	case audit.ReasonSlot:
+		return "the slot was gone, and another was made"
+	case audit.ReasonPublications:
+		return "somebody changed what is published"
+	case audit.ReasonTopic:
+		return strings.TrimSpace("records are gone from topic " + m.Lapse.Topic)
+	case audit.ReasonAccepted:
+		return "a person accepted this database's past"
+	case audit.ReasonTimeline:
+		return "a standby was promoted without it"
+	default:
+		return string(m.Lapse.Reason)
+	}
+}
