@@ -29,7 +29,8 @@ const (
 // partition of both topics, at a position of its own, and as a record in the log behind them.
 //
 //	Gap      what was deleted between From and To is not in the topics, or not as what it was
-//	Rewind   what was published above From, up to To, never happened in the database that is audited from here on
+//	Rewind   what was published above From, up to To, never happened in the database that is audited from here on: every event
+//	         before it in its partition whose position, with its history, is not below From
 type Marker struct {
 	Op     Op
 	Reason Reason

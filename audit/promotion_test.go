@@ -146,6 +146,7 @@ func TestARecoveryToAfterTheLogsEndLosesNothing(t *testing.T) {
 		b.work(t)
 		b.settled(t)
 		fresh.recordSlot(t, fresh.settings.SlotStart) // the catalog knows of one slot
+		b.beat(t)
 		fresh.run(t)
 		fresh.holds(t)
 	})
