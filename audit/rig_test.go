@@ -44,6 +44,7 @@ type settings struct {
 	System, User, Log string
 	SlotStart         replication.LSN
 	MaxBuffered       int
+	BeatEvery         time.Duration // of a child process; 0 for no heartbeats
 }
 
 // newRig makes the slot. The topics are made by the first auditor.
@@ -258,19 +259,22 @@ const beatNow = `select lapse.beat(gen_random_uuid(), (select h.nonce from lapse
 
 // beating lets the auditor write heartbeats, as often as every says.
 func (r *rig) beating(every time.Duration) func(*audit.Config) {
-	return func(c *audit.Config) {
-		c.BeatEvery = every
-		c.Beat = func(ctx context.Context, nonce uuid.UUID, place audit.Place) error {
-			conn, err := pgx.Connect(ctx, r.settings.URL)
-			if err != nil {
-				return err
-			}
-			defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-			_, err = conn.Exec(ctx, `
-				select lapse.beat($1, (select h.nonce from lapse.heartbeat h order by h.id desc limit 1), $2, $3, $4)`,
-				nonce, int32(place.History), int32(place.Timeline), place.ServerStart)
+	return func(c *audit.Config) { r.settings.beat(c, every) }
+}
+
+// beat lets an auditor write heartbeats, over a connection each.
+func (s settings) beat(c *audit.Config, every time.Duration) {
+	c.BeatEvery = every
+	c.Beat = func(ctx context.Context, nonce uuid.UUID, place audit.Place) error {
+		conn, err := pgx.Connect(ctx, s.URL)
+		if err != nil {
 			return err
 		}
+		defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+		_, err = conn.Exec(ctx, `
+			select lapse.beat($1, (select h.nonce from lapse.heartbeat h order by h.id desc limit 1), $2, $3, $4)`,
+			nonce, int32(place.History), int32(place.Timeline), place.ServerStart)
+		return err
 	}
 }
 
@@ -286,6 +290,9 @@ func runChild(text string) int {
 	}
 	config := s.config()
 	config.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	if s.BeatEvery > 0 {
+		s.beat(&config, s.BeatEvery)
+	}
 	a, err := audit.New(config)
 	if err == nil {
 		err = a.Run(context.Background())

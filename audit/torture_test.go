@@ -43,6 +43,7 @@ func TestNothingIsMissingOrTwiceUnderTorture(t *testing.T) {
 		cluster := kafkatest.Cluster(t, 3)
 		r := newRigAt(t, db, strings.Join(cluster.Addrs(), ","))
 		r.broker = cluster.Brokers()[0]
+		r.settings.BeatEvery = time.Second
 		r.settings.MaxBuffered = 256 << 10 // so that large transactions are caught in the middle
 
 		want := newExpected()
@@ -68,7 +69,7 @@ func TestNothingIsMissingOrTwiceUnderTorture(t *testing.T) {
 			a.kill(t)
 		}
 		r.settings.MaxBuffered = 0
-		r.once(t)
+		r.once(t, r.beating(time.Second))
 		torture.report(load.done)
 		r.verify(t, want)
 	}, settings)
