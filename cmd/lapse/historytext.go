@@ -93,7 +93,7 @@ func (p *pasts) printSides(w io.Writer) {
 	if p.Fork != "" && p.Standing != audit.StandingStraight {
 		fmt.Fprintf(w, "the same\tup to %s\n", p.Fork)
 	}
-	if p.Lost != nil {
+	if l := p.Lost; l != nil && l.Transactions+l.Beats > 0 {
 		fmt.Fprintf(w, "lost\tabove that the log has what this database has not: %s\n", p.Lost)
 	}
 }

@@ -67,17 +67,18 @@ func everyCommand(cmd *cobra.Command) (all []string) {
 func TestEveryCommandThatConnectsRefusesASuperuserButThoseThatAreForOne(t *testing.T) {
 	t.Parallel()
 	refusing := map[string][][]string{
-		"lapse policy list":   {{"policy", "list"}},
-		"lapse policy arm":    {{"policy", "arm", "p"}},
-		"lapse policy pause":  {{"policy", "pause", "p"}},
-		"lapse policy resume": {{"policy", "resume", "p"}},
-		"lapse pause":         {{"pause", "--all"}},
-		"lapse resume":        {{"resume", "--all"}},
-		"lapse clock accept":  {{"clock"}, {"clock", "accept", "--reason", "it is right"}},
-		"lapse plan":          {{"plan"}},
-		"lapse run":           {{"run"}, {"run", "--once"}, {"run", "--now", "p"}},
-		"lapse audit":         {{"audit"}, {"audit", "--once"}},
-		"lapse serve":         {{"serve", "--http", "127.0.0.1:0"}},
+		"lapse policy list":    {{"policy", "list"}},
+		"lapse policy arm":     {{"policy", "arm", "p"}},
+		"lapse policy pause":   {{"policy", "pause", "p"}},
+		"lapse policy resume":  {{"policy", "resume", "p"}},
+		"lapse pause":          {{"pause", "--all"}},
+		"lapse resume":         {{"resume", "--all"}},
+		"lapse clock accept":   {{"clock"}, {"clock", "accept", "--reason", "it is right"}},
+		"lapse history accept": {{"history"}, {"history", "accept", "--reason", "it is right", "--yes"}},
+		"lapse plan":           {{"plan"}},
+		"lapse run":            {{"run"}, {"run", "--once"}, {"run", "--now", "p"}},
+		"lapse audit":          {{"audit"}, {"audit", "--once"}},
+		"lapse serve":          {{"serve", "--http", "127.0.0.1:0"}},
 	}
 	taking := []string{"lapse init", "lapse apply", "lapse events", "lapse version"}
 	for _, command := range everyCommand(newRoot(&app{})) {
