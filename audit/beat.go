@@ -66,9 +66,16 @@ func parseNumber[T ~uint32](s string, to *T) bool {
 }
 
 // faulty says whether something was published otherwise than it must be since the heartbeat before, as far as this one
-// tells. former is nil where none is known.
+// tells. former is nil where none is known, and has no nonce where some may have been written that nobody was to read.
 func (h *Heartbeat) faulty(former *Heartbeat) bool {
-	return h.Fault != "" || former != nil && (h.Former != former.Nonce || h.Faults > former.Faults || former.Fault != "")
+	switch {
+	case h.Fault != "":
+		return true
+	case former == nil:
+		return false
+	default:
+		return former.Nonce != (uuid.UUID{}) && h.Former != former.Nonce || h.Faults > former.Faults || former.Fault != ""
+	}
 }
 
 // appendHeartbeat writes a heartbeat as a JSON object.
@@ -145,6 +152,7 @@ func (a *Auditor) beat(ctx context.Context, place *Place) {
 	}
 	if err != nil {
 		a.log.Warn("heartbeat not written", "error", err)
+		a.pulse.failed(time.Now())
 		return
 	}
 	a.pulse.sent(time.Now())
@@ -152,14 +160,23 @@ func (a *Auditor) beat(ctx context.Context, place *Place) {
 
 // pulse knows whether heartbeats come back, and what the last one found. Safe for concurrent use.
 type pulse struct {
+	unsent atomic.Int64           // since when no heartbeat could be written; Unix microseconds, 0 for not
 	missed atomic.Int64           // since when heartbeats have been written and none was read; Unix microseconds, 0 for none
 	fault  atomic.Pointer[string] // what the last one found changed in the publications; nil or empty for nothing
 }
 
-func (p *pulse) sent(now time.Time) { p.missed.CompareAndSwap(0, now.UnixMicro()) }
+func (p *pulse) sent(now time.Time) {
+	p.unsent.Store(0)
+	p.missed.CompareAndSwap(0, now.UnixMicro())
+}
+
+func (p *pulse) failed(now time.Time) { p.unsent.CompareAndSwap(0, now.UnixMicro()) }
 
 // reset forgets what was written: another stream begins.
-func (p *pulse) reset() { p.missed.Store(0) }
+func (p *pulse) reset() {
+	p.unsent.Store(0)
+	p.missed.Store(0)
+}
 
 // read takes note of a heartbeat that came out of the stream.
 func (p *pulse) read(h *Heartbeat) {
@@ -173,15 +190,23 @@ func (p *pulse) check(patience time.Duration) error {
 	if fault := p.fault.Load(); fault != nil && *fault != "" {
 		return fmt.Errorf("audit: what is published is not what Lapse published: %s: put it back, then run lapse init", *fault)
 	}
-	missed := p.missed.Load()
-	if missed == 0 {
-		return nil
+	if since := sinceMicro(p.unsent.Load()); since > patience {
+		return fmt.Errorf("audit: heartbeats could not be written for %s, so that nothing is deleted: the log of the auditor says why",
+			since.Round(time.Second))
 	}
-	if since := time.Since(time.UnixMicro(missed)); since > patience {
+	if since := sinceMicro(p.missed.Load()); since > patience {
 		return fmt.Errorf("audit: heartbeats have not come back for %s: see whether lapse.heartbeat is in the publication lapse_ledger "+
 			"(lapse init says so), or whether the slot has much to catch up with", since.Round(time.Second))
 	}
 	return nil
+}
+
+// sinceMicro is the time since an instant in Unix microseconds; 0 since none.
+func sinceMicro(instant int64) time.Duration {
+	if instant == 0 {
+		return 0
+	}
+	return time.Since(time.UnixMicro(instant))
 }
 
 // Place is the database that a stream was found to be of, as a heartbeat names it.

@@ -135,15 +135,15 @@ func (r *rig) records(t *testing.T) (n int) {
 }
 
 // isBent wants the auditor to refuse as long as nobody has accepted, and to leave everything as it is.
-func (b *bender) isBent(t *testing.T) *audit.Examination {
+func (b *bender) isBent(t *testing.T, change ...func(*audit.Config)) *audit.Examination {
 	t.Helper()
 	confirmed, records := b.confirmed(t, b.w.conn), b.records(t)
-	err := b.tryOnce(t, hasty)
+	err := b.tryOnce(t, append(change, hasty)...)
 	var bent *audit.BentError
 	if !errors.As(err, &bent) {
 		t.Fatalf("got %v, want a bent history", err)
 	}
-	found := b.examine(t)
+	found := b.examine(t, change...)
 	if found.Standing != audit.StandingBent || found.Why == "" {
 		t.Errorf("the examination says %s, %q", found.Standing, found.Why)
 	}
@@ -160,10 +160,12 @@ func (b *bender) isBent(t *testing.T) *audit.Examination {
 	return found
 }
 
-func (b *bender) examine(t *testing.T) *audit.Examination {
+func (b *bender) examine(t *testing.T, change ...func(*audit.Config)) *audit.Examination {
 	t.Helper()
 	config := b.settings.config()
-	hasty(&config)
+	for _, f := range change {
+		f(&config)
+	}
 	found, err := audit.Examine(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)

@@ -24,7 +24,9 @@
 //	router.go      topic, partition, key and headers, by a route.go
 //	relay.go       from the stream to the publisher (audit/kafka), without what is there already
 //	settle.go      records into the log (log.go), positions to the slot
-//	life.go        the order of a start, and what is done when something breaks; start.go asks where the topics end
+//	life.go        the order of a start, and what is done when something breaks
+//	past.go        what the topics say; judge.go and compare.go hold it against the database
+//	start.go       what a start writes first
 //
 // # Order of durability
 //
@@ -36,15 +38,25 @@
 //
 // # Order of a start
 //
-//	      ┌────────────── pause ◀── PostgreSQL away, slot in use ────────────┐
-//	      ▼                                                                  │
-//	START_REPLICATION ─▶ InitProducerID ─▶ fences ─▶ tails ─▶ origin, route ─┤ (a new log only)
-//	the slot is ours     ours is the newer epoch, in every partition         ▼
-//	      ▲                                                            ┌─ streaming ─┐
-//	      │                                      stream breaks, server │             │ ctx ends, Until reached
-//	      │ ErrRestart: the brokers              stops without Kafka   ▼             ▼
-//	      └─ have forgotten us ──────────────── open again, go on ◀── rest       drain ─▶ confirm ─▶ close
-//	                                            by what is remembered
+//	      ┌──────── pause ◀── stream breaks, slot in use, PostgreSQL away, the brokers have forgotten us ───────┐
+//	      ▼                                                                                                     │
+//	START_REPLICATION ─▶ check ─▶ InitProducerID ─▶ fences ─▶ tails ─▶ origin, route, gap, rewind ─▶ streaming ─┤
+//	the slot is ours     past.go  ours is the newer epoch,    those that              as needed                 │
+//	                     judge.go in every partition          were judged                       ctx ends, Until reached
+//	                     compare.go                                                             drain ─▶ confirm ─▶ close
+//
+// # Histories
+//
+// In two copies of one database one position is given to two transactions, and nothing in the stream shows it. So before
+// anybody is fenced, and whenever the stream is opened again, the check (judge.go) asks whether this database is the one
+// that the log is of: the history's number and nonce, the timelines that the server left, the log's last heartbeat, and
+// then, transaction by transaction, what the slot sends again (compare.go). Where that is so, the start goes on; where a
+// standby was promoted, with a rewind at the fork if it lacked something, as long as that is little; where the slot was
+// made anew, with a gap. Where it is not so, the auditor waits for a person. Heartbeats (beat.go) are rows that the auditor
+// writes into the database and reads back: each names the one before it, so that one that was not sent is missed, and the
+// server that it was written on, by which copies are told apart; the deletion functions want a fresh one.
+//
+// A gap and a rewind (marker.go) are events of their own, in every partition, at positions that no change can have.
 //
 // # Who deletes
 //
@@ -60,7 +72,7 @@
 //
 //	what fails                                what comes of it
 //	the auditor dies, anywhere                the slot sends again; log and tails say what is there: commit in relay.go
-//	the stream breaks                         opened again, with pauses; what is on its way is remembered
+//	the stream breaks                         the whole start again, with pauses, the check of Histories included
 //	PostgreSQL dies, and forgets what was     what it sends again ends below the log's end and is dropped
 //	 confirmed
 //	PostgreSQL is stopped (fast)              it asks for what is confirmed and gets a coverage record at once; if Kafka
@@ -71,17 +83,26 @@
 //	                                          fits into the buffer is read, then reading stops; Ready is an error, and
 //	                                          /readyz 503, once something has waited for five seconds; deletion stops
 //	                                          when a batch has not been confirmed for a minute (executor/health.go)
-//	a topic is deleted under us               the same, until it is there again; what was in it is gone. At a start it is
-//	                                          made again if it may be, and an empty log is refused: see below
+//	a topic is deleted, or made again, under  kafka.ErrTopicReplaced ends the process; the next start writes a gap with its
+//	 us                                       first heartbeat. A log that is gone is refused: see below
+//	somebody adds partitions                  they are left alone, with a warning
+//	a stray write into our topics             stepped over, with a warning and a metric
+//	what looks like an event of ours above    ErrForeignTail, by name: it would hide what is really deleted below it
+//	 the log's end, and the stream has not
 //	the publisher must be opened anew         the whole start again, from the tails
 //	another auditor starts                    it waits for the slot; if it gets it, it fences this one, which ends
 //	slot without its log, log behind slot     *RefusalError: nothing is published, nothing confirmed
+//	the database is a copy, or was restored   *BentError: nothing is published or confirmed, Ready says it, and the check is
+//	                                          made again until a person has said lapse history accept
+//	a standby was promoted                    goes on; a rewind where it lacked what was published, if that is little
+//	somebody changes the publications         a gap from the last heartbeat that was right; not ready while it lasts
+//	heartbeats do not come back               not ready: they are not published, or there is much to catch up with
 //	the slot is dropped, or lost              replication's error: lapse init --new-slot; a gap in the same topics
-//	topic of another database, a stray write  *RefusalError
+//	topic of another database                 *RefusalError
 //	topics, partitions, slot or hash key      *RefusalError: a log has one route so far
 //	 changed
-//	a log topic that deletes or compacts      *kafka.RetentionError at the start, if its settings may be read; a change
-//	                                          after it is not noticed before the next start
+//	a log topic that deletes or compacts      *kafka.RetentionError, at the start and within an hour of a change, if its
+//	                                          settings may be read
 //	a row whose keys are huge                 its long values are hashed (hashkey.go); the event says which
 //	a transaction with thousands of tables    its record names 512 of them and sums up the rest; the events name all
 //	REPLICA IDENTITY FULL                     events without values, identity: full, and a warning per table: what the
@@ -97,7 +118,7 @@
 //	deletion cannot be stopped for it         the stream is opened again and it is tried again, for ever: nothing behind it
 //	                                          is recorded or confirmed, Ready is an error, and the executor stops by itself
 //	                                          when a batch has not been confirmed for a minute
-//	a heartbeat that cannot be written        a warning: it is the executor that draws the conclusion
+//	a heartbeat that cannot be written        a warning, and not ready after two; the executor deletes nothing without
 //
 // What passes by itself is tried again for ever; what does not is Run's error.
 //

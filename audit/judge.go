@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"lapse/audit/kafka"
 	"lapse/replication"
 )
@@ -74,10 +76,11 @@ type judge struct {
 // startingPoint is what a start goes on from.
 type startingPoint struct {
 	history HistoryRow
-	reach   Reach // of the log's end
-	begun   Kind  // of the log's last record; empty for an empty log
-	last    lastBeat
-	markers []Marker // to be written before anything else
+	reach   Reach      // of the log's end
+	begun   Kind       // of the log's last record; empty for an empty log
+	named   *Heartbeat // the last that records name; nil for none
+	last    lastBeat   // the last that the next one must follow
+	markers []Marker   // to be written before anything else
 
 	origin   Reach    // of the log
 	replaced []string // topics that have lost what was in them: gaps, written with the next heartbeat
@@ -172,6 +175,10 @@ func (j *judge) sameLog() error {
 // sameKeys refuses tag keys of which none is one that the log was begun with: with others every deletion would come out as
 // unverified.
 func (j *judge) sameKeys() error {
+	if j.past.origin.Kind != KindOrigin {
+		return refuse(ErrLogMissing, "%s begins with a record of kind %s", "somebody has deleted records of the log, which is kept for ever: "+
+			"put it back; if it is lost: "+anotherLog, j.route.Log.Name, j.past.origin.Kind)
+	}
 	known := j.past.origin.Keys["tag"]
 	for _, key := range j.auditor.config.Keys {
 		if slices.Contains(known, fingerprint(key)) {
@@ -275,8 +282,11 @@ func (j *judge) common(ctx context.Context) (common Reach, why string, err error
 	}
 	beat := j.walk.beat
 	j.start.last = lastBeat{reach: j.past.origin.Reach}
-	if beat == nil {
-		return common, "", nil // a log of before there were heartbeats, or without them
+	if beat == nil { // a log without heartbeats says nothing of how much was lost
+		if common != end.Reach {
+			why = fmt.Sprintf("the log reaches %s, and the server left that timeline at %s", end.Reach.LSN, common.LSN)
+		}
+		return common, why, nil
 	}
 	j.start.last = lastBeat{beat: beat.Heartbeat, reach: beat.Reach}
 	j.finding.LogBeat = beat.Heartbeat.At
@@ -294,7 +304,7 @@ func (j *judge) common(ctx context.Context) (common Reach, why string, err error
 
 // wantedBeat takes the newest heartbeat at or below the common position.
 func (j *judge) wantedBeat(common Reach) func(*LogRecord) bool {
-	if j.past.end.Beat.String() == (HistoryRow{}).Nonce.String() {
+	if j.past.end.Beat == (uuid.UUID{}) {
 		return nil
 	}
 	return func(r *LogRecord) bool { return !common.below(r.Reach) }
@@ -359,7 +369,12 @@ func (j *judge) slotGap(common Reach) error {
 		Op: Gap, Reason: ReasonSlot, Time: j.database.SlotMade, From: j.start.reach, To: slot,
 		At: replication.Position{History: slot.History, Timeline: slot.Timeline, Commit: slot.LSN - 1},
 	})
-	j.start.reach = slot
+	j.start.reach, j.start.last.reach = slot, slot
+	if beat := j.start.last.beat; beat != nil {
+		unread := *beat // others may have been written before the slot was made
+		unread.Nonce = uuid.UUID{}
+		j.start.named, j.start.last.beat = beat, &unread
+	}
 	return nil
 }
 

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/google/uuid"
-
 	"lapse/audit/kafka"
 	"lapse/replication"
 )
@@ -51,14 +49,12 @@ func readPast(ctx context.Context, client *kafka.Client, route *Route, fresh boo
 	}
 	for _, topic := range []Topic{route.System, route.User} {
 		tails, ends := make([]tail, topic.Partitions), make([]int64, topic.Partitions)
-		for partition := range topic.Partitions {
-			end, err := client.End(ctx, topic.Name, partition)
-			if errors.As(err, &missing) {
-				break
-			}
-			if err != nil {
-				return nil, err
-			}
+		bounds, err := client.Offsets(ctx, topic.Name)
+		if err != nil && !errors.As(err, &missing) {
+			return nil, err
+		}
+		for partition := range min(topic.Partitions, int32(len(bounds))) { // that there are too few is said when they are taken over
+			end := bounds[partition].End
 			found, err := client.Tail(ctx, topic.Name, partition, end, oursIn(&route.Source))
 			if err != nil {
 				return nil, err
@@ -264,9 +260,4 @@ func headerOf(rec *kafka.Record, name string) string {
 		}
 	}
 	return ""
-}
-
-// newestOf takes the heartbeat with this nonce.
-func newestOf(nonce uuid.UUID) func(*LogRecord) bool {
-	return func(r *LogRecord) bool { return r.Heartbeat.Nonce == nonce }
 }

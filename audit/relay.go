@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,7 +65,7 @@ func newRelay(
 		tails: fenced.positions(), reach: start.reach, last: start.last, origin: start.origin, replaced: start.replaced,
 		bell: hang(publisher.Progress()), names: names{}, noRow: map[uint32]bool{}, alarm: config.Alarm,
 	}
-	r.scribe.nonce, r.scribe.beat = start.history.Nonce, start.last.beat
+	r.scribe.nonce, r.scribe.beat = start.history.Nonce, cmp.Or(start.named, start.last.beat)
 	return r
 }
 

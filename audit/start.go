@@ -144,6 +144,6 @@ func (r *relay) mark(ctx context.Context, m *Marker) error {
 	if m.Op == Gap {
 		r.metrics.gaps.Inc()
 	}
-	r.log.Warn("the order of events has a "+m.Op.String(), "reason", string(m.Reason), "from", m.From.String(), "to", m.To.String())
+	r.log.Warn("the order of events is broken", "by", m.Op.String(), "reason", string(m.Reason), "from", m.From.String(), "to", m.To.String())
 	return nil
 }

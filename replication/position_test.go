@@ -16,7 +16,7 @@ func TestAPositionIsWrittenAsPostgreSQLDoes(t *testing.T) {
 	if got := at.Hex(); got != "00000000019C2A40" {
 		t.Errorf("Hex: %s", got)
 	}
-	if got := (Position{Timeline: 2, Commit: at, Ordinal: 7}).String(); got != "2:0/19C2A40:7" {
+	if got := (Position{History: 3, Timeline: 2, Commit: at, Ordinal: 7}).String(); got != "3:2:0/19C2A40:7" {
 		t.Errorf("Position: %s", got)
 	}
 }

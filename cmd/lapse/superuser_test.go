@@ -74,7 +74,7 @@ func TestEveryCommandThatConnectsRefusesASuperuserButThoseThatAreForOne(t *testi
 		"lapse pause":          {{"pause", "--all"}},
 		"lapse resume":         {{"resume", "--all"}},
 		"lapse clock accept":   {{"clock"}, {"clock", "accept", "--reason", "it is right"}},
-		"lapse history accept": {{"history"}, {"history", "accept", "--reason", "it is right", "--yes"}},
+		"lapse history accept": {{"history"}, {"history", "accept", "--yes", "--reason", "it is the one"}},
 		"lapse plan":           {{"plan"}},
 		"lapse run":            {{"run"}, {"run", "--once"}, {"run", "--now", "p"}},
 		"lapse audit":          {{"audit"}, {"audit", "--once"}},

@@ -1,0 +1,148 @@
+package audit_test
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/segmentio/kafka-go"
+
+	"lapse/audit"
+	"lapse/internal/kafkatest"
+	"lapse/internal/pgtest"
+	"lapse/replication"
+)
+
+// forge writes what looks like an event of this database at a position, behind a true event in partition 0.
+func (b *bender) forge(t *testing.T, at replication.LSN) {
+	t.Helper()
+	var model *kafkatest.Record
+	for _, record := range b.read(t, b.settings.User) {
+		if record.Partition == 0 && record.Header("lapse-op") == "delete" {
+			model = &record
+		}
+	}
+	if model == nil {
+		t.Fatal("no event to forge by")
+	}
+	var e happening
+	if err := json.Unmarshal(model.Value, &e); err != nil {
+		t.Fatal(err)
+	}
+	value := strings.ReplaceAll(string(model.Value), `"`+e.Lapse.CommitLSN+`"`, `"`+at.String()+`"`)
+	value = strings.ReplaceAll(value, lsnOf(t, e.Lapse.CommitLSN).Hex(), at.Hex())
+	headers := []kafka.Header{}
+	for _, name := range []string{
+		"lapse-cause", "lapse-op", "lapse-table", "lapse-xid", "lapse-seq", "lapse-sysid", "lapse-db", "lapse-history", "lapse-tli", "lapse-schema",
+	} {
+		headers = append(headers, kafka.Header{Key: name, Value: []byte(model.Header(name))})
+	}
+	b.echo(t, b.settings.User, value, append(headers, kafka.Header{Key: "lapse-lsn", Value: []byte(at.Hex())})...)
+	b.lost[rowKey(e.Table, "")+" user"]++ // a consumer must be told that it never happened
+}
+
+func TestAForgedTailHidesNothing(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		b := newBender(t, newRig(t, db, kafkatest.Broker(t)))
+		b.beat(t)
+		b.work(t)
+		var markers []string
+		for _, ahead := range []replication.LSN{1 << 40, 0x80, 0x800} {
+			b.run(t)
+			b.forge(t, walEnd(t, b.w.conn)+ahead)
+			for range 10 {
+				b.delete(t, 2, user)
+			}
+			b.refused(t, audit.ErrForeignTail, hasty)
+			if found := b.examine(t); found.Standing != audit.StandingBent || !strings.Contains(found.Why, audit.ErrForeignTail.Error()) {
+				t.Errorf("the examination says %s, %q", found.Standing, found.Why)
+			}
+			b.accept(t, b.examine(t))
+			markers = append(markers, "rewind accepted")
+			b.settled(t, markers...)
+		}
+	})
+}
+
+func TestALivingAuditorWaitsUntilAPersonHasAccepted(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		b := newBender(t, newRig(t, db, kafkatest.Broker(t)))
+		b.work(t)
+		b.run(t)
+		b.forge(t, 1<<40)
+		metrics := audit.NewMetrics()
+		run := b.start(t, hasty, func(c *audit.Config) { c.Metrics = metrics })
+		b.delete(t, 2, user, stale)
+		eventually(t, "the auditor says why it is not ready", func() bool {
+			err := run.Ready()
+			return err != nil && strings.Contains(err.Error(), audit.ErrForeignTail.Error())
+		})
+		if gather(t, metrics)["lapse_history_bent"] != 1 {
+			t.Error("the metric does not say so")
+		}
+		var found *audit.Examination
+		eventually(t, "the slot is free between two looks", func() (free bool) {
+			config := b.settings.config()
+			var err error
+			found, err = audit.Examine(t.Context(), config)
+			return err == nil
+		})
+		b.accept(t, found)
+		eventually(t, "the auditor goes on by itself", func() bool { return run.Ready() == nil })
+		if gather(t, metrics)["lapse_history_bent"] != 0 {
+			t.Error("the metric still says so")
+		}
+		b.catchUp(t, b.w.conn)
+		run.end(t)
+		b.holds(t, "rewind accepted")
+	})
+}
+
+// The commit of a transaction that was under way when the log's last one committed stands where that one ends: at the fork.
+func TestACommitAtTheForkIsNotTakenForTheMarker(t *testing.T) {
+	bend(t, []int{14, 18}, func(t *testing.T, b *bender) {
+		b.work(t)
+		var markers []string
+		met := false
+		for range 5 {
+			next := &bender{rig: b.rig, w: &writer{conn: b.db.Connect(t), next: b.w.next + 1000}, truth: b.truth}
+			ids, err := next.w.rows(t.Context(), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tx, err := next.w.conn.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := user(ids)(t.Context(), tx); err != nil {
+				t.Fatal(err)
+			}
+			b.delete(t, 1, user)
+			b.run(t)
+			b.forge(t, 1<<40)
+			fork := b.examine(t).LogEnd.LSN
+			if err := tx.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for key := range causesOf(ids, "user") {
+				b.lives[key+" user"]++
+			}
+			b.w.next += 2000
+			b.accept(t, b.examine(t))
+			b.run(t)
+			markers = append(markers, "rewind accepted")
+			b.holds(t, markers...)
+			for _, record := range b.read(t, b.settings.User) {
+				met = met || record.Header("lapse-op") == "delete" && record.Header("lapse-lsn") == fork.Hex() &&
+					record.Header("lapse-history") == strconv.Itoa(len(markers)+1)
+			}
+			if met {
+				return
+			}
+		}
+		t.Error("no commit stood at the fork: the test shows nothing")
+	})
+}

@@ -1,0 +1,129 @@
+package audit_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"lapse/audit"
+	"lapse/schemas"
+)
+
+// gap is a gap or rewind record as a reader of the log sees it.
+type gap struct {
+	Kind, Reason string
+	From, To     struct {
+		History, Timeline uint32
+		LSN               string
+	}
+}
+
+func (r *rig) gaps(t *testing.T) (all []gap) {
+	t.Helper()
+	for _, record := range r.read(t, r.settings.Log) {
+		var g gap
+		if err := json.Unmarshal(record.Value, &g); err != nil {
+			t.Fatal(err)
+		}
+		if g.Kind == "gap" || g.Kind == "rewind" {
+			all = append(all, g)
+		}
+	}
+	return all
+}
+
+// Whoever changes what the publications publish can hide deletions, or make a system's delete a user's. It is seen, also
+// where it was taken back before anybody looked, and what was deleted meanwhile lies in a gap.
+func TestPublicationsThatSomebodyChangesAreAGap(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		r.once(t, r.beating(time.Minute)) // so that there are topics
+		for name, change := range map[string]struct{ spoil, mend string }{
+			"settings": {
+				`alter publication lapse_deletes set (publish = 'insert')`, `alter publication lapse_deletes set (publish = 'delete, truncate')`,
+			},
+			"the ledger": {
+				`alter publication lapse_ledger drop table lapse.batch`, `alter publication lapse_ledger add table lapse.batch`,
+			},
+			"heartbeats": {
+				`alter publication lapse_ledger drop table lapse.heartbeat`, `alter publication lapse_ledger add table lapse.heartbeat`,
+			},
+			"a table": {
+				`alter publication lapse_deletes drop table sessions`, `alter publication lapse_deletes add table sessions`,
+			},
+		} {
+			t.Run(name, func(t *testing.T) { // one behind the other: they share a database
+				w := &writer{conn: r.db.Connect(t), next: int64(len(r.gaps(t))+1) * 1000}
+				run := r.start(t, r.beating(200*time.Millisecond))
+				eventually(t, "the auditor is ready", func() bool { return run.Ready() == nil })
+				r.commit(t, w, 1, user)
+				r.catchUp(t, w.conn)
+				before := len(r.gaps(t))
+
+				spoiled := walEnd(t, w.conn)
+				r.db.Exec(t, change.spoil)
+				r.commit(t, w, 1, user) // nobody can say what becomes of it
+				eventually(t, "the auditor is not ready", func() bool {
+					err := run.Ready()
+					return err != nil && (strings.Contains(err.Error(), "publi") || strings.Contains(err.Error(), "heartbeat"))
+				})
+				r.db.Exec(t, change.mend, `select lapse.record_publications()`)
+				mended := walEnd(t, w.conn)
+				r.commit(t, w, 1, user)
+				eventually(t, "the auditor is ready again", func() bool { return run.Ready() == nil })
+				r.catchUp(t, w.conn)
+				run.end(t)
+
+				gaps := r.gaps(t)[before:]
+				if len(gaps) == 0 {
+					t.Fatal("no gap")
+				}
+				first, last := lsnOf(t, gaps[0].From.LSN), lsnOf(t, gaps[len(gaps)-1].To.LSN)
+				if gaps[0].Reason != "publications" || first > spoiled || last < mended {
+					t.Errorf("spoiled at %s, mended at %s; the gaps go from %s to %s, for %s", spoiled, mended, first, last, gaps[0].Reason)
+				}
+				for _, topic := range []string{r.settings.System, r.settings.User} {
+					marked := map[int32]int{}
+					for _, record := range r.read(t, topic) {
+						if record.Header("lapse-op") == "gap" {
+							marked[record.Partition]++
+						}
+					}
+					for p := range int32(partitions) {
+						if marked[p] != len(r.gaps(t)) {
+							t.Errorf("%s/%d has %d gaps, the log %d", topic, p, marked[p], len(r.gaps(t)))
+						}
+					}
+				}
+			})
+		}
+	})
+}
+
+// What was taken back before the auditor looked has left its trace in the catalog.
+func TestAPublicationThatWasChangedAndPutBackIsAGapToo(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		w := &writer{conn: r.db.Connect(t)}
+		r.commit(t, w, 1, user)
+		r.once(t, r.beating(time.Minute))
+		r.once(t, r.beating(time.Minute))
+		if gaps := r.gaps(t); len(gaps) != 0 {
+			t.Fatalf("gaps without a reason: %+v", gaps)
+		}
+		r.db.Exec(t, `alter publication lapse_deletes set (publish = 'insert')`, `delete from elsewhere`, `insert into elsewhere values (77)`,
+			`delete from elsewhere`, `alter publication lapse_deletes set (publish = 'delete, truncate')`)
+		r.once(t, r.beating(time.Minute))
+		if gaps := r.gaps(t); len(gaps) != 1 || gaps[0].Reason != "publications" {
+			t.Fatalf("gaps %+v, want one", gaps)
+		}
+	})
+}
+
+func TestAnotherTagKeyAtARestartIsRefused(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		r.begun(t)
+		other := schemas.TagKey(strings.Repeat("x", schemas.MinTagKey))
+		r.refused(t, audit.ErrKeyChanged, func(c *audit.Config) { c.Keys = []schemas.TagKey{other} })
+		r.once(t, func(c *audit.Config) { c.Keys = append(c.Keys, other) })
+	})
+}
