@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -148,6 +149,32 @@ func TestACloneBeginsALogOfItsOwn(t *testing.T) {
 		clone.printed(ctx, 3, " user ")
 		s.printed(ctx, 10, " user ")
 		says(t, s.m.exits(0, "history"), "straight: ")
+	})
+}
+
+// A clone by TEMPLATE has the catalog, and shares the cluster's slots with the original.
+func TestACloneByTemplateIsInstalledAnew(t *testing.T) {
+	pgtest.OnSolo(t, bentMajors(), func(t *testing.T, db *pgtest.DB) {
+		ctx, cancel := patience(t)
+		defer cancel()
+		s := newShop(t, db, kafkatest.Broker(t), 0, 20, 1000)
+		s.m.lapse("audit", "--once")
+		clone := *s
+		clone.db = &pgtest.DB{Server: db.Server, Major: db.Major, Name: "clone", URL: db.Server.URL("postgres", "clone")}
+		admin := &pgtest.DB{Server: db.Server, Major: db.Major, Name: "postgres", URL: db.Server.URL("postgres", "postgres")}
+		admin.Exec(t, `create database clone template `+db.Name)
+		clone.m = s.m.beside(t, &clone, s.name+"-clone")
+		says(t, clone.m.exits(2, "audit", "--once"), "set slot: lapse_"+db.Name+" in lapse.yaml")
+
+		clone.db.Exec(t, `drop schema lapse cascade`)
+		clone.m.write("policies.yaml", fmt.Sprintf(policyText, 1000))
+		clone.m.types(0, "", `lapse init`)
+		clone.m.types(0, "", `lapse apply --yes -f policies.yaml`)
+		clone.db.Exec(t, `delete from public.sessions where id <= 3`)
+		clone.m.lapse("audit", "--once")
+		clone.printed(ctx, 3, " user ")
+		s.m.lapse("audit", "--once")
+		s.printed(ctx, 0, " user ")
 	})
 }
 
