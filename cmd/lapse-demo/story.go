@@ -101,7 +101,7 @@ func (s *story) run(ctx context.Context) error {
 			insert into lapse.batch select gen_random_uuid(), policy_id, name, version, gen_random_uuid(), now(), 0, table_oid, '{}',
 			  decode(repeat('00', 32), 'hex'),
 			  (select system_identifier::text from pg_control_system()), (select oid from pg_database where datname = current_database()),
-			  pg_current_xact_id(), now(), decode(repeat('00', 32), 'hex') from lapse.gate where name = 'sessions-30d';
+			  (select max(number) from lapse.history), lapse.timeline(), pg_current_xact_id(), now(), decode(repeat('00', 32), 'hex') from lapse.gate where name = 'sessions-30d';
 			delete from public.sessions where id between 9201 and 9203; commit`},
 	} {
 		fmt.Fprintf(s.out, "   %s\n", other.what)
