@@ -53,6 +53,8 @@
 //	policy pause    any → paused
 //	policy resume   paused → the state before; arming for armed, (1) applies
 //
+// After a restore that was accepted, and when the slot is made, all are written again: RestateAll, armed → arming.
+//
 // "More" is everything of which less is not certain: see moreFallDue. Accepted are the version in force (of one that is held
 // back, the one before it) and what was armed last, under the policy's name and on its table: see arming.go. A policy stops
 // being held back when somebody arms it, when its file says observing or paused, or by a version under which no more falls due

@@ -108,14 +108,15 @@ func TestARestoredSnapshotStopsEverythingUntilAPersonAcceptsIt(t *testing.T) {
 		d.ready(http.StatusServiceUnavailable)
 		d.wrote("lapse history accept --reason TEXT")
 		s.overdue(2001, 2005) // due at once: nobody may delete them yet
-		bent := s.m.exits(3, "history")
+		bent := s.m.types(3, "", `lapse history`)
 		says(t, bent, "bent: the log and the database are not one history: ", "nothing is published, confirmed or deleted",
 			"above that the log has what this database has not: ", "10 user events", "30 system events",
 			"next: if this database is the one to go on with: lapse history accept --reason TEXT")
 		says(t, s.m.exits(2, "history", "accept", "--reason", "restored"), "there is nobody to ask: give --yes")
 		s.passed(ctx, "nothing was deleted", `select count(*) = 5 from public.sessions where id > 2000`)
 
-		says(t, s.m.exits(0, "history", "accept", "--yes", "--reason", "restored last night's snapshot, ticket 4711"),
+		says(t, s.m.types(1, "n\n", `lapse history accept --reason "restored last night's backup, ticket 4711"`), "nothing was accepted")
+		says(t, s.m.types(0, "y\n", `lapse history accept --reason "restored last night's backup, ticket 4711"`),
 			"accepted: history 2, at ", "the auditor goes on within seconds if it runs", "1 policy: armed, and deleting again once")
 		d.ready(http.StatusOK)
 		s.passed(ctx, "deletion goes on", noneDue)
@@ -123,7 +124,7 @@ func TestARestoredSnapshotStopsEverythingUntilAPersonAcceptsIt(t *testing.T) {
 		s.printed(ctx, 1, " rewind above 1/1/")
 		s.printed(ctx, 12, " user ")
 		s.printed(ctx, 85, " system ")
-		says(t, s.m.exits(0, "history"), "read: ", "restored last night's snapshot, ticket 4711")
+		says(t, s.m.exits(0, "history"), "read: ", "restored last night's backup, ticket 4711")
 		says(t, s.m.exits(0, "history", "accept", "--reason", "again"), "nothing to accept: ")
 		d.stop()
 		says(t, s.m.exits(0, "history"), "straight: the log and the database are one history")
@@ -177,7 +178,7 @@ func TestADroppedSlotIsAGapInTheSameTopics(t *testing.T) {
 		says(t, s.m.exits(1, "history", "accept", "--yes", "--reason", "no"), "nothing was accepted: ")
 		says(t, s.m.exits(1, "run", "--once"), "lapse init --new-slot")
 		says(t, s.m.exits(1, "init"), "is gone: what was deleted since is in no evidence; lapse init --new-slot makes another")
-		says(t, s.m.exits(0, "init", "--new-slot"), "slot          lapse_"+db.Name+" at ", "is in no evidence",
+		says(t, s.m.types(0, "", `lapse init --new-slot`), "slot          lapse_"+db.Name+" at ", "is in no evidence",
 			"next: lapse audit or lapse serve: the log goes on in the same topics, with a gap from 1/1/")
 		says(t, s.m.exits(0, "history"), "gap: the log and the database are one history, and between the log's end and the slot nobody has read")
 		s.passed(ctx, "deletion waits for the auditor", `select count(*) = 30 from public.sessions where id > 1000`)

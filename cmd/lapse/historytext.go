@@ -12,6 +12,11 @@ import (
 
 // advise says what to type, where there is something.
 func (p *pasts) advise() {
+	going := p.Standing == audit.StandingStraight || p.Standing == audit.StandingBehind || p.Standing == audit.StandingPromoted
+	if l := p.Log; going && l.Beat != nil && p.Database.Started.After(*l.Beat) {
+		p.Next = append(p.Next, "the audit first watches for two minutes whether another copy's auditor writes the log: "+
+			"the server was started since the last heartbeat in it")
+	}
 	switch p.Standing {
 	case audit.StandingBent:
 		p.adviseToAccept()
@@ -93,7 +98,7 @@ func (p *pasts) printSides(w io.Writer) {
 	if p.Fork != "" && p.Standing != audit.StandingStraight {
 		fmt.Fprintf(w, "the same\tup to %s\n", p.Fork)
 	}
-	if p.Lost != nil {
+	if l := p.Lost; l != nil && l.Transactions+l.Beats > 0 {
 		fmt.Fprintf(w, "lost\tabove that the log has what this database has not: %s\n", p.Lost)
 	}
 }
