@@ -95,39 +95,44 @@ func TestASlotThatTheServerInvalidatedIsAGapInTheSameTopics(t *testing.T) {
 }
 
 func TestABaseBackupThatWasStartedWithoutRecoveryIsNoticed(t *testing.T) {
-	for name, c := range map[string]struct{ grown, beaten bool }{
-		"its slot begins below the log's end":                               {beaten: true},
-		"its slot begins above the log's end":                               {grown: true, beaten: true},
-		"its slot begins below the log's end, and all heartbeats are there": {},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bend(t, []int{14, 18}, func(t *testing.T, b *bender) {
-				b.beat(t)
-				b.run(t)
-				copied := b.snapshot(t, pgserver.Backup)
-				b.work(t)
-				if c.beaten {
-					b.beat(t)
-				}
-				b.grow(t)
-				b.work(t)
-				b.run(t)
-				b.restore(t, copied, pgserver.WithoutSlots(), pgserver.WithoutBackupLabel())
-				b.unread(t)
-				if c.grown {
-					b.grow(t)
-					b.grow(t)
-				}
-				b.wantsNewSlot(t)
-				b.makeSlot(t, true)
-				b.delete(t, 2, user)
-				if !c.grown && !c.beaten {
-					b.grow(t) // what the server has written alone does not show it
-					b.grow(t)
-				}
-				b.accept(t, b.isBent(t))
-				b.settled(t, "rewind accepted", "gap slot")
-			})
-		})
+	cases := []struct {
+		name          string
+		grown, beaten bool
+	}{
+		{name: "its slot begins below the log's end", beaten: true},
+		{name: "its slot begins above the log's end", grown: true, beaten: true},
+		{name: "its slot begins below the log's end, and all heartbeats are there"},
 	}
+	bend(t, []int{14, 18}, func(t *testing.T, b *bender) {
+		var markers []string
+		for _, c := range cases {
+			t.Log(c.name)
+			b.beat(t)
+			b.run(t)
+			copied := b.snapshot(t, pgserver.Backup)
+			b.work(t)
+			if c.beaten {
+				b.beat(t)
+			}
+			b.grow(t)
+			b.work(t)
+			b.run(t)
+			b.restore(t, copied, pgserver.WithoutSlots(), pgserver.WithoutBackupLabel())
+			b.unread(t)
+			if c.grown {
+				b.grow(t)
+				b.grow(t)
+			}
+			b.wantsNewSlot(t)
+			b.makeSlot(t, true)
+			b.delete(t, 2, user)
+			if !c.grown && !c.beaten {
+				b.grow(t) // what the server has written alone does not show it
+				b.grow(t)
+			}
+			b.accept(t, b.isBent(t))
+			markers = append(markers, "rewind accepted", "gap slot")
+			b.settled(t, markers...)
+		}
+	})
 }
