@@ -99,7 +99,7 @@ func (c *comparison) findUnmet() error {
 			}
 			switch op := headerOf(&t.record, headerOp); {
 			case at.below(c.same): // what the log has no record of and lies below the slot: the gap that is there goes over it
-			case op == Rewind.String() && c.plans(t):
+			case op == Rewind.String() && c.plans(t), c.takesBack(t):
 			case t.position.Commit >= c.identity.Flushed && c.identity.TimelineOf(t.position.Commit) == c.identity.Timeline:
 				return c.foreign(topic.Name, int32(partition), t, "the server has written no more than "+c.identity.Flushed.String())
 			default:
@@ -293,6 +293,18 @@ func (c *comparison) met(position replication.Position, rec *kafka.Record) error
 		return nil
 	}
 	return nil
+}
+
+// takesBack says whether a tail was published on a timeline that a rewind of this start ends below it: the transaction is
+// lost with the rest, and nothing of that timeline is published any more.
+func (c *comparison) takesBack(t *tail) bool {
+	for i := range c.markers {
+		m := &c.markers[i]
+		if m.Op == Rewind && t.position.History == m.From.History && t.position.Timeline < m.At.Timeline && !reachOf(t.position).below(m.From) {
+			return true
+		}
+	}
+	return false
 }
 
 // plans says whether a tail is a marker that this start is about to write.

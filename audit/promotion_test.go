@@ -209,3 +209,25 @@ func TestAnEventOfALostTimelineThatTheLogDoesNotHaveWaitsForAPerson(t *testing.T
 		}
 	})
 }
+
+// A transaction that was half published when its primary died goes with the rest of its timeline.
+func TestAnEventOfALostTimelineAboveTheForkStopsNobody(t *testing.T) {
+	onArchive(t, func(t *testing.T, b *bender, archive *pgserver.Archive) {
+		b.beat(t)
+		b.work(t)
+		b.run(t)
+		copied := b.db.Snapshot(t, pgserver.Backup)
+		b.beat(t)
+		earlier, then := b.db.FlushLSN(t), maps.Clone(b.lives)
+		b.work(t)
+		b.beat(t)
+		b.run(t)
+		b.db.Archive(t)
+		b.forge(t, walEnd(t, b.w.conn)+0x100)
+		b.db.Restore(t, copied, pgserver.Recovering(pgtest.Fork(t, archive), nil, pgserver.Target{LSN: earlier}))
+		b.w.conn = b.db.Connect(t)
+		b.giveUp(then)
+		b.delete(t, 2, user, system)
+		b.settled(t, "rewind timeline")
+	})
+}

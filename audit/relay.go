@@ -81,14 +81,14 @@ func (r *relay) run(ctx context.Context, stream *replication.Stream, first *repl
 		}
 	}
 	deadline := r.coverage.due(r)
-	listening := r.bell.listen(ctx, deadline)
+	listening := r.bell.listen(ctx, r.notAfter(deadline, until))
 	for {
 		if r.bell.hush() || listening.Err() != nil {
 			if err := r.settle(); err != nil {
 				return err
 			}
 			deadline = r.coverage.due(r)
-			listening = r.bell.listen(ctx, deadline)
+			listening = r.bell.listen(ctx, r.notAfter(deadline, until))
 		}
 		if until != 0 && r.finished(until) {
 			return errReached
@@ -108,6 +108,22 @@ func (r *relay) run(ctx context.Context, stream *replication.Stream, first *repl
 			return err
 		}
 	}
+}
+
+// askEvery is how often a server is asked how far it has read while somebody waits for it: by itself an idle one may not
+// say so for as long as half of wal_sender_timeout.
+const askEvery = 500 * time.Millisecond
+
+// notAfter is when reading is interrupted, so that the server is asked while there is a position to be reached.
+func (r *relay) notAfter(deadline time.Time, until replication.LSN) time.Time {
+	if until == 0 {
+		return deadline
+	}
+	r.stream.Ask()
+	if soon := r.now().Add(askEvery); deadline.IsZero() || soon.Before(deadline) {
+		return soon
+	}
+	return deadline
 }
 
 // attach makes stream the one that is read, and confirmed to.

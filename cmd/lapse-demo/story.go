@@ -168,8 +168,9 @@ func (s *story) startServe(ctx context.Context, http string) error {
 		return err
 	}
 	fmt.Fprintln(s.out, "   $ lapse serve &")
-	s.serve = exec.CommandContext(ctx, s.lapse, "serve", "--http", http)
-	s.serve.Cancel = func() error { return s.serve.Process.Signal(syscall.SIGTERM) }
+	serve := exec.CommandContext(ctx, s.lapse, "serve", "--http", http)
+	serve.Cancel = func() error { return serve.Process.Signal(syscall.SIGTERM) }
+	s.serve = serve
 	s.serve.WaitDelay = 20 * time.Second
 	s.serve.Env, s.serve.Stdout, s.serve.Stderr = s.env, log, log
 	s.serve.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -28,9 +28,7 @@ const sessionTimeout = 10 * time.Second
 // the slot of a database in which nothing else is written.
 func (s *auditorSession) Beat(ctx context.Context, nonce uuid.UUID, place audit.Place) error {
 	return s.with(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, `
-			select lapse.beat($1, (select h.nonce from lapse.heartbeat h order by h.id desc limit 1), $2, $3, $4)`,
-			nonce, int32(place.History), int32(place.Timeline), place.ServerStart)
+		_, err := conn.Exec(ctx, `select lapse.beat($1, $2, $3, $4)`, nonce, int32(place.History), int32(place.Timeline), place.ServerStart)
 		return err
 	})
 }

@@ -211,8 +211,8 @@ $lapse$;
 
 -- beat is the auditor's sign of life. One row a minute, kept for a day, and the newest thousand for ever: by them logs and
 -- databases are compared. Published, so that it also moves an idle slot. What the auditor looked at must be this server, in
--- the history that is in force.
-create function lapse.beat(nonce uuid, former uuid, history int, timeline int, server_start timestamptz) returns void
+-- the history that is in force. Each names the one before it: one at a time, in the order in which they commit.
+create function lapse.beat(nonce uuid, history int, timeline int, server_start timestamptz) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
@@ -224,11 +224,13 @@ begin
     raise exception 'the beat is of history %, timeline %, a server that started at %; in force are %, %, %', beat.history,
       beat.timeline, beat.server_start, newest, lapse.timeline(), pg_postmaster_start_time() using errcode = 'LP019';
   end if;
+  lock table lapse.heartbeat in share row exclusive mode;
   delete from lapse.heartbeat h
    where h.at < clock_timestamp() - interval '1 day'
      and h.id < (select k.id from lapse.heartbeat k order by k.id desc offset 999 limit 1);
   insert into lapse.heartbeat (system_identifier, database_oid, database, nonce, former, history, timeline, server_start, fault, faults)
-  select lapse.system_identifier(), d.oid, d.datname, beat.nonce, beat.former, beat.history, beat.timeline, beat.server_start,
+  select lapse.system_identifier(), d.oid, d.datname, beat.nonce,
+         (select k.nonce from lapse.heartbeat k order by k.id desc limit 1), beat.history, beat.timeline, beat.server_start,
          lapse.publications_fault(), i.publication_faults
     from pg_database d, lapse.installation i
    where d.datname = current_database();

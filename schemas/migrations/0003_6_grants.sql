@@ -6,7 +6,7 @@ grant execute on function
   lapse.open_run(int, int, uuid), lapse.lease(uuid, text), lapse.release(bigint, bigint, text),
   lapse.put_aside(bigint, bigint, text, text), lapse.advance_arming(int), lapse.measure(int)
   to {{.Executor}};
-grant execute on function lapse.beat(uuid, uuid, int, int, timestamptz), lapse.alarm(text) to {{.Auditor}};
+grant execute on function lapse.beat(uuid, int, int, timestamptz), lapse.alarm(text) to {{.Auditor}};
 grant execute on function lapse.timeline(), lapse.system_identifier(), lapse.publications_fault(), lapse.publications_trouble()
   to {{.Executor}}, {{.Auditor}};
 
