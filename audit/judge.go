@@ -309,7 +309,9 @@ func (j *judge) rewind(reason Reason, fork Reach, at time.Time) {
 
 // slotGap plans a gap where the slot begins above the log's end: init made it anew. One that nobody recorded is refused.
 //
-// The gap's position is the one before the slot's: no record of the server's log begins there, so no transaction has it.
+// The gap's position is the one before the slot's: no record of the server's log begins there, so no transaction has it. It
+// goes from the log's end; where the server was started since the log's last heartbeat, from that heartbeat, since a copy
+// taken between the two looks the same.
 func (j *judge) slotGap(common Reach) error {
 	slot := j.slot()
 	if !j.start.reach.below(slot) {
@@ -324,7 +326,7 @@ func (j *judge) slotGap(common Reach) error {
 		j.finding.Standing = StandingBehind
 	}
 	j.start.markers = append(j.start.markers, Marker{
-		Op: Gap, Reason: ReasonSlot, Time: j.database.SlotMade, From: j.start.reach, To: slot,
+		Op: Gap, Reason: ReasonSlot, Time: j.database.SlotMade, From: j.gapFrom(), To: slot,
 		At: replication.Position{History: slot.History, Timeline: slot.Timeline, Commit: slot.LSN - 1},
 	})
 	j.start.reach, j.start.last.reach = slot, slot
@@ -334,6 +336,15 @@ func (j *judge) slotGap(common Reach) error {
 		j.start.named, j.start.last.beat = beat, &unread
 	}
 	return nil
+}
+
+// gapFrom is where a gap before a slot begins.
+func (j *judge) gapFrom() Reach {
+	beat := j.start.last.beat
+	if j.finding.Standing != StandingBehind || beat == nil || beat.ServerStart.Equal(j.identity.ServerStart.UTC().Truncate(time.Microsecond)) {
+		return j.start.reach
+	}
+	return j.start.last.reach
 }
 
 // accepted says whether a person has said that this log goes on with this database, and plans it.
