@@ -211,7 +211,7 @@ func start(t *testing.T, options kafkaserver.Options) *kafkaserver.Server {
 // started may not lead the partition yet.
 func produce(t *testing.T, broker *kafkaserver.Server, value string) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute) // a broker that came back is not in sync at once
 	poll := time.NewTicker(50 * time.Millisecond)
 	defer poll.Stop()
 	for {
