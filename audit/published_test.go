@@ -60,8 +60,8 @@ func TestPublicationsThatSomebodyChangesAreAGap(t *testing.T) {
 				r.catchUp(t, w.conn)
 				before := len(r.gaps(t))
 
-				spoiled := walEnd(t, w.conn)
 				r.db.Exec(t, change.spoil)
+				spoiled := walEnd(t, w.conn)
 				r.commit(t, w, 1, user) // nobody can say what becomes of it
 				eventually(t, "the auditor is not ready", func() bool {
 					err := run.Ready()
