@@ -48,7 +48,7 @@ type unmet struct {
 
 // compare runs the comparison. A difference is no error: see differs.
 func (c *comparison) compare(ctx context.Context) error {
-	c.reader = c.client.Reader(c.route.Log.Name, 0, c.walk.from, c.past.offset+1)
+	c.reader = c.client.Reader(c.route.Log.Name, 0, c.walk.from, c.past.at+1)
 	c.until = c.past.end.Reach
 	c.until.History = 0
 	if at, left := c.identity.Ancestry.End(c.until.Timeline); left && at < c.until.LSN {
@@ -87,27 +87,46 @@ func (c *comparison) finished() bool {
 	return c.differs != "" || len(c.unmet) == 0 && (c.pending != nil || !c.same.below(c.until) && c.next == nil)
 }
 
-// findUnmet lists the tails above the log's end. No event was ever published that the server had not flushed.
+// findUnmet lists the tails above the log's end. A tail is what the relay takes for the last event that is there, so one that
+// is not proven would hide what is really deleted below it: it is a marker that this start writes, or lost with a timeline
+// that this start takes back, or the stream meets it; or else it is foreign. What the server cannot have sent is foreign at
+// once: another history, a timeline it was never on, a position beyond what it has written.
 func (c *comparison) findUnmet() error {
 	for _, topic := range []Topic{c.route.System, c.route.User} {
 		tails := c.past.tails[topic.Name]
 		for partition := range tails {
 			t := &tails[partition]
 			at := reachOf(t.position)
-			if at.Compare(c.past.end.Reach) < 0 || t.position == (replication.Position{}) {
+			if at.Compare(c.past.end.Reach) < 0 || t.position == (replication.Position{}) || c.plans(t) || c.takesBack(t) {
 				continue
 			}
-			switch op := headerOf(&t.record, headerOp); {
-			case at.below(c.same): // what the log has no record of and lies below the slot: the gap that is there goes over it
-			case op == Rewind.String() && c.plans(t), c.takesBack(t):
-			case t.position.Commit >= c.identity.Flushed && c.identity.TimelineOf(t.position.Commit) == c.identity.Timeline:
-				return c.foreign(topic.Name, int32(partition), t, "the server has written no more than "+c.identity.Flushed.String())
-			default:
+			if why := c.impossible(at); why != "" {
+				return c.foreign(topic.Name, int32(partition), t, why)
+			}
+			// Below a slot that was made anew lies what the log has no record of, and a gap goes over it. Nothing below the slot is sent.
+			if !at.below(c.same) {
 				c.unmet = append(c.unmet, &unmet{topic: topic.Name, partition: int32(partition), tail: t})
 			}
 		}
 	}
 	return nil
+}
+
+// impossible says why the server cannot have sent something at this place; empty if it can.
+func (c *comparison) impossible(at Reach) string {
+	end, left := c.identity.Ancestry.End(at.Timeline)
+	switch {
+	case at.History != c.past.end.Reach.History:
+		return fmt.Sprintf("the database is in history %d", c.past.end.Reach.History)
+	case left && at.LSN >= end:
+		return fmt.Sprintf("the server left timeline %d at %s", at.Timeline, end)
+	case !left && at.Timeline != c.identity.Timeline:
+		return fmt.Sprintf("the server, on timeline %d, never was on timeline %d", c.identity.Timeline, at.Timeline)
+	case !left && at.LSN >= c.identity.Flushed:
+		return "the server has written no more than " + c.identity.Flushed.String()
+	default:
+		return ""
+	}
 }
 
 func reachOf(p replication.Position) Reach { return Reach{p.History, p.Timeline, p.Commit} }
@@ -145,11 +164,8 @@ func (c *comparison) readRecord(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if rec.IsFence() || !isLeaf(&rec) {
-		return nil
-	}
-	leaf, err := parseLeaf(&rec, c.route)
-	if err != nil || c.walk.dead(offset, leaf) || !c.same.below(leaf.Reach) || c.until.below(leaf.Reach) {
+	leaf, err := leafOf(&rec, c.route)
+	if err != nil || leaf == nil || c.walk.dead(offset, leaf) || !c.same.below(leaf.Reach) || c.until.below(leaf.Reach) {
 		return err
 	}
 	if leaf.Kind == KindTransaction || leaf.Heartbeat != nil {

@@ -117,12 +117,9 @@ func (j *judge) bent(ctx context.Context, why string) error {
 func (j *judge) countLost(ctx context.Context) error {
 	f, w := j.finding, &walk{}
 	f.LostEvents = map[string]uint64{}
-	return j.client.Backward(ctx, j.route.Log.Name, 0, j.past.offset+1, func(rec *kafka.Record, offset int64) (bool, error) {
-		if rec.IsFence() || !isLeaf(rec) {
-			return true, nil
-		}
-		leaf, err := parseLeaf(rec, j.route)
-		if err != nil || w.dead(offset, leaf) {
+	return j.client.Backward(ctx, j.route.Log.Name, 0, j.past.at+1, func(rec *kafka.Record, offset int64) (bool, error) {
+		leaf, err := leafOf(rec, j.route)
+		if err != nil || leaf == nil || w.dead(offset, leaf) {
 			return err == nil, err
 		}
 		if leaf.Kind == KindRewind {

@@ -52,7 +52,8 @@ func (s *scribe) Marked(m *Marker, at Reach, h *Heartbeat) *Leaf {
 func exampleWitness() *witness {
 	return &witness{
 		ancestry: replication.Ancestry{{Timeline: 1, At: 0x19C0000}},
-		ends:     []topicEnds{{topic: "lapse.deletes.system", ends: []int64{3, 4}}, {topic: "lapse.deletes.user", ends: []int64{0, -1}}},
+		process:  "0198f1d0-0000-7000-8000-0000000000cc",
+		ends:     []topicEnds{{topic: "lapse.deletes.system", ends: []int64{3, 4}, fences: []int64{0, 0}}, {topic: "lapse.deletes.user", ends: []int64{0, -1}, fences: []int64{0, -1}}},
 	}
 }
 

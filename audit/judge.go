@@ -72,7 +72,10 @@ func (j *judge) run(ctx context.Context) error {
 		j.finding.Standing = StandingNew
 		return j.begin()
 	}
-	j.finding.LogEnd = j.past.end.Reach
+	j.finding.LogEnd, j.start.replaced = j.past.end.Reach, j.past.replaced
+	if j.past.beat != nil {
+		j.finding.LogBeat = j.past.beat.Heartbeat.At
+	}
 	j.finding.Highest = max(j.finding.Highest, j.past.end.Reach.History)
 	if err := j.sameLog(); err != nil {
 		return err
@@ -162,7 +165,9 @@ func (j *judge) resume(ctx context.Context) error {
 	if slot := j.slot(); j.slotMadeAnew() && slot.below(j.past.end.Reach) && common == j.past.end.Reach {
 		return j.bent(ctx, fmt.Sprintf("the slot was made at %s, and the log had come to %s by then", slot.LSN, j.past.end.Reach.LSN))
 	}
-	j.replacedTopics()
+	if why := j.cannotBeTold(); why != "" {
+		return j.bent(ctx, why)
+	}
 	j.goOn(common)
 	if err := j.compare(ctx); err != nil {
 		return err
@@ -176,20 +181,6 @@ func (j *judge) resume(ctx context.Context) error {
 	return j.slotGap(common)
 }
 
-// replacedTopics lists the topics that end before where they ended at the last heartbeat: they were deleted and made again, or
-// their end was cut. Retention takes nothing away at the end.
-func (j *judge) replacedTopics() {
-	for _, topic := range []Topic{j.route.System, j.route.User} {
-		was, is := j.walk.ends[topic.Name], j.past.ends[topic.Name]
-		for partition := range is {
-			if partition < len(was) && is[partition] < was[partition] {
-				j.start.replaced = append(j.start.replaced, topic.Name)
-				break
-			}
-		}
-	}
-}
-
 // slot is where the slot stands.
 func (j *judge) slot() Reach {
 	at := j.stream.StartedAt()
@@ -201,6 +192,20 @@ func (j *judge) slot() Reach {
 func (j *judge) slotMadeAnew() bool {
 	at := j.stream.StartedAt()
 	return at == j.database.SlotStart && at != j.past.origin.Reach.LSN && (j.walk.before == nil || j.walk.before.Reach.LSN != at)
+}
+
+// cannotBeTold says why nobody can know whether what the log has last happened in this database: the slot begins behind it, so
+// that it is not sent, and the server was started since the last heartbeat that both have, so that it may be a copy of before
+// it. A new timeline tells: what lies below its beginning is the same.
+func (j *judge) cannotBeTold() string {
+	beat := j.start.last.beat
+	if beat == nil || j.walk.lost == 0 || !j.past.end.Reach.below(j.slot()) || j.past.end.Reach.Timeline != j.identity.Timeline ||
+		beat.ServerStart.Equal(j.identity.ServerStart.UTC().Truncate(time.Microsecond)) {
+		return ""
+	}
+	return fmt.Sprintf("the slot begins at %s, above the log's end, and the server was started since the last heartbeat that both have, "+
+		"of %s: whether the %d transactions that the log has behind it happened here cannot be told",
+		j.slot().LSN, beat.At.Format("2006-01-02 15:04:05 UTC"), j.walk.lost)
 }
 
 // strangeHistory says why the history in force in the database is not the log's.
@@ -247,7 +252,6 @@ func (j *judge) common(ctx context.Context) (common Reach, why string, err error
 		return common, why, nil
 	}
 	j.start.last = lastBeat{beat: beat.Heartbeat, reach: beat.Reach}
-	j.finding.LogBeat = beat.Heartbeat.At
 	if _, there := j.database.Beats[beat.Heartbeat.Nonce]; !there {
 		return common, fmt.Sprintf("the heartbeat of %s, which the log has at %s, is not in the database",
 			beat.Heartbeat.At.Format("2006-01-02 15:04:05 UTC"), beat.Reach.LSN), nil
@@ -277,7 +281,11 @@ func (j *judge) lost(ctx context.Context, common Reach) string {
 	if err != nil || last.beat == nil {
 		return fmt.Sprintf("the log reaches %s, and the server left that timeline at %s", j.past.end.Reach.LSN, common.LSN)
 	}
-	lost := last.beat.Heartbeat.At.Sub(j.start.last.beat.At)
+	until := last.beat.Heartbeat.At
+	if j.past.end.Time.After(until) { // heartbeats may have failed
+		until = j.past.end.Time
+	}
+	lost := until.Sub(j.start.last.beat.At)
 	if lost <= j.auditor.config.FailoverTolerance {
 		return ""
 	}
@@ -309,9 +317,7 @@ func (j *judge) rewind(reason Reason, fork Reach, at time.Time) {
 
 // slotGap plans a gap where the slot begins above the log's end: init made it anew. One that nobody recorded is refused.
 //
-// The gap's position is the one before the slot's: no record of the server's log begins there, so no transaction has it. It
-// goes from the log's end; where the server was started since the log's last heartbeat, from that heartbeat, since a copy
-// taken between the two looks the same.
+// The gap's position is the one before the slot's: no record of the server's log begins there, so no transaction has it.
 func (j *judge) slotGap(common Reach) error {
 	slot := j.slot()
 	if !j.start.reach.below(slot) {
@@ -326,7 +332,7 @@ func (j *judge) slotGap(common Reach) error {
 		j.finding.Standing = StandingBehind
 	}
 	j.start.markers = append(j.start.markers, Marker{
-		Op: Gap, Reason: ReasonSlot, Time: j.database.SlotMade, From: j.gapFrom(), To: slot,
+		Op: Gap, Reason: ReasonSlot, Time: j.database.SlotMade, From: j.start.reach, To: slot,
 		At: replication.Position{History: slot.History, Timeline: slot.Timeline, Commit: slot.LSN - 1},
 	})
 	j.start.reach, j.start.last.reach = slot, slot
@@ -336,15 +342,6 @@ func (j *judge) slotGap(common Reach) error {
 		j.start.named, j.start.last.beat = beat, &unread
 	}
 	return nil
-}
-
-// gapFrom is where a gap before a slot begins.
-func (j *judge) gapFrom() Reach {
-	beat := j.start.last.beat
-	if j.finding.Standing != StandingBehind || beat == nil || beat.ServerStart.Equal(j.identity.ServerStart.UTC().Truncate(time.Microsecond)) {
-		return j.start.reach
-	}
-	return j.start.last.reach
 }
 
 // accepted says whether a person has said that this log goes on with this database, and plans it.

@@ -54,14 +54,10 @@ func (a *Auditor) takeOver(ctx context.Context) error {
 	if err := life.openPublisher(ctx); err != nil {
 		return err
 	}
-	fenced, err := readFenced(life.publisher, life.route)
-	if err != nil {
-		return err
-	}
-	if !judged.equals(fenced) {
+	if !judged.equals(readFenced(life.publisher, life.route)) {
 		return fmt.Errorf("take the topics over: %w", errMoved)
 	}
-	life.begin(start, fenced)
+	life.begin(start, judged)
 	if err := life.relay.inscribe(ctx, start, &a.config); err != nil {
 		return err
 	}
@@ -268,7 +264,7 @@ func (l *life) publisherConfig() kafka.Config {
 	if cfg.Logger == nil {
 		cfg.Logger = a.log
 	}
-	cfg.Ours = isOurs(source, a.config.Log)
+	cfg.Ours = isOurs(l.route)
 	cfg.FenceHeaders = []kafka.Header{
 		{Key: headerProcess, Value: []byte(a.process)},
 		{Key: headerSystem, Value: appendUint(nil, source.SystemIdentifier)},
@@ -295,11 +291,11 @@ func (l *life) publisherConfig() kafka.Config {
 }
 
 // begin makes the relay of this life.
-func (l *life) begin(start *startingPoint, fenced *past) {
+func (l *life) begin(start *startingPoint, judged *past) {
 	a := l.auditor
-	l.relay = newRelay(l.route, &a.config, l.publisher, start, fenced, a.metrics, a.log)
+	l.relay = newRelay(l.route, &a.config, l.publisher, start, judged, a.metrics, a.log)
 	id := l.stream.Identity()
-	l.relay.ancestry, l.relay.pulse = id.Ancestry, &a.pulse
+	l.relay.ancestry, l.relay.process, l.relay.pulse = id.Ancestry, a.process, &a.pulse
 	a.pulse.reset()
 	l.stream.SetHistory(start.history.Number)
 	l.relay.attach(l.stream)

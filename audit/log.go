@@ -242,11 +242,12 @@ func (s *scribe) marked(m *Marker, reached Reach, h *Heartbeat, w *witness) *Lea
 type witness struct {
 	ancestry replication.Ancestry // the timelines that the server has left
 	ends     []topicEnds          // where each topic ended, fences included; nil for all records but those of heartbeats
+	process  string               // that wrote the fences
 }
 
 type topicEnds struct {
-	topic string
-	ends  []int64 // by partition; -1 where nothing is known
+	topic        string
+	ends, fences []int64 // by partition; -1 where nothing is known
 }
 
 func (w *witness) append(b []byte) []byte {
@@ -265,20 +266,28 @@ func (w *witness) append(b []byte) []byte {
 		return b
 	}
 	b = append(b, `,"ends":{`...)
-	for i, t := range w.ends {
-		if i > 0 {
+	for i := range w.ends {
+		b = appendOffsets(b, i, w.ends[i].topic, w.ends[i].ends)
+	}
+	b = append(b, `},"fences":{`...)
+	for i := range w.ends {
+		b = appendOffsets(b, i, w.ends[i].topic, w.ends[i].fences)
+	}
+	return appendText(append(b, `},"process":`...), w.process, UTF8Text)
+}
+
+func appendOffsets(b []byte, i int, topic string, offsets []int64) []byte {
+	if i > 0 {
+		b = append(b, ',')
+	}
+	b = append(appendText(b, topic, UTF8Text), ':', '[')
+	for k, offset := range offsets {
+		if k > 0 {
 			b = append(b, ',')
 		}
-		b = append(appendText(b, t.topic, UTF8Text), ':', '[')
-		for k, end := range t.ends {
-			if k > 0 {
-				b = append(b, ',')
-			}
-			b = appendInt(b, end)
-		}
-		b = append(b, ']')
+		b = appendInt(b, offset)
 	}
-	return append(b, '}')
+	return append(b, ']')
 }
 
 // record is the leaf as it goes to Kafka. It has no key: a compacted topic, which would throw leaves away, refuses it.

@@ -102,6 +102,7 @@ func TestABaseBackupThatWasStartedWithoutRecoveryIsNoticed(t *testing.T) {
 		{name: "its slot begins below the log's end", beaten: true},
 		{name: "its slot begins above the log's end", grown: true, beaten: true},
 		{name: "its slot begins below the log's end, and all heartbeats are there"},
+		{name: "its slot begins above the log's end, and all heartbeats are there", grown: true},
 	}
 	bend(t, []int{14, 18}, func(t *testing.T, b *bender) {
 		var markers []string

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"strconv"
+
+	"github.com/google/uuid"
 
 	"lapse/audit/kafka"
 	"lapse/replication"
@@ -14,18 +18,24 @@ import (
 // still be writing, so it is compared with what lies below the fences afterwards.
 type past struct {
 	end    *LogRecord // the log's last record; nil for an empty log
-	offset int64      // its offset; -1 for none
+	at     int64      // its offset
+	offset int64      // of the last record that looks like the log's, which may be a copy of an old one; -1 for none
+	beat   *LogRecord // the record of the log's last heartbeat; nil for none
 	origin *LogRecord // the log's first record; nil for an empty log
 	fence  string     // the process that fenced the log last, as its fence says; empty for none
 
 	tails map[string][]tail  // by topic and partition
 	ends  map[string][]int64 // by topic: the offset of each partition's next record
+
+	// Topics that have lost records since the last heartbeat: they were deleted and made again, or their end was cut.
+	replaced []string
 }
 
-// tail is the last event of a partition.
+// tail is the end of a partition.
 type tail struct {
-	position replication.Position // zero for none
-	record   kafka.Record
+	position replication.Position // of the last event; zero for none
+	record   kafka.Record         // it
+	offset   int64                // of the last record that looks like an event, which may be a copy of an old one; -1 for none
 }
 
 // headerProcess is in a fence: the process that wrote it.
@@ -34,90 +44,151 @@ const headerProcess = "lapse-process"
 // readPast reads the ends of all topics. Topics that are not there are empty ones. Where the slot is fresh, so that a log
 // is not to be expected, they are not waited for: whoever takes them over looks again.
 func readPast(ctx context.Context, client *kafka.Client, route *Route, fresh bool) (*past, error) {
-	p := &past{offset: -1, tails: map[string][]tail{}, ends: map[string][]int64{}}
-	var missing *kafka.MissingTopicError
-	if fresh {
-		known, err := client.Known(ctx, route.Log.Name)
-		if err != nil || !known {
-			return p.nothing(route), err
+	p := &past{offset: -1, tails: map[string][]tail{}, ends: map[string][]int64{route.Log.Name: {0}}}
+	for _, topic := range []Topic{route.System, route.User} {
+		p.tails[topic.Name], p.ends[topic.Name] = make([]tail, topic.Partitions), make([]int64, topic.Partitions)
+		for i := range p.tails[topic.Name] {
+			p.tails[topic.Name][i].offset = -1
 		}
 	}
-	if err := p.readLog(ctx, client, route); errors.As(err, &missing) {
-		p.ends[route.Log.Name] = []int64{0}
-	} else if err != nil {
+	if fresh {
+		if known, err := client.Known(ctx, route.Log.Name); err != nil || !known {
+			return p, err
+		}
+	}
+	var missing *kafka.MissingTopicError
+	if err := p.readLog(ctx, client, route); err != nil && !errors.As(err, &missing) {
 		return nil, err
 	}
 	for _, topic := range []Topic{route.System, route.User} {
-		tails, ends := make([]tail, topic.Partitions), make([]int64, topic.Partitions)
-		bounds, err := client.Offsets(ctx, topic.Name)
-		if err != nil && !errors.As(err, &missing) {
+		if err := p.readTopic(ctx, client, route, topic); err != nil && !errors.As(err, &missing) {
 			return nil, err
 		}
-		for partition := range min(topic.Partitions, int32(len(bounds))) { // that there are too few is said when they are taken over
-			end := bounds[partition].End
-			found, err := client.Tail(ctx, topic.Name, partition, end, oursIn(&route.Source))
-			if err != nil {
-				return nil, err
-			}
-			ends[partition] = end
-			if found.Found {
-				tails[partition].record = found.Record
-				if tails[partition].position, err = positionOf(&found.Record, &route.Source); err != nil {
-					return nil, err
-				}
-			}
-		}
-		p.tails[topic.Name], p.ends[topic.Name] = tails, ends
 	}
 	return p, nil
 }
 
-// nothing is what topics that are not there say.
-func (p *past) nothing(route *Route) *past {
-	for _, topic := range []Topic{route.System, route.User} {
-		p.tails[topic.Name], p.ends[topic.Name] = make([]tail, topic.Partitions), make([]int64, topic.Partitions)
-	}
-	p.ends[route.Log.Name] = []int64{0}
-	return p
-}
-
-// readLog reads the log's end, its newest fence and its first record.
-func (p *past) readLog(ctx context.Context, client *kafka.Client, route *Route) error {
-	log := route.Log.Name
-	end, err := client.End(ctx, log, 0)
+// readTopic reads the ends of a topic's partitions.
+func (p *past) readTopic(ctx context.Context, client *kafka.Client, route *Route, topic Topic) error {
+	bounds, err := client.Offsets(ctx, topic.Name)
 	if err != nil {
 		return err
 	}
-	p.ends[log] = []int64{end}
-	err = client.Backward(ctx, log, 0, end, func(rec *kafka.Record, offset int64) (bool, error) {
-		switch {
-		case rec.IsFence():
-			if p.fence == "" {
-				p.fence = headerOf(rec, headerProcess)
-			}
-		case p.end == nil && isLeaf(rec):
-			p.end, err = parseLeaf(rec, route)
-			p.offset = offset
+	for partition := range min(topic.Partitions, int32(len(bounds))) { // that there are too few is said when they are taken over
+		b := bounds[partition]
+		p.ends[topic.Name][partition] = b.End
+		known, err := p.known(ctx, client, topic.Name, partition, b)
+		if err != nil {
+			return err
 		}
-		return err == nil && (p.end == nil || p.fence == ""), err
-	})
-	if err != nil || p.end == nil {
-		return err
+		if !known && !slices.Contains(p.replaced, topic.Name) {
+			p.replaced = append(p.replaced, topic.Name)
+		}
+		if err := p.readTail(ctx, client, route, topic.Name, partition, b.End); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// readTail finds a partition's last event. Somebody may have copied an old event behind it: what the log has no record of
+// was appended since the last heartbeat, so the highest position since then is the last event's.
+func (p *past) readTail(ctx context.Context, client *kafka.Client, route *Route, topic string, partition int32, end int64) error {
+	since := end // without heartbeats the last record is the last event
+	if p.beat != nil && int(partition) < len(p.beat.Ends[topic]) {
+		since = p.beat.Ends[topic][partition]
+	}
+	ours := oursIn(&route.Source)
+	t := &p.tails[topic][partition]
+	return client.Backward(ctx, topic, partition, end, func(rec *kafka.Record, offset int64) (bool, error) {
+		if rec.IsFence() || !ours(rec) {
+			return true, nil
+		}
+		if t.offset >= 0 && offset < since {
+			return false, nil
+		}
+		position, err := positionOf(rec, &route.Source)
+		if err != nil {
+			return false, err
+		}
+		t.offset = max(t.offset, offset)
+		if t.position.Compare(position) < 0 {
+			t.position, t.record = position, *rec
+		}
+		return offset > since, nil
+	})
+}
+
+// known says whether a partition is the one that the log's last heartbeat speaks of: it ends no earlier, and the fence that
+// was there is there, unless retention has taken it.
+func (p *past) known(ctx context.Context, client *kafka.Client, topic string, partition int32, b kafka.Offsets) (bool, error) {
+	if p.beat == nil {
+		return true, nil
+	}
+	if ends := p.beat.Ends[topic]; int(partition) < len(ends) && b.End < ends[partition] {
+		return false, nil
+	}
+	fences := p.beat.Fences[topic]
+	if int(partition) >= len(fences) || fences[partition] < b.First {
+		return true, nil
+	}
+	at := fences[partition]
+	rec, offset, err := client.Reader(topic, partition, at, at+1).Next(ctx)
+	var gone *kafka.OffsetError
+	if errors.Is(err, io.EOF) || errors.As(err, &gone) {
+		return errors.As(err, &gone) && gone.First > at, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return offset == at && rec.IsFence() && headerOf(&rec, headerProcess) == p.beat.Process, nil
+}
+
+// logLookBack is how many records are looked at, at least, for one that reaches further than those behind it: somebody may
+// have copied old ones to the log's end.
+const logLookBack = 100
+
+// readLog reads the log's end, its last heartbeat, its newest fence and its first record.
+func (p *past) readLog(ctx context.Context, client *kafka.Client, route *Route) error {
+	log := route.Log.Name
 	bounds, err := client.Offsets(ctx, log)
 	if err != nil {
 		return err
 	}
-	reader := client.Reader(log, 0, bounds[0].First, p.offset+1)
+	p.ends[log] = []int64{bounds[0].End}
+	looked := 0
+	err = client.Backward(ctx, log, 0, bounds[0].End, func(rec *kafka.Record, offset int64) (bool, error) {
+		looked++
+		if rec.IsFence() && p.fence == "" {
+			p.fence = headerOf(rec, headerProcess)
+		}
+		leaf, err := leafOf(rec, route)
+		if err != nil {
+			return false, err
+		}
+		if leaf != nil {
+			p.offset = max(p.offset, offset)
+			if p.end == nil || p.end.Reach.before(leaf.Reach) {
+				p.end, p.at = leaf, offset
+			}
+			if leaf.Heartbeat != nil && (p.beat == nil || p.beat.Reach.before(leaf.Reach)) {
+				p.beat = leaf
+			}
+		}
+		found := p.end != nil && p.fence != "" && (p.beat != nil || p.end.Beat == (uuid.UUID{}))
+		return !found || looked < logLookBack, nil
+	})
+	if err != nil || p.end == nil {
+		return err
+	}
+	reader := client.Reader(log, 0, bounds[0].First, p.at+1)
 	for p.origin == nil {
 		rec, _, err := reader.Next(ctx)
 		if err != nil {
 			return err
 		}
-		if !rec.IsFence() && isLeaf(&rec) {
-			if p.origin, err = parseLeaf(&rec, route); err != nil {
-				return err
-			}
+		if p.origin, err = leafOf(&rec, route); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -130,7 +201,7 @@ func (p *past) equals(other *past) bool {
 	}
 	for topic, tails := range p.tails {
 		for partition := range tails {
-			if partition >= len(other.tails[topic]) || tails[partition].position != other.tails[topic][partition].position {
+			if partition >= len(other.tails[topic]) || tails[partition].offset != other.tails[topic][partition].offset {
 				return false
 			}
 		}
@@ -150,19 +221,36 @@ func (p *past) empty() bool {
 	return true
 }
 
-// isLeaf tells a record of the log from what somebody else wrote into its topic.
-func isLeaf(rec *kafka.Record) bool {
-	return headerOf(rec, headerSchema) == strconv.Itoa(LogSchema) && headerOf(rec, headerOp) != "" && len(rec.Value) > 0 && rec.Value[0] == '{'
+// leafOf reads a record of the log; nil for a fence, and for what somebody else wrote into its topic. One of this database in
+// another format is an error: a later version wrote it.
+func leafOf(rec *kafka.Record, route *Route) (*LogRecord, error) {
+	if rec.IsFence() || headerOf(rec, headerOp) == "" {
+		return nil, nil
+	}
+	source := &route.Source
+	if schema := headerOf(rec, headerSchema); schema != strconv.Itoa(LogSchema) {
+		if _, err := strconv.Atoi(schema); err == nil && headerOf(rec, headerSystem) == strconv.FormatUint(source.SystemIdentifier, 10) {
+			return nil, refuse(ErrForeignTopic, "%s has records of format %s; this program knows %d", "run the version of lapse that wrote them",
+				route.Log.Name, schema, LogSchema)
+		}
+		return nil, nil
+	}
+	r, err := ParseLogRecord(rec.Value)
+	if err != nil {
+		return nil, nil //nolint:nilerr // it looks like a record and is none: foreign
+	}
+	return r, nil
 }
 
 // isOurs tells events of this database, and records of its log, from what somebody else wrote into the topics.
-func isOurs(source *Source, log string) func(*kafka.Record) bool {
-	event := oursIn(source)
+func isOurs(route *Route) func(*kafka.Record) bool {
+	event := oursIn(&route.Source)
 	return func(rec *kafka.Record) bool {
-		if rec.Topic == log {
-			return isLeaf(rec)
+		if rec.Topic != route.Log.Name {
+			return event(rec)
 		}
-		return event(rec)
+		leaf, err := leafOf(rec, route)
+		return leaf != nil || err != nil
 	}
 }
 
@@ -174,23 +262,13 @@ func oursIn(source *Source) func(*kafka.Record) bool {
 	}
 }
 
-func parseLeaf(rec *kafka.Record, route *Route) (*LogRecord, error) {
-	r, err := ParseLogRecord(rec.Value)
-	if err != nil {
-		return nil, refuse(ErrForeignTopic, "%s: %v", "name a topic that is used by this database alone (topics.log)",
-			route.Log.Name, err)
-	}
-	return r, nil
-}
-
 // walk is a look back into the log, as far as a start needs it.
 type walk struct {
-	from    int64              // where to read forward from: everything before it is at or below the slot's position
-	beat    *LogRecord         // the record of the newest heartbeat that was wanted; nil if the log has none
-	ends    map[string][]int64 // where the topics ended at the newest heartbeat
-	rewinds []rewound          // in the part that is read
-	records int                // how many were looked at
-	before  *LogRecord         // the last record at or below the slot's position; nil if the log begins above it
+	from    int64      // where to read forward from: everything before it is at or below the slot's position
+	beat    *LogRecord // the record of the newest heartbeat that was wanted; nil if the log has none
+	rewinds []rewound  // in the part that is read
+	lost    int        // transactions behind that heartbeat
+	before  *LogRecord // the last record at or below the slot's position; nil if the log begins above it
 }
 
 // rewound is a rewind record: what stands before it and above its fork never happened.
@@ -205,23 +283,19 @@ func walkBack(
 	ctx context.Context, client *kafka.Client, route *Route, p *past, floor Reach, wanted func(*LogRecord) bool,
 ) (*walk, error) {
 	w := &walk{}
-	err := client.Backward(ctx, route.Log.Name, 0, p.offset+1, func(rec *kafka.Record, offset int64) (bool, error) {
-		if rec.IsFence() || !isLeaf(rec) {
-			return true, nil
+	err := client.Backward(ctx, route.Log.Name, 0, p.at+1, func(rec *kafka.Record, offset int64) (bool, error) {
+		leaf, err := leafOf(rec, route)
+		if err != nil || leaf == nil {
+			return err == nil, err
 		}
-		leaf, err := parseLeaf(rec, route)
-		if err != nil {
-			return false, err
-		}
-		w.records++
 		if w.dead(offset, leaf) {
 			return true, nil
 		}
 		if leaf.Kind == KindRewind {
 			w.rewinds = append(w.rewinds, rewound{offset: offset, fork: leaf.From})
 		}
-		if w.ends == nil && leaf.Heartbeat != nil {
-			w.ends = leaf.Ends
+		if w.beat == nil && leaf.Kind == KindTransaction {
+			w.lost++
 		}
 		if w.beat == nil && wanted != nil && leaf.Heartbeat != nil && wanted(leaf) {
 			w.beat = leaf

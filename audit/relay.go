@@ -52,17 +52,18 @@ type relay struct {
 	noRow  map[uint32]bool // relations whose events name no row, as was warned of
 
 	ancestry replication.Ancestry // of the server that is read
+	process  string               // this one
 	coverage coverage
 	pressing pressing
 }
 
 func newRelay(
-	route *Route, config *Config, publisher *kafka.Publisher, start *startingPoint, fenced *past, metrics *Metrics, log *slog.Logger,
+	route *Route, config *Config, publisher *kafka.Publisher, start *startingPoint, judged *past, metrics *Metrics, log *slog.Logger,
 ) *relay {
 	r := &relay{
 		route: route, publisher: publisher, metrics: metrics, log: log, now: time.Now,
 		classifier: NewClassifier(route.Source, config.Keys), router: NewRouter(route, config.HashKey), scribe: newScribe(route),
-		tails: fenced.positions(), reach: start.reach, last: start.last, origin: start.origin, replaced: start.replaced,
+		tails: judged.positions(), reach: start.reach, last: start.last, origin: start.origin, replaced: start.replaced,
 		bell: hang(publisher.Progress()), names: names{}, noRow: map[uint32]bool{}, alarm: config.Alarm,
 	}
 	r.scribe.nonce, r.scribe.beat = start.history.Nonce, cmp.Or(start.named, start.last.beat)
@@ -335,11 +336,12 @@ func (r *relay) conclusion(ctx context.Context, leaf func() *Leaf) error {
 
 // witness is what a coverage record says of server and topics.
 func (r *relay) witness() *witness {
-	w := &witness{ancestry: r.ancestry}
+	w := &witness{ancestry: r.ancestry, process: r.process}
 	for _, topic := range []Topic{r.route.System, r.route.User} {
-		t := topicEnds{topic: topic.Name, ends: make([]int64, topic.Partitions)}
+		t := topicEnds{topic: topic.Name, ends: make([]int64, topic.Partitions), fences: make([]int64, topic.Partitions)}
 		for partition := range topic.Partitions {
 			t.ends[partition] = r.publisher.End(topic.Name, partition)
+			t.fences[partition], _ = r.publisher.Fence(topic.Name, partition)
 		}
 		w.ends = append(w.ends, t)
 	}

@@ -17,7 +17,7 @@ var errNoEvent = errors.New("the record is no event that this program knows")
 
 // positionOf reads an event's position from its headers.
 func positionOf(rec *kafka.Record, source *Source) (replication.Position, error) {
-	history, err1 := strconv.ParseUint(headerOf(rec, headerHistory), 10, 32)
+	history, err1 := strconv.ParseUint(headerOf(rec, headerHistory), 10, 30) // far above any, and far below what the catalog takes
 	timeline, err2 := strconv.ParseUint(headerOf(rec, headerTLI), 10, 32)
 	commit, err3 := parseHex(headerOf(rec, headerLSN), 8)
 	ordinal, err4 := parseHex(headerOf(rec, headerSeq), 4)
@@ -61,27 +61,22 @@ func (p *past) positions() map[string][]replication.Position {
 }
 
 // readFenced reads what the publisher found below its fences, where nothing changes any more.
-func readFenced(p *kafka.Publisher, route *Route) (*past, error) {
+func readFenced(p *kafka.Publisher, route *Route) *past {
 	found := &past{offset: -1, tails: map[string][]tail{}}
 	for _, topic := range []Topic{route.System, route.User} {
 		tails := make([]tail, topic.Partitions)
 		for partition := range topic.Partitions {
-			record, _, ok := p.Last(topic.Name, partition)
-			if !ok {
-				continue
+			tails[partition].offset = -1
+			if _, offset, ok := p.Last(topic.Name, partition); ok {
+				tails[partition].offset = offset
 			}
-			position, err := positionOf(&record, &route.Source)
-			if err != nil {
-				return nil, err
-			}
-			tails[partition] = tail{position: position, record: record}
 		}
 		found.tails[topic.Name] = tails
 	}
 	if _, offset, ok := p.Last(route.Log.Name, 0); ok {
 		found.offset = offset
 	}
-	return found, nil
+	return found
 }
 
 // inscribe writes what a log begins with, as far as it is not there, and the markers of this start, and waits until it is

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"lapse/audit/kafka"
+	"lapse/replication"
 )
 
 // watch waits where another auditor may be alive on another copy of this database: the server was started since the last
@@ -20,13 +23,14 @@ func (j *judge) watch(ctx context.Context) error {
 		watch, j.route.Log.Name))
 	j.auditor.log.Info("the server was started since the last heartbeat in the log; watching whether another auditor writes it",
 		"log", j.route.Log.Name, "for", watch)
-	watching, cancel := context.WithTimeout(ctx, watch)
+	watching, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan struct{})
 	var grown error
 	go func() {
 		defer close(done)
-		grown = j.grows(watching)
+		from := j.past.ends[j.route.Log.Name][0]
+		grown = watchLog(watching, j.client, j.route, j.auditor.process, from, min(time.Second, j.auditor.config.BeatEvery/4), watch)
 	}()
 	if broken := answer(ctx, j.stream, done); broken != nil {
 		cancel()
@@ -36,22 +40,63 @@ func (j *judge) watch(ctx context.Context) error {
 	return grown
 }
 
-// grows looks at the log until ctx ends, and returns an error if somebody writes it.
-func (j *judge) grows(ctx context.Context) error {
-	log := j.route.Log.Name
-	tick := time.NewTicker(min(time.Second, j.auditor.config.BeatEvery/4))
+// watchLog looks at what is appended to a log from an offset on, every so often and once more at the end. What somebody else
+// writes into the topic is no auditor's. A log that cannot be looked at is waited for.
+func watchLog(ctx context.Context, client *kafka.Client, route *Route, process string, from int64, every, watch time.Duration) error {
+	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for {
+	end := time.NewTimer(watch)
+	defer end.Stop()
+	for last := false; !last; {
 		select {
 		case <-tick.C:
+		case <-end.C:
+			last = true
 		case <-ctx.Done():
-			return nil
+			return context.Cause(ctx)
 		}
-		end, err := j.client.End(ctx, log, 0)
-		if err == nil && end > j.past.ends[log][0] {
-			return refuse(ErrOtherAuditor, "%s grows, and the slot of this server is held here",
+		var err error
+		if from, err = lookAtLog(ctx, client, route, process, from); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lookAtLog reads what was appended from an offset on, and returns where it ends.
+func lookAtLog(ctx context.Context, client *kafka.Client, route *Route, process string, from int64) (int64, error) {
+	log := route.Log.Name
+	end, err := client.End(ctx, log, 0)
+	if err != nil {
+		return from, err
+	}
+	err = client.ReadPartition(ctx, log, 0, from, end, func(rec *kafka.Record, _ int64) error {
+		leaf, err := leafOf(rec, route)
+		if err == nil && (leaf != nil || rec.IsFence() && headerOf(rec, headerProcess) != process) {
+			err = refuse(ErrOtherAuditor, "%s grows, and the slot of this server is held here",
 				"this server is a copy of another one, whose auditor lives: give the copy topics of its own (topics in lapse.yaml), "+
 					"or stop the other auditor", log)
 		}
+		return err
+	})
+	return end, err
+}
+
+// WatchLog watches a log for some time, and returns an error (ErrOtherAuditor) if an auditor writes it meanwhile. Whoever goes
+// on with the log on another copy of the database would end the auditor that lives.
+func WatchLog(ctx context.Context, config Config, watch time.Duration) error {
+	a, err := New(config)
+	if err != nil {
+		return err
 	}
+	client, err := kafka.NewClient(a.clientConfig())
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	from, err := client.End(ctx, config.Log, 0)
+	if err != nil {
+		return err
+	}
+	return watchLog(ctx, client, a.route(replication.Identity{}), a.process, from, time.Second, watch)
 }
