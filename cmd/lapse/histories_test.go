@@ -165,6 +165,21 @@ func TestAPublicationThatWasDroppedNeedsANewSlot(t *testing.T) {
 	})
 }
 
+// What the auditor's login lacks is said with where it comes from, and no text says "audit" twice.
+func TestAnAuditorWithoutItsRightsSaysWhatToGrant(t *testing.T) {
+	pgtest.On(t, bentMajors(), func(t *testing.T, db *pgtest.DB) {
+		s := newShop(t, db, kafkatest.Broker(t), 0, 20, 1000)
+		db.Exec(t, `revoke select on lapse.history from lapse_auditor`)
+		refused := s.m.exits(1, "audit", "--once")
+		says(t, refused, "permission denied for table history", "lacks the rights of role lapse_auditor: grant it that role")
+		db.Exec(t, `grant select on lapse.history to lapse_auditor`, `select pg_drop_replication_slot('lapse_`+db.Name+`')`)
+		refused += s.m.exits(1, "audit", "--once")
+		if strings.Contains(refused, "audit: audit") {
+			t.Errorf("a text says audit twice:\n%s", refused)
+		}
+	})
+}
+
 // A clone that is to live beside the original begins a log of its own; production's is untouched.
 func TestACloneBeginsALogOfItsOwn(t *testing.T) {
 	pgtest.OnSolo(t, bentMajors(), func(t *testing.T, db *pgtest.DB) {
@@ -277,7 +292,13 @@ func TestAForgedEventIsRefusedUntilAPersonGoesOnAboveIt(t *testing.T) {
 		s.m.lapse("audit", "--once")
 		s.forge(ctx)
 		says(t, s.m.exits(1, "audit", "--once"), "an event in a topic is not of this database's past")
-		says(t, s.m.types(3, "", `lapse history`), "bent: ", "an event in a topic is not of this database's past", s.name+".user/")
+		bent := s.m.types(3, "", `lapse history`)
+		says(t, bent, "bent: ", "an event in a topic is not of this database's past", s.name+".user/",
+			"next: find out who can write to the topics, and close that; then, to go on above the event, by another history: "+
+				"lapse history accept --reason TEXT\n")
+		if n := strings.Count(bent, "next: "); n != 1 {
+			t.Errorf("%d lines say what to type, want 1\n%s", n, bent)
+		}
 		says(t, s.m.types(0, "y\n", `lapse history accept --reason "forged event in lapse.deletes.user/3, ticket 4712"`),
 			"accepted: history 2")
 		s.userDeletes(6, 8)
