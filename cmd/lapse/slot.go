@@ -98,7 +98,7 @@ func (i *initialiser) slotGone(state *replication.SlotState, start replication.L
 	what := "is gone"
 	switch {
 	case !state.Exists && start != 0:
-		what = fmt.Sprintf("made at %s, is gone", start)
+		what = fmt.Sprintf("(made at %s) is gone", start)
 	case !state.Exists:
 	case len(i.remade) > 0:
 		what = fmt.Sprintf("is older than %s, which had been dropped and is made again, and cannot be read past that", joined(i.remade))
@@ -110,7 +110,7 @@ func (i *initialiser) slotGone(state *replication.SlotState, start replication.L
 			what += " (" + state.Invalidation + ")"
 		}
 	}
-	return fmt.Errorf("replication slot %q, %s: what was deleted since is in no evidence; "+
+	return fmt.Errorf("replication slot %q %s: what was deleted since is in no evidence; "+
 		"lapse init --new-slot makes another, and the log goes on in the same topics, with a gap", i.settings.Slot, what)
 }
 
