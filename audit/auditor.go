@@ -147,7 +147,7 @@ func (a *Auditor) Ready() error {
 	}
 	if p := a.publisher.Load(); p != nil {
 		if stalled := p.Stalled(); stalled >= readyStalled {
-			return fmt.Errorf("no answer from Kafka for %s", stalled.Round(time.Second))
+			return fmt.Errorf("events wait: Kafka has not answered for %s", stalled.Round(time.Second))
 		}
 	}
 	if err := a.seen(time.Now()); err != nil {
