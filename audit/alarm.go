@@ -46,7 +46,7 @@ func (r *relay) raise(ctx context.Context, tx *replication.Tx, account *Account)
 	case broken != nil:
 		return broken
 	case err != nil:
-		return fmt.Errorf("audit: %w", &alarmError{batch: batch, cause: err})
+		return &alarmError{batch: batch, cause: err}
 	default:
 		return nil
 	}

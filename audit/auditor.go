@@ -120,18 +120,18 @@ func New(config Config) (*Auditor, error) {
 		a.log = slog.New(slog.DiscardHandler)
 	}
 	if len(config.Keys) == 0 {
-		return nil, errors.New("audit: no tag key: without one no claim can be verified")
+		return nil, errors.New("no tag key: without one no claim can be verified")
 	}
 	for _, key := range config.Keys {
 		if len(key) < schemas.MinTagKey {
-			return nil, fmt.Errorf("audit: %w", schemas.ErrTagKeyTooShort)
+			return nil, schemas.ErrTagKeyTooShort
 		}
 	}
 	if err := config.HashKey.validate(); err != nil {
 		return nil, err
 	}
 	if err := a.route(replication.Identity{}).Validate(); err != nil {
-		return nil, fmt.Errorf("audit: %w", err)
+		return nil, err
 	}
 	a.stand("not started")
 	return a, nil
@@ -143,11 +143,11 @@ func (a *Auditor) Collectors() []prometheus.Collector { return a.metrics.Collect
 // Ready is nil while the auditor does its job: it streams, and Kafka answers. Safe for concurrent use.
 func (a *Auditor) Ready() error {
 	if why := a.standing.Load(); why != nil {
-		return errors.New("audit: " + *why)
+		return errors.New(*why)
 	}
 	if p := a.publisher.Load(); p != nil {
 		if stalled := p.Stalled(); stalled >= readyStalled {
-			return fmt.Errorf("audit: Kafka has not answered for %s", stalled.Round(time.Second))
+			return fmt.Errorf("events wait: Kafka has not answered for %s", stalled.Round(time.Second))
 		}
 	}
 	if err := a.seen(time.Now()); err != nil {

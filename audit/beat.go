@@ -188,14 +188,14 @@ func (p *pulse) read(h *Heartbeat) {
 // somebody else has changed.
 func (p *pulse) check(patience time.Duration) error {
 	if fault := p.fault.Load(); fault != nil && *fault != "" {
-		return fmt.Errorf("audit: what is published is not what Lapse published: %s: put it back, then run lapse init", *fault)
+		return fmt.Errorf("what is published is not what Lapse published: %s: put it back, then run lapse init", *fault)
 	}
 	if since := sinceMicro(p.unsent.Load()); since > patience {
-		return fmt.Errorf("audit: heartbeats could not be written for %s, so that nothing is deleted: the log of the auditor says why",
+		return fmt.Errorf("heartbeats could not be written for %s, so that nothing is deleted: the log of the auditor says why",
 			since.Round(time.Second))
 	}
 	if since := sinceMicro(p.missed.Load()); since > patience {
-		return fmt.Errorf("audit: heartbeats have not come back for %s: see whether lapse.heartbeat is in the publication lapse_ledger "+
+		return fmt.Errorf("heartbeats have not come back for %s: see whether lapse.heartbeat is in the publication lapse_ledger "+
 			"(lapse init says so), or whether the slot has much to catch up with", since.Round(time.Second))
 	}
 	return nil

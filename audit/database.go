@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/replication"
 )
@@ -39,6 +40,19 @@ func (d *Database) Newest() HistoryRow {
 
 // readDatabase asks. It needs what the auditor's role may read.
 func readDatabase(ctx context.Context, conn *pgx.Conn) (*Database, error) {
+	d, err := askDatabase(ctx, conn)
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) && refused.Code == notAllowed {
+		return nil, fmt.Errorf("%w: the login that audits lacks the rights of role lapse_auditor: grant it that role "+
+			"(lapse init does as a superuser; lapse init --grants prints the lines)", err)
+	}
+	return d, err
+}
+
+// notAllowed is insufficient_privilege.
+const notAllowed = "42501"
+
+func askDatabase(ctx context.Context, conn *pgx.Conn) (*Database, error) {
 	d := &Database{Beats: map[uuid.UUID]time.Time{}}
 	var made *time.Time
 	err := conn.QueryRow(ctx, `select i.slot_start::text, i.slot_made_at from lapse.installation i`).Scan(&d.SlotStart, &made)

@@ -40,7 +40,7 @@ type RefusalError struct {
 }
 
 func (e *RefusalError) Error() string {
-	text := "audit: " + e.Reason.Error()
+	text := e.Reason.Error()
 	if e.Detail != "" {
 		text += " (" + e.Detail + ")"
 	}

@@ -4,7 +4,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"hash"
 
 	"lapse/schemas"
@@ -24,7 +23,7 @@ var ErrHashKeyTooShort = errors.New("hash key is shorter than 32 bytes: make one
 
 func (k HashKey) validate() error {
 	if len(k) < schemas.MinTagKey {
-		return fmt.Errorf("audit: %w", ErrHashKeyTooShort)
+		return ErrHashKeyTooShort
 	}
 	return nil
 }

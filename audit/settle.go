@@ -55,7 +55,7 @@ func (r *relay) enqueue(leaf *Leaf) {
 // confirms the ends of those that are acknowledged themselves. It makes a coverage record where one is due.
 func (r *relay) settle() error {
 	if err := r.publisher.Err(); err != nil {
-		return fmt.Errorf("audit: publish: %w", err)
+		return fmt.Errorf("publish: %w", err)
 	}
 	if r.coverage.isDue(r) {
 		r.cover()

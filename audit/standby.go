@@ -70,7 +70,7 @@ func (a *Auditor) lookOften(ctx context.Context, stream *replication.Stream) err
 		err := a.look(ctx, stream)
 		switch {
 		case errors.Is(err, replication.ErrSynchronous):
-			return fmt.Errorf("audit: %w", err)
+			return err
 		case err != nil && before == nil && ctx.Err() == nil:
 			a.log.Warn("server not looked at beside its stream; trying again", "error", err)
 		}
@@ -104,14 +104,14 @@ func (a *Auditor) seen(now time.Time) error {
 		return nil
 	}
 	if silent := stream.Silent(); silent > a.looks.silent {
-		return fmt.Errorf("audit: PostgreSQL has sent nothing for %s, though asked (at most %s): its walsender %d may be stopped or cut off",
+		return fmt.Errorf("PostgreSQL has sent nothing for %s, though asked (at most %s): its walsender %d may be stopped or cut off",
 			silent.Round(time.Second), a.looks.silent, stream.ServerPID())
 	}
 	if lag := a.metrics.unread.lag(now); lag > a.looks.unread {
-		return fmt.Errorf("audit: what PostgreSQL wrote %s ago has not been read (at most %s)", lag.Round(time.Second), a.looks.unread)
+		return fmt.Errorf("what PostgreSQL wrote %s ago has not been read (at most %s)", lag.Round(time.Second), a.looks.unread)
 	}
 	if blind := now.Sub(time.UnixMicro(a.sight.looked.Load())); a.config.Look != nil && blind > a.looks.blind {
-		return fmt.Errorf("audit: PostgreSQL has not answered beside the stream for %s (at most %s)", blind.Round(time.Second), a.looks.blind)
+		return fmt.Errorf("PostgreSQL has not answered beside the stream for %s (at most %s)", blind.Round(time.Second), a.looks.blind)
 	}
 	return nil
 }

@@ -136,6 +136,47 @@ func TestATableThatIsDroppedIsNoFaultUnlessItIsTheLedgers(t *testing.T) {
 	})
 }
 
+// Nobody but the beat would notice: PostgreSQL lets a published table have partitions that are in no log.
+func TestAnUnloggedPartitionOfAPublishedTableIsInTheBeat(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		owned(t, db, "create table parted (id int, primary key (id)) partition by range (id)",
+			"create table part_1 partition of parted for values from (0) to (100) partition by range (id)",
+			"create table part_1a partition of part_1 for values from (0) to (50)",
+			"create table part_2 partition of parted for values from (100) to (200)",
+			"create table theirs (id int) partition by range (id)",
+			"create unlogged table theirs_1 partition of theirs for values from (0) to (100)", "create unlogged table scratch (id int)")
+		audited(t, db)
+		db.Exec(t, "drop publication lapse_deletes, lapse_changes, lapse_ledger")
+		pgtest.Publish(t, db, "public.sessions", "public.parted")
+		fault := func() string {
+			t.Helper()
+			if err := beatAs(t, db, presentNumber, "lapse.timeline()", presentStart); err != nil {
+				t.Fatal(err)
+			}
+			return one[string](t, db, "select coalesce(fault, '') from lapse.heartbeat order by id desc limit 1")
+		}
+		if got := fault(); got != "" {
+			t.Errorf("before: the beat says %q", got)
+		}
+		const says = "table public.%s, a partition of public.parted, is unlogged, so that its deletes are not in the log: " +
+			"alter table public.%[1]s set logged"
+		for name, change := range map[string]string{
+			"part_1b": "create unlogged table part_1b partition of part_1 for values from (50) to (100)",
+			"part_2":  "alter table part_2 set unlogged",
+		} {
+			owned(t, db, change)
+			if got, want := fault(), fmt.Sprintf(says, name); got != want {
+				t.Errorf("%s: the beat says %q, want %q", change, got, want)
+			}
+			owned(t, db, "alter table "+name+" set logged")
+			if got := fault(); got != "" {
+				t.Errorf("%s, taken back: the beat says %q", change, got)
+			}
+		}
+	})
+}
+
 func TestPublicationsThatWereNeverRecordedAreAFault(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t, pgtest.Newest(t))

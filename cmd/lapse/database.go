@@ -153,7 +153,8 @@ func quoted(name string) string { return pgx.Identifier{name}.Sanitize() }
 type installation struct {
 	schemaVersion int
 	slot          string
-	slotStart     replication.LSN // zero: the slot was never made
+	slotStart     replication.LSN // zero: no slot is on record
+	slotMade      bool            // one was, now or formerly
 	auditRequired bool
 	keys          map[string]string // fingerprints, by the keys' names
 }
@@ -171,9 +172,10 @@ func readInstallation(ctx context.Context, conn *pgx.Conn, roles schemas.Roles) 
 	}
 	var i installation
 	err = conn.QueryRow(ctx, `
-		select i.schema_version, i.slot::text, i.slot_start::text, i.audit_required, coalesce(to_jsonb(i) -> 'keys', '{}')
+		select i.schema_version, i.slot::text, i.slot_start::text, (to_jsonb(i) ->> 'slot_made_at') is not null,
+		       i.audit_required, coalesce(to_jsonb(i) -> 'keys', '{}')
 		  from lapse.installation i`).
-		Scan(&i.schemaVersion, &i.slot, &i.slotStart, &i.auditRequired, &i.keys)
+		Scan(&i.schemaVersion, &i.slot, &i.slotStart, &i.slotMade, &i.auditRequired, &i.keys)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows), stateOf(err) == "42P01":
 		return nil, errNotInstalled

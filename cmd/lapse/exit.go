@@ -81,6 +81,10 @@ func (a *app) show(command string, err error) {
 		fmt.Fprintln(a.err, text) // each line begins with its place
 		return
 	}
+	own := command[strings.LastIndexByte(command, ' ')+1:] + ": "
+	for strings.HasPrefix(text, own) { // the part of the same name
+		text = strings.TrimPrefix(text, own)
+	}
 	fmt.Fprintf(a.err, "%s: %s\n", command, strings.TrimSpace(text))
 	var usage *usageError
 	if errors.As(err, &usage) {

@@ -124,6 +124,62 @@ func TestPublicationsThatSomebodyChangedAreAGapAndInitPutsThemRight(t *testing.T
 	})
 }
 
+// A slot that is older than a publication cannot be read past it: init makes the publication, and says that the slot is next.
+func TestAPublicationThatWasDroppedNeedsANewSlot(t *testing.T) {
+	pgtest.OnSolo(t, bentMajors(), func(t *testing.T, db *pgtest.DB) {
+		ctx, cancel := patience(t)
+		defer cancel()
+		s := newShop(t, db, kafkatest.Broker(t), 50, 20, 1000)
+		s.userDeletes(1, 2)
+		s.m.lapse("audit", "--once")
+		db.Exec(t, `drop publication lapse_deletes`)
+		s.userDeletes(3, 4) // nobody will ever know
+		says(t, s.m.exits(3, "history"), `refused: the audit cannot start: `, `publication "lapse_deletes"`)
+		says(t, s.m.types(1, "", `lapse init`), "is older than lapse_deletes, which had been dropped and is made again, and cannot be read past that",
+			"lapse init --new-slot makes another, and the log goes on in the same topics, with a gap")
+		s.userDeletes(5, 6)
+		const again = "is not on record: a publication had to be made again, past which it cannot be read"
+		says(t, s.m.types(1, "", `lapse init`), again, "lapse init --new-slot makes another")
+		says(t, s.m.exits(3, "history"), again, "lapse init --new-slot makes another")
+		s.m.exits(0, "run", "--once")
+		s.passed(ctx, "nothing was deleted", `select count(*) = 50 from public.sessions where id <= 50`)
+
+		says(t, s.m.types(0, "", `lapse init --new-slot`), "was older than a publication, or not on record, and is dropped",
+			"next: lapse audit or lapse serve: the log goes on in the same topics, with a gap from 1/1/")
+		s.userDeletes(7, 9)
+		s.m.lapse("audit", "--once")
+		s.printed(ctx, 5, " user ")
+		s.printed(ctx, 1, "(the slot was gone, and another was made)")
+		says(t, s.m.exits(0, "history"), "straight: ")
+		says(t, s.m.exits(0, "init", "--new-slot"), "nothing to do")
+		s.m.lapse("audit", "--once")
+		s.m.lapse("run", "--once")
+
+		db.Exec(t, `drop publication lapse_changes`)
+		says(t, s.m.types(0, "", `lapse init --new-slot`), "publications  lapse_changes", "is dropped", "with a gap from 1/1/")
+		s.userDeletes(10, 11)
+		s.m.lapse("audit", "--once")
+		s.printed(ctx, 7, " user ")
+		s.printed(ctx, 2, "(the slot was gone, and another was made)")
+		says(t, s.m.exits(0, "history"), "straight: ")
+	})
+}
+
+// What the auditor's login lacks is said with where it comes from, and no text says "audit" twice.
+func TestAnAuditorWithoutItsRightsSaysWhatToGrant(t *testing.T) {
+	pgtest.On(t, bentMajors(), func(t *testing.T, db *pgtest.DB) {
+		s := newShop(t, db, kafkatest.Broker(t), 0, 20, 1000)
+		db.Exec(t, `revoke select on lapse.history from lapse_auditor`)
+		refused := s.m.exits(1, "audit", "--once")
+		says(t, refused, "permission denied for table history", "lacks the rights of role lapse_auditor: grant it that role")
+		db.Exec(t, `grant select on lapse.history to lapse_auditor`, `select pg_drop_replication_slot('lapse_`+db.Name+`')`)
+		refused += s.m.exits(1, "audit", "--once")
+		if strings.Contains(refused, "audit: audit") {
+			t.Errorf("a text says audit twice:\n%s", refused)
+		}
+	})
+}
+
 // A clone that is to live beside the original begins a log of its own; production's is untouched.
 func TestACloneBeginsALogOfItsOwn(t *testing.T) {
 	pgtest.OnSolo(t, bentMajors(), func(t *testing.T, db *pgtest.DB) {
@@ -236,7 +292,13 @@ func TestAForgedEventIsRefusedUntilAPersonGoesOnAboveIt(t *testing.T) {
 		s.m.lapse("audit", "--once")
 		s.forge(ctx)
 		says(t, s.m.exits(1, "audit", "--once"), "an event in a topic is not of this database's past")
-		says(t, s.m.types(3, "", `lapse history`), "bent: ", "an event in a topic is not of this database's past", s.name+".user/")
+		bent := s.m.types(3, "", `lapse history`)
+		says(t, bent, "bent: ", "an event in a topic is not of this database's past", s.name+".user/",
+			"next: find out who can write to the topics, and close that; then, to go on above the event, by another history: "+
+				"lapse history accept --reason TEXT\n")
+		if n := strings.Count(bent, "next: "); n != 1 {
+			t.Errorf("%d lines say what to type, want 1\n%s", n, bent)
+		}
 		says(t, s.m.types(0, "y\n", `lapse history accept --reason "forged event in lapse.deletes.user/3, ticket 4712"`),
 			"accepted: history 2")
 		s.userDeletes(6, 8)

@@ -91,7 +91,8 @@ type slotSide struct {
 	At    string `json:"at,omitempty"` // confirmed up to there; empty if the slot does not exist
 	State string `json:"state"`
 
-	reader int32 // the process that streams from it; 0 for none
+	reader   int32 // the process that streams from it; 0 for none
+	recorded bool  // it is the one that init has made last
 }
 
 // logSide is what the log says of itself.
@@ -161,11 +162,16 @@ func (a *app) comparePasts(ctx context.Context, conn *pgx.Conn, s *config.Settin
 	if p.Log, err = a.readLogSide(ctx, s); err != nil {
 		return nil, err
 	}
-	err = p.examine(ctx, conn, c)
-	if err == nil {
-		p.advise()
+	if err := p.examine(ctx, conn, c); err != nil {
+		return p, err
 	}
-	return p, err
+	if p.Slot.At != "" && !p.Slot.recorded {
+		p.Standing, p.Why = standingRefused, fmt.Sprintf("slot %q is not on record: a publication had to be made again, past which it "+
+			"cannot be read, or an init --new-slot did not end; lapse init --new-slot makes another, and the log goes on in the same "+
+			"topics, with a gap", s.Slot)
+	}
+	p.advise()
+	return p, nil
 }
 
 // readDatabase asks the server.
@@ -261,6 +267,9 @@ func (p *pasts) readSlot(ctx context.Context, conn *pgx.Conn, name string) error
 		return err
 	}
 	p.Slot = &slotSide{Name: name, State: "does not exist", reader: state.ActivePID}
+	if err := conn.QueryRow(ctx, `select i.slot_start is not null from lapse.installation i`).Scan(&p.Slot.recorded); err != nil {
+		return fmt.Errorf("read the installation: %w", err)
+	}
 	switch {
 	case !state.Exists:
 	case state.Lost():

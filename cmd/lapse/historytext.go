@@ -28,6 +28,11 @@ func (p *pasts) advise() {
 }
 
 func (p *pasts) adviseToAccept() {
+	if strings.HasPrefix(p.Why, audit.ErrForeignTail.Error()) { // nobody has restored or copied anything
+		p.Next = append(p.Next, "find out who can write to the topics, and close that; then, to go on above the event, by another history: "+
+			"lapse history accept --reason TEXT")
+		return
+	}
 	p.Next = append(p.Next,
 		"if this database is the one to go on with: lapse history accept --reason TEXT",
 		"if it is not: point database: in lapse.yaml at the one that is")

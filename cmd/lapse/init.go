@@ -29,8 +29,9 @@ As a superuser it makes everything, the login for all other commands included: t
 one, "lapse". As anybody else it needs the roles to be there; --grants prints what a superuser has to run, without
 connecting. A schema "lapse" that is not Lapse's is refused before anything in it is touched.
 
-A slot that is gone, or that the server gave up, is made again with --new-slot only. The log goes on in the same topics, and a gap
-record in them says what is missing.
+A slot that is gone, or that the server gave up, is made again with --new-slot only. So is one that is older than a publication
+that had to be made again: it cannot be read past that. The log goes on in the same topics, and a gap record in them says what is
+missing.
 
 Keys are made where --keys says, or, if nothing says where keys are, in the user's configuration folder, and never for a
 database that is installed. Copy them to every machine that runs Lapse on this database, and keep them: they prove which
@@ -54,7 +55,7 @@ deletions were Lapse's. The database has their fingerprints, and commands refuse
 		return i.print(asJSON)
 	})
 	cmd.Flags().BoolVar(&grants, "grants", false, "print the SQL that a superuser must run, and do nothing")
-	cmd.Flags().BoolVar(&newSlot, "new-slot", false, "make a slot that is gone or lost again; the evidence has a gap, in the same topics")
+	cmd.Flags().BoolVar(&newSlot, "new-slot", false, "make a slot that is gone, lost or older than a publication again; the evidence has a gap, in the same topics")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
@@ -64,12 +65,14 @@ deletions were Lapse's. The database has their fingerprints, and commands refuse
 //	roles → keys → catalog → publications → tables of policies in them → record of both → slot
 //
 // Before it makes anything it looks whether a schema "lapse" and the roles that are there are Lapse's. Publications come before the slot: a slot that is older than one is stuck for good. A crash between any two steps, or
-// inside one, leaves what the next init takes up.
+// inside one, leaves what the next init takes up. Where a publication has to be made beside a slot that is there, the record of
+// the slot goes first: no later init takes that slot for a good one.
 type initialiser struct {
 	*app
 	settings    *config.Settings
 	mayMakeKeys bool
 	newSlot     bool
+	remade      []string // publications that had to be made although there was a slot on record
 
 	Done     []deed   `json:"done"`
 	Warnings []string `json:"warnings"`
@@ -248,10 +251,15 @@ func (i *initialiser) publications(ctx context.Context, owner *pgx.Conn) error {
 	if err := owner.QueryRow(ctx, `select coalesce(array_agg(pubname::text), '{}') from pg_publication`).Scan(&there); err != nil {
 		return fmt.Errorf("look for publications: %w", err)
 	}
+	missing := slices.DeleteFunc(replication.Publications(), func(name string) bool { return slices.Contains(there, name) })
+	if len(missing) > 0 {
+		if err := i.forgetSlot(ctx, owner, missing); err != nil {
+			return err
+		}
+	}
 	if err := replication.EnsurePublications(ctx, owner); err != nil {
 		return err
 	}
-	missing := slices.DeleteFunc(replication.Publications(), func(name string) bool { return slices.Contains(there, name) })
 	if len(missing) > 0 {
 		i.did("publications", "%s", strings.Join(missing, ", "))
 	}

@@ -20,8 +20,10 @@ const slotWait = 10 * time.Minute
 // again unless somebody says so: what was deleted since is in no evidence. The log goes on after it, with a gap.
 //
 //	crash after the former slot is given up    no slot, or none on record: nothing is deleted; the next init --new-slot goes on
-//	crash after the slot is made, before it    the next init records the slot's own position, and restates the policies
-//	is recorded
+//	crash after the first slot is made,        the next init records the slot's own position, and restates the policies
+//	before it is recorded
+//	crash after a later slot is made, before   the same as a slot that is older than a publication: it is not on record, and the
+//	it is recorded                             next init --new-slot makes another
 func (i *initialiser) slot(ctx context.Context, owner *pgx.Conn) error {
 	installed, err := readInstallation(ctx, owner, i.settings.Roles)
 	if err != nil {
@@ -36,7 +38,7 @@ func (i *initialiser) slot(ctx context.Context, owner *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
-	lost, err := i.lostSlot(&state, installed.slotStart)
+	lost, err := i.lostSlot(&state, installed)
 	if err != nil {
 		return err
 	}
@@ -65,24 +67,50 @@ func (i *initialiser) slot(ctx context.Context, owner *pgx.Conn) error {
 	return nil
 }
 
+// forgetSlot takes the slot off the record before publications are made that it is older than. A slot decodes a change with the
+// catalog as it was then: it cannot be read past the time when they were not there.
+func (i *initialiser) forgetSlot(ctx context.Context, owner *pgx.Conn, missing []string) error {
+	installed, err := readInstallation(ctx, owner, i.settings.Roles)
+	if err != nil {
+		return err
+	}
+	if installed.slotStart != 0 || installed.slotMade {
+		i.remade = missing
+	}
+	if installed.slotStart == 0 {
+		return nil
+	}
+	return i.recordSlot(ctx, owner, nil)
+}
+
 // lostSlot says whether the slot that was made is gone, or of no use any more. One that is not ours is neither: it is refused.
-func (i *initialiser) lostSlot(state *replication.SlotState, start replication.LSN) (bool, error) {
+func (i *initialiser) lostSlot(state *replication.SlotState, installed *installation) (bool, error) {
+	formerly := installed.slotStart != 0 || installed.slotMade
 	database, err := i.settings.Database.Name()
 	if err != nil || !state.Exists {
-		return start != 0, err
+		return formerly, err
 	}
-	return errors.Is(replication.CheckSlot(*state, database), replication.ErrSlotLost), nil
+	err = replication.CheckSlot(*state, database)
+	return errors.Is(err, replication.ErrSlotLost) || err == nil && formerly && installed.slotStart == 0, nil
 }
 
 func (i *initialiser) slotGone(state *replication.SlotState, start replication.LSN) error {
-	what := fmt.Sprintf("made at %s, is gone", start)
-	if state.Exists {
+	what := "is gone"
+	switch {
+	case !state.Exists && start != 0:
+		what = fmt.Sprintf("(made at %s) is gone", start)
+	case !state.Exists:
+	case len(i.remade) > 0:
+		what = fmt.Sprintf("is older than %s, which had been dropped and is made again, and cannot be read past that", joined(i.remade))
+	case !state.Lost():
+		what = "is not on record: a publication had to be made again, past which it cannot be read, or an init --new-slot did not end"
+	default:
 		what = "is lost: the server has given up what it was to keep for it"
 		if state.Invalidation != "" {
 			what += " (" + state.Invalidation + ")"
 		}
 	}
-	return fmt.Errorf("replication slot %q, %s: what was deleted since is in no evidence; "+
+	return fmt.Errorf("replication slot %q %s: what was deleted since is in no evidence; "+
 		"lapse init --new-slot makes another, and the log goes on in the same topics, with a gap", i.settings.Slot, what)
 }
 
@@ -92,7 +120,11 @@ func (i *initialiser) giveUp(ctx context.Context, owner, auditor *pgx.Conn, stat
 		if err := replication.DropSlot(ctx, auditor, i.settings.Slot); err != nil {
 			return err
 		}
-		i.did("slot", "%s was lost, and is dropped", i.settings.Slot)
+		what := "was older than a publication, or not on record"
+		if state.Lost() {
+			what = "was lost"
+		}
+		i.did("slot", "%s %s, and is dropped", i.settings.Slot, what)
 	}
 	return i.recordSlot(ctx, owner, nil)
 }

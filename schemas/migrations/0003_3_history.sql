@@ -149,6 +149,32 @@ begin
 end
 $lapse$;
 
+-- publications_unlogged names a table that belongs to what is published and is not in the log, null if there is none. PostgreSQL
+-- lets no unlogged table into a publication, but a partition of one that is there may be, and so may its owner make it. Batches
+-- look at the tables that they touch themselves: this is asked for beats only.
+create function lapse.publications_unlogged() returns text
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+declare
+  trouble text;
+begin
+  if not (select i.audit_required from lapse.installation i) then
+    return null;
+  end if;
+  select format('table %s, a partition of %s, is unlogged, so that its deletes are not in the log: alter table %1$s set logged',
+                c.oid::regclass, r.relation::regclass)
+    into trouble
+    from pg_class c
+   cross join lateral pg_partition_ancestors(c.oid) up
+    join lapse.published r on r.relation = up.relid and r.publication <> 'lapse_ledger'
+   where c.relpersistence = 'u' and c.relkind = 'r' and c.relispartition
+   order by c.oid, r.relation
+   limit 1;
+  return left(trouble, 500);
+end
+$lapse$;
+
 -- begin_publications comes before a change of ours to what is published. If somebody else has changed something, it takes
 -- that down, so that putting it right between two beats does not hide it. Where nothing was ever recorded nobody could.
 create function lapse.begin_publications() returns void
@@ -231,7 +257,7 @@ begin
   insert into lapse.heartbeat (system_identifier, database_oid, database, nonce, former, history, timeline, server_start, fault, faults)
   select lapse.system_identifier(), d.oid, d.datname, beat.nonce,
          (select k.nonce from lapse.heartbeat k order by k.id desc limit 1), beat.history, beat.timeline, beat.server_start,
-         lapse.publications_fault(), i.publication_faults
+         coalesce(lapse.publications_fault(), lapse.publications_unlogged()), i.publication_faults
     from pg_database d, lapse.installation i
    where d.datname = current_database();
 end
