@@ -180,7 +180,7 @@ func (l *life) askUntil(ctx context.Context) error {
 	}
 	until, err := a.config.Until(ctx)
 	if err != nil {
-		return fmt.Errorf("audit: ask for the present end of the WAL: %w", err)
+		return fmt.Errorf("ask for the present end of the WAL: %w", err)
 	}
 	a.until = until
 	return nil
@@ -225,7 +225,7 @@ func (l *life) openPublisher(ctx context.Context) error {
 	}
 	<-done
 	if err != nil {
-		return fmt.Errorf("audit: %w", err)
+		return err
 	}
 	l.auditor.publisher.Store(l.publisher)
 	return nil
@@ -249,7 +249,7 @@ func answer(ctx context.Context, stream *replication.Stream, done <-chan struct{
 				return err
 			}
 		case err != nil:
-			return fmt.Errorf("audit: %w", err)
+			return err
 		}
 	}
 }

@@ -151,7 +151,7 @@ func (r *relay) handle(ctx context.Context, m *replication.Message) error {
 	case replication.KindKeepalive:
 		return r.keepalive(m)
 	default:
-		return fmt.Errorf("audit: a message of unknown kind %d: %w", m.Kind, ErrDisorder)
+		return fmt.Errorf("a message of unknown kind %d: %w", m.Kind, ErrDisorder)
 	}
 }
 
@@ -215,7 +215,7 @@ func (r *relay) append(ctx context.Context, rec kafka.Record) (uint64, error) {
 			return mark, nil
 		}
 		if err := r.publisher.Err(); err != nil {
-			return 0, fmt.Errorf("audit: publish: %w", err)
+			return 0, fmt.Errorf("publish: %w", err)
 		}
 		if err := r.wait(ctx); err != nil {
 			return 0, err

@@ -273,7 +273,7 @@ func TestAPromotionThatLostSomethingIsShownAndAccepted(t *testing.T) {
 		promoted.m.types(0, "", `lapse init --new-slot`) // the standby has no slot
 		promoted.m.types(3, "", `lapse history`)
 		promoted.m.exits(1, "audit", "--once")
-		promoted.m.exits(0, "history", "accept", "--yes", "--reason", "promoted, ticket 4714")
+		promoted.m.exits(0, "history", "accept", "--yes", "--unwatched", "--reason", "promoted, ticket 4714")
 		says(t, promoted.m.types(0, "", `lapse history`), "accepted: history 2 was accepted: the audit writes a rewind to ")
 		promoted.userDeletes(6, 8)
 		promoted.m.lapse("audit", "--once")
@@ -299,7 +299,7 @@ func TestAForgedEventIsRefusedUntilAPersonGoesOnAboveIt(t *testing.T) {
 		if n := strings.Count(bent, "next: "); n != 1 {
 			t.Errorf("%d lines say what to type, want 1\n%s", n, bent)
 		}
-		says(t, s.m.types(0, "y\n", `lapse history accept --reason "forged event in lapse.deletes.user/3, ticket 4712"`),
+		says(t, s.m.types(0, "y\n", `lapse history accept --reason "forged event in lapse.deletes.user/3, ticket 4712" --unwatched`),
 			"accepted: history 2")
 		s.userDeletes(6, 8)
 		s.m.lapse("audit", "--once")

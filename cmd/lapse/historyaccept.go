@@ -15,7 +15,7 @@ import (
 )
 
 func (a *app) historyAcceptCommand() *cobra.Command {
-	var yes, asJSON bool
+	var yes, unwatched, asJSON bool
 	var reason string
 	cmd := &cobra.Command{
 		Use:   "accept --reason TEXT",
@@ -24,6 +24,9 @@ func (a *app) historyAcceptCommand() *cobra.Command {
 goes on with this database, as the next history. The auditor then tells every consumer by a rewind record which events never
 happened here, and goes on in the same topics within seconds. Policies that were armed delete again once the auditor has passed
 this moment. Where there is nothing to accept, it says so and changes nothing.
+
+A log whose last heartbeat is younger than two minutes may be another auditor's, which lives and would be ended: the log is watched
+until that is told. --unwatched leaves that out, where you know that the other server is gone.
 
 With audit: off it accepts the server: its timeline and system.`,
 		Example: `  lapse history accept --reason "restored last night's backup, ticket 4711"`,
@@ -35,11 +38,12 @@ With audit: off it accepts the server: its timeline and system.`,
 			if err := checkReason(reason); err != nil {
 				return err
 			}
-			return a.acceptHistory(cmd.Context(), reason, yes, asJSON)
+			return a.acceptHistory(cmd.Context(), reason, yes, unwatched, asJSON)
 		}),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the record")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&unwatched, "unwatched", false, "do not watch whether another auditor writes the log")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
@@ -54,7 +58,7 @@ type acceptedHistory struct {
 	Standing audit.Standing `json:"standing"`          // before
 }
 
-func (a *app) acceptHistory(ctx context.Context, reason string, yes, asJSON bool) error {
+func (a *app) acceptHistory(ctx context.Context, reason string, yes, unwatched, asJSON bool) error {
 	conn, s, err := a.ownersConnection(ctx, "lapse history")
 	if err != nil {
 		return err
@@ -77,6 +81,11 @@ func (a *app) acceptHistory(ctx context.Context, reason string, yes, asJSON bool
 	}
 	if err := a.confirmAccept(p, yes, asJSON); err != nil {
 		return err
+	}
+	if p.found != nil && !unwatched {
+		if err := a.watchLog(ctx, s, p.found.LogBeat); err != nil {
+			return err
+		}
 	}
 	done, err := a.writeHistory(ctx, conn, s, p, reason)
 	if err != nil {
@@ -103,6 +112,28 @@ func (a *app) confirmAccept(p *pasts, yes, asJSON bool) error {
 		return wrongUsage("there is nobody to ask: give --yes to accept this; to look: lapse history")
 	}
 	return a.ask("go on with this database?", "nothing was accepted")
+}
+
+// beatsApart is two heartbeats: whoever is alive has written the log after that long.
+const beatsApart = 2 * time.Minute
+
+// watchLog makes sure that no other auditor lives: the one of the original, where this database is a copy of it.
+func (a *app) watchLog(ctx context.Context, s *config.Settings, last time.Time) error {
+	watch := beatsApart - time.Since(last)
+	if last.IsZero() || watch <= 0 {
+		return nil
+	}
+	watch = min(watch, beatsApart)
+	a.log.Info("the log's last heartbeat is young: watching whether another auditor writes it", "log", s.Topics.Log,
+		"for", watch.Round(time.Second), "not", "--unwatched")
+	audited, err := a.auditConfig(s, nil)
+	if err != nil {
+		return err
+	}
+	if err := audit.WatchLog(ctx, audited, watch); err != nil {
+		return fmt.Errorf("nothing was accepted: %w", err)
+	}
+	return nil
 }
 
 var errPastMoved = errors.New("somebody else has accepted a history meanwhile: look again with lapse history")
