@@ -12,6 +12,8 @@ import (
 	"lapse/audit/kafka"
 )
 
+const unknownTopic = 3 // Kafka's error code
+
 // deleteTopic deletes a topic, as somebody with the right to would.
 func (r *rig) deleteTopic(t *testing.T, topic string) {
 	t.Helper()
@@ -32,6 +34,14 @@ func (r *rig) deleteTopic(t *testing.T, topic string) {
 	if code := resp.Topics[0].ErrorCode; code != 0 {
 		t.Fatalf("delete topic %s: error %d", topic, code)
 	}
+	eventually(t, "the topic is gone", func() bool {
+		req := kmsg.NewPtrMetadataRequest()
+		mt := kmsg.NewMetadataRequestTopic()
+		mt.Topic = kmsg.StringPtr(topic)
+		req.Topics = append(req.Topics, mt)
+		resp, err := req.RequestWith(t.Context(), client)
+		return err == nil && len(resp.Topics) == 1 && resp.Topics[0].ErrorCode == unknownTopic
+	})
 }
 
 // A topic that is deleted and made again has lost what was in it, and nothing but offsets shows it.

@@ -299,6 +299,7 @@ func TestAForgedEventIsRefusedUntilAPersonGoesOnAboveIt(t *testing.T) {
 		if n := strings.Count(bent, "next: "); n != 1 {
 			t.Errorf("%d lines say what to type, want 1\n%s", n, bent)
 		}
+		says(t, s.m.types(1, "n\n", `lapse history accept --reason "forged event in lapse.deletes.user/3, ticket 4712"`), "nothing was accepted")
 		says(t, s.m.types(0, "y\n", `lapse history accept --reason "forged event in lapse.deletes.user/3, ticket 4712" --unwatched`),
 			"accepted: history 2")
 		s.userDeletes(6, 8)
