@@ -200,12 +200,17 @@ func (j *judge) slotMadeAnew() bool {
 func (j *judge) cannotBeTold() string {
 	beat := j.start.last.beat
 	if beat == nil || j.walk.lost == 0 || !j.past.end.Reach.below(j.slot()) || j.past.end.Reach.Timeline != j.identity.Timeline ||
-		beat.ServerStart.Equal(j.identity.ServerStart.UTC().Truncate(time.Microsecond)) {
+		!j.restartedSince(beat) {
 		return ""
 	}
 	return fmt.Sprintf("the slot begins at %s, above the log's end, and the server was started since the last heartbeat that both have, "+
 		"of %s: whether the %d transactions that the log has behind it happened here cannot be told",
 		j.slot().LSN, beat.At.Format("2006-01-02 15:04:05 UTC"), j.walk.lost)
+}
+
+// restartedSince says whether the server was started after a heartbeat, or is another one.
+func (j *judge) restartedSince(beat *Heartbeat) bool {
+	return !beat.ServerStart.Equal(j.identity.ServerStart.Truncate(time.Microsecond))
 }
 
 // strangeHistory says why the history in force in the database is not the log's.
@@ -261,7 +266,7 @@ func (j *judge) common(ctx context.Context) (common Reach, why string, err error
 			return common, fmt.Sprintf("the log's server left timeline %d at %s, and this one did not", was.Timeline, was.At), nil
 		}
 	}
-	return common, j.lost(ctx, common), nil
+	return common, j.lost(common), nil
 }
 
 // wantedBeat takes the newest heartbeat at or below the common position.
@@ -273,15 +278,11 @@ func (j *judge) wantedBeat(common Reach) func(*LogRecord) bool {
 }
 
 // lost says whether a promotion lost more than may be lost without a person's word.
-func (j *judge) lost(ctx context.Context, common Reach) string {
+func (j *judge) lost(common Reach) string {
 	if common == j.past.end.Reach {
 		return ""
 	}
-	last, err := walkBack(ctx, j.client, j.route, j.past, j.past.end.Reach, func(*LogRecord) bool { return true })
-	if err != nil || last.beat == nil {
-		return fmt.Sprintf("the log reaches %s, and the server left that timeline at %s", j.past.end.Reach.LSN, common.LSN)
-	}
-	until := last.beat.Heartbeat.At
+	until := j.past.beat.Heartbeat.At
 	if j.past.end.Time.After(until) { // heartbeats may have failed
 		until = j.past.end.Time
 	}

@@ -14,8 +14,7 @@ import (
 // The slot is held meanwhile, so it is not one of this server's.
 func (j *judge) watch(ctx context.Context) error {
 	beat := j.start.last.beat
-	if beat == nil || j.thorough || beat.ServerStart.Equal(j.identity.ServerStart.UTC().Truncate(time.Microsecond)) ||
-		j.past.fence == j.auditor.process {
+	if beat == nil || j.thorough || !j.restartedSince(beat) || j.past.fence == j.auditor.process {
 		return nil
 	}
 	watch := 2 * j.auditor.config.BeatEvery
