@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -175,5 +176,32 @@ func TestATrueBatchUnderAFormerHistoryIsNoAlarm(t *testing.T) {
 				return nil
 			}
 		})
+	})
+}
+
+// Whoever accepts a copy would end the auditor of an original that lives; what strangers write is no auditor's.
+func TestWatchingALogTellsALivingAuditorFromStrangers(t *testing.T) {
+	onBender(t, func(t *testing.T, b *bender) {
+		b.beat(t)
+		b.run(t)
+		config := b.settings.config()
+		watched := make(chan error, 1)
+		go func() { watched <- audit.WatchLog(t.Context(), config, 3*time.Second) }()
+		for watching := true; watching; {
+			select {
+			case err := <-watched:
+				watching = false
+				if err != nil {
+					t.Errorf("beside strangers: %v", err)
+				}
+			default:
+				b.echo(t, b.settings.Log, "hello")
+			}
+		}
+		run := b.start(t, b.beating(200*time.Millisecond))
+		eventually(t, "the auditor is ready", func() bool { return run.Ready() == nil })
+		if err := audit.WatchLog(t.Context(), config, 10*time.Second); !errors.Is(err, audit.ErrOtherAuditor) {
+			t.Errorf("beside a living auditor: %v", err)
+		}
 	})
 }
