@@ -19,7 +19,7 @@ import (
 	"lapse/schemas"
 )
 
-var otherKey = schemas.TagKey(slices.Repeat([]byte{8}, schemas.MinTagKey))
+var otherKey = schemas.Key(slices.Repeat([]byte{8}, schemas.MinKey))
 
 func TestABatchOfTheFunctionsThatDoesNotVerifyIsTold(t *testing.T) {
 	t.Parallel()
@@ -72,7 +72,7 @@ func TestABatchOfTheFunctionsThatDoesNotVerifyIsTold(t *testing.T) {
 func TestNothingOfAnUnverifiedBatchIsLeftInTheNextTransaction(t *testing.T) {
 	t.Parallel()
 	claim := exampleClaim()
-	c := audit.NewClassifier(source, []schemas.TagKey{tagKey})
+	c := audit.NewClassifier(source, []schemas.Key{tagKey})
 	c.Begin(exampleTx())
 	c.Classify(batchRow(claim, claim.MAC(otherKey)))
 	c.Begin(exampleTx())

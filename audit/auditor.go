@@ -33,10 +33,10 @@ type Config struct {
 	Create            bool
 
 	// Keys are the tag keys under which a claim verifies.
-	Keys []schemas.TagKey
+	Keys []schemas.Key
 
 	// HashKey is what long key values are hashed with. A log has one, for ever.
-	HashKey HashKey
+	HashKey schemas.Key
 
 	// Beat writes the sign of life, lapse.beat, on the database that a stream was found to be of; on another it must fail. It
 	// is called when the check of Histories has passed, and each BeatEvery. It must be safe for concurrent use. nil: none.
@@ -59,11 +59,11 @@ type Config struct {
 	// Look returns the end of the server's log, and the error of replication.CheckAsync for the server process of the
 	// stream. It is called every few seconds beside each stream, and must be safe for concurrent use with Beat and Alarm.
 	// nil: the lag knows nothing of what the server has not sent.
-	Look func(ctx context.Context, pid uint32) (replication.LSN, error)
+	Look func(ctx context.Context, pid uint32) (schemas.LSN, error)
 
 	// Until, if it is not nil, says where to stop: it is asked once, before the first transaction is read, and Run ends
 	// when everything up to its answer is confirmed.
-	Until func(ctx context.Context) (replication.LSN, error)
+	Until func(ctx context.Context) (schemas.LSN, error)
 
 	Metrics *Metrics     // nil: some that nobody sees
 	Logger  *slog.Logger // nil: none
@@ -84,8 +84,8 @@ type Auditor struct {
 	process   string                // tells this process's fences from all others'
 	streaming chan struct{}         // receives when a stream is fit to be read
 
-	until replication.LSN // 0: none, or not asked yet
-	told  string          // the last error that waits for a person
+	until schemas.LSN // 0: none, or not asked yet
+	told  string      // the last error that waits for a person
 }
 
 const (
@@ -123,12 +123,12 @@ func New(config Config) (*Auditor, error) {
 		return nil, errors.New("no tag key: without one no claim can be verified")
 	}
 	for _, key := range config.Keys {
-		if len(key) < schemas.MinTagKey {
-			return nil, schemas.ErrTagKeyTooShort
+		if err := key.Check(); err != nil {
+			return nil, fmt.Errorf("tag %w", err)
 		}
 	}
-	if err := config.HashKey.validate(); err != nil {
-		return nil, err
+	if err := config.HashKey.Check(); err != nil {
+		return nil, fmt.Errorf("hash %w", err)
 	}
 	if err := a.route(replication.Identity{}).Validate(); err != nil {
 		return nil, err

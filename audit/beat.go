@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"lapse/replication"
+	"lapse/schemas"
 )
 
 // Heartbeat is a row of lapse.heartbeat: the auditor was here. Each names the one before, so that one that was never sent
@@ -17,8 +18,8 @@ type Heartbeat struct {
 	Nonce       uuid.UUID
 	Former      uuid.UUID // zero for the first
 	At          time.Time
-	History     replication.History
-	Timeline    replication.Timeline
+	History     schemas.History
+	Timeline    schemas.Timeline
 	ServerStart time.Time
 	Fault       string // what was found changed in the publications; empty if nothing
 	Faults      int64  // how often something was found changed, ever
@@ -60,7 +61,7 @@ func parseHeartbeat(change *replication.Change) *Heartbeat {
 
 func parseNumber[T ~uint32](s string, to *T) bool {
 	var n uint32
-	ok := parseOID(s, &n)
+	ok := parseUint32(s, &n)
 	*to = T(n)
 	return ok
 }
@@ -108,8 +109,8 @@ type heartbeatJSON struct {
 
 func (j *heartbeatJSON) heartbeat() *Heartbeat {
 	return &Heartbeat{
-		Nonce: j.Nonce, Former: j.Former, At: j.At, History: replication.History(j.History),
-		Timeline: replication.Timeline(j.Timeline), ServerStart: j.ServerStart, Fault: j.Fault, Faults: j.Faults,
+		Nonce: j.Nonce, Former: j.Former, At: j.At, History: schemas.History(j.History),
+		Timeline: schemas.Timeline(j.Timeline), ServerStart: j.ServerStart, Fault: j.Fault, Faults: j.Faults,
 	}
 }
 
@@ -211,7 +212,7 @@ func sinceMicro(instant int64) time.Duration {
 
 // Place is the database that a stream was found to be of, as a heartbeat names it.
 type Place struct {
-	History     replication.History
-	Timeline    replication.Timeline
+	History     schemas.History
+	Timeline    schemas.Timeline
 	ServerStart time.Time
 }

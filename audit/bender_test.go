@@ -13,7 +13,7 @@ import (
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgserver"
 	"lapse/internal/pgtest"
-	"lapse/replication"
+	"lapse/schemas"
 )
 
 // bender is a rig whose server's past can be bent, with the truth of what was deleted in each past.
@@ -174,7 +174,7 @@ func (b *bender) examine(t *testing.T, change ...func(*audit.Config)) *audit.Exa
 }
 
 // accept is lapse history accept.
-func (b *bender) accept(t *testing.T, found *audit.Examination) replication.History {
+func (b *bender) accept(t *testing.T, found *audit.Examination) schemas.History {
 	t.Helper()
 	next := found.Highest + 1
 	_, err := b.w.conn.Exec(t.Context(), `

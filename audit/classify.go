@@ -48,7 +48,7 @@ type Finding struct {
 // Not safe for concurrent use.
 type Classifier struct {
 	source Source
-	keys   []schemas.TagKey
+	keys   []schemas.Key
 
 	tx      *replication.Tx
 	state   state
@@ -58,7 +58,7 @@ type Classifier struct {
 }
 
 // NewClassifier makes a classifier for the WAL of source. A claim verifies if it does so under any of keys.
-func NewClassifier(source Source, keys []schemas.TagKey) *Classifier {
+func NewClassifier(source Source, keys []schemas.Key) *Classifier {
 	return &Classifier{source: source, keys: keys}
 }
 
@@ -142,7 +142,7 @@ func (c *Classifier) examine(change *replication.Change, claim *schemas.Claim) (
 	for _, key := range c.keys {
 		if claim.Verify(key, mac) {
 			// Under a former history or timeline it is a true row that proves nothing here. Nobody else's key made it.
-			here := replication.History(claim.History) == c.tx.History && replication.Timeline(claim.Timeline) == c.tx.Timeline
+			here := schemas.History(claim.History) == c.tx.History && schemas.Timeline(claim.Timeline) == c.tx.Timeline
 			return here, here
 		}
 	}

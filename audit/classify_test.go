@@ -18,7 +18,7 @@ import (
 func classify(changes ...*replication.Change) string { return string(classifyAll(nil, changes...)) }
 
 func classifyAll(account **audit.Account, changes ...*replication.Change) []byte {
-	c := audit.NewClassifier(source, []schemas.TagKey{tagKey})
+	c := audit.NewClassifier(source, []schemas.Key{tagKey})
 	c.Begin(exampleTx())
 	var out []byte
 	for i, change := range changes {
@@ -52,7 +52,7 @@ func changed(fix func(*schemas.Claim)) *replication.Change {
 func TestTheFirstPublishedChangeDecides(t *testing.T) {
 	t.Parallel()
 	claim := exampleClaim()
-	otherKey := schemas.TagKey(slices.Repeat([]byte{8}, schemas.MinTagKey))
+	otherKey := schemas.Key(slices.Repeat([]byte{8}, schemas.MinKey))
 	broken := func(column int, text string) *replication.Change {
 		change := signed(claim)
 		change.New[column] = row(text)[0]
@@ -151,9 +151,9 @@ func TestWhatAClaimDoesNotCoverIsUnverified(t *testing.T) {
 
 func TestAClaimVerifiesUnderAnyOfTheKeys(t *testing.T) {
 	t.Parallel()
-	old := schemas.TagKey(slices.Repeat([]byte{9}, schemas.MinTagKey))
+	old := schemas.Key(slices.Repeat([]byte{9}, schemas.MinKey))
 	claim := exampleClaim()
-	c := audit.NewClassifier(source, []schemas.TagKey{tagKey, old})
+	c := audit.NewClassifier(source, []schemas.Key{tagKey, old})
 	c.Begin(exampleTx())
 	c.Classify(batchRow(claim, claim.MAC(old)))
 	if f := c.Classify(del(target, 1)); f.Cause != audit.System {
@@ -163,7 +163,7 @@ func TestAClaimVerifiesUnderAnyOfTheKeys(t *testing.T) {
 
 func TestNothingOfATransactionIsLeftInTheNext(t *testing.T) {
 	t.Parallel()
-	c := audit.NewClassifier(source, []schemas.TagKey{tagKey})
+	c := audit.NewClassifier(source, []schemas.Key{tagKey})
 	c.Begin(exampleTx())
 	c.Classify(signed(exampleClaim()))
 	c.Begin(exampleTx())

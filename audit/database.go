@@ -10,20 +10,20 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"lapse/replication"
+	"lapse/schemas"
 )
 
 // Database is what the catalog says of its own past, read on the connection that streams.
 type Database struct {
 	Histories []HistoryRow            // ascending; empty in a database without the catalog
 	Beats     map[uuid.UUID]time.Time // the heartbeats that are there, and when they were written
-	SlotStart replication.LSN         // the slot's consistent point as init recorded it; zero for none
+	SlotStart schemas.LSN             // the slot's consistent point as init recorded it; zero for none
 	SlotMade  time.Time               // when init recorded it
 }
 
 // HistoryRow is a row of lapse.history.
 type HistoryRow struct {
-	Number replication.History
+	Number schemas.History
 	Nonce  uuid.UUID
 	LogEnd Reach // where the log ended that a person judged; zero for the first
 	Fork   Reach // up to where log and database are the same; zero for the first
@@ -42,15 +42,12 @@ func (d *Database) Newest() HistoryRow {
 func readDatabase(ctx context.Context, conn *pgx.Conn) (*Database, error) {
 	d, err := askDatabase(ctx, conn)
 	var refused *pgconn.PgError
-	if errors.As(err, &refused) && refused.Code == notAllowed {
+	if errors.As(err, &refused) && refused.Code == schemas.SQLStateInsufficientPrivilege {
 		return nil, fmt.Errorf("%w: the login that audits lacks the rights of role lapse_auditor: grant it that role "+
 			"(lapse init does as a superuser; lapse init --grants prints the lines)", err)
 	}
 	return d, err
 }
-
-// notAllowed is insufficient_privilege.
-const notAllowed = "42501"
 
 func askDatabase(ctx context.Context, conn *pgx.Conn) (*Database, error) {
 	d := &Database{Beats: map[uuid.UUID]time.Time{}}
@@ -73,7 +70,7 @@ func askDatabase(ctx context.Context, conn *pgx.Conn) (*Database, error) {
 		if err = row.Scan(&number, &h.Nonce, &end, &fork, &h.At); err != nil {
 			return h, err
 		}
-		h.Number, h.At = replication.History(number), h.At.UTC()
+		h.Number, h.At = schemas.History(number), h.At.UTC()
 		if end != "" {
 			if h.LogEnd, err = ParseReach(end); err == nil {
 				h.Fork, err = ParseReach(fork)

@@ -32,7 +32,7 @@ var exampleRoute = audit.Route{
 	HashKey: "8c0cc17a04942cc4f8e0fe0b302606d3",
 }
 
-var hashKey = audit.HashKey(bytes.Repeat([]byte{9}, schemas.MinTagKey))
+var hashKey = schemas.Key(bytes.Repeat([]byte{9}, schemas.MinKey))
 
 // golden compares bytes with a golden file and its schema.
 func golden(t *testing.T, schema, name string, value []byte) {
@@ -85,7 +85,7 @@ func parseJSON(t *testing.T, value []byte) any {
 // eventOf sends changes through the classifier and returns what the last of them is routed as.
 func eventOf(t *testing.T, route *audit.Route, tx *replication.Tx, changes ...*replication.Change) *audit.Routed {
 	t.Helper()
-	c := audit.NewClassifier(route.Source, []schemas.TagKey{tagKey})
+	c := audit.NewClassifier(route.Source, []schemas.Key{tagKey})
 	c.Begin(tx)
 	var e audit.Event
 	for i, change := range changes {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"lapse/audit/kafka"
-	"lapse/replication"
+	"lapse/schemas"
 )
 
 // Standing says how the log and the database stand to each other.
@@ -30,10 +30,10 @@ type Examination struct {
 	LogEnd      Reach     // zero without a log
 	LogBeat     time.Time // of the last heartbeat in the log; zero for none
 	Database    Reach     // the history in force, the timeline, and how far the server has written
-	Slot        replication.LSN
+	Slot        schemas.LSN
 	ServerStart time.Time
-	Fork        Reach               // up to where both are the same; zero where that was not looked for
-	Highest     replication.History // of log, database and topics
+	Fork        Reach           // up to where both are the same; zero where that was not looked for
+	Highest     schemas.History // of log, database and topics
 
 	// What the log has above the fork, and this database has not. Counted by Examine only.
 	LostTransactions uint64

@@ -29,7 +29,7 @@ func (e *Event) Set(
 // Knows makes the scribe's leaves name a history and a heartbeat.
 func (s *scribe) Knows(nonce uuid.UUID, beat *Heartbeat) { s.nonce, s.beat = nonce, beat }
 
-func (s *scribe) Origin(at Reach, keys []schemas.TagKey, now time.Time) *Leaf {
+func (s *scribe) Origin(at Reach, keys []schemas.Key, now time.Time) *Leaf {
 	return s.origin(at, keys, now)
 }
 
@@ -69,7 +69,7 @@ func (a *Auditor) Impatient(every, bound time.Duration) {
 // Unread is the type of the lag behind the server's end.
 type Unread = unread
 
-func (u *unread) Begin(at replication.LSN)              { u.begin(at) }
-func (u *unread) Reach(at replication.LSN)              { u.reach(at) }
-func (u *unread) See(end replication.LSN, at time.Time) { u.see(end, at) }
-func (u *unread) Lag(now time.Time) time.Duration       { return u.lag(now) }
+func (u *unread) Begin(at schemas.LSN)              { u.begin(at) }
+func (u *unread) Reach(at schemas.LSN)              { u.reach(at) }
+func (u *unread) See(end schemas.LSN, at time.Time) { u.see(end, at) }
+func (u *unread) Lag(now time.Time) time.Duration   { return u.lag(now) }

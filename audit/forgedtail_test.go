@@ -11,11 +11,11 @@ import (
 	"lapse/audit"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
-	"lapse/replication"
+	"lapse/schemas"
 )
 
 // forge writes what looks like an event of this database at a position, behind a true event in partition 0.
-func (b *bender) forge(t *testing.T, at replication.LSN) {
+func (b *bender) forge(t *testing.T, at schemas.LSN) {
 	t.Helper()
 	var model *kafkatest.Record
 	for _, record := range b.read(t, b.settings.User) {
@@ -49,7 +49,7 @@ func TestAForgedTailHidesNothing(t *testing.T) {
 		b.beat(t)
 		b.work(t)
 		var markers []string
-		for _, ahead := range []replication.LSN{1 << 40, 0x80, 0x800} {
+		for _, ahead := range []schemas.LSN{1 << 40, 0x80, 0x800} {
 			b.run(t)
 			b.forge(t, walEnd(t, b.w.conn)+ahead)
 			for range 10 {

@@ -3,30 +3,10 @@ package audit
 import (
 	"crypto/hmac"
 	"crypto/sha256"
-	"errors"
 	"hash"
 
 	"lapse/schemas"
 )
-
-// HashKey is the secret that long key values are hashed with. It never leaves the process; its fingerprint is in the route.
-type HashKey []byte
-
-// String hides the key.
-func (k HashKey) String() string { return "(a key)" }
-
-// GoString hides the key.
-func (k HashKey) GoString() string { return k.String() }
-
-// ErrHashKeyTooShort says that a hash key has fewer bytes than a tag key must have.
-var ErrHashKeyTooShort = errors.New("hash key is shorter than 32 bytes: make one with `lapse init --keys DIR`")
-
-func (k HashKey) validate() error {
-	if len(k) < schemas.MinTagKey {
-		return ErrHashKeyTooShort
-	}
-	return nil
-}
 
 // An index holds keys compressed, so one of 3 kB may be of hundreds of kilobytes, six times that as JSON, and it stands in
 // the record's key and in its value: more than a topic takes. Whoever may insert a row could end the audit with it. So
@@ -49,7 +29,7 @@ type keyHasher struct {
 	sum    [sha256.Size]byte
 }
 
-func newKeyHasher(key HashKey) *keyHasher { return &keyHasher{mac: hmac.New(sha256.New, key)} }
+func newKeyHasher(key schemas.Key) *keyHasher { return &keyHasher{mac: hmac.New(sha256.New, key)} }
 
 // shorten returns keys with hashes in place of what is long, and which those are. Both are valid until the next call.
 func (h *keyHasher) shorten(keys []Key) ([]Key, []int) {

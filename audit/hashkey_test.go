@@ -16,6 +16,7 @@ import (
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
 	"lapse/replication"
+	"lapse/schemas"
 )
 
 // recordLimit is less than a third of what the publisher takes: see kafka.Config.MaxBatchBytes.
@@ -143,10 +144,10 @@ func TestHashesDependOnTheValueAndTheKeyAlone(t *testing.T) {
 
 func TestAnAuditorWithoutAHashKeyIsRefused(t *testing.T) {
 	t.Parallel()
-	for _, key := range []audit.HashKey{nil, hashKey[:31]} {
+	for _, key := range []schemas.Key{nil, hashKey[:31]} {
 		config := settings{System: "a", User: "b", Log: "c"}.config()
 		config.HashKey = key
-		if _, err := audit.New(config); !errors.Is(err, audit.ErrHashKeyTooShort) {
+		if _, err := audit.New(config); !errors.Is(err, schemas.ErrKeyTooShort) {
 			t.Errorf("a key of %d bytes: %v", len(key), err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"lapse/replication"
+	"lapse/schemas"
 )
 
 // The appenders below write JSON in one way only: no spaces, members in a fixed order, text escaped where it must be
@@ -136,7 +137,7 @@ func appendHex(dst []byte, n uint64, digits int) []byte {
 }
 
 // appendLSN writes a position as PostgreSQL does.
-func appendLSN(dst []byte, lsn replication.LSN) []byte {
+func appendLSN(dst []byte, lsn schemas.LSN) []byte {
 	dst = append(dst, '"')
 	dst = appendHexShort(dst, uint32(lsn>>32))
 	dst = append(dst, '/')

@@ -4,20 +4,20 @@ import (
 	"sync"
 	"time"
 
-	"lapse/replication"
+	"lapse/schemas"
 )
 
 // unread knows since when the server's log has an end that was not read. The stream alone cannot say it: a server that
 // is busy, or gone, tells nothing of what it has not sent. Safe for concurrent use; the zero value knows of nothing.
 type unread struct {
 	mu      sync.Mutex
-	reached replication.LSN
+	reached schemas.LSN
 	ends    []logEnd // seen, above reached, in order of both
 }
 
 // logEnd is an end of the log that the server had at a time.
 type logEnd struct {
-	lsn replication.LSN
+	lsn schemas.LSN
 	at  time.Time
 }
 
@@ -25,7 +25,7 @@ type logEnd struct {
 const maxEnds = 128
 
 // begin starts over at a position: what was read beyond it will be read again. What was unread before stays so.
-func (u *unread) begin(at replication.LSN) {
+func (u *unread) begin(at schemas.LSN) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.reached = at
@@ -33,7 +33,7 @@ func (u *unread) begin(at replication.LSN) {
 }
 
 // reach takes note that everything up to a position has been read.
-func (u *unread) reach(at replication.LSN) {
+func (u *unread) reach(at schemas.LSN) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if at > u.reached {
@@ -43,7 +43,7 @@ func (u *unread) reach(at replication.LSN) {
 }
 
 // see takes note of the log's end. One that goes back is another server's: what was seen of the former says nothing.
-func (u *unread) see(end replication.LSN, at time.Time) {
+func (u *unread) see(end schemas.LSN, at time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	last := len(u.ends) - 1

@@ -14,6 +14,7 @@ import (
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
 	"lapse/replication"
+	"lapse/schemas"
 )
 
 func TestTheLagIsTheAgeOfTheFirstEndThatWasNotRead(t *testing.T) {
@@ -46,7 +47,7 @@ func TestTheLagIsTheAgeOfTheFirstEndThatWasNotRead(t *testing.T) {
 	want(100, 0)
 	u.See(500, at(100))
 	for second := range 10_000 { // what is forgotten makes it longer, never shorter
-		u.See(replication.LSN(501+second), at(101+second))
+		u.See(schemas.LSN(501+second), at(101+second))
 	}
 	want(10_101, 10_001)
 	u.Reach(5500)
@@ -63,7 +64,7 @@ func (r *rig) looking(t *testing.T, every, bound time.Duration) *audit.Auditor {
 	a := r.auditor(t, func(c *audit.Config) {
 		c.Metrics = r.metrics(t)
 		c.Stream.StatusInterval = time.Second
-		c.Look = func(ctx context.Context, pid uint32) (replication.LSN, error) {
+		c.Look = func(ctx context.Context, pid uint32) (schemas.LSN, error) {
 			conn, err := pgx.Connect(ctx, r.settings.URL)
 			if err != nil {
 				return 0, err
@@ -142,7 +143,7 @@ func TestTheLagKnowsWhatTheServerIsStillReading(t *testing.T) {
 		unread, longest := time.Duration(0), 0.0
 		began := time.Now()
 		eventually(t, "it is read", func() bool {
-			var sent replication.LSN
+			var sent schemas.LSN
 			if err := conn.QueryRow(t.Context(), `select sent_lsn::text from pg_stat_replication where pid = $1`, pid).Scan(&sent); err != nil {
 				t.Fatal(err)
 			}

@@ -24,21 +24,24 @@ const (
 // claim with more fields has another format and another MAC.
 var claimColumns = map[string]func(*schemas.Claim, string) bool{
 	"system_identifier": func(c *schemas.Claim, s string) bool { return parseUint(s, 64, &c.SystemIdentifier) },
-	"database_oid":      func(c *schemas.Claim, s string) bool { return parseOID(s, &c.DatabaseOID) },
-	"history":           func(c *schemas.Claim, s string) bool { return parseInt32(s, &c.History) },
-	"timeline":          func(c *schemas.Claim, s string) bool { return parseOID(s, &c.Timeline) },
+	"database_oid":      func(c *schemas.Claim, s string) bool { return parseUint32(s, &c.DatabaseOID) },
+	"history":           func(c *schemas.Claim, s string) bool { return parseUint32(s, &c.History) },
+	"timeline":          func(c *schemas.Claim, s string) bool { return parseUint32(s, &c.Timeline) },
 	"xid":               func(c *schemas.Claim, s string) bool { return parseUint(s, 64, &c.XID) },
 	"started_at":        func(c *schemas.Claim, s string) bool { return parseInstant(s, &c.StartedAt) },
 	"batch":             func(c *schemas.Claim, s string) bool { return parseUUID(s, &c.Batch) },
 	"policy_id":         func(c *schemas.Claim, s string) bool { return parseInt32(s, &c.PolicyID) },
-	"policy":            func(c *schemas.Claim, s string) bool { c.Policy = s; return len(s) <= maxPolicyName },
-	"policy_version":    func(c *schemas.Claim, s string) bool { return parseInt32(s, &c.PolicyVersion) },
-	"run":               func(c *schemas.Claim, s string) bool { return parseUUID(s, &c.Run) },
-	"cutoff":            func(c *schemas.Claim, s string) bool { return parseInstant(s, &c.Cutoff) },
-	"hold_version":      func(c *schemas.Claim, s string) bool { return parseInt64(s, &c.HoldVersion) },
-	"target":            func(c *schemas.Claim, s string) bool { return parseOID(s, &c.Target) },
-	"cascades":          func(c *schemas.Claim, s string) bool { return parseOIDs(s, &c.Cascades) },
-	"functions":         func(c *schemas.Claim, s string) bool { return parseDigest(s, &c.Functions) },
+	"policy": func(c *schemas.Claim, s string) bool {
+		c.Policy = schemas.PolicyName(s)
+		return len(s) <= maxPolicyName
+	},
+	"policy_version": func(c *schemas.Claim, s string) bool { return parseInt32(s, &c.PolicyVersion) },
+	"run":            func(c *schemas.Claim, s string) bool { return parseUUID(s, &c.Run) },
+	"cutoff":         func(c *schemas.Claim, s string) bool { return parseInstant(s, &c.Cutoff) },
+	"hold_version":   func(c *schemas.Claim, s string) bool { return parseInt64(s, &c.HoldVersion) },
+	"target":         func(c *schemas.Claim, s string) bool { return parseUint32(s, &c.Target) },
+	"cascades":       func(c *schemas.Claim, s string) bool { return parseOIDs(s, &c.Cascades) },
+	"functions":      func(c *schemas.Claim, s string) bool { return parseDigest(s, &c.Functions) },
 }
 
 const macColumn = "mac"
@@ -155,27 +158,27 @@ func textOf(row []replication.Value, i int) (text string, sent bool) {
 	return string(row[i].Bytes), true
 }
 
-func parseUint(s string, bits int, to *uint64) bool {
+func parseUint[N ~uint64](s string, bits int, to *N) bool {
 	n, err := strconv.ParseUint(s, 10, bits)
-	*to = n
+	*to = N(n)
 	return err == nil
 }
 
-func parseOID(s string, to *uint32) bool {
+func parseUint32[N ~uint32](s string, to *N) bool {
 	n, err := strconv.ParseUint(s, 10, 32)
-	*to = uint32(n)
+	*to = N(n)
 	return err == nil
 }
 
-func parseInt32(s string, to *int32) bool {
+func parseInt32[N ~int32](s string, to *N) bool {
 	n, err := strconv.ParseInt(s, 10, 32)
-	*to = int32(n)
+	*to = N(n)
 	return err == nil
 }
 
-func parseInt64(s string, to *int64) bool {
+func parseInt64[N ~int64](s string, to *N) bool {
 	n, err := strconv.ParseInt(s, 10, 64)
-	*to = n
+	*to = N(n)
 	return err == nil
 }
 
@@ -228,7 +231,7 @@ func parseOIDs(s string, to *[]uint32) bool {
 	var oids []uint32
 	for text := range strings.SplitSeq(inner, ",") {
 		var oid uint32
-		if !parseOID(text, &oid) {
+		if !parseUint32(text, &oid) {
 			return false
 		}
 		oids = append(oids, oid)
@@ -246,7 +249,7 @@ func parseCounts(s string, to *[]RelationCount) bool {
 	counts := make([]RelationCount, 0, len(byOID))
 	for text, rows := range byOID {
 		var oid uint32
-		if !parseOID(text, &oid) || rows < 0 {
+		if !parseUint32(text, &oid) || rows < 0 {
 			return false
 		}
 		counts = append(counts, RelationCount{OID: oid, Rows: rows})

@@ -73,7 +73,7 @@ func truncate(r *replication.Relation) *replication.Change {
 }
 
 var (
-	tagKey = schemas.TagKey(bytes.Repeat([]byte{7}, schemas.MinTagKey))
+	tagKey = schemas.Key(bytes.Repeat([]byte{7}, schemas.MinKey))
 	source = audit.Source{
 		SystemIdentifier: 7381000000000000001, DatabaseOID: 16384, Database: "app", Encoding: "UTF8", Slot: "lapse_app",
 	}

@@ -31,7 +31,7 @@ func FuzzALedgerRowNeverStopsTheAudit(f *testing.F) {
 		at := int(column) % len(change.New)
 		original := change.New[at].Bytes
 		change.New[at].Bytes = value
-		c := audit.NewClassifier(source, []schemas.TagKey{tagKey})
+		c := audit.NewClassifier(source, []schemas.Key{tagKey})
 		c.Begin(exampleTx())
 		c.Classify(change)
 		if got := c.Claim(); got != nil && !reflect.DeepEqual(*got, exampleClaim()) {
@@ -65,13 +65,13 @@ func TestAClaimReadsBackAsItWasSigned(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		claim := schemas.Claim{
 			SystemIdentifier: rapid.Uint64().Draw(t, "system"), DatabaseOID: rapid.Uint32().Draw(t, "database"),
-			History: rapid.Int32().Draw(t, "history"), Timeline: rapid.Uint32().Draw(t, "timeline"),
-			XID: rapid.Uint64().Draw(t, "xid"), StartedAt: time.UnixMicro(micros.Draw(t, "started")).UTC(),
+			History: schemas.History(rapid.Uint32().Draw(t, "history")), Timeline: schemas.Timeline(rapid.Uint32().Draw(t, "timeline")),
+			XID: schemas.XID(rapid.Uint64().Draw(t, "xid")), StartedAt: time.UnixMicro(micros.Draw(t, "started")).UTC(),
 			Batch:    uuid.UUID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "batch")),
-			PolicyID: rapid.Int32().Draw(t, "id"), Policy: rapid.StringMatching(`[a-z0-9][a-z0-9_.-]{0,62}`).Draw(t, "policy"),
-			PolicyVersion: rapid.Int32().Draw(t, "version"),
+			PolicyID: schemas.PolicyID(rapid.Int32().Draw(t, "id")), Policy: schemas.PolicyName(rapid.StringMatching(`[a-z0-9][a-z0-9_.-]{0,62}`).Draw(t, "policy")),
+			PolicyVersion: schemas.PolicyVersion(rapid.Int32().Draw(t, "version")),
 			Run:           uuid.UUID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "run")),
-			Cutoff:        time.UnixMicro(micros.Draw(t, "cutoff")).UTC(), HoldVersion: rapid.Int64().Draw(t, "hold"),
+			Cutoff:        time.UnixMicro(micros.Draw(t, "cutoff")).UTC(), HoldVersion: schemas.HoldVersion(rapid.Int64().Draw(t, "hold")),
 			Target: rapid.Uint32().Draw(t, "target"), Cascades: rapid.SliceOfN(rapid.Uint32(), 0, 4).Draw(t, "cascades"),
 			Functions: schemas.Digest(rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "functions")),
 		}

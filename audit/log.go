@@ -72,7 +72,7 @@ func (s *scribe) begin(l *Leaf) []byte {
 }
 
 // origin is the log's first record. The keys themselves never leave the process.
-func (s *scribe) origin(consistent Reach, keys []schemas.TagKey, at time.Time) *Leaf {
+func (s *scribe) origin(consistent Reach, keys []schemas.Key, at time.Time) *Leaf {
 	l := &Leaf{Kind: KindOrigin, Reach: consistent, Time: at}
 	b := appendText(append(s.begin(l), `,"slot":`...), s.route.Source.Slot, UTF8Text)
 	b = append(appendLSN(append(b, `,"consistent_point":`...), consistent.LSN), `,"keys":[`...)

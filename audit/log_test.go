@@ -27,7 +27,7 @@ func exampleLeaves() map[string]*audit.Leaf {
 	former.Nonce = beat.Former
 	s.Knows(nonce, &former)
 	at := commitTime.Add(time.Minute)
-	place := func(lsn replication.LSN) audit.Reach { return audit.Reach{History: 1, Timeline: 1, LSN: lsn} }
+	place := func(lsn schemas.LSN) audit.Reach { return audit.Reach{History: 1, Timeline: 1, LSN: lsn} }
 	claim := exampleClaim()
 	written := func(tx *replication.Tx, a *audit.Account) *audit.Leaf {
 		return s.Transaction(tx, a, audit.Reconcile(a))
@@ -35,7 +35,7 @@ func exampleLeaves() map[string]*audit.Leaf {
 	fromElsewhere := exampleTx()
 	fromElsewhere.Origin = "upstream"
 	return map[string]*audit.Leaf{
-		"log-origin":             s.Origin(place(0x19C2000), []schemas.TagKey{tagKey}, at),
+		"log-origin":             s.Origin(place(0x19C2000), []schemas.Key{tagKey}, at),
 		"log-route":              s.Routing(place(0x19C2000), at),
 		"log-coverage":           s.Coverage(place(0x19C2B00), at),
 		"log-coverage-heartbeat": s.Beaten(exampleTx(), beat),

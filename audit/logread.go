@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"lapse/replication"
+	"lapse/schemas"
 )
 
 // LogRecord is what a record of the log says, as far as a start looks at it.
@@ -25,7 +26,7 @@ type LogRecord struct {
 
 	// Of a transaction.
 	XID        uint32
-	CommitLSN  replication.LSN
+	CommitLSN  schemas.LSN
 	CommitTime time.Time
 	Events     map[string]uint64 // by cause
 
@@ -118,7 +119,7 @@ func (head *recordJSON) record() (*LogRecord, error) {
 		r.Time = head.At
 	}
 	if head.CommitLSN != "" {
-		if r.CommitLSN, err = replication.ParseLSN(head.CommitLSN); err != nil {
+		if r.CommitLSN, err = schemas.ParseLSN(head.CommitLSN); err != nil {
 			return nil, err
 		}
 	}
@@ -138,11 +139,11 @@ func (head *recordJSON) record() (*LogRecord, error) {
 		r.Ancestry = replication.Ancestry{}
 	}
 	for _, s := range head.Ancestry {
-		at, err := replication.ParseLSN(s.End)
+		at, err := schemas.ParseLSN(s.End)
 		if err != nil {
 			return nil, err
 		}
-		r.Ancestry = append(r.Ancestry, replication.Switch{Timeline: replication.Timeline(s.Timeline), At: at})
+		r.Ancestry = append(r.Ancestry, replication.Switch{Timeline: schemas.Timeline(s.Timeline), At: at})
 	}
 	if head.From != nil && head.To != nil {
 		if r.From, err = head.From.parse(); err != nil {

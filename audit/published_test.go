@@ -122,8 +122,8 @@ func TestAPublicationThatWasChangedAndPutBackIsAGapToo(t *testing.T) {
 func TestAnotherTagKeyAtARestartIsRefused(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		r.begun(t)
-		other := schemas.TagKey(strings.Repeat("x", schemas.MinTagKey))
-		r.refused(t, audit.ErrKeyChanged, func(c *audit.Config) { c.Keys = []schemas.TagKey{other} })
+		other := schemas.Key(strings.Repeat("x", schemas.MinKey))
+		r.refused(t, audit.ErrKeyChanged, func(c *audit.Config) { c.Keys = []schemas.Key{other} })
 		r.once(t, func(c *audit.Config) { c.Keys = append(c.Keys, other) })
 	})
 }

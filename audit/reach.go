@@ -7,13 +7,14 @@ import (
 	"strings"
 
 	"lapse/replication"
+	"lapse/schemas"
 )
 
 // Reach is how far something has come in the past of one database: everything that ends at or below it is done.
 type Reach struct {
-	History  replication.History
-	Timeline replication.Timeline
-	LSN      replication.LSN
+	History  schemas.History
+	Timeline schemas.Timeline
+	LSN      schemas.LSN
 }
 
 // Compare orders reaches as positions are ordered.
@@ -45,13 +46,13 @@ func ParseReach(text string) (Reach, error) {
 	}
 	h, err1 := strconv.ParseUint(history, 10, 32)
 	tl, err2 := strconv.ParseUint(timeline, 10, 32)
-	at, err3 := replication.ParseLSN(lsn)
+	at, err3 := schemas.ParseLSN(lsn)
 	for _, err := range []error{err1, err2, err3} {
 		if err != nil {
 			return Reach{}, fmt.Errorf("read reach %q: %w", text, err)
 		}
 	}
-	return Reach{History: replication.History(h), Timeline: replication.Timeline(tl), LSN: at}, nil
+	return Reach{History: schemas.History(h), Timeline: schemas.Timeline(tl), LSN: at}, nil
 }
 
 // endOf is what a transaction's record reaches.
@@ -74,6 +75,6 @@ type reachJSON struct {
 }
 
 func (j *reachJSON) parse() (Reach, error) {
-	at, err := replication.ParseLSN(j.LSN)
-	return Reach{History: replication.History(j.History), Timeline: replication.Timeline(j.Timeline), LSN: at}, err
+	at, err := schemas.ParseLSN(j.LSN)
+	return Reach{History: schemas.History(j.History), Timeline: schemas.Timeline(j.Timeline), LSN: at}, err
 }

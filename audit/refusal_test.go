@@ -232,7 +232,7 @@ func field(t *testing.T, value []byte, path ...string) any {
 
 func TestAnAuditorWithoutAUsableKeyIsRefused(t *testing.T) {
 	t.Parallel()
-	for name, keys := range map[string][]schemas.TagKey{"none": nil, "a short one": {tagKey, tagKey[:5]}} {
+	for name, keys := range map[string][]schemas.Key{"none": nil, "a short one": {tagKey, tagKey[:5]}} {
 		config := settings{System: "a", User: "b", Log: "c"}.config()
 		config.Keys = keys
 		if _, err := audit.New(config); err == nil {

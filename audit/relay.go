@@ -10,6 +10,7 @@ import (
 
 	"lapse/audit/kafka"
 	"lapse/replication"
+	"lapse/schemas"
 )
 
 // relay carries transactions from the stream to the topics. It lives as long as its publisher and remembers what it has
@@ -72,7 +73,7 @@ func newRelay(
 
 // run carries on until ctx ends, the stream breaks, the publisher fails, or the position until (if there is one) is
 // confirmed. It begins with first, the message that the check of Histories read last, if it read one.
-func (r *relay) run(ctx context.Context, stream *replication.Stream, first *replication.Message, until replication.LSN) error {
+func (r *relay) run(ctx context.Context, stream *replication.Stream, first *replication.Message, until schemas.LSN) error {
 	if first != nil {
 		if first.Tx != nil {
 			first.Tx.History = r.reach.History
@@ -116,7 +117,7 @@ func (r *relay) run(ctx context.Context, stream *replication.Stream, first *repl
 const askEvery = 500 * time.Millisecond
 
 // notAfter is when reading is interrupted, so that the server is asked while there is a position to be reached.
-func (r *relay) notAfter(deadline time.Time, until replication.LSN) time.Time {
+func (r *relay) notAfter(deadline time.Time, until schemas.LSN) time.Time {
 	if until == 0 {
 		return deadline
 	}
@@ -383,13 +384,13 @@ func (r *relay) keepalive(m *replication.Message) error {
 }
 
 // timelineOf is the timeline on which a position of the server that is read falls.
-func (r *relay) timelineOf(at replication.LSN) replication.Timeline {
+func (r *relay) timelineOf(at schemas.LSN) schemas.Timeline {
 	id := r.stream.Identity()
 	return id.TimelineOf(at)
 }
 
 // finished says whether everything up to the position has been read, recorded and confirmed.
-func (r *relay) finished(until replication.LSN) bool {
+func (r *relay) finished(until schemas.LSN) bool {
 	if r.coverage.upTo.LSN >= until && r.reach.LSN < until && !r.coverage.wanted {
 		r.coverage.wanted = true
 		r.bell.ring()

@@ -42,7 +42,7 @@ type rig struct {
 type settings struct {
 	URL, Slot, Broker string
 	System, User, Log string
-	SlotStart         replication.LSN
+	SlotStart         schemas.LSN
 	MaxBuffered       int
 	BeatEvery         time.Duration // of a child process; 0 for no heartbeats
 }
@@ -73,7 +73,7 @@ func newRigAt(t *testing.T, db *pgtest.DB, addr string) *rig {
 }
 
 // recordSlot writes down where the slot begins, as init does.
-func (r *rig) recordSlot(t *testing.T, start replication.LSN) {
+func (r *rig) recordSlot(t *testing.T, start schemas.LSN) {
 	t.Helper()
 	r.db.Exec(t, fmt.Sprintf(`update lapse.installation set slot_start = nullif('%s', '0/0')::pg_lsn, slot_made_at = now()`, start))
 }
@@ -90,7 +90,7 @@ func (s settings) config() audit.Config {
 		Stream: replication.StreamConfig{ConnString: s.URL, Slot: s.Slot},
 		Kafka:  kafka.Config{Brokers: strings.Split(s.Broker, ","), MaxBuffered: s.MaxBuffered},
 		System: s.System, User: s.User, Log: s.Log, Partitions: partitions, Create: true,
-		Keys: []schemas.TagKey{tagKey}, HashKey: hashKey,
+		Keys: []schemas.Key{tagKey}, HashKey: hashKey,
 	}
 }
 
@@ -193,7 +193,7 @@ func (r *rig) tryOnce(t *testing.T, change ...func(*audit.Config)) error {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*patience) // there may be much to catch up with
 	defer cancel()
 	until := func(c *audit.Config) {
-		c.Until = func(ctx context.Context) (lsn replication.LSN, err error) {
+		c.Until = func(ctx context.Context) (lsn schemas.LSN, err error) {
 			conn, err := pgx.Connect(ctx, r.settings.URL)
 			if err != nil {
 				return 0, err
@@ -225,7 +225,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 }
 
 // confirmed is the slot's position.
-func (r *rig) confirmed(t *testing.T, conn *pgx.Conn) (lsn replication.LSN) {
+func (r *rig) confirmed(t *testing.T, conn *pgx.Conn) (lsn schemas.LSN) {
 	t.Helper()
 	err := conn.QueryRow(t.Context(),
 		`select confirmed_flush_lsn::text from pg_replication_slots where slot_name = $1`, r.settings.Slot).Scan(&lsn)
@@ -236,7 +236,7 @@ func (r *rig) confirmed(t *testing.T, conn *pgx.Conn) (lsn replication.LSN) {
 }
 
 // walEnd is the server's end of the WAL.
-func walEnd(t *testing.T, conn *pgx.Conn) (lsn replication.LSN) {
+func walEnd(t *testing.T, conn *pgx.Conn) (lsn schemas.LSN) {
 	t.Helper()
 	if err := conn.QueryRow(t.Context(), `select pg_current_wal_flush_lsn()::text`).Scan(&lsn); err != nil {
 		t.Fatal(err)

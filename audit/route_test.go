@@ -9,7 +9,6 @@ import (
 	"pgregory.net/rapid"
 
 	"lapse/audit"
-	"lapse/replication"
 	"lapse/schemas"
 )
 
@@ -102,7 +101,7 @@ func TestRoutingDependsOnTheEventAndTheRouteAlone(t *testing.T) {
 	used := audit.NewRouter(&exampleRoute, hashKey)
 	rapid.Check(t, func(t *rapid.T) {
 		tx := exampleTx()
-		tx.CommitLSN = replication.LSN(rapid.Uint64().Draw(t, "commit"))
+		tx.CommitLSN = schemas.LSN(rapid.Uint64().Draw(t, "commit"))
 		tx.XID = rapid.Uint32().Draw(t, "xid")
 		tx.Origin = rapid.String().Draw(t, "origin")
 		claim := exampleClaim()
@@ -179,7 +178,7 @@ func TestWhateverChangesBytesChangesTheRoutesFingerprint(t *testing.T) {
 }
 
 func BenchmarkClassifyAndRoute(b *testing.B) {
-	c := audit.NewClassifier(source, []schemas.TagKey{tagKey})
+	c := audit.NewClassifier(source, []schemas.Key{tagKey})
 	router := audit.NewRouter(&exampleRoute, hashKey)
 	tx := exampleTx()
 	c.Begin(tx)

@@ -5,6 +5,7 @@ import (
 
 	"lapse/audit/kafka"
 	"lapse/replication"
+	"lapse/schemas"
 )
 
 // The headers of every event, in this order. A header that does not apply is there and empty, so that a filter needs no
@@ -85,7 +86,7 @@ func likenessOf(e *Event) likeness {
 }
 
 // NewRouter makes a router for a valid route and the key that it names.
-func NewRouter(route *Route, key HashKey) *Router {
+func NewRouter(route *Route, key schemas.Key) *Router {
 	r := &Router{route: route, form: TextFormOf(route.Source.Encoding), hasher: newKeyHasher(key)}
 	for p := range route.User.Partitions {
 		r.every = append(r.every, p)

@@ -103,12 +103,12 @@ func appendLapse(dst []byte, e *Event, source *Source, form TextForm) []byte {
 
 // appendClaim writes the members that say under which policy a batch deleted.
 func appendClaim(dst []byte, c *schemas.Claim, form TextForm) []byte {
-	dst = appendText(append(dst, `"policy":`...), c.Policy, form)
+	dst = appendText(append(dst, `"policy":`...), string(c.Policy), form)
 	dst = appendInt(append(dst, `,"policy_version":`...), int64(c.PolicyVersion))
 	dst = appendUUID(append(dst, `,"run":`...), c.Run)
 	dst = appendUUID(append(dst, `,"batch":`...), c.Batch)
 	dst = appendInstant(append(dst, `,"cutoff":`...), c.Cutoff)
-	return appendInt(append(dst, `,"hold_version":`...), c.HoldVersion)
+	return appendInt(append(dst, `,"hold_version":`...), int64(c.HoldVersion))
 }
 
 // appendSource writes the members that say which database this is. The encoding is named only where it is not UTF8,

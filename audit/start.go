@@ -10,6 +10,7 @@ import (
 
 	"lapse/audit/kafka"
 	"lapse/replication"
+	"lapse/schemas"
 )
 
 // errNoEvent says that a record is nothing that this program writes as an event.
@@ -31,7 +32,7 @@ func positionOf(rec *kafka.Record, source *Source) (replication.Position, error)
 			database, system, source.DatabaseOID, source.SystemIdentifier)
 	}
 	return replication.Position{
-		History: replication.History(history), Timeline: replication.Timeline(timeline), Commit: replication.LSN(commit),
+		History: schemas.History(history), Timeline: schemas.Timeline(timeline), Commit: schemas.LSN(commit),
 		Ordinal: uint32(ordinal),
 	}, nil
 }

@@ -16,6 +16,7 @@ import (
 	"lapse/internal/pgserver"
 	"lapse/internal/pgtest"
 	"lapse/replication"
+	"lapse/schemas"
 )
 
 // stopsWithin is what a person who stops a server waits at most.
@@ -110,7 +111,7 @@ func TestPostgreSQLStopsInTimeWhileKafkaAnswers(t *testing.T) {
 		end := walEnd(t, w.conn)
 		r.stop(t)
 		log := r.readLog(t)
-		if at, err := replication.ParseLSN(log[len(log)-1].Reached); err != nil || at < end {
+		if at, err := schemas.ParseLSN(log[len(log)-1].Reached); err != nil || at < end {
 			t.Errorf("the log ends at %s (%v): the server was left at %s, not waited for", at, err, end)
 		}
 		r.restart(t, want, run)

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"lapse/internal/kafkatest"
-	"lapse/replication"
+	"lapse/schemas"
 )
 
 // event is an event as a consumer sees it.
@@ -150,7 +150,7 @@ func (r *rig) verifyLog(t *testing.T, want *expected, byTransaction map[string]i
 	recorded := map[string]int{}
 	reached := r.settings.SlotStart
 	for i, l := range log[2:] {
-		at, err := replication.ParseLSN(l.Reached)
+		at, err := schemas.ParseLSN(l.Reached)
 		if err != nil {
 			t.Fatal(err)
 		}

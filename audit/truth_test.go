@@ -10,7 +10,7 @@ import (
 
 	"lapse/audit"
 	"lapse/internal/kafkatest"
-	"lapse/replication"
+	"lapse/schemas"
 )
 
 // truth is what was really deleted: in the database that goes on, and in pasts that were given up after their events were
@@ -273,9 +273,9 @@ func lostCounts(events map[string]uint64) map[string]int {
 	return counts
 }
 
-func lsnOf(t *testing.T, text string) replication.LSN {
+func lsnOf(t *testing.T, text string) schemas.LSN {
 	t.Helper()
-	lsn, err := replication.ParseLSN(text)
+	lsn, err := schemas.ParseLSN(text)
 	if err != nil {
 		t.Fatal(err)
 	}

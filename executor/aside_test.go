@@ -42,7 +42,7 @@ func TestARowThatResistsStopsItsPartitionOnly(t *testing.T) {
 		// The next run has a cutoff of its own, and leaves the shard alone until its time.
 		first := one[time.Time](t, db, "select max(cutoff) from lapse.run")
 		owned(t, db, "insert into visits values (1000, now() - interval '30 days', 2)")
-		if _, err := newExecutor(t, db).Once(t.Context(), []planner.PolicyName{"p"}); !errors.As(err, &resists) {
+		if _, err := newExecutor(t, db).Once(t.Context(), []schemas.PolicyName{"p"}); !errors.As(err, &resists) {
 			t.Errorf("the second pass: %v, want that the shard is still aside", err)
 		}
 		if !one[time.Time](t, db, "select max(cutoff) from lapse.run").After(first) {
@@ -57,7 +57,7 @@ func TestARowThatResistsStopsItsPartitionOnly(t *testing.T) {
 		// When its time has come, and nothing stands in the way any more, it goes on.
 		owned(t, db, "delete from keeps")
 		db.Exec(t, "update lapse.shard set retry_at = now() where aside")
-		if _, err := newExecutor(t, db).Once(t.Context(), []planner.PolicyName{"p"}); err != nil {
+		if _, err := newExecutor(t, db).Once(t.Context(), []schemas.PolicyName{"p"}); err != nil {
 			t.Error(err)
 		}
 		if got := one[int](t, db, "select count(*) from visits"); got != 0 {
@@ -166,7 +166,7 @@ func TestLockedDueRowsThatAreLeftAreSaidAndLookedForSoon(t *testing.T) {
 				if _, err := tx.Exec(t.Context(), fmt.Sprintf("select from sessions where id <= %d for update", locked)); err != nil {
 					return err
 				}
-				s, err := newExecutor(t, db).Once(t.Context(), []planner.PolicyName{"p"})
+				s, err := newExecutor(t, db).Once(t.Context(), []schemas.PolicyName{"p"})
 				if err != nil || !s.Policies[0].LeftBehind || s.Policies[0].Deleted != int64(20-locked) {
 					t.Errorf("%d rows locked: Once did %+v, %v; want it to say that rows are left", locked, s.Policies, err)
 				}
@@ -237,7 +237,7 @@ func TestTheApplicationIsNeverTheDeadlocksVictim(t *testing.T) {
 			if err := do(app, "rollback"); err != nil {
 				t.Fatal(err)
 			}
-			if err := <-batch; stateOf(err) != lockNotAvailable || grade(err, circumstances{limit: 20, own: true}) != Retry {
+			if err := <-batch; schemas.StateOf(err) != schemas.SQLStateLockNotAvailable || grade(err, circumstances{limit: 20, own: true}) != Retry {
 				t.Errorf("the batch got %v, want that it gives the lock up and tries again", err)
 			}
 		}

@@ -27,10 +27,10 @@ const presentHistory = `coalesce((select h.number from lapse.history h order by 
 // assignment is what a row of batches works on: one shard, under one policy version.
 type assignment struct {
 	*lease
-	policy    planner.PolicyID
-	version   planner.PolicyVersion
-	name      planner.PolicyName
-	holds     int64
+	policy    schemas.PolicyID
+	version   schemas.PolicyVersion
+	name      schemas.PolicyName
+	holds     schemas.HoldVersion
 	cascades  []uint32
 	functions *functions
 }
@@ -50,18 +50,18 @@ func assign(ctx context.Context, s *session, p *planner.InForce, l *lease, f *fu
 
 // start is what a transaction knows of itself, and of the functions that it will run.
 type start struct {
-	xid      uint64
+	xid      schemas.XID
 	at       time.Time
 	insert   position
-	history  int32  // the newest number
-	timeline uint32 // the server's
+	history  schemas.History  // the newest number
+	timeline schemas.Timeline // the server's
 	versions string
 }
 
 // result is what one batch did.
 type result struct {
 	batch    uuid.UUID
-	xid      uint64
+	xid      schemas.XID
 	picked   int64
 	deleted  int64 // from the target
 	cascaded int64 // from relations that refer to it
@@ -89,7 +89,7 @@ func (e *unknownCommit) Unwrap() error { return e.cause }
 //	crash before COMMIT is answered       all of it happened, or nothing. The cursor is part of it, so whoever takes the
 //	                                      shard next goes on at the right place either way
 //	crash after                           all of it happened; only this process's counters forget it
-func (s *session) deleteBatch(ctx context.Context, a *assignment, key schemas.TagKey, limit int) (start, result, error) {
+func (s *session) deleteBatch(ctx context.Context, a *assignment, key schemas.Key, limit int) (start, result, error) {
 	begun, err := s.begin(ctx, a.functions)
 	if err != nil {
 		s.rollback(ctx)
@@ -151,14 +151,14 @@ func deleteArguments(c *schemas.Claim, mac []byte, l *lease, holder string, limi
 
 // call signs the claim, runs the deletion function, looks whether the functions are still the same, and checks what they
 // say.
-func (s *session) call(ctx context.Context, a *assignment, key schemas.TagKey, begun start, limit int) (result, error) {
+func (s *session) call(ctx context.Context, a *assignment, key schemas.Key, begun start, limit int) (result, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return result{}, fmt.Errorf("make a batch id: %w", err)
 	}
 	claim := schemas.Claim{
 		SystemIdentifier: s.system, DatabaseOID: s.oid, History: begun.history, Timeline: begun.timeline, XID: begun.xid, StartedAt: begun.at, Batch: id,
-		PolicyID: int32(a.policy), Policy: string(a.name), PolicyVersion: int32(a.version), Run: a.run, Cutoff: a.cutoff,
+		PolicyID: a.policy, Policy: a.name, PolicyVersion: a.version, Run: a.run, Cutoff: a.cutoff,
 		HoldVersion: a.holds, Target: a.leaf, Cascades: a.cascades,
 		Functions: a.functions.digest,
 	}

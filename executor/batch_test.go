@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"errors"
 	"slices"
 	"strconv"
 	"testing"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/internal/pgtest"
 	"lapse/planner"
@@ -39,7 +37,7 @@ func TestABatchLeavesALedgerRowWhoseMACVerifies(t *testing.T) {
 			if !c.claim.Verify(testKey, c.mac) {
 				t.Errorf("the MAC of batch %v does not verify", c.claim.Batch)
 			}
-			if c.claim.Verify(schemas.TagKey(slices.Repeat([]byte("x"), 32)), c.mac) {
+			if c.claim.Verify(schemas.Key(slices.Repeat([]byte("x"), 32)), c.mac) {
 				t.Errorf("the MAC of batch %v verifies under any key", c.claim.Batch)
 			}
 		}
@@ -161,13 +159,13 @@ func (w *work) forge(t *testing.T, change func(*schemas.Claim), limit int, want 
 	}
 	c := schemas.Claim{
 		SystemIdentifier: w.system, DatabaseOID: w.oid, History: begun.history, Timeline: begun.timeline, XID: begun.xid, StartedAt: begun.at, Batch: uuid.New(),
-		PolicyID: int32(w.a.policy), Policy: string(w.a.name), PolicyVersion: int32(w.a.version), Run: w.a.run, Cutoff: w.a.cutoff,
+		PolicyID: w.a.policy, Policy: w.a.name, PolicyVersion: w.a.version, Run: w.a.run, Cutoff: w.a.cutoff,
 		HoldVersion: w.a.holds, Target: w.a.leaf, Cascades: w.a.cascades, Functions: w.a.functions.digest,
 	}
 	change(&c)
 	_, err = w.batches.Exec(ctx, "select "+planner.DeleteFunction(w.a.policy, w.a.version)+deleteCall,
-		deleteArguments(&c, c.MAC(schemas.TagKey("stolen nothing")), w.a.lease, w.holder, limit)...)
-	if got := stateOf(err); got != want {
+		deleteArguments(&c, c.MAC(schemas.Key("stolen nothing")), w.a.lease, w.holder, limit)...)
+	if got := schemas.StateOf(err); got != want {
 		t.Errorf("the forged claim gave %q, want %q (%v)", got, want, err)
 	}
 	if err == nil {
@@ -176,17 +174,6 @@ func (w *work) forge(t *testing.T, change func(*schemas.Claim), limit int, want 
 	if err != nil {
 		w.rollback(ctx)
 	}
-}
-
-func stateOf(err error) string {
-	var server *pgconn.PgError
-	if errors.As(err, &server) {
-		return server.Code
-	}
-	if err != nil {
-		return err.Error()
-	}
-	return ""
 }
 
 func TestTheExecutorsLoginMayNothingButCallTheFunctions(t *testing.T) {
@@ -214,7 +201,7 @@ func TestTheExecutorsLoginMayNothingButCallTheFunctions(t *testing.T) {
 			"update lapse.shard set cursor = null", "update lapse.shard set done = false", "update lapse.shard set leaf = 0",
 			"update lapse.shard set cutoff = 'infinity'", "set role lapse_owner", "set role " + appRole,
 		} {
-			if _, err := w.batches.Exec(t.Context(), "set search_path = public; "+statement); stateOf(err) != denied {
+			if _, err := w.batches.Exec(t.Context(), "set search_path = public; "+statement); schemas.StateOf(err) != denied {
 				t.Errorf("%s: %v, want permission denied", statement, err)
 			}
 		}

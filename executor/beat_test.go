@@ -45,7 +45,7 @@ func (w *work) refused(t *testing.T, what, state string, reason Reason) {
 		t.Errorf("%s: a look says %q, want %q", what, got, reason)
 	}
 	done, err := w.batch(t, 1)
-	if stateOf(err) != state || grade(err, circumstances{limit: 1, own: true}) != Retry {
+	if schemas.StateOf(err) != state || grade(err, circumstances{limit: 1, own: true}) != Retry {
 		t.Errorf("%s: the batch gave %+v, %v; want %s, to be tried again", what, done, err, state)
 	}
 }
@@ -176,7 +176,7 @@ func TestHistoriesAreOnlyEverAdded(t *testing.T) {
 	db := pgtest.New(t, pgtest.Newest(t))
 	conn := db.Connect(t)
 	for _, statement := range []string{"update lapse.history set number = 2", "delete from lapse.history", "truncate lapse.history"} {
-		if _, err := conn.Exec(t.Context(), statement); stateOf(err) != "42501" {
+		if _, err := conn.Exec(t.Context(), statement); schemas.StateOf(err) != "42501" {
 			t.Errorf("%s: %v, want a refusal", statement, err)
 		}
 	}
@@ -210,7 +210,7 @@ func TestABeatIsOfTheServerThatItIsWrittenOn(t *testing.T) {
 			"another start":      beatAs(t, db, presentNumber, "lapse.timeline()", presentStart+" - interval '1 second'"),
 			"nothing of a start": beatAs(t, db, presentNumber, "lapse.timeline()", "null"),
 		} {
-			if stateOf(err) != schemas.SQLStateHistory {
+			if schemas.StateOf(err) != schemas.SQLStateHistory {
 				t.Errorf("%s: %v, want %s", what, err, schemas.SQLStateHistory)
 			}
 		}

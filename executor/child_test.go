@@ -46,7 +46,7 @@ func runChild() int {
 }
 
 // testKey signs the claims of every test.
-var testKey = schemas.TagKey(bytes.Repeat([]byte("k"), schemas.MinTagKey))
+var testKey = schemas.Key(bytes.Repeat([]byte("k"), schemas.MinKey))
 
 // child is an executor in a process of its own.
 type child struct {

@@ -98,7 +98,7 @@ func TestWhatAChildsExpressionsCouldRunIsRefused(t *testing.T) {
 					t.Errorf("apply says %v", err)
 				}
 				w := open(t, db, "p")
-				if _, err := w.batch(t, 10); stateOf(err) != schemas.SQLStateTriggers {
+				if _, err := w.batch(t, 10); schemas.StateOf(err) != schemas.SQLStateTriggers {
 					t.Errorf("the batch got %v, want the refusal of what would run inside", err)
 				}
 			})

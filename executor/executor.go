@@ -25,7 +25,7 @@ type Config struct {
 	// Roles are those of the installation. Default: those with the default prefix.
 	Roles schemas.Roles
 	// TagKey signs claims. It is the auditor's too.
-	TagKey schemas.TagKey
+	TagKey schemas.Key
 	// Holder names the process to a person who looks at lapse.shard; it is made unique. Default: the host's name.
 	Holder string
 	Limits Limits
@@ -57,7 +57,7 @@ func (l Limits) withDefaults() Limits {
 
 // Progress says how far this process has come with a run.
 type Progress struct {
-	Policy   planner.PolicyName
+	Policy   schemas.PolicyName
 	Table    string
 	Run      uuid.UUID
 	Deleted  int64   // from the policy's table
@@ -67,9 +67,9 @@ type Progress struct {
 
 // PolicyStatus is how a policy stands, for a status page.
 type PolicyStatus struct {
-	Policy  planner.PolicyName    `json:"policy"`
+	Policy  schemas.PolicyName    `json:"policy"`
 	Table   string                `json:"table"`
-	Version planner.PolicyVersion `json:"version"`
+	Version schemas.PolicyVersion `json:"version"`
 	State   schemas.State         `json:"state"` // the gate's, or "stopped"
 	Stopped string                `json:"stopped,omitempty"`
 	Until   time.Time             `json:"until,omitzero"`    // when a stopped policy is tried again
@@ -110,8 +110,8 @@ type Executor struct {
 
 // New checks the configuration. It does not connect.
 func New(c Config) (*Executor, error) {
-	if len(c.TagKey) < schemas.MinTagKey {
-		return nil, schemas.ErrTagKeyTooShort
+	if err := c.TagKey.Check(); err != nil {
+		return nil, fmt.Errorf("tag %w", err)
 	}
 	if c.Database == nil {
 		return nil, errors.New("the executor needs a database: database: in lapse.yaml or LAPSE_DATABASE_URL")

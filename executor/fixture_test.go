@@ -132,7 +132,7 @@ func (l testLog) Write(p []byte) (int, error) {
 }
 
 // once runs Once and wants it to succeed.
-func once(t testing.TB, e *Executor, now ...planner.PolicyName) Summary {
+func once(t testing.TB, e *Executor, now ...schemas.PolicyName) Summary {
 	t.Helper()
 	s, err := e.Once(t.Context(), now)
 	if err != nil {
@@ -181,7 +181,7 @@ type work struct {
 }
 
 // open claims the first shard of a policy's next run.
-func open(t testing.TB, db *pgtest.DB, name planner.PolicyName) *work {
+func open(t testing.TB, db *pgtest.DB, name schemas.PolicyName) *work {
 	t.Helper()
 	ctx := t.Context()
 	e := newExecutor(t, db)

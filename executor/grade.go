@@ -70,7 +70,7 @@ func grade(err error, c circumstances) Grade {
 	}
 	var server *pgconn.PgError
 	if errors.As(err, &server) {
-		if server.Code == lockNotAvailable && c.locks >= lockTries {
+		if server.Code == schemas.SQLStateLockNotAvailable && c.locks >= lockTries {
 			return PutAside
 		}
 		g := gradeOfState(server.Code, c.limit)
@@ -86,9 +86,6 @@ func grade(err error, c circumstances) Grade {
 	return StopProcess
 }
 
-// lockNotAvailable is what lock_timeout raises.
-const lockNotAvailable = "55P03"
-
 // lockTries is how often a shard is tried that somebody has locked before it is put aside, so that the others go on and the
 // run ends.
 const lockTries = 5
@@ -97,17 +94,17 @@ func gradeOfState(state string, limit int) Grade {
 	switch state {
 	case schemas.SQLStateGate, schemas.SQLStateLease,
 		schemas.SQLStateHalted, schemas.SQLStateNoSlot, schemas.SQLStateNoBeat, schemas.SQLStatePublications, // the next look at the audit says so, and how it goes on
-		schemas.SQLStateHistory, // one was accepted, or a standby promoted, after the batch began; or the next look says so
-		schemas.SQLStateCutoff,  // the server's clock was set back: the cutoff's instant will come
-		lockNotAvailable,        // lock_timeout
-		"25P03", "25P04",        // idle_in_transaction_session_timeout, transaction_timeout
-		"25006",                            // read_only_sql_transaction: somebody keeps writers out
-		"57P01", "57P02", "57P03", "57P05": // shut down, crashed, starting, idle_session_timeout
+		schemas.SQLStateHistory,                                                      // one was accepted, or a standby promoted, after the batch began; or the next look says so
+		schemas.SQLStateCutoff,                                                       // the server's clock was set back: the cutoff's instant will come
+		schemas.SQLStateLockNotAvailable,                                             // lock_timeout
+		schemas.SQLStateIdleInTransactionTimeout, schemas.SQLStateTransactionTimeout, // idle_in_transaction_session_timeout, transaction_timeout
+		schemas.SQLStateReadOnlyTransaction,                                                                                                // read_only_sql_transaction: somebody keeps writers out
+		schemas.SQLStateAdminShutdown, schemas.SQLStateCrashShutdown, schemas.SQLStateCannotConnectNow, schemas.SQLStateIdleSessionTimeout: // shut down, crashed, starting, idle_session_timeout
 		return Retry
 	case schemas.SQLStateTarget, schemas.SQLStateTriggers, schemas.SQLStateCounts, schemas.SQLStateNoCounting,
 		schemas.SQLStateColumns, schemas.SQLStateUnseen, schemas.SQLStateReplica:
 		return StopPolicy
-	case "57014": // query_canceled: statement_timeout, or a person
+	case schemas.SQLStateQueryCanceled: // query_canceled: statement_timeout, or a person
 		return halveOrPutAside(limit)
 	}
 	if len(state) != 5 {
@@ -157,13 +154,13 @@ func (e *ServerError) Error() string {
 // advice says what a person can do about an error that stops a policy, "" if there is nothing to say in general.
 func advice(state string) string {
 	switch state {
-	case "57014":
+	case schemas.SQLStateQueryCanceled:
 		return "it took ten times as long as limits.batch_time, or somebody canceled it: see that an index begins with the policy's column, and one with each foreign key's"
-	case "23503", "23001":
+	case schemas.SQLStateForeignKeyViolation, schemas.SQLStateRestrictViolation:
 		return "a row that is due is still referred to: let the foreign key say on delete cascade or set null, or delete what refers to it first"
-	case "42501":
+	case schemas.SQLStateInsufficientPrivilege:
 		return "the deletion function or the executor lost a right: run `lapse apply` again"
-	case "42P01", "42703", "42883", schemas.SQLStateTarget, schemas.SQLStateColumns:
+	case schemas.SQLStateUndefinedTable, schemas.SQLStateUndefinedColumn, schemas.SQLStateUndefinedFunction, schemas.SQLStateTarget, schemas.SQLStateColumns:
 		return "the table or the function is not what it was: run `lapse apply` again"
 	case schemas.SQLStateUnseen:
 		return "`lapse apply` publishes it again, or says what its replica identity lacks"
@@ -171,7 +168,7 @@ func advice(state string) string {
 		return "remove or disable them for the deleter, or drop the policy"
 	case schemas.SQLStateReplica:
 		return "somebody set session_replication_role for this database or login: alter role … set session_replication_role = origin"
-	case "XX001", "XX002":
+	case schemas.SQLStateDataCorrupted, schemas.SQLStateIndexCorrupted:
 		return "PostgreSQL found damaged data: see the server's log, and restore the table before anything else"
 	case schemas.SQLStateNoCounting:
 		return "set track_counts to on"

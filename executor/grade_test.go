@@ -153,7 +153,7 @@ func TestWhatStandsInTheWayOfABatchIsGradedAndLosesItsRowContent(t *testing.T) {
 					w.claim(t) // a claim that names the table itself as what it cascades to
 				}
 				_, err := w.batch(t, 10)
-				if stateOf(err) != c.state {
+				if schemas.StateOf(err) != c.state {
 					t.Fatalf("got %v, want %s", err, c.state)
 				}
 				if got := grade(err, circumstances{limit: 10}); got != c.want {
@@ -189,7 +189,7 @@ func TestALockThatIsNotGrantedInTimeIsRetried(t *testing.T) {
 				return err
 			}
 			_, err := w.batch(t, 10)
-			if stateOf(err) != "55P03" || grade(err, circumstances{limit: 10}) != Retry {
+			if schemas.StateOf(err) != "55P03" || grade(err, circumstances{limit: 10}) != Retry {
 				t.Errorf("got %v, want lock_not_available, to be retried", err)
 			}
 			return nil
@@ -211,7 +211,7 @@ func TestABatchThatTakesTooLongIsHalved(t *testing.T) {
 		w := open(t, db, "p")
 		w.starting(t, "statement_timeout", "5ms")
 		_, err := w.batch(t, 2000)
-		if stateOf(err) != "57014" || grade(err, circumstances{limit: 2000}) != Halve {
+		if schemas.StateOf(err) != "57014" || grade(err, circumstances{limit: 2000}) != Halve {
 			t.Errorf("got %v, want a timeout, to be halved", err)
 		}
 	})

@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"lapse/schemas"
 )
 
 const (
@@ -131,13 +133,6 @@ const auditQuery = `
 	  left join pg_replication_slots s on s.slot_name = i.slot
 	  left join (select halted, by, reason, at from lapse.halt order by id desc limit 1) h on true`
 
-// What a database without the catalog answers.
-const (
-	undefinedTable    = "42P01"
-	undefinedFunction = "42883"
-	invalidSchema     = "3F000"
-)
-
 // check returns nil when a batch may run, a *Refusal when it may not, and another error when it could not look. It asks
 // the server at most once in healthInterval.
 func (h *health) check(ctx context.Context, s *session, now time.Time) error {
@@ -152,7 +147,7 @@ func (h *health) check(ctx context.Context, s *session, now time.Time) error {
 	a.accepted.History = a.server.History
 	var server *pgconn.PgError
 	switch {
-	case errors.Is(err, pgx.ErrNoRows), errors.As(err, &server) && slices.Contains([]string{undefinedTable, undefinedFunction, invalidSchema}, server.Code):
+	case errors.Is(err, pgx.ErrNoRows), errors.As(err, &server) && slices.Contains([]string{schemas.SQLStateUndefinedTable, schemas.SQLStateUndefinedFunction, schemas.SQLStateInvalidSchemaName}, server.Code):
 		h.verdict = &Refusal{ReasonNotInstalled, "this database has no installation on record", "run `lapse init`"}
 	case err != nil:
 		h.seen = time.Time{}

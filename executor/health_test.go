@@ -347,7 +347,7 @@ func TestABatchThatMeetsThePauseIsTriedAgain(t *testing.T) {
 		w := open(t, db, "p")
 		halt(t, db, "a batch fits no key")
 		_, err := w.batch(t, 10)
-		if stateOf(err) != schemas.SQLStateHalted || grade(err, circumstances{limit: 10}) != Retry {
+		if schemas.StateOf(err) != schemas.SQLStateHalted || grade(err, circumstances{limit: 10}) != Retry {
 			t.Errorf("got %v, want %s, to be retried", err, schemas.SQLStateHalted)
 		}
 		if left := one[int](t, db, "select count(*) from sessions"); left != 55 {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"lapse/internal/pgtest"
-	"lapse/planner"
+	"lapse/schemas"
 )
 
 func TestJITOnInThePackagedServerCostsNothing(t *testing.T) {
@@ -45,7 +45,7 @@ func timePerBatch(t *testing.T, db *pgtest.DB, jit string, rows int, limit time.
 	defer cancel()
 	e := newExecutor(t, db)
 	begun := time.Now()
-	s, err := e.Once(ctx, []planner.PolicyName{"p"})
+	s, err := e.Once(ctx, []schemas.PolicyName{"p"})
 	took := time.Since(begun)
 	if err != nil && !errors.Is(err, ErrStopping) {
 		t.Fatal(err)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"lapse/schemas"
 )
 
 // lease is the right to work on one shard. It ends 30 seconds after the last batch of its holder (the deletion function
@@ -80,7 +82,7 @@ func (s *session) rest(ctx context.Context, run uuid.UUID) (r rest, err error) {
 		       coalesce(bool_or(s.left_behind or s.aside and s.locked), false)
 		  from (select done, aside and not done as aside, sqlstate = $2 as locked, sqlstate, retry_at, left_behind
 		          from lapse.shard
-		         where run = $1) s`, run, lockNotAvailable).Scan(&r.unfinished, &r.aside, &r.state, &r.retryAt, &r.behind)
+		         where run = $1) s`, run, schemas.SQLStateLockNotAvailable).Scan(&r.unfinished, &r.aside, &r.state, &r.retryAt, &r.behind)
 	if err != nil {
 		return r, fmt.Errorf("look what is left of run %v: %w", run, err)
 	}

@@ -69,7 +69,7 @@ func TestAStalledHolderIsRefusedOnceTheShardIsAnothers(t *testing.T) {
 			t.Errorf("the second claim has term %d after %d", other.a.term, stalled.a.term)
 		}
 		_, err = stalled.call(t.Context(), stalled.a, testKey, begun, 10)
-		if stateOf(err) != schemas.SQLStateLease {
+		if schemas.StateOf(err) != schemas.SQLStateLease {
 			t.Errorf("the stalled holder got %v, want a lost lease", err)
 		}
 		stalled.rollback(t.Context())
@@ -94,7 +94,7 @@ func TestAnExpiredLeaseIsRefusedEvenIfNobodyElseClaimedTheShard(t *testing.T) {
 		w := open(t, db, "p")
 		db.Exec(t, expireLeases)
 		_, err := w.batch(t, 10)
-		if stateOf(err) != schemas.SQLStateLease || grade(err, circumstances{limit: 10}) != Retry {
+		if schemas.StateOf(err) != schemas.SQLStateLease || grade(err, circumstances{limit: 10}) != Retry {
 			t.Errorf("got %v, want a lost lease, to be retried", err)
 		}
 	})
@@ -127,7 +127,7 @@ func TestAProcessClaimsAShardAgainThatItLostTrackOf(t *testing.T) {
 		if w.a.term != former.term+1 {
 			t.Errorf("claimed again with term %d after %d", w.a.term, former.term)
 		}
-		if _, _, err := w.deleteBatch(t.Context(), &former, testKey, 10); stateOf(err) != schemas.SQLStateLease {
+		if _, _, err := w.deleteBatch(t.Context(), &former, testKey, 10); schemas.StateOf(err) != schemas.SQLStateLease {
 			t.Errorf("a batch under the former term got %v", err)
 		}
 	})

@@ -85,7 +85,7 @@ func (m *Metrics) in(p *planner.InForce, state schemas.State) {
 }
 
 // forget drops the gauges of a policy that is no longer in force. Counters stay: they count what was done.
-func (m *Metrics) forget(name planner.PolicyName) {
+func (m *Metrics) forget(name schemas.PolicyName) {
 	of := prometheus.Labels{"policy": string(name)}
 	m.state.DeletePartialMatch(of)
 	m.batchSize.DeletePartialMatch(of)

@@ -28,9 +28,9 @@ type Summary struct {
 
 // PolicySummary says what Once did under one policy.
 type PolicySummary struct {
-	Policy   planner.PolicyName    `json:"policy"`
+	Policy   schemas.PolicyName    `json:"policy"`
 	Table    string                `json:"table"`
-	Version  planner.PolicyVersion `json:"version"`
+	Version  schemas.PolicyVersion `json:"version"`
 	Run      uuid.UUID             `json:"run"` // zero: none was begun
 	Deleted  int64                 `json:"deleted"`
 	Cascaded int64                 `json:"cascaded"`
@@ -54,8 +54,8 @@ const (
 
 // UnknownPolicyError names a policy that is not in force.
 type UnknownPolicyError struct {
-	Policy planner.PolicyName
-	Known  []planner.PolicyName
+	Policy schemas.PolicyName
+	Known  []schemas.PolicyName
 }
 
 func (e *UnknownPolicyError) Error() string {
@@ -68,7 +68,7 @@ func (e *UnknownPolicyError) Error() string {
 
 // NotArmedError names a policy that was to run and may not.
 type NotArmedError struct {
-	Policy planner.PolicyName
+	Policy schemas.PolicyName
 	State  schemas.State
 }
 
@@ -87,7 +87,7 @@ func (e *NotArmedError) Error() string {
 
 // ResistingError says that rows of a policy cannot be deleted. What else is due was.
 type ResistingError struct {
-	Policy  planner.PolicyName
+	Policy  schemas.PolicyName
 	Shards  int
 	RetryAt time.Time
 	Cause   error // in one of them
@@ -116,7 +116,7 @@ type target struct {
 //
 // It returns what it did, and an error if it did less than it was asked: a *Refusal if nothing may be deleted at all, an
 // error for each policy that was stopped, ErrStopping if ctx ended first.
-func (e *Executor) Once(ctx context.Context, now []planner.PolicyName) (Summary, error) {
+func (e *Executor) Once(ctx context.Context, now []schemas.PolicyName) (Summary, error) {
 	defer e.leave()
 	begun, answered, wanted := e.now(), e.now(), notAtAll
 	pause := pauses{first: 100 * time.Millisecond, last: 5 * time.Second}
@@ -158,12 +158,12 @@ func (e *Executor) passesInOnce(err error, unanswered, wanted time.Duration) boo
 }
 
 // targets are the named policies, or all that are due or may be when they are armed.
-func (e *Executor) targets(policies []planner.InForce, now []planner.PolicyName) ([]*target, error) {
+func (e *Executor) targets(policies []planner.InForce, now []schemas.PolicyName) ([]*target, error) {
 	targets := []*target{}
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(now))) {
 		p := find(policies, name)
 		if p == nil {
-			known := make([]planner.PolicyName, len(policies))
+			known := make([]schemas.PolicyName, len(policies))
 			for i := range policies {
 				known[i] = policies[i].Name
 			}
@@ -193,7 +193,7 @@ func newTarget(p *planner.InForce) *target {
 	return &target{PolicySummary: PolicySummary{Policy: p.Name, Table: p.TableName, Version: p.Version, Outcome: Interrupted}}
 }
 
-func find(policies []planner.InForce, name planner.PolicyName) *planner.InForce {
+func find(policies []planner.InForce, name schemas.PolicyName) *planner.InForce {
 	for i := range policies {
 		if policies[i].Name == name {
 			return &policies[i]

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"lapse/schemas"
 )
 
 // settle finds out what became of a transaction whose COMMIT was not answered. Only the counters depend on it: rows,
@@ -42,16 +44,13 @@ func (e *Executor) settle(ctx context.Context, done *result) (committed bool, er
 	}
 }
 
-// invalidParameter is what pg_xact_status raises for an xid that was not given out yet.
-const invalidParameter = "22023"
-
 // isOver says whether a transaction has ended. A standby does not know.
-func (s *session) isOver(ctx context.Context, xid uint64) (bool, error) {
+func (s *session) isOver(ctx context.Context, xid schemas.XID) (bool, error) {
 	var standby bool
 	var status *string
 	err := s.control.QueryRow(ctx, `select pg_is_in_recovery(), pg_xact_status($1)`, xid).Scan(&standby, &status)
 	var server *pgconn.PgError
-	if errors.As(err, &server) && server.Code == invalidParameter {
+	if errors.As(err, &server) && server.Code == schemas.SQLStateInvalidParameterValue {
 		return true, nil
 	}
 	if err != nil {

@@ -114,7 +114,7 @@ func TestATransactionThatACrashTookIsNotMistakenForAnotherOfTheSameNumber(t *tes
 		sessions(t, db, 10, 0)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		var took result
-		var other uint64
+		var other schemas.XID
 		// Something else may write the log to disk in time; then the number is not given out again.
 		for range 10 {
 			took = crashInABatch(t, db)
@@ -124,7 +124,7 @@ func TestATransactionThatACrashTookIsNotMistakenForAnotherOfTheSameNumber(t *tes
 			}
 			e.leave()
 			for other = 0; other < took.xid; {
-				other = one[uint64](t, db, "select pg_current_xact_id()")
+				other = one[schemas.XID](t, db, "select pg_current_xact_id()")
 			}
 			if other == took.xid {
 				break
@@ -173,7 +173,7 @@ func TestAnUnknownCommitIsNotGuessedWhenTheExecutorMustStop(t *testing.T) {
 		e := newExecutor(t, db)
 		defer e.leave()
 		other := db.Connect(t)
-		var xid uint64
+		var xid schemas.XID
 		if _, err := other.Exec(t.Context(), "begin"); err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"lapse/internal/pgtest"
+	"lapse/schemas"
 )
 
 // world is a table, what is in it, and what an application does to it while the executor runs.
@@ -205,7 +206,7 @@ func (w *world) live(ctx context.Context, db *pgtest.DB) (xids []string, err err
 			return err
 		})
 		// What fails for a lock or a foreign key did nothing.
-		if state := stateOf(err); err != nil && !strings.HasPrefix(state, "23") && !strings.HasPrefix(state, "40") && state != "55P03" {
+		if state := schemas.StateOf(err); err != nil && !strings.HasPrefix(state, "23") && !strings.HasPrefix(state, "40") && state != "55P03" {
 			return nil, fmt.Errorf("%s: %w", deed, err)
 		}
 		xids = append(xids, xid)

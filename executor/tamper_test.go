@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"lapse/internal/pgtest"
+	"lapse/schemas"
 )
 
 // rewrite changes the text of a function as a superuser, who may do anything: the tests here ask what comes of it.
@@ -230,7 +231,7 @@ func TestCodeInsideABatchMayOnlyWhatTheTablesOwnerMay(t *testing.T) {
 				plant(t, db, body)
 				w := open(t, db, "p")
 				_, err := w.batch(t, 10)
-				switch state := stateOf(err); state {
+				switch state := schemas.StateOf(err); state {
 				case "42501", "LP007", "LP002", "0A000", "22023", "0LP01":
 				default:
 					t.Errorf("got %q (%v), want that it is not allowed", state, err)

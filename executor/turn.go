@@ -15,13 +15,13 @@ import (
 
 // versionKey names a policy version: what is learned of one says nothing of the next.
 type versionKey struct {
-	id      planner.PolicyID
-	version planner.PolicyVersion
+	id      schemas.PolicyID
+	version schemas.PolicyVersion
 }
 
 // memory is what this process knows of a policy version. Nothing but pace and counters depends on it.
 type memory struct {
-	name      planner.PolicyName
+	name      schemas.PolicyName
 	functions *functions // what its batches run; nil until the first
 	pace      pace
 	pauses    pauses
@@ -37,7 +37,7 @@ type memory struct {
 // locked counts the batches on a shard that did not get a lock.
 func (m *memory) locked(a *assignment, err error) int {
 	var server *pgconn.PgError
-	if !errors.As(err, &server) || server.Code != lockNotAvailable {
+	if !errors.As(err, &server) || server.Code != schemas.SQLStateLockNotAvailable {
 		return 0
 	}
 	if m.locks == nil {
@@ -67,7 +67,7 @@ func (e *Executor) memory(p *planner.InForce) *memory {
 // observe takes the list down for Status and metrics, and forgets what is no longer in force.
 func (e *Executor) observe(policies []planner.InForce) {
 	inForce := map[versionKey]bool{}
-	names := map[planner.PolicyName]bool{}
+	names := map[schemas.PolicyName]bool{}
 	status := make([]PolicyStatus, 0, len(policies))
 	for i := range policies {
 		p := &policies[i]
@@ -353,7 +353,7 @@ func (e *Executor) putAside(ctx context.Context, p *planner.InForce, a *assignme
 	}
 	m := e.memory(p)
 	delete(m.locks, a.leaf)
-	if state == lockNotAvailable {
+	if state == schemas.SQLStateLockNotAvailable {
 		e.log.Warn("somebody holds a lock; the shard is put aside", "policy", p.Name, "relation", a.leaf, "next_try", until)
 		return turnPutAside, nil
 	}

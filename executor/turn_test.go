@@ -68,7 +68,7 @@ func TestAStoppedPolicyDoesNotStopTheOthers(t *testing.T) {
 			t.Errorf("once says %v, want that policy a was stopped", err)
 		}
 		for _, p := range s.Policies {
-			if want := map[planner.PolicyName]Outcome{"a": Stopped, "b": Finished}[p.Policy]; p.Outcome != want {
+			if want := map[schemas.PolicyName]Outcome{"a": Stopped, "b": Finished}[p.Policy]; p.Outcome != want {
 				t.Errorf("policy %s: %s, want %s", p.Policy, p.Outcome, want)
 			}
 		}
@@ -177,13 +177,13 @@ func TestOnceRefusesAPolicyThatIsNotThereOrNotArmed(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		two(t, db, 20)
-		_, err := newExecutor(t, db).Once(t.Context(), []planner.PolicyName{"c"})
+		_, err := newExecutor(t, db).Once(t.Context(), []schemas.PolicyName{"c"})
 		var unknown *UnknownPolicyError
 		if !errors.As(err, &unknown) || !strings.Contains(err.Error(), "a, b") {
 			t.Errorf("got %v, want an unknown policy and those that there are", err)
 		}
 		db.Exec(t, "update lapse.gate set state = 'observing'")
-		_, err = newExecutor(t, db).Once(t.Context(), []planner.PolicyName{"a"})
+		_, err = newExecutor(t, db).Once(t.Context(), []schemas.PolicyName{"a"})
 		var unarmed *NotArmedError
 		if !errors.As(err, &unarmed) || !strings.Contains(err.Error(), "state: armed") {
 			t.Errorf("got %v, want a policy that is not armed, and what arms it", err)
@@ -210,7 +210,7 @@ func TestOnceWaitsAMomentForAPolicyThatIsArming(t *testing.T) {
 		}
 		answers := make(chan answer, 1)
 		go func() {
-			s, err := e.Once(t.Context(), []planner.PolicyName{"p", "p"})
+			s, err := e.Once(t.Context(), []schemas.PolicyName{"p", "p"})
 			answers <- answer{s, err}
 		}()
 		eventually(t, "the position was taken down", func() bool {
@@ -298,7 +298,7 @@ func TestBatchesGrowTowardsTheirTimeAndShrinkFromAboveIt(t *testing.T) {
 
 func TestAShortTagKeyIsRefused(t *testing.T) {
 	t.Parallel()
-	if _, err := New(Config{TagKey: schemas.TagKey("short")}); !errors.Is(err, schemas.ErrTagKeyTooShort) {
+	if _, err := New(Config{TagKey: schemas.Key("short")}); !errors.Is(err, schemas.ErrKeyTooShort) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -20,31 +20,31 @@ type accepted struct {
 
 // versionKey names a policy version.
 type versionKey struct {
-	id      PolicyID
-	version PolicyVersion
+	id      schemas.PolicyID
+	version schemas.PolicyVersion
 }
 
 // past is what has been accepted in this database.
 type past struct {
-	armed    map[PolicyID]*storedVersion // the last of each policy that was armed
-	armedOn  map[uint32]*storedVersion   // the last on each table
+	armed    map[schemas.PolicyID]*storedVersion // the last of each policy that was armed
+	armedOn  map[uint32]*storedVersion           // the last on each table
 	inForce  map[versionKey]*storedVersion
-	newestID map[PolicyName]storedName // all names that ever were in force
+	newestID map[schemas.PolicyName]storedName // all names that ever were in force
 }
 
 // storedVersion is a version on record.
 type storedVersion struct {
 	version
-	id     PolicyID
-	number PolicyVersion
-	name   PolicyName
+	id     schemas.PolicyID
+	number schemas.PolicyVersion
+	name   schemas.PolicyName
 }
 
 // storedName is a policy name that is or was in force. A name keeps its id for ever, so that its history is one.
 type storedName struct {
-	Name    PolicyName
-	ID      PolicyID
-	Version PolicyVersion // the newest
+	Name    schemas.PolicyName
+	ID      schemas.PolicyID
+	Version schemas.PolicyVersion // the newest
 }
 
 // lastArmedSQL names versions that were armed, or on their way: the last of each policy, and the last on each table.
@@ -76,8 +76,8 @@ const heldAgainstSQL = `
 // loadPast reads what was accepted.
 func loadPast(ctx context.Context, q Querier) (*past, error) {
 	h := &past{
-		armed: map[PolicyID]*storedVersion{}, armedOn: map[uint32]*storedVersion{}, inForce: map[versionKey]*storedVersion{},
-		newestID: map[PolicyName]storedName{},
+		armed: map[schemas.PolicyID]*storedVersion{}, armedOn: map[uint32]*storedVersion{}, inForce: map[versionKey]*storedVersion{},
+		newestID: map[schemas.PolicyName]storedName{},
 	}
 	written, err := collect[storedName](ctx, q, `select p.name, p.id, max(p.version) from lapse.policy p group by p.name, p.id`)
 	if err != nil {
@@ -116,7 +116,7 @@ func loadPast(ctx context.Context, q Querier) (*past, error) {
 }
 
 // accepted lists what a version of policy id on table is compared with; p is the policy in force, or nil.
-func (h *past) accepted(p *InForce, id PolicyID, table uint32) []accepted {
+func (h *past) accepted(p *InForce, id schemas.PolicyID, table uint32) []accepted {
 	var all []accepted
 	if v := h.armed[id]; v != nil {
 		all = append(all, accepted{&v.version, fmt.Sprintf("version %d, the last that was armed", v.number)})
@@ -136,7 +136,7 @@ func (h *past) accepted(p *InForce, id PolicyID, table uint32) []accepted {
 }
 
 // beyond returns the first accepted version under which fewer rows may be due than under next, nil if there is none.
-func (h *past) beyond(p *InForce, id PolicyID, next *version) *accepted {
+func (h *past) beyond(p *InForce, id schemas.PolicyID, next *version) *accepted {
 	for _, a := range h.accepted(p, id, next.table) {
 		if moreFallDue(a.version, next) {
 			return &a

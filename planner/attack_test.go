@@ -280,7 +280,7 @@ func TestNoCodeOfATablesOwnerRunsInsideABatch(t *testing.T) {
 			t.Run(a.name, func(t *testing.T) {
 				s.t = t
 				schema := fmt.Sprintf("a%02d", i)
-				p := s.named(PolicyName(schema))
+				p := s.named(schemas.PolicyName(schema))
 				b := s.lease(p, s.open(&p))
 				if a.as == asOther {
 					s.plant(s.owner, schema, `grant references on t to `+db.Name+`_other`)

@@ -102,7 +102,7 @@ func TestTheFunctionsOfAnInstallationWithOddRolesAreThoseOfTheTexts(t *testing.T
 		t.Cleanup(func() {
 			ctx := context.WithoutCancel(t.Context())
 			for _, role := range []string{roles.Owner, roles.Executor, roles.Auditor} {
-				_, err := conn.PgConn().Exec(ctx, fmt.Sprintf("drop owned by %[1]s cascade; drop role %[1]s", identifier(role))).ReadAll()
+				_, err := conn.PgConn().Exec(ctx, fmt.Sprintf("drop owned by %[1]s cascade; drop role %[1]s", schemas.Identifier(role))).ReadAll()
 				must(t, err)
 			}
 		})

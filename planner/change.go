@@ -30,18 +30,18 @@ type FieldChange struct {
 
 // Change is what apply would do about one policy. It marshals to JSON as it stands.
 type Change struct {
-	Kind        ChangeKind    `json:"kind"`
-	Policy      PolicyName    `json:"policy"`
-	Table       string        `json:"table"`
-	ID          PolicyID      `json:"id,omitempty"` // 0 for a policy that never was
-	FromVersion PolicyVersion `json:"from_version,omitempty"`
-	ToVersion   PolicyVersion `json:"to_version,omitempty"`
-	FromState   schemas.State `json:"from_state,omitempty"`
-	ToState     schemas.State `json:"to_state,omitempty"`
-	Fields      []FieldChange `json:"fields,omitempty"`
-	MoreFallDue bool          `json:"more_fall_due,omitempty"` // than under the version in force
-	HeldBack    bool          `json:"held_back,omitempty"`     // the file says armed, more falls due, and nobody said yes
-	HeldAgainst string        `json:"held_against,omitempty"`  // than under which
+	Kind        ChangeKind            `json:"kind"`
+	Policy      schemas.PolicyName    `json:"policy"`
+	Table       string                `json:"table"`
+	ID          schemas.PolicyID      `json:"id,omitempty"` // 0 for a policy that never was
+	FromVersion schemas.PolicyVersion `json:"from_version,omitempty"`
+	ToVersion   schemas.PolicyVersion `json:"to_version,omitempty"`
+	FromState   schemas.State         `json:"from_state,omitempty"`
+	ToState     schemas.State         `json:"to_state,omitempty"`
+	Fields      []FieldChange         `json:"fields,omitempty"`
+	MoreFallDue bool                  `json:"more_fall_due,omitempty"` // than under the version in force
+	HeldBack    bool                  `json:"held_back,omitempty"`     // the file says armed, more falls due, and nobody said yes
+	HeldAgainst string                `json:"held_against,omitempty"`  // than under which
 	// Unfit says that the table is not, or no longer, what a policy can delete from. The change is what can be done all the
 	// same, and the warnings say why.
 	Unfit    bool     `json:"unfit,omitempty"`
@@ -163,7 +163,7 @@ func (c *Change) states() string {
 func (s *spec) lines(table string) []FieldChange {
 	key := make([]string, 0, len(s.Key))
 	for _, k := range s.Key {
-		key = append(key, identifier(k.Name)+" "+k.Type)
+		key = append(key, schemas.Identifier(k.Name)+" "+k.Type)
 	}
 	daily := ""
 	if s.Daily != nil {

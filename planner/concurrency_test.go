@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"lapse/internal/pgtest"
 	"lapse/schemas"
 )
@@ -273,7 +271,7 @@ func TestWithoutCountsNothingIsDeleted(t *testing.T) {
 		w.fill("sessions", 10)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
 		b := w.lease(p, w.open(&p))
-		must(t, run(w.admin, fmt.Sprintf("alter database %s set track_counts = off", pgx.Identifier{db.Name}.Sanitize())))
+		must(t, run(w.admin, fmt.Sprintf("alter database %s set track_counts = off", schemas.Identifier(db.Name))))
 		w.exec = db.ConnectAs(t, testRoles.Executor)
 		_, err := w.call(b, nil)
 		wantState(t, err, schemas.SQLStateNoCounting)
@@ -290,12 +288,12 @@ func TestWithoutForeignKeysNothingIsDeleted(t *testing.T) {
 		w.do(`insert into clicks values (3)`)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
 		b := w.lease(p, w.open(&p))
-		must(t, run(w.admin, fmt.Sprintf("alter database %s set session_replication_role = replica", pgx.Identifier{db.Name}.Sanitize())))
+		must(t, run(w.admin, fmt.Sprintf("alter database %s set session_replication_role = replica", schemas.Identifier(db.Name))))
 		w.exec = db.ConnectAs(t, testRoles.Executor)
 		_, err := w.call(b, nil)
 		wantState(t, err, schemas.SQLStateReplica)
 		w.wantRows("sessions", 20)
-		must(t, run(w.admin, fmt.Sprintf("alter database %s reset session_replication_role", pgx.Identifier{db.Name}.Sanitize())))
+		must(t, run(w.admin, fmt.Sprintf("alter database %s reset session_replication_role", schemas.Identifier(db.Name))))
 		w.exec = db.ConnectAs(t, testRoles.Executor)
 		_, err = w.call(b, nil)
 		wantState(t, err, "23503")

@@ -1,19 +1,6 @@
 package planner
 
-import (
-	"strings"
-
-	"github.com/jackc/pgx/v5"
-)
-
-// PolicyID is a policy's number in the catalog. It is never used again.
-type PolicyID int32
-
-// PolicyName is a policy's name in its file, in events and in metrics.
-type PolicyName string
-
-// PolicyVersion counts a policy's versions. A version is never changed: every edit of the policy file makes the next.
-type PolicyVersion int32
+import "lapse/schemas"
 
 // ColumnType is the type of the column a policy counts from.
 type ColumnType string
@@ -40,9 +27,9 @@ type KeyColumn struct {
 // Definition is all that the text of a policy version's functions depends on. Two equal definitions give the same text,
 // byte for byte.
 type Definition struct {
-	ID         PolicyID
-	Version    PolicyVersion
-	Name       PolicyName
+	ID         schemas.PolicyID
+	Version    schemas.PolicyVersion
+	Name       schemas.PolicyName
 	Table      string // schema.table, quoted where SQL wants it
 	Column     string
 	Number     int16 // the column's, in the table
@@ -80,7 +67,7 @@ const (
 	zoneSlack     = "2 days"
 )
 
-func (d *Definition) column() string { return "t." + identifier(d.Column) }
+func (d *Definition) column() string { return "t." + schemas.Identifier(d.Column) }
 
 // instant is the SQL of the column as an instant.
 func (d *Definition) instant() string {
@@ -90,9 +77,9 @@ func (d *Definition) instant() string {
 	}
 	switch d.ColumnType {
 	case Timestamp:
-		return "(" + d.column() + " at time zone " + literal(zone) + ")"
+		return "(" + d.column() + " at time zone " + schemas.Literal(zone) + ")"
 	case Date:
-		return "(" + d.column() + "::timestamp at time zone " + literal(zone) + ")"
+		return "(" + d.column() + "::timestamp at time zone " + schemas.Literal(zone) + ")"
 	default:
 		return d.column()
 	}
@@ -103,13 +90,13 @@ func (d *Definition) instant() string {
 func (d *Definition) bound(cutoff string) string {
 	sql := cutoff
 	if exact := (Interval{Days: d.After.Days, Microseconds: d.After.Microseconds}); !exact.IsZero() || d.After.Months == 0 {
-		sql += " - interval " + literal(exact.String())
+		sql += " - interval " + schemas.Literal(exact.String())
 	}
 	if months := (Interval{Months: d.After.Months}); !months.IsZero() {
-		sql += " - interval " + literal(months.String()) + " + interval " + literal(calendarSlack)
+		sql += " - interval " + schemas.Literal(months.String()) + " + interval " + schemas.Literal(calendarSlack)
 	}
 	if d.Zone != "" && d.Zone != "UTC" {
-		sql += " + interval " + literal(zoneSlack)
+		sql += " + interval " + schemas.Literal(zoneSlack)
 	}
 	switch d.ColumnType {
 	case Timestamp:
@@ -128,8 +115,8 @@ const earliest = "4713-01-01 BC"
 // due is the SQL of the exact condition, guarded so that no value can raise: PostgreSQL evaluates a case in order, but
 // the parts of an AND in any order it likes.
 func (d *Definition) due(cutoff, bound string) string {
-	return "case when " + d.column() + " between " + literal(earliest) + " and " + bound +
-		" then " + d.instant() + " + interval " + literal(d.After.String()) + " <= " + cutoff + " else false end"
+	return "case when " + d.column() + " between " + schemas.Literal(earliest) + " and " + bound +
+		" then " + d.instant() + " + interval " + schemas.Literal(d.After.String()) + " <= " + cutoff + " else false end"
 }
 
 // orderColumns are the SQL expressions that the pick is ordered by, and the casts that read a cursor back.
@@ -140,23 +127,10 @@ func (d *Definition) orderColumns() (expressions, casts []string) {
 			continue
 		}
 		if k.Plain {
-			expressions, casts = append(expressions, "t."+identifier(k.Name)), append(casts, k.Type)
+			expressions, casts = append(expressions, "t."+schemas.Identifier(k.Name)), append(casts, k.Type)
 		} else {
-			expressions, casts = append(expressions, "(t."+identifier(k.Name)+`)::text collate "C"`), append(casts, `text collate "C"`)
+			expressions, casts = append(expressions, "(t."+schemas.Identifier(k.Name)+`)::text collate "C"`), append(casts, `text collate "C"`)
 		}
 	}
 	return expressions, casts
-}
-
-// identifier quotes a name for SQL. It is the only function that does.
-func identifier(name string) string { return pgx.Identifier{name}.Sanitize() }
-
-// literal quotes a text for SQL. Only the policy's own constants are ever written into a statement; a row's values are
-// always parameters.
-func literal(text string) string {
-	quoted := "'" + strings.ReplaceAll(text, "'", "''") + "'"
-	if strings.Contains(text, `\`) {
-		return " E" + strings.ReplaceAll(quoted, `\`, `\\`)
-	}
-	return quoted
 }

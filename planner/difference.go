@@ -14,11 +14,11 @@ type comparison struct {
 	d       *document
 	file    *PolicyFile
 	prune   bool
-	inForce map[PolicyName]*InForce
-	order   []PolicyName          // of inForce
-	onTable map[uint32]PolicyName // whose table it is
+	inForce map[schemas.PolicyName]*InForce
+	order   []schemas.PolicyName          // of inForce
+	onTable map[uint32]schemas.PolicyName // whose table it is
 	past    *past
-	inFile  map[PolicyName]bool
+	inFile  map[schemas.PolicyName]bool
 	changes []Change // of the file's policies
 }
 
@@ -52,7 +52,7 @@ func Difference(ctx context.Context, db DB, file *PolicyFile, prune bool) ([]Cha
 
 func (c *comparison) load(ctx context.Context, db DB) error {
 	inForce, err := LoadInForce(ctx, db)
-	if hasCode(err, "42P01", "3F000") {
+	if hasCode(err, schemas.SQLStateUndefinedTable, schemas.SQLStateInvalidSchemaName) {
 		return fmt.Errorf("the catalog is not installed: run `lapse init`: %w", err)
 	}
 	if err != nil {
@@ -61,7 +61,7 @@ func (c *comparison) load(ctx context.Context, db DB) error {
 	if c.past, err = loadPast(ctx, db); err != nil {
 		return err
 	}
-	c.inForce, c.onTable, c.inFile = map[PolicyName]*InForce{}, map[uint32]PolicyName{}, map[PolicyName]bool{}
+	c.inForce, c.onTable, c.inFile = map[schemas.PolicyName]*InForce{}, map[uint32]schemas.PolicyName{}, map[schemas.PolicyName]bool{}
 	for _, p := range c.file.Policies {
 		c.inFile[p.Name] = true
 	}

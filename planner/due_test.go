@@ -228,7 +228,7 @@ func inForceWith(w *world, d *Definition, functions string) InForce {
 	must(w.t, w.script(strings.Join([]string{
 		functions,
 		fmt.Sprintf(`insert into lapse.policy (id, version, name, table_oid, table_name, columns, spec)
-			select id, %[1]d, name, '%[2]s'::regclass, '%[2]s', %[3]s, spec from lapse.policy where version = 1;`, d.Version, d.Table, literal(string(columns))),
+			select id, %[1]d, name, '%[2]s'::regclass, '%[2]s', %[3]s, spec from lapse.policy where version = 1;`, d.Version, d.Table, schemas.Literal(string(columns))),
 		fmt.Sprintf(`update lapse.gate set version = %d, table_oid = '%s'::regclass;`, d.Version, d.Table),
 	}, "\n")))
 	return InForce{

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+
+	"lapse/schemas"
 )
 
 // PickStatement is the statement by which a batch finds its rows on one leaf, with literals for what the deletion
 // function has parameters for. leaf is SQL; cutoff and bound are texts of instants.
 func (d *Definition) PickStatement(leaf, cutoff, bound string) string {
-	return d.pickSelect(leaf, literal(cutoff)+"::timestamptz", literal(bound)+"::"+string(d.ColumnType)) + "\n" +
+	return d.pickSelect(leaf, schemas.Literal(cutoff)+"::timestamptz", schemas.Literal(bound)+"::"+string(d.ColumnType)) + "\n" +
 		d.pickTail(strconv.Itoa(d.Batch))
 }
 

@@ -19,12 +19,12 @@ var functionTemplates = template.Must(template.New("").Option("missingkey=error"
 	Funcs(template.FuncMap{"inner": inner}).ParseFS(functionTexts, "*.tmpl"))
 
 // DeleteFunction names the deletion function of a policy version, with its schema.
-func DeleteFunction(id PolicyID, version PolicyVersion) string {
+func DeleteFunction(id schemas.PolicyID, version schemas.PolicyVersion) string {
 	return fmt.Sprintf("lapse.delete_%d_%d", id, version)
 }
 
 // SurveyFunction names the counting function of a policy version, with its schema.
-func SurveyFunction(id PolicyID, version PolicyVersion) string {
+func SurveyFunction(id schemas.PolicyID, version schemas.PolicyVersion) string {
 	return fmt.Sprintf("lapse.survey_%d_%d", id, version)
 }
 
@@ -46,7 +46,7 @@ func FunctionsSQL(d *Definition, roles schemas.Roles) (create, give string, err 
 	if err != nil {
 		return "", "", err
 	}
-	deleter := identifier(roles.Deleter(d.TableOwner))
+	deleter := schemas.Identifier(roles.Deleter(d.TableOwner))
 	var made, given strings.Builder
 	made.WriteString(text)
 	for _, signature := range []string{
@@ -54,7 +54,7 @@ func FunctionsSQL(d *Definition, roles schemas.Roles) (create, give string, err 
 		SurveyFunction(d.ID, d.Version) + "(timestamptz, oid)",
 	} {
 		fmt.Fprintf(&made, "revoke all on function %s from public;\n", signature)
-		fmt.Fprintf(&made, "grant execute on function %s to %s;\n", signature, identifier(roles.Executor))
+		fmt.Fprintf(&made, "grant execute on function %s to %s;\n", signature, schemas.Identifier(roles.Executor))
 		fmt.Fprintf(&given, "alter function %s owner to %s;\n", signature, deleter)
 	}
 	return made.String(), "grant create on schema lapse to " + deleter + ";\n" + given.String() +
@@ -86,7 +86,7 @@ func (d *Definition) deleteFunction() (string, error) {
 	due := d.due("$1", "$2")
 	left := fmt.Sprintf("  select from only %s as t\n   where %s <= $2\n     and t.tableoid = $3 and %s", leafMark, d.column(), due)
 	text, err := fill("delete.sql.tmpl", map[string]any{
-		"Name": DeleteFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": literal(string(d.Name)),
+		"Name": DeleteFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": schemas.Literal(string(d.Name)),
 		"Table": d.Table, "Batch": d.Batch,
 		"BoundType": d.ColumnType, "Bound": d.bound("claim.cutoff"), "Due": due,
 		"PickSelect": onLeaf(d.pickSelect(leafMark, "$1", "$2"), "place.leaf"), "Left": onLeaf(left, "place.leaf"),

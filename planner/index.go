@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"lapse/schemas"
 )
 
 // leafIndex is the best index of a leaf for finding due rows, if it has one.
@@ -63,7 +65,7 @@ func findIndex(ctx context.Context, q Querier, d *Definition, leaves []Relation)
 	}
 	wanted := make([]string, 0, len(rest)+1)
 	for _, column := range append([]string{d.Column}, rest...) {
-		wanted = append(wanted, identifier(column))
+		wanted = append(wanted, schemas.Identifier(column))
 	}
 	var none, weak []string
 	for _, f := range found {

@@ -14,16 +14,16 @@ import (
 // InForce is a policy version that is in force, as it stood when it was loaded. The deletion function checks version,
 // state and hold version again, under the gate's lock.
 type InForce struct {
-	ID          PolicyID
-	Version     PolicyVersion
-	Name        PolicyName
+	ID          schemas.PolicyID
+	Version     schemas.PolicyVersion
+	Name        schemas.PolicyName
 	State       schemas.State
 	Since       time.Time // when it came into this state
 	Schedule    Schedule
 	Definition  Definition
 	TableOID    uint32
 	TableName   string
-	HoldVersion int64
+	HoldVersion schemas.HoldVersion
 	Batch       int
 	LastRun     *Run   // the one begun last, of any version
 	Unfinished  *Run   // the one to go on with, of this version
@@ -65,10 +65,10 @@ const leftBehindPause = 5 * time.Minute
 type inForceRow struct {
 	storedPolicy
 	State             schemas.State
-	HoldVersion       int64
+	HoldVersion       schemas.HoldVersion
 	Since             time.Time
 	LastRun           pgtype.UUID
-	LastVersion       *PolicyVersion
+	LastVersion       *schemas.PolicyVersion
 	LastCutoff        *time.Time
 	LastStarted       *time.Time
 	UnfinishedRun     pgtype.UUID

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lapse/internal/pgtest"
+	"lapse/schemas"
 )
 
 // ordinary are tables as people have them, each with one row that is due. t is the policy's table; what is in schema root
@@ -79,7 +80,7 @@ func TestOrdinaryTablesAreLetThrough(t *testing.T) {
 		}
 		_ = w.armed(file)
 		for i, o := range ordinary {
-			p := w.named(PolicyName(fmt.Sprintf("o%02d", i)))
+			p := w.named(schemas.PolicyName(fmt.Sprintf("o%02d", i)))
 			survey, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{})
 			must(t, err)
 			if survey.Trouble != "" || survey.Due != 1 {

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"lapse/internal/pgtest"
+	"lapse/schemas"
 )
 
 // pagedTable is a table whose key makes paging difficult. row writes row n of it, at instant $1.
@@ -165,7 +166,7 @@ func TestTheFirstPassLeavesNothingToTheSecond(t *testing.T) {
 			file += fmt.Sprintf("  - {name: %s, table: shop.%s, expire: {column: at, after: 1 day}, state: armed}\n", p.name, p.name)
 		}
 		_ = w.armed(file)
-		policies := map[PolicyName]InForce{}
+		policies := map[schemas.PolicyName]InForce{}
 		for _, p := range w.inForce() {
 			policies[p.Name] = p
 		}
@@ -175,7 +176,7 @@ func TestTheFirstPassLeavesNothingToTheSecond(t *testing.T) {
 			if err := table.fill(t.Context(), w.owner, instants); err != nil {
 				rt.Fatal(err)
 			}
-			p := policies[PolicyName(table.name)]
+			p := policies[schemas.PolicyName(table.name)]
 			r := w.open(&p)
 			b := w.lease(p, r)
 			b.Limit = rapid.IntRange(1, 12).Draw(rt, "limit")

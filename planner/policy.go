@@ -5,7 +5,7 @@ import "lapse/schemas"
 // Policy is one entry of the policy file. Texts that only PostgreSQL can read (durations, table names) are kept as they
 // were written; Resolve reads them.
 type Policy struct {
-	Name     PolicyName
+	Name     schemas.PolicyName
 	Table    string
 	Expire   Expire
 	Every    string // a duration; "" when Daily is set

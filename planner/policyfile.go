@@ -59,7 +59,7 @@ func (d *document) policies(body ast.Node) []Policy {
 		return nil
 	}
 	var all []Policy
-	names, tables := map[PolicyName]Place{}, map[string]Place{}
+	names, tables := map[schemas.PolicyName]Place{}, map[string]Place{}
 	for _, n := range sequence.Values {
 		p := d.policy(n)
 		if before, twice := names[p.Name]; twice && p.Name != "" {
@@ -134,7 +134,7 @@ func (d *document) policyField(p *Policy, what string, e entry) {
 	p.places[e.key] = place(e.value)
 	switch e.key {
 	case "name":
-		p.Name = PolicyName(value)
+		p.Name = schemas.PolicyName(value)
 		if !namePattern.MatchString(value) {
 			d.complain(place(e.value), "%s is no name for a policy: up to 63 of a-z, 0-9, _, . and -, beginning with a letter or digit", quoted(value))
 		}

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"lapse/schemas"
 )
 
 // Resolved is a policy of the file that has been compared with the database: everything that it names is there and fit.
@@ -41,7 +43,7 @@ func Resolve(ctx context.Context, db DB, file string, p Policy) (*Resolved, erro
 		s := &resolution{tx: tx, p: &p, d: d, r: r}
 		return s.resolve(ctx)
 	})
-	if hasCode(err, "3F000", "42883") {
+	if hasCode(err, schemas.SQLStateInvalidSchemaName, schemas.SQLStateUndefinedFunction) {
 		return nil, fmt.Errorf("compare policy %s with the database: the catalog is not installed, run `lapse init`: %w", p.Name, err)
 	}
 	if err != nil {

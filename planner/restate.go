@@ -5,17 +5,19 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+
+	"lapse/schemas"
 )
 
 // RestateAll writes the state of every policy that is not dropped once more, with reason, in the caller's transaction, which must
 // hold the gates (LockGates). So the log that the auditor goes on with says what is in force. Policies that are armed go back to
 // arming: they delete again when the auditor has passed the position that lapse.advance_arming takes down later. It returns
 // those.
-func RestateAll(ctx context.Context, tx pgx.Tx, reason string) (arming []PolicyID, err error) {
+func RestateAll(ctx context.Context, tx pgx.Tx, reason string) (arming []schemas.PolicyID, err error) {
 	rows, err := tx.Query(ctx, `
 		update lapse.gate set state = 'arming', arming_lsn = null where state in ('armed', 'arming') returning policy_id`)
 	if err == nil {
-		arming, err = pgx.CollectRows(rows, pgx.RowTo[PolicyID])
+		arming, err = pgx.CollectRows(rows, pgx.RowTo[schemas.PolicyID])
 	}
 	if err == nil {
 		_, err = tx.Exec(ctx, `

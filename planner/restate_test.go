@@ -14,7 +14,7 @@ func TestRestatingWritesEveryPolicyAgainAndTakesTheArmedOnesBackToArming(t *test
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions, `create table others (id bigint primary key, last_seen timestamptz)`)
 		w.walks(step{both("30 days", isArmed), "p 1 armed; q 1 observing"})
-		var armed []PolicyID
+		var armed []schemas.PolicyID
 		must(t, pgx.BeginFunc(t.Context(), w.admin, func(tx pgx.Tx) error {
 			must(t, LockGates(t.Context(), tx, testRoles))
 			var err error

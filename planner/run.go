@@ -17,8 +17,8 @@ import (
 // Run is one pass over a policy's due rows, with one cutoff and a shard for each leaf.
 type Run struct {
 	ID        uuid.UUID
-	Policy    PolicyID
-	Version   PolicyVersion
+	Policy    schemas.PolicyID
+	Version   schemas.PolicyVersion
 	Cutoff    time.Time
 	StartedAt time.Time // the server's
 	Resumed   bool      // it was there already, begun and unfinished
@@ -40,7 +40,7 @@ func (e *ClockSkewError) Error() string {
 // ClockJumpError says that the server's clock stands before the last cutoff, or so far after it that nobody would expect
 // it. A cutoff from a wrong clock deletes rows that are not due, or none for years.
 type ClockJumpError struct {
-	Policy PolicyName
+	Policy schemas.PolicyName
 	What   string // the server's words: instants and no more
 }
 
@@ -50,7 +50,7 @@ func (e *ClockJumpError) Error() string {
 }
 
 // NotInForceError says that the version or state is no longer what was loaded: load again.
-type NotInForceError struct{ Policy PolicyName }
+type NotInForceError struct{ Policy schemas.PolicyName }
 
 // Error names the policy.
 func (e *NotInForceError) Error() string {
@@ -60,7 +60,7 @@ func (e *NotInForceError) Error() string {
 // SchemaChangedError says that the table is not what apply saw, so that deleting from it would go further than the
 // policy says, or leave no evidence.
 type SchemaChangedError struct {
-	Policy PolicyName
+	Policy schemas.PolicyName
 	What   string
 }
 

@@ -250,7 +250,7 @@ func TestATableThatIsGoneRenamedOrSwappedStopsItsPolicy(t *testing.T) {
 		for i, c := range cases {
 			table := fmt.Sprintf("t%d", i)
 			of := func(text string) string { return strings.ReplaceAll(text, "T", table) }
-			p := w.named(PolicyName(table))
+			p := w.named(schemas.PolicyName(table))
 			begun := w.open(&p)
 			b := w.lease(p, begun)
 			_, err := w.owner.PgConn().Exec(t.Context(), of(c.sql)).ReadAll()
@@ -268,7 +268,7 @@ func TestATableThatIsGoneRenamedOrSwappedStopsItsPolicy(t *testing.T) {
 					t.Errorf("%s, a run done %t: got %v, want %q", c.name, done, err, of(c.said))
 				}
 			}
-			p = w.named(PolicyName(table))
+			p = w.named(schemas.PolicyName(table))
 			if p.Trouble != of(c.trouble) {
 				t.Errorf("%s: loaded with trouble %q, want %q", c.name, p.Trouble, of(c.trouble))
 			}

@@ -30,7 +30,7 @@ type spec struct {
 	Latitude   string    `json:"latitude,omitempty"`
 	// HeldAgainst is the version that was in force when this one was held back because more falls due under it. It is no
 	// difference between two versions.
-	HeldAgainst PolicyVersion `json:"held_against,omitempty"`
+	HeldAgainst schemas.PolicyVersion `json:"held_against,omitempty"`
 }
 
 type expireSpec struct {
@@ -69,9 +69,9 @@ const specColumns = `p.id, p.version, p.name, p.table_oid, p.table_name, p.spec:
 
 // storedPolicy is a version on record.
 type storedPolicy struct {
-	ID        PolicyID
-	Version   PolicyVersion
-	Name      PolicyName
+	ID        schemas.PolicyID
+	Version   schemas.PolicyVersion
+	Name      schemas.PolicyName
 	TableOID  uint32
 	TableName string
 	SpecText  string

@@ -185,7 +185,7 @@ func TestWhateverALoginCanFillIsBounded(t *testing.T) {
 		b := w.lease(p, r)
 		long := strings.Repeat("x", 5000)
 		for name, change := range map[string]func(*batch){
-			"a policy's name": func(b *batch) { b.Claim.Policy = long },
+			"a policy's name": func(b *batch) { b.Claim.Policy = schemas.PolicyName(long) },
 			"a MAC":           func(b *batch) { b.MAC = []byte(long) },
 			"a short MAC":     func(b *batch) { b.MAC = b.MAC[:31] },
 		} {

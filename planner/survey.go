@@ -15,14 +15,14 @@ import (
 
 // Survey is what a policy would delete at an instant, and how it would go about it.
 type Survey struct {
-	Policy  PolicyName    `json:"policy"`
-	Version PolicyVersion `json:"version,omitempty"` // 0: not applied
-	State   schemas.State `json:"state,omitempty"`
-	Table   string        `json:"table"`
-	At      time.Time     `json:"at"` // the cutoff
-	Due     int64         `json:"due"`
-	Oldest  *time.Time    `json:"oldest_due,omitempty"` // the column's value, in UTC
-	Newest  *time.Time    `json:"newest_due,omitempty"`
+	Policy  schemas.PolicyName    `json:"policy"`
+	Version schemas.PolicyVersion `json:"version,omitempty"` // 0: not applied
+	State   schemas.State         `json:"state,omitempty"`
+	Table   string                `json:"table"`
+	At      time.Time             `json:"at"` // the cutoff
+	Due     int64                 `json:"due"`
+	Oldest  *time.Time            `json:"oldest_due,omitempty"` // the column's value, in UTC
+	Newest  *time.Time            `json:"newest_due,omitempty"`
 
 	Method Method     `json:"method"`
 	Index  string     `json:"index,omitempty"` // the one that PostgreSQL would use, or that there is
@@ -155,9 +155,9 @@ func trouble(err error) string {
 		return ""
 	case strings.HasPrefix(server.Code, "LP"):
 		return server.Message // a text of ours, with names and no values
-	case server.Code == "42883":
+	case server.Code == schemas.SQLStateUndefinedFunction:
 		return "its functions are gone: run `lapse apply`"
-	case server.Code == "55P03", server.Code == "57014":
+	case server.Code == schemas.SQLStateLockNotAvailable, server.Code == schemas.SQLStateQueryCanceled:
 		return "somebody holds a lock on the table, or counting takes too long (SQLSTATE " + server.Code + ")"
 	default:
 		return "counting fails with SQLSTATE " + server.Code

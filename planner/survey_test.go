@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lapse/internal/pgtest"
+	"lapse/schemas"
 )
 
 func TestASurveyCountsWhatIsDueAndSaysHowItIsFound(t *testing.T) {
@@ -66,7 +67,7 @@ func TestASurveyIsExactInEveryKindOfColumn(t *testing.T) {
   - {name: u, table: shop.without_zone, expire: {column: v, after: 1 mon, zone: Europe/Berlin}}
 `)
 		for _, c := range []struct {
-			policy PolicyName
+			policy schemas.PolicyName
 			at     string
 			due    int64
 			leaves int
@@ -87,7 +88,7 @@ func TestASurveyIsExactInEveryKindOfColumn(t *testing.T) {
 			if zone == "" {
 				zone = "UTC"
 			}
-			want := value[int64](w, `select count(*) from `+p.TableName+` where shop.oracle(`+identifier(p.Definition.Column)+`, $1, $2::text::interval, $3)`,
+			want := value[int64](w, `select count(*) from `+p.TableName+` where shop.oracle(`+schemas.Identifier(p.Definition.Column)+`, $1, $2::text::interval, $3)`,
 				zone, p.Definition.After.String(), at)
 			survey, err := SurveyInForce(t.Context(), w.exec, &p, at)
 			must(t, err)

@@ -145,7 +145,7 @@ func (w *world) armed(file string) InForce {
 	return all[0]
 }
 
-func (w *world) arm(id PolicyID) {
+func (w *world) arm(id schemas.PolicyID) {
 	w.t.Helper()
 	for range 2 {
 		_ = valueOn[string](w.t, w.exec, `select lapse.advance_arming($1)`, id)
@@ -161,7 +161,7 @@ func (w *world) inForce() []InForce {
 }
 
 // named is the policy of that name.
-func (w *world) named(name PolicyName) InForce {
+func (w *world) named(name schemas.PolicyName) InForce {
 	w.t.Helper()
 	for _, p := range w.inForce() {
 		if p.Name == name {
@@ -221,7 +221,7 @@ func (w *world) leaseAny(p InForce, r Run) *batch {
 	cascades, err := Cascades(w.t.Context(), w.exec, target)
 	must(w.t, err)
 	b.Claim = schemas.Claim{
-		PolicyID: int32(p.ID), Policy: string(p.Name), PolicyVersion: int32(p.Version), Run: r.ID, Cutoff: r.Cutoff,
+		PolicyID: p.ID, Policy: p.Name, PolicyVersion: p.Version, Run: r.ID, Cutoff: r.Cutoff,
 		HoldVersion: p.HoldVersion, Target: target, Cascades: cascades,
 	}
 	return b

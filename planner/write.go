@@ -24,7 +24,7 @@ var ErrChangedMeanwhile = errors.New("the policy was changed by somebody else me
 //
 // The transaction runs as the catalog's owner, and as the login itself while functions are given to the deleter, which must
 // be there: see setup.EnsureDeleter. Nothing of the policy's table is locked or looked at.
-func Write(ctx context.Context, tx pgx.Tx, c *Change, roles schemas.Roles, reason string) (PolicyID, PolicyVersion, error) {
+func Write(ctx context.Context, tx pgx.Tx, c *Change, roles schemas.Roles, reason string) (schemas.PolicyID, schemas.PolicyVersion, error) {
 	if !c.Writes() {
 		return c.ID, c.FromVersion, nil
 	}
@@ -40,8 +40,8 @@ type writer struct {
 	c       *Change
 	roles   schemas.Roles
 	reason  string
-	id      PolicyID
-	version PolicyVersion
+	id      schemas.PolicyID
+	version schemas.PolicyVersion
 }
 
 func (w *writer) write(ctx context.Context) error {
@@ -77,7 +77,7 @@ func (w *writer) write(ctx context.Context) error {
 // LockGates makes the rest of the transaction the catalog's owner's work, and takes the gates: from then on no batch runs, and
 // none begins, until the transaction ends. It comes before any lock on a user's table, as in a batch.
 func LockGates(ctx context.Context, tx pgx.Tx, roles schemas.Roles) error {
-	return execute(ctx, tx, "set local role "+identifier(roles.Owner)+"; lock table lapse.gate in exclusive mode")
+	return execute(ctx, tx, "set local role "+schemas.Identifier(roles.Owner)+"; lock table lapse.gate in exclusive mode")
 }
 
 // lock takes the gates, waits for the batches that share them, and checks that this one still says what Difference saw.
@@ -89,7 +89,7 @@ func (w *writer) lock(ctx context.Context) error {
 	if w.id == 0 {
 		return w.tx.QueryRow(ctx, `select coalesce(max(p.id), 0) + 1 from lapse.policy p`).Scan(&w.id)
 	}
-	var version PolicyVersion
+	var version schemas.PolicyVersion
 	var state schemas.State
 	// The lock is a statement of its own: what is read afterwards is what was committed when the lock was granted.
 	if err := w.tx.QueryRow(ctx, `select version, state from lapse.gate where policy_id = $1`, w.id).Scan(&version, &state); err != nil {
@@ -124,7 +124,7 @@ func (w *writer) newVersion(ctx context.Context) error {
 		insert into lapse.policy (id, version, name, table_oid, table_name, columns, spec, reason)
 		values ($1, $2, $3, $4, $5, $6::text::jsonb, $7::text::jsonb, $8)`,
 		w.id, w.version, w.c.Policy, next.table, next.definition.Table, string(columns), string(text), w.reason)
-	if hasCode(err, "23505") {
+	if hasCode(err, schemas.SQLStateUniqueViolation) {
 		return ErrChangedMeanwhile
 	}
 	if err != nil {
@@ -141,7 +141,7 @@ func (w *writer) newVersion(ctx context.Context) error {
 	}
 	// Only the owner of the schema may let somebody create in it, and only a member of both may give a function away: the
 	// login is both, and the owner is not a member of a deleter, which has rights on tables.
-	owner := identifier(w.roles.Owner)
+	owner := schemas.Identifier(w.roles.Owner)
 	return execute(ctx, w.tx, "set local role none;\n"+give+"set local role "+owner)
 }
 
@@ -158,14 +158,14 @@ func (w *writer) setGate(ctx context.Context) error {
 		_, err = w.tx.Exec(ctx, `update lapse.gate set state = $2, held_back = $3, arming_lsn = null where policy_id = $1`,
 			w.id, w.c.ToState, w.c.HeldBack)
 	}
-	if hasCode(err, "23505") {
+	if hasCode(err, schemas.SQLStateUniqueViolation) {
 		return ErrChangedMeanwhile
 	}
 	return err
 }
 
 // dropFunctions drops the functions of all versions but one. Nobody runs in them: whoever does holds the gate.
-func (w *writer) dropFunctions(ctx context.Context, except PolicyVersion) error {
+func (w *writer) dropFunctions(ctx context.Context, except schemas.PolicyVersion) error {
 	var drop string
 	err := w.tx.QueryRow(ctx, `
 		select coalesce(string_agg(format('drop function lapse.%I(%s);', f.proname, pg_get_function_identity_arguments(f.oid)), e'\n'), '')

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"lapse/internal/pgtest"
+	"lapse/schemas"
 )
 
 func TestOnlyTheEndOfATransactionTakesItOff(t *testing.T) {
@@ -12,7 +13,7 @@ func TestOnlyTheEndOfATransactionTakesItOff(t *testing.T) {
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
 		conn := prepareDatabase(t, db, map[string]string{"item": itemsTable})
 		exec(t, conn, `insert into item select i, 'n' from generate_series(1, 3) i`)
-		reopen := func(confirm LSN, s *Stream) *Stream {
+		reopen := func(confirm schemas.LSN, s *Stream) *Stream {
 			s.Confirm(confirm)
 			closeStream(t, s)
 			next := openStream(t, db.URL, db.Name)
@@ -47,7 +48,7 @@ func TestNothingIsConfirmedByReadingAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The server has taken the status once it shows it.
-		var flushed LSN
+		var flushed schemas.LSN
 		eventually(t, "the server takes the status", func() bool {
 			err := conn.QueryRow(t.Context(), `select flush_lsn::text from pg_stat_replication where pid = $1`, s.ServerPID()).
 				Scan(&flushed)
@@ -86,7 +87,7 @@ func TestThePositionOfAKeepaliveMayBeConfirmedBetweenTransactions(t *testing.T) 
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		exec(t, conn, `insert into other select generate_series(1, 1000)`)
-		var target LSN
+		var target schemas.LSN
 		if err := conn.QueryRow(ctx, `select pg_current_wal_lsn()::text`).Scan(&target); err != nil {
 			t.Fatal(err)
 		}

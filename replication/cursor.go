@@ -3,6 +3,8 @@ package replication
 import (
 	"bytes"
 	"encoding/binary"
+
+	"lapse/schemas"
 )
 
 // cursor walks over one message without ever leaving it. A read beyond the end gives a zero and sets short; the caller
@@ -54,7 +56,7 @@ func (c *cursor) uint64() uint64 {
 	return binary.BigEndian.Uint64(b)
 }
 
-func (c *cursor) lsn() LSN { return LSN(c.uint64()) }
+func (c *cursor) lsn() schemas.LSN { return schemas.LSN(c.uint64()) }
 
 // text reads a string that ends with a zero byte.
 func (c *cursor) text() []byte {

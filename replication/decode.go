@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"lapse/schemas"
 )
 
 // What can be wrong with a message. The words are the whole of what an error says about its content: bytes of a message
@@ -40,8 +42,8 @@ const changeHead = 1 + 4 + 1
 // used again and again, and values point into the bytes they were decoded from. It holds the relations and the open
 // transaction, so messages must come in the order of the stream. After an error it must not be used further.
 type decoder struct {
-	timelineOf func(LSN) Timeline
-	history    History // of transactions from here on
+	timelineOf func(schemas.LSN) schemas.Timeline
+	history    schemas.History // of transactions from here on
 
 	relations map[uint32]*Relation
 	last      *Relation // of the last change, which most often is that of the next one too
@@ -56,7 +58,7 @@ type decoder struct {
 	truncated []*Relation // tables of the last truncate that are still to be delivered
 }
 
-func newDecoder(timelineOf func(LSN) Timeline) *decoder {
+func newDecoder(timelineOf func(schemas.LSN) schemas.Timeline) *decoder {
 	return &decoder{timelineOf: timelineOf, relations: make(map[uint32]*Relation)}
 }
 

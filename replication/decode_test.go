@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"lapse/schemas"
 )
 
 var (
@@ -13,7 +15,7 @@ var (
 )
 
 func testDecoder() *decoder {
-	return newDecoder(func(LSN) Timeline { return 1 })
+	return newDecoder(func(schemas.LSN) schemas.Timeline { return 1 })
 }
 
 // feed decodes messages and calls see for each that is delivered.
@@ -48,7 +50,7 @@ func TestATransactionIsDecodedInOrder(t *testing.T) {
 		ordinal uint32
 		table   string
 		open    bool
-		end     LSN
+		end     schemas.LSN
 		origin  string
 	}
 	var got []seen

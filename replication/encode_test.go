@@ -3,6 +3,8 @@ package replication
 import (
 	"encoding/binary"
 	"time"
+
+	"lapse/schemas"
 )
 
 // The messages of pgoutput, written by the protocol's documentation, to be read by the decoder.
@@ -40,11 +42,11 @@ func micros(at time.Time) uint64 { return uint64(at.UnixMicro() - postgresEpoch)
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 123456000, time.UTC)
 
-func beginMessage(commit LSN, xid uint32) encoder {
+func beginMessage(commit schemas.LSN, xid uint32) encoder {
 	return message('B').u64(uint64(commit)).u64(micros(noon)).u32(xid)
 }
 
-func commitMessage(commit, end LSN) encoder {
+func commitMessage(commit, end schemas.LSN) encoder {
 	return message('C').u8(0).u64(uint64(commit)).u64(uint64(end)).u64(micros(noon))
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"lapse/schemas"
 )
 
 // What a caller may want to branch on. All but ErrClosed and ErrPressing come wrapped in an error that says what to do.
@@ -63,9 +65,9 @@ func (e *SlotError) Unwrap() error { return e.Reason }
 // DecodeError is a message that was not understood. The stream ends with it: what follows could be misread too. It
 // never holds the message's bytes, which are somebody's row.
 type DecodeError struct {
-	Type   byte // pgoutput's letter, or that of the message around it
-	LSN    LSN  // where the server said the message stands
-	Length int  // of the message
+	Type   byte        // pgoutput's letter, or that of the message around it
+	LSN    schemas.LSN // where the server said the message stands
+	Length int         // of the message
 	Reason error
 }
 
@@ -79,7 +81,7 @@ func (e *DecodeError) Unwrap() error { return e.Reason }
 type quietError struct{ cause error }
 
 func (e *quietError) Error() string {
-	if state := stateOf(e.cause); strings.HasPrefix(state, classData) {
+	if state := schemas.StateOf(e.cause); strings.HasPrefix(state, classData) {
 		return fmt.Sprintf("the server cannot send a value (SQLSTATE %s)", state)
 	}
 	return e.cause.Error()
@@ -140,24 +142,8 @@ func isOurs(err error) bool {
 		errors.Is(err, ErrClosed) || errors.Is(err, errFrame)
 }
 
-// The states, and classes of states, that this package knows by name.
+// The classes of SQLSTATEs that this package knows by name.
 const (
-	stateProtocolViolation   = "08P01"
-	stateTooManyConnections  = "53300"
-	stateConfigurationLimit  = "53400"
-	stateObjectInUse         = "55006"
-	stateNotInPrerequisite   = "55000"
-	stateUndefinedObject     = "42704"
-	stateDuplicateObject     = "42710"
-	stateUniqueViolation     = "23505"
-	stateUndefinedFile       = "58P01"
-	stateCannotConnectNow    = "57P03"
-	stateInsufficient        = "42501"
-	stateLockNotAvailable    = "55P03"
-	stateQueryCanceled       = "57014"
-	stateDatabaseDropped     = "57P04"
-	stateLimitExceeded       = "54000"
-	stateInternal            = "XX000"
 	classConnection          = "08"
 	classData                = "22"
 	classOperator            = "57"
@@ -167,9 +153,9 @@ const (
 
 func gradeOfState(state string) Grade {
 	switch state {
-	case stateObjectInUse, stateLockNotAvailable, stateQueryCanceled:
+	case schemas.SQLStateObjectInUse, schemas.SQLStateLockNotAvailable, schemas.SQLStateQueryCanceled:
 		return Retry
-	case stateConfigurationLimit, stateDatabaseDropped:
+	case schemas.SQLStateConfigurationLimit, schemas.SQLStateDatabaseDropped:
 		return Stop
 	}
 	switch {
@@ -181,13 +167,4 @@ func gradeOfState(state string) Grade {
 	default:
 		return Stop
 	}
-}
-
-// stateOf returns the SQLSTATE in err, or nothing.
-func stateOf(err error) string {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
-		return pg.Code
-	}
-	return ""
 }

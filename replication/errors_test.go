@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"lapse/schemas"
 )
 
 func TestAnErrorIsGradedByItsStateAndNotByItsWords(t *testing.T) {
@@ -64,7 +66,7 @@ func TestAServersErrorDoesNotQuoteAValue(t *testing.T) {
 	const secret = "0x6a 0x61 0x6e"
 	s := &Stream{slot: "s"}
 	err := s.broken(&pgconn.PgError{Code: "22021", Message: "invalid byte sequence: " + secret})
-	if strings.Contains(err.Error(), secret) || !strings.Contains(err.Error(), "22021") || stateOf(err) != "22021" {
+	if strings.Contains(err.Error(), secret) || !strings.Contains(err.Error(), "22021") || schemas.StateOf(err) != "22021" {
 		t.Errorf("got %v", err)
 	}
 	if err = s.broken(&pgconn.PgError{Code: "57P01", Message: "terminating"}); !strings.Contains(err.Error(), "terminating") {

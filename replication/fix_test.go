@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"lapse/schemas"
 )
 
 // lapse init makes no slot in the place of one that it has made before, unless it is told to.
@@ -13,10 +15,10 @@ func TestWhoeverLosesTheSlotIsToldHowToGoOn(t *testing.T) {
 	s := &Stream{slot: "lapse_app"}
 	state := func(code string) error { return &pgconn.PgError{Code: code} }
 	for name, err := range map[string]error{
-		"missing":               s.refused(state(stateUndefinedObject)),
-		"lost":                  s.refused(state(stateNotInPrerequisite)),
-		"lost while it is read": s.broken(state(stateNotInPrerequisite)),
-		"publication missing":   s.broken(state(stateUndefinedObject)),
+		"missing":               s.refused(state(schemas.SQLStateUndefinedObject)),
+		"lost":                  s.refused(state(schemas.SQLStateNotInPrerequisiteState)),
+		"lost while it is read": s.broken(state(schemas.SQLStateNotInPrerequisiteState)),
+		"publication missing":   s.broken(state(schemas.SQLStateUndefinedObject)),
 		"missing at a look":     CheckSlot(SlotState{Name: "lapse_app"}, "app"),
 	} {
 		if text := err.Error(); !strings.Contains(text, "lapse init --new-slot") || !strings.Contains(text, "the topics stay") {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"lapse/internal/pgtest"
+	"lapse/schemas"
 )
 
 // maxGrowth is how much may be allocated, all in all, while rows pass that nobody wants. It bounds the heap without a look
@@ -99,7 +100,7 @@ func TestARowThatPostgresCannotSendIsDeletedWithoutItsValuesOrNotPassed(t *testi
 	_, err := s.Next(ctx)
 	for ; err == nil; _, err = s.Next(ctx) {
 	}
-	if stateOf(err) != stateInternal || GradeOf(err) != Stop || !strings.Contains(err.Error(), "docs/limits.md") {
+	if schemas.StateOf(err) != schemas.SQLStateInternalError || GradeOf(err) != Stop || !strings.Contains(err.Error(), "docs/limits.md") {
 		t.Errorf("got %v", err)
 	}
 }

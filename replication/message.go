@@ -1,6 +1,10 @@
 package replication
 
-import "time"
+import (
+	"time"
+
+	"lapse/schemas"
+)
 
 // Kind says what a Message is about.
 type Kind byte
@@ -73,7 +77,7 @@ type Message struct {
 
 	// WALEnd is set on KindKeepalive only: how far the server has read its log for this slot. No published change
 	// that has not been delivered lies below it, provided that no transaction is open.
-	WALEnd LSN
+	WALEnd schemas.LSN
 
 	// ReplyRequested says that the server asked for an answer. Next has answered already, with the confirmed
 	// position; who can confirm WALEnd should, with Confirm and Flush: a server that shuts down waits for it.
@@ -88,14 +92,14 @@ type Message struct {
 // Tx is one committed transaction. A stream makes one per transaction and never changes it after KindCommit.
 type Tx struct {
 	XID        uint32 // low half of the 64-bit transaction id
-	CommitLSN  LSN
-	CommitTime time.Time // UTC, in microseconds
-	Origin     string    // replication origin; empty for what was written here
-	History    History   // what Stream.SetHistory said; zero if it was not called
-	Timeline   Timeline  // on which CommitLSN falls
+	CommitLSN  schemas.LSN
+	CommitTime time.Time        // UTC, in microseconds
+	Origin     string           // replication origin; empty for what was written here
+	History    schemas.History  // what Stream.SetHistory said; zero if it was not called
+	Timeline   schemas.Timeline // on which CommitLSN falls
 
 	// EndLSN is what to confirm once everything of this transaction is durable. Known at KindCommit only; zero before.
-	EndLSN LSN
+	EndLSN schemas.LSN
 }
 
 // Position is the position of the change with this ordinal in the transaction.

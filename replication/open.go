@@ -116,9 +116,9 @@ func connect(ctx context.Context, c StreamConfig) (*pgx.Conn, *wire, error) {
 	wire := attachWire(&config.Config)
 	conn, err := pgx.ConnectConfig(ctx, config)
 	switch {
-	case stateOf(err) == stateInsufficient:
-		return nil, nil, fmt.Errorf("%w; to read the log, run: alter role %s replication", err, quoteIdentifier(config.User))
-	case stateOf(err) == stateProtocolViolation, stateOf(err) == stateUndefinedObject:
+	case schemas.StateOf(err) == schemas.SQLStateInsufficientPrivilege:
+		return nil, nil, fmt.Errorf("%w; to read the log, run: alter role %s replication", err, schemas.Identifier(config.User))
+	case schemas.StateOf(err) == schemas.SQLStateProtocolViolation, schemas.StateOf(err) == schemas.SQLStateUndefinedObject:
 		return nil, nil, fmt.Errorf("%w; a setting of the session is refused: connect to PostgreSQL directly, not through a pooler", err)
 	case err != nil:
 		return nil, nil, err
@@ -205,11 +205,11 @@ func senderTimeout(ctx context.Context, conn *pgx.Conn) (time.Duration, error) {
 func startCommand(config StreamConfig) string {
 	names := make([]string, len(config.Publications))
 	for i, name := range config.Publications {
-		names[i] = quoteIdentifier(name)
+		names[i] = schemas.Identifier(name)
 	}
 	return fmt.Sprintf("START_REPLICATION SLOT %s LOGICAL 0/0 (proto_version '1', publication_names %s, "+
 		"messages 'false', binary 'false', streaming 'false')",
-		quoteIdentifier(config.Slot), quoteLiteral(strings.Join(names, ",")))
+		schemas.Identifier(config.Slot), quoteLiteral(strings.Join(names, ",")))
 }
 
 // start sends the command and waits until the server streams.
@@ -271,12 +271,12 @@ func (s *Stream) refused(err error) error {
 		}
 		return &SlotError{Slot: s.slot, Reason: reason, Detail: detail, Fix: fix}
 	}
-	switch stateOf(err) {
-	case stateObjectInUse:
+	switch schemas.StateOf(err) {
+	case schemas.SQLStateObjectInUse:
 		return refuse(ErrSlotActive, fixActive)
-	case stateUndefinedObject:
+	case schemas.SQLStateUndefinedObject:
 		return refuse(ErrSlotMissing, fixMissing)
-	case stateNotInPrerequisite, stateUndefinedFile:
+	case schemas.SQLStateNotInPrerequisiteState, schemas.SQLStateUndefinedFile:
 		return refuse(ErrSlotLost, fixLost(s.slot))
 	default:
 		return fmt.Errorf("start replication: %w", err)
@@ -292,6 +292,5 @@ func serverError(body []byte) error {
 	return pgconn.ErrorResponseToPgError(&response)
 }
 
-// quoteIdentifier and quoteLiteral follow the walsender's grammar, in which a backslash means itself.
-func quoteIdentifier(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
-func quoteLiteral(text string) string    { return `'` + strings.ReplaceAll(text, `'`, `''`) + `'` }
+// quoteLiteral follows the walsender's grammar, in which a backslash means itself.
+func quoteLiteral(text string) string { return `'` + strings.ReplaceAll(text, `'`, `''`) + `'` }

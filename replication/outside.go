@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"lapse/schemas"
 )
 
 const (
@@ -130,7 +132,7 @@ func isShuttingDown(ctx context.Context, config *pgconn.Config) bool {
 	}
 	return anyError(err, func(err error) bool {
 		pg, ok := err.(*pgconn.PgError) //nolint:errorlint // anyError unwraps
-		return ok && pg.Code == stateCannotConnectNow
+		return ok && pg.Code == schemas.SQLStateCannotConnectNow
 	})
 }
 

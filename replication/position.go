@@ -2,28 +2,17 @@ package replication
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"strconv"
-	"strings"
+
+	"lapse/schemas"
 )
-
-// LSN is a byte position in PostgreSQL's write-ahead log.
-type LSN uint64
-
-// Timeline numbers what a cluster went through: a promotion starts another.
-type Timeline uint32
-
-// History numbers the pasts of one database: a person who goes on after a restore starts another. In two copies of a
-// database one position, on one timeline, is given to two transactions; the history tells them apart.
-type History uint32
 
 // Position names one row change for ever. Within a history and timeline commit positions are unique, and within a
 // transaction ordinals are; the positions of the changes themselves are neither unique nor in order.
 type Position struct {
-	History  History
-	Timeline Timeline
-	Commit   LSN
+	History  schemas.History
+	Timeline schemas.Timeline
+	Commit   schemas.LSN
 	Ordinal  uint32
 }
 
@@ -40,60 +29,4 @@ func (p Position) Compare(other Position) int {
 // String is for people: history, timeline, commit and ordinal.
 func (p Position) String() string {
 	return fmt.Sprintf("%d:%d:%s:%d", p.History, p.Timeline, p.Commit, p.Ordinal)
-}
-
-// String writes the position as PostgreSQL does, "0/19C2A40".
-func (l LSN) String() string {
-	return fmt.Sprintf("%X/%X", uint32(l>>32), uint32(l))
-}
-
-// Hex writes the position in 16 digits, so that text sorts as positions do.
-func (l LSN) Hex() string {
-	return fmt.Sprintf("%016X", uint64(l))
-}
-
-// ParseLSN reads what String and PostgreSQL's pg_lsn write.
-func ParseLSN(text string) (LSN, error) {
-	high, low, ok := strings.Cut(text, "/")
-	if !ok {
-		return 0, fmt.Errorf("read position %q: want two hexadecimal numbers around a slash, such as 0/19C2A40", text)
-	}
-	h, err := parseHex32(high)
-	if err != nil {
-		return 0, fmt.Errorf("read position %q: %w", text, err)
-	}
-	l, err := parseHex32(low)
-	if err != nil {
-		return 0, fmt.Errorf("read position %q: %w", text, err)
-	}
-	return LSN(uint64(h)<<32 | uint64(l)), nil
-}
-
-func parseHex32(text string) (uint32, error) {
-	if text == "" || strings.ContainsAny(text, "+-_") {
-		return 0, errors.New("want hexadecimal digits")
-	}
-	n, err := strconv.ParseUint(text, 16, 32)
-	if err != nil {
-		return 0, fmt.Errorf("want at most eight hexadecimal digits: %w", err)
-	}
-	return uint32(n), nil
-}
-
-// Scan reads a pg_lsn column. NULL becomes zero, which is no position in any log.
-func (l *LSN) Scan(src any) error {
-	switch v := src.(type) {
-	case nil:
-		*l = 0
-		return nil
-	case string:
-		parsed, err := ParseLSN(v)
-		if err != nil {
-			return err
-		}
-		*l = parsed
-		return nil
-	default:
-		return fmt.Errorf("read position: want text, not %T", src)
-	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"lapse/schemas"
 )
 
 // Publication is one of Lapse's publications.
@@ -98,10 +100,10 @@ func EnsurePublications(ctx context.Context, q Querier) error {
 			continue
 		}
 		create := fmt.Sprintf("create publication %s with (publish = %s, publish_via_partition_root = false)",
-			quoteIdentifier(string(name)), quoteLiteral(publishes[name].list()))
+			schemas.Identifier(string(name)), quoteLiteral(publishes[name].list()))
 		_, err = q.Exec(ctx, create)
-		switch stateOf(err) {
-		case stateDuplicateObject, stateUniqueViolation: // somebody else was faster
+		switch schemas.StateOf(err) {
+		case schemas.SQLStateDuplicateObject, schemas.SQLStateUniqueViolation: // somebody else was faster
 			_, err = checkPublication(ctx, q, name)
 		}
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
+	"lapse/schemas"
 )
 
 func TestThePublicationsAreMadeOnceAndNeverChanged(t *testing.T) {
@@ -169,7 +170,7 @@ func TestATransactionIsPublishedWholeOrNotAtAllWhenATableJoins(t *testing.T) {
 			}
 			return Join(t.Context(), tx, oidOf(t, tx, "item"))
 		})
-		if stateOf(impatient) != stateLockNotAvailable || GradeOf(impatient) != Retry {
+		if schemas.StateOf(impatient) != schemas.SQLStateLockNotAvailable || GradeOf(impatient) != Retry {
 			t.Errorf("with a lock timeout: %v", impatient)
 		}
 		joined := make(chan error, 1)
@@ -204,7 +205,7 @@ func TestTheOwnerOfATableCanPublishItWithoutBeingSuperuser(t *testing.T) {
 		}
 		exec(t, conn, itemsTable)
 		join(t, conn, "item")
-		if _, err := CreateSlot(t.Context(), conn, db.Name); GradeOf(err) != Stop || stateOf(err) != stateInsufficient {
+		if _, err := CreateSlot(t.Context(), conn, db.Name); GradeOf(err) != Stop || schemas.StateOf(err) != schemas.SQLStateInsufficientPrivilege {
 			t.Errorf("a slot, without REPLICATION: %v", err)
 		}
 	})

@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"lapse/schemas"
 )
 
 // Plugin is the output plugin that Lapse's slots use. It is part of PostgreSQL.
@@ -47,12 +49,12 @@ type SlotState struct {
 
 	// Confirmed is where the next stream starts. It goes back when the server crashes: the server saves it with the
 	// slot, not with each confirmation.
-	Confirmed LSN
+	Confirmed schemas.LSN
 	// Restart is where the server's log must be kept from. A transaction left open in any database holds it back
 	// while Confirmed moves on: two separate alarms.
-	Restart LSN
+	Restart schemas.LSN
 	// Current is the end of the server's log.
-	Current LSN
+	Current schemas.LSN
 
 	WALStatus WALStatus
 	// SafeWALSize is how much more log may be written before the slot is in danger, nil if there is no limit
@@ -154,7 +156,7 @@ func ForPublications(names ...string) SlotOption {
 //
 // The server waits for every transaction that is open in the cluster at the start; let ctx or statement_timeout bound
 // that. It must not run in a transaction that has written.
-func CreateSlot(ctx context.Context, q Querier, name string, options ...SlotOption) (LSN, error) {
+func CreateSlot(ctx context.Context, q Querier, name string, options ...SlotOption) (schemas.LSN, error) {
 	o := slotOptions{publications: Publications()}
 	for _, option := range options {
 		option(&o)
@@ -176,9 +178,9 @@ func CreateSlot(ctx context.Context, q Querier, name string, options ...SlotOpti
 		}
 		query = `select lsn::text from pg_catalog.pg_create_logical_replication_slot($1, $2, failover => true)`
 	}
-	var point LSN
+	var point schemas.LSN
 	if err := q.QueryRow(ctx, query, name, Plugin).Scan(&point); err != nil {
-		if stateOf(err) == stateConfigurationLimit {
+		if schemas.StateOf(err) == schemas.SQLStateConfigurationLimit {
 			return 0, &SlotError{
 				Slot: name, Reason: err,
 				Fix: "raise max_replication_slots and restart the server, or drop a slot nobody reads",
@@ -198,7 +200,7 @@ func EnsureSlot(ctx context.Context, q Querier, name string, options ...SlotOpti
 	}
 	if !s.Exists {
 		switch _, err = CreateSlot(ctx, q, name, options...); {
-		case stateOf(err) == stateDuplicateObject: // somebody else was faster
+		case schemas.StateOf(err) == schemas.SQLStateDuplicateObject: // somebody else was faster
 		case err != nil:
 			return s, false, err
 		default:
@@ -219,10 +221,10 @@ func EnsureSlot(ctx context.Context, q Querier, name string, options ...SlotOpti
 // in use is ErrSlotActive.
 func DropSlot(ctx context.Context, q Querier, name string) error {
 	_, err := q.Exec(ctx, `select pg_catalog.pg_drop_replication_slot($1)`, name)
-	switch stateOf(err) {
-	case stateUndefinedObject:
+	switch schemas.StateOf(err) {
+	case schemas.SQLStateUndefinedObject:
 		return nil
-	case stateObjectInUse:
+	case schemas.SQLStateObjectInUse:
 		return &SlotError{Slot: name, Reason: ErrSlotActive, Fix: "stop lapse audit first"}
 	}
 	if err != nil {

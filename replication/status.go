@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"time"
+
+	"lapse/schemas"
 )
 
 const (
@@ -19,7 +21,7 @@ const statusSize = headerSize + 1 + 3*8 + 8 + 1
 
 // appendStatus is the one place where a status update is made. The three positions of the protocol (written, flushed,
 // applied) are all the durable one: a server that finds flushed empty takes written for it, and throws the rest away.
-func appendStatus(to []byte, durable LSN, ask bool, now time.Time) []byte {
+func appendStatus(to []byte, durable schemas.LSN, ask bool, now time.Time) []byte {
 	to = append(to, 'd')
 	to = binary.BigEndian.AppendUint32(to, statusSize-1)
 	to = append(to, 'r')
@@ -37,15 +39,15 @@ func appendStatus(to []byte, durable LSN, ask bool, now time.Time) []byte {
 type statuses struct {
 	interval time.Duration
 
-	sent     LSN       // position of the last status
-	sentAt   time.Time // zero before the first
-	answerAt time.Time // when to answer a request that came too soon after the last answer; zero if there is none
-	askedAt  time.Time // the last request
+	sent     schemas.LSN // position of the last status
+	sentAt   time.Time   // zero before the first
+	answerAt time.Time   // when to answer a request that came too soon after the last answer; zero if there is none
+	askedAt  time.Time   // the last request
 }
 
 // due returns when the next status must go out, given the position that it would carry. A position that moved goes
 // out sooner: what is confirmed is what the executor's safety rule and the server's disk wait for.
-func (t *statuses) due(position LSN) time.Time {
+func (t *statuses) due(position schemas.LSN) time.Time {
 	wait := t.interval
 	if position != t.sent {
 		wait /= 10
@@ -69,7 +71,7 @@ func (t *statuses) asked(now time.Time) (pressing bool) {
 
 // report returns the position that may be told to the server: the confirmed one, but never beyond what this server has
 // sent. A position from an earlier life of the server, which its log no longer reaches, would skip what it writes next.
-func (s *Stream) report() LSN { return min(LSN(s.confirmed.Load()), s.seen) }
+func (s *Stream) report() schemas.LSN { return min(schemas.LSN(s.confirmed.Load()), s.seen) }
 
 // tick sends a status if one is due, or an answer is wanted.
 func (s *Stream) tick(now time.Time) error {

@@ -5,19 +5,21 @@ import (
 	"time"
 
 	"github.com/jackc/pglogrepl"
+
+	"lapse/schemas"
 )
 
-func dataFrame(at LSN, message encoder) frame {
+func dataFrame(at schemas.LSN, message encoder) frame {
 	body := append(encoder{'w'}.u64(uint64(at)).u64(uint64(at)).u64(micros(noon)), message...)
 	return frame{kind: 'd', body: body}
 }
 
-func keepaliveFrame(end LSN, ask byte) frame {
+func keepaliveFrame(end schemas.LSN, ask byte) frame {
 	return frame{kind: 'd', body: encoder{'k'}.u64(uint64(end)).u64(micros(noon)).u8(ask)}
 }
 
 // bareStream is a stream without a server. What it would send nobody reads.
-func bareStream(t *testing.T, startedAt LSN) *Stream {
+func bareStream(t *testing.T, startedAt schemas.LSN) *Stream {
 	t.Helper()
 	s := &Stream{
 		wire: &wire{Conn: closedConn(t)}, decoder: testDecoder(), startedAt: startedAt, seen: startedAt,
@@ -40,7 +42,7 @@ func handle(t *testing.T, s *Stream, f frame) *Message {
 func TestAPositionInsideAnOpenTransactionIsNotToldEvenIfItIsConfirmed(t *testing.T) {
 	t.Parallel()
 	s := bareStream(t, 10)
-	want := func(position LSN) {
+	want := func(position schemas.LSN) {
 		t.Helper()
 		if got := s.report(); got != position {
 			t.Fatalf("would tell %s, want %s", got, position)
@@ -68,7 +70,7 @@ func TestAPositionInsideAnOpenTransactionIsNotToldEvenIfItIsConfirmed(t *testing
 
 func TestAStatusSaysTheSameInAllItsPositions(t *testing.T) {
 	t.Parallel()
-	const at LSN = 0x1234567890
+	const at schemas.LSN = 0x1234567890
 	got := appendStatus(nil, at, false, noon)
 	if len(got) != statusSize || got[0] != 'd' || got[5] != 'r' {
 		t.Fatalf("%x", got)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"lapse/schemas"
 )
 
 // Stream reads one slot. All methods but Confirm, Silent and Ask belong to one goroutine, which must call Next, Wait or
@@ -27,10 +29,10 @@ type Stream struct {
 	decoder *decoder
 
 	identity  Identity
-	startedAt LSN
+	startedAt schemas.LSN
 
 	confirmed atomic.Uint64 // durable position
-	seen      LSN           // no position beyond it is told to the server
+	seen      schemas.LSN   // no position beyond it is told to the server
 	status    statuses
 	scratch   []byte // status being built
 
@@ -53,11 +55,11 @@ type Stream struct {
 func (s *Stream) Identity() Identity { return s.identity }
 
 // StartedAt is the slot's confirmed position when it was opened. Everything that ends above it will be delivered.
-func (s *Stream) StartedAt() LSN { return s.startedAt }
+func (s *Stream) StartedAt() schemas.LSN { return s.startedAt }
 
 // SetHistory says to which history of the database the transactions belong that are delivered from here on. Call it
 // between transactions.
-func (s *Stream) SetHistory(history History) { s.decoder.history = history }
+func (s *Stream) SetHistory(history schemas.History) { s.decoder.history = history }
 
 // ServerPID is the server process that serves this stream.
 func (s *Stream) ServerPID() uint32 { return s.pid }
@@ -69,7 +71,7 @@ func (s *Stream) ServerPID() uint32 { return s.pid }
 //
 // For a transaction the position is its EndLSN: the commit's own position would have it sent again. For a keepalive
 // it is WALEnd, and only while no transaction is open or on its way.
-func (s *Stream) Confirm(position LSN) {
+func (s *Stream) Confirm(position schemas.LSN) {
 	for {
 		was := s.confirmed.Load()
 		if uint64(position) <= was || s.confirmed.CompareAndSwap(was, uint64(position)) {
@@ -79,7 +81,7 @@ func (s *Stream) Confirm(position LSN) {
 }
 
 // Confirmed is the highest position that was confirmed, or StartedAt.
-func (s *Stream) Confirmed() LSN { return LSN(s.confirmed.Load()) }
+func (s *Stream) Confirmed() schemas.LSN { return schemas.LSN(s.confirmed.Load()) }
 
 // Flush tells the server the confirmed position now.
 func (s *Stream) Flush(ctx context.Context) error {
@@ -260,7 +262,7 @@ func (s *Stream) notice(body []byte) error {
 	if err := notice.Decode(body); err != nil {
 		return &DecodeError{Type: 'N', Length: len(body), Reason: errShort}
 	}
-	if notice.SeverityUnlocalized == "WARNING" && notice.Code == stateNotInPrerequisite {
+	if notice.SeverityUnlocalized == "WARNING" && notice.Code == schemas.SQLStateNotInPrerequisiteState {
 		return publicationGone(s.slot, pgconn.ErrorResponseToPgError((*pgproto3.ErrorResponse)(&notice)))
 	}
 	s.log.Debug("notice from the server", "slot", s.slot, "severity", notice.SeverityUnlocalized, "sqlstate", notice.Code)
@@ -277,15 +279,15 @@ func publicationGone(slot string, cause error) error {
 
 // broken gives an error in the middle of the stream a name.
 func (s *Stream) broken(err error) error {
-	switch stateOf(err) {
-	case stateUndefinedObject:
+	switch schemas.StateOf(err) {
+	case schemas.SQLStateUndefinedObject:
 		return publicationGone(s.slot, err)
-	case stateNotInPrerequisite, stateUndefinedFile:
+	case schemas.SQLStateNotInPrerequisiteState, schemas.SQLStateUndefinedFile:
 		return &SlotError{
 			Slot: s.slot, Reason: ErrSlotLost, Detail: err.Error(),
 			Fix: fixLost(s.slot),
 		}
-	case stateLimitExceeded, stateInternal:
+	case schemas.SQLStateProgramLimitExceeded, schemas.SQLStateInternalError:
 		// What PostgreSQL says of a row that it cannot send, among other things.
 		return fmt.Errorf("read slot %q: %w; if that is about a length or a request size, a deleted row is longer than PostgreSQL can send: see docs/limits.md",
 			s.slot, &quietError{err})

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
+	"lapse/schemas"
 )
 
 const itemsTable = `create table item (id bigint primary key, note text)`
@@ -334,7 +335,7 @@ func TestALoginNeedsReplicationAndNothingElse(t *testing.T) {
 		exec(t, conn, `revoke all on schema public from public`, `insert into item values (1, 'n')`)
 		nobody := db.NewRole(t, "nobody")
 		_, err := Open(t.Context(), StreamConfig{ConnString: db.As(nobody), Slot: db.Name})
-		if stateOf(err) != stateInsufficient || GradeOf(err) != Stop || !strings.Contains(err.Error(), "alter role") {
+		if schemas.StateOf(err) != schemas.SQLStateInsufficientPrivilege || GradeOf(err) != Stop || !strings.Contains(err.Error(), "alter role") {
 			t.Errorf("without: %v", err)
 		}
 		auditor := db.NewRole(t, "auditor", "replication")

@@ -12,6 +12,8 @@ import (
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"lapse/schemas"
 )
 
 // Identity says which database a stream reads. The system identifier alone does not: the databases of one cluster share
@@ -20,12 +22,12 @@ type Identity struct {
 	SystemIdentifier uint64
 	DatabaseOID      uint32
 	Database         string
-	Timeline         Timeline  // the server's at the start; a transaction's may be older
-	Ancestry         Ancestry  // the timelines that it left before
-	ServerStart      time.Time // when the server was started, by its own clock
-	Flushed          LSN       // the end of its log on disk when the stream was opened: nothing above it was ever sent
-	ServerVersion    int       // server_version_num
-	Encoding         string    // of all values and names: the database's
+	Timeline         schemas.Timeline // the server's at the start; a transaction's may be older
+	Ancestry         Ancestry         // the timelines that it left before
+	ServerStart      time.Time        // when the server was started, by its own clock
+	Flushed          schemas.LSN      // the end of its log on disk when the stream was opened: nothing above it was ever sent
+	ServerVersion    int              // server_version_num
+	Encoding         string           // of all values and names: the database's
 }
 
 // readIdentity asks a replication connection who is there. A standby is refused.
@@ -34,7 +36,7 @@ func readIdentity(ctx context.Context, conn *pgx.Conn) (Identity, error) {
 	if err != nil {
 		return Identity{}, fmt.Errorf("identify system: %w", err)
 	}
-	id := Identity{Timeline: Timeline(system.Timeline)}
+	id := Identity{Timeline: schemas.Timeline(system.Timeline)}
 	if id.SystemIdentifier, err = strconv.ParseUint(system.SystemID, 10, 64); err != nil {
 		return Identity{}, fmt.Errorf("identify system: read the system identifier: %w", err)
 	}
@@ -57,7 +59,7 @@ select d.oid, d.datname::text, current_setting('server_version_num')::integer,
 }
 
 // TimelineOf is the timeline on which a position falls.
-func (id *Identity) TimelineOf(position LSN) Timeline {
+func (id *Identity) TimelineOf(position schemas.LSN) schemas.Timeline {
 	return id.Ancestry.TimelineOf(id.Timeline, position)
 }
 
@@ -66,12 +68,12 @@ type Ancestry []Switch
 
 // Switch is a timeline that the cluster left, and the first position that is not its own.
 type Switch struct {
-	Timeline Timeline
-	At       LSN
+	Timeline schemas.Timeline
+	At       schemas.LSN
 }
 
 // End is the first position that is not a timeline's own, if the cluster went through it and left it.
-func (a Ancestry) End(timeline Timeline) (at LSN, found bool) {
+func (a Ancestry) End(timeline schemas.Timeline) (at schemas.LSN, found bool) {
 	for _, s := range a {
 		if s.Timeline == timeline {
 			return s.At, true
@@ -83,7 +85,7 @@ func (a Ancestry) End(timeline Timeline) (at LSN, found bool) {
 // TimelineOf returns the timeline on which the position falls; current is that of what lies above the last switch. A slot
 // that comes over a promotion still has transactions of the former timeline to send, while the server already calls
 // itself the new one.
-func (a Ancestry) TimelineOf(current Timeline, position LSN) Timeline {
+func (a Ancestry) TimelineOf(current schemas.Timeline, position schemas.LSN) schemas.Timeline {
 	for _, s := range a {
 		if position < s.At {
 			return s.Timeline
@@ -93,7 +95,7 @@ func (a Ancestry) TimelineOf(current Timeline, position LSN) Timeline {
 }
 
 // readAncestry fetches the history file of a timeline. The first has none.
-func readAncestry(ctx context.Context, conn *pgconn.PgConn, timeline Timeline) (Ancestry, error) {
+func readAncestry(ctx context.Context, conn *pgconn.PgConn, timeline schemas.Timeline) (Ancestry, error) {
 	if timeline <= 1 {
 		return nil, nil
 	}
@@ -125,11 +127,11 @@ func parseAncestry(content []byte) (Ancestry, error) {
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", number+1, err)
 		}
-		at, err := ParseLSN(fields[1])
+		at, err := schemas.ParseLSN(fields[1])
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", number+1, err)
 		}
-		a = append(a, Switch{Timeline: Timeline(timeline), At: at})
+		a = append(a, Switch{Timeline: schemas.Timeline(timeline), At: at})
 	}
 	for i := 1; i < len(a); i++ {
 		if a[i].Timeline <= a[i-1].Timeline || a[i].At < a[i-1].At {

@@ -2,6 +2,8 @@ package replication
 
 import (
 	"testing"
+
+	"lapse/schemas"
 )
 
 func TestACommitBelongsToTheTimelineThatWasCurrentThere(t *testing.T) {
@@ -10,7 +12,7 @@ func TestACommitBelongsToTheTimelineThatWasCurrentThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for position, want := range map[LSN]Timeline{
+	for position, want := range map[schemas.LSN]schemas.Timeline{
 		0: 1, 0x2FFFFFF: 1, 0x3000000: 2, 0x5000027: 2, 0x5000028: 3, 0x9000000: 3,
 	} {
 		if got := h.TimelineOf(3, position); got != want {

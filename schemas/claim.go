@@ -4,7 +4,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"slices"
 	"time"
 
@@ -15,15 +14,6 @@ import (
 // ever have the same bytes.
 const claimFormat = "lapse-claim-3"
 
-// MinTagKey is the shortest tag key that is accepted, in bytes.
-const MinTagKey = 32
-
-// TagKey is the key that executor and auditor share and that never enters the database.
-type TagKey []byte
-
-// ErrTagKeyTooShort says that a tag key has fewer than MinTagKey bytes.
-var ErrTagKeyTooShort = errors.New("tag key is shorter than 32 bytes: make one with `lapse init --keys DIR`")
-
 // Claim is what a batch says of itself before it deletes anything: who deletes, under which policy, in which
 // transaction, and which relations it may touch. It is the row of lapse.batch, and its MAC is what makes a delete a
 // system delete in the eyes of the audit.
@@ -32,17 +22,17 @@ var ErrTagKeyTooShort = errors.New("tag key is shorter than 32 bytes: make one w
 type Claim struct {
 	SystemIdentifier uint64
 	DatabaseOID      uint32
-	History          int32  // the number of the history that the batch belongs to
-	Timeline         uint32 // of the server when the batch began
-	XID              uint64 // the 64-bit transaction id; the WAL carries its low half
+	History          History  // the number of the history that the batch belongs to
+	Timeline         Timeline // of the server when the batch began
+	XID              XID      // the 64-bit transaction id; the WAL carries its low half
 	StartedAt        time.Time
 	Batch            uuid.UUID
-	PolicyID         int32
-	Policy           string
-	PolicyVersion    int32
+	PolicyID         PolicyID
+	Policy           PolicyName
+	PolicyVersion    PolicyVersion
 	Run              uuid.UUID
 	Cutoff           time.Time
-	HoldVersion      int64
+	HoldVersion      HoldVersion
 	Target           uint32   // the table or leaf the batch deletes from
 	Cascades         []uint32 // the relations that foreign keys may take along, ascending
 	Functions        Digest   // what runs in the batch, by text
@@ -56,12 +46,12 @@ func (c *Claim) Canonical() []byte {
 	b = binary.BigEndian.AppendUint64(b, c.SystemIdentifier)
 	b = binary.BigEndian.AppendUint32(b, c.DatabaseOID)
 	b = binary.BigEndian.AppendUint32(b, uint32(c.History))
-	b = binary.BigEndian.AppendUint32(b, c.Timeline)
-	b = binary.BigEndian.AppendUint64(b, c.XID)
+	b = binary.BigEndian.AppendUint32(b, uint32(c.Timeline))
+	b = binary.BigEndian.AppendUint64(b, uint64(c.XID))
 	b = appendInstant(b, c.StartedAt)
 	b = append(b, c.Batch[:]...)
 	b = binary.BigEndian.AppendUint32(b, uint32(c.PolicyID))
-	b = appendText(b, c.Policy)
+	b = appendText(b, string(c.Policy))
 	b = binary.BigEndian.AppendUint32(b, uint32(c.PolicyVersion))
 	b = append(b, c.Run[:]...)
 	b = appendInstant(b, c.Cutoff)
@@ -75,15 +65,15 @@ func (c *Claim) Canonical() []byte {
 }
 
 // MAC returns the claim's HMAC-SHA-256 under key.
-func (c *Claim) MAC(key TagKey) []byte {
+func (c *Claim) MAC(key Key) []byte {
 	h := hmac.New(sha256.New, key)
 	h.Write(c.Canonical())
 	return h.Sum(nil)
 }
 
 // Verify reports whether mac is the claim's MAC under key, in constant time.
-func (c *Claim) Verify(key TagKey, mac []byte) bool {
-	return len(key) >= MinTagKey && hmac.Equal(c.MAC(key), mac)
+func (c *Claim) Verify(key Key, mac []byte) bool {
+	return key.Check() == nil && hmac.Equal(c.MAC(key), mac)
 }
 
 // Covers reports whether the claim names oid as a relation that its deletes may cascade to.

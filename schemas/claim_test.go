@@ -46,19 +46,19 @@ func drawClaim(t *rapid.T, label string) schemas.Claim {
 	micros := rapid.Int64Range(0, 4102444800000000)
 	return schemas.Claim{
 		SystemIdentifier: rapid.Uint64().Draw(t, label+" system"), DatabaseOID: rapid.Uint32().Draw(t, label+" database"),
-		History: rapid.Int32().Draw(t, label+" history"), Timeline: rapid.Uint32().Draw(t, label+" timeline"),
-		XID: rapid.Uint64().Draw(t, label+" xid"), StartedAt: time.UnixMicro(micros.Draw(t, label+" started")).UTC(),
-		Batch: uuid.UUID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, label+" batch")), PolicyID: rapid.Int32().Draw(t, label+" id"),
-		Policy: rapid.String().Draw(t, label+" policy"), PolicyVersion: rapid.Int32().Draw(t, label+" version"),
+		History: schemas.History(rapid.Uint32().Draw(t, label+" history")), Timeline: schemas.Timeline(rapid.Uint32().Draw(t, label+" timeline")),
+		XID: schemas.XID(rapid.Uint64().Draw(t, label+" xid")), StartedAt: time.UnixMicro(micros.Draw(t, label+" started")).UTC(),
+		Batch: uuid.UUID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, label+" batch")), PolicyID: schemas.PolicyID(rapid.Int32().Draw(t, label+" id")),
+		Policy: schemas.PolicyName(rapid.String().Draw(t, label+" policy")), PolicyVersion: schemas.PolicyVersion(rapid.Int32().Draw(t, label+" version")),
 		Run:    uuid.UUID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, label+" run")),
-		Cutoff: time.UnixMicro(micros.Draw(t, label+" cutoff")).UTC(), HoldVersion: rapid.Int64().Draw(t, label+" hold"),
+		Cutoff: time.UnixMicro(micros.Draw(t, label+" cutoff")).UTC(), HoldVersion: schemas.HoldVersion(rapid.Int64().Draw(t, label+" hold")),
 		Target: rapid.Uint32().Draw(t, label+" target"), Cascades: rapid.SliceOfN(rapid.Uint32(), 1, 4).Draw(t, label+" cascades"),
 		Functions: schemas.Digest(rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, label+" functions")),
 	}
 }
 
 func TestChangingAnyFieldOfAClaimBreaksItsMAC(t *testing.T) {
-	key := schemas.TagKey(bytes.Repeat([]byte{7}, schemas.MinTagKey))
+	key := schemas.Key(bytes.Repeat([]byte{7}, schemas.MinKey))
 	rapid.Check(t, func(t *rapid.T) {
 		signed, other := drawClaim(t, "signed"), drawClaim(t, "other")
 		mac := signed.MAC(key)
@@ -81,7 +81,7 @@ func TestChangingAnyFieldOfAClaimBreaksItsMAC(t *testing.T) {
 
 func TestAShortKeyVerifiesNothing(t *testing.T) {
 	c := exampleClaim()
-	short := schemas.TagKey("short")
+	short := schemas.Key("short")
 	if c.Verify(short, c.MAC(short)) {
 		t.Error("a key of five bytes was accepted")
 	}

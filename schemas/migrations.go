@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"text/template"
-
-	"github.com/jackc/pgx/v5"
 )
 
 //go:embed migrations/*.sql
@@ -66,16 +64,11 @@ func fillIn(name string, roles Roles) (string, error) {
 	}
 	var sql strings.Builder
 	err = text.ExecuteTemplate(&sql, strings.TrimPrefix(name, "migrations/"), map[string]string{
-		"Owner": quote(roles.Owner), "Executor": quote(roles.Executor), "Auditor": quote(roles.Auditor),
-		"ExecutorText": literal(roles.Executor),
+		"Owner": Identifier(roles.Owner), "Executor": Identifier(roles.Executor), "Auditor": Identifier(roles.Auditor),
+		"ExecutorText": Literal(roles.Executor),
 	})
 	if err != nil {
 		return "", fmt.Errorf("fill in %s: %w", name, err)
 	}
 	return sql.String(), nil
 }
-
-func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
-
-// literal quotes a role's name as a text.
-func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }

@@ -1,5 +1,59 @@
 package schemas
 
+import (
+	"errors"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// StateOf is the SQLSTATE of a server's error, "" for an error of another kind.
+func StateOf(err error) string {
+	var server *pgconn.PgError
+	if !errors.As(err, &server) {
+		return ""
+	}
+	return server.Code
+}
+
+// PostgreSQL's own SQLSTATEs that something of ours branches on, by their names in PostgreSQL's manual.
+const (
+	SQLStateProtocolViolation        = "08P01" // also what a pooler says to a startup parameter that it does not know
+	SQLStateInvalidParameterValue    = "22023"
+	SQLStateRestrictViolation        = "23001"
+	SQLStateForeignKeyViolation      = "23503"
+	SQLStateUniqueViolation          = "23505"
+	SQLStateReadOnlyTransaction      = "25006"
+	SQLStateIdleInTransactionTimeout = "25P03"
+	SQLStateTransactionTimeout       = "25P04"
+	SQLStateDependentObjectsStill    = "2BP01"
+	SQLStateInvalidSchemaName        = "3F000"
+	SQLStateSerializationFailure     = "40001"
+	SQLStateDeadlockDetected         = "40P01"
+	SQLStateInsufficientPrivilege    = "42501"
+	SQLStateUndefinedColumn          = "42703"
+	SQLStateUndefinedObject          = "42704"
+	SQLStateDuplicateObject          = "42710"
+	SQLStateUndefinedFunction        = "42883"
+	SQLStateUndefinedTable           = "42P01"
+	SQLStateTooManyConnections       = "53300"
+	SQLStateConfigurationLimit       = "53400"
+	SQLStateProgramLimitExceeded     = "54000"
+	SQLStateNotInPrerequisiteState   = "55000"
+	SQLStateObjectInUse              = "55006"
+	SQLStateLockNotAvailable         = "55P03"
+	SQLStateQueryCanceled            = "57014" // statement_timeout, or a person
+	SQLStateAdminShutdown            = "57P01"
+	SQLStateCrashShutdown            = "57P02"
+	SQLStateCannotConnectNow         = "57P03"
+	SQLStateDatabaseDropped          = "57P04"
+	SQLStateIdleSessionTimeout       = "57P05"
+	SQLStateUndefinedFile            = "58P01"
+	SQLStateInvalidGrantOperation    = "0LP01"
+	SQLStateInternalError            = "XX000"
+	SQLStateDataCorrupted            = "XX001"
+	SQLStateIndexCorrupted           = "XX002"
+)
+
 // The refusals of the functions in schema lapse. Each is an error that aborts the batch's transaction: nothing is deleted, no
 // ledger row stays. What the executor does about each is decided in executor/grade.go.
 const (

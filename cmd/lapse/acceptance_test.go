@@ -19,6 +19,7 @@ import (
 	"lapse/internal/kafkaserver"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
+	"lapse/schemas"
 )
 
 // shop is a database with sessions, many of them due, and the three kinds of people who delete beside Lapse.
@@ -314,7 +315,7 @@ func (s *shop) refused(ctx context.Context) {
 	} {
 		_, err := conn.Exec(ctx, statement)
 		var server *pgconn.PgError
-		if !errors.As(err, &server) || server.Code != stateNotAllowed {
+		if !errors.As(err, &server) || server.Code != schemas.SQLStateInsufficientPrivilege {
 			s.t.Errorf("the executor's login was not refused %q: %v", statement, err)
 		}
 	}

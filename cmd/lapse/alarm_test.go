@@ -33,7 +33,7 @@ func (s *shop) stranger(ctx context.Context) *stranger {
 		s.t.Fatal(err)
 	}
 	e, err := executor.New(executor.Config{
-		Database: database, TagKey: schemas.TagKey(bytes.Repeat([]byte{1}, schemas.MinTagKey)), Logger: slog.New(slog.DiscardHandler),
+		Database: database, TagKey: schemas.Key(bytes.Repeat([]byte{1}, schemas.MinKey)), Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		s.t.Fatal(err)

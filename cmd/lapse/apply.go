@@ -260,7 +260,7 @@ func (a *applier) write(ctx context.Context, c *change) error {
 		})
 	}
 	err := bring(c.Resolved != nil && !c.Careful())
-	if state := stateOf(err); c.Grant && c.Careful() && (state == stateNotAllowed || state == stateUndefined) {
+	if state := schemas.StateOf(err); c.Grant && c.Careful() && (state == schemas.SQLStateInsufficientPrivilege || state == schemas.SQLStateUndefinedObject) {
 		err = bring(true) // the functions cannot be given to a deleter that is gone
 	}
 	if err != nil {
@@ -280,14 +280,14 @@ func (a *applier) write(ctx context.Context, c *change) error {
 }
 
 // noteArming takes down the position that the auditor must pass, so that `lapse audit --once` is enough to arm the policy.
-func noteArming(ctx context.Context, conn *pgx.Conn, id planner.PolicyID) error {
+func noteArming(ctx context.Context, conn *pgx.Conn, id schemas.PolicyID) error {
 	if _, err := conn.Exec(ctx, `select lapse.advance_arming($1)`, int32(id)); err != nil {
 		return fmt.Errorf("note where the auditor must pass: %w", err)
 	}
 	return nil
 }
 
-func (a *applier) report(c *change, version planner.PolicyVersion) {
+func (a *applier) report(c *change, version schemas.PolicyVersion) {
 	fmt.Fprintf(a.out, "applied %s: version %d, %s\n", c.Policy, version, c.ToState)
 	if c.NewlyDue != nil {
 		fmt.Fprintf(a.out, "  %s\n", c.NewlyDue)
@@ -315,7 +315,7 @@ func (a *applier) mend(ctx context.Context, c *change) error {
 // leave takes the tables of a dropped policy out of their publications, as far as that goes without anybody's waiting.
 func (a *applier) leave(ctx context.Context, c *change) {
 	for _, m := range c.leaving {
-		table := pgx.Identifier{m.Schema, m.Name}.Sanitize()
+		table := schemas.Identifier(m.Schema, m.Name)
 		err := leave(ctx, a.conn, m.OID, a.settings.Roles)
 		if err == nil {
 			continue
@@ -338,7 +338,7 @@ func (a *applier) dropDeleters(ctx context.Context) error {
 		return fmt.Errorf("drop deleters: %w", err)
 	}
 	warnings, err := setup.DropUnusedDeleters(ctx, a.conn, a.settings.Roles)
-	if stateOf(err) == stateLockTimeout {
+	if schemas.StateOf(err) == schemas.SQLStateLockNotAvailable {
 		warnings, err = append(warnings, err.Error()), nil
 	}
 	for _, warning := range warnings {

@@ -126,7 +126,7 @@ func (a *app) auditConfig(s *config.Settings, admit pgconn.AfterConnectFunc) (au
 		Kafka:  brokers,
 		System: s.Topics.System, User: s.Topics.User, Log: s.Topics.Log,
 		Partitions: s.Topics.Partitions, Replication: s.Topics.Replication, Create: s.Topics.Create,
-		Keys: []schemas.TagKey{schemas.TagKey(tag)}, HashKey: audit.HashKey(hash),
+		Keys: []schemas.Key{tag}, HashKey: hash,
 		FailoverTolerance: s.FailoverTolerance, Logger: a.log,
 	}
 	if s.FailoverTolerance == 0 {
@@ -136,7 +136,7 @@ func (a *app) auditConfig(s *config.Settings, admit pgconn.AfterConnectFunc) (au
 }
 
 // end is where --once ends.
-func (a *auditor) end(ctx context.Context) (replication.LSN, error) {
+func (a *auditor) end(ctx context.Context) (schemas.LSN, error) {
 	end, err := a.session.End(ctx)
 	a.until.Store(uint64(end))
 	return end, err
@@ -183,7 +183,7 @@ func (a *auditor) printReached(ctx context.Context, asJSON bool) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	reached := replication.LSN(a.until.Load())
+	reached := schemas.LSN(a.until.Load())
 	if asJSON {
 		return a.printJSON(map[string]string{"reached": reached.String()})
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/planner"
+	"lapse/schemas"
 )
 
 func (a *app) clockCommand() *cobra.Command {
@@ -83,7 +84,7 @@ type clocks struct {
 
 // policyClock is one policy's measure.
 type policyClock struct {
-	Policy     planner.PolicyName `json:"policy"`
+	Policy     schemas.PolicyName `json:"policy"`
 	LastCutoff *time.Time         `json:"last_cutoff,omitempty"` // since the clock was accepted last
 	Measure    time.Time          `json:"measure"`               // what the next cutoff is compared with
 	Reach      string             `json:"reach"`                 // how far after it the next cutoff may be

@@ -11,7 +11,6 @@ import (
 
 	"lapse/internal/config"
 	"lapse/internal/setup"
-	"lapse/replication"
 	"lapse/schemas"
 )
 
@@ -19,24 +18,6 @@ const (
 	connectTimeout = 10 * time.Second
 	closeTimeout   = 2 * time.Second
 )
-
-// Conditions that PostgreSQL reports and commands branch on.
-const (
-	stateNotAllowed    = "42501"
-	stateInvalidSchema = "3F000"
-	stateLockTimeout   = "55P03"
-	stateDeadlock      = "40P01"
-	stateProtocol      = "08P01" // what a pooler says to a startup parameter that it does not know
-	stateUndefined     = "42704" // what a server says to one
-)
-
-func stateOf(err error) string {
-	var server *pgconn.PgError
-	if errors.As(err, &server) {
-		return server.Code
-	}
-	return ""
-}
 
 // connection is how to log in with c and play role. An empty role is the login's own.
 //
@@ -129,11 +110,11 @@ func explainConnect(err error, c config.ConnString, role string) error {
 	}
 	login, _ := c.Login()
 	switch {
-	case server.Code == stateProtocol, server.Code == stateUndefined:
+	case server.Code == schemas.SQLStateProtocolViolation, server.Code == schemas.SQLStateUndefinedObject:
 		return fmt.Errorf("connect to %s: a setting that the session starts with is refused (%s): %s", c, server.Message, connectDirectly)
-	case server.Code == stateNotAllowed && role != "":
-		return fmt.Errorf("connect to %s: %s: have a superuser run: grant %s to %s", c, server.Message, quoted(role), quoted(login))
-	case role != "" && server.Code == "22023": // there is no such role
+	case server.Code == schemas.SQLStateInsufficientPrivilege && role != "":
+		return fmt.Errorf("connect to %s: %s: have a superuser run: grant %s to %s", c, server.Message, schemas.Identifier(role), schemas.Identifier(login))
+	case role != "" && server.Code == schemas.SQLStateInvalidParameterValue: // there is no such role
 		return fmt.Errorf("connect to %s: %s: run lapse init", c, server.Message)
 	default:
 		return fmt.Errorf("connect to %s: %w", c, server)
@@ -147,14 +128,12 @@ func hangUp(conn *pgx.Conn) {
 	_ = conn.Close(ctx)
 }
 
-func quoted(name string) string { return pgx.Identifier{name}.Sanitize() }
-
 // installation is the row that `lapse init` leaves.
 type installation struct {
 	schemaVersion int
 	slot          string
-	slotStart     replication.LSN // zero: no slot is on record
-	slotMade      bool            // one was, now or formerly
+	slotStart     schemas.LSN // zero: no slot is on record
+	slotMade      bool        // one was, now or formerly
 	auditRequired bool
 	keys          map[string]string // fingerprints, by the keys' names
 }
@@ -177,7 +156,7 @@ func readInstallation(ctx context.Context, conn *pgx.Conn, roles schemas.Roles) 
 		  from lapse.installation i`).
 		Scan(&i.schemaVersion, &i.slot, &i.slotStart, &i.slotMade, &i.auditRequired, &i.keys)
 	switch {
-	case errors.Is(err, pgx.ErrNoRows), stateOf(err) == "42P01":
+	case errors.Is(err, pgx.ErrNoRows), schemas.StateOf(err) == schemas.SQLStateUndefinedTable:
 		return nil, errNotInstalled
 	case err != nil:
 		return nil, fmt.Errorf("read the installation: %w", err)
@@ -217,8 +196,8 @@ func (a *app) lookInstalled(ctx context.Context, s *config.Settings, c config.Co
 // stopping or full.
 func mayPass(err error) bool {
 	var failed *pgconn.ConnectError
-	switch stateOf(err) {
-	case "57P01", "57P02", "57P03", "53300":
+	switch schemas.StateOf(err) {
+	case schemas.SQLStateAdminShutdown, schemas.SQLStateCrashShutdown, schemas.SQLStateCannotConnectNow, schemas.SQLStateTooManyConnections:
 		return true
 	case "":
 		return errors.As(err, &failed)

@@ -11,6 +11,7 @@ import (
 	"lapse/internal/setup"
 	"lapse/planner"
 	"lapse/replication"
+	"lapse/schemas"
 )
 
 // change is what apply does about one policy.
@@ -124,7 +125,7 @@ func (a *applier) mayDelete(ctx context.Context, c *change) error {
 	if err == nil {
 		err = setup.EnsureDeleter(ctx, tx, tableOf(c.Resolved), a.settings.Roles)
 	}
-	if stateOf(err) == stateLockTimeout {
+	if schemas.StateOf(err) == schemas.SQLStateLockNotAvailable {
 		err = nil
 	}
 	return errors.Join(err, tx.Rollback(ctx))
@@ -151,7 +152,7 @@ func (a *applier) leavers(ctx context.Context, changes []change) error {
 	if err != nil {
 		return err
 	}
-	dropped, needed := map[planner.PolicyName]*change{}, map[uint32]bool{}
+	dropped, needed := map[schemas.PolicyName]*change{}, map[uint32]bool{}
 	for i := range changes {
 		c := &changes[i]
 		for _, oid := range c.tables {
@@ -161,7 +162,7 @@ func (a *applier) leavers(ctx context.Context, changes []change) error {
 			dropped[c.Policy] = c
 		}
 	}
-	touched := map[planner.PolicyName][]uint32{}
+	touched := map[schemas.PolicyName][]uint32{}
 	for i := range inForce {
 		p := &inForce[i]
 		tables, err := reached(ctx, a.conn, p.TableOID)
@@ -176,7 +177,7 @@ func (a *applier) leavers(ctx context.Context, changes []change) error {
 	for name, c := range dropped {
 		for _, m := range a.members {
 			if m.Publication != replication.Ledger && slices.Contains(touched[name], m.OID) && !needed[m.OID] {
-				c.Leave = append(c.Leave, pgx.Identifier{m.Schema, m.Name}.Sanitize())
+				c.Leave = append(c.Leave, schemas.Identifier(m.Schema, m.Name))
 				c.leaving = append(c.leaving, m)
 			}
 		}

@@ -17,7 +17,7 @@ import (
 	"lapse/audit"
 	"lapse/audit/kafka"
 	"lapse/internal/config"
-	"lapse/replication"
+	"lapse/schemas"
 )
 
 func (a *app) eventsCommand() *cobra.Command {
@@ -293,7 +293,7 @@ func (c *consumer) print(r *kafka.Record, at place) error {
 	}
 	lsn := at.lsn
 	if len(lsn) == 16 {
-		var n replication.LSN
+		var n schemas.LSN
 		if _, err := fmt.Sscanf(lsn, "%X", (*uint64)(&n)); err == nil {
 			lsn = n.String()
 		}

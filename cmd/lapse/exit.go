@@ -58,7 +58,7 @@ func exitCode(err error) int {
 		return exitPerson
 	case errors.As(err, &usage), errors.As(err, &input), errors.As(err, &policies), errors.As(err, &settings),
 		errors.As(err, &identity), errors.As(err, &superuser), errors.Is(err, config.ErrNoKey), errors.Is(err, config.ErrNoBrokers),
-		errors.Is(err, schemas.ErrTagKeyTooShort):
+		errors.Is(err, schemas.ErrKeyTooShort):
 		return exitInvalid
 	default:
 		return exitFailed

@@ -31,7 +31,7 @@ func TestEachKindOfErrorHasItsExitCode(t *testing.T) {
 		{"a table that cannot be published", &replication.IdentityError{}, 2},
 		{"a missing key", config.ErrNoKey, 2},
 		{"no brokers", config.ErrNoBrokers, 2},
-		{"a short key", schemas.ErrTagKeyTooShort, 2},
+		{"a short key", schemas.ErrKeyTooShort, 2},
 		{"something for a person", errNeedsPerson, 3},
 	} {
 		if got := exitCode(c.err); got != c.code {

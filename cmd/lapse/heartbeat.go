@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/audit"
-	"lapse/replication"
+	"lapse/schemas"
 )
 
 // auditorSession is the auditor's connection for SQL, beside the one that streams and can run none. It connects with its
@@ -49,7 +49,7 @@ func (s *auditorSession) Alarm(ctx context.Context, reason string) error {
 }
 
 // End is the end of the log: whatever was committed before the call lies below it.
-func (s *auditorSession) End(ctx context.Context) (end replication.LSN, err error) {
+func (s *auditorSession) End(ctx context.Context) (end schemas.LSN, err error) {
 	err = s.with(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, `select pg_current_wal_flush_lsn()::text`).Scan(&end)
 	})

@@ -13,6 +13,7 @@ import (
 	"lapse/audit"
 	"lapse/internal/config"
 	"lapse/replication"
+	"lapse/schemas"
 )
 
 func (a *app) historyCommand() *cobra.Command {
@@ -75,12 +76,12 @@ type historyRow struct {
 
 // databaseSide is what the server says of itself.
 type databaseSide struct {
-	Timeline int32           `json:"timeline"`
-	System   string          `json:"system_identifier"`
-	Written  replication.LSN `json:"-"`
-	Started  time.Time       `json:"server_started"`
-	Beat     *time.Time      `json:"last_heartbeat,omitempty"`
-	Fresh    bool            `json:"-"` // an auditor has beaten lately, on this server as it runs and in this history
+	Timeline int32       `json:"timeline"`
+	System   string      `json:"system_identifier"`
+	Written  schemas.LSN `json:"-"`
+	Started  time.Time   `json:"server_started"`
+	Beat     *time.Time  `json:"last_heartbeat,omitempty"`
+	Fresh    bool        `json:"-"` // an auditor has beaten lately, on this server as it runs and in this history
 
 	Reaches string `json:"reaches"`
 }
@@ -200,7 +201,7 @@ func (p *pasts) readDatabase(ctx context.Context, conn *pgx.Conn) error {
 		return fmt.Errorf("read the history in force: %w", err)
 	}
 	d.Reaches = audit.Reach{
-		History: replication.History(h.Number), Timeline: replication.Timeline(d.Timeline), LSN: d.Written,
+		History: schemas.History(h.Number), Timeline: schemas.Timeline(d.Timeline), LSN: d.Written,
 	}.String()
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"lapse/audit"
 	"lapse/internal/config"
 	"lapse/planner"
+	"lapse/schemas"
 )
 
 func (a *app) historyAcceptCommand() *cobra.Command {
@@ -153,7 +154,7 @@ func (a *app) writeHistory(ctx context.Context, conn *pgx.Conn, s *config.Settin
 		highest = max(highest, int64(found.Highest))
 		done.LogEnd, done.Fork = found.LogEnd.String(), found.Fork.String()
 	}
-	var arming []planner.PolicyID
+	var arming []schemas.PolicyID
 	err := retryGated(ctx, conn, a.log, "accept the history", s.Roles, func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `
 			insert into lapse.history (number, log_end, fork, timeline, system_identifier, reason)
@@ -176,7 +177,7 @@ func (a *app) writeHistory(ctx context.Context, conn *pgx.Conn, s *config.Settin
 	return done, noteArmings(ctx, conn, arming)
 }
 
-func noteArmings(ctx context.Context, conn *pgx.Conn, arming []planner.PolicyID) error {
+func noteArmings(ctx context.Context, conn *pgx.Conn, arming []schemas.PolicyID) error {
 	for _, id := range arming {
 		if err := noteArming(ctx, conn, id); err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"lapse/internal/config"
 	"lapse/internal/setup"
 	"lapse/planner"
+	"lapse/schemas"
 )
 
 // loginsOf are the logins that a database's settings name for owner, executor and auditor.
@@ -190,11 +191,11 @@ func (i *initialiser) login(ctx context.Context, conn *pgx.Conn) error {
 		}
 		if trouble != "" {
 			i.Warnings = append(i.Warnings, fmt.Sprintf("role %s was there before and %s, so that nothing was given to it: "+
-				"name another login with database: in lapse.yaml and run lapse init again", quoted(roles.Login), trouble))
+				"name another login with database: in lapse.yaml and run lapse init again", schemas.Identifier(roles.Login), trouble))
 			return nil
 		}
 		i.Warnings = append(i.Warnings, fmt.Sprintf("login %s was there before: whoever knows its password can delete what is due and read "+
-			"the write-ahead log; if that is not meant, give it another password", quoted(roles.Login)))
+			"the write-ahead log; if that is not meant, give it another password", schemas.Identifier(roles.Login)))
 	}
 	if err := i.equip(ctx, conn, logins); err != nil {
 		return err
@@ -206,7 +207,7 @@ func (i *initialiser) login(ctx context.Context, conn *pgx.Conn) error {
 }
 
 func givePassword(login string) string {
-	return fmt.Sprintf("if the server asks for passwords, give %s one: alter role %[1]s password '…'", quoted(login))
+	return fmt.Sprintf("if the server asks for passwords, give %s one: alter role %[1]s password '…'", schemas.Identifier(login))
 }
 
 // loginURL is how login reaches the database that c names, for a shell. It has no password.

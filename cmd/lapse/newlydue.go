@@ -14,16 +14,16 @@ import (
 
 // newlyDue says what more falls due under a version than under the one before it, both counted at one cutoff.
 type newlyDue struct {
-	Version planner.PolicyVersion `json:"version"`
+	Version schemas.PolicyVersion `json:"version"`
 	Due     int64                 `json:"due"`
-	Former  planner.PolicyVersion `json:"former_version,omitempty"` // 0: there was none
+	Former  schemas.PolicyVersion `json:"former_version,omitempty"` // 0: there was none
 	Was     int64                 `json:"former_due"`
 	// Nested says that what was due still is, so that the difference is what newly falls due.
 	Nested     bool   `json:"nested"`
 	Newly      *int64 `json:"rows,omitempty"` // where it can be told
 	NotCounted string `json:"not_counted,omitempty"`
 
-	policy planner.PolicyName
+	policy schemas.PolicyName
 	cutoff time.Time
 }
 
@@ -87,7 +87,7 @@ func (n *newlyDue) fail(err error) {
 
 // count counts through the policy's own function, over the executor's login: nothing of the table is read in the session that
 // applies, whose login may do more than the table's owner should.
-func (a *applier) count(ctx context.Context, policy planner.PolicyName, n *newlyDue) (int64, error) {
+func (a *applier) count(ctx context.Context, policy schemas.PolicyName, n *newlyDue) (int64, error) {
 	conn, err := a.connectToCount(ctx)
 	if err != nil {
 		return 0, err

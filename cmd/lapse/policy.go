@@ -66,8 +66,8 @@ type policyList struct {
 
 // policyLine is one policy of the list.
 type policyLine struct {
-	Policy       planner.PolicyName    `json:"policy"`
-	Version      planner.PolicyVersion `json:"version"`
+	Policy       schemas.PolicyName    `json:"policy"`
+	Version      schemas.PolicyVersion `json:"version"`
 	State        schemas.State         `json:"state"`
 	Since        time.Time             `json:"since"`
 	Table        string                `json:"table"`
@@ -183,7 +183,7 @@ func leftOverDeleters(ctx context.Context, conn *pgx.Conn) ([]string, error) {
 	}
 	for i, role := range all {
 		all[i] = fmt.Sprintf("role %[1]s is left over: no policy in force uses it: have a superuser run: drop owned by %[2]s; drop role %[2]s "+
-			"(which fails while another database of this cluster uses it)", role, quoted(role))
+			"(which fails while another database of this cluster uses it)", role, schemas.Identifier(role))
 	}
 	return all, nil
 }

@@ -91,8 +91,8 @@ func (a *app) policyStateCommand(c stateCommand) *cobra.Command {
 
 // stateChange is what became of one policy.
 type stateChange struct {
-	Policy      planner.PolicyName    `json:"policy"`
-	Version     planner.PolicyVersion `json:"version"`
+	Policy      schemas.PolicyName    `json:"policy"`
+	Version     schemas.PolicyVersion `json:"version"`
 	From        schemas.State         `json:"from_state"`
 	To          schemas.State         `json:"to_state"`
 	HeldBack    bool                  `json:"held_back,omitempty"`

@@ -39,7 +39,7 @@ func retryLocked(ctx context.Context, conn *pgx.Conn, log *slog.Logger, what str
 			}
 			return work(tx)
 		})
-		if state := stateOf(err); state != stateLockTimeout && state != stateDeadlock {
+		if state := schemas.StateOf(err); state != schemas.SQLStateLockNotAvailable && state != schemas.SQLStateDeadlockDetected {
 			return err
 		}
 		if time.Now().After(deadline) {
@@ -94,7 +94,7 @@ func leave(ctx context.Context, conn *pgx.Conn, table uint32, roles schemas.Role
 		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			return publishing(ctx, tx, []uint32{table}, roles, leaveAtOnce)
 		})
-		if stateOf(err) != stateLockTimeout || time.Now().After(deadline) {
+		if schemas.StateOf(err) != schemas.SQLStateLockNotAvailable || time.Now().After(deadline) {
 			return err
 		}
 		select {
@@ -133,7 +133,7 @@ func publishing(
 	if len(tables) == 0 {
 		return nil
 	}
-	if err := as(ctx, tx, quoted(roles.Owner)); err != nil {
+	if err := as(ctx, tx, schemas.Identifier(roles.Owner)); err != nil {
 		return err
 	}
 	if _, err := tx.Exec(ctx, `select lapse.begin_publications()`); err != nil {
@@ -144,14 +144,14 @@ func publishing(
 	}
 	for _, oid := range tables {
 		err := change(ctx, tx, oid)
-		if stateOf(err) == stateNotAllowed {
+		if schemas.StateOf(err) == schemas.SQLStateInsufficientPrivilege {
 			return fmt.Errorf("%w: let this login be a member of %s and of the table's owner (`lapse apply --grants -f FILE` prints how), or run this with a superuser's", err, roles.Owner)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if err := as(ctx, tx, quoted(roles.Owner)); err != nil {
+	if err := as(ctx, tx, schemas.Identifier(roles.Owner)); err != nil {
 		return err
 	}
 	if _, err := tx.Exec(ctx, `select lapse.record_published($1)`, tables); err != nil {

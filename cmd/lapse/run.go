@@ -12,7 +12,6 @@ import (
 
 	"lapse/executor"
 	"lapse/internal/config"
-	"lapse/planner"
 	"lapse/schemas"
 )
 
@@ -78,7 +77,7 @@ func (a *app) newExecutor(s *config.Settings) (e *executor.Executor, done func()
 		return nil, nil, err
 	}
 	c := executor.Config{
-		Database: database, Roles: s.Roles, TagKey: schemas.TagKey(key), Logger: a.log,
+		Database: database, Roles: s.Roles, TagKey: key, Logger: a.log,
 		Limits: executor.Limits{
 			TurnRows: int64(s.Limits.TurnRows), TurnTime: s.Limits.TurnTime, BatchTime: s.Limits.BatchTime,
 		},
@@ -100,9 +99,9 @@ func executorPart(e *executor.Executor) part {
 }
 
 func (a *app) runOnce(ctx context.Context, e *executor.Executor, now []string, asJSON bool) error {
-	names := make([]planner.PolicyName, len(now))
+	names := make([]schemas.PolicyName, len(now))
 	for i, name := range now {
-		names[i] = planner.PolicyName(name)
+		names[i] = schemas.PolicyName(name)
 	}
 	summary, err := e.Once(ctx, names)
 	var unknown *executor.UnknownPolicyError

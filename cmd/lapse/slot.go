@@ -11,6 +11,7 @@ import (
 	"lapse/audit"
 	"lapse/planner"
 	"lapse/replication"
+	"lapse/schemas"
 )
 
 // slotWait is how long the server may wait for transactions that are open when the slot is made.
@@ -94,7 +95,7 @@ func (i *initialiser) lostSlot(state *replication.SlotState, installed *installa
 	return errors.Is(err, replication.ErrSlotLost) || err == nil && formerly && installed.slotStart == 0, nil
 }
 
-func (i *initialiser) slotGone(state *replication.SlotState, start replication.LSN) error {
+func (i *initialiser) slotGone(state *replication.SlotState, start schemas.LSN) error {
 	what := "is gone"
 	switch {
 	case !state.Exists && start != 0:
@@ -189,7 +190,7 @@ func slotOptions(ctx context.Context, conn *pgx.Conn) ([]replication.SlotOption,
 // recordSlot writes down where the slot begins, nil being nowhere yet, and restates the policies, so that what is in force is in
 // the log behind the slot. Those that are armed wait for the auditor.
 func (i *initialiser) recordSlot(ctx context.Context, owner *pgx.Conn, start *string) error {
-	var arming []planner.PolicyID
+	var arming []schemas.PolicyID
 	err := retryGated(ctx, owner, i.log, "record the slot", i.settings.Roles, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `update lapse.installation set slot_start = $1::text::pg_lsn, slot_made_at = clock_timestamp()`, start)
 		if err != nil {

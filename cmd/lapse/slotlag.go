@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"lapse/replication"
+	"lapse/schemas"
 )
 
 // slotLag measures how much log PostgreSQL keeps for the slot, each time the metrics are read: while the auditor is stuck,
@@ -45,7 +46,7 @@ func (s slotLag) Collect(metrics chan<- prometheus.Metric) {
 
 // look is the end of the server's log, unless the server process that serves the auditor's stream is a synchronous standby:
 // that is an error.
-func (a *auditor) look(ctx context.Context, pid uint32) (end replication.LSN, err error) {
+func (a *auditor) look(ctx context.Context, pid uint32) (end schemas.LSN, err error) {
 	name, err := replication.ApplicationName(a.config.Stream.ConnString)
 	if err != nil {
 		return 0, err

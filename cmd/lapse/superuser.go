@@ -35,7 +35,7 @@ grant %[3]s, %[4]s, %[5]s to %[2]s;
 -- and a password, if pg_hba.conf asks for one: alter role %[2]s password '...'
 
 LAPSE_SUPERUSER=allow in the environment lets a superuser pass, for throw-away databases`,
-		what, quoted(e.roles.Login), quoted(e.roles.Owner), quoted(e.roles.Executor), quoted(e.roles.Auditor))
+		what, schemas.Identifier(e.roles.Login), schemas.Identifier(e.roles.Owner), schemas.Identifier(e.roles.Executor), schemas.Identifier(e.roles.Auditor))
 }
 
 // reachableSuperuser is the superuser that the session's login is or can become, and the login. Names are qualified,

@@ -30,21 +30,6 @@ func KeyNames() []KeyName { return []KeyName{TagKey, LogKey, RowsKey, HashKey} }
 
 func (n KeyName) variable() string { return "LAPSE_KEY_" + strings.ToUpper(string(n)) }
 
-// Key is a secret of KeyLength bytes. Neither String nor GoString shows it.
-type Key []byte
-
-// Fingerprint names the key without saying what it is.
-func (k Key) Fingerprint() string { return schemas.Fingerprint(k) }
-
-// KeyLength is the length of every key. In its file, and in the environment, a key is written in hexadecimal digits.
-const KeyLength = schemas.MinTagKey
-
-// String hides the key.
-func (k Key) String() string { return "(a key)" }
-
-// GoString hides the key.
-func (k Key) GoString() string { return k.String() }
-
 // KeySource is where the keys are: LAPSE_KEY_TAG and its kin in the environment, or else files in a folder.
 type KeySource struct {
 	Dir     string
@@ -56,7 +41,7 @@ type KeySource struct {
 var ErrNoKey = errors.New("there is no such key")
 
 // Load reads one key.
-func (s KeySource) Load(name KeyName) (Key, error) {
+func (s KeySource) Load(name KeyName) (schemas.Key, error) {
 	if text, set := s.lookup(name); set {
 		key, err := parseKey(text)
 		if err != nil {
@@ -98,7 +83,7 @@ func (s KeySource) lookup(name KeyName) (string, bool) {
 	return s.env(name.variable())
 }
 
-func loadKey(path string, name KeyName) (Key, error) {
+func loadKey(path string, name KeyName) (schemas.Key, error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -122,11 +107,11 @@ func loadKey(path string, name KeyName) (Key, error) {
 	return key, nil
 }
 
-func parseKey(text string) (Key, error) {
+func parseKey(text string) (schemas.Key, error) {
 	key, err := hex.DecodeString(strings.TrimSpace(text))
-	if err != nil || len(key) != KeyLength {
+	if err != nil || len(key) != schemas.MinKey {
 		// The error never quotes what it read.
-		return nil, fmt.Errorf("want %d hexadecimal digits", 2*KeyLength)
+		return nil, fmt.Errorf("want %d hexadecimal digits", 2*schemas.MinKey)
 	}
 	return key, nil
 }
@@ -169,7 +154,7 @@ func makeKey(path string) (fresh bool, err error) {
 		return false, err
 	}
 	defer func() { _ = os.Remove(temporary.Name()) }()
-	key := make([]byte, KeyLength)
+	key := make([]byte, schemas.MinKey)
 	if _, err := rand.Read(key); err != nil {
 		return false, err
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"lapse/internal/config"
+	"lapse/schemas"
 )
 
 func keysIn(t *testing.T, dir string, env config.Environment) config.KeySource {
@@ -37,7 +38,7 @@ func TestKeysAreMadeOnceAndNeverOverwritten(t *testing.T) {
 			t.Errorf("%s has mode %04o", name, info.Mode().Perm())
 		}
 		key, err := keys.Load(name)
-		if err != nil || len(key) != config.KeyLength {
+		if err != nil || len(key) != schemas.MinKey {
 			t.Fatalf("load %s: %d bytes, %v", name, len(key), err)
 		}
 		before[name] = string(key)
@@ -90,7 +91,7 @@ func TestAMissingKeySaysHowToMakeIt(t *testing.T) {
 }
 
 func TestAKeyOfTheEnvironmentStandsAboveItsFile(t *testing.T) {
-	secret := strings.Repeat("ab", config.KeyLength)
+	secret := strings.Repeat("ab", schemas.MinKey)
 	keys := keysIn(t, t.TempDir(), variables(map[string]string{"LAPSE_KEY_TAG": secret}))
 	key, err := keys.Load(config.TagKey)
 	if err != nil || key[0] != 0xab {

@@ -13,6 +13,7 @@ import (
 
 	"lapse/internal/child"
 	"lapse/internal/pgserver"
+	"lapse/schemas"
 )
 
 const templateName = "lapse_test_template"
@@ -150,7 +151,7 @@ func (db *DB) As(role string) string { return db.Server.URL(role, db.Name) }
 func (db *DB) NewRole(t testing.TB, suffix string, attributes ...string) string {
 	t.Helper()
 	role := db.Name + "_" + suffix
-	db.Exec(t, "create role "+pgx.Identifier{role}.Sanitize()+" login "+strings.Join(attributes, " "))
+	db.Exec(t, "create role "+schemas.Identifier(role)+" login "+strings.Join(attributes, " "))
 	db.roles = append(db.roles, role)
 	return role
 }
@@ -214,7 +215,7 @@ func (db *DB) drop() error {
 		return err
 	}
 	for _, role := range db.roles {
-		if _, err := conn.Exec(ctx, "drop role if exists "+pgx.Identifier{role}.Sanitize()); err != nil {
+		if _, err := conn.Exec(ctx, "drop role if exists "+schemas.Identifier(role)); err != nil {
 			return err
 		}
 	}

@@ -50,7 +50,7 @@ func Catalog(ctx context.Context, conn *pgx.Conn, o Options) (found int, err err
 		if err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `set local role `+quote(o.Roles.Owner)); err != nil {
+		if _, err := tx.Exec(ctx, `set local role `+schemas.Identifier(o.Roles.Owner)); err != nil {
 			return fmt.Errorf("become %s: %w", o.Roles.Owner, err)
 		}
 		// Where there is no schema the first migration makes it, and fails if somebody else has made one meanwhile.

@@ -140,7 +140,7 @@ func (d *deleter) ready() bool {
 // table. Safe to repeat.
 func EnsureDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles) error {
 	e := &equipping{tx, t, roles, roles.Deleter(t.OwnerOID)}
-	if err := e.as(ctx, quote(roles.Owner)); err != nil {
+	if err := e.as(ctx, schemas.Identifier(roles.Owner)); err != nil {
 		return err
 	}
 	if _, err := tx.Exec(ctx, lockDeleters); err != nil {
@@ -157,7 +157,7 @@ func EnsureDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles)
 		return err
 	}
 	if d.ready() {
-		return e.as(ctx, quote(roles.Owner))
+		return e.as(ctx, schemas.Identifier(roles.Owner))
 	}
 	if err := e.as(ctx, "none"); err != nil {
 		return err
@@ -191,18 +191,18 @@ func (e *equipping) excess(d *deleter) error {
 	switch {
 	case d.Others != "":
 		return &GrantError{
-			SQL: fmt.Sprintf("revoke %s from %s", d.Others, quote(e.name)),
+			SQL: fmt.Sprintf("revoke %s from %s", d.Others, schemas.Identifier(e.name)),
 			Why: fmt.Sprintf("%s deletes for %s alone, and is a member of %s", e.name, e.t.Owner, d.Others),
 		}
 	case d.Strangers != "":
 		return &GrantError{
 			// What they granted goes with it.
-			SQL: fmt.Sprintf("revoke %s from %s cascade", quote(e.name), d.Strangers),
+			SQL: fmt.Sprintf("revoke %s from %s cascade", schemas.Identifier(e.name), d.Strangers),
 			Why: fmt.Sprintf("%s, which is not a member of %s, is a member of %s or may grant it, and could change its functions", d.Strangers, e.roles.Owner, e.name),
 		}
 	case d.Powerful:
 		return &GrantError{
-			SQL: fmt.Sprintf("alter role %s nologin nosuperuser nocreaterole nocreatedb noreplication", quote(e.name)),
+			SQL: fmt.Sprintf("alter role %s nologin nosuperuser nocreaterole nocreatedb noreplication", schemas.Identifier(e.name)),
 			Why: fmt.Sprintf("%s has an attribute that a role for deleting needs none of", e.name),
 		}
 	}
@@ -237,7 +237,7 @@ func (e *equipping) grants(ctx context.Context, d *deleter) error {
 
 // missing lists what grants runs.
 func (e *equipping) missing(ctx context.Context, d *deleter) (all []statement, err error) {
-	deleter, owner, table := quote(e.name), quote(e.t.Owner), e.t.Name
+	deleter, owner, table := schemas.Identifier(e.name), schemas.Identifier(e.t.Owner), e.t.Name
 	add := func(sql, why string, args ...any) { all = append(all, statement{sql, fmt.Sprintf(why, args...)}) }
 	inherit, set := "", ""
 	if d.SetOptions {
@@ -256,7 +256,7 @@ func (e *equipping) missing(ctx context.Context, d *deleter) (all []statement, e
 			return nil, fmt.Errorf("look at the login: %w", err)
 		}
 		if !super {
-			add("grant "+deleter+" to "+quote(login)+set, "%s may not give functions to %s", login, e.name)
+			add("grant "+deleter+" to "+schemas.Identifier(login)+set, "%s may not give functions to %s", login, e.name)
 		}
 	}
 	for _, schema := range d.Schemas {
@@ -268,7 +268,7 @@ func (e *equipping) missing(ctx context.Context, d *deleter) (all []statement, e
 			return nil, err
 		}
 		for _, relation := range ungranted {
-			add(fmt.Sprintf("grant select, delete, update (%s) on %s to %s", quote(e.t.Column), relation.Name, deleter),
+			add(fmt.Sprintf("grant select, delete, update (%s) on %s to %s", schemas.Identifier(e.t.Column), relation.Name, deleter),
 				"%s may not delete from %s, whose owner %s is a superuser", e.name, relation.Name, e.t.Owner)
 		}
 	}
@@ -302,14 +302,14 @@ func (e *equipping) ungranted(ctx context.Context) ([]Relation, error) {
 
 // equip gives the deleter its rights in schema lapse, and takes it down. The role is the catalog's owner afterwards.
 func (e *equipping) equip(ctx context.Context) error {
-	if err := e.as(ctx, quote(e.roles.Owner)); err != nil {
+	if err := e.as(ctx, schemas.Identifier(e.roles.Owner)); err != nil {
 		return err
 	}
-	if _, err := e.tx.Exec(ctx, "grant usage on schema lapse to "+quote(e.name)); err != nil {
+	if _, err := e.tx.Exec(ctx, "grant usage on schema lapse to "+schemas.Identifier(e.name)); err != nil {
 		return fmt.Errorf("let %s use schema lapse: %w", e.name, err)
 	}
 	for _, function := range schemas.DeleterFunctions() {
-		if _, err := e.tx.Exec(ctx, "grant execute on function "+function+" to "+quote(e.name)); err != nil {
+		if _, err := e.tx.Exec(ctx, "grant execute on function "+function+" to "+schemas.Identifier(e.name)); err != nil {
 			return fmt.Errorf("let %s call %s: %w", e.name, function, err)
 		}
 	}
@@ -326,17 +326,17 @@ func (e *equipping) refusal(d *deleter) error {
 	switch {
 	case d.Refused != "" && d.RefusedOf != e.t.Owner:
 		return &GrantError{
-			SQL: fmt.Sprintf("alter table %s owner to %s", d.Refused, quote(e.t.Owner)),
+			SQL: fmt.Sprintf("alter table %s owner to %s", d.Refused, schemas.Identifier(e.t.Owner)),
 			Why: fmt.Sprintf("partition %s belongs to %s and its root to %s", d.Refused, d.RefusedOf, e.t.Owner),
 		}
 	case d.Refused != "":
 		return &GrantError{
-			SQL: fmt.Sprintf("alter role %s inherit", quote(e.name)),
+			SQL: fmt.Sprintf("alter role %s inherit", schemas.Identifier(e.name)),
 			Why: fmt.Sprintf("%s is a member of %s and does not inherit its rights", e.name, e.t.Owner),
 		}
 	case d.Blind != "":
 		return &GrantError{
-			SQL: fmt.Sprintf("alter role %s bypassrls", quote(e.name)),
+			SQL: fmt.Sprintf("alter role %s bypassrls", schemas.Identifier(e.name)),
 			Why: fmt.Sprintf("row security applies to %s on %s, so that it would not see every row", e.name, d.Blind),
 		}
 	case !d.ready():

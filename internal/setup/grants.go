@@ -24,7 +24,7 @@ func GrantsSQL(roles schemas.Roles, database string, logins Logins, tables []Pol
 	}
 	sql.WriteString("\n" + rolesSQL(roles, database))
 	sql.WriteString("\n-- the logins that play these roles; give them passwords: alter role … password '…'\n" + loginsSQL(roles, logins))
-	fmt.Fprintf(&sql, "-- On Amazon RDS and Aurora write instead: grant rds_replication to %s;\n%s", quote(logins.Auditor), giveReplication(logins.Auditor))
+	fmt.Fprintf(&sql, "-- On Amazon RDS and Aurora write instead: grant rds_replication to %s;\n%s", schemas.Identifier(logins.Auditor), giveReplication(logins.Auditor))
 	if len(tables) > 0 {
 		sql.WriteString("\n-- One role for each owner of tables, which nobody can log in as, owns the functions that delete from them.\n" +
 			block(fillTables(deletersBlock, roles, logins, tables)))
@@ -45,7 +45,7 @@ func grantsHead(database string, forTables bool) string {
 begin;
 set local search_path = pg_catalog, pg_temp;
 set local standard_conforming_strings = on;
-`, quote(database), pick(forTables, "\n--                            and ADMIN OPTION on the owners of the tables", ""),
+`, schemas.Identifier(database), pick(forTables, "\n--                            and ADMIN OPTION on the owners of the tables", ""),
 		pick(forTables, "\n--                            and usage on the tables' schemas", ""))
 	return head
 }
@@ -61,12 +61,12 @@ func pick(yes bool, a, b string) string {
 func fillTables(body string, roles schemas.Roles, logins Logins, tables []PolicyTable) string {
 	rows := make([]string, len(tables))
 	for i, t := range tables {
-		rows[i] = "(" + literal(t.Name) + ", " + literal(t.Column) + ")"
+		rows[i] = "(" + schemas.Literal(t.Name) + ", " + schemas.Literal(t.Column) + ")"
 	}
 	return strings.NewReplacer(
 		"{{tables}}", strings.Join(rows, ",\n               "),
-		"{{login}}", literal(logins.Owner), "{{owner}}", literal(roles.Owner), "{{prefix}}", literal(roles.DeleterPrefix),
-		"{{recipe}}", literal(circleRecipe(roles.Owner)), "{{leave}}", literal(leaveRoles(roles.Owner)),
+		"{{login}}", schemas.Literal(logins.Owner), "{{owner}}", schemas.Literal(roles.Owner), "{{prefix}}", schemas.Literal(roles.DeleterPrefix),
+		"{{recipe}}", schemas.Literal(circleRecipe(roles.Owner)), "{{leave}}", schemas.Literal(leaveRoles(roles.Owner)),
 	).Replace(body)
 }
 

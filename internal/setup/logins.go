@@ -41,7 +41,7 @@ func loginsSQL(roles schemas.Roles, logins Logins) string {
 		{logins.Owner, roles.Owner}, {logins.Executor, roles.Executor}, {logins.Auditor, roles.Auditor},
 	} {
 		if play.login != play.role {
-			fmt.Fprintf(&sql, "grant %s to %s;\n", quote(play.role), quote(play.login))
+			fmt.Fprintf(&sql, "grant %s to %s;\n", schemas.Identifier(play.role), schemas.Identifier(play.login))
 		}
 	}
 	return sql.String()

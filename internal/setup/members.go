@@ -14,13 +14,13 @@ type RoleError struct{ Role, Superuser string }
 
 // Error says what to do.
 func (e *RoleError) Error() string {
-	fix := fmt.Sprintf("revoke %s from %s", quote(e.Superuser), quote(e.Role))
-	is := fmt.Sprintf("is a member of the superuser %s", quote(e.Superuser))
+	fix := fmt.Sprintf("revoke %s from %s", schemas.Identifier(e.Superuser), schemas.Identifier(e.Role))
+	is := fmt.Sprintf("is a member of the superuser %s", schemas.Identifier(e.Superuser))
 	if e.Role == e.Superuser {
-		fix, is = fmt.Sprintf("alter role %s nosuperuser", quote(e.Role)), "is a superuser"
+		fix, is = fmt.Sprintf("alter role %s nosuperuser", schemas.Identifier(e.Role)), "is a superuser"
 	}
 	return fmt.Sprintf("%s %s, and what runs as it runs inside deletions, beside the code of the tables' owners: "+
-		"have a superuser run: %s; or name other roles with roles: { prefix: … } in lapse.yaml", quote(e.Role), is, fix)
+		"have a superuser run: %s; or name other roles with roles: { prefix: … } in lapse.yaml", schemas.Identifier(e.Role), is, fix)
 }
 
 // CheckRoles looks at the roles that are there. One that is a superuser, or can become one, is a *RoleError: the catalog's

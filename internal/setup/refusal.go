@@ -42,10 +42,10 @@ type CircleError struct{ Owner, Table, CatalogOwner string }
 func (e *CircleError) Error() string {
 	if e.Owner == e.CatalogOwner {
 		return fmt.Sprintf("%s owns %s, so that the functions that delete from it would own the catalog: give the table to the "+
-			"application's role: alter table %[2]s owner to …", quote(e.Owner), e.Table)
+			"application's role: alter table %[2]s owner to …", schemas.Identifier(e.Owner), e.Table)
 	}
 	return fmt.Sprintf("%s owns %s and is a member of %s, so that the functions that delete for it would own the catalog: %s, then %s",
-		quote(e.Owner), e.Table, quote(e.CatalogOwner), "have a superuser run: "+leaveRoles(e.CatalogOwner)+quote(e.Owner), circleRecipe(e.CatalogOwner))
+		schemas.Identifier(e.Owner), e.Table, schemas.Identifier(e.CatalogOwner), "have a superuser run: "+leaveRoles(e.CatalogOwner)+schemas.Identifier(e.Owner), circleRecipe(e.CatalogOwner))
 }
 
 // circleRecipe is the way out for whoever applies policies with the login that owns the tables.
@@ -58,7 +58,7 @@ func circleRecipe(catalogOwner string) string {
 // leaveRoles begins the statement that takes the roles away from a login.
 func leaveRoles(catalogOwner string) string {
 	r := schemas.RolesFor(prefixOf(catalogOwner))
-	return fmt.Sprintf("revoke %s, %s, %s from ", quote(r.Owner), quote(r.Executor), quote(r.Auditor))
+	return fmt.Sprintf("revoke %s, %s, %s from ", schemas.Identifier(r.Owner), schemas.Identifier(r.Executor), schemas.Identifier(r.Auditor))
 }
 
 func prefixOf(catalogOwner string) string { return strings.TrimSuffix(catalogOwner, "owner") }

@@ -20,13 +20,13 @@ func rolesSQL(roles schemas.Roles, database string) string {
 	} {
 		sql.WriteString("-- " + role.duty + "\n" + createLogin(role.name))
 	}
-	fmt.Fprintf(&sql, "grant create on database %s to %s;\n", quote(database), quote(roles.Owner))
+	fmt.Fprintf(&sql, "grant create on database %s to %s;\n", schemas.Identifier(database), schemas.Identifier(roles.Owner))
 	return sql.String()
 }
 
 // createLogin makes a role unless it is there.
 func createLogin(name string) string {
-	return block("begin create role " + quote(name) + " login; exception when duplicate_object or unique_violation then null; end")
+	return block("begin create role " + schemas.Identifier(name) + " login; exception when duplicate_object or unique_violation then null; end")
 }
 
 // giveReplication lets a login read the write-ahead log: the attribute does not come with membership. Who has it by other
@@ -36,7 +36,7 @@ func giveReplication(login string) string {
   if not (select rolreplication or rolsuper from pg_roles where rolname = %s) then
     alter role %s replication;
   end if;
-end`, literal(login), quote(login)))
+end`, schemas.Literal(login), schemas.Identifier(login)))
 }
 
 // block is a DO statement.
@@ -119,8 +119,3 @@ func Superusers(ctx context.Context, q Querier, names ...string) (map[string]boo
 	}
 	return super, nil
 }
-
-func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
-
-// literal quotes a text for a session with standard_conforming_strings.
-func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }

@@ -33,7 +33,7 @@ func (e *SchemaError) Error() string {
 		return fmt.Sprintf("schema lapse in this database belongs to %s, not to %s, and nothing in it was touched: what others put "+
 			"there would run with this login's rights. If it is Lapse's, set roles: { prefix: … } in lapse.yaml to the prefix that it "+
 			"was installed with; if it is somebody else's, have a superuser run: alter schema lapse rename to …",
-			quote(e.Owner), quote(e.Want))
+			schemas.Identifier(e.Owner), schemas.Identifier(e.Want))
 	}
 	named := e.Foreign
 	more := ""

@@ -80,27 +80,27 @@ func (d *dropping) drop(ctx context.Context) (warning string, err error) {
 	if err := d.strip(ctx); err != nil {
 		return "", err
 	}
-	switch state, err := d.try(ctx, "drop role "+quote(d.name)); {
+	switch state, err := d.try(ctx, "drop role "+schemas.Identifier(d.name)); {
 	case err != nil:
 		return "", err
 	case state == "":
 		return "", d.forget(ctx)
-	case state == "2BP01":
+	case state == schemas.SQLStateDependentObjectsStill:
 		return d.stays(ctx)
 	}
 	// The membership is what makes the role worth having.
 	if d.owner != "" {
-		if _, err := d.try(ctx, "revoke "+quote(d.owner)+" from "+quote(d.name)); err != nil {
+		if _, err := d.try(ctx, "revoke "+schemas.Identifier(d.owner)+" from "+schemas.Identifier(d.name)); err != nil {
 			return "", err
 		}
 	}
 	return fmt.Sprintf("role %s deletes nothing any more, and this login may not drop it: have a superuser run: drop role %s",
-		d.name, quote(d.name)), nil
+		d.name, schemas.Identifier(d.name)), nil
 }
 
 // look waits for whoever needs the deleter, and asks again.
 func (d *dropping) look(ctx context.Context) (needed, exists bool, err error) {
-	if err := d.as(ctx, quote(d.roles.Owner)); err != nil {
+	if err := d.as(ctx, schemas.Identifier(d.roles.Owner)); err != nil {
 		return false, false, err
 	}
 	if _, err := d.tx.Exec(ctx, lockDeleters); err != nil {
@@ -153,7 +153,7 @@ func (d *dropping) strip(ctx context.Context) error {
 			if r.Ours != ours {
 				continue
 			}
-			if _, err := d.try(ctx, r.SQL+" from "+quote(d.name)); err != nil {
+			if _, err := d.try(ctx, r.SQL+" from "+schemas.Identifier(d.name)); err != nil {
 				return err
 			}
 		}
@@ -175,13 +175,13 @@ func (d *dropping) stays(ctx context.Context) (warning string, err error) {
 		return fmt.Sprintf("role %s deletes nothing in this database any more, and stays because another database of the cluster needs it", d.name), nil
 	default:
 		return fmt.Sprintf("role %s deletes nothing any more, and still has rights that this login may not take away: have a superuser run, "+
-			"in this database: drop owned by %s; drop role %[2]s", d.name, quote(d.name)), nil
+			"in this database: drop owned by %s; drop role %[2]s", d.name, schemas.Identifier(d.name)), nil
 	}
 }
 
 // forget takes the role off the record.
 func (d *dropping) forget(ctx context.Context) error {
-	if err := d.as(ctx, quote(d.roles.Owner)); err != nil {
+	if err := d.as(ctx, schemas.Identifier(d.roles.Owner)); err != nil {
 		return err
 	}
 	_, err := d.tx.Exec(ctx, `delete from lapse.deleter where role = $1`, d.name)
@@ -200,7 +200,7 @@ func (d *dropping) try(ctx context.Context, sql string) (state string, err error
 		return err
 	})
 	var server *pgconn.PgError
-	if errors.As(err, &server) && (server.Code == "42501" || server.Code == "2BP01" || server.Code == "0LP01") {
+	if errors.As(err, &server) && (server.Code == schemas.SQLStateInsufficientPrivilege || server.Code == schemas.SQLStateDependentObjectsStill || server.Code == schemas.SQLStateInvalidGrantOperation) {
 		return server.Code, nil
 	}
 	return "", err

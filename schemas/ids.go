@@ -1,0 +1,16 @@
+package schemas
+
+// PolicyID is a policy's number in the catalog. It is never used again.
+type PolicyID int32
+
+// PolicyName is a policy's name in its file, in events and in metrics.
+type PolicyName string
+
+// PolicyVersion counts a policy's versions. A version is never changed: every edit of the policy file makes the next.
+type PolicyVersion int32
+
+// XID is a transaction's 64-bit id. The write-ahead log carries its low half.
+type XID uint64
+
+// HoldVersion counts the changes of the holds in force.
+type HoldVersion int64

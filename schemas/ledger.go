@@ -1,0 +1,14 @@
+package schemas
+
+// LedgerSchema is the schema that the ledger's tables are in, and everything else of Lapse's in a user's database.
+const LedgerSchema = "lapse"
+
+// The tables of the ledger: what is written there reaches the auditor through the write-ahead log. Their rows are inserted
+// and never changed.
+const (
+	BatchTable       = "batch"        // what a batch says of itself before it deletes
+	ResultTable      = "batch_result" // what it did
+	PolicyTable      = "policy"
+	PolicyStateTable = "policy_state"
+	HeartbeatTable   = "heartbeat"
+)
