@@ -100,8 +100,8 @@ func TestABatchThatTheBrokerKnowsAlreadyCounts(t *testing.T) {
 	cluster, cfg := fake(t)
 	p := open(t, cfg)
 	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.DuplicateSequenceNumber})
-	mark, _ := p.Append(newSource(faulty, 1, 1).record(0))
-	waitAcked(t, p, mark)
+	number, _ := p.Append(newSource(faulty, 1, 1).record(0))
+	waitAcked(t, p, number)
 }
 
 func TestOpeningWaitsForACoordinatorThatIsStillLoading(t *testing.T) {
@@ -154,7 +154,7 @@ func TestTheLeaderMayMoveAtAnyTime(t *testing.T) {
 	t.Parallel()
 	cluster, cfg := fake(t)
 	cfg.MaxBatchBytes, cfg.MaxBuffered = 1000, 4000
-	cfg.SetTiming(kafka.Timing{Backoff: 5 * time.Millisecond, Ends: 5 * time.Millisecond})
+	cfg.SetTiming(kafka.Timing{Backoff: 5 * time.Millisecond, EndsEvery: 5 * time.Millisecond})
 	p := open(t, cfg)
 	s := newSource(faulty, 1, 3000)
 	done := make(chan error, 1)

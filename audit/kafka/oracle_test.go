@@ -53,14 +53,14 @@ func (s *source) publish(ctx context.Context, p *kafka.Publisher, stop <-chan st
 	tails := make([]int, s.partitions)
 	for i := range tails {
 		tails[i] = -1
-		if rec, _, ok := p.Last(s.topic, int32(i)); ok {
+		if rec, _, ok := last(p, s.topic, int32(i)); ok {
 			tails[i], _ = strconv.Atoi(string(rec.Value))
 		}
 		if tails[i] < s.confirmed[i] {
 			return fmt.Errorf("partition %d: the tail is %d, %d was acknowledged", i, tails[i], s.confirmed[i])
 		}
 	}
-	var sent []int // by mark, from 1
+	var sent []int // by number, from 1
 	defer func() {
 		for _, n := range sent[:p.Acked()] {
 			s.confirmed[s.partition(n)] = n
@@ -82,12 +82,12 @@ func (s *source) publish(ctx context.Context, p *kafka.Publisher, stop <-chan st
 			continue
 		}
 		for {
-			mark, ok := p.Append(s.record(n))
+			number, ok := p.Append(s.record(n))
 			if ok {
-				if mark != highest+1 {
-					return fmt.Errorf("mark %d follows %d", mark, highest)
+				if number != highest+1 {
+					return fmt.Errorf("number %d follows %d", number, highest)
 				}
-				highest = mark
+				highest = number
 				sent = append(sent, n)
 				break
 			}
@@ -201,6 +201,16 @@ func closePublisher(t *testing.T, p *kafka.Publisher) {
 	}
 }
 
+// last is the newest record of a tail.
+func last(p *kafka.Publisher, topic string, partition int32) (kafka.Record, int64, bool) {
+	tail := p.Last(topic, partition)
+	if len(tail) == 0 {
+		return kafka.Record{}, -1, false
+	}
+	newest := tail[len(tail)-1]
+	return newest.Record, newest.Offset, true
+}
+
 // waitErr waits for the publisher's end.
 func waitErr(t *testing.T, p *kafka.Publisher) error {
 	t.Helper()
@@ -216,17 +226,17 @@ func waitErr(t *testing.T, p *kafka.Publisher) error {
 }
 
 // waitAcked waits for an acknowledgement.
-func waitAcked(t *testing.T, p *kafka.Publisher, mark uint64) {
+func waitAcked(t *testing.T, p *kafka.Publisher, number uint64) {
 	t.Helper()
 	deadline := time.After(patience)
-	for p.Acked() < mark {
+	for p.Acked() < number {
 		select {
 		case <-p.Progress():
 			if err := p.Err(); err != nil {
 				t.Fatal(err)
 			}
 		case <-deadline:
-			t.Fatalf("acknowledged up to %d, want %d", p.Acked(), mark)
+			t.Fatalf("acknowledged up to %d, want %d", p.Acked(), number)
 		}
 	}
 }

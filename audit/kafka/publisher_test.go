@@ -57,11 +57,11 @@ func TestAFullBufferTakesNothingUntilThereIsProgress(t *testing.T) {
 	s := newSource(topic, 1, 1)
 	taken := uint64(0)
 	for {
-		mark, ok := p.Append(s.record(0))
+		number, ok := p.Append(s.record(0))
 		if !ok {
 			break
 		}
-		taken = mark
+		taken = number
 	}
 	if taken < 100 || taken > 400 || p.Err() != nil {
 		t.Fatalf("%d records of about 50 bytes taken, error %v", taken, p.Err())
@@ -72,8 +72,8 @@ func TestAFullBufferTakesNothingUntilThereIsProgress(t *testing.T) {
 	}
 	net.let()
 	waitAcked(t, p, taken)
-	if mark, ok := p.Append(s.record(0)); !ok || mark != taken+1 {
-		t.Errorf("mark %d (%t) after the buffer has drained, want %d", mark, ok, taken+1)
+	if number, ok := p.Append(s.record(0)); !ok || number != taken+1 {
+		t.Errorf("number %d (%t) after the buffer has drained, want %d", number, ok, taken+1)
 	}
 	waitAcked(t, p, taken+1)
 	if p.Stalled() != 0 {
@@ -95,11 +95,11 @@ func TestARecordIsNotAcknowledgedBeforeThoseAppendedBeforeIt(t *testing.T) {
 		return pass
 	})
 	to := func(partition int32) uint64 {
-		mark, ok := p.Append(kafka.Record{Topic: topic, Partition: partition, Value: []byte("v"), Time: time.Now()})
+		number, ok := p.Append(kafka.Record{Topic: topic, Partition: partition, Value: []byte("v"), Time: time.Now()})
 		if !ok {
 			t.Fatal(p.Err())
 		}
-		return mark
+		return number
 	}
 	to(0)
 	<-net.held
@@ -133,8 +133,8 @@ func TestARecordThatIsTooLargeStopsThePublisher(t *testing.T) {
 	}
 	waitAcked(t, p, 100)
 	rec.Value = []byte(strings.Repeat("x", 5000))
-	if mark, ok := p.Append(rec); ok {
-		t.Errorf("taken as %d", mark)
+	if number, ok := p.Append(rec); ok {
+		t.Errorf("taken as %d", number)
 	}
 	if err := p.Err(); !errors.Is(err, kafka.ErrTooLarge) || strings.Contains(err.Error(), "xxx") {
 		t.Errorf("%v, want ErrTooLarge without the value", err)

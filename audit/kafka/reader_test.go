@@ -71,7 +71,7 @@ func TestAReaderPassesTheMarkersOfForeignTransactions(t *testing.T) {
 	}
 	// The end is a marker.
 	p := open(t, kafka.Config{Brokers: []string{broker.Addr()}, TransactionalID: "ours", Topics: []kafka.Topic{{Name: topic}}})
-	if rec, offset, ok := p.Last(topic, 0); !ok || offset != 8 || string(rec.Value) != "4" {
+	if rec, offset, ok := last(p, topic, 0); !ok || offset != 8 || string(rec.Value) != "4" {
 		t.Errorf("the tail is %q at %d (%t), want 4 at 8", rec.Value, offset, ok)
 	}
 }

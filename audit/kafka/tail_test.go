@@ -3,7 +3,9 @@ package kafka_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -21,15 +23,19 @@ func TestAnEmptyPartitionHasNoTail(t *testing.T) {
 	topic := kafkatest.Topic(t, 2)
 	p := open(t, config(kafkatest.Broker(t), topic))
 	for partition := range int32(2) {
-		if rec, offset, ok := p.Last(topic, partition); ok {
+		if rec, offset, ok := last(p, topic, partition); ok {
 			t.Errorf("partition %d has %+v at %d", partition, rec, offset)
 		}
 	}
-	if p.Partitions(topic) != 2 || p.Partitions("other") != 0 {
-		t.Errorf("%d partitions", p.Partitions(topic))
-	}
-	if _, _, ok := p.Last("other", 0); ok {
-		t.Error("a topic that is not there has a tail")
+	for _, other := range []struct {
+		topic     string
+		partition int32
+	}{{"other", 0}, {topic, 2}, {topic, -1}} {
+		_, _, tail := last(p, other.topic, other.partition)
+		_, fence := p.Fence(other.topic, other.partition)
+		if end := p.End(other.topic, other.partition); tail || fence || end != -1 {
+			t.Errorf("%v, which is not published to, has a tail (%t), a fence (%t), the end %d", other, tail, fence, end)
+		}
 	}
 }
 
@@ -47,7 +53,7 @@ func TestTheTailIsFoundBehindAnyNumberOfFences(t *testing.T) {
 	for starts := range 40 {
 		p := open(t, cfg)
 		for partition, w := range want {
-			rec, _, ok := p.Last(topic, int32(partition))
+			rec, _, ok := last(p, topic, int32(partition))
 			if !ok || string(rec.Value) != string(w.Value) || string(rec.Key) != string(w.Key) || rec.IsFence() ||
 				!rec.Time.Equal(w.Time.Truncate(time.Millisecond)) || rec.Topic != topic || rec.Partition != int32(partition) {
 				t.Fatalf("after %d starts: %+v (%t), want %+v", starts, rec, ok, w)
@@ -63,7 +69,7 @@ func TestFencesAloneAreNoTail(t *testing.T) {
 	cfg := config(kafkatest.Broker(t), topic)
 	for range 10 {
 		p := open(t, cfg)
-		if rec, _, ok := p.Last(topic, 0); ok {
+		if rec, _, ok := last(p, topic, 0); ok {
 			t.Fatalf("%+v is a tail", rec)
 		}
 		closePublisher(t, p)
@@ -80,14 +86,14 @@ func TestTheTailIsFoundWhereRetentionHasDeletedTheStart(t *testing.T) {
 
 	deleteRecords(t, broker.Addr(), topic, 40)
 	p := open(t, cfg)
-	if rec, offset, ok := p.Last(topic, 0); !ok || offset != 50 || string(rec.Value) != "49" {
+	if rec, offset, ok := last(p, topic, 0); !ok || offset != 50 || string(rec.Value) != "49" {
 		t.Errorf("%q at %d (%t), want record 49 at 50", rec.Value, offset, ok)
 	}
 	closePublisher(t, p)
 
 	deleteRecords(t, broker.Addr(), topic, 51) // all but the last fence
 	p = open(t, cfg)
-	if rec, offset, ok := p.Last(topic, 0); ok {
+	if rec, offset, ok := last(p, topic, 0); ok {
 		t.Errorf("%q at %d, want nothing: all records are deleted", rec.Value, offset)
 	}
 	closePublisher(t, p)
@@ -111,13 +117,13 @@ func TestTheTailIsFoundBehindWhatCompactionHasRemoved(t *testing.T) {
 	}
 	p := open(t, cfg)
 	for n := range 100 { // 10 keys
-		mark, ok := p.Append(kafka.Record{
+		number, ok := p.Append(kafka.Record{
 			Topic: topic, Key: []byte(strconv.Itoa(n % 10)), Value: []byte(strconv.Itoa(n)), Time: time.Now(),
 		})
 		if !ok {
 			t.Fatal(p.Err())
 		}
-		waitAcked(t, p, mark) // a batch each
+		waitAcked(t, p, number) // a batch each
 	}
 	closePublisher(t, p)
 	for range 20 {
@@ -133,7 +139,7 @@ func TestTheTailIsFoundBehindWhatCompactionHasRemoved(t *testing.T) {
 		t.Fatalf("%d records are left: nothing was compacted", len(found))
 	}
 	p = open(t, cfg)
-	if rec, offset, ok := p.Last(topic, 0); !ok || string(rec.Value) != "99" || offset != 100 {
+	if rec, offset, ok := last(p, topic, 0); !ok || string(rec.Value) != "99" || offset != 100 {
 		t.Errorf("%q at %d (%t), want 99 at 100", rec.Value, offset, ok)
 	}
 }
@@ -192,5 +198,177 @@ func readAll(t *testing.T, c *kafka.Client, topic string, partition int32, from,
 			t.Fatal(err)
 		}
 		all = append(all, rec)
+	}
+}
+
+// shown is what a tail has: value@offset of each.
+func shown(tail []kafka.Stored) []string {
+	all := []string{}
+	for _, s := range tail {
+		all = append(all, fmt.Sprintf("%s@%d", s.Record.Value, s.Offset))
+	}
+	return all
+}
+
+// A tail of several records, whatever lies between them.
+func TestTheTailIsAsManyOfTheNewestRecordsAsAreWanted(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Broker(t)
+	topic := kafkatest.Topic(t, 1)
+	cfg := config(broker, topic)
+	cfg.Ours = isNumber
+	for n := range 5 { // a fence at 0, 0 at 1, foreign at 2 and 3, a fence at 4, 1 at 5 …
+		s := newSource(topic, 1, n+1)
+		s.publishAll(t, cfg)
+		flood(t, broker.Addr(), topic, 2, "hello")
+	}
+	for wanted, want := range map[int]string{
+		0:    "[4@17]",
+		1:    "[4@17]",
+		2:    "[3@13 4@17]",
+		3:    "[2@9 3@13 4@17]",
+		5:    "[0@1 1@5 2@9 3@13 4@17]",
+		6:    "[0@1 1@5 2@9 3@13 4@17]", // there are no more
+		1000: "[0@1 1@5 2@9 3@13 4@17]",
+	} {
+		cfg.Topics[0].Tail = wanted
+		p := open(t, cfg)
+		if got := fmt.Sprint(shown(p.Last(topic, 0))); got != want {
+			t.Errorf("%d wanted: %s, want %s", wanted, got, want)
+		}
+		for _, s := range p.Last(topic, 0) {
+			if s.Record.Topic != topic || s.Record.Partition != 0 || s.Record.Time.IsZero() || len(s.Record.Headers) != 1 {
+				t.Errorf("%d wanted: incomplete record %+v", wanted, s.Record)
+			}
+		}
+		closePublisher(t, p)
+	}
+	deleteRecords(t, broker.Addr(), topic, 10) // retention leaves 3 and 4
+	cfg.Topics[0].Tail = 4
+	if got := fmt.Sprint(shown(open(t, cfg).Last(topic, 0))); got != "[3@13 4@17]" {
+		t.Errorf("after retention: %s", got)
+	}
+}
+
+// Windows and batches end anywhere within the tail.
+func TestATailOfManyRecordsIsInOrderAndComplete(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Broker(t)
+	topic := kafkatest.Topic(t, 2)
+	cfg := config(broker, topic)
+	cfg.MaxBatchBytes = 700 // about ten records each
+	s := newSource(topic, 2, 1000)
+	s.publishAll(t, cfg)
+	client := newClient(t, cfg)
+	for partition := range int32(2) {
+		all := []string{}
+		for n := range s.total {
+			if s.partition(n) == partition {
+				all = append(all, strconv.Itoa(n))
+			}
+		}
+		for _, wanted := range []int{1, 2, 7, 64, 85, 86, len(all) - 1, len(all), len(all) + 1} {
+			tail, foreign, err := client.Tail(t.Context(), topic, partition, -1, nil, wanted)
+			got := []string{}
+			for _, s := range tail {
+				got = append(got, string(s.Record.Value))
+			}
+			if want := all[max(0, len(all)-wanted):]; err != nil || foreign != 0 || !slices.Equal(got, want) {
+				t.Errorf("partition %d, %d wanted: %s, %d foreign, %v", partition, wanted, got, foreign, err)
+			}
+		}
+	}
+}
+
+func TestATailIsBoundedByItsBytesButForTheNewestRecord(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Broker(t)
+	for name, c := range map[string]struct {
+		sizes []int // in hundredths of the bound
+		want  int   // records
+	}{
+		"all fit":                        {[]int{20, 20, 20}, 3},
+		"three of four fit":              {[]int{30, 30, 30, 30}, 3},
+		"the newest is as good as all":   {[]int{1, 1, 80, 60}, 1},
+		"a large one ends the tail":      {[]int{1, 1, 70, 1, 60}, 2},
+		"and what is older is left away": {[]int{1, 85, 1, 1, 1, 30}, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			topic := kafkatest.Topic(t, 1)
+			cfg := config(broker, topic)
+			cfg.Topics[0].Tail = 100
+			s := newSource(topic, 1, 1)
+			p := open(t, cfg)
+			for _, size := range c.sizes {
+				rec := s.record(0)
+				rec.Value = make([]byte, size*kafka.TailBytes/100)
+				number, ok := p.Append(rec)
+				for !ok && p.Err() == nil {
+					<-p.Progress()
+					number, ok = p.Append(rec)
+				}
+				if !ok {
+					t.Fatal(p.Err())
+				}
+				waitAcked(t, p, number)
+			}
+			closePublisher(t, p)
+			tail := open(t, cfg).Last(topic, 0)
+			for i, stored := range tail {
+				if size := c.sizes[len(c.sizes)-len(tail)+i] * kafka.TailBytes / 100; len(stored.Record.Value) != size {
+					t.Errorf("record %d of the tail has %d bytes, want %d", i, len(stored.Record.Value), size)
+				}
+			}
+			if len(tail) != c.want {
+				t.Errorf("%d records, want %d", len(tail), c.want)
+			}
+		})
+	}
+}
+
+// The newest record is the tail even if it takes more memory than a tail may.
+func TestTheNewestRecordIsTheTailWhateverItsSize(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Broker(t)
+	topic := kafkatest.Name()
+	if err := broker.CreateTopic(t.Context(), topic, 1, map[string]string{"max.message.bytes": "4000000"}); err != nil {
+		t.Fatal(err)
+	}
+	cfg := config(broker, topic)
+	cfg.MaxBatchBytes, cfg.Topics[0].Tail = 3_000_000, 10
+	s := newSource(topic, 1, 1)
+	p := open(t, cfg)
+	for _, size := range []int{10, 2 * kafka.TailBytes} {
+		rec := s.record(0)
+		rec.Value = make([]byte, size)
+		number, ok := p.Append(rec)
+		if !ok {
+			t.Fatal(p.Err())
+		}
+		waitAcked(t, p, number)
+	}
+	closePublisher(t, p)
+	if tail := open(t, cfg).Last(topic, 0); len(tail) != 1 || len(tail[0].Record.Value) != 2*kafka.TailBytes {
+		t.Errorf("%d records", len(tail))
+	}
+}
+
+func TestTheTailIsWhatTheTopicHadWhenThePublisherWasOpened(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Broker(t)
+	topic := kafkatest.Topic(t, 1)
+	cfg := config(broker, topic)
+	cfg.Topics[0].Tail = 10
+	s := newSource(topic, 1, 3)
+	s.publishAll(t, cfg)
+	p := open(t, cfg)
+	number, ok := p.Append(s.record(0))
+	if !ok {
+		t.Fatal(p.Err())
+	}
+	waitAcked(t, p, number)
+	if got := fmt.Sprint(shown(p.Last(topic, 0))); got != "[0@1 1@2 2@3]" {
+		t.Errorf("%s", got)
 	}
 }
