@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"lapse/audit/kafka"
+	"lapse/internal/kafkaserver"
 	"lapse/internal/kafkatest"
 )
 
@@ -370,5 +371,52 @@ func TestTheTailIsWhatTheTopicHadWhenThePublisherWasOpened(t *testing.T) {
 	waitAcked(t, p, number)
 	if got := fmt.Sprint(shown(p.Last(topic, 0))); got != "[0@1 1@2 2@3]" {
 		t.Errorf("%s", got)
+	}
+}
+
+// A broker's cleaner leaves batches with gaps, and headers of batches without any record.
+func TestTheTailReachesOverWhatABrokerHasCompacted(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Solo(t, kafkaserver.Options{Settings: map[string]string{"log.cleaner.backoff.ms": "50"}})
+	topic := kafkatest.Name()
+	settings := map[string]string{"segment.ms": "1", "min.cleanable.dirty.ratio": "0"} // each batch begins a segment
+	if err := broker.CreateTopic(t.Context(), topic, 1, settings); err != nil {
+		t.Fatal(err)
+	}
+	cfg := config(broker, topic)
+	p := open(t, cfg)
+	for n := range 60 {
+		rec := kafka.Record{Topic: topic, Key: []byte(strconv.Itoa(n)), Value: []byte(strconv.Itoa(n)), Time: time.Now()}
+		if n%3 == 0 {
+			rec.Key = []byte("the same")
+		}
+		number, ok := p.Append(rec)
+		if !ok {
+			t.Fatal(p.Err())
+		}
+		if n%4 == 3 { // batches of up to four records
+			waitAcked(t, p, number)
+		}
+	}
+	closePublisher(t, p)
+	for range 5 {
+		closePublisher(t, open(t, cfg)) // fences, of which compaction leaves the last
+	}
+	alter(t, broker.Addr(), topic, "cleanup.policy", "compact")
+	waitFor(t, "compaction", func() bool { return len(kafkatest.ReadAllOn(t, broker, topic)) <= 45 })
+	alter(t, broker.Addr(), topic, "cleanup.policy", "delete") // a publisher refuses a compacted topic
+
+	var left []string
+	for n := range 60 {
+		if n%3 != 0 || n == 57 { // the newest of its key
+			left = append(left, fmt.Sprintf("%d@%d", n, n+1))
+		}
+	}
+	for _, wanted := range []int{1, 2, 3, 6, 20, len(left), len(left) + 1} {
+		cfg.Topics[0].Tail = wanted
+		tail := shown(open(t, cfg).Last(topic, 0))
+		if want := left[max(0, len(left)-wanted):]; !slices.Equal(tail, want) {
+			t.Errorf("%d wanted: %s, want %s", wanted, tail, want)
+		}
 	}
 }
