@@ -106,8 +106,7 @@ func TestWhatIsThereIsFoundWithoutFencingAnybody(t *testing.T) {
 	if end, err := client.End(t.Context(), topic, 0); end != 14 || err != nil {
 		t.Errorf("the end is %d, %v", end, err)
 	}
-	number, _ := p.Append(s.record(0))
-	waitAcked(t, p, number) // nobody was fenced
+	waitAcked(t, p, mustAppend(t, p, s.record(0))) // nobody was fenced
 }
 
 func TestATopicThatIsNotThereIsToldApart(t *testing.T) {

@@ -3,6 +3,7 @@ package kafka_test
 import (
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,17 +52,17 @@ func TestABrokerThatIsKilledAndStartedAgainHasEachRecordOnce(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- s.publish(t.Context(), p, nil) }()
 	for range 2 {
-		number := p.Acked()
-		waitAcked(t, p, min(number+3000, uint64(s.total)))
+		acked := p.Acked()
+		waitAcked(t, p, min(acked+3000, uint64(s.total)))
 		if err := broker.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		number = p.Acked()
+		acked = p.Acked()
 		if err := broker.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		back := time.Now()
-		waitAcked(t, p, min(number+1, uint64(s.total)))
+		waitAcked(t, p, min(acked+1, uint64(s.total)))
 		t.Logf("went on %s after the broker was back", time.Since(back).Round(time.Millisecond))
 	}
 	if err := <-done; err != nil {
@@ -80,9 +81,7 @@ func TestALateResendOfAFormerPublisherIsRefused(t *testing.T) {
 	former := open(t, cfg)
 	net.from(always(hold))
 	s := newSource(topic, 1, 1)
-	if _, ok := former.Append(s.record(0)); !ok {
-		t.Fatal(former.Err())
-	}
+	mustAppend(t, former, s.record(0))
 	<-net.held
 
 	s.publishAll(t, config(broker, topic))
@@ -117,7 +116,7 @@ func TestARecordWhoseAnswerDiedWithThePublisherIsInTheTail(t *testing.T) {
 		return lose
 	})
 	s := newSource(topic, 1, 1)
-	former.Append(s.record(0))
+	mustAppend(t, former, s.record(0))
 	<-answers // the second attempt: the first was carried out
 
 	p := open(t, config(broker, topic))
@@ -196,9 +195,12 @@ func TestABatchInDoubtForTooLongIsNotSentAgain(t *testing.T) {
 	p := open(t, cfg)
 	net.from(always(loseAnswer))
 	s := newSource(topic, 1, 1)
-	p.Append(s.record(0))
-	if err := waitErr(t, p); !errors.Is(err, kafka.ErrRestart) {
+	mustAppend(t, p, s.record(0))
+	if err := waitErr(t, p); !errors.Is(err, kafka.ErrRestart) || !strings.Contains(err.Error(), "without answer") {
 		t.Errorf("%v, want ErrRestart", err)
+	}
+	if n, end := net.requests(), endOf(t, cfg); n < 2 || end != 2 || p.Acked() != 0 {
+		t.Errorf("sent %d times, the end is %d: want the fence and one copy; acknowledged %d", n, end, p.Acked())
 	}
 	s.publishAll(t, config(broker, topic))
 	s.verify(t, broker)
@@ -206,12 +208,29 @@ func TestABatchInDoubtForTooLongIsNotSentAgain(t *testing.T) {
 
 func TestWithoutARenewedSessionNothingIsSent(t *testing.T) {
 	t.Parallel()
+	broker := kafkatest.Broker(t)
 	topic := kafkatest.Topic(t, 1)
-	cfg := config(kafkatest.Broker(t), topic)
-	cfg.SetTiming(kafka.Timing{MaxUnrenewed: 500 * time.Millisecond})
+	cfg := config(broker, topic)
+	net := newNetwork(nil)
+	cfg.Dial = net.dial
+	const lasts = 2 * time.Second // enough to open
+	cfg.SetTiming(kafka.Timing{MaxUnrenewed: lasts})
 	p := open(t, cfg)
-	s := newSource(topic, 1, 1_000_000)
-	if err := s.publish(t.Context(), p, nil); !errors.Is(err, kafka.ErrRestart) {
+	net.from(nil)
+	pause(lasts)
+	s := newSource(topic, 1, 10)
+	for n := range s.total {
+		if _, ok := p.Append(s.record(n)); !ok && p.Err() == nil {
+			t.Fatal("the buffer is full")
+		}
+	}
+	if err := waitErr(t, p); !errors.Is(err, kafka.ErrRestart) || !strings.Contains(err.Error(), "last renewed") {
 		t.Errorf("%v, want ErrRestart", err)
 	}
+	closePublisher(t, p)
+	if n, end := net.requests(), endOf(t, cfg); n != 0 || end != 1 || p.Acked() != 0 {
+		t.Errorf("%d requests, the end is %d, acknowledged %d: want the fence and nothing else", n, end, p.Acked())
+	}
+	s.publishAll(t, config(broker, topic))
+	s.verify(t, broker)
 }

@@ -60,8 +60,7 @@ func TestForeignRecordsAreSteppedOverAndCounted(t *testing.T) {
 	flood(t, broker.Addr(), topic, 4, "hello") // while it runs
 	rec := s.record(0)
 	rec.Value = []byte("50")
-	number, _ := p.Append(rec)
-	waitAcked(t, p, number)
+	waitAcked(t, p, mustAppend(t, p, rec))
 	if n := foreignRecords(t, cfg.Metrics, topic); n != 7 {
 		t.Errorf("%v foreign records counted, want 7", n)
 	}

@@ -211,6 +211,27 @@ func last(p *kafka.Publisher, topic string, partition int32) (kafka.Record, int6
 	return newest.Record, newest.Offset, true
 }
 
+// mustAppend appends a record that must be taken, and returns its number.
+func mustAppend(t *testing.T, p *kafka.Publisher, rec kafka.Record) uint64 {
+	t.Helper()
+	number, ok := p.Append(rec)
+	if !ok {
+		t.Fatalf("the record was not taken: %v", p.Err())
+	}
+	return number
+}
+
+// endOf is where partition 0 of a topic ends, by the broker's word.
+func endOf(t *testing.T, cfg kafka.Config) int64 {
+	t.Helper()
+	cfg.Dial = nil // no faults on this way
+	bounds, err := newClient(t, cfg).Offsets(t.Context(), cfg.Topics[0].Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bounds[0].End
+}
+
 // waitErr waits for the publisher's end.
 func waitErr(t *testing.T, p *kafka.Publisher) error {
 	t.Helper()

@@ -42,7 +42,7 @@ func TestATopicThatIsMadeAgainWhileItIsPublishedToEndsThePublisher(t *testing.T)
 			flood(t, broker.Addr(), topic, grown, "hello")
 			before := p.Acked()
 			rec := s.record(0)
-			p.Append(rec)
+			mustAppend(t, p, rec)
 			if err := waitErr(t, p); !errors.Is(err, kafka.ErrTopicReplaced) || !kafka.Terminal(err) {
 				t.Fatalf("%v, want ErrTopicReplaced", err)
 			}
@@ -52,9 +52,9 @@ func TestATopicThatIsMadeAgainWhileItIsPublishedToEndsThePublisher(t *testing.T)
 			closePublisher(t, p)
 
 			p = open(t, cfg)
-			last, offset, ok := last(p, topic, 0)
-			if ok && (offset != int64(grown) || string(last.Value) != string(rec.Value)) {
-				t.Errorf("%q at %d is a tail of a topic that is new", last.Value, offset)
+			newest, offset, ok := last(p, topic, 0)
+			if !ok || offset != int64(grown) || string(newest.Value) != string(rec.Value) {
+				t.Errorf("the tail is %q at %d (%t), want the one record of ours at %d", newest.Value, offset, ok, grown)
 			}
 			if fence, ok := p.Fence(topic, 0); !ok || fence != int64(grown)+1 {
 				t.Errorf("the fence is at %d (%t)", fence, ok)
@@ -148,14 +148,9 @@ func TestForeignRecordsInBetweenDoNotEndThePublisher(t *testing.T) {
 	s := newSource(topic, 1, 1)
 	for range 20 {
 		flood(t, broker.Addr(), topic, 3, "hello")
-		number, ok := p.Append(s.record(0))
-		if !ok {
-			t.Fatal(p.Err())
-		}
-		waitAcked(t, p, number)
+		waitAcked(t, p, mustAppend(t, p, s.record(0)))
 	}
 	deleteRecords(t, broker.Addr(), topic, -1) // retention
 	flood(t, broker.Addr(), topic, 3, "hello")
-	number, _ := p.Append(s.record(0))
-	waitAcked(t, p, number)
+	waitAcked(t, p, mustAppend(t, p, s.record(0)))
 }

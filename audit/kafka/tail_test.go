@@ -68,10 +68,14 @@ func TestFencesAloneAreNoTail(t *testing.T) {
 	t.Parallel()
 	topic := kafkatest.Topic(t, 1)
 	cfg := config(kafkatest.Broker(t), topic)
-	for range 10 {
+	cfg.Topics[0].Tail = 3
+	for n := range int64(10) {
 		p := open(t, cfg)
-		if rec, _, ok := last(p, topic, 0); ok {
-			t.Fatalf("%+v is a tail", rec)
+		if fence, _ := p.Fence(topic, 0); fence != n {
+			t.Fatalf("the fence is at %d, want it behind the %d before", fence, n)
+		}
+		if tail := p.Last(topic, 0); len(tail) > 0 {
+			t.Fatalf("%s is a tail", shown(tail))
 		}
 		closePublisher(t, p)
 	}
@@ -118,13 +122,9 @@ func TestTheTailIsFoundBehindWhatCompactionHasRemoved(t *testing.T) {
 	}
 	p := open(t, cfg)
 	for n := range 100 { // 10 keys
-		number, ok := p.Append(kafka.Record{
+		waitAcked(t, p, mustAppend(t, p, kafka.Record{ // a batch each
 			Topic: topic, Key: []byte(strconv.Itoa(n % 10)), Value: []byte(strconv.Itoa(n)), Time: time.Now(),
-		})
-		if !ok {
-			t.Fatal(p.Err())
-		}
-		waitAcked(t, p, number) // a batch each
+		}))
 	}
 	closePublisher(t, p)
 	for range 20 {
@@ -304,15 +304,7 @@ func TestATailIsBoundedByItsBytesButForTheNewestRecord(t *testing.T) {
 			for _, size := range c.sizes {
 				rec := s.record(0)
 				rec.Value = make([]byte, size*kafka.TailBytes/100)
-				number, ok := p.Append(rec)
-				for !ok && p.Err() == nil {
-					<-p.Progress()
-					number, ok = p.Append(rec)
-				}
-				if !ok {
-					t.Fatal(p.Err())
-				}
-				waitAcked(t, p, number)
+				waitAcked(t, p, mustAppend(t, p, rec))
 			}
 			closePublisher(t, p)
 			tail := open(t, cfg).Last(topic, 0)
@@ -343,11 +335,7 @@ func TestTheNewestRecordIsTheTailWhateverItsSize(t *testing.T) {
 	for _, size := range []int{10, 2 * kafka.TailBytes} {
 		rec := s.record(0)
 		rec.Value = make([]byte, size)
-		number, ok := p.Append(rec)
-		if !ok {
-			t.Fatal(p.Err())
-		}
-		waitAcked(t, p, number)
+		waitAcked(t, p, mustAppend(t, p, rec))
 	}
 	closePublisher(t, p)
 	if tail := open(t, cfg).Last(topic, 0); len(tail) != 1 || len(tail[0].Record.Value) != 2*kafka.TailBytes {
@@ -364,11 +352,7 @@ func TestTheTailIsWhatTheTopicHadWhenThePublisherWasOpened(t *testing.T) {
 	s := newSource(topic, 1, 3)
 	s.publishAll(t, cfg)
 	p := open(t, cfg)
-	number, ok := p.Append(s.record(0))
-	if !ok {
-		t.Fatal(p.Err())
-	}
-	waitAcked(t, p, number)
+	waitAcked(t, p, mustAppend(t, p, s.record(0)))
 	if got := fmt.Sprint(shown(p.Last(topic, 0))); got != "[0@1 1@2 2@3]" {
 		t.Errorf("%s", got)
 	}
@@ -390,10 +374,7 @@ func TestTheTailReachesOverWhatABrokerHasCompacted(t *testing.T) {
 		if n%3 == 0 {
 			rec.Key = []byte("the same")
 		}
-		number, ok := p.Append(rec)
-		if !ok {
-			t.Fatal(p.Err())
-		}
+		number := mustAppend(t, p, rec)
 		if n%4 == 3 { // batches of up to four records
 			waitAcked(t, p, number)
 		}

@@ -52,9 +52,9 @@ func (p ports) defaultSettings() map[string]string {
 		settings["advertised.listeners"] += fmt.Sprintf(",LOGIN://127.0.0.1:%d", p.login)
 		settings["listener.security.protocol.map"] += ",LOGIN:SASL_PLAINTEXT"
 		settings["listener.name.login.sasl.enabled.mechanisms"] = "SCRAM-SHA-256,SCRAM-SHA-512"
+		const scramModule = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 		for _, mechanism := range []string{"scram-sha-256", "scram-sha-512"} {
-			settings["listener.name.login."+mechanism+".sasl.jaas.config"] =
-				"org.apache.kafka.common.security.scram.ScramLoginModule required;"
+			settings["listener.name.login."+mechanism+".sasl.jaas.config"] = scramModule
 		}
 	}
 	return settings

@@ -29,7 +29,8 @@ type Options struct {
 	Java []string
 	// Port on 127.0.0.1. Zero: a free one.
 	Port int
-	// Login adds a second port where clients must log in by SCRAM: see LoginAddr and AddUser. A cluster has none.
+	// Login adds a second port where clients must log in, by SCRAM unless Settings say otherwise: see LoginAddr and AddUser.
+	// A cluster has none.
 	Login bool
 }
 
