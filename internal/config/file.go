@@ -80,7 +80,7 @@ func (f *file) database(node ast.Node) {
 	if node.Type() != ast.MappingType && node.Type() != ast.MappingValueType {
 		var one string
 		f.checked(&one, checkConnString)(node)
-		f.s.Database = SameFor(ConnString(one))
+		f.s.Database = sameFor(ConnString(one))
 		return
 	}
 	var owner, executor, auditor string
