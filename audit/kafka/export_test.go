@@ -74,8 +74,16 @@ func (c *Client) Tail(
 	return t.records, t.foreign, err
 }
 
-// Warnings are what the publisher has found wrong with its topics.
-func (p *Publisher) Warnings() []string { return p.warnings() }
+// Warnings are what the last check has found wrong with the topics.
+func (p *Publisher) Warnings() []string {
+	p.notes.mu.Lock()
+	defer p.notes.mu.Unlock()
+	var all []string
+	for i := range p.cfg.Topics {
+		all = append(all, p.notes.byTopic[p.cfg.Topics[i].Name]...)
+	}
+	return all
+}
 
 // TailBytes bounds the memory of a tail.
 const TailBytes = tailBytes

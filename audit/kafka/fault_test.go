@@ -88,14 +88,14 @@ func TestErrorsThatDoNotPassEndThePublisherWithWhatToDo(t *testing.T) {
 			mustAppend(t, p, newSource(faulty, 1, 1).record(0))
 			err := waitErr(t, p)
 			for _, end := range []error{kafka.ErrFenced, kafka.ErrRestart, kafka.ErrTooLarge, kafka.ErrTopicReplaced, kafka.ErrClosed} {
-				if errors.Is(err, end) != (end == c.is) {
+				if errors.Is(err, end) != errors.Is(c.is, end) {
 					t.Errorf("%v, want %v", err, c.is)
 				}
 			}
 			if !strings.HasPrefix(err.Error(), "publish to faulty/0: ") || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v does not say %q", err, c.says)
 			}
-			if kafka.Terminal(err) != (c.is != kafka.ErrRestart) {
+			if kafka.Terminal(err) == errors.Is(c.is, kafka.ErrRestart) {
 				t.Errorf("%v is terminal: %t", err, kafka.Terminal(err))
 			}
 			if p.Acked() != 0 {
@@ -200,7 +200,7 @@ func TestItSpeaksTLSAndLogsIn(t *testing.T) {
 	wantRefusedLogin(t, cfg, "certificate signed by unknown authority", "")
 }
 
-// A real broker words it in its own way, and answers late.
+// kfake only closes the connection of a refused login; a broker answers, after a pause.
 func TestALoginThatTheBrokersRefuseSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	broker := kafkatest.Solo(t, kafkaserver.Options{Login: true, Settings: map[string]string{

@@ -19,7 +19,7 @@ type session struct {
 // transactionTimeout is asked for and never used: nothing here is transactional. Brokers allow 15 minutes at most.
 const transactionTimeout = time.Minute
 
-// openSession takes the transactional id over: the coordinator gives the next epoch, whoever had the one before.
+// openSession takes the transactional id over: the coordinator gives the next epoch in any case.
 func (c *Client) openSession(ctx context.Context, transactionalID string) (session, error) {
 	return c.initProducer(ctx, "open a session", transactionalID, -1, -1)
 }

@@ -73,7 +73,7 @@ func (c *Client) safetyWarnings(t *Topic, seen layout, settings map[string]strin
 			"%d: give it more with kafka-reassign-partitions.sh, or set topics.replication to %d",
 			t.Name, seen.replicas, t.Replication, seen.replicas))
 	}
-	wanted, _ := strconv.Atoi(t.Configs[settingInsync]) // 0 if nobody asks for any
+	wanted, _ := strconv.Atoi(t.Configs[settingInsync]) // 0 if none is configured
 	if value, err := strconv.Atoi(settings[settingInsync]); err == nil && value < wanted {
 		warnings = append(warnings, fmt.Sprintf("topic %q has %s=%d, and %d is wanted, so that an acknowledged record outlives "+
 			"a broker: run %s", t.Name, settingInsync, value, wanted,

@@ -104,7 +104,8 @@ func (p *Publisher) checkSettings(ctx context.Context) error {
 	return nil
 }
 
-// notes are what was found wrong with each topic at the last check, in sentences.
+// notes are what was found wrong with each topic at the last check, in sentences: fewer replicas than configured, a smaller
+// min.insync.replicas, partitions that somebody has added, settings that may not be read.
 type notes struct {
 	mu      sync.Mutex
 	byTopic map[string][]string
@@ -122,20 +123,7 @@ func (n *notes) replace(topic string, found []string) []string {
 	return before
 }
 
-// warnings are sentences about topics that are used although they are not as configured: fewer replicas, a smaller
-// min.insync.replicas, partitions that somebody has added, settings that may not be read. They are of the last check, by
-// Open or within the hour.
-func (p *Publisher) warnings() []string {
-	p.notes.mu.Lock()
-	defer p.notes.mu.Unlock()
-	var all []string
-	for i := range p.cfg.Topics {
-		all = append(all, p.notes.byTopic[p.cfg.Topics[i].Name]...)
-	}
-	return all
-}
-
-// warn logs what is wrong with a topic, and keeps it for warnings. What endangers records is logged each time, the rest
+// warn logs what is wrong with a topic, and notes it. What endangers records is logged each time, the rest
 // once.
 func (p *Publisher) warn(t *Topic, seen topicState) {
 	var lasting []string
