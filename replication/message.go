@@ -168,21 +168,3 @@ type Value struct {
 	Kind  ValueKind
 	Bytes []byte
 }
-
-// Relation is a table as the server described it before the change at hand. A later description, after ALTER TABLE or
-// a rename, is another Relation with the same OID. For a partition it is the partition.
-type Relation struct {
-	OID             uint32
-	Schema          string
-	Name            string
-	ReplicaIdentity byte // pg_class.relreplident: d, n, f or i
-	Columns         []Column
-}
-
-// Column is one column of a Relation, in the table's order.
-type Column struct {
-	Name    string
-	TypeOID uint32
-	TypeMod int32
-	Key     bool // part of the replica identity
-}
