@@ -125,7 +125,7 @@ func loopback(tb testing.TB) (here, there net.Conn) {
 
 func streamOn(conn net.Conn) *Stream {
 	return &Stream{
-		wire: newWire(conn), decoder: newDecoder(func(schemas.LSN) schemas.Timeline { return 1 }), silence: newSilence(),
+		wire: newWire(conn), decoder: newDecoder(func(schemas.LSN) schemas.Timeline { return 1 }), liveness: newLiveness(), wakeups: make(chan struct{}, 1),
 		status: statuses{interval: time.Hour, sentAt: time.Now()},
 	}
 }

@@ -83,10 +83,11 @@ type Message struct {
 	// position; who can confirm WALEnd should, with Confirm and Flush: a server that shuts down waits for it.
 	ReplyRequested bool
 
-	// Pressing says that the server asked twice within 100 ms, which is what one that shuts down does, and hardly
-	// any other. It goes on asking until everything is confirmed or the stream is closed. It also says that Stopping
-	// is true: then Open is set, and WALEnd is not.
-	Pressing bool
+	// Stopping says that the server shuts down and waits for this stream: see Stream.CheckStop. Between transactions it
+	// means that the server asked twice within 100 ms, which is what one that shuts down does, and hardly any other; it
+	// goes on asking until everything is confirmed or the stream is closed. Where WALEnd is zero a transaction is open, and
+	// a connection beside the stream was refused for that reason.
+	Stopping bool
 }
 
 // Tx is one committed transaction. A stream makes one per transaction and never changes it after KindCommit.

@@ -143,8 +143,8 @@ func prepare(ctx context.Context, conn *pgx.Conn, config StreamConfig) (*Stream,
 	}
 	interval := min(config.StatusInterval, timeout/3)
 	s := &Stream{
-		slot: config.Slot, identity: identity, startedAt: slot.Confirmed, seen: slot.Confirmed, log: config.Logger,
-		silence: newSilence(), senderTimeout: timeout,
+		slot: config.Slot, identity: identity, startedAt: slot.Confirmed, sent: slot.Confirmed, log: config.Logger,
+		liveness: newLiveness(), wakeups: make(chan struct{}, 1), senderTimeout: timeout,
 		status:  statuses{interval: interval, sent: slot.Confirmed, sentAt: time.Now()},
 		decoder: newDecoder(identity.TimelineOf),
 	}

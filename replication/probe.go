@@ -9,15 +9,15 @@ import (
 	"lapse/schemas"
 )
 
-// probe asks every now and then whether a server still takes connections.
+// probe connects to a server, again and again, to see whether it still takes connections.
 type probe struct {
 	stopping chan struct{} // closed when the server says that it is shutting down
 	cancel   context.CancelFunc
 	done     chan struct{}
 }
 
-// startProbe looks for the first time after a while, and calls kick, if it is not nil, once it has found something.
-func startProbe(ctx context.Context, config *pgconn.Config, after time.Duration, kick func()) *probe {
+// startProbe connects for the first time after a while, and calls found, if it is not nil, when the server is shutting down.
+func startProbe(ctx context.Context, config *pgconn.Config, after time.Duration, found func()) *probe {
 	ctx, cancel := context.WithCancel(ctx)
 	p := &probe{stopping: make(chan struct{}), cancel: cancel, done: make(chan struct{})}
 	go func() {
@@ -32,12 +32,12 @@ func startProbe(ctx context.Context, config *pgconn.Config, after time.Duration,
 			}
 			if isShuttingDown(ctx, config) {
 				close(p.stopping)
-				if kick != nil {
-					kick()
+				if found != nil {
+					found()
 				}
 				return
 			}
-			pause.Reset(probePause)
+			pause.Reset(probeEvery)
 		}
 	}()
 	return p
@@ -56,7 +56,8 @@ func (p *probe) found() bool {
 	}
 }
 
-func (p *probe) stop() {
+// end ends the probing.
+func (p *probe) end() {
 	p.cancel()
 	<-p.done
 }
@@ -64,7 +65,7 @@ func (p *probe) stop() {
 // isShuttingDown is true only if a server says so. It says "cannot connect now" while it starts too, but the caller has
 // a stream from it.
 func isShuttingDown(ctx context.Context, config *pgconn.Config) bool {
-	ctx, cancel := context.WithTimeout(ctx, probePause)
+	ctx, cancel := context.WithTimeout(ctx, probeEvery)
 	defer cancel()
 	conn, err := pgconn.ConnectConfig(ctx, config)
 	if err == nil {

@@ -7,41 +7,47 @@ import (
 	"time"
 )
 
-// receive waits for bytes, and sends statuses while it does.
+// receive waits for bytes, and sends statuses while it does. It returns nil without any when a status is due.
 func (s *Stream) receive(ctx context.Context) error {
 	now := time.Now()
 	if err := s.tick(now); err != nil {
 		return err
 	}
-	// Confirm may move the position from another goroutine at any time; look again after a tenth of the interval.
-	until := s.status.due(s.report())
-	if soon := now.Add(s.status.interval / 10); soon.Before(until) {
-		until = soon
-	}
-	s.listens()
-	err := s.wait(ctx, until)
-	if err == nil && !time.Now().Before(until) {
-		err = s.gone()
-	}
-	if err != nil && ctx.Err() == nil {
-		return s.fail(err)
-	}
-	return err
+	s.beforeRead()
+	return s.receiveUntil(ctx, s.tickAt(now), s.wakeups)
 }
 
-// wait reads once, until the time given (zero: no limit) or until ctx ends. Nothing read by then is no error.
-func (s *Stream) wait(ctx context.Context, until time.Time) error {
+// receiveUntil is read, but for errors that end the stream.
+func (s *Stream) receiveUntil(ctx context.Context, until time.Time, wake <-chan struct{}) error {
+	err := s.read(ctx, until, wake)
+	if err == nil && !time.Now().Before(until) {
+		err = s.checkAnswer()
+	}
+	if err == nil || ctx.Err() != nil || errors.Is(err, ErrWoken) {
+		return err
+	}
+	return s.fail(err)
+}
+
+// read reads once, until the time given, until wake has something, or until ctx ends. Nothing read by then is no error, and
+// neither is an interruption for nothing.
+func (s *Stream) read(ctx context.Context, until time.Time, wake <-chan struct{}) error {
 	s.watchContext(ctx)
 	if err := s.wire.SetReadDeadline(until); err != nil {
 		return err
 	}
-	// After the deadline, not before: a context that ended in between has kicked the wire already, to no effect.
+	// After the deadline, not before: a context that ended in between has interrupted the wire already, to no effect.
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	select {
+	case <-wake:
+		return ErrWoken
+	default:
+	}
 	switch err := s.wire.fill(); {
 	case err == nil:
-		s.heard()
+		s.received()
 		return nil
 	case isTimeout(err):
 		return ctx.Err()
@@ -59,7 +65,7 @@ func (s *Stream) watchContext(ctx context.Context) {
 		return
 	}
 	s.unwatchContext()
-	s.watched, s.unwatch = done, context.AfterFunc(ctx, s.wire.kick)
+	s.watched, s.unwatch = done, context.AfterFunc(ctx, s.wire.interrupt)
 }
 
 func (s *Stream) unwatchContext() {

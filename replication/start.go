@@ -41,7 +41,7 @@ func (s *Stream) start(ctx context.Context, command string) error {
 			return fmt.Errorf("start replication: %w", err)
 		}
 		if !ok {
-			if err := s.wait(ctx, time.Time{}); err != nil {
+			if err := s.read(ctx, time.Time{}, nil); err != nil {
 				return fmt.Errorf("start replication: %w", err)
 			}
 			continue

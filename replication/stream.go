@@ -11,14 +11,14 @@ import (
 	"lapse/schemas"
 )
 
-// Stream reads one slot. All methods but Confirm, Silent and Ask belong to one goroutine, which must call Next, Wait or
+// Stream reads one slot. All methods but Confirm, Wake, Idle and Ask belong to one goroutine, which must call Next, Wait or
 // Flush at least once in the server's wal_sender_timeout (40 s at most), or the server ends the stream.
 //
 // The first error is the last: the connection is closed with it, and every later call returns it again. A context that
-// ends is no such error; the stream can go on with another.
+// ends is no such error, and neither are ErrWoken and ErrStopping: the stream can go on.
 type Stream struct {
 	wire    *wire
-	plain   *pgconn.Config // for the look at the server from outside
+	plain   *pgconn.Config // for probes
 	slot    string
 	pid     uint32
 	log     *slog.Logger
@@ -28,15 +28,16 @@ type Stream struct {
 	startedAt schemas.LSN
 
 	confirmed atomic.Uint64 // durable position
-	seen      schemas.LSN   // no position beyond it is told to the server
+	sent      schemas.LSN   // what this server has sent; no position beyond it is told to the server
 	status    statuses
 	scratch   []byte // status being built
 
 	senderTimeout time.Duration // of the server, for this session
-	silence       silence
-	heardAt       atomic.Int64 // last byte from the server, since silence.began
+	liveness      liveness
+	receivedAt    atomic.Int64 // last byte from the server, since liveness.began
 	asking        atomic.Bool  // see Ask
-	outside       outside
+	stop          stopWatch
+	wakeups       chan struct{} // see Wake
 
 	keepalive Message
 	noted     int64 // position in the connection up to which Wait has answered requests
@@ -92,13 +93,16 @@ func (s *Stream) Flush(ctx context.Context) error {
 }
 
 // Next returns the next message. It waits for one as long as it takes, sends statuses meanwhile, and answers a server
-// that asks for one, always with the confirmed position. A context that ends interrupts it at once and costs nothing:
-// the next call goes on where this one stopped.
+// that asks for one, always with the confirmed position. A context that ends, and a Wake, interrupt it at once and lose
+// nothing: the next call goes on where this one stopped.
 //
 // The message and its bytes are valid until the next call.
 func (s *Stream) Next(ctx context.Context) (*Message, error) {
 	if s.err != nil {
 		return nil, s.err
+	}
+	if len(s.wakeups) > 0 && s.takeWake() {
+		return nil, ErrWoken
 	}
 	// Looking at the clock and at the context costs more than decoding a row.
 	if s.count++; s.count == 0 {
@@ -109,26 +113,26 @@ func (s *Stream) Next(ctx context.Context) (*Message, error) {
 		if err := s.tick(now); err != nil {
 			return nil, err
 		}
-		if m := s.press(now); m != nil {
+		if m := s.stopMessage(now); m != nil {
 			return m, nil
 		}
 	}
 	for {
 		f, ok, err := s.wire.frame()
 		if err == nil && f.size() > largeMessage {
-			f, ok, err = s.cut(f, ok)
+			f, ok, err = s.headOrWhole(f, ok)
 		}
 		if err != nil {
 			return nil, s.fail(err)
 		}
-		if m := s.decoder.pending(f.inner(ok)); m != nil {
+		if m := s.decoder.pending(f.messageType(ok)); m != nil {
 			return m, nil
 		}
 		if !ok {
 			if err := s.receive(ctx); err != nil {
 				return nil, err
 			}
-			if m := s.press(time.Now()); m != nil {
+			if m := s.stopMessage(time.Now()); m != nil {
 				return m, nil
 			}
 			continue
@@ -148,7 +152,7 @@ func (s *Stream) fail(err error) error {
 	}
 	s.err = err
 	s.unwatchContext()
-	s.outside.end()
+	s.stop.endTransaction()
 	_ = s.wire.Close()
 	return err
 }

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// hostTimeout is after how long a machine that is simply gone (no power, no network) is given up. Without it an
+	// peerTimeout is after how long a machine that is simply gone (no power, no network) is given up. Without it an
 	// idle stream would wait for it for hours.
-	hostTimeout = time.Minute
-	hostProbes  = 3
+	peerTimeout = time.Minute
+	peerProbes  = 3
 )
 
-// watchHost has the kernel notice a machine that is gone, which no message will ever tell. Connections that do not leave
+// setTimeouts has the kernel notice a machine that is gone, which no message will ever tell. Connections that do not leave
 // this machine need none of it.
-func watchHost(conn net.Conn) error {
+func setTimeouts(conn net.Conn) error {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()
 	}
@@ -24,12 +24,12 @@ func watchHost(conn net.Conn) error {
 	if !ok {
 		return nil
 	}
-	pause := hostTimeout / (hostProbes + 1)
-	err := tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: pause, Interval: pause, Count: hostProbes})
+	pause := peerTimeout / (peerProbes + 1)
+	err := tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: pause, Interval: pause, Count: peerProbes})
 	if err != nil {
 		return fmt.Errorf("set TCP keepalive: %w", err)
 	}
-	if err := setUserTimeout(tcp, hostTimeout); err != nil {
+	if err := setUserTimeout(tcp, peerTimeout); err != nil {
 		return fmt.Errorf("set TCP user timeout: %w", err)
 	}
 	return nil
