@@ -1,9 +1,8 @@
-package audit
+package evidence
 
 import (
 	"time"
 
-	"lapse/audit/kafka"
 	"lapse/replication"
 )
 
@@ -45,13 +44,13 @@ type Marker struct {
 var markerKey = []byte(`"lapse-marker"`)
 
 // RouteMarker returns the records of a marker, one for each partition of both topics. The same marker is the same bytes.
-func (r *Router) RouteMarker(m *Marker) []kafka.Record {
-	value := r.markerValue(m)
+func (r *Router) RouteMarker(m *Marker) []Record {
+	value := r.MarkerValue(m)
 	headers := r.markerHeaders(m)
-	var all []kafka.Record
+	var all []Record
 	for _, topic := range []Topic{r.route.System, r.route.User} {
 		for partition := range topic.Partitions {
-			all = append(all, kafka.Record{
+			all = append(all, Record{
 				Topic: topic.Name, Partition: partition, Key: markerKey, Value: value, Headers: headers, Time: m.Time,
 			})
 		}
@@ -59,7 +58,8 @@ func (r *Router) RouteMarker(m *Marker) []kafka.Record {
 	return all
 }
 
-func (r *Router) markerValue(m *Marker) []byte {
+// MarkerValue is the value of a marker's records.
+func (r *Router) MarkerValue(m *Marker) []byte {
 	source := &r.route.Source
 	b := append([]byte(nil), `{"event_id":"`...)
 	b = append(appendUint(b, source.SystemIdentifier), '/')
@@ -97,33 +97,59 @@ func appendMarker(b []byte, m *Marker) []byte {
 	return appendReach(append(b, `,"to":`...), m.To)
 }
 
-func (r *Router) markerHeaders(m *Marker) []kafka.Header {
+func (r *Router) markerHeaders(m *Marker) []Header {
 	source := &r.route.Source
 	values := map[string][]byte{
-		headerOp:      []byte(m.Op.String()),
-		headerLSN:     appendHex(nil, uint64(m.At.Commit), 16),
-		headerSeq:     appendHex(nil, uint64(m.At.Ordinal), 8),
-		headerSystem:  appendUint(nil, source.SystemIdentifier),
-		headerDB:      appendUint(nil, uint64(source.DatabaseOID)),
-		headerHistory: appendUint(nil, uint64(m.At.History)),
-		headerTLI:     appendUint(nil, uint64(m.At.Timeline)),
-		headerSchema:  appendUint(nil, EventSchema),
-		headerCascade: []byte("false"),
+		HeaderOp:       []byte(m.Op.String()),
+		HeaderLSN:      appendHex(nil, uint64(m.At.Commit), 16),
+		HeaderSeq:      appendHex(nil, uint64(m.At.Ordinal), 8),
+		HeaderSystem:   appendUint(nil, source.SystemIdentifier),
+		HeaderDatabase: appendUint(nil, uint64(source.DatabaseOID)),
+		HeaderHistory:  appendUint(nil, uint64(m.At.History)),
+		HeaderTimeline: appendUint(nil, uint64(m.At.Timeline)),
+		HeaderSchema:   appendUint(nil, EventSchema),
+		HeaderCascade:  []byte("false"),
 	}
-	headers := make([]kafka.Header, len(headerNames))
+	headers := make([]Header, len(headerNames))
 	for i, name := range headerNames {
-		headers[i] = kafka.Header{Key: name, Value: append([]byte{}, values[name]...)}
+		headers[i] = Header{Key: name, Value: append([]byte{}, values[name]...)}
 	}
 	return headers
 }
 
-// gapAt is the gap that a heartbeat shows, nil for none: since the heartbeat before it, something was published otherwise
+// GapAt is the gap that a heartbeat shows, nil for none: since the heartbeat before it, something was published otherwise
 // than it must be. It stands where the heartbeat stands, in whose transaction nothing else is an event.
-func gapAt(tx *replication.Tx, h *Heartbeat, last lastBeat) *Marker {
-	if !h.faulty(last.beat) {
+func GapAt(tx *replication.Tx, h *Heartbeat, last LastBeat) *Marker {
+	if !h.faulty(last.Beat) {
 		return nil
 	}
 	return &Marker{
-		Op: Gap, Reason: ReasonPublications, Time: tx.CommitTime, From: last.reach, To: endOf(tx), At: tx.Position(0),
+		Op: Gap, Reason: ReasonPublications, Time: tx.CommitTime, From: last.Reach, To: EndOf(tx), At: tx.Position(0),
 	}
+}
+
+// MarkerContent is the record of a marker.
+type MarkerContent struct {
+	Marker       *Marker
+	Heartbeat    *Heartbeat // that showed it; nil if none did, or if another record of the transaction has it
+	Surroundings *Surroundings
+}
+
+// Kind is KindGap or KindRewind.
+func (c *MarkerContent) Kind() Kind {
+	if c.Marker.Op == Rewind {
+		return KindRewind
+	}
+	return KindGap
+}
+func (c *MarkerContent) written() time.Time { return c.Marker.Time }
+func (c *MarkerContent) read() *Heartbeat   { return c.Heartbeat }
+
+func (c *MarkerContent) append(b []byte, form TextForm) []byte {
+	b = appendInstant(append(b, `,"at":`...), c.Marker.Time)
+	b = appendMarker(append(b, ','), c.Marker)
+	if c.Heartbeat != nil {
+		b = appendHeartbeat(append(b, `,"heartbeat":`...), c.Heartbeat, form)
+	}
+	return c.Surroundings.append(b)
 }

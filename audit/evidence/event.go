@@ -1,4 +1,4 @@
-package audit
+package evidence
 
 import (
 	"lapse/replication"
@@ -35,8 +35,8 @@ type Event struct {
 	RestartIdentity bool
 }
 
-// set makes e the event of a change. Its keys are part of the stream's buffer and valid as long as the change is.
-func (e *Event) set(tx *replication.Tx, change *replication.Change, f Finding, claim *schemas.Claim, table string) {
+// Set makes e the event of a change. Its keys are part of the stream's buffer and valid as long as the change is.
+func (e *Event) Set(tx *replication.Tx, change *replication.Change, f Finding, claim *schemas.Claim, table string) {
 	*e = Event{
 		Tx: tx, Ordinal: change.Ordinal, Op: f.Op, Cause: f.Cause, Cascade: f.Cascade,
 		TableOID: change.Relation.OID, Table: table, Keys: e.Keys[:0],
@@ -77,9 +77,9 @@ func (e *Event) name(change *replication.Change) {
 	e.Nameless = len(e.Keys) == 0
 }
 
-// namesNoRow says why the event does not say which row was deleted, and what mends it for those that follow; why is empty
+// NamesNoRow says why the event does not say which row was deleted, and what mends it for those that follow; why is empty
 // if it does.
-func (e *Event) namesNoRow() (why, fix string) {
+func (e *Event) NamesNoRow() (why, fix string) {
 	switch {
 	case e.Full:
 		return "it has replica identity full: what the server sends is all of the row",

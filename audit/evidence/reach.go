@@ -1,4 +1,4 @@
-package audit
+package evidence
 
 import (
 	"cmp"
@@ -26,12 +26,24 @@ func (r Reach) Compare(other Reach) int {
 	)
 }
 
-func (r Reach) before(other Reach) bool { return r.Compare(other) < 0 }
+// Before says whether r comes before other.
+func (r Reach) Before(other Reach) bool { return r.Compare(other) < 0 }
 
-// passed says whether a transaction with this commit position is recorded. A commit lies below its own end and above
+// Passed says whether a transaction with this commit position is recorded. A commit lies below its own end and above
 // every end before it, so its position decides as well as its end, and is known at its beginning.
-func (r Reach) passed(tx *replication.Tx) bool {
-	return Reach{History: tx.History, Timeline: tx.Timeline, LSN: tx.CommitLSN}.before(r)
+func (r Reach) Passed(tx *replication.Tx) bool {
+	return Reach{History: tx.History, Timeline: tx.Timeline, LSN: tx.CommitLSN}.Before(r)
+}
+
+// Below compares places on the server's log, whatever the history: r lies Below other.
+func (r Reach) Below(other Reach) bool {
+	r.History, other.History = 0, 0
+	return r.Before(other)
+}
+
+// ReachOf is the reach at which a change's transaction committed.
+func ReachOf(p replication.Position) Reach {
+	return Reach{History: p.History, Timeline: p.Timeline, LSN: p.Commit}
 }
 
 // String writes the reach as history, timeline and position, "1/1/0/19C2A40". It is how lapse.history has the end of a log.
@@ -55,8 +67,8 @@ func ParseReach(text string) (Reach, error) {
 	return Reach{History: schemas.History(h), Timeline: schemas.Timeline(tl), LSN: at}, nil
 }
 
-// endOf is what a transaction's record reaches.
-func endOf(tx *replication.Tx) Reach {
+// EndOf is what a transaction's record reaches.
+func EndOf(tx *replication.Tx) Reach {
 	return Reach{History: tx.History, Timeline: tx.Timeline, LSN: tx.EndLSN}
 }
 

@@ -1,4 +1,4 @@
-package audit_test
+package evidence_test
 
 import (
 	"bytes"
@@ -7,37 +7,32 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"unicode/utf8"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
 	"pgregory.net/rapid"
 
-	"lapse/audit"
+	"lapse/audit/evidence"
+	"lapse/internal/evidencetest"
 	"lapse/replication"
 	"lapse/schemas"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
-const schemasDir = "../schemas"
-
-var exampleRoute = audit.Route{
+var exampleRoute = evidence.Route{
 	Version: 1, Source: source,
-	System: audit.Topic{Name: "lapse.deletes.system", Partitions: 6},
-	User:   audit.Topic{Name: "lapse.deletes.user", Partitions: 6},
-	Log:    audit.Topic{Name: "lapse.log", Partitions: 1},
+	System: evidence.Topic{Name: "lapse.deletes.system", Partitions: 6},
+	User:   evidence.Topic{Name: "lapse.deletes.user", Partitions: 6},
+	Log:    evidence.Topic{Name: "lapse.log", Partitions: 1},
 
 	HashKey: "8c0cc17a04942cc4f8e0fe0b302606d3",
 }
 
-var hashKey = schemas.Key(bytes.Repeat([]byte{9}, schemas.MinKey))
-
 // golden compares bytes with a golden file and its schema.
 func golden(t *testing.T, schema, name string, value []byte) {
 	t.Helper()
-	path := filepath.Join(schemasDir, "golden", name+".json")
+	path := filepath.Join(evidencetest.SchemasDir(), "golden", name+".json")
 	if *update {
 		if err := os.WriteFile(path, value, 0o644); err != nil {
 			t.Fatal(err)
@@ -50,63 +45,36 @@ func golden(t *testing.T, schema, name string, value []byte) {
 	if !bytes.Equal(value, want) {
 		t.Errorf("%s:\n got %s\nwant %s", name, value, want)
 	}
-	if err := compileSchema(t, schema).Validate(parseJSON(t, value)); err != nil {
+	if err := evidencetest.Schema(t, schema).Validate(evidencetest.ParseJSON(t, value)); err != nil {
 		t.Errorf("%s: %v", name, err)
 	}
 }
 
-var compiledSchemas sync.Map // by name
-
-func compileSchema(t *testing.T, name string) *jsonschema.Schema {
-	t.Helper()
-	if known, ok := compiledSchemas.Load(name); ok {
-		return known.(*jsonschema.Schema)
-	}
-	compiled, err := jsonschema.NewCompiler().Compile(filepath.Join(schemasDir, name+".schema.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	compiledSchemas.Store(name, compiled)
-	return compiled
-}
-
-func parseJSON(t *testing.T, value []byte) any {
-	t.Helper()
-	if !utf8.Valid(value) {
-		t.Errorf("not UTF-8: %q", value)
-	}
-	parsed, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
-	if err != nil {
-		t.Fatalf("%v in %s", err, value)
-	}
-	return parsed
-}
-
 // eventOf sends changes through the classifier and returns what the last of them is routed as.
-func eventOf(t *testing.T, route *audit.Route, tx *replication.Tx, changes ...*replication.Change) *audit.Routed {
+func eventOf(t *testing.T, route *evidence.Route, tx *replication.Tx, changes ...*replication.Change) *evidence.Routed {
 	t.Helper()
-	c := audit.NewClassifier(route.Source, []schemas.Key{tagKey})
+	c := evidence.NewClassifier(route.Source, []schemas.Key{evidencetest.TagKey})
 	c.Begin(tx)
-	var e audit.Event
+	var e evidence.Event
 	for i, change := range changes {
 		change.Ordinal = uint32(i)
 		f := c.Classify(change)
 		if i < len(changes)-1 {
 			continue
 		}
-		e.Set(tx, change, f, c.Claim(), audit.TableName(change.Relation))
+		e.Set(tx, change, f, c.Claim(), evidence.TableName(change.Relation))
 	}
-	return audit.NewRouter(route, hashKey).Route(&e)
+	return evidence.NewRouter(route, evidencetest.HashKey).Route(&e)
 }
 
 // markerOf is the first record of a marker as an event is routed.
-func markerOf(route *audit.Route, m *audit.Marker) *audit.Routed {
-	records := audit.NewRouter(route, hashKey).RouteMarker(m)
+func markerOf(route *evidence.Route, m *evidence.Marker) *evidence.Routed {
+	records := evidence.NewRouter(route, evidencetest.HashKey).RouteMarker(m)
 	first := records[0]
-	return &audit.Routed{Topic: first.Topic, Partitions: []int32{first.Partition}, Key: first.Key, Value: first.Value, Headers: first.Headers}
+	return &evidence.Routed{Topic: first.Topic, Partitions: []int32{first.Partition}, Key: first.Key, Value: first.Value, Headers: first.Headers}
 }
 
-func exampleEvents(t *testing.T) map[string]*audit.Routed {
+func exampleEvents(t *testing.T) map[string]*evidence.Routed {
 	t.Helper()
 	fromElsewhere := exampleTx()
 	fromElsewhere.Origin = "upstream"
@@ -116,7 +84,7 @@ func exampleEvents(t *testing.T) map[string]*audit.Routed {
 	emptied := truncate(target)
 	emptied.Cascade, emptied.RestartIdentity = true, true
 	generated := relation(16530, "public", "generated", "note")
-	return map[string]*audit.Routed{
+	return map[string]*evidence.Routed{
 		"event-system":     eventOf(t, &exampleRoute, exampleTx(), signed(exampleClaim()), del(target, 42)),
 		"event-cascade":    eventOf(t, &exampleRoute, exampleTx(), signed(exampleClaim()), del(target, 42), del(child, 42, 1)),
 		"event-user":       eventOf(t, &exampleRoute, exampleTx(), del(target, 42)),
@@ -125,8 +93,8 @@ func exampleEvents(t *testing.T) map[string]*audit.Routed {
 		"event-truncate":   eventOf(t, &exampleRoute, exampleTx(), emptied),
 		"event-hashed":     eventOf(t, &exampleRoute, exampleTx(), del(odd, strings.Repeat("Käse", 20_000), "7")),
 		"event-full":       eventOf(t, &exampleRoute, exampleTx(), full(del(target), 42, "2026-11-21")),
-		"event-gap":        markerOf(&exampleRoute, exampleMarker(audit.Gap)),
-		"event-rewind":     markerOf(&exampleRoute, exampleMarker(audit.Rewind)),
+		"event-gap":        markerOf(&exampleRoute, exampleMarker(evidence.Gap)),
+		"event-rewind":     markerOf(&exampleRoute, exampleMarker(evidence.Rewind)),
 		"event-nameless":   eventOf(t, &exampleRoute, exampleTx(), del(generated, nil)),
 		"event-raw":        eventOf(t, &raw, exampleTx(), del(target, "caf\xe9 \xc3\xa9 \uef81")),
 	}
@@ -141,7 +109,7 @@ func TestEventsAreTheirGoldenFilesAndFitTheSchema(t *testing.T) {
 
 func TestTheSchemaRefusesAnEventThatSaysTooMuch(t *testing.T) {
 	t.Parallel()
-	compiled := compileSchema(t, "event")
+	compiled := evidencetest.Schema(t, "event")
 	events := exampleEvents(t)
 	for _, test := range []struct{ name, from, old, new string }{
 		{"an unverified event with a policy", "event-unverified", `"cause":"unverified"`, `"cause":"unverified","policy":"sessions-30d"`},
@@ -166,7 +134,7 @@ func TestTheSchemaRefusesAnEventThatSaysTooMuch(t *testing.T) {
 		if bytes.Equal(value, events[test.from].Value) {
 			t.Errorf("%s: nothing was changed", test.name)
 		}
-		if compiled.Validate(parseJSON(t, value)) == nil {
+		if compiled.Validate(evidencetest.ParseJSON(t, value)) == nil {
 			t.Errorf("the schema takes %s", test.name)
 		}
 	}
@@ -188,7 +156,7 @@ func TestKeysOfEachRowAreInTheTablesOrderAndOnlyItsIdentity(t *testing.T) {
 
 func TestADeleteWhoseIdentityWasNotSentIsAnEventWithoutKeys(t *testing.T) {
 	t.Parallel()
-	finding := audit.Finding{Op: audit.Delete, Cause: audit.User}
+	finding := evidence.Finding{Op: evidence.Delete, Cause: evidence.User}
 	unsent, unchanged := del(child, 1, 2), del(child, 1, 2)
 	unsent.Old[1].Kind = replication.Unsent // the second of two
 	unchanged.Old[1].Kind = replication.Unchanged
@@ -198,7 +166,7 @@ func TestADeleteWhoseIdentityWasNotSentIsAnEventWithoutKeys(t *testing.T) {
 		"a column was not sent": unsent,
 		"a column was too long": unchanged,
 	} {
-		var e audit.Event
+		var e evidence.Event
 		e.Set(exampleTx(), change, finding, nil, "public.none")
 		if !e.Nameless || e.Full || len(e.Keys) != 0 {
 			t.Errorf("%s: %+v", name, e)
@@ -211,7 +179,7 @@ func TestTextBecomesJSONThatReadsBackAsTheSameText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := rapid.String().Draw(t, "text")
 		var back string
-		written := audit.AppendText(nil, s, audit.UTF8Text)
+		written := evidence.AppendText(nil, s, evidence.UTF8Text)
 		if err := json.Unmarshal(written, &back); err != nil || back != s {
 			t.Fatalf("%q was written as %s and read back as %q (%v)", s, written, back, err)
 		}
@@ -223,7 +191,7 @@ func FuzzRawTextReadsBackAsTheSameBytes(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		written := audit.AppendText(nil, string(b), audit.RawText)
+		written := evidence.AppendText(nil, string(b), evidence.RawText)
 		var text string
 		if err := json.Unmarshal(written, &text); err != nil {
 			t.Fatalf("%q was written as %s: %v", b, written, err)
@@ -231,7 +199,7 @@ func FuzzRawTextReadsBackAsTheSameBytes(f *testing.F) {
 		if !utf8.Valid(written) {
 			t.Fatalf("%q was written as %q, which is not UTF-8", b, written)
 		}
-		if back := audit.DecodeText(text); !bytes.Equal(back, b) {
+		if back := evidence.DecodeText(text); !bytes.Equal(back, b) {
 			t.Fatalf("%q was written as %s and read back as %q", b, written, back)
 		}
 	})
@@ -247,7 +215,7 @@ func TestTableNamesAreQuotedWhereTheyMustBe(t *testing.T) {
 		{"public", "1st", `public."1st"`},
 		{"public", "größe", `public."größe"`},
 	} {
-		if got := audit.TableName(&replication.Relation{Schema: test.schema, Name: test.name}); got != test.want {
+		if got := evidence.TableName(&replication.Relation{Schema: test.schema, Name: test.name}); got != test.want {
 			t.Errorf("%s and %s: got %s, want %s", test.schema, test.name, got, test.want)
 		}
 	}

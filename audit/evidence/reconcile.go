@@ -1,4 +1,4 @@
-package audit
+package evidence
 
 // Verdict is what comparing the ledger's claim with the WAL says of one transaction.
 type Verdict string
@@ -10,12 +10,12 @@ const (
 	Unclaimed Verdict = "unclaimed" // nothing was claimed, or nothing that verifies
 )
 
-// reconcile compares what a transaction claimed with what was seen of it.
+// Reconcile compares what a transaction claimed with what was seen of it.
 //
 // A claim without a readable result of its own is a mismatch, also when nothing was deleted: the deletion function
 // writes both or, by aborting, neither. So is a claim with anything unverified behind it, however well the counts agree,
 // and one whose two counts of the target differ, which trusted triggers can bring about.
-func reconcile(a *Account) Verdict {
+func Reconcile(a *Account) Verdict {
 	if a.Claim == nil {
 		return Unclaimed
 	}

@@ -1,4 +1,4 @@
-package audit
+package evidence
 
 import (
 	"errors"
@@ -51,7 +51,7 @@ func (r *Route) Validate() error {
 
 // Fingerprint names the route's content. It is in every record of the log, so that the last one says by which route the
 // events before it were routed.
-func (r *Route) Fingerprint() string { return fingerprint(r.appendRouting(nil)) }
+func (r *Route) Fingerprint() string { return schemas.Fingerprint(r.appendRouting(nil)) }
 
 // appendRouting writes the route's content, without its version and place.
 func (r *Route) appendRouting(dst []byte) []byte {
@@ -72,5 +72,3 @@ func appendTopic(dst []byte, t Topic) []byte {
 	dst = appendText(append(dst, `{"name":`...), t.Name, UTF8Text)
 	return append(appendUint(append(dst, `,"partitions":`...), uint64(t.Partitions)), '}')
 }
-
-func fingerprint(b []byte) string { return schemas.Fingerprint(b) }

@@ -1,4 +1,4 @@
-package audit_test
+package evidence_test
 
 import (
 	"encoding/hex"
@@ -9,7 +9,8 @@ import (
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
-	"lapse/audit"
+	"lapse/audit/evidence"
+	"lapse/internal/evidencetest"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -31,7 +32,7 @@ func FuzzALedgerRowNeverStopsTheAudit(f *testing.F) {
 		at := int(column) % len(change.New)
 		original := change.New[at].Bytes
 		change.New[at].Bytes = value
-		c := audit.NewClassifier(source, []schemas.Key{tagKey})
+		c := evidence.NewClassifier(source, []schemas.Key{evidencetest.TagKey})
 		c.Begin(exampleTx())
 		c.Classify(change)
 		if got := c.Claim(); got != nil && !reflect.DeepEqual(*got, exampleClaim()) {
@@ -48,7 +49,7 @@ func FuzzAResultRowNeverStopsTheAudit(f *testing.F) {
 	f.Fuzz(func(t *testing.T, counts, deleted string) {
 		change := resultRow(exampleClaim(), 1)
 		change.New[3].Bytes, change.New[2].Bytes = []byte(counts), []byte(deleted)
-		if r := audit.ParseResult(change); r != nil {
+		if r := evidence.ParseResult(change); r != nil {
 			for _, c := range r.ByRelation {
 				if c.Rows < 0 {
 					t.Fatalf("%q gives a count of %d", counts, c.Rows)
@@ -79,8 +80,8 @@ func TestAClaimReadsBackAsItWasSigned(t *testing.T) {
 			claim.Cascades = nil
 		}
 		var back schemas.Claim
-		mac, ok := audit.ParseClaim(signed(claim), &back)
-		if !ok || !reflect.DeepEqual(back, claim) || !back.Verify(tagKey, mac) {
+		mac, ok := evidence.ParseClaim(signed(claim), &back)
+		if !ok || !reflect.DeepEqual(back, claim) || !back.Verify(evidencetest.TagKey, mac) {
 			t.Fatalf("%+v was read back as %+v (%v, MAC %s)", claim, back, ok, hex.EncodeToString(mac))
 		}
 	})
@@ -90,11 +91,11 @@ func TestAResultInAnyOrderOfColumnsIsRead(t *testing.T) {
 	t.Parallel()
 	r := relation(16110, "lapse", "batch_result", "by_relation", "finished_at", "deleted", "batch", "later", "picked")
 	claim := exampleClaim()
-	got := audit.ParseResult(&replication.Change{
+	got := evidence.ParseResult(&replication.Change{
 		Op: replication.OpInsert, Relation: r,
 		New: row(`{"16400": 2, "16390": 1}`, "2026-11-21 10:15:30+00", 1, claim.Batch, nil, 3),
 	})
-	want := &audit.Result{Batch: claim.Batch, Picked: 3, Deleted: 1, ByRelation: []audit.RelationCount{{16390, 1}, {16400, 2}}}
+	want := &evidence.Result{Batch: claim.Batch, Picked: 3, Deleted: 1, ByRelation: []evidence.RelationCount{{16390, 1}, {16400, 2}}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

@@ -1,4 +1,4 @@
-package audit_test
+package evidence_test
 
 import (
 	"bytes"
@@ -8,11 +8,12 @@ import (
 
 	"pgregory.net/rapid"
 
-	"lapse/audit"
+	"lapse/audit/evidence"
+	"lapse/internal/evidencetest"
 	"lapse/schemas"
 )
 
-func headersOf(r *audit.Routed) []string {
+func headersOf(r *evidence.Routed) []string {
 	var out []string
 	for _, h := range r.Headers {
 		out = append(out, h.Key+"="+string(h.Value))
@@ -98,35 +99,35 @@ func TestTheSameKeyIsAlwaysInTheSamePartition(t *testing.T) {
 // memory.
 func TestRoutingDependsOnTheEventAndTheRouteAlone(t *testing.T) {
 	t.Parallel()
-	used := audit.NewRouter(&exampleRoute, hashKey)
+	used := evidence.NewRouter(&exampleRoute, evidencetest.HashKey)
 	rapid.Check(t, func(t *rapid.T) {
 		tx := exampleTx()
 		tx.CommitLSN = schemas.LSN(rapid.Uint64().Draw(t, "commit"))
 		tx.XID = rapid.Uint32().Draw(t, "xid")
 		tx.Origin = rapid.String().Draw(t, "origin")
 		claim := exampleClaim()
-		e := audit.Event{
+		e := evidence.Event{
 			Tx: tx, Ordinal: rapid.Uint32().Draw(t, "ordinal"),
-			Op:       rapid.SampledFrom([]audit.Op{audit.Delete, audit.Truncate}).Draw(t, "op"),
-			Cause:    rapid.SampledFrom([]audit.Cause{audit.System, audit.User, audit.Unverified}).Draw(t, "cause"),
+			Op:       rapid.SampledFrom([]evidence.Op{evidence.Delete, evidence.Truncate}).Draw(t, "op"),
+			Cause:    rapid.SampledFrom([]evidence.Cause{evidence.System, evidence.User, evidence.Unverified}).Draw(t, "cause"),
 			TableOID: rapid.Uint32().Draw(t, "oid"), Table: rapid.String().Draw(t, "table"),
 		}
-		if e.Cause == audit.System {
+		if e.Cause == evidence.System {
 			e.Claim = &claim
 		}
-		if e.Op == audit.Delete {
+		if e.Op == evidence.Delete {
 			for i, value := range rapid.SliceOfN(rapid.SliceOf(rapid.Byte()), 1, 3).Draw(t, "keys") {
-				e.Keys = append(e.Keys, audit.Key{Name: fmt.Sprint("k", i), Value: value})
+				e.Keys = append(e.Keys, evidence.Key{Name: fmt.Sprint("k", i), Value: value})
 			}
 		}
 		a := describe(used.Route(&e))
-		if b := describe(audit.NewRouter(&exampleRoute, hashKey).Route(&e)); a != b {
+		if b := describe(evidence.NewRouter(&exampleRoute, evidencetest.HashKey).Route(&e)); a != b {
 			t.Fatalf("a used router wrote\n%s\na fresh one\n%s", a, b)
 		}
 	})
 }
 
-func describe(r *audit.Routed) string {
+func describe(r *evidence.Routed) string {
 	return fmt.Sprint(r.Topic, r.Partitions, string(r.Key), string(r.Value), headersOf(r))
 }
 
@@ -135,15 +136,15 @@ func TestRoutesThatCannotWorkAreRefused(t *testing.T) {
 	if err := exampleRoute.Validate(); err != nil {
 		t.Errorf("the example is refused: %v", err)
 	}
-	for name, fix := range map[string]func(*audit.Route){
-		"no user topic":                  func(r *audit.Route) { r.User.Name = "" },
-		"user and system are one":        func(r *audit.Route) { r.User.Name = r.System.Name },
-		"log and user are one":           func(r *audit.Route) { r.Log.Name = r.User.Name },
-		"a topic without partitions":     func(r *audit.Route) { r.System.Partitions = 0 },
-		"a log of more than one":         func(r *audit.Route) { r.Log.Partitions = 2 },
-		"a log with an unknown number":   func(r *audit.Route) { r.Log.Partitions = 0 },
-		"no hash key":                    func(r *audit.Route) { r.HashKey = "" },
-		"a topic of negative partitions": func(r *audit.Route) { r.User.Partitions = -1 },
+	for name, fix := range map[string]func(*evidence.Route){
+		"no user topic":                  func(r *evidence.Route) { r.User.Name = "" },
+		"user and system are one":        func(r *evidence.Route) { r.User.Name = r.System.Name },
+		"log and user are one":           func(r *evidence.Route) { r.Log.Name = r.User.Name },
+		"a topic without partitions":     func(r *evidence.Route) { r.System.Partitions = 0 },
+		"a log of more than one":         func(r *evidence.Route) { r.Log.Partitions = 2 },
+		"a log with an unknown number":   func(r *evidence.Route) { r.Log.Partitions = 0 },
+		"no hash key":                    func(r *evidence.Route) { r.HashKey = "" },
+		"a topic of negative partitions": func(r *evidence.Route) { r.User.Partitions = -1 },
 	} {
 		route := exampleRoute
 		fix(&route)
@@ -155,16 +156,16 @@ func TestRoutesThatCannotWorkAreRefused(t *testing.T) {
 
 func TestWhateverChangesBytesChangesTheRoutesFingerprint(t *testing.T) {
 	t.Parallel()
-	fixes := map[string]func(*audit.Route){
-		"system topic": func(r *audit.Route) { r.System.Name += "x" },
-		"partitions":   func(r *audit.Route) { r.User.Partitions++ },
-		"log":          func(r *audit.Route) { r.Log.Name += "x" },
-		"database":     func(r *audit.Route) { r.Source.Database += "x" },
-		"oid":          func(r *audit.Route) { r.Source.DatabaseOID++ },
-		"system":       func(r *audit.Route) { r.Source.SystemIdentifier++ },
-		"encoding":     func(r *audit.Route) { r.Source.Encoding = "SQL_ASCII" },
-		"slot":         func(r *audit.Route) { r.Source.Slot += "x" },
-		"hash key":     func(r *audit.Route) { r.HashKey += "x" },
+	fixes := map[string]func(*evidence.Route){
+		"system topic": func(r *evidence.Route) { r.System.Name += "x" },
+		"partitions":   func(r *evidence.Route) { r.User.Partitions++ },
+		"log":          func(r *evidence.Route) { r.Log.Name += "x" },
+		"database":     func(r *evidence.Route) { r.Source.Database += "x" },
+		"oid":          func(r *evidence.Route) { r.Source.DatabaseOID++ },
+		"system":       func(r *evidence.Route) { r.Source.SystemIdentifier++ },
+		"encoding":     func(r *evidence.Route) { r.Source.Encoding = "SQL_ASCII" },
+		"slot":         func(r *evidence.Route) { r.Source.Slot += "x" },
+		"hash key":     func(r *evidence.Route) { r.HashKey += "x" },
 	}
 	seen := map[string]string{exampleRoute.Fingerprint(): "the example"}
 	for name, fix := range fixes {
@@ -178,13 +179,13 @@ func TestWhateverChangesBytesChangesTheRoutesFingerprint(t *testing.T) {
 }
 
 func BenchmarkClassifyAndRoute(b *testing.B) {
-	c := audit.NewClassifier(source, []schemas.Key{tagKey})
-	router := audit.NewRouter(&exampleRoute, hashKey)
+	c := evidence.NewClassifier(source, []schemas.Key{evidencetest.TagKey})
+	router := evidence.NewRouter(&exampleRoute, evidencetest.HashKey)
 	tx := exampleTx()
 	c.Begin(tx)
 	c.Classify(signed(exampleClaim()))
 	change := del(target, 4711000)
-	var e audit.Event
+	var e evidence.Event
 	var bytes int64
 	b.ReportAllocs()
 	for i := range b.N {

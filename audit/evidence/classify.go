@@ -1,4 +1,4 @@
-package audit
+package evidence
 
 import (
 	"time"
@@ -9,16 +9,8 @@ import (
 	"lapse/schemas"
 )
 
-// The ledger's relations, as the WAL names them. They are the catalog's (schemas/migrations).
-const (
-	ledgerSchema   = "lapse"
-	ledgerBatch    = "batch"
-	ledgerResult   = "batch_result"
-	ledgerPolicy   = "policy"
-	ledgerState    = "policy_state"
-	ledgerBeat     = "heartbeat"
-	claimTolerance = 24 * time.Hour // between a claim's start and its commit
-)
+// claimTolerance is what may lie between a claim's start and its commit.
+const claimTolerance = 24 * time.Hour
 
 // state is where a transaction stands.
 //
@@ -71,7 +63,7 @@ func (c *Classifier) Begin(tx *replication.Tx) {
 // Classify takes the transaction's next change.
 func (c *Classifier) Classify(change *replication.Change) Finding {
 	first := c.state == stateStart
-	if change.Op == replication.OpInsert && change.Relation.Schema == ledgerSchema {
+	if change.Op == replication.OpInsert && change.Relation.Schema == schemas.LedgerSchema {
 		c.ledger(change, first)
 	}
 	if c.state == stateStart {
@@ -87,7 +79,7 @@ func (c *Classifier) Classify(change *replication.Change) Finding {
 // ledger takes a row of the ledger. No row of it is an event; what matters is what it makes of those that follow.
 func (c *Classifier) ledger(change *replication.Change, first bool) {
 	switch change.Relation.Name {
-	case ledgerBatch:
+	case schemas.BatchTable:
 		c.account.Batches++
 		// Only the first published change can open SYSTEM. A batch row anywhere else was not written by a deletion
 		// function, whatever its MAC says: it may be a true row, copied behind somebody's own deletes.
@@ -102,7 +94,7 @@ func (c *Classifier) ledger(change *replication.Change, first bool) {
 		if ours && !verifies {
 			c.suspect = &claim.Batch
 		}
-	case ledgerResult:
+	case schemas.ResultTable:
 		c.account.Results++
 		// Whoever writes a ledger row by hand has no reason to write its result. The functions write both.
 		if batch, ok := parseBatch(change); ok && c.suspect != nil && batch == *c.suspect && c.account.OwnUnverified == nil {
@@ -112,9 +104,9 @@ func (c *Classifier) ledger(change *replication.Change, first bool) {
 			c.account.Result = parseResult(change)
 			c.state = stateUnverified
 		}
-	case ledgerPolicy, ledgerState:
+	case schemas.PolicyTable, schemas.PolicyStateTable:
 		c.account.Awaited = true
-	case ledgerBeat:
+	case schemas.HeartbeatTable:
 		c.account.Awaited = true
 		if h := parseHeartbeat(change); h != nil {
 			c.account.Heartbeat = h

@@ -1,4 +1,4 @@
-package audit
+package evidence
 
 // Cause says who deleted.
 type Cause byte

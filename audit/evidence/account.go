@@ -1,4 +1,4 @@
-package audit
+package evidence
 
 import (
 	"cmp"
@@ -52,7 +52,7 @@ func (a *Account) count(relation *replication.Relation, f Finding) {
 	}
 	a.last = len(a.Tallies)
 	a.Tallies = append(a.Tallies, Tally{
-		OID: relation.OID, Table: tableName(relation), Op: f.Op, Cause: f.Cause, Cascade: f.Cascade, Events: 1,
+		OID: relation.OID, Table: TableName(relation), Op: f.Op, Cause: f.Cause, Cascade: f.Cascade, Events: 1,
 	})
 }
 

@@ -1,39 +1,11 @@
-package audit
+package evidence
 
 import (
 	"github.com/google/uuid"
 
-	"lapse/audit/kafka"
 	"lapse/replication"
 	"lapse/schemas"
 )
-
-// The headers of every event, in this order. A header that does not apply is there and empty, so that a filter needs no
-// second case.
-const (
-	headerCause   = "lapse-cause"
-	headerOp      = "lapse-op"
-	headerPolicy  = "lapse-policy"
-	headerTable   = "lapse-table"
-	headerCascade = "lapse-cascade"
-	headerRun     = "lapse-run"
-	headerXID     = "lapse-xid"
-	headerLSN     = "lapse-lsn"
-	headerSeq     = "lapse-seq"
-	headerSystem  = "lapse-sysid"
-	headerDB      = "lapse-db"
-	headerHistory = "lapse-history"
-	headerTLI     = "lapse-tli"
-	headerSchema  = "lapse-schema"
-)
-
-// headerSeqAt is where headerSeq stands in headerNames.
-const headerSeqAt = 8
-
-var headerNames = [...]string{
-	headerCause, headerOp, headerPolicy, headerTable, headerCascade, headerRun, headerXID, headerLSN, headerSeq,
-	headerSystem, headerDB, headerHistory, headerTLI, headerSchema,
-}
 
 // Routed is an event as it goes to Kafka: the same record into each of Partitions. It is the router's own and valid
 // until the next call.
@@ -41,7 +13,7 @@ type Routed struct {
 	Topic      string
 	Partitions []int32
 	Key, Value []byte
-	Headers    []kafka.Header
+	Headers    []Header
 }
 
 // Router turns events into records. What it returns depends on the event and the route alone. It holds buffers, so that
@@ -91,7 +63,7 @@ func NewRouter(route *Route, key schemas.Key) *Router {
 	for p := range route.User.Partitions {
 		r.every = append(r.every, p)
 	}
-	r.routed.Headers = make([]kafka.Header, len(headerNames))
+	r.routed.Headers = make([]Header, len(headerNames))
 	for i, name := range headerNames {
 		r.routed.Headers[i].Key = name
 	}
@@ -126,7 +98,7 @@ func (r *Router) Route(e *Event) *Routed {
 		out.Partitions = r.every
 		return out
 	}
-	r.one[0] = kafka.Partition(out.Key, int(topic.Partitions))
+	r.one[0] = Partition(out.Key, int(topic.Partitions))
 	out.Partitions = r.one[:]
 	return out
 }
@@ -149,39 +121,39 @@ func (r *Router) buildHeaders(e *Event) {
 
 func (r *Router) appendHeader(dst []byte, name string, e *Event) []byte {
 	switch name {
-	case headerCause:
+	case HeaderCause:
 		return append(dst, e.Cause.String()...)
-	case headerOp:
+	case HeaderOp:
 		return append(dst, e.Op.String()...)
-	case headerPolicy:
+	case HeaderPolicy:
 		if e.Claim != nil {
 			return append(dst, e.Claim.Policy...)
 		}
 		return dst
-	case headerTable:
+	case HeaderTable:
 		return append(dst, e.Table...)
-	case headerCascade:
+	case HeaderCascade:
 		return appendBool(dst, e.Cascade)
-	case headerRun:
+	case HeaderRun:
 		if e.Claim != nil {
 			return appendUUIDText(dst, e.Claim.Run)
 		}
 		return dst
-	case headerXID:
+	case HeaderXID:
 		return appendUint(dst, uint64(e.Tx.XID))
-	case headerLSN:
+	case HeaderLSN:
 		return appendHex(dst, uint64(e.Tx.CommitLSN), 16)
-	case headerSystem:
+	case HeaderSystem:
 		return appendUint(dst, r.route.Source.SystemIdentifier)
-	case headerDB:
+	case HeaderDatabase:
 		return appendUint(dst, uint64(r.route.Source.DatabaseOID))
-	case headerHistory:
+	case HeaderHistory:
 		return appendUint(dst, uint64(e.Tx.History))
-	case headerTLI:
+	case HeaderTimeline:
 		return appendUint(dst, uint64(e.Tx.Timeline))
-	case headerSchema:
+	case HeaderSchema:
 		return appendUint(dst, EventSchema)
-	default: // headerSeq, which Route writes
+	default: // HeaderSeq, which Route writes
 		return dst
 	}
 }

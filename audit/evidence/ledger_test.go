@@ -1,7 +1,6 @@
-package audit_test
+package evidence_test
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -11,7 +10,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"lapse/audit"
+	"lapse/audit/evidence"
+	"lapse/internal/evidencetest"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -73,8 +73,7 @@ func truncate(r *replication.Relation) *replication.Change {
 }
 
 var (
-	tagKey = schemas.Key(bytes.Repeat([]byte{7}, schemas.MinKey))
-	source = audit.Source{
+	source = evidence.Source{
 		SystemIdentifier: 7381000000000000001, DatabaseOID: 16384, Database: "app", Encoding: "UTF8", Slot: "lapse_app",
 	}
 	commitTime = time.Date(2026, 11, 21, 10, 15, 30, 123456000, time.UTC)
@@ -110,7 +109,7 @@ func oidArray(oids []uint32) string {
 	return "{" + strings.Join(texts, ",") + "}"
 }
 
-func signed(c schemas.Claim) *replication.Change { return batchRow(c, c.MAC(tagKey)) }
+func signed(c schemas.Claim) *replication.Change { return batchRow(c, c.MAC(evidencetest.TagKey)) }
 
 // resultRow is the row of lapse.batch_result for a batch that deleted counts, target first.
 func resultRow(c schemas.Claim, counts ...int64) *replication.Change {

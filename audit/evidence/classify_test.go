@@ -1,4 +1,4 @@
-package audit_test
+package evidence_test
 
 import (
 	"slices"
@@ -8,7 +8,8 @@ import (
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
-	"lapse/audit"
+	"lapse/audit/evidence"
+	"lapse/internal/evidencetest"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -17,21 +18,21 @@ import (
 // u user, x unverified; in upper case for a truncate.
 func classify(changes ...*replication.Change) string { return string(classifyAll(nil, changes...)) }
 
-func classifyAll(account **audit.Account, changes ...*replication.Change) []byte {
-	c := audit.NewClassifier(source, []schemas.Key{tagKey})
+func classifyAll(account **evidence.Account, changes ...*replication.Change) []byte {
+	c := evidence.NewClassifier(source, []schemas.Key{evidencetest.TagKey})
 	c.Begin(exampleTx())
 	var out []byte
 	for i, change := range changes {
 		change.Ordinal = uint32(i)
 		f := c.Classify(change)
-		if f.Op == audit.None {
+		if f.Op == evidence.None {
 			continue
 		}
-		letter := map[audit.Cause]byte{audit.System: 's', audit.User: 'u', audit.Unverified: 'x'}[f.Cause]
+		letter := map[evidence.Cause]byte{evidence.System: 's', evidence.User: 'u', evidence.Unverified: 'x'}[f.Cause]
 		if f.Cascade {
 			letter = 'c'
 		}
-		if f.Op == audit.Truncate {
+		if f.Op == evidence.Truncate {
 			letter -= 'a' - 'A'
 		}
 		out = append(out, letter)
@@ -114,7 +115,7 @@ func TestTheFirstPublishedChangeDecides(t *testing.T) {
 		{"a batch with a time that is none", []*replication.Change{broken(5, "infinity"), del(target, 1)}, "x"},
 		{"a batch with an array that is none", []*replication.Change{broken(8, "{1,x}"), del(target, 1)}, "x"},
 		{"a batch with a MAC that is no bytes", []*replication.Change{broken(14, `\xzz`), del(target, 1)}, "x"},
-		{"a batch whose functions have another digest than was signed", []*replication.Change{batchRow(altered, claim.MAC(tagKey)), del(target, 1)}, "x"},
+		{"a batch whose functions have another digest than was signed", []*replication.Change{batchRow(altered, claim.MAC(evidencetest.TagKey)), del(target, 1)}, "x"},
 		{"a policy before the batch", []*replication.Change{insert(stateRelation, row(1, 1, "armed")), signed(claim), del(target, 1)}, "x"},
 		{"a heartbeat before a delete", []*replication.Change{insert(beatRelation, row(1, "")), del(target, 1)}, "u"},
 		{"a result without a batch", []*replication.Change{resultRow(claim, 1), del(target, 1)}, "u"},
@@ -153,21 +154,21 @@ func TestAClaimVerifiesUnderAnyOfTheKeys(t *testing.T) {
 	t.Parallel()
 	old := schemas.Key(slices.Repeat([]byte{9}, schemas.MinKey))
 	claim := exampleClaim()
-	c := audit.NewClassifier(source, []schemas.Key{tagKey, old})
+	c := evidence.NewClassifier(source, []schemas.Key{evidencetest.TagKey, old})
 	c.Begin(exampleTx())
 	c.Classify(batchRow(claim, claim.MAC(old)))
-	if f := c.Classify(del(target, 1)); f.Cause != audit.System {
+	if f := c.Classify(del(target, 1)); f.Cause != evidence.System {
 		t.Errorf("a claim under the second key is %v", f.Cause)
 	}
 }
 
 func TestNothingOfATransactionIsLeftInTheNext(t *testing.T) {
 	t.Parallel()
-	c := audit.NewClassifier(source, []schemas.Key{tagKey})
+	c := evidence.NewClassifier(source, []schemas.Key{evidencetest.TagKey})
 	c.Begin(exampleTx())
 	c.Classify(signed(exampleClaim()))
 	c.Begin(exampleTx())
-	if f := c.Classify(del(target, 1)); f.Cause != audit.User || c.Claim() != nil {
+	if f := c.Classify(del(target, 1)); f.Cause != evidence.User || c.Claim() != nil {
 		t.Errorf("a delete after another transaction's claim is %v", f.Cause)
 	}
 	if a := c.Account(); a.Batches != 0 || a.Claim != nil || len(a.Tallies) != 1 {
@@ -183,7 +184,7 @@ func TestCausesAreAsTheTableSays(t *testing.T) {
 	forged.Batch = uuid.MustParse("0198f1d0-0000-7000-8000-00000000000f")
 	kinds := map[string]func() *replication.Change{
 		"good":     func() *replication.Change { return signed(claim) },
-		"bad":      func() *replication.Change { return batchRow(forged, claim.MAC(tagKey)) },
+		"bad":      func() *replication.Change { return batchRow(forged, claim.MAC(evidencetest.TagKey)) },
 		"result":   func() *replication.Change { return resultRow(claim, 1) },
 		"policy":   func() *replication.Change { return insert(stateRelation, row(1, 1, "armed")) },
 		"target":   func() *replication.Change { return del(target, 1) },
