@@ -3,6 +3,8 @@ package replication
 import (
 	"time"
 
+	"github.com/jackc/pglogrepl"
+
 	"lapse/schemas"
 )
 
@@ -38,10 +40,10 @@ type Op byte
 
 // The operations, by pgoutput's letters.
 const (
-	OpInsert   Op = 'I'
-	OpUpdate   Op = 'U'
-	OpDelete   Op = 'D'
-	OpTruncate Op = 'T'
+	OpInsert   = Op(pglogrepl.MessageTypeInsert)
+	OpUpdate   = Op(pglogrepl.MessageTypeUpdate)
+	OpDelete   = Op(pglogrepl.MessageTypeDelete)
+	OpTruncate = Op(pglogrepl.MessageTypeTruncate)
 )
 
 // String names the operation in logs and test output.

@@ -78,17 +78,8 @@ func open(ctx context.Context, config StreamConfig) (*Stream, error) {
 		_ = conn.Close(ctx)
 		return nil, err
 	}
-	s.wire, s.plain = wire, plain
-	hijacked, err := conn.PgConn().Hijack()
-	if err == nil {
-		err = wire.takeOver()
-	}
-	if err != nil {
-		_ = wire.Close()
-		return nil, err
-	}
-	s.pid = hijacked.PID
-	if err := s.start(ctx, startCommand(config)); err != nil {
+	s.conn, s.wire, s.plain = conn.PgConn(), wire, plain
+	if err := s.start(ctx, config.Publications); err != nil {
 		_ = s.fail(err)
 		return nil, err
 	}
@@ -138,7 +129,7 @@ func prepare(ctx context.Context, conn *pgx.Conn, config StreamConfig) (*Stream,
 		}
 	}
 	// Last, because the simple protocol cannot carry parameters in every encoding.
-	if _, err := conn.Exec(ctx, "set client_encoding to "+quoteLiteral(identity.Encoding)); err != nil {
+	if _, err := conn.Exec(ctx, "set client_encoding to "+schemas.Literal(identity.Encoding)); err != nil {
 		return nil, fmt.Errorf("set client_encoding: %w", err)
 	}
 	interval := min(config.StatusInterval, timeout/3)

@@ -47,7 +47,7 @@ const (
 )
 
 var (
-	// ErrStopping: while Wait was waiting, the server showed that it shuts down and waits for this stream.
+	// ErrStopping is what Wait returns when the server shuts down and waits for this stream.
 	ErrStopping = errors.New("the server is shutting down and waits for this stream")
 	// errOverdue: the caller must close the stream, or the server cannot stop in time.
 	errOverdue = errors.New("the server is shutting down and can wait for this stream no longer")

@@ -100,7 +100,7 @@ func EnsurePublications(ctx context.Context, q Querier) error {
 			continue
 		}
 		create := fmt.Sprintf("create publication %s with (publish = %s, publish_via_partition_root = false)",
-			schemas.Identifier(string(name)), quoteLiteral(publishes[name].list()))
+			schemas.Identifier(string(name)), schemas.Literal(publishes[name].list()))
 		_, err = q.Exec(ctx, create)
 		switch schemas.StateOf(err) {
 		case schemas.SQLStateDuplicateObject, schemas.SQLStateUniqueViolation: // somebody else was faster
@@ -150,7 +150,7 @@ select p.puballtables, p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate, p.p
 			"another program made it: rename that one; Lapse's cannot be changed into another kind")
 	case is != want:
 		return true, differs(fmt.Sprintf("it publishes %q, want %q", is.list(), want.list()),
-			fmt.Sprintf("run: alter publication %s set (publish = %s)", name, quoteLiteral(want.list())))
+			fmt.Sprintf("run: alter publication %s set (publish = %s)", name, schemas.Literal(want.list())))
 	case viaRoot:
 		return true, differs("it publishes partitions as their root",
 			fmt.Sprintf("run: alter publication %s set (publish_via_partition_root = false)", name))

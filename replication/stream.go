@@ -17,10 +17,10 @@ import (
 // The first error is the last: the connection is closed with it, and every later call returns it again. A context that
 // ends is no such error, and neither are ErrWoken and ErrStopping: the stream can go on.
 type Stream struct {
+	conn    *pgconn.PgConn // for what is sent; what comes is read from wire
 	wire    *wire
 	plain   *pgconn.Config // for probes
 	slot    string
-	pid     uint32
 	log     *slog.Logger
 	decoder *decoder
 
@@ -30,7 +30,6 @@ type Stream struct {
 	confirmed atomic.Uint64 // durable position
 	sent      schemas.LSN   // what this server has sent; no position beyond it is told to the server
 	status    statuses
-	scratch   []byte // status being built
 
 	senderTimeout time.Duration // of the server, for this session
 	liveness      liveness
@@ -59,7 +58,7 @@ func (s *Stream) StartedAt() schemas.LSN { return s.startedAt }
 func (s *Stream) SetHistory(history schemas.History) { s.decoder.history = history }
 
 // ServerPID is the server process that serves this stream.
-func (s *Stream) ServerPID() uint32 { return s.pid }
+func (s *Stream) ServerPID() uint32 { return s.conn.PID() }
 
 // Confirm says that everything that ends at or below the position is durable elsewhere and need never be sent again.
 // Positions only go forward; lower ones are ignored. It may be called from any goroutine. The server learns of it with

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"lapse/schemas"
 )
 
 // ErrSynchronous means that the server takes the stream for a synchronous standby. Commits would wait until Kafka has
@@ -27,7 +29,7 @@ func (e *SynchronousError) Error() string {
 	}
 	return fmt.Sprintf("%s; it is %s and the stream is called %s: name the real standbys in it and neither * nor %s, for instance: "+
 		"alter system set synchronous_standby_names = 'FIRST 1 (standby1, standby2)'; select pg_reload_conf()",
-		text, quoteLiteral(e.Setting), quoteLiteral(e.Name), e.Name)
+		text, schemas.Literal(e.Setting), schemas.Literal(e.Name), e.Name)
 }
 
 func (e *SynchronousError) Unwrap() error { return ErrSynchronous }

@@ -18,7 +18,7 @@ import (
 func pipedStream(t *testing.T) (s *Stream, there net.Conn) {
 	t.Helper()
 	here, there := loopback(t)
-	s = streamOn(here)
+	s = streamOn(t, here)
 	t.Cleanup(func() { _ = s.fail(ErrClosed) })
 	return s, there
 }
@@ -160,7 +160,7 @@ func TestManyWakesAtOnceLoseNoMessageAndNoWake(t *testing.T) {
 	for range wakers {
 		running.Go(func() {
 			for range each {
-				time.Sleep(50 * time.Microsecond)
+				<-time.After(50 * time.Microsecond)
 				s.Wake()
 			}
 			done <- struct{}{}
@@ -284,7 +284,7 @@ func TestAServerStopsAtOnceWhileTheReaderIsWoken(t *testing.T) {
 			waking.Go(func() {
 				for ctx.Err() == nil {
 					s.Wake()
-					time.Sleep(time.Millisecond)
+					<-time.After(time.Millisecond)
 				}
 			})
 			rows, reading := 0, make(chan error, 1)
@@ -335,7 +335,7 @@ func TestDuringReturnsWhatWorkReturnsAndLeavesTheRest(t *testing.T) {
 	for _, took := range []time.Duration{0, quietWait / 2, 2 * quietWait} {
 		began := time.Now()
 		err := s.During(t.Context(), func(context.Context) error {
-			time.Sleep(took)
+			<-time.After(took)
 			return why
 		})
 		if !errors.Is(err, why) || time.Since(began) > took+time.Second {
@@ -345,7 +345,7 @@ func TestDuringReturnsWhatWorkReturnsAndLeavesTheRest(t *testing.T) {
 	write(t, there, oneRow(1, "1"))
 	err := s.During(t.Context(), func(context.Context) error {
 		s.Wake()
-		time.Sleep(2 * quietWait)
+		<-time.After(2 * quietWait)
 		return nil
 	})
 	if err != nil {
