@@ -102,7 +102,7 @@ func BenchmarkNext(b *testing.B) {
 		}
 	}
 	cancel()
-	_ = s.fail(ErrClosed)
+	_ = s.fail(errClosed)
 	_ = there.Close()
 	writing.Wait()
 }

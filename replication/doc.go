@@ -55,13 +55,13 @@
 //	the connection breaks                   error, Retry                     the same
 //	the server is frozen, or cut off        ErrSilent, Retry                 the same
 //	the stream would be a sync standby      ErrSynchronous, Retry            nothing changed
-//	the server stops in order               ErrServerStopped, Retry          the same, exactly where it was confirmed
+//	the server stops in order               errServerStopped, Retry          the same, exactly where it was confirmed
 //	the server crashes                      error, Retry                     the slot may be further back than what was confirmed
 //	another stream has the slot             ErrSlotActive, Retry             nothing changed
-//	the slot was dropped                    ErrSlotMissing, Stop             a gap: deletions that nobody saw
+//	the slot was dropped                    errSlotMissing, Stop             a gap: deletions that nobody saw
 //	the server gave up the slot             ErrSlotLost, Stop                a gap
-//	a publication is missing                ErrPublicationMissing, Stop      the slot, before the first change that it lacks
-//	a message is not understood             *DecodeError, Stop               the slot, before it
+//	a publication is missing                errPublicationMissing, Stop      the slot, before the first change that it lacks
+//	a message is not understood             *decodeError, Stop               the slot, before it
 //	a row whose text has more than 1 GB     SQLSTATE XX000 or 54000, Stop    the slot, before it: see docs/limits.md
 //	a promotion                             error, Retry                     the slot, if it is a failover slot; Tx.Timeline tells
 //	the context ends                        its error                        the stream, whole

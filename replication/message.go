@@ -82,7 +82,7 @@ type Message struct {
 	WALEnd schemas.LSN
 
 	// ReplyRequested says that the server asked for an answer. Next has answered already, with the confirmed
-	// position; who can confirm WALEnd should, with Confirm and Flush: a server that shuts down waits for it.
+	// position; who can confirm WALEnd should, with Confirm: a server that shuts down waits for it.
 	ReplyRequested bool
 
 	// Stopping says that the server shuts down and waits for this stream: see Stream.CheckStop. Between transactions it

@@ -41,7 +41,7 @@ const defaultStatusInterval = 10 * time.Second
 //
 // It asks for position 0/0, which is the slot's own: no client's idea of a position can skip anything.
 //
-// A slot in use is ErrSlotActive, one that is not there ErrSlotMissing, one that the server gave up ErrSlotLost; see
+// A slot in use is ErrSlotActive, one that is not there errSlotMissing, one that the server gave up ErrSlotLost; see
 // GradeOf for the rest.
 func Open(ctx context.Context, config StreamConfig) (*Stream, error) {
 	if config.Logger == nil {

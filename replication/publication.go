@@ -88,7 +88,7 @@ func (e *PublicationError) Unwrap() []error {
 }
 
 // EnsurePublications makes the publications that are missing, with no table in them, and checks the others. It changes
-// none: what differs is a *PublicationError with ErrPublicationDiffers. It needs CREATE on the database. Safe to repeat,
+// none: what differs is a *PublicationError with errPublicationDiffers. It needs CREATE on the database. Safe to repeat,
 // and for two at once outside a transaction.
 func EnsurePublications(ctx context.Context, q Querier) error {
 	for _, name := range []Publication{Deletes, Changes, Ledger} {
@@ -113,19 +113,6 @@ func EnsurePublications(ctx context.Context, q Querier) error {
 	return nil
 }
 
-// CheckPublications returns an error unless all are there and as they must be. It changes nothing.
-func CheckPublications(ctx context.Context, q Querier) error {
-	if err := requirePublications(ctx, q, Publications()); err != nil {
-		return err
-	}
-	for _, name := range []Publication{Deletes, Changes, Ledger} {
-		if _, err := checkPublication(ctx, q, name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func checkPublication(ctx context.Context, q Querier, name Publication) (there bool, err error) {
 	const query = `
 select p.puballtables, p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate, p.pubviaroot
@@ -142,7 +129,7 @@ select p.puballtables, p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate, p.p
 	}
 	want := publishes[name]
 	differs := func(detail, fix string) error {
-		return &PublicationError{Publication: string(name), Reason: ErrPublicationDiffers, Detail: detail, Fix: fix}
+		return &PublicationError{Publication: string(name), Reason: errPublicationDiffers, Detail: detail, Fix: fix}
 	}
 	switch {
 	case all:
@@ -186,7 +173,7 @@ select coalesce(min(quote_ident(n.nspname)), '')
 	return schema, nil
 }
 
-// requirePublications returns an error that wraps ErrPublicationMissing unless all are there.
+// requirePublications returns an error that wraps errPublicationMissing unless all are there.
 func requirePublications(ctx context.Context, q Querier, names []string) error {
 	rows, err := q.Query(ctx, `select p.pubname::text from pg_catalog.pg_publication p`)
 	if err != nil {
@@ -199,7 +186,7 @@ func requirePublications(ctx context.Context, q Querier, names []string) error {
 	for _, name := range names {
 		if !slices.Contains(there, name) {
 			return &PublicationError{
-				Publication: name, Reason: ErrPublicationMissing,
+				Publication: name, Reason: errPublicationMissing,
 				Fix: "make the publications before the slot (lapse init does)",
 			}
 		}

@@ -57,7 +57,7 @@ func (s *Stream) refused(err error) error {
 	case schemas.SQLStateObjectInUse:
 		return refuse(ErrSlotActive, fixActive)
 	case schemas.SQLStateUndefinedObject:
-		return refuse(ErrSlotMissing, fixMissing)
+		return refuse(errSlotMissing, fixMissing)
 	case schemas.SQLStateNotInPrerequisiteState, schemas.SQLStateUndefinedFile:
 		return refuse(ErrSlotLost, fixLost(s.slot))
 	default:
@@ -69,7 +69,7 @@ func (s *Stream) refused(err error) error {
 func serverError(body []byte) error {
 	var response pgproto3.ErrorResponse
 	if err := response.Decode(body); err != nil {
-		return &DecodeError{Type: 'E', Length: len(body), Reason: errShort}
+		return &decodeError{Type: 'E', Length: len(body), Reason: errShort}
 	}
 	return pgconn.ErrorResponseToPgError(&response)
 }

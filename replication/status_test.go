@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -132,5 +133,17 @@ func TestAnswersKeepAPauseAndTwoRequestsInATenthOfASecondMeanAShutdown(t *testin
 	}
 	if due := s.due(5); due.After(after(30 * time.Second)) {
 		t.Errorf("asked long after a status, due %v later", due.Sub(after(30*time.Second)))
+	}
+}
+
+// flush tells the server the confirmed position now.
+func (s *Stream) flush(ctx context.Context) error {
+	switch {
+	case s.err != nil:
+		return s.err
+	case ctx.Err() != nil:
+		return ctx.Err()
+	default:
+		return s.sendStatus(time.Now())
 	}
 }

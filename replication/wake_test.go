@@ -19,7 +19,7 @@ func pipedStream(t *testing.T) (s *Stream, there net.Conn) {
 	t.Helper()
 	here, there := loopback(t)
 	s = streamOn(t, here)
-	t.Cleanup(func() { _ = s.fail(ErrClosed) })
+	t.Cleanup(func() { _ = s.fail(errClosed) })
 	return s, there
 }
 
@@ -259,12 +259,12 @@ func TestAWakeAndTheEndOfTheStreamLoseNoMessage(t *testing.T) {
 			}
 		}
 		both.Wait()
-		if rows != 1 || !errors.Is(err, ErrServerStopped) {
+		if rows != 1 || !errors.Is(err, errServerStopped) {
 			t.Fatalf("%d rows, then %v", rows, err)
 		}
 		s.Wake()
 		for _, again := range []error{s.Wait(t.Context()), s.During(t.Context(), nil)} {
-			if !errors.Is(again, ErrServerStopped) {
+			if !errors.Is(again, errServerStopped) {
 				t.Errorf("after the end: %v", again)
 			}
 		}
