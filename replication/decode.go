@@ -9,7 +9,7 @@ import (
 	"lapse/schemas"
 )
 
-// What can be wrong with a message. The words are the whole of what an error says about its content: bytes of a message
+// What can be wrong with a message. An error says nothing else about the content: bytes of a message
 // are rows of somebody's table.
 var (
 	errShort         = errors.New("it ends too early")

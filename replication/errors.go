@@ -106,7 +106,7 @@ func (g Grade) String() string {
 	return "stop"
 }
 
-// GradeOf decides from SQLSTATE and SafeToRetry, never from words. A cancelled context is Stop: somebody wanted it so.
+// GradeOf decides from SQLSTATE and SafeToRetry, never from the text. A cancelled context is Stop: the caller wanted it so.
 func GradeOf(err error) Grade {
 	switch {
 	case errors.Is(err, context.Canceled):

@@ -14,7 +14,7 @@ import (
 	"lapse/schemas"
 )
 
-func TestAnErrorIsGradedByItsStateAndNotByItsWords(t *testing.T) {
+func TestAnErrorIsGradedByItsStateAndNotByItsText(t *testing.T) {
 	t.Parallel()
 	state := func(code string) error {
 		return fmt.Errorf("open stream: %w", &pgconn.PgError{Code: code, Message: "connection timeout, retry"})

@@ -108,7 +108,8 @@ type facts struct {
 	Columns     string // the key's columns, quoted
 }
 
-// readFacts follows the catalog down to the partitions: pg_partition_tree would lock each of them, and wait for whoever has one.
+// readFacts follows the catalog down to the partitions: pg_partition_tree would lock each of
+// them, and wait for every other lock.
 func readFacts(ctx context.Context, q Querier, relation uint32) ([]facts, error) {
 	const query = `
 with recursive tree as (
@@ -212,19 +213,9 @@ func (f facts) problem() *IdentityError {
 	}
 }
 
-// readFilters looks for publications, ours and others', that leave out rows or columns in a way that makes deletions
-// fail or hides them. PostgreSQL 15 and later.
-func readFilters(ctx context.Context, q Querier, all []facts) ([]*IdentityError, error) {
-	version, err := serverVersion(ctx, q)
-	if err != nil || version < 150000 {
-		return nil, err
-	}
-	var oids []uint32
-	for _, f := range all {
-		oids = append(oids, f.OID)
-	}
-	// The filter is looked at in its stored form: the columns that it names are the only thing about it that counts.
-	const query = `
+// filtersQuery finds row filters and column lists of the publications that some relations are in. It looks at a filter in its
+// stored form: only the columns that it names count.
+const filtersQuery = `
 select format('%I.%I', n.nspname, c.relname),
        quote_ident(p.pubname),
        p.pubname = any($2),
@@ -260,7 +251,19 @@ select format('%I.%I', n.nspname, c.relname),
   ) l
  where c.relkind = 'r'
  order by 1, 2`
-	rows, err := q.Query(ctx, query, oids, Publications())
+
+// readFilters looks for publications, ours and others', that leave out rows or columns in a way that makes deletions
+// fail or hides them. PostgreSQL 15 and later.
+func readFilters(ctx context.Context, q Querier, all []facts) ([]*IdentityError, error) {
+	version, err := serverVersion(ctx, q)
+	if err != nil || version < 150000 {
+		return nil, err
+	}
+	var oids []uint32
+	for _, f := range all {
+		oids = append(oids, f.OID)
+	}
+	rows, err := q.Query(ctx, filtersQuery, oids, Publications())
 	if err != nil {
 		return nil, fmt.Errorf("read row filters and column lists: %w", err)
 	}

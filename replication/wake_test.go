@@ -83,7 +83,7 @@ func TestWakesThatComeWhileNobodyWaitsAreOneAndAreNotLost(t *testing.T) {
 	if key, wakes := nextKey(t, s); key != "1" || wakes != 1 {
 		t.Errorf("row %s, after %d wakes", key, wakes)
 	}
-	soon, cancel := context.WithTimeout(t.Context(), 2*quietWait)
+	soon, cancel := context.WithTimeout(t.Context(), 2*beforeReading)
 	defer cancel()
 	if err := s.Wait(soon); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("nobody wakes it: %v", err)
@@ -128,7 +128,7 @@ func TestAWakeInterruptsNextInTheMiddleOfAMessage(t *testing.T) {
 
 func TestAWakeEndsAWaitInAnyOfItsParts(t *testing.T) {
 	t.Parallel()
-	for name, after := range map[string]time.Duration{"before it reads": quietWait / 2, "while it reads ahead": 3 * quietWait} {
+	for name, after := range map[string]time.Duration{"before it reads": beforeReading / 2, "while it reads ahead": 3 * beforeReading} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, there := pipedStream(t)
@@ -332,7 +332,7 @@ func TestDuringReturnsWhatWorkReturnsAndLeavesTheRest(t *testing.T) {
 	t.Parallel()
 	s, there := pipedStream(t)
 	why := errors.New("why")
-	for _, took := range []time.Duration{0, quietWait / 2, 2 * quietWait} {
+	for _, took := range []time.Duration{0, beforeReading / 2, 2 * beforeReading} {
 		began := time.Now()
 		err := s.During(t.Context(), func(context.Context) error {
 			<-time.After(took)
@@ -345,7 +345,7 @@ func TestDuringReturnsWhatWorkReturnsAndLeavesTheRest(t *testing.T) {
 	write(t, there, oneRow(1, "1"))
 	err := s.During(t.Context(), func(context.Context) error {
 		s.Wake()
-		<-time.After(2 * quietWait)
+		<-time.After(2 * beforeReading)
 		return nil
 	})
 	if err != nil {
@@ -355,7 +355,7 @@ func TestDuringReturnsWhatWorkReturnsAndLeavesTheRest(t *testing.T) {
 		t.Errorf("row %q after %d wakes", key, wakes)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	timer := time.AfterFunc(2*quietWait, cancel)
+	timer := time.AfterFunc(2*beforeReading, cancel)
 	defer timer.Stop()
 	ended := false
 	err = s.During(ctx, func(ctx context.Context) error {
