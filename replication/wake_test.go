@@ -214,11 +214,14 @@ func TestAWakeAndTheEndOfAContextDoNotTakeEachOtherAway(t *testing.T) {
 		},
 	}
 	for name, call := range calls {
-		for range 200 {
+		for i := range 200 {
 			ctx, cancel := context.WithCancel(t.Context())
 			var both sync.WaitGroup
 			both.Go(s.Wake)
 			both.Go(cancel)
+			if i%2 == 0 {
+				both.Wait()
+			}
 			err := call(ctx)
 			both.Wait()
 			switch {
