@@ -13,6 +13,7 @@ import (
 	"lapse/internal/pgtest"
 	"lapse/internal/setup"
 	"lapse/planner"
+	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
 
@@ -23,7 +24,7 @@ func apply(t testing.TB, db *pgtest.DB, file string) {
 	roles := schemas.RolesFor(schemas.DefaultRolePrefix)
 	conn := db.Connect(t)
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	policies, err := planner.ParsePolicyFile("policies.yaml", []byte(file))
+	policies, err := policyfile.Parse("policies.yaml", []byte(file))
 	if err != nil {
 		t.Fatalf("%v\nin:\n%s", err, file)
 	}
@@ -55,7 +56,7 @@ func apply(t testing.TB, db *pgtest.DB, file string) {
 
 func tableOf(r *planner.Resolved) setup.Table {
 	t := setup.Table{
-		OID: r.TableOID, Name: r.Definition.Table, Owner: r.TableOwner, OwnerOID: r.Definition.TableOwner, Column: r.Definition.Column,
+		OID: r.TableOID, Name: r.Definition.Table, Owner: r.TableOwner, OwnerOID: r.Definition.TableOwner, Column: r.Definition.LockColumn(),
 	}
 	for _, l := range r.Leaves {
 		t.Leaves = append(t.Leaves, setup.Relation(l))

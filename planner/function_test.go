@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"lapse/planner/expiry"
 	"lapse/schemas"
 )
 
@@ -15,17 +16,14 @@ var update = flag.Bool("update", false, "write the golden files")
 func goldenDefinitions() map[string]Definition {
 	return map[string]Definition{
 		"plain": {
-			ID: 1, Version: 3, Name: "sessions-30d", Table: "public.sessions", Column: "last_seen", Number: 2, ColumnType: Timestamptz,
-			After: Interval{Days: 30}, Key: []KeyColumn{{Name: "id", Number: 1, Type: "bigint", Plain: true}}, Batch: 5000,
+			ID: 1, Version: 3, Name: "sessions-30d", Table: "public.sessions", Expire: age("last_seen", 2, expiry.Timestamptz, "", expiry.Interval{Days: 30}), Key: []KeyColumn{{Name: "id", Number: 1, Type: "bigint", Plain: true}}, Batch: 5000,
 		},
 		"calendar": {
-			ID: 2, Version: 1, Name: "orders-7y", Table: `shop."Or'ders"`, Column: `closed"at`, Number: 4, ColumnType: Timestamp, Zone: "Europe/Berlin",
-			After: Interval{Months: 84},
-			Key:   []KeyColumn{{Name: "email", Number: 2, Type: "public.citext"}, {Name: "closed\"at", Number: 4, Type: "timestamp without time zone", Plain: true}}, Batch: 100,
+			ID: 2, Version: 1, Name: "orders-7y", Table: `shop."Or'ders"`, Expire: age(`closed"at`, 4, expiry.Timestamp, "Europe/Berlin", expiry.Interval{Months: 84}),
+			Key: []KeyColumn{{Name: "email", Number: 2, Type: "public.citext"}, {Name: "closed\"at", Number: 4, Type: "timestamp without time zone", Plain: true}}, Batch: 100,
 		},
 		"date": {
-			ID: 3, Version: 1, Name: "visits", Table: "public.visits", Column: "day", Number: 2, ColumnType: Date,
-			After: Interval{Months: 1, Days: 2}, Key: []KeyColumn{{Name: "id", Number: 1, Type: "uuid", Plain: true}}, Batch: 1000,
+			ID: 3, Version: 1, Name: "visits", Table: "public.visits", Expire: age("day", 2, expiry.Date, "", expiry.Interval{Months: 1, Days: 2}), Key: []KeyColumn{{Name: "id", Number: 1, Type: "uuid", Plain: true}}, Batch: 1000,
 		},
 	}
 }
@@ -59,7 +57,7 @@ func TestTheTextOfADeletionFunctionIsAPureFunctionOfThePolicy(t *testing.T) {
 func TestANameThatWouldEndTheFunctionBodyIsRefused(t *testing.T) {
 	for _, column := range []string{"a$lapse$b", "a\n; drop table t; --"} {
 		d := goldenDefinitions()["plain"]
-		d.Column = column
+		d.Expire = age(column, 2, expiry.Timestamptz, "", expiry.Interval{Days: 30})
 		if _, _, err := FunctionsSQL(&d, schemas.RolesFor("lapse_")); err == nil || !strings.Contains(err.Error(), "rename") {
 			t.Errorf("column %q: got %v, want a refusal that says to rename", column, err)
 		}

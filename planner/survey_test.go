@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/expiry"
 	"lapse/schemas"
 )
 
@@ -27,8 +28,8 @@ func TestASurveyCountsWhatIsDueAndSaysHowItIsFound(t *testing.T) {
 		if survey.Due != 5000 || survey.Oldest == nil || !survey.Oldest.Equal(oldest) || survey.Method != Sequential || survey.Index != "" {
 			t.Errorf("without an index: %+v", survey)
 		}
-		if !strings.Contains(survey.Explain, "Seq Scan on sessions") || survey.PaceFrom != Stated || survey.Estimate != 100*time.Millisecond {
-			t.Errorf("explain %q; pace from %s, estimate %s", survey.Explain, survey.PaceFrom, survey.Estimate)
+		if !strings.Contains(survey.Explain, "Seq Scan on sessions") || survey.SpeedFrom != Stated || survey.Estimate != 100*time.Millisecond {
+			t.Errorf("explain %q; pace from %s, estimate %s", survey.Explain, survey.SpeedFrom, survey.Estimate)
 		}
 		w.do(`create index sessions_by_age on sessions (last_seen, id)`)
 		w.do(`analyze sessions`)
@@ -84,12 +85,9 @@ func TestASurveyIsExactInEveryKindOfColumn(t *testing.T) {
 			at, err := time.Parse(time.RFC3339Nano, c.at)
 			must(t, err)
 			p := w.named(c.policy)
-			zone := p.Definition.Zone
-			if zone == "" {
-				zone = "UTC"
-			}
-			want := value[int64](w, `select count(*) from `+p.TableName+` where shop.oracle(`+schemas.Identifier(p.Definition.Column)+`, $1, $2::text::interval, $3)`,
-				zone, p.Definition.After.String(), at)
+			kind := p.Definition.Expire.(*expiry.Age)
+			want := value[int64](w, `select count(*) from `+p.TableName+` where shop.oracle(`+schemas.Identifier(kind.Column)+`, $1, $2::text::interval, $3)`,
+				zoneOr(kind.Zone), kind.After.String(), at)
 			survey, err := SurveyInForce(t.Context(), w.exec, &p, at)
 			must(t, err)
 			if survey.Due != want || want != c.due || len(survey.Shards) != c.leaves || survey.Explain == "" || !survey.At.Equal(at) {
@@ -111,7 +109,7 @@ func TestTheSpeedIsTakenFromTheLedger(t *testing.T) {
 	must(t, err)
 	survey, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{})
 	must(t, err)
-	if survey.PaceFrom != Measured || survey.RowsPerSecond <= 0 || survey.Due != 1000 || survey.Estimate <= 0 {
+	if survey.SpeedFrom != Measured || survey.RowsPerSecond <= 0 || survey.Due != 1000 || survey.Estimate <= 0 {
 		t.Errorf("got %+v", survey)
 	}
 }

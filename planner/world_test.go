@@ -10,10 +10,10 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/internal/pgtest"
 	"lapse/internal/setup"
+	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
 
@@ -88,7 +88,7 @@ func policyText(table, column, after string, more ...string) string {
 // difference compares a policy file with the database, as a superuser.
 func (w *world) difference(file string, prune bool) ([]Change, error) {
 	w.t.Helper()
-	f, err := ParsePolicyFile("policies.yaml", []byte(file))
+	f, err := policyfile.Parse("policies.yaml", []byte(file))
 	must(w.t, err)
 	return Difference(w.t.Context(), w.admin, f, prune)
 }
@@ -111,7 +111,7 @@ func (w *world) write(c *Change) error {
 // writeIn sees to the deleter, as cmd does, and writes the change.
 func writeIn(ctx context.Context, tx pgx.Tx, c *Change) error {
 	if r := c.Resolved; r != nil {
-		t := setup.Table{OID: r.TableOID, Name: r.Definition.Table, Owner: r.TableOwner, OwnerOID: r.Definition.TableOwner, Column: r.Definition.Column}
+		t := setup.Table{OID: r.TableOID, Name: r.Definition.Table, Owner: r.TableOwner, OwnerOID: r.Definition.TableOwner, Column: r.Definition.LockColumn()}
 		for _, l := range r.Leaves {
 			t.Leaves = append(t.Leaves, setup.Relation(l))
 		}
@@ -284,18 +284,9 @@ func (w *world) deleteAll(p InForce, r Run, limit int) (total result) {
 	return total
 }
 
-// sqlState is the SQLSTATE of an error of PostgreSQL's.
-func sqlState(err error) string {
-	var failure *pgconn.PgError
-	if errors.As(err, &failure) {
-		return failure.Code
-	}
-	return ""
-}
-
 func wantState(t testing.TB, err error, state string) {
 	t.Helper()
-	if got := sqlState(err); got != state {
+	if got := schemas.StateOf(err); got != state {
 		t.Errorf("got %v (SQLSTATE %q), want SQLSTATE %s", err, got, state)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"lapse/internal/pgtest"
 	"lapse/internal/setup"
 	"lapse/planner"
+	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
 
@@ -95,7 +96,7 @@ func (p *place) apply(conn *pgx.Conn, tables ...string) error {
 	for i, table := range tables {
 		fmt.Fprintf(&file, "  - { name: p%d-%s, table: %s, expire: { column: at, after: 30 days } }\n", i, strings.ReplaceAll(table, ".", "-"), table)
 	}
-	parsed, err := planner.ParsePolicyFile("policies.yaml", []byte(file.String()))
+	parsed, err := policyfile.Parse("policies.yaml", []byte(file.String()))
 	p.must(err)
 	changes, err := planner.Difference(p.t.Context(), conn, parsed, true)
 	if err != nil {
@@ -120,7 +121,7 @@ func (p *place) apply(conn *pgx.Conn, tables ...string) error {
 
 func tableOf(r *planner.Resolved) setup.Table {
 	t := setup.Table{
-		OID: r.TableOID, Name: r.Definition.Table, Owner: r.TableOwner, OwnerOID: r.Definition.TableOwner, Column: r.Definition.Column,
+		OID: r.TableOID, Name: r.Definition.Table, Owner: r.TableOwner, OwnerOID: r.Definition.TableOwner, Column: r.Definition.LockColumn(),
 	}
 	for _, l := range r.Leaves {
 		t.Leaves = append(t.Leaves, setup.Relation(l))
