@@ -25,6 +25,19 @@ func goldenDefinitions() map[string]Definition {
 		"date": {
 			ID: 3, Version: 1, Name: "visits", Table: "public.visits", Expire: age("day", 2, expiry.Date, "", expiry.Interval{Months: 1, Days: 2}), Key: []KeyColumn{{Name: "id", Number: 1, Type: "uuid", Plain: true}}, Batch: 1000,
 		},
+		"ttl": {
+			ID: 5, Version: 1, Name: "carts", Table: "public.carts", Expire: &expiry.TTL{
+				Kind: "ttl", Moment: expiry.Moment{Column: "opened", Number: 2, Type: expiry.Timestamptz}, TTLColumn: "ttl", TTLNumber: 3, TTLType: "integer",
+			},
+			Key: []KeyColumn{{Name: "id", Number: 1, Type: "bigint", Plain: true}}, Batch: 5000,
+		},
+		"ttl_interval": {
+			ID: 6, Version: 1, Name: "carts", Table: "public.carts", Expire: &expiry.TTL{
+				Kind: "ttl", Moment: expiry.Moment{Column: "day", Number: 2, Type: expiry.Date, Zone: "Europe/Berlin"},
+				TTLColumn: "keep", TTLNumber: 3, TTLType: "interval", Default: &expiry.Interval{Months: 3},
+			},
+			Key: []KeyColumn{{Name: "id", Number: 1, Type: "bigint", Plain: true}}, Batch: 5000,
+		},
 	}
 }
 
@@ -32,25 +45,31 @@ func goldenDefinitions() map[string]Definition {
 func TestTheTextOfADeletionFunctionIsAPureFunctionOfThePolicy(t *testing.T) {
 	for name, definition := range goldenDefinitions() {
 		t.Run(name, func(t *testing.T) {
-			create, give, err := FunctionsSQL(&definition, schemas.RolesFor(schemas.DefaultRolePrefix))
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := create + "\n" + give
-			file := filepath.Join("testdata", name+".sql")
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got != string(want) {
-				t.Errorf("the text differs from %s; look at it and run with -update", file)
-			}
+			wantGolden(t, name, &definition)
 		})
+	}
+}
+
+// wantGolden compares the text of a version's functions with a file.
+func wantGolden(t *testing.T, name string, d *Definition) {
+	t.Helper()
+	create, give, err := FunctionsSQL(d, schemas.RolesFor(schemas.DefaultRolePrefix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := create + "\n" + give
+	file := filepath.Join("testdata", name+".sql")
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("the text differs from %s; look at it and run with -update", file)
 	}
 }
 

@@ -31,10 +31,11 @@ const intervalType ColumnType = "interval"
 // ttlTypes are what a ttl can be kept in.
 func ttlTypes() []ColumnType { return []ColumnType{"smallint", "integer", "bigint", intervalType} }
 
-// The longest ttl that is believed: added to an instant of these centuries it stays inside PostgreSQL's calendar.
+// The longest ttl that is believed, both ways of writing it the same to PostgreSQL, for which a month has 30 days when
+// intervals are compared. Added to an instant of these centuries it stays inside the calendar.
 const (
 	longestTTL        = "6000 years"
-	longestTTLSeconds = "189345600000"
+	longestTTLSeconds = "186624000000"
 )
 
 func ttlFamily() family {

@@ -49,6 +49,10 @@ const supportedFile = `policies:
       zone: Europe/Berlin
     every: 00:05
     state: paused
+
+  - name: carts
+    table: shop.carts
+    expire: { column: opened, ttl_column: ttl_seconds, ttl_default: 90 days }
 `
 
 func TestAPolicyFileIsReadAsItIsWritten(t *testing.T) {
@@ -69,6 +73,10 @@ func TestAPolicyFileIsReadAsItIsWritten(t *testing.T) {
 		{
 			Name: "visits", Table: `"Web"."Visits"`, Expire: expiry.Entry{"column": "Day", "after": "P30D", "zone": "Europe/Berlin"},
 			Every: "00:05", Batch: 5000, State: schemas.Paused,
+		},
+		{
+			Name: "carts", Table: "shop.carts", Expire: expiry.Entry{"column": "opened", "ttl_column": "ttl_seconds", "ttl_default": "90 days"},
+			Every: "1 hour", Batch: 5000,
 		},
 	}
 	for i := range file.Policies {
@@ -188,6 +196,10 @@ func TestTheSchemaTakesWhatTheParserTakes(t *testing.T) {
 	for _, policy := range []string{
 		"{name: a, table: b.c, expire: {column: d}}",
 		"{name: a, table: b.c, expire: {column: d, after: 3}}",
+		"{name: a, table: b.c, expire: {column: d, after: 3 days, ttl_column: e}}",
+		"{name: a, table: b.c, expire: {column: d, ttl_default: 3 days}}",
+		"{name: a, table: b.c, expire: {ttl_column: e}}",
+		"{name: a, table: b.c, expire: {column: d, ttl_column: e, ttl_default: 3}}",
 		"{name: A, table: b.c, expire: {column: d, after: 3 days}}",
 		"{name: a, table: b.c, expire: {column: d, after: 3 days}, every: 1 hour, daily: '03:00'}",
 		"{name: a, table: b.c, expire: {column: d, after: 3 days}, batch: 0}",
