@@ -73,12 +73,71 @@ func wantGolden(t *testing.T, name string, d *Definition) {
 	}
 }
 
+// Every text of a definition goes into a function's body or into the comment above it.
 func TestANameThatWouldEndTheFunctionBodyIsRefused(t *testing.T) {
-	for _, column := range []string{"a$lapse$b", "a\n; drop table t; --"} {
-		d := goldenDefinitions()["plain"]
-		d.Expire = age(column, 2, expiry.Timestamptz, "", expiry.Interval{Days: 30})
-		if _, _, err := FunctionsSQL(&d, schemas.RolesFor("lapse_")); err == nil || !strings.Contains(err.Error(), "rename") {
-			t.Errorf("column %q: got %v, want a refusal that says to rename", column, err)
+	t.Parallel()
+	for name, change := range map[string]func(d *Definition, text string){
+		"policy":   func(d *Definition, text string) { d.Name = schemas.PolicyName(text) },
+		"table":    func(d *Definition, text string) { d.Table = text },
+		"column":   func(d *Definition, text string) { d.Expire.(*expiry.Age).Column = text },
+		"type":     func(d *Definition, text string) { d.Expire.(*expiry.Age).Type = expiry.ColumnType(text) },
+		"zone":     func(d *Definition, text string) { d.Expire.(*expiry.Age).Zone = text },
+		"key":      func(d *Definition, text string) { d.Key[0].Name = text },
+		"key type": func(d *Definition, text string) { d.Key[0].Type = text },
+		"ttl column": func(d *Definition, text string) {
+			d.Expire = &expiry.TTL{Moment: d.Expire.(*expiry.Age).Moment, TTLColumn: text, TTLType: "integer"}
+		},
+		"ttl type": func(d *Definition, text string) {
+			d.Expire = &expiry.TTL{Moment: d.Expire.(*expiry.Age).Moment, TTLColumn: "ttl", TTLType: expiry.ColumnType(text)}
+		},
+	} {
+		for _, text := range []string{"a$lapse$b", "a\n; drop table t; --", "a\rb"} {
+			d := goldenDefinitions()["plain"]
+			change(&d, text)
+			create, give, err := FunctionsSQL(&d, schemas.RolesFor("lapse_"))
+			if err == nil || !strings.Contains(err.Error(), "rename") || create != "" || give != "" {
+				t.Errorf("%s %q: got %v, want a refusal that says to rename", name, text, err)
+			}
 		}
+	}
+}
+
+// Two equal definitions give the same text, and two that differ in anything that matters do not.
+func TestWhateverDiffersInADefinitionDiffersInTheText(t *testing.T) {
+	t.Parallel()
+	seen := map[string]string{}
+	for name, change := range map[string]func(d *Definition){
+		"nothing": func(*Definition) {},
+		"id":      func(d *Definition) { d.ID++ },
+		"version": func(d *Definition) { d.Version++ },
+		"name":    func(d *Definition) { d.Name = "other" },
+		"table":   func(d *Definition) { d.Table = "public.other" },
+		"column":  func(d *Definition) { d.Expire.(*expiry.Age).Column = "other" },
+		"type":    func(d *Definition) { d.Expire.(*expiry.Age).Type = expiry.Timestamp },
+		"zone": func(d *Definition) {
+			d.Expire.(*expiry.Age).Type, d.Expire.(*expiry.Age).Zone = expiry.Timestamp, "Europe/Berlin"
+		},
+		"after":     func(d *Definition) { d.Expire.(*expiry.Age).After.Microseconds++ },
+		"key":       func(d *Definition) { d.Key[0].Name = "other" },
+		"key type":  func(d *Definition) { d.Key[0].Type = "integer" },
+		"plain key": func(d *Definition) { d.Key[0].Plain = false },
+		"batch":     func(d *Definition) { d.Batch++ },
+	} {
+		text := func() string {
+			d := goldenDefinitions()["plain"]
+			change(&d)
+			text, err := d.functionsText()
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			return text
+		}
+		if text() != text() {
+			t.Errorf("%s: two equal definitions give two texts", name)
+		}
+		if other, same := seen[text()]; same {
+			t.Errorf("%s and %s give the same text", name, other)
+		}
+		seen[text()] = name
 	}
 }

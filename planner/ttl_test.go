@@ -316,3 +316,43 @@ func TestAPolicyStopsWhenItsTTLColumnChanges(t *testing.T) {
 		}
 	})
 }
+
+// By a default more falls due, and by a shorter one; by the ttl column itself nothing is known of the former rule's rows.
+func TestAFileDoesNotArmADefaultByWhichMoreFallsDue(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, `create table carts (id int primary key, opened timestamptz, ttl int, ttl2 int)`)
+		by := func(expire string, more ...string) string {
+			return ttlText("shop.carts", expire, append(more, isArmed)...)
+		}
+		w.walks(
+			step{by("{column: opened, ttl_column: ttl}"), "p 1 armed"},
+			step{by("{column: opened, ttl_column: ttl, ttl_default: 10 years}"), "p 2 observing, held back"},
+			step{by("{column: opened, ttl_column: ttl}", otherBatch), "p 3 armed"},
+			step{by("{column: opened, ttl_column: ttl2}"), "p 4 observing, held back"},
+			step{by("{column: opened, after: 100 years}"), "p 5 observing, held back"},
+		)
+		w.says((*InForce).Arm)
+		w.opens()
+		w.walks(step{by("{column: opened, ttl_column: ttl, ttl_default: 30 days}"), "p 6 observing, held back"})
+		w.says((*InForce).Arm)
+		w.opens()
+		w.walks(
+			step{by("{column: opened, ttl_column: ttl, ttl_default: 31 days}"), "p 7 armed"},
+			step{by("{column: opened, ttl_column: ttl, ttl_default: 1 mon}"), "p 8 observing, held back"},
+			step{by("{column: opened, ttl_column: ttl}"), "p 9 armed"},
+		)
+		changes, err := w.difference(by("{column: opened, after: 1 day}"), false)
+		must(t, err)
+		const want = `~ policy p on shop.carts: version 9 → 10, armed → observing
+    + expire.after: 1 day
+    - expire.ttl_column: ttl
+    - ttl column type: integer
+    - ttl column number: 3
+    more rows may fall due than under the version in force
+    held back, although the file says armed: ` + "`lapse apply --arm` or `lapse policy arm p` says yes\n"
+		if got, _, _ := strings.Cut(changes[0].Diff(), "    warning:"); got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+	})
+}
