@@ -107,11 +107,18 @@ func (d *Definition) deleteFunction() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, deletion, found := strings.Cut(text, "delete from only")
-	if !found || !strings.Contains(deletion, inner(exact)) {
+	if !restates(text, exact) {
 		return "", fmt.Errorf("policy %s: the deletion does not restate when a row is due", d.Name)
 	}
 	return text, nil
+}
+
+// restates reports whether the one DELETE of a function's text has the condition.
+func restates(text, condition string) bool {
+	before, rest, found := strings.Cut(text, "delete from only")
+	statement, after, ended := strings.Cut(rest, "using claim.cutoff")
+	return found && ended && strings.Contains(statement, inner(condition)) &&
+		!strings.Contains(before, "execute 'delete") && !strings.Contains(after, "execute 'delete")
 }
 
 // onLeaf writes SQL for a place inside a quoted statement text, with the leaf's name from a variable.

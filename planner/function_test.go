@@ -141,3 +141,28 @@ func TestWhateverDiffersInADefinitionDiffersInTheText(t *testing.T) {
 		seen[text()] = name
 	}
 }
+
+// The SELECT behind the DELETE has the condition too: it is not enough that the text has it somewhere.
+func TestADeletionThatDoesNotRestateTheConditionIsNotWritten(t *testing.T) {
+	t.Parallel()
+	for name, d := range goldenDefinitions() {
+		text, err := d.deleteFunction()
+		if err != nil {
+			t.Fatal(err)
+		}
+		exact := d.condition().Exact("$1", "$2")
+		if !restates(text, exact) {
+			t.Errorf("%s: the DELETE does not restate the condition", name)
+		}
+		for what, broken := range map[string]string{
+			"without the condition":   strings.Replace(text, "t.tableoid = $4 and "+inner(exact), "t.tableoid = $4", 1),
+			"with a second DELETE":    strings.Replace(text, "  return lapse.leave", "  execute 'delete from x';\n  return lapse.leave", 1),
+			"with an earlier DELETE":  strings.Replace(text, "  execute 'lock", "  execute 'delete from x';\n  execute 'lock", 1),
+			"without a DELETE at all": strings.ReplaceAll(text, "delete from only", "select from only"),
+		} {
+			if broken == text || restates(broken, exact) {
+				t.Errorf("%s %s: it is written", name, what)
+			}
+		}
+	}
+}
