@@ -104,7 +104,7 @@ func fromEnvironment(env Environment) Overrides {
 	}
 }
 
-// Load reads path, if one is given, and puts flags and environment above it. An error of the file is a *FileError with
+// Load reads path, if one is given, and puts flags and environment above it. An error of the file is yamldoc.Errors:
 // all that is wrong in it.
 func Load(path string, flags Overrides, env Environment) (*Settings, error) {
 	s := defaults()

@@ -1,29 +1,27 @@
-package planner
+package policyfile
 
-import "lapse/schemas"
+import (
+	"lapse/internal/yamldoc"
+	"lapse/planner/expiry"
+	"lapse/planner/schedule"
+	"lapse/schemas"
+)
 
 // Policy is one entry of the policy file. Texts that only PostgreSQL can read (durations, table names) are kept as they
-// were written; Resolve reads them.
+// were written; planner.Resolve reads them.
 type Policy struct {
 	Name     schemas.PolicyName
 	Table    string
-	Expire   Expire
+	Expire   expiry.Entry
 	Every    string // a duration; "" when Daily is set
-	Daily    *Daily
+	Daily    *schedule.Daily
 	Batch    int           // the largest batch
 	State    schemas.State // "" where the file says nothing: a policy in force keeps its state, another begins observing
 	Owner    string
 	Basis    string
 	Latitude string // a duration, or ""
 
-	places map[string]Place // of keys and values, by key: "expire.after"; "" is the entry itself
-}
-
-// Expire says when a row is due: Column + After <= the cutoff.
-type Expire struct {
-	Column string
-	After  string // a duration
-	Zone   string // for columns without one; "" is UTC
+	places map[string]yamldoc.Place // of keys and values, by key: "expire.after"; "" is the entry itself
 }
 
 const (
@@ -35,8 +33,8 @@ const (
 	DefaultEvery = "1 hour"
 )
 
-// place is where key stands in the file, or else the entry.
-func (p *Policy) place(key string) Place {
+// Place is where key stands in the file, or else the entry.
+func (p *Policy) Place(key string) yamldoc.Place {
 	if at, there := p.places[key]; there {
 		return at
 	}

@@ -1,13 +1,15 @@
-package planner
+package expiry
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
@@ -48,21 +50,48 @@ func (i Interval) String() string {
 // MarshalText writes the interval into JSON as a text.
 func (i Interval) MarshalText() ([]byte, error) { return []byte(i.String()), nil }
 
-// exact is the part whose length does not depend on the calendar, in microseconds.
-func (i Interval) exact() int64 { return int64(i.Days)*24*time.Hour.Microseconds() + i.Microseconds }
+var intervalPattern = regexp.MustCompile(`^(?:(\d+) years? ?)?(?:(\d+) mons? ?)?(?:(\d+) days? ?)?(?:(\d{2,}):(\d\d):(\d\d)(?:\.(\d{1,6}))?)?$`)
 
-// mayBeShorter reports whether there is an instant from which i is a shorter time than other. It answers no only where that
+// UnmarshalText reads what MarshalText wrote, and no other spelling.
+func (i *Interval) UnmarshalText(text []byte) error {
+	parts := intervalPattern.FindStringSubmatch(string(text))
+	if parts == nil {
+		return fmt.Errorf("%q is not a duration as PostgreSQL writes it", text)
+	}
+	parts[7] += strings.Repeat("0", 6-len(parts[7]))
+	var n [8]int64
+	for at, part := range parts[1:] {
+		if part == "" {
+			continue
+		}
+		var err error
+		if n[at+1], err = strconv.ParseInt(part, 10, 64); err != nil {
+			return fmt.Errorf("%q is out of range: %w", text, err)
+		}
+	}
+	read := Interval{Months: int32(n[1]*12 + n[2]), Days: int32(n[3]), Microseconds: (n[4]*3600+n[5]*60+n[6])*1e6 + n[7]}
+	if read.String() != string(text) {
+		return fmt.Errorf("%q is not a duration as PostgreSQL writes it", text)
+	}
+	*i = read
+	return nil
+}
+
+// Exact is the part whose length does not depend on the calendar, in microseconds.
+func (i Interval) Exact() int64 { return int64(i.Days)*24*time.Hour.Microseconds() + i.Microseconds }
+
+// MayBeShorter reports whether there is an instant from which i is a shorter time than other. It answers no only where that
 // is certain whatever the calendar does, months and the rest each compared by themselves. "31 days" after "1 mon" is certain
 // too for a person, and may be shorter here.
-func (i Interval) mayBeShorter(other Interval) bool {
-	return i.Months < other.Months || i.exact() < other.exact()
+func (i Interval) MayBeShorter(other Interval) bool {
+	return i.Months < other.Months || i.Exact() < other.Exact()
 }
 
 // IsZero reports whether the interval is no time at all.
 func (i Interval) IsZero() bool { return i == Interval{} }
 
-// after returns t + i in UTC, as PostgreSQL counts: months first, to the month's last day where the day is missing.
-func (i Interval) after(t time.Time) time.Time {
+// After returns t + i in UTC, as PostgreSQL counts: months first, to the month's last day where the day is missing.
+func (i Interval) After(t time.Time) time.Time {
 	t = t.UTC()
 	if i.Months != 0 {
 		year, month, day := t.Date()
@@ -81,15 +110,15 @@ func intervalOf(v pgtype.Interval) (Interval, error) {
 	return Interval{Months: v.Months, Days: v.Days, Microseconds: v.Microseconds}, nil
 }
 
-// readInterval lets PostgreSQL read a duration. A text that it cannot read is a problem for the person who wrote it; any
+// ReadInterval lets PostgreSQL read a duration. A text that it cannot read is a problem for the person who wrote it; any
 // other failure is an error.
-func readInterval(ctx context.Context, db DB, text string) (i Interval, problem string, err error) {
+func ReadInterval(ctx context.Context, db DB, text string) (i Interval, problem string, err error) {
 	if strings.Trim(text, "+-.0123456789 \t") == "" {
 		return i, fmt.Sprintf("%q has no unit: write for instance %q", text, strings.TrimSpace(text)+" days"), nil
 	}
-	err = attempt(ctx, db, func(q Querier) error {
+	err = Attempt(ctx, db, func(tx pgx.Tx) error {
 		var finite bool
-		if err := q.QueryRow(ctx, `select isfinite($1::text::interval)`, text).Scan(&finite); err != nil {
+		if err := tx.QueryRow(ctx, `select isfinite($1::text::interval)`, text).Scan(&finite); err != nil {
 			return err
 		}
 		if !finite {
@@ -97,7 +126,7 @@ func readInterval(ctx context.Context, db DB, text string) (i Interval, problem 
 			return nil
 		}
 		var v pgtype.Interval
-		if err := q.QueryRow(ctx, `select $1::text::interval`, text).Scan(&v); err != nil {
+		if err := tx.QueryRow(ctx, `select $1::text::interval`, text).Scan(&v); err != nil {
 			return err
 		}
 		var refusal error
@@ -106,17 +135,11 @@ func readInterval(ctx context.Context, db DB, text string) (i Interval, problem 
 		}
 		return nil
 	})
-	if isDataException(err) {
+	if IsDataException(err) {
 		return i, fmt.Sprintf("%q is not a duration that PostgreSQL reads: write for instance \"30 days\", \"1 mon\", \"00:05\" or \"P30D\"", text), nil
 	}
 	if err != nil {
 		return i, "", fmt.Errorf("read a duration: %w", err)
 	}
 	return i, problem, nil
-}
-
-// isDataException reports whether err is PostgreSQL's class 22: the value is at fault, not the statement.
-func isDataException(err error) bool {
-	var failure *pgconn.PgError
-	return errors.As(err, &failure) && strings.HasPrefix(failure.Code, "22")
 }

@@ -1,17 +1,18 @@
-package planner
+package schedule
 
 import (
 	"fmt"
 	"regexp"
 	"strconv"
-	"strings"
 	"time"
-	_ "time/tzdata" // the same zones on every machine
+
+	"lapse/internal/yamldoc"
+	"lapse/planner/expiry"
 )
 
 // Schedule says when a policy runs: so long after the last run's start, or daily at a time of day.
 type Schedule struct {
-	Every Interval
+	Every expiry.Interval
 	Daily *Daily
 }
 
@@ -29,40 +30,28 @@ func (d Daily) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 // UnmarshalText reads what MarshalText wrote.
 func (d *Daily) UnmarshalText(text []byte) (err error) {
-	*d, err = parseDaily(string(text))
+	*d, err = ParseDaily(string(text))
 	return err
 }
 
 var dailyPattern = regexp.MustCompile(`^([01][0-9]|2[0-3]):([0-5][0-9])(?: +([^ ]+))?$`)
 
-func parseDaily(text string) (Daily, error) {
+// ParseDaily reads a time of day and a zone, UTC if there is none.
+func ParseDaily(text string) (Daily, error) {
 	parts := dailyPattern.FindStringSubmatch(text)
 	if parts == nil {
-		return Daily{}, fmt.Errorf("%s is not a time of day and a zone: write for instance \"03:00 Europe/Berlin\"", quoted(text))
+		return Daily{}, fmt.Errorf("%s is not a time of day and a zone: write for instance \"03:00 Europe/Berlin\"", yamldoc.Quote(text))
 	}
 	d := Daily{Zone: parts[3]}
 	if d.Zone == "" {
 		d.Zone = "UTC"
 	}
-	if _, err := loadZone(d.Zone); err != nil {
+	if _, err := expiry.LoadZone(d.Zone); err != nil {
 		return Daily{}, err
 	}
 	d.Hour, _ = strconv.Atoi(parts[1])
 	d.Minute, _ = strconv.Atoi(parts[2])
 	return d, nil
-}
-
-// loadZone takes UTC and names of places. Abbreviations are left out: PostgreSQL reads CET as a fixed offset, others as
-// a zone with summer time.
-func loadZone(name string) (*time.Location, error) {
-	if name != "UTC" && !strings.Contains(name, "/") {
-		return nil, fmt.Errorf("%s is not the name of a place: write for instance Europe/Berlin, or UTC", quoted(name))
-	}
-	zone, err := time.LoadLocation(name)
-	if err != nil {
-		return nil, fmt.Errorf("there is no time zone %s", quoted(name))
-	}
-	return zone, nil
 }
 
 // Next returns when the next run is due. last is the start of the last one, zero if there was none; since is when the
@@ -74,7 +63,7 @@ func (s Schedule) Next(last, since time.Time) (time.Time, error) {
 		if last.IsZero() {
 			return since, nil
 		}
-		return s.Every.after(last), nil
+		return s.Every.After(last), nil
 	}
 	if last.IsZero() {
 		last = since
@@ -85,7 +74,7 @@ func (s Schedule) Next(last, since time.Time) (time.Time, error) {
 // next returns the first instant after t at which a clock in the zone shows the time of day. Where clocks skip it, that
 // is the end of the skip; where they show it twice, the first.
 func (d *Daily) next(t time.Time) (time.Time, error) {
-	zone, err := loadZone(d.Zone)
+	zone, err := expiry.LoadZone(d.Zone)
 	if err != nil {
 		return time.Time{}, err
 	}

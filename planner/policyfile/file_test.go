@@ -1,9 +1,10 @@
-package planner
+package policyfile
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +15,9 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"lapse/internal/yamldoc"
+	"lapse/planner/expiry"
+	"lapse/planner/schedule"
 	"lapse/schemas"
 )
 
@@ -45,26 +49,34 @@ const supportedFile = `policies:
       zone: Europe/Berlin
     every: 00:05
     state: paused
+
+  - name: carts
+    table: shop.carts
+    expire: { column: opened, ttl_column: ttl_seconds, ttl_default: 90 days }
 `
 
 func TestAPolicyFileIsReadAsItIsWritten(t *testing.T) {
 	t.Parallel()
-	file, err := ParsePolicyFile("policies.yaml", []byte(supportedFile))
+	file, err := Parse("policies.yaml", []byte(supportedFile))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []Policy{
 		{
-			Name: "sessions-30d", Table: "public.sessions", Expire: Expire{Column: "last_seen", After: "30 days"},
+			Name: "sessions-30d", Table: "public.sessions", Expire: expiry.Entry{"column": "last_seen", "after": "30 days"},
 			Every: "5 minutes", Batch: 5000, State: schemas.Armed,
 		},
 		{
-			Name: "orders-7y", Table: "shop.orders", Expire: Expire{Column: "closed_at", After: "7 years"},
-			Daily: &Daily{Hour: 3, Zone: "Europe/Berlin"}, Batch: 5000, Owner: "orders team", Basis: "HGB §257", Latitude: "1 day",
+			Name: "orders-7y", Table: "shop.orders", Expire: expiry.Entry{"column": "closed_at", "after": "7 years"},
+			Daily: &schedule.Daily{Hour: 3, Zone: "Europe/Berlin"}, Batch: 5000, Owner: "orders team", Basis: "HGB §257", Latitude: "1 day",
 		},
 		{
-			Name: "visits", Table: `"Web"."Visits"`, Expire: Expire{Column: "Day", After: "P30D", Zone: "Europe/Berlin"},
+			Name: "visits", Table: `"Web"."Visits"`, Expire: expiry.Entry{"column": "Day", "after": "P30D", "zone": "Europe/Berlin"},
 			Every: "00:05", Batch: 5000, State: schemas.Paused,
+		},
+		{
+			Name: "carts", Table: "shop.carts", Expire: expiry.Entry{"column": "opened", "ttl_column": "ttl_seconds", "ttl_default": "90 days"},
+			Every: "1 hour", Batch: 5000,
 		},
 	}
 	for i := range file.Policies {
@@ -82,10 +94,10 @@ func TestEveryMistakeIsNamedWithItsPlaceAllAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = ParsePolicyFile("mistakes.yaml", text)
-	var all FileErrors
+	_, err = Parse("mistakes.yaml", text)
+	var all yamldoc.Errors
 	if !errors.As(err, &all) {
-		t.Fatalf("got %v, want FileErrors", err)
+		t.Fatalf("got %v, want yamldoc.Errors", err)
 	}
 	got := []byte(err.Error() + "\n")
 	if *update {
@@ -117,19 +129,21 @@ func TestATextThatIsNoPolicyFileIsRefused(t *testing.T) {
 		"policies: []\npolicies: []":      "is there twice, first in line 1",
 		"policies:\n  - &a {name: x, table: a.b, expire: {column: c, after: 1d}}": "anchor",
 		"policies: [{name: x, <<: *a}]":                                           "",
-		strings.Repeat(" ", maxFile+1):                                            "larger than",
+		strings.Repeat(" ", yamldoc.MaxFile+1):                                    "larger than",
 	} {
-		_, err := ParsePolicyFile("f", []byte(text))
+		_, err := Parse("f", []byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60q: got %v, want %q", text, err, want)
 		}
 	}
 }
 
+var update = flag.Bool("update", false, "write the golden files")
+
 // policySchema is the JSON Schema of the policy file, as editors and pipelines use it.
 func policySchema(t testing.TB) *jsonschema.Schema {
 	t.Helper()
-	text, err := os.Open(filepath.Join("..", "schemas", "policies.schema.json"))
+	text, err := os.Open(filepath.Join("..", "..", "schemas", "policies.schema.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,6 +196,10 @@ func TestTheSchemaTakesWhatTheParserTakes(t *testing.T) {
 	for _, policy := range []string{
 		"{name: a, table: b.c, expire: {column: d}}",
 		"{name: a, table: b.c, expire: {column: d, after: 3}}",
+		"{name: a, table: b.c, expire: {column: d, after: 3 days, ttl_column: e}}",
+		"{name: a, table: b.c, expire: {column: d, ttl_default: 3 days}}",
+		"{name: a, table: b.c, expire: {ttl_column: e}}",
+		"{name: a, table: b.c, expire: {column: d, ttl_column: e, ttl_default: 3}}",
 		"{name: A, table: b.c, expire: {column: d, after: 3 days}}",
 		"{name: a, table: b.c, expire: {column: d, after: 3 days}, every: 1 hour, daily: '03:00'}",
 		"{name: a, table: b.c, expire: {column: d, after: 3 days}, batch: 0}",
@@ -197,7 +215,7 @@ func TestTheSchemaTakesWhatTheParserTakes(t *testing.T) {
 		if err := validate(schema, text); err == nil {
 			t.Errorf("the schema takes %s", policy)
 		}
-		if _, err := ParsePolicyFile("f", text); err == nil {
+		if _, err := Parse("f", text); err == nil {
 			t.Errorf("the parser takes %s", policy)
 		}
 	}
@@ -205,7 +223,7 @@ func TestTheSchemaTakesWhatTheParserTakes(t *testing.T) {
 
 func TestDefaultsInTheSchemaAreThoseOfThePolicy(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join("..", "schemas", "policies.schema.json"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "schemas", "policies.schema.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +237,7 @@ func TestDefaultsInTheSchemaAreThoseOfThePolicy(t *testing.T) {
 }
 
 // Whatever the parser takes the schema takes too; whatever it refuses is refused with a place inside the text.
-func FuzzParsePolicyFile(f *testing.F) {
+func FuzzParse(f *testing.F) {
 	schema := policySchema(f)
 	f.Add([]byte(supportedFile))
 	mistakes, err := os.ReadFile(filepath.Join("testdata", "mistakes.yaml"))
@@ -230,20 +248,20 @@ func FuzzParsePolicyFile(f *testing.F) {
 	f.Add([]byte("policies: [{name: a, table: b.c, expire: INTERVAL '1 day' ON \"a\"\"b\"}]"))
 	f.Add([]byte("policies:\n- name: |\n    a\n  table: >-\n    b.c\n  expire: {column: &x d, after: *x, <<: {}}\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		file, err := ParsePolicyFile("f", text)
-		var all FileErrors
+		file, err := Parse("f", text)
+		var all yamldoc.Errors
 		switch {
 		case err == nil:
 			if err := validate(schema, text); err != nil {
 				t.Errorf("the parser takes what the schema refuses: %v", err)
 			}
 			for _, p := range file.Policies {
-				if p.place("table") == (Place{}) {
+				if p.Place("table") == (yamldoc.Place{}) {
 					t.Error("a policy without a place")
 				}
 			}
 		case !errors.As(err, &all) || len(all) == 0:
-			t.Errorf("got %v, want FileErrors", err)
+			t.Errorf("got %v, want yamldoc.Errors", err)
 		default:
 			lines := bytes.Count(text, []byte("\n")) + bytes.Count(text, []byte("\r")) + 1
 			for _, one := range all {

@@ -1,10 +1,12 @@
-package planner
+package schedule
 
 import (
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
+
+	"lapse/planner/expiry"
 )
 
 func instant(t *testing.T, text string) time.Time {
@@ -24,13 +26,13 @@ func TestTheNextRunIsDue(t *testing.T) {
 		last, since, want string
 	}{
 		"every, never run: at once": {
-			Schedule{Every: Interval{Microseconds: 3e8}}, never, "2025-05-01T10:00:00Z", "2025-05-01T10:00:00Z",
+			Schedule{Every: expiry.Interval{Microseconds: 3e8}}, never, "2025-05-01T10:00:00Z", "2025-05-01T10:00:00Z",
 		},
 		"every, from the last start": {
-			Schedule{Every: Interval{Microseconds: 3e8}}, "2025-05-01T10:00:00Z", "2025-01-01T00:00:00Z", "2025-05-01T10:05:00Z",
+			Schedule{Every: expiry.Interval{Microseconds: 3e8}}, "2025-05-01T10:00:00Z", "2025-01-01T00:00:00Z", "2025-05-01T10:05:00Z",
 		},
 		"every month, from the 31st": {
-			Schedule{Every: Interval{Months: 1}}, "2025-01-31T10:00:00Z", "2025-01-01T00:00:00Z", "2025-02-28T10:00:00Z",
+			Schedule{Every: expiry.Interval{Months: 1}}, "2025-01-31T10:00:00Z", "2025-01-01T00:00:00Z", "2025-02-28T10:00:00Z",
 		},
 		"daily, never run: the next time": {
 			Schedule{Daily: &Daily{3, 0, "Europe/Berlin"}}, never, "2025-05-01T10:00:00Z", "2025-05-02T01:00:00Z",
@@ -84,7 +86,7 @@ func TestADailyRunComesOnceADay(t *testing.T) {
 				"Pacific/Apia", "America/Scoresbysund", "Asia/Tehran", "Africa/Cairo",
 			}).Draw(rt, "zone"),
 		}
-		zone, err := loadZone(d.Zone)
+		zone, err := expiry.LoadZone(d.Zone)
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -128,7 +130,7 @@ func TestAMonthIsCountedAsPostgresCounts(t *testing.T) {
 		"2024-01-31T12:00:00Z": "2024-02-29T12:00:00Z", "2023-01-29T00:00:01Z": "2023-02-28T00:00:01Z",
 		"2023-12-31T23:59:59Z": "2024-01-31T23:59:59Z", "2023-03-15T00:00:00Z": "2023-04-15T00:00:00Z",
 	} {
-		if got := (Interval{Months: 1}).after(instant(t, from)); !got.Equal(instant(t, want)) {
+		if got := (expiry.Interval{Months: 1}).After(instant(t, from)); !got.Equal(instant(t, want)) {
 			t.Errorf("%s + 1 month is %s, want %s", from, got, want)
 		}
 	}
