@@ -123,6 +123,13 @@ func executorAt(t testing.TB, url string, change ...func(*Config)) *Executor {
 	return e
 }
 
+// newTestWorker returns a worker that belongs to nobody's schedule.
+func newTestWorker(t testing.TB, db *pgtest.DB) *worker {
+	t.Helper()
+	e := newExecutor(t, db)
+	return e.newWorker(0, newScheduler(endless{e}, e.memory, e.now))
+}
+
 // testLog shows what an executor says when its test fails.
 type testLog struct{ t testing.TB }
 
@@ -198,14 +205,14 @@ func open(t testing.TB, db *pgtest.DB, name schemas.PolicyName) *work {
 	if w.run, err = planner.OpenRun(ctx, s.control, w.policy, time.Now); err != nil {
 		t.Fatal(err)
 	}
-	w.claim(t)
+	w.acquire(t)
 	return w
 }
 
-// claim takes a shard of the run.
-func (w *work) claim(t testing.TB) {
+// acquire takes a shard of the run.
+func (w *work) acquire(t testing.TB) {
 	t.Helper()
-	l, err := w.session.claim(t.Context(), w.run.ID)
+	l, err := w.session.acquire(t.Context(), w.run.ID)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func TestPoliciesTakeTurns(t *testing.T) {
 		two(t, db, 100)
 		var order []string
 		once(t, newExecutor(t, db, func(c *Config) {
-			c.Limits.TurnRows, c.Limits.BatchTime = 20, time.Hour // no batch is made smaller
+			c.Limits.Workers, c.Limits.TurnRows, c.Limits.BatchTime = 1, 20, time.Hour // no batch is made smaller
 			c.Progress = func(p Progress) { order = append(order, string(p.Policy)) }
 		}))
 		if got := strings.Join(order[:12], ""); got != "aabbaabbaabb" {
@@ -48,7 +48,7 @@ func TestATurnEndsWithItsTimeToo(t *testing.T) {
 		two(t, db, 50)
 		var order []string
 		once(t, newExecutor(t, db, func(c *Config) {
-			c.Limits.TurnTime, c.Limits.BatchTime = time.Nanosecond, time.Hour
+			c.Limits.Workers, c.Limits.TurnTime, c.Limits.BatchTime = 1, time.Nanosecond, time.Hour
 			c.Progress = func(p Progress) { order = append(order, string(p.Policy)) }
 		}))
 		if got := strings.Join(order[:6], ""); got != "ababab" {
@@ -231,7 +231,7 @@ func TestOnceDoesNotWaitForAServerThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	begun := time.Now()
 	_, err := executorAt(t, "postgres://lapse_executor@127.0.0.1:1/x?sslmode=disable").Once(t.Context(), nil)
-	if err == nil || time.Since(begun) > patience/2 {
+	if err == nil || time.Since(begun) > serverPatience/2 {
 		t.Errorf("got %v after %v", err, time.Since(begun))
 	}
 }
@@ -265,8 +265,8 @@ func TestAClockThatIsWrongStopsThePolicy(t *testing.T) {
 func TestBatchesGrowTowardsTheirTimeAndShrinkFromAboveIt(t *testing.T) {
 	t.Parallel()
 	const want = 200 * time.Millisecond
-	var p pace
-	if got := p.size(5000); got != firstBatch {
+	var p batchSize
+	if got := p.next(5000); got != firstBatch {
 		t.Errorf("the first batch has %d rows", got)
 	}
 	for _, step := range []struct {
@@ -282,17 +282,17 @@ func TestBatchesGrowTowardsTheirTimeAndShrinkFromAboveIt(t *testing.T) {
 		{1000, 1000, 10 * time.Second, 500}, // half at most
 		{500, 500, 250 * time.Millisecond, 400},
 	} {
-		p.took(step.limit, step.picked, step.took, want)
-		if got := p.size(1 << 20); got != step.size {
+		p.learn(step.limit, step.picked, step.took, want)
+		if got := p.next(1 << 20); got != step.size {
 			t.Errorf("after %+v the size is %d", step, got)
 		}
 	}
 	p.halve(1)
-	if got := p.size(5000); got != 1 {
+	if got := p.next(5000); got != 1 {
 		t.Errorf("half of one row is %d", got)
 	}
-	if p.took(1, 1, time.Millisecond, want); p.size(1) != 1 {
-		t.Errorf("a policy whose largest batch is one row gets %d", p.size(1))
+	if p.learn(1, 1, time.Millisecond, want); p.next(1) != 1 {
+		t.Errorf("a policy whose largest batch is one row gets %d", p.next(1))
 	}
 }
 

@@ -53,7 +53,7 @@ topics:
   create: false
 format: spanner
 audit: off
-limits: { turn_rows: 100_000, turn_time: 10 seconds, batch_time: 250 ms }
+limits: { workers: 5, turn_rows: 100_000, turn_time: 10 seconds, batch_time: 250 ms }
 failover_tolerance: 90 seconds
 http: 0.0.0.0:9000
 `
@@ -77,7 +77,7 @@ func TestEveryKeyOfTheFileIsRead(t *testing.T) {
 		{"mechanism", string(s.Kafka.SASL.Mechanism), "scram-sha-512"},
 		{"topics", fmt.Sprint(s.Topics), "{a.system a.user a.log 12 2 false}"},
 		{"audit", string(s.Audit), "off"},
-		{"limits", fmt.Sprint(s.Limits), fmt.Sprint(config.Limits{100_000, 10 * time.Second, 250 * time.Millisecond})},
+		{"limits", fmt.Sprint(s.Limits), fmt.Sprint(config.Limits{5, 100_000, 10 * time.Second, 250 * time.Millisecond})},
 		{"failover tolerance", s.FailoverTolerance.String(), "1m30s"},
 		{"http", s.HTTP, "0.0.0.0:9000"},
 	} {

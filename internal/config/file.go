@@ -188,9 +188,23 @@ func (f *file) limits(node ast.Node) {
 		field{"rows_per_pass", func(node ast.Node) {
 			f.complain(node, "rows_per_pass is not supported by this version: leave it out")
 		}},
+		field{"workers", f.workers},
 		field{"turn_rows", f.count(&l.TurnRows, 1)},
 		field{"turn_time", f.duration(&l.TurnTime)},
 		field{"batch_time", f.duration(&l.BatchTime)})
+}
+
+// mostWorkers is as many as anybody's database has processors for. Each takes two connections.
+const mostWorkers = 64
+
+func (f *file) workers(node ast.Node) {
+	var n int
+	f.count(&n, 1)(node)
+	if n > mostWorkers {
+		f.complain(node, "want a whole number from 1 to %d", mostWorkers)
+		return
+	}
+	f.s.Limits.Workers = n
 }
 
 // tolerance is a length of time that may also be 0.

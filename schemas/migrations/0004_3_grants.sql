@@ -1,0 +1,16 @@
+-- The rights on the functions of this version that were made anew: as 0003_6_grants.sql has them, and for each deleter as
+-- `lapse apply` gives them.
+
+revoke all on all functions in schema lapse from public;
+grant execute on function lapse.open_run(int, int, uuid), lapse.lease(uuid, text) to {{.Executor}};
+
+do $do$
+declare
+  deleter name;
+begin
+  for deleter in select d.role from lapse.deleter d join pg_roles r on r.rolname = d.role loop
+    execute format('grant execute on function lapse.enter(lapse.claim, lapse.work, int, int, int),
+                    lapse.leave(lapse.claim, lapse.work, bigint, bigint, bigint[], text[], boolean) to %I', deleter);
+  end loop;
+end
+$do$;
