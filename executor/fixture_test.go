@@ -106,6 +106,16 @@ func newExecutor(t testing.TB, db *pgtest.DB, change ...func(*Config)) *Executor
 	return executorAt(t, db.As(schemas.RolesFor(schemas.DefaultRolePrefix).Executor), change...)
 }
 
+// nowhere is a server that is not there.
+func nowhere(t testing.TB) *pgx.ConnConfig {
+	t.Helper()
+	config, err := pgx.ParseConfig("postgres://lapse_executor@127.0.0.1:1/x?sslmode=disable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
 func executorAt(t testing.TB, url string, change ...func(*Config)) *Executor {
 	t.Helper()
 	database, err := pgx.ParseConfig(url)

@@ -182,6 +182,10 @@ func (o *onePass) ended(t *turn) {
 		target.end(Finished, nil)
 	case turnStopped:
 		target.end(Stopped, m.stop())
+	case turnRefused:
+		if t.refusal != nil {
+			target.end(Stopped, t.refusal)
+		}
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"lapse/executor/guard"
 )
 
 // shard works on one shard, and gives it back however it ends. The turn goes on when the shard is done.
@@ -24,7 +26,7 @@ func (w *worker) shard(ctx, work context.Context, t *turn, l *lease) (end turnEn
 			return w.trouble(t, err, 1)
 		}
 		if answer.Stops() {
-			return w.refused(t.memory), nil
+			return w.refused(t, &answer), nil
 		}
 		done, end, err := w.batch(work, t, a)
 		if end == turnShardOver {
@@ -53,11 +55,13 @@ func (w *worker) shard(ctx, work context.Context, t *turn, l *lease) (end turnEn
 // turnShardOver says that a shard is put aside. The turn goes on with the others.
 const turnShardOver turnEnd = -2
 
-// refused ends a turn because a guard lets no batch run. If none may run at all, readiness says so at once.
-func (w *worker) refused(m *policyMemory) turnEnd {
-	m.pauseUntil(w.now().Add(lookInterval))
+// refused ends a turn because a guard lets no batch run. If none may run in the whole database, readiness says so at once.
+func (w *worker) refused(t *turn, a *guard.Answer) turnEnd {
+	t.memory.pauseUntil(w.now().Add(lookInterval))
 	if err := w.guards.stopped(); err != nil {
 		w.setReady(err)
+	} else if a.Verdict == guard.Refuse {
+		t.refused(a.Err())
 	}
 	return turnRefused
 }

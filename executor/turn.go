@@ -36,6 +36,7 @@ type turn struct {
 	shards  int  // of the run that may need a worker
 	taken   bool // no shard was free when somebody asked last
 	end     turnEnd
+	refusal error // of a guard, for this policy alone, that needs a person
 }
 
 func newTurn(p *planner.InForce, m *policyMemory) *turn {
@@ -104,6 +105,13 @@ func (t *turn) alone() bool {
 	return false
 }
 
+// refused takes down a guard's refusal for this policy alone.
+func (t *turn) refused(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.refusal = err
+}
+
 // turnLeft is what a worker ends with that is gone already: see alone.
 const turnLeft turnEnd = -1
 
@@ -161,7 +169,7 @@ func (w *worker) begin(ctx context.Context, t *turn) (turnEnd, error) {
 	}
 	if a.Stops() {
 		w.guards.skipped(p, a.Reason)
-		return w.refused(m), nil
+		return w.refused(t, &a), nil
 	}
 	run, err := planner.OpenRun(ctx, w.session.control, p, w.now)
 	if err != nil {

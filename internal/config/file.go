@@ -198,13 +198,14 @@ func (f *file) limits(node ast.Node) {
 const mostWorkers = 64
 
 func (f *file) workers(node ast.Node) {
-	var n int
-	f.count(&n, 1)(node)
-	if n > mostWorkers {
+	n := -1
+	switch f.count(&n, 0)(node); {
+	case n == -1: // it was complained about
+	case n < 1 || n > mostWorkers:
 		f.complain(node, "want a whole number from 1 to %d", mostWorkers)
-		return
+	default:
+		f.s.Limits.Workers = n
 	}
-	f.s.Limits.Workers = n
 }
 
 // tolerance is a length of time that may also be 0.

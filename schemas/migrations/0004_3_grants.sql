@@ -1,7 +1,9 @@
 -- The rights on the functions of this version that were made anew: as 0003_6_grants.sql has them, and for each deleter as
--- `lapse apply` gives them.
+-- `lapse apply` gives them. Each is named: the deleters own functions of this schema too, which are not {{.Owner}}'s to revoke.
 
-revoke all on all functions in schema lapse from public;
+revoke all on function
+  lapse.lease_time(), lapse.lease(uuid, text), lapse.open_run(int, int, uuid), lapse.enter(lapse.claim, lapse.work, int, int, int),
+  lapse.leave(lapse.claim, lapse.work, bigint, bigint, bigint[], text[], boolean) from public;
 grant execute on function lapse.open_run(int, int, uuid), lapse.lease(uuid, text) to {{.Executor}};
 
 do $do$
