@@ -158,6 +158,15 @@ func once(t testing.TB, e *Executor, now ...schemas.PolicyName) Summary {
 	return s
 }
 
+// only is what Once did under its one policy.
+func only(t testing.TB, s Summary) PolicySummary {
+	t.Helper()
+	if len(s.Policies) != 1 {
+		t.Fatalf("Once did %+v, want one policy", s.Policies)
+	}
+	return s.Policies[0]
+}
+
 // one asks for one value as the superuser, in UTC, as policies are meant.
 func one[T any](t testing.TB, db *pgtest.DB, query string, args ...any) T {
 	t.Helper()

@@ -8,7 +8,7 @@ import (
 	"lapse/schemas"
 )
 
-// goal is what the scheduler works towards, and when it stops: endless for Run, onePass for Once. Its methods are called
+// goal is what the scheduler works towards, and when it stops: endless for Run, onceGoal for Once. Its methods are called
 // by one worker at a time.
 type goal interface {
 	// listed sees a list of policies that was just read, and what the guards say. fresh reports whether what the list says

@@ -28,19 +28,19 @@ const (
 // It returns what it did, and an error if it did less than it was asked: a *guard.Refusal if nothing may be deleted at all,
 // an error for each policy that was stopped, ErrStopping if ctx ended first.
 func (e *Executor) Once(ctx context.Context, now []schemas.PolicyName) (Summary, error) {
-	pass := &onePass{Executor: e, names: now, begun: e.now()}
-	err := e.schedule(ctx, pass)
+	o := &onceGoal{Executor: e, names: now, begun: e.now()}
+	err := e.schedule(ctx, o)
 	switch {
 	case errors.Is(err, ErrStopping):
-		return pass.summary(), ErrStopping
+		return o.summary(), ErrStopping
 	case err != nil:
-		return pass.summary(), stripped("one pass", err)
+		return o.summary(), stripped("one pass", err)
 	}
-	return pass.outcome()
+	return o.outcome()
 }
 
-// onePass is Once's goal: each of its targets comes to the end of one run, or cannot go on.
-type onePass struct {
+// onceGoal is Once's goal: each of its targets comes to the end of one run, or cannot go on.
+type onceGoal struct {
 	*Executor
 	names    []schemas.PolicyName
 	begun    time.Time
@@ -60,7 +60,7 @@ type target struct {
 }
 
 // listed chooses the targets from the first list, and takes from each later one which of them are over.
-func (o *onePass) listed(policies []planner.InForce, a *guard.Answer, fresh func(schemas.PolicyID) bool) error {
+func (o *onceGoal) listed(policies []planner.InForce, a *guard.Answer, fresh func(schemas.PolicyID) bool) error {
 	if a.Verdict == guard.Refuse {
 		return a.Err()
 	}
@@ -87,7 +87,7 @@ func (o *onePass) listed(policies []planner.InForce, a *guard.Answer, fresh func
 }
 
 // choose takes the named policies, or all that are due or may be when they are armed.
-func (o *onePass) choose(policies []planner.InForce) error {
+func (o *onceGoal) choose(policies []planner.InForce) error {
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(o.names))) {
 		p := find(policies, name)
 		if p == nil {
@@ -131,7 +131,7 @@ func find(policies []planner.InForce, name schemas.PolicyName) *planner.InForce 
 }
 
 // follow looks whether a target goes on, as the list has its policy.
-func (o *onePass) follow(t *target, p *planner.InForce) {
+func (o *onceGoal) follow(t *target, p *planner.InForce) {
 	if p.Version != t.Version {
 		t.Version, t.Run = p.Version, uuid.Nil
 		t.deleted, t.cascaded, t.batches = t.Deleted, t.Cascaded, t.Batches
@@ -147,7 +147,7 @@ func (o *onePass) follow(t *target, p *planner.InForce) {
 	}
 }
 
-func (o *onePass) target(name schemas.PolicyName) *target {
+func (o *onceGoal) target(name schemas.PolicyName) *target {
 	for _, t := range o.targets {
 		if t.Policy == name && !t.over {
 			return t
@@ -157,14 +157,14 @@ func (o *onePass) target(name schemas.PolicyName) *target {
 }
 
 // due lets each target have turns until its run is over, whatever its schedule says.
-func (o *onePass) due(p *planner.InForce) (time.Time, bool) {
+func (o *onceGoal) due(p *planner.InForce) (time.Time, bool) {
 	if o.target(p.Name) == nil || p.State != schemas.Armed {
 		return time.Time{}, false
 	}
 	return o.memory(p).paused(), true
 }
 
-func (o *onePass) ended(t *turn) {
+func (o *onceGoal) ended(t *turn) {
 	target := o.target(t.policy.Name)
 	if target == nil {
 		return
@@ -189,11 +189,11 @@ func (o *onePass) ended(t *turn) {
 	}
 }
 
-func (o *onePass) reached() bool {
+func (o *onceGoal) reached() bool {
 	return o.chosen && !slices.ContainsFunc(o.targets, func(t *target) bool { return !t.over })
 }
 
-func (o *onePass) reread() time.Duration {
+func (o *onceGoal) reread() time.Duration {
 	if o.now().Sub(o.begun) < armingPatience {
 		return armingInterval
 	}
@@ -201,14 +201,14 @@ func (o *onePass) reread() time.Duration {
 }
 
 // patience is for a server that went away. One that never was there is not waited for.
-func (o *onePass) patience() time.Duration {
+func (o *onceGoal) patience() time.Duration {
 	if o.answered.IsZero() {
 		return notAtAll
 	}
 	return serverPatience
 }
 
-func (o *onePass) outlasts(err error, lost bool) bool {
+func (o *onceGoal) outlasts(err error, lost bool) bool {
 	var refusal *guard.Refusal
 	return !errors.As(err, &refusal) && !o.answered.IsZero() && o.now().Sub(o.answered) < serverPatience && o.Executor.outlasts(err, lost)
 }
@@ -227,7 +227,7 @@ func (t *target) end(how Outcome, err error) {
 }
 
 // outcome is what Once returns when every target is over.
-func (o *onePass) outcome() (Summary, error) {
+func (o *onceGoal) outcome() (Summary, error) {
 	var errs []error
 	for _, t := range o.targets {
 		errs = append(errs, t.err)
@@ -235,7 +235,7 @@ func (o *onePass) outcome() (Summary, error) {
 	return o.summary(), errors.Join(errs...)
 }
 
-func (o *onePass) summary() Summary {
+func (o *onceGoal) summary() Summary {
 	s := Summary{Policies: make([]PolicySummary, len(o.targets))}
 	for i, t := range o.targets {
 		s.Policies[i] = t.PolicySummary

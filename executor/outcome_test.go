@@ -54,7 +54,7 @@ func isExact(t *testing.T, db *pgtest.DB, s Summary, due, live int64) {
 	if got := one[int64](t, db, "select count(*) from sessions"); got != live {
 		t.Errorf("%d rows are left, want the %d that are not due", got, live)
 	}
-	if len(s.Policies) != 1 || s.Policies[0].Deleted != due || s.Policies[0].Outcome != Finished {
+	if only(t, s).Deleted != due || only(t, s).Outcome != Finished {
 		t.Errorf("once says %+v, want %d rows and finished", s, due)
 	}
 }

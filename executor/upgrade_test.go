@@ -102,7 +102,7 @@ func TestARunThatVersion3OpenedGoesOnAfterTheUpgrade(t *testing.T) {
 		}
 		db.Exec(t, expireLeases)
 		s := once(t, newExecutor(t, db))
-		if p := s.Policies[0]; p.Run != w.run.ID || p.Deleted != due-20 || p.Outcome != Finished {
+		if p := only(t, s); p.Run != w.run.ID || p.Deleted != due-20 || p.Outcome != Finished {
 			t.Errorf("after the upgrade it did %+v, want to go on with run %v", p, w.run.ID)
 		}
 		noRowTwice(t, h, "public.sessions", due)

@@ -32,8 +32,8 @@ func TestOnePolicyWithTwoLeavesUsesBothWorkersAndOneWithASingleLeafOne(t *testin
 		arm(t, db, policies(policy("p", "public.visits", "batch: 10")))
 		h := record(t, db)
 		s := once(t, newExecutor(t, db))
-		if s.Policies[0].Deleted != 3000 || s.Policies[0].Outcome != Finished {
-			t.Errorf("the pass did %+v", s.Policies[0])
+		if only(t, s).Deleted != 3000 || only(t, s).Outcome != Finished {
+			t.Errorf("the pass did %+v", only(t, s))
 		}
 		if n := overlapping(t, db, "b.target <> a.target"); n == 0 {
 			t.Error("no two batches ran side by side")
@@ -157,8 +157,8 @@ func TestTwoWorkersOnTwoShardsOfOneLeafDeleteNoRowTwice(t *testing.T) {
 		e := newExecutor(t, db)
 		s := once(t, e)
 		isExact(t, db, s, due, live)
-		if s.Policies[0].Run != w.run.ID {
-			t.Errorf("it worked on run %v, want %v", s.Policies[0].Run, w.run.ID)
+		if only(t, s).Run != w.run.ID {
+			t.Errorf("it worked on run %v, want %v", only(t, s).Run, w.run.ID)
 		}
 		noRowTwice(t, h, "public.sessions", due)
 		if n := overlapping(t, db, "b.target = a.target"); n == 0 {
@@ -379,7 +379,7 @@ func TestARunOfManyWorkersOutlivesTheLossOfTheirConnections(t *testing.T) {
 			t.Fatalf("connections were ended %d times: there was too little work", kills)
 		}
 		isWhole(t, db, h, due, live)
-		if p := s.Policies[0]; p.Deleted != due || p.Cascaded != due/10 || p.Outcome != Finished {
+		if p := only(t, s); p.Deleted != due || p.Cascaded != due/10 || p.Outcome != Finished {
 			t.Errorf("Once says %+v", p)
 		}
 	})
@@ -401,7 +401,7 @@ func TestWhatStopsAPolicyStopsAllItsWorkers(t *testing.T) {
 		})
 		s, err := e.Once(t.Context(), nil)
 		var tampered *tamperedError
-		if !errors.As(err, &tampered) || s.Policies[0].Outcome != Stopped {
+		if !errors.As(err, &tampered) || only(t, s).Outcome != Stopped {
 			t.Errorf("got %+v, %v; want a stopped policy", s.Policies, err)
 		}
 		// The other worker's open batch may be rolled back or have begun before.
