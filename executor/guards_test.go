@@ -216,7 +216,8 @@ func TestADatabaseWithoutLapseIsRefusedWithTheFix(t *testing.T) {
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
 		db.Exec(t, "drop schema lapse cascade")
 		_, err := executorAt(t, db.URL).Once(t.Context(), nil)
-		if err == nil || !strings.Contains(err.Error(), "lapse init") {
+		var refusal *guard.Refusal
+		if !errors.As(err, &refusal) || refusal.Reason != guard.NotInstalled || !strings.Contains(err.Error(), "lapse init") {
 			t.Errorf("got %v, want a refusal that says `lapse init`", err)
 		}
 	})

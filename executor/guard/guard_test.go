@@ -205,6 +205,20 @@ func TestPositionsThatArriveInAnotherOrderLoseNoBatch(t *testing.T) {
 	}
 }
 
+// Of positions that are kept as one the highest counts, whichever arrived last.
+func TestALatePositionDoesNotLowerTheBound(t *testing.T) {
+	t.Parallel()
+	var u Unconfirmed
+	now := time.Now()
+	u.require(now, 300)
+	u.Ended(now.Add(10 * time.Millisecond))
+	u.Below(u.Draw(), 200)
+	u.confirm(299)
+	if b, any := u.oldest(); !any || b.below != 300 {
+		t.Errorf("got %+v, %v; want 300", b, any)
+	}
+}
+
 func TestAQuestionThatIsNeverAnsweredLosesNoBatch(t *testing.T) {
 	t.Parallel()
 	var u Unconfirmed
