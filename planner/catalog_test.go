@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
 	"lapse/schemas"
 )
 
@@ -107,9 +106,7 @@ func TestTheFunctionsOfAnInstallationWithOddRolesAreThoseOfTheTexts(t *testing.T
 			}
 		})
 		must(t, run(conn, `drop schema lapse cascade`))
-		must(t, setup.MakeRoles(t.Context(), conn, roles))
-		_, err := setup.Catalog(t.Context(), conn, setup.Options{Roles: roles, Slot: "none"})
-		must(t, err)
+		must(t, Setup.Install(t.Context(), conn, roles))
 		shared, err := schemas.BatchFunctions(roles)
 		must(t, err)
 		got := catalogFunctions(t, conn, ".")

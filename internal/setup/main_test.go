@@ -2,17 +2,16 @@ package setup_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
+	"lapse/internal/fixture"
+	"lapse/internal/fixture/catalog"
 	"lapse/internal/pgtest"
 	"lapse/internal/setup"
-	"lapse/planner"
 	"lapse/schemas"
 )
 
@@ -47,9 +46,7 @@ func (p *place) catalog(conn *pgx.Conn) error {
 
 func (p *place) must(err error) {
 	p.t.Helper()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	fixture.Must(p.t, err)
 }
 
 // table makes a table of a role of its own, in a schema of its own, with a policy's column "at". It returns the owner and
@@ -87,45 +84,12 @@ func (p *place) connect(login string) *pgx.Conn {
 // apply makes the policies equal the tables: one policy each.
 func (p *place) apply(conn *pgx.Conn, tables ...string) error {
 	p.t.Helper()
-	var file strings.Builder
-	file.WriteString("policies:\n")
-	if len(tables) == 0 {
-		file.WriteString("  []\n")
-	}
+	var entries []string
 	for i, table := range tables {
-		fmt.Fprintf(&file, "  - { name: p%d-%s, table: %s, expire: { column: at, after: 30 days } }\n", i, strings.ReplaceAll(table, ".", "-"), table)
+		name := fmt.Sprintf("p%d-%s", i, strings.ReplaceAll(table, ".", "-"))
+		entries = append(entries, fixture.Policy(name, table, "at", "30 days"))
 	}
-	parsed, err := planner.ParsePolicyFile("policies.yaml", []byte(file.String()))
-	p.must(err)
-	changes, err := planner.Difference(p.t.Context(), conn, parsed, true)
-	if err != nil {
-		return err
-	}
-	for i := range changes {
-		err := pgx.BeginFunc(p.t.Context(), conn, func(tx pgx.Tx) error {
-			if r := changes[i].Resolved; r != nil {
-				if err := setup.EnsureDeleter(p.t.Context(), tx, tableOf(r), p.roles); err != nil {
-					return err
-				}
-			}
-			_, _, err := planner.Write(p.t.Context(), tx, &changes[i], p.roles, "a test")
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func tableOf(r *planner.Resolved) setup.Table {
-	t := setup.Table{
-		OID: r.TableOID, Name: r.Definition.Table, Owner: r.TableOwner, OwnerOID: r.Definition.TableOwner, Column: r.Definition.Column,
-	}
-	for _, l := range r.Leaves {
-		t.Leaves = append(t.Leaves, setup.Relation(l))
-	}
-	return t
+	return catalog.Apply(p.t.Context(), conn, p.roles, fixture.Policies(entries...))
 }
 
 // deleter is the name of the role that deletes for owner.
@@ -137,17 +101,7 @@ func (p *place) deleter(owner string) string {
 // one asks for a value as the superuser.
 func one[T any](p *place, query string, args ...any) T {
 	p.t.Helper()
-	var value T
-	if err := p.admin.QueryRow(p.t.Context(), query, args...).Scan(&value); err != nil {
-		p.t.Fatalf("%v\nin: %s", err, query)
-	}
-	return value
+	return fixture.One[T](p.t, p.admin, query, args...)
 }
 
-func stateOf(err error) string {
-	var server *pgconn.PgError
-	if errors.As(err, &server) {
-		return server.Code
-	}
-	return ""
-}
+var stateOf = schemas.StateOf
