@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"lapse/executor"
+	"lapse/executor/guard"
 	"lapse/internal/config"
 	"lapse/internal/setup"
 	"lapse/internal/yamldoc"
@@ -21,7 +21,7 @@ func TestEachKindOfErrorHasItsExitCode(t *testing.T) {
 	}{
 		{"done", nil, 0},
 		{"anything else", errors.New("the server went away"), 1},
-		{"nothing may be deleted", &executor.Refusal{}, 1},
+		{"nothing may be deleted", &guard.Refusal{}, 1},
 		{"a grant is missing", &setup.GrantError{}, 1},
 		{"told to stop", errSignalled, 1},
 		{"wrong usage", wrongUsage("no"), 2},

@@ -62,6 +62,7 @@ const (
 
 // Limits bound the executor over all policies together. Zero is the executor's own default.
 type Limits struct {
+	Workers   int           // shards that one process works on at once
 	TurnRows  int           // rows of one policy before the next has its turn
 	TurnTime  time.Duration // time of one policy before the next has its turn
 	BatchTime time.Duration // what a batch's size is adapted to

@@ -187,9 +187,24 @@ func (f *file) limits(node yamldoc.Node) {
 		field{"rows_per_pass", func(node yamldoc.Node) {
 			f.complain(node, "rows_per_pass is not supported by this version: leave it out")
 		}},
+		field{"workers", f.workers},
 		field{"turn_rows", f.count(&l.TurnRows, 1)},
 		field{"turn_time", f.duration(&l.TurnTime)},
 		field{"batch_time", f.duration(&l.BatchTime)})
+}
+
+// mostWorkers is as many as anybody's database has processors for. Each takes two connections.
+const mostWorkers = 64
+
+func (f *file) workers(node ast.Node) {
+	n := -1
+	switch f.count(&n, 0)(node); {
+	case n == -1: // it was complained about
+	case n < 1 || n > mostWorkers:
+		f.complain(node, "want a whole number from 1 to %d", mostWorkers)
+	default:
+		f.s.Limits.Workers = n
+	}
 }
 
 // tolerance is a length of time that may also be 0.

@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/executor/guard"
 	"lapse/internal/pgserver"
 	"lapse/internal/pgtest"
 	"lapse/schemas"
@@ -43,10 +45,10 @@ func TestNothingIsDeletedWithoutAnAudit(t *testing.T) {
 		sessions(t, db, 50, 5)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		requireAudit(t, db)
-		refused := func(want Reason) {
+		refused := func(want guard.Reason) {
 			t.Helper()
 			_, err := newExecutor(t, db).Once(t.Context(), nil)
-			var refusal *Refusal
+			var refusal *guard.Refusal
 			if !errors.As(err, &refusal) || refusal.Reason != want || refusal.Fix == "" {
 				t.Errorf("got %v, want a refusal for %s with its fix", err, want)
 			}
@@ -54,13 +56,13 @@ func TestNothingIsDeletedWithoutAnAudit(t *testing.T) {
 				t.Fatalf("%s: %d rows are left of 55", want, left)
 			}
 		}
-		refused(ReasonNoSlot)
+		refused(guard.NoSlot)
 		foreign := pgtest.New(t, db.Major)
 		foreign.Exec(t, "select pg_create_logical_replication_slot('"+slotOf(db)+"', 'pgoutput')")
-		refused(ReasonForeignSlot)
+		refused(guard.ForeignSlot)
 		foreign.Exec(t, "select pg_drop_replication_slot('"+slotOf(db)+"')")
 		makeSlot(t, db)
-		refused(ReasonNoAuditor)
+		refused(guard.NoAuditor)
 		pgtest.Beat(t, db)
 		once(t, newExecutor(t, db))
 		if left := one[int](t, db, "select count(*) from sessions"); left != 5 {
@@ -94,11 +96,16 @@ func TestASlotThatLostItsLogStopsDeletion(t *testing.T) {
 		}
 		db.Exec(t, "checkpoint")
 		_, err := newExecutor(t, db).Once(t.Context(), nil)
-		var refusal *Refusal
-		if !errors.As(err, &refusal) || refusal.Reason != ReasonLostSlot {
+		var refusal *guard.Refusal
+		if !errors.As(err, &refusal) || refusal.Reason != guard.LostSlot {
 			t.Errorf("got %v, want a refusal for a lost slot", err)
 		}
 	}, pgtest.Settings(map[string]string{"max_slot_wal_keep_size": "16MB", "min_wal_size": "32MB", "max_wal_size": "32MB"}))
+}
+
+// testGuards are the product's guards, which say what they log when the test fails.
+func testGuards(t testing.TB) *guards {
+	return newGuards(guard.All(), slog.New(slog.NewTextHandler(testLog{t}, nil)), newMetrics())
 }
 
 // The auditor must have confirmed every batch older than a minute. The clock here is the test's.
@@ -110,30 +117,27 @@ func TestAnAuditorThatFallsBehindStopsDeletionUntilItCatchesUp(t *testing.T) {
 		requireAudit(t, db)
 		makeSlot(t, db)
 		w := open(t, db, "p")
-		var h health
+		g := testGuards(t)
 		clock := time.Now()
-		look := func() Reason {
+		look := func() guard.Reason {
 			t.Helper()
 			pgtest.Beat(t, db)
-			clock = clock.Add(healthInterval)
-			err := h.check(t.Context(), w.session, clock)
-			var refusal *Refusal
-			if err != nil && !errors.As(err, &refusal) {
+			clock = clock.Add(lookInterval)
+			answer, err := g.ask(t.Context(), w.control, nil, clock)
+			if err != nil {
 				t.Fatal(err)
 			}
-			if refusal == nil {
-				return ""
-			}
-			return refusal.Reason
+			return answer.Reason
 		}
 		batch := func() {
 			t.Helper()
+			ticket := g.memory.Unconfirmed.Draw()
 			begun, _, err := w.deleteBatch(t.Context(), w.a, testKey, 10)
 			if err != nil {
 				t.Fatal(err)
 			}
-			h.above(begun.insert)
-			h.ended(clock)
+			g.memory.Unconfirmed.Below(ticket, begun.insert)
+			g.memory.Unconfirmed.Ended(clock)
 		}
 		if got := look(); got != "" {
 			t.Fatalf("at the start: %s", got)
@@ -146,7 +150,7 @@ func TestAnAuditorThatFallsBehindStopsDeletionUntilItCatchesUp(t *testing.T) {
 		}
 		batch()
 		clock = clock.Add(31 * time.Second)
-		if got := look(); got != ReasonAuditBehind {
+		if got := look(); got != guard.AuditBehind {
 			t.Errorf("a minute after an unconfirmed batch: %q", got)
 		}
 		confirm(t, db)
@@ -154,11 +158,12 @@ func TestAnAuditorThatFallsBehindStopsDeletionUntilItCatchesUp(t *testing.T) {
 			t.Errorf("after the auditor caught up: %s", got)
 		}
 		batch()
+		ticket := g.memory.Unconfirmed.Draw()
 		above, err := w.release(t.Context(), w.a.lease)
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.above(above)
+		g.memory.Unconfirmed.Below(ticket, above)
 		confirm(t, db)
 		clock = clock.Add(time.Hour)
 		if got := look(); got != "" {
@@ -179,70 +184,16 @@ func TestAfterARestartThePresentPositionMustBeConfirmed(t *testing.T) {
 		if _, err := w.batch(t, 10); err != nil { // by a former process
 			t.Fatal(err)
 		}
-		var h health
+		g := testGuards(t)
 		clock := time.Now()
-		if err := h.check(t.Context(), w.session, clock); err != nil {
-			t.Errorf("at once: %v", err)
+		if a, err := g.ask(t.Context(), w.control, nil, clock); err != nil || a.Verdict != guard.Go {
+			t.Errorf("at once: %+v, %v", a, err)
 		}
-		err := h.check(t.Context(), w.session, clock.Add(auditSilence+time.Second))
-		var refusal *Refusal
-		if !errors.As(err, &refusal) || refusal.Reason != ReasonAuditBehind {
-			t.Errorf("a minute later: %v, want a refusal", err)
+		a, err := g.ask(t.Context(), w.control, nil, clock.Add(guard.AuditorSilence+time.Second))
+		if err != nil || a.Verdict != guard.Refuse || a.Reason != guard.AuditBehind {
+			t.Errorf("a minute later: %+v, %v, want a refusal", a, err)
 		}
 	})
-}
-
-func TestAnAuditorThatWasSeenIsBelievedForAMinute(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	at := func(p position) *int64 { v := int64(p); return &v }
-	good := audit{required: true, exists: true, local: true, status: "reserved", active: true, confirmed: at(100), insert: at(100)}
-	gone := good
-	gone.active = false
-	beating := gone
-	good.beaten, beating.beaten = true, true
-	other := past{History: 1, Timeline: 2, System: "1"}
-	bent := gone
-	bent.last = &other
-	active, restarted, tampered := bent, good, good
-	active.active = true
-	restarted.beaten, restarted.restarted = false, true
-	tampered.difference = "publication lapse_deletes was changed"
-	var h health
-	for _, step := range []struct {
-		name  string
-		after time.Duration
-		look  audit
-		want  Reason
-	}{
-		{"never seen", 0, gone, ReasonNoAuditor},
-		{"active", 0, good, ""},
-		{"away for a minute, and its heart beats", time.Minute, beating, ""},
-		{"away for a minute, without a beat", 0, gone, ReasonNoBeat},
-		{"away for longer", time.Second, gone, ReasonNoAuditor},
-		{"away, but its heart beats", 0, beating, ""},
-		{"at work, and its last beat is of another timeline", 0, active, ReasonHistoryChanged},
-		{"away for a minute, and its beats are of another timeline", time.Minute, bent, ReasonHistoryChanged},
-		{"at work, and the server was started again", 0, restarted, ReasonNoBeat},
-		{"at work, and the publications are not as they were", 0, tampered, ReasonPublicationsDiffer},
-	} {
-		now = now.Add(step.after)
-		err := h.judge(&step.look, now)
-		var refusal *Refusal
-		switch errors.As(err, &refusal); {
-		case refusal == nil && step.want != "", refusal != nil && refusal.Reason != step.want:
-			t.Errorf("%s: %v, want %q", step.name, err, step.want)
-		}
-	}
-}
-
-func TestAStandbyIsRefused(t *testing.T) {
-	t.Parallel()
-	var h health
-	var refusal *Refusal
-	if err := h.judge(&audit{standby: true}, time.Now()); !errors.As(err, &refusal) || refusal.Reason != ReasonStandby {
-		t.Errorf("got %v", err)
-	}
 }
 
 // A server that is told to be a standby says so to pg_is_in_recovery, with no primary anywhere.
@@ -253,8 +204,8 @@ func TestNothingRunsOnAStandby(t *testing.T) {
 		arm(t, db, policies(policy("p", "public.sessions")))
 		becomeStandby(t, db)
 		_, err := newExecutor(t, db).Once(t.Context(), nil)
-		var refusal *Refusal
-		if !errors.As(err, &refusal) || refusal.Reason != ReasonStandby {
+		var refusal *guard.Refusal
+		if !errors.As(err, &refusal) || refusal.Reason != guard.Standby {
 			t.Errorf("got %v, want a refusal on a standby", err)
 		}
 	})
@@ -265,7 +216,8 @@ func TestADatabaseWithoutLapseIsRefusedWithTheFix(t *testing.T) {
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
 		db.Exec(t, "drop schema lapse cascade")
 		_, err := executorAt(t, db.URL).Once(t.Context(), nil)
-		if err == nil || !strings.Contains(err.Error(), "lapse init") {
+		var refusal *guard.Refusal
+		if !errors.As(err, &refusal) || refusal.Reason != guard.NotInstalled || !strings.Contains(err.Error(), "lapse init") {
 			t.Errorf("got %v, want a refusal that says `lapse init`", err)
 		}
 	})
@@ -292,13 +244,13 @@ func TestWhileEverythingIsPausedNothingIsDeletedAndReadinessSaysWhoAndWhy(t *tes
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- e.Run(ctx) }()
-		var refusal *Refusal
+		var refusal *guard.Refusal
 		eventually(t, "the pause is reported", func() bool {
-			return errors.As(e.Ready(), &refusal) && counted(t, e, "lapse_skips_total", string(ReasonPausedAll)) > 0
+			return errors.As(e.Ready(), &refusal) && counted(t, e, "lapse_skips_total", string(guard.PausedAll)) > 0
 		})
 		when := one[string](t, db, "select to_char(at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS') from lapse.halt")
 		for _, want := range []string{when + " UTC", "by postgres", `"batch 4711 fits no key\nand more"`, "lapse resume --all --reason"} {
-			if refusal.Reason != ReasonPausedAll || !strings.Contains(refusal.Error(), want) {
+			if refusal.Reason != guard.PausedAll || !strings.Contains(refusal.Error(), want) {
 				t.Errorf("%s: %q does not say %q", refusal.Reason, refusal, want)
 			}
 		}
@@ -326,8 +278,8 @@ func TestOnePassWhileEverythingIsPausedIsRefused(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		_, err := newExecutor(t, db).Once(ctx, nil)
-		var refusal *Refusal
-		if !errors.As(err, &refusal) || refusal.Reason != ReasonPausedAll || len([]rune(refusal.Detail)) > 700 {
+		var refusal *guard.Refusal
+		if !errors.As(err, &refusal) || refusal.Reason != guard.PausedAll || len([]rune(refusal.Detail)) > 700 {
 			t.Errorf("got %v, want a refusal that does not repeat all that somebody wrote", err)
 		}
 		resume(t, db)
@@ -372,8 +324,8 @@ func TestRunWaitsOutARefusal(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- e.Run(ctx) }()
 		eventually(t, "the refusal is reported", func() bool {
-			var refusal *Refusal
-			return errors.As(e.Ready(), &refusal) && counted(t, e, "lapse_skips_total", string(ReasonNoSlot)) > 0
+			var refusal *guard.Refusal
+			return errors.As(e.Ready(), &refusal) && counted(t, e, "lapse_skips_total", string(guard.NoSlot)) > 0
 		})
 		makeSlot(t, db)
 		pgtest.Beat(t, db)
