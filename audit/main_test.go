@@ -14,7 +14,7 @@ import (
 
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/catalog"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -43,10 +43,10 @@ func installLapse(ctx context.Context, superuserURL string) (err error) {
 	}
 	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
 	roles := schemas.RolesFor(schemas.DefaultRolePrefix)
-	if err := setup.MakeRoles(ctx, conn, roles); err != nil {
+	if err := catalog.MakeRoles(ctx, conn, roles); err != nil {
 		return err
 	}
-	if _, err := setup.Catalog(ctx, conn, setup.Options{Roles: roles, Slot: "lapse", AuditRequired: true}); err != nil {
+	if _, err := catalog.Migrate(ctx, conn, catalog.Options{Roles: roles, Slot: "lapse", AuditRequired: true}); err != nil {
 		return err
 	}
 	if err := replication.EnsurePublications(ctx, conn); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/catalog"
 	"lapse/planner"
 	"lapse/schemas"
 )
@@ -40,7 +40,7 @@ func apply(t testing.TB, db *pgtest.DB, file string) {
 		}
 		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			if r := changes[i].Resolved; r != nil {
-				if err := setup.EnsureDeleter(ctx, tx, tableOf(r), roles); err != nil {
+				if err := catalog.EnsureDeleter(ctx, tx, tableOf(r), roles); err != nil {
 					return err
 				}
 			}
@@ -53,12 +53,12 @@ func apply(t testing.TB, db *pgtest.DB, file string) {
 	}
 }
 
-func tableOf(r *planner.Resolved) setup.Table {
-	t := setup.Table{
+func tableOf(r *planner.Resolved) catalog.Table {
+	t := catalog.Table{
 		OID: r.TableOID, Name: r.Definition.Table, Owner: r.TableOwner, OwnerOID: r.Definition.TableOwner, Column: r.Definition.Column,
 	}
 	for _, l := range r.Leaves {
-		t.Leaves = append(t.Leaves, setup.Relation(l))
+		t.Leaves = append(t.Leaves, catalog.Relation(l))
 	}
 	return t
 }

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/catalog"
 	"lapse/schemas"
 )
 
@@ -33,13 +33,13 @@ func installLapse(ctx context.Context, superuserURL string) (err error) {
 	}
 	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
 	roles := schemas.RolesFor(schemas.DefaultRolePrefix)
-	if err := setup.MakeRoles(ctx, conn, roles); err != nil {
+	if err := catalog.MakeRoles(ctx, conn, roles); err != nil {
 		return err
 	}
 	_, err = conn.Exec(ctx, fmt.Sprintf("create role %s login; grant create, usage on schema public to %s", appRole, appRole))
 	if err != nil {
 		return err
 	}
-	_, err = setup.Catalog(ctx, conn, setup.Options{Roles: roles, Slot: "lapse", AuditRequired: false})
+	_, err = catalog.Migrate(ctx, conn, catalog.Options{Roles: roles, Slot: "lapse", AuditRequired: false})
 	return err
 }

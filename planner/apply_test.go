@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/catalog"
 	"lapse/schemas"
 )
 
@@ -209,7 +209,7 @@ func TestADeleterThatMayNotIsMadeAMemberOrTheStatementIsNamed(t *testing.T) {
 		superuser := w.admin
 		w.admin = db.ConnectAs(t, testRoles.Owner)
 		err = w.write(&changes[0])
-		var missing *setup.GrantError
+		var missing *catalog.GrantError
 		if !errors.As(err, &missing) {
 			t.Fatalf("as the catalog's owner: got %v, want a GrantError", err)
 		}
@@ -255,7 +255,7 @@ func TestRowSecurityThatWouldBlindTheDeleterIsRefused(t *testing.T) {
 		wantState(t, err, "42501")
 		changes, err := w.difference(policyText("shop.sessions", "last_seen", "31 days"), false)
 		must(t, err)
-		var missing *setup.GrantError
+		var missing *catalog.GrantError
 		if err = w.write(&changes[0]); !errors.As(err, &missing) || !strings.Contains(missing.SQL, "bypassrls") {
 			t.Errorf("got %v, want the statement that lifts it", err)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/catalog"
 	"lapse/schemas"
 )
 
@@ -107,8 +107,8 @@ func TestTheFunctionsOfAnInstallationWithOddRolesAreThoseOfTheTexts(t *testing.T
 			}
 		})
 		must(t, run(conn, `drop schema lapse cascade`))
-		must(t, setup.MakeRoles(t.Context(), conn, roles))
-		_, err := setup.Catalog(t.Context(), conn, setup.Options{Roles: roles, Slot: "none"})
+		must(t, catalog.MakeRoles(t.Context(), conn, roles))
+		_, err := catalog.Migrate(t.Context(), conn, catalog.Options{Roles: roles, Slot: "none"})
 		must(t, err)
 		shared, err := schemas.BatchFunctions(roles)
 		must(t, err)

@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/catalog"
 	"lapse/schemas"
 )
 
@@ -23,9 +23,9 @@ func installCatalog(ctx context.Context, superuserURL string) error {
 		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if err := setup.MakeRoles(ctx, conn, testRoles); err != nil {
+	if err := catalog.MakeRoles(ctx, conn, testRoles); err != nil {
 		return err
 	}
-	_, err = setup.Catalog(ctx, conn, setup.Options{Roles: testRoles, Slot: "lapse_test"})
+	_, err = catalog.Migrate(ctx, conn, catalog.Options{Roles: testRoles, Slot: "lapse_test"})
 	return err
 }

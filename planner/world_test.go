@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/catalog"
 	"lapse/schemas"
 )
 
@@ -111,11 +111,11 @@ func (w *world) write(c *Change) error {
 // writeIn sees to the deleter, as cmd does, and writes the change.
 func writeIn(ctx context.Context, tx pgx.Tx, c *Change) error {
 	if r := c.Resolved; r != nil {
-		t := setup.Table{OID: r.TableOID, Name: r.Definition.Table, Owner: r.TableOwner, OwnerOID: r.Definition.TableOwner, Column: r.Definition.Column}
+		t := catalog.Table{OID: r.TableOID, Name: r.Definition.Table, Owner: r.TableOwner, OwnerOID: r.Definition.TableOwner, Column: r.Definition.Column}
 		for _, l := range r.Leaves {
-			t.Leaves = append(t.Leaves, setup.Relation(l))
+			t.Leaves = append(t.Leaves, catalog.Relation(l))
 		}
-		if err := setup.EnsureDeleter(ctx, tx, t, testRoles); err != nil {
+		if err := catalog.EnsureDeleter(ctx, tx, t, testRoles); err != nil {
 			return err
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/internal/config"
-	"lapse/internal/setup"
+	"lapse/internal/catalog"
 	"lapse/planner"
 	"lapse/replication"
 	"lapse/schemas"
@@ -249,7 +249,7 @@ func (a *applier) write(ctx context.Context, c *change) error {
 	bring := func(needsTable bool) error {
 		return retryGated(ctx, a.conn, a.log, "apply policy "+string(c.Policy), roles, func(tx pgx.Tx) (err error) {
 			if needsTable {
-				if err := setup.EnsureDeleter(ctx, tx, tableOf(c.Resolved), roles); err != nil {
+				if err := catalog.EnsureDeleter(ctx, tx, tableOf(c.Resolved), roles); err != nil {
 					return err
 				}
 			}
@@ -303,7 +303,7 @@ func (a *applier) report(c *change, version schemas.PolicyVersion) {
 // mend publishes what a policy in force lacks in a publication, and gives its deleter the rights that it lacks.
 func (a *applier) mend(ctx context.Context, c *change) error {
 	err := retryLocked(ctx, a.conn, a.log, "publish the tables of policy "+string(c.Policy), func(tx pgx.Tx) error {
-		if err := setup.EnsureDeleter(ctx, tx, tableOf(c.Resolved), a.settings.Roles); err != nil {
+		if err := catalog.EnsureDeleter(ctx, tx, tableOf(c.Resolved), a.settings.Roles); err != nil {
 			return err
 		}
 		return join(ctx, tx, c.tables, a.settings.Roles)
@@ -337,7 +337,7 @@ func (a *applier) dropDeleters(ctx context.Context) error {
 	if _, err := a.conn.Exec(ctx, `set lock_timeout = '10ms'`); err != nil {
 		return fmt.Errorf("drop deleters: %w", err)
 	}
-	warnings, err := setup.DropUnusedDeleters(ctx, a.conn, a.settings.Roles)
+	warnings, err := catalog.DropUnusedDeleters(ctx, a.conn, a.settings.Roles)
 	if schemas.StateOf(err) == schemas.SQLStateLockNotAvailable {
 		warnings, err = append(warnings, err.Error()), nil
 	}

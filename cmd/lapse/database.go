@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/internal/config"
-	"lapse/internal/setup"
+	"lapse/internal/catalog"
 	"lapse/schemas"
 )
 
@@ -140,9 +140,9 @@ type installation struct {
 
 var errNotInstalled = errors.New("this database has no schema lapse: run lapse init")
 
-// readInstallation returns what init left, or errNotInstalled. A schema that is not ours is a *setup.SchemaError.
+// readInstallation returns what init left, or errNotInstalled. A schema that is not ours is a *catalog.SchemaError.
 func readInstallation(ctx context.Context, conn *pgx.Conn, roles schemas.Roles) (*installation, error) {
-	there, err := setup.CheckSchema(ctx, conn, roles)
+	there, err := catalog.CheckSchema(ctx, conn, roles)
 	if err != nil {
 		return nil, fmt.Errorf("look for the installation: %w", err)
 	}

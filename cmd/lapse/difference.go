@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/internal/setup"
+	"lapse/internal/catalog"
 	"lapse/planner"
 	"lapse/replication"
 	"lapse/schemas"
@@ -80,7 +80,7 @@ func (a *applier) difference(ctx context.Context) ([]change, error) {
 func nothingApplied(err error) error {
 	var policies planner.FileErrors
 	var identity *replication.IdentityError
-	var grant *setup.GrantError
+	var grant *catalog.GrantError
 	if errors.As(err, &policies) || errors.As(err, &identity) || errors.As(err, &grant) {
 		return fmt.Errorf("%w\nnothing of the file was applied: mend this, or take the policy out of the file, and apply it again", err)
 	}
@@ -105,7 +105,7 @@ func (a *applier) checkPublished(ctx context.Context, c *change) error {
 // rights on.
 func (a *applier) checkDeleter(ctx context.Context, c *change) error {
 	err := pgx.BeginFunc(ctx, a.conn, func(tx pgx.Tx) (err error) {
-		c.Grant, err = setup.MissingDeleter(ctx, tx, tableOf(c.Resolved), a.settings.Roles)
+		c.Grant, err = catalog.MissingDeleter(ctx, tx, tableOf(c.Resolved), a.settings.Roles)
 		return err
 	})
 	if err != nil || !c.writes() {
@@ -123,7 +123,7 @@ func (a *applier) mayDelete(ctx context.Context, c *change) error {
 	}
 	_, err = tx.Exec(ctx, `set local lock_timeout = '`+lockTimeout+`'`)
 	if err == nil {
-		err = setup.EnsureDeleter(ctx, tx, tableOf(c.Resolved), a.settings.Roles)
+		err = catalog.EnsureDeleter(ctx, tx, tableOf(c.Resolved), a.settings.Roles)
 	}
 	if schemas.StateOf(err) == schemas.SQLStateLockNotAvailable {
 		err = nil
@@ -132,12 +132,12 @@ func (a *applier) mayDelete(ctx context.Context, c *change) error {
 }
 
 // tableOf is a policy's table, for its deleter.
-func tableOf(r *planner.Resolved) setup.Table {
-	t := setup.Table{
+func tableOf(r *planner.Resolved) catalog.Table {
+	t := catalog.Table{
 		OID: r.TableOID, Name: r.Definition.Table, Owner: r.TableOwner, OwnerOID: r.Definition.TableOwner, Column: r.Definition.Column,
 	}
 	for _, l := range r.Leaves {
-		t.Leaves = append(t.Leaves, setup.Relation(l))
+		t.Leaves = append(t.Leaves, catalog.Relation(l))
 	}
 	return t
 }

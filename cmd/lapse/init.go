@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/internal/config"
-	"lapse/internal/setup"
+	"lapse/internal/catalog"
 	"lapse/planner"
 	"lapse/replication"
 	"lapse/schemas"
@@ -99,7 +99,7 @@ func (i *initialiser) run(ctx context.Context) error {
 	if err := i.server(ctx, login); err != nil {
 		return err
 	}
-	if _, err := setup.CheckSchema(ctx, login, i.settings.Roles); err != nil {
+	if _, err := catalog.CheckSchema(ctx, login, i.settings.Roles); err != nil {
 		return err
 	}
 	if err := i.roles(ctx, login); err != nil {
@@ -216,10 +216,10 @@ func (i *initialiser) catalog(ctx context.Context, owner *pgx.Conn) error {
 		return err
 	}
 	required := i.settings.Audit == config.AuditRequired
-	found, err := setup.Catalog(ctx, owner, setup.Options{
+	found, err := catalog.Migrate(ctx, owner, catalog.Options{
 		Roles: i.settings.Roles, Slot: i.settings.Slot, AuditRequired: required, Keys: fingerprints,
 	})
-	var other *setup.KeysError
+	var other *catalog.KeysError
 	if errors.As(err, &other) {
 		return invalid(fmt.Errorf("%s: %w", i.settings.Keys.Place(config.KeyName(other.Name)), err))
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"lapse/internal/config"
-	"lapse/internal/setup"
+	"lapse/internal/catalog"
 )
 
 // checkKeys refuses keys that are not those the database was installed with. Under another tag key Lapse's own deletions
@@ -23,8 +23,8 @@ func checkKeys(s *config.Settings, i *installation, names ...config.KeyName) err
 			return fmt.Errorf("this database has no fingerprint of key %s on record: run lapse init, where the keys are that it was installed with", name)
 		}
 	}
-	err = setup.CompareKeys(i.keys, given)
-	var other *setup.KeysError
+	err = catalog.CompareKeys(i.keys, given)
+	var other *catalog.KeysError
 	if errors.As(err, &other) {
 		err = fmt.Errorf("%s: %w", s.Keys.Place(config.KeyName(other.Name)), err)
 	}

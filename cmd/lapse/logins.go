@@ -11,13 +11,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/config"
-	"lapse/internal/setup"
+	"lapse/internal/catalog"
 	"lapse/planner"
 	"lapse/schemas"
 )
 
 // loginsOf are the logins that a database's settings name for owner, executor and auditor.
-func loginsOf(d config.Database) (l setup.Logins, err error) {
+func loginsOf(d config.Database) (l catalog.Logins, err error) {
 	for _, login := range []struct {
 		of   config.ConnString
 		into *string
@@ -31,7 +31,7 @@ func loginsOf(d config.Database) (l setup.Logins, err error) {
 
 // others are the logins that the other commands will use. A superuser runs init with --database or LAPSE_DATABASE_URL; what
 // lapse.yaml names beside it stays the login for everything else.
-func (a *app) others(s *config.Settings) (setup.Logins, error) {
+func (a *app) others(s *config.Settings) (catalog.Logins, error) {
 	if s.File == "" {
 		return loginsOf(s.Database)
 	}
@@ -43,7 +43,7 @@ func (a *app) others(s *config.Settings) (setup.Logins, error) {
 	}
 	file, err := config.Load(s.File, config.Overrides{}, quiet)
 	if err != nil {
-		return setup.Logins{}, invalid(err)
+		return catalog.Logins{}, invalid(err)
 	}
 	if file.Database.Owner == "" {
 		return loginsOf(s.Database)
@@ -52,7 +52,7 @@ func (a *app) others(s *config.Settings) (setup.Logins, error) {
 }
 
 // printGrants prints the script for roles and logins, and for the tables of a policy file. It connects to nothing.
-func (a *app) printGrants(s *config.Settings, tables []setup.PolicyTable) error {
+func (a *app) printGrants(s *config.Settings, tables []catalog.PolicyTable) error {
 	database, err := s.Database.Name()
 	if err != nil {
 		return invalid(err)
@@ -61,7 +61,7 @@ func (a *app) printGrants(s *config.Settings, tables []setup.PolicyTable) error 
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprint(a.out, setup.GrantsSQL(s.Roles, database, logins, tables))
+	_, err = fmt.Fprint(a.out, catalog.GrantsSQL(s.Roles, database, logins, tables))
 	return err
 }
 
@@ -75,10 +75,10 @@ func (a *app) printPolicyGrants(s *config.Settings, file string) error {
 	if err != nil {
 		return err
 	}
-	tables := make([]setup.PolicyTable, len(policies.Policies))
+	tables := make([]catalog.PolicyTable, len(policies.Policies))
 	for i := range policies.Policies {
 		p := &policies.Policies[i]
-		tables[i] = setup.PolicyTable{Name: p.Table, Column: p.Expire.Column}
+		tables[i] = catalog.PolicyTable{Name: p.Table, Column: p.Expire.Column}
 	}
 	return a.printGrants(s, tables)
 }
@@ -94,24 +94,24 @@ func (i *initialiser) roles(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
-	warnings, err := setup.CheckRoles(ctx, conn, roles, logins, others)
+	warnings, err := catalog.CheckRoles(ctx, conn, roles, logins, others)
 	if err != nil {
 		return err
 	}
 	i.Warnings = append(i.Warnings, warnings...)
-	superuser, err := setup.Superusers(ctx, conn, append(others.Names(), logins.Owner)...)
+	superuser, err := catalog.Superusers(ctx, conn, append(others.Names(), logins.Owner)...)
 	if err != nil {
 		return err
 	}
 	if !superuser[logins.Owner] {
 		return i.mustBeThere(ctx, conn, logins)
 	}
-	missing, err := setup.MissingRoles(ctx, conn, roles, others)
+	missing, err := catalog.MissingRoles(ctx, conn, roles, others)
 	if err != nil {
 		return err
 	}
 	if len(missing) > 0 {
-		if err := setup.MakeRoles(ctx, conn, roles, others); err != nil {
+		if err := catalog.MakeRoles(ctx, conn, roles, others); err != nil {
 			return err
 		}
 		i.did("roles", "%s", strings.Join(missing, ", "))
@@ -131,16 +131,16 @@ func (i *initialiser) roles(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // mustBeThere is for whoever may not make roles.
-func (i *initialiser) mustBeThere(ctx context.Context, conn *pgx.Conn, logins setup.Logins) error {
-	missing, err := setup.MissingRoles(ctx, conn, i.settings.Roles, logins)
+func (i *initialiser) mustBeThere(ctx context.Context, conn *pgx.Conn, logins catalog.Logins) error {
+	missing, err := catalog.MissingRoles(ctx, conn, i.settings.Roles, logins)
 	if err != nil {
 		return err
 	}
 	if len(missing) > 0 {
 		return i.needsSuperuser(conn, "roles are missing: "+strings.Join(missing, ", "),
-			setup.GrantsSQL(i.settings.Roles, conn.Config().Database, logins, nil))
+			catalog.GrantsSQL(i.settings.Roles, conn.Config().Database, logins, nil))
 	}
-	grants, err := setup.MissingGrants(ctx, conn, i.settings.Roles, logins)
+	grants, err := catalog.MissingGrants(ctx, conn, i.settings.Roles, logins)
 	if err != nil || len(grants) == 0 {
 		return err
 	}
@@ -153,12 +153,12 @@ func (i *initialiser) needsSuperuser(conn *pgx.Conn, what, sql string) error {
 }
 
 // equip gives logins what they lack.
-func (i *initialiser) equip(ctx context.Context, conn *pgx.Conn, logins setup.Logins) error {
-	missing, err := setup.MissingGrants(ctx, conn, i.settings.Roles, logins)
+func (i *initialiser) equip(ctx context.Context, conn *pgx.Conn, logins catalog.Logins) error {
+	missing, err := catalog.MissingGrants(ctx, conn, i.settings.Roles, logins)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	done, err := setup.Grant(ctx, conn, i.settings.Roles, logins)
+	done, err := catalog.Grant(ctx, conn, i.settings.Roles, logins)
 	if err != nil {
 		return err
 	}
@@ -170,22 +170,22 @@ func (i *initialiser) equip(ctx context.Context, conn *pgx.Conn, logins setup.Lo
 // there before is somebody's: it is taken only where nobody else is a member of it, and that is said.
 func (i *initialiser) login(ctx context.Context, conn *pgx.Conn) error {
 	roles := i.settings.Roles
-	logins := setup.OneLogin(roles.Login)
-	missing, err := setup.MissingRoles(ctx, conn, roles, logins)
+	logins := catalog.OneLogin(roles.Login)
+	missing, err := catalog.MissingRoles(ctx, conn, roles, logins)
 	if err != nil {
 		return err
 	}
 	if len(missing) > 0 {
-		if err := setup.MakeRoles(ctx, conn, roles, logins); err != nil {
+		if err := catalog.MakeRoles(ctx, conn, roles, logins); err != nil {
 			return err
 		}
 		i.did("login", "%s", roles.Login)
 	} else {
-		grants, err := setup.MissingGrants(ctx, conn, roles, logins)
+		grants, err := catalog.MissingGrants(ctx, conn, roles, logins)
 		if err != nil || len(grants) == 0 {
 			return err
 		}
-		trouble, err := setup.LoginTrouble(ctx, conn, roles)
+		trouble, err := catalog.LoginTrouble(ctx, conn, roles)
 		if err != nil {
 			return err
 		}

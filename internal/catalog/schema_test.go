@@ -1,4 +1,4 @@
-package setup_test
+package catalog_test
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/catalog"
 	"lapse/schemas"
 )
 
@@ -52,9 +52,9 @@ func TestASchemaThatSomebodyElseMadeIsRefusedAndNothingInItRuns(t *testing.T) {
 					fmt.Sprintf(trapSQL, trap.table, trap.column, schemas.Version, trap.more)).ReadAll()
 				p.must(err)
 
-				p.must(setup.MakeRoles(t.Context(), p.admin, p.roles))
+				p.must(catalog.MakeRoles(t.Context(), p.admin, p.roles))
 				err = p.catalog(p.admin)
-				var refused *setup.SchemaError
+				var refused *catalog.SchemaError
 				if !errors.As(err, &refused) || !strings.Contains(err.Error(), mallory) || !strings.Contains(err.Error(), "alter schema lapse rename") {
 					t.Errorf("got %v, want a refusal that names %s and says what to do", err, mallory)
 				}
@@ -72,12 +72,12 @@ func TestASchemaOfOursIsNoneOfSomebodyElse(t *testing.T) {
 		p := newPlace(t, db)
 		check := func(want bool) {
 			t.Helper()
-			if there, err := setup.CheckSchema(t.Context(), p.admin, p.roles); there != want || err != nil {
+			if there, err := catalog.CheckSchema(t.Context(), p.admin, p.roles); there != want || err != nil {
 				t.Errorf("got %v, %v, want %v", there, err, want)
 			}
 		}
 		check(false)
-		p.must(setup.MakeRoles(t.Context(), p.admin, p.roles))
+		p.must(catalog.MakeRoles(t.Context(), p.admin, p.roles))
 		p.must(p.catalog(p.admin))
 		check(true)
 		_, table := p.table("app")
@@ -120,8 +120,8 @@ func TestWhatOthersPutIntoOurSchemaIsNamed(t *testing.T) {
 			{`alter schema lapse owner to ` + mallory, "belongs to \"" + mallory + "\"", `alter schema lapse owner to ` + p.roles.Owner},
 		} {
 			db.Exec(t, c.plant)
-			_, err := setup.CheckSchema(t.Context(), p.admin, p.roles)
-			var refused *setup.SchemaError
+			_, err := catalog.CheckSchema(t.Context(), p.admin, p.roles)
+			var refused *catalog.SchemaError
 			if !errors.As(err, &refused) || !strings.Contains(err.Error(), c.named) {
 				t.Errorf("after %s: got %v, want it to name: %s", c.plant, err, c.named)
 			}
@@ -129,7 +129,7 @@ func TestWhatOthersPutIntoOurSchemaIsNamed(t *testing.T) {
 				t.Errorf("after %s: init got %v, want a refusal", c.plant, err)
 			}
 			db.Exec(t, c.remove)
-			if _, err := setup.CheckSchema(t.Context(), p.admin, p.roles); err != nil {
+			if _, err := catalog.CheckSchema(t.Context(), p.admin, p.roles); err != nil {
 				t.Fatalf("after %s: %v", c.remove, err)
 			}
 		}

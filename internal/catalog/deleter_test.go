@@ -1,4 +1,4 @@
-package setup_test
+package catalog_test
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/catalog"
 	"lapse/schemas"
 )
 
@@ -87,7 +87,7 @@ func TestALoginWithCreateroleMakesADeleter(t *testing.T) {
 		login, conn := p.login("dba", "createrole")
 		if db.Major >= 16 {
 			err := p.apply(conn, table)
-			var refused *setup.GrantError
+			var refused *catalog.GrantError
 			if !errors.As(err, &refused) || !strings.Contains(err.Error(), fmt.Sprintf(`grant "%s" to "%s" with inherit true, set false`, owner, p.deleter(owner))) {
 				t.Errorf("without ADMIN OPTION: got %v, want the statement", err)
 			}
@@ -105,7 +105,7 @@ func TestWhatIsMissingForADeleterIsSaidAndIsEnough(t *testing.T) {
 		owner, table := p.table("app")
 		login, conn := p.login("nobody")
 		err := p.apply(conn, table)
-		var refused *setup.GrantError
+		var refused *catalog.GrantError
 		if !errors.As(err, &refused) {
 			t.Fatalf("got %v, want a GrantError", err)
 		}
@@ -124,7 +124,7 @@ func TestAScriptByADBAIsEnoughForALoginWithoutRights(t *testing.T) {
 		p := newPlace(t, db)
 		owner, table := p.table("app")
 		login := db.Name + "_one"
-		script := setup.GrantsSQL(p.roles, db.Name, setup.OneLogin(login), []setup.PolicyTable{{Name: table, Column: "at"}})
+		script := catalog.GrantsSQL(p.roles, db.Name, catalog.OneLogin(login), []catalog.PolicyTable{{Name: table, Column: "at"}})
 		db.Exec(t, script, script) // safe to repeat
 		conn := p.connect(login)
 		p.must(p.catalog(conn))
@@ -154,7 +154,7 @@ func TestADBAWhoIsNoSuperuserMayRunTheScript(t *testing.T) {
 		}
 		dba := db.Name + "_dba" // it cannot be dropped before what it granted, on 16 and later
 		db.Exec(t, `create role `+dba+` login createrole `+attribute, fmt.Sprintf(`alter database %s owner to %s; grant %s to %[2]s with admin option`, db.Name, dba, owner))
-		script := setup.GrantsSQL(p.roles, db.Name, setup.OneLogin(login), []setup.PolicyTable{{Name: table, Column: "at"}})
+		script := catalog.GrantsSQL(p.roles, db.Name, catalog.OneLogin(login), []catalog.PolicyTable{{Name: table, Column: "at"}})
 		conn := db.ConnectAs(t, dba)
 		for range 2 {
 			_, err := conn.PgConn().Exec(t.Context(), script).ReadAll()
@@ -164,7 +164,7 @@ func TestADBAWhoIsNoSuperuserMayRunTheScript(t *testing.T) {
 		p.must(p.catalog(apply))
 		p.must(p.apply(apply, table))
 		p.applied(owner, table, login)
-		missing, err := setup.MissingGrants(t.Context(), apply, p.roles, setup.OneLogin(login))
+		missing, err := catalog.MissingGrants(t.Context(), apply, p.roles, catalog.OneLogin(login))
 		if err != nil || len(missing) > 0 {
 			t.Errorf("missing still: %v, %v", missing, err)
 		}
@@ -179,7 +179,7 @@ func TestTheTablesOfASuperuserAreGrantedOneByOne(t *testing.T) {
 			`create table shop.visits (id int, at timestamptz, primary key (id, at)) partition by range (at);
 			 create table archive.visits_old partition of shop.visits for values from (minvalue) to ('2025-01-01')`)
 		login := db.Name + "_one"
-		db.Exec(t, setup.GrantsSQL(p.roles, db.Name, setup.OneLogin(login), []setup.PolicyTable{{Name: "shop.visits", Column: "at"}}))
+		db.Exec(t, catalog.GrantsSQL(p.roles, db.Name, catalog.OneLogin(login), []catalog.PolicyTable{{Name: "shop.visits", Column: "at"}}))
 		conn := p.connect(login)
 		p.must(p.catalog(conn))
 		p.must(p.apply(conn, "shop.visits"))
@@ -225,7 +225,7 @@ func TestADeleterThatSomebodyElseCanUseIsRefused(t *testing.T) {
 			db.Exec(t, c.spoil)
 			p.must(p.apply(p.admin)) // dropping asks for nothing
 			err := p.apply(p.admin, table)
-			var refused *setup.GrantError
+			var refused *catalog.GrantError
 			if !errors.As(err, &refused) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("after %s: got %v, want: %s", c.spoil, err, c.says)
 				continue
@@ -248,7 +248,7 @@ func TestADeleterThatSomebodyElseMadeBeforehandIsRefused(t *testing.T) {
 		deleter := p.deleter(owner)
 		mallory := db.NewRole(t, "mallory", "createrole")
 		accomplice := db.NewRole(t, "accomplice")
-		script := setup.GrantsSQL(p.roles, db.Name, setup.OneLogin(db.Name+"_one"), []setup.PolicyTable{{Name: table, Column: "at"}})
+		script := catalog.GrantsSQL(p.roles, db.Name, catalog.OneLogin(db.Name+"_one"), []catalog.PolicyTable{{Name: table, Column: "at"}})
 		for _, also := range []string{"", "; grant " + deleter + " to " + accomplice} {
 			_, err := db.ConnectAs(t, mallory).PgConn().Exec(t.Context(), "create role "+deleter+also).ReadAll()
 			p.must(err)
@@ -257,7 +257,7 @@ func TestADeleterThatSomebodyElseMadeBeforehandIsRefused(t *testing.T) {
 				mend = fmt.Sprintf(`revoke "%s" from %s, %s`, deleter, accomplice, mallory)
 			}
 			err = p.apply(p.admin, table)
-			var refused *setup.GrantError
+			var refused *catalog.GrantError
 			if !errors.As(err, &refused) || refused.SQL != mend+" cascade" {
 				t.Fatalf("got %v, want: %s", err, mend)
 			}
@@ -275,7 +275,7 @@ func TestADeleterThatSomebodyElseMadeBeforehandIsRefused(t *testing.T) {
 				t.Errorf("mallory may still grant the role: %q", state)
 			}
 			p.must(p.apply(p.admin))
-			_, err = setup.DropUnusedDeleters(t.Context(), p.admin, p.roles)
+			_, err = catalog.DropUnusedDeleters(t.Context(), p.admin, p.roles)
 			p.must(err)
 		}
 	})
@@ -289,14 +289,14 @@ func TestAnOwnerWhoWouldOwnTheCatalogIsRefused(t *testing.T) {
 		db.Exec(t, fmt.Sprintf(`grant %s, %s, %s to %s`, p.roles.Owner, p.roles.Executor, p.roles.Auditor, owner))
 		for _, conn := range []*pgx.Conn{p.admin, p.connect(owner)} {
 			err := p.apply(conn, table)
-			var circle *setup.CircleError
+			var circle *catalog.CircleError
 			if !errors.As(err, &circle) || !strings.Contains(err.Error(), "three logins") {
 				t.Errorf("got %v, want the recipe of three logins", err)
 			}
 		}
-		logins := setup.Logins{Owner: p.roles.Owner[:len(p.roles.Owner)-5] + "apply", Executor: db.Name + "_run", Auditor: db.Name + "_audit"}
-		for name, login := range map[string]setup.Logins{"the owner's login": setup.OneLogin(owner), "logins beside it": logins} {
-			script := setup.GrantsSQL(p.roles, db.Name, login, []setup.PolicyTable{{Name: table, Column: "at"}})
+		logins := catalog.Logins{Owner: p.roles.Owner[:len(p.roles.Owner)-5] + "apply", Executor: db.Name + "_run", Auditor: db.Name + "_audit"}
+		for name, login := range map[string]catalog.Logins{"the owner's login": catalog.OneLogin(owner), "logins beside it": logins} {
+			script := catalog.GrantsSQL(p.roles, db.Name, login, []catalog.PolicyTable{{Name: table, Column: "at"}})
 			_, err := p.admin.PgConn().Exec(t.Context(), script).ReadAll()
 			if err == nil || !strings.Contains(err.Error(), "would own the catalog") {
 				t.Errorf("%s: the script was not refused: %v", name, err)
@@ -307,7 +307,7 @@ func TestAnOwnerWhoWouldOwnTheCatalogIsRefused(t *testing.T) {
 			t.Error("the script made roles before it refused")
 		}
 		db.Exec(t, fmt.Sprintf(`revoke %s, %s, %s from %s`, p.roles.Owner, p.roles.Executor, p.roles.Auditor, owner),
-			setup.GrantsSQL(p.roles, db.Name, logins, []setup.PolicyTable{{Name: table, Column: "at"}}))
+			catalog.GrantsSQL(p.roles, db.Name, logins, []catalog.PolicyTable{{Name: table, Column: "at"}}))
 		p.must(p.apply(p.connect(logins.Owner), table))
 		p.applied(owner, table, logins.Owner)
 	})

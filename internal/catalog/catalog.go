@@ -1,4 +1,4 @@
-package setup
+package catalog
 
 import (
 	"context"
@@ -36,12 +36,12 @@ func (e *KeysError) Error() string {
 // catalogLock keeps two that install in one database apart: "laps" as a number.
 const catalogLock = 0x6c617073
 
-// Catalog makes the schema "lapse", or brings it to schemas.Version. It returns the version it found, 0 for none.
+// Migrate makes the schema "lapse", or brings it to schemas.Version. It returns the version it found, 0 for none.
 //
 // conn must be of a role that may become the owner (a superuser, the owner itself, or a member of it). A schema that is not
 // ours is a *SchemaError, and nothing in it is touched. Durable when it returns; a crash in between leaves the former
 // version whole.
-func Catalog(ctx context.Context, conn *pgx.Conn, o Options) (found int, err error) {
+func Migrate(ctx context.Context, conn *pgx.Conn, o Options) (found int, err error) {
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `select pg_advisory_xact_lock($1)`, int64(catalogLock)); err != nil {
 			return fmt.Errorf("wait for another init: %w", err)

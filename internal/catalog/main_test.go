@@ -1,4 +1,4 @@
-package setup_test
+package catalog_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/catalog"
 	"lapse/planner"
 	"lapse/schemas"
 )
@@ -35,13 +35,13 @@ func newPlace(t *testing.T, db *pgtest.DB) *place {
 func installed(t *testing.T, db *pgtest.DB) *place {
 	t.Helper()
 	p := newPlace(t, db)
-	p.must(setup.MakeRoles(t.Context(), p.admin, p.roles))
+	p.must(catalog.MakeRoles(t.Context(), p.admin, p.roles))
 	p.must(p.catalog(p.admin))
 	return p
 }
 
 func (p *place) catalog(conn *pgx.Conn) error {
-	_, err := setup.Catalog(p.t.Context(), conn, setup.Options{Roles: p.roles, Slot: "lapse_" + p.db.Name})
+	_, err := catalog.Migrate(p.t.Context(), conn, catalog.Options{Roles: p.roles, Slot: "lapse_" + p.db.Name})
 	return err
 }
 
@@ -104,7 +104,7 @@ func (p *place) apply(conn *pgx.Conn, tables ...string) error {
 	for i := range changes {
 		err := pgx.BeginFunc(p.t.Context(), conn, func(tx pgx.Tx) error {
 			if r := changes[i].Resolved; r != nil {
-				if err := setup.EnsureDeleter(p.t.Context(), tx, tableOf(r), p.roles); err != nil {
+				if err := catalog.EnsureDeleter(p.t.Context(), tx, tableOf(r), p.roles); err != nil {
 					return err
 				}
 			}
@@ -118,12 +118,12 @@ func (p *place) apply(conn *pgx.Conn, tables ...string) error {
 	return nil
 }
 
-func tableOf(r *planner.Resolved) setup.Table {
-	t := setup.Table{
+func tableOf(r *planner.Resolved) catalog.Table {
+	t := catalog.Table{
 		OID: r.TableOID, Name: r.Definition.Table, Owner: r.TableOwner, OwnerOID: r.Definition.TableOwner, Column: r.Definition.Column,
 	}
 	for _, l := range r.Leaves {
-		t.Leaves = append(t.Leaves, setup.Relation(l))
+		t.Leaves = append(t.Leaves, catalog.Relation(l))
 	}
 	return t
 }
