@@ -12,9 +12,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
+	"lapse/internal/catalog"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
-	"lapse/internal/catalog"
 	"lapse/replication"
 	"lapse/schemas"
 )

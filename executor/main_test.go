@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
-	"lapse/internal/pgtest"
 	"lapse/internal/catalog"
+	"lapse/internal/pgtest"
 	"lapse/schemas"
 )
 

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"lapse/internal/pgtest"
 	"lapse/internal/catalog"
+	"lapse/internal/pgtest"
 	"lapse/schemas"
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"lapse/internal/pgtest"
 	"lapse/internal/catalog"
+	"lapse/internal/pgtest"
 	"lapse/schemas"
 )
 

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"lapse/executor"
-	"lapse/internal/config"
 	"lapse/internal/catalog"
+	"lapse/internal/config"
 	"lapse/planner"
 	"lapse/replication"
 	"lapse/schemas"

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"lapse/internal/catalog"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
-	"lapse/internal/catalog"
 	"lapse/schemas"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"lapse/internal/pgtest"
 	"lapse/internal/catalog"
+	"lapse/internal/pgtest"
 )
 
 // Whoever can become the catalog's owner could have a superuser's commands call what they like.

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"lapse/internal/pgtest"
 	"lapse/internal/catalog"
+	"lapse/internal/pgtest"
 	"lapse/schemas"
 )
 

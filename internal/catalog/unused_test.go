@@ -8,8 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/internal/pgtest"
 	"lapse/internal/catalog"
+	"lapse/internal/pgtest"
 )
 
 // dropUnused is what apply does after it has dropped policies.
