@@ -151,10 +151,13 @@ func (e *connectError) what() string {
 	return server.Error()
 }
 
-// passing says whether a failure to connect is one that waiting may end: nobody answered, or the server is starting,
-// stopping or full.
+// passing says whether waiting may end a failure to connect: nobody answered, or the server is starting, stopping or full.
 func passing(err error) bool {
 	var failed *pgconn.ConnectError
+	var refused *superuserError
+	if errors.As(err, &refused) || errors.Is(err, errNotPinned) {
+		return false
+	}
 	switch schemas.StateOf(err) {
 	case schemas.SQLStateAdminShutdown, schemas.SQLStateCrashShutdown, schemas.SQLStateCannotConnectNow, schemas.SQLStateTooManyConnections:
 		return true

@@ -55,11 +55,16 @@ func (a *Applier) Apply(ctx context.Context, changes Changes) error {
 	if err := w.dropDeleters(ctx); err != nil {
 		w.failed = append(w.failed, err)
 	}
-	if len(w.failed) == 0 {
-		return context.Cause(ctx)
+	switch {
+	case len(w.failed) > 0:
+		return errors.Join(w.failed...)
+	case ctx.Err() == nil && w.Conn.IsClosed():
+		return errConnectionLost
 	}
-	return errors.Join(w.failed...)
+	return context.Cause(ctx)
 }
+
+var errConnectionLost = errors.New("the connection was lost before all was done: run this again")
 
 // each does one step for each policy for which no former step has failed.
 func (w *applying) each(ctx context.Context, step func(c *Change) error) {

@@ -43,7 +43,9 @@ type Change struct {
 }
 
 // Writes reports whether Apply would change anything.
-func (c *Change) Writes() bool { return c.Change.Writes() || len(c.Publish) > 0 || c.Grant }
+func (c *Change) Writes() bool {
+	return c.Change.Writes() || len(c.Publish) > 0 || c.Grant || len(c.Leave) > 0
+}
 
 // Deleter is the role whose rights Apply completes where Grant says so.
 func (c *Change) Deleter(roles schemas.Roles) string {
@@ -116,7 +118,7 @@ func (a *Applier) Difference(ctx context.Context, file *planner.PolicyFile) (Cha
 	if err := errors.Join(refused...); err != nil {
 		return nil, nothingApplied(err)
 	}
-	return changes, a.leavers(ctx, members, changes)
+	return a.leavers(ctx, members, changes)
 }
 
 // nothingApplied says what became of the other policies of a file of which one was refused.

@@ -33,8 +33,8 @@
 //	            pauses, drops, observes or lengthens
 //	rest        gates → deleter → functions, version, gate,        as above: a policy is there with its deleter and its publications,
 //	            state → publications, of everything else           or not at all
-//	leave       takes tables of dropped policies out of the        tables that are published for nobody; lapse policy list or a
-//	            publications, without waiting                      person, by the warning
+//	leave       takes tables of dropped policies out of the        tables that are published for nobody; the next apply, which
+//	            publications, without waiting                      finds them by the dropped policies
 //	deleters    drops the roles that delete for nobody             they are on record in lapse.deleter; the next apply drops them
 //
 // Each pass is done for each policy in turn: a crash within a pass leaves some policies as they were. The position that an

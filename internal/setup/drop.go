@@ -5,53 +5,98 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/jackc/pgx/v5"
+
 	"lapse/internal/catalog"
 	"lapse/planner"
 	"lapse/replication"
 	"lapse/schemas"
 )
 
-// leavers finds the tables of dropped policies that no other policy needs in a publication. There they would do harm: a
-// published table that loses its primary key refuses its own deletes.
-func (a *Applier) leavers(ctx context.Context, members []replication.Member, changes Changes) error {
-	if !slices.ContainsFunc(changes, func(c Change) bool { return c.Kind == planner.Removed }) {
-		return nil
+// leavers finds the tables of dropped policies that are in a publication and that no other policy needs there. They would do
+// harm: a published table that loses its primary key refuses its own deletes. Of a policy that was dropped by an apply that
+// did not end, or whose table was in use then, there is a change of its own, which does nothing else.
+func (a *Applier) leavers(ctx context.Context, members []replication.Member, changes Changes) (Changes, error) {
+	candidates := changes.unneeded(members)
+	if len(candidates) == 0 {
+		return changes, nil
 	}
-	inForce, err := planner.LoadInForce(ctx, a.Conn)
+	policies, err := a.everKnown(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	dropped, needed := map[schemas.PolicyName]*Change{}, map[uint32]bool{}
+	removed := map[schemas.PolicyName]*Change{}
 	for i := range changes {
-		c := &changes[i]
-		for _, oid := range c.tables {
+		if changes[i].Kind == planner.Removed {
+			removed[changes[i].Policy] = &changes[i]
+		}
+	}
+	needed, touched := map[uint32]bool{}, map[schemas.PolicyName][]uint32{}
+	for _, p := range policies {
+		tables, err := reached(ctx, a.Conn, p.Table)
+		if err != nil {
+			return nil, err
+		}
+		dropped := p.Dropped || removed[p.Name] != nil
+		if dropped {
+			touched[p.Name] = tables
+			continue
+		}
+		for _, oid := range tables {
 			needed[oid] = true
 		}
-		if c.Kind == planner.Removed {
-			dropped[c.Policy] = c
-		}
 	}
-	touched := map[schemas.PolicyName][]uint32{}
-	for i := range inForce {
-		p := &inForce[i]
-		tables, err := reached(ctx, a.Conn, p.TableOID)
-		if err != nil {
-			return err
+	for _, p := range policies {
+		c := removed[p.Name]
+		if c == nil {
+			c = &Change{Change: planner.Change{
+				Kind: planner.Unchanged, Policy: p.Name, Table: p.TableName, FromState: schemas.Dropped, ToState: schemas.Dropped,
+			}}
 		}
-		touched[p.Name] = tables
-		for _, oid := range tables {
-			needed[oid] = needed[oid] || dropped[p.Name] == nil
-		}
-	}
-	for name, c := range dropped {
-		for _, m := range members {
-			if m.Publication != replication.Ledger && slices.Contains(touched[name], m.OID) && !needed[m.OID] {
+		for _, m := range candidates {
+			if slices.Contains(touched[p.Name], m.OID) && !needed[m.OID] {
+				needed[m.OID] = true // it leaves once
 				c.Leave = append(c.Leave, schemas.Identifier(m.Schema, m.Name))
 				c.leaving = append(c.leaving, m)
 			}
 		}
+		if removed[p.Name] == nil && len(c.Leave) > 0 {
+			changes = append(changes, *c)
+		}
 	}
-	return nil
+	return changes, nil
+}
+
+// unneeded are the published tables that no policy of the file whose table was looked at needs.
+func (cs Changes) unneeded(members []replication.Member) []replication.Member {
+	return slices.DeleteFunc(slices.Clone(members), func(m replication.Member) bool {
+		return m.Publication == replication.Ledger ||
+			slices.ContainsFunc(cs, func(c Change) bool { return slices.Contains(c.tables, m.OID) })
+	})
+}
+
+// policyTable is a policy that is or was in force, and its table.
+type policyTable struct {
+	Name      schemas.PolicyName
+	Dropped   bool
+	Table     uint32
+	TableName string
+}
+
+func (a *Applier) everKnown(ctx context.Context) ([]policyTable, error) {
+	rows, err := a.Conn.Query(ctx, `
+		select g.name, g.state = 'dropped', g.table_oid, p.table_name
+		  from lapse.gate g
+		  join lapse.policy p on p.id = g.policy_id and p.version = g.version
+		 order by g.name`)
+	if err != nil {
+		return nil, fmt.Errorf("look for dropped policies: %w", err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[policyTable])
+	if err != nil {
+		return nil, fmt.Errorf("look for dropped policies: %w", err)
+	}
+	return all, nil
 }
 
 // leave takes the tables of a dropped policy out of their publications, as far as nobody has to wait for it. What stays is a
@@ -60,7 +105,7 @@ func (a *Applier) leave(ctx context.Context, c *Change) {
 	for _, m := range c.leaving {
 		table := schemas.Identifier(m.Schema, m.Name)
 		err := a.unpublish(ctx, m.OID)
-		if err == nil {
+		if err == nil || a.Conn.IsClosed() {
 			continue
 		}
 		c.Left = append(c.Left, fmt.Sprintf("%s is still published, although no policy needs it there (%v): alter publication %s drop table %s",
