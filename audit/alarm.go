@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"lapse/audit/evidence"
 	"lapse/replication"
 )
 
@@ -20,7 +21,7 @@ const alarmTimeout = 10 * time.Second
 //	crash before the stop is durable       the slot sends the transaction again, and raise is called again
 //	crash before the record is in the log  the same: who is stopped already is not stopped twice
 //	a person resumed in between            stopped once more: what is read again is not known to be old
-func (r *relay) raise(ctx context.Context, tx *replication.Tx, account *Account) error {
+func (r *relay) raise(ctx context.Context, tx *replication.Tx, account *evidence.Account) error {
 	if account.OwnUnverified == nil {
 		return nil
 	}

@@ -4,32 +4,33 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/audit/evidence"
 	"lapse/audit/kafka"
 	"lapse/replication"
+	"lapse/schemas"
 )
 
 // routeVersion is that of the one route a log has so far.
 const routeVersion = 1
 
 // route is the route of this configuration for a database.
-func (a *Auditor) route(id replication.Identity) *Route {
+func (a *Auditor) route(id replication.Identity) *evidence.Route {
 	c := &a.config
-	return &Route{
+	return &evidence.Route{
 		Version: routeVersion,
-		Source: Source{
+		Source: evidence.Source{
 			SystemIdentifier: id.SystemIdentifier, DatabaseOID: id.DatabaseOID, Database: id.Database, Encoding: id.Encoding,
 			Slot: c.Stream.Slot,
 		},
-		System: Topic{Name: c.System, Partitions: int32(c.Partitions)},
-		User:   Topic{Name: c.User, Partitions: int32(c.Partitions)},
-		Log:    Topic{Name: c.Log, Partitions: 1},
+		System: evidence.Topic{Name: c.System, Partitions: int32(c.Partitions)},
+		User:   evidence.Topic{Name: c.User, Partitions: int32(c.Partitions)},
+		Log:    evidence.Topic{Name: c.Log, Partitions: 1},
 
-		HashKey: fingerprint(c.HashKey),
+		HashKey: schemas.Fingerprint(c.HashKey),
 	}
 }
 
@@ -199,7 +200,7 @@ func (a *Auditor) clientConfig() kafka.Config {
 // life is what lives as long as a publisher does.
 type life struct {
 	auditor   *Auditor
-	route     *Route
+	route     *evidence.Route
 	stream    *replication.Stream // nil between two
 	publisher *kafka.Publisher
 	relay     *relay
@@ -265,15 +266,9 @@ func (l *life) publisherConfig() kafka.Config {
 		cfg.Logger = a.log
 	}
 	cfg.Ours = isOurs(l.route)
-	cfg.FenceHeaders = []kafka.Header{
-		{Key: headerProcess, Value: []byte(a.process)},
-		{Key: headerSystem, Value: appendUint(nil, source.SystemIdentifier)},
-		{Key: headerDB, Value: appendUint(nil, uint64(source.DatabaseOID))},
-		{Key: headerTLI, Value: strconv.AppendUint(nil, uint64(l.stream.Identity().Timeline), 10)},
-		{Key: headerSchema, Value: appendUint(nil, EventSchema)},
-	}
+	cfg.FenceHeaders = kafkaHeaders(nil, evidence.FenceHeaders(source, l.stream.Identity().Timeline, a.process))
 	cfg.Topics = nil
-	for _, t := range []Topic{l.route.System, l.route.User, l.route.Log} {
+	for _, t := range []evidence.Topic{l.route.System, l.route.User, l.route.Log} {
 		topic := kafka.Topic{
 			Name: t.Name, Partitions: int(t.Partitions), Replication: a.config.Replication, Create: a.config.Create,
 			Configs: map[string]string{},

@@ -2,7 +2,6 @@ package audit_test
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -12,11 +11,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
-	"lapse/internal/catalog"
+	"lapse/internal/fixture/catalog"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
+	"lapse/internal/setup"
 	"lapse/replication"
-	"lapse/schemas"
 )
 
 func TestMain(m *testing.M) {
@@ -24,7 +23,7 @@ func TestMain(m *testing.M) {
 		os.Exit(runChild(settings))
 	}
 	manyAtOnce()
-	goleak.VerifyTestMain(pgtest.Wrap(kafkatest.Wrap(m), pgtest.Template(installLapse)))
+	goleak.VerifyTestMain(pgtest.Wrap(kafkatest.Wrap(m), catalog.Template(setup.Options{AuditRequired: true}, makeTables)))
 }
 
 // manyAtOnce runs more tests at a time than there are cores: most of them wait for servers. -parallel says otherwise.
@@ -35,24 +34,12 @@ func manyAtOnce() {
 	}
 }
 
-// installLapse makes roles, catalog and publications, and the tables that the tests delete from.
-func installLapse(ctx context.Context, superuserURL string) (err error) {
-	conn, err := pgx.Connect(ctx, superuserURL)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
-	roles := schemas.RolesFor(schemas.DefaultRolePrefix)
-	if err := catalog.MakeRoles(ctx, conn, roles); err != nil {
-		return err
-	}
-	if _, err := catalog.Migrate(ctx, conn, catalog.Options{Roles: roles, Slot: "lapse", AuditRequired: true}); err != nil {
-		return err
-	}
+// makeTables makes the publications, and the tables that the tests delete from.
+func makeTables(ctx context.Context, conn *pgx.Conn) error {
 	if err := replication.EnsurePublications(ctx, conn); err != nil {
 		return err
 	}
-	_, err = conn.Exec(ctx, `
+	_, err := conn.Exec(ctx, `
 		create table sessions (id bigint primary key, note text);
 		create table notes (session bigint not null references sessions on delete cascade, n int, primary key (session, n));
 		create table scratch (id int primary key);

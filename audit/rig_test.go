@@ -18,6 +18,8 @@ import (
 
 	"lapse/audit"
 	"lapse/audit/kafka"
+	"lapse/internal/evidencetest"
+	"lapse/internal/fixture"
 	"lapse/internal/kafkaserver"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
@@ -26,7 +28,7 @@ import (
 )
 
 // patience is how long a test waits for something that must happen.
-const patience = 60 * time.Second
+const patience = fixture.Patience
 
 const partitions = 3
 
@@ -90,7 +92,7 @@ func (s settings) config() audit.Config {
 		Stream: replication.StreamConfig{ConnString: s.URL, Slot: s.Slot},
 		Kafka:  kafka.Config{Brokers: strings.Split(s.Broker, ","), MaxBuffered: s.MaxBuffered},
 		System: s.System, User: s.User, Log: s.Log, Partitions: partitions, Create: true,
-		Keys: []schemas.Key{tagKey}, HashKey: hashKey,
+		Keys: []schemas.Key{evidencetest.TagKey}, HashKey: evidencetest.HashKey,
 	}
 }
 
@@ -209,39 +211,18 @@ func (r *rig) tryOnce(t *testing.T, change ...func(*audit.Config)) error {
 	return ctx.Err()
 }
 
-// eventually waits until a condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	poll := time.NewTicker(10 * time.Millisecond)
-	defer poll.Stop()
-	late := time.After(patience)
-	for !holds() {
-		select {
-		case <-poll.C:
-		case <-late:
-			t.Fatalf("in vain: %s", what)
-		}
-	}
-}
+var eventually = fixture.Eventually
 
 // confirmed is the slot's position.
-func (r *rig) confirmed(t *testing.T, conn *pgx.Conn) (lsn schemas.LSN) {
+func (r *rig) confirmed(t *testing.T, conn *pgx.Conn) schemas.LSN {
 	t.Helper()
-	err := conn.QueryRow(t.Context(),
-		`select confirmed_flush_lsn::text from pg_replication_slots where slot_name = $1`, r.settings.Slot).Scan(&lsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lsn
+	return fixture.One[schemas.LSN](t, conn, `select confirmed_flush_lsn::text from pg_replication_slots where slot_name = $1`, r.settings.Slot)
 }
 
 // walEnd is the server's end of the WAL.
-func walEnd(t *testing.T, conn *pgx.Conn) (lsn schemas.LSN) {
+func walEnd(t *testing.T, conn *pgx.Conn) schemas.LSN {
 	t.Helper()
-	if err := conn.QueryRow(t.Context(), `select pg_current_wal_flush_lsn()::text`).Scan(&lsn); err != nil {
-		t.Fatal(err)
-	}
-	return lsn
+	return fixture.One[schemas.LSN](t, conn, `select pg_current_wal_flush_lsn()::text`)
 }
 
 // catchUp waits until everything that has been committed is confirmed. It writes a heartbeat, since other tests write

@@ -10,7 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/internal/catalog"
+	"lapse/internal/fixture"
+	"lapse/internal/fixture/catalog"
 	"lapse/internal/pgtest"
 	"lapse/planner"
 	"lapse/schemas"
@@ -19,48 +20,11 @@ import (
 // apply makes the policies of db equal the file's, as `lapse apply --prune --arm` does.
 func apply(t testing.TB, db *pgtest.DB, file string) {
 	t.Helper()
-	ctx := t.Context()
-	roles := schemas.RolesFor(schemas.DefaultRolePrefix)
 	conn := db.Connect(t)
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	policies, err := planner.ParsePolicyFile("policies.yaml", []byte(file))
-	if err != nil {
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	if err := catalog.Apply(t.Context(), conn, catalog.Roles(), file, (*planner.Change).Arm); err != nil {
 		t.Fatalf("%v\nin:\n%s", err, file)
 	}
-	changes, err := planner.Difference(ctx, conn, policies, true)
-	if err != nil {
-		t.Fatalf("%v\nfor:\n%s", err, file)
-	}
-	for i := range changes {
-		if err := changes[i].Arm(); err != nil {
-			t.Fatal(err)
-		}
-		if !changes[i].Writes() {
-			continue
-		}
-		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-			if r := changes[i].Resolved; r != nil {
-				if err := catalog.EnsureDeleter(ctx, tx, tableOf(r), roles); err != nil {
-					return err
-				}
-			}
-			_, _, err := planner.Write(ctx, tx, &changes[i], roles, "a test")
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func tableOf(r *planner.Resolved) catalog.Table {
-	t := catalog.Table{
-		OID: r.TableOID, Name: r.Definition.Table, Owner: r.TableOwner, OwnerOID: r.Definition.TableOwner, Column: r.Definition.Column,
-	}
-	for _, l := range r.Leaves {
-		t.Leaves = append(t.Leaves, catalog.Relation(l))
-	}
-	return t
 }
 
 // arm applies the file and opens the gates, as the executor does for arming policies.
@@ -72,17 +36,12 @@ func arm(t testing.TB, db *pgtest.DB, file string) {
 	}
 }
 
-// policy is one entry of a policy file. more are further keys, such as "batch: 10".
+// policy is one armed entry of a policy file. more are further keys, such as "batch: 10".
 func policy(name, table string, more ...string) string {
-	text := fmt.Sprintf("  - {name: %s, table: %s, expire: {column: at, after: 30 days}, state: armed", name, table)
-	for _, key := range more {
-		text += ", " + key
-	}
-	return text + "}\n"
+	return fixture.Policy(name, table, "at", "30 days", append([]string{"state: armed"}, more...)...)
 }
 
-// policies is a policy file.
-func policies(entries ...string) string { return "policies:\n" + strings.Join(entries, "") }
+var policies = fixture.Policies
 
 // owned makes tables of the application's role.
 func owned(t testing.TB, db *pgtest.DB, statements ...string) {
@@ -149,28 +108,10 @@ func one[T any](t testing.TB, db *pgtest.DB, query string, args ...any) T {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close(context.Background()) }()
-	var value T
-	if err := conn.QueryRow(t.Context(), query, args...).Scan(&value); err != nil {
-		t.Fatalf("%v\nin: %s", err, query)
-	}
-	return value
+	return fixture.One[T](t, conn, query, args...)
 }
 
-// eventually waits until a condition holds.
-func eventually(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(60 * time.Second)
-	defer deadline.Stop()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !condition() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("it never came to this: %s", what)
-		case <-tick.C:
-		}
-	}
-}
+var eventually = fixture.Eventually
 
 // work is a session of the executor's login with one shard of a policy in hand, for tests of single batches.
 type work struct {

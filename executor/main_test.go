@@ -2,7 +2,6 @@ package executor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -10,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
-	"lapse/internal/catalog"
+	"lapse/internal/fixture/catalog"
 	"lapse/internal/pgtest"
-	"lapse/schemas"
+	"lapse/internal/setup"
 )
 
 // appRole owns the application's tables.
@@ -22,24 +21,12 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childURL) != "" {
 		os.Exit(runChild())
 	}
-	goleak.VerifyTestMain(pgtest.Wrap(m, pgtest.Template(installLapse)))
+	// Audit is not required: tests of it ask for it.
+	goleak.VerifyTestMain(pgtest.Wrap(m, catalog.Template(setup.Options{AuditRequired: false}, makeAppRole)))
 }
 
-// installLapse makes the roles, an application's owner and the catalog. Audit is not required: tests of it ask for it.
-func installLapse(ctx context.Context, superuserURL string) (err error) {
-	conn, err := pgx.Connect(ctx, superuserURL)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
-	roles := schemas.RolesFor(schemas.DefaultRolePrefix)
-	if err := catalog.MakeRoles(ctx, conn, roles); err != nil {
-		return err
-	}
-	_, err = conn.Exec(ctx, fmt.Sprintf("create role %s login; grant create, usage on schema public to %s", appRole, appRole))
-	if err != nil {
-		return err
-	}
-	_, err = catalog.Migrate(ctx, conn, catalog.Options{Roles: roles, Slot: "lapse", AuditRequired: false})
+// makeAppRole makes an application's owner of tables.
+func makeAppRole(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, fmt.Sprintf("create role %s login; grant create, usage on schema public to %s", appRole, appRole))
 	return err
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/internal/catalog"
 	"lapse/internal/pgtest"
 	"lapse/schemas"
 )
@@ -107,9 +106,7 @@ func TestTheFunctionsOfAnInstallationWithOddRolesAreThoseOfTheTexts(t *testing.T
 			}
 		})
 		must(t, run(conn, `drop schema lapse cascade`))
-		must(t, catalog.MakeRoles(t.Context(), conn, roles))
-		_, err := catalog.Migrate(t.Context(), conn, catalog.Options{Roles: roles, Slot: "none"})
-		must(t, err)
+		must(t, Setup.Install(t.Context(), conn, roles))
 		shared, err := schemas.BatchFunctions(roles)
 		must(t, err)
 		got := catalogFunctions(t, conn, ".")

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
+	"lapse/internal/fixture"
 	"lapse/internal/pgtest"
 	"lapse/schemas"
 )
@@ -21,23 +21,10 @@ func (w *world) wantRows(table string, want int) {
 // waitForLock waits until some session of this database waits for a lock.
 func (w *world) waitForLock() {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
-	defer cancel()
-	poll := time.NewTicker(2 * time.Millisecond)
-	defer poll.Stop()
-	for {
-		var waiting bool
-		must(w.t, w.admin.QueryRow(ctx, `
-			select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')`).Scan(&waiting))
-		if waiting {
-			return
-		}
-		select {
-		case <-poll.C:
-		case <-ctx.Done():
-			w.t.Fatal("no session came to wait for a lock")
-		}
-	}
+	fixture.Eventually(w.t, "a session waits for a lock", func() bool {
+		return valueOn[bool](w.t, w.admin, `
+			select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')`)
+	})
 }
 
 // inBackground runs work and hands over its error.

@@ -29,7 +29,7 @@ func inLatin1(t *testing.T, beside *pgtest.DB) *pgtest.DB {
 		must(t, run(conn, `drop database `+db.Name+` with (force)`))
 		must(t, run(conn, `drop role if exists `+db.Name+`_app`))
 	})
-	must(t, installCatalog(t.Context(), db.URL))
+	must(t, Setup.Install(t.Context(), db.Connect(t), testRoles))
 	must(t, run(db.Connect(t), `update lapse.installation set audit_required = false`))
 	return db
 }

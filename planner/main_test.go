@@ -1,31 +1,30 @@
-package planner
+package planner_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/internal/catalog"
+	"lapse/internal/fixture/catalog"
 	"lapse/internal/pgtest"
+	"lapse/internal/setup"
+	"lapse/planner"
 	"lapse/schemas"
 )
 
 func TestMain(m *testing.M) {
-	pgtest.Main(m, pgtest.Template(installCatalog), pgtest.Settings(map[string]string{"max_connections": "200"}))
-}
-
-var testRoles = schemas.RolesFor(schemas.DefaultRolePrefix)
-
-func installCatalog(ctx context.Context, superuserURL string) error {
-	conn, err := pgx.Connect(ctx, superuserURL)
-	if err != nil {
-		return err
+	planner.Setup.Install = func(ctx context.Context, conn *pgx.Conn, roles schemas.Roles) error {
+		return catalog.Install(ctx, conn, setup.Options{Roles: roles})
 	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if err := catalog.MakeRoles(ctx, conn, testRoles); err != nil {
-		return err
+	planner.Setup.EnsureDeleter = catalog.EnsureDeleter
+	planner.Setup.GrantSQL = func(err error) string {
+		var missing *setup.GrantError
+		if !errors.As(err, &missing) {
+			return ""
+		}
+		return missing.SQL
 	}
-	_, err = catalog.Migrate(ctx, conn, catalog.Options{Roles: testRoles, Slot: "lapse_test"})
-	return err
+	pgtest.Main(m, catalog.Template(setup.Options{}), pgtest.Settings(map[string]string{"max_connections": "200"}))
 }

@@ -10,12 +10,20 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
-	"lapse/internal/catalog"
+	"lapse/internal/fixture"
 	"lapse/internal/pgtest"
 	"lapse/schemas"
 )
+
+var testRoles = schemas.RolesFor(schemas.DefaultRolePrefix)
+
+// Setup is what these tests need of internal/setup, which imports planner. main_test.go, outside the package, fills it in.
+var Setup struct {
+	Install       func(ctx context.Context, conn *pgx.Conn, roles schemas.Roles) error
+	EnsureDeleter func(ctx context.Context, tx pgx.Tx, r *Resolved, roles schemas.Roles) error
+	GrantSQL      func(err error) string // the statement that a GrantError asks for, "" for other errors
+}
 
 // world is one test's database: an application's schema "shop", owned by a role of its own, and the catalog.
 type world struct {
@@ -51,12 +59,7 @@ func run(conn *pgx.Conn, sql string, args ...any) error {
 	return err
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = fixture.Must
 
 // script runs several statements as the superuser.
 func (w *world) script(sql string) error {
@@ -72,17 +75,12 @@ func value[T any](w *world, sql string, args ...any) T {
 
 func valueOn[T any](t testing.TB, conn *pgx.Conn, sql string, args ...any) T {
 	t.Helper()
-	var v T
-	if err := conn.QueryRow(t.Context(), sql, args...).Scan(&v); err != nil {
-		t.Fatalf("%v\nin: %s", err, sql)
-	}
-	return v
+	return fixture.One[T](t, conn, sql, args...)
 }
 
-// policy is a policy file of one entry.
+// policyText is a policy file of one entry. more are further lines.
 func policyText(table, column, after string, more ...string) string {
-	return "policies:\n  - name: p\n    table: " + table + "\n    expire: { column: " + column + ", after: " + after + " }\n" +
-		strings.Join(append(more, ""), "\n")
+	return fixture.Policies(fixture.Policy("p", table, column, after), strings.Join(append(more, ""), "\n"))
 }
 
 // difference compares a policy file with the database, as a superuser.
@@ -110,14 +108,8 @@ func (w *world) write(c *Change) error {
 
 // writeIn sees to the deleter, as cmd does, and writes the change.
 func writeIn(ctx context.Context, tx pgx.Tx, c *Change) error {
-	if r := c.Resolved; r != nil {
-		t := catalog.Table{OID: r.TableOID, Name: r.Definition.Table, Owner: r.TableOwner, OwnerOID: r.Definition.TableOwner, Column: r.Definition.Column}
-		for _, l := range r.Leaves {
-			t.Leaves = append(t.Leaves, catalog.Relation(l))
-		}
-		if err := catalog.EnsureDeleter(ctx, tx, t, testRoles); err != nil {
-			return err
-		}
+	if err := Setup.EnsureDeleter(ctx, tx, c.Resolved, testRoles); err != nil {
+		return err
 	}
 	_, _, err := Write(ctx, tx, c, testRoles, "test")
 	return err
@@ -284,14 +276,7 @@ func (w *world) deleteAll(p InForce, r Run, limit int) (total result) {
 	return total
 }
 
-// sqlState is the SQLSTATE of an error of PostgreSQL's.
-func sqlState(err error) string {
-	var failure *pgconn.PgError
-	if errors.As(err, &failure) {
-		return failure.Code
-	}
-	return ""
-}
+var sqlState = schemas.StateOf
 
 func wantState(t testing.TB, err error, state string) {
 	t.Helper()

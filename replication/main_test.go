@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
+	"lapse/internal/fixture"
 	"lapse/internal/pgtest"
 )
 
@@ -46,19 +47,14 @@ func exec(t *testing.T, conn *pgx.Conn, statements ...string) {
 	}
 }
 
-func oidOf(t *testing.T, q Querier, name string) (oid uint32) {
+func oidOf(t *testing.T, q Querier, name string) uint32 {
 	t.Helper()
-	if err := q.QueryRow(t.Context(), "select $1::regclass::oid", name).Scan(&oid); err != nil {
-		t.Fatal(err)
-	}
-	return oid
+	return fixture.One[uint32](t, q, "select $1::regclass::oid", name)
 }
 
 func inTx(t *testing.T, conn *pgx.Conn, do func(tx pgx.Tx) error) {
 	t.Helper()
-	if err := pgx.BeginFunc(t.Context(), conn, do); err != nil {
-		t.Fatal(err)
-	}
+	fixture.Must(t, pgx.BeginFunc(t.Context(), conn, do))
 }
 
 func join(t *testing.T, conn *pgx.Conn, name string) {
@@ -158,18 +154,4 @@ func wantTransaction(t *testing.T, s *Stream, want ...string) transaction {
 	return got
 }
 
-// eventually waits for a condition in the server.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	poll := time.NewTicker(10 * time.Millisecond)
-	defer poll.Stop()
-	late := time.NewTimer(patience)
-	defer late.Stop()
-	for !is() {
-		select {
-		case <-poll.C:
-		case <-late.C:
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
+var eventually = fixture.Eventually

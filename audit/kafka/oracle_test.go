@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"lapse/audit/kafka"
+	"lapse/internal/fixture"
 	"lapse/internal/kafkaserver"
 	"lapse/internal/kafkatest"
 )
 
-const patience = 60 * time.Second
+const patience = fixture.Patience
 
 // source is what a slot is to the relay: records in a fixed order, which can be had again from any point.
 type source struct {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lapse/audit/kafka"
+	"lapse/internal/fixture"
 	"lapse/internal/kafkatest"
 )
 
@@ -32,20 +33,7 @@ func (l *logBook) count(what string) int {
 	return strings.Count(l.kept.String(), what)
 }
 
-// waitFor polls.
-func waitFor(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	poll := time.NewTicker(10 * time.Millisecond)
-	defer poll.Stop()
-	late := time.After(patience)
-	for !holds() {
-		select {
-		case <-poll.C:
-		case <-late:
-			t.Fatalf("in vain: %s", what)
-		}
-	}
-}
+var waitFor = fixture.Eventually
 
 func TestPartitionsThatSomebodyHasAddedAreLeftAlone(t *testing.T) {
 	t.Parallel()

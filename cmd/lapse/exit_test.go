@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"lapse/executor"
-	"lapse/internal/catalog"
 	"lapse/internal/config"
+	"lapse/internal/setup"
 	"lapse/planner"
 	"lapse/replication"
 	"lapse/schemas"
@@ -22,7 +22,7 @@ func TestEachKindOfErrorHasItsExitCode(t *testing.T) {
 		{"done", nil, 0},
 		{"anything else", errors.New("the server went away"), 1},
 		{"nothing may be deleted", &executor.Refusal{}, 1},
-		{"a grant is missing", &catalog.GrantError{}, 1},
+		{"a grant is missing", &setup.GrantError{}, 1},
 		{"told to stop", errSignalled, 1},
 		{"wrong usage", wrongUsage("no"), 2},
 		{"input that cannot be used", invalid(errors.New("no")), 2},

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/audit"
-	"lapse/internal/catalog"
 	"lapse/internal/config"
 	"lapse/internal/setup"
 	"lapse/replication"
@@ -79,7 +78,7 @@ func (i *initialiser) run(ctx context.Context) (*initReport, error) {
 		return nil, err
 	}
 	result, err := o.Install(ctx)
-	var other *catalog.KeysError
+	var other *setup.KeysError
 	if errors.As(err, &other) {
 		return nil, invalid(fmt.Errorf("%s: %w", i.settings.Keys.Place(config.KeyName(other.Name)), err))
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
+	"lapse/internal/fixture"
 	"lapse/internal/pgtest"
 )
 
@@ -24,7 +25,7 @@ type inUse struct {
 
 // entry is a policy file of one entry on public.sessions.
 func entry(after string, more ...string) string {
-	return "policies:\n  - name: sessions\n    table: public.sessions\n    expire: { column: last_seen, after: " + after + " }\n" + strings.Join(more, "")
+	return fixture.Policies(append([]string{fixture.Policy("sessions", "public.sessions", "last_seen", after)}, more...)...)
 }
 
 func newInUse(t *testing.T, db *pgtest.DB, more ...string) *inUse {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"lapse/internal/catalog"
 	"lapse/internal/config"
 	"lapse/internal/setup"
 )
@@ -24,8 +23,8 @@ func checkKeys(s *config.Settings, i *setup.Installation, names ...config.KeyNam
 			return fmt.Errorf("this database has no fingerprint of key %s on record: run lapse init, where the keys are that it was installed with", name)
 		}
 	}
-	err = catalog.CompareKeys(i.Keys, given)
-	var other *catalog.KeysError
+	err = setup.CompareKeys(i.Keys, given)
+	var other *setup.KeysError
 	if errors.As(err, &other) {
 		err = fmt.Errorf("%s: %w", s.Keys.Place(config.KeyName(other.Name)), err)
 	}

@@ -7,13 +7,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/internal/catalog"
 	"lapse/internal/config"
+	"lapse/internal/setup"
 	"lapse/schemas"
 )
 
 // loginsOf are the logins that a database's settings name for owner, executor and auditor.
-func loginsOf(d config.Database) (l catalog.Logins, err error) {
+func loginsOf(d config.Database) (l setup.Logins, err error) {
 	for _, login := range []struct {
 		of   config.ConnString
 		into *string
@@ -27,7 +27,7 @@ func loginsOf(d config.Database) (l catalog.Logins, err error) {
 
 // others are the logins that the other commands will use. A superuser runs init with --database or LAPSE_DATABASE_URL; what
 // lapse.yaml names beside it stays the login for everything else.
-func (a *app) others(s *config.Settings) (catalog.Logins, error) {
+func (a *app) others(s *config.Settings) (setup.Logins, error) {
 	if s.File == "" {
 		return loginsOf(s.Database)
 	}
@@ -39,7 +39,7 @@ func (a *app) others(s *config.Settings) (catalog.Logins, error) {
 	}
 	file, err := config.Load(s.File, config.Overrides{}, quiet)
 	if err != nil {
-		return catalog.Logins{}, invalid(err)
+		return setup.Logins{}, invalid(err)
 	}
 	if file.Database.Owner == "" {
 		return loginsOf(s.Database)
@@ -48,7 +48,7 @@ func (a *app) others(s *config.Settings) (catalog.Logins, error) {
 }
 
 // printGrants prints the script for roles and logins, and for the tables of a policy file. It connects to nothing.
-func (a *app) printGrants(s *config.Settings, tables []catalog.PolicyTable) error {
+func (a *app) printGrants(s *config.Settings, tables []setup.PolicyTable) error {
 	database, err := s.Database.Name()
 	if err != nil {
 		return invalid(err)
@@ -57,7 +57,7 @@ func (a *app) printGrants(s *config.Settings, tables []catalog.PolicyTable) erro
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprint(a.out, catalog.GrantsSQL(s.Roles, database, logins, tables))
+	_, err = fmt.Fprint(a.out, setup.GrantsSQL(s.Roles, database, logins, tables))
 	return err
 }
 
@@ -67,10 +67,10 @@ func (a *app) printPolicyGrants(s *config.Settings, file string) error {
 	if err != nil {
 		return err
 	}
-	tables := make([]catalog.PolicyTable, len(policies.Policies))
+	tables := make([]setup.PolicyTable, len(policies.Policies))
 	for i := range policies.Policies {
 		p := &policies.Policies[i]
-		tables[i] = catalog.PolicyTable{Name: p.Table, Column: p.Expire.Column}
+		tables[i] = setup.PolicyTable{Name: p.Table, Column: p.Expire.Column}
 	}
 	return a.printGrants(s, tables)
 }

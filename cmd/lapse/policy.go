@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
-	"lapse/internal/catalog"
+	"lapse/internal/setup"
 	"lapse/planner"
 	"lapse/schemas"
 )
@@ -160,7 +160,7 @@ func readAside(ctx context.Context, conn *pgx.Conn, run uuid.UUID) (*asideShards
 // leftOverDeleters names roles that were made for owners of tables of which none has a policy any more, and could not be
 // dropped with the last one.
 func leftOverDeleters(ctx context.Context, conn *pgx.Conn) ([]string, error) {
-	all, err := catalog.UnusedDeleters(ctx, conn)
+	all, err := setup.UnusedDeleters(ctx, conn)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"lapse/internal/fixture"
 )
 
 // builder builds lapse as `make build` does, once for all tests.
@@ -246,19 +248,4 @@ func (d *daemon) ready(wanted int) {
 	}
 }
 
-// eventually asks until it is told yes.
-func eventually(ctx context.Context, ask func() (bool, error)) error {
-	look := time.NewTicker(20 * time.Millisecond)
-	defer look.Stop()
-	for {
-		yes, err := ask()
-		if err != nil || yes {
-			return err
-		}
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
+var eventually = fixture.Until

@@ -173,17 +173,12 @@ func (s *script) until(ts *testscript.TestScript, neg bool, args []string) {
 
 // untilTrue waits until a query of one boolean says true.
 func untilTrue(ctx context.Context, conn *pgx.Conn, query string, args ...any) error {
-	look := time.NewTicker(20 * time.Millisecond)
-	defer look.Stop()
-	for {
-		var done bool
-		if err := conn.QueryRow(ctx, query, args...).Scan(&done); err != nil || done {
-			return err
-		}
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			return fmt.Errorf("waited in vain for %s: %w", query, ctx.Err())
-		}
+	err := eventually(ctx, func() (done bool, err error) {
+		err = conn.QueryRow(ctx, query, args...).Scan(&done)
+		return done, err
+	})
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("waited in vain for %s: %w", query, ctx.Err())
 	}
+	return err
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/internal/catalog"
 	"lapse/planner"
 	"lapse/replication"
 	"lapse/schemas"
@@ -111,7 +110,7 @@ func (w *applying) write(ctx context.Context, c *Change) error {
 func (w *applying) writeOnce(ctx context.Context, c *Change, needsTable bool) (id schemas.PolicyID, err error) {
 	err = w.Gated(ctx, "apply policy "+string(c.Policy), func(tx pgx.Tx) error {
 		if needsTable {
-			if err := catalog.EnsureDeleter(ctx, tx, tableOf(c.Resolved), w.Roles); err != nil {
+			if err := EnsureDeleter(ctx, tx, tableOf(c.Resolved), w.Roles); err != nil {
 				return err
 			}
 		}
@@ -129,7 +128,7 @@ func (w *applying) writeOnce(ctx context.Context, c *Change, needsTable bool) (i
 // complete publishes what a policy in force lacks in a publication, and gives its deleter the rights that it lacks.
 func (w *applying) complete(ctx context.Context, c *Change) error {
 	err := w.Locked(ctx, "publish the tables of policy "+string(c.Policy), func(tx pgx.Tx) error {
-		if err := catalog.EnsureDeleter(ctx, tx, tableOf(c.Resolved), w.Roles); err != nil {
+		if err := EnsureDeleter(ctx, tx, tableOf(c.Resolved), w.Roles); err != nil {
 			return err
 		}
 		return w.publish(ctx, tx, w.missing(c))

@@ -14,7 +14,7 @@ import (
 )
 
 // Two policies whose cascades reach one child, and a third one.
-func (p *place) family() []string {
+func (p *site) family() []string {
 	a := p.table("a", `create table {}.child (id int primary key, t int references {}.t on delete cascade); create index on {}.child (t)`)
 	owner, _, _ := strings.Cut(a, ".")
 	p.db.Exec(p.t, fmt.Sprintf(`set role %[1]s; create table %[1]s.u (id int primary key, at timestamptz not null);
@@ -26,7 +26,7 @@ func (p *place) family() []string {
 func TestApplyJoinsEachTableOnceAndLocksNoneThatIsPublished(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
-		p := installed(t, db)
+		p := newInstalled(t, db)
 		tables := p.family()
 		counted := func(f *planner.PolicyFile) *statements {
 			t.Helper()
@@ -58,7 +58,7 @@ func TestApplyJoinsEachTableOnceAndLocksNoneThatIsPublished(t *testing.T) {
 		if n := other.with("lock table "+owner) + other.with("alter publication") + other.with("lock table lapse.deleter"); n != 0 {
 			t.Errorf("other versions of published tables: %d statements lock a table or change a publication", n)
 		}
-		if one[int](p, `select min(version) from lapse.gate`) != 2 {
+		if ask[int](p, `select min(version) from lapse.gate`) != 2 {
 			t.Error("there are no other versions")
 		}
 		t.Logf("statements: %d for three new policies, %d for no change, %d for three versions", len(first.all), len(same.all), len(other.all))
@@ -68,22 +68,22 @@ func TestApplyJoinsEachTableOnceAndLocksNoneThatIsPublished(t *testing.T) {
 func TestAnApplyThatLosesItsConnectionAtAnyStatementIsTakenUp(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t, pgtest.Newest(t))
-	p := installed(t, db)
+	p := newInstalled(t, db)
 	f := file(t, ", state: armed", p.family()...)
 	p.applies(f)
 	want := p.state()
 
-	p = installed(t, pgtest.New(t, db.Major))
+	p = newInstalled(t, pgtest.New(t, db.Major))
 	f = file(t, ", state: armed", p.family()...)
 	p.untilWhole(3, func(s *statements) error { return p.tries(f, s) })
 	same(t, "in the end", p.state(), want)
-	if n := one[int](p, `select count(*) from lapse.policy`); n != 3 {
+	if n := ask[int](p, `select count(*) from lapse.policy`); n != 3 {
 		t.Errorf("%d versions were written, want 3", n)
 	}
 }
 
 // tries applies a file over a session of its own, whose statements count once it writes.
-func (p *place) tries(f *planner.PolicyFile, s *statements) error {
+func (p *site) tries(f *planner.PolicyFile, s *statements) error {
 	conn, err := p.connect(p.t.Context(), setup.PlayOwner)
 	if err != nil {
 		return err
@@ -104,14 +104,14 @@ func (p *place) tries(f *planner.PolicyFile, s *statements) error {
 func TestDroppingPoliciesLeavesNothingOfTheirs(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t, pgtest.Newest(t))
-	p := installed(t, db)
+	p := newInstalled(t, db)
 	empty := p.state()
 	tables := p.family()
 	p.applies(file(t, "", tables...))
 	if changes := p.applies(file(t, "", tables[:1]...)); len(changes[0].Leave) != 1 || len(changes[1].Leave)+len(changes[0].Leave) != 2 {
 		t.Errorf("the child is needed by the policy that stays: %v, %v", changes[0].Leave, changes[1].Leave)
 	}
-	if n := one[int](p, `select count(*) from lapse.deleter`); n != 1 {
+	if n := ask[int](p, `select count(*) from lapse.deleter`); n != 1 {
 		t.Errorf("%d deleters are on record, want 1", n)
 	}
 	p.untilWhole(1, func(s *statements) error { return p.tries(file(t, ""), s) })
@@ -137,10 +137,10 @@ func TestDroppingPoliciesLeavesNothingOfTheirs(t *testing.T) {
 			t.Errorf("missing is %s", line)
 		}
 	}
-	if n := one[int](p, `select count(*) from pg_proc where pronamespace = 'lapse'::regnamespace and proname ~ '^(delete|survey)_[0-9]+_'`); n != 0 {
+	if n := ask[int](p, `select count(*) from pg_proc where pronamespace = 'lapse'::regnamespace and proname ~ '^(delete|survey)_[0-9]+_'`); n != 0 {
 		t.Errorf("%d functions are left", n)
 	}
-	if n := one[int](p, `select count(*) from pg_publication_rel r join pg_publication p on p.oid = r.prpubid where p.pubname <> 'lapse_ledger'`); n != 0 {
+	if n := ask[int](p, `select count(*) from pg_publication_rel r join pg_publication p on p.oid = r.prpubid where p.pubname <> 'lapse_ledger'`); n != 0 {
 		t.Errorf("%d tables are still published", n)
 	}
 }
@@ -154,11 +154,11 @@ func contains(lines []string, line string) bool {
 	return false
 }
 
-// What is wrong with a table is asked in one place, for the table, its partitions and what a cascade reaches.
+// What is wrong with a table is asked in one site, for the table, its partitions and what a cascade reaches.
 func TestDifferenceRefusesWhatCannotBePublishedAndWritesNothing(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
-		p := installed(t, db)
+		p := newInstalled(t, db)
 		good := p.table("good")
 		before := p.state()
 		for name, c := range map[string]struct{ sql, want string }{
@@ -196,7 +196,7 @@ func TestDifferenceRefusesWhatCannotBePublishedAndWritesNothing(t *testing.T) {
 // A partition that was made since is one that the deleter of a superuser's table has no right on, and it is no new version.
 func TestApplyGivesTheRightsThatAPartitionMadeSinceLacks(t *testing.T) {
 	t.Parallel()
-	p := installed(t, pgtest.New(t, pgtest.Newest(t)))
+	p := newInstalled(t, pgtest.New(t, pgtest.Newest(t)))
 	p.db.Exec(t, `create table public.days (id int, at timestamptz not null, primary key (id, at)) partition by range (at);
 		create table public.d1 partition of public.days for values from ('2020-01-01') to ('2021-01-01')`)
 	f := file(t, "", "public.days")
@@ -214,7 +214,7 @@ func TestApplyGivesTheRightsThatAPartitionMadeSinceLacks(t *testing.T) {
 // Restating takes the gates and no lock on a table.
 func TestPausingAndArmingLockNoTable(t *testing.T) {
 	t.Parallel()
-	p := installed(t, pgtest.New(t, pgtest.Newest(t)))
+	p := newInstalled(t, pgtest.New(t, pgtest.Newest(t)))
 	table := p.table("a")
 	p.applies(file(t, "", table))
 	holder := p.db.Connect(t)
@@ -230,11 +230,11 @@ func TestPausingAndArmingLockNoTable(t *testing.T) {
 			c = policies[0].Arm()
 		}
 		p.must(s.Restate(t.Context(), &c, "a test"))
-		if got := one[schemas.State](p, `select state from lapse.gate`); got != to {
+		if got := ask[schemas.State](p, `select state from lapse.gate`); got != to {
 			t.Errorf("in force is %s, want %s", got, to)
 		}
 	}
-	if one[bool](p, `select arming_lsn is null from lapse.gate`) {
+	if ask[bool](p, `select arming_lsn is null from lapse.gate`) {
 		t.Error("nobody has written which position the auditor must pass")
 	}
 }

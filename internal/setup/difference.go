@@ -8,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/internal/catalog"
 	"lapse/planner"
 	"lapse/replication"
 	"lapse/schemas"
@@ -125,7 +124,7 @@ func (a *Applier) Difference(ctx context.Context, file *planner.PolicyFile) (Cha
 func nothingApplied(err error) error {
 	var policies planner.FileErrors
 	var identity *replication.IdentityError
-	var grant *catalog.GrantError
+	var grant *GrantError
 	if errors.As(err, &policies) || errors.As(err, &identity) || errors.As(err, &grant) {
 		return fmt.Errorf("%w\nnothing of the file was applied: mend this, or take the policy out of the file, and apply it again", err)
 	}
@@ -151,7 +150,7 @@ func (a *Applier) checkPublished(ctx context.Context, members []replication.Memb
 func (a *Applier) checkDeleter(ctx context.Context, c *Change) error {
 	var ready bool
 	err := pgx.BeginFunc(ctx, a.Conn, func(tx pgx.Tx) error {
-		d, err := catalog.LookAtDeleter(ctx, tx, tableOf(c.Resolved), a.Roles)
+		d, err := LookAtDeleter(ctx, tx, tableOf(c.Resolved), a.Roles)
 		c.Grant, ready = d.Lacks, !d.Lacks && d.MayGive
 		return err
 	})
@@ -169,7 +168,7 @@ func (a *Applier) tryDeleter(ctx context.Context, c *Change) error {
 	}
 	err = setLockTimeout(ctx, tx, lockTimeout)
 	if err == nil {
-		err = catalog.EnsureDeleter(ctx, tx, tableOf(c.Resolved), a.Roles)
+		err = EnsureDeleter(ctx, tx, tableOf(c.Resolved), a.Roles)
 	}
 	if schemas.StateOf(err) == schemas.SQLStateLockNotAvailable {
 		err = nil
@@ -178,12 +177,12 @@ func (a *Applier) tryDeleter(ctx context.Context, c *Change) error {
 }
 
 // tableOf is a policy's table, for its deleter.
-func tableOf(r *planner.Resolved) catalog.Table {
-	t := catalog.Table{
+func tableOf(r *planner.Resolved) Table {
+	t := Table{
 		OID: r.TableOID, Name: r.Definition.Table, Owner: r.TableOwner, OwnerOID: r.Definition.TableOwner, Column: r.Definition.Column,
 	}
 	for _, l := range r.Leaves {
-		t.Leaves = append(t.Leaves, catalog.Relation(l))
+		t.Leaves = append(t.Leaves, Relation(l))
 	}
 	return t
 }

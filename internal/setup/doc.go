@@ -1,13 +1,24 @@
-// Package setup puts planner, replication and the catalog together into what changes an installation: installing, comparing a
-// policy file with a database, applying it, dropping what is no longer in it, uninstalling. Commands keep flags, questions and
+// Package setup is what changes an installation: installing, comparing a policy file with a database, applying it, dropping
+// what is no longer in it, uninstalling. It puts planner and replication together; commands keep flags, questions and
 // printing.
 //
-// It promises that every operation can be repeated: after a crash between two steps, or inside one, the next call ends where an
-// undisturbed one would have. It never waits for a lock on a user's table for longer than 250 ms at a time, and locks no table
-// that is published already. It refuses what package catalog refuses, a table that cannot be published
-// (replication.IdentityError), and a slot that is gone, until somebody says that another is to be made.
+// It promises that every operation can be repeated: what is there stays, what is missing is made, two at once wait for each
+// other, and after a crash between two steps, or inside one, the next call ends where an undisturbed one would have. It never
+// waits for a lock on a user's table for longer than 250 ms at a time, and locks no table that is published already.
 //
-// Install makes what is missing, step by step (install.go, login.go, publications.go, slot.go):
+// It refuses
+//
+//   - a schema "lapse" that is not Lapse's, before anything in it is touched (CheckSchema);
+//   - roles that can do too much (CheckRoles), and keys that are not those of the installation (KeysError);
+//   - an owner of tables that would own the catalog (CircleError);
+//   - a table that cannot be published (replication.IdentityError);
+//   - a slot that is gone, until somebody says that another is to be made (Installer.NewSlot).
+//
+// What the session may not do itself is an error with the statement that somebody else must run (GrantError, SuperuserError);
+// GrantsSQL has all of them.
+//
+// Install makes what is missing, step by step (install.go, login.go, publications.go, slot.go), with the
+// parts that know neither policies nor publications (roles.go, logins.go, members.go, schema.go, catalog.go):
 //
 //	step          does                                          a crash after it leaves, and who repairs it
 //	look          refuses servers and schemas, changes nothing   nothing
@@ -26,7 +37,7 @@
 // Publications come before the slot: a slot that is older than one is stuck for good.
 //
 // Difference compares and changes nothing (difference.go). Apply brings its changes into force, in three passes over the
-// policies and a last step (apply.go, drop.go). One policy is one transaction, tried again while somebody holds a lock:
+// policies and a last step (apply.go, drop.go, deleter.go, unused.go). One policy is one transaction, tried again while somebody holds a lock:
 //
 //	step        does                                               a crash after it leaves, and who repairs it
 //	careful     gates → functions, version, gate, state of what    those policies are whole; the next apply goes on with the others

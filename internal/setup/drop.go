@@ -7,7 +7,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/internal/catalog"
 	"lapse/planner"
 	"lapse/replication"
 	"lapse/schemas"
@@ -123,7 +122,7 @@ func (a *Applier) dropDeleters(ctx context.Context) error {
 	if _, err := a.Conn.Exec(ctx, `set lock_timeout = '10ms'`); err != nil {
 		return fmt.Errorf("drop deleters: %w", err)
 	}
-	warnings, err := catalog.DropUnusedDeleters(ctx, a.Conn, a.Roles)
+	warnings, err := DropUnusedDeleters(ctx, a.Conn, a.Roles)
 	if schemas.StateOf(err) == schemas.SQLStateLockNotAvailable {
 		warnings, err = append(warnings, err.Error()), nil
 	}

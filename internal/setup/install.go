@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/internal/catalog"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -46,11 +45,11 @@ const (
 type Installer struct {
 	Roles         schemas.Roles
 	Slot          string
-	AuditRequired bool           // false: neither publications nor a slot are made
-	Logins        catalog.Logins // of the URLs that Connect uses
-	Others        catalog.Logins // of the URLs that the other commands will use
-	StreamName    string         // application_name of the auditor's stream
-	NewSlot       bool           // a slot that is gone, lost or older than a publication is made again
+	AuditRequired bool   // false: neither publications nor a slot are made
+	Logins        Logins // of the URLs that Connect uses
+	Others        Logins // of the URLs that the other commands will use
+	StreamName    string // application_name of the auditor's stream
+	NewSlot       bool   // a slot that is gone, lost or older than a publication is made again
 	Connect       func(ctx context.Context, as Player) (*pgx.Conn, error)
 	// Keys makes the keys unless they are there, or refuses, and returns their fingerprints. before is nil where nothing is
 	// installed. made says what it made, "" for nothing.
@@ -175,7 +174,7 @@ func (w *installing) look(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err = catalog.CheckSchema(ctx, w.login, w.Roles)
+	_, err = CheckSchema(ctx, w.login, w.Roles)
 	return err
 }
 
@@ -199,7 +198,7 @@ func (w *installing) keys(ctx context.Context) error {
 
 // catalog makes the schema, or brings it to this program's version.
 func (w *installing) catalog(ctx context.Context) error {
-	found, err := catalog.Migrate(ctx, w.owner.Conn, catalog.Options{
+	found, err := Catalog(ctx, w.owner.Conn, Options{
 		Roles: w.Roles, Slot: w.Slot, AuditRequired: w.AuditRequired, Keys: w.fingerprints,
 	})
 	if err != nil {

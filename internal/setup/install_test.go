@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"lapse/internal/catalog"
 	"lapse/internal/pgtest"
 	"lapse/internal/setup"
 )
@@ -14,7 +13,7 @@ import (
 func TestInstallRepeatedMakesNothing(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
-		p := newPlace(t, db)
+		p := newSite(t, db)
 		var steps []setup.Step
 		i := p.installer()
 		i.Progress = func(s setup.Step) { steps = append(steps, s) }
@@ -47,10 +46,10 @@ func TestAnInstallThatEndsBetweenTwoStepsIsTakenUp(t *testing.T) {
 		setup.StepLedger, setup.StepTables, setup.StepRecord, setup.StepSlot,
 	}
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
-		want := installed(t, db).state()
+		want := newInstalled(t, db).state()
 		for _, last := range steps {
 			t.Run(string(last), func(t *testing.T) {
-				p := newPlace(t, pgtest.New(t, db.Major))
+				p := newSite(t, pgtest.New(t, db.Major))
 				ctx, end := context.WithCancel(t.Context())
 				i := p.installer()
 				i.Progress = func(s setup.Step) {
@@ -72,8 +71,8 @@ func TestAnInstallThatEndsBetweenTwoStepsIsTakenUp(t *testing.T) {
 func TestAnInstallThatLosesItsConnectionAtAnyStatementIsTakenUp(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t, pgtest.Newest(t))
-	want := installed(t, db).state()
-	p := newPlace(t, pgtest.New(t, db.Major))
+	want := newInstalled(t, db).state()
+	p := newSite(t, pgtest.New(t, db.Major))
 	p.untilWhole(1, func(*statements) error {
 		_, err := p.installer().Install(t.Context())
 		return err
@@ -84,7 +83,7 @@ func TestAnInstallThatLosesItsConnectionAtAnyStatementIsTakenUp(t *testing.T) {
 // A slot that was on record and is gone is not made again silently, whatever was cut on the way to another.
 func TestANewSlotThatWasCutShortIsAskedForAgain(t *testing.T) {
 	t.Parallel()
-	p := installed(t, pgtest.New(t, pgtest.Newest(t)))
+	p := newInstalled(t, pgtest.New(t, pgtest.Newest(t)))
 	want := p.state()
 	p.db.Exec(t, `select pg_drop_replication_slot('lapse_' || current_database())`)
 	again := func(newSlot bool) error {
@@ -102,7 +101,7 @@ func TestANewSlotThatWasCutShortIsAskedForAgain(t *testing.T) {
 	}
 	p.untilWhole(2, func(*statements) error {
 		err := again(true)
-		if err != nil && !one[bool](p, `select exists (select from lapse.installation i join pg_replication_slots s on s.slot_name = i.slot
+		if err != nil && !ask[bool](p, `select exists (select from lapse.installation i join pg_replication_slots s on s.slot_name = i.slot
 				where s.confirmed_flush_lsn >= i.slot_start)`) {
 			if err := again(false); err == nil || !strings.Contains(err.Error(), "lapse init --new-slot") {
 				t.Errorf("half made, without NewSlot: got %v", err)
@@ -116,11 +115,11 @@ func TestANewSlotThatWasCutShortIsAskedForAgain(t *testing.T) {
 func TestInstallRefusesBeforeItTouchesAnything(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
-		p := newPlace(t, db)
+		p := newSite(t, db)
 		p.db.Exec(t, `create schema lapse`)
 		before := p.state()
 		_, err := p.installer().Install(t.Context())
-		var other *catalog.SchemaError
+		var other *setup.SchemaError
 		if !errors.As(err, &other) {
 			t.Errorf("somebody else's schema: got %v", err)
 		}
@@ -128,7 +127,7 @@ func TestInstallRefusesBeforeItTouchesAnything(t *testing.T) {
 		p.db.Exec(t, `drop schema lapse`)
 
 		i := p.installer()
-		i.Logins = catalog.OneLogin(db.NewRole(t, "nobody"))
+		i.Logins = setup.OneLogin(db.NewRole(t, "nobody"))
 		_, err = i.Install(t.Context())
 		var needs *setup.SuperuserError
 		if !errors.As(err, &needs) || !strings.Contains(needs.SQL, "create role") {
@@ -141,7 +140,7 @@ func TestInstallRefusesBeforeItTouchesAnything(t *testing.T) {
 			return map[string]string{"tag": "bad"}, "", nil
 		}
 		_, err = i.Install(t.Context())
-		var keys *catalog.KeysError
+		var keys *setup.KeysError
 		if !errors.As(err, &keys) || keys.Name != "tag" {
 			t.Errorf("other keys: got %v", err)
 		}

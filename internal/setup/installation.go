@@ -7,7 +7,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/internal/catalog"
 	"lapse/schemas"
 )
 
@@ -24,10 +23,10 @@ type Installation struct {
 // ErrNotInstalled says that a database has no catalog.
 var ErrNotInstalled = errors.New("this database has no schema lapse: run lapse init")
 
-// ReadInstallation returns what Install left, or ErrNotInstalled. A schema that is not Lapse's is a *catalog.SchemaError,
+// ReadInstallation returns what Install left, or ErrNotInstalled. A schema that is not Lapse's is a *SchemaError,
 // and nothing in it was called.
-func ReadInstallation(ctx context.Context, q catalog.Querier, roles schemas.Roles) (*Installation, error) {
-	there, err := catalog.CheckSchema(ctx, q, roles)
+func ReadInstallation(ctx context.Context, q Querier, roles schemas.Roles) (*Installation, error) {
+	there, err := CheckSchema(ctx, q, roles)
 	if err != nil {
 		return nil, fmt.Errorf("look for the installation: %w", err)
 	}

@@ -5,30 +5,29 @@ import (
 	"slices"
 	"strings"
 
-	"lapse/internal/catalog"
 	"lapse/schemas"
 )
 
 // roles makes the roles and lets the logins play them, or says what a superuser must run.
 func (w *installing) roles(ctx context.Context) error {
-	warnings, err := catalog.CheckRoles(ctx, w.login, w.Roles, w.Logins, w.Others)
+	warnings, err := CheckRoles(ctx, w.login, w.Roles, w.Logins, w.Others)
 	if err != nil {
 		return err
 	}
 	w.result.Warnings = append(w.result.Warnings, warnings...)
-	superuser, err := catalog.Superusers(ctx, w.login, append(w.Others.Names(), w.Logins.Owner)...)
+	superuser, err := Superusers(ctx, w.login, append(w.Others.Names(), w.Logins.Owner)...)
 	if err != nil {
 		return err
 	}
 	if !superuser[w.Logins.Owner] {
 		return w.mustBeThere(ctx)
 	}
-	missing, err := catalog.MissingRoles(ctx, w.login, w.Roles, w.Others)
+	missing, err := MissingRoles(ctx, w.login, w.Roles, w.Others)
 	if err != nil {
 		return err
 	}
 	if len(missing) > 0 {
-		if err := catalog.MakeRoles(ctx, w.login, w.Roles, w.Others); err != nil {
+		if err := MakeRoles(ctx, w.login, w.Roles, w.Others); err != nil {
 			return err
 		}
 		w.did("roles", "%s", strings.Join(missing, ", "))
@@ -49,7 +48,7 @@ func (w *installing) roles(ctx context.Context) error {
 
 // mustBeThere is roles for whoever may not make any.
 func (w *installing) mustBeThere(ctx context.Context) error {
-	missing, err := catalog.MissingRoles(ctx, w.login, w.Roles, w.Logins)
+	missing, err := MissingRoles(ctx, w.login, w.Roles, w.Logins)
 	if err != nil {
 		return err
 	}
@@ -57,10 +56,10 @@ func (w *installing) mustBeThere(ctx context.Context) error {
 	if len(missing) > 0 {
 		return &SuperuserError{
 			What: "roles are missing: " + strings.Join(missing, ", "), Login: config.User,
-			SQL: catalog.GrantsSQL(w.Roles, config.Database, w.Logins, nil),
+			SQL: GrantsSQL(w.Roles, config.Database, w.Logins, nil),
 		}
 	}
-	grants, err := catalog.MissingGrants(ctx, w.login, w.Roles, w.Logins)
+	grants, err := MissingGrants(ctx, w.login, w.Roles, w.Logins)
 	if err != nil || len(grants) == 0 {
 		return err
 	}
@@ -68,12 +67,12 @@ func (w *installing) mustBeThere(ctx context.Context) error {
 }
 
 // equip gives logins what they lack.
-func (w *installing) equip(ctx context.Context, logins catalog.Logins) error {
-	missing, err := catalog.MissingGrants(ctx, w.login, w.Roles, logins)
+func (w *installing) equip(ctx context.Context, logins Logins) error {
+	missing, err := MissingGrants(ctx, w.login, w.Roles, logins)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	done, err := catalog.Grant(ctx, w.login, w.Roles, logins)
+	done, err := Grant(ctx, w.login, w.Roles, logins)
 	if err != nil {
 		return err
 	}
@@ -85,13 +84,13 @@ func (w *installing) equip(ctx context.Context, logins catalog.Logins) error {
 // was there before is somebody's: it is taken only where nobody else is a member of it, and that is said.
 func (w *installing) makeLogin(ctx context.Context) error {
 	name := w.Roles.Login
-	logins := catalog.OneLogin(name)
-	missing, err := catalog.MissingRoles(ctx, w.login, w.Roles, logins)
+	logins := OneLogin(name)
+	missing, err := MissingRoles(ctx, w.login, w.Roles, logins)
 	if err != nil {
 		return err
 	}
 	if len(missing) > 0 {
-		if err := catalog.MakeRoles(ctx, w.login, w.Roles, logins); err != nil {
+		if err := MakeRoles(ctx, w.login, w.Roles, logins); err != nil {
 			return err
 		}
 		w.did("login", "%s", name)
@@ -106,12 +105,12 @@ func (w *installing) makeLogin(ctx context.Context) error {
 }
 
 // takeLogin says whether a login that was there before is to be given anything.
-func (w *installing) takeLogin(ctx context.Context, logins catalog.Logins) (bool, error) {
-	grants, err := catalog.MissingGrants(ctx, w.login, w.Roles, logins)
+func (w *installing) takeLogin(ctx context.Context, logins Logins) (bool, error) {
+	grants, err := MissingGrants(ctx, w.login, w.Roles, logins)
 	if err != nil || len(grants) == 0 {
 		return false, err
 	}
-	trouble, err := catalog.LoginTrouble(ctx, w.login, w.Roles)
+	trouble, err := LoginTrouble(ctx, w.login, w.Roles)
 	if err != nil {
 		return false, err
 	}

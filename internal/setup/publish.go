@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/backoff"
-	"lapse/internal/catalog"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -112,7 +111,7 @@ func (s *Session) changePublished(
 
 // reached lists what must be published for a table that is in force: itself, and the roots of what foreign keys take
 // along from it or from one of its partitions. It locks none of them. A table that is gone reaches nothing.
-func reached(ctx context.Context, q catalog.Querier, table uint32) ([]uint32, error) {
+func reached(ctx context.Context, q Querier, table uint32) ([]uint32, error) {
 	rows, err := q.Query(ctx, `
 		select c.oid from pg_class c where c.oid = $1
 		 union

@@ -11,7 +11,7 @@ import (
 )
 
 // uninstalls uninstalls over sessions of its own.
-func (p *place) uninstalls() ([]string, error) {
+func (p *site) uninstalls() ([]string, error) {
 	ctx := p.t.Context()
 	owner, err := p.connect(ctx, setup.PlayOwner)
 	if err != nil {
@@ -31,7 +31,7 @@ func (p *place) uninstalls() ([]string, error) {
 func TestUninstallLeavesRolesAndNothingElse(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
-		p := installed(t, db)
+		p := newInstalled(t, db)
 		p.applies(file(t, "", p.family()...))
 		warnings, err := p.uninstalls()
 		if err != nil || len(warnings) > 0 {
@@ -46,7 +46,7 @@ func TestUninstallLeavesRolesAndNothingElse(t *testing.T) {
 	})
 }
 
-func (p *place) isGone() {
+func (p *site) isGone() {
 	p.t.Helper()
 	for _, line := range p.state() {
 		if !strings.HasPrefix(line, "role ") && !strings.HasPrefix(line, "member ") || strings.Contains(line, "deleter_N") {
@@ -57,7 +57,7 @@ func (p *place) isGone() {
 
 func TestAnUninstallThatLosesItsConnectionAtAnyStatementIsTakenUp(t *testing.T) {
 	t.Parallel()
-	p := installed(t, pgtest.New(t, pgtest.Newest(t)))
+	p := newInstalled(t, pgtest.New(t, pgtest.Newest(t)))
 	p.applies(file(t, "", p.family()...))
 	p.untilWhole(2, func(*statements) error {
 		_, err := p.uninstalls()

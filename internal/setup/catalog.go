@@ -1,0 +1,126 @@
+package setup
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/schemas"
+)
+
+// Options are what an installation is made with.
+type Options struct {
+	Roles         schemas.Roles
+	Slot          string
+	AuditRequired bool // false: policies are armed without an auditor
+	// Keys are the fingerprints of the keys, by the keys' names. They are recorded once; others are a KeysError afterwards.
+	Keys map[string]string
+}
+
+// KeysError says that an installation is not to work with the keys that it was given.
+type KeysError struct {
+	Name     string // of the first key that differs
+	Recorded string // its fingerprint when the database was installed
+	Given    string
+}
+
+// Error names fingerprints, never keys.
+func (e *KeysError) Error() string {
+	return fmt.Sprintf("key %s has fingerprint %s, and this database is installed with the one of fingerprint %s: "+
+		"use the folder of keys that it was installed with (keys: in lapse.yaml, LAPSE_KEYS or --keys)", e.Name, e.Given, e.Recorded)
+}
+
+// catalogLock keeps two that install in one database apart: "laps" as a number.
+const catalogLock = 0x6c617073
+
+// Catalog makes the schema "lapse", or brings it to schemas.Version. It returns the version it found, 0 for none.
+//
+// conn must be of a role that may become the owner (a superuser, the owner itself, or a member of it). A schema that is not
+// ours is a *SchemaError, and nothing in it is touched. Durable when it returns; a crash in between leaves the former
+// version whole.
+func Catalog(ctx context.Context, conn *pgx.Conn, o Options) (found int, err error) {
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `select pg_advisory_xact_lock($1)`, int64(catalogLock)); err != nil {
+			return fmt.Errorf("wait for another init: %w", err)
+		}
+		there, err := CheckSchema(ctx, tx, o.Roles)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `set local role `+schemas.Identifier(o.Roles.Owner)); err != nil {
+			return fmt.Errorf("become %s: %w", o.Roles.Owner, err)
+		}
+		// Where there is no schema the first migration makes it, and fails if somebody else has made one meanwhile.
+		if there {
+			if found, err = version(ctx, tx); err != nil {
+				return err
+			}
+		}
+		if found > schemas.Version {
+			return fmt.Errorf("the catalog has version %d, this program knows %d: use a newer lapse", found, schemas.Version)
+		}
+		steps, err := schemas.Migrations(found, o.Roles)
+		if err != nil {
+			return err
+		}
+		for _, step := range steps {
+			if _, err := tx.Exec(ctx, step.SQL); err != nil {
+				return fmt.Errorf("migrate the catalog to version %d: %w", step.Version, err)
+			}
+		}
+		return record(ctx, tx, o)
+	})
+	if err != nil {
+		return found, fmt.Errorf("install the catalog: %w", err)
+	}
+	return found, nil
+}
+
+// record writes the installation row. A slot name or a key that differs from the one on record is refused: the slot is half
+// of the auditor's state, and the keys say which deletions were Lapse's.
+func record(ctx context.Context, tx pgx.Tx, o Options) error {
+	given := o.Keys
+	if given == nil {
+		given = map[string]string{}
+	}
+	var slot string
+	var keys map[string]string
+	err := tx.QueryRow(ctx, `
+		insert into lapse.installation (schema_version, slot, audit_required, keys) values ($1, $2, $3, $4)
+		on conflict (only_row) do update
+		   set schema_version = excluded.schema_version, audit_required = excluded.audit_required,
+		       keys = excluded.keys || lapse.installation.keys
+		returning slot, keys`, schemas.Version, o.Slot, o.AuditRequired, given).Scan(&slot, &keys)
+	if err != nil {
+		return fmt.Errorf("record the installation: %w", err)
+	}
+	if slot != o.Slot {
+		return fmt.Errorf("this database is installed with slot %q, not %q: set slot: %s in lapse.yaml", slot, o.Slot, slot)
+	}
+	return CompareKeys(keys, given)
+}
+
+// CompareKeys returns a *KeysError if one of the fingerprints given is not the recorded one.
+func CompareKeys(recorded, given map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if recorded[name] != given[name] {
+			return &KeysError{Name: name, Recorded: recorded[name], Given: given[name]}
+		}
+	}
+	return nil
+}
+
+func version(ctx context.Context, tx pgx.Tx) (int, error) {
+	var there bool
+	if err := tx.QueryRow(ctx, `select to_regclass('lapse.installation') is not null`).Scan(&there); err != nil || !there {
+		return 0, err
+	}
+	var n int
+	if err := tx.QueryRow(ctx, `select coalesce(max(schema_version), 0) from lapse.installation`).Scan(&n); err != nil {
+		return 0, fmt.Errorf("read the catalog's version: %w", err)
+	}
+	return n, nil
+}

@@ -1,0 +1,64 @@
+package setup
+
+import (
+	"fmt"
+	"strings"
+
+	"lapse/schemas"
+)
+
+// GrantError says which statement somebody with the right to do so must run before a policy can be applied.
+type GrantError struct {
+	SQL   string
+	Why   string
+	Cause error // what PostgreSQL said when this session tried, or nil
+}
+
+// Error ends with the statement.
+func (e *GrantError) Error() string {
+	return fmt.Sprintf("%s, and this login may not change that: have a superuser run: %s; or what `lapse apply --grants -f FILE` prints",
+		e.Why, e.SQL)
+}
+
+// Unwrap returns what PostgreSQL said.
+func (e *GrantError) Unwrap() error { return e.Cause }
+
+// FunctionError says that a function of the catalog's owner is not as this version of Lapse makes it. It would run with the
+// rights of whoever calls it.
+type FunctionError struct{ Function, What string }
+
+// Error says what to do.
+func (e *FunctionError) Error() string {
+	return fmt.Sprintf("function %s %s: somebody who can become the owner of schema lapse changed it, or another version of lapse made it, "+
+		"and nothing in the schema was called. Find out who, and have a DBA look at it without calling it; then drop schema lapse "+
+		"and the replication slot and run lapse init again", e.Function, e.What)
+}
+
+// CircleError says that the owner of a policy's table is a member of the catalog's owner: the deleter, a member of the
+// table's owner, would then own the catalog.
+type CircleError struct{ Owner, Table, CatalogOwner string }
+
+// Error says how to come out of the circle.
+func (e *CircleError) Error() string {
+	if e.Owner == e.CatalogOwner {
+		return fmt.Sprintf("%s owns %s, so that the functions that delete from it would own the catalog: give the table to the "+
+			"application's role: alter table %[2]s owner to …", schemas.Identifier(e.Owner), e.Table)
+	}
+	return fmt.Sprintf("%s owns %s and is a member of %s, so that the functions that delete for it would own the catalog: %s, then %s",
+		schemas.Identifier(e.Owner), e.Table, schemas.Identifier(e.CatalogOwner), "have a superuser run: "+leaveRoles(e.CatalogOwner)+schemas.Identifier(e.Owner), circleRecipe(e.CatalogOwner))
+}
+
+// circleRecipe is the way out for whoever applies policies with the login that owns the tables.
+func circleRecipe(catalogOwner string) string {
+	return fmt.Sprintf("take three logins that own no tables, in lapse.yaml: database: { owner: postgres://%[1]sapply@HOST/DATABASE, "+
+		"executor: postgres://%[1]srun@HOST/DATABASE, auditor: postgres://%[1]saudit@HOST/DATABASE }; "+
+		"have a superuser run what `lapse apply --grants -f FILE` prints with it; and go on with these logins", prefixOf(catalogOwner))
+}
+
+// leaveRoles begins the statement that takes the roles away from a login.
+func leaveRoles(catalogOwner string) string {
+	r := schemas.RolesFor(prefixOf(catalogOwner))
+	return fmt.Sprintf("revoke %s, %s, %s from ", schemas.Identifier(r.Owner), schemas.Identifier(r.Executor), schemas.Identifier(r.Auditor))
+}
+
+func prefixOf(catalogOwner string) string { return strings.TrimSuffix(catalogOwner, "owner") }

@@ -1,0 +1,184 @@
+package setup_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/internal/pgtest"
+	"lapse/internal/setup"
+)
+
+// dropUnused is what apply does after it has dropped policies.
+func (p *place) dropUnused(conn *pgx.Conn) string {
+	p.t.Helper()
+	warnings, err := setup.DropUnusedDeleters(p.t.Context(), conn, p.roles)
+	p.must(err)
+	return strings.Join(warnings, "\n")
+}
+
+// gone fails the test unless role and record of a deleter are gone.
+func (p *place) gone(deleter string) {
+	p.t.Helper()
+	if one[bool](p, `select exists (select from pg_roles where rolname = $1) or exists (select from lapse.deleter where role = $1)`, deleter) {
+		p.t.Errorf("%s is still there", deleter)
+	}
+}
+
+func TestTheLastPolicyOfAnOwnerTakesTheDeleterAlong(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		p := installed(t, db)
+		a, tableA := p.table("a")
+		b, tableB := p.table("b")
+		db.Exec(t, `create schema shop; create table shop.t (id int primary key, at timestamptz)`,
+			fmt.Sprintf(`revoke all on schema %s from %[1]s; grant usage on schema %[1]s to %[1]s`, a))
+		p.must(p.apply(p.admin, tableA, tableB, "shop.t"))
+		deleterA, deleterB, deleterS := p.deleter(a), p.deleter(b), p.deleter("postgres")
+		if said := p.dropUnused(p.admin); said != "" {
+			t.Errorf("with all policies in force: %s", said)
+		}
+		p.must(p.apply(p.admin, tableB))
+		if said := p.dropUnused(p.admin); said != "" {
+			t.Errorf("after two were dropped: %s", said)
+		}
+		p.gone(deleterA)
+		p.gone(deleterS)
+		p.applied(b, tableB, "postgres")
+		if n := one[int](p, `select count(*) from pg_proc where pronamespace = 'lapse'::regnamespace and proname ~ '^(delete|survey)_'`); n != 2 {
+			t.Errorf("%d functions are left, want 2", n)
+		}
+		p.must(p.apply(p.admin, tableA))
+		p.must(p.apply(p.admin, tableA, tableB))
+		p.applied(a, tableA, "postgres")
+		p.applied(b, tableB, "postgres")
+		if p.deleter(b) != deleterB {
+			t.Error("the deleter has another name")
+		}
+	})
+}
+
+func TestALoginWithCreateroleDropsADeleter(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		p := installed(t, db)
+		owner, table := p.table("app")
+		login, conn := p.login("dba", "createrole")
+		db.Exec(t, fmt.Sprintf(`grant %s to %s with admin option`, owner, login))
+		p.must(p.apply(conn, table))
+		deleter := p.deleter(owner)
+		p.must(p.apply(conn))
+		if said := p.dropUnused(conn); said != "" {
+			t.Error(said)
+		}
+		p.gone(deleter)
+	})
+}
+
+func TestADeleterThatTheLoginMayNotDropIsNamedUntilItIsGone(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		p := newPlace(t, db)
+		owner, table := p.table("app")
+		login := db.Name + "_one"
+		db.Exec(t, setup.GrantsSQL(p.roles, db.Name, setup.OneLogin(login), []setup.PolicyTable{{Name: table, Column: "at"}}))
+		conn := p.connect(login)
+		p.must(p.catalog(conn))
+		p.must(p.apply(conn, table))
+		deleter := p.deleter(owner)
+		p.must(p.apply(conn))
+		for range 2 {
+			if said := p.dropUnused(conn); !strings.Contains(said, "have a superuser run: drop role \""+deleter+"\"") {
+				t.Errorf("got %q, want the statement", said)
+			}
+			names, err := setup.UnusedDeleters(t.Context(), conn)
+			if err != nil || len(names) != 1 || names[0] != deleter {
+				t.Errorf("unused are %v, %v", names, err)
+			}
+		}
+		if one[bool](p, `select has_schema_privilege($1, 'lapse', 'usage')`, deleter) {
+			t.Errorf("%s may still use schema lapse", deleter)
+		}
+		db.Exec(t, `drop role `+deleter)
+		if said := p.dropUnused(conn); said != "" {
+			t.Error(said)
+		}
+		p.gone(deleter)
+	})
+}
+
+func TestADeleterThatAnotherDatabaseNeedsStays(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 16, 18}, func(t *testing.T, db *pgtest.DB) {
+		p := installed(t, db)
+		owner, table := p.table("app")
+		other := &place{t: t, db: pgtest.New(t, db.Major), roles: p.roles}
+		other.admin = other.db.Connect(t)
+		p.must(setup.MakeRoles(t.Context(), other.admin, other.roles))
+		other.must(other.catalog(other.admin))
+		other.db.Exec(t, fmt.Sprintf(`create schema %[1]s authorization %[1]s; set role %[1]s; create table %[2]s (id int primary key, at timestamptz)`, owner, table))
+		p.must(p.apply(p.admin, table))
+		other.must(other.apply(other.admin, table))
+		deleter := p.deleter(owner)
+
+		p.must(p.apply(p.admin))
+		if said := p.dropUnused(p.admin); !strings.Contains(said, "another database of the cluster needs it") {
+			t.Errorf("got %q", said)
+		}
+		other.applied(owner, table, "postgres")
+		other.must(other.apply(other.admin))
+		if said := other.dropUnused(other.admin); said != "" {
+			t.Error(said)
+		}
+		other.gone(deleter)
+		if said := p.dropUnused(p.admin); said != "" {
+			t.Error(said)
+		}
+		p.gone(deleter)
+	})
+}
+
+func TestDroppingADeleterWaitsForWhoeverNeedsItAgain(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		p := installed(t, db)
+		owner, table := p.table("app")
+		p.must(p.apply(p.admin, table))
+		p.must(p.apply(p.admin))
+
+		needing := db.Connect(t)
+		tx, err := needing.Begin(t.Context())
+		p.must(err)
+		r := one[uint32](p, `select oid from pg_roles where rolname = $1`, owner)
+		p.must(setup.EnsureDeleter(t.Context(), tx, setup.Table{
+			OID: one[uint32](p, `select $1::text::regclass::oid`, table), Name: table, Owner: owner, OwnerOID: r, Column: "at",
+		}, p.roles))
+		said := make(chan string, 1)
+		dropping := db.Connect(t)
+		go func() {
+			warnings, err := setup.DropUnusedDeleters(t.Context(), dropping, p.roles)
+			said <- fmt.Sprint(warnings, err)
+		}()
+		for deadline := time.Now().Add(time.Minute); !one[bool](p, `select exists (select from pg_locks where not granted and pid = $1)`,
+			int32(dropping.PgConn().PID())); {
+			if time.Now().After(deadline) {
+				t.Fatal("nobody waits")
+			}
+		}
+		// The policy's functions, as far as they matter here.
+		_, err = tx.Exec(t.Context(), fmt.Sprintf(`create function lapse.delete_9_1() returns int language sql as 'select 1';
+			set local role none; grant create on schema lapse to %[1]s; alter function lapse.delete_9_1() owner to %[1]s;
+			revoke create on schema lapse from %[1]s`, p.deleter(owner)))
+		p.must(err)
+		p.must(tx.Commit(t.Context()))
+		if got := <-said; got != "[] <nil>" {
+			t.Errorf("got %s", got)
+		}
+		if !one[bool](p, `select has_schema_privilege($1, 'lapse', 'usage')`, p.deleter(owner)) {
+			t.Error("the deleter has lost its rights")
+		}
+	})
+}
