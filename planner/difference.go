@@ -14,6 +14,7 @@ type comparison struct {
 	d       *document
 	file    *PolicyFile
 	prune   bool
+	fit     Fit
 	inForce map[schemas.PolicyName]*InForce
 	order   []schemas.PolicyName          // of inForce
 	onTable map[uint32]schemas.PolicyName // whose table it is
@@ -34,8 +35,8 @@ type comparison struct {
 // its state, but goes back to observing if more rows may fall due than before; and a policy that is not in force begins
 // observing. Armed always goes by way of arming, which lapse.advance_arming ends; a version by which more may fall due than
 // under what was accepted is held back.
-func Difference(ctx context.Context, db DB, file *PolicyFile, prune bool) ([]Change, error) {
-	c := &comparison{d: &document{file: file.Name}, file: file, prune: prune}
+func Difference(ctx context.Context, db DB, file *PolicyFile, prune bool, fit Fit) ([]Change, error) {
+	c := &comparison{d: &document{file: file.Name}, file: file, prune: prune, fit: fit}
 	if err := c.load(ctx, db); err != nil {
 		return nil, err
 	}
@@ -85,7 +86,7 @@ func (c *comparison) policy(ctx context.Context, db DB, p Policy) error {
 		c.changes = append(c.changes, *kept)
 		return nil
 	}
-	resolved, err := Resolve(ctx, db, c.file.Name, p)
+	resolved, err := Resolve(ctx, db, c.file.Name, p, c.fit)
 	var complaints FileErrors
 	switch {
 	case errors.As(err, &complaints) && kept != nil && kept.Careful():

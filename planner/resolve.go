@@ -32,15 +32,17 @@ type resolution struct {
 	p  *Policy
 	d  *document
 	r  *Resolved
+
+	fit Fit
 }
 
 // Resolve compares a policy of file with the database. It changes nothing. Its error is FileErrors, every one with the
 // fix, or a failed query.
-func Resolve(ctx context.Context, db DB, file string, p Policy) (*Resolved, error) {
+func Resolve(ctx context.Context, db DB, file string, p Policy, fit Fit) (*Resolved, error) {
 	r := &Resolved{Policy: p}
 	d := &document{file: file}
 	err := pinned(ctx, db, func(tx pgx.Tx) error {
-		s := &resolution{tx: tx, p: &p, d: d, r: r}
+		s := &resolution{tx: tx, p: &p, d: d, r: r, fit: fit}
 		return s.resolve(ctx)
 	})
 	if hasCode(err, schemas.SQLStateInvalidSchemaName, schemas.SQLStateUndefinedFunction) {
@@ -152,7 +154,7 @@ func (s *resolution) relations(ctx context.Context, t *table) error {
 		return err
 	}
 	r.Leaves = leaves
-	key, more, err := findKey(ctx, s.tx, t, leaves)
+	key, more, err := findKey(ctx, s.tx, t, leaves, s.fit)
 	if err != nil {
 		return err
 	}

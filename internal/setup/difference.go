@@ -84,7 +84,7 @@ func (c *Change) refused(err error) error {
 // Difference compares a file with what is in force and with what is published, and refuses what cannot be written. Nothing
 // is changed, and no table of a user's is locked. What is published is read once for all policies.
 func (a *Applier) Difference(ctx context.Context, file *planner.PolicyFile) (Changes, error) {
-	differences, err := planner.Difference(ctx, a.Conn, file, a.Prune)
+	differences, err := planner.Difference(ctx, a.Conn, file, a.Prune, Fit)
 	if err != nil {
 		return nil, nothingApplied(err)
 	}
@@ -129,6 +129,16 @@ func nothingApplied(err error) error {
 		return fmt.Errorf("%w\nnothing of the file was applied: mend this, or take the policy out of the file, and apply it again", err)
 	}
 	return err
+}
+
+// Fit is planner.Fit, which replication answers: both ask the one function that decides what can be published.
+func Fit(ctx context.Context, tx pgx.Tx, table uint32) (problem string, err error) {
+	err = replication.CheckIdentity(ctx, tx, table)
+	var identity *replication.IdentityError
+	if errors.As(err, &identity) {
+		return identity.Error(), nil
+	}
+	return "", err
 }
 
 // checkPublished lists what is not published, and refuses what publishing would harm.
