@@ -3,12 +3,14 @@ package main
 import (
 	"fmt"
 	"net/url"
+	"os"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/config"
 	"lapse/internal/setup"
+	"lapse/planner"
 	"lapse/schemas"
 )
 
@@ -102,4 +104,12 @@ func loginURL(c config.ConnString, login string) (string, error) {
 		text = "'" + text + "'"
 	}
 	return text, nil
+}
+
+func readPolicyFile(name string) (*planner.PolicyFile, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, invalid(fmt.Errorf("read the policy file: %w", err))
+	}
+	return planner.ParsePolicyFile(name, text)
 }
