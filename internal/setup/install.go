@@ -136,8 +136,12 @@ func (w *installing) steps() []step {
 		}})
 	}
 	return append(steps, []step{
-		{StepPublications, w.publications}, {StepLedger, w.ledger}, {StepTables, w.tables}, {StepRecord, w.record},
-		{StepSlot, w.slot}, {StepRetention, w.retention},
+		{StepPublications, w.publications},
+		{StepLedger, w.ledger},
+		{StepTables, w.tables},
+		{StepRecord, w.record},
+		{StepSlot, w.slot},
+		{StepRetention, w.retention},
 	}...)
 }
 
