@@ -10,7 +10,7 @@ import (
 
 	"lapse/internal/config"
 	"lapse/internal/setup"
-	"lapse/planner"
+	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
 
@@ -72,7 +72,7 @@ func (a *app) printPolicyGrants(s *config.Settings, file string) error {
 	tables := make([]setup.PolicyTable, len(policies.Policies))
 	for i := range policies.Policies {
 		p := &policies.Policies[i]
-		tables[i] = setup.PolicyTable{Name: p.Table, Column: p.Expire.Column}
+		tables[i] = setup.PolicyTable{Name: p.Table, Column: p.Expire["column"]}
 	}
 	return a.printGrants(s, tables)
 }
@@ -106,10 +106,10 @@ func loginURL(c config.ConnString, login string) (string, error) {
 	return text, nil
 }
 
-func readPolicyFile(name string) (*planner.PolicyFile, error) {
+func readPolicyFile(name string) (*policyfile.File, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return nil, invalid(fmt.Errorf("read the policy file: %w", err))
 	}
-	return planner.ParsePolicyFile(name, text)
+	return policyfile.Parse(name, text)
 }

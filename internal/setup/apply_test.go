@@ -8,7 +8,9 @@ import (
 
 	"lapse/internal/pgtest"
 	"lapse/internal/setup"
+	"lapse/internal/yamldoc"
 	"lapse/planner"
+	"lapse/planner/policyfile"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -28,7 +30,7 @@ func TestApplyJoinsEachTableOnceAndLocksNoneThatIsPublished(t *testing.T) {
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		p := newInstalled(t, db)
 		tables := p.family()
-		counted := func(f *planner.PolicyFile) *statements {
+		counted := func(f *policyfile.File) *statements {
 			t.Helper()
 			s := &statements{}
 			p.trace = s
@@ -83,7 +85,7 @@ func TestAnApplyThatLosesItsConnectionAtAnyStatementIsTakenUp(t *testing.T) {
 }
 
 // tries applies a file over a session of its own, whose statements count once it writes.
-func (p *site) tries(f *planner.PolicyFile, s *statements) error {
+func (p *site) tries(f *policyfile.File, s *statements) error {
 	conn, err := p.connect(p.t.Context(), setup.PlayOwner)
 	if err != nil {
 		return err
@@ -174,7 +176,7 @@ func TestDifferenceRefusesWhatCannotBePublishedAndWritesNothing(t *testing.T) {
 				t.Errorf("%s: got %v, want %q", name, err, c.want)
 			}
 			var identity *replication.IdentityError
-			var entry planner.FileErrors
+			var entry yamldoc.Errors
 			if !errors.As(err, &identity) && !errors.As(err, &entry) {
 				t.Errorf("%s: the error %v is of no kind that says what to do", name, err)
 			}

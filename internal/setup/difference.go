@@ -8,7 +8,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/internal/yamldoc"
 	"lapse/planner"
+	"lapse/planner/policyfile"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -83,7 +85,7 @@ func (c *Change) refused(err error) error {
 
 // Difference compares a file with what is in force and with what is published, and refuses what cannot be written. Nothing
 // is changed, and no table of a user's is locked. What is published is read once for all policies.
-func (a *Applier) Difference(ctx context.Context, file *planner.PolicyFile) (Changes, error) {
+func (a *Applier) Difference(ctx context.Context, file *policyfile.File) (Changes, error) {
 	differences, err := planner.Difference(ctx, a.Conn, file, a.Prune, Fit)
 	if err != nil {
 		return nil, nothingApplied(err)
@@ -122,7 +124,7 @@ func (a *Applier) Difference(ctx context.Context, file *planner.PolicyFile) (Cha
 
 // nothingApplied says what became of the other policies of a file of which one was refused.
 func nothingApplied(err error) error {
-	var policies planner.FileErrors
+	var policies yamldoc.Errors
 	var identity *replication.IdentityError
 	var grant *GrantError
 	if errors.As(err, &policies) || errors.As(err, &identity) || errors.As(err, &grant) {
@@ -189,7 +191,7 @@ func (a *Applier) tryDeleter(ctx context.Context, c *Change) error {
 // tableOf is a policy's table, for its deleter.
 func tableOf(r *planner.Resolved) Table {
 	t := Table{
-		OID: r.TableOID, Name: r.Definition.Table, Owner: r.TableOwner, OwnerOID: r.Definition.TableOwner, Column: r.Definition.Column,
+		OID: r.TableOID, Name: r.Definition.Table, Owner: r.TableOwner, OwnerOID: r.Definition.TableOwner, Column: r.Definition.LockColumn(),
 	}
 	for _, l := range r.Leaves {
 		t.Leaves = append(t.Leaves, Relation(l))

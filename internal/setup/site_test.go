@@ -14,7 +14,7 @@ import (
 	"lapse/internal/fixture"
 	"lapse/internal/pgtest"
 	"lapse/internal/setup"
-	"lapse/planner"
+	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
 
@@ -107,7 +107,7 @@ func (p *site) table(owner string, more ...string) string {
 }
 
 // file has one policy for each table, each with more.
-func file(t *testing.T, more string, tables ...string) *planner.PolicyFile {
+func file(t *testing.T, more string, tables ...string) *policyfile.File {
 	t.Helper()
 	text := "policies: []\n"
 	if len(tables) > 0 {
@@ -116,7 +116,7 @@ func file(t *testing.T, more string, tables ...string) *planner.PolicyFile {
 	for _, table := range tables {
 		text += fmt.Sprintf("  - { name: %s, table: %s, expire: { column: at, after: 30 days }%s }\n", strings.ReplaceAll(table, ".", "-"), table, more)
 	}
-	parsed, err := planner.ParsePolicyFile("policies.yaml", []byte(text))
+	parsed, err := policyfile.Parse("policies.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func file(t *testing.T, more string, tables ...string) *planner.PolicyFile {
 }
 
 // applies makes the policies equal a file.
-func (p *site) applies(f *planner.PolicyFile) setup.Changes {
+func (p *site) applies(f *policyfile.File) setup.Changes {
 	p.t.Helper()
 	a := p.applier()
 	changes, err := a.Difference(p.t.Context(), f)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/planner"
+	"lapse/planner/policyfile"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -73,7 +73,7 @@ func (u Uninstaller) Uninstall(ctx context.Context) (warnings []string, err erro
 // policies drops all of them, as applying an empty file does.
 func (u *Uninstaller) policies(ctx context.Context) (warnings []string, err error) {
 	a := &Applier{Session: u.Session, AuditRequired: true, Prune: true, Reason: u.Reason}
-	changes, err := a.Difference(ctx, &planner.PolicyFile{})
+	changes, err := a.Difference(ctx, &policyfile.File{})
 	if err != nil {
 		return nil, err
 	}
