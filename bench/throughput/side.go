@@ -24,10 +24,15 @@ func (s side) prefix() string { return s.name + "_" }
 // policyName is the one policy.
 const policyName = "bench"
 
-// install makes Lapse in the database, with a policy for shop.sessions that is armed. Keys and policy file go into dir.
-func (s side) install(ctx context.Context, dir, url string, batch int) error {
-	keys, file := filepath.Join(dir, "keys"), filepath.Join(dir, "policies.yaml")
-	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700)); err != nil {
+// place is where a side works: a folder for keys and files, a database, and what lapse.yaml says of the audit.
+type place struct{ dir, url, settings string }
+
+func (p place) file(name string) string { return filepath.Join(p.dir, name) }
+
+// install makes Lapse in the database, with a policy for shop.sessions that is armed. Keys and policy file go into the folder.
+func (s side) install(ctx context.Context, at place, batch int) error {
+	keys, file := at.file("keys"), at.file("policies.yaml")
+	if err := errors.Join(os.RemoveAll(at.dir), os.MkdirAll(at.dir, 0o700)); err != nil {
 		return err
 	}
 	policy := fmt.Sprintf(`policies:
@@ -40,10 +45,10 @@ func (s side) install(ctx context.Context, dir, url string, batch int) error {
 	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
 		return err
 	}
-	if _, err := s.lapse(ctx, dir, url, "init", "--keys", keys); err != nil {
+	if _, err := s.lapse(ctx, at, "init", "--keys", keys); err != nil {
 		return err
 	}
-	_, err := s.lapse(ctx, dir, url, "apply", "--yes", "-f", file)
+	_, err := s.lapse(ctx, at, "apply", "--yes", "-f", file)
 	return err
 }
 
@@ -54,11 +59,11 @@ type pass struct {
 }
 
 // run makes one pass over the policy, or as much of it as fits into limit.
-func (s side) run(ctx context.Context, dir, url string, limit time.Duration) (pass, error) {
+func (s side) run(ctx context.Context, at place, limit time.Duration) (pass, error) {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	begun := time.Now()
-	output, err := s.lapse(limited, dir, url, "run", "--now", policyName, "--json")
+	output, err := s.lapse(limited, at, "run", "--now", policyName, "--json")
 	p := pass{took: time.Since(begun), cutOff: limited.Err() != nil}
 	switch {
 	case ctx.Err() != nil:
@@ -80,16 +85,23 @@ func (s side) run(ctx context.Context, dir, url string, limit time.Duration) (pa
 	return p, nil
 }
 
-// lapse runs a command of the binary on a database. When ctx ends it is killed.
-func (s side) lapse(ctx context.Context, dir, url string, args ...string) ([]byte, error) {
-	config := filepath.Join(dir, "lapse.yaml")
-	text := fmt.Sprintf("database: %s\nslot: lapse_bench\nkeys: %s\naudit: off\nroles: {prefix: %s}\n", url, filepath.Join(dir, "keys"), s.prefix())
+// audit brings all that is in the slot into Kafka, and says how long the command took.
+func (s side) audit(ctx context.Context, at place) (time.Duration, error) {
+	begun := time.Now()
+	_, err := s.lapse(ctx, at, "audit", "--once")
+	return time.Since(begun), err
+}
+
+// lapse runs a command of the binary at a place. When ctx ends it is killed.
+func (s side) lapse(ctx context.Context, at place, args ...string) ([]byte, error) {
+	config := at.file("lapse.yaml")
+	text := fmt.Sprintf("database: %s\nslot: lapse_bench\nkeys: %s\nroles: {prefix: %s}\n%s", at.url, at.file("keys"), s.prefix(), at.settings)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, s.binary, args...)
 	// The login is a superuser: the databases are throw-away.
-	cmd.Env = []string{"LAPSE_CONFIG=" + config, "HOME=" + dir, "LAPSE_SUPERUSER=allow"}
+	cmd.Env = []string{"LAPSE_CONFIG=" + config, "HOME=" + at.dir, "LAPSE_SUPERUSER=allow"}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
