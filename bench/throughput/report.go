@@ -171,6 +171,9 @@ func (v *value) cutOff() string {
 }
 
 func (s sample) String() string {
+	if s.Batches == 0 && s.Rows > 0 { // of an audit
+		return fmt.Sprintf("%d rows in %.2f s", s.Rows, s.Seconds)
+	}
 	text := fmt.Sprintf("%d batches, %d rows in %.2f s; the pass %.2f s", s.Batches, s.Rows, s.Seconds, s.Pass)
 	if s.CutOff {
 		text += ", cut off"
