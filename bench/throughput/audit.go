@@ -144,7 +144,7 @@ func (t *trail) sample(ctx context.Context) (got sample, err error) {
 	if sent, few := after-before, int64(1000); sent < int64(t.workload.due) || sent > int64(t.workload.due)+few {
 		return got, fmt.Errorf("%s sent %d records for %d deletes", t.side.name, sent, t.workload.due)
 	}
-	return sample{Rows: int64(t.workload.due), Seconds: took.Seconds(), Pass: took.Seconds()}, nil
+	return sample{Rows: int64(t.workload.due), Seconds: took.Seconds(), Command: took.Seconds()}, nil
 }
 
 // records is the number of records in the topics of deletes, none while there are no topics.

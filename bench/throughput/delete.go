@@ -135,7 +135,7 @@ func (s *stand) sample(ctx context.Context, side side, of *scenario, w workload)
 	if got, err = s.ledger(ctx); err != nil {
 		return got, err
 	}
-	got.Pass, got.CutOff = p.took.Seconds(), p.cutOff
+	got.Command, got.CutOff = p.took.Seconds(), p.cutOff
 	if !p.cutOff && got.Rows != int64(w.due) {
 		return got, fmt.Errorf("%s deleted %d rows of %d that are due", side.name, got.Rows, w.due)
 	}

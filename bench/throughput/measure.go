@@ -29,8 +29,8 @@ type station struct {
 type sample struct {
 	Batches int64   `json:"batches"`
 	Rows    int64   `json:"rows"`
-	Seconds float64 `json:"seconds"` // from the first batch's start to the last one's end
-	Pass    float64 `json:"pass_seconds"`
+	Seconds float64 `json:"seconds"`         // from the first batch's start to the last one's end
+	Command float64 `json:"command_seconds"` // of the whole command
 	CutOff  bool    `json:"cut_off"`
 }
 

@@ -53,7 +53,7 @@ func units(of *scenario, w workload) []unit {
 	case of.where == onNewest:
 		return []unit{{"deletes/s", rows.of, false}}
 	case w.due == 0:
-		return []unit{{"seconds", func(s sample) float64 { return s.Pass }, true}}
+		return []unit{{"seconds", func(s sample) float64 { return s.Command }, true}}
 	case w.batch == 1:
 		return []unit{batches}
 	}
@@ -161,7 +161,7 @@ func (v *value) cutOff() string {
 	var batches, seconds []float64
 	for _, s := range v.Samples {
 		if s.CutOff {
-			batches, seconds = append(batches, float64(s.Batches)), append(seconds, s.Pass)
+			batches, seconds = append(batches, float64(s.Batches)), append(seconds, s.Command)
 		}
 	}
 	if len(batches) == 0 {
@@ -174,7 +174,7 @@ func (s sample) String() string {
 	if s.Batches == 0 && s.Rows > 0 { // of an audit
 		return fmt.Sprintf("%d rows in %.2f s", s.Rows, s.Seconds)
 	}
-	text := fmt.Sprintf("%d batches, %d rows in %.2f s; the pass %.2f s", s.Batches, s.Rows, s.Seconds, s.Pass)
+	text := fmt.Sprintf("%d batches, %d rows in %.2f s; the command %.2f s", s.Batches, s.Rows, s.Seconds, s.Command)
 	if s.CutOff {
 		text += ", cut off"
 	}

@@ -52,19 +52,19 @@ func (s side) install(ctx context.Context, at place, batch int) error {
 	return err
 }
 
-// pass is one `lapse run --now`.
-type pass struct {
+// timing is how long one `lapse run --now` took.
+type timing struct {
 	took   time.Duration
 	cutOff bool
 }
 
-// run makes one pass over the policy, or as much of it as fits into limit.
-func (s side) run(ctx context.Context, at place, limit time.Duration) (pass, error) {
+// run deletes what is due, or as much of it as fits into limit.
+func (s side) run(ctx context.Context, at place, limit time.Duration) (timing, error) {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	begun := time.Now()
 	output, err := s.lapse(limited, at, "run", "--now", policyName, "--json")
-	p := pass{took: time.Since(begun), cutOff: limited.Err() != nil}
+	p := timing{took: time.Since(begun), cutOff: limited.Err() != nil}
 	switch {
 	case ctx.Err() != nil:
 		return p, ctx.Err()

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"lapse/internal/fixture"
 	"lapse/internal/kafkaserver"
 	"lapse/internal/pgserver"
 	"lapse/internal/pgtest"
@@ -79,9 +80,8 @@ func measureOnNewest(t *testing.T, scenarios ...scenario) *report {
 
 func TestTheAuditOfBothSidesIsMeasured(t *testing.T) {
 	t.Parallel()
-	if _, err := kafkaserver.Find(); err != nil {
-		t.Skip(err)
-	}
+	_, missing := kafkaserver.Find()
+	fixture.Missing(t, missing)
 	report := measureOnNewest(t, scenario{
 		name: "audit", title: "audit", where: onNewest, setup: plain(), due: dueInOne, workloads: []workload{{3000, 500}}, limit: time.Minute,
 	})

@@ -53,12 +53,7 @@ func begin(t *testing.T, keep bool, http string) *begun {
 	t.Helper()
 	_, missingKafka := kafkaserver.Find()
 	_, missingPostgres := pgserver.Find(18)
-	if err := errors.Join(missingKafka, missingPostgres); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	fixture.Missing(t, errors.Join(missingKafka, missingPostgres))
 	lapse := filepath.Join(t.TempDir(), "lapse")
 	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", lapse, "lapse/cmd/lapse").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, output)
