@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"lapse/audit/evidence"
 	"lapse/replication"
 )
 
@@ -20,7 +21,7 @@ const alarmTimeout = 10 * time.Second
 //	crash before the stop is durable       the slot sends the transaction again, and raise is called again
 //	crash before the record is in the log  the same: who is stopped already is not stopped twice
 //	a person resumed in between            stopped once more: what is read again is not known to be old
-func (r *relay) raise(ctx context.Context, tx *replication.Tx, account *Account) error {
+func (r *relay) raise(ctx context.Context, tx *replication.Tx, account *evidence.Account) error {
 	if account.OwnUnverified == nil {
 		return nil
 	}
@@ -31,25 +32,14 @@ func (r *relay) raise(ctx context.Context, tx *replication.Tx, account *Account)
 	if r.alarm == nil {
 		return nil
 	}
-	calling, cancel := context.WithTimeout(ctx, alarmTimeout)
-	defer cancel()
-	var err error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		err = r.alarm(calling, reasonOf(tx, batch))
-	}()
-	broken := answer(ctx, r.stream, done)
-	cancel()
-	<-done
-	switch {
-	case broken != nil:
-		return broken
-	case err != nil:
-		return &alarmError{batch: batch, cause: err}
-	default:
+	return r.stream.During(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, alarmTimeout)
+		defer cancel()
+		if err := r.alarm(ctx, reasonOf(tx, batch)); err != nil {
+			return &alarmError{batch: batch, cause: err}
+		}
 		return nil
-	}
+	})
 }
 
 // whereToLook is what a person does about a batch that does not verify.

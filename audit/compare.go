@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 
+	"lapse/audit/evidence"
 	"lapse/audit/kafka"
 	"lapse/replication"
 )
@@ -18,21 +19,21 @@ type comparison struct {
 	stream     *replication.Stream
 	identity   replication.Identity
 	client     *kafka.Client
-	route      *Route
-	classifier *Classifier
-	router     *Router
+	route      *evidence.Route
+	classifier *evidence.Classifier
+	router     *evidence.Router
 	past       *past
 	walk       *walk
-	markers    []Marker // that this start is about to write
+	markers    []evidence.Marker // that this start is about to write
 
 	reader *kafka.Reader
-	next   *LogRecord // the next record of a transaction or a heartbeat; nil at the end
-	until  Reach      // up to where log and stream are compared
-	unmet  []*unmet   // tails above the log's end
+	next   *evidence.LogRecord // the next record of a transaction or a heartbeat; nil at the end
+	until  evidence.Reach      // up to where log and stream are compared
+	unmet  []*unmet            // tails above the log's end
 
-	same    Reach  // up to where both are the same
-	matched Reach  // up to the last record of a transaction or a heartbeat that both have
-	differs string // in what they differ first; empty if in nothing
+	same    evidence.Reach // up to where both are the same
+	matched evidence.Reach // up to the last record of a transaction or a heartbeat that both have
+	differs string         // in what they differ first; empty if in nothing
 	// pending is the last message of the stream, where nothing above the log's end was read: the relay begins with it. Where
 	// more was read, beyond is set, and the stream must be opened again.
 	pending *replication.Message
@@ -54,10 +55,10 @@ func (c *comparison) compare(ctx context.Context) error {
 	if at, left := c.identity.Ancestry.End(c.until.Timeline); left && at < c.until.LSN {
 		c.until.LSN = at // beyond it another server went on
 	}
-	if written := (Reach{Timeline: c.identity.Timeline, LSN: c.identity.Flushed}); written.below(c.until) {
+	if written := (evidence.Reach{Timeline: c.identity.Timeline, LSN: c.identity.Flushed}); written.Below(c.until) {
 		c.until = written
 	}
-	c.same = Reach{
+	c.same = evidence.Reach{
 		History: c.past.origin.Reach.History, Timeline: c.identity.TimelineOf(c.stream.StartedAt()), LSN: c.stream.StartedAt(),
 	}
 	if c.walk.before != nil {
@@ -84,7 +85,7 @@ func (c *comparison) compare(ctx context.Context) error {
 
 // finished says whether all has been compared.
 func (c *comparison) finished() bool {
-	return c.differs != "" || len(c.unmet) == 0 && (c.pending != nil || !c.same.below(c.until) && c.next == nil)
+	return c.differs != "" || len(c.unmet) == 0 && (c.pending != nil || !c.same.Below(c.until) && c.next == nil)
 }
 
 // findUnmet lists the tails above the log's end. A tail is what the relay takes for the last event that is there, so one that
@@ -92,11 +93,11 @@ func (c *comparison) finished() bool {
 // that this start takes back, or the stream meets it; or else it is foreign. What the server cannot have sent is foreign at
 // once: another history, a timeline it was never on, a position beyond what it has written.
 func (c *comparison) findUnmet() error {
-	for _, topic := range []Topic{c.route.System, c.route.User} {
+	for _, topic := range []evidence.Topic{c.route.System, c.route.User} {
 		tails := c.past.tails[topic.Name]
 		for partition := range tails {
 			t := &tails[partition]
-			at := reachOf(t.position)
+			at := evidence.ReachOf(t.position)
 			if at.Compare(c.past.end.Reach) < 0 || t.position == (replication.Position{}) || c.plans(t) || c.takesBack(t) {
 				continue
 			}
@@ -104,7 +105,7 @@ func (c *comparison) findUnmet() error {
 				return c.foreign(topic.Name, int32(partition), t, why)
 			}
 			// Below a slot that was made anew lies what the log has no record of, and a gap goes over it. Nothing below the slot is sent.
-			if !at.below(c.same) {
+			if !at.Below(c.same) {
 				c.unmet = append(c.unmet, &unmet{topic: topic.Name, partition: int32(partition), tail: t})
 			}
 		}
@@ -113,7 +114,7 @@ func (c *comparison) findUnmet() error {
 }
 
 // impossible says why the server cannot have sent something at this place; empty if it can.
-func (c *comparison) impossible(at Reach) string {
+func (c *comparison) impossible(at evidence.Reach) string {
 	end, left := c.identity.Ancestry.End(at.Timeline)
 	switch {
 	case at.History != c.past.end.Reach.History:
@@ -129,8 +130,6 @@ func (c *comparison) impossible(at Reach) string {
 	}
 }
 
-func reachOf(p replication.Position) Reach { return Reach{p.History, p.Timeline, p.Commit} }
-
 // foreign refuses a tail that this database never wrote.
 func (c *comparison) foreign(topic string, partition int32, t *tail, why string) error {
 	return refuse(ErrForeignTail, "%s/%d ends with an event at %s: %s",
@@ -141,22 +140,16 @@ func (c *comparison) foreign(topic string, partition int32, t *tail, why string)
 // advance reads the log on to its next record of a transaction or a heartbeat, as far as what it says happened.
 func (c *comparison) advance(ctx context.Context) error {
 	c.next = nil
-	done := make(chan struct{})
-	var err error
-	go func() {
-		defer close(done)
-		for c.next == nil && err == nil {
-			err = c.readRecord(ctx)
+	return c.stream.During(ctx, func(ctx context.Context) error {
+		for c.next == nil {
+			if err := c.readRecord(ctx); errors.Is(err, io.EOF) {
+				return nil
+			} else if err != nil {
+				return err
+			}
 		}
-	}()
-	if broken := answer(ctx, c.stream, done); broken != nil {
-		<-done
-		return broken
-	}
-	if errors.Is(err, io.EOF) {
 		return nil
-	}
-	return err
+	})
 }
 
 func (c *comparison) readRecord(ctx context.Context) error {
@@ -165,10 +158,10 @@ func (c *comparison) readRecord(ctx context.Context) error {
 		return err
 	}
 	leaf, err := leafOf(&rec, c.route)
-	if err != nil || leaf == nil || c.walk.dead(offset, leaf) || !c.same.below(leaf.Reach) || c.until.below(leaf.Reach) {
+	if err != nil || leaf == nil || c.walk.dead(offset, leaf) || !c.same.Below(leaf.Reach) || c.until.Below(leaf.Reach) {
 		return err
 	}
-	if leaf.Kind == KindTransaction || leaf.Heartbeat != nil {
+	if leaf.Kind == evidence.KindTransaction || leaf.Heartbeat != nil {
 		c.next = leaf
 	}
 	return nil
@@ -177,8 +170,8 @@ func (c *comparison) readRecord(ctx context.Context) error {
 func (c *comparison) take(ctx context.Context, m *replication.Message) error {
 	switch m.Kind {
 	case replication.KindBegin:
-		at := Reach{Timeline: m.Tx.Timeline, LSN: m.Tx.CommitLSN}
-		if !at.below(c.until) {
+		at := evidence.Reach{Timeline: m.Tx.Timeline, LSN: m.Tx.CommitLSN}
+		if !at.Below(c.until) {
 			if c.next != nil {
 				c.missing()
 				return nil
@@ -195,7 +188,7 @@ func (c *comparison) take(ctx context.Context, m *replication.Message) error {
 		return nil
 	case replication.KindChange:
 		finding := c.classifier.Classify(m.Change)
-		if !c.beyond || finding.Op == None {
+		if !c.beyond || finding.Op == evidence.None {
 			return nil
 		}
 		return c.meet(m.Tx, m.Change, finding)
@@ -218,14 +211,14 @@ func (c *comparison) commit(ctx context.Context, tx *replication.Tx) error {
 	}
 	next := c.next
 	switch {
-	case next == nil, endOf(tx).below(next.Reach):
+	case next == nil, evidence.EndOf(tx).Below(next.Reach):
 		c.differs = fmt.Sprintf("the database has a transaction at %s, of %s, that the log does not have",
 			tx.CommitLSN, tx.CommitTime.Format("2006-01-02 15:04:05.000000 UTC"))
 		return nil
-	case next.Reach.below(endOf(tx)):
+	case next.Reach.Below(evidence.EndOf(tx)):
 		c.missing()
 		return nil
-	case recorded && (next.Kind != KindTransaction || next.XID != tx.XID || next.CommitLSN != tx.CommitLSN || !next.CommitTime.Equal(tx.CommitTime)),
+	case recorded && (next.Kind != evidence.KindTransaction || next.XID != tx.XID || next.CommitLSN != tx.CommitLSN || !next.CommitTime.Equal(tx.CommitTime)),
 		!recorded && (next.Heartbeat == nil || next.Heartbeat.Nonce != beat.Nonce):
 		c.differs = fmt.Sprintf("at %s the log has another transaction than the database", tx.CommitLSN)
 		return nil
@@ -236,7 +229,7 @@ func (c *comparison) commit(ctx context.Context, tx *replication.Tx) error {
 
 // cover says that all up to the end was compared.
 func (c *comparison) cover() {
-	if c.same.below(c.until) {
+	if c.same.Below(c.until) {
 		c.same.LSN, c.same.Timeline = c.until.LSN, c.until.Timeline
 	}
 }
@@ -248,8 +241,8 @@ func (c *comparison) missing() {
 
 // keepalive learns how far the server has read.
 func (c *comparison) keepalive(m *replication.Message) error {
-	at := Reach{Timeline: c.identity.TimelineOf(m.WALEnd), LSN: m.WALEnd}
-	if m.Open || at.below(c.until) {
+	at := evidence.Reach{Timeline: c.identity.TimelineOf(m.WALEnd), LSN: m.WALEnd}
+	if m.Open || at.Below(c.until) {
 		return nil
 	}
 	if c.next != nil {
@@ -258,7 +251,7 @@ func (c *comparison) keepalive(m *replication.Message) error {
 	}
 	c.cover()
 	for _, u := range c.unmet {
-		if reachOf(u.tail.position).below(at) {
+		if evidence.ReachOf(u.tail.position).Below(at) {
 			return c.foreign(u.topic, u.partition, u.tail, "the database has nothing there")
 		}
 	}
@@ -269,9 +262,9 @@ func (c *comparison) keepalive(m *replication.Message) error {
 }
 
 // meet looks whether an event is one of the tails that the log has no record of.
-func (c *comparison) meet(tx *replication.Tx, change *replication.Change, f Finding) error {
-	var e Event
-	e.set(tx, change, f, c.classifier.Claim(), tableName(change.Relation))
+func (c *comparison) meet(tx *replication.Tx, change *replication.Change, f evidence.Finding) error {
+	var e evidence.Event
+	e.Set(tx, change, f, c.classifier.Claim(), evidence.TableName(change.Relation))
 	routed := c.router.Route(&e)
 	for _, partition := range routed.Partitions {
 		err := c.met(tx.Position(change.Ordinal), &kafka.Record{Topic: routed.Topic, Partition: partition, Key: routed.Key, Value: routed.Value})
@@ -291,7 +284,7 @@ func (c *comparison) meetGap(tx *replication.Tx) error {
 	// A gap that only the former process knew of, such as a topic's, stands with a heartbeat too, and looks like this one.
 	c.unmet = slices.DeleteFunc(c.unmet, func(u *unmet) bool {
 		at := u.tail.position
-		return headerOf(&u.tail.record, headerOp) == Gap.String() && at == tx.Position(at.Ordinal)
+		return headerOf(&u.tail.record, evidence.HeaderOp) == evidence.Gap.String() && at == tx.Position(at.Ordinal)
 	})
 	return nil
 }
@@ -316,7 +309,7 @@ func (c *comparison) met(position replication.Position, rec *kafka.Record) error
 func (c *comparison) takesBack(t *tail) bool {
 	for i := range c.markers {
 		m := &c.markers[i]
-		if m.Op == Rewind && t.position.History == m.From.History && t.position.Timeline < m.At.Timeline && !reachOf(t.position).below(m.From) {
+		if m.Op == evidence.Rewind && t.position.History == m.From.History && t.position.Timeline < m.At.Timeline && !evidence.ReachOf(t.position).Below(m.From) {
 			return true
 		}
 	}
@@ -327,7 +320,7 @@ func (c *comparison) takesBack(t *tail) bool {
 func (c *comparison) plans(t *tail) bool {
 	for i := range c.markers {
 		if m := &c.markers[i]; m.At == t.position {
-			return bytes.Equal(c.router.markerValue(m), t.record.Value)
+			return bytes.Equal(c.router.MarkerValue(m), t.record.Value)
 		}
 	}
 	return false

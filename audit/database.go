@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"lapse/audit/evidence"
 	"lapse/schemas"
 )
 
@@ -25,8 +26,8 @@ type Database struct {
 type HistoryRow struct {
 	Number schemas.History
 	Nonce  uuid.UUID
-	LogEnd Reach // where the log ended that a person judged; zero for the first
-	Fork   Reach // up to where log and database are the same; zero for the first
+	LogEnd evidence.Reach // where the log ended that a person judged; zero for the first
+	Fork   evidence.Reach // up to where log and database are the same; zero for the first
 	At     time.Time
 }
 
@@ -72,8 +73,8 @@ func askDatabase(ctx context.Context, conn *pgx.Conn) (*Database, error) {
 		}
 		h.Number, h.At = schemas.History(number), h.At.UTC()
 		if end != "" {
-			if h.LogEnd, err = ParseReach(end); err == nil {
-				h.Fork, err = ParseReach(fork)
+			if h.LogEnd, err = evidence.ParseReach(end); err == nil {
+				h.Fork, err = evidence.ParseReach(fork)
 			}
 		}
 		return h, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"lapse/audit/evidence"
 	"lapse/audit/kafka"
 	"lapse/schemas"
 )
@@ -27,12 +28,12 @@ type Examination struct {
 	Standing Standing
 	Why      string // bent: in what log and database differ
 
-	LogEnd      Reach     // zero without a log
-	LogBeat     time.Time // of the last heartbeat in the log; zero for none
-	Database    Reach     // the history in force, the timeline, and how far the server has written
+	LogEnd      evidence.Reach // zero without a log
+	LogBeat     time.Time      // of the last heartbeat in the log; zero for none
+	Database    evidence.Reach // the history in force, the timeline, and how far the server has written
 	Slot        schemas.LSN
 	ServerStart time.Time
-	Fork        Reach           // up to where both are the same; zero where that was not looked for
+	Fork        evidence.Reach  // up to where both are the same; zero where that was not looked for
 	Highest     schemas.History // of log, database and topics
 
 	// What the log has above the fork, and this database has not. Counted by Examine only.
@@ -89,7 +90,7 @@ func (j *judge) bent(ctx context.Context, why string) error {
 	if !j.thorough {
 		return &BentError{f}
 	}
-	there := func(r *LogRecord) bool { _, there := j.database.Beats[r.Heartbeat.Nonce]; return there }
+	there := func(r *evidence.LogRecord) bool { _, there := j.database.Beats[r.Heartbeat.Nonce]; return there }
 	var err error
 	if j.walk, err = walkBack(ctx, j.client, j.route, j.past, j.slot(), there); err != nil {
 		return err
@@ -97,7 +98,7 @@ func (j *judge) bent(ctx context.Context, why string) error {
 	switch end := j.past.end.Reach; {
 	case j.compared:
 		f.Fork = j.start.matched
-	case !j.slotMadeAnew() && !end.below(j.slot()):
+	case !j.slotMadeAnew() && !end.Below(j.slot()):
 		if err := j.compare(ctx); err != nil && !errors.Is(err, ErrForeignTail) {
 			return err
 		}
@@ -122,13 +123,13 @@ func (j *judge) countLost(ctx context.Context) error {
 		if err != nil || leaf == nil || w.dead(offset, leaf) {
 			return err == nil, err
 		}
-		if leaf.Kind == KindRewind {
+		if leaf.Kind == evidence.KindRewind {
 			w.rewinds = append(w.rewinds, rewound{offset: offset, fork: leaf.From})
 		}
-		if !f.Fork.below(leaf.Reach) {
+		if !f.Fork.Below(leaf.Reach) {
 			return false, nil
 		}
-		if leaf.Kind == KindTransaction {
+		if leaf.Kind == evidence.KindTransaction {
 			f.LostTransactions++
 			for cause, n := range leaf.Events {
 				f.LostEvents[cause] += n

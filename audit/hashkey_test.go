@@ -2,10 +2,6 @@ package audit_test
 
 import (
 	"bytes"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,145 +9,23 @@ import (
 	"testing"
 
 	"lapse/audit"
+	"lapse/internal/evidencetest"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
 	"lapse/replication"
 	"lapse/schemas"
 )
 
-// recordLimit is less than a third of what the publisher takes: see kafka.Config.MaxBatchBytes.
-const recordLimit = 256 << 10
-
-func hashOf(value string) string {
-	mac := hmac.New(sha256.New, hashKey)
-	mac.Write([]byte(value))
-	return "hmac-sha256:" + hex.EncodeToString(mac.Sum(nil))
-}
-
-// full makes of a change what the server sends of a table with REPLICA IDENTITY FULL.
-func full(change *replication.Change, values ...any) *replication.Change {
-	described := *change.Relation
-	described.ReplicaIdentity, described.Columns = 'f', allKey(described.Columns)
-	change.Relation, change.Old, change.OldIsKey = &described, row(values...), false
-	return change
-}
-
-// allKey flags every column as key, as the server does.
-func allKey(columns []replication.Column) []replication.Column {
-	all := append([]replication.Column(nil), columns...)
-	for i := range all {
-		all[i].Key = true
-	}
-	return all
-}
-
-func sizeOf(r *audit.Routed) int {
-	n := len(r.Key) + len(r.Value)
-	for _, h := range r.Headers {
-		n += len(h.Key) + len(h.Value)
-	}
-	return n
-}
-
-// keysOf is what an event says of its row.
-func keysOf(t *testing.T, value []byte) (keys map[string]string, hashed []string) {
-	t.Helper()
-	var e struct {
-		Mods []struct {
-			Keys map[string]string `json:"keys"`
-		} `json:"mods"`
-		Lapse struct {
-			Hashed []string `json:"hashed"`
-		} `json:"lapse"`
-	}
-	if err := json.Unmarshal(value, &e); err != nil || len(e.Mods) != 1 {
-		t.Fatalf("%v in %.200s", err, value)
-	}
-	return e.Mods[0].Keys, e.Lapse.Hashed
-}
-
-func TestOnlyLongValuesOfLongKeysAreHashed(t *testing.T) {
-	t.Parallel()
-	r := relation(16600, "public", "t", "a*", "b*", "c*")
-	long := strings.Repeat("\x01", 11_000) // 66,000 bytes as JSON
-	brief, limit := strings.Repeat("y", 257), strings.Repeat("z", 256)
-	keys, hashed := keysOf(t, eventOf(t, &exampleRoute, exampleTx(), del(r, long, limit, brief)).Value)
-	if keys["a"] != hashOf(long) || keys["b"] != limit || keys["c"] != hashOf(brief) || fmt.Sprint(hashed) != "[a c]" {
-		t.Errorf("keys %v, hashed %v", keys, hashed)
-	}
-	almost := strings.Repeat("x", 65_000)
-	keys, hashed = keysOf(t, eventOf(t, &exampleRoute, exampleTx(), del(r, almost, "1", "2")).Value)
-	if keys["a"] != almost || hashed != nil {
-		t.Errorf("keys of less than 64 KiB were hashed: %v", hashed)
-	}
-}
-
-// An index has 32 columns at most, and a name 63 bytes.
-func TestNoKeyIsTooLongForATopic(t *testing.T) {
-	t.Parallel()
-	raw := exampleRoute
-	raw.Source.Encoding = "SQL_ASCII"
-	name := func(i int) string { return strings.Repeat("\x01", 61) + fmt.Sprintf("%02d", i) }
-	for _, length := range []int{256, 257, 335, 345, 10_000, 700_000} {
-		for _, long := range []int{1, 31, 32} { // columns of that length; the others are as long as is never hashed
-			var columns []string
-			var values []any
-			for i := range 32 {
-				columns = append(columns, name(i)+"*")
-				if i < long {
-					values = append(values, strings.Repeat("\x01", length))
-				} else {
-					values = append(values, strings.Repeat("\x01", 256))
-				}
-			}
-			table := relation(4294967295, strings.Repeat(`"`, 63), strings.Repeat("\x01", 63), columns...)
-			for _, route := range []*audit.Route{&exampleRoute, &raw} {
-				routed := eventOf(t, route, exampleTx(), del(table, values...))
-				if n := sizeOf(routed); n > recordLimit {
-					t.Errorf("%d values of %d bytes make a record of %d", long, length, n)
-				}
-				if err := compileSchema(t, "event").Validate(parseJSON(t, routed.Value)); err != nil {
-					t.Error(err)
-				}
-			}
-		}
-	}
-}
-
-func TestHashesDependOnTheValueAndTheKeyAlone(t *testing.T) {
-	t.Parallel()
-	tx, e := exampleTx(), audit.Event{}
-	long := strings.Repeat("k", 100_000)
-	finding := audit.Finding{Op: audit.Delete, Cause: audit.User}
-	set := func(value string) { e.Set(tx, del(target, value), finding, nil, "public.sessions") }
-	used := audit.NewRouter(&exampleRoute, hashKey)
-	set(long)
-	first := describe(used.Route(&e))
-	for _, other := range []string{"1", long + "2", strings.Repeat("3", 90_000)} {
-		set(other)
-		if describe(used.Route(&e)) == first {
-			t.Errorf("%.1s… has the bytes of another row", other)
-		}
-	}
-	set(long)
-	if describe(used.Route(&e)) != first || describe(audit.NewRouter(&exampleRoute, hashKey).Route(&e)) != first {
-		t.Error("the same row has other bytes")
-	}
-	if describe(audit.NewRouter(&exampleRoute, bytes.Repeat([]byte{8}, 32)).Route(&e)) == first {
-		t.Error("another key gives the same hash")
-	}
-}
-
 func TestAnAuditorWithoutAHashKeyIsRefused(t *testing.T) {
 	t.Parallel()
-	for _, key := range []schemas.Key{nil, hashKey[:31]} {
+	for _, key := range []schemas.Key{nil, evidencetest.HashKey[:31]} {
 		config := settings{System: "a", User: "b", Log: "c"}.config()
 		config.HashKey = key
 		if _, err := audit.New(config); !errors.Is(err, schemas.ErrKeyTooShort) {
 			t.Errorf("a key of %d bytes: %v", len(key), err)
 		}
 	}
-	if text := fmt.Sprintf("%v %s %#v", hashKey, hashKey, hashKey); strings.Contains(text, "9") || strings.Contains(text, "\t") {
+	if text := fmt.Sprintf("%v %s %#v", evidencetest.HashKey, evidencetest.HashKey, evidencetest.HashKey); strings.Contains(text, "9") || strings.Contains(text, "\t") {
 		t.Error("the key shows itself")
 	}
 }
@@ -182,9 +56,9 @@ func TestAHugeKeyDoesNotStopTheAudit(t *testing.T) {
 		var huge, short bool
 		for _, record := range records {
 			r.checkEvent(t, r.settings.User, record)
-			keys, hashed := keysOf(t, record.Value)
+			keys, hashed := evidencetest.KeysOf(t, record.Value)
 			short = short || keys["id"] == "short" && hashed == nil
-			huge = huge || keys["id"] == hashOf(strings.Repeat("\x01", 150_000)) && fmt.Sprint(hashed) == "[id]" &&
+			huge = huge || keys["id"] == evidencetest.HashOf(strings.Repeat("\x01", 150_000)) && fmt.Sprint(hashed) == "[id]" &&
 				string(record.Key) == `{"id":"`+keys["id"]+`"}`
 		}
 		if !huge || !short {
@@ -280,60 +154,4 @@ func TestATableWhoseKeyBecomesGeneratedDoesNotStopTheAudit(t *testing.T) {
 		}
 		r.readLog(t)
 	})
-}
-
-// Partitions by the thousand may be emptied by one statement.
-func TestARecordOfATransactionWithManyTablesIsBounded(t *testing.T) {
-	t.Parallel()
-	claim := exampleClaim()
-	changes := []*replication.Change{signed(claim), del(target, 1)}
-	for i := range 3000 {
-		r := relation(uint32(20_000+i), strings.Repeat("\x01", 63), strings.Repeat(`"`, 59)+fmt.Sprintf("%04d", i), "id*")
-		changes = append(changes, del(r, 1), del(r, 2), truncate(r))
-	}
-	result := resultRow(claim, 1)
-	counts := map[string]int{fmt.Sprint(target.OID): 1}
-	for i := range 40_000 {
-		counts[fmt.Sprint(4_000_000_000+i)] = 1
-	}
-	text, err := json.Marshal(counts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	result.New[3] = row(string(text))[0]
-	account := accountOf(append(changes, result)...)
-	leaf := audit.NewScribe(&exampleRoute).Transaction(exampleTx(), account, audit.Reconcile(account))
-	if len(leaf.Value) > 600<<10 {
-		t.Errorf("the record is of %d bytes", len(leaf.Value))
-	}
-	if err := compileSchema(t, "log-transaction").Validate(parseJSON(t, leaf.Value)); err != nil {
-		t.Error(err)
-	}
-	var record struct {
-		Claimed struct {
-			ByRelation []json.RawMessage `json:"by_relation"`
-			Others     struct{ Tables, Rows int }
-		}
-		Observed []struct{ Events int }
-		Others   []struct {
-			Op             string
-			Tables, Events int
-		}
-	}
-	if err := json.Unmarshal(leaf.Value, &record); err != nil {
-		t.Fatal(err)
-	}
-	tables, events := len(record.Observed), 0
-	for _, o := range record.Observed {
-		events += o.Events
-	}
-	for _, o := range record.Others {
-		tables, events = tables+o.Tables, events+o.Events
-	}
-	if len(record.Others) != 2 || tables != 6001 || events != 9001 {
-		t.Errorf("%d tables and operations with %d events, want 6001 with 9001; others: %v", tables, events, record.Others)
-	}
-	if c := record.Claimed; len(c.ByRelation)+c.Others.Tables != 40_001 || len(c.ByRelation)+c.Others.Rows != 40_001 {
-		t.Errorf("%d relations claimed and %v others", len(c.ByRelation), c.Others)
-	}
 }

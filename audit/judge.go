@@ -9,8 +9,10 @@ import (
 
 	"github.com/google/uuid"
 
+	"lapse/audit/evidence"
 	"lapse/audit/kafka"
 	"lapse/replication"
+	"lapse/schemas"
 )
 
 // judge is the check of Histories. It decides from what was read of the topics and of the database, and from what the
@@ -21,7 +23,7 @@ type judge struct {
 	stream   *replication.Stream
 	identity replication.Identity
 	database *Database
-	route    *Route
+	route    *evidence.Route
 	past     *past
 	walk     *walk
 	thorough bool // look for the fork, whatever is known already: for people
@@ -34,21 +36,15 @@ type judge struct {
 // startingPoint is what a start goes on from.
 type startingPoint struct {
 	history HistoryRow
-	reach   Reach      // of the log's end
-	begun   Kind       // of the log's last record; empty for an empty log
-	named   *Heartbeat // the last that records name; nil for none
-	last    lastBeat   // the last that the next one must follow
-	markers []Marker   // to be written before anything else
+	reach   evidence.Reach      // of the log's end
+	begun   evidence.Kind       // of the log's last record; empty for an empty log
+	named   *evidence.Heartbeat // the last that records name; nil for none
+	last    evidence.LastBeat   // the last that the next one must follow
+	markers []evidence.Marker   // to be written before anything else
 
-	origin   Reach    // of the log
-	replaced []string // topics that have lost what was in them: gaps, written with the next heartbeat
+	origin   evidence.Reach // of the log
+	replaced []string       // topics that have lost what was in them: gaps, written with the next heartbeat
 	comparison
-}
-
-// lastBeat is the last heartbeat that the log has, and where its record reaches; where there is none, where the log begins.
-type lastBeat struct {
-	beat  *Heartbeat
-	reach Reach
 }
 
 // run judges. What it returns is an error where the start must not go on: *BentError, *RefusalError, or what broke.
@@ -57,7 +53,7 @@ func (j *judge) run(ctx context.Context) error {
 	newest := j.database.Newest()
 	j.finding = &Examination{
 		Standing: StandingStraight, Slot: j.stream.StartedAt(), ServerStart: id.ServerStart, Highest: newest.Number,
-		Database: Reach{History: newest.Number, Timeline: id.Timeline, LSN: id.Flushed},
+		Database: evidence.Reach{History: newest.Number, Timeline: id.Timeline, LSN: id.Flushed},
 	}
 	j.start = &startingPoint{history: newest}
 	if j.past.origin != nil {
@@ -103,8 +99,8 @@ func (j *judge) begin() error {
 				anotherLog, j.route.Source.Slot, at, begun, j.route.Log.Name)
 	}
 	// The slot's beginning is on the timeline on which it lies, which is not the server's where it was promoted since.
-	j.start.reach = Reach{History: j.start.history.Number, Timeline: j.identity.TimelineOf(at), LSN: at}
-	j.start.last = lastBeat{reach: j.start.reach}
+	j.start.reach = evidence.Reach{History: j.start.history.Number, Timeline: j.identity.TimelineOf(at), LSN: at}
+	j.start.last = evidence.LastBeat{Reach: j.start.reach}
 	return nil
 }
 
@@ -122,8 +118,8 @@ func (j *judge) sameLog() error {
 			end.DatabaseOID, end.SystemIdentifier, route.Source.DatabaseOID, route.Source.SystemIdentifier)
 	}
 	route.Source.Database = end.Database
-	if TextFormOf(route.Source.Encoding) == RawText {
-		route.Source.Database = string(DecodeText(end.Database))
+	if evidence.TextFormOf(route.Source.Encoding) == evidence.RawText {
+		route.Source.Database = string(evidence.DecodeText(end.Database))
 	}
 	if end.Route != route.Fingerprint() || end.RouteVersion != route.Version {
 		return refuse(ErrRouteChanged, "%s was begun with other topics, another number of partitions, another slot or another hash key",
@@ -136,13 +132,13 @@ func (j *judge) sameLog() error {
 // sameKeys refuses tag keys of which none is one that the log was begun with: with others every deletion would come out as
 // unverified.
 func (j *judge) sameKeys() error {
-	if j.past.origin.Kind != KindOrigin {
+	if j.past.origin.Kind != evidence.KindOrigin {
 		return refuse(ErrLogMissing, "%s begins with a record of kind %s", "somebody has deleted records of the log, which is kept for ever: "+
 			"put it back; if it is lost: "+anotherLog, j.route.Log.Name, j.past.origin.Kind)
 	}
 	known := j.past.origin.Keys["tag"]
 	for _, key := range j.auditor.config.Keys {
-		if slices.Contains(known, fingerprint(key)) {
+		if slices.Contains(known, schemas.Fingerprint(key)) {
 			return nil
 		}
 	}
@@ -162,7 +158,7 @@ func (j *judge) resume(ctx context.Context) error {
 	if why != "" {
 		return j.bent(ctx, why)
 	}
-	if slot := j.slot(); j.slotMadeAnew() && slot.below(j.past.end.Reach) && common == j.past.end.Reach {
+	if slot := j.slot(); j.slotMadeAnew() && slot.Below(j.past.end.Reach) && common == j.past.end.Reach {
 		return j.bent(ctx, fmt.Sprintf("the slot was made at %s, and the log had come to %s by then", slot.LSN, j.past.end.Reach.LSN))
 	}
 	if why := j.cannotBeTold(); why != "" {
@@ -182,9 +178,9 @@ func (j *judge) resume(ctx context.Context) error {
 }
 
 // slot is where the slot stands.
-func (j *judge) slot() Reach {
+func (j *judge) slot() evidence.Reach {
 	at := j.stream.StartedAt()
-	return Reach{History: j.start.history.Number, Timeline: j.identity.TimelineOf(at), LSN: at}
+	return evidence.Reach{History: j.start.history.Number, Timeline: j.identity.TimelineOf(at), LSN: at}
 }
 
 // slotMadeAnew says whether init has made the slot after the log began, and the log does not know: nothing below its
@@ -198,8 +194,8 @@ func (j *judge) slotMadeAnew() bool {
 // that it is not sent, and the server was started since the last heartbeat that both have, so that it may be a copy of before
 // it. A new timeline tells: what lies below its beginning is the same.
 func (j *judge) cannotBeTold() string {
-	beat := j.start.last.beat
-	if beat == nil || j.walk.lost == 0 || !j.past.end.Reach.below(j.slot()) || j.past.end.Reach.Timeline != j.identity.Timeline ||
+	beat := j.start.last.Beat
+	if beat == nil || j.walk.lost == 0 || !j.past.end.Reach.Below(j.slot()) || j.past.end.Reach.Timeline != j.identity.Timeline ||
 		!j.restartedSince(beat) {
 		return ""
 	}
@@ -209,7 +205,7 @@ func (j *judge) cannotBeTold() string {
 }
 
 // restartedSince says whether the server was started after a heartbeat, or is another one.
-func (j *judge) restartedSince(beat *Heartbeat) bool {
+func (j *judge) restartedSince(beat *evidence.Heartbeat) bool {
 	return !beat.ServerStart.Equal(j.identity.ServerStart.Truncate(time.Microsecond))
 }
 
@@ -231,7 +227,7 @@ func (j *judge) strangeHistory() string {
 
 // common finds the last position that log and database may have in common, by timelines and heartbeats alone. why says
 // what forbids to go on from there.
-func (j *judge) common(ctx context.Context) (common Reach, why string, err error) {
+func (j *judge) common(ctx context.Context) (common evidence.Reach, why string, err error) {
 	end, id := j.past.end, &j.identity
 	common = end.Reach
 	left, ended := id.Ancestry.End(end.Reach.Timeline)
@@ -249,14 +245,14 @@ func (j *judge) common(ctx context.Context) (common Reach, why string, err error
 		return common, "", err
 	}
 	beat := j.walk.beat
-	j.start.last = lastBeat{reach: j.past.origin.Reach}
+	j.start.last = evidence.LastBeat{Reach: j.past.origin.Reach}
 	if beat == nil { // a log without heartbeats says nothing of how much was lost
 		if common != end.Reach {
 			why = fmt.Sprintf("the log reaches %s, and the server left that timeline at %s", end.Reach.LSN, common.LSN)
 		}
 		return common, why, nil
 	}
-	j.start.last = lastBeat{beat: beat.Heartbeat, reach: beat.Reach}
+	j.start.last = evidence.LastBeat{Beat: beat.Heartbeat, Reach: beat.Reach}
 	if _, there := j.database.Beats[beat.Heartbeat.Nonce]; !there {
 		return common, fmt.Sprintf("the heartbeat of %s, which the log has at %s, is not in the database",
 			beat.Heartbeat.At.Format("2006-01-02 15:04:05 UTC"), beat.Reach.LSN), nil
@@ -270,15 +266,15 @@ func (j *judge) common(ctx context.Context) (common Reach, why string, err error
 }
 
 // wantedBeat takes the newest heartbeat at or below the common position.
-func (j *judge) wantedBeat(common Reach) func(*LogRecord) bool {
+func (j *judge) wantedBeat(common evidence.Reach) func(*evidence.LogRecord) bool {
 	if j.past.end.Beat == (uuid.UUID{}) {
 		return nil
 	}
-	return func(r *LogRecord) bool { return !common.below(r.Reach) }
+	return func(r *evidence.LogRecord) bool { return !common.Below(r.Reach) }
 }
 
 // lost says whether a promotion lost more than may be lost without a person's word.
-func (j *judge) lost(common Reach) string {
+func (j *judge) lost(common evidence.Reach) string {
 	if common == j.past.end.Reach {
 		return ""
 	}
@@ -286,7 +282,7 @@ func (j *judge) lost(common Reach) string {
 	if j.past.end.Time.After(until) { // heartbeats may have failed
 		until = j.past.end.Time
 	}
-	lost := until.Sub(j.start.last.beat.At)
+	lost := until.Sub(j.start.last.Beat.At)
 	if lost <= j.auditor.config.FailoverTolerance {
 		return ""
 	}
@@ -295,22 +291,22 @@ func (j *judge) lost(common Reach) string {
 }
 
 // goOn takes the log's end for the start, with a rewind where the server was promoted without what the log has last.
-func (j *judge) goOn(common Reach) {
+func (j *judge) goOn(common evidence.Reach) {
 	end := j.past.end
 	j.start.reach, j.start.begun = end.Reach, end.Kind
 	if common != end.Reach {
 		j.finding.Standing = StandingPromoted
-		j.rewind(ReasonTimeline, common, j.start.last.beat.At)
+		j.rewind(evidence.ReasonTimeline, common, j.start.last.Beat.At)
 	}
 	j.finding.Fork = common
 }
 
 // rewind plans a rewind record at the fork, on the timeline and in the history that go on there. Its position is the one
 // before the fork, where no record of the server's log begins: the next commit may stand at the fork itself.
-func (j *judge) rewind(reason Reason, fork Reach, at time.Time) {
-	begin := Reach{History: j.start.history.Number, Timeline: j.identity.TimelineOf(fork.LSN), LSN: fork.LSN}
-	j.start.markers = append(j.start.markers, Marker{
-		Op: Rewind, Reason: reason, Time: at, From: fork, To: j.past.end.Reach,
+func (j *judge) rewind(reason evidence.Reason, fork evidence.Reach, at time.Time) {
+	begin := evidence.Reach{History: j.start.history.Number, Timeline: j.identity.TimelineOf(fork.LSN), LSN: fork.LSN}
+	j.start.markers = append(j.start.markers, evidence.Marker{
+		Op: evidence.Rewind, Reason: reason, Time: at, From: fork, To: j.past.end.Reach,
 		At: replication.Position{History: begin.History, Timeline: begin.Timeline, Commit: begin.LSN - 1},
 	})
 	j.start.reach = begin
@@ -319,9 +315,9 @@ func (j *judge) rewind(reason Reason, fork Reach, at time.Time) {
 // slotGap plans a gap where the slot begins above the log's end: init made it anew. One that nobody recorded is refused.
 //
 // The gap's position is the one before the slot's: no record of the server's log begins there, so no transaction has it.
-func (j *judge) slotGap(common Reach) error {
+func (j *judge) slotGap(common evidence.Reach) error {
 	slot := j.slot()
-	if !j.start.reach.below(slot) {
+	if !j.start.reach.Below(slot) {
 		return nil
 	}
 	if j.database.SlotStart != slot.LSN {
@@ -332,15 +328,15 @@ func (j *judge) slotGap(common Reach) error {
 	if j.finding.Standing == StandingStraight {
 		j.finding.Standing = StandingBehind
 	}
-	j.start.markers = append(j.start.markers, Marker{
-		Op: Gap, Reason: ReasonSlot, Time: j.database.SlotMade, From: j.start.reach, To: slot,
+	j.start.markers = append(j.start.markers, evidence.Marker{
+		Op: evidence.Gap, Reason: evidence.ReasonSlot, Time: j.database.SlotMade, From: j.start.reach, To: slot,
 		At: replication.Position{History: slot.History, Timeline: slot.Timeline, Commit: slot.LSN - 1},
 	})
-	j.start.reach, j.start.last.reach = slot, slot
-	if beat := j.start.last.beat; beat != nil {
+	j.start.reach, j.start.last.Reach = slot, slot
+	if beat := j.start.last.Beat; beat != nil {
 		unread := *beat // others may have been written before the slot was made
 		unread.Nonce = uuid.UUID{}
-		j.start.named, j.start.last.beat = beat, &unread
+		j.start.named, j.start.last.Beat = beat, &unread
 	}
 	return nil
 }
@@ -353,18 +349,18 @@ func (j *judge) accepted(ctx context.Context) (bool, error) {
 	}
 	j.finding.Standing, j.finding.Fork = StandingAccepted, newest.Fork
 	j.start.begun = end.Kind
-	walked, err := walkBack(ctx, j.client, j.route, j.past, newest.Fork, func(r *LogRecord) bool {
+	walked, err := walkBack(ctx, j.client, j.route, j.past, newest.Fork, func(r *evidence.LogRecord) bool {
 		_, there := j.database.Beats[r.Heartbeat.Nonce]
-		return there && !newest.Fork.below(r.Reach)
+		return there && !newest.Fork.Below(r.Reach)
 	})
 	if err != nil {
 		return false, err
 	}
-	j.start.last = lastBeat{reach: newest.Fork}
+	j.start.last = evidence.LastBeat{Reach: newest.Fork}
 	if walked.beat != nil {
-		j.start.last.beat = walked.beat.Heartbeat
+		j.start.last.Beat = walked.beat.Heartbeat
 	}
-	j.rewind(ReasonAccepted, newest.Fork, newest.At)
+	j.rewind(evidence.ReasonAccepted, newest.Fork, newest.At)
 	return true, j.slotGap(newest.Fork)
 }
 
@@ -374,7 +370,7 @@ func (j *judge) compare(ctx context.Context) error {
 	j.compared = true
 	*c = comparison{
 		stream: j.stream, identity: j.identity, client: j.client, route: j.route, past: j.past, walk: j.walk,
-		classifier: NewClassifier(j.route.Source, j.auditor.config.Keys), router: NewRouter(j.route, j.auditor.config.HashKey),
+		classifier: evidence.NewClassifier(j.route.Source, j.auditor.config.Keys), router: evidence.NewRouter(j.route, j.auditor.config.HashKey),
 		markers: j.start.markers,
 	}
 	return c.compare(ctx)

@@ -4,32 +4,33 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/audit/evidence"
 	"lapse/audit/kafka"
 	"lapse/replication"
+	"lapse/schemas"
 )
 
 // routeVersion is that of the one route a log has so far.
 const routeVersion = 1
 
 // route is the route of this configuration for a database.
-func (a *Auditor) route(id replication.Identity) *Route {
+func (a *Auditor) route(id replication.Identity) *evidence.Route {
 	c := &a.config
-	return &Route{
+	return &evidence.Route{
 		Version: routeVersion,
-		Source: Source{
+		Source: evidence.Source{
 			SystemIdentifier: id.SystemIdentifier, DatabaseOID: id.DatabaseOID, Database: id.Database, Encoding: id.Encoding,
 			Slot: c.Stream.Slot,
 		},
-		System: Topic{Name: c.System, Partitions: int32(c.Partitions)},
-		User:   Topic{Name: c.User, Partitions: int32(c.Partitions)},
-		Log:    Topic{Name: c.Log, Partitions: 1},
+		System: evidence.Topic{Name: c.System, Partitions: int32(c.Partitions)},
+		User:   evidence.Topic{Name: c.User, Partitions: int32(c.Partitions)},
+		Log:    evidence.Topic{Name: c.Log, Partitions: 1},
 
-		HashKey: fingerprint(c.HashKey),
+		HashKey: schemas.Fingerprint(c.HashKey),
 	}
 }
 
@@ -105,20 +106,10 @@ func (a *Auditor) judge(ctx context.Context, client *kafka.Client, o *opened, th
 		auditor: a, client: client, stream: o.stream, identity: o.stream.Identity(), database: o.database,
 		route: a.route(o.stream.Identity()), thorough: thorough,
 	}
-	reading, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var err error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		j.past, err = readPast(reading, client, j.route, o.database.SlotStart == o.stream.StartedAt())
-	}()
-	if broken := answer(ctx, o.stream, done); broken != nil {
-		cancel()
-		<-done
-		return j, broken
-	}
-	<-done
+	err := o.stream.During(ctx, func(ctx context.Context) (err error) {
+		j.past, err = readPast(ctx, client, j.route, o.database.SlotStart == o.stream.StartedAt())
+		return err
+	})
 	if err != nil {
 		return j, err
 	}
@@ -167,13 +158,10 @@ func (l *life) askUntil(ctx context.Context) error {
 		return nil
 	}
 	if place := a.place.Load(); a.config.Beat != nil && place != nil {
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
+		err := l.stream.During(ctx, func(ctx context.Context) error {
 			a.beat(ctx, place)
-		}()
-		err := answer(ctx, l.stream, done)
-		<-done
+			return nil
+		})
 		if err != nil {
 			return err
 		}
@@ -199,7 +187,7 @@ func (a *Auditor) clientConfig() kafka.Config {
 // life is what lives as long as a publisher does.
 type life struct {
 	auditor   *Auditor
-	route     *Route
+	route     *evidence.Route
 	stream    *replication.Stream // nil between two
 	publisher *kafka.Publisher
 	relay     *relay
@@ -209,49 +197,16 @@ type life struct {
 // brokers that do not answer.
 func (l *life) openPublisher(ctx context.Context) error {
 	l.auditor.stand("connecting to Kafka")
-	opening, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var err error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		l.publisher, err = kafka.Open(opening, l.publisherConfig())
-	}()
 	inner, end := l.auditor.attend(ctx, l.stream)
-	if broken := end(answer(inner, l.stream, done)); broken != nil {
-		cancel()
-		<-done
-		return broken
-	}
-	<-done
+	err := end(l.stream.During(inner, func(ctx context.Context) (err error) {
+		l.publisher, err = kafka.Open(ctx, l.publisherConfig())
+		return err
+	}))
 	if err != nil {
 		return err
 	}
 	l.auditor.publisher.Store(l.publisher)
 	return nil
-}
-
-// answer answers the server until done.
-func answer(ctx context.Context, stream *replication.Stream, done <-chan struct{}) error {
-	var press pressing
-	began := time.Now()
-	for {
-		err := stream.Wait(ctx, done)
-		select {
-		case <-done:
-			return nil
-		default:
-		}
-		switch now := time.Now(); {
-		case errors.Is(err, replication.ErrPressing):
-			press.felt(now)
-			if err := press.bear(now, now.Sub(began)); err != nil {
-				return err
-			}
-		case err != nil:
-			return err
-		}
-	}
 }
 
 // publisherConfig completes the configuration. The transactional id is the database's and the slot's: a stray auditor of
@@ -265,15 +220,9 @@ func (l *life) publisherConfig() kafka.Config {
 		cfg.Logger = a.log
 	}
 	cfg.Ours = isOurs(l.route)
-	cfg.FenceHeaders = []kafka.Header{
-		{Key: headerProcess, Value: []byte(a.process)},
-		{Key: headerSystem, Value: appendUint(nil, source.SystemIdentifier)},
-		{Key: headerDB, Value: appendUint(nil, uint64(source.DatabaseOID))},
-		{Key: headerTLI, Value: strconv.AppendUint(nil, uint64(l.stream.Identity().Timeline), 10)},
-		{Key: headerSchema, Value: appendUint(nil, EventSchema)},
-	}
+	cfg.FenceHeaders = kafkaHeaders(nil, evidence.FenceHeaders(source, l.stream.Identity().Timeline, a.process))
 	cfg.Topics = nil
-	for _, t := range []Topic{l.route.System, l.route.User, l.route.Log} {
+	for _, t := range []evidence.Topic{l.route.System, l.route.User, l.route.Log} {
 		topic := kafka.Topic{
 			Name: t.Name, Partitions: int(t.Partitions), Replication: a.config.Replication, Create: a.config.Create,
 			Configs: map[string]string{},
@@ -350,9 +299,6 @@ func whyNot(err error) string {
 
 // end closes what is open. Its own time is bounded: neither side is owed more than to be left.
 func (l *life) end(ctx context.Context) {
-	if l.relay != nil {
-		l.relay.bell.silence()
-	}
 	l.closeStream(ctx)
 	if l.publisher == nil {
 		return
@@ -377,6 +323,6 @@ func (l *life) closeStream(ctx context.Context) {
 	}
 	l.stream = nil
 	if l.relay != nil {
-		l.relay.stream = nil
+		l.relay.detach()
 	}
 }

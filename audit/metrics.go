@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"lapse/audit/evidence"
 	"lapse/audit/kafka"
 )
 
@@ -21,8 +22,8 @@ type Metrics struct {
 	lag          prometheus.GaugeFunc
 	kafka        *kafka.Metrics
 
-	byCause [Unverified + 1][Truncate + 1]prometheus.Counter // published, looked up once
-	since   atomic.Int64                                     // see behind; Unix microseconds, 0 for nothing
+	byCause [evidence.Unverified + 1][evidence.Truncate + 1]prometheus.Counter // published, looked up once
+	since   atomic.Int64                                                       // see behind; Unix microseconds, 0 for nothing
 	unread  unread
 }
 
@@ -64,8 +65,8 @@ func NewMetrics() *Metrics {
 		Help: "Age of the oldest transaction that is being read or waits for Kafka, time since the server wrote what has not been read, " +
 			"or time without a stream, whichever is longest; 0 if none.",
 	}, m.lagSeconds)
-	for _, cause := range []Cause{System, User, Unverified} {
-		for _, op := range []Op{Delete, Truncate} {
+	for _, cause := range []evidence.Cause{evidence.System, evidence.User, evidence.Unverified} {
+		for _, op := range []evidence.Op{evidence.Delete, evidence.Truncate} {
 			m.byCause[cause][op] = m.published.WithLabelValues(cause.String(), op.String())
 		}
 	}
@@ -97,14 +98,14 @@ func (m *Metrics) lagSeconds() float64 {
 }
 
 // concluded counts what a transaction came to.
-func (m *Metrics) concluded(a *Account, v Verdict) {
+func (m *Metrics) concluded(a *evidence.Account, v evidence.Verdict) {
 	if a.Unverified() {
 		m.unverified.Inc()
 	}
 	if a.OwnUnverified != nil {
 		m.own.Inc()
 	}
-	if v == Mismatch {
+	if v == evidence.Mismatch {
 		m.mismatches.Inc()
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"lapse/audit/evidence"
 	"lapse/audit/kafka"
 	"lapse/replication"
 )
@@ -17,12 +18,12 @@ import (
 // past is what the topics say of how far the audit has come. It is read before anybody is fenced: another auditor may
 // still be writing, so it is compared with what lies below the fences afterwards.
 type past struct {
-	end    *LogRecord // the log's last record; nil for an empty log
-	at     int64      // its offset
-	offset int64      // of the last record that looks like the log's, which may be a copy of an old one; -1 for none
-	beat   *LogRecord // the record of the log's last heartbeat; nil for none
-	origin *LogRecord // the log's first record; nil for an empty log
-	fence  string     // the process that fenced the log last, as its fence says; empty for none
+	end    *evidence.LogRecord // the log's last record; nil for an empty log
+	at     int64               // its offset
+	offset int64               // of the last record that looks like the log's, which may be a copy of an old one; -1 for none
+	beat   *evidence.LogRecord // the record of the log's last heartbeat; nil for none
+	origin *evidence.LogRecord // the log's first record; nil for an empty log
+	fence  string              // the process that fenced the log last, as its fence says; empty for none
 
 	tails map[string][]tail  // by topic and partition
 	ends  map[string][]int64 // by topic: the offset of each partition's next record
@@ -38,14 +39,11 @@ type tail struct {
 	offset   int64                // of the last record that looks like an event, which may be a copy of an old one; -1 for none
 }
 
-// headerProcess is in a fence: the process that wrote it.
-const headerProcess = "lapse-process"
-
 // readPast reads the ends of all topics. Topics that are not there are empty ones. Where the slot is fresh, so that a log
 // is not to be expected, they are not waited for: whoever takes them over looks again.
-func readPast(ctx context.Context, client *kafka.Client, route *Route, fresh bool) (*past, error) {
+func readPast(ctx context.Context, client *kafka.Client, route *evidence.Route, fresh bool) (*past, error) {
 	p := &past{offset: -1, tails: map[string][]tail{}, ends: map[string][]int64{route.Log.Name: {0}}}
-	for _, topic := range []Topic{route.System, route.User} {
+	for _, topic := range []evidence.Topic{route.System, route.User} {
 		p.tails[topic.Name], p.ends[topic.Name] = make([]tail, topic.Partitions), make([]int64, topic.Partitions)
 		for i := range p.tails[topic.Name] {
 			p.tails[topic.Name][i].offset = -1
@@ -60,7 +58,7 @@ func readPast(ctx context.Context, client *kafka.Client, route *Route, fresh boo
 	if err := p.readLog(ctx, client, route); err != nil && !errors.As(err, &missing) {
 		return nil, err
 	}
-	for _, topic := range []Topic{route.System, route.User} {
+	for _, topic := range []evidence.Topic{route.System, route.User} {
 		if err := p.readTopic(ctx, client, route, topic); err != nil && !errors.As(err, &missing) {
 			return nil, err
 		}
@@ -69,7 +67,7 @@ func readPast(ctx context.Context, client *kafka.Client, route *Route, fresh boo
 }
 
 // readTopic reads the ends of a topic's partitions.
-func (p *past) readTopic(ctx context.Context, client *kafka.Client, route *Route, topic Topic) error {
+func (p *past) readTopic(ctx context.Context, client *kafka.Client, route *evidence.Route, topic evidence.Topic) error {
 	bounds, err := client.Offsets(ctx, topic.Name)
 	if err != nil {
 		return err
@@ -93,7 +91,7 @@ func (p *past) readTopic(ctx context.Context, client *kafka.Client, route *Route
 
 // readTail finds a partition's last event. Somebody may have copied an old event behind it: what the log has no record of
 // was appended since the last heartbeat, so the highest position since then is the last event's.
-func (p *past) readTail(ctx context.Context, client *kafka.Client, route *Route, topic string, partition int32, end int64) error {
+func (p *past) readTail(ctx context.Context, client *kafka.Client, route *evidence.Route, topic string, partition int32, end int64) error {
 	since := end // without heartbeats the last record is the last event
 	if p.beat != nil && int(partition) < len(p.beat.Ends[topic]) {
 		since = p.beat.Ends[topic][partition]
@@ -141,7 +139,7 @@ func (p *past) known(ctx context.Context, client *kafka.Client, topic string, pa
 	if err != nil {
 		return false, err
 	}
-	return offset == at && rec.IsFence() && headerOf(&rec, headerProcess) == p.beat.Process, nil
+	return offset == at && rec.IsFence() && headerOf(&rec, evidence.HeaderProcess) == p.beat.Process, nil
 }
 
 // logLookBack is how many records are looked at, at least, for one that reaches further than those behind it: somebody may
@@ -149,7 +147,7 @@ func (p *past) known(ctx context.Context, client *kafka.Client, topic string, pa
 const logLookBack = 100
 
 // readLog reads the log's end, its last heartbeat, its newest fence and its first record.
-func (p *past) readLog(ctx context.Context, client *kafka.Client, route *Route) error {
+func (p *past) readLog(ctx context.Context, client *kafka.Client, route *evidence.Route) error {
 	log := route.Log.Name
 	bounds, err := client.Offsets(ctx, log)
 	if err != nil {
@@ -160,7 +158,7 @@ func (p *past) readLog(ctx context.Context, client *kafka.Client, route *Route) 
 	err = client.Backward(ctx, log, 0, bounds[0].End, func(rec *kafka.Record, offset int64) (bool, error) {
 		looked++
 		if rec.IsFence() && p.fence == "" {
-			p.fence = headerOf(rec, headerProcess)
+			p.fence = headerOf(rec, evidence.HeaderProcess)
 		}
 		leaf, err := leafOf(rec, route)
 		if err != nil {
@@ -168,10 +166,10 @@ func (p *past) readLog(ctx context.Context, client *kafka.Client, route *Route) 
 		}
 		if leaf != nil {
 			p.offset = max(p.offset, offset)
-			if p.end == nil || p.end.Reach.before(leaf.Reach) {
+			if p.end == nil || p.end.Reach.Before(leaf.Reach) {
 				p.end, p.at = leaf, offset
 			}
-			if leaf.Heartbeat != nil && (p.beat == nil || p.beat.Reach.before(leaf.Reach)) {
+			if leaf.Heartbeat != nil && (p.beat == nil || p.beat.Reach.Before(leaf.Reach)) {
 				p.beat = leaf
 			}
 		}
@@ -223,19 +221,19 @@ func (p *past) empty() bool {
 
 // leafOf reads a record of the log; nil for a fence, and for what somebody else wrote into its topic. One of this database in
 // another format is an error: a later version wrote it.
-func leafOf(rec *kafka.Record, route *Route) (*LogRecord, error) {
-	if rec.IsFence() || headerOf(rec, headerOp) == "" {
+func leafOf(rec *kafka.Record, route *evidence.Route) (*evidence.LogRecord, error) {
+	if rec.IsFence() || headerOf(rec, evidence.HeaderOp) == "" {
 		return nil, nil
 	}
 	source := &route.Source
-	if schema := headerOf(rec, headerSchema); schema != strconv.Itoa(LogSchema) {
-		if _, err := strconv.Atoi(schema); err == nil && headerOf(rec, headerSystem) == strconv.FormatUint(source.SystemIdentifier, 10) {
+	if schema := headerOf(rec, evidence.HeaderSchema); schema != strconv.Itoa(evidence.LogSchema) {
+		if _, err := strconv.Atoi(schema); err == nil && headerOf(rec, evidence.HeaderSystem) == strconv.FormatUint(source.SystemIdentifier, 10) {
 			return nil, refuse(ErrForeignTopic, "%s has records of format %s; this program knows %d", "run the version of lapse that wrote them",
-				route.Log.Name, schema, LogSchema)
+				route.Log.Name, schema, evidence.LogSchema)
 		}
 		return nil, nil
 	}
-	r, err := ParseLogRecord(rec.Value)
+	r, err := evidence.ParseLogRecord(rec.Value)
 	if err != nil {
 		return nil, nil //nolint:nilerr // it looks like a record and is none: foreign
 	}
@@ -243,7 +241,7 @@ func leafOf(rec *kafka.Record, route *Route) (*LogRecord, error) {
 }
 
 // isOurs tells events of this database, and records of its log, from what somebody else wrote into the topics.
-func isOurs(route *Route) func(*kafka.Record) bool {
+func isOurs(route *evidence.Route) func(*kafka.Record) bool {
 	event := oursIn(&route.Source)
 	return func(rec *kafka.Record) bool {
 		if rec.Topic != route.Log.Name {
@@ -255,32 +253,32 @@ func isOurs(route *Route) func(*kafka.Record) bool {
 }
 
 // oursIn tells events from what somebody else wrote. One of another database is one too: it is refused by name.
-func oursIn(source *Source) func(*kafka.Record) bool {
+func oursIn(source *evidence.Source) func(*kafka.Record) bool {
 	return func(rec *kafka.Record) bool {
 		_, err := positionOf(rec, source)
-		return !errors.Is(err, errNoEvent)
+		return !errors.Is(err, evidence.ErrNoEvent)
 	}
 }
 
 // walk is a look back into the log, as far as a start needs it.
 type walk struct {
-	from    int64      // where to read forward from: everything before it is at or below the slot's position
-	beat    *LogRecord // the record of the newest heartbeat that was wanted; nil if the log has none
-	rewinds []rewound  // in the part that is read
-	lost    int        // transactions behind that heartbeat
-	before  *LogRecord // the last record at or below the slot's position; nil if the log begins above it
+	from    int64               // where to read forward from: everything before it is at or below the slot's position
+	beat    *evidence.LogRecord // the record of the newest heartbeat that was wanted; nil if the log has none
+	rewinds []rewound           // in the part that is read
+	lost    int                 // transactions behind that heartbeat
+	before  *evidence.LogRecord // the last record at or below the slot's position; nil if the log begins above it
 }
 
 // rewound is a rewind record: what stands before it and above its fork never happened.
 type rewound struct {
 	offset int64
-	fork   Reach
+	fork   evidence.Reach
 }
 
 // walkBack goes back from the log's end until it is at or below floor, and a heartbeat was met that wanted takes. wanted is
 // nil if none is looked for. What a rewind took back is passed over.
 func walkBack(
-	ctx context.Context, client *kafka.Client, route *Route, p *past, floor Reach, wanted func(*LogRecord) bool,
+	ctx context.Context, client *kafka.Client, route *evidence.Route, p *past, floor evidence.Reach, wanted func(*evidence.LogRecord) bool,
 ) (*walk, error) {
 	w := &walk{}
 	err := client.Backward(ctx, route.Log.Name, 0, p.at+1, func(rec *kafka.Record, offset int64) (bool, error) {
@@ -291,16 +289,16 @@ func walkBack(
 		if w.dead(offset, leaf) {
 			return true, nil
 		}
-		if leaf.Kind == KindRewind {
+		if leaf.Kind == evidence.KindRewind {
 			w.rewinds = append(w.rewinds, rewound{offset: offset, fork: leaf.From})
 		}
-		if w.beat == nil && leaf.Kind == KindTransaction {
+		if w.beat == nil && leaf.Kind == evidence.KindTransaction {
 			w.lost++
 		}
 		if w.beat == nil && wanted != nil && leaf.Heartbeat != nil && wanted(leaf) {
 			w.beat = leaf
 		}
-		if w.before == nil && !floor.below(leaf.Reach) {
+		if w.before == nil && !floor.Below(leaf.Reach) {
 			w.before, w.from = leaf, offset
 		}
 		return w.before == nil || wanted != nil && w.beat == nil, nil
@@ -312,26 +310,11 @@ func walkBack(
 }
 
 // dead says whether a record was taken back by a rewind behind it.
-func (w *walk) dead(offset int64, leaf *LogRecord) bool {
+func (w *walk) dead(offset int64, leaf *evidence.LogRecord) bool {
 	for _, r := range w.rewinds {
-		if offset < r.offset && r.fork.below(leaf.Reach) {
+		if offset < r.offset && r.fork.Below(leaf.Reach) {
 			return true
 		}
 	}
 	return false
-}
-
-// below compares places on the server's log, whatever the history: r lies below other.
-func (r Reach) below(other Reach) bool {
-	r.History, other.History = 0, 0
-	return r.before(other)
-}
-
-func headerOf(rec *kafka.Record, name string) string {
-	for i := range rec.Headers {
-		if rec.Headers[i].Key == name {
-			return string(rec.Headers[i].Value)
-		}
-	}
-	return ""
 }

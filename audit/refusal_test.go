@@ -9,6 +9,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"lapse/audit"
+	"lapse/internal/evidencetest"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
 	"lapse/replication"
@@ -223,7 +224,7 @@ func TestADatabaseThatIsRenamedKeepsItsNameInTheLog(t *testing.T) {
 
 func field(t *testing.T, value []byte, path ...string) any {
 	t.Helper()
-	found := parseJSON(t, value)
+	found := evidencetest.ParseJSON(t, value)
 	for _, name := range path {
 		found = found.(map[string]any)[name]
 	}
@@ -232,7 +233,7 @@ func field(t *testing.T, value []byte, path ...string) any {
 
 func TestAnAuditorWithoutAUsableKeyIsRefused(t *testing.T) {
 	t.Parallel()
-	for name, keys := range map[string][]schemas.Key{"none": nil, "a short one": {tagKey, tagKey[:5]}} {
+	for name, keys := range map[string][]schemas.Key{"none": nil, "a short one": {evidencetest.TagKey, evidencetest.TagKey[:5]}} {
 		config := settings{System: "a", User: "b", Log: "c"}.config()
 		config.Keys = keys
 		if _, err := audit.New(config); err == nil {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"lapse/audit/evidence"
 	"lapse/audit/kafka"
 	"lapse/replication"
 	"lapse/schemas"
@@ -22,32 +23,33 @@ import (
 //
 // Transactions follow one another through these steps without waiting for each other; the queue holds them.
 type relay struct {
-	route      *Route
+	route      *evidence.Route
 	publisher  *kafka.Publisher
-	classifier *Classifier
-	router     *Router
-	scribe     *scribe
+	classifier *evidence.Classifier
+	router     *evidence.Router
+	writer     *evidence.LogWriter
 	metrics    *Metrics
 	log        *slog.Logger
 	now        func() time.Time
 	alarm      func(ctx context.Context, reason string) error // nil: none
 
-	bell   *bell
-	stream *replication.Stream
+	stream  *replication.Stream // nil before attach and after detach
+	unwatch func()              // ends the wakes of the stream
 
 	// What is in the topics or on its way there.
 	tails     map[string][]replication.Position // by topic and partition: the last event; zero for none
-	reach     Reach                             // of the last record handed to the queue
-	last      lastBeat                          // among the records handed to the queue
-	origin    Reach                             // of the log
+	reach     evidence.Reach                    // of the last record handed to the queue
+	last      evidence.LastBeat                 // among the records handed to the queue
+	origin    evidence.Reach                    // of the log
 	replaced  []string                          // topics that have lost what was in them, which the next heartbeat says
 	queue     queue
-	lastEvent uint64 // its mark
+	headers   []kafka.Header // of the record that is handed over
+	lastEvent uint64         // its mark
 
 	// The transaction that is being read.
 	tx     *replication.Tx
 	passed bool // it is recorded; its changes are dropped unread
-	event  Event
+	event  evidence.Event
 	names  names
 	pulse  *pulse
 	noRow  map[uint32]bool // relations whose events name no row, as was warned of
@@ -55,19 +57,18 @@ type relay struct {
 	ancestry replication.Ancestry // of the server that is read
 	process  string               // this one
 	coverage coverage
-	pressing pressing
 }
 
 func newRelay(
-	route *Route, config *Config, publisher *kafka.Publisher, start *startingPoint, judged *past, metrics *Metrics, log *slog.Logger,
+	route *evidence.Route, config *Config, publisher *kafka.Publisher, start *startingPoint, judged *past, metrics *Metrics, log *slog.Logger,
 ) *relay {
 	r := &relay{
 		route: route, publisher: publisher, metrics: metrics, log: log, now: time.Now,
-		classifier: NewClassifier(route.Source, config.Keys), router: NewRouter(route, config.HashKey), scribe: newScribe(route),
-		tails: judged.positions(), reach: start.reach, last: start.last, origin: start.origin, replaced: start.replaced,
-		bell: hang(publisher.Progress()), names: names{}, noRow: map[uint32]bool{}, alarm: config.Alarm,
+		classifier: evidence.NewClassifier(route.Source, config.Keys), router: evidence.NewRouter(route, config.HashKey),
+		writer: evidence.NewLogWriter(route, start.history.Nonce, cmp.Or(start.named, start.last.Beat)),
+		tails:  judged.positions(), reach: start.reach, last: start.last, origin: start.origin, replaced: start.replaced,
+		names: names{}, noRow: map[uint32]bool{}, alarm: config.Alarm,
 	}
-	r.scribe.nonce, r.scribe.beat = start.history.Nonce, cmp.Or(start.named, start.last.beat)
 	return r
 }
 
@@ -82,31 +83,30 @@ func (r *relay) run(ctx context.Context, stream *replication.Stream, first *repl
 			return err
 		}
 	}
-	deadline := r.coverage.due(r)
-	listening := r.bell.listen(ctx, r.notAfter(deadline, until))
+	timer := time.AfterFunc(askEvery, stream.Wake)
+	defer timer.Stop()
+	due := r.wakeBy(timer, until)
 	for {
-		if r.bell.hush() || listening.Err() != nil {
-			if err := r.settle(); err != nil {
-				return err
-			}
-			deadline = r.coverage.due(r)
-			listening = r.bell.listen(ctx, r.notAfter(deadline, until))
-		}
 		if until != 0 && r.finished(until) {
 			return errReached
 		}
-		message, err := stream.Next(listening)
+		message, err := stream.Next(ctx)
 		switch {
 		case err == nil:
 			if err := r.handle(ctx, message); err != nil {
 				return err
 			}
-			if message.Kind != replication.KindChange && !r.coverage.due(r).Equal(deadline) {
-				r.bell.ring()
+			if message.Kind != replication.KindChange && !r.coverage.due(r).Equal(due) {
+				due = r.wakeBy(timer, until)
 			}
+		case errors.Is(err, replication.ErrWoken):
+			if err := r.settle(); err != nil {
+				return err
+			}
+			due = r.wakeBy(timer, until)
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case listening.Err() == nil:
+		default:
 			return err
 		}
 	}
@@ -116,16 +116,23 @@ func (r *relay) run(ctx context.Context, stream *replication.Stream, first *repl
 // say so for as long as half of wal_sender_timeout.
 const askEvery = 500 * time.Millisecond
 
-// notAfter is when reading is interrupted, so that the server is asked while there is a position to be reached.
-func (r *relay) notAfter(deadline time.Time, until schemas.LSN) time.Time {
-	if until == 0 {
-		return deadline
+// wakeBy has timer wake the stream when a coverage record is due, and returns that time. While there is a position to be
+// reached it asks the server how far it has read, and has the stream woken in time to ask again.
+func (r *relay) wakeBy(timer *time.Timer, until schemas.LSN) (due time.Time) {
+	due = r.coverage.due(r)
+	at := due
+	if until != 0 {
+		r.stream.Ask()
+		if soon := r.now().Add(askEvery); at.IsZero() || soon.Before(at) {
+			at = soon
+		}
 	}
-	r.stream.Ask()
-	if soon := r.now().Add(askEvery); deadline.IsZero() || soon.Before(deadline) {
-		return soon
+	if at.IsZero() {
+		timer.Stop()
+	} else {
+		timer.Reset(at.Sub(r.now()))
 	}
-	return deadline
+	return due
 }
 
 // attach makes stream the one that is read, and confirmed to.
@@ -133,10 +140,38 @@ func (r *relay) attach(stream *replication.Stream) {
 	r.stream, r.tx = stream, nil
 	r.coverage.begin(r.reach, r.now())
 	r.metrics.unread.begin(r.reach.LSN)
-	r.pressing = pressing{}
+	r.unwatch = wakeOn(stream, r.publisher.Progress())
 	// What the log has may never have come to be confirmed, or the server may have forgotten it in a crash.
 	if id := stream.Identity(); r.queue.empty() && id.TimelineOf(r.reach.LSN) == r.reach.Timeline {
 		stream.Confirm(r.reach.LSN)
+	}
+}
+
+// detach ends what attach began.
+func (r *relay) detach() {
+	if r.stream != nil {
+		r.unwatch()
+		r.stream = nil
+	}
+}
+
+// wakeOn wakes the stream whenever progress has something, until stop is called.
+func wakeOn(stream *replication.Stream, progress <-chan struct{}) (stop func()) {
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-progress:
+				stream.Wake()
+			case <-quit:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		<-done
 	}
 }
 
@@ -157,7 +192,7 @@ func (r *relay) handle(ctx context.Context, m *replication.Message) error {
 }
 
 func (r *relay) begin(tx *replication.Tx) {
-	r.tx, r.passed = tx, r.reach.passed(tx)
+	r.tx, r.passed = tx, r.reach.Passed(tx)
 	if !r.passed {
 		r.classifier.Begin(tx)
 		r.waiting()
@@ -170,11 +205,11 @@ func (r *relay) change(ctx context.Context, change *replication.Change) error {
 		return nil
 	}
 	finding := r.classifier.Classify(change)
-	if finding.Op == None {
+	if finding.Op == evidence.None {
 		return nil
 	}
 	table := r.names.of(change.Relation)
-	r.event.set(r.tx, change, finding, r.classifier.Claim(), table)
+	r.event.Set(r.tx, change, finding, r.classifier.Claim(), table)
 	r.warnOfNoRow(&r.event)
 	routed := r.router.Route(&r.event)
 	position := r.tx.Position(change.Ordinal)
@@ -184,7 +219,7 @@ func (r *relay) change(ctx context.Context, change *replication.Change) error {
 			r.metrics.deduplicated.Inc()
 			continue
 		}
-		mark, err := r.append(ctx, kafka.Record{
+		mark, err := r.append(ctx, &evidence.Record{
 			Topic: routed.Topic, Partition: partition, Key: routed.Key, Value: routed.Value, Headers: routed.Headers,
 			Time: r.tx.CommitTime,
 		})
@@ -198,20 +233,22 @@ func (r *relay) change(ctx context.Context, change *replication.Change) error {
 }
 
 // warnOfNoRow says once for each relation that its events name no rows.
-func (r *relay) warnOfNoRow(e *Event) {
+func (r *relay) warnOfNoRow(e *evidence.Event) {
 	if !e.Full && !e.Nameless || r.noRow[e.TableOID] {
 		return
 	}
 	r.noRow[e.TableOID] = true
-	why, fix := e.namesNoRow()
+	why, fix := e.NamesNoRow()
 	r.log.Warn("a table's events do not say which row was deleted", "table", e.Table, "reason", why, "fix", fix)
 }
 
 // append hands a record to the publisher, and waits while its buffer is full. The stream is not read meanwhile, so that
 // the server holds what this process cannot; but it is answered.
-func (r *relay) append(ctx context.Context, rec kafka.Record) (uint64, error) {
+func (r *relay) append(ctx context.Context, rec *evidence.Record) (uint64, error) {
+	r.headers = kafkaHeaders(r.headers[:0], rec.Headers)
+	out := kafkaRecord(rec, r.headers)
 	for {
-		mark, ok := r.publisher.Append(rec)
+		mark, ok := r.publisher.Append(out)
 		if ok {
 			return mark, nil
 		}
@@ -224,34 +261,18 @@ func (r *relay) append(ctx context.Context, rec kafka.Record) (uint64, error) {
 	}
 }
 
-// bear is pressing.bear, but for a server that has said so in words while a transaction is open: to wait for the rest of it
-// is of no use to anybody.
-func (r *relay) bear(now time.Time) error {
-	if r.stream.Stopping() {
-		return errParted
-	}
-	return r.pressing.bear(now, r.publisher.Stalled())
-}
-
 // wait waits for the publisher to get further.
 func (r *relay) wait(ctx context.Context) error {
-	patience, cancel := ctx, context.CancelFunc(func() {})
-	if r.pressing.active(r.now()) {
-		patience, cancel = context.WithTimeout(ctx, pressingPause)
-	}
-	defer cancel()
-	err := r.stream.Wait(patience, r.bell.wake)
-	switch {
-	case err == nil:
+	switch err := r.stream.Wait(ctx); {
+	case errors.Is(err, replication.ErrWoken):
 		return r.settle()
-	case errors.Is(err, replication.ErrPressing):
-		r.pressing.felt(r.now())
+	case errors.Is(err, replication.ErrStopping):
+		return r.stream.CheckStop(r.publisher.Stalled())
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case patience.Err() == nil:
+	default:
 		return err
 	}
-	return r.bear(r.now())
 }
 
 // commit ends a transaction. Its record waits in the queue until its events are acknowledged.
@@ -264,7 +285,7 @@ func (r *relay) wait(ctx context.Context) error {
 func (r *relay) commit(ctx context.Context, tx *replication.Tx) error {
 	r.tx = nil
 	if r.passed {
-		if r.reach.before(endOf(tx)) {
+		if r.reach.Before(evidence.EndOf(tx)) {
 			return refuse(ErrDisorder, "transaction %d ends at %s, beyond the log's end at %s, and committed before it", "",
 				tx.XID, tx.EndLSN, r.reach.LSN)
 		}
@@ -275,7 +296,7 @@ func (r *relay) commit(ctx context.Context, tx *replication.Tx) error {
 		return r.beaten(ctx, tx, account.Heartbeat)
 	}
 	if !account.Recorded() {
-		r.coverage.reached(endOf(tx))
+		r.coverage.reached(evidence.EndOf(tx))
 		r.metrics.unread.reach(tx.EndLSN)
 		r.coverage.wanted = r.coverage.wanted || account.Awaited
 		r.waiting()
@@ -284,23 +305,23 @@ func (r *relay) commit(ctx context.Context, tx *replication.Tx) error {
 	if err := r.raise(ctx, tx, account); err != nil {
 		return err
 	}
-	verdict := reconcile(account)
+	verdict := evidence.Reconcile(account)
 	r.conclude(tx, account, verdict)
-	return r.conclusion(ctx, func() *Leaf { return r.scribe.transaction(tx, account, verdict) })
+	return r.conclusion(ctx, evidence.Position{Reach: evidence.EndOf(tx)}, &evidence.TransactionContent{Tx: tx, Account: account, Verdict: verdict})
 }
 
 // beaten ends the transaction of a heartbeat: with a coverage record, or with a gap where the heartbeat shows one.
 //
 //	crash before the gap is in every partition    the slot sends it again; the partitions' tails say where it is
 //	crash before the record is acknowledged       the same, and the record is made again with the same bytes
-func (r *relay) beaten(ctx context.Context, tx *replication.Tx, h *Heartbeat) error {
-	var gaps []*Marker
-	if gap := gapAt(tx, h, r.last); gap != nil {
+func (r *relay) beaten(ctx context.Context, tx *replication.Tx, h *evidence.Heartbeat) error {
+	var gaps []*evidence.Marker
+	if gap := evidence.GapAt(tx, h, r.last); gap != nil {
 		gaps = append(gaps, gap)
 	}
 	for _, topic := range r.replaced {
-		gaps = append(gaps, &Marker{
-			Op: Gap, Reason: ReasonTopic, Topic: topic, Time: tx.CommitTime, From: r.origin, To: endOf(tx), At: tx.Position(uint32(len(gaps))),
+		gaps = append(gaps, &evidence.Marker{
+			Op: evidence.Gap, Reason: evidence.ReasonTopic, Topic: topic, Time: tx.CommitTime, From: r.origin, To: evidence.EndOf(tx), At: tx.Position(uint32(len(gaps))),
 		})
 	}
 	r.pulse.read(h)
@@ -309,13 +330,15 @@ func (r *relay) beaten(ctx context.Context, tx *replication.Tx, h *Heartbeat) er
 			return err
 		}
 	}
-	r.replaced, r.last = nil, lastBeat{beat: h, reach: endOf(tx)}
+	r.replaced, r.last = nil, evidence.LastBeat{Beat: h, Reach: evidence.EndOf(tx)}
 	if len(gaps) == 0 {
-		return r.conclusion(ctx, func() *Leaf { return r.scribe.beaten(tx, h, r.witness()) })
+		content := &evidence.CoverageContent{At: tx.CommitTime, Heartbeat: h, Surroundings: r.surroundings()}
+		return r.conclusion(ctx, evidence.Position{Reach: evidence.EndOf(tx)}, content)
 	}
 	// The heartbeat is in the first one: were only that one written, nothing would be missed but words.
 	for _, gap := range gaps {
-		err := r.conclusion(ctx, func() *Leaf { return r.scribe.marked(gap, endOf(tx), h, r.witness()) })
+		at := evidence.Position{Reach: evidence.EndOf(tx), Seq: gap.At.Ordinal}
+		err := r.conclusion(ctx, at, &evidence.MarkerContent{Marker: gap, Heartbeat: h, Surroundings: r.surroundings()})
 		if err != nil {
 			return err
 		}
@@ -325,34 +348,34 @@ func (r *relay) beaten(ctx context.Context, tx *replication.Tx, h *Heartbeat) er
 }
 
 // conclusion puts a transaction's record in line when there is room.
-func (r *relay) conclusion(ctx context.Context, leaf func() *Leaf) error {
+func (r *relay) conclusion(ctx context.Context, at evidence.Position, content evidence.Content) error {
 	for r.queue.full() {
 		if err := r.wait(ctx); err != nil {
 			return err
 		}
 	}
-	r.enqueue(leaf())
+	r.enqueue(r.writer.Write(content, at))
 	return r.settle()
 }
 
-// witness is what a coverage record says of server and topics.
-func (r *relay) witness() *witness {
-	w := &witness{ancestry: r.ancestry, process: r.process}
-	for _, topic := range []Topic{r.route.System, r.route.User} {
-		t := topicEnds{topic: topic.Name, ends: make([]int64, topic.Partitions), fences: make([]int64, topic.Partitions)}
+// surroundings are what a heartbeat's record says of server and topics.
+func (r *relay) surroundings() *evidence.Surroundings {
+	w := &evidence.Surroundings{Ancestry: r.ancestry, Process: r.process}
+	for _, topic := range []evidence.Topic{r.route.System, r.route.User} {
+		t := evidence.TopicEnds{Topic: topic.Name, Ends: make([]int64, topic.Partitions), Fences: make([]int64, topic.Partitions)}
 		for partition := range topic.Partitions {
-			t.ends[partition] = r.publisher.End(topic.Name, partition)
-			t.fences[partition], _ = r.publisher.Fence(topic.Name, partition)
+			t.Ends[partition] = r.publisher.End(topic.Name, partition)
+			t.Fences[partition], _ = r.publisher.Fence(topic.Name, partition)
 		}
-		w.ends = append(w.ends, t)
+		w.Ends = append(w.Ends, t)
 	}
 	return w
 }
 
 // conclude tells people what a transaction came to, where it is not what it should be. Positions and names only.
-func (r *relay) conclude(tx *replication.Tx, account *Account, verdict Verdict) {
+func (r *relay) conclude(tx *replication.Tx, account *evidence.Account, verdict evidence.Verdict) {
 	r.metrics.concluded(account, verdict)
-	if verdict != Mismatch && !account.Unverified() || account.OwnUnverified != nil { // raise has told them
+	if verdict != evidence.Mismatch && !account.Unverified() || account.OwnUnverified != nil { // raise has told them
 		return
 	}
 	attributes := []any{"xid", tx.XID, "commit_lsn", tx.CommitLSN.String(), "verdict", string(verdict)}
@@ -365,7 +388,7 @@ func (r *relay) conclude(tx *replication.Tx, account *Account, verdict Verdict) 
 // keepalive learns how far the server has read. Between transactions everything below is known; within one it is not.
 func (r *relay) keepalive(m *replication.Message) error {
 	if !m.Open {
-		r.coverage.reached(Reach{History: r.reach.History, Timeline: r.timelineOf(m.WALEnd), LSN: m.WALEnd})
+		r.coverage.reached(evidence.Reach{History: r.reach.History, Timeline: r.timelineOf(m.WALEnd), LSN: m.WALEnd})
 		r.metrics.unread.reach(m.WALEnd)
 		r.waiting()
 	}
@@ -375,10 +398,8 @@ func (r *relay) keepalive(m *replication.Message) error {
 	if err := r.settle(); err != nil {
 		return err
 	}
-	if m.Pressing {
-		now := r.now()
-		r.pressing.felt(now)
-		return r.bear(now)
+	if m.Stopping {
+		return r.stream.CheckStop(r.publisher.Stalled())
 	}
 	return nil
 }
@@ -393,7 +414,7 @@ func (r *relay) timelineOf(at schemas.LSN) schemas.Timeline {
 func (r *relay) finished(until schemas.LSN) bool {
 	if r.coverage.upTo.LSN >= until && r.reach.LSN < until && !r.coverage.wanted {
 		r.coverage.wanted = true
-		r.bell.ring()
+		r.stream.Wake()
 	}
 	return r.queue.empty() && r.reach.LSN >= until && r.stream.Confirmed() >= until
 }
@@ -421,7 +442,7 @@ type named struct {
 func (n names) of(relation *replication.Relation) string {
 	known := n[relation.OID]
 	if known.relation != relation {
-		known = named{relation: relation, name: tableName(relation)}
+		known = named{relation: relation, name: evidence.TableName(relation)}
 		n[relation.OID] = known
 	}
 	return known.name

@@ -18,6 +18,7 @@ import (
 
 	"lapse/audit"
 	"lapse/audit/kafka"
+	"lapse/internal/evidencetest"
 	"lapse/internal/fixture"
 	"lapse/internal/kafkaserver"
 	"lapse/internal/kafkatest"
@@ -91,7 +92,7 @@ func (s settings) config() audit.Config {
 		Stream: replication.StreamConfig{ConnString: s.URL, Slot: s.Slot},
 		Kafka:  kafka.Config{Brokers: strings.Split(s.Broker, ","), MaxBuffered: s.MaxBuffered},
 		System: s.System, User: s.User, Log: s.Log, Partitions: partitions, Create: true,
-		Keys: []schemas.Key{tagKey}, HashKey: hashKey,
+		Keys: []schemas.Key{evidencetest.TagKey}, HashKey: evidencetest.HashKey,
 	}
 }
 

@@ -4,6 +4,10 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"lapse/audit/evidence"
+	"lapse/audit/kafka"
+	"lapse/replication"
 )
 
 // maxQueued bounds the records that wait. Each is about a kilobyte; what many small transactions have in the topics
@@ -12,7 +16,7 @@ const maxQueued = 4096
 
 // pending is a record of the log on its way.
 type pending struct {
-	leaf   *Leaf
+	leaf   *evidence.Entry
 	events uint64 // mark of the last event that must be acknowledged before the leaf is appended
 	mark   uint64 // of the leaf, once it is appended
 }
@@ -44,11 +48,11 @@ func (q *queue) drop(n int) {
 }
 
 // enqueue puts a record in line, behind the events that it speaks of.
-func (r *relay) enqueue(leaf *Leaf) {
+func (r *relay) enqueue(leaf *evidence.Entry) {
 	r.queue.items = append(r.queue.items, pending{leaf: leaf, events: r.lastEvent})
-	r.reach = leaf.Reach
+	r.reach = leaf.Position.Reach
 	r.coverage.reached(r.reach)
-	r.metrics.unread.reach(leaf.Reach.LSN)
+	r.metrics.unread.reach(leaf.Position.LSN)
 }
 
 // settle moves everything on that acknowledgements have set free: appends records whose events are acknowledged, and
@@ -63,9 +67,9 @@ func (r *relay) settle() error {
 	acked := r.publisher.Acked()
 	q := &r.queue
 	for q.written < len(q.items) && q.items[q.written].events <= acked {
-		mark, ok := r.publisher.Append(r.scribe.record(q.items[q.written].leaf))
+		mark, ok := r.publisher.Append(r.logRecord(q.items[q.written].leaf))
 		if !ok {
-			break // full: the next acknowledgement rings
+			break // full: the next acknowledgement wakes the stream
 		}
 		q.items[q.written].mark = mark
 		q.written++
@@ -77,7 +81,7 @@ func (r *relay) settle() error {
 	if done == 0 {
 		return nil
 	}
-	confirmed := q.items[done-1].leaf.Reach.LSN
+	confirmed := q.items[done-1].leaf.Position.Reach.LSN
 	q.drop(done)
 	r.waiting()
 	if r.stream != nil {
@@ -85,6 +89,15 @@ func (r *relay) settle() error {
 	}
 	return nil
 }
+
+// logRecord is a record of the log as Kafka gets it.
+func (r *relay) logRecord(entry *evidence.Entry) kafka.Record {
+	rec := r.writer.Record(entry)
+	return kafkaRecord(&rec, kafkaHeaders(nil, rec.Headers))
+}
+
+// lookPause is how often rest looks whether Kafka answers.
+const lookPause = 250 * time.Millisecond
 
 // rest waits between two streams, and on until Kafka answers: a server that stopped because of it would have to wait
 // again. What is acknowledged meanwhile is settled, and confirmed by the next stream.
@@ -96,15 +109,15 @@ func (r *relay) rest(ctx context.Context, pause time.Duration) error {
 		case <-ctx.Done():
 			r.drain(ctx)
 			return ctx.Err()
-		case <-r.bell.wake:
+		case <-r.publisher.Progress():
 			if err := r.settle(); err != nil {
 				return err
 			}
 		case <-timer.C:
-			if r.publisher.Stalled() < pressingStalled {
+			if r.publisher.Stalled() < replication.StalledAtMost {
 				return nil
 			}
-			timer.Reset(pressingPause)
+			timer.Reset(lookPause)
 		}
 	}
 }
@@ -123,7 +136,7 @@ func (r *relay) drain(ctx context.Context) {
 			err = r.wait(ctx)
 		default:
 			select {
-			case <-r.bell.wake:
+			case <-r.publisher.Progress():
 			case <-ctx.Done():
 				err = ctx.Err()
 			}
@@ -141,13 +154,14 @@ func (r *relay) cover() {
 	now := r.now()
 	upTo := r.coverage.upTo
 	r.coverage.done(now)
-	r.enqueue(r.scribe.coverage(upTo, now, &witness{ancestry: r.ancestry}))
+	content := &evidence.CoverageContent{At: now, Surroundings: &evidence.Surroundings{Ancestry: r.ancestry}}
+	r.enqueue(r.writer.Write(content, evidence.Position{Reach: upTo}))
 }
 
 // coverage decides when the log says that there was nothing.
 type coverage struct {
-	upTo   Reach // what has been read, with everything in the log's queue that came of it
-	wanted bool  // somebody waits for it: a server that asks, a policy that is to be armed
+	upTo   evidence.Reach // what has been read, with everything in the log's queue that came of it
+	wanted bool           // somebody waits for it: a server that asks, a policy that is to be armed
 	last   time.Time
 }
 
@@ -159,7 +173,7 @@ const (
 )
 
 // begin starts over at a position: what was known beyond it will be read again.
-func (c *coverage) begin(at Reach, now time.Time) {
+func (c *coverage) begin(at evidence.Reach, now time.Time) {
 	c.upTo, c.wanted = at, false
 	if c.last.IsZero() {
 		c.last = now.Add(-coveragePause) // the first may be due at once
@@ -167,8 +181,8 @@ func (c *coverage) begin(at Reach, now time.Time) {
 }
 
 // reached takes note that everything up to a position has been read.
-func (c *coverage) reached(at Reach) {
-	if c.upTo.before(at) {
+func (c *coverage) reached(at evidence.Reach) {
+	if c.upTo.Before(at) {
 		c.upTo = at
 	}
 }
@@ -178,7 +192,7 @@ func (c *coverage) done(now time.Time) { c.last, c.wanted = now, false }
 // due is when the next record is to be made; the zero time if there is nothing to cover, or no room for it.
 func (c *coverage) due(r *relay) time.Time {
 	switch {
-	case !r.reach.before(c.upTo), r.queue.full():
+	case !r.reach.Before(c.upTo), r.queue.full():
 		return time.Time{}
 	case c.wanted:
 		return c.last.Add(coveragePause)
@@ -190,31 +204,4 @@ func (c *coverage) due(r *relay) time.Time {
 func (c *coverage) isDue(r *relay) bool {
 	due := c.due(r)
 	return !due.IsZero() && !r.now().Before(due)
-}
-
-// pressing is the memory of a server that wants to stop and waits for this stream.
-type pressing struct{ first, last time.Time }
-
-const (
-	pressingPause   = 250 * time.Millisecond // between looks while the server presses and nothing can be read
-	pressingForgets = 10 * time.Second       // after so long without pressing it was something else
-	pressingStalled = 2 * time.Second        // Kafka has not answered for so long: it will not in time
-	pressingAtMost  = 3 * time.Second        // more than this no server is kept waiting, whatever for
-)
-
-func (p *pressing) felt(now time.Time) {
-	if now.Sub(p.last) > pressingForgets {
-		p.first = now
-	}
-	p.last = now
-}
-
-func (p *pressing) active(now time.Time) bool { return now.Sub(p.last) <= pressingForgets }
-
-// bear says when it has been enough.
-func (p *pressing) bear(now time.Time, stalled time.Duration) error {
-	if p.active(now) && (stalled >= pressingStalled || now.Sub(p.first) >= pressingAtMost) {
-		return errParted
-	}
-	return nil
 }

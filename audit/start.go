@@ -2,51 +2,26 @@ package audit
 
 import (
 	"context"
-	"encoding/hex"
-	"errors"
-	"fmt"
-	"strconv"
 	"time"
 
+	"lapse/audit/evidence"
 	"lapse/audit/kafka"
 	"lapse/replication"
-	"lapse/schemas"
 )
 
-// errNoEvent says that a record is nothing that this program writes as an event.
-var errNoEvent = errors.New("the record is no event that this program knows")
-
 // positionOf reads an event's position from its headers.
-func positionOf(rec *kafka.Record, source *Source) (replication.Position, error) {
-	history, err1 := strconv.ParseUint(headerOf(rec, headerHistory), 10, 30) // far above any, and far below what the catalog takes
-	timeline, err2 := strconv.ParseUint(headerOf(rec, headerTLI), 10, 32)
-	commit, err3 := parseHex(headerOf(rec, headerLSN), 8)
-	ordinal, err4 := parseHex(headerOf(rec, headerSeq), 4)
-	system, database := headerOf(rec, headerSystem), headerOf(rec, headerDB)
-	if errors.Join(err1, err2, err3, err4) != nil || headerOf(rec, headerSchema) != strconv.Itoa(EventSchema) || system == "" || database == "" {
-		return replication.Position{}, fmt.Errorf("%s/%d: %w", rec.Topic, rec.Partition, errNoEvent)
+func positionOf(rec *kafka.Record, source *evidence.Source) (replication.Position, error) {
+	r := EvidenceRecord(rec)
+	position, err := evidence.EventPosition(&r)
+	if err != nil {
+		return position, err
 	}
-	if system != strconv.FormatUint(source.SystemIdentifier, 10) || database != strconv.FormatUint(uint64(source.DatabaseOID), 10) {
+	if !source.Of(&r) {
 		return replication.Position{}, refuse(ErrForeignTopic, "%s/%d: the last event is of database %q of system %q; this one is %d of %d",
 			"nobody else may write there: name topics that this database has for itself (topics)", rec.Topic, rec.Partition,
-			database, system, source.DatabaseOID, source.SystemIdentifier)
+			r.Header(evidence.HeaderDatabase), r.Header(evidence.HeaderSystem), source.DatabaseOID, source.SystemIdentifier)
 	}
-	return replication.Position{
-		History: schemas.History(history), Timeline: schemas.Timeline(timeline), Commit: schemas.LSN(commit),
-		Ordinal: uint32(ordinal),
-	}, nil
-}
-
-func parseHex(s string, size int) (uint64, error) {
-	b, err := hex.DecodeString(s)
-	if err != nil || len(b) != size {
-		return 0, errors.New("not hexadecimal of the right length")
-	}
-	var n uint64
-	for _, digit := range b {
-		n = n<<8 | uint64(digit)
-	}
-	return n, nil
+	return position, nil
 }
 
 // positions are the positions of the last events, by topic and partition.
@@ -62,20 +37,20 @@ func (p *past) positions() map[string][]replication.Position {
 }
 
 // readFenced reads what the publisher found below its fences, where nothing changes any more.
-func readFenced(p *kafka.Publisher, route *Route) *past {
+func readFenced(p *kafka.Publisher, route *evidence.Route) *past {
 	found := &past{offset: -1, tails: map[string][]tail{}}
-	for _, topic := range []Topic{route.System, route.User} {
+	for _, topic := range []evidence.Topic{route.System, route.User} {
 		tails := make([]tail, topic.Partitions)
 		for partition := range topic.Partitions {
 			tails[partition].offset = -1
-			if _, offset, ok := p.Last(topic.Name, partition); ok {
-				tails[partition].offset = offset
+			if last := p.Last(topic.Name, partition); len(last) > 0 {
+				tails[partition].offset = last[len(last)-1].Offset
 			}
 		}
 		found.tails[topic.Name] = tails
 	}
-	if _, offset, ok := p.Last(route.Log.Name, 0); ok {
-		found.offset = offset
+	if last := p.Last(route.Log.Name, 0); len(last) > 0 {
+		found.offset = last[len(last)-1].Offset
 	}
 	return found
 }
@@ -92,21 +67,24 @@ func readFenced(p *kafka.Publisher, route *Route) *past {
 func (r *relay) inscribe(ctx context.Context, s *startingPoint, c *Config) error {
 	now := r.now().UTC().Truncate(time.Millisecond)
 	if s.begun == "" {
-		r.enqueue(r.scribe.origin(r.reach, c.Keys, now))
+		r.enqueue(r.writer.Write(&evidence.OriginContent{
+			Slot: r.route.Source.Slot, Consistent: r.reach.LSN, Keys: c.Keys, At: now,
+		}, evidence.Position{Reach: r.reach}))
 	}
-	if s.begun == "" || s.begun == KindOrigin {
-		r.enqueue(r.scribe.routing(r.reach, now))
+	if s.begun == "" || s.begun == evidence.KindOrigin {
+		r.enqueue(r.writer.Write(&evidence.RouteContent{Route: r.route, At: now}, evidence.Position{Reach: r.reach, Seq: 1}))
 	}
 	for i := range s.markers {
 		m := &s.markers[i]
-		reached := Reach{History: m.At.History, Timeline: m.At.Timeline, LSN: m.From.LSN}
-		if m.Op == Gap {
+		reached := evidence.Reach{History: m.At.History, Timeline: m.At.Timeline, LSN: m.From.LSN}
+		if m.Op == evidence.Gap {
 			reached = m.To
 		}
 		if err := r.mark(ctx, m); err != nil {
 			return err
 		}
-		r.enqueue(r.scribe.marked(m, reached, nil, &witness{ancestry: r.ancestry}))
+		content := &evidence.MarkerContent{Marker: m, Surroundings: &evidence.Surroundings{Ancestry: r.ancestry}}
+		r.enqueue(r.writer.Write(content, evidence.Position{Reach: reached}))
 	}
 	for {
 		if err := r.settle(); err != nil {
@@ -122,7 +100,7 @@ func (r *relay) inscribe(ctx context.Context, s *startingPoint, c *Config) error
 }
 
 // mark hands a marker to every partition that does not have it.
-func (r *relay) mark(ctx context.Context, m *Marker) error {
+func (r *relay) mark(ctx context.Context, m *evidence.Marker) error {
 	records := r.router.RouteMarker(m)
 	for i := range records {
 		rec := &records[i]
@@ -131,13 +109,13 @@ func (r *relay) mark(ctx context.Context, m *Marker) error {
 			r.metrics.deduplicated.Inc()
 			continue
 		}
-		mark, err := r.append(ctx, *rec)
+		mark, err := r.append(ctx, rec)
 		if err != nil {
 			return err
 		}
 		tails[rec.Partition], r.lastEvent = m.At, mark
 	}
-	if m.Op == Gap {
+	if m.Op == evidence.Gap {
 		r.metrics.gaps.Inc()
 	}
 	r.log.Warn("the order of events is broken", "by", m.Op.String(), "reason", string(m.Reason), "from", m.From.String(), "to", m.To.String())

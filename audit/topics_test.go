@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"lapse/internal/evidencetest"
 	"lapse/internal/kafkatest"
 	"lapse/schemas"
 )
@@ -59,7 +60,7 @@ func (r *rig) readLog(t *testing.T) []logRecord {
 		if got := record.Header("lapse-op"); got != l.Kind {
 			t.Errorf("header lapse-op is %q of a record of kind %q", got, l.Kind)
 		}
-		if err := compileSchema(t, "log-"+l.Kind).Validate(parseJSON(t, record.Value)); err != nil {
+		if err := evidencetest.Schema(t, "log-"+l.Kind).Validate(evidencetest.ParseJSON(t, record.Value)); err != nil {
 			t.Errorf("%s: %v", record.Value, err)
 		}
 		records = append(records, l)
@@ -124,7 +125,7 @@ func (r *rig) checkEvent(t *testing.T, topic string, record kafkatest.Record) ev
 	}
 	// Each kind of event is among the first; to hold all of many against the schema takes longer than all else.
 	if record.Offset < 200 || record.Offset%97 == 0 {
-		if err := compileSchema(t, "event").Validate(parseJSON(t, record.Value)); err != nil {
+		if err := evidencetest.Schema(t, "event").Validate(evidencetest.ParseJSON(t, record.Value)); err != nil {
 			t.Errorf("%s: %v", record.Value, err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"lapse/audit"
+	"lapse/audit/evidence"
 	"lapse/internal/kafkatest"
 	"lapse/schemas"
 )
@@ -30,7 +30,7 @@ type told struct {
 
 // place is where a record stands in the order of all.
 type place struct {
-	reach   audit.Reach
+	reach   evidence.Reach
 	ordinal string
 }
 
@@ -79,16 +79,16 @@ type reached struct {
 	LSN      string `json:"lsn"`
 }
 
-func reachOf(t *testing.T, history, timeline uint32, lsn string) audit.Reach {
+func reachOf(t *testing.T, history, timeline uint32, lsn string) evidence.Reach {
 	t.Helper()
-	r, err := audit.ParseReach(fmt.Sprintf("%d/%d/%s", history, timeline, lsn))
+	r, err := evidence.ParseReach(fmt.Sprintf("%d/%d/%s", history, timeline, lsn))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-func (r *reached) reach(t *testing.T) audit.Reach {
+func (r *reached) reach(t *testing.T) evidence.Reach {
 	t.Helper()
 	return reachOf(t, r.History, r.Timeline, r.LSN)
 }
@@ -122,7 +122,7 @@ func (r *rig) listen(t *testing.T) *told {
 func (r *rig) listenTo(t *testing.T, heard *told, topic string, records []kafkatest.Record) (markers []string) {
 	t.Helper()
 	type row struct {
-		at  audit.Reach
+		at  evidence.Reach
 		key string
 	}
 	var rows []row
@@ -170,11 +170,11 @@ func (r *rig) listenTo(t *testing.T, heard *told, topic string, records []kafkat
 func (r *rig) listenToLog(t *testing.T, heard *told) {
 	t.Helper()
 	type summary struct {
-		at     audit.Reach
+		at     evidence.Reach
 		events map[string]int
 	}
 	var lives []summary
-	var last audit.Reach
+	var last evidence.Reach
 	for i, record := range r.read(t, r.settings.Log) {
 		var l happening
 		if err := json.Unmarshal(record.Value, &l); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"lapse/audit/evidence"
 	"lapse/audit/kafka"
 	"lapse/replication"
 )
@@ -13,7 +14,7 @@ import (
 // heartbeat in the log, and this process is not the one that wrote it last. Whoever lives writes within two heartbeats.
 // The slot is held meanwhile, so it is not one of this server's.
 func (j *judge) watch(ctx context.Context) error {
-	beat := j.start.last.beat
+	beat := j.start.last.Beat
 	if beat == nil || j.thorough || !j.restartedSince(beat) || j.past.fence == j.auditor.process {
 		return nil
 	}
@@ -22,26 +23,15 @@ func (j *judge) watch(ctx context.Context) error {
 		watch, j.route.Log.Name))
 	j.auditor.log.Info("the server was started since the last heartbeat in the log; watching whether another auditor writes it",
 		"log", j.route.Log.Name, "for", watch)
-	watching, cancel := context.WithCancel(ctx)
-	defer cancel()
-	done := make(chan struct{})
-	var grown error
-	go func() {
-		defer close(done)
+	return j.stream.During(ctx, func(ctx context.Context) error {
 		from := j.past.ends[j.route.Log.Name][0]
-		grown = watchLog(watching, j.client, j.route, j.auditor.process, from, min(time.Second, j.auditor.config.BeatEvery/4), watch)
-	}()
-	if broken := answer(ctx, j.stream, done); broken != nil {
-		cancel()
-		<-done
-		return broken
-	}
-	return grown
+		return watchLog(ctx, j.client, j.route, j.auditor.process, from, min(time.Second, j.auditor.config.BeatEvery/4), watch)
+	})
 }
 
 // watchLog looks at what is appended to a log from an offset on, every so often and once more at the end. What somebody else
 // writes into the topic is no auditor's. A log that cannot be looked at is waited for.
-func watchLog(ctx context.Context, client *kafka.Client, route *Route, process string, from int64, every, watch time.Duration) error {
+func watchLog(ctx context.Context, client *kafka.Client, route *evidence.Route, process string, from int64, every, watch time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	end := time.NewTimer(watch)
@@ -63,7 +53,7 @@ func watchLog(ctx context.Context, client *kafka.Client, route *Route, process s
 }
 
 // lookAtLog reads what was appended from an offset on, and returns where it ends.
-func lookAtLog(ctx context.Context, client *kafka.Client, route *Route, process string, from int64) (int64, error) {
+func lookAtLog(ctx context.Context, client *kafka.Client, route *evidence.Route, process string, from int64) (int64, error) {
 	log := route.Log.Name
 	end, err := client.End(ctx, log, 0)
 	if err != nil {
@@ -71,7 +61,7 @@ func lookAtLog(ctx context.Context, client *kafka.Client, route *Route, process 
 	}
 	err = client.ReadPartition(ctx, log, 0, from, end, func(rec *kafka.Record, _ int64) error {
 		leaf, err := leafOf(rec, route)
-		if err == nil && (leaf != nil || rec.IsFence() && headerOf(rec, headerProcess) != process) {
+		if err == nil && (leaf != nil || rec.IsFence() && headerOf(rec, evidence.HeaderProcess) != process) {
 			err = refuse(ErrOtherAuditor, "%s grows, and the slot of this server is held here",
 				"this server is a copy of another one, whose auditor lives: give the copy topics of its own (topics in lapse.yaml), "+
 					"or stop the other auditor", log)

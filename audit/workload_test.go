@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"lapse/internal/evidencetest"
 	"lapse/schemas"
 )
 
@@ -139,7 +140,7 @@ func batch(ids []int64, fix func(*schemas.Claim)) transaction {
 		if err != nil {
 			return outcome{}, err
 		}
-		mac := claim.MAC(tagKey)
+		mac := claim.MAC(evidencetest.TagKey)
 		o := outcome{causes: causesOf(ids, "system"), verdict: "match"}
 		if fix != nil {
 			fix(&claim)
@@ -213,8 +214,8 @@ func writeClaim(ctx context.Context, tx pgx.Tx, c *schemas.Claim, mac []byte) er
 	_, err := tx.Exec(ctx, `
 		insert into lapse.batch (batch, policy_id, policy, policy_version, run, cutoff, hold_version, target, cascades,
 		                         functions, system_identifier, database_oid, history, timeline, xid, started_at, mac)
-		values ($1, $2, $3, $4, $5, $6, $7, $8, $9::text::oid[], $10, $11, $12, $13, $14, $15::text::xid8, $16, $17)`,
-		c.Batch, c.PolicyID, c.Policy, c.PolicyVersion, c.Run, c.Cutoff, c.HoldVersion, c.Target, oidArray(c.Cascades),
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15::text::xid8, $16, $17)`,
+		c.Batch, c.PolicyID, c.Policy, c.PolicyVersion, c.Run, c.Cutoff, c.HoldVersion, c.Target, c.Cascades,
 		c.Functions[:], fmt.Sprint(c.SystemIdentifier), c.DatabaseOID, c.History, c.Timeline, fmt.Sprint(c.XID), c.StartedAt, mac)
 	return err
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"lapse/audit"
+	"lapse/audit/evidence"
 	"lapse/audit/kafka"
 	"lapse/internal/config"
 	"lapse/schemas"
@@ -58,7 +58,7 @@ say that events are missing, or that events which are there never happened.`,
 }
 
 func causes() []string {
-	return []string{audit.System.String(), audit.User.String(), audit.Unverified.String()}
+	return []string{evidence.System.String(), evidence.User.String(), evidence.Unverified.String()}
 }
 
 // consumer prints events.
@@ -123,7 +123,7 @@ func (c *consumer) topics() []string {
 	switch c.cause {
 	case "":
 		return []string{system, user}
-	case audit.System.String():
+	case evidence.System.String():
 		return []string{system}
 	default:
 		return []string{user}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/audit"
+	"lapse/audit/evidence"
 	"lapse/internal/config"
 	"lapse/replication"
 	"lapse/schemas"
@@ -200,7 +201,7 @@ func (p *pasts) readDatabase(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return fmt.Errorf("read the history in force: %w", err)
 	}
-	d.Reaches = audit.Reach{
+	d.Reaches = evidence.Reach{
 		History: schemas.History(h.Number), Timeline: schemas.Timeline(d.Timeline), LSN: d.Written,
 	}.String()
 	return nil
@@ -284,7 +285,7 @@ func (p *pasts) readSlot(ctx context.Context, conn *pgx.Conn, name string) error
 // take takes over what the check found.
 func (p *pasts) take(found *audit.Examination) {
 	p.found, p.Standing, p.Why = found, found.Standing, found.Why
-	if found.Fork != (audit.Reach{}) {
+	if found.Fork != (evidence.Reach{}) {
 		p.Fork = found.Fork.String()
 	}
 	if found.Standing == audit.StandingBent {

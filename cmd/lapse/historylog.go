@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"lapse/audit"
+	"lapse/audit/evidence"
 	"lapse/audit/kafka"
 	"lapse/internal/config"
 )
@@ -30,7 +30,7 @@ func (a *app) readLogSide(ctx context.Context, s *config.Settings) (*logSide, er
 	looked := 0
 	err = client.Backward(ctx, l.Topic, 0, -1, func(rec *kafka.Record, _ int64) (bool, error) {
 		looked++
-		if r, err := audit.ParseLogRecord(rec.Value); err == nil && !rec.IsFence() {
+		if r, err := evidence.ParseLogRecord(rec.Value); err == nil && !rec.IsFence() {
 			l.take(r)
 		}
 		return l.Beat == nil && looked < logLook, nil
@@ -42,7 +42,7 @@ func (a *app) readLogSide(ctx context.Context, s *config.Settings) (*logSide, er
 	return l, c.silence(err)
 }
 
-func (l *logSide) take(r *audit.LogRecord) {
+func (l *logSide) take(r *evidence.LogRecord) {
 	if l.Reaches == "" {
 		l.Reaches = r.Reach.String()
 	}

@@ -5,21 +5,21 @@ import (
 	"fmt"
 	"strings"
 
-	"lapse/audit"
+	"lapse/audit/evidence"
 	"lapse/audit/kafka"
 )
 
 // isMarker says whether a record is no deletion, but says something of the order of all events.
 func isMarker(r *kafka.Record) bool {
 	op := header(r, "lapse-op")
-	return op == audit.Gap.String() || op == audit.Rewind.String()
+	return op == evidence.Gap.String() || op == evidence.Rewind.String()
 }
 
 // markerBody is what a gap or a rewind says beyond its headers.
 type markerBody struct {
 	Lapse struct {
-		Reason   audit.Reason `json:"reason"`
-		Topic    string       `json:"topic"`
+		Reason   evidence.Reason `json:"reason"`
+		Topic    string          `json:"topic"`
 		From, To reachBody
 	} `json:"lapse"`
 }
@@ -41,7 +41,7 @@ func markerLine(r *kafka.Record) string {
 		return op + ", and its body cannot be read"
 	}
 	why := reasonText(&m)
-	if op == audit.Rewind.String() {
+	if op == evidence.Rewind.String() {
 		return fmt.Sprintf("rewind above %s: what was published above it, up to %s, never happened in the database that goes on here (%s)",
 			m.Lapse.From, m.Lapse.To, why)
 	}
@@ -51,15 +51,15 @@ func markerLine(r *kafka.Record) string {
 
 func reasonText(m *markerBody) string {
 	switch m.Lapse.Reason {
-	case audit.ReasonSlot:
+	case evidence.ReasonSlot:
 		return "the slot was gone, and another was made"
-	case audit.ReasonPublications:
+	case evidence.ReasonPublications:
 		return "somebody changed what is published"
-	case audit.ReasonTopic:
+	case evidence.ReasonTopic:
 		return strings.TrimSpace("records are gone from topic " + m.Lapse.Topic)
-	case audit.ReasonAccepted:
+	case evidence.ReasonAccepted:
 		return "a person accepted this database's past"
-	case audit.ReasonTimeline:
+	case evidence.ReasonTimeline:
 		return "a standby was promoted without it"
 	default:
 		return string(m.Lapse.Reason)

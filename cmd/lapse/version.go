@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"lapse/audit"
+	"lapse/audit/evidence"
 	"lapse/schemas"
 )
 
@@ -49,7 +49,7 @@ func (a *app) versionCommand() *cobra.Command {
 }
 
 func readVersions() versions {
-	v := versions{Version: "unknown", Commit: commit, Catalog: schemas.Version, Event: audit.EventSchema, Log: audit.LogSchema}
+	v := versions{Version: "unknown", Commit: commit, Catalog: schemas.Version, Event: evidence.EventSchema, Log: evidence.LogSchema}
 	build, ok := debug.ReadBuildInfo()
 	if ok {
 		v.Version, v.Go = build.Main.Version, build.GoVersion

@@ -1,0 +1,80 @@
+package evidence
+
+import (
+	"cmp"
+
+	"github.com/google/uuid"
+
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// Tally is how many events of one kind one relation had in a transaction.
+type Tally struct {
+	OID     uint32
+	Table   string // as the WAL named it at the first of them
+	Op      Op
+	Cause   Cause
+	Cascade bool
+	Events  uint64
+}
+
+// Account is what one transaction claimed and what was seen of it.
+type Account struct {
+	Claim     *schemas.Claim // proven by the first published change; nil where there is none
+	Result    *Result        // the result that ended the claim; nil where none came or it could not be read
+	Batches   int            // rows of lapse.batch
+	Results   int            // rows of lapse.batch_result
+	Awaited   bool           // rows of the ledger for whose confirmation somebody waits: policies, their states, heartbeats
+	Heartbeat *Heartbeat     // the last heartbeat; nil for none
+	Tallies   []Tally        // in the order in which each first came
+
+	// OwnUnverified is the first batch that the deletion functions wrote in this transaction, row and result, and that no tag
+	// key verifies; nil if there is none.
+	OwnUnverified *uuid.UUID
+
+	last int // the tally that was counted up last, which most often is the next one's too
+}
+
+func (a *Account) reset() { *a = Account{Tallies: a.Tallies[:0]} }
+
+func (a *Account) count(relation *replication.Relation, f Finding) {
+	if a.last < len(a.Tallies) && a.Tallies[a.last].is(relation.OID, f) {
+		a.Tallies[a.last].Events++
+		return
+	}
+	for i := range a.Tallies {
+		if a.Tallies[i].is(relation.OID, f) {
+			a.last = i
+			a.Tallies[i].Events++
+			return
+		}
+	}
+	a.last = len(a.Tallies)
+	a.Tallies = append(a.Tallies, Tally{
+		OID: relation.OID, Table: TableName(relation), Op: f.Op, Cause: f.Cause, Cascade: f.Cascade, Events: 1,
+	})
+}
+
+func (t *Tally) is(oid uint32, f Finding) bool {
+	return t.OID == oid && t.Cause == f.Cause && t.Op == f.Op && t.Cascade == f.Cascade
+}
+
+// Recorded reports whether the transaction has a record of its own in the log: it has events, or it wrote into the
+// ledger what a batch writes.
+func (a *Account) Recorded() bool { return len(a.Tallies) > 0 || a.Batches > 0 || a.Results > 0 }
+
+// Unverified reports whether anything of the transaction is not what it seems to claim.
+func (a *Account) Unverified() bool {
+	if a.Batches > 0 && a.Claim == nil {
+		return true
+	}
+	for i := range a.Tallies {
+		if a.Tallies[i].Cause == Unverified {
+			return true
+		}
+	}
+	return false
+}
+
+func compareOIDs(a, b uint32) int { return cmp.Compare(a, b) }

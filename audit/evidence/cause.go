@@ -1,0 +1,64 @@
+package evidence
+
+// Cause says who deleted.
+type Cause byte
+
+// The causes of a deletion.
+const (
+	NoCause    Cause = iota
+	System           // a retention policy, by a batch whose claim verifies
+	User             // anybody else
+	Unverified       // somebody who wrote into the ledger what does not verify, or who hid behind a batch that does
+)
+
+// String is the cause as events and metrics write it.
+func (c Cause) String() string {
+	switch c {
+	case System:
+		return "system"
+	case User:
+		return "user"
+	case Unverified:
+		return "unverified"
+	default:
+		return ""
+	}
+}
+
+// Op says what was done to a table.
+type Op byte
+
+// The operations that are events.
+const (
+	None     Op = iota // no event
+	Delete             // one row
+	Truncate           // all rows, which nobody names one by one
+	Gap                // no deletion: what was deleted between two positions nobody has read
+	Rewind             // no deletion: what was published above a position never happened
+)
+
+// String is the operation as headers and metrics write it.
+func (o Op) String() string {
+	switch o {
+	case Delete:
+		return "delete"
+	case Truncate:
+		return "truncate"
+	case Gap:
+		return "gap"
+	case Rewind:
+		return "rewind"
+	default:
+		return ""
+	}
+}
+
+// Source names the database whose WAL is read. Two databases of one cluster share the system identifier, and a clone
+// made by CREATE DATABASE … TEMPLATE shares all but the oid.
+type Source struct {
+	SystemIdentifier uint64
+	DatabaseOID      uint32
+	Database         string // the name it had when the log began
+	Encoding         string // the server's name of the database's encoding, such as UTF8
+	Slot             string
+}

@@ -1,0 +1,180 @@
+package evidence
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// claimTolerance is what may lie between a claim's start and its commit.
+const claimTolerance = 24 * time.Hour
+
+// state is where a transaction stands.
+//
+//	                 ┌─ batch row that proves itself ──▶ SYSTEM ──┐ batch_result, or another batch row
+//	start ── first ──┼─ batch row that does not ──────────────────┴──▶ UNVERIFIED, to the end
+//	                 └─ anything else ──────────────────▶ USER ───── a batch row ──▶ UNVERIFIED, to the end
+type state byte
+
+const (
+	stateStart state = iota
+	stateSystem
+	stateUser
+	stateUnverified
+)
+
+// Finding is what Classify says of one change.
+type Finding struct {
+	Op      Op // None: the change is no event, and the rest is zero
+	Cause   Cause
+	Cascade bool // Cause is System, and a foreign key took the row along
+}
+
+// Classifier tells system, user and unverified deletes apart. It is a pure function of the source, the tag keys and one
+// transaction's changes in their order: it reads no clock and no catalog, so whoever reads the same WAL with the same
+// keys finds the same. It holds counts per relation and nothing else that grows.
+//
+// Not safe for concurrent use.
+type Classifier struct {
+	source Source
+	keys   []schemas.Key
+
+	tx      *replication.Tx
+	state   state
+	claim   schemas.Claim
+	account Account
+	suspect *uuid.UUID // the last batch that is this transaction's and that no key verifies; nil for none
+}
+
+// NewClassifier makes a classifier for the WAL of source. A claim verifies if it does so under any of keys.
+func NewClassifier(source Source, keys []schemas.Key) *Classifier {
+	return &Classifier{source: source, keys: keys}
+}
+
+// Begin starts a transaction. What was known of the one before is gone.
+func (c *Classifier) Begin(tx *replication.Tx) {
+	c.tx, c.state, c.suspect = tx, stateStart, nil
+	c.account.reset()
+}
+
+// Classify takes the transaction's next change.
+func (c *Classifier) Classify(change *replication.Change) Finding {
+	first := c.state == stateStart
+	if change.Op == replication.OpInsert && change.Relation.Schema == schemas.LedgerSchema {
+		c.ledger(change, first)
+	}
+	if c.state == stateStart {
+		c.state = stateUser
+	}
+	finding := c.find(change)
+	if finding.Op != None {
+		c.account.count(change.Relation, finding)
+	}
+	return finding
+}
+
+// ledger takes a row of the ledger. No row of it is an event; what matters is what it makes of those that follow.
+func (c *Classifier) ledger(change *replication.Change, first bool) {
+	switch change.Relation.Name {
+	case schemas.BatchTable:
+		c.account.Batches++
+		// Only the first published change can open SYSTEM. A batch row anywhere else was not written by a deletion
+		// function, whatever its MAC says: it may be a true row, copied behind somebody's own deletes.
+		var claim schemas.Claim
+		ours, verifies := c.examine(change, &claim)
+		if first && verifies {
+			c.claim, c.state = claim, stateSystem
+			c.account.Claim = &c.claim
+			return
+		}
+		c.state = stateUnverified
+		if ours && !verifies {
+			c.suspect = &claim.Batch
+		}
+	case schemas.ResultTable:
+		c.account.Results++
+		// Whoever writes a ledger row by hand has no reason to write its result. The functions write both.
+		if batch, ok := parseBatch(change); ok && c.suspect != nil && batch == *c.suspect && c.account.OwnUnverified == nil {
+			c.account.OwnUnverified = c.suspect
+		}
+		if c.state == stateSystem {
+			c.account.Result = parseResult(change)
+			c.state = stateUnverified
+		}
+	case schemas.PolicyTable, schemas.PolicyStateTable:
+		c.account.Awaited = true
+	case schemas.HeartbeatTable:
+		c.account.Awaited = true
+		if h := parseHeartbeat(change); h != nil {
+			c.account.Heartbeat = h
+		}
+	}
+}
+
+// examine reads the claim out of a batch row. ours says that it is of this database and this very transaction, as far as the
+// deletion functions see to that themselves; verifies, that besides it is of this system, of the history in force and the
+// timeline of the commit, and signed with one of the keys. A
+// row that cannot be read proves nothing; that is all it does, since whoever may write the row could otherwise stop the
+// audit with it.
+func (c *Classifier) examine(change *replication.Change, claim *schemas.Claim) (ours, verifies bool) {
+	mac, readable := parseClaim(change, claim)
+	if !readable && !parseIdentity(change, claim) {
+		return false, false
+	}
+	if claim.DatabaseOID != c.source.DatabaseOID || uint32(claim.XID) != c.tx.XID ||
+		c.tx.CommitTime.Sub(claim.StartedAt).Abs() > claimTolerance {
+		return false, false
+	}
+	if !readable || claim.SystemIdentifier != c.source.SystemIdentifier {
+		return true, false
+	}
+	for _, key := range c.keys {
+		if claim.Verify(key, mac) {
+			// Under a former history or timeline it is a true row that proves nothing here. Nobody else's key made it.
+			here := schemas.History(claim.History) == c.tx.History && schemas.Timeline(claim.Timeline) == c.tx.Timeline
+			return here, here
+		}
+	}
+	return true, false
+}
+
+func (c *Classifier) find(change *replication.Change) Finding {
+	var op Op
+	switch change.Op {
+	case replication.OpDelete:
+		op = Delete
+	case replication.OpTruncate:
+		op = Truncate
+	default:
+		return Finding{}
+	}
+	switch {
+	case c.state == stateUser:
+		return Finding{Op: op, Cause: User}
+	case c.state != stateSystem, op == Truncate:
+		// A claim is one to delete rows that are due. Nothing of Lapse truncates, so a TRUNCATE under a claim is
+		// somebody's trigger.
+		return Finding{Op: op, Cause: Unverified}
+	case change.Relation.OID == c.claim.Target:
+		return Finding{Op: op, Cause: System}
+	case c.claim.Covers(change.Relation.OID):
+		return Finding{Op: op, Cause: System, Cascade: true}
+	default:
+		return Finding{Op: op, Cause: Unverified}
+	}
+}
+
+// Claim is what the transaction proved to be, as long as its deletes are covered by it; nil in any other state.
+func (c *Classifier) Claim() *schemas.Claim {
+	if c.state != stateSystem {
+		return nil
+	}
+	return &c.claim
+}
+
+// Account is what the transaction claimed and what was seen of it so far. It is the classifier's own: valid until the
+// next Begin.
+func (c *Classifier) Account() *Account { return &c.account }

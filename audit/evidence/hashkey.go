@@ -1,0 +1,56 @@
+package evidence
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"hash"
+
+	"lapse/schemas"
+)
+
+// An index holds keys compressed, so one of 3 kB may be of hundreds of kilobytes, six times that as JSON, and it stands in
+// the record's key and in its value: more than a topic takes. Whoever may insert a row could end the audit with it. So
+// where a row's keys are longer than maxKeys as JSON, those of their values that are longer than maxKeyValue are hashed.
+//
+// 32 columns, the most that an index has, are then shorter than maxKeys again: 32 × 6 × (256 + 63) bytes, and what stands
+// between them.
+const (
+	maxKeys     = 64 << 10
+	maxKeyValue = 256
+	hashPrefix  = "hmac-sha256:"
+)
+
+// keyHasher replaces long values.
+type keyHasher struct {
+	mac    hash.Hash
+	keys   []Key
+	hashed []int // which of keys are hashed
+	text   []byte
+	sum    [sha256.Size]byte
+}
+
+func newKeyHasher(key schemas.Key) *keyHasher { return &keyHasher{mac: hmac.New(sha256.New, key)} }
+
+// shorten returns keys with hashes in place of what is long, and which those are. Both are valid until the next call.
+func (h *keyHasher) shorten(keys []Key) ([]Key, []int) {
+	h.keys, h.hashed, h.text = append(h.keys[:0], keys...), h.hashed[:0], h.text[:0]
+	for i := range h.keys {
+		if value := h.keys[i].Value; len(value) > maxKeyValue {
+			h.keys[i].Value = h.hash(value)
+			h.hashed = append(h.hashed, i)
+		}
+	}
+	return h.keys, h.hashed
+}
+
+// hash appends to text, so that the hashes of one row stay side by side.
+func (h *keyHasher) hash(value []byte) []byte {
+	h.mac.Reset()
+	h.mac.Write(value)
+	start := len(h.text)
+	h.text = append(h.text, hashPrefix...)
+	for _, b := range h.mac.Sum(h.sum[:0]) {
+		h.text = append(h.text, lowerHex[b>>4], lowerHex[b&15])
+	}
+	return h.text[start:len(h.text):len(h.text)]
+}

@@ -1,0 +1,111 @@
+package evidence
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// Heartbeat is a row of lapse.heartbeat: the auditor was here. Each names the one before, so that one that was never sent
+// is missed, and the server that it was written on, so that two copies of one database can be told apart.
+type Heartbeat struct {
+	Nonce       uuid.UUID
+	Former      uuid.UUID // zero for the first
+	At          time.Time
+	History     schemas.History
+	Timeline    schemas.Timeline
+	ServerStart time.Time
+	Fault       string // what was found changed in the publications; empty if nothing
+	Faults      int64  // how often something was found changed, ever
+}
+
+var heartbeatColumns = map[string]func(*Heartbeat, string) bool{
+	"nonce":        func(h *Heartbeat, s string) bool { return parseUUID(s, &h.Nonce) },
+	"former":       func(h *Heartbeat, s string) bool { return parseUUID(s, &h.Former) },
+	"at":           func(h *Heartbeat, s string) bool { return parseInstant(s, &h.At) },
+	"history":      func(h *Heartbeat, s string) bool { return parseUint32(s, &h.History) },
+	"timeline":     func(h *Heartbeat, s string) bool { return parseUint32(s, &h.Timeline) },
+	"server_start": func(h *Heartbeat, s string) bool { return parseInstant(s, &h.ServerStart) },
+	"fault":        func(h *Heartbeat, s string) bool { h.Fault = s; return true },
+	"faults":       func(h *Heartbeat, s string) bool { return parseInt64(s, &h.Faults) },
+}
+
+// parseHeartbeat reads a row of lapse.heartbeat; nil when it cannot be read.
+func parseHeartbeat(change *replication.Change) *Heartbeat {
+	h := &Heartbeat{}
+	found := 0
+	for i, column := range change.Relation.Columns {
+		read, wanted := heartbeatColumns[column.Name]
+		if !wanted {
+			continue
+		}
+		found++
+		if i < len(change.New) && change.New[i].Kind == replication.Null && (column.Name == "former" || column.Name == "fault") {
+			continue
+		}
+		if text, sent := textOf(change.New, i); !sent || !read(h, text) {
+			return nil
+		}
+	}
+	if found != len(heartbeatColumns) {
+		return nil
+	}
+	return h
+}
+
+// faulty says whether something was published otherwise than it must be since the heartbeat before, as far as this one
+// tells. former is nil where none is known, and has no nonce where some may have been written that nobody was to read.
+func (h *Heartbeat) faulty(former *Heartbeat) bool {
+	switch {
+	case h.Fault != "":
+		return true
+	case former == nil:
+		return false
+	default:
+		return former.Nonce != (uuid.UUID{}) && h.Former != former.Nonce || h.Faults > former.Faults || former.Fault != ""
+	}
+}
+
+// appendHeartbeat writes a heartbeat as a JSON object.
+func appendHeartbeat(b []byte, h *Heartbeat, form TextForm) []byte {
+	b = appendUUID(append(b, `{"nonce":`...), h.Nonce)
+	if h.Former != (uuid.UUID{}) {
+		b = appendUUID(append(b, `,"former":`...), h.Former)
+	}
+	b = appendInstant(append(b, `,"at":`...), h.At)
+	b = appendUint(append(b, `,"history":`...), uint64(h.History))
+	b = appendUint(append(b, `,"timeline":`...), uint64(h.Timeline))
+	b = appendInstant(append(b, `,"server_start":`...), h.ServerStart)
+	if h.Fault != "" {
+		b = appendText(append(b, `,"fault":`...), h.Fault, form)
+	}
+	return append(appendInt(append(b, `,"faults":`...), h.Faults), '}')
+}
+
+// heartbeatJSON is a heartbeat as a record of the log has it.
+type heartbeatJSON struct {
+	Nonce       uuid.UUID `json:"nonce"`
+	Former      uuid.UUID `json:"former"`
+	At          time.Time `json:"at"`
+	History     uint32    `json:"history"`
+	Timeline    uint32    `json:"timeline"`
+	ServerStart time.Time `json:"server_start"`
+	Fault       string    `json:"fault"`
+	Faults      int64     `json:"faults"`
+}
+
+func (j *heartbeatJSON) heartbeat() *Heartbeat {
+	return &Heartbeat{
+		Nonce: j.Nonce, Former: j.Former, At: j.At, History: schemas.History(j.History),
+		Timeline: schemas.Timeline(j.Timeline), ServerStart: j.ServerStart, Fault: j.Fault, Faults: j.Faults,
+	}
+}
+
+// LastBeat is the last heartbeat that the log has, and what its record reaches; where there is none, where the log begins.
+type LastBeat struct {
+	Beat  *Heartbeat
+	Reach Reach
+}

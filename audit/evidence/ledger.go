@@ -1,0 +1,260 @@
+package evidence
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// A ledger row that is longer than these was not written by a deletion function, and is not read further.
+const (
+	maxPolicyName   = 1 << 10
+	maxLedgerColumn = 1 << 20
+)
+
+// claimColumns are the columns of lapse.batch that a claim is made of. Others, of a later catalog, are passed over: a
+// claim with more fields has another format and another MAC.
+var claimColumns = map[string]func(*schemas.Claim, string) bool{
+	"system_identifier": func(c *schemas.Claim, s string) bool { return parseUint(s, 64, &c.SystemIdentifier) },
+	"database_oid":      func(c *schemas.Claim, s string) bool { return parseUint32(s, &c.DatabaseOID) },
+	"history":           func(c *schemas.Claim, s string) bool { return parseUint32(s, &c.History) },
+	"timeline":          func(c *schemas.Claim, s string) bool { return parseUint32(s, &c.Timeline) },
+	"xid":               func(c *schemas.Claim, s string) bool { return parseUint(s, 64, &c.XID) },
+	"started_at":        func(c *schemas.Claim, s string) bool { return parseInstant(s, &c.StartedAt) },
+	"batch":             func(c *schemas.Claim, s string) bool { return parseUUID(s, &c.Batch) },
+	"policy_id":         func(c *schemas.Claim, s string) bool { return parseInt32(s, &c.PolicyID) },
+	"policy": func(c *schemas.Claim, s string) bool {
+		c.Policy = schemas.PolicyName(s)
+		return len(s) <= maxPolicyName
+	},
+	"policy_version": func(c *schemas.Claim, s string) bool { return parseInt32(s, &c.PolicyVersion) },
+	"run":            func(c *schemas.Claim, s string) bool { return parseUUID(s, &c.Run) },
+	"cutoff":         func(c *schemas.Claim, s string) bool { return parseInstant(s, &c.Cutoff) },
+	"hold_version":   func(c *schemas.Claim, s string) bool { return parseInt64(s, &c.HoldVersion) },
+	"target":         func(c *schemas.Claim, s string) bool { return parseUint32(s, &c.Target) },
+	"cascades":       func(c *schemas.Claim, s string) bool { return parseOIDs(s, &c.Cascades) },
+	"functions":      func(c *schemas.Claim, s string) bool { return parseDigest(s, &c.Functions) },
+}
+
+const macColumn = "mac"
+
+// parseClaim reads a row of lapse.batch. ok is false when a column is missing, NULL or not what its type writes. The
+// row's writer may be anybody with the right to insert, so nothing of what is wrong is told.
+func parseClaim(change *replication.Change, claim *schemas.Claim) (mac []byte, ok bool) {
+	*claim = schemas.Claim{}
+	found := 0
+	for i, column := range change.Relation.Columns {
+		read, wanted := claimColumns[column.Name]
+		if !wanted && column.Name != macColumn {
+			continue
+		}
+		text, sent := textOf(change.New, i)
+		if !sent {
+			return nil, false
+		}
+		if column.Name == macColumn {
+			if mac, ok = parseBytes(text); !ok {
+				return nil, false
+			}
+		} else if !read(claim, text) {
+			return nil, false
+		}
+		found++
+	}
+	return mac, found == len(claimColumns)+1
+}
+
+// identityColumns are the columns of lapse.batch that the deletion functions compare with the transaction that they run in
+// (lapse.enter), and the batch's name. What else is in a claim is what the executor's login says.
+var identityColumns = []string{"database_oid", "xid", "started_at", "batch"}
+
+// parseIdentity reads what names the transaction in a row of lapse.batch, whatever else is in it: a claim of another format
+// has the same columns for it.
+func parseIdentity(change *replication.Change, claim *schemas.Claim) bool {
+	*claim = schemas.Claim{}
+	found := 0
+	for i, column := range change.Relation.Columns {
+		if !slices.Contains(identityColumns, column.Name) {
+			continue
+		}
+		text, sent := textOf(change.New, i)
+		if !sent || !claimColumns[column.Name](claim, text) {
+			return false
+		}
+		found++
+	}
+	return found == len(identityColumns)
+}
+
+// parseBatch reads the batch's name in a row of lapse.batch_result.
+func parseBatch(change *replication.Change) (batch uuid.UUID, ok bool) {
+	for i, column := range change.Relation.Columns {
+		if column.Name == "batch" {
+			text, sent := textOf(change.New, i)
+			ok = sent && parseUUID(text, &batch)
+			return batch, ok
+		}
+	}
+	return batch, false
+}
+
+// Result is what a batch says it did: the row of lapse.batch_result.
+type Result struct {
+	Batch      uuid.UUID
+	Picked     int64
+	Deleted    int64
+	ByRelation []RelationCount // ascending by OID
+}
+
+// RelationCount is a number of rows that left one relation.
+type RelationCount struct {
+	OID  uint32
+	Rows int64
+}
+
+// parseResult reads a row of lapse.batch_result; nil when it cannot be read.
+func parseResult(change *replication.Change) *Result {
+	var r Result
+	found := 0
+	for i, column := range change.Relation.Columns {
+		text, sent := textOf(change.New, i)
+		var ok bool
+		switch column.Name {
+		case "batch":
+			ok = parseUUID(text, &r.Batch)
+		case "picked":
+			ok = parseInt64(text, &r.Picked) && r.Picked >= 0
+		case "deleted":
+			ok = parseInt64(text, &r.Deleted) && r.Deleted >= 0
+		case "by_relation":
+			ok = parseCounts(text, &r.ByRelation)
+		default:
+			continue
+		}
+		if !sent || !ok {
+			return nil
+		}
+		found++
+	}
+	if found != 4 {
+		return nil
+	}
+	return &r
+}
+
+// textOf copies column i of a row, since the row lives in the receive buffer.
+func textOf(row []replication.Value, i int) (text string, sent bool) {
+	if i >= len(row) || row[i].Kind != replication.Text || len(row[i].Bytes) > maxLedgerColumn {
+		return "", false
+	}
+	return string(row[i].Bytes), true
+}
+
+func parseUint[N ~uint64](s string, bits int, to *N) bool {
+	n, err := strconv.ParseUint(s, 10, bits)
+	*to = N(n)
+	return err == nil
+}
+
+func parseUint32[N ~uint32](s string, to *N) bool {
+	n, err := strconv.ParseUint(s, 10, 32)
+	*to = N(n)
+	return err == nil
+}
+
+func parseInt32[N ~int32](s string, to *N) bool {
+	n, err := strconv.ParseInt(s, 10, 32)
+	*to = N(n)
+	return err == nil
+}
+
+func parseInt64[N ~int64](s string, to *N) bool {
+	n, err := strconv.ParseInt(s, 10, 64)
+	*to = N(n)
+	return err == nil
+}
+
+func parseUUID(s string, to *uuid.UUID) bool {
+	if len(s) != 36 {
+		return false
+	}
+	id, err := uuid.Parse(s)
+	*to = id
+	return err == nil
+}
+
+// parseInstant reads a timestamptz as the stream's session writes it: ISO, in whole hours from UTC, microseconds at
+// most. infinity and years before Christ are none that a deletion function writes.
+func parseInstant(s string, to *time.Time) bool {
+	t, err := time.Parse("2006-01-02 15:04:05-07", s)
+	if err != nil || t.Nanosecond()%1000 != 0 {
+		return false
+	}
+	*to = t.UTC()
+	return true
+}
+
+func parseBytes(s string) ([]byte, bool) {
+	digits, isHex := strings.CutPrefix(s, `\x`)
+	if !isHex {
+		return nil, false
+	}
+	b, err := hex.DecodeString(digits)
+	return b, err == nil
+}
+
+func parseDigest(s string, to *schemas.Digest) bool {
+	b, ok := parseBytes(s)
+	return ok && copy(to[:], b) == len(to) && len(b) == len(to)
+}
+
+func parseOIDs(s string, to *[]uint32) bool {
+	inner, ok := strings.CutPrefix(s, "{")
+	if !ok {
+		return false
+	}
+	if inner, ok = strings.CutSuffix(inner, "}"); !ok {
+		return false
+	}
+	if inner == "" {
+		*to = nil
+		return true
+	}
+	var oids []uint32
+	for text := range strings.SplitSeq(inner, ",") {
+		var oid uint32
+		if !parseUint32(text, &oid) {
+			return false
+		}
+		oids = append(oids, oid)
+	}
+	*to = oids
+	return true
+}
+
+// parseCounts reads {"16390": 5, …}.
+func parseCounts(s string, to *[]RelationCount) bool {
+	var byOID map[string]int64
+	if json.Unmarshal([]byte(s), &byOID) != nil || byOID == nil {
+		return false
+	}
+	counts := make([]RelationCount, 0, len(byOID))
+	for text, rows := range byOID {
+		var oid uint32
+		if !parseUint32(text, &oid) || rows < 0 {
+			return false
+		}
+		counts = append(counts, RelationCount{OID: oid, Rows: rows})
+	}
+	slices.SortFunc(counts, func(a, b RelationCount) int { return compareOIDs(a.OID, b.OID) })
+	*to = counts
+	return true
+}

@@ -1,0 +1,140 @@
+package evidence_test
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"lapse/audit/evidence"
+	"lapse/internal/evidencetest"
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// accountOf classifies changes and returns what they come to.
+func accountOf(changes ...*replication.Change) *evidence.Account {
+	var a *evidence.Account
+	classifyAll(&a, changes...)
+	return a
+}
+
+func exampleEntries() map[string]*evidence.Entry {
+	beat := exampleHeartbeat()
+	former := *beat
+	former.Nonce = beat.Former
+	nonce := uuid.MustParse("0198f1d0-0000-7000-8000-0000000000aa")
+	at := commitTime.Add(time.Minute)
+	writer := evidence.NewLogWriter(&exampleRoute, nonce, &former)
+	write := func(lsn schemas.LSN, seq uint32, c evidence.Content) *evidence.Entry {
+		position := evidence.Position{Reach: evidence.Reach{History: 1, Timeline: 1, LSN: lsn}, Seq: seq}
+		return writer.Write(c, position)
+	}
+	claim := exampleClaim()
+	written := func(tx *replication.Tx, a *evidence.Account) *evidence.Entry {
+		return write(tx.EndLSN, 0, &evidence.TransactionContent{Tx: tx, Account: a, Verdict: evidence.Reconcile(a)})
+	}
+	marked := func(lsn schemas.LSN, op evidence.Op) *evidence.Entry {
+		return write(lsn, 0, &evidence.MarkerContent{Marker: exampleMarker(op), Surroundings: exampleSurroundings()})
+	}
+	fromElsewhere := exampleTx()
+	fromElsewhere.Origin = "upstream"
+	return map[string]*evidence.Entry{
+		"log-origin": write(0x19C2000, 0, &evidence.OriginContent{
+			Slot: source.Slot, Consistent: 0x19C2000, Keys: []schemas.Key{evidencetest.TagKey}, At: at,
+		}),
+		"log-route":    write(0x19C2000, 1, &evidence.RouteContent{Route: &exampleRoute, At: at}),
+		"log-coverage": write(0x19C2B00, 0, &evidence.CoverageContent{At: at, Surroundings: exampleSurroundings()}),
+		"log-coverage-heartbeat": write(exampleTx().EndLSN, 0, &evidence.CoverageContent{
+			At: commitTime, Heartbeat: beat, Surroundings: exampleSurroundings(),
+		}),
+		"log-gap":    marked(0x19C3000, evidence.Gap),
+		"log-rewind": marked(0x19C1000, evidence.Rewind),
+		"log-transaction": written(exampleTx(), accountOf(signed(claim), del(target, 1), del(target, 2),
+			del(child, 1, 1), resultRow(claim, 2, 1))),
+		"log-transaction-mismatch": written(exampleTx(), accountOf(signed(claim), del(target, 1), resultRow(claim, 2),
+			del(stranger, 1))),
+		"log-transaction-unclaimed": written(fromElsewhere, accountOf(del(target, 1), truncate(child))),
+	}
+}
+
+func exampleSurroundings() *evidence.Surroundings {
+	return &evidence.Surroundings{
+		Ancestry: replication.Ancestry{{Timeline: 1, At: 0x19C0000}},
+		Process:  "0198f1d0-0000-7000-8000-0000000000cc",
+		Ends: []evidence.TopicEnds{
+			{Topic: "lapse.deletes.system", Ends: []int64{3, 4}, Fences: []int64{0, 0}},
+			{Topic: "lapse.deletes.user", Ends: []int64{0, -1}, Fences: []int64{0, -1}},
+		},
+	}
+}
+
+func exampleHeartbeat() *evidence.Heartbeat {
+	return &evidence.Heartbeat{
+		Nonce: uuid.MustParse("0198f1d0-0000-7000-8000-0000000000b2"), Former: uuid.MustParse("0198f1d0-0000-7000-8000-0000000000b1"),
+		At: commitTime, History: 1, Timeline: 1, ServerStart: commitTime.Add(-time.Hour),
+	}
+}
+
+func exampleMarker(op evidence.Op) *evidence.Marker {
+	m := &evidence.Marker{
+		Op: op, Reason: evidence.ReasonSlot, Time: commitTime,
+		At:   replication.Position{History: 1, Timeline: 1, Commit: 0x19C2FFF},
+		From: evidence.Reach{History: 1, Timeline: 1, LSN: 0x19C2B00}, To: evidence.Reach{History: 1, Timeline: 1, LSN: 0x19C3000},
+	}
+	if op == evidence.Rewind {
+		m.Reason, m.At = evidence.ReasonAccepted, replication.Position{History: 2, Timeline: 1, Commit: 0x19C1000}
+		m.From.LSN, m.To.LSN = 0x19C1000, 0x19C2B00
+	}
+	return m
+}
+
+func TestLogRecordsAreTheirGoldenFilesAndFitTheirSchemas(t *testing.T) {
+	t.Parallel()
+	for name, entry := range exampleEntries() {
+		golden(t, "log-"+string(entry.Kind), name, entry.Value)
+	}
+}
+
+func TestAnyLogRecordSaysWhereTheLogStands(t *testing.T) {
+	t.Parallel()
+	for name, entry := range exampleEntries() {
+		end, err := evidence.ParseLogRecord(entry.Value)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if end.Kind != entry.Kind || end.Reach != entry.Position.Reach || end.Nonce == (uuid.UUID{}) || end.Beat == (uuid.UUID{}) ||
+			end.Route != exampleRoute.Fingerprint() || end.RouteVersion != 1 ||
+			end.SystemIdentifier != source.SystemIdentifier || end.DatabaseOID != source.DatabaseOID ||
+			end.Database != source.Database {
+			t.Errorf("%s: read back as %+v", name, end)
+		}
+	}
+}
+
+func TestALogRecordOfAnotherFormatIsRefused(t *testing.T) {
+	t.Parallel()
+	value := exampleEntries()["log-coverage"].Value
+	for _, test := range []struct{ old, new string }{
+		{`"schema":1`, `"schema":2`},
+		{`"reached":"0/19C2B00"`, `"reached":"nowhere"`},
+		{`"system_identifier":"7381000000000000001"`, `"system_identifier":"x"`},
+		{`{"kind"`, `["kind"`},
+	} {
+		if _, err := evidence.ParseLogRecord(bytes.Replace(value, []byte(test.old), []byte(test.new), 1)); err == nil {
+			t.Errorf("with %s for %s it is taken", test.new, test.old)
+		}
+	}
+}
+
+// Nothing of the key may be guessed from the log, and nothing of it is in there.
+func TestKeysAreNotInTheLog(t *testing.T) {
+	t.Parallel()
+	for name, entry := range exampleEntries() {
+		if bytes.Contains(entry.Value, evidencetest.TagKey[:8]) || bytes.Contains(entry.Value, []byte("0707070707")) {
+			t.Errorf("%s has the tag key", name)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package evidence
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"lapse/schemas"
+)
+
+// LogSchema is the version of the log records' format.
+const LogSchema = 1
+
+// Kind says what a record of the log is about.
+type Kind string
+
+// The kinds of log records there are. Others follow; a reader passes over what it does not know.
+const (
+	KindOrigin      Kind = "origin"      // first: the slot, where it begins, by which keys
+	KindRoute       Kind = "route"       // how events become records from here on
+	KindTransaction Kind = "transaction" // what one transaction claimed, and what was seen of it
+	KindCoverage    Kind = "coverage"    // everything up to here has been read, and there was nothing else
+	KindGap         Kind = "gap"         // what was deleted between two positions nobody has read
+	KindRewind      Kind = "rewind"      // what the log has above a position never happened in the database it goes on with
+)
+
+// Content is what one record of the log says beyond what all records say. Each kind of record is one type, in a file of
+// its own: origin.go, transaction.go, coverage.go, marker.go.
+type Content interface {
+	// Kind names it.
+	Kind() Kind
+	// written is the record's timestamp in Kafka, which is no part of the record.
+	written() time.Time
+	// read is the last heartbeat that the record covers, nil if it is that of the record before.
+	read() *Heartbeat
+	// append writes the members of a JSON object, each with a comma before it.
+	append(b []byte, form TextForm) []byte
+}
+
+// Entry is one record of the log on its way there. Its value is a function of the WAL and the route alone, but for what a
+// coverage record says of instants and topics.
+type Entry struct {
+	Kind     Kind
+	Position Position
+	Time     time.Time // Kafka's timestamp; no part of the record
+	Value    []byte
+}
+
+// LogWriter writes the records of the log for one route. It is not safe for concurrent use.
+type LogWriter struct {
+	route *Route
+	form  TextForm
+	head  []byte // what stands the same in every record
+
+	nonce uuid.UUID  // of the history in force
+	beat  *Heartbeat // the last one that was read; nil for none
+}
+
+// NewLogWriter makes a writer for the history with this nonce. beat is the last heartbeat that the log has, nil for none.
+func NewLogWriter(route *Route, nonce uuid.UUID, beat *Heartbeat) *LogWriter {
+	w := &LogWriter{route: route, form: TextFormOf(route.Source.Encoding), nonce: nonce, beat: beat}
+	w.head = appendSource(append(w.head, ','), &route.Source, w.form)
+	w.head = appendUint(append(w.head, `,"route_version":`...), uint64(route.Version))
+	w.head = appendText(append(w.head, `,"route":`...), route.Fingerprint(), UTF8Text)
+	return w
+}
+
+// Write makes the record of c at a position.
+//
+// What every record begins with is what a restart knows the log's end by. The heartbeat that it names is the last one
+// that was read, which places the record in time and in one copy of the database.
+func (w *LogWriter) Write(c Content, at Position) *Entry {
+	if h := c.read(); h != nil {
+		w.beat = h
+	}
+	b := make([]byte, 0, 1024)
+	b = append(append(append(b, `{"kind":"`...), c.Kind()...), `","schema":`...)
+	b = append(appendUint(b, LogSchema), w.head...)
+	b = appendUint(append(b, `,"history":`...), uint64(at.History))
+	b = appendUUID(append(b, `,"nonce":`...), w.nonce)
+	b = appendUint(append(b, `,"timeline":`...), uint64(at.Timeline))
+	b = appendLSN(append(b, `,"reached":`...), at.LSN)
+	if w.beat != nil {
+		b = appendUUID(append(b, `,"beat":`...), w.beat.Nonce)
+	}
+	return &Entry{Kind: c.Kind(), Position: at, Time: c.written(), Value: append(c.append(b, w.form), '}')}
+}
+
+// Record is the entry as it goes into the topic. It has no key: a compacted topic, which would throw records away, refuses
+// it.
+func (w *LogWriter) Record(e *Entry) Record {
+	return Record{
+		Topic: w.route.Log.Name,
+		Value: e.Value,
+		Time:  e.Time,
+		Headers: []Header{
+			{Key: HeaderOp, Value: []byte(e.Kind)},
+			{Key: HeaderLSN, Value: appendHex(nil, uint64(e.Position.LSN), 16)},
+			{Key: HeaderSeq, Value: appendHex(nil, uint64(e.Position.Seq), 8)},
+			{Key: HeaderSystem, Value: appendUint(nil, w.route.Source.SystemIdentifier)},
+			{Key: HeaderDatabase, Value: appendUint(nil, uint64(w.route.Source.DatabaseOID))},
+			{Key: HeaderHistory, Value: appendUint(nil, uint64(e.Position.History))},
+			{Key: HeaderTimeline, Value: appendUint(nil, uint64(e.Position.Timeline))},
+			{Key: HeaderSchema, Value: appendUint(nil, LogSchema)},
+		},
+	}
+}
+
+// FenceHeaders say in a fence who wrote it, and of which database and timeline it is.
+func FenceHeaders(source *Source, timeline schemas.Timeline, process string) []Header {
+	return []Header{
+		{Key: HeaderProcess, Value: []byte(process)},
+		{Key: HeaderSystem, Value: appendUint(nil, source.SystemIdentifier)},
+		{Key: HeaderDatabase, Value: appendUint(nil, uint64(source.DatabaseOID))},
+		{Key: HeaderTimeline, Value: appendUint(nil, uint64(timeline))},
+		{Key: HeaderSchema, Value: appendUint(nil, EventSchema)},
+	}
+}

@@ -1,0 +1,155 @@
+package evidence
+
+import (
+	"time"
+
+	"lapse/replication"
+)
+
+// Reason says what made a gap or a rewind.
+type Reason string
+
+// The reasons.
+const (
+	// ReasonSlot: the slot was lost or dropped, and another was made. What was deleted between the two was read by nobody.
+	ReasonSlot Reason = "slot"
+	// ReasonPublications: somebody changed what the publications publish. What was deleted meanwhile may not have been sent,
+	// or may have been sent under another cause.
+	ReasonPublications Reason = "publications"
+	// ReasonTopic: a topic lost records that were in it: it was deleted and made again, or cut.
+	ReasonTopic Reason = "topic"
+	// ReasonAccepted: a person has said that the log goes on with a database whose past is another.
+	ReasonAccepted Reason = "accepted"
+	// ReasonTimeline: a standby was promoted that had not received everything.
+	ReasonTimeline Reason = "timeline"
+)
+
+// Marker is an event that is no deletion: it says what of the order of all others is to be known. It stands in every
+// partition of both topics, at a position of its own, and as a record in the log behind them.
+//
+//	Gap      what was deleted between From and To is not in the topics, or not as what it was
+//	Rewind   what was published above From, up to To, never happened in the database that is audited from here on: every event
+//	         before it in its partition whose position, with its history, is not below From
+type Marker struct {
+	Op     Op
+	Reason Reason
+	At     replication.Position // its own; no change has it
+	Time   time.Time            // when it came to be, as far as the same record says the same whenever it is written
+	From   Reach
+	To     Reach
+	Topic  string // ReasonTopic: the one
+}
+
+// markerKey lets markers live in a compacted topic. A JSON string: the keys of events are JSON objects.
+var markerKey = []byte(`"lapse-marker"`)
+
+// RouteMarker returns the records of a marker, one for each partition of both topics. The same marker is the same bytes.
+func (r *Router) RouteMarker(m *Marker) []Record {
+	value := r.MarkerValue(m)
+	headers := r.markerHeaders(m)
+	var all []Record
+	for _, topic := range []Topic{r.route.System, r.route.User} {
+		for partition := range topic.Partitions {
+			all = append(all, Record{
+				Topic: topic.Name, Partition: partition, Key: markerKey, Value: value, Headers: headers, Time: m.Time,
+			})
+		}
+	}
+	return all
+}
+
+// MarkerValue is the value of a marker's records.
+func (r *Router) MarkerValue(m *Marker) []byte {
+	source := &r.route.Source
+	b := append([]byte(nil), `{"event_id":"`...)
+	b = append(appendUint(b, source.SystemIdentifier), '/')
+	b = append(appendUint(b, uint64(source.DatabaseOID)), '/')
+	b = append(appendUint(b, uint64(m.At.History)), '/')
+	b = append(appendUint(b, uint64(m.At.Timeline)), '/')
+	b = append(appendHex(b, uint64(m.At.Commit), 16), '/')
+	b = appendHex(b, uint64(m.At.Ordinal), 8)
+	b = appendInstant(append(b, `","commit_timestamp":`...), m.Time)
+	b = appendHex(append(b, `,"record_sequence":"`...), uint64(m.At.Ordinal), 8)
+	b = appendUint(append(b, `","server_transaction_id":"`...), source.SystemIdentifier)
+	b = append(b, `/0","transaction_tag":"","is_system_transaction":false,"table_name":"","mod_type":"`...)
+	if m.Op == Rewind {
+		b = append(b, `REWIND`...)
+	} else {
+		b = append(b, `GAP`...)
+	}
+	b = append(b, `","value_capture_type":"KEYS","mods":[],"lapse":{"schema":`...)
+	b = append(appendUint(b, EventSchema), `,"cause":"",`...)
+	b = append(appendMarker(b, m), ',')
+	b = appendSource(b, source, r.form)
+	b = appendUint(append(b, `,"history":`...), uint64(m.At.History))
+	b = appendUint(append(b, `,"timeline":`...), uint64(m.At.Timeline))
+	b = appendLSN(append(b, `,"commit_lsn":`...), m.At.Commit)
+	return append(appendUint(append(b, `,"ordinal":`...), uint64(m.At.Ordinal)), '}', '}')
+}
+
+// appendMarker writes what events and the log say of a marker alike.
+func appendMarker(b []byte, m *Marker) []byte {
+	b = append(append(append(b, `"reason":"`...), m.Reason...), '"')
+	if m.Topic != "" {
+		b = appendText(append(b, `,"topic":`...), m.Topic, UTF8Text)
+	}
+	b = appendReach(append(b, `,"from":`...), m.From)
+	return appendReach(append(b, `,"to":`...), m.To)
+}
+
+func (r *Router) markerHeaders(m *Marker) []Header {
+	source := &r.route.Source
+	values := map[string][]byte{
+		HeaderOp:       []byte(m.Op.String()),
+		HeaderLSN:      appendHex(nil, uint64(m.At.Commit), 16),
+		HeaderSeq:      appendHex(nil, uint64(m.At.Ordinal), 8),
+		HeaderSystem:   appendUint(nil, source.SystemIdentifier),
+		HeaderDatabase: appendUint(nil, uint64(source.DatabaseOID)),
+		HeaderHistory:  appendUint(nil, uint64(m.At.History)),
+		HeaderTimeline: appendUint(nil, uint64(m.At.Timeline)),
+		HeaderSchema:   appendUint(nil, EventSchema),
+		HeaderCascade:  []byte("false"),
+	}
+	headers := make([]Header, len(headerNames))
+	for i, name := range headerNames {
+		headers[i] = Header{Key: name, Value: append([]byte{}, values[name]...)}
+	}
+	return headers
+}
+
+// GapAt is the gap that a heartbeat shows, nil for none: since the heartbeat before it, something was published otherwise
+// than it must be. It stands where the heartbeat stands, in whose transaction nothing else is an event.
+func GapAt(tx *replication.Tx, h *Heartbeat, last LastBeat) *Marker {
+	if !h.faulty(last.Beat) {
+		return nil
+	}
+	return &Marker{
+		Op: Gap, Reason: ReasonPublications, Time: tx.CommitTime, From: last.Reach, To: EndOf(tx), At: tx.Position(0),
+	}
+}
+
+// MarkerContent is the record of a marker.
+type MarkerContent struct {
+	Marker       *Marker
+	Heartbeat    *Heartbeat // that showed it; nil if none did, or if another record of the transaction has it
+	Surroundings *Surroundings
+}
+
+// Kind is KindGap or KindRewind.
+func (c *MarkerContent) Kind() Kind {
+	if c.Marker.Op == Rewind {
+		return KindRewind
+	}
+	return KindGap
+}
+func (c *MarkerContent) written() time.Time { return c.Marker.Time }
+func (c *MarkerContent) read() *Heartbeat   { return c.Heartbeat }
+
+func (c *MarkerContent) append(b []byte, form TextForm) []byte {
+	b = appendInstant(append(b, `,"at":`...), c.Marker.Time)
+	b = appendMarker(append(b, ','), c.Marker)
+	if c.Heartbeat != nil {
+		b = appendHeartbeat(append(b, `,"heartbeat":`...), c.Heartbeat, form)
+	}
+	return c.Surroundings.append(b)
+}

@@ -1,0 +1,59 @@
+package evidence
+
+// Verdict is what comparing the ledger's claim with the WAL says of one transaction.
+type Verdict string
+
+// The verdicts.
+const (
+	Match     Verdict = "match"     // each relation lost as many rows as claimed, and nothing else happened beside it
+	Mismatch  Verdict = "mismatch"  // claimed but not seen, or seen but not claimed
+	Unclaimed Verdict = "unclaimed" // nothing was claimed, or nothing that verifies
+)
+
+// Reconcile compares what a transaction claimed with what was seen of it.
+//
+// A claim without a readable result of its own is a mismatch, also when nothing was deleted: the deletion function
+// writes both or, by aborting, neither. So is a claim with anything unverified behind it, however well the counts agree,
+// and one whose two counts of the target differ, which trusted triggers can bring about.
+func Reconcile(a *Account) Verdict {
+	if a.Claim == nil {
+		return Unclaimed
+	}
+	r := a.Result
+	if r == nil || r.Batch != a.Claim.Batch || a.Batches != 1 || a.Results != 1 || a.Unverified() {
+		return Mismatch
+	}
+	if r.Deleted > r.Picked || r.rows(a.Claim.Target) != r.Deleted {
+		return Mismatch
+	}
+	for _, claimed := range r.ByRelation {
+		if uint64(claimed.Rows) != a.system(claimed.OID) {
+			return Mismatch
+		}
+	}
+	for i := range a.Tallies {
+		if t := &a.Tallies[i]; a.system(t.OID) != uint64(r.rows(t.OID)) {
+			return Mismatch
+		}
+	}
+	return Match
+}
+
+// system is the number of rows of one relation that went under the claim.
+func (a *Account) system(oid uint32) (rows uint64) {
+	for i := range a.Tallies {
+		if a.Tallies[i].OID == oid && a.Tallies[i].Cause == System {
+			rows += a.Tallies[i].Events
+		}
+	}
+	return rows
+}
+
+func (r *Result) rows(oid uint32) int64 {
+	for _, c := range r.ByRelation {
+		if c.OID == oid {
+			return c.Rows
+		}
+	}
+	return 0
+}

@@ -1,0 +1,74 @@
+package evidence
+
+import (
+	"errors"
+	"fmt"
+
+	"lapse/schemas"
+)
+
+// Topic is a topic and the number of its partitions, which routing depends on.
+type Topic struct {
+	Name       string
+	Partitions int32
+}
+
+// Route is everything that, beside the WAL itself, an event's topic, partition and bytes depend on. It is a record in
+// the log: whoever reads the same WAL by the same route gets the same bytes.
+type Route struct {
+	Version int // of the route in this log, from 1
+	Source  Source
+	System  Topic  // retention's own deletes
+	User    Topic  // everybody else's, and the unverified
+	Log     Topic  // one partition
+	HashKey string // fingerprint of the key that long key values are hashed with
+}
+
+// The parts of a route that have one value only so far. They are written into the log, so that a later auditor knows.
+const (
+	partitioner = "murmur2"
+	eventFormat = "spanner"
+	eventValues = "keys"
+)
+
+// Validate says why events cannot be routed like this.
+func (r *Route) Validate() error {
+	switch {
+	case r.System.Name == "" || r.User.Name == "" || r.Log.Name == "":
+		return errors.New("route: name a topic for each of system, user and log")
+	case r.System.Name == r.User.Name || r.System.Name == r.Log.Name || r.User.Name == r.Log.Name:
+		return errors.New("route: system, user and log must be three topics")
+	case r.System.Partitions < 1 || r.User.Partitions < 1:
+		return errors.New("route: a topic needs at least one partition")
+	case r.Log.Partitions != 1:
+		return fmt.Errorf("route: topic %s is the log and must have one partition, not %d", r.Log.Name, r.Log.Partitions)
+	case r.HashKey == "":
+		return errors.New("route: name the key that long key values are hashed with")
+	default:
+		return nil
+	}
+}
+
+// Fingerprint names the route's content. It is in every record of the log, so that the last one says by which route the
+// events before it were routed.
+func (r *Route) Fingerprint() string { return schemas.Fingerprint(r.appendRouting(nil)) }
+
+// appendRouting writes the route's content, without its version and place.
+func (r *Route) appendRouting(dst []byte) []byte {
+	dst = appendSource(append(dst, '{'), &r.Source, TextFormOf(r.Source.Encoding))
+	dst = appendText(append(dst, `,"slot":`...), r.Source.Slot, UTF8Text)
+	dst = append(dst, `,"topics":{"system":`...)
+	dst = appendTopic(dst, r.System)
+	dst = appendTopic(append(dst, `,"user":`...), r.User)
+	dst = appendTopic(append(dst, `,"log":`...), r.Log)
+	dst = appendText(append(dst, `},"partitioner":`...), partitioner, UTF8Text)
+	dst = appendText(append(dst, `,"format":`...), eventFormat, UTF8Text)
+	dst = appendText(append(dst, `,"values":`...), eventValues, UTF8Text)
+	dst = appendText(append(dst, `,"hash_key":`...), r.HashKey, UTF8Text)
+	return append(appendUint(append(dst, `,"event_schema":`...), EventSchema), '}')
+}
+
+func appendTopic(dst []byte, t Topic) []byte {
+	dst = appendText(append(dst, `{"name":`...), t.Name, UTF8Text)
+	return append(appendUint(append(dst, `,"partitions":`...), uint64(t.Partitions)), '}')
+}

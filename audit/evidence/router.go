@@ -1,0 +1,159 @@
+package evidence
+
+import (
+	"github.com/google/uuid"
+
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// Routed is an event as it goes to Kafka: the same record into each of Partitions. It is the router's own and valid
+// until the next call.
+type Routed struct {
+	Topic      string
+	Partitions []int32
+	Key, Value []byte
+	Headers    []Header
+}
+
+// Router turns events into records. What it returns depends on the event and the route alone. It holds buffers, so that
+// an event costs no memory, and what neighbours have in common; it is not safe for concurrent use.
+type Router struct {
+	route  *Route
+	form   TextForm
+	hasher *keyHasher
+
+	routed Routed
+	one    [1]int32
+	every  []int32 // all partitions of the user topic
+
+	like    likeness // of the events that frame and headers were made for
+	frame   frame
+	headers []byte
+	seq     []byte
+}
+
+// likeness is what events must have in common to share a frame and headers. Events of one transaction that have the
+// batch in common have the claim in common.
+type likeness struct {
+	tx       replication.Tx
+	op       Op
+	cause    Cause
+	cascade  bool
+	options  [2]bool
+	batch    uuid.UUID
+	tableOID uint32
+	table    string
+}
+
+func likenessOf(e *Event) likeness {
+	l := likeness{
+		tx: *e.Tx, op: e.Op, cause: e.Cause, cascade: e.Cascade, tableOID: e.TableOID, table: e.Table,
+		options: [2]bool{e.TruncateCascade, e.RestartIdentity},
+	}
+	if e.Claim != nil {
+		l.batch = e.Claim.Batch
+	}
+	return l
+}
+
+// NewRouter makes a router for a valid route and the key that it names.
+func NewRouter(route *Route, key schemas.Key) *Router {
+	r := &Router{route: route, form: TextFormOf(route.Source.Encoding), hasher: newKeyHasher(key)}
+	for p := range route.User.Partitions {
+		r.every = append(r.every, p)
+	}
+	r.routed.Headers = make([]Header, len(headerNames))
+	for i, name := range headerNames {
+		r.routed.Headers[i].Key = name
+	}
+	return r
+}
+
+// Route says where an event goes and as which bytes. A system delete goes to the system topic, everything else to the
+// user topic. A row's events all go to one partition, by its key; a truncate, which names no row, goes to every
+// partition, so that it stands in the right place among the deletes of any row.
+func (r *Router) Route(e *Event) *Routed {
+	if like := likenessOf(e); like != r.like {
+		r.like = like
+		r.frame.build(e, &r.route.Source, r.form)
+		r.buildHeaders(e)
+	}
+	out := &r.routed
+	keys, hashed := e.Keys, []int(nil)
+	if out.Key = appendKeys(out.Key[:0], keys, r.form); len(out.Key) > maxKeys {
+		keys, hashed = r.hasher.shorten(keys)
+		out.Key = appendKeys(out.Key[:0], keys, r.form)
+	}
+	out.Value = r.frame.appendEvent(out.Value[:0], e, out.Key)
+	out.Value = append(appendHashed(out.Value, keys, hashed, r.form), '}', '}')
+	r.seq = appendHex(r.seq[:0], uint64(e.Ordinal), 8)
+	out.Headers[headerSeqAt].Value = r.seq
+	topic := &r.route.User
+	if e.Cause == System {
+		topic = &r.route.System
+	}
+	out.Topic = topic.Name
+	if e.Op == Truncate {
+		out.Partitions = r.every
+		return out
+	}
+	r.one[0] = Partition(out.Key, int(topic.Partitions))
+	out.Partitions = r.one[:]
+	return out
+}
+
+// buildHeaders writes every header's value into one buffer and hands each its part.
+func (r *Router) buildHeaders(e *Event) {
+	b := r.headers[:0]
+	var ends [len(headerNames)]int
+	for i, name := range headerNames {
+		b = r.appendHeader(b, name, e)
+		ends[i] = len(b)
+	}
+	start := 0
+	for i, end := range ends {
+		r.routed.Headers[i].Value = b[start:end:end]
+		start = end
+	}
+	r.headers = b
+}
+
+func (r *Router) appendHeader(dst []byte, name string, e *Event) []byte {
+	switch name {
+	case HeaderCause:
+		return append(dst, e.Cause.String()...)
+	case HeaderOp:
+		return append(dst, e.Op.String()...)
+	case HeaderPolicy:
+		if e.Claim != nil {
+			return append(dst, e.Claim.Policy...)
+		}
+		return dst
+	case HeaderTable:
+		return append(dst, e.Table...)
+	case HeaderCascade:
+		return appendBool(dst, e.Cascade)
+	case HeaderRun:
+		if e.Claim != nil {
+			return appendUUIDText(dst, e.Claim.Run)
+		}
+		return dst
+	case HeaderXID:
+		return appendUint(dst, uint64(e.Tx.XID))
+	case HeaderLSN:
+		return appendHex(dst, uint64(e.Tx.CommitLSN), 16)
+	case HeaderSystem:
+		return appendUint(dst, r.route.Source.SystemIdentifier)
+	case HeaderDatabase:
+		return appendUint(dst, uint64(r.route.Source.DatabaseOID))
+	case HeaderHistory:
+		return appendUint(dst, uint64(e.Tx.History))
+	case HeaderTimeline:
+		return appendUint(dst, uint64(e.Tx.Timeline))
+	case HeaderSchema:
+		return appendUint(dst, EventSchema)
+	default: // HeaderSeq, which Route writes
+		return dst
+	}
+}

@@ -1,0 +1,124 @@
+package evidence
+
+import (
+	"lapse/schemas"
+)
+
+// frame is the event's default format, which follows Spanner's data change record, without what differs from row to row:
+// the ordinal, three times, and the keys. One frame serves all events of a transaction that have table and cause in
+// common, which is what makes an event cheap.
+//
+//	0 {"event_id":"…/ ordinal  1 ","commit_timestamp":…,"record_sequence":" ordinal  2 ",…"mods":[{"keys": keys
+//	3 …,"lapse":{…,"ordinal": ordinal  …}}
+type frame [4][]byte
+
+// build writes the frame of an event and those like it.
+func (f *frame) build(e *Event, source *Source, form TextForm) {
+	b := append(f[0][:0], `{"event_id":"`...)
+	b = append(appendUint(b, source.SystemIdentifier), '/')
+	b = append(appendUint(b, uint64(source.DatabaseOID)), '/')
+	b = append(appendUint(b, uint64(e.Tx.History)), '/')
+	b = append(appendUint(b, uint64(e.Tx.Timeline)), '/')
+	f[0] = append(appendHex(b, uint64(e.Tx.CommitLSN), 16), '/')
+
+	b = appendInstant(append(f[1][:0], `","commit_timestamp":`...), e.Tx.CommitTime)
+	f[1] = append(b, `,"record_sequence":"`...)
+
+	b = appendUint(append(f[2][:0], `","server_transaction_id":"`...), source.SystemIdentifier)
+	b = appendUint(append(b, '/'), uint64(e.Tx.XID))
+	if e.Cause == System {
+		b = append(b, `","transaction_tag":"RowDeletionPolicy","is_system_transaction":true`...)
+	} else {
+		b = append(b, `","transaction_tag":"","is_system_transaction":false`...)
+	}
+	b = appendText(append(b, `,"table_name":`...), e.Table, form)
+	if e.Op == Truncate {
+		f[2] = append(b, `,"mod_type":"TRUNCATE","value_capture_type":"KEYS","mods":[`...)
+		b = append(f[3][:0], `]`...)
+	} else {
+		f[2] = append(b, `,"mod_type":"DELETE","value_capture_type":"KEYS","mods":[{"keys":`...)
+		b = append(f[3][:0], `,"old_values":{},"new_values":{}}]`...)
+	}
+	f[3] = append(appendLapse(b, e, source, form), `,"ordinal":`...)
+}
+
+// appendEvent puts the row's own part into the frame, up to what is said of its keys. keys is what appendKeys wrote; a
+// truncate has none.
+func (f *frame) appendEvent(dst []byte, e *Event, keys []byte) []byte {
+	dst = appendHex(append(dst, f[0]...), uint64(e.Ordinal), 8)
+	dst = appendHex(append(dst, f[1]...), uint64(e.Ordinal), 8)
+	dst = append(dst, f[2]...)
+	if e.Op != Truncate {
+		dst = append(dst, keys...)
+	}
+	dst = appendUint(append(dst, f[3]...), uint64(e.Ordinal))
+	switch {
+	case e.Full:
+		dst = append(dst, `,"identity":"full"`...)
+	case e.Nameless:
+		dst = append(dst, `,"identity":"none"`...)
+	}
+	return dst
+}
+
+// appendHashed names the columns whose values are hashes, if there are any.
+func appendHashed(dst []byte, keys []Key, hashed []int, form TextForm) []byte {
+	for i, column := range hashed {
+		if i == 0 {
+			dst = append(dst, `,"hashed":[`...)
+		} else {
+			dst = append(dst, ',')
+		}
+		dst = appendText(dst, keys[column].Name, form)
+	}
+	if len(hashed) > 0 {
+		dst = append(dst, ']')
+	}
+	return dst
+}
+
+// appendLapse writes the block that is not Spanner's, up to the ordinal.
+func appendLapse(dst []byte, e *Event, source *Source, form TextForm) []byte {
+	dst = append(dst, `,"lapse":{"schema":`...)
+	dst = appendUint(dst, EventSchema)
+	dst = append(dst, `,"cause":"`...)
+	dst = append(append(dst, e.Cause.String()...), '"')
+	if e.Cause == User && e.Tx.Origin != "" {
+		dst = appendText(append(dst, `,"origin":`...), e.Tx.Origin, form)
+	}
+	if e.Claim != nil {
+		dst = append(appendClaim(append(dst, ','), e.Claim, form), `,"cascade":`...)
+		dst = appendBool(dst, e.Cascade)
+	}
+	if e.Op == Truncate {
+		dst = appendBool(append(dst, `,"truncate_cascade":`...), e.TruncateCascade)
+		dst = appendBool(append(dst, `,"restart_identity":`...), e.RestartIdentity)
+	}
+	dst = appendUint(append(dst, `,"table_oid":`...), uint64(e.TableOID))
+	dst = appendSource(append(dst, ','), source, form)
+	dst = appendUint(append(dst, `,"history":`...), uint64(e.Tx.History))
+	dst = appendUint(append(dst, `,"timeline":`...), uint64(e.Tx.Timeline))
+	return appendLSN(append(dst, `,"commit_lsn":`...), e.Tx.CommitLSN)
+}
+
+// appendClaim writes the members that say under which policy a batch deleted.
+func appendClaim(dst []byte, c *schemas.Claim, form TextForm) []byte {
+	dst = appendText(append(dst, `"policy":`...), string(c.Policy), form)
+	dst = appendInt(append(dst, `,"policy_version":`...), int64(c.PolicyVersion))
+	dst = appendUUID(append(dst, `,"run":`...), c.Run)
+	dst = appendUUID(append(dst, `,"batch":`...), c.Batch)
+	dst = appendInstant(append(dst, `,"cutoff":`...), c.Cutoff)
+	return appendInt(append(dst, `,"hold_version":`...), int64(c.HoldVersion))
+}
+
+// appendSource writes the members that say which database this is. The encoding is named only where it is not UTF8,
+// since only then does text need decoding.
+func appendSource(dst []byte, s *Source, form TextForm) []byte {
+	dst = append(appendUint(append(dst, `"system_identifier":"`...), s.SystemIdentifier), '"')
+	dst = appendText(append(dst, `,"database":`...), s.Database, form)
+	dst = appendUint(append(dst, `,"database_oid":`...), uint64(s.DatabaseOID))
+	if form != UTF8Text {
+		dst = appendText(append(dst, `,"encoding":`...), s.Encoding, UTF8Text)
+	}
+	return dst
+}
