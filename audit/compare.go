@@ -140,22 +140,16 @@ func (c *comparison) foreign(topic string, partition int32, t *tail, why string)
 // advance reads the log on to its next record of a transaction or a heartbeat, as far as what it says happened.
 func (c *comparison) advance(ctx context.Context) error {
 	c.next = nil
-	done := make(chan struct{})
-	var err error
-	go func() {
-		defer close(done)
-		for c.next == nil && err == nil {
-			err = c.readRecord(ctx)
+	return c.stream.During(ctx, func(ctx context.Context) error {
+		for c.next == nil {
+			if err := c.readRecord(ctx); errors.Is(err, io.EOF) {
+				return nil
+			} else if err != nil {
+				return err
+			}
 		}
-	}()
-	if broken := answer(ctx, c.stream, done); broken != nil {
-		<-done
-		return broken
-	}
-	if errors.Is(err, io.EOF) {
 		return nil
-	}
-	return err
+	})
 }
 
 func (c *comparison) readRecord(ctx context.Context) error {

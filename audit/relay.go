@@ -33,8 +33,8 @@ type relay struct {
 	now        func() time.Time
 	alarm      func(ctx context.Context, reason string) error // nil: none
 
-	bell   *bell
-	stream *replication.Stream
+	stream  *replication.Stream // nil before attach and after detach
+	unwatch func()              // ends the wakes of the stream
 
 	// What is in the topics or on its way there.
 	tails     map[string][]replication.Position // by topic and partition: the last event; zero for none
@@ -57,7 +57,6 @@ type relay struct {
 	ancestry replication.Ancestry // of the server that is read
 	process  string               // this one
 	coverage coverage
-	pressing pressing
 }
 
 func newRelay(
@@ -68,7 +67,7 @@ func newRelay(
 		classifier: evidence.NewClassifier(route.Source, config.Keys), router: evidence.NewRouter(route, config.HashKey),
 		writer: evidence.NewLogWriter(route, start.history.Nonce, cmp.Or(start.named, start.last.Beat)),
 		tails:  judged.positions(), reach: start.reach, last: start.last, origin: start.origin, replaced: start.replaced,
-		bell: hang(publisher.Progress()), names: names{}, noRow: map[uint32]bool{}, alarm: config.Alarm,
+		names: names{}, noRow: map[uint32]bool{}, alarm: config.Alarm,
 	}
 	return r
 }
@@ -84,31 +83,30 @@ func (r *relay) run(ctx context.Context, stream *replication.Stream, first *repl
 			return err
 		}
 	}
-	deadline := r.coverage.due(r)
-	listening := r.bell.listen(ctx, r.notAfter(deadline, until))
+	timer := time.AfterFunc(askEvery, stream.Wake)
+	defer timer.Stop()
+	due := r.wakeBy(timer, until)
 	for {
-		if r.bell.hush() || listening.Err() != nil {
-			if err := r.settle(); err != nil {
-				return err
-			}
-			deadline = r.coverage.due(r)
-			listening = r.bell.listen(ctx, r.notAfter(deadline, until))
-		}
 		if until != 0 && r.finished(until) {
 			return errReached
 		}
-		message, err := stream.Next(listening)
+		message, err := stream.Next(ctx)
 		switch {
 		case err == nil:
 			if err := r.handle(ctx, message); err != nil {
 				return err
 			}
-			if message.Kind != replication.KindChange && !r.coverage.due(r).Equal(deadline) {
-				r.bell.ring()
+			if message.Kind != replication.KindChange && !r.coverage.due(r).Equal(due) {
+				due = r.wakeBy(timer, until)
 			}
+		case errors.Is(err, replication.ErrWoken):
+			if err := r.settle(); err != nil {
+				return err
+			}
+			due = r.wakeBy(timer, until)
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case listening.Err() == nil:
+		default:
 			return err
 		}
 	}
@@ -118,16 +116,23 @@ func (r *relay) run(ctx context.Context, stream *replication.Stream, first *repl
 // say so for as long as half of wal_sender_timeout.
 const askEvery = 500 * time.Millisecond
 
-// notAfter is when reading is interrupted, so that the server is asked while there is a position to be reached.
-func (r *relay) notAfter(deadline time.Time, until schemas.LSN) time.Time {
-	if until == 0 {
-		return deadline
+// wakeBy has timer wake the stream when a coverage record is due, and returns that time. While there is a position to be
+// reached it asks the server how far it has read, and has the stream woken in time to ask again.
+func (r *relay) wakeBy(timer *time.Timer, until schemas.LSN) (due time.Time) {
+	due = r.coverage.due(r)
+	at := due
+	if until != 0 {
+		r.stream.Ask()
+		if soon := r.now().Add(askEvery); at.IsZero() || soon.Before(at) {
+			at = soon
+		}
 	}
-	r.stream.Ask()
-	if soon := r.now().Add(askEvery); deadline.IsZero() || soon.Before(deadline) {
-		return soon
+	if at.IsZero() {
+		timer.Stop()
+	} else {
+		timer.Reset(at.Sub(r.now()))
 	}
-	return deadline
+	return due
 }
 
 // attach makes stream the one that is read, and confirmed to.
@@ -135,10 +140,38 @@ func (r *relay) attach(stream *replication.Stream) {
 	r.stream, r.tx = stream, nil
 	r.coverage.begin(r.reach, r.now())
 	r.metrics.unread.begin(r.reach.LSN)
-	r.pressing = pressing{}
+	r.unwatch = wakeOn(stream, r.publisher.Progress())
 	// What the log has may never have come to be confirmed, or the server may have forgotten it in a crash.
 	if id := stream.Identity(); r.queue.empty() && id.TimelineOf(r.reach.LSN) == r.reach.Timeline {
 		stream.Confirm(r.reach.LSN)
+	}
+}
+
+// detach ends what attach began.
+func (r *relay) detach() {
+	if r.stream != nil {
+		r.unwatch()
+		r.stream = nil
+	}
+}
+
+// wakeOn wakes the stream whenever progress has something, until stop is called.
+func wakeOn(stream *replication.Stream, progress <-chan struct{}) (stop func()) {
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-progress:
+				stream.Wake()
+			case <-quit:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		<-done
 	}
 }
 
@@ -228,34 +261,18 @@ func (r *relay) append(ctx context.Context, rec *evidence.Record) (uint64, error
 	}
 }
 
-// bear is pressing.bear, but for a server that has said so in words while a transaction is open: to wait for the rest of it
-// is of no use to anybody.
-func (r *relay) bear(now time.Time) error {
-	if r.stream.Stopping() {
-		return errParted
-	}
-	return r.pressing.bear(now, r.publisher.Stalled())
-}
-
 // wait waits for the publisher to get further.
 func (r *relay) wait(ctx context.Context) error {
-	patience, cancel := ctx, context.CancelFunc(func() {})
-	if r.pressing.active(r.now()) {
-		patience, cancel = context.WithTimeout(ctx, pressingPause)
-	}
-	defer cancel()
-	err := r.stream.Wait(patience, r.bell.wake)
-	switch {
-	case err == nil:
+	switch err := r.stream.Wait(ctx); {
+	case errors.Is(err, replication.ErrWoken):
 		return r.settle()
-	case errors.Is(err, replication.ErrPressing):
-		r.pressing.felt(r.now())
+	case errors.Is(err, replication.ErrStopping):
+		return r.stream.CheckStop(r.publisher.Stalled())
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case patience.Err() == nil:
+	default:
 		return err
 	}
-	return r.bear(r.now())
 }
 
 // commit ends a transaction. Its record waits in the queue until its events are acknowledged.
@@ -381,10 +398,8 @@ func (r *relay) keepalive(m *replication.Message) error {
 	if err := r.settle(); err != nil {
 		return err
 	}
-	if m.Pressing {
-		now := r.now()
-		r.pressing.felt(now)
-		return r.bear(now)
+	if m.Stopping {
+		return r.stream.CheckStop(r.publisher.Stalled())
 	}
 	return nil
 }
@@ -399,7 +414,7 @@ func (r *relay) timelineOf(at schemas.LSN) schemas.Timeline {
 func (r *relay) finished(until schemas.LSN) bool {
 	if r.coverage.upTo.LSN >= until && r.reach.LSN < until && !r.coverage.wanted {
 		r.coverage.wanted = true
-		r.bell.ring()
+		r.stream.Wake()
 	}
 	return r.queue.empty() && r.reach.LSN >= until && r.stream.Confirmed() >= until
 }

@@ -7,6 +7,7 @@ import (
 
 	"lapse/audit/evidence"
 	"lapse/audit/kafka"
+	"lapse/replication"
 )
 
 // maxQueued bounds the records that wait. Each is about a kilobyte; what many small transactions have in the topics
@@ -68,7 +69,7 @@ func (r *relay) settle() error {
 	for q.written < len(q.items) && q.items[q.written].events <= acked {
 		mark, ok := r.publisher.Append(r.logRecord(q.items[q.written].leaf))
 		if !ok {
-			break // full: the next acknowledgement rings
+			break // full: the next acknowledgement wakes the stream
 		}
 		q.items[q.written].mark = mark
 		q.written++
@@ -95,6 +96,9 @@ func (r *relay) logRecord(entry *evidence.Entry) kafka.Record {
 	return kafkaRecord(&rec, kafkaHeaders(nil, rec.Headers))
 }
 
+// lookPause is how often rest looks whether Kafka answers.
+const lookPause = 250 * time.Millisecond
+
 // rest waits between two streams, and on until Kafka answers: a server that stopped because of it would have to wait
 // again. What is acknowledged meanwhile is settled, and confirmed by the next stream.
 func (r *relay) rest(ctx context.Context, pause time.Duration) error {
@@ -105,15 +109,15 @@ func (r *relay) rest(ctx context.Context, pause time.Duration) error {
 		case <-ctx.Done():
 			r.drain(ctx)
 			return ctx.Err()
-		case <-r.bell.wake:
+		case <-r.publisher.Progress():
 			if err := r.settle(); err != nil {
 				return err
 			}
 		case <-timer.C:
-			if r.publisher.Stalled() < pressingStalled {
+			if r.publisher.Stalled() < replication.StalledAtMost {
 				return nil
 			}
-			timer.Reset(pressingPause)
+			timer.Reset(lookPause)
 		}
 	}
 }
@@ -132,7 +136,7 @@ func (r *relay) drain(ctx context.Context) {
 			err = r.wait(ctx)
 		default:
 			select {
-			case <-r.bell.wake:
+			case <-r.publisher.Progress():
 			case <-ctx.Done():
 				err = ctx.Err()
 			}
@@ -200,31 +204,4 @@ func (c *coverage) due(r *relay) time.Time {
 func (c *coverage) isDue(r *relay) bool {
 	due := c.due(r)
 	return !due.IsZero() && !r.now().Before(due)
-}
-
-// pressing is the memory of a server that wants to stop and waits for this stream.
-type pressing struct{ first, last time.Time }
-
-const (
-	pressingPause   = 250 * time.Millisecond // between looks while the server presses and nothing can be read
-	pressingForgets = 10 * time.Second       // after so long without pressing it was something else
-	pressingStalled = 2 * time.Second        // Kafka has not answered for so long: it will not in time
-	pressingAtMost  = 3 * time.Second        // more than this no server is kept waiting, whatever for
-)
-
-func (p *pressing) felt(now time.Time) {
-	if now.Sub(p.last) > pressingForgets {
-		p.first = now
-	}
-	p.last = now
-}
-
-func (p *pressing) active(now time.Time) bool { return now.Sub(p.last) <= pressingForgets }
-
-// bear says when it has been enough.
-func (p *pressing) bear(now time.Time, stalled time.Duration) error {
-	if p.active(now) && (stalled >= pressingStalled || now.Sub(p.first) >= pressingAtMost) {
-		return errParted
-	}
-	return nil
 }

@@ -23,21 +23,10 @@ func (j *judge) watch(ctx context.Context) error {
 		watch, j.route.Log.Name))
 	j.auditor.log.Info("the server was started since the last heartbeat in the log; watching whether another auditor writes it",
 		"log", j.route.Log.Name, "for", watch)
-	watching, cancel := context.WithCancel(ctx)
-	defer cancel()
-	done := make(chan struct{})
-	var grown error
-	go func() {
-		defer close(done)
+	return j.stream.During(ctx, func(ctx context.Context) error {
 		from := j.past.ends[j.route.Log.Name][0]
-		grown = watchLog(watching, j.client, j.route, j.auditor.process, from, min(time.Second, j.auditor.config.BeatEvery/4), watch)
-	}()
-	if broken := answer(ctx, j.stream, done); broken != nil {
-		cancel()
-		<-done
-		return broken
-	}
-	return grown
+		return watchLog(ctx, j.client, j.route, j.auditor.process, from, min(time.Second, j.auditor.config.BeatEvery/4), watch)
+	})
 }
 
 // watchLog looks at what is appended to a log from an offset on, every so often and once more at the end. What somebody else

@@ -13,7 +13,7 @@ import (
 	"lapse/schemas"
 )
 
-// What a caller may want to branch on. All but ErrClosed and ErrPressing come wrapped in an error that says what to do.
+// What a caller may want to branch on. All but ErrClosed come wrapped in an error that says what to do.
 var (
 	// ErrSlotActive: another connection streams from the slot. The slot is the mutex, so this is how an auditor learns
 	// that another one is at work, or that the server has not yet noticed its own last connection's end.
@@ -35,8 +35,6 @@ var (
 	ErrStandby = errors.New("the server is a standby")
 	// ErrServerStopped: the server ended the stream in order, because it shuts down.
 	ErrServerStopped = errors.New("the server has ended the stream")
-	// ErrPressing: while Wait was waiting, the server showed that it shuts down and waits for this stream.
-	ErrPressing = errors.New("the server is shutting down and waits for this stream")
 	// ErrClosed: the stream was closed by its owner.
 	ErrClosed = errors.New("the stream is closed")
 )
@@ -77,17 +75,17 @@ func (e *DecodeError) Error() string {
 
 func (e *DecodeError) Unwrap() error { return e.Reason }
 
-// quietError keeps the words of an error of class 22 (data exception) to itself: they quote the value.
-type quietError struct{ cause error }
+// redactedError hides the text of an error of class 22 (data exception): it quotes the value.
+type redactedError struct{ cause error }
 
-func (e *quietError) Error() string {
+func (e *redactedError) Error() string {
 	if state := schemas.StateOf(e.cause); strings.HasPrefix(state, classData) {
 		return fmt.Sprintf("the server cannot send a value (SQLSTATE %s)", state)
 	}
 	return e.cause.Error()
 }
 
-func (e *quietError) Unwrap() error { return e.cause }
+func (e *redactedError) Unwrap() error { return e.cause }
 
 // Grade says what to do about an error of this package.
 type Grade int
@@ -113,8 +111,8 @@ func GradeOf(err error) Grade {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return Stop
-	case errors.Is(err, ErrSlotActive), errors.Is(err, ErrServerStopped), errors.Is(err, ErrPressing),
-		errors.Is(err, ErrSilent), errors.Is(err, ErrSynchronous):
+	case errors.Is(err, ErrSlotActive), errors.Is(err, ErrServerStopped), errors.Is(err, ErrStopping),
+		errors.Is(err, errOverdue), errors.Is(err, ErrWoken), errors.Is(err, errNoAnswer), errors.Is(err, ErrSynchronous):
 		return Retry
 	case isOurs(err):
 		return Stop

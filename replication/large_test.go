@@ -146,7 +146,7 @@ func TestAServerWithAShortPatienceIsAnsweredWhileALargeRowPasses(t *testing.T) {
 	}
 	for range 8 {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*quietWait)
-		if err := s.Wait(ctx, nil); ctx.Err() == nil {
+		if err := s.Wait(ctx); ctx.Err() == nil {
 			t.Fatal(err)
 		}
 		cancel()

@@ -134,7 +134,7 @@ func TestAStreamReadsOverTheUnixSocketAndOverTLS(t *testing.T) {
 			nextChange(t, s)
 			for range 3 {
 				ctx, cancel := context.WithTimeout(t.Context(), 2*quietWait)
-				_ = s.Wait(ctx, nil)
+				_ = s.Wait(ctx)
 				cancel()
 			}
 			rows := 1
@@ -149,7 +149,7 @@ func TestAStreamReadsOverTheUnixSocketAndOverTLS(t *testing.T) {
 			if rows != 20000 {
 				t.Errorf("%s: %d rows", name, rows)
 			}
-			s.Confirm(s.seen)
+			s.Confirm(s.sent)
 			closeStream(t, s)
 		}
 	})

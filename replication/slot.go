@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -246,27 +245,6 @@ func CheckWALLevel(ctx context.Context, q Querier) error {
 	return nil
 }
 
-// requirePublications returns an error that wraps ErrPublicationMissing unless all are there.
-func requirePublications(ctx context.Context, q Querier, names []string) error {
-	rows, err := q.Query(ctx, `select p.pubname::text from pg_catalog.pg_publication p`)
-	if err != nil {
-		return fmt.Errorf("read publications: %w", err)
-	}
-	there, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return fmt.Errorf("read publications: %w", err)
-	}
-	for _, name := range names {
-		if !slices.Contains(there, name) {
-			return &PublicationError{
-				Publication: name, Reason: ErrPublicationMissing,
-				Fix: "make the publications before the slot (lapse init does)",
-			}
-		}
-	}
-	return nil
-}
-
 func serverVersion(ctx context.Context, q Querier) (int, error) {
 	var version int
 	err := q.QueryRow(ctx, `select pg_catalog.current_setting('server_version_num')::integer`).Scan(&version)
@@ -274,4 +252,12 @@ func serverVersion(ctx context.Context, q Querier) (int, error) {
 		return 0, fmt.Errorf("read server version: %w", err)
 	}
 	return version, nil
+}
+
+// End is the end of the server's log as far as it is on its disk. Nothing beyond it can come on a stream.
+func End(ctx context.Context, q Querier) (end schemas.LSN, err error) {
+	if err := q.QueryRow(ctx, `select pg_catalog.pg_current_wal_flush_lsn()::text`).Scan(&end); err != nil {
+		return 0, fmt.Errorf("read the end of the log: %w", err)
+	}
+	return end, nil
 }

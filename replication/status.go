@@ -8,14 +8,6 @@ import (
 	"lapse/schemas"
 )
 
-const (
-	// answerPause is the least time between two answers to a server that asks. One that shuts down asks again the
-	// moment it is answered; without the pause both sides would spin.
-	answerPause = 20 * time.Millisecond
-	// pressingWithin is how close two requests must be for Message.Pressing.
-	pressingWithin = 100 * time.Millisecond
-)
-
 // statusSize is a CopyData message with a standby status update in it.
 const statusSize = headerSize + 1 + 3*8 + 8 + 1
 
@@ -59,19 +51,25 @@ func (t *statuses) due(position schemas.LSN) time.Time {
 	return at
 }
 
-// asked notes a request for an answer and plans the answer. It reports whether the server presses.
-func (t *statuses) asked(now time.Time) (pressing bool) {
-	pressing = !t.askedAt.IsZero() && now.Sub(t.askedAt) <= pressingWithin
+// asked notes a request for an answer and plans the answer. It reports whether the server shows that it shuts down.
+func (t *statuses) asked(now time.Time) (stopping bool) {
+	stopping = !t.askedAt.IsZero() && now.Sub(t.askedAt) <= askedTwiceWithin
 	t.askedAt = now
 	if t.answerAt.IsZero() {
 		t.answerAt = t.sentAt.Add(answerPause)
 	}
-	return pressing
+	return stopping
 }
 
 // report returns the position that may be told to the server: the confirmed one, but never beyond what this server has
 // sent. A position from an earlier life of the server, which its log no longer reaches, would skip what it writes next.
-func (s *Stream) report() schemas.LSN { return min(schemas.LSN(s.confirmed.Load()), s.seen) }
+func (s *Stream) report() schemas.LSN { return min(schemas.LSN(s.confirmed.Load()), s.sent) }
+
+// tickAt is when tick must be called again. Confirm may move the position from another goroutine at any time, so it is after
+// a tenth of the interval at the latest.
+func (s *Stream) tickAt(now time.Time) time.Time {
+	return earlier(s.status.due(s.report()), now.Add(s.status.interval/10))
+}
 
 // tick sends a status if one is due, or an answer is wanted.
 func (s *Stream) tick(now time.Time) error {
@@ -86,7 +84,7 @@ func (s *Stream) sendStatus(now time.Time) error {
 	ask := s.wantsAnswer(now)
 	if ask {
 		s.asking.Store(false)
-		s.silence.askedAt = now
+		s.liveness.askedAt = now
 	}
 	s.scratch = appendStatus(s.scratch[:0], position, ask, now)
 	if err := s.wire.send(s.scratch); err != nil {

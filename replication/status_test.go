@@ -22,7 +22,7 @@ func keepaliveFrame(end schemas.LSN, ask byte) frame {
 func bareStream(t *testing.T, startedAt schemas.LSN) *Stream {
 	t.Helper()
 	s := &Stream{
-		wire: &wire{Conn: closedConn(t)}, decoder: testDecoder(), startedAt: startedAt, seen: startedAt,
+		wire: &wire{Conn: closedConn(t)}, decoder: testDecoder(), startedAt: startedAt, sent: startedAt,
 		status: statuses{interval: time.Hour, sent: startedAt, sentAt: time.Now()},
 	}
 	s.Confirm(startedAt)
@@ -87,7 +87,7 @@ func TestAStatusSaysTheSameInAllItsPositions(t *testing.T) {
 	}
 }
 
-func TestAnswersKeepAPauseAndTwoRequestsInATenthOfASecondPress(t *testing.T) {
+func TestAnswersKeepAPauseAndTwoRequestsInATenthOfASecondMeanAShutdown(t *testing.T) {
 	t.Parallel()
 	began := noon
 	s := statuses{interval: 10 * time.Second, sent: 5, sentAt: began}
@@ -100,18 +100,18 @@ func TestAnswersKeepAPauseAndTwoRequestsInATenthOfASecondPress(t *testing.T) {
 		t.Errorf("with a position to tell, due after %v", due.Sub(began))
 	}
 	if s.asked(after(5 * time.Millisecond)) {
-		t.Error("one request presses")
+		t.Error("one request means a shutdown")
 	}
 	if due := s.due(5); !due.Equal(after(answerPause)) {
 		t.Errorf("asked soon after a status, due after %v", due.Sub(began))
 	}
 	s.sentAt, s.answerAt = after(answerPause), time.Time{}
 	if !s.asked(after(answerPause + time.Millisecond)) {
-		t.Error("two requests at once do not press")
+		t.Error("two requests at once do not mean a shutdown")
 	}
 	s.sentAt, s.answerAt = after(40*time.Millisecond), time.Time{}
 	if s.asked(after(30 * time.Second)) {
-		t.Error("two requests half a minute apart press")
+		t.Error("two requests half a minute apart mean a shutdown")
 	}
 	if due := s.due(5); due.After(after(30 * time.Second)) {
 		t.Errorf("asked long after a status, due %v later", due.Sub(after(30*time.Second)))

@@ -353,7 +353,7 @@ func TestAStreamThatWasClosedSaysSo(t *testing.T) {
 	s := openStream(t, db.URL, db.Name)
 	closeStream(t, s)
 	_, err := s.Next(t.Context())
-	for _, err := range []error{err, s.Wait(t.Context(), nil), s.Flush(t.Context())} {
+	for _, err := range []error{err, s.Wait(t.Context()), s.Flush(t.Context())} {
 		if !errors.Is(err, ErrClosed) {
 			t.Errorf("got %v", err)
 		}

@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
-
-	"lapse/schemas"
 )
 
 // ErrSynchronous means that the server takes the stream for a synchronous standby. Commits would wait until Kafka has
@@ -82,14 +80,6 @@ select pg_catalog.current_setting('synchronous_standby_names'),
 		return nil
 	}
 	return &e
-}
-
-// End is the end of the server's log as far as it is on its disk. Nothing beyond it can come on a stream.
-func End(ctx context.Context, q Querier) (end schemas.LSN, err error) {
-	if err := q.QueryRow(ctx, `select pg_catalog.pg_current_wal_flush_lsn()::text`).Scan(&end); err != nil {
-		return 0, fmt.Errorf("read the end of the log: %w", err)
-	}
-	return end, nil
 }
 
 // namesStandby says whether a value of synchronous_standby_names fits an application_name. The server has checked its

@@ -76,24 +76,24 @@ func stopInTheMiddle(t *testing.T, db *pgtest.DB, read func(context.Context, *St
 	took := time.Since(began)
 	err = <-reading
 	t.Logf("stopped in %v, after %d of %d rows: %v", took, rows, most, err)
-	if !errors.Is(err, ErrPressing) || rows >= most {
+	if !errors.Is(err, ErrStopping) || rows >= most {
 		t.Errorf("the reader was not told: %v", err)
 	}
 	restart(t, db)
 	return took
 }
 
-// readChanges reads until the transaction has ended or the server presses. It closes first with the first row.
+// readChanges reads until the transaction has ended or the server stops. It closes first with the first row.
 func readChanges(ctx context.Context, s *Stream, first chan<- struct{}) (rows int, err error) {
 	for {
 		m, err := s.Next(ctx)
 		switch {
 		case err != nil:
 			return rows, err
-		case m.Pressing && !s.Stopping():
-			return rows, errors.New("pressing, and not stopping")
-		case m.Pressing:
-			return rows, ErrPressing
+		case m.Stopping && s.CheckStop(0) == nil:
+			return rows, errors.New("stopping, and nothing to be done about it")
+		case m.Stopping:
+			return rows, ErrStopping
 		case m.Kind == KindChange:
 			if rows++; rows == 1 {
 				close(first)
@@ -106,7 +106,6 @@ func readChanges(ctx context.Context, s *Stream, first chan<- struct{}) (rows in
 
 // readAndWait reads as one does who is held up again and again, never for long.
 func readAndWait(ctx context.Context, s *Stream, first chan<- struct{}) (rows int, err error) {
-	wake := make(chan struct{}, 1)
 	for {
 		m, err := s.Next(ctx)
 		switch {
@@ -121,10 +120,10 @@ func readAndWait(ctx context.Context, s *Stream, first chan<- struct{}) (rows in
 			if rows%10_000 != 0 {
 				continue
 			}
-			timer := time.AfterFunc(3*quietWait/2, func() { wake <- struct{}{} })
-			err := s.Wait(ctx, wake)
+			timer := time.AfterFunc(3*quietWait/2, s.Wake)
+			err := s.Wait(ctx)
 			timer.Stop()
-			if err != nil {
+			if !errors.Is(err, ErrWoken) {
 				return rows, err
 			}
 		}

@@ -25,8 +25,8 @@ func freeze(t *testing.T, s *Stream) (thaw func()) {
 
 // impatient shortens what the stream waits for an answer. Nobody may use the stream meanwhile.
 func impatient(s *Stream, ask, atMost time.Duration) {
-	s.status.interval, s.silence.askEvery, s.silence.atMost = ask, ask, atMost
-	s.heard()
+	s.status.interval, s.liveness.askEvery, s.liveness.answerWithin = ask, ask, atMost
+	s.received()
 }
 
 func TestAServerThatDoesNotAnswerIsGivenUp(t *testing.T) {
@@ -39,7 +39,7 @@ func TestAServerThatDoesNotAnswerIsGivenUp(t *testing.T) {
 				}
 			}
 		},
-		"in Wait": func(ctx context.Context, s *Stream) error { return s.Wait(ctx, nil) },
+		"in Wait": func(ctx context.Context, s *Stream) error { return s.Wait(ctx) },
 	}
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		prepareDatabase(t, db, map[string]string{"item": itemsTable})
@@ -54,11 +54,11 @@ func TestAServerThatDoesNotAnswerIsGivenUp(t *testing.T) {
 				defer cancel()
 				thaw := freeze(t, s)
 				err = read(ctx, s)
-				if !errors.Is(err, ErrSilent) || GradeOf(err) != Retry {
+				if !errors.Is(err, errNoAnswer) || GradeOf(err) != Retry {
 					t.Errorf("got %v", err)
 				}
-				if silent := s.Silent(); silent < 2*time.Second {
-					t.Errorf("silent for %v", silent)
+				if idle := s.Idle(); idle < 2*time.Second {
+					t.Errorf("idle for %v", idle)
 				}
 				thaw()
 				conn := db.Connect(t)
@@ -71,7 +71,7 @@ func TestAServerThatDoesNotAnswerIsGivenUp(t *testing.T) {
 	})
 }
 
-// A quiet server answers, so its silence never lasts.
+// A quiet server answers, so it is never idle for long.
 func TestAQuietServerIsAskedAndAnswers(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
@@ -89,7 +89,7 @@ func TestAQuietServerIsAskedAndAnswers(t *testing.T) {
 				answers++
 			}
 		}
-		s.silence.askEvery = time.Hour
+		s.liveness.askEvery = time.Hour
 		s.Ask()
 		if m, err := s.Next(ctx); err != nil || m.Kind != KindKeepalive {
 			t.Errorf("asked, got %v, %v", m, err)
@@ -129,7 +129,7 @@ func TestAServerInTheMiddleOfWhatItDoesNotSendIsNotTakenForOneThatIsGone(t *test
 					for {
 						select {
 						case <-poll.C:
-							longest.Store(max(longest.Load(), int64(s.Silent())))
+							longest.Store(max(longest.Load(), int64(s.Idle())))
 						case <-read.Done():
 							return
 						}
@@ -138,7 +138,7 @@ func TestAServerInTheMiddleOfWhatItDoesNotSendIsNotTakenForOneThatIsGone(t *test
 				wantTransaction(t, s, "delete public.item 1")
 				stop()
 				<-watched
-				t.Logf("silent for %v at most", time.Duration(longest.Load()))
+				t.Logf("idle for %v at most", time.Duration(longest.Load()))
 			})
 		})
 	}
