@@ -21,13 +21,13 @@ const alarmTimeout = 10 * time.Second
 //	crash before the stop is durable       the slot sends the transaction again, and raise is called again
 //	crash before the record is in the log  the same: who is stopped already is not stopped twice
 //	a person resumed in between            stopped once more: what is read again is not known to be old
-func (r *relay) raise(ctx context.Context, tx *replication.Tx, account *evidence.Account) error {
+func (r *relay) stopDeletions(ctx context.Context, tx *replication.Tx, account *evidence.Account) error {
 	if account.OwnUnverified == nil {
 		return nil
 	}
 	batch := *account.OwnUnverified
 	r.log.Error("a batch of the deletion functions fits none of the tag keys; stopping every deletion in the database",
-		"batch", batch.String(), "xid", tx.XID, "commit_lsn", tx.CommitLSN.String(), "look_at", whereToLook,
+		"batch", batch.String(), "xid", tx.XID, "commit_lsn", tx.CommitLSN.String(), "look_at", alarmAdvice,
 		"then", "lapse resume --all --reason TEXT")
 	if r.alarm == nil {
 		return nil
@@ -35,7 +35,7 @@ func (r *relay) raise(ctx context.Context, tx *replication.Tx, account *evidence
 	return r.stream.During(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, alarmTimeout)
 		defer cancel()
-		if err := r.alarm(ctx, reasonOf(tx, batch)); err != nil {
+		if err := r.alarm(ctx, alarmReason(tx, batch)); err != nil {
 			return &alarmError{batch: batch, cause: err}
 		}
 		return nil
@@ -43,11 +43,11 @@ func (r *relay) raise(ctx context.Context, tx *replication.Tx, account *evidence
 }
 
 // whereToLook is what a person does about a batch that does not verify.
-const whereToLook = "compare the key named tag of every executor with the auditor's; if they are the same, somebody else deletes " +
+const alarmAdvice = "compare the key named tag of every executor with the auditor's; if they are the same, somebody else deletes " +
 	"with the executor's login: change its password"
 
 // reasonOf is what the database keeps of an alarm. Of what the batch's writer chose it has the id alone.
-func reasonOf(tx *replication.Tx, batch uuid.UUID) string {
+func alarmReason(tx *replication.Tx, batch uuid.UUID) string {
 	return fmt.Sprintf("batch %s, transaction %d at %s, was written by the deletion functions and fits none of the audit's tag "+
-		"keys: its rows are published as unverified. %s", batch, tx.XID, tx.CommitLSN, whereToLook)
+		"keys: its rows are published as unverified. %s", batch, tx.XID, tx.CommitLSN, alarmAdvice)
 }

@@ -40,10 +40,10 @@ type Config struct {
 
 	// Beat writes the sign of life, lapse.beat, on the database that a stream was found to be of; on another it must fail. It
 	// is called when the check of Histories has passed, and each BeatEvery. It must be safe for concurrent use. nil: none.
-	Beat func(ctx context.Context, nonce uuid.UUID, place Place) error
+	WriteHeartbeat func(ctx context.Context, nonce uuid.UUID, place Server) error
 
 	// BeatEvery is the time between two heartbeats; 0 is a minute, which the deletion functions count on.
-	BeatEvery time.Duration
+	HeartbeatEvery time.Duration
 
 	// FailoverTolerance is how much a promotion may lose without a person's word, by the time between heartbeats; 0 is five
 	// minutes, negative is nothing.
@@ -59,7 +59,7 @@ type Config struct {
 	// Look returns the end of the server's log, and the error of replication.CheckAsync for the server process of the
 	// stream. It is called every few seconds beside each stream, and must be safe for concurrent use with Beat and Alarm.
 	// nil: the lag knows nothing of what the server has not sent.
-	Look func(ctx context.Context, pid uint32) (schemas.LSN, error)
+	Probe func(ctx context.Context, pid uint32) (schemas.LSN, error)
 
 	// Until, if it is not nil, says where to stop: it is asked once, before the first transaction is read, and Run ends
 	// when everything up to its answer is confirmed.
@@ -75,24 +75,24 @@ type Auditor struct {
 	metrics *Metrics
 	log     *slog.Logger
 
-	standing  atomic.Pointer[string] // why it is not ready; nil if it streams
+	notReady  atomic.Pointer[string] // why it is not ready; nil if it streams
 	publisher atomic.Pointer[kafka.Publisher]
-	pulse     pulse
-	sight     sight
-	looks     looks
-	place     atomic.Pointer[Place] // of the stream that is read; nil between two
+	heartbeats     heartbeatMonitor
+	probed     probeState
+	probing     probeLimits
+	server     atomic.Pointer[Server] // of the stream that is read; nil between two
 	process   string                // tells this process's fences from all others'
-	streaming chan struct{}         // receives when a stream is fit to be read
+	streamOpened chan struct{}         // receives when a stream is fit to be read
 
 	until schemas.LSN // 0: none, or not asked yet
-	told  string      // the last error that waits for a person
+	reported  string      // the last error that waits for a person
 }
 
 const (
-	beatEvery    = time.Minute
-	beatTimeout  = 10 * time.Second
-	tolerance    = 5 * time.Minute
-	bentPause    = 5 * time.Second  // between two looks at a database that is not the log's
+	heartbeatEvery    = time.Minute
+	heartbeatTimeout  = 10 * time.Second
+	failoverTolerance    = 5 * time.Minute
+	recheckPause    = 5 * time.Second  // between two looks at a database that is not the log's
 	openTimeout  = 30 * time.Second // for a stream
 	drainTimeout = 5 * time.Second  // for what is on its way when Run is to end
 	closeTimeout = 2 * time.Second  // for each connection
@@ -104,14 +104,14 @@ const (
 // New makes an auditor. It connects to nothing before Run.
 func New(config Config) (*Auditor, error) {
 	a := &Auditor{
-		config: config, metrics: config.Metrics, log: config.Logger, looks: defaultLooks, streaming: make(chan struct{}, 1),
+		config: config, metrics: config.Metrics, log: config.Logger, probing: defaultProbeLimits, streamOpened: make(chan struct{}, 1),
 		process: uuid.NewString(),
 	}
-	if a.config.BeatEvery == 0 {
-		a.config.BeatEvery = beatEvery
+	if a.config.HeartbeatEvery == 0 {
+		a.config.HeartbeatEvery = heartbeatEvery
 	}
 	if a.config.FailoverTolerance == 0 {
-		a.config.FailoverTolerance = tolerance
+		a.config.FailoverTolerance = failoverTolerance
 	}
 	if a.metrics == nil {
 		a.metrics = NewMetrics()
@@ -133,7 +133,7 @@ func New(config Config) (*Auditor, error) {
 	if err := a.route(replication.Identity{}).Validate(); err != nil {
 		return nil, err
 	}
-	a.stand("not started")
+	a.setNotReady("not started")
 	return a, nil
 }
 
@@ -142,7 +142,7 @@ func (a *Auditor) Collectors() []prometheus.Collector { return a.metrics.Collect
 
 // Ready is nil while the auditor does its job: it streams, and Kafka answers. Safe for concurrent use.
 func (a *Auditor) Ready() error {
-	if why := a.standing.Load(); why != nil {
+	if why := a.notReady.Load(); why != nil {
 		return errors.New(*why)
 	}
 	if p := a.publisher.Load(); p != nil {
@@ -150,22 +150,22 @@ func (a *Auditor) Ready() error {
 			return fmt.Errorf("events wait: Kafka has not answered for %s", stalled.Round(time.Second))
 		}
 	}
-	if err := a.seen(time.Now()); err != nil {
+	if err := a.checkServer(time.Now()); err != nil {
 		return err
 	}
-	return a.pulse.check(2 * a.config.BeatEvery)
+	return a.heartbeats.check(2 * a.config.HeartbeatEvery)
 }
 
-func (a *Auditor) stand(why string) { a.standing.Store(&why) }
+func (a *Auditor) setNotReady(why string) { a.notReady.Store(&why) }
 
 // Run audits until ctx ends, which is no error, or until Config.Until is reached. Any other end is an error that a
 // person must look at: what passes by itself is tried again, for ever. It may be called once.
 //
 // When ctx ends, nothing more is read, what is on its way is waited for (five seconds at most), and the slot is told.
 func (a *Auditor) Run(ctx context.Context) error {
-	stopBeating := a.startBeating(ctx)
+	stopBeating := a.startHeartbeats(ctx)
 	defer stopBeating()
-	defer a.stand("stopped")
+	defer a.setNotReady("stopped")
 	tries := attempts{}
 	for {
 		a.metrics.behind(time.Now())
@@ -174,8 +174,8 @@ func (a *Auditor) Run(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil, errors.Is(err, errReached):
 			return nil
-		case a.waitsForAPerson(err):
-			if !pause(ctx, bentPause) {
+		case a.waitsForPerson(err):
+			if !pause(ctx, recheckPause) {
 				return nil
 			}
 			continue
@@ -183,7 +183,7 @@ func (a *Auditor) Run(ctx context.Context) error {
 			return err
 		}
 		a.log.Warn("audit interrupted; starting over", "error", err)
-		a.stand(whyNot(err))
+		a.setNotReady(notReadyText(err))
 		if !pause(ctx, a.pauseAfter(err, tries.next())) {
 			return nil
 		}
@@ -192,7 +192,7 @@ func (a *Auditor) Run(ctx context.Context) error {
 
 // waitsForAPerson says whether an error passes only when somebody has decided, and tells them: nothing is published or
 // confirmed meanwhile. With Until there is nobody to wait for.
-func (a *Auditor) waitsForAPerson(err error) bool {
+func (a *Auditor) waitsForPerson(err error) bool {
 	var bent *BentError
 	if !errors.As(err, &bent) && !errors.Is(err, ErrForeignTail) && !errors.Is(err, ErrOtherAuditor) {
 		return false
@@ -201,11 +201,11 @@ func (a *Auditor) waitsForAPerson(err error) bool {
 	if a.config.Until != nil {
 		return false
 	}
-	if text := err.Error(); a.told != text {
-		a.told = text
+	if text := err.Error(); a.reported != text {
+		a.reported = text
 		a.log.Error("nothing is published, confirmed or deleted", "error", err)
 	}
-	a.stand(err.Error())
+	a.setNotReady(err.Error())
 	return true
 }
 

@@ -29,19 +29,19 @@ type comparison struct {
 	reader *kafka.Reader
 	next   *evidence.LogRecord // the next record of a transaction or a heartbeat; nil at the end
 	until  evidence.Reach      // up to where log and stream are compared
-	unmet  []*unmet            // tails above the log's end
+	unmatched  []*unmatchedTail            // tails above the log's end
 
-	same    evidence.Reach // up to where both are the same
-	matched evidence.Reach // up to the last record of a transaction or a heartbeat that both have
-	differs string         // in what they differ first; empty if in nothing
+	agreed    evidence.Reach // up to where both are the same
+	lastMatch evidence.Reach // up to the last record of a transaction or a heartbeat that both have
+	difference string         // in what they differ first; empty if in nothing
 	// pending is the last message of the stream, where nothing above the log's end was read: the relay begins with it. Where
 	// more was read, beyond is set, and the stream must be opened again.
-	pending *replication.Message
-	beyond  bool
+	firstMessage *replication.Message
+	readBeyond  bool
 }
 
 // unmet is a tail above the log's end that the stream has not come to.
-type unmet struct {
+type unmatchedTail struct {
 	topic     string
 	partition int32
 	tail      *tail
@@ -58,17 +58,17 @@ func (c *comparison) compare(ctx context.Context) error {
 	if written := (evidence.Reach{Timeline: c.identity.Timeline, LSN: c.identity.Flushed}); written.Below(c.until) {
 		c.until = written
 	}
-	c.same = evidence.Reach{
+	c.agreed = evidence.Reach{
 		History: c.past.origin.Reach.History, Timeline: c.identity.TimelineOf(c.stream.StartedAt()), LSN: c.stream.StartedAt(),
 	}
 	if c.walk.before != nil {
-		c.same.History = c.walk.before.Reach.History
+		c.agreed.History = c.walk.before.Reach.History
 	}
-	c.matched = c.same
-	if err := c.findUnmet(); err != nil {
+	c.lastMatch = c.agreed
+	if err := c.findUnmatched(); err != nil {
 		return err
 	}
-	if err := c.advance(ctx); err != nil {
+	if err := c.nextRecord(ctx); err != nil {
 		return err
 	}
 	for !c.finished() {
@@ -76,7 +76,7 @@ func (c *comparison) compare(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("compare the log with what the slot sends: %w", err)
 		}
-		if err := c.take(ctx, m); err != nil {
+		if err := c.handle(ctx, m); err != nil {
 			return err
 		}
 	}
@@ -85,28 +85,28 @@ func (c *comparison) compare(ctx context.Context) error {
 
 // finished says whether all has been compared.
 func (c *comparison) finished() bool {
-	return c.differs != "" || len(c.unmet) == 0 && (c.pending != nil || !c.same.Below(c.until) && c.next == nil)
+	return c.difference != "" || len(c.unmatched) == 0 && (c.firstMessage != nil || !c.agreed.Below(c.until) && c.next == nil)
 }
 
 // findUnmet lists the tails above the log's end. A tail is what the relay takes for the last event that is there, so one that
 // is not proven would hide what is really deleted below it: it is a marker that this start writes, or lost with a timeline
 // that this start takes back, or the stream meets it; or else it is foreign. What the server cannot have sent is foreign at
 // once: another history, a timeline it was never on, a position beyond what it has written.
-func (c *comparison) findUnmet() error {
+func (c *comparison) findUnmatched() error {
 	for _, topic := range []evidence.Topic{c.route.System, c.route.User} {
 		tails := c.past.tails[topic.Name]
 		for partition := range tails {
 			t := &tails[partition]
 			at := evidence.ReachOf(t.position)
-			if at.Compare(c.past.end.Reach) < 0 || t.position == (replication.Position{}) || c.plans(t) || c.takesBack(t) {
+			if at.Compare(c.past.end.Reach) < 0 || t.position == (replication.Position{}) || c.isPlanned(t) || c.isRewound(t) {
 				continue
 			}
 			if why := c.impossible(at); why != "" {
-				return c.foreign(topic.Name, int32(partition), t, why)
+				return c.foreignTail(topic.Name, int32(partition), t, why)
 			}
 			// Below a slot that was made anew lies what the log has no record of, and a gap goes over it. Nothing below the slot is sent.
-			if !at.Below(c.same) {
-				c.unmet = append(c.unmet, &unmet{topic: topic.Name, partition: int32(partition), tail: t})
+			if !at.Below(c.agreed) {
+				c.unmatched = append(c.unmatched, &unmatchedTail{topic: topic.Name, partition: int32(partition), tail: t})
 			}
 		}
 	}
@@ -131,14 +131,14 @@ func (c *comparison) impossible(at evidence.Reach) string {
 }
 
 // foreign refuses a tail that this database never wrote.
-func (c *comparison) foreign(topic string, partition int32, t *tail, why string) error {
-	return refuse(ErrForeignTail, "%s/%d ends with an event at %s: %s",
+func (c *comparison) foreignTail(topic string, partition int32, t *tail, why string) error {
+	return refusal(ErrForeignTail, "%s/%d ends with an event at %s: %s",
 		"find out who wrote it; lapse history accept --reason TEXT goes on above it, by another history",
 		topic, partition, t.position, why)
 }
 
 // advance reads the log on to its next record of a transaction or a heartbeat, as far as what it says happened.
-func (c *comparison) advance(ctx context.Context) error {
+func (c *comparison) nextRecord(ctx context.Context) error {
 	c.next = nil
 	return c.stream.During(ctx, func(ctx context.Context) error {
 		for c.next == nil {
@@ -158,7 +158,7 @@ func (c *comparison) readRecord(ctx context.Context) error {
 		return err
 	}
 	leaf, err := leafOf(&rec, c.route)
-	if err != nil || leaf == nil || c.walk.dead(offset, leaf) || !c.same.Below(leaf.Reach) || c.until.Below(leaf.Reach) {
+	if err != nil || leaf == nil || c.walk.dead(offset, leaf) || !c.agreed.Below(leaf.Reach) || c.until.Below(leaf.Reach) {
 		return err
 	}
 	if leaf.Kind == evidence.KindTransaction || leaf.Heartbeat != nil {
@@ -167,43 +167,43 @@ func (c *comparison) readRecord(ctx context.Context) error {
 	return nil
 }
 
-func (c *comparison) take(ctx context.Context, m *replication.Message) error {
+func (c *comparison) handle(ctx context.Context, m *replication.Message) error {
 	switch m.Kind {
 	case replication.KindBegin:
 		at := evidence.Reach{Timeline: m.Tx.Timeline, LSN: m.Tx.CommitLSN}
 		if !at.Below(c.until) {
 			if c.next != nil {
-				c.missing()
+				c.recordMissing()
 				return nil
 			}
-			c.cover()
-			if len(c.unmet) == 0 {
-				c.pending = &replication.Message{Kind: m.Kind, Tx: m.Tx, Open: true}
+			c.agreeToEnd()
+			if len(c.unmatched) == 0 {
+				c.firstMessage = &replication.Message{Kind: m.Kind, Tx: m.Tx, Open: true}
 				return nil
 			}
-			c.beyond = true
+			c.readBeyond = true
 			m.Tx.History = c.past.end.Reach.History
 		}
 		c.classifier.Begin(m.Tx)
 		return nil
 	case replication.KindChange:
 		finding := c.classifier.Classify(m.Change)
-		if !c.beyond || finding.Op == evidence.None {
+		if !c.readBeyond || finding.Op == evidence.None {
 			return nil
 		}
-		return c.meet(m.Tx, m.Change, finding)
+		return c.matchEvent(m.Tx, m.Change, finding)
 	case replication.KindCommit:
-		if c.beyond {
-			return c.meetGap(m.Tx)
+		if c.readBeyond {
+			return c.matchGap(m.Tx)
 		}
-		return c.commit(ctx, m.Tx)
+		return c.compareTransaction(ctx, m.Tx)
 	default:
 		return c.keepalive(m)
 	}
 }
 
 // commit compares a transaction that ends below the log's end.
-func (c *comparison) commit(ctx context.Context, tx *replication.Tx) error {
+func (c *comparison) compareTransaction(ctx context.Context, tx *replication.Tx) error {
 	account := c.classifier.Account()
 	recorded, beat := account.Recorded(), account.Heartbeat
 	if !recorded && beat == nil {
@@ -212,31 +212,31 @@ func (c *comparison) commit(ctx context.Context, tx *replication.Tx) error {
 	next := c.next
 	switch {
 	case next == nil, evidence.EndOf(tx).Below(next.Reach):
-		c.differs = fmt.Sprintf("the database has a transaction at %s, of %s, that the log does not have",
+		c.difference = fmt.Sprintf("the database has a transaction at %s, of %s, that the log does not have",
 			tx.CommitLSN, tx.CommitTime.Format("2006-01-02 15:04:05.000000 UTC"))
 		return nil
 	case next.Reach.Below(evidence.EndOf(tx)):
-		c.missing()
+		c.recordMissing()
 		return nil
 	case recorded && (next.Kind != evidence.KindTransaction || next.XID != tx.XID || next.CommitLSN != tx.CommitLSN || !next.CommitTime.Equal(tx.CommitTime)),
 		!recorded && (next.Heartbeat == nil || next.Heartbeat.Nonce != beat.Nonce):
-		c.differs = fmt.Sprintf("at %s the log has another transaction than the database", tx.CommitLSN)
+		c.difference = fmt.Sprintf("at %s the log has another transaction than the database", tx.CommitLSN)
 		return nil
 	}
-	c.same, c.matched = next.Reach, next.Reach
-	return c.advance(ctx)
+	c.agreed, c.lastMatch = next.Reach, next.Reach
+	return c.nextRecord(ctx)
 }
 
 // cover says that all up to the end was compared.
-func (c *comparison) cover() {
-	if c.same.Below(c.until) {
-		c.same.LSN, c.same.Timeline = c.until.LSN, c.until.Timeline
+func (c *comparison) agreeToEnd() {
+	if c.agreed.Below(c.until) {
+		c.agreed.LSN, c.agreed.Timeline = c.until.LSN, c.until.Timeline
 	}
 }
 
 // missing says that the log has what the database does not send.
-func (c *comparison) missing() {
-	c.differs = fmt.Sprintf("the log has a record that reaches %s, and the database has nothing there", c.next.Reach.LSN)
+func (c *comparison) recordMissing() {
+	c.difference = fmt.Sprintf("the log has a record that reaches %s, and the database has nothing there", c.next.Reach.LSN)
 }
 
 // keepalive learns how far the server has read.
@@ -246,28 +246,28 @@ func (c *comparison) keepalive(m *replication.Message) error {
 		return nil
 	}
 	if c.next != nil {
-		c.missing()
+		c.recordMissing()
 		return nil
 	}
-	c.cover()
-	for _, u := range c.unmet {
+	c.agreeToEnd()
+	for _, u := range c.unmatched {
 		if evidence.ReachOf(u.tail.position).Below(at) {
-			return c.foreign(u.topic, u.partition, u.tail, "the database has nothing there")
+			return c.foreignTail(u.topic, u.partition, u.tail, "the database has nothing there")
 		}
 	}
-	if len(c.unmet) == 0 {
-		c.pending = &replication.Message{Kind: m.Kind, WALEnd: m.WALEnd}
+	if len(c.unmatched) == 0 {
+		c.firstMessage = &replication.Message{Kind: m.Kind, WALEnd: m.WALEnd}
 	}
 	return nil
 }
 
 // meet looks whether an event is one of the tails that the log has no record of.
-func (c *comparison) meet(tx *replication.Tx, change *replication.Change, f evidence.Finding) error {
+func (c *comparison) matchEvent(tx *replication.Tx, change *replication.Change, f evidence.Finding) error {
 	var e evidence.Event
 	e.Set(tx, change, f, c.classifier.Claim(), evidence.TableName(change.Relation))
 	routed := c.router.Route(&e)
 	for _, partition := range routed.Partitions {
-		err := c.met(tx.Position(change.Ordinal), &kafka.Record{Topic: routed.Topic, Partition: partition, Key: routed.Key, Value: routed.Value})
+		err := c.matchTail(tx.Position(change.Ordinal), &kafka.Record{Topic: routed.Topic, Partition: partition, Key: routed.Key, Value: routed.Value})
 		if err != nil {
 			return err
 		}
@@ -276,13 +276,13 @@ func (c *comparison) meet(tx *replication.Tx, change *replication.Change, f evid
 }
 
 // meetGap is meet for the gaps that stand with a heartbeat.
-func (c *comparison) meetGap(tx *replication.Tx) error {
+func (c *comparison) matchGap(tx *replication.Tx) error {
 	account := c.classifier.Account()
 	if account.Recorded() || account.Heartbeat == nil {
 		return nil
 	}
 	// A gap that only the former process knew of, such as a topic's, stands with a heartbeat too, and looks like this one.
-	c.unmet = slices.DeleteFunc(c.unmet, func(u *unmet) bool {
+	c.unmatched = slices.DeleteFunc(c.unmatched, func(u *unmatchedTail) bool {
 		at := u.tail.position
 		return headerOf(&u.tail.record, evidence.HeaderOp) == evidence.Gap.String() && at == tx.Position(at.Ordinal)
 	})
@@ -290,15 +290,15 @@ func (c *comparison) meetGap(tx *replication.Tx) error {
 }
 
 // met takes the tail that this record is from the list.
-func (c *comparison) met(position replication.Position, rec *kafka.Record) error {
-	for i, u := range c.unmet {
+func (c *comparison) matchTail(position replication.Position, rec *kafka.Record) error {
+	for i, u := range c.unmatched {
 		if u.topic != rec.Topic || u.partition != rec.Partition || position.Compare(u.tail.position) < 0 {
 			continue
 		}
 		if position != u.tail.position || !bytes.Equal(u.tail.record.Value, rec.Value) || !bytes.Equal(u.tail.record.Key, rec.Key) {
-			return c.foreign(u.topic, u.partition, u.tail, "the database has another event there, or none")
+			return c.foreignTail(u.topic, u.partition, u.tail, "the database has another event there, or none")
 		}
-		c.unmet = append(c.unmet[:i:i], c.unmet[i+1:]...)
+		c.unmatched = append(c.unmatched[:i:i], c.unmatched[i+1:]...)
 		return nil
 	}
 	return nil
@@ -306,7 +306,7 @@ func (c *comparison) met(position replication.Position, rec *kafka.Record) error
 
 // takesBack says whether a tail was published on a timeline that a rewind of this start ends below it: the transaction is
 // lost with the rest, and nothing of that timeline is published any more.
-func (c *comparison) takesBack(t *tail) bool {
+func (c *comparison) isRewound(t *tail) bool {
 	for i := range c.markers {
 		m := &c.markers[i]
 		if m.Op == evidence.Rewind && t.position.History == m.From.History && t.position.Timeline < m.At.Timeline && !evidence.ReachOf(t.position).Below(m.From) {
@@ -317,7 +317,7 @@ func (c *comparison) takesBack(t *tail) bool {
 }
 
 // plans says whether a tail is a marker that this start is about to write.
-func (c *comparison) plans(t *tail) bool {
+func (c *comparison) isPlanned(t *tail) bool {
 	for i := range c.markers {
 		if m := &c.markers[i]; m.At == t.position {
 			return bytes.Equal(c.router.MarkerValue(m), t.record.Value)

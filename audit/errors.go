@@ -52,7 +52,7 @@ func (e *RefusalError) Error() string {
 
 func (e *RefusalError) Unwrap() error { return e.Reason }
 
-func refuse(reason error, detail, fix string, args ...any) error {
+func refusal(reason error, detail, fix string, args ...any) error {
 	return &RefusalError{Reason: reason, Detail: fmt.Sprintf(detail, args...), Fix: fix}
 }
 
@@ -80,7 +80,7 @@ type grade int
 const (
 	stop   grade = iota // it would happen again, or something is lost: a person must look
 	reopen              // the slot has kept everything: stream again, and go on from what this process remembers
-	anew                // stream again, take the topics over again, and go on from their tails
+	restart                // stream again, take the topics over again, and go on from their tails
 )
 
 // gradeOf decides. A cancelled context is a stop: somebody wanted it so. Kafka's errors are asked for before PostgreSQL's:
@@ -95,7 +95,7 @@ func gradeOf(err error) grade {
 	case kafka.Terminal(err):
 		return stop
 	case errors.Is(err, kafka.ErrRestart), errors.Is(err, errMoved):
-		return anew
+		return restart
 	case replication.GradeOf(err) == replication.Retry:
 		return reopen
 	default:

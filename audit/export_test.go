@@ -8,13 +8,13 @@ import (
 
 // Impatient shortens what the auditor waits before it says that the server is silent or not read, and looks often.
 func (a *Auditor) Impatient(every, bound time.Duration) {
-	a.looks.every, a.looks.silent, a.looks.unread, a.looks.again = every, bound, bound, every
+	a.probing.every, a.probing.silent, a.probing.unread, a.probing.synchronousPause = every, bound, bound, every
 }
 
 // Unread is the type of the lag behind the server's end.
-type Unread = unread
+type Unread = lagTracker
 
-func (u *unread) Begin(at schemas.LSN)              { u.begin(at) }
-func (u *unread) Reach(at schemas.LSN)              { u.reach(at) }
-func (u *unread) See(end schemas.LSN, at time.Time) { u.see(end, at) }
-func (u *unread) Lag(now time.Time) time.Duration   { return u.lag(now) }
+func (u *lagTracker) Begin(at schemas.LSN)              { u.restart(at) }
+func (u *lagTracker) Reach(at schemas.LSN)              { u.read(at) }
+func (u *lagTracker) See(end schemas.LSN, at time.Time) { u.observe(end, at) }
+func (u *lagTracker) Lag(now time.Time) time.Duration   { return u.lag(now) }

@@ -56,8 +56,8 @@ func TestAForgedTailHidesNothing(t *testing.T) {
 				b.delete(t, 2, user)
 			}
 			b.refused(t, audit.ErrForeignTail, hasty)
-			if found := b.examine(t); found.Standing != audit.StandingBent || !strings.Contains(found.Why, audit.ErrForeignTail.Error()) {
-				t.Errorf("the examination says %s, %q", found.Standing, found.Why)
+			if found := b.examine(t); found.Outcome != audit.OutcomeBent || !strings.Contains(found.Why, audit.ErrForeignTail.Error()) {
+				t.Errorf("the examination says %s, %q", found.Outcome, found.Why)
 			}
 			b.accept(t, b.examine(t))
 			markers = append(markers, "rewind accepted")
@@ -83,11 +83,11 @@ func TestALivingAuditorWaitsUntilAPersonHasAccepted(t *testing.T) {
 		if gather(t, metrics)["lapse_history_bent"] != 1 {
 			t.Error("the metric does not say so")
 		}
-		var found *audit.Examination
+		var found *audit.CheckResult
 		eventually(t, "the slot is free between two looks", func() (free bool) {
 			config := b.settings.config()
 			var err error
-			found, err = audit.Examine(t.Context(), config)
+			found, err = audit.CheckHistory(t.Context(), config)
 			return err == nil
 		})
 		b.accept(t, found)

@@ -9,14 +9,14 @@ import (
 
 // unread knows since when the server's log has an end that was not read. The stream alone cannot say it: a server that
 // is busy, or gone, tells nothing of what it has not sent. Safe for concurrent use; the zero value knows of nothing.
-type unread struct {
+type lagTracker struct {
 	mu      sync.Mutex
 	reached schemas.LSN
-	ends    []logEnd // seen, above reached, in order of both
+	ends    []walEnd // seen, above reached, in order of both
 }
 
 // logEnd is an end of the log that the server had at a time.
-type logEnd struct {
+type walEnd struct {
 	lsn schemas.LSN
 	at  time.Time
 }
@@ -25,25 +25,25 @@ type logEnd struct {
 const maxEnds = 128
 
 // begin starts over at a position: what was read beyond it will be read again. What was unread before stays so.
-func (u *unread) begin(at schemas.LSN) {
+func (u *lagTracker) restart(at schemas.LSN) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.reached = at
-	u.forget()
+	u.dropRead()
 }
 
 // reach takes note that everything up to a position has been read.
-func (u *unread) reach(at schemas.LSN) {
+func (u *lagTracker) read(at schemas.LSN) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if at > u.reached {
 		u.reached = at
-		u.forget()
+		u.dropRead()
 	}
 }
 
 // see takes note of the log's end. One that goes back is another server's: what was seen of the former says nothing.
-func (u *unread) see(end schemas.LSN, at time.Time) {
+func (u *lagTracker) observe(end schemas.LSN, at time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	last := len(u.ends) - 1
@@ -55,7 +55,7 @@ func (u *unread) see(end schemas.LSN, at time.Time) {
 	case end <= u.reached:
 		u.ends = nil
 	case last < 0 || end > u.ends[last].lsn:
-		u.ends = append(u.ends, logEnd{end, at})
+		u.ends = append(u.ends, walEnd{end, at})
 	}
 	if len(u.ends) > maxEnds {
 		u.thin()
@@ -63,7 +63,7 @@ func (u *unread) see(end schemas.LSN, at time.Time) {
 }
 
 // lag is how long ago the server was first seen with an end that has not been read; 0 if all has.
-func (u *unread) lag(now time.Time) time.Duration {
+func (u *lagTracker) lag(now time.Time) time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if len(u.ends) == 0 {
@@ -72,7 +72,7 @@ func (u *unread) lag(now time.Time) time.Duration {
 	return now.Sub(u.ends[0].at)
 }
 
-func (u *unread) forget() {
+func (u *lagTracker) dropRead() {
 	n := 0
 	for n < len(u.ends) && u.ends[n].lsn <= u.reached {
 		n++
@@ -84,10 +84,10 @@ func (u *unread) forget() {
 
 // thin makes one of each two neighbours: the earlier time with the further end. The lag may come out longer, never
 // shorter.
-func (u *unread) thin() {
+func (u *lagTracker) thin() {
 	n := 0
 	for i := 0; i < len(u.ends); i += 2 {
-		u.ends[n] = logEnd{u.ends[min(i+1, len(u.ends)-1)].lsn, u.ends[i].at}
+		u.ends[n] = walEnd{u.ends[min(i+1, len(u.ends)-1)].lsn, u.ends[i].at}
 		n++
 	}
 	u.ends = u.ends[:n]

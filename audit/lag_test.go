@@ -64,7 +64,7 @@ func (r *rig) looking(t *testing.T, every, bound time.Duration) *audit.Auditor {
 	a := r.auditor(t, func(c *audit.Config) {
 		c.Metrics = r.metrics(t)
 		c.Stream.StatusInterval = time.Second
-		c.Look = func(ctx context.Context, pid uint32) (schemas.LSN, error) {
+		c.Probe = func(ctx context.Context, pid uint32) (schemas.LSN, error) {
 			conn, err := pgx.Connect(ctx, r.settings.URL)
 			if err != nil {
 				return 0, err

@@ -51,7 +51,7 @@ type relay struct {
 	passed bool // it is recorded; its changes are dropped unread
 	event  evidence.Event
 	names  names
-	pulse  *pulse
+	heartbeats  *heartbeatMonitor
 	noRow  map[uint32]bool // relations whose events name no row, as was warned of
 
 	ancestry replication.Ancestry // of the server that is read
@@ -65,7 +65,7 @@ func newRelay(
 	r := &relay{
 		route: route, publisher: publisher, metrics: metrics, log: log, now: time.Now,
 		classifier: evidence.NewClassifier(route.Source, config.Keys), router: evidence.NewRouter(route, config.HashKey),
-		writer: evidence.NewLogWriter(route, start.history.Nonce, cmp.Or(start.named, start.last.Beat)),
+		writer: evidence.NewLogWriter(route, start.history.nonce, cmp.Or(start.named, start.last.Beat)),
 		tails:  judged.positions(), reach: start.reach, last: start.last, origin: start.origin, replaced: start.replaced,
 		names: names{}, noRow: map[uint32]bool{}, alarm: config.Alarm,
 	}
@@ -139,7 +139,7 @@ func (r *relay) wakeBy(timer *time.Timer, until schemas.LSN) (due time.Time) {
 func (r *relay) attach(stream *replication.Stream) {
 	r.stream, r.tx = stream, nil
 	r.coverage.begin(r.reach, r.now())
-	r.metrics.unread.begin(r.reach.LSN)
+	r.metrics.serverLag.restart(r.reach.LSN)
 	r.unwatch = wakeOn(stream, r.publisher.Progress())
 	// What the log has may never have come to be confirmed, or the server may have forgotten it in a crash.
 	if id := stream.Identity(); r.queue.empty() && id.TimelineOf(r.reach.LSN) == r.reach.Timeline {
@@ -286,7 +286,7 @@ func (r *relay) commit(ctx context.Context, tx *replication.Tx) error {
 	r.tx = nil
 	if r.passed {
 		if r.reach.Before(evidence.EndOf(tx)) {
-			return refuse(ErrDisorder, "transaction %d ends at %s, beyond the log's end at %s, and committed before it", "",
+			return refusal(ErrDisorder, "transaction %d ends at %s, beyond the log's end at %s, and committed before it", "",
 				tx.XID, tx.EndLSN, r.reach.LSN)
 		}
 		return nil
@@ -297,12 +297,12 @@ func (r *relay) commit(ctx context.Context, tx *replication.Tx) error {
 	}
 	if !account.Recorded() {
 		r.coverage.reached(evidence.EndOf(tx))
-		r.metrics.unread.reach(tx.EndLSN)
+		r.metrics.serverLag.read(tx.EndLSN)
 		r.coverage.wanted = r.coverage.wanted || account.Awaited
 		r.waiting()
 		return r.settle()
 	}
-	if err := r.raise(ctx, tx, account); err != nil {
+	if err := r.stopDeletions(ctx, tx, account); err != nil {
 		return err
 	}
 	verdict := evidence.Reconcile(account)
@@ -324,7 +324,7 @@ func (r *relay) beaten(ctx context.Context, tx *replication.Tx, h *evidence.Hear
 			Op: evidence.Gap, Reason: evidence.ReasonTopic, Topic: topic, Time: tx.CommitTime, From: r.origin, To: evidence.EndOf(tx), At: tx.Position(uint32(len(gaps))),
 		})
 	}
-	r.pulse.read(h)
+	r.heartbeats.received(h)
 	for _, gap := range gaps {
 		if err := r.mark(ctx, gap); err != nil {
 			return err
@@ -389,7 +389,7 @@ func (r *relay) conclude(tx *replication.Tx, account *evidence.Account, verdict 
 func (r *relay) keepalive(m *replication.Message) error {
 	if !m.Open {
 		r.coverage.reached(evidence.Reach{History: r.reach.History, Timeline: r.timelineOf(m.WALEnd), LSN: m.WALEnd})
-		r.metrics.unread.reach(m.WALEnd)
+		r.metrics.serverLag.read(m.WALEnd)
 		r.waiting()
 	}
 	if m.ReplyRequested && m.WALEnd > r.stream.Confirmed() {

@@ -98,7 +98,7 @@ func (a *app) newAuditor(ctx context.Context, s *config.Settings, once bool) (*a
 	if auditor.config, err = a.auditConfig(s, session.AfterConnect); err != nil {
 		return nil, err
 	}
-	auditor.config.Beat, auditor.config.Alarm, auditor.config.Look = auditor.session.Beat, auditor.session.Alarm, auditor.look
+	auditor.config.WriteHeartbeat, auditor.config.Alarm, auditor.config.Probe = auditor.session.Beat, auditor.session.Alarm, auditor.look
 	auditor.config.Metrics = audit.NewMetrics()
 	if once {
 		auditor.config.Until = auditor.end

@@ -26,7 +26,7 @@ const sessionTimeout = 10 * time.Second
 
 // Beat writes the auditor's sign of life, on the very server and history that the stream was found to be of. It also moves
 // the slot of a database in which nothing else is written.
-func (s *auditorSession) Beat(ctx context.Context, nonce uuid.UUID, place audit.Place) error {
+func (s *auditorSession) Beat(ctx context.Context, nonce uuid.UUID, place audit.Server) error {
 	return s.with(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, `select lapse.beat($1, $2, $3, $4)`, nonce, int32(place.History), int32(place.Timeline), place.ServerStart)
 		return err

@@ -45,14 +45,14 @@ the auditor holds the slot for moments only: this waits for them, up to half a m
 
 // What `lapse history` finds beyond what the audit's check does.
 const (
-	standingRead    audit.Standing = "read"    // an auditor reads the slot, and has passed the check
-	standingChecked audit.Standing = "checked" // an auditor has the slot, and has not said yet what it found
-	standingRefused audit.Standing = "refused" // the audit cannot start, for another reason than its past
+	standingRead    audit.Outcome = "read"    // an auditor reads the slot, and has passed the check
+	standingChecked audit.Outcome = "checked" // an auditor has the slot, and has not said yet what it found
+	standingRefused audit.Outcome = "refused" // the audit cannot start, for another reason than its past
 )
 
 // pasts is where the log and the database stand to each other.
 type pasts struct {
-	Standing audit.Standing `json:"standing"`
+	Standing audit.Outcome `json:"standing"`
 	Why      string         `json:"why,omitempty"`
 	History  historyRow     `json:"history"` // in force in the database
 	Database databaseSide   `json:"database"`
@@ -62,7 +62,7 @@ type pasts struct {
 	Lost     *lostSide      `json:"lost,omitempty"` // what the log has above it
 	Next     []string       `json:"next"`
 
-	found *audit.Examination // nil where nothing was compared
+	found *audit.CheckResult // nil where nothing was compared
 }
 
 // historyRow is the row of lapse.history that is in force.
@@ -134,7 +134,7 @@ func (a *app) showHistory(ctx context.Context, asJSON bool) error {
 
 // needsPerson says whether nothing goes on without a person's word.
 func (p *pasts) needsPerson() bool {
-	return p.Standing == audit.StandingBent || p.Standing == standingRefused
+	return p.Standing == audit.OutcomeBent || p.Standing == standingRefused
 }
 
 // historyOf is comparePasts for commands that refuse a superuser's login.
@@ -209,11 +209,11 @@ func (p *pasts) readDatabase(ctx context.Context, conn *pgx.Conn) error {
 
 // compareServer is the whole comparison where there is no log: is the server the one that was accepted last?
 func (p *pasts) compareServer() {
-	p.Standing = audit.StandingStraight
+	p.Standing = audit.OutcomeStraight
 	if p.History.Timeline == p.Database.Timeline && p.History.System == p.Database.System {
 		return
 	}
-	p.Standing = audit.StandingBent
+	p.Standing = audit.OutcomeBent
 	p.Why = fmt.Sprintf("this server is on timeline %d of system %s, and the one that was accepted last on timeline %d of system %s",
 		p.Database.Timeline, p.Database.System, p.History.Timeline, p.History.System)
 	p.adviseToAccept()
@@ -238,7 +238,7 @@ func (p *pasts) examine(ctx context.Context, conn *pgx.Conn, c audit.Config) err
 		if p.Slot.reader == 0 || p.Slot.reader != reader {
 			reader, since = p.Slot.reader, time.Now()
 		}
-		found, err := audit.Examine(ctx, c)
+		found, err := audit.CheckHistory(ctx, c)
 		switch {
 		case err == nil:
 			p.take(found)
@@ -283,13 +283,13 @@ func (p *pasts) readSlot(ctx context.Context, conn *pgx.Conn, name string) error
 }
 
 // take takes over what the check found.
-func (p *pasts) take(found *audit.Examination) {
-	p.found, p.Standing, p.Why = found, found.Standing, found.Why
+func (p *pasts) take(found *audit.CheckResult) {
+	p.found, p.Standing, p.Why = found, found.Outcome, found.Why
 	if found.Fork != (evidence.Reach{}) {
 		p.Fork = found.Fork.String()
 	}
-	if found.Standing == audit.StandingBent {
-		p.Lost = &lostSide{Transactions: found.LostTransactions, Events: found.LostEvents, Beats: found.LostBeats}
+	if found.Outcome == audit.OutcomeBent {
+		p.Lost = &lostSide{Transactions: found.LostTransactions, Events: found.LostEvents, Beats: found.LostHeartbeats}
 	}
 }
 

@@ -56,7 +56,7 @@ type acceptedHistory struct {
 	LogEnd   string         `json:"log_end,omitempty"`
 	Fork     string         `json:"fork,omitempty"`
 	Restated int            `json:"policies_restated"` // armed ones, which wait for the auditor
-	Standing audit.Standing `json:"standing"`          // before
+	Standing audit.Outcome `json:"standing"`          // before
 }
 
 func (a *app) acceptHistory(ctx context.Context, reason string, yes, unwatched, asJSON bool) error {
@@ -73,7 +73,7 @@ func (a *app) acceptHistory(ctx context.Context, reason string, yes, unwatched, 
 		return errors.New("nothing was accepted: " + p.Why)
 	case p.Standing == standingChecked:
 		return errors.New("nothing was accepted: " + p.verdict() + ": " + p.Next[0])
-	case p.Standing != audit.StandingBent:
+	case p.Standing != audit.OutcomeBent:
 		if asJSON {
 			return a.printJSON(acceptedHistory{Standing: p.Standing})
 		}
@@ -84,7 +84,7 @@ func (a *app) acceptHistory(ctx context.Context, reason string, yes, unwatched, 
 		return err
 	}
 	if p.found != nil && !unwatched {
-		if err := a.watchLog(ctx, s, p.found.LogBeat); err != nil {
+		if err := a.watchLog(ctx, s, p.found.LogHeartbeat); err != nil {
 			return err
 		}
 	}

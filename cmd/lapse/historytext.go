@@ -12,15 +12,15 @@ import (
 
 // advise says what to type, where there is something.
 func (p *pasts) advise() {
-	going := p.Standing == audit.StandingStraight || p.Standing == audit.StandingBehind || p.Standing == audit.StandingPromoted
+	going := p.Standing == audit.OutcomeStraight || p.Standing == audit.OutcomeGap || p.Standing == audit.OutcomePromoted
 	if l := p.Log; going && l.Beat != nil && p.Database.Started.After(*l.Beat) {
 		p.Next = append(p.Next, "the audit first watches for two minutes whether another copy's auditor writes the log: "+
 			"the server was started since the last heartbeat in it")
 	}
 	switch p.Standing {
-	case audit.StandingBent:
+	case audit.OutcomeBent:
 		p.adviseToAccept()
-	case audit.StandingBehind, audit.StandingPromoted, audit.StandingAccepted, audit.StandingNew:
+	case audit.OutcomeGap, audit.OutcomePromoted, audit.OutcomeAccepted, audit.OutcomeNew:
 		p.Next = append(p.Next, "nothing: the audit goes on by itself when it runs (lapse audit, lapse serve)")
 	case standingChecked:
 		p.Next = append(p.Next, "wait for two minutes, or see what the auditor's /readyz says; then: lapse history")
@@ -44,24 +44,24 @@ func (p *pasts) adviseToAccept() {
 // verdict says in words what the comparison found.
 func (p *pasts) verdict() string {
 	switch p.Standing {
-	case audit.StandingNew:
+	case audit.OutcomeNew:
 		return "there is no log yet: the audit begins it"
-	case audit.StandingStraight:
+	case audit.OutcomeStraight:
 		if p.Log == nil {
 			return "this server is the one that was accepted (audit: off: there is no log to compare with)"
 		}
 		return "the log and the database are one history"
-	case audit.StandingBehind:
+	case audit.OutcomeGap:
 		return "the log and the database are one history, and between the log's end and the slot nobody has read: the audit writes a gap"
-	case audit.StandingPromoted:
+	case audit.OutcomePromoted:
 		return "this server was promoted without what the log has last, which is within failover_tolerance: the audit writes a rewind"
-	case audit.StandingAccepted:
+	case audit.OutcomeAccepted:
 		return fmt.Sprintf("history %d was accepted: the audit writes a rewind to %s", p.History.Number, p.Fork)
 	case standingRead:
 		return "the log and the database are one history: an auditor reads the slot, and it compares before it reads"
 	case standingChecked:
 		return "an auditor has the slot, and has not said yet whether the log and the database are one history"
-	case audit.StandingBent:
+	case audit.OutcomeBent:
 		return "the log and the database are not one history: " + p.Why + "; nothing is published, confirmed or deleted"
 	default:
 		return "the audit cannot start: " + p.Why
@@ -100,7 +100,7 @@ func (p *pasts) printSides(w io.Writer) {
 	default:
 		fmt.Fprintf(w, "log\t%s reaches %s; last heartbeat %s\n", l.Topic, l.Reaches, instant(l.Beat))
 	}
-	if p.Fork != "" && p.Standing != audit.StandingStraight {
+	if p.Fork != "" && p.Standing != audit.OutcomeStraight {
 		fmt.Fprintf(w, "the same\tup to %s\n", p.Fork)
 	}
 	if l := p.Lost; l != nil && l.Transactions+l.Beats > 0 {

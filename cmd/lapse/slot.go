@@ -164,7 +164,7 @@ func (i *initialiser) goesOn(ctx context.Context, owner *pgx.Conn) {
 	case p.needsPerson():
 		i.Warnings = append(i.Warnings, p.verdict())
 		i.Next = append(i.Next, look+", and what to type")
-	case p.Standing == audit.StandingNew:
+	case p.Standing == audit.OutcomeNew:
 	case p.found != nil:
 		i.Next = append(i.Next, fmt.Sprintf("lapse audit or lapse serve: the log goes on in the same topics, with a gap from %s to the slot",
 			p.found.LogEnd))

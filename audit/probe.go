@@ -11,42 +11,42 @@ import (
 )
 
 // looks is when the server is looked at beside its stream, and when what is seen is too bad to be ready.
-type looks struct {
+type probeLimits struct {
 	every  time.Duration // between two
-	atMost time.Duration // for one
+	timeout time.Duration // for one
 	silent time.Duration // the stream was silent for longer: not ready
 	unread time.Duration // something has not been read for longer: not ready
 	blind  time.Duration // no look has succeeded for longer: not ready
-	again  time.Duration // before a stream is tried again that would be a synchronous standby
+	synchronousPause  time.Duration // before a stream is tried again that would be a synchronous standby
 }
 
-var defaultLooks = looks{
-	every: 5 * time.Second, atMost: 5 * time.Second,
-	silent: 30 * time.Second, unread: time.Minute, blind: time.Minute, again: 30 * time.Second,
+var defaultProbeLimits = probeLimits{
+	every: 5 * time.Second, timeout: 5 * time.Second,
+	silent: 30 * time.Second, unread: time.Minute, blind: time.Minute, synchronousPause: 30 * time.Second,
 }
 
 // sight is what is seen of the server beside a stream. The zero value sees nothing.
-type sight struct {
+type probeState struct {
 	stream atomic.Pointer[replication.Stream] // nil between two
-	looked atomic.Int64                       // Unix microseconds of the last look that succeeded, or of the first chance to
+	lastProbe atomic.Int64                       // Unix microseconds of the last look that succeeded, or of the first chance to
 }
 
 // attend looks at the server beside a stream, until end is called; both belong to the goroutine that has the stream. inner
 // ends with ctx, and at once when the stream has become a synchronous standby: it must be closed then, or commits wait for
 // Kafka. end returns the reason in place of the error that came of it.
-func (a *Auditor) attend(ctx context.Context, stream *replication.Stream) (inner context.Context, end func(error) error) {
+func (a *Auditor) probeBeside(ctx context.Context, stream *replication.Stream) (inner context.Context, end func(error) error) {
 	inner, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
-	a.sight.stream.Store(stream)
-	a.sight.looked.Store(time.Now().UnixMicro())
+	a.probed.stream.Store(stream)
+	a.probed.lastProbe.Store(time.Now().UnixMicro())
 	go func() {
 		defer close(done)
-		if err := a.lookOften(inner, stream); err != nil {
+		if err := a.probeRepeatedly(inner, stream); err != nil {
 			cancel(err)
 		}
 	}()
 	return inner, func(err error) error {
-		a.sight.stream.Store(nil)
+		a.probed.stream.Store(nil)
 		reason := context.Cause(inner)
 		cancel(nil)
 		<-done
@@ -59,15 +59,15 @@ func (a *Auditor) attend(ctx context.Context, stream *replication.Stream) (inner
 
 // lookOften looks until ctx ends, or the stream must be closed: the error says why. A look that fails is no reason; Ready
 // says it after a while.
-func (a *Auditor) lookOften(ctx context.Context, stream *replication.Stream) error {
-	if a.config.Look == nil {
+func (a *Auditor) probeRepeatedly(ctx context.Context, stream *replication.Stream) error {
+	if a.config.Probe == nil {
 		return nil
 	}
-	tick := time.NewTicker(a.looks.every)
+	tick := time.NewTicker(a.probing.every)
 	defer tick.Stop()
 	var before error
 	for {
-		err := a.look(ctx, stream)
+		err := a.probe(ctx, stream)
 		switch {
 		case errors.Is(err, replication.ErrSynchronous):
 			return err
@@ -83,35 +83,35 @@ func (a *Auditor) lookOften(ctx context.Context, stream *replication.Stream) err
 	}
 }
 
-func (a *Auditor) look(ctx context.Context, stream *replication.Stream) error {
-	ctx, cancel := context.WithTimeout(ctx, a.looks.atMost)
+func (a *Auditor) probe(ctx context.Context, stream *replication.Stream) error {
+	ctx, cancel := context.WithTimeout(ctx, a.probing.timeout)
 	defer cancel()
-	end, err := a.config.Look(ctx, stream.ServerPID())
+	end, err := a.config.Probe(ctx, stream.ServerPID())
 	if err != nil {
 		return err
 	}
 	now := time.Now()
-	a.sight.looked.Store(now.UnixMicro())
-	a.metrics.unread.see(end, now)
+	a.probed.lastProbe.Store(now.UnixMicro())
+	a.metrics.serverLag.observe(end, now)
 	stream.Ask() // a server that has read on and sent nothing says so only when it is asked
 	return nil
 }
 
 // seen is nil while the server is heard and read. Safe for concurrent use.
-func (a *Auditor) seen(now time.Time) error {
-	stream := a.sight.stream.Load()
+func (a *Auditor) checkServer(now time.Time) error {
+	stream := a.probed.stream.Load()
 	if stream == nil {
 		return nil
 	}
-	if idle := stream.Idle(); idle > a.looks.silent {
+	if idle := stream.Idle(); idle > a.probing.silent {
 		return fmt.Errorf("PostgreSQL has sent nothing for %s, though asked (at most %s): its walsender %d may be stopped or cut off",
-			idle.Round(time.Second), a.looks.silent, stream.ServerPID())
+			idle.Round(time.Second), a.probing.silent, stream.ServerPID())
 	}
-	if lag := a.metrics.unread.lag(now); lag > a.looks.unread {
-		return fmt.Errorf("what PostgreSQL wrote %s ago has not been read (at most %s)", lag.Round(time.Second), a.looks.unread)
+	if lag := a.metrics.serverLag.lag(now); lag > a.probing.unread {
+		return fmt.Errorf("what PostgreSQL wrote %s ago has not been read (at most %s)", lag.Round(time.Second), a.probing.unread)
 	}
-	if blind := now.Sub(time.UnixMicro(a.sight.looked.Load())); a.config.Look != nil && blind > a.looks.blind {
-		return fmt.Errorf("PostgreSQL has not answered beside the stream for %s (at most %s)", blind.Round(time.Second), a.looks.blind)
+	if blind := now.Sub(time.UnixMicro(a.probed.lastProbe.Load())); a.config.Probe != nil && blind > a.probing.blind {
+		return fmt.Errorf("PostgreSQL has not answered beside the stream for %s (at most %s)", blind.Round(time.Second), a.probing.blind)
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func (a *Auditor) seen(now time.Time) error {
 // pauseAfter is the pause before a stream is opened again: a longer one where a person has to change a setting first.
 func (a *Auditor) pauseAfter(err error, usual time.Duration) time.Duration {
 	if errors.Is(err, replication.ErrSynchronous) {
-		return max(usual, a.looks.again)
+		return max(usual, a.probing.synchronousPause)
 	}
 	return usual
 }

@@ -42,13 +42,13 @@ func (a *Auditor) route(id replication.Identity) *evidence.Route {
 //  4. the tails, below the fences: they are final, and those that were judged
 //  5. transactions, from where the tails end
 func (a *Auditor) takeOver(ctx context.Context) error {
-	opened, err := a.open(ctx)
+	opened, err := a.openStream(ctx)
 	if err != nil {
 		return err
 	}
-	life := &life{auditor: a, stream: opened.stream}
-	defer life.end(ctx)
-	start, judged, err := life.check(ctx, opened)
+	life := &session{auditor: a, stream: opened.stream}
+	defer life.close(ctx)
+	start, judged, err := life.checkHistory(ctx, opened)
 	if err != nil {
 		return err
 	}
@@ -58,19 +58,19 @@ func (a *Auditor) takeOver(ctx context.Context) error {
 	if !judged.equals(readFenced(life.publisher, life.route)) {
 		return fmt.Errorf("take the topics over: %w", errMoved)
 	}
-	life.begin(start, judged)
+	life.startRelay(start, judged)
 	if err := life.relay.inscribe(ctx, start, &a.config); err != nil {
 		return err
 	}
-	if err := life.askUntil(ctx); err != nil {
+	if err := life.resolveUntil(ctx); err != nil {
 		return err
 	}
-	return life.carry(ctx, start)
+	return life.run(ctx, start)
 }
 
 // check looks whether the database is the one that the log is of. Where it had to read beyond the log's end for that, the
 // stream is opened again: what was read comes again.
-func (l *life) check(ctx context.Context, o *opened) (*startingPoint, *past, error) {
+func (l *session) checkHistory(ctx context.Context, o *openedStream) (*startingPoint, *past, error) {
 	a := l.auditor
 	l.route = a.route(o.stream.Identity())
 	client, err := kafka.NewClient(a.clientConfig())
@@ -78,69 +78,69 @@ func (l *life) check(ctx context.Context, o *opened) (*startingPoint, *past, err
 		return nil, nil, err
 	}
 	defer client.Close()
-	inner, end := a.attend(ctx, o.stream)
-	j, err := a.judge(inner, client, o, false)
+	inner, end := a.probeBeside(ctx, o.stream)
+	j, err := a.checkHistory(inner, client, o, false)
 	if err = end(err); err != nil {
 		return nil, nil, err
 	}
 	l.route = j.route
-	if !j.start.beyond {
+	if !j.start.readBeyond {
 		return j.start, j.past, nil
 	}
 	l.closeStream(ctx)
-	again, err := a.open(ctx)
+	again, err := a.openStream(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	l.stream = again.stream
-	if !again.same(o) {
+	if !again.sameServer(o) {
 		return nil, nil, fmt.Errorf("open the stream again: %w", errMoved)
 	}
 	return j.start, j.past, nil
 }
 
 // judge reads the topics and makes the check. The judge is returned with its error, as far as it came.
-func (a *Auditor) judge(ctx context.Context, client *kafka.Client, o *opened, thorough bool) (*judge, error) {
-	a.stand("connecting to Kafka")
-	j := &judge{
-		auditor: a, client: client, stream: o.stream, identity: o.stream.Identity(), database: o.database,
-		route: a.route(o.stream.Identity()), thorough: thorough,
+func (a *Auditor) checkHistory(ctx context.Context, client *kafka.Client, o *openedStream, thorough bool) (*historyCheck, error) {
+	a.setNotReady("connecting to Kafka")
+	j := &historyCheck{
+		auditor: a, client: client, stream: o.stream, identity: o.stream.Identity(), catalog: o.catalog,
+		route: a.route(o.stream.Identity()), findFork: thorough,
 	}
 	err := o.stream.During(ctx, func(ctx context.Context) (err error) {
-		j.past, err = readPast(ctx, client, j.route, o.database.SlotStart == o.stream.StartedAt())
+		j.past, err = readPast(ctx, client, j.route, o.catalog.slotStart == o.stream.StartedAt())
 		return err
 	})
 	if err != nil {
 		return j, err
 	}
-	a.stand("comparing the log with the database")
-	return j, j.run(ctx)
+	a.setNotReady("comparing the log with the database")
+	return j, j.check(ctx)
 }
 
 // opened is a stream, and what the server said of its past when it was opened.
-type opened struct {
+type openedStream struct {
 	stream   *replication.Stream
-	database *Database
+	catalog *catalogState
 }
 
 // same says whether nothing has changed between two openings.
-func (o *opened) same(other *opened) bool {
+func (o *openedStream) sameServer(other *openedStream) bool {
 	a, b := o.stream.Identity(), other.stream.Identity()
 	return a.SystemIdentifier == b.SystemIdentifier && a.DatabaseOID == b.DatabaseOID && a.Timeline == b.Timeline &&
 		a.ServerStart.Equal(b.ServerStart) && o.stream.StartedAt() == other.stream.StartedAt() &&
-		o.database.Newest() == other.database.Newest()
+		o.catalog.newest() == other.catalog.newest()
 }
 
 // open opens the stream. A slot in use is waited for: the other auditor may stop, or be dead without the server's having
 // noticed.
-func (a *Auditor) open(ctx context.Context) (*opened, error) {
-	a.stand("connecting to PostgreSQL")
+func (a *Auditor) openStream(ctx context.Context) (*openedStream, error) {
+	a.setNotReady("connecting to PostgreSQL")
 	opening, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	o := &opened{}
+	o := &openedStream{}
 	config := a.config.Stream
 	config.Inspect = func(ctx context.Context, conn *pgx.Conn, _ *replication.Identity) (err error) {
-		o.database, err = readDatabase(ctx, conn)
+		o.catalog, err = readCatalog(ctx, conn)
 		return err
 	}
 	var err error
@@ -152,14 +152,14 @@ func (a *Auditor) open(ctx context.Context) (*opened, error) {
 
 // askUntil asks where to stop. A heartbeat comes before, so that one run up to the present end leaves a fresh one behind, in
 // the database and in the log. The server is answered while it is written.
-func (l *life) askUntil(ctx context.Context) error {
+func (l *session) resolveUntil(ctx context.Context) error {
 	a := l.auditor
 	if a.config.Until == nil || a.until != 0 {
 		return nil
 	}
-	if place := a.place.Load(); a.config.Beat != nil && place != nil {
+	if place := a.server.Load(); a.config.WriteHeartbeat != nil && place != nil {
 		err := l.stream.During(ctx, func(ctx context.Context) error {
-			a.beat(ctx, place)
+			a.writeHeartbeat(ctx, place)
 			return nil
 		})
 		if err != nil {
@@ -185,7 +185,7 @@ func (a *Auditor) clientConfig() kafka.Config {
 }
 
 // life is what lives as long as a publisher does.
-type life struct {
+type session struct {
 	auditor   *Auditor
 	route     *evidence.Route
 	stream    *replication.Stream // nil between two
@@ -195,9 +195,9 @@ type life struct {
 
 // openPublisher takes the topics over, and answers the server meanwhile. A server that stops is not kept waiting for
 // brokers that do not answer.
-func (l *life) openPublisher(ctx context.Context) error {
-	l.auditor.stand("connecting to Kafka")
-	inner, end := l.auditor.attend(ctx, l.stream)
+func (l *session) openPublisher(ctx context.Context) error {
+	l.auditor.setNotReady("connecting to Kafka")
+	inner, end := l.auditor.probeBeside(ctx, l.stream)
 	err := end(l.stream.During(inner, func(ctx context.Context) (err error) {
 		l.publisher, err = kafka.Open(ctx, l.publisherConfig())
 		return err
@@ -211,7 +211,7 @@ func (l *life) openPublisher(ctx context.Context) error {
 
 // publisherConfig completes the configuration. The transactional id is the database's and the slot's: a stray auditor of
 // another database with the same topics is refused when it reads the log, and has fenced nobody until then.
-func (l *life) publisherConfig() kafka.Config {
+func (l *session) publisherConfig() kafka.Config {
 	a, source := l.auditor, &l.route.Source
 	cfg := a.config.Kafka
 	cfg.TransactionalID = fmt.Sprintf("lapse-%d-%d-%s", source.SystemIdentifier, source.DatabaseOID, source.Slot)
@@ -240,35 +240,35 @@ func (l *life) publisherConfig() kafka.Config {
 }
 
 // begin makes the relay of this life.
-func (l *life) begin(start *startingPoint, judged *past) {
+func (l *session) startRelay(start *startingPoint, judged *past) {
 	a := l.auditor
 	l.relay = newRelay(l.route, &a.config, l.publisher, start, judged, a.metrics, a.log)
 	id := l.stream.Identity()
-	l.relay.ancestry, l.relay.process, l.relay.pulse = id.Ancestry, a.process, &a.pulse
-	a.pulse.reset()
-	l.stream.SetHistory(start.history.Number)
+	l.relay.ancestry, l.relay.process, l.relay.heartbeats = id.Ancestry, a.process, &a.heartbeats
+	a.heartbeats.reset()
+	l.stream.SetHistory(start.history.number)
 	l.relay.attach(l.stream)
-	a.place.Store(&Place{History: start.history.Number, Timeline: id.Timeline, ServerStart: id.ServerStart})
+	a.server.Store(&Server{History: start.history.number, Timeline: id.Timeline, ServerStart: id.ServerStart})
 	if a.config.Until != nil && a.until == 0 {
 		return // askUntil writes the first heartbeat itself
 	}
 	select {
-	case a.streaming <- struct{}{}:
+	case a.streamOpened <- struct{}{}:
 	default:
 	}
 }
 
 // carry relays until the stream breaks, the publisher fails, or ctx ends. A stream that breaks loses nothing: what is
 // acknowledged by then is settled, and the next life begins with the check again, since the server may be another one.
-func (l *life) carry(ctx context.Context, start *startingPoint) error {
+func (l *session) run(ctx context.Context, start *startingPoint) error {
 	a := l.auditor
-	a.standing.Store(nil)
+	a.notReady.Store(nil)
 	a.metrics.bent.Set(0)
 	a.log.Info("audit streaming", "reached", l.relay.reach.String())
-	inner, end := a.attend(ctx, l.stream)
-	err := end(l.relay.run(inner, l.stream, start.pending, a.until))
-	a.place.Store(nil)
-	a.stand(whyNot(err))
+	inner, end := a.probeBeside(ctx, l.stream)
+	err := end(l.relay.run(inner, l.stream, start.firstMessage, a.until))
+	a.server.Store(nil)
+	a.setNotReady(notReadyText(err))
 	if ctx.Err() != nil {
 		l.relay.drain(ctx)
 		return err
@@ -286,7 +286,7 @@ func (l *life) carry(ctx context.Context, start *startingPoint) error {
 }
 
 // whyNot is what Ready says between two streams.
-func whyNot(err error) string {
+func notReadyText(err error) string {
 	var alarm *alarmError
 	if errors.As(err, &alarm) {
 		return alarm.Error()
@@ -298,7 +298,7 @@ func whyNot(err error) string {
 }
 
 // end closes what is open. Its own time is bounded: neither side is owed more than to be left.
-func (l *life) end(ctx context.Context) {
+func (l *session) close(ctx context.Context) {
 	l.closeStream(ctx)
 	if l.publisher == nil {
 		return
@@ -312,7 +312,7 @@ func (l *life) end(ctx context.Context) {
 }
 
 // closeStream tells the server the confirmed position for the last time. What does not reach it is sent again and dropped.
-func (l *life) closeStream(ctx context.Context) {
+func (l *session) closeStream(ctx context.Context) {
 	if l.stream == nil {
 		return
 	}

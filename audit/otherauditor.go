@@ -13,19 +13,19 @@ import (
 // watch waits where another auditor may be alive on another copy of this database: the server was started since the last
 // heartbeat in the log, and this process is not the one that wrote it last. Whoever lives writes within two heartbeats.
 // The slot is held meanwhile, so it is not one of this server's.
-func (j *judge) watch(ctx context.Context) error {
+func (j *historyCheck) watchForOther(ctx context.Context) error {
 	beat := j.start.last.Beat
-	if beat == nil || j.thorough || !j.restartedSince(beat) || j.past.fence == j.auditor.process {
+	if beat == nil || j.findFork || !j.restartedSince(beat) || j.past.fence == j.auditor.process {
 		return nil
 	}
-	watch := 2 * j.auditor.config.BeatEvery
-	j.auditor.stand(fmt.Sprintf("the server was started since the last heartbeat: watching for %s whether another auditor writes %s",
+	watch := 2 * j.auditor.config.HeartbeatEvery
+	j.auditor.setNotReady(fmt.Sprintf("the server was started since the last heartbeat: watching for %s whether another auditor writes %s",
 		watch, j.route.Log.Name))
 	j.auditor.log.Info("the server was started since the last heartbeat in the log; watching whether another auditor writes it",
 		"log", j.route.Log.Name, "for", watch)
 	return j.stream.During(ctx, func(ctx context.Context) error {
 		from := j.past.ends[j.route.Log.Name][0]
-		return watchLog(ctx, j.client, j.route, j.auditor.process, from, min(time.Second, j.auditor.config.BeatEvery/4), watch)
+		return watchLog(ctx, j.client, j.route, j.auditor.process, from, min(time.Second, j.auditor.config.HeartbeatEvery/4), watch)
 	})
 }
 
@@ -45,7 +45,7 @@ func watchLog(ctx context.Context, client *kafka.Client, route *evidence.Route, 
 			return context.Cause(ctx)
 		}
 		var err error
-		if from, err = lookAtLog(ctx, client, route, process, from); err != nil {
+		if from, err = readAppended(ctx, client, route, process, from); err != nil {
 			return err
 		}
 	}
@@ -53,7 +53,7 @@ func watchLog(ctx context.Context, client *kafka.Client, route *evidence.Route, 
 }
 
 // lookAtLog reads what was appended from an offset on, and returns where it ends.
-func lookAtLog(ctx context.Context, client *kafka.Client, route *evidence.Route, process string, from int64) (int64, error) {
+func readAppended(ctx context.Context, client *kafka.Client, route *evidence.Route, process string, from int64) (int64, error) {
 	log := route.Log.Name
 	end, err := client.End(ctx, log, 0)
 	if err != nil {
@@ -62,7 +62,7 @@ func lookAtLog(ctx context.Context, client *kafka.Client, route *evidence.Route,
 	err = client.ReadPartition(ctx, log, 0, from, end, func(rec *kafka.Record, _ int64) error {
 		leaf, err := leafOf(rec, route)
 		if err == nil && (leaf != nil || rec.IsFence() && headerOf(rec, evidence.HeaderProcess) != process) {
-			err = refuse(ErrOtherAuditor, "%s grows, and the slot of this server is held here",
+			err = refusal(ErrOtherAuditor, "%s grows, and the slot of this server is held here",
 				"this server is a copy of another one, whose auditor lives: give the copy topics of its own (topics in lapse.yaml), "+
 					"or stop the other auditor", log)
 		}

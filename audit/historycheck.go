@@ -17,25 +17,25 @@ import (
 
 // judge is the check of Histories. It decides from what was read of the topics and of the database, and from what the
 // slot sends, how a start goes on.
-type judge struct {
+type historyCheck struct {
 	auditor  *Auditor
 	client   *kafka.Client
 	stream   *replication.Stream
 	identity replication.Identity
-	database *Database
+	catalog *catalogState
 	route    *evidence.Route
 	past     *past
 	walk     *walk
-	thorough bool // look for the fork, whatever is known already: for people
+	findFork bool // look for the fork, whatever is known already: for people
 	compared bool // the stream has been read; it cannot be compared twice
 
-	finding *Examination
+	result *CheckResult
 	start   *startingPoint
 }
 
 // startingPoint is what a start goes on from.
 type startingPoint struct {
-	history HistoryRow
+	history historyRow
 	reach   evidence.Reach      // of the log's end
 	begun   evidence.Kind       // of the log's last record; empty for an empty log
 	named   *evidence.Heartbeat // the last that records name; nil for none
@@ -48,12 +48,12 @@ type startingPoint struct {
 }
 
 // run judges. What it returns is an error where the start must not go on: *BentError, *RefusalError, or what broke.
-func (j *judge) run(ctx context.Context) error {
+func (j *historyCheck) check(ctx context.Context) error {
 	id := &j.identity
-	newest := j.database.Newest()
-	j.finding = &Examination{
-		Standing: StandingStraight, Slot: j.stream.StartedAt(), ServerStart: id.ServerStart, Highest: newest.Number,
-		Database: evidence.Reach{History: newest.Number, Timeline: id.Timeline, LSN: id.Flushed},
+	newest := j.catalog.newest()
+	j.result = &CheckResult{
+		Outcome: OutcomeStraight, Slot: j.stream.StartedAt(), ServerStart: id.ServerStart, Highest: newest.number,
+		Database: evidence.Reach{History: newest.number, Timeline: id.Timeline, LSN: id.Flushed},
 	}
 	j.start = &startingPoint{history: newest}
 	if j.past.origin != nil {
@@ -61,45 +61,45 @@ func (j *judge) run(ctx context.Context) error {
 	}
 	for _, tails := range j.past.tails {
 		for i := range tails {
-			j.finding.Highest = max(j.finding.Highest, tails[i].position.History)
+			j.result.Highest = max(j.result.Highest, tails[i].position.History)
 		}
 	}
 	if j.past.end == nil {
-		j.finding.Standing = StandingNew
-		return j.begin()
+		j.result.Outcome = OutcomeNew
+		return j.beginLog()
 	}
-	j.finding.LogEnd, j.start.replaced = j.past.end.Reach, j.past.replaced
+	j.result.LogEnd, j.start.replaced = j.past.end.Reach, j.past.replaced
 	if j.past.beat != nil {
-		j.finding.LogBeat = j.past.beat.Heartbeat.At
+		j.result.LogHeartbeat = j.past.beat.Heartbeat.At
 	}
-	j.finding.Highest = max(j.finding.Highest, j.past.end.Reach.History)
-	if err := j.sameLog(); err != nil {
+	j.result.Highest = max(j.result.Highest, j.past.end.Reach.History)
+	if err := j.checkSource(); err != nil {
 		return err
 	}
-	if accepted, err := j.accepted(ctx); accepted || err != nil {
+	if accepted, err := j.planAccepted(ctx); accepted || err != nil {
 		return err
 	}
-	return j.resume(ctx)
+	return j.checkLog(ctx)
 }
 
 // begin starts a log at the slot's own beginning, and nowhere else.
-func (j *judge) begin() error {
+func (j *historyCheck) beginLog() error {
 	if !j.past.empty() {
-		return refuse(ErrLogMissing, "%s is empty, and %s or %s is not",
+		return refusal(ErrLogMissing, "%s is empty, and %s or %s is not",
 			"the log was lost or another one is configured: name the topic that has it (topics.log)",
 			j.route.Log.Name, j.route.System.Name, j.route.User.Name)
 	}
-	at, begun := j.database.SlotStart, j.stream.StartedAt()
+	at, begun := j.catalog.slotStart, j.stream.StartedAt()
 	if at == 0 {
-		return refuse(ErrLogMissing, "the catalog does not say where slot %s begins", "run lapse init", j.route.Source.Slot)
+		return refusal(ErrLogMissing, "the catalog does not say where slot %s begins", "run lapse init", j.route.Source.Slot)
 	}
 	if begun != at {
-		return refuse(ErrLogMissing, "slot %s began at %s and stands at %s, and %s is empty",
+		return refusal(ErrLogMissing, "slot %s began at %s and stands at %s, and %s is empty",
 			"name the topic that has the log (topics.log); if it is lost, so is the record of what was deleted: "+
 				anotherLog, j.route.Source.Slot, at, begun, j.route.Log.Name)
 	}
 	// The slot's beginning is on the timeline on which it lies, which is not the server's where it was promoted since.
-	j.start.reach = evidence.Reach{History: j.start.history.Number, Timeline: j.identity.TimelineOf(at), LSN: at}
+	j.start.reach = evidence.Reach{History: j.start.history.number, Timeline: j.identity.TimelineOf(at), LSN: at}
 	j.start.last = evidence.LastBeat{Reach: j.start.reach}
 	return nil
 }
@@ -110,10 +110,10 @@ const anotherLog = "stop the audit, drop the slot, name new topics in lapse.yaml
 
 // sameLog refuses a log that was begun for something else. The database keeps the name that it has in the log, since
 // events have it too.
-func (j *judge) sameLog() error {
+func (j *historyCheck) checkSource() error {
 	end, route := j.past.end, j.route
 	if end.SystemIdentifier != route.Source.SystemIdentifier || end.DatabaseOID != route.Source.DatabaseOID {
-		return refuse(ErrForeignTopic, "%s has the log of database %d of system %d; this one is %d of %d",
+		return refusal(ErrForeignTopic, "%s has the log of database %d of system %d; this one is %d of %d",
 			"give each database topics of its own (topics)", route.Log.Name,
 			end.DatabaseOID, end.SystemIdentifier, route.Source.DatabaseOID, route.Source.SystemIdentifier)
 	}
@@ -122,18 +122,18 @@ func (j *judge) sameLog() error {
 		route.Source.Database = string(evidence.DecodeText(end.Database))
 	}
 	if end.Route != route.Fingerprint() || end.RouteVersion != route.Version {
-		return refuse(ErrRouteChanged, "%s was begun with other topics, another number of partitions, another slot or another hash key",
+		return refusal(ErrRouteChanged, "%s was begun with other topics, another number of partitions, another slot or another hash key",
 			"put topics, slot and the key named hash back to what they were: a route that changes while its log goes on is not supported",
 			route.Log.Name)
 	}
-	return j.sameKeys()
+	return j.checkKeys()
 }
 
 // sameKeys refuses tag keys of which none is one that the log was begun with: with others every deletion would come out as
 // unverified.
-func (j *judge) sameKeys() error {
+func (j *historyCheck) checkKeys() error {
 	if j.past.origin.Kind != evidence.KindOrigin {
-		return refuse(ErrLogMissing, "%s begins with a record of kind %s", "somebody has deleted records of the log, which is kept for ever: "+
+		return refusal(ErrLogMissing, "%s begins with a record of kind %s", "somebody has deleted records of the log, which is kept for ever: "+
 			"put it back; if it is lost: "+anotherLog, j.route.Log.Name, j.past.origin.Kind)
 	}
 	known := j.past.origin.Keys["tag"]
@@ -142,58 +142,58 @@ func (j *judge) sameKeys() error {
 			return nil
 		}
 	}
-	return refuse(ErrKeyChanged, "%s was begun with the key %s", "put the key named tag back (keys: in lapse.yaml)",
+	return refusal(ErrKeyChanged, "%s was begun with the key %s", "put the key named tag back (keys: in lapse.yaml)",
 		j.route.Log.Name, strings.Join(known, ", "))
 }
 
 // resume looks whether the log can be gone on with.
-func (j *judge) resume(ctx context.Context) error {
-	if why := j.strangeHistory(); why != "" {
-		return j.bent(ctx, why)
+func (j *historyCheck) checkLog(ctx context.Context) error {
+	if why := j.historyMismatch(); why != "" {
+		return j.bentError(ctx, why)
 	}
-	common, why, err := j.common(ctx)
+	common, why, err := j.findCommon(ctx)
 	if err != nil {
 		return err
 	}
 	if why != "" {
-		return j.bent(ctx, why)
+		return j.bentError(ctx, why)
 	}
-	if slot := j.slot(); j.slotMadeAnew() && slot.Below(j.past.end.Reach) && common == j.past.end.Reach {
-		return j.bent(ctx, fmt.Sprintf("the slot was made at %s, and the log had come to %s by then", slot.LSN, j.past.end.Reach.LSN))
+	if slot := j.slot(); j.slotIsRemade() && slot.Below(j.past.end.Reach) && common == j.past.end.Reach {
+		return j.bentError(ctx, fmt.Sprintf("the slot was made at %s, and the log had come to %s by then", slot.LSN, j.past.end.Reach.LSN))
 	}
-	if why := j.cannotBeTold(); why != "" {
-		return j.bent(ctx, why)
+	if why := j.undecidable(); why != "" {
+		return j.bentError(ctx, why)
 	}
-	j.goOn(common)
-	if err := j.compare(ctx); err != nil {
+	j.planPromotion(common)
+	if err := j.compareStream(ctx); err != nil {
 		return err
 	}
-	if j.start.differs != "" {
-		return j.bent(ctx, j.start.differs)
+	if j.start.difference != "" {
+		return j.bentError(ctx, j.start.difference)
 	}
-	if err := j.watch(ctx); err != nil {
+	if err := j.watchForOther(ctx); err != nil {
 		return err
 	}
-	return j.slotGap(common)
+	return j.planSlotGap(common)
 }
 
 // slot is where the slot stands.
-func (j *judge) slot() evidence.Reach {
+func (j *historyCheck) slot() evidence.Reach {
 	at := j.stream.StartedAt()
-	return evidence.Reach{History: j.start.history.Number, Timeline: j.identity.TimelineOf(at), LSN: at}
+	return evidence.Reach{History: j.start.history.number, Timeline: j.identity.TimelineOf(at), LSN: at}
 }
 
 // slotMadeAnew says whether init has made the slot after the log began, and the log does not know: nothing below its
 // beginning can be compared. It wants a walk down to the slot.
-func (j *judge) slotMadeAnew() bool {
+func (j *historyCheck) slotIsRemade() bool {
 	at := j.stream.StartedAt()
-	return at == j.database.SlotStart && at != j.past.origin.Reach.LSN && (j.walk.before == nil || j.walk.before.Reach.LSN != at)
+	return at == j.catalog.slotStart && at != j.past.origin.Reach.LSN && (j.walk.before == nil || j.walk.before.Reach.LSN != at)
 }
 
 // cannotBeTold says why nobody can know whether what the log has last happened in this database: the slot begins behind it, so
 // that it is not sent, and the server was started since the last heartbeat that both have, so that it may be a copy of before
 // it. A new timeline tells: what lies below its beginning is the same.
-func (j *judge) cannotBeTold() string {
+func (j *historyCheck) undecidable() string {
 	beat := j.start.last.Beat
 	if beat == nil || j.walk.lost == 0 || !j.past.end.Reach.Below(j.slot()) || j.past.end.Reach.Timeline != j.identity.Timeline ||
 		!j.restartedSince(beat) {
@@ -205,21 +205,21 @@ func (j *judge) cannotBeTold() string {
 }
 
 // restartedSince says whether the server was started after a heartbeat, or is another one.
-func (j *judge) restartedSince(beat *evidence.Heartbeat) bool {
+func (j *historyCheck) restartedSince(beat *evidence.Heartbeat) bool {
 	return !beat.ServerStart.Equal(j.identity.ServerStart.Truncate(time.Microsecond))
 }
 
 // strangeHistory says why the history in force in the database is not the log's.
-func (j *judge) strangeHistory() string {
+func (j *historyCheck) historyMismatch() string {
 	end, newest := j.past.end, j.start.history
 	switch {
-	case newest.Number < end.Reach.History:
+	case newest.number < end.Reach.History:
 		return fmt.Sprintf("the log is in history %d, the database in history %d: it is a copy of before that was accepted",
-			end.Reach.History, newest.Number)
-	case newest.Number > end.Reach.History:
-		return fmt.Sprintf("history %d was accepted for a log that ended at %s, and it ends at %s", newest.Number, newest.LogEnd, end.Reach)
-	case newest.Nonce != end.Nonce:
-		return fmt.Sprintf("history %d of the database is not the one of the log", newest.Number)
+			end.Reach.History, newest.number)
+	case newest.number > end.Reach.History:
+		return fmt.Sprintf("history %d was accepted for a log that ended at %s, and it ends at %s", newest.number, newest.logEnd, end.Reach)
+	case newest.nonce != end.Nonce:
+		return fmt.Sprintf("history %d of the database is not the one of the log", newest.number)
 	default:
 		return ""
 	}
@@ -227,7 +227,7 @@ func (j *judge) strangeHistory() string {
 
 // common finds the last position that log and database may have in common, by timelines and heartbeats alone. why says
 // what forbids to go on from there.
-func (j *judge) common(ctx context.Context) (common evidence.Reach, why string, err error) {
+func (j *historyCheck) findCommon(ctx context.Context) (common evidence.Reach, why string, err error) {
 	end, id := j.past.end, &j.identity
 	common = end.Reach
 	left, ended := id.Ancestry.End(end.Reach.Timeline)
@@ -241,7 +241,7 @@ func (j *judge) common(ctx context.Context) (common evidence.Reach, why string, 
 	case left < end.Reach.LSN:
 		common.LSN = left
 	}
-	if j.walk, err = walkBack(ctx, j.client, j.route, j.past, j.slot(), j.wantedBeat(common)); err != nil {
+	if j.walk, err = walkBack(ctx, j.client, j.route, j.past, j.slot(), j.heartbeatUpTo(common)); err != nil {
 		return common, "", err
 	}
 	beat := j.walk.beat
@@ -253,7 +253,7 @@ func (j *judge) common(ctx context.Context) (common evidence.Reach, why string, 
 		return common, why, nil
 	}
 	j.start.last = evidence.LastBeat{Beat: beat.Heartbeat, Reach: beat.Reach}
-	if _, there := j.database.Beats[beat.Heartbeat.Nonce]; !there {
+	if _, there := j.catalog.heartbeats[beat.Heartbeat.Nonce]; !there {
 		return common, fmt.Sprintf("the heartbeat of %s, which the log has at %s, is not in the database",
 			beat.Heartbeat.At.Format("2006-01-02 15:04:05 UTC"), beat.Reach.LSN), nil
 	}
@@ -262,11 +262,11 @@ func (j *judge) common(ctx context.Context) (common evidence.Reach, why string, 
 			return common, fmt.Sprintf("the log's server left timeline %d at %s, and this one did not", was.Timeline, was.At), nil
 		}
 	}
-	return common, j.lost(common), nil
+	return common, j.excessiveLoss(common), nil
 }
 
 // wantedBeat takes the newest heartbeat at or below the common position.
-func (j *judge) wantedBeat(common evidence.Reach) func(*evidence.LogRecord) bool {
+func (j *historyCheck) heartbeatUpTo(common evidence.Reach) func(*evidence.LogRecord) bool {
 	if j.past.end.Beat == (uuid.UUID{}) {
 		return nil
 	}
@@ -274,7 +274,7 @@ func (j *judge) wantedBeat(common evidence.Reach) func(*evidence.LogRecord) bool
 }
 
 // lost says whether a promotion lost more than may be lost without a person's word.
-func (j *judge) lost(common evidence.Reach) string {
+func (j *historyCheck) excessiveLoss(common evidence.Reach) string {
 	if common == j.past.end.Reach {
 		return ""
 	}
@@ -291,20 +291,20 @@ func (j *judge) lost(common evidence.Reach) string {
 }
 
 // goOn takes the log's end for the start, with a rewind where the server was promoted without what the log has last.
-func (j *judge) goOn(common evidence.Reach) {
+func (j *historyCheck) planPromotion(common evidence.Reach) {
 	end := j.past.end
 	j.start.reach, j.start.begun = end.Reach, end.Kind
 	if common != end.Reach {
-		j.finding.Standing = StandingPromoted
-		j.rewind(evidence.ReasonTimeline, common, j.start.last.Beat.At)
+		j.result.Outcome = OutcomePromoted
+		j.planRewind(evidence.ReasonTimeline, common, j.start.last.Beat.At)
 	}
-	j.finding.Fork = common
+	j.result.Fork = common
 }
 
 // rewind plans a rewind record at the fork, on the timeline and in the history that go on there. Its position is the one
 // before the fork, where no record of the server's log begins: the next commit may stand at the fork itself.
-func (j *judge) rewind(reason evidence.Reason, fork evidence.Reach, at time.Time) {
-	begin := evidence.Reach{History: j.start.history.Number, Timeline: j.identity.TimelineOf(fork.LSN), LSN: fork.LSN}
+func (j *historyCheck) planRewind(reason evidence.Reason, fork evidence.Reach, at time.Time) {
+	begin := evidence.Reach{History: j.start.history.number, Timeline: j.identity.TimelineOf(fork.LSN), LSN: fork.LSN}
 	j.start.markers = append(j.start.markers, evidence.Marker{
 		Op: evidence.Rewind, Reason: reason, Time: at, From: fork, To: j.past.end.Reach,
 		At: replication.Position{History: begin.History, Timeline: begin.Timeline, Commit: begin.LSN - 1},
@@ -315,21 +315,21 @@ func (j *judge) rewind(reason evidence.Reason, fork evidence.Reach, at time.Time
 // slotGap plans a gap where the slot begins above the log's end: init made it anew. One that nobody recorded is refused.
 //
 // The gap's position is the one before the slot's: no record of the server's log begins there, so no transaction has it.
-func (j *judge) slotGap(common evidence.Reach) error {
+func (j *historyCheck) planSlotGap(common evidence.Reach) error {
 	slot := j.slot()
 	if !j.start.reach.Below(slot) {
 		return nil
 	}
-	if j.database.SlotStart != slot.LSN {
-		return refuse(ErrLogBehind, "%s ends at %s, the slot stands at %s",
+	if j.catalog.slotStart != slot.LSN {
+		return refusal(ErrLogBehind, "%s ends at %s, the slot stands at %s",
 			"somebody else has moved or made the slot: drop it (pg_drop_replication_slot), and run lapse init --new-slot: the log goes on "+
 				"with a gap", j.route.Log.Name, common.LSN, slot.LSN)
 	}
-	if j.finding.Standing == StandingStraight {
-		j.finding.Standing = StandingBehind
+	if j.result.Outcome == OutcomeStraight {
+		j.result.Outcome = OutcomeGap
 	}
 	j.start.markers = append(j.start.markers, evidence.Marker{
-		Op: evidence.Gap, Reason: evidence.ReasonSlot, Time: j.database.SlotMade, From: j.start.reach, To: slot,
+		Op: evidence.Gap, Reason: evidence.ReasonSlot, Time: j.catalog.slotMade, From: j.start.reach, To: slot,
 		At: replication.Position{History: slot.History, Timeline: slot.Timeline, Commit: slot.LSN - 1},
 	})
 	j.start.reach, j.start.last.Reach = slot, slot
@@ -342,30 +342,30 @@ func (j *judge) slotGap(common evidence.Reach) error {
 }
 
 // accepted says whether a person has said that this log goes on with this database, and plans it.
-func (j *judge) accepted(ctx context.Context) (bool, error) {
+func (j *historyCheck) planAccepted(ctx context.Context) (bool, error) {
 	newest, end := j.start.history, j.past.end
-	if newest.Number <= end.Reach.History || newest.LogEnd != end.Reach {
+	if newest.number <= end.Reach.History || newest.logEnd != end.Reach {
 		return false, nil
 	}
-	j.finding.Standing, j.finding.Fork = StandingAccepted, newest.Fork
+	j.result.Outcome, j.result.Fork = OutcomeAccepted, newest.fork
 	j.start.begun = end.Kind
-	walked, err := walkBack(ctx, j.client, j.route, j.past, newest.Fork, func(r *evidence.LogRecord) bool {
-		_, there := j.database.Beats[r.Heartbeat.Nonce]
-		return there && !newest.Fork.Below(r.Reach)
+	walked, err := walkBack(ctx, j.client, j.route, j.past, newest.fork, func(r *evidence.LogRecord) bool {
+		_, there := j.catalog.heartbeats[r.Heartbeat.Nonce]
+		return there && !newest.fork.Below(r.Reach)
 	})
 	if err != nil {
 		return false, err
 	}
-	j.start.last = evidence.LastBeat{Reach: newest.Fork}
+	j.start.last = evidence.LastBeat{Reach: newest.fork}
 	if walked.beat != nil {
 		j.start.last.Beat = walked.beat.Heartbeat
 	}
-	j.rewind(evidence.ReasonAccepted, newest.Fork, newest.At)
-	return true, j.slotGap(newest.Fork)
+	j.planRewind(evidence.ReasonAccepted, newest.fork, newest.at)
+	return true, j.planSlotGap(newest.fork)
 }
 
 // compare holds the log against what the slot sends.
-func (j *judge) compare(ctx context.Context) error {
+func (j *historyCheck) compareStream(ctx context.Context) error {
 	c := &j.start.comparison
 	j.compared = true
 	*c = comparison{
