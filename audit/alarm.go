@@ -14,13 +14,13 @@ import (
 // alarmTimeout bounds one call of Config.Alarm.
 const alarmTimeout = 10 * time.Second
 
-// raise has every deletion in the database stopped if the deletion functions wrote a batch that does not verify: somebody
-// deletes by the policies whose deletes nobody can tell from a forger's. It returns when the stop is durable, and stands
-// before the transaction's record.
+// stopDeletions has every deletion in the database stopped if the deletion functions wrote a batch that does not verify:
+// nobody can tell that batch from a forger's. It returns when the stop is durable, before the transaction's record is
+// written.
 //
-//	crash before the stop is durable       the slot sends the transaction again, and raise is called again
-//	crash before the record is in the log  the same: who is stopped already is not stopped twice
-//	a person resumed in between            stopped once more: what is read again is not known to be old
+//	crash before the stop is durable       the slot sends the transaction again, and stopDeletions is called again
+//	crash before the record is in the log  the same; to stop what is stopped changes nothing
+//	a person resumed in between            deletion is stopped once more: nothing says that the transaction is an old one
 func (r *relay) stopDeletions(ctx context.Context, tx *replication.Tx, account *evidence.Account) error {
 	if account.OwnUnverified == nil {
 		return nil
@@ -42,11 +42,11 @@ func (r *relay) stopDeletions(ctx context.Context, tx *replication.Tx, account *
 	})
 }
 
-// whereToLook is what a person does about a batch that does not verify.
+// alarmAdvice is what a person does about a batch that does not verify.
 const alarmAdvice = "compare the key named tag of every executor with the auditor's; if they are the same, somebody else deletes " +
 	"with the executor's login: change its password"
 
-// reasonOf is what the database keeps of an alarm. Of what the batch's writer chose it has the id alone.
+// alarmReason is what the database keeps of an alarm. Of what the writer of the batch chose it names the id alone.
 func alarmReason(tx *replication.Tx, batch uuid.UUID) string {
 	return fmt.Sprintf("batch %s, transaction %d at %s, was written by the deletion functions and fits none of the audit's tag "+
 		"keys: its rows are published as unverified. %s", batch, tx.XID, tx.CommitLSN, alarmAdvice)

@@ -8,64 +8,62 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/audit/evidence"
 	"lapse/schemas"
 )
 
-// Database is what the catalog says of its own past, read on the connection that streams.
+// catalogState is what the catalog says of the database's own past. It is read on the connection that streams.
 type catalogState struct {
-	histories []historyRow            // ascending; empty in a database without the catalog
-	heartbeats     map[uuid.UUID]time.Time // the heartbeats that are there, and when they were written
-	slotStart schemas.LSN             // the slot's consistent point as init recorded it; zero for none
-	slotMade  time.Time               // when init recorded it
+	histories  []historyRow            // ascending; empty in a database without the catalog
+	heartbeats map[uuid.UUID]time.Time // when each heartbeat that is there was written
+	slotStart  schemas.LSN             // the slot's consistent point as init recorded it; zero for none
+	slotMade   time.Time               // when init recorded it
 }
 
-// HistoryRow is a row of lapse.history.
+// historyRow is a row of lapse.history.
 type historyRow struct {
 	number schemas.History
 	nonce  uuid.UUID
-	logEnd evidence.Reach // where the log ended that a person judged; zero for the first
-	fork   evidence.Reach // up to where log and database are the same; zero for the first
+	logEnd evidence.Reach // where the log ended when a person accepted the database; zero for the first history
+	fork   evidence.Reach // up to where log and database are the same; zero for the first history
 	at     time.Time
 }
 
-// Newest is the history in force; zero where there is none.
-func (d *catalogState) newest() historyRow {
-	if len(d.histories) == 0 {
+// newest is the history in force; zero if there is none.
+func (c *catalogState) newest() historyRow {
+	if len(c.histories) == 0 {
 		return historyRow{}
 	}
-	return d.histories[len(d.histories)-1]
+	return c.histories[len(c.histories)-1]
 }
 
-// readDatabase asks. It needs what the auditor's role may read.
+// readCatalog reads it, with the rights of the auditor's role.
 func readCatalog(ctx context.Context, conn *pgx.Conn) (*catalogState, error) {
-	d, err := queryCatalog(ctx, conn)
-	var refused *pgconn.PgError
-	if errors.As(err, &refused) && refused.Code == schemas.SQLStateInsufficientPrivilege {
+	c, err := queryCatalog(ctx, conn)
+	if schemas.StateOf(err) == schemas.SQLStateInsufficientPrivilege {
 		return nil, fmt.Errorf("%w: the login that audits lacks the rights of role lapse_auditor: grant it that role "+
 			"(lapse init does as a superuser; lapse init --grants prints the lines)", err)
 	}
-	return d, err
+	return c, err
 }
 
 func queryCatalog(ctx context.Context, conn *pgx.Conn) (*catalogState, error) {
-	d := &catalogState{heartbeats: map[uuid.UUID]time.Time{}}
+	c := &catalogState{heartbeats: map[uuid.UUID]time.Time{}}
 	var made *time.Time
-	err := conn.QueryRow(ctx, `select i.slot_start::text, i.slot_made_at from lapse.installation i`).Scan(&d.slotStart, &made)
+	err := conn.QueryRow(ctx, `select i.slot_start::text, i.slot_made_at from lapse.installation i`).Scan(&c.slotStart, &made)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("read the installation: %w", err)
 	}
 	if made != nil {
-		d.slotMade = made.UTC()
+		c.slotMade = made.UTC()
 	}
 	rows, err := conn.Query(ctx, `
 		select h.number, h.nonce, coalesce(h.log_end, ''), coalesce(h.fork, ''), h.at from lapse.history h order by h.number`)
 	if err != nil {
 		return nil, fmt.Errorf("read the histories: %w", err)
 	}
-	d.histories, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (h historyRow, err error) {
+	c.histories, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (h historyRow, err error) {
 		var end, fork string
 		var number int32
 		if err = row.Scan(&number, &h.nonce, &end, &fork, &h.at); err != nil {
@@ -88,8 +86,8 @@ func queryCatalog(ctx context.Context, conn *pgx.Conn) (*catalogState, error) {
 	}
 	var nonce uuid.UUID
 	var at time.Time
-	if _, err := pgx.ForEachRow(rows, []any{&nonce, &at}, func() error { d.heartbeats[nonce] = at.UTC(); return nil }); err != nil {
+	if _, err := pgx.ForEachRow(rows, []any{&nonce, &at}, func() error { c.heartbeats[nonce] = at.UTC(); return nil }); err != nil {
 		return nil, fmt.Errorf("read the heartbeats: %w", err)
 	}
-	return d, nil
+	return c, nil
 }

@@ -17,7 +17,7 @@ type Outcome string
 const (
 	OutcomeNew      Outcome = "new"      // there is no log yet
 	OutcomeStraight Outcome = "straight" // the database is the one that the log is of
-	OutcomeGap   Outcome = "gap"      // it is, and between the log's end and the slot's beginning nobody has read
+	OutcomeGap      Outcome = "gap"      // it is, and between the log's end and the slot's beginning nobody has read
 	OutcomePromoted Outcome = "promoted" // it is, on another timeline, and what was lost is little enough
 	OutcomeAccepted Outcome = "accepted" // it is not, and a person has said that the log goes on with it
 	OutcomeBent     Outcome = "bent"     // it is not
@@ -26,27 +26,27 @@ const (
 // Examination is what the check of Histories found. It holds positions, counts and times, nothing of any row.
 type CheckResult struct {
 	Outcome Outcome
-	Why      string // bent: in what log and database differ
+	Why     string // bent: in what log and database differ
 
-	LogEnd      evidence.Reach // zero without a log
-	LogHeartbeat     time.Time      // of the last heartbeat in the log; zero for none
-	Database    evidence.Reach // the history in force, the timeline, and how far the server has written
-	Slot        schemas.LSN
-	ServerStart time.Time
-	Fork        evidence.Reach  // up to where both are the same; zero where that was not looked for
-	Highest     schemas.History // of log, database and topics
+	LogEnd       evidence.Reach // zero without a log
+	LogHeartbeat time.Time      // of the last heartbeat in the log; zero for none
+	Database     evidence.Reach // the history in force, the timeline, and how far the server has written
+	Slot         schemas.LSN
+	ServerStart  time.Time
+	Fork         evidence.Reach  // up to where both are the same; zero where that was not looked for
+	Highest      schemas.History // of log, database and topics
 
 	// What the log has above the fork, and this database has not. Counted by Examine only.
 	LostTransactions uint64
 	LostEvents       map[string]uint64 // by cause
-	LostHeartbeats        uint64
+	LostHeartbeats   uint64
 }
 
-// BentError says that the database is not the one that the log is of. Nothing is published, confirmed or deleted until a
+// bentError says that the database is not the one that the log is of. Nothing is published, confirmed or deleted until a
 // person has looked.
-type BentError struct{ Result *CheckResult }
+type bentError struct{ Result *CheckResult }
 
-func (e *BentError) Error() string {
+func (e *bentError) Error() string {
 	return "the log is of another past than this database: " + e.Result.Why +
 		"; look at both with lapse history; if this database is the one to go on with: lapse history accept --reason TEXT"
 }
@@ -58,7 +58,7 @@ func CheckHistory(ctx context.Context, config Config) (*CheckResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := kafka.NewClient(a.clientConfig())
+	client, err := kafka.NewClient(a.readerConfig())
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func CheckHistory(ctx context.Context, config Config) (*CheckResult, error) {
 	}
 	defer func() { _ = opened.stream.Close(context.WithoutCancel(ctx)) }()
 	j, err := a.checkHistory(ctx, client, opened, true)
-	var bent *BentError
+	var bent *bentError
 	switch {
 	case errors.As(err, &bent):
 		return bent.Result, nil
@@ -84,11 +84,11 @@ func CheckHistory(ctx context.Context, config Config) (*CheckResult, error) {
 }
 
 // bent is the end of a start. For people it also finds out where the two pasts part.
-func (j *historyCheck) bentError(ctx context.Context, why string) error {
+func (j *historyCheck) refuseBent(ctx context.Context, why string) error {
 	f := j.result
 	f.Outcome, f.Why = OutcomeBent, why
 	if !j.findFork {
-		return &BentError{f}
+		return &bentError{f}
 	}
 	there := func(r *evidence.LogRecord) bool { _, there := j.catalog.heartbeats[r.Heartbeat.Nonce]; return there }
 	var err error
@@ -111,7 +111,7 @@ func (j *historyCheck) bentError(ctx context.Context, why string) error {
 	if err := j.countLost(ctx); err != nil {
 		return err
 	}
-	return &BentError{f}
+	return &bentError{f}
 }
 
 // countLost counts what the log has above the fork.

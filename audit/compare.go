@@ -26,18 +26,18 @@ type comparison struct {
 	walk       *walk
 	markers    []evidence.Marker // that this start is about to write
 
-	reader *kafka.Reader
-	next   *evidence.LogRecord // the next record of a transaction or a heartbeat; nil at the end
-	until  evidence.Reach      // up to where log and stream are compared
-	unmatched  []*unmatchedTail            // tails above the log's end
+	reader    *kafka.Reader
+	next      *evidence.LogRecord // the next record of a transaction or a heartbeat; nil at the end
+	until     evidence.Reach      // up to where log and stream are compared
+	unmatched []*unmatchedTail    // tails above the log's end
 
-	agreed    evidence.Reach // up to where both are the same
-	lastMatch evidence.Reach // up to the last record of a transaction or a heartbeat that both have
+	agreed     evidence.Reach // up to where both are the same
+	lastMatch  evidence.Reach // up to the last record of a transaction or a heartbeat that both have
 	difference string         // in what they differ first; empty if in nothing
 	// pending is the last message of the stream, where nothing above the log's end was read: the relay begins with it. Where
 	// more was read, beyond is set, and the stream must be opened again.
 	firstMessage *replication.Message
-	readBeyond  bool
+	readBeyond   bool
 }
 
 // unmet is a tail above the log's end that the stream has not come to.

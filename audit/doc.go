@@ -92,7 +92,7 @@
 //	the publisher must be opened anew         the whole start again, from the tails
 //	another auditor starts                    it waits for the slot; if it gets it, it fences this one, which ends
 //	slot without its log, log behind slot     *RefusalError: nothing is published, nothing confirmed
-//	the database is a copy, or was restored   *BentError: nothing is published or confirmed, Ready says it, and the check is
+//	the database is a copy, or was restored   *bentError: nothing is published or confirmed, Ready says it, and the check is
 //	                                          made again until a person has said lapse history accept
 //	a standby was promoted                    goes on; a rewind where it lacked what was published, if that is little
 //	somebody changes the publications         a gap from the last heartbeat that was right; not ready while it lasts

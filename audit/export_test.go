@@ -6,15 +6,28 @@ import (
 	"lapse/schemas"
 )
 
-// Impatient shortens what the auditor waits before it says that the server is silent or not read, and looks often.
-func (a *Auditor) Impatient(every, bound time.Duration) {
-	a.probing.every, a.probing.silent, a.probing.unread, a.probing.synchronousPause = every, bound, bound, every
+// Impatient makes the auditor probe its server often, and report soon that the server sends nothing or is not read.
+func (a *Auditor) Impatient(every, limit time.Duration) {
+	a.probing.every, a.probing.silent, a.probing.unread, a.probing.synchronousPause = every, limit, limit, every
 }
 
-// Unread is the type of the lag behind the server's end.
-type Unread = lagTracker
+// LagTracker is the type that measures the lag behind the server's end.
+type LagTracker = lagTracker
 
-func (u *lagTracker) Begin(at schemas.LSN)              { u.restart(at) }
-func (u *lagTracker) Reach(at schemas.LSN)              { u.read(at) }
-func (u *lagTracker) See(end schemas.LSN, at time.Time) { u.observe(end, at) }
-func (u *lagTracker) Lag(now time.Time) time.Duration   { return u.lag(now) }
+func (l *lagTracker) Restart(at schemas.LSN)                { l.restart(at) }
+func (l *lagTracker) ReadUpTo(at schemas.LSN)               { l.readUpTo(at) }
+func (l *lagTracker) Observe(end schemas.LSN, at time.Time) { l.observe(end, at) }
+func (l *lagTracker) Lag(now time.Time) time.Duration       { return l.lag(now) }
+
+// BentError is what a run up to the present end returns for a database that is not the log's.
+type BentError = bentError
+
+// Reasons of refusals.
+var (
+	ErrLogMissing   = errLogMissing
+	ErrLogBehind    = errLogBehind
+	ErrForeignTopic = errForeignTopic
+	ErrRouteChanged = errRouteChanged
+	ErrKeyChanged   = errKeyChanged
+	ErrOtherAuditor = errOtherAuditor
+)

@@ -12,8 +12,15 @@ import (
 	"lapse/schemas"
 )
 
-// startBeating writes a heartbeat when a stream is found to be fit, and each Config.BeatEvery, in its own time: a database
-// that is slow to answer must not hold up the stream.
+// Server is where a heartbeat is written: the server of the stream, as the history check found it.
+type Server struct {
+	History     schemas.History
+	Timeline    schemas.Timeline
+	ServerStart time.Time
+}
+
+// startHeartbeats writes a heartbeat when a stream has passed the history check, and then one each HeartbeatEvery. It has a
+// goroutine of its own: a database that is slow to answer must not hold up the stream.
 func (a *Auditor) startHeartbeats(ctx context.Context) (stop func()) {
 	if a.config.WriteHeartbeat == nil {
 		return func() {}
@@ -31,8 +38,8 @@ func (a *Auditor) startHeartbeats(ctx context.Context) (stop func()) {
 			case <-ctx.Done():
 				return
 			}
-			if place := a.server.Load(); place != nil {
-				a.writeHeartbeat(ctx, place)
+			if server := a.server.Load(); server != nil {
+				a.writeHeartbeat(ctx, server)
 			}
 		}
 	}()
@@ -42,12 +49,12 @@ func (a *Auditor) startHeartbeats(ctx context.Context) (stop func()) {
 	}
 }
 
-func (a *Auditor) writeHeartbeat(ctx context.Context, place *Server) {
+func (a *Auditor) writeHeartbeat(ctx context.Context, server *Server) {
 	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
 	nonce, err := uuid.NewV7()
 	if err == nil {
-		err = a.config.WriteHeartbeat(ctx, nonce, *place)
+		err = a.config.WriteHeartbeat(ctx, nonce, *server)
 	}
 	if err != nil {
 		a.log.Warn("heartbeat not written", "error", err)
@@ -57,60 +64,54 @@ func (a *Auditor) writeHeartbeat(ctx context.Context, place *Server) {
 	a.heartbeats.written(time.Now())
 }
 
-// pulse knows whether heartbeats come back, and what the last one found. Safe for concurrent use.
+// heartbeatMonitor knows whether heartbeats come back through the stream, and what the last one says of the publications.
+// Safe for concurrent use.
 type heartbeatMonitor struct {
-	unsent atomic.Int64           // since when no heartbeat could be written; Unix microseconds, 0 for not
-	missed atomic.Int64           // since when heartbeats have been written and none was read; Unix microseconds, 0 for none
-	fault  atomic.Pointer[string] // what the last one found changed in the publications; nil or empty for nothing
+	failing atomic.Int64           // time of the first heartbeat that could not be written since the last that could; Unix µs, 0 for none
+	waiting atomic.Int64           // time of the first heartbeat that was written since the last that came back; Unix µs, 0 for none
+	fault   atomic.Pointer[string] // what somebody has changed in the publications, as the last heartbeat says; nil or empty for nothing
 }
 
-func (p *heartbeatMonitor) written(now time.Time) {
-	p.unsent.Store(0)
-	p.missed.CompareAndSwap(0, now.UnixMicro())
+func (m *heartbeatMonitor) written(now time.Time) {
+	m.failing.Store(0)
+	m.waiting.CompareAndSwap(0, now.UnixMicro())
 }
 
-func (p *heartbeatMonitor) notWritten(now time.Time) { p.unsent.CompareAndSwap(0, now.UnixMicro()) }
+func (m *heartbeatMonitor) notWritten(now time.Time) { m.failing.CompareAndSwap(0, now.UnixMicro()) }
 
-// reset forgets what was written: another stream begins.
-func (p *heartbeatMonitor) reset() {
-	p.unsent.Store(0)
-	p.missed.Store(0)
+// reset forgets the heartbeats that were written for another stream.
+func (m *heartbeatMonitor) reset() {
+	m.failing.Store(0)
+	m.waiting.Store(0)
 }
 
-// read takes note of a heartbeat that came out of the stream.
-func (p *heartbeatMonitor) received(h *evidence.Heartbeat) {
-	p.missed.Store(0)
-	p.fault.Store(&h.Fault)
+// received notes a heartbeat that came back.
+func (m *heartbeatMonitor) received(h *evidence.Heartbeat) {
+	m.waiting.Store(0)
+	m.fault.Store(&h.Fault)
 }
 
-// check says what is wrong: heartbeats that are written and not sent, for longer than patience, and publications that
-// somebody else has changed.
-func (p *heartbeatMonitor) check(patience time.Duration) error {
-	if fault := p.fault.Load(); fault != nil && *fault != "" {
+// check is an error if heartbeats could not be written, or have not come back, for longer than limit, or if somebody else has
+// changed the publications.
+func (m *heartbeatMonitor) check(limit time.Duration) error {
+	if fault := m.fault.Load(); fault != nil && *fault != "" {
 		return fmt.Errorf("what is published is not what Lapse published: %s: put it back, then run lapse init", *fault)
 	}
-	if since := sinceMicro(p.unsent.Load()); since > patience {
+	if failing := sinceMicro(m.failing.Load()); failing > limit {
 		return fmt.Errorf("heartbeats could not be written for %s, so that nothing is deleted: the log of the auditor says why",
-			since.Round(time.Second))
+			failing.Round(time.Second))
 	}
-	if since := sinceMicro(p.missed.Load()); since > patience {
+	if waiting := sinceMicro(m.waiting.Load()); waiting > limit {
 		return fmt.Errorf("heartbeats have not come back for %s: see whether lapse.heartbeat is in the publication lapse_ledger "+
-			"(lapse init says so), or whether the slot has much to catch up with", since.Round(time.Second))
+			"(lapse init says so), or whether the slot has much to catch up with", waiting.Round(time.Second))
 	}
 	return nil
 }
 
-// sinceMicro is the time since an instant in Unix microseconds; 0 since none.
+// sinceMicro is the time since an instant in Unix microseconds; 0 for the instant 0.
 func sinceMicro(instant int64) time.Duration {
 	if instant == 0 {
 		return 0
 	}
 	return time.Since(time.UnixMicro(instant))
-}
-
-// Place is the database that a stream was found to be of, as a heartbeat names it.
-type Server struct {
-	History     schemas.History
-	Timeline    schemas.Timeline
-	ServerStart time.Time
 }

@@ -22,7 +22,7 @@ type historyCheck struct {
 	client   *kafka.Client
 	stream   *replication.Stream
 	identity replication.Identity
-	catalog *catalogState
+	catalog  *catalogState
 	route    *evidence.Route
 	past     *past
 	walk     *walk
@@ -30,7 +30,7 @@ type historyCheck struct {
 	compared bool // the stream has been read; it cannot be compared twice
 
 	result *CheckResult
-	start   *startingPoint
+	start  *startingPoint
 }
 
 // startingPoint is what a start goes on from.
@@ -47,8 +47,8 @@ type startingPoint struct {
 	comparison
 }
 
-// run judges. What it returns is an error where the start must not go on: *BentError, *RefusalError, or what broke.
-func (j *historyCheck) check(ctx context.Context) error {
+// run judges. What it returns is an error where the start must not go on: *bentError, *RefusalError, or what broke.
+func (j *historyCheck) run(ctx context.Context) error {
 	id := &j.identity
 	newest := j.catalog.newest()
 	j.result = &CheckResult{
@@ -85,16 +85,16 @@ func (j *historyCheck) check(ctx context.Context) error {
 // begin starts a log at the slot's own beginning, and nowhere else.
 func (j *historyCheck) beginLog() error {
 	if !j.past.empty() {
-		return refusal(ErrLogMissing, "%s is empty, and %s or %s is not",
+		return refusal(errLogMissing, "%s is empty, and %s or %s is not",
 			"the log was lost or another one is configured: name the topic that has it (topics.log)",
 			j.route.Log.Name, j.route.System.Name, j.route.User.Name)
 	}
 	at, begun := j.catalog.slotStart, j.stream.StartedAt()
 	if at == 0 {
-		return refusal(ErrLogMissing, "the catalog does not say where slot %s begins", "run lapse init", j.route.Source.Slot)
+		return refusal(errLogMissing, "the catalog does not say where slot %s begins", "run lapse init", j.route.Source.Slot)
 	}
 	if begun != at {
-		return refusal(ErrLogMissing, "slot %s began at %s and stands at %s, and %s is empty",
+		return refusal(errLogMissing, "slot %s began at %s and stands at %s, and %s is empty",
 			"name the topic that has the log (topics.log); if it is lost, so is the record of what was deleted: "+
 				anotherLog, j.route.Source.Slot, at, begun, j.route.Log.Name)
 	}
@@ -113,7 +113,7 @@ const anotherLog = "stop the audit, drop the slot, name new topics in lapse.yaml
 func (j *historyCheck) checkSource() error {
 	end, route := j.past.end, j.route
 	if end.SystemIdentifier != route.Source.SystemIdentifier || end.DatabaseOID != route.Source.DatabaseOID {
-		return refusal(ErrForeignTopic, "%s has the log of database %d of system %d; this one is %d of %d",
+		return refusal(errForeignTopic, "%s has the log of database %d of system %d; this one is %d of %d",
 			"give each database topics of its own (topics)", route.Log.Name,
 			end.DatabaseOID, end.SystemIdentifier, route.Source.DatabaseOID, route.Source.SystemIdentifier)
 	}
@@ -122,7 +122,7 @@ func (j *historyCheck) checkSource() error {
 		route.Source.Database = string(evidence.DecodeText(end.Database))
 	}
 	if end.Route != route.Fingerprint() || end.RouteVersion != route.Version {
-		return refusal(ErrRouteChanged, "%s was begun with other topics, another number of partitions, another slot or another hash key",
+		return refusal(errRouteChanged, "%s was begun with other topics, another number of partitions, another slot or another hash key",
 			"put topics, slot and the key named hash back to what they were: a route that changes while its log goes on is not supported",
 			route.Log.Name)
 	}
@@ -133,7 +133,7 @@ func (j *historyCheck) checkSource() error {
 // unverified.
 func (j *historyCheck) checkKeys() error {
 	if j.past.origin.Kind != evidence.KindOrigin {
-		return refusal(ErrLogMissing, "%s begins with a record of kind %s", "somebody has deleted records of the log, which is kept for ever: "+
+		return refusal(errLogMissing, "%s begins with a record of kind %s", "somebody has deleted records of the log, which is kept for ever: "+
 			"put it back; if it is lost: "+anotherLog, j.route.Log.Name, j.past.origin.Kind)
 	}
 	known := j.past.origin.Keys["tag"]
@@ -142,34 +142,34 @@ func (j *historyCheck) checkKeys() error {
 			return nil
 		}
 	}
-	return refusal(ErrKeyChanged, "%s was begun with the key %s", "put the key named tag back (keys: in lapse.yaml)",
+	return refusal(errKeyChanged, "%s was begun with the key %s", "put the key named tag back (keys: in lapse.yaml)",
 		j.route.Log.Name, strings.Join(known, ", "))
 }
 
 // resume looks whether the log can be gone on with.
 func (j *historyCheck) checkLog(ctx context.Context) error {
 	if why := j.historyMismatch(); why != "" {
-		return j.bentError(ctx, why)
+		return j.refuseBent(ctx, why)
 	}
 	common, why, err := j.findCommon(ctx)
 	if err != nil {
 		return err
 	}
 	if why != "" {
-		return j.bentError(ctx, why)
+		return j.refuseBent(ctx, why)
 	}
 	if slot := j.slot(); j.slotIsRemade() && slot.Below(j.past.end.Reach) && common == j.past.end.Reach {
-		return j.bentError(ctx, fmt.Sprintf("the slot was made at %s, and the log had come to %s by then", slot.LSN, j.past.end.Reach.LSN))
+		return j.refuseBent(ctx, fmt.Sprintf("the slot was made at %s, and the log had come to %s by then", slot.LSN, j.past.end.Reach.LSN))
 	}
 	if why := j.undecidable(); why != "" {
-		return j.bentError(ctx, why)
+		return j.refuseBent(ctx, why)
 	}
 	j.planPromotion(common)
 	if err := j.compareStream(ctx); err != nil {
 		return err
 	}
 	if j.start.difference != "" {
-		return j.bentError(ctx, j.start.difference)
+		return j.refuseBent(ctx, j.start.difference)
 	}
 	if err := j.watchForOther(ctx); err != nil {
 		return err
@@ -321,7 +321,7 @@ func (j *historyCheck) planSlotGap(common evidence.Reach) error {
 		return nil
 	}
 	if j.catalog.slotStart != slot.LSN {
-		return refusal(ErrLogBehind, "%s ends at %s, the slot stands at %s",
+		return refusal(errLogBehind, "%s ends at %s, the slot stands at %s",
 			"somebody else has moved or made the slot: drop it (pg_drop_replication_slot), and run lapse init --new-slot: the log goes on "+
 				"with a gap", j.route.Log.Name, common.LSN, slot.LSN)
 	}

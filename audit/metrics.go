@@ -22,9 +22,9 @@ type Metrics struct {
 	lag          prometheus.GaugeFunc
 	kafka        *kafka.Metrics
 
-	byCause [evidence.Unverified + 1][evidence.Truncate + 1]prometheus.Counter // published, looked up once
-	since   atomic.Int64                                                       // see behind; Unix microseconds, 0 for nothing
-	serverLag  lagTracker
+	byCause   [evidence.Unverified + 1][evidence.Truncate + 1]prometheus.Counter // published, looked up once
+	since     atomic.Int64                                                       // see behind; Unix microseconds, 0 for nothing
+	serverLag lagTracker
 }
 
 // NewMetrics makes the collectors.

@@ -62,7 +62,7 @@ func readAppended(ctx context.Context, client *kafka.Client, route *evidence.Rou
 	err = client.ReadPartition(ctx, log, 0, from, end, func(rec *kafka.Record, _ int64) error {
 		leaf, err := leafOf(rec, route)
 		if err == nil && (leaf != nil || rec.IsFence() && headerOf(rec, evidence.HeaderProcess) != process) {
-			err = refusal(ErrOtherAuditor, "%s grows, and the slot of this server is held here",
+			err = refusal(errOtherAuditor, "%s grows, and the slot of this server is held here",
 				"this server is a copy of another one, whose auditor lives: give the copy topics of its own (topics in lapse.yaml), "+
 					"or stop the other auditor", log)
 		}
@@ -71,14 +71,14 @@ func readAppended(ctx context.Context, client *kafka.Client, route *evidence.Rou
 	return end, err
 }
 
-// WatchLog watches a log for some time, and returns an error (ErrOtherAuditor) if an auditor writes it meanwhile. Whoever goes
+// WatchLog watches a log for some time, and returns an error (errOtherAuditor) if an auditor writes it meanwhile. Whoever goes
 // on with the log on another copy of the database would end the auditor that lives.
 func WatchLog(ctx context.Context, config Config, watch time.Duration) error {
 	a, err := New(config)
 	if err != nil {
 		return err
 	}
-	client, err := kafka.NewClient(a.clientConfig())
+	client, err := kafka.NewClient(a.readerConfig())
 	if err != nil {
 		return err
 	}

@@ -228,7 +228,7 @@ func leafOf(rec *kafka.Record, route *evidence.Route) (*evidence.LogRecord, erro
 	source := &route.Source
 	if schema := headerOf(rec, evidence.HeaderSchema); schema != strconv.Itoa(evidence.LogSchema) {
 		if _, err := strconv.Atoi(schema); err == nil && headerOf(rec, evidence.HeaderSystem) == strconv.FormatUint(source.SystemIdentifier, 10) {
-			return nil, refusal(ErrForeignTopic, "%s has records of format %s; this program knows %d", "run the version of lapse that wrote them",
+			return nil, refusal(errForeignTopic, "%s has records of format %s; this program knows %d", "run the version of lapse that wrote them",
 				route.Log.Name, schema, evidence.LogSchema)
 		}
 		return nil, nil

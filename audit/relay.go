@@ -47,12 +47,12 @@ type relay struct {
 	lastEvent uint64         // its mark
 
 	// The transaction that is being read.
-	tx     *replication.Tx
-	passed bool // it is recorded; its changes are dropped unread
-	event  evidence.Event
-	names  names
-	heartbeats  *heartbeatMonitor
-	noRow  map[uint32]bool // relations whose events name no row, as was warned of
+	tx         *replication.Tx
+	passed     bool // it is recorded; its changes are dropped unread
+	event      evidence.Event
+	names      names
+	heartbeats *heartbeatMonitor
+	noRow      map[uint32]bool // relations whose events name no row, as was warned of
 
 	ancestry replication.Ancestry // of the server that is read
 	process  string               // this one
@@ -187,7 +187,7 @@ func (r *relay) handle(ctx context.Context, m *replication.Message) error {
 	case replication.KindKeepalive:
 		return r.keepalive(m)
 	default:
-		return fmt.Errorf("a message of unknown kind %d: %w", m.Kind, ErrDisorder)
+		return fmt.Errorf("a message of unknown kind %d: %w", m.Kind, errDisorder)
 	}
 }
 
@@ -286,7 +286,7 @@ func (r *relay) commit(ctx context.Context, tx *replication.Tx) error {
 	r.tx = nil
 	if r.passed {
 		if r.reach.Before(evidence.EndOf(tx)) {
-			return refusal(ErrDisorder, "transaction %d ends at %s, beyond the log's end at %s, and committed before it", "",
+			return refusal(errDisorder, "transaction %d ends at %s, beyond the log's end at %s, and committed before it", "",
 				tx.XID, tx.EndLSN, r.reach.LSN)
 		}
 		return nil
@@ -297,7 +297,7 @@ func (r *relay) commit(ctx context.Context, tx *replication.Tx) error {
 	}
 	if !account.Recorded() {
 		r.coverage.reached(evidence.EndOf(tx))
-		r.metrics.serverLag.read(tx.EndLSN)
+		r.metrics.serverLag.readUpTo(tx.EndLSN)
 		r.coverage.wanted = r.coverage.wanted || account.Awaited
 		r.waiting()
 		return r.settle()
@@ -389,7 +389,7 @@ func (r *relay) conclude(tx *replication.Tx, account *evidence.Account, verdict 
 func (r *relay) keepalive(m *replication.Message) error {
 	if !m.Open {
 		r.coverage.reached(evidence.Reach{History: r.reach.History, Timeline: r.timelineOf(m.WALEnd), LSN: m.WALEnd})
-		r.metrics.serverLag.read(m.WALEnd)
+		r.metrics.serverLag.readUpTo(m.WALEnd)
 		r.waiting()
 	}
 	if m.ReplyRequested && m.WALEnd > r.stream.Confirmed() {

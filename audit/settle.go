@@ -52,7 +52,7 @@ func (r *relay) enqueue(leaf *evidence.Entry) {
 	r.queue.items = append(r.queue.items, pending{leaf: leaf, events: r.lastEvent})
 	r.reach = leaf.Position.Reach
 	r.coverage.reached(r.reach)
-	r.metrics.serverLag.read(leaf.Position.LSN)
+	r.metrics.serverLag.readUpTo(leaf.Position.LSN)
 }
 
 // settle moves everything on that acknowledgements have set free: appends records whose events are acknowledged, and

@@ -17,7 +17,7 @@ func positionOf(rec *kafka.Record, source *evidence.Source) (replication.Positio
 		return position, err
 	}
 	if !source.Of(&r) {
-		return replication.Position{}, refusal(ErrForeignTopic, "%s/%d: the last event is of database %q of system %q; this one is %d of %d",
+		return replication.Position{}, refusal(errForeignTopic, "%s/%d: the last event is of database %q of system %q; this one is %d of %d",
 			"nobody else may write there: name topics that this database has for itself (topics)", rec.Topic, rec.Partition,
 			r.Header(evidence.HeaderDatabase), r.Header(evidence.HeaderSystem), source.DatabaseOID, source.SystemIdentifier)
 	}
