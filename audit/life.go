@@ -30,6 +30,7 @@ func (a *Auditor) route(id replication.Identity) *evidence.Route {
 		User:   evidence.Topic{Name: c.User, Partitions: int32(c.Partitions)},
 		Log:    evidence.Topic{Name: c.Log, Partitions: 1},
 
+		Format:  evidence.FormatSpanner,
 		HashKey: schemas.Fingerprint(c.HashKey),
 	}
 }
@@ -59,7 +60,7 @@ func (a *Auditor) takeOver(ctx context.Context) error {
 		return fmt.Errorf("take the topics over: %w", errMoved)
 	}
 	life.begin(start, judged)
-	if err := life.relay.inscribe(ctx, start, &a.config); err != nil {
+	if err := life.relay.writeStart(ctx, start, &a.config); err != nil {
 		return err
 	}
 	if err := life.askUntil(ctx); err != nil {
@@ -244,7 +245,7 @@ func (l *life) begin(start *startingPoint, judged *past) {
 	a := l.auditor
 	l.relay = newRelay(l.route, &a.config, l.publisher, start, judged, a.metrics, a.log)
 	id := l.stream.Identity()
-	l.relay.ancestry, l.relay.process, l.relay.pulse = id.Ancestry, a.process, &a.pulse
+	l.relay.ancestry, l.relay.process, l.relay.pulse, l.relay.boundary = id.Ancestry, a.process, &a.pulse, a.boundary
 	a.pulse.reset()
 	l.stream.SetHistory(start.history.Number)
 	l.relay.attach(l.stream)
