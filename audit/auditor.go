@@ -34,6 +34,8 @@ type Auditor struct {
 
 	until    schemas.LSN // 0: none, or not asked yet
 	reported string      // the text of the last error that was logged because a person must decide
+
+	boundary func(step, func() bool) // relay.boundary
 }
 
 const (

@@ -60,8 +60,8 @@ func readAppended(ctx context.Context, client *kafka.Client, route *evidence.Rou
 		return from, err
 	}
 	err = client.ReadPartition(ctx, log, 0, from, end, func(rec *kafka.Record, _ int64) error {
-		leaf, err := leafOf(rec, route)
-		if err == nil && (leaf != nil || rec.IsFence() && headerOf(rec, evidence.HeaderProcess) != process) {
+		record, err := logRecordOf(rec, route)
+		if err == nil && (record != nil || rec.IsFence() && headerOf(rec, evidence.HeaderProcess) != process) {
 			err = refusal(errOtherAuditor, "%s grows, and the slot of this server is held here",
 				"this server is a copy of another one, whose auditor lives: give the copy topics of its own (topics in lapse.yaml), "+
 					"or stop the other auditor", log)

@@ -41,7 +41,7 @@ func (s *session) startRelay(start *startingPoint, checked *past) {
 	a := s.auditor
 	s.relay = newRelay(s.route, &a.config, s.publisher, start, checked, a.metrics, a.log)
 	id := s.stream.Identity()
-	s.relay.ancestry, s.relay.process, s.relay.heartbeats = id.Ancestry, a.process, &a.heartbeats
+	s.relay.ancestry, s.relay.process, s.relay.heartbeats, s.relay.boundary = id.Ancestry, a.process, &a.heartbeats, a.boundary
 	a.heartbeats.reset()
 	s.stream.SetHistory(start.history.number)
 	s.relay.attach(s.stream)

@@ -36,7 +36,7 @@ func (a *Auditor) takeOver(ctx context.Context) error {
 		return fmt.Errorf("take the topics over: %w", errMoved)
 	}
 	s.startRelay(start, checked)
-	if err := s.relay.inscribe(ctx, start, &a.config); err != nil {
+	if err := s.relay.writeStart(ctx, start, &a.config); err != nil {
 		return err
 	}
 	if err := s.resolveUntil(ctx); err != nil {
