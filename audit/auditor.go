@@ -124,7 +124,7 @@ func (a *Auditor) Run(ctx context.Context) error {
 // then. The error is logged once, and Ready reports it. With Until it does not wait: the error is Run's.
 func (a *Auditor) waitsForPerson(err error) bool {
 	var bent *bentError
-	if !errors.As(err, &bent) && !errors.Is(err, ErrForeignTail) && !errors.Is(err, errOtherAuditor) {
+	if !errors.As(err, &bent) && !errors.Is(err, errForeignTail) && !errors.Is(err, errOtherAuditor) {
 		return false
 	}
 	a.metrics.bent.Set(1)

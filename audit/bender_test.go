@@ -143,12 +143,12 @@ func (b *bender) isBent(t *testing.T, change ...func(*audit.Config)) *audit.Chec
 	if !errors.As(err, &bent) {
 		t.Fatalf("got %v, want a bent history", err)
 	}
-	found := b.examine(t, change...)
+	found := b.check(t, change...)
 	if found.Outcome != audit.OutcomeBent || found.Why == "" {
-		t.Errorf("the examination says %s, %q", found.Outcome, found.Why)
+		t.Errorf("the check says %s, %q", found.Outcome, found.Why)
 	}
 	if counted := lostCounts(found.LostEvents); !maps.Equal(counted, byCause(b.given)) {
-		t.Errorf("the examination counts %v as lost, really lost are %v", counted, byCause(b.given))
+		t.Errorf("the check counts %v as lost, really lost are %v", counted, byCause(b.given))
 	}
 	if after := b.confirmed(t, b.w.conn); after != confirmed {
 		t.Errorf("the slot has moved from %s to %s", confirmed, after)
@@ -160,7 +160,7 @@ func (b *bender) isBent(t *testing.T, change ...func(*audit.Config)) *audit.Chec
 	return found
 }
 
-func (b *bender) examine(t *testing.T, change ...func(*audit.Config)) *audit.CheckResult {
+func (b *bender) check(t *testing.T, change ...func(*audit.Config)) *audit.CheckResult {
 	t.Helper()
 	config := b.settings.config()
 	for _, f := range change {

@@ -87,7 +87,7 @@
 //	 us                                       first heartbeat. A log that is gone is refused: see below
 //	somebody adds partitions                  they are left alone, with a warning
 //	a stray write into our topics             stepped over, with a warning and a metric
-//	what looks like an event of ours above    ErrForeignTail, by name: it would hide what is really deleted below it
+//	what looks like an event of ours above    errForeignTail, by name: it would hide what is really deleted below it
 //	 the log's end, and the stream has not
 //	the publisher must be opened anew         the whole start again, from the tails
 //	another auditor starts                    it waits for the slot; if it gets it, it fences this one, which ends

@@ -24,8 +24,8 @@ var (
 	errRouteChanged = errors.New("the route is not the one in the log")
 	// errKeyChanged: none of the tag keys is one that the log was begun with.
 	errKeyChanged = errors.New("the tag key is not the one in the log")
-	// ErrForeignTail: a partition ends with what looks like an event of this database, and the database never had it.
-	ErrForeignTail = errors.New("an event in a topic is not of this database's past")
+	// errForeignTail: a partition ends with what looks like an event of this database, and the database never had it.
+	errForeignTail = errors.New("an event in a topic is not of this database's past")
 	// errOtherAuditor: another auditor writes the log, on another copy of the database.
 	errOtherAuditor = errors.New("another auditor lives")
 	// errDisorder: the stream does not come in commit order, on which everything here rests.

@@ -34,6 +34,7 @@ var (
 	ErrLogMissing   = errLogMissing
 	ErrLogBehind    = errLogBehind
 	ErrForeignTopic = errForeignTopic
+	ErrForeignTail  = errForeignTail
 	ErrRouteChanged = errRouteChanged
 	ErrKeyChanged   = errKeyChanged
 	ErrOtherAuditor = errOtherAuditor

@@ -56,10 +56,10 @@ func TestAForgedTailHidesNothing(t *testing.T) {
 				b.delete(t, 2, user)
 			}
 			b.refused(t, audit.ErrForeignTail, hasty)
-			if found := b.examine(t); found.Outcome != audit.OutcomeBent || !strings.Contains(found.Why, audit.ErrForeignTail.Error()) {
-				t.Errorf("the examination says %s, %q", found.Outcome, found.Why)
+			if found := b.check(t); found.Outcome != audit.OutcomeBent || !strings.Contains(found.Why, audit.ErrForeignTail.Error()) {
+				t.Errorf("the check says %s, %q", found.Outcome, found.Why)
 			}
-			b.accept(t, b.examine(t))
+			b.accept(t, b.check(t))
 			markers = append(markers, "rewind accepted")
 			b.settled(t, markers...)
 		}
@@ -123,7 +123,7 @@ func TestACommitAtTheForkIsNotTakenForTheMarker(t *testing.T) {
 			b.delete(t, 1, user)
 			b.run(t)
 			b.forge(t, 1<<40)
-			fork := b.examine(t).LogEnd.LSN
+			fork := b.check(t).LogEnd.LSN
 			if err := tx.Commit(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -131,7 +131,7 @@ func TestACommitAtTheForkIsNotTakenForTheMarker(t *testing.T) {
 				b.lives[key+" user"]++
 			}
 			b.w.next += 2000
-			b.accept(t, b.examine(t))
+			b.accept(t, b.check(t))
 			b.run(t)
 			markers = append(markers, "rewind accepted")
 			b.holds(t, markers...)

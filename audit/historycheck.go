@@ -3,20 +3,21 @@ package audit
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
-
-	"github.com/google/uuid"
 
 	"lapse/audit/evidence"
 	"lapse/audit/kafka"
 	"lapse/replication"
-	"lapse/schemas"
 )
 
-// judge is the check of Histories. It decides from what was read of the topics and of the database, and from what the
-// slot sends, how a start goes on.
+// historyCheck asks whether the database is the one that the log is of. It decides from the topics, from the catalog, and
+// from what the slot sends. It writes nothing.
+//
+//	samelog.go        is the log of this database, with this route and these keys, and in its history?
+//	fork.go           up to which position do timelines and heartbeats allow that both are the same?
+//	comparison.go     are the transactions that the slot sends the ones that the log has?
+//	otherauditor.go   does another auditor write the log?
+//	startingpoint.go  where the start goes on, and which markers it writes
 type historyCheck struct {
 	auditor  *Auditor
 	client   *kafka.Client
@@ -26,353 +27,122 @@ type historyCheck struct {
 	route    *evidence.Route
 	past     *past
 	walk     *walk
-	findFork bool // look for the fork, whatever is known already: for people
-	compared bool // the stream has been read; it cannot be compared twice
+	findFork bool // for people: look for the fork when the database is not the log's
 
-	result *CheckResult
-	start  *startingPoint
+	comparison *comparison // nil: the stream has not been read, which can be done once
+	result     *CheckResult
+	start      *startingPoint
 }
 
-// startingPoint is what a start goes on from.
-type startingPoint struct {
-	history historyRow
-	reach   evidence.Reach      // of the log's end
-	begun   evidence.Kind       // of the log's last record; empty for an empty log
-	named   *evidence.Heartbeat // the last that records name; nil for none
-	last    evidence.LastBeat   // the last that the next one must follow
-	markers []evidence.Marker   // to be written before anything else
-
-	origin   evidence.Reach // of the log
-	replaced []string       // topics that have lost what was in them: gaps, written with the next heartbeat
-	comparison
-}
-
-// run judges. What it returns is an error where the start must not go on: *bentError, *RefusalError, or what broke.
-func (j *historyCheck) run(ctx context.Context) error {
-	id := &j.identity
-	newest := j.catalog.newest()
-	j.result = &CheckResult{
-		Outcome: OutcomeStraight, Slot: j.stream.StartedAt(), ServerStart: id.ServerStart, Highest: newest.number,
+// run makes the check. It returns an error if the start must not go on: *bentError, *RefusalError, or what broke.
+func (h *historyCheck) run(ctx context.Context) error {
+	id, newest := &h.identity, h.catalog.newest()
+	h.result = &CheckResult{
+		Outcome: OutcomeStraight, Slot: h.stream.StartedAt(), ServerStart: id.ServerStart, Highest: newest.number,
 		Database: evidence.Reach{History: newest.number, Timeline: id.Timeline, LSN: id.Flushed},
 	}
-	j.start = &startingPoint{history: newest}
-	if j.past.origin != nil {
-		j.start.origin = j.past.origin.Reach
+	h.start = &startingPoint{history: newest}
+	if h.past.origin != nil {
+		h.start.origin = h.past.origin.Reach
 	}
-	for _, tails := range j.past.tails {
+	for _, tails := range h.past.tails {
 		for i := range tails {
-			j.result.Highest = max(j.result.Highest, tails[i].position.History)
+			h.result.Highest = max(h.result.Highest, tails[i].position.History)
 		}
 	}
-	if j.past.end == nil {
-		j.result.Outcome = OutcomeNew
-		return j.beginLog()
+	if h.past.end == nil {
+		h.result.Outcome = OutcomeNew
+		return h.beginLog()
 	}
-	j.result.LogEnd, j.start.replaced = j.past.end.Reach, j.past.replaced
-	if j.past.beat != nil {
-		j.result.LogHeartbeat = j.past.beat.Heartbeat.At
+	h.result.LogEnd, h.start.replaced = h.past.end.Reach, h.past.replaced
+	if h.past.beat != nil {
+		h.result.LogHeartbeat = h.past.beat.Heartbeat.At
 	}
-	j.result.Highest = max(j.result.Highest, j.past.end.Reach.History)
-	if err := j.checkSource(); err != nil {
+	h.result.Highest = max(h.result.Highest, h.past.end.Reach.History)
+	if err := h.checkSource(); err != nil {
 		return err
 	}
-	if accepted, err := j.planAccepted(ctx); accepted || err != nil {
+	if accepted, err := h.planAccepted(ctx); accepted || err != nil {
 		return err
 	}
-	return j.checkLog(ctx)
+	return h.checkLog(ctx)
 }
 
-// begin starts a log at the slot's own beginning, and nowhere else.
-func (j *historyCheck) beginLog() error {
-	if !j.past.empty() {
-		return refusal(errLogMissing, "%s is empty, and %s or %s is not",
-			"the log was lost or another one is configured: name the topic that has it (topics.log)",
-			j.route.Log.Name, j.route.System.Name, j.route.User.Name)
+// checkLog checks whether the log can be continued from this database.
+func (h *historyCheck) checkLog(ctx context.Context) error {
+	if why := h.historyMismatch(); why != "" {
+		return h.refuseBent(ctx, why)
 	}
-	at, begun := j.catalog.slotStart, j.stream.StartedAt()
-	if at == 0 {
-		return refusal(errLogMissing, "the catalog does not say where slot %s begins", "run lapse init", j.route.Source.Slot)
-	}
-	if begun != at {
-		return refusal(errLogMissing, "slot %s began at %s and stands at %s, and %s is empty",
-			"name the topic that has the log (topics.log); if it is lost, so is the record of what was deleted: "+
-				anotherLog, j.route.Source.Slot, at, begun, j.route.Log.Name)
-	}
-	// The slot's beginning is on the timeline on which it lies, which is not the server's where it was promoted since.
-	j.start.reach = evidence.Reach{History: j.start.history.number, Timeline: j.identity.TimelineOf(at), LSN: at}
-	j.start.last = evidence.LastBeat{Reach: j.start.reach}
-	return nil
-}
-
-// anotherLog is how to go on without the log that there was.
-const anotherLog = "stop the audit, drop the slot, name new topics in lapse.yaml (topics) and run lapse init --new-slot: another " +
-	"log begins there, and what was deleted in between is a gap"
-
-// sameLog refuses a log that was begun for something else. The database keeps the name that it has in the log, since
-// events have it too.
-func (j *historyCheck) checkSource() error {
-	end, route := j.past.end, j.route
-	if end.SystemIdentifier != route.Source.SystemIdentifier || end.DatabaseOID != route.Source.DatabaseOID {
-		return refusal(errForeignTopic, "%s has the log of database %d of system %d; this one is %d of %d",
-			"give each database topics of its own (topics)", route.Log.Name,
-			end.DatabaseOID, end.SystemIdentifier, route.Source.DatabaseOID, route.Source.SystemIdentifier)
-	}
-	route.Source.Database = end.Database
-	if evidence.TextFormOf(route.Source.Encoding) == evidence.RawText {
-		route.Source.Database = string(evidence.DecodeText(end.Database))
-	}
-	if end.Route != route.Fingerprint() || end.RouteVersion != route.Version {
-		return refusal(errRouteChanged, "%s was begun with other topics, another number of partitions, another slot or another hash key",
-			"put topics, slot and the key named hash back to what they were: a route that changes while its log goes on is not supported",
-			route.Log.Name)
-	}
-	return j.checkKeys()
-}
-
-// sameKeys refuses tag keys of which none is one that the log was begun with: with others every deletion would come out as
-// unverified.
-func (j *historyCheck) checkKeys() error {
-	if j.past.origin.Kind != evidence.KindOrigin {
-		return refusal(errLogMissing, "%s begins with a record of kind %s", "somebody has deleted records of the log, which is kept for ever: "+
-			"put it back; if it is lost: "+anotherLog, j.route.Log.Name, j.past.origin.Kind)
-	}
-	known := j.past.origin.Keys["tag"]
-	for _, key := range j.auditor.config.Keys {
-		if slices.Contains(known, schemas.Fingerprint(key)) {
-			return nil
-		}
-	}
-	return refusal(errKeyChanged, "%s was begun with the key %s", "put the key named tag back (keys: in lapse.yaml)",
-		j.route.Log.Name, strings.Join(known, ", "))
-}
-
-// resume looks whether the log can be gone on with.
-func (j *historyCheck) checkLog(ctx context.Context) error {
-	if why := j.historyMismatch(); why != "" {
-		return j.refuseBent(ctx, why)
-	}
-	common, why, err := j.findCommon(ctx)
+	common, why, err := h.findCommon(ctx)
 	if err != nil {
 		return err
 	}
 	if why != "" {
-		return j.refuseBent(ctx, why)
+		return h.refuseBent(ctx, why)
 	}
-	if slot := j.slot(); j.slotIsRemade() && slot.Below(j.past.end.Reach) && common == j.past.end.Reach {
-		return j.refuseBent(ctx, fmt.Sprintf("the slot was made at %s, and the log had come to %s by then", slot.LSN, j.past.end.Reach.LSN))
+	if slot := h.slot(); h.slotIsRemade() && slot.Below(h.past.end.Reach) && common == h.past.end.Reach {
+		return h.refuseBent(ctx, fmt.Sprintf("the slot was made at %s, and the log had come to %s by then", slot.LSN, h.past.end.Reach.LSN))
 	}
-	if why := j.undecidable(); why != "" {
-		return j.refuseBent(ctx, why)
+	if why := h.undecidable(); why != "" {
+		return h.refuseBent(ctx, why)
 	}
-	j.planPromotion(common)
-	if err := j.compareStream(ctx); err != nil {
+	h.planPromotion(common)
+	if err := h.compareStream(ctx); err != nil {
 		return err
 	}
-	if j.start.difference != "" {
-		return j.refuseBent(ctx, j.start.difference)
+	if why := h.comparison.difference; why != "" {
+		return h.refuseBent(ctx, why)
 	}
-	if err := j.watchForOther(ctx); err != nil {
+	h.start.firstMessage, h.start.readBeyond = h.comparison.firstMessage, h.comparison.readBeyond
+	if err := h.watchForOther(ctx); err != nil {
 		return err
 	}
-	return j.planSlotGap(common)
+	return h.planSlotGap(common)
+}
+
+// compareStream compares the log with what the slot sends.
+func (h *historyCheck) compareStream(ctx context.Context) error {
+	h.comparison = &comparison{
+		stream: h.stream, identity: h.identity, client: h.client, route: h.route, past: h.past, walk: h.walk,
+		assembler: evidence.NewAssembler(h.route.Source, h.auditor.config.Keys, evidence.Standing{}),
+		router:    evidence.NewRouter(h.route, h.auditor.config.HashKey), markers: h.start.markers,
+	}
+	return h.comparison.run(ctx)
 }
 
 // slot is where the slot stands.
-func (j *historyCheck) slot() evidence.Reach {
-	at := j.stream.StartedAt()
-	return evidence.Reach{History: j.start.history.number, Timeline: j.identity.TimelineOf(at), LSN: at}
+func (h *historyCheck) slot() evidence.Reach {
+	at := h.stream.StartedAt()
+	return evidence.Reach{History: h.start.history.number, Timeline: h.identity.TimelineOf(at), LSN: at}
 }
 
-// slotMadeAnew says whether init has made the slot after the log began, and the log does not know: nothing below its
-// beginning can be compared. It wants a walk down to the slot.
-func (j *historyCheck) slotIsRemade() bool {
-	at := j.stream.StartedAt()
-	return at == j.catalog.slotStart && at != j.past.origin.Reach.LSN && (j.walk.before == nil || j.walk.before.Reach.LSN != at)
+// slotIsRemade reports whether init has made the slot after the log began, and the log does not know it. Nothing below the
+// slot's beginning can be compared then. It needs a walk down to the slot.
+func (h *historyCheck) slotIsRemade() bool {
+	at := h.stream.StartedAt()
+	return at == h.catalog.slotStart && at != h.past.origin.Reach.LSN && (h.walk.before == nil || h.walk.before.Reach.LSN != at)
 }
 
-// cannotBeTold says why nobody can know whether what the log has last happened in this database: the slot begins behind it, so
-// that it is not sent, and the server was started since the last heartbeat that both have, so that it may be a copy of before
-// it. A new timeline tells: what lies below its beginning is the same.
-func (j *historyCheck) undecidable() string {
-	beat := j.start.last.Beat
-	if beat == nil || j.walk.lost == 0 || !j.past.end.Reach.Below(j.slot()) || j.past.end.Reach.Timeline != j.identity.Timeline ||
-		!j.restartedSince(beat) {
+// undecidable says why nobody can know whether the last transactions of the log happened in this database; empty if
+// somebody can. It is so if two things come together: the slot begins above the log's end, so that it does not send those
+// transactions, and the server was started since the last heartbeat that log and database both have, so that it may be a
+// copy that was made before them. On another timeline there is no doubt: what lies below its beginning is the same.
+func (h *historyCheck) undecidable() string {
+	beat := h.start.last.Beat
+	if beat == nil || h.walk.lost == 0 || !h.past.end.Reach.Below(h.slot()) || h.past.end.Reach.Timeline != h.identity.Timeline ||
+		!h.restartedSince(beat) {
 		return ""
 	}
 	return fmt.Sprintf("the slot begins at %s, above the log's end, and the server was started since the last heartbeat that both have, "+
 		"of %s: whether the %d transactions that the log has behind it happened here cannot be told",
-		j.slot().LSN, beat.At.Format("2006-01-02 15:04:05 UTC"), j.walk.lost)
+		h.slot().LSN, heartbeatTime(beat), h.walk.lost)
 }
 
-// restartedSince says whether the server was started after a heartbeat, or is another one.
-func (j *historyCheck) restartedSince(beat *evidence.Heartbeat) bool {
-	return !beat.ServerStart.Equal(j.identity.ServerStart.Truncate(time.Microsecond))
+// restartedSince reports whether the server was started after a heartbeat, or is not the one that the heartbeat was written
+// on.
+func (h *historyCheck) restartedSince(beat *evidence.Heartbeat) bool {
+	return !beat.ServerStart.Equal(h.identity.ServerStart.Truncate(time.Microsecond))
 }
 
-// strangeHistory says why the history in force in the database is not the log's.
-func (j *historyCheck) historyMismatch() string {
-	end, newest := j.past.end, j.start.history
-	switch {
-	case newest.number < end.Reach.History:
-		return fmt.Sprintf("the log is in history %d, the database in history %d: it is a copy of before that was accepted",
-			end.Reach.History, newest.number)
-	case newest.number > end.Reach.History:
-		return fmt.Sprintf("history %d was accepted for a log that ended at %s, and it ends at %s", newest.number, newest.logEnd, end.Reach)
-	case newest.nonce != end.Nonce:
-		return fmt.Sprintf("history %d of the database is not the one of the log", newest.number)
-	default:
-		return ""
-	}
-}
-
-// common finds the last position that log and database may have in common, by timelines and heartbeats alone. why says
-// what forbids to go on from there.
-func (j *historyCheck) findCommon(ctx context.Context) (common evidence.Reach, why string, err error) {
-	end, id := j.past.end, &j.identity
-	common = end.Reach
-	left, ended := id.Ancestry.End(end.Reach.Timeline)
-	switch {
-	case end.Reach.Timeline == id.Timeline:
-		if end.Reach.LSN > id.Flushed {
-			return common, fmt.Sprintf("the log reaches %s, and the server has written no more than %s", end.Reach.LSN, id.Flushed), nil
-		}
-	case !ended:
-		return common, fmt.Sprintf("the log is on timeline %d, which the server, on timeline %d, never was on", end.Reach.Timeline, id.Timeline), nil
-	case left < end.Reach.LSN:
-		common.LSN = left
-	}
-	if j.walk, err = walkBack(ctx, j.client, j.route, j.past, j.slot(), j.heartbeatUpTo(common)); err != nil {
-		return common, "", err
-	}
-	beat := j.walk.beat
-	j.start.last = evidence.LastBeat{Reach: j.past.origin.Reach}
-	if beat == nil { // a log without heartbeats says nothing of how much was lost
-		if common != end.Reach {
-			why = fmt.Sprintf("the log reaches %s, and the server left that timeline at %s", end.Reach.LSN, common.LSN)
-		}
-		return common, why, nil
-	}
-	j.start.last = evidence.LastBeat{Beat: beat.Heartbeat, Reach: beat.Reach}
-	if _, there := j.catalog.heartbeats[beat.Heartbeat.Nonce]; !there {
-		return common, fmt.Sprintf("the heartbeat of %s, which the log has at %s, is not in the database",
-			beat.Heartbeat.At.Format("2006-01-02 15:04:05 UTC"), beat.Reach.LSN), nil
-	}
-	for _, was := range beat.Ancestry {
-		if at, found := id.Ancestry.End(was.Timeline); !found || at != was.At {
-			return common, fmt.Sprintf("the log's server left timeline %d at %s, and this one did not", was.Timeline, was.At), nil
-		}
-	}
-	return common, j.excessiveLoss(common), nil
-}
-
-// heartbeatUpTo takes the newest heartbeat at or below the common position. The next one must follow it, so one of a
-// transaction that comes again is none.
-func (j *historyCheck) heartbeatUpTo(common evidence.Reach) func(*evidence.LogRecord) bool {
-	if j.past.end.Beat == (uuid.UUID{}) {
-		return nil
-	}
-	return func(r *evidence.LogRecord) bool { return !common.Below(r.Reach) && !j.past.partial(r) }
-}
-
-// lost says whether a promotion lost more than may be lost without a person's word.
-func (j *historyCheck) excessiveLoss(common evidence.Reach) string {
-	if common == j.past.end.Reach {
-		return ""
-	}
-	until := j.past.beat.Heartbeat.At
-	if j.past.end.Time.After(until) { // heartbeats may have failed
-		until = j.past.end.Time
-	}
-	lost := until.Sub(j.start.last.Beat.At)
-	if lost <= j.auditor.config.FailoverTolerance {
-		return ""
-	}
-	return fmt.Sprintf("the server left timeline %d at %s, and the log goes on for %s after that: more than failover_tolerance, which is %s",
-		common.Timeline, common.LSN, lost.Round(time.Second), j.auditor.config.FailoverTolerance)
-}
-
-// goOn takes the log's end for the start, with a rewind where the server was promoted without what the log has last.
-func (j *historyCheck) planPromotion(common evidence.Reach) {
-	end := j.past.end
-	j.start.reach, j.start.begun = j.past.whole.Reach, end.Kind
-	if common != end.Reach {
-		j.result.Outcome = OutcomePromoted
-		j.planRewind(evidence.ReasonTimeline, common, j.start.last.Beat.At)
-	}
-	j.result.Fork = common
-}
-
-// rewind plans a rewind record at the fork, on the timeline and in the history that go on there. Its position is the one
-// before the fork, where no record of the server's log begins: the next commit may stand at the fork itself.
-func (j *historyCheck) planRewind(reason evidence.Reason, fork evidence.Reach, at time.Time) {
-	begin := evidence.Reach{History: j.start.history.number, Timeline: j.identity.TimelineOf(fork.LSN), LSN: fork.LSN}
-	j.start.markers = append(j.start.markers, evidence.Marker{
-		Op: evidence.Rewind, Reason: reason, Time: at, From: fork, To: j.past.end.Reach,
-		At: replication.Position{History: begin.History, Timeline: begin.Timeline, Commit: begin.LSN - 1},
-	})
-	j.start.reach = begin
-}
-
-// slotGap plans a gap where the slot begins above the log's end: init made it anew. One that nobody recorded is refused.
-//
-// The gap's position is the one before the slot's: no record of the server's log begins there, so no transaction has it.
-func (j *historyCheck) planSlotGap(common evidence.Reach) error {
-	slot := j.slot()
-	if !j.start.reach.Below(slot) {
-		return nil
-	}
-	if j.catalog.slotStart != slot.LSN {
-		return refusal(errLogBehind, "%s ends at %s, the slot stands at %s",
-			"somebody else has moved or made the slot: drop it (pg_drop_replication_slot), and run lapse init --new-slot: the log goes on "+
-				"with a gap", j.route.Log.Name, common.LSN, slot.LSN)
-	}
-	if j.result.Outcome == OutcomeStraight {
-		j.result.Outcome = OutcomeGap
-	}
-	j.start.markers = append(j.start.markers, evidence.Marker{
-		Op: evidence.Gap, Reason: evidence.ReasonSlot, Time: j.catalog.slotMade, From: j.start.reach, To: slot,
-		At: replication.Position{History: slot.History, Timeline: slot.Timeline, Commit: slot.LSN - 1},
-	})
-	j.start.reach, j.start.last.Reach = slot, slot
-	if beat := j.start.last.Beat; beat != nil {
-		unread := *beat // others may have been written before the slot was made
-		unread.Nonce = uuid.UUID{}
-		j.start.named, j.start.last.Beat = beat, &unread
-	}
-	return nil
-}
-
-// accepted says whether a person has said that this log goes on with this database, and plans it.
-func (j *historyCheck) planAccepted(ctx context.Context) (bool, error) {
-	newest, end := j.start.history, j.past.end
-	if newest.number <= end.Reach.History || newest.logEnd != end.Reach {
-		return false, nil
-	}
-	j.result.Outcome, j.result.Fork = OutcomeAccepted, newest.fork
-	j.start.begun = end.Kind
-	walked, err := walkBack(ctx, j.client, j.route, j.past, newest.fork, func(r *evidence.LogRecord) bool {
-		_, there := j.catalog.heartbeats[r.Heartbeat.Nonce]
-		return there && !newest.fork.Below(r.Reach)
-	})
-	if err != nil {
-		return false, err
-	}
-	j.start.last = evidence.LastBeat{Reach: newest.fork}
-	if walked.beat != nil {
-		j.start.last.Beat = walked.beat.Heartbeat
-	}
-	j.planRewind(evidence.ReasonAccepted, newest.fork, newest.at)
-	return true, j.planSlotGap(newest.fork)
-}
-
-// compare holds the log against what the slot sends.
-func (j *historyCheck) compareStream(ctx context.Context) error {
-	c := &j.start.comparison
-	j.compared = true
-	*c = comparison{
-		stream: j.stream, identity: j.identity, client: j.client, route: j.route, past: j.past, walk: j.walk,
-		assembler: evidence.NewAssembler(j.route.Source, j.auditor.config.Keys, evidence.Standing{}), router: evidence.NewRouter(j.route, j.auditor.config.HashKey),
-		markers: j.start.markers,
-	}
-	return c.compare(ctx)
-}
+// heartbeatTime is a heartbeat's time for a person.
+func heartbeatTime(beat *evidence.Heartbeat) string { return beat.At.Format("2006-01-02 15:04:05 UTC") }

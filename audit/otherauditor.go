@@ -10,70 +10,28 @@ import (
 	"lapse/replication"
 )
 
-// watch waits where another auditor may be alive on another copy of this database: the server was started since the last
-// heartbeat in the log, and this process is not the one that wrote it last. Whoever lives writes within two heartbeats.
-// The slot is held meanwhile, so it is not one of this server's.
-func (j *historyCheck) watchForOther(ctx context.Context) error {
-	beat := j.start.last.Beat
-	if beat == nil || j.findFork || !j.restartedSince(beat) || j.past.fence == j.auditor.process {
+// watchForOther waits to see whether another auditor writes the log, if one may: the server was started since the last
+// heartbeat in the log, so that it may be a copy, and another process fenced the log last. An auditor that is alive writes
+// within two heartbeats. It is not one of this server: the slot is held here meanwhile.
+func (h *historyCheck) watchForOther(ctx context.Context) error {
+	beat, a := h.start.last.Beat, h.auditor
+	if beat == nil || h.findFork || !h.restartedSince(beat) || h.past.fence == a.process {
 		return nil
 	}
-	watch := 2 * j.auditor.config.HeartbeatEvery
-	j.auditor.setNotReady(fmt.Sprintf("the server was started since the last heartbeat: watching for %s whether another auditor writes %s",
-		watch, j.route.Log.Name))
-	j.auditor.log.Info("the server was started since the last heartbeat in the log; watching whether another auditor writes it",
-		"log", j.route.Log.Name, "for", watch)
-	return j.stream.During(ctx, func(ctx context.Context) error {
-		from := j.past.ends[j.route.Log.Name][0]
-		return watchLog(ctx, j.client, j.route, j.auditor.process, from, min(time.Second, j.auditor.config.HeartbeatEvery/4), watch)
+	length := 2 * a.config.HeartbeatEvery
+	a.setNotReady(fmt.Sprintf("the server was started since the last heartbeat: watching for %s whether another auditor writes %s",
+		length, h.route.Log.Name))
+	a.log.Info("the server was started since the last heartbeat in the log; watching whether another auditor writes it",
+		"log", h.route.Log.Name, "for", length)
+	return h.stream.During(ctx, func(ctx context.Context) error {
+		w := logWatch{client: h.client, route: h.route, process: a.process, next: h.past.ends[h.route.Log.Name][0]}
+		return w.run(ctx, min(time.Second, a.config.HeartbeatEvery/4), length)
 	})
 }
 
-// watchLog looks at what is appended to a log from an offset on, every so often and once more at the end. What somebody else
-// writes into the topic is no auditor's. A log that cannot be looked at is waited for.
-func watchLog(ctx context.Context, client *kafka.Client, route *evidence.Route, process string, from int64, every, watch time.Duration) error {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	end := time.NewTimer(watch)
-	defer end.Stop()
-	for last := false; !last; {
-		select {
-		case <-tick.C:
-		case <-end.C:
-			last = true
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		var err error
-		if from, err = readAppended(ctx, client, route, process, from); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// lookAtLog reads what was appended from an offset on, and returns where it ends.
-func readAppended(ctx context.Context, client *kafka.Client, route *evidence.Route, process string, from int64) (int64, error) {
-	log := route.Log.Name
-	end, err := client.End(ctx, log, 0)
-	if err != nil {
-		return from, err
-	}
-	err = client.ReadPartition(ctx, log, 0, from, end, func(rec *kafka.Record, _ int64) error {
-		record, err := logRecordOf(rec, route)
-		if err == nil && (record != nil || rec.IsFence() && headerOf(rec, evidence.HeaderProcess) != process) {
-			err = refusal(errOtherAuditor, "%s grows, and the slot of this server is held here",
-				"this server is a copy of another one, whose auditor lives: give the copy topics of its own (topics in lapse.yaml), "+
-					"or stop the other auditor", log)
-		}
-		return err
-	})
-	return end, err
-}
-
-// WatchLog watches a log for some time, and returns an error (errOtherAuditor) if an auditor writes it meanwhile. Whoever goes
-// on with the log on another copy of the database would end the auditor that lives.
-func WatchLog(ctx context.Context, config Config, watch time.Duration) error {
+// WatchLog watches a log for some time, and returns an error if an auditor writes it meanwhile. Call it before the log is
+// continued from another copy of the database: the auditor that writes it would be fenced.
+func WatchLog(ctx context.Context, config Config, length time.Duration) error {
 	a, err := New(config)
 	if err != nil {
 		return err
@@ -83,9 +41,59 @@ func WatchLog(ctx context.Context, config Config, watch time.Duration) error {
 		return err
 	}
 	defer client.Close()
-	from, err := client.End(ctx, config.Log, 0)
+	w := logWatch{client: client, route: a.route(replication.Identity{}), process: a.process}
+	if w.next, err = client.End(ctx, config.Log, 0); err != nil {
+		return err
+	}
+	return w.run(ctx, time.Second, length)
+}
+
+// logWatch watches whether another auditor writes a log.
+type logWatch struct {
+	client  *kafka.Client
+	route   *evidence.Route
+	process string // this one
+	next    int64  // the offset of the first record that has not been read
+}
+
+// run reads what is appended to the log, each interval and once more at the end. The client retries a log that cannot be
+// read. What other programs write into the topic does not count.
+func (w *logWatch) run(ctx context.Context, interval, length time.Duration) error {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	end := time.NewTimer(length)
+	defer end.Stop()
+	for last := false; !last; {
+		select {
+		case <-tick.C:
+		case <-end.C:
+			last = true
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if err := w.readAppended(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readAppended refuses a record of the log, and a fence of another process.
+func (w *logWatch) readAppended(ctx context.Context) error {
+	log := w.route.Log.Name
+	end, err := w.client.End(ctx, log, 0)
 	if err != nil {
 		return err
 	}
-	return watchLog(ctx, client, a.route(replication.Identity{}), a.process, from, time.Second, watch)
+	err = w.client.ReadPartition(ctx, log, 0, w.next, end, func(rec *kafka.Record, _ int64) error {
+		record, err := logRecordOf(rec, w.route)
+		if err == nil && (record != nil || rec.IsFence() && headerOf(rec, evidence.HeaderProcess) != w.process) {
+			err = refusal(errOtherAuditor, "%s grows, and the slot of this server is held here",
+				"this server is a copy of another one, whose auditor lives: give the copy topics of its own (topics in lapse.yaml), "+
+					"or stop the other auditor", log)
+		}
+		return err
+	})
+	w.next = end
+	return err
 }

@@ -28,7 +28,7 @@ func (p *pasts) advise() {
 }
 
 func (p *pasts) adviseToAccept() {
-	if strings.HasPrefix(p.Why, audit.ErrForeignTail.Error()) { // nobody has restored or copied anything
+	if p.found != nil && p.found.ForeignTail {
 		p.Next = append(p.Next, "find out who can write to the topics, and close that; then, to go on above the event, by another history: "+
 			"lapse history accept --reason TEXT")
 		return
