@@ -157,14 +157,14 @@ func (i *initialiser) goesOn(ctx context.Context, owner *pgx.Conn) {
 		i.Next = append(i.Next, "if the log and the database are one history, the log goes on with a gap that begins at its end; "+look)
 		return
 	}
-	p, err := i.comparePasts(ctx, owner, i.settings, checkPinned)
+	p, err := i.compareHistory(ctx, owner, i.settings, checkPinned)
 	switch {
 	case err != nil:
 		i.Warnings = append(i.Warnings, fmt.Sprintf("how the log goes on could not be looked at: %v; %s", err, look))
 	case p.needsPerson():
 		i.Warnings = append(i.Warnings, p.verdict())
 		i.Next = append(i.Next, look+", and what to type")
-	case p.Standing == audit.OutcomeNew:
+	case p.Outcome == audit.OutcomeNew:
 	case p.found != nil:
 		i.Next = append(i.Next, fmt.Sprintf("lapse audit or lapse serve: the log goes on in the same topics, with a gap from %s to the slot",
 			p.found.LogEnd))
