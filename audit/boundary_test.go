@@ -2,7 +2,9 @@ package audit_test
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -27,6 +29,7 @@ const (
 	firstRecord  = "the first record"
 	secondRecord = "the second record, behind one that is acknowledged"
 	confirmation = "the confirmation"
+	secondGap    = "the second gap of a heartbeat, behind one that is acknowledged"
 )
 
 func (d *dying) at(before string, record *evidence.Entry, acked func() bool) {
@@ -39,6 +42,7 @@ func (d *dying) at(before string, record *evidence.Entry, acked func() bool) {
 	case d.before == nextEvent && d.events == 3,
 		d.before == firstRecord && before == "record" && record.Kind == evidence.KindTransaction,
 		d.before == secondRecord && before == "record" && beat,
+		d.before == secondGap && before == "record" && record.Kind == evidence.KindGap && record.Position.Seq == 1,
 		d.before == confirmation && before == "confirm" && beat:
 		for deadline := time.Now().Add(patience); !acked() && time.Now().Before(deadline); {
 			pauseFor(context.Background(), time.Millisecond)
@@ -93,6 +97,58 @@ func TestATransactionOfSeveralRecordsIsWholeWhereverTheAuditorDies(t *testing.T)
 				r.unbroken(t)
 			})
 		})
+	}
+}
+
+// A heartbeat that shows two gaps has two records, the first of which names it. It must not be taken for the log's last
+// heartbeat while the second is missing: it would be missed by itself, and the topic that it speaks of would be known.
+func TestBothGapsOfAHeartbeatAreInTheLogThoughTheAuditorDiesBetweenThem(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		w := &writer{conn: r.db.Connect(t)}
+		r.commit(t, w, 5, user)
+		r.once(t, r.beating(time.Minute))
+		r.deleteTopic(t, r.settings.User)
+		if err := r.broker.CreateTopic(t.Context(), r.settings.User, partitions, nil); err != nil {
+			t.Fatal(err)
+		}
+		r.db.Exec(t, `alter publication lapse_ledger drop table lapse.heartbeat`, beatNow,
+			`alter publication lapse_ledger add table lapse.heartbeat`, beatNow)
+		r.dies(t, secondGap)
+		log := r.readLog(t)
+		if newest := log[len(log)-1]; newest.Kind != "gap" || !newest.more {
+			t.Fatalf("the log ends with a record of kind %s (another to come: %v)", newest.Kind, newest.more)
+		}
+		for range 2 {
+			r.once(t)
+			r.twoGaps(t)
+		}
+	})
+}
+
+// twoGaps wants the two gaps of one heartbeat, once in the log and once in each partition.
+func (r *rig) twoGaps(t *testing.T) {
+	t.Helper()
+	var inLog []string
+	for _, record := range r.read(t, r.settings.Log) {
+		if record.Header("lapse-op") == "gap" {
+			inLog = append(inLog, fmt.Sprintf("%v %v", field(t, record.Value, "reason"), field(t, record.Value, "seq")))
+		}
+	}
+	if want := []string{"publications 0", "topic 1"}; !slices.Equal(inLog, want) {
+		t.Errorf("the log has the gaps %q, want %q", inLog, want)
+	}
+	for _, topic := range []string{r.settings.System, r.settings.User} {
+		got := map[string]int{}
+		for _, record := range r.read(t, topic) {
+			got[fmt.Sprint(record.Partition, " ", field(t, record.Value, "lapse", "reason"))]++
+		}
+		for p := range partitions {
+			for _, reason := range []string{"publications", "topic"} {
+				if n := got[fmt.Sprint(p, " ", reason)]; n != 1 {
+					t.Errorf("%s/%d has %d gaps because of %s, want 1", topic, p, n, reason)
+				}
+			}
+		}
 	}
 }
 

@@ -11,10 +11,10 @@ import (
 //
 // After each Change and after Commit the caller takes events with Next until there is none.
 type Assembler struct {
-	classifier *Classifier
+	classifier *classifier
 	names      names
 	standing   Standing
-	holds      func(*replication.Change, Finding) bool // which deletes are held back; nil: none
+	holds      func(*replication.Change, finding) bool // which deletes are held back; nil: none
 
 	tx      *replication.Tx
 	changes uint32 // how many the transaction has had
@@ -50,7 +50,7 @@ type Outcome struct {
 
 // NewAssembler makes an assembler for the WAL of source. A claim verifies if it does so under any of keys.
 func NewAssembler(source Source, keys []schemas.Key, standing Standing) *Assembler {
-	return &Assembler{classifier: NewClassifier(source, keys), names: names{}, standing: standing}
+	return &Assembler{classifier: newClassifier(source, keys), names: names{}, standing: standing}
 }
 
 // Begin starts a transaction. What was known of the one before is gone.
@@ -98,8 +98,8 @@ func (a *Assembler) Commit(tx *replication.Tx, around func() *Surroundings) *Out
 	}
 	o := &a.outcome
 	if account.Recorded() {
-		o.Verdict = Reconcile(account)
-		o.Records = append(o.Records, &TransactionContent{Tx: tx, Account: account, Verdict: o.Verdict})
+		o.Verdict = reconcile(account)
+		o.Records = append(o.Records, &transactionContent{Tx: tx, Account: account, Verdict: o.Verdict})
 	}
 	if a.beat != nil {
 		a.conclude(tx, around())
@@ -205,7 +205,7 @@ type named struct {
 func (n names) of(relation *replication.Relation) string {
 	known := n[relation.OID]
 	if known.relation != relation {
-		known = named{relation: relation, name: TableName(relation)}
+		known = named{relation: relation, name: tableName(relation)}
 		n[relation.OID] = known
 	}
 	return known.name

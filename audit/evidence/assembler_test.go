@@ -202,11 +202,13 @@ func TestATransactionLeavesAsManyRecordsAsItIsAbout(t *testing.T) {
 		},
 		{"two heartbeats", standing(1), []*replication.Change{beatRow(2, 1), beatRow(3, 2)}, []string{"coverage beat 3"}},
 		{
-			"a heartbeat that was not sent before this one", standing(1), []*replication.Change{beatRow(3, 2)},
+			"a heartbeat that was not sent before this one", standing(1),
+			[]*replication.Change{beatRow(3, 2)},
 			[]string{"gap publications from 0/19C2000 to 0/19C2A78 at 0", "gap beat 3"},
 		},
 		{
-			"a heartbeat that was not sent between two", standing(1), []*replication.Change{beatRow(2, 1), beatRow(4, 3)},
+			"a heartbeat that was not sent between two", standing(1),
+			[]*replication.Change{beatRow(2, 1), beatRow(4, 3)},
 			[]string{"gap publications from 0/19C2000 to 0/19C2A78 at 0", "gap beat 4"},
 		},
 		{
@@ -215,7 +217,8 @@ func TestATransactionLeavesAsManyRecordsAsItIsAbout(t *testing.T) {
 			[]string{"gap publications from 0/19C2000 to 0/19C2A78 at 4", "transaction", "gap beat 3"},
 		},
 		{
-			"two gaps, the first of which has the heartbeat", standing(1, "user"), []*replication.Change{beatRow(3, 2)},
+			"two gaps, the first of which has the heartbeat", standing(1, "user"),
+			[]*replication.Change{beatRow(3, 2)},
 			[]string{
 				"gap publications from 0/19C2000 to 0/19C2A78 at 0", "gap topic from 0/1000 to 0/19C2A78 at 1", "gap beat 3", "gap",
 			},

@@ -6,10 +6,19 @@ import (
 )
 
 // What tests of the package's outside need from its inside.
+type (
+	Finding            = finding
+	TransactionContent = transactionContent
+)
+
 var (
-	ParseClaim  = parseClaim
-	ParseResult = parseResult
-	AppendText  = appendText[string]
+	NewClassifier = newClassifier
+	ParseClaim    = parseClaim
+	ParseResult   = parseResult
+	Reconcile     = reconcile
+	AppendText    = appendText[string]
+	TableName     = tableName
+	Partition     = partition
 )
 
 // Set makes e the event of a change.

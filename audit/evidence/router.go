@@ -101,7 +101,7 @@ func (r *Router) Route(e *Event) *Routed {
 		out.Partitions = r.every
 		return out
 	}
-	r.one[0] = Partition(out.Key, int(topic.Partitions))
+	r.one[0] = partition(out.Key, int(topic.Partitions))
 	out.Partitions = r.one[:]
 	return out
 }
