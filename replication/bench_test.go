@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/internal/pgtest"
 	"lapse/schemas"
@@ -92,7 +94,7 @@ func BenchmarkNext(b *testing.B) {
 			_, err = there.Write(rows)
 		}
 	})
-	s := streamOn(here)
+	s := streamOn(b, here)
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := s.Next(ctx); err != nil {
@@ -100,7 +102,7 @@ func BenchmarkNext(b *testing.B) {
 		}
 	}
 	cancel()
-	_ = s.fail(ErrClosed)
+	_ = s.fail(errClosed)
 	_ = there.Close()
 	writing.Wait()
 }
@@ -123,9 +125,20 @@ func loopback(tb testing.TB) (here, there net.Conn) {
 	return here, there
 }
 
-func streamOn(conn net.Conn) *Stream {
+// streamOn is a stream of whatever comes on a connection.
+func streamOn(tb testing.TB, conn net.Conn) *Stream {
+	tb.Helper()
+	config, err := pgconn.ParseConfig("host=nowhere")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	w := newWire(conn)
+	connected, err := pgconn.Construct(&pgconn.HijackedConn{Conn: w, Config: config})
+	if err != nil {
+		tb.Fatal(err)
+	}
 	return &Stream{
-		wire: newWire(conn), decoder: newDecoder(func(schemas.LSN) schemas.Timeline { return 1 }), liveness: newLiveness(), wakeups: make(chan struct{}, 1),
+		conn: connected, wire: w, log: slog.New(slog.DiscardHandler), decoder: newDecoder(func(schemas.LSN) schemas.Timeline { return 1 }), liveness: newLiveness(), wakeups: make(chan struct{}, 1),
 		status: statuses{interval: time.Hour, sentAt: time.Now()},
 	}
 }

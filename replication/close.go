@@ -28,7 +28,7 @@ func (s *Stream) Close(ctx context.Context) error {
 		err = s.drain(ctx)
 	}
 	_ = s.wire.send(terminate)
-	_ = s.fail(ErrClosed)
+	_ = s.fail(errClosed)
 	return err
 }
 

@@ -23,7 +23,7 @@ func (s *Stream) headOrWhole(f frame, whole bool) (frame, bool, error) {
 		f.body, f.headOnly = f.body[:head:head], true
 		return f, true, nil
 	case f.size() > maxBuffered:
-		return f, false, &DecodeError{Type: f.messageType(true), Length: int(f.size()), Reason: errTooLong}
+		return f, false, &decodeError{Type: f.messageType(true), Length: int(f.size()), Reason: errTooLong}
 	default:
 		return f, whole, nil
 	}
@@ -56,7 +56,7 @@ func (s *Stream) handle(f frame) (*Message, error) {
 		case pglogrepl.PrimaryKeepaliveMessageByteID:
 			return s.takeKeepalive(&c, f)
 		default:
-			return nil, s.fail(&DecodeError{Type: kind, Length: len(f.body), Reason: errUnknownType})
+			return nil, s.fail(&decodeError{Type: kind, Length: len(f.body), Reason: errUnknownType})
 		}
 	case 'S': // a parameter changed
 		return nil, nil
@@ -68,9 +68,9 @@ func (s *Stream) handle(f frame) (*Message, error) {
 	case 'E':
 		return nil, s.fail(s.streamError(serverError(f.body)))
 	case 'c', 'C', 'Z':
-		return nil, s.fail(ErrServerStopped)
+		return nil, s.fail(errServerStopped)
 	default:
-		return nil, s.fail(&DecodeError{Type: f.kind, Length: len(f.body), Reason: errUnknownType})
+		return nil, s.fail(&decodeError{Type: f.kind, Length: len(f.body), Reason: errUnknownType})
 	}
 }
 
@@ -79,7 +79,7 @@ func (s *Stream) data(c *cursor, headOnly bool) (*Message, error) {
 	at := c.lsn()
 	c.take(dataHeader - 9)
 	if c.short {
-		return nil, s.fail(&DecodeError{Type: pglogrepl.XLogDataByteID, Length: len(c.rest), Reason: errShort})
+		return nil, s.fail(&decodeError{Type: pglogrepl.XLogDataByteID, Length: len(c.rest), Reason: errShort})
 	}
 	var m *Message
 	var err error
@@ -93,7 +93,7 @@ func (s *Stream) data(c *cursor, headOnly bool) (*Message, error) {
 		if len(c.rest) > 0 {
 			kind = c.rest[0]
 		}
-		return nil, s.fail(&DecodeError{Type: kind, LSN: at, Length: len(c.rest), Reason: err})
+		return nil, s.fail(&decodeError{Type: kind, LSN: at, Length: len(c.rest), Reason: err})
 	}
 	if m != nil && m.Kind == KindCommit {
 		s.sent = max(s.sent, m.Tx.EndLSN)
@@ -106,7 +106,7 @@ func (s *Stream) data(c *cursor, headOnly bool) (*Message, error) {
 func (s *Stream) takeKeepalive(c *cursor, f frame) (*Message, error) {
 	end, _, ask := c.lsn(), c.uint64(), c.byte()
 	if c.short || len(c.rest) > 0 {
-		return nil, s.fail(&DecodeError{Type: pglogrepl.PrimaryKeepaliveMessageByteID, Length: len(f.body), Reason: errShort})
+		return nil, s.fail(&decodeError{Type: pglogrepl.PrimaryKeepaliveMessageByteID, Length: len(f.body), Reason: errShort})
 	}
 	s.keepalive = Message{Kind: KindKeepalive, Tx: s.decoder.tx, Open: s.decoder.open(), WALEnd: end, ReplyRequested: ask != 0}
 	if !s.keepalive.Open {
@@ -129,7 +129,7 @@ func (s *Stream) takeKeepalive(c *cursor, f frame) (*Message, error) {
 func (s *Stream) notice(body []byte) error {
 	var notice pgproto3.NoticeResponse
 	if err := notice.Decode(body); err != nil {
-		return &DecodeError{Type: 'N', Length: len(body), Reason: errShort}
+		return &decodeError{Type: 'N', Length: len(body), Reason: errShort}
 	}
 	if notice.SeverityUnlocalized == "WARNING" && notice.Code == schemas.SQLStateNotInPrerequisiteState {
 		return publicationMissing(s.slot, pgconn.ErrorResponseToPgError((*pgproto3.ErrorResponse)(&notice)))
@@ -140,7 +140,7 @@ func (s *Stream) notice(body []byte) error {
 
 func publicationMissing(slot string, cause error) error {
 	return &PublicationError{
-		Reason: ErrPublicationMissing,
+		Reason: errPublicationMissing,
 		Fix:    "it was dropped, or is younger than the slot: make it again if need be, then " + fixLost(slot),
 		cause:  cause,
 	}

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"math"
 
+	"github.com/jackc/pglogrepl"
+
 	"lapse/schemas"
 )
 
-// What can be wrong with a message. The words are the whole of what an error says about its content: bytes of a message
+// What can be wrong with a message. An error says nothing else about the content: bytes of a message
 // are rows of somebody's table.
 var (
 	errShort         = errors.New("it ends too early")
@@ -59,7 +61,7 @@ func (d *decoder) open() bool { return d.tx != nil }
 // if there is one, comes as the message after the begin.
 func (d *decoder) pending(next byte) *Message {
 	switch {
-	case d.begun && next != 0 && next != 'O':
+	case d.begun && next != 0 && next != byte(pglogrepl.MessageTypeOrigin):
 		d.begun = false
 		d.message = Message{Kind: KindBegin, Tx: d.tx, Open: true}
 		return &d.message
@@ -79,22 +81,22 @@ func (d *decoder) decode(data []byte) (*Message, error) {
 	c := cursor{rest: data}
 	var m *Message
 	var err error
-	switch kind := c.byte(); kind {
-	case 'B':
+	switch kind := pglogrepl.MessageType(c.byte()); kind {
+	case pglogrepl.MessageTypeBegin:
 		err = d.begin(&c)
-	case 'O':
+	case pglogrepl.MessageTypeOrigin:
 		err = d.origin(&c)
-	case 'C':
+	case pglogrepl.MessageTypeCommit:
 		m, err = d.commit(&c)
-	case 'R':
+	case pglogrepl.MessageTypeRelation:
 		err = d.relation(&c)
-	case 'Y':
+	case pglogrepl.MessageTypeType:
 		c.uint32()
 		c.text()
 		c.text()
-	case 'I', 'U', 'D':
+	case pglogrepl.MessageTypeInsert, pglogrepl.MessageTypeUpdate, pglogrepl.MessageTypeDelete:
 		m, err = d.row(&c, Op(kind))
-	case 'T':
+	case pglogrepl.MessageTypeTruncate:
 		err = d.truncate(&c)
 	default:
 		if !c.short {

@@ -14,7 +14,7 @@ import (
 	"lapse/schemas"
 )
 
-func TestAnErrorIsGradedByItsStateAndNotByItsWords(t *testing.T) {
+func TestAnErrorIsGradedByItsStateAndNotByItsText(t *testing.T) {
 	t.Parallel()
 	state := func(code string) error {
 		return fmt.Errorf("open stream: %w", &pgconn.PgError{Code: code, Message: "connection timeout, retry"})
@@ -41,21 +41,21 @@ func TestAnErrorIsGradedByItsStateAndNotByItsWords(t *testing.T) {
 		"damaged data":                 {state("XX001"), Stop},
 		"a state that is none":         {state(""), Stop},
 		"a slot in use":                {slot(ErrSlotActive), Retry},
-		"a slot that is gone":          {slot(ErrSlotMissing), Stop},
+		"a slot that is gone":          {slot(errSlotMissing), Stop},
 		"a slot that is lost":          {slot(ErrSlotLost), Stop},
 		"full of slots":                {&SlotError{Slot: "s", Reason: state("53300")}, Stop},
 		"no publication":               {publicationMissing("s", state("57P01")), Stop},
-		"bad bytes":                    {&DecodeError{Reason: io.ErrUnexpectedEOF}, Stop},
+		"bad bytes":                    {&decodeError{Reason: io.ErrUnexpectedEOF}, Stop},
 		"the end of the connection":    {fmt.Errorf("read: %w", io.ErrUnexpectedEOF), Retry},
 		"a refused connection":         {&net.OpError{Op: "dial", Err: errors.New("refused")}, Retry},
 		"a connection that took long":  {fmt.Errorf("connect: %w", context.DeadlineExceeded), Retry},
 		"a caller who has had enough":  {fmt.Errorf("connect: %w", context.Canceled), Stop},
-		"a server that ended the copy": {ErrServerStopped, Retry},
+		"a server that ended the copy": {errServerStopped, Retry},
 		"a server that shuts down":     {ErrStopping, Retry},
 		"a server that waited enough":  {errOverdue, Retry},
 		"a wake":                       {ErrWoken, Retry},
 		"a server without an answer":   {errNoAnswer, Retry},
-		"a closed stream":              {ErrClosed, Stop},
+		"a closed stream":              {errClosed, Stop},
 		"something else":               {errors.New("connection refused, try again"), Stop},
 	} {
 		if got := GradeOf(c.err); got != c.want {

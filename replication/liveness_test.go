@@ -143,13 +143,3 @@ func TestAServerInTheMiddleOfWhatItDoesNotSendIsNotTakenForOneThatIsGone(t *test
 		})
 	}
 }
-
-func TestWhatIsAskedOfTheServerIsInTheStatus(t *testing.T) {
-	t.Parallel()
-	for _, ask := range []bool{false, true} {
-		got := appendStatus(nil, 1, ask, noon)
-		if last := got[len(got)-1]; (last == 1) != ask || len(got) != statusSize {
-			t.Errorf("ask %v: the last of %d bytes is %d", ask, len(got), last)
-		}
-	}
-}

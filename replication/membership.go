@@ -85,7 +85,7 @@ select format('%I.%I', n.nspname, c.relname), c.relkind::text
 	t := table{oid: relation}
 	switch err := q.QueryRow(ctx, query, relation).Scan(&t.name, &t.kind); {
 	case errors.Is(err, pgx.ErrNoRows):
-		return t, &IdentityError{Table: fmt.Sprintf("oid %d", relation), Reason: NoTable, Fix: "name a table that exists"}
+		return t, &IdentityError{Table: fmt.Sprintf("oid %d", relation), Reason: noTable, Fix: "name a table that exists"}
 	case err != nil:
 		return t, fmt.Errorf("read table with oid %d: %w", relation, err)
 	default:

@@ -3,6 +3,8 @@ package replication
 import (
 	"time"
 
+	"github.com/jackc/pglogrepl"
+
 	"lapse/schemas"
 )
 
@@ -38,10 +40,10 @@ type Op byte
 
 // The operations, by pgoutput's letters.
 const (
-	OpInsert   Op = 'I'
-	OpUpdate   Op = 'U'
-	OpDelete   Op = 'D'
-	OpTruncate Op = 'T'
+	OpInsert   = Op(pglogrepl.MessageTypeInsert)
+	OpUpdate   = Op(pglogrepl.MessageTypeUpdate)
+	OpDelete   = Op(pglogrepl.MessageTypeDelete)
+	OpTruncate = Op(pglogrepl.MessageTypeTruncate)
 )
 
 // String names the operation in logs and test output.
@@ -80,7 +82,7 @@ type Message struct {
 	WALEnd schemas.LSN
 
 	// ReplyRequested says that the server asked for an answer. Next has answered already, with the confirmed
-	// position; who can confirm WALEnd should, with Confirm and Flush: a server that shuts down waits for it.
+	// position; who can confirm WALEnd should, with Confirm: a server that shuts down waits for it.
 	ReplyRequested bool
 
 	// Stopping says that the server shuts down and waits for this stream: see Stream.CheckStop. Between transactions it

@@ -41,7 +41,7 @@ const defaultStatusInterval = 10 * time.Second
 //
 // It asks for position 0/0, which is the slot's own: no client's idea of a position can skip anything.
 //
-// A slot in use is ErrSlotActive, one that is not there ErrSlotMissing, one that the server gave up ErrSlotLost; see
+// A slot in use is ErrSlotActive, one that is not there errSlotMissing, one that the server gave up ErrSlotLost; see
 // GradeOf for the rest.
 func Open(ctx context.Context, config StreamConfig) (*Stream, error) {
 	if config.Logger == nil {
@@ -78,17 +78,8 @@ func open(ctx context.Context, config StreamConfig) (*Stream, error) {
 		_ = conn.Close(ctx)
 		return nil, err
 	}
-	s.wire, s.plain = wire, plain
-	hijacked, err := conn.PgConn().Hijack()
-	if err == nil {
-		err = wire.takeOver()
-	}
-	if err != nil {
-		_ = wire.Close()
-		return nil, err
-	}
-	s.pid = hijacked.PID
-	if err := s.start(ctx, startCommand(config)); err != nil {
+	s.conn, s.wire, s.plain = conn.PgConn(), wire, plain
+	if err := s.start(ctx, config.Publications); err != nil {
 		_ = s.fail(err)
 		return nil, err
 	}
@@ -138,7 +129,7 @@ func prepare(ctx context.Context, conn *pgx.Conn, config StreamConfig) (*Stream,
 		}
 	}
 	// Last, because the simple protocol cannot carry parameters in every encoding.
-	if _, err := conn.Exec(ctx, "set client_encoding to "+quoteLiteral(identity.Encoding)); err != nil {
+	if _, err := conn.Exec(ctx, "set client_encoding to "+schemas.Literal(identity.Encoding)); err != nil {
 		return nil, fmt.Errorf("set client_encoding: %w", err)
 	}
 	interval := min(config.StatusInterval, timeout/3)

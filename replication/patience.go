@@ -47,7 +47,7 @@ const (
 )
 
 var (
-	// ErrStopping: while Wait was waiting, the server showed that it shuts down and waits for this stream.
+	// ErrStopping is what Wait returns when the server shuts down and waits for this stream.
 	ErrStopping = errors.New("the server is shutting down and waits for this stream")
 	// errOverdue: the caller must close the stream, or the server cannot stop in time.
 	errOverdue = errors.New("the server is shutting down and can wait for this stream no longer")
@@ -129,8 +129,8 @@ func (s *Stream) stopMessage(now time.Time) *Message {
 	return &s.keepalive
 }
 
-// unlessTold is closed when p has found the server shutting down and the caller was not told of it a moment ago.
-func (w *stopWatch) unlessTold(p *probe, now time.Time) <-chan struct{} {
+// foundBy is closed when p has found the server shutting down; nil if the caller was told of it a moment ago.
+func (w *stopWatch) foundBy(p *probe, now time.Time) <-chan struct{} {
 	if now.Sub(w.toldAt) < tellEvery {
 		return nil
 	}
@@ -164,7 +164,7 @@ func newLiveness() liveness {
 
 // Idle is the time since the last byte from the server. It stays below ten seconds or so: a server that says nothing
 // is asked; one that is in the middle of a transaction of which it sends nothing takes twenty to answer. It means nothing
-// while messages lie here that nobody has taken. Safe for concurrent use.
+// while messages are here that have not been taken. Safe for concurrent use.
 func (s *Stream) Idle() time.Duration {
 	return time.Since(s.liveness.began) - time.Duration(s.receivedAt.Load())
 }
@@ -176,7 +176,7 @@ func (s *Stream) Ask() { s.asking.Store(true) }
 func (s *Stream) received() { s.receivedAt.Store(int64(time.Since(s.liveness.began))) }
 
 // beforeRead is called before the stream waits for bytes. What was taken from the buffer since the last time took its own
-// time, in which nobody listened.
+// time, in which nothing was read.
 func (s *Stream) beforeRead() {
 	if at := s.wire.base + int64(s.wire.r); at != s.liveness.readAt {
 		s.liveness.readAt = at

@@ -120,7 +120,7 @@ func readAndWait(ctx context.Context, s *Stream, first chan<- struct{}) (rows in
 			if rows%10_000 != 0 {
 				continue
 			}
-			timer := time.AfterFunc(3*quietWait/2, s.Wake)
+			timer := time.AfterFunc(3*beforeReading/2, s.Wake)
 			err := s.Wait(ctx)
 			timer.Stop()
 			if !errors.Is(err, ErrWoken) {

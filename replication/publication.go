@@ -22,7 +22,7 @@ const (
 	// Deletes has the policies' tables, partitioned or not, and the tables that their foreign keys would take along.
 	Deletes Publication = "lapse_deletes"
 	// Changes has no table. It is for those whose policy must see inserts and updates too, and it is there because a
-	// publication has to be older than the slot. Inserts that nobody needs are no small matter: PostgreSQL cannot send a
+	// publication has to be older than the slot. Inserts are published only where they are needed: PostgreSQL cannot send a
 	// row whose text has more than 1 GB, and the slot does not get past it.
 	Changes Publication = "lapse_changes"
 	// Ledger has the tables of evidence. Rows are only ever added to them.
@@ -88,7 +88,7 @@ func (e *PublicationError) Unwrap() []error {
 }
 
 // EnsurePublications makes the publications that are missing, with no table in them, and checks the others. It changes
-// none: what differs is a *PublicationError with ErrPublicationDiffers. It needs CREATE on the database. Safe to repeat,
+// none: what differs is a *PublicationError with errPublicationDiffers. It needs CREATE on the database. Safe to repeat,
 // and for two at once outside a transaction.
 func EnsurePublications(ctx context.Context, q Querier) error {
 	for _, name := range []Publication{Deletes, Changes, Ledger} {
@@ -100,7 +100,7 @@ func EnsurePublications(ctx context.Context, q Querier) error {
 			continue
 		}
 		create := fmt.Sprintf("create publication %s with (publish = %s, publish_via_partition_root = false)",
-			schemas.Identifier(string(name)), quoteLiteral(publishes[name].list()))
+			schemas.Identifier(string(name)), schemas.Literal(publishes[name].list()))
 		_, err = q.Exec(ctx, create)
 		switch schemas.StateOf(err) {
 		case schemas.SQLStateDuplicateObject, schemas.SQLStateUniqueViolation: // somebody else was faster
@@ -108,19 +108,6 @@ func EnsurePublications(ctx context.Context, q Querier) error {
 		}
 		if err != nil {
 			return fmt.Errorf("create publication %q: %w", name, err)
-		}
-	}
-	return nil
-}
-
-// CheckPublications returns an error unless all are there and as they must be. It changes nothing.
-func CheckPublications(ctx context.Context, q Querier) error {
-	if err := requirePublications(ctx, q, Publications()); err != nil {
-		return err
-	}
-	for _, name := range []Publication{Deletes, Changes, Ledger} {
-		if _, err := checkPublication(ctx, q, name); err != nil {
-			return err
 		}
 	}
 	return nil
@@ -142,7 +129,7 @@ select p.puballtables, p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate, p.p
 	}
 	want := publishes[name]
 	differs := func(detail, fix string) error {
-		return &PublicationError{Publication: string(name), Reason: ErrPublicationDiffers, Detail: detail, Fix: fix}
+		return &PublicationError{Publication: string(name), Reason: errPublicationDiffers, Detail: detail, Fix: fix}
 	}
 	switch {
 	case all:
@@ -150,7 +137,7 @@ select p.puballtables, p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate, p.p
 			"another program made it: rename that one; Lapse's cannot be changed into another kind")
 	case is != want:
 		return true, differs(fmt.Sprintf("it publishes %q, want %q", is.list(), want.list()),
-			fmt.Sprintf("run: alter publication %s set (publish = %s)", name, quoteLiteral(want.list())))
+			fmt.Sprintf("run: alter publication %s set (publish = %s)", name, schemas.Literal(want.list())))
 	case viaRoot:
 		return true, differs("it publishes partitions as their root",
 			fmt.Sprintf("run: alter publication %s set (publish_via_partition_root = false)", name))
@@ -186,7 +173,7 @@ select coalesce(min(quote_ident(n.nspname)), '')
 	return schema, nil
 }
 
-// requirePublications returns an error that wraps ErrPublicationMissing unless all are there.
+// requirePublications returns an error that wraps errPublicationMissing unless all are there.
 func requirePublications(ctx context.Context, q Querier, names []string) error {
 	rows, err := q.Query(ctx, `select p.pubname::text from pg_catalog.pg_publication p`)
 	if err != nil {
@@ -199,7 +186,7 @@ func requirePublications(ctx context.Context, q Querier, names []string) error {
 	for _, name := range names {
 		if !slices.Contains(there, name) {
 			return &PublicationError{
-				Publication: name, Reason: ErrPublicationMissing,
+				Publication: name, Reason: errPublicationMissing,
 				Fix: "make the publications before the slot (lapse init does)",
 			}
 		}

@@ -7,33 +7,33 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// IdentityReason says why a table cannot be published for deletion.
-type IdentityReason string
+// identityReason says why a table cannot be published for deletion.
+type identityReason string
 
 // The reasons.
 const (
-	NoTable           IdentityReason = "it does not exist"
-	NotATable         IdentityReason = "it is not a table that the server's log describes row by row"
-	SystemTable       IdentityReason = "it belongs to PostgreSQL"
-	TemporaryTable    IdentityReason = "it is temporary and not in the server's log"
-	UnloggedTable     IdentityReason = "it is unlogged and not in the server's log"
-	InheritanceParent IdentityReason = "other tables inherit from it, and a deletion in it reaches them"
-	InheritanceChild  IdentityReason = "it inherits from another table"
-	NoPrimaryKey      IdentityReason = "it has no primary key, so a published deletion could not name its row and would fail"
-	DeferrableKey     IdentityReason = "its primary key is deferrable, which cannot identify a row to be deleted"
-	InvalidKey        IdentityReason = "the index of its replica identity is gone or invalid"
-	IdentityNothing   IdentityReason = "its replica identity is nothing, so a published deletion would fail"
-	IdentityFull      IdentityReason = "its replica identity is full, so every deleted value would be kept in the log and in the events"
-	GeneratedKey      IdentityReason = "its replica identity has a generated column, which is not published"
-	FilteredRows      IdentityReason = "a publication filters its rows by columns outside the replica identity, so its deletions fail"
-	FilteredColumns   IdentityReason = "a publication leaves out columns of its replica identity, so its deletions fail"
-	FilteredByUs      IdentityReason = "one of Lapse's publications has a row filter or column list for it"
+	noTable           identityReason = "it does not exist"
+	notATable         identityReason = "it is not a table that the server's log describes row by row"
+	systemTable       identityReason = "it belongs to PostgreSQL"
+	temporaryTable    identityReason = "it is temporary and not in the server's log"
+	unloggedTable     identityReason = "it is unlogged and not in the server's log"
+	inheritanceParent identityReason = "other tables inherit from it, and a deletion in it reaches them"
+	inheritanceChild  identityReason = "it inherits from another table"
+	noPrimaryKey      identityReason = "it has no primary key, so a published deletion could not name its row and would fail"
+	deferrableKey     identityReason = "its primary key is deferrable, which cannot identify a row to be deleted"
+	invalidKey        identityReason = "the index of its replica identity is gone or invalid"
+	identityNothing   identityReason = "its replica identity is nothing, so a published deletion would fail"
+	identityFull      identityReason = "its replica identity is full, so every deleted value would be kept in the log and in the events"
+	generatedKey      identityReason = "its replica identity has a generated column, which is not published"
+	filteredRows      identityReason = "a publication filters its rows by columns outside the replica identity, so its deletions fail"
+	filteredColumns   identityReason = "a publication leaves out columns of its replica identity, so its deletions fail"
+	filteredByUs      identityReason = "one of Lapse's publications has a row filter or column list for it"
 )
 
 // IdentityError names a table that would be harmed by being published, or would not show its deletions.
 type IdentityError struct {
 	Table  string // quoted, with its schema; the partition, if it is one of many
-	Reason IdentityReason
+	Reason identityReason
 	Fix    string // SQL, where SQL helps
 	Others int    // so many further partitions cannot be published either
 }
@@ -59,7 +59,7 @@ func CheckIdentity(ctx context.Context, q Querier, relation uint32) error {
 		return err
 	}
 	if len(facts) == 0 {
-		return &IdentityError{Table: fmt.Sprintf("oid %d", relation), Reason: NoTable, Fix: "name a table that exists"}
+		return &IdentityError{Table: fmt.Sprintf("oid %d", relation), Reason: noTable, Fix: "name a table that exists"}
 	}
 	var first *IdentityError
 	note := func(e *IdentityError) {
@@ -108,7 +108,8 @@ type facts struct {
 	Columns     string // the key's columns, quoted
 }
 
-// readFacts follows the catalog down to the partitions: pg_partition_tree would lock each of them, and wait for whoever has one.
+// readFacts follows the catalog down to the partitions: pg_partition_tree would lock each of
+// them, and wait for every other lock.
 func readFacts(ctx context.Context, q Querier, relation uint32) ([]facts, error) {
 	const query = `
 with recursive tree as (
@@ -163,68 +164,58 @@ select c.oid,
 
 // problem returns what is wrong with one table or partition, the least mendable first, or nil.
 func (f facts) problem() *IdentityError {
-	refuse := func(reason IdentityReason, format string, args ...any) *IdentityError {
+	refuse := func(reason identityReason, format string, args ...any) *IdentityError {
 		return &IdentityError{Table: f.Name, Reason: reason, Fix: fmt.Sprintf(format, args...)}
 	}
 	switch {
 	case f.Kind != "r" && f.Kind != kindPartitioned:
-		return refuse(NotATable, "name the tables behind it")
+		return refuse(notATable, "name the tables behind it")
 	case f.System:
-		return refuse(SystemTable, "name a table of your own")
+		return refuse(systemTable, "name a table of your own")
 	case f.Persistence == "t":
-		return refuse(TemporaryTable, "name a permanent table")
+		return refuse(temporaryTable, "name a permanent table")
 	case f.Persistence == "u":
-		return refuse(UnloggedTable, "alter table %s set logged", f.Name)
+		return refuse(unloggedTable, "alter table %s set logged", f.Name)
 	case f.Parent:
-		return refuse(InheritanceParent, "use declarative partitioning, or alter table CHILD no inherit %s", f.Name)
+		return refuse(inheritanceParent, "use declarative partitioning, or alter table CHILD no inherit %s", f.Name)
 	case f.Child:
-		return refuse(InheritanceChild, "use declarative partitioning, or alter table %s no inherit PARENT", f.Name)
+		return refuse(inheritanceChild, "use declarative partitioning, or alter table %s no inherit PARENT", f.Name)
 	case f.Kind == kindPartitioned && !f.HasKey:
 		// A partition that is made tomorrow is published at once, with the default identity whatever the root's is: only
 		// a primary key of the root is sure to be the partition's too.
-		return refuse(NoPrimaryKey, "alter table %s add primary key (COLUMNS): partitions that are made later have it then", f.Name)
+		return refuse(noPrimaryKey, "alter table %s add primary key (COLUMNS): partitions that are made later have it then", f.Name)
 	case f.Kind == kindPartitioned && !f.Immediate:
-		return refuse(DeferrableKey, "alter table %s drop constraint %s, add primary key (%s)", f.Name, f.Key, f.Columns)
+		return refuse(deferrableKey, "alter table %s drop constraint %s, add primary key (%s)", f.Name, f.Key, f.Columns)
 	case f.Kind == kindPartitioned && f.Generated:
-		return refuse(GeneratedKey, "alter table %s drop constraint %s, add primary key (COLUMNS), of columns that are not "+
+		return refuse(generatedKey, "alter table %s drop constraint %s, add primary key (COLUMNS), of columns that are not "+
 			"generated: partitions that are made later have it then", f.Name, f.Key)
 	case f.Kind == kindPartitioned:
 		return nil // its rows are its partitions'
 	case f.Identity == "f":
-		return refuse(IdentityFull, "alter table %s replica identity default", f.Name)
+		return refuse(identityFull, "alter table %s replica identity default", f.Name)
 	case f.Identity == "n":
-		return refuse(IdentityNothing, "alter table %s replica identity default", f.Name)
+		return refuse(identityNothing, "alter table %s replica identity default", f.Name)
 	case f.Identity == "i" && (!f.HasKey || !f.Valid):
-		return refuse(InvalidKey, "alter table %s replica identity default", f.Name)
+		return refuse(invalidKey, "alter table %s replica identity default", f.Name)
 	case !f.HasKey:
-		return refuse(NoPrimaryKey, "alter table %s add primary key (COLUMNS), "+
+		return refuse(noPrimaryKey, "alter table %s add primary key (COLUMNS), "+
 			"or, with a unique index on columns that are not null: alter table %s replica identity using index INDEX",
 			f.Name, f.Name)
 	case !f.Immediate:
-		return refuse(DeferrableKey, "alter table %s drop constraint %s, add primary key (%s)", f.Name, f.Key, f.Columns)
+		return refuse(deferrableKey, "alter table %s drop constraint %s, add primary key (%s)", f.Name, f.Key, f.Columns)
 	case !f.Valid:
-		return refuse(InvalidKey, "reindex index %s", f.Key)
+		return refuse(invalidKey, "reindex index %s", f.Key)
 	case f.Generated:
-		return refuse(GeneratedKey, "alter table %s replica identity using index INDEX, "+
+		return refuse(generatedKey, "alter table %s replica identity using index INDEX, "+
 			"a unique index on columns that are not null and not generated", f.Name)
 	default:
 		return nil
 	}
 }
 
-// readFilters looks for publications, ours and others', that leave out rows or columns in a way that makes deletions
-// fail or hides them. PostgreSQL 15 and later.
-func readFilters(ctx context.Context, q Querier, all []facts) ([]*IdentityError, error) {
-	version, err := serverVersion(ctx, q)
-	if err != nil || version < 150000 {
-		return nil, err
-	}
-	var oids []uint32
-	for _, f := range all {
-		oids = append(oids, f.OID)
-	}
-	// The filter is looked at in its stored form: the columns that it names are the only thing about it that counts.
-	const query = `
+// filtersQuery finds row filters and column lists of the publications that some relations are in. It looks at a filter in its
+// stored form: only the columns that it names count.
+const filtersQuery = `
 select format('%I.%I', n.nspname, c.relname),
        quote_ident(p.pubname),
        p.pubname = any($2),
@@ -260,7 +251,19 @@ select format('%I.%I', n.nspname, c.relname),
   ) l
  where c.relkind = 'r'
  order by 1, 2`
-	rows, err := q.Query(ctx, query, oids, Publications())
+
+// readFilters looks for publications, ours and others', that leave out rows or columns in a way that makes deletions
+// fail or hides them. PostgreSQL 15 and later.
+func readFilters(ctx context.Context, q Querier, all []facts) ([]*IdentityError, error) {
+	version, err := serverVersion(ctx, q)
+	if err != nil || version < 150000 {
+		return nil, err
+	}
+	var oids []uint32
+	for _, f := range all {
+		oids = append(oids, f.OID)
+	}
+	rows, err := q.Query(ctx, filtersQuery, oids, Publications())
 	if err != nil {
 		return nil, fmt.Errorf("read row filters and column lists: %w", err)
 	}
@@ -277,11 +280,11 @@ select format('%I.%I', n.nspname, c.relname),
 		fix := fmt.Sprintf("alter publication %s set table … without it", f.Publication)
 		switch {
 		case f.Ours:
-			found = append(found, &IdentityError{Table: f.Table, Reason: FilteredByUs, Fix: fix})
+			found = append(found, &IdentityError{Table: f.Table, Reason: filteredByUs, Fix: fix})
 		case f.Rows:
-			found = append(found, &IdentityError{Table: f.Table, Reason: FilteredRows, Fix: fix})
+			found = append(found, &IdentityError{Table: f.Table, Reason: filteredRows, Fix: fix})
 		case f.Columns:
-			found = append(found, &IdentityError{Table: f.Table, Reason: FilteredColumns, Fix: fix})
+			found = append(found, &IdentityError{Table: f.Table, Reason: filteredColumns, Fix: fix})
 		}
 	}
 	return found, nil

@@ -14,7 +14,7 @@ func TestATableThatPublishingWouldHarmIsRefused(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		table     string // the first statement makes the table "t" or what else has that name
-		want      IdentityReason
+		want      identityReason
 		from      int    // major version
 		harms     bool   // deletes by the application fail once it is published
 		harmsFrom int    // major version
@@ -22,89 +22,89 @@ func TestATableThatPublishingWouldHarmIsRefused(t *testing.T) {
 		later     string // what somebody does after it was published
 		fix       bool   // the fix is SQL that can be run as it is
 	}{
-		"no primary key": {table: `create table t (id int)`, want: NoPrimaryKey, harms: true},
+		"no primary key": {table: `create table t (id int)`, want: noPrimaryKey, harms: true},
 		"a deferrable primary key": {
-			table: `create table t (id int, constraint "K e y" primary key (id) deferrable)`, want: DeferrableKey, harms: true, fix: true,
+			table: `create table t (id int, constraint "K e y" primary key (id) deferrable)`, want: deferrableKey, harms: true, fix: true,
 		},
-		"identity nothing": {table: `create table t (id int primary key); alter table t replica identity nothing`, want: IdentityNothing, harms: true, fix: true},
-		"identity full":    {table: `create table t (id int primary key); alter table t replica identity full`, want: IdentityFull, fix: true},
+		"identity nothing": {table: `create table t (id int primary key); alter table t replica identity nothing`, want: identityNothing, harms: true, fix: true},
+		"identity full":    {table: `create table t (id int primary key); alter table t replica identity full`, want: identityFull, fix: true},
 		"a dropped identity index": {
 			table: `create table t (id int not null primary key, k int not null); create unique index t_k on t (k);
-				alter table t replica identity using index t_k; drop index t_k`, want: InvalidKey, harms: true, fix: true,
+				alter table t replica identity using index t_k; drop index t_k`, want: invalidKey, harms: true, fix: true,
 		},
-		"unlogged": {table: `create unlogged table t (id int primary key)`, want: UnloggedTable, fix: true},
-		"a view":   {table: `create view t as select 1 as id`, want: NotATable},
+		"unlogged": {table: `create unlogged table t (id int primary key)`, want: unloggedTable, fix: true},
+		"a view":   {table: `create view t as select 1 as id`, want: notATable},
 		"a foreign table": {
-			table: `create foreign data wrapper w; create server s foreign data wrapper w; create foreign table t (id int) server s`, want: NotATable,
+			table: `create foreign data wrapper w; create server s foreign data wrapper w; create foreign table t (id int) server s`, want: notATable,
 		},
-		"an inheritance parent": {table: `create table t (id int primary key); create table c () inherits (t)`, want: InheritanceParent, harms: true},
-		"an inheritance child":  {table: `create table p (id int); create table t (primary key (id)) inherits (p)`, want: InheritanceChild},
+		"an inheritance parent": {table: `create table t (id int primary key); create table c () inherits (t)`, want: inheritanceParent, harms: true},
+		"an inheritance child":  {table: `create table p (id int); create table t (primary key (id)) inherits (p)`, want: inheritanceChild},
 		"a generated key": {
-			table: `create table t (id int, twice int generated always as (id * 2) stored primary key)`, want: GeneratedKey, harms: true, harmsFrom: 18,
+			table: `create table t (id int, twice int generated always as (id * 2) stored primary key)`, want: generatedKey, harms: true, harmsFrom: 18,
 		},
 		"a key that is generated in part": {
 			table: `create table t (id int, twice int generated always as (id * 2) stored, primary key (id, twice))`,
-			want:  GeneratedKey, harms: true, harmsFrom: 18,
+			want:  generatedKey, harms: true, harmsFrom: 18,
 		},
 		"an identity index with a generated column": {
 			table: `create table t (id int primary key, twice int not null generated always as (id * 2) stored unique);
 				alter table t replica identity using index t_twice_key`,
-			want: GeneratedKey, harms: true, harmsFrom: 18,
+			want: generatedKey, harms: true, harmsFrom: 18,
 		},
 		"a generated key of a table without partitions": {
 			table: `create table t (id int, twice int generated always as (id * 2) stored, primary key (id, twice)) partition by range (id)`,
-			later: `create table t1 partition of t for values from (0) to (10)`, want: GeneratedKey, harms: true, harmsFrom: 18,
+			later: `create table t1 partition of t for values from (0) to (10)`, want: generatedKey, harms: true, harmsFrom: 18,
 		},
 		"a generated key of a table whose partitions have another identity": {
 			table: `create table t (id int not null, twice int generated always as (id * 2) stored, primary key (id, twice)) partition by range (id);
 				create table t1 partition of t for values from (0) to (10); create unique index t1_id on t1 (id);
 				alter table t1 replica identity using index t1_id`,
-			later: `create table t2 partition of t for values from (10) to (20)`, want: GeneratedKey, harms: true, harmsFrom: 18,
+			later: `create table t2 partition of t for values from (10) to (20)`, want: generatedKey, harms: true, harmsFrom: 18,
 		},
 		"a partition with a generated identity": {
 			table: `create table t (id int primary key, twice int not null generated always as (id * 2) stored) partition by range (id);
 				create table t1 partition of t for values from (0) to (10); create unique index t1_twice on t1 (twice);
 				alter table t1 replica identity using index t1_twice`,
-			want: GeneratedKey, harms: true, harmsFrom: 18,
+			want: generatedKey, harms: true, harmsFrom: 18,
 		},
 		"one bad partition": {
 			table: `create table t (id int primary key) partition by range (id); create table t1 partition of t for values from (0) to (10);
 				create table t2 partition of t for values from (10) to (20); alter table t2 replica identity nothing`,
-			want: IdentityNothing, harms: true, fix: true,
+			want: identityNothing, harms: true, fix: true,
 		},
 		"a bad partition of a partition": {
 			table: `create table t (id int) partition by range (id); create table t1 partition of t for values from (0) to (10) partition by range (id);
-				create table t11 partition of t1 for values from (0) to (20)`, want: NoPrimaryKey, harms: true,
+				create table t11 partition of t1 for values from (0) to (20)`, want: noPrimaryKey, harms: true,
 		},
 		"a foreign partition": {
 			table: `create foreign data wrapper w; create server s foreign data wrapper w;
 				create table t (id int) partition by range (id); create foreign table t1 partition of t for values from (0) to (10) server s`,
-			want: NoPrimaryKey, // with one there can be no such partition
+			want: noPrimaryKey, // with one there can be no such partition
 		},
 		"partitions with a key, of a table without": {
 			table: `create table t (id int, k int) partition by list (k); create table t1 partition of t (primary key (id)) for values in (1)`,
-			later: `create table t2 partition of t for values in (2)`, want: NoPrimaryKey, harms: true,
+			later: `create table t2 partition of t for values in (2)`, want: noPrimaryKey, harms: true,
 		},
 		"partitions with a key, of a table with an index for its identity": {
 			table: `create table t (id int not null unique) partition by hash (id); alter table t replica identity using index t_id_key;
 				create table t1 partition of t (primary key (id)) for values with (modulus 2, remainder 0)`,
-			later: `create table t2 partition of t for values with (modulus 2, remainder 1)`, want: NoPrimaryKey, harms: true,
+			later: `create table t2 partition of t for values with (modulus 2, remainder 1)`, want: noPrimaryKey, harms: true,
 		},
 		"another publication's row filter": {
 			table: `create table t (id int primary key, note text); create publication p for table t where (note > 'a')`,
-			want:  FilteredRows, from: 15, broken: true,
+			want:  filteredRows, from: 15, broken: true,
 		},
 		"a row filter on a column that the key's index only includes": {
 			table: `create table t (id int, note text, primary key (id) include (note)); create publication p for table t where (note > 'a')`,
-			want:  FilteredRows, from: 15, broken: true,
+			want:  filteredRows, from: 15, broken: true,
 		},
 		"another publication's column list": {
 			table: `create table t (id int primary key, note text); create publication p for table t (note)`,
-			want:  FilteredColumns, from: 15, broken: true,
+			want:  filteredColumns, from: 15, broken: true,
 		},
 		"a column list of ours": {
 			table: `create table t (id int primary key, note text); create publication lapse_deletes for table t (id) with (publish = 'delete, truncate')`,
-			want:  FilteredByUs, from: 15,
+			want:  filteredByUs, from: 15,
 		},
 	}
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
@@ -187,8 +187,8 @@ func TestATableThatDoesNotExistOrIsNotOursIsRefused(t *testing.T) {
 	db := pgtest.New(t, pgtest.Newest(t))
 	conn := db.Connect(t)
 	exec(t, conn, `create temporary table mine (id int primary key)`)
-	for oid, want := range map[uint32]IdentityReason{
-		4000000000: NoTable, oidOf(t, conn, "pg_class"): SystemTable, oidOf(t, conn, "mine"): TemporaryTable,
+	for oid, want := range map[uint32]identityReason{
+		4000000000: noTable, oidOf(t, conn, "pg_class"): systemTable, oidOf(t, conn, "mine"): temporaryTable,
 	} {
 		var refused *IdentityError
 		if err := CheckIdentity(t.Context(), conn, oid); !errors.As(err, &refused) || refused.Reason != want {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// wantedSchema has the tables of evidence: of other tables' inserts and updates, however large, nobody wants the values.
+// wantedSchema has the tables of evidence: of other tables' large inserts and updates the values are not wanted.
 const wantedSchema = "lapse"
 
 // changeHead is the part of a change that says what it is about: type, table, and kind of the row that follows.

@@ -93,7 +93,7 @@ func confirmKeepalives(ctx context.Context, s *Stream) error {
 		if m.Kind == KindKeepalive && !m.Open {
 			s.Confirm(m.WALEnd)
 			if m.ReplyRequested {
-				if err := s.Flush(ctx); err != nil {
+				if err := s.flush(ctx); err != nil {
 					return err
 				}
 			}
@@ -101,7 +101,7 @@ func confirmKeepalives(ctx context.Context, s *Stream) error {
 	}
 }
 
-// confirmFromAside confirms without Flush: the next status of Next carries it.
+// confirmFromAside confirms without flush: the next status of Next carries it.
 func confirmFromAside(ctx context.Context, s *Stream) error {
 	for {
 		m, err := s.Next(ctx)

@@ -133,7 +133,7 @@ func TestAStreamReadsOverTheUnixSocketAndOverTLS(t *testing.T) {
 			// A wait and an interruption in the middle of the transaction lose nothing.
 			nextChange(t, s)
 			for range 3 {
-				ctx, cancel := context.WithTimeout(t.Context(), 2*quietWait)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*beforeReading)
 				_ = s.Wait(ctx)
 				cancel()
 			}

@@ -1,30 +1,22 @@
 package replication
 
 import (
-	"encoding/binary"
+	"context"
 	"fmt"
 	"time"
+
+	"github.com/jackc/pglogrepl"
 
 	"lapse/schemas"
 )
 
-// statusSize is a CopyData message with a standby status update in it.
-const statusSize = headerSize + 1 + 3*8 + 8 + 1
-
-// appendStatus is the one place where a status update is made. The three positions of the protocol (written, flushed,
+// statusUpdate is the one place where a status update is made. The three positions of the protocol (written, flushed,
 // applied) are all the durable one: a server that finds flushed empty takes written for it, and throws the rest away.
-func appendStatus(to []byte, durable schemas.LSN, ask bool, now time.Time) []byte {
-	to = append(to, 'd')
-	to = binary.BigEndian.AppendUint32(to, statusSize-1)
-	to = append(to, 'r')
-	for range 3 {
-		to = binary.BigEndian.AppendUint64(to, uint64(durable))
+func statusUpdate(durable schemas.LSN, ask bool, now time.Time) pglogrepl.StandbyStatusUpdate {
+	at := pglogrepl.LSN(durable)
+	return pglogrepl.StandbyStatusUpdate{
+		WALWritePosition: at, WALFlushPosition: at, WALApplyPosition: at, ClientTime: now, ReplyRequested: ask,
 	}
-	to = binary.BigEndian.AppendUint64(to, uint64(now.UnixMicro()-postgresEpoch))
-	if ask {
-		return append(to, 1)
-	}
-	return append(to, 0)
 }
 
 // statuses is when to send the next status. Only the goroutine that owns the stream uses it.
@@ -86,8 +78,11 @@ func (s *Stream) sendStatus(now time.Time) error {
 		s.asking.Store(false)
 		s.liveness.askedAt = now
 	}
-	s.scratch = appendStatus(s.scratch[:0], position, ask, now)
-	if err := s.wire.send(s.scratch); err != nil {
+	err := s.wire.SetWriteDeadline(time.Now().Add(writeTimeout)) // pglogrepl does not look at the context
+	if err == nil {
+		err = pglogrepl.SendStandbyStatusUpdate(context.Background(), s.conn, statusUpdate(position, ask, now))
+	}
+	if err != nil {
 		return s.fail(fmt.Errorf("send status: %w", err))
 	}
 	s.status.sent, s.status.sentAt, s.status.answerAt = position, now, time.Time{}

@@ -12,15 +12,15 @@ import (
 )
 
 // Stream reads one slot. All methods but Confirm, Wake, Idle and Ask belong to one goroutine, which must call Next, Wait or
-// Flush at least once in the server's wal_sender_timeout (40 s at most), or the server ends the stream.
+// During at least once in the server's wal_sender_timeout (40 s at most), or the server ends the stream.
 //
 // The first error is the last: the connection is closed with it, and every later call returns it again. A context that
 // ends is no such error, and neither are ErrWoken and ErrStopping: the stream can go on.
 type Stream struct {
+	conn    *pgconn.PgConn // for what is sent; what comes is read from wire
 	wire    *wire
 	plain   *pgconn.Config // for probes
 	slot    string
-	pid     uint32
 	log     *slog.Logger
 	decoder *decoder
 
@@ -30,7 +30,6 @@ type Stream struct {
 	confirmed atomic.Uint64 // durable position
 	sent      schemas.LSN   // what this server has sent; no position beyond it is told to the server
 	status    statuses
-	scratch   []byte // status being built
 
 	senderTimeout time.Duration // of the server, for this session
 	liveness      liveness
@@ -59,11 +58,11 @@ func (s *Stream) StartedAt() schemas.LSN { return s.startedAt }
 func (s *Stream) SetHistory(history schemas.History) { s.decoder.history = history }
 
 // ServerPID is the server process that serves this stream.
-func (s *Stream) ServerPID() uint32 { return s.pid }
+func (s *Stream) ServerPID() uint32 { return s.conn.PID() }
 
 // Confirm says that everything that ends at or below the position is durable elsewhere and need never be sent again.
 // Positions only go forward; lower ones are ignored. It may be called from any goroutine. The server learns of it with
-// the next status: from Next and Wait within a tenth of the status interval, from Flush at once. The server's own copy
+// the next status: from Next and Wait within a tenth of the status interval. The server's own copy
 // of it may be older after it crashed.
 //
 // For a transaction the position is its EndLSN: the commit's own position would have it sent again. For a keepalive
@@ -79,18 +78,6 @@ func (s *Stream) Confirm(position schemas.LSN) {
 
 // Confirmed is the highest position that was confirmed, or StartedAt.
 func (s *Stream) Confirmed() schemas.LSN { return schemas.LSN(s.confirmed.Load()) }
-
-// Flush tells the server the confirmed position now.
-func (s *Stream) Flush(ctx context.Context) error {
-	switch {
-	case s.err != nil:
-		return s.err
-	case ctx.Err() != nil:
-		return ctx.Err()
-	default:
-		return s.sendStatus(time.Now())
-	}
-}
 
 // Next returns the next message. It waits for one as long as it takes, sends statuses meanwhile, and answers a server
 // that asks for one, always with the confirmed position. A context that ends, and a Wake, interrupt it at once and lose

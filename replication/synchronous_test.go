@@ -47,7 +47,7 @@ func TestAStreamThatWouldBeASynchronousStandbyIsRefused(t *testing.T) {
 			}
 		}
 		s := openStream(t, url, db.Name)
-		if err := s.Flush(t.Context()); err != nil { // before the first status sync_state is async
+		if err := s.flush(t.Context()); err != nil { // before the first status sync_state is async
 			t.Fatal(err)
 		}
 		for names, refused := range map[string]bool{

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// quietWait is how long Wait waits before it reads at all. What the caller waits for nearly always comes sooner.
-	quietWait = 100 * time.Millisecond
+	// beforeReading is how long Wait waits before it reads at all. What the caller waits for nearly always comes sooner.
+	beforeReading = 100 * time.Millisecond
 	// lookAhead is how much Wait reads, and keeps, to see whether the server asks for something.
 	lookAhead = 1 << 20
 )
@@ -60,7 +60,7 @@ func (s *Stream) During(ctx context.Context, work func(ctx context.Context) erro
 	}
 }
 
-// waitFor waits until wake has something or is closed. Whoever sees to that must interrupt the wire afterwards.
+// waitFor waits until wake has something or is closed. Who puts something there must interrupt the wire afterwards.
 func (s *Stream) waitFor(ctx context.Context, wake <-chan struct{}, signs *stopSigns) error {
 	if s.err != nil {
 		return s.err
@@ -74,7 +74,7 @@ func (s *Stream) waitFor(ctx context.Context, wake <-chan struct{}, signs *stopS
 		return ErrStopping
 	}
 	repeat := signs.repeatAt(now)
-	quiet := time.NewTimer(quietWait)
+	quiet := time.NewTimer(beforeReading)
 	defer quiet.Stop()
 	select {
 	case <-wake:
@@ -108,7 +108,7 @@ func (s *Stream) readAhead(ctx context.Context, wake <-chan struct{}, repeat tim
 		}
 		s.beforeRead()
 		if !s.wire.room(lookAhead) {
-			return s.waitBlind(ctx, wake, repeat)
+			return s.waitProbing(ctx, wake, repeat)
 		}
 		until := earlier(s.tickAt(now), repeat)
 		if err := s.receiveUntil(ctx, until, wake); err != nil {
@@ -148,9 +148,9 @@ func (s *Stream) noteRequests(now time.Time) (stopping bool, err error) {
 	}
 }
 
-// waitBlind is readAhead when nothing more may be read. A request of the server, if there is one, stands behind data that
+// waitProbing is readAhead when nothing more may be read. A request of the server, if there is one, stands behind data that
 // it cannot even send. So it is probed.
-func (s *Stream) waitBlind(ctx context.Context, wake <-chan struct{}, repeat time.Time) (stopping bool, err error) {
+func (s *Stream) waitProbing(ctx context.Context, wake <-chan struct{}, repeat time.Time) (stopping bool, err error) {
 	p := s.stop.probe
 	if p == nil {
 		p = startProbe(ctx, s.plain, probeEvery, nil)
@@ -158,7 +158,7 @@ func (s *Stream) waitBlind(ctx context.Context, wake <-chan struct{}, repeat tim
 	}
 	for {
 		now := time.Now()
-		s.received() // a server that nobody reads owes no answer
+		s.received() // a server whose messages are not read owes no answer
 		if err := s.tick(now); err != nil {
 			return false, err
 		}
@@ -171,7 +171,7 @@ func (s *Stream) waitBlind(ctx context.Context, wake <-chan struct{}, repeat tim
 			err = ErrWoken
 		case <-ctx.Done():
 			err = ctx.Err()
-		case <-s.stop.unlessTold(p, now):
+		case <-s.stop.foundBy(p, now):
 			s.stop.toldAt, stopping = now, true
 		case <-timer.C:
 			continue

@@ -18,8 +18,8 @@ import (
 func pipedStream(t *testing.T) (s *Stream, there net.Conn) {
 	t.Helper()
 	here, there := loopback(t)
-	s = streamOn(here)
-	t.Cleanup(func() { _ = s.fail(ErrClosed) })
+	s = streamOn(t, here)
+	t.Cleanup(func() { _ = s.fail(errClosed) })
 	return s, there
 }
 
@@ -83,7 +83,7 @@ func TestWakesThatComeWhileNobodyWaitsAreOneAndAreNotLost(t *testing.T) {
 	if key, wakes := nextKey(t, s); key != "1" || wakes != 1 {
 		t.Errorf("row %s, after %d wakes", key, wakes)
 	}
-	soon, cancel := context.WithTimeout(t.Context(), 2*quietWait)
+	soon, cancel := context.WithTimeout(t.Context(), 2*beforeReading)
 	defer cancel()
 	if err := s.Wait(soon); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("nobody wakes it: %v", err)
@@ -128,7 +128,7 @@ func TestAWakeInterruptsNextInTheMiddleOfAMessage(t *testing.T) {
 
 func TestAWakeEndsAWaitInAnyOfItsParts(t *testing.T) {
 	t.Parallel()
-	for name, after := range map[string]time.Duration{"before it reads": quietWait / 2, "while it reads ahead": 3 * quietWait} {
+	for name, after := range map[string]time.Duration{"before it reads": beforeReading / 2, "while it reads ahead": 3 * beforeReading} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, there := pipedStream(t)
@@ -160,7 +160,7 @@ func TestManyWakesAtOnceLoseNoMessageAndNoWake(t *testing.T) {
 	for range wakers {
 		running.Go(func() {
 			for range each {
-				time.Sleep(50 * time.Microsecond)
+				<-time.After(50 * time.Microsecond)
 				s.Wake()
 			}
 			done <- struct{}{}
@@ -214,11 +214,14 @@ func TestAWakeAndTheEndOfAContextDoNotTakeEachOtherAway(t *testing.T) {
 		},
 	}
 	for name, call := range calls {
-		for range 200 {
+		for i := range 200 {
 			ctx, cancel := context.WithCancel(t.Context())
 			var both sync.WaitGroup
 			both.Go(s.Wake)
 			both.Go(cancel)
+			if i%2 == 0 {
+				both.Wait()
+			}
 			err := call(ctx)
 			both.Wait()
 			switch {
@@ -259,12 +262,12 @@ func TestAWakeAndTheEndOfTheStreamLoseNoMessage(t *testing.T) {
 			}
 		}
 		both.Wait()
-		if rows != 1 || !errors.Is(err, ErrServerStopped) {
+		if rows != 1 || !errors.Is(err, errServerStopped) {
 			t.Fatalf("%d rows, then %v", rows, err)
 		}
 		s.Wake()
 		for _, again := range []error{s.Wait(t.Context()), s.During(t.Context(), nil)} {
-			if !errors.Is(again, ErrServerStopped) {
+			if !errors.Is(again, errServerStopped) {
 				t.Errorf("after the end: %v", again)
 			}
 		}
@@ -284,7 +287,7 @@ func TestAServerStopsAtOnceWhileTheReaderIsWoken(t *testing.T) {
 			waking.Go(func() {
 				for ctx.Err() == nil {
 					s.Wake()
-					time.Sleep(time.Millisecond)
+					<-time.After(time.Millisecond)
 				}
 			})
 			rows, reading := 0, make(chan error, 1)
@@ -332,10 +335,10 @@ func TestDuringReturnsWhatWorkReturnsAndLeavesTheRest(t *testing.T) {
 	t.Parallel()
 	s, there := pipedStream(t)
 	why := errors.New("why")
-	for _, took := range []time.Duration{0, quietWait / 2, 2 * quietWait} {
+	for _, took := range []time.Duration{0, beforeReading / 2, 2 * beforeReading} {
 		began := time.Now()
 		err := s.During(t.Context(), func(context.Context) error {
-			time.Sleep(took)
+			<-time.After(took)
 			return why
 		})
 		if !errors.Is(err, why) || time.Since(began) > took+time.Second {
@@ -345,7 +348,7 @@ func TestDuringReturnsWhatWorkReturnsAndLeavesTheRest(t *testing.T) {
 	write(t, there, oneRow(1, "1"))
 	err := s.During(t.Context(), func(context.Context) error {
 		s.Wake()
-		time.Sleep(2 * quietWait)
+		<-time.After(2 * beforeReading)
 		return nil
 	})
 	if err != nil {
@@ -355,7 +358,7 @@ func TestDuringReturnsWhatWorkReturnsAndLeavesTheRest(t *testing.T) {
 		t.Errorf("row %q after %d wakes", key, wakes)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	timer := time.AfterFunc(2*quietWait, cancel)
+	timer := time.AfterFunc(2*beforeReading, cancel)
 	defer timer.Stop()
 	ended := false
 	err = s.During(ctx, func(ctx context.Context) error {

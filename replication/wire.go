@@ -87,7 +87,7 @@ func (w *wire) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// takeOver ends pgconn's reading. The connection must be idle and hijacked.
+// takeOver ends pgconn's reading for good, between two messages.
 func (w *wire) takeOver() error {
 	w.interrupt() // pgconn's background reader may still wait for bytes
 	w.reading.Lock()
