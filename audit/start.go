@@ -43,14 +43,14 @@ func readFenced(p *kafka.Publisher, route *evidence.Route) *past {
 		tails := make([]tail, topic.Partitions)
 		for partition := range topic.Partitions {
 			tails[partition].offset = -1
-			if _, offset, ok := p.Last(topic.Name, partition); ok {
-				tails[partition].offset = offset
+			if last := p.Last(topic.Name, partition); len(last) > 0 {
+				tails[partition].offset = last[len(last)-1].Offset
 			}
 		}
 		found.tails[topic.Name] = tails
 	}
-	if _, offset, ok := p.Last(route.Log.Name, 0); ok {
-		found.offset = offset
+	if last := p.Last(route.Log.Name, 0); len(last) > 0 {
+		found.offset = last[len(last)-1].Offset
 	}
 	return found
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // insertPosition asks for the end of the log. All that was committed before lies below it.
-const insertPosition = `select (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint`
+const insertPosition = `select pg_current_wal_insert_lsn()`
 
 // presentHistory asks for the number of the history that is in force, 0 for none, and for the server's timeline. It calls no
 // function of schema lapse, which are compared afterwards.
@@ -52,7 +52,7 @@ func assign(ctx context.Context, s *session, p *planner.InForce, l *lease, f *fu
 type start struct {
 	xid      schemas.XID
 	at       time.Time
-	insert   position
+	insert   schemas.LSN
 	history  schemas.History  // the newest number
 	timeline schemas.Timeline // the server's
 	versions string
@@ -67,6 +67,7 @@ type result struct {
 	cascaded int64 // from relations that refer to it
 	finished bool  // nothing is left in the shard
 	behind   bool  // but for due rows that somebody has locked
+	took     time.Duration
 }
 
 // countsError says that what a batch reports of itself does not add up. It is rolled back.
@@ -119,7 +120,7 @@ func (s *session) begin(ctx context.Context, f *functions) (start, error) {
 	for _, statement := range clean {
 		batch.Queue(statement)
 	}
-	batch.Queue(`select pg_current_xact_id(), now(), (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint, `+presentHistory+`, (`+functionVersions+`)`, f.names)
+	batch.Queue(`select pg_current_xact_id(), now(), pg_current_wal_insert_lsn(), `+presentHistory+`, (`+functionVersions+`)`, f.names)
 	answers := s.batches.SendBatch(ctx, batch)
 	var begun start
 	var err error

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 	"testing"
@@ -223,8 +224,9 @@ func TestCountsThatDoNotAddUpAreRefused(t *testing.T) {
 		"gone from what is not a relation":  {result{picked: 5, deleted: 5}, map[string]int64{"7": 5, "x": 1}},
 		"gone from a relation out of range": {result{picked: 5, deleted: 5}, map[string]int64{"7": 5, "4294967304": 1}},
 	} {
-		if _, err := check(a, &c.done, c.counts, 10); err == nil {
-			t.Errorf("%s: accepted", name)
+		var wrong *countsError
+		if _, err := check(a, &c.done, c.counts, 10); !errors.As(err, &wrong) {
+			t.Errorf("%s: %v", name, err)
 		} else if g := grade(err, circumstances{limit: 10}); g != StopPolicy {
 			t.Errorf("%s: %v", name, g)
 		}

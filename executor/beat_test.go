@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"lapse/executor/guard"
 	"lapse/internal/pgserver"
 	"lapse/internal/pgtest"
 	"lapse/schemas"
@@ -21,25 +22,22 @@ func audited(t *testing.T, db *pgtest.DB) {
 }
 
 // look is what a fresh look at the audit says, as a process does that saw the auditor's walsender a moment ago.
-func (w *work) look(t *testing.T) Reason {
+func (w *work) look(t *testing.T) guard.Reason {
 	t.Helper()
-	h := health{auditor: time.Now()}
-	err := h.check(t.Context(), w.session, time.Now())
-	var refusal *Refusal
-	switch {
-	case errors.As(err, &refusal):
-		if refusal.Fix == "" {
-			t.Errorf("%v says no fix", err)
-		}
-		return refusal.Reason
-	case err != nil:
+	g := testGuards(t)
+	g.memory.AuditorSeen = time.Now()
+	answer, err := g.ask(t.Context(), w.control, nil, time.Now())
+	if err != nil {
 		t.Fatal(err)
 	}
-	return ""
+	if answer.Stops() && (answer.Detail == "" || answer.Fix == "") {
+		t.Errorf("%+v says no detail or no fix", answer)
+	}
+	return answer.Reason
 }
 
 // refused wants a batch to be refused with state, for later, and a look to say why.
-func (w *work) refused(t *testing.T, what, state string, reason Reason) {
+func (w *work) refused(t *testing.T, what, state string, reason guard.Reason) {
 	t.Helper()
 	if got := w.look(t); got != reason {
 		t.Errorf("%s: a look says %q, want %q", what, got, reason)
@@ -67,18 +65,18 @@ func TestOnlyABeatOfThisServerInThisHistoryLetsABatchRun(t *testing.T) {
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
 		audited(t, db)
 		w := open(t, db, "p")
-		w.refused(t, "no beat", schemas.SQLStateNoBeat, ReasonNoBeat)
+		w.refused(t, "no beat", schemas.SQLStateNoBeat, guard.NoHeartbeat)
 		for what, c := range map[string]struct {
 			beats  string
-			reason Reason
+			reason guard.Reason
 		}{
-			"another history":     {pgtest.Beats(lately, "history = 2"), ReasonHistoryChanged},
-			"another timeline":    {pgtest.Beats(lately, "timeline = lapse.timeline() + 1"), ReasonHistoryChanged},
-			"another server's":    {pgtest.Beats(lately, "system_identifier = '1'", "server_start = pg_postmaster_start_time() - interval '1 hour'"), ReasonHistoryChanged},
-			"an earlier start":    {pgtest.Beats(lately, "server_start = pg_postmaster_start_time() - interval '1 microsecond'"), ReasonNoBeat},
-			"another database":    {pgtest.Beats(lately, "database_oid = 1"), ReasonNoBeat},
-			"more than 2 min old": {pgtest.Beats("clock_timestamp() - interval '2 minutes' - n * interval '1 second'"), ReasonNoBeat},
-			"3 min to come":       {pgtest.Beats("clock_timestamp() + interval '3 minutes' + n * interval '1 second'"), ReasonNoBeat},
+			"another history":     {pgtest.Beats(lately, "history = 2"), guard.HistoryChanged},
+			"another timeline":    {pgtest.Beats(lately, "timeline = lapse.timeline() + 1"), guard.HistoryChanged},
+			"another server's":    {pgtest.Beats(lately, "system_identifier = '1'", "server_start = pg_postmaster_start_time() - interval '1 hour'"), guard.HistoryChanged},
+			"an earlier start":    {pgtest.Beats(lately, "server_start = pg_postmaster_start_time() - interval '1 microsecond'"), guard.NoHeartbeat},
+			"another database":    {pgtest.Beats(lately, "database_oid = 1"), guard.NoHeartbeat},
+			"more than 2 min old": {pgtest.Beats("clock_timestamp() - interval '2 minutes' - n * interval '1 second'"), guard.NoHeartbeat},
+			"3 min to come":       {pgtest.Beats("clock_timestamp() + interval '3 minutes' + n * interval '1 second'"), guard.NoHeartbeat},
 		} {
 			db.Exec(t, "truncate lapse.heartbeat", c.beats)
 			w.refused(t, what, schemas.SQLStateNoBeat, c.reason)
@@ -105,7 +103,7 @@ func TestARestartOfTheServerMakesItsBeatsWorthless(t *testing.T) {
 		}
 		db.Exec(t, "update lapse.shard set lease_until = null")
 		w := open(t, db, "p")
-		w.refused(t, "after", schemas.SQLStateNoBeat, ReasonNoBeat)
+		w.refused(t, "after", schemas.SQLStateNoBeat, guard.NoHeartbeat)
 		pgtest.Beat(t, db)
 		w.goes(t, "with a beat of the running server")
 	})
@@ -122,12 +120,12 @@ func TestAPromotionMakesBeatsWorthlessAndWithoutAnAuditWantsAPerson(t *testing.T
 			t.Fatalf("the timeline is %d, want 2", timeline)
 		}
 		w := open(t, db, "p")
-		w.refused(t, "promoted", schemas.SQLStateNoBeat, ReasonHistoryChanged)
+		w.refused(t, "promoted", schemas.SQLStateNoBeat, guard.HistoryChanged)
 		// The slots are still there: the standby had them itself.
 		pgtest.Beat(t, db)
 		w.goes(t, "with a beat of this timeline, in the same history")
 		db.Exec(t, "update lapse.installation set audit_required = false")
-		w.refused(t, "promoted, audit off", schemas.SQLStateHistory, ReasonHistoryChanged)
+		w.refused(t, "promoted, audit off", schemas.SQLStateHistory, guard.HistoryChanged)
 		db.Exec(t, "insert into lapse.history (number, timeline, system_identifier, reason) values (2, lapse.timeline(), lapse.system_identifier(), 'meant')")
 		w.goes(t, "audit off, accepted")
 	})
@@ -159,10 +157,10 @@ func TestWithTheAuditOffAServerThatNobodyAcceptedIsRefused(t *testing.T) {
 		w := open(t, db, "p")
 		for i, other := range []string{"lapse.timeline() + 1, lapse.system_identifier()", "lapse.timeline(), '1'"} {
 			db.Exec(t, "insert into lapse.history (number, timeline, system_identifier, reason) select "+[]string{"2", "4"}[i]+", "+other+", 'elsewhere'")
-			w.refused(t, other, schemas.SQLStateHistory, ReasonHistoryChanged)
+			w.refused(t, other, schemas.SQLStateHistory, guard.HistoryChanged)
 			_, err := newExecutor(t, db).Once(t.Context(), nil)
-			var refusal *Refusal
-			if !errors.As(err, &refusal) || refusal.Reason != ReasonHistoryChanged {
+			var refusal *guard.Refusal
+			if !errors.As(err, &refusal) || refusal.Reason != guard.HistoryChanged {
 				t.Errorf("%s: one pass ended with %v", other, err)
 			}
 			db.Exec(t, "insert into lapse.history (number, timeline, system_identifier, reason) select "+[]string{"3", "5"}[i]+", lapse.timeline(), lapse.system_identifier(), 'accepted'")

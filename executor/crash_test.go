@@ -151,6 +151,10 @@ func TestAProcessThatWasStoppedPastItsLeaseIsRefusedWhenItGoesOn(t *testing.T) {
 		if rows := one[int](t, db, "select count(*) from lapse.batch"); rows != ledgerRows {
 			t.Errorf("the stopped process wrote %d ledger rows when it went on", rows-ledgerRows)
 		}
+		// It did go on, and was refused; or its open transaction had ended.
+		if log := c.log(); !strings.Contains(log, schemas.SQLStateLease) && !strings.Contains(log, schemas.SQLStateIdleInTransactionTimeout) {
+			t.Errorf("the stopped process was not refused; it says:\n%s", log)
+		}
 		isWhole(t, db, h, due, live)
 	})
 }
@@ -178,6 +182,9 @@ func TestTheExecutorOutlivesACrashOfTheServer(t *testing.T) {
 			if err := db.Server.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+			if len(ended) > 0 || one[int](t, db, "select count(*) from lapse.shard where not done") == 0 {
+				t.Fatal("the work was done before the crash: there was too little of it")
+			}
 		}
 		if err := <-ended; err != nil {
 			t.Fatal(err)
@@ -195,18 +202,32 @@ func TestManyExecutorsShareARun(t *testing.T) {
 		spread(t, db, due, live)
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 50")))
 		h := record(t, db)
-		ended := make(chan error, 3)
-		for range cap(ended) {
+		type answer struct {
+			summary Summary
+			err     error
+		}
+		answers := make(chan answer, 3)
+		for range cap(answers) {
 			e := newExecutor(t, db, func(c *Config) { c.Limits.TurnRows = 200 })
 			go func() {
-				_, err := e.Once(t.Context(), nil)
-				ended <- err
+				s, err := e.Once(t.Context(), nil)
+				answers <- answer{s, err}
 			}()
 		}
-		for range cap(ended) {
-			if err := <-ended; err != nil {
-				t.Error(err)
+		took, sum := 0, int64(0)
+		for range cap(answers) {
+			got := <-answers
+			if got.err != nil {
+				t.Error(got.err)
 			}
+			for _, p := range got.summary.Policies {
+				if sum += p.Deleted; p.Deleted > 0 {
+					took++
+				}
+			}
+		}
+		if took < 2 || sum != due {
+			t.Errorf("%d executors deleted %d rows, want several and %d", took, sum, due)
 		}
 		isWhole(t, db, h, due, live)
 	})

@@ -20,37 +20,67 @@
 //
 // # Order
 //
-//	round       read the list, look at the audit, advance arming policies       executor.go, once.go, health.go
-//	 └ turn     open or resume the policy's run                                  turn.go; planner.OpenRun
-//	    └ shard claim a lease; give it back however this ends                    lease.go
+//	worker     asks the scheduler what to do next                           worker.go
+//	 ├ list     asks the guards, reads the policies, advances arming ones   worker.go, guards.go, status.go
+//	 └ turn     opens or resumes the policy's run, or helps with it         turn.go; planner.OpenRun
+//	    └ shard acquires a lease; gives it back however this ends           shard.go, lease.go
 //	       └ batch
-//	          1  clean session, BEGIN, xid, clock, functions  one round trip     batch.go, functions.go
-//	          2  claim and MAC; the deletion function; are
-//	             the functions still what they were?          one round trip
-//	          3  compare the counts; COMMIT                   one round trip
-//	          ?  no answer to COMMIT: wait until it is known                     outcome.go
+//	          0  the guards: go, slow, wait or refuse                       guards.go, guard/
+//	          1  clean session, BEGIN, xid, clock, functions: one round trip batch.go, functions.go
+//	          2  claim and MAC; the deletion function; are the functions
+//	             still what they were?: one round trip
+//	          3  compare the counts; COMMIT: one round trip
+//	          ?  no answer to COMMIT: wait until it is known                outcome.go
 //
-// A turn ends when the run is over, its share of rows and time is used up, or something is in the way; then it is the
-// next policy's. The list is read afresh for each round.
+// There is one scheduler (scheduler.go). It stops when its goal is reached (goal.go): Run's never is, Once's when the run of
+// each of its policies is over or cannot go on (once.go).
+//
+//	          next           list, guards go        shard acquired
+//	[waiting] ────▶ [listing] ──────────▶ [in turn] ──────────────▶ [in batch]
+//	    ▲  changed, time │ refused            │  ▲ shard done            │
+//	    └────────────────┴────────────────────┘  └───────────────────────┘
+//	                       turn over: run over, share used up, refused, blocked, stopped
+//
+// Several workers share the scheduler, each with a session and leases of its own. A policy has one turn at a time and one
+// for each list, and the next turn is that of the policy that has waited longest. A turn ends when the run is over, its share
+// of rows and time is used up by all its workers together, or something is in the way. A worker for which no policy is due
+// helps with a turn whose run has another shard. What a policy's workers learn is theirs together (policy.go): the size of
+// batches, pauses, counts.
+//
+// A shard is a slice of a leaf: all of it, a range of its order or a hash part (schemas/migrations/0004_1_slices.sql).
+// Runs are opened with one shard for all of each leaf. Nothing here asks how large a slice is, and a leaf may have several.
 //
 // # When something fails
 //
 //	what                                      is left                      what follows
-//	this process dies                         see batch.go and lease.go    whoever claims the shard goes on, within 30 s
+//	this process dies                         see batch.go and lease.go    whoever takes the shard goes on when the lease has ended
 //	this process is stopped past its lease    nothing                      refused by the term of its lease
+//	one worker's connection is lost           nothing of its batch         the policy pauses; the worker connects again, and gives
+//	                                                                       its shard back first
 //	the server dies or restarts               whole batches                connected again with growing pauses, run resumed
-//	no answer to COMMIT                       all of the batch or nothing  settled by pg_xact_status and ledger; in progress
+//	no answer to COMMIT                       all of the batch or nothing  decided by pg_xact_status and ledger; in progress
 //	                                                                       is waited for, never guessed
 //	deadlock, lock timeout, gate changed      nothing of the batch         Retry: the policy pauses, each time longer
 //	statement timeout, a row that resists     nothing of the batch         Halve: at once, with half the rows
 //	the same, with one row                    nothing of the batch         PutAside: the shard is out of this run, the others
 //	                                                                       go on; tried again in the first run after a pause
-//	schema, trigger, permission, a function   nothing of the batch         StopPolicy: until its next scheduled time, and
-//	that is not ours, damaged data, any other                              readiness says so
+//	schema, trigger, permission, a function   nothing of the batch         StopPolicy: for all its workers, until its next
+//	that is not ours, damaged data, any other                              scheduled time, and readiness says so
 //	SQLSTATE of a policy's own call
-//	an error of this program's                nothing of the batch         StopProcess: Run returns it
-//	slot missing, lost, unread or behind,     whole batches                Refusal: Run waits and goes on by itself
+//	an error of this program's                nothing of the batch         StopProcess: the other workers end their batches,
+//	                                                                       and Run returns it
+//	slot missing, lost, unread or behind,     whole batches                a guard refuses: Run waits and goes on by itself
 //	or everything is paused
 //
 // What goes into which line is decided in one function: grade.go.
+//
+// # Where the next things go
+//
+//	a reason to slow down, wait or refuse    one file in guard/ and one line in guard.All
+//	when a policy is due: cron, a window     planner/schedule.go says when; guard/window.go stops what is under way
+//	a rate of rows for a policy              rate.go: tokens taken in worker.batch before BEGIN
+//	ranges, hash slices, a residual shard    lapse.open_run makes them; shard.go works on them as on any other
+//	another action: drop_partition, soft     action.go beside batch.go, chosen in worker.shard; grades stay in grade.go
+//	rows in quarantine                       trouble.go: where a shard is put aside today
+//	holds                                    planner (the condition); enter compares the claim's hold version
 package executor

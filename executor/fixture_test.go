@@ -65,6 +65,16 @@ func newExecutor(t testing.TB, db *pgtest.DB, change ...func(*Config)) *Executor
 	return executorAt(t, db.As(schemas.RolesFor(schemas.DefaultRolePrefix).Executor), change...)
 }
 
+// nowhere is a server that is not there.
+func nowhere(t testing.TB) *pgx.ConnConfig {
+	t.Helper()
+	config, err := pgx.ParseConfig("postgres://lapse_executor@127.0.0.1:1/x?sslmode=disable")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
 func executorAt(t testing.TB, url string, change ...func(*Config)) *Executor {
 	t.Helper()
 	database, err := pgx.ParseConfig(url)
@@ -80,6 +90,13 @@ func executorAt(t testing.TB, url string, change ...func(*Config)) *Executor {
 		t.Fatal(err)
 	}
 	return e
+}
+
+// newTestWorker returns a worker that belongs to nobody's schedule.
+func newTestWorker(t testing.TB, db *pgtest.DB) *worker {
+	t.Helper()
+	e := newExecutor(t, db)
+	return e.newWorker(0, newScheduler(endless{e}, e.memory, e.now))
 }
 
 // testLog shows what an executor says when its test fails.
@@ -98,6 +115,15 @@ func once(t testing.TB, e *Executor, now ...schemas.PolicyName) Summary {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// only is what Once did under its one policy.
+func only(t testing.TB, s Summary) PolicySummary {
+	t.Helper()
+	if len(s.Policies) != 1 {
+		t.Fatalf("Once did %+v, want one policy", s.Policies)
+	}
+	return s.Policies[0]
 }
 
 // one asks for one value as the superuser, in UTC, as policies are meant.
@@ -139,14 +165,14 @@ func open(t testing.TB, db *pgtest.DB, name schemas.PolicyName) *work {
 	if w.run, err = planner.OpenRun(ctx, s.control, w.policy, time.Now); err != nil {
 		t.Fatal(err)
 	}
-	w.claim(t)
+	w.acquire(t)
 	return w
 }
 
-// claim takes a shard of the run.
-func (w *work) claim(t testing.TB) {
+// acquire takes a shard of the run.
+func (w *work) acquire(t testing.TB) {
 	t.Helper()
-	l, err := w.session.claim(t.Context(), w.run.ID)
+	l, err := w.session.acquire(t.Context(), w.run.ID)
 	if err != nil {
 		t.Fatal(err)
 	}

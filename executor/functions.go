@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 
@@ -24,8 +25,10 @@ type functions struct {
 	expected []schemas.Function
 	names    []string // without schema, as the catalog query takes them
 	digest   schemas.Digest
-	seen     string // the versions of the catalog's rows that were found equal; "" for none yet
 	may      func(name, grantee string) bool
+
+	mu   sync.Mutex
+	seen string // the versions of the catalog's rows that were found equal; "" for none yet
 }
 
 // auditors are the functions that the auditor's login may call too. They only read.
@@ -83,7 +86,7 @@ var errNoFunction = errors.New("the policy's deletion function is gone")
 // compare reads the functions in the transaction of a batch and holds them against what they must be. versions are those
 // of the same transaction.
 func (f *functions) compare(ctx context.Context, conn *pgx.Conn, versions string) error {
-	if f.seen != "" && versions == f.seen {
+	if f.found(versions) {
 		return nil
 	}
 	rows, err := conn.Query(ctx, schemas.FunctionTexts, f.names)
@@ -109,8 +112,17 @@ func (f *functions) compare(ctx context.Context, conn *pgx.Conn, versions string
 			return &tamperedError{name, fmt.Sprintf("is there %d times", found[name])}
 		}
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.seen = versions
 	return nil
+}
+
+// found reports whether these versions of the catalog's rows were found equal, by whichever worker.
+func (f *functions) found(versions string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.seen != "" && versions == f.seen
 }
 
 // differs says in what a function is not as expected, "" if in nothing.

@@ -150,7 +150,7 @@ func TestWhatStandsInTheWayOfABatchIsGradedAndLosesItsRowContent(t *testing.T) {
 					owned(t, db, strings.ReplaceAll(strings.ReplaceAll(c.after, "%s", db.Name), "%[1]s", db.Name))
 				}
 				if c.state == schemas.SQLStateCounts {
-					w.claim(t) // a claim that names the table itself as what it cascades to
+					w.acquire(t) // a claim that names the table itself as what it cascades to
 				}
 				_, err := w.batch(t, 10)
 				if schemas.StateOf(err) != c.state {

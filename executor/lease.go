@@ -12,18 +12,19 @@ import (
 	"lapse/schemas"
 )
 
-// lease is the right to work on one shard. It ends 30 seconds after the last batch of its holder (the deletion function
-// moves that instant along in each batch's own transaction) or when it is given back.
+// lease is the right of one worker to work on one shard. It ends when lapse.lease_time has passed since its holder's last
+// batch (the deletion function moves that instant along in each batch's own transaction) or when it is given back.
 //
-// The term is what makes a lease safe: each claim makes the next one, and the deletion function refuses any but the
+// The term is what makes a lease safe: each lease has the next one, and the deletion function refuses any but the
 // last. A process that was stopped for an hour and goes on in the middle of a batch is refused, whatever it believes.
 //
-// Nobody waits with a lease in hand: a policy that pauses, for whatever reason, gives its shard back first. While the
-// outcome of a commit is unknown that transaction itself has the shard's row locked, and nobody can claim it. A process
-// that lost its connection with a lease in hand claims the shard again, as its own.
+// Nobody waits long with a lease in hand: a policy that pauses after an error gives its shard back first, and the pause
+// between two batches is bounded by longestPause. While the outcome of a commit is unknown that transaction itself has the
+// shard's row locked, and nobody can take it. A worker that lost its connection with a lease in hand gives the shard back
+// with its next one, or takes it again, as its own.
 //
-//	crash before the claim commits      the shard is free
-//	crash with the lease in hand        the shard is free after 30 seconds; its cursor says where to go on
+//	crash before the lease commits      the shard is free
+//	crash with the lease in hand        the shard is free when the lease ends; its cursor says where to go on
 //	crash while it is given back        the same, or it is free at once
 type lease struct {
 	shard  int64
@@ -33,8 +34,8 @@ type lease struct {
 	cutoff time.Time
 }
 
-// claim takes a shard of run that nobody else holds. It returns nil when there is none. Durable when it returns.
-func (s *session) claim(ctx context.Context, run uuid.UUID) (*lease, error) {
+// acquire takes a shard of run that nobody else holds. It returns nil when there is none. Durable when it returns.
+func (s *session) acquire(ctx context.Context, run uuid.UUID) (*lease, error) {
 	l := lease{run: run}
 	err := s.control.QueryRow(ctx, `select shard, term, leaf, cutoff from lapse.lease($1, $2)`, run, s.holder).
 		Scan(&l.shard, &l.term, &l.leaf, &l.cutoff)
@@ -42,18 +43,18 @@ func (s *session) claim(ctx context.Context, run uuid.UUID) (*lease, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("claim a shard of run %v: %w", run, err)
+		return nil, fmt.Errorf("take a shard of run %v: %w", run, err)
 	}
 	return &l, nil
 }
 
 // release gives the shard back, unless it is another's by now. It returns a position above all that was committed
 // before.
-func (s *session) release(ctx context.Context, l *lease) (position, error) {
+func (s *session) release(ctx context.Context, l *lease) (schemas.LSN, error) {
 	batch := &pgx.Batch{}
 	batch.Queue(insertPosition)
 	batch.Queue(`select lapse.release($1, $2, $3)`, l.shard, l.term, s.holder)
-	var above position
+	var above schemas.LSN
 	answers := s.control.SendBatch(ctx, batch)
 	err := answers.QueryRow().Scan(&above)
 	if closed := answers.Close(); err == nil {
@@ -65,8 +66,8 @@ func (s *session) release(ctx context.Context, l *lease) (position, error) {
 	return above, nil
 }
 
-// rest is what is left of a run.
-type rest struct {
+// runState is what is left of a run.
+type runState struct {
 	unfinished bool // shards that somebody has, or will have
 	aside      int  // shards in which a row resisted
 	state      string
@@ -74,8 +75,8 @@ type rest struct {
 	behind     bool       // due rows that somebody had locked
 }
 
-// rest looks what is left of a run.
-func (s *session) rest(ctx context.Context, run uuid.UUID) (r rest, err error) {
+// runState looks what is left of a run.
+func (s *session) runState(ctx context.Context, run uuid.UUID) (r runState, err error) {
 	err = s.control.QueryRow(ctx, `
 		select coalesce(bool_or(not s.done and not s.aside), false), count(*) filter (where s.aside and not s.locked),
 		       coalesce(min(s.sqlstate) filter (where s.aside and not s.locked), ''), min(s.retry_at) filter (where s.aside and not s.locked),

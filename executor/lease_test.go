@@ -33,7 +33,7 @@ func TestAShardHasOneHolder(t *testing.T) {
 					return
 				}
 				defer s.close()
-				l, err := s.claim(t.Context(), w.run.ID)
+				l, err := s.acquire(t.Context(), w.run.ID)
 				if err != nil {
 					t.Error(err)
 				}
@@ -123,7 +123,7 @@ func TestAProcessClaimsAShardAgainThatItLostTrackOf(t *testing.T) {
 		arm(t, db, policies(policy("p", "public.sessions")))
 		w := open(t, db, "p")
 		former := *w.a
-		w.claim(t)
+		w.acquire(t)
 		if w.a.term != former.term+1 {
 			t.Errorf("claimed again with term %d after %d", w.a.term, former.term)
 		}

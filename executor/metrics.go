@@ -9,9 +9,9 @@ import (
 
 // Metrics are the executor's measurements. Safe for concurrent use.
 type Metrics struct {
-	deleted, cascaded, batches, skips *prometheus.CounterVec
-	batchSeconds, runSeconds          *prometheus.HistogramVec
-	batchSize, state                  *prometheus.GaugeVec
+	deleted, cascaded, batches, skips, throttled *prometheus.CounterVec
+	batchSeconds, runSeconds                     *prometheus.HistogramVec
+	batchSize, state                             *prometheus.GaugeVec
 }
 
 // Outcomes of a batch: a label of batches_total.
@@ -42,6 +42,7 @@ func newMetrics() *Metrics {
 		cascaded:     counter("rows_cascaded_total", "Rows that foreign keys took along."),
 		batches:      counter("batches_total", "Batches, by how they ended.", "outcome"),
 		skips:        counter("skips_total", "Turns that a due policy did not get, by the reason.", "reason"),
+		throttled:    counter("throttle_seconds_total", "Time that batches were held back, by the reason.", "reason"),
 		batchSeconds: histogram("batch_seconds", "Time from BEGIN to the answer to COMMIT.", prometheus.ExponentialBuckets(0.001, 2, 15)),
 		runSeconds:   histogram("run_seconds", "Time from the opening of a run to its last batch.", prometheus.ExponentialBuckets(0.1, 3, 14)),
 		batchSize:    gauge("batch_size", "Rows that the latest batch was allowed."),
@@ -53,7 +54,7 @@ func labels(more ...string) []string { return append([]string{"policy", "table"}
 
 // Collectors are to be registered by the caller.
 func (m *Metrics) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.deleted, m.cascaded, m.batches, m.skips, m.batchSeconds, m.runSeconds, m.batchSize, m.state}
+	return []prometheus.Collector{m.deleted, m.cascaded, m.batches, m.skips, m.throttled, m.batchSeconds, m.runSeconds, m.batchSize, m.state}
 }
 
 // committed counts a batch that is durable.

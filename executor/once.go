@@ -3,13 +3,12 @@ package executor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"lapse/executor/guard"
 	"lapse/planner"
 	"lapse/schemas"
 )
@@ -17,89 +16,38 @@ import (
 const (
 	// armingPatience is how long Once waits for the auditor to pass the position of an arming policy.
 	armingPatience = 10 * time.Second
-	// stallPatience is how long an auditor that is behind may stand still before Once gives up.
-	stallPatience = 10 * time.Second
+	// armingInterval is how often it looks meanwhile.
+	armingInterval = lookInterval / 4
+	// serverPatience is how long Once waits for a server that went away.
+	serverPatience = time.Minute
 )
 
-// Summary says what Once did.
-type Summary struct {
-	Policies []PolicySummary `json:"policies"`
-}
-
-// PolicySummary says what Once did under one policy.
-type PolicySummary struct {
-	Policy   schemas.PolicyName    `json:"policy"`
-	Table    string                `json:"table"`
-	Version  schemas.PolicyVersion `json:"version"`
-	Run      uuid.UUID             `json:"run"` // zero: none was begun
-	Deleted  int64                 `json:"deleted"`
-	Cascaded int64                 `json:"cascaded"`
-	Batches  int64                 `json:"batches"`
-	Outcome  Outcome               `json:"outcome"`
-	Error    string                `json:"error,omitempty"` // of one that was stopped, or in which rows resist
-	// LeftBehind says that due rows are left that somebody had locked all the time. The next run follows soon.
-	LeftBehind bool `json:"left_behind,omitempty"`
-}
-
-// Outcome is how Once ended for a policy. A policy that left its armed state meanwhile has that state as its outcome.
-type Outcome string
-
-// How Once ends for a policy.
-const (
-	Finished    Outcome = "finished"    // nothing that was due at the run's cutoff is left, unless LeftBehind says so
-	Stopped     Outcome = "stopped"     // an error stopped the policy
-	Resisted    Outcome = "resisted"    // all was tried; shards in which a row resists were put aside
-	Interrupted Outcome = "interrupted" // Once ended before the run did; the next one goes on with it
-)
-
-// UnknownPolicyError names a policy that is not in force.
-type UnknownPolicyError struct {
-	Policy schemas.PolicyName
-	Known  []schemas.PolicyName
-}
-
-func (e *UnknownPolicyError) Error() string {
-	known := make([]string, len(e.Known))
-	for i, name := range e.Known {
-		known[i] = string(name)
+// Once brings the policies that are due, or those named in now whatever their schedule, to the end of one run each. Other
+// executors may help.
+//
+// It returns what it did, and an error if it did less than it was asked: a *guard.Refusal if nothing may be deleted at all,
+// an error for each policy that was stopped, ErrStopping if ctx ended first.
+func (e *Executor) Once(ctx context.Context, now []schemas.PolicyName) (Summary, error) {
+	o := &onceGoal{Executor: e, names: now, begun: e.now()}
+	err := e.schedule(ctx, o)
+	switch {
+	case errors.Is(err, ErrStopping):
+		return o.summary(), ErrStopping
+	case err != nil:
+		return o.summary(), stripped("one pass", err)
 	}
-	return fmt.Sprintf("there is no policy %s in this database; there are: %s", e.Policy, strings.Join(known, ", "))
+	return o.outcome()
 }
 
-// NotArmedError names a policy that was to run and may not.
-type NotArmedError struct {
-	Policy schemas.PolicyName
-	State  schemas.State
+// onceGoal is Once's goal: each of its targets comes to the end of one run, or cannot go on.
+type onceGoal struct {
+	*Executor
+	names    []schemas.PolicyName
+	begun    time.Time
+	answered time.Time // when the list was read last; zero: never
+	chosen   bool      // the targets are
+	targets  []*target
 }
-
-func (e *NotArmedError) Error() string {
-	fix := "see `lapse policy list`"
-	switch e.State {
-	case schemas.Observing:
-		fix = fmt.Sprintf("`lapse policy arm %s` lets it delete, and so does `lapse apply` of a file with state: armed, if no more falls due than before", e.Policy)
-	case schemas.Paused:
-		fix = fmt.Sprintf("`lapse policy resume %s` takes it back to where it was, and `lapse apply` of a file with state: armed lets it go on", e.Policy)
-	case schemas.Arming:
-		fix = "it waits until the auditor has read the log up to the position at which its table was published: see that `lapse audit` runs"
-	}
-	return fmt.Sprintf("policy %s is %s: %s", e.Policy, e.State, fix)
-}
-
-// ResistingError says that rows of a policy cannot be deleted. What else is due was.
-type ResistingError struct {
-	Policy  schemas.PolicyName
-	Shards  int
-	RetryAt time.Time
-	Cause   error // in one of them
-}
-
-func (e *ResistingError) Error() string {
-	return fmt.Sprintf("policy %s: a row resists in %d of its shards, which were put aside and are tried again after %s: %v",
-		e.Policy, e.Shards, e.RetryAt.UTC().Format(time.RFC3339), e.Cause)
-}
-
-// Unwrap returns what stood in the way.
-func (e *ResistingError) Unwrap() error { return e.Cause }
 
 // target is a policy that Once is to bring to the end of a run.
 type target struct {
@@ -111,82 +59,62 @@ type target struct {
 	deleted, cascaded, batches int64
 }
 
-// Once makes one pass: it brings the policies that are due, or those named in now whatever their schedule, to the end of
-// one run each. Other executors may help.
-//
-// It returns what it did, and an error if it did less than it was asked: a *Refusal if nothing may be deleted at all, an
-// error for each policy that was stopped, ErrStopping if ctx ended first.
-func (e *Executor) Once(ctx context.Context, now []schemas.PolicyName) (Summary, error) {
-	defer e.leave()
-	begun, answered, wanted := e.now(), e.now(), notAtAll
-	pause := pauses{first: 100 * time.Millisecond, last: 5 * time.Second}
-	var targets []*target
-	for {
-		policies, refusal, err := e.read(ctx, wanted)
-		if err == nil && refusal != nil {
-			err = refusal
+// listed chooses the targets from the first list, and takes from each later one which of them are over.
+func (o *onceGoal) listed(policies []planner.InForce, a *guard.Answer, fresh func(schemas.PolicyID) bool) error {
+	if a.Verdict == guard.Refuse {
+		return a.Err()
+	}
+	o.answered = o.now()
+	if a.Stops() {
+		return nil
+	}
+	if !o.chosen {
+		if err := o.choose(policies); err != nil {
+			return err
 		}
-		if err == nil && targets == nil {
-			targets, err = e.targets(policies, now)
-		}
-		next := e.now().Add(pause.grow())
-		if err == nil {
-			pause.reset()
-			answered, wanted = e.now(), patience
-			next, err = e.pass(ctx, policies, targets, e.now().Sub(begun) < armingPatience)
-		}
-		if err == nil && areOver(targets) {
-			return outcome(targets)
-		}
-		if err != nil && !e.passesInOnce(err, e.now().Sub(answered), wanted) {
-			return summary(targets), stripped("one pass", err)
-		}
-		if err := wait(ctx, next.Sub(e.now())); err != nil {
-			return summary(targets), err
+		o.chosen = true
+	}
+	for _, t := range o.targets {
+		switch p := find(policies, t.Policy); {
+		case t.over:
+		case p == nil:
+			t.end(Outcome(schemas.Dropped), nil)
+		case fresh(p.ID):
+			o.follow(t, p)
 		}
 	}
+	return nil
 }
 
-// passesInOnce says whether an error is waited out: an auditor that is behind and catching up, and a server that went
-// away a short while ago.
-func (e *Executor) passesInOnce(err error, unanswered, wanted time.Duration) bool {
-	var refusal *Refusal
-	if errors.As(err, &refusal) {
-		return refusal.Reason == ReasonAuditBehind && e.now().Sub(e.health.advanced) < stallPatience
-	}
-	return !errors.Is(err, ErrStopping) && wanted != notAtAll && unanswered < patience && e.passes(err)
-}
-
-// targets are the named policies, or all that are due or may be when they are armed.
-func (e *Executor) targets(policies []planner.InForce, now []schemas.PolicyName) ([]*target, error) {
-	targets := []*target{}
-	for _, name := range slices.Compact(slices.Sorted(slices.Values(now))) {
+// choose takes the named policies, or all that are due or may be when they are armed.
+func (o *onceGoal) choose(policies []planner.InForce) error {
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(o.names))) {
 		p := find(policies, name)
 		if p == nil {
 			known := make([]schemas.PolicyName, len(policies))
 			for i := range policies {
 				known[i] = policies[i].Name
 			}
-			return nil, &UnknownPolicyError{name, known}
+			return &UnknownPolicyError{name, known}
 		}
 		if p.State != schemas.Armed && p.State != schemas.Arming {
-			return nil, &NotArmedError{name, p.State}
+			return &NotArmedError{name, p.State}
 		}
-		e.memory(p).notBefore = time.Time{}
+		o.memory(p).pauseUntil(time.Time{})
 		t := newTarget(p)
 		t.named = true
-		targets = append(targets, t)
+		o.targets = append(o.targets, t)
 	}
-	if len(now) > 0 {
-		return targets, nil
+	if len(o.names) > 0 {
+		return nil
 	}
 	for i := range policies {
-		at, armed := e.due(&policies[i])
-		if armed && !at.After(e.now()) || policies[i].State == schemas.Arming {
-			targets = append(targets, newTarget(&policies[i]))
+		at, armed := o.nextTurn(&policies[i])
+		if armed && !at.After(o.now()) || policies[i].State == schemas.Arming {
+			o.targets = append(o.targets, newTarget(&policies[i]))
 		}
 	}
-	return targets, nil
+	return nil
 }
 
 func newTarget(p *planner.InForce) *target {
@@ -202,71 +130,91 @@ func find(policies []planner.InForce, name schemas.PolicyName) *planner.InForce 
 	return nil
 }
 
-// pass gives each target that is not over one turn. It returns when the next pass should be.
-func (e *Executor) pass(ctx context.Context, policies []planner.InForce, targets []*target, patient bool) (time.Time, error) {
-	next := e.now().Add(patience)
-	for _, t := range targets {
-		if t.over {
-			continue
-		}
-		at, err := e.serve(ctx, t, find(policies, t.Policy), patient)
-		if err != nil {
-			return next, err
-		}
-		next = earlier(next, at)
-	}
-	return next, nil
-}
-
-func areOver(targets []*target) bool {
-	return !slices.ContainsFunc(targets, func(t *target) bool { return !t.over })
-}
-
-// serve gives a target a turn if it may have one, and returns when it may have the next.
-func (e *Executor) serve(ctx context.Context, t *target, p *planner.InForce, patient bool) (time.Time, error) {
-	if p == nil {
-		t.end(Outcome(schemas.Dropped), nil)
-		return time.Time{}, nil
-	}
+// follow looks whether a target goes on, as the list has its policy.
+func (o *onceGoal) follow(t *target, p *planner.InForce) {
 	if p.Version != t.Version {
 		t.Version, t.Run = p.Version, uuid.Nil
 		t.deleted, t.cascaded, t.batches = t.Deleted, t.Cascaded, t.Batches
 	}
 	switch {
-	case p.State == schemas.Arming && patient:
-		return e.now().Add(healthInterval / 4), nil
+	case p.State == schemas.Arming && o.now().Sub(o.begun) < armingPatience:
 	case p.State != schemas.Armed && t.named:
 		t.end(Outcome(p.State), &NotArmedError{t.Policy, p.State})
-		return time.Time{}, nil
 	case p.State != schemas.Armed:
 		t.end(Outcome(p.State), nil)
-		return time.Time{}, nil
 	case t.Run != uuid.Nil && (p.Unfinished == nil || p.Unfinished.ID != t.Run):
 		t.end(Finished, nil) // by another executor
-		return time.Time{}, nil
 	}
-	m := e.memory(p)
-	if m.notBefore.After(e.now()) {
-		return m.notBefore, nil
-	}
-	end, err := e.turn(ctx, p)
-	t.take(&m.tally)
-	switch end {
-	case turnFinished:
-		t.LeftBehind = m.behind
-		if m.resists != nil {
-			t.end(Resisted, m.resists)
-			break
+}
+
+func (o *onceGoal) target(name schemas.PolicyName) *target {
+	for _, t := range o.targets {
+		if t.Policy == name && !t.over {
+			return t
 		}
-		t.end(Finished, nil)
-	case turnStopped:
-		t.end(Stopped, m.stopped)
 	}
-	return m.notBefore, err
+	return nil
+}
+
+// due lets each target have turns until its run is over, whatever its schedule says.
+func (o *onceGoal) due(p *planner.InForce) (time.Time, bool) {
+	if o.target(p.Name) == nil || p.State != schemas.Armed {
+		return time.Time{}, false
+	}
+	return o.memory(p).paused(), true
+}
+
+func (o *onceGoal) ended(t *turn) {
+	target := o.target(t.policy.Name)
+	if target == nil {
+		return
+	}
+	m := t.memory
+	target.take(m.done())
+	switch t.end {
+	case turnFinished:
+		behind, resists := m.left()
+		target.LeftBehind = behind
+		if resists != nil {
+			target.end(Resisted, resists)
+			return
+		}
+		target.end(Finished, nil)
+	case turnStopped:
+		target.end(Stopped, m.stop())
+	case turnRefused:
+		if t.refusal != nil {
+			target.end(Stopped, t.refusal)
+		}
+	}
+}
+
+func (o *onceGoal) reached() bool {
+	return o.chosen && !slices.ContainsFunc(o.targets, func(t *target) bool { return !t.over })
+}
+
+func (o *onceGoal) reread() time.Duration {
+	if o.now().Sub(o.begun) < armingPatience {
+		return armingInterval
+	}
+	return rereadInterval
+}
+
+// patience is for a server that went away. One that never was there is not waited for.
+func (o *onceGoal) patience() time.Duration {
+	if o.answered.IsZero() {
+		return notAtAll
+	}
+	return serverPatience
+}
+
+func (o *onceGoal) outlasts(err error, lost bool) bool {
+	var refusal *guard.Refusal
+	return !errors.As(err, &refusal) && !o.answered.IsZero() && o.now().Sub(o.answered) < serverPatience && o.Executor.outlasts(err, lost)
 }
 
 // take copies what was done.
-func (t *target) take(did *tally) {
+func (t *target) take(did runCounts) {
 	t.Run = did.run
 	t.Deleted, t.Cascaded, t.Batches = t.deleted+did.deleted, t.cascaded+did.cascaded, t.batches+did.batches
 }
@@ -279,17 +227,17 @@ func (t *target) end(how Outcome, err error) {
 }
 
 // outcome is what Once returns when every target is over.
-func outcome(targets []*target) (Summary, error) {
+func (o *onceGoal) outcome() (Summary, error) {
 	var errs []error
-	for _, t := range targets {
+	for _, t := range o.targets {
 		errs = append(errs, t.err)
 	}
-	return summary(targets), errors.Join(errs...)
+	return o.summary(), errors.Join(errs...)
 }
 
-func summary(targets []*target) Summary {
-	s := Summary{Policies: make([]PolicySummary, len(targets))}
-	for i, t := range targets {
+func (o *onceGoal) summary() Summary {
+	s := Summary{Policies: make([]PolicySummary, len(o.targets))}
+	for i, t := range o.targets {
 		s.Policies[i] = t.PolicySummary
 	}
 	return s

@@ -2,16 +2,14 @@ package executor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
+	"lapse/internal/backoff"
 	"lapse/schemas"
 )
 
-// settle finds out what became of a transaction whose COMMIT was not answered. Only the counters depend on it: rows,
+// awaitOutcome finds out what became of a transaction whose COMMIT was not answered. Only the counters depend on it: rows,
 // ledger and cursor went together or stayed together.
 //
 //	pg_xact_status says        it is
@@ -21,24 +19,23 @@ import (
 //
 // After a crash of the server the xid may be another transaction's by now, which committed. So "committed" alone proves
 // nothing; the ledger row with this batch's id does.
-func (e *Executor) settle(ctx context.Context, done *result) (committed bool, err error) {
-	pause := pauses{first: 10 * time.Millisecond, last: time.Second}
+func (w *worker) awaitOutcome(ctx context.Context, done *result) (committed bool, err error) {
+	pause := backoff.Backoff{Min: 10 * time.Millisecond, Max: time.Second}
 	for {
-		s, err := e.connected(ctx, forever)
-		if err != nil {
+		if err := w.connect(ctx, forever); err != nil {
 			return false, err
 		}
-		over, err := s.isOver(ctx, done.xid)
+		over, err := w.session.isOver(ctx, done.xid)
 		if err == nil && over {
-			committed, err = s.inLedger(ctx, done)
+			committed, err = w.session.inLedger(ctx, done)
 		}
 		switch {
 		case err == nil && over:
 			return committed, nil
-		case err != nil && grade(err, circumstances{lost: s.lost()}) != Retry:
+		case err != nil && grade(err, circumstances{lost: w.session.lost()}) != Retry:
 			return false, err
 		}
-		if err := wait(ctx, pause.grow()); err != nil {
+		if err := wait(ctx, pause.Next()); err != nil {
 			return false, err
 		}
 	}
@@ -49,8 +46,7 @@ func (s *session) isOver(ctx context.Context, xid schemas.XID) (bool, error) {
 	var standby bool
 	var status *string
 	err := s.control.QueryRow(ctx, `select pg_is_in_recovery(), pg_xact_status($1)`, xid).Scan(&standby, &status)
-	var server *pgconn.PgError
-	if errors.As(err, &server) && server.Code == schemas.SQLStateInvalidParameterValue {
+	if schemas.StateOf(err) == schemas.SQLStateInvalidParameterValue {
 		return true, nil
 	}
 	if err != nil {

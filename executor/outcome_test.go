@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -53,7 +54,7 @@ func isExact(t *testing.T, db *pgtest.DB, s Summary, due, live int64) {
 	if got := one[int64](t, db, "select count(*) from sessions"); got != live {
 		t.Errorf("%d rows are left, want the %d that are not due", got, live)
 	}
-	if len(s.Policies) != 1 || s.Policies[0].Deleted != due || s.Policies[0].Outcome != Finished {
+	if only(t, s).Deleted != due || only(t, s).Outcome != Finished {
 		t.Errorf("once says %+v, want %d rows and finished", s, due)
 	}
 }
@@ -118,11 +119,11 @@ func TestATransactionThatACrashTookIsNotMistakenForAnotherOfTheSameNumber(t *tes
 		// Something else may write the log to disk in time; then the number is not given out again.
 		for range 10 {
 			took = crashInABatch(t, db)
-			e := newExecutor(t, db)
-			if committed, err := e.settle(t.Context(), &took); committed || err != nil {
+			w := newTestWorker(t, db)
+			if committed, err := w.awaitOutcome(t.Context(), &took); committed || err != nil {
 				t.Errorf("after the crash: committed %v, %v", committed, err)
 			}
-			e.leave()
+			w.close()
 			for other = 0; other < took.xid; {
 				other = one[schemas.XID](t, db, "select pg_current_xact_id()")
 			}
@@ -133,13 +134,13 @@ func TestATransactionThatACrashTookIsNotMistakenForAnotherOfTheSameNumber(t *tes
 		if status := one[string](t, db, "select pg_xact_status($1)", took.xid); other != took.xid || status != "committed" {
 			t.Fatalf("the number %d was not given out again: %d, %s", took.xid, other, status)
 		}
-		e := newExecutor(t, db)
-		defer e.leave()
-		if committed, err := e.settle(t.Context(), &took); committed || err != nil {
+		w := newTestWorker(t, db)
+		defer w.close()
+		if committed, err := w.awaitOutcome(t.Context(), &took); committed || err != nil {
 			t.Errorf("when its number is another's: committed %v, %v", committed, err)
 		}
 		unborn := result{batch: uuid.New(), xid: took.xid + 1_000_000}
-		if committed, err := e.settle(t.Context(), &unborn); committed || err != nil {
+		if committed, err := w.awaitOutcome(t.Context(), &unborn); committed || err != nil {
 			t.Errorf("a number that was not given out yet: committed %v, %v", committed, err)
 		}
 	}, pgtest.Settings(map[string]string{"wal_writer_delay": "10s"}))
@@ -170,8 +171,8 @@ func crashInABatch(t *testing.T, db *pgtest.DB) result {
 func TestAnUnknownCommitIsNotGuessedWhenTheExecutorMustStop(t *testing.T) {
 	t.Parallel()
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
-		e := newExecutor(t, db)
-		defer e.leave()
+		w := newTestWorker(t, db)
+		defer w.close()
 		other := db.Connect(t)
 		var xid schemas.XID
 		if _, err := other.Exec(t.Context(), "begin"); err != nil {
@@ -182,8 +183,8 @@ func TestAnUnknownCommitIsNotGuessedWhenTheExecutorMustStop(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
-		if _, err := e.settle(ctx, &result{batch: uuid.New(), xid: xid}); err == nil {
-			t.Error("a transaction in progress was settled")
+		if committed, err := w.awaitOutcome(ctx, &result{batch: uuid.New(), xid: xid}); committed || !errors.Is(err, ErrStopping) {
+			t.Errorf("of a transaction in progress it says %v, %v; want ErrStopping and no guess", committed, err)
 		}
 	})
 }

@@ -250,8 +250,8 @@ func TestExactlyTheDueRowsGo(t *testing.T) {
 			}
 			second := once(t, newExecutor(t, db), "p")
 
-			said := first.Policies[0].Deleted + second.Policies[0].Deleted
-			cascaded := first.Policies[0].Cascaded + second.Policies[0].Cascaded
+			said := only(t, first).Deleted + only(t, second).Deleted
+			cascaded := only(t, first).Cascaded + only(t, second).Cascaded
 			w.judge(rt, t, db, h.read(t), application.xids, said, cascaded)
 		})
 	})

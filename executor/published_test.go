@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/executor/guard"
 	"lapse/internal/pgtest"
 	"lapse/schemas"
 )
@@ -98,7 +99,7 @@ func TestWhatOthersDoToThePublicationsStopsBatchesAndIsInTheBeat(t *testing.T) {
 			pgtest.Publish(t, db, "public.sessions", "public.neighbour")
 			w.goes(t, "before "+what)
 			db.Exec(t, c.change)
-			w.refused(t, what, schemas.SQLStatePublications, ReasonPublicationsDiffer)
+			w.refused(t, what, schemas.SQLStatePublications, guard.PublicationsDiffer)
 			if got := fault(); !strings.HasPrefix(got, c.says) {
 				t.Errorf("%s: the beat says %q, want %q", what, got, c.says)
 			}
@@ -106,7 +107,7 @@ func TestWhatOthersDoToThePublicationsStopsBatchesAndIsInTheBeat(t *testing.T) {
 			if c.harmless {
 				w.goes(t, what+", taken back")
 			} else {
-				w.refused(t, what+", taken back", schemas.SQLStatePublications, ReasonPublicationsDiffer)
+				w.refused(t, what+", taken back", schemas.SQLStatePublications, guard.PublicationsDiffer)
 				if got := fault(); got == "" {
 					t.Errorf("%s, taken back: the beat says nothing", what)
 				}
@@ -183,7 +184,7 @@ func TestPublicationsThatWereNeverRecordedAreAFault(t *testing.T) {
 	audited(t, db)
 	pgtest.Beat(t, db)
 	db.Exec(t, "delete from lapse.publication")
-	open(t, db, "p").refused(t, "nothing on record", schemas.SQLStatePublications, ReasonPublicationsDiffer)
+	open(t, db, "p").refused(t, "nothing on record", schemas.SQLStatePublications, guard.PublicationsDiffer)
 }
 
 // joins publishes a table as apply does.
@@ -224,7 +225,7 @@ func TestATableThatJoinsIsNoFaultAndHidesNone(t *testing.T) {
 		if got := state(); got != "1 "+fault {
 			t.Errorf("after another was taken out and one joined: %s", got)
 		}
-		open(t, db, "p").refused(t, "another joined", schemas.SQLStatePublications, ReasonPublicationsDiffer)
+		open(t, db, "p").refused(t, "another joined", schemas.SQLStatePublications, guard.PublicationsDiffer)
 		// The same table joins again: right again, and on record that it was not.
 		joins(t, db, "public.sessions")
 		if got := state(); got != "2 none" {

@@ -2,7 +2,6 @@ package executor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -24,13 +23,13 @@ const (
 	statementShare = 10
 )
 
-// session is this process's way to the database. Not safe for concurrent use.
+// session is a worker's way to the database. Not safe for concurrent use.
 type session struct {
 	// control reads the catalog, takes leases and looks at the audit. Nothing of a policy's table is read or run in it.
 	control *pgx.Conn
 	// batches runs the deletion functions, and nothing else: the table's code may run in it, and change its settings.
 	batches *pgx.Conn
-	holder  string // whose leases it takes
+	holder  string // the worker whose leases it takes
 	system  uint64 // the cluster's identifier, as claims have it
 	oid     uint32 // the database's
 }
@@ -117,31 +116,3 @@ func (s *session) close() {
 		}
 	}
 }
-
-// ErrStopping says that the executor was asked to stop before it was done.
-var ErrStopping = errors.New("the executor is stopping")
-
-// wait lets d pass, or less if ctx ends.
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ErrStopping
-	case <-timer.C:
-		return nil
-	}
-}
-
-// pauses grow from the first to the last, doubling.
-type pauses struct {
-	first, last, next time.Duration
-}
-
-func (p *pauses) grow() time.Duration {
-	pause := max(p.next, p.first)
-	p.next = min(2*pause, p.last)
-	return pause
-}
-
-func (p *pauses) reset() { p.next = 0 }

@@ -29,7 +29,7 @@ func BenchmarkAgainstOneDelete(b *testing.B) {
 		begun := time.Now()
 		s := once(b, e)
 		batches = append(batches, time.Since(begun))
-		if s.Policies[0].Deleted != rows {
+		if only(b, s).Deleted != rows {
 			b.Fatalf("%+v", s)
 		}
 		begun = time.Now()

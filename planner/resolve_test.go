@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"lapse/internal/pgtest"
+	"lapse/internal/yamldoc"
+	"lapse/planner/expiry"
+	"lapse/planner/policyfile"
 )
 
 // unfit are policies that the database refuses, each for one reason.
@@ -70,7 +73,7 @@ func TestATableThatIsUnfitIsRefusedWithTheFix(t *testing.T) {
 				}
 			}
 			_, err := w.difference(file, false)
-			var all FileErrors
+			var all yamldoc.Errors
 			if !errors.As(err, &all) || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "policies.yaml:") {
 				t.Errorf("%s: got %v, want %q", c.name, err, c.want)
 			}
@@ -87,7 +90,7 @@ func TestAllThatIsWrongInAllPoliciesIsSaidAtOnce(t *testing.T) {
 	w := newWorld(t, db, sessions, `create table hits (id int, at timestamptz)`)
 	tx, err := w.admin.Begin(t.Context()) // an error of PostgreSQL's inside must not end the caller's transaction
 	must(t, err)
-	file, err := ParsePolicyFile("f", []byte(`policies:
+	file, err := policyfile.Parse("f", []byte(`policies:
   - {name: a, table: "shop . sessions x", expire: {column: last_seen, after: soon}, every: never}
   - {name: b, table: shop.hits, expire: {column: att, after: 9999 years}}
   - {name: c, table: shop.sessions, expire: {column: last_seen, after: 1 day}}
@@ -95,7 +98,7 @@ func TestAllThatIsWrongInAllPoliciesIsSaidAtOnce(t *testing.T) {
 `))
 	must(t, err)
 	_, err = Difference(t.Context(), tx, file, false)
-	var all FileErrors
+	var all yamldoc.Errors
 	if !errors.As(err, &all) || len(all) != 6 {
 		t.Errorf("got %d complaints: %v", len(all), err)
 	}
@@ -120,15 +123,15 @@ func TestAFitTableIsResolvedToWhatTheExecutorNeeds(t *testing.T) {
 		for _, child := range []string{"notes (region, event)", "marks (note, id)", "stars (note)"} {
 			w.do(`create index on ` + child)
 		}
-		r, err := Resolve(t.Context(), w.admin, "f", Policy{
-			Name: "p", Table: "SHOP.Events", Expire: Expire{Column: "last_seen", After: "P1M2DT3H"}, Every: "5 minutes", Batch: 10, Latitude: "24:00",
+		r, err := Resolve(t.Context(), w.admin, "f", policyfile.Policy{
+			Name: "p", Table: "SHOP.Events", Expire: expiry.Entry{"column": "last_seen", "after": "P1M2DT3H"}, Every: "5 minutes", Batch: 10, Latitude: "24:00",
 		})
 		must(t, err)
 		if r.Definition.Table != "shop.events" || r.TableOID != w.oid("events") || r.TableOwner != w.app {
 			t.Errorf("table %s, oid %d, owner %s", r.Definition.Table, r.TableOID, r.TableOwner)
 		}
-		if want := (Interval{Months: 1, Days: 2, Microseconds: 3 * 3600 * 1e6}); r.Definition.After != want {
-			t.Errorf("after %+v, want %+v", r.Definition.After, want)
+		if want := (expiry.Interval{Months: 1, Days: 2, Microseconds: 3 * 3600 * 1e6}); r.Definition.Expire.(*expiry.Age).After != want {
+			t.Errorf("after %+v, want %+v", r.Definition.Expire, want)
 		}
 		if got := fmt.Sprint(names(r.Leaves)); got != "[shop.events_eu shop.events_us shop.events_rest_all]" {
 			t.Errorf("leaves %s", got)
@@ -168,7 +171,7 @@ func TestAnIndexThatDoesNotServeIsNamed(t *testing.T) {
 			if c.index != "" {
 				w.do(c.index)
 			}
-			r, err := Resolve(t.Context(), w.admin, "f", Policy{Name: "p", Table: "shop.sessions", Expire: Expire{Column: "last_seen", After: "1 day"}, Every: "1 hour", Batch: 1})
+			r, err := Resolve(t.Context(), w.admin, "f", policyfile.Policy{Name: "p", Table: "shop.sessions", Expire: expiry.Entry{"column": "last_seen", "after": "1 day"}, Every: "1 hour", Batch: 1})
 			must(t, err)
 			if got := strings.Join(r.Warnings, "\n"); !strings.Contains(got, c.want) || (c.want == "" && got != "") {
 				t.Errorf("%s: got %q, want %q", c.index, got, c.want)

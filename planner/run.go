@@ -14,7 +14,7 @@ import (
 	"lapse/schemas"
 )
 
-// Run is one pass over a policy's due rows, with one cutoff and a shard for each leaf.
+// Run is one policy's work up to one cutoff. Its shards are slices of the leaves: all of each leaf, as it is opened.
 type Run struct {
 	ID        uuid.UUID
 	Policy    schemas.PolicyID
@@ -22,6 +22,7 @@ type Run struct {
 	Cutoff    time.Time
 	StartedAt time.Time // the server's
 	Resumed   bool      // it was there already, begun and unfinished
+	Shards    int       // that were neither done nor put aside when OpenRun returned it
 }
 
 // MaxClockSkew is how far the server's clock may be from the executor's. One of the two is wrong then, and a cutoff from a
@@ -71,7 +72,7 @@ func (e *SchemaChangedError) Error() string {
 
 // OpenRun returns the policy's unfinished run, or opens the next one: its cutoff is the server's clock, read once. The
 // policy must be armed. It needs no more than the executor's rights, and may be called by many executors at once: one of
-// them opens the run, the others get the same.
+// them opens the run and makes each slice once, the others get the same run.
 //
 // Durable when it returns, unless db is a transaction. A crash in between leaves no run, and after it a run that the
 // next call returns. What is refused, and what is removed on the way, is at lapse.open_run.
@@ -81,8 +82,8 @@ func OpenRun(ctx context.Context, db DB, p *InForce, clock func() time.Time) (Ru
 	run := Run{Policy: p.ID, Version: p.Version}
 	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		before := clock()
-		err := tx.QueryRow(ctx, `select run, cutoff, started_at, resumed from lapse.open_run($1, $2, $3)`,
-			p.ID, p.Version, uuid.New()).Scan(&run.ID, &run.Cutoff, &run.StartedAt, &run.Resumed)
+		err := tx.QueryRow(ctx, `select run, cutoff, started_at, resumed, shards from lapse.open_run($1, $2, $3)`,
+			p.ID, p.Version, uuid.New()).Scan(&run.ID, &run.Cutoff, &run.StartedAt, &run.Resumed, &run.Shards)
 		if err != nil {
 			return runRefusal(p, err)
 		}

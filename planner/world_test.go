@@ -13,6 +13,7 @@ import (
 
 	"lapse/internal/fixture"
 	"lapse/internal/pgtest"
+	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
 
@@ -86,7 +87,7 @@ func policyText(table, column, after string, more ...string) string {
 // difference compares a policy file with the database, as a superuser.
 func (w *world) difference(file string, prune bool) ([]Change, error) {
 	w.t.Helper()
-	f, err := ParsePolicyFile("policies.yaml", []byte(file))
+	f, err := policyfile.Parse("policies.yaml", []byte(file))
 	must(w.t, err)
 	return Difference(w.t.Context(), w.admin, f, prune)
 }
@@ -276,11 +277,9 @@ func (w *world) deleteAll(p InForce, r Run, limit int) (total result) {
 	return total
 }
 
-var sqlState = schemas.StateOf
-
 func wantState(t testing.TB, err error, state string) {
 	t.Helper()
-	if got := sqlState(err); got != state {
+	if got := schemas.StateOf(err); got != state {
 		t.Errorf("got %v (SQLSTATE %q), want SQLSTATE %s", err, got, state)
 	}
 }

@@ -124,7 +124,7 @@ func (w *writer) newVersion(ctx context.Context) error {
 		insert into lapse.policy (id, version, name, table_oid, table_name, columns, spec, reason)
 		values ($1, $2, $3, $4, $5, $6::text::jsonb, $7::text::jsonb, $8)`,
 		w.id, w.version, w.c.Policy, next.table, next.definition.Table, string(columns), string(text), w.reason)
-	if hasCode(err, schemas.SQLStateUniqueViolation) {
+	if schemas.StateOf(err) == schemas.SQLStateUniqueViolation {
 		return ErrChangedMeanwhile
 	}
 	if err != nil {
@@ -158,7 +158,7 @@ func (w *writer) setGate(ctx context.Context) error {
 		_, err = w.tx.Exec(ctx, `update lapse.gate set state = $2, held_back = $3, arming_lsn = null where policy_id = $1`,
 			w.id, w.c.ToState, w.c.HeldBack)
 	}
-	if hasCode(err, schemas.SQLStateUniqueViolation) {
+	if schemas.StateOf(err) == schemas.SQLStateUniqueViolation {
 		return ErrChangedMeanwhile
 	}
 	return err

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/executor"
+	"lapse/executor/guard"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
 	"lapse/schemas"
@@ -60,12 +61,12 @@ func TestAnExecutorWithAnotherTagKeyIsStoppedAndAfterAPersonsWordTheRightOneGoes
 		stranger := s.stranger(ctx)
 
 		conn := db.Connect(t)
-		var refusal *executor.Refusal
+		var refusal *guard.Refusal
 		err := eventually(ctx, func() (bool, error) {
 			if s.deleted(ctx, conn) == s.due {
 				return false, errors.New("all that is due is gone")
 			}
-			return errors.As(stranger.Ready(), &refusal) && refusal.Reason == executor.ReasonPausedAll, audit.alive()
+			return errors.As(stranger.Ready(), &refusal) && refusal.Reason == guard.PausedAll, audit.alive()
 		})
 		if err != nil {
 			t.Fatalf("wait until the executor is stopped: %v (%v)", err, stranger.Ready())
@@ -132,7 +133,7 @@ func TestAnAlarmOutlivesACrashOfAServerThatCommitsLazily(t *testing.T) {
 }
 
 // stopped looks at where the executor was stopped, and returns how many rows it had deleted.
-func (s *shop) stopped(ctx context.Context, conn *pgx.Conn, refusal *executor.Refusal) (rows int) {
+func (s *shop) stopped(ctx context.Context, conn *pgx.Conn, refusal *guard.Refusal) (rows int) {
 	s.t.Helper()
 	var named bool
 	var batches int

@@ -15,6 +15,7 @@ import (
 	"lapse/internal/config"
 	"lapse/internal/setup"
 	"lapse/planner"
+	"lapse/planner/policyfile"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -79,7 +80,7 @@ type applier struct {
 	asJSON, withoutWAL bool
 	conn               *pgx.Conn
 	members            []replication.Member
-	policyFile         *planner.PolicyFile
+	policyFile         *policyfile.File
 }
 
 func (a *applier) run(ctx context.Context) error {
@@ -87,7 +88,7 @@ func (a *applier) run(ctx context.Context) error {
 	if err != nil {
 		return invalid(fmt.Errorf("read the policy file: %w", err))
 	}
-	if a.policyFile, err = planner.ParsePolicyFile(a.file, text); err != nil {
+	if a.policyFile, err = policyfile.Parse(a.file, text); err != nil {
 		return err
 	}
 	if a.conn, err = connect(ctx, a.settings.Database.Owner, a.settings.Roles.Owner, "lapse apply"); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/setup"
+	"lapse/internal/yamldoc"
 	"lapse/planner"
 	"lapse/replication"
 	"lapse/schemas"
@@ -78,7 +79,7 @@ func (a *applier) difference(ctx context.Context) ([]change, error) {
 
 // nothingApplied says what became of the other policies of a file of which one was refused.
 func nothingApplied(err error) error {
-	var policies planner.FileErrors
+	var policies yamldoc.Errors
 	var identity *replication.IdentityError
 	var grant *setup.GrantError
 	if errors.As(err, &policies) || errors.As(err, &identity) || errors.As(err, &grant) {
@@ -134,7 +135,7 @@ func (a *applier) mayDelete(ctx context.Context, c *change) error {
 // tableOf is a policy's table, for its deleter.
 func tableOf(r *planner.Resolved) setup.Table {
 	t := setup.Table{
-		OID: r.TableOID, Name: r.Definition.Table, Owner: r.TableOwner, OwnerOID: r.Definition.TableOwner, Column: r.Definition.Column,
+		OID: r.TableOID, Name: r.Definition.Table, Owner: r.TableOwner, OwnerOID: r.Definition.TableOwner, Column: r.Definition.LockColumn(),
 	}
 	for _, l := range r.Leaves {
 		t.Leaves = append(t.Leaves, setup.Relation(l))

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"testing"
 
-	"lapse/executor"
+	"lapse/executor/guard"
 	"lapse/internal/config"
 	"lapse/internal/setup"
-	"lapse/planner"
+	"lapse/internal/yamldoc"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -21,13 +21,12 @@ func TestEachKindOfErrorHasItsExitCode(t *testing.T) {
 	}{
 		{"done", nil, 0},
 		{"anything else", errors.New("the server went away"), 1},
-		{"nothing may be deleted", &executor.Refusal{}, 1},
+		{"nothing may be deleted", &guard.Refusal{}, 1},
 		{"a grant is missing", &setup.GrantError{}, 1},
 		{"told to stop", errSignalled, 1},
 		{"wrong usage", wrongUsage("no"), 2},
 		{"input that cannot be used", invalid(errors.New("no")), 2},
-		{"mistakes in lapse.yaml", &config.FileError{}, 2},
-		{"mistakes in the policy file", planner.FileErrors{}, 2},
+		{"mistakes in lapse.yaml or in the policy file", yamldoc.Errors{}, 2},
 		{"a table that cannot be published", &replication.IdentityError{}, 2},
 		{"a missing key", config.ErrNoKey, 2},
 		{"no brokers", config.ErrNoBrokers, 2},

@@ -12,7 +12,7 @@ import (
 
 	"lapse/internal/config"
 	"lapse/internal/setup"
-	"lapse/planner"
+	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
 
@@ -71,14 +71,14 @@ func (a *app) printPolicyGrants(s *config.Settings, file string) error {
 	if err != nil {
 		return invalid(fmt.Errorf("read the policy file: %w", err))
 	}
-	policies, err := planner.ParsePolicyFile(file, text)
+	policies, err := policyfile.Parse(file, text)
 	if err != nil {
 		return err
 	}
 	tables := make([]setup.PolicyTable, len(policies.Policies))
 	for i := range policies.Policies {
 		p := &policies.Policies[i]
-		tables[i] = setup.PolicyTable{Name: p.Table, Column: p.Expire.Column}
+		tables[i] = setup.PolicyTable{Name: p.Table, Column: p.Expire["column"]}
 	}
 	return a.printGrants(s, tables)
 }

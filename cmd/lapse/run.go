@@ -22,8 +22,8 @@ func (a *app) runCommand() *cobra.Command {
 		Use:   "run",
 		Short: "Delete what is due, until stopped",
 		Long: `Runs the executor: it deletes what is due under the policies that are armed, in batches, as long as the audit is
-healthy. With --once it makes one pass over the policies that are due and ends; with --now it makes one pass over the
-policies named, whatever their schedules say.`,
+healthy. limits.workers in lapse.yaml says how many shards it works on at once. With --once it makes one pass over the
+policies that are due and ends; with --now it makes one pass over the policies named, whatever their schedules say.`,
 		Example: `  lapse run --once
   lapse run --now sessions-30d --json`,
 		Args: cobra.NoArgs,
@@ -79,7 +79,7 @@ func (a *app) newExecutor(s *config.Settings) (e *executor.Executor, done func()
 	c := executor.Config{
 		Database: database, Roles: s.Roles, TagKey: key, Logger: a.log,
 		Limits: executor.Limits{
-			TurnRows: int64(s.Limits.TurnRows), TurnTime: s.Limits.TurnTime, BatchTime: s.Limits.BatchTime,
+			Workers: s.Limits.Workers, TurnRows: int64(s.Limits.TurnRows), TurnTime: s.Limits.TurnTime, BatchTime: s.Limits.BatchTime,
 		},
 	}
 	done = func() {}

@@ -13,6 +13,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"lapse/internal/config"
+	"lapse/internal/yamldoc"
 )
 
 // nothing is an environment without variables.
@@ -53,7 +54,7 @@ topics:
   create: false
 format: spanner
 audit: off
-limits: { turn_rows: 100_000, turn_time: 10 seconds, batch_time: 250 ms }
+limits: { workers: 5, turn_rows: 100_000, turn_time: 10 seconds, batch_time: 250 ms }
 failover_tolerance: 90 seconds
 http: 0.0.0.0:9000
 `
@@ -77,7 +78,7 @@ func TestEveryKeyOfTheFileIsRead(t *testing.T) {
 		{"mechanism", string(s.Kafka.SASL.Mechanism), "scram-sha-512"},
 		{"topics", fmt.Sprint(s.Topics), "{a.system a.user a.log 12 2 false}"},
 		{"audit", string(s.Audit), "off"},
-		{"limits", fmt.Sprint(s.Limits), fmt.Sprint(config.Limits{100_000, 10 * time.Second, 250 * time.Millisecond})},
+		{"limits", fmt.Sprint(s.Limits), fmt.Sprint(config.Limits{5, 100_000, 10 * time.Second, 250 * time.Millisecond})},
 		{"failover tolerance", s.FailoverTolerance.String(), "1m30s"},
 		{"http", s.HTTP, "0.0.0.0:9000"},
 	} {
@@ -155,6 +156,9 @@ func TestAllProblemsOfAFileAreNamedAtOnceWithTheirPlaces(t *testing.T) {
 		{"an address", "http: 7432\n", `:1:7: "7432" is no address: write host:port`},
 		{"a duration", "limits: { turn_time: soon }\n", `:1:22: "soon" is not a length of time above zero`},
 		{"a tolerance below nothing", "failover_tolerance: -1 minute\n", `:1:21: "-1 minute" is not a length of time above zero`},
+		{"no workers", "limits: { workers: 0 }\n", `:1:20: want a whole number from 1 to 64`},
+		{"too many workers", "limits: { workers: 65 }\n", `:1:20: want a whole number from 1 to 64`},
+		{"workers that are no number", "limits: { workers: many }\n", `:1:20: want a whole number`},
 		{"a limit of another version", "limits: { rows_per_pass: 5 }\n", `:1:26: rows_per_pass is not supported by this version`},
 		{"half a certificate", "kafka:\n  tls: { cert: a }\n", `: cert and key belong together`},
 		{"half a login", "kafka:\n  sasl: { username: a }\n", `: sasl needs mechanism, username and password_file`},
@@ -166,7 +170,7 @@ func TestAllProblemsOfAFileAreNamedAtOnceWithTheirPlaces(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			path := write(t, c.text)
 			_, err := config.Load(path, config.Overrides{}, nothing)
-			var file *config.FileError
+			var file yamldoc.Errors
 			if !errors.As(err, &file) {
 				t.Fatalf("no error of the file: %v", err)
 			}
@@ -179,13 +183,13 @@ func TestAllProblemsOfAFileAreNamedAtOnceWithTheirPlaces(t *testing.T) {
 		})
 	}
 	_, err := config.Load(write(t, "slott: a\nhttp: nowhere\nkafka:\n  bokers: x:1\n"), config.Overrides{}, nothing)
-	var file *config.FileError
-	if !errors.As(err, &file) || len(file.Problems) != 3 {
+	var file yamldoc.Errors
+	if !errors.As(err, &file) || len(file) != 3 {
 		t.Fatalf("want three problems at once, got %v", err)
 	}
 	for i, line := range []int{1, 2, 4} {
-		if file.Problems[i].Line != line {
-			t.Errorf("problem %d is in line %d, want %d", i, file.Problems[i].Line, line)
+		if file[i].Place.Line != line {
+			t.Errorf("problem %d is in line %d, want %d", i, file[i].Place.Line, line)
 		}
 	}
 }

@@ -95,7 +95,7 @@ func TestTopicsAreNotMadeByMistake(t *testing.T) {
 func TestANamedFolderIsTakenUpAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	first := start(t, kafkaserver.Options{Dir: dir})
+	first := start(t, kafkaserver.Options{Dir: dir, Login: true})
 	if err := first.CreateTopic(t.Context(), "kept", 1, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -104,8 +104,8 @@ func TestANamedFolderIsTakenUpAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := start(t, kafkaserver.Options{Dir: dir})
-	if second.Addr() != first.Addr() {
-		t.Errorf("address %s became %s", first.Addr(), second.Addr())
+	if second.Addr() != first.Addr() || second.LoginAddr() != first.LoginAddr() || second.LoginAddr() == second.Addr() {
+		t.Errorf("addresses %s and %s became %s and %s", first.Addr(), first.LoginAddr(), second.Addr(), second.LoginAddr())
 	}
 	if got := consume(t, second, 1); got != "kept" {
 		t.Errorf("records %q", got)

@@ -1,0 +1,99 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/schemas"
+)
+
+// heartbeatLasts is how far a heartbeat may be from the server's clock, as lapse.enter has it. One is written each minute.
+const heartbeatLasts = 2 * time.Minute
+
+// Facts are what one look at the database showed.
+type Facts struct {
+	standby   bool
+	installed bool // there is an installation on record
+	required  bool // audit: required
+
+	slot              string
+	exists            bool // the slot
+	local, active     bool // it is of this database; somebody reads it
+	status            string
+	confirmed, insert schemas.LSN // 0: unknown
+
+	server     identity  // the history in force, and this server
+	accepted   identity  // where that history was accepted
+	beating    bool      // there is a heartbeat as lapse.enter wants it
+	last       *identity // what the last heartbeat says; nil if there is none
+	restarted  bool      // since the last heartbeat
+	difference string    // in what the publications are not as Lapse left them; "" in nothing
+
+	// Every deletion is paused, by a person or by the auditor's alarm. Texts are bounded by the query.
+	halted            bool
+	haltedAt, by, why string
+}
+
+// identity is a history, and the server on which a row of it was written.
+type identity struct {
+	History  schemas.History  `json:"history"`
+	Timeline schemas.Timeline `json:"timeline"`
+	System   string           `json:"system_identifier"`
+}
+
+func (i identity) String() string {
+	return fmt.Sprintf("history %d, timeline %d, system %s", i.History, i.Timeline, i.System)
+}
+
+// Querier is what Read needs of a connection.
+type Querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+const factsQuery = `
+	select pg_is_in_recovery(), i.audit_required, i.slot::text,
+	       s.slot_name is not null, coalesce(s.database = current_database(), false), coalesce(s.wal_status, ''),
+	       coalesce(s.active, false), s.confirmed_flush_lsn,
+	       case when not pg_is_in_recovery() then pg_current_wal_insert_lsn() end,
+	       coalesce(h.halted, false), coalesce(to_char(h.at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS'), ''),
+	       coalesce(left(h.by, 63), ''), coalesce(left(h.reason, 500), ''),
+	       coalesce(n.number, 0), p.timeline, p.system_identifier, coalesce(n.timeline, 0), coalesce(n.system_identifier, ''),
+	       exists (select from lapse.heartbeat b
+	                where b.at between clock_timestamp() - $1::interval and clock_timestamp() + $1::interval
+	                  and b.history = n.number and b.timeline = p.timeline and b.server_start = pg_postmaster_start_time()
+	                  and b.database_oid = (select d.oid from pg_database d where d.datname = current_database())),
+	       to_jsonb(b), coalesce(b.server_start <> pg_postmaster_start_time(), false),
+	       coalesce(case when not pg_is_in_recovery() then lapse.publications_fault() end, '')
+	  from lapse.installation i
+	 cross join lateral (
+	   select case when not pg_is_in_recovery() then lapse.timeline() else 0 end as timeline, lapse.system_identifier() as system_identifier
+	 ) p
+	  left join (select number, timeline, system_identifier from lapse.history order by number desc limit 1) n on true
+	  left join (select history, timeline, system_identifier, server_start from lapse.heartbeat order by id desc limit 1) b on true
+	  left join pg_replication_slots s on s.slot_name = i.slot
+	  left join (select halted, by, reason, at from lapse.halt order by id desc limit 1) h on true`
+
+// notInstalled are the answers of a database that Lapse is not installed in.
+var notInstalled = []string{schemas.SQLStateUndefinedTable, schemas.SQLStateUndefinedFunction, schemas.SQLStateInvalidSchemaName}
+
+// Read looks at the database, in one statement.
+func Read(ctx context.Context, q Querier) (*Facts, error) {
+	f := Facts{installed: true}
+	err := q.QueryRow(ctx, factsQuery, heartbeatLasts).Scan(&f.standby, &f.required, &f.slot, &f.exists, &f.local,
+		&f.status, &f.active, &f.confirmed, &f.insert, &f.halted, &f.haltedAt, &f.by, &f.why,
+		&f.server.History, &f.server.Timeline, &f.server.System, &f.accepted.Timeline, &f.accepted.System,
+		&f.beating, &f.last, &f.restarted, &f.difference)
+	f.accepted.History = f.server.History
+	if errors.Is(err, pgx.ErrNoRows) || slices.Contains(notInstalled, schemas.StateOf(err)) {
+		return &Facts{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look at the audit: %w", err)
+	}
+	return &f, nil
+}

@@ -1,0 +1,90 @@
+package guard
+
+import (
+	"time"
+
+	"lapse/planner"
+)
+
+// Guard is one reason to go on, slow down, wait or refuse. It keeps nothing between two questions.
+type Guard interface {
+	Ask(q *Question) Answer
+}
+
+// All are the product's guards, in the order in which they are asked.
+func All() []Guard {
+	return []Guard{
+		primary{}, installed{}, halted{}, accepted{}, slot{}, auditor{}, heartbeat{}, publications{}, confirmed{},
+	}
+}
+
+// Question is what a guard is asked: may a batch run?
+type Question struct {
+	Now    time.Time
+	Facts  *Facts
+	Memory *Memory
+	// Policy is whose batch is to run. Nil: may any batch run in this database?
+	Policy *planner.InForce
+}
+
+// Verdict is the kind of an answer, mildest first.
+type Verdict int
+
+// The verdicts.
+const (
+	Go     Verdict = iota
+	Slow           // batches run, with longer pauses
+	Wait           // nothing runs; it passes by itself
+	Refuse         // nothing runs until a person has done something
+)
+
+// Answer is what a guard says.
+type Answer struct {
+	Verdict Verdict
+	// Slowdown is how many times as long as the batch alone a batch and the pause after it are to take together. It counts
+	// with Slow only.
+	Slowdown float64
+	// Refusal is why, for everything but Go.
+	Refusal
+}
+
+// Stops reports whether no batch may run.
+func (a *Answer) Stops() bool { return a.Verdict >= Wait }
+
+// Err is the refusal of an answer that stops batches, and nil otherwise.
+func (a *Answer) Err() error {
+	if !a.Stops() {
+		return nil
+	}
+	return &a.Refusal
+}
+
+func refuse(reason Reason, detail, fix string) Answer {
+	return Answer{Verdict: Refuse, Refusal: Refusal{reason, detail, fix}}
+}
+
+// Reason names why batches are slowed down or do not run: a label of skips_total and throttle_seconds_total.
+type Reason string
+
+// Refusal says why nothing is deleted in this database, and what to do about it.
+type Refusal struct {
+	Reason Reason
+	Detail string
+	Fix    string
+}
+
+// Error says both.
+func (r *Refusal) Error() string { return "nothing is deleted: " + r.Detail + ": " + r.Fix }
+
+// Strictest asks every guard and returns the strictest answer. Of several that are equally strict it is the first, and of
+// several that slow down the slowest.
+func Strictest(guards []Guard, q *Question) Answer {
+	var strictest Answer
+	for _, g := range guards {
+		a := g.Ask(q)
+		if a.Verdict > strictest.Verdict || a.Verdict == Slow && strictest.Verdict == Slow && a.Slowdown > strictest.Slowdown {
+			strictest = a
+		}
+	}
+	return strictest
+}

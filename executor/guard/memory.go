@@ -1,0 +1,41 @@
+package guard
+
+import (
+	"time"
+
+	"lapse/schemas"
+)
+
+// Memory is what former looks showed. Only Unconfirmed is safe for concurrent use.
+//
+// A restart forgets it. The first look takes the present position as one that must be confirmed: it is above every batch
+// of a former process.
+type Memory struct {
+	// Unconfirmed are the batches that the auditor must confirm.
+	Unconfirmed Unconfirmed
+	// AuditorSeen is when the slot was last seen in use.
+	AuditorSeen time.Time
+
+	looked     bool
+	confirmed  schemas.LSN
+	advancedAt time.Time // when confirmed last moved
+}
+
+// Observe takes down what a look showed. ticket was drawn before the look.
+func (m *Memory) Observe(f *Facts, ticket Ticket, now time.Time) {
+	if f.standby || !f.installed {
+		return
+	}
+	if f.active {
+		m.AuditorSeen = now
+	}
+	if f.confirmed != 0 && f.confirmed != m.confirmed {
+		m.confirmed, m.advancedAt = f.confirmed, now
+	}
+	if !m.looked {
+		m.looked = true
+		m.Unconfirmed.require(now, f.insert)
+	}
+	m.Unconfirmed.Below(ticket, f.insert)
+	m.Unconfirmed.confirm(m.confirmed)
+}

@@ -1,0 +1,15 @@
+package guard
+
+// PublicationsDiffer is the reason of publications.
+const PublicationsDiffer Reason = "publications_differ"
+
+// publications refuses where what is published is not as Lapse left it: deletes might not reach the auditor.
+type publications struct{}
+
+func (publications) Ask(q *Question) Answer {
+	if !q.Facts.required || q.Facts.difference == "" {
+		return Answer{}
+	}
+	return refuse(PublicationsDiffer, "what is published is not as Lapse left it: "+q.Facts.difference,
+		"find out who changed it, then run `lapse init` and `lapse apply`: they put it right or say what to run")
+}

@@ -1,0 +1,30 @@
+package guard
+
+import "fmt"
+
+// The reasons of slot.
+const (
+	NoSlot      Reason = "slot_missing"
+	ForeignSlot Reason = "slot_of_another_database"
+	LostSlot    Reason = "slot_lost"
+)
+
+// slot refuses where the slot that keeps the evidence is missing, another database's, or losing its log.
+type slot struct{}
+
+func (slot) Ask(q *Question) Answer {
+	f := q.Facts
+	name := fmt.Sprintf("replication slot %q ", f.slot)
+	switch {
+	case !f.required:
+		return Answer{}
+	case !f.exists:
+		return refuse(NoSlot, name+"does not exist", "run `lapse init --new-slot`; what was deleted meanwhile is a gap in the evidence")
+	case !f.local:
+		return refuse(ForeignSlot, name+"belongs to another database", "give each database a slot of its own: slot: in lapse.yaml")
+	case f.status == "lost" || f.status == "unreserved" || f.confirmed == 0:
+		return refuse(LostSlot, name+"is losing or has lost its log (wal_status "+f.status+")",
+			"see that `lapse audit` runs and raise max_slot_wal_keep_size; a lost slot is dropped and made again by `lapse init --new-slot`, and the evidence has a gap")
+	}
+	return Answer{}
+}

@@ -1,0 +1,109 @@
+package guard
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"lapse/schemas"
+)
+
+// Unconfirmed remembers up to which position the auditor must have confirmed what was deleted, and since when. The zero
+// value is ready. Safe for concurrent use.
+//
+// A batch lies below every position that is asked for after it has ended. With several workers the answer to one of them
+// may arrive when the batch of another has just ended, above it. So whoever asks draws a ticket first, and the position
+// counts for the batches that had ended by then; later ones wait for the next position. A ticket whose question is never
+// answered costs nothing.
+type Unconfirmed struct {
+	mu     sync.Mutex
+	number Ticket  // of the batch that ended last
+	ended  []ended // batches that no position is known above
+	bounds []bound // positions above batches, not confirmed when looked last
+}
+
+// Ticket is drawn before a position is asked for.
+type Ticket uint64
+
+type ended struct {
+	number Ticket
+	at     time.Time
+}
+
+// bound is a position above every batch that ended up to an instant and that no other bound covers.
+type bound struct {
+	at    time.Time // when the oldest of them ended
+	below schemas.LSN
+}
+
+// Ended says that a batch may have committed at or before an instant.
+func (u *Unconfirmed) Ended(at time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.number++
+	u.ended = append(u.ended, ended{u.number, at})
+}
+
+// Draw returns the ticket for a position that is about to be asked for.
+func (u *Unconfirmed) Draw() Ticket {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.number
+}
+
+// Below says that position was the end of the log at some instant after ticket was drawn.
+func (u *Unconfirmed) Below(ticket Ticket, position schemas.LSN) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var oldest time.Time
+	u.ended = slices.DeleteFunc(u.ended, func(e ended) bool {
+		if e.number > ticket {
+			return false
+		}
+		if oldest.IsZero() || e.at.Before(oldest) {
+			oldest = e.at
+		}
+		return true
+	})
+	if !oldest.IsZero() {
+		u.add(bound{oldest, position})
+	}
+}
+
+// require makes a position one that must be confirmed.
+func (u *Unconfirmed) require(at time.Time, position schemas.LSN) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.add(bound{at, position})
+}
+
+// add keeps the bounds of one second as one: the older instant and the higher position.
+func (u *Unconfirmed) add(b bound) {
+	if n := len(u.bounds); n > 0 {
+		if last := &u.bounds[n-1]; b.at.Sub(last.at).Abs() < time.Second {
+			last.below = max(last.below, b.below)
+			if b.at.Before(last.at) {
+				last.at = b.at
+			}
+			return
+		}
+	}
+	u.bounds = append(u.bounds, b)
+}
+
+// confirm forgets what lies below the confirmed position.
+func (u *Unconfirmed) confirm(confirmed schemas.LSN) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.bounds = slices.DeleteFunc(u.bounds, func(b bound) bool { return b.below <= confirmed })
+}
+
+// oldest returns the bound that has waited longest, and false if nothing waits.
+func (u *Unconfirmed) oldest() (bound, bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.bounds) == 0 {
+		return bound{}, false
+	}
+	return slices.MinFunc(u.bounds, func(a, b bound) int { return a.at.Compare(b.at) }), true
+}

@@ -1,0 +1,118 @@
+package executor
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"lapse/executor/guard"
+	"lapse/internal/backoff"
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+const (
+	// lookInterval is how long one look at the database is believed.
+	lookInterval = time.Second
+	// longestPause is the longest pause between two batches of a shard. It is far below the length of a lease, which the
+	// worker holds meanwhile.
+	longestPause = 5 * time.Second
+)
+
+// guards is the one place that asks the guards: for all workers, with facts of one look. It logs each change of an answer
+// once, and counts. Safe for concurrent use.
+type guards struct {
+	list    []guard.Guard
+	log     *slog.Logger
+	metrics *Metrics
+	memory  guard.Memory
+
+	mu    sync.Mutex // held during a look: whoever asks meanwhile waits for its facts
+	facts *guard.Facts
+	seen  time.Time
+	whole guard.Answer                        // what was answered last for the whole database
+	said  map[schemas.PolicyName]guard.Reason // what was logged last; "" is the whole database
+}
+
+func newGuards(list []guard.Guard, log *slog.Logger, m *Metrics) *guards {
+	return &guards{list: list, log: log, metrics: m, said: map[schemas.PolicyName]guard.Reason{}}
+}
+
+// ask returns the strictest answer for a policy, or for the whole database where p is nil. It looks at the database at
+// most once in lookInterval. An error says that it could not look.
+func (g *guards) ask(ctx context.Context, q guard.Querier, p *planner.InForce, now time.Time) (guard.Answer, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.facts == nil || now.Sub(g.seen) >= lookInterval {
+		ticket := g.memory.Unconfirmed.Draw()
+		facts, err := guard.Read(ctx, q)
+		if err != nil {
+			g.facts = nil
+			return guard.Answer{}, err
+		}
+		g.facts, g.seen = facts, now
+		g.memory.Observe(facts, ticket, now)
+	}
+	question := guard.Question{Now: now, Facts: g.facts, Memory: &g.memory}
+	whole := guard.Strictest(g.list, &question)
+	g.whole = whole
+	g.report("", &whole)
+	if p == nil {
+		return whole, nil
+	}
+	question.Policy = p
+	own := guard.Strictest(g.list, &question)
+	if own.Reason == whole.Reason {
+		g.report(p.Name, &guard.Answer{}) // what was said of the database says it
+	} else {
+		g.report(p.Name, &own)
+	}
+	return own, nil
+}
+
+// stopped returns why no batch may run in this database, nil if batches may.
+func (g *guards) stopped() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.whole.Err()
+}
+
+// report logs an answer if it is another than before.
+func (g *guards) report(of schemas.PolicyName, a *guard.Answer) {
+	former := g.said[of]
+	if former == a.Reason {
+		return
+	}
+	log := g.log
+	if of != "" {
+		log = log.With("policy", of)
+	}
+	switch a.Verdict {
+	case guard.Go:
+		delete(g.said, of)
+		log.Info("deleting again")
+		return
+	case guard.Slow:
+		log.Warn("deletion is slowed down", "reason", a.Reason, "detail", a.Detail, "fix", a.Fix, "slowdown", a.Slowdown)
+	default:
+		log.Warn("nothing is deleted", "reason", a.Reason, "detail", a.Detail, "fix", a.Fix)
+	}
+	g.said[of] = a.Reason
+}
+
+// skipped counts a turn that a due policy does not get.
+func (g *guards) skipped(p *planner.InForce, reason guard.Reason) {
+	g.metrics.skips.WithLabelValues(string(p.Name), p.TableName, string(reason)).Inc()
+}
+
+// pause stretches the pause after a batch that took that long, where the answer says so. It ends early with ctx.
+func (g *guards) pause(ctx context.Context, p *planner.InForce, a *guard.Answer, took time.Duration) {
+	if a.Verdict != guard.Slow || a.Slowdown <= 1 {
+		return
+	}
+	length := min(time.Duration(float64(took)*(a.Slowdown-1)), longestPause)
+	begun := time.Now()
+	_ = backoff.Sleep(ctx, length) // the caller looks at ctx
+	g.metrics.throttled.WithLabelValues(string(p.Name), p.TableName, string(a.Reason)).Add(time.Since(begun).Seconds())
+}

@@ -1,0 +1,219 @@
+package executor
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"lapse/internal/backoff"
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+// versionKey names a policy version: what is learned of one says nothing of the next.
+type versionKey struct {
+	id      schemas.PolicyID
+	version schemas.PolicyVersion
+}
+
+// policyMemory is what this process knows of a policy version. Nothing but the size of batches, pauses and counters depends
+// on it. Safe for concurrent use.
+type policyMemory struct {
+	name schemas.PolicyName
+
+	mu        sync.Mutex
+	functions *functions // what its batches run; nil until the first
+	size      batchSize
+	backoff   backoff.Backoff
+	notBefore time.Time     // no turn before: after a retry or a stop
+	stopped   error         // why it was stopped; nil otherwise
+	resists   error         // what was put aside in the last run; nil for nothing
+	cause     error         // why this process put a shard aside in this run; nil if it did not
+	behind    bool          // the last run left due rows that somebody had locked
+	locks     map[int64]int // by shard: batches in a row that did not get a lock
+	counts    runCounts
+}
+
+// runCounts is what this process did in one run.
+type runCounts struct {
+	run                        uuid.UUID
+	began                      time.Time
+	deleted, cascaded, batches int64
+}
+
+// memory returns what is known of a policy's version.
+func (e *Executor) memory(p *planner.InForce) *policyMemory {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	key := versionKey{p.ID, p.Version}
+	m := e.known[key]
+	if m == nil {
+		m = &policyMemory{name: p.Name, backoff: backoff.Backoff{Min: 50 * time.Millisecond, Max: 10 * time.Second}, locks: map[int64]int{}}
+		e.known[key] = m
+	}
+	return m
+}
+
+// nextTurn returns when an armed policy is to have its next turn.
+func (e *Executor) nextTurn(p *planner.InForce) (at time.Time, armed bool) {
+	if p.State != schemas.Armed {
+		return time.Time{}, false
+	}
+	m := e.memory(p)
+	at, err := p.NextRun()
+	if err != nil && !m.paused().After(e.now()) {
+		e.stop(p, fmt.Errorf("find the next run: %w", err))
+	}
+	if until := m.paused(); until.After(at) {
+		at = until
+	}
+	return at, true
+}
+
+// begin says that a turn of a run begins, and reports whether the run is one that this process did not work on last.
+func (m *policyMemory) begin(run uuid.UUID, now time.Time) (other bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.counts.run == run {
+		return false
+	}
+	m.counts, m.cause = runCounts{run: run, began: now}, nil
+	return true
+}
+
+// built returns what the version's batches run, and builds it first where need be.
+func (m *policyMemory) built(build func() (*functions, error)) (*functions, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.functions == nil {
+		f, err := build()
+		if err != nil {
+			return nil, err
+		}
+		m.functions = f
+	}
+	return m.functions, nil
+}
+
+// limit is the size of the next batch.
+func (m *policyMemory) limit(largest int) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.size.next(largest)
+}
+
+// through takes down that a batch on a shard was durable.
+func (m *policyMemory) through(shard int64, limit int, picked int64, took, wanted time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.size.learn(limit, picked, took, wanted)
+	m.backoff.Reset()
+	delete(m.locks, shard)
+}
+
+// halve makes the next batch half as large.
+func (m *policyMemory) halve(limit int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.size.halve(limit)
+}
+
+// locked counts the batches on a shard, one after the other, that did not get a lock.
+func (m *policyMemory) locked(shard int64, err error) int {
+	if schemas.StateOf(err) != schemas.SQLStateLockNotAvailable {
+		return 0
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.locks[shard]++
+	return m.locks[shard]
+}
+
+// putAside takes down that a shard was put aside, because of cause where a row resists.
+func (m *policyMemory) putAside(shard int64, cause error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.locks, shard)
+	if cause != nil {
+		m.size = batchSize{} // it is small because of this row
+		m.cause = cause
+	}
+}
+
+// add counts a durable batch and returns the counts.
+func (m *policyMemory) add(done *result) runCounts {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := &m.counts
+	c.deleted, c.cascaded, c.batches = c.deleted+done.deleted, c.cascaded+done.cascaded, c.batches+1
+	return *c
+}
+
+// done returns the counts.
+func (m *policyMemory) done() runCounts {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.counts
+}
+
+// finish takes down what is left of a run that is over.
+func (m *policyMemory) finish(p *planner.InForce, left *runState) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.resists, m.behind = nil, left.behind
+	if left.aside > 0 {
+		if m.cause == nil { // it was another process that tried
+			m.cause = &ServerError{SQLState: left.state}
+		}
+		m.resists = &ResistingError{Policy: p.Name, Shards: left.aside, RetryAt: *left.retryAt, Cause: m.cause}
+	}
+}
+
+// left returns what the last run left: due rows that somebody had locked, and what resists.
+func (m *policyMemory) left() (behind bool, resists error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.behind, m.resists
+}
+
+// retry makes the policy pause, each time a little longer, and returns for how long.
+func (m *policyMemory) retry(now time.Time) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	pause := m.backoff.Next()
+	m.notBefore = now.Add(pause)
+	return pause
+}
+
+// pauseUntil lets the policy have no turn before an instant.
+func (m *policyMemory) pauseUntil(at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.notBefore = at
+}
+
+// paused returns the instant before which the policy has no turn.
+func (m *policyMemory) paused() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.notBefore
+}
+
+// stopFor keeps the policy from its turns until an instant; nil takes that back.
+func (m *policyMemory) stopFor(err error, until time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stopped = err
+	if err != nil {
+		m.notBefore = until
+	}
+}
+
+// stop returns why the policy is stopped, nil if it is not.
+func (m *policyMemory) stop() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.stopped
+}

@@ -1,0 +1,213 @@
+package executor
+
+import (
+	"sync"
+	"time"
+
+	"lapse/executor/guard"
+	"lapse/internal/backoff"
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+// scheduler says what each worker does next: read the list of policies, open a policy's turn, help with a turn that is
+// open, or wait. It is the same for Run and Once, which differ in their goal. Safe for concurrent use.
+//
+// Fairness is over all workers. A policy has at most one turn at a time, whose share all workers that help with it use up
+// together, and at most one turn for each list. The next turn goes to the due policy that has waited longest since its
+// last one. Workers help only when no other policy is due. So no policy waits longer than the turns before it.
+type scheduler struct {
+	goal   goal
+	memory func(*planner.InForce) *policyMemory
+	now    func() time.Time
+
+	mu      sync.Mutex
+	changed chan struct{} // closed, and made anew, when a worker that waits should ask again
+
+	// What was read last.
+	policies []planner.InForce
+	answer   guard.Answer
+	readAt   time.Time
+	listed   uint64 // the step at which the reading began
+	// A reading that is under way, and when the next may begin after one that failed.
+	reading   bool
+	readStep  uint64
+	notBefore time.Time
+	backoff   backoff.Backoff
+
+	step   uint64 // counts turns that were opened or ended
+	open   []*turn
+	opened map[schemas.PolicyID]uint64 // the step of a policy's last opening
+	ended  map[schemas.PolicyID]uint64 // the step of its last end
+	last   uint64                      // the step of the last end of all
+}
+
+func newScheduler(g goal, memory func(*planner.InForce) *policyMemory, now func() time.Time) *scheduler {
+	return &scheduler{
+		goal: g, memory: memory, now: now, changed: make(chan struct{}),
+		opened: map[schemas.PolicyID]uint64{}, ended: map[schemas.PolicyID]uint64{},
+		backoff: backoff.Backoff{Min: 100 * time.Millisecond, Max: 10 * time.Second},
+	}
+}
+
+// task is what a worker does next. The zero task is to wait.
+type task struct {
+	over    bool // nothing is left to do
+	connect bool // there is something to do, and the worker has no connection
+	read    bool
+	turn    *turn         // to open, or to help with
+	until   time.Time     // to wait, if changed is not closed before
+	changed chan struct{} // closed when something changed
+}
+
+// next returns a worker's next task. A turn, or the reading, is the worker's until it says how that ended.
+func (s *scheduler) next(connected bool) task {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.goal.reached() {
+		return task{over: true}
+	}
+	now := s.now()
+	due, readAt := s.nextDue(now)
+	if now.Before(s.notBefore) { // nothing is done after a failed reading until the next
+		due, readAt = nil, s.notBefore
+	}
+	read := !s.reading && !now.Before(readAt)
+	var help *turn
+	if due == nil && !read {
+		help = s.needsHelp()
+	}
+	switch {
+	case due == nil && !read && help == nil && s.reading:
+		return task{until: now.Add(rereadInterval), changed: s.changed}
+	case due == nil && !read && help == nil:
+		return task{until: readAt, changed: s.changed}
+	case !connected:
+		return task{connect: true}
+	case due != nil:
+		s.step++
+		t := newTurn(due, s.memory(due))
+		s.open, s.opened[due.ID] = append(s.open, t), s.step
+		return task{turn: t}
+	case read:
+		s.reading, s.readStep = true, s.step
+		return task{read: true}
+	default:
+		help.join()
+		return task{turn: help}
+	}
+}
+
+// nextDue returns the policy whose turn it is, if any, and when the list is to be read again if there is none. A turn is
+// opened only by a list that was read when the policy was due already, and after its last turn: an older one would open a
+// run that is not due.
+func (s *scheduler) nextDue(now time.Time) (next *planner.InForce, readAt time.Time) {
+	if s.policies == nil || s.last > s.listed {
+		readAt = now
+	} else {
+		readAt = s.readAt.Add(s.goal.reread())
+	}
+	if s.answer.Stops() {
+		return nil, s.readAt.Add(lookInterval)
+	}
+	for i := range s.policies {
+		p := &s.policies[i]
+		if !s.fresh(p.ID, s.listed) {
+			continue
+		}
+		at, ok := s.goal.due(p)
+		switch {
+		case !ok:
+		case at.After(s.readAt):
+			readAt = earlier(readAt, at)
+		case next == nil || s.opened[p.ID] < s.opened[next.ID]:
+			next = p
+		}
+	}
+	return next, readAt
+}
+
+// fresh reports whether no turn of a policy was under way since a step.
+func (s *scheduler) fresh(id schemas.PolicyID, since uint64) bool {
+	for _, t := range s.open {
+		if t.policy.ID == id {
+			return false
+		}
+	}
+	return s.ended[id] <= since
+}
+
+// needsHelp returns an open turn that has more shards than workers.
+func (s *scheduler) needsHelp() *turn {
+	for _, t := range s.open {
+		if t.needsHelp() {
+			return t
+		}
+	}
+	return nil
+}
+
+// list takes what a worker read.
+func (s *scheduler) list(policies []planner.InForce, a guard.Answer) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.wake()
+	if policies == nil {
+		policies = []planner.InForce{}
+	}
+	s.policies, s.answer, s.readAt, s.listed, s.reading = policies, a, s.now(), s.readStep, false
+	err := s.goal.listed(policies, &a, func(id schemas.PolicyID) bool { return s.fresh(id, s.listed) })
+	if err != nil {
+		s.policies, s.notBefore = nil, s.now().Add(s.backoff.Next())
+		return err
+	}
+	s.backoff.Reset()
+	return nil
+}
+
+// failed says that a worker could not read the list. Nothing new is begun until somebody can.
+func (s *scheduler) failed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.policies, s.reading, s.notBefore = nil, false, s.now().Add(s.backoff.Next())
+	s.wake()
+}
+
+// ready says that a turn has a run, so that others may help with it.
+func (s *scheduler) ready() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wake()
+}
+
+// leave says that a worker is done with a turn. The turn ends with its last worker.
+func (s *scheduler) leave(t *turn, end turnEnd) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.wake()
+	if !t.leave(end) {
+		return
+	}
+	for i := range s.open {
+		if s.open[i] == t {
+			s.open = append(s.open[:i:i], s.open[i+1:]...)
+			break
+		}
+	}
+	s.step++
+	s.ended[t.policy.ID], s.last = s.step, s.step
+	s.goal.ended(t)
+}
+
+// wake lets the workers that wait ask again.
+func (s *scheduler) wake() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,175 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"lapse/executor/guard"
+)
+
+// shard works on one shard, and gives it back however it ends. The turn goes on when the shard is done.
+func (w *worker) shard(ctx, work context.Context, t *turn, l *lease) (end turnEnd, err error) {
+	defer w.giveBack(work, l)
+	p := t.policy
+	f, err := t.memory.built(func() (*functions, error) { return functionsOf(p, w.config.Roles) })
+	if err != nil {
+		return w.trouble(t, err, 1)
+	}
+	a, err := assign(work, w.session, p, l, f)
+	if err != nil {
+		return w.trouble(t, err, 1)
+	}
+	for ctx.Err() == nil && !t.closed() {
+		answer, err := w.guards.ask(work, w.session.control, p, w.now())
+		if err != nil {
+			return w.trouble(t, err, 1)
+		}
+		if answer.Stops() {
+			return w.refused(t, &answer), nil
+		}
+		done, end, err := w.batch(work, t, a)
+		if end == turnShardOver {
+			t.shardDone()
+			return turnGoesOn, nil
+		}
+		if err != nil || end != turnGoesOn {
+			return end, err
+		}
+		used := t.spend(done.picked, w.now())
+		switch {
+		case done.finished:
+			t.shardDone()
+			return turnGoesOn, nil
+		case used:
+			return turnMore, nil
+		}
+		w.guards.pause(ctx, p, &answer, done.took)
+	}
+	if ctx.Err() != nil {
+		return turnMore, nil
+	}
+	return turnGoesOn, nil
+}
+
+// turnShardOver says that a shard is put aside. The turn goes on with the others.
+const turnShardOver turnEnd = -2
+
+// refused ends a turn because a guard lets no batch run. If none may run in the whole database, readiness says so at once.
+func (w *worker) refused(t *turn, a *guard.Answer) turnEnd {
+	t.memory.pauseUntil(w.now().Add(lookInterval))
+	if err := w.guards.stopped(); err != nil {
+		w.setReady(err)
+	} else if a.Verdict == guard.Refuse {
+		t.refused(a.Err())
+	}
+	return turnRefused
+}
+
+// giveBack releases a shard. A worker without a connection does it with its next one; if it gets none the lease ends by
+// itself.
+func (w *worker) giveBack(ctx context.Context, l *lease) {
+	if w.session.lost() {
+		w.kept = l
+		return
+	}
+	ticket := w.guards.memory.Unconfirmed.Draw()
+	above, err := w.session.release(ctx, l)
+	if err != nil {
+		w.log.Warn("the lease was not given back; it ends by itself", "error", stripped("release", err))
+		return
+	}
+	w.guards.memory.Unconfirmed.Below(ticket, above)
+}
+
+// batch deletes one batch and learns from it. The turn goes on when the batch is durable, or when a smaller one is to be
+// tried at once; then the result is empty.
+func (w *worker) batch(ctx context.Context, t *turn, a *assignment) (result, turnEnd, error) {
+	p, m := t.policy, t.memory
+	limit := m.limit(p.Batch)
+	name, table := string(p.Name), p.TableName
+	w.metrics.batchSize.WithLabelValues(name, table).Set(float64(limit))
+	began := w.now()
+	ticket := w.guards.memory.Unconfirmed.Draw()
+	begun, done, err := w.session.deleteBatch(ctx, a, w.config.TagKey, limit)
+	if begun.insert > 0 {
+		w.guards.memory.Unconfirmed.Below(ticket, begun.insert)
+	}
+	var unknown *unknownCommit
+	if errors.As(err, &unknown) {
+		return w.unanswered(ctx, t, &done, unknown)
+	}
+	if err != nil {
+		decision := grade(err, circumstances{limit: limit, lost: w.session.lost(), own: true, locks: m.locked(a.shard, err)})
+		w.metrics.failed(p, decision.String())
+		if decision == PutAside {
+			end, err := w.putAside(ctx, t, a, err)
+			return result{}, end, err
+		}
+		end, err := w.trouble(t, err, limit)
+		return result{}, end, err
+	}
+	done.took = w.now().Sub(began)
+	w.metrics.batchSeconds.WithLabelValues(name, table).Observe(done.took.Seconds())
+	m.through(a.shard, limit, done.picked, done.took, w.config.Limits.BatchTime)
+	w.count(t, &done)
+	return done, turnGoesOn, nil
+}
+
+// unanswered finds out what became of a commit that was not answered. Either way the policy goes on in its next turn, on
+// the connection that found out.
+func (w *worker) unanswered(ctx context.Context, t *turn, done *result, unknown *unknownCommit) (result, turnEnd, error) {
+	p := t.policy
+	w.log.Warn("a commit was not answered; asking what became of it", "policy", p.Name, "batch", done.batch,
+		"error", stripped("commit", unknown.cause))
+	w.guards.memory.Unconfirmed.Ended(w.now())
+	committed, err := w.awaitOutcome(ctx, done)
+	if err != nil {
+		w.log.Error("what became of a batch is not known; its ledger row would say", "policy", p.Name, "batch", done.batch,
+			"error", stripped("ask", err))
+		return result{}, turnMore, err
+	}
+	w.log.Info("what became of the commit is known", "policy", p.Name, "batch", done.batch, "committed", committed)
+	if committed {
+		w.count(t, done)
+	} else {
+		w.metrics.failed(p, outcomeLost)
+	}
+	return result{}, turnMore, nil
+}
+
+// count enters a durable batch in counters, and says how far the run is.
+func (w *worker) count(t *turn, done *result) {
+	p := t.policy
+	w.guards.memory.Unconfirmed.Ended(w.now())
+	w.metrics.committed(p, done)
+	c := t.memory.add(done)
+	if w.config.Progress == nil {
+		return
+	}
+	w.progress.Lock()
+	defer w.progress.Unlock()
+	progress := Progress{Policy: p.Name, Table: p.TableName, Run: c.run, Deleted: c.deleted, Cascaded: c.cascaded}
+	if took := w.now().Sub(c.began); took > 0 {
+		progress.Rate = float64(c.deleted+c.cascaded) / took.Seconds()
+	}
+	w.config.Progress(progress)
+}
+
+// outlive returns a context that ends some time after ctx does, so that what is open can be brought to its end.
+func outlive(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := context.AfterFunc(ctx, func() {
+		timer := time.NewTimer(by)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			cancel()
+		case <-work.Done():
+		}
+	})
+	return work, func() {
+		ended()
+		cancel()
+	}
+}

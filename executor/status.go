@@ -1,0 +1,99 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+// PolicyStatus is how a policy stands, for a status page.
+type PolicyStatus struct {
+	Policy  schemas.PolicyName    `json:"policy"`
+	Table   string                `json:"table"`
+	Version schemas.PolicyVersion `json:"version"`
+	State   schemas.State         `json:"state"` // the gate's, or "stopped"
+	Stopped string                `json:"stopped,omitempty"`
+	Until   time.Time             `json:"until,omitzero"`    // when a stopped policy is tried again
+	Resists string                `json:"resists,omitempty"` // what was put aside because a row resists
+}
+
+// Ready returns nil while policies get their turns, and otherwise why they do not: all of them, or those that are stopped
+// by name.
+func (e *Executor) Ready() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ready != nil {
+		return e.ready
+	}
+	var stopped []error
+	for i := range e.status {
+		if s := &e.status[i]; s.Stopped != "" {
+			stopped = append(stopped, fmt.Errorf("policy %s is stopped: %s", s.Policy, s.Stopped))
+		}
+	}
+	return errors.Join(stopped...)
+}
+
+func (e *Executor) setReady(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.ready = err
+}
+
+// Status returns how each policy stood when the list was last read.
+func (e *Executor) Status() []PolicyStatus {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.status)
+}
+
+// observe takes the list down for Status and metrics, and forgets what is no longer in force.
+func (e *Executor) observe(policies []planner.InForce) {
+	inForce := map[versionKey]bool{}
+	names := map[schemas.PolicyName]bool{}
+	status := make([]PolicyStatus, 0, len(policies))
+	for i := range policies {
+		p := &policies[i]
+		inForce[versionKey{p.ID, p.Version}], names[p.Name] = true, true
+		m, line := e.memory(p), PolicyStatus{Policy: p.Name, Table: p.TableName, Version: p.Version, State: p.State}
+		stopped := m.stop()
+		switch {
+		case p.State != schemas.Armed:
+		case stopped != nil:
+			line.State, line.Stopped, line.Until = stateStopped, stopped.Error(), m.paused()
+		case p.Trouble != "":
+			line.State, line.Stopped = stateStopped, p.Trouble+": run `lapse apply`"
+		}
+		if _, resists := m.left(); resists != nil {
+			line.Resists = resists.Error()
+		}
+		e.metrics.in(p, line.State)
+		status = append(status, line)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.status = status
+	for key, m := range e.known {
+		if !inForce[key] {
+			delete(e.known, key)
+		}
+		if !names[m.name] {
+			e.metrics.forget(m.name)
+		}
+	}
+}
+
+// showStopped enters a stop in the list at once, so that readiness does not wait for the next list.
+func (e *Executor) showStopped(p *planner.InForce, err error, until time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i := range e.status {
+		if e.status[i].Policy == p.Name {
+			e.status[i].State, e.status[i].Stopped, e.status[i].Until = stateStopped, err.Error(), until
+		}
+	}
+}

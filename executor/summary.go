@@ -1,0 +1,91 @@
+package executor
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"lapse/schemas"
+)
+
+// Summary says what Once did.
+type Summary struct {
+	Policies []PolicySummary `json:"policies"`
+}
+
+// PolicySummary says what Once did under one policy.
+type PolicySummary struct {
+	Policy   schemas.PolicyName    `json:"policy"`
+	Table    string                `json:"table"`
+	Version  schemas.PolicyVersion `json:"version"`
+	Run      uuid.UUID             `json:"run"` // zero: none was begun
+	Deleted  int64                 `json:"deleted"`
+	Cascaded int64                 `json:"cascaded"`
+	Batches  int64                 `json:"batches"`
+	Outcome  Outcome               `json:"outcome"`
+	Error    string                `json:"error,omitempty"` // of one that was stopped, or in which rows resist
+	// LeftBehind says that due rows are left that somebody had locked all the time. The next run follows soon.
+	LeftBehind bool `json:"left_behind,omitempty"`
+}
+
+// Outcome is how Once ended for a policy. A policy that left its armed state meanwhile has that state as its outcome.
+type Outcome string
+
+// How Once ends for a policy.
+const (
+	Finished    Outcome = "finished"    // nothing that was due at the run's cutoff is left, unless LeftBehind says so
+	Stopped     Outcome = "stopped"     // an error stopped the policy
+	Resisted    Outcome = "resisted"    // all was tried; shards in which a row resists were put aside
+	Interrupted Outcome = "interrupted" // Once ended before the run did; the next one goes on with it
+)
+
+// UnknownPolicyError names a policy that is not in force.
+type UnknownPolicyError struct {
+	Policy schemas.PolicyName
+	Known  []schemas.PolicyName
+}
+
+func (e *UnknownPolicyError) Error() string {
+	known := make([]string, len(e.Known))
+	for i, name := range e.Known {
+		known[i] = string(name)
+	}
+	return fmt.Sprintf("there is no policy %s in this database; there are: %s", e.Policy, strings.Join(known, ", "))
+}
+
+// NotArmedError names a policy that was to run and may not.
+type NotArmedError struct {
+	Policy schemas.PolicyName
+	State  schemas.State
+}
+
+func (e *NotArmedError) Error() string {
+	fix := "see `lapse policy list`"
+	switch e.State {
+	case schemas.Observing:
+		fix = fmt.Sprintf("`lapse policy arm %s` lets it delete, and so does `lapse apply` of a file with state: armed, if no more falls due than before", e.Policy)
+	case schemas.Paused:
+		fix = fmt.Sprintf("`lapse policy resume %s` takes it back to where it was, and `lapse apply` of a file with state: armed lets it go on", e.Policy)
+	case schemas.Arming:
+		fix = "it waits until the auditor has read the log up to the position at which its table was published: see that `lapse audit` runs"
+	}
+	return fmt.Sprintf("policy %s is %s: %s", e.Policy, e.State, fix)
+}
+
+// ResistingError says that rows of a policy cannot be deleted. What else is due was.
+type ResistingError struct {
+	Policy  schemas.PolicyName
+	Shards  int
+	RetryAt time.Time
+	Cause   error // in one of them
+}
+
+func (e *ResistingError) Error() string {
+	return fmt.Sprintf("policy %s: a row resists in %d of its shards, which were put aside and are tried again after %s: %v",
+		e.Policy, e.Shards, e.RetryAt.UTC().Format(time.RFC3339), e.Cause)
+}
+
+// Unwrap returns what stood in the way.
+func (e *ResistingError) Unwrap() error { return e.Cause }

@@ -1,0 +1,62 @@
+package executor
+
+import (
+	"context"
+	"time"
+
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+// putAside gives a shard up for this run because one of its rows resists. The others go on.
+func (w *worker) putAside(ctx context.Context, t *turn, a *assignment, cause error) (turnEnd, error) {
+	p, state := t.policy, schemas.StateOf(cause)
+	until, err := w.session.putAside(ctx, a.lease, state)
+	if err != nil {
+		return w.trouble(t, err, 1)
+	}
+	if state == schemas.SQLStateLockNotAvailable {
+		t.memory.putAside(a.shard, nil)
+		w.log.Warn("somebody holds a lock; the shard is put aside", "policy", p.Name, "relation", a.leaf, "next_try", until)
+		return turnShardOver, nil
+	}
+	cause = stripped("delete one row", cause)
+	t.memory.putAside(a.shard, cause)
+	w.log.Error("a row resists; its shard is put aside", "policy", p.Name, "relation", a.leaf, "error", cause, "next_try", until)
+	return turnShardOver, nil
+}
+
+// trouble does what the grade of an error asks for. It returns an error only where the process must stop.
+func (w *worker) trouble(t *turn, err error, limit int) (turnEnd, error) {
+	p, m := t.policy, t.memory
+	decision := grade(err, circumstances{limit: limit, lost: w.session.lost(), own: true})
+	err = stripped("policy "+string(p.Name), err)
+	switch decision {
+	case Retry:
+		pause := m.retry(w.now())
+		w.log.Warn("the batch is tried again", "policy", p.Name, "error", err, "pause_seconds", pause.Seconds())
+		return turnBlocked, nil
+	case Halve:
+		m.halve(limit)
+		w.log.Warn("the batch is halved", "policy", p.Name, "error", err, "rows", limit)
+		return turnGoesOn, nil
+	case StopPolicy:
+		w.stop(p, err)
+		return turnStopped, nil
+	default:
+		return turnStopped, err
+	}
+}
+
+// stop keeps a policy from its turns until its next scheduled time. Readiness says so at once.
+func (e *Executor) stop(p *planner.InForce, err error) {
+	until, unscheduled := p.Schedule.Next(e.now(), p.Since)
+	if unscheduled != nil {
+		until = e.now().Add(time.Hour)
+	}
+	e.memory(p).stopFor(err, until)
+	e.showStopped(p, err, until)
+	e.metrics.in(p, stateStopped)
+	e.metrics.skips.WithLabelValues(string(p.Name), p.TableName, string(stateStopped)).Inc()
+	e.log.Error("policy is stopped until its next scheduled time", "policy", p.Name, "table", p.TableName, "error", err, "until", until)
+}

@@ -1,0 +1,218 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"lapse/executor/guard"
+	"lapse/internal/backoff"
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+// worker works on one shard at a time, with a session and leases of its own. Not safe for concurrent use.
+type worker struct {
+	*Executor
+	scheduler *scheduler
+	number    int
+	session   *session
+	kept      *lease // that was not given back because the connection was lost
+}
+
+func (e *Executor) newWorker(number int, s *scheduler) *worker {
+	return &worker{Executor: e, scheduler: s, number: number}
+}
+
+// run does one task after the other. It returns nil when the goal is reached, ErrStopping when ctx has ended, and an error
+// that nobody should wait out.
+func (w *worker) run(ctx context.Context) error {
+	defer w.close()
+	pause := backoff.Backoff{Min: 100 * time.Millisecond, Max: 10 * time.Second}
+	for {
+		t := w.scheduler.next(!w.session.lost())
+		var err error
+		switch {
+		case t.over:
+			return nil
+		case ctx.Err() != nil:
+			w.drop(&t)
+			return ErrStopping
+		case t.connect:
+			err = w.connect(ctx, w.scheduler.goal.patience())
+		case t.read:
+			err = w.read(ctx)
+		case t.turn != nil:
+			var end turnEnd
+			end, err = w.work(ctx, t.turn)
+			w.scheduler.leave(t.turn, end)
+		default:
+			w.await(ctx, &t)
+			continue
+		}
+		switch {
+		case err == nil:
+			pause.Reset()
+		case errors.Is(err, ErrStopping):
+			return ErrStopping
+		case !w.scheduler.goal.outlasts(err, w.session.lost()):
+			return err
+		case wait(ctx, pause.Next()) != nil:
+			return ErrStopping
+		}
+	}
+}
+
+// drop gives back a task that was not begun.
+func (w *worker) drop(t *task) {
+	switch {
+	case t.read:
+		w.scheduler.failed()
+	case t.turn != nil:
+		w.scheduler.leave(t.turn, turnMore)
+	}
+}
+
+// await waits until something has changed, or an instant.
+func (w *worker) await(ctx context.Context, t *task) {
+	timer := time.NewTimer(t.until.Sub(w.now()))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.changed:
+	case <-timer.C:
+	}
+}
+
+// close ends the worker's session. Its leases were given back at the end of each shard.
+func (w *worker) close() {
+	w.session.close()
+	w.session = nil
+}
+
+// connect opens a session where there is none. A server that is not there is waited for: until ctx ends, or for as long as
+// patience.
+func (w *worker) connect(ctx context.Context, patience time.Duration) error {
+	pause := backoff.Backoff{Min: 50 * time.Millisecond, Max: 5 * time.Second}
+	begun := w.now()
+	for w.session.lost() {
+		if ctx.Err() != nil {
+			return ErrStopping
+		}
+		w.close() // one of its connections may still be there
+		s, err := connect(ctx, w.config.Database, w.holder+"/"+strconv.Itoa(w.number), w.config.Limits.BatchTime)
+		if err == nil {
+			w.session = s
+			w.warnOfPower(ctx)
+			w.giveBackKept(ctx)
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ErrStopping
+		}
+		if out := patience != forever && w.now().Sub(begun) > patience; out || grade(err, circumstances{lost: true}) != Retry {
+			return err
+		}
+		err = stripped("connect", err)
+		w.setReady(err)
+		w.log.Warn("no connection to the database; trying again", "error", err)
+		if err := wait(ctx, pause.Next()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// giveBackKept releases the lease that a lost connection left behind.
+func (w *worker) giveBackKept(ctx context.Context) {
+	if l := w.kept; l != nil {
+		w.kept = nil
+		w.giveBack(ctx, l)
+	}
+}
+
+// read reads the list of policies with what the guards say, and moves arming policies along.
+func (w *worker) read(ctx context.Context) error {
+	policies, answer, err := w.list(ctx)
+	if err != nil {
+		w.scheduler.failed()
+		return err
+	}
+	return w.scheduler.list(policies, answer)
+}
+
+// list is read without what the scheduler makes of it.
+func (w *worker) list(ctx context.Context) ([]planner.InForce, guard.Answer, error) {
+	work, cancel := outlive(ctx, stopTime)
+	defer cancel()
+	answer, err := w.guards.ask(work, w.session.control, nil, w.now())
+	if err != nil {
+		return nil, answer, err
+	}
+	w.setReady(answer.Err())
+	if answer.Reason == guard.Standby || answer.Reason == guard.NotInstalled {
+		return nil, answer, nil
+	}
+	policies, err := planner.LoadInForce(work, w.session.control)
+	if err != nil {
+		return nil, answer, err
+	}
+	for i := range policies {
+		if policies[i].State != schemas.Arming {
+			continue
+		}
+		if err := w.advance(work, &policies[i]); err != nil {
+			lost := w.session.lost()
+			if lost || grade(err, circumstances{limit: 1, lost: lost, own: true}) == StopProcess {
+				return nil, answer, err
+			}
+			w.log.Warn("policy stays arming", "policy", policies[i].Name, "error", stripped("advance", err))
+		}
+	}
+	w.observe(policies)
+	return policies, answer, nil
+}
+
+// advance opens the gate of an arming policy if the auditor has come far enough. It asks twice: the first time ever, the
+// answer is only that the position was taken down.
+func (w *worker) advance(ctx context.Context, p *planner.InForce) error {
+	for range 2 {
+		if err := w.session.control.QueryRow(ctx, `select lapse.advance_arming($1)`, int32(p.ID)).Scan(&p.State); err != nil {
+			return fmt.Errorf("look whether policy %s may be armed: %w", p.Name, err)
+		}
+	}
+	if p.State == schemas.Armed {
+		w.log.Info("policy is armed", "policy", p.Name, "version", p.Version)
+	}
+	return nil
+}
+
+// warnOfPower says once that the login which deletes can become more than the executor. Code of a table's owner that gets into
+// a batch could then, at COMMIT, become it too.
+func (w *worker) warnOfPower(ctx context.Context) {
+	var login string
+	var powerful bool
+	err := w.session.control.QueryRow(ctx, `select session_user::text, exists (select from pg_roles r where r.rolname = $1 and pg_has_role(session_user, r.oid, 'member'))`,
+		w.config.Roles.Owner).Scan(&login, &powerful)
+	if err != nil || !powerful {
+		return
+	}
+	w.mu.Lock()
+	warned := w.warned
+	w.warned = true
+	w.mu.Unlock()
+	if !warned {
+		w.log.Warn("the login that deletes can become the catalog's owner; where tables have owners that do not trust one another, name three logins in database:, see docs/security.md",
+			"login", login, "owner", w.config.Roles.Owner)
+	}
+}
+
+// wait lets d pass, or less if ctx ends.
+func wait(ctx context.Context, d time.Duration) error {
+	if backoff.Sleep(ctx, d) != nil {
+		return ErrStopping
+	}
+	return nil
+}

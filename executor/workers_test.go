@@ -1,0 +1,416 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"lapse/internal/pgtest"
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+// overlapping counts the batches that another one ran beside, of which on says what they have in common or not: a and b are
+// rows of lapse.batch. Two batches that follow one another never overlap: the next one starts after the former's end.
+func overlapping(t testing.TB, db *pgtest.DB, on string) int {
+	t.Helper()
+	return one[int](t, db, `
+		select count(*) from lapse.batch a join lapse.batch_result ar using (batch)
+		 where exists (select from lapse.batch b join lapse.batch_result br using (batch)
+		                where b.batch <> a.batch and b.started_at < ar.finished_at and a.started_at < br.finished_at and `+on+`)`)
+}
+
+func TestOnePolicyWithTwoLeavesUsesBothWorkersAndOneWithASingleLeafOne(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		parts(t, db, 1500)
+		arm(t, db, policies(policy("p", "public.visits", "batch: 10")))
+		h := record(t, db)
+		s := once(t, newExecutor(t, db))
+		if only(t, s).Deleted != 3000 || only(t, s).Outcome != Finished {
+			t.Errorf("the pass did %+v", only(t, s))
+		}
+		if n := overlapping(t, db, "b.target <> a.target"); n == 0 {
+			t.Error("no two batches ran side by side")
+		}
+		if n := overlapping(t, db, "b.target = a.target"); n != 0 {
+			t.Errorf("%d batches ran beside another on the same leaf", n)
+		}
+		noRowTwice(t, h, "public.visits_", 3000)
+	})
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 1500, 5)
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 10")))
+		once(t, newExecutor(t, db))
+		if n := overlapping(t, db, "true"); n != 0 {
+			t.Errorf("%d batches on the single leaf ran side by side", n)
+		}
+	})
+}
+
+// noRowTwice reads the log: every row of the tables whose names begin so went once.
+func noRowTwice(t *testing.T, h *history, prefix string, due int) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, tx := range h.read(t) {
+		claim := tx.batch(t)
+		for _, c := range tx.changes {
+			if c.kind != "DELETE" || !strings.HasPrefix(c.table, prefix) {
+				continue
+			}
+			key := c.table + "/" + c.row["id"]
+			if claim == nil || seen[key] {
+				t.Fatalf("a row of %s went twice, or without a ledger row", c.table)
+			}
+			seen[key] = true
+		}
+	}
+	if len(seen) != due {
+		t.Errorf("%d rows went, want %d", len(seen), due)
+	}
+}
+
+func TestTwoPoliciesRunAtOnceWithTwoWorkersAndNotWithOne(t *testing.T) {
+	t.Parallel()
+	for workers, beside := range map[int]bool{1: false, 2: true} {
+		t.Run(fmt.Sprint(workers), func(t *testing.T) {
+			pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+				two(t, db, 800)
+				once(t, newExecutor(t, db, func(c *Config) { c.Limits.Workers = workers }))
+				if n := overlapping(t, db, "b.policy <> a.policy"); n > 0 != beside {
+					t.Errorf("with %d workers %d batches ran beside another policy's", workers, n)
+				}
+				if n := one[int](t, db, "select (select count(*) from a) + (select count(*) from b)"); n != 0 {
+					t.Errorf("%d rows are left", n)
+				}
+			})
+		})
+	}
+}
+
+// Ten policies with backlog share two workers: after each round of turns all have come about equally far.
+func TestTenPoliciesWithBacklogAreServedInTurnsByTwoWorkers(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+		const tables, due, batch, share = 10, 100, 10, 20
+		var entries []string
+		for i := range tables {
+			name := fmt.Sprintf("t%d", i)
+			owned(t, db, fmt.Sprintf("create table %s (id int primary key, at timestamptz); create index on %[1]s (at, id)", name),
+				fmt.Sprintf("insert into %s select g, now() - interval '40 days' from generate_series(1, %d) g", name, due))
+			entries = append(entries, policy(name, "public."+name, fmt.Sprintf("batch: %d", batch)))
+		}
+		arm(t, db, policies(entries...))
+		deleted := map[schemas.PolicyName]int64{}
+		widest := int64(0)
+		once(t, newExecutor(t, db, func(c *Config) {
+			c.Limits.Workers, c.Limits.TurnRows, c.Limits.BatchTime = 2, share, time.Hour
+			c.Progress = func(p Progress) {
+				deleted[p.Policy] = p.Deleted
+				if len(deleted) < tables {
+					return
+				}
+				least, most := int64(due), int64(0)
+				for _, n := range deleted {
+					least, most = min(least, n), max(most, n)
+				}
+				if most < due {
+					widest = max(widest, most-least)
+				}
+			}
+		}))
+		// A turn is 20 rows, a batch begun within it 10 more; two workers may be in the next round already.
+		if widest > 2*share+batch {
+			t.Errorf("one policy was %d rows ahead of another, want %d at most", widest, 2*share+batch)
+		}
+		if n := one[int](t, db, "select count(distinct policy) from lapse.batch"); n != tables {
+			t.Errorf("%d policies were served", n)
+		}
+	})
+}
+
+// secondShard gives the open run another shard of the leaf that it has, and returns the leaf.
+func secondShard(t testing.TB, db *pgtest.DB, run uuid.UUID) {
+	t.Helper()
+	db.Exec(t, fmt.Sprintf(`insert into lapse.shard (run, policy_id, version, leaf, cutoff, slice)
+		select run, policy_id, version, leaf, cutoff, 1 from lapse.shard where run = '%s'`, run))
+}
+
+// Two shards of one leaf, each of them all of it: the workers meet in it, and step over each other's rows.
+func TestTwoWorkersOnTwoShardsOfOneLeafDeleteNoRowTwice(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		const due, live = 1500, 300
+		sessions(t, db, due, live)
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 10")))
+		h := record(t, db)
+		w := open(t, db, "p")
+		secondShard(t, db, w.run.ID)
+		if _, err := w.release(t.Context(), w.a.lease); err != nil {
+			t.Fatal(err)
+		}
+		e := newExecutor(t, db)
+		s := once(t, e)
+		isExact(t, db, s, due, live)
+		if only(t, s).Run != w.run.ID {
+			t.Errorf("it worked on run %v, want %v", only(t, s).Run, w.run.ID)
+		}
+		noRowTwice(t, h, "public.sessions", due)
+		if n := overlapping(t, db, "b.target = a.target"); n == 0 {
+			t.Error("no two batches ran side by side")
+		}
+		got := one[string](t, db, "select count(*) || ' ' || bool_and(done) || ' ' || sum(deleted) || ' ' || count(*) filter (where deleted > 0) || ' ' || count(holder) from lapse.shard")
+		if want := fmt.Sprintf("2 true %d 2 0", due); got != want {
+			t.Errorf("shards, done, rows, with rows, held: %s; want %s", got, want)
+		}
+		if got := counted(t, e, "lapse_rows_deleted_total"); got != due {
+			t.Errorf("the metric has %v rows", got)
+		}
+		if got := counted(t, e, "lapse_run_seconds"); got != 1 {
+			t.Errorf("%v runs were measured", got)
+		}
+	})
+}
+
+func TestASliceIsMadeOnceAndIsWellFormed(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 50, 5)
+		arm(t, db, policies(policy("p", "public.sessions")))
+		w := open(t, db, "p")
+		secondShard(t, db, w.run.ID)
+		conn := db.Connect(t)
+		for values, state := range map[string]string{
+			"slice = 0":                     "23505",
+			"slice = -1":                    "23514",
+			"modulus = 4":                   "23514",
+			"remainder = 0":                 "23514",
+			"modulus = 4, remainder = 4":    "23514",
+			"modulus = 0, remainder = 0":    "23514",
+			"modulus = 4, remainder = 3":    "",
+			"lower = null, upper = '{now}'": "",
+		} {
+			_, err := conn.PgConn().Exec(t.Context(), "begin; update lapse.shard set "+values+" where slice = 1; rollback").ReadAll()
+			if _, failed := conn.Exec(t.Context(), "rollback"); failed != nil {
+				t.Fatal(failed)
+			}
+			if schemas.StateOf(err) != state || state == "" && err != nil {
+				t.Errorf("%s: %v, want %q", values, err, state)
+			}
+		}
+	})
+}
+
+// Rows that an update carried into a slice that is done are the residual shard's, which follows the others of its leaf.
+func TestAResidualShardFollowsTheOthersOfItsLeaf(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 50, 5)
+		arm(t, db, policies(policy("p", "public.sessions")))
+		w := open(t, db, "p")
+		secondShard(t, db, w.run.ID)
+		db.Exec(t, "update lapse.shard set residual = true where slice = 1")
+		other, err := connect(t.Context(), newExecutor(t, db).config.Database, "another", time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.close()
+		acquire := func() *lease {
+			t.Helper()
+			l, err := other.acquire(t.Context(), w.run.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l
+		}
+		if l := acquire(); l != nil {
+			t.Error("the residual shard is given out while another is under way")
+		}
+		db.Exec(t, "update lapse.shard set done = true where slice = 0")
+		if l := acquire(); l == nil {
+			t.Error("the residual shard is not given out when the others are done")
+		}
+	})
+}
+
+// A run whose leaf has two shards that were put aside is followed by one whose leaf has one.
+func TestShardsOfOneLeafThatWerePutAsideMakeTheNextRunsShardOnce(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 50, 5)
+		arm(t, db, policies(policy("p", "public.sessions")))
+		w := open(t, db, "p")
+		secondShard(t, db, w.run.ID)
+		db.Exec(t, `update lapse.shard set aside = true, tries = 1 + slice, sqlstate = '23503', holder = null, lease_until = null,
+			retry_at = clock_timestamp() + (1 + slice) * interval '1 hour'`)
+		for _, want := range []string{"1 0 2 true", "1 0 1 true"} {
+			run, err := planner.OpenRun(t.Context(), w.control, w.policy, time.Now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := one[string](t, db, "select count(*) || ' ' || max(slice) || ' ' || max(tries) || ' ' || bool_and(aside) from lapse.shard where run = $1", run.ID)
+			if got != want || run.Shards != 0 {
+				t.Errorf("shards, slice, tries, aside: %s, %d to do; want %s", got, run.Shards, want)
+			}
+			// A hash part that was put aside says nothing of the whole leaf.
+			db.Exec(t, "delete from lapse.run")
+			run, err = planner.OpenRun(t.Context(), w.control, w.policy, time.Now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			secondShard(t, db, run.ID)
+			db.Exec(t, `update lapse.shard set aside = true, tries = 1 + slice * 8, retry_at = clock_timestamp() + interval '1 hour', sqlstate = '23503',
+				modulus = case when slice = 1 then 2 end, remainder = case when slice = 1 then 0 end`)
+		}
+	})
+}
+
+// Every bound on what a batch or a session may wait lies far below the lease.
+func TestALeaseOutlivesEverythingThatABatchMayWaitFor(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+		lease := time.Duration(one[float64](t, db, "select extract(epoch from lapse.lease_time())::float8") * float64(time.Second))
+		settings := []map[string]string{controlSettings(), batchSettings(time.Hour, time.Hour)}
+		for _, s := range settings {
+			for _, name := range []string{"lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"} {
+				if d, err := time.ParseDuration(s[name]); err != nil || d <= 0 || 2*d > lease {
+					t.Errorf("%s is %q beside a lease of %v (%v)", name, s[name], lease, err)
+				}
+			}
+		}
+		if 2*longestPause > lease {
+			t.Errorf("a pause is up to %v beside a lease of %v", longestPause, lease)
+		}
+	})
+}
+
+// A worker that lost its connection gives its shard back with the next one, whoever goes on with it.
+func TestALeaseThatALostConnectionLeftBehindIsGivenBack(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 50, 5)
+		arm(t, db, policies(policy("p", "public.sessions")))
+		run := open(t, db, "p")
+		if _, err := run.release(t.Context(), run.a.lease); err != nil {
+			t.Fatal(err)
+		}
+		w := newTestWorker(t, db)
+		defer w.close()
+		if err := w.connect(t.Context(), notAtAll); err != nil {
+			t.Fatal(err)
+		}
+		l, err := w.session.acquire(t.Context(), run.run.ID)
+		if err != nil || l == nil {
+			t.Fatalf("got %v, %v", l, err)
+		}
+		_ = w.session.control.Close(t.Context())
+		w.giveBack(t.Context(), l)
+		if held := one[int](t, db, "select count(holder) from lapse.shard"); held != 1 {
+			t.Fatalf("%d shards are held while the connection is lost", held)
+		}
+		if err := w.connect(t.Context(), notAtAll); err != nil {
+			t.Fatal(err)
+		}
+		if held := one[int](t, db, "select count(holder) from lapse.shard"); held != 0 {
+			t.Errorf("%d shards are held after the connection is back", held)
+		}
+	})
+}
+
+// Each worker is another holder: with one name for both, each would take the other's shards.
+func TestWorkersOfOneProcessAreDifferentHolders(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 50, 5)
+		arm(t, db, policies(policy("p", "public.sessions")))
+		run := open(t, db, "p")
+		if _, err := run.release(t.Context(), run.a.lease); err != nil {
+			t.Fatal(err)
+		}
+		e := newExecutor(t, db)
+		s := newScheduler(endless{e}, e.memory, e.now)
+		var leases []*lease
+		for i := range 2 {
+			w := e.newWorker(i, s)
+			defer w.close()
+			if err := w.connect(t.Context(), notAtAll); err != nil {
+				t.Fatal(err)
+			}
+			l, err := w.session.acquire(t.Context(), run.run.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if l != nil {
+				leases = append(leases, l)
+			}
+		}
+		if len(leases) != 1 {
+			t.Errorf("%d workers of one process hold the one shard", len(leases))
+		}
+	})
+}
+
+// What one worker cannot do, because its server process is ended, the others and its next connection do.
+func TestARunOfManyWorkersOutlivesTheLossOfTheirConnections(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		const due, live = 4000, 300
+		spread(t, db, due, live)
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 10")))
+		h := record(t, db)
+		kills := 0
+		s := once(t, newExecutor(t, db, func(c *Config) {
+			c.Limits.Workers = 4
+			batches := 0
+			c.Progress = func(Progress) {
+				if batches++; batches%60 == 0 && kills < 4 {
+					kills++
+					db.Exec(t, `select pg_terminate_backend(pid) from pg_stat_activity
+						where datname = current_database() and application_name like 'lapse executor%' order by random() limit 2`)
+				}
+			}
+		}))
+		if kills < 3 {
+			t.Fatalf("connections were ended %d times: there was too little work", kills)
+		}
+		isWhole(t, db, h, due, live)
+		if p := only(t, s); p.Deleted != due || p.Cascaded != due/10 || p.Outcome != Finished {
+			t.Errorf("Once says %+v", p)
+		}
+	})
+}
+
+// A worker that meets what stops its policy stops it for its fellow too.
+func TestWhatStopsAPolicyStopsAllItsWorkers(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+		parts(t, db, 2000)
+		arm(t, db, policies(policy("p", "public.visits", "batch: 10")))
+		batches := 0
+		e := newExecutor(t, db, func(c *Config) {
+			c.Progress = func(Progress) {
+				if batches++; batches == 10 {
+					db.Exec(t, "alter function lapse.delete_1_1(lapse.claim, bytea, lapse.work) strict")
+				}
+			}
+		})
+		s, err := e.Once(t.Context(), nil)
+		var tampered *tamperedError
+		if !errors.As(err, &tampered) || only(t, s).Outcome != Stopped {
+			t.Errorf("got %+v, %v; want a stopped policy", s.Policies, err)
+		}
+		// The other worker's open batch may be rolled back or have begun before.
+		if batches > 12 {
+			t.Errorf("%d batches went after the function was changed", batches-10)
+		}
+		held := one[int](t, db, "select count(holder) from lapse.shard")
+		if held != 0 || !slices.ContainsFunc(e.Status(), func(p PolicyStatus) bool { return p.Stopped != "" }) {
+			t.Errorf("%d shards are held, the status is %+v", held, e.Status())
+		}
+	})
+}
