@@ -196,7 +196,7 @@ func (f *file) limits(node yamldoc.Node) {
 // mostWorkers is as many as anybody's database has processors for. Each takes two connections.
 const mostWorkers = 64
 
-func (f *file) workers(node ast.Node) {
+func (f *file) workers(node yamldoc.Node) {
 	n := -1
 	switch f.count(&n, 0)(node); {
 	case n == -1: // it was complained about
