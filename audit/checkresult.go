@@ -79,7 +79,7 @@ func CheckHistory(ctx context.Context, config Config) (*CheckResult, error) {
 		return bent.Result, nil
 	case errors.Is(err, errForeignTail):
 		r := check.result
-		r.Outcome, r.Why, r.ForeignTail, r.Fork = OutcomeBent, err.Error(), true, check.past.end.Reach
+		r.Outcome, r.Why, r.ForeignTail, r.Fork = OutcomeBent, err.Error(), true, check.topics.logEnd.Reach
 		return r, nil
 	case err != nil:
 		return nil, err

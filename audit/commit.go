@@ -85,7 +85,7 @@ func (r *relay) surroundings() *evidence.Surroundings {
 // tell tells people what a transaction came to, where it is not what it should be. Positions and names only.
 func (r *relay) tell(tx *replication.Tx, account *evidence.Account, verdict evidence.Verdict) {
 	r.metrics.concluded(account, verdict)
-	if verdict != evidence.Mismatch && !account.Unverified() || account.OwnUnverified != nil { // raise has told them
+	if verdict != evidence.Mismatch && !account.Unverified() || account.OwnUnverified != nil { // stopDeletions has told them
 		return
 	}
 	attributes := []any{"xid", tx.XID, "commit_lsn", tx.CommitLSN.String(), "verdict", string(verdict)}

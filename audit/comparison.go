@@ -20,7 +20,7 @@ type comparison struct {
 	route     *evidence.Route
 	assembler *evidence.Assembler
 	router    *evidence.Router
-	past      *past
+	topics    *topicState
 	walk      *walk
 	markers   []evidence.Marker // that this start is about to write
 
@@ -60,8 +60,8 @@ func (c *comparison) run(ctx context.Context) error {
 
 // begin finds the two ends of what is compared: the slot's position, and the last position that both can have.
 func (c *comparison) begin() {
-	c.reader = c.client.Reader(c.route.Log.Name, 0, c.walk.from, c.past.at+1)
-	c.until = c.past.end.Reach
+	c.reader = c.client.Reader(c.route.Log.Name, 0, c.walk.from, c.topics.logEndOffset+1)
+	c.until = c.topics.logEnd.Reach
 	c.until.History = 0
 	if at, left := c.identity.Ancestry.End(c.until.Timeline); left && at < c.until.LSN {
 		c.until.LSN = at // another server went on above it
@@ -70,7 +70,7 @@ func (c *comparison) begin() {
 		c.until = written
 	}
 	started := c.stream.StartedAt()
-	c.agreed = evidence.Reach{History: c.past.origin.Reach.History, Timeline: c.identity.TimelineOf(started), LSN: started}
+	c.agreed = evidence.Reach{History: c.topics.origin.Reach.History, Timeline: c.identity.TimelineOf(started), LSN: started}
 	if c.walk.before != nil {
 		c.agreed.History = c.walk.before.Reach.History
 	}
@@ -128,7 +128,7 @@ func (c *comparison) handle(ctx context.Context, m *replication.Message) error {
 				return nil
 			}
 			c.readBeyond = true
-			m.Tx.History = c.past.end.Reach.History
+			m.Tx.History = c.topics.logEnd.Reach.History
 		}
 		c.assembler.Begin(m.Tx)
 		return nil
@@ -176,7 +176,7 @@ func (c *comparison) compareTransaction(ctx context.Context, tx *replication.Tx,
 		return nil
 	}
 	c.agreed = next.Reach
-	if c.past.partial(next) {
+	if c.topics.isPartial(next) {
 		c.readBeyond = true
 	} else {
 		c.lastMatch = next.Reach

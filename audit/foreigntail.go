@@ -28,11 +28,11 @@ type unmatchedTail struct {
 // a timeline that the server was never on, or beyond what it has written.
 func (c *comparison) findUnmatched() error {
 	for _, topic := range []evidence.Topic{c.route.System, c.route.User} {
-		tails := c.past.tails[topic.Name]
+		tails := c.topics.tails[topic.Name]
 		for partition := range tails {
 			t := &tails[partition]
 			at := evidence.ReachOf(t.position)
-			if at.Compare(c.past.end.Reach) < 0 || t.position == (replication.Position{}) || c.isPlanned(t) || c.isRewound(t) {
+			if at.Compare(c.topics.logEnd.Reach) < 0 || t.position == (replication.Position{}) || c.isPlanned(t) || c.isRewound(t) {
 				continue
 			}
 			if why := c.impossible(at); why != "" {
@@ -51,8 +51,8 @@ func (c *comparison) findUnmatched() error {
 func (c *comparison) impossible(at evidence.Reach) string {
 	end, left := c.identity.Ancestry.End(at.Timeline)
 	switch {
-	case at.History != c.past.end.Reach.History:
-		return fmt.Sprintf("the database is in history %d", c.past.end.Reach.History)
+	case at.History != c.topics.logEnd.Reach.History:
+		return fmt.Sprintf("the database is in history %d", c.topics.logEnd.Reach.History)
 	case left && at.LSN >= end:
 		return fmt.Sprintf("the server left timeline %d at %s", at.Timeline, end)
 	case !left && at.Timeline != c.identity.Timeline:

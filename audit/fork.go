@@ -15,15 +15,15 @@ import (
 // findCommon finds the last position that log and database may have in common, by timelines and heartbeats alone. It sets
 // the walk and the last heartbeat. why says what forbids to go on from that position; empty if nothing does.
 func (h *historyCheck) findCommon(ctx context.Context) (common evidence.Reach, why string, err error) {
-	end, id := h.past.end, &h.identity
+	end, id := h.topics.logEnd, &h.identity
 	if common, why = h.commonByTimeline(); why != "" {
 		return common, why, nil
 	}
-	if h.walk, err = walkBack(ctx, h.client, h.route, h.past, h.slot(), h.heartbeatUpTo(common)); err != nil {
+	if h.walk, err = walkBack(ctx, h.client, h.route, h.topics, h.slot(), h.heartbeatUpTo(common)); err != nil {
 		return common, "", err
 	}
 	beat := h.walk.beat
-	h.start.last = evidence.LastBeat{Reach: h.past.origin.Reach}
+	h.start.last = evidence.LastBeat{Reach: h.topics.origin.Reach}
 	if beat == nil { // a log without heartbeats says nothing of how much was lost
 		if common != end.Reach {
 			why = fmt.Sprintf("the log reaches %s, and the server left that timeline at %s", end.Reach.LSN, common.LSN)
@@ -46,7 +46,7 @@ func (h *historyCheck) findCommon(ctx context.Context) (common evidence.Reach, w
 // commonByTimeline is the log's end, or the position at which the server left the timeline of the log's end. why says that
 // the server cannot have been there; empty if it can.
 func (h *historyCheck) commonByTimeline() (common evidence.Reach, why string) {
-	end, id := h.past.end.Reach, &h.identity
+	end, id := h.topics.logEnd.Reach, &h.identity
 	left, ended := id.Ancestry.End(end.Timeline)
 	switch {
 	case end.Timeline == id.Timeline && end.LSN > id.Flushed:
@@ -71,20 +71,20 @@ func (h *historyCheck) hasHeartbeat(r *evidence.LogRecord) bool {
 // whose records are not all there: the slot sends that transaction again, and the next heartbeat must follow the selected
 // one.
 func (h *historyCheck) heartbeatUpTo(common evidence.Reach) func(*evidence.LogRecord) bool {
-	if h.past.end.Beat == (uuid.UUID{}) {
+	if h.topics.logEnd.Beat == (uuid.UUID{}) {
 		return nil
 	}
-	return func(r *evidence.LogRecord) bool { return !common.Below(r.Reach) && !h.past.partial(r) }
+	return func(r *evidence.LogRecord) bool { return !common.Below(r.Reach) && !h.topics.isPartial(r) }
 }
 
 // excessiveLoss says that a promotion lost more than it may without a person's word; empty if it did not.
 func (h *historyCheck) excessiveLoss(common evidence.Reach) string {
-	if common == h.past.end.Reach {
+	if common == h.topics.logEnd.Reach {
 		return ""
 	}
-	until := h.past.beat.Heartbeat.At
-	if h.past.end.Time.After(until) { // heartbeats may have failed
-		until = h.past.end.Time
+	until := h.topics.heartbeat.Heartbeat.At
+	if h.topics.logEnd.Time.After(until) { // heartbeats may have failed
+		until = h.topics.logEnd.Time
 	}
 	lost := until.Sub(h.start.last.Beat.At)
 	if lost <= h.auditor.config.FailoverTolerance {
@@ -101,12 +101,12 @@ func (h *historyCheck) refuseBent(ctx context.Context, why string) error {
 	if !h.findFork {
 		return &bentError{r}
 	}
-	there := func(r *evidence.LogRecord) bool { return h.hasHeartbeat(r) && !h.past.partial(r) }
+	there := func(r *evidence.LogRecord) bool { return h.hasHeartbeat(r) && !h.topics.isPartial(r) }
 	var err error
-	if h.walk, err = walkBack(ctx, h.client, h.route, h.past, h.slot(), there); err != nil {
+	if h.walk, err = walkBack(ctx, h.client, h.route, h.topics, h.slot(), there); err != nil {
 		return err
 	}
-	if h.comparison == nil && !h.slotIsRemade() && !h.past.end.Reach.Below(h.slot()) {
+	if h.comparison == nil && !h.slotIsRemade() && !h.topics.logEnd.Reach.Below(h.slot()) {
 		if err := h.compareStream(ctx); err != nil && !errors.Is(err, errForeignTail) {
 			return err
 		}
@@ -117,7 +117,7 @@ func (h *historyCheck) refuseBent(ctx context.Context, why string) error {
 	case h.walk.beat != nil: // the slot is younger than the log's end: nothing can be compared but heartbeats
 		r.Fork = h.walk.beat.Reach
 	default:
-		r.Fork = h.past.origin.Reach
+		r.Fork = h.topics.origin.Reach
 	}
 	if err := h.countLost(ctx); err != nil {
 		return err
@@ -129,7 +129,7 @@ func (h *historyCheck) refuseBent(ctx context.Context, why string) error {
 func (h *historyCheck) countLost(ctx context.Context) error {
 	r, w := h.result, &walk{}
 	r.LostEvents = map[string]uint64{}
-	return h.client.Backward(ctx, h.route.Log.Name, 0, h.past.at+1, func(rec *kafka.Record, offset int64) (bool, error) {
+	return h.client.Backward(ctx, h.route.Log.Name, 0, h.topics.logEndOffset+1, func(rec *kafka.Record, offset int64) (bool, error) {
 		record, err := logRecordOf(rec, h.route)
 		if err != nil || record == nil || w.dead(offset, record) {
 			return err == nil, err

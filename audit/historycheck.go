@@ -25,7 +25,7 @@ type historyCheck struct {
 	identity replication.Identity
 	catalog  *catalogState
 	route    *evidence.Route
-	past     *past
+	topics   *topicState
 	walk     *walk
 	findFork bool // for people: look for the fork when the database is not the log's
 
@@ -42,23 +42,23 @@ func (h *historyCheck) run(ctx context.Context) error {
 		Database: evidence.Reach{History: newest.number, Timeline: id.Timeline, LSN: id.Flushed},
 	}
 	h.start = &startingPoint{history: newest}
-	if h.past.origin != nil {
-		h.start.origin = h.past.origin.Reach
+	if h.topics.origin != nil {
+		h.start.origin = h.topics.origin.Reach
 	}
-	for _, tails := range h.past.tails {
+	for _, tails := range h.topics.tails {
 		for i := range tails {
 			h.result.Highest = max(h.result.Highest, tails[i].position.History)
 		}
 	}
-	if h.past.end == nil {
+	if h.topics.logEnd == nil {
 		h.result.Outcome = OutcomeNew
 		return h.beginLog()
 	}
-	h.result.LogEnd, h.start.replaced = h.past.end.Reach, h.past.replaced
-	if h.past.beat != nil {
-		h.result.LogHeartbeat = h.past.beat.Heartbeat.At
+	h.result.LogEnd, h.start.replaced = h.topics.logEnd.Reach, h.topics.replaced
+	if h.topics.heartbeat != nil {
+		h.result.LogHeartbeat = h.topics.heartbeat.Heartbeat.At
 	}
-	h.result.Highest = max(h.result.Highest, h.past.end.Reach.History)
+	h.result.Highest = max(h.result.Highest, h.topics.logEnd.Reach.History)
 	if err := h.checkSource(); err != nil {
 		return err
 	}
@@ -80,8 +80,8 @@ func (h *historyCheck) checkLog(ctx context.Context) error {
 	if why != "" {
 		return h.refuseBent(ctx, why)
 	}
-	if slot := h.slot(); h.slotIsRemade() && slot.Below(h.past.end.Reach) && common == h.past.end.Reach {
-		return h.refuseBent(ctx, fmt.Sprintf("the slot was made at %s, and the log had come to %s by then", slot.LSN, h.past.end.Reach.LSN))
+	if slot := h.slot(); h.slotIsRemade() && slot.Below(h.topics.logEnd.Reach) && common == h.topics.logEnd.Reach {
+		return h.refuseBent(ctx, fmt.Sprintf("the slot was made at %s, and the log had come to %s by then", slot.LSN, h.topics.logEnd.Reach.LSN))
 	}
 	if why := h.undecidable(); why != "" {
 		return h.refuseBent(ctx, why)
@@ -103,7 +103,7 @@ func (h *historyCheck) checkLog(ctx context.Context) error {
 // compareStream compares the log with what the slot sends.
 func (h *historyCheck) compareStream(ctx context.Context) error {
 	h.comparison = &comparison{
-		stream: h.stream, identity: h.identity, client: h.client, route: h.route, past: h.past, walk: h.walk,
+		stream: h.stream, identity: h.identity, client: h.client, route: h.route, topics: h.topics, walk: h.walk,
 		assembler: evidence.NewAssembler(h.route.Source, h.auditor.config.Keys, evidence.Standing{}),
 		router:    evidence.NewRouter(h.route, h.auditor.config.HashKey), markers: h.start.markers,
 	}
@@ -120,7 +120,7 @@ func (h *historyCheck) slot() evidence.Reach {
 // slot's beginning can be compared then. It needs a walk down to the slot.
 func (h *historyCheck) slotIsRemade() bool {
 	at := h.stream.StartedAt()
-	return at == h.catalog.slotStart && at != h.past.origin.Reach.LSN && (h.walk.before == nil || h.walk.before.Reach.LSN != at)
+	return at == h.catalog.slotStart && at != h.topics.origin.Reach.LSN && (h.walk.before == nil || h.walk.before.Reach.LSN != at)
 }
 
 // undecidable says why nobody can know whether the last transactions of the log happened in this database; empty if
@@ -129,7 +129,7 @@ func (h *historyCheck) slotIsRemade() bool {
 // copy that was made before them. On another timeline there is no doubt: what lies below its beginning is the same.
 func (h *historyCheck) undecidable() string {
 	beat := h.start.last.Beat
-	if beat == nil || h.walk.lost == 0 || !h.past.end.Reach.Below(h.slot()) || h.past.end.Reach.Timeline != h.identity.Timeline ||
+	if beat == nil || h.walk.lost == 0 || !h.topics.logEnd.Reach.Below(h.slot()) || h.topics.logEnd.Reach.Timeline != h.identity.Timeline ||
 		!h.restartedSince(beat) {
 		return ""
 	}

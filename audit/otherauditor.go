@@ -15,7 +15,7 @@ import (
 // within two heartbeats. It is not one of this server: the slot is held here meanwhile.
 func (h *historyCheck) watchForOther(ctx context.Context) error {
 	beat, a := h.start.last.Beat, h.auditor
-	if beat == nil || h.findFork || !h.restartedSince(beat) || h.past.fence == a.process {
+	if beat == nil || h.findFork || !h.restartedSince(beat) || h.topics.fence == a.process {
 		return nil
 	}
 	length := 2 * a.config.HeartbeatEvery
@@ -24,7 +24,7 @@ func (h *historyCheck) watchForOther(ctx context.Context) error {
 	a.log.Info("the server was started since the last heartbeat in the log; watching whether another auditor writes it",
 		"log", h.route.Log.Name, "for", length)
 	return h.stream.During(ctx, func(ctx context.Context) error {
-		w := logWatch{client: h.client, route: h.route, process: a.process, next: h.past.ends[h.route.Log.Name][0]}
+		w := logWatch{client: h.client, route: h.route, process: a.process, next: h.topics.ends[h.route.Log.Name][0]}
 		return w.run(ctx, min(time.Second, a.config.HeartbeatEvery/4), length)
 	})
 }

@@ -66,7 +66,7 @@ type step struct {
 }
 
 func newRelay(
-	route *evidence.Route, config *Config, publisher *kafka.Publisher, start *startingPoint, judged *past, metrics *Metrics, log *slog.Logger,
+	route *evidence.Route, config *Config, publisher *kafka.Publisher, start *startingPoint, checked *topicState, metrics *Metrics, log *slog.Logger,
 ) *relay {
 	r := &relay{
 		route: route, publisher: publisher, metrics: metrics, log: log, now: time.Now,
@@ -75,14 +75,14 @@ func newRelay(
 		}),
 		router: evidence.NewRouter(route, config.HashKey),
 		writer: evidence.NewLogWriter(route, start.history.nonce, cmp.Or(start.named, start.last.Beat)),
-		tails:  judged.positions(), logged: judged.newest(), reach: start.reach, noRow: map[uint32]bool{}, alarm: config.Alarm,
+		tails:  checked.positions(), logged: checked.newest(), reach: start.reach, noRow: map[uint32]bool{}, alarm: config.Alarm,
 	}
 	r.around = r.surroundings
 	return r
 }
 
 // run carries on until ctx ends, the stream breaks, the publisher fails, or the position until (if there is one) is
-// confirmed. It begins with first, the message that the check of Histories read last, if it read one.
+// confirmed. It begins with first, the last message that the history check read, if there is one.
 func (r *relay) run(ctx context.Context, stream *replication.Stream, first *replication.Message, until schemas.LSN) error {
 	if first != nil {
 		if first.Tx != nil {

@@ -16,7 +16,7 @@ const anotherLog = "stop the audit, drop the slot, name new topics in lapse.yaml
 // checkSource refuses a log that was begun for something else. The database keeps the name that it has in the log, since
 // its events have that name.
 func (h *historyCheck) checkSource() error {
-	end, route := h.past.end, h.route
+	end, route := h.topics.logEnd, h.route
 	if end.SystemIdentifier != route.Source.SystemIdentifier || end.DatabaseOID != route.Source.DatabaseOID {
 		return refusal(errForeignTopic, "%s has the log of database %d of system %d; this one is %d of %d",
 			"give each database topics of its own (topics)", route.Log.Name,
@@ -37,11 +37,11 @@ func (h *historyCheck) checkSource() error {
 // checkKeys refuses tag keys of which none is one that the log was begun with: every deletion would be published as
 // unverified.
 func (h *historyCheck) checkKeys() error {
-	if h.past.origin.Kind != evidence.KindOrigin {
+	if h.topics.origin.Kind != evidence.KindOrigin {
 		return refusal(errLogMissing, "%s begins with a record of kind %s", "somebody has deleted records of the log, which is kept for ever: "+
-			"put it back; if it is lost: "+anotherLog, h.route.Log.Name, h.past.origin.Kind)
+			"put it back; if it is lost: "+anotherLog, h.route.Log.Name, h.topics.origin.Kind)
 	}
-	known := h.past.origin.Keys["tag"]
+	known := h.topics.origin.Keys["tag"]
 	for _, key := range h.auditor.config.Keys {
 		if slices.Contains(known, schemas.Fingerprint(key)) {
 			return nil
@@ -53,7 +53,7 @@ func (h *historyCheck) checkKeys() error {
 
 // historyMismatch says why the history in force in the database is not the log's; empty if it is.
 func (h *historyCheck) historyMismatch() string {
-	end, newest := h.past.end, h.start.history
+	end, newest := h.topics.logEnd, h.start.history
 	switch {
 	case newest.number < end.Reach.History:
 		return fmt.Sprintf("the log is in history %d, the database in history %d: it is a copy of before that was accepted",

@@ -37,7 +37,7 @@ func (s *session) openPublisher(ctx context.Context) error {
 }
 
 // startRelay makes the relay of this session.
-func (s *session) startRelay(start *startingPoint, checked *past) {
+func (s *session) startRelay(start *startingPoint, checked *topicState) {
 	a := s.auditor
 	s.relay = newRelay(s.route, &a.config, s.publisher, start, checked, a.metrics, a.log)
 	id := s.stream.Identity()

@@ -30,7 +30,7 @@ type startingPoint struct {
 
 // beginLog begins a log at the slot's own beginning, and nowhere else.
 func (h *historyCheck) beginLog() error {
-	if !h.past.empty() {
+	if !h.topics.empty() {
 		return refusal(errLogMissing, "%s is empty, and %s or %s is not",
 			"the log was lost or another one is configured: name the topic that has it (topics.log)",
 			h.route.Log.Name, h.route.System.Name, h.route.User.Name)
@@ -53,13 +53,13 @@ func (h *historyCheck) beginLog() error {
 // planAccepted plans the start after a person has said that this log goes on with this database. It reports whether
 // somebody has.
 func (h *historyCheck) planAccepted(ctx context.Context) (bool, error) {
-	newest, end := h.start.history, h.past.end
+	newest, end := h.start.history, h.topics.logEnd
 	if newest.number <= end.Reach.History || newest.logEnd != end.Reach {
 		return false, nil
 	}
 	h.result.Outcome, h.result.Fork = OutcomeAccepted, newest.fork
 	h.start.begun = end.Kind
-	walked, err := walkBack(ctx, h.client, h.route, h.past, newest.fork, func(r *evidence.LogRecord) bool {
+	walked, err := walkBack(ctx, h.client, h.route, h.topics, newest.fork, func(r *evidence.LogRecord) bool {
 		return h.hasHeartbeat(r) && !newest.fork.Below(r.Reach)
 	})
 	if err != nil {
@@ -75,8 +75,8 @@ func (h *historyCheck) planAccepted(ctx context.Context) (bool, error) {
 
 // planPromotion plans the start at the log's end, with a rewind if the server was promoted without what the log has last.
 func (h *historyCheck) planPromotion(common evidence.Reach) {
-	end := h.past.end
-	h.start.reach, h.start.begun = h.past.whole.Reach, end.Kind
+	end := h.topics.logEnd
+	h.start.reach, h.start.begun = h.topics.complete.Reach, end.Kind
 	if common != end.Reach {
 		h.result.Outcome = OutcomePromoted
 		h.planRewind(evidence.ReasonTimeline, common, h.start.last.Beat.At)
@@ -89,7 +89,7 @@ func (h *historyCheck) planPromotion(common evidence.Reach) {
 func (h *historyCheck) planRewind(reason evidence.Reason, fork evidence.Reach, at time.Time) {
 	begin := evidence.Reach{History: h.start.history.number, Timeline: h.identity.TimelineOf(fork.LSN), LSN: fork.LSN}
 	h.start.markers = append(h.start.markers, evidence.Marker{
-		Op: evidence.Rewind, Reason: reason, Time: at, From: fork, To: h.past.end.Reach,
+		Op: evidence.Rewind, Reason: reason, Time: at, From: fork, To: h.topics.logEnd.Reach,
 		At: replication.Position{History: begin.History, Timeline: begin.Timeline, Commit: begin.LSN - 1},
 	})
 	h.start.reach = begin

@@ -47,7 +47,7 @@ func (a *Auditor) takeOver(ctx context.Context) error {
 
 // checkHistory checks that the database is the one that the log is of. If the check reads the stream beyond the log's end,
 // the stream is opened again: the slot sends what was read once more.
-func (s *session) checkHistory(ctx context.Context, o *openedStream) (*startingPoint, *past, error) {
+func (s *session) checkHistory(ctx context.Context, o *openedStream) (*startingPoint, *topicState, error) {
 	a := s.auditor
 	s.route = a.route(o.stream.Identity())
 	client, err := kafka.NewClient(a.readerConfig())
@@ -62,7 +62,7 @@ func (s *session) checkHistory(ctx context.Context, o *openedStream) (*startingP
 	}
 	s.route = check.route
 	if !check.start.readBeyond {
-		return check.start, check.past, nil
+		return check.start, check.topics, nil
 	}
 	s.closeStream(ctx)
 	again, err := a.openStream(ctx)
@@ -73,7 +73,7 @@ func (s *session) checkHistory(ctx context.Context, o *openedStream) (*startingP
 	if !again.sameServer(o) {
 		return nil, nil, fmt.Errorf("open the stream again: %w", errMoved)
 	}
-	return check.start, check.past, nil
+	return check.start, check.topics, nil
 }
 
 // checkHistory reads the topics and makes the history check. The check is returned with its error, as far as it came.
@@ -84,7 +84,7 @@ func (a *Auditor) checkHistory(ctx context.Context, client *kafka.Client, o *ope
 		route: a.route(o.stream.Identity()), findFork: findFork,
 	}
 	err := o.stream.During(ctx, func(ctx context.Context) (err error) {
-		check.past, err = readPast(ctx, client, check.route, o.catalog.slotStart == o.stream.StartedAt())
+		check.topics, err = readTopics(ctx, client, check.route, o.catalog.slotStart == o.stream.StartedAt())
 		return err
 	})
 	if err != nil {
