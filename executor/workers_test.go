@@ -385,6 +385,38 @@ func TestARunOfManyWorkersOutlivesTheLossOfTheirConnections(t *testing.T) {
 	})
 }
 
+// A worker whose fellow has ended the turn begins no other batch, and keeps no lease.
+func TestAWorkerLeavesItsShardWhenTheTurnHasEndedForAnother(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 50, 5)
+		arm(t, db, policies(policy("p", "public.sessions")))
+		run := open(t, db, "p")
+		if _, err := run.release(t.Context(), run.a.lease); err != nil {
+			t.Fatal(err)
+		}
+		w := newTestWorker(t, db)
+		defer w.close()
+		if err := w.connect(t.Context(), notAtAll); err != nil {
+			t.Fatal(err)
+		}
+		l, err := w.session.acquire(t.Context(), run.run.ID)
+		if err != nil || l == nil {
+			t.Fatalf("got %v, %v", l, err)
+		}
+		turn := newTurn(run.policy, w.memory(run.policy))
+		turn.opened(&run.run, 1000, time.Now().Add(time.Hour))
+		turn.join()
+		turn.leave(turnBlocked)
+		if end, err := w.shard(t.Context(), t.Context(), turn, l); end != turnGoesOn || err != nil {
+			t.Errorf("it ended with %v, %v", end, err)
+		}
+		if got := one[string](t, db, "select (select count(*) from lapse.batch) || ' ' || (select count(holder) from lapse.shard)"); got != "0 0" {
+			t.Errorf("batches and leases: %s, want none", got)
+		}
+	})
+}
+
 // A worker that meets what stops its policy stops it for its fellow too.
 func TestWhatStopsAPolicyStopsAllItsWorkers(t *testing.T) {
 	t.Parallel()
