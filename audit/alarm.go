@@ -32,25 +32,14 @@ func (r *relay) raise(ctx context.Context, tx *replication.Tx, account *evidence
 	if r.alarm == nil {
 		return nil
 	}
-	calling, cancel := context.WithTimeout(ctx, alarmTimeout)
-	defer cancel()
-	var err error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		err = r.alarm(calling, reasonOf(tx, batch))
-	}()
-	broken := answer(ctx, r.stream, done)
-	cancel()
-	<-done
-	switch {
-	case broken != nil:
-		return broken
-	case err != nil:
-		return &alarmError{batch: batch, cause: err}
-	default:
+	return r.stream.During(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, alarmTimeout)
+		defer cancel()
+		if err := r.alarm(ctx, reasonOf(tx, batch)); err != nil {
+			return &alarmError{batch: batch, cause: err}
+		}
 		return nil
-	}
+	})
 }
 
 // whereToLook is what a person does about a batch that does not verify.

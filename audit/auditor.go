@@ -86,6 +86,8 @@ type Auditor struct {
 
 	until schemas.LSN // 0: none, or not asked yet
 	told  string      // the last error that waits for a person
+
+	boundary func(step, func() bool) // relay.boundary
 }
 
 const (

@@ -28,7 +28,7 @@ func TestABusyServerIsNotTakenForOneThatStops(t *testing.T) {
 			return pid
 		}
 		before := walsender()
-		busy, finish := context.WithTimeout(t.Context(), 2*pressingAtMost)
+		busy, finish := context.WithTimeout(t.Context(), 2*keptWaitingAtMost)
 		defer finish()
 		var writers sync.WaitGroup
 		for range 3 {
@@ -50,7 +50,7 @@ func TestABusyServerIsNotTakenForOneThatStops(t *testing.T) {
 	})
 }
 
-const pressingAtMost = 3 * time.Second // as in settle.go
+const keptWaitingAtMost = 3 * time.Second // as in replication/patience.go
 
 func TestHeartbeatsAreWrittenAndConfirmed(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {

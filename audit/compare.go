@@ -16,15 +16,15 @@ import (
 // comparison holds what the slot sends again against what the log has. It reads the stream up to the log's end, and beyond
 // it while a partition has events that the log has no record of yet. It publishes and confirms nothing.
 type comparison struct {
-	stream     *replication.Stream
-	identity   replication.Identity
-	client     *kafka.Client
-	route      *evidence.Route
-	classifier *evidence.Classifier
-	router     *evidence.Router
-	past       *past
-	walk       *walk
-	markers    []evidence.Marker // that this start is about to write
+	stream    *replication.Stream
+	identity  replication.Identity
+	client    *kafka.Client
+	route     *evidence.Route
+	assembler *evidence.Assembler
+	router    *evidence.Router
+	past      *past
+	walk      *walk
+	markers   []evidence.Marker // that this start is about to write
 
 	reader *kafka.Reader
 	next   *evidence.LogRecord // the next record of a transaction or a heartbeat; nil at the end
@@ -140,22 +140,16 @@ func (c *comparison) foreign(topic string, partition int32, t *tail, why string)
 // advance reads the log on to its next record of a transaction or a heartbeat, as far as what it says happened.
 func (c *comparison) advance(ctx context.Context) error {
 	c.next = nil
-	done := make(chan struct{})
-	var err error
-	go func() {
-		defer close(done)
-		for c.next == nil && err == nil {
-			err = c.readRecord(ctx)
+	return c.stream.During(ctx, func(ctx context.Context) error {
+		for c.next == nil {
+			if err := c.readRecord(ctx); errors.Is(err, io.EOF) {
+				return nil
+			} else if err != nil {
+				return err
+			}
 		}
-	}()
-	if broken := answer(ctx, c.stream, done); broken != nil {
-		<-done
-		return broken
-	}
-	if errors.Is(err, io.EOF) {
 		return nil
-	}
-	return err
+	})
 }
 
 func (c *comparison) readRecord(ctx context.Context) error {
@@ -163,12 +157,12 @@ func (c *comparison) readRecord(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	leaf, err := leafOf(&rec, c.route)
-	if err != nil || leaf == nil || c.walk.dead(offset, leaf) || !c.same.Below(leaf.Reach) || c.until.Below(leaf.Reach) {
+	record, err := logRecordOf(&rec, c.route)
+	if err != nil || record == nil || c.walk.dead(offset, record) || !c.same.Below(record.Reach) || c.until.Below(record.Reach) {
 		return err
 	}
-	if leaf.Kind == evidence.KindTransaction || leaf.Heartbeat != nil {
-		c.next = leaf
+	if record.Kind == evidence.KindTransaction || record.Heartbeat != nil {
+		c.next = record
 	}
 	return nil
 }
@@ -190,27 +184,31 @@ func (c *comparison) take(ctx context.Context, m *replication.Message) error {
 			c.beyond = true
 			m.Tx.History = c.past.end.Reach.History
 		}
-		c.classifier.Begin(m.Tx)
+		c.assembler.Begin(m.Tx)
 		return nil
 	case replication.KindChange:
-		finding := c.classifier.Classify(m.Change)
-		if !c.beyond || finding.Op == evidence.None {
+		c.assembler.Change(m.Change)
+		return c.meetEvents()
+	case replication.KindCommit:
+		account := c.assembler.Commit(m.Tx, noSurroundings).Account
+		if err := c.meetEvents(); err != nil {
+			return err
+		}
+		if c.beyond {
+			c.meetGap(m.Tx, account)
 			return nil
 		}
-		return c.meet(m.Tx, m.Change, finding)
-	case replication.KindCommit:
-		if c.beyond {
-			return c.meetGap(m.Tx)
-		}
-		return c.commit(ctx, m.Tx)
+		return c.commit(ctx, m.Tx, account)
 	default:
 		return c.keepalive(m)
 	}
 }
 
 // commit compares a transaction that ends below the log's end.
-func (c *comparison) commit(ctx context.Context, tx *replication.Tx) error {
-	account := c.classifier.Account()
+//
+// Of a transaction with several records the log's first is compared: the others say more of the same one. Where the log's
+// end lacks some of them the relay must see the transaction too.
+func (c *comparison) commit(ctx context.Context, tx *replication.Tx, account *evidence.Account) error {
 	recorded, beat := account.Recorded(), account.Heartbeat
 	if !recorded && beat == nil {
 		return nil // the log has no record of it, or another one in its place: then that one is missing
@@ -229,7 +227,12 @@ func (c *comparison) commit(ctx context.Context, tx *replication.Tx) error {
 		c.differs = fmt.Sprintf("at %s the log has another transaction than the database", tx.CommitLSN)
 		return nil
 	}
-	c.same, c.matched = next.Reach, next.Reach
+	c.same = next.Reach
+	if c.past.partial(next) {
+		c.beyond = true
+	} else {
+		c.matched = next.Reach
+	}
 	return c.advance(ctx)
 }
 
@@ -267,32 +270,36 @@ func (c *comparison) keepalive(m *replication.Message) error {
 	return nil
 }
 
-// meet looks whether an event is one of the tails that the log has no record of.
-func (c *comparison) meet(tx *replication.Tx, change *replication.Change, f evidence.Finding) error {
-	var e evidence.Event
-	e.Set(tx, change, f, c.classifier.Claim(), evidence.TableName(change.Relation))
-	routed := c.router.Route(&e)
-	for _, partition := range routed.Partitions {
-		err := c.met(tx.Position(change.Ordinal), &kafka.Record{Topic: routed.Topic, Partition: partition, Key: routed.Key, Value: routed.Value})
-		if err != nil {
-			return err
+// noSurroundings are those of a comparison, which writes no record.
+func noSurroundings() *evidence.Surroundings { return nil }
+
+// meetEvents looks whether events above the log's end are among the tails that the log has no record of.
+func (c *comparison) meetEvents() error {
+	for e := c.assembler.Next(); e != nil; e = c.assembler.Next() {
+		if !c.beyond {
+			continue
+		}
+		routed := c.router.Route(e)
+		for _, partition := range routed.Partitions {
+			rec := &kafka.Record{Topic: routed.Topic, Partition: partition, Key: routed.Key, Value: routed.Value}
+			if err := c.met(e.Tx.Position(e.Ordinal), rec); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// meetGap is meet for the gaps that stand with a heartbeat.
-func (c *comparison) meetGap(tx *replication.Tx) error {
-	account := c.classifier.Account()
-	if account.Recorded() || account.Heartbeat == nil {
-		return nil
+// meetGap is meetEvents for the gaps that stand with a heartbeat.
+func (c *comparison) meetGap(tx *replication.Tx, account *evidence.Account) {
+	if account.Heartbeat == nil {
+		return
 	}
 	// A gap that only the former process knew of, such as a topic's, stands with a heartbeat too, and looks like this one.
 	c.unmet = slices.DeleteFunc(c.unmet, func(u *unmet) bool {
 		at := u.tail.position
 		return headerOf(&u.tail.record, evidence.HeaderOp) == evidence.Gap.String() && at == tx.Position(at.Ordinal)
 	})
-	return nil
 }
 
 // met takes the tail that this record is from the list.

@@ -10,27 +10,27 @@
 // moves on.
 //
 // The same WAL, read with the same keys by the same route, gives the same bytes, whenever it is read: what an event says
-// and where it goes is decided by two pure functions, classify (Classifier) and route (Router).
+// and where it goes is decided by package evidence alone.
 //
 // The auditor's whole state is the slot and the topics. It can be killed, moved and started anywhere.
 //
 // # One row, in the order of the files
 //
-//	classify.go    is it the system's, a user's, or unverified: a state machine over one transaction
-//	ledger.go      the claim, read out of the ledger's row, whoever wrote it
-//	account.go     what a transaction claimed and what was seen of it; reconcile.go compares the two
-//	alarm.go       stops every deletion when the deletion functions write what does not verify
-//	event.go       the facts of one deletion; spanner.go and json.go make bytes of them
-//	router.go      topic, partition, key and headers, by a route.go
-//	relay.go       from the stream to the publisher (audit/kafka), without what is there already
-//	settle.go      records into the log (log.go), positions to the slot
-//	life.go        the order of a start, and what is done when something breaks
-//	past.go        what the topics say; judge.go and compare.go hold it against the database
-//	start.go       what a start writes first
+//	evidence/assembler.go   a transaction's changes become events and records: the pure part, see package evidence
+//	evidence/classify.go    is it the system's, a user's, or unverified
+//	evidence/router.go      topic, partition, key and headers, by a route.go; spanner.go makes bytes
+//	relay.go                from the stream to the publisher (audit/kafka), without what is there already
+//	commit.go               what a transaction leaves when it ends; alarm.go stops every deletion where it must
+//	flush.go                records into the log, positions to the slot; coverage.go where there was nothing
+//	life.go                 the order of a start, and what is done when something breaks
+//	past.go                 what the topics say; judge.go and compare.go hold it against the database
+//	start.go                what a start writes first
 //
 // # Order of durability
 //
-//	events appended ─▶ acknowledged ─▶ record in the log ─▶ acknowledged ─▶ end LSN confirmed to the slot
+//	events appended ─▶ acknowledged ─▶ records in the log ─▶ acknowledged ─▶ end LSN confirmed to the slot
+//
+// A transaction may have several records. Its end counts as reached, and is confirmed, with the last of them.
 //
 // Transactions go through it one behind the other, and none waits for the one before. Positions without events are
 // confirmed up to a coverage record: each half minute while they move, and within about a second when somebody waits: a
@@ -56,7 +56,7 @@
 // writes into the database and reads back: each names the one before it, so that one that was not sent is missed, and the
 // server that it was written on, by which copies are told apart; the deletion functions want a fresh one.
 //
-// A gap and a rewind (marker.go) are events of their own, in every partition, at positions that no change can have.
+// A gap and a rewind (evidence/marker.go) are events of their own, in every partition, at positions that no change can have.
 //
 // # Who deletes
 //
@@ -71,7 +71,7 @@
 // # What fails, and what comes of it
 //
 //	what fails                                what comes of it
-//	the auditor dies, anywhere                the slot sends again; log and tails say what is there: commit in relay.go
+//	the auditor dies, anywhere                the slot sends again; log and tails say what is there: commit in commit.go
 //	the stream breaks                         the whole start again, with pauses, the check of Histories included
 //	PostgreSQL dies, and forgets what was     what it sends again ends below the log's end and is dropped
 //	 confirmed
@@ -103,7 +103,7 @@
 //	 changed
 //	a log topic that deletes or compacts      *kafka.RetentionError, at the start and within an hour of a change, if its
 //	                                          settings may be read
-//	a row whose keys are huge                 its long values are hashed (hashkey.go); the event says which
+//	a row whose keys are huge                 its long values are hashed; the event says which
 //	a transaction with thousands of tables    its record names 512 of them and sums up the rest; the events name all
 //	REPLICA IDENTITY FULL                     events without values, identity: full, and a warning per table: what the
 //	                                          server sends is the row

@@ -71,7 +71,6 @@ func (e *alarmError) Unwrap() error { return e.cause }
 // How the relay ends by itself. Neither is an error that anybody outside sees.
 var (
 	errReached = errors.New("the end that was asked for is reached")
-	errParted  = errors.New("the server is stopping and cannot wait for Kafka")
 	errMoved   = errors.New("somebody else wrote into the topics while they were taken over")
 )
 
@@ -97,7 +96,7 @@ func gradeOf(err error) grade {
 		return stop
 	case errors.Is(err, kafka.ErrRestart), errors.Is(err, errMoved):
 		return anew
-	case errors.Is(err, errParted), replication.GradeOf(err) == replication.Retry:
+	case replication.GradeOf(err) == replication.Retry:
 		return reopen
 	default:
 		return stop

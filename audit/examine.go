@@ -90,7 +90,10 @@ func (j *judge) bent(ctx context.Context, why string) error {
 	if !j.thorough {
 		return &BentError{f}
 	}
-	there := func(r *evidence.LogRecord) bool { _, there := j.database.Beats[r.Heartbeat.Nonce]; return there }
+	there := func(r *evidence.LogRecord) bool {
+		_, there := j.database.Beats[r.Heartbeat.Nonce]
+		return there && !j.past.partial(r)
+	}
 	var err error
 	if j.walk, err = walkBack(ctx, j.client, j.route, j.past, j.slot(), there); err != nil {
 		return err
@@ -119,23 +122,23 @@ func (j *judge) countLost(ctx context.Context) error {
 	f, w := j.finding, &walk{}
 	f.LostEvents = map[string]uint64{}
 	return j.client.Backward(ctx, j.route.Log.Name, 0, j.past.at+1, func(rec *kafka.Record, offset int64) (bool, error) {
-		leaf, err := leafOf(rec, j.route)
-		if err != nil || leaf == nil || w.dead(offset, leaf) {
+		record, err := logRecordOf(rec, j.route)
+		if err != nil || record == nil || w.dead(offset, record) {
 			return err == nil, err
 		}
-		if leaf.Kind == evidence.KindRewind {
-			w.rewinds = append(w.rewinds, rewound{offset: offset, fork: leaf.From})
+		if record.Kind == evidence.KindRewind {
+			w.rewinds = append(w.rewinds, rewound{offset: offset, fork: record.From})
 		}
-		if !f.Fork.Below(leaf.Reach) {
+		if !f.Fork.Below(record.Reach) {
 			return false, nil
 		}
-		if leaf.Kind == evidence.KindTransaction {
+		if record.Kind == evidence.KindTransaction {
 			f.LostTransactions++
-			for cause, n := range leaf.Events {
+			for cause, n := range record.Events {
 				f.LostEvents[cause] += n
 			}
 		}
-		if leaf.Heartbeat != nil {
+		if record.Heartbeat != nil {
 			f.LostBeats++
 		}
 		return true, nil

@@ -3,8 +3,15 @@ package audit
 import (
 	"time"
 
+	"lapse/audit/evidence"
 	"lapse/schemas"
 )
+
+// AtSteps has a function called before each event, record of the log and confirmation; see step. acked says whether all
+// that was handed over before is acknowledged.
+func (a *Auditor) AtSteps(f func(before string, record *evidence.Entry, acked func() bool)) {
+	a.boundary = func(s step, acked func() bool) { f(s.before, s.record, acked) }
+}
 
 // Impatient shortens what the auditor waits before it says that the server is silent or not read, and looks often.
 func (a *Auditor) Impatient(every, bound time.Duration) {

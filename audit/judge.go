@@ -265,12 +265,13 @@ func (j *judge) common(ctx context.Context) (common evidence.Reach, why string, 
 	return common, j.lost(common), nil
 }
 
-// wantedBeat takes the newest heartbeat at or below the common position.
+// wantedBeat takes the newest heartbeat at or below the common position. The next one must follow it, so one of a
+// transaction that comes again is none.
 func (j *judge) wantedBeat(common evidence.Reach) func(*evidence.LogRecord) bool {
 	if j.past.end.Beat == (uuid.UUID{}) {
 		return nil
 	}
-	return func(r *evidence.LogRecord) bool { return !common.Below(r.Reach) }
+	return func(r *evidence.LogRecord) bool { return !common.Below(r.Reach) && !j.past.partial(r) }
 }
 
 // lost says whether a promotion lost more than may be lost without a person's word.
@@ -293,7 +294,7 @@ func (j *judge) lost(common evidence.Reach) string {
 // goOn takes the log's end for the start, with a rewind where the server was promoted without what the log has last.
 func (j *judge) goOn(common evidence.Reach) {
 	end := j.past.end
-	j.start.reach, j.start.begun = end.Reach, end.Kind
+	j.start.reach, j.start.begun = j.past.whole.Reach, end.Kind
 	if common != end.Reach {
 		j.finding.Standing = StandingPromoted
 		j.rewind(evidence.ReasonTimeline, common, j.start.last.Beat.At)
@@ -370,7 +371,7 @@ func (j *judge) compare(ctx context.Context) error {
 	j.compared = true
 	*c = comparison{
 		stream: j.stream, identity: j.identity, client: j.client, route: j.route, past: j.past, walk: j.walk,
-		classifier: evidence.NewClassifier(j.route.Source, j.auditor.config.Keys), router: evidence.NewRouter(j.route, j.auditor.config.HashKey),
+		assembler: evidence.NewAssembler(j.route.Source, j.auditor.config.Keys, evidence.Standing{}), router: evidence.NewRouter(j.route, j.auditor.config.HashKey),
 		markers: j.start.markers,
 	}
 	return c.compare(ctx)

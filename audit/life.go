@@ -30,6 +30,7 @@ func (a *Auditor) route(id replication.Identity) *evidence.Route {
 		User:   evidence.Topic{Name: c.User, Partitions: int32(c.Partitions)},
 		Log:    evidence.Topic{Name: c.Log, Partitions: 1},
 
+		Format:  evidence.FormatSpanner,
 		HashKey: schemas.Fingerprint(c.HashKey),
 	}
 }
@@ -59,7 +60,7 @@ func (a *Auditor) takeOver(ctx context.Context) error {
 		return fmt.Errorf("take the topics over: %w", errMoved)
 	}
 	life.begin(start, judged)
-	if err := life.relay.inscribe(ctx, start, &a.config); err != nil {
+	if err := life.relay.writeStart(ctx, start, &a.config); err != nil {
 		return err
 	}
 	if err := life.askUntil(ctx); err != nil {
@@ -106,20 +107,10 @@ func (a *Auditor) judge(ctx context.Context, client *kafka.Client, o *opened, th
 		auditor: a, client: client, stream: o.stream, identity: o.stream.Identity(), database: o.database,
 		route: a.route(o.stream.Identity()), thorough: thorough,
 	}
-	reading, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var err error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		j.past, err = readPast(reading, client, j.route, o.database.SlotStart == o.stream.StartedAt())
-	}()
-	if broken := answer(ctx, o.stream, done); broken != nil {
-		cancel()
-		<-done
-		return j, broken
-	}
-	<-done
+	err := o.stream.During(ctx, func(ctx context.Context) (err error) {
+		j.past, err = readPast(ctx, client, j.route, o.database.SlotStart == o.stream.StartedAt())
+		return err
+	})
 	if err != nil {
 		return j, err
 	}
@@ -168,13 +159,10 @@ func (l *life) askUntil(ctx context.Context) error {
 		return nil
 	}
 	if place := a.place.Load(); a.config.Beat != nil && place != nil {
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
+		err := l.stream.During(ctx, func(ctx context.Context) error {
 			a.beat(ctx, place)
-		}()
-		err := answer(ctx, l.stream, done)
-		<-done
+			return nil
+		})
 		if err != nil {
 			return err
 		}
@@ -210,49 +198,16 @@ type life struct {
 // brokers that do not answer.
 func (l *life) openPublisher(ctx context.Context) error {
 	l.auditor.stand("connecting to Kafka")
-	opening, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var err error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		l.publisher, err = kafka.Open(opening, l.publisherConfig())
-	}()
 	inner, end := l.auditor.attend(ctx, l.stream)
-	if broken := end(answer(inner, l.stream, done)); broken != nil {
-		cancel()
-		<-done
-		return broken
-	}
-	<-done
+	err := end(l.stream.During(inner, func(ctx context.Context) (err error) {
+		l.publisher, err = kafka.Open(ctx, l.publisherConfig())
+		return err
+	}))
 	if err != nil {
 		return err
 	}
 	l.auditor.publisher.Store(l.publisher)
 	return nil
-}
-
-// answer answers the server until done.
-func answer(ctx context.Context, stream *replication.Stream, done <-chan struct{}) error {
-	var press pressing
-	began := time.Now()
-	for {
-		err := stream.Wait(ctx, done)
-		select {
-		case <-done:
-			return nil
-		default:
-		}
-		switch now := time.Now(); {
-		case errors.Is(err, replication.ErrPressing):
-			press.felt(now)
-			if err := press.bear(now, now.Sub(began)); err != nil {
-				return err
-			}
-		case err != nil:
-			return err
-		}
-	}
 }
 
 // publisherConfig completes the configuration. The transactional id is the database's and the slot's: a stray auditor of
@@ -290,7 +245,7 @@ func (l *life) begin(start *startingPoint, judged *past) {
 	a := l.auditor
 	l.relay = newRelay(l.route, &a.config, l.publisher, start, judged, a.metrics, a.log)
 	id := l.stream.Identity()
-	l.relay.ancestry, l.relay.process, l.relay.pulse = id.Ancestry, a.process, &a.pulse
+	l.relay.ancestry, l.relay.process, l.relay.pulse, l.relay.boundary = id.Ancestry, a.process, &a.pulse, a.boundary
 	a.pulse.reset()
 	l.stream.SetHistory(start.history.Number)
 	l.relay.attach(l.stream)
@@ -345,9 +300,6 @@ func whyNot(err error) string {
 
 // end closes what is open. Its own time is bounded: neither side is owed more than to be left.
 func (l *life) end(ctx context.Context) {
-	if l.relay != nil {
-		l.relay.bell.silence()
-	}
 	l.closeStream(ctx)
 	if l.publisher == nil {
 		return
@@ -372,6 +324,6 @@ func (l *life) closeStream(ctx context.Context) {
 	}
 	l.stream = nil
 	if l.relay != nil {
-		l.relay.stream = nil
+		l.relay.detach()
 	}
 }

@@ -20,6 +20,7 @@ import (
 type past struct {
 	end    *evidence.LogRecord // the log's last record; nil for an empty log
 	at     int64               // its offset
+	whole  *evidence.LogRecord // the last one of a transaction whose records are all there: end, if it is the last of its own
 	offset int64               // of the last record that looks like the log's, which may be a copy of an old one; -1 for none
 	beat   *evidence.LogRecord // the record of the log's last heartbeat; nil for none
 	origin *evidence.LogRecord // the log's first record; nil for an empty log
@@ -160,23 +161,22 @@ func (p *past) readLog(ctx context.Context, client *kafka.Client, route *evidenc
 		if rec.IsFence() && p.fence == "" {
 			p.fence = headerOf(rec, evidence.HeaderProcess)
 		}
-		leaf, err := leafOf(rec, route)
+		entry, err := logRecordOf(rec, route)
 		if err != nil {
 			return false, err
 		}
-		if leaf != nil {
+		if entry != nil {
 			p.offset = max(p.offset, offset)
-			if p.end == nil || p.end.Reach.Before(leaf.Reach) {
-				p.end, p.at = leaf, offset
-			}
-			if leaf.Heartbeat != nil && (p.beat == nil || p.beat.Reach.Before(leaf.Reach)) {
-				p.beat = leaf
+			if p.end == nil || p.end.Position.Compare(entry.Position) < 0 {
+				p.end, p.at = entry, offset
 			}
 		}
-		found := p.end != nil && p.fence != "" && (p.beat != nil || p.end.Beat == (uuid.UUID{}))
-		return !found || looked < logLookBack, nil
+		return p.end == nil || p.fence == "" || looked < logLookBack, nil
 	})
 	if err != nil || p.end == nil {
+		return err
+	}
+	if err := p.readWhole(ctx, client, route); err != nil {
 		return err
 	}
 	reader := client.Reader(log, 0, bounds[0].First, p.at+1)
@@ -185,11 +185,45 @@ func (p *past) readLog(ctx context.Context, client *kafka.Client, route *evidenc
 		if err != nil {
 			return err
 		}
-		if p.origin, err = leafOf(&rec, route); err != nil {
+		if p.origin, err = logRecordOf(&rec, route); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// readWhole finds the last record and the last heartbeat of transactions that are wholly in the log.
+func (p *past) readWhole(ctx context.Context, client *kafka.Client, route *evidence.Route) error {
+	looked := 0
+	return client.Backward(ctx, route.Log.Name, 0, p.at+1, func(rec *kafka.Record, _ int64) (bool, error) {
+		looked++
+		entry, err := logRecordOf(rec, route)
+		if err != nil {
+			return false, err
+		}
+		if entry != nil && !p.partial(entry) {
+			if p.whole == nil || p.whole.Position.Compare(entry.Position) < 0 {
+				p.whole = entry
+			}
+			if entry.Heartbeat != nil && (p.beat == nil || p.beat.Reach.Before(entry.Reach)) {
+				p.beat = entry
+			}
+		}
+		found := p.whole != nil && (p.beat != nil || p.whole.Beat == (uuid.UUID{}))
+		return !found || looked < logLookBack, nil
+	})
+}
+
+// partial says whether a record is of the transaction at the log's end, and not all of that one's records are there. The
+// slot sends it again.
+func (p *past) partial(r *evidence.LogRecord) bool { return p.end.More && r.Reach == p.end.Reach }
+
+// newest is where the log's last record stands; the zero position for an empty log.
+func (p *past) newest() evidence.Position {
+	if p.end == nil {
+		return evidence.Position{}
+	}
+	return p.end.Position
 }
 
 // equals says whether two readings found the same. What lies between the records (fences, foreign ones) does not count.
@@ -219,9 +253,9 @@ func (p *past) empty() bool {
 	return true
 }
 
-// leafOf reads a record of the log; nil for a fence, and for what somebody else wrote into its topic. One of this database in
+// logRecordOf reads a record of the log; nil for a fence, and for what somebody else wrote into its topic. One of this database in
 // another format is an error: a later version wrote it.
-func leafOf(rec *kafka.Record, route *evidence.Route) (*evidence.LogRecord, error) {
+func logRecordOf(rec *kafka.Record, route *evidence.Route) (*evidence.LogRecord, error) {
 	if rec.IsFence() || headerOf(rec, evidence.HeaderOp) == "" {
 		return nil, nil
 	}
@@ -247,8 +281,8 @@ func isOurs(route *evidence.Route) func(*kafka.Record) bool {
 		if rec.Topic != route.Log.Name {
 			return event(rec)
 		}
-		leaf, err := leafOf(rec, route)
-		return leaf != nil || err != nil
+		record, err := logRecordOf(rec, route)
+		return record != nil || err != nil
 	}
 }
 
@@ -282,24 +316,24 @@ func walkBack(
 ) (*walk, error) {
 	w := &walk{}
 	err := client.Backward(ctx, route.Log.Name, 0, p.at+1, func(rec *kafka.Record, offset int64) (bool, error) {
-		leaf, err := leafOf(rec, route)
-		if err != nil || leaf == nil {
+		record, err := logRecordOf(rec, route)
+		if err != nil || record == nil {
 			return err == nil, err
 		}
-		if w.dead(offset, leaf) {
+		if w.dead(offset, record) {
 			return true, nil
 		}
-		if leaf.Kind == evidence.KindRewind {
-			w.rewinds = append(w.rewinds, rewound{offset: offset, fork: leaf.From})
+		if record.Kind == evidence.KindRewind {
+			w.rewinds = append(w.rewinds, rewound{offset: offset, fork: record.From})
 		}
-		if w.beat == nil && leaf.Kind == evidence.KindTransaction {
+		if w.beat == nil && record.Kind == evidence.KindTransaction {
 			w.lost++
 		}
-		if w.beat == nil && wanted != nil && leaf.Heartbeat != nil && wanted(leaf) {
-			w.beat = leaf
+		if w.beat == nil && wanted != nil && record.Heartbeat != nil && wanted(record) {
+			w.beat = record
 		}
-		if w.before == nil && !floor.Below(leaf.Reach) {
-			w.before, w.from = leaf, offset
+		if w.before == nil && !floor.Below(record.Reach) {
+			w.before, w.from = record, offset
 		}
 		return w.before == nil || wanted != nil && w.beat == nil, nil
 	})
@@ -310,9 +344,9 @@ func walkBack(
 }
 
 // dead says whether a record was taken back by a rewind behind it.
-func (w *walk) dead(offset int64, leaf *evidence.LogRecord) bool {
+func (w *walk) dead(offset int64, record *evidence.LogRecord) bool {
 	for _, r := range w.rewinds {
-		if offset < r.offset && r.fork.Below(leaf.Reach) {
+		if offset < r.offset && r.fork.Below(record.Reach) {
 			return true
 		}
 	}

@@ -47,6 +47,7 @@ type settings struct {
 	SlotStart         schemas.LSN
 	MaxBuffered       int
 	BeatEvery         time.Duration // of a child process; 0 for no heartbeats
+	DieBefore         string        // a step of a child process, see dying; empty for none
 }
 
 // newRig makes the slot. The topics are made by the first auditor.
@@ -273,6 +274,9 @@ func runChild(text string) int {
 	}
 	a, err := audit.New(config)
 	if err == nil {
+		if s.DieBefore != "" {
+			a.AtSteps((&dying{before: s.DieBefore}).at)
+		}
 		err = a.Run(context.Background())
 	}
 	fmt.Fprintln(os.Stderr, err)

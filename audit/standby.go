@@ -103,9 +103,9 @@ func (a *Auditor) seen(now time.Time) error {
 	if stream == nil {
 		return nil
 	}
-	if silent := stream.Silent(); silent > a.looks.silent {
+	if idle := stream.Idle(); idle > a.looks.silent {
 		return fmt.Errorf("PostgreSQL has sent nothing for %s, though asked (at most %s): its walsender %d may be stopped or cut off",
-			silent.Round(time.Second), a.looks.silent, stream.ServerPID())
+			idle.Round(time.Second), a.looks.silent, stream.ServerPID())
 	}
 	if lag := a.metrics.unread.lag(now); lag > a.looks.unread {
 		return fmt.Errorf("what PostgreSQL wrote %s ago has not been read (at most %s)", lag.Round(time.Second), a.looks.unread)

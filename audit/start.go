@@ -43,19 +43,19 @@ func readFenced(p *kafka.Publisher, route *evidence.Route) *past {
 		tails := make([]tail, topic.Partitions)
 		for partition := range topic.Partitions {
 			tails[partition].offset = -1
-			if _, offset, ok := p.Last(topic.Name, partition); ok {
-				tails[partition].offset = offset
+			if last := p.Last(topic.Name, partition); len(last) > 0 {
+				tails[partition].offset = last[len(last)-1].Offset
 			}
 		}
 		found.tails[topic.Name] = tails
 	}
-	if _, offset, ok := p.Last(route.Log.Name, 0); ok {
-		found.offset = offset
+	if last := p.Last(route.Log.Name, 0); len(last) > 0 {
+		found.offset = last[len(last)-1].Offset
 	}
 	return found
 }
 
-// inscribe writes what a log begins with, as far as it is not there, and the markers of this start, and waits until it is
+// writeStart writes what a log begins with, as far as it is not there, and the markers of this start, and waits until it is
 // acknowledged: no event may be in a topic whose log has no beginning, and none above a gap or a fork before all
 // partitions and the log say so.
 //
@@ -64,15 +64,15 @@ func readFenced(p *kafka.Publisher, route *evidence.Route) *past {
 //	crash between two records of a marker      the next start plans the same one, and finds in each partition whether it is there
 //	crash before the marker's record is        the same
 //	acknowledged in the log
-func (r *relay) inscribe(ctx context.Context, s *startingPoint, c *Config) error {
+func (r *relay) writeStart(ctx context.Context, s *startingPoint, c *Config) error {
 	now := r.now().UTC().Truncate(time.Millisecond)
 	if s.begun == "" {
 		r.enqueue(r.writer.Write(&evidence.OriginContent{
 			Slot: r.route.Source.Slot, Consistent: r.reach.LSN, Keys: c.Keys, At: now,
-		}, evidence.Position{Reach: r.reach}))
+		}, evidence.Position{Reach: r.reach}, false))
 	}
 	if s.begun == "" || s.begun == evidence.KindOrigin {
-		r.enqueue(r.writer.Write(&evidence.RouteContent{Route: r.route, At: now}, evidence.Position{Reach: r.reach, Seq: 1}))
+		r.enqueue(r.writer.Write(&evidence.RouteContent{Route: r.route, At: now}, evidence.Position{Reach: r.reach, Seq: 1}, false))
 	}
 	for i := range s.markers {
 		m := &s.markers[i]
@@ -80,14 +80,14 @@ func (r *relay) inscribe(ctx context.Context, s *startingPoint, c *Config) error
 		if m.Op == evidence.Gap {
 			reached = m.To
 		}
-		if err := r.mark(ctx, m); err != nil {
+		if err := r.publishMarker(ctx, m); err != nil {
 			return err
 		}
 		content := &evidence.MarkerContent{Marker: m, Surroundings: &evidence.Surroundings{Ancestry: r.ancestry}}
-		r.enqueue(r.writer.Write(content, evidence.Position{Reach: reached}))
+		r.enqueue(r.writer.Write(content, evidence.Position{Reach: reached}, false))
 	}
 	for {
-		if err := r.settle(); err != nil {
+		if err := r.flush(); err != nil {
 			return err
 		}
 		if r.queue.empty() {
@@ -99,8 +99,8 @@ func (r *relay) inscribe(ctx context.Context, s *startingPoint, c *Config) error
 	}
 }
 
-// mark hands a marker to every partition that does not have it.
-func (r *relay) mark(ctx context.Context, m *evidence.Marker) error {
+// publishMarker hands a marker to every partition that does not have it.
+func (r *relay) publishMarker(ctx context.Context, m *evidence.Marker) error {
 	records := r.router.RouteMarker(m)
 	for i := range records {
 		rec := &records[i]

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"testing"
 
+	"lapse/audit/evidence"
 	"lapse/internal/evidencetest"
 	"lapse/internal/kafkatest"
-	"lapse/schemas"
 )
 
 // event is an event as a consumer sees it.
@@ -29,6 +29,8 @@ type logRecord struct {
 	Reached   string `json:"reached"`
 	CommitLSN string `json:"commit_lsn"`
 	Verdict   string `json:"verdict"`
+	position  evidence.Position
+	more      bool
 	Observed  []struct {
 		Table  string `json:"table"`
 		Op     string `json:"op"`
@@ -63,6 +65,11 @@ func (r *rig) readLog(t *testing.T) []logRecord {
 		if err := evidencetest.Schema(t, "log-"+l.Kind).Validate(evidencetest.ParseJSON(t, record.Value)); err != nil {
 			t.Errorf("%s: %v", record.Value, err)
 		}
+		parsed, err := evidence.ParseLogRecord(record.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.position, l.more = parsed.Position, parsed.More
 		records = append(records, l)
 	}
 	return records
@@ -149,16 +156,18 @@ func (r *rig) verifyLog(t *testing.T, want *expected, byTransaction map[string]i
 	}
 	verdicts := map[string]int{}
 	recorded := map[string]int{}
-	reached := r.settings.SlotStart
+	former := log[1]
+	if log[0].position.LSN != r.settings.SlotStart || log[0].position.Compare(former.position) >= 0 {
+		t.Errorf("the log begins at %s and %s, the slot at %s", log[0].position, former.position, r.settings.SlotStart)
+	}
 	for i, l := range log[2:] {
-		at, err := schemas.ParseLSN(l.Reached)
-		if err != nil {
-			t.Fatal(err)
+		if l.position.Compare(former.position) <= 0 {
+			t.Errorf("record %d stands at %s, behind one at %s", i+2, l.position, former.position)
 		}
-		if at <= reached {
-			t.Errorf("record %d reaches %s, behind one that reached %s", i+2, at, reached)
+		if sameEnd := l.position.Reach == former.position.Reach; sameEnd != former.more || sameEnd && l.position.Seq != former.position.Seq+1 {
+			t.Errorf("record %d stands at %s, behind one at %s that has another behind it: %v", i+2, l.position, former.position, former.more)
 		}
-		reached = at
+		former = l
 		switch l.Kind {
 		case "origin", "route":
 			t.Errorf("record %d is another %s", i+2, l.Kind)
@@ -168,6 +177,9 @@ func (r *rig) verifyLog(t *testing.T, want *expected, byTransaction map[string]i
 				recorded[l.CommitLSN] += o.Events
 			}
 		}
+	}
+	if former.more {
+		t.Errorf("the log ends at %s, with another record to come", former.position)
 	}
 	for lsn, n := range byTransaction {
 		if recorded[lsn] != n {

@@ -23,21 +23,10 @@ func (j *judge) watch(ctx context.Context) error {
 		watch, j.route.Log.Name))
 	j.auditor.log.Info("the server was started since the last heartbeat in the log; watching whether another auditor writes it",
 		"log", j.route.Log.Name, "for", watch)
-	watching, cancel := context.WithCancel(ctx)
-	defer cancel()
-	done := make(chan struct{})
-	var grown error
-	go func() {
-		defer close(done)
+	return j.stream.During(ctx, func(ctx context.Context) error {
 		from := j.past.ends[j.route.Log.Name][0]
-		grown = watchLog(watching, j.client, j.route, j.auditor.process, from, min(time.Second, j.auditor.config.BeatEvery/4), watch)
-	}()
-	if broken := answer(ctx, j.stream, done); broken != nil {
-		cancel()
-		<-done
-		return broken
-	}
-	return grown
+		return watchLog(ctx, j.client, j.route, j.auditor.process, from, min(time.Second, j.auditor.config.BeatEvery/4), watch)
+	})
 }
 
 // watchLog looks at what is appended to a log from an offset on, every so often and once more at the end. What somebody else
@@ -71,8 +60,8 @@ func lookAtLog(ctx context.Context, client *kafka.Client, route *evidence.Route,
 		return from, err
 	}
 	err = client.ReadPartition(ctx, log, 0, from, end, func(rec *kafka.Record, _ int64) error {
-		leaf, err := leafOf(rec, route)
-		if err == nil && (leaf != nil || rec.IsFence() && headerOf(rec, evidence.HeaderProcess) != process) {
+		record, err := logRecordOf(rec, route)
+		if err == nil && (record != nil || rec.IsFence() && headerOf(rec, evidence.HeaderProcess) != process) {
 			err = refuse(ErrOtherAuditor, "%s grows, and the slot of this server is held here",
 				"this server is a copy of another one, whose auditor lives: give the copy topics of its own (topics in lapse.yaml), "+
 					"or stop the other auditor", log)

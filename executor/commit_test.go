@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"lapse/internal/pgtest"
+	"lapse/internal/yamldoc"
 	"lapse/planner"
+	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
 
@@ -92,8 +94,8 @@ func TestWhatAChildsExpressionsCouldRunIsRefused(t *testing.T) {
 					create function public.calm(int) returns int language plpgsql immutable as $f$ begin if session_user not like 'lapse%' then return 1; end if; return public.evil(); end $f$;
 					create type public.mood as enum ('a'); create domain public.dom as text check (public.evil() = 1 or value is null);
 					create type public.comp as (d public.dom); `+child)
-				var problem planner.FileErrors
-				_, err := planner.Resolve(t.Context(), db.Connect(t), "policies.yaml", parsed(t, policies(policy("p", "public.sessions"))))
+				var problem yamldoc.Errors
+				_, err := planner.Resolve(t.Context(), db.Connect(t), "policies.yaml", parsed(t, policies(policy("p", "public.sessions"))), nil)
 				if !errors.As(err, &problem) || !strings.Contains(err.Error(), "would run") {
 					t.Errorf("apply says %v", err)
 				}
@@ -106,9 +108,9 @@ func TestWhatAChildsExpressionsCouldRunIsRefused(t *testing.T) {
 	}
 }
 
-func parsed(t testing.TB, file string) planner.Policy {
+func parsed(t testing.TB, file string) policyfile.Policy {
 	t.Helper()
-	f, err := planner.ParsePolicyFile("policies.yaml", []byte(file))
+	f, err := policyfile.Parse("policies.yaml", []byte(file))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,8 +24,8 @@ type versionKey struct {
 	version schemas.PolicyVersion
 }
 
-// past is what has been accepted in this database.
-type past struct {
+// formerVersions are the versions that were accepted in this database.
+type formerVersions struct {
 	armed    map[schemas.PolicyID]*storedVersion // the last of each policy that was armed
 	armedOn  map[uint32]*storedVersion           // the last on each table
 	inForce  map[versionKey]*storedVersion
@@ -73,9 +73,9 @@ const heldAgainstSQL = `
 	  join lapse.policy p on p.id = g.policy_id and p.version = (v.spec ->> 'held_against')::int
 	 where g.held_back`
 
-// loadPast reads what was accepted.
-func loadPast(ctx context.Context, q Querier) (*past, error) {
-	h := &past{
+// loadFormerVersions reads what was accepted.
+func loadFormerVersions(ctx context.Context, q Querier) (*formerVersions, error) {
+	f := &formerVersions{
 		armed: map[schemas.PolicyID]*storedVersion{}, armedOn: map[uint32]*storedVersion{}, inForce: map[versionKey]*storedVersion{},
 		newestID: map[schemas.PolicyName]storedName{},
 	}
@@ -84,7 +84,7 @@ func loadPast(ctx context.Context, q Querier) (*past, error) {
 		return nil, fmt.Errorf("load the policies on record: %w", err)
 	}
 	for _, w := range written {
-		h.newestID[w.Name] = w
+		f.newestID[w.Name] = w
 	}
 	type row struct {
 		storedPolicy
@@ -97,38 +97,38 @@ func loadPast(ctx context.Context, q Querier) (*past, error) {
 		}
 		for i := range rows {
 			r := &rows[i]
-			definition, _, text, err := r.definition()
+			definition, text, err := r.definition()
 			if err != nil {
 				return nil, err
 			}
 			v := &storedVersion{version{r.TableOID, definition, text}, r.ID, r.Version, r.Name}
 			switch {
 			case query == heldAgainstSQL:
-				h.inForce[versionKey{r.ID, r.Version}] = v
+				f.inForce[versionKey{r.ID, r.Version}] = v
 			case r.OnTable:
-				h.armedOn[r.TableOID] = v
+				f.armedOn[r.TableOID] = v
 			default:
-				h.armed[r.ID] = v
+				f.armed[r.ID] = v
 			}
 		}
 	}
-	return h, nil
+	return f, nil
 }
 
 // accepted lists what a version of policy id on table is compared with; p is the policy in force, or nil.
-func (h *past) accepted(p *InForce, id schemas.PolicyID, table uint32) []accepted {
+func (f *formerVersions) accepted(p *InForce, id schemas.PolicyID, table uint32) []accepted {
 	var all []accepted
-	if v := h.armed[id]; v != nil {
+	if v := f.armed[id]; v != nil {
 		all = append(all, accepted{&v.version, fmt.Sprintf("version %d, the last that was armed", v.number)})
 	}
-	if v := h.armedOn[table]; v != nil && v.id != id {
+	if v := f.armedOn[table]; v != nil && v.id != id {
 		all = append(all, accepted{&v.version, fmt.Sprintf("policy %s, the last that was armed on this table", v.name)})
 	}
 	if p != nil && !p.HeldBack {
 		all = append(all, accepted{p.version(), fmt.Sprintf("version %d, which is in force", p.Version)})
 	}
 	if p != nil && p.HeldBack {
-		if v := h.inForce[versionKey{p.ID, p.spec.HeldAgainst}]; v != nil {
+		if v := f.inForce[versionKey{p.ID, p.spec.HeldAgainst}]; v != nil {
 			all = append(all, accepted{&v.version, fmt.Sprintf("version %d, which was in force before", v.number)})
 		}
 	}
@@ -136,8 +136,8 @@ func (h *past) accepted(p *InForce, id schemas.PolicyID, table uint32) []accepte
 }
 
 // beyond returns the first accepted version under which fewer rows may be due than under next, nil if there is none.
-func (h *past) beyond(p *InForce, id schemas.PolicyID, next *version) *accepted {
-	for _, a := range h.accepted(p, id, next.table) {
+func (f *formerVersions) beyond(p *InForce, id schemas.PolicyID, next *version) *accepted {
+	for _, a := range f.accepted(p, id, next.table) {
 		if moreFallDue(a.version, next) {
 			return &a
 		}
@@ -146,21 +146,19 @@ func (h *past) beyond(p *InForce, id schemas.PolicyID, next *version) *accepted 
 }
 
 // moreFallDue reports whether a row can be due under to that is not due under from. It answers no only where that is
-// certain: the same column of the same table, read in the same zone, and a time that is certainly no shorter.
+// certain: the same table, and a condition that is certainly no wider.
 func moreFallDue(from, to *version) bool {
-	a, b := &from.definition, &to.definition
-	same := from.table == to.table && a.Column == b.Column && a.Number == b.Number && a.ColumnType == b.ColumnType && a.Zone == b.Zone
-	return !same || b.After.mayBeShorter(a.After)
+	return from.table != to.table || to.definition.condition().MoreThan(from.definition.condition())
 }
 
 // decide says which state a change leads to. wanted is the state that the file asks for, or "".
-func (h *past) decide(c *Change, p *InForce, wanted schemas.State) {
+func (f *formerVersions) decide(c *Change, p *InForce, wanted schemas.State) {
 	from, held, same := schemas.Observing, false, c.Kind == Unchanged
 	if p != nil {
 		from, held = p.State, p.HeldBack
 		c.MoreFallDue = !same && moreFallDue(p.version(), c.next)
 	}
-	beyond := h.beyond(p, c.ID, c.next)
+	beyond := f.beyond(p, c.ID, c.next)
 	to := from
 	switch {
 	case wanted == schemas.Arming && same && live(from):

@@ -15,6 +15,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/internal/pgtest"
+	"lapse/internal/yamldoc"
+	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
 
@@ -250,10 +252,10 @@ func (s *siege) wantRefusals(a *attack, schema string, p *InForce, b *batch) {
 	if !strings.Contains(survey.Trouble, "would run") || survey.Due != 0 {
 		t.Errorf("the survey says %+v", survey)
 	}
-	file, err := ParsePolicyFile("policies.yaml", []byte(strings.Replace(policyText(schema+".t", "last_seen", "30 days"), "name: p", "name: "+schema, 1)))
+	file, err := policyfile.Parse("policies.yaml", []byte(strings.Replace(policyText(schema+".t", "last_seen", "30 days"), "name: p", "name: "+schema, 1)))
 	must(t, err)
-	_, err = Resolve(t.Context(), s.admin, file.Name, file.Policies[0])
-	var all FileErrors
+	_, err = Resolve(t.Context(), s.admin, file.Name, file.Policies[0], Setup.Fit)
+	var all yamldoc.Errors
 	said := []string{cmp.Or(a.says, "would run inside the deletion")}
 	if a.says == "" || a.intrude != "" {
 		said = append(said, cmp.Or(a.intrude, "function f"), schema+"."+cmp.Or(a.where, "t"))

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/expiry"
 	"lapse/schemas"
 )
 
@@ -69,7 +70,7 @@ func TestTheCatalogHasExactlyTheFunctionsOfTheTexts(t *testing.T) {
 
 		definitions := goldenDefinitions()
 		definitions["odd"] = Definition{
-			ID: 4, Version: 1, Name: "odd", Table: `shop."od\d'$""x$"`, Column: `a"t\'é`, Number: 2, ColumnType: Timestamptz, After: Interval{Days: 1},
+			ID: 4, Version: 1, Name: "odd", Table: `shop."od\d'$""x$"`, Expire: age(`a"t\'é`, 2, expiry.Timestamptz, "", expiry.Interval{Days: 1}),
 			Key: []KeyColumn{{Name: `k$1"\'`, Number: 1, Type: "text", Plain: true}, {Name: "lapse", Number: 3, Type: `shop."En'um"`}}, Batch: 1,
 		}
 		owner := valueOn[uint32](t, w.admin, `select oid from pg_roles where rolname = $1`, w.app)

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"lapse/internal/yamldoc"
 	"lapse/schemas"
 )
 
@@ -49,12 +50,12 @@ type Change struct {
 
 	Resolved *Resolved `json:"-"` // nil where nothing of the table was looked at, or nothing came of it
 
-	next       *version   // what is written for New and Changed
-	former     *version   // what is in force
-	careful    bool       // it was made from the record alone, or could have been
-	lostArms   bool       // the file says nothing, and an armed policy goes back to observing
-	complaints FileErrors // what makes it unfit
-	fallback   *Change    // what is left of it when its table turns out unfit, nil for nothing
+	next       *version       // what is written for New and Changed
+	former     *version       // what is in force
+	careful    bool           // it was made from the record alone, or could have been
+	lostArms   bool           // the file says nothing, and an armed policy goes back to observing
+	complaints yamldoc.Errors // what makes it unfit
+	fallback   *Change        // what is left of it when its table turns out unfit, nil for nothing
 }
 
 // Careful reports whether the change can be made without its table: it pauses, drops, observes or lengthens a policy, or
@@ -82,7 +83,7 @@ func (c *Change) Nested() bool {
 }
 
 // Arm says yes to a change that is held back, or by which an armed policy would go back to observing: the policy is armed.
-// A table that is not fit is refused, with FileErrors.
+// A table that is not fit is refused, with yamldoc.Errors.
 func (c *Change) Arm() error {
 	if !c.HeldBack && !c.lostArms {
 		return nil
@@ -101,7 +102,7 @@ func (c *Change) Arm() error {
 }
 
 // unfit notes what is wrong with the table.
-func (c *Change) unfit(complaints FileErrors) {
+func (c *Change) unfit(complaints yamldoc.Errors) {
 	c.Unfit, c.complaints = true, complaints
 	for _, complaint := range complaints {
 		c.Warnings = append(c.Warnings, strings.TrimPrefix(complaint.Message, "policy "+string(c.Policy)+": "))
@@ -165,21 +166,22 @@ func (s *spec) lines(table string) []FieldChange {
 	for _, k := range s.Key {
 		key = append(key, schemas.Identifier(k.Name)+" "+k.Type)
 	}
-	daily := ""
+	every, daily := "", ""
+	if s.Every != nil {
+		every = s.Every.String()
+	}
 	if s.Daily != nil {
 		daily = s.Daily.String()
 	}
-	return []FieldChange{
-		{Field: "table", To: table},
-		{Field: "expire.column", To: s.Expire.Column},
-		{Field: "expire.after", To: s.Expire.After},
-		{Field: "expire.zone", To: s.Expire.Zone},
-		{Field: "column type", To: string(s.Expire.Type)},
-		{Field: "column number", To: strconv.Itoa(int(s.Expire.Number))},
+	all := []FieldChange{{Field: "table", To: table}}
+	for _, f := range s.Expire.Fields() {
+		all = append(all, FieldChange{Field: f.Name, To: f.Value})
+	}
+	return append(all, []FieldChange{
 		{Field: "key", To: strings.Join(key, ", ")},
 		{Field: "cascades to", To: strings.Join(s.Cascades, ", ")},
 		{Field: "table's owner", To: fmt.Sprintf("the role with oid %d", s.TableOwner)},
-		{Field: "every", To: s.Every},
+		{Field: "every", To: every},
 		{Field: "daily", To: daily},
 		{Field: "batch", To: strconv.Itoa(s.Batch)},
 		{Field: "action", To: s.Action},
@@ -189,18 +191,27 @@ func (s *spec) lines(table string) []FieldChange {
 		{Field: "owner", To: s.Owner},
 		{Field: "basis", To: s.Basis},
 		{Field: "latitude", To: s.Latitude},
-	}
+	}...)
 }
 
-// fieldChanges compares two lists of the same fields; from is nil for a policy that is not in force.
+// fieldChanges compares two lists of fields, of which those of the expiry depend on its kind; from is nil for a policy that
+// is not in force.
 func fieldChanges(from, to []FieldChange) []FieldChange {
+	before := map[string]string{}
+	for _, field := range from {
+		before[field.Field] = field.To
+	}
 	var all []FieldChange
-	for i, field := range to {
-		if from != nil {
-			field.From = from[i].To
-		}
+	for _, field := range to {
+		field.From = before[field.Field]
+		delete(before, field.Field)
 		if field.From != field.To {
 			all = append(all, field)
+		}
+	}
+	for _, field := range from {
+		if was := before[field.Field]; was != "" {
+			all = append(all, FieldChange{Field: field.Field, From: was})
 		}
 	}
 	return all

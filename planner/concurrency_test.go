@@ -3,6 +3,7 @@ package planner
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 
 	"lapse/internal/fixture"
@@ -16,6 +17,33 @@ func (w *world) wantRows(table string, want int) {
 	if n := valueOn[int](w.t, w.admin, `select count(*) from shop.`+table); n != want {
 		w.t.Errorf("%d rows of %s are left, want %d", n, table, want)
 	}
+}
+
+// wantIDs compares the ids of a table's rows, ascending.
+func (w *world) wantIDs(table string, want ...int64) {
+	w.t.Helper()
+	if got := valueOn[[]int64](w.t, w.admin, `select coalesce(array_agg(id order by id), '{}') from shop.`+table); !slices.Equal(got, want) {
+		w.t.Errorf("rows %v of %s are left, want %v", got, table, want)
+	}
+}
+
+// wantLedger compares the batches in the ledger, and the rows that their results say were deleted.
+func (w *world) wantLedger(batches, deleted int) {
+	w.t.Helper()
+	var b, d int
+	must(w.t, w.admin.QueryRow(w.t.Context(), `
+		select count(*), coalesce(sum(r.deleted), 0) from lapse.batch b left join lapse.batch_result r using (batch)`).Scan(&b, &d))
+	if b != batches || d != deleted {
+		w.t.Errorf("the ledger has %d batches and %d deleted rows, want %d and %d", b, d, batches, deleted)
+	}
+}
+
+// numbers are the whole numbers from first to last.
+func numbers(first, last int64) (all []int64) {
+	for n := first; n <= last; n++ {
+		all = append(all, n)
+	}
+	return all
 }
 
 // waitForLock waits until some session of this database waits for a lock.
@@ -56,12 +84,15 @@ func TestALockedRowIsLeftAndTakenByTheResidualPass(t *testing.T) {
 		if first.Deleted != 4 || second.Deleted != 4 || third.Deleted != 0 || third.Finished {
 			t.Errorf("got %+v, %+v, %+v; want 4, 4 and a first pass that ends without the locked rows", first, second, third)
 		}
+		w.wantIDs("sessions", append([]int64{2, 9}, numbers(11, 20)...)...)
 		must(t, tx.Rollback(t.Context()))
 		residual, err := w.call(b, nil)
 		must(t, err)
 		if residual.Deleted != 2 || !residual.Finished {
 			t.Errorf("the residual pass got %+v, want the two rows that were locked", residual)
 		}
+		w.wantIDs("sessions", numbers(11, 20)...)
+		w.wantLedger(3, 10)
 	})
 }
 
@@ -87,9 +118,8 @@ func TestARowThatIsRefreshedMeanwhileSurvives(t *testing.T) {
 		if got.Deleted != 9 {
 			t.Errorf("deleted %d rows, want the nine that were still due", got.Deleted)
 		}
-		if n := value[int](w, `select count(*) from sessions where id = 3`); n != 1 {
-			t.Error("the refreshed row is gone")
-		}
+		w.wantIDs("sessions", append([]int64{3}, numbers(11, 20)...)...)
+		w.wantLedger(1, 9)
 	})
 }
 
@@ -131,6 +161,9 @@ func TestRowsThatAreRefreshedAllTheTimeAreNeverDeletedFresh(t *testing.T) {
 		if n := value[int64](w, `select count(*) from refreshed where id not in (select id from sessions)`); n != 0 {
 			t.Errorf("%d rows were deleted after they were refreshed", n)
 		}
+		if n := value[int64](w, `select count(*) from sessions`); n != rows+refreshed { // beside them as many that never were due
+			t.Errorf("%d rows are left, want %d", n, rows+refreshed)
+		}
 		if deleted+refreshed != rows {
 			t.Errorf("%d deleted and %d refreshed, want %d together", deleted, refreshed, rows)
 		}
@@ -159,11 +192,10 @@ func TestAChangeOfThePolicyAndABatchExcludeOneAnother(t *testing.T) {
 		other.waitForLock()
 		must(t, batch.Commit(t.Context()))
 		must(t, <-done)
-		if n := value[int](w, `select count(*) from sessions`); n != 16 {
-			t.Errorf("%d rows are left, want 16: the batch that held the gate ends under the former version", n)
-		}
+		w.wantIDs("sessions", numbers(5, 20)...) // the batch that held the gate ends under the former version
 		_, err = w.call(b, nil)
-		wantState(t, err, "42883") // the former version's function is gone
+		wantState(t, err, schemas.SQLStateUndefinedFunction) // the former version's
+		w.wantLedger(1, 4)
 
 		w.arm(p.ID)
 		p = w.inForce()[0]
@@ -177,9 +209,8 @@ func TestAChangeOfThePolicyAndABatchExcludeOneAnother(t *testing.T) {
 		other.waitForLock()
 		must(t, change.Commit(t.Context()))
 		wantState(t, <-waiting, schemas.SQLStateGate)
-		if n := value[int](w, `select count(*) from sessions`); n != 16 {
-			t.Errorf("%d rows are left, want 16", n)
-		}
+		w.wantIDs("sessions", numbers(5, 20)...)
+		w.wantLedger(1, 4)
 	})
 }
 
@@ -205,12 +236,13 @@ func TestBatchesThatComeLaterWaitBehindAChange(t *testing.T) {
 		later := db.Connect(t)
 		must(t, run(later, `begin`))
 		must(t, run(later, `set lock_timeout = '200ms'`))
-		wantState(t, run(later, `lock table lapse.gate in row share mode`), "55P03")
+		wantState(t, run(later, `lock table lapse.gate in row share mode`), schemas.SQLStateLockNotAvailable)
 		must(t, first.Commit(t.Context()))
 		must(t, <-done)
 		_, err = w.call(b, nil)
 		wantState(t, err, schemas.SQLStateGate)
-		w.wantRows("sessions", 19) // the first batch's one row is gone
+		w.wantIDs("sessions", numbers(2, 20)...) // the first batch's one row is gone
+		w.wantLedger(1, 1)
 	})
 }
 
@@ -227,10 +259,12 @@ func TestAnExecutorThatWokeUpLateIsRefused(t *testing.T) {
 		}
 		_, err := w.call(late, nil)
 		wantState(t, err, schemas.SQLStateLease)
-		w.wantRows("sessions", 20)
+		w.wantIDs("sessions", numbers(1, 20)...)
+		w.wantLedger(0, 0)
 		_, err = w.call(current, nil)
 		must(t, err)
-		w.wantRows("sessions", 10)
+		w.wantIDs("sessions", numbers(11, 20)...)
+		w.wantLedger(1, 10)
 	})
 }
 
@@ -245,9 +279,8 @@ func TestRowsThatGoBesideTheStatementAreRefused(t *testing.T) {
 		w.do(`alter table sessions add foreign key (parent) references sessions on delete cascade`)
 		_, err := w.call(w.lease(p, r), nil)
 		wantState(t, err, schemas.SQLStateCounts)
-		if n := value[int](w, `select count(*) from sessions`); n != 2 {
-			t.Errorf("%d rows are left, want both", n)
-		}
+		w.wantIDs("sessions", 1, 2)
+		w.wantLedger(0, 0)
 	})
 }
 
@@ -262,7 +295,8 @@ func TestWithoutCountsNothingIsDeleted(t *testing.T) {
 		w.exec = db.ConnectAs(t, testRoles.Executor)
 		_, err := w.call(b, nil)
 		wantState(t, err, schemas.SQLStateNoCounting)
-		w.wantRows("sessions", 20)
+		w.wantIDs("sessions", numbers(1, 20)...)
+		w.wantLedger(0, 0)
 	})
 }
 
@@ -279,11 +313,14 @@ func TestWithoutForeignKeysNothingIsDeleted(t *testing.T) {
 		w.exec = db.ConnectAs(t, testRoles.Executor)
 		_, err := w.call(b, nil)
 		wantState(t, err, schemas.SQLStateReplica)
-		w.wantRows("sessions", 20)
+		w.wantIDs("sessions", numbers(1, 20)...)
+		w.wantLedger(0, 0)
 		must(t, run(w.admin, fmt.Sprintf("alter database %s reset session_replication_role", schemas.Identifier(db.Name))))
 		w.exec = db.ConnectAs(t, testRoles.Executor)
 		_, err = w.call(b, nil)
-		wantState(t, err, "23503")
+		wantState(t, err, schemas.SQLStateForeignKeyViolation)
+		w.wantIDs("sessions", numbers(1, 20)...)
+		w.wantLedger(0, 0)
 	})
 }
 
@@ -299,8 +336,9 @@ func TestADeferredForeignKeyIsCheckedInTheFunction(t *testing.T) {
 		tx, err := w.exec.Begin(t.Context())
 		must(t, err)
 		_, err = w.callIn(tx, b, nil)
-		wantState(t, err, "23503")
+		wantState(t, err, schemas.SQLStateForeignKeyViolation)
 		must(t, tx.Rollback(t.Context()))
-		w.wantRows("sessions", 20)
+		w.wantIDs("sessions", numbers(1, 20)...)
+		w.wantLedger(0, 0)
 	})
 }

@@ -6,25 +6,28 @@ import (
 	"fmt"
 	"slices"
 
+	"lapse/internal/yamldoc"
+	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
 
 // comparison is a file beside what is in force.
 type comparison struct {
-	d       *document
-	file    *PolicyFile
+	d       *yamldoc.Document
+	file    *policyfile.File
 	prune   bool
+	fit     Fit
 	inForce map[schemas.PolicyName]*InForce
 	order   []schemas.PolicyName          // of inForce
 	onTable map[uint32]schemas.PolicyName // whose table it is
-	past    *past
+	former  *formerVersions
 	inFile  map[schemas.PolicyName]bool
 	changes []Change // of the file's policies
 }
 
 // Difference compares the policies of a file with what is in force, and says what Write would do about each: first what
 // is dropped, then the file's policies in its order, then what is in force without being in the file. It changes
-// nothing. Its error is FileErrors with all that is wrong in all policies, or a failed query.
+// nothing. Its error is yamldoc.Errors with all that is wrong in all policies, or a failed query.
 //
 // The entry is compared with the record first. Where no more falls due than before, what is wrong with the table is a
 // warning: a table that became unfit keeps nobody from pausing, lengthening or dropping its policy, nor from changing the
@@ -34,8 +37,8 @@ type comparison struct {
 // its state, but goes back to observing if more rows may fall due than before; and a policy that is not in force begins
 // observing. Armed always goes by way of arming, which lapse.advance_arming ends; a version by which more may fall due than
 // under what was accepted is held back.
-func Difference(ctx context.Context, db DB, file *PolicyFile, prune bool) ([]Change, error) {
-	c := &comparison{d: &document{file: file.Name}, file: file, prune: prune}
+func Difference(ctx context.Context, db DB, file *policyfile.File, prune bool, fit Fit) ([]Change, error) {
+	c := &comparison{d: &yamldoc.Document{File: file.Name}, file: file, prune: prune, fit: fit}
 	if err := c.load(ctx, db); err != nil {
 		return nil, err
 	}
@@ -44,7 +47,7 @@ func Difference(ctx context.Context, db DB, file *PolicyFile, prune bool) ([]Cha
 			return nil, err
 		}
 	}
-	if err := c.d.err(); err != nil {
+	if err := c.d.Err(); err != nil {
 		return nil, err
 	}
 	return c.result(), nil
@@ -52,13 +55,14 @@ func Difference(ctx context.Context, db DB, file *PolicyFile, prune bool) ([]Cha
 
 func (c *comparison) load(ctx context.Context, db DB) error {
 	inForce, err := LoadInForce(ctx, db)
-	if hasCode(err, schemas.SQLStateUndefinedTable, schemas.SQLStateInvalidSchemaName) {
+	switch schemas.StateOf(err) {
+	case schemas.SQLStateUndefinedTable, schemas.SQLStateInvalidSchemaName:
 		return fmt.Errorf("the catalog is not installed: run `lapse init`: %w", err)
 	}
 	if err != nil {
 		return err
 	}
-	if c.past, err = loadPast(ctx, db); err != nil {
+	if c.former, err = loadFormerVersions(ctx, db); err != nil {
 		return err
 	}
 	c.inForce, c.onTable, c.inFile = map[schemas.PolicyName]*InForce{}, map[uint32]schemas.PolicyName{}, map[schemas.PolicyName]bool{}
@@ -76,7 +80,7 @@ func (c *comparison) load(ctx context.Context, db DB) error {
 }
 
 // policy compares one entry of the file.
-func (c *comparison) policy(ctx context.Context, db DB, p Policy) error {
+func (c *comparison) policy(ctx context.Context, db DB, p policyfile.Policy) error {
 	kept, err := c.kept(ctx, db, p)
 	if err != nil {
 		return err
@@ -85,14 +89,14 @@ func (c *comparison) policy(ctx context.Context, db DB, p Policy) error {
 		c.changes = append(c.changes, *kept)
 		return nil
 	}
-	resolved, err := Resolve(ctx, db, c.file.Name, p)
-	var complaints FileErrors
+	resolved, err := Resolve(ctx, db, c.file.Name, p, c.fit)
+	var complaints yamldoc.Errors
 	switch {
 	case errors.As(err, &complaints) && kept != nil && kept.Careful():
 		kept.unfit(complaints)
 		c.changes = append(c.changes, *kept)
 	case errors.As(err, &complaints):
-		c.d.errors = append(c.d.errors, complaints...)
+		c.d.Add(complaints)
 	case err != nil:
 		return err
 	default:
@@ -102,16 +106,19 @@ func (c *comparison) policy(ctx context.Context, db DB, p Policy) error {
 }
 
 // kept is what becomes of a policy in force if only the record is asked; nil where that cannot say.
-func (c *comparison) kept(ctx context.Context, db DB, p Policy) (*Change, error) {
+func (c *comparison) kept(ctx context.Context, db DB, p policyfile.Policy) (*Change, error) {
 	before := c.inForce[p.Name]
 	if before == nil {
 		return nil, nil
 	}
-	e, complaints, err := declare(ctx, db, c.file.Name, p)
-	if err != nil || len(complaints) > 0 || !e.noMore(before) {
+	e, complaints, err := readEntry(ctx, db, c.file.Name, p)
+	if err != nil || len(complaints) > 0 {
 		return nil, err // the complaints are said again, with the table's
 	}
 	next := e.onRecord(before)
+	if next == nil {
+		return nil, nil
+	}
 	if _, problem, err := checkArithmetic(ctx, db, &next.definition); err != nil || problem != "" {
 		return nil, err
 	}
@@ -128,7 +135,7 @@ func (c *comparison) resolved(r *Resolved, kept *Change) {
 		if !c.inFile[other] {
 			hint = "that is in force and not in this file: --prune drops it"
 		}
-		c.d.complain(r.Policy.place("table"), "policy %s: %s has policy %s already, %s", name, r.Definition.Table, other, hint)
+		c.d.Complain(r.Policy.Place("table"), "policy %s: %s has policy %s already, %s", name, r.Definition.Table, other, hint)
 		return
 	}
 	c.onTable[r.TableOID] = name
@@ -144,8 +151,8 @@ func (c *comparison) resolved(r *Resolved, kept *Change) {
 }
 
 // change says what becomes of a policy of the file when next is its version.
-func (c *comparison) change(policy *Policy, next *version) Change {
-	known, p := c.past.newestID[policy.Name], c.inForce[policy.Name]
+func (c *comparison) change(policy *policyfile.Policy, next *version) Change {
+	known, p := c.former.newestID[policy.Name], c.inForce[policy.Name]
 	table := next.definition.Table
 	change := Change{Kind: New, Policy: policy.Name, Table: table, ID: known.ID, FromVersion: known.Version, next: next}
 	change.ToVersion = known.Version + 1
@@ -163,7 +170,7 @@ func (c *comparison) change(policy *Policy, next *version) Change {
 			change.ToVersion = p.Version
 		}
 	}
-	c.past.decide(&change, p, wantedState(policy))
+	c.former.decide(&change, p, wantedState(policy))
 	return change
 }
 

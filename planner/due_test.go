@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	"pgregory.net/rapid"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/expiry"
+	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
 
@@ -29,7 +32,7 @@ const oracle = `
 	end $$`
 
 // moments are the tables of the due test, one for each type of column.
-var moments = map[ColumnType]string{Timestamptz: "with_zone", Timestamp: "without_zone", Date: "day"}
+var moments = map[expiry.ColumnType]string{expiry.Timestamptz: "with_zone", expiry.Timestamp: "without_zone", expiry.Date: "day"}
 
 func makeMoments(w *world) {
 	w.t.Helper()
@@ -49,8 +52,8 @@ var special = []string{
 }
 
 // drawAfter draws the intervals that calendars make difficult.
-func drawAfter(t *rapid.T) Interval {
-	return Interval{
+func drawAfter(t *rapid.T) expiry.Interval {
+	return expiry.Interval{
 		Months: rapid.OneOf(rapid.Just[int32](0), rapid.Int32Range(0, 30), rapid.Int32Range(0, 24000)).Draw(t, "months"),
 		Days:   rapid.OneOf(rapid.Just[int32](0), rapid.Int32Range(0, 40), rapid.Int32Range(0, 60000)).Draw(t, "days"),
 		Microseconds: rapid.OneOf(rapid.Just[int64](0), rapid.Int64Range(0, 3*24*time.Hour.Microseconds()),
@@ -72,7 +75,7 @@ func drawInstant(t *rapid.T) time.Time {
 }
 
 // drawRows draws values around the instant at which a row becomes due, and special ones.
-func drawRows(t *rapid.T, cutoff time.Time, after Interval) []string {
+func drawRows(t *rapid.T, cutoff time.Time, after expiry.Interval) []string {
 	edge := cutoff.AddDate(0, 0, -int(after.Days)).Add(-time.Duration(after.Microseconds)*time.Microsecond).AddDate(0, -int(after.Months), 0)
 	near := rapid.Custom(func(t *rapid.T) string {
 		at := edge.AddDate(0, 0, rapid.OneOf(rapid.Just(0), rapid.IntRange(-4, 4)).Draw(t, "days off"))
@@ -92,29 +95,43 @@ func postgresText(at time.Time) string {
 	return fmt.Sprintf("%04d-%s BC", 1-at.Year(), at.Format("01-02 15:04:05.999999"))
 }
 
+// age is the kind {column, after} with what the catalog says of the column.
+func age(column string, number int16, of expiry.ColumnType, zone string, after expiry.Interval) *expiry.Age {
+	return &expiry.Age{Moment: expiry.Moment{Column: column, Number: number, Type: of, Zone: zone}, After: after}
+}
+
 type dueCase struct {
 	d      Definition
+	age    *expiry.Age
 	cutoff time.Time
 	rows   []string
 	table  string
 }
 
 func drawDueCase(t *rapid.T) dueCase {
+	of := rapid.SampledFrom([]expiry.ColumnType{expiry.Timestamptz, expiry.Timestamp, expiry.Date}).Draw(t, "type")
+	a := age("v", 2, of, drawZone(t, of), drawAfter(t))
+	table, cutoff := "shop."+moments[of], drawInstant(t)
 	d := Definition{
-		ID: 1, Version: 1, Name: "p", Column: "v", Number: 2, After: drawAfter(t), Batch: MaxBatch,
-		ColumnType: rapid.SampledFrom([]ColumnType{Timestamptz, Timestamp, Date}).Draw(t, "type"),
-		Key:        []KeyColumn{{Name: "id", Number: 1, Type: "integer", Plain: true}},
+		ID: 1, Version: 1, Name: "p", Table: table, Expire: a, Batch: policyfile.MaxBatch,
+		Key: []KeyColumn{{Name: "id", Number: 1, Type: "integer", Plain: true}},
 	}
-	if d.ColumnType != Timestamptz {
-		d.Zone = rapid.SampledFrom([]string{"", "", "Europe/Berlin", "America/St_Johns", "Pacific/Apia", "Australia/Lord_Howe", "Etc/GMT+12"}).Draw(t, "zone")
-	}
-	d.Table = "shop." + moments[d.ColumnType]
-	cutoff := drawInstant(t)
-	return dueCase{d: d, cutoff: cutoff, rows: drawRows(t, cutoff, d.After), table: d.Table}
+	return dueCase{d: d, age: a, cutoff: cutoff, rows: drawRows(t, cutoff, a.After), table: table}
 }
 
+// drawZone draws a zone for a column that has none of its own.
+func drawZone(t *rapid.T, of expiry.ColumnType) string {
+	if of == expiry.Timestamptz {
+		return ""
+	}
+	return rapid.SampledFrom([]string{"", "", "Europe/Berlin", "America/St_Johns", "Pacific/Apia", "Australia/Lord_Howe", "Etc/GMT+12"}).Draw(t, "zone")
+}
+
+// zoneOr is the zone that a column is read in.
+func zoneOr(zone string) string { return cmp.Or(zone, "UTC") }
+
 func (c *dueCase) String() string {
-	return fmt.Sprintf("%s, zone %q, after %s, cutoff %s", c.d.ColumnType, c.d.Zone, c.d.After, c.cutoff.Format(time.RFC3339Nano))
+	return fmt.Sprintf("%s, zone %q, after %s, cutoff %s, rows %q", c.age.Type, c.age.Zone, c.age.After, c.cutoff.Format(time.RFC3339Nano), c.rows)
 }
 
 // fill stores the rows, and returns the ids of those that the oracle calls due.
@@ -122,14 +139,10 @@ func (c *dueCase) fill(ctx context.Context, conn *pgx.Conn) ([]int32, error) {
 	if _, err := conn.Exec(ctx, `delete from `+c.table); err != nil {
 		return nil, err
 	}
-	if _, err := conn.Exec(ctx, `insert into `+c.table+` select n, v::`+string(c.d.ColumnType)+` from unnest($1::text[]) with ordinality r(v, n)`, c.rows); err != nil {
+	if _, err := conn.Exec(ctx, `insert into `+c.table+` select n, v::`+string(c.age.Type)+` from unnest($1::text[]) with ordinality r(v, n)`, c.rows); err != nil {
 		return nil, err
 	}
-	zone := c.d.Zone
-	if zone == "" {
-		zone = "UTC"
-	}
-	return ids(ctx, conn, `select id from `+c.table+` where shop.oracle(v, $1, $2::text::interval, $3) order by id`, zone, c.d.After.String(), c.cutoff)
+	return ids(ctx, conn, `select id from `+c.table+` where shop.oracle(v, $1, $2::text::interval, $3) order by id`, zoneOr(c.age.Zone), c.age.After.String(), c.cutoff)
 }
 
 func ids(ctx context.Context, conn *pgx.Conn, sql string, args ...any) ([]int32, error) {
@@ -157,16 +170,16 @@ func TestExactlyTheDueRowsAreFound(t *testing.T) {
 			}
 			due, all = due+len(want), all+len(c.rows)
 			var bound string
-			if err := w.owner.QueryRow(ctx, `select (`+c.d.bound("$1::timestamptz")+`)::text`, c.cutoff).Scan(&bound); err != nil {
+			if err := w.owner.QueryRow(ctx, `select (`+c.d.Expire.Bound("$1::timestamptz").Value+`)::text`, c.cutoff).Scan(&bound); err != nil {
 				rt.Fatal(err)
 			}
-			pick := c.d.PickStatement(c.table, c.cutoff.Format("2006-01-02 15:04:05.999999Z"), bound)
+			pick := c.d.pickStatement(c.table, c.cutoff.Format("2006-01-02 15:04:05.999999Z"), bound)
 			got, err := ids(ctx, w.owner, `with pick as materialized (`+pick+`) select k2 from pick order by k2`)
 			if err != nil {
 				rt.Fatal(err)
 			}
 			if !slices.Equal(got, want) {
-				rt.Fatalf("%s: the pick finds %v, want %v of %q", &c, got, want, c.rows)
+				rt.Fatalf("%s: the pick finds %v, want %v", &c, got, want)
 			}
 		})
 		t.Logf("%d of %d rows were due", due, all)
@@ -193,31 +206,36 @@ func TestExactlyTheDueRowsGo(t *testing.T) {
 			if err != nil {
 				rt.Fatal(err)
 			}
-			p := inForceWith(w, &c.d, create+give)
-			var counted int
-			if err := w.exec.QueryRow(t.Context(), `select due from `+SurveyFunction(p.ID, p.Version)+`($1, null)`, c.cutoff).Scan(&counted); err != nil {
-				rt.Fatal(err)
-			}
-			r := Run{Policy: p.ID, Version: p.Version, Cutoff: c.cutoff}
-			must(t, w.admin.QueryRow(t.Context(), `
-				with run as (insert into lapse.run (run, policy_id, version, cutoff) values (gen_random_uuid(), $1, $2, $3) returning *)
-				insert into lapse.shard (run, policy_id, version, leaf, cutoff) select run, policy_id, version, $4, cutoff from run returning run`,
-				p.ID, p.Version, c.cutoff, p.TableOID).Scan(&r.ID))
-			total := w.deleteAll(p, r, rapid.IntRange(1, 20).Draw(rt, "limit"))
-			left, err := ids(t.Context(), w.owner, `select id from `+c.table+` order by id`)
-			if err != nil {
-				rt.Fatal(err)
-			}
-			for id := int32(1); int(id) <= len(c.rows); id++ {
-				if slices.Contains(left, id) == slices.Contains(want, id) {
-					rt.Errorf("%s: row %d (%s) is left: %t", &c, id, c.rows[id-1], slices.Contains(left, id))
-				}
-			}
-			if int(total.Deleted) != len(want) || int(total.Picked) != len(want) || counted != len(want) {
-				rt.Errorf("%s: picked %d, deleted %d, counted %d, want %d", &c, total.Picked, total.Deleted, counted, len(want))
-			}
+			w.wantExactly(rt, &c, inForceWith(w, &c.d, create+give), c.cutoff, c.table, want, len(c.rows))
 		})
 	})
+}
+
+// wantExactly surveys and works off a table of rows 1 to all, in batches of any size: exactly the rows want go.
+func (w *world) wantExactly(rt *rapid.T, what fmt.Stringer, p InForce, cutoff time.Time, table string, want []int32, all int) {
+	w.t.Helper()
+	var counted int
+	if err := w.exec.QueryRow(w.t.Context(), `select due from `+SurveyFunction(p.ID, p.Version)+`($1, null)`, cutoff).Scan(&counted); err != nil {
+		rt.Fatal(err)
+	}
+	r := Run{Policy: p.ID, Version: p.Version, Cutoff: cutoff}
+	must(w.t, w.admin.QueryRow(w.t.Context(), `
+		with run as (insert into lapse.run (run, policy_id, version, cutoff) values (gen_random_uuid(), $1, $2, $3) returning *)
+		insert into lapse.shard (run, policy_id, version, leaf, cutoff) select run, policy_id, version, $4, cutoff from run returning run`,
+		p.ID, p.Version, cutoff, p.TableOID).Scan(&r.ID))
+	total := w.deleteAll(p, r, rapid.IntRange(1, 20).Draw(rt, "limit"))
+	left, err := ids(w.t.Context(), w.owner, `select id from `+table+` order by id`)
+	if err != nil {
+		rt.Fatal(err)
+	}
+	for id := int32(1); int(id) <= all; id++ {
+		if slices.Contains(left, id) == slices.Contains(want, id) {
+			rt.Errorf("%s: row %d is left: %t", what, id, slices.Contains(left, id))
+		}
+	}
+	if int(total.Deleted) != len(want) || int(total.Picked) != len(want) || counted != len(want) {
+		rt.Errorf("%s: picked %d, deleted %d, counted %d, want %d", what, total.Picked, total.Deleted, counted, len(want))
+	}
 }
 
 // inForceWith puts a definition into force without apply: its table and interval are none that a person would choose.
@@ -235,106 +253,4 @@ func inForceWith(w *world, d *Definition, functions string) InForce {
 		ID: d.ID, Version: d.Version, Name: d.Name, State: schemas.Armed, Definition: *d, TableName: d.Table, Batch: d.Batch,
 		TableOID: valueOn[uint32](w.t, w.admin, `select $1::text::regclass::oid`, d.Table),
 	}
-}
-
-// Before an interval is in force PostgreSQL counts back with it once; that it reads what String writes is half of it.
-func TestAnIntervalIsWrittenAsPostgresWritesIt(t *testing.T) {
-	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
-		conn := db.Connect(t)
-		must(t, run(conn, `set intervalstyle = 'postgres'`))
-		rapid.Check(t, func(rt *rapid.T) {
-			want := Interval{
-				Months:       rapid.Int32Min(0).Draw(rt, "months"),
-				Days:         rapid.Int32Min(0).Draw(rt, "days"),
-				Microseconds: rapid.Int64Range(0, 1<<53).Draw(rt, "microseconds"),
-			}
-			got, problem, err := readInterval(context.Background(), conn, want.String())
-			if err != nil || problem != "" || got != want {
-				rt.Fatalf("%s is read as %+v (%s, %v), want %+v", want, got, problem, err, want)
-			}
-			var text string
-			if err := conn.QueryRow(context.Background(), `select $1::text::interval::text`, want.String()).Scan(&text); err != nil {
-				rt.Fatal(err)
-			}
-			if text != want.String() {
-				rt.Fatalf("got %q, PostgreSQL writes %q", want, text)
-			}
-		})
-	})
-}
-
-func TestADurationThatMakesNoSenseIsRefused(t *testing.T) {
-	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
-		conn := db.Connect(t)
-		for text, want := range map[string]string{
-			"30": "no unit", "-1 day": "negative", "1 mon -40 days": "negative", "30 days ago": "negative", "1 day -1 hour": "negative",
-			"infinity": "", "soon": "not a duration", "1 fortnight": "not a duration", "P": "not a duration", "300000000 years": "not a duration",
-			"'; drop table x": "not a duration",
-		} {
-			if _, problem, err := readInterval(t.Context(), conn, text); err != nil || problem == "" || !strings.Contains(problem, want) {
-				t.Errorf("%q: got problem %q, error %v; want %q", text, problem, err, want)
-			}
-		}
-		for text, want := range map[string]Interval{
-			"30 days": {Days: 30}, "P30D": {Days: 30}, "1 mon": {Months: 1}, "00:05": {Microseconds: 5 * time.Minute.Microseconds()},
-			"2 weeks": {Days: 14}, "P1Y2M3DT4H": {Months: 14, Days: 3, Microseconds: 4 * time.Hour.Microseconds()},
-			"1.5 days": {Days: 1, Microseconds: 12 * time.Hour.Microseconds()}, "0 days": {},
-		} {
-			if got, problem, err := readInterval(t.Context(), conn, text); err != nil || problem != "" || got != want {
-				t.Errorf("%q: got %+v, %q, %v; want %+v", text, got, problem, err, want)
-			}
-		}
-	})
-}
-
-// Every day of two years and more, every number of months up to fourteen: the bound that serves the index loses no due row. The
-// days that the bound gives away are needed, all but one.
-func TestTheIndexBoundLosesNoMonthEnd(t *testing.T) {
-	t.Parallel()
-	conn := pgtest.New(t, pgtest.Newest(t)).Connect(t)
-	must(t, run(conn, `set timezone = 'UTC'`))
-	worst := time.Duration(0)
-	for months := range int32(14) {
-		d := Definition{Column: "v", ColumnType: Timestamptz, After: Interval{Months: months + 1, Microseconds: 1}}
-		beyond := valueOn[float64](t, conn, fmt.Sprintf(`
-			select coalesce(max(extract(epoch from t.v - (%s))), -1e9)::float8
-			  from generate_series('2023-01-01'::timestamptz, '2025-04-01', '1 day') c(cutoff),
-			       lateral (select c.cutoff - interval '%s' + n * interval '6 hours' as v from generate_series(-20, 20) n) t
-			 where %s`, d.bound("c.cutoff"), d.After, d.due("c.cutoff", "'infinity'")))
-		if beyond > 0 {
-			t.Errorf("%s: a due row lies %s above the bound", d.After, time.Duration(beyond)*time.Second)
-		}
-		worst = max(worst, 4*24*time.Hour+time.Duration(beyond)*time.Second)
-	}
-	if worst < 2*24*time.Hour {
-		t.Errorf("at most %s of the slack are used: the test looks in the wrong place", worst)
-	}
-	t.Logf("%s of the slack are used", worst)
-}
-
-func TestTheIndexBoundLosesNoZone(t *testing.T) {
-	t.Parallel()
-	conn := pgtest.New(t, pgtest.Newest(t)).Connect(t)
-	must(t, run(conn, `set timezone = 'UTC'`))
-	worst := time.Duration(0)
-	for _, zone := range []string{"Etc/GMT-14", "Etc/GMT+12", "Pacific/Apia", "Pacific/Kwajalein", "Europe/Berlin", "Asia/Kathmandu"} {
-		for _, of := range []ColumnType{Timestamp, Date} {
-			d := Definition{Column: "v", ColumnType: of, Zone: zone, After: Interval{Days: 1}}
-			beyond := valueOn[float64](t, conn, fmt.Sprintf(`
-				select coalesce(max(extract(epoch from t.v::timestamp - (%s)::timestamp)), -1e9)::float8
-				  from generate_series('2011-01-01'::timestamptz, '2012-06-01', '13 hours') c(cutoff),
-				       lateral (select ((c.cutoff at time zone 'UTC') - interval '1 day' + n * interval '1 hour')::%s as v from generate_series(-30, 30) n) t
-				 where %s`, d.bound("c.cutoff"), of, d.due("c.cutoff", "'infinity'")))
-			if beyond > 0 {
-				t.Errorf("%s in %s: a due row lies %s above the bound", of, zone, time.Duration(beyond)*time.Second)
-			}
-			worst = max(worst, 2*24*time.Hour+time.Duration(beyond)*time.Second)
-		}
-	}
-	if worst < 12*time.Hour {
-		t.Errorf("at most %s of the slack are used: the test looks in the wrong place", worst)
-	}
-	t.Logf("%s of the slack are used", worst)
 }

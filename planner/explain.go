@@ -11,11 +11,11 @@ import (
 	"lapse/schemas"
 )
 
-// PickStatement is the statement by which a batch finds its rows on one leaf, with literals for what the deletion
-// function has parameters for. leaf is SQL; cutoff and bound are texts of instants.
-func (d *Definition) PickStatement(leaf, cutoff, bound string) string {
-	return d.pickSelect(leaf, schemas.Literal(cutoff)+"::timestamptz", schemas.Literal(bound)+"::"+string(d.ColumnType)) + "\n" +
-		d.pickTail(strconv.Itoa(d.Batch))
+// pickStatement is the statement by which a batch finds its rows on one leaf, with literals for what the deletion
+// function has parameters for. leaf is SQL; cutoff and bound are texts, the bound's "" for a kind that has none.
+func (d *Definition) pickStatement(leaf, cutoff, bound string) string {
+	bound = schemas.Literal(bound) + "::" + boundOf(d.Expire, "").Type
+	return d.pickSelect(leaf, schemas.Literal(cutoff)+"::timestamptz", bound) + "\n" + d.pickTail(strconv.Itoa(d.Batch))
 }
 
 // shards lists the policy's leaves, the largest first, and writes the statement that finds rows on that one.
@@ -29,11 +29,8 @@ func (s *surveyor) shards(ctx context.Context, q Querier) ([]Relation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the leaves of %s: %w", v.Table, err)
 	}
-	v.Order = []string{d.Column}
-	for _, k := range d.Key {
-		if k.Name != d.Column {
-			v.Order = append(v.Order, k.Name)
-		}
+	for _, o := range d.order() {
+		v.Order = append(v.Order, cmp.Or(o.Column, o.SQL))
 	}
 	v.Shards = slices.Clone(leaves)
 	slices.SortFunc(v.Shards, func(a, b Relation) int { return cmp.Compare(a.OID, b.OID) })
@@ -42,11 +39,11 @@ func (s *surveyor) shards(ctx context.Context, q Querier) ([]Relation, error) {
 		return leaves, nil
 	}
 	var cutoff, bound string
-	err = q.QueryRow(ctx, `select $1::timestamptz::text, (`+d.bound("$1::timestamptz")+`)::text`, v.At).Scan(&cutoff, &bound)
+	err = q.QueryRow(ctx, `select $1::timestamptz::text, coalesce((`+boundOf(d.Expire, "$1::timestamptz").Value+`)::text, '')`, v.At).Scan(&cutoff, &bound)
 	if err != nil {
 		return nil, fmt.Errorf("count back from the cutoff: %w", err)
 	}
-	v.Statement = d.PickStatement(leaves[0].Name, cutoff, bound)
+	v.Statement = d.pickStatement(leaves[0].Name, cutoff, bound)
 	return leaves, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"text/template"
 
+	"lapse/planner/expiry"
 	"lapse/schemas"
 )
 
@@ -63,7 +64,10 @@ func FunctionsSQL(d *Definition, roles schemas.Roles) (create, give string, err 
 
 // functionsText is the text of both functions. A name that would end a function's body, or a comment, is refused.
 func (d *Definition) functionsText() (string, error) {
-	names := []string{string(d.Name), d.Table, d.Column, string(d.ColumnType), d.Zone}
+	names := []string{string(d.Name), d.Table}
+	for _, field := range d.Expire.Fields() {
+		names = append(names, field.Value)
+	}
 	for _, k := range d.Key {
 		names = append(names, k.Name, k.Type)
 	}
@@ -83,23 +87,38 @@ func (d *Definition) functionsText() (string, error) {
 // deleteFunction is the text of the deletion function. It refuses to write one whose DELETE does not restate the
 // expiry.
 func (d *Definition) deleteFunction() (string, error) {
-	due := d.due("$1", "$2")
-	left := fmt.Sprintf("  select from only %s as t\n   where %s <= $2\n     and t.tableoid = $3 and %s", leafMark, d.column(), due)
+	condition := d.condition()
+	exact := condition.Exact("$1", "$2")
+	using, on := condition.Using()
+	if using != "" {
+		using = "\n       using " + using
+	}
+	var joined []string
+	for _, j := range d.Expire.Joins() {
+		joined = append(joined, j.Relation)
+	}
 	text, err := fill("delete.sql.tmpl", map[string]any{
 		"Name": DeleteFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": schemas.Literal(string(d.Name)),
-		"Table": d.Table, "Batch": d.Batch,
-		"BoundType": d.ColumnType, "Bound": d.bound("claim.cutoff"), "Due": due,
-		"PickSelect": onLeaf(d.pickSelect(leafMark, "$1", "$2"), "place.leaf"), "Left": onLeaf(left, "place.leaf"),
+		"Table": d.Table, "Batch": d.Batch, "Joined": joined,
+		"Bound": boundOf(d.Expire, "claim.cutoff"), "Using": using, "Exact": on + exact,
+		"PickSelect": onLeaf(d.pickSelect(leafMark, "$1", "$2"), "place.leaf"), "Left": onLeaf(d.left(leafMark), "place.leaf"),
 		"PickAfter": d.pickAfter("$4"), "PickTail": d.pickTail("$3"), "LastPlace": d.lastPlace(),
 	})
 	if err != nil {
 		return "", err
 	}
-	_, deletion, found := strings.Cut(text, "delete from only")
-	if !found || !strings.Contains(deletion, inner(due)) {
+	if !restates(text, exact) {
 		return "", fmt.Errorf("policy %s: the deletion does not restate when a row is due", d.Name)
 	}
 	return text, nil
+}
+
+// restates reports whether the one DELETE of a function's text has the condition.
+func restates(text, condition string) bool {
+	before, rest, found := strings.Cut(text, "delete from only")
+	statement, after, ended := strings.Cut(rest, "using claim.cutoff")
+	return found && ended && strings.Contains(statement, inner(condition)) &&
+		!strings.Contains(before, "execute 'delete") && !strings.Contains(after, "execute 'delete")
 }
 
 // onLeaf writes SQL for a place inside a quoted statement text, with the leaf's name from a variable.
@@ -108,12 +127,22 @@ func onLeaf(sql, variable string) string {
 }
 
 func (d *Definition) surveyFunction() (string, error) {
+	c := d.condition()
 	return fill("survey.sql.tmpl", map[string]any{
 		"Name": SurveyFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": d.Name, "Table": d.Table,
-		"BoundType": d.ColumnType, "Bound": d.bound("at_cutoff"), "Due": d.due("$1", "$2"),
-		"Column": d.column(), "Instant": d.instant(), "Batch": d.Batch,
+		"Bound": boundOf(d.Expire, "at_cutoff"), "From": c.From(d.Table), "Instant": d.Expire.Instant(), "Batch": d.Batch,
+		"Condition":  allOf("\n   and ", c.Narrow("$1", "$2"), c.Exact("$1", "$2")),
 		"PickSelect": onLeaf(d.pickSelect(leafMark, "$1", "$2"), "leaf"), "PickTail": d.pickTail("$3"),
 	})
+}
+
+// boundOf is the bound as the functions declare it: null for a kind that has none, and then no statement looks at it.
+func boundOf(kind expiry.Kind, cutoff string) expiry.Bound {
+	b := kind.Bound(cutoff)
+	if b.IsZero() {
+		return expiry.Bound{Type: "text", Value: "null"}
+	}
+	return b
 }
 
 func fill(name string, facts map[string]any) (string, error) {

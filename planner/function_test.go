@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"lapse/planner/expiry"
 	"lapse/schemas"
 )
 
@@ -15,17 +16,27 @@ var update = flag.Bool("update", false, "write the golden files")
 func goldenDefinitions() map[string]Definition {
 	return map[string]Definition{
 		"plain": {
-			ID: 1, Version: 3, Name: "sessions-30d", Table: "public.sessions", Column: "last_seen", Number: 2, ColumnType: Timestamptz,
-			After: Interval{Days: 30}, Key: []KeyColumn{{Name: "id", Number: 1, Type: "bigint", Plain: true}}, Batch: 5000,
+			ID: 1, Version: 3, Name: "sessions-30d", Table: "public.sessions", Expire: age("last_seen", 2, expiry.Timestamptz, "", expiry.Interval{Days: 30}), Key: []KeyColumn{{Name: "id", Number: 1, Type: "bigint", Plain: true}}, Batch: 5000,
 		},
 		"calendar": {
-			ID: 2, Version: 1, Name: "orders-7y", Table: `shop."Or'ders"`, Column: `closed"at`, Number: 4, ColumnType: Timestamp, Zone: "Europe/Berlin",
-			After: Interval{Months: 84},
-			Key:   []KeyColumn{{Name: "email", Number: 2, Type: "public.citext"}, {Name: "closed\"at", Number: 4, Type: "timestamp without time zone", Plain: true}}, Batch: 100,
+			ID: 2, Version: 1, Name: "orders-7y", Table: `shop."Or'ders"`, Expire: age(`closed"at`, 4, expiry.Timestamp, "Europe/Berlin", expiry.Interval{Months: 84}),
+			Key: []KeyColumn{{Name: "email", Number: 2, Type: "public.citext"}, {Name: "closed\"at", Number: 4, Type: "timestamp without time zone", Plain: true}}, Batch: 100,
 		},
 		"date": {
-			ID: 3, Version: 1, Name: "visits", Table: "public.visits", Column: "day", Number: 2, ColumnType: Date,
-			After: Interval{Months: 1, Days: 2}, Key: []KeyColumn{{Name: "id", Number: 1, Type: "uuid", Plain: true}}, Batch: 1000,
+			ID: 3, Version: 1, Name: "visits", Table: "public.visits", Expire: age("day", 2, expiry.Date, "", expiry.Interval{Months: 1, Days: 2}), Key: []KeyColumn{{Name: "id", Number: 1, Type: "uuid", Plain: true}}, Batch: 1000,
+		},
+		"ttl": {
+			ID: 5, Version: 1, Name: "carts", Table: "public.carts", Expire: &expiry.TTL{
+				Kind: "ttl", Moment: expiry.Moment{Column: "opened", Number: 2, Type: expiry.Timestamptz}, TTLColumn: "ttl", TTLNumber: 3, TTLType: "integer",
+			},
+			Key: []KeyColumn{{Name: "id", Number: 1, Type: "bigint", Plain: true}}, Batch: 5000,
+		},
+		"ttl_interval": {
+			ID: 6, Version: 1, Name: "carts", Table: "public.carts", Expire: &expiry.TTL{
+				Kind: "ttl", Moment: expiry.Moment{Column: "day", Number: 2, Type: expiry.Date, Zone: "Europe/Berlin"},
+				TTLColumn: "keep", TTLNumber: 3, TTLType: "interval", Default: &expiry.Interval{Months: 3},
+			},
+			Key: []KeyColumn{{Name: "id", Number: 1, Type: "bigint", Plain: true}}, Batch: 5000,
 		},
 	}
 }
@@ -34,34 +45,124 @@ func goldenDefinitions() map[string]Definition {
 func TestTheTextOfADeletionFunctionIsAPureFunctionOfThePolicy(t *testing.T) {
 	for name, definition := range goldenDefinitions() {
 		t.Run(name, func(t *testing.T) {
-			create, give, err := FunctionsSQL(&definition, schemas.RolesFor(schemas.DefaultRolePrefix))
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := create + "\n" + give
-			file := filepath.Join("testdata", name+".sql")
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got != string(want) {
-				t.Errorf("the text differs from %s; look at it and run with -update", file)
-			}
+			wantGolden(t, name, &definition)
 		})
 	}
 }
 
+// wantGolden compares the text of a version's functions with a file.
+func wantGolden(t *testing.T, name string, d *Definition) {
+	t.Helper()
+	create, give, err := FunctionsSQL(d, schemas.RolesFor(schemas.DefaultRolePrefix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := create + "\n" + give
+	file := filepath.Join("testdata", name+".sql")
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("the text differs from %s; look at it and run with -update", file)
+	}
+}
+
+// Every text of a definition goes into a function's body or into the comment above it.
 func TestANameThatWouldEndTheFunctionBodyIsRefused(t *testing.T) {
-	for _, column := range []string{"a$lapse$b", "a\n; drop table t; --"} {
-		d := goldenDefinitions()["plain"]
-		d.Column = column
-		if _, _, err := FunctionsSQL(&d, schemas.RolesFor("lapse_")); err == nil || !strings.Contains(err.Error(), "rename") {
-			t.Errorf("column %q: got %v, want a refusal that says to rename", column, err)
+	t.Parallel()
+	for name, change := range map[string]func(d *Definition, text string){
+		"policy":   func(d *Definition, text string) { d.Name = schemas.PolicyName(text) },
+		"table":    func(d *Definition, text string) { d.Table = text },
+		"column":   func(d *Definition, text string) { d.Expire.(*expiry.Age).Column = text },
+		"type":     func(d *Definition, text string) { d.Expire.(*expiry.Age).Type = expiry.ColumnType(text) },
+		"zone":     func(d *Definition, text string) { d.Expire.(*expiry.Age).Zone = text },
+		"key":      func(d *Definition, text string) { d.Key[0].Name = text },
+		"key type": func(d *Definition, text string) { d.Key[0].Type = text },
+		"ttl column": func(d *Definition, text string) {
+			d.Expire = &expiry.TTL{Moment: d.Expire.(*expiry.Age).Moment, TTLColumn: text, TTLType: "integer"}
+		},
+		"ttl type": func(d *Definition, text string) {
+			d.Expire = &expiry.TTL{Moment: d.Expire.(*expiry.Age).Moment, TTLColumn: "ttl", TTLType: expiry.ColumnType(text)}
+		},
+	} {
+		for _, text := range []string{"a$lapse$b", "a\n; drop table t; --", "a\rb"} {
+			d := goldenDefinitions()["plain"]
+			change(&d, text)
+			create, give, err := FunctionsSQL(&d, schemas.RolesFor("lapse_"))
+			if err == nil || !strings.Contains(err.Error(), "rename") || create != "" || give != "" {
+				t.Errorf("%s %q: got %v, want a refusal that says to rename", name, text, err)
+			}
+		}
+	}
+}
+
+// Two equal definitions give the same text, and two that differ in anything that matters do not.
+func TestWhateverDiffersInADefinitionDiffersInTheText(t *testing.T) {
+	t.Parallel()
+	seen := map[string]string{}
+	for name, change := range map[string]func(d *Definition){
+		"nothing": func(*Definition) {},
+		"id":      func(d *Definition) { d.ID++ },
+		"version": func(d *Definition) { d.Version++ },
+		"name":    func(d *Definition) { d.Name = "other" },
+		"table":   func(d *Definition) { d.Table = "public.other" },
+		"column":  func(d *Definition) { d.Expire.(*expiry.Age).Column = "other" },
+		"type":    func(d *Definition) { d.Expire.(*expiry.Age).Type = expiry.Timestamp },
+		"zone": func(d *Definition) {
+			d.Expire.(*expiry.Age).Type, d.Expire.(*expiry.Age).Zone = expiry.Timestamp, "Europe/Berlin"
+		},
+		"after":     func(d *Definition) { d.Expire.(*expiry.Age).After.Microseconds++ },
+		"key":       func(d *Definition) { d.Key[0].Name = "other" },
+		"key type":  func(d *Definition) { d.Key[0].Type = "integer" },
+		"plain key": func(d *Definition) { d.Key[0].Plain = false },
+		"batch":     func(d *Definition) { d.Batch++ },
+	} {
+		text := func() string {
+			d := goldenDefinitions()["plain"]
+			change(&d)
+			text, err := d.functionsText()
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			return text
+		}
+		if text() != text() {
+			t.Errorf("%s: two equal definitions give two texts", name)
+		}
+		if other, same := seen[text()]; same {
+			t.Errorf("%s and %s give the same text", name, other)
+		}
+		seen[text()] = name
+	}
+}
+
+// The SELECT behind the DELETE has the condition too: it is not enough that the text has it somewhere.
+func TestADeletionThatDoesNotRestateTheConditionIsNotWritten(t *testing.T) {
+	t.Parallel()
+	for name, d := range goldenDefinitions() {
+		text, err := d.deleteFunction()
+		if err != nil {
+			t.Fatal(err)
+		}
+		exact := d.condition().Exact("$1", "$2")
+		if !restates(text, exact) {
+			t.Errorf("%s: the DELETE does not restate the condition", name)
+		}
+		for what, broken := range map[string]string{
+			"without the condition":   strings.Replace(text, "t.tableoid = $4 and "+inner(exact), "t.tableoid = $4", 1),
+			"with a second DELETE":    strings.Replace(text, "  return lapse.leave", "  execute 'delete from x';\n  return lapse.leave", 1),
+			"with an earlier DELETE":  strings.Replace(text, "  execute 'lock", "  execute 'delete from x';\n  execute 'lock", 1),
+			"without a DELETE at all": strings.ReplaceAll(text, "delete from only", "select from only"),
+		} {
+			if broken == text || restates(broken, exact) {
+				t.Errorf("%s %s: it is written", name, what)
+			}
 		}
 	}
 }

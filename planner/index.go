@@ -46,6 +46,13 @@ const leafIndexSQL = `
 
 // findIndex returns the index that serves, named for the first leaf, and warnings where there is none or a weak one.
 func findIndex(ctx context.Context, q Querier, d *Definition, leaves []Relation) (name string, warnings []string, err error) {
+	index := d.Expire.Index()
+	if index.Warning != "" {
+		warnings = append(warnings, index.Warning)
+	}
+	if index.Column == "" {
+		return "", warnings, nil
+	}
 	oids := make([]uint32, 0, len(leaves))
 	for _, l := range leaves {
 		oids = append(oids, l.OID)
@@ -55,16 +62,16 @@ func findIndex(ctx context.Context, q Querier, d *Definition, leaves []Relation)
 		if !k.Plain {
 			break
 		}
-		if k.Name != d.Column {
+		if k.Name != index.Column {
 			rest = append(rest, k.Name)
 		}
 	}
-	found, err := collect[leafIndex](ctx, q, leafIndexSQL, oids, d.Column, rest)
+	found, err := collect[leafIndex](ctx, q, leafIndexSQL, oids, index.Column, rest)
 	if err != nil {
 		return "", nil, fmt.Errorf("look for an index: %w", err)
 	}
 	wanted := make([]string, 0, len(rest)+1)
-	for _, column := range append([]string{d.Column}, rest...) {
+	for _, column := range append([]string{index.Column}, rest...) {
 		wanted = append(wanted, schemas.Identifier(column))
 	}
 	var none, weak []string
@@ -83,11 +90,11 @@ func findIndex(ctx context.Context, q Querier, d *Definition, leaves []Relation)
 	if len(none) > 0 {
 		name = ""
 		warnings = append(warnings, fmt.Sprintf("no index on %s begins with %s, so that every batch reads the whole of it: %s (concurrently, where the table is in use)",
-			some(none), d.Column, create))
+			some(none), index.Column, create))
 	}
 	if len(weak) > 0 {
 		warnings = append(warnings, fmt.Sprintf("index %s lacks the key, so that rows with one and the same %s are sorted for every batch: %s serves better",
-			some(weak), d.Column, create))
+			some(weak), index.Column, create))
 	}
 	return name, warnings, nil
 }

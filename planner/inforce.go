@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"lapse/planner/schedule"
 	"lapse/schemas"
 )
 
@@ -19,7 +20,7 @@ type InForce struct {
 	Name        schemas.PolicyName
 	State       schemas.State
 	Since       time.Time // when it came into this state
-	Schedule    Schedule
+	Schedule    schedule.Schedule
 	Definition  Definition
 	TableOID    uint32
 	TableName   string
@@ -132,12 +133,12 @@ func LoadInForce(ctx context.Context, q Querier) ([]InForce, error) {
 }
 
 func (r *inForceRow) inForce() (InForce, error) {
-	definition, schedule, text, err := r.definition()
+	definition, text, err := r.definition()
 	if err != nil {
 		return InForce{}, err
 	}
 	p := InForce{
-		ID: r.ID, Version: r.Version, Name: r.Name, State: r.State, Since: r.Since, Schedule: schedule, Definition: definition,
+		ID: r.ID, Version: r.Version, Name: r.Name, State: r.State, Since: r.Since, Schedule: text.schedule(), Definition: definition,
 		TableOID: r.TableOID, TableName: r.TableName, HoldVersion: r.HoldVersion, Batch: definition.Batch,
 		HeldBack: r.HeldBack, LeftBehind: r.LeftBehind, spec: text,
 	}

@@ -139,7 +139,7 @@ func TestATriggerOnWhatAForeignKeyReachesIsSeen(t *testing.T) {
 			name := fmt.Sprintf("%s on %s for each %s", made.when, made.table, made.level)
 			w.do(fmt.Sprintf(`create trigger audit_%d %s on %s for each %s execute function nothing()`, i, made.when, made.table, made.level))
 			_, err := w.call(b, nil)
-			if state := sqlState(err); state != schemas.SQLStateTriggers {
+			if state := schemas.StateOf(err); state != schemas.SQLStateTriggers {
 				t.Errorf("%s: got %v, want %s", name, err, schemas.SQLStateTriggers)
 			}
 			w.do(fmt.Sprintf(`drop trigger audit_%d on %s`, i, made.table))

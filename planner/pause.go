@@ -43,11 +43,11 @@ func (p *InForce) Resume(ctx context.Context, q Querier) (Change, error) {
 	if !live(before) {
 		return p.restate(schemas.Observing, p.HeldBack), nil
 	}
-	h, err := loadPast(ctx, q)
+	former, err := loadFormerVersions(ctx, q)
 	if err != nil {
 		return Change{}, err
 	}
-	if beyond := h.beyond(p, p.ID, p.version()); beyond != nil {
+	if beyond := former.beyond(p, p.ID, p.version()); beyond != nil {
 		c := p.restate(schemas.Observing, true)
 		c.HeldAgainst = beyond.what
 		return c, nil

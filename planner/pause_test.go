@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
+	"lapse/internal/yamldoc"
+	"lapse/planner/expiry"
 	"lapse/schemas"
 )
 
@@ -24,7 +26,7 @@ var unfits = map[string]struct{ ddl, says string }{
 	"another, without a key":    {`drop table sessions; create table sessions (id bigint, last_seen timestamptz)`, "has no primary key"},
 	"a view of that name":       {`alter table sessions rename to visits; create view sessions as select * from visits`, "is not a table"},
 	"a foreign key back":        {`alter table sessions add column up bigint references sessions on delete cascade`, "leads back to it"},
-	"a replica identity of all": {`alter table sessions replica identity full`, "replica identity full"},
+	"a replica identity of all": {`alter table sessions replica identity full`, "replica identity is full"},
 }
 
 const others = "  - name: q\n    table: shop.others\n    expire: { column: last_seen, after: 30 days }\n"
@@ -77,14 +79,14 @@ func TestWhatIsNewOrDeletesMoreOnATableThatDoesNotFitIsRefused(t *testing.T) {
 		"before any time":    both("9000 years", isPaused),
 	} {
 		changes, err := w.difference(file, true)
-		var refused FileErrors
+		var refused yamldoc.Errors
 		if !errors.As(err, &refused) {
 			t.Errorf("%s: got %v, %v", what, changes, err)
 		}
 	}
 	// To arm it is refused too; what is paused stays so without harm.
 	w.prunes(both("30 days", isPaused))
-	var refused FileErrors
+	var refused yamldoc.Errors
 	if _, err := w.difference(both("30 days", isArmed), true); !errors.As(err, &refused) {
 		t.Errorf("to arm it again: got %v", err)
 	}
@@ -165,7 +167,7 @@ func TestALongerVersionHasTheColumnsOnRecord(t *testing.T) {
 		t.Errorf("on the fit table: got %+v", changes[0])
 	}
 	p := w.inForce()[0]
-	if got := fmt.Sprintf("%s, %d, %s, %s", p.Definition.After, p.Batch, p.Schedule.Daily, p.spec.Latitude); got != "31 days, 10, 03:00 UTC, 1 day" {
+	if got := fmt.Sprintf("%s, %d, %s, %s", p.Definition.Expire.(*expiry.Age).After, p.Batch, p.Schedule.Daily, p.spec.Latitude); got != "31 days, 10, 03:00 UTC, 1 day" {
 		t.Errorf("in force is %s", got)
 	}
 	if total := w.deleteAll(p, w.open(&p), 10); total.Deleted != 10 {

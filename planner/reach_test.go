@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/expiry"
 )
 
 // foreignKey is a row of pg_constraint.
@@ -172,7 +173,7 @@ func TestReachIsWhatTheForeignKeysSay(t *testing.T) {
 		rapid.Check(t, func(rt *rapid.T) {
 			ddl, leaves := drawForeignKeys(rt, db.Major)
 			targets := rapid.SliceOfNDistinct(rapid.SampledFrom(leaves), 1, 2, rapid.ID[string]).Draw(rt, "targets")
-			err := look(t.Context(), w.admin, func(tx pgx.Tx) error {
+			err := expiry.Attempt(t.Context(), w.admin, func(tx pgx.Tx) error {
 				if err := execute(t.Context(), tx, strings.Join(ddl, ";\n")); err != nil {
 					return fmt.Errorf("%w\nin: %s", err, strings.Join(ddl, ";\n"))
 				}

@@ -7,14 +7,18 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/internal/yamldoc"
+	"lapse/planner/expiry"
+	"lapse/planner/policyfile"
+	"lapse/planner/schedule"
 	"lapse/schemas"
 )
 
 // Resolved is a policy of the file that has been compared with the database: everything that it names is there and fit.
 type Resolved struct {
-	Policy     Policy
+	Policy     policyfile.Policy
 	Definition Definition // ID and Version are zero until Write
-	Schedule   Schedule
+	Schedule   schedule.Schedule
 	TableOID   uint32
 	TableOwner string     // the role's name; its oid is the Definition's
 	Leaves     []Relation // the table itself, or its partitions that hold rows, ascending by oid
@@ -29,27 +33,30 @@ type Resolved struct {
 // resolution collects what is wrong with one policy.
 type resolution struct {
 	tx pgx.Tx
-	p  *Policy
-	d  *document
+	p  *policyfile.Policy
+	d  *yamldoc.Document
 	r  *Resolved
+
+	fit Fit
 }
 
-// Resolve compares a policy of file with the database. It changes nothing. Its error is FileErrors, every one with the
+// Resolve compares a policy of file with the database. It changes nothing. Its error is yamldoc.Errors, every one with the
 // fix, or a failed query.
-func Resolve(ctx context.Context, db DB, file string, p Policy) (*Resolved, error) {
+func Resolve(ctx context.Context, db DB, file string, p policyfile.Policy, fit Fit) (*Resolved, error) {
 	r := &Resolved{Policy: p}
-	d := &document{file: file}
+	d := &yamldoc.Document{File: file}
 	err := pinned(ctx, db, func(tx pgx.Tx) error {
-		s := &resolution{tx: tx, p: &p, d: d, r: r}
+		s := &resolution{tx: tx, p: &p, d: d, r: r, fit: fit}
 		return s.resolve(ctx)
 	})
-	if hasCode(err, schemas.SQLStateInvalidSchemaName, schemas.SQLStateUndefinedFunction) {
+	switch schemas.StateOf(err) {
+	case schemas.SQLStateInvalidSchemaName, schemas.SQLStateUndefinedFunction:
 		return nil, fmt.Errorf("compare policy %s with the database: the catalog is not installed, run `lapse init`: %w", p.Name, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("compare policy %s with the database: %w", p.Name, err)
 	}
-	if err := d.err(); err != nil {
+	if err := d.Err(); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -57,18 +64,18 @@ func Resolve(ctx context.Context, db DB, file string, p Policy) (*Resolved, erro
 
 func (s *resolution) complain(key, problem string) {
 	if problem != "" {
-		s.d.complain(s.p.place(key), "policy %s: %s", s.p.Name, problem)
+		s.d.Complain(s.p.Place(key), "policy %s: %s", s.p.Name, problem)
 	}
 }
 
 func (s *resolution) resolve(ctx context.Context) error {
 	r, p := s.r, s.p
-	r.Definition = Definition{Name: p.Name, Column: p.Expire.Column, Zone: p.Expire.Zone, Batch: p.Batch}
-	e, err := readDeclared(ctx, s.tx, s.d, p)
+	r.Definition = Definition{Name: p.Name, Batch: p.Batch}
+	e, err := readEntryIn(ctx, s.tx, s.d, p)
 	if err != nil {
 		return err
 	}
-	r.Definition.After, r.Schedule, r.Policy.Latitude = e.after, e.schedule, e.policy.Latitude
+	r.Definition.Expire, r.Schedule, r.Policy.Latitude = e.expire, e.when, e.policy.Latitude
 	t, problem, err := findTable(ctx, s.tx, p.Table)
 	if err != nil {
 		return err
@@ -78,13 +85,13 @@ func (s *resolution) resolve(ctx context.Context) error {
 		return nil
 	}
 	r.TableOID, r.TableOwner, r.Definition.Table, r.Definition.TableOwner = t.OID, t.Owner, t.Name, t.OwnerOID
-	if err := s.column(ctx, &t); err != nil {
+	if err := s.columns(ctx, &t); err != nil {
 		return err
 	}
 	if err := s.relations(ctx, &t); err != nil {
 		return err
 	}
-	if len(s.d.errors) > 0 {
+	if s.d.Count() > 0 {
 		return nil
 	}
 	key, problem, err := checkArithmetic(ctx, s.tx, &r.Definition)
@@ -115,31 +122,11 @@ func (r *Resolved) version() *version {
 	return &version{table: r.TableOID, definition: r.Definition, spec: r.spec}
 }
 
-func (s *resolution) column(ctx context.Context, t *table) error {
-	of, problem, err := findColumn(ctx, s.tx, t, &s.p.Expire)
-	if err != nil {
-		return err
-	}
-	s.complain("expire.column", problem)
-	s.r.Definition.ColumnType, s.r.Definition.Number = of.Type, of.Number
-	zone := s.p.Expire.Zone
-	if zone == "UTC" {
-		s.r.Definition.Zone = ""
-	}
-	if zone == "" || of.Type == "" {
-		return nil
-	}
-	if of.Type == Timestamptz {
-		s.complain("expire.zone", fmt.Sprintf("column %s has a zone of its own: take zone out", s.p.Expire.Column))
-		return nil
-	}
-	err = attempt(ctx, s.tx, func(q Querier) error {
-		var at any
-		return q.QueryRow(ctx, `select now() at time zone $1`, zone).Scan(&at)
-	})
-	if isDataException(err) {
-		s.complain("expire.zone", fmt.Sprintf("the server has no time zone %s", quoted(zone)))
-		return nil
+// columns finds those that the expiry reads.
+func (s *resolution) columns(ctx context.Context, t *table) error {
+	problems, err := s.r.Definition.Expire.Resolve(ctx, s.tx, expiry.Table{OID: t.OID, Name: t.Name})
+	for _, problem := range problems {
+		s.complain("expire."+problem.Key, problem.Text)
 	}
 	return err
 }
@@ -152,7 +139,7 @@ func (s *resolution) relations(ctx context.Context, t *table) error {
 		return err
 	}
 	r.Leaves = leaves
-	key, more, err := findKey(ctx, s.tx, t, leaves)
+	key, more, err := findKey(ctx, s.tx, t, leaves, s.fit)
 	if err != nil {
 		return err
 	}
@@ -198,7 +185,7 @@ func lastFact(err error) string {
 }
 
 // specification is what lapse.policy keeps.
-func (s *resolution) specification(e *declared) spec {
+func (s *resolution) specification(e *entry) spec {
 	d := &s.r.Definition
 	text := spec{Key: d.Key, Cascades: names(s.r.Published[1:]), TableOwner: d.TableOwner}
 	e.fill(&text, d)

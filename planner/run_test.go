@@ -108,7 +108,7 @@ func (w *world) jump(p *InForce) (state string) {
 	w.t.Helper()
 	_, err := OpenRun(w.t.Context(), w.exec, p, time.Now)
 	var jump *ClockJumpError
-	if state = sqlState(err); state != "" && state != schemas.SQLStateGate {
+	if state = schemas.StateOf(err); state != "" && state != schemas.SQLStateGate {
 		w.t.Errorf("the refusal still carries SQLSTATE %s", state)
 	}
 	switch {
@@ -257,7 +257,7 @@ func TestATableThatIsGoneRenamedOrSwappedStopsItsPolicy(t *testing.T) {
 			must(t, err)
 
 			_, err = w.call(b, nil)
-			if state := sqlState(err); state != schemas.SQLStateTarget && state != schemas.SQLStateColumns {
+			if state := schemas.StateOf(err); state != schemas.SQLStateTarget && state != schemas.SQLStateColumns {
 				t.Errorf("%s: a batch: got %v", c.name, err)
 			}
 			for _, done := range []bool{false, true} {

@@ -5,40 +5,33 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/jackc/pgx/v5/pgtype"
-
+	"lapse/planner/expiry"
+	"lapse/planner/policyfile"
+	"lapse/planner/schedule"
 	"lapse/schemas"
 )
 
 // spec is a policy version as lapse.policy keeps it: the policy file's entry in one spelling, and what it was found to
 // mean in this database. Two versions are the same if their specs are. The state is not part of it.
 type spec struct {
-	Expire   expireSpec  `json:"expire"`
-	Key      []KeyColumn `json:"key"`
-	Cascades []string    `json:"cascades"` // the tables that rows go with, partitioned ones by their roots
+	Expire   expiry.Record `json:"expire"`
+	Key      []KeyColumn   `json:"key"`
+	Cascades []string      `json:"cascades"` // the tables that rows go with, partitioned ones by their roots
 	// TableOwner is the role that owns the table. Its deleter owns the functions.
-	TableOwner uint32    `json:"table_owner"`
-	Every      string    `json:"every,omitempty"`
-	Daily      *Daily    `json:"daily,omitempty"`
-	Batch      int       `json:"batch"`
-	Action     string    `json:"action"`
-	Triggers   string    `json:"triggers"`
-	Evidence   string    `json:"evidence"`
-	Events     eventSpec `json:"events"`
-	Owner      string    `json:"owner,omitempty"`
-	Basis      string    `json:"basis,omitempty"`
-	Latitude   string    `json:"latitude,omitempty"`
+	TableOwner uint32           `json:"table_owner"`
+	Every      *expiry.Interval `json:"every,omitempty"`
+	Daily      *schedule.Daily  `json:"daily,omitempty"`
+	Batch      int              `json:"batch"`
+	Action     string           `json:"action"`
+	Triggers   string           `json:"triggers"`
+	Evidence   string           `json:"evidence"`
+	Events     eventSpec        `json:"events"`
+	Owner      string           `json:"owner,omitempty"`
+	Basis      string           `json:"basis,omitempty"`
+	Latitude   string           `json:"latitude,omitempty"`
 	// HeldAgainst is the version that was in force when this one was held back because more falls due under it. It is no
 	// difference between two versions.
 	HeldAgainst schemas.PolicyVersion `json:"held_against,omitempty"`
-}
-
-type expireSpec struct {
-	Column string     `json:"column"`
-	Number int16      `json:"number"` // the column's, in the table
-	Type   ColumnType `json:"type"`
-	After  string     `json:"after"`
-	Zone   string     `json:"zone,omitempty"`
 }
 
 type eventSpec struct {
@@ -63,9 +56,8 @@ type version struct {
 	spec       spec
 }
 
-// specColumns are what storedPolicy is read from, p being lapse.policy. PostgreSQL reads the durations.
-const specColumns = `p.id, p.version, p.name, p.table_oid, p.table_name, p.spec::text,
-	(p.spec #>> '{expire,after}')::interval, (p.spec ->> 'every')::interval`
+// specColumns are what storedPolicy is read from, p being lapse.policy.
+const specColumns = `p.id, p.version, p.name, p.table_oid, p.table_name, p.spec::text`
 
 // storedPolicy is a version on record.
 type storedPolicy struct {
@@ -75,35 +67,31 @@ type storedPolicy struct {
 	TableOID  uint32
 	TableName string
 	SpecText  string
-	After     pgtype.Interval
-	Every     pgtype.Interval
 }
 
 // definition is what the version's functions were made from.
-func (s *storedPolicy) definition() (Definition, Schedule, spec, error) {
+func (s *storedPolicy) definition() (Definition, spec, error) {
 	text, err := readSpec([]byte(s.SpecText))
 	if err != nil {
-		return Definition{}, Schedule{}, text, fmt.Errorf("policy %s version %d: %w", s.Name, s.Version, err)
-	}
-	after, err := intervalOf(s.After)
-	if err != nil {
-		return Definition{}, Schedule{}, text, fmt.Errorf("policy %s version %d: %w", s.Name, s.Version, err)
-	}
-	schedule := Schedule{Daily: text.Daily}
-	if s.Every.Valid {
-		if schedule.Every, err = intervalOf(s.Every); err != nil {
-			return Definition{}, Schedule{}, text, fmt.Errorf("policy %s version %d: %w", s.Name, s.Version, err)
-		}
+		return Definition{}, text, fmt.Errorf("policy %s version %d: %w", s.Name, s.Version, err)
 	}
 	return Definition{
-		ID: s.ID, Version: s.Version, Name: s.Name, Table: s.TableName, Column: text.Expire.Column,
-		Number: text.Expire.Number, ColumnType: text.Expire.Type, Zone: text.Expire.Zone, After: after, Key: text.Key, Batch: text.Batch,
+		ID: s.ID, Version: s.Version, Name: s.Name, Table: s.TableName, Expire: text.Expire.Kind, Key: text.Key, Batch: text.Batch,
 		TableOwner: text.TableOwner,
-	}, schedule, text, nil
+	}, text, nil
+}
+
+// schedule says when the version runs.
+func (s *spec) schedule() schedule.Schedule {
+	when := schedule.Schedule{Daily: s.Daily}
+	if s.Every != nil {
+		when.Every = *s.Every
+	}
+	return when
 }
 
 // wantedState is the state that the file asks for, as the gate would have it: arming becomes armed by itself.
-func wantedState(p *Policy) schemas.State {
+func wantedState(p *policyfile.Policy) schemas.State {
 	if p.State == schemas.Armed {
 		return schemas.Arming
 	}

@@ -95,7 +95,7 @@ func TestAStolenLoginCanDoNothingByItself(t *testing.T) {
 			`set session_replication_role = replica`,
 			`set track_counts = off`,
 		} {
-			if err := run(w.exec, sql); sqlState(err) != "42501" {
+			if err := run(w.exec, sql); schemas.StateOf(err) != "42501" {
 				t.Errorf("%s: got %v, want SQLSTATE 42501", sql, err)
 			}
 		}
@@ -133,7 +133,7 @@ func TestADeletersRightsThatWereLentAreWorthNothing(t *testing.T) {
 		for name := range calls {
 			args := []any{b.Run.ID, b.Run.Cutoff, b.Claim.Target, b.Shard, b.Term}
 			err := run(w.owner, `select shop.lent_`+name+row, args...)
-			if state := sqlState(err); state != "42501" && state != schemas.SQLStateNotEntered {
+			if state := schemas.StateOf(err); state != "42501" && state != schemas.SQLStateNotEntered {
 				t.Errorf("the application calls %s: got %v, want a refusal", name, err)
 			}
 			if name == "enter" || name == "delete" || name == "survey" || name == "inspect" {
@@ -190,7 +190,7 @@ func TestWhateverALoginCanFillIsBounded(t *testing.T) {
 			"a short MAC":     func(b *batch) { b.MAC = b.MAC[:31] },
 		} {
 			_, err := w.call(b, change)
-			if state := sqlState(err); state != "23514" {
+			if state := schemas.StateOf(err); state != "23514" {
 				t.Errorf("%s: got %v, want a check's refusal", name, err)
 			}
 		}
@@ -201,7 +201,7 @@ func TestWhateverALoginCanFillIsBounded(t *testing.T) {
 			`select lapse.lease('` + r.ID.String() + `', repeat('x', 5000))`,
 			`with l as (select * from lapse.lease('` + r.ID.String() + `', 'test')) select lapse.put_aside(l.shard, l.term, 'test', repeat('x', 5000)) from l`,
 		} {
-			if err := run(w.exec, sql); sqlState(err) != "23514" {
+			if err := run(w.exec, sql); schemas.StateOf(err) != "23514" {
 				t.Errorf("%s: got %v, want a check's refusal", sql, err)
 			}
 		}
@@ -223,12 +223,12 @@ func TestWhateverALoginCanFillIsBounded(t *testing.T) {
 		for field, with := range map[string]string{
 			"system": `repeat('1', 5000)`, "functions": `decode(repeat('00', 5000), 'hex')`, "policy": `repeat('ü', 32)`,
 		} {
-			if err := run(w.exec, claim(field, with)); sqlState(err) != "23514" {
+			if err := run(w.exec, claim(field, with)); schemas.StateOf(err) != "23514" {
 				t.Errorf("%s: got %v, want a check's refusal", field, err)
 			}
 		}
 		for _, field := range []string{"system", "policy", "functions"} {
-			if err := run(w.exec, claim(field, "null")); sqlState(err) != "23502" {
+			if err := run(w.exec, claim(field, "null")); schemas.StateOf(err) != "23502" {
 				t.Errorf("%s is null: got %v, want a refusal", field, err)
 			}
 		}
@@ -280,7 +280,7 @@ func TestAForgedShardDeletesOnlyWhatIsDue(t *testing.T) {
 			must(t, run(w.admin, `insert into lapse.shard (run, policy_id, version, leaf, cutoff) values ($1, $2, $3, $4, $5)`,
 				r.ID, p.ID, p.Version, p.TableOID, r.Cutoff))
 			_, err := w.call(w.lease(p, r), nil)
-			if sqlState(err) != want.state || (err == nil) != (want.state == "") {
+			if schemas.StateOf(err) != want.state || (err == nil) != (want.state == "") {
 				t.Errorf("cutoff %s: got %v, want SQLSTATE %q", cutoff, err, want.state)
 			}
 			if n := value[int](w, `select count(*) from sessions`); n != want.left {

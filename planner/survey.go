@@ -30,7 +30,7 @@ type Survey struct {
 	Shards []Relation `json:"shards"`          // one for each leaf
 
 	RowsPerSecond float64       `json:"rows_per_second"`
-	PaceFrom      Pace          `json:"pace_from"`
+	SpeedFrom     SpeedSource   `json:"speed_from"`
 	Estimate      time.Duration `json:"estimate_ns"`
 
 	Statement string `json:"statement"` // the pick on the largest leaf
@@ -50,18 +50,18 @@ const (
 	Sequential Method = "sequential" // every batch reads the whole leaf
 )
 
-// Pace says where a speed comes from.
-type Pace string
+// SpeedSource says where a speed comes from.
+type SpeedSource string
 
 // The sources of a speed.
 const (
-	Measured Pace = "measured" // this policy's batches of the last week
-	Stated   Pace = "stated"   // no batch of this policy yet
+	Measured SpeedSource = "measured" // this policy's batches of the last week
+	Stated   SpeedSource = "stated"   // no batch of this policy yet
 )
 
-// statedPace is what deleting ran at, in rows a second, on two cores that database, broker and auditor shared: it says
+// statedSpeed is what deleting ran at, in rows a second, on two cores that database, broker and auditor shared: it says
 // minutes or days, no more.
-const statedPace = 50000
+const statedSpeed = 50000
 
 // SurveyInForce surveys a policy that is applied, through its survey function: nothing of the table is read or planned in
 // this session itself. q is a session with the executor's rights. at is the cutoff; zero is the server's clock. It takes no
@@ -130,6 +130,9 @@ func (s *surveyor) run(ctx context.Context, conn *pgx.Conn) error {
 			return err
 		}
 	}
+	if warning := d.Expire.Index().Warning; warning != "" {
+		v.Warnings = append(v.Warnings, warning)
+	}
 	return s.warn(ctx, conn, leaves)
 }
 
@@ -143,24 +146,25 @@ func (s *surveyor) warn(ctx context.Context, q Querier, leaves []Relation) error
 	if err != nil {
 		return err
 	}
-	s.survey.Warnings, err = findUnindexed(ctx, q, s.table, leaves, cascades)
+	unindexed, err := findUnindexed(ctx, q, s.table, leaves, cascades)
+	s.survey.Warnings = append(s.survey.Warnings, unindexed...)
 	return err
 }
 
 // trouble is what stands in the way of one policy alone, "" for an error that concerns more.
 func trouble(err error) string {
 	var server *pgconn.PgError
-	switch {
-	case !errors.As(err, &server):
+	switch state := schemas.StateOf(err); {
+	case state == "":
 		return ""
-	case strings.HasPrefix(server.Code, "LP"):
+	case strings.HasPrefix(state, "LP") && errors.As(err, &server):
 		return server.Message // a text of ours, with names and no values
-	case server.Code == schemas.SQLStateUndefinedFunction:
+	case state == schemas.SQLStateUndefinedFunction:
 		return "its functions are gone: run `lapse apply`"
-	case server.Code == schemas.SQLStateLockNotAvailable, server.Code == schemas.SQLStateQueryCanceled:
-		return "somebody holds a lock on the table, or counting takes too long (SQLSTATE " + server.Code + ")"
+	case state == schemas.SQLStateLockNotAvailable, state == schemas.SQLStateQueryCanceled:
+		return "somebody holds a lock on the table, or counting takes too long (SQLSTATE " + state + ")"
 	default:
-		return "counting fails with SQLSTATE " + server.Code
+		return "counting fails with SQLSTATE " + state
 	}
 }
 
@@ -198,7 +202,7 @@ func (s *surveyor) count(ctx context.Context, conn *pgx.Conn, leaves []Relation)
 // measure takes the speed from the ledger: rows by the time that batches took, pauses between them left out.
 func (s *surveyor) measure(ctx context.Context, q Querier) error {
 	v := &s.survey
-	v.RowsPerSecond, v.PaceFrom = statedPace, Stated
+	v.RowsPerSecond, v.SpeedFrom = statedSpeed, Stated
 	var measured *float64
 	err := q.QueryRow(ctx, `
 		select (sum(r.deleted) / nullif(sum(extract(epoch from r.finished_at - b.started_at)), 0))::float8
@@ -212,7 +216,7 @@ func (s *surveyor) measure(ctx context.Context, q Querier) error {
 		return fmt.Errorf("read the speed of former batches: %w", err)
 	}
 	if measured != nil && *measured > 0 {
-		v.RowsPerSecond, v.PaceFrom = *measured, Measured
+		v.RowsPerSecond, v.SpeedFrom = *measured, Measured
 	}
 	return nil
 }

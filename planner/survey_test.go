@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/expiry"
 	"lapse/schemas"
 )
 
@@ -27,8 +28,8 @@ func TestASurveyCountsWhatIsDueAndSaysHowItIsFound(t *testing.T) {
 		if survey.Due != 5000 || survey.Oldest == nil || !survey.Oldest.Equal(oldest) || survey.Method != Sequential || survey.Index != "" {
 			t.Errorf("without an index: %+v", survey)
 		}
-		if !strings.Contains(survey.Explain, "Seq Scan on sessions") || survey.PaceFrom != Stated || survey.Estimate != 100*time.Millisecond {
-			t.Errorf("explain %q; pace from %s, estimate %s", survey.Explain, survey.PaceFrom, survey.Estimate)
+		if !strings.Contains(survey.Explain, "Seq Scan on sessions") || survey.SpeedFrom != Stated || survey.Estimate != 100*time.Millisecond {
+			t.Errorf("explain %q; pace from %s, estimate %s", survey.Explain, survey.SpeedFrom, survey.Estimate)
 		}
 		w.do(`create index sessions_by_age on sessions (last_seen, id)`)
 		w.do(`analyze sessions`)
@@ -39,6 +40,15 @@ func TestASurveyCountsWhatIsDueAndSaysHowItIsFound(t *testing.T) {
 		}
 		if want := oldest.Add(2 * time.Second); survey.Newest == nil || !survey.Newest.Equal(want) {
 			t.Errorf("the newest that is due is %v, want %s", survey.Newest, want)
+		}
+		for after, want := range map[time.Duration]int64{ // the third row's instant, and the microsecond before
+			2 * time.Second: 3, 2*time.Second - time.Microsecond: 2, 0: 1, -time.Microsecond: 0, 4999 * time.Second: 5000, 4999*time.Second - time.Microsecond: 4999,
+		} {
+			survey, err = SurveyInForce(t.Context(), w.exec, &p, oldest.Add(30*24*time.Hour+after))
+			must(t, err)
+			if survey.Due != want {
+				t.Errorf("%s after the oldest row is due, %d rows are, want %d", after, survey.Due, want)
+			}
 		}
 		survey, err = SurveyInForce(t.Context(), w.exec, &p, time.Time{})
 		must(t, err)
@@ -79,17 +89,16 @@ func TestASurveyIsExactInEveryKindOfColumn(t *testing.T) {
 			{"d", "2025-03-31T12:00:00Z", 31, 1},
 			{"u", "2025-04-28T00:30:00Z", 0, 1},
 			{"u", "2025-04-30T00:30:00Z", 31, 1},
+			{"u", "2025-04-30T00:29:59.999999Z", 29, 1}, // 02:30 is skipped and the instant of 03:30, so that two rows fall due at once
+			{"d", "2025-03-31T11:59:59.999999Z", 30, 1},
 			{"u", "2020-01-01T00:00:00Z", 0, 1},
 		} {
 			at, err := time.Parse(time.RFC3339Nano, c.at)
 			must(t, err)
 			p := w.named(c.policy)
-			zone := p.Definition.Zone
-			if zone == "" {
-				zone = "UTC"
-			}
-			want := value[int64](w, `select count(*) from `+p.TableName+` where shop.oracle(`+schemas.Identifier(p.Definition.Column)+`, $1, $2::text::interval, $3)`,
-				zone, p.Definition.After.String(), at)
+			kind := p.Definition.Expire.(*expiry.Age)
+			want := value[int64](w, `select count(*) from `+p.TableName+` where shop.oracle(`+schemas.Identifier(kind.Column)+`, $1, $2::text::interval, $3)`,
+				zoneOr(kind.Zone), kind.After.String(), at)
 			survey, err := SurveyInForce(t.Context(), w.exec, &p, at)
 			must(t, err)
 			if survey.Due != want || want != c.due || len(survey.Shards) != c.leaves || survey.Explain == "" || !survey.At.Equal(at) {
@@ -109,10 +118,21 @@ func TestTheSpeedIsTakenFromTheLedger(t *testing.T) {
 	b.Limit = 1000
 	_, err := w.call(b, nil)
 	must(t, err)
+	// The batch of a thousand rows took two seconds. A week later it no longer counts.
+	const took = `update lapse.batch_result r set finished_at = b.started_at + interval '2 s' from lapse.batch b where b.batch = r.batch`
+	must(t, run(w.admin, `set session_replication_role = replica`)) // the ledger is append-only by a trigger
+	must(t, run(w.admin, took))
 	survey, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{})
 	must(t, err)
-	if survey.PaceFrom != Measured || survey.RowsPerSecond <= 0 || survey.Due != 1000 || survey.Estimate <= 0 {
+	if survey.SpeedFrom != Measured || survey.RowsPerSecond != 500 || survey.Due != 1000 || survey.Estimate != 2*time.Second {
 		t.Errorf("got %+v", survey)
+	}
+	must(t, run(w.admin, `update lapse.batch set started_at = started_at - interval '7 days'`))
+	must(t, run(w.admin, took))
+	survey, err = SurveyInForce(t.Context(), w.exec, &p, time.Time{})
+	must(t, err)
+	if survey.SpeedFrom != Stated || survey.RowsPerSecond != statedSpeed || survey.Estimate != 20*time.Millisecond {
+		t.Errorf("by batches of a week ago: %+v", survey)
 	}
 }
 

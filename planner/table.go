@@ -2,12 +2,13 @@ package planner
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
+
+	"lapse/internal/yamldoc"
+	"lapse/planner/expiry"
 )
 
 // table is what the catalog says of a policy's table.
@@ -39,18 +40,18 @@ const tableSQL = `
 // findTable reads the table's name as SQL does, and finds it. problem is for the person who wrote the name.
 func findTable(ctx context.Context, tx pgx.Tx, written string) (t table, problem string, err error) {
 	var parts []string
-	err = attempt(ctx, tx, func(q Querier) error {
-		return q.QueryRow(ctx, `select parse_ident($1)`, written).Scan(&parts)
+	err = expiry.Attempt(ctx, tx, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, `select parse_ident($1)`, written).Scan(&parts)
 	})
 	switch {
-	case isDataException(err):
-		return t, fmt.Sprintf("%s is no table name: write schema.table, quoted as in SQL", quoted(written)), nil
+	case expiry.IsDataException(err):
+		return t, fmt.Sprintf("%s is no table name: write schema.table, quoted as in SQL", yamldoc.Quote(written)), nil
 	case err != nil:
 		return t, "", fmt.Errorf("read a table name: %w", err)
 	case len(parts) == 1:
 		return t, fmt.Sprintf("%s has no schema: write for instance public.%s", written, strings.TrimSpace(written)), nil
 	case len(parts) > 2:
-		return t, fmt.Sprintf("%s has more than a schema and a table", quoted(written)), nil
+		return t, fmt.Sprintf("%s has more than a schema and a table", yamldoc.Quote(written)), nil
 	}
 	rows, err := collect[table](ctx, tx, tableSQL, parts[0], parts[1])
 	if err != nil {
@@ -97,62 +98,4 @@ func findLeaves(ctx context.Context, q Querier, t *table) (leaves []Relation, pr
 		leaves = append(leaves, Relation{OID: l.OID, Name: l.Name})
 	}
 	return leaves, problems, nil
-}
-
-// column is the one that a row's age is counted from.
-type column struct {
-	Number int16
-	Type   ColumnType
-}
-
-// findColumn checks the column that a row's age is counted from.
-func findColumn(ctx context.Context, q Querier, t *table, e *Expire) (of column, problem string, err error) {
-	var name string
-	err = q.QueryRow(ctx, `
-		select a.attnum, format_type(a.atttypid, null)
-		  from pg_attribute a
-		 where a.attrelid = $1 and a.attname = $2 and a.attnum > 0 and not a.attisdropped`, t.OID, e.Column).Scan(&of.Number, &name)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return of, fmt.Sprintf("%s has no column %s%s", t.Name, quoted(e.Column), meantColumn(ctx, q, t, e.Column)), nil
-	}
-	if err != nil {
-		return of, "", fmt.Errorf("find column %s of %s: %w", e.Column, t.Name, err)
-	}
-	switch of.Type = ColumnType(name); of.Type {
-	case Timestamptz, Timestamp, Date:
-		return of, "", nil
-	}
-	return column{}, fmt.Sprintf("column %s of %s is a %s: this version counts from timestamps and dates", e.Column, t.Name, name), nil
-}
-
-// meantColumn names the nearest timestamp or date column.
-func meantColumn(ctx context.Context, q Querier, t *table, name string) string {
-	columns, err := collect[struct{ Name string }](ctx, q, `
-		select a.attname::text
-		  from pg_attribute a
-		 where a.attrelid = $1 and a.attnum > 0 and not a.attisdropped
-		   and a.atttypid in ('timestamptz'::regtype, 'timestamp'::regtype, 'date'::regtype)
-		 order by a.attnum`, t.OID)
-	if err != nil || len(columns) == 0 {
-		return ""
-	}
-	valid := make([]string, 0, len(columns))
-	for _, c := range columns {
-		valid = append(valid, c.Name)
-	}
-	return meant(name, valid, nil)
-}
-
-// hasCode reports whether err is an error of PostgreSQL with one of these SQLSTATEs.
-func hasCode(err error, codes ...string) bool {
-	var failure *pgconn.PgError
-	if !errors.As(err, &failure) {
-		return false
-	}
-	for _, code := range codes {
-		if failure.Code == code {
-			return true
-		}
-	}
-	return false
 }

@@ -13,6 +13,7 @@ import (
 
 	"lapse/internal/fixture"
 	"lapse/internal/pgtest"
+	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
 
@@ -22,6 +23,7 @@ var testRoles = schemas.RolesFor(schemas.DefaultRolePrefix)
 var Setup struct {
 	Install       func(ctx context.Context, conn *pgx.Conn, roles schemas.Roles) error
 	EnsureDeleter func(ctx context.Context, tx pgx.Tx, r *Resolved, roles schemas.Roles) error
+	Fit           Fit
 	GrantSQL      func(err error) string // the statement that a GrantError asks for, "" for other errors
 }
 
@@ -86,9 +88,9 @@ func policyText(table, column, after string, more ...string) string {
 // difference compares a policy file with the database, as a superuser.
 func (w *world) difference(file string, prune bool) ([]Change, error) {
 	w.t.Helper()
-	f, err := ParsePolicyFile("policies.yaml", []byte(file))
+	f, err := policyfile.Parse("policies.yaml", []byte(file))
 	must(w.t, err)
-	return Difference(w.t.Context(), w.admin, f, prune)
+	return Difference(w.t.Context(), w.admin, f, prune, Setup.Fit)
 }
 
 // apply does what cmd does.
@@ -276,11 +278,9 @@ func (w *world) deleteAll(p InForce, r Run, limit int) (total result) {
 	return total
 }
 
-var sqlState = schemas.StateOf
-
 func wantState(t testing.TB, err error, state string) {
 	t.Helper()
-	if got := sqlState(err); got != state {
+	if got := schemas.StateOf(err); got != state {
 		t.Errorf("got %v (SQLSTATE %q), want SQLSTATE %s", err, got, state)
 	}
 }

@@ -7,10 +7,6 @@ import (
 	"time"
 )
 
-// closeTimeout is how long Close waits for the server. One that is in the middle of a large transaction does not look
-// up before its end.
-const closeTimeout = time.Second
-
 var (
 	copyDone  = []byte{'c', 0, 0, 0, 4}
 	terminate = []byte{'X', 0, 0, 0, 4}
@@ -32,13 +28,13 @@ func (s *Stream) Close(ctx context.Context) error {
 		err = s.drain(ctx)
 	}
 	_ = s.wire.send(terminate)
-	_ = s.fail(ErrClosed)
+	_ = s.fail(errClosed)
 	return err
 }
 
 // drain throws away what the server still sends, until it says that it is done.
 func (s *Stream) drain(ctx context.Context) error {
-	until := time.Now().Add(closeTimeout)
+	until := time.Now().Add(closeWithin)
 	for {
 		f, ok, err := s.wire.frame()
 		if err != nil {
@@ -55,7 +51,7 @@ func (s *Stream) drain(ctx context.Context) error {
 		if !time.Now().Before(until) {
 			return errSlow
 		}
-		switch err := s.wait(ctx, until); {
+		switch err := s.read(ctx, until, nil); {
 		case errors.Is(err, io.ErrUnexpectedEOF):
 			return nil // the server's process is gone, and has let go
 		case err != nil:

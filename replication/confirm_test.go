@@ -44,7 +44,7 @@ func TestNothingIsConfirmedByReadingAlone(t *testing.T) {
 		exec(t, conn, `insert into item select i, 'n' from generate_series(1, 2) i`, `delete from item where id = 1`)
 		s := openStream(t, db.URL, db.Name)
 		wantTransaction(t, s, "delete public.item 1")
-		if err := s.Flush(t.Context()); err != nil {
+		if err := s.flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		// The server has taken the status once it shows it.

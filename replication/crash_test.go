@@ -94,7 +94,7 @@ func readInto(ctx context.Context, s *Stream, seen map[Position]string, sentAgai
 		case KindCommit:
 			if transactions++; transactions%10 == 0 {
 				s.Confirm(m.Tx.EndLSN)
-				if err := s.Flush(ctx); err != nil {
+				if err := s.flush(ctx); err != nil {
 					return err
 				}
 			}
@@ -162,7 +162,7 @@ func TestATransactionKeepsTheTimelineItWasCommittedOn(t *testing.T) {
 		}
 		restart(t, db)
 		_, err := Open(t.Context(), StreamConfig{ConnString: db.URL, Slot: db.Name})
-		if !errors.Is(err, ErrStandby) || GradeOf(err) != Stop {
+		if !errors.Is(err, errStandby) || GradeOf(err) != Stop {
 			t.Errorf("a standby is not refused: %v", err)
 		}
 		conn = db.Connect(t)

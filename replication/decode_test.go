@@ -351,7 +351,7 @@ func TestAnErrorNeverSaysWhatWasInTheRow(t *testing.T) {
 	}
 	body := append(message('w').u64(0x42).u64(0).u64(0), deleteMessage(1, 'K', secret, 'x')...)
 	_, err := s.handle(frame{kind: 'd', body: body})
-	var decode *DecodeError
+	var decode *decodeError
 	if !errors.As(err, &decode) || decode.Type != 'D' || decode.LSN != 0x42 {
 		t.Fatalf("got %v", err)
 	}

@@ -1,73 +1,112 @@
 // Package replication reads committed changes from a PostgreSQL logical slot: publication, slot, stream, decoding,
-// positions. It knows nothing of policies or of Kafka, and is of use without the rest of Lapse.
+// positions. It knows nothing of policies or of Kafka, and is of use without the rest of Lapse: see the example of Open.
 //
 // # What it promises
 //
 //   - Every committed change of a published table above the slot's position, in commit order, whole transactions only,
 //     each at a Position that is the same however often it is sent.
-//   - A change may come again: after a crash, here or there, the slot goes back to a position that was confirmed before.
-//     Positions tell; nothing else does.
+//   - A change may come again. After a crash of either side the slot goes back to a position that was confirmed before.
+//     Only a Position tells whether a change has been seen.
 //   - The slot moves only over what the caller has confirmed. No status carries any other position, and none beyond
 //     what this server has sent on this stream.
 //   - A transaction of any size passes through in constant memory, and so does a row of any size. Values of more than 1 MiB
-//     are buffered only where somebody wants them (keys, and rows of schema lapse), up to 16 MiB; of other rows the change
-//     is delivered, and the values are thrown away as they come.
-//   - A server that shuts down learns nothing from us that is not durable, and is not kept waiting: the caller is told.
-//   - A server that says nothing is asked, each ten seconds, and given up after a minute without an answer.
+//     are buffered only where they are wanted (keys, and rows of schema lapse), up to 16 MiB. Of other rows the change
+//     is delivered without values.
+//   - A server that shuts down hears of no position that is not durable, and is not kept waiting: the caller is told.
+//   - A server that says nothing is asked each ten seconds, and given up after a minute without an answer.
+//   - Wake, and the end of a context, interrupt a call at once and lose nothing.
 //
 // # What it refuses
 //
 // To skip anything. What cannot be decoded, a publication that is missing, a slot that was lost: each ends the stream
-// with an error that says so (see GradeOf: Stop). To make a slot by itself: CreateSlot is for whoever sets up. To publish
+// with an error that says so (see GradeOf: Stop). To make a slot by itself: EnsureSlot is for whoever sets up. To publish
 // a table whose own deletes would then fail (CheckIdentity). To read from a standby. To show a row's values in an error
 // or a log.
 //
 // # Order
 //
-//	EnsurePublications → CreateSlot → Join each table        once; publications first, or the slot is stuck for good
-//	Open                                                     the slot is ours: one stream at a time, the slot is the mutex
+//	EnsurePublications → EnsureSlot → Join each table        once; publications first, or the slot is stuck for good
+//	Open                                                     the slot is ours: one stream at a time
 //	  Next … KindBegin, KindChange …, KindCommit             and KindKeepalive at any place
 //	  everything of the transaction made durable
-//	  Confirm(tx.EndLSN)                                     sent with the next status, or now with Flush
+//	  Confirm(tx.EndLSN)                                     sent with the next status
 //	Close                                                    the slot is free
 //
 // A keepalive's WALEnd may be confirmed when no transaction is open (Message.Open) and everything before it is durable:
 // that is how the slot moves over what is not published.
 //
-// # Keepalives and shutdown
+// # States of a stream
 //
-// A server that is told to stop sends all that it has, and then waits until everything is confirmed. It asks for an
-// answer, and asks again as soon as it has one; no other sign is given. Next answers (at most every 20 ms) with the
-// confirmed position, and sets Message.Pressing when it was asked twice within 100 ms. The caller either makes WALEnd
-// durable and confirms it, or closes. While nothing can be taken from the stream, Wait stands in for Next: it reads
-// ahead a little to see the same sign, and if more than that lies before it, looks from outside whether the server still
-// takes connections. It returns ErrPressing. A server in the middle of a transaction asks for nothing before it has sent
-// the rest: in one that has been open for more than a second the look from outside runs each second, in Next too, and
-// Stream.Stopping says what it has found.
+//	             Next: KindBegin                Next: KindCommit
+//	  between ───────────────────▶ transaction ───────────────────▶ between
+//	     │                              │
+//	     │  Wait, During: reads ahead, delivers nothing, state stays
+//	     │                              │
+//	     └──── any error but those below┴──▶ failed: each call returns the first error again
 //
-// A server that reads a transaction of which it sends nothing is silent for half of wal_sender_timeout. Open sees to it
-// that this is 20 s at most.
+//	ErrWoken, ErrStopping and the context's error leave the state as it is.
+//
+// # One goroutine, two things to wait for
+//
+// A stream belongs to one goroutine, which often waits for something else too: acknowledgements, a deadline. Whoever knows
+// of it calls Wake, from any goroutine, and the Next or Wait that waits, or the next one, returns ErrWoken. Wakes that are
+// not yet taken count as one, so look at everything after one. Where nothing can be taken from the stream meanwhile, call
+// Wait, or During with the work itself: both keep answering the server.
+//
+// # Patience
+//
+// All times are in patience.go. A server that is told to stop sends all that it has, and then waits until everything is
+// confirmed. It asks for an answer, and asks again as soon as it has one; it gives no other sign.
+//
+//	the server                                  who notices                        what happens
+//	asks twice within 100 ms                    Next: Message.Stopping             answered each 20 ms with the confirmed position
+//	the same, while nothing can be taken        Wait: ErrStopping, each 250 ms     the same; Wait reads 1 MiB ahead to see it
+//	cannot even ask: more than that lies ahead  Wait: ErrStopping                  a connection beside the stream, each second, is refused
+//	shuts down in a transaction that is open    Next and Wait, each 250 ms         the same, in transactions open for more than a second
+//	for more than a second
+//
+//	the caller, when it is told                 calls CheckStop                    nil: go on; an error of grade Retry: Close
+//	  the stop was seen beside the stream, and  error at once                      the rest of the transaction may take any time
+//	  a transaction is open
+//	  what the caller waits for has stood still error after 2 s (StalledAtMost)    it will not move in time
+//	  anything else                             error after 3 s                    no server is kept waiting for longer
+//	During                                      asks by itself                     cancels its work after 2 s, returns the error
+//	Close                                                                          waits a second for the server's end of copy
+//
+// A sign that is older than 10 s was something else: a busy server asks twice now and then.
+//
+// A server that says nothing is asked each 10 s (Stream.Idle) and given up after a minute. One that reads a transaction of
+// which it sends nothing answers when half of wal_sender_timeout has passed; Open sees to it that this is 20 s at most.
 //
 // # When something fails
 //
 //	what                                    what the caller sees             what is left
 //	we die at any moment                    –                                the slot, at the last status; sent again from there
 //	the connection breaks                   error, Retry                     the same
-//	the server is frozen, or cut off        ErrSilent, Retry                 the same
+//	the server is frozen, or cut off        error, Retry                     the same
 //	the stream would be a sync standby      ErrSynchronous, Retry            nothing changed
-//	the server stops in order               ErrServerStopped, Retry          the same, exactly where it was confirmed
+//	the server stops in order               error, Retry                     the same, exactly where it was confirmed
+//	the server waits for us to stop         ErrStopping; CheckStop, Retry    the stream, whole, until the caller closes it
 //	the server crashes                      error, Retry                     the slot may be further back than what was confirmed
 //	another stream has the slot             ErrSlotActive, Retry             nothing changed
-//	the slot was dropped                    ErrSlotMissing, Stop             a gap: deletions that nobody saw
+//	the slot was dropped                    *SlotError, Stop                 a gap: deletions that no stream has sent
 //	the server gave up the slot             ErrSlotLost, Stop                a gap
-//	a publication is missing                ErrPublicationMissing, Stop      the slot, before the first change that it lacks
-//	a message is not understood             *DecodeError, Stop               the slot, before it
+//	a publication is missing                *PublicationError, Stop          the slot, before the first change that it lacks
+//	a message is not understood             error, Stop                      the slot, before it
 //	a row whose text has more than 1 GB     SQLSTATE XX000 or 54000, Stop    the slot, before it: see docs/limits.md
 //	a promotion                             error, Retry                     the slot, if it is a failover slot; Tx.Timeline tells
-//	the context ends                        its error                        the stream, whole
+//	the context ends, or Wake               its error, or ErrWoken           the stream, whole
 //
 // # Speed
 //
 // The decoder works in place: no allocation per row. The server makes a send per row, so what decides is how rarely the
 // reader is woken: reads are large, and nothing is done per message that could be done per read.
+//
+// # Where things are
+//
+// One file each: patience with a server (patience.go), the wake (wake.go), waiting (wait.go), reading bytes (wire.go, read.go),
+// messages of the replication protocol (copydata.go), of pgoutput (decode.go, transaction.go, relation.go, row.go), statuses
+// (status.go), opening (open.go, connect.go, start.go), the sides of the catalog (publication.go, membership.go, slot.go,
+// replicaidentity.go, synchronous.go, system.go). Another message of pgoutput goes into a file of its own, with a case in
+// decoder.decode; another check before a stream into prepare.
 package replication

@@ -13,32 +13,30 @@ import (
 	"lapse/schemas"
 )
 
-// What a caller may want to branch on. All but ErrClosed and ErrPressing come wrapped in an error that says what to do.
+// What a caller may want to branch on. All but errClosed come wrapped in an error that says what to do.
 var (
 	// ErrSlotActive: another connection streams from the slot. The slot is the mutex, so this is how an auditor learns
 	// that another one is at work, or that the server has not yet noticed its own last connection's end.
 	ErrSlotActive = errors.New("the slot is in use")
-	// ErrSlotMissing: there is no such slot. What was deleted since it was there cannot be known: a gap.
-	ErrSlotMissing = errors.New("the slot does not exist")
+	// errSlotMissing: there is no such slot. What was deleted since it was there cannot be known: a gap.
+	errSlotMissing = errors.New("the slot does not exist")
 	// ErrSlotLost: the server has given up the slot, because it held back more log than it was allowed to. A gap.
 	ErrSlotLost = errors.New("the slot is lost")
-	// ErrSlotForeign: the slot is another program's: another plugin, another database, or a temporary one.
-	ErrSlotForeign = errors.New("the slot is not one of ours")
-	// ErrPublicationMissing: a publication does not exist, or did not at the slot's position. The second kind stays for
+	// errSlotForeign: the slot is another program's: another plugin, another database, or a temporary one.
+	errSlotForeign = errors.New("the slot is not one of ours")
+	// errPublicationMissing: a publication does not exist, or did not at the slot's position. The second kind stays for
 	// ever: publications are made before the slot.
-	ErrPublicationMissing = errors.New("a publication does not exist")
-	// ErrPublicationDiffers: a publication is there and publishes something else than Lapse relies on.
-	ErrPublicationDiffers = errors.New("a publication is not as it must be")
-	// ErrNotLogical: wal_level is below logical.
-	ErrNotLogical = errors.New("the server does not write a log that can be decoded")
-	// ErrStandby: the server is a standby. Nothing is deleted there, and nothing is audited there.
-	ErrStandby = errors.New("the server is a standby")
-	// ErrServerStopped: the server ended the stream in order, because it shuts down.
-	ErrServerStopped = errors.New("the server has ended the stream")
-	// ErrPressing: while Wait was waiting, the server showed that it shuts down and waits for this stream.
-	ErrPressing = errors.New("the server is shutting down and waits for this stream")
-	// ErrClosed: the stream was closed by its owner.
-	ErrClosed = errors.New("the stream is closed")
+	errPublicationMissing = errors.New("a publication does not exist")
+	// errPublicationDiffers: a publication is there and publishes something else than Lapse relies on.
+	errPublicationDiffers = errors.New("a publication is not as it must be")
+	// errNotLogical: wal_level is below logical.
+	errNotLogical = errors.New("the server does not write a log that can be decoded")
+	// errStandby: the server is a standby. Nothing is deleted there, and nothing is audited there.
+	errStandby = errors.New("the server is a standby")
+	// errServerStopped: the server ended the stream in order, because it shuts down.
+	errServerStopped = errors.New("the server has ended the stream")
+	// errClosed: the stream was closed by its owner.
+	errClosed = errors.New("the stream is closed")
 )
 
 // SlotError is everything that can be wrong with a slot. errors.Is finds the reason.
@@ -62,32 +60,32 @@ func (e *SlotError) Error() string {
 
 func (e *SlotError) Unwrap() error { return e.Reason }
 
-// DecodeError is a message that was not understood. The stream ends with it: what follows could be misread too. It
+// decodeError is a message that was not understood. The stream ends with it: what follows could be misread too. It
 // never holds the message's bytes, which are somebody's row.
-type DecodeError struct {
+type decodeError struct {
 	Type   byte        // pgoutput's letter, or that of the message around it
 	LSN    schemas.LSN // where the server said the message stands
 	Length int         // of the message
 	Reason error
 }
 
-func (e *DecodeError) Error() string {
+func (e *decodeError) Error() string {
 	return fmt.Sprintf("decode message %q of %d bytes at %s: %v", e.Type, e.Length, e.LSN, e.Reason)
 }
 
-func (e *DecodeError) Unwrap() error { return e.Reason }
+func (e *decodeError) Unwrap() error { return e.Reason }
 
-// quietError keeps the words of an error of class 22 (data exception) to itself: they quote the value.
-type quietError struct{ cause error }
+// redactedError hides the text of an error of class 22 (data exception): it quotes the value.
+type redactedError struct{ cause error }
 
-func (e *quietError) Error() string {
+func (e *redactedError) Error() string {
 	if state := schemas.StateOf(e.cause); strings.HasPrefix(state, classData) {
 		return fmt.Sprintf("the server cannot send a value (SQLSTATE %s)", state)
 	}
 	return e.cause.Error()
 }
 
-func (e *quietError) Unwrap() error { return e.cause }
+func (e *redactedError) Unwrap() error { return e.cause }
 
 // Grade says what to do about an error of this package.
 type Grade int
@@ -108,13 +106,13 @@ func (g Grade) String() string {
 	return "stop"
 }
 
-// GradeOf decides from SQLSTATE and SafeToRetry, never from words. A cancelled context is Stop: somebody wanted it so.
+// GradeOf decides from SQLSTATE and SafeToRetry, never from the text. A cancelled context is Stop: the caller wanted it so.
 func GradeOf(err error) Grade {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return Stop
-	case errors.Is(err, ErrSlotActive), errors.Is(err, ErrServerStopped), errors.Is(err, ErrPressing),
-		errors.Is(err, ErrSilent), errors.Is(err, ErrSynchronous):
+	case errors.Is(err, ErrSlotActive), errors.Is(err, errServerStopped), errors.Is(err, ErrStopping),
+		errors.Is(err, errOverdue), errors.Is(err, ErrWoken), errors.Is(err, errNoAnswer), errors.Is(err, ErrSynchronous):
 		return Retry
 	case isOurs(err):
 		return Stop
@@ -133,13 +131,13 @@ func GradeOf(err error) Grade {
 
 // isOurs is true for refusals of this package, whatever they wrap.
 func isOurs(err error) bool {
-	var decode *DecodeError
+	var decode *decodeError
 	var slot *SlotError
 	var identity *IdentityError
 	var publication *PublicationError
 	return errors.As(err, &decode) || errors.As(err, &slot) || errors.As(err, &identity) ||
-		errors.As(err, &publication) || errors.Is(err, ErrStandby) || errors.Is(err, ErrNotLogical) ||
-		errors.Is(err, ErrClosed) || errors.Is(err, errFrame)
+		errors.As(err, &publication) || errors.Is(err, errStandby) || errors.Is(err, errNotLogical) ||
+		errors.Is(err, errClosed) || errors.Is(err, errFrame)
 }
 
 // The classes of SQLSTATEs that this package knows by name.

@@ -14,7 +14,7 @@ import (
 	"lapse/schemas"
 )
 
-func TestAnErrorIsGradedByItsStateAndNotByItsWords(t *testing.T) {
+func TestAnErrorIsGradedByItsStateAndNotByItsText(t *testing.T) {
 	t.Parallel()
 	state := func(code string) error {
 		return fmt.Errorf("open stream: %w", &pgconn.PgError{Code: code, Message: "connection timeout, retry"})
@@ -41,18 +41,21 @@ func TestAnErrorIsGradedByItsStateAndNotByItsWords(t *testing.T) {
 		"damaged data":                 {state("XX001"), Stop},
 		"a state that is none":         {state(""), Stop},
 		"a slot in use":                {slot(ErrSlotActive), Retry},
-		"a slot that is gone":          {slot(ErrSlotMissing), Stop},
+		"a slot that is gone":          {slot(errSlotMissing), Stop},
 		"a slot that is lost":          {slot(ErrSlotLost), Stop},
 		"full of slots":                {&SlotError{Slot: "s", Reason: state("53300")}, Stop},
-		"no publication":               {publicationGone("s", state("57P01")), Stop},
-		"bad bytes":                    {&DecodeError{Reason: io.ErrUnexpectedEOF}, Stop},
+		"no publication":               {publicationMissing("s", state("57P01")), Stop},
+		"bad bytes":                    {&decodeError{Reason: io.ErrUnexpectedEOF}, Stop},
 		"the end of the connection":    {fmt.Errorf("read: %w", io.ErrUnexpectedEOF), Retry},
 		"a refused connection":         {&net.OpError{Op: "dial", Err: errors.New("refused")}, Retry},
 		"a connection that took long":  {fmt.Errorf("connect: %w", context.DeadlineExceeded), Retry},
 		"a caller who has had enough":  {fmt.Errorf("connect: %w", context.Canceled), Stop},
-		"a server that ended the copy": {ErrServerStopped, Retry},
-		"a server that presses":        {ErrPressing, Retry},
-		"a closed stream":              {ErrClosed, Stop},
+		"a server that ended the copy": {errServerStopped, Retry},
+		"a server that shuts down":     {ErrStopping, Retry},
+		"a server that waited enough":  {errOverdue, Retry},
+		"a wake":                       {ErrWoken, Retry},
+		"a server without an answer":   {errNoAnswer, Retry},
+		"a closed stream":              {errClosed, Stop},
 		"something else":               {errors.New("connection refused, try again"), Stop},
 	} {
 		if got := GradeOf(c.err); got != c.want {
@@ -65,11 +68,11 @@ func TestAServersErrorDoesNotQuoteAValue(t *testing.T) {
 	t.Parallel()
 	const secret = "0x6a 0x61 0x6e"
 	s := &Stream{slot: "s"}
-	err := s.broken(&pgconn.PgError{Code: "22021", Message: "invalid byte sequence: " + secret})
+	err := s.streamError(&pgconn.PgError{Code: "22021", Message: "invalid byte sequence: " + secret})
 	if strings.Contains(err.Error(), secret) || !strings.Contains(err.Error(), "22021") || schemas.StateOf(err) != "22021" {
 		t.Errorf("got %v", err)
 	}
-	if err = s.broken(&pgconn.PgError{Code: "57P01", Message: "terminating"}); !strings.Contains(err.Error(), "terminating") {
+	if err = s.streamError(&pgconn.PgError{Code: "57P01", Message: "terminating"}); !strings.Contains(err.Error(), "terminating") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -17,8 +17,8 @@ func TestWhoeverLosesTheSlotIsToldHowToGoOn(t *testing.T) {
 	for name, err := range map[string]error{
 		"missing":               s.refused(state(schemas.SQLStateUndefinedObject)),
 		"lost":                  s.refused(state(schemas.SQLStateNotInPrerequisiteState)),
-		"lost while it is read": s.broken(state(schemas.SQLStateNotInPrerequisiteState)),
-		"publication missing":   s.broken(state(schemas.SQLStateUndefinedObject)),
+		"lost while it is read": s.streamError(state(schemas.SQLStateNotInPrerequisiteState)),
+		"publication missing":   s.streamError(state(schemas.SQLStateUndefinedObject)),
 		"missing at a look":     CheckSlot(SlotState{Name: "lapse_app"}, "app"),
 	} {
 		if text := err.Error(); !strings.Contains(text, "lapse init --new-slot") || !strings.Contains(text, "the topics stay") {

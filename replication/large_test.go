@@ -145,8 +145,8 @@ func TestAServerWithAShortPatienceIsAnsweredWhileALargeRowPasses(t *testing.T) {
 	for m := nextMessage(t, s); m.Kind != KindChange; m = nextMessage(t, s) {
 	}
 	for range 8 {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*quietWait)
-		if err := s.Wait(ctx, nil); ctx.Err() == nil {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*beforeReading)
+		if err := s.Wait(ctx); ctx.Err() == nil {
 			t.Fatal(err)
 		}
 		cancel()

@@ -3,6 +3,8 @@ package replication
 import (
 	"time"
 
+	"github.com/jackc/pglogrepl"
+
 	"lapse/schemas"
 )
 
@@ -38,10 +40,10 @@ type Op byte
 
 // The operations, by pgoutput's letters.
 const (
-	OpInsert   Op = 'I'
-	OpUpdate   Op = 'U'
-	OpDelete   Op = 'D'
-	OpTruncate Op = 'T'
+	OpInsert   = Op(pglogrepl.MessageTypeInsert)
+	OpUpdate   = Op(pglogrepl.MessageTypeUpdate)
+	OpDelete   = Op(pglogrepl.MessageTypeDelete)
+	OpTruncate = Op(pglogrepl.MessageTypeTruncate)
 )
 
 // String names the operation in logs and test output.
@@ -80,13 +82,14 @@ type Message struct {
 	WALEnd schemas.LSN
 
 	// ReplyRequested says that the server asked for an answer. Next has answered already, with the confirmed
-	// position; who can confirm WALEnd should, with Confirm and Flush: a server that shuts down waits for it.
+	// position; who can confirm WALEnd should, with Confirm: a server that shuts down waits for it.
 	ReplyRequested bool
 
-	// Pressing says that the server asked twice within 100 ms, which is what one that shuts down does, and hardly
-	// any other. It goes on asking until everything is confirmed or the stream is closed. It also says that Stopping
-	// is true: then Open is set, and WALEnd is not.
-	Pressing bool
+	// Stopping says that the server shuts down and waits for this stream: see Stream.CheckStop. Between transactions it
+	// means that the server asked twice within 100 ms, which is what one that shuts down does, and hardly any other; it
+	// goes on asking until everything is confirmed or the stream is closed. Where WALEnd is zero a transaction is open, and
+	// a connection beside the stream was refused for that reason.
+	Stopping bool
 }
 
 // Tx is one committed transaction. A stream makes one per transaction and never changes it after KindCommit.
@@ -167,22 +170,4 @@ func (k ValueKind) String() string {
 type Value struct {
 	Kind  ValueKind
 	Bytes []byte
-}
-
-// Relation is a table as the server described it before the change at hand. A later description, after ALTER TABLE or
-// a rename, is another Relation with the same OID. For a partition it is the partition.
-type Relation struct {
-	OID             uint32
-	Schema          string
-	Name            string
-	ReplicaIdentity byte // pg_class.relreplident: d, n, f or i
-	Columns         []Column
-}
-
-// Column is one column of a Relation, in the table's order.
-type Column struct {
-	Name    string
-	TypeOID uint32
-	TypeMod int32
-	Key     bool // part of the replica identity
 }

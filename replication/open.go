@@ -2,15 +2,12 @@ package replication
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgproto3"
 
 	"lapse/schemas"
 )
@@ -44,7 +41,7 @@ const defaultStatusInterval = 10 * time.Second
 //
 // It asks for position 0/0, which is the slot's own: no client's idea of a position can skip anything.
 //
-// A slot in use is ErrSlotActive, one that is not there ErrSlotMissing, one that the server gave up ErrSlotLost; see
+// A slot in use is ErrSlotActive, one that is not there errSlotMissing, one that the server gave up ErrSlotLost; see
 // GradeOf for the rest.
 func Open(ctx context.Context, config StreamConfig) (*Stream, error) {
 	if config.Logger == nil {
@@ -81,49 +78,12 @@ func open(ctx context.Context, config StreamConfig) (*Stream, error) {
 		_ = conn.Close(ctx)
 		return nil, err
 	}
-	s.wire, s.plain = wire, plain
-	hijacked, err := conn.PgConn().Hijack()
-	if err == nil {
-		err = wire.takeOver()
-	}
-	if err != nil {
-		_ = wire.Close()
-		return nil, err
-	}
-	s.pid = hijacked.PID
-	if err := s.start(ctx, startCommand(config)); err != nil {
+	s.conn, s.wire, s.plain = conn.PgConn(), wire, plain
+	if err := s.start(ctx, config.Publications); err != nil {
 		_ = s.fail(err)
 		return nil, err
 	}
 	return s, nil
-}
-
-// connect makes a replication connection that still speaks SQL, and the wire below it.
-//
-// The settings of every session of ours pin the text form of every type: the same log gives the same bytes, whatever the
-// role, the database or the server's configuration says. client_encoding alone is set again, to the database's.
-func connect(ctx context.Context, c StreamConfig) (*pgx.Conn, *wire, error) {
-	config, err := pgx.ParseConfig(c.ConnString)
-	if err != nil {
-		return nil, nil, err
-	}
-	// A replication connection knows the simple protocol only.
-	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
-	schemas.PinSession(config.RuntimeParams, schemas.SessionSettings())
-	schemas.PinSession(config.RuntimeParams, map[string]string{"replication": "database"})
-	config.RuntimeParams["application_name"] = applicationName(&config.Config)
-	config.AfterConnect = c.Admit
-	wire := attachWire(&config.Config)
-	conn, err := pgx.ConnectConfig(ctx, config)
-	switch {
-	case schemas.StateOf(err) == schemas.SQLStateInsufficientPrivilege:
-		return nil, nil, fmt.Errorf("%w; to read the log, run: alter role %s replication", err, schemas.Identifier(config.User))
-	case schemas.StateOf(err) == schemas.SQLStateProtocolViolation, schemas.StateOf(err) == schemas.SQLStateUndefinedObject:
-		return nil, nil, fmt.Errorf("%w; a setting of the session is refused: connect to PostgreSQL directly, not through a pooler", err)
-	case err != nil:
-		return nil, nil, err
-	}
-	return conn, wire(), nil
 }
 
 // prepare does what must be asked before the stream starts, because nothing can be asked after.
@@ -169,128 +129,16 @@ func prepare(ctx context.Context, conn *pgx.Conn, config StreamConfig) (*Stream,
 		}
 	}
 	// Last, because the simple protocol cannot carry parameters in every encoding.
-	if _, err := conn.Exec(ctx, "set client_encoding to "+quoteLiteral(identity.Encoding)); err != nil {
+	if _, err := conn.Exec(ctx, "set client_encoding to "+schemas.Literal(identity.Encoding)); err != nil {
 		return nil, fmt.Errorf("set client_encoding: %w", err)
 	}
 	interval := min(config.StatusInterval, timeout/3)
 	s := &Stream{
-		slot: config.Slot, identity: identity, startedAt: slot.Confirmed, seen: slot.Confirmed, log: config.Logger,
-		silence: newSilence(), senderTimeout: timeout,
+		slot: config.Slot, identity: identity, startedAt: slot.Confirmed, sent: slot.Confirmed, log: config.Logger,
+		liveness: newLiveness(), wakeups: make(chan struct{}, 1), senderTimeout: timeout,
 		status:  statuses{interval: interval, sent: slot.Confirmed, sentAt: time.Now()},
 		decoder: newDecoder(identity.TimelineOf),
 	}
 	s.confirmed.Store(uint64(slot.Confirmed))
 	return s, nil
 }
-
-// senderTimeout is how long the server waits for a sign of life. It sees to it that this is not for ever, nor longer than
-// we want to wait for one of the server.
-func senderTimeout(ctx context.Context, conn *pgx.Conn) (time.Duration, error) {
-	var milliseconds int64
-	const query = `select s.setting::bigint from pg_catalog.pg_settings s where s.name = 'wal_sender_timeout'`
-	if err := conn.QueryRow(ctx, query).Scan(&milliseconds); err != nil {
-		return 0, fmt.Errorf("read wal_sender_timeout: %w", err)
-	}
-	if timeout := time.Duration(milliseconds) * time.Millisecond; timeout > 0 && timeout <= senderTimeoutAtMost {
-		return timeout, nil
-	}
-	if _, err := conn.Exec(ctx, fmt.Sprintf("set wal_sender_timeout to '%dms'", senderTimeoutAtMost.Milliseconds())); err != nil {
-		return 0, fmt.Errorf("set wal_sender_timeout: %w", err)
-	}
-	return senderTimeoutAtMost, nil
-}
-
-// startCommand asks for protocol 1, in text, without emitted messages (any role can emit one, of any size) and without
-// transactions in progress: the server puts them together, so one of any size passes through in constant memory.
-func startCommand(config StreamConfig) string {
-	names := make([]string, len(config.Publications))
-	for i, name := range config.Publications {
-		names[i] = schemas.Identifier(name)
-	}
-	return fmt.Sprintf("START_REPLICATION SLOT %s LOGICAL 0/0 (proto_version '1', publication_names %s, "+
-		"messages 'false', binary 'false', streaming 'false')",
-		schemas.Identifier(config.Slot), quoteLiteral(strings.Join(names, ",")))
-}
-
-// start sends the command and waits until the server streams.
-func (s *Stream) start(ctx context.Context, command string) error {
-	defer s.unwatchContext()
-	query, err := (&pgproto3.Query{String: command}).Encode(nil)
-	if err != nil {
-		return err
-	}
-	if err := s.wire.send(query); err != nil {
-		return fmt.Errorf("start replication: %w", err)
-	}
-	for {
-		f, ok, err := s.wire.frame()
-		if err != nil {
-			return fmt.Errorf("start replication: %w", err)
-		}
-		if !ok {
-			if err := s.wait(ctx, time.Time{}); err != nil {
-				return fmt.Errorf("start replication: %w", err)
-			}
-			continue
-		}
-		s.wire.skip(f)
-		switch f.kind {
-		case 'W': // CopyBothResponse
-			return nil
-		case 'E':
-			return s.refused(serverError(f.body))
-		case 'S':
-		case 'N':
-			if err := s.notice(f.body); err != nil {
-				return err
-			}
-		default:
-			return &DecodeError{Type: f.kind, Length: len(f.body), Reason: errUnknownType}
-		}
-	}
-}
-
-const fixActive = "one slot serves one stream; the other one must end first"
-
-// fixMissing says how to go on without the slot.
-const fixMissing = "run lapse init --new-slot: the topics stay, and what was deleted in between is a gap in them"
-
-// fixLost says how to go on with another slot.
-func fixLost(slot string) string {
-	return fmt.Sprintf("select pg_drop_replication_slot(%s), then %s", quoteLiteral(slot), fixMissing)
-}
-
-// refused gives the server's answer to START_REPLICATION a name. The slot was looked at a moment ago: it was there,
-// and it was ours.
-func (s *Stream) refused(err error) error {
-	refuse := func(reason error, fix string) error {
-		detail := ""
-		var pg *pgconn.PgError
-		if errors.As(err, &pg) {
-			detail = pg.Message
-		}
-		return &SlotError{Slot: s.slot, Reason: reason, Detail: detail, Fix: fix}
-	}
-	switch schemas.StateOf(err) {
-	case schemas.SQLStateObjectInUse:
-		return refuse(ErrSlotActive, fixActive)
-	case schemas.SQLStateUndefinedObject:
-		return refuse(ErrSlotMissing, fixMissing)
-	case schemas.SQLStateNotInPrerequisiteState, schemas.SQLStateUndefinedFile:
-		return refuse(ErrSlotLost, fixLost(s.slot))
-	default:
-		return fmt.Errorf("start replication: %w", err)
-	}
-}
-
-// serverError turns the body of an ErrorResponse into what pgconn would have made of it.
-func serverError(body []byte) error {
-	var response pgproto3.ErrorResponse
-	if err := response.Decode(body); err != nil {
-		return &DecodeError{Type: 'E', Length: len(body), Reason: errShort}
-	}
-	return pgconn.ErrorResponseToPgError(&response)
-}
-
-// quoteLiteral follows the walsender's grammar, in which a backslash means itself.
-func quoteLiteral(text string) string { return `'` + strings.ReplaceAll(text, `'`, `''`) + `'` }

@@ -22,7 +22,7 @@ const (
 	// Deletes has the policies' tables, partitioned or not, and the tables that their foreign keys would take along.
 	Deletes Publication = "lapse_deletes"
 	// Changes has no table. It is for those whose policy must see inserts and updates too, and it is there because a
-	// publication has to be older than the slot. Inserts that nobody needs are no small matter: PostgreSQL cannot send a
+	// publication has to be older than the slot. Inserts are published only where they are needed: PostgreSQL cannot send a
 	// row whose text has more than 1 GB, and the slot does not get past it.
 	Changes Publication = "lapse_changes"
 	// Ledger has the tables of evidence. Rows are only ever added to them.
@@ -88,7 +88,7 @@ func (e *PublicationError) Unwrap() []error {
 }
 
 // EnsurePublications makes the publications that are missing, with no table in them, and checks the others. It changes
-// none: what differs is a *PublicationError with ErrPublicationDiffers. It needs CREATE on the database. Safe to repeat,
+// none: what differs is a *PublicationError with errPublicationDiffers. It needs CREATE on the database. Safe to repeat,
 // and for two at once outside a transaction.
 func EnsurePublications(ctx context.Context, q Querier) error {
 	for _, name := range []Publication{Deletes, Changes, Ledger} {
@@ -100,7 +100,7 @@ func EnsurePublications(ctx context.Context, q Querier) error {
 			continue
 		}
 		create := fmt.Sprintf("create publication %s with (publish = %s, publish_via_partition_root = false)",
-			schemas.Identifier(string(name)), quoteLiteral(publishes[name].list()))
+			schemas.Identifier(string(name)), schemas.Literal(publishes[name].list()))
 		_, err = q.Exec(ctx, create)
 		switch schemas.StateOf(err) {
 		case schemas.SQLStateDuplicateObject, schemas.SQLStateUniqueViolation: // somebody else was faster
@@ -108,19 +108,6 @@ func EnsurePublications(ctx context.Context, q Querier) error {
 		}
 		if err != nil {
 			return fmt.Errorf("create publication %q: %w", name, err)
-		}
-	}
-	return nil
-}
-
-// CheckPublications returns an error unless all are there and as they must be. It changes nothing.
-func CheckPublications(ctx context.Context, q Querier) error {
-	if err := requirePublications(ctx, q, Publications()); err != nil {
-		return err
-	}
-	for _, name := range []Publication{Deletes, Changes, Ledger} {
-		if _, err := checkPublication(ctx, q, name); err != nil {
-			return err
 		}
 	}
 	return nil
@@ -142,7 +129,7 @@ select p.puballtables, p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate, p.p
 	}
 	want := publishes[name]
 	differs := func(detail, fix string) error {
-		return &PublicationError{Publication: string(name), Reason: ErrPublicationDiffers, Detail: detail, Fix: fix}
+		return &PublicationError{Publication: string(name), Reason: errPublicationDiffers, Detail: detail, Fix: fix}
 	}
 	switch {
 	case all:
@@ -150,7 +137,7 @@ select p.puballtables, p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate, p.p
 			"another program made it: rename that one; Lapse's cannot be changed into another kind")
 	case is != want:
 		return true, differs(fmt.Sprintf("it publishes %q, want %q", is.list(), want.list()),
-			fmt.Sprintf("run: alter publication %s set (publish = %s)", name, quoteLiteral(want.list())))
+			fmt.Sprintf("run: alter publication %s set (publish = %s)", name, schemas.Literal(want.list())))
 	case viaRoot:
 		return true, differs("it publishes partitions as their root",
 			fmt.Sprintf("run: alter publication %s set (publish_via_partition_root = false)", name))
@@ -186,155 +173,23 @@ select coalesce(min(quote_ident(n.nspname)), '')
 	return schema, nil
 }
 
-// Join publishes a policy's table in Deletes, and takes it out of Changes if it is there. It first takes the table, and all
-// its partitions, SHARE ROW EXCLUSIVE: without that lock, of a transaction that is deleting right then one delete would
-// be missed and the next seen. The lock waits for writers and makes others wait, so set lock_timeout in the transaction
-// (SQLSTATE 55P03 is Retry). It then refuses a table whose own deletes the publication would break (CheckIdentity).
-//
-// Published from the commit of tx on. A table that is there already is only locked and checked.
-func Join(ctx context.Context, tx pgx.Tx, relation uint32) error {
-	t, err := lockTable(ctx, tx, relation)
+// requirePublications returns an error that wraps errPublicationMissing unless all are there.
+func requirePublications(ctx context.Context, q Querier, names []string) error {
+	rows, err := q.Query(ctx, `select p.pubname::text from pg_catalog.pg_publication p`)
 	if err != nil {
-		return err
+		return fmt.Errorf("read publications: %w", err)
 	}
-	if err := CheckIdentity(ctx, tx, relation); err != nil {
-		return err
-	}
-	if err := addTable(ctx, tx, Deletes, t); err != nil {
-		return err
-	}
-	return removeTable(ctx, tx, Changes, t)
-}
-
-// JoinLedger publishes a table of evidence in Ledger. Only inserts are published, so no replica identity is asked for.
-func JoinLedger(ctx context.Context, tx pgx.Tx, relation uint32) error {
-	t, err := lockTable(ctx, tx, relation)
+	there, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		return err
+		return fmt.Errorf("read publications: %w", err)
 	}
-	return addTable(ctx, tx, Ledger, t)
-}
-
-// Leave takes a table out of all publications but Ledger, under the same lock. What was deleted before the
-// commit of tx is still delivered. A table that is in none is no error.
-func Leave(ctx context.Context, tx pgx.Tx, relation uint32) error {
-	t, err := lockTable(ctx, tx, relation)
-	if err != nil {
-		return err
-	}
-	if err := removeTable(ctx, tx, Deletes, t); err != nil {
-		return err
-	}
-	return removeTable(ctx, tx, Changes, t)
-}
-
-// table is a relation's quoted name and kind.
-type table struct {
-	oid  uint32
-	name string
-	kind string
-}
-
-const kindPartitioned = "p"
-
-// lockTable locks a table, and makes sure that the name it locked is still that of the relation.
-func lockTable(ctx context.Context, tx pgx.Tx, relation uint32) (table, error) {
-	before, err := readTable(ctx, tx, relation)
-	if err != nil {
-		return before, err
-	}
-	if _, err := tx.Exec(ctx, "lock table "+before.name+" in share row exclusive mode"); err != nil {
-		return before, fmt.Errorf("lock table %s to publish it: %w", before.name, err)
-	}
-	after, err := readTable(ctx, tx, relation)
-	if err == nil && after != before {
-		err = fmt.Errorf("lock table %s: it was renamed meanwhile; try again", before.name)
-	}
-	return after, err
-}
-
-func readTable(ctx context.Context, q Querier, relation uint32) (table, error) {
-	const query = `
-select format('%I.%I', n.nspname, c.relname), c.relkind::text
-  from pg_catalog.pg_class c
-  join pg_catalog.pg_namespace n on n.oid = c.relnamespace
- where c.oid = $1`
-	t := table{oid: relation}
-	switch err := q.QueryRow(ctx, query, relation).Scan(&t.name, &t.kind); {
-	case errors.Is(err, pgx.ErrNoRows):
-		return t, &IdentityError{Table: fmt.Sprintf("oid %d", relation), Reason: NoTable, Fix: "name a table that exists"}
-	case err != nil:
-		return t, fmt.Errorf("read table with oid %d: %w", relation, err)
-	default:
-		return t, nil
-	}
-}
-
-func addTable(ctx context.Context, tx pgx.Tx, to Publication, t table) error {
-	members, err := membersOf(ctx, tx, t.oid)
-	if err != nil || slices.Contains(members, to) {
-		return err
-	}
-	if _, err := tx.Exec(ctx, fmt.Sprintf("alter publication %s add table only %s", to, t.name)); err != nil {
-		return fmt.Errorf("add table %s to publication %q: %w", t.name, to, err)
+	for _, name := range names {
+		if !slices.Contains(there, name) {
+			return &PublicationError{
+				Publication: name, Reason: errPublicationMissing,
+				Fix: "make the publications before the slot (lapse init does)",
+			}
+		}
 	}
 	return nil
-}
-
-func removeTable(ctx context.Context, tx pgx.Tx, from Publication, t table) error {
-	members, err := membersOf(ctx, tx, t.oid)
-	if err != nil || !slices.Contains(members, from) {
-		return err
-	}
-	if _, err := tx.Exec(ctx, fmt.Sprintf("alter publication %s drop table only %s", from, t.name)); err != nil {
-		return fmt.Errorf("drop table %s from publication %q: %w", t.name, from, err)
-	}
-	return nil
-}
-
-func membersOf(ctx context.Context, q Querier, relation uint32) ([]Publication, error) {
-	const query = `
-select p.pubname::text
-  from pg_catalog.pg_publication_rel r
-  join pg_catalog.pg_publication p on p.oid = r.prpubid
- where r.prrelid = $1`
-	rows, err := q.Query(ctx, query, relation)
-	if err != nil {
-		return nil, fmt.Errorf("read publications of table with oid %d: %w", relation, err)
-	}
-	in, err := pgx.CollectRows(rows, pgx.RowTo[Publication])
-	if err != nil {
-		return nil, fmt.Errorf("read publications of table with oid %d: %w", relation, err)
-	}
-	return in, nil
-}
-
-// Member is a table in one of Lapse's publications.
-type Member struct {
-	Publication Publication
-	OID         uint32
-	Schema      string
-	Name        string
-	Partitioned bool
-}
-
-// Members lists the tables of all Lapse's publications, in order. A partitioned table stands for its partitions.
-func Members(ctx context.Context, q Querier) ([]Member, error) {
-	const query = `
-select p.pubname::text, c.oid, n.nspname::text, c.relname::text, c.relkind = 'p'
-  from pg_catalog.pg_publication_rel r
-  join pg_catalog.pg_publication p on p.oid = r.prpubid
-  join pg_catalog.pg_class c on c.oid = r.prrelid
-  join pg_catalog.pg_namespace n on n.oid = c.relnamespace
- where p.pubname = any($1)
- order by p.pubname, n.nspname, c.relname`
-	rows, err := q.Query(ctx, query, Publications())
-	if err != nil {
-		return nil, fmt.Errorf("read the tables of the publications: %w", err)
-	}
-	members, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Member])
-	if err != nil {
-		return nil, fmt.Errorf("read the tables of the publications: %w", err)
-	}
-	return members, nil
 }

@@ -19,7 +19,7 @@ func TestThePublicationsAreMadeOnceAndNeverChanged(t *testing.T) {
 	t.Parallel()
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
 		ctx, conn := t.Context(), db.Connect(t)
-		if err := CheckPublications(ctx, conn); !errors.Is(err, ErrPublicationMissing) {
+		if err := checkPublications(ctx, conn); !errors.Is(err, errPublicationMissing) {
 			t.Errorf("before: %v", err)
 		}
 		var group sync.WaitGroup
@@ -32,7 +32,7 @@ func TestThePublicationsAreMadeOnceAndNeverChanged(t *testing.T) {
 			})
 		}
 		group.Wait()
-		if err := CheckPublications(ctx, conn); err != nil {
+		if err := checkPublications(ctx, conn); err != nil {
 			t.Fatal(err)
 		}
 		exec(t, conn, itemsTable)
@@ -53,12 +53,12 @@ func TestThePublicationsAreMadeOnceAndNeverChanged(t *testing.T) {
 			exec(t, conn, change)
 			err := EnsurePublications(ctx, conn)
 			var wrong *PublicationError
-			if !errors.Is(err, ErrPublicationDiffers) || !errors.As(err, &wrong) || GradeOf(err) != Stop {
+			if !errors.Is(err, errPublicationDiffers) || !errors.As(err, &wrong) || GradeOf(err) != Stop {
 				t.Fatalf("%s: %v", change, err)
 			}
 			// The fix is what it says.
 			exec(t, conn, strings.TrimPrefix(wrong.Fix, "run: "))
-			if err := CheckPublications(ctx, conn); err != nil {
+			if err := checkPublications(ctx, conn); err != nil {
 				t.Errorf("after %s: %v", wrong.Fix, err)
 				exec(t, conn, back)
 			}
@@ -84,7 +84,7 @@ func TestAPublicationWithMoreThanOursIsRefused(t *testing.T) {
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
 		conn := db.Connect(t)
 		exec(t, conn, `create publication lapse_changes for all tables`)
-		if err := EnsurePublications(t.Context(), conn); !errors.Is(err, ErrPublicationDiffers) {
+		if err := EnsurePublications(t.Context(), conn); !errors.Is(err, errPublicationDiffers) {
 			t.Errorf("for all tables: %v", err)
 		}
 		exec(t, conn, `drop publication lapse_changes`)
@@ -95,13 +95,13 @@ func TestAPublicationWithMoreThanOursIsRefused(t *testing.T) {
 			return
 		}
 		exec(t, conn, `create schema "A b"`, `alter publication lapse_deletes add tables in schema "A b"`)
-		err := CheckPublications(t.Context(), conn)
+		err := checkPublications(t.Context(), conn)
 		var wrong *PublicationError
-		if !errors.Is(err, ErrPublicationDiffers) || !errors.As(err, &wrong) {
+		if !errors.Is(err, errPublicationDiffers) || !errors.As(err, &wrong) {
 			t.Fatalf("a whole schema: %v", err)
 		}
 		exec(t, conn, strings.TrimPrefix(wrong.Fix, "run: "))
-		if err := CheckPublications(t.Context(), conn); err != nil {
+		if err := checkPublications(t.Context(), conn); err != nil {
 			t.Error(err)
 		}
 	})
@@ -209,4 +209,17 @@ func TestTheOwnerOfATableCanPublishItWithoutBeingSuperuser(t *testing.T) {
 			t.Errorf("a slot, without REPLICATION: %v", err)
 		}
 	})
+}
+
+// checkPublications returns an error unless all are there and as they must be. It changes nothing.
+func checkPublications(ctx context.Context, q Querier) error {
+	if err := requirePublications(ctx, q, Publications()); err != nil {
+		return err
+	}
+	for _, name := range []Publication{Deletes, Changes, Ledger} {
+		if _, err := checkPublication(ctx, q, name); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -54,11 +54,11 @@ func restart(t *testing.T, db *pgtest.DB) {
 func TestAServerStopsAtOnceWhileAStreamIsOpen(t *testing.T) {
 	t.Parallel()
 	readers := map[string]func(ctx context.Context, s *Stream) error{
-		"the reader confirms keepalives":             confirmKeepalives,
-		"the reader closes when pressed":             closeWhenPressed,
-		"the reader waits and closes when pressed":   waitAndClose,
-		"the reader waits, and wakes up, meanwhile":  waitInTurns,
-		"the reader confirms with a call from aside": confirmFromAside,
+		"the reader confirms keepalives":                    confirmKeepalives,
+		"the reader closes when the server stops":           closeWhenStopping,
+		"the reader waits and closes when the server stops": waitAndClose,
+		"the reader waits, and wakes up, meanwhile":         waitInTurns,
+		"the reader confirms with a call from aside":        confirmFromAside,
 	}
 	pgtest.OnSolo(t, pgtest.Majors(t), func(t *testing.T, db *pgtest.DB) {
 		prepareDatabase(t, db, map[string]string{"item": itemsTable})
@@ -93,7 +93,7 @@ func confirmKeepalives(ctx context.Context, s *Stream) error {
 		if m.Kind == KindKeepalive && !m.Open {
 			s.Confirm(m.WALEnd)
 			if m.ReplyRequested {
-				if err := s.Flush(ctx); err != nil {
+				if err := s.flush(ctx); err != nil {
 					return err
 				}
 			}
@@ -101,7 +101,7 @@ func confirmKeepalives(ctx context.Context, s *Stream) error {
 	}
 }
 
-// confirmFromAside confirms without Flush: the next status of Next carries it.
+// confirmFromAside confirms without flush: the next status of Next carries it.
 func confirmFromAside(ctx context.Context, s *Stream) error {
 	for {
 		m, err := s.Next(ctx)
@@ -114,31 +114,30 @@ func confirmFromAside(ctx context.Context, s *Stream) error {
 	}
 }
 
-func closeWhenPressed(ctx context.Context, s *Stream) error {
+func closeWhenStopping(ctx context.Context, s *Stream) error {
 	for {
 		m, err := s.Next(ctx)
 		if err != nil {
 			return err
 		}
-		if m.Pressing {
-			return errors.Join(ErrPressing, s.Close(ctx))
+		if m.Stopping {
+			return errors.Join(ErrStopping, s.Close(ctx))
 		}
 	}
 }
 
 func waitAndClose(ctx context.Context, s *Stream) error {
-	err := s.Wait(ctx, nil)
+	err := s.Wait(ctx)
 	return errors.Join(err, s.Close(ctx))
 }
 
-// waitInTurns takes messages now and then, never confirms, and closes when it is pressed.
+// waitInTurns takes messages now and then, never confirms, and closes when the server stops.
 func waitInTurns(ctx context.Context, s *Stream) error {
-	wake := make(chan struct{}, 1)
 	for {
-		timer := time.AfterFunc(150*time.Millisecond, func() { wake <- struct{}{} })
-		err := s.Wait(ctx, wake)
+		timer := time.AfterFunc(150*time.Millisecond, s.Wake)
+		err := s.Wait(ctx)
 		timer.Stop()
-		if err == nil {
+		if errors.Is(err, ErrWoken) {
 			soon, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 			_, err = s.Next(soon)
 			cancel()
@@ -170,7 +169,7 @@ func stopBeforeABacklog(t *testing.T, db *pgtest.DB) {
 			Scan(&stuck)
 		return err == nil && stuck
 	})
-	if _, err := stop(t, db, reading); !errors.Is(err, ErrPressing) {
+	if _, err := stop(t, db, reading); !errors.Is(err, ErrStopping) {
 		t.Errorf("got %v", err)
 	}
 	restart(t, db)
@@ -195,7 +194,7 @@ func TestAnIdleStreamOutlivesTheServersTimeout(t *testing.T) {
 					}
 				}
 			},
-			"in Wait": func(ctx context.Context, s *Stream) error { return s.Wait(ctx, nil) },
+			"in Wait": func(ctx context.Context, s *Stream) error { return s.Wait(ctx) },
 		} {
 			t.Run(name, func(t *testing.T) {
 				s := openStream(t, db.URL, db.Name)
@@ -206,67 +205,8 @@ func TestAnIdleStreamOutlivesTheServersTimeout(t *testing.T) {
 				}
 				exec(t, conn, `delete from item`, `insert into item values (1, 'n')`)
 				wantTransaction(t, s, "delete public.item 1")
-				s.Confirm(s.seen)
+				s.Confirm(s.sent)
 			})
 		}
 	})
-}
-
-func TestAWaitEndsWhenItIsWokenAndLosesNothing(t *testing.T) {
-	t.Parallel()
-	db := pgtest.New(t, pgtest.Newest(t))
-	conn := prepareDatabase(t, db, map[string]string{"item": itemsTable})
-	exec(t, conn, `insert into item select i, 'n' from generate_series(1, 10) i`)
-	s := openStream(t, db.URL, db.Name)
-	exec(t, conn, `delete from item where id <= 9`)
-
-	ready := make(chan struct{}, 1)
-	ready <- struct{}{}
-	if err := s.Wait(t.Context(), ready); err != nil {
-		t.Fatal(err)
-	}
-	for _, after := range []time.Duration{quietWait / 2, 3 * quietWait} {
-		wake := make(chan struct{})
-		timer := time.AfterFunc(after, func() { close(wake) })
-		began := time.Now()
-		if err := s.Wait(t.Context(), wake); err != nil {
-			t.Fatal(err)
-		}
-		if took := time.Since(began); took < after || took > after+time.Second {
-			t.Errorf("woken after %v, returned after %v", after, took)
-		}
-		timer.Stop()
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*quietWait)
-	defer cancel()
-	if err := s.Wait(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v", err)
-	}
-	got, err := readTransaction(t.Context(), s)
-	if err != nil || len(got.rows) != 9 {
-		t.Errorf("%d rows, %v", len(got.rows), err)
-	}
-}
-
-func TestAWakeUpIsEitherTakenOrLeft(t *testing.T) {
-	t.Parallel()
-	db := pgtest.New(t, pgtest.Newest(t))
-	prepareDatabase(t, db, nil)
-	s := openStream(t, db.URL, db.Name)
-	wake := make(chan struct{}, 1)
-	for range 100 {
-		wake <- struct{}{}
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		switch err := s.waitAttentively(ctx, wake); {
-		case err == nil && len(wake) != 0:
-			t.Fatal("woken by nothing")
-		case err != nil && len(wake) == 0:
-			t.Fatalf("the wake-up is lost: %v", err)
-		case err != nil && !errors.Is(err, context.Canceled):
-			t.Fatal(err)
-		case err != nil:
-			<-wake
-		}
-	}
 }

@@ -133,8 +133,8 @@ func TestAStreamReadsOverTheUnixSocketAndOverTLS(t *testing.T) {
 			// A wait and an interruption in the middle of the transaction lose nothing.
 			nextChange(t, s)
 			for range 3 {
-				ctx, cancel := context.WithTimeout(t.Context(), 2*quietWait)
-				_ = s.Wait(ctx, nil)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*beforeReading)
+				_ = s.Wait(ctx)
 				cancel()
 			}
 			rows := 1
@@ -149,7 +149,7 @@ func TestAStreamReadsOverTheUnixSocketAndOverTLS(t *testing.T) {
 			if rows != 20000 {
 				t.Errorf("%s: %d rows", name, rows)
 			}
-			s.Confirm(s.seen)
+			s.Confirm(s.sent)
 			closeStream(t, s)
 		}
 	})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -12,8 +11,8 @@ import (
 	"lapse/schemas"
 )
 
-// Plugin is the output plugin that Lapse's slots use. It is part of PostgreSQL.
-const Plugin = "pgoutput"
+// outputPlugin is the output plugin that Lapse's slots use. It is part of PostgreSQL.
+const outputPlugin = "pgoutput"
 
 // Querier is what the catalog side needs of a connection, a transaction or a pool.
 type Querier interface {
@@ -22,17 +21,9 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// WALStatus is pg_replication_slots.wal_status.
-type WALStatus string
-
-// The values of WALStatus. From unreserved it is one checkpoint to lost, and there may be no poll in between: watch
-// SafeWALSize.
-const (
-	WALReserved   WALStatus = "reserved"
-	WALExtended   WALStatus = "extended"
-	WALUnreserved WALStatus = "unreserved"
-	WALLost       WALStatus = "lost"
-)
+// walLost is the value of pg_replication_slots.wal_status for a slot that has been given up. From unreserved it is one
+// checkpoint to lost, and there may be no poll in between: watch SafeWALSize.
+const walLost = "lost"
 
 // SlotState is what the server says of a slot at one moment.
 type SlotState struct {
@@ -56,7 +47,7 @@ type SlotState struct {
 	// Current is the end of the server's log.
 	Current schemas.LSN
 
-	WALStatus WALStatus
+	WALStatus string // pg_replication_slots.wal_status
 	// SafeWALSize is how much more log may be written before the slot is in danger, nil if there is no limit
 	// (max_slot_wal_keep_size is -1) or nothing left to lose.
 	SafeWALSize *int64
@@ -71,7 +62,7 @@ func (s SlotState) Behind() int64 { return int64(s.Current) - int64(s.Confirmed)
 func (s SlotState) Held() int64 { return int64(s.Current) - int64(s.Restart) }
 
 // Lost says whether a stream can no longer be had from the slot.
-func (s SlotState) Lost() bool { return s.WALStatus == WALLost || s.Invalidation != "" }
+func (s SlotState) Lost() bool { return s.WALStatus == walLost || s.Invalidation != "" }
 
 // ReadSlot asks for a slot. A slot that does not exist is a state, not an error.
 func ReadSlot(ctx context.Context, q Querier, name string) (SlotState, error) {
@@ -114,15 +105,15 @@ func CheckSlot(s SlotState, database string) error {
 	const other = "choose another name for the slot in lapse.yaml (slot:)"
 	switch {
 	case !s.Exists:
-		return refuse(ErrSlotMissing, "", fixMissing)
-	case s.Plugin != Plugin:
-		return refuse(ErrSlotForeign, fmt.Sprintf("its plugin is %q, want %q", s.Plugin, Plugin), other)
+		return refuse(errSlotMissing, "", fixMissing)
+	case s.Plugin != outputPlugin:
+		return refuse(errSlotForeign, fmt.Sprintf("its plugin is %q, want %q", s.Plugin, outputPlugin), other)
 	case s.Database != database:
-		return refuse(ErrSlotForeign, fmt.Sprintf("it belongs to database %q, not %q", s.Database, database), other)
+		return refuse(errSlotForeign, fmt.Sprintf("it belongs to database %q, not %q", s.Database, database), other)
 	case s.Temporary:
-		return refuse(ErrSlotForeign, "it is temporary", other)
+		return refuse(errSlotForeign, "it is temporary", other)
 	case s.TwoPhase:
-		return refuse(ErrSlotForeign, "it decodes prepared transactions before they commit", other)
+		return refuse(errSlotForeign, "it decodes prepared transactions before they commit", other)
 	case s.Lost():
 		return refuse(ErrSlotLost, s.Invalidation, fixLost(s.Name))
 	default:
@@ -133,7 +124,7 @@ func CheckSlot(s SlotState, database string) error {
 // slotOptions are set by SlotOption.
 type slotOptions struct {
 	failover     bool
-	publications []string
+	publications []string // that must exist before the slot
 }
 
 // SlotOption changes how a slot is made.
@@ -142,11 +133,6 @@ type SlotOption func(*slotOptions)
 // WithFailover has the slot copied to standbys, so that it survives a promotion. PostgreSQL 17 and later; refused by
 // earlier servers. The standby's copy becomes usable only once the slot has moved past the standby's own start.
 func WithFailover() SlotOption { return func(o *slotOptions) { o.failover = true } }
-
-// ForPublications names the publications that must exist before the slot; by default all of Lapse's.
-func ForPublications(names ...string) SlotOption {
-	return func(o *slotOptions) { o.publications = names }
-}
 
 // CreateSlot makes a logical slot and returns its consistent point: every transaction that commits after it will be
 // delivered, none that committed before. Durable when it returns.
@@ -179,7 +165,7 @@ func CreateSlot(ctx context.Context, q Querier, name string, options ...SlotOpti
 		query = `select lsn::text from pg_catalog.pg_create_logical_replication_slot($1, $2, failover => true)`
 	}
 	var point schemas.LSN
-	if err := q.QueryRow(ctx, query, name, Plugin).Scan(&point); err != nil {
+	if err := q.QueryRow(ctx, query, name, outputPlugin).Scan(&point); err != nil {
 		if schemas.StateOf(err) == schemas.SQLStateConfigurationLimit {
 			return 0, &SlotError{
 				Slot: name, Reason: err,
@@ -233,7 +219,7 @@ func DropSlot(ctx context.Context, q Querier, name string) error {
 	return nil
 }
 
-// CheckWALLevel returns an error that wraps ErrNotLogical unless the server writes what decoding needs.
+// CheckWALLevel returns an error that wraps errNotLogical unless the server writes what decoding needs.
 func CheckWALLevel(ctx context.Context, q Querier) error {
 	var level string
 	if err := q.QueryRow(ctx, `select pg_catalog.current_setting('wal_level')`).Scan(&level); err != nil {
@@ -241,28 +227,7 @@ func CheckWALLevel(ctx context.Context, q Querier) error {
 	}
 	if level != "logical" {
 		return fmt.Errorf("%w: wal_level is %s; run: alter system set wal_level = 'logical'; then restart the server",
-			ErrNotLogical, level)
-	}
-	return nil
-}
-
-// requirePublications returns an error that wraps ErrPublicationMissing unless all are there.
-func requirePublications(ctx context.Context, q Querier, names []string) error {
-	rows, err := q.Query(ctx, `select p.pubname::text from pg_catalog.pg_publication p`)
-	if err != nil {
-		return fmt.Errorf("read publications: %w", err)
-	}
-	there, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return fmt.Errorf("read publications: %w", err)
-	}
-	for _, name := range names {
-		if !slices.Contains(there, name) {
-			return &PublicationError{
-				Publication: name, Reason: ErrPublicationMissing,
-				Fix: "make the publications before the slot (lapse init does)",
-			}
-		}
+			errNotLogical, level)
 	}
 	return nil
 }
@@ -274,4 +239,12 @@ func serverVersion(ctx context.Context, q Querier) (int, error) {
 		return 0, fmt.Errorf("read server version: %w", err)
 	}
 	return version, nil
+}
+
+// End is the end of the server's log as far as it is on its disk. Nothing beyond it can come on a stream.
+func End(ctx context.Context, q Querier) (end schemas.LSN, err error) {
+	if err := q.QueryRow(ctx, `select pg_catalog.pg_current_wal_flush_lsn()::text`).Scan(&end); err != nil {
+		return 0, fmt.Errorf("read the end of the log: %w", err)
+	}
+	return end, nil
 }

@@ -14,7 +14,7 @@ func TestASlotIsMadeAfterThePublicationsAndOnlyOnce(t *testing.T) {
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
 		ctx, conn := t.Context(), db.Connect(t)
 		_, err := CreateSlot(ctx, conn, db.Name)
-		if !errors.Is(err, ErrPublicationMissing) || GradeOf(err) != Stop {
+		if !errors.Is(err, errPublicationMissing) || GradeOf(err) != Stop {
 			t.Fatalf("without publications: %v", err)
 		}
 		if err := EnsurePublications(ctx, conn); err != nil {
@@ -25,7 +25,7 @@ func TestASlotIsMadeAfterThePublicationsAndOnlyOnce(t *testing.T) {
 			t.Fatalf("before: %+v, %v", s, err)
 		}
 		made, first, err := EnsureSlot(ctx, conn, db.Name)
-		if err != nil || !first || !made.Exists || made.Plugin != Plugin || made.Database != db.Name || made.Active {
+		if err != nil || !first || !made.Exists || made.Plugin != outputPlugin || made.Database != db.Name || made.Active {
 			t.Fatalf("made: %+v, %v, %v", made, first, err)
 		}
 		again, second, err := EnsureSlot(ctx, conn, db.Name)
@@ -35,7 +35,7 @@ func TestASlotIsMadeAfterThePublicationsAndOnlyOnce(t *testing.T) {
 		if made.Confirmed == 0 || made.Restart == 0 || made.Restart > made.Confirmed || made.Current < made.Confirmed {
 			t.Errorf("positions: %+v", made)
 		}
-		if made.WALStatus != WALReserved || made.SafeWALSize != nil || made.Failover || made.TwoPhase || made.Temporary {
+		if made.WALStatus != "reserved" || made.SafeWALSize != nil || made.Failover || made.TwoPhase || made.Temporary {
 			t.Errorf("state: %+v", made)
 		}
 		for range 2 {
@@ -44,7 +44,7 @@ func TestASlotIsMadeAfterThePublicationsAndOnlyOnce(t *testing.T) {
 			}
 		}
 		_, err = Open(ctx, StreamConfig{ConnString: db.URL, Slot: db.Name})
-		if !errors.Is(err, ErrSlotMissing) || GradeOf(err) != Stop {
+		if !errors.Is(err, errSlotMissing) || GradeOf(err) != Stop {
 			t.Errorf("a slot that is gone: %v", err)
 		}
 	})
@@ -103,11 +103,11 @@ func TestAnotherProgramsSlotIsRefused(t *testing.T) {
 				exec(t, other.Connect(t), `create publication p`)
 			}
 			_, err := Open(t.Context(), config)
-			if !errors.Is(err, ErrSlotForeign) || GradeOf(err) != Stop {
+			if !errors.Is(err, errSlotForeign) || GradeOf(err) != Stop {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		if _, _, err := EnsureSlot(t.Context(), conn, name); !errors.Is(err, ErrSlotForeign) {
+		if _, _, err := EnsureSlot(t.Context(), conn, name); !errors.Is(err, errSlotForeign) {
 			t.Errorf("ensure: %v", err)
 		}
 	})
@@ -126,7 +126,7 @@ func TestASlotThatTheServerGaveUpIsLost(t *testing.T) {
 			exec(t, conn, `insert into other select repeat('x', 1000) from generate_series(1, 10000)`,
 				`select pg_switch_wal()`, `checkpoint`)
 			state, err = ReadSlot(t.Context(), conn, db.Name)
-			return err != nil || state.WALStatus == WALLost
+			return err != nil || state.WALStatus == walLost
 		})
 		if err != nil || state.SafeWALSize != nil && *state.SafeWALSize > 0 {
 			t.Errorf("after: %+v, %v", state, err)
@@ -171,7 +171,7 @@ func TestAServerWithoutLogicalLogSaysHowToGetOne(t *testing.T) {
 	_, errCreate := CreateSlot(t.Context(), conn, db.Name)
 	_, errOpen := Open(t.Context(), StreamConfig{ConnString: db.URL, Slot: db.Name})
 	for _, err := range []error{errCreate, errOpen} {
-		if !errors.Is(err, ErrNotLogical) || !strings.Contains(err.Error(), "alter system set wal_level") || GradeOf(err) != Stop {
+		if !errors.Is(err, errNotLogical) || !strings.Contains(err.Error(), "alter system set wal_level") || GradeOf(err) != Stop {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -184,7 +184,7 @@ func TestAPublicationYoungerThanTheSlotStopsTheStream(t *testing.T) {
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
 		conn := db.Connect(t)
 		exec(t, conn, itemsTable, `insert into item values (1, 'n'), (2, 'n')`)
-		if _, err := CreateSlot(t.Context(), conn, db.Name, ForPublications()); err != nil {
+		if _, err := CreateSlot(t.Context(), conn, db.Name, withoutPublications); err != nil {
 			t.Fatal(err)
 		}
 		exec(t, conn, `delete from item where id = 1`)
@@ -197,8 +197,11 @@ func TestAPublicationYoungerThanTheSlotStopsTheStream(t *testing.T) {
 		began := time.Now()
 		_, err := readTransaction(t.Context(), s)
 		t.Logf("after %v: %v", time.Since(began), err)
-		if !errors.Is(err, ErrPublicationMissing) || GradeOf(err) != Stop {
+		if !errors.Is(err, errPublicationMissing) || GradeOf(err) != Stop {
 			t.Errorf("got %v", err)
 		}
 	})
 }
+
+// withoutPublications makes a slot that is older than the publications.
+func withoutPublications(o *slotOptions) { o.publications = nil }

@@ -1,38 +1,22 @@
 package replication
 
 import (
-	"encoding/binary"
+	"context"
 	"fmt"
 	"time"
+
+	"github.com/jackc/pglogrepl"
 
 	"lapse/schemas"
 )
 
-const (
-	// answerPause is the least time between two answers to a server that asks. One that shuts down asks again the
-	// moment it is answered; without the pause both sides would spin.
-	answerPause = 20 * time.Millisecond
-	// pressingWithin is how close two requests must be for Message.Pressing.
-	pressingWithin = 100 * time.Millisecond
-)
-
-// statusSize is a CopyData message with a standby status update in it.
-const statusSize = headerSize + 1 + 3*8 + 8 + 1
-
-// appendStatus is the one place where a status update is made. The three positions of the protocol (written, flushed,
+// statusUpdate is the one place where a status update is made. The three positions of the protocol (written, flushed,
 // applied) are all the durable one: a server that finds flushed empty takes written for it, and throws the rest away.
-func appendStatus(to []byte, durable schemas.LSN, ask bool, now time.Time) []byte {
-	to = append(to, 'd')
-	to = binary.BigEndian.AppendUint32(to, statusSize-1)
-	to = append(to, 'r')
-	for range 3 {
-		to = binary.BigEndian.AppendUint64(to, uint64(durable))
+func statusUpdate(durable schemas.LSN, ask bool, now time.Time) pglogrepl.StandbyStatusUpdate {
+	at := pglogrepl.LSN(durable)
+	return pglogrepl.StandbyStatusUpdate{
+		WALWritePosition: at, WALFlushPosition: at, WALApplyPosition: at, ClientTime: now, ReplyRequested: ask,
 	}
-	to = binary.BigEndian.AppendUint64(to, uint64(now.UnixMicro()-postgresEpoch))
-	if ask {
-		return append(to, 1)
-	}
-	return append(to, 0)
 }
 
 // statuses is when to send the next status. Only the goroutine that owns the stream uses it.
@@ -59,19 +43,25 @@ func (t *statuses) due(position schemas.LSN) time.Time {
 	return at
 }
 
-// asked notes a request for an answer and plans the answer. It reports whether the server presses.
-func (t *statuses) asked(now time.Time) (pressing bool) {
-	pressing = !t.askedAt.IsZero() && now.Sub(t.askedAt) <= pressingWithin
+// asked notes a request for an answer and plans the answer. It reports whether the server shows that it shuts down.
+func (t *statuses) asked(now time.Time) (stopping bool) {
+	stopping = !t.askedAt.IsZero() && now.Sub(t.askedAt) <= askedTwiceWithin
 	t.askedAt = now
 	if t.answerAt.IsZero() {
 		t.answerAt = t.sentAt.Add(answerPause)
 	}
-	return pressing
+	return stopping
 }
 
 // report returns the position that may be told to the server: the confirmed one, but never beyond what this server has
 // sent. A position from an earlier life of the server, which its log no longer reaches, would skip what it writes next.
-func (s *Stream) report() schemas.LSN { return min(schemas.LSN(s.confirmed.Load()), s.seen) }
+func (s *Stream) report() schemas.LSN { return min(schemas.LSN(s.confirmed.Load()), s.sent) }
+
+// tickAt is when tick must be called again. Confirm may move the position from another goroutine at any time, so it is after
+// a tenth of the interval at the latest.
+func (s *Stream) tickAt(now time.Time) time.Time {
+	return earlier(s.status.due(s.report()), now.Add(s.status.interval/10))
+}
 
 // tick sends a status if one is due, or an answer is wanted.
 func (s *Stream) tick(now time.Time) error {
@@ -86,10 +76,13 @@ func (s *Stream) sendStatus(now time.Time) error {
 	ask := s.wantsAnswer(now)
 	if ask {
 		s.asking.Store(false)
-		s.silence.askedAt = now
+		s.liveness.askedAt = now
 	}
-	s.scratch = appendStatus(s.scratch[:0], position, ask, now)
-	if err := s.wire.send(s.scratch); err != nil {
+	err := s.wire.SetWriteDeadline(time.Now().Add(writeTimeout)) // pglogrepl does not look at the context
+	if err == nil {
+		err = pglogrepl.SendStandbyStatusUpdate(context.Background(), s.conn, statusUpdate(position, ask, now))
+	}
+	if err != nil {
 		return s.fail(fmt.Errorf("send status: %w", err))
 	}
 	s.status.sent, s.status.sentAt, s.status.answerAt = position, now, time.Time{}

@@ -1,10 +1,9 @@
 package replication
 
 import (
+	"context"
 	"testing"
 	"time"
-
-	"github.com/jackc/pglogrepl"
 
 	"lapse/schemas"
 )
@@ -22,7 +21,7 @@ func keepaliveFrame(end schemas.LSN, ask byte) frame {
 func bareStream(t *testing.T, startedAt schemas.LSN) *Stream {
 	t.Helper()
 	s := &Stream{
-		wire: &wire{Conn: closedConn(t)}, decoder: testDecoder(), startedAt: startedAt, seen: startedAt,
+		wire: &wire{Conn: closedConn(t)}, decoder: testDecoder(), startedAt: startedAt, sent: startedAt,
 		status: statuses{interval: time.Hour, sent: startedAt, sentAt: time.Now()},
 	}
 	s.Confirm(startedAt)
@@ -68,26 +67,45 @@ func TestAPositionInsideAnOpenTransactionIsNotToldEvenIfItIsConfirmed(t *testing
 	want(200)
 }
 
+// statusSize is a CopyData message with a standby status update in it.
+const statusSize = headerSize + 1 + 3*8 + 8 + 1
+
+// A status is looked at as it stands on the wire: what is sent decides what the server throws away.
 func TestAStatusSaysTheSameInAllItsPositions(t *testing.T) {
 	t.Parallel()
-	const at schemas.LSN = 0x1234567890
-	got := appendStatus(nil, at, false, noon)
-	if len(got) != statusSize || got[0] != 'd' || got[5] != 'r' {
-		t.Fatalf("%x", got)
-	}
-	c := cursor{rest: got[6:]}
-	if w, f, a := c.lsn(), c.lsn(), c.lsn(); w != at || f != at || a != at {
-		t.Errorf("written %s, flushed %s, applied %s", w, f, a)
-	}
-	if sent := pglogrepl.LSN(c.uint64()); uint64(sent) != micros(noon) {
-		t.Errorf("sent at %d", sent)
-	}
-	if ask := c.byte(); ask != 0 || c.short || len(c.rest) != 0 {
-		t.Errorf("asks %d, %d bytes follow", ask, len(c.rest))
+	for _, at := range []schemas.LSN{0, 1, 0x1234567890} {
+		for _, ask := range []bool{false, true} {
+			s, there := pipedStream(t)
+			s.sent = at
+			s.Confirm(at)
+			if ask {
+				s.Ask()
+			}
+			if err := s.sendStatus(noon); err != nil {
+				t.Fatal(err)
+			}
+			got := make([]byte, statusSize+1)
+			if n, err := there.Read(got); err != nil || n != statusSize {
+				t.Fatalf("%d bytes, %v", n, err)
+			}
+			c := cursor{rest: got[:statusSize]}
+			if frame, size, kind := c.byte(), c.uint32(), c.byte(); frame != 'd' || size != statusSize-1 || kind != 'r' {
+				t.Fatalf("%x", got)
+			}
+			if w, f, a := c.lsn(), c.lsn(), c.lsn(); w != at || f != at || a != at {
+				t.Errorf("written %s, flushed %s, applied %s, want %s", w, f, a, at)
+			}
+			if sent := c.uint64(); sent != micros(noon) {
+				t.Errorf("sent at %d", sent)
+			}
+			if asks := c.byte(); (asks == 1) != ask || asks > 1 || c.short || len(c.rest) != 0 {
+				t.Errorf("ask %v: asks %d, %d bytes follow", ask, asks, len(c.rest))
+			}
+		}
 	}
 }
 
-func TestAnswersKeepAPauseAndTwoRequestsInATenthOfASecondPress(t *testing.T) {
+func TestAnswersKeepAPauseAndTwoRequestsInATenthOfASecondMeanAShutdown(t *testing.T) {
 	t.Parallel()
 	began := noon
 	s := statuses{interval: 10 * time.Second, sent: 5, sentAt: began}
@@ -100,20 +118,32 @@ func TestAnswersKeepAPauseAndTwoRequestsInATenthOfASecondPress(t *testing.T) {
 		t.Errorf("with a position to tell, due after %v", due.Sub(began))
 	}
 	if s.asked(after(5 * time.Millisecond)) {
-		t.Error("one request presses")
+		t.Error("one request means a shutdown")
 	}
 	if due := s.due(5); !due.Equal(after(answerPause)) {
 		t.Errorf("asked soon after a status, due after %v", due.Sub(began))
 	}
 	s.sentAt, s.answerAt = after(answerPause), time.Time{}
 	if !s.asked(after(answerPause + time.Millisecond)) {
-		t.Error("two requests at once do not press")
+		t.Error("two requests at once do not mean a shutdown")
 	}
 	s.sentAt, s.answerAt = after(40*time.Millisecond), time.Time{}
 	if s.asked(after(30 * time.Second)) {
-		t.Error("two requests half a minute apart press")
+		t.Error("two requests half a minute apart mean a shutdown")
 	}
 	if due := s.due(5); due.After(after(30 * time.Second)) {
 		t.Errorf("asked long after a status, due %v later", due.Sub(after(30*time.Second)))
+	}
+}
+
+// flush tells the server the confirmed position now.
+func (s *Stream) flush(ctx context.Context) error {
+	switch {
+	case s.err != nil:
+		return s.err
+	case ctx.Err() != nil:
+		return ctx.Err()
+	default:
+		return s.sendStatus(time.Now())
 	}
 }

@@ -353,8 +353,8 @@ func TestAStreamThatWasClosedSaysSo(t *testing.T) {
 	s := openStream(t, db.URL, db.Name)
 	closeStream(t, s)
 	_, err := s.Next(t.Context())
-	for _, err := range []error{err, s.Wait(t.Context(), nil), s.Flush(t.Context())} {
-		if !errors.Is(err, ErrClosed) {
+	for _, err := range []error{err, s.Wait(t.Context()), s.flush(t.Context())} {
+		if !errors.Is(err, errClosed) {
 			t.Errorf("got %v", err)
 		}
 	}

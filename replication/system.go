@@ -53,7 +53,7 @@ select d.oid, d.datname::text, current_setting('server_version_num')::integer,
 		return Identity{}, fmt.Errorf("identify database: %w", err)
 	}
 	if standby {
-		return Identity{}, fmt.Errorf("%w: name the primary in the connection string", ErrStandby)
+		return Identity{}, fmt.Errorf("%w: name the primary in the connection string", errStandby)
 	}
 	return id, nil
 }

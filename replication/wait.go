@@ -4,24 +4,64 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/jackc/pglogrepl"
 )
 
 const (
-	// quietWait is how long Wait waits before it looks at the connection at all. An acknowledgement nearly always
-	// comes sooner.
-	quietWait = 100 * time.Millisecond
+	// beforeReading is how long Wait waits before it reads at all. What the caller waits for nearly always comes sooner.
+	beforeReading = 100 * time.Millisecond
 	// lookAhead is how much Wait reads, and keeps, to see whether the server asks for something.
 	lookAhead = 1 << 20
 )
 
-// Wait is for the time when nothing can be taken from the stream because something behind it does not move. It waits
-// until wake has something or is closed, sends statuses meanwhile, and delivers nothing.
+// Wait is for the time when nothing can be taken from the stream because something behind it does not move. It waits for
+// Wake, sends statuses meanwhile, and delivers nothing. It returns ErrWoken then.
 //
-// It returns ErrPressing when it learns that the server shuts down and waits for this stream: because it asked twice
-// within 100 ms, or, when more data lies in between than Wait may keep or a transaction has been open for more than a
-// second, because it refuses other connections for that reason. The stream is still whole: who expects wake at any moment may call Wait again, who does not should Close, or
-// the server cannot stop.
-func (s *Stream) Wait(ctx context.Context, wake <-chan struct{}) error {
+// It returns ErrStopping when the server shuts down and waits for this stream, and again each 250 ms while that is so. The
+// stream is whole: CheckStop says whether the caller may wait on.
+func (s *Stream) Wait(ctx context.Context) error {
+	return s.waitFor(ctx, s.wakeups, &s.stop.signs)
+}
+
+// During runs work in a goroutine of its own and answers the server until work returns. It returns what work returns.
+// Where the stream fails, ctx ends or the server can be kept waiting no longer, it cancels work's context, waits until work
+// has returned, and returns that error instead. work must not use the stream. A Wake is left to the call that follows.
+func (s *Stream) During(ctx context.Context, work func(ctx context.Context) error) error {
+	if s.err != nil {
+		return s.err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	began, done := time.Now(), make(chan struct{})
+	var result error
+	go func() {
+		defer s.wire.interrupt() // after done is closed
+		defer close(done)
+		result = work(ctx)
+	}()
+	var signs stopSigns
+	for {
+		err := s.waitFor(ctx, done, &signs)
+		if errors.Is(err, ErrStopping) {
+			now := time.Now()
+			err = signs.check(now, now.Sub(began))
+		}
+		select {
+		case <-done:
+			return result
+		default:
+		}
+		if err != nil {
+			cancel()
+			<-done
+			return err
+		}
+	}
+}
+
+// waitFor waits until wake has something or is closed. Who puts something there must interrupt the wire afterwards.
+func (s *Stream) waitFor(ctx context.Context, wake <-chan struct{}, signs *stopSigns) error {
 	if s.err != nil {
 		return s.err
 	}
@@ -29,170 +69,114 @@ func (s *Stream) Wait(ctx context.Context, wake <-chan struct{}) error {
 	if err := s.tick(now); err != nil {
 		return err
 	}
-	if s.pressed(now) {
-		return ErrPressing
+	if s.stopSeen(now) {
+		signs.note(now)
+		return ErrStopping
 	}
-	quiet := time.NewTimer(quietWait)
+	repeat := signs.repeatAt(now)
+	quiet := time.NewTimer(beforeReading)
 	defer quiet.Stop()
 	select {
 	case <-wake:
-		return nil
+		return ErrWoken
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-quiet.C:
-		return s.waitAttentively(ctx, wake)
 	}
+	switch stopping, err := s.readAhead(ctx, wake, repeat); {
+	case err != nil:
+		return err
+	case stopping:
+		signs.note(time.Now())
+	}
+	return ErrStopping
 }
 
-func (s *Stream) waitAttentively(ctx context.Context, wake <-chan struct{}) error {
-	watch := watchWake(ctx, wake, s.wire.kick)
-	err := s.readAhead(ctx, watch)
-	// The watcher may have taken the wake-up at the last moment; it must not be lost.
-	if watch.stop() && (err == nil || errors.Is(err, ErrPressing) || ctx.Err() != nil) {
-		return nil
-	}
-	return err
-}
-
-func (s *Stream) readAhead(ctx context.Context, watch *wakeWatch) error {
+// readAhead waits until wake has something, the server shows that it shuts down, or repeat (if it is not zero) has come.
+// stopping tells the latter two apart. It keeps what it reads for Next.
+func (s *Stream) readAhead(ctx context.Context, wake <-chan struct{}, repeat time.Time) (stopping bool, err error) {
 	for {
 		now := time.Now()
 		if err := s.tick(now); err != nil {
-			return err
+			return false, err
 		}
-		until := s.status.due(s.report())
-		if soon := now.Add(s.status.interval / 10); soon.Before(until) {
-			until = soon
+		if s.stopSeen(now) {
+			return true, nil
 		}
-		if s.pressed(now) {
-			return ErrPressing
+		if !repeat.IsZero() && !now.Before(repeat) {
+			return false, nil
 		}
-		s.listens()
+		s.beforeRead()
 		if !s.wire.room(lookAhead) {
-			return s.waitBlind(ctx, watch)
+			return s.waitProbing(ctx, wake, repeat)
 		}
-		if err := s.wire.SetReadDeadline(until); err != nil {
-			return s.fail(err)
+		until := earlier(s.tickAt(now), repeat)
+		if err := s.receiveUntil(ctx, until, wake); err != nil {
+			return false, err
 		}
-		// After the deadline: what fired before has kicked the wire to no effect.
-		if watch.woken() || ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err := s.listen(until); err != nil {
-			return err
-		}
-		pressing, err := s.note(time.Now())
-		if err != nil {
-			return s.fail(err)
-		}
-		if pressing {
-			return ErrPressing
+		if stopping, err := s.noteRequests(time.Now()); err != nil || stopping {
+			return stopping, err
 		}
 	}
 }
 
-// listen reads once, and ends a stream that has been silent for too long.
-func (s *Stream) listen(until time.Time) error {
-	switch err := s.wire.fill(); {
-	case err == nil:
-		s.heard()
-	case !isTimeout(err):
-		return s.fail(err)
-	case !time.Now().Before(until): // and not one that was kicked: it may not have read
-		if err := s.gone(); err != nil {
-			return s.fail(err)
-		}
+// earlier is at, or limit if that comes sooner and is not zero.
+func earlier(at, limit time.Time) time.Time {
+	if !limit.IsZero() && limit.Before(at) {
+		return limit
 	}
-	return nil
+	return at
 }
 
-// note looks for requests in what has been received and not delivered. Each is noted once, here or by Next.
-func (s *Stream) note(now time.Time) (pressing bool, err error) {
+// noteRequests looks for requests in what has been received and not delivered. Each is noted once, here or by Next.
+func (s *Stream) noteRequests(now time.Time) (stopping bool, err error) {
 	s.noted = max(s.noted, s.wire.base+int64(s.wire.r))
 	for {
 		f, ok, err := s.wire.frameAt(s.noted)
-		if err != nil || !ok {
-			return pressing, err
+		if err != nil {
+			return false, s.fail(err)
+		}
+		if !ok {
+			return stopping, nil
 		}
 		s.noted = f.end
 		const keepaliveSize = 1 + 8 + 8 + 1
-		if f.kind == 'd' && len(f.body) == keepaliveSize && f.body[0] == 'k' && f.body[keepaliveSize-1] != 0 {
-			pressing = s.status.asked(now) || pressing
+		if f.kind == 'd' && len(f.body) == keepaliveSize && f.body[0] == pglogrepl.PrimaryKeepaliveMessageByteID &&
+			f.body[keepaliveSize-1] != 0 {
+			stopping = s.status.asked(now) || stopping
 		}
 	}
 }
 
-// waitBlind waits when nothing more may be read. A request of the server, if there is one, stands behind data that it
-// cannot even send. So ask from outside, by a connection that goes no further than the server's first word.
-func (s *Stream) waitBlind(ctx context.Context, watch *wakeWatch) error {
-	probe := s.outside.probe
-	if probe == nil {
-		probe = startProbe(ctx, s.plain, probePause, nil)
-		defer probe.stop()
+// waitProbing is readAhead when nothing more may be read. A request of the server, if there is one, stands behind data that
+// it cannot even send. So it is probed.
+func (s *Stream) waitProbing(ctx context.Context, wake <-chan struct{}, repeat time.Time) (stopping bool, err error) {
+	p := s.stop.probe
+	if p == nil {
+		p = startProbe(ctx, s.plain, probeEvery, nil)
+		defer p.end()
 	}
 	for {
 		now := time.Now()
-		s.heard() // there is no silence where nobody listens
+		s.received() // a server whose messages are not read owes no answer
 		if err := s.tick(now); err != nil {
-			return err
+			return false, err
 		}
-		timer := time.NewTimer(min(s.status.interval/10, s.status.due(s.report()).Sub(now)))
+		if !repeat.IsZero() && !now.Before(repeat) {
+			return false, nil
+		}
+		timer := time.NewTimer(earlier(s.tickAt(now), repeat).Sub(now))
 		select {
-		case <-watch.woke:
+		case <-wake:
+			err = ErrWoken
 		case <-ctx.Done():
-		case <-s.unlessTold(probe):
-			timer.Stop()
-			s.outside.told = now
-			return ErrPressing
+			err = ctx.Err()
+		case <-s.stop.foundBy(p, now):
+			s.stop.toldAt, stopping = now, true
 		case <-timer.C:
 			continue
 		}
 		timer.Stop()
-		return ctx.Err()
+		return stopping, err
 	}
-}
-
-// unlessTold is closed when the server shuts down and the caller was not told of it a moment ago.
-func (s *Stream) unlessTold(p *probe) <-chan struct{} {
-	if time.Since(s.outside.told) < pressAgain {
-		return nil
-	}
-	return p.stopping
-}
-
-// wakeWatch turns a channel into an interruption of a read.
-type wakeWatch struct {
-	woke, quit, done chan struct{}
-}
-
-func watchWake(ctx context.Context, wake <-chan struct{}, kick func()) *wakeWatch {
-	w := &wakeWatch{woke: make(chan struct{}), quit: make(chan struct{}), done: make(chan struct{})}
-	go func() {
-		defer close(w.done)
-		select {
-		case <-wake:
-			close(w.woke)
-			kick()
-		case <-ctx.Done():
-			kick()
-		case <-w.quit:
-		}
-	}()
-	return w
-}
-
-func (w *wakeWatch) woken() bool {
-	select {
-	case <-w.woke:
-		return true
-	default:
-		return false
-	}
-}
-
-// stop ends the watch and reports whether it took a wake-up.
-func (w *wakeWatch) stop() bool {
-	close(w.quit)
-	<-w.done
-	return w.woken()
 }

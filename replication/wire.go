@@ -54,7 +54,7 @@ func attachWire(config *pgconn.Config) (get func() *wire) {
 	var last *wire
 	config.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, conn net.Conn) (net.Conn, error) {
 		last = newWire(conn)
-		return last, watchHost(conn)
+		return last, setTimeouts(conn)
 	}
 	return func() *wire { return last }
 }
@@ -87,9 +87,9 @@ func (w *wire) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// takeOver ends pgconn's reading. The connection must be idle and hijacked.
+// takeOver ends pgconn's reading for good, between two messages.
 func (w *wire) takeOver() error {
-	w.kick() // pgconn's background reader may still wait for bytes
+	w.interrupt() // pgconn's background reader may still wait for bytes
 	w.reading.Lock()
 	if w.remain != 0 {
 		return errFrame
@@ -125,7 +125,7 @@ type frame struct {
 	kind       byte
 	body       []byte
 	start, end int64 // where it stands in the connection
-	cut        bool  // the body is no more than the head of a change; the rest is not wanted
+	headOnly   bool  // the body is no more than the head of a change; the rest is not wanted
 }
 
 // size is the whole message's, however much of it is there.
@@ -174,8 +174,8 @@ func (w *wire) fill() error {
 	return err
 }
 
-// kick interrupts a read that waits, or the one that comes next. Whoever is kicked for nothing reads again.
-func (w *wire) kick() { _ = w.SetReadDeadline(time.Unix(1, 0)) }
+// interrupt interrupts a read that waits, or the one that comes next. Who is interrupted for nothing reads again.
+func (w *wire) interrupt() { _ = w.SetReadDeadline(time.Unix(1, 0)) }
 
 // send writes a message of ours whole, or fails: half a message ends the connection.
 func (w *wire) send(message []byte) error {

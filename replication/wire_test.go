@@ -96,7 +96,7 @@ func TestTheStreamTakesOverAllThatPgconnDidNotUse(t *testing.T) {
 			}
 			w.skip(f)
 		}
-		w.kick()
+		w.interrupt()
 		if err := w.fill(); !isTimeout(err) || w.r != w.w {
 			t.Fatalf("at the end: %v", err)
 		}
@@ -115,7 +115,7 @@ func TestAMessageLargerThanTheBufferIsReadWhole(t *testing.T) {
 		}
 		w.skip(f)
 	}
-	w.kick()
+	w.interrupt()
 	if err := w.fill(); !isTimeout(err) || len(w.buf) != readBuffer {
 		t.Fatalf("%v, and a buffer of %d bytes", err, len(w.buf))
 	}
@@ -135,13 +135,13 @@ func TestALengthThatCannotBeIsRefused(t *testing.T) {
 	}
 }
 
-func TestAKickInterruptsAReadAndOnlyOne(t *testing.T) {
+func TestAnInterruptionEndsOneReadAndOnlyOne(t *testing.T) {
 	t.Parallel()
 	here, there := net.Pipe()
 	defer func() { _ = there.Close() }()
 	w := newWire(here)
 	defer func() { _ = w.Close() }()
-	timer := time.AfterFunc(20*time.Millisecond, w.kick)
+	timer := time.AfterFunc(20*time.Millisecond, w.interrupt)
 	defer timer.Stop()
 	if err := w.fill(); !isTimeout(err) {
 		t.Fatalf("got %v", err)

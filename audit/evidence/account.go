@@ -38,7 +38,7 @@ type Account struct {
 
 func (a *Account) reset() { *a = Account{Tallies: a.Tallies[:0]} }
 
-func (a *Account) count(relation *replication.Relation, f Finding) {
+func (a *Account) count(relation *replication.Relation, f finding) {
 	if a.last < len(a.Tallies) && a.Tallies[a.last].is(relation.OID, f) {
 		a.Tallies[a.last].Events++
 		return
@@ -52,11 +52,11 @@ func (a *Account) count(relation *replication.Relation, f Finding) {
 	}
 	a.last = len(a.Tallies)
 	a.Tallies = append(a.Tallies, Tally{
-		OID: relation.OID, Table: TableName(relation), Op: f.Op, Cause: f.Cause, Cascade: f.Cascade, Events: 1,
+		OID: relation.OID, Table: tableName(relation), Op: f.Op, Cause: f.Cause, Cascade: f.Cascade, Events: 1,
 	})
 }
 
-func (t *Tally) is(oid uint32, f Finding) bool {
+func (t *Tally) is(oid uint32, f finding) bool {
 	return t.OID == oid && t.Cause == f.Cause && t.Op == f.Op && t.Cascade == f.Cascade
 }
 

@@ -26,19 +26,19 @@ const (
 	stateUnverified
 )
 
-// Finding is what Classify says of one change.
-type Finding struct {
+// finding is what Classify says of one change.
+type finding struct {
 	Op      Op // None: the change is no event, and the rest is zero
 	Cause   Cause
 	Cascade bool // Cause is System, and a foreign key took the row along
 }
 
-// Classifier tells system, user and unverified deletes apart. It is a pure function of the source, the tag keys and one
+// classifier tells system, user and unverified deletes apart. It is a pure function of the source, the tag keys and one
 // transaction's changes in their order: it reads no clock and no catalog, so whoever reads the same WAL with the same
 // keys finds the same. It holds counts per relation and nothing else that grows.
 //
 // Not safe for concurrent use.
-type Classifier struct {
+type classifier struct {
 	source Source
 	keys   []schemas.Key
 
@@ -49,19 +49,19 @@ type Classifier struct {
 	suspect *uuid.UUID // the last batch that is this transaction's and that no key verifies; nil for none
 }
 
-// NewClassifier makes a classifier for the WAL of source. A claim verifies if it does so under any of keys.
-func NewClassifier(source Source, keys []schemas.Key) *Classifier {
-	return &Classifier{source: source, keys: keys}
+// newClassifier makes a classifier for the WAL of source. A claim verifies if it does so under any of keys.
+func newClassifier(source Source, keys []schemas.Key) *classifier {
+	return &classifier{source: source, keys: keys}
 }
 
 // Begin starts a transaction. What was known of the one before is gone.
-func (c *Classifier) Begin(tx *replication.Tx) {
+func (c *classifier) Begin(tx *replication.Tx) {
 	c.tx, c.state, c.suspect = tx, stateStart, nil
 	c.account.reset()
 }
 
 // Classify takes the transaction's next change.
-func (c *Classifier) Classify(change *replication.Change) Finding {
+func (c *classifier) Classify(change *replication.Change) finding {
 	first := c.state == stateStart
 	if change.Op == replication.OpInsert && change.Relation.Schema == schemas.LedgerSchema {
 		c.ledger(change, first)
@@ -77,7 +77,7 @@ func (c *Classifier) Classify(change *replication.Change) Finding {
 }
 
 // ledger takes a row of the ledger. No row of it is an event; what matters is what it makes of those that follow.
-func (c *Classifier) ledger(change *replication.Change, first bool) {
+func (c *classifier) ledger(change *replication.Change, first bool) {
 	switch change.Relation.Name {
 	case schemas.BatchTable:
 		c.account.Batches++
@@ -119,7 +119,7 @@ func (c *Classifier) ledger(change *replication.Change, first bool) {
 // timeline of the commit, and signed with one of the keys. A
 // row that cannot be read proves nothing; that is all it does, since whoever may write the row could otherwise stop the
 // audit with it.
-func (c *Classifier) examine(change *replication.Change, claim *schemas.Claim) (ours, verifies bool) {
+func (c *classifier) examine(change *replication.Change, claim *schemas.Claim) (ours, verifies bool) {
 	mac, readable := parseClaim(change, claim)
 	if !readable && !parseIdentity(change, claim) {
 		return false, false
@@ -141,7 +141,7 @@ func (c *Classifier) examine(change *replication.Change, claim *schemas.Claim) (
 	return true, false
 }
 
-func (c *Classifier) find(change *replication.Change) Finding {
+func (c *classifier) find(change *replication.Change) finding {
 	var op Op
 	switch change.Op {
 	case replication.OpDelete:
@@ -149,26 +149,26 @@ func (c *Classifier) find(change *replication.Change) Finding {
 	case replication.OpTruncate:
 		op = Truncate
 	default:
-		return Finding{}
+		return finding{}
 	}
 	switch {
 	case c.state == stateUser:
-		return Finding{Op: op, Cause: User}
+		return finding{Op: op, Cause: User}
 	case c.state != stateSystem, op == Truncate:
 		// A claim is one to delete rows that are due. Nothing of Lapse truncates, so a TRUNCATE under a claim is
 		// somebody's trigger.
-		return Finding{Op: op, Cause: Unverified}
+		return finding{Op: op, Cause: Unverified}
 	case change.Relation.OID == c.claim.Target:
-		return Finding{Op: op, Cause: System}
+		return finding{Op: op, Cause: System}
 	case c.claim.Covers(change.Relation.OID):
-		return Finding{Op: op, Cause: System, Cascade: true}
+		return finding{Op: op, Cause: System, Cascade: true}
 	default:
-		return Finding{Op: op, Cause: Unverified}
+		return finding{Op: op, Cause: Unverified}
 	}
 }
 
 // Claim is what the transaction proved to be, as long as its deletes are covered by it; nil in any other state.
-func (c *Classifier) Claim() *schemas.Claim {
+func (c *classifier) Claim() *schemas.Claim {
 	if c.state != stateSystem {
 		return nil
 	}
@@ -177,4 +177,4 @@ func (c *Classifier) Claim() *schemas.Claim {
 
 // Account is what the transaction claimed and what was seen of it so far. It is the classifier's own: valid until the
 // next Begin.
-func (c *Classifier) Account() *Account { return &c.account }
+func (c *classifier) Account() *Account { return &c.account }

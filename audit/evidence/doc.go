@@ -1,4 +1,51 @@
 // Package evidence is the pure part of the audit: it makes of a transaction's changes events and records of the log, and
-// reads both. It imports no Kafka, starts no goroutine, and reads no clock: the same write-ahead log, read with the same
-// keys by the same route, gives the same bytes, whoever reads it.
+// reads both. It imports no Kafka, starts no goroutine and reads no clock. The same write-ahead log, read with the same
+// keys by the same route, gives the same bytes, whoever reads it and whenever.
+//
+// # A transaction becomes events and records
+//
+// An Assembler is fed Begin, each change, and the commit. It gives events as they become certain, and at the commit the
+// markers and the records that the transaction leaves. A Router makes of an event the records of the topics, a LogWriter
+// of each Content a record of the log.
+//
+//	Begin ─▶ OPEN ── change ─────────────────────────▶ OPEN       its event, if it is one
+//	         OPEN ── a delete that is held back ─────▶ HOLDING    no event; the delete is copied
+//	      HOLDING ── change ─────────────────────────▶ OPEN       the delete's event, then that of the change
+//	      HOLDING ── a delete that is held back ─────▶ HOLDING    the former delete's event
+//	   OPEN, HOLDING ── commit ──────────────────────▶ done       the delete's event, if one is held; markers, records
+//	   any ── Begin ─────────────────────────────────▶ OPEN       what was open is forgotten: the slot sends it again
+//
+// Events are borrowed from the stream's buffer and cost no memory; one delete at most is copied. Nothing is held back so
+// far: the rule is for what a delete and the insert behind it are together, a move.
+//
+// # Positions
+//
+// An event stands at replication.Position: history, timeline, commit, ordinal. A record of the log stands at Position:
+// history, timeline, the end of its transaction, and its number (seq) among the records with that end. Both are strictly
+// ascending, in each partition and in the log.
+//
+// A transaction has any number of records: its own, then the coverage or the gaps of the heartbeat that it wrote. All but
+// the last say that another follows ("more"). What a record reaches is reached only when the last record of the transaction
+// is in the log; until then the slot is not confirmed, and sends the transaction again. A restart drops by its position
+// what is there, and appends the rest. A record without seq and more, of a former version, is the first and the last.
+//
+// # Where the next one goes
+//
+//	another kind of record in the log (policy, hold, snapshot, drop, checkpoint)
+//	        one file beside coverage.go with its Content; the assembler adds it to Outcome.Records, or the relay writes it
+//	another event (soft delete)     finding and event in classify.go
+//	a move                          the rule of Assembler.holds, and what becomes of the two, in a file move.go
+//	another marker                  marker.go
+//	another format of events        one file beside spanner.go and a line in format.go
+//	another route                   route.go, and what reads more than one in package audit
+//
+// # What fails, and what comes of it
+//
+//	what fails                                   what comes of it
+//	a ledger row that cannot be read, or does    it proves nothing, and what it stands over is unverified; whoever may
+//	 not verify                                  insert one can stop nothing
+//	a row without what names it                  an event without keys that says so
+//	keys longer than a topic takes               long values are hashed, and the event names them
+//	a record of the log in another format        an error; a record of another kind is read as far as all are alike
+//	a record that is no event                    ErrNoEvent
 package evidence

@@ -35,8 +35,8 @@ type Event struct {
 	RestartIdentity bool
 }
 
-// Set makes e the event of a change. Its keys are part of the stream's buffer and valid as long as the change is.
-func (e *Event) Set(tx *replication.Tx, change *replication.Change, f Finding, claim *schemas.Claim, table string) {
+// set makes e the event of a change. Its keys are part of the stream's buffer and valid as long as the change is.
+func (e *Event) set(tx *replication.Tx, change *replication.Change, f finding, claim *schemas.Claim, table string) {
 	*e = Event{
 		Tx: tx, Ordinal: change.Ordinal, Op: f.Op, Cause: f.Cause, Cascade: f.Cascade,
 		TableOID: change.Relation.OID, Table: table, Keys: e.Keys[:0],

@@ -26,6 +26,7 @@ var exampleRoute = evidence.Route{
 	User:   evidence.Topic{Name: "lapse.deletes.user", Partitions: 6},
 	Log:    evidence.Topic{Name: "lapse.log", Partitions: 1},
 
+	Format:  evidence.FormatSpanner,
 	HashKey: "8c0cc17a04942cc4f8e0fe0b302606d3",
 }
 
@@ -50,21 +51,28 @@ func golden(t *testing.T, schema, name string, value []byte) {
 	}
 }
 
-// eventOf sends changes through the classifier and returns what the last of them is routed as.
+// eventOf sends changes through the assembler and returns what the last of them is routed as.
 func eventOf(t *testing.T, route *evidence.Route, tx *replication.Tx, changes ...*replication.Change) *evidence.Routed {
 	t.Helper()
-	c := evidence.NewClassifier(route.Source, []schemas.Key{evidencetest.TagKey})
-	c.Begin(tx)
-	var e evidence.Event
+	a := evidence.NewAssembler(route.Source, []schemas.Key{evidencetest.TagKey}, evidence.Standing{})
+	a.Begin(tx)
 	for i, change := range changes {
 		change.Ordinal = uint32(i)
-		f := c.Classify(change)
-		if i < len(changes)-1 {
-			continue
+		a.Change(change)
+		if i == len(changes)-1 {
+			break
 		}
-		e.Set(tx, change, f, c.Claim(), evidence.TableName(change.Relation))
+		drain(a)
 	}
-	return evidence.NewRouter(route, evidencetest.HashKey).Route(&e)
+	return evidence.NewRouter(route, evidencetest.HashKey).Route(a.Next())
+}
+
+// drain takes what is certain.
+func drain(a *evidence.Assembler) (n int) {
+	for a.Next() != nil {
+		n++
+	}
+	return n
 }
 
 // markerOf is the first record of a marker as an event is routed.

@@ -169,10 +169,10 @@ func appendUUIDText(dst []byte, id uuid.UUID) []byte {
 	return dst
 }
 
-// TableName is a relation's name for people and filters: schema.table, each part in double quotes only where it is not
+// tableName is a relation's name for people and filters: schema.table, each part in double quotes only where it is not
 // made of lower-case letters, digits, _ and $ alone. SQL's reserved words differ from version to version and are not
 // quoted.
-func TableName(r *replication.Relation) string {
+func tableName(r *replication.Relation) string {
 	if plainName(r.Schema) && plainName(r.Name) {
 		return r.Schema + "." + r.Name
 	}

@@ -29,7 +29,7 @@ func exampleEntries() map[string]*evidence.Entry {
 	writer := evidence.NewLogWriter(&exampleRoute, nonce, &former)
 	write := func(lsn schemas.LSN, seq uint32, c evidence.Content) *evidence.Entry {
 		position := evidence.Position{Reach: evidence.Reach{History: 1, Timeline: 1, LSN: lsn}, Seq: seq}
-		return writer.Write(c, position)
+		return writer.Write(c, position, false)
 	}
 	claim := exampleClaim()
 	written := func(tx *replication.Tx, a *evidence.Account) *evidence.Entry {
@@ -49,7 +49,10 @@ func exampleEntries() map[string]*evidence.Entry {
 		"log-coverage-heartbeat": write(exampleTx().EndLSN, 0, &evidence.CoverageContent{
 			At: commitTime, Heartbeat: beat, Surroundings: exampleSurroundings(),
 		}),
-		"log-gap":    marked(0x19C3000, evidence.Gap),
+		"log-gap": marked(0x19C3000, evidence.Gap),
+		"log-gap-first": writer.Write(&evidence.MarkerContent{
+			Marker: exampleMarker(evidence.Gap), Surroundings: exampleSurroundings(),
+		}, evidence.Position{Reach: evidence.Reach{History: 1, Timeline: 1, LSN: 0x19C3000}, Seq: 3}, true),
 		"log-rewind": marked(0x19C1000, evidence.Rewind),
 		"log-transaction": written(exampleTx(), accountOf(signed(claim), del(target, 1), del(target, 2),
 			del(child, 1, 1), resultRow(claim, 2, 1))),
@@ -105,7 +108,7 @@ func TestAnyLogRecordSaysWhereTheLogStands(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if end.Kind != entry.Kind || end.Reach != entry.Position.Reach || end.Nonce == (uuid.UUID{}) || end.Beat == (uuid.UUID{}) ||
+		if end.Kind != entry.Kind || end.Position != entry.Position || end.More != entry.More || end.Nonce == (uuid.UUID{}) || end.Beat == (uuid.UUID{}) ||
 			end.Route != exampleRoute.Fingerprint() || end.RouteVersion != 1 ||
 			end.SystemIdentifier != source.SystemIdentifier || end.DatabaseOID != source.DatabaseOID ||
 			end.Database != source.Database {
@@ -126,6 +129,23 @@ func TestALogRecordOfAnotherFormatIsRefused(t *testing.T) {
 		if _, err := evidence.ParseLogRecord(bytes.Replace(value, []byte(test.old), []byte(test.new), 1)); err == nil {
 			t.Errorf("with %s for %s it is taken", test.new, test.old)
 		}
+	}
+}
+
+// A log goes on that was written before records had numbers.
+func TestARecordWithoutANumberIsTheFirstAndTheLast(t *testing.T) {
+	t.Parallel()
+	value := bytes.Replace(exampleEntries()["log-gap-first"].Value, []byte(`,"seq":3,"more":true`), nil, 1)
+	record, err := evidence.ParseLogRecord(value)
+	if err != nil || record.Seq != 0 || record.More {
+		t.Errorf("read as %+v (%v)", record, err)
+	}
+	if err := evidencetest.Schema(t, "log-gap").Validate(evidencetest.ParseJSON(t, value)); err != nil {
+		t.Errorf("the schema refuses it: %v", err)
+	}
+	numbered, err := evidence.ParseLogRecord(exampleEntries()["log-gap-first"].Value)
+	if err != nil || numbered.Seq != 3 || !numbered.More || numbered.Position.Compare(record.Position) != 1 {
+		t.Errorf("with a number read as %+v (%v)", numbered, err)
 	}
 }
 

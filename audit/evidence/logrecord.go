@@ -20,9 +20,10 @@ type LogRecord struct {
 	Database         string // as it was written, in the form of the database's encoding
 	Route            string // fingerprint
 	RouteVersion     int
-	Reach            Reach
-	Nonce            uuid.UUID // of the history
-	Beat             uuid.UUID // the last heartbeat before it; zero for none
+	Position
+	More  bool      // the transaction has another record behind it
+	Nonce uuid.UUID // of the history
+	Beat  uuid.UUID // the last heartbeat before it; zero for none
 
 	// Of a transaction.
 	XID        uint32
@@ -69,6 +70,8 @@ type recordJSON struct {
 	Nonce            uuid.UUID `json:"nonce"`
 	Timeline         uint32    `json:"timeline"`
 	Reached          string    `json:"reached"`
+	Seq              uint32    `json:"seq"`  // absent in records of former versions: 0
+	More             bool      `json:"more"` // absent: the last of its transaction
 	Beat             uuid.UUID `json:"beat"`
 
 	CommitLSN  string    `json:"commit_lsn"`
@@ -111,7 +114,7 @@ func (head *recordJSON) record() (*LogRecord, error) {
 	}
 	r := &LogRecord{
 		Kind: head.Kind, SystemIdentifier: system, DatabaseOID: head.DatabaseOID, Database: head.Database,
-		Route: head.Route, RouteVersion: head.RouteVersion, Reach: reach, Nonce: head.Nonce, Beat: head.Beat,
+		Route: head.Route, RouteVersion: head.RouteVersion, Position: Position{Reach: reach, Seq: head.Seq}, More: head.More, Nonce: head.Nonce, Beat: head.Beat,
 		XID: head.XID, CommitTime: head.CommitTime, Ends: head.Ends, Fences: head.Fences, Process: head.Process,
 		Time: head.CommitTime,
 	}

@@ -42,6 +42,7 @@ type Content interface {
 type Entry struct {
 	Kind     Kind
 	Position Position
+	More     bool      // the transaction has another record behind it
 	Time     time.Time // Kafka's timestamp; no part of the record
 	Value    []byte
 }
@@ -65,11 +66,12 @@ func NewLogWriter(route *Route, nonce uuid.UUID, beat *Heartbeat) *LogWriter {
 	return w
 }
 
-// Write makes the record of c at a position.
+// Write makes the record of c at a position. more says that the same transaction has another record behind it: until its
+// last one is in the log, what the transaction reaches is not.
 //
 // What every record begins with is what a restart knows the log's end by. The heartbeat that it names is the last one
 // that was read, which places the record in time and in one copy of the database.
-func (w *LogWriter) Write(c Content, at Position) *Entry {
+func (w *LogWriter) Write(c Content, at Position, more bool) *Entry {
 	if h := c.read(); h != nil {
 		w.beat = h
 	}
@@ -80,10 +82,14 @@ func (w *LogWriter) Write(c Content, at Position) *Entry {
 	b = appendUUID(append(b, `,"nonce":`...), w.nonce)
 	b = appendUint(append(b, `,"timeline":`...), uint64(at.Timeline))
 	b = appendLSN(append(b, `,"reached":`...), at.LSN)
+	b = appendUint(append(b, `,"seq":`...), uint64(at.Seq))
+	if more {
+		b = append(b, `,"more":true`...)
+	}
 	if w.beat != nil {
 		b = appendUUID(append(b, `,"beat":`...), w.beat.Nonce)
 	}
-	return &Entry{Kind: c.Kind(), Position: at, Time: c.written(), Value: append(c.append(b, w.form), '}')}
+	return &Entry{Kind: c.Kind(), Position: at, More: more, Time: c.written(), Value: append(c.append(b, w.form), '}')}
 }
 
 // Record is the entry as it goes into the topic. It has no key: a compacted topic, which would throw records away, refuses

@@ -59,33 +59,7 @@ func (r *Router) RouteMarker(m *Marker) []Record {
 }
 
 // MarkerValue is the value of a marker's records.
-func (r *Router) MarkerValue(m *Marker) []byte {
-	source := &r.route.Source
-	b := append([]byte(nil), `{"event_id":"`...)
-	b = append(appendUint(b, source.SystemIdentifier), '/')
-	b = append(appendUint(b, uint64(source.DatabaseOID)), '/')
-	b = append(appendUint(b, uint64(m.At.History)), '/')
-	b = append(appendUint(b, uint64(m.At.Timeline)), '/')
-	b = append(appendHex(b, uint64(m.At.Commit), 16), '/')
-	b = appendHex(b, uint64(m.At.Ordinal), 8)
-	b = appendInstant(append(b, `","commit_timestamp":`...), m.Time)
-	b = appendHex(append(b, `,"record_sequence":"`...), uint64(m.At.Ordinal), 8)
-	b = appendUint(append(b, `","server_transaction_id":"`...), source.SystemIdentifier)
-	b = append(b, `/0","transaction_tag":"","is_system_transaction":false,"table_name":"","mod_type":"`...)
-	if m.Op == Rewind {
-		b = append(b, `REWIND`...)
-	} else {
-		b = append(b, `GAP`...)
-	}
-	b = append(b, `","value_capture_type":"KEYS","mods":[],"lapse":{"schema":`...)
-	b = append(appendUint(b, EventSchema), `,"cause":"",`...)
-	b = append(appendMarker(b, m), ',')
-	b = appendSource(b, source, r.form)
-	b = appendUint(append(b, `,"history":`...), uint64(m.At.History))
-	b = appendUint(append(b, `,"timeline":`...), uint64(m.At.Timeline))
-	b = appendLSN(append(b, `,"commit_lsn":`...), m.At.Commit)
-	return append(appendUint(append(b, `,"ordinal":`...), uint64(m.At.Ordinal)), '}', '}')
-}
+func (r *Router) MarkerValue(m *Marker) []byte { return r.format.AppendMarker(nil, m) }
 
 // appendMarker writes what events and the log say of a marker alike.
 func appendMarker(b []byte, m *Marker) []byte {
@@ -115,17 +89,6 @@ func (r *Router) markerHeaders(m *Marker) []Header {
 		headers[i] = Header{Key: name, Value: append([]byte{}, values[name]...)}
 	}
 	return headers
-}
-
-// GapAt is the gap that a heartbeat shows, nil for none: since the heartbeat before it, something was published otherwise
-// than it must be. It stands where the heartbeat stands, in whose transaction nothing else is an event.
-func GapAt(tx *replication.Tx, h *Heartbeat, last LastBeat) *Marker {
-	if !h.faulty(last.Beat) {
-		return nil
-	}
-	return &Marker{
-		Op: Gap, Reason: ReasonPublications, Time: tx.CommitTime, From: last.Reach, To: EndOf(tx), At: tx.Position(0),
-	}
 }
 
 // MarkerContent is the record of a marker.

@@ -1,8 +1,8 @@
 package evidence
 
-// Partition is the partition that Java's producer chooses for a key: murmur2 of its bytes, sign bit cleared, modulo the
+// partition is the partition that Java's producer chooses for a key: murmur2 of its bytes, sign bit cleared, modulo the
 // number of partitions. A nil key counts as empty (Java's producer would spread records without key).
-func Partition(key []byte, partitions int) int32 {
+func partition(key []byte, partitions int) int32 {
 	return int32(murmur2(key)&0x7fffffff) % int32(partitions)
 }
 

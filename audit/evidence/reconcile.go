@@ -10,12 +10,12 @@ const (
 	Unclaimed Verdict = "unclaimed" // nothing was claimed, or nothing that verifies
 )
 
-// Reconcile compares what a transaction claimed with what was seen of it.
+// reconcile compares what a transaction claimed with what was seen of it.
 //
 // A claim without a readable result of its own is a mismatch, also when nothing was deleted: the deletion function
 // writes both or, by aborting, neither. So is a claim with anything unverified behind it, however well the counts agree,
 // and one whose two counts of the target differ, which trusted triggers can bring about.
-func Reconcile(a *Account) Verdict {
+func reconcile(a *Account) Verdict {
 	if a.Claim == nil {
 		return Unclaimed
 	}

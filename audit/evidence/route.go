@@ -3,6 +3,7 @@ package evidence
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"lapse/schemas"
 )
@@ -21,13 +22,13 @@ type Route struct {
 	System  Topic  // retention's own deletes
 	User    Topic  // everybody else's, and the unverified
 	Log     Topic  // one partition
+	Format  string // of events and markers, such as FormatSpanner
 	HashKey string // fingerprint of the key that long key values are hashed with
 }
 
 // The parts of a route that have one value only so far. They are written into the log, so that a later auditor knows.
 const (
 	partitioner = "murmur2"
-	eventFormat = "spanner"
 	eventValues = "keys"
 )
 
@@ -42,6 +43,8 @@ func (r *Route) Validate() error {
 		return errors.New("route: a topic needs at least one partition")
 	case r.Log.Partitions != 1:
 		return fmt.Errorf("route: topic %s is the log and must have one partition, not %d", r.Log.Name, r.Log.Partitions)
+	case formats[r.Format] == nil:
+		return fmt.Errorf("route: format %q is none of %s", r.Format, strings.Join(formatNames(), ", "))
 	case r.HashKey == "":
 		return errors.New("route: name the key that long key values are hashed with")
 	default:
@@ -62,7 +65,7 @@ func (r *Route) appendRouting(dst []byte) []byte {
 	dst = appendTopic(append(dst, `,"user":`...), r.User)
 	dst = appendTopic(append(dst, `,"log":`...), r.Log)
 	dst = appendText(append(dst, `},"partitioner":`...), partitioner, UTF8Text)
-	dst = appendText(append(dst, `,"format":`...), eventFormat, UTF8Text)
+	dst = appendText(append(dst, `,"format":`...), r.Format, UTF8Text)
 	dst = appendText(append(dst, `,"values":`...), eventValues, UTF8Text)
 	dst = appendText(append(dst, `,"hash_key":`...), r.HashKey, UTF8Text)
 	return append(appendUint(append(dst, `,"event_schema":`...), EventSchema), '}')

@@ -143,6 +143,8 @@ func TestRoutesThatCannotWorkAreRefused(t *testing.T) {
 		"a topic without partitions":     func(r *evidence.Route) { r.System.Partitions = 0 },
 		"a log of more than one":         func(r *evidence.Route) { r.Log.Partitions = 2 },
 		"a log with an unknown number":   func(r *evidence.Route) { r.Log.Partitions = 0 },
+		"a format that is not known":     func(r *evidence.Route) { r.Format = "avro" },
+		"no format":                      func(r *evidence.Route) { r.Format = "" },
 		"no hash key":                    func(r *evidence.Route) { r.HashKey = "" },
 		"a topic of negative partitions": func(r *evidence.Route) { r.User.Partitions = -1 },
 	} {
@@ -178,20 +180,36 @@ func TestWhateverChangesBytesChangesTheRoutesFingerprint(t *testing.T) {
 	}
 }
 
-func BenchmarkClassifyAndRoute(b *testing.B) {
-	c := evidence.NewClassifier(source, []schemas.Key{evidencetest.TagKey})
-	router := evidence.NewRouter(&exampleRoute, evidencetest.HashKey)
-	tx := exampleTx()
-	c.Begin(tx)
-	c.Classify(signed(exampleClaim()))
-	change := del(target, 4711000)
-	var e evidence.Event
+func BenchmarkAssembleAndRoute(b *testing.B) {
+	next := steadily()
 	var bytes int64
 	b.ReportAllocs()
-	for i := range b.N {
-		change.Ordinal = uint32(i)
-		e.Set(tx, change, c.Classify(change), c.Claim(), "public.sessions")
-		bytes += int64(len(router.Route(&e).Value))
+	for b.Loop() {
+		bytes += int64(len(next().Value))
 	}
 	b.ReportMetric(float64(bytes)/float64(b.N), "bytes/event")
+}
+
+func TestADeleteCostsNoMemory(t *testing.T) {
+	next := steadily()
+	if n := testing.AllocsPerRun(1000, func() { next() }); n != 0 {
+		t.Errorf("a delete allocates %v times from the stream to the record", n)
+	}
+}
+
+// steadily assembles and routes one delete after another, in one transaction.
+func steadily() func() *evidence.Routed {
+	a := evidence.NewAssembler(source, []schemas.Key{evidencetest.TagKey}, evidence.Standing{})
+	router := evidence.NewRouter(&exampleRoute, evidencetest.HashKey)
+	a.Begin(exampleTx())
+	a.Change(signed(exampleClaim()))
+	drain(a)
+	change := del(target, 4711000)
+	return func() *evidence.Routed {
+		change.Ordinal++
+		a.Change(change)
+		routed := router.Route(a.Next())
+		a.Next()
+		return routed
+	}
 }

@@ -27,13 +27,14 @@ type Router struct {
 	one    [1]int32
 	every  []int32 // all partitions of the user topic
 
-	like    likeness // of the events that frame and headers were made for
-	frame   frame
+	like    likeness // of the events that format and headers were prepared for
+	format  Format
+	keys    EventKeys
 	headers []byte
 	seq     []byte
 }
 
-// likeness is what events must have in common to share a frame and headers. Events of one transaction that have the
+// likeness is what events must have in common to share what a format prepares, and headers. Events of one transaction that have the
 // batch in common have the claim in common.
 type likeness struct {
 	tx       replication.Tx
@@ -59,7 +60,10 @@ func likenessOf(e *Event) likeness {
 
 // NewRouter makes a router for a valid route and the key that it names.
 func NewRouter(route *Route, key schemas.Key) *Router {
-	r := &Router{route: route, form: TextFormOf(route.Source.Encoding), hasher: newKeyHasher(key)}
+	r := &Router{
+		route: route, form: TextFormOf(route.Source.Encoding), hasher: newKeyHasher(key),
+		format: formats[route.Format](&route.Source),
+	}
 	for p := range route.User.Partitions {
 		r.every = append(r.every, p)
 	}
@@ -76,17 +80,16 @@ func NewRouter(route *Route, key schemas.Key) *Router {
 func (r *Router) Route(e *Event) *Routed {
 	if like := likenessOf(e); like != r.like {
 		r.like = like
-		r.frame.build(e, &r.route.Source, r.form)
+		r.format.Alike(e)
 		r.buildHeaders(e)
 	}
-	out := &r.routed
-	keys, hashed := e.Keys, []int(nil)
-	if out.Key = appendKeys(out.Key[:0], keys, r.form); len(out.Key) > maxKeys {
-		keys, hashed = r.hasher.shorten(keys)
-		out.Key = appendKeys(out.Key[:0], keys, r.form)
+	out, keys := &r.routed, &r.keys
+	keys.Columns, keys.Hashed = e.Keys, nil
+	if keys.JSON = appendKeys(keys.JSON[:0], keys.Columns, r.form); len(keys.JSON) > maxKeys {
+		keys.Columns, keys.Hashed = r.hasher.shorten(keys.Columns)
+		keys.JSON = appendKeys(keys.JSON[:0], keys.Columns, r.form)
 	}
-	out.Value = r.frame.appendEvent(out.Value[:0], e, out.Key)
-	out.Value = append(appendHashed(out.Value, keys, hashed, r.form), '}', '}')
+	out.Key, out.Value = keys.JSON, r.format.AppendEvent(out.Value[:0], e, keys)
 	r.seq = appendHex(r.seq[:0], uint64(e.Ordinal), 8)
 	out.Headers[headerSeqAt].Value = r.seq
 	topic := &r.route.User
@@ -98,7 +101,7 @@ func (r *Router) Route(e *Event) *Routed {
 		out.Partitions = r.every
 		return out
 	}
-	r.one[0] = Partition(out.Key, int(topic.Partitions))
+	r.one[0] = partition(out.Key, int(topic.Partitions))
 	out.Partitions = r.one[:]
 	return out
 }

@@ -4,9 +4,57 @@ import (
 	"lapse/schemas"
 )
 
-// frame is the event's default format, which follows Spanner's data change record, without what differs from row to row:
-// the ordinal, three times, and the keys. One frame serves all events of a transaction that have table and cause in
-// common, which is what makes an event cheap.
+// spannerFormat is the default format, which follows Spanner's data change record.
+type spannerFormat struct {
+	source *Source
+	form   TextForm
+	frame  frame
+}
+
+func newSpannerFormat(source *Source) Format {
+	return &spannerFormat{source: source, form: TextFormOf(source.Encoding)}
+}
+
+// Alike writes what the events have in common.
+func (f *spannerFormat) Alike(e *Event) { f.frame.build(e, f.source, f.form) }
+
+// AppendEvent puts the row's own part into the frame.
+func (f *spannerFormat) AppendEvent(dst []byte, e *Event, keys *EventKeys) []byte {
+	dst = f.frame.appendEvent(dst, e, keys.JSON)
+	return append(appendHashed(dst, keys.Columns, keys.Hashed, f.form), '}', '}')
+}
+
+// AppendMarker writes a marker with the members of an event.
+func (f *spannerFormat) AppendMarker(dst []byte, m *Marker) []byte {
+	source := f.source
+	b := append(dst, `{"event_id":"`...)
+	b = append(appendUint(b, source.SystemIdentifier), '/')
+	b = append(appendUint(b, uint64(source.DatabaseOID)), '/')
+	b = append(appendUint(b, uint64(m.At.History)), '/')
+	b = append(appendUint(b, uint64(m.At.Timeline)), '/')
+	b = append(appendHex(b, uint64(m.At.Commit), 16), '/')
+	b = appendHex(b, uint64(m.At.Ordinal), 8)
+	b = appendInstant(append(b, `","commit_timestamp":`...), m.Time)
+	b = appendHex(append(b, `,"record_sequence":"`...), uint64(m.At.Ordinal), 8)
+	b = appendUint(append(b, `","server_transaction_id":"`...), source.SystemIdentifier)
+	b = append(b, `/0","transaction_tag":"","is_system_transaction":false,"table_name":"","mod_type":"`...)
+	if m.Op == Rewind {
+		b = append(b, `REWIND`...)
+	} else {
+		b = append(b, `GAP`...)
+	}
+	b = append(b, `","value_capture_type":"KEYS","mods":[],"lapse":{"schema":`...)
+	b = append(appendUint(b, EventSchema), `,"cause":"",`...)
+	b = append(appendMarker(b, m), ',')
+	b = appendSource(b, source, f.form)
+	b = appendUint(append(b, `,"history":`...), uint64(m.At.History))
+	b = appendUint(append(b, `,"timeline":`...), uint64(m.At.Timeline))
+	b = appendLSN(append(b, `,"commit_lsn":`...), m.At.Commit)
+	return append(appendUint(append(b, `,"ordinal":`...), uint64(m.At.Ordinal)), '}', '}')
+}
+
+// frame is an event without what differs from row to row: the ordinal, three times, and the keys. One frame serves all
+// events of a transaction that have table and cause in common, which is what makes an event cheap.
 //
 //	0 {"event_id":"…/ ordinal  1 ","commit_timestamp":…,"record_sequence":" ordinal  2 ",…"mods":[{"keys": keys
 //	3 …,"lapse":{…,"ordinal": ordinal  …}}

@@ -7,20 +7,20 @@ import (
 	"lapse/replication"
 )
 
-// TransactionContent is the record of one transaction that is wholly in the topics. It is written before the next one
+// transactionContent is the record of one transaction that is wholly in the topics. It is written before the next one
 // begins, whose account takes the place of this one's.
-type TransactionContent struct {
+type transactionContent struct {
 	Tx      *replication.Tx
 	Account *Account
 	Verdict Verdict
 }
 
 // Kind is KindTransaction.
-func (*TransactionContent) Kind() Kind           { return KindTransaction }
-func (c *TransactionContent) written() time.Time { return c.Tx.CommitTime }
-func (*TransactionContent) read() *Heartbeat     { return nil }
+func (*transactionContent) Kind() Kind           { return KindTransaction }
+func (c *transactionContent) written() time.Time { return c.Tx.CommitTime }
+func (*transactionContent) read() *Heartbeat     { return nil }
 
-func (c *TransactionContent) append(b []byte, form TextForm) []byte {
+func (c *transactionContent) append(b []byte, form TextForm) []byte {
 	tx, a := c.Tx, c.Account
 	b = appendLSN(append(b, `,"commit_lsn":`...), tx.CommitLSN)
 	b = appendInstant(append(b, `,"commit_timestamp":`...), tx.CommitTime)

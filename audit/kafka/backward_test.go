@@ -65,9 +65,13 @@ func TestGoingBackwardsEndsWhereTheCallerWants(t *testing.T) {
 		t.Errorf("%v, %v", seen, err)
 	}
 	broken := errors.New("broken")
-	err := client.Backward(t.Context(), topic, 0, -1, func(*kafka.Record, int64) (bool, error) { return true, broken })
-	if !errors.Is(err, broken) {
-		t.Error(err)
+	calls := 0
+	err := client.Backward(t.Context(), topic, 0, -1, func(*kafka.Record, int64) (bool, error) {
+		calls++
+		return true, broken
+	})
+	if !errors.Is(err, broken) || calls != 1 {
+		t.Errorf("%v after %d calls", err, calls)
 	}
 }
 
@@ -84,27 +88,25 @@ func TestWhatIsThereIsFoundWithoutFencingAnybody(t *testing.T) {
 	flood(t, broker.Addr(), topic, 3, "hello")
 	client := newClient(t, cfg)
 	for _, c := range []struct {
-		end   int64
-		value string
-		tail  kafka.Tail
+		end     int64
+		want    string
+		foreign int
 	}{
-		{-1, "9", kafka.Tail{Offset: 10, Found: true, Foreign: 3}},
-		{12, "9", kafka.Tail{Offset: 10, Found: true, Foreign: 1}},
-		{5, "3", kafka.Tail{Offset: 4, Found: true}},
-		{1, "", kafka.Tail{Offset: -1}}, // the fence
-		{0, "", kafka.Tail{Offset: -1}},
+		{-1, "[9@10]", 3},
+		{12, "[9@10]", 1},
+		{5, "[3@4]", 0},
+		{1, "[]", 0}, // the fence
+		{0, "[]", 0},
 	} {
-		tail, err := client.Tail(t.Context(), topic, 0, c.end, isNumber)
-		if err != nil || string(tail.Record.Value) != c.value || tail.Offset != c.tail.Offset ||
-			tail.Found != c.tail.Found || tail.Foreign != c.tail.Foreign {
-			t.Errorf("below %d: %+v, %v; want %q, %+v", c.end, tail, err, c.value, c.tail)
+		tail, foreign, err := client.Tail(t.Context(), topic, 0, c.end, isNumber, 1)
+		if err != nil || fmt.Sprint(shown(tail)) != c.want || foreign != c.foreign {
+			t.Errorf("below %d: %s, %d foreign, %v; want %s, %d", c.end, shown(tail), foreign, err, c.want, c.foreign)
 		}
 	}
 	if end, err := client.End(t.Context(), topic, 0); end != 14 || err != nil {
 		t.Errorf("the end is %d, %v", end, err)
 	}
-	mark, _ := p.Append(s.record(0))
-	waitAcked(t, p, mark) // nobody was fenced
+	waitAcked(t, p, mustAppend(t, p, s.record(0))) // nobody was fenced
 }
 
 func TestATopicThatIsNotThereIsToldApart(t *testing.T) {
@@ -117,12 +119,15 @@ func TestATopicThatIsNotThereIsToldApart(t *testing.T) {
 	if _, err := client.End(t.Context(), "nobody-made-it", 0); !errors.As(err, &missing) {
 		t.Error(err)
 	}
-	if _, err := client.Tail(t.Context(), "nobody-made-it", 0, -1, nil); !errors.As(err, &missing) ||
+	if _, _, err := client.Tail(t.Context(), "nobody-made-it", 0, -1, nil, 1); !errors.As(err, &missing) ||
 		missing.Topic != "nobody-made-it" {
 		t.Error(err)
 	}
-	if _, err := client.End(t.Context(), cfg.Topics[0].Name, 1); err == nil || errors.As(err, &missing) {
-		t.Errorf("a partition that is not there: %v", err)
+	for _, partition := range []int32{1, -1} {
+		_, err := client.End(t.Context(), cfg.Topics[0].Name, partition)
+		if err == nil || errors.As(err, &missing) || !strings.Contains(err.Error(), "the topic has 1 partitions") {
+			t.Errorf("partition %d, which is not there: %v", partition, err)
+		}
 	}
 }
 

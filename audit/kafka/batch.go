@@ -47,7 +47,7 @@ type batch struct {
 	count    int32
 	baseTime int64  // milliseconds, of the first record
 	maxTime  int64  // milliseconds, of the youngest record
-	first    uint64 // the mark of the first record; 0 in a batch of nothing but a fence
+	first    uint64 // number of the first record; 0 in a batch of nothing but a fence
 	records  int    // the caller's
 	payload  int    // their bytes: what counts against Config.MaxBuffered
 }
@@ -98,16 +98,16 @@ func (b *batch) seal(s session, base sequence) {
 	big.PutUint32(h[atCRC:], crc32.Checksum(h[atAttributes:], castagnoli))
 }
 
-// refresh adds a fence with the time of now if the batch's own records are all older than allowed.
+// addFenceIfOld adds a fence with the time of now if all records of the batch are older than allowed.
 //
-// A broker forgets a producer by the timestamps of its records, not by its own clock: after a batch of records a day
-// old, the next look (each ten minutes) throws away sequence and epoch, and then a batch that was appended without our
-// hearing of it is appended again, and so is what a former incarnation still sends. Catching up after a long outage is
-// just that. One young record in each batch keeps the memory, in a topic of any configuration.
-func (b *batch) refresh(now time.Time, allowed time.Duration, headers []Header) {
+// A broker forgets a producer by the timestamps of its records, not by its own clock. After a batch of records that are a
+// day old, the broker's next check (every ten minutes) drops sequence and epoch. Then it appends a second time a batch
+// whose answer was lost, and it accepts what a former publisher still sends. A publisher that catches up after a long
+// outage sends just such batches. One young record in each batch prevents that, whatever the topic's settings.
+func (b *batch) addFenceIfOld(now time.Time, allowed time.Duration, headers []Header) {
 	if now.UnixMilli()-b.maxTime < allowed.Milliseconds() {
 		return
 	}
 	fence := newFence(headers, now)
-	b.add(&fence, math.MaxInt) // room for it was left: see Publisher.limit
+	b.add(&fence, math.MaxInt) // see Publisher.limit for the room
 }

@@ -48,13 +48,13 @@ func TestABatchOfOldRecordsGetsAYoungFence(t *testing.T) {
 		b := new(batch)
 		b.reset()
 		b.add(&Record{Value: []byte("v"), Time: now.Add(-c.age)}, math.MaxInt)
-		b.refresh(now, time.Hour, []Header{{Key: "lapse-db", Value: []byte("app")}})
+		b.addFenceIfOld(now, time.Hour, []Header{{Key: "lapse-db", Value: []byte("app")}})
 		b.seal(session{}, 0)
 		records := decode(t, b.buf)
 		if int32(len(records)) != c.count {
 			t.Fatalf("%s old: %d records, want %d", c.age, len(records), c.count)
 		}
-		if last := records[len(records)-1].record; c.count == 2 && (!last.IsFence() || !last.Time.Equal(now)) {
+		if last := records[len(records)-1].Record; c.count == 2 && (!last.IsFence() || !last.Time.Equal(now)) {
 			t.Errorf("%s old: the last record is %+v, want a fence of now", c.age, last)
 		}
 	}
@@ -71,7 +71,7 @@ func TestTheRoomLeftInABatchTakesItsFence(t *testing.T) {
 	for b.add(&rec, p.limit(size)) > 0 {
 		rec.Value = make([]byte, 1)
 	}
-	b.refresh(time.Now(), time.Hour, headers)
+	b.addFenceIfOld(time.Now(), time.Hour, headers)
 	if b.size() > size || b.size() < size-40 {
 		t.Errorf("%d bytes with the fence, the broker takes %d", b.size(), size)
 	}
@@ -94,27 +94,27 @@ func TestAddingARecordAllocatesNothing(t *testing.T) {
 	}
 }
 
-func TestAWithdrawnBatchIsNotSent(t *testing.T) {
+func TestAClosedBodyIsNotSent(t *testing.T) {
 	t.Parallel()
-	loan := &wire{bytes: []byte("batch")}
-	var sent bytes.Buffer
-	if n, err := loan.WriteTo(&sent); n != 5 || err != nil {
+	sent := &body{bytes: []byte("batch")}
+	var wire bytes.Buffer
+	if n, err := sent.WriteTo(&wire); n != 5 || err != nil {
 		t.Fatalf("%d bytes, %v", n, err)
 	}
-	loan.withdraw()
-	if n, err := loan.WriteTo(&sent); n != 0 || err == nil {
-		t.Errorf("%d bytes after the loan has ended, error %v", n, err)
+	sent.close()
+	if n, err := sent.WriteTo(&wire); n != 0 || err == nil {
+		t.Errorf("%d bytes from a closed body, error %v", n, err)
 	}
 }
 
 // decode reads a batch back with kafka-go's decoder.
-func decode(t testing.TB, buf []byte) []read {
+func decode(t testing.TB, buf []byte) []Stored {
 	t.Helper()
 	var set protocol.RecordSet
 	if _, err := set.ReadFrom(bytes.NewReader(buf)); err != nil {
 		t.Fatal(err)
 	}
-	var all []read
+	var all []Stored
 	for _, records := range set.Records.(*protocol.RecordStream).Records {
 		got, err := readAll(records)
 		if err != nil {

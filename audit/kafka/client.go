@@ -5,15 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
+
+	"lapse/internal/backoff"
 )
 
-// Client is a connection to a cluster: what a Publisher and all readers stand on. Safe for concurrent use. Close it.
+// Client is a connection to a cluster. Publishers and readers use it. Safe for concurrent use. Close it.
 type Client struct {
 	kafka     *kafkago.Client
 	transport *kafkago.Transport
@@ -26,15 +27,15 @@ type Client struct {
 	refreshed time.Time
 }
 
-// metadataAge bounds how long a client believes in a leader that answers nothing. Leaders that answer "not I" are
-// replaced at once: see refresh.
+// metadataAge is for how long a client goes on asking a leader that does not answer. After an answer "not the leader" it
+// asks for the new one at once: see refresh.
 const metadataAge = 5 * time.Second
 
 // NewClient makes a client. It connects with the first request, and again whenever it must.
 func NewClient(cfg Config) (*Client, error) {
 	cfg = cfg.withDefaults()
 	if len(cfg.Brokers) == 0 {
-		return nil, errors.New("kafka: no brokers: set kafka.brokers, or LAPSE_KAFKA_BROKERS to host:port,host:port")
+		return nil, errors.New("connect to Kafka: no brokers: set kafka.brokers, or LAPSE_KAFKA_BROKERS to host:port,host:port")
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	c := &Client{log: cfg.Logger, timing: cfg.timing, stop: stop}
@@ -57,15 +58,15 @@ func NewClient(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Close ends all connections; requests under way fail.
+// Close ends all connections. Requests under way fail.
 func (c *Client) Close() {
 	c.stop()
 	c.transport.CloseIdleConnections()
 	c.conns.closeAll()
 }
 
-// refresh makes the next request ask for the cluster's metadata first. kafka-go offers no other way to say so: a new pool
-// of connections begins with metadata, and the old one ends with its last request.
+// refresh makes the next request ask for the cluster's metadata first. kafka-go offers no call for that: but a new pool of
+// connections begins with metadata, and the old pool ends with its last request.
 func (c *Client) refresh() {
 	const pause = 250 * time.Millisecond // all partitions notice a lost leader at the same time
 	c.mu.Lock()
@@ -77,9 +78,10 @@ func (c *Client) refresh() {
 	c.transport.CloseIdleConnections()
 }
 
-// retry calls try until it succeeds, or fails for good, or ctx ends. Each call gets a context of its own, with the time
-// limit of one request.
+// retry calls try until it succeeds, or fails with an error that does not pass, or ctx ends. Each call gets a context of
+// its own with the time limit of one request. what begins the error's text: the operation and its object.
 func (c *Client) retry(ctx context.Context, what string, try func(context.Context) error) error {
+	pauses := c.timing.backoff()
 	var last error
 	for attempt := 1; ; attempt++ {
 		err := c.once(ctx, try)
@@ -87,27 +89,27 @@ func (c *Client) retry(ctx context.Context, what string, try func(context.Contex
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
-			return fmt.Errorf("kafka: %s: %w", what, ended(ctx, last))
+			return fmt.Errorf("%s: %w", what, contextEnded(ctx, last))
 		case gradeOf(err) != gradeRetry:
-			return fmt.Errorf("kafka: %s: %w%s", what, own(err), advice(err))
+			return fmt.Errorf("%s: %w", what, withAdvice(err))
 		}
 		if worthLogging(attempt) {
 			c.log.Warn("kafka does not answer as it should; trying again",
-				"what", what, "attempt", attempt, "error", err)
+				"what", what, "attempt", attempt, "error", withAdvice(err))
 		}
 		last = err
 		c.refresh()
-		c.pause(ctx, attempt)
+		_ = pauses.Wait(ctx) // the next attempt fails if ctx has ended
 	}
 }
 
-// ended words the end of ctx together with what had gone wrong until then. That is text only: it would have passed, so
-// nobody outside may grade by it.
-func ended(ctx context.Context, last error) error {
+// contextEnded is the error for a ctx that has ended. It names the last failure before that as text only: that failure
+// might have passed, so no caller may grade the error by it.
+func contextEnded(ctx context.Context, last error) error {
 	if last == nil {
 		return context.Cause(ctx)
 	}
-	return fmt.Errorf("%w; before that: %s", context.Cause(ctx), last.Error())
+	return fmt.Errorf("%w; before that: %s", context.Cause(ctx), withAdvice(last).Error())
 }
 
 func (c *Client) once(ctx context.Context, try func(context.Context) error) error {
@@ -116,25 +118,17 @@ func (c *Client) once(ctx context.Context, try func(context.Context) error) erro
 	return try(ctx)
 }
 
-// pause waits before another attempt: twice as long each time, with some chance in it, so that partitions spread.
-func (c *Client) pause(ctx context.Context, attempt int) {
-	d := c.timing.backoffMin << min(attempt-1, 10)
-	d = min(d, c.timing.backoffMax)
-	d = d/2 + rand.N(d/2+1)
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+// backoff is the pauses between the attempts of one request.
+func (t *timing) backoff() backoff.Backoff {
+	return backoff.Backoff{Min: t.backoffMin, Max: t.backoffMax}
 }
 
-// worthLogging picks the 4th, 8th, 16th … attempt: a leader that has moved, or a broker that has just started, is usual
-// and over by then.
+// worthLogging picks the 4th, 8th, 16th … attempt. It usually takes fewer until a moved leader is found or a broker has
+// started.
 func worthLogging(attempt int) bool { return attempt >= 4 && attempt&(attempt-1) == 0 }
 
-// connections knows what is open. kafka-go leaves a request that was given up to its deadline, connection and goroutine
-// with it; Close must not.
+// connections are the open ones. kafka-go leaves an abandoned request running until its deadline, with its connection and
+// goroutine. Close must not.
 type connections struct {
 	mu     sync.Mutex
 	open   map[*connection]struct{}
@@ -182,6 +176,6 @@ func (cs *connections) closeAll() {
 	cs.open = nil
 	cs.mu.Unlock()
 	for c := range open {
-		_ = c.Conn.Close() // its owner learns of it from the next read or write
+		_ = c.Conn.Close() // the next read or write of its owner fails
 	}
 }

@@ -17,8 +17,8 @@ import (
 type Topic struct {
 	Name string
 
-	// Partitions that are published to, and that the topic is made with. A topic with fewer is refused. In one with more,
-	// the others are left alone: no fence, no tail. 0 takes all there are, and cannot be created.
+	// Partitions is how many are published to, and how many a created topic gets. A topic with fewer is refused. In a topic
+	// with more, the others are left alone: no fence, no tail. 0 takes all there are, and cannot be created.
 	Partitions int
 
 	// Replication that the topic is made with; 0 leaves it to the brokers. An existing topic with less is warned of.
@@ -27,8 +27,12 @@ type Topic struct {
 	// Create makes the topic if it is missing.
 	Create bool
 
-	// Forever says that no record of the topic may ever go: one whose records are deleted by age or size is refused with a
-	// *RetentionError. One that is compacted always is.
+	// Tail is how many of the newest records of ours in each partition Open reads, for Publisher.Last. 0 means 1: enough
+	// for a caller that sends again what is above its last record.
+	Tail int
+
+	// Forever refuses a topic that deletes records by age or size, with a *RetentionError. A compacted topic is always
+	// refused.
 	Forever bool
 
 	// Configs are settings for the topic if it is made here, for instance retention.ms=-1. An existing topic with a smaller
@@ -57,21 +61,21 @@ type Config struct {
 	// FenceHeaders are put on every fence, behind lapse-op.
 	FenceHeaders []Header
 
-	// Ours tells our records from those of others, who ought not to write here. It is asked about everything that is no
-	// fence, from the end of a partition downwards, until it says yes: that is what Publisher.Last returns. It must be
-	// safe for concurrent use. nil takes every record.
+	// Ours tells our records from those of others, who ought not to write here. Open asks it about the records at the end
+	// of each partition, other than fences, to find the tail that Publisher.Last returns. It must be safe for concurrent
+	// use. nil takes every record.
 	Ours func(*Record) bool
 
-	// MaxBatchBytes is the largest batch that is sent, and so the largest record. 0 means 900 KiB: a broker takes 1 MiB
-	// unless it was told otherwise. If the topic's own limit may be read and is lower, that counts. Batches of more than
-	// one record stay below 256 KiB.
+	// MaxBatchBytes is the largest batch that is sent, and so the largest record. 0 means 900 KiB: a broker takes 1 MiB by
+	// default. A lower limit of the topic counts instead, if this login may read it. Batches of more than one record stay
+	// below 256 KiB.
 	MaxBatchBytes int
 
-	// MaxBuffered is how many bytes of records wait at most, in flight or for their turn. 0 means 4 MiB: 400,000 records a
-	// second were published with that, and no more with 16 MiB.
+	// MaxBuffered is how many bytes of records may be unacknowledged. 0 means 4 MiB: 400,000 records a second were published
+	// with that, and no more with 16 MiB.
 	MaxBuffered int
 
-	// Metrics to count in; nil means some that nobody sees. One for all publishers that follow one another in a process.
+	// Metrics to count in. Publishers that follow one another in a process share one. nil: nothing is exported.
 	Metrics *Metrics
 
 	Logger *slog.Logger
@@ -79,7 +83,7 @@ type Config struct {
 	timing *timing // for tests; nil means defaultTiming
 }
 
-// timing holds the durations that the promise of one copy rests on. They fit the brokers' default of a day for
+// timing holds the durations on which the promise of one copy depends. They fit the brokers' default of a day for
 // producer.id.expiration.ms; doc.go says how.
 type timing struct {
 	request    time.Duration // one request without answer is given up, and sent again
@@ -87,12 +91,12 @@ type timing struct {
 	backoffMax time.Duration
 	missing    time.Duration // a topic unknown for so long is taken to be missing
 
-	stale   time.Duration // a batch of records all older than this gets a young one: see batch.refresh
-	doubt   time.Duration // a batch without answer for so long is not sent again
-	renewal time.Duration // how often the transactional id is renewed
-	ends    time.Duration // how often the ends of all partitions are looked at, and
-	look    time.Duration // how often the topics' settings are: see Publisher.watch
-	lease   time.Duration // without renewal for so long nothing is sent
+	oldRecords    time.Duration // a batch of nothing but older records gets a fence: see batch.addFenceIfOld
+	maxUnanswered time.Duration // a batch without answer for longer is not sent again
+	renewEvery    time.Duration // the session is
+	maxUnrenewed  time.Duration // a session that was not renewed for longer sends nothing
+	endsEvery     time.Duration // the ends of all partitions are checked: see Publisher.watch
+	settingsEvery time.Duration // the topics' settings are checked
 }
 
 var defaultTiming = timing{
@@ -100,12 +104,13 @@ var defaultTiming = timing{
 	backoffMin: 20 * time.Millisecond,
 	backoffMax: time.Second,
 	missing:    3 * time.Second,
-	stale:      time.Hour,
-	doubt:      time.Hour,
-	renewal:    6 * time.Hour,
-	lease:      18 * time.Hour,
-	ends:       time.Minute,
-	look:       time.Hour,
+
+	oldRecords:    time.Hour,
+	maxUnanswered: time.Hour,
+	renewEvery:    6 * time.Hour,
+	maxUnrenewed:  18 * time.Hour,
+	endsEvery:     time.Minute,
+	settingsEvery: time.Hour,
 }
 
 func (c *Config) withDefaults() Config {
@@ -136,22 +141,25 @@ func (c *Config) withDefaults() Config {
 func (c *Config) check() error {
 	var errs []error
 	if c.TransactionalID == "" {
-		errs = append(errs, errors.New("kafka: no transactional id: without one a former publisher cannot be fenced"))
+		errs = append(errs, errors.New("no transactional id: without one a former publisher cannot be fenced"))
 	}
 	if len(c.Topics) == 0 {
-		errs = append(errs, errors.New("kafka: no topics to publish to"))
+		errs = append(errs, errors.New("no topics to publish to"))
 	}
 	seen := make(map[string]bool, len(c.Topics))
 	for _, t := range c.Topics {
 		switch {
 		case t.Name == "":
-			errs = append(errs, errors.New("kafka: a topic without name"))
+			errs = append(errs, errors.New("a topic without name"))
 		case seen[t.Name]:
-			errs = append(errs, fmt.Errorf("kafka: topic %q is named twice: each stream of records needs its own", t.Name))
+			errs = append(errs, fmt.Errorf("topic %q is named twice: each stream of records needs its own", t.Name))
 		case t.Create && t.Partitions < 1:
-			errs = append(errs, fmt.Errorf("kafka: topic %q is to be created, but its partitions are not given", t.Name))
+			errs = append(errs, fmt.Errorf("topic %q is to be created, but its partitions are not given", t.Name))
 		}
 		seen[t.Name] = true
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("configure Kafka: %w", err)
+	}
+	return nil
 }

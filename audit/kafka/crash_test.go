@@ -3,6 +3,7 @@ package kafka_test
 import (
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,22 +47,22 @@ func TestABrokerThatIsKilledAndStartedAgainHasEachRecordOnce(t *testing.T) {
 	s := newSource(topic, 3, 60_000)
 	cfg := config(broker, topic)
 	cfg.MaxBatchBytes, cfg.MaxBuffered = 4000, 40_000
-	cfg.SetTiming(kafka.Timing{Ends: 5 * time.Millisecond}) // a broker that comes back is not another topic
+	cfg.SetTiming(kafka.Timing{EndsEvery: 5 * time.Millisecond}) // a broker that comes back is not another topic
 	p := open(t, cfg)
 	done := make(chan error, 1)
 	go func() { done <- s.publish(t.Context(), p, nil) }()
 	for range 2 {
-		mark := p.Acked()
-		waitAcked(t, p, min(mark+3000, uint64(s.total)))
+		acked := p.Acked()
+		waitAcked(t, p, min(acked+3000, uint64(s.total)))
 		if err := broker.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		mark = p.Acked()
+		acked = p.Acked()
 		if err := broker.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		back := time.Now()
-		waitAcked(t, p, min(mark+1, uint64(s.total)))
+		waitAcked(t, p, min(acked+1, uint64(s.total)))
 		t.Logf("went on %s after the broker was back", time.Since(back).Round(time.Millisecond))
 	}
 	if err := <-done; err != nil {
@@ -80,9 +81,7 @@ func TestALateResendOfAFormerPublisherIsRefused(t *testing.T) {
 	former := open(t, cfg)
 	net.from(always(hold))
 	s := newSource(topic, 1, 1)
-	if _, ok := former.Append(s.record(0)); !ok {
-		t.Fatal(former.Err())
-	}
+	mustAppend(t, former, s.record(0))
 	<-net.held
 
 	s.publishAll(t, config(broker, topic))
@@ -117,11 +116,11 @@ func TestARecordWhoseAnswerDiedWithThePublisherIsInTheTail(t *testing.T) {
 		return lose
 	})
 	s := newSource(topic, 1, 1)
-	former.Append(s.record(0))
+	mustAppend(t, former, s.record(0))
 	<-answers // the second attempt: the first was carried out
 
 	p := open(t, config(broker, topic))
-	rec, offset, ok := p.Last(topic, 0)
+	rec, offset, ok := last(p, topic, 0)
 	if !ok || string(rec.Value) != "0" || offset != 1 {
 		t.Errorf("the tail is %q at %d (%t), want the record at 1, behind the first fence", rec.Value, offset, ok)
 	}
@@ -142,7 +141,7 @@ func TestRecordsOlderThanTheBrokersMemoryOfProducersAreStillThereOnce(t *testing
 	net := newNetwork(nil)
 	cfg.Dial = net.dial
 	cfg.MaxBatchBytes = 1000
-	cfg.SetTiming(kafka.Timing{Stale: 30 * time.Minute})
+	cfg.SetTiming(kafka.Timing{OldRecords: 30 * time.Minute})
 	p := open(t, cfg)
 	net.from(func(n int) fate {
 		if n%2 == 1 {
@@ -165,7 +164,7 @@ func TestRenewingTheSessionDoesNotDisturbTheRecords(t *testing.T) {
 	broker := kafkatest.Broker(t)
 	topic := kafkatest.Topic(t, 3)
 	cfg := config(broker, topic)
-	cfg.SetTiming(kafka.Timing{Renewal: 20 * time.Millisecond})
+	cfg.SetTiming(kafka.Timing{RenewEvery: 20 * time.Millisecond})
 	cfg.MaxBatchBytes, cfg.MaxBuffered = 1500, 6000
 	s := newSource(topic, 3, 20_000)
 	p := open(t, cfg)
@@ -192,13 +191,16 @@ func TestABatchInDoubtForTooLongIsNotSentAgain(t *testing.T) {
 	cfg := config(broker, topic)
 	net := newNetwork(nil)
 	cfg.Dial = net.dial
-	cfg.SetTiming(kafka.Timing{Doubt: 300 * time.Millisecond})
+	cfg.SetTiming(kafka.Timing{MaxUnanswered: 300 * time.Millisecond})
 	p := open(t, cfg)
 	net.from(always(loseAnswer))
 	s := newSource(topic, 1, 1)
-	p.Append(s.record(0))
-	if err := waitErr(t, p); !errors.Is(err, kafka.ErrRestart) {
+	mustAppend(t, p, s.record(0))
+	if err := waitErr(t, p); !errors.Is(err, kafka.ErrRestart) || !strings.Contains(err.Error(), "without answer") {
 		t.Errorf("%v, want ErrRestart", err)
+	}
+	if n, end := net.requests(), endOf(t, cfg); n < 2 || end != 2 || p.Acked() != 0 {
+		t.Errorf("sent %d times, the end is %d: want the fence and one copy; acknowledged %d", n, end, p.Acked())
 	}
 	s.publishAll(t, config(broker, topic))
 	s.verify(t, broker)
@@ -206,12 +208,29 @@ func TestABatchInDoubtForTooLongIsNotSentAgain(t *testing.T) {
 
 func TestWithoutARenewedSessionNothingIsSent(t *testing.T) {
 	t.Parallel()
+	broker := kafkatest.Broker(t)
 	topic := kafkatest.Topic(t, 1)
-	cfg := config(kafkatest.Broker(t), topic)
-	cfg.SetTiming(kafka.Timing{Lease: 500 * time.Millisecond})
+	cfg := config(broker, topic)
+	net := newNetwork(nil)
+	cfg.Dial = net.dial
+	const lasts = 2 * time.Second // enough to open
+	cfg.SetTiming(kafka.Timing{MaxUnrenewed: lasts})
 	p := open(t, cfg)
-	s := newSource(topic, 1, 1_000_000)
-	if err := s.publish(t.Context(), p, nil); !errors.Is(err, kafka.ErrRestart) {
+	net.from(nil)
+	pause(lasts)
+	s := newSource(topic, 1, 10)
+	for n := range s.total {
+		if _, ok := p.Append(s.record(n)); !ok && p.Err() == nil {
+			t.Fatal("the buffer is full")
+		}
+	}
+	if err := waitErr(t, p); !errors.Is(err, kafka.ErrRestart) || !strings.Contains(err.Error(), "last renewed") {
 		t.Errorf("%v, want ErrRestart", err)
 	}
+	closePublisher(t, p)
+	if n, end := net.requests(), endOf(t, cfg); n != 0 || end != 1 || p.Acked() != 0 {
+		t.Errorf("%d requests, the end is %d, acknowledged %d: want the fence and nothing else", n, end, p.Acked())
+	}
+	s.publishAll(t, config(broker, topic))
+	s.verify(t, broker)
 }

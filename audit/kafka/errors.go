@@ -7,23 +7,23 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 )
 
-// Terminal errors that a caller tells apart with errors.Is. Any other error of Publisher.Err wants a person. Terminal
-// tells them from those that pass.
+// Errors that end a publisher, for errors.Is. Any other error of Publisher.Err is for a person to mend. Terminal tells
+// which of all these another Open would not mend.
 var (
-	// ErrFenced: another publisher was opened under the same transactional id. This one must not go on; what it had not
-	// yet heard of may be in the topic or not, and the other one has looked.
+	// ErrFenced: another publisher was opened under the same transactional id. This one must not go on. A record that was
+	// not acknowledged may be in the topic or not; the other publisher has read the tails.
 	ErrFenced = errors.New("fenced by another publisher with the same transactional id")
 
-	// ErrRestart: whether the last batches are in the topic can no longer be told by sending them again. Close, Open
-	// anew, and go on from the tails: that is safe at any time.
+	// ErrRestart: it is no longer safe to send the last batches again. Close, Open another publisher, and go on from the
+	// tails. That is safe at any time.
 	ErrRestart = errors.New("the publisher must be opened anew")
 
 	// ErrTooLarge: a record is larger than what its topic takes. It was not published, and nothing after it is.
 	ErrTooLarge = errors.New("record larger than the topic allows")
 
-	// ErrTopicReplaced: what was acknowledged in a partition is not there any more. Somebody has deleted the topic and made
-	// it again, or a broker that did not have it was elected. What was acknowledged since the last batch that a consumer
-	// has read is lost, and nobody here knows how much that is.
+	// ErrTopicReplaced: acknowledged records are no longer in their partition. Somebody has deleted the topic and made it
+	// again, or a broker without these records was elected. Consumers will never get those they had not read; nobody here
+	// knows how many these are.
 	ErrTopicReplaced = errors.New("acknowledged records are gone")
 
 	// ErrClosed: Close was called.
@@ -50,37 +50,46 @@ func (e *OffsetError) Error() string {
 		e.Offset, e.Topic, e.Partition, e.First, e.End)
 }
 
-// A BrokerError is a broker's refusal, by the number that Kafka's protocol gives it. It stands for kafka-go's error, which
-// says of itself that it is a net.Error: whoever asks for that takes "fenced" and "not authorised" for a broken connection.
-type BrokerError struct {
-	Code int
+// refusedError is a broker's refusal, by the number that Kafka's protocol gives it. It stands for kafka-go's error outside
+// this package. kafka-go's says of itself that it is a net.Error, so a caller that asks for that first takes "fenced" and
+// "not authorised" for a broken connection.
+type refusedError struct {
+	code int
 	text string
 }
 
-func (e *BrokerError) Error() string { return e.text }
+func (e *refusedError) Error() string { return e.text }
 
 // As lets this package grade the error by its code. It does not lead to a net.Error.
-func (e *BrokerError) As(target any) bool {
+func (e *refusedError) As(target any) bool {
 	code, ok := target.(*kafkago.Error)
 	if ok {
-		*code = kafkago.Error(e.Code)
+		*code = kafkago.Error(e.code)
 	}
 	return ok
 }
 
-// own stands for err outside of this package.
-func own(err error) error {
-	var already *BrokerError
+// refusal is err for use outside this package: a *refusedError if a broker has refused.
+func refusal(err error) error {
+	var already *refusedError
 	var code kafkago.Error
 	if errors.As(err, &already) || !errors.As(err, &code) {
 		return err
 	}
-	return &BrokerError{Code: int(code), text: err.Error()}
+	return &refusedError{code: int(code), text: err.Error()}
 }
 
-// Terminal tells whether err is a refusal of this package's, or of a broker's, that opening another publisher would not
-// mend, or must not: a fenced publisher that comes back fences the one that fenced it. It is false for ErrRestart and for
-// a context that has ended.
+// withAdvice is refusal, with what a person can do about it.
+func withAdvice(err error) error {
+	if fix := advice(err); fix != "" {
+		return fmt.Errorf("%w: %s", refusal(err), fix)
+	}
+	return refusal(err)
+}
+
+// Terminal tells whether err is a refusal, of this package or of a broker, after which the caller must not open another
+// publisher: that would not mend it, or do harm. A fenced publisher that is opened again fences the one that fenced it.
+// Terminal is false for ErrRestart and for a context that has ended.
 func Terminal(err error) bool {
 	for _, end := range []error{ErrFenced, ErrTooLarge, ErrTopicReplaced, ErrClosed} {
 		if errors.Is(err, end) {
@@ -90,11 +99,11 @@ func Terminal(err error) bool {
 	if errors.Is(err, ErrRestart) {
 		return false
 	}
-	var broker *BrokerError
+	var refused *refusedError
 	var retention *RetentionError
 	var missing *MissingTopicError
 	var offset *OffsetError
-	return errors.As(err, &broker) || errors.As(err, &retention) || errors.As(err, &missing) || errors.As(err, &offset)
+	return errors.As(err, &refused) || errors.As(err, &retention) || errors.As(err, &missing) || errors.As(err, &offset)
 }
 
 // grade says what to do about the outcome of a request.
@@ -109,8 +118,8 @@ const (
 	gradeStop                 // a person must look
 )
 
-// gradeOf decides from the broker's error code; whatever has no code (a refused or broken connection, a timeout, no
-// leader known yet) is worth another try.
+// gradeOf decides from the broker's error code. An error without a code is tried again: a refused or broken connection, a
+// timeout, a leader that is not known yet.
 func gradeOf(err error) grade {
 	if err == nil {
 		return gradeDone
@@ -135,7 +144,7 @@ func gradeOf(err error) grade {
 		return gradeLarge
 	case kafkago.Unknown, kafkago.BrokerNotAvailable, kafkago.ReplicaNotAvailable, kafkago.ConcurrentTransactions,
 		kafkago.TransactionCoordinatorFenced, kafkago.SASLAuthenticationFailed:
-		// A broker that goes down in the midst of a login looks like a wrong password.
+		// SASLAuthenticationFailed: kafka-go reports it too when a broker goes down during a login.
 		return gradeRetry
 	}
 	if code.Temporary() {
@@ -144,7 +153,7 @@ func gradeOf(err error) grade {
 	return gradeStop
 }
 
-// advice names the fix for errors that a person must mend.
+// advice is what a person can do about an error, or "".
 func advice(err error) string {
 	var code kafkago.Error
 	if !errors.As(err, &code) {
@@ -152,18 +161,22 @@ func advice(err error) string {
 	}
 	switch code {
 	case kafkago.TopicAuthorizationFailed:
-		return ": grant this login WRITE, READ and DESCRIBE on the topic"
+		return "grant this login WRITE, READ and DESCRIBE on the topic"
 	case kafkago.TransactionalIDAuthorizationFailed:
-		return ": grant this login WRITE and DESCRIBE on the transactional id"
+		return "grant this login WRITE and DESCRIBE on the transactional id"
 	case kafkago.ClusterAuthorizationFailed:
-		return ": grant this login CREATE on the topic, or IDEMPOTENT_WRITE on the cluster for brokers before 3.0"
+		return "grant this login CREATE on the topic, or IDEMPOTENT_WRITE on the cluster for brokers before 3.0"
+	case kafkago.SASLAuthenticationFailed:
+		return "the brokers refuse this login: check kafka.sasl.username and the password in kafka.sasl.password_file"
+	case kafkago.UnsupportedSASLMechanism:
+		return "the brokers do not offer this login: set kafka.sasl.mechanism to one that they do"
 	case kafkago.InvalidReplicationFactor:
-		return ": there are fewer brokers than replicas asked for"
+		return "there are fewer brokers than replicas asked for"
 	case kafkago.InvalidTimestamp:
-		return ": the database's clock is ahead of the broker's by more than message.timestamp.after.max.ms, or " +
+		return "the database's clock is ahead of the broker's by more than message.timestamp.after.max.ms, or " +
 			"records are older than message.timestamp.before.max.ms"
 	case kafkago.InvalidRecord:
-		return ": a compacted topic takes no records without key"
+		return "a compacted topic takes no records without key"
 	}
 	return ""
 }

@@ -7,7 +7,9 @@ import (
 )
 
 // Timing replaces the durations that are not zero.
-type Timing struct{ Request, Backoff, Missing, Stale, Doubt, Renewal, Lease, Ends, Look time.Duration }
+type Timing struct {
+	Request, Backoff, Missing, OldRecords, MaxUnanswered, RenewEvery, MaxUnrenewed, EndsEvery, SettingsEvery time.Duration
+}
 
 func (c *Config) SetTiming(t Timing) {
 	changed := defaultTiming
@@ -18,12 +20,12 @@ func (c *Config) SetTiming(t Timing) {
 		{&changed.request, t.Request},
 		{&changed.backoffMax, t.Backoff},
 		{&changed.missing, t.Missing},
-		{&changed.stale, t.Stale},
-		{&changed.doubt, t.Doubt},
-		{&changed.renewal, t.Renewal},
-		{&changed.lease, t.Lease},
-		{&changed.ends, t.Ends},
-		{&changed.look, t.Look},
+		{&changed.oldRecords, t.OldRecords},
+		{&changed.maxUnanswered, t.MaxUnanswered},
+		{&changed.renewEvery, t.RenewEvery},
+		{&changed.maxUnrenewed, t.MaxUnrenewed},
+		{&changed.endsEvery, t.EndsEvery},
+		{&changed.settingsEvery, t.SettingsEvery},
 	} {
 		if d.from != 0 {
 			*d.to = d.from
@@ -61,3 +63,33 @@ func Encoder() func(*Record) {
 
 // CheckEnds does what is done each minute.
 func (p *Publisher) CheckEnds(ctx context.Context) error { return p.checkEnds(ctx, map[string]bool{}) }
+
+// Tail reads the tail of a partition below end, as Open does below its fence; and how many foreign records are above it.
+func (c *Client) Tail(
+	ctx context.Context, topic string, partition int32, end int64, ours func(*Record) bool, records int,
+) (found []Stored, foreign int, err error) {
+	t, err := c.tail(ctx, tailRequest{
+		topic: topic, partition: partition, end: end, ours: ours, records: records, counted: noOffset,
+	})
+	return t.records, t.foreign, err
+}
+
+// Warnings are what the last check has found wrong with the topics.
+func (p *Publisher) Warnings() []string {
+	p.notes.mu.Lock()
+	defer p.notes.mu.Unlock()
+	var all []string
+	for i := range p.cfg.Topics {
+		all = append(all, p.notes.byTopic[p.cfg.Topics[i].Name]...)
+	}
+	return all
+}
+
+// TailBytes bounds the memory of a tail.
+const TailBytes = tailBytes
+
+// Fences in the topics.
+const (
+	HeaderOp = headerOp
+	OpFence  = opFence
+)

@@ -10,12 +10,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/segmentio/kafka-go/sasl"
 	"github.com/segmentio/kafka-go/sasl/plain"
+	"github.com/segmentio/kafka-go/sasl/scram"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"lapse/audit/kafka"
+	"lapse/internal/kafkaserver"
+	"lapse/internal/kafkatest"
 )
 
 const faulty = "faulty"
@@ -81,12 +85,18 @@ func TestErrorsThatDoNotPassEndThePublisherWithWhatToDo(t *testing.T) {
 			cluster, cfg := fake(t)
 			p := open(t, cfg)
 			cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: c.answer, Count: -1})
-			if _, ok := p.Append(newSource(faulty, 1, 1).record(0)); !ok {
-				t.Fatal(p.Err())
-			}
+			mustAppend(t, p, newSource(faulty, 1, 1).record(0))
 			err := waitErr(t, p)
-			if (c.is != nil && !errors.Is(err, c.is)) || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("%v, want %v, saying %q", err, c.is, c.says)
+			for _, end := range []error{kafka.ErrFenced, kafka.ErrRestart, kafka.ErrTooLarge, kafka.ErrTopicReplaced, kafka.ErrClosed} {
+				if errors.Is(err, end) != errors.Is(c.is, end) {
+					t.Errorf("%v, want %v", err, c.is)
+				}
+			}
+			if !strings.HasPrefix(err.Error(), "publish to faulty/0: ") || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v does not say %q", err, c.says)
+			}
+			if kafka.Terminal(err) == errors.Is(c.is, kafka.ErrRestart) {
+				t.Errorf("%v is terminal: %t", err, kafka.Terminal(err))
 			}
 			if p.Acked() != 0 {
 				t.Error("acknowledged")
@@ -99,9 +109,11 @@ func TestABatchThatTheBrokerKnowsAlreadyCounts(t *testing.T) {
 	t.Parallel()
 	cluster, cfg := fake(t)
 	p := open(t, cfg)
-	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.DuplicateSequenceNumber})
-	mark, _ := p.Append(newSource(faulty, 1, 1).record(0))
-	waitAcked(t, p, mark)
+	fault := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.DuplicateSequenceNumber})
+	waitAcked(t, p, mustAppend(t, p, newSource(faulty, 1, 1).record(0)))
+	if fault.Hits() != 1 {
+		t.Errorf("%d requests were answered so, want 1", fault.Hits())
+	}
 }
 
 func TestOpeningWaitsForACoordinatorThatIsStillLoading(t *testing.T) {
@@ -143,7 +155,7 @@ func TestOpeningEndsWhereThisLoginMayNotTakeOver(t *testing.T) {
 			if err == nil {
 				closePublisher(t, p)
 			}
-			if err == nil || !strings.Contains(err.Error(), c.says) {
+			if err == nil || !strings.Contains(err.Error(), c.says) || !kafka.Terminal(err) {
 				t.Errorf("%v, want it to say %q", err, c.says)
 			}
 		})
@@ -154,7 +166,7 @@ func TestTheLeaderMayMoveAtAnyTime(t *testing.T) {
 	t.Parallel()
 	cluster, cfg := fake(t)
 	cfg.MaxBatchBytes, cfg.MaxBuffered = 1000, 4000
-	cfg.SetTiming(kafka.Timing{Backoff: 5 * time.Millisecond, Ends: 5 * time.Millisecond})
+	cfg.SetTiming(kafka.Timing{Backoff: 5 * time.Millisecond, EndsEvery: 5 * time.Millisecond})
 	p := open(t, cfg)
 	s := newSource(faulty, 1, 3000)
 	done := make(chan error, 1)
@@ -182,13 +194,70 @@ func TestItSpeaksTLSAndLogsIn(t *testing.T) {
 	s.publishAll(t, cfg)
 	wantValues(t, cfg, s.total)
 
-	cfg.SASL = plain.Mechanism{Username: "lapse", Password: "wrong"}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	certificate, _ = selfSigned(t)
+	_, cfg = fake(t, kfake.TLS(&tls.Config{Certificates: []tls.Certificate{certificate}}))
+	cfg.TLS = &tls.Config{RootCAs: pool}
+	wantRefusedLogin(t, cfg, "certificate signed by unknown authority", "")
+}
+
+// kfake only closes the connection of a refused login; a broker answers, after a pause.
+func TestALoginThatTheBrokersRefuseSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Solo(t, kafkaserver.Options{Login: true, Settings: map[string]string{
+		"listener.name.login.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+		"listener.name.login.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required " +
+			`user_plain="secret";`,
+	}})
+	if err := broker.AddUser(t.Context(), "lapse", "secret"); err != nil {
+		t.Fatal(err)
+	}
+	topic := kafkatest.TopicOn(t, broker, 1)
+	cfg := config(broker, topic)
+	cfg.Brokers = []string{broker.LoginAddr()}
+	bySCRAM := func(algorithm scram.Algorithm, password string) sasl.Mechanism {
+		m, err := scram.Mechanism(algorithm, "lapse", password)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	s := newSource(topic, 1, 10)
+	for _, right := range []sasl.Mechanism{bySCRAM(scram.SHA512, "secret"), plain.Mechanism{Username: "plain", Password: "secret"}} {
+		cfg.SASL = right
+		s.publishAll(t, cfg)
+	}
+	s.verify(t, broker)
+
+	const failed, check = "[58] SASL Authentication Failed", "check kafka.sasl.username and the password in kafka.sasl.password_file"
+	for _, c := range []struct {
+		login    sasl.Mechanism
+		why, fix string
+	}{
+		{bySCRAM(scram.SHA512, "wrong"), failed, check},
+		{plain.Mechanism{Username: "plain", Password: "wrong"}, failed, check},
+		{plain.Mechanism{Username: "nobody", Password: "secret"}, failed, check},
+		{bySCRAM(scram.SHA256, "secret"), "[33] Unsupported SASL Mechanism", "set kafka.sasl.mechanism to one that they do"},
+	} {
+		cfg.SASL = c.login
+		wantRefusedLogin(t, cfg, c.why, c.fix)
+	}
+	if end := endOf(t, config(broker, topic)); end != 12 {
+		t.Errorf("the topic ends at %d, want two fences and 10 records", end)
+	}
+}
+
+// wantRefusedLogin opens nothing and is told why, and what to do, and no password.
+func wantRefusedLogin(t *testing.T, cfg kafka.Config, why, fix string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
-	if _, err := kafka.Open(ctx, cfg); err == nil {
-		t.Error("opened with a wrong password")
-	} else {
-		t.Log(err)
+	p, err := kafka.Open(ctx, cfg)
+	if err == nil {
+		closePublisher(t, p)
+		t.Fatal("opened")
+	}
+	if said := err.Error(); !strings.Contains(said, why) || !strings.Contains(said, fix) || strings.Contains(said, "wrong") {
+		t.Errorf("%v, want it to say %q and %q", err, why, fix)
 	}
 }
 

@@ -2,6 +2,7 @@ package kafka_test
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -46,7 +47,7 @@ func TestForeignRecordsAreSteppedOverAndCounted(t *testing.T) {
 	flood(t, broker.Addr(), topic, 1, "hello")
 	for range 2 { // the second finds the same one again, below two fences
 		p := open(t, cfg)
-		if rec, offset, ok := p.Last(topic, 0); !ok || string(rec.Value) != "49" || offset != 50 {
+		if rec, offset, ok := last(p, topic, 0); !ok || string(rec.Value) != "49" || offset != 50 {
 			t.Errorf("the tail is %q at %d (%t), want 49 at 50", rec.Value, offset, ok)
 		}
 		closePublisher(t, p)
@@ -59,13 +60,12 @@ func TestForeignRecordsAreSteppedOverAndCounted(t *testing.T) {
 	flood(t, broker.Addr(), topic, 4, "hello") // while it runs
 	rec := s.record(0)
 	rec.Value = []byte("50")
-	mark, _ := p.Append(rec)
-	waitAcked(t, p, mark)
+	waitAcked(t, p, mustAppend(t, p, rec))
 	if n := foreignRecords(t, cfg.Metrics, topic); n != 7 {
 		t.Errorf("%v foreign records counted, want 7", n)
 	}
 	closePublisher(t, p)
-	if rec, _, _ := open(t, cfg).Last(topic, 0); string(rec.Value) != "50" {
+	if rec, _, _ := last(open(t, cfg), topic, 0); string(rec.Value) != "50" {
 		t.Errorf("the tail is %q, want 50", rec.Value)
 	}
 	said := logged.String()
@@ -82,7 +82,7 @@ func TestATopicOfNothingButForeignRecordsHasNoTail(t *testing.T) {
 	flood(t, broker.Addr(), topic, 1000, "hello")
 	cfg := config(broker, topic)
 	cfg.Ours, cfg.Metrics = isNumber, kafka.NewMetrics()
-	if rec, _, ok := open(t, cfg).Last(topic, 0); ok {
+	if rec, _, ok := last(open(t, cfg), topic, 0); ok {
 		t.Errorf("%+v is a tail", rec)
 	}
 	if n := foreignRecords(t, cfg.Metrics, topic); n != 1000 {
@@ -100,8 +100,8 @@ func TestTheTailIsFoundBehindAMillionForeignRecords(t *testing.T) {
 	s := newSource(topic, 1, 10)
 	s.publishAll(t, cfg)
 	flood(t, broker.Addr(), topic, million, "hello")
-	tail, err := newClient(t, cfg).Tail(t.Context(), topic, 0, -1, isNumber)
-	if err != nil || string(tail.Record.Value) != "9" || tail.Offset != 10 || tail.Foreign != million {
-		t.Errorf("%q at %d behind %d foreign ones, %v", tail.Record.Value, tail.Offset, tail.Foreign, err)
+	tail, foreign, err := newClient(t, cfg).Tail(t.Context(), topic, 0, -1, isNumber, 3)
+	if err != nil || fmt.Sprint(shown(tail)) != "[7@8 8@9 9@10]" || foreign != million {
+		t.Errorf("%s behind %d foreign ones, %v", shown(tail), foreign, err)
 	}
 }

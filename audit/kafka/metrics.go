@@ -17,10 +17,10 @@ type Metrics struct {
 	foreign *prometheus.CounterVec
 
 	mu      sync.Mutex
-	stepped map[place]int64 // the highest offset of a foreign record that was counted
+	counted map[topicPartition]int64 // up to which offset foreign records are counted
 }
 
-type place struct {
+type topicPartition struct {
 	topic     string
 	partition int32
 }
@@ -41,7 +41,7 @@ func NewMetrics() *Metrics {
 		bytes:   counter("lapse_publish_bytes_total", "Bytes of acknowledged batches."),
 		retries: counter("lapse_publish_retries_total", "Attempts to send a batch that had to be repeated."),
 		foreign: counter("lapse_foreign_records_total", "Records of somebody else's that were found behind ours and stepped over."),
-		stepped: make(map[place]int64),
+		counted: make(map[topicPartition]int64),
 		opened: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "lapse_publisher_opened_total",
 			Help: "Times a publisher took over the topics: at start, and after each loss of its session.",
@@ -54,21 +54,21 @@ func (m *Metrics) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.seconds, m.records, m.batches, m.bytes, m.retries, m.opened, m.foreign}
 }
 
-// countedTo is up to which offset foreign records were counted by former publishers. A fence below it is one in a topic
-// that was made again.
-func (m *Metrics) countedTo(at place, fence int64) int64 {
+// countedTo is the offset up to which former publishers have counted foreign records. It does not hold for a fence below
+// it: that one is in a topic that was made again.
+func (m *Metrics) countedTo(at topicPartition, fence int64) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if counted, ok := m.stepped[at]; ok && counted < fence {
-		return counted
+	if offset, ok := m.counted[at]; ok && offset < fence {
+		return offset
 	}
-	return nowhere
+	return noOffset
 }
 
-// steppedOver counts n foreign records that none was counted of, up to offset.
-func (m *Metrics) steppedOver(at place, n int, offset int64) {
+// steppedOver counts n foreign records that were not counted before, and remembers up to which offset.
+func (m *Metrics) steppedOver(at topicPartition, n int, offset int64) {
 	m.foreign.WithLabelValues(at.topic).Add(float64(n))
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.stepped[at] = offset
+	m.counted[at] = offset
 }

@@ -41,6 +41,13 @@ func (n *network) from(decide func(n int) fate) {
 	n.decide, n.seen = decide, 0
 }
 
+// requests is how many produce requests there were since from.
+func (n *network) requests() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.seen
+}
+
 func always(f fate) func(int) fate { return func(int) fate { return f } }
 
 // let lets go of what is held, and of what would be.

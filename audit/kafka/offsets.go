@@ -13,8 +13,8 @@ import (
 // record gets. First equals End in an empty partition.
 type Offsets struct{ First, End int64 }
 
-// Offsets returns the bounds of each partition of a topic, by partition. It waits for leaders as long as ctx lets it; a
-// topic that stays unknown is a *MissingTopicError.
+// Offsets returns the bounds of each partition of a topic, by partition. It waits for leaders until ctx ends. The error for
+// a topic that stays unknown is a *MissingTopicError.
 func (c *Client) Offsets(ctx context.Context, topic string) ([]Offsets, error) {
 	n, err := c.partitions(ctx, topic, 0, c.timing.missing)
 	if err != nil {
@@ -29,8 +29,8 @@ func (c *Client) Offsets(ctx context.Context, topic string) ([]Offsets, error) {
 	return offsets, nil
 }
 
-// Known says whether the brokers know a topic at this moment. One that was just made, or whose broker has just started, may
-// be unknown for a while.
+// Known says whether the brokers know a topic at this moment. A topic that was just made, or whose broker has just started,
+// may be unknown for a while.
 func (c *Client) Known(ctx context.Context, topic string) (bool, error) {
 	_, err := c.partitions(ctx, topic, 0, 0)
 	var missing *MissingTopicError
@@ -42,7 +42,7 @@ func (c *Client) Known(ctx context.Context, topic string) (bool, error) {
 
 func (c *Client) offsets(ctx context.Context, topic string, partition int32) (Offsets, error) {
 	var found Offsets
-	what := fmt.Sprintf("offsets of %s/%d", topic, partition)
+	what := fmt.Sprintf("read the offsets of %s/%d", topic, partition)
 	begin := time.Now()
 	err := c.retry(ctx, what, func(ctx context.Context) error {
 		p := int(partition)
@@ -62,8 +62,8 @@ func (c *Client) offsets(ctx context.Context, topic string, partition int32) (Of
 	return found, err
 }
 
-// orMissing is what has gone wrong with a request about a topic: that the topic is not there, if it was not at begin nor is
-// now. kafka-go's own words for it are many, and mean a leader that moves as well.
+// orMissing is err, or a *MissingTopicError if the topic was unknown since begin and still is. kafka-go has many errors for
+// that, and returns the same ones while a leader moves.
 func (c *Client) orMissing(ctx context.Context, topic string, begin time.Time, err error) error {
 	if gradeOf(err) != gradeRetry || time.Since(begin) < c.timing.missing {
 		return err
@@ -75,9 +75,9 @@ func (c *Client) orMissing(ctx context.Context, topic string, begin time.Time, e
 	return err
 }
 
-// partitions is how many partitions a topic has, once each of the first ones has a leader; first 0 means all of them. A
-// topic that stays unknown for as long as patience is taken to be missing: just after it was made, or a broker was
-// started, it is unknown for a moment.
+// partitions is how many partitions a topic has. It waits until each of the first ones has a leader; first 0 means all of
+// them. A topic that is unknown for as long as patience is missing: just after it was made, or a broker was started, it
+// may be unknown for a moment.
 func (c *Client) partitions(ctx context.Context, topic string, first int, patience time.Duration) (int, error) {
 	found, err := c.layout(ctx, topic, first, patience)
 	return found.partitions, err
@@ -92,7 +92,7 @@ type layout struct {
 func (c *Client) layout(ctx context.Context, topic string, first int, patience time.Duration) (layout, error) {
 	var seen layout
 	begin := time.Now()
-	err := c.retry(ctx, "metadata of topic "+topic, func(ctx context.Context) error {
+	err := c.retry(ctx, "read the metadata of topic "+topic, func(ctx context.Context) error {
 		resp, err := c.kafka.Metadata(ctx, &kafkago.MetadataRequest{Topics: []string{topic}})
 		if err != nil {
 			return err

@@ -54,14 +54,14 @@ func (s *source) publish(ctx context.Context, p *kafka.Publisher, stop <-chan st
 	tails := make([]int, s.partitions)
 	for i := range tails {
 		tails[i] = -1
-		if rec, _, ok := p.Last(s.topic, int32(i)); ok {
+		if rec, _, ok := last(p, s.topic, int32(i)); ok {
 			tails[i], _ = strconv.Atoi(string(rec.Value))
 		}
 		if tails[i] < s.confirmed[i] {
 			return fmt.Errorf("partition %d: the tail is %d, %d was acknowledged", i, tails[i], s.confirmed[i])
 		}
 	}
-	var sent []int // by mark, from 1
+	var sent []int // by number, from 1
 	defer func() {
 		for _, n := range sent[:p.Acked()] {
 			s.confirmed[s.partition(n)] = n
@@ -83,12 +83,12 @@ func (s *source) publish(ctx context.Context, p *kafka.Publisher, stop <-chan st
 			continue
 		}
 		for {
-			mark, ok := p.Append(s.record(n))
+			number, ok := p.Append(s.record(n))
 			if ok {
-				if mark != highest+1 {
-					return fmt.Errorf("mark %d follows %d", mark, highest)
+				if number != highest+1 {
+					return fmt.Errorf("number %d follows %d", number, highest)
 				}
-				highest = mark
+				highest = number
 				sent = append(sent, n)
 				break
 			}
@@ -202,6 +202,37 @@ func closePublisher(t *testing.T, p *kafka.Publisher) {
 	}
 }
 
+// last is the newest record of a tail.
+func last(p *kafka.Publisher, topic string, partition int32) (kafka.Record, int64, bool) {
+	tail := p.Last(topic, partition)
+	if len(tail) == 0 {
+		return kafka.Record{}, -1, false
+	}
+	newest := tail[len(tail)-1]
+	return newest.Record, newest.Offset, true
+}
+
+// mustAppend appends a record that must be taken, and returns its number.
+func mustAppend(t *testing.T, p *kafka.Publisher, rec kafka.Record) uint64 {
+	t.Helper()
+	number, ok := p.Append(rec)
+	if !ok {
+		t.Fatalf("the record was not taken: %v", p.Err())
+	}
+	return number
+}
+
+// endOf is the end offset of partition 0 of a topic, as the broker has it.
+func endOf(t *testing.T, cfg kafka.Config) int64 {
+	t.Helper()
+	cfg.Dial = nil // no faults on this way
+	bounds, err := newClient(t, cfg).Offsets(t.Context(), cfg.Topics[0].Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bounds[0].End
+}
+
 // waitErr waits for the publisher's end.
 func waitErr(t *testing.T, p *kafka.Publisher) error {
 	t.Helper()
@@ -217,17 +248,17 @@ func waitErr(t *testing.T, p *kafka.Publisher) error {
 }
 
 // waitAcked waits for an acknowledgement.
-func waitAcked(t *testing.T, p *kafka.Publisher, mark uint64) {
+func waitAcked(t *testing.T, p *kafka.Publisher, number uint64) {
 	t.Helper()
 	deadline := time.After(patience)
-	for p.Acked() < mark {
+	for p.Acked() < number {
 		select {
 		case <-p.Progress():
 			if err := p.Err(); err != nil {
 				t.Fatal(err)
 			}
 		case <-deadline:
-			t.Fatalf("acknowledged up to %d, want %d", p.Acked(), mark)
+			t.Fatalf("acknowledged up to %d, want %d", p.Acked(), number)
 		}
 	}
 }

@@ -10,12 +10,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 )
 
-// Publisher puts each record into its topic once. See the package comment for what that takes of the caller. Append is
-// for one goroutine; everything else is safe for concurrent use.
+// Publisher puts each record into its topic once. The package comment says what the caller must do for that. Append is for
+// one goroutine; all other methods are safe for concurrent use.
 type Publisher struct {
 	cfg     Config
 	timing  *timing
@@ -24,10 +23,10 @@ type Publisher struct {
 	metrics *Metrics
 	notes   notes
 
-	lanes map[string][]*lane // by topic and partition
-	every []*lane
+	byTopic map[string][]*sender // and partition
+	senders []*sender            // all of them
 
-	appended atomic.Uint64 // marks given out
+	appended atomic.Uint64 // number of the last record that was taken
 	acked    atomic.Uint64
 	buffered atomic.Int64
 	progress chan struct{}
@@ -39,12 +38,11 @@ type Publisher struct {
 	running sync.WaitGroup
 }
 
-// Open takes the topics over. It waits for the brokers as long as ctx lets it.
+// Open takes the topics over. It tries again until the brokers answer or ctx ends.
 //
-//	crash after step 2    topics are there; nothing else
-//	crash after step 3    the epoch has moved; a publisher that still runs goes on where its partition has no fence yet
-//	crash within step 4   some partitions are fenced: whoever ran before is stopped there, and told; the next Open fences
-//	                      all of them
+//	crash after step 2    the topics exist; nothing else has changed
+//	crash after step 3    the epoch is higher; a publisher that still runs goes on in partitions without a new fence
+//	crash within step 4   some partitions are fenced: a former publisher gets ErrFenced there; the next Open fences all
 //	crash after step 4    one more fence in every partition, which consumers skip
 func Open(ctx context.Context, cfg Config) (*Publisher, error) {
 	if err := cfg.check(); err != nil {
@@ -57,7 +55,7 @@ func Open(ctx context.Context, cfg Config) (*Publisher, error) {
 	}
 	p := &Publisher{
 		cfg: cfg, timing: cfg.timing, log: cfg.Logger, client: client, metrics: cfg.Metrics,
-		lanes:    make(map[string][]*lane, len(cfg.Topics)),
+		byTopic:  make(map[string][]*sender, len(cfg.Topics)),
 		progress: make(chan struct{}, 1),
 	}
 	if err := p.takeOver(ctx); err != nil {
@@ -76,15 +74,15 @@ func (p *Publisher) takeOver(ctx context.Context) error {
 	}
 	for i := range p.cfg.Topics {
 		t := &p.cfg.Topics[i]
-		p.note(t, topics[t.Name])
+		p.warn(t, topics[t.Name])
 		limit := p.limit(batchLimit(topics[t.Name].settings, p.cfg.MaxBatchBytes))
 		if t.Partitions == 0 {
 			t.Partitions = topics[t.Name].partitions
 		}
-		for i := range t.Partitions {
-			l := newLane(p, t.Name, int32(i), limit)
-			p.lanes[t.Name] = append(p.lanes[t.Name], l)
-			p.every = append(p.every, l)
+		for partition := range t.Partitions {
+			s := newSender(p, t.Name, int32(partition), limit)
+			p.byTopic[t.Name] = append(p.byTopic[t.Name], s)
+			p.senders = append(p.senders, s)
 		}
 	}
 	s, err := p.client.openSession(ctx, p.cfg.TransactionalID) // 3. producer and epoch
@@ -92,85 +90,92 @@ func (p *Publisher) takeOver(ctx context.Context) error {
 		return err
 	}
 	p.session.Store(&s)
-	fences, err := p.fence(ctx) // 4. fences
-	if err != nil {
+	if err := p.fence(ctx); err != nil { // 4. fences
 		return err
 	}
-	if err := p.readTails(ctx, fences); err != nil { // 5. tails
+	if err := p.readTails(ctx); err != nil { // 5. tails
 		return err
 	}
-	p.log.Info("publisher opened", "transactional_id", p.cfg.TransactionalID, "partitions", len(p.every),
+	p.log.Info("publisher opened", "transactional_id", p.cfg.TransactionalID, "partitions", len(p.senders),
 		"producer", s.producer, "epoch", s.epoch)
 	return nil
 }
 
-// limit is what records may fill of a batch of at most size bytes: room is left for batch.refresh.
+// limit is how many bytes of a batch of at most size bytes records may fill. The rest is for batch.addFenceIfOld.
 func (p *Publisher) limit(size int) int {
 	fence := newFence(p.cfg.FenceHeaders, time.Now())
 	return size - recordSize(&fence, math.MaxInt64, math.MaxInt32) - varintSize(math.MaxInt32)
 }
 
-// fence writes one record into every partition and returns the offsets. Once a partition has it, its broker refuses every
-// former epoch; until then a former publisher's batches may still come in, below the fence.
-func (p *Publisher) fence(ctx context.Context) ([]int64, error) {
-	offsets := make([]int64, len(p.every))
+// fence writes one record into every partition. From then on the partition's leader refuses every former epoch. Until
+// then batches of a former publisher may still be appended, below the fence.
+func (p *Publisher) fence(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for i, l := range p.every {
+	for _, s := range p.senders {
 		group.Go(func() error {
 			b := p.newBatch()
 			defer p.recycle(b)
 			fence := newFence(p.cfg.FenceHeaders, time.Now())
 			b.add(&fence, math.MaxInt)
-			l.seal(b)
-			offset, err := l.deliver(ctx, b)
-			if err == nil && offset < 0 {
-				err = fmt.Errorf("kafka: the fence of %s/%d has no offset: %w", l.topic, l.partition, ErrRestart)
+			s.seal(b)
+			offset, err := s.deliver(ctx, b)
+			if err != nil {
+				return err
 			}
-			offsets[i] = offset
-			l.end.Store(offset + 1)
-			l.fence, l.fenceBy = offset, l.session.producer
-			return err
+			if offset < 0 {
+				return s.wrap(fmt.Errorf("the fence has no offset: %w", ErrRestart))
+			}
+			s.end.Store(offset + 1)
+			s.fence, s.fenceProducer = offset, s.session.producer
+			return nil
 		})
-	}
-	return offsets, group.Wait()
-}
-
-// readTails looks below each fence, where nothing changes any more but by retention.
-func (p *Publisher) readTails(ctx context.Context, fences []int64) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(4) // each holds an answer of the broker in memory
-	for i, l := range p.every {
-		group.Go(func() error { return p.readTail(ctx, l, fences[i]) })
 	}
 	return group.Wait()
 }
 
-func (p *Publisher) readTail(ctx context.Context, l *lane, fence int64) (err error) {
-	at := place{l.topic, l.partition}
-	var fresh int
-	l.last, fresh, err = p.client.tail(ctx, l.topic, l.partition, fence, p.cfg.Ours, p.metrics.countedTo(at, fence))
-	if err != nil || l.last.Foreign == 0 {
+// readTails reads what lies below each fence. Nothing changes there any more, except that retention may delete it.
+func (p *Publisher) readTails(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(4) // each holds an answer of the broker in memory
+	for i := range p.cfg.Topics {
+		t := &p.cfg.Topics[i]
+		for _, s := range p.byTopic[t.Name] {
+			group.Go(func() error { return p.readTail(ctx, s, max(t.Tail, 1)) })
+		}
+	}
+	return group.Wait()
+}
+
+func (p *Publisher) readTail(ctx context.Context, s *sender, records int) error {
+	at := topicPartition{s.topic, s.partition}
+	read := tailRequest{
+		topic: s.topic, partition: s.partition, end: s.fence, ours: p.cfg.Ours, records: records,
+		counted: p.metrics.countedTo(at, s.fence),
+	}
+	var err error
+	if s.tail, err = p.client.tail(ctx, read); err != nil || s.tail.foreign == 0 {
 		return err
 	}
-	p.metrics.steppedOver(at, fresh, fence-1)
+	p.metrics.steppedOver(at, s.tail.uncounted, s.fence-1)
 	p.log.Warn("somebody else's records stand behind ours and are stepped over; nobody else may write into this topic: find "+
 		"out who does, and take the right away (ACL: WRITE)",
-		"topic", l.topic, "partition", l.partition, "records", l.last.Foreign, "below", fence)
+		"topic", s.topic, "partition", s.partition, "records", s.tail.foreign, "below", s.fence)
 	return nil
 }
 
 func (p *Publisher) start(ctx context.Context) {
 	ctx, p.stop = context.WithCancel(context.WithoutCancel(ctx)) // Open's context bounds Open
-	for _, l := range p.every {
-		p.running.Go(func() { l.run(ctx) })
+	for _, s := range p.senders {
+		p.running.Go(func() { s.run(ctx) })
 	}
 	p.running.Go(func() { p.renew(ctx) })
 	p.running.Go(func() { p.watch(ctx) })
 }
 
-// renew keeps the transactional id known, and this publisher the one that has it.
+// renew asks for the next epoch at intervals. So the coordinator does not forget the transactional id, and a publisher
+// that was replaced learns of it.
 func (p *Publisher) renew(ctx context.Context) {
-	tick := time.NewTicker(p.timing.renewal)
+	tick := time.NewTicker(p.timing.renewEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -193,94 +198,103 @@ func (p *Publisher) renew(ctx context.Context) {
 	}
 }
 
-// Partitions is how many partitions of a topic are published to; 0 for a topic that is not this publisher's.
-func (p *Publisher) Partitions(topic string) int { return len(p.lanes[topic]) }
-
-// Last is the last record of ours (Config.Ours) below this publisher's fence, and its offset: what the topic had when Open
-// returned. All that was published before it, in this partition, is in the topic. It finds nothing in a topic that was
-// deleted and made again: a caller that knows of records there must not take that for a beginning.
-func (p *Publisher) Last(topic string, partition int32) (Record, int64, bool) {
-	lanes := p.lanes[topic]
-	if partition < 0 || int(partition) >= len(lanes) {
-		return Record{}, 0, false
+// sender is the one of a partition, or nil.
+func (p *Publisher) sender(topic string, partition int32) *sender {
+	all := p.byTopic[topic]
+	if partition < 0 || int(partition) >= len(all) {
+		return nil
 	}
-	last := lanes[partition].last
-	return last.Record, last.Offset, last.Found
+	return all[partition]
 }
 
-// End is the offset behind the last batch that was acknowledged in a partition; -1 for one that is not this publisher's.
+// Last returns the newest records of ours (Config.Ours) in a partition below this publisher's fence, the oldest of them
+// first: what the topic had when Open returned. Everything that was published to the partition before the last one is in
+// the topic.
+//
+// There are as many as Topic.Tail says, or fewer: at the start of the partition, and where they would take more than 1 MiB
+// of memory. The newest is there whatever its size. Offsets grow and may have gaps: fences, records of others, and what
+// compaction has removed lie between. Client.Backward reads what is below the first.
+//
+// It is empty in a partition that has no record of ours, and in a topic that was deleted and made again. A caller that
+// knows of records there must not take that for a beginning. The slice is the publisher's: do not change it.
+func (p *Publisher) Last(topic string, partition int32) []Stored {
+	if s := p.sender(topic, partition); s != nil {
+		return s.tail.records
+	}
+	return nil
+}
+
+// End is the offset behind the last acknowledged batch of a partition; -1 for one that this publisher does not have.
 func (p *Publisher) End(topic string, partition int32) int64 {
-	lanes := p.lanes[topic]
-	if partition < 0 || int(partition) >= len(lanes) {
-		return -1
+	if s := p.sender(topic, partition); s != nil {
+		return s.end.Load()
 	}
-	return lanes[partition].end.Load()
+	return noOffset
 }
 
-// Fence is the offset of this publisher's fence. One that is not above an offset that was seen in the partition before
-// proves that the topic was deleted and made again, or has lost its end.
+// Fence is the offset of this publisher's fence; ok is false for a partition that this publisher does not have. A fence
+// that is not above an offset that was seen in the partition before proves that the topic was deleted and made again, or
+// that its end was lost.
 func (p *Publisher) Fence(topic string, partition int32) (offset int64, ok bool) {
-	lanes := p.lanes[topic]
-	if partition < 0 || int(partition) >= len(lanes) {
-		return nowhere, false
+	if s := p.sender(topic, partition); s != nil {
+		return s.fence, true
 	}
-	return lanes[partition].fence, true
+	return noOffset, false
 }
 
-// Append takes a record to be published, and never blocks. Marks number the records 1, 2, 3 …, over all partitions. The
-// record is encoded before Append returns: its memory is the caller's again.
+// Append takes a record to be published, and never blocks. It numbers the records 1, 2, 3 … over all partitions, and
+// returns the number. It encodes the record before it returns: the record's memory is the caller's again.
 //
-// ok is false if the record was not taken. Then look at Err: nil means that the buffer is full, so wait for Progress and
-// try again; anything else is final. A record that is too large is final too (ErrTooLarge), because to go on without it
-// would be to drop it.
+// ok is false if the record was not taken. If Err is nil then, the buffer is full: wait for Progress and try again. Any
+// other error is final. So is a record that is too large (ErrTooLarge): to go on without it would be to drop it.
 //
-// A record that was taken is durable when Acked reaches its mark. If this process dies before, it may be in the topic or
-// not; the next Open's tail tells.
-func (p *Publisher) Append(rec Record) (mark uint64, ok bool) {
+// A record that was taken is durable when Acked reaches its number. If this process dies before that, the record may be in
+// the topic or not; the tail that the next Open reads tells.
+func (p *Publisher) Append(rec Record) (number uint64, ok bool) {
 	if p.err.Load() != nil {
 		return 0, false
 	}
-	lanes := p.lanes[rec.Topic]
-	if rec.Partition < 0 || int(rec.Partition) >= len(lanes) {
-		p.fail(fmt.Errorf("kafka: no partition %s/%d among those opened", rec.Topic, rec.Partition))
+	s := p.sender(rec.Topic, rec.Partition)
+	if s == nil {
+		p.fail(fmt.Errorf("publish to %s/%d: no such partition was opened", rec.Topic, rec.Partition))
 		return 0, false
 	}
 	if rec.Time.Before(time.UnixMilli(0)) {
-		p.fail(fmt.Errorf("kafka: a record for %s without time, or of before 1970", rec.Topic))
+		p.fail(s.wrap(errors.New("a record without time, or of before 1970")))
 		return 0, false
 	}
 	if p.buffered.Load() >= int64(p.cfg.MaxBuffered) {
 		return 0, false
 	}
-	mark = p.appended.Load() + 1
-	if !lanes[rec.Partition].append(&rec, mark) {
-		p.fail(fmt.Errorf("kafka: a record of %d bytes for %s, which takes %d: %w", recordSize(&rec, 0, 0), rec.Topic,
-			lanes[rec.Partition].limit-headerSize, ErrTooLarge))
+	number = p.appended.Load() + 1
+	if !s.append(&rec, number) {
+		p.fail(s.wrap(fmt.Errorf("a record of %d bytes where %d are allowed: %w", recordSize(&rec, 0, 0), s.limit-headerSize,
+			ErrTooLarge)))
 		return 0, false
 	}
-	return mark, true
+	return number, true
 }
 
-// Acked is the largest mark such that every record with that mark or a smaller one is acknowledged by all replicas.
+// Acked is the largest number up to which all records are acknowledged by all replicas in sync.
 func (p *Publisher) Acked() uint64 { return p.acked.Load() }
 
-// Progress receives whenever Acked has moved, room has come free or Err is not nil any more. Signals melt into one: look
-// at all three.
+// Progress receives when Acked has moved, when the buffer has room again, and when the publisher has ended with an error.
+// Several signals may be delivered as one: look at all three.
 func (p *Publisher) Progress() <-chan struct{} { return p.progress }
 
-// Stalled is how long the oldest batch under way has been without an answer, over all its attempts; 0 if none is.
+// Stalled is for how long the oldest batch under way has no answer, over all its attempts; 0 if none is under way.
 func (p *Publisher) Stalled() time.Duration {
 	longest := time.Duration(0)
-	for _, l := range p.every {
-		if since := l.since.Load(); since != nil {
+	for _, s := range p.senders {
+		if since := s.pendingSince.Load(); since != nil {
 			longest = max(longest, time.Since(*since))
 		}
 	}
 	return longest
 }
 
-// Err is nil while the publisher works or merely tries again. Otherwise nothing more is sent: see ErrFenced, ErrRestart,
-// ErrTooLarge. What was not acknowledged may be in the topic or not.
+// Err is nil while the publisher works or tries again. Otherwise the publisher has ended and sends nothing more: see
+// ErrFenced, ErrRestart, ErrTooLarge. A record that was not acknowledged may be in the topic or not.
 func (p *Publisher) Err() error {
 	if err := p.err.Load(); err != nil {
 		return *err
@@ -288,11 +302,8 @@ func (p *Publisher) Err() error {
 	return nil
 }
 
-// Collectors are the metrics that this publisher counts in.
-func (p *Publisher) Collectors() []prometheus.Collector { return p.metrics.Collectors() }
-
 // Close stops sending and frees what the publisher holds. It does not wait for acknowledgements: a caller that wants
-// them waits for Acked before. What is unacknowledged then may be in the topic or not.
+// them waits for Acked first. A record that is not acknowledged by then may be in the topic or not.
 func (p *Publisher) Close(ctx context.Context) error {
 	p.fail(ErrClosed)
 	p.client.Close()
@@ -305,11 +316,11 @@ func (p *Publisher) Close(ctx context.Context) error {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("kafka: close: %w", context.Cause(ctx))
+		return fmt.Errorf("close the publisher: %w", context.Cause(ctx))
 	}
 }
 
-// fail keeps the first terminal error and stops everything.
+// fail keeps the first error that ends the publisher, and stops all goroutines.
 func (p *Publisher) fail(err error) {
 	if !p.err.CompareAndSwap(nil, &err) {
 		return
@@ -328,23 +339,24 @@ func (p *Publisher) signal() {
 	}
 }
 
-// delivered takes a batch off the books.
-func (p *Publisher) delivered(l *lane, b *batch) {
-	p.metrics.batches.WithLabelValues(l.topic).Inc()
-	p.metrics.records.WithLabelValues(l.topic).Add(float64(b.records))
-	p.metrics.bytes.WithLabelValues(l.topic).Add(float64(b.size()))
+// delivered counts an acknowledged batch and frees its memory.
+func (p *Publisher) delivered(s *sender, b *batch) {
+	p.metrics.batches.WithLabelValues(s.topic).Inc()
+	p.metrics.records.WithLabelValues(s.topic).Add(float64(b.records))
+	p.metrics.bytes.WithLabelValues(s.topic).Add(float64(b.size()))
 	p.buffered.Add(-int64(b.payload))
 	p.recycle(b)
 	p.advance()
 	p.signal()
 }
 
-// advance moves Acked on. The count of marks is read first: a record with a mark up to it is known to its lane by then,
-// and is found there unless it is acknowledged. Lanes may advance at the same time; every value found is true for ever.
+// advance raises Acked. It reads the number of the last record first: every record up to that number has reached its
+// sender by then, so one that is not acknowledged is found there. Several senders may advance at the same time: each value
+// that is found stays true.
 func (p *Publisher) advance() {
 	upTo := p.appended.Load()
-	for _, l := range p.every {
-		if oldest := l.oldest(); oldest != 0 {
+	for _, s := range p.senders {
+		if oldest := s.oldest(); oldest != 0 {
 			upTo = min(upTo, oldest-1)
 		}
 	}

@@ -57,11 +57,11 @@ func TestAFullBufferTakesNothingUntilThereIsProgress(t *testing.T) {
 	s := newSource(topic, 1, 1)
 	taken := uint64(0)
 	for {
-		mark, ok := p.Append(s.record(0))
+		number, ok := p.Append(s.record(0))
 		if !ok {
 			break
 		}
-		taken = mark
+		taken = number
 	}
 	if taken < 100 || taken > 400 || p.Err() != nil {
 		t.Fatalf("%d records of about 50 bytes taken, error %v", taken, p.Err())
@@ -72,8 +72,8 @@ func TestAFullBufferTakesNothingUntilThereIsProgress(t *testing.T) {
 	}
 	net.let()
 	waitAcked(t, p, taken)
-	if mark, ok := p.Append(s.record(0)); !ok || mark != taken+1 {
-		t.Errorf("mark %d (%t) after the buffer has drained, want %d", mark, ok, taken+1)
+	if number, ok := p.Append(s.record(0)); !ok || number != taken+1 {
+		t.Errorf("number %d (%t) after the buffer has drained, want %d", number, ok, taken+1)
 	}
 	waitAcked(t, p, taken+1)
 	if p.Stalled() != 0 {
@@ -95,11 +95,7 @@ func TestARecordIsNotAcknowledgedBeforeThoseAppendedBeforeIt(t *testing.T) {
 		return pass
 	})
 	to := func(partition int32) uint64 {
-		mark, ok := p.Append(kafka.Record{Topic: topic, Partition: partition, Value: []byte("v"), Time: time.Now()})
-		if !ok {
-			t.Fatal(p.Err())
-		}
-		return mark
+		return mustAppend(t, p, kafka.Record{Topic: topic, Partition: partition, Value: []byte("v"), Time: time.Now()})
 	}
 	to(0)
 	<-net.held
@@ -127,14 +123,12 @@ func TestARecordThatIsTooLargeStopsThePublisher(t *testing.T) {
 	rec := s.record(0)
 	for range 100 { // more than one batch of what the topic takes
 		rec.Value = []byte(strings.Repeat("x", 3000))
-		if _, ok := p.Append(rec); !ok {
-			t.Fatal(p.Err())
-		}
+		mustAppend(t, p, rec)
 	}
 	waitAcked(t, p, 100)
 	rec.Value = []byte(strings.Repeat("x", 5000))
-	if mark, ok := p.Append(rec); ok {
-		t.Errorf("taken as %d", mark)
+	if number, ok := p.Append(rec); ok {
+		t.Errorf("taken as %d", number)
 	}
 	if err := p.Err(); !errors.Is(err, kafka.ErrTooLarge) || strings.Contains(err.Error(), "xxx") {
 		t.Errorf("%v, want ErrTooLarge without the value", err)
@@ -164,7 +158,7 @@ func TestClosingDoesNotWaitForTheBrokers(t *testing.T) {
 	net.from(always(hold)) // for ever
 	s := newSource(topic, 2, 10)
 	for n := range s.total {
-		p.Append(s.record(n))
+		mustAppend(t, p, s.record(n))
 	}
 	<-net.held
 	begun := time.Now()
@@ -177,19 +171,24 @@ func TestClosingDoesNotWaitForTheBrokers(t *testing.T) {
 func TestWhatCannotBeARecordIsRefused(t *testing.T) {
 	t.Parallel()
 	topic := kafkatest.Topic(t, 2)
-	for name, rec := range map[string]kafka.Record{
-		"another topic":        {Topic: "other", Time: time.Now()},
-		"a partition too many": {Topic: topic, Partition: 2, Time: time.Now()},
-		"a negative partition": {Topic: topic, Partition: -1, Time: time.Now()},
-		"no time":              {Topic: topic},
+	const nowhere = "no such partition was opened"
+	for name, c := range map[string]struct {
+		rec  kafka.Record
+		says string
+	}{
+		"another topic":        {kafka.Record{Topic: "other", Time: time.Now()}, nowhere},
+		"a partition too many": {kafka.Record{Topic: topic, Partition: 2, Time: time.Now()}, nowhere},
+		"a negative partition": {kafka.Record{Topic: topic, Partition: -1, Time: time.Now()}, nowhere},
+		"no time":              {kafka.Record{Topic: topic}, "without time"},
+		"a time before 1970":   {kafka.Record{Topic: topic, Time: time.UnixMilli(-1)}, "of before 1970"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg := config(kafkatest.Broker(t), topic)
 			cfg.TransactionalID = name // or they would fence one another
 			p := open(t, cfg)
-			if _, ok := p.Append(rec); ok || p.Err() == nil {
-				t.Errorf("taken: %t, error %v", ok, p.Err())
+			if _, ok := p.Append(c.rec); ok || p.Err() == nil || !strings.Contains(p.Err().Error(), c.says) {
+				t.Errorf("taken: %t, error %v, want %q", ok, p.Err(), c.says)
 			}
 		})
 	}

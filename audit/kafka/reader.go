@@ -12,20 +12,15 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// Reader reads one partition in order, whoever wrote it, compressed or not. Transactions of other producers are not
-// looked at: an aborted record is a record. For one goroutine. It holds nothing that needs closing.
+// Reader reads one partition in order, whoever wrote it, compressed or not. It ignores transactions of other producers: an
+// aborted record is a record. For one goroutine. There is nothing to close.
 type Reader struct {
 	client    *Client
 	topic     string
 	partition int32
 	next      int64
 	to        int64
-	waiting   []read // decoded, not yet handed out
-}
-
-type read struct {
-	record Record
-	offset int64
+	waiting   []Stored // decoded, not yet handed out
 }
 
 // NoEnd is the upper bound of a Reader that waits for what is still to come.
@@ -61,9 +56,9 @@ func (c *Client) ReadPartition(
 	}
 }
 
-// Next returns the next record and its offset, or io.EOF at the end. It waits for records that are not there yet, and
-// tries again for as long as ctx lets it whatever the brokers do. Offsets grow, and may have gaps. The record's memory is
-// the caller's. An offset outside of what the partition has is an *OffsetError: nothing is skipped in silence.
+// Next returns the next record and its offset, or io.EOF at the end. It waits for records that are not there yet, and tries
+// again until ctx ends. Offsets grow, and may have gaps. The record's memory is the caller's. The error for an offset that
+// the partition does not have is an *OffsetError: Next never skips records that retention has deleted.
 func (r *Reader) Next(ctx context.Context) (Record, int64, error) {
 	for len(r.waiting) == 0 {
 		if r.to != NoEnd && r.next >= r.to {
@@ -76,10 +71,10 @@ func (r *Reader) Next(ctx context.Context) (Record, int64, error) {
 	}
 	first := r.waiting[0]
 	r.waiting = r.waiting[1:]
-	return first.record, first.offset, nil
+	return first.Record, first.Offset, nil
 }
 
-// fetch asks once. Nothing in the answer is not an error.
+// fetch asks once. An answer without records is no error.
 func (r *Reader) fetch(ctx context.Context) error {
 	resp, err := r.client.kafka.Fetch(ctx, &kafkago.FetchRequest{
 		Topic:     r.topic,
@@ -104,8 +99,8 @@ func (r *Reader) fetch(ctx context.Context) error {
 	return nil
 }
 
-// outOfRange says what there is instead. A leader that was elected a moment ago may not yet know how far its log is
-// acknowledged, so an offset at or behind the end is asked for again.
+// outOfRange is the error with the offsets that there are. A leader that was elected a moment ago may not know yet how far
+// its log is acknowledged. So an offset between the first and the end is worth another try.
 func (r *Reader) outOfRange(ctx context.Context) error {
 	bounds, err := r.client.offsets(ctx, r.topic, r.partition)
 	if err != nil {
@@ -117,10 +112,10 @@ func (r *Reader) outOfRange(ctx context.Context) error {
 	return &OffsetError{Topic: r.topic, Partition: r.partition, Offset: r.next, Offsets: bounds}
 }
 
-// take copies the records out of an answer, and moves on. Batches without records for us move it on as well: control
-// batches, and those that compaction has emptied, of which it keeps the header.
+// take copies the records out of an answer and advances next. Batches without records for us advance it as well: control
+// batches, and batches that compaction has emptied but for their header.
 func (r *Reader) take(stream *protocol.RecordStream) error {
-	var taken []read
+	var taken []Stored
 	next := r.next
 	for _, records := range stream.Records {
 		switch batch := records.(type) {
@@ -130,7 +125,7 @@ func (r *Reader) take(stream *protocol.RecordStream) error {
 		case *protocol.RecordBatch:
 			if r.to != NoEnd && batch.BaseOffset >= r.to {
 				next = max(next, r.to)
-				continue // nothing is copied of what nobody wants
+				continue // not wanted: do not copy it
 			}
 			next = max(next, batch.BaseOffset)
 		}
@@ -139,29 +134,29 @@ func (r *Reader) take(stream *protocol.RecordStream) error {
 			return err
 		}
 		for i := range got {
-			got[i].record.Topic, got[i].record.Partition = r.topic, r.partition
+			got[i].Record.Topic, got[i].Record.Partition = r.topic, r.partition
 		}
 		if len(got) > 0 {
-			next = max(next, got[len(got)-1].offset+1)
+			next = max(next, got[len(got)-1].Offset+1)
 		}
 		taken = append(taken, got...)
 	}
 	if next == r.next && len(stream.Records) > 0 {
-		// Compaction has emptied the batch, or its end; how far it reaches kafka-go does not tell. The next answer has it
-		// again, or what follows it.
+		// Compaction has emptied the batch, or its end. kafka-go does not tell how far it reaches. The next answer has the
+		// batch again, or the one behind it.
 		next++
 	}
-	// A batch is sent whole: it may begin before the offset asked for, and end behind the last one wanted.
-	taken = slices.DeleteFunc(taken, func(rd read) bool {
-		return rd.offset < r.next || (r.to != NoEnd && rd.offset >= r.to)
+	// A batch comes whole: it may begin before the first offset wanted and end behind the last.
+	taken = slices.DeleteFunc(taken, func(s Stored) bool {
+		return s.Offset < r.next || (r.to != NoEnd && s.Offset >= r.to)
 	})
 	r.waiting, r.next = taken, next
 	return nil
 }
 
 // readAll copies what a batch holds.
-func readAll(records protocol.RecordReader) ([]read, error) {
-	var all []read
+func readAll(records protocol.RecordReader) ([]Stored, error) {
+	var all []Stored
 	for {
 		rec, err := records.ReadRecord()
 		if errors.Is(err, io.EOF) {
@@ -182,7 +177,7 @@ func readAll(records protocol.RecordReader) ([]read, error) {
 		for i, h := range rec.Headers {
 			got.Headers[i] = Header{Key: h.Key, Value: h.Value}
 		}
-		all = append(all, read{record: got, offset: rec.Offset})
+		all = append(all, Stored{Record: got, Offset: rec.Offset})
 	}
 }
 

@@ -42,8 +42,8 @@ func TestAReaderMovesOnThroughWhatHasNoRecordsForIt(t *testing.T) {
 				t.Errorf("%d records, next %d; want %d, next %d", len(r.waiting), r.next, c.waiting, c.next)
 			}
 			for _, rd := range r.waiting {
-				if rd.offset < 10 || rd.offset >= 20 {
-					t.Errorf("offset %d", rd.offset)
+				if rd.Offset < 10 || rd.Offset >= 20 {
+					t.Errorf("offset %d", rd.Offset)
 				}
 			}
 		})

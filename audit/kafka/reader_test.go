@@ -66,12 +66,17 @@ func TestAReaderPassesTheMarkersOfForeignTransactions(t *testing.T) {
 	}
 	c := newClient(t, config(broker, topic))
 	records := readAll(t, c, topic, 0, 0, 10)
-	if len(records) != 5 || string(records[4].Value) != "4" {
-		t.Errorf("%d records", len(records))
+	for n, rec := range records {
+		if string(rec.Value) != strconv.Itoa(n) {
+			t.Errorf("record %d is %q", n, rec.Value)
+		}
+	}
+	if len(records) != 5 {
+		t.Errorf("%d records, want 5", len(records))
 	}
 	// The end is a marker.
 	p := open(t, kafka.Config{Brokers: []string{broker.Addr()}, TransactionalID: "ours", Topics: []kafka.Topic{{Name: topic}}})
-	if rec, offset, ok := p.Last(topic, 0); !ok || offset != 8 || string(rec.Value) != "4" {
+	if rec, offset, ok := last(p, topic, 0); !ok || offset != 8 || string(rec.Value) != "4" {
 		t.Errorf("the tail is %q at %d (%t), want 4 at 8", rec.Value, offset, ok)
 	}
 }
@@ -110,7 +115,7 @@ func TestAReaderSkipsNothingInSilence(t *testing.T) {
 			t.Errorf("from %d: %v, want an OffsetError", from, err)
 		}
 	}
-	if rec, offset, err := c.Reader(topic, 0, 4, kafka.NoEnd).Next(t.Context()); err != nil || offset != 4 {
+	if rec, offset, err := c.Reader(topic, 0, 4, kafka.NoEnd).Next(t.Context()); err != nil || offset != 4 || string(rec.Value) != "4" {
 		t.Errorf("%+v at %d: %v", rec, offset, err)
 	}
 }
@@ -140,7 +145,7 @@ func TestATopicThatIsNotThereIsMissing(t *testing.T) {
 	cfg.SetTiming(kafka.Timing{Missing: 100 * time.Millisecond})
 	_, err := newClient(t, cfg).Offsets(t.Context(), "never-made")
 	var missing *kafka.MissingTopicError
-	if !errors.As(err, &missing) {
+	if !errors.As(err, &missing) || missing.Topic != "never-made" {
 		t.Errorf("%v, want a MissingTopicError", err)
 	}
 }

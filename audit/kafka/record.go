@@ -26,18 +26,18 @@ type Record struct {
 	Time time.Time
 }
 
-// HeaderOp is the key of the header that says what kind of record this is, and OpFence its value in the records that
-// this package adds on its own account. Consumers skip those.
+// headerOp is the key of the header that says what kind of record this is. opFence is its value in the records that this
+// package adds by itself; consumers skip them.
 const (
-	HeaderOp = "lapse-op"
-	OpFence  = "fence"
+	headerOp = "lapse-op"
+	opFence  = "fence"
 )
 
-// IsFence tells whether rec is one of this package's own.
+// IsFence tells whether this package has added the record by itself.
 func (r *Record) IsFence() bool {
 	for _, h := range r.Headers {
-		if h.Key == HeaderOp {
-			return string(h.Value) == OpFence
+		if h.Key == headerOp {
+			return string(h.Value) == opFence
 		}
 	}
 	return false
@@ -48,8 +48,8 @@ func (r *Record) IsFence() bool {
 var fenceKey = []byte(`"lapse-fence"`)
 
 func newFence(headers []Header, at time.Time) Record {
-	own := append([]Header{{Key: HeaderOp, Value: []byte(OpFence)}}, headers...)
-	return Record{Key: fenceKey, Headers: own, Time: at}
+	all := append([]Header{{Key: headerOp, Value: []byte(opFence)}}, headers...)
+	return Record{Key: fenceKey, Headers: all, Time: at}
 }
 
 // recordSize is the length of a record's body in a batch, without the length field in front of it.

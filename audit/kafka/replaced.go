@@ -10,71 +10,72 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// follows looks whether a batch that was acknowledged at offset stands behind the one before it.
+// checkOffset compares the offset at which a batch was acknowledged with the batch before.
 //
 // A topic that was deleted and made again takes the next batch as if nothing had happened: it has not seen the producer
-// before, and takes it with any sequence number (tried on Kafka 4.3.1). So the place tells:
+// before, and accepts any sequence number from it (tried on Kafka 4.3.1). The offset tells:
 //
 //	the next offset        nobody else was here
 //	one at or below        another topic, or one whose end was lost with a broker: ErrTopicReplaced
-//	one far above          somebody else has written in between; or another topic that has grown beyond the old offset
-//	                       meanwhile: then what stands at the old offset is not of this publisher
+//	one far above          somebody else has written in between, or it is another topic that has grown beyond the old
+//	                       offset meanwhile. In the latter the record at the old offset is not of this publisher
 //
 // Another topic that has grown to just the old offset is found by Publisher.watch.
-func (l *lane) follows(ctx context.Context, b *batch, offset int64) error {
-	before := l.acked.Load()
-	if offset == nowhere {
+func (s *sender) checkOffset(ctx context.Context, b *batch, offset int64) error {
+	before := s.acked.Load()
+	if offset == noOffset {
 		return nil
 	}
 	if offset <= before {
-		return replaced(l.topic, l.partition, "a batch was appended at offset %d, and %d was acknowledged before", offset, before)
+		return topicReplaced(s.topic, s.partition, "a batch was appended at offset %d, and %d was acknowledged before", offset, before)
 	}
-	if between := offset - before - 1; before != nowhere && between > 0 {
-		if err := l.stillThere(ctx, before, l.ackedBy); err != nil {
+	if between := offset - before - 1; before != noOffset && between > 0 {
+		if err := s.checkRecord(ctx, before, s.ackedProducer); err != nil {
 			return err
 		}
-		l.p.metrics.foreign.WithLabelValues(l.topic).Add(float64(between))
-		if l.strange++; l.strange&(l.strange-1) == 0 { // the 1st, 2nd, 4th … time
-			l.p.log.Warn("somebody else writes into this topic: find out who does, and take the right away (ACL: WRITE)",
-				"topic", l.topic, "partition", l.partition, "records", between, "below", offset)
+		s.p.metrics.foreign.WithLabelValues(s.topic).Add(float64(between))
+		if s.foreignGaps++; s.foreignGaps&(s.foreignGaps-1) == 0 { // the 1st, 2nd, 4th … time
+			s.p.log.Warn("somebody else writes into this topic: find out who does, and take the right away (ACL: WRITE)",
+				"topic", s.topic, "partition", s.partition, "records", between, "below", offset)
 		}
 	}
-	l.acked.Store(offset + int64(b.count) - 1)
-	l.ackedBy = l.session.producer
+	s.acked.Store(offset + int64(b.count) - 1)
+	s.ackedProducer = s.session.producer
 	return nil
 }
 
-// replaced words that a topic is not the one that it was.
-func replaced(topic string, partition int32, what string, args ...any) error {
-	return fmt.Errorf("kafka: %s/%d: %s: %w: somebody has deleted the topic and made it again, or the brokers have lost its "+
+// topicReplaced is the error for a topic that is not the one it was.
+func topicReplaced(topic string, partition int32, what string, args ...any) error {
+	return fmt.Errorf("check %s/%d: %s: %w: somebody has deleted the topic and made it again, or the brokers have lost its "+
 		"end (unclean leader election); start again, and what was lost is found out", topic, partition,
 		fmt.Sprintf(what, args...), ErrTopicReplaced)
 }
 
-// stillThere looks whether the record at an acknowledged offset is of the producer that wrote it. What retention has deleted
-// is taken to have been.
-func (l *lane) stillThere(ctx context.Context, offset, by int64) error {
-	producer, err := l.p.client.producerOf(ctx, l.topic, l.partition, offset)
+// checkRecord makes sure that the record at an acknowledged offset is of the producer that wrote it. A record that
+// retention has deleted passes.
+func (s *sender) checkRecord(ctx context.Context, offset, by int64) error {
+	producer, err := s.p.client.producerOf(ctx, s.topic, s.partition, offset)
 	var gone *OffsetError
 	switch {
 	case errors.As(err, &gone) && offset < gone.First:
 		return nil
 	case errors.As(err, &gone):
-		return replaced(l.topic, l.partition, "offset %d was acknowledged, and the end is %d", offset, gone.End)
+		return topicReplaced(s.topic, s.partition, "offset %d was acknowledged, and the end is %d", offset, gone.End)
 	case err != nil:
 		return err
 	case producer != by:
-		return replaced(l.topic, l.partition, "offset %d was acknowledged, and somebody else's record is there", offset)
+		return topicReplaced(s.topic, s.partition, "offset %d was acknowledged, and somebody else's record is there", offset)
 	}
 	return nil
 }
 
-// producerOf is the producer that has written the record at an offset; -1 for one that is not idempotent. An offset that is
-// not there is an *OffsetError.
+// producerOf is the producer that has written the record at an offset; -1 for one that is not idempotent. The error for an
+// offset that is not in the partition is an *OffsetError.
 func (c *Client) producerOf(ctx context.Context, topic string, partition int32, offset int64) (int64, error) {
 	var producer int64
 	begin := time.Now()
-	err := c.retry(ctx, fmt.Sprintf("look at %s/%d, offset %d", topic, partition, offset), func(ctx context.Context) (err error) {
+	what := fmt.Sprintf("read the producer of %s/%d at %d", topic, partition, offset)
+	err := c.retry(ctx, what, func(ctx context.Context) (err error) {
 		producer, err = c.askProducer(ctx, topic, partition, offset)
 		return c.orMissing(ctx, topic, begin, err)
 	})
@@ -104,5 +105,5 @@ func (c *Client) askProducer(ctx context.Context, topic string, partition int32,
 	case *protocol.ControlBatch:
 		return batch.ProducerID, nil
 	}
-	return -1, nil // of before idempotent producers
+	return -1, nil // a batch from before idempotent producers
 }

@@ -42,7 +42,7 @@ func TestATopicThatIsMadeAgainWhileItIsPublishedToEndsThePublisher(t *testing.T)
 			flood(t, broker.Addr(), topic, grown, "hello")
 			before := p.Acked()
 			rec := s.record(0)
-			p.Append(rec)
+			mustAppend(t, p, rec)
 			if err := waitErr(t, p); !errors.Is(err, kafka.ErrTopicReplaced) || !kafka.Terminal(err) {
 				t.Fatalf("%v, want ErrTopicReplaced", err)
 			}
@@ -52,9 +52,9 @@ func TestATopicThatIsMadeAgainWhileItIsPublishedToEndsThePublisher(t *testing.T)
 			closePublisher(t, p)
 
 			p = open(t, cfg)
-			last, offset, ok := p.Last(topic, 0)
-			if ok && (offset != int64(grown) || string(last.Value) != string(rec.Value)) {
-				t.Errorf("%q at %d is a tail of a topic that is new", last.Value, offset)
+			newest, offset, ok := last(p, topic, 0)
+			if !ok || offset != int64(grown) || string(newest.Value) != string(rec.Value) {
+				t.Errorf("the tail is %q at %d (%t), want the one record of ours at %d", newest.Value, offset, ok, grown)
 			}
 			if fence, ok := p.Fence(topic, 0); !ok || fence != int64(grown)+1 {
 				t.Errorf("the fence is at %d (%t)", fence, ok)
@@ -101,7 +101,7 @@ func TestATopicThatIsDeletedEndsThePublisherAlsoWhenNothingIsPublished(t *testin
 			topic := kafkatest.TopicOn(t, broker, 2)
 			cfg := config(broker, topic)
 			cfg.Topics[0].Partitions, cfg.Topics[0].Create = 2, true
-			cfg.SetTiming(kafka.Timing{Ends: 20 * time.Millisecond, Missing: 100 * time.Millisecond})
+			cfg.SetTiming(kafka.Timing{EndsEvery: 20 * time.Millisecond, Missing: 100 * time.Millisecond})
 			cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
 			s := newSource(topic, 2, 20)
 			p := open(t, cfg)
@@ -114,8 +114,11 @@ func TestATopicThatIsDeletedEndsThePublisherAlsoWhenNothingIsPublished(t *testin
 				t.Errorf("%v, want ErrTopicReplaced", err)
 			}
 			p = open(t, cfg) // makes it again
-			if _, _, ok := p.Last(topic, 0); ok || p.Partitions(topic) != 2 {
-				t.Error("a topic just made has a tail")
+			_, _, tail := last(p, topic, 0)
+			_, second := p.Fence(topic, 1)
+			_, third := p.Fence(topic, 2)
+			if tail || !second || third {
+				t.Errorf("a topic just made with two partitions: a tail %t, a second %t, a third %t", tail, second, third)
 			}
 		})
 	}
@@ -126,7 +129,7 @@ func TestATopicThatIsMadeAgainWithFewerPartitionsEndsThePublisher(t *testing.T) 
 	broker := kafkatest.Broker(t)
 	topic := kafkatest.Topic(t, 3)
 	cfg := config(broker, topic)
-	cfg.SetTiming(kafka.Timing{Ends: time.Second})
+	cfg.SetTiming(kafka.Timing{EndsEvery: time.Second})
 	p := open(t, cfg)
 	replace(t, broker, topic, 1)
 	if err := waitErr(t, p); !errors.Is(err, kafka.ErrTopicReplaced) || !strings.Contains(err.Error(), "deleted the topic") {
@@ -140,19 +143,14 @@ func TestForeignRecordsInBetweenDoNotEndThePublisher(t *testing.T) {
 	broker := kafkatest.Broker(t)
 	topic := kafkatest.Topic(t, 1)
 	cfg := config(broker, topic)
-	cfg.SetTiming(kafka.Timing{Ends: 20 * time.Millisecond, Renewal: 100 * time.Millisecond})
+	cfg.SetTiming(kafka.Timing{EndsEvery: 20 * time.Millisecond, RenewEvery: 100 * time.Millisecond})
 	p := open(t, cfg)
 	s := newSource(topic, 1, 1)
 	for range 20 {
 		flood(t, broker.Addr(), topic, 3, "hello")
-		mark, ok := p.Append(s.record(0))
-		if !ok {
-			t.Fatal(p.Err())
-		}
-		waitAcked(t, p, mark)
+		waitAcked(t, p, mustAppend(t, p, s.record(0)))
 	}
 	deleteRecords(t, broker.Addr(), topic, -1) // retention
 	flood(t, broker.Addr(), topic, 3, "hello")
-	mark, _ := p.Append(s.record(0))
-	waitAcked(t, p, mark)
+	waitAcked(t, p, mustAppend(t, p, s.record(0)))
 }

@@ -8,8 +8,8 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 )
 
-// Session is what the brokers know a publisher by: the producer that belongs to the transactional id, and the epoch,
-// which grows with each publisher that is opened and with each renewal.
+// session identifies a publisher to the brokers: the producer that belongs to the transactional id, and the epoch, which
+// grows with each publisher that is opened and with each renewal.
 type session struct {
 	producer int64
 	epoch    int16
@@ -19,23 +19,23 @@ type session struct {
 // transactionTimeout is asked for and never used: nothing here is transactional. Brokers allow 15 minutes at most.
 const transactionTimeout = time.Minute
 
-// openSession takes the transactional id over: the coordinator gives the next epoch, whoever held the former.
+// openSession takes the transactional id over: the coordinator gives the next epoch in any case.
 func (c *Client) openSession(ctx context.Context, transactionalID string) (session, error) {
-	return c.initProducer(ctx, transactionalID, -1, -1)
+	return c.initProducer(ctx, "open a session", transactionalID, -1, -1)
 }
 
-// renewSession asks for the next epoch in the name of s, and is refused if somebody else has taken over since. Asked
-// twice, because an answer was lost, the coordinator says the same twice.
+// renewSession asks for the next epoch in the name of s. It is refused if another publisher has taken over since. When it
+// asks twice because an answer was lost, the coordinator answers the same twice.
 //
-// Why renew at all: the coordinator forgets a transactional id seven days after the last such request, whatever is
-// produced meanwhile. The next publisher would then get another producer, whose fences fence nobody.
+// The coordinator forgets a transactional id seven days after the last such request, even while records are produced. The
+// next publisher would then get another producer, whose fences fence nobody.
 func (c *Client) renewSession(ctx context.Context, transactionalID string, s session) (session, error) {
-	return c.initProducer(ctx, transactionalID, int(s.producer), int(s.epoch))
+	return c.initProducer(ctx, "renew the session", transactionalID, int(s.producer), int(s.epoch))
 }
 
-func (c *Client) initProducer(ctx context.Context, transactionalID string, producer, epoch int) (session, error) {
+func (c *Client) initProducer(ctx context.Context, what, transactionalID string, producer, epoch int) (session, error) {
 	var s session
-	err := c.retry(ctx, fmt.Sprintf("session for transactional id %q", transactionalID),
+	err := c.retry(ctx, fmt.Sprintf("%s for transactional id %q", what, transactionalID),
 		func(ctx context.Context) error {
 			asked := time.Now()
 			resp, err := c.kafka.InitProducerID(ctx, &kafkago.InitProducerIDRequest{
@@ -60,8 +60,8 @@ func (c *Client) initProducer(ctx context.Context, transactionalID string, produ
 	return s, err
 }
 
-// elapsed is the time since t by whichever clock has gone further: the monotonic one stands still while a machine
-// sleeps, the other one may be set back.
+// elapsed is the time since t by the clock that has gone further: the monotonic clock stops while a machine sleeps, and the
+// wall clock may be set back.
 func elapsed(t time.Time) time.Duration {
 	now := time.Now()
 	return max(now.Sub(t), now.Round(0).Sub(t.Round(0)))

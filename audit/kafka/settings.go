@@ -20,8 +20,8 @@ const (
 	settingInsync  = "min.insync.replicas"
 )
 
-// A RetentionError says that a topic loses records that it must keep: one that must keep them for ever deletes or compacts
-// them, or one of events compacts them.
+// A RetentionError says that a topic loses records that it must keep: a topic of events is compacted, or a topic that must
+// keep its records for ever deletes or compacts them.
 type RetentionError struct {
 	Topic    string
 	Forever  bool     // what was asked for
@@ -35,7 +35,7 @@ func (e *RetentionError) Error() string {
 	if e.Forever {
 		must, fix = "must keep its records for ever", fix+","+settingTime+"=-1,"+settingBytes+"=-1"
 	}
-	return fmt.Sprintf("kafka: topic %q %s and has %s: run %s", e.Topic, must, strings.Join(e.Settings, ", "),
+	return fmt.Sprintf("check topic %q: it %s and has %s: run %s", e.Topic, must, strings.Join(e.Settings, ", "),
 		alter(e.Brokers, e.Topic, fix))
 }
 
@@ -45,7 +45,7 @@ func alter(brokers, topic, settings string) string {
 		brokers, topic, settings)
 }
 
-// checkRetention refuses a topic that would lose what must be kept. settings nil means that they may not be read.
+// checkRetention refuses a topic that would lose records that must be kept. nil settings are those that may not be read.
 func (c *Client) checkRetention(t *Topic, settings map[string]string) error {
 	var wrong []string
 	policy := settings[settingCleanup]
@@ -73,7 +73,7 @@ func (c *Client) safetyWarnings(t *Topic, seen layout, settings map[string]strin
 			"%d: give it more with kafka-reassign-partitions.sh, or set topics.replication to %d",
 			t.Name, seen.replicas, t.Replication, seen.replicas))
 	}
-	wanted, _ := strconv.Atoi(t.Configs[settingInsync]) // 0 if nobody asks for any
+	wanted, _ := strconv.Atoi(t.Configs[settingInsync]) // 0 if none is configured
 	if value, err := strconv.Atoi(settings[settingInsync]); err == nil && value < wanted {
 		warnings = append(warnings, fmt.Sprintf("topic %q has %s=%d, and %d is wanted, so that an acknowledged record outlives "+
 			"a broker: run %s", t.Name, settingInsync, value, wanted,
@@ -82,8 +82,8 @@ func (c *Client) safetyWarnings(t *Topic, seen layout, settings map[string]strin
 	return warnings
 }
 
-// readSettings is settings for a login that may lack the right to read them, DESCRIBE_CONFIGS: nil then, and the reason in
-// refused. An error is one of ctx.
+// readSettings is settings for a login that may lack the right to read them, DESCRIBE_CONFIGS. Then settings is nil and
+// refused is the reason. err is not nil only when ctx has ended.
 func (c *Client) readSettings(ctx context.Context, topic string) (settings map[string]string, refused, err error) {
 	settings, err = c.settings(ctx, topic)
 	switch {
@@ -95,14 +95,14 @@ func (c *Client) readSettings(ctx context.Context, topic string) (settings map[s
 	return settings, nil, nil
 }
 
-// errNoSettings: the broker has answered, and does not say.
+// errNoSettings: the broker has answered without settings.
 var errNoSettings = errors.New("the broker names no settings")
 
-// settings asks for what a topic is set to, the brokers' defaults included.
+// settings asks for a topic's settings, the brokers' defaults included.
 func (c *Client) settings(ctx context.Context, topic string) (map[string]string, error) {
 	values := map[string]string{}
 	refused := errNoSettings
-	err := c.retry(ctx, "settings of topic "+topic, func(ctx context.Context) error {
+	err := c.retry(ctx, "read the settings of topic "+topic, func(ctx context.Context) error {
 		resp, err := c.kafka.DescribeConfigs(ctx, &kafkago.DescribeConfigsRequest{
 			Resources: []kafkago.DescribeConfigRequestResource{{
 				ResourceType: kafkago.ResourceTypeTopic,
@@ -132,8 +132,8 @@ func (c *Client) settings(ctx context.Context, topic string) (map[string]string,
 	return values, err
 }
 
-// batchLimit is the largest batch that goes into a topic: wanted, or the topic's own limit if that is known and lower.
-// Where it is not known, the broker says so when a batch is too large.
+// batchLimit is the largest batch for a topic: wanted, or the topic's own limit if that is known and lower. Where it is not
+// known, the broker refuses a batch that is too large.
 func batchLimit(settings map[string]string, wanted int) int {
 	if limit, err := strconv.Atoi(settings[settingBatch]); err == nil && limit > 0 {
 		return min(wanted, limit)

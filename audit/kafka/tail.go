@@ -4,58 +4,59 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 )
 
-// Tail is the end of what we have published into a partition.
-type Tail struct {
-	Record Record // the last record of ours; only if Found
-	Offset int64  // its offset; -1 if nothing was found
-
-	// Found is false in an empty partition, where retention has deleted all but fences, and where everything is foreign.
-	Found bool
-
-	// Foreign counts the records above Record that are neither ours nor fences: somebody else has written them.
-	Foreign int
+// Stored is a record and its offset in the partition.
+type Stored struct {
+	Record Record
+	Offset int64
 }
 
-// End is the offset that the next record of a partition gets. A topic that stays unknown is a *MissingTopicError.
-func (c *Client) End(ctx context.Context, topic string, partition int32) (int64, error) {
-	bounds, err := c.bounds(ctx, topic, partition)
-	return bounds.End, err
+// tail is the end of what was published into a partition.
+type tail struct {
+	records   []Stored // the newest records of ours, ascending; empty where there are none
+	foreign   int      // records above the newest of ours that are neither ours nor fences: somebody else has written them
+	uncounted int      // of these, the ones above tailRequest.counted
 }
 
-// Tail finds the last record of ours below offset end; end -1 is the present end. It steps over fences and over any number
-// of foreign records: those that ours says no to. A nil ours takes every record that is no fence. It reads only, so it
-// may run before anybody is fenced; what it finds then may be out of date at once. A topic that is not there is a
-// *MissingTopicError. Below an end that is not reached yet it waits for the records, as long as ctx lets it.
-func (c *Client) Tail(
-	ctx context.Context, topic string, partition int32, end int64, ours func(*Record) bool,
-) (Tail, error) {
-	t, _, err := c.tail(ctx, topic, partition, end, ours, nowhere)
-	return t, err
+// tailRequest says which tail is wanted.
+type tailRequest struct {
+	topic     string
+	partition int32
+	end       int64 // read below this offset; -1 is the present end
+
+	ours    func(*Record) bool // nil takes every record that is no fence
+	records int                // how many of ours
+	counted int64              // up to this offset foreign records were counted before
 }
 
-// tail is Tail, and tells how many of the foreign records lie above offset counted.
+// tailBytes is how much memory a partition's tail takes at most, unless its newest record alone is larger: with the 6+6+1
+// partitions of the default configuration 13 MiB in the worst case.
+const tailBytes = 1 << 20
+
+// tail reads the newest records of ours below an offset. It steps over fences and over any number of foreign records. It
+// may run before anybody is fenced; what it finds then may be out of date at once. Below an end that the partition has not
+// reached it waits for the records until ctx ends. The error for a topic that is not there is a *MissingTopicError.
 //
-// It looks in windows that grow: in most cases the record just below end is it, and after many starts without anything
-// published there are as many fences. Of a window nothing is kept but the last record of ours, so a million foreign ones
-// cost seconds, and no memory.
-func (c *Client) tail(
-	ctx context.Context, topic string, partition int32, end int64, ours func(*Record) bool, counted int64,
-) (t Tail, fresh int, err error) {
-	t = Tail{Offset: nowhere}
-	err = c.windows(ctx, topic, partition, end, func(w *window) (bool, error) {
-		in, above := Tail{Offset: nowhere}, 0
-		err := c.ReadPartition(ctx, topic, partition, w.from, w.to, func(rec *Record, offset int64) error {
+// It reads in windows that grow. In most cases the record just below the end is the newest of ours, and after many starts
+// with nothing published there are as many fences above it. Of a window only records of ours are kept, so a million
+// foreign ones cost seconds, and no memory.
+func (c *Client) tail(ctx context.Context, r tailRequest) (tail, error) {
+	var t tail
+	kept := newest{maxRecords: r.records, maxBytes: tailBytes}
+	err := c.windows(ctx, r.topic, r.partition, r.end, func(w *window) (bool, error) {
+		older := newest{maxRecords: r.records - len(kept.records), maxBytes: tailBytes - kept.bytes}
+		foreign, uncounted := 0, 0 // above the newest of ours in this window
+		err := c.ReadPartition(ctx, r.topic, r.partition, w.from, w.to, func(rec *Record, offset int64) error {
 			switch {
 			case rec.IsFence():
-			case ours == nil || ours(rec):
-				in, above = Tail{Record: *rec, Offset: offset, Found: true}, 0
+			case r.ours == nil || r.ours(rec):
+				foreign, uncounted = 0, 0
+				older.add(Stored{Record: *rec, Offset: offset})
 			default:
-				in.Foreign++
-				if offset > counted {
-					above++
+				foreign++
+				if offset > r.counted {
+					uncounted++
 				}
 			}
 			return nil
@@ -63,52 +64,66 @@ func (c *Client) tail(
 		if err != nil {
 			return false, err
 		}
-		in.Foreign += t.Foreign
-		t, fresh = in, fresh+above
-		return !t.Found, nil
+		if len(kept.records) == 0 {
+			t.foreign += foreign
+			t.uncounted += uncounted
+		}
+		complete := older.dropped
+		if len(kept.records) > 0 && older.bytes > older.maxBytes {
+			older = newest{} // a single record larger than the room that is left
+			complete = true
+		}
+		kept.records = append(older.records, kept.records...)
+		kept.bytes += older.bytes
+		return !complete && len(kept.records) < r.records, nil
 	})
 	if err != nil {
-		return Tail{Offset: nowhere}, 0, err
+		return tail{}, err
 	}
-	return t, fresh, nil
+	t.records = kept.records
+	return t, nil
 }
 
-// Backward calls each with the records of a partition below offset end, the newest first, until each says that it has
-// enough, or fails, or there are no more. End -1 is the present end. The record's memory is the callee's. Fences and
-// foreign records are among them. A topic that is not there is a *MissingTopicError.
+// Backward calls each with the records of a partition below offset end, the newest first, until each returns false or an
+// error, or there are no more. End -1 is the present end. The record's memory is the callee's. Fences and foreign records
+// are among them. The error for a topic that is not there is a *MissingTopicError.
 //
-// A broker hands out no batch backwards, so it reads forward in windows, which grow as long as what is in them fits.
+// A broker hands out no batch backwards. So Backward reads forward in windows, which grow as long as their records fit
+// into windowBytes.
 func (c *Client) Backward(
 	ctx context.Context, topic string, partition int32, end int64,
 	each func(rec *Record, offset int64) (goOn bool, err error),
 ) error {
 	return c.windows(ctx, topic, partition, end, func(w *window) (bool, error) {
-		var kept shelf
+		kept := newest{maxBytes: windowBytes}
 		err := c.ReadPartition(ctx, topic, partition, w.from, w.to, func(rec *Record, offset int64) error {
-			kept.add(read{record: *rec, offset: offset})
+			kept.add(Stored{Record: *rec, Offset: offset})
 			return nil
 		})
 		if err != nil {
 			return false, err
 		}
 		for i := len(kept.records) - 1; i >= 0; i-- {
-			if goOn, err := each(&kept.records[i].record, kept.records[i].offset); err != nil || !goOn {
+			if goOn, err := each(&kept.records[i].Record, kept.records[i].Offset); err != nil || !goOn {
 				return false, err
 			}
 		}
 		if kept.dropped {
-			w.from = kept.records[0].offset
+			w.from = kept.records[0].Offset
 		}
 		return true, nil
 	})
 }
 
-// window is a range of offsets. Whoever read only the upper part of it raises from.
+// windowBytes bounds the memory of one window.
+const windowBytes = 8 << 20
+
+// window is a range of offsets. A caller that kept only the upper part of it raises from.
 type window struct{ from, to int64 }
 
-// windows calls each with ranges from end down to the first offset, until each has enough. Each is four times as wide as
-// the one before, or as much of it as was read. End -1 is the present end. If retention deletes the beginning of a range
-// meanwhile, each fails with an *OffsetError, and gets what is left.
+// windows calls each with ranges of offsets, from end down to the first offset, until each returns false. A range is four
+// times as wide as what was kept of the one before. End -1 is the present end. If retention deletes the beginning of a
+// range meanwhile, each fails with an *OffsetError, and is called again with what is left.
 func (c *Client) windows(
 	ctx context.Context, topic string, partition int32, end int64, each func(*window) (goOn bool, err error),
 ) error {
@@ -141,29 +156,25 @@ func (c *Client) windows(
 	return nil
 }
 
-// shelfBytes is what a window is kept of at most, lest it fills the memory.
-const shelfBytes = 8 << 20
+// newest keeps the newest of the records that are added: as many as it may, and always the last.
+type newest struct {
+	maxRecords int // 0: any number
+	maxBytes   int
 
-// shelf is the end of a range of records: all of it, or as much as fits.
-type shelf struct {
-	records []read // ascending
+	records []Stored // ascending
 	bytes   int
-	dropped bool // there were more before those that are here
+	dropped bool // a record was added that is not kept
 }
 
-// add takes a record in, and gives up the older half when there are too many.
-func (s *shelf) add(rd read) {
-	s.records = append(s.records, rd)
-	s.bytes += footprint(&rd.record)
-	if s.bytes <= shelfBytes || len(s.records) == 1 {
-		return
+func (n *newest) add(s Stored) {
+	n.records = append(n.records, s)
+	n.bytes += footprint(&s.Record)
+	for len(n.records) > 1 && (n.bytes > n.maxBytes || n.maxRecords > 0 && len(n.records) > n.maxRecords) {
+		n.bytes -= footprint(&n.records[0].Record)
+		n.records[0] = Stored{} // frees its memory
+		n.records = n.records[1:]
+		n.dropped = true
 	}
-	s.dropped = true
-	first := 0
-	for ; first < len(s.records)-1 && s.bytes > shelfBytes/2; first++ {
-		s.bytes -= footprint(&s.records[first].record)
-	}
-	s.records = slices.Clone(s.records[first:]) // the memory of the others is free
 }
 
 // footprint is about what a record takes in memory.
@@ -183,7 +194,14 @@ func (c *Client) bounds(ctx context.Context, topic string, partition int32) (Off
 	case err != nil:
 		return Offsets{}, err
 	case partition < 0 || int(partition) >= n:
-		return Offsets{}, fmt.Errorf("kafka: topic %q has no partition %d: it has %d", topic, partition, n)
+		return Offsets{}, fmt.Errorf("read %s/%d: the topic has %d partitions", topic, partition, n)
 	}
 	return c.offsets(ctx, topic, partition)
+}
+
+// End is the offset that the next record of a partition gets. The error for a topic that is not there is a
+// *MissingTopicError.
+func (c *Client) End(ctx context.Context, topic string, partition int32) (int64, error) {
+	bounds, err := c.bounds(ctx, topic, partition)
+	return bounds.End, err
 }

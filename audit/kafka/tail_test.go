@@ -21,15 +21,19 @@ func TestAnEmptyPartitionHasNoTail(t *testing.T) {
 	topic := kafkatest.Topic(t, 2)
 	p := open(t, config(kafkatest.Broker(t), topic))
 	for partition := range int32(2) {
-		if rec, offset, ok := p.Last(topic, partition); ok {
+		if rec, offset, ok := last(p, topic, partition); ok {
 			t.Errorf("partition %d has %+v at %d", partition, rec, offset)
 		}
 	}
-	if p.Partitions(topic) != 2 || p.Partitions("other") != 0 {
-		t.Errorf("%d partitions", p.Partitions(topic))
-	}
-	if _, _, ok := p.Last("other", 0); ok {
-		t.Error("a topic that is not there has a tail")
+	for _, other := range []struct {
+		topic     string
+		partition int32
+	}{{"other", 0}, {topic, 2}, {topic, -1}} {
+		_, _, tail := last(p, other.topic, other.partition)
+		_, fence := p.Fence(other.topic, other.partition)
+		if end := p.End(other.topic, other.partition); tail || fence || end != -1 {
+			t.Errorf("%v, which is not published to, has a tail (%t), a fence (%t), the end %d", other, tail, fence, end)
+		}
 	}
 }
 
@@ -47,7 +51,7 @@ func TestTheTailIsFoundBehindAnyNumberOfFences(t *testing.T) {
 	for starts := range 40 {
 		p := open(t, cfg)
 		for partition, w := range want {
-			rec, _, ok := p.Last(topic, int32(partition))
+			rec, _, ok := last(p, topic, int32(partition))
 			if !ok || string(rec.Value) != string(w.Value) || string(rec.Key) != string(w.Key) || rec.IsFence() ||
 				!rec.Time.Equal(w.Time.Truncate(time.Millisecond)) || rec.Topic != topic || rec.Partition != int32(partition) {
 				t.Fatalf("after %d starts: %+v (%t), want %+v", starts, rec, ok, w)
@@ -61,10 +65,14 @@ func TestFencesAloneAreNoTail(t *testing.T) {
 	t.Parallel()
 	topic := kafkatest.Topic(t, 1)
 	cfg := config(kafkatest.Broker(t), topic)
-	for range 10 {
+	cfg.Topics[0].Tail = 3
+	for n := range int64(10) {
 		p := open(t, cfg)
-		if rec, _, ok := p.Last(topic, 0); ok {
-			t.Fatalf("%+v is a tail", rec)
+		if fence, _ := p.Fence(topic, 0); fence != n {
+			t.Fatalf("the fence is at %d, want it behind the %d before", fence, n)
+		}
+		if tail := p.Last(topic, 0); len(tail) > 0 {
+			t.Fatalf("%s is a tail", shown(tail))
 		}
 		closePublisher(t, p)
 	}
@@ -80,14 +88,14 @@ func TestTheTailIsFoundWhereRetentionHasDeletedTheStart(t *testing.T) {
 
 	deleteRecords(t, broker.Addr(), topic, 40)
 	p := open(t, cfg)
-	if rec, offset, ok := p.Last(topic, 0); !ok || offset != 50 || string(rec.Value) != "49" {
+	if rec, offset, ok := last(p, topic, 0); !ok || offset != 50 || string(rec.Value) != "49" {
 		t.Errorf("%q at %d (%t), want record 49 at 50", rec.Value, offset, ok)
 	}
 	closePublisher(t, p)
 
 	deleteRecords(t, broker.Addr(), topic, 51) // all but the last fence
 	p = open(t, cfg)
-	if rec, offset, ok := p.Last(topic, 0); ok {
+	if rec, offset, ok := last(p, topic, 0); ok {
 		t.Errorf("%q at %d, want nothing: all records are deleted", rec.Value, offset)
 	}
 	closePublisher(t, p)
@@ -111,13 +119,9 @@ func TestTheTailIsFoundBehindWhatCompactionHasRemoved(t *testing.T) {
 	}
 	p := open(t, cfg)
 	for n := range 100 { // 10 keys
-		mark, ok := p.Append(kafka.Record{
+		waitAcked(t, p, mustAppend(t, p, kafka.Record{ // a batch each
 			Topic: topic, Key: []byte(strconv.Itoa(n % 10)), Value: []byte(strconv.Itoa(n)), Time: time.Now(),
-		})
-		if !ok {
-			t.Fatal(p.Err())
-		}
-		waitAcked(t, p, mark) // a batch each
+		}))
 	}
 	closePublisher(t, p)
 	for range 20 {
@@ -133,7 +137,7 @@ func TestTheTailIsFoundBehindWhatCompactionHasRemoved(t *testing.T) {
 		t.Fatalf("%d records are left: nothing was compacted", len(found))
 	}
 	p = open(t, cfg)
-	if rec, offset, ok := p.Last(topic, 0); !ok || string(rec.Value) != "99" || offset != 100 {
+	if rec, offset, ok := last(p, topic, 0); !ok || string(rec.Value) != "99" || offset != 100 {
 		t.Errorf("%q at %d (%t), want 99 at 100", rec.Value, offset, ok)
 	}
 }

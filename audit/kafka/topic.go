@@ -10,25 +10,25 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 )
 
-// found is what a topic is like.
-type found struct {
+// topicState is a topic as the brokers have it.
+type topicState struct {
 	layout
-	settings map[string]string // nil where they may not be read
-	refused  error             // why not
+	settings map[string]string // nil if they may not be read
+	refused  error             // why they may not
 }
 
-// ensureTopics makes what is missing and may be made, and returns what each topic is like. It refuses those that cannot be
-// used.
+// ensureTopics makes the topics that are missing and may be made, and returns the state of each. It refuses topics that
+// cannot be used.
 //
-//	crash between two topics    the next Open makes the other one
-func (c *Client) ensureTopics(ctx context.Context, topics []Topic) (map[string]found, error) {
-	all := make(map[string]found, len(topics))
+//	crash between two topics    the next Open makes the rest
+func (c *Client) ensureTopics(ctx context.Context, topics []Topic) (map[string]topicState, error) {
+	all := make(map[string]topicState, len(topics))
 	var errs []error
 	for i := range topics {
 		t := &topics[i]
 		err := c.ensureTopic(ctx, t)
-		if err == nil { // looked at also if just made: somebody else may have made it
-			all[t.Name], err = c.look(ctx, t)
+		if err == nil { // inspected also if just made: somebody else may have made it
+			all[t.Name], err = c.inspect(ctx, t)
 		}
 		errs = append(errs, err)
 	}
@@ -45,7 +45,7 @@ func (c *Client) ensureTopic(ctx context.Context, t *Topic) error {
 	var missing *MissingTopicError
 	switch {
 	case errors.As(err, &missing) && !t.Create:
-		return fmt.Errorf("%w: create it with %d partitions, or set topics.create, or grant DESCRIBE", err,
+		return fmt.Errorf("find the topics: %w: create it with %d partitions, or set topics.create, or grant DESCRIBE", err,
 			max(t.Partitions, 1))
 	case errors.As(err, &missing):
 		if err := c.createTopic(ctx, t); err != nil {
@@ -56,21 +56,21 @@ func (c *Client) ensureTopic(ctx context.Context, t *Topic) error {
 	return err
 }
 
-// look returns what a topic is like, and refuses one that cannot be used. Partitions that somebody has added are none of
-// ours: keys go where they have always gone, and Kafka cannot take partitions away.
-func (c *Client) look(ctx context.Context, t *Topic) (found, error) {
+// inspect returns the state of a topic, and refuses one that cannot be used. Partitions that somebody has added are left
+// alone: keys stay in their partition, and Kafka cannot take partitions away.
+func (c *Client) inspect(ctx context.Context, t *Topic) (topicState, error) {
 	seen, err := c.layout(ctx, t.Name, t.Partitions, c.timing.missing)
 	if err != nil {
-		return found{}, err
+		return topicState{}, err
 	}
 	if seen.partitions < t.Partitions {
-		return found{}, fmt.Errorf("kafka: topic %q has %d partitions, the configuration says %d: "+
+		return topicState{}, fmt.Errorf("check topic %q: it has %d partitions, the configuration says %d: "+
 			"set topics.partitions to %d, or name another topic; do not change the topic, keys would move",
 			t.Name, seen.partitions, t.Partitions, seen.partitions)
 	}
-	f := found{layout: seen}
+	f := topicState{layout: seen}
 	if f.settings, f.refused, err = c.readSettings(ctx, t.Name); err != nil {
-		return found{}, err
+		return topicState{}, err
 	}
 	return f, c.checkRetention(t, f.settings)
 }

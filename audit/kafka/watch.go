@@ -9,24 +9,25 @@ import (
 	"time"
 )
 
-// watch looks at the topics while the publisher runs, since others may change them. It ends the publisher where what was
-// published is gone, or will be:
+// watch checks the topics while the publisher runs, since others may change them. It ends the publisher if published
+// records are gone, or will be:
 //
-//	each minute    the ends: an acknowledged record that lies at or above the end is gone, and so is everything where this
-//	               publisher's fence is not in its place; and a topic that is missing twice in a row (ErrTopicReplaced)
+//	each minute    the ends: an acknowledged record at or above the end is gone. If the record at the fence's offset is not
+//	               this publisher's, everything is gone, and so it is if a topic is missing twice in a row
+//	               (ErrTopicReplaced)
 //	each hour      the settings: compaction, and finite retention of a topic that is kept for ever (RetentionError)
 func (p *Publisher) watch(ctx context.Context) {
-	ends, looks := time.NewTicker(p.timing.ends), time.NewTicker(p.timing.look)
+	ends, settings := time.NewTicker(p.timing.endsEvery), time.NewTicker(p.timing.settingsEvery)
 	defer ends.Stop()
-	defer looks.Stop()
+	defer settings.Stop()
 	missing := map[string]bool{}
 	for {
 		var err error
 		select {
 		case <-ends.C:
 			err = p.checkEnds(ctx, missing)
-		case <-looks.C:
-			err = p.lookAgain(ctx)
+		case <-settings.C:
+			err = p.checkSettings(ctx)
 		case <-ctx.Done():
 		}
 		switch {
@@ -39,17 +40,17 @@ func (p *Publisher) watch(ctx context.Context) {
 	}
 }
 
-// checkEnds compares what was acknowledged with what is there: a partition into which nothing is published at present
-// tells by nothing else that it is another one. missing are the topics that were not there the time before.
+// checkEnds compares the acknowledged offsets with the ends of the partitions. It finds a replaced topic into which nothing
+// is published at present. missing are the topics that were not there the time before.
 func (p *Publisher) checkEnds(ctx context.Context, missing map[string]bool) error {
 	for i := range p.cfg.Topics {
 		topic := p.cfg.Topics[i].Name
-		err := p.checkEndsOf(ctx, topic, p.lanes[topic])
+		err := p.checkEndsOf(ctx, topic, p.byTopic[topic])
 		var gone *MissingTopicError
 		switch {
 		case errors.As(err, &gone) && missing[topic]:
-			return fmt.Errorf("kafka: %w: %w: somebody has deleted it, or this login may not see it any more; start again, "+
-				"and what was lost is found out", ErrTopicReplaced, err)
+			return fmt.Errorf("check topic %q: %w: %w: somebody has deleted it, or this login may not see it any more; start again, "+
+				"and what was lost is found out", topic, ErrTopicReplaced, err)
 		case errors.As(err, &gone):
 			missing[topic] = true
 			p.log.Warn("the topic is missing", "topic", topic)
@@ -62,54 +63,55 @@ func (p *Publisher) checkEnds(ctx context.Context, missing map[string]bool) erro
 	return nil
 }
 
-func (p *Publisher) checkEndsOf(ctx context.Context, topic string, lanes []*lane) error {
-	n, err := p.client.partitions(ctx, topic, len(lanes), p.timing.missing)
+func (p *Publisher) checkEndsOf(ctx context.Context, topic string, senders []*sender) error {
+	n, err := p.client.partitions(ctx, topic, len(senders), p.timing.missing)
 	if err != nil {
 		return err
 	}
-	if n < len(lanes) {
-		return replaced(topic, int32(n), "the topic had %d partitions and has %d", len(lanes), n)
+	if n < len(senders) {
+		return topicReplaced(topic, int32(n), "the topic had %d partitions and has %d", len(senders), n)
 	}
-	for _, l := range lanes {
-		acked := l.acked.Load() // before the end is asked for: both only grow
-		bounds, err := p.client.offsets(ctx, l.topic, l.partition)
+	for _, s := range senders {
+		acked := s.acked.Load() // read before the end: both only grow
+		bounds, err := p.client.offsets(ctx, s.topic, s.partition)
 		if err != nil {
 			return err
 		}
 		if bounds.End <= acked {
-			return replaced(l.topic, l.partition, "offset %d was acknowledged, and the end is %d", acked, bounds.End)
+			return topicReplaced(s.topic, s.partition, "offset %d was acknowledged, and the end is %d", acked, bounds.End)
 		}
-		if err := l.stillThere(ctx, l.fence, l.fenceBy); err != nil {
+		if err := s.checkRecord(ctx, s.fence, s.fenceProducer); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// lookAgain does what Open has done.
-func (p *Publisher) lookAgain(ctx context.Context) error {
+// checkSettings repeats the check of Open.
+func (p *Publisher) checkSettings(ctx context.Context) error {
 	for i := range p.cfg.Topics {
 		t := &p.cfg.Topics[i]
-		seen, err := p.client.look(ctx, t)
+		seen, err := p.client.inspect(ctx, t)
 		var missing *MissingTopicError
 		switch {
-		case errors.As(err, &missing): // checkEnds has the say
+		case errors.As(err, &missing): // checkEnds decides
 		case err != nil:
 			return err
 		default:
-			p.note(t, seen)
+			p.warn(t, seen)
 		}
 	}
 	return nil
 }
 
-// notes are what was last found about each topic that a person should know, in sentences.
+// notes are what was found wrong with each topic at the last check, in sentences: fewer replicas than configured, a smaller
+// min.insync.replicas, partitions that somebody has added, settings that may not be read.
 type notes struct {
 	mu      sync.Mutex
 	byTopic map[string][]string
 }
 
-// replace forgets what was found about a topic before, and returns it.
+// replace sets the notes on a topic and returns the former ones.
 func (n *notes) replace(topic string, found []string) []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -121,21 +123,9 @@ func (n *notes) replace(topic string, found []string) []string {
 	return before
 }
 
-// Warnings are sentences about topics that are used although they are not as configured: fewer replicas, a smaller
-// min.insync.replicas, partitions that somebody has added, settings that may not be read. They are as of the last look,
-// by Open or within the hour. Empty if all is as it should be.
-func (p *Publisher) Warnings() []string {
-	p.notes.mu.Lock()
-	defer p.notes.mu.Unlock()
-	var all []string
-	for i := range p.cfg.Topics {
-		all = append(all, p.notes.byTopic[p.cfg.Topics[i].Name]...)
-	}
-	return all
-}
-
-// note keeps and logs what a look has found: what endangers records each time, the rest once.
-func (p *Publisher) note(t *Topic, seen found) {
+// warn logs what is wrong with a topic, and notes it. What endangers records is logged each time, the rest
+// once.
+func (p *Publisher) warn(t *Topic, seen topicState) {
 	var lasting []string
 	if t.Partitions != 0 && seen.partitions > t.Partitions {
 		lasting = append(lasting, fmt.Sprintf("topic %q has %d partitions and the configuration says %d: the others are left "+

@@ -42,7 +42,7 @@ func TestPartitionsThatSomebodyHasAddedAreLeftAlone(t *testing.T) {
 	cfg, logged := config(broker, topic), new(logBook)
 	cfg.Topics[0].Partitions = 3
 	cfg.Logger = slog.New(slog.NewTextHandler(logged, nil))
-	cfg.SetTiming(kafka.Timing{Look: 50 * time.Millisecond})
+	cfg.SetTiming(kafka.Timing{SettingsEvery: 50 * time.Millisecond})
 	s := newSource(topic, 3, 300)
 	p := open(t, cfg)
 	if w := p.Warnings(); len(w) > 0 {
@@ -64,8 +64,8 @@ func TestPartitionsThatSomebodyHasAddedAreLeftAlone(t *testing.T) {
 	if w := p.Warnings(); len(w) != 1 || !strings.Contains(w[0], says) || !strings.Contains(w[0], topic) {
 		t.Errorf("warnings: %q", w)
 	}
-	if p.Partitions(topic) != 3 {
-		t.Errorf("%d partitions are published to", p.Partitions(topic))
+	if _, ok := p.Fence(topic, 3); ok {
+		t.Error("a partition that somebody has added is published to")
 	}
 	if err := s.publish(t.Context(), p, nil); err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestSettingsThatLoseRecordsEndThePublisherThatIsRunning(t *testing.T) {
 			}
 			cfg := config(broker, topic)
 			cfg.Topics[0].Forever = c.forever
-			cfg.SetTiming(kafka.Timing{Look: 20 * time.Millisecond})
+			cfg.SetTiming(kafka.Timing{SettingsEvery: 20 * time.Millisecond})
 			p := open(t, cfg)
 			alter(t, broker.Addr(), topic, c.setting, c.value)
 			err := waitErr(t, p)
@@ -119,7 +119,7 @@ func TestFewerReplicasThanConfiguredAreWarnedOfAtEachLook(t *testing.T) {
 	cfg.Topics[0].Replication = 3
 	cfg.Topics[0].Configs = map[string]string{"min.insync.replicas": "2"}
 	cfg.Logger = slog.New(slog.NewTextHandler(logged, nil))
-	cfg.SetTiming(kafka.Timing{Look: 20 * time.Millisecond})
+	cfg.SetTiming(kafka.Timing{SettingsEvery: 20 * time.Millisecond})
 	p := open(t, cfg)
 	if w := p.Warnings(); len(w) != 2 || !strings.Contains(w[0], "set topics.replication to 1") ||
 		!strings.Contains(w[1], "--add-config min.insync.replicas=2") {

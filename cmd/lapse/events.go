@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,10 +13,11 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"lapse/audit"
 	"lapse/audit/evidence"
 	"lapse/audit/kafka"
 	"lapse/internal/config"
-	"lapse/schemas"
+	"lapse/replication"
 )
 
 func (a *app) eventsCommand() *cobra.Command {
@@ -68,19 +68,8 @@ type consumer struct {
 	cause, policy, table string
 	follow, asJSON       bool
 	client               *kafka.Client
-	printed              place // of the event printed last
-	markers              map[place]bool
-}
-
-// place is where a record stands in the order of all events; text that sorts, but for the first two, which are numbers.
-type place struct{ history, timeline, lsn, seq string }
-
-func (p place) compare(q place) int {
-	return cmp.Or(
-		cmp.Compare(len(p.history), len(q.history)), cmp.Compare(p.history, q.history),
-		cmp.Compare(len(p.timeline), len(q.timeline)), cmp.Compare(p.timeline, q.timeline),
-		cmp.Compare(p.lsn, q.lsn), cmp.Compare(p.seq, q.seq),
-	)
+	printed              replication.Position // of the event printed last
+	markers              map[replication.Position]bool
 }
 
 // brokerPatience is how long the brokers may be silent before the command gives up.
@@ -136,8 +125,8 @@ type lane struct {
 	partition int32
 	end       int64
 	reader    *kafka.Reader
-	next      *kafka.Record // read and not printed
-	at        place
+	next      *evidence.Record // read and not printed
+	at        replication.Position
 }
 
 func (c *consumer) lanesOf(ctx context.Context, topic string) ([]*lane, error) {
@@ -184,7 +173,7 @@ func (c *consumer) replay(ctx context.Context, lanes []*lane) error {
 		if len(open) == 0 {
 			return nil
 		}
-		first := slices.MinFunc(open, func(a, b *lane) int { return a.at.compare(b.at) })
+		first := slices.MinFunc(open, func(a, b *lane) int { return a.at.Compare(b.at) })
 		if err := c.print(first.next, first.at); err != nil {
 			return err
 		}
@@ -203,8 +192,9 @@ func (c *consumer) fill(ctx context.Context, l *lane) error {
 			return nil
 		case err != nil:
 			return c.silence(err)
-		case c.wants(&record):
-			l.next, l.at = &record, placeOf(&record)
+		}
+		if event := audit.EvidenceRecord(&record); c.wants(&event) {
+			l.next, l.at = &event, positionOf(&event)
 		}
 	}
 	return nil
@@ -212,16 +202,17 @@ func (c *consumer) fill(ctx context.Context, l *lane) error {
 
 // tail prints what comes in behind the lanes' ends, as it comes in.
 func (c *consumer) tail(ctx context.Context, lanes []*lane) error {
-	records := make(chan kafka.Record)
+	records := make(chan evidence.Record)
 	group, ctx := errgroup.WithContext(ctx)
 	for _, l := range lanes {
 		group.Go(func() error {
 			return c.client.ReadPartition(ctx, l.topic, l.partition, l.end, kafka.NoEnd, func(r *kafka.Record, _ int64) error {
-				if !c.wants(r) {
+				event := audit.EvidenceRecord(r)
+				if !c.wants(&event) {
 					return nil
 				}
 				select {
-				case records <- *r:
+				case records <- event:
 					return nil
 				case <-ctx.Done():
 					return context.Cause(ctx)
@@ -233,7 +224,7 @@ func (c *consumer) tail(ctx context.Context, lanes []*lane) error {
 		for {
 			select {
 			case r := <-records:
-				if err := c.print(&r, placeOf(&r)); err != nil {
+				if err := c.print(&r, positionOf(&r)); err != nil {
 					return err
 				}
 			case <-ctx.Done():
@@ -245,31 +236,31 @@ func (c *consumer) tail(ctx context.Context, lanes []*lane) error {
 }
 
 // wants says whether a record is an event that was asked for. It looks at headers only.
-func (c *consumer) wants(r *kafka.Record) bool {
-	matches := func(filter, name string) bool { return filter == "" || filter == header(r, name) }
-	if isMarker(r) {
+func (c *consumer) wants(r *evidence.Record) bool {
+	matches := func(filter, name string) bool { return filter == "" || filter == r.Header(name) }
+	switch {
+	case isMarker(r):
 		return true
+	case r.Header(evidence.HeaderOp) == kafka.OpFence:
+		return false
+	default:
+		return matches(c.cause, evidence.HeaderCause) && matches(c.policy, evidence.HeaderPolicy) && matches(c.table, evidence.HeaderTable)
 	}
-	return !r.IsFence() && matches(c.cause, "lapse-cause") && matches(c.policy, "lapse-policy") && matches(c.table, "lapse-table")
 }
 
-func header(r *kafka.Record, name string) string {
-	for _, h := range r.Headers {
-		if h.Key == name {
-			return string(h.Value)
-		}
+// positionOf is where a record stands; what Lapse did not write stands before all that it did.
+func positionOf(r *evidence.Record) replication.Position {
+	position, err := evidence.EventPosition(r)
+	if err != nil {
+		return replication.Position{}
 	}
-	return ""
-}
-
-func placeOf(r *kafka.Record) place {
-	return place{header(r, "lapse-history"), header(r, "lapse-tli"), header(r, "lapse-lsn"), header(r, "lapse-seq")}
+	return position
 }
 
 const eventTime = "2006-01-02T15:04:05.000Z"
 
 // print writes one event. What goes to every partition, such as a truncate, is printed once.
-func (c *consumer) print(r *kafka.Record, at place) error {
+func (c *consumer) print(r *evidence.Record, at replication.Position) error {
 	if at == c.printed {
 		return nil
 	}
@@ -279,7 +270,7 @@ func (c *consumer) print(r *kafka.Record, at place) error {
 			return nil // of another partition, read when others had gone on
 		}
 		if c.markers == nil {
-			c.markers = map[place]bool{}
+			c.markers = map[replication.Position]bool{}
 		}
 		c.markers[at] = true
 	}
@@ -291,18 +282,11 @@ func (c *consumer) print(r *kafka.Record, at place) error {
 		_, err := fmt.Fprintf(c.out, "%s %s\n", r.Time.Format(eventTime), markerLine(r))
 		return err
 	}
-	lsn := at.lsn
-	if len(lsn) == 16 {
-		var n schemas.LSN
-		if _, err := fmt.Sscanf(lsn, "%X", (*uint64)(&n)); err == nil {
-			lsn = n.String()
-		}
-	}
-	line := fmt.Sprintf("%s %-10s %-8s %s %s", r.Time.Format(eventTime), header(r, "lapse-cause"),
-		header(r, "lapse-op"), header(r, "lapse-table"), r.Key)
-	if policy := header(r, "lapse-policy"); policy != "" {
+	line := fmt.Sprintf("%s %-10s %-8s %s %s", r.Time.Format(eventTime), r.Header(evidence.HeaderCause),
+		r.Header(evidence.HeaderOp), r.Header(evidence.HeaderTable), r.Key)
+	if policy := r.Header(evidence.HeaderPolicy); policy != "" {
 		line += " policy=" + policy
 	}
-	_, err := fmt.Fprintf(c.out, "%s lsn=%s seq=%s\n", line, lsn, at.seq)
+	_, err := fmt.Fprintf(c.out, "%s lsn=%s seq=%08X\n", line, at.Commit, at.Ordinal)
 	return err
 }

@@ -2,37 +2,18 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"slices"
 	"testing"
 	"time"
 
-	"lapse/audit/kafka"
+	"lapse/audit/evidence"
+	"lapse/replication"
 )
 
-func TestPlacesSortAsTheDatabaseWroteThem(t *testing.T) {
-	sorted := []place{
-		{"1", "1", "00000000019C2A40", "00000000"},
-		{"1", "1", "00000000019C2A40", "0000000A"},
-		{"1", "1", "00000001019C2A40", "00000000"},
-		{"1", "2", "00000000019C2A40", "00000000"},
-		{"1", "10", "0000000000000001", "00000000"},
-		{"2", "1", "0000000000000001", "00000000"},
-		{"10", "1", "0000000000000001", "00000000"},
-	}
-	for i := range sorted {
-		for k := range sorted {
-			if sorted[i].compare(sorted[k]) != cmp.Compare(i, k) {
-				t.Errorf("%v compared with %v: %d", sorted[i], sorted[k], sorted[i].compare(sorted[k]))
-			}
-		}
-	}
-}
-
-func record(op string, headers ...string) *kafka.Record {
-	r := &kafka.Record{Key: []byte(`{"id":"1"}`), Value: []byte("{}"), Time: time.Unix(0, 0).UTC(), Headers: []kafka.Header{{Key: "lapse-op", Value: []byte(op)}}}
+func record(op string, headers ...string) *evidence.Record {
+	r := &evidence.Record{Key: []byte(`{"id":"1"}`), Value: []byte("{}"), Time: time.Unix(0, 0).UTC(), Headers: []evidence.Header{{Key: "lapse-op", Value: []byte(op)}}}
 	for pair := range slices.Chunk(headers, 2) {
-		r.Headers = append(r.Headers, kafka.Header{Key: pair[0], Value: []byte(pair[1])})
+		r.Headers = append(r.Headers, evidence.Header{Key: pair[0], Value: []byte(pair[1])})
 	}
 	return r
 }
@@ -42,7 +23,7 @@ func TestTheConsumerSkipsFencesAndWhatWasNotAskedFor(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		consumer consumer
-		record   *kafka.Record
+		record   *evidence.Record
 		wants    bool
 	}{
 		{"everything", consumer{}, event, true},
@@ -66,7 +47,7 @@ func TestATruncateIsPrintedOnceThoughItIsInEveryPartition(t *testing.T) {
 	c := consumer{app: &app{out: &out}}
 	truncate := record("truncate", "lapse-cause", "user", "lapse-table", "public.t")
 	for range 3 {
-		if err := c.print(truncate, place{"1", "1", "00000000019C2A40", "00000000"}); err != nil {
+		if err := c.print(truncate, replication.Position{History: 1, Timeline: 1, Commit: 0x19C2A40, Ordinal: 0x0}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -87,14 +68,14 @@ func TestGapsAndRewindsArePrintedOnceInWords(t *testing.T) {
 	rewind.Value, gap.Value = body("accepted", ""), body("topic", `"topic":"lapse.log",`)
 	event := record("delete", "lapse-cause", "user", "lapse-table", "public.t")
 	for _, step := range []struct {
-		record *kafka.Record
-		at     place
+		record *evidence.Record
+		at     replication.Position
 	}{
-		{rewind, place{"2", "1", "00000000019C2A40", "00000000"}},
-		{rewind, place{"2", "1", "00000000019C2A40", "00000000"}},
-		{event, place{"2", "1", "00000000019C2A50", "00000000"}},
-		{rewind, place{"2", "1", "00000000019C2A40", "00000000"}}, // of a partition that came late, as --follow reads them
-		{gap, place{"2", "1", "00000000019C2A60", "00000000"}},
+		{rewind, replication.Position{History: 2, Timeline: 1, Commit: 0x19C2A40, Ordinal: 0x0}},
+		{rewind, replication.Position{History: 2, Timeline: 1, Commit: 0x19C2A40, Ordinal: 0x0}},
+		{event, replication.Position{History: 2, Timeline: 1, Commit: 0x19C2A50, Ordinal: 0x0}},
+		{rewind, replication.Position{History: 2, Timeline: 1, Commit: 0x19C2A40, Ordinal: 0x0}}, // of a partition that came late, as --follow reads them
+		{gap, replication.Position{History: 2, Timeline: 1, Commit: 0x19C2A60, Ordinal: 0x0}},
 	} {
 		if err := c.print(step.record, step.at); err != nil {
 			t.Fatal(err)

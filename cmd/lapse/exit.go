@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"lapse/internal/config"
-	"lapse/planner"
+	"lapse/internal/yamldoc"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -47,8 +47,7 @@ var errNeedsPerson = errors.New("done, and a person should look")
 func exitCode(err error) int {
 	var usage *usageError
 	var input *inputError
-	var policies planner.FileErrors
-	var settings *config.FileError
+	var mistakes yamldoc.Errors
 	var identity *replication.IdentityError
 	var superuser *superuserError
 	switch {
@@ -56,7 +55,7 @@ func exitCode(err error) int {
 		return exitDone
 	case errors.Is(err, errNeedsPerson):
 		return exitPerson
-	case errors.As(err, &usage), errors.As(err, &input), errors.As(err, &policies), errors.As(err, &settings),
+	case errors.As(err, &usage), errors.As(err, &input), errors.As(err, &mistakes),
 		errors.As(err, &identity), errors.As(err, &superuser), errors.Is(err, config.ErrNoKey), errors.Is(err, config.ErrNoBrokers),
 		errors.Is(err, schemas.ErrKeyTooShort):
 		return exitInvalid
@@ -75,9 +74,8 @@ func (a *app) show(command string, err error) {
 		a.log.Error("the command failed", "command", command, "error", text)
 		return
 	}
-	var policies planner.FileErrors
-	var settings *config.FileError
-	if errors.As(err, &policies) || errors.As(err, &settings) {
+	var mistakes yamldoc.Errors
+	if errors.As(err, &mistakes) {
 		fmt.Fprintln(a.err, text) // each line begins with its place
 		return
 	}

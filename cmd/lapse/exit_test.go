@@ -8,7 +8,7 @@ import (
 	"lapse/executor/guard"
 	"lapse/internal/config"
 	"lapse/internal/setup"
-	"lapse/planner"
+	"lapse/internal/yamldoc"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -26,8 +26,7 @@ func TestEachKindOfErrorHasItsExitCode(t *testing.T) {
 		{"told to stop", errSignalled, 1},
 		{"wrong usage", wrongUsage("no"), 2},
 		{"input that cannot be used", invalid(errors.New("no")), 2},
-		{"mistakes in lapse.yaml", &config.FileError{}, 2},
-		{"mistakes in the policy file", planner.FileErrors{}, 2},
+		{"mistakes in lapse.yaml or in the policy file", yamldoc.Errors{}, 2},
 		{"a table that cannot be published", &replication.IdentityError{}, 2},
 		{"a missing key", config.ErrNoKey, 2},
 		{"no brokers", config.ErrNoBrokers, 2},

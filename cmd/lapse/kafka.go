@@ -8,6 +8,7 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 
 	"lapse/audit/kafka"
+	"lapse/internal/backoff"
 	"lapse/internal/config"
 )
 
@@ -27,32 +28,29 @@ func (a *app) kafkaConfig(s *config.Settings) (kafka.Config, error) {
 	return kafka.Config{Brokers: s.Kafka.Brokers, TLS: tls, SASL: login, Logger: a.log}, nil
 }
 
-// defaultCopies is how many copies a topic has that nobody said it of, where there are brokers enough.
+// defaultCopies is how many copies a topic gets if nothing is configured and there are enough brokers.
 const defaultCopies = 3
 
-const (
-	brokersTimeout = 10 * time.Second
-	brokersPause   = 2 * time.Second
-)
+// brokersTimeout is how long a broker has for an answer.
+const brokersTimeout = 10 * time.Second
 
-// copies is how many copies of a topic the cluster can hold, up to defaultCopies. It waits for the brokers until ctx ends.
-// Left to the brokers, whose own default is one, evidence would be lost with a disk.
+// copies is how many copies of a topic the cluster can hold, up to defaultCopies. It asks until a broker answers or ctx
+// ends. The brokers' own default is one copy: evidence would be lost with a disk.
 func (a *app) copies(ctx context.Context, cfg kafka.Config) (int, error) {
 	transport := &kafkago.Transport{TLS: cfg.TLS, SASL: cfg.SASL}
 	defer transport.CloseIdleConnections()
 	client := &kafkago.Client{Addr: kafkago.TCP(cfg.Brokers...), Timeout: brokersTimeout, Transport: transport}
+	pauses := backoff.Backoff{Min: 250 * time.Millisecond, Max: 2 * time.Second}
 	for {
 		answer, err := client.Metadata(ctx, &kafkago.MetadataRequest{})
 		if err == nil && len(answer.Brokers) > 0 {
 			return min(len(answer.Brokers), defaultCopies), nil
 		}
-		if ctx.Err() != nil {
-			return 0, fmt.Errorf("count the brokers: %w", context.Cause(ctx))
+		if ctx.Err() == nil {
+			a.log.Warn("no broker answers; trying again", "error", err)
 		}
-		a.log.Warn("no broker answers; trying again", "error", err)
-		select {
-		case <-time.After(brokersPause):
-		case <-ctx.Done():
+		if err := pauses.Wait(ctx); err != nil {
+			return 0, fmt.Errorf("count the brokers: %w", err)
 		}
 	}
 }

@@ -6,12 +6,11 @@ import (
 	"strings"
 
 	"lapse/audit/evidence"
-	"lapse/audit/kafka"
 )
 
 // isMarker says whether a record is no deletion, but says something of the order of all events.
-func isMarker(r *kafka.Record) bool {
-	op := header(r, "lapse-op")
+func isMarker(r *evidence.Record) bool {
+	op := r.Header(evidence.HeaderOp)
 	return op == evidence.Gap.String() || op == evidence.Rewind.String()
 }
 
@@ -34,8 +33,8 @@ type reachBody struct {
 func (r reachBody) String() string { return fmt.Sprintf("%d/%d/%s", r.History, r.Timeline, r.LSN) }
 
 // markerLine says in words what a marker means for whoever consumes the topics.
-func markerLine(r *kafka.Record) string {
-	op := header(r, "lapse-op")
+func markerLine(r *evidence.Record) string {
+	op := r.Header(evidence.HeaderOp)
 	var m markerBody
 	if err := json.Unmarshal(r.Value, &m); err != nil {
 		return op + ", and its body cannot be read"

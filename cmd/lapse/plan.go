@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/internal/config"
+	"lapse/internal/yamldoc"
 	"lapse/planner"
 )
 
@@ -58,14 +59,13 @@ type surveyor struct {
 }
 
 func (c *surveyor) run(ctx context.Context) (err error) {
-	c.conn, err = c.connect(ctx, c.settings, c.settings.Database.Executor, c.settings.Roles.Executor, "lapse plan")
+	c.conn, _, err = c.openInstalled(ctx, c.settings, session{
+		command: "lapse plan", to: c.settings.Database.Executor, role: c.settings.Roles.Executor,
+	})
 	if err != nil {
 		return err
 	}
-	defer hangUp(c.conn)
-	if _, err := requireInstallation(ctx, c.conn, c.settings); err != nil {
-		return err
-	}
+	defer closeConn(c.conn)
 	surveys, err := c.surveyInForce(ctx)
 	if err != nil {
 		return err
@@ -137,7 +137,7 @@ func (c *surveyor) checkNames(known []string) error {
 
 // unknownPolicy says that a policy is not in force, and which are.
 func unknownPolicy(name string, known []string) error {
-	switch near := config.Nearest(name, known); {
+	switch near := yamldoc.Nearest(name, known); {
 	case near != "":
 		return wrongUsage("there is no policy %q: did you mean %q?", name, near)
 	case len(known) == 0:
@@ -177,7 +177,7 @@ func (c *surveyor) print(s *planner.Survey) {
 	if s.Estimate >= time.Second {
 		takes = "about " + s.Estimate.Round(time.Second).String()
 	}
-	line("takes", "%s at %.0f rows per second (%s)", takes, s.RowsPerSecond, s.PaceFrom)
+	line("takes", "%s at %.0f rows per second (%s)", takes, s.RowsPerSecond, s.SpeedFrom)
 	for _, warning := range s.Warnings {
 		line("warning", "%s", warning)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/internal/config"
+	"lapse/internal/yamldoc"
 )
 
 // app is what every command has: where it reads and writes, what the environment says, and the shared flags.
@@ -97,7 +98,7 @@ func noCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return fmt.Errorf("name a command: %s", strings.Join(known, ", "))
 	}
-	if near := config.Nearest(args[0], known); near != "" {
+	if near := yamldoc.Nearest(args[0], known); near != "" {
 		return fmt.Errorf("unknown command %q: did you mean %q?", args[0], near)
 	}
 	return fmt.Errorf("unknown command %q: there are %s", args[0], strings.Join(known, ", "))

@@ -12,7 +12,7 @@ import (
 	"lapse/schemas"
 )
 
-// Settings are all that lapse.yaml, the environment and the common flags say, complete with defaults.
+// Settings are what lapse.yaml, the environment and the common flags say, completed by defaults.
 type Settings struct {
 	File     string // the lapse.yaml that was read, "" for none
 	Database Database
@@ -26,7 +26,7 @@ type Settings struct {
 	Limits   Limits
 	HTTP     string // address of the HTTP server
 
-	// FailoverTolerance is how much a promotion may lose without a person's word; zero is nothing.
+	// FailoverTolerance is how much a promotion may lose before a person must confirm it; zero is nothing.
 	FailoverTolerance time.Duration
 
 	// AllowSuperuser lets commands other than init and apply log in as a superuser. Only the environment can say so.
@@ -68,7 +68,7 @@ type Limits struct {
 	BatchTime time.Duration // what a batch's size is adapted to
 }
 
-// Overrides are what flags and environment say. An empty string says nothing.
+// Overrides are the settings of flags and environment. An empty one is not set.
 type Overrides struct {
 	Database string // one connection string for owner, executor and auditor
 	Brokers  string // comma separated
@@ -76,7 +76,7 @@ type Overrides struct {
 	HTTP     string
 }
 
-// or returns o with what it lacks taken from weaker.
+// or returns o, with what is empty in it taken from weaker.
 func (o Overrides) or(weaker Overrides) Overrides {
 	pick := func(a, b string) string {
 		if a != "" {
@@ -98,14 +98,14 @@ func (e Environment) get(name string) string {
 	return value
 }
 
-// FromEnvironment is what the environment says.
-func FromEnvironment(env Environment) Overrides {
+// fromEnvironment is what the environment says.
+func fromEnvironment(env Environment) Overrides {
 	return Overrides{
 		Database: env.get("LAPSE_DATABASE_URL"), Brokers: env.get("LAPSE_KAFKA_BROKERS"), Keys: env.get("LAPSE_KEYS"),
 	}
 }
 
-// Load reads path, if one is given, and puts flags and environment above it. An error of the file is a *FileError with
+// Load reads path, if one is given, and puts flags and environment above it. An error of the file is yamldoc.Errors:
 // all that is wrong in it.
 func Load(path string, flags Overrides, env Environment) (*Settings, error) {
 	s := defaults()
@@ -120,7 +120,7 @@ func Load(path string, flags Overrides, env Environment) (*Settings, error) {
 			return nil, err
 		}
 	}
-	if err := s.override(flags.or(FromEnvironment(env))); err != nil {
+	if err := s.override(flags.or(fromEnvironment(env))); err != nil {
 		return nil, err
 	}
 	switch allow := env.get("LAPSE_SUPERUSER"); allow {
@@ -149,7 +149,7 @@ func defaults() *Settings {
 
 func (s *Settings) override(o Overrides) error {
 	if o.Database != "" {
-		s.Database = SameFor(ConnString(o.Database))
+		s.Database = sameFor(ConnString(o.Database))
 	}
 	if o.Brokers != "" {
 		brokers := strings.Split(o.Brokers, ",")
@@ -173,14 +173,14 @@ func (s *Settings) override(o Overrides) error {
 	return nil
 }
 
-// complete fills in what depends on other settings, and checks them against one another.
+// complete sets what depends on other settings, and checks settings against one another.
 func (s *Settings) complete() error {
 	database, err := s.Database.Name()
 	if err != nil {
 		return err
 	}
 	if s.Slot == "" {
-		s.Slot = SlotFor(database)
+		s.Slot = slotFor(database)
 	}
 	if err := checkSlot(s.Slot); err != nil {
 		return err
@@ -208,8 +208,8 @@ var notInSlot = regexp.MustCompile(`[^a-z0-9_]`)
 // maxSlotName is the longest name PostgreSQL takes.
 const maxSlotName = 63
 
-// SlotFor is the default slot name of a database.
-func SlotFor(database string) string {
+// slotFor is the default slot name of a database.
+func slotFor(database string) string {
 	name := "lapse_" + notInSlot.ReplaceAllString(strings.ToLower(database), "_")
 	return name[:min(len(name), maxSlotName)]
 }
@@ -221,7 +221,7 @@ func checkSlot(name string) error {
 	return nil
 }
 
-// ErrNoBrokers says that Kafka is needed and nobody said where it is.
+// ErrNoBrokers says that Kafka is needed and no brokers are configured.
 var ErrNoBrokers = errors.New("no Kafka brokers are configured: set kafka.brokers in lapse.yaml, LAPSE_KAFKA_BROKERS or --brokers")
 
 // RequireKafka returns ErrNoBrokers unless there are brokers.

@@ -13,6 +13,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"lapse/internal/config"
+	"lapse/internal/yamldoc"
 )
 
 // nothing is an environment without variables.
@@ -169,7 +170,7 @@ func TestAllProblemsOfAFileAreNamedAtOnceWithTheirPlaces(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			path := write(t, c.text)
 			_, err := config.Load(path, config.Overrides{}, nothing)
-			var file *config.FileError
+			var file yamldoc.Errors
 			if !errors.As(err, &file) {
 				t.Fatalf("no error of the file: %v", err)
 			}
@@ -182,13 +183,13 @@ func TestAllProblemsOfAFileAreNamedAtOnceWithTheirPlaces(t *testing.T) {
 		})
 	}
 	_, err := config.Load(write(t, "slott: a\nhttp: nowhere\nkafka:\n  bokers: x:1\n"), config.Overrides{}, nothing)
-	var file *config.FileError
-	if !errors.As(err, &file) || len(file.Problems) != 3 {
+	var file yamldoc.Errors
+	if !errors.As(err, &file) || len(file) != 3 {
 		t.Fatalf("want three problems at once, got %v", err)
 	}
 	for i, line := range []int{1, 2, 4} {
-		if file.Problems[i].Line != line {
-			t.Errorf("problem %d is in line %d, want %d", i, file.Problems[i].Line, line)
+		if file[i].Place.Line != line {
+			t.Errorf("problem %d is in line %d, want %d", i, file[i].Place.Line, line)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 // variables say. It holds a password: String hides it.
 type ConnString string
 
-// String is the connection string as it may be shown: where, which database, which login, and nothing else.
+// String is the part that may be shown: address, database and login.
 func (c ConnString) String() string {
 	parsed, err := c.parse()
 	if err != nil {
@@ -58,8 +58,8 @@ func checkConnString(text string) error {
 // Database is how each of the three roles reaches the database. One connection string may stand for all.
 type Database struct{ Owner, Executor, Auditor ConnString }
 
-// SameFor lets one login play all three roles.
-func SameFor(c ConnString) Database { return Database{Owner: c, Executor: c, Auditor: c} }
+// sameFor uses one login for all three roles.
+func sameFor(c ConnString) Database { return Database{Owner: c, Executor: c, Auditor: c} }
 
 // Name is the database's name. All connection strings must name the same.
 func (d Database) Name() (string, error) {

@@ -5,7 +5,7 @@
 //
 //	config.go     the settings, their defaults and what they must satisfy together
 //	file.go       lapse.yaml's keys, each read into its setting
-//	document.go   YAML with positions: every problem names file, line and column, all of them at once
+//	document.go   its kinds of values, on top of internal/yamldoc: every error names file, line and column, all of them at once
 //	database.go   which login plays which role; URLs as they may be shown
 //	keys.go       the four keys: read, checked, made
 //	broker.go     TLS and SASL for Kafka; scram.go is one of the mechanisms

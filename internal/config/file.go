@@ -7,19 +7,18 @@ import (
 	"regexp"
 	"strconv"
 
-	"github.com/goccy/go-yaml/ast"
-
+	"lapse/internal/yamldoc"
 	"lapse/schemas"
 )
 
 // readFile reads the text of lapse.yaml into s. Files that it names are found from its own folder.
 func readFile(s *Settings, path string, text []byte) error {
-	d := &document{file: path}
+	d := &document{yamldoc.Document{File: path}}
 	f := &file{document: d, dir: filepath.Dir(path), s: s}
-	if body := d.parse(text); body != nil {
+	if body := d.Root(text); !body.IsZero() {
 		d.mapping(body, "the configuration", f.fields()...)
 	}
-	return d.err()
+	return d.Err()
 }
 
 // file reads lapse.yaml, key by key.
@@ -46,8 +45,8 @@ func (f *file) fields() []field {
 }
 
 // checked reads a text that must satisfy check.
-func (f *file) checked(into *string, check func(string) error) func(ast.Node) {
-	return func(node ast.Node) {
+func (f *file) checked(into *string, check func(string) error) func(yamldoc.Node) {
+	return func(node yamldoc.Node) {
 		var text string
 		f.text(&text)(node)
 		if text == "" {
@@ -62,8 +61,8 @@ func (f *file) checked(into *string, check func(string) error) func(ast.Node) {
 }
 
 // path reads the name of a file or folder.
-func (f *file) path(into *string) func(ast.Node) {
-	return func(node ast.Node) {
+func (f *file) path(into *string) func(yamldoc.Node) {
+	return func(node yamldoc.Node) {
 		var name string
 		f.text(&name)(node)
 		if name != "" && !filepath.IsAbs(name) {
@@ -76,11 +75,11 @@ func (f *file) path(into *string) func(ast.Node) {
 }
 
 // database is one connection string, or one for each of the three roles.
-func (f *file) database(node ast.Node) {
-	if node.Type() != ast.MappingType && node.Type() != ast.MappingValueType {
+func (f *file) database(node yamldoc.Node) {
+	if node.Kind() != yamldoc.Mapping {
 		var one string
 		f.checked(&one, checkConnString)(node)
-		f.s.Database = SameFor(ConnString(one))
+		f.s.Database = sameFor(ConnString(one))
 		return
 	}
 	var owner, executor, auditor string
@@ -93,7 +92,7 @@ func (f *file) database(node ast.Node) {
 
 var rolePrefix = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,50}$`)
 
-func (f *file) roles(node ast.Node) {
+func (f *file) roles(node yamldoc.Node) {
 	prefix := schemas.DefaultRolePrefix
 	f.mapping(node, "roles", field{"prefix", f.checked(&prefix, func(text string) error {
 		if !rolePrefix.MatchString(text) {
@@ -104,14 +103,14 @@ func (f *file) roles(node ast.Node) {
 	f.s.Roles = schemas.RolesFor(prefix)
 }
 
-func (f *file) kafka(node ast.Node) {
+func (f *file) kafka(node yamldoc.Node) {
 	f.mapping(node, "kafka",
 		field{"brokers", f.brokers},
 		field{"tls", f.tls},
 		field{"sasl", f.sasl})
 }
 
-func (f *file) brokers(node ast.Node) {
+func (f *file) brokers(node yamldoc.Node) {
 	f.list(&f.s.Kafka.Brokers)(node)
 	for _, broker := range f.s.Kafka.Brokers {
 		if err := checkAddress(broker); err != nil {
@@ -121,8 +120,8 @@ func (f *file) brokers(node ast.Node) {
 }
 
 // tls may be `tls: true`, or name files.
-func (f *file) tls(node ast.Node) {
-	if node.Type() == ast.BoolType {
+func (f *file) tls(node yamldoc.Node) {
+	if node.Kind() == yamldoc.Boolean {
 		var on bool
 		f.flag(&on)(node)
 		if on {
@@ -140,7 +139,7 @@ func (f *file) tls(node ast.Node) {
 	}
 }
 
-func (f *file) sasl(node ast.Node) {
+func (f *file) sasl(node yamldoc.Node) {
 	sasl := &SASL{}
 	f.mapping(node, "sasl",
 		field{"mechanism", f.word((*string)(&sasl.Mechanism), string(Plain), string(ScramSHA256), string(ScramSHA512))},
@@ -161,7 +160,7 @@ func checkTopic(name string) error {
 	return nil
 }
 
-func (f *file) topics(node ast.Node) {
+func (f *file) topics(node yamldoc.Node) {
 	t := &f.s.Topics
 	f.mapping(node, "topics",
 		field{"system", f.checked(&t.System, checkTopic)},
@@ -175,17 +174,17 @@ func (f *file) topics(node ast.Node) {
 	}
 }
 
-func (f *file) format(node ast.Node) {
+func (f *file) format(node yamldoc.Node) {
 	f.word((*string)(&f.s.Format), string(Spanner), string(Debezium), string(CloudEvents))(node)
 	if f.s.Format != Spanner {
 		f.complain(node, "format %s is not supported by this version: use spanner", f.s.Format)
 	}
 }
 
-func (f *file) limits(node ast.Node) {
+func (f *file) limits(node yamldoc.Node) {
 	l := &f.s.Limits
 	f.mapping(node, "limits",
-		field{"rows_per_pass", func(node ast.Node) {
+		field{"rows_per_pass", func(node yamldoc.Node) {
 			f.complain(node, "rows_per_pass is not supported by this version: leave it out")
 		}},
 		field{"workers", f.workers},
@@ -197,7 +196,7 @@ func (f *file) limits(node ast.Node) {
 // mostWorkers is as many as anybody's database has processors for. Each takes two connections.
 const mostWorkers = 64
 
-func (f *file) workers(node ast.Node) {
+func (f *file) workers(node yamldoc.Node) {
 	n := -1
 	switch f.count(&n, 0)(node); {
 	case n == -1: // it was complained about
@@ -209,8 +208,8 @@ func (f *file) workers(node ast.Node) {
 }
 
 // tolerance is a length of time that may also be 0.
-func (f *file) tolerance(node ast.Node) {
-	if node.Type() == ast.IntegerType && node.String() == "0" {
+func (f *file) tolerance(node yamldoc.Node) {
+	if n, ok := node.Int(); ok && n == 0 {
 		f.s.FailoverTolerance = 0
 		return
 	}

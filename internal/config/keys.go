@@ -45,17 +45,17 @@ func (s KeySource) Load(name KeyName) (schemas.Key, error) {
 	if text, set := s.lookup(name); set {
 		key, err := parseKey(text)
 		if err != nil {
-			return nil, fmt.Errorf("key %s in %s: %w", name, name.variable(), err)
+			return nil, fmt.Errorf("load key %s from %s: %w", name, name.variable(), err)
 		}
 		return key, nil
 	}
 	if s.Dir == "" {
-		return nil, fmt.Errorf("key %s: %w: there is no folder for keys; set keys: in lapse.yaml or %s", name, ErrNoKey, name.variable())
+		return nil, fmt.Errorf("load key %s: %w: there is no folder for keys; set keys: in lapse.yaml or %s", name, ErrNoKey, name.variable())
 	}
 	return loadKey(filepath.Join(s.Dir, string(name)), name)
 }
 
-// Place says where a key is looked for.
+// Place is the variable or file from which Load reads a key.
 func (s KeySource) Place(name KeyName) string {
 	if _, set := s.lookup(name); set {
 		return name.variable()
@@ -87,22 +87,22 @@ func loadKey(path string, name KeyName) (schemas.Key, error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("key %s: %w at %s: run lapse init --keys %s, once for all machines, or set %s",
+		return nil, fmt.Errorf("load key %s: %w at %s: run lapse init --keys %s, once for all machines, or set %s",
 			name, ErrNoKey, path, filepath.Dir(path), name.variable())
 	case err != nil:
-		return nil, fmt.Errorf("key %s: %w", name, err)
+		return nil, fmt.Errorf("load key %s: %w", name, err)
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("key %s: %s is not a file", name, path)
+		return nil, fmt.Errorf("load key %s: %s is not a file", name, path)
 	case info.Mode().Perm()&0o077 != 0:
-		return nil, fmt.Errorf("key %s: others may use %s (mode %04o): run chmod 600 %s", name, path, info.Mode().Perm(), path)
+		return nil, fmt.Errorf("load key %s: others may use %s (mode %04o): run chmod 600 %s", name, path, info.Mode().Perm(), path)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("key %s: %w", name, err)
+		return nil, fmt.Errorf("load key %s: %w", name, err)
 	}
 	key, err := parseKey(string(text))
 	if err != nil {
-		return nil, fmt.Errorf("key %s in %s: %w", name, path, err)
+		return nil, fmt.Errorf("load key %s from %s: %w", name, path, err)
 	}
 	return key, nil
 }
@@ -116,8 +116,8 @@ func parseKey(text string) (schemas.Key, error) {
 	return key, nil
 }
 
-// Make makes the keys that are missing, each with 32 random bytes, and returns their names. A key that is there is never
-// touched. Two that make keys at once agree: a file is linked into place whole, and the first one stays.
+// Make makes the keys that are missing, each with 32 random bytes, and returns their names. It never changes a key that is
+// there. Two processes that make keys at once agree: each links a whole file into place, and the first link stays.
 func (s KeySource) Make() ([]KeyName, error) {
 	if s.Dir == "" {
 		return nil, errors.New("make keys: there is no folder for them: name one with --keys DIR")
@@ -144,7 +144,7 @@ func (s KeySource) Make() ([]KeyName, error) {
 	return made, syncFolder(s.Dir)
 }
 
-// makeKey writes a key beside its place and links it there: a crash leaves at most a temporary file.
+// makeKey writes a temporary file and links it to path: a crash leaves at most the temporary file.
 func makeKey(path string) (fresh bool, err error) {
 	if _, err := os.Lstat(path); err == nil {
 		return false, nil
@@ -179,7 +179,7 @@ func syncFolder(dir string) error {
 	return errors.Join(folder.Sync(), folder.Close())
 }
 
-// Missing lists the keys of names that are nowhere to be found.
+// Missing lists the keys, of names, that are neither in the environment nor in the folder.
 func (s KeySource) Missing(names ...KeyName) []KeyName {
 	return slices.DeleteFunc(slices.Clone(names), func(name KeyName) bool {
 		_, err := s.Load(name)

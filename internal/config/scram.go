@@ -1,138 +1,106 @@
 package config
 
 import (
-	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/pbkdf2"
-	"crypto/rand"
-	"crypto/sha256"
-	"crypto/sha512"
-	"crypto/subtle"
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"hash"
 	"strconv"
 	"strings"
 
 	"github.com/segmentio/kafka-go/sasl"
+	"github.com/xdg-go/scram"
 )
 
-// scram logs in by SCRAM (RFC 5802, RFC 7677): each side proves to the other that it knows the password, and neither
-// sends it. As Kafka does, it takes the password's bytes as they are, without SASLprep.
-type scram struct {
-	name               string
-	hash               func() hash.Hash
-	username, password string
-	nonce              func() string
+// scramLogin logs in by SCRAM (RFC 5802, RFC 7677): each side proves to the other that it knows the password, and neither
+// sends it.
+//
+// xdg-go/scram speaks the protocol, as in kafka-go's sasl/scram. That package is not used because it prepares names and
+// passwords by SASLprep, and Kafka takes their bytes as they are. Tried on Kafka 4.3.1: with it, passwords with a tab or an
+// emoji are refused before they are sent, and those with a decomposed umlaut or a no-break space by the broker.
+type scramLogin struct {
+	name   string
+	client *scram.Client
 }
 
-// newScram is the mechanism that proves the password without sending it.
-func newScram(mechanism Mechanism, username, password string) (*scram, error) {
-	s := &scram{username: username, password: password, nonce: rand.Text}
-	switch mechanism {
-	case ScramSHA256:
-		s.name, s.hash = "SCRAM-SHA-256", sha256.New
-	case ScramSHA512:
-		s.name, s.hash = "SCRAM-SHA-512", sha512.New
-	default:
-		return nil, fmt.Errorf("kafka.sasl: there is no mechanism %q", mechanism)
-	}
-	return s, nil
-}
-
-// Name implements sasl.Mechanism.
-func (s *scram) Name() string { return s.name }
-
-var escapeName = strings.NewReplacer("=", "=3D", ",", "=2C")
-
-// Start implements sasl.Mechanism. Safe for concurrent use: each login has a conversation of its own.
-func (s *scram) Start(context.Context) (sasl.StateMachine, []byte, error) {
-	c := &conversation{scram: s, nonce: s.nonce()}
-	c.first = "n=" + escapeName.Replace(s.username) + ",r=" + c.nonce
-	return c, []byte(noBinding + c.first), nil
-}
-
+// Iterations of the hash that a broker may ask for. Fewer would let a false broker guess the password; with more it would
+// keep this process busy.
 const (
-	noBinding = "n,," // no channel binding, no other identity to act as
-	// Fewer iterations than minIterations would let a false broker guess the password; more than maxIterations would
-	// only keep us busy.
 	minIterations = 4096
 	maxIterations = 1 << 20
 )
 
-// conversation is one login.
-type conversation struct {
-	*scram
-	nonce, first string
-	signature    []byte // what the broker must prove itself with; nil before the first challenge
+func newScram(mechanism Mechanism, username, password string) (*scramLogin, error) {
+	var s scramLogin
+	var hash scram.HashGeneratorFcn
+	switch mechanism {
+	case ScramSHA256:
+		s.name, hash = "SCRAM-SHA-256", scram.SHA256
+	case ScramSHA512:
+		s.name, hash = "SCRAM-SHA-512", scram.SHA512
+	default:
+		return nil, fmt.Errorf("kafka.sasl: there is no mechanism %q", mechanism)
+	}
+	client, err := hash.NewClientUnprepped(username, password, "")
+	if err != nil {
+		return nil, errors.New("kafka.sasl: this username or password cannot be used with SCRAM") // err might quote it
+	}
+	s.client = client.WithMinIterations(minIterations)
+	return &s, nil
 }
 
-var errChallenge = errors.New("SCRAM: the broker's answer cannot be understood, or is not an answer to us")
+// Name implements sasl.Mechanism.
+func (s *scramLogin) Name() string { return s.name }
+
+// Start implements sasl.Mechanism. Safe for concurrent use: each login has a conversation of its own.
+func (s *scramLogin) Start(context.Context) (sasl.StateMachine, []byte, error) {
+	c := &conversation{ClientConversation: s.client.NewConversation()}
+	first, err := c.Step("")
+	if err != nil {
+		return nil, nil, fmt.Errorf("log in by %s: %w", s.name, err)
+	}
+	_, c.nonce, _ = strings.Cut(first, ",r=") // names have neither comma nor equals sign here: they are escaped
+	return c, []byte(first), nil
+}
+
+// conversation is one login. The embedded one checks that the broker's nonce begins with ours, that there are iterations
+// enough, and the broker's signature.
+type conversation struct {
+	*scram.ClientConversation
+	nonce   string
+	checked bool // the broker's first answer was
+}
+
+var (
+	errChallenge = errors.New("log in by SCRAM: the broker's answer cannot be understood, or is not an answer to us")
+	errSignature = errors.New("log in by SCRAM: the broker does not know the password: it may not be yours")
+)
 
 // Next implements sasl.StateMachine.
 func (c *conversation) Next(_ context.Context, challenge []byte) (done bool, response []byte, err error) {
-	if c.signature != nil {
-		return c.verify(challenge)
+	if !c.checked {
+		c.checked = true
+		if !c.acceptable(string(challenge)) {
+			return false, nil, errChallenge
+		}
+		text, err := c.Step(string(challenge))
+		if err != nil {
+			return false, nil, errChallenge
+		}
+		return false, []byte(text), nil
 	}
-	fields, err := attributes(challenge, "r", "s", "i")
-	if err != nil {
-		return false, nil, err
-	}
-	salt, err1 := base64.StdEncoding.DecodeString(fields[1])
-	iterations, err2 := strconv.Atoi(fields[2])
-	if errors.Join(err1, err2) != nil || !strings.HasPrefix(fields[0], c.nonce) || len(fields[0]) == len(c.nonce) ||
-		iterations < minIterations || iterations > maxIterations {
-		return false, nil, errChallenge
-	}
-	salted, err := pbkdf2.Key(c.hash, c.password, salt, iterations, c.hash().Size())
-	if err != nil {
-		return false, nil, fmt.Errorf("SCRAM: %w", err)
-	}
-	final := "c=" + base64.StdEncoding.EncodeToString([]byte(noBinding)) + ",r=" + fields[0]
-	all := c.first + "," + string(challenge) + "," + final
-	key := c.mac(salted, "Client Key")
-	stored := c.hash()
-	stored.Write(key)
-	proof := make([]byte, len(key))
-	subtle.XORBytes(proof, key, c.mac(stored.Sum(nil), all))
-	c.signature = c.mac(c.mac(salted, "Server Key"), all)
-	return false, []byte(final + ",p=" + base64.StdEncoding.EncodeToString(proof)), nil
-}
-
-// verify makes sure that the broker knows the password too.
-func (c *conversation) verify(challenge []byte) (done bool, response []byte, err error) {
-	fields, err := attributes(challenge, "v")
-	if err != nil {
-		return false, nil, err
-	}
-	signature, err := base64.StdEncoding.DecodeString(fields[0])
-	if err != nil || !hmac.Equal(signature, c.signature) {
-		return false, nil, errors.New("SCRAM: the broker does not know the password: it may not be yours")
+	if _, err := c.Step(string(challenge)); err != nil || !c.Valid() {
+		return false, nil, errSignature
 	}
 	return true, nil, nil
 }
 
-func (c *conversation) mac(key []byte, text string) []byte {
-	h := hmac.New(c.hash, key)
-	h.Write([]byte(text))
-	return h.Sum(nil)
-}
-
-// attributes reads a message whose attributes must begin with these names, in this order.
-func attributes(message []byte, names ...string) ([]string, error) {
-	parts := bytes.Split(message, []byte(","))
-	if len(parts) < len(names) {
-		return nil, errChallenge
+// acceptable refuses what xdg-go/scram would take: any number of iterations, and a nonce to which the broker has added
+// nothing.
+func (c *conversation) acceptable(challenge string) bool {
+	fields := strings.Split(challenge, ",") // r=nonce,s=salt,i=iterations
+	if len(fields) < 3 || fields[0] == "r="+c.nonce {
+		return false
 	}
-	values := make([]string, len(names))
-	for i, name := range names {
-		value, ok := bytes.CutPrefix(parts[i], []byte(name+"="))
-		if !ok {
-			return nil, errChallenge
-		}
-		values[i] = string(value)
-	}
-	return values, nil
+	iterations, err := strconv.Atoi(strings.TrimPrefix(fields[2], "i="))
+	return err == nil && iterations <= maxIterations
 }

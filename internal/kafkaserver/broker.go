@@ -21,7 +21,7 @@ import (
 // defaultSettings are what a broker has if Options.Settings does not say otherwise. Internal topics have one partition:
 // a broker that has just started is ready for groups and transactions sooner.
 func (p ports) defaultSettings() map[string]string {
-	return map[string]string{
+	settings := map[string]string{
 		"node.id":                                  "1",
 		"process.roles":                            "broker,controller",
 		"listeners":                                fmt.Sprintf("BROKER://127.0.0.1:%d,CONTROLLER://127.0.0.1:%d", p.broker, p.controller),
@@ -47,6 +47,17 @@ func (p ports) defaultSettings() map[string]string {
 		"broker.session.timeout.ms":    "2000",
 		"broker.heartbeat.interval.ms": "500",
 	}
+	if p.login != 0 {
+		settings["listeners"] += fmt.Sprintf(",LOGIN://127.0.0.1:%d", p.login)
+		settings["advertised.listeners"] += fmt.Sprintf(",LOGIN://127.0.0.1:%d", p.login)
+		settings["listener.security.protocol.map"] += ",LOGIN:SASL_PLAINTEXT"
+		settings["listener.name.login.sasl.enabled.mechanisms"] = "SCRAM-SHA-256,SCRAM-SHA-512"
+		const scramModule = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+		for _, mechanism := range []string{"scram-sha-256", "scram-sha-512"} {
+			settings["listener.name.login."+mechanism+".sasl.jaas.config"] = scramModule
+		}
+	}
+	return settings
 }
 
 const logConfiguration = `status = error
@@ -74,6 +85,11 @@ func (s *Server) prepare(ctx context.Context) (found bool, err error) {
 		s.ports = s.member.ports()
 	} else if s.ports, err = choosePorts(s.options.Port); err != nil {
 		return false, err
+	}
+	for s.options.Login && (s.ports.login == 0 || s.ports.login == s.ports.broker || s.ports.login == s.ports.controller) {
+		if s.ports.login, err = child.FreePort(); err != nil {
+			return false, err
+		}
 	}
 	settings := s.ports.defaultSettings()
 	if s.member != nil {
@@ -139,8 +155,9 @@ func (s *Server) readPorts() (p ports, err error) {
 		return p, err
 	}
 	for line := range strings.Lines(string(content)) {
-		if _, err := fmt.Sscanf(line, "listeners=BROKER://127.0.0.1:%d,CONTROLLER://127.0.0.1:%d", &p.broker, &p.controller); err == nil {
-			return p, nil
+		const format = "listeners=BROKER://127.0.0.1:%d,CONTROLLER://127.0.0.1:%d,LOGIN://127.0.0.1:%d"
+		if n, _ := fmt.Sscanf(line, format, &p.broker, &p.controller, &p.login); n >= 2 {
+			return p, nil // n is 3 for a broker with Options.Login
 		}
 	}
 	return p, fmt.Errorf("%s does not name the broker's and the controller's port", s.propertiesFile())

@@ -54,13 +54,13 @@ func (m *member) settings() map[string]string {
 }
 
 // StartCluster makes n brokers and starts them together: three copies of each topic, of which two must have a record
-// before it is acknowledged. Dir and Port of the options have no effect. It returns when every broker knows all others.
+// before it is acknowledged. Dir, Port and Login of the options have no effect. It returns when every broker knows all others.
 func StartCluster(ctx context.Context, n int, options Options) (*Cluster, error) {
 	install, err := Find()
 	if err != nil {
 		return nil, err
 	}
-	options.Dir, options.Port = "", 0
+	options.Dir, options.Port, options.Login = "", 0, false
 	options.Java = append([]string{"-Xmx256m"}, options.Java...)
 	for try := 1; ; try++ {
 		c, err := startCluster(ctx, install, n, options)

@@ -7,7 +7,8 @@
 //
 // A Server is one node that is broker and controller (KRaft), without replication: what it acknowledges is on this machine
 // alone, and in the page cache, which survives kill -9 of the broker but not a power cut. A Cluster is several that
-// replicate to one another. Freeze and Thaw hold a broker for a while instead of ending it.
+// replicate to one another. Freeze and Thaw hold a broker for a while instead of ending it. A broker with Options.Login has
+// a second port where clients must log in, as a user of AddUser.
 //
 // It promises:
 //

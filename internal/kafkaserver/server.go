@@ -29,6 +29,9 @@ type Options struct {
 	Java []string
 	// Port on 127.0.0.1. Zero: a free one.
 	Port int
+	// Login adds a second port where clients must log in, by SCRAM unless Settings say otherwise: see LoginAddr and AddUser.
+	// A cluster has none.
+	Login bool
 }
 
 // Server is one broker. Its methods are for one goroutine at a time, but for Addr and the paths.
@@ -43,7 +46,7 @@ type Server struct {
 }
 
 // ports are written into server.properties, and stay.
-type ports struct{ broker, controller int }
+type ports struct{ broker, controller, login int } // login is 0 without Options.Login
 
 // Start makes a broker and starts it. It returns when the broker answers. If the context ends before, nothing is left
 // behind.
@@ -77,7 +80,8 @@ func (s *Server) firstStart(ctx context.Context) (err error) {
 			return fmt.Errorf("prepare Kafka: %w", err)
 		}
 		err = s.Start(ctx)
-		taken := !child.PortIsFree(s.ports.broker) || !child.PortIsFree(s.ports.controller)
+		taken := !child.PortIsFree(s.ports.broker) || !child.PortIsFree(s.ports.controller) ||
+			s.ports.login != 0 && !child.PortIsFree(s.ports.login)
 		if err == nil || ctx.Err() != nil || found || s.options.Port != 0 || !taken || try == 3 {
 			return err
 		}
@@ -222,7 +226,7 @@ func (s *Server) Kill() error {
 	return s.process.Wait(ctx)
 }
 
-// Freeze holds the broker (SIGSTOP): its connections stay open and it answers nobody, as a machine that hangs or a long
+// Freeze holds the broker (SIGSTOP): its connections stay open and it answers nobody, as a machine that has stopped or a long
 // pause of its garbage collector. It returns when it stands still.
 func (s *Server) Freeze() error {
 	if !s.Running() {

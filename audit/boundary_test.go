@@ -1,0 +1,205 @@
+package audit_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/audit/evidence"
+	"lapse/internal/kafkatest"
+	"lapse/internal/pgtest"
+)
+
+// dying ends its process by kill -9 at one step of the first transaction that has a heartbeat among its deletes.
+type dying struct {
+	before string
+	events int
+}
+
+// The steps at which a crash leaves something else behind.
+const (
+	firstAck     = "the first event's acknowledgement"
+	nextEvent    = "an event, behind one that is acknowledged"
+	firstRecord  = "the first record"
+	secondRecord = "the second record, behind one that is acknowledged"
+	confirmation = "the confirmation"
+	secondGap    = "the second gap of a heartbeat, behind one that is acknowledged"
+)
+
+func (d *dying) at(before string, record *evidence.Entry, acked func() bool) {
+	beat := record != nil && record.Kind == evidence.KindCoverage && record.Position.Seq == 1
+	if before == "event" {
+		d.events++
+	}
+	switch {
+	case d.before == firstAck && d.events == 2:
+	case d.before == nextEvent && d.events == 3,
+		d.before == firstRecord && before == "record" && record.Kind == evidence.KindTransaction,
+		d.before == secondRecord && before == "record" && beat,
+		d.before == secondGap && before == "record" && record.Kind == evidence.KindGap && record.Position.Seq == 1,
+		d.before == confirmation && before == "confirm" && beat:
+		for deadline := time.Now().Add(patience); !acked() && time.Now().Before(deadline); {
+			pauseFor(context.Background(), time.Millisecond)
+		}
+	default:
+		return
+	}
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {} // until it comes
+}
+
+// A transaction with deletes and a heartbeat has two records. Whatever dies between its effects, all of them are there once.
+func TestATransactionOfSeveralRecordsIsWholeWhereverTheAuditorDies(t *testing.T) {
+	t.Parallel()
+	for _, before := range []string{firstAck, nextEvent, firstRecord, secondRecord, confirmation} {
+		t.Run("before "+before, func(t *testing.T) {
+			t.Parallel()
+			pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+				r := newRig(t, db, kafkatest.Broker(t))
+				want, w := newExpected(), &writer{conn: db.Connect(t)}
+				r.db.Exec(t, beatNow)
+				r.once(t)
+				start := r.confirmed(t, w.conn)
+				ids, err := w.rows(t.Context(), 4)
+				if err != nil {
+					t.Fatal(err)
+				}
+				err = w.commit(t.Context(), want, func(ctx context.Context, tx pgx.Tx) (outcome, error) {
+					o, err := user(ids)(ctx, tx)
+					if err == nil {
+						_, err = tx.Exec(ctx, beatNow)
+					}
+					return o, err
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				end := walEnd(t, w.conn)
+				r.dies(t, before)
+				if got := r.confirmed(t, w.conn); got >= end {
+					t.Fatalf("the slot is confirmed up to %s, and the transaction ends at or below %s", got, end)
+				} else if got < start {
+					t.Fatalf("the slot went back from %s to %s", start, got)
+				}
+				r.left(t, before)
+				r.once(t)
+				r.verify(t, want)
+				r.unbroken(t)
+				r.db.Exec(t, beatNow) // names the one of the transaction
+				r.once(t)
+				r.verify(t, want)
+				r.unbroken(t)
+			})
+		})
+	}
+}
+
+// A heartbeat that shows two gaps has two records, the first of which names it. It must not be taken for the log's last
+// heartbeat while the second is missing: it would be missed by itself, and the topic that it speaks of would be known.
+func TestBothGapsOfAHeartbeatAreInTheLogThoughTheAuditorDiesBetweenThem(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		w := &writer{conn: r.db.Connect(t)}
+		r.commit(t, w, 5, user)
+		r.once(t, r.beating(time.Minute))
+		r.deleteTopic(t, r.settings.User)
+		if err := r.broker.CreateTopic(t.Context(), r.settings.User, partitions, nil); err != nil {
+			t.Fatal(err)
+		}
+		r.db.Exec(t, `alter publication lapse_ledger drop table lapse.heartbeat`, beatNow,
+			`alter publication lapse_ledger add table lapse.heartbeat`, beatNow)
+		r.dies(t, secondGap)
+		log := r.readLog(t)
+		if newest := log[len(log)-1]; newest.Kind != "gap" || !newest.more {
+			t.Fatalf("the log ends with a record of kind %s (another to come: %v)", newest.Kind, newest.more)
+		}
+		for range 2 {
+			r.once(t)
+			r.twoGaps(t)
+		}
+	})
+}
+
+// twoGaps wants the two gaps of one heartbeat, once in the log and once in each partition.
+func (r *rig) twoGaps(t *testing.T) {
+	t.Helper()
+	var inLog []string
+	for _, record := range r.read(t, r.settings.Log) {
+		if record.Header("lapse-op") == "gap" {
+			inLog = append(inLog, fmt.Sprintf("%v %v", field(t, record.Value, "reason"), field(t, record.Value, "seq")))
+		}
+	}
+	if want := []string{"publications 0", "topic 1"}; !slices.Equal(inLog, want) {
+		t.Errorf("the log has the gaps %q, want %q", inLog, want)
+	}
+	for _, topic := range []string{r.settings.System, r.settings.User} {
+		got := map[string]int{}
+		for _, record := range r.read(t, topic) {
+			got[fmt.Sprint(record.Partition, " ", field(t, record.Value, "lapse", "reason"))]++
+		}
+		for p := range partitions {
+			for _, reason := range []string{"publications", "topic"} {
+				if n := got[fmt.Sprint(p, " ", reason)]; n != 1 {
+					t.Errorf("%s/%d has %d gaps because of %s, want 1", topic, p, n, reason)
+				}
+			}
+		}
+	}
+}
+
+// dies runs an auditor in a process of its own that ends at a step.
+func (r *rig) dies(t *testing.T, before string) {
+	t.Helper()
+	s := r.settings
+	s.DieBefore = before
+	child := startChild(t, s)
+	select {
+	case <-child.dead:
+	case <-time.After(patience):
+		t.Fatalf("the auditor does not come to %s", before)
+	}
+	status, ok := child.command.ProcessState.Sys().(syscall.WaitStatus)
+	if !ok || status.Signal() != syscall.SIGKILL {
+		t.Fatalf("the auditor ended by %v:\n%s", child.command.ProcessState, child.log.Bytes())
+	}
+}
+
+// left checks what the crash left in the log, so that each step is the one that its name says.
+func (r *rig) left(t *testing.T, before string) {
+	t.Helper()
+	log := r.readLog(t)
+	newest, events := log[len(log)-1], len(r.read(t, r.settings.User))
+	switch before {
+	case nextEvent:
+		if events == 0 || newest.Kind == "transaction" {
+			t.Errorf("%d events are acknowledged, and the log ends with a record of kind %s", events, newest.Kind)
+		}
+	case firstRecord:
+		if events != 12 || newest.Kind == "transaction" {
+			t.Errorf("%d events are acknowledged, and the log ends with a record of kind %s", events, newest.Kind)
+		}
+	case secondRecord:
+		if newest.Kind != "transaction" || !newest.more {
+			t.Errorf("the log ends with a record of kind %s (another to come: %v)", newest.Kind, newest.more)
+		}
+	case confirmation:
+		if newest.Kind != "coverage" || newest.position.Seq != 1 || newest.more {
+			t.Errorf("the log ends with a record of kind %s at %s (another to come: %v)", newest.Kind, newest.position, newest.more)
+		}
+	}
+}
+
+// unbroken wants a log without gaps and rewinds.
+func (r *rig) unbroken(t *testing.T) {
+	t.Helper()
+	for _, l := range r.readLog(t) {
+		if l.Kind == "gap" || l.Kind == "rewind" {
+			t.Errorf("the log has a %s at %s", l.Kind, l.position)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package audit
+
+import (
+	"context"
+
+	"lapse/audit/evidence"
+	"lapse/replication"
+)
+
+// commit ends a transaction. Its records wait in the queue until its events are acknowledged.
+//
+//	crash before the events are acknowledged    the slot sends it again; the partitions' tails say where to go on
+//	crash before a marker is in every partition the same
+//	crash before its first record is            the slot sends it again; every event is at or below its partition's tail,
+//	 acknowledged                               and the records are made again from the same changes
+//	crash between two of its records            the same, and those that the log has are dropped by their positions. The
+//	                                            last one that is there says that another follows, so that the next start
+//	                                            does not take the transaction for done
+//	crash before its end is confirmed           the slot sends it again; its commit lies below the log's end, and it is
+//	                                            dropped before it is routed
+func (r *relay) commit(ctx context.Context, tx *replication.Tx) error {
+	if r.passed {
+		r.tx = nil
+		if r.reach.Before(evidence.EndOf(tx)) {
+			return refuse(ErrDisorder, "transaction %d ends at %s, beyond the log's end at %s, and committed before it", "",
+				tx.XID, tx.EndLSN, r.reach.LSN)
+		}
+		return nil
+	}
+	outcome := r.assembler.Commit(tx, r.around)
+	if err := r.publishEvents(ctx); err != nil {
+		return err
+	}
+	r.tx = nil
+	if len(outcome.Records) == 0 {
+		r.coverage.reached(evidence.EndOf(tx))
+		r.metrics.unread.reach(tx.EndLSN)
+		r.coverage.wanted = r.coverage.wanted || outcome.Account.Awaited
+		r.waiting()
+		return r.flush()
+	}
+	if err := r.raise(ctx, tx, outcome.Account); err != nil {
+		return err
+	}
+	r.tell(tx, outcome.Account, outcome.Verdict)
+	if h := outcome.Account.Heartbeat; h != nil {
+		r.pulse.read(h)
+	}
+	for _, m := range outcome.Markers {
+		if err := r.publishMarker(ctx, m); err != nil {
+			return err
+		}
+	}
+	return r.record(ctx, evidence.EndOf(tx), outcome.Records)
+}
+
+// record puts a transaction's records in line when there is room for all of them: what is read meanwhile has no record
+// between two of them.
+func (r *relay) record(ctx context.Context, end evidence.Reach, records []evidence.Content) error {
+	for !r.queue.room(len(records)) {
+		if err := r.wait(ctx); err != nil {
+			return err
+		}
+	}
+	for i, content := range records {
+		r.enqueue(r.writer.Write(content, evidence.Position{Reach: end, Seq: uint32(i)}, i < len(records)-1))
+	}
+	return r.flush()
+}
+
+// surroundings are what a heartbeat's record says of server and topics.
+func (r *relay) surroundings() *evidence.Surroundings {
+	w := &evidence.Surroundings{Ancestry: r.ancestry, Process: r.process}
+	for _, topic := range []evidence.Topic{r.route.System, r.route.User} {
+		t := evidence.TopicEnds{Topic: topic.Name, Ends: make([]int64, topic.Partitions), Fences: make([]int64, topic.Partitions)}
+		for partition := range topic.Partitions {
+			t.Ends[partition] = r.publisher.End(topic.Name, partition)
+			t.Fences[partition], _ = r.publisher.Fence(topic.Name, partition)
+		}
+		w.Ends = append(w.Ends, t)
+	}
+	return w
+}
+
+// tell tells people what a transaction came to, where it is not what it should be. Positions and names only.
+func (r *relay) tell(tx *replication.Tx, account *evidence.Account, verdict evidence.Verdict) {
+	r.metrics.concluded(account, verdict)
+	if verdict != evidence.Mismatch && !account.Unverified() || account.OwnUnverified != nil { // raise has told them
+		return
+	}
+	attributes := []any{"xid", tx.XID, "commit_lsn", tx.CommitLSN.String(), "verdict", string(verdict)}
+	if account.Claim != nil {
+		attributes = append(attributes, "policy", account.Claim.Policy, "batch", account.Claim.Batch.String())
+	}
+	r.log.Warn("a transaction is not what the ledger says", attributes...)
+}

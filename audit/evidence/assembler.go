@@ -1,0 +1,212 @@
+package evidence
+
+import (
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// Assembler makes of one transaction's changes its events and, at the commit, its records of the log. Its states are in
+// the package comment. It holds one copied delete at most, so its memory does not grow with a transaction but by the
+// tables that lost rows. Not safe for concurrent use.
+//
+// After each Change and after Commit the caller takes events with Next until there is none.
+type Assembler struct {
+	classifier *classifier
+	names      names
+	standing   Standing
+	holds      func(*replication.Change, finding) bool // which deletes are held back; nil: none
+
+	tx      *replication.Tx
+	changes uint32 // how many the transaction has had
+	event   Event  // of the change at hand; its keys are the stream's
+	held    *heldEvent
+	spare   [2]heldEvent // one may be on its way while the other is held
+	ready   [2]*Event    // certain, and not taken
+	taken   int
+	certain int
+
+	beat    *Heartbeat // the last of the transaction; nil for none
+	faulty  bool       // one of them shows that something was published otherwise than it must be
+	outcome Outcome
+}
+
+// Standing is what the log says before a transaction, as far as its records depend on it.
+type Standing struct {
+	Last     LastBeat
+	Origin   Reach    // of the log
+	Replaced []string // topics that have lost what was in them, which the next heartbeat says
+}
+
+// Outcome is what a transaction came to. It is the assembler's own and valid until the next Begin.
+type Outcome struct {
+	Account *Account
+	Verdict Verdict // Unclaimed for a transaction without a record of its own
+	// Markers go into every partition behind the transaction's events, before its records go into the log.
+	Markers []*Marker
+	// Records are the transaction's records of the log, in their order: the number of each is its Seq, and the last one is
+	// its end. None: the transaction leaves nothing in the log.
+	Records []Content
+}
+
+// NewAssembler makes an assembler for the WAL of source. A claim verifies if it does so under any of keys.
+func NewAssembler(source Source, keys []schemas.Key, standing Standing) *Assembler {
+	return &Assembler{classifier: newClassifier(source, keys), names: names{}, standing: standing}
+}
+
+// Begin starts a transaction. What was known of the one before is gone.
+func (a *Assembler) Begin(tx *replication.Tx) {
+	a.classifier.Begin(tx)
+	a.tx, a.changes, a.held, a.beat, a.faulty = tx, 0, nil, nil, false
+	a.taken, a.certain = 0, 0
+}
+
+// Change takes the transaction's next change. It keeps nothing of it but what it holds back.
+func (a *Assembler) Change(change *replication.Change) {
+	a.release()
+	finding := a.classifier.Classify(change)
+	a.changes = change.Ordinal + 1
+	a.listen()
+	if finding.Op == None {
+		return
+	}
+	a.event.set(a.tx, change, finding, a.classifier.Claim(), a.names.of(change.Relation))
+	if finding.Op == Delete && a.holds != nil && a.holds(change, finding) {
+		a.hold()
+		return
+	}
+	a.ready[a.certain] = &a.event
+	a.certain++
+}
+
+// Next is the next event that is certain, nil if there is none. It is valid until the next call of any method.
+func (a *Assembler) Next() *Event {
+	if a.taken == a.certain {
+		a.taken, a.certain = 0, 0
+		return nil
+	}
+	a.taken++
+	return a.ready[a.taken-1]
+}
+
+// Commit ends the transaction. around says what the record of a heartbeat says of server and topics; it is called only
+// where there is such a record.
+func (a *Assembler) Commit(tx *replication.Tx, around func() *Surroundings) *Outcome {
+	a.release()
+	account := a.classifier.Account()
+	a.outcome = Outcome{
+		Account: account, Verdict: Unclaimed, Markers: a.outcome.Markers[:0], Records: a.outcome.Records[:0],
+	}
+	o := &a.outcome
+	if account.Recorded() {
+		o.Verdict = reconcile(account)
+		o.Records = append(o.Records, &transactionContent{Tx: tx, Account: account, Verdict: o.Verdict})
+	}
+	if a.beat != nil {
+		a.conclude(tx, around())
+	}
+	return o
+}
+
+// Account is what the transaction claimed and what was seen of it so far.
+func (a *Assembler) Account() *Account { return a.classifier.Account() }
+
+// hold copies the event at hand.
+func (a *Assembler) hold() {
+	a.held = &a.spare[0]
+	if a.certain > 0 && a.ready[0] == &a.spare[0].event {
+		a.held = &a.spare[1]
+	}
+	a.held.copy(&a.event)
+}
+
+// release makes the event that is held back certain.
+func (a *Assembler) release() {
+	if a.held == nil {
+		return
+	}
+	a.ready[a.certain] = &a.held.event
+	a.certain++
+	a.held = nil
+}
+
+// listen takes note of a heartbeat. Each must name the one before it, whether or not both are of one transaction.
+func (a *Assembler) listen() {
+	h := a.classifier.Account().Heartbeat
+	if h == nil || h == a.beat {
+		return
+	}
+	former := a.beat
+	if former == nil {
+		former = a.standing.Last.Beat
+	}
+	a.faulty = a.faulty || h.faulty(former)
+	a.beat = h
+}
+
+// conclude adds the records of the transaction's last heartbeat: coverage, or the gaps that it shows. A gap stands where
+// the heartbeat stands, or behind all changes of a transaction that has events.
+func (a *Assembler) conclude(tx *replication.Tx, around *Surroundings) {
+	o, last := &a.outcome, &a.standing.Last
+	gap := func(reason Reason, topic string, from Reach) {
+		at := uint32(len(o.Markers))
+		if o.Account.Recorded() {
+			at += a.changes
+		}
+		o.Markers = append(o.Markers, &Marker{
+			Op: Gap, Reason: reason, Topic: topic, Time: tx.CommitTime, From: from, To: EndOf(tx), At: tx.Position(at),
+		})
+	}
+	if a.faulty {
+		gap(ReasonPublications, "", last.Reach)
+	}
+	for _, topic := range a.standing.Replaced {
+		gap(ReasonTopic, topic, a.standing.Origin)
+	}
+	a.standing.Replaced, *last = nil, LastBeat{Beat: a.beat, Reach: EndOf(tx)}
+	beat := a.beat
+	for _, m := range o.Markers {
+		o.Records = append(o.Records, &MarkerContent{Marker: m, Heartbeat: beat, Surroundings: around})
+		beat = nil // the first one has it
+	}
+	if len(o.Markers) == 0 {
+		o.Records = append(o.Records, &CoverageContent{At: tx.CommitTime, Heartbeat: beat, Surroundings: around})
+	}
+}
+
+// heldEvent is an event with a copy of its keys.
+type heldEvent struct {
+	event Event
+	text  []byte
+}
+
+func (h *heldEvent) copy(e *Event) {
+	keys := h.event.Keys[:0]
+	h.event, h.text = *e, h.text[:0]
+	for i := range e.Keys {
+		h.text = append(h.text, e.Keys[i].Value...)
+	}
+	rest := h.text
+	for _, key := range e.Keys {
+		n := len(key.Value)
+		key.Value, rest = rest[:n:n], rest[n:]
+		keys = append(keys, key)
+	}
+	h.event.Keys = keys
+}
+
+// names keeps the written names of tables.
+type names map[uint32]named
+
+type named struct {
+	relation *replication.Relation
+	name     string
+}
+
+func (n names) of(relation *replication.Relation) string {
+	known := n[relation.OID]
+	if known.relation != relation {
+		known = named{relation: relation, name: tableName(relation)}
+		n[relation.OID] = known
+	}
+	return known.name
+}

@@ -1,0 +1,95 @@
+package evidence_test
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"testing"
+
+	"lapse/audit/evidence"
+	"lapse/replication"
+)
+
+func TestEventsSortByTheirHeadersAsTheDatabaseWroteThem(t *testing.T) {
+	t.Parallel()
+	at := func(history, timeline, lsn, seq string) replication.Position {
+		t.Helper()
+		position, err := evidence.EventPosition(&evidence.Record{Headers: []evidence.Header{
+			{Key: evidence.HeaderLSN, Value: []byte(lsn)},
+			{Key: evidence.HeaderSeq, Value: []byte(seq)},
+			{Key: evidence.HeaderSystem, Value: []byte("1")},
+			{Key: evidence.HeaderDatabase, Value: []byte("2")},
+			{Key: evidence.HeaderHistory, Value: []byte(history)},
+			{Key: evidence.HeaderTimeline, Value: []byte(timeline)},
+			{Key: evidence.HeaderSchema, Value: []byte("1")},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return position
+	}
+	sorted := []replication.Position{
+		at("1", "1", "00000000019C2A40", "00000000"),
+		at("1", "1", "00000000019C2A40", "0000000A"),
+		at("1", "1", "00000001019C2A40", "00000000"),
+		at("1", "2", "00000000019C2A40", "00000000"),
+		at("1", "10", "0000000000000001", "00000000"),
+		at("2", "1", "0000000000000001", "00000000"),
+		at("10", "1", "0000000000000001", "00000000"),
+	}
+	for i := range sorted {
+		for k := range sorted {
+			if got := sorted[i].Compare(sorted[k]); got != cmp.Compare(i, k) {
+				t.Errorf("%v compared with %v: %d", sorted[i], sorted[k], got)
+			}
+		}
+	}
+}
+
+// Whatever is routed says where it stands.
+func TestAnEventsPositionIsReadBackFromItsHeaders(t *testing.T) {
+	t.Parallel()
+	for name, routed := range exampleEvents(t) {
+		if name == "event-gap" || name == "event-rewind" {
+			continue // they stand at positions of their own
+		}
+		rec := evidence.Record{Headers: routed.Headers}
+		position, err := evidence.EventPosition(&rec)
+		if tx := exampleTx(); err != nil || position != tx.Position(position.Ordinal) || !source.Of(&rec) {
+			t.Errorf("%s: read as %s (%v)", name, position, err)
+		}
+	}
+	for _, op := range []evidence.Op{evidence.Gap, evidence.Rewind} {
+		marker := exampleMarker(op)
+		rec := evidence.Record{Headers: markerOf(&exampleRoute, marker).Headers}
+		if position, err := evidence.EventPosition(&rec); err != nil || position != marker.At {
+			t.Errorf("%v: read as %s (%v), want %s", op, position, err, marker.At)
+		}
+	}
+}
+
+func TestWhatIsNoEventHasNoPosition(t *testing.T) {
+	t.Parallel()
+	whole := exampleEvents(t)["event-user"].Headers
+	for i := range whole {
+		without := evidence.Record{Headers: slices.Delete(slices.Clone(whole), i, i+1)}
+		broken := evidence.Record{Headers: slices.Clone(whole)}
+		broken.Headers[i].Value = []byte("x")
+		_, err1 := evidence.EventPosition(&without)
+		_, err2 := evidence.EventPosition(&broken)
+		placed := slices.Contains([]string{
+			evidence.HeaderLSN, evidence.HeaderSeq, evidence.HeaderSystem, evidence.HeaderDatabase, evidence.HeaderHistory,
+			evidence.HeaderTimeline, evidence.HeaderSchema,
+		}, whole[i].Key)
+		if errors.Is(err1, evidence.ErrNoEvent) != placed {
+			t.Errorf("without %s: %v", whole[i].Key, err1)
+		}
+		if named := whole[i].Key == evidence.HeaderSystem || whole[i].Key == evidence.HeaderDatabase; named {
+			if source.Of(&broken) {
+				t.Errorf("with another %s it is of this database", whole[i].Key)
+			}
+		} else if errors.Is(err2, evidence.ErrNoEvent) != placed {
+			t.Errorf("with %s broken: %v", whole[i].Key, err2)
+		}
+	}
+}

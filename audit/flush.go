@@ -1,0 +1,163 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"lapse/audit/evidence"
+	"lapse/audit/kafka"
+	"lapse/replication"
+)
+
+// maxQueued bounds the records that wait. Each is about a kilobyte; what many small transactions have in the topics
+// meanwhile is bounded by the publisher's buffer.
+const maxQueued = 4096
+
+// pending is a record of the log on its way.
+type pending struct {
+	entry  *evidence.Entry
+	events uint64 // mark of the last event that must be acknowledged before the record is appended
+	mark   uint64 // of the record, once it is appended
+}
+
+// queue holds the records of the log that are not acknowledged, in order. The first written of them are appended.
+type queue struct {
+	items   []pending
+	written int
+}
+
+func (q *queue) empty() bool { return len(q.items) == 0 }
+func (q *queue) full() bool  { return !q.room(1) }
+
+// room says whether n records more may wait. However many they are, an empty queue takes them.
+func (q *queue) room(n int) bool { return q.empty() || len(q.items)+n <= maxQueued }
+
+// oldest is the time of the first record's transaction.
+func (q *queue) oldest() (time.Time, bool) {
+	if len(q.items) == 0 {
+		return time.Time{}, false
+	}
+	return q.items[0].entry.Time, true
+}
+
+func (q *queue) drop(n int) {
+	clear(q.items[:n])
+	q.items = q.items[n:]
+	q.written -= n
+	if len(q.items) == 0 {
+		q.items = nil // the array behind it goes, and so does what it held
+	}
+}
+
+// enqueue puts a record in line, behind the events that it speaks of. What the log had at the start is dropped.
+func (r *relay) enqueue(entry *evidence.Entry) {
+	if entry.Position.Compare(r.logged) > 0 {
+		r.queue.items = append(r.queue.items, pending{entry: entry, events: r.lastEvent})
+	}
+	if entry.More {
+		return
+	}
+	r.reach = entry.Position.Reach
+	r.coverage.reached(r.reach)
+	r.metrics.unread.reach(entry.Position.LSN)
+}
+
+// flush moves everything on that acknowledgements have set free: it appends records whose events are acknowledged, and
+// confirms the ends of transactions whose last record is acknowledged. It makes a coverage record where one is due.
+func (r *relay) flush() error {
+	if err := r.publisher.Err(); err != nil {
+		return fmt.Errorf("publish: %w", err)
+	}
+	if r.coverage.isDue(r) {
+		r.cover()
+	}
+	acked := r.publisher.Acked()
+	q := &r.queue
+	for q.written < len(q.items) && q.items[q.written].events <= acked {
+		next := &q.items[q.written]
+		r.at(step{before: "record", record: next.entry})
+		mark, ok := r.publisher.Append(r.logRecord(next.entry))
+		if !ok {
+			break // full: the next acknowledgement wakes the stream
+		}
+		next.mark, r.lastMark = mark, mark
+		q.written++
+	}
+	done, end := 0, (*evidence.Entry)(nil) // of a transaction or a coverage that is wholly in the log
+	for done < q.written && q.items[done].mark <= acked {
+		if entry := q.items[done].entry; !entry.More {
+			end = entry
+		}
+		done++
+	}
+	if done == 0 {
+		return nil
+	}
+	q.drop(done)
+	r.waiting()
+	if r.stream != nil && end != nil {
+		r.at(step{before: "confirm", record: end})
+		r.stream.Confirm(end.Position.LSN)
+	}
+	return nil
+}
+
+// logRecord is a record of the log as Kafka gets it.
+func (r *relay) logRecord(entry *evidence.Entry) kafka.Record {
+	rec := r.writer.Record(entry)
+	return kafkaRecord(&rec, kafkaHeaders(nil, rec.Headers))
+}
+
+// lookPause is how often rest looks whether Kafka answers.
+const lookPause = 250 * time.Millisecond
+
+// rest waits between two streams, and on until Kafka answers: a server that stopped because of it would have to wait
+// again. What is acknowledged meanwhile is flushed, and confirmed by the next stream.
+func (r *relay) rest(ctx context.Context, pause time.Duration) error {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			r.drain(ctx)
+			return ctx.Err()
+		case <-r.publisher.Progress():
+			if err := r.flush(); err != nil {
+				return err
+			}
+		case <-timer.C:
+			if r.publisher.Stalled() < replication.StalledAtMost {
+				return nil
+			}
+			timer.Reset(lookPause)
+		}
+	}
+}
+
+// drain finishes what is on its way, for as long as there is time. What is left the slot sends again.
+func (r *relay) drain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	defer cancel()
+	for {
+		err := r.flush()
+		switch {
+		case err != nil:
+		case r.queue.empty() && r.publisher.Acked() >= r.lastEvent:
+			return
+		case r.stream != nil:
+			err = r.wait(ctx)
+		default:
+			select {
+			case <-r.publisher.Progress():
+			case <-ctx.Done():
+				err = ctx.Err()
+			}
+		}
+		if err != nil {
+			r.log.Info("stopped before all was acknowledged; the next start goes on there",
+				"records", len(r.queue.items), "error", err)
+			return
+		}
+	}
+}

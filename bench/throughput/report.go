@@ -1,0 +1,194 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"lapse/internal/pgserver"
+)
+
+// report is all that was measured.
+type report struct {
+	Rounds  int      `json:"rounds"`
+	CPUs    int      `json:"cpus"`
+	Figures []figure `json:"figures"`
+}
+
+// figure is one line of the table.
+type figure struct {
+	Server   string  `json:"server"`
+	Scenario string  `json:"scenario"`
+	Workload string  `json:"workload"`
+	Unit     string  `json:"unit"`
+	Before   *value  `json:"before,omitempty"`
+	After    *value  `json:"after,omitempty"`
+	Ratio    float64 `json:"ratio,omitempty"` // above 1: after is faster
+}
+
+// value is a side's figure.
+type value struct {
+	Median  float64  `json:"median"`
+	Least   float64  `json:"least"`
+	Most    float64  `json:"most"`
+	Samples []sample `json:"samples"`
+}
+
+// unit is a way to look at samples.
+type unit struct {
+	name string
+	of   func(sample) float64
+	less bool // the smaller the better
+}
+
+func units(of *scenario, w workload) []unit {
+	batches := unit{"batches/s", func(s sample) float64 { return per(s.Batches, s.Seconds) }, false}
+	rows := unit{"rows/s", func(s sample) float64 { return per(s.Rows, s.Seconds) }, false}
+	switch {
+	case of.where == onNewest:
+		return []unit{{"deletes/s", rows.of, false}}
+	case w.due == 0:
+		return []unit{{"seconds", func(s sample) float64 { return s.Command }, true}}
+	case w.batch == 1:
+		return []unit{batches}
+	}
+	return []unit{batches, rows}
+}
+
+func per(n int64, seconds float64) float64 {
+	if n == 0 {
+		return 0
+	}
+	return float64(n) / seconds
+}
+
+// add enters what was measured of one workload.
+func (r *report) add(install pgserver.Install, of *scenario, w workload, samples map[string][]sample) {
+	server := install.Version
+	if install.JIT {
+		server += " packaged"
+	}
+	for _, u := range units(of, w) {
+		f := figure{Server: server, Scenario: of.title, Workload: w.title(), Unit: u.name}
+		f.Before, f.After = valueOf(samples["before"], u), valueOf(samples["after"], u)
+		if f.Before != nil && f.After != nil {
+			f.Ratio = ratio(f.Before.Median, f.After.Median, u.less)
+		}
+		r.Figures = append(r.Figures, f)
+	}
+}
+
+func valueOf(samples []sample, u unit) *value {
+	if len(samples) == 0 {
+		return nil
+	}
+	values := make([]float64, len(samples))
+	for i, s := range samples {
+		values[i] = u.of(s)
+	}
+	return &value{median(values), slices.Min(values), slices.Max(values), samples}
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[middle]
+	}
+	return (sorted[middle-1] + sorted[middle]) / 2
+}
+
+// ratio is how many times as fast after is; 0 where before got nothing done.
+func ratio(before, after float64, less bool) float64 {
+	if less {
+		before, after = after, before
+	}
+	if before == 0 {
+		return 0
+	}
+	return after / before
+}
+
+// print writes the table, ratios first.
+func (r *report) print(out io.Writer) error {
+	fmt.Fprintf(out, "\nmedians of %d rounds (least–most) on %d CPUs; a ratio above 1: after is faster\n\n", r.Rounds, r.CPUs)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "RATIO\tBEFORE\tAFTER\tUNIT\tPOSTGRESQL\tSCENARIO\tWORKLOAD\tNOTE")
+	for _, f := range r.Figures {
+		shown := "-"
+		if f.Ratio != 0 {
+			shown = fmt.Sprintf("%.2f", f.Ratio)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", shown, f.Before, f.After, f.Unit, f.Server, f.Scenario, f.Workload, f.note())
+	}
+	return w.Flush()
+}
+
+func (v *value) String() string {
+	if v == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%s (%s–%s)", short(v.Median), short(v.Least), short(v.Most))
+}
+
+func short(n float64) string {
+	if n >= 100 {
+		return fmt.Sprintf("%.0f", n)
+	}
+	return fmt.Sprintf("%.3g", n)
+}
+
+// note says which side was cut off, and what it had done by then.
+func (f *figure) note() string {
+	var notes []string
+	for name, v := range map[string]*value{"before": f.Before, "after": f.After} {
+		if text := v.cutOff(); text != "" {
+			notes = append(notes, name+" "+text)
+		}
+	}
+	return strings.Join(slices.Sorted(slices.Values(notes)), "; ")
+}
+
+func (v *value) cutOff() string {
+	if v == nil {
+		return ""
+	}
+	var batches, seconds []float64
+	for _, s := range v.Samples {
+		if s.CutOff {
+			batches, seconds = append(batches, float64(s.Batches)), append(seconds, s.Command)
+		}
+	}
+	if len(batches) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("cut off after %.0f s and %.0f batches", median(seconds), median(batches))
+}
+
+func (s sample) String() string {
+	if s.Batches == 0 && s.Rows > 0 { // of an audit
+		return fmt.Sprintf("%d rows in %.2f s", s.Rows, s.Seconds)
+	}
+	text := fmt.Sprintf("%d batches, %d rows in %.2f s; the command %.2f s", s.Batches, s.Rows, s.Seconds, s.Command)
+	if s.CutOff {
+		text += ", cut off"
+	}
+	return text
+}
+
+// write writes all figures as JSON.
+func (r *report) write(path string) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}

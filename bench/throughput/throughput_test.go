@@ -1,0 +1,123 @@
+package main
+
+import (
+	"io"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"lapse/internal/fixture"
+	"lapse/internal/kafkaserver"
+	"lapse/internal/pgserver"
+	"lapse/internal/pgtest"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+func TestBothSidesOfEveryScenarioAreMeasured(t *testing.T) {
+	t.Parallel()
+	few := []workload{{0, 10}, {20, 1}}
+	report := measureOnNewest(t,
+		scenario{name: "plain", title: "plain", setup: plain(), due: dueInOne, workloads: few, limit: time.Minute},
+		scenario{name: "keys", title: "keys", setup: append(plain(), keysElsewhere(200)...), due: dueInOne, workloads: few, limit: time.Minute},
+		scenario{name: "partitions", title: "partitions", setup: partitioned(8), due: dueInFour, workloads: few, limit: time.Minute})
+	if len(report.Figures) != 6 {
+		t.Fatalf("%d figures of 6", len(report.Figures))
+	}
+	for _, f := range report.Figures {
+		if f.Ratio <= 0 || f.Before == nil || f.After == nil || len(f.Before.Samples) != 1 || len(f.After.Samples) != 1 {
+			t.Fatalf("%+v", f)
+		}
+		want := int64(20)
+		if f.Unit == "seconds" {
+			want = 0
+		}
+		for _, s := range append(f.Before.Samples, f.After.Samples...) {
+			if s.Rows != want || s.Batches != want || s.CutOff {
+				t.Errorf("%s, %s: %+v, want %d batches of a row", f.Scenario, f.Workload, s, want)
+			}
+		}
+	}
+}
+
+func TestARunThatTakesTooLongIsCutOffAndSaysSo(t *testing.T) {
+	t.Parallel()
+	report := measureOnNewest(t, scenario{
+		name: "plain", title: "plain", setup: plain(), due: dueInOne, workloads: []workload{{50_000, 10}}, limit: 500 * time.Millisecond,
+	})
+	var table strings.Builder
+	if err := report.print(&table); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(table.String(), "after cut off after") || !strings.Contains(table.String(), "before cut off after") {
+		t.Error(table.String())
+	}
+}
+
+// measureOnNewest measures one round of the scenarios on the newest PostgreSQL, with the lapse of this source tree on both sides.
+func measureOnNewest(t *testing.T, scenarios ...scenario) *report {
+	t.Helper()
+	install, err := pgserver.Find(pgtest.Newest(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lapse := filepath.Join(t.TempDir(), "lapse")
+	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", lapse, "lapse/cmd/lapse").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	b := &bench{
+		dir: t.TempDir(), sides: []side{{"before", lapse}, {"after", lapse}}, plan: []station{{install, scenarios}},
+		rounds: 1, progress: io.Discard,
+	}
+	report, err := b.measure(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+func TestTheAuditOfBothSidesIsMeasured(t *testing.T) {
+	t.Parallel()
+	_, missing := kafkaserver.Find()
+	fixture.Missing(t, missing)
+	report := measureOnNewest(t, scenario{
+		name: "audit", title: "audit", where: onNewest, setup: plain(), due: dueInOne, workloads: []workload{{3000, 500}}, limit: time.Minute,
+	})
+	if len(report.Figures) != 1 {
+		t.Fatalf("%d figures of 1", len(report.Figures))
+	}
+	f := report.Figures[0]
+	if f.Unit != "deletes/s" || f.Ratio <= 0 || f.Before == nil || f.After == nil {
+		t.Fatalf("%+v", f)
+	}
+	for _, s := range append(f.Before.Samples, f.After.Samples...) {
+		if s.Rows != 3000 || s.Seconds <= 0 {
+			t.Errorf("%+v, want 3000 rows", s)
+		}
+	}
+}
+
+func TestARatioAboveOneSaysThatAfterIsFaster(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		before, after float64
+		less          bool
+		want          float64
+	}{{2, 6, false, 3}, {6, 2, true, 3}, {6, 2, false, 1. / 3}, {0, 2, false, 0}} {
+		if got := ratio(c.before, c.after, c.less); got != c.want {
+			t.Errorf("before %v, after %v, less is better: %v: %v, want %v", c.before, c.after, c.less, got, c.want)
+		}
+	}
+}
+
+func TestTheMedianIsTheMiddleOne(t *testing.T) {
+	t.Parallel()
+	if got := median([]float64{9, 1, 2}); got != 2 {
+		t.Error(got)
+	}
+	if got := median([]float64{9, 1, 2, 4}); got != 3 {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"lapse/internal/config"
+	"lapse/schemas"
+)
+
+// A superuser's login is for init and apply. In a session of anybody else's, code of a table's owner that is evaluated
+// after all (a cast, an operator, the text of a function that was changed a moment ago) can do what the login can do. So
+// every other command refuses such a login on each of its connections, the replication stream's included, before it asks
+// for anything else. LAPSE_SUPERUSER=allow lets it pass, with one warning in the log.
+
+// superuserError says that a command was given a superuser's login, and how to make another.
+type superuserError struct {
+	superuser string // the login, or a superuser that it can become
+	login     string
+	roles     schemas.Roles
+}
+
+func (e *superuserError) Error() string {
+	what := fmt.Sprintf("%q is a superuser", e.login)
+	if e.login != e.superuser {
+		what = fmt.Sprintf("%q is a member of the superuser %q", e.login, e.superuser)
+	}
+	return fmt.Sprintf(`%[1]s: only init and apply take such a login; use the login of database: in lapse.yaml, or, where there is none yet, the one that lapse init makes, or make one:
+
+create role %[2]s login replication;
+grant %[3]s, %[4]s, %[5]s to %[2]s;
+-- and a password, if pg_hba.conf asks for one: alter role %[2]s password '...'
+
+LAPSE_SUPERUSER=allow in the environment lets a superuser pass, for throw-away databases`,
+		what, schemas.Identifier(e.roles.Login), schemas.Identifier(e.roles.Owner), schemas.Identifier(e.roles.Executor), schemas.Identifier(e.roles.Auditor))
+}
+
+// reachableSuperuser is the superuser that the session's login is or can become, and the login. Names are qualified,
+// because a session is looked at before anything in it is relied on.
+const reachableSuperuser = `
+	select r.rolname::pg_catalog.text
+	  from pg_catalog.pg_roles r
+	 where r.rolsuper and pg_catalog.pg_has_role(session_user, r.oid, 'member')
+	 order by case when r.rolname operator(pg_catalog.=) session_user then 0 else 1 end, r.rolname
+	 limit 1`
+
+// errNotPinned says that a session does not have the settings that it was started with.
+var errNotPinned = errors.New("the session was started with settings of its own and does not have them: " + connectDirectly)
+
+// connectDirectly is what to do about whoever stands between us and the server. A pooler in transaction mode also mixes
+// the sessions of several clients.
+const connectDirectly = "connect to PostgreSQL directly, not through a pooler"
+
+// checkPinned refuses a session whose settings a pooler has swallowed. The names that it asks for would be looked up where
+// the login says: so they are qualified.
+func checkPinned(ctx context.Context, conn *pgconn.PgConn) error {
+	path, err := oneValue(ctx, conn, `select pg_catalog.current_setting('search_path')`)
+	if err != nil {
+		return fmt.Errorf("look at the session's settings: %w", err)
+	}
+	if path != schemas.SessionSettings()["search_path"] {
+		return errNotPinned
+	}
+	return nil
+}
+
+// oneValue returns the one value of the one row that a query has, "" for none. It is for connections that know the simple
+// protocol only too.
+func oneValue(ctx context.Context, conn *pgconn.PgConn, query string) (string, error) {
+	results, err := conn.Exec(ctx, query).ReadAll()
+	if err != nil {
+		return "", err
+	}
+	if len(results) == 0 || len(results[0].Rows) == 0 {
+		return "", nil
+	}
+	return string(results[0].Rows[0][0]), nil
+}
+
+// admit returns what is asked of each connection before it is used.
+func (a *app) admit(s *config.Settings, login string) pgconn.AfterConnectFunc {
+	return func(ctx context.Context, conn *pgconn.PgConn) error {
+		if err := checkPinned(ctx, conn); err != nil {
+			return err
+		}
+		superuser, err := oneValue(ctx, conn, reachableSuperuser)
+		switch {
+		case err != nil:
+			return fmt.Errorf("look at the login: %w", err)
+		case superuser == "":
+			return nil
+		case !s.AllowSuperuser:
+			return &superuserError{superuser: superuser, login: login, roles: s.Roles}
+		}
+		a.warned.Do(func() {
+			a.log.Warn("a superuser's login, which LAPSE_SUPERUSER=allow lets pass: this is for throw-away databases only", "login", login)
+		})
+		return nil
+	}
+}

@@ -1,0 +1,145 @@
+package planner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/internal/yamldoc"
+	"lapse/planner/expiry"
+	"lapse/planner/policyfile"
+	"lapse/planner/schedule"
+)
+
+// entry is a policy of the file as PostgreSQL reads its texts. Nothing of its table has been looked at.
+type entry struct {
+	policy policyfile.Policy // latitude in PostgreSQL's spelling
+	table  string            // schema.table, quoted where SQL wants it; "" where that is no name
+	expire expiry.Kind       // its columns without numbers and types
+	when   schedule.Schedule
+}
+
+// readEntry reads a policy's texts. What PostgreSQL cannot read is among the complaints.
+func readEntry(ctx context.Context, db DB, file string, p policyfile.Policy) (e *entry, complaints yamldoc.Errors, err error) {
+	d := &yamldoc.Document{File: file}
+	err = pinned(ctx, db, func(tx pgx.Tx) error {
+		e, err = readEntryIn(ctx, tx, d, &p)
+		return err
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("read policy %s: %w", p.Name, err)
+	}
+	if errors.As(d.Err(), &complaints) {
+		return e, complaints, nil
+	}
+	return e, nil, nil
+}
+
+func readEntryIn(ctx context.Context, tx pgx.Tx, d *yamldoc.Document, p *policyfile.Policy) (*entry, error) {
+	e := &entry{policy: *p}
+	complain := func(key, problem string) { d.Complain(p.Place(key), "policy %s: %s", p.Name, problem) }
+	before, latitude := d.Count(), expiry.Interval{}
+	kind, problems, err := expiry.Read(ctx, tx, p.Expire)
+	if err != nil {
+		return nil, err
+	}
+	e.expire = kind
+	for _, problem := range problems {
+		complain("expire."+problem.Key, problem.Text)
+	}
+	for _, duration := range []struct {
+		key, text string
+		into      *expiry.Interval
+	}{
+		{"every", p.Every, &e.when.Every},
+		{"latitude", p.Latitude, &latitude},
+	} {
+		if duration.text == "" {
+			continue
+		}
+		i, problem, err := expiry.ReadInterval(ctx, tx, duration.text)
+		if err != nil {
+			return nil, err
+		}
+		if problem != "" {
+			complain(duration.key, problem)
+		}
+		*duration.into = i
+	}
+	e.when.Daily = p.Daily
+	if every := e.when.Every; p.Daily == nil && every.Months == 0 && every.Exact() < 1e6 && d.Count() == before {
+		complain("every", "every must be at least one second")
+	}
+	if p.Latitude != "" {
+		e.policy.Latitude = latitude.String()
+	}
+	return e, e.readTable(ctx, tx)
+}
+
+// readTable writes the table's name as the catalog has it. What is wrong with the name is said where the table is looked
+// for.
+func (e *entry) readTable(ctx context.Context, tx pgx.Tx) error {
+	err := expiry.Attempt(ctx, tx, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, `select string_agg(quote_ident(n), '.') from unnest(parse_ident($1)) n`, e.policy.Table).Scan(&e.table)
+	})
+	if expiry.IsDataException(err) {
+		return nil
+	}
+	return err
+}
+
+// onRecord is the version that e makes of the one in force without a look at the table: the columns are those on record. It
+// is nil unless it is certain from the record alone that no more falls due under e: it is the same entry, or a longer one, or
+// another schedule, batch, owner, basis or latitude.
+func (e *entry) onRecord(p *InForce) *version {
+	recalled := e.expire.Recall(p.Definition.Expire)
+	if e.table != p.TableName || recalled == nil {
+		return nil
+	}
+	v := &version{table: p.TableOID, definition: p.Definition, spec: p.spec}
+	v.definition.Expire, v.definition.Batch = recalled, e.policy.Batch
+	if v.definition.condition().MoreThan(p.Definition.condition()) {
+		return nil
+	}
+	e.fill(&v.spec, &v.definition)
+	return v
+}
+
+// fill writes into a spec what the file says, and the definition's expiry.
+func (e *entry) fill(s *spec, d *Definition) {
+	p := &e.policy
+	s.Expire = expiry.Record{Kind: d.Expire}
+	s.Every, s.Daily, s.Batch = nil, p.Daily, d.Batch
+	if p.Daily == nil {
+		every := e.when.Every
+		s.Every = &every
+	}
+	s.Action, s.Triggers, s.Evidence, s.Events = "delete", "refuse", "claimed", eventSpec{Values: "keys"}
+	s.Owner, s.Basis, s.Latitude = p.Owner, p.Basis, p.Latitude
+	s.HeldAgainst = 0
+}
+
+// checkArithmetic makes the functions' text once, and PostgreSQL compute the bound from its clock once, so that neither can
+// fail first when rows are to be deleted. It returns what is wrong, and with which key.
+func checkArithmetic(ctx context.Context, db DB, d *Definition) (key, problem string, err error) {
+	if _, err := d.functionsText(); err != nil {
+		return "table", lastFact(err), nil
+	}
+	bound := d.Expire.Bound("clock_timestamp()")
+	if bound.IsZero() {
+		return "", "", nil
+	}
+	err = expiry.Attempt(ctx, db, func(tx pgx.Tx) error {
+		var value string
+		return tx.QueryRow(ctx, `select (`+bound.Value+`)::text`).Scan(&value)
+	})
+	if expiry.IsDataException(err) && bound.OutOfRange.Text != "" {
+		return "expire." + bound.OutOfRange.Key, bound.OutOfRange.Text, nil
+	}
+	if err != nil {
+		return "", "", errors.Join(errors.New("count back from now"), err)
+	}
+	return "", "", nil
+}

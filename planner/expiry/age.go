@@ -1,0 +1,112 @@
+package expiry
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"lapse/schemas"
+)
+
+// Age is the kind {column, after}: a row is due when Column + After <= cutoff, in PostgreSQL's own calendar arithmetic, in
+// UTC.
+type Age struct {
+	Moment
+	After Interval `json:"after"`
+}
+
+func ageFamily() family {
+	return family{
+		keys: []string{"column", "after", "zone"},
+		check: func(e Entry) []Problem {
+			problems := checkMoment(e)
+			if _, there := e["after"]; !there && e["column"] != "" {
+				problems = append(problems, Problem{"", "expire without after is not supported by this version"})
+			}
+			return problems
+		},
+		read: func(ctx context.Context, db DB, e Entry) (Kind, []Problem, error) {
+			after, problem, err := ReadInterval(ctx, db, e["after"])
+			if err != nil {
+				return nil, nil, err
+			}
+			a := &Age{Moment: momentOf(e), After: after}
+			if problem != "" {
+				return a, []Problem{{"after", problem}}, nil
+			}
+			return a, nil, nil
+		},
+		load: func(text []byte) (Kind, error) { return load(text, &Age{}) },
+	}
+}
+
+// load reads a kind from JSON.
+func load[K Kind](text []byte, into K) (Kind, error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return nil, err
+	}
+	return into, nil
+}
+
+// Resolve finds the column.
+func (a *Age) Resolve(ctx context.Context, db DB, t Table) ([]Problem, error) {
+	return a.resolve(ctx, db, t)
+}
+
+// Columns are the one that is counted from.
+func (a *Age) Columns() []Column { return []Column{a.onRecord()} }
+
+// Recall takes the column from the record.
+func (a *Age) Recall(former Kind) Kind {
+	was, same := former.(*Age)
+	next := *a
+	if !same || !next.recall(was.Moment) {
+		return nil
+	}
+	return &next
+}
+
+// MoreThan is false for the same column, read in the same zone, and a time that is certainly no shorter.
+func (a *Age) MoreThan(former Kind) bool {
+	was, same := former.(*Age)
+	return !same || a.Moment != was.Moment || a.After.MayBeShorter(was.After)
+}
+
+// Fields are the entry's keys, and what the column is.
+func (a *Age) Fields() []Field {
+	return []Field{
+		{"expire.column", a.Column},
+		{"expire.after", a.After.String()},
+		{"expire.zone", a.Zone},
+		{"column type", string(a.Type)},
+		{"column number", strconv.Itoa(int(a.Number))},
+	}
+}
+
+// Bound counts back from the cutoff: days and hours exactly, months with some days of slack.
+func (a *Age) Bound(cutoff string) Bound {
+	sql := cutoff
+	if exact := (Interval{Days: a.After.Days, Microseconds: a.After.Microseconds}); !exact.IsZero() || a.After.Months == 0 {
+		sql += " - interval " + schemas.Literal(exact.String())
+	}
+	if months := (Interval{Months: a.After.Months}); !months.IsZero() {
+		sql += " - interval " + schemas.Literal(months.String()) + " + interval " + schemas.Literal(calendarSlack)
+	}
+	b := a.limit(sql)
+	b.OutOfRange = Problem{"after", fmt.Sprintf("%s before now is before the first instant that PostgreSQL knows", a.After)}
+	return b
+}
+
+// Due is guarded so that no value can raise: PostgreSQL evaluates a case in order, but the parts of an AND in any order it
+// likes.
+func (a *Age) Due(cutoff, bound string) string {
+	return "case when " + a.within(bound) + " then " + a.Instant() + " + interval " + schemas.Literal(a.After.String()) + " <= " + cutoff +
+		" else false end"
+}
+
+// Index is one that begins with the column.
+func (a *Age) Index() Index { return Index{Column: a.Column} }

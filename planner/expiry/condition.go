@@ -1,0 +1,69 @@
+package expiry
+
+import "strings"
+
+// Condition is what pick, delete, survey and plan share: a row is due, and where holds, and no hold is on it. In its SQL t
+// is the policy's table or a leaf of it.
+type Condition struct {
+	Kind  Kind
+	Where string // SQL over the row's own columns, "" for no further condition
+	Held  string // SQL that is true of a held row, "" where nothing can be held
+}
+
+// Exact is the whole condition. No value raises in it.
+func (c Condition) Exact(cutoff, bound string) string {
+	parts := []string{c.Kind.Due(cutoff, bound)}
+	if c.Where != "" {
+		parts = append(parts, "("+c.Where+")")
+	}
+	if c.Held != "" {
+		parts = append(parts, "not ("+c.Held+")")
+	}
+	return strings.Join(parts, " and ")
+}
+
+// Narrow is what an index can use of the condition, "" for nothing.
+func (c Condition) Narrow(cutoff, bound string) string {
+	b := c.Kind.Bound(cutoff)
+	if b.IsZero() {
+		return ""
+	}
+	return b.Column + " <= " + bound
+}
+
+// MoreThan reports whether a row can be met by it that is not met by former, holds left aside. It answers no only where that
+// is certain.
+func (c Condition) MoreThan(former Condition) bool {
+	return c.Where != former.Where || c.Kind.MoreThan(former.Kind)
+}
+
+// From is what the condition is asked about: a relation, given as SQL, and what is joined to it.
+func (c Condition) From(relation string) string {
+	sql := relation + " as t"
+	for _, j := range c.Kind.Joins() {
+		sql += "\n  join " + j.Relation + " as " + j.Alias + " on " + j.On
+	}
+	return sql
+}
+
+// Using is From for a DELETE: the relations beside the one that is deleted from, and how they are joined.
+func (c Condition) Using() (relations, on string) {
+	var names, conditions []string
+	for _, j := range c.Kind.Joins() {
+		names, conditions = append(names, j.Relation+" as "+j.Alias), append(conditions, j.On+" and ")
+	}
+	return strings.Join(names, ", "), strings.Join(conditions, "")
+}
+
+// Lock is the locking clause of the pick: every row that the condition reads is locked with the policy's.
+func (c Condition) Lock() string {
+	joins := c.Kind.Joins()
+	if len(joins) == 0 {
+		return "for update skip locked"
+	}
+	aliases := []string{"t"}
+	for _, j := range joins {
+		aliases = append(aliases, j.Alias)
+	}
+	return "for update of " + strings.Join(aliases, ", ") + " skip locked"
+}

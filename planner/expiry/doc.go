@@ -1,0 +1,41 @@
+// Package expiry says when a row is due. A kind is one way to say it, and one file: age.go (column + after) and ttl.go
+// (column + a ttl of the row's own). A Condition is what all SQL about a policy's rows takes: due, and where, and not held.
+//
+// # What it promises
+//
+//   - The due test is exact, and no value raises in it: NULL, ±infinity, instants before 4713 BC and ttls that are
+//     negative or beyond six thousand years are never due.
+//   - A bound is a superset of what is due. It changes how fast a row is found, never whether.
+//   - The SQL is a pure function of the kind's values. Two equal values give the same text.
+//   - MoreThan answers no only where it is certain that no more rows fall due.
+//   - What a kind stores in lapse.policy is read back as it was; what a newer program stored is refused.
+//
+// # What it refuses
+//
+// An entry of the policy file whose keys do not go together, columns that are not there or not of a type that the kind
+// reads, zones and durations that PostgreSQL does not know. Each is a Problem with the key that it stands at.
+//
+// # The life of an entry
+//
+//	Check            Entry → problems                    pure; the keys go together
+//	Read             Entry → Kind                        PostgreSQL reads the durations
+//	Kind.Resolve     the columns, against the catalog    reads; number and type of each
+//	Record           Kind ↔ JSON of lapse.policy.spec
+//	Kind.Recall      Entry → Kind without the catalog    the columns of the version on record
+//
+// # A new kind
+//
+// One file with a type that is a Kind, its family (keys, check, read, load), and one line in families. The template of the
+// deletion function takes the rest from the Condition: a kind may join further relations, whose rows the pick locks with
+// the policy's; it may have no bound; and the bound's type need not be the column's. Kinds that read another relation also
+// need it in lapse.look, lapse.inspect and lapse.same_table, which ask about the policy's table only.
+//
+//	sidecar      sidecar.go      Joins and Order name the registry
+//	epoch        epoch.go        the bound is a number
+//	iso8601      iso8601.go      no bound
+//	instant      instant.go      epoch or iso8601, row by row
+//	JSON path    path.go         the SQL of a value inside a column, for epoch, iso8601 and instant
+//	bucket       bucket.go       column + span + after
+//	expression   expression.go   no bound
+//	where, hold  condition.go    they are parts of every Condition
+package expiry

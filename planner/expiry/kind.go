@@ -1,0 +1,183 @@
+package expiry
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// Kind is how a row's due time is found, with the values of one policy. In its SQL t is the policy's table or a leaf of it.
+type Kind interface {
+	// Resolve finds the columns that the entry names, and notes their numbers and types.
+	Resolve(ctx context.Context, db DB, t Table) ([]Problem, error)
+	// Columns are the columns of the policy's table that the kind reads. lapse.same_table compares the table with them.
+	Columns() []Column
+	// Recall is the kind with the numbers and types that former had; nil if former is of another kind or reads other columns.
+	Recall(former Kind) Kind
+	// MoreThan reports whether a row can be due that is not due under former, in the same table. It answers no only where
+	// that is certain.
+	MoreThan(former Kind) bool
+	// Fields are what a person sees of it, each of them a text that goes into functions.
+	Fields() []Field
+
+	// Bound is a limit that an index can use; zero if there is none.
+	Bound(cutoff string) Bound
+	// Due is the exact condition. No value raises in it. bound is the SQL of the bound's value.
+	Due(cutoff, bound string) string
+	// Instant is what rows are ordered by, as an instant.
+	Instant() string
+	// Order is what batches are ordered by, before the table's key.
+	Order() Order
+	// Joins are further relations that Due reads. Their rows are locked with the row.
+	Joins() []Join
+	// Index says which index serves.
+	Index() Index
+	// Scaffold is the SQL that makes what the kind needs beside the table, "" for nothing.
+	Scaffold(table string) string
+}
+
+// Table is the policy's table.
+type Table struct {
+	OID  uint32
+	Name string // schema.table, quoted where SQL wants it
+}
+
+// Column is a column as lapse.policy keeps it.
+type Column struct {
+	Name   string     `json:"name"`
+	Number int16      `json:"number"` // in the table: another column of that name is another column
+	Type   ColumnType `json:"type,omitempty"`
+}
+
+// Bound is a limit on a raw column: every due row has Column <= Value.
+type Bound struct {
+	Column string // SQL
+	Type   string // of the value; it need not be the column's
+	Value  string // SQL, computed once per call
+	// OutOfRange is what is wrong with the entry if PostgreSQL cannot compute the value.
+	OutOfRange Problem
+}
+
+// IsZero reports whether there is no bound.
+func (b Bound) IsZero() bool { return b.Column == "" }
+
+// Order is an expression that batches are ordered by.
+type Order struct {
+	Column string // its name, if it is a column of the policy's table
+	SQL    string
+	Cast   string // the type by which its text is read back
+}
+
+// Join is a relation beside the policy's table.
+type Join struct {
+	Relation string // schema.table, quoted where SQL wants it
+	Alias    string
+	On       string // SQL
+}
+
+// Index says which index serves a kind.
+type Index struct {
+	Column  string // the column of the policy's table that it begins with; "" if no index of the table serves
+	Warning string // what no index can help, "" for nothing
+}
+
+// Field is a line of the difference between two versions.
+type Field struct{ Name, Value string }
+
+// Problem is something wrong with an entry, for the person who wrote it.
+type Problem struct {
+	Key  string // of the entry, "" for the entry itself
+	Text string
+}
+
+// Entry is the policy file's "expire", as it was written: texts by key.
+type Entry map[string]string
+
+// family is what is known of a kind before there are values.
+type family struct {
+	name  string   // on record: "" for the first kind
+	keys  []string // that an entry may have
+	marks []string // of these keys, those by which an entry is of this kind; none: of the kind that nothing else says
+	check func(Entry) []Problem
+	read  func(context.Context, DB, Entry) (Kind, []Problem, error)
+	load  func([]byte) (Kind, error)
+}
+
+// families are all kinds, in the order in which an entry is held to them.
+func families() []family { return []family{ttlFamily(), ageFamily()} }
+
+// Keys are the keys that an entry may have.
+func Keys() []string {
+	keys := []string{"column", "after", "zone"}
+	for _, f := range families() {
+		for _, key := range f.keys {
+			if !slices.Contains(keys, key) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
+}
+
+// LaterKeys are the keys of kinds that a later version has.
+func LaterKeys() []string {
+	return []string{"sidecar", "epoch", "path", "iso8601", "instant", "bucket", "expression"}
+}
+
+// of is the kind that an entry is of.
+func of(e Entry) family {
+	all := families()
+	for _, f := range all {
+		for _, mark := range f.marks {
+			if _, there := e[mark]; there {
+				return f
+			}
+		}
+	}
+	return all[len(all)-1]
+}
+
+// Check says what is wrong with an entry by itself.
+func Check(e Entry) []Problem {
+	f := of(e)
+	for _, key := range Keys() {
+		if _, there := e[key]; there && !slices.Contains(f.keys, key) {
+			return []Problem{{key, fmt.Sprintf("%s and %s exclude one another", key, f.marks[0])}}
+		}
+	}
+	return f.check(e)
+}
+
+// Read lets PostgreSQL read an entry's durations. The kind that it returns names its columns and knows nothing of them.
+func Read(ctx context.Context, db DB, e Entry) (Kind, []Problem, error) {
+	return of(e).read(ctx, db, e)
+}
+
+// Record is a kind as lapse.policy keeps it, in JSON.
+type Record struct{ Kind }
+
+// MarshalJSON writes the kind's values, and its name if it is not the first.
+func (r Record) MarshalJSON() ([]byte, error) { return json.Marshal(r.Kind) }
+
+// UnmarshalJSON refuses what it does not know: a newer program may have written it.
+func (r *Record) UnmarshalJSON(text []byte) error {
+	var named struct {
+		Kind string `json:"kind"`
+	}
+	if err := json.Unmarshal(text, &named); err != nil {
+		return err
+	}
+	for _, f := range families() {
+		if f.name != named.Kind {
+			continue
+		}
+		kind, err := f.load(text)
+		if err != nil {
+			return fmt.Errorf("read when a row is due: %w", err)
+		}
+		r.Kind = kind
+		return nil
+	}
+	return fmt.Errorf("a row is due by %q, of which this version knows nothing", named.Kind)
+}

@@ -1,0 +1,150 @@
+package expiry
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func days(n int32) *Interval { return &Interval{Days: n} }
+
+// ageOf and ttlOf are kinds with their columns as the catalog has them. Each change makes another one.
+func ageOf(changes ...func(*Age)) *Age {
+	a := &Age{Moment{"at", 2, Timestamp, "Europe/Berlin"}, Interval{Days: 30}}
+	for _, change := range changes {
+		change(a)
+	}
+	return a
+}
+
+func ttlOf(ifNone *Interval, changes ...func(*TTL)) *TTL {
+	l := &TTL{Kind: ttlKind, Moment: Moment{"at", 2, Timestamptz, ""}, TTLColumn: "ttl", TTLNumber: 3, TTLType: "integer", Default: ifNone}
+	for _, change := range changes {
+		change(l)
+	}
+	return l
+}
+
+func TestMoreFallsDueUnlessItIsCertainThatNoMoreDoes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		former, next Kind
+		more         bool
+	}{
+		"the same age":               {ageOf(), ageOf(), false},
+		"a longer age":               {ageOf(), ageOf(func(a *Age) { a.After.Days++ }), false},
+		"a shorter age":              {ageOf(), ageOf(func(a *Age) { a.After.Days-- }), true},
+		"months for days":            {ageOf(), ageOf(func(a *Age) { a.After = Interval{Months: 2} }), true},
+		"another zone":               {ageOf(), ageOf(func(a *Age) { a.Zone = "" }), true},
+		"another column":             {ageOf(), ageOf(func(a *Age) { a.Column = "b" }), true},
+		"a column made anew":         {ageOf(), ageOf(func(a *Age) { a.Number++ }), true},
+		"another type":               {ageOf(), ageOf(func(a *Age) { a.Type = Date }), true},
+		"a ttl for an age":           {ageOf(), ttlOf(nil), true},
+		"an age for a ttl":           {ttlOf(nil), ageOf(), true},
+		"the same ttl":               {ttlOf(days(3)), ttlOf(days(3)), false},
+		"a default where none was":   {ttlOf(nil), ttlOf(days(9999)), true},
+		"no default where one was":   {ttlOf(days(3)), ttlOf(nil), false},
+		"a longer default":           {ttlOf(days(3)), ttlOf(days(4)), false},
+		"a shorter default":          {ttlOf(days(3)), ttlOf(days(2)), true},
+		"another ttl column":         {ttlOf(nil), ttlOf(nil, func(l *TTL) { l.TTLColumn = "b" }), true},
+		"a ttl column made anew":     {ttlOf(nil), ttlOf(nil, func(l *TTL) { l.TTLNumber++ }), true},
+		"a ttl column of a new type": {ttlOf(nil), ttlOf(nil, func(l *TTL) { l.TTLType = "bigint" }), true},
+		"a ttl from another column":  {ttlOf(nil), ttlOf(nil, func(l *TTL) { l.Column = "b" }), true},
+		"a ttl in another zone":      {ttlOf(nil), ttlOf(nil, func(l *TTL) { l.Zone = "Asia/Tokyo" }), true},
+	} {
+		if got := c.next.MoreThan(c.former); got != c.more {
+			t.Errorf("%s: more may fall due: %t", name, got)
+		}
+	}
+	a := Condition{Kind: ageOf()}
+	b := Condition{Kind: ageOf(), Where: "t.closed"}
+	if a.MoreThan(a) || !a.MoreThan(b) || !b.MoreThan(a) || b.MoreThan(b) {
+		t.Error("another where is not certain to select no more")
+	}
+}
+
+func TestAnEntryRecallsTheColumnsOnRecord(t *testing.T) {
+	t.Parallel()
+	unresolved := ageOf(func(a *Age) { a.Number, a.Type, a.After = 0, "", Interval{Days: 31} })
+	if got := unresolved.Recall(ageOf()); !reflect.DeepEqual(got, ageOf(func(a *Age) { a.After.Days = 31 })) {
+		t.Errorf("an age recalls %+v", got)
+	}
+	bare := ttlOf(days(1), func(l *TTL) { l.Number, l.Type, l.TTLNumber, l.TTLType = 0, "", 0, "" })
+	if got := bare.Recall(ttlOf(nil)); !reflect.DeepEqual(got, ttlOf(days(1))) {
+		t.Errorf("a ttl recalls %+v", got)
+	}
+	for name, c := range map[string]struct{ entry, former Kind }{
+		"another kind":       {unresolved, ttlOf(nil)},
+		"an age for a ttl":   {bare, ageOf()},
+		"another column":     {unresolved, ageOf(func(a *Age) { a.Column = "b" })},
+		"another zone":       {unresolved, ageOf(func(a *Age) { a.Zone = "" })},
+		"another ttl column": {bare, ttlOf(nil, func(l *TTL) { l.TTLColumn = "b" })},
+	} {
+		if got := c.entry.Recall(c.former); got != nil {
+			t.Errorf("%s: recalls %+v", name, got)
+		}
+	}
+}
+
+// A version on record has been written by this program or an earlier one: what it says is told by these texts.
+func TestWhatAKindStoresIsReadBack(t *testing.T) {
+	t.Parallel()
+	for text, kind := range map[string]Kind{
+		`{"column":"at","number":2,"type":"timestamp without time zone","zone":"Europe/Berlin","after":"30 days"}`:                                                      ageOf(),
+		`{"kind":"ttl","column":"at","number":2,"type":"timestamp with time zone","ttl_column":"ttl","ttl_number":3,"ttl_type":"integer"}`:                              ttlOf(nil),
+		`{"kind":"ttl","column":"at","number":2,"type":"timestamp with time zone","ttl_column":"ttl","ttl_number":3,"ttl_type":"integer","ttl_default":"1 mon 2 days"}`: ttlOf(&Interval{Months: 1, Days: 2}),
+	} {
+		written, err := json.Marshal(Record{kind})
+		if err != nil || string(written) != text {
+			t.Errorf("got %s (%v), want %s", written, err, text)
+		}
+		var read Record
+		if err := json.Unmarshal([]byte(text), &read); err != nil || !reflect.DeepEqual(read.Kind, kind) {
+			t.Errorf("%s is read as %+v (%v)", text, read.Kind, err)
+		}
+	}
+	for text, want := range map[string]string{
+		`{"kind":"sidecar","column":"at"}`:             `a row is due by "sidecar", of which this version knows nothing`,
+		`{"column":"at","after":"1 day","path":"$.x"}`: `unknown field "path"`,
+		`{"column":"at","after":"30days"}`:             "is not a duration as PostgreSQL writes it",
+		`{"column":"at","after":"1 mons"}`:             "is not a duration as PostgreSQL writes it",
+		`{"column":"at","after":"9999999999 days"}`:    "is not a duration as PostgreSQL writes it",
+	} {
+		var read Record
+		if err := json.Unmarshal([]byte(text), &read); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+}
+
+// sidecar is a kind with a further relation and no bound.
+type sidecar struct{ *Age }
+
+func (sidecar) Bound(string) Bound { return Bound{} }
+func (sidecar) Joins() []Join      { return []Join{{"shop.r", "r", "r.id = t.id"}} }
+
+func TestAConditionIsDueAndWhereAndNotHeld(t *testing.T) {
+	t.Parallel()
+	due := ageOf().Due("$1", "$2")
+	c := Condition{Kind: ageOf(), Where: "t.closed or t.void", Held: "t.id = any ($9)"}
+	if got, want := c.Exact("$1", "$2"), due+" and (t.closed or t.void) and not (t.id = any ($9))"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got := (Condition{Kind: ageOf()}).Exact("$1", "$2"); got != due {
+		t.Errorf("got %s, want %s", got, due)
+	}
+	if got, want := c.Narrow("$1", "$2"), `t."at" <= $2`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	other := Condition{Kind: sidecar{ageOf()}}
+	using, on := other.Using()
+	got := []string{other.Narrow("$1", "$2"), other.From("only x"), other.Lock(), using, on, c.From("only x"), c.Lock()}
+	if want := []string{
+		"", "only x as t\n  join shop.r as r on r.id = t.id", "for update of t, r skip locked", "shop.r as r", "r.id = t.id and ",
+		"only x as t", "for update skip locked",
+	}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

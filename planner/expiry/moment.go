@@ -1,0 +1,201 @@
+package expiry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/internal/yamldoc"
+	"lapse/schemas"
+)
+
+// ColumnType is a column's type as format_type writes it.
+type ColumnType string
+
+// The column types that are read as instants.
+const (
+	Timestamptz ColumnType = "timestamp with time zone"
+	Timestamp   ColumnType = "timestamp without time zone"
+	Date        ColumnType = "date"
+)
+
+// Moment is a column that is read as an instant.
+type Moment struct {
+	Column string     `json:"column"`
+	Number int16      `json:"number"` // in the table
+	Type   ColumnType `json:"type"`
+	Zone   string     `json:"zone,omitempty"` // for columns without one; "" is UTC
+}
+
+// momentOf is the moment that an entry names.
+func momentOf(e Entry) Moment {
+	m := Moment{Column: e["column"], Zone: e["zone"]}
+	if m.Zone == "UTC" {
+		m.Zone = ""
+	}
+	return m
+}
+
+// checkMoment says what is wrong with an entry's column and zone.
+func checkMoment(e Entry) (problems []Problem) {
+	if zone, there := e["zone"]; there {
+		if _, err := LoadZone(zone); err != nil {
+			problems = append(problems, Problem{"zone", "zone: " + err.Error()})
+		}
+	}
+	if _, there := e["column"]; !there {
+		problems = append(problems, Problem{"", "expire needs column"})
+	}
+	return problems
+}
+
+// calendarSlack is more than adding months to the column and taking them from an instant can ever differ by: adding
+// stops at a month's last day, so that up to three days more of the column's month are due. It holds only if the days
+// and hours are taken off first: they are exact in UTC, and months are not the same before and after them.
+// zoneSlack is more than any time zone's offset and its changes.
+const (
+	calendarSlack = "4 days"
+	zoneSlack     = "2 days"
+)
+
+// earliest is a raw lower bound. It keeps -infinity out, and the few hours above PostgreSQL's first instant in which
+// time zone arithmetic would raise.
+const earliest = "4713-01-01 BC"
+
+// raw is the SQL of the column.
+func (m *Moment) raw() string { return column(m.Column) }
+
+// Instant is the SQL of the column as an instant.
+func (m *Moment) Instant() string {
+	zone := m.Zone
+	if zone == "" {
+		zone = "UTC"
+	}
+	switch m.Type {
+	case Timestamp:
+		return "(" + m.raw() + " at time zone " + schemas.Literal(zone) + ")"
+	case Date:
+		return "(" + m.raw() + "::timestamp at time zone " + schemas.Literal(zone) + ")"
+	default:
+		return m.raw()
+	}
+}
+
+// Order is the raw column.
+func (m *Moment) Order() Order { return Order{Column: m.Column, SQL: m.raw(), Cast: string(m.Type)} }
+
+// Joins are none.
+func (*Moment) Joins() []Join { return nil }
+
+// Scaffold is nothing.
+func (*Moment) Scaffold(string) string { return "" }
+
+// limit is the bound of a column of which every due value is at or before an instant, given as SQL.
+func (m *Moment) limit(instant string) Bound {
+	if m.Zone != "" && m.Zone != "UTC" {
+		instant += " + interval " + schemas.Literal(zoneSlack)
+	}
+	switch m.Type {
+	case Timestamp:
+		instant = "(" + instant + ") at time zone 'UTC'"
+	case Date:
+		instant = "((" + instant + ") at time zone 'UTC')::date"
+	}
+	return Bound{Column: m.raw(), Type: string(m.Type), Value: instant}
+}
+
+// within is the condition under which the column's arithmetic cannot raise, bound being its limit.
+func (m *Moment) within(bound string) string {
+	return m.raw() + " between " + schemas.Literal(earliest) + " and " + bound
+}
+
+// onRecord is the column as lapse.policy keeps it.
+func (m *Moment) onRecord() Column { return Column{m.Column, m.Number, m.Type} }
+
+// recall takes number and type from the record if it is the same column, read in the same zone.
+func (m *Moment) recall(former Moment) bool {
+	if m.Column != former.Column || m.Zone != former.Zone {
+		return false
+	}
+	*m = former
+	return true
+}
+
+// resolve finds the column, and asks the server for the zone.
+func (m *Moment) resolve(ctx context.Context, db DB, t Table) ([]Problem, error) {
+	found, problem, err := findColumn(ctx, db, t, m.Column, "this version counts from timestamps and dates", Timestamptz, Timestamp, Date)
+	if err != nil {
+		return nil, err
+	}
+	m.Number, m.Type = found.Number, found.Type
+	if problem != "" {
+		return []Problem{{"column", problem}}, nil
+	}
+	if m.Zone == "" {
+		return nil, nil
+	}
+	if m.Type == Timestamptz {
+		return []Problem{{"zone", fmt.Sprintf("column %s has a zone of its own: take zone out", m.Column)}}, nil
+	}
+	err = Attempt(ctx, db, func(tx pgx.Tx) error {
+		var at any
+		return tx.QueryRow(ctx, `select now() at time zone $1`, m.Zone).Scan(&at)
+	})
+	if IsDataException(err) {
+		return []Problem{{"zone", "the server has no time zone " + yamldoc.Quote(m.Zone)}}, nil
+	}
+	return nil, err
+}
+
+// column is the SQL of a column of the policy's table.
+func column(name string) string { return "t." + schemas.Identifier(name) }
+
+// findColumn finds a column of one of these types; purpose ends the text of the problem if it is of another.
+func findColumn(ctx context.Context, q Querier, t Table, name, purpose string, types ...ColumnType) (c Column, problem string, err error) {
+	c.Name = name
+	err = q.QueryRow(ctx, `
+		select a.attnum, format_type(a.atttypid, null)
+		  from pg_attribute a
+		 where a.attrelid = $1 and a.attname = $2 and a.attnum > 0 and not a.attisdropped`, t.OID, name).Scan(&c.Number, &c.Type)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Column{}, fmt.Sprintf("%s has no column %s%s", t.Name, yamldoc.Quote(name), suggestColumn(ctx, q, t, name, types)), nil
+	}
+	if err != nil {
+		return Column{}, "", fmt.Errorf("find column %s of %s: %w", name, t.Name, err)
+	}
+	for _, fit := range types {
+		if c.Type == fit {
+			return c, "", nil
+		}
+	}
+	return Column{}, fmt.Sprintf("column %s of %s is a %s: %s", name, t.Name, c.Type, purpose), nil
+}
+
+// suggestColumn names the nearest column of one of these types.
+func suggestColumn(ctx context.Context, q Querier, t Table, name string, types []ColumnType) string {
+	rows, err := q.Query(ctx, `
+		select a.attname::text
+		  from pg_attribute a
+		 where a.attrelid = $1 and a.attnum > 0 and not a.attisdropped and format_type(a.atttypid, null) = any ($2::text[])
+		 order by a.attnum`, t.OID, types)
+	if err != nil {
+		return ""
+	}
+	valid, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(valid) == 0 {
+		return ""
+	}
+	return yamldoc.Suggestion(name, valid, nil)
+}
+
+// list joins types for a person.
+func list(types []ColumnType) string {
+	texts := make([]string, 0, len(types))
+	for _, t := range types {
+		texts = append(texts, string(t))
+	}
+	return strings.Join(texts, ", ")
+}

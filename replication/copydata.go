@@ -1,0 +1,166 @@
+package replication
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"lapse/schemas"
+)
+
+// headOrWhole decides about a large message as soon as its head is there: it is buffered until it is whole, or delivered by its
+// head, and the rest of it thrown away as it comes. Length and head alone decide, however much has been received, so that
+// a transaction that is sent again gives the same changes.
+func (s *Stream) headOrWhole(f frame, whole bool) (frame, bool, error) {
+	const head = dataHeader + changeHead
+	switch {
+	case len(f.body) < head:
+		return f, false, nil
+	case f.kind == 'd' && f.body[0] == pglogrepl.XLogDataByteID && !s.decoder.wants(f.body[dataHeader:head], f.size()):
+		f.body, f.headOnly = f.body[:head:head], true
+		return f, true, nil
+	case f.size() > maxBuffered:
+		return f, false, &decodeError{Type: f.messageType(true), Length: int(f.size()), Reason: errTooLong}
+	default:
+		return f, whole, nil
+	}
+}
+
+// messageType is the type of the message inside a frame: pgoutput's letter, or that of the frame itself; zero if there is no
+// frame.
+func (f frame) messageType(ok bool) byte {
+	switch {
+	case !ok:
+		return 0
+	case f.kind == 'd' && len(f.body) > dataHeader && f.body[0] == pglogrepl.XLogDataByteID:
+		return f.body[dataHeader]
+	default:
+		return f.kind
+	}
+}
+
+// dataHeader is what stands before pgoutput's message: the type XLogData, start, end and time.
+const dataHeader = 1 + 3*8
+
+// handle reads one frame. It returns nil if there is nothing to deliver.
+func (s *Stream) handle(f frame) (*Message, error) {
+	switch f.kind {
+	case 'd':
+		c := cursor{rest: f.body}
+		switch kind := c.byte(); kind {
+		case pglogrepl.XLogDataByteID:
+			return s.data(&c, f.headOnly)
+		case pglogrepl.PrimaryKeepaliveMessageByteID:
+			return s.takeKeepalive(&c, f)
+		default:
+			return nil, s.fail(&decodeError{Type: kind, Length: len(f.body), Reason: errUnknownType})
+		}
+	case 'S': // a parameter changed
+		return nil, nil
+	case 'N':
+		if err := s.notice(f.body); err != nil {
+			return nil, s.fail(err)
+		}
+		return nil, nil
+	case 'E':
+		return nil, s.fail(s.streamError(serverError(f.body)))
+	case 'c', 'C', 'Z':
+		return nil, s.fail(errServerStopped)
+	default:
+		return nil, s.fail(&decodeError{Type: f.kind, Length: len(f.body), Reason: errUnknownType})
+	}
+}
+
+// data decodes one message of the output plugin, or no more than the head of it.
+func (s *Stream) data(c *cursor, headOnly bool) (*Message, error) {
+	at := c.lsn()
+	c.take(dataHeader - 9)
+	if c.short {
+		return nil, s.fail(&decodeError{Type: pglogrepl.XLogDataByteID, Length: len(c.rest), Reason: errShort})
+	}
+	var m *Message
+	var err error
+	if headOnly {
+		m, err = s.decoder.decodeHead(c.rest)
+	} else {
+		m, err = s.decoder.decode(c.rest)
+	}
+	if err != nil {
+		var kind byte
+		if len(c.rest) > 0 {
+			kind = c.rest[0]
+		}
+		return nil, s.fail(&decodeError{Type: kind, LSN: at, Length: len(c.rest), Reason: err})
+	}
+	if m != nil && m.Kind == KindCommit {
+		s.sent = max(s.sent, m.Tx.EndLSN)
+		s.stop.endTransaction()
+	}
+	return m, nil
+}
+
+// takeKeepalive reads a keepalive, and answers it.
+func (s *Stream) takeKeepalive(c *cursor, f frame) (*Message, error) {
+	end, _, ask := c.lsn(), c.uint64(), c.byte()
+	if c.short || len(c.rest) > 0 {
+		return nil, s.fail(&decodeError{Type: pglogrepl.PrimaryKeepaliveMessageByteID, Length: len(f.body), Reason: errShort})
+	}
+	s.keepalive = Message{Kind: KindKeepalive, Tx: s.decoder.tx, Open: s.decoder.open(), WALEnd: end, ReplyRequested: ask != 0}
+	if !s.keepalive.Open {
+		s.sent = max(s.sent, end)
+	}
+	if ask != 0 && f.start >= s.noted {
+		now := time.Now()
+		if s.keepalive.Stopping = s.status.asked(now); s.keepalive.Stopping {
+			s.stop.signs.note(now)
+		}
+		if err := s.tick(now); err != nil {
+			return nil, err
+		}
+	}
+	return &s.keepalive, nil
+}
+
+// notice looks at a notice. Since PostgreSQL 18 a publication that is missing where the stream stands is no error but a
+// warning, and the changes of its tables are left out. Nothing else says so.
+func (s *Stream) notice(body []byte) error {
+	var notice pgproto3.NoticeResponse
+	if err := notice.Decode(body); err != nil {
+		return &decodeError{Type: 'N', Length: len(body), Reason: errShort}
+	}
+	if notice.SeverityUnlocalized == "WARNING" && notice.Code == schemas.SQLStateNotInPrerequisiteState {
+		return publicationMissing(s.slot, pgconn.ErrorResponseToPgError((*pgproto3.ErrorResponse)(&notice)))
+	}
+	s.log.Debug("notice from the server", "slot", s.slot, "severity", notice.SeverityUnlocalized, "sqlstate", notice.Code)
+	return nil
+}
+
+func publicationMissing(slot string, cause error) error {
+	return &PublicationError{
+		Reason: errPublicationMissing,
+		Fix:    "it was dropped, or is younger than the slot: make it again if need be, then " + fixLost(slot),
+		cause:  cause,
+	}
+}
+
+// streamError is what an error of the server in the middle of the stream means.
+func (s *Stream) streamError(err error) error {
+	switch schemas.StateOf(err) {
+	case schemas.SQLStateUndefinedObject:
+		return publicationMissing(s.slot, err)
+	case schemas.SQLStateNotInPrerequisiteState, schemas.SQLStateUndefinedFile:
+		return &SlotError{
+			Slot: s.slot, Reason: ErrSlotLost, Detail: err.Error(),
+			Fix: fixLost(s.slot),
+		}
+	case schemas.SQLStateProgramLimitExceeded, schemas.SQLStateInternalError:
+		// What PostgreSQL says of a row that it cannot send, among other things.
+		return fmt.Errorf("read slot %q: %w; if that is about a length or a request size, a deleted row is longer than PostgreSQL can send: see docs/limits.md",
+			s.slot, &redactedError{err})
+	default:
+		return fmt.Errorf("read slot %q: %w", s.slot, &redactedError{err})
+	}
+}
