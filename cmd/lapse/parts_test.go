@@ -79,7 +79,7 @@ func TestTheErrorsOfAllPartsAreReturnedAndNoneIsLogged(t *testing.T) {
 		following := part{name: "executor", stop: time.Minute, run: func(ctx context.Context) error { <-ctx.Done(); return late }}
 		stuck := part{name: "http", stop: time.Minute, run: func(ctx context.Context) error {
 			<-ctx.Done()
-			time.Sleep(2 * time.Minute)
+			<-time.After(2 * time.Minute)
 			return nil
 		}}
 		var logged strings.Builder
@@ -90,7 +90,7 @@ func TestTheErrorsOfAllPartsAreReturnedAndNoneIsLogged(t *testing.T) {
 		if strings.Contains(logged.String(), lost.Error()) || strings.Contains(logged.String(), late.Error()) {
 			t.Errorf("logged, and returned too:\n%s", logged.String())
 		}
-		time.Sleep(2 * time.Minute) // for what was left running
+		<-time.After(2 * time.Minute) // for what was left running
 	})
 }
 
