@@ -14,20 +14,20 @@ import (
 // alarmTimeout bounds one call of Config.Alarm.
 const alarmTimeout = 10 * time.Second
 
-// raise has every deletion in the database stopped if the deletion functions wrote a batch that does not verify: somebody
-// deletes by the policies whose deletes nobody can tell from a forger's. It returns when the stop is durable, and stands
-// before the transaction's record.
+// stopDeletions has every deletion in the database stopped if the deletion functions wrote a batch that does not verify:
+// nobody can tell that batch from a forger's. It returns when the stop is durable, before the transaction's record is
+// written.
 //
-//	crash before the stop is durable       the slot sends the transaction again, and raise is called again
-//	crash before the record is in the log  the same: who is stopped already is not stopped twice
-//	a person resumed in between            stopped once more: what is read again is not known to be old
-func (r *relay) raise(ctx context.Context, tx *replication.Tx, account *evidence.Account) error {
+//	crash before the stop is durable       the slot sends the transaction again, and stopDeletions is called again
+//	crash before the record is in the log  the same; to stop what is stopped changes nothing
+//	a person resumed in between            deletion is stopped once more: nothing says that the transaction is an old one
+func (r *relay) stopDeletions(ctx context.Context, tx *replication.Tx, account *evidence.Account) error {
 	if account.OwnUnverified == nil {
 		return nil
 	}
 	batch := *account.OwnUnverified
 	r.log.Error("a batch of the deletion functions fits none of the tag keys; stopping every deletion in the database",
-		"batch", batch.String(), "xid", tx.XID, "commit_lsn", tx.CommitLSN.String(), "look_at", whereToLook,
+		"batch", batch.String(), "xid", tx.XID, "commit_lsn", tx.CommitLSN.String(), "look_at", alarmAdvice,
 		"then", "lapse resume --all --reason TEXT")
 	if r.alarm == nil {
 		return nil
@@ -35,19 +35,19 @@ func (r *relay) raise(ctx context.Context, tx *replication.Tx, account *evidence
 	return r.stream.During(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, alarmTimeout)
 		defer cancel()
-		if err := r.alarm(ctx, reasonOf(tx, batch)); err != nil {
+		if err := r.alarm(ctx, alarmReason(tx, batch)); err != nil {
 			return &alarmError{batch: batch, cause: err}
 		}
 		return nil
 	})
 }
 
-// whereToLook is what a person does about a batch that does not verify.
-const whereToLook = "compare the key named tag of every executor with the auditor's; if they are the same, somebody else deletes " +
+// alarmAdvice is what a person does about a batch that does not verify.
+const alarmAdvice = "compare the key named tag of every executor with the auditor's; if they are the same, somebody else deletes " +
 	"with the executor's login: change its password"
 
-// reasonOf is what the database keeps of an alarm. Of what the batch's writer chose it has the id alone.
-func reasonOf(tx *replication.Tx, batch uuid.UUID) string {
+// alarmReason is what the database keeps of an alarm. Of what the writer of the batch chose it names the id alone.
+func alarmReason(tx *replication.Tx, batch uuid.UUID) string {
 	return fmt.Sprintf("batch %s, transaction %d at %s, was written by the deletion functions and fits none of the audit's tag "+
-		"keys: its rows are published as unverified. %s", batch, tx.XID, tx.CommitLSN, whereToLook)
+		"keys: its rows are published as unverified. %s", batch, tx.XID, tx.CommitLSN, alarmAdvice)
 }

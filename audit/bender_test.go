@@ -43,7 +43,7 @@ func newBender(t *testing.T, r *rig) *bender {
 }
 
 // hasty makes the watch for another auditor short.
-func hasty(c *audit.Config) { c.BeatEvery = 100 * time.Millisecond }
+func hasty(c *audit.Config) { c.HeartbeatEvery = 100 * time.Millisecond }
 
 // run runs an auditor up to the present end of the WAL.
 func (b *bender) run(t *testing.T, change ...func(*audit.Config)) {
@@ -135,7 +135,7 @@ func (r *rig) records(t *testing.T) (n int) {
 }
 
 // isBent wants the auditor to refuse as long as nobody has accepted, and to leave everything as it is.
-func (b *bender) isBent(t *testing.T, change ...func(*audit.Config)) *audit.Examination {
+func (b *bender) isBent(t *testing.T, change ...func(*audit.Config)) *audit.CheckResult {
 	t.Helper()
 	confirmed, records := b.confirmed(t, b.w.conn), b.records(t)
 	err := b.tryOnce(t, append(change, hasty)...)
@@ -143,12 +143,12 @@ func (b *bender) isBent(t *testing.T, change ...func(*audit.Config)) *audit.Exam
 	if !errors.As(err, &bent) {
 		t.Fatalf("got %v, want a bent history", err)
 	}
-	found := b.examine(t, change...)
-	if found.Standing != audit.StandingBent || found.Why == "" {
-		t.Errorf("the examination says %s, %q", found.Standing, found.Why)
+	found := b.check(t, change...)
+	if found.Outcome != audit.OutcomeBent || found.Why == "" {
+		t.Errorf("the check says %s, %q", found.Outcome, found.Why)
 	}
 	if counted := lostCounts(found.LostEvents); !maps.Equal(counted, byCause(b.given)) {
-		t.Errorf("the examination counts %v as lost, really lost are %v", counted, byCause(b.given))
+		t.Errorf("the check counts %v as lost, really lost are %v", counted, byCause(b.given))
 	}
 	if after := b.confirmed(t, b.w.conn); after != confirmed {
 		t.Errorf("the slot has moved from %s to %s", confirmed, after)
@@ -160,13 +160,13 @@ func (b *bender) isBent(t *testing.T, change ...func(*audit.Config)) *audit.Exam
 	return found
 }
 
-func (b *bender) examine(t *testing.T, change ...func(*audit.Config)) *audit.Examination {
+func (b *bender) check(t *testing.T, change ...func(*audit.Config)) *audit.CheckResult {
 	t.Helper()
 	config := b.settings.config()
 	for _, f := range change {
 		f(&config)
 	}
-	found, err := audit.Examine(t.Context(), config)
+	found, err := audit.CheckHistory(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func (b *bender) examine(t *testing.T, change ...func(*audit.Config)) *audit.Exa
 }
 
 // accept is lapse history accept.
-func (b *bender) accept(t *testing.T, found *audit.Examination) schemas.History {
+func (b *bender) accept(t *testing.T, found *audit.CheckResult) schemas.History {
 	t.Helper()
 	next := found.Highest + 1
 	_, err := b.w.conn.Exec(t.Context(), `

@@ -55,9 +55,9 @@ const keptWaitingAtMost = 3 * time.Second // as in replication/patience.go
 func TestHeartbeatsAreWrittenAndConfirmed(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		conn := r.db.Connect(t)
-		beats := make(chan audit.Place, 10)
+		beats := make(chan audit.Server, 10)
 		run := r.start(t, func(c *audit.Config) {
-			c.Beat = func(_ context.Context, _ uuid.UUID, place audit.Place) error {
+			c.WriteHeartbeat = func(_ context.Context, _ uuid.UUID, place audit.Server) error {
 				beats <- place
 				return errors.New("and a heartbeat that fails stops nothing")
 			}

@@ -68,8 +68,8 @@ func (b *bender) mute(t *testing.T, loud *atomic.Bool, change func(*audit.Config
 	t.Helper()
 	return func(c *audit.Config) {
 		change(c)
-		beat := c.Beat
-		c.Beat = func(ctx context.Context, nonce uuid.UUID, place audit.Place) error {
+		beat := c.WriteHeartbeat
+		c.WriteHeartbeat = func(ctx context.Context, nonce uuid.UUID, place audit.Server) error {
 			if !loud.Load() {
 				return nil
 			}
@@ -92,7 +92,7 @@ func TestACloneBesideTheRunningOriginalSeesTheLogGrow(t *testing.T) {
 		clone.moveTo(t, b.db.Clone(t, b.db.Snapshot(t, pgserver.Frozen)))
 		clone.work(t)
 		confirmed, fences := clone.confirmed(t, clone.w.conn), b.fences(t)
-		watching := clone.start(t, func(c *audit.Config) { c.BeatEvery = 5 * time.Second })
+		watching := clone.start(t, func(c *audit.Config) { c.HeartbeatEvery = 5 * time.Second })
 		says := func(text string) func() bool {
 			return func() bool {
 				err := watching.Ready()

@@ -22,7 +22,7 @@ func (r *relay) commit(ctx context.Context, tx *replication.Tx) error {
 	if r.passed {
 		r.tx = nil
 		if r.reach.Before(evidence.EndOf(tx)) {
-			return refuse(ErrDisorder, "transaction %d ends at %s, beyond the log's end at %s, and committed before it", "",
+			return refusal(errDisorder, "transaction %d ends at %s, beyond the log's end at %s, and committed before it", "",
 				tx.XID, tx.EndLSN, r.reach.LSN)
 		}
 		return nil
@@ -34,17 +34,17 @@ func (r *relay) commit(ctx context.Context, tx *replication.Tx) error {
 	r.tx = nil
 	if len(outcome.Records) == 0 {
 		r.coverage.reached(evidence.EndOf(tx))
-		r.metrics.unread.reach(tx.EndLSN)
+		r.metrics.serverLag.readUpTo(tx.EndLSN)
 		r.coverage.wanted = r.coverage.wanted || outcome.Account.Awaited
 		r.waiting()
 		return r.flush()
 	}
-	if err := r.raise(ctx, tx, outcome.Account); err != nil {
+	if err := r.stopDeletions(ctx, tx, outcome.Account); err != nil {
 		return err
 	}
 	r.tell(tx, outcome.Account, outcome.Verdict)
 	if h := outcome.Account.Heartbeat; h != nil {
-		r.pulse.read(h)
+		r.heartbeats.received(h)
 	}
 	for _, m := range outcome.Markers {
 		if err := r.publishMarker(ctx, m); err != nil {
@@ -85,7 +85,7 @@ func (r *relay) surroundings() *evidence.Surroundings {
 // tell tells people what a transaction came to, where it is not what it should be. Positions and names only.
 func (r *relay) tell(tx *replication.Tx, account *evidence.Account, verdict evidence.Verdict) {
 	r.metrics.concluded(account, verdict)
-	if verdict != evidence.Mismatch && !account.Unverified() || account.OwnUnverified != nil { // raise has told them
+	if verdict != evidence.Mismatch && !account.Unverified() || account.OwnUnverified != nil { // stopDeletions has told them
 		return
 	}
 	attributes := []any{"xid", tx.XID, "commit_lsn", tx.CommitLSN.String(), "verdict", string(verdict)}

@@ -3,76 +3,74 @@
 //
 // # What it promises
 //
-// Every row deleted from a published table, by a transaction that committed, is in its topic once, whatever dies: in
-// one partition, by its key, behind every event of a former transaction; system deletes in one topic, everybody else's
-// and the unverified in another. A truncated table is one event in each partition of the second. Every transaction with
-// events, or with a word of its own in the ledger, has one record in the log, behind its events and before the slot
-// moves on.
+// Every row that a committed transaction deletes from a published table is in its topic once, whatever dies. Its event is in
+// one partition, chosen by its key, behind every event of former transactions. System deletes are in one topic; user and
+// unverified deletes are in another. A truncated table is one event in each partition of the second. Every transaction with
+// events, or with a ledger row that the log keeps, has a record in the log, behind its events and before the slot moves on.
 //
-// The same WAL, read with the same keys by the same route, gives the same bytes, whenever it is read: what an event says
-// and where it goes is decided by package evidence alone.
+// The same WAL gives the same bytes whenever it is read with the same keys and route: package evidence alone decides what an
+// event says and where it goes.
 //
 // The auditor's whole state is the slot and the topics. It can be killed, moved and started anywhere.
 //
 // # One row, in the order of the files
 //
-//	evidence/assembler.go   a transaction's changes become events and records: the pure part, see package evidence
-//	evidence/classify.go    is it the system's, a user's, or unverified
-//	evidence/router.go      topic, partition, key and headers, by a route.go; spanner.go makes bytes
-//	relay.go                from the stream to the publisher (audit/kafka), without what is there already
-//	commit.go               what a transaction leaves when it ends; alarm.go stops every deletion where it must
-//	flush.go                records into the log, positions to the slot; coverage.go where there was nothing
-//	life.go                 the order of a start, and what is done when something breaks
-//	past.go                 what the topics say; judge.go and compare.go hold it against the database
-//	start.go                what a start writes first
+//	evidence/           a transaction's changes become events and records: the pure part, see its doc.go
+//	relay.go            from the stream to the publisher (audit/kafka), without what is there already
+//	commit.go           what a transaction leaves when it ends; alarm.go stops every deletion where it must
+//	flush.go            records into the log, positions to the slot; coverage.go where there was nothing
+//
+// and around it:
+//
+//	auditor.go          Run: tries again, or gives up; errors.go grades errors
+//	takeover.go         the order of a start; session.go is what runs until the next one
+//	topicstate.go       what the topics say; historycheck.go compares it with the database
+//	startingpoint.go    where a start goes on; start.go writes what it must write first
+//	heartbeat.go        heartbeats, and whether they come back; probe.go and lag.go whether the server is read
 //
 // # Order of durability
 //
 //	events appended ─▶ acknowledged ─▶ records in the log ─▶ acknowledged ─▶ end LSN confirmed to the slot
 //
-// A transaction may have several records. Its end counts as reached, and is confirmed, with the last of them.
-//
-// Transactions go through it one behind the other, and none waits for the one before. Positions without events are
-// confirmed up to a coverage record: each half minute while they move, and within about a second when somebody waits: a
-// server that asks, a policy that is to be armed, a heartbeat.
+// A transaction may have several records. Its end counts as reached, and is confirmed, with the last of them. Transactions
+// follow one another through these steps without waiting for each other. A position without events is confirmed by a coverage
+// record: each half minute while the position moves, and within about a second if somebody waits for it: a server that asks, a
+// policy that is to be armed, a heartbeat.
 //
 // # Order of a start
 //
 //	      ┌──────── pause ◀── stream breaks, slot in use, PostgreSQL away, the brokers have forgotten us ───────┐
 //	      ▼                                                                                                     │
 //	START_REPLICATION ─▶ check ─▶ InitProducerID ─▶ fences ─▶ tails ─▶ origin, route, gap, rewind ─▶ streaming ─┤
-//	the slot is ours     past.go  ours is the newer epoch,    those that              as needed                 │
-//	                     judge.go in every partition          were judged                       ctx ends, Until reached
-//	                     compare.go                                                             drain ─▶ confirm ─▶ close
+//	the slot is ours     history  ours is the newer epoch,    those that              as needed                 │
+//	                     check.go in every partition          were checked                      ctx ends, Until reached
+//	                                                                                            drain ─▶ confirm ─▶ close
 //
 // # Histories
 //
-// In two copies of one database one position is given to two transactions, and nothing in the stream shows it. So before
-// anybody is fenced, and whenever the stream is opened again, the check (judge.go) asks whether this database is the one
-// that the log is of: the history's number and nonce, the timelines that the server left, the log's last heartbeat, and
-// then, transaction by transaction, what the slot sends again (compare.go). Where that is so, the start goes on; where a
-// standby was promoted, with a rewind at the fork if it lacked something, as long as that is little; where the slot was
-// made anew, with a gap. Where it is not so, the auditor waits for a person. Heartbeats (beat.go) are rows that the auditor
-// writes into the database and reads back: each names the one before it, so that one that was not sent is missed, and the
-// server that it was written on, by which copies are told apart; the deletion functions want a fresh one.
+// Two copies of one database give one position to two transactions, and nothing in the stream shows it. So the history check
+// (historycheck.go) asks whether this database is the one that the log is of, before anybody is fenced and whenever the stream
+// is opened again. It compares the history's number and nonce, the timelines that the server left, the log's last heartbeat,
+// and then, transaction by transaction, what the slot sends again.
+//
+//	outcome    what the start does
+//	straight   goes on
+//	promoted   goes on, with a rewind at the fork if the standby lacked something and that is little
+//	gap        goes on, with a gap: init has made the slot again
+//	accepted   goes on, with a rewind at the fork that a person accepted
+//	bent       waits for a person
+//
+// A heartbeat (heartbeat.go) is a row that the auditor writes into the database and reads back. It names the heartbeat before
+// it, so that one that the server did not send is missed, and the server that it was written on, which tells copies apart. The
+// deletion functions want a fresh one.
 //
 // A gap and a rewind (evidence/marker.go) are events of their own, in every partition, at positions that no change can have.
-//
-// # Who deletes
-//
-// System is only what stands under a claim that verifies: the transaction's first published change is a row of
-// lapse.batch, of this database and this transaction, started within a day of the commit, signed with a tag key. What is
-// signed includes the digest of the functions that ran, so that a claim says by which text it deleted; the transaction's
-// record carries it. A claim covers deletes of its target and of the relations it lists, up to its batch_result.
-// Everything else under it is unverified, and so is everything from any other lapse.batch row on: a row that does not
-// verify, a second one, and also a true one behind somebody's own change (what came before stays user). A TRUNCATE is
-// never the system's: no deletion function truncates. A row that cannot be read proves nothing, and stops nothing.
 //
 // # What fails, and what comes of it
 //
 //	what fails                                what comes of it
 //	the auditor dies, anywhere                the slot sends again; log and tails say what is there: commit in commit.go
-//	the stream breaks                         the whole start again, with pauses, the check of Histories included
+//	the stream breaks                         the whole start again, after a pause, with the history check
 //	PostgreSQL dies, and forgets what was     what it sends again ends below the log's end and is dropped
 //	 confirmed
 //	PostgreSQL is stopped (fast)              it asks for what is confirmed and gets a coverage record at once; if Kafka
@@ -87,14 +85,14 @@
 //	 us                                       first heartbeat. A log that is gone is refused: see below
 //	somebody adds partitions                  they are left alone, with a warning
 //	a stray write into our topics             stepped over, with a warning and a metric
-//	what looks like an event of ours above    ErrForeignTail, by name: it would hide what is really deleted below it
-//	 the log's end, and the stream has not
+//	a tail above the log's end that the       *RefusalError: it would hide what is really deleted below it
+//	 database never wrote
 //	the publisher must be opened anew         the whole start again, from the tails
 //	another auditor starts                    it waits for the slot; if it gets it, it fences this one, which ends
 //	slot without its log, log behind slot     *RefusalError: nothing is published, nothing confirmed
-//	the database is a copy, or was restored   *BentError: nothing is published or confirmed, Ready says it, and the check is
-//	                                          made again until a person has said lapse history accept
-//	a standby was promoted                    goes on; a rewind where it lacked what was published, if that is little
+//	the database is a copy, or was restored   nothing is published or confirmed, Ready says it, and the check is made again
+//	                                          until a person has run lapse history accept
+//	a standby was promoted                    goes on, with a rewind if it lacked what was published and that is little
 //	somebody changes the publications         a gap from the last heartbeat that was right; not ready while it lasts
 //	heartbeats do not come back               not ready: they are not published, or there is much to catch up with
 //	the slot is dropped, or lost              replication's error: lapse init --new-slot; a gap in the same topics
@@ -115,12 +113,18 @@
 //	a batch that the deletion functions       Config.Alarm, before the transaction's record: every deletion in the database
 //	 wrote, row and result, fits no tag key    stops until a person has looked (an executor with another key, or somebody
 //	                                          with its login) and says lapse resume --all; its rows are unverified
-//	deletion cannot be stopped for it         the stream is opened again and it is tried again, for ever: nothing behind it
-//	                                          is recorded or confirmed, Ready is an error, and the executor stops by itself
+//	deletion cannot be stopped for it         the stream is opened again and the stop is tried again, for ever: nothing behind
+//	                                          the batch is recorded or confirmed, Ready is an error, and the executor stops by itself
 //	                                          when a batch has not been confirmed for a minute
 //	a heartbeat that cannot be written        a warning, and not ready after two; the executor deletes nothing without
 //
-// What passes by itself is tried again for ever; what does not is Run's error.
+// Run retries for ever what passes by itself, and returns any other error.
+//
+// # Where to add
+//
+//	another kind of record or event     evidence (an assembler's outcome); the relay carries any number of them
+//	another reason not to go on         a check in historycheck.go, with its reason in errors.go
+//	another reason not to be ready      Ready in auditor.go
 //
 // # What it does not do yet
 //

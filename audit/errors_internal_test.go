@@ -72,8 +72,8 @@ func TestWhatEndsAPublisherIsNotTakenForABrokenStream(t *testing.T) {
 		{"the clock", kmsg.Produce, false, false, kerr.InvalidTimestamp, nil, stop},
 		{"the record", kmsg.Produce, false, false, kerr.InvalidRecord, nil, stop},
 		{"the policy", kmsg.Produce, false, false, kerr.PolicyViolation, nil, stop},
-		{"sequence", kmsg.Produce, false, false, kerr.OutOfOrderSequenceNumber, kafka.ErrRestart, anew},
-		{"producer", kmsg.Produce, false, false, kerr.UnknownProducerID, kafka.ErrRestart, anew},
+		{"sequence", kmsg.Produce, false, false, kerr.OutOfOrderSequenceNumber, kafka.ErrRestart, restart},
+		{"producer", kmsg.Produce, false, false, kerr.UnknownProducerID, kafka.ErrRestart, restart},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -105,9 +105,9 @@ func TestKafkasOwnErrorsAreGraded(t *testing.T) {
 		"deletes records":               {&kafka.RetentionError{Topic: "t"}, stop},
 		"no topic":                      {&kafka.MissingTopicError{Topic: "t"}, stop},
 		"no such offset":                {&kafka.OffsetError{Topic: "t"}, stop},
-		"to be opened anew":             {kafka.ErrRestart, anew},
+		"to be opened anew":             {kafka.ErrRestart, restart},
 		"fenced, over a broken stream":  {errors.Join(broken, kafka.ErrFenced), stop},
-		"restart, over a broken stream": {errors.Join(broken, kafka.ErrRestart), anew},
+		"restart, over a broken stream": {errors.Join(broken, kafka.ErrRestart), restart},
 		"broken stream":                 {broken, reopen},
 		"brokers away for too long":     {fmt.Errorf("kafka: open: %w", context.DeadlineExceeded), reopen},
 		"somebody wanted it":            {context.Canceled, stop},

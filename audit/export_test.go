@@ -13,15 +13,29 @@ func (a *Auditor) AtSteps(f func(before string, record *evidence.Entry, acked fu
 	a.boundary = func(s step, acked func() bool) { f(s.before, s.record, acked) }
 }
 
-// Impatient shortens what the auditor waits before it says that the server is silent or not read, and looks often.
-func (a *Auditor) Impatient(every, bound time.Duration) {
-	a.looks.every, a.looks.silent, a.looks.unread, a.looks.again = every, bound, bound, every
+// Impatient makes the auditor probe its server often, and report soon that the server sends nothing or is not read.
+func (a *Auditor) Impatient(every, limit time.Duration) {
+	a.probing.every, a.probing.silent, a.probing.unread, a.probing.synchronousPause = every, limit, limit, every
 }
 
-// Unread is the type of the lag behind the server's end.
-type Unread = unread
+// LagTracker is the type that measures the lag behind the server's end.
+type LagTracker = lagTracker
 
-func (u *unread) Begin(at schemas.LSN)              { u.begin(at) }
-func (u *unread) Reach(at schemas.LSN)              { u.reach(at) }
-func (u *unread) See(end schemas.LSN, at time.Time) { u.see(end, at) }
-func (u *unread) Lag(now time.Time) time.Duration   { return u.lag(now) }
+func (l *lagTracker) Restart(at schemas.LSN)                { l.restart(at) }
+func (l *lagTracker) ReadUpTo(at schemas.LSN)               { l.readUpTo(at) }
+func (l *lagTracker) Observe(end schemas.LSN, at time.Time) { l.observe(end, at) }
+func (l *lagTracker) Lag(now time.Time) time.Duration       { return l.lag(now) }
+
+// BentError is what a run up to the present end returns for a database that is not the log's.
+type BentError = bentError
+
+// Reasons of refusals.
+var (
+	ErrLogMissing   = errLogMissing
+	ErrLogBehind    = errLogBehind
+	ErrForeignTopic = errForeignTopic
+	ErrForeignTail  = errForeignTail
+	ErrRouteChanged = errRouteChanged
+	ErrKeyChanged   = errKeyChanged
+	ErrOtherAuditor = errOtherAuditor
+)

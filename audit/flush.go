@@ -60,7 +60,7 @@ func (r *relay) enqueue(entry *evidence.Entry) {
 	}
 	r.reach = entry.Position.Reach
 	r.coverage.reached(r.reach)
-	r.metrics.unread.reach(entry.Position.LSN)
+	r.metrics.serverLag.readUpTo(entry.Position.LSN)
 }
 
 // flush moves everything on that acknowledgements have set free: it appends records whose events are acknowledged, and

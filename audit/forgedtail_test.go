@@ -56,10 +56,10 @@ func TestAForgedTailHidesNothing(t *testing.T) {
 				b.delete(t, 2, user)
 			}
 			b.refused(t, audit.ErrForeignTail, hasty)
-			if found := b.examine(t); found.Standing != audit.StandingBent || !strings.Contains(found.Why, audit.ErrForeignTail.Error()) {
-				t.Errorf("the examination says %s, %q", found.Standing, found.Why)
+			if found := b.check(t); found.Outcome != audit.OutcomeBent || !strings.Contains(found.Why, audit.ErrForeignTail.Error()) {
+				t.Errorf("the check says %s, %q", found.Outcome, found.Why)
 			}
-			b.accept(t, b.examine(t))
+			b.accept(t, b.check(t))
 			markers = append(markers, "rewind accepted")
 			b.settled(t, markers...)
 		}
@@ -83,11 +83,11 @@ func TestALivingAuditorWaitsUntilAPersonHasAccepted(t *testing.T) {
 		if gather(t, metrics)["lapse_history_bent"] != 1 {
 			t.Error("the metric does not say so")
 		}
-		var found *audit.Examination
+		var found *audit.CheckResult
 		eventually(t, "the slot is free between two looks", func() (free bool) {
 			config := b.settings.config()
 			var err error
-			found, err = audit.Examine(t.Context(), config)
+			found, err = audit.CheckHistory(t.Context(), config)
 			return err == nil
 		})
 		b.accept(t, found)
@@ -123,7 +123,7 @@ func TestACommitAtTheForkIsNotTakenForTheMarker(t *testing.T) {
 			b.delete(t, 1, user)
 			b.run(t)
 			b.forge(t, 1<<40)
-			fork := b.examine(t).LogEnd.LSN
+			fork := b.check(t).LogEnd.LSN
 			if err := tx.Commit(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -131,7 +131,7 @@ func TestACommitAtTheForkIsNotTakenForTheMarker(t *testing.T) {
 				b.lives[key+" user"]++
 			}
 			b.w.next += 2000
-			b.accept(t, b.examine(t))
+			b.accept(t, b.check(t))
 			b.run(t)
 			markers = append(markers, "rewind accepted")
 			b.holds(t, markers...)

@@ -7,88 +7,89 @@ import (
 	"lapse/schemas"
 )
 
-// unread knows since when the server's log has an end that was not read. The stream alone cannot say it: a server that
-// is busy, or gone, tells nothing of what it has not sent. Safe for concurrent use; the zero value knows of nothing.
-type unread struct {
-	mu      sync.Mutex
-	reached schemas.LSN
-	ends    []logEnd // seen, above reached, in order of both
+// lagTracker knows for how long the server's WAL has had an end that was not read. It is told the ends from outside the
+// stream: a server that is busy or gone says nothing in the stream of what it has not sent. The zero value has seen no end.
+// Safe for concurrent use.
+type lagTracker struct {
+	mu   sync.Mutex
+	read schemas.LSN // everything below is read
+	ends []walEnd    // observed, above read; both fields ascend
 }
 
-// logEnd is an end of the log that the server had at a time.
-type logEnd struct {
+// walEnd is an end of the WAL, and when it was observed first.
+type walEnd struct {
 	lsn schemas.LSN
 	at  time.Time
 }
 
-// maxEnds bounds what is remembered. At a look each few seconds it is some minutes; beyond it every other is forgotten.
+// maxEnds bounds what is remembered: some minutes, at an observation each few seconds. Beyond it neighbours are merged.
 const maxEnds = 128
 
-// begin starts over at a position: what was read beyond it will be read again. What was unread before stays so.
-func (u *unread) begin(at schemas.LSN) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.reached = at
-	u.forget()
+// restart begins at a position: what was read beyond it will be read again. Ends that were not read stay so.
+func (l *lagTracker) restart(at schemas.LSN) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.read = at
+	l.dropRead()
 }
 
-// reach takes note that everything up to a position has been read.
-func (u *unread) reach(at schemas.LSN) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if at > u.reached {
-		u.reached = at
-		u.forget()
+// readUpTo notes that everything up to a position has been read.
+func (l *lagTracker) readUpTo(at schemas.LSN) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if at > l.read {
+		l.read = at
+		l.dropRead()
 	}
 }
 
-// see takes note of the log's end. One that goes back is another server's: what was seen of the former says nothing.
-func (u *unread) see(end schemas.LSN, at time.Time) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	last := len(u.ends) - 1
-	if last >= 0 && end < u.ends[last].lsn {
-		u.ends = nil
+// observe notes the end of the server's WAL. An end that goes back is another server's: those of the former are forgotten.
+func (l *lagTracker) observe(end schemas.LSN, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last := len(l.ends) - 1
+	if last >= 0 && end < l.ends[last].lsn {
+		l.ends = nil
 		last = -1
 	}
 	switch {
-	case end <= u.reached:
-		u.ends = nil
-	case last < 0 || end > u.ends[last].lsn:
-		u.ends = append(u.ends, logEnd{end, at})
+	case end <= l.read:
+		l.ends = nil
+	case last < 0 || end > l.ends[last].lsn:
+		l.ends = append(l.ends, walEnd{end, at})
 	}
-	if len(u.ends) > maxEnds {
-		u.thin()
+	if len(l.ends) > maxEnds {
+		l.merge()
 	}
 }
 
-// lag is how long ago the server was first seen with an end that has not been read; 0 if all has.
-func (u *unread) lag(now time.Time) time.Duration {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if len(u.ends) == 0 {
+// lag is the time since the oldest end that has not been read was observed; 0 if everything has been read.
+func (l *lagTracker) lag(now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.ends) == 0 {
 		return 0
 	}
-	return now.Sub(u.ends[0].at)
+	return now.Sub(l.ends[0].at)
 }
 
-func (u *unread) forget() {
+func (l *lagTracker) dropRead() {
 	n := 0
-	for n < len(u.ends) && u.ends[n].lsn <= u.reached {
+	for n < len(l.ends) && l.ends[n].lsn <= l.read {
 		n++
 	}
-	if u.ends = u.ends[n:]; len(u.ends) == 0 {
-		u.ends = nil
+	if l.ends = l.ends[n:]; len(l.ends) == 0 {
+		l.ends = nil
 	}
 }
 
-// thin makes one of each two neighbours: the earlier time with the further end. The lag may come out longer, never
+// merge makes one of each two neighbours, with the earlier time and the further end. The lag may come out longer, never
 // shorter.
-func (u *unread) thin() {
+func (l *lagTracker) merge() {
 	n := 0
-	for i := 0; i < len(u.ends); i += 2 {
-		u.ends[n] = logEnd{u.ends[min(i+1, len(u.ends)-1)].lsn, u.ends[i].at}
+	for i := 0; i < len(l.ends); i += 2 {
+		l.ends[n] = walEnd{l.ends[min(i+1, len(l.ends)-1)].lsn, l.ends[i].at}
 		n++
 	}
-	u.ends = u.ends[:n]
+	l.ends = l.ends[:n]
 }

@@ -19,7 +19,7 @@ import (
 
 func TestTheLagIsTheAgeOfTheFirstEndThatWasNotRead(t *testing.T) {
 	t.Parallel()
-	var u audit.Unread
+	var u audit.LagTracker
 	at := func(second int) time.Time { return time.Unix(1_000_000+int64(second), 0) }
 	want := func(second, lag int) {
 		t.Helper()
@@ -27,34 +27,34 @@ func TestTheLagIsTheAgeOfTheFirstEndThatWasNotRead(t *testing.T) {
 			t.Errorf("at %d the lag is %v, want %d s", second, got, lag)
 		}
 	}
-	u.Begin(100)
-	u.See(100, at(0))
+	u.Restart(100)
+	u.Observe(100, at(0))
 	want(50, 0)
-	u.See(200, at(60))
-	u.See(200, at(65)) // the same end is no later one
-	u.See(300, at(70))
+	u.Observe(200, at(60))
+	u.Observe(200, at(65)) // the same end is no later one
+	u.Observe(300, at(70))
 	want(80, 20)
-	u.Reach(199)
+	u.ReadUpTo(199)
 	want(80, 20)
-	u.Reach(200)
+	u.ReadUpTo(200)
 	want(80, 10)
-	u.Begin(100) // sent again; what was read once is unread when it is seen
+	u.Restart(100) // sent again; what was read once is unread when it is seen
 	want(80, 10)
-	u.Reach(300)
+	u.ReadUpTo(300)
 	want(80, 0)
-	u.See(400, at(90))
-	u.See(50, at(95)) // another server
+	u.Observe(400, at(90))
+	u.Observe(50, at(95)) // another server
 	want(100, 0)
-	u.See(500, at(100))
+	u.Observe(500, at(100))
 	for second := range 10_000 { // what is forgotten makes it longer, never shorter
-		u.See(schemas.LSN(501+second), at(101+second))
+		u.Observe(schemas.LSN(501+second), at(101+second))
 	}
 	want(10_101, 10_001)
-	u.Reach(5500)
+	u.ReadUpTo(5500)
 	if lag := u.Lag(at(10_101)); lag < 5000*time.Second || lag > 10_001*time.Second {
 		t.Errorf("half is read: %v", lag)
 	}
-	u.Reach(10_500)
+	u.ReadUpTo(10_500)
 	want(20_000, 0)
 }
 
@@ -64,7 +64,7 @@ func (r *rig) looking(t *testing.T, every, bound time.Duration) *audit.Auditor {
 	a := r.auditor(t, func(c *audit.Config) {
 		c.Metrics = r.metrics(t)
 		c.Stream.StatusInterval = time.Second
-		c.Look = func(ctx context.Context, pid uint32) (schemas.LSN, error) {
+		c.Probe = func(ctx context.Context, pid uint32) (schemas.LSN, error) {
 			conn, err := pgx.Connect(ctx, r.settings.URL)
 			if err != nil {
 				return 0, err

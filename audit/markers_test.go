@@ -40,7 +40,7 @@ func TestADeathBetweenAMarkersRecordsLeavesOneInEachPartition(t *testing.T) {
 		b.run(t)
 		for i, kind := range []string{"rewind", "gap"} {
 			if kind == "rewind" {
-				b.accept(t, b.examine(t))
+				b.accept(t, b.check(t))
 			} else {
 				b.dropSlot(t)
 				b.makeSlot(t, true)

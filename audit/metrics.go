@@ -22,9 +22,9 @@ type Metrics struct {
 	lag          prometheus.GaugeFunc
 	kafka        *kafka.Metrics
 
-	byCause [evidence.Unverified + 1][evidence.Truncate + 1]prometheus.Counter // published, looked up once
-	since   atomic.Int64                                                       // see behind; Unix microseconds, 0 for nothing
-	unread  unread
+	byCause   [evidence.Unverified + 1][evidence.Truncate + 1]prometheus.Counter // published, looked up once
+	since     atomic.Int64                                                       // see behind; Unix microseconds, 0 for nothing
+	serverLag lagTracker
 }
 
 // NewMetrics makes the collectors.
@@ -90,7 +90,7 @@ func (m *Metrics) behind(since time.Time) {
 
 func (m *Metrics) lagSeconds() float64 {
 	now := time.Now()
-	lag := m.unread.lag(now)
+	lag := m.serverLag.lag(now)
 	if since := m.since.Load(); since != 0 {
 		lag = max(lag, now.Sub(time.UnixMicro(since)))
 	}

@@ -87,7 +87,7 @@ func TestAnEventThatTheServerCannotHaveSentIsRefusedAtOnce(t *testing.T) {
 				before := b.deletions(t)
 				b.delete(t, 3, user)
 				b.refused(t, audit.ErrForeignTail)
-				b.accept(t, b.examine(t))
+				b.accept(t, b.check(t))
 				b.run(t)
 				if n := b.deletions(t) - before; n != 9 { // three sessions, two notes each
 					t.Errorf("%d events of 9 deletions", n)
@@ -169,7 +169,7 @@ func TestATrueBatchUnderAFormerHistoryIsNoAlarm(t *testing.T) {
 		b.run(t)
 		b.forge(t, 1<<40)
 		b.delete(t, 2, system)
-		b.accept(t, b.examine(t))
+		b.accept(t, b.check(t))
 		b.run(t, func(c *audit.Config) {
 			c.Alarm = func(_ context.Context, reason string) error {
 				t.Errorf("an alarm: %s", reason)

@@ -46,10 +46,10 @@ type relay struct {
 	lastMark  uint64         // of the last event or record
 
 	// The transaction that is being read.
-	tx     *replication.Tx
-	passed bool // it is recorded; its changes are dropped unread
-	pulse  *pulse
-	noRow  map[uint32]bool // relations whose events name no row, as was warned of
+	tx         *replication.Tx
+	passed     bool // it is recorded; its changes are dropped unread
+	heartbeats *heartbeatMonitor
+	noRow      map[uint32]bool // relations whose events name no row, as was warned of
 
 	ancestry replication.Ancestry // of the server that is read
 	process  string               // this one
@@ -66,7 +66,7 @@ type step struct {
 }
 
 func newRelay(
-	route *evidence.Route, config *Config, publisher *kafka.Publisher, start *startingPoint, judged *past, metrics *Metrics, log *slog.Logger,
+	route *evidence.Route, config *Config, publisher *kafka.Publisher, start *startingPoint, checked *topicState, metrics *Metrics, log *slog.Logger,
 ) *relay {
 	r := &relay{
 		route: route, publisher: publisher, metrics: metrics, log: log, now: time.Now,
@@ -74,15 +74,15 @@ func newRelay(
 			Last: start.last, Origin: start.origin, Replaced: start.replaced,
 		}),
 		router: evidence.NewRouter(route, config.HashKey),
-		writer: evidence.NewLogWriter(route, start.history.Nonce, cmp.Or(start.named, start.last.Beat)),
-		tails:  judged.positions(), logged: judged.newest(), reach: start.reach, noRow: map[uint32]bool{}, alarm: config.Alarm,
+		writer: evidence.NewLogWriter(route, start.history.nonce, cmp.Or(start.named, start.last.Beat)),
+		tails:  checked.positions(), logged: checked.newest(), reach: start.reach, noRow: map[uint32]bool{}, alarm: config.Alarm,
 	}
 	r.around = r.surroundings
 	return r
 }
 
 // run carries on until ctx ends, the stream breaks, the publisher fails, or the position until (if there is one) is
-// confirmed. It begins with first, the message that the check of Histories read last, if it read one.
+// confirmed. It begins with first, the last message that the history check read, if there is one.
 func (r *relay) run(ctx context.Context, stream *replication.Stream, first *replication.Message, until schemas.LSN) error {
 	if first != nil {
 		if first.Tx != nil {
@@ -148,7 +148,7 @@ func (r *relay) wakeBy(timer *time.Timer, until schemas.LSN) (due time.Time) {
 func (r *relay) attach(stream *replication.Stream) {
 	r.stream, r.tx = stream, nil
 	r.coverage.begin(r.reach, r.now())
-	r.metrics.unread.begin(r.reach.LSN)
+	r.metrics.serverLag.restart(r.reach.LSN)
 	r.unwatch = wakeOn(stream, r.publisher.Progress())
 	// What the log has may never have come to be confirmed, or the server may have forgotten it in a crash.
 	if id := stream.Identity(); r.queue.empty() && id.TimelineOf(r.reach.LSN) == r.reach.Timeline {
@@ -196,7 +196,7 @@ func (r *relay) handle(ctx context.Context, m *replication.Message) error {
 	case replication.KindKeepalive:
 		return r.keepalive(m)
 	default:
-		return fmt.Errorf("a message of unknown kind %d: %w", m.Kind, ErrDisorder)
+		return fmt.Errorf("a message of unknown kind %d: %w", m.Kind, errDisorder)
 	}
 }
 
@@ -299,7 +299,7 @@ func (r *relay) wait(ctx context.Context) error {
 func (r *relay) keepalive(m *replication.Message) error {
 	if !m.Open {
 		r.coverage.reached(evidence.Reach{History: r.reach.History, Timeline: r.timelineOf(m.WALEnd), LSN: m.WALEnd})
-		r.metrics.unread.reach(m.WALEnd)
+		r.metrics.serverLag.readUpTo(m.WALEnd)
 		r.waiting()
 	}
 	if m.ReplyRequested && m.WALEnd > r.stream.Confirmed() {

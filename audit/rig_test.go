@@ -245,8 +245,8 @@ func (r *rig) beating(every time.Duration) func(*audit.Config) {
 
 // beat lets an auditor write heartbeats, over a connection each.
 func (s settings) beat(c *audit.Config, every time.Duration) {
-	c.BeatEvery = every
-	c.Beat = func(ctx context.Context, nonce uuid.UUID, place audit.Place) error {
+	c.HeartbeatEvery = every
+	c.WriteHeartbeat = func(ctx context.Context, nonce uuid.UUID, place audit.Server) error {
 		conn, err := pgx.Connect(ctx, s.URL)
 		if err != nil {
 			return err

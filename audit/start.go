@@ -17,7 +17,7 @@ func positionOf(rec *kafka.Record, source *evidence.Source) (replication.Positio
 		return position, err
 	}
 	if !source.Of(&r) {
-		return replication.Position{}, refuse(ErrForeignTopic, "%s/%d: the last event is of database %q of system %q; this one is %d of %d",
+		return replication.Position{}, refusal(errForeignTopic, "%s/%d: the last event is of database %q of system %q; this one is %d of %d",
 			"nobody else may write there: name topics that this database has for itself (topics)", rec.Topic, rec.Partition,
 			r.Header(evidence.HeaderDatabase), r.Header(evidence.HeaderSystem), source.DatabaseOID, source.SystemIdentifier)
 	}
@@ -25,7 +25,7 @@ func positionOf(rec *kafka.Record, source *evidence.Source) (replication.Positio
 }
 
 // positions are the positions of the last events, by topic and partition.
-func (p *past) positions() map[string][]replication.Position {
+func (p *topicState) positions() map[string][]replication.Position {
 	positions := map[string][]replication.Position{}
 	for topic, tails := range p.tails {
 		positions[topic] = make([]replication.Position, len(tails))
@@ -37,8 +37,8 @@ func (p *past) positions() map[string][]replication.Position {
 }
 
 // readFenced reads what the publisher found below its fences, where nothing changes any more.
-func readFenced(p *kafka.Publisher, route *evidence.Route) *past {
-	found := &past{offset: -1, tails: map[string][]tail{}}
+func readFenced(p *kafka.Publisher, route *evidence.Route) *topicState {
+	found := &topicState{lastOffset: -1, tails: map[string][]tail{}}
 	for _, topic := range []evidence.Topic{route.System, route.User} {
 		tails := make([]tail, topic.Partitions)
 		for partition := range topic.Partitions {
@@ -50,7 +50,7 @@ func readFenced(p *kafka.Publisher, route *evidence.Route) *past {
 		found.tails[topic.Name] = tails
 	}
 	if last := p.Last(route.Log.Name, 0); len(last) > 0 {
-		found.offset = last[len(last)-1].Offset
+		found.lastOffset = last[len(last)-1].Offset
 	}
 	return found
 }

@@ -91,5 +91,4 @@ const TailBytes = tailBytes
 // Fences in the topics.
 const (
 	HeaderOp = headerOp
-	OpFence  = opFence
 )

@@ -26,18 +26,18 @@ type Record struct {
 	Time time.Time
 }
 
-// headerOp is the key of the header that says what kind of record this is. opFence is its value in the records that this
+// headerOp is the key of the header that says what kind of record this is. OpFence is its value in the records that this
 // package adds by itself; consumers skip them.
 const (
 	headerOp = "lapse-op"
-	opFence  = "fence"
+	OpFence  = "fence"
 )
 
 // IsFence tells whether this package has added the record by itself.
 func (r *Record) IsFence() bool {
 	for _, h := range r.Headers {
 		if h.Key == headerOp {
-			return string(h.Value) == opFence
+			return string(h.Value) == OpFence
 		}
 	}
 	return false
@@ -48,7 +48,7 @@ func (r *Record) IsFence() bool {
 var fenceKey = []byte(`"lapse-fence"`)
 
 func newFence(headers []Header, at time.Time) Record {
-	all := append([]Header{{Key: headerOp, Value: []byte(opFence)}}, headers...)
+	all := append([]Header{{Key: headerOp, Value: []byte(OpFence)}}, headers...)
 	return Record{Key: fenceKey, Headers: all, Time: at}
 }
 

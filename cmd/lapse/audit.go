@@ -56,8 +56,7 @@ second one waits until the first has gone.`,
 	return cmd
 }
 
-// auditor is the audit of one database with what it needs of this process: a session for SQL, and the number of copies
-// that its topics are made with.
+// auditor is the audit of one database, with its session for SQL and the number of copies that its topics are made with.
 type auditor struct {
 	*app
 	config  audit.Config
@@ -77,7 +76,7 @@ func (a *app) newAuditor(ctx context.Context, s *config.Settings, once bool) (*a
 	if err := s.RequireKafka(); err != nil {
 		return nil, err
 	}
-	// Not all are used yet. An auditor without them would have to be stopped when they are.
+	// Not all are used yet. An auditor that runs without one would have to be stopped when it is.
 	for _, name := range config.KeyNames() {
 		if _, err := s.Keys.Load(name); err != nil {
 			return nil, invalid(err)
@@ -98,7 +97,7 @@ func (a *app) newAuditor(ctx context.Context, s *config.Settings, once bool) (*a
 	if auditor.config, err = a.auditConfig(s, session.AfterConnect); err != nil {
 		return nil, err
 	}
-	auditor.config.Beat, auditor.config.Alarm, auditor.config.Look = auditor.session.Beat, auditor.session.Alarm, auditor.look
+	auditor.config.WriteHeartbeat, auditor.config.Alarm, auditor.config.Probe = auditor.session.WriteHeartbeat, auditor.session.Alarm, auditor.probe
 	auditor.config.Metrics = audit.NewMetrics()
 	if once {
 		auditor.config.Until = auditor.end
@@ -107,7 +106,7 @@ func (a *app) newAuditor(ctx context.Context, s *config.Settings, once bool) (*a
 	return auditor, invalid(err)
 }
 
-// auditConfig is what the settings say of an audit: all that reading needs.
+// auditConfig makes the configuration from the settings. It is all that reading needs.
 func (a *app) auditConfig(s *config.Settings, admit pgconn.AfterConnectFunc) (audit.Config, error) {
 	brokers, err := a.kafkaConfig(s)
 	if err != nil {

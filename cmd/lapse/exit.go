@@ -69,7 +69,8 @@ func (a *app) show(command string, err error) {
 	if err == nil || errors.Is(err, errNeedsPerson) {
 		return
 	}
-	text := err.Error()
+	// A command that runs one part has the part's name already.
+	text := strings.TrimSpace(strings.TrimPrefix(err.Error(), command[strings.LastIndexByte(command, ' ')+1:]+": "))
 	if a.logFormat == formatJSON && a.log != nil {
 		a.log.Error("the command failed", "command", command, "error", text)
 		return
@@ -79,11 +80,7 @@ func (a *app) show(command string, err error) {
 		fmt.Fprintln(a.err, text) // each line begins with its place
 		return
 	}
-	own := command[strings.LastIndexByte(command, ' ')+1:] + ": "
-	for strings.HasPrefix(text, own) { // the part of the same name
-		text = strings.TrimPrefix(text, own)
-	}
-	fmt.Fprintf(a.err, "%s: %s\n", command, strings.TrimSpace(text))
+	fmt.Fprintf(a.err, "%s: %s\n", command, text)
 	var usage *usageError
 	if errors.As(err, &usage) {
 		fmt.Fprintf(a.err, "see %s --help\n", command)

@@ -13,8 +13,8 @@ import (
 	"lapse/schemas"
 )
 
-// auditorSession is the auditor's connection for SQL, beside the one that streams and can run none. It connects with its
-// first use, and again after a failure. Safe for concurrent use.
+// auditorSession is the auditor's connection for SQL; the connection that streams can run none. It connects when it is used
+// first, and again after a failure. Safe for concurrent use.
 type auditorSession struct {
 	config *pgx.ConnConfig
 
@@ -24,18 +24,18 @@ type auditorSession struct {
 
 const sessionTimeout = 10 * time.Second
 
-// Beat writes the auditor's sign of life, on the very server and history that the stream was found to be of. It also moves
-// the slot of a database in which nothing else is written.
-func (s *auditorSession) Beat(ctx context.Context, nonce uuid.UUID, place audit.Place) error {
+// WriteHeartbeat writes a heartbeat, and fails on any other server or history than the stream's. It also moves the slot of a
+// database in which nothing else is written.
+func (s *auditorSession) WriteHeartbeat(ctx context.Context, nonce uuid.UUID, place audit.Server) error {
 	return s.with(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, `select lapse.beat($1, $2, $3, $4)`, nonce, int32(place.History), int32(place.Timeline), place.ServerStart)
 		return err
 	})
 }
 
-// Alarm stops every deletion in the database until a person says otherwise: `lapse resume --all`. Where it is stopped already
-// it does nothing. The stop is on this server's disk when Alarm returns, also where synchronous_commit is off: the audit
-// goes on then and does not come back to it. No standby is waited for.
+// Alarm stops every deletion in the database until a person runs `lapse resume --all`. It does nothing if deletion is stopped
+// already. The stop is on this server's disk when Alarm returns, even with synchronous_commit off: the audit goes on and does
+// not come back to it. Alarm waits for no standby.
 func (s *auditorSession) Alarm(ctx context.Context, reason string) error {
 	return s.with(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
@@ -48,7 +48,7 @@ func (s *auditorSession) Alarm(ctx context.Context, reason string) error {
 	})
 }
 
-// End is the end of the log: whatever was committed before the call lies below it.
+// End is the end of the WAL: whatever was committed before the call lies below it.
 func (s *auditorSession) End(ctx context.Context) (end schemas.LSN, err error) {
 	err = s.with(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, `select pg_current_wal_flush_lsn()::text`).Scan(&end)

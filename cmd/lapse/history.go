@@ -44,26 +44,26 @@ the auditor holds the slot for moments only: this waits for them, up to half a m
 	return cmd
 }
 
-// What `lapse history` finds beyond what the audit's check does.
+// What `lapse history` finds beside the outcomes of the history check.
 const (
-	standingRead    audit.Standing = "read"    // an auditor reads the slot, and has passed the check
-	standingChecked audit.Standing = "checked" // an auditor has the slot, and has not said yet what it found
-	standingRefused audit.Standing = "refused" // the audit cannot start, for another reason than its past
+	outcomeRead    audit.Outcome = "read"    // an auditor reads the slot and has passed the check
+	outcomePending audit.Outcome = "checked" // an auditor has the slot and may still be checking
+	outcomeRefused audit.Outcome = "refused" // the audit cannot start, for a reason other than its history
 )
 
-// pasts is where the log and the database stand to each other.
-type pasts struct {
-	Standing audit.Standing `json:"standing"`
-	Why      string         `json:"why,omitempty"`
-	History  historyRow     `json:"history"` // in force in the database
-	Database databaseSide   `json:"database"`
-	Slot     *slotSide      `json:"slot,omitempty"`
-	Log      *logSide       `json:"log,omitempty"`
-	Fork     string         `json:"fork,omitempty"` // up to where both are the same
-	Lost     *lostSide      `json:"lost,omitempty"` // what the log has above it
-	Next     []string       `json:"next"`
+// historyView is what `lapse history` shows: both sides, and the outcome of comparing them.
+type historyView struct {
+	Outcome  audit.Outcome `json:"standing"`
+	Why      string        `json:"why,omitempty"`
+	History  historyRow    `json:"history"` // in force in the database
+	Database databaseSide  `json:"database"`
+	Slot     *slotSide     `json:"slot,omitempty"`
+	Log      *logSide      `json:"log,omitempty"`
+	Fork     string        `json:"fork,omitempty"` // up to where both are the same
+	Lost     *lostSide     `json:"lost,omitempty"` // what the log has above it
+	Next     []string      `json:"next"`
 
-	found *audit.Examination // nil where nothing was compared
+	found *audit.CheckResult // nil where nothing was compared
 }
 
 // historyRow is the row of lapse.history that is in force.
@@ -78,12 +78,12 @@ type historyRow struct {
 
 // databaseSide is what the server says of itself.
 type databaseSide struct {
-	Timeline int32       `json:"timeline"`
-	System   string      `json:"system_identifier"`
-	Written  schemas.LSN `json:"-"`
-	Started  time.Time   `json:"server_started"`
-	Beat     *time.Time  `json:"last_heartbeat,omitempty"`
-	Fresh    bool        `json:"-"` // an auditor has beaten lately, on this server as it runs and in this history
+	Timeline  int32       `json:"timeline"`
+	System    string      `json:"system_identifier"`
+	Written   schemas.LSN `json:"-"`
+	Started   time.Time   `json:"server_started"`
+	Heartbeat *time.Time  `json:"last_heartbeat,omitempty"`
+	Fresh     bool        `json:"-"` // a heartbeat was written lately, on this server since its start and in this history
 
 	Reaches string `json:"reaches"`
 }
@@ -100,16 +100,16 @@ type slotSide struct {
 
 // logSide is what the log says of itself.
 type logSide struct {
-	Topic   string     `json:"topic"`
-	Reaches string     `json:"reaches,omitempty"` // empty if there is no log yet
-	Beat    *time.Time `json:"last_heartbeat,omitempty"`
+	Topic     string     `json:"topic"`
+	Reaches   string     `json:"reaches,omitempty"` // empty if there is no log yet
+	Heartbeat *time.Time `json:"last_heartbeat,omitempty"`
 }
 
 // lostSide is what the log has and the database has not.
 type lostSide struct {
 	Transactions uint64            `json:"transactions"`
 	Events       map[string]uint64 `json:"events"` // by cause
-	Beats        uint64            `json:"heartbeats"`
+	Heartbeats   uint64            `json:"heartbeats"`
 }
 
 func (a *app) showHistory(ctx context.Context, asJSON bool) error {
@@ -118,14 +118,14 @@ func (a *app) showHistory(ctx context.Context, asJSON bool) error {
 		return err
 	}
 	defer closeConn(owner.Conn)
-	p, err := a.historyOf(ctx, owner.Conn, s)
+	p, err := a.historyAsAuditor(ctx, owner.Conn, s)
 	if err != nil {
 		return err
 	}
 	if asJSON {
 		err = a.printJSON(p)
 	} else {
-		err = a.printPasts(p)
+		err = a.printHistory(p)
 	}
 	if err == nil && p.needsPerson() {
 		err = errNeedsPerson
@@ -133,23 +133,23 @@ func (a *app) showHistory(ctx context.Context, asJSON bool) error {
 	return err
 }
 
-// needsPerson says whether nothing goes on without a person's word.
-func (p *pasts) needsPerson() bool {
-	return p.Standing == audit.StandingBent || p.Standing == standingRefused
+// needsPerson reports whether a person must decide.
+func (p *historyView) needsPerson() bool {
+	return p.Outcome == audit.OutcomeBent || p.Outcome == outcomeRefused
 }
 
-// historyOf is comparePasts for commands that refuse a superuser's login.
-func (a *app) historyOf(ctx context.Context, conn *pgx.Conn, s *config.Settings) (*pasts, error) {
+// historyAsAuditor is compareHistory with the auditor's login, which must not be a superuser's.
+func (a *app) historyAsAuditor(ctx context.Context, conn *pgx.Conn, s *config.Settings) (*historyView, error) {
 	auditor, err := a.connection(s, s.Database.Auditor, s.Roles.Auditor, "lapse history")
 	if err != nil {
 		return nil, err
 	}
-	return a.comparePasts(ctx, conn, s, auditor.AfterConnect)
+	return a.compareHistory(ctx, conn, s, auditor.AfterConnect)
 }
 
-// comparePasts looks at both sides. It writes nothing and confirms nothing.
-func (a *app) comparePasts(ctx context.Context, conn *pgx.Conn, s *config.Settings, admit pgconn.AfterConnectFunc) (*pasts, error) {
-	p := &pasts{Next: []string{}}
+// compareHistory reads both sides and compares them. It writes nothing and confirms nothing.
+func (a *app) compareHistory(ctx context.Context, conn *pgx.Conn, s *config.Settings, admit pgconn.AfterConnectFunc) (*historyView, error) {
+	p := &historyView{Next: []string{}}
 	if err := p.readDatabase(ctx, conn); err != nil {
 		return nil, err
 	}
@@ -161,15 +161,15 @@ func (a *app) comparePasts(ctx context.Context, conn *pgx.Conn, s *config.Settin
 	if err != nil {
 		return nil, err
 	}
-	c.Stream.Logger = nil // what it says at info is no news here
+	c.Stream.Logger = nil // its info lines are of no use here
 	if p.Log, err = a.readLogSide(ctx, s); err != nil {
 		return nil, err
 	}
-	if err := p.examine(ctx, conn, c); err != nil {
+	if err := p.check(ctx, conn, c); err != nil {
 		return p, err
 	}
 	if p.Slot.At != "" && !p.Slot.recorded {
-		p.Standing, p.Why = standingRefused, fmt.Sprintf("slot %q is not on record: a publication had to be made again, past which it "+
+		p.Outcome, p.Why = outcomeRefused, fmt.Sprintf("slot %q is not on record: a publication had to be made again, past which it "+
 			"cannot be read, or an init --new-slot did not end; lapse init --new-slot makes another, and the log goes on in the same "+
 			"topics, with a gap", s.Slot)
 	}
@@ -177,8 +177,8 @@ func (a *app) comparePasts(ctx context.Context, conn *pgx.Conn, s *config.Settin
 	return p, nil
 }
 
-// readDatabase asks the server.
-func (p *pasts) readDatabase(ctx context.Context, conn *pgx.Conn) error {
+// readDatabase reads the database's side.
+func (p *historyView) readDatabase(ctx context.Context, conn *pgx.Conn) error {
 	var standby bool
 	if err := conn.QueryRow(ctx, `select pg_is_in_recovery()`).Scan(&standby); err != nil {
 		return fmt.Errorf("look at the server: %w", err)
@@ -198,7 +198,7 @@ func (p *pasts) readDatabase(ctx context.Context, conn *pgx.Conn) error {
 		 order by n.number desc
 		 limit 1`).
 		Scan(&h.Number, &h.At, &h.By, &h.Reason, &h.Timeline, &h.System,
-			&d.Timeline, &d.System, &d.Written, &d.Started, &d.Beat, &d.Fresh)
+			&d.Timeline, &d.System, &d.Written, &d.Started, &d.Heartbeat, &d.Fresh)
 	if err != nil {
 		return fmt.Errorf("read the history in force: %w", err)
 	}
@@ -208,29 +208,29 @@ func (p *pasts) readDatabase(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// compareServer is the whole comparison where there is no log: is the server the one that was accepted last?
-func (p *pasts) compareServer() {
-	p.Standing = audit.StandingStraight
+// compareServer is the comparison without a log: is the server the one that was accepted last?
+func (p *historyView) compareServer() {
+	p.Outcome = audit.OutcomeStraight
 	if p.History.Timeline == p.Database.Timeline && p.History.System == p.Database.System {
 		return
 	}
-	p.Standing = audit.StandingBent
+	p.Outcome = audit.OutcomeBent
 	p.Why = fmt.Sprintf("this server is on timeline %d of system %s, and the one that was accepted last on timeline %d of system %s",
 		p.Database.Timeline, p.Database.System, p.History.Timeline, p.History.System)
 	p.adviseToAccept()
 }
 
 const (
-	// slotPatience is how long the slot is tried for while somebody has it. The auditor of a database that is not the log's
-	// tries it for a moment every five seconds.
-	slotPatience = 20 * time.Second
-	// slotHeld is for how long one process must have had it, to be an auditor that reads.
+	// busySlotWait is how long the check is tried while somebody else has the slot. An auditor whose database is not the log's
+	// has it for a moment every five seconds.
+	busySlotWait = 20 * time.Second
+	// slotHeld is how long one process must have had the slot to count as an auditor that reads.
 	slotHeld  = 8 * time.Second
 	slotPause = 250 * time.Millisecond
 )
 
-// examine makes the auditor's check, as soon as nobody else has the slot, or finds that an auditor reads.
-func (p *pasts) examine(ctx context.Context, conn *pgx.Conn, c audit.Config) error {
+// check makes the history check as soon as nobody else has the slot, or finds that an auditor reads.
+func (p *historyView) check(ctx context.Context, conn *pgx.Conn, c audit.Config) error {
 	began, since, reader := time.Now(), time.Now(), int32(0)
 	for {
 		if err := p.readSlot(ctx, conn, c.Stream.Slot); err != nil {
@@ -239,20 +239,20 @@ func (p *pasts) examine(ctx context.Context, conn *pgx.Conn, c audit.Config) err
 		if p.Slot.reader == 0 || p.Slot.reader != reader {
 			reader, since = p.Slot.reader, time.Now()
 		}
-		found, err := audit.Examine(ctx, c)
+		found, err := audit.CheckHistory(ctx, c)
 		switch {
 		case err == nil:
-			p.take(found)
+			p.setResult(found)
 			return nil
 		case !errors.Is(err, replication.ErrSlotActive):
-			return p.refuse(err)
+			return p.setRefusal(err)
 		case p.Database.Fresh && time.Since(since) > slotHeld:
-			p.Standing = standingRead
+			p.Outcome = outcomeRead
 			return nil
-		case time.Since(began) > slotPatience:
-			p.Standing = standingChecked
+		case time.Since(began) > busySlotWait:
+			p.Outcome = outcomePending
 			if p.Database.Fresh {
-				p.Standing = standingRead
+				p.Outcome = outcomeRead
 			}
 			return nil
 		}
@@ -262,7 +262,7 @@ func (p *pasts) examine(ctx context.Context, conn *pgx.Conn, c audit.Config) err
 	}
 }
 
-func (p *pasts) readSlot(ctx context.Context, conn *pgx.Conn, name string) error {
+func (p *historyView) readSlot(ctx context.Context, conn *pgx.Conn, name string) error {
 	state, err := replication.ReadSlot(ctx, conn, name)
 	if err != nil {
 		return err
@@ -281,25 +281,25 @@ func (p *pasts) readSlot(ctx context.Context, conn *pgx.Conn, name string) error
 	return nil
 }
 
-// take takes over what the check found.
-func (p *pasts) take(found *audit.Examination) {
-	p.found, p.Standing, p.Why = found, found.Standing, found.Why
+// setResult shows what the check found.
+func (p *historyView) setResult(found *audit.CheckResult) {
+	p.found, p.Outcome, p.Why = found, found.Outcome, found.Why
 	if found.Fork != (evidence.Reach{}) {
 		p.Fork = found.Fork.String()
 	}
-	if found.Standing == audit.StandingBent {
-		p.Lost = &lostSide{Transactions: found.LostTransactions, Events: found.LostEvents, Beats: found.LostBeats}
+	if found.Outcome == audit.OutcomeBent {
+		p.Lost = &lostSide{Transactions: found.LostTransactions, Events: found.LostEvents, Heartbeats: found.LostHeartbeats}
 	}
 }
 
-// refuse takes what a person must put right for the result; anything else went wrong.
-func (p *pasts) refuse(err error) error {
+// setRefusal shows what a person must put right. It returns any other error as it is.
+func (p *historyView) setRefusal(err error) error {
 	var refusal *audit.RefusalError
 	var slot *replication.SlotError
 	var publication *replication.PublicationError
 	if !errors.As(err, &refusal) && !errors.As(err, &slot) && !errors.As(err, &publication) {
 		return err
 	}
-	p.Standing, p.Why = standingRefused, err.Error()
+	p.Outcome, p.Why = outcomeRefused, err.Error()
 	return nil
 }

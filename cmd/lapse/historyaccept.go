@@ -50,12 +50,12 @@ With audit: off it accepts the server: its timeline and system.`,
 
 // acceptedHistory is what `lapse history accept` did. Number is 0 where there was nothing to accept.
 type acceptedHistory struct {
-	Number   int32          `json:"accepted"`
-	At       time.Time      `json:"at,omitzero"`
-	LogEnd   string         `json:"log_end,omitempty"`
-	Fork     string         `json:"fork,omitempty"`
-	Restated int            `json:"policies_restated"` // armed ones, which wait for the auditor
-	Standing audit.Standing `json:"standing"`          // before
+	Number   int32         `json:"accepted"`
+	At       time.Time     `json:"at,omitzero"`
+	LogEnd   string        `json:"log_end,omitempty"`
+	Fork     string        `json:"fork,omitempty"`
+	Restated int           `json:"policies_restated"` // armed ones, which wait for the auditor
+	Outcome  audit.Outcome `json:"standing"`          // before
 }
 
 func (a *app) acceptHistory(ctx context.Context, reason string, yes, unwatched, asJSON bool) error {
@@ -64,17 +64,17 @@ func (a *app) acceptHistory(ctx context.Context, reason string, yes, unwatched, 
 		return err
 	}
 	defer closeConn(owner.Conn)
-	p, err := a.historyOf(ctx, owner.Conn, s)
+	p, err := a.historyAsAuditor(ctx, owner.Conn, s)
 	switch {
 	case err != nil:
 		return err
-	case p.Standing == standingRefused:
+	case p.Outcome == outcomeRefused:
 		return errors.New("nothing was accepted: " + p.Why)
-	case p.Standing == standingChecked:
+	case p.Outcome == outcomePending:
 		return errors.New("nothing was accepted: " + p.verdict() + ": " + p.Next[0])
-	case p.Standing != audit.StandingBent:
+	case p.Outcome != audit.OutcomeBent:
 		if asJSON {
-			return a.printJSON(acceptedHistory{Standing: p.Standing})
+			return a.printJSON(acceptedHistory{Outcome: p.Outcome})
 		}
 		_, err := fmt.Fprintf(a.out, "nothing to accept: %s\n", p.verdict())
 		return err
@@ -83,7 +83,7 @@ func (a *app) acceptHistory(ctx context.Context, reason string, yes, unwatched, 
 		return err
 	}
 	if p.found != nil && !unwatched {
-		if err := a.watchLog(ctx, s, p.found.LogBeat); err != nil {
+		if err := a.watchLog(ctx, s, p.found.LogHeartbeat); err != nil {
 			return err
 		}
 	}
@@ -98,26 +98,26 @@ func (a *app) acceptHistory(ctx context.Context, reason string, yes, unwatched, 
 }
 
 // confirmAccept shows both sides and asks, where there is somebody to ask.
-func (a *app) confirmAccept(p *pasts, yes, asJSON bool) error {
+func (a *app) confirmAccept(p *historyView, yes, asJSON bool) error {
 	if !asJSON {
 		p.Next = nil
-		if err := a.printPasts(p); err != nil {
+		if err := a.printHistory(p); err != nil {
 			return err
 		}
 	}
 	return a.confirm(yes, "go on with this database", "to look: lapse history", "nothing was accepted")
 }
 
-// beatsApart is two heartbeats: whoever is alive has written the log after that long.
-const beatsApart = 2 * time.Minute
+// twoHeartbeats is twice the time between two heartbeats: an auditor that is alive has written the log after that long.
+const twoHeartbeats = 2 * time.Minute
 
-// watchLog makes sure that no other auditor lives: the one of the original, where this database is a copy of it.
+// watchLog makes sure that no other auditor is alive: if this database is a copy, the one of the original may be.
 func (a *app) watchLog(ctx context.Context, s *config.Settings, last time.Time) error {
-	watch := beatsApart - time.Since(last)
+	watch := twoHeartbeats - time.Since(last)
 	if last.IsZero() || watch <= 0 {
 		return nil
 	}
-	watch = min(watch, beatsApart)
+	watch = min(watch, twoHeartbeats)
 	a.log.Info("the log's last heartbeat is young: watching whether another auditor writes it", "log", s.Topics.Log,
 		"for", watch.Round(time.Second), "not", "--unwatched")
 	audited, err := a.auditConfig(s, nil)
@@ -130,15 +130,15 @@ func (a *app) watchLog(ctx context.Context, s *config.Settings, last time.Time) 
 	return nil
 }
 
-var errPastMoved = errors.New("somebody else has accepted a history meanwhile: look again with lapse history")
+var errHistoryChanged = errors.New("somebody else has accepted a history meanwhile: look again with lapse history")
 
-// writeHistory writes the next history, under the gates: no batch runs, and those that come later see it. Policies that are armed
+// writeHistory writes the next history with all gates locked: no batch runs meanwhile, and later batches see it. Armed policies
 // wait for the auditor from then on.
 //
 //	crash before the commit    nothing is accepted
 //	crash after it             the auditor goes on; the executor notes the position that it must pass
-func writeHistory(ctx context.Context, owner *setup.Session, p *pasts, reason string) (*acceptedHistory, error) {
-	done := &acceptedHistory{Standing: p.Standing}
+func writeHistory(ctx context.Context, owner *setup.Session, p *historyView, reason string) (*acceptedHistory, error) {
+	done := &acceptedHistory{Outcome: p.Outcome}
 	highest := int64(p.History.Number)
 	if found := p.found; found != nil {
 		if !found.ServerStart.Truncate(time.Microsecond).Equal(p.Database.Started.Truncate(time.Microsecond)) {
@@ -154,7 +154,7 @@ func writeHistory(ctx context.Context, owner *setup.Session, p *pasts, reason st
 			 where (select max(n.number) from lapse.history n) = $5
 			returning number, at`, highest, done.LogEnd, done.Fork, reason, p.History.Number).Scan(&done.Number, &done.At)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return "", errPastMoved
+			return "", errHistoryChanged
 		}
 		if err != nil || p.found == nil {
 			return "", err

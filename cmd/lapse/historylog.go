@@ -9,8 +9,8 @@ import (
 	"lapse/internal/config"
 )
 
-// logLook is how many records the end of the log is looked through for a heartbeat. There is one a minute.
-const logLook = 100_000
+// maxLogRead is how many records are read back from the log's end, at most, to find a heartbeat. There is one a minute.
+const maxLogRead = 100_000
 
 // readLogSide reads how far the log reaches, and its last heartbeat.
 func (a *app) readLogSide(ctx context.Context, s *config.Settings) (*logSide, error) {
@@ -27,13 +27,13 @@ func (a *app) readLogSide(ctx context.Context, s *config.Settings) (*logSide, er
 	if err != nil || !known {
 		return l, c.silence(err)
 	}
-	looked := 0
+	read := 0
 	err = client.Backward(ctx, l.Topic, 0, -1, func(rec *kafka.Record, _ int64) (bool, error) {
-		looked++
+		read++
 		if r, err := evidence.ParseLogRecord(rec.Value); err == nil && !rec.IsFence() {
-			l.take(r)
+			l.add(r)
 		}
-		return l.Beat == nil && looked < logLook, nil
+		return l.Heartbeat == nil && read < maxLogRead, nil
 	})
 	var missing *kafka.MissingTopicError
 	if errors.As(err, &missing) {
@@ -42,12 +42,13 @@ func (a *app) readLogSide(ctx context.Context, s *config.Settings) (*logSide, er
 	return l, c.silence(err)
 }
 
-func (l *logSide) take(r *evidence.LogRecord) {
+// add takes a record, newest first.
+func (l *logSide) add(r *evidence.LogRecord) {
 	if l.Reaches == "" {
 		l.Reaches = r.Reach.String()
 	}
-	if l.Beat == nil && r.Heartbeat != nil {
+	if l.Heartbeat == nil && r.Heartbeat != nil {
 		at := r.Heartbeat.At
-		l.Beat = &at
+		l.Heartbeat = &at
 	}
 }

@@ -10,25 +10,25 @@ import (
 	"lapse/audit"
 )
 
-// advise says what to type, where there is something.
-func (p *pasts) advise() {
-	going := p.Standing == audit.StandingStraight || p.Standing == audit.StandingBehind || p.Standing == audit.StandingPromoted
-	if l := p.Log; going && l.Beat != nil && p.Database.Started.After(*l.Beat) {
+// advise says what to type next.
+func (p *historyView) advise() {
+	going := p.Outcome == audit.OutcomeStraight || p.Outcome == audit.OutcomeGap || p.Outcome == audit.OutcomePromoted
+	if l := p.Log; going && l.Heartbeat != nil && p.Database.Started.After(*l.Heartbeat) {
 		p.Next = append(p.Next, "the audit first watches for two minutes whether another copy's auditor writes the log: "+
 			"the server was started since the last heartbeat in it")
 	}
-	switch p.Standing {
-	case audit.StandingBent:
+	switch p.Outcome {
+	case audit.OutcomeBent:
 		p.adviseToAccept()
-	case audit.StandingBehind, audit.StandingPromoted, audit.StandingAccepted, audit.StandingNew:
+	case audit.OutcomeGap, audit.OutcomePromoted, audit.OutcomeAccepted, audit.OutcomeNew:
 		p.Next = append(p.Next, "nothing: the audit goes on by itself when it runs (lapse audit, lapse serve)")
-	case standingChecked:
+	case outcomePending:
 		p.Next = append(p.Next, "wait for two minutes, or see what the auditor's /readyz says; then: lapse history")
 	}
 }
 
-func (p *pasts) adviseToAccept() {
-	if strings.HasPrefix(p.Why, audit.ErrForeignTail.Error()) { // nobody has restored or copied anything
+func (p *historyView) adviseToAccept() {
+	if p.found != nil && p.found.ForeignTail {
 		p.Next = append(p.Next, "find out who can write to the topics, and close that; then, to go on above the event, by another history: "+
 			"lapse history accept --reason TEXT")
 		return
@@ -41,51 +41,51 @@ func (p *pasts) adviseToAccept() {
 	}
 }
 
-// verdict says in words what the comparison found.
-func (p *pasts) verdict() string {
-	switch p.Standing {
-	case audit.StandingNew:
+// verdict is the outcome as a sentence.
+func (p *historyView) verdict() string {
+	switch p.Outcome {
+	case audit.OutcomeNew:
 		return "there is no log yet: the audit begins it"
-	case audit.StandingStraight:
+	case audit.OutcomeStraight:
 		if p.Log == nil {
 			return "this server is the one that was accepted (audit: off: there is no log to compare with)"
 		}
 		return "the log and the database are one history"
-	case audit.StandingBehind:
+	case audit.OutcomeGap:
 		return "the log and the database are one history, and between the log's end and the slot nobody has read: the audit writes a gap"
-	case audit.StandingPromoted:
+	case audit.OutcomePromoted:
 		return "this server was promoted without what the log has last, which is within failover_tolerance: the audit writes a rewind"
-	case audit.StandingAccepted:
+	case audit.OutcomeAccepted:
 		return fmt.Sprintf("history %d was accepted: the audit writes a rewind to %s", p.History.Number, p.Fork)
-	case standingRead:
+	case outcomeRead:
 		return "the log and the database are one history: an auditor reads the slot, and it compares before it reads"
-	case standingChecked:
+	case outcomePending:
 		return "an auditor has the slot, and has not said yet whether the log and the database are one history"
-	case audit.StandingBent:
+	case audit.OutcomeBent:
 		return "the log and the database are not one history: " + p.Why + "; nothing is published, confirmed or deleted"
 	default:
 		return "the audit cannot start: " + p.Why
 	}
 }
 
-// printPasts prints both sides, the verdict, and what to type.
-func (a *app) printPasts(p *pasts) error {
+// printHistory prints both sides, the verdict, and what to type.
+func (a *app) printHistory(p *historyView) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	p.printSides(w)
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.out, "%s: %s\n", p.Standing, p.verdict())
+	fmt.Fprintf(a.out, "%s: %s\n", p.Outcome, p.verdict())
 	for _, next := range p.Next {
 		fmt.Fprintf(a.out, "next: %s\n", next)
 	}
 	return nil
 }
 
-func (p *pasts) printSides(w io.Writer) {
+func (p *historyView) printSides(w io.Writer) {
 	fmt.Fprintf(w, "history\t%d, since %s, by %s: %s\n", p.History.Number, instant(&p.History.At), p.History.By, p.History.Reason)
 	fmt.Fprintf(w, "database\treaches %s; last heartbeat %s; timeline %d; system %s; server started %s\n",
-		p.Database.Reaches, instant(p.Database.Beat), p.Database.Timeline, p.Database.System, instant(&p.Database.Started))
+		p.Database.Reaches, instant(p.Database.Heartbeat), p.Database.Timeline, p.Database.System, instant(&p.Database.Started))
 	if s := p.Slot; s != nil {
 		at := s.State
 		if s.At != "" {
@@ -98,17 +98,17 @@ func (p *pasts) printSides(w io.Writer) {
 	case l.Reaches == "":
 		fmt.Fprintf(w, "log\t%s is empty\n", l.Topic)
 	default:
-		fmt.Fprintf(w, "log\t%s reaches %s; last heartbeat %s\n", l.Topic, l.Reaches, instant(l.Beat))
+		fmt.Fprintf(w, "log\t%s reaches %s; last heartbeat %s\n", l.Topic, l.Reaches, instant(l.Heartbeat))
 	}
-	if p.Fork != "" && p.Standing != audit.StandingStraight {
+	if p.Fork != "" && p.Outcome != audit.OutcomeStraight {
 		fmt.Fprintf(w, "the same\tup to %s\n", p.Fork)
 	}
-	if l := p.Lost; l != nil && l.Transactions+l.Beats > 0 {
+	if l := p.Lost; l != nil && l.Transactions+l.Heartbeats > 0 {
 		fmt.Fprintf(w, "lost\tabove that the log has what this database has not: %s\n", p.Lost)
 	}
 }
 
-// String counts in words.
+// String is the counts for a person.
 func (l *lostSide) String() string {
 	parts := []string{counted(l.Transactions, "transaction")}
 	for _, cause := range causes() {
@@ -116,7 +116,7 @@ func (l *lostSide) String() string {
 			parts = append(parts, counted(n, cause+" event"))
 		}
 	}
-	return strings.Join(append(parts, counted(l.Beats, "heartbeat")), ", ")
+	return strings.Join(append(parts, counted(l.Heartbeats, "heartbeat")), ", ")
 }
 
 func counted(n uint64, what string) string {

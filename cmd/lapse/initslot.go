@@ -22,18 +22,18 @@ func (i *initialiser) goesOn(ctx context.Context, r *initReport) {
 	case p.needsPerson():
 		r.Warnings = append(r.Warnings, p.verdict())
 		r.Next = append(r.Next, look+", and what to type")
-	case p.Standing == audit.StandingNew:
+	case p.Outcome == audit.OutcomeNew:
 	case p.found != nil:
 		r.Next = append(r.Next, fmt.Sprintf("lapse audit or lapse serve: the log goes on in the same topics, with a gap from %s to the slot",
 			p.found.LogEnd))
 	}
 }
 
-func (i *initialiser) pastsAfterInit(ctx context.Context) (*pasts, error) {
+func (i *initialiser) pastsAfterInit(ctx context.Context) (*historyView, error) {
 	owner, err := i.connectAs(ctx, setup.PlayOwner)
 	if err != nil {
 		return nil, err
 	}
 	defer closeConn(owner)
-	return i.comparePasts(ctx, owner, i.settings, checkPinned)
+	return i.compareHistory(ctx, owner, i.settings, checkPinned)
 }

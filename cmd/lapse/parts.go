@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 )
 
-// part is something that runs until its context ends. A part whose run returns an error cannot go on, and with it
-// nothing can: a person must look.
+// part is something that runs until its context ends. If run returns an error, the part cannot go on, and the process ends: a
+// person must look.
 type part struct {
 	name string
 	run  func(ctx context.Context) error
@@ -22,51 +20,48 @@ type part struct {
 // errAbandoned says that a part did not stop in its time.
 var errAbandoned = errors.New("it did not stop in time")
 
-// runParts runs all parts until ctx ends or one of them fails. Then it stops them one after the other, in the order
-// given, each in its own time, and returns what went wrong. A part that ends by itself without an error (what it had to
-// do is done) ends the others too.
+// runParts runs all parts until ctx ends, a part fails, or a part is done: it returns without an error. Then it stops them one
+// after the other, in the order given, each in its own time. It returns the errors of all parts, and logs none of them.
 func runParts(ctx context.Context, log *slog.Logger, parts ...part) error {
 	ctx, over := context.WithCancel(ctx)
 	defer over()
-	var group errgroup.Group
 	type running struct {
 		part
 		cancel context.CancelFunc
 		done   chan struct{}
+		err    error // to be read once done is closed
 	}
-	all := make([]running, 0, len(parts))
+	all := make([]*running, 0, len(parts))
 	for _, p := range parts {
 		// Not ctx's child: a part stops when it is its turn, not when the first one does.
 		own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		defer cancel()
-		r := running{part: p, cancel: cancel, done: make(chan struct{})}
+		r := &running{part: p, cancel: cancel, done: make(chan struct{})}
 		all = append(all, r)
-		group.Go(func() error {
+		go func() {
 			defer close(r.done)
 			defer over()
-			if err := r.run(own); err != nil {
-				log.Error("a part has failed; the process ends", "part", r.name, "error", err)
-				return fmt.Errorf("%s: %w", r.name, err)
+			if r.err = r.run(own); r.err != nil {
+				log.Warn("a part has failed; the process ends with its error", "part", r.name)
 			}
-			return nil
-		})
+		}()
 	}
 	<-ctx.Done()
 	log.Info("stopping")
-	var abandoned error
+	var failed []error
 	for _, r := range all {
 		r.cancel()
-		patience := time.NewTimer(r.stop)
+		limit := time.NewTimer(r.stop)
 		select {
 		case <-r.done:
 			log.Debug("stopped", "part", r.name)
-		case <-patience.C:
-			abandoned = errors.Join(abandoned, fmt.Errorf("%s: %w (%v)", r.name, errAbandoned, r.stop))
+			if r.err != nil {
+				failed = append(failed, fmt.Errorf("%s: %w", r.name, r.err))
+			}
+		case <-limit.C: // it is left running; the process ends
+			failed = append(failed, fmt.Errorf("%s: %w (%v)", r.name, errAbandoned, r.stop))
 		}
-		patience.Stop()
+		limit.Stop()
 	}
-	if abandoned != nil {
-		return abandoned // the group cannot be waited for; the process ends
-	}
-	return group.Wait()
+	return errors.Join(failed...)
 }

@@ -44,9 +44,9 @@ func (s slotLag) Collect(metrics chan<- prometheus.Metric) {
 	metrics <- prometheus.MustNewConstMetric(slotLagBytes, prometheus.GaugeValue, float64(state.Held()), "restart")
 }
 
-// look is the end of the server's log, unless the server process that serves the auditor's stream is a synchronous standby:
-// that is an error.
-func (a *auditor) look(ctx context.Context, pid uint32) (end schemas.LSN, err error) {
+// probe is the end of the server's WAL. It is an error if the server process that serves the auditor's stream is a synchronous
+// standby.
+func (a *auditor) probe(ctx context.Context, pid uint32) (end schemas.LSN, err error) {
 	name, err := replication.ApplicationName(a.config.Stream.ConnString)
 	if err != nil {
 		return 0, err

@@ -216,7 +216,7 @@ func TestALoginThatBecomesASuperuserIsRefusedWithItsNextConnection(t *testing.T)
 		_, ofStream := replication.Open(t.Context(), auditor.config.Stream)
 		_, ofExecutor := pgx.ConnectConfig(t.Context(), executor)
 		for what, err := range map[string]error{
-			"stream": ofStream, "beat": auditor.session.Beat(t.Context(), uuid.New(), audit.Place{History: 1, Timeline: 1}), "executor": ofExecutor,
+			"stream": ofStream, "beat": auditor.session.WriteHeartbeat(t.Context(), uuid.New(), audit.Server{History: 1, Timeline: 1}), "executor": ofExecutor,
 		} {
 			var refused *superuserError
 			if !errors.As(err, &refused) {

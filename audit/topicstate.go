@@ -15,16 +15,16 @@ import (
 	"lapse/replication"
 )
 
-// past is what the topics say of how far the audit has come. It is read before anybody is fenced: another auditor may
-// still be writing, so it is compared with what lies below the fences afterwards.
-type past struct {
-	end    *evidence.LogRecord // the log's last record; nil for an empty log
-	at     int64               // its offset
-	whole  *evidence.LogRecord // the last one of a transaction whose records are all there: end, if it is the last of its own
-	offset int64               // of the last record that looks like the log's, which may be a copy of an old one; -1 for none
-	beat   *evidence.LogRecord // the record of the log's last heartbeat; nil for none
-	origin *evidence.LogRecord // the log's first record; nil for an empty log
-	fence  string              // the process that fenced the log last, as its fence says; empty for none
+// topicState is how far the audit has come, as the topics say. It is read before anybody is fenced, when another auditor may
+// still be writing: equals compares it afterwards with what lies below the fences.
+type topicState struct {
+	logEnd       *evidence.LogRecord // the log's last record; nil for an empty log
+	logEndOffset int64               // its offset
+	complete     *evidence.LogRecord // the last one of a transaction whose records are all there: end, if it is the last of its own
+	lastOffset   int64               // of the last record that looks like the log's, which may be a copy of an old one; -1 for none
+	heartbeat    *evidence.LogRecord // the record of the log's last heartbeat; nil for none
+	origin       *evidence.LogRecord // the log's first record; nil for an empty log
+	fence        string              // the process that fenced the log last, as its fence says; empty for none
 
 	tails map[string][]tail  // by topic and partition
 	ends  map[string][]int64 // by topic: the offset of each partition's next record
@@ -40,10 +40,10 @@ type tail struct {
 	offset   int64                // of the last record that looks like an event, which may be a copy of an old one; -1 for none
 }
 
-// readPast reads the ends of all topics. Topics that are not there are empty ones. Where the slot is fresh, so that a log
-// is not to be expected, they are not waited for: whoever takes them over looks again.
-func readPast(ctx context.Context, client *kafka.Client, route *evidence.Route, fresh bool) (*past, error) {
-	p := &past{offset: -1, tails: map[string][]tail{}, ends: map[string][]int64{route.Log.Name: {0}}}
+// readTopics reads the ends of all topics. A topic that is not there counts as empty. With a fresh slot there need not be a
+// log: readTopics does not wait for missing topics then, since the take-over reads them again.
+func readTopics(ctx context.Context, client *kafka.Client, route *evidence.Route, fresh bool) (*topicState, error) {
+	p := &topicState{lastOffset: -1, tails: map[string][]tail{}, ends: map[string][]int64{route.Log.Name: {0}}}
 	for _, topic := range []evidence.Topic{route.System, route.User} {
 		p.tails[topic.Name], p.ends[topic.Name] = make([]tail, topic.Partitions), make([]int64, topic.Partitions)
 		for i := range p.tails[topic.Name] {
@@ -68,7 +68,7 @@ func readPast(ctx context.Context, client *kafka.Client, route *evidence.Route, 
 }
 
 // readTopic reads the ends of a topic's partitions.
-func (p *past) readTopic(ctx context.Context, client *kafka.Client, route *evidence.Route, topic evidence.Topic) error {
+func (p *topicState) readTopic(ctx context.Context, client *kafka.Client, route *evidence.Route, topic evidence.Topic) error {
 	bounds, err := client.Offsets(ctx, topic.Name)
 	if err != nil {
 		return err
@@ -92,10 +92,10 @@ func (p *past) readTopic(ctx context.Context, client *kafka.Client, route *evide
 
 // readTail finds a partition's last event. Somebody may have copied an old event behind it: what the log has no record of
 // was appended since the last heartbeat, so the highest position since then is the last event's.
-func (p *past) readTail(ctx context.Context, client *kafka.Client, route *evidence.Route, topic string, partition int32, end int64) error {
+func (p *topicState) readTail(ctx context.Context, client *kafka.Client, route *evidence.Route, topic string, partition int32, end int64) error {
 	since := end // without heartbeats the last record is the last event
-	if p.beat != nil && int(partition) < len(p.beat.Ends[topic]) {
-		since = p.beat.Ends[topic][partition]
+	if p.heartbeat != nil && int(partition) < len(p.heartbeat.Ends[topic]) {
+		since = p.heartbeat.Ends[topic][partition]
 	}
 	ours := oursIn(&route.Source)
 	t := &p.tails[topic][partition]
@@ -120,14 +120,14 @@ func (p *past) readTail(ctx context.Context, client *kafka.Client, route *eviden
 
 // known says whether a partition is the one that the log's last heartbeat speaks of: it ends no earlier, and the fence that
 // was there is there, unless retention has taken it.
-func (p *past) known(ctx context.Context, client *kafka.Client, topic string, partition int32, b kafka.Offsets) (bool, error) {
-	if p.beat == nil {
+func (p *topicState) known(ctx context.Context, client *kafka.Client, topic string, partition int32, b kafka.Offsets) (bool, error) {
+	if p.heartbeat == nil {
 		return true, nil
 	}
-	if ends := p.beat.Ends[topic]; int(partition) < len(ends) && b.End < ends[partition] {
+	if ends := p.heartbeat.Ends[topic]; int(partition) < len(ends) && b.End < ends[partition] {
 		return false, nil
 	}
-	fences := p.beat.Fences[topic]
+	fences := p.heartbeat.Fences[topic]
 	if int(partition) >= len(fences) || fences[partition] < b.First {
 		return true, nil
 	}
@@ -140,7 +140,7 @@ func (p *past) known(ctx context.Context, client *kafka.Client, topic string, pa
 	if err != nil {
 		return false, err
 	}
-	return offset == at && rec.IsFence() && headerOf(&rec, evidence.HeaderProcess) == p.beat.Process, nil
+	return offset == at && rec.IsFence() && headerOf(&rec, evidence.HeaderProcess) == p.heartbeat.Process, nil
 }
 
 // logLookBack is how many records are looked at, at least, for one that reaches further than those behind it: somebody may
@@ -148,7 +148,7 @@ func (p *past) known(ctx context.Context, client *kafka.Client, topic string, pa
 const logLookBack = 100
 
 // readLog reads the log's end, its last heartbeat, its newest fence and its first record.
-func (p *past) readLog(ctx context.Context, client *kafka.Client, route *evidence.Route) error {
+func (p *topicState) readLog(ctx context.Context, client *kafka.Client, route *evidence.Route) error {
 	log := route.Log.Name
 	bounds, err := client.Offsets(ctx, log)
 	if err != nil {
@@ -166,20 +166,20 @@ func (p *past) readLog(ctx context.Context, client *kafka.Client, route *evidenc
 			return false, err
 		}
 		if entry != nil {
-			p.offset = max(p.offset, offset)
-			if p.end == nil || p.end.Position.Compare(entry.Position) < 0 {
-				p.end, p.at = entry, offset
+			p.lastOffset = max(p.lastOffset, offset)
+			if p.logEnd == nil || p.logEnd.Position.Compare(entry.Position) < 0 {
+				p.logEnd, p.logEndOffset = entry, offset
 			}
 		}
-		return p.end == nil || p.fence == "" || looked < logLookBack, nil
+		return p.logEnd == nil || p.fence == "" || looked < logLookBack, nil
 	})
-	if err != nil || p.end == nil {
+	if err != nil || p.logEnd == nil {
 		return err
 	}
 	if err := p.readWhole(ctx, client, route); err != nil {
 		return err
 	}
-	reader := client.Reader(log, 0, bounds[0].First, p.at+1)
+	reader := client.Reader(log, 0, bounds[0].First, p.logEndOffset+1)
 	for p.origin == nil {
 		rec, _, err := reader.Next(ctx)
 		if err != nil {
@@ -193,42 +193,44 @@ func (p *past) readLog(ctx context.Context, client *kafka.Client, route *evidenc
 }
 
 // readWhole finds the last record and the last heartbeat of transactions that are wholly in the log.
-func (p *past) readWhole(ctx context.Context, client *kafka.Client, route *evidence.Route) error {
+func (p *topicState) readWhole(ctx context.Context, client *kafka.Client, route *evidence.Route) error {
 	looked := 0
-	return client.Backward(ctx, route.Log.Name, 0, p.at+1, func(rec *kafka.Record, _ int64) (bool, error) {
+	return client.Backward(ctx, route.Log.Name, 0, p.logEndOffset+1, func(rec *kafka.Record, _ int64) (bool, error) {
 		looked++
 		entry, err := logRecordOf(rec, route)
 		if err != nil {
 			return false, err
 		}
-		if entry != nil && !p.partial(entry) {
-			if p.whole == nil || p.whole.Position.Compare(entry.Position) < 0 {
-				p.whole = entry
+		if entry != nil && !p.isPartial(entry) {
+			if p.complete == nil || p.complete.Position.Compare(entry.Position) < 0 {
+				p.complete = entry
 			}
-			if entry.Heartbeat != nil && (p.beat == nil || p.beat.Reach.Before(entry.Reach)) {
-				p.beat = entry
+			if entry.Heartbeat != nil && (p.heartbeat == nil || p.heartbeat.Reach.Before(entry.Reach)) {
+				p.heartbeat = entry
 			}
 		}
-		found := p.whole != nil && (p.beat != nil || p.whole.Beat == (uuid.UUID{}))
+		found := p.complete != nil && (p.heartbeat != nil || p.complete.Beat == (uuid.UUID{}))
 		return !found || looked < logLookBack, nil
 	})
 }
 
 // partial says whether a record is of the transaction at the log's end, and not all of that one's records are there. The
 // slot sends it again.
-func (p *past) partial(r *evidence.LogRecord) bool { return p.end.More && r.Reach == p.end.Reach }
+func (p *topicState) isPartial(r *evidence.LogRecord) bool {
+	return p.logEnd.More && r.Reach == p.logEnd.Reach
+}
 
 // newest is where the log's last record stands; the zero position for an empty log.
-func (p *past) newest() evidence.Position {
-	if p.end == nil {
+func (p *topicState) newest() evidence.Position {
+	if p.logEnd == nil {
 		return evidence.Position{}
 	}
-	return p.end.Position
+	return p.logEnd.Position
 }
 
 // equals says whether two readings found the same. What lies between the records (fences, foreign ones) does not count.
-func (p *past) equals(other *past) bool {
-	if p.offset != other.offset {
+func (p *topicState) equals(other *topicState) bool {
+	if p.lastOffset != other.lastOffset {
 		return false
 	}
 	for topic, tails := range p.tails {
@@ -242,7 +244,7 @@ func (p *past) equals(other *past) bool {
 }
 
 // empty says whether the topics have no event.
-func (p *past) empty() bool {
+func (p *topicState) empty() bool {
 	for _, tails := range p.tails {
 		for i := range tails {
 			if tails[i].position != (replication.Position{}) {
@@ -262,7 +264,7 @@ func logRecordOf(rec *kafka.Record, route *evidence.Route) (*evidence.LogRecord,
 	source := &route.Source
 	if schema := headerOf(rec, evidence.HeaderSchema); schema != strconv.Itoa(evidence.LogSchema) {
 		if _, err := strconv.Atoi(schema); err == nil && headerOf(rec, evidence.HeaderSystem) == strconv.FormatUint(source.SystemIdentifier, 10) {
-			return nil, refuse(ErrForeignTopic, "%s has records of format %s; this program knows %d", "run the version of lapse that wrote them",
+			return nil, refusal(errForeignTopic, "%s has records of format %s; this program knows %d", "run the version of lapse that wrote them",
 				route.Log.Name, schema, evidence.LogSchema)
 		}
 		return nil, nil
@@ -312,10 +314,10 @@ type rewound struct {
 // walkBack goes back from the log's end until it is at or below floor, and a heartbeat was met that wanted takes. wanted is
 // nil if none is looked for. What a rewind took back is passed over.
 func walkBack(
-	ctx context.Context, client *kafka.Client, route *evidence.Route, p *past, floor evidence.Reach, wanted func(*evidence.LogRecord) bool,
+	ctx context.Context, client *kafka.Client, route *evidence.Route, p *topicState, floor evidence.Reach, wanted func(*evidence.LogRecord) bool,
 ) (*walk, error) {
 	w := &walk{}
-	err := client.Backward(ctx, route.Log.Name, 0, p.at+1, func(rec *kafka.Record, offset int64) (bool, error) {
+	err := client.Backward(ctx, route.Log.Name, 0, p.logEndOffset+1, func(rec *kafka.Record, offset int64) (bool, error) {
 		record, err := logRecordOf(rec, route)
 		if err != nil || record == nil {
 			return err == nil, err

@@ -1,0 +1,93 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"lapse/audit/evidence"
+	"lapse/schemas"
+)
+
+// catalogState is what the catalog says of the database's own past. It is read on the connection that streams.
+type catalogState struct {
+	histories  []historyRow            // ascending; empty in a database without the catalog
+	heartbeats map[uuid.UUID]time.Time // when each heartbeat that is there was written
+	slotStart  schemas.LSN             // the slot's consistent point as init recorded it; zero for none
+	slotMade   time.Time               // when init recorded it
+}
+
+// historyRow is a row of lapse.history.
+type historyRow struct {
+	number schemas.History
+	nonce  uuid.UUID
+	logEnd evidence.Reach // where the log ended when a person accepted the database; zero for the first history
+	fork   evidence.Reach // up to where log and database are the same; zero for the first history
+	at     time.Time
+}
+
+// newest is the history in force; zero if there is none.
+func (c *catalogState) newest() historyRow {
+	if len(c.histories) == 0 {
+		return historyRow{}
+	}
+	return c.histories[len(c.histories)-1]
+}
+
+// readCatalog reads it, with the rights of the auditor's role.
+func readCatalog(ctx context.Context, conn *pgx.Conn) (*catalogState, error) {
+	c, err := queryCatalog(ctx, conn)
+	if schemas.StateOf(err) == schemas.SQLStateInsufficientPrivilege {
+		return nil, fmt.Errorf("%w: the login that audits lacks the rights of role lapse_auditor: grant it that role "+
+			"(lapse init does as a superuser; lapse init --grants prints the lines)", err)
+	}
+	return c, err
+}
+
+func queryCatalog(ctx context.Context, conn *pgx.Conn) (*catalogState, error) {
+	c := &catalogState{heartbeats: map[uuid.UUID]time.Time{}}
+	var made *time.Time
+	err := conn.QueryRow(ctx, `select i.slot_start::text, i.slot_made_at from lapse.installation i`).Scan(&c.slotStart, &made)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return nil, fmt.Errorf("read the installation: %w", err)
+	}
+	if made != nil {
+		c.slotMade = made.UTC()
+	}
+	rows, err := conn.Query(ctx, `
+		select h.number, h.nonce, coalesce(h.log_end, ''), coalesce(h.fork, ''), h.at from lapse.history h order by h.number`)
+	if err != nil {
+		return nil, fmt.Errorf("read the histories: %w", err)
+	}
+	c.histories, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (h historyRow, err error) {
+		var end, fork string
+		var number int32
+		if err = row.Scan(&number, &h.nonce, &end, &fork, &h.at); err != nil {
+			return h, err
+		}
+		h.number, h.at = schemas.History(number), h.at.UTC()
+		if end != "" {
+			if h.logEnd, err = evidence.ParseReach(end); err == nil {
+				h.fork, err = evidence.ParseReach(fork)
+			}
+		}
+		return h, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the histories: %w", err)
+	}
+	rows, err = conn.Query(ctx, `select h.nonce, h.at from lapse.heartbeat h`)
+	if err != nil {
+		return nil, fmt.Errorf("read the heartbeats: %w", err)
+	}
+	var nonce uuid.UUID
+	var at time.Time
+	if _, err := pgx.ForEachRow(rows, []any{&nonce, &at}, func() error { c.heartbeats[nonce] = at.UTC(); return nil }); err != nil {
+		return nil, fmt.Errorf("read the heartbeats: %w", err)
+	}
+	return c, nil
+}

@@ -1,0 +1,143 @@
+package audit
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"lapse/audit/evidence"
+	"lapse/audit/kafka"
+	"lapse/replication"
+)
+
+// unmatchedTail is a tail above the log's end that the stream has not come to.
+type unmatchedTail struct {
+	topic     string
+	partition int32
+	tail      *tail
+}
+
+// findUnmatched lists the tails above the log's end. The relay takes a tail for the last event that is in its partition, so
+// a tail that this database never wrote would hide what is really deleted below it. Each tail must be one of these:
+//
+//	a marker that this start writes
+//	an event on a timeline that a rewind of this start takes back
+//	an event that the stream sends: matchEvents, matchGap
+//
+// Any other is foreign, and refused. A tail that the server cannot have sent is refused at once: one of another history, of
+// a timeline that the server was never on, or beyond what it has written.
+func (c *comparison) findUnmatched() error {
+	for _, topic := range []evidence.Topic{c.route.System, c.route.User} {
+		tails := c.topics.tails[topic.Name]
+		for partition := range tails {
+			t := &tails[partition]
+			at := evidence.ReachOf(t.position)
+			if at.Compare(c.topics.logEnd.Reach) < 0 || t.position == (replication.Position{}) || c.isPlanned(t) || c.isRewound(t) {
+				continue
+			}
+			if why := c.impossible(at); why != "" {
+				return c.foreignTail(topic.Name, int32(partition), t, why)
+			}
+			// Nothing below the slot is sent. If init has made the slot again, a gap covers what the log has no record of.
+			if !at.Below(c.agreed) {
+				c.unmatched = append(c.unmatched, &unmatchedTail{topic: topic.Name, partition: int32(partition), tail: t})
+			}
+		}
+	}
+	return nil
+}
+
+// impossible says why the server cannot have sent something at this position; empty if it can.
+func (c *comparison) impossible(at evidence.Reach) string {
+	end, left := c.identity.Ancestry.End(at.Timeline)
+	switch {
+	case at.History != c.topics.logEnd.Reach.History:
+		return fmt.Sprintf("the database is in history %d", c.topics.logEnd.Reach.History)
+	case left && at.LSN >= end:
+		return fmt.Sprintf("the server left timeline %d at %s", at.Timeline, end)
+	case !left && at.Timeline != c.identity.Timeline:
+		return fmt.Sprintf("the server, on timeline %d, never was on timeline %d", c.identity.Timeline, at.Timeline)
+	case !left && at.LSN >= c.identity.Flushed:
+		return "the server has written no more than " + c.identity.Flushed.String()
+	default:
+		return ""
+	}
+}
+
+// foreignTail refuses a tail that this database never wrote.
+func (c *comparison) foreignTail(topic string, partition int32, t *tail, why string) error {
+	return refusal(errForeignTail, "%s/%d ends with an event at %s: %s",
+		"find out who wrote it; lapse history accept --reason TEXT goes on above it, by another history",
+		topic, partition, t.position, why)
+}
+
+// noSurroundings is for the assembler: a comparison writes no record.
+func noSurroundings() *evidence.Surroundings { return nil }
+
+// matchEvents takes the events that the assembler has ready, and strikes off the tails that they are.
+func (c *comparison) matchEvents() error {
+	for e := c.assembler.Next(); e != nil; e = c.assembler.Next() {
+		if !c.readBeyond {
+			continue
+		}
+		routed := c.router.Route(e)
+		for _, partition := range routed.Partitions {
+			rec := &kafka.Record{Topic: routed.Topic, Partition: partition, Key: routed.Key, Value: routed.Value}
+			if err := c.matchTail(e.Tx.Position(e.Ordinal), rec); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// matchGap strikes off the tails that are gaps at a heartbeat's position.
+func (c *comparison) matchGap(tx *replication.Tx, account *evidence.Account) {
+	if account.Heartbeat == nil {
+		return
+	}
+	// A gap that only the former process knew of, such as a topic's, stands at a heartbeat too. It cannot be told from this one.
+	c.unmatched = slices.DeleteFunc(c.unmatched, func(u *unmatchedTail) bool {
+		at := u.tail.position
+		return headerOf(&u.tail.record, evidence.HeaderOp) == evidence.Gap.String() && at == tx.Position(at.Ordinal)
+	})
+}
+
+// matchTail strikes off the tail that a record is. It refuses a tail at or below the record's position that is another
+// record.
+func (c *comparison) matchTail(position replication.Position, rec *kafka.Record) error {
+	for i, u := range c.unmatched {
+		if u.topic != rec.Topic || u.partition != rec.Partition || position.Compare(u.tail.position) < 0 {
+			continue
+		}
+		if position != u.tail.position || !bytes.Equal(u.tail.record.Value, rec.Value) || !bytes.Equal(u.tail.record.Key, rec.Key) {
+			return c.foreignTail(u.topic, u.partition, u.tail, "the database has another event there, or none")
+		}
+		c.unmatched = append(c.unmatched[:i:i], c.unmatched[i+1:]...)
+		return nil
+	}
+	return nil
+}
+
+// isRewound reports whether a rewind of this start takes a tail back: the tail is above the fork, on a timeline that the
+// rewind ends, and nothing more is published on that timeline.
+func (c *comparison) isRewound(t *tail) bool {
+	for i := range c.markers {
+		m := &c.markers[i]
+		if m.Op == evidence.Rewind && t.position.History == m.From.History && t.position.Timeline < m.At.Timeline &&
+			!evidence.ReachOf(t.position).Below(m.From) {
+			return true
+		}
+	}
+	return false
+}
+
+// isPlanned reports whether a tail is a marker that this start is about to write.
+func (c *comparison) isPlanned(t *tail) bool {
+	for i := range c.markers {
+		if m := &c.markers[i]; m.At == t.position {
+			return bytes.Equal(c.router.MarkerValue(m), t.record.Value)
+		}
+	}
+	return false
+}

@@ -1,0 +1,99 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"lapse/audit/evidence"
+	"lapse/audit/kafka"
+	"lapse/replication"
+)
+
+// watchForOther waits to see whether another auditor writes the log, if one may: the server was started since the last
+// heartbeat in the log, so that it may be a copy, and another process fenced the log last. An auditor that is alive writes
+// within two heartbeats. It is not one of this server: the slot is held here meanwhile.
+func (h *historyCheck) watchForOther(ctx context.Context) error {
+	beat, a := h.start.last.Beat, h.auditor
+	if beat == nil || h.findFork || !h.restartedSince(beat) || h.topics.fence == a.process {
+		return nil
+	}
+	length := 2 * a.config.HeartbeatEvery
+	a.setNotReady(fmt.Sprintf("the server was started since the last heartbeat: watching for %s whether another auditor writes %s",
+		length, h.route.Log.Name))
+	a.log.Info("the server was started since the last heartbeat in the log; watching whether another auditor writes it",
+		"log", h.route.Log.Name, "for", length)
+	return h.stream.During(ctx, func(ctx context.Context) error {
+		w := logWatch{client: h.client, route: h.route, process: a.process, next: h.topics.ends[h.route.Log.Name][0]}
+		return w.run(ctx, min(time.Second, a.config.HeartbeatEvery/4), length)
+	})
+}
+
+// WatchLog watches a log for some time, and returns an error if an auditor writes it meanwhile. Call it before the log is
+// continued from another copy of the database: the auditor that writes it would be fenced.
+func WatchLog(ctx context.Context, config Config, length time.Duration) error {
+	a, err := New(config)
+	if err != nil {
+		return err
+	}
+	client, err := kafka.NewClient(a.readerConfig())
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	w := logWatch{client: client, route: a.route(replication.Identity{}), process: a.process}
+	if w.next, err = client.End(ctx, config.Log, 0); err != nil {
+		return err
+	}
+	return w.run(ctx, time.Second, length)
+}
+
+// logWatch watches whether another auditor writes a log.
+type logWatch struct {
+	client  *kafka.Client
+	route   *evidence.Route
+	process string // this one
+	next    int64  // the offset of the first record that has not been read
+}
+
+// run reads what is appended to the log, each interval and once more at the end. The client retries a log that cannot be
+// read. What other programs write into the topic does not count.
+func (w *logWatch) run(ctx context.Context, interval, length time.Duration) error {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	end := time.NewTimer(length)
+	defer end.Stop()
+	for last := false; !last; {
+		select {
+		case <-tick.C:
+		case <-end.C:
+			last = true
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if err := w.readAppended(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readAppended refuses a record of the log, and a fence of another process.
+func (w *logWatch) readAppended(ctx context.Context) error {
+	log := w.route.Log.Name
+	end, err := w.client.End(ctx, log, 0)
+	if err != nil {
+		return err
+	}
+	err = w.client.ReadPartition(ctx, log, 0, w.next, end, func(rec *kafka.Record, _ int64) error {
+		record, err := logRecordOf(rec, w.route)
+		if err == nil && (record != nil || rec.IsFence() && headerOf(rec, evidence.HeaderProcess) != w.process) {
+			err = refusal(errOtherAuditor, "%s grows, and the slot of this server is held here",
+				"this server is a copy of another one, whose auditor lives: give the copy topics of its own (topics in lapse.yaml), "+
+					"or stop the other auditor", log)
+		}
+		return err
+	})
+	w.next = end
+	return err
+}

@@ -1,0 +1,71 @@
+package audit
+
+import (
+	"fmt"
+
+	"lapse/audit/evidence"
+	"lapse/audit/kafka"
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// routeVersion is the version of the one route a log has so far.
+const routeVersion = 1
+
+// route is the route of this configuration for a database.
+func (a *Auditor) route(id replication.Identity) *evidence.Route {
+	c := &a.config
+	return &evidence.Route{
+		Version: routeVersion,
+		Source: evidence.Source{
+			SystemIdentifier: id.SystemIdentifier, DatabaseOID: id.DatabaseOID, Database: id.Database, Encoding: id.Encoding,
+			Slot: c.Stream.Slot,
+		},
+		System: evidence.Topic{Name: c.System, Partitions: int32(c.Partitions)},
+		User:   evidence.Topic{Name: c.User, Partitions: int32(c.Partitions)},
+		Log:    evidence.Topic{Name: c.Log, Partitions: 1},
+
+		Format:  evidence.FormatSpanner,
+		HashKey: schemas.Fingerprint(c.HashKey),
+	}
+}
+
+// readerConfig is the configuration of a Kafka client that reads the topics.
+func (a *Auditor) readerConfig() kafka.Config {
+	cfg := a.config.Kafka
+	if cfg.Logger == nil {
+		cfg.Logger = a.log
+	}
+	cfg.Topics = []kafka.Topic{{Name: a.config.System}, {Name: a.config.User}, {Name: a.config.Log}}
+	return cfg
+}
+
+// publisherConfig is the configuration of the publisher. The transactional id names the database and the slot: a stray
+// auditor of another database with the same topics is refused when it reads the log, and has fenced nobody until then.
+func (s *session) publisherConfig() kafka.Config {
+	a, source := s.auditor, &s.route.Source
+	cfg := a.config.Kafka
+	cfg.TransactionalID = fmt.Sprintf("lapse-%d-%d-%s", source.SystemIdentifier, source.DatabaseOID, source.Slot)
+	cfg.Metrics = a.metrics.kafka
+	if cfg.Logger == nil {
+		cfg.Logger = a.log
+	}
+	cfg.Ours = isOurs(s.route)
+	cfg.FenceHeaders = kafkaHeaders(nil, evidence.FenceHeaders(source, s.stream.Identity().Timeline, a.process))
+	cfg.Topics = nil
+	for _, t := range []evidence.Topic{s.route.System, s.route.User, s.route.Log} {
+		topic := kafka.Topic{
+			Name: t.Name, Partitions: int(t.Partitions), Replication: a.config.Replication, Create: a.config.Create,
+			Configs: map[string]string{},
+		}
+		if topic.Replication >= 3 {
+			topic.Configs["min.insync.replicas"] = "2" // an acknowledged record outlives any one broker
+		}
+		if t == s.route.Log {
+			topic.Forever = true
+			topic.Configs["cleanup.policy"], topic.Configs["retention.ms"], topic.Configs["retention.bytes"] = "delete", "-1", "-1"
+		}
+		cfg.Topics = append(cfg.Topics, topic)
+	}
+	return cfg
+}

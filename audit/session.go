@@ -1,0 +1,150 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"lapse/audit/evidence"
+	"lapse/audit/kafka"
+	"lapse/replication"
+)
+
+// session is the work from one take-over of the topics to the next: a publisher, its relay, and the stream that is read.
+type session struct {
+	auditor   *Auditor
+	route     *evidence.Route
+	stream    *replication.Stream // nil once it is closed
+	publisher *kafka.Publisher
+	relay     *relay
+}
+
+// openPublisher takes the topics over, and answers the server meanwhile. A server that shuts down does not wait for brokers
+// that do not answer.
+func (s *session) openPublisher(ctx context.Context) error {
+	s.auditor.setNotReady("connecting to Kafka")
+	inner, end := s.auditor.probeBeside(ctx, s.stream)
+	err := end(s.stream.During(inner, func(ctx context.Context) (err error) {
+		s.publisher, err = kafka.Open(ctx, s.publisherConfig())
+		return err
+	}))
+	if err != nil {
+		return err
+	}
+	s.auditor.publisher.Store(s.publisher)
+	return nil
+}
+
+// startRelay makes the relay of this session.
+func (s *session) startRelay(start *startingPoint, checked *topicState) {
+	a := s.auditor
+	s.relay = newRelay(s.route, &a.config, s.publisher, start, checked, a.metrics, a.log)
+	id := s.stream.Identity()
+	s.relay.ancestry, s.relay.process, s.relay.heartbeats, s.relay.boundary = id.Ancestry, a.process, &a.heartbeats, a.boundary
+	a.heartbeats.reset()
+	s.stream.SetHistory(start.history.number)
+	s.relay.attach(s.stream)
+	a.server.Store(&Server{History: start.history.number, Timeline: id.Timeline, ServerStart: id.ServerStart})
+	if a.config.Until != nil && a.until == 0 {
+		return // resolveUntil writes the first heartbeat itself
+	}
+	select {
+	case a.streamOpened <- struct{}{}:
+	default:
+	}
+}
+
+// resolveUntil asks once where to stop. It writes a heartbeat first, so that a run up to the present end leaves a fresh one
+// in the database and in the log. The server is answered while the heartbeat is written.
+func (s *session) resolveUntil(ctx context.Context) error {
+	a := s.auditor
+	if a.config.Until == nil || a.until != 0 {
+		return nil
+	}
+	if server := a.server.Load(); a.config.WriteHeartbeat != nil && server != nil {
+		err := s.stream.During(ctx, func(ctx context.Context) error {
+			a.writeHeartbeat(ctx, server)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	until, err := a.config.Until(ctx)
+	if err != nil {
+		return fmt.Errorf("ask for the present end of the WAL: %w", err)
+	}
+	a.until = until
+	return nil
+}
+
+// run publishes until the stream breaks, the publisher fails, or ctx ends. A stream that breaks loses nothing: run flushes
+// what is acknowledged by then. The next session makes the history check again, since the server may be another one.
+func (s *session) run(ctx context.Context, start *startingPoint) error {
+	a := s.auditor
+	a.notReady.Store(nil)
+	a.metrics.bent.Set(0)
+	a.log.Info("audit streaming", "reached", s.relay.reach.String())
+	inner, end := a.probeBeside(ctx, s.stream)
+	err := end(s.relay.run(inner, s.stream, start.firstMessage, a.until))
+	a.server.Store(nil)
+	a.setNotReady(notReadyText(err))
+	if ctx.Err() != nil {
+		s.relay.drain(ctx)
+		return err
+	}
+	if gradeOf(err) != reopen {
+		return err
+	}
+	a.metrics.behind(time.Now())
+	a.logInterruption(err) // before rest, which lasts as long as Kafka does not answer
+	s.closeStream(ctx)
+	if failed := s.relay.rest(ctx, 0); failed != nil {
+		return failed
+	}
+	return interruption{err}
+}
+
+// notReadyText is what Ready says until the next stream is open.
+func notReadyText(err error) string {
+	var alarm *alarmError
+	if errors.As(err, &alarm) {
+		return alarm.Error()
+	}
+	if errors.Is(err, replication.ErrSynchronous) {
+		return err.Error()
+	}
+	return "connecting to PostgreSQL"
+}
+
+// close closes stream and publisher, within closeTimeout each. The slot sends again what is not confirmed by then.
+func (s *session) close(ctx context.Context) {
+	s.closeStream(ctx)
+	if s.publisher == nil {
+		return
+	}
+	s.auditor.publisher.Store(nil)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	if err := s.publisher.Close(ctx); err != nil {
+		s.auditor.log.Warn("publisher not closed in time", "error", err)
+	}
+}
+
+// closeStream tells the server the confirmed position for the last time. The slot sends again what the server does not hear
+// of, and it is dropped then.
+func (s *session) closeStream(ctx context.Context) {
+	if s.stream == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	if err := s.stream.Close(ctx); err != nil {
+		s.auditor.log.Info("stream not closed in order", "error", err)
+	}
+	s.stream = nil
+	if s.relay != nil {
+		s.relay.detach()
+	}
+}
