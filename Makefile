@@ -53,12 +53,12 @@ torture: servers-or-less ## kill and freeze brokers, auditors and PostgreSQL for
 # The binary to compare with is built beforehand, of any commit:
 #   git worktree add /tmp/before COMMIT && (cd /tmp/before && go build -o /tmp/lapse-before ./cmd/lapse)
 #   make bench BEFORE=/tmp/lapse-before
-# BENCH="-pg 17 -rounds 3 -scenarios plain,jit" narrows it; go run ./bench/batches -help says more.
+# BENCH="-pg 17 -rounds 3 -scenarios plain,audit" narrows it; go run ./bench/throughput -help says more.
 BEFORE ?=
 BENCH ?=
 .PHONY: bench
-bench: build servers-or-less ## batches a second in several databases; BEFORE=PATH compares with that lapse binary
-	@go run ./bench/batches $(if $(BEFORE),-before '$(BEFORE)') -after bin/lapse -o bench/out/batches.json $(BENCH)
+bench: build servers-or-less ## batches a second in several databases, and deletes that the audit publishes a second; BEFORE=PATH compares with that lapse binary
+	@go run ./bench/throughput $(if $(BEFORE),-before '$(BEFORE)') -after bin/lapse -o bench/out/throughput.json $(BENCH)
 
 .PHONY: servers
 servers: ## fetch the PostgreSQL 14-18 and Kafka that tests run on into .servers/; LAPSE_PG=15,18 narrows it
@@ -70,8 +70,8 @@ servers-or-less:
 	@go run ./internal/servers/fetch || echo 'going on with the servers that are here'
 
 .PHONY: check
-check: ## format, vet, lint, import table, generated files, modules, known vulnerabilities
-	@$(MAKE) --no-print-directory -k check-format check-lint check-generated check-modules check-vulnerabilities
+check: ## format, vet, lint, import table, sizes, modules, known vulnerabilities
+	@$(MAKE) --no-print-directory -k check-format check-lint check-modules check-vulnerabilities
 
 .PHONY: check-format
 check-format: $(LINT)
@@ -81,10 +81,6 @@ check-format: $(LINT)
 check-lint: $(LINT)
 	@go vet -tags torture ./...
 	@$(LINT) run ./...
-
-.PHONY: check-generated
-check-generated:
-	@scripts/check-generated
 
 .PHONY: check-modules
 check-modules:

@@ -15,8 +15,8 @@ import (
 )
 
 // functions are what a batch of one policy version runs: the policy's deletion function and those that all policies
-// share, as this program's builder makes them. A claim holds their digest, so that the mark says by what text rows were
-// deleted.
+// share, as this program's builder makes them. A claim holds their digest, so that the ledger says by what text rows
+// were deleted.
 //
 // Each batch compares the catalog with them in its first round trip, and looks before COMMIT whether the catalog's rows are
 // still the same: whoever strips the condition from a function, makes it run in the caller's session or lets somebody else

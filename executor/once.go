@@ -46,6 +46,7 @@ type onceGoal struct {
 	begun    time.Time
 	answered time.Time // when the list was read last; zero: never
 	chosen   bool      // the targets are
+	arming   bool      // one of them was, when the list was read last, and is waited for
 	targets  []*target
 }
 
@@ -74,6 +75,7 @@ func (o *onceGoal) listed(policies []planner.InForce, a *guard.Answer, fresh fun
 		}
 		o.chosen = true
 	}
+	o.arming = false
 	for _, t := range o.targets {
 		switch p := find(policies, t.Policy); {
 		case t.over:
@@ -138,6 +140,7 @@ func (o *onceGoal) follow(t *target, p *planner.InForce) {
 	}
 	switch {
 	case p.State == schemas.Arming && o.now().Sub(o.begun) < armingPatience:
+		o.arming = true
 	case p.State != schemas.Armed && t.named:
 		t.end(Outcome(p.State), &NotArmedError{t.Policy, p.State})
 	case p.State != schemas.Armed:
@@ -194,7 +197,7 @@ func (o *onceGoal) reached() bool {
 }
 
 func (o *onceGoal) reread() time.Duration {
-	if o.now().Sub(o.begun) < armingPatience {
+	if o.arming {
 		return armingInterval
 	}
 	return rereadInterval

@@ -16,6 +16,7 @@ type comparison struct {
 	d       *yamldoc.Document
 	file    *policyfile.File
 	prune   bool
+	fit     Fit
 	inForce map[schemas.PolicyName]*InForce
 	order   []schemas.PolicyName          // of inForce
 	onTable map[uint32]schemas.PolicyName // whose table it is
@@ -36,8 +37,8 @@ type comparison struct {
 // its state, but goes back to observing if more rows may fall due than before; and a policy that is not in force begins
 // observing. Armed always goes by way of arming, which lapse.advance_arming ends; a version by which more may fall due than
 // under what was accepted is held back.
-func Difference(ctx context.Context, db DB, file *policyfile.File, prune bool) ([]Change, error) {
-	c := &comparison{d: &yamldoc.Document{File: file.Name}, file: file, prune: prune}
+func Difference(ctx context.Context, db DB, file *policyfile.File, prune bool, fit Fit) ([]Change, error) {
+	c := &comparison{d: &yamldoc.Document{File: file.Name}, file: file, prune: prune, fit: fit}
 	if err := c.load(ctx, db); err != nil {
 		return nil, err
 	}
@@ -88,7 +89,7 @@ func (c *comparison) policy(ctx context.Context, db DB, p policyfile.Policy) err
 		c.changes = append(c.changes, *kept)
 		return nil
 	}
-	resolved, err := Resolve(ctx, db, c.file.Name, p)
+	resolved, err := Resolve(ctx, db, c.file.Name, p, c.fit)
 	var complaints yamldoc.Errors
 	switch {
 	case errors.As(err, &complaints) && kept != nil && kept.Careful():

@@ -3,9 +3,8 @@
 //
 // # What it promises
 //
-//   - Exactly the rows with column + after <= cutoff are due, in PostgreSQL's own calendar arithmetic, in UTC. NULL,
-//     ±infinity and instants before 4713 BC never are, and no value raises inside a scan. The bound that serves an index
-//     is a superset: an index changes how fast a row is found, never whether.
+//   - Exactly the rows that the policy's kind calls due go, and no value raises inside a scan: see planner/expiry, which has a
+//     file per kind. Pick, delete, survey and plan take one condition from there: due, and where, and not held.
 //   - A policy version never changes. Two equal definitions give the same text, byte for byte.
 //   - A deletion function deletes due rows of its policy's table and nothing else, whoever calls it, under whatever
 //     settings; with its ledger row first, its result last, and a claim that is of this transaction.
@@ -27,8 +26,8 @@
 //
 // # Order
 //
-//	ParsePolicyFile   text → Policy                                 pure
-//	Difference        PolicyFile + what is in force → []Change      reads; asks the record first, then Resolve
+//	policyfile.Parse  text → policyfile.Policy                      pure
+//	Difference        policyfile.File + what is in force → []Change      reads; asks the record first, then Resolve
 //	Resolve           Policy + catalog → Resolved                   reads; finds table, leaves, key, cascades, index
 //	Write             Change → version, functions, gate, state      one transaction, the gate's lock first
 //	advance_arming    arming → armed                                the executor, when the auditor has passed
@@ -96,6 +95,15 @@
 //
 // # Reading it
 //
-// definition.go says when a row is due, pick.go how a batch finds it, delete.sql.tmpl all that happens around it;
+// expiry/age.go says when a row is due, pick.go how a batch finds it, delete.sql.tmpl all that happens around it;
 // testdata/*.sql show whole functions, testdata/explain the plans.
+//
+// # Where the next thing goes
+//
+//	a kind of expiry        expiry/, one file; see its doc.go
+//	where, a hold           expiry/condition.go; their text from the entry and from the catalog
+//	a key of a policy       policyfile/file.go, and spec.go for what is kept of it
+//	a way to say when       schedule/
+//	an action               a template beside delete.sql.tmpl, filled in function.go; the pick is the same
+//	slices of a leaf        pick.go: a condition beside pickAfter's, and the shard's parameters
 package planner

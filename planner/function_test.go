@@ -132,7 +132,7 @@ func TestWhateverDiffersInADefinitionDiffersInTheText(t *testing.T) {
 			}
 			return text
 		}
-		if text() != text() {
+		if first, second := text(), text(); first != second {
 			t.Errorf("%s: two equal definitions give two texts", name)
 		}
 		if other, same := seen[text()]; same {

@@ -1,18 +1,19 @@
 package planner
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // identity is the replica identity of one leaf: what its deletes are named by in the write-ahead log.
 type identity struct {
-	Leaf    string // its name
-	Setting string // pg_class.relreplident
-	Primary bool   // there is a primary key, deferrable or not
-	Names   []string
+	Leaf    string   // its name
+	Names   []string // empty: it has none that can be used
 	Numbers []int16
 	Types   []string
 	Plain   []bool
@@ -22,8 +23,7 @@ type identity struct {
 // the index's order. A column is plain if its type, or what its domain is over, is one whose text form can be read back
 // and whose ordering is built in; a collation that calls different texts equal is not.
 const identitySQL = `
-	select format('%I.%I', n.nspname, c.relname), c.relreplident::text,
-	       exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary),
+	select format('%I.%I', n.nspname, c.relname),
 	       coalesce(k.names, '{}'), coalesce(k.numbers, '{}'), coalesce(k.types, '{}'), coalesce(k.plain, '{}')
 	  from unnest($1::oid[]) with ordinality w(oid, n)
 	  join pg_class c on c.oid = w.oid
@@ -60,29 +60,38 @@ const identitySQL = `
 	  ) k on true
 	 order by w.n`
 
+// Fit says why the deletes of a table, or of one of its partitions, could not be published, and what to do; "" for no reason.
+// It is asked where a table has no key that names its rows; nil gives no reason. It is replication's to say: planner may not import that.
+type Fit func(ctx context.Context, tx pgx.Tx, table uint32) (problem string, err error)
+
 // findKey returns the columns that name a row. All leaves must agree: a batch's cursor, and an event's key, are made of
-// them.
-func findKey(ctx context.Context, q Querier, t *table, leaves []Relation) (key []KeyColumn, problems []string, err error) {
+// them. A partition made tomorrow is published with its root at once, and only the root's primary key is sure to be its: so
+// a root must have one.
+func findKey(ctx context.Context, tx pgx.Tx, t *table, leaves []Relation, fit Fit) (key []KeyColumn, problems []string, err error) {
 	oids := []uint32{t.OID}
 	for _, l := range leaves {
 		if l.OID != t.OID {
 			oids = append(oids, l.OID)
 		}
 	}
-	all, err := collect[identity](ctx, q, identitySQL, oids)
+	all, err := collect[identity](ctx, tx, identitySQL, oids)
 	if err != nil {
 		return nil, nil, fmt.Errorf("find the replica identity of %s: %w", t.Name, err)
 	}
-	first := all[0]
-	if t.Kind == "p" && len(first.Names) == 0 {
-		// A partition made tomorrow is published with its root at once, and only the root's primary key is sure to be its.
-		return nil, []string{fmt.Sprintf("%s has no primary key of its own, so that a partition made later could be without one: alter table %s add primary key", t.Name, t.Name)}, nil
+	if i := slices.IndexFunc(all, func(one identity) bool { return len(one.Names) == 0 }); i >= 0 {
+		problem := all[i].Leaf + " has no replica identity that names its rows"
+		if fit != nil {
+			why, err := fit(ctx, tx, t.OID)
+			if err != nil {
+				return nil, nil, err
+			}
+			problem = cmp.Or(why, problem)
+		}
+		return nil, []string{problem}, nil
 	}
+	first := all[0]
 	for _, one := range all {
-		switch problem := one.unusable(); {
-		case problem != "":
-			problems = append(problems, problem)
-		case len(first.Names) > 0 && !sameNames(one.Names, first.Names):
+		if !sameNames(one.Names, first.Names) {
 			problems = append(problems, fmt.Sprintf("%s identifies its rows by (%s) and %s by (%s): give them the same replica identity",
 				first.Leaf, strings.Join(first.Names, ", "), one.Leaf, strings.Join(one.Names, ", ")))
 		}
@@ -91,24 +100,6 @@ func findKey(ctx context.Context, q Querier, t *table, leaves []Relation) (key [
 		key = append(key, KeyColumn{Name: name, Number: first.Numbers[i], Type: first.Types[i], Plain: first.Plain[i]})
 	}
 	return key, problems, nil
-}
-
-// unusable says why deletes from the leaf cannot be named in the write-ahead log, or "". Publishing such a table would
-// make the application's own deletes fail.
-func (i *identity) unusable() string {
-	switch {
-	case len(i.Names) > 0:
-		return ""
-	case i.Setting == "f":
-		return fmt.Sprintf("%s has replica identity full, by which every column would go into events: alter table %s replica identity default, or using index", i.Leaf, i.Leaf)
-	case i.Setting == "n":
-		return fmt.Sprintf("%s has replica identity nothing: alter table %s replica identity default, or using index", i.Leaf, i.Leaf)
-	case i.Setting == "i":
-		return fmt.Sprintf("the index that %s had as its replica identity is gone or invalid: alter table %s replica identity using index", i.Leaf, i.Leaf)
-	case i.Primary:
-		return fmt.Sprintf("the primary key of %s is deferrable, which is no replica identity: make it not deferrable, or alter table %s replica identity using index", i.Leaf, i.Leaf)
-	}
-	return fmt.Sprintf("%s has no primary key: add one, or alter table %s replica identity using index, over a unique index on columns that are not null", i.Leaf, i.Leaf)
 }
 
 func sameNames(a, b []string) bool {

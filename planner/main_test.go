@@ -19,6 +19,7 @@ func TestMain(m *testing.M) {
 		return catalog.Install(ctx, conn, setup.Options{Roles: roles})
 	}
 	planner.Setup.EnsureDeleter = catalog.EnsureDeleter
+	planner.Setup.Fit = setup.Fit
 	planner.Setup.GrantSQL = func(err error) string {
 		var missing *setup.GrantError
 		if !errors.As(err, &missing) {

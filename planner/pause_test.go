@@ -26,7 +26,7 @@ var unfits = map[string]struct{ ddl, says string }{
 	"another, without a key":    {`drop table sessions; create table sessions (id bigint, last_seen timestamptz)`, "has no primary key"},
 	"a view of that name":       {`alter table sessions rename to visits; create view sessions as select * from visits`, "is not a table"},
 	"a foreign key back":        {`alter table sessions add column up bigint references sessions on delete cascade`, "leads back to it"},
-	"a replica identity of all": {`alter table sessions replica identity full`, "replica identity full"},
+	"a replica identity of all": {`alter table sessions replica identity full`, "replica identity is full"},
 }
 
 const others = "  - name: q\n    table: shop.others\n    expire: { column: last_seen, after: 30 days }\n"

@@ -36,15 +36,17 @@ type resolution struct {
 	p  *policyfile.Policy
 	d  *yamldoc.Document
 	r  *Resolved
+
+	fit Fit
 }
 
 // Resolve compares a policy of file with the database. It changes nothing. Its error is yamldoc.Errors, every one with the
 // fix, or a failed query.
-func Resolve(ctx context.Context, db DB, file string, p policyfile.Policy) (*Resolved, error) {
+func Resolve(ctx context.Context, db DB, file string, p policyfile.Policy, fit Fit) (*Resolved, error) {
 	r := &Resolved{Policy: p}
 	d := &yamldoc.Document{File: file}
 	err := pinned(ctx, db, func(tx pgx.Tx) error {
-		s := &resolution{tx: tx, p: &p, d: d, r: r}
+		s := &resolution{tx: tx, p: &p, d: d, r: r, fit: fit}
 		return s.resolve(ctx)
 	})
 	switch schemas.StateOf(err) {
@@ -137,7 +139,7 @@ func (s *resolution) relations(ctx context.Context, t *table) error {
 		return err
 	}
 	r.Leaves = leaves
-	key, more, err := findKey(ctx, s.tx, t, leaves)
+	key, more, err := findKey(ctx, s.tx, t, leaves, s.fit)
 	if err != nil {
 		return err
 	}

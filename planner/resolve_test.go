@@ -38,11 +38,11 @@ var unfit = []struct{ name, setup, policy, want string }{
 	{"a zone for an instant", ``, `expire: {column: last_seen, after: 30 days, zone: Europe/Berlin}`, `has a zone of its own`},
 	{"no primary key", `create table k0 (id int, last_seen timestamptz)`, `table: shop.k0`, "has no primary key"},
 	{"a deferrable primary key", `create table k1 (id int primary key deferrable, last_seen timestamptz)`, `table: shop.k1`, "is deferrable"},
-	{"replica identity full", `create table k2 (id int primary key, last_seen timestamptz); alter table k2 replica identity full`, `table: shop.k2`, "replica identity full"},
-	{"replica identity nothing", `create table k3 (id int primary key, last_seen timestamptz); alter table k3 replica identity nothing`, `table: shop.k3`, "replica identity nothing"},
+	{"replica identity full", `create table k2 (id int primary key, last_seen timestamptz); alter table k2 replica identity full`, `table: shop.k2`, "replica identity is full"},
+	{"replica identity nothing", `create table k3 (id int primary key, last_seen timestamptz); alter table k3 replica identity nothing`, `table: shop.k3`, "replica identity is nothing"},
 	{"replica identity dropped", `create table k4 (id int primary key, u int not null unique, last_seen timestamptz); alter table k4 replica identity using index k4_u_key; alter table k4 drop constraint k4_u_key`, `table: shop.k4`, "is gone or invalid"},
 	{"a leaf of another identity", `create table k5 (id int, u int not null, last_seen timestamptz, primary key (id)) partition by range (id); create table k5a partition of k5 default; create unique index k5u on k5a (u); alter table k5a replica identity using index k5u`, `table: shop.k5`, "give them the same replica identity"},
-	{"a leaf without identity", `create table k6 (id int, last_seen timestamptz) partition by range (id); create table k6a partition of k6 (primary key (id)) for values from (0) to (1); create table k6b partition of k6 default`, `table: shop.k6`, "shop.k6 has no primary key of its own"},
+	{"a leaf without identity", `create table k6 (id int, last_seen timestamptz) partition by range (id); create table k6a partition of k6 (primary key (id)) for values from (0) to (1); create table k6b partition of k6 default`, `table: shop.k6`, "table shop.k6 cannot be published: it has no primary key"},
 	{"a trigger", `create function f() returns trigger language plpgsql as 'begin return old; end'; create table t1 (id int primary key, last_seen timestamptz); create trigger "A" before delete on t1 for each row execute function f()`, `table: shop.t1`, `alter table shop.t1 disable trigger "A"`},
 	{"a root's trigger", `create table t2 (id int primary key, last_seen timestamptz) partition by range (id); create table t2a partition of t2 default; create trigger tr after delete on t2 for each row execute function f()`, `table: shop.t2`, `trigger tr on shop.t2 would run`},
 	{"a child's trigger", `create table t3 (id int primary key, last_seen timestamptz); create table t3c (p int references t3 on delete cascade); create trigger tr after delete on t3c for each row execute function f()`, `table: shop.t3`, `trigger tr on shop.t3c would run`},
@@ -97,7 +97,7 @@ func TestAllThatIsWrongInAllPoliciesIsSaidAtOnce(t *testing.T) {
   - {name: d, table: 'shop."sessions"', expire: {column: last_seen, after: 2 days}}
 `))
 	must(t, err)
-	_, err = Difference(t.Context(), tx, file, false)
+	_, err = Difference(t.Context(), tx, file, false, Setup.Fit)
 	var all yamldoc.Errors
 	if !errors.As(err, &all) || len(all) != 6 {
 		t.Errorf("got %d complaints: %v", len(all), err)
@@ -125,7 +125,7 @@ func TestAFitTableIsResolvedToWhatTheExecutorNeeds(t *testing.T) {
 		}
 		r, err := Resolve(t.Context(), w.admin, "f", policyfile.Policy{
 			Name: "p", Table: "SHOP.Events", Expire: expiry.Entry{"column": "last_seen", "after": "P1M2DT3H"}, Every: "5 minutes", Batch: 10, Latitude: "24:00",
-		})
+		}, Setup.Fit)
 		must(t, err)
 		if r.Definition.Table != "shop.events" || r.TableOID != w.oid("events") || r.TableOwner != w.app {
 			t.Errorf("table %s, oid %d, owner %s", r.Definition.Table, r.TableOID, r.TableOwner)
@@ -171,7 +171,7 @@ func TestAnIndexThatDoesNotServeIsNamed(t *testing.T) {
 			if c.index != "" {
 				w.do(c.index)
 			}
-			r, err := Resolve(t.Context(), w.admin, "f", policyfile.Policy{Name: "p", Table: "shop.sessions", Expire: expiry.Entry{"column": "last_seen", "after": "1 day"}, Every: "1 hour", Batch: 1})
+			r, err := Resolve(t.Context(), w.admin, "f", policyfile.Policy{Name: "p", Table: "shop.sessions", Expire: expiry.Entry{"column": "last_seen", "after": "1 day"}, Every: "1 hour", Batch: 1}, Setup.Fit)
 			must(t, err)
 			if got := strings.Join(r.Warnings, "\n"); !strings.Contains(got, c.want) || (c.want == "" && got != "") {
 				t.Errorf("%s: got %q, want %q", c.index, got, c.want)

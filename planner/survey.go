@@ -30,7 +30,7 @@ type Survey struct {
 	Shards []Relation `json:"shards"`          // one for each leaf
 
 	RowsPerSecond float64       `json:"rows_per_second"`
-	SpeedFrom     SpeedSource   `json:"speed_from"`
+	SpeedFrom     SpeedSource   `json:"pace_from"`
 	Estimate      time.Duration `json:"estimate_ns"`
 
 	Statement string `json:"statement"` // the pick on the largest leaf

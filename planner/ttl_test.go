@@ -278,7 +278,7 @@ func TestAnEntryOfTheRowsOwnTimeIsRefusedWithTheFix(t *testing.T) {
 				continue
 			}
 			must(t, err)
-			_, err = Difference(t.Context(), w.admin, f, false)
+			_, err = Difference(t.Context(), w.admin, f, false, Setup.Fit)
 			if _, ok := err.(yamldoc.Errors); !ok || !strings.Contains(err.Error(), want) { //nolint:errorlint // it is returned as it is
 				t.Errorf("%s: got %v, want %q", expire, err, want)
 			}

@@ -23,6 +23,7 @@ var testRoles = schemas.RolesFor(schemas.DefaultRolePrefix)
 var Setup struct {
 	Install       func(ctx context.Context, conn *pgx.Conn, roles schemas.Roles) error
 	EnsureDeleter func(ctx context.Context, tx pgx.Tx, r *Resolved, roles schemas.Roles) error
+	Fit           Fit
 	GrantSQL      func(err error) string // the statement that a GrantError asks for, "" for other errors
 }
 
@@ -89,7 +90,7 @@ func (w *world) difference(file string, prune bool) ([]Change, error) {
 	w.t.Helper()
 	f, err := policyfile.Parse("policies.yaml", []byte(file))
 	must(w.t, err)
-	return Difference(w.t.Context(), w.admin, f, prune)
+	return Difference(w.t.Context(), w.admin, f, prune, Setup.Fit)
 }
 
 // apply does what cmd does.

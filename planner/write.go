@@ -30,7 +30,7 @@ func Write(ctx context.Context, tx pgx.Tx, c *Change, roles schemas.Roles, reaso
 	}
 	w := &writer{tx: tx, c: c, roles: roles, reason: reason, id: c.ID, version: c.FromVersion}
 	if err := w.write(ctx); err != nil {
-		return 0, 0, fmt.Errorf("apply policy %s: %w", c.Policy, err)
+		return 0, 0, err
 	}
 	return w.id, w.version, nil
 }
@@ -59,7 +59,7 @@ func (w *writer) write(ctx context.Context) error {
 	if _, err := w.tx.Exec(ctx, `
 		insert into lapse.policy_state (policy_id, version, state, reason) values ($1, $2, $3, $4)`,
 		w.id, w.version, w.c.ToState, w.reason); err != nil {
-		return err
+		return fmt.Errorf("write the state: %w", err)
 	}
 	switch w.c.Kind {
 	case Changed:
@@ -67,7 +67,7 @@ func (w *writer) write(ctx context.Context) error {
 	case Removed:
 		// What is unfinished stays unfinished: no executor looks at it again.
 		if _, err := w.tx.Exec(ctx, `delete from lapse.shard where policy_id = $1 and not done`, w.id); err != nil {
-			return err
+			return fmt.Errorf("give up unfinished shards: %w", err)
 		}
 		return w.dropFunctions(ctx, 0)
 	}
@@ -77,7 +77,10 @@ func (w *writer) write(ctx context.Context) error {
 // LockGates makes the rest of the transaction the catalog's owner's work, and takes the gates: from then on no batch runs, and
 // none begins, until the transaction ends. It comes before any lock on a user's table, as in a batch.
 func LockGates(ctx context.Context, tx pgx.Tx, roles schemas.Roles) error {
-	return execute(ctx, tx, "set local role "+schemas.Identifier(roles.Owner)+"; lock table lapse.gate in exclusive mode")
+	if err := execute(ctx, tx, "set local role "+schemas.Identifier(roles.Owner)+"; lock table lapse.gate in exclusive mode"); err != nil {
+		return fmt.Errorf("lock the gates: %w", err)
+	}
+	return nil
 }
 
 // lock takes the gates, waits for the batches that share them, and checks that this one still says what Difference saw.
@@ -87,13 +90,16 @@ func (w *writer) lock(ctx context.Context) error {
 		return err
 	}
 	if w.id == 0 {
-		return w.tx.QueryRow(ctx, `select coalesce(max(p.id), 0) + 1 from lapse.policy p`).Scan(&w.id)
+		if err := w.tx.QueryRow(ctx, `select coalesce(max(p.id), 0) + 1 from lapse.policy p`).Scan(&w.id); err != nil {
+			return fmt.Errorf("take the next number: %w", err)
+		}
+		return nil
 	}
 	var version schemas.PolicyVersion
 	var state schemas.State
 	// The lock is a statement of its own: what is read afterwards is what was committed when the lock was granted.
 	if err := w.tx.QueryRow(ctx, `select version, state from lapse.gate where policy_id = $1`, w.id).Scan(&version, &state); err != nil {
-		return err
+		return fmt.Errorf("read the gate: %w", err)
 	}
 	unchanged := version == w.c.FromVersion && state == w.c.FromState
 	switch {
@@ -128,7 +134,7 @@ func (w *writer) newVersion(ctx context.Context) error {
 		return ErrChangedMeanwhile
 	}
 	if err != nil {
-		return err
+		return fmt.Errorf("write version %d: %w", w.version, err)
 	}
 	d := next.definition
 	d.ID, d.Version = w.id, w.version
@@ -137,12 +143,15 @@ func (w *writer) newVersion(ctx context.Context) error {
 		return err
 	}
 	if err := execute(ctx, w.tx, create); err != nil {
-		return err
+		return fmt.Errorf("make the functions of version %d: %w", w.version, err)
 	}
 	// Only the owner of the schema may let somebody create in it, and only a member of both may give a function away: the
 	// login is both, and the owner is not a member of a deleter, which has rights on tables.
 	owner := schemas.Identifier(w.roles.Owner)
-	return execute(ctx, w.tx, "set local role none;\n"+give+"set local role "+owner)
+	if err := execute(ctx, w.tx, "set local role none;\n"+give+"set local role "+owner); err != nil {
+		return fmt.Errorf("give the functions of version %d to their owner: %w", w.version, err)
+	}
+	return nil
 }
 
 func (w *writer) setGate(ctx context.Context) error {
@@ -161,7 +170,10 @@ func (w *writer) setGate(ctx context.Context) error {
 	if schemas.StateOf(err) == schemas.SQLStateUniqueViolation {
 		return ErrChangedMeanwhile
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("write the gate: %w", err)
+	}
+	return nil
 }
 
 // dropFunctions drops the functions of all versions but one. Nobody runs in them: whoever does holds the gate.
@@ -173,10 +185,13 @@ func (w *writer) dropFunctions(ctx context.Context, except schemas.PolicyVersion
 		 where f.pronamespace = 'lapse'::regnamespace
 		   and f.proname ~ ('^(delete|survey)_' || $1::int || '_[0-9]+$')
 		   and f.proname !~ ('_' || $2::int || '$')`, w.id, except).Scan(&drop)
-	if err != nil || drop == "" {
-		return err
+	if err == nil && drop != "" {
+		err = execute(ctx, w.tx, drop)
 	}
-	return execute(ctx, w.tx, drop)
+	if err != nil {
+		return fmt.Errorf("drop the functions of former versions: %w", err)
+	}
+	return nil
 }
 
 // execute runs a script of several statements.

@@ -32,6 +32,9 @@ const (
 // HeaderProcess is in a fence: the process that wrote it.
 const HeaderProcess = "lapse-process"
 
+// OpFence is HeaderOp of a fence: a publisher's record, which consumers skip.
+const OpFence = "fence"
+
 // headerSeqAt is where HeaderSeq stands in headerNames.
 const headerSeqAt = 8
 

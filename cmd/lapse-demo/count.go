@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"os/exec"
 	"slices"
@@ -54,22 +55,30 @@ func (s *story) count(ctx context.Context) error {
 	for _, cause := range []string{"system", "user", "unverified"} {
 		fmt.Fprintf(s.out, "\n   one %s event:\n%s", cause, indent(samples[cause]))
 	}
-	fmt.Fprintf(s.out, "\n     %-34s %10s %10s\n", "cause, table", "deleted", "events")
-	wrong := twice
-	for _, group := range slices.Sorted(maps.Keys(mergeKeys(expected, got))) {
-		fmt.Fprintf(s.out, "     %-34s %10d %10d\n", group, expected[group], got[group])
-		if expected[group] != got[group] {
-			wrong++
-		}
-	}
-	if wrong > 0 {
-		return fmt.Errorf("%d events stand twice, and the counts above differ", twice)
+	if err := compare(s.out, got, twice); err != nil {
+		return err
 	}
 	fmt.Fprintln(s.out, "\n   Each deletion is in its topic, once, although the process that wrote them was killed.")
 	return nil
 }
 
-// tally counts events by cause and table, keeps one of each cause, and counts ids that stand twice.
+// compare prints what was deleted beside the events. It is an error if a count differs or an event is there twice.
+func compare(out io.Writer, got map[string]int, twice int) error {
+	fmt.Fprintf(out, "\n     %-34s %10s %10s\n", "cause, table", "deleted", "events")
+	differing := 0
+	for _, group := range slices.Sorted(maps.Keys(mergeKeys(expected, got))) {
+		fmt.Fprintf(out, "     %-34s %10d %10d\n", group, expected[group], got[group])
+		if expected[group] != got[group] {
+			differing++
+		}
+	}
+	if twice > 0 || differing > 0 {
+		return fmt.Errorf("compare events with deletions: %d of the counts above differ, %d events are there twice", differing, twice)
+	}
+	return nil
+}
+
+// tally counts events by cause and table, keeps one of each cause, and counts ids that are there twice.
 func tally(lines []byte) (counts map[string]int, samples map[string]string, twice int, err error) {
 	counts, samples = map[string]int{}, map[string]string{}
 	seen := map[string]bool{}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -20,7 +21,8 @@ func main() {
 	keep := flag.Bool("keep", false, "leave servers and `lapse serve` running until interrupted, and print their addresses")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := demonstrate(ctx, *lapse, *keep)
+	d := &demonstration{lapse: *lapse, keep: *keep, http: keptHTTP, out: os.Stdout}
+	err := d.run(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "\nlapse-demo: %v\n", err)
@@ -28,9 +30,17 @@ func main() {
 	}
 }
 
-// demonstrate starts the servers, tells the story, and takes everything away again.
-func demonstrate(ctx context.Context, lapse string, keep bool) (err error) {
-	lapse, err = filepath.Abs(lapse)
+// demonstration is one run of the program.
+type demonstration struct {
+	lapse string // path of the lapse binary
+	keep  bool   // leave all of it running until the context ends
+	http  string // where the "lapse serve" that is left running serves HTTP
+	out   io.Writer
+}
+
+// run starts the servers, tells the story, and takes everything away again.
+func (d *demonstration) run(ctx context.Context) (err error) {
+	lapse, err := filepath.Abs(d.lapse)
 	if err != nil {
 		return err
 	}
@@ -46,37 +56,37 @@ func demonstrate(ctx context.Context, lapse string, keep bool) (err error) {
 	begin := time.Now()
 	told, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	fmt.Println("Starting a throw-away PostgreSQL and Kafka …")
+	fmt.Fprintln(d.out, "Starting a throw-away PostgreSQL and Kafka …")
 	place, err := startServers(told, filepath.Join(dir, "lapse.yaml"))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, place.close()) }()
-	fmt.Printf("PostgreSQL %s and Kafka %s are up.\n", place.postgres.Install().Version, place.kafka.Version())
+	fmt.Fprintf(d.out, "PostgreSQL %s and Kafka %s are up.\n", place.postgres.Install().Version, place.kafka.Version())
 
 	db, err := place.connect(told)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close(context.WithoutCancel(ctx))) }()
-	s := &story{lapse: lapse, dir: dir, env: place.environment(dir), db: db, url: place.url, out: os.Stdout}
+	s := &story{lapse: lapse, dir: dir, env: place.environment(dir), db: db, url: place.url, out: d.out}
 	defer func() { err = errors.Join(err, s.stopServe()) }()
 	if err := s.tell(told); err != nil {
 		return errors.Join(err, s.showLog())
 	}
-	fmt.Printf("\nDone in %d s.\n", int(time.Since(begin).Seconds()))
-	if !keep {
+	fmt.Fprintf(d.out, "\nDone in %d s.\n", int(time.Since(begin).Seconds()))
+	if !d.keep {
 		return nil
 	}
-	return stay(ctx, s, place)
+	return d.stay(ctx, s, place)
 }
 
 // stay leaves all of it running until the person interrupts.
-func stay(ctx context.Context, s *story, place *servers) error {
-	if err := s.startServe(ctx, keptHTTP); err != nil {
+func (d *demonstration) stay(ctx context.Context, s *story, place *servers) error {
+	if err := s.startServe(ctx, d.http); err != nil {
 		return err
 	}
-	fmt.Printf(`
+	fmt.Fprintf(d.out, `
 Still running, until you press Ctrl-C:
 
    PostgreSQL  %s
@@ -85,10 +95,10 @@ Still running, until you press Ctrl-C:
 
    export LAPSE_CONFIG=%s LAPSE_KEYS=%s
    %s events --follow
-`, place.url("postgres"), place.kafka.Addr(), keptHTTP, place.config, filepath.Join(s.dir, ".config", "lapse", "keys"), s.lapse)
+`, place.url("postgres"), place.kafka.Addr(), d.http, place.config, filepath.Join(s.dir, ".config", "lapse", "keys"), s.lapse)
 	<-ctx.Done()
 	return nil
 }
 
-// keptHTTP is where the "lapse serve" that is left running serves HTTP.
+// keptHTTP is the address that documentation names.
 const keptHTTP = "127.0.0.1:7432"

@@ -32,8 +32,9 @@ type story struct {
 	url   func(user string) string
 	out   io.Writer
 
-	serve *exec.Cmd
-	step  int
+	serve  *exec.Cmd
+	signal context.CancelFunc // tells serve to stop
+	step   int
 }
 
 // tell runs the steps in order. It returns an error if a command fails or a count is not what it must be.
@@ -160,20 +161,21 @@ func (s *story) refuse(ctx context.Context) error {
 // anyHTTP is a port of the system's choice.
 const anyHTTP = "127.0.0.1:0"
 
-// startServe starts `lapse serve`; its log goes to a file. Interrupting the demonstration tells it to stop, as a person
-// would.
+// startServe starts `lapse serve`; its log goes to a file. It stops with stopServe, and not with ctx: a second signal would
+// make it give up at once. For the same reason it is in a process group of its own, which the terminal's Ctrl-C does not reach.
 func (s *story) startServe(ctx context.Context, http string) error {
 	log, err := os.OpenFile(filepath.Join(s.dir, "serve.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintln(s.out, "   $ lapse serve &")
+	ctx, s.signal = context.WithCancel(context.WithoutCancel(ctx))
 	serve := exec.CommandContext(ctx, s.lapse, "serve", "--http", http)
 	serve.Cancel = func() error { return serve.Process.Signal(syscall.SIGTERM) }
 	s.serve = serve
 	s.serve.WaitDelay = 20 * time.Second
 	s.serve.Env, s.serve.Stdout, s.serve.Stderr = s.env, log, log
-	s.serve.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	s.serve.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	return errors.Join(s.serve.Start(), log.Close()) // the process has a copy of its own
 }
 
@@ -184,9 +186,7 @@ func (s *story) stopServe() error {
 	}
 	serve := s.serve
 	s.serve = nil
-	if err := serve.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return err
-	}
+	s.signal()
 	if err := serve.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}

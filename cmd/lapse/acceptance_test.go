@@ -93,7 +93,7 @@ func (s *shop) interfere(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			defer hangUp(conn)
+			defer closeConn(conn)
 			for at := first; at < first+s.others; at += each {
 				sql := fmt.Sprintf(`begin; %s delete from public.sessions where id between %d and %d; commit`,
 					other.prelude, at, min(at+each, first+s.others)-1)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"text/tabwriter"
 	"time"
@@ -92,12 +91,12 @@ type policyClock struct {
 }
 
 func (a *app) showClock(ctx context.Context, asJSON bool) error {
-	conn, _, err := a.ownersConnection(ctx, "lapse clock")
+	owner, _, err := a.openOwner(ctx, "lapse clock")
 	if err != nil {
 		return err
 	}
-	defer hangUp(conn)
-	c, err := readClocks(ctx, conn)
+	defer closeConn(owner.Conn)
+	c, err := readClocks(ctx, owner.Conn)
 	if err != nil {
 		return err
 	}
@@ -190,13 +189,13 @@ type acceptance struct {
 
 // acceptClock takes down that the clock is right. No run is opened meanwhile.
 func (a *app) acceptClock(ctx context.Context, reason string) (*acceptance, error) {
-	conn, _, err := a.ownersConnection(ctx, "lapse clock")
+	owner, _, err := a.openOwner(ctx, "lapse clock")
 	if err != nil {
 		return nil, err
 	}
-	defer hangUp(conn)
+	defer closeConn(owner.Conn)
 	var done acceptance
-	err = retryLocked(ctx, conn, a.log, "accept the clock", func(tx pgx.Tx) error {
+	err = owner.Locked(ctx, "accept the clock", func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `lock table lapse.run in share row exclusive mode`); err != nil {
 			return err
 		}
@@ -211,7 +210,7 @@ func (a *app) acceptClock(ctx context.Context, reason string) (*acceptance, erro
 		return err
 	})
 	if err != nil {
-		return nil, errors.Join(errors.New("accept the clock"), err)
+		return nil, fmt.Errorf("accept the clock: %w", err)
 	}
 	return &done, nil
 }

@@ -2,18 +2,28 @@
 //
 // Only here are flags, the environment, signals, exit codes and the metrics registry. Each subcommand has a file.
 //
-//	main.go          the process: arguments, environment, signals, exit code
-//	root.go          the commands and the flags they share; how a command gets its settings
-//	exit.go          which error is which exit code, and how it is shown
-//	database.go      how a command logs in and which role it plays
-//	init.go, apply.go, policy.go, plan.go, run.go, audit.go, serve.go, events.go, version.go
-//	                 the subcommands
-//	slot.go          how the slot is made, and when it is not
-//	publish.go       how tables join a publication, politely
-//	kafka.go         how to reach the brokers
-//	parts.go         what runs until stopped: the order of the end
-//	web.go           /healthz, /readyz, /metrics
-//	heartbeat.go     the auditor's sign of life, over a connection of its own
+//	main.go                      the process: arguments, environment, signals, exit code
+//	root.go                      the commands and the flags they share; how a command gets its settings
+//	exit.go, ask.go              which error is which exit code, and how it is shown; how a person is asked
+//	session.go, admit.go         how a command logs in and which role it plays; which logins and sessions are refused
+//	keyring.go, logins.go        the keys and logins of the settings
+//	init.go, initslot.go         install: the steps are in internal/setup
+//	apply.go, applytext.go       apply a policy file: the steps are in internal/setup
+//	policy.go, policystate.go    the policies in force; pausing, arming and resuming them
+//	pause.go                     every deletion paused
+//	plan.go                      what is due
+//	clock.go                     whether the server's clock is believed
+//	history*.go                  whether log and database are one history
+//	run.go, audit.go, serve.go   the executor, the auditor, both
+//	heartbeat.go, slotlag.go     what the auditor asks over a connection of its own
+//	events.go, marker.go         what is in the topics
+//	version.go                   version and formats
+//	kafka.go                     how to reach the brokers
+//	parts.go                     what runs until stopped: the order of the end
+//	web.go                       /healthz, /readyz, /metrics
+//
+// A further command has a file of its own, named as the command: doctor.go, uninstall.go, hide.go, scaffold.go, hold.go,
+// import.go. What it does in a database is in internal/setup, planner or audit.
 //
 // Results go to stdout, everything else to stderr. Exit codes: 0 done; 1 failed; 2 wrong usage or invalid input; 3 done,
 // and it found something that needs a person.

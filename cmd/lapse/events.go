@@ -241,7 +241,7 @@ func (c *consumer) wants(r *evidence.Record) bool {
 	switch {
 	case isMarker(r):
 		return true
-	case r.Header(evidence.HeaderOp) == kafka.OpFence:
+	case r.Header(evidence.HeaderOp) == evidence.OpFence:
 		return false
 	default:
 		return matches(c.cause, evidence.HeaderCause) && matches(c.policy, evidence.HeaderPolicy) && matches(c.table, evidence.HeaderTable)

@@ -75,7 +75,7 @@ func (s *auditorSession) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.conn != nil {
-		hangUp(s.conn)
+		closeConn(s.conn)
 		s.conn = nil
 	}
 }

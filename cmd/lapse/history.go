@@ -12,6 +12,7 @@ import (
 
 	"lapse/audit"
 	"lapse/audit/evidence"
+	"lapse/internal/backoff"
 	"lapse/internal/config"
 	"lapse/replication"
 	"lapse/schemas"
@@ -112,12 +113,12 @@ type lostSide struct {
 }
 
 func (a *app) showHistory(ctx context.Context, asJSON bool) error {
-	conn, s, err := a.ownersConnection(ctx, "lapse history")
+	owner, s, err := a.openOwner(ctx, "lapse history")
 	if err != nil {
 		return err
 	}
-	defer hangUp(conn)
-	p, err := a.historyAsAuditor(ctx, conn, s)
+	defer closeConn(owner.Conn)
+	p, err := a.historyAsAuditor(ctx, owner.Conn, s)
 	if err != nil {
 		return err
 	}
@@ -255,10 +256,8 @@ func (p *historyView) check(ctx context.Context, conn *pgx.Conn, c audit.Config)
 			}
 			return nil
 		}
-		select {
-		case <-time.After(slotPause):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := backoff.Sleep(ctx, slotPause); err != nil {
+			return err
 		}
 	}
 }

@@ -11,8 +11,7 @@ import (
 
 	"lapse/audit"
 	"lapse/internal/config"
-	"lapse/planner"
-	"lapse/schemas"
+	"lapse/internal/setup"
 )
 
 func (a *app) historyAcceptCommand() *cobra.Command {
@@ -60,12 +59,12 @@ type acceptedHistory struct {
 }
 
 func (a *app) acceptHistory(ctx context.Context, reason string, yes, unwatched, asJSON bool) error {
-	conn, s, err := a.ownersConnection(ctx, "lapse history")
+	owner, s, err := a.openOwner(ctx, "lapse history")
 	if err != nil {
 		return err
 	}
-	defer hangUp(conn)
-	p, err := a.historyAsAuditor(ctx, conn, s)
+	defer closeConn(owner.Conn)
+	p, err := a.historyAsAuditor(ctx, owner.Conn, s)
 	switch {
 	case err != nil:
 		return err
@@ -88,7 +87,7 @@ func (a *app) acceptHistory(ctx context.Context, reason string, yes, unwatched, 
 			return err
 		}
 	}
-	done, err := a.writeHistory(ctx, conn, s, p, reason)
+	done, err := writeHistory(ctx, owner, p, reason)
 	if err != nil {
 		return err
 	}
@@ -106,13 +105,7 @@ func (a *app) confirmAccept(p *historyView, yes, asJSON bool) error {
 			return err
 		}
 	}
-	switch {
-	case yes:
-		return nil
-	case !a.asks:
-		return wrongUsage("there is nobody to ask: give --yes to accept this; to look: lapse history")
-	}
-	return a.ask("go on with this database?", "nothing was accepted")
+	return a.confirm(yes, "go on with this database", "to look: lapse history", "nothing was accepted")
 }
 
 // twoHeartbeats is twice the time between two heartbeats: an auditor that is alive has written the log after that long.
@@ -144,7 +137,7 @@ var errHistoryChanged = errors.New("somebody else has accepted a history meanwhi
 //
 //	crash before the commit    nothing is accepted
 //	crash after it             the auditor goes on; the executor notes the position that it must pass
-func (a *app) writeHistory(ctx context.Context, conn *pgx.Conn, s *config.Settings, p *historyView, reason string) (*acceptedHistory, error) {
+func writeHistory(ctx context.Context, owner *setup.Session, p *historyView, reason string) (*acceptedHistory, error) {
 	done := &acceptedHistory{Outcome: p.Outcome}
 	highest := int64(p.History.Number)
 	if found := p.found; found != nil {
@@ -154,36 +147,25 @@ func (a *app) writeHistory(ctx context.Context, conn *pgx.Conn, s *config.Settin
 		highest = max(highest, int64(found.Highest))
 		done.LogEnd, done.Fork = found.LogEnd.String(), found.Fork.String()
 	}
-	var arming []schemas.PolicyID
-	err := retryGated(ctx, conn, a.log, "accept the history", s.Roles, func(tx pgx.Tx) error {
+	restated, err := owner.RestateAll(ctx, "accept the history", func(tx pgx.Tx) (string, error) {
 		err := tx.QueryRow(ctx, `
 			insert into lapse.history (number, log_end, fork, timeline, system_identifier, reason)
 			select $1::bigint + 1, nullif($2, ''), nullif($3, ''), lapse.timeline(), lapse.system_identifier(), $4
 			 where (select max(n.number) from lapse.history n) = $5
 			returning number, at`, highest, done.LogEnd, done.Fork, reason, p.History.Number).Scan(&done.Number, &done.At)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return errHistoryChanged
+			return "", errHistoryChanged
 		}
 		if err != nil || p.found == nil {
-			return err
+			return "", err
 		}
-		arming, err = planner.RestateAll(ctx, tx, fmt.Sprintf("restated: history %d accepted", done.Number))
-		return err
+		return fmt.Sprintf("restated: history %d accepted", done.Number), nil
 	})
+	done.Restated = restated
 	if err != nil {
-		return nil, fmt.Errorf("accept the history: %w", err)
+		return nil, err
 	}
-	done.Restated = len(arming)
-	return done, noteArmings(ctx, conn, arming)
-}
-
-func noteArmings(ctx context.Context, conn *pgx.Conn, arming []schemas.PolicyID) error {
-	for _, id := range arming {
-		if err := noteArming(ctx, conn, id); err != nil {
-			return err
-		}
-	}
-	return nil
+	return done, nil
 }
 
 func (a *app) printAccepted(done *acceptedHistory) error {

@@ -55,7 +55,7 @@ func (u *inUse) runs(code int, args ...string) string {
 	if err != nil {
 		u.t.Fatal(err)
 	}
-	defer hangUp(watch)
+	defer closeConn(watch)
 	var group errgroup.Group
 	group.Go(func() error { return neverWaits(ctx, watch) })
 	if got := d.ended(); got != code {

@@ -13,17 +13,17 @@ import (
 
 // checkKeys refuses keys that are not those the database was installed with. Under another tag key Lapse's own deletions
 // come out as unverified, under another hash key the log cannot go on.
-func checkKeys(s *config.Settings, i *installation, names ...config.KeyName) error {
+func checkKeys(s *config.Settings, i *setup.Installation, names ...config.KeyName) error {
 	given, err := s.Keys.Fingerprints(names...)
 	if err != nil {
 		return invalid(err)
 	}
 	for _, name := range names {
-		if i.keys[string(name)] == "" {
+		if i.Keys[string(name)] == "" {
 			return fmt.Errorf("this database has no fingerprint of key %s on record: run lapse init, where the keys are that it was installed with", name)
 		}
 	}
-	err = setup.CompareKeys(i.keys, given)
+	err = setup.CompareKeys(i.Keys, given)
 	var other *setup.KeysError
 	if errors.As(err, &other) {
 		err = fmt.Errorf("%s: %w", s.Keys.Place(config.KeyName(other.Name)), err)
@@ -33,12 +33,43 @@ func checkKeys(s *config.Settings, i *installation, names ...config.KeyName) err
 
 // lackingKeys refuses to make keys for a database that is installed: with a second set, what was deleted under the first
 // could no longer be told from a forgery.
-func lackingKeys(s *config.Settings, i *installation, missing []config.KeyName) error {
+func lackingKeys(s *config.Settings, i *setup.Installation, missing []config.KeyName) error {
 	var recorded []string
-	for _, name := range slices.Sorted(maps.Keys(i.keys)) {
-		recorded = append(recorded, name+" "+i.keys[name])
+	for _, name := range slices.Sorted(maps.Keys(i.Keys)) {
+		recorded = append(recorded, name+" "+i.Keys[name])
 	}
 	return invalid(fmt.Errorf("key %s: %w in %s, and others are not made for a database that is installed: copy the folder of keys that "+
 		"it was installed with (fingerprints: %s) to %s, or name it with keys: in lapse.yaml, LAPSE_KEYS or --keys",
 		joined(missing), config.ErrNoKey, s.Keys.Dir, strings.Join(recorded, ", "), s.Keys.Dir))
+}
+
+// keys makes the keys where nobody configured any, or where --keys says, unless the database is installed with others. It
+// returns their fingerprints.
+func (i *initialiser) keys(before *setup.Installation) (fingerprints map[string]string, made string, err error) {
+	source := i.settings.Keys
+	missing := source.Missing(config.KeyNames()...)
+	switch {
+	case len(missing) == 0:
+	case before != nil:
+		return nil, "", lackingKeys(i.settings, before, missing)
+	case source.Default || i.overrides.Keys != "":
+		names, err := source.Make()
+		if err != nil {
+			return nil, "", err
+		}
+		made = fmt.Sprintf("%s in %s", joined(names), source.Dir)
+		if i.overrides.Keys != "" {
+			made += " (tell the other commands with keys: in lapse.yaml, or LAPSE_KEYS)"
+		}
+	}
+	fingerprints, err = source.Fingerprints(config.KeyNames()...)
+	return fingerprints, made, invalid(err)
+}
+
+func joined[T ~string](all []T) string {
+	texts := make([]string, len(all))
+	for i, one := range all {
+		texts[i] = string(one)
+	}
+	return strings.Join(texts, ", ")
 }

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -67,11 +65,7 @@ func (a *app) printGrants(s *config.Settings, tables []setup.PolicyTable) error 
 
 // printPolicyGrants prints all that a DBA must run for a policy file: `lapse apply --grants`.
 func (a *app) printPolicyGrants(s *config.Settings, file string) error {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return invalid(fmt.Errorf("read the policy file: %w", err))
-	}
-	policies, err := policyfile.Parse(file, text)
+	policies, err := readPolicyFile(file)
 	if err != nil {
 		return err
 	}
@@ -83,135 +77,16 @@ func (a *app) printPolicyGrants(s *config.Settings, file string) error {
 	return a.printGrants(s, tables)
 }
 
-// roles makes the roles and lets the logins play them, or says what a superuser must run.
-func (i *initialiser) roles(ctx context.Context, conn *pgx.Conn) error {
-	roles := i.settings.Roles
-	logins, err := loginsOf(i.settings.Database)
-	if err != nil {
-		return err
-	}
-	others, err := i.others(i.settings)
-	if err != nil {
-		return err
-	}
-	warnings, err := setup.CheckRoles(ctx, conn, roles, logins, others)
-	if err != nil {
-		return err
-	}
-	i.Warnings = append(i.Warnings, warnings...)
-	superuser, err := setup.Superusers(ctx, conn, append(others.Names(), logins.Owner)...)
-	if err != nil {
-		return err
-	}
-	if !superuser[logins.Owner] {
-		return i.mustBeThere(ctx, conn, logins)
-	}
-	missing, err := setup.MissingRoles(ctx, conn, roles, others)
-	if err != nil {
-		return err
-	}
-	if len(missing) > 0 {
-		if err := setup.MakeRoles(ctx, conn, roles, others); err != nil {
-			return err
-		}
-		i.did("roles", "%s", strings.Join(missing, ", "))
-	}
-	if err := i.equip(ctx, conn, others); err != nil {
-		return err
-	}
-	for _, login := range others.Names() {
-		if slices.Contains(missing, login) {
-			i.Next = append(i.Next, givePassword(login))
-		}
-	}
-	if superuser[others.Executor] || superuser[others.Auditor] {
-		return i.login(ctx, conn)
-	}
-	return nil
-}
-
-// mustBeThere is for whoever may not make roles.
-func (i *initialiser) mustBeThere(ctx context.Context, conn *pgx.Conn, logins setup.Logins) error {
-	missing, err := setup.MissingRoles(ctx, conn, i.settings.Roles, logins)
-	if err != nil {
-		return err
-	}
-	if len(missing) > 0 {
-		return i.needsSuperuser(conn, "roles are missing: "+strings.Join(missing, ", "),
-			setup.GrantsSQL(i.settings.Roles, conn.Config().Database, logins, nil))
-	}
-	grants, err := setup.MissingGrants(ctx, conn, i.settings.Roles, logins)
-	if err != nil || len(grants) == 0 {
-		return err
-	}
-	return i.needsSuperuser(conn, "grants are missing", strings.Join(grants, ";\n")+";\n")
-}
-
-func (i *initialiser) needsSuperuser(conn *pgx.Conn, what, sql string) error {
-	return fmt.Errorf("%s, and %q is no superuser: have one run this (lapse init --grants prints all of it), then run lapse init again:\n\n%s",
-		what, conn.Config().User, sql)
-}
-
-// equip gives logins what they lack.
-func (i *initialiser) equip(ctx context.Context, conn *pgx.Conn, logins setup.Logins) error {
-	missing, err := setup.MissingGrants(ctx, conn, i.settings.Roles, logins)
-	if err != nil || len(missing) == 0 {
-		return err
-	}
-	done, err := setup.Grant(ctx, conn, i.settings.Roles, logins)
-	if err != nil {
-		return err
-	}
-	i.did("grants", "%s", strings.Join(done, "; "))
-	return nil
-}
-
-// login makes the login for all other commands, where the settings name none but a superuser's. A role of its name that was
-// there before is somebody's: it is taken only where nobody else is a member of it, and that is said.
-func (i *initialiser) login(ctx context.Context, conn *pgx.Conn) error {
-	roles := i.settings.Roles
-	logins := setup.OneLogin(roles.Login)
-	missing, err := setup.MissingRoles(ctx, conn, roles, logins)
-	if err != nil {
-		return err
-	}
-	if len(missing) > 0 {
-		if err := setup.MakeRoles(ctx, conn, roles, logins); err != nil {
-			return err
-		}
-		i.did("login", "%s", roles.Login)
-	} else {
-		grants, err := setup.MissingGrants(ctx, conn, roles, logins)
-		if err != nil || len(grants) == 0 {
-			return err
-		}
-		trouble, err := setup.LoginTrouble(ctx, conn, roles)
-		if err != nil {
-			return err
-		}
-		if trouble != "" {
-			i.Warnings = append(i.Warnings, fmt.Sprintf("role %s was there before and %s, so that nothing was given to it: "+
-				"name another login with database: in lapse.yaml and run lapse init again", schemas.Identifier(roles.Login), trouble))
-			return nil
-		}
-		i.Warnings = append(i.Warnings, fmt.Sprintf("login %s was there before: whoever knows its password can delete what is due and read "+
-			"the write-ahead log; if that is not meant, give it another password", schemas.Identifier(roles.Login)))
-	}
-	if err := i.equip(ctx, conn, logins); err != nil {
-		return err
-	}
-	i.Next = append(i.Next,
-		givePassword(roles.Login),
-		"for all other commands: export LAPSE_DATABASE_URL="+loginURL(i.settings.Database.Owner, conn.Config(), roles.Login))
-	return nil
-}
-
 func givePassword(login string) string {
 	return fmt.Sprintf("if the server asks for passwords, give %s one: alter role %[1]s password '…'", schemas.Identifier(login))
 }
 
 // loginURL is how login reaches the database that c names, for a shell. It has no password.
-func loginURL(c config.ConnString, parsed *pgx.ConnConfig, login string) string {
+func loginURL(c config.ConnString, login string) (string, error) {
+	parsed, err := pgx.ParseConfig(string(c))
+	if err != nil {
+		return "", invalid(fmt.Errorf("read the database's connection string: %w", err))
+	}
 	u, err := url.Parse(string(c))
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
 		u = &url.URL{Scheme: "postgres", Host: fmt.Sprintf("%s:%d", parsed.Host, parsed.Port)}
@@ -228,5 +103,13 @@ func loginURL(c config.ConnString, parsed *pgx.ConnConfig, login string) string 
 	if u.RawQuery != "" {
 		text = "'" + text + "'"
 	}
-	return text
+	return text, nil
+}
+
+func readPolicyFile(name string) (*policyfile.File, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, invalid(fmt.Errorf("read the policy file: %w", err))
+	}
+	return policyfile.Parse(name, text)
 }

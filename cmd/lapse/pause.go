@@ -106,13 +106,13 @@ func readHalt(ctx context.Context, q planner.Querier) (halt, error) {
 
 // halt turns the switch. Under the gates' lock no batch runs, and those that come later see the row.
 func (a *app) halt(ctx context.Context, halted bool, reason string) (*halt, error) {
-	conn, s, err := a.ownersConnection(ctx, "lapse pause")
+	owner, _, err := a.openOwner(ctx, "lapse pause")
 	if err != nil {
 		return nil, err
 	}
-	defer hangUp(conn)
+	defer closeConn(owner.Conn)
 	var h halt
-	err = retryGated(ctx, conn, a.log, "turn the switch for all policies", s.Roles, func(tx pgx.Tx) error {
+	err = owner.Gated(ctx, "turn the switch for all policies", func(tx pgx.Tx) error {
 		was, err := readHalt(ctx, tx)
 		if err != nil || was.Halted == halted {
 			h = was

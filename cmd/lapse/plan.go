@@ -59,14 +59,13 @@ type surveyor struct {
 }
 
 func (c *surveyor) run(ctx context.Context) (err error) {
-	c.conn, err = c.connect(ctx, c.settings, c.settings.Database.Executor, c.settings.Roles.Executor, "lapse plan")
+	c.conn, _, err = c.openInstalled(ctx, c.settings, session{
+		command: "lapse plan", to: c.settings.Database.Executor, role: c.settings.Roles.Executor,
+	})
 	if err != nil {
 		return err
 	}
-	defer hangUp(c.conn)
-	if _, err := requireInstallation(ctx, c.conn, c.settings); err != nil {
-		return err
-	}
+	defer closeConn(c.conn)
 	surveys, err := c.surveyInForce(ctx)
 	if err != nil {
 		return err

@@ -78,7 +78,7 @@ func newPlanted(t *testing.T, db *pgtest.DB, scripts ...string) *planted {
 func (p *planted) exec(role string, statements ...string) {
 	p.t.Helper()
 	conn := p.connect(role)
-	defer hangUp(conn)
+	defer closeConn(conn)
 	for _, sql := range statements {
 		if _, err := conn.PgConn().Exec(p.t.Context(), sql).ReadAll(); err != nil {
 			p.t.Fatalf("%v\nin: %.300s", err, sql)
@@ -99,7 +99,7 @@ func (p *planted) connect(role string) *pgx.Conn {
 func asked[T any](p *planted, query string) (answer T) {
 	p.t.Helper()
 	conn := p.connect("postgres")
-	defer hangUp(conn)
+	defer closeConn(conn)
 	if err := conn.QueryRow(p.t.Context(), query).Scan(&answer); err != nil {
 		p.t.Fatal(err)
 	}

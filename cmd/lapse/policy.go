@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
-	"lapse/internal/config"
 	"lapse/internal/setup"
 	"lapse/planner"
 	"lapse/schemas"
@@ -101,29 +100,13 @@ func (l *policyLine) notes() []string {
 	return notes
 }
 
-// ownersConnection is a session of the catalog's owner in a database with an installation.
-func (a *app) ownersConnection(ctx context.Context, command string) (*pgx.Conn, *config.Settings, error) {
-	s, err := a.settings()
-	if err != nil {
-		return nil, nil, err
-	}
-	conn, err := a.connect(ctx, s, s.Database.Owner, s.Roles.Owner, command)
-	if err != nil {
-		return nil, nil, err
-	}
-	if _, err := requireInstallation(ctx, conn, s); err != nil {
-		hangUp(conn)
-		return nil, nil, err
-	}
-	return conn, s, nil
-}
-
 func (a *app) listPolicies(ctx context.Context) (*policyList, error) {
-	conn, _, err := a.ownersConnection(ctx, "lapse policy")
+	owner, _, err := a.openOwner(ctx, "lapse policy")
 	if err != nil {
 		return nil, err
 	}
-	defer hangUp(conn)
+	conn := owner.Conn
+	defer closeConn(conn)
 	inForce, err := planner.LoadInForce(ctx, conn)
 	if err != nil {
 		return nil, err

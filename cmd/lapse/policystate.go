@@ -7,7 +7,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
-	"lapse/internal/config"
 	"lapse/planner"
 	"lapse/schemas"
 )
@@ -124,11 +123,12 @@ func (a *app) changeStates(
 	ctx context.Context, names []string, reason string,
 	decide func(context.Context, *pgx.Conn, *planner.InForce) (planner.Change, error),
 ) ([]stateChange, error) {
-	conn, s, err := a.ownersConnection(ctx, "lapse policy")
+	owner, _, err := a.openOwner(ctx, "lapse policy")
 	if err != nil {
 		return nil, err
 	}
-	defer hangUp(conn)
+	conn := owner.Conn
+	defer closeConn(conn)
 	policies, err := policiesNamed(ctx, conn, names)
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (a *app) changeStates(
 	changed := make([]stateChange, 0, len(changes))
 	for i := range changes {
 		c := &changes[i]
-		if err := a.restate(ctx, conn, s, c, reason); err != nil {
+		if err := owner.Restate(ctx, c, reason); err != nil {
 			return nil, fmt.Errorf("policy %s: %w", c.Policy, err)
 		}
 		changed = append(changed, stateChange{
@@ -151,20 +151,6 @@ func (a *app) changeStates(
 		})
 	}
 	return changed, nil
-}
-
-func (a *app) restate(ctx context.Context, conn *pgx.Conn, s *config.Settings, c *planner.Change, reason string) error {
-	if !c.Writes() {
-		return nil
-	}
-	err := retryGated(ctx, conn, a.log, fmt.Sprintf("change policy %s to %s", c.Policy, c.ToState), s.Roles, func(tx pgx.Tx) error {
-		_, _, err := planner.Write(ctx, tx, c, s.Roles, reason)
-		return err
-	})
-	if err != nil || c.ToState != schemas.Arming {
-		return err
-	}
-	return noteArming(ctx, conn, c.ID)
 }
 
 // policiesNamed returns the policies in force with these names, each once, in the names' order.

@@ -118,7 +118,7 @@ func (s *script) sql(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: sql [-as ROLE] TEXT")
 	}
 	ctx, conn := s.connect(ts, role)
-	defer hangUp(conn)
+	defer closeConn(conn)
 	results, err := conn.PgConn().Exec(ctx, args[0]).ReadAll()
 	if (err != nil) != neg {
 		ts.Fatalf("sql: %v", err)
@@ -167,7 +167,7 @@ func (s *script) until(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: until SQL")
 	}
 	ctx, conn := s.connect(ts, "postgres")
-	defer hangUp(conn)
+	defer closeConn(conn)
 	ts.Check(untilTrue(ctx, conn, args[0]))
 }
 

@@ -8,8 +8,8 @@ import (
 // AuditBehind is the reason of confirmed.
 const AuditBehind Reason = "audit_behind"
 
-// StallPatience is how long an auditor that is behind may stand still before somebody must look.
-const StallPatience = 10 * time.Second
+// stallPatience is how long an auditor that is behind may stand still before somebody must look.
+const stallPatience = 10 * time.Second
 
 // confirmed waits while a batch older than AuditorSilence is unconfirmed, and refuses once the auditor stands still.
 type confirmed struct{}
@@ -22,7 +22,7 @@ func (confirmed) Ask(q *Question) Answer {
 	a := refuse(AuditBehind,
 		fmt.Sprintf("the auditor has confirmed %v, batches more than a minute old reach up to %v", q.Memory.confirmed, oldest.below),
 		"see why `lapse audit` is slow: its log, and whether Kafka answers")
-	if q.Now.Sub(q.Memory.advancedAt) < StallPatience {
+	if q.Now.Sub(q.Memory.advancedAt) < stallPatience {
 		a.Verdict = Wait
 	}
 	return a

@@ -121,7 +121,7 @@ func TestAnAuditorThatIsBehindIsWaitedForWhileItAdvances(t *testing.T) {
 	if got := look(time.Second, 300, 1000); got.Verdict != Wait || got.Reason != AuditBehind {
 		t.Errorf("behind, and catching up: %+v", got)
 	}
-	if got := look(StallPatience, 300, 1000); got.Verdict != Refuse || got.Reason != AuditBehind {
+	if got := look(stallPatience, 300, 1000); got.Verdict != Refuse || got.Reason != AuditBehind {
 		t.Errorf("behind, and standing still: %+v", got)
 	}
 	if got := look(time.Second, 1000, 2000); got.Verdict != Go {

@@ -13,17 +13,17 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
+	"lapse/internal/fixture"
 	"lapse/internal/kafkaserver"
 )
 
-// freezeTest is how long a test waits for a frozen broker's silence.
+// freezeTest is how long a test waits for the answer that a frozen broker does not give.
 const freezeTest = 500 * time.Millisecond
 
 func TestAClusterGoesOnWithoutTheLeaderWhetherItIsKilledOrFrozen(t *testing.T) {
 	t.Parallel()
-	if _, err := kafkaserver.Find(); err != nil {
-		t.Skip(err)
-	}
+	_, missing := kafkaserver.Find()
+	fixture.Missing(t, missing)
 	begun := time.Now()
 	cluster, err := kafkaserver.StartCluster(t.Context(), 3, kafkaserver.Options{})
 	if err != nil {
@@ -95,18 +95,12 @@ func consumeUpTo(ctx context.Context, t *testing.T, cluster *kafkaserver.Cluster
 // leader waits for a leader that is another one.
 func leader(ctx context.Context, t *testing.T, cluster *kafkaserver.Cluster, than *kafkaserver.Server) *kafkaserver.Server {
 	t.Helper()
-	poll := time.NewTicker(50 * time.Millisecond)
-	defer poll.Stop()
-	for {
-		leader, err := cluster.Leader(ctx, "kept", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if leader != than {
-			return leader
-		}
-		<-poll.C
-	}
+	var found *kafkaserver.Server
+	fixture.Must(t, fixture.Until(ctx, func() (_ bool, err error) {
+		found, err = cluster.Leader(ctx, "kept", 0)
+		return found != than, err
+	}))
+	return found
 }
 
 func TestAFrozenBrokerAnswersNobodyUntilItIsThawed(t *testing.T) {

@@ -226,7 +226,7 @@ func (s *Server) Kill() error {
 	return s.process.Wait(ctx)
 }
 
-// Freeze holds the broker (SIGSTOP): its connections stay open and it answers nobody, as a machine that hangs or a long
+// Freeze holds the broker (SIGSTOP): its connections stay open and it answers nobody, as a machine that has stopped or a long
 // pause of its garbage collector. It returns when it stands still.
 func (s *Server) Freeze() error {
 	if !s.Running() {

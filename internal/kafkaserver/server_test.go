@@ -16,6 +16,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
+	"lapse/internal/fixture"
 	"lapse/internal/kafkaserver"
 )
 
@@ -114,20 +115,18 @@ func TestANamedFolderIsTakenUpAgain(t *testing.T) {
 
 func TestABrokerThatCannotStartSaysWhy(t *testing.T) {
 	t.Parallel()
-	if _, err := kafkaserver.Find(); err != nil {
-		t.Skip(err)
-	}
+	_, missing := kafkaserver.Find()
+	fixture.Missing(t, missing)
 	_, err := kafkaserver.Start(t.Context(), kafkaserver.Options{Settings: map[string]string{"num.io.threads": "none"}})
 	if err == nil || !strings.Contains(err.Error(), "num.io.threads") {
-		t.Errorf("error %v does not have the broker's own words", err)
+		t.Errorf("error %v does not have the broker's own text", err)
 	}
 }
 
 func TestABrokerGoesWhenItsParentIsKilled(t *testing.T) {
 	t.Parallel()
-	if _, err := kafkaserver.Find(); err != nil {
-		t.Skip(err)
-	}
+	_, missing := kafkaserver.Find()
+	fixture.Missing(t, missing)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), parentEnv+"="+t.TempDir())
 	stdin, err := cmd.StdinPipe()
@@ -159,16 +158,7 @@ func TestABrokerGoesWhenItsParentIsKilled(t *testing.T) {
 	}
 	_ = cmd.Wait() // Killed, as it should be.
 
-	deadline := time.After(10 * time.Second)
-	poll := time.NewTicker(10 * time.Millisecond)
-	defer poll.Stop()
-	for isJava(pid) {
-		select {
-		case <-poll.C:
-		case <-deadline:
-			t.Fatal("the broker outlived its parent")
-		}
-	}
+	fixture.Eventually(t, "the broker goes with its parent", func() bool { return !isJava(pid) })
 }
 
 // parent starts a broker, says its process id, and waits to be killed.
@@ -190,9 +180,8 @@ func isJava(pid int) bool {
 
 func start(t *testing.T, options kafkaserver.Options) *kafkaserver.Server {
 	t.Helper()
-	if _, err := kafkaserver.Find(); err != nil {
-		t.Skip(err)
-	}
+	_, missing := kafkaserver.Find()
+	fixture.Missing(t, missing)
 	begun := time.Now()
 	broker, err := kafkaserver.Start(t.Context(), options)
 	if err != nil {
@@ -211,26 +200,23 @@ func start(t *testing.T, options kafkaserver.Options) *kafkaserver.Server {
 // started may not lead the partition yet.
 func produce(t *testing.T, broker *kafkaserver.Server, value string) {
 	t.Helper()
-	deadline := time.After(time.Minute) // a broker that came back is not in sync at once
-	poll := time.NewTicker(50 * time.Millisecond)
-	defer poll.Stop()
-	for {
-		client := &kafka.Client{Addr: kafka.TCP(broker.Addr()), Transport: &kafka.Transport{}}
-		answer, err := client.Produce(t.Context(), &kafka.ProduceRequest{
+	client := &kafka.Client{Addr: kafka.TCP(broker.Addr()), Transport: &kafka.Transport{}}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a broker that came back is not in sync at once
+	defer cancel()
+	var refused error
+	err := fixture.Until(ctx, func() (bool, error) {
+		answer, err := client.Produce(ctx, &kafka.ProduceRequest{
 			Topic: "kept", RequiredAcks: kafka.RequireAll,
 			Records: kafka.NewRecordReader(kafka.Record{Value: kafka.NewBytes([]byte(value))}),
 		})
 		if err == nil {
 			err = answer.Error
 		}
-		if err == nil {
-			return
-		}
-		select {
-		case <-poll.C:
-		case <-deadline:
-			t.Fatal(err)
-		}
+		refused = err
+		return err == nil, nil
+	})
+	if err != nil {
+		t.Fatal(errors.Join(err, refused))
 	}
 }
 

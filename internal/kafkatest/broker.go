@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"lapse/internal/child"
+	"lapse/internal/fixture"
 	"lapse/internal/kafkaserver"
 	"lapse/internal/servers"
 )
@@ -143,13 +144,10 @@ func announce(broker *kafkaserver.Server) {
 func requireKafka(t testing.TB) {
 	t.Helper()
 	_, err := kafkaserver.Find()
-	switch {
-	case err == nil:
-	case errors.Is(err, kafkaserver.ErrNotInstalled) && os.Getenv("CI") != "true":
-		t.Skip(err)
-	default:
+	if err != nil && !errors.Is(err, kafkaserver.ErrNotInstalled) {
 		t.Fatal(err)
 	}
+	fixture.Missing(t, err)
 }
 
 var topics atomic.Int64

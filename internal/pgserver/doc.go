@@ -14,7 +14,7 @@
 //     with the server, a folder named in Options stays;
 //   - as root, the server runs as an unprivileged account, because PostgreSQL refuses root.
 //
-// Histories bend as they do in life. Snapshot copies the files of a server: Restore puts them in their old place, Clone
+// A history can go every way that it does in production. Snapshot copies the files of a server: Restore puts them in their old place, Clone
 // starts another server from them, Recovering makes either a recovery to a point in time. A Standby streams and is promoted.
 // Freeze holds all processes for a while.
 //

@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"lapse/internal/fixture"
 	"lapse/internal/pgserver"
 	"lapse/internal/servers"
 )
@@ -169,7 +170,7 @@ func TestAServerThatCannotStartSaysWhyAndLeavesNothing(t *testing.T) {
 		Install: newest(t), Dir: dir, Settings: map[string]string{"no_such_setting": "1"},
 	})
 	if err == nil || !strings.Contains(err.Error(), "no_such_setting") {
-		t.Errorf("error %v does not have the server's own words", err)
+		t.Errorf("error %v does not have the server's own text", err)
 	}
 	if left := processesOf(t, filepath.Join(dir, "data")); len(left) > 0 {
 		t.Errorf("processes %v are left", left)
@@ -215,16 +216,7 @@ func TestServersGoWhenTheirParentIsKilled(t *testing.T) {
 	}
 	_ = cmd.Wait() // Killed, as it should be.
 
-	deadline := time.After(10 * time.Second)
-	poll := time.NewTicker(10 * time.Millisecond)
-	defer poll.Stop()
-	for len(processesOf(t, dataDir)) > 0 {
-		select {
-		case <-poll.C:
-		case <-deadline:
-			t.Fatalf("processes %v outlived the parent", processesOf(t, dataDir))
-		}
-	}
+	fixture.Eventually(t, "the server's processes go with the parent", func() bool { return len(processesOf(t, dataDir)) == 0 })
 }
 
 // parent starts a server, says where, and waits to be killed.
@@ -273,7 +265,7 @@ func installed(t *testing.T) []pgserver.Install {
 	}
 	found = slices.DeleteFunc(found, func(install pgserver.Install) bool { return !slices.Contains(wanted, install.Major) })
 	if len(found) == 0 {
-		t.Skipf("there is no PostgreSQL of %v: run make servers", wanted)
+		fixture.Missing(t, fmt.Errorf("there is no PostgreSQL of %v: run make servers", wanted))
 	}
 	return found
 }

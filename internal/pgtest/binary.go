@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"lapse/internal/fixture"
 	"lapse/internal/pgserver"
 	"lapse/internal/servers"
 )
@@ -182,12 +183,10 @@ func (b *binary) want(t testing.TB, major int) {
 
 const makeServers = "make servers"
 
+// missing ends a test, with the command that installs what it needs.
 func missing(t testing.TB, what, command string) {
 	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatalf("%s is not installed: run %s", what, command)
-	}
-	t.Skipf("%s is not installed: run %s", what, command)
+	fixture.Missing(t, fmt.Errorf("%s is not installed: run %s", what, command))
 }
 
 // sharedServer is started by the first test that asks for it.

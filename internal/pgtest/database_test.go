@@ -218,10 +218,13 @@ type recorder struct {
 	outcome string
 }
 
-func (r *recorder) Skipf(format string, args ...any)  { r.end("skipped: ", format, args) }
-func (r *recorder) Fatalf(format string, args ...any) { r.end("failed: ", format, args) }
+func (r *recorder) Skipf(format string, args ...any) {
+	r.end("skipped: ", fmt.Sprintf(format, args...))
+}
+func (r *recorder) Skip(args ...any)  { r.end("skipped: ", fmt.Sprint(args...)) }
+func (r *recorder) Fatal(args ...any) { r.end("failed: ", fmt.Sprint(args...)) }
 
-func (r *recorder) end(how, format string, args []any) {
-	r.outcome = how + fmt.Sprintf(format, args...)
+func (r *recorder) end(how, text string) {
+	r.outcome = how + text
 	runtime.Goexit()
 }

@@ -29,5 +29,5 @@
 //
 // Roles and slots belong to the server, not to the database: parallel tests must not share their names. NewRole makes a
 // name for one database; DB.Name is a good part of a slot's name. A test that stops or kills its server, changes its
-// settings or counts its slots wants Solo. So does one that bends its history: restores a copy, clones, promotes.
+// settings or counts its slots wants Solo. So does one that changes its history: restores a copy, clones, promotes.
 package pgtest

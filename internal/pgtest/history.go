@@ -7,8 +7,8 @@ import (
 	"lapse/internal/pgserver"
 )
 
-// What follows bends a server's history. It wants a database from Solo, since others on the server would be bent too, and
-// ends the server's connections. See pgserver for what each does.
+// What follows changes a server's history, that of every database on it, and ends the server's connections: it needs a
+// database from Solo. See pgserver for what each does.
 
 // alone ends a test that would do this to a shared server.
 func (db *DB) alone(t testing.TB) *pgserver.Server {

@@ -2,13 +2,11 @@ package setup
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/schemas"
 )
@@ -115,13 +113,22 @@ type equipping struct {
 	name  string // the deleter
 }
 
-// MissingDeleter reports whether the deleter of a policy's table lacks something: it is new, a partition was made since, or
-// a right was taken away. That this login may not give it functions does not matter until there are some to give.
-func MissingDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles) (bool, error) {
+// DeleterState is what LookAtDeleter finds.
+type DeleterState struct {
+	// Lacks says that something is missing: the deleter is new, a partition was made since, or a right was taken away. That
+	// this login may not give it functions does not matter until there are some to give.
+	Lacks   bool
+	MayGive bool // this login may give functions to it
+}
+
+// LookAtDeleter reports how the deleter of a policy's table stands. It changes nothing and locks nothing.
+func LookAtDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles) (DeleterState, error) {
 	e := &equipping{tx, t, roles, roles.Deleter(t.OwnerOID)}
 	d, err := e.look(ctx)
+	s := DeleterState{MayGive: d.MayGive}
 	d.MayGive = true
-	return !d.ready(), err
+	s.Lacks = !d.ready()
+	return s, err
 }
 
 // ready says that nothing is missing.
@@ -359,13 +366,12 @@ func (e *equipping) try(ctx context.Context, sql string) (refused, err error) {
 		_, err := inner.Exec(ctx, sql)
 		return err
 	})
-	var server *pgconn.PgError
-	switch {
+	switch state := schemas.StateOf(err); {
 	case err == nil:
 		return nil, nil
-	case errors.As(err, &server) && (server.Code == "42501" || server.Code == "0LP01"):
+	case state == schemas.SQLStateInsufficientPrivilege || state == schemas.SQLStateInvalidGrantOperation:
 		return err, nil
-	case errors.As(err, &server) && (server.Code == "23505" || server.Code == "42710"):
+	case state == schemas.SQLStateUniqueViolation || state == schemas.SQLStateDuplicateObject:
 		return nil, nil // the role was made meanwhile, for another database of the cluster
 	}
 	return nil, fmt.Errorf("%s: %w", sql, err)

@@ -1,14 +1,67 @@
-// Package setup makes what Lapse needs inside a database: the roles, the schema "lapse", and for each owner of tables with
-// policies the role that owns the functions for them.
+// Package setup is what changes an installation: installing, comparing a policy file with a database, applying it, dropping
+// what is no longer in it, uninstalling. It puts planner and replication together; commands keep flags, questions and
+// printing.
 //
-// It is used by `lapse init`, `lapse apply` and by tests that need the catalog. Everything in it may be repeated: what is
-// there stays, what is missing is made, and two that run at once wait for each other. It refuses a schema "lapse" that is
-// not Lapse's before anything in it is touched (CheckSchema), roles that can do too much (CheckRoles), keys that are not
-// those of the installation (KeysError), and an owner of tables that would own the catalog (CircleError). What the session
-// may not do itself is an error with the statement that somebody else must run (GrantError); GrantsSQL has all of them.
+// It promises that every operation can be repeated: what is there stays, what is missing is made, two at once wait for each
+// other, and after a crash between two steps, or inside one, the next call ends where an undisturbed one would have. It never
+// waits for a lock on a user's table for longer than 250 ms at a time, and locks no table that is published already.
 //
-//	crash while the roles are made         the next call makes the rest
-//	crash while the catalog is made        nothing of that migration is there; the next call begins it again
-//	crash while a deleter is made          nothing of it is there
-//	crash before a deleter is dropped      it is on record in lapse.deleter; the next apply drops it
+// It refuses
+//
+//   - a schema "lapse" that is not Lapse's, before anything in it is touched (CheckSchema);
+//   - roles that can do too much (CheckRoles), and keys that are not those of the installation (KeysError);
+//   - an owner of tables that would own the catalog (CircleError);
+//   - a table that cannot be published (replication.IdentityError);
+//   - a slot that is gone, until somebody says that another is to be made (Installer.NewSlot).
+//
+// What the session may not do itself is an error with the statement that somebody else must run (GrantError, SuperuserError);
+// GrantsSQL has all of them.
+//
+// Install makes what is missing, step by step (install.go, login.go, publications.go, slot.go), with the
+// parts that know neither policies nor publications (roles.go, logins.go, members.go, schema.go, catalog.go):
+//
+//	step          does                                          a crash after it leaves, and who repairs it
+//	look          refuses servers and schemas, changes nothing   nothing
+//	roles         makes roles and logins, with their grants      roles that own nothing; the next init uses them
+//	keys          has the keys made                              keys of no database; the next init uses them
+//	catalog       migrates schema lapse, records fingerprints    a catalog that lets no batch through; the next init goes on
+//	publications  takes the slot off the record if one of them   empty publications; the next init goes on, and asks for
+//	              was missing, makes them                        --new-slot if there was a slot
+//	ledger        publishes the tables of evidence               as above: batches are refused until all is on record
+//	tables        publishes the tables of policies in force      as above
+//	record        records what is published                      no slot: batches are refused; the next init makes it
+//	slot          makes the slot, records where it begins,       all is there; inside it see slot.go
+//	              restates the policies
+//	retention     looks at max_slot_wal_keep_size                all is there
+//
+// Publications come before the slot: a slot that is older than one is stuck for good.
+//
+// Difference compares and changes nothing (difference.go). Apply brings its changes into force, in three passes over the
+// policies and a last step (apply.go, drop.go, deleter.go, unused.go). One policy is one transaction, tried again while somebody holds a lock:
+//
+//	step        does                                               a crash after it leaves, and who repairs it
+//	careful     gates → functions, version, gate, state of what    those policies are whole; the next apply goes on with the others
+//	            pauses, drops, observes or lengthens
+//	rest        gates → deleter → functions, version, gate,        as above: a policy is there with its deleter and its publications,
+//	            state → publications, of everything else           or not at all
+//	leave       takes tables of dropped policies out of the        tables that are published for nobody; the next apply, which
+//	            publications, without waiting                      finds them by the dropped policies
+//	deleters    drops the roles that delete for nobody             they are on record in lapse.deleter; the next apply drops them
+//
+// Each pass is done for each policy in turn: a crash within a pass leaves some policies as they were. The position that an
+// armed policy's auditor must pass is written after the commit; the executor writes it where a crash came between. What is
+// published is read once per Difference and once per Apply; a table is joined at most once.
+//
+// Uninstall is the reverse (uninstall.go):
+//
+//	step          does                                    a crash after it leaves, and who repairs it
+//	policies      drops all policies and their deleters   an installation without policies; the next Uninstall goes on
+//	slot          drops the slot                          nothing can be armed; as above
+//	publications  drops them                              as above
+//	catalog       drops schema lapse                      nothing but roles, topics and keys
+//
+// Where the next things go: what looks at an installation and says what is wrong with it, doctor.go; a part that is installed,
+// a step in install.go and a file of its own; a part that a policy needs in the database (hidden rows, scaffolds of sidecars
+// and triggers), a file of its own beside publish.go, called in applying.writeOnce; what stands beside policies (holds), a
+// file of its own with a method of Session.
 package setup

@@ -2,11 +2,9 @@ package setup
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/schemas"
 )
@@ -199,9 +197,9 @@ func (d *dropping) try(ctx context.Context, sql string) (state string, err error
 		_, err := inner.Exec(ctx, sql)
 		return err
 	})
-	var server *pgconn.PgError
-	if errors.As(err, &server) && (server.Code == schemas.SQLStateInsufficientPrivilege || server.Code == schemas.SQLStateDependentObjectsStill || server.Code == schemas.SQLStateInvalidGrantOperation) {
-		return server.Code, nil
+	switch state := schemas.StateOf(err); state {
+	case schemas.SQLStateInsufficientPrivilege, schemas.SQLStateDependentObjectsStill, schemas.SQLStateInvalidGrantOperation:
+		return state, nil
 	}
 	return "", err
 }

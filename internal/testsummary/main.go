@@ -17,17 +17,6 @@ func main() {
 	os.Exit(code)
 }
 
-// event is one line of go test -json (go doc test2json).
-type event struct {
-	Action      string
-	Package     string
-	ImportPath  string // of build-output and build-fail
-	Test        string
-	Output      string
-	Elapsed     float64
-	FailedBuild string
-}
-
 // summarize reads events until in ends, and writes the summary.
 func summarize(in io.Reader, out io.Writer) (code int, err error) {
 	s := newSummary(out)

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/iotest"
 )
 
 // module is a module with every kind of end that a test can come to.
@@ -120,4 +124,50 @@ func summaryOf(t *testing.T, module map[string]string, packages ...string) (stri
 		t.Fatal(err)
 	}
 	return out.String(), code
+}
+
+// Somebody waits for the tests: what has ended is shown while the others run.
+func TestAPackageIsShownWhenItEnds(t *testing.T) {
+	t.Parallel()
+	in, events := io.Pipe()
+	out := &shown{lines: make(chan string, 10)}
+	code := make(chan int, 1)
+	go func() {
+		c, _ := summarize(in, out)
+		code <- c
+	}()
+	for _, event := range []string{
+		`{"Action":"run","Package":"a","Test":"TestA"}`,
+		`{"Action":"pass","Package":"a","Test":"TestA"}`,
+		`{"Action":"pass","Package":"a","Elapsed":1}`,
+		`go: what is no event is shown as it is`,
+	} {
+		fmt.Fprintln(events, event)
+	}
+	if got := <-out.lines; got != "ok    a                                   1.0 s  1 passed, 0 failed, 0 skipped\n" {
+		t.Errorf("shown is %q", got)
+	}
+	if got := <-out.lines; got != "go: what is no event is shown as it is\n" {
+		t.Errorf("shown is %q", got)
+	}
+	_ = events.Close()
+	if c := <-code; c != 0 {
+		t.Errorf("exit code %d", c)
+	}
+}
+
+// shown hands over what is written.
+type shown struct{ lines chan string }
+
+func (s *shown) Write(p []byte) (int, error) {
+	s.lines <- string(p)
+	return len(p), nil
+}
+
+func TestOutputThatCannotBeReadIsAnError(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	if code, err := summarize(iotest.ErrReader(broken), io.Discard); code != 1 || !errors.Is(err, broken) {
+		t.Errorf("exit code %d, %v", code, err)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"lapse/internal/kafkaserver"
@@ -32,15 +33,6 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	wanted := []server{kafka(dir)}
-	for _, pin := range servers.PostgresPins() {
-		for _, major := range majors {
-			if major == pin.Major {
-				wanted = append(wanted, postgres(dir, pin))
-			}
-		}
-	}
-
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -49,12 +41,24 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	if err := fetchMissing(ctx, wanted); err != nil {
+	if err := fetchMissing(ctx, wanted(dir, majors)); err != nil {
 		return err
 	}
 	return kafkaserver.ArchiveClasses(ctx)
 }
 
+// wanted are the servers to have in dir: Kafka, and PostgreSQL in these major versions.
+func wanted(dir string, majors []int) []server {
+	list := []server{kafka(dir)}
+	for _, pin := range servers.PostgresPins() {
+		if slices.Contains(majors, pin.Major) {
+			list = append(list, postgres(dir, pin))
+		}
+	}
+	return list
+}
+
+// fetchMissing fetches what is not complete. One that fails does not keep the others from being fetched.
 func fetchMissing(ctx context.Context, wanted []server) error {
 	var missing []server
 	for _, s := range wanted {
@@ -83,8 +87,16 @@ func fetchMissing(ctx context.Context, wanted []server) error {
 			failed = append(failed, err)
 		}
 	}
-	return errors.Join(failed...)
+	if len(failed) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w\n%s", errors.Join(failed...), whatToDo)
 }
+
+// whatToDo is for a machine that cannot reach a Maven repository.
+const whatToDo = "run make servers again once Maven reaches its repository (a mirror goes into ~/.m2/settings.xml), " +
+	"set LAPSE_SERVERS to a .servers folder that another clone has filled, or leave PostgreSQL versions out with LAPSE_PG\n" +
+	"until then the tests use the PostgreSQL of this system (/usr/lib/postgresql), if there is one"
 
 func names(list []server) string {
 	text := ""

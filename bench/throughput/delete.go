@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"time"
 
@@ -15,43 +13,8 @@ import (
 	"lapse/internal/pgserver"
 )
 
-// bench is what is measured, and with what.
-type bench struct {
-	dir      string // for keys and configuration
-	sides    []side
-	plan     []station
-	rounds   int
-	progress io.Writer
-}
-
-// station is a server and the scenarios that are measured on it.
-type station struct {
-	install   pgserver.Install
-	scenarios []scenario
-}
-
-// sample is one run of one side.
-type sample struct {
-	Batches int64   `json:"batches"`
-	Rows    int64   `json:"rows"`
-	Seconds float64 `json:"seconds"` // from the first batch's start to the last one's end
-	Pass    float64 `json:"pass_seconds"`
-	CutOff  bool    `json:"cut_off"`
-}
-
-// measure returns what it measured, all of it or up to an error.
-func (b *bench) measure(ctx context.Context) (*report, error) {
-	r := &report{Rounds: b.rounds, CPUs: runtime.NumCPU()}
-	for _, at := range b.plan {
-		if err := b.station(ctx, at, r); err != nil {
-			return r, fmt.Errorf("PostgreSQL %s: %w", at.install.Version, err)
-		}
-	}
-	return r, nil
-}
-
-// station measures everything on one server.
-func (b *bench) station(ctx context.Context, at station, r *report) (err error) {
+// deleting measures the scenarios of deleting on one server.
+func (b *bench) deleting(ctx context.Context, at station, r *report) (err error) {
 	server, err := pgserver.Start(ctx, pgserver.Options{Install: at.install, Settings: map[string]string{
 		// Nothing else is to happen while a side is measured, and a copy of 7,000 partitions needs its locks.
 		"autovacuum": "off", "checkpoint_timeout": "1h", "max_wal_size": "20GB", "shared_buffers": "512MB",
@@ -115,22 +78,9 @@ func (s *stand) workload(ctx context.Context, of *scenario, w workload) (map[str
 	if err := s.prepare(ctx, of, w); err != nil {
 		return nil, err
 	}
-	samples := map[string][]sample{}
-	for round := range s.rounds + 1 { // The first does not count.
-		order := slices.Clone(s.sides)
-		if round%2 == 1 {
-			slices.Reverse(order)
-		}
-		for _, side := range order {
-			got, err := s.sample(ctx, side, of, w)
-			if err != nil {
-				return nil, err
-			}
-			fmt.Fprintf(s.progress, "  %s, round %d, %s: %s\n", w.title(), round, side.name, got)
-			if round > 0 {
-				samples[side.name] = append(samples[side.name], got)
-			}
-		}
+	samples, err := s.inTurns(w.title(), func(side side) (sample, error) { return s.sample(ctx, side, of, w) })
+	if err != nil {
+		return nil, err
 	}
 	for _, side := range s.sides {
 		if err := errors.Join(s.drop(ctx, side.name), s.dropRoles(ctx, side)); err != nil {
@@ -155,7 +105,7 @@ func (s *stand) prepare(ctx context.Context, of *scenario, w workload) error {
 			return err
 		}
 		begun := time.Now()
-		if err := side.install(ctx, s.folder(side), s.server.URL("postgres", side.name), w.batch); err != nil {
+		if err := side.install(ctx, s.place(side, side.name), w.batch); err != nil {
 			return err
 		}
 		fmt.Fprintf(s.progress, "  %s, %s: init and apply took %.2f s\n", w.title(), side.name, time.Since(begun).Seconds())
@@ -163,8 +113,10 @@ func (s *stand) prepare(ctx context.Context, of *scenario, w workload) error {
 	return s.drop(ctx, filled)
 }
 
-// folder is where a side's keys and configuration are.
-func (s *stand) folder(side side) string { return filepath.Join(s.dir, side.name) }
+// place is a side's in one of its databases.
+func (s *stand) place(side side, database string) place {
+	return place{dir: filepath.Join(s.dir, side.name), url: s.server.URL("postgres", database), settings: "audit: off\n"}
+}
 
 // sample lets a side run once, on a copy of its database.
 func (s *stand) sample(ctx context.Context, side side, of *scenario, w workload) (got sample, err error) {
@@ -176,14 +128,14 @@ func (s *stand) sample(ctx context.Context, side side, of *scenario, w workload)
 			return got, err
 		}
 	}
-	p, err := side.run(ctx, s.folder(side), s.server.URL("postgres", measured), of.limit)
+	p, err := side.run(ctx, s.place(side, measured), of.limit)
 	if err != nil {
 		return got, err
 	}
 	if got, err = s.ledger(ctx); err != nil {
 		return got, err
 	}
-	got.Pass, got.CutOff = p.took.Seconds(), p.cutOff
+	got.Command, got.CutOff = p.took.Seconds(), p.cutOff
 	if !p.cutOff && got.Rows != int64(w.due) {
 		return got, fmt.Errorf("%s deleted %d rows of %d that are due", side.name, got.Rows, w.due)
 	}
@@ -240,8 +192,13 @@ func (s *stand) dropRoles(ctx context.Context, side side) error {
 }
 
 // execute runs statements in a database, each in a transaction of its own.
-func (s *stand) execute(ctx context.Context, database string, statements ...string) (err error) {
-	conn, err := pgx.Connect(ctx, s.server.URL("postgres", database))
+func (s *stand) execute(ctx context.Context, database string, statements ...string) error {
+	return execute(ctx, s.server.URL("postgres", database), statements...)
+}
+
+// execute runs statements as the superuser, each in a transaction of its own.
+func execute(ctx context.Context, url string, statements ...string) (err error) {
+	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return err
 	}

@@ -1,18 +1,3 @@
-// Command batches measures how many batches a second two lapse binaries delete, side by side in one run:
-//
-//	go build -o bin/lapse ./cmd/lapse
-//	go run ./bench/batches -before /tmp/lapse-before -after bin/lapse -pg 15,17 -rounds 5
-//
-// or `make bench BEFORE=/tmp/lapse-before`. Without -before it measures the one binary alone.
-//
-// Each figure is the median of the rounds, after one round that does not count. In each round both sides get a fresh
-// copy of the same database, take turns in going first, install with their own `init` and `apply`, and run once. The
-// audit is off, so that no Kafka is in the way. What counts is the time from the first batch's start to the last one's
-// end, as the ledger has it; where nothing is due, the whole time of `lapse run`. A run that takes too long is cut off,
-// and what it did until then counts.
-//
-// It starts throw-away servers and takes them away again. The table goes to standard output, and all figures to
-// bench/out/batches.json. Give the machine nothing else to do meanwhile.
 package main
 
 import (
@@ -33,16 +18,16 @@ import (
 func main() {
 	before := flag.String("before", "", "the lapse `binary` to compare with; none: measure the other alone")
 	after := flag.String("after", "bin/lapse", "the lapse `binary` to measure")
-	majors := flag.String("pg", "15,17", "major `versions` of PostgreSQL")
+	majors := flag.String("pg", "15,17", "major `versions` of PostgreSQL for deleting")
 	rounds := flag.Int("rounds", 5, "how often each figure is measured")
 	only := flag.String("scenarios", "", "only these scenarios (default: all of "+strings.Join(scenarioNames(), ",")+")")
-	out := flag.String("o", "bench/out/batches.json", "the `file` for all figures")
+	out := flag.String("o", "bench/out/throughput.json", "the `file` for all figures")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // A program of its own.
 	err := run(ctx, *before, *after, *majors, *rounds, *only, *out)
 	stop()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "batches:", err)
+		fmt.Fprintln(os.Stderr, "throughput:", err)
 		os.Exit(1) //nolint:forbidigo // A program of its own.
 	}
 }
@@ -105,17 +90,26 @@ func planOf(majors, only string) ([]station, error) {
 		if err != nil {
 			return nil, err
 		}
-		if fetched := wanted(false); len(fetched) > 0 {
+		if fetched := wanted(onFetched); len(fetched) > 0 {
 			plan = append(plan, station{install, fetched})
 		}
 	}
-	packaged := wanted(true)
-	if len(packaged) == 0 {
-		return plan, nil
+	if packaged := wanted(onPackaged); len(packaged) > 0 {
+		install, err := pgserver.FindPackaged()
+		if err != nil {
+			return nil, fmt.Errorf("%w, or leave jit and jit-off out of -scenarios", err)
+		}
+		plan = append(plan, station{install, packaged})
 	}
-	install, err := pgserver.FindPackaged()
-	if err != nil {
-		return nil, fmt.Errorf("%w, or leave jit and jit-off out of -scenarios", err)
+	if audits := wanted(onNewest); len(audits) > 0 {
+		installed, err := pgserver.Installed()
+		if err != nil {
+			return nil, err
+		}
+		if len(installed) == 0 {
+			return nil, errors.New("no PostgreSQL is installed: make servers")
+		}
+		plan = append(plan, station{installed[len(installed)-1], audits})
 	}
-	return append(plan, station{install, packaged}), nil
+	return plan, nil
 }

@@ -34,6 +34,8 @@ type figure struct {
 // value is a side's figure.
 type value struct {
 	Median  float64  `json:"median"`
+	Least   float64  `json:"least"`
+	Most    float64  `json:"most"`
 	Samples []sample `json:"samples"`
 }
 
@@ -44,12 +46,14 @@ type unit struct {
 	less bool // the smaller the better
 }
 
-func units(w workload) []unit {
+func units(of *scenario, w workload) []unit {
 	batches := unit{"batches/s", func(s sample) float64 { return per(s.Batches, s.Seconds) }, false}
 	rows := unit{"rows/s", func(s sample) float64 { return per(s.Rows, s.Seconds) }, false}
 	switch {
+	case of.where == onNewest:
+		return []unit{{"deletes/s", rows.of, false}}
 	case w.due == 0:
-		return []unit{{"seconds", func(s sample) float64 { return s.Pass }, true}}
+		return []unit{{"seconds", func(s sample) float64 { return s.Command }, true}}
 	case w.batch == 1:
 		return []unit{batches}
 	}
@@ -69,7 +73,7 @@ func (r *report) add(install pgserver.Install, of *scenario, w workload, samples
 	if install.JIT {
 		server += " packaged"
 	}
-	for _, u := range units(w) {
+	for _, u := range units(of, w) {
 		f := figure{Server: server, Scenario: of.title, Workload: w.title(), Unit: u.name}
 		f.Before, f.After = valueOf(samples["before"], u), valueOf(samples["after"], u)
 		if f.Before != nil && f.After != nil {
@@ -87,7 +91,7 @@ func valueOf(samples []sample, u unit) *value {
 	for i, s := range samples {
 		values[i] = u.of(s)
 	}
-	return &value{median(values), samples}
+	return &value{median(values), slices.Min(values), slices.Max(values), samples}
 }
 
 func median(values []float64) float64 {
@@ -112,7 +116,7 @@ func ratio(before, after float64, less bool) float64 {
 
 // print writes the table, ratios first.
 func (r *report) print(out io.Writer) error {
-	fmt.Fprintf(out, "\nmedians of %d rounds on %d CPUs; a ratio above 1: after is faster\n\n", r.Rounds, r.CPUs)
+	fmt.Fprintf(out, "\nmedians of %d rounds (least–most) on %d CPUs; a ratio above 1: after is faster\n\n", r.Rounds, r.CPUs)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "RATIO\tBEFORE\tAFTER\tUNIT\tPOSTGRESQL\tSCENARIO\tWORKLOAD\tNOTE")
 	for _, f := range r.Figures {
@@ -126,13 +130,17 @@ func (r *report) print(out io.Writer) error {
 }
 
 func (v *value) String() string {
-	switch {
-	case v == nil:
+	if v == nil {
 		return "-"
-	case v.Median >= 100:
-		return fmt.Sprintf("%.0f", v.Median)
 	}
-	return fmt.Sprintf("%.3g", v.Median)
+	return fmt.Sprintf("%s (%s–%s)", short(v.Median), short(v.Least), short(v.Most))
+}
+
+func short(n float64) string {
+	if n >= 100 {
+		return fmt.Sprintf("%.0f", n)
+	}
+	return fmt.Sprintf("%.3g", n)
 }
 
 // note says which side was cut off, and what it had done by then.
@@ -153,7 +161,7 @@ func (v *value) cutOff() string {
 	var batches, seconds []float64
 	for _, s := range v.Samples {
 		if s.CutOff {
-			batches, seconds = append(batches, float64(s.Batches)), append(seconds, s.Pass)
+			batches, seconds = append(batches, float64(s.Batches)), append(seconds, s.Command)
 		}
 	}
 	if len(batches) == 0 {
@@ -163,7 +171,10 @@ func (v *value) cutOff() string {
 }
 
 func (s sample) String() string {
-	text := fmt.Sprintf("%d batches, %d rows in %.2f s; the pass %.2f s", s.Batches, s.Rows, s.Seconds, s.Pass)
+	if s.Batches == 0 && s.Rows > 0 { // of an audit
+		return fmt.Sprintf("%d rows in %.2f s", s.Rows, s.Seconds)
+	}
+	text := fmt.Sprintf("%d batches, %d rows in %.2f s; the command %.2f s", s.Batches, s.Rows, s.Seconds, s.Command)
 	if s.CutOff {
 		text += ", cut off"
 	}

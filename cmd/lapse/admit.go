@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/internal/config"
@@ -47,27 +47,37 @@ const reachableSuperuser = `
 	 order by case when r.rolname operator(pg_catalog.=) session_user then 0 else 1 end, r.rolname
 	 limit 1`
 
-// connect is the connect of every command but init and apply.
-func (a *app) connect(ctx context.Context, s *config.Settings, c config.ConnString, role, command string) (*pgx.Conn, error) {
-	parsed, err := a.connection(s, c, role, command)
+// errNotPinned says that a session does not have the settings that it was started with.
+var errNotPinned = errors.New("the session was started with settings of its own and does not have them: " + connectDirectly)
+
+// connectDirectly is what to do about whoever stands between us and the server. A pooler in transaction mode also mixes
+// the sessions of several clients.
+const connectDirectly = "connect to PostgreSQL directly, not through a pooler"
+
+// checkPinned refuses a session whose settings a pooler has swallowed. The names that it asks for would be looked up where
+// the login says: so they are qualified.
+func checkPinned(ctx context.Context, conn *pgconn.PgConn) error {
+	path, err := oneValue(ctx, conn, `select pg_catalog.current_setting('search_path')`)
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("look at the session's settings: %w", err)
 	}
-	return connectWith(ctx, parsed, c, role)
+	if path != schemas.SessionSettings()["search_path"] {
+		return errNotPinned
+	}
+	return nil
 }
 
-// connection is the connection of every command but init and apply.
-func (a *app) connection(s *config.Settings, c config.ConnString, role, command string) (*pgx.ConnConfig, error) {
-	parsed, err := connection(c, role, command)
+// oneValue returns the one value of the one row that a query has, "" for none. It is for connections that know the simple
+// protocol only too.
+func oneValue(ctx context.Context, conn *pgconn.PgConn, query string) (string, error) {
+	results, err := conn.Exec(ctx, query).ReadAll()
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	login, err := c.Login()
-	if err != nil {
-		return nil, invalid(err)
+	if len(results) == 0 || len(results[0].Rows) == 0 {
+		return "", nil
 	}
-	parsed.AfterConnect = a.admit(s, login)
-	return parsed, nil
+	return string(results[0].Rows[0][0]), nil
 }
 
 // admit returns what is asked of each connection before it is used.
@@ -76,7 +86,7 @@ func (a *app) admit(s *config.Settings, login string) pgconn.AfterConnectFunc {
 		if err := checkPinned(ctx, conn); err != nil {
 			return err
 		}
-		superuser, err := ask(ctx, conn, reachableSuperuser)
+		superuser, err := oneValue(ctx, conn, reachableSuperuser)
 		switch {
 		case err != nil:
 			return fmt.Errorf("look at the login: %w", err)

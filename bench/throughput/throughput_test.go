@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"lapse/internal/fixture"
+	"lapse/internal/kafkaserver"
 	"lapse/internal/pgserver"
 	"lapse/internal/pgtest"
 )
@@ -74,6 +76,27 @@ func measureOnNewest(t *testing.T, scenarios ...scenario) *report {
 		t.Fatal(err)
 	}
 	return report
+}
+
+func TestTheAuditOfBothSidesIsMeasured(t *testing.T) {
+	t.Parallel()
+	_, missing := kafkaserver.Find()
+	fixture.Missing(t, missing)
+	report := measureOnNewest(t, scenario{
+		name: "audit", title: "audit", where: onNewest, setup: plain(), due: dueInOne, workloads: []workload{{3000, 500}}, limit: time.Minute,
+	})
+	if len(report.Figures) != 1 {
+		t.Fatalf("%d figures of 1", len(report.Figures))
+	}
+	f := report.Figures[0]
+	if f.Unit != "deletes/s" || f.Ratio <= 0 || f.Before == nil || f.After == nil {
+		t.Fatalf("%+v", f)
+	}
+	for _, s := range append(f.Before.Samples, f.After.Samples...) {
+		if s.Rows != 3000 || s.Seconds <= 0 {
+			t.Errorf("%+v, want 3000 rows", s)
+		}
+	}
 }
 
 func TestARatioAboveOneSaysThatAfterIsFaster(t *testing.T) {

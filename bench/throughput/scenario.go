@@ -12,8 +12,7 @@ type scenario struct {
 	name      string // as -scenarios has it
 	title     string
 	workloads []workload
-	// packaged ones run on the distribution's server, the others on the fetched ones.
-	packaged bool
+	where     where
 	// setup makes shop.sessions and what is around it, as the superuser. Each text is a transaction.
 	setup []string
 	// due is a function from a number of rows to the statement that makes as many due.
@@ -23,6 +22,15 @@ type scenario struct {
 	// limit is when a run is cut off: long enough for the slower side's first batches.
 	limit time.Duration
 }
+
+// where says which servers a scenario runs on.
+type where int
+
+const (
+	onFetched  where = iota // each of -pg
+	onPackaged              // the distribution's own, which has JIT
+	onNewest                // the newest of the fetched, with a Kafka: these measure the audit
+)
 
 // workload is what is to be deleted from it.
 type workload struct {
@@ -48,12 +56,16 @@ func scenarios() []scenario {
 			setup: partitioned(partitions), due: dueInFour, workloads: all, limit: 20 * time.Second,
 		},
 		{
-			name: "jit-off", title: "packaged server, jit off", packaged: true,
+			name: "jit-off", title: "packaged server, jit off", where: onPackaged,
 			setup: plain(), due: dueInOne, workloads: all, limit: 10 * time.Second, database: []string{"jit = off"},
 		},
 		{
-			name: "jit", title: "packaged server, jit on", packaged: true,
+			name: "jit", title: "packaged server, jit on", where: onPackaged,
 			setup: plain(), due: dueInOne, workloads: all, limit: 5 * time.Second, database: []string{"jit = on"},
+		},
+		{
+			name: "audit", title: "audit, from the slot to Kafka", where: onNewest,
+			setup: plain(), due: dueInOne, workloads: []workload{{300_000, 5000}}, limit: 5 * time.Minute,
 		},
 	}
 }
@@ -139,7 +151,7 @@ func scenarioNames() []string {
 }
 
 // chosen returns a function that lists the scenarios named, or all, for one kind of server.
-func chosen(only string) (func(packaged bool) []scenario, error) {
+func chosen(only string) (func(on where) []scenario, error) {
 	var names []string
 	if only != "" {
 		names = strings.Split(only, ",")
@@ -149,9 +161,9 @@ func chosen(only string) (func(packaged bool) []scenario, error) {
 			return nil, fmt.Errorf("-scenarios %s: there is no %q, there are %s", only, name, strings.Join(scenarioNames(), ", "))
 		}
 	}
-	return func(packaged bool) []scenario {
+	return func(on where) []scenario {
 		return slices.DeleteFunc(scenarios(), func(s scenario) bool {
-			return s.packaged != packaged || names != nil && !slices.Contains(names, s.name)
+			return s.where != on || names != nil && !slices.Contains(names, s.name)
 		})
 	}, nil
 }

@@ -1,4 +1,4 @@
-package main
+package setup
 
 import (
 	"context"
@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"lapse/planner"
 	"lapse/schemas"
 )
 
-// newlyDue says what more falls due under a version than under the one before it, both counted at one cutoff.
-type newlyDue struct {
+// NewlyDue says what more falls due under a version than under the one before it, both counted at one cutoff.
+type NewlyDue struct {
 	Version schemas.PolicyVersion `json:"version"`
 	Due     int64                 `json:"due"`
 	Former  schemas.PolicyVersion `json:"former_version,omitempty"` // 0: there was none
@@ -28,7 +26,7 @@ type newlyDue struct {
 }
 
 // String is the line for a person.
-func (n *newlyDue) String() string {
+func (n *NewlyDue) String() string {
 	switch {
 	case n.NotCounted != "":
 		return fmt.Sprintf("more rows fall due, which were not counted (%s): `lapse plan %s` counts them", n.NotCounted, n.policy)
@@ -42,28 +40,28 @@ func (n *newlyDue) String() string {
 }
 
 // counts reports whether what newly falls due is of interest: more may, under another version.
-func (c *change) counts() bool {
+func (c *Change) counts() bool {
 	return (c.Kind == planner.New && c.HeldBack) || (c.Kind == planner.Changed && (c.MoreFallDue || c.HeldBack))
 }
 
-// countFormer counts what is due under the version in force, and takes the cutoff down.
-func (a *applier) countFormer(ctx context.Context, c *change) *newlyDue {
-	if !c.counts() {
+// countFormer counts what is due under the version in force, and keeps the cutoff.
+func (a *Applier) countFormer(ctx context.Context, c *Change) *NewlyDue {
+	if !c.counts() || a.Counting == nil {
 		return nil
 	}
-	n := &newlyDue{Version: c.ToVersion, policy: c.Policy}
+	n := &NewlyDue{Version: c.ToVersion, policy: c.Policy}
 	if c.Kind == planner.New {
 		return n
 	}
 	n.Former = c.FromVersion
-	due, err := a.count(ctx, c.Policy, n)
+	due, err := a.count(ctx, n)
 	n.Was, n.Nested = due, c.Nested()
 	n.fail(err)
 	return n
 }
 
 // countPresent counts what is due under the version that was written.
-func (a *applier) countPresent(ctx context.Context, c *change, n *newlyDue) {
+func (a *Applier) countPresent(ctx context.Context, c *Change, n *NewlyDue) {
 	if n == nil {
 		return
 	}
@@ -71,7 +69,7 @@ func (a *applier) countPresent(ctx context.Context, c *change, n *newlyDue) {
 	if n.NotCounted != "" {
 		return
 	}
-	due, err := a.count(ctx, c.Policy, n)
+	due, err := a.count(ctx, n)
 	n.Due = due
 	n.fail(err)
 	if newly := n.Due - n.Was; err == nil && n.Former > 0 && n.Nested {
@@ -79,26 +77,26 @@ func (a *applier) countPresent(ctx context.Context, c *change, n *newlyDue) {
 	}
 }
 
-func (n *newlyDue) fail(err error) {
+func (n *NewlyDue) fail(err error) {
 	if err != nil {
 		n.NotCounted = err.Error()
 	}
 }
 
-// count counts through the policy's own function, over the executor's login: nothing of the table is read in the session that
+// count counts through the policy's own function, in the executor's session: nothing of the table is read in the session that
 // applies, whose login may do more than the table's owner should.
-func (a *applier) count(ctx context.Context, policy schemas.PolicyName, n *newlyDue) (int64, error) {
-	conn, err := a.connectToCount(ctx)
+func (a *Applier) count(ctx context.Context, n *NewlyDue) (due int64, err error) {
+	conn, err := a.Counting(ctx)
 	if err != nil {
 		return 0, err
 	}
-	defer hangUp(conn)
+	defer closeConn(conn)
 	policies, err := planner.LoadInForce(ctx, conn)
 	if err != nil {
 		return 0, err
 	}
 	for i := range policies {
-		if policies[i].Name != policy {
+		if policies[i].Name != n.policy {
 			continue
 		}
 		s, err := planner.SurveyInForce(ctx, conn, &policies[i], n.cutoff)
@@ -112,26 +110,4 @@ func (a *applier) count(ctx context.Context, policy schemas.PolicyName, n *newly
 		return s.Due, nil
 	}
 	return 0, errors.New("the policy is gone")
-}
-
-// What counting may take: it stands in nobody's way for longer than lock_timeout.
-const (
-	countLockTimeout      = "1s"
-	countStatementTimeout = "60s"
-)
-
-func (a *applier) connectToCount(ctx context.Context) (*pgx.Conn, error) {
-	to, role := a.settings.Database.Executor, a.settings.Roles.Executor
-	parsed, err := a.connection(a.settings, to, role, "lapse apply")
-	if err != nil {
-		return nil, err
-	}
-	// As startup parameters they outlive the RESET ALL around a survey.
-	schemas.PinSession(parsed.RuntimeParams, map[string]string{"lock_timeout": countLockTimeout, "statement_timeout": countStatementTimeout})
-	conn, err := connectWith(ctx, parsed, to, role)
-	var refused *superuserError
-	if errors.As(err, &refused) {
-		return nil, fmt.Errorf("%q, the executor's login, is or can become a superuser, and code of the table's owner could run in its session", refused.login)
-	}
-	return conn, err
 }

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/internal/fixture"
+	"lapse/internal/kafkaserver"
+	"lapse/internal/pgserver"
+)
+
+// begun is a demonstration at work, whose temporary folders are in one of its own.
+type begun struct {
+	t    *testing.T
+	temp string
+	stop context.CancelFunc
+	done chan error
+
+	mu   sync.Mutex
+	told bytes.Buffer
+}
+
+func (b *begun) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.told.Write(p)
+}
+
+func (b *begun) text() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.told.String()
+}
+
+// begin builds lapse and begins a demonstration with it. It keeps the test from being parallel: TMPDIR is the process's.
+func begin(t *testing.T, keep bool, http string) *begun {
+	t.Helper()
+	_, missingKafka := kafkaserver.Find()
+	_, missingPostgres := pgserver.Find(18)
+	fixture.Missing(t, errors.Join(missingKafka, missingPostgres))
+	lapse := filepath.Join(t.TempDir(), "lapse")
+	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", lapse, "lapse/cmd/lapse").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	// A short name, since it becomes part of a socket's, in a folder that PostgreSQL's user may enter.
+	temp, err := os.MkdirTemp("", "d")
+	if err := errors.Join(err, os.Chmod(temp, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(temp) })
+	t.Setenv("TMPDIR", temp)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	b := &begun{t: t, temp: temp, stop: cancel, done: make(chan error, 1)}
+	d := &demonstration{lapse: lapse, keep: keep, http: http, out: b}
+	go func() { b.done <- d.run(ctx) }()
+	t.Cleanup(cancel)
+	return b
+}
+
+// tells waits until the demonstration has told something.
+func (b *begun) tells(what string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), patience+time.Minute)
+	defer cancel()
+	err := fixture.Until(ctx, func() (bool, error) {
+		select {
+		case err := <-b.done:
+			b.done <- err
+			return false, fmt.Errorf("it has ended: %w", errors.Join(errors.New("too early"), err))
+		default:
+			return strings.Contains(b.text(), what), nil
+		}
+	})
+	if err != nil {
+		b.t.Fatalf("wait for %q: %v\n%s", what, err, b.text())
+	}
+}
+
+// end waits for the end, and wants nothing to be left.
+func (b *begun) end() error {
+	b.t.Helper()
+	select {
+	case err := <-b.done:
+		left, errRead := os.ReadDir(b.temp)
+		if len(left) > 0 || errRead != nil {
+			b.t.Errorf("in the temporary folder are %v, %v; want nothing", left, errRead)
+		}
+		return err
+	case <-time.After(time.Minute):
+		b.t.Fatalf("the demonstration does not end\n%s", b.text())
+		return nil
+	}
+}
+
+// freePort is an address that nobody listens at.
+func freePort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+var addresses = regexp.MustCompile(`PostgreSQL  (\S+)\n   Kafka       (\S+)\n   metrics     (\S+)\n`)
+
+func TestTheStoryIsToldCountedAndKeptUntilItIsInterrupted(t *testing.T) {
+	b := begin(t, true, freePort(t))
+	b.tells("press Ctrl-C")
+	told := b.text()
+	for step := 1; step <= 7; step++ {
+		if !strings.Contains(told, fmt.Sprintf("\n%d. ", step)) {
+			t.Errorf("step %d is missing", step)
+		}
+	}
+	for group, n := range expected {
+		if !strings.Contains(told, fmt.Sprintf("     %-34s %10d %10d\n", group, n, n)) {
+			t.Errorf("the count of %s is missing, or is not %d", group, n)
+		}
+	}
+	if !strings.Contains(told, "Each deletion is in its topic, once") || !strings.Contains(told, "permission denied") {
+		t.Error("the end of the count or the refusal is missing")
+	}
+
+	kept := addresses.FindStringSubmatch(told)
+	if kept == nil {
+		t.Fatal("no addresses")
+	}
+	conn, err := pgx.Connect(t.Context(), kept[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := fixture.One[int](t, conn, `select count(*) from public.sessions where last_seen + interval '30 days' <= now()`); left != 0 {
+		t.Errorf("%d sessions that are due are left", left)
+	}
+	_ = conn.Close(t.Context())
+	fixture.Eventually(t, "the metrics are served", func() bool {
+		answer, err := http.Get(kept[3])
+		if err != nil {
+			return false
+		}
+		text, err := io.ReadAll(answer.Body)
+		return errors.Join(err, answer.Body.Close()) == nil && bytes.Contains(text, []byte("lapse_"))
+	})
+
+	b.stop()
+	if err := b.end(); err != nil {
+		t.Errorf("interrupted while it was kept: %v", err)
+	}
+	for _, address := range []string{kept[2], strings.Split(strings.TrimPrefix(kept[3], "http://"), "/")[0]} {
+		if conn, err := net.Dial("tcp", address); err == nil {
+			t.Errorf("somebody still listens at %s", conn.RemoteAddr())
+		}
+	}
+	if _, err := pgx.Connect(t.Context(), kept[1]); err == nil {
+		t.Error("PostgreSQL is still there")
+	}
+	if t.Failed() {
+		t.Log(b.text())
+	}
+}
+
+func TestAnInterruptedStoryLeavesNothing(t *testing.T) {
+	b := begin(t, false, "")
+	b.tells("\n2. ")
+	b.stop()
+	if err := b.end(); err == nil || !strings.Contains(err.Error(), "step ") {
+		t.Errorf("got %v, want the step that was interrupted", err)
+	}
+}
+
+func TestACountThatDiffersOrAnEventThatIsThereTwiceIsAnError(t *testing.T) {
+	t.Parallel()
+	if err := compare(io.Discard, maps.Clone(expected), 0); err != nil {
+		t.Errorf("what was expected: %v", err)
+	}
+	for name, change := range map[string]func(map[string]int){
+		"one missing":     func(got map[string]int) { got["user        public.sessions"]-- },
+		"one too many":    func(got map[string]int) { got["system      public.sessions"]++ },
+		"another group":   func(got map[string]int) { got["user        public.page_view_old"] = 1 },
+		"a missing group": func(got map[string]int) { delete(got, "unverified  public.sessions") },
+	} {
+		got := maps.Clone(expected)
+		change(got)
+		if err := compare(io.Discard, got, 0); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if err := compare(io.Discard, maps.Clone(expected), 1); err == nil {
+		t.Error("an event that is there twice: no error")
+	}
+}
+
+func TestEventsAreCountedByCauseAndTable(t *testing.T) {
+	t.Parallel()
+	line := func(id, cause string) string {
+		return fmt.Sprintf(`{"event_id":%q,"table_name":"public.t","lapse":{"cause":%q}}`+"\n", id, cause)
+	}
+	counts, samples, twice, err := tally([]byte(line("a", "user") + line("b", "user") + line("a", "user") + line("c", "system")))
+	if err != nil || twice != 1 || counts["user        public.t"] != 3 || counts["system      public.t"] != 1 || samples["system"] != line("c", "system") {
+		t.Errorf("%v, %q, %d twice, %v", counts, samples, twice, err)
+	}
+	if _, _, _, err := tally([]byte("no event\n")); err == nil {
+		t.Error("what is no event was counted")
+	}
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"lapse/audit"
+	"lapse/internal/setup"
+)
+
+// goesOn says how the log goes on with a slot that was made again, as far as that can be looked at.
+func (i *initialiser) goesOn(ctx context.Context, r *initReport) {
+	const look = "lapse history shows where the log and the database stand to each other"
+	if err := i.settings.RequireKafka(); err != nil {
+		r.Next = append(r.Next, "if the log and the database are one history, the log goes on with a gap that begins at its end; "+look)
+		return
+	}
+	p, err := i.pastsAfterInit(ctx)
+	switch {
+	case err != nil:
+		r.Warnings = append(r.Warnings, fmt.Sprintf("how the log goes on could not be looked at: %v; %s", err, look))
+	case p.needsPerson():
+		r.Warnings = append(r.Warnings, p.verdict())
+		r.Next = append(r.Next, look+", and what to type")
+	case p.Outcome == audit.OutcomeNew:
+	case p.found != nil:
+		r.Next = append(r.Next, fmt.Sprintf("lapse audit or lapse serve: the log goes on in the same topics, with a gap from %s to the slot",
+			p.found.LogEnd))
+	}
+}
+
+func (i *initialiser) pastsAfterInit(ctx context.Context) (*historyView, error) {
+	owner, err := i.connectAs(ctx, setup.PlayOwner)
+	if err != nil {
+		return nil, err
+	}
+	defer closeConn(owner)
+	return i.compareHistory(ctx, owner, i.settings, checkPinned)
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"lapse/internal/backoff"
+	"lapse/internal/config"
+	"lapse/internal/setup"
+	"lapse/schemas"
+)
+
+const (
+	connectTimeout = 10 * time.Second
+	closeTimeout   = 2 * time.Second
+)
+
+// session is a session that a command opens.
+//
+// A login that is not the role becomes it for the whole session: what it makes then belongs to the role, and what the role
+// may not do it may not do either, though it be a superuser's. No session depends on what the login or the database has set.
+type session struct {
+	command   string // application_name, unless the connection string has one
+	to        config.ConnString
+	role      string            // "": the login's own
+	superuser bool              // a superuser's login is taken: for init and apply
+	with      map[string]string // further settings
+}
+
+// configOf is how a session is opened. Each connection is looked at before it is used: see admit.
+func (a *app) configOf(s *config.Settings, w session) (*pgx.ConnConfig, error) {
+	parsed, err := pgx.ParseConfig(string(w.to))
+	if err != nil {
+		return nil, invalid(fmt.Errorf("read the database's connection string: %w", err))
+	}
+	if parsed.RuntimeParams["application_name"] == "" {
+		parsed.RuntimeParams["application_name"] = w.command
+	}
+	schemas.PinSession(parsed.RuntimeParams, schemas.SessionSettings())
+	if w.role != "" && parsed.User != w.role {
+		schemas.PinSession(parsed.RuntimeParams, map[string]string{"role": w.role})
+	}
+	schemas.PinSession(parsed.RuntimeParams, w.with)
+	parsed.AfterConnect = checkPinned
+	if !w.superuser {
+		parsed.AfterConnect = a.admit(s, parsed.User)
+	}
+	if parsed.ConnectTimeout == 0 {
+		parsed.ConnectTimeout = connectTimeout
+	}
+	return parsed, nil
+}
+
+// connection is configOf for what opens its connections itself: executor, auditor.
+func (a *app) connection(s *config.Settings, to config.ConnString, role, command string) (*pgx.ConnConfig, error) {
+	return a.configOf(s, session{command: command, to: to, role: role})
+}
+
+// open opens a session. That nobody could connect is a *connectError.
+func (a *app) open(ctx context.Context, s *config.Settings, w session) (*pgx.Conn, error) {
+	parsed, err := a.configOf(s, w)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := pgx.ConnectConfig(ctx, parsed)
+	if err != nil {
+		return nil, &connectError{session: w, login: parsed.User, cause: err}
+	}
+	return conn, nil
+}
+
+// openInstalled is open in a database with an installation that this program and its settings fit to.
+func (a *app) openInstalled(ctx context.Context, s *config.Settings, w session) (*pgx.Conn, *setup.Installation, error) {
+	conn, err := a.open(ctx, s, w)
+	if err != nil {
+		return nil, nil, err
+	}
+	installed, err := setup.ReadInstallation(ctx, conn, s.Roles)
+	if err == nil {
+		err = fits(installed, s)
+	}
+	if err != nil {
+		closeConn(conn)
+		return nil, nil, err
+	}
+	return conn, installed, nil
+}
+
+// openOwner is openInstalled as the catalog's owner, with the settings.
+func (a *app) openOwner(ctx context.Context, command string) (*setup.Session, *config.Settings, error) {
+	s, err := a.settings()
+	if err != nil {
+		return nil, nil, err
+	}
+	conn, _, err := a.openInstalled(ctx, s, session{command: command, to: s.Database.Owner, role: s.Roles.Owner})
+	if err != nil {
+		return nil, nil, err
+	}
+	return &setup.Session{Conn: conn, Roles: s.Roles, Log: a.log}, s, nil
+}
+
+// closeConn closes a connection; what was open is rolled back.
+func closeConn(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	_ = conn.Close(ctx)
+}
+
+// connectError says that a session could not be opened, and what to do where that is known.
+type connectError struct {
+	session session
+	login   string
+	cause   error
+}
+
+// Unwrap returns what was said, a *superuserError for instance.
+func (e *connectError) Unwrap() error { return e.cause }
+
+func (e *connectError) Error() string {
+	return fmt.Sprintf("connect to %s: %s", e.session.to, e.what())
+}
+
+func (e *connectError) what() string {
+	var refused *superuserError
+	var server *pgconn.PgError
+	switch {
+	case errors.As(e.cause, &refused):
+		return refused.Error()
+	case errors.Is(e.cause, errNotPinned):
+		return errNotPinned.Error()
+	case !errors.As(e.cause, &server):
+		return e.cause.Error()
+	}
+	switch server.Code {
+	case schemas.SQLStateProtocolViolation, schemas.SQLStateUndefinedObject:
+		return fmt.Sprintf("a setting that the session starts with is refused (%s): %s", server.Message, connectDirectly)
+	case schemas.SQLStateInsufficientPrivilege:
+		if e.session.role != "" {
+			return fmt.Sprintf("%s: have a superuser run: grant %s to %s", server.Message, schemas.Identifier(e.session.role), schemas.Identifier(e.login))
+		}
+	case schemas.SQLStateInvalidParameterValue: // there is no such role
+		if e.session.role != "" {
+			return server.Message + ": run lapse init"
+		}
+	}
+	return server.Error()
+}
+
+// passing says whether waiting may end a failure to connect: nobody answered, or the server is starting, stopping or full.
+func passing(err error) bool {
+	var failed *pgconn.ConnectError
+	var refused *superuserError
+	if errors.As(err, &refused) || errors.Is(err, errNotPinned) {
+		return false
+	}
+	switch schemas.StateOf(err) {
+	case schemas.SQLStateAdminShutdown, schemas.SQLStateCrashShutdown, schemas.SQLStateCannotConnectNow, schemas.SQLStateTooManyConnections:
+		return true
+	case "":
+		return errors.As(err, &failed)
+	default:
+		return false
+	}
+}
+
+// awaitInstallation reads the installation over a connection of its own, for what runs until it is stopped: a server that is
+// not there yet, or is starting, is waited for unless impatient.
+func (a *app) awaitInstallation(
+	ctx context.Context, s *config.Settings, c config.ConnString, role string, impatient bool,
+) (*setup.Installation, error) {
+	for pause := (backoff.Backoff{Min: 250 * time.Millisecond, Max: 10 * time.Second}); ; {
+		conn, installed, err := a.openInstalled(ctx, s, session{command: "lapse", to: c, role: role})
+		if err == nil {
+			closeConn(conn)
+			return installed, nil
+		}
+		if impatient || !passing(err) {
+			return nil, err
+		}
+		a.log.Warn("no connection to the database; trying again", "error", err)
+		if err := pause.Wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// fits refuses an installation that this program or its settings are not for.
+func fits(i *setup.Installation, s *config.Settings) error {
+	required := s.Audit == config.AuditRequired
+	switch {
+	case i.SchemaVersion > schemas.Version:
+		return fmt.Errorf("the catalog has version %d, this program knows %d: use a newer lapse", i.SchemaVersion, schemas.Version)
+	case i.SchemaVersion < schemas.Version:
+		return fmt.Errorf("the catalog has version %d, this program needs %d: run lapse init", i.SchemaVersion, schemas.Version)
+	case i.Slot != s.Slot:
+		return invalid(fmt.Errorf("this database is installed with slot %q, not %q: set slot: %s in lapse.yaml", i.Slot, s.Slot, i.Slot))
+	case i.AuditRequired && !required:
+		return invalid(errors.New("lapse.yaml says audit: off, but this database is installed with audit: required: run lapse init to change that"))
+	case !i.AuditRequired && required:
+		return invalid(errors.New("this database is installed with audit: off: say so in lapse.yaml, or run lapse init to require the audit again"))
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/internal/yamldoc"
+	"lapse/planner"
+	"lapse/planner/policyfile"
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// Applier makes the policies of a database equal a file: Difference compares, Apply writes.
+type Applier struct {
+	Session
+	AuditRequired bool   // what policies delete from must be published
+	Prune         bool   // policies that are not in the file are dropped
+	Arm           bool   // versions by which more falls due are armed
+	Reason        string // for the record
+	// Counting opens the executor's session, in which what newly falls due is counted; nil does not count.
+	Counting func(ctx context.Context) (*pgx.Conn, error)
+	// Tell is called for each policy once its change is committed; nil is not called.
+	Tell func(c *Change)
+}
+
+// Change is what Apply does about one policy. It marshals to JSON as it stands.
+type Change struct {
+	planner.Change
+	Publish  []string  `json:"publish,omitempty"` // tables that are to be published
+	Applied  bool      `json:"applied"`
+	Grant    bool      `json:"grant,omitempty"` // the deleter lacks a right, on a partition made since for instance
+	Leave    []string  `json:"leave,omitempty"` // tables that leave their publication: no policy needs them there
+	NewlyDue *NewlyDue `json:"newly_due,omitempty"`
+	Left     []string  `json:"-"` // of Leave, what is still published after Apply, and what to do; Warnings has it too
+
+	tables  []uint32 // all that must be published
+	leaving []replication.Member
+	failed  bool
+}
+
+// Writes reports whether Apply would change anything.
+func (c *Change) Writes() bool {
+	return c.Change.Writes() || len(c.Publish) > 0 || c.Grant || len(c.Leave) > 0
+}
+
+// Deleter is the role whose rights Apply completes where Grant says so.
+func (c *Change) Deleter(roles schemas.Roles) string {
+	return roles.Deleter(c.Resolved.Definition.TableOwner)
+}
+
+// Changes are what Apply does, in its order.
+type Changes []Change
+
+// Write reports whether Apply would change anything.
+func (cs Changes) Write() bool {
+	return slices.ContainsFunc(cs, func(c Change) bool { return c.Writes() })
+}
+
+// Unfit reports whether a policy in force cannot delete from its table, and nobody has paused it.
+func (cs Changes) Unfit() bool {
+	return slices.ContainsFunc(cs, func(c Change) bool { return c.Unfit && c.ToState != schemas.Paused })
+}
+
+// Count reports whether Apply would count what newly falls due.
+func (cs Changes) Count() bool {
+	return slices.ContainsFunc(cs, func(c Change) bool { return c.counts() })
+}
+
+// refused lets a problem with the table of one policy refuse the file, unless the policy can do without its table.
+func (c *Change) refused(err error) error {
+	if err == nil {
+		return nil
+	}
+	if c.FallBack(err.Error()) {
+		c.Publish, c.Grant, c.tables = nil, false, nil
+		return nil
+	}
+	return fmt.Errorf("policy %s: %w", c.Policy, err)
+}
+
+// Difference compares a file with what is in force and with what is published, and refuses what cannot be written. Nothing
+// is changed, and no table of a user's is locked. What is published is read once for all policies.
+func (a *Applier) Difference(ctx context.Context, file *policyfile.File) (Changes, error) {
+	differences, err := planner.Difference(ctx, a.Conn, file, a.Prune, Fit)
+	if err != nil {
+		return nil, nothingApplied(err)
+	}
+	members, err := replication.Members(ctx, a.Conn)
+	if err != nil {
+		return nil, err
+	}
+	var refused []error
+	changes := make(Changes, 0, len(differences))
+	for _, d := range differences {
+		c := Change{Change: d}
+		if a.Arm {
+			if err := c.Arm(); err != nil {
+				refused = append(refused, err)
+				continue
+			}
+		}
+		for _, check := range []func(context.Context, *Change) error{
+			func(ctx context.Context, c *Change) error { return a.checkPublished(ctx, members, c) }, a.checkDeleter,
+		} {
+			if c.Resolved == nil {
+				break
+			}
+			if err := check(ctx, &c); err != nil {
+				refused = append(refused, c.refused(err))
+			}
+		}
+		changes = append(changes, c)
+	}
+	if err := errors.Join(refused...); err != nil {
+		return nil, nothingApplied(err)
+	}
+	return a.leavers(ctx, members, changes)
+}
+
+// nothingApplied says what became of the other policies of a file of which one was refused.
+func nothingApplied(err error) error {
+	var policies yamldoc.Errors
+	var identity *replication.IdentityError
+	var grant *GrantError
+	if errors.As(err, &policies) || errors.As(err, &identity) || errors.As(err, &grant) {
+		return fmt.Errorf("%w\nnothing of the file was applied: mend this, or take the policy out of the file, and apply it again", err)
+	}
+	return err
+}
+
+// Fit is planner.Fit, which replication answers: both ask the one function that decides what can be published.
+func Fit(ctx context.Context, tx pgx.Tx, table uint32) (problem string, err error) {
+	err = replication.CheckIdentity(ctx, tx, table)
+	var identity *replication.IdentityError
+	if errors.As(err, &identity) {
+		return identity.Error(), nil
+	}
+	return "", err
+}
+
+// checkPublished lists what is not published, and refuses what publishing would harm.
+func (a *Applier) checkPublished(ctx context.Context, members []replication.Member, c *Change) error {
+	if !a.AuditRequired {
+		return nil
+	}
+	for _, table := range c.Resolved.Published {
+		c.tables = append(c.tables, table.OID)
+		if !isMember(members, table.OID) {
+			c.Publish = append(c.Publish, table.Name)
+		}
+	}
+	return replication.CheckIdentities(ctx, a.Conn, c.tables)
+}
+
+// checkDeleter says whether the deleter of the table's owner lacks something, and refuses a table that it cannot be given
+// rights on: a missing right is known before anything is written.
+func (a *Applier) checkDeleter(ctx context.Context, c *Change) error {
+	var ready bool
+	err := pgx.BeginFunc(ctx, a.Conn, func(tx pgx.Tx) error {
+		d, err := LookAtDeleter(ctx, tx, tableOf(c.Resolved), a.Roles)
+		c.Grant, ready = d.Lacks, !d.Lacks && d.MayGive
+		return err
+	})
+	if err != nil || ready || !c.Writes() {
+		return err
+	}
+	return a.tryDeleter(ctx, c)
+}
+
+// tryDeleter gives the deleter its rights and takes them back. What somebody has locked is found out later.
+func (a *Applier) tryDeleter(ctx context.Context, c *Change) error {
+	tx, err := a.Conn.Begin(ctx)
+	if err != nil {
+		return fmt.Errorf("try the rights of %s: %w", c.Deleter(a.Roles), err)
+	}
+	err = setLockTimeout(ctx, tx, lockTimeout)
+	if err == nil {
+		err = EnsureDeleter(ctx, tx, tableOf(c.Resolved), a.Roles)
+	}
+	if schemas.StateOf(err) == schemas.SQLStateLockNotAvailable {
+		err = nil
+	}
+	return errors.Join(err, tx.Rollback(ctx))
+}
+
+// tableOf is a policy's table, for its deleter.
+func tableOf(r *planner.Resolved) Table {
+	t := Table{
+		OID: r.TableOID, Name: r.Definition.Table, Owner: r.TableOwner, OwnerOID: r.Definition.TableOwner, Column: r.Definition.LockColumn(),
+	}
+	for _, l := range r.Leaves {
+		t.Leaves = append(t.Leaves, Relation(l))
+	}
+	return t
+}

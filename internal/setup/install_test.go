@@ -1,0 +1,148 @@
+package setup_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"lapse/internal/pgtest"
+	"lapse/internal/setup"
+)
+
+func TestInstallRepeatedMakesNothing(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		p := newSite(t, db)
+		var steps []setup.Step
+		i := p.installer()
+		i.Progress = func(s setup.Step) { steps = append(steps, s) }
+		r, err := i.Install(t.Context())
+		p.must(err)
+		var made []string
+		for _, m := range r.Done {
+			made = append(made, m.What)
+		}
+		if got := strings.Join(made, " "); got != "roles login grants catalog publications slot" || r.Login != p.roles.Login || r.Replaced {
+			t.Errorf("it made %s, login %q, replaced %v", got, r.Login, r.Replaced)
+		}
+		if len(steps) != 10 || steps[0] != setup.StepLook || steps[9] != setup.StepRetention {
+			t.Errorf("the steps were %v", steps)
+		}
+		before := p.state()
+		r, err = p.installer().Install(t.Context())
+		p.must(err)
+		if len(r.Done) > 0 {
+			t.Errorf("the second time it made %+v", r.Done)
+		}
+		same(t, "the second time", p.state(), before)
+	})
+}
+
+func TestAnInstallThatEndsBetweenTwoStepsIsTakenUp(t *testing.T) {
+	t.Parallel()
+	steps := []setup.Step{
+		setup.StepLook, setup.StepRoles, setup.StepKeys, setup.StepCatalog, setup.StepPublications,
+		setup.StepLedger, setup.StepTables, setup.StepRecord, setup.StepSlot,
+	}
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		want := newInstalled(t, db).state()
+		for _, last := range steps {
+			t.Run(string(last), func(t *testing.T) {
+				p := newSite(t, pgtest.New(t, db.Major))
+				ctx, end := context.WithCancel(t.Context())
+				i := p.installer()
+				i.Progress = func(s setup.Step) {
+					if s == last {
+						end()
+					}
+				}
+				if _, err := i.Install(ctx); !errors.Is(err, context.Canceled) {
+					t.Fatalf("an install that was ended: got %v", err)
+				}
+				_, err := p.installer().Install(t.Context())
+				p.must(err)
+				same(t, "after "+string(last), p.state(), want)
+			})
+		}
+	})
+}
+
+func TestAnInstallThatLosesItsConnectionAtAnyStatementIsTakenUp(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.Newest(t))
+	want := newInstalled(t, db).state()
+	p := newSite(t, pgtest.New(t, db.Major))
+	p.untilWhole(1, func(*statements) error {
+		_, err := p.installer().Install(t.Context())
+		return err
+	})
+	same(t, "in the end", p.state(), want)
+}
+
+// A slot that was on record and is gone is not made again silently, whatever was cut on the way to another.
+func TestANewSlotThatWasCutShortIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	p := newInstalled(t, pgtest.New(t, pgtest.Newest(t)))
+	want := p.state()
+	p.db.Exec(t, `select pg_drop_replication_slot('lapse_' || current_database())`)
+	again := func(newSlot bool) error {
+		if trace := p.trace; !newSlot {
+			p.trace = nil
+			defer func() { p.trace = trace }()
+		}
+		i := p.installer()
+		i.NewSlot = newSlot
+		_, err := i.Install(t.Context())
+		return err
+	}
+	if err := again(false); err == nil || !strings.Contains(err.Error(), "lapse init --new-slot") {
+		t.Errorf("without NewSlot: got %v", err)
+	}
+	p.untilWhole(2, func(*statements) error {
+		err := again(true)
+		if err != nil && !ask[bool](p, `select exists (select from lapse.installation i join pg_replication_slots s on s.slot_name = i.slot
+				where s.confirmed_flush_lsn >= i.slot_start)`) {
+			if err := again(false); err == nil || !strings.Contains(err.Error(), "lapse init --new-slot") {
+				t.Errorf("half made, without NewSlot: got %v", err)
+			}
+		}
+		return err
+	})
+	same(t, "in the end", p.state(), want)
+}
+
+func TestInstallRefusesBeforeItTouchesAnything(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		p := newSite(t, db)
+		p.db.Exec(t, `create schema lapse`)
+		before := p.state()
+		_, err := p.installer().Install(t.Context())
+		var other *setup.SchemaError
+		if !errors.As(err, &other) {
+			t.Errorf("somebody else's schema: got %v", err)
+		}
+		same(t, "after the refusal", p.state(), before)
+		p.db.Exec(t, `drop schema lapse`)
+
+		i := p.installer()
+		i.Logins = setup.OneLogin(db.NewRole(t, "nobody"))
+		_, err = i.Install(t.Context())
+		var needs *setup.SuperuserError
+		if !errors.As(err, &needs) || !strings.Contains(needs.SQL, "create role") {
+			t.Errorf("without a superuser: got %v", err)
+		}
+		_, err = p.installer().Install(t.Context())
+		p.must(err)
+		i = p.installer()
+		i.Keys = func(*setup.Installation) (map[string]string, string, error) {
+			return map[string]string{"tag": "bad"}, "", nil
+		}
+		_, err = i.Install(t.Context())
+		var keys *setup.KeysError
+		if !errors.As(err, &keys) || keys.Name != "tag" {
+			t.Errorf("other keys: got %v", err)
+		}
+	})
+}

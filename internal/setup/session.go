@@ -1,0 +1,156 @@
+package setup
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/internal/backoff"
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+// Session is a connection of a login that may become the catalog's owner, and does so where it must. Not safe for
+// concurrent use.
+type Session struct {
+	Conn  *pgx.Conn
+	Roles schemas.Roles
+	Log   *slog.Logger
+}
+
+const (
+	// lockPatience is how long a transaction is tried again because somebody holds a lock.
+	lockPatience = 2 * time.Minute
+	// lockTimeout is how long one try may make the application wait behind it. It stays far below deadlock_timeout, so
+	// that the application is never the deadlock's victim.
+	lockTimeout = "250ms"
+	// gateTimeout is how long one try waits for the gates. Only batches wait behind it, and what it waits for is one
+	// batch's end.
+	gateTimeout = "5s"
+)
+
+// Locked runs work in a transaction that is given up when it does not get a lock within lockTimeout, so that others come
+// through, and tried again after a pause. what says in an error and in the log what was being done.
+func (s *Session) Locked(ctx context.Context, what string, work func(tx pgx.Tx) error) error {
+	pause := backoff.Backoff{Min: 500 * time.Millisecond, Max: 10 * time.Second}
+	for deadline := time.Now().Add(lockPatience); ; {
+		err := pgx.BeginFunc(ctx, s.Conn, func(tx pgx.Tx) error {
+			if err := setLockTimeout(ctx, tx, lockTimeout); err != nil {
+				return err
+			}
+			return work(tx)
+		})
+		if state := schemas.StateOf(err); state != schemas.SQLStateLockNotAvailable && state != schemas.SQLStateDeadlockDetected {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s: somebody holds a lock for longer than %v (see pg_stat_activity for transactions that stay open), then run this again: %w",
+				what, lockPatience, err)
+		}
+		s.Log.Warn("a table is in use; trying again", "step", what)
+		if err := pause.Wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// Gated is Locked with the lock of all gates first: no batch runs, and none begins, until the transaction ends. Nothing that
+// takes long may be done in work.
+func (s *Session) Gated(ctx context.Context, what string, work func(tx pgx.Tx) error) error {
+	return s.Locked(ctx, what, func(tx pgx.Tx) error {
+		if err := setLockTimeout(ctx, tx, gateTimeout); err != nil {
+			return err
+		}
+		if err := planner.LockGates(ctx, tx, s.Roles); err != nil {
+			return err
+		}
+		if err := setLockTimeout(ctx, tx, lockTimeout); err != nil {
+			return err
+		}
+		return work(tx)
+	})
+}
+
+// Restate brings a policy that is in force into another state. No lock on a user's table is taken; when it returns, no batch
+// runs under the former state. Repeated it changes nothing.
+//
+//	crash before the commit    nothing has changed
+//	crash after it             a policy that is to be armed lacks the position that the auditor must pass; the executor
+//	                           writes it when it next looks
+func (s *Session) Restate(ctx context.Context, c *planner.Change, reason string) error {
+	if !c.Writes() {
+		return nil
+	}
+	err := s.Gated(ctx, fmt.Sprintf("change policy %s to %s", c.Policy, c.ToState), func(tx pgx.Tx) error {
+		_, _, err := planner.Write(ctx, tx, c, s.Roles, reason)
+		return err
+	})
+	if err != nil || c.ToState != schemas.Arming {
+		return err
+	}
+	return s.advanceArming(ctx, c.ID)
+}
+
+// RestateAll writes the state of every policy once more, in a transaction that holds the gates: with prepare, which comes
+// first, all or nothing. Policies that are armed wait for the auditor afterwards; it returns how many. An empty reason
+// restates none.
+//
+//	crash before the commit    nothing has changed
+//	crash after it             as in Restate
+func (s *Session) RestateAll(ctx context.Context, what string, prepare func(tx pgx.Tx) (reason string, err error)) (int, error) {
+	arming, err := s.restateAll(ctx, what, prepare)
+	if err != nil {
+		return 0, err
+	}
+	return len(arming), s.advanceArming(ctx, arming...)
+}
+
+func (s *Session) restateAll(
+	ctx context.Context, what string, prepare func(tx pgx.Tx) (reason string, err error),
+) (arming []schemas.PolicyID, err error) {
+	err = s.Gated(ctx, what, func(tx pgx.Tx) error {
+		reason, err := prepare(tx)
+		if err != nil || reason == "" {
+			return err
+		}
+		arming, err = planner.RestateAll(ctx, tx, reason)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	return arming, nil
+}
+
+// advanceArming writes down the position that the auditor must pass before a policy is armed, so that one
+// `lapse audit --once` is enough.
+func (s *Session) advanceArming(ctx context.Context, ids ...schemas.PolicyID) error {
+	for _, id := range ids {
+		if _, err := s.Conn.Exec(ctx, `select lapse.advance_arming($1)`, int32(id)); err != nil {
+			return fmt.Errorf("write down which position the auditor must pass: %w", err)
+		}
+	}
+	return nil
+}
+
+// as makes the rest of a transaction the work of role; "" is the login's own.
+func as(ctx context.Context, tx pgx.Tx, role string) error {
+	name := "none"
+	if role != "" {
+		name = schemas.Identifier(role)
+	}
+	if _, err := tx.Exec(ctx, "set local role "+name); err != nil {
+		return fmt.Errorf("become %s: %w", name, err)
+	}
+	return nil
+}
+
+func setLockTimeout(ctx context.Context, tx pgx.Tx, timeout string) error {
+	if _, err := tx.Exec(ctx, "set local lock_timeout = "+schemas.Literal(timeout)); err != nil {
+		return fmt.Errorf("set lock_timeout: %w", err)
+	}
+	return nil
+}
