@@ -11,6 +11,8 @@ import (
 	"github.com/google/uuid"
 
 	"lapse/audit"
+	"lapse/audit/evidence"
+	"lapse/internal/fixture"
 )
 
 // A server that writes much that is not published asks for answers too. Its stream must live on, and its slot move.
@@ -52,26 +54,71 @@ func TestABusyServerIsNotTakenForOneThatStops(t *testing.T) {
 
 const keptWaitingAtMost = 3 * time.Second // as in replication/patience.go
 
-func TestHeartbeatsAreWrittenAndConfirmed(t *testing.T) {
+func TestHeartbeatsAreWrittenReadBackAndConfirmed(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		conn := r.db.Connect(t)
-		beats := make(chan audit.Server, 10)
+		run := r.start(t, r.beating(200*time.Millisecond))
+		eventually(t, "the auditor is ready", func() bool { return run.Ready() == nil })
+		end := walEnd(t, conn)
+		eventually(t, "three heartbeats are in the log", func() bool { return len(r.loggedHeartbeats(t)) >= 3 })
+		eventually(t, "the slot is confirmed by heartbeats alone", func() bool { return r.confirmed(t, conn) >= end })
+		run.end(t)
+		logged := r.loggedHeartbeats(t)
+		written := fixture.One[[]string](t, conn, `select array_agg(nonce::text order by id) from lapse.heartbeat`)
+		for i, nonce := range written[:len(written)-1] { // the last one may have been written while the auditor stopped
+			if !logged[nonce] {
+				t.Errorf("heartbeat %d of %d is not in the log", i+1, len(written))
+			}
+		}
+	})
+}
+
+// loggedHeartbeats are the nonces of the heartbeats in the log.
+func (r *rig) loggedHeartbeats(t *testing.T) map[string]bool {
+	t.Helper()
+	logged := map[string]bool{}
+	for _, record := range r.read(t, r.settings.Log) {
+		entry, err := evidence.ParseLogRecord(record.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if entry.Heartbeat != nil {
+			logged[entry.Heartbeat.Nonce.String()] = true
+		}
+	}
+	return logged
+}
+
+func TestAHeartbeatThatCannotBeWrittenStopsNothingAndIsReported(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		want, w := newExpected(), &writer{conn: r.db.Connect(t)}
+		tries := make(chan audit.Server, 100)
 		run := r.start(t, func(c *audit.Config) {
-			c.WriteHeartbeat = func(_ context.Context, _ uuid.UUID, place audit.Server) error {
-				beats <- place
-				return errors.New("and a heartbeat that fails stops nothing")
+			c.HeartbeatEvery = 200 * time.Millisecond
+			c.WriteHeartbeat = func(_ context.Context, _ uuid.UUID, server audit.Server) error {
+				select {
+				case tries <- server:
+				default:
+				}
+				return errors.New("no connection")
 			}
 		})
 		select {
-		case place := <-beats:
-			if place.Timeline != 1 || place.History != 1 || place.ServerStart.IsZero() {
-				t.Errorf("a heartbeat of %+v", place)
+		case server := <-tries:
+			if server.Timeline != 1 || server.History != 1 || server.ServerStart.IsZero() {
+				t.Errorf("a heartbeat of %+v", server)
 			}
 		case <-time.After(patience):
 			t.Fatal("no heartbeat")
 		}
-		r.catchUp(t, conn)
+		eventually(t, "the auditor says that no heartbeat can be written", func() bool {
+			err := run.Ready()
+			return err != nil && strings.Contains(err.Error(), "heartbeats could not be written")
+		})
+		r.delete(t, want, w, 3)
+		r.catchUp(t, w.conn)
 		run.end(t)
+		r.verify(t, want)
 	})
 }
 

@@ -123,8 +123,8 @@ func TestATableWhoseKeyBecomesGeneratedDoesNotStopTheAudit(t *testing.T) {
 		_, err := conn.Exec(t.Context(), `delete from visit where id in (2, 3)`)
 		if db.Major >= 18 {
 			// It asks before the row is gone: the table's own deletes fail.
-			if err == nil {
-				t.Fatal("a row that cannot be named was deleted")
+			if state := schemas.StateOf(err); state != "42P10" { // invalid_column_reference
+				t.Fatalf("got %v, want the server to refuse the delete of a row that cannot be named", err)
 			}
 			db.Exec(t, `alter table visit_1 replica identity default`, `delete from visit where id in (2, 3)`,
 				`alter table visit_1 replica identity using index visit_twice`)

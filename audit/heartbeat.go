@@ -50,11 +50,14 @@ func (a *Auditor) startHeartbeats(ctx context.Context) (stop func()) {
 }
 
 func (a *Auditor) writeHeartbeat(ctx context.Context, server *Server) {
-	ctx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
+	writing, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
 	nonce, err := uuid.NewV7()
 	if err == nil {
-		err = a.config.WriteHeartbeat(ctx, nonce, *server)
+		err = a.config.WriteHeartbeat(writing, nonce, *server)
+	}
+	if ctx.Err() != nil {
+		return // Run ends
 	}
 	if err != nil {
 		a.log.Warn("heartbeat not written", "error", err)

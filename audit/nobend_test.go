@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,49 +34,7 @@ func TestCommitsThatACrashLostWereNeverPublished(t *testing.T) {
 		for range 4 {
 			b.work(t)
 			b.catchUp(t, b.w.conn)
-			ids, err := b.w.rows(t.Context(), 40)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := b.w.conn.Exec(t.Context(), `set synchronous_commit = off`); err != nil {
-				t.Fatal(err)
-			}
-			for i, id := range ids { // some of them are flushed, since the WAL's pages are written when they are full
-				if _, err := b.w.conn.Exec(t.Context(), deleteSessions, []int64{id}); err != nil {
-					t.Fatal(err)
-				}
-				if i == 20 {
-					b.db.Exec(t, `insert into scratch values (1); delete from scratch`)
-				}
-			}
-			b.lives[rowKey("public.scratch", `{"id":"1"}`)+" user"]++
-			if err := b.db.Server.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			if err := b.db.Server.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			b.w.conn = b.db.Connect(t)
-			rows, err := b.w.conn.Query(t.Context(), `select id from sessions where id = any ($1)`, ids)
-			if err != nil {
-				t.Fatal(err)
-			}
-			left, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-			if err != nil {
-				t.Fatal(err)
-			}
-			lost += len(left)
-			back := map[int64]bool{}
-			for _, id := range left {
-				back[id] = true
-			}
-			for _, id := range ids {
-				if !back[id] {
-					for key := range causesOf([]int64{id}, "user") {
-						b.lives[key+" user"]++
-					}
-				}
-			}
+			lost += b.loseCommits(t)
 		}
 		b.catchUp(t, b.w.conn)
 		run.end(t)
@@ -88,6 +47,52 @@ func TestCommitsThatACrashLostWereNeverPublished(t *testing.T) {
 		}
 		b.holds(t)
 	}, pgtest.Settings(map[string]string{"wal_writer_delay": "10s"}))
+}
+
+// loseCommits deletes rows without waiting for the disk, and kills the server. It takes what the server still has into the
+// books, and returns how many commits it has lost.
+func (b *bender) loseCommits(t *testing.T) int {
+	t.Helper()
+	ids, err := b.w.rows(t.Context(), 40)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.w.conn.Exec(t.Context(), `set synchronous_commit = off`); err != nil {
+		t.Fatal(err)
+	}
+	for i, id := range ids { // some of them are flushed, since the WAL's pages are written when they are full
+		if _, err := b.w.conn.Exec(t.Context(), deleteSessions, []int64{id}); err != nil {
+			t.Fatal(err)
+		}
+		if i == 20 {
+			b.db.Exec(t, `insert into scratch values (1); delete from scratch`)
+		}
+	}
+	b.lives[rowKey("public.scratch", `{"id":"1"}`)+" user"]++
+	if err := b.db.Server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.db.Server.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.w.conn = b.db.Connect(t)
+	rows, err := b.w.conn.Query(t.Context(), `select id from sessions where id = any ($1)`, ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		if slices.Contains(left, id) {
+			continue
+		}
+		for key := range causesOf([]int64{id}, "user") {
+			b.lives[key+" user"]++
+		}
+	}
+	return len(left)
 }
 
 func TestARestartOfServerAndAuditorIsWatchedAndNoBend(t *testing.T) {

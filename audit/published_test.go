@@ -33,8 +33,8 @@ func (r *rig) gaps(t *testing.T) (all []gap) {
 	return all
 }
 
-// Whoever changes what the publications publish can hide deletions, or make a system's delete a user's. It is seen, also
-// where it was taken back before anybody looked, and what was deleted meanwhile lies in a gap.
+// Whoever changes what the publications publish can hide deletions, or make a system's delete a user's. The auditor notices it
+// even if it was taken back before anybody looked, and what was deleted meanwhile lies in a gap.
 func TestPublicationsThatSomebodyChangesAreAGap(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		r.once(t, r.beating(time.Minute)) // so that there are topics
@@ -52,28 +52,9 @@ func TestPublicationsThatSomebodyChangesAreAGap(t *testing.T) {
 				`alter publication lapse_deletes drop table sessions`, `alter publication lapse_deletes add table sessions`,
 			},
 		} {
-			t.Run(name, func(t *testing.T) { // one behind the other: they share a database
-				w := &writer{conn: r.db.Connect(t), next: int64(len(r.gaps(t))+1) * 1000}
-				run := r.start(t, r.beating(200*time.Millisecond))
-				eventually(t, "the auditor is ready", func() bool { return run.Ready() == nil })
-				r.commit(t, w, 1, user)
-				r.catchUp(t, w.conn)
+			t.Run(name, func(t *testing.T) { // one after the other: they share a database
 				before := len(r.gaps(t))
-
-				r.db.Exec(t, change.spoil)
-				spoiled := walEnd(t, w.conn)
-				r.commit(t, w, 1, user) // nobody can say what becomes of it
-				eventually(t, "the auditor is not ready", func() bool {
-					err := run.Ready()
-					return err != nil && (strings.Contains(err.Error(), "publi") || strings.Contains(err.Error(), "heartbeat"))
-				})
-				r.db.Exec(t, change.mend, `select lapse.record_publications()`)
-				mended := walEnd(t, w.conn)
-				r.commit(t, w, 1, user)
-				eventually(t, "the auditor is ready again", func() bool { return run.Ready() == nil })
-				r.catchUp(t, w.conn)
-				run.end(t)
-
+				spoiled, mended := r.spoil(t, change.spoil, change.mend)
 				gaps := r.gaps(t)[before:]
 				if len(gaps) == 0 {
 					t.Fatal("no gap")
@@ -82,22 +63,54 @@ func TestPublicationsThatSomebodyChangesAreAGap(t *testing.T) {
 				if gaps[0].Reason != "publications" || first > spoiled || last < mended {
 					t.Errorf("spoiled at %s, mended at %s; the gaps go from %s to %s, for %s", spoiled, mended, first, last, gaps[0].Reason)
 				}
-				for _, topic := range []string{r.settings.System, r.settings.User} {
-					marked := map[int32]int{}
-					for _, record := range r.read(t, topic) {
-						if record.Header("lapse-op") == "gap" {
-							marked[record.Partition]++
-						}
-					}
-					for p := range int32(partitions) {
-						if marked[p] != len(r.gaps(t)) {
-							t.Errorf("%s/%d has %d gaps, the log %d", topic, p, marked[p], len(r.gaps(t)))
-						}
-					}
-				}
+				r.markedEverywhere(t)
 			})
 		}
 	})
+}
+
+// spoil changes the publications while an auditor runs, waits until it says so, and puts them back. It returns the ends of the
+// WAL after both.
+func (r *rig) spoil(t *testing.T, spoil, mend string) (spoiled, mended schemas.LSN) {
+	t.Helper()
+	w := &writer{conn: r.db.Connect(t), next: int64(len(r.gaps(t))+1) * 1000}
+	run := r.start(t, r.beating(200*time.Millisecond))
+	eventually(t, "the auditor is ready", func() bool { return run.Ready() == nil })
+	r.commit(t, w, 1, user)
+	r.catchUp(t, w.conn)
+
+	r.db.Exec(t, spoil)
+	spoiled = walEnd(t, w.conn)
+	r.commit(t, w, 1, user) // nobody can say what becomes of it
+	eventually(t, "the auditor is not ready", func() bool {
+		err := run.Ready()
+		return err != nil && (strings.Contains(err.Error(), "publi") || strings.Contains(err.Error(), "heartbeat"))
+	})
+	r.db.Exec(t, mend, `select lapse.record_publications()`)
+	mended = walEnd(t, w.conn)
+	r.commit(t, w, 1, user)
+	eventually(t, "the auditor is ready again", func() bool { return run.Ready() == nil })
+	r.catchUp(t, w.conn)
+	run.end(t)
+	return spoiled, mended
+}
+
+// markedEverywhere wants every gap of the log in every partition.
+func (r *rig) markedEverywhere(t *testing.T) {
+	t.Helper()
+	for _, topic := range []string{r.settings.System, r.settings.User} {
+		marked := map[int32]int{}
+		for _, record := range r.read(t, topic) {
+			if record.Header("lapse-op") == "gap" {
+				marked[record.Partition]++
+			}
+		}
+		for p := range int32(partitions) {
+			if marked[p] != len(r.gaps(t)) {
+				t.Errorf("%s/%d has %d gaps, the log %d", topic, p, marked[p], len(r.gaps(t)))
+			}
+		}
+	}
 }
 
 // What was taken back before the auditor looked has left its trace in the catalog.

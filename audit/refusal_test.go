@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/segmentio/kafka-go"
@@ -226,18 +227,28 @@ func field(t *testing.T, value []byte, path ...string) any {
 	t.Helper()
 	found := evidencetest.ParseJSON(t, value)
 	for _, name := range path {
-		found = found.(map[string]any)[name]
+		object, ok := found.(map[string]any)
+		if !ok {
+			t.Fatalf("%s is looked for in %v, which is no object", name, found)
+		}
+		found = object[name]
 	}
 	return found
 }
 
 func TestAnAuditorWithoutAUsableKeyIsRefused(t *testing.T) {
 	t.Parallel()
-	for name, keys := range map[string][]schemas.Key{"none": nil, "a short one": {evidencetest.TagKey, evidencetest.TagKey[:5]}} {
+	for name, c := range map[string]struct {
+		keys []schemas.Key
+		says string
+	}{
+		"none":        {nil, "no tag key"},
+		"a short one": {[]schemas.Key{evidencetest.TagKey, evidencetest.TagKey[:5]}, schemas.ErrKeyTooShort.Error()},
+	} {
 		config := settings{System: "a", User: "b", Log: "c"}.config()
-		config.Keys = keys
-		if _, err := audit.New(config); err == nil {
-			t.Errorf("%s: taken", name)
+		config.Keys = c.keys
+		if _, err := audit.New(config); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: got %v, want %q", name, err, c.says)
 		}
 	}
 }
@@ -248,15 +259,15 @@ func TestAnAuditorThatIsNotRunningIsNotReady(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a.Ready() == nil {
-		t.Error("ready before Run")
+	if why := a.Ready(); why == nil || why.Error() != "not started" {
+		t.Errorf("before Run it says %v", why)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := a.Run(ctx); err != nil {
 		t.Errorf("a cancelled Run ends with %v", err)
 	}
-	if a.Ready() == nil {
-		t.Error("ready after Run")
+	if why := a.Ready(); why == nil || why.Error() != "stopped" {
+		t.Errorf("after Run it says %v", why)
 	}
 }

@@ -29,6 +29,17 @@
 // is in the log; until then the slot is not confirmed, and sends the transaction again. A restart drops by its position
 // what is there, and appends the rest. A record without seq and more, of a former version, is the first and the last.
 //
+// # Who deletes
+//
+// A delete is the system's if it stands under a claim that verifies. The claim is the transaction's first published change: a
+// row of lapse.batch, of this database and this transaction, started within a day of the commit, signed with a tag key. The
+// signature covers the digest of the functions that ran, so the claim says by which text it deleted; the transaction's record
+// has that digest. A claim covers deletes of its target and of the relations it lists, up to its batch_result.
+//
+// Everything else under a claim is unverified. So is everything from any other row of lapse.batch on: a row that does not
+// verify, a second one, and a true one behind somebody's own change (what came before stays user). A TRUNCATE is never the
+// system's: no deletion function truncates. A row that cannot be read proves nothing, and stops nothing.
+//
 // # Where the next one goes
 //
 //	another kind of record in the log (policy, hold, snapshot, drop, checkpoint)

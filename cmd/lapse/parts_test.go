@@ -77,11 +77,8 @@ func TestTheErrorsOfAllPartsAreReturnedAndNoneIsLogged(t *testing.T) {
 		lost, late := errors.New("the log was lost"), errors.New("a batch could not be rolled back")
 		failing := part{name: "audit", stop: time.Minute, run: func(context.Context) error { return lost }}
 		following := part{name: "executor", stop: time.Minute, run: func(ctx context.Context) error { <-ctx.Done(); return late }}
-		stuck := part{name: "http", stop: time.Minute, run: func(ctx context.Context) error {
-			<-ctx.Done()
-			<-time.After(2 * time.Minute)
-			return nil
-		}}
+		release := make(chan struct{})
+		stuck := part{name: "http", stop: time.Minute, run: func(context.Context) error { <-release; return nil }}
 		var logged strings.Builder
 		err := runParts(t.Context(), slog.New(slog.NewTextHandler(&logged, nil)), following, failing, stuck)
 		if !errors.Is(err, lost) || !errors.Is(err, late) || !errors.Is(err, errAbandoned) {
@@ -90,7 +87,7 @@ func TestTheErrorsOfAllPartsAreReturnedAndNoneIsLogged(t *testing.T) {
 		if strings.Contains(logged.String(), lost.Error()) || strings.Contains(logged.String(), late.Error()) {
 			t.Errorf("logged, and returned too:\n%s", logged.String())
 		}
-		<-time.After(2 * time.Minute) // for what was left running
+		close(release)
 	})
 }
 
