@@ -80,7 +80,7 @@
 //	                                          its WAL (max_slot_wal_keep_size bounds it, and then the slot is lost); what
 //	                                          fits into the buffer is read, then reading stops; Ready is an error, and
 //	                                          /readyz 503, once something has waited for five seconds; deletion stops
-//	                                          when a batch has not been confirmed for a minute (executor/health.go)
+//	                                          when a batch has not been confirmed for a minute (executor/guard/confirmed.go)
 //	a topic is deleted, or made again, under  kafka.ErrTopicReplaced ends the process; the next start writes a gap with its
 //	 us                                       first heartbeat. A log that is gone is refused: see below
 //	somebody adds partitions                  they are left alone, with a warning

@@ -77,7 +77,7 @@
 // # Where the next things go
 //
 //	a reason to slow down, wait or refuse    one file in guard/ and one line in guard.All
-//	when a policy is due: cron, a window     planner/schedule.go says when; guard/window.go stops what is under way
+//	when a policy is due: cron, a window     planner/schedule says when; guard/window.go stops what is under way
 //	a rate of rows for a policy              rate.go: tokens taken in worker.batch before BEGIN
 //	ranges, hash slices, a residual shard    lapse.open_run makes them; shard.go works on them as on any other
 //	another action: drop_partition, soft     action.go beside batch.go, chosen in worker.shard; grades stay in grade.go
