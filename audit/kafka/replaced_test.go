@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lapse/audit/kafka"
+	"lapse/internal/fixture"
 	"lapse/internal/kafkaserver"
 	"lapse/internal/kafkatest"
 )
@@ -15,10 +16,16 @@ import (
 // replace deletes a topic and makes it again, while somebody publishes into it.
 func replace(t *testing.T, broker *kafkaserver.Server, topic string, partitions int) {
 	t.Helper()
+	former := topicID(t, broker.Addr(), topic)
 	deleteTopic(t, broker.Addr(), topic)
 	if err := broker.CreateTopic(t.Context(), topic, partitions, nil); err != nil {
 		t.Fatal(err)
 	}
+	// A broker names the former topic for a moment, and a producer that believes it is refused.
+	fixture.Eventually(t, "the broker knows the topic that was made again", func() bool {
+		id := topicID(t, broker.Addr(), topic)
+		return id != former && id != [16]byte{}
+	})
 }
 
 func TestATopicThatIsMadeAgainWhileItIsPublishedToEndsThePublisher(t *testing.T) {

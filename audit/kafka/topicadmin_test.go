@@ -71,3 +71,20 @@ func deleteTopic(t *testing.T, addr, topic string) {
 		t.Fatal(err)
 	}
 }
+
+// topicID asks a broker for the id of a topic; zero where it knows none.
+func topicID(t *testing.T, addr, topic string) [16]byte {
+	t.Helper()
+	req := kmsg.NewPtrMetadataRequest()
+	wanted := kmsg.NewMetadataRequestTopic()
+	wanted.Topic = &topic
+	req.Topics = append(req.Topics, wanted)
+	resp, err := req.RequestWith(t.Context(), admin(t, addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kerr.ErrorForCode(resp.Topics[0].ErrorCode) != nil {
+		return [16]byte{}
+	}
+	return resp.Topics[0].TopicID
+}
