@@ -132,6 +132,37 @@ func TestAPublicationThatWasChangedAndPutBackIsAGapToo(t *testing.T) {
 	})
 }
 
+// A heartbeat that looked before the publications were changed, and was committed after a delete that they no longer let
+// through, found nothing. The gap that the next one shows begins where it looked.
+func TestAGapBeginsWhereTheLastGoodHeartbeatLooked(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		w := &writer{conn: r.db.Connect(t)}
+		r.commit(t, w, 1, user)
+		r.once(t, r.beating(time.Minute))
+		slow, err := r.db.Connect(t).Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = slow.Exec(t.Context(), `select lapse.beat(gen_random_uuid(), h.history, h.timeline, h.server_start)
+			from lapse.heartbeat h order by h.id desc limit 1`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.db.Exec(t, `alter publication lapse_deletes set (publish = 'insert')`)
+		changed := walEnd(t, w.conn)
+		r.db.Exec(t, `delete from elsewhere`)
+		if err := slow.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r.db.Exec(t, `alter publication lapse_deletes set (publish = 'delete, truncate')`, `insert into elsewhere values (77)`)
+		r.once(t, r.beating(time.Minute))
+		gaps := r.gaps(t)
+		if len(gaps) != 1 || lsnOf(t, gaps[0].From.LSN) > changed {
+			t.Errorf("changed at %s, gaps %+v", changed, gaps)
+		}
+	})
+}
+
 func TestAnotherTagKeyAtARestartIsRefused(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		r.begun(t)

@@ -157,7 +157,7 @@ func (a *Assembler) conclude(tx *replication.Tx, around *Surroundings) {
 		})
 	}
 	if a.faulty {
-		gap(ReasonPublications, "", last.Reach)
+		gap(ReasonPublications, "", last.intact())
 	}
 	for _, topic := range a.standing.Replaced {
 		gap(ReasonTopic, topic, a.standing.Origin)

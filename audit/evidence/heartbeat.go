@@ -18,19 +18,31 @@ type Heartbeat struct {
 	History     schemas.History
 	Timeline    schemas.Timeline
 	ServerStart time.Time
-	Fault       string // what was found changed in the publications; empty if nothing
-	Faults      int64  // how often something was found changed, ever
+	// LookedAt is a position before the look at the publications: whatever the look missed was committed above it. Zero in
+	// rows that a former version wrote.
+	LookedAt schemas.LSN
+	Fault    string // what was found changed in the publications; empty if nothing
+	Faults   int64  // how often something was found changed, ever
 }
 
 var heartbeatColumns = map[string]func(*Heartbeat, string) bool{
 	"nonce":        func(h *Heartbeat, s string) bool { return parseUUID(s, &h.Nonce) },
-	"former":       func(h *Heartbeat, s string) bool { return parseUUID(s, &h.Former) },
 	"at":           func(h *Heartbeat, s string) bool { return parseInstant(s, &h.At) },
 	"history":      func(h *Heartbeat, s string) bool { return parseUint32(s, &h.History) },
 	"timeline":     func(h *Heartbeat, s string) bool { return parseUint32(s, &h.Timeline) },
 	"server_start": func(h *Heartbeat, s string) bool { return parseInstant(s, &h.ServerStart) },
-	"fault":        func(h *Heartbeat, s string) bool { h.Fault = s; return true },
 	"faults":       func(h *Heartbeat, s string) bool { return parseInt64(s, &h.Faults) },
+}
+
+// optionalColumns are the columns that may be NULL, or not there in rows of a former version.
+var optionalColumns = map[string]func(*Heartbeat, string) bool{
+	"former": func(h *Heartbeat, s string) bool { return parseUUID(s, &h.Former) },
+	"fault":  func(h *Heartbeat, s string) bool { h.Fault = s; return true },
+	"looked_at": func(h *Heartbeat, s string) (ok bool) {
+		at, err := schemas.ParseLSN(s)
+		h.LookedAt = at
+		return err == nil
+	},
 }
 
 // parseHeartbeat reads a row of lapse.heartbeat; nil when it cannot be read.
@@ -39,11 +51,9 @@ func parseHeartbeat(change *replication.Change) *Heartbeat {
 	found := 0
 	for i, column := range change.Relation.Columns {
 		read, wanted := heartbeatColumns[column.Name]
-		if !wanted {
-			continue
-		}
-		found++
-		if i < len(change.New) && change.New[i].Kind == replication.Null && (column.Name == "former" || column.Name == "fault") {
+		if wanted {
+			found++
+		} else if read = optionalColumns[column.Name]; read == nil || i < len(change.New) && change.New[i].Kind == replication.Null {
 			continue
 		}
 		if text, sent := textOf(change.New, i); !sent || !read(h, text) {
@@ -79,6 +89,9 @@ func appendHeartbeat(b []byte, h *Heartbeat, form TextForm) []byte {
 	b = appendUint(append(b, `,"history":`...), uint64(h.History))
 	b = appendUint(append(b, `,"timeline":`...), uint64(h.Timeline))
 	b = appendInstant(append(b, `,"server_start":`...), h.ServerStart)
+	if h.LookedAt != 0 {
+		b = appendLSN(append(b, `,"looked_at":`...), h.LookedAt)
+	}
 	if h.Fault != "" {
 		b = appendText(append(b, `,"fault":`...), h.Fault, form)
 	}
@@ -93,19 +106,31 @@ type heartbeatJSON struct {
 	History     uint32    `json:"history"`
 	Timeline    uint32    `json:"timeline"`
 	ServerStart time.Time `json:"server_start"`
+	LookedAt    string    `json:"looked_at"`
 	Fault       string    `json:"fault"`
 	Faults      int64     `json:"faults"`
 }
 
 func (j *heartbeatJSON) heartbeat() *Heartbeat {
-	return &Heartbeat{
+	h := &Heartbeat{
 		Nonce: j.Nonce, Former: j.Former, At: j.At, History: schemas.History(j.History),
 		Timeline: schemas.Timeline(j.Timeline), ServerStart: j.ServerStart, Fault: j.Fault, Faults: j.Faults,
 	}
+	h.LookedAt, _ = schemas.ParseLSN(j.LookedAt) // zero where the record says nothing of it
+	return h
 }
 
 // LastBeat is the last heartbeat that the log has, and what its record reaches; where there is none, where the log begins.
 type LastBeat struct {
 	Beat  *Heartbeat
 	Reach Reach
+}
+
+// intact is the position up to which the publications are known to have been as they must be: where the heartbeat looked,
+// which is below its own end.
+func (l *LastBeat) intact() Reach {
+	if l.Beat == nil || l.Beat.LookedAt == 0 || l.Beat.LookedAt > l.Reach.LSN {
+		return l.Reach
+	}
+	return Reach{History: l.Reach.History, Timeline: l.Reach.Timeline, LSN: l.Beat.LookedAt}
 }

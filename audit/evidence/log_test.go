@@ -76,7 +76,7 @@ func exampleSurroundings() *evidence.Surroundings {
 func exampleHeartbeat() *evidence.Heartbeat {
 	return &evidence.Heartbeat{
 		Nonce: uuid.MustParse("0198f1d0-0000-7000-8000-0000000000b2"), Former: uuid.MustParse("0198f1d0-0000-7000-8000-0000000000b1"),
-		At: commitTime, History: 1, Timeline: 1, ServerStart: commitTime.Add(-time.Hour),
+		At: commitTime, History: 1, Timeline: 1, ServerStart: commitTime.Add(-time.Hour), LookedAt: 0x19C2A00,
 	}
 }
 
