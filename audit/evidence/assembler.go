@@ -5,8 +5,17 @@ import (
 	"lapse/schemas"
 )
 
+// pairing says which deletes are one event with the change behind them: a move is a delete and an insert.
+type pairing interface {
+	// waits reports whether a delete waits for the change behind it.
+	waits(change *replication.Change, f finding) bool
+	// join makes one event of a delete that waits and the change behind it, and reports whether they are one. The change is
+	// then no event of its own. Where it reports false it leaves the delete as it was.
+	join(waiting *Event, change *replication.Change) bool
+}
+
 // Assembler makes of one transaction's changes its events and, at the commit, its records of the log. Its states are in
-// the package comment. It holds one copied delete at most, so its memory does not grow with a transaction but by the
+// the package comment. One delete at most waits, copied, so its memory does not grow with a transaction but by the
 // tables that lost rows. Not safe for concurrent use.
 //
 // After each Change and after Commit the caller takes events with Next until there is none.
@@ -14,13 +23,13 @@ type Assembler struct {
 	classifier *classifier
 	names      names
 	standing   Standing
-	holds      func(*replication.Change, finding) bool // which deletes are held back; nil: none
+	pairs      pairing // nil: every change is an event by itself, or none
 
 	tx      *replication.Tx
-	changes uint32 // how many the transaction has had
-	event   Event  // of the change at hand; its keys are the stream's
-	held    *heldEvent
-	spare   [2]heldEvent // one may be on its way while the other is held
+	changes uint32       // how many the transaction has had
+	event   Event        // of the change at hand; its keys are the stream's
+	waiting *eventCopy   // a delete that waits for the change behind it; nil for none
+	spare   [2]eventCopy // one may be on its way while the other waits
 	ready   [2]*Event    // certain, and not taken
 	taken   int
 	certain int
@@ -56,22 +65,23 @@ func NewAssembler(source Source, keys []schemas.Key, standing Standing) *Assembl
 // Begin starts a transaction. What was known of the one before is gone.
 func (a *Assembler) Begin(tx *replication.Tx) {
 	a.classifier.Begin(tx)
-	a.tx, a.changes, a.held, a.beat, a.faulty = tx, 0, nil, nil, false
+	a.tx, a.changes, a.waiting, a.beat, a.faulty = tx, 0, nil, nil, false
 	a.taken, a.certain = 0, 0
 }
 
-// Change takes the transaction's next change. It keeps nothing of it but what it holds back.
+// Change takes the transaction's next change. It keeps nothing of it but a delete that waits.
 func (a *Assembler) Change(change *replication.Change) {
+	joined := a.waiting != nil && a.pairs.join(&a.waiting.event, change)
 	a.release()
 	finding := a.classifier.Classify(change)
 	a.changes = change.Ordinal + 1
 	a.listen()
-	if finding.Op == None {
+	if finding.Op == None || joined {
 		return
 	}
 	a.event.set(a.tx, change, finding, a.classifier.Claim(), a.names.of(change.Relation))
-	if finding.Op == Delete && a.holds != nil && a.holds(change, finding) {
-		a.hold()
+	if finding.Op == Delete && a.pairs != nil && a.pairs.waits(change, finding) {
+		a.wait()
 		return
 	}
 	a.ready[a.certain] = &a.event
@@ -110,23 +120,23 @@ func (a *Assembler) Commit(tx *replication.Tx, around func() *Surroundings) *Out
 // Account is what the transaction claimed and what was seen of it so far.
 func (a *Assembler) Account() *Account { return a.classifier.Account() }
 
-// hold copies the event at hand.
-func (a *Assembler) hold() {
-	a.held = &a.spare[0]
+// wait copies the event at hand, which waits for the next change.
+func (a *Assembler) wait() {
+	a.waiting = &a.spare[0]
 	if a.certain > 0 && a.ready[0] == &a.spare[0].event {
-		a.held = &a.spare[1]
+		a.waiting = &a.spare[1]
 	}
-	a.held.copy(&a.event)
+	a.waiting.copy(&a.event)
 }
 
-// release makes the event that is held back certain.
+// release makes the event that waits certain.
 func (a *Assembler) release() {
-	if a.held == nil {
+	if a.waiting == nil {
 		return
 	}
-	a.ready[a.certain] = &a.held.event
+	a.ready[a.certain] = &a.waiting.event
 	a.certain++
-	a.held = nil
+	a.waiting = nil
 }
 
 // listen takes note of a heartbeat. Each must name the one before it, whether or not both are of one transaction.
@@ -173,13 +183,13 @@ func (a *Assembler) conclude(tx *replication.Tx, around *Surroundings) {
 	}
 }
 
-// heldEvent is an event with a copy of its keys.
-type heldEvent struct {
+// eventCopy is an event with a copy of its keys.
+type eventCopy struct {
 	event Event
 	text  []byte
 }
 
-func (h *heldEvent) copy(e *Event) {
+func (h *eventCopy) copy(e *Event) {
 	keys := h.event.Keys[:0]
 	h.event, h.text = *e, h.text[:0]
 	for i := range e.Keys {

@@ -50,13 +50,13 @@ func assemble(a *evidence.Assembler, changes ...*replication.Change) (events []s
 func TestADeleteThatIsHeldBackComesWithTheNextChangeOrTheCommit(t *testing.T) {
 	t.Parallel()
 	a := assembler(evidence.Standing{})
-	held := 0
-	a.HoldBack(func(change *replication.Change, _ evidence.Finding) bool {
+	waited := 0
+	a.Pair(func(change *replication.Change, _ evidence.Finding) bool {
 		if change.Relation == target {
-			held++
+			waited++
 		}
 		return change.Relation == target
-	})
+	}, nil)
 	a.Begin(exampleTx())
 	step := func(change *replication.Change, want ...uint32) {
 		t.Helper()
@@ -87,8 +87,8 @@ func TestADeleteThatIsHeldBackComesWithTheNextChangeOrTheCommit(t *testing.T) {
 	if e := a.Next(); e != nil {
 		t.Errorf("and %+v", e)
 	}
-	if held != 4 {
-		t.Errorf("%d were held back, want 4", held)
+	if waited != 4 {
+		t.Errorf("%d waited, want 4", waited)
 	}
 	a.Begin(exampleTx())
 	step(at(0, del(target, 5)))
@@ -96,7 +96,7 @@ func TestADeleteThatIsHeldBackComesWithTheNextChangeOrTheCommit(t *testing.T) {
 	step(at(0, del(stranger, 1)), 0)
 }
 
-// Whatever is held back, the events are the same in the same order, and none has bytes of a later change.
+// Whatever waits, the events are the same in the same order, and none has bytes of a later change.
 func TestHoldingBackChangesNoEvent(t *testing.T) {
 	t.Parallel()
 	holding := assembler(evidence.Standing{})
@@ -115,7 +115,7 @@ func TestHoldingBackChangesNoEvent(t *testing.T) {
 			return changes
 		}
 		hold := rapid.SliceOfN(rapid.Bool(), 32, 32).Draw(t, "held")
-		holding.HoldBack(func(change *replication.Change, _ evidence.Finding) bool { return hold[change.Ordinal] })
+		holding.Pair(func(change *replication.Change, _ evidence.Finding) bool { return hold[change.Ordinal] }, nil)
 		got, outcome := assemble(holding, build()...)
 		want, plain := assemble(assembler(evidence.Standing{}), build()...)
 		if !slices.Equal(got, want) {
@@ -127,9 +127,44 @@ func TestHoldingBackChangesNoEvent(t *testing.T) {
 	})
 }
 
-func TestADeleteThatIsHeldBackCostsNoMemory(t *testing.T) {
+// What a move needs: the delete and the insert behind it are one event, at the delete's place.
+func TestADeleteAndTheChangeBehindItMayBeOneEvent(t *testing.T) {
+	t.Parallel()
 	a := assembler(evidence.Standing{})
-	a.HoldBack(func(*replication.Change, evidence.Finding) bool { return true })
+	a.Pair(
+		func(change *replication.Change, _ evidence.Finding) bool { return change.Relation == target },
+		func(waiting *evidence.Event, change *replication.Change) bool {
+			if change.Op != replication.OpInsert {
+				return false
+			}
+			waiting.Table = "moved"
+			return true
+		})
+	a.Begin(exampleTx())
+	var got []string
+	take := func() {
+		for e := a.Next(); e != nil; e = a.Next() {
+			got = append(got, fmt.Sprintf("%d %s", e.Ordinal, e.Table))
+		}
+	}
+	for i, change := range []*replication.Change{
+		del(target, 1), insert(target, row(1, nil)), del(target, 2), del(child, 2, 1), del(target, 3), insert(stranger, row(3, nil)), del(target, 4),
+	} {
+		change.Ordinal = uint32(i)
+		a.Change(change)
+		take()
+	}
+	a.Commit(exampleTx(), exampleSurroundings)
+	take()
+	want := []string{"0 moved", "2 " + evidence.TableName(target), "3 " + evidence.TableName(child), "4 moved", "6 " + evidence.TableName(target)}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestADeleteThatWaitsCostsNoMemory(t *testing.T) {
+	a := assembler(evidence.Standing{})
+	a.Pair(func(*replication.Change, evidence.Finding) bool { return true }, nil)
 	a.Begin(exampleTx())
 	change := del(target, 4711000)
 	if n := testing.AllocsPerRun(1000, func() {

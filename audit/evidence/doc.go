@@ -9,14 +9,15 @@
 // of each Content a record of the log.
 //
 //	Begin ─▶ OPEN ── change ─────────────────────────▶ OPEN       its event, if it is one
-//	         OPEN ── a delete that is held back ─────▶ HOLDING    no event; the delete is copied
-//	      HOLDING ── change ─────────────────────────▶ OPEN       the delete's event, then that of the change
-//	      HOLDING ── a delete that is held back ─────▶ HOLDING    the former delete's event
-//	   OPEN, HOLDING ── commit ──────────────────────▶ done       the delete's event, if one is held; markers, records
+//	         OPEN ── a delete that waits ────────────▶ WAITING    no event; the delete is copied
+//	      WAITING ── the change that it is one with ─▶ OPEN       one event for both
+//	      WAITING ── another change ─────────────────▶ OPEN       the delete's event, then that of the change
+//	      WAITING ── another delete that waits ──────▶ WAITING    the former delete's event
+//	   OPEN, WAITING ── commit ──────────────────────▶ done       the event of the delete that waits; markers, records
 //	   any ── Begin ─────────────────────────────────▶ OPEN       what was open is forgotten: the slot sends it again
 //
-// Events are borrowed from the stream's buffer and cost no memory; one delete at most is copied. Nothing is held back so
-// far: the rule is for what a delete and the insert behind it are together, a move.
+// Events are borrowed from the stream's buffer and cost no memory; one delete at most is copied. Nothing waits so far: a
+// pairing is for what a delete and the insert behind it are together, a move.
 //
 // # Positions
 //
@@ -45,7 +46,7 @@
 //	another kind of record in the log (policy, hold, snapshot, drop, checkpoint)
 //	        one file beside coverage.go with its Content; the assembler adds it to Outcome.Records, or the relay writes it
 //	another event (soft delete)     finding and event in classify.go
-//	a move                          the rule of Assembler.holds, and what becomes of the two, in a file move.go
+//	a move                          a pairing, in a file move.go; what it does to the counts is in account.go
 //	another marker                  marker.go
 //	another format of events        one file beside spanner.go and a line in format.go
 //	another route                   route.go, and what reads more than one in package audit

@@ -26,5 +26,18 @@ func (e *Event) Set(tx *replication.Tx, change *replication.Change, f Finding, c
 	e.set(tx, change, f, claim, table)
 }
 
-// HoldBack lets the assembler hold back the deletes that rule takes.
-func (a *Assembler) HoldBack(rule func(*replication.Change, Finding) bool) { a.holds = rule }
+// Pair lets deletes wait where waits says so, and be one event with the change behind them where join says so.
+func (a *Assembler) Pair(waits func(*replication.Change, Finding) bool, join func(*Event, *replication.Change) bool) {
+	a.pairs = testPairing{waits, join}
+}
+
+type testPairing struct {
+	waitsFunc func(*replication.Change, finding) bool
+	joinFunc  func(*Event, *replication.Change) bool
+}
+
+func (p testPairing) waits(change *replication.Change, f finding) bool { return p.waitsFunc(change, f) }
+
+func (p testPairing) join(waiting *Event, change *replication.Change) bool {
+	return p.joinFunc != nil && p.joinFunc(waiting, change)
+}
