@@ -10,22 +10,22 @@ import (
 	"lapse/schemas"
 )
 
-// Outcome is what the history check came to.
-type Outcome string
+// CheckOutcome is what the history check came to.
+type CheckOutcome string
 
 // The outcomes.
 const (
-	OutcomeNew      Outcome = "new"      // there is no log yet
-	OutcomeStraight Outcome = "straight" // the database is the one that the log is of
-	OutcomeGap      Outcome = "gap"      // the same, and nobody has read what lies between the log's end and the slot
-	OutcomePromoted Outcome = "promoted" // the same on another timeline, and no more was lost than may be
-	OutcomeAccepted Outcome = "accepted" // the database is another one, and a person has said that the log goes on with it
-	OutcomeBent     Outcome = "bent"     // the database is not the one that the log is of
+	OutcomeNew      CheckOutcome = "new"      // there is no log yet
+	OutcomeStraight CheckOutcome = "straight" // the database is the one that the log is of
+	OutcomeGap      CheckOutcome = "gap"      // the same, and nobody has read what lies between the log's end and the slot
+	OutcomePromoted CheckOutcome = "promoted" // the same on another timeline, and no more was lost than may be
+	OutcomeAccepted CheckOutcome = "accepted" // the database is another one, and a person has said that the log goes on with it
+	OutcomeBent     CheckOutcome = "bent"     // the database is not the one that the log is of
 )
 
 // CheckResult is what the history check found. It holds positions, counts and times, nothing of any row.
 type CheckResult struct {
-	Outcome Outcome
+	Outcome CheckOutcome
 	Why     string // bent: the difference between log and database
 
 	// ForeignTail says that a topic ends with an event that this database never wrote. Nobody has restored or copied anything.

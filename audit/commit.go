@@ -63,7 +63,7 @@ func (r *relay) record(ctx context.Context, end evidence.Reach, records []eviden
 		}
 	}
 	for i, content := range records {
-		r.enqueue(r.writer.Write(content, evidence.Position{Reach: end, Seq: uint32(i)}, i < len(records)-1))
+		r.enqueue(r.writer.Write(content, evidence.LogPosition{Reach: end, Seq: uint32(i)}, i < len(records)-1))
 	}
 	return r.flush()
 }

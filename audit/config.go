@@ -32,6 +32,8 @@ type Config struct {
 	// Keys are the tag keys under which a claim verifies.
 	Keys []schemas.Key
 
+	// Format is how events are written. Default: evidence.FormatSpanner.
+	Format string
 	// HashKey is what long key values are hashed with. A log keeps its hash key for ever.
 	HashKey schemas.Key
 

@@ -12,7 +12,7 @@ func (r *relay) cover() {
 	upTo := r.coverage.upTo
 	r.coverage.done(now)
 	content := &evidence.CoverageContent{At: now, Surroundings: &evidence.Surroundings{Ancestry: r.ancestry}}
-	r.enqueue(r.writer.Write(content, evidence.Position{Reach: upTo}, false))
+	r.enqueue(r.writer.Write(content, evidence.LogPosition{Reach: upTo}, false))
 }
 
 // coverage decides when the log says that there was nothing.

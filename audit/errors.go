@@ -72,6 +72,8 @@ func (e *alarmError) Unwrap() error { return e.cause }
 var (
 	errReached = errors.New("the end that was asked for is reached")
 	errMoved   = errors.New("somebody else wrote into the topics while they were taken over")
+	// errServerChanged: two openings of the stream reached two servers, or two slots.
+	errServerChanged = errors.New("the server or its slot changed between two openings of the stream")
 )
 
 // grade says what to do about an error.
@@ -94,7 +96,7 @@ func gradeOf(err error) grade {
 		return stop
 	case kafka.Terminal(err):
 		return stop
-	case errors.Is(err, kafka.ErrRestart), errors.Is(err, errMoved):
+	case errors.Is(err, kafka.ErrRestart), errors.Is(err, errMoved), errors.Is(err, errServerChanged):
 		return restart
 	case replication.GradeOf(err) == replication.Retry:
 		return reopen

@@ -38,7 +38,7 @@ type relay struct {
 
 	// What is in the topics or on its way there.
 	tails     map[string][]replication.Position // by topic and partition: the last event; zero for none
-	logged    evidence.Position                 // of the newest record that the log had at the start
+	logged    evidence.LogPosition              // of the newest record that the log had at the start
 	reach     evidence.Reach                    // of the last transaction or coverage whose records are in the queue, all of them
 	queue     queue
 	headers   []kafka.Header // of the record that is handed over

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"fmt"
 
 	"lapse/audit/evidence"
@@ -25,7 +26,7 @@ func (a *Auditor) route(id replication.Identity) *evidence.Route {
 		User:   evidence.Topic{Name: c.User, Partitions: int32(c.Partitions)},
 		Log:    evidence.Topic{Name: c.Log, Partitions: 1},
 
-		Format:  evidence.FormatSpanner,
+		Format:  cmp.Or(c.Format, evidence.FormatSpanner),
 		HashKey: schemas.Fingerprint(c.HashKey),
 	}
 }

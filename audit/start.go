@@ -69,10 +69,10 @@ func (r *relay) writeStart(ctx context.Context, s *startingPoint, c *Config) err
 	if s.begun == "" {
 		r.enqueue(r.writer.Write(&evidence.OriginContent{
 			Slot: r.route.Source.Slot, Consistent: r.reach.LSN, Keys: c.Keys, At: now,
-		}, evidence.Position{Reach: r.reach}, false))
+		}, evidence.LogPosition{Reach: r.reach}, false))
 	}
 	if s.begun == "" || s.begun == evidence.KindOrigin {
-		r.enqueue(r.writer.Write(&evidence.RouteContent{Route: r.route, At: now}, evidence.Position{Reach: r.reach, Seq: 1}, false))
+		r.enqueue(r.writer.Write(&evidence.RouteContent{Route: r.route, At: now}, evidence.LogPosition{Reach: r.reach, Seq: 1}, false))
 	}
 	for i := range s.markers {
 		m := &s.markers[i]
@@ -84,7 +84,7 @@ func (r *relay) writeStart(ctx context.Context, s *startingPoint, c *Config) err
 			return err
 		}
 		content := &evidence.MarkerContent{Marker: m, Surroundings: &evidence.Surroundings{Ancestry: r.ancestry}}
-		r.enqueue(r.writer.Write(content, evidence.Position{Reach: reached}, false))
+		r.enqueue(r.writer.Write(content, evidence.LogPosition{Reach: reached}, false))
 	}
 	for {
 		if err := r.flush(); err != nil {

@@ -2,7 +2,6 @@ package audit
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -33,7 +32,7 @@ func (a *Auditor) takeOver(ctx context.Context) error {
 		return err
 	}
 	if !checked.equals(readFenced(s.publisher, s.route)) {
-		return fmt.Errorf("take the topics over: %w", errMoved)
+		return errMoved
 	}
 	s.startRelay(start, checked)
 	if err := s.relay.writeStart(ctx, start, &a.config); err != nil {
@@ -71,7 +70,7 @@ func (s *session) checkHistory(ctx context.Context, o *openedStream) (*startingP
 	}
 	s.stream = again.stream
 	if !again.sameServer(o) {
-		return nil, nil, fmt.Errorf("open the stream again: %w", errMoved)
+		return nil, nil, errServerChanged
 	}
 	return check.start, check.topics, nil
 }

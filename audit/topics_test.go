@@ -29,7 +29,7 @@ type logRecord struct {
 	Reached   string `json:"reached"`
 	CommitLSN string `json:"commit_lsn"`
 	Verdict   string `json:"verdict"`
-	position  evidence.Position
+	position  evidence.LogPosition
 	more      bool
 	Observed  []struct {
 		Table  string `json:"table"`
@@ -69,7 +69,7 @@ func (r *rig) readLog(t *testing.T) []logRecord {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.position, l.more = parsed.Position, parsed.More
+		l.position, l.more = parsed.LogPosition, parsed.More
 		records = append(records, l)
 	}
 	return records

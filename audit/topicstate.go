@@ -167,7 +167,7 @@ func (p *topicState) readLog(ctx context.Context, client *kafka.Client, route *e
 		}
 		if entry != nil {
 			p.lastOffset = max(p.lastOffset, offset)
-			if p.logEnd == nil || p.logEnd.Position.Compare(entry.Position) < 0 {
+			if p.logEnd == nil || p.logEnd.LogPosition.Compare(entry.LogPosition) < 0 {
 				p.logEnd, p.logEndOffset = entry, offset
 			}
 		}
@@ -202,7 +202,7 @@ func (p *topicState) readWhole(ctx context.Context, client *kafka.Client, route 
 			return false, err
 		}
 		if entry != nil && !p.isPartial(entry) {
-			if p.complete == nil || p.complete.Position.Compare(entry.Position) < 0 {
+			if p.complete == nil || p.complete.LogPosition.Compare(entry.LogPosition) < 0 {
 				p.complete = entry
 			}
 			if entry.Heartbeat != nil && (p.heartbeat == nil || p.heartbeat.Reach.Before(entry.Reach)) {
@@ -214,18 +214,18 @@ func (p *topicState) readWhole(ctx context.Context, client *kafka.Client, route 
 	})
 }
 
-// partial says whether a record is of the transaction at the log's end, and not all of that one's records are there. The
-// slot sends it again.
+// isPartial reports whether a record is of the log's last transaction and some of that one's records are missing. The slot
+// sends the transaction again.
 func (p *topicState) isPartial(r *evidence.LogRecord) bool {
 	return p.logEnd.More && r.Reach == p.logEnd.Reach
 }
 
 // newest is where the log's last record stands; the zero position for an empty log.
-func (p *topicState) newest() evidence.Position {
+func (p *topicState) newest() evidence.LogPosition {
 	if p.logEnd == nil {
-		return evidence.Position{}
+		return evidence.LogPosition{}
 	}
-	return p.logEnd.Position
+	return p.logEnd.LogPosition
 }
 
 // equals says whether two readings found the same. What lies between the records (fences, foreign ones) does not count.

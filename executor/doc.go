@@ -79,8 +79,8 @@
 //	a reason to slow down, wait or refuse    one file in guard/ and one line in guard.All
 //	when a policy is due: cron, a window     planner/schedule says when; guard/window.go stops what is under way
 //	a rate of rows for a policy              rate.go: tokens taken in worker.batch before BEGIN
-//	ranges, hash slices, a residual shard    lapse.open_run makes them; shard.go works on them as on any other
-//	another action: drop_partition, soft     action.go beside batch.go, chosen in worker.shard; grades stay in grade.go
+//	ranges, hash slices, a residual shard    planner/pick.go selects a slice's rows, lapse.open_run opens its shard; nothing here
+//	another action: drop_partition, soft     a function of the planner's (planner/doc.go), called as the deletion function is
 //	rows in quarantine                       trouble.go: where a shard is put aside today
 //	holds                                    planner (the condition); enter compares the claim's hold version
 package executor

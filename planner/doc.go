@@ -104,6 +104,6 @@
 //	where, a hold           expiry/condition.go; their text from the entry and from the catalog
 //	a key of a policy       policyfile/file.go, and spec.go for what is kept of it
 //	a way to say when       schedule/
-//	an action               a template beside delete.sql.tmpl, filled in function.go; the pick is the same
+//	an action               a template beside delete.sql.tmpl (soft.sql.tmpl, drop.sql.tmpl), filled in function.go
 //	slices of a leaf        pick.go: a condition beside pickAfter's, and the shard's parameters
 package planner

@@ -64,7 +64,7 @@ const (
 const statedSpeed = 50000
 
 // SurveyInForce surveys a policy that is applied, through its survey function: nothing of the table is read or planned in
-// this session itself. q is a session with the executor's rights. at is the cutoff; zero is the server's clock. It takes no
+// this session itself. conn is a session with the executor's rights. at is the cutoff; zero is the server's clock. It takes no
 // lock that others wait for, and changes nothing.
 //
 // The table's code may run inside the function, with its owner's rights, and may change the session: it is made clean before

@@ -27,7 +27,6 @@ const (
 	SQLStateTransactionTimeout       = "25P04"
 	SQLStateDependentObjectsStill    = "2BP01"
 	SQLStateInvalidSchemaName        = "3F000"
-	SQLStateSerializationFailure     = "40001"
 	SQLStateDeadlockDetected         = "40P01"
 	SQLStateInsufficientPrivilege    = "42501"
 	SQLStateUndefinedColumn          = "42703"

@@ -36,7 +36,7 @@ type Assembler struct {
 
 	beat    *Heartbeat // the last of the transaction; nil for none
 	faulty  bool       // one of them shows that something was published otherwise than it must be
-	outcome Outcome
+	outcome Conclusion
 }
 
 // Standing is what the log says before a transaction, as far as its records depend on it.
@@ -46,8 +46,8 @@ type Standing struct {
 	Replaced []string // topics that have lost what was in them, which the next heartbeat says
 }
 
-// Outcome is what a transaction came to. It is the assembler's own and valid until the next Begin.
-type Outcome struct {
+// Conclusion is what a transaction came to. It is the assembler's own and valid until the next Begin.
+type Conclusion struct {
 	Account *Account
 	Verdict Verdict // Unclaimed for a transaction without a record of its own
 	// Markers go into every partition behind the transaction's events, before its records go into the log.
@@ -100,10 +100,10 @@ func (a *Assembler) Next() *Event {
 
 // Commit ends the transaction. around says what the record of a heartbeat says of server and topics; it is called only
 // where there is such a record.
-func (a *Assembler) Commit(tx *replication.Tx, around func() *Surroundings) *Outcome {
+func (a *Assembler) Commit(tx *replication.Tx, around func() *Surroundings) *Conclusion {
 	a.release()
 	account := a.classifier.Account()
-	a.outcome = Outcome{
+	a.outcome = Conclusion{
 		Account: account, Verdict: Unclaimed, Markers: a.outcome.Markers[:0], Records: a.outcome.Records[:0],
 	}
 	o := &a.outcome

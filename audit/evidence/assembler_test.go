@@ -20,7 +20,7 @@ func assembler(standing evidence.Standing) *evidence.Assembler {
 
 // assemble sends a transaction through an assembler and describes its events. What a change borrows from the stream is
 // overwritten when the next one comes, as the stream does it.
-func assemble(a *evidence.Assembler, changes ...*replication.Change) (events []string, outcome *evidence.Outcome) {
+func assemble(a *evidence.Assembler, changes ...*replication.Change) (events []string, outcome *evidence.Conclusion) {
 	take := func() {
 		for e := a.Next(); e != nil; e = a.Next() {
 			text := fmt.Sprintf("%d %v %s", e.Ordinal, e.Cause, e.Table)
@@ -200,12 +200,12 @@ func standing(number byte, replaced ...string) evidence.Standing {
 }
 
 // written describes what a transaction leaves in the topics and in the log beside its events.
-func written(o *evidence.Outcome) (lines []string) {
+func written(o *evidence.Conclusion) (lines []string) {
 	for _, m := range o.Markers {
 		lines = append(lines, fmt.Sprintf("%s %s from %s to %s at %d", m.Op, m.Reason, m.From.LSN, m.To.LSN, m.At.Ordinal))
 	}
 	for _, c := range o.Records {
-		entry := evidence.NewLogWriter(&exampleRoute, uuid.New(), nil).Write(c, evidence.Position{}, false)
+		entry := evidence.NewLogWriter(&exampleRoute, uuid.New(), nil).Write(c, evidence.LogPosition{}, false)
 		record, err := evidence.ParseLogRecord(entry.Value)
 		if err != nil {
 			return []string{err.Error()}
@@ -288,10 +288,10 @@ func TestEachHeartbeatFollowsTheLastOneOfTheTransactionBefore(t *testing.T) {
 
 func TestPositionsOfTheLogAreInOneOrder(t *testing.T) {
 	t.Parallel()
-	at := func(history schemas.History, timeline schemas.Timeline, lsn schemas.LSN, seq uint32) evidence.Position {
-		return evidence.Position{Reach: evidence.Reach{History: history, Timeline: timeline, LSN: lsn}, Seq: seq}
+	at := func(history schemas.History, timeline schemas.Timeline, lsn schemas.LSN, seq uint32) evidence.LogPosition {
+		return evidence.LogPosition{Reach: evidence.Reach{History: history, Timeline: timeline, LSN: lsn}, Seq: seq}
 	}
-	sorted := []evidence.Position{at(1, 1, 5, 0), at(1, 1, 5, 1), at(1, 1, 6, 0), at(1, 2, 3, 0), at(2, 1, 1, 9), at(10, 1, 1, 0)}
+	sorted := []evidence.LogPosition{at(1, 1, 5, 0), at(1, 1, 5, 1), at(1, 1, 6, 0), at(1, 2, 3, 0), at(2, 1, 1, 9), at(10, 1, 1, 0)}
 	for i := range sorted {
 		for k := range sorted {
 			if got, want := sorted[i].Compare(sorted[k]), compareInts(i, k); got != want {

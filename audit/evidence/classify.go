@@ -114,11 +114,9 @@ func (c *classifier) ledger(change *replication.Change, first bool) {
 	}
 }
 
-// examine reads the claim out of a batch row. ours says that it is of this database and this very transaction, as far as the
-// deletion functions see to that themselves; verifies, that besides it is of this system, of the history in force and the
-// timeline of the commit, and signed with one of the keys. A
-// row that cannot be read proves nothing; that is all it does, since whoever may write the row could otherwise stop the
-// audit with it.
+// examine reads the claim out of a batch row. ours: its database and transaction are this one's, which the deletion functions
+// see to. verifies: its system, history and timeline are this one's too, and one of the keys signed it. A row that cannot be
+// read is neither. It stops nothing: whoever may write such a row could otherwise stop the audit.
 func (c *classifier) examine(change *replication.Change, claim *schemas.Claim) (ours, verifies bool) {
 	mac, readable := parseClaim(change, claim)
 	if !readable && !parseIdentity(change, claim) {

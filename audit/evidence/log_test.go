@@ -28,7 +28,7 @@ func exampleEntries() map[string]*evidence.Entry {
 	at := commitTime.Add(time.Minute)
 	writer := evidence.NewLogWriter(&exampleRoute, nonce, &former)
 	write := func(lsn schemas.LSN, seq uint32, c evidence.Content) *evidence.Entry {
-		position := evidence.Position{Reach: evidence.Reach{History: 1, Timeline: 1, LSN: lsn}, Seq: seq}
+		position := evidence.LogPosition{Reach: evidence.Reach{History: 1, Timeline: 1, LSN: lsn}, Seq: seq}
 		return writer.Write(c, position, false)
 	}
 	claim := exampleClaim()
@@ -52,7 +52,7 @@ func exampleEntries() map[string]*evidence.Entry {
 		"log-gap": marked(0x19C3000, evidence.Gap),
 		"log-gap-first": writer.Write(&evidence.MarkerContent{
 			Marker: exampleMarker(evidence.Gap), Surroundings: exampleSurroundings(),
-		}, evidence.Position{Reach: evidence.Reach{History: 1, Timeline: 1, LSN: 0x19C3000}, Seq: 3}, true),
+		}, evidence.LogPosition{Reach: evidence.Reach{History: 1, Timeline: 1, LSN: 0x19C3000}, Seq: 3}, true),
 		"log-rewind": marked(0x19C1000, evidence.Rewind),
 		"log-transaction": written(exampleTx(), accountOf(signed(claim), del(target, 1), del(target, 2),
 			del(child, 1, 1), resultRow(claim, 2, 1))),
@@ -108,7 +108,7 @@ func TestAnyLogRecordSaysWhereTheLogStands(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if end.Kind != entry.Kind || end.Position != entry.Position || end.More != entry.More || end.Nonce == (uuid.UUID{}) || end.Beat == (uuid.UUID{}) ||
+		if end.Kind != entry.Kind || end.LogPosition != entry.Position || end.More != entry.More || end.Nonce == (uuid.UUID{}) || end.Beat == (uuid.UUID{}) ||
 			end.Route != exampleRoute.Fingerprint() || end.RouteVersion != 1 ||
 			end.SystemIdentifier != source.SystemIdentifier || end.DatabaseOID != source.DatabaseOID ||
 			end.Database != source.Database {
@@ -144,7 +144,7 @@ func TestARecordWithoutANumberIsTheFirstAndTheLast(t *testing.T) {
 		t.Errorf("the schema refuses it: %v", err)
 	}
 	numbered, err := evidence.ParseLogRecord(exampleEntries()["log-gap-first"].Value)
-	if err != nil || numbered.Seq != 3 || !numbered.More || numbered.Position.Compare(record.Position) != 1 {
+	if err != nil || numbered.Seq != 3 || !numbered.More || numbered.LogPosition.Compare(record.LogPosition) != 1 {
 		t.Errorf("with a number read as %+v (%v)", numbered, err)
 	}
 }

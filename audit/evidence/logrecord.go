@@ -20,7 +20,7 @@ type LogRecord struct {
 	Database         string // as it was written, in the form of the database's encoding
 	Route            string // fingerprint
 	RouteVersion     int
-	Position
+	LogPosition
 	More  bool      // the transaction has another record behind it
 	Nonce uuid.UUID // of the history
 	Beat  uuid.UUID // the last heartbeat before it; zero for none
@@ -114,7 +114,7 @@ func (head *recordJSON) record() (*LogRecord, error) {
 	}
 	r := &LogRecord{
 		Kind: head.Kind, SystemIdentifier: system, DatabaseOID: head.DatabaseOID, Database: head.Database,
-		Route: head.Route, RouteVersion: head.RouteVersion, Position: Position{Reach: reach, Seq: head.Seq}, More: head.More, Nonce: head.Nonce, Beat: head.Beat,
+		Route: head.Route, RouteVersion: head.RouteVersion, LogPosition: LogPosition{Reach: reach, Seq: head.Seq}, More: head.More, Nonce: head.Nonce, Beat: head.Beat,
 		XID: head.XID, CommitTime: head.CommitTime, Ends: head.Ends, Fences: head.Fences, Process: head.Process,
 		Time: head.CommitTime,
 	}

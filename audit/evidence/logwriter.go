@@ -41,7 +41,7 @@ type Content interface {
 // coverage record says of instants and topics.
 type Entry struct {
 	Kind     Kind
-	Position Position
+	Position LogPosition
 	More     bool      // the transaction has another record behind it
 	Time     time.Time // Kafka's timestamp; no part of the record
 	Value    []byte
@@ -71,7 +71,7 @@ func NewLogWriter(route *Route, nonce uuid.UUID, beat *Heartbeat) *LogWriter {
 //
 // What every record begins with is what a restart knows the log's end by. The heartbeat that it names is the last one
 // that was read, which places the record in time and in one copy of the database.
-func (w *LogWriter) Write(c Content, at Position, more bool) *Entry {
+func (w *LogWriter) Write(c Content, at LogPosition, more bool) *Entry {
 	if h := c.read(); h != nil {
 		w.beat = h
 	}

@@ -36,17 +36,17 @@ const (
 func (r *Route) Validate() error {
 	switch {
 	case r.System.Name == "" || r.User.Name == "" || r.Log.Name == "":
-		return errors.New("route: name a topic for each of system, user and log")
+		return errors.New("name a topic for each of system, user and log: topics: in lapse.yaml")
 	case r.System.Name == r.User.Name || r.System.Name == r.Log.Name || r.User.Name == r.Log.Name:
-		return errors.New("route: system, user and log must be three topics")
+		return errors.New("system, user and log must be three topics")
 	case r.System.Partitions < 1 || r.User.Partitions < 1:
-		return errors.New("route: a topic needs at least one partition")
+		return errors.New("a topic needs at least one partition")
 	case r.Log.Partitions != 1:
-		return fmt.Errorf("route: topic %s is the log and must have one partition, not %d", r.Log.Name, r.Log.Partitions)
+		return fmt.Errorf("topic %s is the log and must have one partition, not %d", r.Log.Name, r.Log.Partitions)
 	case formats[r.Format] == nil:
-		return fmt.Errorf("route: format %q is none of %s", r.Format, strings.Join(formatNames(), ", "))
+		return fmt.Errorf("format %q is none of %s", r.Format, strings.Join(formatNames(), ", "))
 	case r.HashKey == "":
-		return errors.New("route: name the key that long key values are hashed with")
+		return errors.New("name the key that long key values are hashed with")
 	default:
 		return nil
 	}

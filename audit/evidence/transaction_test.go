@@ -35,7 +35,7 @@ func TestARecordOfATransactionWithManyTablesIsBounded(t *testing.T) {
 	account := accountOf(append(changes, result)...)
 	entry := evidence.NewLogWriter(&exampleRoute, uuid.New(), nil).Write(&evidence.TransactionContent{
 		Tx: exampleTx(), Account: account, Verdict: evidence.Reconcile(account),
-	}, evidence.Position{Reach: evidence.EndOf(exampleTx())}, false)
+	}, evidence.LogPosition{Reach: evidence.EndOf(exampleTx())}, false)
 	if len(entry.Value) > 600<<10 {
 		t.Errorf("the record is of %d bytes", len(entry.Value))
 	}

@@ -125,7 +125,7 @@ func (a *app) auditConfig(s *config.Settings, admit pgconn.AfterConnectFunc) (au
 		Kafka:  brokers,
 		System: s.Topics.System, User: s.Topics.User, Log: s.Topics.Log,
 		Partitions: s.Topics.Partitions, Replication: s.Topics.Replication, Create: s.Topics.Create,
-		Keys: []schemas.Key{tag}, HashKey: hash,
+		Keys: []schemas.Key{tag}, HashKey: hash, Format: string(s.Format),
 		FailoverTolerance: s.FailoverTolerance, Logger: a.log,
 	}
 	if s.FailoverTolerance == 0 {

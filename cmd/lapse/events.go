@@ -89,21 +89,21 @@ func (c *consumer) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer c.client.Close()
-	var lanes []*lane
+	var readers []*partitionReader
 	for _, topic := range c.topics() {
-		of, err := c.lanesOf(ctx, topic)
+		of, err := c.partitionsOf(ctx, topic)
 		if err != nil {
 			return err
 		}
-		lanes = append(lanes, of...)
+		readers = append(readers, of...)
 	}
-	if err := c.replay(ctx, lanes); err != nil {
+	if err := c.replay(ctx, readers); err != nil {
 		return err
 	}
 	if !c.follow {
 		return nil
 	}
-	return c.tail(ctx, lanes)
+	return c.readOn(ctx, readers)
 }
 
 // topics are those that can have what is asked for.
@@ -119,8 +119,8 @@ func (c *consumer) topics() []string {
 	}
 }
 
-// lane is one partition that is read up to its end.
-type lane struct {
+// partitionReader is one partition that is read up to its end.
+type partitionReader struct {
 	topic     string
 	partition int32
 	end       int64
@@ -129,7 +129,7 @@ type lane struct {
 	at        replication.Position
 }
 
-func (c *consumer) lanesOf(ctx context.Context, topic string) ([]*lane, error) {
+func (c *consumer) partitionsOf(ctx context.Context, topic string) ([]*partitionReader, error) {
 	ctx, cancel := context.WithTimeout(ctx, brokerPatience)
 	defer cancel()
 	offsets, err := c.client.Offsets(ctx, topic)
@@ -140,14 +140,14 @@ func (c *consumer) lanesOf(ctx context.Context, topic string) ([]*lane, error) {
 	case err != nil:
 		return nil, c.silence(err)
 	}
-	lanes := make([]*lane, len(offsets))
+	readers := make([]*partitionReader, len(offsets))
 	for i, o := range offsets {
-		lanes[i] = &lane{
+		readers[i] = &partitionReader{
 			topic: topic, partition: int32(i), end: o.End,
 			reader: c.client.Reader(topic, int32(i), o.First, o.End),
 		}
 	}
-	return lanes, nil
+	return readers, nil
 }
 
 // silence says what to look at where no broker has answered in time.
@@ -161,19 +161,19 @@ func (c *consumer) silence(err error) error {
 
 // replay prints what is there, in the order of the database's history: each partition is in that order already, so that
 // the smallest of their first records is always the next.
-func (c *consumer) replay(ctx context.Context, lanes []*lane) error {
-	open := slices.Clone(lanes)
+func (c *consumer) replay(ctx context.Context, readers []*partitionReader) error {
+	open := slices.Clone(readers)
 	for {
 		for _, l := range open {
 			if err := c.fill(ctx, l); err != nil {
 				return err
 			}
 		}
-		open = slices.DeleteFunc(open, func(l *lane) bool { return l.next == nil })
+		open = slices.DeleteFunc(open, func(l *partitionReader) bool { return l.next == nil })
 		if len(open) == 0 {
 			return nil
 		}
-		first := slices.MinFunc(open, func(a, b *lane) int { return a.at.Compare(b.at) })
+		first := slices.MinFunc(open, func(a, b *partitionReader) int { return a.at.Compare(b.at) })
 		if err := c.print(first.next, first.at); err != nil {
 			return err
 		}
@@ -181,8 +181,8 @@ func (c *consumer) replay(ctx context.Context, lanes []*lane) error {
 	}
 }
 
-// fill reads the lane's next record that is asked for, if it has none and there is one.
-func (c *consumer) fill(ctx context.Context, l *lane) error {
+// fill reads the partitionReader's next record that is asked for, if it has none and there is one.
+func (c *consumer) fill(ctx context.Context, l *partitionReader) error {
 	for l.next == nil {
 		bounded, cancel := context.WithTimeout(ctx, brokerPatience)
 		record, _, err := l.reader.Next(bounded)
@@ -200,11 +200,11 @@ func (c *consumer) fill(ctx context.Context, l *lane) error {
 	return nil
 }
 
-// tail prints what comes in behind the lanes' ends, as it comes in.
-func (c *consumer) tail(ctx context.Context, lanes []*lane) error {
+// readOn prints what comes in behind the readers' ends, as it comes in.
+func (c *consumer) readOn(ctx context.Context, readers []*partitionReader) error {
 	records := make(chan evidence.Record)
 	group, ctx := errgroup.WithContext(ctx)
-	for _, l := range lanes {
+	for _, l := range readers {
 		group.Go(func() error {
 			return c.client.ReadPartition(ctx, l.topic, l.partition, l.end, kafka.NoEnd, func(r *kafka.Record, _ int64) error {
 				event := audit.EvidenceRecord(r)

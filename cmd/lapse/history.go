@@ -46,22 +46,22 @@ the auditor holds the slot for moments only: this waits for them, up to half a m
 
 // What `lapse history` finds beside the outcomes of the history check.
 const (
-	outcomeRead    audit.Outcome = "read"    // an auditor reads the slot and has passed the check
-	outcomePending audit.Outcome = "checked" // an auditor has the slot and may still be checking
-	outcomeRefused audit.Outcome = "refused" // the audit cannot start, for a reason other than its history
+	outcomeRead    audit.CheckOutcome = "read"    // an auditor reads the slot and has passed the check
+	outcomePending audit.CheckOutcome = "checked" // an auditor has the slot and may still be checking
+	outcomeRefused audit.CheckOutcome = "refused" // the audit cannot start, for a reason other than its history
 )
 
 // historyView is what `lapse history` shows: both sides, and the outcome of comparing them.
 type historyView struct {
-	Outcome  audit.Outcome `json:"standing"`
-	Why      string        `json:"why,omitempty"`
-	History  historyRow    `json:"history"` // in force in the database
-	Database databaseSide  `json:"database"`
-	Slot     *slotSide     `json:"slot,omitempty"`
-	Log      *logSide      `json:"log,omitempty"`
-	Fork     string        `json:"fork,omitempty"` // up to where both are the same
-	Lost     *lostSide     `json:"lost,omitempty"` // what the log has above it
-	Next     []string      `json:"next"`
+	Outcome  audit.CheckOutcome `json:"standing"`
+	Why      string             `json:"why,omitempty"`
+	History  historyRow         `json:"history"` // in force in the database
+	Database databaseSide       `json:"database"`
+	Slot     *slotSide          `json:"slot,omitempty"`
+	Log      *logSide           `json:"log,omitempty"`
+	Fork     string             `json:"fork,omitempty"` // up to where both are the same
+	Lost     *lostSide          `json:"lost,omitempty"` // what the log has above it
+	Next     []string           `json:"next"`
 
 	found *audit.CheckResult // nil where nothing was compared
 }

@@ -50,12 +50,12 @@ With audit: off it accepts the server: its timeline and system.`,
 
 // acceptedHistory is what `lapse history accept` did. Number is 0 where there was nothing to accept.
 type acceptedHistory struct {
-	Number   int32         `json:"accepted"`
-	At       time.Time     `json:"at,omitzero"`
-	LogEnd   string        `json:"log_end,omitempty"`
-	Fork     string        `json:"fork,omitempty"`
-	Restated int           `json:"policies_restated"` // armed ones, which wait for the auditor
-	Outcome  audit.Outcome `json:"standing"`          // before
+	Number   int32              `json:"accepted"`
+	At       time.Time          `json:"at,omitzero"`
+	LogEnd   string             `json:"log_end,omitempty"`
+	Fork     string             `json:"fork,omitempty"`
+	Restated int                `json:"policies_restated"` // armed ones, which wait for the auditor
+	Outcome  audit.CheckOutcome `json:"standing"`          // before
 }
 
 func (a *app) acceptHistory(ctx context.Context, reason string, yes, unwatched, asJSON bool) error {

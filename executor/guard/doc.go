@@ -42,7 +42,7 @@
 //	replica lag                             replica.go     pg_stat_replication joins the facts
 //	sessions that wait for our locks        waiters.go     pg_blocking_pids joins the facts
 //	the clocks of server and executor       clock.go
-//	a restore or a clone                    restore.go     beside history.go
+//	a restore, a clone or a promotion       there: heartbeat.go, and accepted.go where no audit is required
 //	the breaker of a policy                 breaker.go     asks Question.Policy
 //	a policy's window                       window.go      asks Question.Policy
 package guard

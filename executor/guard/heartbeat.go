@@ -9,16 +9,16 @@ const NoHeartbeat Reason = "no_beat"
 type heartbeat struct{}
 
 func (heartbeat) Ask(q *Question) Answer {
-	const fix = "see that `lapse audit` or `lapse serve` runs and what it says; it beats once it has found its log and this database to be one history"
+	const fix = "see that `lapse audit` or `lapse serve` runs and what it says; it writes heartbeats once it has found log and database to be of one history"
 	f := q.Facts
 	switch {
 	case !f.required || f.beating:
 		return Answer{}
 	case f.last != nil && *f.last != f.server:
-		return refuse(HistoryChanged, fmt.Sprintf("this server is at %v, and the auditor's last beat is of %v", f.server, *f.last),
-			fix+"; if they are not, `lapse history` says in what")
+		return refuse(HistoryChanged, fmt.Sprintf("this server is at %v, and the auditor's last heartbeat is of %v", f.server, *f.last),
+			fix+"; if they are not, `lapse history` shows where they differ")
 	case f.restarted:
-		return refuse(NoHeartbeat, "the server was started again since the auditor's last beat", fix)
+		return refuse(NoHeartbeat, "the server was started again since the auditor's last heartbeat", fix)
 	}
-	return refuse(NoHeartbeat, fmt.Sprintf("the auditor has written no beat for %v", heartbeatLasts), fix)
+	return refuse(NoHeartbeat, fmt.Sprintf("the auditor has written no heartbeat for %v", heartbeatLasts), fix)
 }

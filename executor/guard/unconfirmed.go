@@ -19,7 +19,7 @@ type Unconfirmed struct {
 	mu     sync.Mutex
 	number Ticket  // of the batch that ended last
 	ended  []ended // batches that no position is known above
-	bounds []bound // positions above batches, not confirmed when looked last
+	bounds []ceiling // positions above batches, not confirmed when looked last
 }
 
 // Ticket is drawn before a position is asked for.
@@ -30,8 +30,8 @@ type ended struct {
 	at     time.Time
 }
 
-// bound is a position above every batch that ended up to an instant and that no other bound covers.
-type bound struct {
+// ceiling is a position above every batch that ended up to an instant and that no other ceiling covers.
+type ceiling struct {
 	at    time.Time // when the oldest of them ended
 	below schemas.LSN
 }
@@ -66,7 +66,7 @@ func (u *Unconfirmed) Below(ticket Ticket, position schemas.LSN) {
 		return true
 	})
 	if !oldest.IsZero() {
-		u.add(bound{oldest, position})
+		u.add(ceiling{oldest, position})
 	}
 }
 
@@ -74,11 +74,11 @@ func (u *Unconfirmed) Below(ticket Ticket, position schemas.LSN) {
 func (u *Unconfirmed) require(at time.Time, position schemas.LSN) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.add(bound{at, position})
+	u.add(ceiling{at, position})
 }
 
 // add keeps the bounds of one second as one: the older instant and the higher position.
-func (u *Unconfirmed) add(b bound) {
+func (u *Unconfirmed) add(b ceiling) {
 	if n := len(u.bounds); n > 0 {
 		if last := &u.bounds[n-1]; b.at.Sub(last.at).Abs() < time.Second {
 			last.below = max(last.below, b.below)
@@ -95,15 +95,15 @@ func (u *Unconfirmed) add(b bound) {
 func (u *Unconfirmed) confirm(confirmed schemas.LSN) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.bounds = slices.DeleteFunc(u.bounds, func(b bound) bool { return b.below <= confirmed })
+	u.bounds = slices.DeleteFunc(u.bounds, func(b ceiling) bool { return b.below <= confirmed })
 }
 
 // oldest returns the bound that has waited longest, and false if nothing waits.
-func (u *Unconfirmed) oldest() (bound, bool) {
+func (u *Unconfirmed) oldest() (ceiling, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if len(u.bounds) == 0 {
-		return bound{}, false
+		return ceiling{}, false
 	}
-	return slices.MinFunc(u.bounds, func(a, b bound) int { return a.at.Compare(b.at) }), true
+	return slices.MinFunc(u.bounds, func(a, b ceiling) int { return a.at.Compare(b.at) }), true
 }

@@ -119,10 +119,7 @@ func (s *Session) restateAll(
 		arming, err = planner.RestateAll(ctx, tx, reason)
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", what, err)
-	}
-	return arming, nil
+	return arming, err
 }
 
 // advanceArming writes down the position that the auditor must pass before a policy is armed, so that one
