@@ -99,8 +99,8 @@ type recordJSON struct {
 		Use         string `json:"use"`
 		Fingerprint string `json:"fingerprint"`
 	} `json:"keys"`
-	From *reachJSON `json:"from"`
-	To   *reachJSON `json:"to"`
+	From Reach `json:"from"`
+	To   Reach `json:"to"`
 }
 
 func (head *recordJSON) record() (*LogRecord, error) {
@@ -108,15 +108,16 @@ func (head *recordJSON) record() (*LogRecord, error) {
 	if err != nil {
 		return nil, fmt.Errorf("system identifier: %w", err)
 	}
-	reach, err := (&reachJSON{head.History, head.Timeline, head.Reached}).parse()
+	reached, err := schemas.ParseLSN(head.Reached)
 	if err != nil {
 		return nil, err
 	}
+	reach := Reach{History: schemas.History(head.History), Timeline: schemas.Timeline(head.Timeline), LSN: reached}
 	r := &LogRecord{
 		Kind: head.Kind, SystemIdentifier: system, DatabaseOID: head.DatabaseOID, Database: head.Database,
 		Route: head.Route, RouteVersion: head.RouteVersion, LogPosition: LogPosition{Reach: reach, Seq: head.Seq}, More: head.More, Nonce: head.Nonce, Beat: head.Beat,
 		XID: head.XID, CommitTime: head.CommitTime, Ends: head.Ends, Fences: head.Fences, Process: head.Process,
-		Time: head.CommitTime,
+		Time: head.CommitTime, From: head.From, To: head.To,
 	}
 	if head.At.After(r.Time) {
 		r.Time = head.At
@@ -147,14 +148,6 @@ func (head *recordJSON) record() (*LogRecord, error) {
 			return nil, err
 		}
 		r.Ancestry = append(r.Ancestry, replication.Switch{Timeline: schemas.Timeline(s.Timeline), At: at})
-	}
-	if head.From != nil && head.To != nil {
-		if r.From, err = head.From.parse(); err != nil {
-			return nil, err
-		}
-		if r.To, err = head.To.parse(); err != nil {
-			return nil, err
-		}
 	}
 	for _, k := range head.Keys {
 		if r.Keys == nil {

@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -79,14 +80,17 @@ func appendReach(dst []byte, r Reach) []byte {
 	return append(appendLSN(append(dst, `,"lsn":`...), r.LSN), '}')
 }
 
-// reachJSON is a reach as a record of the log has it.
-type reachJSON struct {
-	History  uint32 `json:"history"`
-	Timeline uint32 `json:"timeline"`
-	LSN      string `json:"lsn"`
-}
-
-func (j *reachJSON) parse() (Reach, error) {
+// UnmarshalJSON reads what appendReach writes.
+func (r *Reach) UnmarshalJSON(text []byte) error {
+	var j struct {
+		History  schemas.History  `json:"history"`
+		Timeline schemas.Timeline `json:"timeline"`
+		LSN      string           `json:"lsn"`
+	}
+	if err := json.Unmarshal(text, &j); err != nil {
+		return err
+	}
 	at, err := schemas.ParseLSN(j.LSN)
-	return Reach{History: schemas.History(j.History), Timeline: schemas.Timeline(j.Timeline), LSN: at}, err
+	*r = Reach{History: j.History, Timeline: j.Timeline, LSN: at}
+	return err
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"lapse/audit/evidence"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgserver"
 	"lapse/internal/pgtest"
@@ -142,7 +143,7 @@ func (s *shop) rewindIsWhatItSays() {
 			Lapse struct {
 				Reason   string
 				History  uint32
-				From, To reachBody
+				From, To evidence.Reach
 			}
 		}
 		if err := json.Unmarshal([]byte(line), &e); err != nil {

@@ -19,18 +19,9 @@ type markerBody struct {
 	Lapse struct {
 		Reason   evidence.Reason `json:"reason"`
 		Topic    string          `json:"topic"`
-		From, To reachBody
+		From, To evidence.Reach
 	} `json:"lapse"`
 }
-
-// reachBody is a place as JSON has it.
-type reachBody struct {
-	History  uint32 `json:"history"`
-	Timeline uint32 `json:"timeline"`
-	LSN      string `json:"lsn"`
-}
-
-func (r reachBody) String() string { return fmt.Sprintf("%d/%d/%s", r.History, r.Timeline, r.LSN) }
 
 // markerLine says in words what a marker means for whoever consumes the topics.
 func markerLine(r *evidence.Record) string {

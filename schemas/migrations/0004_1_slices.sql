@@ -11,8 +11,8 @@
 alter table lapse.shard
   drop constraint shard_run_leaf_key,
   add column slice     int not null default 0 check (slice >= 0),
-  add column lower     text[],
-  add column upper     text[],
+  add column lower     text[] check (pg_column_size(lower) <= 1048576),
+  add column upper     text[] check (pg_column_size(upper) <= 1048576),
   add column modulus   int,
   add column remainder int,
   add column residual  boolean not null default false,
