@@ -123,7 +123,7 @@ create table lapse.shard (
   leaf        oid not null,                    -- the table, or one partition of it
   cutoff      timestamptz not null check (isfinite(cutoff)),
   holder      text check (octet_length(holder) <= 300),
-  term        bigint not null default 0,       -- grows with every claim; a former holder's term is refused
+  term        bigint not null default 0,       -- grows with every lease; a former holder's term is refused
   lease_until timestamptz,
   entered     xid8,                            -- the transaction whose batch is under way, and the batch
   batch       uuid,
