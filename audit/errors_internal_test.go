@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"lapse/audit/kafka"
+	"lapse/schemas"
 )
 
 // ending opens a publisher at a broker that answers one kind of request with an error, appends a record, and returns what
@@ -36,7 +37,7 @@ func ending(t *testing.T, key kmsg.Key, top, opening bool, answer *kerr.Error) e
 	}
 	defer func() { _ = p.Close(ctx) }()
 	cluster.Fault(fault)
-	if _, ok := p.Append(kafka.Record{Topic: topic, Time: time.Now()}); !ok {
+	if _, ok := p.Append(schemas.Record{Topic: topic, Time: time.Now()}); !ok {
 		t.Fatal(p.Err())
 	}
 	for p.Err() == nil {

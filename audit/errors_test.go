@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lapse/audit/kafka"
+	"lapse/schemas"
 )
 
 // A clone with the same configuration takes the topics over. Whoever was there before must not take them back: two that
@@ -45,7 +46,7 @@ func TestAnAuditorThatIsFencedEndsAndDoesNotFenceBack(t *testing.T) {
 		}
 		run.err = nil // it is what this test wants
 		for partition := range int32(partitions) {
-			if _, ok := intruder.Append(kafka.Record{
+			if _, ok := intruder.Append(schemas.Record{
 				Topic: r.settings.User, Partition: partition, Time: time.Now(),
 			}); !ok {
 				t.Fatal(intruder.Err())

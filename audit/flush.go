@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"lapse/audit/evidence"
-	"lapse/audit/kafka"
 	"lapse/replication"
+	"lapse/schemas"
 )
 
 // maxQueued bounds the records that wait. Each is about a kilobyte; what many small transactions have in the topics
@@ -104,9 +104,8 @@ func (r *relay) flush() error {
 }
 
 // logRecord is a record of the log as Kafka gets it.
-func (r *relay) logRecord(entry *evidence.Entry) kafka.Record {
-	rec := r.writer.Record(entry)
-	return kafkaRecord(&rec, kafkaHeaders(nil, rec.Headers))
+func (r *relay) logRecord(entry *evidence.Entry) schemas.Record {
+	return r.writer.Record(entry)
 }
 
 // lookPause is how often rest looks whether Kafka answers.

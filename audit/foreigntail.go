@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"lapse/audit/evidence"
-	"lapse/audit/kafka"
 	"lapse/replication"
+	"lapse/schemas"
 )
 
 // unmatchedTail is a tail above the log's end that the stream has not come to.
@@ -82,7 +82,7 @@ func (c *comparison) matchEvents() error {
 		}
 		routed := c.router.Route(e)
 		for _, partition := range routed.Partitions {
-			rec := &kafka.Record{Topic: routed.Topic, Partition: partition, Key: routed.Key, Value: routed.Value}
+			rec := &schemas.Record{Topic: routed.Topic, Partition: partition, Key: routed.Key, Value: routed.Value}
 			if err := c.matchTail(e.Tx.Position(e.Ordinal), rec); err != nil {
 				return err
 			}
@@ -99,13 +99,13 @@ func (c *comparison) matchGap(tx *replication.Tx, account *evidence.Account) {
 	// A gap that only the former process knew of, such as a topic's, stands at a heartbeat too. It cannot be told from this one.
 	c.unmatched = slices.DeleteFunc(c.unmatched, func(u *unmatchedTail) bool {
 		at := u.tail.position
-		return headerOf(&u.tail.record, evidence.HeaderOp) == evidence.Gap.String() && at == tx.Position(at.Ordinal)
+		return u.tail.record.Header(schemas.HeaderOp) == evidence.Gap.String() && at == tx.Position(at.Ordinal)
 	})
 }
 
 // matchTail strikes off the tail that a record is. It refuses a tail at or below the record's position that is another
 // record.
-func (c *comparison) matchTail(position replication.Position, rec *kafka.Record) error {
+func (c *comparison) matchTail(position replication.Position, rec *schemas.Record) error {
 	for i, u := range c.unmatched {
 		if u.topic != rec.Topic || u.partition != rec.Partition || position.Compare(u.tail.position) < 0 {
 			continue

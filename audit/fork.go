@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"lapse/audit/evidence"
-	"lapse/audit/kafka"
+	"lapse/schemas"
 )
 
 // findCommon finds the last position that log and database may have in common, by timelines and heartbeats alone. It sets
@@ -129,7 +129,7 @@ func (h *historyCheck) refuseBent(ctx context.Context, why string) error {
 func (h *historyCheck) countLost(ctx context.Context) error {
 	r, w := h.result, &walk{}
 	r.LostEvents = map[string]uint64{}
-	return h.client.Backward(ctx, h.route.Log.Name, 0, h.topics.logEndOffset+1, func(rec *kafka.Record, offset int64) (bool, error) {
+	return h.client.Backward(ctx, h.route.Log.Name, 0, h.topics.logEndOffset+1, func(rec *schemas.Record, offset int64) (bool, error) {
 		record, err := logRecordOf(rec, h.route)
 		if err != nil || record == nil || w.dead(offset, record) {
 			return err == nil, err

@@ -11,6 +11,7 @@ import (
 
 	"lapse/audit/kafka"
 	"lapse/internal/pgtest"
+	"lapse/schemas"
 )
 
 // onFake runs a test with a broker that refuses to take records for a topic when it is told to.
@@ -44,7 +45,7 @@ func (r *rig) count(t *testing.T, topic, op string) (n int) {
 		t.Fatal(err)
 	}
 	for p, o := range offsets {
-		err := client.ReadPartition(t.Context(), topic, int32(p), o.First, o.End, func(rec *kafka.Record, _ int64) error {
+		err := client.ReadPartition(t.Context(), topic, int32(p), o.First, o.End, func(rec *schemas.Record, _ int64) error {
 			for _, h := range rec.Headers {
 				if h.Key == "lapse-op" && string(h.Value) == op {
 					n++

@@ -8,6 +8,7 @@ import (
 	"lapse/audit/evidence"
 	"lapse/audit/kafka"
 	"lapse/replication"
+	"lapse/schemas"
 )
 
 // watchForOther waits to see whether another auditor writes the log, if one may: the server was started since the last
@@ -85,9 +86,9 @@ func (w *logWatch) readAppended(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = w.client.ReadPartition(ctx, log, 0, w.next, end, func(rec *kafka.Record, _ int64) error {
+	err = w.client.ReadPartition(ctx, log, 0, w.next, end, func(rec *schemas.Record, _ int64) error {
 		record, err := logRecordOf(rec, w.route)
-		if err == nil && (record != nil || rec.IsFence() && headerOf(rec, evidence.HeaderProcess) != w.process) {
+		if err == nil && (record != nil || rec.IsFence() && rec.Header(evidence.HeaderProcess) != w.process) {
 			err = refusal(errOtherAuditor, "%s grows, and the slot of this server is held here",
 				"this server is a copy of another one, whose auditor lives: give the copy topics of its own (topics in lapse.yaml), "+
 					"or stop the other auditor", log)

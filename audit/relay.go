@@ -41,9 +41,8 @@ type relay struct {
 	logged    evidence.LogPosition              // of the newest record that the log had at the start
 	reach     evidence.Reach                    // of the last transaction or coverage whose records are in the queue, all of them
 	queue     queue
-	headers   []kafka.Header // of the record that is handed over
-	lastEvent uint64         // the mark of the last event
-	lastMark  uint64         // of the last event or record
+	lastEvent uint64 // the mark of the last event
+	lastMark  uint64 // of the last event or record
 
 	// The transaction that is being read.
 	tx         *replication.Tx
@@ -238,7 +237,7 @@ func (r *relay) publish(ctx context.Context, e *evidence.Event) error {
 			continue
 		}
 		r.at(step{before: "event"})
-		mark, err := r.append(ctx, &evidence.Record{
+		mark, err := r.append(ctx, &schemas.Record{
 			Topic: routed.Topic, Partition: partition, Key: routed.Key, Value: routed.Value, Headers: routed.Headers,
 			Time: e.Tx.CommitTime,
 		})
@@ -263,11 +262,9 @@ func (r *relay) warnOfNoRow(e *evidence.Event) {
 
 // append hands a record to the publisher, and waits while its buffer is full. The stream is not read meanwhile, so that
 // the server holds what this process cannot; but it is answered.
-func (r *relay) append(ctx context.Context, rec *evidence.Record) (uint64, error) {
-	r.headers = kafkaHeaders(r.headers[:0], rec.Headers)
-	out := kafkaRecord(rec, r.headers)
+func (r *relay) append(ctx context.Context, rec *schemas.Record) (uint64, error) {
 	for {
-		mark, ok := r.publisher.Append(out)
+		mark, ok := r.publisher.Append(*rec)
 		if ok {
 			r.lastMark = mark
 			return mark, nil

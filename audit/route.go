@@ -52,7 +52,7 @@ func (s *session) publisherConfig() kafka.Config {
 		cfg.Logger = a.log
 	}
 	cfg.Ours = isOurs(s.route)
-	cfg.FenceHeaders = kafkaHeaders(nil, evidence.FenceHeaders(source, s.stream.Identity().Timeline, a.process))
+	cfg.FenceHeaders = evidence.FenceHeaders(source, s.stream.Identity().Timeline, a.process)
 	cfg.Topics = nil
 	for _, t := range []evidence.Topic{s.route.System, s.route.User, s.route.Log} {
 		topic := kafka.Topic{

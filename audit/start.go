@@ -7,19 +7,19 @@ import (
 	"lapse/audit/evidence"
 	"lapse/audit/kafka"
 	"lapse/replication"
+	"lapse/schemas"
 )
 
 // positionOf reads an event's position from its headers.
-func positionOf(rec *kafka.Record, source *evidence.Source) (replication.Position, error) {
-	r := EvidenceRecord(rec)
-	position, err := evidence.EventPosition(&r)
+func positionOf(rec *schemas.Record, source *evidence.Source) (replication.Position, error) {
+	position, err := evidence.EventPosition(rec)
 	if err != nil {
 		return position, err
 	}
-	if !source.Of(&r) {
+	if !source.Of(rec) {
 		return replication.Position{}, refusal(errForeignTopic, "%s/%d: the last event is of database %q of system %q; this one is %d of %d",
 			"nobody else may write there: name topics that this database has for itself (topics)", rec.Topic, rec.Partition,
-			r.Header(evidence.HeaderDatabase), r.Header(evidence.HeaderSystem), source.DatabaseOID, source.SystemIdentifier)
+			rec.Header(evidence.HeaderDatabase), rec.Header(evidence.HeaderSystem), source.DatabaseOID, source.SystemIdentifier)
 	}
 	return position, nil
 }

@@ -13,6 +13,7 @@ import (
 	"lapse/audit/evidence"
 	"lapse/audit/kafka"
 	"lapse/replication"
+	"lapse/schemas"
 )
 
 // topicState is how far the audit has come, as the topics say. It is read before anybody is fenced, when another auditor may
@@ -36,7 +37,7 @@ type topicState struct {
 // tail is the end of a partition.
 type tail struct {
 	position replication.Position // of the last event; zero for none
-	record   kafka.Record         // it
+	record   schemas.Record       // it
 	offset   int64                // of the last record that looks like an event, which may be a copy of an old one; -1 for none
 }
 
@@ -99,7 +100,7 @@ func (p *topicState) readTail(ctx context.Context, client *kafka.Client, route *
 	}
 	ours := oursIn(&route.Source)
 	t := &p.tails[topic][partition]
-	return client.Backward(ctx, topic, partition, end, func(rec *kafka.Record, offset int64) (bool, error) {
+	return client.Backward(ctx, topic, partition, end, func(rec *schemas.Record, offset int64) (bool, error) {
 		if rec.IsFence() || !ours(rec) {
 			return true, nil
 		}
@@ -140,7 +141,7 @@ func (p *topicState) known(ctx context.Context, client *kafka.Client, topic stri
 	if err != nil {
 		return false, err
 	}
-	return offset == at && rec.IsFence() && headerOf(&rec, evidence.HeaderProcess) == p.heartbeat.Process, nil
+	return offset == at && rec.IsFence() && rec.Header(evidence.HeaderProcess) == p.heartbeat.Process, nil
 }
 
 // logLookBack is how many records are looked at, at least, for one that reaches further than those behind it: somebody may
@@ -156,10 +157,10 @@ func (p *topicState) readLog(ctx context.Context, client *kafka.Client, route *e
 	}
 	p.ends[log] = []int64{bounds[0].End}
 	looked := 0
-	err = client.Backward(ctx, log, 0, bounds[0].End, func(rec *kafka.Record, offset int64) (bool, error) {
+	err = client.Backward(ctx, log, 0, bounds[0].End, func(rec *schemas.Record, offset int64) (bool, error) {
 		looked++
 		if rec.IsFence() && p.fence == "" {
-			p.fence = headerOf(rec, evidence.HeaderProcess)
+			p.fence = rec.Header(evidence.HeaderProcess)
 		}
 		entry, err := logRecordOf(rec, route)
 		if err != nil {
@@ -195,7 +196,7 @@ func (p *topicState) readLog(ctx context.Context, client *kafka.Client, route *e
 // readWhole finds the last record and the last heartbeat of transactions that are wholly in the log.
 func (p *topicState) readWhole(ctx context.Context, client *kafka.Client, route *evidence.Route) error {
 	looked := 0
-	return client.Backward(ctx, route.Log.Name, 0, p.logEndOffset+1, func(rec *kafka.Record, _ int64) (bool, error) {
+	return client.Backward(ctx, route.Log.Name, 0, p.logEndOffset+1, func(rec *schemas.Record, _ int64) (bool, error) {
 		looked++
 		entry, err := logRecordOf(rec, route)
 		if err != nil {
@@ -257,13 +258,13 @@ func (p *topicState) empty() bool {
 
 // logRecordOf reads a record of the log; nil for a fence, and for what somebody else wrote into its topic. One of this database in
 // another format is an error: a later version wrote it.
-func logRecordOf(rec *kafka.Record, route *evidence.Route) (*evidence.LogRecord, error) {
-	if rec.IsFence() || headerOf(rec, evidence.HeaderOp) == "" {
+func logRecordOf(rec *schemas.Record, route *evidence.Route) (*evidence.LogRecord, error) {
+	if rec.IsFence() || rec.Header(schemas.HeaderOp) == "" {
 		return nil, nil
 	}
 	source := &route.Source
-	if schema := headerOf(rec, evidence.HeaderSchema); schema != strconv.Itoa(evidence.LogSchema) {
-		if _, err := strconv.Atoi(schema); err == nil && headerOf(rec, evidence.HeaderSystem) == strconv.FormatUint(source.SystemIdentifier, 10) {
+	if schema := rec.Header(evidence.HeaderSchema); schema != strconv.Itoa(evidence.LogSchema) {
+		if _, err := strconv.Atoi(schema); err == nil && rec.Header(evidence.HeaderSystem) == strconv.FormatUint(source.SystemIdentifier, 10) {
 			return nil, refusal(errForeignTopic, "%s has records of format %s; this program knows %d", "run the version of lapse that wrote them",
 				route.Log.Name, schema, evidence.LogSchema)
 		}
@@ -277,9 +278,9 @@ func logRecordOf(rec *kafka.Record, route *evidence.Route) (*evidence.LogRecord,
 }
 
 // isOurs tells events of this database, and records of its log, from what somebody else wrote into the topics.
-func isOurs(route *evidence.Route) func(*kafka.Record) bool {
+func isOurs(route *evidence.Route) func(*schemas.Record) bool {
 	event := oursIn(&route.Source)
-	return func(rec *kafka.Record) bool {
+	return func(rec *schemas.Record) bool {
 		if rec.Topic != route.Log.Name {
 			return event(rec)
 		}
@@ -289,8 +290,8 @@ func isOurs(route *evidence.Route) func(*kafka.Record) bool {
 }
 
 // oursIn tells events from what somebody else wrote. One of another database is one too: it is refused by name.
-func oursIn(source *evidence.Source) func(*kafka.Record) bool {
-	return func(rec *kafka.Record) bool {
+func oursIn(source *evidence.Source) func(*schemas.Record) bool {
+	return func(rec *schemas.Record) bool {
 		_, err := positionOf(rec, source)
 		return !errors.Is(err, evidence.ErrNoEvent)
 	}
@@ -317,7 +318,7 @@ func walkBack(
 	ctx context.Context, client *kafka.Client, route *evidence.Route, p *topicState, floor evidence.Reach, wanted func(*evidence.LogRecord) bool,
 ) (*walk, error) {
 	w := &walk{}
-	err := client.Backward(ctx, route.Log.Name, 0, p.logEndOffset+1, func(rec *kafka.Record, offset int64) (bool, error) {
+	err := client.Backward(ctx, route.Log.Name, 0, p.logEndOffset+1, func(rec *schemas.Record, offset int64) (bool, error) {
 		record, err := logRecordOf(rec, route)
 		if err != nil || record == nil {
 			return err == nil, err

@@ -14,7 +14,6 @@ import (
 // second case. A record of the log has some of them.
 const (
 	HeaderCause    = "lapse-cause"
-	HeaderOp       = "lapse-op"
 	HeaderPolicy   = "lapse-policy"
 	HeaderTable    = "lapse-table"
 	HeaderCascade  = "lapse-cascade"
@@ -32,14 +31,11 @@ const (
 // HeaderProcess is in a fence: the process that wrote it.
 const HeaderProcess = "lapse-process"
 
-// OpFence is HeaderOp of a fence: a publisher's record, which consumers skip.
-const OpFence = "fence"
-
 // headerSeqAt is where HeaderSeq stands in headerNames.
 const headerSeqAt = 8
 
 var headerNames = [...]string{
-	HeaderCause, HeaderOp, HeaderPolicy, HeaderTable, HeaderCascade, HeaderRun, HeaderXID, HeaderLSN, HeaderSeq,
+	HeaderCause, schemas.HeaderOp, HeaderPolicy, HeaderTable, HeaderCascade, HeaderRun, HeaderXID, HeaderLSN, HeaderSeq,
 	HeaderSystem, HeaderDatabase, HeaderHistory, HeaderTimeline, HeaderSchema,
 }
 
@@ -48,7 +44,7 @@ var ErrNoEvent = errors.New("the record is no event that this program knows")
 
 // EventPosition reads where an event stands, from its headers. All events of one database are in the order of their
 // positions (replication.Position.Compare), whatever the partition. Its error is ErrNoEvent.
-func EventPosition(rec *Record) (replication.Position, error) {
+func EventPosition(rec *schemas.Record) (replication.Position, error) {
 	history, err1 := strconv.ParseUint(rec.Header(HeaderHistory), 10, 30) // far above any, and far below what the catalog takes
 	timeline, err2 := strconv.ParseUint(rec.Header(HeaderTimeline), 10, 32)
 	commit, err3 := parseHex(rec.Header(HeaderLSN), 8)
@@ -64,7 +60,7 @@ func EventPosition(rec *Record) (replication.Position, error) {
 }
 
 // Of says whether a record's headers name this database.
-func (s *Source) Of(rec *Record) bool {
+func (s *Source) Of(rec *schemas.Record) bool {
 	return rec.Header(HeaderSystem) == strconv.FormatUint(s.SystemIdentifier, 10) &&
 		rec.Header(HeaderDatabase) == strconv.FormatUint(uint64(s.DatabaseOID), 10)
 }

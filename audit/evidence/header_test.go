@@ -8,13 +8,14 @@ import (
 
 	"lapse/audit/evidence"
 	"lapse/replication"
+	"lapse/schemas"
 )
 
 func TestEventsSortByTheirHeadersAsTheDatabaseWroteThem(t *testing.T) {
 	t.Parallel()
 	at := func(history, timeline, lsn, seq string) replication.Position {
 		t.Helper()
-		position, err := evidence.EventPosition(&evidence.Record{Headers: []evidence.Header{
+		position, err := evidence.EventPosition(&schemas.Record{Headers: []schemas.Header{
 			{Key: evidence.HeaderLSN, Value: []byte(lsn)},
 			{Key: evidence.HeaderSeq, Value: []byte(seq)},
 			{Key: evidence.HeaderSystem, Value: []byte("1")},
@@ -53,7 +54,7 @@ func TestAnEventsPositionIsReadBackFromItsHeaders(t *testing.T) {
 		if name == "event-gap" || name == "event-rewind" {
 			continue // they stand at positions of their own
 		}
-		rec := evidence.Record{Headers: routed.Headers}
+		rec := schemas.Record{Headers: routed.Headers}
 		position, err := evidence.EventPosition(&rec)
 		if tx := exampleTx(); err != nil || position != tx.Position(position.Ordinal) || !source.Of(&rec) {
 			t.Errorf("%s: read as %s (%v)", name, position, err)
@@ -61,7 +62,7 @@ func TestAnEventsPositionIsReadBackFromItsHeaders(t *testing.T) {
 	}
 	for _, op := range []evidence.Op{evidence.Gap, evidence.Rewind} {
 		marker := exampleMarker(op)
-		rec := evidence.Record{Headers: markerOf(&exampleRoute, marker).Headers}
+		rec := schemas.Record{Headers: markerOf(&exampleRoute, marker).Headers}
 		if position, err := evidence.EventPosition(&rec); err != nil || position != marker.At {
 			t.Errorf("%v: read as %s (%v), want %s", op, position, err, marker.At)
 		}
@@ -72,8 +73,8 @@ func TestWhatIsNoEventHasNoPosition(t *testing.T) {
 	t.Parallel()
 	whole := exampleEvents(t)["event-user"].Headers
 	for i := range whole {
-		without := evidence.Record{Headers: slices.Delete(slices.Clone(whole), i, i+1)}
-		broken := evidence.Record{Headers: slices.Clone(whole)}
+		without := schemas.Record{Headers: slices.Delete(slices.Clone(whole), i, i+1)}
+		broken := schemas.Record{Headers: slices.Clone(whole)}
 		broken.Headers[i].Value = []byte("x")
 		_, err1 := evidence.EventPosition(&without)
 		_, err2 := evidence.EventPosition(&broken)

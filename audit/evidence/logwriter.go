@@ -94,13 +94,13 @@ func (w *LogWriter) Write(c Content, at LogPosition, more bool) *Entry {
 
 // Record is the entry as it goes into the topic. It has no key: a compacted topic, which would throw records away, refuses
 // it.
-func (w *LogWriter) Record(e *Entry) Record {
-	return Record{
+func (w *LogWriter) Record(e *Entry) schemas.Record {
+	return schemas.Record{
 		Topic: w.route.Log.Name,
 		Value: e.Value,
 		Time:  e.Time,
-		Headers: []Header{
-			{Key: HeaderOp, Value: []byte(e.Kind)},
+		Headers: []schemas.Header{
+			{Key: schemas.HeaderOp, Value: []byte(e.Kind)},
 			{Key: HeaderLSN, Value: appendHex(nil, uint64(e.Position.LSN), 16)},
 			{Key: HeaderSeq, Value: appendHex(nil, uint64(e.Position.Seq), 8)},
 			{Key: HeaderSystem, Value: appendUint(nil, w.route.Source.SystemIdentifier)},
@@ -113,8 +113,8 @@ func (w *LogWriter) Record(e *Entry) Record {
 }
 
 // FenceHeaders say in a fence who wrote it, and of which database and timeline it is.
-func FenceHeaders(source *Source, timeline schemas.Timeline, process string) []Header {
-	return []Header{
+func FenceHeaders(source *Source, timeline schemas.Timeline, process string) []schemas.Header {
+	return []schemas.Header{
 		{Key: HeaderProcess, Value: []byte(process)},
 		{Key: HeaderSystem, Value: appendUint(nil, source.SystemIdentifier)},
 		{Key: HeaderDatabase, Value: appendUint(nil, uint64(source.DatabaseOID))},

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"lapse/replication"
+	"lapse/schemas"
 )
 
 // Reason says what made a gap or a rewind.
@@ -44,13 +45,13 @@ type Marker struct {
 var markerKey = []byte(`"lapse-marker"`)
 
 // RouteMarker returns the records of a marker, one for each partition of both topics. The same marker is the same bytes.
-func (r *Router) RouteMarker(m *Marker) []Record {
+func (r *Router) RouteMarker(m *Marker) []schemas.Record {
 	value := r.MarkerValue(m)
 	headers := r.markerHeaders(m)
-	var all []Record
+	var all []schemas.Record
 	for _, topic := range []Topic{r.route.System, r.route.User} {
 		for partition := range topic.Partitions {
-			all = append(all, Record{
+			all = append(all, schemas.Record{
 				Topic: topic.Name, Partition: partition, Key: markerKey, Value: value, Headers: headers, Time: m.Time,
 			})
 		}
@@ -71,22 +72,22 @@ func appendMarker(b []byte, m *Marker) []byte {
 	return appendReach(append(b, `,"to":`...), m.To)
 }
 
-func (r *Router) markerHeaders(m *Marker) []Header {
+func (r *Router) markerHeaders(m *Marker) []schemas.Header {
 	source := &r.route.Source
 	values := map[string][]byte{
-		HeaderOp:       []byte(m.Op.String()),
-		HeaderLSN:      appendHex(nil, uint64(m.At.Commit), 16),
-		HeaderSeq:      appendHex(nil, uint64(m.At.Ordinal), 8),
-		HeaderSystem:   appendUint(nil, source.SystemIdentifier),
-		HeaderDatabase: appendUint(nil, uint64(source.DatabaseOID)),
-		HeaderHistory:  appendUint(nil, uint64(m.At.History)),
-		HeaderTimeline: appendUint(nil, uint64(m.At.Timeline)),
-		HeaderSchema:   appendUint(nil, EventSchema),
-		HeaderCascade:  []byte("false"),
+		schemas.HeaderOp: []byte(m.Op.String()),
+		HeaderLSN:        appendHex(nil, uint64(m.At.Commit), 16),
+		HeaderSeq:        appendHex(nil, uint64(m.At.Ordinal), 8),
+		HeaderSystem:     appendUint(nil, source.SystemIdentifier),
+		HeaderDatabase:   appendUint(nil, uint64(source.DatabaseOID)),
+		HeaderHistory:    appendUint(nil, uint64(m.At.History)),
+		HeaderTimeline:   appendUint(nil, uint64(m.At.Timeline)),
+		HeaderSchema:     appendUint(nil, EventSchema),
+		HeaderCascade:    []byte("false"),
 	}
-	headers := make([]Header, len(headerNames))
+	headers := make([]schemas.Header, len(headerNames))
 	for i, name := range headerNames {
-		headers[i] = Header{Key: name, Value: append([]byte{}, values[name]...)}
+		headers[i] = schemas.Header{Key: name, Value: append([]byte{}, values[name]...)}
 	}
 	return headers
 }

@@ -13,7 +13,7 @@ type Routed struct {
 	Topic      string
 	Partitions []int32
 	Key, Value []byte
-	Headers    []Header
+	Headers    []schemas.Header
 }
 
 // Router turns events into records. What it returns depends on the event and the route alone. It holds buffers, so that
@@ -67,7 +67,7 @@ func NewRouter(route *Route, key schemas.Key) *Router {
 	for p := range route.User.Partitions {
 		r.every = append(r.every, p)
 	}
-	r.routed.Headers = make([]Header, len(headerNames))
+	r.routed.Headers = make([]schemas.Header, len(headerNames))
 	for i, name := range headerNames {
 		r.routed.Headers[i].Key = name
 	}
@@ -126,7 +126,7 @@ func (r *Router) appendHeader(dst []byte, name string, e *Event) []byte {
 	switch name {
 	case HeaderCause:
 		return append(dst, e.Cause.String()...)
-	case HeaderOp:
+	case schemas.HeaderOp:
 		return append(dst, e.Op.String()...)
 	case HeaderPolicy:
 		if e.Claim != nil {

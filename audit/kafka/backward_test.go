@@ -13,10 +13,11 @@ import (
 
 	"lapse/audit/kafka"
 	"lapse/internal/kafkatest"
+	"lapse/schemas"
 )
 
 // isNumber is who is ours in these tests.
-func isNumber(rec *kafka.Record) bool {
+func isNumber(rec *schemas.Record) bool {
 	_, err := strconv.Atoi(string(rec.Value))
 	return err == nil && len(rec.Headers) > 0
 }
@@ -37,7 +38,7 @@ func TestEverythingIsHandedOutBackwardsOnce(t *testing.T) {
 			flood(t, broker.Addr(), topic, c.records, strings.Repeat("x", c.size))
 			client := newClient(t, config(broker, topic))
 			next := int64(c.records)
-			err := client.Backward(t.Context(), topic, 0, -1, func(rec *kafka.Record, offset int64) (bool, error) {
+			err := client.Backward(t.Context(), topic, 0, -1, func(rec *schemas.Record, offset int64) (bool, error) {
 				if next--; offset != next || len(rec.Value) != c.size {
 					return false, fmt.Errorf("%d bytes at %d, want offset %d", len(rec.Value), offset, next)
 				}
@@ -57,7 +58,7 @@ func TestGoingBackwardsEndsWhereTheCallerWants(t *testing.T) {
 	flood(t, broker.Addr(), topic, 100, "x")
 	client := newClient(t, config(broker, topic))
 	var seen []int64
-	each := func(_ *kafka.Record, offset int64) (bool, error) {
+	each := func(_ *schemas.Record, offset int64) (bool, error) {
 		seen = append(seen, offset)
 		return offset > 47, nil
 	}
@@ -66,7 +67,7 @@ func TestGoingBackwardsEndsWhereTheCallerWants(t *testing.T) {
 	}
 	broken := errors.New("broken")
 	calls := 0
-	err := client.Backward(t.Context(), topic, 0, -1, func(*kafka.Record, int64) (bool, error) {
+	err := client.Backward(t.Context(), topic, 0, -1, func(*schemas.Record, int64) (bool, error) {
 		calls++
 		return true, broken
 	})

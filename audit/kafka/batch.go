@@ -5,6 +5,8 @@ import (
 	"hash/crc32"
 	"math"
 	"time"
+
+	"lapse/schemas"
 )
 
 // Sequence numbers the records of one producer epoch in one partition. It wraps to 0 after 2^31-1, as the broker's does.
@@ -62,7 +64,7 @@ func (b *batch) reset() {
 func (b *batch) size() int { return len(b.buf) - lengthSize }
 
 // add encodes rec at the end, if the batch stays within limit with it. It returns the bytes added, or 0.
-func (b *batch) add(rec *Record, limit int) int {
+func (b *batch) add(rec *schemas.Record, limit int) int {
 	at := rec.Time.UnixMilli()
 	if b.count == 0 {
 		b.baseTime, b.maxTime = at, at
@@ -104,7 +106,7 @@ func (b *batch) seal(s session, base sequence) {
 // day old, the broker's next check (every ten minutes) drops sequence and epoch. Then it appends a second time a batch
 // whose answer was lost, and it accepts what a former publisher still sends. A publisher that catches up after a long
 // outage sends just such batches. One young record in each batch prevents that, whatever the topic's settings.
-func (b *batch) addFenceIfOld(now time.Time, allowed time.Duration, headers []Header) {
+func (b *batch) addFenceIfOld(now time.Time, allowed time.Duration, headers []schemas.Header) {
 	if now.UnixMilli()-b.maxTime < allowed.Milliseconds() {
 		return
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/segmentio/kafka-go/protocol"
 	"pgregory.net/rapid"
+
+	"lapse/schemas"
 )
 
 func TestABatchNeverOutgrowsItsLimit(t *testing.T) {
@@ -18,7 +20,7 @@ func TestABatchNeverOutgrowsItsLimit(t *testing.T) {
 		b.reset()
 		for range rapid.IntRange(1, 50).Draw(t, "records") {
 			before, count := len(b.buf), b.count
-			rec := Record{
+			rec := schemas.Record{
 				Value: make([]byte, rapid.IntRange(0, 600).Draw(t, "value")),
 				Time:  time.UnixMilli(rapid.Int64Range(0, 1<<45).Draw(t, "time")),
 			}
@@ -47,8 +49,8 @@ func TestABatchOfOldRecordsGetsAYoungFence(t *testing.T) {
 	} {
 		b := new(batch)
 		b.reset()
-		b.add(&Record{Value: []byte("v"), Time: now.Add(-c.age)}, math.MaxInt)
-		b.addFenceIfOld(now, time.Hour, []Header{{Key: "lapse-db", Value: []byte("app")}})
+		b.add(&schemas.Record{Value: []byte("v"), Time: now.Add(-c.age)}, math.MaxInt)
+		b.addFenceIfOld(now, time.Hour, []schemas.Header{{Key: "lapse-db", Value: []byte("app")}})
 		b.seal(session{}, 0)
 		records := decode(t, b.buf)
 		if int32(len(records)) != c.count {
@@ -62,12 +64,12 @@ func TestABatchOfOldRecordsGetsAYoungFence(t *testing.T) {
 
 func TestTheRoomLeftInABatchTakesItsFence(t *testing.T) {
 	t.Parallel()
-	headers := []Header{{Key: "lapse-sysid", Value: []byte("7381")}, {Key: "lapse-db", Value: []byte("app")}}
+	headers := []schemas.Header{{Key: "lapse-sysid", Value: []byte("7381")}, {Key: "lapse-db", Value: []byte("app")}}
 	p := &Publisher{cfg: Config{FenceHeaders: headers}}
 	const size = 10_000
 	b := new(batch)
 	b.reset()
-	rec := Record{Value: make([]byte, 7), Time: time.UnixMilli(0)} // the delta to now is as long as it gets
+	rec := schemas.Record{Value: make([]byte, 7), Time: time.UnixMilli(0)} // the delta to now is as long as it gets
 	for b.add(&rec, p.limit(size)) > 0 {
 		rec.Value = make([]byte, 1)
 	}
@@ -78,9 +80,9 @@ func TestTheRoomLeftInABatchTakesItsFence(t *testing.T) {
 }
 
 func TestAddingARecordAllocatesNothing(t *testing.T) {
-	rec := Record{
+	rec := schemas.Record{
 		Key: []byte(`{"id":"42"}`), Value: make([]byte, 400), Time: time.UnixMilli(1_800_000_000_000),
-		Headers: []Header{{Key: "lapse-cause", Value: []byte("system")}, {Key: "lapse-op", Value: []byte("delete")}},
+		Headers: []schemas.Header{{Key: "lapse-cause", Value: []byte("system")}, {Key: "lapse-op", Value: []byte("delete")}},
 	}
 	b := new(batch)
 	b.reset()

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"lapse/audit/kafka"
+	"lapse/schemas"
 )
 
 func TestWhatIsEncodedIsWhatTwoOtherLibrariesDecode(t *testing.T) {
@@ -30,11 +31,11 @@ func encodingProperty(t *rapid.T) {
 		}
 		return rapid.SliceOfN(rapid.Byte(), 0, 200).Draw(t, "bytes")
 	})
-	header := rapid.Custom(func(t *rapid.T) kafka.Header {
-		return kafka.Header{Key: rapid.String().Draw(t, "key"), Value: maybeBytes.Draw(t, "value")}
+	header := rapid.Custom(func(t *rapid.T) schemas.Header {
+		return schemas.Header{Key: rapid.String().Draw(t, "key"), Value: maybeBytes.Draw(t, "value")}
 	})
-	record := rapid.Custom(func(t *rapid.T) kafka.Record {
-		return kafka.Record{
+	record := rapid.Custom(func(t *rapid.T) schemas.Record {
+		return schemas.Record{
 			Key: maybeBytes.Draw(t, "key"), Value: maybeBytes.Draw(t, "value"),
 			Headers: rapid.SliceOfN(header, 0, 4).Draw(t, "headers"),
 			Time:    time.UnixMilli(rapid.Int64Range(0, 1<<42).Draw(t, "time")).UTC(), // until 2109: franz-go ends in 2262
@@ -50,7 +51,7 @@ func encodingProperty(t *rapid.T) {
 	compare(t, "franz-go", records, decodedByFranz(t, wire[4:], producer, epoch, sequence))
 }
 
-func decodedByKafkaGo(t *rapid.T, wire []byte, producer int64, epoch int16, sequence int32) []kafka.Record {
+func decodedByKafkaGo(t *rapid.T, wire []byte, producer int64, epoch int16, sequence int32) []schemas.Record {
 	var set protocol.RecordSet
 	if n, err := set.ReadFrom(bytes.NewReader(wire)); err != nil || n != int64(len(wire)) {
 		t.Fatalf("kafka-go read %d of %d bytes: %v", n, len(wire), err)
@@ -61,17 +62,17 @@ func decodedByKafkaGo(t *rapid.T, wire []byte, producer int64, epoch int16, sequ
 		b.Attributes != 0 || b.BaseOffset != 0 {
 		t.Fatalf("kafka-go sees the header %+v", b)
 	}
-	var all []kafka.Record
+	var all []schemas.Record
 	for {
 		rec, err := stream.ReadRecord()
 		if err != nil {
 			return all
 		}
-		got := kafka.Record{Time: rec.Time.UTC()}
+		got := schemas.Record{Time: rec.Time.UTC()}
 		got.Key, _ = protocol.ReadAll(rec.Key)
 		got.Value, _ = protocol.ReadAll(rec.Value)
 		for _, h := range rec.Headers {
-			got.Headers = append(got.Headers, kafka.Header{Key: h.Key, Value: h.Value})
+			got.Headers = append(got.Headers, schemas.Header{Key: h.Key, Value: h.Value})
 		}
 		if rec.Offset != int64(len(all)) {
 			t.Fatalf("kafka-go sees offset %d at record %d", rec.Offset, len(all))
@@ -81,7 +82,7 @@ func decodedByKafkaGo(t *rapid.T, wire []byte, producer int64, epoch int16, sequ
 }
 
 // decodedByFranz checks the CRC too.
-func decodedByFranz(t *rapid.T, raw []byte, producer int64, epoch int16, sequence int32) []kafka.Record {
+func decodedByFranz(t *rapid.T, raw []byte, producer int64, epoch int16, sequence int32) []schemas.Record {
 	var b kmsg.RecordBatch
 	if err := b.ReadFrom(raw); err != nil {
 		t.Fatal(err)
@@ -98,11 +99,11 @@ func decodedByFranz(t *rapid.T, raw []byte, producer int64, epoch int16, sequenc
 	if fetched.Err != nil {
 		t.Fatal(fetched.Err)
 	}
-	var all []kafka.Record
+	var all []schemas.Record
 	for _, rec := range fetched.Records {
-		got := kafka.Record{Key: rec.Key, Value: rec.Value, Time: rec.Timestamp.UTC()}
+		got := schemas.Record{Key: rec.Key, Value: rec.Value, Time: rec.Timestamp.UTC()}
 		for _, h := range rec.Headers {
-			got.Headers = append(got.Headers, kafka.Header{Key: h.Key, Value: h.Value})
+			got.Headers = append(got.Headers, schemas.Header{Key: h.Key, Value: h.Value})
 		}
 		if got.Time.After(latest) {
 			latest = got.Time
@@ -115,7 +116,7 @@ func decodedByFranz(t *rapid.T, raw []byte, producer int64, epoch int16, sequenc
 	return all
 }
 
-func compare(t *rapid.T, decoder string, want, got []kafka.Record) {
+func compare(t *rapid.T, decoder string, want, got []schemas.Record) {
 	if len(got) != len(want) {
 		t.Fatalf("%s decodes %d of %d records", decoder, len(got), len(want))
 	}

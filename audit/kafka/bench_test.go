@@ -8,6 +8,7 @@ import (
 
 	"lapse/audit/kafka"
 	"lapse/internal/kafkatest"
+	"lapse/schemas"
 )
 
 // BenchmarkPublish publishes records like the auditor's, of 400 bytes with 8 headers, to 6 partitions of a real broker
@@ -57,10 +58,10 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-func benchRecord(topic string) kafka.Record {
-	rec := kafka.Record{Topic: topic, Value: make([]byte, 400), Time: time.Now()}
+func benchRecord(topic string) schemas.Record {
+	rec := schemas.Record{Topic: topic, Value: make([]byte, 400), Time: time.Now()}
 	for _, h := range []string{"cause", "op", "policy", "table", "run", "lsn", "seq", "schema"} {
-		rec.Headers = append(rec.Headers, kafka.Header{Key: "lapse-" + h, Value: []byte("0123456789abcdef")})
+		rec.Headers = append(rec.Headers, schemas.Header{Key: "lapse-" + h, Value: []byte("0123456789abcdef")})
 	}
 	return rec
 }

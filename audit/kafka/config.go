@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go/sasl"
+
+	"lapse/schemas"
 )
 
 // Topic says what a topic must be like.
@@ -59,12 +61,12 @@ type Config struct {
 	Topics []Topic
 
 	// FenceHeaders are put on every fence, behind lapse-op.
-	FenceHeaders []Header
+	FenceHeaders []schemas.Header
 
 	// Ours tells our records from those of others, who ought not to write here. Open asks it about the records at the end
 	// of each partition, other than fences, to find the tail that Publisher.Last returns. It must be safe for concurrent
 	// use. nil takes every record.
-	Ours func(*Record) bool
+	Ours func(*schemas.Record) bool
 
 	// MaxBatchBytes is the largest batch that is sent, and so the largest record. 0 means 900 KiB: a broker takes 1 MiB by
 	// default. A lower limit of the topic counts instead, if this login may read it. Batches of more than one record stay

@@ -4,6 +4,8 @@ import (
 	"context"
 	"math"
 	"time"
+
+	"lapse/schemas"
 )
 
 // Timing replaces the durations that are not zero.
@@ -35,7 +37,7 @@ func (c *Config) SetTiming(t Timing) {
 }
 
 // Encode makes one batch, as a produce request carries it: length, header, records.
-func Encode(records []Record, producer int64, epoch int16, base int32) []byte {
+func Encode(records []schemas.Record, producer int64, epoch int16, base int32) []byte {
 	b := new(batch)
 	b.reset()
 	for i := range records {
@@ -51,10 +53,10 @@ func SequencePlus(s, n int32) int32 { return int32(sequence(s).plus(n)) }
 func (p *Publisher) Epoch() int16 { return p.session.Load().epoch }
 
 // Encoder adds records to a batch that is emptied when it is full.
-func Encoder() func(*Record) {
+func Encoder() func(*schemas.Record) {
 	b := new(batch)
 	b.reset()
-	return func(rec *Record) {
+	return func(rec *schemas.Record) {
 		if b.add(rec, 900<<10) == 0 {
 			b.reset()
 		}
@@ -66,7 +68,7 @@ func (p *Publisher) CheckEnds(ctx context.Context) error { return p.checkEnds(ct
 
 // Tail reads the tail of a partition below end, as Open does below its fence; and how many foreign records are above it.
 func (c *Client) Tail(
-	ctx context.Context, topic string, partition int32, end int64, ours func(*Record) bool, records int,
+	ctx context.Context, topic string, partition int32, end int64, ours func(*schemas.Record) bool, records int,
 ) (found []Stored, foreign int, err error) {
 	t, err := c.tail(ctx, tailRequest{
 		topic: topic, partition: partition, end: end, ours: ours, records: records, counted: noOffset,
@@ -90,5 +92,5 @@ const TailBytes = tailBytes
 
 // Fences in the topics.
 const (
-	HeaderOp = headerOp
+	HeaderOp = schemas.HeaderOp
 )

@@ -10,6 +10,7 @@ import (
 	"lapse/audit/kafka"
 	"lapse/internal/kafkaserver"
 	"lapse/internal/kafkatest"
+	"lapse/schemas"
 )
 
 // shown is what a tail has: value@offset of each.
@@ -180,7 +181,7 @@ func TestTheTailReachesOverWhatABrokerHasCompacted(t *testing.T) {
 	cfg := config(broker, topic)
 	p := open(t, cfg)
 	for n := range 60 {
-		rec := kafka.Record{Topic: topic, Key: []byte(strconv.Itoa(n)), Value: []byte(strconv.Itoa(n)), Time: time.Now()}
+		rec := schemas.Record{Topic: topic, Key: []byte(strconv.Itoa(n)), Value: []byte(strconv.Itoa(n)), Time: time.Now()}
 		if n%3 == 0 {
 			rec.Key = []byte("the same")
 		}

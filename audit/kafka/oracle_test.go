@@ -12,6 +12,7 @@ import (
 	"lapse/internal/fixture"
 	"lapse/internal/kafkaserver"
 	"lapse/internal/kafkatest"
+	"lapse/schemas"
 )
 
 const patience = fixture.Patience
@@ -35,11 +36,11 @@ func newSource(topic string, partitions, total int) *source {
 }
 
 // record is the n-th, from 0: its value is the number, its partition follows from the number.
-func (s *source) record(n int) kafka.Record {
-	return kafka.Record{
+func (s *source) record(n int) schemas.Record {
+	return schemas.Record{
 		Topic: s.topic, Partition: s.partition(n),
 		Key: []byte(strconv.Itoa(n % 17)), Value: []byte(strconv.Itoa(n)),
-		Headers: []kafka.Header{{Key: kafka.HeaderOp, Value: []byte("delete")}},
+		Headers: []schemas.Header{{Key: schemas.HeaderOp, Value: []byte("delete")}},
 		Time:    s.begun.Add(-s.age).Add(time.Duration(n) * time.Millisecond),
 	}
 }
@@ -154,7 +155,7 @@ func (s *source) verify(t *testing.T, broker *kafkaserver.Server) {
 	}
 	found := 0
 	for _, rec := range kafkatest.ReadAllOn(t, broker, s.topic) {
-		if rec.Header(kafka.HeaderOp) == kafka.OpFence {
+		if rec.Header(schemas.HeaderOp) == schemas.OpFence {
 			continue
 		}
 		found++
@@ -203,17 +204,17 @@ func closePublisher(t *testing.T, p *kafka.Publisher) {
 }
 
 // last is the newest record of a tail.
-func last(p *kafka.Publisher, topic string, partition int32) (kafka.Record, int64, bool) {
+func last(p *kafka.Publisher, topic string, partition int32) (schemas.Record, int64, bool) {
 	tail := p.Last(topic, partition)
 	if len(tail) == 0 {
-		return kafka.Record{}, -1, false
+		return schemas.Record{}, -1, false
 	}
 	newest := tail[len(tail)-1]
 	return newest.Record, newest.Offset, true
 }
 
 // mustAppend appends a record that must be taken, and returns its number.
-func mustAppend(t *testing.T, p *kafka.Publisher, rec kafka.Record) uint64 {
+func mustAppend(t *testing.T, p *kafka.Publisher, rec schemas.Record) uint64 {
 	t.Helper()
 	number, ok := p.Append(rec)
 	if !ok {

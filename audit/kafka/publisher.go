@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"lapse/schemas"
 )
 
 // Publisher puts each record into its topic once. The package comment says what the caller must do for that. Append is for
@@ -250,7 +252,7 @@ func (p *Publisher) Fence(topic string, partition int32) (offset int64, ok bool)
 //
 // A record that was taken is durable when Acked reaches its number. If this process dies before that, the record may be in
 // the topic or not; the tail that the next Open reads tells.
-func (p *Publisher) Append(rec Record) (number uint64, ok bool) {
+func (p *Publisher) Append(rec schemas.Record) (number uint64, ok bool) {
 	if p.err.Load() != nil {
 		return 0, false
 	}

@@ -9,6 +9,7 @@ import (
 
 	"lapse/audit/kafka"
 	"lapse/internal/kafkatest"
+	"lapse/schemas"
 )
 
 func TestEveryRecordIsInItsTopicOnceAndInOrder(t *testing.T) {
@@ -95,7 +96,7 @@ func TestARecordIsNotAcknowledgedBeforeThoseAppendedBeforeIt(t *testing.T) {
 		return pass
 	})
 	to := func(partition int32) uint64 {
-		return mustAppend(t, p, kafka.Record{Topic: topic, Partition: partition, Value: []byte("v"), Time: time.Now()})
+		return mustAppend(t, p, schemas.Record{Topic: topic, Partition: partition, Value: []byte("v"), Time: time.Now()})
 	}
 	to(0)
 	<-net.held
@@ -173,14 +174,14 @@ func TestWhatCannotBeARecordIsRefused(t *testing.T) {
 	topic := kafkatest.Topic(t, 2)
 	const nowhere = "no such partition was opened"
 	for name, c := range map[string]struct {
-		rec  kafka.Record
+		rec  schemas.Record
 		says string
 	}{
-		"another topic":        {kafka.Record{Topic: "other", Time: time.Now()}, nowhere},
-		"a partition too many": {kafka.Record{Topic: topic, Partition: 2, Time: time.Now()}, nowhere},
-		"a negative partition": {kafka.Record{Topic: topic, Partition: -1, Time: time.Now()}, nowhere},
-		"no time":              {kafka.Record{Topic: topic}, "without time"},
-		"a time before 1970":   {kafka.Record{Topic: topic, Time: time.UnixMilli(-1)}, "of before 1970"},
+		"another topic":        {schemas.Record{Topic: "other", Time: time.Now()}, nowhere},
+		"a partition too many": {schemas.Record{Topic: topic, Partition: 2, Time: time.Now()}, nowhere},
+		"a negative partition": {schemas.Record{Topic: topic, Partition: -1, Time: time.Now()}, nowhere},
+		"no time":              {schemas.Record{Topic: topic}, "without time"},
+		"a time before 1970":   {schemas.Record{Topic: topic, Time: time.UnixMilli(-1)}, "of before 1970"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -10,6 +10,8 @@ import (
 
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
+
+	"lapse/schemas"
 )
 
 // Reader reads one partition in order, whoever wrote it, compressed or not. It ignores transactions of other producers: an
@@ -39,7 +41,7 @@ func (c *Client) Reader(topic string, partition int32, from, to int64) *Reader {
 // ReadPartition calls each with every record of a partition from offset from up to offset to, which is not included. It
 // ends with the first error of each.
 func (c *Client) ReadPartition(
-	ctx context.Context, topic string, partition int32, from, to int64, each func(rec *Record, offset int64) error,
+	ctx context.Context, topic string, partition int32, from, to int64, each func(rec *schemas.Record, offset int64) error,
 ) error {
 	r := c.Reader(topic, partition, from, to)
 	for {
@@ -59,14 +61,14 @@ func (c *Client) ReadPartition(
 // Next returns the next record and its offset, or io.EOF at the end. It waits for records that are not there yet, and tries
 // again until ctx ends. Offsets grow, and may have gaps. The record's memory is the caller's. The error for an offset that
 // the partition does not have is an *OffsetError: Next never skips records that retention has deleted.
-func (r *Reader) Next(ctx context.Context) (Record, int64, error) {
+func (r *Reader) Next(ctx context.Context) (schemas.Record, int64, error) {
 	for len(r.waiting) == 0 {
 		if r.to != NoEnd && r.next >= r.to {
-			return Record{}, 0, io.EOF
+			return schemas.Record{}, 0, io.EOF
 		}
 		what := fmt.Sprintf("read %s/%d at %d", r.topic, r.partition, r.next)
 		if err := r.client.retry(ctx, what, r.fetch); err != nil {
-			return Record{}, 0, err
+			return schemas.Record{}, 0, err
 		}
 	}
 	first := r.waiting[0]
@@ -173,9 +175,9 @@ func readAll(records protocol.RecordReader) ([]Stored, error) {
 		if err != nil {
 			return nil, err
 		}
-		got := Record{Key: key, Value: value, Time: rec.Time.UTC(), Headers: make([]Header, len(rec.Headers))}
+		got := schemas.Record{Key: key, Value: value, Time: rec.Time.UTC(), Headers: make([]schemas.Header, len(rec.Headers))}
 		for i, h := range rec.Headers {
-			got.Headers[i] = Header{Key: h.Key, Value: h.Value}
+			got.Headers[i] = schemas.Header{Key: h.Key, Value: h.Value}
 		}
 		all = append(all, Stored{Record: got, Offset: rec.Offset})
 	}

@@ -12,6 +12,7 @@ import (
 
 	"lapse/audit/kafka"
 	"lapse/internal/kafkatest"
+	"lapse/schemas"
 )
 
 func TestAReaderReadsWhatOthersWroteCompressedOrNot(t *testing.T) {
@@ -28,7 +29,7 @@ func TestAReaderReadsWhatOthersWroteCompressedOrNot(t *testing.T) {
 			c := newClient(t, config(broker, topic))
 			for _, from := range []int64{0, 1, 250, 499} {
 				n := from
-				err := c.ReadPartition(t.Context(), topic, 0, from, 500, func(rec *kafka.Record, offset int64) error {
+				err := c.ReadPartition(t.Context(), topic, 0, from, 500, func(rec *schemas.Record, offset int64) error {
 					if offset != n || string(rec.Value) != strconv.FormatInt(n, 10) || rec.Key != nil ||
 						len(rec.Headers) != 2 || string(rec.Headers[1].Value) != "v" || rec.Headers[0].Value != nil {
 						return fmt.Errorf("%+v at %d, want %d", rec, offset, n)

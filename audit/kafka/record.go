@@ -4,56 +4,21 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"time"
+
+	"lapse/schemas"
 )
-
-// Header is one header of a record.
-type Header struct {
-	Key   string
-	Value []byte
-}
-
-// Record is what is published, and what is read back.
-type Record struct {
-	Topic     string
-	Partition int32
-
-	// Key and Value may be nil, which Kafka tells apart from empty.
-	Key, Value []byte
-	Headers    []Header
-
-	// Time is the record's timestamp, kept to the millisecond. A caller that publishes the same record again after a
-	// restart gives the same Time: the time of the commit, not the clock on the wall. It must be set, and not before 1970.
-	Time time.Time
-}
-
-// headerOp is the key of the header that says what kind of record this is. OpFence is its value in the records that this
-// package adds by itself; consumers skip them.
-const (
-	headerOp = "lapse-op"
-	OpFence  = "fence"
-)
-
-// IsFence tells whether this package has added the record by itself.
-func (r *Record) IsFence() bool {
-	for _, h := range r.Headers {
-		if h.Key == headerOp {
-			return string(h.Value) == OpFence
-		}
-	}
-	return false
-}
 
 // fenceKey lets fences live in a compacted topic, which takes no record without key. A JSON string: the keys of events
 // are JSON objects.
 var fenceKey = []byte(`"lapse-fence"`)
 
-func newFence(headers []Header, at time.Time) Record {
-	all := append([]Header{{Key: headerOp, Value: []byte(OpFence)}}, headers...)
-	return Record{Key: fenceKey, Headers: all, Time: at}
+func newFence(headers []schemas.Header, at time.Time) schemas.Record {
+	all := append([]schemas.Header{{Key: schemas.HeaderOp, Value: []byte(schemas.OpFence)}}, headers...)
+	return schemas.Record{Key: fenceKey, Headers: all, Time: at}
 }
 
 // recordSize is the length of a record's body in a batch, without the length field in front of it.
-func recordSize(rec *Record, timeDelta, offsetDelta int64) int {
+func recordSize(rec *schemas.Record, timeDelta, offsetDelta int64) int {
 	n := 1 + varintSize(timeDelta) + varintSize(offsetDelta) // 1: the attributes, unused
 	n += bytesSize(rec.Key) + bytesSize(rec.Value) + varintSize(int64(len(rec.Headers)))
 	for i := range rec.Headers {
@@ -64,7 +29,7 @@ func recordSize(rec *Record, timeDelta, offsetDelta int64) int {
 }
 
 // appendRecord writes one record of a record batch, version 2: size is what recordSize says.
-func appendRecord(dst []byte, rec *Record, size int, timeDelta, offsetDelta int64) []byte {
+func appendRecord(dst []byte, rec *schemas.Record, size int, timeDelta, offsetDelta int64) []byte {
 	dst = binary.AppendVarint(dst, int64(size))
 	dst = append(dst, 0)
 	dst = binary.AppendVarint(dst, timeDelta)

@@ -9,6 +9,8 @@ import (
 
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
+
+	"lapse/schemas"
 )
 
 // batchTarget is the size at which a batch is full; only a single record that is larger makes a larger batch. Measured
@@ -55,7 +57,7 @@ func newSender(p *Publisher, topic string, partition int32, limit int) *sender {
 const noOffset = -1
 
 // append takes the record with that number. It returns false if the record fits into no batch.
-func (s *sender) append(rec *Record, number uint64) bool {
+func (s *sender) append(rec *schemas.Record, number uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var b *batch

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"lapse/schemas"
 )
 
 // Stored is a record and its offset in the partition.
 type Stored struct {
-	Record Record
+	Record schemas.Record
 	Offset int64
 }
 
@@ -25,9 +27,9 @@ type tailRequest struct {
 	partition int32
 	end       int64 // read below this offset; -1 is the present end
 
-	ours    func(*Record) bool // nil takes every record that is no fence
-	records int                // how many of ours
-	counted int64              // up to this offset foreign records were counted before
+	ours    func(*schemas.Record) bool // nil takes every record that is no fence
+	records int                        // how many of ours
+	counted int64                      // up to this offset foreign records were counted before
 }
 
 // tailBytes is how much memory a partition's tail takes at most, unless its newest record alone is larger: with the 6+6+1
@@ -47,7 +49,7 @@ func (c *Client) tail(ctx context.Context, r tailRequest) (tail, error) {
 	err := c.windows(ctx, r.topic, r.partition, r.end, func(w *window) (bool, error) {
 		older := newest{maxRecords: r.records - len(kept.records), maxBytes: tailBytes - kept.bytes}
 		foreign, uncounted := 0, 0 // above the newest of ours in this window
-		err := c.ReadPartition(ctx, r.topic, r.partition, w.from, w.to, func(rec *Record, offset int64) error {
+		err := c.ReadPartition(ctx, r.topic, r.partition, w.from, w.to, func(rec *schemas.Record, offset int64) error {
 			switch {
 			case rec.IsFence():
 			case r.ours == nil || r.ours(rec):
@@ -92,11 +94,11 @@ func (c *Client) tail(ctx context.Context, r tailRequest) (tail, error) {
 // into windowBytes.
 func (c *Client) Backward(
 	ctx context.Context, topic string, partition int32, end int64,
-	each func(rec *Record, offset int64) (goOn bool, err error),
+	each func(rec *schemas.Record, offset int64) (goOn bool, err error),
 ) error {
 	return c.windows(ctx, topic, partition, end, func(w *window) (bool, error) {
 		kept := newest{maxBytes: windowBytes}
-		err := c.ReadPartition(ctx, topic, partition, w.from, w.to, func(rec *Record, offset int64) error {
+		err := c.ReadPartition(ctx, topic, partition, w.from, w.to, func(rec *schemas.Record, offset int64) error {
 			kept.add(Stored{Record: *rec, Offset: offset})
 			return nil
 		})
@@ -178,7 +180,7 @@ func (n *newest) add(s Stored) {
 }
 
 // footprint is about what a record takes in memory.
-func footprint(rec *Record) int {
+func footprint(rec *schemas.Record) int {
 	const structure = 200
 	n := structure + len(rec.Key) + len(rec.Value)
 	for i := range rec.Headers {

@@ -14,6 +14,7 @@ import (
 
 	"lapse/audit/kafka"
 	"lapse/internal/kafkatest"
+	"lapse/schemas"
 )
 
 func TestAnEmptyPartitionHasNoTail(t *testing.T) {
@@ -44,7 +45,7 @@ func TestTheTailIsFoundBehindAnyNumberOfFences(t *testing.T) {
 	cfg := config(broker, topic)
 	s := newSource(topic, 2, 50)
 	s.publishAll(t, cfg)
-	want := make([]kafka.Record, 2)
+	want := make([]schemas.Record, 2)
 	for n := range s.total {
 		want[s.partition(n)] = s.record(n)
 	}
@@ -119,7 +120,7 @@ func TestTheTailIsFoundBehindWhatCompactionHasRemoved(t *testing.T) {
 	}
 	p := open(t, cfg)
 	for n := range 100 { // 10 keys
-		waitAcked(t, p, mustAppend(t, p, kafka.Record{ // a batch each
+		waitAcked(t, p, mustAppend(t, p, schemas.Record{ // a batch each
 			Topic: topic, Key: []byte(strconv.Itoa(n % 10)), Value: []byte(strconv.Itoa(n)), Time: time.Now(),
 		}))
 	}
@@ -177,7 +178,7 @@ func newClient(t *testing.T, cfg kafka.Config) *kafka.Client {
 }
 
 // readAll reads until the end, or until nothing more comes.
-func readAll(t *testing.T, c *kafka.Client, topic string, partition int32, from, to int64) []kafka.Record {
+func readAll(t *testing.T, c *kafka.Client, topic string, partition int32, from, to int64) []schemas.Record {
 	t.Helper()
 	bounds, err := c.Offsets(t.Context(), topic)
 	if err != nil {
@@ -185,7 +186,7 @@ func readAll(t *testing.T, c *kafka.Client, topic string, partition int32, from,
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	var all []kafka.Record
+	var all []schemas.Record
 	r := c.Reader(topic, partition, max(from, bounds[partition].First), min(to, bounds[partition].End))
 	for {
 		rec, _, err := r.Next(ctx)

@@ -13,11 +13,11 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"lapse/audit"
 	"lapse/audit/evidence"
 	"lapse/audit/kafka"
 	"lapse/internal/config"
 	"lapse/replication"
+	"lapse/schemas"
 )
 
 func (a *app) eventsCommand() *cobra.Command {
@@ -125,7 +125,7 @@ type partitionReader struct {
 	partition int32
 	end       int64
 	reader    *kafka.Reader
-	next      *evidence.Record // read and not printed
+	next      *schemas.Record // read and not printed
 	at        replication.Position
 }
 
@@ -181,7 +181,7 @@ func (c *consumer) replay(ctx context.Context, readers []*partitionReader) error
 	}
 }
 
-// fill reads the partitionReader's next record that is asked for, if it has none and there is one.
+// fill reads a partition's next record that is asked for, if it has none and there is one.
 func (c *consumer) fill(ctx context.Context, l *partitionReader) error {
 	for l.next == nil {
 		bounded, cancel := context.WithTimeout(ctx, brokerPatience)
@@ -193,8 +193,8 @@ func (c *consumer) fill(ctx context.Context, l *partitionReader) error {
 		case err != nil:
 			return c.silence(err)
 		}
-		if event := audit.EvidenceRecord(&record); c.wants(&event) {
-			l.next, l.at = &event, positionOf(&event)
+		if c.wants(&record) {
+			l.next, l.at = &record, positionOf(&record)
 		}
 	}
 	return nil
@@ -202,17 +202,16 @@ func (c *consumer) fill(ctx context.Context, l *partitionReader) error {
 
 // readOn prints what comes in behind the readers' ends, as it comes in.
 func (c *consumer) readOn(ctx context.Context, readers []*partitionReader) error {
-	records := make(chan evidence.Record)
+	records := make(chan schemas.Record)
 	group, ctx := errgroup.WithContext(ctx)
 	for _, l := range readers {
 		group.Go(func() error {
-			return c.client.ReadPartition(ctx, l.topic, l.partition, l.end, kafka.NoEnd, func(r *kafka.Record, _ int64) error {
-				event := audit.EvidenceRecord(r)
-				if !c.wants(&event) {
+			return c.client.ReadPartition(ctx, l.topic, l.partition, l.end, kafka.NoEnd, func(r *schemas.Record, _ int64) error {
+				if !c.wants(r) {
 					return nil
 				}
 				select {
-				case records <- event:
+				case records <- *r:
 					return nil
 				case <-ctx.Done():
 					return context.Cause(ctx)
@@ -236,12 +235,12 @@ func (c *consumer) readOn(ctx context.Context, readers []*partitionReader) error
 }
 
 // wants says whether a record is an event that was asked for. It looks at headers only.
-func (c *consumer) wants(r *evidence.Record) bool {
+func (c *consumer) wants(r *schemas.Record) bool {
 	matches := func(filter, name string) bool { return filter == "" || filter == r.Header(name) }
 	switch {
 	case isMarker(r):
 		return true
-	case r.Header(evidence.HeaderOp) == evidence.OpFence:
+	case r.Header(schemas.HeaderOp) == schemas.OpFence:
 		return false
 	default:
 		return matches(c.cause, evidence.HeaderCause) && matches(c.policy, evidence.HeaderPolicy) && matches(c.table, evidence.HeaderTable)
@@ -249,7 +248,7 @@ func (c *consumer) wants(r *evidence.Record) bool {
 }
 
 // positionOf is where a record stands; what Lapse did not write stands before all that it did.
-func positionOf(r *evidence.Record) replication.Position {
+func positionOf(r *schemas.Record) replication.Position {
 	position, err := evidence.EventPosition(r)
 	if err != nil {
 		return replication.Position{}
@@ -260,7 +259,7 @@ func positionOf(r *evidence.Record) replication.Position {
 const eventTime = "2006-01-02T15:04:05.000Z"
 
 // print writes one event. What goes to every partition, such as a truncate, is printed once.
-func (c *consumer) print(r *evidence.Record, at replication.Position) error {
+func (c *consumer) print(r *schemas.Record, at replication.Position) error {
 	if at == c.printed {
 		return nil
 	}
@@ -283,7 +282,7 @@ func (c *consumer) print(r *evidence.Record, at replication.Position) error {
 		return err
 	}
 	line := fmt.Sprintf("%s %-10s %-8s %s %s", r.Time.Format(eventTime), r.Header(evidence.HeaderCause),
-		r.Header(evidence.HeaderOp), r.Header(evidence.HeaderTable), r.Key)
+		r.Header(schemas.HeaderOp), r.Header(evidence.HeaderTable), r.Key)
 	if policy := r.Header(evidence.HeaderPolicy); policy != "" {
 		line += " policy=" + policy
 	}

@@ -6,14 +6,14 @@ import (
 	"testing"
 	"time"
 
-	"lapse/audit/evidence"
 	"lapse/replication"
+	"lapse/schemas"
 )
 
-func record(op string, headers ...string) *evidence.Record {
-	r := &evidence.Record{Key: []byte(`{"id":"1"}`), Value: []byte("{}"), Time: time.Unix(0, 0).UTC(), Headers: []evidence.Header{{Key: "lapse-op", Value: []byte(op)}}}
+func record(op string, headers ...string) *schemas.Record {
+	r := &schemas.Record{Key: []byte(`{"id":"1"}`), Value: []byte("{}"), Time: time.Unix(0, 0).UTC(), Headers: []schemas.Header{{Key: "lapse-op", Value: []byte(op)}}}
 	for pair := range slices.Chunk(headers, 2) {
-		r.Headers = append(r.Headers, evidence.Header{Key: pair[0], Value: []byte(pair[1])})
+		r.Headers = append(r.Headers, schemas.Header{Key: pair[0], Value: []byte(pair[1])})
 	}
 	return r
 }
@@ -23,7 +23,7 @@ func TestTheConsumerSkipsFencesAndWhatWasNotAskedFor(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		consumer consumer
-		record   *evidence.Record
+		record   *schemas.Record
 		wants    bool
 	}{
 		{"everything", consumer{}, event, true},
@@ -68,7 +68,7 @@ func TestGapsAndRewindsArePrintedOnceInWords(t *testing.T) {
 	rewind.Value, gap.Value = body("accepted", ""), body("topic", `"topic":"lapse.log",`)
 	event := record("delete", "lapse-cause", "user", "lapse-table", "public.t")
 	for _, step := range []struct {
-		record *evidence.Record
+		record *schemas.Record
 		at     replication.Position
 	}{
 		{rewind, replication.Position{History: 2, Timeline: 1, Commit: 0x19C2A40, Ordinal: 0x0}},

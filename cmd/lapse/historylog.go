@@ -7,6 +7,7 @@ import (
 	"lapse/audit/evidence"
 	"lapse/audit/kafka"
 	"lapse/internal/config"
+	"lapse/schemas"
 )
 
 // maxLogRead is how many records are read back from the log's end, at most, to find a heartbeat. There is one a minute.
@@ -28,7 +29,7 @@ func (a *app) readLogSide(ctx context.Context, s *config.Settings) (*logSide, er
 		return l, c.silence(err)
 	}
 	read := 0
-	err = client.Backward(ctx, l.Topic, 0, -1, func(rec *kafka.Record, _ int64) (bool, error) {
+	err = client.Backward(ctx, l.Topic, 0, -1, func(rec *schemas.Record, _ int64) (bool, error) {
 		read++
 		if r, err := evidence.ParseLogRecord(rec.Value); err == nil && !rec.IsFence() {
 			l.add(r)

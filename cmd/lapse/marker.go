@@ -6,11 +6,12 @@ import (
 	"strings"
 
 	"lapse/audit/evidence"
+	"lapse/schemas"
 )
 
 // isMarker says whether a record is no deletion, but says something of the order of all events.
-func isMarker(r *evidence.Record) bool {
-	op := r.Header(evidence.HeaderOp)
+func isMarker(r *schemas.Record) bool {
+	op := r.Header(schemas.HeaderOp)
 	return op == evidence.Gap.String() || op == evidence.Rewind.String()
 }
 
@@ -24,8 +25,8 @@ type markerBody struct {
 }
 
 // markerLine says in words what a marker means for whoever consumes the topics.
-func markerLine(r *evidence.Record) string {
-	op := r.Header(evidence.HeaderOp)
+func markerLine(r *schemas.Record) string {
+	op := r.Header(schemas.HeaderOp)
 	var m markerBody
 	if err := json.Unmarshal(r.Value, &m); err != nil {
 		return op + ", and its body cannot be read"

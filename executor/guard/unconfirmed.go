@@ -17,8 +17,8 @@ import (
 // answered costs nothing.
 type Unconfirmed struct {
 	mu     sync.Mutex
-	number Ticket  // of the batch that ended last
-	ended  []ended // batches that no position is known above
+	number Ticket    // of the batch that ended last
+	ended  []ended   // batches that no position is known above
 	bounds []ceiling // positions above batches, not confirmed when looked last
 }
 
