@@ -35,6 +35,10 @@ type scheduler struct {
 	notBefore time.Time
 	backoff   backoff.Backoff
 
+	// The workers that have a session, and whether one is about to open the first.
+	sessions   map[int]bool
+	connecting bool
+
 	step   uint64 // counts turns that were opened or ended
 	open   []*turn
 	opened map[schemas.PolicyID]uint64 // the step of a policy's last opening
@@ -45,7 +49,7 @@ type scheduler struct {
 func newScheduler(g goal, memory func(*planner.InForce) *policyMemory, now func() time.Time) *scheduler {
 	return &scheduler{
 		goal: g, memory: memory, now: now, changed: make(chan struct{}),
-		opened: map[schemas.PolicyID]uint64{}, ended: map[schemas.PolicyID]uint64{},
+		opened: map[schemas.PolicyID]uint64{}, ended: map[schemas.PolicyID]uint64{}, sessions: map[int]bool{},
 		backoff: backoff.Backoff{Min: 100 * time.Millisecond, Max: 10 * time.Second},
 	}
 }
@@ -54,6 +58,7 @@ func newScheduler(g goal, memory func(*planner.InForce) *policyMemory, now func(
 type task struct {
 	over    bool // nothing is left to do
 	connect bool // there is something to do, and the worker has no connection
+	first   bool // connect for the first reading; no other worker connects meanwhile
 	read    bool
 	turn    *turn         // to open, or to help with
 	until   time.Time     // to wait, if changed is not closed before
@@ -82,6 +87,8 @@ func (s *scheduler) next(connected bool) task {
 		return task{until: now.Add(rereadInterval), changed: s.changed}
 	case due == nil && !read && help == nil:
 		return task{until: readAt, changed: s.changed}
+	case !connected && s.readAt.IsZero():
+		return s.firstConnect(now)
 	case !connected:
 		return task{connect: true}
 	case due != nil:
@@ -96,6 +103,46 @@ func (s *scheduler) next(connected bool) task {
 		help.join()
 		return task{turn: help}
 	}
+}
+
+// firstConnect lets one worker connect for the first reading. The others wait for the list, so that a login whose
+// connections are few has them for the worker that reads.
+func (s *scheduler) firstConnect(now time.Time) task {
+	if s.connecting || len(s.sessions) > 0 {
+		return task{until: now.Add(rereadInterval), changed: s.changed}
+	}
+	s.connecting = true
+	return task{connect: true, first: true}
+}
+
+// connectEnded gives the first connecting back.
+func (s *scheduler) connectEnded() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.connecting = false
+	s.wake()
+}
+
+// hasSession says whether a worker has a session.
+func (s *scheduler) hasSession(worker int, has bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sessions[worker] == has {
+		return
+	}
+	if has {
+		s.sessions[worker] = true
+		return
+	}
+	delete(s.sessions, worker)
+	s.wake() // somebody else may have to connect for the first reading
+}
+
+// othersWork reports whether a worker other than this one has a session.
+func (s *scheduler) othersWork(worker int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.sessions) > 1 || len(s.sessions) == 1 && !s.sessions[worker]
 }
 
 // nextDue returns the policy whose turn it is, if any, and when the list is to be read again if there is none. A turn is

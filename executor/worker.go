@@ -32,7 +32,9 @@ func (w *worker) run(ctx context.Context) error {
 	defer w.close()
 	pause := backoff.Backoff{Min: 100 * time.Millisecond, Max: 10 * time.Second}
 	for {
-		t := w.scheduler.next(!w.session.lost())
+		connected := !w.session.lost()
+		w.scheduler.hasSession(w.number, connected)
+		t := w.scheduler.next(connected)
 		var err error
 		switch {
 		case t.over:
@@ -42,6 +44,9 @@ func (w *worker) run(ctx context.Context) error {
 			return ErrStopping
 		case t.connect:
 			err = w.connect(ctx, w.scheduler.goal.patience())
+			if t.first {
+				w.scheduler.connectEnded()
+			}
 		case t.read:
 			err = w.read(ctx)
 		case t.turn != nil:
@@ -68,6 +73,8 @@ func (w *worker) run(ctx context.Context) error {
 // drop gives back a task that was not begun.
 func (w *worker) drop(t *task) {
 	switch {
+	case t.first:
+		w.scheduler.connectEnded()
 	case t.read:
 		w.scheduler.failed()
 	case t.turn != nil:
@@ -90,13 +97,15 @@ func (w *worker) await(ctx context.Context, t *task) {
 func (w *worker) close() {
 	w.session.close()
 	w.session = nil
+	w.scheduler.hasSession(w.number, false)
 }
 
 // connect opens a session where there is none. A server that is not there is waited for: until ctx ends, or for as long as
-// patience.
+// patience. While another worker has a session, whatever keeps this one from its own is waited out: the login's connections
+// may be few, and policies get their turns all the same.
 func (w *worker) connect(ctx context.Context, patience time.Duration) error {
 	pause := backoff.Backoff{Min: 50 * time.Millisecond, Max: 5 * time.Second}
-	begun := w.now()
+	begun, warned := w.now(), false
 	for w.session.lost() {
 		if ctx.Err() != nil {
 			return ErrStopping
@@ -105,6 +114,7 @@ func (w *worker) connect(ctx context.Context, patience time.Duration) error {
 		s, err := connect(ctx, w.config.Database, w.holder+"/"+strconv.Itoa(w.number), w.config.Limits.BatchTime)
 		if err == nil {
 			w.session = s
+			w.scheduler.hasSession(w.number, true)
 			w.warnOfPower(ctx)
 			w.giveBackKept(ctx)
 			return nil
@@ -112,16 +122,31 @@ func (w *worker) connect(ctx context.Context, patience time.Duration) error {
 		if ctx.Err() != nil {
 			return ErrStopping
 		}
-		if out := patience != forever && w.now().Sub(begun) > patience; out || grade(err, circumstances{lost: true}) != Retry {
+		if w.scheduler.othersWork(w.number) {
+			begun = w.now() // the patience is for a server that nobody reaches
+			if !warned {
+				w.log.Warn("a worker has no connection to the database; the others work on", "worker", w.number, "error", stripped("connect", err))
+			}
+			warned = true
+		} else if err := w.unconnected(err, patience, begun); err != nil {
 			return err
 		}
-		err = stripped("connect", err)
-		w.setReady(err)
-		w.log.Warn("no connection to the database; trying again", "error", err)
 		if err := wait(ctx, pause.Next()); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// unconnected says, and reports, that no worker has a session. It returns an error where that is not waited out.
+func (w *worker) unconnected(err error, patience time.Duration, begun time.Time) error {
+	out := patience != forever && w.now().Sub(begun) > patience
+	if out || grade(err, circumstances{lost: true}) != Retry {
+		return err
+	}
+	err = stripped("connect", err)
+	w.setReady(err)
+	w.log.Warn("no connection to the database; trying again", "error", err)
 	return nil
 }
 
