@@ -225,8 +225,10 @@ func (s *session) commit(ctx context.Context) error {
 	if s.lost() {
 		return fmt.Errorf("commit a batch: %w", pgconn.ErrConnClosed)
 	}
+	s.committing.Store(true)
 	answer, err := s.batches.Exec(ctx, "commit")
 	if err == nil {
+		s.committing.Store(false)
 		if answer.String() != "COMMIT" {
 			return &countsError{"PostgreSQL answered " + answer.String() + " to the COMMIT of a batch without an error"}
 		}
@@ -234,6 +236,7 @@ func (s *session) commit(ctx context.Context) error {
 	}
 	var server *pgconn.PgError
 	if errors.As(err, &server) && !s.lost() {
+		s.committing.Store(false)
 		return fmt.Errorf("commit a batch: %w", err)
 	}
 	return &unknownCommit{err}

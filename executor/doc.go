@@ -57,6 +57,11 @@
 //	this process is stopped past its lease    nothing                      refused by the term of its lease
 //	one worker's connection is lost           nothing of its batch         the policy pauses; the worker connects again, and gives
 //	                                                                       its shard back first
+//	a connection goes silent                  the same, or an unknown      it is given up after answerTime (answer.go), and is lost
+//	                                          COMMIT
+//	no connection for one worker, but for     nothing                      logged once; the others work on, it tries again
+//	another
+//	no look at the audit for blindTime        whole batches                readiness says so
 //	the server dies or restarts               whole batches                connected again with growing pauses, run resumed
 //	no answer to COMMIT                       all of the batch or nothing  decided by pg_xact_status and ledger; in progress
 //	                                                                       is waited for, never guessed

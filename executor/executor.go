@@ -48,12 +48,15 @@ type Limits struct {
 	// BatchTime is what the size of batches is adapted to. Default 200 ms: about as long as a session that wants one of
 	// the batch's rows waits for it.
 	BatchTime time.Duration
+	// answerTime is how long the server's answer is waited for. Default answerTime.
+	answerTime time.Duration
 }
 
 func (l Limits) withDefaults() Limits {
 	return Limits{
 		TurnRows: cmp.Or(l.TurnRows, 100_000), TurnTime: cmp.Or(l.TurnTime, 5*time.Second),
 		Workers: cmp.Or(l.Workers, 2), BatchTime: cmp.Or(l.BatchTime, 200*time.Millisecond),
+		answerTime: cmp.Or(l.answerTime, answerTime),
 	}
 }
 
@@ -146,6 +149,7 @@ func (e *Executor) schedule(ctx context.Context, g goal) error {
 	defer e.setReady(ErrStopping)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	e.guards.begin(e.now())
 	s := newScheduler(g, e.memory, e.now)
 	errs := make([]error, e.config.Limits.Workers)
 	var workers sync.WaitGroup

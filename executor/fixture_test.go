@@ -152,7 +152,7 @@ func open(t testing.TB, db *pgtest.DB, name schemas.PolicyName) *work {
 	t.Helper()
 	ctx := t.Context()
 	e := newExecutor(t, db)
-	s, err := connect(ctx, e.config.Database, e.holder, e.config.Limits.BatchTime)
+	s, err := connect(ctx, e.config.Database, e.holder, e.config.Limits)
 	if err != nil {
 		t.Fatal(err)
 	}

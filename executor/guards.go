@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -15,6 +16,8 @@ import (
 const (
 	// lookInterval is how long one look at the database is believed.
 	lookInterval = time.Second
+	// blindTime is how long an executor without a look that succeeded calls itself ready.
+	blindTime = 30 * time.Second
 	// longestPause is the longest pause between two batches of a shard. It is far below the length of a lease, which the
 	// worker holds meanwhile.
 	longestPause = 5 * time.Second
@@ -28,11 +31,13 @@ type guards struct {
 	metrics *Metrics
 	memory  guard.Memory
 
-	mu    sync.Mutex // held during a look: whoever asks meanwhile waits for its facts
-	facts *guard.Facts
-	seen  time.Time
-	whole guard.Answer                        // what was answered last for the whole database
-	said  map[schemas.PolicyName]guard.Reason // what was logged last; "" is the whole database
+	mu      sync.Mutex    // not held during a look
+	looking chan struct{} // closed when the look that is under way has ended; nil: none is
+	facts   *guard.Facts
+	begun   time.Time                           // the executor's beginning
+	seen    time.Time                           // when the last look that succeeded began
+	whole   guard.Answer                        // what was answered last for the whole database
+	said    map[schemas.PolicyName]guard.Reason // what was logged last; "" is the whole database
 }
 
 func newGuards(list []guard.Guard, log *slog.Logger, m *Metrics) *guards {
@@ -40,19 +45,17 @@ func newGuards(list []guard.Guard, log *slog.Logger, m *Metrics) *guards {
 }
 
 // ask returns the strictest answer for a policy, or for the whole database where p is nil. It looks at the database at
-// most once in lookInterval. An error says that it could not look.
+// most once in lookInterval: whoever asks during a look waits for its facts, and looks itself if it fails. An error says
+// that it could not look.
 func (g *guards) ask(ctx context.Context, q guard.Querier, p *planner.InForce, now time.Time) (guard.Answer, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.facts == nil || now.Sub(g.seen) >= lookInterval {
-		ticket := g.memory.Unconfirmed.Draw()
-		facts, err := guard.Read(ctx, q)
-		if err != nil {
-			g.facts = nil
+	for g.facts == nil || now.Sub(g.seen) >= lookInterval {
+		if g.looking != nil {
+			g.awaitLook()
+		} else if err := g.look(ctx, q, now); err != nil {
 			return guard.Answer{}, err
 		}
-		g.facts, g.seen = facts, now
-		g.memory.Observe(facts, ticket, now)
 	}
 	question := guard.Question{Now: now, Facts: g.facts, Memory: &g.memory}
 	whole := guard.Strictest(g.list, &question)
@@ -69,6 +72,55 @@ func (g *guards) ask(ctx context.Context, q guard.Querier, p *planner.InForce, n
 		g.report(p.Name, &own)
 	}
 	return own, nil
+}
+
+// look takes new facts. It is called with the mutex, and lets go of it meanwhile.
+func (g *guards) look(ctx context.Context, q guard.Querier, now time.Time) error {
+	ended := make(chan struct{})
+	g.looking = ended
+	g.mu.Unlock()
+	ticket := g.memory.Unconfirmed.Draw()
+	facts, err := guard.Read(ctx, q)
+	g.mu.Lock()
+	g.looking, g.facts = nil, facts
+	close(ended)
+	if err != nil {
+		g.facts = nil
+		return err
+	}
+	g.seen = now
+	g.memory.Observe(facts, ticket, now)
+	return nil
+}
+
+// awaitLook waits until another worker's look has ended; see boundedConn for how long that takes. It is called with the
+// mutex, and lets go of it meanwhile.
+func (g *guards) awaitLook() {
+	ended := g.looking
+	g.mu.Unlock()
+	<-ended
+	g.mu.Lock()
+}
+
+// begin forgets when the last look was: an executor that begins gets blindTime for its first.
+func (g *guards) begin(now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.begun = now
+}
+
+// blind returns an error if no look has succeeded for blindTime.
+func (g *guards) blind(now time.Time) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	last := g.seen
+	if g.begun.After(last) {
+		last = g.begun
+	}
+	if ago := now.Sub(last); ago >= blindTime {
+		return fmt.Errorf("look at the audit: the database has not answered for %s", ago.Round(time.Second))
+	}
+	return nil
 }
 
 // stopped returns why no batch may run in this database, nil if batches may.

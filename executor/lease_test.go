@@ -27,7 +27,7 @@ func TestAShardHasOneHolder(t *testing.T) {
 		for range 8 {
 			e := newExecutor(t, db)
 			wg.Go(func() {
-				s, err := connect(t.Context(), e.config.Database, e.holder, time.Second)
+				s, err := connect(t.Context(), e.config.Database, e.holder, Limits{BatchTime: time.Second})
 				if err != nil {
 					t.Error(err)
 					return

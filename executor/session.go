@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -32,21 +33,26 @@ type session struct {
 	holder  string // the worker whose leases it takes
 	system  uint64 // the cluster's identifier, as claims have it
 	oid     uint32 // the database's
+	// committing says that a COMMIT is not answered. The server is sent no cancel request then: one that comes while it waits
+	// for a synchronous standby would end that wait, and the batch would be durable on one server only.
+	committing atomic.Bool
 }
 
-// connect opens a session that takes leases as holder. Batches are to take about batchTime.
-func connect(ctx context.Context, config *pgx.ConnConfig, holder string, batchTime time.Duration) (*session, error) {
+// connect opens a session that takes leases as holder.
+func connect(ctx context.Context, config *pgx.ConnConfig, holder string, limits Limits) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	s := &session{holder: holder}
-	if err := s.open(ctx, config, batchTime); err != nil {
+	if err := s.open(ctx, config, limits.withDefaults()); err != nil {
 		s.close()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *session) open(ctx context.Context, config *pgx.ConnConfig, batchTime time.Duration) (err error) {
+func (s *session) open(ctx context.Context, config *pgx.ConnConfig, limits Limits) (err error) {
+	config = config.Copy()
+	config.DialFunc = s.dialer(config.DialFunc, limits.answerTime)
 	if s.control, err = pgx.ConnectConfig(ctx, withParameters(config, controlSettings())); err != nil {
 		return err
 	}
@@ -59,7 +65,7 @@ func (s *session) open(ctx context.Context, config *pgx.ConnConfig, batchTime ti
 		return fmt.Errorf("identify the database: %w", err)
 	}
 	s.system = uint64(system)
-	batches := withParameters(config, batchSettings(time.Duration(deadlock)*time.Millisecond, batchTime))
+	batches := withParameters(config, batchSettings(time.Duration(deadlock)*time.Millisecond, limits.BatchTime))
 	batches.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // no statement has a name
 	s.batches, err = pgx.ConnectConfig(ctx, batches)
 	return err

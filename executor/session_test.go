@@ -32,7 +32,7 @@ func TestASessionHasItsSettingsFromItsStartAndAfterResetAll(t *testing.T) {
 			t.Fatal(err)
 		}
 		given := maps.Clone(config.RuntimeParams)
-		s, err := connect(t.Context(), config, "holder", 150*time.Millisecond)
+		s, err := connect(t.Context(), config, "holder", Limits{BatchTime: 150 * time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -93,7 +93,7 @@ func TestAResidualShardFollowsTheOthersOfItsLeaf(t *testing.T) {
 		w := open(t, db, "p")
 		secondShard(t, db, w.run.ID)
 		db.Exec(t, "update lapse.shard set residual = true where slice = 1")
-		other, err := connect(t.Context(), newExecutor(t, db).config.Database, "another", time.Second)
+		other, err := connect(t.Context(), newExecutor(t, db).config.Database, "another", Limits{BatchTime: time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}

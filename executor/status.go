@@ -29,6 +29,9 @@ func (e *Executor) Ready() error {
 	if e.ready != nil {
 		return e.ready
 	}
+	if err := e.guards.blind(e.now()); err != nil {
+		return err
+	}
 	var stopped []error
 	for i := range e.status {
 		if s := &e.status[i]; s.Stopped != "" {

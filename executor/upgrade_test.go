@@ -69,7 +69,7 @@ func TestARunThatVersion3OpenedGoesOnAfterTheUpgrade(t *testing.T) {
 		w := &work{policy: &inForce(t, db)[0]}
 		e := newExecutor(t, db)
 		var err error
-		if w.session, err = connect(t.Context(), e.config.Database, e.holder, time.Second); err != nil {
+		if w.session, err = connect(t.Context(), e.config.Database, e.holder, Limits{BatchTime: time.Second}); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(w.close)

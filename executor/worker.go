@@ -111,7 +111,7 @@ func (w *worker) connect(ctx context.Context, patience time.Duration) error {
 			return ErrStopping
 		}
 		w.close() // one of its connections may still be there
-		s, err := connect(ctx, w.config.Database, w.holder+"/"+strconv.Itoa(w.number), w.config.Limits.BatchTime)
+		s, err := connect(ctx, w.config.Database, w.holder+"/"+strconv.Itoa(w.number), w.config.Limits)
 		if err == nil {
 			w.session = s
 			w.scheduler.hasSession(w.number, true)
