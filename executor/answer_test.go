@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"lapse/internal/pgtest"
 )
 
@@ -171,5 +173,52 @@ func TestAnExecutorThatHasNotLookedForLongIsNotReady(t *testing.T) {
 	e.guards.seen = clock
 	if err := e.Ready(); err != nil {
 		t.Errorf("after a look: %v", err)
+	}
+}
+
+// heldQuerier answers when release is closed, with an error.
+type heldQuerier struct {
+	asked   chan struct{}
+	release chan struct{}
+}
+
+func (q *heldQuerier) QueryRow(context.Context, string, ...any) pgx.Row { return q }
+
+func (q *heldQuerier) Scan(...any) error {
+	q.asked <- struct{}{}
+	<-q.release
+	return io.ErrUnexpectedEOF
+}
+
+func TestALookWithoutAnAnswerBlocksNobodyWhoDoesNotAskAndTheNextLooksAgainWhenItFails(t *testing.T) {
+	t.Parallel()
+	g := testGuards(t)
+	first := &heldQuerier{make(chan struct{}, 1), make(chan struct{})}
+	second := &heldQuerier{make(chan struct{}, 1), make(chan struct{})}
+	close(second.release)
+	errs := make(chan error, 2)
+	ask := func(q *heldQuerier) {
+		_, err := g.ask(t.Context(), q, nil, time.Now())
+		errs <- err
+	}
+	go ask(first)
+	<-first.asked
+	if err := g.stopped(); err != nil { // this must not wait for the look
+		t.Error(err)
+	}
+	go ask(second)
+	select {
+	case <-second.asked:
+		t.Error("two looks are under way")
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(first.release)
+	for range 2 {
+		if err := <-errs; !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if len(second.asked) != 1 {
+		t.Error("after a look that failed nobody looked again")
 	}
 }

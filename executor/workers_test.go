@@ -142,6 +142,9 @@ func TestALeaseOutlivesEverythingThatABatchMayWaitFor(t *testing.T) {
 				}
 			}
 		}
+		if answerTime >= lease { // a server that is there ends what it does in 15 s
+			t.Errorf("an answer is waited for up to %v beside a lease of %v", answerTime, lease)
+		}
 		if 2*longestPause > lease {
 			t.Errorf("a pause is up to %v beside a lease of %v", longestPause, lease)
 		}
