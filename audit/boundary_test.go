@@ -14,6 +14,7 @@ import (
 	"lapse/audit/evidence"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
+	"lapse/replication"
 )
 
 // dying ends its process by kill -9 at one step of the first transaction that has a heartbeat among its deletes.
@@ -30,6 +31,8 @@ const (
 	secondRecord = "the second record, behind one that is acknowledged"
 	confirmation = "the confirmation"
 	secondGap    = "the second gap of a heartbeat, behind one that is acknowledged"
+	theRoute     = "the route, behind the log's origin"
+	slotGap      = "the gap of a slot that was made again, behind the route"
 )
 
 func (d *dying) at(before string, record *evidence.Entry, acked func() bool) {
@@ -43,6 +46,8 @@ func (d *dying) at(before string, record *evidence.Entry, acked func() bool) {
 		d.before == firstRecord && before == "record" && record.Kind == evidence.KindTransaction,
 		d.before == secondRecord && before == "record" && beat,
 		d.before == secondGap && before == "record" && record.Kind == evidence.KindGap && record.Position.Seq == 1,
+		d.before == theRoute && before == "record" && record.Kind == evidence.KindRoute,
+		d.before == slotGap && before == "record" && record.Kind == evidence.KindGap,
 		d.before == confirmation && before == "confirm" && beat:
 		for deadline := time.Now().Add(patience); !acked() && time.Now().Before(deadline); {
 			pauseFor(context.Background(), time.Millisecond)
@@ -121,6 +126,30 @@ func TestBothGapsOfAHeartbeatAreInTheLogThoughTheAuditorDiesBetweenThem(t *testi
 		for range 2 {
 			r.once(t)
 			r.twoGaps(t)
+		}
+	})
+}
+
+// A log that has its origin only, and a slot that was made again: the gap must come though the auditor dies behind the route.
+func TestAGapOfANewSlotComesThoughTheAuditorDiesBehindTheRoute(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		w := &writer{conn: r.db.Connect(t)}
+		r.dies(t, theRoute)
+		if err := replication.DropSlot(t.Context(), w.conn, r.settings.Slot); err != nil {
+			t.Fatal(err)
+		}
+		r.commit(t, w, 3, user) // nobody reads these
+		start, err := replication.CreateSlot(t.Context(), w.conn, r.settings.Slot)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.db.Exec(t, fmt.Sprintf(`update lapse.installation set slot_start = '%s', slot_made_at = clock_timestamp()`, start))
+		r.dies(t, slotGap)
+		for range 2 {
+			r.once(t)
+			if gaps := r.gaps(t); len(gaps) != 1 || gaps[0].Reason != "slot" || gaps[0].To.LSN != start.String() {
+				t.Errorf("the slot begins at %s, the gaps are %+v", start, gaps)
+			}
 		}
 	})
 }

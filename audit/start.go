@@ -71,8 +71,13 @@ func (r *relay) writeStart(ctx context.Context, s *startingPoint, c *Config) err
 			Slot: r.route.Source.Slot, Consistent: r.reach.LSN, Keys: c.Keys, At: now,
 		}, evidence.LogPosition{Reach: r.reach}, false))
 	}
-	if s.begun == "" || s.begun == evidence.KindOrigin {
+	// The route stands where the origin stands, also where a crash parted them and a marker has moved the start on: the next
+	// start plans that marker again only if the log's end is still below it.
+	switch s.begun {
+	case "":
 		r.enqueue(r.writer.Write(&evidence.RouteContent{Route: r.route, At: now}, evidence.LogPosition{Reach: r.reach, Seq: 1}, false))
+	case evidence.KindOrigin:
+		r.enqueue(r.writer.Write(&evidence.RouteContent{Route: r.route, At: now}, evidence.LogPosition{Reach: s.origin, Seq: 1}, false))
 	}
 	for i := range s.markers {
 		m := &s.markers[i]

@@ -286,6 +286,27 @@ func TestAnEntryOfTheRowsOwnTimeIsRefusedWithTheFix(t *testing.T) {
 	})
 }
 
+// A virtual column is an expression that runs inside the scan, where a value may raise.
+func TestAVirtualColumnIsNoPolicysColumn(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, `create table carts (id int primary key, opened timestamptz, meta text, ttl int generated always as (meta::int) virtual,
+			soon timestamptz generated always as (opened) virtual, kept int generated always as (length(meta)) stored)`)
+		for expire, problem := range map[string]string{
+			"{column: opened, ttl_column: ttl}":  "column ttl of shop.carts is a virtual generated column",
+			"{column: soon, after: 1 day}":       "column soon of shop.carts is a virtual generated column",
+			"{column: opened, ttl_column: kept}": "",
+		} {
+			f, err := policyfile.Parse("policies.yaml", []byte(ttlText("shop.carts", expire)))
+			must(t, err)
+			_, err = Difference(t.Context(), w.admin, f, false, Setup.Fit)
+			if problem == "" && err != nil || problem != "" && (err == nil || !strings.Contains(err.Error(), problem)) {
+				t.Errorf("%s: got %v, want %q", expire, err, problem)
+			}
+		}
+	})
+}
+
 // Another ttl column under the same name, or another type, is not what the policy speaks of.
 func TestAPolicyStopsWhenItsTTLColumnChanges(t *testing.T) {
 	t.Parallel()

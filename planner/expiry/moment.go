@@ -156,15 +156,20 @@ func column(name string) string { return "t." + schemas.Identifier(name) }
 // findColumn finds a column of one of these types; purpose ends the text of the problem if it is of another.
 func findColumn(ctx context.Context, q Querier, t Table, name, purpose string, types ...ColumnType) (c Column, problem string, err error) {
 	c.Name = name
+	var virtual bool // computed when it is read, so that an error in it would end every batch
 	err = q.QueryRow(ctx, `
-		select a.attnum, format_type(a.atttypid, null)
+		select a.attnum, format_type(a.atttypid, null), a.attgenerated = 'v'
 		  from pg_attribute a
-		 where a.attrelid = $1 and a.attname = $2 and a.attnum > 0 and not a.attisdropped`, t.OID, name).Scan(&c.Number, &c.Type)
+		 where a.attrelid = $1 and a.attname = $2 and a.attnum > 0 and not a.attisdropped`, t.OID, name).Scan(&c.Number, &c.Type, &virtual)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Column{}, fmt.Sprintf("%s has no column %s%s", t.Name, yamldoc.Quote(name), suggestColumn(ctx, q, t, name, types)), nil
 	}
 	if err != nil {
 		return Column{}, "", fmt.Errorf("find column %s of %s: %w", name, t.Name, err)
+	}
+	if virtual {
+		return Column{}, fmt.Sprintf("column %s of %s is a virtual generated column: it is computed when it is read, and an error in it "+
+			"would stop the policy; make it stored", name, t.Name), nil
 	}
 	for _, fit := range types {
 		if c.Type == fit {
