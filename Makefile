@@ -38,6 +38,10 @@ build: ## bin/lapse
 test: servers-or-less ## every test, on every PostgreSQL and a Kafka; PKG=./planner/ RUN=TestDue LAPSE_PG=15,18 narrow it
 	@$(GO_TEST) $(PKG) | $(SUMMARY)
 
+.PHONY: test-long
+test-long: servers-or-less ## the demonstration and the measuring, tried from end to end: a few minutes
+	@go test -tags long -count=1 -timeout 15m ./cmd/lapse-demo ./bench/throughput
+
 .PHONY: race
 race: servers-or-less ## the same with the race detector, on the newest PostgreSQL: slower, needs a C compiler
 	@LAPSE_PG=$${LAPSE_PG:-18} CGO_ENABLED=1 $(GO_TEST) -race $(PKG) | $(SUMMARY)
@@ -79,7 +83,7 @@ check-format: $(LINT)
 
 .PHONY: check-lint
 check-lint: $(LINT)
-	@go vet -tags torture ./...
+	@go vet -tags torture,long ./...
 	@$(LINT) run ./...
 
 .PHONY: check-modules

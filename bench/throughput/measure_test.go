@@ -1,3 +1,5 @@
+//go:build long
+
 package main
 
 import (
@@ -96,28 +98,5 @@ func TestTheAuditOfBothSidesIsMeasured(t *testing.T) {
 		if s.Rows != 3000 || s.Seconds <= 0 {
 			t.Errorf("%+v, want 3000 rows", s)
 		}
-	}
-}
-
-func TestARatioAboveOneSaysThatAfterIsFaster(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		before, after float64
-		less          bool
-		want          float64
-	}{{2, 6, false, 3}, {6, 2, true, 3}, {6, 2, false, 1. / 3}, {0, 2, false, 0}} {
-		if got := ratio(c.before, c.after, c.less); got != c.want {
-			t.Errorf("before %v, after %v, less is better: %v: %v, want %v", c.before, c.after, c.less, got, c.want)
-		}
-	}
-}
-
-func TestTheMedianIsTheMiddleOne(t *testing.T) {
-	t.Parallel()
-	if got := median([]float64{9, 1, 2}); got != 2 {
-		t.Error(got)
-	}
-	if got := median([]float64{9, 1, 2, 4}); got != 3 {
-		t.Error(got)
 	}
 }
