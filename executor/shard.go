@@ -52,9 +52,6 @@ func (w *worker) shard(ctx, work context.Context, t *turn, l *lease) (end turnEn
 	return turnGoesOn, nil
 }
 
-// turnShardOver says that a shard is put aside. The turn goes on with the others.
-const turnShardOver turnEnd = -2
-
 // refused ends a turn because a guard lets no batch run. If none may run in the whole database, readiness says so at once.
 func (w *worker) refused(t *turn, a *guard.Answer) turnEnd {
 	t.memory.pauseUntil(w.now().Add(lookInterval))

@@ -12,13 +12,15 @@ import (
 type turnEnd int
 
 const (
-	turnGoesOn    turnEnd = iota // it has not ended, or another worker says how
-	turnElsewhere                // what is left of the run is in others' hands
-	turnFinished                 // the run is over
-	turnMore                     // the turn's share is used up, or the executor is stopping
-	turnRefused                  // a guard lets no batch run
-	turnBlocked                  // an error to be retried; the policy pauses
-	turnStopped                  // an error that stops the policy until its next scheduled time
+	turnShardOver turnEnd = iota - 2 // of one shard only: it is put aside, and the turn goes on with the others
+	turnLeft                         // of one worker only, which is gone already: see alone
+	turnGoesOn                       // it has not ended, or another worker says how
+	turnElsewhere                    // what is left of the run is in others' hands
+	turnFinished                     // the run is over
+	turnMore                         // the turn's share is used up, or the executor is stopping
+	turnRefused                      // a guard lets no batch run
+	turnBlocked                      // an error to be retried; the policy pauses
+	turnStopped                      // an error that stops the policy until its next scheduled time
 )
 
 // turn is what one policy may do before the next has its turn, with all the workers that help. It opens or resumes the
@@ -111,9 +113,6 @@ func (t *turn) refused(err error) {
 	defer t.mu.Unlock()
 	t.refusal = err
 }
-
-// turnLeft is what a worker ends with that is gone already: see alone.
-const turnLeft turnEnd = -1
 
 // leave takes a worker away that ends with a reason, and reports whether the turn is over with it.
 func (t *turn) leave(end turnEnd) bool {

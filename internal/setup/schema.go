@@ -7,14 +7,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/planner"
 	"lapse/schemas"
 )
 
 // Querier is a connection or a transaction.
-type Querier interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
+type Querier = planner.Querier
 
 // SchemaError says that schema "lapse" has another owner, or that there is something in it that is not Lapse's. What
 // others put there would run with the rights of whoever reads from it.
