@@ -166,12 +166,21 @@ func (s *spec) lines(table string) []FieldChange {
 	for _, k := range s.Key {
 		key = append(key, schemas.Identifier(k.Name)+" "+k.Type)
 	}
-	every, daily := "", ""
+	every, daily, cron, window, shards := "", "", "", "", ""
 	if s.Every != nil {
 		every = s.Every.String()
 	}
 	if s.Daily != nil {
 		daily = s.Daily.String()
+	}
+	if s.Cron != nil {
+		cron = s.Cron.String()
+	}
+	if s.Window != nil {
+		window = s.Window.String()
+	}
+	if s.Shards != nil {
+		shards = strings.TrimSpace(fmt.Sprintf("%d %s", s.Shards.Count, strings.Join(s.Shards.By, ", ")))
 	}
 	all := []FieldChange{{Field: "table", To: table}}
 	for _, f := range s.Expire.Fields() {
@@ -183,15 +192,40 @@ func (s *spec) lines(table string) []FieldChange {
 		{Field: "table's owner", To: fmt.Sprintf("the role with oid %d", s.TableOwner)},
 		{Field: "every", To: every},
 		{Field: "daily", To: daily},
+		{Field: "cron", To: cron},
+		{Field: "window", To: window},
+		{Field: "where", To: s.Where},
 		{Field: "batch", To: strconv.Itoa(s.Batch)},
+		{Field: "pace", To: s.Pace},
+		{Field: "rate", To: number(int64(s.Rate))},
+		{Field: "max_rows_per_run", To: number(s.MaxRows)},
+		{Field: "max_fraction", To: fraction(s.MaxFraction)},
+		{Field: "shards", To: shards},
+		{Field: "index", To: s.Index},
 		{Field: "action", To: s.Action},
-		{Field: "triggers", To: s.Triggers},
+		{Field: "triggers", To: s.Triggers.String()},
 		{Field: "evidence", To: s.Evidence},
 		{Field: "events.values", To: s.Events.Values},
 		{Field: "owner", To: s.Owner},
 		{Field: "basis", To: s.Basis},
 		{Field: "latitude", To: s.Latitude},
 	}...)
+}
+
+// number is "" for none.
+func number(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// fraction is "" for none.
+func fraction(f float64) string {
+	if f == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(f, 'g', -1, 64)
 }
 
 // fieldChanges compares two lists of fields, of which those of the expiry depend on its kind; from is nil for a policy that

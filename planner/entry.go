@@ -68,8 +68,8 @@ func readEntryIn(ctx context.Context, tx pgx.Tx, d *yamldoc.Document, p *policyf
 		}
 		*duration.into = i
 	}
-	e.when.Daily = p.Daily
-	if every := e.when.Every; p.Daily == nil && every.Months == 0 && every.Exact() < 1e6 && d.Count() == before {
+	e.when.Daily, e.when.Cron, e.when.Window = p.Daily, p.Cron, p.Window
+	if every := e.when.Every; p.Daily == nil && p.Cron == nil && every.Months == 0 && every.Exact() < 1e6 && d.Count() == before {
 		complain("every", "every must be at least one second")
 	}
 	if p.Latitude != "" {
@@ -111,12 +111,14 @@ func (e *entry) onRecord(p *InForce) *version {
 func (e *entry) fill(s *spec, d *Definition) {
 	p := &e.policy
 	s.Expire = expiry.Record{Kind: d.Expire}
-	s.Every, s.Daily, s.Batch = nil, p.Daily, d.Batch
-	if p.Daily == nil {
+	s.Every, s.Daily, s.Cron, s.Window, s.Batch = nil, p.Daily, p.Cron, p.Window, d.Batch
+	s.Where, s.Limits, s.Shards, s.Index = p.Where, p.Limits, p.Shards, p.Index
+	if p.Daily == nil && p.Cron == nil {
 		every := e.when.Every
 		s.Every = &every
 	}
-	s.Action, s.Triggers, s.Evidence, s.Events = "delete", "refuse", "claimed", eventSpec{Values: "keys"}
+	s.Triggers = triggersSpec(p.Triggers)
+	s.Action, s.Evidence, s.Events = "delete", "claimed", eventSpec{Values: "keys"}
 	s.Owner, s.Basis, s.Latitude = p.Owner, p.Basis, p.Latitude
 	s.HeldAgainst = 0
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"lapse/planner/policyfile"
 	"lapse/planner/schedule"
 	"lapse/schemas"
 )
@@ -26,6 +27,7 @@ type InForce struct {
 	TableName   string
 	HoldVersion schemas.HoldVersion
 	Batch       int
+	Limits      policyfile.Limits
 	LastRun     *Run   // the one begun last, of any version
 	Unfinished  *Run   // the one to go on with, of this version
 	HeldBack    bool   // observing although its file says armed: more falls due, and nobody said yes
@@ -139,7 +141,7 @@ func (r *inForceRow) inForce() (InForce, error) {
 	}
 	p := InForce{
 		ID: r.ID, Version: r.Version, Name: r.Name, State: r.State, Since: r.Since, Schedule: text.schedule(), Definition: definition,
-		TableOID: r.TableOID, TableName: r.TableName, HoldVersion: r.HoldVersion, Batch: definition.Batch,
+		TableOID: r.TableOID, TableName: r.TableName, HoldVersion: r.HoldVersion, Batch: definition.Batch, Limits: text.Limits,
 		HeldBack: r.HeldBack, LeftBehind: r.LeftBehind, spec: text,
 	}
 	switch {

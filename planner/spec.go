@@ -21,14 +21,20 @@ type spec struct {
 	TableOwner uint32           `json:"table_owner"`
 	Every      *expiry.Interval `json:"every,omitempty"`
 	Daily      *schedule.Daily  `json:"daily,omitempty"`
+	Cron       *schedule.Cron   `json:"cron,omitempty"`
+	Window     *schedule.Window `json:"window,omitempty"`
+	Where      string           `json:"where,omitempty"` // as it was written
 	Batch      int              `json:"batch"`
-	Action     string           `json:"action"`
-	Triggers   string           `json:"triggers"`
-	Evidence   string           `json:"evidence"`
-	Events     eventSpec        `json:"events"`
-	Owner      string           `json:"owner,omitempty"`
-	Basis      string           `json:"basis,omitempty"`
-	Latitude   string           `json:"latitude,omitempty"`
+	policyfile.Limits
+	Shards   *policyfile.Shards `json:"shards,omitempty"`
+	Index    string             `json:"index,omitempty"` // "create", or "" for use
+	Action   string             `json:"action"`
+	Triggers triggersSpec       `json:"triggers"`
+	Evidence string             `json:"evidence"`
+	Events   eventSpec          `json:"events"`
+	Owner    string             `json:"owner,omitempty"`
+	Basis    string             `json:"basis,omitempty"`
+	Latitude string             `json:"latitude,omitempty"`
 	// HeldAgainst is the version that was in force when this one was held back because more falls due under it. It is no
 	// difference between two versions.
 	HeldAgainst schemas.PolicyVersion `json:"held_against,omitempty"`
@@ -36,6 +42,50 @@ type spec struct {
 
 type eventSpec struct {
 	Values string `json:"values"`
+}
+
+// triggersSpec is "refuse", or an object.
+type triggersSpec policyfile.Triggers
+
+const refuseTriggers = "refuse"
+
+func (t triggersSpec) String() string {
+	switch {
+	case !t.Trusted:
+		return refuseTriggers
+	case t.SearchPath == "":
+		return "trusted"
+	}
+	return "trusted, with search_path " + t.SearchPath
+}
+
+// MarshalJSON writes what UnmarshalJSON reads.
+func (t triggersSpec) MarshalJSON() ([]byte, error) {
+	if !t.Trusted {
+		return json.Marshal(refuseTriggers)
+	}
+	return json.Marshal(trustedTriggers{true, t.SearchPath})
+}
+
+// UnmarshalJSON refuses what MarshalJSON does not write.
+func (t *triggersSpec) UnmarshalJSON(text []byte) error {
+	if string(text) == `"`+refuseTriggers+`"` {
+		*t = triggersSpec{}
+		return nil
+	}
+	var trusted trustedTriggers
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&trusted); err != nil {
+		return err
+	}
+	*t = triggersSpec(trusted)
+	return nil
+}
+
+type trustedTriggers struct {
+	Trusted    bool   `json:"trusted"`
+	SearchPath string `json:"search_path,omitempty"`
 }
 
 // readSpec refuses what it does not know: a newer program may have written it.
@@ -83,7 +133,7 @@ func (s *storedPolicy) definition() (Definition, spec, error) {
 
 // schedule says when the version runs.
 func (s *spec) schedule() schedule.Schedule {
-	when := schedule.Schedule{Daily: s.Daily}
+	when := schedule.Schedule{Daily: s.Daily, Cron: s.Cron, Window: s.Window}
 	if s.Every != nil {
 		when.Every = *s.Every
 	}

@@ -15,7 +15,7 @@ var migrations embed.FS
 // Version is the newest catalog version, the number of the last files in migrations/. firstVersion is the oldest that is
 // upgraded.
 const (
-	Version      = 4
+	Version      = 5
 	firstVersion = 3
 )
 

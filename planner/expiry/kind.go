@@ -78,8 +78,10 @@ type Join struct {
 
 // Index says which index serves a kind.
 type Index struct {
-	Column  string // the column of the policy's table that it begins with; "" if no index of the table serves
-	Warning string // what no index can help, "" for nothing
+	Column     string // the column of the policy's table that it begins with; "" if no column of the table does
+	Expression string // SQL over the table's bare columns that it begins with where Column is ""; immutable
+	Predicate  string // SQL of a partial index's condition, "" for all rows; the bound or the due test implies it
+	Warning    string // what no index can help, "" for nothing
 }
 
 // Field is a line of the difference between two versions.

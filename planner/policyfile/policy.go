@@ -15,13 +15,41 @@ type Policy struct {
 	Expire   expiry.Entry
 	Every    string // a duration; "" when Daily is set
 	Daily    *schedule.Daily
-	Batch    int           // the largest batch
+	Cron     *schedule.Cron
+	Window   *schedule.Window
+	Where    string // SQL over the row's own columns, as it was written, or ""
+	Batch    int    // the largest batch
+	Limits   Limits
+	Triggers Triggers
+	Shards   *Shards
+	Index    string        // "use" or "create"
 	State    schemas.State // "" where the file says nothing: a policy in force keeps its state, another begins observing
 	Owner    string
 	Basis    string
 	Latitude string // a duration, or ""
 
 	places map[string]yamldoc.Place // of keys and values, by key: "expire.after"; "" is the entry itself
+}
+
+// Limits say how fast a policy goes, and when it stops to ask.
+type Limits struct {
+	Pace        string  `json:"pace,omitempty"`             // "gentle" or "unlimited"; "" is gentle
+	Rate        int     `json:"rate,omitempty"`             // rows per second, all executors together; 0: no limit
+	MaxRows     int64   `json:"max_rows_per_run,omitempty"` // 0: no limit
+	MaxFraction float64 `json:"max_fraction,omitempty"`     // of the table; 0: no limit
+}
+
+// Triggers say what becomes of a table with triggers: it is refused, or they run with the deleting role's rights and this
+// search_path, "" for the pinned one.
+type Triggers struct {
+	Trusted    bool
+	SearchPath string
+}
+
+// Shards cut each leaf into hash slices of these columns, the key's if none are named.
+type Shards struct {
+	By    []string `json:"by,omitempty"`
+	Count int      `json:"count"`
 }
 
 const (

@@ -12,8 +12,10 @@ import (
 
 // Schedule says when a policy runs: so long after the last run's start, or daily at a time of day.
 type Schedule struct {
-	Every expiry.Interval
-	Daily *Daily
+	Every  expiry.Interval
+	Daily  *Daily
+	Cron   *Cron
+	Window *Window // nil: always open
 }
 
 // Daily is a time of day in a zone.

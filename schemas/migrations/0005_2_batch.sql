@@ -1,0 +1,1 @@
+-- What a batch may run, and which relations its condition reads.
