@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"io/fs"
 	"regexp"
 	"slices"
 	"strings"
@@ -105,19 +104,15 @@ func DeleterFunctions() []string {
 
 // CatalogFunctions returns all functions of the newest catalog, by name.
 func CatalogFunctions(roles Roles) ([]Function, error) {
-	names, err := fs.Glob(migrations, "migrations/*.sql")
+	steps, err := readMigrations(migrations, roles)
 	if err != nil {
-		return nil, fmt.Errorf("list migrations: %w", err)
+		return nil, err
 	}
 	var all []Function
-	for _, name := range names {
-		sql, err := fillIn(name, roles)
+	for _, step := range steps {
+		functions, err := ParseFunctions(step.SQL, roles.Owner)
 		if err != nil {
-			return nil, err
-		}
-		functions, err := ParseFunctions(sql, roles.Owner)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, fmt.Errorf("version %d: %w", step.Version, err)
 		}
 		for _, f := range functions {
 			all = slices.DeleteFunc(all, func(former Function) bool { return former.Name == f.Name })

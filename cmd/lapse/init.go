@@ -11,6 +11,7 @@ import (
 	"lapse/internal/config"
 	"lapse/internal/setup"
 	"lapse/replication"
+	"lapse/schemas"
 )
 
 func (a *app) initCommand() *cobra.Command {
@@ -66,9 +67,28 @@ type initialiser struct {
 
 // initReport is what `lapse init` prints.
 type initReport struct {
-	Done     []setup.Made `json:"done"`
-	Warnings []string     `json:"warnings"`
-	Next     []string     `json:"next"`
+	Catalog  catalogReport `json:"catalog"`
+	Done     []setup.Made  `json:"done"`
+	Warnings []string      `json:"warnings"`
+	Next     []string      `json:"next"`
+}
+
+// catalogReport is what became of the schema "lapse".
+type catalogReport struct {
+	Did     string `json:"did"`     // made, upgraded or nothing
+	Found   int    `json:"found"`   // the version before, 0 for none
+	Version int    `json:"version"` // the version that it has
+}
+
+func reportCatalog(found int) catalogReport {
+	c := catalogReport{Did: "nothing", Found: found, Version: schemas.Version}
+	switch {
+	case found == 0:
+		c.Did = "made"
+	case found < schemas.Version:
+		c.Did = "upgraded"
+	}
+	return c
 }
 
 func (i *initialiser) run(ctx context.Context) (*initReport, error) {
@@ -84,7 +104,7 @@ func (i *initialiser) run(ctx context.Context) (*initReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &initReport{Done: append([]setup.Made{}, result.Done...), Warnings: append([]string{}, result.Warnings...), Next: []string{}}
+	r := &initReport{Catalog: reportCatalog(result.CatalogFound), Done: append([]setup.Made{}, result.Done...), Warnings: append([]string{}, result.Warnings...), Next: []string{}}
 	for _, login := range result.NewLogins {
 		r.Next = append(r.Next, givePassword(login))
 	}
@@ -105,7 +125,7 @@ func (i *initialiser) run(ctx context.Context) (*initReport, error) {
 func (i *initialiser) installer() (o setup.Installer, err error) {
 	s := i.settings
 	o = setup.Installer{
-		Roles: s.Roles, Slot: s.Slot, AuditRequired: s.Audit == config.AuditRequired, NewSlot: i.newSlot,
+		Roles: s.Roles, Slot: s.Slot, AuditRequired: s.Audit == config.AuditRequired, NewSlot: i.newSlot, Program: readVersions().Version,
 		Connect: i.connectAs, Keys: i.keys, Log: i.log,
 		Progress: func(step setup.Step) { i.log.Debug("a step of the installation is done", "step", string(step)) },
 	}

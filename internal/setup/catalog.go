@@ -18,6 +18,8 @@ type Options struct {
 	AuditRequired bool // false: policies are armed without an auditor
 	// Keys are the fingerprints of the keys, by the keys' names. They are recorded once; others are a KeysError afterwards.
 	Keys map[string]string
+	// Program is the version of the lapse that installs, for the record.
+	Program string
 }
 
 // KeysError says that an installation is not to work with the keys that it was given.
@@ -39,49 +41,78 @@ const catalogLock = 0x6c617073
 // Catalog makes the schema "lapse", or brings it to schemas.Version. It returns the version it found, 0 for none.
 //
 // conn must be of a role that may become the owner (a superuser, the owner itself, or a member of it). A schema that is not
-// ours is a *SchemaError, and nothing in it is touched. Durable when it returns; a crash in between leaves the former
-// version whole.
+// ours is a *SchemaError, a catalog of a newer program or one whose steps were made from other texts a *CatalogError, and
+// nothing in it is touched.
+//
+// Each version is a transaction of its own: a crash leaves a whole version, on record as such, which no command but init works
+// with, and the next call goes on from there. Two at once take turns, version by version.
 func Catalog(ctx context.Context, conn *pgx.Conn, o Options) (found int, err error) {
-	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `select pg_advisory_xact_lock($1)`, int64(catalogLock)); err != nil {
-			return fmt.Errorf("wait for another init: %w", err)
-		}
-		there, err := CheckSchema(ctx, tx, o.Roles)
-		if err != nil {
+	m := &migrating{Options: o, applied: map[int]bool{}}
+	for first, done := true, false; !done; first = false {
+		var at int
+		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
+			at, done, err = m.next(ctx, tx)
 			return err
+		})
+		if first {
+			found = at
 		}
-		if _, err := tx.Exec(ctx, `set local role `+schemas.Identifier(o.Roles.Owner)); err != nil {
-			return fmt.Errorf("become %s: %w", o.Roles.Owner, err)
-		}
-		// Where there is no schema the first migration makes it, and fails if somebody else has made one meanwhile.
-		if there {
-			if found, err = version(ctx, tx); err != nil {
-				return err
-			}
-		}
-		if found > schemas.Version {
-			return fmt.Errorf("the catalog has version %d, this program knows %d: use a newer lapse", found, schemas.Version)
-		}
-		steps, err := schemas.Migrations(found, o.Roles)
 		if err != nil {
-			return err
+			return found, fmt.Errorf("install the catalog: %w", err)
 		}
-		for _, step := range steps {
-			if _, err := tx.Exec(ctx, step.SQL); err != nil {
-				return fmt.Errorf("migrate the catalog to version %d: %w", step.Version, err)
-			}
-		}
-		return record(ctx, tx, o)
-	})
-	if err != nil {
-		return found, fmt.Errorf("install the catalog: %w", err)
 	}
 	return found, nil
 }
 
+// migrating is one Catalog on its way.
+type migrating struct {
+	Options
+	applied map[int]bool // the versions that this call made
+}
+
+// next brings the catalog one version on, and records the installation. It returns the version that it found, and whether there
+// is nothing above the one that it leaves.
+func (m *migrating) next(ctx context.Context, tx pgx.Tx) (found int, done bool, err error) {
+	if _, err := tx.Exec(ctx, `select pg_advisory_xact_lock($1)`, int64(catalogLock)); err != nil {
+		return 0, false, fmt.Errorf("wait for another init: %w", err)
+	}
+	there, err := CheckSchema(ctx, tx, m.Roles)
+	if err != nil {
+		return 0, false, err
+	}
+	if _, err := tx.Exec(ctx, `set local role `+schemas.Identifier(m.Roles.Owner)); err != nil {
+		return 0, false, fmt.Errorf("become %s: %w", m.Roles.Owner, err)
+	}
+	// Where there is no schema the first migration makes it, and fails if somebody else has made one meanwhile.
+	if there {
+		if found, err = version(ctx, tx); err != nil {
+			return 0, false, err
+		}
+	}
+	if err := checkMigrations(ctx, tx, found); err != nil {
+		return found, false, err
+	}
+	steps, err := schemas.Migrations(found, m.Roles)
+	if err != nil {
+		return found, false, err
+	}
+	reached := found
+	if len(steps) > 0 {
+		if _, err := tx.Exec(ctx, steps[0].SQL); err != nil {
+			return found, false, fmt.Errorf("migrate the catalog to version %d: %w", steps[0].Version, err)
+		}
+		reached = steps[0].Version
+		m.applied[reached] = true
+	}
+	if err := m.recordMigrations(ctx, tx, reached); err != nil {
+		return found, false, err
+	}
+	return found, len(steps) <= 1, record(ctx, tx, m.Options, reached)
+}
+
 // record writes the installation row. A slot name or a key that differs from the one on record is refused: the slot is half
 // of the auditor's state, and the keys say which deletions were Lapse's.
-func record(ctx context.Context, tx pgx.Tx, o Options) error {
+func record(ctx context.Context, tx pgx.Tx, o Options, version int) error {
 	given := o.Keys
 	if given == nil {
 		given = map[string]string{}
@@ -93,7 +124,7 @@ func record(ctx context.Context, tx pgx.Tx, o Options) error {
 		on conflict (only_row) do update
 		   set schema_version = excluded.schema_version, audit_required = excluded.audit_required,
 		       keys = excluded.keys || lapse.installation.keys
-		returning slot, keys`, schemas.Version, o.Slot, o.AuditRequired, given).Scan(&slot, &keys)
+		returning slot, keys`, version, o.Slot, o.AuditRequired, given).Scan(&slot, &keys)
 	if err != nil {
 		return fmt.Errorf("record the installation: %w", err)
 	}

@@ -9,6 +9,7 @@
 // It refuses
 //
 //   - a schema "lapse" that is not Lapse's, before anything in it is touched (CheckSchema);
+//   - a catalog of a newer program, or one with a version that was made from other files (CatalogError);
 //   - roles that can do too much (CheckRoles), and keys that are not those of the installation (KeysError);
 //   - an owner of tables that would own the catalog (CircleError);
 //   - a table that cannot be published (replication.IdentityError);
@@ -24,7 +25,8 @@
 //	look          refuses servers and schemas, changes nothing   nothing
 //	roles         makes roles and logins, with their grants      roles that own nothing; the next init uses them
 //	keys          has the keys made                              keys of no database; the next init uses them
-//	catalog       migrates schema lapse, records fingerprints    a catalog that lets no batch through; the next init goes on
+//	catalog       migrates schema lapse, version by version,     a catalog that lets no batch through; the next init goes on;
+//	              records them and the fingerprints              inside it a former version, whole: see catalog.go
 //	publications  takes the slot off the record if one of them   empty publications; the next init goes on, and asks for
 //	              was missing, makes them                        --new-slot if there was a slot
 //	ledger        publishes the tables of evidence               as above: batches are refused until all is on record

@@ -49,6 +49,7 @@ type Installer struct {
 	Logins        Logins // of the URLs that Connect uses
 	Others        Logins // of the URLs that the other commands will use
 	StreamName    string // application_name of the auditor's stream
+	Program       string // the version of this lapse, for the record
 	NewSlot       bool   // a slot that is gone, lost or older than a publication is made again
 	Connect       func(ctx context.Context, as Player) (*pgx.Conn, error)
 	// Keys makes the keys unless they are there, or refuses, and returns their fingerprints. before is nil where nothing is
@@ -73,6 +74,8 @@ type Result struct {
 	Login     string      // the login for all other commands, where it was made or equipped
 	Replaced  bool        // the slot was made in the place of one that is gone
 	SlotAt    schemas.LSN // where it begins then
+	// CatalogFound is the version that the catalog had before, 0 for none.
+	CatalogFound int
 }
 
 // SuperuserError says that a superuser has to run something first.
@@ -203,11 +206,12 @@ func (w *installing) keys(ctx context.Context) error {
 // catalog makes the schema, or brings it to this program's version.
 func (w *installing) catalog(ctx context.Context) error {
 	found, err := Catalog(ctx, w.owner.Conn, Options{
-		Roles: w.Roles, Slot: w.Slot, AuditRequired: w.AuditRequired, Keys: w.fingerprints,
+		Roles: w.Roles, Slot: w.Slot, AuditRequired: w.AuditRequired, Keys: w.fingerprints, Program: w.Program,
 	})
 	if err != nil {
 		return err
 	}
+	w.result.CatalogFound = found
 	switch {
 	case found == 0:
 		w.did("catalog", `schema "lapse", version %d`, schemas.Version)
