@@ -26,6 +26,7 @@
 //	    └ shard acquires a lease; gives it back however this ends           shard.go, lease.go
 //	       └ batch
 //	          0  the guards: go, slow, wait or refuse                       guards.go, guard/
+//	             rows from the policy's rate and max_rows_per_run           allowance.go
 //	          1  clean session, BEGIN, xid, clock, functions: one round trip batch.go, functions.go
 //	          2  claim and MAC; the deletion function; are the functions
 //	             still what they were?: one round trip
@@ -39,7 +40,7 @@
 //	[waiting] ────▶ [listing] ──────────▶ [in turn] ──────────────▶ [in batch]
 //	    ▲  changed, time │ refused            │  ▲ shard done            │
 //	    └────────────────┴────────────────────┘  └───────────────────────┘
-//	                       turn over: run over, share used up, refused, blocked, stopped
+//	                       turn over: run over, share used up, limited, refused, blocked, stopped
 //
 // Several workers share the scheduler, each with a session and leases of its own. A policy has one turn at a time and one
 // for each list, and the next turn is that of the policy that has waited longest. A turn ends when the run is over, its share
@@ -74,6 +75,8 @@
 //	SQLSTATE of a policy's own call
 //	an error of this program's                nothing of the batch         StopProcess: the other workers end their batches,
 //	                                                                       and Run returns it
+//	max_rows_per_run is reached               whole batches                the run ends; the next one goes on
+//	the policy's window closes                whole batches                the run waits, and goes on when it opens
 //	slot missing, lost, unread or behind,     whole batches                a guard refuses: Run waits and goes on by itself
 //	or everything is paused
 //
@@ -82,8 +85,6 @@
 // # Where the next things go
 //
 //	a reason to slow down, wait or refuse    one file in guard/ and one line in guard.All
-//	when a policy is due: cron, a window     planner/schedule says when; guard/window.go stops what is under way
-//	a rate of rows for a policy              rate.go: tokens taken in worker.batch before BEGIN
 //	ranges, hash slices, a residual shard    planner/pick.go selects a slice's rows, lapse.open_run opens its shard; nothing here
 //	another action: drop_partition, soft     a function of the planner's (planner/doc.go), called as the deletion function is
 //	rows in quarantine                       trouble.go: where a shard is put aside today

@@ -148,6 +148,10 @@ func (g *guards) report(of schemas.PolicyName, a *guard.Answer) {
 	case guard.Slow:
 		log.Warn("deletion is slowed down", "reason", a.Reason, "detail", a.Detail, "fix", a.Fix, "slowdown", a.Slowdown)
 	default:
+		if !a.Until.IsZero() {
+			log.Info("nothing is deleted for a while", "reason", a.Reason, "detail", a.Detail)
+			break
+		}
 		log.Warn("nothing is deleted", "reason", a.Reason, "detail", a.Detail, "fix", a.Fix)
 	}
 	g.said[of] = a.Reason

@@ -9,9 +9,9 @@ import (
 
 // Metrics are the executor's measurements. Safe for concurrent use.
 type Metrics struct {
-	deleted, cascaded, batches, skips, throttled *prometheus.CounterVec
-	batchSeconds, runSeconds                     *prometheus.HistogramVec
-	batchSize, state                             *prometheus.GaugeVec
+	deleted, cascaded, batches, skips, throttled, limits *prometheus.CounterVec
+	batchSeconds, runSeconds                             *prometheus.HistogramVec
+	batchSize, state                                     *prometheus.GaugeVec
 }
 
 // Outcomes of a batch: a label of batches_total.
@@ -42,6 +42,7 @@ func newMetrics() *Metrics {
 		cascaded:     counter("rows_cascaded_total", "Rows that foreign keys took along."),
 		batches:      counter("batches_total", "Batches, by how they ended.", "outcome"),
 		skips:        counter("skips_total", "Turns that a due policy did not get, by the reason.", "reason"),
+		limits:       counter("limit_reached_total", "Runs that a limit ended or held up, by the limit.", "which"),
 		throttled:    counter("throttle_seconds_total", "Time that batches were held back, by the reason.", "reason"),
 		batchSeconds: histogram("batch_seconds", "Time from BEGIN to the answer to COMMIT.", prometheus.ExponentialBuckets(0.001, 2, 15)),
 		runSeconds:   histogram("run_seconds", "Time from the opening of a run to its last batch.", prometheus.ExponentialBuckets(0.1, 3, 14)),
@@ -54,7 +55,7 @@ func labels(more ...string) []string { return append([]string{"policy", "table"}
 
 // Collectors are to be registered by the caller.
 func (m *Metrics) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.deleted, m.cascaded, m.batches, m.skips, m.throttled, m.batchSeconds, m.runSeconds, m.batchSize, m.state}
+	return []prometheus.Collector{m.deleted, m.cascaded, m.batches, m.skips, m.throttled, m.limits, m.batchSeconds, m.runSeconds, m.batchSize, m.state}
 }
 
 // committed counts a batch that is durable.
@@ -67,6 +68,11 @@ func (m *Metrics) committed(p *planner.InForce, done *result) {
 	m.batches.WithLabelValues(name, table, outcome).Inc()
 	m.deleted.WithLabelValues(name, table).Add(float64(done.deleted))
 	m.cascaded.WithLabelValues(name, table).Add(float64(done.cascaded))
+}
+
+// limited counts a run that reached a limit.
+func (m *Metrics) limited(p *planner.InForce, which string) {
+	m.limits.WithLabelValues(string(p.Name), p.TableName, which).Inc()
 }
 
 // failed counts a batch of which nothing stays.

@@ -185,6 +185,9 @@ func (o *onceGoal) ended(t *turn) {
 		target.end(Finished, nil)
 	case turnStopped:
 		target.end(Stopped, m.stop())
+	case turnLimited:
+		target.Limit = t.reached
+		target.end(Limited, nil)
 	case turnRefused:
 		if t.refusal != nil {
 			target.end(Stopped, t.refusal)

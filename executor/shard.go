@@ -28,7 +28,11 @@ func (w *worker) shard(ctx, work context.Context, t *turn, l *lease) (end turnEn
 		if answer.Stops() {
 			return w.refused(t, &answer), nil
 		}
-		done, end, err := w.batch(work, t, a)
+		limit, end, err := w.allow(work, t, l)
+		if err != nil || end != turnGoesOn {
+			return end, err
+		}
+		done, end, err := w.batch(work, t, a, limit)
 		if end == turnShardOver {
 			t.shardDone()
 			return turnGoesOn, nil
@@ -54,6 +58,9 @@ func (w *worker) shard(ctx, work context.Context, t *turn, l *lease) (end turnEn
 
 // refused ends a turn because a guard lets no batch run. If none may run in the whole database, readiness says so at once.
 func (w *worker) refused(t *turn, a *guard.Answer) turnEnd {
+	if !a.Until.IsZero() {
+		return w.waits(t, a)
+	}
 	t.memory.pauseUntil(w.now().Add(lookInterval))
 	if err := w.guards.stopped(); err != nil {
 		w.setReady(err)
@@ -79,11 +86,10 @@ func (w *worker) giveBack(ctx context.Context, l *lease) {
 	w.guards.memory.Unconfirmed.Below(ticket, above)
 }
 
-// batch deletes one batch and learns from it. The turn goes on when the batch is durable, or when a smaller one is to be
+// batch deletes one batch of at most limit rows and learns from it. The turn goes on when the batch is durable, or when a smaller one is to be
 // tried at once; then the result is empty.
-func (w *worker) batch(ctx context.Context, t *turn, a *assignment) (result, turnEnd, error) {
+func (w *worker) batch(ctx context.Context, t *turn, a *assignment, limit int) (result, turnEnd, error) {
 	p, m := t.policy, t.memory
-	limit := m.limit(p.Batch)
 	name, table := string(p.Name), p.TableName
 	w.metrics.batchSize.WithLabelValues(name, table).Set(float64(limit))
 	began := w.now()
@@ -96,6 +102,7 @@ func (w *worker) batch(ctx context.Context, t *turn, a *assignment) (result, tur
 	if errors.As(err, &unknown) {
 		return w.unanswered(ctx, t, &done, unknown)
 	}
+	w.giveRowsBack(ctx, p, a.lease, limit-int(done.deleted))
 	if err != nil {
 		decision := grade(err, circumstances{limit: limit, lost: w.session.lost(), own: true, locks: m.locked(a.shard, err)})
 		w.metrics.failed(p, decision.String())

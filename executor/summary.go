@@ -26,6 +26,7 @@ type PolicySummary struct {
 	Batches  int64                 `json:"batches"`
 	Outcome  Outcome               `json:"outcome"`
 	Error    string                `json:"error,omitempty"` // of one that was stopped, or in which rows resist
+	Limit    string                `json:"limit,omitempty"` // the one that was reached
 	// LeftBehind says that due rows are left that somebody had locked all the time. The next run follows soon.
 	LeftBehind bool `json:"left_behind,omitempty"`
 }
@@ -36,6 +37,7 @@ type Outcome string
 // How Once ends for a policy.
 const (
 	Finished    Outcome = "finished"    // nothing that was due at the run's cutoff is left, unless LeftBehind says so
+	Limited     Outcome = "limited"     // a limit of the policy's ended the run; a later one goes on
 	Stopped     Outcome = "stopped"     // an error stopped the policy
 	Resisted    Outcome = "resisted"    // all was tried; shards in which a row resists were put aside
 	Interrupted Outcome = "interrupted" // Once ended before the run did; the next one goes on with it

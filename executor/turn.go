@@ -18,6 +18,7 @@ const (
 	turnElsewhere                    // what is left of the run is in others' hands
 	turnFinished                     // the run is over
 	turnMore                         // the turn's share is used up, or the executor is stopping
+	turnLimited                      // a limit of the policy's is reached: the next run, or the next window, goes on
 	turnRefused                      // a guard lets no batch run
 	turnBlocked                      // an error to be retried; the policy pauses
 	turnStopped                      // an error that stops the policy until its next scheduled time
@@ -38,7 +39,8 @@ type turn struct {
 	shards  int  // of the run that may need a worker
 	taken   bool // no shard was free when somebody asked last
 	end     turnEnd
-	refusal error // of a guard, for this policy alone, that needs a person
+	refusal error  // of a guard, for this policy alone, that needs a person
+	reached string // the limit that ended it
 }
 
 func newTurn(p *planner.InForce, m *policyMemory) *turn {
@@ -112,6 +114,13 @@ func (t *turn) refused(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.refusal = err
+}
+
+// limit takes down which limit was reached.
+func (t *turn) limit(what string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.reached = what
 }
 
 // leave takes a worker away that ends with a reason, and reports whether the turn is over with it.

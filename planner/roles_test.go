@@ -44,9 +44,9 @@ func TestADeleterMayCallTheFixedFunctionsAndNothingElse(t *testing.T) {
 		if got := valueOn[string](t, w.admin, reachable, w.deleter(), false); sorted(got) != sorted(want) {
 			t.Errorf("the deleter may\n%s\nwant\n%s", got, want)
 		}
-		const executor = own + "advance_arming(policy integer), publications_fault(), publications_trouble(), system_identifier(), timeline(), intruders(targets oid[]), leaves(root oid), lease(run uuid, holder text), " +
+		const executor = own + "advance_arming(policy integer), end_run(run uuid, reason text), publications_fault(), publications_trouble(), system_identifier(), timeline(), intruders(targets oid[]), leaves(root oid), lease(run uuid, holder text), " +
 			"measure(policy integer), open_run(policy integer, version integer, wanted uuid), put_aside(shard bigint, term bigint, holder text, state text), " +
-			"reach(targets oid[]), release(shard bigint, term bigint, holder text), survey_1_1(at_cutoff timestamp with time zone, explain_leaf oid), unseen(targets oid[])"
+			"reach(targets oid[]), release(shard bigint, term bigint, holder text), survey_1_1(at_cutoff timestamp with time zone, explain_leaf oid), take_rows(shard bigint, term bigint, holder text, wanted integer), unseen(targets oid[])"
 		got := valueOn[string](t, w.admin, reachable, testRoles.Executor, true)
 		if sorted(got) != sorted(executor) {
 			t.Errorf("the executor may, beside reading,\n%s\nwant\n%s", got, executor)

@@ -129,6 +129,9 @@ func (a *app) printSummary(s executor.Summary, asJSON bool) error {
 	fmt.Fprintln(w, "POLICY\tTABLE\tDELETED\tCASCADED\tBATCHES\tOUTCOME")
 	for _, p := range s.Policies {
 		outcome := string(p.Outcome)
+		if p.Limit != "" {
+			outcome += ": " + p.Limit
+		}
 		if p.LeftBehind {
 			outcome += ", but for due rows that somebody has locked"
 		}

@@ -44,5 +44,4 @@
 //	the clocks of server and executor       clock.go
 //	a restore, a clone or a promotion       there: heartbeat.go, and accepted.go where no audit is required
 //	the breaker of a policy                 breaker.go     asks Question.Policy
-//	a policy's window                       window.go      asks Question.Policy
 package guard

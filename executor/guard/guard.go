@@ -14,7 +14,7 @@ type Guard interface {
 // All are the product's guards, in the order in which they are asked.
 func All() []Guard {
 	return []Guard{
-		primary{}, installed{}, halted{}, accepted{}, slot{}, auditor{}, heartbeat{}, publications{}, confirmed{},
+		primary{}, installed{}, halted{}, accepted{}, slot{}, auditor{}, heartbeat{}, publications{}, confirmed{}, window{},
 	}
 }
 
@@ -44,6 +44,8 @@ type Answer struct {
 	// Slowdown is how many times as long as the batch alone a batch and the pause after it are to take together. It counts
 	// with Slow only.
 	Slowdown float64
+	// Until is when a Wait is over by the clock alone; zero where a later look says so.
+	Until time.Time
 	// Refusal is why, for everything but Go.
 	Refusal
 }

@@ -1,0 +1,109 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"lapse/executor/guard"
+	"lapse/planner"
+)
+
+// What a policy's rate and max_rows_per_run leave of a batch is decided in the database, for all executors together: see
+// lapse.take_rows. Rows are taken before BEGIN, and what a batch did not delete is given back behind it.
+//
+//	crash between taking and BEGIN    nobody deletes these rows until the lease has ended
+//	crash behind COMMIT               the same, for what was to be given back
+
+// The reasons of limits: labels of limit_reached_total and throttle_seconds_total.
+const (
+	limitMaxRows = "max_rows_per_run"
+	limitRate    = "rate"
+)
+
+// allowance is what a batch is allowed.
+type allowance struct {
+	rows  int
+	pause time.Duration // without rows: how soon to ask again
+	over  bool          // the run may delete no more
+}
+
+// limited reports whether rows have to be taken at all.
+func limited(p *planner.InForce) bool { return p.Limits.Rate > 0 || p.Limits.MaxRows > 0 }
+
+// takeRows asks for rows for a batch on a leased shard. A negative number gives them back.
+func (s *session) takeRows(ctx context.Context, l *lease, wanted int) (allowance, error) {
+	var a allowance
+	var pause *time.Duration
+	err := s.control.QueryRow(ctx, `select granted, pause, over from lapse.take_rows($1, $2, $3, $4)`, l.shard, l.term, s.holder, wanted).
+		Scan(&a.rows, &pause, &a.over)
+	if err != nil {
+		return a, fmt.Errorf("take rows from the policy's limits: %w", err)
+	}
+	if pause != nil {
+		a.pause = *pause
+	}
+	return a, nil
+}
+
+// endRun ends a run that has reached a limit, and reports whether nobody else had. Durable when it returns.
+func (s *session) endRun(ctx context.Context, run uuid.UUID, reason string) (ended bool, err error) {
+	if err = s.control.QueryRow(ctx, `select lapse.end_run($1, $2)`, run, reason).Scan(&ended); err != nil {
+		return false, fmt.Errorf("end run %v: %w", run, err)
+	}
+	return ended, nil
+}
+
+// allow says how many rows the next batch may take. The turn does not go on where there are none.
+func (w *worker) allow(ctx context.Context, t *turn, l *lease) (rows int, end turnEnd, err error) {
+	p, m := t.policy, t.memory
+	rows = m.limit(p.Batch)
+	if !limited(p) {
+		return rows, turnGoesOn, nil
+	}
+	a, err := w.session.takeRows(ctx, l, rows)
+	if err != nil {
+		end, err = w.trouble(t, err, 1)
+		return 0, end, err
+	}
+	switch {
+	case a.over:
+		first, err := w.session.endRun(ctx, l.run, limitMaxRows)
+		if err != nil {
+			end, err = w.trouble(t, err, 1)
+			return 0, end, err
+		}
+		t.limit(fmt.Sprintf("max_rows_per_run: %d rows went, and the next run goes on", p.Limits.MaxRows))
+		if first {
+			w.metrics.limited(p, limitMaxRows)
+			w.log.Info("run ends at its limit", "policy", p.Name, "run", l.run, "max_rows_per_run", p.Limits.MaxRows)
+		}
+		return 0, turnLimited, nil
+	case a.rows == 0:
+		m.pauseUntil(w.now().Add(a.pause))
+		w.metrics.throttled.WithLabelValues(string(p.Name), p.TableName, limitRate).Add(a.pause.Seconds())
+		return 0, turnMore, nil
+	}
+	return a.rows, turnGoesOn, nil
+}
+
+// giveRowsBack returns what a batch was allowed and did not delete. Where that fails they come back
+// when the lease has ended.
+func (w *worker) giveRowsBack(ctx context.Context, p *planner.InForce, l *lease, rows int) {
+	if rows <= 0 || !limited(p) || w.session.lost() {
+		return
+	}
+	if _, err := w.session.takeRows(ctx, l, -rows); err != nil {
+		w.log.Warn("rows that a batch did not delete count as deleted for a while", "policy", p.Name, "rows", rows, "error", stripped("give back", err))
+	}
+}
+
+// waits ends a turn because a guard lets this policy delete no more for as long as the clock says: its window is closed.
+func (w *worker) waits(t *turn, a *guard.Answer) turnEnd {
+	t.memory.pauseUntil(a.Until)
+	t.limit(a.Detail)
+	w.metrics.limited(t.policy, string(a.Reason))
+	return turnLimited
+}
