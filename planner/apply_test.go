@@ -139,7 +139,7 @@ func TestAChangeIsPrintedForPeopleAndPrograms(t *testing.T) {
     + daily: 03:00 Europe/Berlin
     + owner: web
     more rows may fall due than under the version in force
-    warning: no index on shop.sessions begins with last_seen, so that every batch reads the whole of it: create index on shop.sessions ("last_seen", "id") (concurrently, where the table is in use)
+    warning: no index on shop.sessions begins with last_seen, so that every batch reads the whole of it: create index concurrently sessions_idx_48a9cac8 on shop.sessions ("last_seen", "id");
 `
 	if got := changes[0].Diff(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 )
@@ -12,6 +13,8 @@ type unindexed struct {
 	Refers     string // the table that it refers to
 	Columns    string // quoted, in the key's order
 	Missing    []string
+	ChildOID   uint32
+	MissingOID []uint32
 }
 
 // unindexedSQL finds foreign keys that refer to any of relations $1 and have no index that serves: a btree of which the leading
@@ -25,10 +28,11 @@ const unindexedSQL = `
 	    join pg_constraint k on k.oid = t.tgconstraint and k.contype = 'f' and k.confrelid = w.oid
 	   order by k.conrelid, k.conkey, k.conparentid, k.oid
 	), bare as (
-	  select keys.conrelid, keys.conkey, array_agg(l.name order by l.relation) as missing
+	  select keys.conrelid, keys.conkey, array_agg(l.name order by l.relation) filter (where not l.served) as missing,
+	         array_agg(l.relation order by l.relation) filter (where not l.served) as missing_oids
 	    from keys
-	   cross join lateral lapse.leaves(keys.conrelid) l
-	   where l.kind = 'r' and not exists (
+	   cross join lateral (
+	     select l.relation, l.name, exists (
 	           select from pg_index i
 	             join pg_class x on x.oid = i.indexrelid
 	             join pg_am m on m.oid = x.relam
@@ -45,14 +49,20 @@ const unindexedSQL = `
 	                     from unnest((i.indkey::int2[])[0:cardinality(k.columns) - 1]) n(attnum)) = k.columns
 	              and (i.indpred is null
 	                   or (regexp_match(i.indpred::text, '^\(?\{NULLTEST :arg \{VAR [^{}]*:varattno (\d+) [^{}]*\} :nulltesttype 1 [^{}]*\}\)?$'))[1]::int2
-	                      = any (k.columns)))
+	                      = any (k.columns))) as served
+	       from lapse.leaves(keys.conrelid) l
+	      where l.kind = 'r'
+	   ) l
 	   group by keys.conrelid, keys.conkey
+	  having not bool_and(l.served)
+	      or exists (select from pg_index i join pg_class x on x.oid = i.indexrelid
+	                  where i.indrelid = keys.conrelid and x.relkind = 'I' and not i.indisvalid)
 	)
 	select quote_ident(keys.conname), format('%I.%I', n.nspname, c.relname), format('%I.%I', rn.nspname, r.relname),
 	       (select string_agg(quote_ident(a.attname), ', ' order by k.n)
 	          from unnest(keys.conkey) with ordinality k(attnum, n)
 	          join pg_attribute a on a.attrelid = keys.conrelid and a.attnum = k.attnum),
-	       bare.missing
+	       coalesce(bare.missing, '{}'), keys.conrelid, coalesce(bare.missing_oids, '{}')
 	  from bare
 	  join keys on keys.conrelid = bare.conrelid and keys.conkey = bare.conkey
 	  join pg_class c on c.oid = keys.conrelid
@@ -64,6 +74,16 @@ const unindexedSQL = `
 // findUnindexed warns of foreign keys without an index that a delete from the table checks or follows, on the table, on its
 // leaves and on what cascades reach. Each deleted row reads the whole child then, and whoever updates the row waits.
 func findUnindexed(ctx context.Context, q Querier, table uint32, leaves, cascades []Relation) ([]string, error) {
+	advice, err := AdviseChildren(ctx, q, table, leaves, cascades)
+	warnings := make([]string, 0, len(advice))
+	for _, a := range advice {
+		warnings = append(warnings, a.String())
+	}
+	return warnings, err
+}
+
+// AdviseChildren says which indexes the foreign keys lack that a delete from the table checks or follows.
+func AdviseChildren(ctx context.Context, q Querier, table uint32, leaves, cascades []Relation) ([]IndexAdvice, error) {
 	relations := []uint32{table}
 	for _, r := range append(append([]Relation{}, leaves...), cascades...) {
 		relations = append(relations, r.OID)
@@ -72,14 +92,37 @@ func findUnindexed(ctx context.Context, q Querier, table uint32, leaves, cascade
 	if err != nil {
 		return nil, fmt.Errorf("look for indexes of foreign keys: %w", err)
 	}
-	warnings := make([]string, 0, len(found))
-	for _, f := range found {
-		on := ""
-		if len(f.Missing) > 1 || f.Missing[0] != f.Child {
-			on = " on " + some(f.Missing)
+	all := make([]IndexAdvice, 0, len(found))
+	for i := range found {
+		advice, err := found[i].advice(ctx, q)
+		if err != nil {
+			return nil, err
 		}
-		warnings = append(warnings, fmt.Sprintf("no index serves foreign key %s of %s%s, so that each row deleted from %s reads the whole of it: create index on %s (%s) (concurrently, where the table is in use)",
-			f.Constraint, f.Child, on, f.Refers, f.Child, f.Columns))
+		if len(advice.Steps) > 0 {
+			all = append(all, advice)
+		}
 	}
-	return warnings, nil
+	return all, nil
+}
+
+func (f *unindexed) advice(ctx context.Context, q Querier) (IndexAdvice, error) {
+	on := ""
+	if len(f.Missing) != 1 || f.Missing[0] != f.Child {
+		on = " on " + cmp.Or(some(f.Missing), "partitions made later")
+	}
+	advice := IndexAdvice{Problem: fmt.Sprintf("no index serves foreign key %s of %s%s, so that each row deleted from %s reads the whole of it",
+		f.Constraint, f.Child, on, f.Refers)}
+	tree, err := indexTreeFrom(ctx, q, f.ChildOID)
+	if err != nil {
+		return advice, err
+	}
+	tree.want("("+f.Columns+")", advisedIndex)
+	for _, leaf := range f.MissingOID {
+		tree.lacks[leaf] = true
+	}
+	if err := tree.load(ctx, q); err != nil {
+		return advice, err
+	}
+	advice.Steps = tree.steps()
+	return advice, nil
 }

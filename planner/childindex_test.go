@@ -77,8 +77,8 @@ func TestAForeignKeyWithoutAnIndexIsNamedWithItsIndex(t *testing.T) {
 			t.Errorf("warned of %s\nwant      %s", got, want)
 		}
 		for _, want := range []string{
-			`create index on shop.bad0 (s, r) (concurrently`, `create index on shop."Deep" (n) (concurrently`,
-			`of shop."Deep", so that each row deleted from shop.good1 reads the whole of it`, `create index on shop.parts (s, r)`,
+			` on shop.bad0 (s, r);`, ` on shop."Deep" (n);`,
+			`of shop."Deep", so that each row deleted from shop.good1 reads the whole of it`, ` on shop.parts_us (s, r);`,
 		} {
 			if !strings.Contains(strings.Join(warnings, "\n"), want) {
 				t.Errorf("no warning says %q:\n%s", want, strings.Join(warnings, "\n"))

@@ -3,101 +3,186 @@ package planner
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
+	"lapse/planner/expiry"
 	"lapse/schemas"
 )
 
+// IndexAdvice is an index that is wanted, and how it is made.
+type IndexAdvice struct {
+	Problem string      // what is so without it
+	Steps   []IndexStep // statements that run as they are, in this order, outside a transaction
+}
+
+// String is the problem and the statements: one on the same line, several on lines of their own.
+func (a IndexAdvice) String() string {
+	if len(a.Steps) == 1 {
+		return a.Problem + ": " + a.Steps[0].SQL + ";"
+	}
+	lines := []string{a.Problem + ":"}
+	for _, s := range a.Steps {
+		lines = append(lines, "      "+s.SQL+";")
+	}
+	return strings.Join(lines, "\n")
+}
+
 // leafIndex is the best index of a leaf for finding due rows, if it has one.
 type leafIndex struct {
-	Leaf  string
+	Leaf  Relation
 	Index string // "" for none
 	// Whole says that the key follows the column in the index: rows with one timestamp come in the cursor's order.
 	Whole bool
 }
 
-// leafIndexSQL finds, for each of relations $1, a btree that begins with column $2; one that goes on with columns $3
-// first.
-const leafIndexSQL = `
-	select format('%I.%I', n.nspname, c.relname), coalesce(i.name, ''), coalesce(i.whole, false)
-	  from unnest($1::oid[]) with ordinality w(oid, n)
-	  join pg_class c on c.oid = w.oid
-	  join pg_namespace n on n.oid = c.relnamespace
-	  left join lateral (
-	    select format('%I.%I', m.nspname, x.relname) as name,
-	           k.names[2:cardinality($3::text[]) + 1] = $3::text[]
-	             and (select count(distinct o.n) from unnest(i.indoption::int2[]) o(n)) = 1 as whole
-	      from pg_index i
-	      join pg_class x on x.oid = i.indexrelid
-	      join pg_namespace m on m.oid = x.relnamespace
-	      join pg_am on pg_am.oid = x.relam
-	     cross join lateral (
-	       select array_agg(a.attname::text order by k.n) as names
-	         from unnest(i.indkey::int2[]) with ordinality k(attnum, n)
-	         left join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum and k.attnum > 0
-	        where k.n <= i.indnkeyatts
-	     ) k
-	     where i.indrelid = c.oid and i.indisvalid and i.indisready and i.indpred is null and pg_am.amname = 'btree'
-	       and k.names[1] = $2
-	     order by whole desc, cardinality(k.names), x.relname
-	     limit 1
-	  ) i on true
-	 order by w.n`
+// indexes are those of a policy's leaves.
+type indexes struct {
+	Name     string // the one that serves, named for the first leaf; "" where there is none or not on every leaf
+	Warnings []string
+	None     *IndexAdvice // a leaf has none that serves
+}
 
-// findIndex returns the index that serves, named for the first leaf, and warnings where there is none or a weak one.
-func findIndex(ctx context.Context, q Querier, d *Definition, leaves []Relation) (name string, warnings []string, err error) {
+// wantedIndex is the index that finds a policy's due rows in their order.
+type wantedIndex struct {
+	first     string // the column, "" for an expression
+	term      normal // what it begins with
+	rest      []string
+	body      string
+	predicate []normal // what a partial index may ask for, and still has every due row
+}
+
+// wantIndex says which index serves a definition; false for none.
+func wantIndex(d *Definition) (wantedIndex, bool) {
 	index := d.Expire.Index()
-	if index.Warning != "" {
-		warnings = append(warnings, index.Warning)
+	w := wantedIndex{first: index.Column, rest: []string{}}
+	begin := "(" + index.Expression + ")"
+	switch {
+	case index.Column != "":
+		begin = schemas.Identifier(index.Column)
+		w.predicate = append(w.predicate, normalise(begin+" is not null"))
+	case index.Expression == "":
+		return w, false
 	}
-	if index.Column == "" {
-		return "", warnings, nil
-	}
-	oids := make([]uint32, 0, len(leaves))
-	for _, l := range leaves {
-		oids = append(oids, l.OID)
-	}
-	rest := []string{} // what the cursor compares after the column, as far as an index can have the same order
-	for _, k := range d.Key {
+	w.term = normalise(begin)
+	columns := []string{begin}
+	for _, k := range d.Key { // what the cursor compares after the column, as far as an index can have the same order
 		if !k.Plain {
 			break
 		}
 		if k.Name != index.Column {
-			rest = append(rest, k.Name)
+			w.rest = append(w.rest, k.Name)
+			columns = append(columns, schemas.Identifier(k.Name))
 		}
 	}
-	found, err := collect[leafIndex](ctx, q, leafIndexSQL, oids, index.Column, rest)
+	w.body = "(" + strings.Join(columns, ", ") + ")"
+	if index.Predicate != "" {
+		w.body += " where " + index.Predicate
+	}
+	for _, condition := range []string{index.Predicate, d.condition().Where} {
+		w.predicate = append(w.predicate, conjuncts(condition)...)
+	}
+	return w, true
+}
+
+// fits says whether an index serves, and whether the key follows in it.
+func (w *wantedIndex) fits(c *candidate) (serves, whole bool) {
+	if len(c.Columns) == 0 || c.Columns[0] != w.first || w.first == "" && normalise(c.First) != w.term {
+		return false, false
+	}
+	for _, asked := range conjuncts(predicateOf(c.Definition)) {
+		if !slices.Contains(w.predicate, asked) {
+			return false, false
+		}
+	}
+	behind := c.Columns[1:]
+	return true, c.OneWay && len(behind) >= len(w.rest) && slices.Equal(behind[:len(w.rest)], w.rest)
+}
+
+// findIndex returns the index that serves, named for the first leaf, and warnings where there is none or a weak one.
+func findIndex(ctx context.Context, q Querier, d *Definition, leaves []Relation) (name string, warnings []string, err error) {
+	found, err := lookAtIndexes(ctx, q, d, leaves, advisedIndex)
+	return found.Name, found.Warnings, err
+}
+
+// lookAtIndexes looks for the index that serves on each leaf. The advice of one that is missing is the last warning. prefix is what the names of missing ones begin with.
+func lookAtIndexes(ctx context.Context, q Querier, d *Definition, leaves []Relation, prefix string) (found indexes, err error) {
+	index := d.Expire.Index()
+	if index.Warning != "" {
+		found.Warnings = append(found.Warnings, index.Warning)
+	}
+	w, wanted := wantIndex(d)
+	if !wanted || len(leaves) == 0 {
+		return found, nil
+	}
+	tree, err := indexTreeOf(ctx, q, leaves[0].OID)
 	if err != nil {
-		return "", nil, fmt.Errorf("look for an index: %w", err)
+		return found, err
 	}
-	wanted := make([]string, 0, len(rest)+1)
-	for _, column := range append([]string{index.Column}, rest...) {
-		wanted = append(wanted, schemas.Identifier(column))
+	tree.want(w.body, prefix)
+	all, err := tree.served(ctx, q, &w, leaves)
+	if err != nil {
+		return found, err
 	}
-	var none, weak []string
-	for _, f := range found {
+	var weak []string
+	for _, f := range all {
 		switch {
 		case f.Index == "":
-			none = append(none, f.Leaf)
+			tree.lacks[f.Leaf.OID] = true
 		case !f.Whole:
 			weak = append(weak, f.Index)
 		}
-		if name == "" {
-			name = f.Index
+		if found.Name == "" {
+			found.Name = f.Index
 		}
 	}
-	create := fmt.Sprintf("create index on %s (%s)", d.Table, strings.Join(wanted, ", "))
-	if len(none) > 0 {
-		name = ""
-		warnings = append(warnings, fmt.Sprintf("no index on %s begins with %s, so that every batch reads the whole of it: %s (concurrently, where the table is in use)",
-			some(none), index.Column, create))
+	if steps := tree.steps(); len(steps) > 0 {
+		found.None = &IndexAdvice{Problem: w.problem(index, tree, leaves), Steps: steps}
+		found.Warnings = append(found.Warnings, found.None.String())
 	}
-	if len(weak) > 0 {
-		warnings = append(warnings, fmt.Sprintf("index %s lacks the key, so that rows with one and the same %s are sorted for every batch: %s serves better",
-			some(weak), index.Column, create))
+	if len(tree.lacks) > 0 {
+		found.Name = ""
+	} else if len(weak) > 0 {
+		tree.all()
+		better := IndexAdvice{Steps: tree.steps(), Problem: fmt.Sprintf(
+			"index %s lacks the key, so that rows with one and the same %s are sorted for every batch; one with the key serves better", some(weak), first(index))}
+		found.Warnings = append(found.Warnings, better.String())
 	}
-	return name, warnings, nil
+	return found, nil
 }
+
+// problem is what is so without the index.
+func (w *wantedIndex) problem(index expiry.Index, tree *indexTree, leaves []Relation) string {
+	var none []string
+	for _, l := range leaves {
+		if tree.lacks[l.OID] {
+			none = append(none, l.Name)
+		}
+	}
+	if len(none) == 0 {
+		return fmt.Sprintf("the index on %s is not whole: it does not have the indexes of all partitions yet", tree.nodes[0].Name)
+	}
+	return fmt.Sprintf("no index on %s begins with %s, so that every batch reads the whole of it", some(none), first(index))
+}
+
+// first is what the index begins with, for a person.
+func first(index expiry.Index) string {
+	if index.Column != "" {
+		return index.Column
+	}
+	return index.Expression
+}
+
+// CreatesIndex reports whether the policy, after the change, is one that says index: create.
+func (c *Change) CreatesIndex() bool {
+	v := c.next
+	if v == nil {
+		v = c.former
+	}
+	return c.ToState != schemas.Dropped && v != nil && v.spec.Index == createIndex
+}
+
+const createIndex = "create"
 
 // some lists a few names and counts the rest.
 func some(names []string) string {

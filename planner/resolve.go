@@ -20,11 +20,12 @@ type Resolved struct {
 	Definition Definition // ID and Version are zero until Write
 	Schedule   schedule.Schedule
 	TableOID   uint32
-	TableOwner string     // the role's name; its oid is the Definition's
-	Leaves     []Relation // the table itself, or its partitions that hold rows, ascending by oid
-	Cascades   []Relation // what foreign keys take along, as the write-ahead log names it, ascending by oid
-	Published  []Relation // what must be in a publication: the table, then the roots of what cascades reach, by name
-	Index      string     // the index that serves, "" where there is none or not on every leaf
+	TableOwner string      // the role's name; its oid is the Definition's
+	Leaves     []Relation  // the table itself, or its partitions that hold rows, ascending by oid
+	Cascades   []Relation  // what foreign keys take along, as the write-ahead log names it, ascending by oid
+	Published  []Relation  // what must be in a publication: the table, then the roots of what cascades reach, by name
+	Index      string      // the index that serves, "" where there is none or not on every leaf
+	Build      []IndexStep // what apply makes of it first, where the policy says index: create
 	Warnings   []string
 
 	spec spec
@@ -109,8 +110,17 @@ func (s *resolution) resolve(ctx context.Context) error {
 // indexes warns of those that are missing.
 func (s *resolution) indexes(ctx context.Context) (err error) {
 	r := s.r
-	if r.Index, r.Warnings, err = findIndex(ctx, s.tx, &r.Definition, r.Leaves); err != nil {
+	prefix := advisedIndex
+	if s.p.Index == createIndex {
+		prefix = madeIndex
+	}
+	found, err := lookAtIndexes(ctx, s.tx, &r.Definition, r.Leaves, prefix)
+	if err != nil {
 		return err
+	}
+	r.Index, r.Warnings = found.Name, found.Warnings
+	if found.None != nil && s.p.Index == createIndex {
+		r.Build, r.Warnings = found.None.Steps, found.Warnings[:len(found.Warnings)-1]
 	}
 	children, err := findUnindexed(ctx, s.tx, r.TableOID, r.Leaves, r.Cascades)
 	r.Warnings = append(r.Warnings, children...)
