@@ -254,7 +254,7 @@ func (s *siege) wantRefusals(a *attack, schema string, p *InForce, b *batch) {
 	}
 	file, err := policyfile.Parse("policies.yaml", []byte(strings.Replace(policyText(schema+".t", "last_seen", "30 days"), "name: p", "name: "+schema, 1)))
 	must(t, err)
-	_, err = Resolve(t.Context(), s.admin, file.Name, file.Policies[0], Setup.Fit)
+	_, err = Resolve(t.Context(), s.admin, file.Policies[0], Setup.Fit)
 	var all yamldoc.Errors
 	said := []string{cmp.Or(a.says, "would run inside the deletion")}
 	if a.says == "" || a.intrude != "" {

@@ -13,7 +13,7 @@ import (
 
 // comparison is a file beside what is in force.
 type comparison struct {
-	d       *yamldoc.Document
+	wrong   yamldoc.Errors
 	file    *policyfile.File
 	prune   bool
 	fit     Fit
@@ -27,7 +27,8 @@ type comparison struct {
 
 // Difference compares the policies of a file with what is in force, and says what Write would do about each: first what
 // is dropped, then the file's policies in its order, then what is in force without being in the file. It changes
-// nothing. Its error is yamldoc.Errors with all that is wrong in all policies, or a failed query.
+// nothing. Its error is yamldoc.Errors with all that is wrong in all policies, the file's own problems among it, or a failed
+// query.
 //
 // The entry is compared with the record first. Where no more falls due than before, what is wrong with the table is a
 // warning: a table that became unfit keeps nobody from pausing, lengthening or dropping its policy, nor from changing the
@@ -38,7 +39,7 @@ type comparison struct {
 // observing. Armed always goes by way of arming, which lapse.advance_arming ends; a version by which more may fall due than
 // under what was accepted is held back.
 func Difference(ctx context.Context, db DB, file *policyfile.File, prune bool, fit Fit) ([]Change, error) {
-	c := &comparison{d: &yamldoc.Document{File: file.Name}, file: file, prune: prune, fit: fit}
+	c := &comparison{wrong: slices.Clone(file.Problems), file: file, prune: prune, fit: fit}
 	if err := c.load(ctx, db); err != nil {
 		return nil, err
 	}
@@ -47,8 +48,8 @@ func Difference(ctx context.Context, db DB, file *policyfile.File, prune bool, f
 			return nil, err
 		}
 	}
-	if err := c.d.Err(); err != nil {
-		return nil, err
+	if len(c.wrong) > 0 {
+		return nil, c.wrong.Sorted(file.Names)
 	}
 	return c.result(), nil
 }
@@ -89,14 +90,14 @@ func (c *comparison) policy(ctx context.Context, db DB, p policyfile.Policy) err
 		c.changes = append(c.changes, *kept)
 		return nil
 	}
-	resolved, err := Resolve(ctx, db, c.file.Name, p, c.fit)
+	resolved, err := Resolve(ctx, db, p, c.fit)
 	var complaints yamldoc.Errors
 	switch {
 	case errors.As(err, &complaints) && kept != nil && kept.Careful():
 		kept.unfit(complaints)
 		c.changes = append(c.changes, *kept)
 	case errors.As(err, &complaints):
-		c.d.Add(complaints)
+		c.wrong = append(c.wrong, complaints...)
 	case err != nil:
 		return err
 	default:
@@ -111,7 +112,7 @@ func (c *comparison) kept(ctx context.Context, db DB, p policyfile.Policy) (*Cha
 	if before == nil {
 		return nil, nil
 	}
-	e, complaints, err := readEntry(ctx, db, c.file.Name, p)
+	e, complaints, err := readEntry(ctx, db, p)
 	if err != nil || len(complaints) > 0 {
 		return nil, err // the complaints are said again, with the table's
 	}
@@ -135,7 +136,11 @@ func (c *comparison) resolved(r *Resolved, kept *Change) {
 		if !c.inFile[other] {
 			hint = "that is in force and not in this file: --prune drops it"
 		}
-		c.d.Complain(r.Policy.Place("table"), "policy %s: %s has policy %s already, %s", name, r.Definition.Table, other, hint)
+		d := r.Policy.Document()
+		d.Complain(r.Policy.Place("table"), "policy %s: %s has policy %s already, %s", name, r.Definition.Table, other, hint)
+		var complaints yamldoc.Errors
+		errors.As(d.Err(), &complaints)
+		c.wrong = append(c.wrong, complaints...)
 		return
 	}
 	c.onTable[r.TableOID] = name

@@ -22,8 +22,8 @@ type entry struct {
 }
 
 // readEntry reads a policy's texts. What PostgreSQL cannot read is among the complaints.
-func readEntry(ctx context.Context, db DB, file string, p policyfile.Policy) (e *entry, complaints yamldoc.Errors, err error) {
-	d := &yamldoc.Document{File: file}
+func readEntry(ctx context.Context, db DB, p policyfile.Policy) (e *entry, complaints yamldoc.Errors, err error) {
+	d := p.Document()
 	err = pinned(ctx, db, func(tx pgx.Tx) error {
 		e, err = readEntryIn(ctx, tx, d, &p)
 		return err
@@ -40,6 +40,9 @@ func readEntry(ctx context.Context, db DB, file string, p policyfile.Policy) (e 
 func readEntryIn(ctx context.Context, tx pgx.Tx, d *yamldoc.Document, p *policyfile.Policy) (*entry, error) {
 	e := &entry{policy: *p}
 	complain := func(key, problem string) { d.Complain(p.Place(key), "policy %s: %s", p.Name, problem) }
+	for _, later := range unsupported(p) {
+		complain(later.key, later.text+" is not supported by this version")
+	}
 	before, latitude := d.Count(), expiry.Interval{}
 	kind, problems, err := expiry.Read(ctx, tx, p.Expire)
 	if err != nil {
@@ -69,14 +72,17 @@ func readEntryIn(ctx context.Context, tx pgx.Tx, d *yamldoc.Document, p *policyf
 		*duration.into = i
 	}
 	e.when.Daily, e.when.Cron, e.when.Window = p.Daily, p.Cron, p.Window
-	if every := e.when.Every; p.Daily == nil && p.Cron == nil && every.Months == 0 && every.Exact() < 1e6 && d.Count() == before {
-		complain("every", "every must be at least one second")
+	if every := e.when.Every; p.Daily == nil && p.Cron == nil && every.Months == 0 && every.Exact() < leastEvery && d.Count() == before {
+		complain("every", "every must be at least 100 milliseconds")
 	}
 	if p.Latitude != "" {
 		e.policy.Latitude = latitude.String()
 	}
 	return e, e.readTable(ctx, tx)
 }
+
+// leastEvery is how often a policy may run, in microseconds: an executor does not look more often.
+const leastEvery = 100_000
 
 // readTable writes the table's name as the catalog has it. What is wrong with the name is said where the table is looked
 // for.

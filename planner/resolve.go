@@ -41,11 +41,11 @@ type resolution struct {
 	fit Fit
 }
 
-// Resolve compares a policy of file with the database. It changes nothing. Its error is yamldoc.Errors, every one with the
+// Resolve compares a policy of a file with the database. It changes nothing. Its error is yamldoc.Errors, every one with the
 // fix, or a failed query.
-func Resolve(ctx context.Context, db DB, file string, p policyfile.Policy, fit Fit) (*Resolved, error) {
+func Resolve(ctx context.Context, db DB, p policyfile.Policy, fit Fit) (*Resolved, error) {
 	r := &Resolved{Policy: p}
-	d := &yamldoc.Document{File: file}
+	d := p.Document()
 	err := pinned(ctx, db, func(tx pgx.Tx) error {
 		s := &resolution{tx: tx, p: &p, d: d, r: r, fit: fit}
 		return s.resolve(ctx)

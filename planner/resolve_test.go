@@ -33,7 +33,7 @@ var unfit = []struct{ name, setup, policy, want string }{
 	{"a negative duration", ``, `expire: {column: last_seen, after: -1 day}`, `must not be negative`},
 	{"a duration that nobody knows", ``, `expire: {column: last_seen, after: soon}`, `5:40: policy p: "soon" is not a duration`},
 	{"a duration before the calendar", ``, `expire: {column: last_seen, after: 7000 years}`, `is before the first instant`},
-	{"an interval too short", ``, `every: 1 millisecond`, `at least one second`},
+	{"an interval too short", ``, `every: 99 milliseconds`, `at least 100 milliseconds`},
 	{"a latitude that nobody knows", ``, `latitude: soon`, `is not a duration`},
 	{"a zone for an instant", ``, `expire: {column: last_seen, after: 30 days, zone: Europe/Berlin}`, `has a zone of its own`},
 	{"no primary key", `create table k0 (id int, last_seen timestamptz)`, `table: shop.k0`, "has no primary key"},
@@ -123,7 +123,7 @@ func TestAFitTableIsResolvedToWhatTheExecutorNeeds(t *testing.T) {
 		for _, child := range []string{"notes (region, event)", "marks (note, id)", "stars (note)"} {
 			w.do(`create index on ` + child)
 		}
-		r, err := Resolve(t.Context(), w.admin, "f", policyfile.Policy{
+		r, err := Resolve(t.Context(), w.admin, policyfile.Policy{
 			Name: "p", Table: "SHOP.Events", Expire: expiry.Entry{"column": "last_seen", "after": "P1M2DT3H"}, Every: "5 minutes", Batch: 10, Latitude: "24:00",
 		}, Setup.Fit)
 		must(t, err)
@@ -171,7 +171,7 @@ func TestAnIndexThatDoesNotServeIsNamed(t *testing.T) {
 			if c.index != "" {
 				w.do(c.index)
 			}
-			r, err := Resolve(t.Context(), w.admin, "f", policyfile.Policy{Name: "p", Table: "shop.sessions", Expire: expiry.Entry{"column": "last_seen", "after": "1 day"}, Every: "1 hour", Batch: 1}, Setup.Fit)
+			r, err := Resolve(t.Context(), w.admin, policyfile.Policy{Name: "p", Table: "shop.sessions", Expire: expiry.Entry{"column": "last_seen", "after": "1 day"}, Every: "1 hour", Batch: 1}, Setup.Fit)
 			must(t, err)
 			if got := strings.Join(r.Warnings, "\n"); !strings.Contains(got, c.want) || (c.want == "" && got != "") {
 				t.Errorf("%s: got %q, want %q", c.index, got, c.want)

@@ -37,21 +37,21 @@ Policies that are in force and not in the file stay, unless --prune is given.`,
 		Args: cobra.NoArgs,
 	}
 	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) error {
-		if c.file == "" {
-			return wrongUsage("name the policy file: -f FILE")
+		if len(c.files) == 0 {
+			return errNoPolicyFile
 		}
 		s, err := a.settings()
 		if err != nil {
 			return err
 		}
 		if grants {
-			return a.printPolicyGrants(s, c.file)
+			return a.printPolicyGrants(s, c.files)
 		}
 		c.app, c.settings = a, s
 		return c.run(cmd.Context())
 	})
 	flags := cmd.Flags()
-	flags.StringVarP(&c.file, "file", "f", "", "the policy `file`")
+	flags.StringArrayVarP(&c.files, "file", "f", nil, policyFilesFlag)
 	flags.BoolVar(&c.dryRun, "dry-run", false, "only print the difference; exit code 3 if there is one")
 	flags.BoolVar(&grants, "grants", false, "print the SQL that a DBA must run for this file, and do nothing")
 	flags.BoolVar(&c.yes, "yes", false, "do not ask")
@@ -66,13 +66,14 @@ Policies that are in force and not in the file stay, unless --prune is given.`,
 type applier struct {
 	*app
 	settings           *config.Settings
-	file, reason       string
+	files              []string
+	reason             string
 	dryRun, yes, prune bool
 	arm, asJSON        bool
 }
 
 func (a *applier) run(ctx context.Context) error {
-	file, err := readPolicyFile(a.file)
+	file, err := a.readPolicyFiles(a.files)
 	if err != nil {
 		return err
 	}
@@ -80,7 +81,7 @@ func (a *applier) run(ctx context.Context) error {
 		command: "lapse apply", to: a.settings.Database.Owner, role: a.settings.Roles.Owner, superuser: true,
 	})
 	if err != nil {
-		return err
+		return withProblems(file, err)
 	}
 	defer closeConn(conn)
 	does := &setup.Applier{

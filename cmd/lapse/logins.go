@@ -3,14 +3,12 @@ package main
 import (
 	"fmt"
 	"net/url"
-	"os"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/config"
 	"lapse/internal/setup"
-	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
 
@@ -64,10 +62,13 @@ func (a *app) printGrants(s *config.Settings, tables []setup.PolicyTable) error 
 }
 
 // printPolicyGrants prints all that a DBA must run for a policy file: `lapse apply --grants`.
-func (a *app) printPolicyGrants(s *config.Settings, file string) error {
-	policies, err := readPolicyFile(file)
+func (a *app) printPolicyGrants(s *config.Settings, names []string) error {
+	policies, err := a.readPolicyFiles(names)
 	if err != nil {
 		return err
+	}
+	if len(policies.Problems) > 0 {
+		return policies.Problems
 	}
 	tables := make([]setup.PolicyTable, len(policies.Policies))
 	for i := range policies.Policies {
@@ -104,12 +105,4 @@ func loginURL(c config.ConnString, login string) (string, error) {
 		text = "'" + text + "'"
 	}
 	return text, nil
-}
-
-func readPolicyFile(name string) (*policyfile.File, error) {
-	text, err := os.ReadFile(name)
-	if err != nil {
-		return nil, invalid(fmt.Errorf("read the policy file: %w", err))
-	}
-	return policyfile.Parse(name, text)
 }

@@ -1,11 +1,11 @@
 package yamldoc
 
 import (
-	"cmp"
+	"bytes"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -18,48 +18,21 @@ type Place struct{ Line, Column int }
 // start is the place of what concerns the whole file.
 var start = Place{Line: 1, Column: 1}
 
-// Error is one thing that is wrong in a file, or between it and the database.
-type Error struct {
-	File    string
-	Place   Place
-	Message string
-}
-
-// Error says file, line, column and what is wrong.
-func (e *Error) Error() string {
-	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Place.Line, e.Place.Column, e.Message)
-}
-
-// Errors are all the things that are wrong in a file, in its order.
-type Errors []*Error
-
-// Error has one line for each.
-func (e Errors) Error() string {
-	lines := make([]string, 0, len(e))
-	for _, one := range e {
-		lines = append(lines, one.Error())
-	}
-	return strings.Join(lines, "\n")
-}
-
-// Unwrap lets errors.As find an Error.
-func (e Errors) Unwrap() []error {
-	all := make([]error, 0, len(e))
-	for _, one := range e {
-		all = append(all, one)
-	}
-	return all
-}
-
 // Document is one YAML file and what is wrong with it. It is not safe for concurrent use.
 type Document struct {
-	File   string // as errors name it
+	File   string   // as errors name it
+	Lines  []string // of the file, shown with errors; nil shows none, as a file that may hold passwords must
+	Policy string   // that errors are about, "" for none
 	errors Errors
 }
 
 // Complain adds an error.
 func (d *Document) Complain(at Place, format string, args ...any) {
-	d.errors = append(d.errors, &Error{File: d.File, Place: at, Message: fmt.Sprintf(format, args...)})
+	e := &Error{File: d.File, Place: at, Policy: d.Policy, Message: fmt.Sprintf(format, args...)}
+	if at.Line >= 1 && at.Line <= len(d.Lines) {
+		e.Line = d.Lines[at.Line-1]
+	}
+	d.errors = append(d.errors, e)
 }
 
 // Add takes over errors that were found elsewhere.
@@ -73,10 +46,7 @@ func (d *Document) Err() error {
 	if len(d.errors) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(d.errors, func(a, b *Error) int {
-		return cmp.Or(a.Place.Line-b.Place.Line, a.Place.Column-b.Place.Column)
-	})
-	return d.errors
+	return d.errors.Sorted([]string{d.File})
 }
 
 // MaxFile is far more than any file of ours has, and keeps what was given by mistake out of memory.
@@ -87,6 +57,10 @@ const MaxFile = 1 << 20
 func (d *Document) Root(text []byte) (body Node) {
 	if len(text) > MaxFile {
 		d.Complain(start, "the file is larger than %d bytes", MaxFile)
+		return Node{}
+	}
+	text, ok := d.plain(text)
+	if !ok {
 		return Node{}
 	}
 	// The YAML library makes no promise about hostile input.
@@ -113,6 +87,31 @@ func (d *Document) Root(text []byte) (body Node) {
 	return body
 }
 
+// plain is the text without its byte order mark and with one kind of line break; false, with an error, if it is no UTF-8.
+func (d *Document) plain(text []byte) ([]byte, bool) {
+	if bytes.HasPrefix(text, []byte{0xfe, 0xff}) || bytes.HasPrefix(text, []byte{0xff, 0xfe}) {
+		d.Complain(start, "the file is written in UTF-16: save it as UTF-8")
+		return nil, false
+	}
+	text = normalize(text)
+	for i, line := range bytes.Split(text, []byte("\n")) {
+		if !utf8.Valid(line) {
+			d.Complain(Place{i + 1, 1}, "this line is not written in UTF-8: save the file as UTF-8")
+			return nil, false
+		}
+	}
+	return text, true
+}
+
+// normalize takes a byte order mark off, and makes each of YAML's line breaks a newline.
+func normalize(text []byte) []byte {
+	text = bytes.TrimPrefix(text, []byte("\ufeff"))
+	return bytes.ReplaceAll(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n")), []byte("\r"), []byte("\n"))
+}
+
+// Lines are the lines of a text, as errors count them.
+func Lines(text []byte) []string { return strings.Split(string(normalize(text)), "\n") }
+
 func (d *Document) complainSyntax(err error) {
 	at, message := start, err.Error()
 	var located yaml.Error
@@ -123,7 +122,18 @@ func (d *Document) complainSyntax(err error) {
 		}
 	}
 	message, _, _ = strings.Cut(message, "\n")
-	d.Complain(at, "not YAML: %s", message)
+	d.Complain(at, "not YAML: %s%s", message, syntaxHint(message))
+}
+
+// syntaxHint says what was most likely meant, for the messages of the YAML library that do not.
+func syntaxHint(message string) string {
+	switch {
+	case strings.Contains(message, `'	'`) || strings.Contains(message, "'\t'"):
+		return ": indent with spaces, YAML takes no tabs there"
+	case strings.Contains(message, "not allowed in this context"):
+		return ": put a text that holds a colon, or begins with a bracket, into quotes, and see whether the lines are indented alike"
+	}
+	return ""
 }
 
 // Entry is one key of a mapping.

@@ -49,14 +49,29 @@ func (n Node) Scalar() (string, bool) {
 	return n.Text()
 }
 
-// Int is a whole number that is not negative, in decimal digits, with or without underscores between them.
+// Int is a whole number that is not negative, in decimal digits, with or without underscores between them. A number that
+// begins with 0 is octal for some readers of YAML, and none here.
 func (n Node) Int() (uint64, bool) {
 	number, ok := n.node.(*ast.IntegerNode)
 	if !ok {
 		return 0, false
 	}
-	value, err := strconv.ParseUint(strings.ReplaceAll(number.GetToken().Value, "_", ""), 10, 63)
-	return value, err == nil
+	digits := strings.ReplaceAll(number.GetToken().Value, "_", "")
+	value, err := strconv.ParseUint(digits, 10, 63)
+	return value, err == nil && (len(digits) == 1 || digits[0] != '0')
+}
+
+// Float is a number that is not negative, in decimal digits.
+func (n Node) Float() (float64, bool) {
+	if value, ok := n.Int(); ok {
+		return float64(value), true
+	}
+	number, ok := n.node.(*ast.FloatNode)
+	if !ok {
+		return 0, false
+	}
+	value, err := strconv.ParseFloat(number.GetToken().Value, 64)
+	return value, err == nil && value >= 0
 }
 
 // Bool is a boolean.

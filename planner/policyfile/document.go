@@ -29,17 +29,21 @@ func (d *document) entries(n yamldoc.Node, what string) ([]yamldoc.Entry, bool) 
 	return all, true
 }
 
-// known sorts a key into those this version supports, those a later one will, and mistakes, with a complaint about all
-// but the first.
-func (d *document) known(e yamldoc.Entry, what string, supported, later []string) bool {
-	switch {
-	case slices.Contains(supported, e.Key):
+// known reports whether a key is one of keys, with a complaint if it is not.
+func (d *document) known(e yamldoc.Entry, what string, keys []string) bool {
+	if slices.Contains(keys, e.Key) {
 		return true
-	case slices.Contains(later, e.Key):
-		d.Complain(e.At, "%s: %s is not supported by this version", what, e.Key)
-	default:
-		d.Complain(e.At, "%s: there is no key %s%s", what, yamldoc.Quote(e.Key), yamldoc.Suggestion(e.Key, supported, later))
 	}
+	d.Complain(e.At, "%s: there is no key %s%s", what, yamldoc.Quote(e.Key), yamldoc.Suggestion(e.Key, keys, nil))
+	return false
+}
+
+// oneOf holds a value to some words.
+func (d *document) oneOf(e yamldoc.Entry, what, value string, words []string) bool {
+	if slices.Contains(words, value) {
+		return true
+	}
+	d.Complain(e.Value.Place(), "%s: %s cannot be %s%s", what, e.Key, yamldoc.Quote(value), yamldoc.Suggestion(value, words, nil))
 	return false
 }
 

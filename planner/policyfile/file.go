@@ -1,55 +1,90 @@
 package policyfile
 
 import (
+	"errors"
+	"fmt"
 	"regexp"
-	"slices"
-	"strings"
 
 	"lapse/internal/yamldoc"
-	"lapse/planner/expiry"
-	"lapse/planner/schedule"
 	"lapse/schemas"
 )
 
-// File is a policy file as it was written. Nothing in it has been compared with a database.
+// File is what policy files say, one or several together. Nothing in it has been compared with a database.
 type File struct {
-	Name     string // as errors name it
-	Policies []Policy
+	Names    []string // of the files, as errors name them
+	Policies []Policy // of which nothing is wrong so far
+	// Problems are what is wrong, in the files' order. A file with problems is not applied; what else is wrong with its
+	// policies can be found out all the same.
+	Problems yamldoc.Errors
 }
 
-// The keys of a policy. Those of later versions are known, so that nobody takes a missing feature for a typing mistake.
-var (
-	policyKeys = []string{
-		"name", "table", "expire", "every", "daily", "batch", "state", "owner", "basis", "latitude", "action", "triggers",
-		"evidence", "events", "index",
-	}
-	laterPolicyKeys = []string{"cron", "window", "where", "rate", "max_rows_per_run", "max_fraction", "shards"}
-	eventKeys       = []string{"values"}
-	laterEventKeys  = []string{"columns"}
-)
+// Text is a policy file's text, and what errors call the file.
+type Text struct {
+	Name string
+	Body []byte
+}
 
-// Parse reads the text of a policy file. Its error is yamldoc.Errors: all that is wrong, each with its place.
-func Parse(name string, text []byte) (*File, error) {
-	d := &document{yamldoc.Document{File: name}}
-	file := &File{Name: name}
-	body := d.Root(text)
-	switch {
-	case !body.IsZero():
-		file.Policies = d.policies(body)
-	case d.Count() == 0:
-		d.Complain(body.Place(), "the file is empty: it needs policies:")
+// Parse reads the text of a policy file. Its error is the file's Problems: yamldoc.Errors, all that is wrong, each with its
+// place. There is a file beside the error, with the policies of which nothing is wrong.
+func Parse(name string, text []byte) (*File, error) { return ParseAll([]Text{{name, text}}) }
+
+// ParseAll is Parse for several files that are one policy file together: no name and no table may be in two of them.
+func ParseAll(texts []Text) (*File, error) {
+	file := &File{}
+	var all []parsed
+	for _, text := range texts {
+		d := &document{yamldoc.Document{File: text.Name, Lines: yamldoc.Lines(text.Body)}}
+		all = append(all, d.file(text.Body)...)
+		file.Names = append(file.Names, text.Name)
+		file.add(d.Err())
 	}
-	if err := d.Err(); err != nil {
-		return nil, err
+	checkTogether(all)
+	for i := range all {
+		file.add(all[i].d.Err())
+		if !all[i].wrong {
+			file.Policies = append(file.Policies, all[i].Policy)
+		}
+	}
+	file.Problems = file.Problems.Sorted(file.Names)
+	if len(file.Problems) > 0 {
+		return file, file.Problems
 	}
 	return file, nil
 }
 
-func (d *document) policies(body yamldoc.Node) []Policy {
+// add takes over what Document.Err returned.
+func (f *File) add(err error) {
+	var problems yamldoc.Errors
+	if errors.As(err, &problems) {
+		f.Problems = append(f.Problems, problems...)
+	}
+}
+
+// parsed is a policy, and what is wrong with it.
+type parsed struct {
+	Policy
+	d     *document
+	wrong bool
+}
+
+func (p *parsed) complain(key, format string, args ...any) {
+	p.d.Complain(p.Place(key), format, args...)
+	p.wrong = true
+}
+
+// file reads the policies of a file. What is wrong with one of them is said in its own document.
+func (d *document) file(text []byte) []parsed {
+	body := d.Root(text)
+	if body.IsZero() {
+		if d.Count() == 0 {
+			d.Complain(body.Place(), "the file is empty: it needs policies:")
+		}
+		return nil
+	}
 	var list yamldoc.Node
 	entries, _ := d.entries(body, "the file")
 	for _, e := range entries {
-		if d.known(e, "the file", []string{"policies"}, nil) {
+		if d.known(e, "the file", []string{"policies"}) {
 			list = e.Value
 		}
 	}
@@ -60,211 +95,70 @@ func (d *document) policies(body yamldoc.Node) []Policy {
 		}
 		return nil
 	}
-	var all []Policy
-	names, tables := map[schemas.PolicyName]yamldoc.Place{}, map[string]yamldoc.Place{}
+	all := make([]parsed, 0, len(values))
 	for _, n := range values {
-		p := d.policy(n)
-		if before, twice := names[p.Name]; twice && p.Name != "" {
-			d.Complain(p.Place("name"), "there is a policy %s in line %d already", p.Name, before.Line)
-		}
-		if before, twice := tables[p.Table]; twice && p.Table != "" {
-			d.Complain(p.Place("table"), "%s has a policy in line %d already, and a table can have only one", p.Table, before.Line)
-		}
-		names[p.Name], tables[p.Table] = p.Place("name"), p.Place("table")
-		all = append(all, p)
+		own := &document{yamldoc.Document{File: d.File, Lines: d.Lines}}
+		p := own.policy(n)
+		all = append(all, parsed{Policy: p, d: own, wrong: own.Count() > 0})
 	}
 	return all
+}
+
+// checkTogether refuses names and tables that are there twice. A table may have two policies if one of them hides rows that
+// the other deletes later.
+func checkTogether(all []parsed) {
+	names, tables := map[schemas.PolicyName]*parsed{}, map[string][]*parsed{}
+	for i := range all {
+		p := &all[i]
+		if before := names[p.Name]; p.Name != "" && before != nil {
+			p.complain("name", "there is a policy %s in %s already", p.Name, before.from("name", p))
+		} else {
+			names[p.Name] = p
+		}
+		if p.Table == "" {
+			continue
+		}
+		switch before := tables[p.Table]; {
+		case len(before) == 0, len(before) == 1 && before[0].hides() != p.hides():
+			tables[p.Table] = append(before, p)
+		default:
+			p.complain("table", "%s has a policy in %s already, and a table can have only one, or one with action soft and one that deletes", p.Table, before[0].from("table", p))
+		}
+	}
+}
+
+func (p *parsed) hides() bool { return p.Action.Kind == ActionSoft }
+
+// from names a place of p as seen from another policy.
+func (p *parsed) from(key string, other *parsed) string {
+	line := fmt.Sprintf("line %d", p.Place(key).Line)
+	if p.File == other.File {
+		return line
+	}
+	return p.File + ", " + line
 }
 
 // namePattern is what lapse.policy accepts.
 var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
 
 func (d *document) policy(n yamldoc.Node) Policy {
-	p := Policy{Batch: DefaultBatch, places: map[string]yamldoc.Place{"": n.Place()}}
-	entries, ok := d.entries(n, "a policy")
+	p := Policy{File: d.File, Batch: DefaultBatch, places: map[string]yamldoc.Place{"": n.Place()}, lines: d.Lines}
+	r := &reading{document: d, p: &p, what: "a policy"}
+	entries, ok := d.entries(n, r.what)
 	if !ok {
 		return p
 	}
-	what := "a policy"
 	for _, e := range entries {
 		if name, ok := e.Value.Text(); e.Key == "name" && ok && namePattern.MatchString(name) {
-			what = "policy " + name
+			r.what, d.Policy = "policy "+name, name
 		}
 	}
 	for _, e := range entries {
 		p.places[e.Key] = e.At
-		if d.known(e, what, policyKeys, laterPolicyKeys) {
-			d.policyField(&p, what, e)
+		if d.known(e, r.what, policyKeys()) {
+			r.read(e)
 		}
 	}
-	for _, required := range []string{"name", "table", "expire"} {
-		if _, there := p.places[required]; !there {
-			d.Complain(p.places[""], "%s needs %s", what, required)
-		}
-	}
-	if at, both := p.places["daily"]; both && p.places["every"] != (yamldoc.Place{}) {
-		d.Complain(at, "%s: every and daily exclude one another", what)
-	}
-	if p.Every == "" && p.Daily == nil {
-		p.Every = DefaultEvery
-	}
+	r.check()
 	return p
-}
-
-// policyField reads one supported key.
-func (d *document) policyField(p *Policy, what string, e yamldoc.Entry) {
-	switch e.Key {
-	case "expire":
-		d.expire(p, what, e)
-		return
-	case "events":
-		d.events(what, e)
-		return
-	case "batch":
-		d.batch(p, what, e)
-		return
-	case "action", "triggers", "index":
-		if e.Value.Kind() == yamldoc.Mapping {
-			d.Complain(e.Value.Place(), "%s: this form of %s is not supported by this version", what, e.Key)
-			return
-		}
-	}
-	value, ok := d.scalar(e, what)
-	if !ok {
-		return
-	}
-	p.places[e.Key] = e.Value.Place()
-	switch e.Key {
-	case "name":
-		p.Name = schemas.PolicyName(value)
-		if !namePattern.MatchString(value) {
-			d.Complain(e.Value.Place(), "%s is no name for a policy: up to 63 of a-z, 0-9, _, . and -, beginning with a letter or digit", yamldoc.Quote(value))
-		}
-	case "table":
-		p.Table = value
-	case "every":
-		p.Every = value
-	case "daily":
-		d.daily(p, what, e, value)
-	case "state":
-		p.State = schemas.State(d.oneOf(e, what, value, []string{"observing", "armed", "paused"}, nil))
-	case "owner":
-		p.Owner = value
-	case "basis":
-		p.Basis = value
-	case "latitude":
-		p.Latitude = value
-	case "action":
-		d.oneOf(e, what, value, []string{"delete"}, []string{"soft", "drop_partition"})
-	case "triggers":
-		d.oneOf(e, what, value, []string{"refuse"}, []string{"trusted"})
-	case "evidence":
-		d.oneOf(e, what, value, []string{"claimed"}, []string{"due"})
-	case "index":
-		d.oneOf(e, what, value, []string{"use"}, []string{"create"})
-	}
-}
-
-// oneOf holds a value to those that are supported.
-func (d *document) oneOf(e yamldoc.Entry, what, value string, supported, later []string) string {
-	switch {
-	case slices.Contains(supported, value):
-	case slices.Contains(later, value):
-		d.Complain(e.Value.Place(), "%s: %s: %s is not supported by this version", what, e.Key, value)
-	default:
-		d.Complain(e.Value.Place(), "%s: %s cannot be %s%s", what, e.Key, yamldoc.Quote(value), yamldoc.Suggestion(value, supported, later))
-	}
-	return value
-}
-
-func (d *document) batch(p *Policy, what string, e yamldoc.Entry) {
-	n, ok := e.Value.Int()
-	if !ok || n < 1 || n > MaxBatch {
-		d.Complain(e.Value.Place(), "%s: batch must be a whole number from 1 to %d", what, MaxBatch)
-		return
-	}
-	p.Batch = int(n)
-}
-
-func (d *document) events(what string, e yamldoc.Entry) {
-	fields, _ := d.entries(e.Value, what+": events")
-	for _, field := range fields {
-		if !d.known(field, what+": events", eventKeys, laterEventKeys) {
-			continue
-		}
-		if value, ok := d.scalar(field, what+": events"); ok {
-			d.oneOf(field, what+": events", value, []string{"keys"}, []string{"hashed_keys"})
-		}
-	}
-}
-
-func (d *document) daily(p *Policy, what string, e yamldoc.Entry, value string) {
-	daily, err := schedule.ParseDaily(value)
-	if err != nil {
-		d.Complain(e.Value.Place(), "%s: daily: %v", what, err)
-		return
-	}
-	p.Daily = &daily
-}
-
-// shorthand is Spanner's way to say when a row is due: whole days, months and years only.
-var shorthand = regexp.MustCompile(`(?i)^\s*interval\s+'([^']*)'\s+on\s+([a-z_][a-z0-9_$]*|"(?:[^"]|"")+")\s*$`)
-
-var wholeDays = regexp.MustCompile(`(?i)^\s*\d+\s+(day|mon|month|year)s?(\s+\d+\s+(day|mon|month|year)s?)*\s*$`)
-
-// expire reads the entry's keys. What they mean together is asked in planner/expiry.
-func (d *document) expire(p *Policy, what string, e yamldoc.Entry) {
-	if value, ok := e.Value.Text(); ok {
-		d.expireShorthand(p, what, e, value)
-		return
-	}
-	fields, ok := d.entries(e.Value, what+": expire")
-	if !ok {
-		return
-	}
-	keys, laterKeys := expiry.Keys(), expiry.LaterKeys()
-	p.Expire = expiry.Entry{}
-	later := false
-	for _, field := range fields {
-		p.places["expire."+field.Key] = field.At
-		later = later || slices.Contains(laterKeys, field.Key)
-		if !d.known(field, what+": expire", keys, laterKeys) {
-			continue
-		}
-		value, ok := d.scalar(field, what+": expire")
-		if ok {
-			p.places["expire."+field.Key] = field.Value.Place()
-		}
-		p.Expire[field.Key] = value
-	}
-	if later {
-		return
-	}
-	for _, problem := range expiry.Check(p.Expire) {
-		switch at := "expire." + problem.Key; {
-		case problem.Key == "":
-			d.Complain(e.At, "%s: %s", what, problem.Text)
-		case p.Expire[problem.Key] != "": // or it was complained about
-			d.Complain(p.Place(at), "%s: expire: %s", what, problem.Text)
-		}
-	}
-}
-
-func (d *document) expireShorthand(p *Policy, what string, e yamldoc.Entry, value string) {
-	at := e.Value.Place()
-	p.places["expire.column"], p.places["expire.after"] = at, at
-	parts := shorthand.FindStringSubmatch(value)
-	if parts == nil {
-		d.Complain(at, `%s: expire must be {column: …, after: …} or "INTERVAL '30 days' ON column"`, what)
-		return
-	}
-	if !wholeDays.MatchString(parts[1]) {
-		d.Complain(at, "%s: expire: the short form takes whole days, months and years; use {column: …, after: …} for %s", what, yamldoc.Quote(parts[1]))
-		return
-	}
-	column := strings.ToLower(parts[2])
-	if strings.HasPrefix(parts[2], `"`) {
-		column = strings.ReplaceAll(parts[2][1:len(parts[2])-1], `""`, `"`)
-	}
-	p.Expire = expiry.Entry{"column": column, "after": parts[1]}
 }

@@ -7,33 +7,64 @@ import (
 	"lapse/schemas"
 )
 
-// Policy is one entry of the policy file. Texts that only PostgreSQL can read (durations, table names) are kept as they
-// were written; planner.Resolve reads them.
+// Policy is one entry of the policy file. Texts that only PostgreSQL can read (durations, table names, conditions) are kept
+// as they were written; planner.Resolve reads them. A key that says what a policy does by default anyway is kept as "".
 type Policy struct {
+	File     string // that it stands in
 	Name     schemas.PolicyName
 	Table    string
 	Expire   expiry.Entry
-	Every    string // a duration; "" when Daily is set
+	Every    string // a duration; "" where Daily or Cron is set
 	Daily    *schedule.Daily
 	Cron     *schedule.Cron
 	Window   *schedule.Window
 	Where    string // SQL over the row's own columns, as it was written, or ""
 	Batch    int    // the largest batch
 	Limits   Limits
+	Action   Action
+	Events   Events
+	Moves    string // MovesDetect, or "" for as_deletes
+	Evidence string // EvidenceDue, or "" for claimed
 	Triggers Triggers
 	Shards   *Shards
-	Index    string        // "use" or "create"
+	Index    string        // IndexCreate, or "" for use
 	State    schemas.State // "" where the file says nothing: a policy in force keeps its state, another begins observing
 	Owner    string
 	Basis    string
 	Latitude string // a duration, or ""
 
 	places map[string]yamldoc.Place // of keys and values, by key: "expire.after"; "" is the entry itself
+	lines  []string                 // of the file
 }
+
+// Action is what becomes of a row that is due.
+type Action struct {
+	Kind   string // ActionSoft, ActionDropPartition, or "" for delete
+	Column string // that ActionSoft sets
+}
+
+// Events say what an event carries of its row.
+type Events struct {
+	Values  string   // EventsHashedKeys, EventsColumns, or "" for keys
+	Columns []string // of EventsColumns
+}
+
+// The words of the policy file.
+const (
+	ActionDelete        = "delete"
+	ActionSoft          = "soft"
+	ActionDropPartition = "drop_partition"
+	EventsKeys          = "keys"
+	EventsHashedKeys    = "hashed_keys"
+	EventsColumns       = "columns"
+	MovesDetect         = "detect"
+	EvidenceDue         = "due"
+	IndexCreate         = "create"
+)
 
 // Limits say how fast a policy goes, and when it stops to ask.
 type Limits struct {
-	Pace        string  `json:"pace,omitempty"`             // "gentle" or "unlimited"; "" is gentle
+	Pace        string  `json:"pace,omitempty"`             // "unlimited", or "" for gentle
 	Rate        int     `json:"rate,omitempty"`             // rows per second, all executors together; 0: no limit
 	MaxRows     int64   `json:"max_rows_per_run,omitempty"` // 0: no limit
 	MaxFraction float64 `json:"max_fraction,omitempty"`     // of the table; 0: no limit
@@ -57,6 +88,10 @@ const (
 	DefaultBatch = 5000
 	// MaxBatch keeps one batch's locks and its transaction short.
 	MaxBatch = 50000
+	// MaxRowsPerRun is more than any table has rows.
+	MaxRowsPerRun = 1_000_000_000_000_000
+	// MaxShards is more hash slices of a leaf than anybody has executors for.
+	MaxShards = 1024
 	// DefaultEvery is how often a policy runs that does not say when.
 	DefaultEvery = "1 hour"
 )
@@ -67,4 +102,9 @@ func (p *Policy) Place(key string) yamldoc.Place {
 		return at
 	}
 	return p.places[""]
+}
+
+// Document is where complaints about the policy go: they name its file and show the lines.
+func (p *Policy) Document() *yamldoc.Document {
+	return &yamldoc.Document{File: p.File, Lines: p.lines, Policy: string(p.Name)}
 }

@@ -1,17 +1,87 @@
 package schedule
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"lapse/internal/yamldoc"
+	"lapse/planner/expiry"
+)
 
 // Cron is a schedule in five fields and a zone: "15 3 * * mon-fri Europe/Berlin".
+//
+// A run at a time of day that clocks skip comes when they have, and one that they show twice comes once. A cron of every
+// hour (its second field begins with *) follows the hours that pass instead: nothing comes for those that are skipped, and
+// it runs in both of those that are shown twice.
 type Cron struct {
-	Fields string
+	Fields string // as they were written, with one space between them
 	Zone   string
+
+	minutes, hours, days, months, weekdays set
+	everyHour                              bool
+	eitherDay                              bool // a day of the month or of the week: both fields name some
 }
 
-// ParseCron reads five fields, and a zone, UTC if there is none.
-func ParseCron(string) (Cron, error) {
-	return Cron{}, errors.New("cron is not supported by this version")
+// ParseCron reads five fields, or a short form such as @daily, and a zone, UTC if there is none.
+func ParseCron(text string) (Cron, error) {
+	words := strings.Fields(text)
+	if len(words) > 0 && strings.HasPrefix(words[0], "@") {
+		return parseShort(words)
+	}
+	if len(words) != 5 && len(words) != 6 {
+		return Cron{}, fmt.Errorf("%s is not five fields and a zone: write minute, hour, day of the month, month and day of the week, for instance \"15 3 * * mon-fri Europe/Berlin\"", yamldoc.Quote(text))
+	}
+	c, err := parseFields(words[:5])
+	if err != nil {
+		return Cron{}, err
+	}
+	return c.in(words[5:])
 }
+
+// shortForms are names for fields.
+var shortForms = map[string]string{
+	"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0", "@monthly": "0 0 1 * *",
+	"@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *",
+}
+
+func parseShort(words []string) (Cron, error) {
+	fields, known := shortForms[strings.ToLower(words[0])]
+	if !known || len(words) > 2 {
+		return Cron{}, fmt.Errorf("%s is no schedule: there are @hourly, @daily, @weekly, @monthly and @yearly, with a zone", yamldoc.Quote(strings.Join(words, " ")))
+	}
+	c, err := parseFields(strings.Fields(fields))
+	if err != nil {
+		return Cron{}, err
+	}
+	c.Fields = strings.ToLower(words[0])
+	return c.in(words[1:])
+}
+
+// in gives it a zone, and refuses a day that never comes.
+func (c Cron) in(zone []string) (Cron, error) {
+	c.Zone = utc
+	if len(zone) > 0 {
+		c.Zone = zone[0]
+	}
+	if _, err := expiry.LoadZone(c.Zone); err != nil {
+		return Cron{}, err
+	}
+	if c.eitherDay {
+		return c, nil
+	}
+	for month := 1; month <= 12; month++ {
+		for d := 1; c.months.has(month) && d <= daysIn[month-1]; d++ {
+			if c.days.has(d) {
+				return c, nil
+			}
+		}
+	}
+	return Cron{}, errors.New("that day never comes: no month of it has that day")
+}
+
+var daysIn = [12]int{31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}
 
 // String writes it as the policy file does.
 func (c Cron) String() string { return c.Fields + " " + c.Zone }
@@ -23,4 +93,73 @@ func (c Cron) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 func (c *Cron) UnmarshalText(text []byte) (err error) {
 	*c, err = ParseCron(string(text))
 	return err
+}
+
+// on reports whether it runs on a day.
+func (c *Cron) on(d day) bool {
+	month, date := d.date()
+	inMonth, inWeek := c.days.has(date), c.weekdays.has(d.weekday())
+	if c.eitherDay {
+		return c.months.has(month) && (inMonth || inWeek)
+	}
+	return c.months.has(month) && inMonth && inWeek
+}
+
+// next returns the first run after t.
+func (c *Cron) next(t time.Time) (time.Time, error) {
+	zone, err := expiry.LoadZone(c.Zone)
+	if err != nil {
+		return time.Time{}, err
+	}
+	// From the day before, because a skip at midnight can put an instant into the following day. The 29th of February on one
+	// day of the week comes every 28 years, or every 40 across a century.
+	first := dayOf(t, zone).before(1)
+	for d := first; d.year() <= first.year()+41; d = d.next() {
+		at := c.onDay(d, zone, t)
+		if c.everyHour { // clocks that go back over midnight show the end of a day again after the beginning of the next
+			at = earlier(at, c.onDay(d.next(), zone, t))
+		}
+		if !at.IsZero() {
+			return at.UTC(), nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("cron %s never comes", yamldoc.Quote(c.String()))
+}
+
+// onDay returns the first run after t at a time of a day, zero if there is none.
+func (c *Cron) onDay(d day, zone *time.Location, t time.Time) (first time.Time) {
+	if !c.on(d) {
+		return time.Time{}
+	}
+	for hour := range 24 {
+		for minute := 0; c.hours.has(hour) && minute < 60; minute++ {
+			if !c.minutes.has(minute) {
+				continue
+			}
+			wall := d.at(TimeOfDay(hour*60 + minute))
+			candidates := []time.Time{}
+			if c.everyHour {
+				candidates = showings(wall, zone)
+			} else {
+				candidates = append(candidates, firstShowing(wall, zone))
+			}
+			for _, at := range candidates {
+				if at.After(t) {
+					first = earlier(first, at)
+				}
+			}
+			if !c.everyHour && !first.IsZero() {
+				return first // later times of day come no earlier
+			}
+		}
+	}
+	return first
+}
+
+// earlier is the earlier one of those that are not zero.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }

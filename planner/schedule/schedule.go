@@ -10,7 +10,8 @@ import (
 	"lapse/planner/expiry"
 )
 
-// Schedule says when a policy runs: so long after the last run's start, or daily at a time of day.
+// Schedule says when a policy runs: so long after the last run's start, daily at a time of day, or by cron; and when it may
+// not.
 type Schedule struct {
 	Every  expiry.Interval
 	Daily  *Daily
@@ -46,7 +47,7 @@ func ParseDaily(text string) (Daily, error) {
 	}
 	d := Daily{Zone: parts[3]}
 	if d.Zone == "" {
-		d.Zone = "UTC"
+		d.Zone = utc
 	}
 	if _, err := expiry.LoadZone(d.Zone); err != nil {
 		return Daily{}, err
@@ -57,18 +58,33 @@ func ParseDaily(text string) (Daily, error) {
 }
 
 // Next returns when the next run is due. last is the start of the last one, zero if there was none; since is when the
-// policy came into its state. An answer in the past means at once: a daily run that was missed is made up for, one time.
+// policy came into its state. Outside the window it is due when the window opens. An answer in the past means at once, or,
+// if the window is closed by then, when it opens: see Window.Open. A run that was missed is made up for, one time.
 //
-// A policy that has never run runs at once with every, and at the next time of day with daily.
+// A policy that has never run runs at once with every, and at the next time of day with daily and cron.
 func (s Schedule) Next(last, since time.Time) (time.Time, error) {
-	if s.Daily == nil {
-		if last.IsZero() {
-			return since, nil
-		}
-		return s.Every.After(last), nil
+	at, err := s.next(last, since)
+	if err != nil || s.Window == nil {
+		return at, err
 	}
-	if last.IsZero() {
+	open, until, err := s.Window.Open(at)
+	if err != nil || open {
+		return at, err
+	}
+	return until, nil
+}
+
+func (s Schedule) next(last, since time.Time) (time.Time, error) {
+	switch never := last.IsZero(); {
+	case s.Daily == nil && s.Cron == nil && never:
+		return since, nil
+	case s.Daily == nil && s.Cron == nil:
+		return s.Every.After(last), nil
+	case never:
 		last = since
+	}
+	if s.Cron != nil {
+		return s.Cron.next(last)
 	}
 	return s.Daily.next(last)
 }
@@ -81,31 +97,35 @@ func (d *Daily) next(t time.Time) (time.Time, error) {
 		return time.Time{}, err
 	}
 	// From the day before, because a skip at midnight can put an instant into the following day.
-	year, month, day := t.In(zone).Date()
-	for ahead := -1; ; ahead++ {
-		if at := firstShowing(time.Date(year, month, day+ahead, d.Hour, d.Minute, 0, 0, time.UTC), zone); at.After(t) {
+	for day := dayOf(t, zone).before(1); ; day = day.next() {
+		if at := firstShowing(day.at(TimeOfDay(d.Hour*60+d.Minute)), zone); at.After(t) {
 			return at.UTC(), nil
 		}
 	}
 }
 
-// firstShowing returns the first instant at which clocks in zone show at least what wall shows in UTC.
-func firstShowing(wall time.Time, zone *time.Location) time.Time {
-	// No zone is, or jumps, further than a day and some hours.
-	const reach = 27 * time.Hour
-	_, before := wall.Add(-reach).In(zone).Zone()
-	_, behind := wall.Add(reach).In(zone).Zone()
-	first := time.Time{}
-	for _, offset := range []int{before, behind} {
-		at := wall.Add(-time.Duration(offset) * time.Second)
-		if _, there := at.In(zone).Zone(); there == offset && (first.IsZero() || at.Before(first)) {
-			first = at
+// The years that are looked at to see whether a window is ever open: some leap years among them, and always the same ones.
+var (
+	firstLook = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
+	lastLook  = time.Date(2033, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+// NeverOpen reports whether the window is closed at every time of day or cron at which the schedule says to begin, so that
+// no run would begin when it is meant to.
+func (s Schedule) NeverOpen() (bool, error) {
+	if s.Window == nil || s.Daily == nil && s.Cron == nil {
+		return false, nil
+	}
+	for at := firstLook; at.Before(lastLook); {
+		begins, err := s.next(at, at)
+		if err != nil {
+			return false, err
 		}
+		open, opens, err := s.Window.Open(begins)
+		if err != nil || open {
+			return false, err
+		}
+		at = opens.Add(-time.Nanosecond) // no run before that is within it
 	}
-	if !first.IsZero() {
-		return first
-	}
-	// Clocks skip it: read with the offset before the skip, it lies just behind it.
-	start, _ := wall.Add(-time.Duration(before) * time.Second).In(zone).ZoneBounds()
-	return start
+	return true, nil
 }

@@ -2,23 +2,55 @@ package schedule
 
 import (
 	"errors"
+	"fmt"
+	"regexp"
 	"time"
+
+	"lapse/internal/yamldoc"
+	"lapse/planner/expiry"
 )
 
 // Window is the time of day in which a policy may delete, from one time of day to another, across midnight where the second
-// is the earlier one.
+// is the earlier one. It opens and closes once a day, whatever the clocks do: at the first instant at which clocks in the
+// zone show the time of day, or more. A window that lies wholly in an hour that clocks skip does not open on that day.
 type Window struct {
-	From, To string
+	From, To TimeOfDay
 	Zone     string
 }
 
-// ParseWindow reads "22:00-06:00 Europe/Berlin".
-func ParseWindow(string) (Window, error) {
-	return Window{}, errors.New("windows are not supported by this version")
+// TimeOfDay is what a clock shows, in minutes since midnight; 1440 is the midnight that ends a day.
+type TimeOfDay int
+
+const endOfDay TimeOfDay = 24 * 60
+
+// String writes it as a clock does.
+func (t TimeOfDay) String() string { return fmt.Sprintf("%02d:%02d", t/60, t%60) }
+
+var windowPattern = regexp.MustCompile(`^([01][0-9]|2[0-4]):([0-5][0-9])-([01][0-9]|2[0-4]):([0-5][0-9])(?: +([^ ]+))?$`)
+
+// ParseWindow reads "22:00-06:00 Europe/Berlin"; the zone is UTC if there is none.
+func ParseWindow(text string) (Window, error) {
+	parts := windowPattern.FindStringSubmatch(text)
+	wrong := fmt.Errorf("%s is not two times of day and a zone: write for instance \"22:00-06:00 Europe/Berlin\"", yamldoc.Quote(text))
+	if parts == nil {
+		return Window{}, wrong
+	}
+	w := Window{From: timeOfDay(parts[1], parts[2]), To: timeOfDay(parts[3], parts[4]), Zone: parts[5]}
+	if w.Zone == "" {
+		w.Zone = utc
+	}
+	switch {
+	case w.From >= endOfDay || w.To > endOfDay:
+		return Window{}, wrong
+	case w.From%endOfDay == w.To%endOfDay:
+		return Window{}, errors.New("the window opens and closes at the same time: leave it out if it never closes")
+	}
+	_, err := expiry.LoadZone(w.Zone)
+	return w, err
 }
 
 // String writes it as the policy file does.
-func (w Window) String() string { return w.From + "-" + w.To + " " + w.Zone }
+func (w Window) String() string { return w.From.String() + "-" + w.To.String() + " " + w.Zone }
 
 // MarshalText writes it into JSON as a text.
 func (w Window) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
@@ -30,6 +62,42 @@ func (w *Window) UnmarshalText(text []byte) (err error) {
 }
 
 // Open reports whether the window is open at an instant, and when it closes next; closed, when it opens next.
-func (w Window) Open(time.Time) (open bool, until time.Time, err error) {
-	return true, time.Time{}, nil
+func (w Window) Open(at time.Time) (open bool, until time.Time, err error) {
+	zone, err := expiry.LoadZone(w.Zone)
+	if err != nil {
+		return false, time.Time{}, err
+	}
+	// From two days before, because it may be open across midnight, and a skip at midnight puts an instant into the
+	// following day.
+	day := dayOf(at, zone).before(2)
+	for ; ; day = day.next() {
+		opens, closes := w.onDay(day, zone)
+		switch {
+		case open && opens.After(until):
+			return true, until, nil
+		case open:
+			until = later(until, closes) // one day's opening goes over into the next one's
+		case !closes.After(opens) || !closes.After(at):
+		case opens.After(at):
+			return false, opens, nil
+		default:
+			open, until = true, closes
+		}
+	}
+}
+
+// onDay is when the opening that begins on a day begins and ends.
+func (w Window) onDay(d day, zone *time.Location) (opens, closes time.Time) {
+	last := d
+	if w.To <= w.From {
+		last = d.next()
+	}
+	return firstShowing(d.at(w.From), zone).UTC(), firstShowing(last.at(w.To), zone).UTC()
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }

@@ -1,0 +1,158 @@
+package policyfile
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"lapse/internal/yamldoc"
+	"lapse/planner/expiry"
+)
+
+// expire reads the entry's keys. What they mean together is asked in planner/expiry.
+func (r *reading) expire(e yamldoc.Entry) {
+	if value, ok := e.Value.Text(); ok {
+		r.expireShorthand(e, value)
+		return
+	}
+	what := r.what + ": expire"
+	entries, ok := r.entries(e.Value, what)
+	if !ok {
+		return
+	}
+	before := r.Count()
+	r.p.Expire = expiry.Entry{}
+	r.expireKeys(entries, what, "")
+	if _, later := r.p.places["expire.later"]; later {
+		return
+	}
+	for _, problem := range expiry.Check(r.p.Expire) {
+		switch at := "expire." + problem.Key; {
+		case problem.Key == "" && r.Count() == before:
+			r.Complain(e.At, "%s: %s", r.what, problem.Text)
+		case problem.Key != "" && r.p.Expire[problem.Key] != "": // or it was complained about
+			r.Complain(r.p.Place(at), "%s: %s", what, problem.Text)
+		}
+	}
+}
+
+// expireKeys reads a mapping of expire's, of which the keys begin with prefix in planner/expiry.
+func (r *reading) expireKeys(entries []yamldoc.Entry, what, prefix string) {
+	keys := expireKeys(prefix)
+	for _, e := range entries {
+		key := prefix + e.Key
+		r.p.places["expire."+key] = e.At
+		if slices.Contains(expiry.LaterKeys(), key) {
+			r.Complain(e.At, "%s: %s is not supported by this version", what, e.Key)
+			r.p.places["expire.later"] = e.At
+			continue
+		}
+		if !r.known(e, what, keys) {
+			continue
+		}
+		if inner, isMapping := r.Entries(e.Value, what); isMapping && len(expireKeys(key+".")) > 0 {
+			r.expireKeys(inner, what+": "+e.Key, key+".")
+			continue
+		}
+		value, ok := r.expireValue(e, what, key)
+		if ok {
+			r.p.places["expire."+key] = e.Value.Place()
+		}
+		r.p.Expire[key] = value
+	}
+}
+
+// expireKeys are the keys below a prefix: for "" column, bucket and the like, for "bucket." its own.
+func expireKeys(prefix string) []string {
+	var keys []string
+	for _, key := range expiry.Keys() {
+		if rest, below := strings.CutPrefix(key, prefix); below {
+			key, _, _ = strings.Cut(rest, ".")
+			if !slices.Contains(keys, key) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
+}
+
+// expireValue reads a text; of a duration also a whole number, which is seconds; of a flag only true.
+func (r *reading) expireValue(e yamldoc.Entry, what, key string) (string, bool) {
+	switch key {
+	case "after", "ttl_default", "bucket.span":
+		if n, ok := e.Value.Int(); ok {
+			return strconv.FormatUint(n, 10), true
+		}
+	case "iso8601", "instant":
+		if yes, ok := e.Value.Bool(); ok && yes {
+			return "true", true
+		}
+		r.Complain(e.Value.Place(), "%s: %s can only be true: leave it out otherwise", what, e.Key)
+		return "", false
+	case "bucket":
+		r.Complain(e.Value.Place(), "%s: bucket must be a mapping, as in bucket: {column: …, span: 1 hour}", what)
+		return "", false
+	}
+	return r.scalar(e, what)
+}
+
+// shorthand is Spanner's way to say when a row is due.
+var shorthand = regexp.MustCompile(`(?i)^\s*interval\s+'([^']*)'\s+on\s+([a-z_][a-z0-9_$]*|"(?:[^"]|"")+")\s*$`)
+
+func (r *reading) expireShorthand(e yamldoc.Entry, value string) {
+	at := e.Value.Place()
+	r.p.places["expire.column"], r.p.places["expire.after"] = at, at
+	parts := shorthand.FindStringSubmatch(value)
+	if parts == nil {
+		r.Complain(at, `%s: expire must be {column: …, after: …} or "INTERVAL '30 days' ON column"`, r.what)
+		return
+	}
+	after, problem := wholeDays(parts[1])
+	if problem != "" {
+		r.Complain(at, "%s: expire: %s: the short form takes whole days, months and years; use {column: …, after: …} for anything else", r.what, problem)
+		return
+	}
+	column := strings.ToLower(parts[2])
+	if strings.HasPrefix(parts[2], `"`) {
+		column = strings.ReplaceAll(parts[2][1:len(parts[2])-1], `""`, `"`)
+	}
+	r.p.Expire = expiry.Entry{"column": column, "after": after}
+}
+
+// amount is one part of Spanner's interval, with the sign before it.
+var amount = regexp.MustCompile(`(?i)^\s*([+-]?)\s*(\d{1,9})\s*(year|mon|month|week|day|hour|minute|min|second|sec)s?(?:\s+|$|\b)`)
+
+// wholeDays adds up the parts of Spanner's interval. Parts may be taken from one another, as long as whole days are left and
+// nothing is negative: '4 DAYS 2 MINUTES - 2 MINUTES' is 4 days. A month is not turned into days, nor hours into a day.
+func wholeDays(text string) (after, problem string) {
+	sums := map[string]int64{}
+	rest := text
+	for strings.TrimSpace(rest) != "" {
+		parts := amount.FindStringSubmatch(rest)
+		if parts == nil {
+			return "", yamldoc.Quote(text) + " cannot be read"
+		}
+		rest = rest[len(parts[0]):]
+		n, _ := strconv.ParseInt(parts[1]+parts[2], 10, 64)
+		unit := strings.ToLower(parts[3])
+		of := map[string]struct {
+			base   string
+			factor int64
+		}{
+			"year": {"month", 12}, "mon": {"month", 1}, "month": {"month", 1}, "week": {"day", 7}, "day": {"day", 1},
+			"hour": {"second", 3600}, "minute": {"second", 60}, "min": {"second", 60}, "second": {"second", 1}, "sec": {"second", 1},
+		}[unit]
+		sums[of.base] += n * of.factor
+	}
+	switch {
+	case len(sums) == 0:
+		return "", "the interval is empty"
+	case slices.Min(slices.Collect(maps.Values(sums))) < 0:
+		return "", yamldoc.Quote(text) + " is negative"
+	case sums["second"] != 0:
+		return "", yamldoc.Quote(text) + " is not a whole number of days"
+	}
+	return strings.TrimSpace(text), ""
+}

@@ -1,0 +1,328 @@
+package policyfile
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"lapse/internal/yamldoc"
+	"lapse/planner/schedule"
+	"lapse/schemas"
+)
+
+// reading reads one policy.
+type reading struct {
+	*document
+	p    *Policy
+	what string // the policy, for a person
+}
+
+// field is a key of a policy and what reads its value.
+type field struct {
+	key  string
+	read func(r *reading, e yamldoc.Entry)
+}
+
+func fields() []field {
+	return []field{
+		{"name", (*reading).name},
+		{"table", text(func(p *Policy) *string { return &p.Table })},
+		{"expire", (*reading).expire},
+		{"every", text(func(p *Policy) *string { return &p.Every })},
+		{"daily", parsedBy(schedule.ParseDaily, func(p *Policy) **schedule.Daily { return &p.Daily })},
+		{"cron", parsedBy(schedule.ParseCron, func(p *Policy) **schedule.Cron { return &p.Cron })},
+		{"window", parsedBy(schedule.ParseWindow, func(p *Policy) **schedule.Window { return &p.Window })},
+		{"where", text(func(p *Policy) *string { return &p.Where })},
+		{"pace", word(func(p *Policy) *string { return &p.Limits.Pace }, "gentle", "unlimited")},
+		{"rate", number(func(p *Policy, n uint64) { p.Limits.Rate = int(n) }, math.MaxInt32)},
+		{"batch", number(func(p *Policy, n uint64) { p.Batch = int(n) }, MaxBatch)},
+		{"max_rows_per_run", number(func(p *Policy, n uint64) { p.Limits.MaxRows = int64(n) }, MaxRowsPerRun)},
+		{"max_fraction", (*reading).maxFraction},
+		{"action", (*reading).action},
+		{"events", (*reading).events},
+		{"moves", word(func(p *Policy) *string { return &p.Moves }, "as_deletes", MovesDetect)},
+		{"evidence", word(func(p *Policy) *string { return &p.Evidence }, "claimed", EvidenceDue)},
+		{"index", word(func(p *Policy) *string { return &p.Index }, "use", IndexCreate)},
+		{"triggers", (*reading).triggers},
+		{"shards", (*reading).shards},
+		{"state", (*reading).state},
+		{"owner", text(func(p *Policy) *string { return &p.Owner })},
+		{"basis", text(func(p *Policy) *string { return &p.Basis })},
+		{"latitude", text(func(p *Policy) *string { return &p.Latitude })},
+	}
+}
+
+func policyKeys() []string {
+	var keys []string
+	for _, f := range fields() {
+		keys = append(keys, f.key)
+	}
+	return keys
+}
+
+// read reads one key.
+func (r *reading) read(e yamldoc.Entry) {
+	for _, f := range fields() {
+		if f.key == e.Key {
+			f.read(r, e)
+		}
+	}
+}
+
+// check says what is wrong with the keys together.
+func (r *reading) check() {
+	p := r.p
+	for _, required := range []string{"name", "table", "expire"} {
+		if _, there := p.places[required]; !there {
+			r.Complain(p.places[""], "%s needs %s", r.what, required)
+		}
+	}
+	var when []string
+	for _, key := range []string{"every", "daily", "cron"} {
+		if _, there := p.places[key]; there {
+			when = append(when, key)
+		}
+	}
+	if len(when) > 1 {
+		r.Complain(p.Place(when[len(when)-1]), "%s: %s exclude one another", r.what, strings.Join(when, " and "))
+	}
+	if len(when) == 0 {
+		p.Every = DefaultEvery
+	}
+	never, err := schedule.Schedule{Daily: p.Daily, Cron: p.Cron, Window: p.Window}.NeverOpen()
+	if err == nil && never && len(when) == 1 {
+		r.Complain(p.Place("window"), "%s: window: it is never open at the time that %s says: change one of them", r.what, when[0])
+	}
+}
+
+func (r *reading) complain(e yamldoc.Entry, format string, args ...any) {
+	r.Complain(e.Value.Place(), "%s: %s: %s", r.what, e.Key, fmt.Sprintf(format, args...))
+}
+
+// value returns a text, and notes its place for what is found out later.
+func (r *reading) value(e yamldoc.Entry) (string, bool) {
+	value, ok := r.scalar(e, r.what)
+	if ok {
+		r.p.places[e.Key] = e.Value.Place()
+	}
+	return value, ok
+}
+
+// text reads a text as it stands.
+func text(into func(*Policy) *string) func(*reading, yamldoc.Entry) {
+	return func(r *reading, e yamldoc.Entry) {
+		*into(r.p), _ = r.value(e)
+	}
+}
+
+// word reads one of some words. The first one is what a policy does that says nothing, and kept as "".
+func word(into func(*Policy) *string, words ...string) func(*reading, yamldoc.Entry) {
+	return func(r *reading, e yamldoc.Entry) {
+		if value, ok := r.value(e); ok && r.oneOf(e, r.what, value, words) && value != words[0] {
+			*into(r.p) = value
+		}
+	}
+}
+
+// parsedBy reads a text that another package understands.
+func parsedBy[T any](parse func(string) (T, error), into func(*Policy) **T) func(*reading, yamldoc.Entry) {
+	return func(r *reading, e yamldoc.Entry) {
+		value, ok := r.value(e)
+		if !ok {
+			return
+		}
+		read, err := parse(value)
+		if err != nil {
+			r.complain(e, "%v", err)
+			return
+		}
+		*into(r.p) = &read
+	}
+}
+
+// number reads a whole number from 1 to most.
+func number(into func(*Policy, uint64), most uint64) func(*reading, yamldoc.Entry) {
+	return func(r *reading, e yamldoc.Entry) {
+		r.p.places[e.Key] = e.Value.Place()
+		n, ok := e.Value.Int()
+		if !ok || n < 1 || n > most {
+			r.Complain(e.Value.Place(), "%s: %s must be a whole number from 1 to %d", r.what, e.Key, most)
+			return
+		}
+		into(r.p, n)
+	}
+}
+
+func (r *reading) name(e yamldoc.Entry) {
+	value, ok := r.value(e)
+	if ok && !namePattern.MatchString(value) {
+		r.Complain(e.Value.Place(), "%s is no name for a policy: up to 63 of a-z, 0-9, _, . and -, beginning with a letter or digit", yamldoc.Quote(value))
+	}
+	r.p.Name = schemas.PolicyName(value)
+}
+
+func (r *reading) state(e yamldoc.Entry) {
+	if value, ok := r.value(e); ok && r.oneOf(e, r.what, value, []string{"observing", "armed", "paused"}) {
+		r.p.State = schemas.State(value)
+	}
+}
+
+func (r *reading) maxFraction(e yamldoc.Entry) {
+	r.p.places[e.Key] = e.Value.Place()
+	n, ok := e.Value.Float()
+	if !ok || !(n > 0 && n <= 1) {
+		r.complain(e, "it must be a number above 0 and not above 1: 0.2 is a fifth of the table")
+		return
+	}
+	r.p.Limits.MaxFraction = n
+}
+
+// mapping reads a value that is a mapping of these keys, or complains.
+func (r *reading) mapping(e yamldoc.Entry, keys ...string) (found map[string]yamldoc.Entry, ok bool) {
+	what := r.what + ": " + e.Key
+	before := r.Count()
+	entries, ok := r.entries(e.Value, what)
+	found = map[string]yamldoc.Entry{}
+	for _, inner := range entries {
+		r.p.places[e.Key+"."+inner.Key] = inner.Value.Place()
+		if r.known(inner, what, keys) {
+			found[inner.Key] = inner
+		}
+	}
+	return found, ok && r.Count() == before
+}
+
+func (r *reading) action(e yamldoc.Entry) {
+	const how = `write action: {soft: {column: deleted_at}}`
+	if e.Value.Kind() != yamldoc.Mapping {
+		value, ok := r.value(e)
+		switch {
+		case !ok:
+		case value == ActionSoft:
+			r.complain(e, "soft needs the column that it sets: %s", how)
+		case r.oneOf(e, r.what, value, []string{ActionDelete, ActionDropPartition}) && value != ActionDelete:
+			r.p.Action.Kind = value
+		}
+		return
+	}
+	r.p.places[e.Key] = e.Value.Place()
+	outer, ok := r.mapping(e, ActionSoft)
+	soft, there := outer[ActionSoft]
+	if !ok || !there {
+		if ok {
+			r.complain(e, "it is empty: %s", how)
+		}
+		return
+	}
+	inner, ok := r.mapping(soft, "column")
+	column, there := inner["column"]
+	if ok && !there {
+		r.complain(soft, "it needs column: %s", how)
+	}
+	if !ok || !there {
+		return
+	}
+	name, _ := r.scalar(column, r.what+": action: soft")
+	r.p.Action = Action{Kind: ActionSoft, Column: name}
+	r.p.places["action.soft.column"] = column.Value.Place()
+}
+
+func (r *reading) events(e yamldoc.Entry) {
+	r.p.places[e.Key] = e.Value.Place()
+	found, ok := r.mapping(e, "values", "columns")
+	if !ok {
+		return
+	}
+	what := r.what + ": events"
+	columns, named := found["columns"]
+	if named {
+		r.p.Events.Columns = r.texts(columns, what)
+	}
+	values, said := found["values"]
+	value := EventsKeys
+	if named {
+		value = EventsColumns
+	}
+	if said {
+		if value, ok = r.scalar(values, what); !ok || !r.oneOf(values, what, value, []string{EventsKeys, EventsHashedKeys, EventsColumns}) {
+			return
+		}
+	}
+	switch {
+	case named && value != EventsColumns:
+		r.Complain(columns.At, "%s: columns and values: %s exclude one another", what, value)
+	case !named && value == EventsColumns:
+		r.Complain(values.Value.Place(), "%s: values: columns needs columns: [a, b]", what)
+	case value != EventsKeys:
+		r.p.Events.Values = value
+	}
+}
+
+func (r *reading) triggers(e yamldoc.Entry) {
+	if e.Value.Kind() != yamldoc.Mapping {
+		value, ok := r.value(e)
+		r.p.Triggers.Trusted = ok && r.oneOf(e, r.what, value, []string{"refuse", "trusted"}) && value == "trusted"
+		return
+	}
+	r.p.places[e.Key] = e.Value.Place()
+	found, ok := r.mapping(e, "trusted", "search_path")
+	if !ok {
+		return
+	}
+	trusted, there := found["trusted"]
+	if yes, isBool := trusted.Value.Bool(); !there || !isBool || !yes {
+		r.complain(e, "write {trusted: true, search_path: …}, or triggers: refuse")
+		return
+	}
+	r.p.Triggers.Trusted = true
+	path, there := found["search_path"]
+	if !there {
+		return
+	}
+	value, ok := r.scalar(path, r.what+": triggers")
+	if ok && slices.ContainsFunc(strings.Split(value, ","), func(s string) bool { return strings.TrimSpace(s) == "" }) {
+		r.Complain(path.Value.Place(), "%s: triggers: search_path must be names of schemas with commas between them", r.what)
+	}
+	r.p.Triggers.SearchPath = value
+}
+
+func (r *reading) shards(e yamldoc.Entry) {
+	r.p.places[e.Key] = e.Value.Place()
+	found, ok := r.mapping(e, "by", "count")
+	if !ok {
+		return
+	}
+	count, there := found["count"]
+	n, isNumber := count.Value.Int()
+	if !there || !isNumber || n < 2 || n > MaxShards {
+		at := e.Value.Place()
+		if there {
+			at = count.Value.Place()
+		}
+		r.Complain(at, "%s: shards: count must be a whole number from 2 to %d", r.what, MaxShards)
+		return
+	}
+	r.p.Shards = &Shards{Count: int(n)}
+	if by, there := found["by"]; there {
+		r.p.Shards.By = r.texts(by, r.what+": shards")
+	}
+}
+
+// texts reads a list of different texts.
+func (r *reading) texts(e yamldoc.Entry, what string) []string {
+	values, ok := e.Value.List()
+	if !ok || len(values) == 0 {
+		r.Complain(e.Value.Place(), "%s: %s must be a list of names, as in %[2]s: [a, b]", what, e.Key)
+		return nil
+	}
+	var all []string
+	for _, v := range values {
+		value, ok := r.scalar(yamldoc.Entry{Key: e.Key, Value: v}, what)
+		if ok && slices.Contains(all, value) {
+			r.Complain(v.Place(), "%s: %s: %s is there twice", what, e.Key, yamldoc.Quote(value))
+		}
+		all = append(all, value)
+	}
+	return all
+}

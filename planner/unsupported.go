@@ -1,0 +1,34 @@
+package planner
+
+import "lapse/planner/policyfile"
+
+// option is a value of a policy's key.
+type option struct{ key, text string }
+
+// unsupported are the values of a policy that this version reads and does not act on. Such a policy is refused: none runs
+// with less than it asks for.
+func unsupported(p *policyfile.Policy) []option {
+	var all []option
+	for _, o := range []struct {
+		option
+		asked bool
+	}{
+		{option{"window", "window"}, p.Window != nil},
+		{option{"where", "where"}, p.Where != ""},
+		{option{"rate", "rate"}, p.Limits.Rate != 0},
+		{option{"max_rows_per_run", "max_rows_per_run"}, p.Limits.MaxRows != 0},
+		{option{"max_fraction", "max_fraction"}, p.Limits.MaxFraction != 0},
+		{option{"action", "action: " + p.Action.Kind}, p.Action.Kind != ""},
+		{option{"events.values", "events: values: " + p.Events.Values}, p.Events.Values != ""},
+		{option{"moves", "moves: " + p.Moves}, p.Moves != ""},
+		{option{"evidence", "evidence: " + p.Evidence}, p.Evidence != ""},
+		{option{"index", "index: " + p.Index}, p.Index != ""},
+		{option{"triggers", "triggers: trusted"}, p.Triggers.Trusted},
+		{option{"shards", "shards"}, p.Shards != nil},
+	} {
+		if o.asked {
+			all = append(all, o.option)
+		}
+	}
+	return all
+}
