@@ -27,7 +27,7 @@ func printed(warnings []string) (statements []string) {
 // advised resolves a policy of a table, and returns the warnings.
 func (w *world) advised(table string) *Resolved {
 	w.t.Helper()
-	r, err := Resolve(w.t.Context(), w.admin, "f", policyfile.Policy{
+	r, err := Resolve(w.t.Context(), w.admin, policyfile.Policy{
 		Name: "p", Table: table, Expire: expiry.Entry{"column": "at", "after": "1 day"}, Every: "1 hour", Batch: 1,
 	}, Setup.Fit)
 	must(w.t, err)
