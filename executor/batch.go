@@ -65,6 +65,7 @@ type result struct {
 	picked   int64
 	deleted  int64 // from the target
 	cascaded int64 // from relations that refer to it
+	passOver bool  // it ended because no more rows were there, not because it may be no larger
 	finished bool  // nothing is left in the shard
 	behind   bool  // but for due rows that somebody has locked
 	took     time.Duration
@@ -166,13 +167,13 @@ func (s *session) call(ctx context.Context, a *assignment, key schemas.Key, begu
 	done := result{batch: id, xid: begun.xid}
 	counts := map[string]int64{}
 	batch := &pgx.Batch{}
-	batch.Queue(`select picked, deleted, finished, left_behind, by_relation from `+planner.DeleteFunction(a.policy, a.version)+deleteCall,
+	batch.Queue(`select picked, deleted, finished, left_behind, by_relation, pass_over from `+planner.DeleteFunction(a.policy, a.version)+deleteCall,
 		deleteArguments(&claim, claim.MAC(key), a.lease, s.holder, limit)...)
 	batch.Queue("set local search_path = pg_catalog, pg_temp")
 	batch.Queue(`select (`+functionVersions+`), `+heldCursors, a.functions.names)
 	answers := s.batches.SendBatch(ctx, batch)
 	versions, held := "", false
-	err = answers.QueryRow().Scan(&done.picked, &done.deleted, &done.finished, &done.behind, &counts)
+	err = answers.QueryRow().Scan(&done.picked, &done.deleted, &done.finished, &done.behind, &counts, &done.passOver)
 	if err == nil {
 		_, err = answers.Exec()
 	}

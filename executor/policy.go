@@ -105,10 +105,10 @@ func (m *policyMemory) limit(largest int) int {
 }
 
 // through takes down that a batch on a shard was durable.
-func (m *policyMemory) through(shard int64, limit int, picked int64, took, wanted time.Duration) {
+func (m *policyMemory) through(shard int64, limit int, full bool, took, wanted time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.size.learn(limit, picked, took, wanted)
+	m.size.learn(limit, full, took, wanted)
 	m.backoff.Reset()
 	delete(m.locks, shard)
 }

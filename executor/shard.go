@@ -115,7 +115,7 @@ func (w *worker) batch(ctx context.Context, t *turn, a *assignment, limit int) (
 	}
 	done.took = w.now().Sub(began)
 	w.metrics.batchSeconds.WithLabelValues(name, table).Observe(done.took.Seconds())
-	m.through(a.shard, limit, done.picked, done.took, w.config.Limits.BatchTime)
+	m.through(a.shard, limit, !done.passOver, done.took, w.config.Limits.BatchTime)
 	w.count(t, &done)
 	return done, turnGoesOn, nil
 }

@@ -19,9 +19,10 @@ func (b *batchSize) next(largest int) int {
 	return min(b.rows, largest)
 }
 
-// learn takes the time of a batch into account. A short one says nothing: it ended because the rows did.
-func (b *batchSize) learn(limit int, picked int64, took, wanted time.Duration) {
-	if picked < int64(limit) || took <= 0 {
+// learn takes the time of a batch into account, if it was as large as it might be, by the rows that it picked or by those that
+// it looked at. Another says nothing: it ended because the rows did.
+func (b *batchSize) learn(limit int, full bool, took, wanted time.Duration) {
+	if !full || took <= 0 {
 		return
 	}
 	factor := min(max(float64(wanted)/float64(took), 0.5), 2)

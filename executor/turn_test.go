@@ -281,19 +281,19 @@ func TestBatchesGrowTowardsTheirTimeAndShrinkFromAboveIt(t *testing.T) {
 		t.Errorf("the first batch has %d rows", got)
 	}
 	for _, step := range []struct {
-		limit  int
-		picked int64
-		took   time.Duration
-		size   int
+		limit int
+		full  bool
+		took  time.Duration
+		size  int
 	}{
-		{500, 500, 10 * time.Millisecond, 1000}, // twice at most
-		{1000, 1000, 10 * time.Millisecond, 2000},
-		{2000, 700, 10 * time.Millisecond, 2000}, // a short batch says nothing
-		{2000, 2000, 400 * time.Millisecond, 1000},
-		{1000, 1000, 10 * time.Second, 500}, // half at most
-		{500, 500, 250 * time.Millisecond, 400},
+		{500, true, 10 * time.Millisecond, 1000}, // twice at most
+		{1000, true, 10 * time.Millisecond, 2000},
+		{2000, false, 10 * time.Millisecond, 2000}, // a short batch says nothing
+		{2000, true, 400 * time.Millisecond, 1000},
+		{1000, true, 10 * time.Second, 500}, // half at most
+		{500, true, 250 * time.Millisecond, 400},
 	} {
-		p.learn(step.limit, step.picked, step.took, want)
+		p.learn(step.limit, step.full, step.took, want)
 		if got := p.next(1 << 20); got != step.size {
 			t.Errorf("after %+v the size is %d", step, got)
 		}
@@ -302,7 +302,7 @@ func TestBatchesGrowTowardsTheirTimeAndShrinkFromAboveIt(t *testing.T) {
 	if got := p.next(5000); got != 1 {
 		t.Errorf("half of one row is %d", got)
 	}
-	if p.learn(1, 1, time.Millisecond, want); p.next(1) != 1 {
+	if p.learn(1, true, time.Millisecond, want); p.next(1) != 1 {
 		t.Errorf("a policy whose largest batch is one row gets %d", p.next(1))
 	}
 }

@@ -2,12 +2,13 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"testing"
-	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
@@ -15,31 +16,49 @@ import (
 	"lapse/schemas"
 )
 
-// version3 puts the catalog of version 3 in place of the newest, as an installation of that version has it.
-func version3(t *testing.T, db *pgtest.DB) {
+// installed puts the catalog of a former version in place of the newest, as an installation of that version has it.
+func installed(t *testing.T, db *pgtest.DB, version int) {
 	t.Helper()
 	roles := schemas.RolesFor(schemas.DefaultRolePrefix)
 	steps, err := schemas.Migrations(0, roles)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if steps[0].Version != 3 {
-		t.Fatalf("the first step is version %d", steps[0].Version)
-	}
 	db.Exec(t, "drop schema lapse cascade", "grant create on database "+db.Name+" to "+schemas.Identifier(roles.Owner))
 	err = pgx.BeginFunc(t.Context(), db.Connect(t), func(tx pgx.Tx) error {
 		if _, err := tx.Exec(t.Context(), "set local role "+schemas.Identifier(roles.Owner)); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(t.Context(), steps[0].SQL); err != nil {
-			return err
+		for _, step := range steps {
+			if step.Version > version {
+				break
+			}
+			if _, err := tx.Exec(t.Context(), step.SQL); err != nil {
+				return err
+			}
 		}
-		_, err := tx.Exec(t.Context(), "insert into lapse.installation (schema_version, slot, audit_required) values (3, 'lapse', false)")
+		_, err := tx.Exec(t.Context(), "insert into lapse.installation (schema_version, slot, audit_required) values ($1, 'lapse', false)", version)
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// policyOfVersion4 makes what `lapse apply` of catalog version 4 made for policy p on sessions, which gets an owner of its
+// own, and returns the deleter.
+func policyOfVersion4(t *testing.T, db *pgtest.DB) string {
+	t.Helper()
+	text, err := os.ReadFile("testdata/version4.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	role := db.NewRole(t, "owner")
+	db.Exec(t, "alter table sessions owner to "+role)
+	owner := one[uint32](t, db, "select oid from pg_roles where rolname = $1", role)
+	deleter := schemas.RolesFor(schemas.DefaultRolePrefix).Deleter(owner)
+	db.Exec(t, strings.NewReplacer("{{Deleter}}", deleter, "{{Role}}", role, "{{Owner}}", fmt.Sprint(owner)).Replace(string(text)))
+	return deleter
 }
 
 // upgrade is what `lapse init` does to the catalog. It returns the version that it found.
@@ -56,58 +75,60 @@ func upgrade(t *testing.T, db *pgtest.DB) int {
 	return found
 }
 
-func TestARunThatVersion3OpenedGoesOnAfterTheUpgrade(t *testing.T) {
+// No batch runs by a text that this program would not write; `lapse apply` of the same file writes the functions anew.
+func TestAPolicyOfVersion4WaitsForApplyAndGoesOn(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		const due, live = 300, 50
-		version3(t, db)
+		installed(t, db, 4)
 		sessions(t, db, due, live)
-		arm(t, db, policies(policy("p", "public.sessions", "batch: 20")))
+		deleter := policyOfVersion4(t, db)
 		h := record(t, db)
 
-		// A run with one batch done, by the functions of version 3.
-		w := &work{policy: &inForce(t, db)[0]}
-		e := newExecutor(t, db)
-		var err error
-		if w.session, err = connect(t.Context(), e.config.Database, e.holder, Limits{BatchTime: time.Second}); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(w.close)
-		err = w.control.QueryRow(t.Context(), "select run, cutoff, started_at from lapse.open_run($1, $2, $3)", w.policy.ID, w.policy.Version, uuid.New()).
-			Scan(&w.run.ID, &w.run.Cutoff, &w.run.StartedAt)
+		// A run with one batch done, by the functions of version 4.
+		conn := db.ConnectAs(t, schemas.RolesFor(schemas.DefaultRolePrefix).Executor)
+		_, err := conn.Exec(t.Context(), `select lapse.lease(r.run, 'h') from lapse.open_run(1, 1, gen_random_uuid()) r`)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.acquire(t)
-		begun, err := w.begin(t.Context(), w.a.functions)
-		if err != nil {
-			t.Fatal(err)
+		err = pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
+			_, err := tx.Exec(t.Context(), `
+				select lapse.delete_1_1(row('1', d.oid, 1, lapse.timeline(), pg_current_xact_id(), now(), gen_random_uuid(), 1, 'p', 1, r.run, r.cutoff, 0,
+				                            s.leaf, '{}', decode(repeat('00', 32), 'hex'))::lapse.claim, decode(repeat('00', 32), 'hex'), row(s.id, s.term, 'h', 20)::lapse.work)
+				  from lapse.shard s
+				  join lapse.run r on r.run = s.run
+				  join pg_database d on d.datname = current_database()`)
+			return err
+		})
+		if left := one[int](t, db, "select count(*) from sessions"); err != nil || left != due+live-20 {
+			t.Fatalf("the batch of version 4 left %d rows, %v", left, err)
 		}
-		done, err := w.call(t.Context(), w.a, testKey, begun, 20)
-		if err != nil || done.deleted != 20 {
-			t.Fatalf("the batch of version 3 did %+v, %v", done, err)
-		}
-		if err := w.commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		cursor := one[[]string](t, db, "select cursor from lapse.shard")
-		w.close()
 
-		if found := upgrade(t, db); found != 3 {
+		if found := upgrade(t, db); found != 4 {
 			t.Errorf("it found version %d", found)
 		}
-		got := one[string](t, db, `select slice || ' ' || num_nonnulls(lower, upper, modulus, remainder) || ' ' || residual || ' ' || picked from lapse.shard`)
-		if got != "0 0 false 20" || !slices.Equal(one[[]string](t, db, "select cursor from lapse.shard"), cursor) {
-			t.Errorf("the shard is %s, want all of its leaf where it was", got)
-		}
 		db.Exec(t, expireLeases)
-		s := once(t, newExecutor(t, db))
-		if p := only(t, s); p.Run != w.run.ID || p.Deleted != due-20 || p.Outcome != Finished {
-			t.Errorf("after the upgrade it did %+v, want to go on with run %v", p, w.run.ID)
+		s, err := newExecutor(t, db).Once(t.Context(), nil)
+		var tampered *tamperedError
+		if !errors.As(err, &tampered) || !strings.Contains(err.Error(), "lapse apply") || only(t, s).Deleted != 0 {
+			t.Errorf("with the functions of version 4: %+v, %v", s, err)
+		}
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 20")))
+		if got := one[string](t, db, "select version || ' ' || state from lapse.gate"); got != "2 armed" {
+			t.Errorf("after apply of the same file the policy is version %s", got)
+		}
+		if p := only(t, once(t, newExecutor(t, db), "p")); p.Deleted != due-20 || p.Outcome != Finished {
+			t.Errorf("after apply it did %+v", p)
 		}
 		noRowTwice(t, h, "public.sessions", due)
-		if left := one[int](t, db, "select count(*) from sessions"); left != live {
-			t.Errorf("%d rows are left, want %d", left, live)
+		for _, f := range schemas.DeleterFunctions() {
+			if !one[bool](t, db, "select has_function_privilege($1, $2, 'execute')", deleter, f) {
+				t.Errorf("%s may not call %s", deleter, f)
+			}
+		}
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 20")))
+		if got := one[string](t, db, "select version || ' ' || state from lapse.gate"); got != "2 armed" {
+			t.Errorf("applied once more the policy is version %s", got)
 		}
 		if found := upgrade(t, db); found != schemas.Version {
 			t.Errorf("the second time it found version %d", found)
@@ -163,12 +184,12 @@ func TestAnUpgradedCatalogIsAsAFreshOne(t *testing.T) {
 		}
 		fresh := pgtest.New(t, db.Major)
 		use(fresh)
-		version3(t, db)
-		use(db)
+		installed(t, db, 3)
 		if slices.Equal(facts(fresh), facts(db)) {
 			t.Fatal("version 3 and the newest do not differ: the test shows nothing")
 		}
 		upgrade(t, db)
+		use(db)
 		want, got := facts(fresh), facts(db)
 		for _, line := range want {
 			if !slices.Contains(got, line) {
@@ -189,11 +210,27 @@ func TestAnUpgradedCatalogIsAsAFreshOne(t *testing.T) {
 	})
 }
 
+// What a deleter may call is made anew, and so are its rights.
+func TestAnUpgradeKeepsTheRightsOfTheDeletersThatAreThere(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+		installed(t, db, 4)
+		sessions(t, db, 1, 1)
+		deleter := policyOfVersion4(t, db)
+		upgrade(t, db)
+		for _, f := range schemas.DeleterFunctions() {
+			if !one[bool](t, db, "select has_function_privilege($1, $2, 'execute')", deleter, f) {
+				t.Errorf("%s may not call %s", deleter, f)
+			}
+		}
+	})
+}
+
 // A deleter that is gone from the cluster does not stand in an upgrade's way.
 func TestAnUpgradePassesOverADeleterThatIsGone(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
-		version3(t, db)
+		installed(t, db, 3)
 		db.Exec(t, fmt.Sprintf("insert into lapse.deleter (role, owner) values ('%s_gone', 1)", db.Name))
 		if found := upgrade(t, db); found != 3 {
 			t.Errorf("it found version %d", found)

@@ -46,10 +46,12 @@ func (d *Definition) columns() []expiry.Column {
 // LockColumn is a column of the table, for the right to lock its rows: FOR UPDATE wants UPDATE on one.
 func (d *Definition) LockColumn() string { return d.columns()[0].Name }
 
-// order is what the pick is ordered by: the expiry's order, then the key.
+// order is what the pick is ordered by: the expiry's order if it has one, then the key.
 func (d *Definition) order() []expiry.Order {
-	first := d.Expire.Order()
-	all := []expiry.Order{first}
+	first, all := d.Expire.Order(), []expiry.Order(nil)
+	if first.SQL != "" {
+		all = append(all, first)
+	}
 	for _, k := range d.Key {
 		if k.Name == first.Column {
 			continue

@@ -171,6 +171,9 @@ func (c *comparison) change(policy *policyfile.Policy, next *version) Change {
 		}
 		if len(change.Fields) > 0 || p.TableOID != next.table || !slices.Equal(p.spec.Key, next.spec.Key) {
 			change.Kind = Changed
+		} else if p.spec.Functions != next.spec.Functions {
+			change.Kind = Changed
+			change.Fields = append(change.Fields, FieldChange{Field: "functions", From: "as another lapse wrote them", To: "as this one writes them"})
 		} else {
 			change.ToVersion = p.Version
 		}

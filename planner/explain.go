@@ -15,7 +15,7 @@ import (
 // function has parameters for. leaf is SQL; cutoff and bound are texts, the bound's "" for a kind that has none.
 func (d *Definition) pickStatement(leaf, cutoff, bound string) string {
 	bound = schemas.Literal(bound) + "::" + boundOf(d.Expire, "").Type
-	return d.pickSelect(leaf, schemas.Literal(cutoff)+"::timestamptz", bound) + "\n" + d.pickTail(strconv.Itoa(d.Batch))
+	return d.findStatement(leaf, schemas.Literal(cutoff)+"::timestamptz", bound, strconv.Itoa(d.Batch), strconv.Itoa(lookAhead*d.Batch))
 }
 
 // shards lists the policy's leaves, the largest first, and writes the statement that finds rows on that one.

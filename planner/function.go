@@ -1,7 +1,9 @@
 package planner
 
 import (
+	"crypto/sha256"
 	"embed"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"text/template"
@@ -62,6 +64,18 @@ func FunctionsSQL(d *Definition, roles schemas.Roles) (create, give string, err 
 		"revoke create on schema lapse from " + deleter + ";\n", nil
 }
 
+// digest tells texts of functions apart, "" where they cannot be written: see checkArithmetic.
+func (d *Definition) digest() string {
+	unnumbered := *d
+	unnumbered.ID, unnumbered.Version = 0, 0
+	text, err := unnumbered.functionsText()
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
 // functionsText is the text of both functions. A name that would end a function's body, or a comment, is refused.
 func (d *Definition) functionsText() (string, error) {
 	names := []string{string(d.Name), d.Table}
@@ -97,12 +111,17 @@ func (d *Definition) deleteFunction() (string, error) {
 	for _, j := range d.Expire.Joins() {
 		joined = append(joined, j.Relation)
 	}
+	limit := "$3"
+	if !d.certain() {
+		limit = "$6"
+	}
 	text, err := fill("delete.sql.tmpl", map[string]any{
 		"Name": DeleteFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": schemas.Literal(string(d.Name)),
-		"Table": d.Table, "Batch": d.Batch, "Joined": joined,
+		"Table": d.Table, "Batch": d.Batch, "Joined": joined, "Certain": d.certain(), "LookAhead": lookAhead,
 		"Bound": boundOf(d.Expire, "claim.cutoff"), "Using": using, "Exact": on + exact,
-		"PickSelect": onLeaf(d.pickSelect(leafMark, "$1", "$2"), "place.leaf"), "Left": onLeaf(d.left(leafMark), "place.leaf"),
-		"PickAfter": d.pickAfter("$4"), "PickTail": d.pickTail("$3"), "LastPlace": d.lastPlace(),
+		"PickSelect": onLeaf(d.pickSelect(leafMark, "$1", "$2", "t.tableoid = $5"), "place.leaf"), "Left": onLeaf(d.left(leafMark), "place.leaf"),
+		"PickAfter": d.pickAfter("$4"), "PickTail": d.pickTail(limit), "PickLock": onLeaf(d.pickLock(leafMark), "place.leaf"),
+		"Places": d.places("s", ""), "LastPicked": d.lastPlace("pick"), "LastDue": d.lastPlace("due"), "LastSeen": d.lastPlace("seen"),
 	})
 	if err != nil {
 		return "", err
@@ -131,8 +150,8 @@ func (d *Definition) surveyFunction() (string, error) {
 	return fill("survey.sql.tmpl", map[string]any{
 		"Name": SurveyFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": d.Name, "Table": d.Table,
 		"Bound": boundOf(d.Expire, "at_cutoff"), "From": c.From(d.Table), "Instant": d.Expire.Instant(), "Batch": d.Batch,
-		"Condition":  allOf("\n   and ", c.Narrow("$1", "$2"), c.Exact("$1", "$2")),
-		"PickSelect": onLeaf(d.pickSelect(leafMark, "$1", "$2"), "leaf"), "PickTail": d.pickTail("$3"),
+		"Condition": strings.TrimPrefix(c.Narrow("$1", "$2")+"\n   and "+c.Exact("$1", "$2"), "\n   and "),
+		"Pick":      onLeaf(d.findStatement(leafMark, "$1", "$2", "$3", "$4"), "leaf"), "Looks": lookAhead * d.Batch,
 	})
 }
 

@@ -38,6 +38,7 @@ func (registry) Due(cutoff, bound string) string {
 // boundless is a kind of which no column limits what is due.
 type boundless struct{ *expiry.TTL }
 
+func (boundless) Order() expiry.Order       { return expiry.Order{} }
 func (boundless) Bound(string) expiry.Bound { return expiry.Bound{} }
 func (boundless) Due(cutoff, _ string) string {
 	return `coalesce(t."at" + t."ttl" * interval '1 second' <= ` + cutoff + `, false)`

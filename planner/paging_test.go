@@ -145,14 +145,14 @@ func TestPagesHoldEveryRowOnce(t *testing.T) {
 
 // page is the deletion function's pick, by itself.
 func (w *world) page(d *Definition, cursor []string, limit int) (rows, next []string, err error) {
-	sql := d.pickSelect(d.Table, "'2021-01-01'::timestamptz", "'2021-01-01'::timestamptz")
+	sql := d.pickSelect(d.Table, "'2021-01-01'::timestamptz", "'2021-01-01'::timestamptz", "")
 	if cursor != nil {
 		sql += "\n" + d.pickAfter("($1::text[])")
 	} else {
 		sql += "\n   and $1::text[] is null"
 	}
 	sql = `with pick as materialized (` + sql + "\n" + d.pickTail(fmt.Sprint(limit)) + `)
-		select array_agg(p.at::text), case when count(*) > 0 then ` + d.lastPlace() + ` end from pick p`
+		select array_agg(p.at::text), case when count(*) > 0 then ` + d.lastPlace("pick") + ` end from pick p`
 	err = w.owner.QueryRow(context.Background(), sql, cursor).Scan(&rows, &next)
 	return rows, next, err
 }
@@ -164,8 +164,9 @@ func TestTheFirstPassLeavesNothingToTheSecond(t *testing.T) {
 		w := newWorld(t, db)
 		tables := makePaged(w)
 		file := "policies:\n"
-		for _, p := range tables {
-			file += fmt.Sprintf("  - {name: %s, table: shop.%s, expire: {column: at, after: 1 day}, state: armed}\n", p.name, p.name)
+		for i, p := range tables {
+			after := []string{"1 day", "1 month"}[i%2] // every candidate is due; and: candidates are looked at
+			file += fmt.Sprintf("  - {name: %s, table: shop.%s, expire: {column: at, after: %s}, state: armed}\n", p.name, p.name, after)
 		}
 		_ = w.armed(file)
 		policies := map[schemas.PolicyName]InForce{}

@@ -5,19 +5,43 @@ import (
 	"strings"
 )
 
-// A pick is the SELECT that finds a batch's rows, locks them and says where the next batch goes on: by keyset on (the
-// expiry's order, the key), so that no batch reads what a former one has read. The deletion function carries it with
-// parameters, and `lapse plan` shows it with literals; both are made of these three parts.
+// A pick finds a batch's rows, locks them and says where the next batch goes on: by keyset on (the expiry's order, the
+// key), so that no batch reads what a former one has read. The deletion function carries it with parameters, and `lapse
+// plan` shows it with literals; both are made of the same parts.
+//
+// A candidate is a row that the bound lets through. Where every candidate is due (expiry.Condition.Certain), the pick is one
+// SELECT that locks what it finds. Where a candidate need not be due, a batch looks at lookAhead times as many candidates
+// as it may delete rows and no more, or millions of rows that are past and not due would keep it until the statement's time is
+// over: it goes through them without locks, locks those that are due by their addresses, and the next batch goes on after
+// the last candidate that it saw.
 
-// pickSelect is the pick up to its condition. leaf is the relation in SQL; cutoff and bound are SQL values.
-func (d *Definition) pickSelect(leaf, cutoff, bound string) string {
-	var places strings.Builder
+// lookAhead is how many candidates a batch looks at for each row that it may delete. A look costs an eighth of a deletion or
+// less, so that the worst batch takes as long as a full one.
+const lookAhead = 8
+
+// certain reports whether every candidate is due.
+func (d *Definition) certain() bool { return d.condition().Certain() }
+
+// pickSelect is the pick up to its condition, or the SELECT of the candidates with what says whether one is due. leaf is the
+// relation in SQL; cutoff and bound are SQL values; own is true of a row of the leaf, "" where
+// nothing else can be found.
+func (d *Definition) pickSelect(leaf, cutoff, bound, own string) string {
+	c, columns := d.condition(), "t.ctid as at"
 	for i, o := range d.order() {
-		fmt.Fprintf(&places, ", %s as k%d", o.SQL, i+1)
+		columns += fmt.Sprintf(", %s as k%d", o.SQL, i+1)
 	}
-	c := d.condition()
-	return fmt.Sprintf("select t.ctid as at%s\n  from %s\n where %s",
-		places.String(), c.From("only "+leaf), allOf("\n   and ", c.Narrow(cutoff, bound), c.Exact(cutoff, bound)))
+	from, narrow := c.From("only "+leaf), c.Narrow(cutoff, bound)
+	exact := c.Exact(cutoff, bound)
+	if own != "" {
+		exact = own + " and " + exact
+	}
+	if d.certain() {
+		return fmt.Sprintf("select %s\n  from %s\n where %s\n   and %s", columns, from, narrow, exact)
+	}
+	if narrow == "" {
+		narrow = "true"
+	}
+	return fmt.Sprintf("select %s,\n       %s as due\n  from %s\n where %s", columns, exact, c.Candidates("only "+leaf), narrow)
 }
 
 // pickAfter is the condition that leaves out what lies at or before the cursor, an array of texts in SQL.
@@ -35,29 +59,51 @@ func (d *Definition) pickTail(limit string) string {
 	for _, o := range d.order() {
 		expressions = append(expressions, o.SQL)
 	}
-	return fmt.Sprintf(" order by %s\n limit %s\n   %s", strings.Join(expressions, ", "), limit, d.condition().Lock())
+	tail := fmt.Sprintf(" order by %s\n limit %s", strings.Join(expressions, ", "), limit)
+	if d.certain() {
+		tail += "\n   " + d.condition().Lock()
+	}
+	return tail
 }
 
-// lastPlace is the SQL of the cursor after a pick p: the texts of its last row's order columns.
-func (d *Definition) lastPlace() string {
-	var texts []string
+// pickLock is the SELECT that locks what was found, by the addresses $3; the leaf's oid is $4.
+func (d *Definition) pickLock(leaf string) string {
+	c := d.condition()
+	return fmt.Sprintf("select t.ctid as at\n  from %s\n where t.ctid = any ($3) and t.tableoid = $4\n   and %s\n   %s",
+		c.From("only "+leaf), c.Exact("$1", "$2"), c.Lock())
+}
+
+// places are the order columns of a row of relation r, with their texts or without.
+func (d *Definition) places(r, cast string) string {
+	var columns []string
 	for i := range d.order() {
-		texts = append(texts, fmt.Sprintf("((array_agg(p.k%d))[count(*)])::text", i+1))
+		columns = append(columns, fmt.Sprintf("%s.k%d%s", r, i+1, cast))
 	}
-	return "array[" + strings.Join(texts, ", ") + "]"
+	return strings.Join(columns, ", ")
+}
+
+// lastPlace is the SQL of a cursor: the texts of the last row's order columns of relation r, in the order in which it gives
+// its rows; null if it has none.
+func (d *Definition) lastPlace(r string) string {
+	return fmt.Sprintf("(select array[%s] from %s r offset (select greatest(count(*) - 1, 0) from %s))", d.places("r", "::text"), r, r)
 }
 
 // left is the SELECT by which a shard's last batch asks whether due rows stay behind. The leaf's oid is $3.
 func (d *Definition) left(leaf string) string {
 	c := d.condition()
-	return fmt.Sprintf("  select from %s\n   where %s", strings.ReplaceAll(c.From("only "+leaf), "\n", "\n  "),
-		allOf("\n     and ", c.Narrow("$1", "$2"), "t.tableoid = $3 and "+c.Exact("$1", "$2")))
+	return fmt.Sprintf("  select from %s\n   where %s\n     and t.tableoid = $3 and %s", strings.ReplaceAll(c.From("only "+leaf), "\n", "\n  "),
+		c.Narrow("$1", "$2"), c.Exact("$1", "$2"))
 }
 
-// allOf joins conditions, of which the first may be "".
-func allOf(and, first, second string) string {
-	if first == "" {
-		return second
+// findStatement is the statement by which a batch of limit rows finds them among so many candidates, without its cursor.
+func (d *Definition) findStatement(leaf, cutoff, bound, limit, looks string) string {
+	if d.certain() {
+		return d.pickSelect(leaf, cutoff, bound, "") + "\n" + d.pickTail(limit)
 	}
-	return first + and + second
+	own := ""
+	if len(d.Expire.Joins()) > 0 {
+		own = "t.tableoid is not null"
+	}
+	return fmt.Sprintf("select s.at, %s\n  from (\n%s\n%s\n) s\n where s.due\n limit %s", d.places("s", ""),
+		d.pickSelect(leaf, cutoff, bound, own), d.pickTail(looks), limit)
 }

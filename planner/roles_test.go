@@ -38,7 +38,7 @@ func TestADeleterMayCallTheFixedFunctionsAndNothingElse(t *testing.T) {
 		const own = "delete_1_1(claim lapse.claim, mac bytea, work lapse.work), "
 		const want = own +
 			"enter(claim lapse.claim, work lapse.work, policy integer, version integer, largest integer), inspect(policy integer, version integer), " +
-			"leave(claim lapse.claim, work lapse.work, picked bigint, deleted bigint, before bigint[], last text[], left_behind boolean), " +
+			"leave(claim lapse.claim, work lapse.work, picked bigint, deleted bigint, before bigint[], last text[], ended boolean, left_behind boolean), " +
 			"look(claim lapse.claim, work lapse.work, leaf text), pin(), record(claim lapse.claim, mac bytea, work lapse.work), " +
 			"survey_1_1(at_cutoff timestamp with time zone, explain_leaf oid)"
 		if got := valueOn[string](t, w.admin, reachable, w.deleter(), false); sorted(got) != sorted(want) {

@@ -31,6 +31,8 @@ func TestASurveyCountsWhatIsDueAndSaysHowItIsFound(t *testing.T) {
 		if !strings.Contains(survey.Explain, "Seq Scan on sessions") || survey.SpeedFrom != Stated || survey.Estimate != 100*time.Millisecond {
 			t.Errorf("explain %q; pace from %s, estimate %s", survey.Explain, survey.SpeedFrom, survey.Estimate)
 		}
+		w.do(`insert into carts select n, '2025-01-01'::timestamptz + n * interval '1 minute', '10 years' from generate_series(1, 20000) n`)
+		w.do(`create index carts_opened on carts (opened, id)`)
 		w.do(`create index sessions_by_age on sessions (last_seen, id)`)
 		w.do(`analyze sessions`)
 		survey, err = SurveyInForce(t.Context(), w.exec, &p, oldest.Add(30*24*time.Hour+2500*time.Millisecond))
@@ -144,10 +146,13 @@ func TestThePickIsPlannedAsAnIndexScanInOrder(t *testing.T) {
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions,
 			`create table orders (tenant text, id int, closed_at timestamp, primary key (tenant, id))`,
-			`create table visits (id int primary key, day date)`)
+			`create table visits (id int primary key, day date)`,
+			`create table carts (id int primary key, opened timestamptz, ttl interval)`)
 		w.do(`insert into sessions select n, '2025-01-01'::timestamptz + n * interval '1 minute' from generate_series(1, 20000) n`)
 		w.do(`insert into orders select 't' || n % 7, n, '2015-01-01'::timestamp + n * interval '1 minute' from generate_series(1, 20000) n`)
 		w.do(`insert into visits select n, '2025-01-01'::date + n / 20 from generate_series(1, 20000) n`)
+		w.do(`insert into carts select n, '2025-01-01'::timestamptz + n * interval '1 minute', '10 years' from generate_series(1, 20000) n`)
+		w.do(`create index carts_opened on carts (opened, id)`)
 		w.do(`create index sessions_by_age on sessions (last_seen, id)`)
 		w.do(`create index orders_by_age on orders (closed_at)`)
 		must(t, run(w.admin, `vacuum analyze`))
@@ -156,6 +161,7 @@ func TestThePickIsPlannedAsAnIndexScanInOrder(t *testing.T) {
   - {name: whole_index, table: shop.sessions, expire: {column: last_seen, after: 30 days}, batch: 500}
   - {name: column_index, table: shop.orders, expire: {column: closed_at, after: 7 years, zone: Europe/Berlin}, batch: 500}
   - {name: no_index, table: shop.visits, expire: {column: day, after: 1 mon 2 days}, batch: 500}
+  - {name: candidates, table: shop.carts, expire: {column: opened, ttl_column: ttl}, batch: 500}
 `)
 		for _, p := range w.inForce() {
 			survey, err := SurveyInForce(t.Context(), w.exec, &p, at)

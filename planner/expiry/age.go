@@ -87,7 +87,7 @@ func (a *Age) Fields() []Field {
 	}
 }
 
-// Bound counts back from the cutoff: days and hours exactly, months with some days of slack.
+// Bound counts back from the cutoff: days and hours exactly, months with some days of slack, in which rows are not due.
 func (a *Age) Bound(cutoff string) Bound {
 	sql := cutoff
 	if exact := (Interval{Days: a.After.Days, Microseconds: a.After.Microseconds}); !exact.IsZero() || a.After.Months == 0 {
@@ -97,6 +97,7 @@ func (a *Age) Bound(cutoff string) Bound {
 		sql += " - interval " + schemas.Literal(months.String()) + " + interval " + schemas.Literal(calendarSlack)
 	}
 	b := a.limit(sql)
+	b.Exact = a.After.Months == 0 && a.Zone == ""
 	b.OutOfRange = Problem{"after", fmt.Sprintf("%s before now is before the first instant that PostgreSQL knows", a.After)}
 	return b
 }

@@ -31,6 +31,12 @@ func (c Condition) Narrow(cutoff, bound string) string {
 	return b.Column + " <= " + bound
 }
 
+// Certain reports whether all rows that an index gives by Narrow are due. Where they are not, a batch must bound how many of
+// them it looks at: millions may be past and not due.
+func (c Condition) Certain() bool {
+	return c.Where == "" && c.Held == "" && len(c.Kind.Joins()) == 0 && c.Kind.Bound("now()").Exact
+}
+
 // MoreThan reports whether a row can be met by it that is not met by former, holds left aside. It answers no only where that
 // is certain.
 func (c Condition) MoreThan(former Condition) bool {
@@ -42,6 +48,20 @@ func (c Condition) From(relation string) string {
 	sql := relation + " as t"
 	for _, j := range c.Kind.Joins() {
 		sql += "\n  join " + j.Relation + " as " + j.Alias + " on " + j.On
+	}
+	return sql
+}
+
+// Candidates is where rows are looked for in order: From, but led by a relation that is joined, with its rows that have
+// none in the one that is given.
+func (c Condition) Candidates(relation string) string {
+	joins := c.Kind.Joins()
+	if len(joins) == 0 {
+		return c.From(relation)
+	}
+	sql := joins[0].Relation + " as " + joins[0].Alias + "\n  left join " + relation + " as t on " + joins[0].On
+	for _, j := range joins[1:] {
+		sql += "\n  left join " + j.Relation + " as " + j.Alias + " on " + j.On
 	}
 	return sql
 }

@@ -27,7 +27,8 @@ type Kind interface {
 	Due(cutoff, bound string) string
 	// Instant is what rows are ordered by, as an instant.
 	Instant() string
-	// Order is what batches are ordered by, before the table's key.
+	// Order is what batches are ordered by, before the table's key; zero for the key alone. A kind without a bound is best
+	// ordered by the key: the rows are walked in its index.
 	Order() Order
 	// Joins are further relations that Due reads. Their rows are locked with the row.
 	Joins() []Join
@@ -55,6 +56,8 @@ type Bound struct {
 	Column string // SQL
 	Type   string // of the value; it need not be the column's
 	Value  string // SQL, computed once per call
+	// Exact says that every row within the bound is due, but for a few that nobody has many of: instants before 4713 BC.
+	Exact bool
 	// OutOfRange is what is wrong with the entry if PostgreSQL cannot compute the value.
 	OutOfRange Problem
 }

@@ -22,6 +22,7 @@ declare
   before  bigint[];
   gone    bigint := 0;
   more    boolean := false;
+  ended   boolean;
 begin
   execute 'lock table only ' || place.leaf || ' in row exclusive mode';
   perform lapse.look(claim, work, place.leaf);
@@ -29,18 +30,18 @@ begin
 select t.ctid as at, t."last_seen" as k1, t."id" as k2
   from only ' || place.leaf || ' as t
  where t."last_seen" <= $2
-   and case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''30 days'' <= $1 else false end
-   and t.tableoid = $5'
+   and t.tableoid = $5 and case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''30 days'' <= $1 else false end'
       || case when place.cursor is null then '' else '
    and (t."last_seen", t."id") > (($4[1])::timestamp with time zone, ($4[2])::bigint)' end || '
  order by t."last_seen", t."id"
  limit $3
    for update skip locked
 )
-select array_agg(p.at), array[((array_agg(p.k1))[count(*)])::text, ((array_agg(p.k2))[count(*)])::text] from pick p'
+select array_agg(p.at), (select array[r.k1::text, r.k2::text] from pick r offset (select greatest(count(*) - 1, 0) from pick)) from pick p'
     into rows_at, last
     using claim.cutoff, bound, work.row_limit, place.cursor, claim.target;
   perform lapse.pin();
+  ended := coalesce(cardinality(rows_at), 0) < work.row_limit;
   if rows_at is not null then
     before := lapse.record(claim, mac, work);
     execute 'delete from only ' || place.leaf || ' as t
@@ -50,7 +51,7 @@ select array_agg(p.at), array[((array_agg(p.k1))[count(*)])::text, ((array_agg(p
     set constraints all immediate; -- deferred ones too: here, not at COMMIT
     perform lapse.pin();
   end if;
-  if coalesce(cardinality(rows_at), 0) < work.row_limit then
+  if ended then
     execute 'select exists (
   select from only ' || place.leaf || ' as t
    where t."last_seen" <= $2
@@ -58,7 +59,7 @@ select array_agg(p.at), array[((array_agg(p.k1))[count(*)])::text, ((array_agg(p
     set constraints all immediate;
     perform lapse.pin();
   end if;
-  return lapse.leave(claim, work, coalesce(cardinality(rows_at), 0), gone, before, last, more);
+  return lapse.leave(claim, work, coalesce(cardinality(rows_at), 0), gone, before, last, ended, more);
 end
 $lapse$;
 
@@ -101,9 +102,9 @@ begin
     into due, oldest, newest, seen using at_cutoff, bound;
   perform lapse.pin();
   if leaf is not null then
-    execute 'explain (format json)' || pick into plan using at_cutoff, bound, 5000;
+    execute 'explain (format json)' || pick into plan using at_cutoff, bound, 5000, 40000;
     perform lapse.pin();
-    for line in execute 'explain' || pick using at_cutoff, bound, 5000 loop
+    for line in execute 'explain' || pick using at_cutoff, bound, 5000, 40000 loop
       explained := concat(explained, line, chr(10));
     end loop;
   end if;

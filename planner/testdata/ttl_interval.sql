@@ -22,25 +22,44 @@ declare
   before  bigint[];
   gone    bigint := 0;
   more    boolean := false;
+  ended   boolean;
+  found   tid[];
 begin
   execute 'lock table only ' || place.leaf || ' in row exclusive mode';
   perform lapse.look(claim, work, place.leaf);
-  execute 'with pick as materialized (
-select t.ctid as at, t."day" as k1, t."id" as k2
+  -- So many candidates and no more, in order, without locks; then those that are due.
+  execute 'with seen as materialized (
+select t.ctid as at, t."day" as k1, t."id" as k2,
+       t.tableoid = $5 and case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end as due
   from only ' || place.leaf || ' as t
- where t."day" <= $2
-   and case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end
-   and t.tableoid = $5'
+ where t."day" <= $2'
       || case when place.cursor is null then '' else '
    and (t."day", t."id") > (($4[1])::date, ($4[2])::bigint)' end || '
  order by t."day", t."id"
- limit $3
-   for update skip locked
+ limit $6
+), due as materialized (
+select s.at, s.k1, s.k2 from seen s where s.due limit $3
 )
-select array_agg(p.at), array[((array_agg(p.k1))[count(*)])::text, ((array_agg(p.k2))[count(*)])::text] from pick p'
-    into rows_at, last
-    using claim.cutoff, bound, work.row_limit, place.cursor, claim.target;
+select array_agg(d.at),
+       case when count(*) = $3 then (select array[r.k1::text, r.k2::text] from due r offset (select greatest(count(*) - 1, 0) from due))
+            else (select array[r.k1::text, r.k2::text] from seen r offset (select greatest(count(*) - 1, 0) from seen)) end,
+       count(*) < $3 and (select count(*) from seen) < $6
+  from due d'
+    into found, last, ended
+    using claim.cutoff, bound, work.row_limit, place.cursor, claim.target, work.row_limit * 8::bigint;
   perform lapse.pin();
+  if found is not null then
+    execute 'select array_agg(p.at) from (
+select t.ctid as at
+  from only ' || place.leaf || ' as t
+ where t.ctid = any ($3) and t.tableoid = $4
+   and case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end
+   for update skip locked
+) p'
+      into rows_at using claim.cutoff, bound, found, claim.target;
+    perform lapse.pin();
+    more := cardinality(found) > coalesce(cardinality(rows_at), 0); -- somebody has locked them, or changed them meanwhile
+  end if;
   if rows_at is not null then
     before := lapse.record(claim, mac, work);
     execute 'delete from only ' || place.leaf || ' as t
@@ -50,15 +69,7 @@ select array_agg(p.at), array[((array_agg(p.k1))[count(*)])::text, ((array_agg(p
     set constraints all immediate; -- deferred ones too: here, not at COMMIT
     perform lapse.pin();
   end if;
-  if coalesce(cardinality(rows_at), 0) < work.row_limit then
-    execute 'select exists (
-  select from only ' || place.leaf || ' as t
-   where t."day" <= $2
-     and t.tableoid = $3 and case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end)' into more using claim.cutoff, bound, claim.target;
-    set constraints all immediate;
-    perform lapse.pin();
-  end if;
-  return lapse.leave(claim, work, coalesce(cardinality(rows_at), 0), gone, before, last, more);
+  return lapse.leave(claim, work, coalesce(cardinality(rows_at), 0), gone, before, last, ended, more);
 end
 $lapse$;
 
@@ -85,13 +96,17 @@ declare
                   where c.oid = explain_leaf
                     and (c.oid = root or exists (select from pg_partition_ancestors(c.oid) a where a.relid = root)));
   pick  text := '
-select t.ctid as at, t."day" as k1, t."id" as k2
+select s.at, s.k1, s.k2
+  from (
+select t.ctid as at, t."day" as k1, t."id" as k2,
+       case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end as due
   from only ' || leaf || ' as t
  where t."day" <= $2
-   and case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end
  order by t."day", t."id"
- limit $3
-   for update skip locked';
+ limit $4
+) s
+ where s.due
+ limit $3';
   line  text;
 begin
   execute 'select count(*), min((t."day"::timestamp at time zone ''Europe/Berlin'')), max((t."day"::timestamp at time zone ''Europe/Berlin'')), pg_current_snapshot()
@@ -101,9 +116,9 @@ begin
     into due, oldest, newest, seen using at_cutoff, bound;
   perform lapse.pin();
   if leaf is not null then
-    execute 'explain (format json)' || pick into plan using at_cutoff, bound, 5000;
+    execute 'explain (format json)' || pick into plan using at_cutoff, bound, 5000, 40000;
     perform lapse.pin();
-    for line in execute 'explain' || pick using at_cutoff, bound, 5000 loop
+    for line in execute 'explain' || pick using at_cutoff, bound, 5000, 40000 loop
       explained := concat(explained, line, chr(10));
     end loop;
   end if;
