@@ -101,7 +101,7 @@ func loadFormerVersions(ctx context.Context, q Querier) (*formerVersions, error)
 			if err != nil {
 				return nil, err
 			}
-			v := &storedVersion{version{r.TableOID, definition, text}, r.ID, r.Version, r.Name}
+			v := &storedVersion{version{table: r.TableOID, definition: definition, spec: text}, r.ID, r.Version, r.Name}
 			switch {
 			case query == heldAgainstSQL:
 				f.inForce[versionKey{r.ID, r.Version}] = v

@@ -159,6 +159,7 @@ func (c *comparison) resolved(r *Resolved, kept *Change) {
 func (c *comparison) change(policy *policyfile.Policy, next *version) Change {
 	known, p := c.former.newestID[policy.Name], c.inForce[policy.Name]
 	table := next.definition.Table
+	next.entry = policy.Source()
 	change := Change{Kind: New, Policy: policy.Name, Table: table, ID: known.ID, FromVersion: known.Version, next: next}
 	change.ToVersion = known.Version + 1
 	if p == nil {

@@ -107,6 +107,7 @@ type version struct {
 	table      uint32
 	definition Definition // its version is zero until Write
 	spec       spec
+	entry      string // as it was written in the file; "" where it is of no matter
 }
 
 // specColumns are what storedPolicy is read from, p being lapse.policy.

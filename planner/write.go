@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
+	"unicode"
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/planner/expiry"
 	"lapse/schemas"
 )
 
@@ -126,10 +129,16 @@ func (w *writer) newVersion(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("write the columns: %w", err)
 	}
+	entry, err := w.storable(ctx)
+	if err != nil {
+		return fmt.Errorf("write the entry: %w", err)
+	}
 	_, err = w.tx.Exec(ctx, `
-		insert into lapse.policy (id, version, name, table_oid, table_name, columns, spec, reason)
-		values ($1, $2, $3, $4, $5, $6::text::jsonb, $7::text::jsonb, $8)`,
-		w.id, w.version, w.c.Policy, next.table, next.definition.Table, string(columns), string(text), w.reason)
+		insert into lapse.policy (id, version, name, table_oid, table_name, columns, spec, reason, entry, former_entry)
+		values ($1, $2, $3, $4, $5, $6::text::jsonb, $7::text::jsonb, $8, nullif($9, ''),
+		        (select p.entry from lapse.policy p where p.id = $1 and p.version = $10))`,
+		w.id, w.version, w.c.Policy, next.table, next.definition.Table, string(columns), string(text), w.reason,
+		entry, w.c.FromVersion)
 	if schemas.StateOf(err) == schemas.SQLStateUniqueViolation {
 		return ErrChangedMeanwhile
 	}
@@ -152,6 +161,25 @@ func (w *writer) newVersion(ctx context.Context) error {
 		return fmt.Errorf("give the functions of version %d to their owner: %w", w.version, err)
 	}
 	return nil
+}
+
+// storable is the version's entry as this database can keep it. In one that is not UTF-8 a character may be missing, in a comment
+// for instance, which is no reason to refuse a policy: then all that are not ASCII become question marks.
+func (w *writer) storable(ctx context.Context) (string, error) {
+	entry := strings.ReplaceAll(w.c.next.entry, "\x00", "")
+	err := expiry.Attempt(ctx, w.tx, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `select $1::text`, entry)
+		return err
+	})
+	if !expiry.IsDataException(err) {
+		return entry, err
+	}
+	return strings.Map(func(r rune) rune {
+		if r > unicode.MaxASCII {
+			return '?'
+		}
+		return r
+	}, entry), nil
 }
 
 func (w *writer) setGate(ctx context.Context) error {

@@ -99,6 +99,9 @@ func (d *document) file(text []byte) []parsed {
 	for _, n := range values {
 		own := &document{yamldoc.Document{File: d.File, Lines: d.Lines}}
 		p := own.policy(n)
+		if p.source = n.Source(d.Lines); len(p.source) > MaxSource {
+			own.Complain(n.Place(), "policy %s: the entry is longer than %d bytes", p.Name, MaxSource)
+		}
 		all = append(all, parsed{Policy: p, d: own, wrong: own.Count() > 0})
 	}
 	return all

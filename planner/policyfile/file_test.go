@@ -84,7 +84,7 @@ func TestAPolicyFileIsReadAsItIsWritten(t *testing.T) {
 		if p.File != "policies.yaml" {
 			t.Errorf("policy %s stands in %q", p.Name, p.File)
 		}
-		p.places, p.lines, p.File = nil, nil, ""
+		p.places, p.lines, p.File, p.source = nil, nil, "", ""
 	}
 	if !reflect.DeepEqual(file.Policies, want) {
 		t.Errorf("got  %+v\nwant %+v", file.Policies, want)

@@ -33,6 +33,7 @@ type Policy struct {
 	Basis    string
 	Latitude string // a duration, or ""
 
+	source string                   // the entry as it was written
 	places map[string]yamldoc.Place // of keys and values, by key: "expire.after"; "" is the entry itself
 	lines  []string                 // of the file
 }
@@ -86,6 +87,8 @@ type Shards struct {
 const (
 	// DefaultBatch is the largest batch of a policy that names none. Batches of 20 000 were slower than those of 5 000.
 	DefaultBatch = 5000
+	// MaxSource is how long an entry may be as it was written, in bytes: lapse.policy keeps it.
+	MaxSource = 65536
 	// MaxBatch keeps one batch's locks and its transaction short.
 	MaxBatch = 50000
 	// MaxRowsPerRun is more than any table has rows.
@@ -95,6 +98,9 @@ const (
 	// DefaultEvery is how often a policy runs that does not say when.
 	DefaultEvery = "1 hour"
 )
+
+// Source is the entry as it was written, comments included, without its indentation.
+func (p *Policy) Source() string { return p.source }
 
 // Place is where key stands in the file, or else the entry.
 func (p *Policy) Place(key string) yamldoc.Place {

@@ -1,0 +1,158 @@
+package planner
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/schemas"
+)
+
+// PolicyRecord is all that is on record of a policy, whether it is in force or was dropped: what it said and which state it was
+// in, each with who, when and why. Names and instants only: nothing in it is of the policy's rows.
+type PolicyRecord struct {
+	ID       schemas.PolicyID
+	Name     schemas.PolicyName
+	Version  schemas.PolicyVersion // in force, or the last that was
+	State    schemas.State
+	HeldBack bool              // observing although its file says armed: more falls due, and nobody said yes
+	Versions []RecordedVersion // oldest first
+	States   []RecordedState   // oldest first
+}
+
+// RecordedVersion is one version of a policy.
+type RecordedVersion struct {
+	Version    schemas.PolicyVersion
+	At         time.Time
+	By         string
+	Reason     string
+	Table      string
+	TableOID   uint32
+	Entry      string        // of the policy file, as it was written; "" where an earlier lapse wrote the version
+	Former     string        // the entry of the version before
+	Fields     []FieldChange // what it was found to mean: To only
+	Changes    []FieldChange // from the version before
+	MoreDue    bool          // more may fall due than under the version before
+	Definition Definition
+}
+
+// RecordedState is one state that a policy came into, or was said to be in again.
+type RecordedState struct {
+	Version schemas.PolicyVersion
+	State   schemas.State
+	At      time.Time
+	By      string
+	Reason  string
+}
+
+// PolicyNames are the names of all policies on record, dropped ones too, in order.
+func PolicyNames(ctx context.Context, q Querier) ([]string, error) {
+	rows, err := q.Query(ctx, `select distinct p.name from lapse.policy p order by 1`)
+	if err != nil {
+		return nil, fmt.Errorf("list the policies on record: %w", err)
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// LoadPolicyRecord returns what is on record of a policy, nil if there never was one of that name. It needs no more than the
+// auditor's rights, or the executor's.
+func LoadPolicyRecord(ctx context.Context, q Querier, name schemas.PolicyName) (*PolicyRecord, error) {
+	r := &PolicyRecord{Name: name}
+	if err := r.loadVersions(ctx, q); err != nil {
+		return nil, fmt.Errorf("load the versions of policy %s: %w", name, err)
+	}
+	if len(r.Versions) == 0 {
+		return nil, nil
+	}
+	var err error
+	r.States, err = collect[RecordedState](ctx, q, `
+		select s.version, s.state, s.changed_at, s.changed_by, s.reason
+		  from lapse.policy_state s
+		 where s.policy_id = $1
+		 order by s.changed_at, s.version`, r.ID)
+	if err != nil {
+		return nil, fmt.Errorf("load the states of policy %s: %w", name, err)
+	}
+	gate, err := collect[struct {
+		Version  schemas.PolicyVersion
+		State    schemas.State
+		HeldBack bool
+	}](ctx, q, `select g.version, g.state, g.held_back from lapse.gate g where g.policy_id = $1`, r.ID)
+	if err == nil && len(gate) != 1 {
+		err = fmt.Errorf("it has %d gates", len(gate))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load the state of policy %s: %w", name, err)
+	}
+	r.Version, r.State, r.HeldBack = gate[0].Version, gate[0].State, gate[0].HeldBack
+	return r, nil
+}
+
+func (r *PolicyRecord) loadVersions(ctx context.Context, q Querier) error {
+	rows, err := collect[struct {
+		storedPolicy
+		At                     time.Time
+		By, Reason             string
+		Entry, Former, OwnedBy string
+	}](ctx, q, `
+		select `+specColumns+`, p.made_at, p.made_by, p.reason, coalesce(p.entry, ''), coalesce(p.former_entry, ''),
+		       coalesce((select r.rolname::text from pg_roles r where r.oid = (p.spec ->> 'table_owner')::oid), '')
+		  from lapse.policy p
+		 where p.name = $1
+		 order by p.version`, r.Name)
+	if err != nil {
+		return err
+	}
+	var before *version
+	var fields []FieldChange
+	for i := range rows {
+		row := &rows[i]
+		definition, text, err := row.definition()
+		if err != nil {
+			return err
+		}
+		is := &version{table: row.TableOID, definition: definition, spec: text}
+		v := RecordedVersion{
+			Version: row.Version, At: row.At, By: row.By, Reason: row.Reason, Table: row.TableName, TableOID: row.TableOID,
+			Entry: row.Entry, Former: row.Former, Definition: definition,
+		}
+		all := text.lines(row.TableName)
+		v.Changes = fieldChanges(fields, all)
+		if before != nil {
+			v.MoreDue = moreFallDue(before, is)
+			if before.table != is.table && !slices.ContainsFunc(v.Changes, func(c FieldChange) bool { return c.Field == "table" }) {
+				v.Changes = append(v.Changes, FieldChange{Field: "table", From: row.TableName, To: "another table of that name"})
+			}
+		}
+		for _, field := range all {
+			if field.To != "" {
+				v.Fields = append(v.Fields, field)
+			}
+		}
+		r.ID, before, fields = row.ID, is, all
+		r.Versions = append(r.Versions, v)
+	}
+	return nil
+}
+
+// At returns a version, or nil.
+func (r *PolicyRecord) At(number schemas.PolicyVersion) *RecordedVersion {
+	for i := range r.Versions {
+		if r.Versions[i].Version == number {
+			return &r.Versions[i]
+		}
+	}
+	return nil
+}
+
+// Since is when the policy came into the state that it is in: the first of the last states that are all the same.
+func (r *PolicyRecord) Since() time.Time {
+	var since time.Time
+	for i := len(r.States) - 1; i >= 0 && r.States[i].State == r.State; i-- {
+		since = r.States[i].At
+	}
+	return since
+}
