@@ -1,0 +1,247 @@
+-- What every table, column, type and function of this schema is for, where psql and other tools show it: \d+ lapse.*, \dT+, \df+.
+-- It is the last script of its version. A later version comments on what it adds, in its own scripts.
+
+comment on table lapse.installation is 'One row: what lapse init made, and with which settings. Written by lapse init.';
+comment on column lapse.installation.only_row is 'Always true: there is one row.';
+comment on column lapse.installation.schema_version is 'Version of this schema. A lapse of another version refuses to work with it, but for lapse init, which upgrades it.';
+comment on column lapse.installation.slot is 'Name of the replication slot that the auditor reads.';
+comment on column lapse.installation.slot_start is 'Where the slot began: deletions before it are in no evidence. Null until the slot is made.';
+comment on column lapse.installation.slot_made_at is 'When the slot was made; null until then.';
+comment on column lapse.installation.audit_required is 'Whether rows are deleted only while an auditor reads the log.';
+comment on column lapse.installation.keys is 'Fingerprint of each key, by the key''s name. The keys themselves are nowhere in the database.';
+comment on column lapse.installation.installed_at is 'When lapse init ran first.';
+comment on column lapse.installation.publication_faults is 'How often a command found the publications changed by somebody else.';
+comment on column lapse.installation.publication_fault_text is 'What it found last; null for nothing yet.';
+
+comment on table lapse.migration is 'The versions of this schema, one row each, append-only. Written by lapse init, which refuses a schema that was made from other files than it has.';
+comment on column lapse.migration.version is 'Number of the version.';
+comment on column lapse.migration.checksum is 'SHA-256 of the files that the version was made from, in hexadecimal digits.';
+comment on column lapse.migration.assumed is 'True where the version was made before there was this table, or by an init that did not end: the checksum is that of the lapse that wrote the row.';
+comment on column lapse.migration.applied_at is 'When the version was applied; where it is assumed, when the row was written.';
+comment on column lapse.migration.applied_by is 'Login that did it.';
+comment on column lapse.migration.program is 'Version of the lapse that did it.';
+
+comment on table lapse.policy is 'Every version of every policy, append-only and published. Written by lapse apply.';
+comment on column lapse.policy.id is 'Number of the policy. A name keeps its number for ever.';
+comment on column lapse.policy.version is 'Number of the version, from 1.';
+comment on column lapse.policy.name is 'Name of the policy.';
+comment on column lapse.policy.table_oid is 'The table that the version deletes from.';
+comment on column lapse.policy.table_name is 'Its name when the version was made: schema.table, quoted where SQL wants it.';
+comment on column lapse.policy.columns is 'The columns that the functions were made for: name, number and type of each. A type may be null.';
+comment on column lapse.policy.spec is 'The entry of the policy file in one spelling, and what it was found to mean: key, cascades, owner of the table.';
+comment on column lapse.policy.entry is 'The entry of the policy file as it was written. Null in versions that lapse with schema version 4 or earlier made.';
+comment on column lapse.policy.former_entry is 'The entry of the version before. Null in the first version, and where that has none.';
+comment on column lapse.policy.made_at is 'When the version was made.';
+comment on column lapse.policy.made_by is 'Login that applied it.';
+comment on column lapse.policy.reason is 'Why, as whoever applied it said.';
+
+comment on table lapse.policy_state is 'Every state that a policy came into, append-only and published. Written by lapse apply and lapse policy, and by advance_arming.';
+comment on column lapse.policy_state.policy_id is 'The policy.';
+comment on column lapse.policy_state.version is 'The version that was in force then.';
+comment on column lapse.policy_state.state is 'observing: deletes nothing; arming: waits for the auditor; armed: deletes; paused: stopped by a person; dropped.';
+comment on column lapse.policy_state.changed_at is 'When.';
+comment on column lapse.policy_state.changed_by is 'Login that did it.';
+comment on column lapse.policy_state.reason is 'Why, as whoever did it said.';
+
+comment on table lapse.gate is 'One row per policy: what is in force now. A batch locks the table ROW SHARE until it commits, and whoever changes a row locks it EXCLUSIVE first. Written by lapse apply and lapse policy, and by advance_arming.';
+comment on column lapse.gate.policy_id is 'The policy.';
+comment on column lapse.gate.name is 'Its name.';
+comment on column lapse.gate.table_oid is 'The table that it deletes from.';
+comment on column lapse.gate.version is 'The version in force.';
+comment on column lapse.gate.state is 'The state, as in policy_state.';
+comment on column lapse.gate.held_back is 'True: observing although its file says armed, because more falls due under the version than somebody has said yes to.';
+comment on column lapse.gate.hold_version is 'Number of the last change of legal holds that concerns the policy. A batch with another one is refused.';
+comment on column lapse.gate.arming_lsn is 'While arming: the position that the auditor must have confirmed before the policy deletes. Null: not taken down yet, or not arming.';
+
+comment on table lapse.deleter is 'The roles that own deletion functions, one for each owner of tables with policies. Written by lapse apply.';
+comment on column lapse.deleter.role is 'Name of the role.';
+comment on column lapse.deleter.owner is 'The role that owns the tables: the deleter is a member of it, or has rights on its tables.';
+comment on column lapse.deleter.made_at is 'When the role was made.';
+
+comment on table lapse.halt is 'The switch that stops every deletion in this database, append-only: the last row counts. Written by lapse pause and resume --all, and by the auditor''s alarm.';
+comment on column lapse.halt.id is 'Order of the rows.';
+comment on column lapse.halt.halted is 'Whether nothing may be deleted from then on.';
+comment on column lapse.halt.at is 'When.';
+comment on column lapse.halt.by is 'Login that did it.';
+comment on column lapse.halt.reason is 'Why.';
+
+comment on table lapse.clock is 'The instants at which a person said that the server''s clock is right, append-only. Written by lapse clock accept.';
+comment on column lapse.clock.id is 'Order of the rows.';
+comment on column lapse.clock.accepted is 'The clock''s time that was accepted.';
+comment on column lapse.clock.after_run is 'Runs up to this number are no measure of the clock any more.';
+comment on column lapse.clock.by is 'Login that did it.';
+comment on column lapse.clock.reason is 'Why.';
+
+comment on table lapse.run is 'Passes of policies over their tables, each with one cutoff. Those older than a week are removed, but for the newest of each policy. Written by open_run.';
+comment on column lapse.run.run is 'Identifier of the run; claims and events name it.';
+comment on column lapse.run.number is 'Order of the runs.';
+comment on column lapse.run.policy_id is 'The policy.';
+comment on column lapse.run.version is 'Its version.';
+comment on column lapse.run.cutoff is 'The instant that the run judges by: what is due then is deleted. Read once from the server''s clock.';
+comment on column lapse.run.started_at is 'When the run was opened.';
+
+comment on table lapse.shard is 'Parts of a run: all of a leaf of the table, or a slice of one. A worker leases a part and deletes from it. Written by open_run, lease, enter, leave, release and put_aside.';
+comment on column lapse.shard.id is 'Number of the part.';
+comment on column lapse.shard.run is 'The run.';
+comment on column lapse.shard.policy_id is 'The policy.';
+comment on column lapse.shard.version is 'Its version.';
+comment on column lapse.shard.leaf is 'The table, or one partition of it.';
+comment on column lapse.shard.cutoff is 'The run''s cutoff.';
+comment on column lapse.shard.holder is 'Who has the lease; null for nobody.';
+comment on column lapse.shard.term is 'Grows with every lease. A former holder''s term is refused.';
+comment on column lapse.shard.lease_until is 'When the lease ends; null where nobody has it.';
+comment on column lapse.shard.entered is 'Transaction of the last batch that was let in; null for none yet.';
+comment on column lapse.shard.batch is 'The batch under way; null for none.';
+comment on column lapse.shard.pass is '1, or 2 for the residual pass: for rows that were locked or moved during the first.';
+comment on column lapse.shard.cursor is 'Where the pass goes on, as texts of the order''s columns; null: from the start. Emptied when the part is done.';
+comment on column lapse.shard.picked is 'Rows that were found due and locked.';
+comment on column lapse.shard.deleted is 'Rows that were deleted.';
+comment on column lapse.shard.done is 'Whether nothing is left to do here in this run.';
+comment on column lapse.shard.left_behind is 'Due rows were left, because somebody had them locked.';
+comment on column lapse.shard.aside is 'A row resisted: the part is not tried again in this run.';
+comment on column lapse.shard.tries is 'How often in a row it resisted, runs before included.';
+comment on column lapse.shard.retry_at is 'When it is tried again; null where it did not resist.';
+comment on column lapse.shard.sqlstate is 'SQLSTATE with which it resisted; null where it did not.';
+comment on column lapse.shard.slice is 'Number of the slice within run and leaf, from 0.';
+comment on column lapse.shard.lower is 'The slice lies above this place in the leaf''s order; null: open.';
+comment on column lapse.shard.upper is 'The slice reaches up to this place; null: open.';
+comment on column lapse.shard.modulus is 'Number of hash parts that the leaf is cut into; null: not by hash.';
+comment on column lapse.shard.remainder is 'The hash part that this slice is; null: not by hash.';
+comment on column lapse.shard.residual is 'Follows the other slices of its leaf, for rows that an update carried into one that is done.';
+
+comment on table lapse.batch is 'The ledger: what each batch that deleted rows said of itself beforehand, append-only and published. Written by record, in the transaction that deletes.';
+comment on column lapse.batch.batch is 'Identifier of the batch; events name it.';
+comment on column lapse.batch.policy_id is 'The policy.';
+comment on column lapse.batch.policy is 'Its name.';
+comment on column lapse.batch.policy_version is 'Its version.';
+comment on column lapse.batch.run is 'The run.';
+comment on column lapse.batch.cutoff is 'The instant that the run judges by.';
+comment on column lapse.batch.hold_version is 'Number of the last change of legal holds that the batch knew of.';
+comment on column lapse.batch.target is 'The table or partition that it deletes from.';
+comment on column lapse.batch.cascades is 'Relations that rows go with by foreign keys.';
+comment on column lapse.batch.functions is 'SHA-256 over the text of the functions that ran.';
+comment on column lapse.batch.system_identifier is 'The cluster''s system identifier.';
+comment on column lapse.batch.database_oid is 'The database.';
+comment on column lapse.batch.history is 'Number of the database''s history.';
+comment on column lapse.batch.timeline is 'The server''s timeline.';
+comment on column lapse.batch.xid is 'The transaction.';
+comment on column lapse.batch.started_at is 'When the transaction began.';
+comment on column lapse.batch.mac is 'MAC over all of this, by the tag key, which is not in the database: it makes the deletions system deletes to the auditor.';
+
+comment on table lapse.batch_result is 'What each batch did, append-only and published. Written by leave, last in the transaction that deletes.';
+comment on column lapse.batch_result.batch is 'The batch.';
+comment on column lapse.batch_result.picked is 'Rows that were found due and locked.';
+comment on column lapse.batch_result.deleted is 'Rows that were deleted from the target.';
+comment on column lapse.batch_result.by_relation is 'Rows deleted, by the relation''s oid, cascades included.';
+comment on column lapse.batch_result.finished_at is 'When.';
+
+comment on table lapse.heartbeat is 'The auditor''s sign of life, once a minute, published. Kept for a day, and the newest thousand for ever. Written by beat.';
+comment on column lapse.heartbeat.id is 'Order of the beats.';
+comment on column lapse.heartbeat.at is 'When.';
+comment on column lapse.heartbeat.system_identifier is 'The cluster''s system identifier.';
+comment on column lapse.heartbeat.database_oid is 'The database.';
+comment on column lapse.heartbeat.database is 'Its name.';
+comment on column lapse.heartbeat.nonce is 'What tells this beat from one of a copy of the database.';
+comment on column lapse.heartbeat.former is 'The nonce of the beat before; null for the first.';
+comment on column lapse.heartbeat.history is 'Number of the history that the auditor reads.';
+comment on column lapse.heartbeat.timeline is 'Timeline that it reads.';
+comment on column lapse.heartbeat.server_start is 'When the server started that it looked at.';
+comment on column lapse.heartbeat.looked_at is 'Up to where the log was written when it looked at the publications; null in rows of schema version 3.';
+comment on column lapse.heartbeat.fault is 'In what the publications are not as Lapse left them; null for in nothing.';
+comment on column lapse.heartbeat.faults is 'How often a command had found that by then.';
+
+comment on table lapse.history is 'The pasts of this database that somebody said to go on with, append-only: after a restore, a promotion, a copy. Written by lapse init and lapse history accept.';
+comment on column lapse.history.number is 'Number of the history, from 1.';
+comment on column lapse.history.nonce is 'What tells this history from one of a copy of the database.';
+comment on column lapse.history.log_end is 'Where the log ended that was judged: HISTORY/TIMELINE/LSN; null for the first.';
+comment on column lapse.history.fork is 'Up to where log and database are the same; null for the first.';
+comment on column lapse.history.timeline is 'The server''s timeline when the row was written.';
+comment on column lapse.history.system_identifier is 'The cluster''s system identifier then.';
+comment on column lapse.history.at is 'When.';
+comment on column lapse.history.by is 'Login that did it.';
+comment on column lapse.history.reason is 'Why.';
+
+comment on table lapse.publication is 'The publications as Lapse left them. Written by record_publications.';
+comment on column lapse.publication.name is 'Name of the publication.';
+comment on column lapse.publication.oid is 'The publication.';
+comment on column lapse.publication.publication_xmin is 'Row version of pg_publication: any change to it makes another.';
+
+comment on table lapse.published is 'The tables in the publications as Lapse left them. Written by record_publications and record_published.';
+comment on column lapse.published.relation is 'The table.';
+comment on column lapse.published.publication is 'Name of the publication.';
+comment on column lapse.published.member is 'Row of pg_publication_rel.';
+comment on column lapse.published.member_xmin is 'Its row version: any change to it makes another.';
+comment on column lapse.published.recorded_at is 'When this was recorded.';
+
+comment on type lapse.claim is 'What a batch says of itself before it deletes anything. The columns of lapse.batch have the same meaning.';
+comment on column lapse.claim.system_identifier is 'The cluster''s system identifier.';
+comment on column lapse.claim.database_oid is 'The database.';
+comment on column lapse.claim.history is 'Number of the database''s history.';
+comment on column lapse.claim.timeline is 'The server''s timeline.';
+comment on column lapse.claim.xid is 'The transaction.';
+comment on column lapse.claim.started_at is 'When the transaction began.';
+comment on column lapse.claim.batch is 'Identifier of the batch.';
+comment on column lapse.claim.policy_id is 'The policy.';
+comment on column lapse.claim.policy is 'Its name.';
+comment on column lapse.claim.policy_version is 'Its version.';
+comment on column lapse.claim.run is 'The run.';
+comment on column lapse.claim.cutoff is 'The instant that the run judges by.';
+comment on column lapse.claim.hold_version is 'Number of the last change of legal holds that the batch knows of.';
+comment on column lapse.claim.target is 'The table or partition to delete from.';
+comment on column lapse.claim.cascades is 'Relations that rows go with by foreign keys.';
+comment on column lapse.claim.functions is 'SHA-256 over the text of the functions that are to run.';
+
+comment on type lapse.work is 'Which shard a batch works on, under which lease, and how many rows it may take.';
+comment on column lapse.work.shard is 'The shard.';
+comment on column lapse.work.term is 'Term of the lease.';
+comment on column lapse.work.holder is 'Holder of the lease.';
+comment on column lapse.work.row_limit is 'Largest number of rows.';
+
+comment on type lapse.place is 'Where a shard stands when a batch begins.';
+comment on column lapse.place.leaf is 'The leaf''s name in SQL.';
+comment on column lapse.place.cursor is 'Where the pass goes on; null: from the start.';
+comment on column lapse.place.pass is '1, or 2 for the residual pass.';
+comment on column lapse.place.lower is 'The slice lies above this place; null: open.';
+comment on column lapse.place.upper is 'The slice reaches up to this place; null: open.';
+comment on column lapse.place.modulus is 'Number of hash parts; null: not by hash.';
+comment on column lapse.place.remainder is 'The hash part; null: not by hash.';
+
+comment on type lapse.outcome is 'What a batch did.';
+comment on column lapse.outcome.picked is 'Rows that were found due and locked.';
+comment on column lapse.outcome.deleted is 'Rows that were deleted from the target.';
+comment on column lapse.outcome.finished is 'Whether the shard is done.';
+comment on column lapse.outcome.left_behind is 'Whether due rows were left because somebody had them locked.';
+comment on column lapse.outcome.by_relation is 'Rows deleted, by the relation''s oid, cascades included.';
+comment on column lapse.outcome.pass_over is 'Whether the pass came to its end: without it the batch ended because it may be no larger.';
+
+comment on function lapse.refuse_change is 'Trigger that keeps evidence append-only, for its owner too.';
+comment on function lapse.reach is 'Relations that a delete touches through foreign keys, and whether rows of them go with it.';
+comment on function lapse.intruders is 'What would run inside a deletion: triggers, rules, functions that are not PostgreSQL''s or a superuser''s.';
+comment on function lapse.unseen is 'Relations whose deletes the auditor would not see, or not by their key.';
+comment on function lapse.leaves is 'Relations that hold a table''s rows: itself, or its partitions.';
+comment on function lapse.timeline is 'The server''s present timeline.';
+comment on function lapse.system_identifier is 'The cluster''s system identifier.';
+comment on function lapse.publications_trouble is 'In what the publications are wrong, whoever made them so; null for in nothing.';
+comment on function lapse.publications_fault is 'In what the publications are not as Lapse left them; null for in nothing.';
+comment on function lapse.publications_unlogged is 'A published table that is not in the write-ahead log; null for none.';
+comment on function lapse.begin_publications is 'Comes before a change of Lapse''s to what is published: takes down what others have changed.';
+comment on function lapse.record_published is 'Records where tables are published that the transaction has put there or taken out.';
+comment on function lapse.record_publications is 'Records what is published, unless that is wrong; returns what is.';
+comment on function lapse.beat is 'Writes the auditor''s sign of life. For the auditor.';
+comment on function lapse.pin is 'Gives the function that calls it its settings back.';
+comment on function lapse.same_table is 'A policy version''s table; an error unless table and columns are those that apply saw.';
+comment on function lapse.enter is 'Lets a batch in, or refuses it: checks claim, gate, lease, clock and auditor. First in every deletion function.';
+comment on function lapse.look is 'Compares the leaf, which is locked, with what apply saw.';
+comment on function lapse.record is 'Writes the ledger row of a batch before it deletes.';
+comment on function lapse.leave is 'Counts what a batch deleted, writes its result and moves the shard on. Last in every deletion function.';
+comment on function lapse.inspect is 'Asks about a policy''s whole table what look asks about a leaf, before a survey reads it.';
+comment on function lapse.open_run is 'The policy''s run to go on with, or the next one. For the executor.';
+comment on function lapse.measure is 'What the next cutoff of a policy is compared with, and how far ahead of it the clock may be. For the executor.';
+comment on function lapse.lease is 'Gives out a shard of a run that nobody else holds. For the executor.';
+comment on function lapse.lease_time is 'How long a lease lasts after its holder''s last batch.';
+comment on function lapse.release is 'Gives a shard back. For the executor.';
+comment on function lapse.put_aside is 'Takes a shard of which a row resists out of its run. For the executor.';
+comment on function lapse.advance_arming is 'Arms an arming policy once the auditor has read past the moment at which its table was published. For the executor.';
+comment on function lapse.alarm is 'Stops every deletion in this database until a person says otherwise. For the auditor.';
+comment on function lapse.take_rows is 'Allows a worker so many rows, or gives back what it did not delete: rate and max_rows_per_run. For the executor.';
+comment on function lapse.end_run is 'Ends a run that has reached a limit. For the executor.';
