@@ -10,8 +10,7 @@ import (
 	"lapse/schemas"
 )
 
-// Kinds that the product does not have, to show what the templates take: a further relation, no bound, and a bound of
-// another type than the column's.
+// Kinds that the product does not have, to show what the templates take: a further relation, and no bound.
 
 // registry is a kind by which a table of its own, with the same key, says when a row is due.
 type registry struct{ *expiry.Age }
@@ -44,27 +43,6 @@ func (boundless) Due(cutoff, _ string) string {
 	return `coalesce(t."at" + t."ttl" * interval '1 second' <= ` + cutoff + `, false)`
 }
 
-// epoch is a kind by seconds since 1970 in an integer column; its bound is a bigint.
-type epoch struct{ *expiry.Age }
-
-func (epoch) Columns() []expiry.Column {
-	return []expiry.Column{{Name: "at", Number: 2, Type: "integer"}}
-}
-
-func (epoch) Instant() string { return `to_timestamp(t."at")` }
-
-func (epoch) Order() expiry.Order {
-	return expiry.Order{Column: "at", SQL: `t."at"`, Cast: "integer"}
-}
-
-func (epoch) Bound(cutoff string) expiry.Bound {
-	return expiry.Bound{Column: `t."at"`, Type: "bigint", Value: "floor(extract(epoch from " + cutoff + "))::bigint"}
-}
-
-func (epoch) Due(cutoff, bound string) string {
-	return `case when t."at" <= ` + bound + ` then to_timestamp(t."at") <= ` + cutoff + ` else false end`
-}
-
 // otherKind is a kind with a table of seven rows of which 1, 2 and 3 are due.
 type otherKind struct {
 	kind  expiry.Kind
@@ -88,7 +66,7 @@ func otherKinds() map[string]otherKind {
 			`insert into visits values (1, now() - interval '3 days', 60), (2, now() - interval '2 days', 60), (3, now() + interval '1 hour', -7200),
 			   (4, now() - interval '1 hour', 7200), (5, now() - interval '1 day', null), (6, null, 60), (7, now(), 60)`,
 		}, "shop.visits"},
-		"epoch": {epoch{named}, []string{
+		"epoch": {&expiry.Epoch{Kind: "epoch", Value: expiry.Value{Column: "at", Number: 2, Type: "integer"}, Unit: "s"}, []string{
 			`create table logins (id int primary key, at int)`,
 			`create index on logins (at, id)`,
 			`insert into logins values (1, -2147483648), (2, 0), (3, extract(epoch from now())::int - 1), (4, extract(epoch from now())::int + 3600),

@@ -4,14 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"strconv"
 
 	"lapse/schemas"
 )
 
 // Age is the kind {column, after}: a row is due when Column + After <= cutoff, in PostgreSQL's own calendar arithmetic, in
-// UTC.
+// UTC. {column} alone says that the column is the expiry: After is no time at all.
 type Age struct {
 	Moment
 	After Interval `json:"after"`
@@ -19,24 +18,11 @@ type Age struct {
 
 func ageFamily() family {
 	return family{
-		keys: []string{"column", "after", "zone"},
-		check: func(e Entry) []Problem {
-			problems := checkMoment(e)
-			if _, there := e["after"]; !there && e["column"] != "" {
-				problems = append(problems, Problem{"", "expire without after is not supported by this version"})
-			}
-			return problems
-		},
+		keys:  []string{"column", "after", "zone"},
+		check: checkMoment,
 		read: func(ctx context.Context, db DB, e Entry) (Kind, []Problem, error) {
-			after, problem, err := ReadInterval(ctx, db, e["after"])
-			if err != nil {
-				return nil, nil, err
-			}
-			a := &Age{Moment: momentOf(e), After: after}
-			if problem != "" {
-				return a, []Problem{{"after", problem}}, nil
-			}
-			return a, nil, nil
+			after, problems, err := readAfter(ctx, db, e)
+			return &Age{Moment: momentOf(e), After: after}, problems, err
 		},
 		load: func(text []byte) (Kind, error) { return load(text, &Age{}) },
 	}
@@ -89,16 +75,9 @@ func (a *Age) Fields() []Field {
 
 // Bound counts back from the cutoff: days and hours exactly, months with some days of slack, in which rows are not due.
 func (a *Age) Bound(cutoff string) Bound {
-	sql := cutoff
-	if exact := (Interval{Days: a.After.Days, Microseconds: a.After.Microseconds}); !exact.IsZero() || a.After.Months == 0 {
-		sql += " - interval " + schemas.Literal(exact.String())
-	}
-	if months := (Interval{Months: a.After.Months}); !months.IsZero() {
-		sql += " - interval " + schemas.Literal(months.String()) + " + interval " + schemas.Literal(calendarSlack)
-	}
-	b := a.limit(sql)
+	b := a.limit(a.After.before(cutoff))
 	b.Exact = a.After.Months == 0 && a.Zone == ""
-	b.OutOfRange = Problem{"after", fmt.Sprintf("%s before now is before the first instant that PostgreSQL knows", a.After)}
+	b.OutOfRange = beforeTheCalendar(a.After)
 	return b
 }
 

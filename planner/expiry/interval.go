@@ -11,6 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"lapse/schemas"
 )
 
 // Interval is a PostgreSQL interval, in the three parts that PostgreSQL keeps. None of them is negative: a policy never
@@ -102,12 +104,53 @@ func (i Interval) After(t time.Time) time.Time {
 	return t.AddDate(0, 0, int(i.Days)).Add(time.Duration(i.Microseconds) * time.Microsecond)
 }
 
+// before is the SQL of an instant at or before which everything lies to which i can be added so that the sum is at or before
+// instant, which is SQL too. Days and hours are taken off exactly, months with some days of slack.
+func (i Interval) before(instant string) string {
+	if exact := (Interval{Days: i.Days, Microseconds: i.Microseconds}); !exact.IsZero() || i.Months == 0 {
+		instant += " - interval " + schemas.Literal(exact.String())
+	}
+	if months := (Interval{Months: i.Months}); !months.IsZero() {
+		instant += " - interval " + schemas.Literal(months.String()) + " + interval " + schemas.Literal(calendarSlack)
+	}
+	return instant
+}
+
+// beforeTheCalendar is what is wrong with an entry whose time cannot be counted back from now.
+func beforeTheCalendar(after Interval) Problem {
+	return Problem{"after", fmt.Sprintf("%s before now is before the first instant that PostgreSQL knows", after)}
+}
+
 // intervalOf refuses what no policy may say.
 func intervalOf(v pgtype.Interval) (Interval, error) {
 	if v.Months < 0 || v.Days < 0 || v.Microseconds < 0 {
 		return Interval{}, errors.New("a duration must not be negative, nor any part of it")
 	}
 	return Interval{Months: v.Months, Days: v.Days, Microseconds: v.Microseconds}, nil
+}
+
+var wholeNumber = regexp.MustCompile(`^[0-9]+$`)
+
+// readPeriod reads a duration of an entry. A whole number is one of seconds, as in GDN and pg_ttl_index; so PostgreSQL reads it
+// too.
+func readPeriod(ctx context.Context, db DB, text string) (i Interval, problem string, err error) {
+	if wholeNumber.MatchString(text) {
+		text += " seconds"
+	}
+	return ReadInterval(ctx, db, text)
+}
+
+// readAfter reads an entry's "after": no time at all where there is none.
+func readAfter(ctx context.Context, db DB, e Entry) (after Interval, problems []Problem, err error) {
+	text, there := e["after"]
+	if !there {
+		return after, nil, nil
+	}
+	after, problem, err := readPeriod(ctx, db, text)
+	if problem != "" {
+		problems = []Problem{{"after", problem}}
+	}
+	return after, problems, err
 }
 
 // ReadInterval lets PostgreSQL read a duration. A text that it cannot read is a problem for the person who wrote it; any

@@ -82,6 +82,7 @@ type Join struct {
 // Index says which index serves a kind.
 type Index struct {
 	Column     string // the column of the policy's table that it begins with; "" if no column of the table does
+	Collation  string // of what it begins with, "" for the column's or the expression's own
 	Expression string // SQL over the table's bare columns that it begins with where Column is ""; immutable
 	Predicate  string // SQL of a partial index's condition, "" for all rows; the bound or the due test implies it
 	Warning    string // what no index can help, "" for nothing
@@ -110,7 +111,7 @@ type family struct {
 }
 
 // families are all kinds, in the order in which an entry is held to them.
-func families() []family { return []family{ttlFamily(), ageFamily()} }
+func families() []family { return []family{ttlFamily(), epochFamily(), ageFamily()} }
 
 // Keys are the keys that an entry may have.
 func Keys() []string {
@@ -127,7 +128,7 @@ func Keys() []string {
 
 // LaterKeys are the keys of kinds that a later version has.
 func LaterKeys() []string {
-	return []string{"sidecar", "epoch", "path", "iso8601", "instant", "bucket", "expression"}
+	return []string{"sidecar", "iso8601", "instant", "bucket", "expression"}
 }
 
 // of is the kind that an entry is of.

@@ -27,6 +27,14 @@ func ttlOf(ifNone *Interval, changes ...func(*TTL)) *TTL {
 	return l
 }
 
+func epochOf(changes ...func(*Epoch)) *Epoch {
+	k := &Epoch{Kind: epochKind, Value: Value{"doc", 2, jsonType, "a.b"}, Unit: seconds, After: Interval{Days: 30}}
+	for _, change := range changes {
+		change(k)
+	}
+	return k
+}
+
 func TestMoreFallsDueUnlessItIsCertainThatNoMoreDoes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -53,6 +61,13 @@ func TestMoreFallsDueUnlessItIsCertainThatNoMoreDoes(t *testing.T) {
 		"a ttl column of a new type": {ttlOf(nil), ttlOf(nil, func(l *TTL) { l.TTLType = "bigint" }), true},
 		"a ttl from another column":  {ttlOf(nil), ttlOf(nil, func(l *TTL) { l.Column = "b" }), true},
 		"a ttl in another zone":      {ttlOf(nil), ttlOf(nil, func(l *TTL) { l.Zone = "Asia/Tokyo" }), true},
+		"the same epoch":             {epochOf(), epochOf(), false},
+		"a longer epoch":             {epochOf(), epochOf(func(k *Epoch) { k.After.Months++ }), false},
+		"a shorter epoch":            {epochOf(), epochOf(func(k *Epoch) { k.After = Interval{} }), true},
+		"another unit":               {epochOf(), epochOf(func(k *Epoch) { k.Unit = milliseconds }), true},
+		"another path":               {epochOf(), epochOf(func(k *Epoch) { k.Path = "a" }), true},
+		"a document made anew":       {epochOf(), epochOf(func(k *Epoch) { k.Number++ }), true},
+		"an epoch for an age":        {ageOf(), epochOf(), true},
 	} {
 		if got := c.next.MoreThan(c.former); got != c.more {
 			t.Errorf("%s: more may fall due: %t", name, got)
@@ -75,7 +90,14 @@ func TestAnEntryRecallsTheColumnsOnRecord(t *testing.T) {
 	if got := bare.Recall(ttlOf(nil)); !reflect.DeepEqual(got, ttlOf(days(1))) {
 		t.Errorf("a ttl recalls %+v", got)
 	}
+	found := epochOf(func(k *Epoch) { k.Number, k.Type = 0, "" })
+	if got := found.Recall(epochOf(func(k *Epoch) { k.After = Interval{} })); !reflect.DeepEqual(got, epochOf()) {
+		t.Errorf("an epoch recalls %+v", got)
+	}
 	for name, c := range map[string]struct{ entry, former Kind }{
+		"another path":       {found, epochOf(func(k *Epoch) { k.Path = "b" })},
+		"another unit":       {found, epochOf(func(k *Epoch) { k.Unit = milliseconds })},
+		"an epoch for age":   {found, ageOf()},
 		"another kind":       {unresolved, ttlOf(nil)},
 		"an age for a ttl":   {bare, ageOf()},
 		"another column":     {unresolved, ageOf(func(a *Age) { a.Column = "b" })},
@@ -95,6 +117,7 @@ func TestWhatAKindStoresIsReadBack(t *testing.T) {
 		`{"column":"at","number":2,"type":"timestamp without time zone","zone":"Europe/Berlin","after":"30 days"}`:                                                      ageOf(),
 		`{"kind":"ttl","column":"at","number":2,"type":"timestamp with time zone","ttl_column":"ttl","ttl_number":3,"ttl_type":"integer"}`:                              ttlOf(nil),
 		`{"kind":"ttl","column":"at","number":2,"type":"timestamp with time zone","ttl_column":"ttl","ttl_number":3,"ttl_type":"integer","ttl_default":"1 mon 2 days"}`: ttlOf(&Interval{Months: 1, Days: 2}),
+		`{"kind":"epoch","column":"doc","number":2,"type":"jsonb","path":"a.b","epoch":"s","after":"30 days"}`:                                                          epochOf(),
 	} {
 		written, err := json.Marshal(Record{kind})
 		if err != nil || string(written) != text {

@@ -126,7 +126,8 @@ func (m *Moment) recall(former Moment) bool {
 
 // resolve finds the column, and asks the server for the zone.
 func (m *Moment) resolve(ctx context.Context, db DB, t Table) ([]Problem, error) {
-	found, problem, err := findColumn(ctx, db, t, m.Column, "this version counts from timestamps and dates", Timestamptz, Timestamp, Date)
+	found, problem, err := findColumn(ctx, db, t, m.Column,
+		"time is counted from a timestamp or a date; for a Unix time write epoch: s or ms, for dates in a text iso8601: true", Timestamptz, Timestamp, Date)
 	if err != nil {
 		return nil, err
 	}

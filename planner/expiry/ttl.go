@@ -64,7 +64,7 @@ func readTTL(ctx context.Context, db DB, e Entry) (Kind, []Problem, error) {
 	if !there {
 		return l, nil, nil
 	}
-	i, problem, err := ReadInterval(ctx, db, text)
+	i, problem, err := readPeriod(ctx, db, text)
 	if err != nil {
 		return nil, nil, err
 	}

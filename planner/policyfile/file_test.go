@@ -198,6 +198,10 @@ func TestTheSchemaTakesWhatTheParserTakes(t *testing.T) {
 		t.Error("the schema takes a file full of mistakes")
 	}
 	for _, policy := range []string{
+		"{name: a, table: b.c, expire: {after: 3 days}}",
+		"{name: a, table: b.c, expire: {column: d, epoch: us}}",
+		"{name: a, table: b.c, expire: {column: d, epoch: s, zone: UTC}}",
+		"{name: a, table: b.c, expire: {column: d, epoch: s, path: ''}}",
 		"{name: a, table: b.c, expire: {column: d, after: 3 days, ttl_column: e}}",
 		"{name: a, table: b.c, expire: {column: d, ttl_default: 3 days}}",
 		"{name: a, table: b.c, expire: {ttl_column: e}}",

@@ -16,57 +16,47 @@ set constraint_exclusion = off
 as $lapse$
 declare
   place   lapse.place := lapse.enter(claim, work, 1, 2, 100);
-  bound   bigint := floor(extract(epoch from claim.cutoff))::bigint;
+  bound   bigint := ((floor(extract(epoch from claim.cutoff - interval '00:00:00')) + 1))::bigint;
   rows_at tid[];
   last    text[];
   before  bigint[];
   gone    bigint := 0;
   more    boolean := false;
   ended   boolean;
-  found   tid[];
 begin
   execute 'lock table only ' || place.leaf || ' in row exclusive mode';
   perform lapse.look(claim, work, place.leaf);
-  -- So many candidates and no more, in order, without locks; then those that are due.
-  execute 'with seen as materialized (
-select t.ctid as at, t."at" as k1, t."id" as k2,
-       t.tableoid = $5 and case when t."at" <= $2 then to_timestamp(t."at") <= $1 else false end as due
+  execute 'with pick as materialized (
+select t.ctid as at, t."at" as k1, t."id" as k2
   from only ' || place.leaf || ' as t
- where t."at" <= $2'
+ where t."at" <= $2
+   and t.tableoid = $5 and case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end'
       || case when place.cursor is null then '' else '
    and (t."at", t."id") > (($4[1])::integer, ($4[2])::integer)' end || '
  order by t."at", t."id"
- limit $6
-), due as materialized (
-select s.at, s.k1, s.k2 from seen s where s.due limit $3
-)
-select array_agg(d.at),
-       case when count(*) = $3 then (select array[r.k1::text, r.k2::text] from due r offset (select greatest(count(*) - 1, 0) from due))
-            else (select array[r.k1::text, r.k2::text] from seen r offset (select greatest(count(*) - 1, 0) from seen)) end,
-       count(*) < $3 and (select count(*) from seen) < $6
-  from due d'
-    into found, last, ended
-    using claim.cutoff, bound, work.row_limit, place.cursor, claim.target, work.row_limit * 8::bigint;
-  perform lapse.pin();
-  if found is not null then
-    execute 'select array_agg(p.at) from (
-select t.ctid as at
-  from only ' || place.leaf || ' as t
- where t.ctid = any ($3) and t.tableoid = $4
-   and case when t."at" <= $2 then to_timestamp(t."at") <= $1 else false end
+ limit $3
    for update skip locked
-) p'
-      into rows_at using claim.cutoff, bound, found, claim.target;
-    perform lapse.pin();
-    more := cardinality(found) > coalesce(cardinality(rows_at), 0); -- somebody has locked them, or changed them meanwhile
-  end if;
+)
+select array_agg(p.at), (select array[r.k1::text, r.k2::text] from pick r offset (select greatest(count(*) - 1, 0) from pick)) from pick p'
+    into rows_at, last
+    using claim.cutoff, bound, work.row_limit, place.cursor, claim.target;
+  perform lapse.pin();
+  ended := coalesce(cardinality(rows_at), 0) < work.row_limit;
   if rows_at is not null then
     before := lapse.record(claim, mac, work);
     execute 'delete from only ' || place.leaf || ' as t
-       where t.ctid = any ($3) and t.tableoid = $4 and case when t."at" <= $2 then to_timestamp(t."at") <= $1 else false end'
+       where t.ctid = any ($3) and t.tableoid = $4 and case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end'
       using claim.cutoff, bound, rows_at, claim.target;
     get diagnostics gone = row_count;
     set constraints all immediate; -- deferred ones too: here, not at COMMIT
+    perform lapse.pin();
+  end if;
+  if ended then
+    execute 'select exists (
+  select from only ' || place.leaf || ' as t
+   where t."at" <= $2
+     and t.tableoid = $3 and case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end)' into more using claim.cutoff, bound, claim.target;
+    set constraints all immediate;
     perform lapse.pin();
   end if;
   return lapse.leave(claim, work, coalesce(cardinality(rows_at), 0), gone, before, last, ended, more);
@@ -90,29 +80,25 @@ set constraint_exclusion = off
 as $lapse$
 declare
   root  oid := lapse.inspect(1, 2);
-  bound bigint := floor(extract(epoch from at_cutoff))::bigint;
+  bound bigint := ((floor(extract(epoch from at_cutoff - interval '00:00:00')) + 1))::bigint;
   leaf  text := (select format('%I.%I', n.nspname, c.relname)
                    from pg_class c join pg_namespace n on n.oid = c.relnamespace
                   where c.oid = explain_leaf
                     and (c.oid = root or exists (select from pg_partition_ancestors(c.oid) a where a.relid = root)));
   pick  text := '
-select s.at, s.k1, s.k2
-  from (
-select t.ctid as at, t."at" as k1, t."id" as k2,
-       case when t."at" <= $2 then to_timestamp(t."at") <= $1 else false end as due
+select t.ctid as at, t."at" as k1, t."id" as k2
   from only ' || leaf || ' as t
  where t."at" <= $2
+   and case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end
  order by t."at", t."id"
- limit $4
-) s
- where s.due
- limit $3';
+ limit $3
+   for update skip locked';
   line  text;
 begin
   execute 'select count(*), min(to_timestamp(t."at")), max(to_timestamp(t."at")), pg_current_snapshot()
   from shop.logins as t
  where t."at" <= $2
-   and case when t."at" <= $2 then to_timestamp(t."at") <= $1 else false end'
+   and case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end'
     into due, oldest, newest, seen using at_cutoff, bound;
   perform lapse.pin();
   if leaf is not null then

@@ -1,0 +1,146 @@
+package expiry
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"lapse/internal/pgtest"
+)
+
+func TestAPathIsCutAtItsDots(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string][]string{
+		"a":                 {"a"},
+		"a.b.c":             {"a", "b", "c"},
+		`meta."valid.to".x`: {"meta", "valid.to", "x"},
+		`"a""b"."".0`:       {`a"b`, "", "0"},
+		`"über uns".$id`:    {"über uns", "$id"},
+		"":                  nil,
+		"a.":                nil,
+		".a":                nil,
+		"a..b":              nil,
+		"a b":               nil,
+		`"a`:                nil,
+		`"a"b`:              nil,
+		`a"b"`:              nil,
+		"$.a b":             nil,
+	} {
+		got, err := readPath(path)
+		if want == nil && err == nil || !slices.Equal(got, want) && want != nil {
+			t.Errorf("%s: got %q (%v), want %q", path, got, err, want)
+		}
+	}
+}
+
+// The keys that PostgreSQL takes from the array are those of the path, and it writes the array as it stands in an index.
+func TestAPathReachesPostgresAsItIsWritten(t *testing.T) {
+	t.Parallel()
+	conn := pgtest.New(t, pgtest.Newest(t)).Connect(t)
+	for _, path := range []string{"a.b", `meta."valid.to"`, `"a""b".""`, `"NULL".null`, `"{}".","."a b"`, `"a\b"`, `"it's".$x.ü`, `"0".1`} {
+		keys, err := readPath(path)
+		must(t, err)
+		if got := valueOn[[]string](t, conn, "select "+pathSQL(path)); !slices.Equal(got, keys) {
+			t.Errorf("%s: PostgreSQL reads %q, want %q", path, got, keys)
+		}
+		if got := valueOn[string](t, conn, "select quote_literal(("+pathSQL(path)+")::text) || '::text[]'"); got != strings.TrimSpace(pathSQL(path)) {
+			t.Errorf("%s: written as %s, PostgreSQL writes %s", path, pathSQL(path), got)
+		}
+	}
+}
+
+// An entry whose column is not there, or is none that the kind reads, is refused at its key, with the fix.
+func TestAColumnThatAKindCannotReadIsRefusedWithTheFix(t *testing.T) {
+	t.Parallel()
+	conn := pgtest.New(t, pgtest.Newest(t)).Connect(t)
+	must(t, run(conn, `create domain stamp as bigint`))
+	must(t, run(conn, `create table x (id int primary key, at timestamptz, exp bigint, doc jsonb, raw json, note text, code char(40), dom stamp)`))
+	table := Table{OID: valueOn[uint32](t, conn, `select 'x'::regclass::oid`), Name: "public.x"}
+	for _, c := range []struct {
+		entry     Entry
+		key, want string
+	}{
+		{Entry{"column": "exp", "epoch": "s"}, "", ""},
+		{Entry{"column": "doc", "epoch": "ms", "path": "a.b"}, "", ""},
+		{Entry{"column": "epx", "epoch": "s"}, "column", "did you mean exp?"},
+		{Entry{"column": "at", "epoch": "s"}, "column", "is a timestamp with time zone: epoch reads numbers"},
+		{Entry{"column": "dom", "epoch": "s"}, "column", "is a stamp: epoch reads numbers"},
+		{Entry{"column": "doc", "epoch": "s"}, "column", "say with path where in it the value is"},
+		{Entry{"column": "raw", "epoch": "s", "path": "a"}, "column", "alter table public.x alter column \"raw\" type jsonb using \"raw\"::jsonb"},
+		{Entry{"column": "exp", "epoch": "s", "path": "a"}, "path", "take path out"},
+		{Entry{"column": "exp", "after": "1 day"}, "column", "write epoch: s or ms"},
+		{Entry{"column": "at"}, "", ""},
+		{Entry{"column": "at", "after": "600"}, "", ""},
+	} {
+		kind, problems, err := Read(t.Context(), conn, c.entry)
+		must(t, err)
+		if found := Check(c.entry); len(found)+len(problems) > 0 {
+			t.Errorf("%v: %v %v", c.entry, found, problems)
+		}
+		problems, err = kind.Resolve(t.Context(), conn, table)
+		must(t, err)
+		switch {
+		case c.want == "" && len(problems) > 0, c.want != "" && len(problems) != 1:
+			t.Errorf("%v: got %v, want %q", c.entry, problems, c.want)
+		case c.want != "" && (problems[0].Key != c.key || !strings.Contains(problems[0].Text, c.want)):
+			t.Errorf("%v: got %v, want %q at %s", c.entry, problems[0], c.want, c.key)
+		}
+	}
+}
+
+func TestAnEntryWhoseKeysDoNotGoTogetherIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		entry     Entry
+		key, want string
+	}{
+		{Entry{"epoch": "s"}, "", "expire needs column"},
+		{Entry{"column": "a", "epoch": "us"}, "epoch", `epoch is s (seconds since 1970) or ms, and not "us"`},
+		{Entry{"column": "a", "epoch": "s", "zone": "UTC"}, "zone", "zone and epoch exclude one another"},
+		{Entry{"column": "a", "epoch": "s", "ttl_column": "b"}, "epoch", "epoch and ttl_column exclude one another"},
+		{Entry{"column": "a", "epoch": "s", "path": "a."}, "path", "is not a path"},
+	} {
+		problems := Check(c.entry)
+		if len(problems) != 1 || problems[0].Key != c.key || !strings.Contains(problems[0].Text, c.want) {
+			t.Errorf("%v: got %v, want %q at %q", c.entry, problems, c.want, c.key)
+		}
+	}
+}
+
+// A whole number is one of seconds wherever an entry has a duration, and without one there is none.
+func TestAWholeNumberInAnEntryIsSeconds(t *testing.T) {
+	t.Parallel()
+	conn := pgtest.New(t, pgtest.Newest(t)).Connect(t)
+	ten := Interval{Microseconds: 600_000_000}
+	for _, c := range []struct {
+		entry Entry
+		want  Interval
+	}{
+		{Entry{"column": "a", "after": "600"}, ten},
+		{Entry{"column": "a", "after": "0"}, Interval{}},
+		{Entry{"column": "a"}, Interval{}},
+		{Entry{"column": "a", "epoch": "s", "after": "600"}, ten},
+		{Entry{"column": "a", "epoch": "s"}, Interval{}},
+		{Entry{"column": "a", "ttl_column": "b", "ttl_default": "600"}, ten},
+	} {
+		kind, problems, err := Read(t.Context(), conn, c.entry)
+		must(t, err)
+		var got Interval
+		switch k := kind.(type) {
+		case *Age:
+			got = k.After
+		case *Epoch:
+			got = k.After
+		case *TTL:
+			got = *k.Default
+		}
+		if len(problems) > 0 || got != c.want {
+			t.Errorf("%v: got %s, %v, want %s", c.entry, got, problems, c.want)
+		}
+	}
+	for _, text := range []string{"-600", "1.5", "99999999999999999999", "٣"} {
+		if _, problems, err := Read(t.Context(), conn, Entry{"column": "a", "after": text}); err != nil || len(problems) != 1 || problems[0].Key != "after" {
+			t.Errorf("%s: got %v, %v, want one problem at after", text, problems, err)
+		}
+	}
+}

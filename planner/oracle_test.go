@@ -1,0 +1,106 @@
+package planner
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"time"
+
+	"lapse/planner/expiry"
+)
+
+// A second opinion on when a row is due, in Go and apart from the product's SQL. Instants are microseconds since 1970, in the
+// proleptic Gregorian calendar of PostgreSQL and of package time.
+
+// never is later than every cutoff.
+const never = math.MaxInt64
+
+// firstSecond is the first of year 4713 BC.
+const firstSecond = -210_863_520_000
+
+// plus adds an interval as PostgreSQL does in UTC: months to the month's last day at most, then days, then the rest.
+func plus(at int64, i expiry.Interval) int64 {
+	if at == never {
+		return never
+	}
+	t := time.UnixMicro(at).UTC()
+	year, month, day := t.Date()
+	clock := at - time.Date(year, month, day, 0, 0, 0, 0, time.UTC).UnixMicro()
+	for n := i.Months; n > 0; n-- {
+		if month++; month > time.December {
+			year, month = year+1, time.January
+		}
+	}
+	day = min(day, daysIn(year, month))
+	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC).UnixMicro() + clock + int64(i.Days)*86_400_000_000 + i.Microseconds
+}
+
+func daysIn(year int, month time.Month) int {
+	switch month {
+	case time.April, time.June, time.September, time.November:
+		return 30
+	case time.February:
+		if year%4 == 0 && (year%100 != 0 || year%400 == 0) {
+			return 29
+		}
+		return 28
+	default:
+		return 31
+	}
+}
+
+// unixTime is the instant of a number of seconds or milliseconds that is kept in a column of this type, "jsonb" for one in a
+// document. number is as SQL and JSON write it.
+func unixTime(number, unit string, of expiry.ColumnType) int64 {
+	if of == "real" || of == "double precision" {
+		return unixFloat(number, unit, of)
+	}
+	x, isNumber := new(big.Rat).SetString(number)
+	perSecond := int64(1)
+	if unit == "ms" {
+		perSecond = 1000
+	}
+	edge := new(big.Rat).SetInt64(firstSecond * perSecond)
+	if !isNumber || x.Cmp(edge) < 0 || x.Cmp(new(big.Rat).Neg(edge)) > 0 {
+		return never
+	}
+	x.Quo(x, new(big.Rat).SetInt64(perSecond))
+	if unit == "ms" {
+		seconds := new(big.Int)
+		seconds.Div(x.Num(), x.Denom()) // Euclid's: down, for a divisor above zero
+		return seconds.Int64() * 1_000_000
+	}
+	if x.IsInt() {
+		return x.Num().Int64() * 1_000_000
+	}
+	rounded, _ := new(big.Rat).SetString(x.FloatString(6)) // half away from zero, as numeric's round
+	f, _ := rounded.Float64()
+	return toTimestamp(f)
+}
+
+// toTimestamp is PostgreSQL's function of that name.
+func toTimestamp(seconds float64) int64 {
+	const since2000 = 946_684_800
+	return int64(math.RoundToEven((seconds-since2000)*1e6)) + since2000*1_000_000
+}
+
+func unixFloat(number, unit string, of expiry.ColumnType) int64 {
+	var f float64
+	if _, err := fmt.Sscan(number, &f); err != nil {
+		return never
+	}
+	if of == "real" {
+		f = float64(float32(f))
+	}
+	perSecond := 1.0
+	if unit == "ms" {
+		perSecond = 1000
+	}
+	if !(f >= firstSecond*perSecond && f <= 9e12*perSecond) {
+		return never
+	}
+	if unit == "ms" {
+		return int64(math.Floor(math.Floor(f)/1000)) * 1_000_000
+	}
+	return toTimestamp(f)
+}
