@@ -192,7 +192,7 @@ func (c *comparison) result() []Change {
 		}
 		change := Change{
 			Kind: Missing, Policy: name, Table: p.TableName, ID: p.ID, FromVersion: p.Version, ToVersion: p.Version,
-			FromState: p.State, ToState: p.State,
+			FromState: p.State, ToState: p.State, former: p.version(),
 		}
 		if c.prune {
 			change.Kind, change.ToState = Removed, schemas.Dropped

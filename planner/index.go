@@ -182,6 +182,19 @@ func (c *Change) CreatesIndex() bool {
 	return c.ToState != schemas.Dropped && v != nil && v.spec.Index == createIndex
 }
 
+// TableOID is the policy's table after the change, 0 where it has none any more.
+func (c *Change) TableOID() uint32 {
+	switch {
+	case c.ToState == schemas.Dropped:
+		return 0
+	case c.next != nil:
+		return c.next.table
+	case c.former != nil:
+		return c.former.table
+	}
+	return 0
+}
+
 const createIndex = "create"
 
 // some lists a few names and counts the rest.

@@ -23,6 +23,7 @@ type IndexStep struct {
 	SQL      string
 	Does     IndexStepKind
 	Relation uint32 // the table or partition
+	Table    string // its name, quoted
 	Schema   string // of the index
 	Name     string
 }
@@ -175,7 +176,7 @@ func (t *indexTree) steps() (steps []IndexStep) {
 		n := &t.nodes[i]
 		at := t.there[n.OID]
 		create := IndexStep{
-			Relation: n.OID, Schema: n.Schema, Name: t.names[n.OID], Does: CreateOnLeaf,
+			Relation: n.OID, Table: n.Name, Schema: n.Schema, Name: t.names[n.OID], Does: CreateOnLeaf,
 			SQL: fmt.Sprintf("create index concurrently %s on %s %s", quoted(t.names[n.OID]), n.Name, t.body),
 		}
 		switch {
@@ -201,7 +202,7 @@ func (t *indexTree) steps() (steps []IndexStep) {
 
 func (t *indexTree) attach(n *treeNode) IndexStep {
 	parent := t.nodes[slices.IndexFunc(t.nodes, func(p treeNode) bool { return p.OID == n.Parent })]
-	step := IndexStep{Relation: n.OID, Schema: n.Schema, Name: t.names[n.OID], Does: AttachPartition}
+	step := IndexStep{Relation: n.OID, Table: n.Name, Schema: n.Schema, Name: t.names[n.OID], Does: AttachPartition}
 	step.SQL = fmt.Sprintf("alter index %s attach partition %s", schemas.Identifier(parent.Schema, t.names[parent.OID]), step.Index())
 	return step
 }

@@ -22,7 +22,6 @@ func unsupported(p *policyfile.Policy) []option {
 		{option{"events.values", "events: values: " + p.Events.Values}, p.Events.Values != ""},
 		{option{"moves", "moves: " + p.Moves}, p.Moves != ""},
 		{option{"evidence", "evidence: " + p.Evidence}, p.Evidence != ""},
-		{option{"index", "index: " + p.Index}, p.Index != ""},
 		{option{"triggers", "triggers: trusted"}, p.Triggers.Trusted},
 		{option{"shards", "shards"}, p.Shards != nil},
 	} {

@@ -34,6 +34,7 @@ const (
 	SQLStateDuplicateObject          = "42710"
 	SQLStateUndefinedFunction        = "42883"
 	SQLStateUndefinedTable           = "42P01"
+	SQLStateDuplicateTable           = "42P07" // or an index
 	SQLStateTooManyConnections       = "53300"
 	SQLStateConfigurationLimit       = "53400"
 	SQLStateProgramLimitExceeded     = "54000"

@@ -87,6 +87,7 @@ func (a *applier) run(ctx context.Context) error {
 	does := &setup.Applier{
 		Session:       setup.Session{Conn: conn, Roles: a.settings.Roles, Log: a.log},
 		AuditRequired: installed.AuditRequired, Prune: a.prune, Arm: a.arm, Reason: a.reason, Counting: a.connectToCount,
+		Login: a.connectToIndex, Indexing: a.tellIndex(),
 	}
 	if !a.asJSON {
 		does.Tell = a.report

@@ -20,6 +20,12 @@ func (a *applier) print(changes setup.Changes) {
 		if c.Grant {
 			fmt.Fprintf(a.out, "  grant %s its rights on every partition of %s\n", c.Deleter(a.settings.Roles), c.Table)
 		}
+		for _, statement := range c.Build {
+			fmt.Fprintf(a.out, "  %s;\n", statement)
+		}
+		for _, index := range c.DropIndexes {
+			fmt.Fprintf(a.out, "  drop index %s, which Lapse made and no policy asks for\n", index)
+		}
 		if len(c.Leave) > 0 {
 			fmt.Fprintf(a.out, "  no longer publish %s\n", strings.Join(c.Leave, ", "))
 		}

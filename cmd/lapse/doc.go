@@ -8,7 +8,7 @@
 //	session.go, admit.go         how a command logs in and which role it plays; which logins and sessions are refused
 //	keyring.go, logins.go        the keys and logins of the settings
 //	init.go, initslot.go         install: the steps are in internal/setup
-//	apply.go, applytext.go       apply a policy file: the steps are in internal/setup
+//	apply.go, applytext.go       apply a policy file: the steps are in internal/setup; indexing.go tells of indexes
 //	policy.go, policystate.go    the policies in force; pausing, arming and resuming them
 //	pause.go                     every deletion paused
 //	plan.go                      what is due

@@ -39,16 +39,23 @@ func (a *Applier) Apply(ctx context.Context, changes Changes) error {
 		return w.write(ctx, c)
 	})
 	w.each(ctx, func(c *Change) error {
+		if len(c.Build) > 0 {
+			if err := w.build(ctx, c); err != nil {
+				return err
+			}
+		}
 		switch {
 		case !c.Applied && c.Change.Writes():
 			return w.write(ctx, c)
 		case len(c.Publish) > 0 || c.Grant:
 			return w.complete(ctx, c)
 		}
+		c.Applied = c.Applied || len(c.Build) > 0
 		return nil
 	})
 	w.each(ctx, func(c *Change) error {
 		w.leave(ctx, c)
+		w.dropIndexes(ctx, c)
 		return nil
 	})
 	if err := w.dropDeleters(ctx); err != nil {

@@ -91,7 +91,7 @@ func (p *site) tries(f *policyfile.File, s *statements) error {
 		return err
 	}
 	defer func() { _ = conn.Close(p.t.Context()) }()
-	a := &setup.Applier{Session: setup.Session{Conn: conn, Roles: p.roles, Log: quiet}, AuditRequired: true, Prune: true}
+	a := &setup.Applier{Session: setup.Session{Conn: conn, Roles: p.roles, Log: quiet}, AuditRequired: true, Prune: true, Login: p.connectLogin}
 	cut := s.cut
 	s.cut = 0
 	changes, err := a.Difference(p.t.Context(), f)
@@ -100,7 +100,15 @@ func (p *site) tries(f *policyfile.File, s *statements) error {
 	}
 	s.cut = cut
 	s.all = nil // nothing was written yet
-	return a.Apply(p.t.Context(), changes)
+	if err := a.Apply(p.t.Context(), changes); err != nil {
+		return err
+	}
+	for _, c := range changes {
+		if len(c.Left) > 0 {
+			return errors.New(c.Left[0])
+		}
+	}
+	return nil
 }
 
 func TestDroppingPoliciesLeavesNothingOfTheirs(t *testing.T) {

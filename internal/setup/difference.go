@@ -24,6 +24,10 @@ type Applier struct {
 	Reason        string // for the record
 	// Counting opens the executor's session, in which what newly falls due is counted; nil does not count.
 	Counting func(ctx context.Context) (*pgx.Conn, error)
+	// Login opens a session of the applying login's own, in which indexes are made and dropped.
+	Login func(ctx context.Context) (*pgx.Conn, error)
+	// Indexing is told how far an index is that is made; nil is told nothing.
+	Indexing func(IndexProgress)
 	// Tell is called for each policy once its change is committed; nil is not called.
 	Tell func(c *Change)
 }
@@ -36,16 +40,21 @@ type Change struct {
 	Grant    bool      `json:"grant,omitempty"` // the deleter lacks a right, on a partition made since for instance
 	Leave    []string  `json:"leave,omitempty"` // tables that leave their publication: no policy needs them there
 	NewlyDue *NewlyDue `json:"newly_due,omitempty"`
-	Left     []string  `json:"-"` // of Leave, what is still published after Apply, and what to do; Warnings has it too
+	// Build are the statements that make the policy's index, before its version is written; DropIndexes are indexes that Lapse
+	// made and no policy asks for any more.
+	Build       []string `json:"build,omitempty"`
+	DropIndexes []string `json:"drop_indexes,omitempty"`
+	Left        []string `json:"-"` // of Leave, what is still published after Apply, and what to do; Warnings has it too
 
-	tables  []uint32 // all that must be published
-	leaving []replication.Member
-	failed  bool
+	tables   []uint32 // all that must be published
+	leaving  []replication.Member
+	unneeded []madeIndex
+	failed   bool
 }
 
 // Writes reports whether Apply would change anything.
 func (c *Change) Writes() bool {
-	return c.Change.Writes() || len(c.Publish) > 0 || c.Grant || len(c.Leave) > 0
+	return c.Change.Writes() || len(c.Publish) > 0 || c.Grant || len(c.Leave) > 0 || len(c.Build) > 0 || len(c.DropIndexes) > 0
 }
 
 // Deleter is the role whose rights Apply completes where Grant says so.
@@ -77,7 +86,7 @@ func (c *Change) refused(err error) error {
 		return nil
 	}
 	if c.FallBack(err.Error()) {
-		c.Publish, c.Grant, c.tables = nil, false, nil
+		c.Publish, c.Grant, c.tables, c.Build = nil, false, nil, nil
 		return nil
 	}
 	return fmt.Errorf("policy %s: %w", c.Policy, err)
@@ -114,12 +123,20 @@ func (a *Applier) Difference(ctx context.Context, file *policyfile.File) (Change
 				refused = append(refused, c.refused(err))
 			}
 		}
+		if c.Resolved != nil {
+			for _, step := range c.Resolved.Build {
+				c.Build = append(c.Build, step.SQL)
+			}
+		}
 		changes = append(changes, c)
 	}
 	if err := errors.Join(refused...); err != nil {
 		return nil, nothingApplied(err)
 	}
-	return a.leavers(ctx, members, changes)
+	if changes, err = a.leavers(ctx, members, changes); err != nil {
+		return nil, err
+	}
+	return a.unneededIndexes(ctx, changes)
 }
 
 // nothingApplied says what became of the other policies of a file of which one was refused.
