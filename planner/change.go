@@ -182,6 +182,10 @@ func (s *spec) lines(table string) []FieldChange {
 	if s.Shards != nil {
 		shards = strings.TrimSpace(fmt.Sprintf("%d %s", s.Shards.Count, strings.Join(s.Shards.By, ", ")))
 	}
+	floors := make([]string, len(s.Floor))
+	for i := range s.Floor {
+		floors[i] = s.Floor[i].String()
+	}
 	all := []FieldChange{{Field: "table", To: table}}
 	for _, f := range s.Expire.Fields() {
 		all = append(all, FieldChange{Field: f.Name, To: f.Value})
@@ -209,6 +213,7 @@ func (s *spec) lines(table string) []FieldChange {
 		{Field: "owner", To: s.Owner},
 		{Field: "basis", To: s.Basis},
 		{Field: "latitude", To: s.Latitude},
+		{Field: "floor", To: strings.Join(floors, "; ")},
 	}...)
 }
 

@@ -26,8 +26,9 @@ type Definition struct {
 	Table      string // schema.table, quoted where SQL wants it
 	Expire     expiry.Kind
 	Key        []KeyColumn
-	Batch      int    // the largest batch
-	TableOwner uint32 // the role whose deleter owns the functions
+	Batch      int     // the largest batch
+	TableOwner uint32  // the role whose deleter owns the functions
+	Floors     []Floor // that its functions are held to; no text of theirs depends on it
 }
 
 // condition is what all SQL about the policy's rows takes.

@@ -19,6 +19,7 @@ type entry struct {
 	table  string            // schema.table, quoted where SQL wants it; "" where that is no name
 	expire expiry.Kind       // its columns without numbers and types
 	when   schedule.Schedule
+	floors []Floor
 }
 
 // readEntry reads a policy's texts. What PostgreSQL cannot read is among the complaints.
@@ -75,6 +76,14 @@ func readEntryIn(ctx context.Context, tx pgx.Tx, d *yamldoc.Document, p *policyf
 	if every := e.when.Every; p.Daily == nil && p.Cron == nil && every.Months == 0 && every.Exact() < leastEvery && d.Count() == before {
 		complain("every", "every must be at least 100 milliseconds")
 	}
+	floors, unreadable, err := readFloors(ctx, tx, p.Floors)
+	if err != nil {
+		return nil, err
+	}
+	e.floors = floors
+	for _, problem := range unreadable {
+		complain("", problem)
+	}
 	if p.Latitude != "" {
 		e.policy.Latitude = latitude.String()
 	}
@@ -110,6 +119,7 @@ func (e *entry) onRecord(p *InForce) *version {
 		return nil
 	}
 	e.fill(&v.spec, &v.definition)
+	e.holdTo(v)
 	return v
 }
 

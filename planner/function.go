@@ -67,7 +67,7 @@ func FunctionsSQL(d *Definition, roles schemas.Roles) (create, give string, err 
 // digest tells texts of functions apart, "" where they cannot be written: see checkArithmetic.
 func (d *Definition) digest() string {
 	unnumbered := *d
-	unnumbered.ID, unnumbered.Version = 0, 0
+	unnumbered.ID, unnumbered.Version, unnumbered.Floors = 0, 0, nil
 	text, err := unnumbered.functionsText()
 	if err != nil {
 		return ""
@@ -76,8 +76,12 @@ func (d *Definition) digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// functionsText is the text of both functions. A name that would end a function's body, or a comment, is refused.
+// functionsText is the text of both functions. An expiry below a floor is refused, and so is a name that would end a function's
+// body, or a comment.
 func (d *Definition) functionsText() (string, error) {
+	if err := d.checkFloors(); err != nil {
+		return "", err
+	}
 	names := []string{string(d.Name), d.Table}
 	for _, field := range d.Expire.Fields() {
 		names = append(names, field.Value)

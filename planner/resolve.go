@@ -92,6 +92,7 @@ func (s *resolution) resolve(ctx context.Context) error {
 	if err := s.relations(ctx, &t); err != nil {
 		return err
 	}
+	s.floors(e)
 	if s.d.Count() > 0 {
 		return nil
 	}
@@ -194,10 +195,19 @@ func lastFact(err error) string {
 	return message
 }
 
+// floors finds those that the policy is held to.
+func (s *resolution) floors(e *entry) {
+	d := &s.r.Definition
+	d.Floors = floorsOn(e.floors, d.Table, names(s.r.Published[1:]))
+	for _, problem := range floorProblems(d.Floors, d.Table, d.Expire) {
+		s.complain("expire", problem)
+	}
+}
+
 // specification is what lapse.policy keeps.
 func (s *resolution) specification(e *entry) spec {
 	d := &s.r.Definition
-	text := spec{Key: d.Key, Cascades: names(s.r.Published[1:]), TableOwner: d.TableOwner}
+	text := spec{Key: d.Key, Cascades: names(s.r.Published[1:]), TableOwner: d.TableOwner, Floor: d.Floors}
 	e.fill(&text, d)
 	return text
 }

@@ -37,7 +37,8 @@ type spec struct {
 	Latitude string             `json:"latitude,omitempty"`
 	// Functions is the digest of the text of the version's functions, but for its numbers. Another program may write another
 	// text for the same policy, and no batch runs by a text that the program which calls it would not write.
-	Functions string `json:"functions,omitempty"`
+	Functions string  `json:"functions,omitempty"`
+	Floor     []Floor `json:"floor,omitempty"` // of lapse.yaml, about this table and what goes along
 	// HeldAgainst is the version that was in force when this one was held back because more falls due under it. It is no
 	// difference between two versions.
 	HeldAgainst schemas.PolicyVersion `json:"held_against,omitempty"`
@@ -131,7 +132,7 @@ func (s *storedPolicy) definition() (Definition, spec, error) {
 	}
 	return Definition{
 		ID: s.ID, Version: s.Version, Name: s.Name, Table: s.TableName, Expire: text.Expire.Kind, Key: text.Key, Batch: text.Batch,
-		TableOwner: text.TableOwner,
+		TableOwner: text.TableOwner, Floors: text.Floor,
 	}, text, nil
 }
 

@@ -123,7 +123,7 @@ func (a *app) changeStates(
 	ctx context.Context, names []string, reason string,
 	decide func(context.Context, *pgx.Conn, *planner.InForce) (planner.Change, error),
 ) ([]stateChange, error) {
-	owner, _, err := a.openOwner(ctx, "lapse policy")
+	owner, s, err := a.openOwner(ctx, "lapse policy")
 	if err != nil {
 		return nil, err
 	}
@@ -136,6 +136,9 @@ func (a *app) changeStates(
 	changes := make([]planner.Change, len(policies))
 	for i := range policies {
 		if changes[i], err = decide(ctx, conn, &policies[i]); err != nil {
+			return nil, err
+		}
+		if err := keepAboveFloors(ctx, conn, s, &policies[i], &changes[i]); err != nil {
 			return nil, err
 		}
 	}

@@ -24,7 +24,8 @@ type Settings struct {
 	Format   Format
 	Audit    AuditMode
 	Limits   Limits
-	HTTP     string // address of the HTTP server
+	Floors   []Floor // what no policy may delete sooner
+	HTTP     string  // address of the HTTP server
 
 	// FailoverTolerance is how much a promotion may lose before a person must confirm it; zero is nothing.
 	FailoverTolerance time.Duration

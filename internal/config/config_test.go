@@ -56,6 +56,7 @@ format: spanner
 audit: off
 limits: { workers: 5, turn_rows: 100_000, turn_time: 10 seconds, batch_time: 250 ms }
 failover_tolerance: 90 seconds
+floors: [{ table: "public.audit_*", least: 10 years, reason: "HGB §257" }, { table: "*.x", least: P30D, reason: contract, trust_column: true }]
 http: 0.0.0.0:9000
 `
 
@@ -80,6 +81,7 @@ func TestEveryKeyOfTheFileIsRead(t *testing.T) {
 		{"audit", string(s.Audit), "off"},
 		{"limits", fmt.Sprint(s.Limits), fmt.Sprint(config.Limits{5, 100_000, 10 * time.Second, 250 * time.Millisecond})},
 		{"failover tolerance", s.FailoverTolerance.String(), "1m30s"},
+		{"floors", fmt.Sprint(s.Floors), "[{public.audit_* 10 years HGB §257 false} {*.x P30D contract true}]"},
 		{"http", s.HTTP, "0.0.0.0:9000"},
 	} {
 		if c.got != c.want {
@@ -160,6 +162,11 @@ func TestAllProblemsOfAFileAreNamedAtOnceWithTheirPlaces(t *testing.T) {
 		{"too many workers", "limits: { workers: 65 }\n", `:1:20: want a whole number from 1 to 64`},
 		{"workers that are no number", "limits: { workers: many }\n", `:1:20: want a whole number`},
 		{"a limit of another version", "limits: { rows_per_pass: 5 }\n", `:1:26: rows_per_pass is not supported by this version`},
+		{"floors that are no list", "floors: { table: a.b }\n", `floors: want a list of entries with table, least and reason, not a mapping`},
+		{"a floor without its reason", "floors: [{ table: a.b, least: 1 day }]\n", `a floor needs table, least and reason`},
+		{"a floor that is a text", "floors: [a.b]\n", `a floor: want names with values below them`},
+		{"a floor without a schema", "floors: [{ table: audit, least: 1 day, reason: x }]\n", `"audit" names no schema: write schema.table`},
+		{"an unknown key of a floor", "floors: [{ table: a.b, least: 1 day, reason: x, trust: true }]\n", `unknown key "trust": `},
 		{"half a certificate", "kafka:\n  tls: { cert: a }\n", `: cert and key belong together`},
 		{"half a login", "kafka:\n  sasl: { username: a }\n", `: sasl needs mechanism, username and password_file`},
 		{"an anchor", "slot: &a b\n", `:1:7: want a text, not an anchor or alias`},
@@ -235,6 +242,8 @@ func TestTheJSONSchemaAgreesWithTheReader(t *testing.T) {
 		{"an unknown key inside", "kafka: { broker: [a:1] }\n", false},
 		{"a format of another version", "format: debezium\n", false},
 		{"an audit mode", "audit: maybe\n", false},
+		{"a floor without its reason", "floors: [{ table: a.b, least: 1 day }]\n", false},
+		{"a floor without a schema", "floors: [{ table: audit, least: 1 day, reason: x }]\n", false},
 		{"half a certificate", "kafka: { tls: { cert: a } }\n", false},
 		{"half a login", "kafka: { sasl: { username: a } }\n", false},
 		{"no partitions", "topics: { partitions: 0 }\n", false},

@@ -40,6 +40,7 @@ func (f *file) fields() []field {
 		{"audit", f.word((*string)(&f.s.Audit), string(AuditRequired), string(AuditOff))},
 		{"limits", f.limits},
 		{"failover_tolerance", f.tolerance},
+		{"floors", f.floors},
 		{"http", f.checked(&f.s.HTTP, checkAddress)},
 	}
 }

@@ -33,6 +33,8 @@ type Policy struct {
 	Basis    string
 	Latitude string // a duration, or ""
 
+	Floors []Floor // of lapse.yaml, whatever tables they are about
+
 	source string                   // the entry as it was written
 	places map[string]yamldoc.Place // of keys and values, by key: "expire.after"; "" is the entry itself
 	lines  []string                 // of the file

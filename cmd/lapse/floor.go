@@ -1,0 +1,33 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"lapse/internal/config"
+	"lapse/planner"
+	"lapse/planner/policyfile"
+	"lapse/schemas"
+)
+
+// floorsOf are the floors of lapse.yaml, for the planner.
+func floorsOf(s *config.Settings) []policyfile.Floor {
+	floors := make([]policyfile.Floor, len(s.Floors))
+	for i, f := range s.Floors {
+		floors[i] = policyfile.Floor(f)
+	}
+	return floors
+}
+
+// keepAboveFloors refuses to let a policy delete that is below a floor of lapse.yaml, which may have been raised since.
+func keepAboveFloors(ctx context.Context, db planner.DB, s *config.Settings, p *planner.InForce, c *planner.Change) error {
+	if c.ToState != schemas.Arming && c.ToState != schemas.Armed || !c.Writes() {
+		return nil
+	}
+	problems, err := p.BelowFloor(ctx, db, floorsOf(s))
+	if err != nil || len(problems) == 0 {
+		return err
+	}
+	return fmt.Errorf("policy %s is not armed: %s", p.Name, strings.Join(problems, "; "))
+}

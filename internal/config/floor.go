@@ -1,0 +1,47 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+
+	"lapse/internal/yamldoc"
+)
+
+// Floor is the least time that rows of some tables are kept, whatever a policy file says.
+type Floor struct {
+	Table  string // a pattern of schema.table, with * and ?
+	Least  string // a duration, which PostgreSQL reads
+	Reason string
+	// TrustColumn says that a column of such a table may itself say when a row goes: a due time, or a ttl of the row's own.
+	TrustColumn bool
+}
+
+func (f *file) floors(node yamldoc.Node) {
+	entries, ok := node.List()
+	if !ok {
+		f.complain(node, "floors: want a list of entries with table, least and reason, not %s", kindOf(node))
+		return
+	}
+	for _, entry := range entries {
+		var floor Floor
+		f.mapping(entry, "a floor",
+			field{"table", f.checked(&floor.Table, checkTablePattern)},
+			field{"least", f.text(&floor.Least)},
+			field{"reason", f.text(&floor.Reason)},
+			field{"trust_column", f.flag(&floor.TrustColumn)})
+		if entry.Kind() == yamldoc.Mapping && (floor.Table == "" || floor.Least == "" || floor.Reason == "") {
+			f.complain(entry, "a floor needs table, least and reason: {table: \"public.audit_*\", least: 90 days, reason: \"the law that says so\"}")
+		}
+		f.s.Floors = append(f.s.Floors, floor)
+	}
+}
+
+var tablePattern = regexp.MustCompile(`^[^.]+\..+$`)
+
+// checkTablePattern wants a schema: a pattern without one would be about a table of every schema, or of none.
+func checkTablePattern(text string) error {
+	if !tablePattern.MatchString(text) {
+		return fmt.Errorf("%q names no schema: write schema.table, with * for any characters and ? for one", text)
+	}
+	return nil
+}

@@ -1,0 +1,49 @@
+package expiry
+
+import "time"
+
+// Lasting is a kind by which a time passes between what the row says and the row's deletion. Of a kind that is not Lasting
+// nothing is known: the row itself says when it goes.
+type Lasting interface {
+	// Least is that time; false: the row itself says when it goes.
+	Least() (Interval, bool)
+}
+
+// LeastOf is Least of any kind.
+func LeastOf(k Kind) (Interval, bool) {
+	if l, lasting := k.(Lasting); lasting {
+		return l.Least()
+	}
+	return Interval{}, false
+}
+
+// Least is After. With none, the column itself is the expiry.
+func (a *Age) Least() (Interval, bool) { return a.After, !a.After.IsZero() }
+
+// AtLeast reports whether i is no shorter a time than other, from whatever instant. It answers yes only where that is certain.
+func (i Interval) AtLeast(other Interval) bool {
+	if !i.MayBeShorter(other) {
+		return true
+	}
+	const day = int64(24 * time.Hour / time.Microsecond)
+	least, _ := daysOf(i.Months)
+	_, most := daysOf(other.Months)
+	return least*day+i.Exact() >= most*day+other.Exact()
+}
+
+// daysOf are the fewest and the most days that so many months can have. A year has a day more each fourth year, but for some,
+// of which the bounds allow one too few and one too many.
+func daysOf(months int32) (least, most int64) {
+	years, rest := int64(months/12), months%12
+	fewest := [12]int64{0, 28, 59, 89, 120, 150, 181, 212, 242, 273, 303, 334}
+	leapDays := years * 97 / 400
+	least = 365*years + max(leapDays-1, 0) + fewest[rest]
+	most = 365*years + fewest[rest]
+	if years > 0 {
+		most += leapDays + 2
+	}
+	if rest > 0 {
+		most += 3
+	}
+	return least, most
+}
