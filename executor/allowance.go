@@ -75,7 +75,7 @@ func (w *worker) allow(ctx context.Context, t *turn, l *lease) (rows int, end tu
 			end, err = w.trouble(t, err, 1)
 			return 0, end, err
 		}
-		t.limit(fmt.Sprintf("max_rows_per_run: %d rows went, and the next run goes on", p.Limits.MaxRows))
+		t.limit(maxRowsReached(p))
 		if first {
 			w.metrics.limited(p, limitMaxRows)
 			w.log.Info("run ends at its limit", "policy", p.Name, "run", l.run, "max_rows_per_run", p.Limits.MaxRows)
@@ -87,6 +87,11 @@ func (w *worker) allow(ctx context.Context, t *turn, l *lease) (rows int, end tu
 		return 0, turnMore, nil
 	}
 	return a.rows, turnGoesOn, nil
+}
+
+// maxRowsReached says so to a person.
+func maxRowsReached(p *planner.InForce) string {
+	return fmt.Sprintf("max_rows_per_run: %d rows went, and the next run goes on", p.Limits.MaxRows)
 }
 
 // giveRowsBack returns what a batch was allowed and did not delete. Where that fails they come back

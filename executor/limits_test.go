@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -118,8 +119,12 @@ func TestRowsThatADeadExecutorTookAreNotDeletedByAnotherUntilItsLeaseHasEnded(t 
 		if ended, err := w.endRun(t.Context(), w.run.ID, limitMaxRows); err != nil || !ended {
 			t.Fatal(ended, err)
 		}
+		if a := take(w.a.lease, 10); !a.over || a.rows != 0 {
+			t.Errorf("for a run that is over: %+v", a)
+		}
+		w.a.term++
 		if _, err := w.takeRows(t.Context(), w.a.lease, 10); schemas.StateOf(err) != schemas.SQLStateLease {
-			t.Errorf("for a run that is over: %v, want that the lease is lost", err)
+			t.Errorf("with another's lease: %v, want that it is lost", err)
 		}
 	})
 }
@@ -224,6 +229,46 @@ func TestWhatALimitGivesOut(t *testing.T) {
 		app := db.ConnectAs(t, appRole)
 		if _, err := app.Exec(t.Context(), "select lapse.take_rows(1, 1, 'x', 10)"); schemas.StateOf(err) != "42501" {
 			t.Errorf("the application takes rows: %v", err)
+		}
+	})
+}
+
+// hoursFrom is a window that opens and closes so many hours from now.
+func hoursFrom(opens, closes time.Duration) string {
+	at := func(d time.Duration) string { return time.Now().UTC().Add(d * time.Hour).Format("15:04") }
+	return fmt.Sprintf(`{"window": "%s-%s UTC"}`, at(opens), at(closes))
+}
+
+// The executor's clock is the test's. It jumps behind the window's end once the first batch is through.
+func TestARunEndsWhenItsWindowClosesAndGoesOnWhenItOpens(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 100, 5)
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 20")))
+		setLimits(t, db, hoursFrom(6, 12))
+		if s := only(t, once(t, newExecutor(t, db), "p")); s.Outcome != Limited || s.Batches != 0 || s.Limit == "" {
+			t.Errorf("outside the window, although it is named: %+v", s)
+		}
+		if n := one[int](t, db, "select count(*) from lapse.run"); n != 0 {
+			t.Errorf("%d runs were opened outside the window", n)
+		}
+		setLimits(t, db, hoursFrom(-6, 6))
+		var ahead atomic.Int64
+		e := newExecutor(t, db, func(c *Config) {
+			c.Clock = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+			c.Progress = func(Progress) { ahead.Store(int64(7 * time.Hour)) }
+		})
+		s := only(t, once(t, e, "p"))
+		if s.Outcome != Limited || s.Batches == 0 || s.Deleted >= 100 {
+			t.Errorf("when the window closes: %+v", s)
+		}
+		if got := counted(t, e, "lapse_limit_reached_total", "p", "window"); got != 1 {
+			t.Errorf("the metric says %v", got)
+		}
+		ahead.Store(0)
+		again := only(t, once(t, newExecutor(t, db), "p"))
+		if again.Outcome != Finished || again.Run != s.Run || again.Deleted+s.Deleted != 100 {
+			t.Errorf("in the next window: %+v, want that run %v ends", again, s.Run)
 		}
 	})
 }

@@ -202,6 +202,10 @@ func (w *worker) finish(ctx context.Context, t *turn) (turnEnd, error) {
 		m.pauseUntil(w.now().Add(elsewhereInterval))
 		return turnElsewhere, nil
 	}
+	if left.limited {
+		t.limit(maxRowsReached(p))
+		return turnLimited, nil
+	}
 	m.finish(p, &left)
 	if left.aside > 0 {
 		w.metrics.skips.WithLabelValues(string(p.Name), p.TableName, reasonPutAside).Add(float64(left.aside))

@@ -77,7 +77,6 @@ func (a *applier) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	file.Under(floorsOf(a.settings))
 	conn, installed, err := a.openInstalled(ctx, a.settings, session{
 		command: "lapse apply", to: a.settings.Database.Owner, role: a.settings.Roles.Owner, superuser: true,
 	})

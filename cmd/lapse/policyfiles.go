@@ -24,7 +24,8 @@ const policyFilesFlag = "the policy `file`, or a folder of them, or - for standa
 
 // readPolicyFiles reads the policy files that -f names, as one: a folder stands for all its *.yaml and *.yml files but the
 // hidden ones, by name. All that is wrong in them, and the files that cannot be read, are among the file's Problems: a
-// command that needs them whole asks Difference, or looks there itself. The error is for a wrong command line.
+// command that needs them whole asks Difference, or looks there itself. The policies are under the floors of lapse.yaml. The
+// error is for a wrong command line or lapse.yaml.
 func (a *app) readPolicyFiles(names []string) (*policyfile.File, error) {
 	if len(names) == 0 {
 		return nil, errNoPolicyFile
@@ -50,6 +51,11 @@ func (a *app) readPolicyFiles(names []string) (*policyfile.File, error) {
 	}
 	file, _ := policyfile.ParseAll(texts)
 	file.Problems = append(unread, file.Problems...)
+	s, err := a.settings()
+	if err != nil {
+		return nil, err
+	}
+	file.Under(floorsOf(s))
 	return file, nil
 }
 

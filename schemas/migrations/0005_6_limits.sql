@@ -43,13 +43,17 @@ begin
     raise exception 'only a member of % may take rows', {{.ExecutorText}} using errcode = 'insufficient_privilege';
   end if;
   perform set_config('synchronous_commit', 'off', true);
-  select s.run, s.policy_id, (p.spec ->> 'rate')::double precision as rate, (p.spec ->> 'max_rows_per_run')::bigint as most
+  select s.run, s.policy_id, s.done and r.ended_by is not null as ended, (p.spec ->> 'rate')::double precision as rate, (p.spec ->> 'max_rows_per_run')::bigint as most
     into mine
     from lapse.shard s
+    join lapse.run r on r.run = s.run
     join lapse.policy p on p.id = s.policy_id and p.version = s.version
    where s.id = take_rows.shard and s.term = take_rows.term and s.holder = take_rows.holder
-     and (take_rows.wanted <= 0 or not s.done and not s.aside);
-  if not found then
+     and (take_rows.wanted <= 0 or not s.aside and (not s.done or r.ended_by is not null));
+  if found and mine.ended and take_rows.wanted > 0 then
+    return query select 0, null::interval, true;
+    return;
+  elsif not found then
     raise exception 'the lease on shard % is lost', take_rows.shard using errcode = 'LP007';
   end if;
   insert into lapse.allowance (policy_id) values (mine.policy_id) on conflict do nothing;
