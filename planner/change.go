@@ -199,6 +199,8 @@ func (s *spec) lines(table string) []FieldChange {
 		{Field: "cron", To: cron},
 		{Field: "window", To: window},
 		{Field: "where", To: s.Where},
+		{Field: "where means", To: s.WhereRead.text()},
+		{Field: "where's columns", To: s.WhereRead.columns()},
 		{Field: "batch", To: strconv.Itoa(s.Batch)},
 		{Field: "pace", To: s.Pace},
 		{Field: "rate", To: number(int64(s.Rate))},

@@ -25,21 +25,38 @@ type Definition struct {
 	Name       schemas.PolicyName
 	Table      string // schema.table, quoted where SQL wants it
 	Expire     expiry.Kind
+	Where      *Where // nil for no further condition
 	Key        []KeyColumn
 	Batch      int     // the largest batch
 	TableOwner uint32  // the role whose deleter owns the functions
 	Floors     []Floor // that its functions are held to; no text of theirs depends on it
 }
 
-// condition is what all SQL about the policy's rows takes.
-func (d *Definition) condition() expiry.Condition { return expiry.Condition{Kind: d.Expire} }
+// Where is the policy's where as PostgreSQL understood it. See package expression.
+type Where struct {
+	SQL     string          `json:"sql"`  // over t, the policy's table or a leaf of it
+	Bare    string          `json:"bare"` // as PostgreSQL writes the predicate of an index
+	Columns []expiry.Column `json:"columns"`
+}
 
-// columns are what the functions were made for: the columns that the expiry reads, with their types, and name and number of
-// the key's. lapse.same_table compares the table with them.
+// condition is what all SQL about the policy's rows takes.
+func (d *Definition) condition() expiry.Condition {
+	c := expiry.Condition{Kind: d.Expire}
+	if d.Where != nil {
+		c.Where, c.Reads = d.Where.SQL, d.Where.Columns
+	}
+	return c
+}
+
+// columns are what the functions were made for: the columns that the expiry and where read, with their types, and name and
+// number of the key's. lapse.same_table compares the table with them.
 func (d *Definition) columns() []expiry.Column {
 	all := d.Expire.Columns()
 	for _, k := range d.Key {
 		all = append(all, expiry.Column{Name: k.Name, Number: k.Number})
+	}
+	if d.Where != nil {
+		all = append(all, d.Where.Columns...)
 	}
 	return all
 }

@@ -110,7 +110,7 @@ func (e *entry) readTable(ctx context.Context, tx pgx.Tx) error {
 // another schedule, batch, owner, basis or latitude.
 func (e *entry) onRecord(p *InForce) *version {
 	recalled := e.expire.Recall(p.Definition.Expire)
-	if e.table != p.TableName || recalled == nil {
+	if e.table != p.TableName || recalled == nil || e.policy.Where != p.spec.Where {
 		return nil
 	}
 	v := &version{table: p.TableOID, definition: p.Definition, spec: p.spec}
@@ -128,7 +128,7 @@ func (e *entry) fill(s *spec, d *Definition) {
 	p := &e.policy
 	s.Expire = expiry.Record{Kind: d.Expire}
 	s.Every, s.Daily, s.Cron, s.Window, s.Batch = nil, p.Daily, p.Cron, p.Window, d.Batch
-	s.Where, s.Limits, s.Shards, s.Index = p.Where, p.Limits, p.Shards, p.Index
+	s.Where, s.WhereRead, s.Limits, s.Shards, s.Index = p.Where, d.Where, p.Limits, p.Shards, p.Index
 	if p.Daily == nil && p.Cron == nil {
 		every := e.when.Every
 		s.Every = &every

@@ -89,6 +89,9 @@ func (d *Definition) functionsText() (string, error) {
 	for _, k := range d.Key {
 		names = append(names, k.Name, k.Type)
 	}
+	if strings.Contains(d.Where.text(), bodyQuote) {
+		return "", fmt.Errorf("write the functions of policy %s: where contains %s, which ends a function's body", d.Name, bodyQuote)
+	}
 	for _, name := range names {
 		if strings.Contains(name, bodyQuote) || strings.ContainsAny(name, "\r\n") {
 			return "", fmt.Errorf("write the functions of policy %s: a name contains a line break or %s, which ends a function's body: rename it", d.Name, bodyQuote)

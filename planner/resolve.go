@@ -38,7 +38,8 @@ type resolution struct {
 	d  *yamldoc.Document
 	r  *Resolved
 
-	fit Fit
+	fit      Fit
+	warnings []string
 }
 
 // Resolve compares a policy of a file with the database. It changes nothing. Its error is yamldoc.Errors, every one with the
@@ -89,6 +90,9 @@ func (s *resolution) resolve(ctx context.Context) error {
 	if err := s.columns(ctx, &t); err != nil {
 		return err
 	}
+	if err := s.where(ctx, &t); err != nil {
+		return err
+	}
 	if err := s.relations(ctx, &t); err != nil {
 		return err
 	}
@@ -104,6 +108,7 @@ func (s *resolution) resolve(ctx context.Context) error {
 	if err := s.indexes(ctx); err != nil {
 		return err
 	}
+	r.Warnings = append(r.Warnings, s.warnings...)
 	r.spec = s.specification(e)
 	return nil
 }

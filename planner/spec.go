@@ -24,6 +24,7 @@ type spec struct {
 	Cron       *schedule.Cron   `json:"cron,omitempty"`
 	Window     *schedule.Window `json:"window,omitempty"`
 	Where      string           `json:"where,omitempty"` // as it was written
+	WhereRead  *Where           `json:"where_read,omitempty"`
 	Batch      int              `json:"batch"`
 	policyfile.Limits
 	Shards   *policyfile.Shards `json:"shards,omitempty"`
@@ -132,7 +133,7 @@ func (s *storedPolicy) definition() (Definition, spec, error) {
 	}
 	return Definition{
 		ID: s.ID, Version: s.Version, Name: s.Name, Table: s.TableName, Expire: text.Expire.Kind, Key: text.Key, Batch: text.Batch,
-		TableOwner: text.TableOwner, Floors: text.Floor,
+		TableOwner: text.TableOwner, Floors: text.Floor, Where: text.WhereRead,
 	}, text, nil
 }
 

@@ -14,7 +14,6 @@ func unsupported(p *policyfile.Policy) []option {
 		asked bool
 	}{
 		{option{"window", "window"}, p.Window != nil},
-		{option{"where", "where"}, p.Where != ""},
 		{option{"rate", "rate"}, p.Limits.Rate != 0},
 		{option{"max_rows_per_run", "max_rows_per_run"}, p.Limits.MaxRows != 0},
 		{option{"max_fraction", "max_fraction"}, p.Limits.MaxFraction != 0},

@@ -1,13 +1,19 @@
 package expiry
 
-import "strings"
+import (
+	"slices"
+	"strings"
+
+	"lapse/planner/expression"
+)
 
 // Condition is what pick, delete, survey and plan share: a row is due, and where holds, and no hold is on it. In its SQL t
 // is the policy's table or a leaf of it.
 type Condition struct {
 	Kind  Kind
-	Where string // SQL over the row's own columns, "" for no further condition
-	Held  string // SQL that is true of a held row, "" where nothing can be held
+	Where string   // SQL over the row's own columns, "" for no further condition
+	Reads []Column // the columns that Where reads
+	Held  string   // SQL that is true of a held row, "" where nothing can be held
 }
 
 // Exact is the whole condition. No value raises in it.
@@ -40,7 +46,27 @@ func (c Condition) Certain() bool {
 // MoreThan reports whether a row can be met by it that is not met by former, holds left aside. It answers no only where that
 // is certain.
 func (c Condition) MoreThan(former Condition) bool {
-	return c.Where != former.Where || c.Kind.MoreThan(former.Kind)
+	return c.Kind.MoreThan(former.Kind) || !c.asksFor(former)
+}
+
+// asksFor reports whether a row that meets Where certainly meets the former's: it has all of its parts, about the same columns, and
+// perhaps more.
+func (c Condition) asksFor(former Condition) bool {
+	if former.Where == "" {
+		return true
+	}
+	for _, column := range former.Reads {
+		if !slices.Contains(c.Reads, column) {
+			return false
+		}
+	}
+	parts := expression.Conjuncts(c.Where)
+	for _, part := range expression.Conjuncts(former.Where) {
+		if !slices.Contains(parts, part) {
+			return false
+		}
+	}
+	return true
 }
 
 // From is what the condition is asked about: a relation, given as SQL, and what is joined to it.

@@ -1,0 +1,51 @@
+// Package expression reads SQL that a policy's author wrote over a row's own columns: a condition (where) or an instant (the
+// kind expression). It returns what PostgreSQL understood, in one spelling, or says in words why it is refused.
+//
+// # What it promises
+//
+//   - PostgreSQL parses the text, and the stored tree is judged, not the text: every function, operator, cast and type in it
+//     by its oid.
+//   - Nothing is evaluated while it is read: no row is looked at, no function is called or folded, and no literal is read by
+//     code of the table's owner.
+//   - What comes out means the same wherever it is parsed again under search_path = pg_catalog, pg_temp: its columns are
+//     written t."name", its literals have types, and it was parsed a second time, over the columns as they are.
+//   - It says which columns it reads, with numbers and types, and whether an index can hold it.
+//
+// # What it refuses
+//
+// More than one expression, comments, dollar quotes and names with Unicode escapes; subqueries, other tables, whole rows, system
+// columns; volatile functions; what depends on when or on who asks (now(), current_user, 'today'), stable functions other than
+// those of stableFunctions, which depend on pinned settings alone; functions, operators, types and collations that are neither
+// PostgreSQL's nor a superuser's. A superuser's is what a role with SUPERUSER owns, such as the objects of an extension that a
+// superuser made; of a superuser's functions only those that are declared immutable. A name without a schema is looked for in
+// pg_catalog alone. A column of an extension's type is not cast without being asked, since the operators of the extension's schema
+// would mean something else (citext): the cast is to be written.
+//
+// Columns that cannot be read at all: virtual generated ones, composite types, arrays of domains, and types of others. Enums of
+// anybody can, and domains, which are read as what they are over.
+//
+// # Order
+//
+//	scan          text → tokens                 pure; what could hide a second statement or a name from us is refused
+//	names         tokens → problems             what is named with a schema is a superuser's, before anything is parsed
+//	parse         text → tree, canonical text   in a temporary table without rows, see below
+//	judge         tree → problems               every object by its oid
+//	parse, judge  canonical text, once more     over the columns' own types
+//
+// PostgreSQL reads a literal by the input function of its type while it parses. For an array of a domain that runs the domain's
+// CHECK, which may be anybody's function. So the temporary table has a domain's base type in place of the domain, leaves out what
+// cannot be read, and is compared by oid with what was looked at; and the parsing happens in a SECURITY DEFINER function that
+// belongs to the table's owner for as long as the transaction lasts. Whatever escapes the rest, an owner who changes names while
+// somebody applies, would run with the owner's own rights, and the session's prepared statements, the one thing that it could
+// leave behind, are dropped. Where the owner is a superuser this last wall is none.
+//
+// # When something fails
+//
+//	what                                        what is left                   who goes on
+//	we die at any point                         nothing: all is rolled back    whoever applies again
+//	the server is read only                     nothing                        whoever asks elsewhere
+//	the owner may make no temporary tables      a problem with the GRANT       a DBA
+//	an object is replaced after it was judged   a superuser's own doing        whoever applies again
+//	a function that fits better is made later   the warning of open schemas    whoever moves the extension to a schema of its own
+//	an expression raises for a row              the batch, with its SQLSTATE   whoever mends the row or the policy
+package expression

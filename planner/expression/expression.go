@@ -1,0 +1,283 @@
+package expression
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"lapse/internal/yamldoc"
+	"lapse/schemas"
+)
+
+// Wanted is the type that an expression must have.
+type Wanted string
+
+// The types that an expression can be asked for.
+const (
+	Boolean Wanted = "boolean"
+	Instant Wanted = "timestamp with time zone"
+)
+
+// instantOID is the type of Instant.
+const instantOID = 1184
+
+// Expression is what PostgreSQL understood.
+type Expression struct {
+	SQL       string // over t, the policy's table or a leaf of it: t."status" = 'closed'::text
+	Bare      string // over the table's bare columns, as PostgreSQL writes the predicate or the column of an index
+	Columns   []Column
+	Immutable bool // an index can hold it
+	Warnings  []string
+}
+
+// DB can open a transaction: a connection, a pool, or a transaction, which opens a savepoint.
+type DB interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+}
+
+// bodyQuote encloses the bodies of functions that an expression is written into.
+const bodyQuote = "$lapse$"
+
+// longest is far more than anybody writes by hand.
+const longest = 20_000
+
+// reader reads one text.
+type reader struct {
+	tx      pgx.Tx
+	want    Wanted
+	owner   string
+	columns []tableColumn
+}
+
+// Read lets PostgreSQL read a text over the columns of a table. A problem is for the person who wrote it. The session's settings
+// must be pinned. All is undone; the session's prepared statements are dropped.
+func Read(ctx context.Context, db DB, table uint32, text string, want Wanted) (e *Expression, problem string, err error) {
+	tokens, problem := scan(text)
+	switch {
+	case problem != "":
+		return nil, problem, nil
+	case len(text) > longest:
+		return nil, fmt.Sprintf("it is longer than %d bytes", longest), nil
+	case strings.Contains(text, bodyQuote):
+		return nil, "it contains " + bodyQuote + ", which ends a function's body", nil
+	}
+	tx, err := db.Begin(ctx)
+	if err != nil {
+		return nil, "", fmt.Errorf("read an expression: %w", err)
+	}
+	r := &reader{tx: tx, want: want}
+	e, problem, err = r.read(ctx, table, tokens, text)
+	err = errors.Join(err, tx.Rollback(context.WithoutCancel(ctx)))
+	// Were code of the owner's to run after all, a statement under a name of ours is what it could leave in the session.
+	if err == nil {
+		err = tx.Conn().DeallocateAll(ctx)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("read an expression: %w", err)
+	}
+	return e, problem, nil
+}
+
+func (r *reader) read(ctx context.Context, table uint32, tokens []token, text string) (*Expression, string, error) {
+	problem, err := r.prepare(ctx, table)
+	if problem != "" || err != nil {
+		return nil, problem, err
+	}
+	if problem, err = checkNames(ctx, r.tx, tokens); problem != "" || err != nil {
+		return nil, problem, err
+	}
+	usable := readable(r.columns)
+	var columns []tempColumn
+	var types []uint32
+	for _, c := range usable {
+		columns, types = append(columns, tempColumn{c.Name, c.BaseTyped, c.Collation}), append(types, c.BaseOID)
+	}
+	written, err := r.parse(ctx, columns, types, text)
+	if err != nil {
+		return r.mistake(err, text)
+	}
+	j, err := r.judge(ctx, written.root, false)
+	if err != nil || j.problem != "" {
+		return nil, j.problem, err
+	}
+	return r.canonical(ctx, tokens, &written, j)
+}
+
+// prepare asks for the table's owner and columns, and whether there can be a temporary table.
+func (r *reader) prepare(ctx context.Context, table uint32) (problem string, err error) {
+	var database, unable string
+	err = r.tx.QueryRow(ctx, `
+		select pg_get_userbyid(c.relowner), current_database(),
+		       case when not has_database_privilege(c.relowner, current_database(), 'temporary') then pg_get_userbyid(c.relowner)
+		            when not has_database_privilege(current_database(), 'temporary') then current_user::text
+		            else '' end
+		  from pg_class c
+		 where c.oid = $1`, table).Scan(&r.owner, &database, &unable)
+	if err != nil {
+		return "", fmt.Errorf("find the table's owner: %w", err)
+	}
+	if unable != "" {
+		return fmt.Sprintf("it is read over a temporary table, which role %s may not make: grant temporary on database %s to %s",
+			unable, schemas.Identifier(database), schemas.Identifier(unable)), nil
+	}
+	r.columns, err = loadColumns(ctx, r.tx, table)
+	return "", err
+}
+
+// judge looks at what was parsed, and at the type of the whole.
+func (r *reader) judge(ctx context.Context, root *node, domains bool) (judgment, error) {
+	for _, number := range root.columnNumbers() {
+		if number < 1 {
+			return judgment{problem: "it reads the whole row or a system column: name the columns that it is about"}, nil
+		}
+	}
+	if r.want == Instant {
+		if root.tag != "NULLTEST" || len(root.kids) != 1 {
+			return judgment{problem: "it is not one expression"}, nil
+		}
+		if of := root.kids[0].typeOf(); of != instantOID {
+			facts, err := loadTypes(ctx, r.tx, []uint32{of})
+			return judgment{problem: fmt.Sprintf("it is a %s, and must be a %s: for one without a zone write (…) at time zone 'UTC'", facts[of].Name, Instant)}, err
+		}
+	}
+	return judge(ctx, r.tx, root, domains)
+}
+
+// canonical parses what PostgreSQL wrote once more, over the columns as they are, and puts it together.
+func (r *reader) canonical(ctx context.Context, tokens []token, written *parsed, j judgment) (*Expression, string, error) {
+	sql, problem := oneLine(r.strip(written.sql))
+	if problem == "" {
+		problem = unfit(tokens, sql)
+	}
+	if problem != "" {
+		return nil, problem, nil
+	}
+	e := &Expression{Immutable: j.immutable, Warnings: j.warnings}
+	var columns []tempColumn
+	var types []uint32
+	var named, bare []string
+	for i, name := range written.columns {
+		c := r.columns[slices.IndexFunc(r.columns, func(c tableColumn) bool { return c.Name == name })]
+		e.Columns = append(e.Columns, c.Column)
+		columns, types = append(columns, tempColumn{written.marks[i], c.Typed, c.Collation}), append(types, c.OID)
+		named = append(named, written.marks[i], "t."+schemas.Identifier(name))
+		bare = append(bare, written.marks[i], c.Shown)
+	}
+	again, err := r.parse(ctx, columns, types, sql)
+	if err != nil {
+		_, problem, err = r.mistake(err, sql)
+		if problem != "" {
+			problem = "it does not mean the same over domains (" + problem + "): cast their columns to what they are over"
+		}
+		return nil, strings.NewReplacer(bare...).Replace(problem), err
+	}
+	if j, err = r.judge(ctx, again.root, true); err != nil || j.problem != "" {
+		return nil, j.problem, err
+	}
+	if len(again.columns) != len(columns) {
+		return nil, "", errors.New("PostgreSQL does not read the expression back as it wrote it")
+	}
+	e.SQL, e.Bare = strings.NewReplacer(named...).Replace(sql), strings.NewReplacer(bare...).Replace(sql)
+	return e, "", nil
+}
+
+// strip takes off what was put around an instant.
+func (r *reader) strip(sql string) string {
+	if r.want == Instant {
+		return strings.TrimSuffix(strings.TrimPrefix(sql, "("), " IS NOT NULL)")
+	}
+	return sql
+}
+
+// unfit says what keeps a canonical text out of a function's body, and what in it was true at the moment alone.
+func unfit(written []token, sql string) string {
+	if strings.ContainsAny(sql, "\r\n") {
+		return "a text or a name in it has a line break: write chr(10), or rename the column"
+	}
+	canonical, problem := scan(sql)
+	for _, t := range written {
+		if t.kind != literal || !momentary(t.text) {
+			continue
+		}
+		if !slices.ContainsFunc(canonical, func(c token) bool { return c.text == t.text }) {
+			return t.text + " would be the moment of apply, for ever: the policy's cutoff is the only clock"
+		}
+	}
+	return problem
+}
+
+// momentary reports whether a text may be read as an instant that depends on the clock.
+func momentary(text string) bool {
+	for _, moment := range []string{"now", "today", "tomorrow", "yesterday"} {
+		if strings.Contains(strings.ToLower(text), moment) {
+			return true
+		}
+	}
+	return false
+}
+
+// mistake makes a problem of what PostgreSQL says about a text; other errors stay errors.
+func (r *reader) mistake(err error, text string) (*Expression, string, error) {
+	var server *pgconn.PgError
+	if !errors.As(err, &server) {
+		return nil, "", err
+	}
+	switch class := server.Code[:2]; {
+	case server.Code == schemas.SQLStateUndefinedColumn:
+		return nil, r.noColumn(server, text), nil
+	case server.Code == schemas.SQLStateUndefinedTable:
+		return nil, "it names a table: write columns without their table's name", nil
+	case server.Code == schemas.SQLStateUndefinedFunction:
+		return nil, server.Message + " (a name without a schema is looked for in pg_catalog alone)", nil
+	case server.Code == "0A000" && holdsSubquery(text):
+		return nil, refused["SUBLINK"], nil
+	case class == "42" || class == "22" || class == "0A" || server.Code == schemas.SQLStateInvalidSchemaName:
+		return nil, strings.ReplaceAll(server.Message, "argument of CHECK", "it"), nil
+	}
+	return nil, "", err
+}
+
+func holdsSubquery(text string) bool {
+	tokens, _ := scan(text)
+	return slices.ContainsFunc(tokens, func(t token) bool {
+		return t.kind == word && slices.Contains([]string{"select", "values", "table"}, strings.ToLower(t.text))
+	})
+}
+
+// noColumn says why there is no such column, or which was meant. PostgreSQL names the column in the language of its messages and
+// does not point to it: it is the first name of the text that is no column and that the message holds.
+func (r *reader) noColumn(server *pgconn.PgError, text string) string {
+	tokens, _ := scan(text)
+	valid := names(readable(r.columns))
+	for _, t := range tokens {
+		name, named := t.name()
+		if !named || slices.Contains(valid, name) || !quotes(server.Message, name) {
+			continue
+		}
+		for _, c := range r.columns {
+			if c.Name == name {
+				return c.Trouble
+			}
+		}
+		return fmt.Sprintf("there is no column %s%s", yamldoc.Quote(name), yamldoc.Suggestion(name, valid, nil))
+	}
+	return server.Message
+}
+
+// quotes reports whether a message holds a name in quotation marks of some language.
+func quotes(message, name string) bool {
+	before, after, found := strings.Cut(message, name)
+	return found && strings.LastIndexAny(before, "\"'`«»„“”‘’") == lastRune(before) && strings.IndexAny(after, "\"'`«»„“”‘’") == 0
+}
+
+// lastRune is where the last letter of a text begins.
+func lastRune(text string) int {
+	_, size := utf8.DecodeLastRuneInString(text)
+	return len(text) - size
+}

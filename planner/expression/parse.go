@@ -1,0 +1,147 @@
+package expression
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/schemas"
+)
+
+// parsed is what PostgreSQL made of a text.
+type parsed struct {
+	root    *node
+	sql     string   // canonical, with its columns under the names of marks
+	columns []string // as they were in the temporary table, those that are read
+	marks   []string // the name of each in sql
+}
+
+// tempColumn is a column of the temporary table, in SQL.
+type tempColumn struct{ name, typed, collation string }
+
+// errMoved says that a type's name came to mean another type while we looked.
+var errMoved = errors.New("a type of the table was changed meanwhile: apply again")
+
+// parse lets PostgreSQL parse a text over a table without rows, and undoes all of it. types are the oids that the columns must
+// turn out to have.
+//
+// The constraint is not valid: no row is looked at, nothing is planned. The function that makes it belongs to the table's owner,
+// or, where this login may not give it away, to the login, which then is no superuser.
+func (r *reader) parse(ctx context.Context, columns []tempColumn, types []uint32, text string) (p parsed, err error) {
+	tx, err := r.tx.Begin(ctx)
+	if err != nil {
+		return p, err
+	}
+	defer func() {
+		// A savepoint that cannot be undone is an error of the transaction around it.
+		if undone := tx.Rollback(context.WithoutCancel(ctx)); err == nil {
+			err = undone
+		}
+	}()
+	name := "lapse_" + strings.ToLower(rand.Text())
+	table := "pg_temp." + name
+	if err := r.makeRunner(ctx, tx, name); err != nil {
+		return p, err
+	}
+	run := func(sql string) error {
+		_, err := tx.Exec(ctx, "select pg_temp."+name+"($1)", sql)
+		return err
+	}
+	if err := run(tableSQL(table, columns)); err != nil {
+		return p, err
+	}
+	if err := sameTypes(ctx, tx, table, types); err != nil {
+		return p, err
+	}
+	if r.want == Instant {
+		text = "(" + text + ") is not null"
+	}
+	if err := run("alter table " + table + " add constraint lapse_read check (" + text + ") not valid"); err != nil {
+		return p, err
+	}
+	return r.readBack(ctx, tx, table, columns)
+}
+
+// makeRunner makes a function that runs a statement with the rights of the table's owner.
+func (r *reader) makeRunner(ctx context.Context, tx pgx.Tx, name string) error {
+	_, err := tx.Exec(ctx, `create function pg_temp.`+name+`(statement text) returns void language plpgsql security definer
+		set search_path = pg_catalog, pg_temp as 'begin execute statement; end'`)
+	if err != nil {
+		return err
+	}
+	given, err := tx.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = given.Exec(ctx, "alter function pg_temp."+name+"(text) owner to "+schemas.Identifier(r.owner))
+	if err == nil {
+		return given.Commit(ctx)
+	}
+	if undone := given.Rollback(ctx); undone != nil || schemas.StateOf(err) != schemas.SQLStateInsufficientPrivilege {
+		return errors.Join(err, undone)
+	}
+	return nil
+}
+
+func tableSQL(table string, columns []tempColumn) string {
+	defined := make([]string, 0, len(columns))
+	for _, c := range columns {
+		column := schemas.Identifier(c.name) + " " + c.typed
+		if c.collation != "" {
+			column += " collate " + c.collation
+		}
+		defined = append(defined, column)
+	}
+	return "create temporary table " + table + " (" + strings.Join(defined, ", ") + ")"
+}
+
+// sameTypes compares the table's types with those that were looked at: their names were read twice.
+func sameTypes(ctx context.Context, tx pgx.Tx, table string, types []uint32) error {
+	var same bool
+	err := tx.QueryRow(ctx, `
+		select coalesce(array_agg(a.atttypid order by a.attnum), '{}') = coalesce($2::oid[], '{}')
+		  from pg_attribute a
+		 where a.attrelid = $1::text::regclass and a.attnum > 0`, table, types).Scan(&same)
+	if err != nil {
+		return fmt.Errorf("compare types: %w", err)
+	}
+	if !same {
+		return errMoved
+	}
+	return nil
+}
+
+// readBack gives the columns that are read names that nothing else has, and reads the constraint.
+func (r *reader) readBack(ctx context.Context, tx pgx.Tx, table string, columns []tempColumn) (p parsed, err error) {
+	var count int
+	var tree string
+	err = tx.QueryRow(ctx, `select count(*), min(k.conbin::text) from pg_constraint k where k.conrelid = $1::text::regclass`, table).Scan(&count, &tree)
+	if err != nil {
+		return p, fmt.Errorf("read the tree of an expression: %w", err)
+	}
+	if count != 1 {
+		return p, fmt.Errorf("read the tree of an expression: it made %d constraints", count)
+	}
+	if p.root, err = readTree(tree); err != nil {
+		return p, err
+	}
+	for _, number := range p.root.columnNumbers() {
+		if number < 1 || int(number) > len(columns) {
+			continue // the whole row, or a system column: see usesOf
+		}
+		column, mark := columns[number-1].name, fmt.Sprintf("lapse_%s_%d", strings.ToLower(rand.Text()), number)
+		if _, err := tx.Exec(ctx, "alter table "+table+" rename column "+schemas.Identifier(column)+" to "+mark); err != nil {
+			return p, fmt.Errorf("mark a column: %w", err)
+		}
+		p.columns, p.marks = append(p.columns, column), append(p.marks, mark)
+	}
+	err = tx.QueryRow(ctx, `select pg_get_expr(k.conbin, k.conrelid) from pg_constraint k where k.conrelid = $1::text::regclass`, table).Scan(&p.sql)
+	if err != nil {
+		return p, fmt.Errorf("read an expression back: %w", err)
+	}
+	return p, nil
+}

@@ -1,0 +1,83 @@
+package expression
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// typeFacts is what is known of a type by its oid.
+type typeFacts struct {
+	OID     uint32
+	Name    string // as format_type writes it
+	Trouble string // why a value of it cannot be read, "" for no reason
+	Catalog bool   // it is pg_catalog's, or it or its elements are an enum: its operators are pg_catalog's
+	Domain  bool
+	Input   string // the volatility of its input function, and that of its elements', 'i' where it depends on nothing but pinned settings
+	Output  string
+	Fixed   bool // neither depends on any setting
+}
+
+// typesSQL asks about types $1. Functions of a type that a superuser made can be given away later: each is asked about. The
+// stable ones of steady read and write by settings that are pinned.
+const typesSQL = `
+	with steady(name) as (
+	  values ('date_in'), ('date_out'), ('timestamp_in'), ('timestamp_out'), ('timestamptz_in'), ('timestamptz_out'), ('time_in'), ('time_out'),
+	         ('interval_in'), ('interval_out'), ('enum_in'), ('enum_out'), ('array_in'), ('array_out')
+	), inner_type as (
+	  select y.oid, y.typtype, coalesce(e.oid, y.oid) as element, y.typinput, y.typoutput
+	    from unnest($1::oid[]) w(oid)
+	    join pg_type y on y.oid = w.oid
+	    left join pg_type e on e.typarray = y.oid
+	), facts as (
+	  select i.oid, i.typtype, t.typtype as kind, t.typnamespace = 'pg_catalog'::regnamespace as catalog, t.oid as element,
+	         array[i.typinput, t.typinput]::oid[] as input, array[i.typoutput, t.typoutput]::oid[] as output,
+	         r.rngsubtype as subtype,
+	         exists (select from pg_roles o where o.oid = t.typowner and o.rolsuper)
+	           and not exists (
+	             select from pg_proc f join pg_roles o on o.oid = f.proowner
+	              where f.oid in (t.typinput, t.typoutput, t.typmodin, t.typmodout, r.rngcanonical, r.rngsubdiff) and not o.rolsuper) as trusted
+	    from inner_type i
+	    join pg_type t on t.oid = i.element
+	    left join pg_range r on t.oid in (r.rngtypid, r.rngmultitypid)
+	)
+	select f.oid, format_type(f.oid, null),
+	       case when f.kind = 'e' then ''
+	            when f.kind = 'd' and f.typtype <> 'd' then 'an array of a domain, whose checks would run while the text is read'
+	            when f.kind = 'd' then 'a domain'
+	            when f.kind = 'c' then 'a composite type'
+	            when f.kind = 'p' then 'a pseudo-type'
+	            when f.element in ('regclass'::regtype, 'regcollation'::regtype, 'regconfig'::regtype, 'regdictionary'::regtype,
+	                               'regnamespace'::regtype, 'regoper'::regtype, 'regoperator'::regtype, 'regproc'::regtype,
+	                               'regprocedure'::regtype, 'regrole'::regtype, 'regtype'::regtype, 'refcursor'::regtype,
+	                               'pg_node_tree'::regtype, 'txid_snapshot'::regtype, 'pg_snapshot'::regtype)
+	              then 'a type whose values mean something to the server'
+	            when not f.trusted then 'a type that is neither PostgreSQL''s nor a superuser''s'
+	            when f.subtype is not null and not exists (
+	                   select from pg_type s join pg_roles o on o.oid = s.typowner
+	                    where s.oid = f.subtype and s.typtype in ('b', 'e') and o.rolsuper)
+	              then 'a range over a type that cannot be read'
+	            else '' end,
+	       f.catalog or f.kind = 'e', f.typtype = 'd',
+	       (select max(case when p.proname in (select s.name from steady s) then 'i' else p.provolatile end::text) from pg_proc p where p.oid = any (f.input)),
+	       (select max(case when p.proname in (select s.name from steady s) then 'i' else p.provolatile end::text) from pg_proc p where p.oid = any (f.output)),
+	       not exists (select from pg_proc p where p.oid = any (f.input || f.output) and p.provolatile <> 'i')
+	  from facts f`
+
+// loadTypes asks about types.
+func loadTypes(ctx context.Context, tx pgx.Tx, oids []uint32) (map[uint32]typeFacts, error) {
+	rows, err := tx.Query(ctx, typesSQL, oids)
+	if err != nil {
+		return nil, fmt.Errorf("look at the types of an expression: %w", err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[typeFacts])
+	if err != nil {
+		return nil, fmt.Errorf("look at the types of an expression: %w", err)
+	}
+	facts := make(map[uint32]typeFacts, len(all))
+	for _, f := range all {
+		facts[f.OID] = f
+	}
+	return facts, nil
+}
