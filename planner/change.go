@@ -29,6 +29,17 @@ type FieldChange struct {
 	To    string `json:"to,omitempty"`
 }
 
+// String is the line for a person.
+func (f FieldChange) String() string {
+	switch {
+	case f.From == "":
+		return fmt.Sprintf("+ %s: %s", f.Field, f.To)
+	case f.To == "":
+		return fmt.Sprintf("- %s: %s", f.Field, f.From)
+	}
+	return fmt.Sprintf("~ %s: %s → %s", f.Field, f.From, f.To)
+}
+
 // Change is what apply would do about one policy. It marshals to JSON as it stands.
 type Change struct {
 	Kind        ChangeKind            `json:"kind"`
@@ -130,14 +141,7 @@ func (c *Change) Diff() string {
 		fmt.Fprintf(&b, "  policy %s on %s: unchanged, %s\n", c.Policy, c.Table, c.FromState)
 	}
 	for _, f := range c.Fields {
-		switch {
-		case f.From == "":
-			fmt.Fprintf(&b, "    + %s: %s\n", f.Field, f.To)
-		case f.To == "":
-			fmt.Fprintf(&b, "    - %s: %s\n", f.Field, f.From)
-		default:
-			fmt.Fprintf(&b, "    ~ %s: %s → %s\n", f.Field, f.From, f.To)
-		}
+		fmt.Fprintf(&b, "    %s\n", f)
 	}
 	if c.MoreFallDue {
 		b.WriteString("    more rows may fall due than under the version in force\n")
@@ -159,6 +163,9 @@ func (c *Change) states() string {
 	}
 	return fmt.Sprintf("%s → %s", c.FromState, c.ToState)
 }
+
+// tableOwnerField is the role that owns the table: by its oid, because a role can be renamed.
+const tableOwnerField = "table's owner"
 
 // lines are the spec's fields, in the policy file's order.
 func (s *spec) lines(table string) []FieldChange {
@@ -193,7 +200,7 @@ func (s *spec) lines(table string) []FieldChange {
 	return append(all, []FieldChange{
 		{Field: "key", To: strings.Join(key, ", ")},
 		{Field: "cascades to", To: strings.Join(s.Cascades, ", ")},
-		{Field: "table's owner", To: fmt.Sprintf("the role with oid %d", s.TableOwner)},
+		{Field: tableOwnerField, To: fmt.Sprintf("the role with oid %d", s.TableOwner)},
 		{Field: "every", To: every},
 		{Field: "daily", To: daily},
 		{Field: "cron", To: cron},

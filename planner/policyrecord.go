@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -53,6 +54,15 @@ func PolicyNames(ctx context.Context, q Querier) ([]string, error) {
 	rows, err := q.Query(ctx, `select distinct p.name from lapse.policy p order by 1`)
 	if err != nil {
 		return nil, fmt.Errorf("list the policies on record: %w", err)
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// PolicyNamesInForce are the names of the policies that are not dropped, in order.
+func PolicyNamesInForce(ctx context.Context, q Querier) ([]string, error) {
+	rows, err := q.Query(ctx, `select g.name from lapse.gate g where g.state <> 'dropped' order by 1`)
+	if err != nil {
+		return nil, fmt.Errorf("list the policies in force: %w", err)
 	}
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
@@ -120,6 +130,11 @@ func (r *PolicyRecord) loadVersions(ctx context.Context, q Querier) error {
 			Entry: row.Entry, Former: row.Former, Definition: definition,
 		}
 		all := text.lines(row.TableName)
+		for i := range all {
+			if all[i].Field == tableOwnerField && row.OwnedBy != "" {
+				all[i].To = row.OwnedBy
+			}
+		}
 		v.Changes = fieldChanges(fields, all)
 		if before != nil {
 			v.MoreDue = moreFallDue(before, is)
@@ -136,6 +151,70 @@ func (r *PolicyRecord) loadVersions(ctx context.Context, q Querier) error {
 		r.Versions = append(r.Versions, v)
 	}
 	return nil
+}
+
+// FindIndex names the index by which due rows of the version's table are found today, "" for none. A login that may not list the
+// table's partitions is not told: known is false.
+func (v *RecordedVersion) FindIndex(ctx context.Context, q Querier) (name string, known bool, err error) {
+	leaves, _, err := findLeaves(ctx, q, &table{OID: v.TableOID, Name: v.Table})
+	if schemas.StateOf(err) == schemas.SQLStateInsufficientPrivilege {
+		return "", false, nil
+	}
+	if err == nil {
+		name, _, err = findIndex(ctx, q, &v.Definition, leaves)
+	}
+	return name, err == nil, err
+}
+
+// FunctionText is one of a version's functions as the database has it.
+type FunctionText struct {
+	Name    string `json:"name"`
+	Text    string `json:"text,omitempty"`    // "" where there is no such function: the version is not in force
+	Differs string `json:"differs,omitempty"` // in what it is not as this program makes it, "" for in nothing
+}
+
+// FunctionTexts returns a version's deletion function and its survey function as they are in the database. It reads the system
+// catalog and nothing else.
+func (v *RecordedVersion) FunctionTexts(ctx context.Context, q Querier, roles schemas.Roles) ([]FunctionText, error) {
+	ours, err := Functions(&v.Definition, roles)
+	if err != nil {
+		return nil, err
+	}
+	texts := make([]FunctionText, 0, len(ours))
+	for i := range ours {
+		text := FunctionText{Name: ours[i].Name}
+		found, err := collect[struct{ Name, Text string }](ctx, q, `
+			select p.proname, pg_get_functiondef(p.oid)
+			  from pg_proc p
+			 where p.pronamespace = (select n.oid from pg_namespace n where n.nspname = 'lapse') and 'lapse.' || p.proname = $1
+			   and p.prokind in ('f', 'p')`, text.Name)
+		if err != nil {
+			return nil, fmt.Errorf("read the text of %s: %w", text.Name, err)
+		}
+		if len(found) == 1 {
+			text.Text = found[0].Text
+			if text.Differs, err = differs(ctx, q, &ours[i]); err != nil {
+				return nil, err
+			}
+		} else if len(found) > 1 {
+			text.Differs = fmt.Sprintf("is there %d times", len(found))
+		}
+		texts = append(texts, text)
+	}
+	return texts, nil
+}
+
+// differs says in what the database's function of that name is not as it should be, "" for in nothing.
+func differs(ctx context.Context, q Querier, ours *schemas.Function) (string, error) {
+	rows, err := q.Query(ctx, schemas.FunctionTexts, []string{strings.TrimPrefix(ours.Name, "lapse.")})
+	if err != nil {
+		return "", fmt.Errorf("read the text of %s: %w", ours.Name, err)
+	}
+	found, err := schemas.ReadFunctions(rows)
+	if err != nil || len(found) != 1 {
+		return "", err
+	}
+	return ours.Differs(&found[0]), nil
 }
 
 // At returns a version, or nil.

@@ -25,6 +25,7 @@ found, in which shards, and how long deleting it would take. It counts through t
 		Example: `  lapse plan
   lapse plan sessions-30d --sql --at 2026-12-24T00:00:00Z`,
 	}
+	cmd.ValidArgsFunction = a.completeInForce
 	var at string
 	cmd.RunE = a.does(func(cmd *cobra.Command, args []string) error {
 		if at != "" {

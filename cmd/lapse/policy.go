@@ -18,13 +18,15 @@ import (
 
 func (a *app) policyCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "policy",
-		Short:   "State of policies",
-		Example: "  lapse policy list\n  lapse policy pause sessions-30d",
+		Use:   "policy",
+		Short: "State of policies",
+		Long: `Lists policies, shows one and its history, and says something about policies beside their file. What they say is in the policy file, and
+"lapse apply" brings it into force.`,
+		Example: "  lapse policy list\n  lapse policy show sessions-30d\n  lapse policy pause sessions-30d",
 		Args:    cobra.ArbitraryArgs,
 		RunE:    noCommand,
 	}
-	cmd.AddCommand(a.policyListCommand())
+	cmd.AddCommand(a.policyListCommand(), a.policyShowCommand(), a.policyHistoryCommand())
 	cmd.AddCommand(a.policyStateCommands()...)
 	return cmd
 }

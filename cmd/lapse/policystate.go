@@ -62,7 +62,7 @@ func (a *app) policyStateCommand(c stateCommand) *cobra.Command {
 	var asJSON bool
 	var reason string
 	cmd := &cobra.Command{
-		Use: c.use, Short: c.short, Long: c.long, Example: c.example,
+		Use: c.use, Short: c.short, Long: c.long, Example: c.example, ValidArgsFunction: a.completeInForce,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return fmt.Errorf("name the policies: lapse policy %s", c.use)

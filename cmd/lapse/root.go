@@ -72,12 +72,19 @@ Exit codes: 0 done; 1 failed; 2 wrong usage or invalid input; 3 done, and it fou
 		Args:          cobra.ArbitraryArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		RunE:          noCommand,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return noCommand(cmd, args)
+		},
+		Version: readVersions().Version,
 	}
+	root.SetVersionTemplate(readVersions().String())
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
-	root.CompletionOptions.HiddenDefaultCmd = true
+	root.CompletionOptions.DisableDefaultCmd = true
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.configFile, "config", "", "read settings from this `file` (default: LAPSE_CONFIG)")
 	flags.StringVar(&a.overrides.Database, "database", "", "connect with this `URL` in every role (default: LAPSE_DATABASE_URL)")
@@ -88,7 +95,11 @@ Exit codes: 0 done; 1 failed; 2 wrong usage or invalid input; 3 done, and it fou
 	root.AddCommand(
 		a.initCommand(), a.applyCommand(), a.policyCommand(), a.pauseCommand(), a.resumeCommand(), a.planCommand(),
 		a.clockCommand(), a.historyCommand(), a.runCommand(), a.auditCommand(), a.serveCommand(), a.eventsCommand(), a.versionCommand(),
+		a.completionCommand(),
 	)
+	completes(root)
+	_ = root.MarkPersistentFlagFilename("config", "yaml", "yml") // fails for a flag that is not there
+	_ = root.MarkPersistentFlagDirname("keys")
 	return root
 }
 

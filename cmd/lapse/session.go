@@ -80,15 +80,21 @@ func (a *app) openInstalled(ctx context.Context, s *config.Settings, w session) 
 	if err != nil {
 		return nil, nil, err
 	}
-	installed, err := setup.ReadInstallation(ctx, conn, s.Roles)
-	if err == nil {
-		err = fits(installed, s)
-	}
+	installed, err := checkInstalled(ctx, conn, s)
 	if err != nil {
 		closeConn(conn)
 		return nil, nil, err
 	}
 	return conn, installed, nil
+}
+
+// checkInstalled reads the installation of a session's database, and refuses one that this program and its settings do not fit.
+func checkInstalled(ctx context.Context, conn *pgx.Conn, s *config.Settings) (*setup.Installation, error) {
+	installed, err := setup.ReadInstallation(ctx, conn, s.Roles)
+	if err != nil {
+		return nil, err
+	}
+	return installed, fits(installed, s)
 }
 
 // openOwner is openInstalled as the catalog's owner, with the settings.

@@ -71,6 +71,8 @@ func TestEveryCommandThatConnectsRefusesASuperuserButThoseThatAreForOne(t *testi
 		"lapse policy arm":     {{"policy", "arm", "p"}},
 		"lapse policy pause":   {{"policy", "pause", "p"}},
 		"lapse policy resume":  {{"policy", "resume", "p"}},
+		"lapse policy show":    {{"policy", "show", "p"}},
+		"lapse policy history": {{"policy", "history", "p"}},
 		"lapse pause":          {{"pause", "--all"}},
 		"lapse resume":         {{"resume", "--all"}},
 		"lapse clock accept":   {{"clock"}, {"clock", "accept", "--reason", "it is right"}},
@@ -80,7 +82,7 @@ func TestEveryCommandThatConnectsRefusesASuperuserButThoseThatAreForOne(t *testi
 		"lapse audit":          {{"audit"}, {"audit", "--once"}},
 		"lapse serve":          {{"serve", "--http", "127.0.0.1:0"}},
 	}
-	taking := []string{"lapse init", "lapse apply", "lapse events", "lapse version"}
+	taking := []string{"lapse init", "lapse apply", "lapse events", "lapse version", "lapse completion"}
 	for _, command := range everyCommand(newRoot(&app{})) {
 		if _, refuses := refusing[command]; !refuses && !slices.Contains(taking, command) {
 			t.Errorf("is a superuser's login for %s?", command)

@@ -27,8 +27,10 @@ type versions struct {
 func (a *app) versionCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:     "version",
-		Short:   "Print version, commit and the versions of the formats",
+		Use:   "version",
+		Short: "Print version, commit and the versions of the formats",
+		Long: `Prints the version and the commit that this lapse was built from, and the versions of what it writes: the catalog in a database, the
+events, and the records of the log. "lapse --version" prints the same.`,
 		Example: "  lapse version --json",
 		Args:    cobra.NoArgs,
 		RunE: a.does(func(*cobra.Command, []string) error {
@@ -36,11 +38,7 @@ func (a *app) versionCommand() *cobra.Command {
 			if asJSON {
 				return a.printJSON(v)
 			}
-			commit := v.Commit
-			if v.Changed {
-				commit += " (changed)"
-			}
-			_, err := fmt.Fprintf(a.out, "lapse %s\ncommit   %s\nbuilt by %s\ncatalog  %d\nevent    %d\nlog      %d\n", v.Version, commit, v.Go, v.Catalog, v.Event, v.Log)
+			_, err := fmt.Fprint(a.out, v.String())
 			return err
 		}),
 	}
@@ -48,8 +46,17 @@ func (a *app) versionCommand() *cobra.Command {
 	return cmd
 }
 
-func readVersions() versions {
-	v := versions{Version: "unknown", Commit: commit, Catalog: schemas.Version, Event: evidence.EventSchema, Log: evidence.LogSchema}
+// String is what a person reads, in lines.
+func (v *versions) String() string {
+	commit := v.Commit
+	if v.Changed {
+		commit += " (changed)"
+	}
+	return fmt.Sprintf("lapse %s\ncommit   %s\nbuilt by %s\ncatalog  %d\nevent    %d\nlog      %d\n", v.Version, commit, v.Go, v.Catalog, v.Event, v.Log)
+}
+
+func readVersions() *versions {
+	v := &versions{Version: "unknown", Commit: commit, Catalog: schemas.Version, Event: evidence.EventSchema, Log: evidence.LogSchema}
 	build, ok := debug.ReadBuildInfo()
 	if ok {
 		v.Version, v.Go = build.Main.Version, build.GoVersion

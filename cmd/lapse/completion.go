@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
+
+	"lapse/planner"
+)
+
+func (a *app) completionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "completion bash|zsh|fish|powershell",
+		Short: "Print the script that completes lapse's arguments in a shell",
+		Long: `Prints a script for a shell. Once the shell has read it, the tab key completes commands, flags, files and, where the database answers
+within a second, the names of policies.`,
+		Example: `  source <(lapse completion bash)
+  lapse completion fish > ~/.config/fish/completions/lapse.fish`,
+		ValidArgs: []cobra.Completion{"bash", "zsh", "fish", "powershell"},
+		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
+		RunE: a.does(func(cmd *cobra.Command, args []string) error {
+			switch root := cmd.Root(); args[0] {
+			case "bash":
+				return root.GenBashCompletionV2(a.out, true)
+			case "zsh":
+				return root.GenZshCompletion(a.out)
+			case "fish":
+				return root.GenFishCompletion(a.out, true)
+			default:
+				return root.GenPowerShellCompletionWithDesc(a.out)
+			}
+		}),
+	}
+}
+
+// completionTime is how long a person who presses the tab key waits for the database.
+const completionTime = time.Second
+
+// completeInForce completes the names of policies in force, each once.
+func (a *app) completeInForce(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return a.complete(cmd.Context(), args, func(ctx context.Context, conn *pgx.Conn) ([]string, error) {
+		return planner.PolicyNamesInForce(ctx, conn)
+	})
+}
+
+// completeRecorded completes the one name of a policy that is on record.
+func (a *app) completeRecorded(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.complete(cmd.Context(), args, func(ctx context.Context, conn *pgx.Conn) ([]string, error) {
+		return planner.PolicyNames(ctx, conn)
+	})
+}
+
+// complete completes names from the database, without those that are there already. Whatever goes wrong, there are none: a
+// person who presses a key reads no error.
+func (a *app) complete(
+	ctx context.Context, args []string, names func(context.Context, *pgx.Conn) ([]string, error),
+) ([]cobra.Completion, cobra.ShellCompDirective) {
+	a.log = slog.New(slog.DiscardHandler)
+	ctx, cancel := context.WithTimeout(ctx, completionTime)
+	defer cancel()
+	conn, _, err := a.openReader(ctx)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer closeConn(conn)
+	found, err := names(ctx, conn)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	given := map[string]bool{}
+	for _, arg := range args {
+		given[arg] = true
+	}
+	var left []cobra.Completion
+	for _, name := range found {
+		if !given[name] {
+			left = append(left, name)
+		}
+	}
+	return left, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completes says of every command below cmd what its arguments are: no files, unless it says otherwise itself. Flags that
+// name policy files are completed with those.
+func completes(cmd *cobra.Command) {
+	if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 && !cmd.HasSubCommands() {
+		cmd.ValidArgsFunction = cobra.NoFileCompletions
+	}
+	if cmd.Flags().Lookup("file") != nil {
+		_ = cmd.MarkFlagFilename("file", "yaml", "yml") // fails for a flag that is not there
+	}
+	for _, sub := range cmd.Commands() {
+		completes(sub)
+	}
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+func (a *app) policyHistoryCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "history NAME",
+		Short: "List every version and state of a policy: who, when, why, and what differed",
+		Long: `Lists what became of a policy, oldest first: every version, with what differs from the one before, and every state that it came into,
+each with who did it, when and why. Policies that were dropped have their history too. With --json each version also has its entry of
+the policy file as it was written, and the one before.
+
+The login needs no more than the executor's or the auditor's rights.`,
+		Example: `  lapse policy history sessions-30d
+  lapse policy history sessions-30d --json`,
+		Args:              onePolicy("history"),
+		ValidArgsFunction: a.completeRecorded,
+	}
+	cmd.RunE = a.does(func(cmd *cobra.Command, args []string) error {
+		record, err := a.readRecord(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		steps := policySteps(record)
+		if asJSON {
+			return a.printJSON(map[string]any{
+				"policy": record.Name, "version": record.Version, "state": record.State, "history": steps,
+			})
+		}
+		for i := range steps {
+			steps[i].show(a)
+		}
+		return nil
+	})
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func (a *app) readRecord(ctx context.Context, name string) (*planner.PolicyRecord, error) {
+	conn, _, err := a.openReader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer closeConn(conn)
+	return readPolicyRecord(ctx, conn, name)
+}
+
+// policyStep is one thing that became of a policy: a version, or a state where State is set.
+type policyStep struct {
+	At          time.Time             `json:"at"`
+	By          string                `json:"by"`
+	Reason      string                `json:"reason,omitempty"`
+	Version     schemas.PolicyVersion `json:"version"`
+	State       schemas.State         `json:"state,omitempty"`
+	Changes     []planner.FieldChange `json:"changes,omitempty"`
+	MoreFallDue bool                  `json:"more_fall_due,omitempty"`
+	Entry       string                `json:"entry,omitempty"`
+	FormerEntry string                `json:"former_entry,omitempty"`
+}
+
+// policySteps are all of them, oldest first.
+func policySteps(record *planner.PolicyRecord) []policyStep {
+	steps := make([]policyStep, 0, len(record.Versions)+len(record.States))
+	for i := range record.Versions {
+		v := &record.Versions[i]
+		steps = append(steps, policyStep{
+			At: v.At, By: v.By, Reason: v.Reason, Version: v.Version, Changes: v.Changes, MoreFallDue: v.MoreDue,
+			Entry: v.Entry, FormerEntry: v.Former,
+		})
+	}
+	for _, s := range record.States {
+		steps = append(steps, policyStep{At: s.At, By: s.By, Reason: s.Reason, Version: s.Version, State: s.State})
+	}
+	slices.SortStableFunc(steps, func(a, b policyStep) int { return a.At.Compare(b.At) })
+	return steps
+}
+
+func (s *policyStep) show(a *app) {
+	what := fmt.Sprintf("version %d", s.Version)
+	if s.State != "" {
+		what = fmt.Sprintf("%s, version %d", s.State, s.Version)
+	}
+	fmt.Fprintf(a.out, "%s  %s, by %s%s\n", s.At.UTC().Format(time.RFC3339), what, s.By, because(s.Reason))
+	for _, change := range s.Changes {
+		fmt.Fprintf(a.out, "    %s\n", change)
+	}
+	if s.MoreFallDue {
+		fmt.Fprintln(a.out, "    more rows may fall due than under the version before")
+	}
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/internal/config"
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+// openReader opens a session that reads the catalog, with the least that the login may have: the executor's rights, or else the
+// auditor's, or the catalog's owner's.
+func (a *app) openReader(ctx context.Context) (*pgx.Conn, *config.Settings, error) {
+	s, err := a.settings()
+	if err != nil {
+		return nil, nil, err
+	}
+	conn, err := a.open(ctx, s, session{command: "lapse policy", to: s.Database.Executor})
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := becomeReader(ctx, conn, s); err != nil {
+		closeConn(conn)
+		return nil, nil, err
+	}
+	return conn, s, nil
+}
+
+// becomeReader lets a session be the first of our roles that its login is a member of, and looks at the installation.
+func becomeReader(ctx context.Context, conn *pgx.Conn, s *config.Settings) error {
+	roles := []string{s.Roles.Executor, s.Roles.Auditor, s.Roles.Owner}
+	var role string
+	err := conn.QueryRow(ctx, `
+		select w.name
+		  from unnest($1::text[]) with ordinality w(name, n)
+		  join pg_roles r on r.rolname = w.name
+		 where pg_has_role(session_user, r.oid, 'member')
+		 order by w.n
+		 limit 1`, roles).Scan(&role)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		login := conn.Config().User
+		return fmt.Errorf("%q is a member of none of Lapse's roles: run lapse init, or have a superuser run: grant %s to %s",
+			login, schemas.Identifier(s.Roles.Executor), schemas.Identifier(login))
+	case err != nil:
+		return fmt.Errorf("look for the login's roles: %w", err)
+	}
+	if _, err := conn.Exec(ctx, "set role "+schemas.Identifier(role)); err != nil {
+		return fmt.Errorf("become %s: %w", role, err)
+	}
+	_, err = checkInstalled(ctx, conn, s)
+	return err
+}
+
+// readPolicyRecord returns what is on record of a policy, and refuses a name that never was one.
+func readPolicyRecord(ctx context.Context, conn *pgx.Conn, name string) (*planner.PolicyRecord, error) {
+	record, err := planner.LoadPolicyRecord(ctx, conn, schemas.PolicyName(name))
+	if err != nil || record != nil {
+		return record, err
+	}
+	known, err := planner.PolicyNames(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	return nil, unknownPolicy(name, known)
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
+
+	"lapse/internal/config"
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+func (a *app) policyShowCommand() *cobra.Command {
+	var asJSON, sql bool
+	var version int
+	cmd := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show what a policy says, and what that was found to mean",
+		Long: `Shows the version of a policy that is in force, or was last: its entry of the policy file as it was written, what that was found to
+mean in this database (key, cascades, owner of the table, index), its state and since when. --version shows another one.
+
+--sql adds the version's deletion function and its survey function as they are in the database, and says so if they are not as
+this lapse makes them. The login needs no more than the executor's or the auditor's rights.`,
+		Example: `  lapse policy show sessions-30d
+  lapse policy show sessions-30d --sql
+  lapse policy show sessions-30d --version 2 --json`,
+		Args:              onePolicy("show"),
+		ValidArgsFunction: a.completeRecorded,
+	}
+	cmd.RunE = a.does(func(cmd *cobra.Command, args []string) error {
+		if version < 0 {
+			return wrongUsage("--version %d: versions count from 1", version)
+		}
+		v, err := a.readPolicy(cmd.Context(), args[0], schemas.PolicyVersion(version), sql)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return a.printJSON(v)
+		}
+		v.print(a)
+		return nil
+	})
+	cmd.Flags().BoolVar(&sql, "sql", false, "print the version's functions as they are in the database")
+	cmd.Flags().IntVar(&version, "version", 0, "show this version (default: the one in force)")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// onePolicy takes exactly one name.
+func onePolicy(command string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return fmt.Errorf("name one policy: lapse policy %s NAME", command)
+		}
+		return nil
+	}
+}
+
+// shownPolicy is one version of a policy, as it is shown.
+type shownPolicy struct {
+	Policy      schemas.PolicyName     `json:"policy"`
+	Version     schemas.PolicyVersion  `json:"version"`
+	InForce     bool                   `json:"in_force"`
+	State       schemas.State          `json:"state"` // of the policy
+	Since       time.Time              `json:"since"`
+	HeldBack    bool                   `json:"held_back,omitempty"`
+	ReplacedAt  *time.Time             `json:"replaced_at,omitempty"` // of a former version
+	Table       string                 `json:"table"`
+	MadeAt      time.Time              `json:"made_at"`
+	MadeBy      string                 `json:"made_by"`
+	Reason      string                 `json:"reason,omitempty"`
+	Entry       string                 `json:"entry,omitempty"`
+	FormerEntry string                 `json:"former_entry,omitempty"`
+	Meaning     []meaning              `json:"meaning"`
+	Functions   []planner.FunctionText `json:"functions,omitempty"`
+}
+
+// meaning is one thing that an entry was found to mean.
+type meaning struct {
+	Field string `json:"field"`
+	Value string `json:"value"`
+}
+
+// readPolicy reads one version, 0 for the one in force or the last one.
+func (a *app) readPolicy(ctx context.Context, name string, number schemas.PolicyVersion, sql bool) (*shownPolicy, error) {
+	conn, s, err := a.openReader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer closeConn(conn)
+	record, err := readPolicyRecord(ctx, conn, name)
+	if err != nil {
+		return nil, err
+	}
+	if number == 0 {
+		number = record.Version
+	}
+	is := record.At(number)
+	if is == nil {
+		return nil, wrongUsage("policy %s has no version %d: its versions are 1 to %d", name, number, record.Versions[len(record.Versions)-1].Version)
+	}
+	v := &shownPolicy{
+		Policy: record.Name, Version: is.Version, State: record.State, Since: record.Since(), HeldBack: record.HeldBack,
+		InForce: is.Version == record.Version && record.State != schemas.Dropped,
+		Table:   is.Table, MadeAt: is.At, MadeBy: is.By, Reason: is.Reason, Entry: is.Entry, FormerEntry: is.Former, Meaning: []meaning{},
+	}
+	if next := record.At(number + 1); next != nil {
+		v.ReplacedAt = &next.At
+	}
+	return v, v.look(ctx, conn, s, is, sql)
+}
+
+// look adds what the database says of the version.
+func (v *shownPolicy) look(ctx context.Context, conn *pgx.Conn, s *config.Settings, is *planner.RecordedVersion, sql bool) (err error) {
+	for _, field := range is.Fields {
+		v.Meaning = append(v.Meaning, meaning{field.Field, field.To})
+	}
+	v.Meaning = append(v.Meaning, meaning{"deleter", s.Roles.Deleter(is.Definition.TableOwner)})
+	if v.InForce {
+		index, known, err := is.FindIndex(ctx, conn)
+		if err != nil {
+			return err
+		}
+		if known && index == "" {
+			index = "none serves: `lapse plan` says which to make"
+		}
+		if known {
+			v.Meaning = append(v.Meaning, meaning{"found by index", index})
+		}
+	}
+	if sql {
+		v.Functions, err = is.FunctionTexts(ctx, conn, s.Roles)
+	}
+	return err
+}
+
+func (v *shownPolicy) print(a *app) {
+	at := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+	title := fmt.Sprintf("%s on %s: version %d", v.Policy, v.Table, v.Version)
+	switch {
+	case v.ReplacedAt != nil:
+		title += ", replaced at " + at(*v.ReplacedAt)
+	case v.HeldBack:
+		title += fmt.Sprintf(", %s since %s, held back: more falls due than before", v.State, at(v.Since))
+	default:
+		title += fmt.Sprintf(", %s since %s", v.State, at(v.Since))
+	}
+	fmt.Fprintln(a.out, title)
+	fmt.Fprintf(a.out, "made at %s by %s%s\n", at(v.MadeAt), v.MadeBy, because(v.Reason))
+	if v.Entry == "" {
+		fmt.Fprintln(a.out, "\nits entry in the policy file is not on record: a lapse with catalog version 4 or earlier made this version")
+	} else {
+		fmt.Fprintf(a.out, "\nas it was written:\n%s\n", indent(v.Entry))
+	}
+	fmt.Fprintln(a.out, "\nwhat it was found to mean:")
+	for _, m := range v.Meaning {
+		fmt.Fprintf(a.out, "    %-18s %s\n", m.Field, m.Value)
+	}
+	for _, f := range v.Functions {
+		switch {
+		case f.Text == "" && f.Differs == "":
+			fmt.Fprintf(a.out, "\n%s: there is none: only the version in force has functions\n", f.Name)
+			continue
+		case f.Differs != "":
+			fmt.Fprintf(a.out, "\n%s %s: it is not as this lapse makes it, and `lapse apply` refuses what it did not make\n", f.Name, f.Differs)
+		default:
+			fmt.Fprintf(a.out, "\n%s, as this lapse makes it:\n", f.Name)
+		}
+		fmt.Fprintln(a.out, strings.TrimRight(f.Text, "\n"))
+	}
+}
+
+// because is a reason for the end of a line.
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
+}
