@@ -64,11 +64,31 @@ func (d *Definition) columns() []expiry.Column {
 // LockColumn is a column of the table, for the right to lock its rows: FOR UPDATE wants UPDATE on one.
 func (d *Definition) LockColumn() string { return d.columns()[0].Name }
 
-// order is what the pick is ordered by: the expiry's order if it has one, then the key.
+// relation is what the record has of a relation that the condition reads beside the policy's table.
+type relation struct {
+	OID     uint32          `json:"oid"`
+	Name    string          `json:"name"`
+	Columns []expiry.Column `json:"columns"`
+}
+
+// joined are the relations that the condition reads beside the policy's table.
+func (d *Definition) joined() []relation {
+	all := []relation{}
+	for _, j := range d.Expire.Joins() {
+		all = append(all, relation{j.OID, j.Relation, j.Columns})
+	}
+	return all
+}
+
+// order is what the pick is ordered by: the expiry's order if it has one, then the key, the relation's that leads if one is
+// joined.
 func (d *Definition) order() []expiry.Order {
 	first, all := d.Expire.Order(), []expiry.Order(nil)
 	if first.SQL != "" {
 		all = append(all, first)
+	}
+	if joins := d.Expire.Joins(); len(joins) > 0 && len(joins[0].Key) > 0 {
+		return append(all, joins[0].Key...)
 	}
 	for _, k := range d.Key {
 		if k.Name == first.Column {

@@ -243,10 +243,12 @@ func inForceWith(w *world, d *Definition, functions string) InForce {
 	w.t.Helper()
 	columns, err := json.Marshal(d.columns())
 	must(w.t, err)
+	joined, err := json.Marshal(d.joined())
+	must(w.t, err)
 	must(w.t, w.script(strings.Join([]string{
 		functions,
-		fmt.Sprintf(`insert into lapse.policy (id, version, name, table_oid, table_name, columns, spec)
-			select id, %[1]d, name, '%[2]s'::regclass, '%[2]s', %[3]s, spec from lapse.policy where version = 1;`, d.Version, d.Table, schemas.Literal(string(columns))),
+		fmt.Sprintf(`insert into lapse.policy (id, version, name, table_oid, table_name, columns, spec, joined)
+			select id, %[1]d, name, '%[2]s'::regclass, '%[2]s', %[3]s, spec, %[4]s from lapse.policy where version = 1;`, d.Version, d.Table, schemas.Literal(string(columns)), schemas.Literal(string(joined))),
 		fmt.Sprintf(`update lapse.gate set version = %d, table_oid = '%s'::regclass;`, d.Version, d.Table),
 	}, "\n")))
 	return InForce{

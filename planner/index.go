@@ -66,6 +66,13 @@ func wantIndex(d *Definition) (wantedIndex, bool) {
 	}
 	w.term = normalise(begin)
 	columns := []string{begin}
+	if index.Table.OID != 0 {
+		for _, name := range index.Rest {
+			w.rest, columns = append(w.rest, name), append(columns, schemas.Identifier(name))
+		}
+		w.body = "(" + strings.Join(columns, ", ") + ")"
+		return w, true
+	}
 	for _, k := range d.Key { // what the cursor compares after the column, as far as an index can have the same order
 		if !k.Plain {
 			break
@@ -112,6 +119,9 @@ func lookAtIndexes(ctx context.Context, q Querier, d *Definition, leaves []Relat
 		found.Warnings = append(found.Warnings, index.Warning)
 	}
 	w, wanted := wantIndex(d)
+	if index.Table.OID != 0 {
+		leaves = []Relation{{OID: index.Table.OID, Name: index.Table.Name}}
+	}
 	if !wanted || len(leaves) == 0 {
 		return found, nil
 	}

@@ -3,6 +3,7 @@ package planner
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -130,6 +131,12 @@ func (s *resolution) indexes(ctx context.Context) (err error) {
 	}
 	children, err := findUnindexed(ctx, s.tx, r.TableOID, r.Leaves, r.Cascades)
 	r.Warnings = append(r.Warnings, children...)
+	for _, j := range r.Definition.joined() {
+		if !slices.ContainsFunc(r.Cascades, func(c Relation) bool { return c.OID == j.OID }) {
+			r.Warnings = append(r.Warnings, fmt.Sprintf("rows of %s stay when their rows of %s go: a foreign key from it with on delete cascade takes them along",
+				j.Name, r.Definition.Table))
+		}
+	}
 	return err
 }
 
@@ -163,6 +170,20 @@ func (s *resolution) relations(ctx context.Context, t *table) error {
 	intruders, err := findIntruders(ctx, s.tx, t)
 	if err != nil {
 		return err
+	}
+	for _, j := range r.Definition.joined() {
+		if j.OID == 0 {
+			continue // it was complained about
+		}
+		more, err := findIntruders(ctx, s.tx, &table{OID: j.OID})
+		if err != nil {
+			return err
+		}
+		for _, problem := range more {
+			if !slices.Contains(intruders, problem) {
+				intruders = append(intruders, problem)
+			}
+		}
 	}
 	oids := []uint32{t.OID}
 	for _, l := range leaves {

@@ -75,17 +75,22 @@ type Order struct {
 // Join is a relation beside the policy's table.
 type Join struct {
 	Relation string // schema.table, quoted where SQL wants it
+	OID      uint32
 	Alias    string
-	On       string // SQL
+	On       string   // SQL
+	Columns  []Column // that are read; lapse.same_table compares the relation with them
+	Key      []Order  // its primary key: batches are ordered by it after the kind's order, and not by the table's key
 }
 
 // Index says which index serves a kind.
 type Index struct {
-	Column     string // the column of the policy's table that it begins with; "" if no column of the table does
-	Collation  string // of what it begins with, "" for the column's or the expression's own
-	Expression string // SQL over the table's bare columns that it begins with where Column is ""; immutable
-	Predicate  string // SQL of a partial index's condition, "" for all rows; the bound or the due test implies it
-	Warning    string // what no index can help, "" for nothing
+	Table      Table    // whose index it is; zero for the policy's table
+	Rest       []string // of Table: the columns that follow
+	Column     string   // the column of the policy's table that it begins with; "" if no column of the table does
+	Collation  string   // of what it begins with, "" for the column's or the expression's own
+	Expression string   // SQL over the table's bare columns that it begins with where Column is ""; immutable
+	Predicate  string   // SQL of a partial index's condition, "" for all rows; the bound or the due test implies it
+	Warning    string   // what no index can help, "" for nothing
 }
 
 // Field is a line of the difference between two versions.
@@ -111,7 +116,7 @@ type family struct {
 }
 
 // families are all kinds, in the order in which an entry is held to them.
-func families() []family { return []family{ttlFamily(), epochFamily(), ageFamily()} }
+func families() []family { return []family{sidecarFamily(), ttlFamily(), epochFamily(), ageFamily()} }
 
 // Keys are the keys that an entry may have.
 func Keys() []string {
@@ -128,7 +133,7 @@ func Keys() []string {
 
 // LaterKeys are the keys of kinds that a later version has.
 func LaterKeys() []string {
-	return []string{"sidecar", "iso8601", "instant", "bucket", "expression"}
+	return []string{"iso8601", "instant", "bucket", "expression"}
 }
 
 // of is the kind that an entry is of.

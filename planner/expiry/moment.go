@@ -28,6 +28,8 @@ type Moment struct {
 	Number int16      `json:"number"` // in the table
 	Type   ColumnType `json:"type"`
 	Zone   string     `json:"zone,omitempty"` // for columns without one; "" is UTC
+
+	alias string // of the relation that has the column, "" for t
 }
 
 // momentOf is the moment that an entry names.
@@ -66,7 +68,12 @@ const (
 const earliest = "4713-01-01 BC"
 
 // raw is the SQL of the column.
-func (m *Moment) raw() string { return column(m.Column) }
+func (m *Moment) raw() string {
+	if m.alias != "" {
+		return m.alias + "." + schemas.Identifier(m.Column)
+	}
+	return column(m.Column)
+}
 
 // Instant is the SQL of the column as an instant.
 func (m *Moment) Instant() string {
