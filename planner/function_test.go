@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"encoding/json"
 	"flag"
 	"os"
 	"path/filepath"
@@ -25,6 +26,9 @@ func goldenDefinitions() map[string]Definition {
 		"date": {
 			ID: 3, Version: 1, Name: "visits", Table: "public.visits", Expire: age("day", 2, expiry.Date, "", expiry.Interval{Months: 1, Days: 2}), Key: []KeyColumn{{Name: "id", Number: 1, Type: "uuid", Plain: true}}, Batch: 1000,
 		},
+		"sidecar": {
+			ID: 7, Version: 1, Name: "carts", Table: "public.carts", Expire: sidecar(), Key: []KeyColumn{{Name: "id", Number: 1, Type: "bigint", Plain: true}}, Batch: 5000,
+		},
 		"ttl": {
 			ID: 5, Version: 1, Name: "carts", Table: "public.carts", Expire: &expiry.TTL{
 				Kind: "ttl", Moment: expiry.Moment{Column: "opened", Number: 2, Type: expiry.Timestamptz}, TTLColumn: "ttl", TTLNumber: 3, TTLType: "integer",
@@ -39,6 +43,18 @@ func goldenDefinitions() map[string]Definition {
 			Key: []KeyColumn{{Name: "id", Number: 1, Type: "bigint", Plain: true}}, Batch: 5000,
 		},
 	}
+}
+
+// sidecar is a registry with a key of two columns, as it is read back from the record.
+func sidecar() expiry.Kind {
+	var r expiry.Record
+	err := json.Unmarshal([]byte(`{"kind": "sidecar", "column": "until", "number": 3, "type": "timestamp with time zone", "after": "1 day", "sidecar": "public.\"Reg\"", "sidecar_oid": 9,
+		"sidecar_key": [{"column": {"name": "ten\"ant", "number": 1, "type": "public.mood"}, "cast": "public.mood", "plain": false, "of": {"name": "tenant", "number": 2, "type": "public.mood"}},
+		                {"column": {"name": "id", "number": 2, "type": "bigint"}, "cast": "bigint", "plain": true, "of": {"name": "id", "number": 1, "type": "bigint"}}]}`), &r)
+	if err != nil {
+		panic(err)
+	}
+	return r.Kind
 }
 
 // A DBA reads these files to learn what can be deleted; a change to them is a change to what Lapse does.

@@ -7,32 +7,9 @@ import (
 
 	"lapse/internal/pgtest"
 	"lapse/planner/expiry"
-	"lapse/schemas"
 )
 
-// Kinds that the product does not have, to show what the templates take: a further relation, and no bound.
-
-// registry is a kind by which a table of its own, with the same key, says when a row is due.
-type registry struct{ *expiry.Age }
-
-func (registry) Columns() []expiry.Column { return nil }
-func (registry) Instant() string          { return `r."expires"` }
-func (registry) Index() expiry.Index      { return expiry.Index{} }
-func (registry) Order() expiry.Order {
-	return expiry.Order{SQL: `r."expires"`, Cast: "timestamp with time zone"}
-}
-
-func (registry) Joins() []expiry.Join {
-	return []expiry.Join{{Relation: "shop.registry", Alias: "r", On: `r."id" = t."id"`}}
-}
-
-func (registry) Bound(cutoff string) expiry.Bound {
-	return expiry.Bound{Column: `r."expires"`, Type: "timestamp with time zone", Value: cutoff}
-}
-
-func (registry) Due(cutoff, bound string) string {
-	return `case when r."expires" between '4713-01-01 BC' and ` + bound + ` then r."expires" <= ` + cutoff + ` else false end`
-}
+// A kind that the product does not have, to show what the templates take: no bound.
 
 // boundless is a kind of which no column limits what is due.
 type boundless struct{ *expiry.TTL }
@@ -51,16 +28,7 @@ type otherKind struct {
 }
 
 func otherKinds() map[string]otherKind {
-	named := &expiry.Age{Moment: expiry.Moment{Column: "expires", Type: expiry.Timestamptz}}
 	return map[string]otherKind{
-		"registry": {registry{named}, []string{
-			`create table carts (id int primary key, note text)`,
-			`create table registry (id int primary key, expires timestamptz)`,
-			`create index on registry (expires)`,
-			`insert into carts select n, 'x' from generate_series(1, 7) n`,
-			`insert into registry values (1, now() - interval '3 days'), (2, now() - interval '2 days'), (3, now() - interval '1 second'),
-			   (4, now() + interval '1 hour'), (5, null), (6, 'infinity'), (8, now() - interval '1 day')`,
-		}, "shop.carts"},
 		"boundless": {boundless{&expiry.TTL{Moment: expiry.Moment{Column: "at", Number: 2, Type: expiry.Timestamptz}, TTLColumn: "ttl", TTLNumber: 3, TTLType: "integer"}}, []string{
 			`create table visits (id int primary key, at timestamptz, ttl int)`,
 			`insert into visits values (1, now() - interval '3 days', 60), (2, now() - interval '2 days', 60), (3, now() + interval '1 hour', -7200),
@@ -126,48 +94,4 @@ func TestTheTextsForOtherKindsAreWhatTheTestsRun(t *testing.T) {
 		d := k.definition()
 		wantGolden(t, name, &d)
 	}
-}
-
-// What the condition reads of another relation is locked by the pick: nobody can extend a row's time while the row goes, and
-// a row whose time somebody is extending is left alone.
-func TestTheRegistrysRowIsLockedWithTheRow(t *testing.T) {
-	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
-		w := newWorld(t, db)
-		p := inForceBy(w, otherKinds()["registry"])
-		extending, err := w.owner.Begin(t.Context())
-		must(t, err)
-		_, err = extending.Exec(t.Context(), `update registry set expires = now() + interval '1 day' where id = 2`)
-		must(t, err)
-
-		b := w.lease(p, w.open(&p))
-		b.Limit = 1
-		batch, err := w.exec.Begin(t.Context())
-		must(t, err)
-		got, err := w.callIn(batch, b, nil)
-		must(t, err)
-		if got.Picked != 1 || got.Deleted != 1 {
-			t.Errorf("the batch picked and deleted %+v, want row 1", got)
-		}
-		other := db.ConnectAs(t, w.app)
-		wantState(t, run(other, `select from shop.registry where id = 1 for update nowait`), schemas.SQLStateLockNotAvailable)
-		must(t, run(other, `select from shop.registry where id in (3, 4, 5, 6) for update nowait`))
-		must(t, batch.Commit(t.Context()))
-
-		b.Limit = 100
-		got, err = w.call(b, nil) // the rest of the first pass: row 3; row 2 is somebody's
-		must(t, err)
-		if got.Deleted != 1 || got.Finished {
-			t.Errorf("the second batch deleted %+v, want row 3", got)
-		}
-		must(t, extending.Commit(t.Context()))
-		got, err = w.call(b, nil)
-		must(t, err)
-		if got.Deleted != 0 || !got.Finished || got.LeftBehind {
-			t.Errorf("the residual pass deleted %+v, want nothing", got)
-		}
-		if got := value[[]int32](w, `select array_agg(id order by id) from carts`); !slices.Equal(got, []int32{2, 4, 5, 6, 7}) {
-			t.Errorf("rows %v are left", got)
-		}
-	})
 }

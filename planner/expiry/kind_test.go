@@ -12,7 +12,7 @@ func days(n int32) *Interval { return &Interval{Days: n} }
 
 // ageOf and ttlOf are kinds with their columns as the catalog has them. Each change makes another one.
 func ageOf(changes ...func(*Age)) *Age {
-	a := &Age{Moment{"at", 2, Timestamp, "Europe/Berlin"}, Interval{Days: 30}}
+	a := &Age{Moment{Column: "at", Number: 2, Type: Timestamp, Zone: "Europe/Berlin"}, Interval{Days: 30}}
 	for _, change := range changes {
 		change(a)
 	}
@@ -20,7 +20,7 @@ func ageOf(changes ...func(*Age)) *Age {
 }
 
 func ttlOf(ifNone *Interval, changes ...func(*TTL)) *TTL {
-	l := &TTL{Kind: ttlKind, Moment: Moment{"at", 2, Timestamptz, ""}, TTLColumn: "ttl", TTLNumber: 3, TTLType: "integer", Default: ifNone}
+	l := &TTL{Kind: ttlKind, Moment: Moment{Column: "at", Number: 2, Type: Timestamptz, Zone: ""}, TTLColumn: "ttl", TTLNumber: 3, TTLType: "integer", Default: ifNone}
 	for _, change := range changes {
 		change(l)
 	}
@@ -129,7 +129,7 @@ func TestWhatAKindStoresIsReadBack(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		`{"kind":"sidecar","column":"at"}`:             `a row is due by "sidecar", of which this version knows nothing`,
+		`{"kind":"horoscope","column":"at"}`:           `a row is due by "horoscope", of which this version knows nothing`,
 		`{"column":"at","after":"1 day","path":"$.x"}`: `unknown field "path"`,
 		`{"column":"at","after":"30days"}`:             "is not a duration as PostgreSQL writes it",
 		`{"column":"at","after":"1 mons"}`:             "is not a duration as PostgreSQL writes it",
@@ -142,11 +142,11 @@ func TestWhatAKindStoresIsReadBack(t *testing.T) {
 	}
 }
 
-// sidecar is a kind with a further relation and no bound.
-type sidecar struct{ *Age }
+// joining is a kind with a further relation and no bound.
+type joining struct{ *Age }
 
-func (sidecar) Bound(string) Bound { return Bound{} }
-func (sidecar) Joins() []Join      { return []Join{{"shop.r", "r", "r.id = t.id"}} }
+func (joining) Bound(string) Bound { return Bound{} }
+func (joining) Joins() []Join      { return []Join{{Relation: "shop.r", Alias: "r", On: "r.id = t.id"}} }
 
 func TestAConditionIsDueAndWhereAndNotHeld(t *testing.T) {
 	t.Parallel()
@@ -161,7 +161,7 @@ func TestAConditionIsDueAndWhereAndNotHeld(t *testing.T) {
 	if got, want := c.Narrow("$1", "$2"), `t."at" <= $2`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	other := Condition{Kind: sidecar{ageOf()}}
+	other := Condition{Kind: joining{ageOf()}}
 	using, on := other.Using()
 	got := []string{other.Narrow("$1", "$2"), other.From("only x"), other.Lock(), using, on, c.From("only x"), c.Lock()}
 	if want := []string{
