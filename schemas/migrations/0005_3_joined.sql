@@ -18,6 +18,7 @@ begin
 end
 $lapse$;
 revoke all on function lapse.joined(int, int) from public;
+comment on function lapse.joined is 'Relations that a policy version''s condition reads beside its table.';
 
 -- same_table raises unless the policy version's table, and what is joined to it, and their columns are those that apply saw,
 -- and returns the table.
