@@ -96,11 +96,22 @@ func (d *Document) plain(text []byte) ([]byte, bool) {
 	text = normalize(text)
 	for i, line := range bytes.Split(text, []byte("\n")) {
 		if !utf8.Valid(line) {
-			d.Complain(Place{i + 1, 1}, "this line is not written in UTF-8: save the file as UTF-8")
+			d.Complain(Place{i + 1, firstInvalid(line)}, "this is not UTF-8: save the file as UTF-8")
 			return nil, false
 		}
 	}
 	return text, true
+}
+
+// firstInvalid is the column of the first byte that is no UTF-8.
+func firstInvalid(line []byte) int {
+	for column := 1; ; column++ {
+		r, size := utf8.DecodeRune(line)
+		if r == utf8.RuneError && size <= 1 {
+			return column
+		}
+		line = line[size:]
+	}
 }
 
 // normalize takes a byte order mark off, and makes each of YAML's line breaks a newline.

@@ -2,8 +2,10 @@ package yamldoc
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -13,6 +15,12 @@ func TestATextThatIsNoYAMLDocumentIsRefusedWithItsPlace(t *testing.T) {
 	for text, want := range map[string]string{
 		"a: [":                            "f:1:4: not YAML: ",
 		"a:\n\t- b":                       "f:2:1: not YAML: ",
+		"a:\n    b: 1\n\tc: 2":            "f:3:1: not YAML: found character '\t' that cannot start any token: indent with spaces",
+		"a:\n- [::1]:9092":                "f:2:8: not YAML: value is not allowed in this context: put a text that holds a colon",
+		"\xff\xfea\x00:\x00":              "f:1:1: the file is written in UTF-16",
+		"\xfe\xff\x00a":                   "f:1:1: the file is written in UTF-16",
+		"a: ö\r\nb: öx\xf6":               "f:2:6: this is not UTF-8",
+		"\ufeffa: 1\r\nb: 2\r\n":          "",
 		"a: 1\n---\nb: 2":                 "f:3:1: a second document: keep one per file",
 		"a: 1\n---\n# no second document": "",
 		"":                                "",
@@ -149,4 +157,91 @@ func FuzzNoTextMakesTheReaderPanic(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A byte order mark, Windows' line breaks and tabs between words change nothing.
+func TestAFileIsReadTheSameFromEveryEditor(t *testing.T) {
+	t.Parallel()
+	const plain = "a: 1\nb: |\n  x\n  y\nlist: [kafka-1:9092, kafka-2:9092, \"[::1]:9092\", http://x/y]\nlast: ü\n"
+	read := func(text string) string {
+		d := Document{File: "f"}
+		entries, _ := d.Entries(d.Root([]byte(text)), "x")
+		said := fmt.Sprint(d.Err())
+		for _, e := range entries {
+			value, _ := e.Value.Scalar()
+			list, _ := e.Value.List()
+			said += fmt.Sprintf("\n%s at %v: %q at %v", e.Key, e.At, value, e.Value.Place())
+			for _, v := range list {
+				value, _ := v.Text()
+				said += fmt.Sprintf(" %q at %v", value, v.Place())
+			}
+		}
+		return said
+	}
+	const want = `<nil>
+a at {1 1}: "1" at {1 4}
+b at {2 1}: "x\ny\n" at {2 4}
+list at {5 1}: "" at {5 7} "kafka-1:9092" at {5 8} "kafka-2:9092" at {5 22} "[::1]:9092" at {5 36} "http://x/y" at {5 50}
+last at {6 1}: "ü" at {6 7}`
+	for name, text := range map[string]string{
+		"plain": plain, "a byte order mark": "\ufeff" + plain, "Windows": strings.ReplaceAll(plain, "\n", "\r\n"),
+		"both": "\ufeff" + strings.ReplaceAll(plain, "\n", "\r\n"), "an old Mac": strings.ReplaceAll(plain, "\n", "\r"),
+	} {
+		if got := read(text); got != want {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
+		}
+	}
+	places := regexp.MustCompile(` at \{\d+ \d+\}`)
+	if got := read(strings.ReplaceAll(plain, " ", "\t")); places.ReplaceAllString(got, "") == places.ReplaceAllString(want, "") {
+		t.Error("a tab indents")
+	}
+	if got := read(strings.ReplaceAll(plain, ": ", ":\t")); places.ReplaceAllString(got, "") != places.ReplaceAllString(want, "") {
+		t.Errorf("tabs: got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestAnErrorShowsItsLineWithACaretBelowThePlace(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 80) + "HERE" + strings.Repeat("y", 80)
+	for _, c := range []struct {
+		line   string
+		column int
+		want   string
+	}{
+		{"a: bad", 4, "  | a: bad\n  |    ^"},
+		{"\ta:\tü bad \x1b[31m ", 6, "  |  a: ü bad  [31m\n  |      ^"},
+		{"end", 4, "  | end\n  |    ^"},
+		{"end", 400, "  | end\n  |    ^"},
+		{"", 1, ""},
+		{"  ", 2, ""},
+		{long, 1, "  | " + long[:100] + "…\n  | ^"},
+		{long, 81, "  | …" + long[20:120] + "…\n  | " + strings.Repeat(" ", 61) + "^"},
+		{long, 164, "  | …" + long[103:] + "\n  | " + strings.Repeat(" ", 61) + "^"},
+	} {
+		e := &Error{File: "f", Place: Place{1, c.column}, Message: "m", Line: c.line}
+		if got := e.Excerpt(); got != c.want {
+			t.Errorf("%q at %d: got\n%s\nwant\n%s", c.line, c.column, got, c.want)
+		}
+	}
+	d := Document{File: "f", Lines: Lines([]byte("\ufeffa: 1\r\nb: 2")), Policy: "p"}
+	d.Complain(Place{2, 4}, "no")
+	d.Complain(Place{3, 1}, "behind the end")
+	if got, want := d.Err().Error(), "f:2:4: no\n  | b: 2\n  |    ^\nf:3:1: behind the end"; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	text, err := json.Marshal(d.Err())
+	const want = `[{"file":"f","line":2,"column":4,"policy":"p","message":"no","text":"b: 2"},{"file":"f","line":3,"column":1,"policy":"p","message":"behind the end"}]`
+	if err != nil || string(text) != want {
+		t.Errorf("got %s, %v", text, err)
+	}
+}
+
+func TestErrorsOfSeveralFilesAreInTheFilesOrder(t *testing.T) {
+	t.Parallel()
+	all := Errors{
+		{File: "a", Place: Place{2, 1}, Message: "3"}, {File: "b", Place: Place{9, 1}, Message: "2"}, {File: "b", Message: "cannot be opened"},
+	}.Sorted([]string{"b", "a"})
+	if got, want := all.Error(), "b: cannot be opened\nb:9:1: 2\na:2:1: 3"; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
 }

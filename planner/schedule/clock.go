@@ -20,7 +20,6 @@ func (d day) next() day        { return day(time.Time(d).AddDate(0, 0, 1)) }
 func (d day) before(n int) day { return day(time.Time(d).AddDate(0, 0, -n)) }
 func (d day) date() (int, int) { return int(time.Time(d).Month()), time.Time(d).Day() }
 func (d day) weekday() int     { return int(time.Time(d).Weekday()) }
-func (d day) year() int        { return time.Time(d).Year() }
 
 // at is what clocks show at a time of that day, written in UTC.
 func (d day) at(t TimeOfDay) time.Time { return time.Time(d).Add(time.Duration(t) * time.Minute) }
@@ -32,33 +31,30 @@ func timeOfDay(hour, minute string) TimeOfDay {
 	return TimeOfDay(h*60 + m)
 }
 
+// shown is what clocks in a zone show, written in UTC.
+func shown(t time.Time, zone *time.Location) time.Time {
+	_, offset := t.In(zone).Zone()
+	return t.UTC().Add(time.Duration(offset) * time.Second)
+}
+
 // reach is further than any zone is, or jumps: a day and some hours.
 const reach = 27 * time.Hour
 
-// showings returns the instants, one or two, at which clocks in zone show what wall shows in UTC; none if they skip it.
-func showings(wall time.Time, zone *time.Location) []time.Time {
-	_, before := wall.Add(-reach).In(zone).Zone()
-	_, behind := wall.Add(reach).In(zone).Zone()
-	var all []time.Time
-	for _, offset := range []int{before, behind} {
-		at := wall.Add(-time.Duration(offset) * time.Second)
-		if _, there := at.In(zone).Zone(); there != offset || len(all) > 0 && all[0].Equal(at) {
-			continue
-		}
-		all = append(all, at)
-	}
-	return all
-}
-
 // firstShowing returns the first instant at which clocks in zone show at least what wall shows in UTC.
 func firstShowing(wall time.Time, zone *time.Location) time.Time {
-	if all := showings(wall, zone); len(all) == 1 || len(all) == 2 && all[0].Before(all[1]) {
-		return all[0]
-	} else if len(all) == 2 {
-		return all[1]
+	_, before := wall.Add(-reach).In(zone).Zone()
+	_, behind := wall.Add(reach).In(zone).Zone()
+	first := time.Time{}
+	for _, offset := range []int{before, behind} {
+		at := wall.Add(-time.Duration(offset) * time.Second)
+		if _, there := at.In(zone).Zone(); there == offset && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	if !first.IsZero() {
+		return first
 	}
 	// Clocks skip it: read with the offset before the skip, it lies just behind it.
-	_, before := wall.Add(-reach).In(zone).Zone()
 	start, _ := wall.Add(-time.Duration(before) * time.Second).In(zone).ZoneBounds()
 	return start
 }

@@ -15,11 +15,14 @@ import (
 // A run at a time of day that clocks skip comes when they have, and one that they show twice comes once. A cron of every
 // hour (its second field begins with *) follows the hours that pass instead: nothing comes for those that are skipped, and
 // it runs in both of those that are shown twice.
+//
+// A Cron is made by ParseCron.
 type Cron struct {
 	Fields string // as they were written, with one space between them
 	Zone   string
 
 	minutes, hours, days, months, weekdays set
+	place                                  *time.Location // of Zone
 	everyHour                              bool
 	eitherDay                              bool // a day of the month or of the week: both fields name some
 }
@@ -65,7 +68,8 @@ func (c Cron) in(zone []string) (Cron, error) {
 	if len(zone) > 0 {
 		c.Zone = zone[0]
 	}
-	if _, err := expiry.LoadZone(c.Zone); err != nil {
+	var err error
+	if c.place, err = expiry.LoadZone(c.Zone); err != nil {
 		return Cron{}, err
 	}
 	if c.eitherDay {
@@ -107,59 +111,63 @@ func (c *Cron) on(d day) bool {
 
 // next returns the first run after t.
 func (c *Cron) next(t time.Time) (time.Time, error) {
-	zone, err := expiry.LoadZone(c.Zone)
-	if err != nil {
-		return time.Time{}, err
+	zone := c.place
+	never := fmt.Errorf("cron %s never comes", yamldoc.Quote(c.String()))
+	if c.everyHour {
+		return c.nextPassing(t, zone, never)
 	}
-	// From the day before, because a skip at midnight can put an instant into the following day. The 29th of February on one
-	// day of the week comes every 28 years, or every 40 across a century.
-	first := dayOf(t, zone).before(1)
-	for d := first; d.year() <= first.year()+41; d = d.next() {
-		at := c.onDay(d, zone, t)
-		if c.everyHour { // clocks that go back over midnight show the end of a day again after the beginning of the next
-			at = earlier(at, c.onDay(d.next(), zone, t))
-		}
-		if !at.IsZero() {
+	// What clocks have shown at t, they have shown; in an hour that is shown again, more than that.
+	for wall, ok := c.after(shown(t, zone)); ok; wall, ok = c.after(wall) {
+		if at := firstShowing(wall, zone); at.After(t) {
 			return at.UTC(), nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("cron %s never comes", yamldoc.Quote(c.String()))
+	return time.Time{}, never
 }
 
-// onDay returns the first run after t at a time of a day, zero if there is none.
-func (c *Cron) onDay(d day, zone *time.Location, t time.Time) (first time.Time) {
-	if !c.on(d) {
-		return time.Time{}
+// nextPassing looks between one change of the clocks and the next, where they show what passes.
+func (c *Cron) nextPassing(t time.Time, zone *time.Location, never error) (time.Time, error) {
+	for {
+		wall, ok := c.after(shown(t, zone))
+		if !ok {
+			return time.Time{}, never
+		}
+		at := t.Add(wall.Sub(shown(t, zone)))
+		_, change := t.In(zone).ZoneBounds()
+		if change.IsZero() || at.Before(change) {
+			return at.UTC(), nil
+		}
+		if first := shown(change, zone); c.on(dayOf(change, zone)) && c.at(first) {
+			return change.UTC(), nil
+		}
+		t = change
 	}
-	for hour := range 24 {
-		for minute := 0; c.hours.has(hour) && minute < 60; minute++ {
-			if !c.minutes.has(minute) {
+}
+
+// at reports whether it runs at what a clock shows, whatever the day.
+func (c *Cron) at(wall time.Time) bool {
+	return wall.Second() == 0 && c.hours.has(wall.Hour()) && c.minutes.has(wall.Minute())
+}
+
+// longest is how many days may lie between two runs: the 29th of February on one day of the week comes every 28 years, or 40
+// across a century.
+const longest = 41 * 366
+
+// after returns the first time of day after wall, both as clocks show them, written in UTC.
+func (c *Cron) after(wall time.Time) (time.Time, bool) {
+	d := dayOf(wall, time.UTC)
+	for range longest {
+		for hour := 0; c.on(d) && hour < 24; hour++ {
+			if !c.hours.has(hour) || !d.at(TimeOfDay(hour*60+59)).After(wall) {
 				continue
 			}
-			wall := d.at(TimeOfDay(hour*60 + minute))
-			candidates := []time.Time{}
-			if c.everyHour {
-				candidates = showings(wall, zone)
-			} else {
-				candidates = append(candidates, firstShowing(wall, zone))
-			}
-			for _, at := range candidates {
-				if at.After(t) {
-					first = earlier(first, at)
+			for minute := range 60 {
+				if at := d.at(TimeOfDay(hour*60 + minute)); c.minutes.has(minute) && at.After(wall) {
+					return at, true
 				}
 			}
-			if !c.everyHour && !first.IsZero() {
-				return first // later times of day come no earlier
-			}
 		}
+		d = d.next()
 	}
-	return first
-}
-
-// earlier is the earlier one of those that are not zero.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
+	return time.Time{}, false
 }

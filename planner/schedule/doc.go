@@ -1,7 +1,12 @@
-// Package schedule says when a policy runs. It knows instants and zones, and no database.
+// Package schedule says when a policy runs, and when it may not. It knows instants and zones, and no database.
 //
-// It promises that a run that was missed is made up for once and at once, and that a time of day which clocks skip or show
-// twice comes exactly once a day. It refuses zones that are no names of places.
+//	schedule.go   Schedule: when the next run is due, and daily
+//	cron.go       five fields and a zone; cronfield.go reads them
+//	window.go     the time of day in which a policy may delete
+//	clock.go      what clocks in a zone show at an instant, and the other way round
 //
-// A new way to say when is a field of Schedule and a file of its own: cron.go, window.go.
+// It promises that a run that was missed is made up for once and at once, or when the window opens; that a time of day which
+// clocks skip or show twice comes exactly once a day, and that a window opens and closes once a day. A cron of every hour
+// follows the hours that pass instead. It refuses zones that are no names of places, days that never come, and windows that
+// never close; NeverOpen finds those that are never open when a run begins.
 package schedule

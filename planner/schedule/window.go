@@ -16,6 +16,8 @@ import (
 type Window struct {
 	From, To TimeOfDay
 	Zone     string
+
+	place *time.Location // of Zone, once it is parsed
 }
 
 // TimeOfDay is what a clock shows, in minutes since midnight; 1440 is the midnight that ends a day.
@@ -45,7 +47,8 @@ func ParseWindow(text string) (Window, error) {
 	case w.From%endOfDay == w.To%endOfDay:
 		return Window{}, errors.New("the window opens and closes at the same time: leave it out if it never closes")
 	}
-	_, err := expiry.LoadZone(w.Zone)
+	var err error
+	w.place, err = expiry.LoadZone(w.Zone)
 	return w, err
 }
 
@@ -63,9 +66,11 @@ func (w *Window) UnmarshalText(text []byte) (err error) {
 
 // Open reports whether the window is open at an instant, and when it closes next; closed, when it opens next.
 func (w Window) Open(at time.Time) (open bool, until time.Time, err error) {
-	zone, err := expiry.LoadZone(w.Zone)
-	if err != nil {
-		return false, time.Time{}, err
+	zone := w.place
+	if zone == nil {
+		if zone, err = expiry.LoadZone(w.Zone); err != nil {
+			return false, time.Time{}, err
+		}
 	}
 	// From two days before, because it may be open across midnight, and a skip at midnight puts an instant into the
 	// following day.
