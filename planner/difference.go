@@ -28,7 +28,8 @@ type comparison struct {
 // Difference compares the policies of a file with what is in force, and says what Write would do about each: first what
 // is dropped, then the file's policies in its order, then what is in force without being in the file. It changes
 // nothing. Its error is yamldoc.Errors with all that is wrong in all policies, the file's own problems among it, or a failed
-// query.
+// query. Beside yamldoc.Errors there are the changes of the policies of which nothing is wrong: what else is wrong with them
+// can be looked for, and nothing may be written.
 //
 // The entry is compared with the record first. Where no more falls due than before, what is wrong with the table is a
 // warning: a table that became unfit keeps nobody from pausing, lengthening or dropping its policy, nor from changing the
@@ -49,7 +50,7 @@ func Difference(ctx context.Context, db DB, file *policyfile.File, prune bool, f
 		}
 	}
 	if len(c.wrong) > 0 {
-		return nil, c.wrong.Sorted(file.Names)
+		return c.result(), c.wrong.Sorted(file.Names)
 	}
 	return c.result(), nil
 }

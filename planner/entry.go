@@ -44,7 +44,7 @@ func readEntryIn(ctx context.Context, tx pgx.Tx, d *yamldoc.Document, p *policyf
 	for _, later := range unsupported(p) {
 		complain(later.key, later.text+" is not supported by this version")
 	}
-	before, latitude := d.Count(), expiry.Interval{}
+	every, latitude := expiry.Interval{Microseconds: leastEvery}, expiry.Interval{}
 	kind, problems, err := expiry.Read(ctx, tx, p.Expire)
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func readEntryIn(ctx context.Context, tx pgx.Tx, d *yamldoc.Document, p *policyf
 		key, text string
 		into      *expiry.Interval
 	}{
-		{"every", p.Every, &e.when.Every},
+		{"every", p.Every, &every},
 		{"latitude", p.Latitude, &latitude},
 	} {
 		if duration.text == "" {
@@ -69,11 +69,15 @@ func readEntryIn(ctx context.Context, tx pgx.Tx, d *yamldoc.Document, p *policyf
 		}
 		if problem != "" {
 			complain(duration.key, problem)
+			continue
 		}
 		*duration.into = i
 	}
-	e.when.Daily, e.when.Cron, e.when.Window = p.Daily, p.Cron, p.Window
-	if every := e.when.Every; p.Daily == nil && p.Cron == nil && every.Months == 0 && every.Exact() < leastEvery && d.Count() == before {
+	e.when = schedule.Schedule{Daily: p.Daily, Cron: p.Cron, Window: p.Window}
+	if p.Every != "" {
+		e.when.Every = every
+	}
+	if every.Months == 0 && every.Exact() < leastEvery {
 		complain("every", "every must be at least 100 milliseconds")
 	}
 	floors, unreadable, err := readFloors(ctx, tx, p.Floors)

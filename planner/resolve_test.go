@@ -15,8 +15,11 @@ import (
 
 // unfit are policies that the database refuses, each for one reason.
 var unfit = []struct{ name, setup, policy, want string }{
-	{"no such table", ``, `table: shop.nope`, "4:12: policy p: there is no table shop.nope"},
-	{"no schema", ``, `table: sessions`, "write for instance public.sessions"},
+	{"no such table", ``, `table: shop.nope`, "4:12: policy p: there is no table shop.nope in this database"},
+	{"a table with a typing mistake", `create table "Wide Sessions" (id int primary key, last_seen timestamptz)`, `table: shop.sesions`, "; did you mean shop.sessions?"},
+	{"a table of another schema", ``, `table: public.sessions`, "; did you mean shop.sessions?"},
+	{"a table without its quotes", ``, `table: shop.wide_sessions`, `; did you mean shop."Wide Sessions"?`},
+	{"no schema", ``, `table: sessions`, "write for instance shop.sessions"},
 	{"too many parts", ``, `table: a.b.c`, "more than a schema and a table"},
 	{"no name at all", ``, `table: "a b"`, "is no table name"},
 	{"a view", `create view v as select 1 as id, now() as last_seen`, `table: shop.v`, "is not a table"},

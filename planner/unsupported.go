@@ -13,9 +13,6 @@ func unsupported(p *policyfile.Policy) []option {
 		option
 		asked bool
 	}{
-		{option{"window", "window"}, p.Window != nil},
-		{option{"rate", "rate"}, p.Limits.Rate != 0},
-		{option{"max_rows_per_run", "max_rows_per_run"}, p.Limits.MaxRows != 0},
 		{option{"max_fraction", "max_fraction"}, p.Limits.MaxFraction != 0},
 		{option{"action", "action: " + p.Action.Kind}, p.Action.Kind != ""},
 		{option{"events.values", "events: values: " + p.Events.Values}, p.Events.Values != ""},

@@ -42,7 +42,7 @@ Policies that are in force and not in the file stay, unless --prune is given.`,
 		}
 		s, err := a.settings()
 		if err != nil {
-			return err
+			return a.withProblemsOf(c.files, err)
 		}
 		if grants {
 			return a.printPolicyGrants(s, c.files)

@@ -86,3 +86,23 @@ func (a *app) show(command string, err error) {
 		fmt.Fprintf(a.err, "see %s --help\n", command)
 	}
 }
+
+// showJSON prints an error as the result of a command that has none, for --json.
+func (a *app) showJSON(err error) {
+	if err == nil || errors.Is(err, errNeedsPerson) {
+		return
+	}
+	var all []any
+	var mistakes yamldoc.Errors
+	errors.As(err, &mistakes)
+	for _, one := range mistakes {
+		all = append(all, one)
+	}
+	// What is wrong beside the files: that the database cannot be reached, for instance.
+	if text := strings.TrimSpace(strings.Replace(err.Error(), mistakes.Error(), "", 1)); text != "" {
+		all = append(all, map[string]string{"message": text})
+	}
+	if err := a.printJSON(map[string]any{"errors": all}); err != nil && a.log != nil {
+		a.log.Error("the errors cannot be written", "error", err)
+	}
+}

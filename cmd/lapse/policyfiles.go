@@ -98,10 +98,23 @@ func (a *app) readPolicyText(name string) (body []byte, err error) {
 	return io.ReadAll(io.LimitReader(in, yamldoc.MaxFile+1))
 }
 
+// withProblemsOf is an error that came before the policy files were read, beside what is wrong in them.
+func (a *app) withProblemsOf(names []string, err error) error {
+	file, unread := a.readPolicyFiles(names)
+	if unread != nil {
+		return err
+	}
+	return withProblems(file, err)
+}
+
 // withProblems is an error that kept the database from being asked about a file, beside what is wrong in the file itself.
 func withProblems(file *policyfile.File, err error) error {
-	if len(file.Problems) == 0 {
+	var more yamldoc.Errors // of lapse.yaml
+	switch {
+	case len(file.Problems) == 0:
 		return err
+	case errors.As(err, &more):
+		return slices.Concat(more, file.Problems)
 	}
 	return errors.Join(file.Problems, err)
 }

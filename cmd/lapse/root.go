@@ -41,6 +41,8 @@ const (
 
 // execute runs one command line and returns the exit code.
 func execute(ctx context.Context, args []string, a *app) int {
+	results := &result{to: a.out}
+	a.out = results
 	root := newRoot(a)
 	root.SetArgs(args)
 	command, err := root.ExecuteContextC(ctx)
@@ -48,7 +50,21 @@ func execute(ctx context.Context, args []string, a *app) int {
 		err = &usageError{err.Error()}
 	}
 	a.show(command.CommandPath(), err)
+	if wanted := command.Flags().Lookup("json"); wanted != nil && wanted.Value.String() == "true" && !results.begun {
+		a.showJSON(err)
+	}
 	return exitCode(err)
+}
+
+// result is where results go. It knows whether there is any.
+type result struct {
+	to    io.Writer
+	begun bool
+}
+
+func (r *result) Write(text []byte) (int, error) {
+	r.begun = true
+	return r.to.Write(text)
 }
 
 func newRoot(a *app) *cobra.Command {

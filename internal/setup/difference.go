@@ -89,21 +89,23 @@ func (c *Change) refused(err error) error {
 		c.Publish, c.Grant, c.tables, c.Build = nil, false, nil, nil
 		return nil
 	}
-	return fmt.Errorf("policy %s: %w", c.Policy, err)
+	return fmt.Errorf("%s: policy %s: %w", c.Resolved.Policy.At("table"), c.Policy, err)
 }
 
 // Difference compares a file with what is in force and with what is published, and refuses what cannot be written. Nothing
-// is changed, and no table of a user's is locked. What is published is read once for all policies.
+// is changed, and no table of a user's is locked. What is published is read once for all policies. Its error has all that is
+// wrong, with the file and with the database, of all policies.
 func (a *Applier) Difference(ctx context.Context, file *policyfile.File) (Changes, error) {
 	differences, err := planner.Difference(ctx, a.Conn, file, a.Prune, Fit)
-	if err != nil {
-		return nil, nothingApplied(err)
+	var mistakes yamldoc.Errors
+	if err != nil && !errors.As(err, &mistakes) {
+		return nil, err
 	}
 	members, err := replication.Members(ctx, a.Conn)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(asError(mistakes), err)
 	}
-	var refused []error
+	refused := []error{asError(mistakes)}
 	changes := make(Changes, 0, len(differences))
 	for _, d := range differences {
 		c := Change{Change: d}
@@ -137,6 +139,14 @@ func (a *Applier) Difference(ctx context.Context, file *policyfile.File) (Change
 		return nil, err
 	}
 	return a.unneededIndexes(ctx, changes)
+}
+
+// asError is nil where there are no mistakes.
+func asError(mistakes yamldoc.Errors) error {
+	if len(mistakes) == 0 {
+		return nil
+	}
+	return mistakes
 }
 
 // nothingApplied says what became of the other policies of a file of which one was refused.

@@ -1,6 +1,8 @@
 package policyfile
 
 import (
+	"fmt"
+
 	"lapse/internal/yamldoc"
 	"lapse/planner/expiry"
 	"lapse/planner/schedule"
@@ -110,6 +112,12 @@ func (p *Policy) Place(key string) yamldoc.Place {
 		return at
 	}
 	return p.places[""]
+}
+
+// At is Place with the file's name before it.
+func (p *Policy) At(key string) string {
+	at := p.Place(key)
+	return fmt.Sprintf("%s:%d:%d", p.File, at.Line, at.Column)
 }
 
 // Document is where complaints about the policy go: they name its file and show the lines.

@@ -15,8 +15,14 @@ var years = []struct {
 	zone string
 	from int
 }{
-	{"Europe/Berlin", 2025}, {"Australia/Lord_Howe", 2025}, {"Pacific/Apia", 2011},
-	{"America/Havana", 2025}, {"Africa/Casablanca", 2025}, {"America/Goose_Bay", 2010}, {"Asia/Beirut", 2025}, {"Asia/Kathmandu", 2025},
+	{"Europe/Berlin", 2025},
+	{"Australia/Lord_Howe", 2025},
+	{"Pacific/Apia", 2011},
+	{"America/Havana", 2025},
+	{"Africa/Casablanca", 2025},
+	{"America/Goose_Bay", 2010},
+	{"Asia/Beirut", 2025},
+	{"Asia/Kathmandu", 2025},
 	{"America/Scoresbysund", 2024},
 }
 
