@@ -2,6 +2,7 @@ package setup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -35,14 +36,33 @@ const (
 // Locked runs work in a transaction that is given up when it does not get a lock within lockTimeout, so that others come
 // through, and tried again after a pause. what says in an error and in the log what was being done.
 func (s *Session) Locked(ctx context.Context, what string, work func(tx pgx.Tx) error) error {
-	pause := backoff.Backoff{Min: 500 * time.Millisecond, Max: 10 * time.Second}
-	for deadline := time.Now().Add(lockPatience); ; {
-		err := pgx.BeginFunc(ctx, s.Conn, func(tx pgx.Tx) error {
+	return s.again(ctx, what, func() error {
+		return pgx.BeginFunc(ctx, s.Conn, func(tx pgx.Tx) error {
 			if err := setLockTimeout(ctx, tx, lockTimeout); err != nil {
 				return err
 			}
 			return work(tx)
 		})
+	})
+}
+
+// RunScript runs a script that is a transaction of its own, with a short lock_timeout, as Locked runs its work.
+func (s *Session) RunScript(ctx context.Context, what, sql string) error {
+	return s.again(ctx, what, func() error {
+		_, err := s.Conn.PgConn().Exec(ctx, sql).ReadAll()
+		if err != nil && !s.Conn.IsClosed() {
+			_, rolledBack := s.Conn.Exec(context.WithoutCancel(ctx), "rollback", pgx.QueryExecModeSimpleProtocol)
+			err = errors.Join(err, rolledBack)
+		}
+		return err
+	})
+}
+
+// again does what needs a lock until it gets it.
+func (s *Session) again(ctx context.Context, what string, do func() error) error {
+	pause := backoff.Backoff{Min: 500 * time.Millisecond, Max: 10 * time.Second}
+	for deadline := time.Now().Add(lockPatience); ; {
+		err := do()
 		if state := schemas.StateOf(err); state != schemas.SQLStateLockNotAvailable && state != schemas.SQLStateDeadlockDetected {
 			return err
 		}
