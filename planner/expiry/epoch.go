@@ -159,8 +159,10 @@ func (k *Epoch) Bound(cutoff string) Bound {
 	default:
 		of = "bigint"
 	}
-	return Bound{Column: k.order(), Type: string(of), Value: "(" + value + ")::" + string(of),
-		Exact: k.After.Months == 0, OutOfRange: beforeTheCalendar(k.After)}
+	return Bound{
+		Column: k.order(), Type: string(of), Value: "(" + value + ")::" + string(of),
+		Exact: k.After.Months == 0, OutOfRange: beforeTheCalendar(k.After),
+	}
 }
 
 // Due is guarded as Age's is: what lies between the calendar's first second and the bound is a number, and can be added to. NaN

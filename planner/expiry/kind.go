@@ -116,7 +116,9 @@ type family struct {
 }
 
 // families are all kinds, in the order in which an entry is held to them.
-func families() []family { return []family{sidecarFamily(), ttlFamily(), epochFamily(), ageFamily()} }
+func families() []family {
+	return []family{sidecarFamily(), ttlFamily(), epochFamily(), expressionFamily(), ageFamily()}
+}
 
 // Keys are the keys that an entry may have.
 func Keys() []string {
@@ -133,7 +135,7 @@ func Keys() []string {
 
 // LaterKeys are the keys of kinds that a later version has.
 func LaterKeys() []string {
-	return []string{"iso8601", "instant", "bucket", "expression"}
+	return []string{"iso8601", "instant", "bucket"}
 }
 
 // of is the kind that an entry is of.

@@ -1,0 +1,133 @@
+package expiry
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"lapse/planner/expression"
+	"lapse/schemas"
+)
+
+// Expression is the kind {expression}: an instant is computed from the row's own columns, and the row is due when it is
+// reached. NULL, ±infinity and instants before 4713 BC never are. What the expression itself raises for a row (a division by
+// zero, a text that is no date) ends the batch: nobody but its author can guard it, by case.
+type Expression struct {
+	Kind      string   `json:"kind"`
+	Text      string   `json:"expression"` // as it was written
+	SQL       string   `json:"sql"`        // over t
+	Bare      string   `json:"bare"`       // as PostgreSQL writes it in an index
+	Reads     []Column `json:"reads"`
+	Immutable bool     `json:"immutable"` // an index can hold it
+
+	warnings []string // for who applies it
+}
+
+const expressionKind = "expression"
+
+func expressionFamily() family {
+	return family{
+		name: expressionKind, keys: []string{"expression"}, marks: []string{"expression"},
+		check: func(Entry) []Problem { return nil },
+		read: func(_ context.Context, _ DB, e Entry) (Kind, []Problem, error) {
+			return &Expression{Kind: expressionKind, Text: e["expression"]}, nil, nil
+		},
+		load: func(text []byte) (Kind, error) { return load(text, &Expression{}) },
+	}
+}
+
+// Resolve lets PostgreSQL read the expression. See package expression.
+func (x *Expression) Resolve(ctx context.Context, db DB, t Table) ([]Problem, error) {
+	read, problem, err := expression.Read(ctx, db, t.OID, x.Text, expression.Instant)
+	if err != nil {
+		return nil, err
+	}
+	if problem == "" && len(read.Columns) == 0 {
+		problem = "it reads no column, so that all rows would be due at once, or none"
+	}
+	if problem != "" {
+		return []Problem{{"expression", "expression: " + problem}}, nil
+	}
+	x.SQL, x.Bare, x.Immutable, x.warnings = read.SQL, read.Bare, read.Immutable, read.Warnings
+	x.Reads = nil
+	for _, c := range read.Columns {
+		x.Reads = append(x.Reads, Column{c.Name, c.Number, ColumnType(c.Type)})
+	}
+	return nil, nil
+}
+
+// Columns are those that the expression reads.
+func (x *Expression) Columns() []Column { return slices.Clone(x.Reads) }
+
+// Recall takes what was read from the record.
+func (x *Expression) Recall(former Kind) Kind {
+	was, same := former.(*Expression)
+	if !same || x.Text != was.Text {
+		return nil
+	}
+	next := *was
+	return &next
+}
+
+// MoreThan is false for the same expression over the same columns.
+func (x *Expression) MoreThan(former Kind) bool {
+	was, same := former.(*Expression)
+	return !same || x.SQL != was.SQL || !slices.Equal(x.Reads, was.Reads)
+}
+
+// Fields are the expression, what PostgreSQL understood, and what the columns are.
+func (x *Expression) Fields() []Field {
+	columns := make([]string, 0, len(x.Reads))
+	for _, c := range x.Reads {
+		columns = append(columns, fmt.Sprintf("%s %s (%d)", c.Name, c.Type, c.Number))
+	}
+	return []Field{
+		{"expire.expression", strings.Join(strings.Fields(x.Text), " ")},
+		{"expression means", x.SQL},
+		{"expression's columns", strings.Join(columns, ", ")},
+	}
+}
+
+// Bound is the cutoff, where an index can hold the expression: every row within it is due, but for those that never are.
+func (x *Expression) Bound(cutoff string) Bound {
+	if !x.Immutable {
+		return Bound{}
+	}
+	return Bound{Column: "(" + x.SQL + ")", Type: string(Timestamptz), Value: cutoff, Exact: true}
+}
+
+// Due computes the instant. What it is compared with raises for no instant.
+func (x *Expression) Due(cutoff, _ string) string {
+	return "case when (" + x.SQL + ") between " + schemas.Literal(earliest) + " and " + cutoff + " then true else false end"
+}
+
+// Instant is the expression.
+func (x *Expression) Instant() string { return "(" + x.SQL + ")" }
+
+// Order is the expression where an index can hold it, and otherwise the key's.
+func (x *Expression) Order() Order {
+	if !x.Immutable {
+		return Order{}
+	}
+	return Order{SQL: "(" + x.SQL + ")", Cast: string(Timestamptz)}
+}
+
+// Joins are none.
+func (*Expression) Joins() []Join { return nil }
+
+// Index is one on the expression, if PostgreSQL lets an index hold it.
+func (x *Expression) Index() Index {
+	i := Index{Warning: strings.Join(x.warnings, "; ")}
+	if x.Immutable {
+		i.Expression = x.Bare
+		return i
+	}
+	i.Warning = strings.TrimPrefix(i.Warning+"; no index can hold the expression, since it depends on the session's time zone, so that every look reads the "+
+		"whole table: compute in a timestamp without zone, as in (column at time zone 'UTC' + interval '30 days') at time zone 'UTC', or keep the "+
+		"due time in a column of its own", "; ")
+	return i
+}
+
+// Scaffold is nothing.
+func (*Expression) Scaffold(string) string { return "" }
