@@ -27,6 +27,20 @@ const policyFilesFlag = "the policy `file`, or a folder of them, or - for standa
 // command that needs them whole asks Difference, or looks there itself. The policies are under the floors of lapse.yaml. The
 // error is for a wrong command line or lapse.yaml.
 func (a *app) readPolicyFiles(names []string) (*policyfile.File, error) {
+	file, err := a.parsePolicyFiles(names)
+	if err != nil {
+		return nil, err
+	}
+	s, err := a.settings()
+	if err != nil {
+		return nil, withProblems(file, err)
+	}
+	file.Under(floorsOf(s))
+	return file, nil
+}
+
+// parsePolicyFiles reads the files alone.
+func (a *app) parsePolicyFiles(names []string) (*policyfile.File, error) {
 	if len(names) == 0 {
 		return nil, errNoPolicyFile
 	}
@@ -51,11 +65,6 @@ func (a *app) readPolicyFiles(names []string) (*policyfile.File, error) {
 	}
 	file, _ := policyfile.ParseAll(texts)
 	file.Problems = append(unread, file.Problems...)
-	s, err := a.settings()
-	if err != nil {
-		return nil, err
-	}
-	file.Under(floorsOf(s))
 	return file, nil
 }
 
@@ -100,7 +109,7 @@ func (a *app) readPolicyText(name string) (body []byte, err error) {
 
 // withProblemsOf is an error that came before the policy files were read, beside what is wrong in them.
 func (a *app) withProblemsOf(names []string, err error) error {
-	file, unread := a.readPolicyFiles(names)
+	file, unread := a.parsePolicyFiles(names)
 	if unread != nil {
 		return err
 	}
