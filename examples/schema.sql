@@ -1,0 +1,123 @@
+-- One table for each way to say when a row is due, with rows around the edges. examples/policies.yaml has their policies.
+--
+--   psql -d app -f examples/schema.sql    # as a superuser: it makes a role, whose tables these are
+--   lapse init && lapse apply -f examples/policies.yaml --yes && lapse plan
+--
+-- Every row is placed relative to now, so that these are the due counts on the day on which this file is run:
+--
+--   due  policy
+--    11  sessions
+--     3  invoices
+--     4  tokens
+--     4  carts
+--     3  drafts
+--     2  uploads
+--     3  links
+--     4  devices
+--     3  orders
+--     5  readings
+
+-- Tables of an application belong to a role of its own, and not to a superuser: what runs inside a deletion runs with its rights.
+do $$
+begin
+  create role example_owner nologin;
+exception
+  when duplicate_object or unique_violation then null; -- it is there, or is being made by somebody else
+end
+$$;
+create schema example authorization example_owner;
+set role example_owner;
+set search_path = example;
+
+-- column + after: a session goes thirty days after it was last seen. Infinity, NULL and minus infinity never expire.
+create table sessions (id bigint generated always as identity primary key, last_seen timestamptz);
+create index on sessions (last_seen, id);
+insert into sessions (last_seen)
+select now() - n * interval '1 day' from generate_series(31, 40) n; -- 10 are due
+insert into sessions (last_seen) values
+  (now() - interval '30 days'),                                     -- due to the second
+  (now() - interval '29 days'), (now()), (now() + interval '1 day'),
+  (null), ('infinity'), ('-infinity');
+
+-- column + after, in months: due is PostgreSQL's own "column + after". A date is midnight in UTC. The last day of a month and
+-- one month is the last day of the next month, however short that is.
+create table invoices (id bigint generated always as identity primary key, closed_on date);
+create index on invoices (closed_on, id);
+insert into invoices (closed_on)
+with today(day) as (select (now() at time zone 'UTC')::date)
+select unnest(array[
+  (date_trunc('month', day) - interval '1 month 1 day')::date,      -- due: the last day of the month before last
+  (day - interval '1 month')::date,                                 -- due since midnight
+  date '2024-01-31',                                                -- due since 2024-02-29
+  (day - interval '1 month' + interval '2 days')::date, day, null, date 'infinity'])
+  from today;
+
+-- column alone: the column is the instant at which the row expires.
+create table tokens (id bigint generated always as identity primary key, expires_at timestamptz);
+create index on tokens (expires_at, id);
+insert into tokens (expires_at) values
+  (now()), (now() - interval '1 second'), (now() - interval '1 year'), ('2001-02-28 23:59:59+00'), -- 4 are due
+  (now() + interval '1 day'), (null), ('infinity'), ('-infinity');
+
+-- column + ttl_column: each row has a time to live of its own, in seconds. A negative one never ends.
+create table carts (id bigint generated always as identity primary key, opened timestamptz, ttl_seconds int);
+create index on carts (opened, id);
+insert into carts (opened, ttl_seconds) values
+  (now() - interval '2 hours', 3600), (now() - interval '1 hour', 3600), (now() - interval '1 hour', 0), -- 3 are due
+  (now() - interval '91 days', null),                               -- due by ttl_default: 90 days
+  (now() - interval '89 days', null), (now() - interval '2 hours', 10 * 86400), (now() - interval '9 years', -1),
+  (null, 3600), ('infinity', 3600);
+
+-- column + ttl_column, as an interval, without a ttl_default: a row without one stays.
+create table drafts (id bigint generated always as identity primary key, saved timestamptz, keep interval);
+create index on drafts (saved, id);
+insert into drafts (saved, keep) values
+  (now() - interval '1 month', '1 month'), (now() - interval '8 days', '1 week'), (now() - interval '1 day', '00:05'), -- 3 are due
+  (now() - interval '1 month', '1 month 2 days'), (now() - interval '9 years', null), (now() - interval '9 years', '9999 years'),
+  (now() - interval '9 years', '-1 day');
+
+-- sidecar: a registry beside the table says when its rows expire. A row without an entry there stays.
+create table uploads (id bigint generated always as identity primary key, name text not null);
+create table upload_expiry (id bigint primary key references uploads on delete cascade, expires_at timestamptz);
+create index on upload_expiry (expires_at, id);
+insert into uploads (name) select 'upload ' || n from generate_series(1, 6) n;
+insert into upload_expiry (id, expires_at) values
+  (1, now() - interval '1 day'), (2, now()),                        -- 2 are due
+  (3, now() + interval '1 day'), (4, null), (5, 'infinity');        -- and of the sixth nothing is said
+
+-- epoch: s: a number of a column is a Unix time, in seconds.
+create table links (id bigint generated always as identity primary key, expires bigint);
+create index on links (expires, id);
+insert into links (expires) values
+  (extract(epoch from now())::bigint - 60), (0), (-86400),          -- 3 are due: 1970 and the day before are past
+  (extract(epoch from now())::bigint + 86400), (null),
+  (extract(epoch from now())::bigint * 1000),                       -- milliseconds, by mistake: far in the future
+  (9223372036854775807), (-9223372036854775808);                    -- in no calendar
+
+-- epoch: ms with a path: a number inside a document, in milliseconds. What is no number never expires.
+create table devices (id bigint generated always as identity primary key, doc jsonb);
+insert into devices (doc)
+select jsonb_build_object('meta', jsonb_build_object('expireAt', floor(extract(epoch from now()) * 1000) + n * 86400000))
+  from generate_series(-3, 3) n;                                    -- 4 are due: the last one just so
+insert into devices (doc) values
+  ('{"meta": {"expireAt": "soon"}}'), ('{"meta": {"expireAt": null}}'), ('{"meta": {"expireAt": 1e30}}'), ('{"meta": {}}'), ('[]'), (null);
+
+-- where: only orders that are closed. What "where" says is NULL of is not due.
+create table orders (id bigint generated always as identity primary key, closed_at timestamptz, status text);
+create index on orders (closed_at, id) where status = 'closed';
+insert into orders (closed_at, status)
+select now() - interval '8 years', s from unnest(array['closed', 'closed', 'open', 'disputed', null]) s; -- 2 are due
+insert into orders (closed_at, status) values
+  (now() - interval '7 years', 'closed'),                           -- due to the second
+  (now() - interval '6 years', 'closed'), (null, 'closed'), ('infinity', 'closed');
+
+-- A partitioned table: each partition is worked off by itself.
+create table readings (sensor int, at timestamptz not null, value float8, primary key (sensor, at)) partition by range (at);
+create index on readings (at, sensor);
+create table readings_old partition of readings for values from (minvalue) to ('2025-01-01');
+create table readings_new partition of readings for values from ('2025-01-01') to (maxvalue);
+insert into readings (sensor, at)
+select n, date '2024-06-01' from generate_series(1, 3) n;           -- 3 are due
+insert into readings (sensor, at)
+select n, now() - interval '91 days' + n * interval '10 minutes' from generate_series(1, 2) n; -- 2 are due
+insert into readings (sensor, at) values (1, now() - interval '89 days'), (2, now());
