@@ -41,6 +41,7 @@ type indexes struct {
 	Name     string // the one that serves, named for the first leaf; "" where there is none or not on every leaf
 	Warnings []string
 	None     *IndexAdvice // a leaf has none that serves
+	Better   *IndexAdvice // all have one, and one of them lacks the key
 }
 
 // wantedIndex is the index that finds a policy's due rows in their order.
@@ -154,9 +155,9 @@ func lookAtIndexes(ctx context.Context, q Querier, d *Definition, leaves []Relat
 		found.Name = ""
 	} else if len(weak) > 0 {
 		tree.all()
-		better := IndexAdvice{Steps: tree.steps(), Problem: fmt.Sprintf(
+		found.Better = &IndexAdvice{Steps: tree.steps(), Problem: fmt.Sprintf(
 			"index %s lacks the key, so that rows with one and the same %s are sorted for every batch; one with the key serves better", some(weak), first(index))}
-		found.Warnings = append(found.Warnings, better.String())
+		found.Warnings = append(found.Warnings, found.Better.String())
 	}
 	return found, nil
 }

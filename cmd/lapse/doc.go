@@ -9,6 +9,7 @@
 //	keyring.go, logins.go        the keys and logins of the settings
 //	init.go, initslot.go         install: the steps are in internal/setup
 //	apply.go, applytext.go       apply a policy file: the steps are in internal/setup; indexing.go tells of indexes
+//	doctor.go                    what is wrong with server, installation, roles and tables: the checks are in internal/setup
 //	policy.go, policystate.go    the policies in force; pausing, arming and resuming them
 //	pause.go                     every deletion paused
 //	plan.go                      what is due
@@ -22,7 +23,7 @@
 //	parts.go                     what runs until stopped: the order of the end
 //	web.go                       /healthz, /readyz, /metrics
 //
-// A further command has a file of its own, named as the command: doctor.go, uninstall.go, hide.go, scaffold.go, hold.go,
+// A further command has a file of its own, named as the command: hide.go, scaffold.go, hold.go,
 // import.go. What it does in a database is in internal/setup, planner or audit.
 //
 // Results go to stdout, everything else to stderr. Exit codes: 0 done; 1 failed; 2 wrong usage or invalid input; 3 done,

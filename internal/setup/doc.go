@@ -65,7 +65,11 @@
 //	publications  drops them                              as above
 //	catalog       drops schema lapse                      nothing but roles, topics and keys
 //
-// Where the next things go: what looks at an installation and says what is wrong with it, doctor.go; a part that is installed,
+// Doctor says what is wrong with a database and how to mend it (doctor.go): a list of checks for each theme (doctor_server.go,
+// doctor_activity.go, doctor_installation.go, doctor_privileges.go, doctor_tables.go). It changes nothing and reads no table of a
+// user's. A check more is a function, and a line in its theme's list.
+//
+// Where the next things go: a part that is installed,
 // a step in install.go and a file of its own; a part that a policy needs in the database (hidden rows, scaffolds of sidecars
 // and triggers), a file of its own beside publish.go, called in applying.writeOnce; what stands beside policies (holds), a
 // file of its own with a method of Session.

@@ -14,13 +14,20 @@ type RoleError struct{ Role, Superuser string }
 
 // Error says what to do.
 func (e *RoleError) Error() string {
-	fix := fmt.Sprintf("revoke %s from %s", schemas.Identifier(e.Superuser), schemas.Identifier(e.Role))
 	is := fmt.Sprintf("is a member of the superuser %s", schemas.Identifier(e.Superuser))
 	if e.Role == e.Superuser {
-		fix, is = fmt.Sprintf("alter role %s nosuperuser", schemas.Identifier(e.Role)), "is a superuser"
+		is = "is a superuser"
 	}
 	return fmt.Sprintf("%s %s, and what runs as it runs inside deletions, beside the code of the tables' owners: "+
-		"have a superuser run: %s; or name other roles with roles: { prefix: … } in lapse.yaml", schemas.Identifier(e.Role), is, fix)
+		"have a superuser run: %s; or name other roles with roles: { prefix: … } in lapse.yaml", schemas.Identifier(e.Role), is, e.fix())
+}
+
+// fix is the statement that takes the rights away.
+func (e *RoleError) fix() string {
+	if e.Role == e.Superuser {
+		return fmt.Sprintf("alter role %s nosuperuser", schemas.Identifier(e.Role))
+	}
+	return fmt.Sprintf("revoke %s from %s", schemas.Identifier(e.Superuser), schemas.Identifier(e.Role))
 }
 
 // CheckRoles looks at the roles that are there. One that is a superuser, or can become one, is a *RoleError: the catalog's

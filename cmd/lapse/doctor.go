@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/spf13/cobra"
+
+	"lapse/internal/config"
+	"lapse/internal/setup"
+)
+
+func (a *app) doctorCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Say what is wrong with server, installation, roles and tables, and how to mend it",
+		Long: `Goes through every precondition that a database can be asked, one line each: ok, warn or fail. What mends it follows, as
+SQL that a superuser can run as it is printed, in this database; what is no SQL follows two dashes.
+
+It changes nothing and reads the system catalog alone. It takes any login, before "lapse init" too; what the login may not see
+is a warning. The exit code is 3 when a check fails, and 0 with warnings only.`,
+		Example: `  lapse doctor
+  lapse doctor --json`,
+		Args: cobra.NoArgs,
+	}
+	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) error {
+		s, err := a.settings()
+		if err != nil {
+			return err
+		}
+		found, err := a.examine(cmd.Context(), s)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			err = a.printJSON(map[string]any{"findings": found, "failed": setup.Failed(found)})
+		} else {
+			a.printFindings(found)
+		}
+		if err == nil && setup.Failed(found) {
+			err = errNeedsPerson
+		}
+		return err
+	})
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func (a *app) examine(ctx context.Context, s *config.Settings) ([]setup.Finding, error) {
+	logins, err := a.others(s)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := a.open(ctx, s, session{command: "lapse doctor", to: s.Database.Owner, superuser: true})
+	if err != nil {
+		return nil, err
+	}
+	defer closeConn(conn)
+	required := s.Audit == config.AuditRequired
+	found, err := setup.Doctor{Conn: conn, Roles: s.Roles, Slot: s.Slot, Logins: logins, Now: time.Now}.Examine(ctx)
+	if err != nil || !required {
+		return found, err
+	}
+	return append(found, a.examineKafka(ctx, s)), nil
+}
+
+// kafkaPatience is how long the doctor waits for a broker.
+const kafkaPatience = 5 * time.Second
+
+// examineKafka asks whether a broker answers. Without Kafka nothing is deleted, and nothing is lost.
+func (a *app) examineKafka(ctx context.Context, s *config.Settings) setup.Finding {
+	f := setup.Finding{Check: "kafka", Grade: setup.Warn}
+	cfg, err := a.kafkaConfig(s)
+	if err != nil {
+		f.Text = err.Error()
+		return f
+	}
+	ctx, cancel := context.WithTimeout(ctx, kafkaPatience)
+	defer cancel()
+	transport := &kafkago.Transport{TLS: cfg.TLS, SASL: cfg.SASL}
+	defer transport.CloseIdleConnections()
+	client := &kafkago.Client{Addr: kafkago.TCP(cfg.Brokers...), Timeout: kafkaPatience, Transport: transport}
+	answer, err := client.Metadata(ctx, &kafkago.MetadataRequest{})
+	if err != nil || len(answer.Brokers) == 0 {
+		f.Text = "no broker of " + strings.Join(cfg.Brokers, ", ") + " answers: nothing is published, and so nothing is deleted"
+		f.Advice = "see kafka: in lapse.yaml, and whether the brokers run"
+		return f
+	}
+	f.Grade, f.Text = setup.OK, fmt.Sprintf("%d brokers answer", len(answer.Brokers))
+	return f
+}
+
+// printFindings prints one line for each finding, and what mends it below.
+func (a *app) printFindings(found []setup.Finding) {
+	counts := map[setup.Grade]int{}
+	for _, f := range found {
+		counts[f.Grade]++
+		fmt.Fprintf(a.out, "%-4s  %-24s  %s\n", f.Grade, f.Check, f.Text)
+		for _, statement := range f.Fix {
+			fmt.Fprintf(a.out, "        %s;\n", statement)
+		}
+		if f.Advice != "" {
+			fmt.Fprintf(a.out, "        -- %s\n", f.Advice)
+		}
+	}
+	fmt.Fprintf(a.out, "%d ok, %d warnings, %d failed\n", counts[setup.OK], counts[setup.Warn], counts[setup.Fail])
+}

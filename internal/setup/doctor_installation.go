@@ -1,0 +1,146 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"lapse/planner"
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// installation are the checks of what `lapse init` made. The first one says whether there is anything.
+func (e *examination) installation() []check {
+	return []check{
+		{"schema lapse", e.checkCatalog},
+		{"slot", e.checkSlot},
+		{"publications", e.checkPublications},
+		{"copy", e.checkCopy},
+		{"paused", e.checkPaused},
+	}
+}
+
+// checkCatalog calls nothing in the schema before it is known for Lapse's.
+func (e *examination) checkCatalog(ctx context.Context) ([]Finding, error) {
+	if !e.roles {
+		return ok("not installed yet: lapse init does it"), nil
+	}
+	installed, err := ReadInstallation(ctx, e.Conn, e.Roles)
+	var foreign *SchemaError
+	var changed *FunctionError
+	switch {
+	case errors.Is(err, ErrNotInstalled):
+		return ok("not installed yet: lapse init does it"), nil
+	case errors.As(err, &foreign):
+		return advise(Fail, "", "%s", foreign), nil
+	case errors.As(err, &changed):
+		return advise(Fail, "", "%s", changed), nil
+	case err != nil:
+		return nil, err
+	case installed.SchemaVersion < schemas.Version:
+		return advise(Fail, "run lapse init", "the catalog has version %d, this program needs %d", installed.SchemaVersion, schemas.Version), nil
+	case installed.SchemaVersion > schemas.Version:
+		return advise(Fail, "use a newer lapse", "the catalog has version %d, this program knows %d", installed.SchemaVersion, schemas.Version), nil
+	}
+	policies, err := planner.LoadInForce(ctx, e.Conn)
+	if err != nil {
+		return nil, err
+	}
+	e.installed, e.policies = installed, policies
+	return ok("version %d, owned by %s, %d policies in force", installed.SchemaVersion, e.Roles.Owner, len(policies)), nil
+}
+
+func (e *examination) audited() bool { return e.installed != nil && e.installed.AuditRequired }
+
+func (e *examination) checkSlot(ctx context.Context) ([]Finding, error) {
+	switch {
+	case e.installed == nil:
+		return nil, nil
+	case !e.audited():
+		return advise(Warn, "set audit: required and run lapse init", "audit is off: what is deleted leaves no evidence"), nil
+	}
+	s, err := replication.ReadSlot(ctx, e.Conn, e.installed.Slot)
+	if err != nil {
+		return nil, err
+	}
+	if err := replication.CheckSlot(s, e.database); err != nil {
+		return advise(Fail, "", "%s", err), nil
+	}
+	switch {
+	case !s.Active:
+		return advise(Warn, "start lapse serve or lapse audit", "slot %s is there and nobody reads from it: %d MB of the log wait, and nothing is deleted",
+			s.Name, s.Held()>>20), nil
+	case s.WALStatus != "reserved":
+		return advise(Warn, "see why the auditor is behind: lapse audit, Kafka, long transactions", "slot %s is %s: %d MB of the log wait, and the server may give the slot up",
+			s.Name, s.WALStatus, s.Held()>>20), nil
+	}
+	return ok("%s is read from, %d MB behind", s.Name, s.Behind()>>20), nil
+}
+
+func (e *examination) checkPublications(ctx context.Context) ([]Finding, error) {
+	if !e.audited() {
+		return nil, nil
+	}
+	var fault string
+	if err := e.Conn.QueryRow(ctx, `select coalesce(lapse.publications_fault(), '')`).Scan(&fault); err != nil {
+		return nil, err
+	}
+	if fault != "" {
+		return advise(Fail, "find out who did it, then run lapse init and lapse apply: they put it right and keep on record that it was wrong", "%s", fault), nil
+	}
+	return ok("as Lapse left them"), nil
+}
+
+// checkCopy compares what the evidence says of this database with what it is. A copy of the whole server is judged by the
+// auditor, beside the log: `lapse history`.
+func (e *examination) checkCopy(ctx context.Context) ([]Finding, error) {
+	if e.installed == nil {
+		return nil, nil
+	}
+	var otherServer, otherDatabase bool
+	var name string
+	err := e.Conn.QueryRow(ctx, `
+		select (select h.system_identifier from lapse.history h order by h.number desc limit 1) <> lapse.system_identifier(),
+		       coalesce((select b.database_oid from lapse.heartbeat b order by b.id desc limit 1) <> d.oid, false),
+		       coalesce((select s.database::text from pg_replication_slots s where s.slot_name = $1 and s.database <> d.datname), '')
+		  from pg_database d where d.datname = current_database()`, e.installed.Slot).Scan(&otherServer, &otherDatabase, &name)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case otherServer:
+		return advise(Fail, "lapse history says where log and database stand, lapse history accept goes on; in a copy, lapse uninstall",
+			"schema lapse was installed on another server: this is a dump or a copy of it"), nil
+	case otherDatabase || name != "":
+		return advise(Fail, "lapse uninstall in the copy, or lapse init with a slot of its own",
+			"this database is a copy of %s: its policies are the other's, and nothing is deleted here", pick(name == "", "another one of this cluster", name)), nil
+	}
+	return ok("this is the database that Lapse was installed in"), nil
+}
+
+func (e *examination) checkPaused(ctx context.Context) ([]Finding, error) {
+	if e.installed == nil {
+		return nil, nil
+	}
+	said, err := e.list(ctx, `
+		select format('by %s at %s: %s', h.by, date_trunc('second', h.at), h.reason)
+		  from (select * from lapse.halt h order by h.id desc limit 1) h where h.halted`)
+	if err != nil {
+		return nil, err
+	}
+	if len(said) > 0 {
+		return advise(Warn, "lapse resume --all", "every deletion is paused, %s", said[0]), nil
+	}
+	var stuck []string
+	for i := range e.policies {
+		if p := &e.policies[i]; p.Trouble != "" {
+			stuck = append(stuck, fmt.Sprintf("%s: %s", p.Name, p.Trouble))
+		}
+	}
+	if len(stuck) > 0 {
+		return advise(Fail, "apply the policies again, with the table that is meant", "%s", strings.Join(stuck, "; ")), nil
+	}
+	return ok("deletions are not paused"), nil
+}

@@ -1,0 +1,110 @@
+package planner
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Inspection is what stands in the way of a policy in force, or slows it down, as the catalog has it. Nothing of a user's table
+// is read.
+type Inspection struct {
+	Leaves    []Relation
+	Published []Relation // the table, and the roots of what cascades reach
+	Index     *IndexAdvice
+	Better    *IndexAdvice  // the index that serves lacks the key
+	Unhelped  string        // what no index can help, "" for nothing
+	Children  []IndexAdvice // foreign keys without an index
+	Intruders []Intruder
+	Blocking  []Blocking
+	Unlogged  []Relation // partitions of which no delete is in the write-ahead log
+}
+
+// Intruder is a trigger, a rule or a function that would run inside a deletion, or a foreign key by which rows would move.
+type Intruder struct{ Kind, Name, Relation string }
+
+// Blocking is a foreign key without action: a row that it refers to cannot go.
+type Blocking struct{ Constraint, Child, Refers string }
+
+// Inspect looks at the table of a policy in force.
+func Inspect(ctx context.Context, db DB, p *InForce) (*Inspection, error) {
+	i := &Inspection{}
+	err := pinned(ctx, db, func(tx pgx.Tx) error { return i.look(ctx, tx, p) })
+	if err != nil {
+		return nil, fmt.Errorf("look at the table of policy %s: %w", p.Name, err)
+	}
+	return i, nil
+}
+
+func (i *Inspection) look(ctx context.Context, tx pgx.Tx, p *InForce) (err error) {
+	t := &table{OID: p.TableOID, Name: p.TableName}
+	if i.Leaves, _, err = findLeaves(ctx, tx, t); err != nil {
+		return err
+	}
+	oids := []uint32{t.OID}
+	for _, l := range i.Leaves {
+		oids = append(oids, l.OID)
+	}
+	cascades, err := cascadeLeaves(ctx, tx, oids)
+	if err != nil {
+		return err
+	}
+	roots, err := cascadeRoots(ctx, tx, oids)
+	if err != nil {
+		return err
+	}
+	i.Published = append([]Relation{{OID: t.OID, Name: t.Name}}, roots...)
+	found, err := lookAtIndexes(ctx, tx, &p.Definition, i.Leaves, advisedIndex)
+	if err != nil {
+		return err
+	}
+	i.Index, i.Better, i.Unhelped = found.None, found.Better, p.Definition.Expire.Index().Warning
+	if i.Children, err = AdviseChildren(ctx, tx, t.OID, i.Leaves, cascades); err != nil {
+		return err
+	}
+	if !p.spec.Triggers.Trusted {
+		if i.Intruders, err = intrudersOf(ctx, tx, t); err != nil {
+			return err
+		}
+	}
+	return i.rows(ctx, tx, oids, cascades)
+}
+
+func intrudersOf(ctx context.Context, q Querier, t *table) ([]Intruder, error) {
+	all, err := collect[Intruder](ctx, q, `select kind, name, relation from (`+intrudersSQL+`) f(kind, name, relation)`, t.OID)
+	if err != nil {
+		return nil, fmt.Errorf("list triggers and rules: %w", err)
+	}
+	return all, nil
+}
+
+// rows looks for what keeps single rows, or their deletes out of the log.
+func (i *Inspection) rows(ctx context.Context, q Querier, oids []uint32, cascades []Relation) (err error) {
+	for _, c := range cascades {
+		oids = append(oids, c.OID)
+	}
+	i.Blocking, err = collect[Blocking](ctx, q, `
+		select distinct quote_ident(k.conname), format('%I.%I', n.nspname, c.relname), format('%I.%I', rn.nspname, r.relname)
+		  from unnest($1::oid[]) w(oid)
+		  join pg_trigger t on t.tgrelid = w.oid and t.tgconstraint <> 0
+		  join pg_constraint k on k.oid = t.tgconstraint and k.contype = 'f' and k.confrelid = w.oid
+		   and k.confdeltype in ('a', 'r') and k.conparentid = 0
+		  join pg_class c on c.oid = k.conrelid
+		  join pg_namespace n on n.oid = c.relnamespace
+		  join pg_class r on r.oid = k.confrelid
+		  join pg_namespace rn on rn.oid = r.relnamespace
+		 order by 2, 1`, oids)
+	if err != nil {
+		return fmt.Errorf("look for foreign keys without action: %w", err)
+	}
+	i.Unlogged, err = collect[Relation](ctx, q, `
+		select c.oid, format('%I.%I', n.nspname, c.relname)
+		  from pg_class c join pg_namespace n on n.oid = c.relnamespace
+		 where c.oid = any ($1) and c.relkind = 'r' and c.relpersistence = 'u'
+		 order by 2`, oids)
+	if err != nil {
+		return fmt.Errorf("look for unlogged tables: %w", err)
+	}
+	return nil
+}
