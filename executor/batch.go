@@ -32,6 +32,7 @@ type assignment struct {
 	name      schemas.PolicyName
 	holds     schemas.HoldVersion
 	cascades  []uint32
+	trusted   bool // code of the table's owner may run, and delete more from the target
 	functions *functions
 }
 
@@ -44,6 +45,7 @@ func assign(ctx context.Context, s *session, p *planner.InForce, l *lease, f *fu
 	return &assignment{
 		lease: l, policy: p.ID, version: p.Version, name: p.Name, holds: p.HoldVersion,
 		cascades:  append([]uint32{}, cascades...), // not null where there are none
+		trusted:   p.Trusted,
 		functions: f,
 	}, nil
 }
@@ -202,7 +204,7 @@ func check(a *assignment, done *result, counts map[string]int64, limit int) (cas
 		return 0, &countsError{fmt.Sprintf("a batch of %d rows picked %d and deleted %d", limit, done.picked, done.deleted)}
 	}
 	target := strconv.FormatUint(uint64(a.leaf), 10)
-	if counts[target] != done.deleted {
+	if counts[target] != done.deleted && !a.trusted {
 		return 0, &countsError{fmt.Sprintf("a batch deleted %d rows and %d left relation %s", done.deleted, counts[target], target)}
 	}
 	for relation, n := range counts {

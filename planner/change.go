@@ -217,6 +217,7 @@ func (s *spec) lines(table string) []FieldChange {
 		{Field: "index", To: s.Index},
 		{Field: "action", To: s.Action},
 		{Field: "triggers", To: s.Triggers.String()},
+		{Field: "trusted code", To: trustedText(s.Trusted)},
 		{Field: "evidence", To: s.Evidence},
 		{Field: "events.values", To: s.Events.Values},
 		{Field: "owner", To: s.Owner},

@@ -29,6 +29,7 @@ type Definition struct {
 	Key        []KeyColumn
 	Batch      int     // the largest batch
 	TableOwner uint32  // the role whose deleter owns the functions
+	SearchPath string  // that trusted triggers run with, "" for that of the functions
 	Floors     []Floor // that its functions are held to; no text of theirs depends on it
 }
 

@@ -117,6 +117,9 @@ func (e *entry) onRecord(p *InForce) *version {
 	if e.table != p.TableName || recalled == nil || e.policy.Where != p.spec.Where {
 		return nil
 	}
+	if triggersSpec(e.policy.Triggers) != p.spec.Triggers {
+		return nil // what is trusted is for the table to say
+	}
 	v := &version{table: p.TableOID, definition: p.Definition, spec: p.spec}
 	v.definition.Expire, v.definition.Batch = recalled, e.policy.Batch
 	if v.definition.condition().MoreThan(p.Definition.condition()) {

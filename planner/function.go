@@ -82,7 +82,7 @@ func (d *Definition) functionsText() (string, error) {
 	if err := d.checkFloors(); err != nil {
 		return "", err
 	}
-	names := []string{string(d.Name), d.Table}
+	names := []string{string(d.Name), d.Table, d.SearchPath}
 	for _, field := range d.Expire.Fields() {
 		names = append(names, field.Value)
 	}
@@ -118,13 +118,16 @@ func (d *Definition) deleteFunction() (string, error) {
 	for _, j := range d.Expire.Joins() {
 		joined = append(joined, j.Relation)
 	}
-	limit := "$3"
+	limit, searchPath := "$3", ""
+	if d.SearchPath != "" {
+		searchPath = schemas.Literal(d.SearchPath)
+	}
 	if !d.certain() {
 		limit = "$6"
 	}
 	text, err := fill("delete.sql.tmpl", map[string]any{
 		"Name": DeleteFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": schemas.Literal(string(d.Name)),
-		"Table": d.Table, "Batch": d.Batch, "Joined": joined, "Certain": d.certain(), "LookAhead": lookAhead,
+		"Table": d.Table, "SearchPath": searchPath, "Batch": d.Batch, "Joined": joined, "Certain": d.certain(), "LookAhead": lookAhead,
 		"Bound": boundOf(d.Expire, "claim.cutoff"), "Using": using, "Exact": on + exact,
 		"PickSelect": onLeaf(d.pickSelect(leafMark, "$1", "$2", "t.tableoid = $5"), "place.leaf"), "Left": onLeaf(d.left(leafMark), "place.leaf"),
 		"PickAfter": d.pickAfter("$4"), "PickTail": d.pickTail(limit), "PickLock": onLeaf(d.pickLock(leafMark), "place.leaf"),

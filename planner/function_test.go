@@ -21,7 +21,7 @@ func goldenDefinitions() map[string]Definition {
 		},
 		"calendar": {
 			ID: 2, Version: 1, Name: "orders-7y", Table: `shop."Or'ders"`, Expire: age(`closed"at`, 4, expiry.Timestamp, "Europe/Berlin", expiry.Interval{Months: 84}),
-			Key: []KeyColumn{{Name: "email", Number: 2, Type: "public.citext"}, {Name: "closed\"at", Number: 4, Type: "timestamp without time zone", Plain: true}}, Batch: 100,
+			Key: []KeyColumn{{Name: "email", Number: 2, Type: "public.citext"}, {Name: "closed\"at", Number: 4, Type: "timestamp without time zone", Plain: true}}, Batch: 100, SearchPath: `app, "O'dd"`,
 		},
 		"date": {
 			ID: 3, Version: 1, Name: "visits", Table: "public.visits", Expire: age("day", 2, expiry.Date, "", expiry.Interval{Months: 1, Days: 2}), Key: []KeyColumn{{Name: "id", Number: 1, Type: "uuid", Plain: true}}, Batch: 1000,
@@ -99,6 +99,7 @@ func TestANameThatWouldEndTheFunctionBodyIsRefused(t *testing.T) {
 		"type":     func(d *Definition, text string) { d.Expire.(*expiry.Age).Type = expiry.ColumnType(text) },
 		"zone":     func(d *Definition, text string) { d.Expire.(*expiry.Age).Zone = text },
 		"key":      func(d *Definition, text string) { d.Key[0].Name = text },
+		"path":     func(d *Definition, text string) { d.SearchPath = text },
 		"key type": func(d *Definition, text string) { d.Key[0].Type = text },
 		"ttl column": func(d *Definition, text string) {
 			d.Expire = &expiry.TTL{Moment: d.Expire.(*expiry.Age).Moment, TTLColumn: text, TTLType: "integer"}
@@ -138,6 +139,7 @@ func TestWhateverDiffersInADefinitionDiffersInTheText(t *testing.T) {
 		"key type":  func(d *Definition) { d.Key[0].Type = "integer" },
 		"plain key": func(d *Definition) { d.Key[0].Plain = false },
 		"batch":     func(d *Definition) { d.Batch++ },
+		"path":      func(d *Definition) { d.SearchPath = "public" },
 	} {
 		text := func() string {
 			d := goldenDefinitions()["plain"]

@@ -32,6 +32,7 @@ type InForce struct {
 	Unfinished  *Run   // the one to go on with, of this version
 	HeldBack    bool   // observing although its file says armed: more falls due, and nobody said yes
 	LeftBehind  bool   // the last run left due rows that somebody had locked
+	Trusted     bool   // triggers may run inside its deletions, and delete more from its table
 	Trouble     string // why the table is not the policy's any more, "" while it is
 
 	spec spec
@@ -142,7 +143,7 @@ func (r *inForceRow) inForce() (InForce, error) {
 	p := InForce{
 		ID: r.ID, Version: r.Version, Name: r.Name, State: r.State, Since: r.Since, Schedule: text.schedule(), Definition: definition,
 		TableOID: r.TableOID, TableName: r.TableName, HoldVersion: r.HoldVersion, Batch: definition.Batch, Limits: text.Limits,
-		HeldBack: r.HeldBack, LeftBehind: r.LeftBehind, spec: text,
+		HeldBack: r.HeldBack, LeftBehind: r.LeftBehind, Trusted: text.Triggers.Trusted, spec: text,
 	}
 	switch {
 	case r.TableNow == nil:

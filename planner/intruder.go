@@ -62,14 +62,19 @@ func findIntruders(ctx context.Context, q Querier, t *table) ([]string, error) {
 			problems = append(problems, fmt.Sprintf("function %s, used by an index, statistics, a check, a default, a generated column, a partition key, an operator, a domain or a cast of %s, would run inside the deletion with rights that its owner may not have: have a superuser own it, or drop what uses it",
 				i.Name, i.Relation))
 		case "foreign key":
-			problems = append(problems, fmt.Sprintf("foreign key %s of %s would move rows to another partition, which is a delete to whoever reads the write-ahead log: make it on delete cascade or no action",
-				i.Name, i.Relation))
+			problems = append(problems, movingKey(i.Name, i.Relation))
 		default:
-			problems = append(problems, fmt.Sprintf("%s %s on %s would run inside the deletion, and \"triggers: trusted\" is not supported by this version: alter table %s disable %s %s, or drop it",
+			problems = append(problems, fmt.Sprintf("%s %s on %s would run inside the deletion: write triggers: trusted if it only writes elsewhere (it runs with the rights of the table's owner), or disable it: alter table %s disable %s %s",
 				i.Kind, i.Name, i.Relation, i.Relation, i.Kind, i.Name))
 		}
 	}
 	return problems, nil
+}
+
+// movingKey is what is wrong with a foreign key by which rows would move.
+func movingKey(name, relation string) string {
+	return fmt.Sprintf("foreign key %s of %s would move rows to another partition, which is a delete to whoever reads the write-ahead log: make it on delete cascade or no action",
+		name, relation)
 }
 
 // loop is a foreign key that leads from a table back to itself.

@@ -41,6 +41,7 @@ type resolution struct {
 
 	fit      Fit
 	warnings []string
+	trusted  []trustedCode
 }
 
 // Resolve compares a policy of a file with the database. It changes nothing. Its error is yamldoc.Errors, every one with the
@@ -73,7 +74,7 @@ func (s *resolution) complain(key, problem string) {
 
 func (s *resolution) resolve(ctx context.Context) error {
 	r, p := s.r, s.p
-	r.Definition = Definition{Name: p.Name, Batch: p.Batch}
+	r.Definition = Definition{Name: p.Name, Batch: p.Batch, SearchPath: p.Triggers.SearchPath}
 	e, err := readEntryIn(ctx, s.tx, s.d, p)
 	if err != nil {
 		return err
@@ -167,23 +168,9 @@ func (s *resolution) relations(ctx context.Context, t *table) error {
 		return err
 	}
 	r.Definition.Key = key
-	intruders, err := findIntruders(ctx, s.tx, t)
+	intruders, err := s.code(ctx, t)
 	if err != nil {
 		return err
-	}
-	for _, j := range r.Definition.joined() {
-		if j.OID == 0 {
-			continue // it was complained about
-		}
-		more, err := findIntruders(ctx, s.tx, &table{OID: j.OID})
-		if err != nil {
-			return err
-		}
-		for _, problem := range more {
-			if !slices.Contains(intruders, problem) {
-				intruders = append(intruders, problem)
-			}
-		}
 	}
 	oids := []uint32{t.OID}
 	for _, l := range leaves {
@@ -233,7 +220,7 @@ func (s *resolution) floors(e *entry) {
 // specification is what lapse.policy keeps.
 func (s *resolution) specification(e *entry) spec {
 	d := &s.r.Definition
-	text := spec{Key: d.Key, Cascades: names(s.r.Published[1:]), TableOwner: d.TableOwner, Floor: d.Floors}
+	text := spec{Trusted: s.trusted, Key: d.Key, Cascades: names(s.r.Published[1:]), TableOwner: d.TableOwner, Floor: d.Floors}
 	e.fill(&text, d)
 	return text
 }

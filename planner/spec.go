@@ -31,6 +31,7 @@ type spec struct {
 	Index    string             `json:"index,omitempty"` // "create", or "" for use
 	Action   string             `json:"action"`
 	Triggers triggersSpec       `json:"triggers"`
+	Trusted  []trustedCode      `json:"trusted,omitempty"` // what was found when the triggers were trusted
 	Evidence string             `json:"evidence"`
 	Events   eventSpec          `json:"events"`
 	Owner    string             `json:"owner,omitempty"`
@@ -133,7 +134,7 @@ func (s *storedPolicy) definition() (Definition, spec, error) {
 	}
 	return Definition{
 		ID: s.ID, Version: s.Version, Name: s.Name, Table: s.TableName, Expire: text.Expire.Kind, Key: text.Key, Batch: text.Batch,
-		TableOwner: text.TableOwner, Floors: text.Floor, Where: text.WhereRead,
+		TableOwner: text.TableOwner, SearchPath: text.Triggers.SearchPath, Floors: text.Floor, Where: text.WhereRead,
 	}, text, nil
 }
 

@@ -18,7 +18,6 @@ func unsupported(p *policyfile.Policy) []option {
 		{option{"events.values", "events: values: " + p.Events.Values}, p.Events.Values != ""},
 		{option{"moves", "moves: " + p.Moves}, p.Moves != ""},
 		{option{"evidence", "evidence: " + p.Evidence}, p.Evidence != ""},
-		{option{"triggers", "triggers: trusted"}, p.Triggers.Trusted},
 		{option{"shards", "shards"}, p.Shards != nil},
 	} {
 		if o.asked {

@@ -133,16 +133,20 @@ func (w *writer) newVersion(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("write the relations: %w", err)
 	}
+	trusted, err := next.spec.trustedJSON()
+	if err != nil {
+		return err
+	}
 	entry, err := w.storable(ctx)
 	if err != nil {
 		return fmt.Errorf("write the entry: %w", err)
 	}
 	_, err = w.tx.Exec(ctx, `
-		insert into lapse.policy (id, version, name, table_oid, table_name, columns, spec, reason, entry, former_entry, joined)
+		insert into lapse.policy (id, version, name, table_oid, table_name, columns, spec, reason, entry, former_entry, joined, trusted)
 		values ($1, $2, $3, $4, $5, $6::text::jsonb, $7::text::jsonb, $8, nullif($9, ''),
-		        (select p.entry from lapse.policy p where p.id = $1 and p.version = $10), $11::text::jsonb)`,
+		        (select p.entry from lapse.policy p where p.id = $1 and p.version = $10), $11::text::jsonb, $12::text::jsonb)`,
 		w.id, w.version, w.c.Policy, next.table, next.definition.Table, string(columns), string(text), w.reason,
-		entry, w.c.FromVersion, string(joined))
+		entry, w.c.FromVersion, string(joined), trusted)
 	if schemas.StateOf(err) == schemas.SQLStateUniqueViolation {
 		return ErrChangedMeanwhile
 	}

@@ -87,7 +87,7 @@ func setting(line string) string {
 
 // batchFunctions are the functions of the catalog that a batch runs, besides the policy's own.
 var batchFunctions = []string{
-	"lapse.enter", "lapse.intruders", "lapse.joined", "lapse.lease_time", "lapse.leave", "lapse.look", "lapse.pin", "lapse.publications_fault", "lapse.publications_trouble",
+	"lapse.code", "lapse.distrusted", "lapse.enter", "lapse.intruders", "lapse.joined", "lapse.lease_time", "lapse.leave", "lapse.look", "lapse.pin", "lapse.publications_fault", "lapse.publications_trouble",
 	"lapse.reach", "lapse.record", "lapse.same_table", "lapse.system_identifier", "lapse.timeline", "lapse.unseen",
 }
 

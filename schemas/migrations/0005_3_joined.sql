@@ -80,6 +80,7 @@ declare
   shard   record;
   root    oid;
   touched oid[];
+  stranger text;
 begin
   select s.policy_id, s.version into shard
     from lapse.shard s
@@ -97,8 +98,9 @@ begin
     raise exception 'deletes from % or from what its foreign keys reach would not be seen by the audit', look.leaf
       using errcode = 'LP012';
   end if;
-  if exists (select from lapse.intruders(array[claim.target] || lapse.joined(shard.policy_id, shard.version))) then
-    raise exception 'triggers, rules or functions on % or on what its foreign keys reach would run inside the deletion', look.leaf
+  stranger := lapse.distrusted(shard.policy_id, shard.version, array[claim.target] || lapse.joined(shard.policy_id, shard.version));
+  if stranger is not null then
+    raise exception '% would run inside the deletion from %, and is not what the policy was applied to', stranger, look.leaf
       using errcode = 'LP006';
   end if;
   select coalesce(array_agg(r.relation order by r.relation) filter (where r.deletes), '{}') into touched
@@ -120,6 +122,7 @@ as $lapse$
 declare
   root oid;
   ends oid[];
+  stranger text;
 begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'only a member of % may count what is due', {{.ExecutorText}} using errcode = 'insufficient_privilege';
@@ -132,8 +135,9 @@ begin
       select i.inhrelid from tree join pg_inherits i on i.inhparent = tree.relation
     )
     select tree.relation from tree where not exists (select from pg_inherits i where i.inhparent = tree.relation));
-  if exists (select from lapse.intruders(ends || lapse.joined(inspect.policy, inspect.version))) then
-    raise exception 'triggers, rules or functions on the table or on what its foreign keys reach would run' using errcode = 'LP006';
+  stranger := lapse.distrusted(inspect.policy, inspect.version, ends || lapse.joined(inspect.policy, inspect.version));
+  if stranger is not null then
+    raise exception '% would run, and is not what the policy was applied to', stranger using errcode = 'LP006';
   end if;
   return root;
 end

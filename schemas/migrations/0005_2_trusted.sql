@@ -1,0 +1,263 @@
+-- Triggers, rules and functions that a policy trusts ("triggers: trusted"). apply takes down what would run inside its deletions,
+-- and a batch goes on only if what would run is among that, unchanged. What these functions are for is described in
+-- 0003_2_reach.sql and 0003_4_batch.sql.
+
+-- What was found: [{relation, kind, name, digest}]; null where the policy trusts nothing.
+alter table lapse.policy add column trusted jsonb;
+comment on column lapse.policy.trusted is 'the triggers, rules and functions that may run inside the deletions: [{relation, kind, name, digest}]; null where none may';
+
+-- intruders is as 0003_2_reach.sql describes it, and says which object each is.
+drop function lapse.intruders(oid[]);
+create function lapse.intruders(targets oid[]) returns table (relation oid, name name, class oid, object oid)
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+set jit = off
+set plan_cache_mode = force_generic_plan
+set work_mem = '64kB'
+as $lapse$
+#variable_conflict use_column
+begin
+  return query
+  with recursive reached(relation, deletes) as (
+    select unnest(targets), true
+    union
+    select r.relation, r.deletes from lapse.reach(targets) r
+  ), touched(relation, deletes) as (
+    select reached.relation, reached.deletes from reached
+    union
+    select p.inhparent, touched.deletes
+      from touched
+     cross join lateral (select i.inhparent from pg_inherits i where i.inhrelid = touched.relation offset 0) p
+     cross join lateral (select from pg_class c where c.oid = p.inhparent and c.relkind = 'p' offset 0) c
+     where touched.relation <> all (targets)
+  ), above(relation) as (
+    select unnest(targets)
+    union
+    select p.inhparent
+      from above
+     cross join lateral (select i.inhparent from pg_inherits i where i.inhrelid = above.relation offset 0) p
+  ), planned(relation, stays) as (
+    select touched.relation, false from touched
+    union
+    select above.relation, false from above
+    union
+    select c.conrelid, true
+      from (select touched.relation from touched union select above.relation from above) r
+     cross join lateral (select t.tgconstraint from pg_trigger t where t.tgrelid = r.relation and t.tgconstraint <> 0 offset 0) t
+     cross join lateral (
+       select c.conrelid from pg_constraint c where c.oid = t.tgconstraint and c.contype = 'f' and c.confrelid = r.relation offset 0
+     ) c
+    union
+    -- An update of a column with a default is looked up in the tables that the column refers to. Triggers name them; of the
+    -- constraints there is one for each partition.
+    select c.tgconstrrelid, true
+      from (select r.relation from reached r where not r.deletes) r
+     cross join lateral (
+       select t.tgconstrrelid from pg_trigger t where t.tgrelid = r.relation and t.tgconstraint <> 0 and t.tgconstrrelid <> 0 offset 0
+     ) c
+     where c.tgconstrrelid not in (select above.relation from above)
+    union
+    select p.inhrelid, true
+      from planned
+     cross join lateral (select i.inhrelid from pg_inherits i where i.inhparent = planned.relation and planned.stays offset 0) p
+  ), used(relation, stays, class, object) as (
+    select planned.relation, planned.stays, 'pg_class'::regclass::oid, planned.relation from planned
+    union
+    select planned.relation, planned.stays, o.class, o.object
+      from planned
+     cross join lateral (
+       select 'pg_class'::regclass::oid, i.indexrelid from pg_index i where i.indrelid = planned.relation
+       union all
+       select 'pg_statistic_ext'::regclass, s.oid from pg_statistic_ext s where s.stxrelid = planned.relation
+       union all
+       -- A table that refers to a partitioned one has a constraint for each partition, of which none is a check.
+       select 'pg_constraint'::regclass, c.oid
+         from (select r.oid from pg_class r where r.oid = planned.relation and r.relchecks > 0 offset 0) r
+        cross join lateral (select c.oid from pg_constraint c where c.conrelid = r.oid and c.contype = 'c' offset 0) c
+       union all
+       select 'pg_attrdef'::regclass, d.oid
+         from (select d.oid, d.adrelid, d.adnum from pg_attrdef d where d.adrelid = planned.relation offset 0) d
+        cross join lateral (select a.attgenerated from pg_attribute a where a.attrelid = d.adrelid and a.attnum = d.adnum offset 0) a
+        where a.attgenerated <> ''
+           or exists (select
+                        from lateral (
+                          select t.tgconstraint from pg_trigger t where t.tgrelid = d.adrelid and t.tgconstraint <> 0
+                          union all
+                          -- Up to 14 a partitioned table has no triggers for its own foreign keys.
+                          select c.oid
+                            from (select r.oid from pg_class r where r.oid = d.adrelid and r.relkind = 'p' offset 0) r
+                           cross join lateral (select c.oid from pg_constraint c where c.conrelid = r.oid offset 0) c
+                        ) t
+                       cross join lateral (
+                         select from pg_constraint c
+                          where c.oid = t.tgconstraint and c.contype = 'f' and c.conrelid = d.adrelid and d.adnum = any (c.conkey)
+                            and (c.confdeltype = 'd' or c.confupdtype = 'd')
+                         offset 0
+                       ) c)
+     ) o(class, object)
+    union
+    select used.relation, used.stays, d.class, d.object
+      from used
+     cross join lateral (
+       select d.refclassid, d.refobjid
+         from pg_depend d
+        where d.classid = used.class and d.objid = used.object
+          and d.refclassid in ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_type'::regclass)
+          and used.class <> 'pg_proc'::regclass
+          and (used.class <> 'pg_type'::regclass
+               or exists (select from pg_type y where y.oid = used.object and y.typtype = 'd'))
+       union all
+       select 'pg_constraint'::regclass, c.oid
+         from pg_constraint c
+        where used.class = 'pg_type'::regclass and c.contypid = used.object
+       union all
+       select 'pg_proc'::regclass, c.castfunc
+         from pg_cast c
+        where used.class = 'pg_type'::regclass and c.castsource = used.object and c.castfunc <> 0
+          and (c.casttarget = 'text'::regtype or c.castcontext = 'i')
+     ) d(class, object)
+  )
+  select t.tgrelid, t.tgname, 'pg_trigger'::regclass::oid, t.oid
+    from touched
+   cross join lateral (
+     select t.oid, t.tgrelid, t.tgname, t.tgfoid, t.tgisinternal
+       from pg_trigger t
+      where t.tgrelid = touched.relation and t.tgenabled <> 'D'
+        and (t.tgtype::int & case when touched.deletes then 8 else 16 end) > 0
+     offset 0
+   ) t
+   cross join lateral (select f.pronamespace, f.proname from pg_proc f where f.oid = t.tgfoid offset 0) f
+   where not (t.tgisinternal and f.pronamespace = 'pg_catalog'::regnamespace
+              and (f.proname like 'RI\_FKey\_%' or f.proname = 'unique_key_recheck'))
+  union
+  select w.ev_class, w.rulename, 'pg_rewrite'::regclass, w.oid
+    from touched
+   cross join lateral (
+     select w.oid, w.ev_class, w.rulename
+       from pg_rewrite w
+      where w.ev_class = touched.relation and w.ev_enabled <> 'D'
+        and w.ev_type = (case when touched.deletes then '4' else '2' end)::"char"
+     offset 0
+   ) w
+  union
+  select c.conrelid, c.conname, 'pg_constraint'::regclass, c.oid
+    from touched
+   cross join lateral (select p.oid from pg_class p where p.oid = touched.relation and p.relkind = 'p' offset 0) p
+   cross join lateral (
+     select c.oid, c.conrelid, c.conname, c.conkey
+       from pg_constraint c
+      where c.conrelid = p.oid and c.contype = 'f'
+        and (c.confdeltype in ('n', 'd') or c.confupdtype in ('c', 'n', 'd'))
+     offset 0
+   ) c
+   cross join lateral unnest(c.conkey) k(attnum)
+   where not touched.deletes
+     -- A column of a partition key depends on its own table.
+     and exists (select
+                   from (select d.* from pg_depend d where d.classid = 'pg_class'::regclass and d.objid = p.oid and d.objsubid = k.attnum offset 0) d
+                  where d.refclassid = 'pg_class'::regclass and d.refobjid = p.oid and d.refobjsubid = 0 and d.deptype = 'i')
+  union
+  select used.relation, f.proname, 'pg_proc'::regclass, used.object
+    from used
+   cross join lateral (
+     select f.proname, f.proowner, f.pronamespace from pg_proc f where f.oid = used.object and used.class = 'pg_proc'::regclass offset 0
+   ) f
+   where f.pronamespace <> 'pg_catalog'::regnamespace
+     and exists (select from pg_roles owner where owner.oid = f.proowner and not owner.rolsuper)
+     and (not used.stays or f.proowner <> all (select c.relowner from pg_class c where c.oid = any (targets)))
+  union
+  -- PostgreSQL's own that run SQL, or build values of types with checks: query_to_xml, ts_rewrite, jsonb_populate_record and
+  -- their kin. Where rows are only updated, an expression can name them; what is built in is in no dependency.
+  select x.relation, f.proname, 'pg_proc'::regclass, k.oid
+    from (
+      select used.relation, b.tree
+        from used
+       cross join lateral (
+         select c.conbin::text from pg_constraint c where used.class = 'pg_constraint'::regclass and c.oid = used.object
+         union all
+         select d.adbin::text from pg_attrdef d where used.class = 'pg_attrdef'::regclass and d.oid = used.object
+       ) b(tree)
+       where exists (select from reached r where r.relation = used.relation and not r.deletes)
+      offset 0
+    ) x
+   cross join lateral (select distinct m.part[1]::oid as oid from regexp_matches(x.tree, ':funcid (\d+)', 'g') m(part)) k
+   cross join lateral (
+     select f.proname, f.prorettype, f.proargtypes
+       from pg_proc f
+      where f.oid = k.oid and f.provolatile <> 'i' and f.pronamespace = 'pg_catalog'::regnamespace
+     offset 0
+   ) f
+   where (f.proargtypes::oid[] || f.prorettype) && array['json', 'jsonb', 'xml', 'tsquery', 'record', 'anyelement', 'anyarray',
+                                                         'anycompatible', 'refcursor']::regtype[]::oid[];
+end
+$lapse$;
+revoke all on function lapse.intruders(oid[]) from public;
+grant execute on function lapse.intruders(oid[]) to {{.Executor}};
+comment on function lapse.intruders is 'What would run inside a deletion from these relations: triggers, rules, functions; and foreign keys by which rows would move.';
+
+-- code describes intruders so that they can be recognised: a partition's copy of a trigger as the root's, with a digest of
+-- all that decides what runs. What a function calls in turn is not part of it.
+create function lapse.code(targets oid[]) returns table (relation oid, kind text, name name, digest text)
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+set jit = off
+as $lapse$
+#variable_conflict use_column
+begin
+  return query
+  with recursive found as materialized (
+    select i.relation, i.name, i.class, i.object from lapse.intruders(targets) i
+  ), up(object, at, parent) as (
+    select t.oid, t.oid, t.tgparentid from found f join pg_trigger t on t.oid = f.object where f.class = 'pg_trigger'::regclass
+    union all
+    select up.object, t.oid, t.tgparentid from up join pg_trigger t on t.oid = up.parent
+  ), described(relation, kind, name, text, function) as (
+    select top.tgrelid, 'trigger', top.tgname, concat_ws(' ', pg_get_triggerdef(top.oid), own.tgenabled), own.tgfoid
+      from up
+      join pg_trigger top on top.oid = up.at
+      join pg_trigger own on own.oid = up.object
+     where up.parent = 0
+    union all
+    select f.relation, 'rule', f.name, concat_ws(' ', pg_get_ruledef(f.object), r.ev_enabled), null
+      from found f join pg_rewrite r on r.oid = f.object
+     where f.class = 'pg_rewrite'::regclass
+    union all
+    select f.relation, 'foreign key', f.name, '', null from found f where f.class = 'pg_constraint'::regclass
+    union all
+    select f.relation, 'function', f.name, '', f.object from found f where f.class = 'pg_proc'::regclass
+  )
+  select distinct d.relation, d.kind, d.name,
+         encode(sha256(convert_to(concat_ws(' ', d.text, p.oid, p.proowner, pg_get_functiondef(p.oid)), 'UTF8')), 'hex')
+    from described d
+    left join pg_proc p on p.oid = d.function;
+end
+$lapse$;
+revoke all on function lapse.code(oid[]) from public;
+grant execute on function lapse.code(oid[]) to {{.Executor}};
+comment on function lapse.code is 'Intruders with a digest of what each would do: what triggers: trusted is held to.';
+
+-- distrusted names one of what would run inside a deletion from targets and is not what the policy version trusts, null for
+-- none.
+create function lapse.distrusted(policy int, version int, targets oid[]) returns text
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+declare
+  trusted jsonb;
+begin
+  if not exists (select from lapse.intruders(targets)) then
+    return null;
+  end if;
+  trusted := (select p.trusted from lapse.policy p where p.id = distrusted.policy and p.version = distrusted.version);
+  return (select format('%s %I on %s', c.kind, c.name, c.relation::regclass)
+            from lapse.code(targets) c
+           where c.kind = 'foreign key'
+              or not exists (select from jsonb_to_recordset(trusted) t(relation oid, kind text, name name, digest text)
+                              where t.relation = c.relation and t.kind = c.kind and t.name = c.name and t.digest = c.digest)
+           order by 1
+           limit 1);
+end
+$lapse$;
+revoke all on function lapse.distrusted(int, int, oid[]) from public;
+comment on function lapse.distrusted is 'One of what would run inside a deletion and is not what the policy version trusts, null for none.';
+
