@@ -2,6 +2,7 @@ package planner
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -48,6 +49,8 @@ var numberSources = []source{
 	{"documents", "jsonb", sourcePath},
 }
 
+var textSources = []source{{"texts", "text", ""}, {"chars", "character varying", ""}, {"documents", "jsonb", sourcePath}}
+
 // sample is one row: what is stored, in SQL, and its instant as the oracle reads it.
 type sample struct {
 	sql string
@@ -58,6 +61,7 @@ type sample struct {
 type kindCase struct {
 	d      Definition
 	cutoff time.Time
+	span   expiry.Interval // of a bucket
 	after  expiry.Interval
 	rows   []sample
 }
@@ -70,12 +74,35 @@ func drawKindCase(t *rapid.T) kindCase {
 	c := kindCase{cutoff: drawInstant(t), after: drawAfter(t)}
 	edge := c.cutoff.AddDate(0, 0, -int(c.after.Days)).Add(-time.Duration(c.after.Microseconds)*time.Microsecond).AddDate(0, -int(c.after.Months), 0)
 	var from source
-	switch rapid.SampledFrom([]string{"epoch"}).Draw(t, "kind") {
+	rows := func(draw func(t *rapid.T) sample) {
+		c.rows = rapid.SliceOfN(rapid.Custom(draw), 20, 50).Draw(t, "rows")
+	}
+	switch rapid.SampledFrom([]string{"epoch", "iso8601", "iso8601", "instant", "bucket"}).Draw(t, "kind") {
 	case "epoch":
 		from = rapid.SampledFrom(numberSources).Draw(t, "source")
 		unit := rapid.SampledFrom([]string{"s", "ms"}).Draw(t, "unit")
 		c.d.Expire = &expiry.Epoch{Kind: "epoch", Value: from.value(), Unit: unit, After: c.after}
-		c.rows = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) sample { return drawNumber(t, edge, unit, from.of) }), 20, 50).Draw(t, "rows")
+		rows(func(t *rapid.T) sample { return drawNumber(t, edge, unit, from.of) })
+	case "iso8601":
+		from = rapid.SampledFrom(textSources).Draw(t, "source")
+		c.d.Expire = &expiry.ISO8601{Kind: "iso8601", Value: from.value(), After: c.after}
+		rows(func(t *rapid.T) sample { return drawText(t, edge, from.of) })
+	case "instant":
+		from = source{"documents", "jsonb", sourcePath}
+		c.d.Expire = &expiry.NumberOrText{Kind: "instant", Value: from.value(), After: c.after}
+		rows(func(t *rapid.T) sample {
+			if rapid.Bool().Draw(t, "number") {
+				return drawNumber(t, edge, "s", from.of)
+			}
+			return drawText(t, edge, from.of)
+		})
+	case "bucket":
+		from = source{"with_zone", expiry.Timestamptz, ""}
+		c.span = drawAfter(t)
+		c.span.Months %= 1200
+		edge = edge.AddDate(0, -int(c.span.Months), -int(c.span.Days)).Add(-time.Duration(c.span.Microseconds) * time.Microsecond)
+		c.d.Expire = &expiry.Bucket{Kind: "bucket", Moment: expiry.Moment{Column: "v", Number: 2, Type: from.of}, Span: c.span, After: c.after}
+		rows(func(t *rapid.T) sample { return drawMoment(t, edge) })
 	}
 	c.d.ID, c.d.Version, c.d.Name, c.d.Table, c.d.Batch = 1, 1, "p", "shop."+from.table, policyfile.MaxBatch
 	c.d.Key = []KeyColumn{{Name: "id", Number: 1, Type: "integer", Plain: true}}
@@ -129,6 +156,99 @@ func notANumber(t *rapid.T, number string) string {
 	}).Draw(t, "document")
 }
 
+// drawMoment draws a timestamp.
+func drawMoment(t *rapid.T, edge time.Time) sample {
+	if rapid.IntRange(0, 5).Draw(t, "special") == 0 {
+		return sample{rapid.SampledFrom([]string{"null", "'infinity'", "'-infinity'", "'294276-12-31'", "'4713-12-31 23:59 BC'::timestamptz - interval '1 year'"}).Draw(t, "moment"), never}
+	}
+	at := edge.AddDate(0, 0, rapid.OneOf(rapid.Just(0), rapid.IntRange(-5, 5)).Draw(t, "days off")).
+		Add(time.Duration(rapid.Int64Range(-1, 1).Draw(t, "off")) * time.Microsecond)
+	if at.Unix() < firstSecond {
+		return sample{"null", never}
+	}
+	return sample{schemas.Literal(postgresText(at)) + "::timestamptz", at.UnixMicro()}
+}
+
+// drawText draws a date as text near an instant, in each of the forms, or a text that is nearly one.
+func drawText(t *rapid.T, edge time.Time, of expiry.ColumnType) sample {
+	text := isoText(t, edge)
+	if rapid.IntRange(0, 2).Draw(t, "spoilt") == 0 {
+		text = spoil(t, text)
+	}
+	at := isoTime(text)
+	if of != "jsonb" {
+		return sample{schemas.Literal(text) + "::" + string(of), at}
+	}
+	if rapid.IntRange(0, 7).Draw(t, "no text") == 0 {
+		return sample{notANumber(t, "[]"), never}
+	}
+	json, _ := json.Marshal(text)
+	return sample{inDocument(string(json)) + "::jsonb", at}
+}
+
+func isoText(t *rapid.T, edge time.Time) string {
+	at := edge.UTC().Truncate(time.Millisecond).AddDate(0, 0, rapid.OneOf(rapid.Just(0), rapid.IntRange(-3, 3)).Draw(t, "days off")).
+		Add(time.Duration(rapid.IntRange(-2, 2).Draw(t, "off")) * time.Millisecond)
+	if at.Year() < 1 || at.Year() > 9999 {
+		at = time.Date(rapid.SampledFrom([]int{1, 4, 100, 400, 1900, 2000, 2024, 9999}).Draw(t, "year"), time.Month(rapid.IntRange(1, 12).Draw(t, "month")), 1, 0, 0, 0, 0, time.UTC)
+	}
+	offset := rapid.OneOf(rapid.SampledFrom([]int{0, 90, -120, 23*60 + 59, -23*60 - 59, 840, -720}), rapid.IntRange(-1439, 1439)).Draw(t, "offset")
+	written, sign := max(offset, -offset), "+"
+	if offset < 0 {
+		sign = "-"
+	}
+	zone := fmt.Sprintf("%s%02d:%02d", sign, written/60, written%60)
+	local := at.Add(time.Duration(offset) * time.Minute)
+	switch rapid.SampledFrom([]string{"day", "bare", "Z", ".123", ".123Z", "zone", ".123zone"}).Draw(t, "form") {
+	case "day":
+		return at.Format("2006-01-02")
+	case "bare":
+		return at.Format("2006-01-02T15:04:05")
+	case "Z":
+		return at.Format("2006-01-02T15:04:05Z")
+	case ".123":
+		return at.Format("2006-01-02T15:04:05.000")
+	case ".123Z":
+		return at.Format("2006-01-02T15:04:05.000Z")
+	case "zone":
+		return local.Format("2006-01-02T15:04:05") + zone
+	default:
+		return local.Format("2006-01-02T15:04:05.000") + zone
+	}
+}
+
+// nearMisses are texts that are nearly dates. Some of them are what PostgreSQL itself would take for one.
+var nearMisses = []string{
+	"", " ", "0", "-", "-1", "now", "today", "tomorrow", "yesterday", "epoch", "infinity", "-infinity", "allballs", "1550165973", "20190527", "2019-147", "2019-W22-1",
+	"2019-5-27", "2019-05-7", "19-05-27", "12019-05-27", "-2019-05-27", "+2019-05-27", "2019/05/27", "2019.05.27", "27-05-2019", "May 27 2019", "2019-05-27 ", " 2019-05-27",
+	"2019-05-27\n", "2019-05-27 BC", "2019-05-27Z", "2019-05-27+01:30", "2019-05-27T", "2019-05-27T21", "2019-05-27T21:20", "2019-05-27T21:20Z", "2019-05-27 21:20:00",
+	"2019-05-27t21:20:00Z", "2019-05-27T21:20:00z", "2019-05-27T24:00:00", "2019-05-27T23:60:00", "2019-05-27T23:59:60", "2019-05-27T21:20:00 Z", "2019-05-27T21:20:00Z ",
+	"2019-05-27T21:20:00.Z", "2019-05-27T21:20:00.1Z", "2019-05-27T21:20:00.12Z", "2019-05-27T21:20:00.1234Z", "2019-05-27T21:20:00,123Z", "2019-05-27T21:20:00+1:30",
+	"2019-05-27T21:20:00+0130", "2019-05-27T21:20:00+01", "2019-05-27T21:20:00+25:00", "2019-05-27T21:20:00+24:00", "2019-05-27T21:20:00-01:60", "2019-05-27T21:20:00Z+01:30",
+	"2019-05-27T21:20:00+01:30Z", "2019-05-27T21:20:00.123+01:300", "2019-05-27T21:20:00 +01:30", "2019-05-27T21:20:00UTC", "2019-05-27T21:20:00.123456+01:30", "2019-00-27", "2019-13-27",
+	"2019-05-00", "2019-05-32", "2026-02-30", "2019-02-29", "1900-02-29", "2100-02-29", "2019-04-31", "0000-01-01", "0000-00-00", "0000-02-29", "0001-01-01", "2000-02-29", "2024-02-29",
+	"9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59", "٢٠١٩-٠٥-٢٧", "２０１９-０５-２７", "2019‐05‐27", "2019-05-27T21:20:00\u00a0", "2019-05-27T21:20:00−02:00", "2019-05-27'", `2019-05-27"`,
+	"2019-05-27" + strings.Repeat("0", 3000), "2019-05-27T21:20:00.123+01:30" + strings.Repeat(" ", 100),
+}
+
+// spoil makes a text of another that is nearly a date, or happens to be one.
+func spoil(t *rapid.T, text string) string {
+	at := rapid.IntRange(0, len(text)-1).Draw(t, "at")
+	with := rapid.SampledFrom(strings.Split("0 1 2 3 4 5 6 7 8 9 - : . + T Z t z ' ٣ \t", " ")).Draw(t, "with")
+	switch rapid.IntRange(0, 4).Draw(t, "how") {
+	case 0:
+		return text[:at] + with + text[at+1:]
+	case 1:
+		return text[:at] + with + text[at:]
+	case 2:
+		return text[:at] + text[at+1:]
+	case 3:
+		return text + rapid.SampledFrom([]string{" ", "\n", "Z", "0", ".", "+00:00", "\u00a0"}).Draw(t, "behind")
+	default:
+		return rapid.SampledFrom(nearMisses).Draw(t, "near miss")
+	}
+}
+
 // fill stores the rows, and returns the ids of those that the oracle calls due.
 func (c *kindCase) fill(ctx context.Context, conn *pgx.Conn) (due []int32, err error) {
 	if _, err := conn.Exec(ctx, `truncate `+c.d.Table); err != nil {
@@ -137,7 +257,7 @@ func (c *kindCase) fill(ctx context.Context, conn *pgx.Conn) (due []int32, err e
 	values := make([]string, 0, len(c.rows))
 	for i, r := range c.rows {
 		values = append(values, fmt.Sprintf("(%d, %s)", i+1, r.sql))
-		if r.at != never && plus(r.at, c.after) <= c.cutoff.UnixMicro() {
+		if r.at != never && plus(plus(r.at, c.span), c.after) <= c.cutoff.UnixMicro() {
 			due = append(due, int32(i+1))
 		}
 	}
@@ -153,6 +273,17 @@ func makeSources(w *world) {
 			w.do(indexFor(&expiry.Epoch{Kind: "epoch", Value: s.value(), Unit: unit}, s.table))
 		}
 	}
+	for _, s := range textSources {
+		if s.of != "jsonb" {
+			w.do(fmt.Sprintf(`create table %s (id int primary key, v %s)`, s.table, s.of))
+		}
+		w.do(indexFor(&expiry.ISO8601{Kind: "iso8601", Value: s.value()}, s.table))
+		if s.of == "jsonb" {
+			w.do(indexFor(&expiry.NumberOrText{Kind: "instant", Value: s.value()}, s.table))
+		}
+	}
+	w.do(`create table with_zone (id int primary key, v timestamptz)`)
+	w.do(`create index on with_zone (v, id)`)
 	w.do(`set timezone = 'UTC'`)
 	w.do(`set enable_seqscan = off`)
 }
@@ -201,6 +332,12 @@ func TestEveryKindFindsWhatTheOracleCallsDue(t *testing.T) {
 			}
 			if !slices.Equal(got, want) {
 				rt.Fatalf("%s: the pick finds %v, want %v", &c, got, want)
+			}
+			condition, limit := c.d.condition(), "$2::text::"+c.d.Expire.Bound("").Type
+			counted, err := ids(ctx, w.owner, `select id from `+condition.From(c.d.Table)+` where `+condition.Narrow("$1", limit)+` and `+condition.Exact("$1", limit)+` order by id`,
+				c.cutoff, bound)
+			if err != nil || !slices.Equal(counted, want) {
+				rt.Fatalf("%s: the survey counts %v (%v), want %v", &c, counted, err, want)
 			}
 		})
 		if due == 0 || due == all {

@@ -47,6 +47,7 @@ type indexes struct {
 // wantedIndex is the index that finds a policy's due rows in their order.
 type wantedIndex struct {
 	first     string // the column, "" for an expression
+	collation string // "" for whichever it has
 	term      normal // what it begins with
 	rest      []string
 	body      string
@@ -56,7 +57,7 @@ type wantedIndex struct {
 // wantIndex says which index serves a definition; false for none.
 func wantIndex(d *Definition) (wantedIndex, bool) {
 	index := d.Expire.Index()
-	w := wantedIndex{first: index.Column, rest: []string{}}
+	w := wantedIndex{first: index.Column, collation: index.Collation, rest: []string{}}
 	begin := "(" + index.Expression + ")"
 	switch {
 	case index.Column != "":
@@ -66,7 +67,7 @@ func wantIndex(d *Definition) (wantedIndex, bool) {
 		return w, false
 	}
 	w.term = normalise(begin)
-	columns := []string{begin}
+	columns := []string{begin + collate(index)}
 	if index.Table.OID != 0 {
 		for _, name := range index.Rest {
 			w.rest, columns = append(w.rest, name), append(columns, schemas.Identifier(name))
@@ -95,7 +96,7 @@ func wantIndex(d *Definition) (wantedIndex, bool) {
 
 // fits says whether an index serves, and whether the key follows in it.
 func (w *wantedIndex) fits(c *candidate) (serves, whole bool) {
-	if len(c.Columns) == 0 || c.Columns[0] != w.first || w.first == "" && normalise(c.First) != w.term {
+	if len(c.Columns) == 0 || c.Columns[0] != w.first || w.first == "" && normalise(c.First) != w.term || w.collation != "" && c.Collation != w.collation {
 		return false, false
 	}
 	for _, asked := range conjuncts(predicateOf(c.Definition)) {
@@ -179,9 +180,17 @@ func (w *wantedIndex) problem(index expiry.Index, tree *indexTree, leaves []Rela
 // first is what the index begins with, for a person.
 func first(index expiry.Index) string {
 	if index.Column != "" {
-		return index.Column
+		return index.Column + collate(index)
 	}
-	return index.Expression
+	return index.Expression + collate(index)
+}
+
+// collate is how the index says by which collation it sorts what it begins with.
+func collate(index expiry.Index) string {
+	if index.Collation == "" {
+		return ""
+	}
+	return " collate " + schemas.Identifier(index.Collation)
 }
 
 // CreatesIndex reports whether the policy, after the change, is one that says index: create.

@@ -213,6 +213,7 @@ type candidate struct {
 	Name       string // schema.index, quoted
 	Columns    []string
 	First      string // the text of what it begins with
+	Collation  string // of what it begins with, "" for what has none
 	Definition string // "" unless it is partial
 	OneWay     bool   // all of it ascending, or all of it descending
 }
@@ -221,6 +222,7 @@ type candidate struct {
 // reads the catalog alone, and locks no table.
 const candidatesSQL = `
 	select i.indrelid, format('%I.%I', m.nspname, x.relname), k.names, case when i.indkey[0] = 0 then pg_get_indexdef(x.oid, 1, false) else '' end,
+	       coalesce((select l.collname::text from pg_collation l where l.oid = i.indcollation[0]), ''),
 	       case when i.indpred is null then '' else pg_get_indexdef(x.oid) end,
 	       (select count(distinct o.n) from unnest(i.indoption::int2[]) o(n)) = 1
 	  from unnest($1::oid[]) w(oid)

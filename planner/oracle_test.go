@@ -1,9 +1,10 @@
 package planner
 
 import (
-	"fmt"
 	"math"
 	"math/big"
+	"strconv"
+	"strings"
 	"time"
 
 	"lapse/planner/expiry"
@@ -85,12 +86,13 @@ func toTimestamp(seconds float64) int64 {
 }
 
 func unixFloat(number, unit string, of expiry.ColumnType) int64 {
-	var f float64
-	if _, err := fmt.Sscan(number, &f); err != nil {
-		return never
-	}
+	bits := 64
 	if of == "real" {
-		f = float64(float32(f))
+		bits = 32
+	}
+	f, err := strconv.ParseFloat(number, bits)
+	if err != nil {
+		return never
 	}
 	perSecond := 1.0
 	if unit == "ms" {
@@ -103,4 +105,59 @@ func unixFloat(number, unit string, of expiry.ColumnType) int64 {
 		return int64(math.Floor(math.Floor(f)/1000)) * 1_000_000
 	}
 	return toTimestamp(f)
+}
+
+// isoTime is the instant of a text in one of the forms of GDN's table, or never. It reads byte by byte.
+func isoTime(text string) int64 {
+	date, clock, hasClock := strings.Cut(text, "T")
+	y, m, d := digits(date, 0, 4), digits(date, 5, 2), digits(date, 8, 2)
+	if len(date) != 10 || date[4] != '-' || date[7] != '-' || y < 1 || m < 1 || m > 12 || d < 1 || d > daysIn(y, time.Month(m)) {
+		return never
+	}
+	at := time.Date(y, time.Month(m), d, 0, 0, 0, 0, time.UTC).UnixMicro()
+	if !hasClock {
+		return at
+	}
+	hour, minute, second := digits(clock, 0, 2), digits(clock, 3, 2), digits(clock, 6, 2)
+	if len(clock) < 8 || clock[2] != ':' || clock[5] != ':' || hour < 0 || hour > 23 || minute < 0 || minute > 59 || second < 0 || second > 59 {
+		return never
+	}
+	at += int64(hour*3600+minute*60+second) * 1_000_000
+	rest := clock[8:]
+	if strings.HasPrefix(rest, ".") {
+		thousandths := digits(rest, 1, 3)
+		if thousandths < 0 {
+			return never
+		}
+		at, rest = at+int64(thousandths)*1000, rest[4:]
+	}
+	switch {
+	case rest == "" || rest == "Z":
+		return at
+	case len(rest) != 6 || rest[0] != '+' && rest[0] != '-' || rest[3] != ':':
+		return never
+	}
+	hour, minute = digits(rest, 1, 2), digits(rest, 4, 2)
+	if hour < 0 || hour > 23 || minute < 0 || minute > 59 {
+		return never
+	}
+	ahead := int64(hour*3600+minute*60) * 1_000_000
+	if rest[0] == '-' {
+		ahead = -ahead
+	}
+	return at - ahead
+}
+
+// digits is the number that stands in n bytes of a text from one on, -1 if they are not all digits.
+func digits(text string, from, n int) (number int) {
+	if len(text) < from+n {
+		return -1
+	}
+	for _, c := range []byte(text[from : from+n]) {
+		if c < '0' || c > '9' {
+			return -1
+		}
+		number = number*10 + int(c-'0')
+	}
+	return number
 }

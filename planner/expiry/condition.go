@@ -34,6 +34,9 @@ func (c Condition) Narrow(cutoff, bound string) string {
 	if b.IsZero() {
 		return ""
 	}
+	if b.Also != "" {
+		return b.Column + " <= " + bound + " and " + b.Also
+	}
 	return b.Column + " <= " + bound
 }
 

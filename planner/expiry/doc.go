@@ -1,11 +1,14 @@
-// Package expiry says when a row is due. A kind is one way to say it, and one file: age.go (column + after) and ttl.go
-// (column + a ttl of the row's own). A Condition is what all SQL about a policy's rows takes: due, and where, and not held.
+// Package expiry says when a row is due. A kind is one way to say it, and one file: age.go (column, column + after), ttl.go
+// (column + a ttl of the row's own), epoch.go (a Unix time), iso8601.go (a date as text), instant.go (a number or a text), bucket.go
+// (column + span + after). value.go and path.go are the value of a column or inside a document, moment.go a column that is an
+// instant. A Condition is what all SQL about a policy's rows takes: due, and where, and not held.
 //
 // # What it promises
 //
-//   - The due test is exact, and no value raises in it: NULL, ±infinity, instants before 4713 BC and ttls that are
-//     negative or beyond six thousand years are never due.
-//   - A bound is a superset of what is due. It changes how fast a row is found, never whether.
+//   - The due test is exact, and no value raises in it: NULL, ±infinity, instants before 4713 BC, ttls that are
+//     negative or beyond six thousand years, numbers that are no Unix time and texts that are no date are never due.
+//   - A bound is a superset of what is due. It changes how fast a row is found, never whether. The index that a
+//     kind asks for refuses no row of the application's.
 //   - The SQL is a pure function of the kind's values. Two equal values give the same text.
 //   - MoreThan answers no only where it is certain that no more rows fall due.
 //   - What a kind stores in lapse.policy is read back as it was; what a newer program stored is refused.
@@ -31,11 +34,6 @@
 // need it in lapse.look, lapse.inspect and lapse.same_table, which ask about the policy's table only.
 //
 //	sidecar      sidecar.go      Joins and Order name the registry
-//	epoch        epoch.go        the bound is a number
-//	iso8601      iso8601.go      no bound
-//	instant      instant.go      epoch or iso8601, row by row
-//	JSON path    path.go         the SQL of a value inside a column, for epoch, iso8601 and instant
-//	bucket       bucket.go       column + span + after
 //	expression   expression.go   no bound
 //	where, hold  condition.go    they are parts of every Condition
 package expiry

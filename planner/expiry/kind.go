@@ -56,6 +56,8 @@ type Bound struct {
 	Column string // SQL
 	Type   string // of the value; it need not be the column's
 	Value  string // SQL, computed once per call
+	// Also is a further condition, in SQL, that every due row meets and an index can use; "" for none. It never raises.
+	Also string
 	// Exact says that every row within the bound is due, but for a few that nobody has many of: instants before 4713 BC.
 	Exact bool
 	// OutOfRange is what is wrong with the entry if PostgreSQL cannot compute the value.
@@ -117,7 +119,9 @@ type family struct {
 
 // families are all kinds, in the order in which an entry is held to them.
 func families() []family {
-	return []family{sidecarFamily(), ttlFamily(), epochFamily(), expressionFamily(), ageFamily()}
+	return []family{
+		sidecarFamily(), ttlFamily(), epochFamily(), isoFamily(), instantFamily(), bucketFamily(), expressionFamily(), ageFamily(),
+	}
 }
 
 // Keys are the keys that an entry may have.
@@ -131,11 +135,6 @@ func Keys() []string {
 		}
 	}
 	return keys
-}
-
-// LaterKeys are the keys of kinds that a later version has.
-func LaterKeys() []string {
-	return []string{"iso8601", "instant", "bucket"}
 }
 
 // of is the kind that an entry is of.

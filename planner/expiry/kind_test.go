@@ -35,6 +35,30 @@ func epochOf(changes ...func(*Epoch)) *Epoch {
 	return k
 }
 
+func isoOf(changes ...func(*ISO8601)) *ISO8601 {
+	k := &ISO8601{Kind: isoKind, Value: Value{"at", 2, "text", ""}, After: Interval{Days: 30}}
+	for _, change := range changes {
+		change(k)
+	}
+	return k
+}
+
+func instantOf(changes ...func(*NumberOrText)) *NumberOrText {
+	k := &NumberOrText{Kind: instantKind, Value: Value{"doc", 2, jsonType, "a.b"}, After: Interval{Days: 30}}
+	for _, change := range changes {
+		change(k)
+	}
+	return k
+}
+
+func bucketOf(changes ...func(*Bucket)) *Bucket {
+	k := &Bucket{Kind: bucketKind, Moment: Moment{Column: "at", Number: 2, Type: Timestamp, Zone: "Europe/Berlin"}, Span: Interval{Months: 1}, After: Interval{Days: 30}}
+	for _, change := range changes {
+		change(k)
+	}
+	return k
+}
+
 func TestMoreFallsDueUnlessItIsCertainThatNoMoreDoes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -68,6 +92,23 @@ func TestMoreFallsDueUnlessItIsCertainThatNoMoreDoes(t *testing.T) {
 		"another path":               {epochOf(), epochOf(func(k *Epoch) { k.Path = "a" }), true},
 		"a document made anew":       {epochOf(), epochOf(func(k *Epoch) { k.Number++ }), true},
 		"an epoch for an age":        {ageOf(), epochOf(), true},
+		"the same text":              {isoOf(), isoOf(), false},
+		"a longer text":              {isoOf(), isoOf(func(k *ISO8601) { k.After.Days++ }), false},
+		"a shorter text":             {isoOf(), isoOf(func(k *ISO8601) { k.After.Days-- }), true},
+		"another text":               {isoOf(), isoOf(func(k *ISO8601) { k.Column = "b" }), true},
+		"a text made anew":           {isoOf(), isoOf(func(k *ISO8601) { k.Number++ }), true},
+		"the same instant":           {instantOf(), instantOf(), false},
+		"a longer instant":           {instantOf(), instantOf(func(k *NumberOrText) { k.After.Days++ }), false},
+		"a shorter instant":          {instantOf(), instantOf(func(k *NumberOrText) { k.After.Days-- }), true},
+		"an instant elsewhere":       {instantOf(), instantOf(func(k *NumberOrText) { k.Path = "a" }), true},
+		"an instant for an epoch":    {epochOf(), instantOf(), true},
+		"the same bucket":            {bucketOf(), bucketOf(), false},
+		"a longer bucket":            {bucketOf(), bucketOf(func(k *Bucket) { k.Span.Days++ }), false},
+		"a shorter bucket":           {bucketOf(), bucketOf(func(k *Bucket) { k.Span = Interval{Days: 30} }), true},
+		"a bucket kept longer":       {bucketOf(), bucketOf(func(k *Bucket) { k.After.Days++ }), false},
+		"a bucket kept less":         {bucketOf(), bucketOf(func(k *Bucket) { k.After.Days-- }), true},
+		"a bucket in another zone":   {bucketOf(), bucketOf(func(k *Bucket) { k.Zone = "" }), true},
+		"a bucket for an age":        {ageOf(), bucketOf(), true},
 	} {
 		if got := c.next.MoreThan(c.former); got != c.more {
 			t.Errorf("%s: more may fall due: %t", name, got)
@@ -94,7 +135,31 @@ func TestAnEntryRecallsTheColumnsOnRecord(t *testing.T) {
 	if got := found.Recall(epochOf(func(k *Epoch) { k.After = Interval{} })); !reflect.DeepEqual(got, epochOf()) {
 		t.Errorf("an epoch recalls %+v", got)
 	}
+	bareText, bareInstant := isoOf(func(k *ISO8601) { k.Number, k.Type = 0, "" }), instantOf(func(k *NumberOrText) { k.Number, k.Type = 0, "" })
+	bareBucket := bucketOf(func(k *Bucket) { k.Number, k.Type = 0, "" })
+	for entry, former := range map[Kind]Kind{
+		bareText:    isoOf(func(k *ISO8601) { k.After = Interval{} }),
+		bareInstant: instantOf(func(k *NumberOrText) { k.After = Interval{} }),
+		bareBucket:  bucketOf(func(k *Bucket) { k.After, k.Span = Interval{}, Interval{} }),
+	} {
+		var want Kind = isoOf()
+		switch entry.(type) {
+		case *NumberOrText:
+			want = instantOf()
+		case *Bucket:
+			want = bucketOf()
+		}
+		if got := entry.Recall(former); !reflect.DeepEqual(got, want) {
+			t.Errorf("%T recalls %+v", entry, got)
+		}
+	}
 	for name, c := range map[string]struct{ entry, former Kind }{
+		"another text":       {bareText, isoOf(func(k *ISO8601) { k.Column = "b" })},
+		"a text for a date":  {bareText, ageOf()},
+		"an instant's path":  {bareInstant, instantOf(func(k *NumberOrText) { k.Path = "b" })},
+		"instant for epoch":  {bareInstant, epochOf()},
+		"a bucket's zone":    {bareBucket, bucketOf(func(k *Bucket) { k.Zone = "" })},
+		"a bucket for age":   {bareBucket, ageOf()},
 		"another path":       {found, epochOf(func(k *Epoch) { k.Path = "b" })},
 		"another unit":       {found, epochOf(func(k *Epoch) { k.Unit = milliseconds })},
 		"an epoch for age":   {found, ageOf()},
@@ -118,6 +183,9 @@ func TestWhatAKindStoresIsReadBack(t *testing.T) {
 		`{"kind":"ttl","column":"at","number":2,"type":"timestamp with time zone","ttl_column":"ttl","ttl_number":3,"ttl_type":"integer"}`:                              ttlOf(nil),
 		`{"kind":"ttl","column":"at","number":2,"type":"timestamp with time zone","ttl_column":"ttl","ttl_number":3,"ttl_type":"integer","ttl_default":"1 mon 2 days"}`: ttlOf(&Interval{Months: 1, Days: 2}),
 		`{"kind":"epoch","column":"doc","number":2,"type":"jsonb","path":"a.b","epoch":"s","after":"30 days"}`:                                                          epochOf(),
+		`{"kind":"iso8601","column":"at","number":2,"type":"text","after":"30 days"}`:                                                                                   isoOf(),
+		`{"kind":"instant","column":"doc","number":2,"type":"jsonb","path":"a.b","after":"30 days"}`:                                                                    instantOf(),
+		`{"kind":"bucket","column":"at","number":2,"type":"timestamp without time zone","zone":"Europe/Berlin","span":"1 mon","after":"30 days"}`:                       bucketOf(),
 	} {
 		written, err := json.Marshal(Record{kind})
 		if err != nil || string(written) != text {

@@ -45,6 +45,14 @@ func (v *Value) json(table string) string {
 	return "(" + v.raw(table) + " #> " + pathSQL(v.Path) + ")"
 }
 
+// text is the SQL of a text: the column, or the value inside it.
+func (v *Value) text(table string) string {
+	if !v.inJSON() {
+		return v.raw(table)
+	}
+	return "(" + v.raw(table) + " #>> " + pathSQL(v.Path) + ")"
+}
+
 // onRecord is the column as lapse.policy keeps it.
 func (v *Value) onRecord() Column { return Column{v.Column, v.Number, v.Type} }
 

@@ -69,6 +69,17 @@ func TestAColumnThatAKindCannotReadIsRefusedWithTheFix(t *testing.T) {
 		{Entry{"column": "raw", "epoch": "s", "path": "a"}, "column", "alter table public.x alter column \"raw\" type jsonb using \"raw\"::jsonb"},
 		{Entry{"column": "exp", "epoch": "s", "path": "a"}, "path", "take path out"},
 		{Entry{"column": "exp", "after": "1 day"}, "column", "write epoch: s or ms"},
+		{Entry{"column": "note", "iso8601": "true"}, "", ""},
+		{Entry{"column": "doc", "iso8601": "true", "path": "a"}, "", ""},
+		{Entry{"column": "code", "iso8601": "true"}, "column", "is a character: iso8601 reads text, character varying, or a jsonb"},
+		{Entry{"column": "note", "iso8601": "true", "path": "a"}, "path", "take path out"},
+		{Entry{"column": "doc", "instant": "true", "path": "a"}, "", ""},
+		{Entry{"column": "doc", "instant": "true"}, "column", "say with path"},
+		{Entry{"column": "note", "instant": "true"}, "column", "for one of texts iso8601: true"},
+		{Entry{"column": "exp", "instant": "true"}, "column", "write epoch: s or ms"},
+		{Entry{"bucket.column": "at", "bucket.span": "1 day"}, "", ""},
+		{Entry{"bucket.column": "att"}, "bucket.column", "did you mean at?"},
+		{Entry{"bucket.column": "at", "zone": "Europe/Berlin"}, "zone", "has a zone of its own"},
 		{Entry{"column": "at"}, "", ""},
 		{Entry{"column": "at", "after": "600"}, "", ""},
 	} {
@@ -99,6 +110,13 @@ func TestAnEntryWhoseKeysDoNotGoTogetherIsRefused(t *testing.T) {
 		{Entry{"column": "a", "epoch": "s", "zone": "UTC"}, "zone", "zone and epoch exclude one another"},
 		{Entry{"column": "a", "epoch": "s", "ttl_column": "b"}, "epoch", "epoch and ttl_column exclude one another"},
 		{Entry{"column": "a", "epoch": "s", "path": "a."}, "path", "is not a path"},
+		{Entry{"column": "a", "iso8601": "false"}, "iso8601", "iso8601 is true, or is left out"},
+		{Entry{"column": "a", "iso8601": "true", "epoch": "s"}, "iso8601", "iso8601 and epoch exclude one another"},
+		{Entry{"iso8601": "true"}, "", "expire needs column"},
+		{Entry{"column": "a", "instant": "yes"}, "instant", "instant is true, or is left out"},
+		{Entry{"bucket.span": "1 day"}, "", "expire needs bucket.column"},
+		{Entry{"bucket.column": "a", "column": "b"}, "column", "column and bucket.column exclude one another"},
+		{Entry{"bucket.column": "a", "zone": "CET"}, "zone", "is not the name of a place"},
 	} {
 		problems := Check(c.entry)
 		if len(problems) != 1 || problems[0].Key != c.key || !strings.Contains(problems[0].Text, c.want) {
@@ -122,6 +140,9 @@ func TestAWholeNumberInAnEntryIsSeconds(t *testing.T) {
 		{Entry{"column": "a", "epoch": "s", "after": "600"}, ten},
 		{Entry{"column": "a", "epoch": "s"}, Interval{}},
 		{Entry{"column": "a", "ttl_column": "b", "ttl_default": "600"}, ten},
+		{Entry{"column": "a", "iso8601": "true", "after": "600"}, ten},
+		{Entry{"column": "a", "path": "b", "instant": "true", "after": "600"}, ten},
+		{Entry{"bucket.column": "a", "after": "600"}, ten},
 	} {
 		kind, problems, err := Read(t.Context(), conn, c.entry)
 		must(t, err)
@@ -133,6 +154,12 @@ func TestAWholeNumberInAnEntryIsSeconds(t *testing.T) {
 			got = k.After
 		case *TTL:
 			got = *k.Default
+		case *ISO8601:
+			got = k.After
+		case *NumberOrText:
+			got = k.After
+		case *Bucket:
+			got = k.After
 		}
 		if len(problems) > 0 || got != c.want {
 			t.Errorf("%v: got %s, %v, want %s", c.entry, got, problems, c.want)
@@ -143,4 +170,66 @@ func TestAWholeNumberInAnEntryIsSeconds(t *testing.T) {
 			t.Errorf("%s: got %v, %v, want one problem at after", text, problems, err)
 		}
 	}
+}
+
+func TestABucketIsAnHourUnlessTheEntrySaysOtherwise(t *testing.T) {
+	t.Parallel()
+	conn := pgtest.New(t, pgtest.Newest(t)).Connect(t)
+	for text, want := range map[string]Interval{"": {Microseconds: 3_600_000_000}, "60": {Microseconds: 60_000_000}, "1 mon": {Months: 1}} {
+		e := Entry{"bucket.column": "a", "bucket.span": text}
+		if text == "" {
+			delete(e, "bucket.span")
+		}
+		kind, problems, err := Read(t.Context(), conn, e)
+		must(t, err)
+		if b, _ := kind.(*Bucket); b == nil || len(problems) > 0 || b.Span != want || !b.After.IsZero() {
+			t.Errorf("%q: got %+v, %v", text, kind, problems)
+		}
+	}
+	if _, problems, err := Read(t.Context(), conn, Entry{"bucket.column": "a", "bucket.span": "soon"}); err != nil || len(problems) != 1 || problems[0].Key != "bucket.span" {
+		t.Errorf("got %v, %v, want a problem at bucket.span", problems, err)
+	}
+}
+
+// Every day of the calendar's 400 years: what an index has of a text lies no further above the true day than the bound allows,
+// an offset's day left for itself, and the allowance is needed, all but two days.
+func TestTheIndexBoundOfAnInstantLosesNoDay(t *testing.T) {
+	t.Parallel()
+	conn := pgtest.New(t, pgtest.Newest(t)).Connect(t)
+	k := NumberOrText{Value: Value{Column: "doc", Type: jsonType, Path: "a"}}
+	beyond := valueOn[int](t, conn, `
+		select max((`+k.order("t.")+`) / 86400 - (d.day::date - '1970-01-01'))
+		  from generate_series('2000-01-01'::timestamp, '2400-01-01', '1 day') d(day),
+		       lateral (select jsonb_build_object('a', to_char(d.day, 'YYYY-MM-DD')) as doc) t`)
+	if beyond > 4 || beyond < 2 {
+		t.Errorf("a day is counted as %d days after itself, want 2 to 4", beyond)
+	}
+	t.Logf("%d days of the slack are used", beyond)
+}
+
+// What an index has is written as PostgreSQL writes it, or a DBA's index would not be known again; and it is immutable.
+func TestAnIndexExpressionIsWrittenAsPostgresWritesIt(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		conn := db.Connect(t)
+		must(t, run(conn, `create table x (id int primary key, doc jsonb, "Note" text, code varchar(40))`))
+		document := Value{Column: "doc", Type: jsonType, Path: `meta."valid to"`}
+		for _, kind := range []Kind{
+			&Epoch{Value: document, Unit: seconds}, &Epoch{Value: document, Unit: milliseconds}, &ISO8601{Value: document}, &NumberOrText{Value: document},
+			&ISO8601{Value: Value{Column: "Note", Type: "text"}}, &ISO8601{Value: Value{Column: "code", Type: "character varying"}},
+		} {
+			index := kind.Index()
+			first, where := "("+index.Expression+")", ""
+			if index.Column != "" {
+				first, where = `"`+index.Column+`"`, " where "+index.Predicate
+			}
+			must(t, run(conn, `create index made on x (`+first+`)`+where))
+			written := valueOn[string](t, conn, `select regexp_replace(case when indkey[0] = 0 then pg_get_indexdef(indexrelid, 1, false) else pg_get_expr(indpred, indrelid) end, '\s+', ' ', 'g')
+				from pg_index where indexrelid = 'made'::regclass`)
+			if want := "(" + index.Expression + index.Predicate + ")"; strings.ReplaceAll(written, "( CASE", "(CASE") != strings.NewReplacer(`"doc"`, "doc", `"code"`, "code").Replace(want) {
+				t.Errorf("PostgreSQL writes\n%s, we write\n%s", written, want)
+			}
+			must(t, run(conn, `drop index made`))
+		}
+	})
 }

@@ -25,9 +25,6 @@ func (r *reading) expire(e yamldoc.Entry) {
 	before := r.Count()
 	r.p.Expire = expiry.Entry{}
 	r.expireKeys(entries, what, "")
-	if _, later := r.p.places["expire.later"]; later {
-		return
-	}
 	for _, problem := range expiry.Check(r.p.Expire) {
 		switch at := "expire." + problem.Key; {
 		case problem.Key == "" && r.Count() == before:
@@ -44,11 +41,6 @@ func (r *reading) expireKeys(entries []yamldoc.Entry, what, prefix string) {
 	for _, e := range entries {
 		key := prefix + e.Key
 		r.p.places["expire."+key] = e.At
-		if slices.Contains(expiry.LaterKeys(), key) {
-			r.Complain(e.At, "%s: %s is not supported by this version", what, e.Key)
-			r.p.places["expire.later"] = e.At
-			continue
-		}
 		if !r.known(e, what, keys) {
 			continue
 		}

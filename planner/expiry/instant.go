@@ -1,0 +1,108 @@
+package expiry
+
+import (
+	"context"
+
+	"lapse/schemas"
+)
+
+// NumberOrText is the kind {column, instant: true, path, after}: GDN's attribute that is a number in one document and a date in
+// another. A number is a Unix time in seconds, as Epoch reads it; a text is a date, as ISO8601 reads it. Digits in a text are no
+// number. Anything else never expires. Only a jsonb value can be both: a column of another type is one of the two.
+type NumberOrText struct {
+	Kind string `json:"kind"`
+	Value
+	After Interval `json:"after"`
+}
+
+const instantKind = "instant"
+
+func instantFamily() family {
+	return family{
+		name:  instantKind,
+		keys:  []string{"column", "instant", "path", "after"},
+		marks: []string{"instant"},
+		check: func(e Entry) []Problem { return append(checkValue(e), checkTrue(e, "instant")...) },
+		read: func(ctx context.Context, db DB, e Entry) (Kind, []Problem, error) {
+			after, problems, err := readAfter(ctx, db, e)
+			return &NumberOrText{Kind: instantKind, Value: valueOf(e), After: after}, problems, err
+		},
+		load: func(text []byte) (Kind, error) { return load(text, &NumberOrText{}) },
+	}
+}
+
+// Resolve finds the column.
+func (k *NumberOrText) Resolve(ctx context.Context, db DB, t Table) ([]Problem, error) {
+	return k.resolve(ctx, db, t, "instant reads a jsonb column with path; for a column of numbers write epoch: s or ms, for one of texts iso8601: true")
+}
+
+// Columns are the one that holds the document.
+func (k *NumberOrText) Columns() []Column { return []Column{k.onRecord()} }
+
+// Recall takes the column from the record.
+func (k *NumberOrText) Recall(former Kind) Kind {
+	was, same := former.(*NumberOrText)
+	next := *k
+	if !same || !next.recall(was.Value) {
+		return nil
+	}
+	return &next
+}
+
+// MoreThan is false for the same value, and a time that is certainly no shorter.
+func (k *NumberOrText) MoreThan(former Kind) bool {
+	was, same := former.(*NumberOrText)
+	return !same || k.Value != was.Value || k.After.MayBeShorter(was.After)
+}
+
+// Fields are the entry's keys, and what the column is.
+func (k *NumberOrText) Fields() []Field { return k.fields(Field{"expire.instant", "true"}, k.After) }
+
+// number is the value where it is one.
+func (k *NumberOrText) number() *Epoch { return &Epoch{Value: k.Value, Unit: seconds, After: k.After} }
+
+// An index needs one order for both. A text that begins like a date counts as the second, since 1970, at which that day begins if
+// every year has 365.2425 days and a month 30.6: this is exact to within four days, needs no calendar, and cannot raise.
+// approximate is more than the day that it gives can lie above the true one, and an offset's day.
+const approximate = "5 days"
+
+// order is the SQL of what rows are ordered by, written as PostgreSQL writes it.
+func (k *NumberOrText) order(table string) string {
+	text := k.text(table)
+	part := func(from, length string) string {
+		return "(substr(" + text + ", " + from + ", " + length + "))::integer"
+	}
+	day := "(((((" + part("1", "4") + " * 146097) / 400) + ((" + part("6", "2") + " * 153) / 5)) + " + part("9", "2") + ") - 719558)"
+	return "CASE jsonb_typeof(" + k.json(table) + ") WHEN 'number'::text THEN " + k.number().guardedNumber(table) +
+		" WHEN 'string'::text THEN CASE WHEN (substr(" + text + ", 1, 11) ~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}T?$'::text) THEN ((" + day +
+		")::bigint * 86400) ELSE NULL::bigint END ELSE NULL::bigint END"
+}
+
+// Instant is the SQL of the value as an instant. It raises for what has none of the forms.
+func (k *NumberOrText) Instant() string {
+	return "case jsonb_typeof(" + k.json("t.") + ") when 'number' then " + k.number().Instant() + " else " + isoInstant(k.text("t.")) + " end"
+}
+
+// Order is a number of seconds.
+func (k *NumberOrText) Order() Order { return Order{SQL: "(" + k.order("t.") + ")", Cast: "bigint"} }
+
+// Bound is a number of seconds.
+func (k *NumberOrText) Bound(cutoff string) Bound {
+	return Bound{
+		Column: "(" + k.order("t.") + ")", Type: "bigint",
+		Value:      "floor(extract(epoch from " + k.After.before(cutoff) + " + interval " + schemas.Literal(approximate) + "))::bigint",
+		OutOfRange: beforeTheCalendar(k.After),
+	}
+}
+
+// Due is guarded by what order is not null for: a number of the calendar, or a text that begins like a date.
+func (k *NumberOrText) Due(cutoff, bound string) string {
+	after := " + interval " + schemas.Literal(k.After.String()) + " <= " + cutoff
+	text := `(substr(` + k.text("t.") + `, 1, ` + isoLonger + `) collate "C")`
+	return "case when (" + k.order("t.") + ") <= " + bound + " then case when jsonb_typeof(" + k.json("t.") + ") = 'number' then " +
+		k.number().Instant() + after + " when " + text + " ~ " + schemas.Literal(isoForms) + " then " + isoInstant(k.text("t.")) + after +
+		" else false end else false end"
+}
+
+// Index is one that begins with the number of seconds.
+func (k *NumberOrText) Index() Index { return Index{Expression: k.order("")} }

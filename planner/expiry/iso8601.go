@@ -1,0 +1,174 @@
+package expiry
+
+import (
+	"context"
+
+	"lapse/internal/yamldoc"
+	"lapse/schemas"
+)
+
+// ISO8601 is the kind {column, iso8601: true, path, after}: a text, of a column or inside a jsonb document, is a date in one of
+// the forms of GDN, and the row is due when that instant + After <= cutoff:
+//
+//	2019-05-27                      midnight, UTC
+//	2019-05-27T21:20:00             UTC
+//	2019-05-27T21:20:00.123         UTC; three digits
+//	2019-05-27T21:20:00Z            and with .123
+//	2019-05-27T21:20:00+01:30       and with .123; an offset of less than a day
+//
+// Any other text never expires, however near it comes: a day that the month has not, the year 0000, 24:00:00, a second 60, a
+// space instead of the T or behind it, t or z, digits that are not ASCII's.
+type ISO8601 struct {
+	Kind string `json:"kind"`
+	Value
+	After Interval `json:"after"`
+}
+
+const isoKind = "iso8601"
+
+// The forms. The days of each month are part of it, leap years too, so that what matches can be read without an error.
+// PostgreSQL's own input takes much more than these: "now", "20190527", "2019-05-27 BC".
+const (
+	isoDay = `([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))` +
+		`|([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)`
+	isoClock  = `T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?`
+	isoOffset = `(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])`
+	isoForms  = `^(?!0000)` + isoDay + `(` + isoClock + isoOffset + `?)?$`
+)
+
+// isoLonger is more characters than any of the forms has. So much of a text is looked at, and kept in an index.
+const isoLonger = "30"
+
+func isoFamily() family {
+	return family{
+		name:  isoKind,
+		keys:  []string{"column", "iso8601", "path", "after"},
+		marks: []string{"iso8601"},
+		check: func(e Entry) []Problem { return append(checkValue(e), checkTrue(e, "iso8601")...) },
+		read: func(ctx context.Context, db DB, e Entry) (Kind, []Problem, error) {
+			after, problems, err := readAfter(ctx, db, e)
+			return &ISO8601{Kind: isoKind, Value: valueOf(e), After: after}, problems, err
+		},
+		load: func(text []byte) (Kind, error) { return load(text, &ISO8601{}) },
+	}
+}
+
+// checkTrue says what is wrong with a key that has but one value.
+func checkTrue(e Entry, key string) []Problem {
+	if e[key] == "true" {
+		return nil
+	}
+	return []Problem{{key, key + " is true, or is left out, and not " + yamldoc.Quote(e[key])}}
+}
+
+// Resolve finds the column.
+func (k *ISO8601) Resolve(ctx context.Context, db DB, t Table) ([]Problem, error) {
+	return k.resolve(ctx, db, t, "iso8601 reads text, character varying, or a jsonb column with path", "text", "character varying")
+}
+
+// Columns are the one that holds the date.
+func (k *ISO8601) Columns() []Column { return []Column{k.onRecord()} }
+
+// Recall takes the column from the record.
+func (k *ISO8601) Recall(former Kind) Kind {
+	was, same := former.(*ISO8601)
+	next := *k
+	if !same || !next.recall(was.Value) {
+		return nil
+	}
+	return &next
+}
+
+// MoreThan is false for the same value, and a time that is certainly no shorter.
+func (k *ISO8601) MoreThan(former Kind) bool {
+	was, same := former.(*ISO8601)
+	return !same || k.Value != was.Value || k.After.MayBeShorter(was.After)
+}
+
+// Fields are the entry's keys, and what the column is.
+func (k *ISO8601) Fields() []Field { return k.fields(Field{"expire.iso8601", "true"}, k.After) }
+
+// indexed is what an index has of the text, without its collation: the column, or the beginning of a text inside it, null where
+// there is none. It is written as PostgreSQL writes it.
+func (k *ISO8601) indexed(table string) string {
+	if k.inJSON() {
+		return "CASE jsonb_typeof(" + k.json(table) + ") WHEN 'string'::text THEN substr(" + k.text(table) + ", 1, " + isoLonger + ") ELSE NULL::text END"
+	}
+	return k.raw(table)
+}
+
+// order is the SQL of what rows are ordered by. Under collation C the forms sort by their date.
+func (k *ISO8601) order() string {
+	if k.inJSON() {
+		return `((` + k.indexed("t.") + `) collate "C")`
+	}
+	return `(` + k.indexed("t.") + ` collate "C")`
+}
+
+// short is the condition that a text column is no longer than the forms, as PostgreSQL writes it; "" for a text in a document, of
+// which no more is looked at. It never raises: a pattern does, for a text of half a gigabyte.
+func (k *ISO8601) short(table string) string {
+	switch {
+	case k.inJSON():
+		return ""
+	case k.Type == "text":
+		return "octet_length(" + k.raw(table) + ") < " + isoLonger
+	default:
+		return "octet_length((" + k.raw(table) + ")::text) < " + isoLonger
+	}
+}
+
+// isoInstant is the SQL of a text, given as SQL, that has one of the forms, as an instant. PostgreSQL's own reading of an offset
+// ends at 15:59.
+func isoInstant(text string) string {
+	text = `(` + text + ` collate "C")`
+	return "(coalesce(substring(" + text + " from '^.{10}T[0-9:.]+'), " + text + ")::timestamp at time zone 'UTC'" +
+		" - coalesce(substring(" + text + " from '[+-][0-9]{2}:[0-9]{2}$'), '0')::interval)"
+}
+
+// isoBound is a text at or above each of the forms whose instant is at or before one that is given as SQL: the day after, since
+// an offset is less than a day.
+func isoBound(instant string) string {
+	return "to_char(least(" + instant + " + interval '1 day', '9999-12-31') at time zone 'UTC', 'YYYY-MM-DD') || '~'"
+}
+
+// Instant is the SQL of the text as an instant. It raises for a text that has none of the forms.
+func (k *ISO8601) Instant() string { return isoInstant(k.text("t.")) }
+
+// Order is the text.
+func (k *ISO8601) Order() Order {
+	o := Order{SQL: k.order(), Cast: `text collate "C"`}
+	if !k.inJSON() {
+		o.Column = k.Column
+	}
+	return o
+}
+
+// Bound is a text: a day, and what sorts behind all of that day's. What stands below the first year, an empty text for instance,
+// is left out too.
+func (k *ISO8601) Bound(cutoff string) Bound {
+	also := k.order() + " >= '0001'"
+	if short := k.short("t."); short != "" {
+		also += " and " + short
+	}
+	return Bound{Column: k.order(), Type: "text", Value: isoBound(k.After.before(cutoff)), Also: also, OutOfRange: beforeTheCalendar(k.After)}
+}
+
+// Due is guarded in three steps: the length, the bound and the form; what has the form can be read.
+func (k *ISO8601) Due(cutoff, bound string) string {
+	sum := k.Instant() + " + interval " + schemas.Literal(k.After.String()) + " <= " + cutoff
+	due := "case when " + k.order() + " <= " + bound + " and " + k.order() + " ~ " + schemas.Literal(isoForms) + " then " + sum + " else false end"
+	if short := k.short("t."); short != "" {
+		return "case when " + short + " then " + due + " else false end"
+	}
+	return due
+}
+
+// Index is one in collation C. The texts that are too long for a date are left out of one that is made for it: an index on
+// them would refuse the longest.
+func (k *ISO8601) Index() Index {
+	if k.inJSON() {
+		return Index{Expression: k.indexed(""), Collation: "C"}
+	}
+	return Index{Column: k.Column, Collation: "C", Predicate: k.short("")}
+}

@@ -1,0 +1,137 @@
+-- Deletes rows of shop.t that are due under policy 'p' version 2, and nothing else: one batch, the only
+-- work of its transaction. lapse.enter, look, record and leave are the same for all policies. Every refusal is an error:
+-- the transaction ends with nothing deleted.
+create function lapse.delete_1_2(claim lapse.claim, mac bytea, work lapse.work) returns lapse.outcome
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+set timezone = 'UTC'
+set datestyle = 'ISO, YMD'
+set intervalstyle = 'postgres'
+set extra_float_digits = 1
+set standard_conforming_strings = on
+set quote_all_identifiers = off
+set row_security = off
+set jit = off
+set constraint_exclusion = off
+as $lapse$
+declare
+  place   lapse.place := lapse.enter(claim, work, 1, 2, 100);
+  bound   text := to_char(least(claim.cutoff - interval '1 day' + interval '1 day', '9999-12-31') at time zone 'UTC', 'YYYY-MM-DD') || '~';
+  rows_at tid[];
+  last    text[];
+  before  bigint[];
+  gone    bigint := 0;
+  more    boolean := false;
+  ended   boolean;
+  found   tid[];
+begin
+  execute 'lock table only ' || place.leaf || ' in row exclusive mode';
+  perform lapse.look(claim, work, place.leaf);
+  -- So many candidates and no more, in order, without locks; then those that are due.
+  execute 'with seen as materialized (
+select t.ctid as at, (t."at" collate "C") as k1, t."id" as k2,
+       t.tableoid = $5 and case when octet_length((t."at")::text) < 30 then case when (t."at" collate "C") <= $2 and (t."at" collate "C") ~ ''^(?!0000)([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))|([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then (coalesce(substring((t."at" collate "C") from ''^.{10}T[0-9:.]+''), (t."at" collate "C"))::timestamp at time zone ''UTC'' - coalesce(substring((t."at" collate "C") from ''[+-][0-9]{2}:[0-9]{2}$''), ''0'')::interval) + interval ''1 day'' <= $1 else false end else false end as due
+  from only ' || place.leaf || ' as t
+ where (t."at" collate "C") <= $2 and (t."at" collate "C") >= ''0001'' and octet_length((t."at")::text) < 30'
+      || case when place.cursor is null then '' else '
+   and ((t."at" collate "C"), t."id") > (($4[1])::text collate "C", ($4[2])::integer)' end || '
+ order by (t."at" collate "C"), t."id"
+ limit $6
+), due as materialized (
+select s.at, s.k1, s.k2 from seen s where s.due limit $3
+)
+select array_agg(d.at),
+       case when count(*) = $3 then (select array[r.k1::text, r.k2::text] from due r offset (select greatest(count(*) - 1, 0) from due))
+            else (select array[r.k1::text, r.k2::text] from seen r offset (select greatest(count(*) - 1, 0) from seen)) end,
+       count(*) < $3 and (select count(*) from seen) < $6
+  from due d'
+    into found, last, ended
+    using claim.cutoff, bound, work.row_limit, place.cursor, claim.target, work.row_limit * 8::bigint;
+  perform lapse.pin();
+  if found is not null then
+    execute 'select array_agg(p.at) from (
+select t.ctid as at
+  from only ' || place.leaf || ' as t
+ where t.ctid = any ($3) and t.tableoid = $4
+   and case when octet_length((t."at")::text) < 30 then case when (t."at" collate "C") <= $2 and (t."at" collate "C") ~ ''^(?!0000)([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))|([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then (coalesce(substring((t."at" collate "C") from ''^.{10}T[0-9:.]+''), (t."at" collate "C"))::timestamp at time zone ''UTC'' - coalesce(substring((t."at" collate "C") from ''[+-][0-9]{2}:[0-9]{2}$''), ''0'')::interval) + interval ''1 day'' <= $1 else false end else false end
+   for update skip locked
+) p'
+      into rows_at using claim.cutoff, bound, found, claim.target;
+    perform lapse.pin();
+    more := cardinality(found) > coalesce(cardinality(rows_at), 0); -- somebody has locked them, or changed them meanwhile
+  end if;
+  if rows_at is not null then
+    before := lapse.record(claim, mac, work);
+    execute 'delete from only ' || place.leaf || ' as t
+       where t.ctid = any ($3) and t.tableoid = $4 and case when octet_length((t."at")::text) < 30 then case when (t."at" collate "C") <= $2 and (t."at" collate "C") ~ ''^(?!0000)([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))|([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then (coalesce(substring((t."at" collate "C") from ''^.{10}T[0-9:.]+''), (t."at" collate "C"))::timestamp at time zone ''UTC'' - coalesce(substring((t."at" collate "C") from ''[+-][0-9]{2}:[0-9]{2}$''), ''0'')::interval) + interval ''1 day'' <= $1 else false end else false end'
+      using claim.cutoff, bound, rows_at, claim.target;
+    get diagnostics gone = row_count;
+    set constraints all immediate; -- deferred ones too: here, not at COMMIT
+    perform lapse.pin();
+  end if;
+  return lapse.leave(claim, work, coalesce(cardinality(rows_at), 0), gone, before, last, ended, more);
+end
+$lapse$;
+
+-- Counts the rows of shop.t that are due under policy p at an instant, and where asked says how
+-- a batch would find those of one leaf. It returns counts, instants and a plan, never values.
+create function lapse.survey_1_2(at_cutoff timestamptz, explain_leaf oid)
+returns table (due bigint, oldest timestamptz, newest timestamptz, seen pg_snapshot, plan json, explained text)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+set timezone = 'UTC'
+set datestyle = 'ISO, YMD'
+set intervalstyle = 'postgres'
+set standard_conforming_strings = on
+set quote_all_identifiers = off
+set row_security = off
+set jit = off
+set constraint_exclusion = off
+as $lapse$
+declare
+  root  oid := lapse.inspect(1, 2);
+  bound text := to_char(least(at_cutoff - interval '1 day' + interval '1 day', '9999-12-31') at time zone 'UTC', 'YYYY-MM-DD') || '~';
+  leaf  text := (select format('%I.%I', n.nspname, c.relname)
+                   from pg_class c join pg_namespace n on n.oid = c.relnamespace
+                  where c.oid = explain_leaf
+                    and (c.oid = root or exists (select from pg_partition_ancestors(c.oid) a where a.relid = root)));
+  pick  text := '
+select s.at, s.k1, s.k2
+  from (
+select t.ctid as at, (t."at" collate "C") as k1, t."id" as k2,
+       case when octet_length((t."at")::text) < 30 then case when (t."at" collate "C") <= $2 and (t."at" collate "C") ~ ''^(?!0000)([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))|([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then (coalesce(substring((t."at" collate "C") from ''^.{10}T[0-9:.]+''), (t."at" collate "C"))::timestamp at time zone ''UTC'' - coalesce(substring((t."at" collate "C") from ''[+-][0-9]{2}:[0-9]{2}$''), ''0'')::interval) + interval ''1 day'' <= $1 else false end else false end as due
+  from only ' || leaf || ' as t
+ where (t."at" collate "C") <= $2 and (t."at" collate "C") >= ''0001'' and octet_length((t."at")::text) < 30
+ order by (t."at" collate "C"), t."id"
+ limit $4
+) s
+ where s.due
+ limit $3';
+  line  text;
+begin
+  execute 'select count(*), min((coalesce(substring((t."at" collate "C") from ''^.{10}T[0-9:.]+''), (t."at" collate "C"))::timestamp at time zone ''UTC'' - coalesce(substring((t."at" collate "C") from ''[+-][0-9]{2}:[0-9]{2}$''), ''0'')::interval)), max((coalesce(substring((t."at" collate "C") from ''^.{10}T[0-9:.]+''), (t."at" collate "C"))::timestamp at time zone ''UTC'' - coalesce(substring((t."at" collate "C") from ''[+-][0-9]{2}:[0-9]{2}$''), ''0'')::interval)), pg_current_snapshot()
+  from shop.t as t
+ where (t."at" collate "C") <= $2 and (t."at" collate "C") >= ''0001'' and octet_length((t."at")::text) < 30
+   and case when octet_length((t."at")::text) < 30 then case when (t."at" collate "C") <= $2 and (t."at" collate "C") ~ ''^(?!0000)([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))|([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then (coalesce(substring((t."at" collate "C") from ''^.{10}T[0-9:.]+''), (t."at" collate "C"))::timestamp at time zone ''UTC'' - coalesce(substring((t."at" collate "C") from ''[+-][0-9]{2}:[0-9]{2}$''), ''0'')::interval) + interval ''1 day'' <= $1 else false end else false end'
+    into due, oldest, newest, seen using at_cutoff, bound;
+  perform lapse.pin();
+  if leaf is not null then
+    execute 'explain (format json)' || pick into plan using at_cutoff, bound, 100, 800;
+    perform lapse.pin();
+    for line in execute 'explain' || pick using at_cutoff, bound, 100, 800 loop
+      explained := concat(explained, line, chr(10));
+    end loop;
+  end if;
+  return next;
+end
+$lapse$;
+
+revoke all on function lapse.delete_1_2(lapse.claim, bytea, lapse.work) from public;
+grant execute on function lapse.delete_1_2(lapse.claim, bytea, lapse.work) to "lapse_executor";
+revoke all on function lapse.survey_1_2(timestamptz, oid) from public;
+grant execute on function lapse.survey_1_2(timestamptz, oid) to "lapse_executor";
+
+grant create on schema lapse to "lapse_deleter_0";
+alter function lapse.delete_1_2(lapse.claim, bytea, lapse.work) owner to "lapse_deleter_0";
+alter function lapse.survey_1_2(timestamptz, oid) owner to "lapse_deleter_0";
+revoke create on schema lapse from "lapse_deleter_0";
