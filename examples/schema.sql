@@ -14,6 +14,7 @@
 --     2  uploads
 --     3  links
 --     4  devices
+--     2  trials
 --     3  orders
 --     5  readings
 
@@ -101,6 +102,12 @@ select jsonb_build_object('meta', jsonb_build_object('expireAt', floor(extract(e
   from generate_series(-3, 3) n;                                    -- 4 are due: the last one just so
 insert into devices (doc) values
   ('{"meta": {"expireAt": "soon"}}'), ('{"meta": {"expireAt": null}}'), ('{"meta": {"expireAt": 1e30}}'), ('{"meta": {}}'), ('[]'), (null);
+
+-- expression: SQL over the row's own columns.
+create table trials (id bigint generated always as identity primary key, started timestamptz, days int, extended bool not null default false);
+insert into trials (started, days, extended) values
+  (now() - interval '15 days', 14, false), (now() - interval '30 days', 14, true), -- 2 are due: extended ones after twice as long
+  (now() - interval '15 days', 14, true), (now(), 14, false), (null, 14, false), (now() - interval '15 days', null, false);
 
 -- where: only orders that are closed. What "where" says is NULL of is not due.
 create table orders (id bigint generated always as identity primary key, closed_at timestamptz, status text);
