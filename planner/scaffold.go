@@ -51,7 +51,7 @@ type ScaffoldColumn struct {
 	Made bool   // by a scaffold
 }
 
-//go:embed scaffold.sql.tmpl
+//go:embed scaffold.sql.tmpl hide.sql.tmpl
 var scaffoldText embed.FS
 
 var scaffoldTemplate = template.Must(template.New("").Option("missingkey=error").
@@ -83,15 +83,15 @@ func (s *Scaffold) made(name string) bool {
 // longestName is the longest name that PostgreSQL keeps whole, in bytes.
 const longestName = 63
 
-// derived is a name made of the table's, at most longestName bytes long. What is cut off is told apart by a digest.
-func (s *Scaffold) derived(before, after string) string {
-	name := before + s.Table + after
+// derived is a name made of a table's, at most longestName bytes long. What is cut off is told apart by a digest.
+func derived(before, table, after string) string {
+	name := before + table + after
 	if len(name) <= longestName {
 		return name
 	}
-	sum := sha256.Sum256([]byte(s.Table))
+	sum := sha256.Sum256([]byte(table))
 	after = "_" + hex.EncodeToString(sum[:4]) + after
-	cut := s.Table[:longestName-len(before)-len(after)]
+	cut := table[:longestName-len(before)-len(after)]
 	for !utf8.ValidString(cut) {
 		cut = cut[:len(cut)-1]
 	}
@@ -99,7 +99,7 @@ func (s *Scaffold) derived(before, after string) string {
 }
 
 // RegistryName is the sidecar's name, in the table's schema.
-func (s *Scaffold) RegistryName() string { return s.derived("", "_ttl") }
+func (s *Scaffold) RegistryName() string { return derived("", s.Table, "_ttl") }
 
 // Check says what keeps the scaffold from being written.
 func (s *Scaffold) Check() error {
@@ -166,10 +166,10 @@ func (s *Scaffold) fill(name string, more ...any) (string, error) {
 	facts := scaffoldFacts{
 		"Table": table, "Owner": s.Owner, "Column": s.Column, "After": s.After.String(), "Seconds": s.After.Exact() / 1e6,
 		"Refresh": s.Refresh, "Mark": ScaffoldMark, "Add": s.adds(), "Remove": s.removes(), "Key": s.Key, "Writers": s.Writers,
-		"Insert":   schemas.Identifier(s.Schema, s.derived("lapse_expire_", "")),
-		"Update":   schemas.Identifier(s.Schema, s.derived("lapse_refresh_", "")),
+		"Insert":   schemas.Identifier(s.Schema, derived("lapse_expire_", s.Table, "")),
+		"Update":   schemas.Identifier(s.Schema, derived("lapse_refresh_", s.Table, "")),
 		"Registry": schemas.Identifier(s.Schema, s.RegistryName()), "HasRegistry": s.Registry, "Leaves": s.Leaves,
-		"Index": schemas.Identifier(s.derived("lapse_", "_ttl")), "Option": string(s.Option),
+		"Index": schemas.Identifier(derived("lapse_", s.Table, "_ttl")), "Option": string(s.Option),
 		"KeyList": s.list(""), "NewKey": s.list("new."), "BaseKey": s.list("t."), "Entry": strings.Split(strings.TrimSuffix(s.Entry(), "\n"), "\n"),
 	}
 	for i := 0; i < len(more); i += 2 {

@@ -109,8 +109,8 @@ Exit codes: 0 done; 1 failed; 2 wrong usage or invalid input; 3 done, and it fou
 	flags.StringVar(&a.logFormat, "log-format", formatText, "`format` of the log on stderr: text or json")
 	flags.StringVar(&a.logLevel, "log-level", "info", "least `level` that is logged: debug, info, warn or error")
 	root.AddCommand(
-		a.initCommand(), a.doctorCommand(), a.applyCommand(), a.scaffoldCommand(), a.policyCommand(), a.pauseCommand(), a.resumeCommand(),
-		a.planCommand(),
+		a.initCommand(), a.doctorCommand(), a.applyCommand(), a.scaffoldCommand(), a.hideCommand(), a.policyCommand(), a.pauseCommand(),
+		a.resumeCommand(), a.planCommand(),
 		a.clockCommand(), a.historyCommand(), a.runCommand(), a.auditCommand(), a.serveCommand(), a.eventsCommand(), a.versionCommand(),
 		a.completionCommand(),
 	)

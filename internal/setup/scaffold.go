@@ -218,8 +218,7 @@ func (s *Scaffolder) Execute(ctx context.Context, w *Scaffolding) error {
 	err := s.RunScript(ctx, "scaffold "+s.Table, w.SQL)
 	var server *pgconn.PgError
 	if errors.As(err, &server) && server.Code == schemas.SQLStateInsufficientPrivilege {
-		return fmt.Errorf("%w: everything is made in the name of %s, the table's owner: the login must be a member of it, and it must be able to make things there: grant create on schema %s to %s",
-			err, w.Owner, schemas.Identifier(w.Schema), schemas.Identifier(w.Owner))
+		return ownersRight(err, w.Schema, w.Owner)
 	}
 	return err
 }

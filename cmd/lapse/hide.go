@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"lapse/internal/setup"
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+func (a *app) hideCommand() *cobra.Command {
+	c := hider{app: a}
+	var as string
+	cmd := &cobra.Command{
+		Use:   "hide --policy NAME",
+		Short: "Hide the rows that are due at once, before they are deleted",
+		Long: `Prints, or with --execute runs, the SQL that hides the rows of a policy's table from the moment on at which they are due:
+
+  view     a view beside the table, TABLE_live, without them; the application reads it instead of the table
+  policy   row security on the table itself; the application changes nothing
+
+Row security does not apply to the table's owner, nor to Lapse's deleter, which has the owner's rights: due rows are deleted all
+the same. An application that logs in as the owner sees them all: let it read the view. Superusers, and roles with BYPASSRLS, see
+them too. Under row security nobody else can change or delete a due row, or make a row due by an UPDATE. Queries of a partition
+by its own name are not filtered.
+
+What is hidden is what the policy says now: after a change of it, run this again. Running it twice changes nothing, and --drop takes
+it back. A table's columns cannot be dropped, or change their type, while a view or a policy reads them: --drop first.`,
+		Example: `  lapse hide --policy sessions-30d
+  lapse hide --policy sessions-30d --as policy --execute
+  lapse hide --policy sessions-30d --as policy --drop --execute`,
+		Args: cobra.NoArgs,
+	}
+	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) error {
+		c.does.As = planner.HideAs(as)
+		switch {
+		case c.policy == "":
+			return wrongUsage("name the policy: --policy NAME")
+		case c.does.As != planner.HideView && c.does.As != planner.HidePolicy:
+			return wrongUsage("--as is view or policy")
+		}
+		return c.run(cmd.Context())
+	})
+	flags := cmd.Flags()
+	flags.StringVar(&c.policy, "policy", "", "the `policy` in force whose due rows are hidden")
+	flags.StringVar(&as, "as", string(planner.HideView), "`how`: view or policy")
+	flags.BoolVar(&c.execute, "execute", false, "run the SQL instead of printing it")
+	flags.BoolVar(&c.does.Drop, "drop", false, "show the rows again")
+	jsonFlag(cmd, &c.asJSON)
+	return cmd
+}
+
+// hider prints or runs what hides due rows.
+type hider struct {
+	*app
+	does            setup.Hider
+	policy          string
+	execute, asJSON bool
+}
+
+func (c *hider) run(ctx context.Context) error {
+	s, err := c.settings()
+	if err != nil {
+		return err
+	}
+	w, err := c.look(ctx)
+	var problem *setup.ScaffoldError
+	if errors.As(err, &problem) {
+		return invalid(err)
+	}
+	if err != nil {
+		return err
+	}
+	if c.execute {
+		conn, err := c.open(ctx, s, session{command: "lapse hide", to: s.Database.Owner})
+		if err != nil {
+			return err
+		}
+		defer closeConn(conn)
+		c.does.Session = setup.Session{Conn: conn, Roles: s.Roles, Log: c.log}
+		if err := c.does.Execute(ctx, w); err != nil {
+			return err
+		}
+	}
+	for _, warning := range w.Warnings {
+		fmt.Fprintf(c.err, "warning: %s\n", warning)
+	}
+	switch {
+	case c.asJSON:
+		return c.printJSON(map[string]any{"policy": c.policy, "as": c.does.As, "executed": c.execute, "sql": w.SQL, "warnings": w.Warnings})
+	case !c.execute:
+		_, err = fmt.Fprint(c.out, w.SQL)
+	case c.does.Drop:
+		_, err = fmt.Fprintf(c.out, "%s: due rows are shown again\n", c.policy)
+	case c.does.As == planner.HideView:
+		_, err = fmt.Fprintf(c.out, "%s: due rows are not in %s\n", c.policy, schemas.Identifier(w.Schema, w.ViewName()))
+	default:
+		_, err = fmt.Fprintf(c.out, "%s: due rows are hidden, but from the table's owner and the deleter\n", c.policy)
+	}
+	return err
+}
+
+// look reads the policy and its table, as the catalog's owner.
+func (c *hider) look(ctx context.Context) (*setup.Hiding, error) {
+	owner, _, err := c.openOwner(ctx, "lapse hide")
+	if err != nil {
+		return nil, err
+	}
+	defer closeConn(owner.Conn)
+	policies, err := policiesNamed(ctx, owner.Conn, []string{c.policy})
+	if err != nil {
+		return nil, err
+	}
+	p := &policies[0]
+	if p.Trouble != "" {
+		return nil, fmt.Errorf("policy %s: %s: run `lapse apply`", p.Name, p.Trouble)
+	}
+	c.does.Session, c.does.TableOID = *owner, p.TableOID
+	return c.does.Look(ctx, planner.HideUnder(&p.Definition))
+}

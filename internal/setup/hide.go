@@ -1,0 +1,102 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+// Hider hides the rows of a policy's table that are due, and shows them again: see planner.Hide. Nothing of the table is read.
+type Hider struct {
+	Session
+	TableOID uint32
+	As       planner.HideAs
+	Drop     bool
+}
+
+// Hiding is what hides the rows of a table as it is.
+type Hiding struct {
+	*planner.Hide
+	SQL      string // one script with its own transaction
+	Warnings []string
+}
+
+const hideSQL = `
+	select n.nspname::text, c.relname::text, pg_get_userbyid(c.relowner)::text, current_setting('server_version_num')::int >= 150000,
+	       array(select a.attname::text from pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped order by a.attnum),
+	       array(select distinct case when x.grantee = 0 then 'public' else quote_ident(pg_get_userbyid(x.grantee)) end
+	               from aclexplode(c.relacl) x where x.privilege_type = 'SELECT' and x.grantee <> c.relowner order by 1),
+	       not c.relrowsecurity or exists (select from pg_policy p where p.polrelid = c.oid and p.polname = 'lapse_all'),
+	       c.relforcerowsecurity,
+	       exists (select from pg_policy p where p.polrelid = c.oid and p.polname = 'lapse_all')
+	         and not exists (select from pg_policy p where p.polrelid = c.oid and p.polname not in ('lapse_all', 'lapse_hide_due'))
+	  from pg_class c
+	  join pg_namespace n on n.oid = c.relnamespace
+	 where c.oid = $1`
+
+// Look compares the table with what is asked for, and writes the SQL. h is of planner.HideUnder. Nothing is changed.
+func (s *Hider) Look(ctx context.Context, h *planner.Hide) (*Hiding, error) {
+	var forced bool
+	w := &Hiding{Hide: h}
+	h.As = s.As
+	err := s.Conn.QueryRow(ctx, hideSQL, s.TableOID).Scan(&h.Schema, &h.Table, &h.Owner, &h.Invoker, &h.Columns, &h.Readers, &h.Open, &forced, &h.Shut)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, &ScaffoldError{"the policy's table is gone"}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look at the policy's table: %w", err)
+	}
+	if forced && s.As == planner.HidePolicy {
+		table := schemas.Identifier(h.Schema, h.Table)
+		w.Warnings = append(w.Warnings, fmt.Sprintf("%s has FORCE ROW LEVEL SECURITY, under which the policy deletes nothing and stops: alter table %s no force row level security", table, table))
+	}
+	if s.Drop {
+		w.SQL, err = h.DropSQL()
+	} else if err = s.checkView(ctx, h); err == nil {
+		w.SQL, err = h.SQL()
+	}
+	return w, err
+}
+
+// checkView refuses to replace what hide has not made.
+func (s *Hider) checkView(ctx context.Context, h *planner.Hide) error {
+	if h.As != planner.HideView {
+		return nil
+	}
+	var made bool
+	err := s.Conn.QueryRow(ctx, `
+		select coalesce(obj_description(c.oid, 'pg_class') = $3, false)
+		  from pg_class c join pg_namespace n on n.oid = c.relnamespace
+		 where n.nspname = $1 and c.relname = $2`, h.Schema, h.ViewName(), planner.HideMark).Scan(&made)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows) || err == nil && made:
+		return nil
+	case err != nil:
+		return fmt.Errorf("look for the view: %w", err)
+	}
+	return &ScaffoldError{fmt.Sprintf("%s is there already, and hide did not make it: rename it, or use --as policy", schemas.Identifier(h.Schema, h.ViewName()))}
+}
+
+// Execute runs the SQL.
+//
+//	crash in it    nothing of it is left; running it again makes all of it
+func (s *Hider) Execute(ctx context.Context, w *Hiding) error {
+	err := s.RunScript(ctx, "hide what is due", w.SQL)
+	var server *pgconn.PgError
+	if errors.As(err, &server) && server.Code == schemas.SQLStateInsufficientPrivilege {
+		return ownersRight(err, w.Schema, w.Owner)
+	}
+	return err
+}
+
+// ownersRight says what a login lacks that makes things in the name of a table's owner.
+func ownersRight(err error, schema, owner string) error {
+	return fmt.Errorf("%w: everything is made in the name of %s, the table's owner: the login must be a member of it, and it must be able to make things there: grant create on schema %s to %s",
+		err, owner, schemas.Identifier(schema), schemas.Identifier(owner))
+}

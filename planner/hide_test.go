@@ -1,0 +1,47 @@
+package planner
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lapse/planner/expiry"
+)
+
+// A DBA reads these files before running them.
+func TestTheTextOfWhatHidesRowsIsAPureFunctionOfThePolicy(t *testing.T) {
+	t.Parallel()
+	definitions := goldenDefinitions()
+	days, months := definitions["plain"], definitions["calendar"]
+	for name, h := range map[string]*Hide{
+		"view":   {Schema: "public", Table: "sessions", Owner: "app", As: HideView, Columns: []string{"id", `Last "seen"`}, Readers: []string{"web"}, Invoker: true, condition: days.condition()},
+		"policy": {Schema: "shop", Table: "Or'ders", Owner: "app", As: HidePolicy, Open: true, Shut: true, condition: months.condition()},
+	} {
+		made, err := h.SQL()
+		if err != nil {
+			t.Fatal(err)
+		}
+		gone, err := h.DropSQL()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, file := made+"\n"+gone, filepath.Join("testdata", "hide", name+".sql")
+		if *update {
+			if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != string(want) {
+			t.Errorf("the text is another than in %s; -update writes it:\n%s", file, got)
+		}
+	}
+	h := &Hide{Schema: "a", Table: "b\nc", As: HideView, condition: expiry.Condition{Kind: days.Expire}}
+	if sql, err := h.SQL(); err == nil || !strings.Contains(err.Error(), "rename") || sql != "" {
+		t.Errorf("a name with a line break: %v", err)
+	}
+}

@@ -1,0 +1,30 @@
+begin;
+set local role "app";
+set local search_path = pg_catalog, pg_temp;
+set local lock_timeout = '250ms'; -- whoever waits behind this waits no longer; run it again if it does not get the lock
+set local timezone = 'UTC';
+set local intervalstyle = 'postgres';
+set local datestyle = 'ISO, YMD';
+
+-- Whether a row is due at this moment, by the condition of the policy.
+create or replace function "public"."lapse_due_sessions"(t "public"."sessions") returns boolean
+language sql stable
+return (case when t."last_seen" between '4713-01-01 BC' and (now() - interval '720:00:00') then t."last_seen" + interval '720:00:00' <= now() else false end) is true;
+
+-- The table without the rows that are due. Whoever may read the table may read it.
+create or replace view "public"."sessions_live" with (security_barrier = true, security_invoker = true) as
+  select t."id", t."Last ""seen"""
+    from "public"."sessions" as t
+   where not "public"."lapse_due_sessions"(t.*);
+comment on view "public"."sessions_live" is 'made by lapse hide';
+grant select on "public"."sessions_live" to web;
+commit;
+
+begin;
+set local role "app";
+set local search_path = pg_catalog, pg_temp;
+set local lock_timeout = '250ms'; -- whoever waits behind this waits no longer; run it again if it does not get the lock
+
+drop view if exists "public"."sessions_live";
+drop function if exists "public"."lapse_due_sessions"("public"."sessions");
+commit;
