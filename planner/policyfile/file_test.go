@@ -170,6 +170,7 @@ func policySchema(t testing.TB) *jsonschema.Schema {
 // validate holds a YAML text to the schema, by way of a parser that knows nothing of policies.
 func validate(schema *jsonschema.Schema, text []byte) error {
 	var value any
+	text = bytes.TrimPrefix(text, []byte("\ufeff")) // as every editor does
 	if err := yaml.Unmarshal(text, &value); err != nil {
 		return err
 	}
@@ -250,6 +251,11 @@ func FuzzParse(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(mistakes)
+	for _, dir := range []string{"good", "bad"} {
+		for _, text := range corpus(f, dir) {
+			f.Add(text)
+		}
+	}
 	f.Add([]byte("policies: [{name: a, table: b.c, expire: INTERVAL '1 day' ON \"a\"\"b\"}]"))
 	f.Add([]byte("policies:\n- name: |\n    a\n  table: >-\n    b.c\n  expire: {column: &x d, after: *x, <<: {}}\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
