@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Kind is how a row's due time is found, with the values of one policy. In its SQL t is the policy's table or a leaf of it.
@@ -154,11 +155,25 @@ func of(e Entry) family {
 func Check(e Entry) []Problem {
 	f := of(e)
 	for _, key := range Keys() {
-		if _, there := e[key]; there && !slices.Contains(f.keys, key) {
-			return []Problem{{key, fmt.Sprintf("%s and %s exclude one another", key, f.marks[0])}}
+		if _, there := e[key]; !there || slices.Contains(f.keys, key) {
+			continue
 		}
+		if len(f.marks) == 0 {
+			return []Problem{{key, key + " needs " + strings.Join(marksWith(key), " or ")}}
+		}
+		return []Problem{{key, fmt.Sprintf("%s and %s exclude one another", key, f.marks[0])}}
 	}
 	return f.check(e)
+}
+
+// marksWith are what kinds that have a key are known by.
+func marksWith(key string) (marks []string) {
+	for _, f := range families() {
+		if slices.Contains(f.keys, key) {
+			marks = append(marks, f.marks[:min(1, len(f.marks))]...)
+		}
+	}
+	return marks
 }
 
 // Read lets PostgreSQL read an entry's durations. The kind that it returns names its columns and knows nothing of them.
