@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"lapse/internal/yamldoc"
-	"lapse/planner/expiry"
 )
 
 // corpus are the files below testdata, by name.
@@ -30,16 +29,11 @@ func corpus(t testing.TB, dir string) map[string][]byte {
 	return all
 }
 
-// ofLaterKind says that a file is refused for a kind of expiry that is not there yet.
-func ofLaterKind(err error) bool {
-	return err != nil && len(expiry.LaterKeys()) > 0 && strings.Contains(err.Error(), "is not supported by this version")
-}
-
 func TestGoodFilesAreTakenByTheParserAndByTheSchema(t *testing.T) {
 	t.Parallel()
 	schema := policySchema(t)
 	for name, text := range corpus(t, "good") {
-		if _, err := Parse(name, text); err != nil && !ofLaterKind(err) {
+		if _, err := Parse(name, text); err != nil {
 			t.Errorf("the parser refuses it: %v", err)
 		}
 		if err := validate(schema, text); err != nil {
@@ -61,9 +55,6 @@ func TestBadFilesAreRefusedByTheParserAndByTheSchema(t *testing.T) {
 		want := wantLine.FindSubmatch(text)
 		_, err := Parse("f", text)
 		var all yamldoc.Errors
-		if ofLaterKind(err) {
-			continue
-		}
 		if !errors.As(err, &all) || want == nil || !strings.Contains(err.Error(), string(want[1])) {
 			t.Errorf("%s: got %v, want %q", name, err, want)
 		}

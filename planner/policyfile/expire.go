@@ -44,8 +44,10 @@ func (r *reading) expireKeys(entries []yamldoc.Entry, what, prefix string) {
 		if !r.known(e, what, keys) {
 			continue
 		}
-		if inner, isMapping := r.Entries(e.Value, what); isMapping && len(expireKeys(key+".")) > 0 {
-			r.expireKeys(inner, what+": "+e.Key, key+".")
+		if e.Value.Kind() == yamldoc.Mapping && len(expireKeys(key+".")) > 0 {
+			what := what + ": " + e.Key
+			inner, _ := r.entries(e.Value, what)
+			r.expireKeys(inner, what, key+".")
 			continue
 		}
 		value, ok := r.expireValue(e, what, key)
