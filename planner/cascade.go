@@ -63,3 +63,41 @@ func names(relations []Relation) []string {
 	}
 	return all
 }
+
+// blocking is a foreign key that keeps rows from going while others refer to them.
+type blocking struct {
+	Constraint string
+	Child      string // the table that has it
+	Refers     string // the table that it refers to
+}
+
+// blockingSQL finds foreign keys without an action that refer to any of relations $1, as they were written.
+const blockingSQL = `
+	select distinct quote_ident(k.conname), format('%I.%I', n.nspname, c.relname), format('%I.%I', rn.nspname, r.relname)
+	  from pg_constraint k
+	  join pg_class c on c.oid = k.conrelid
+	  join pg_namespace n on n.oid = c.relnamespace
+	  join pg_class r on r.oid = k.confrelid
+	  join pg_namespace rn on rn.oid = r.relnamespace
+	 where k.contype = 'f' and k.conparentid = 0 and k.confdeltype in ('a', 'r')
+	   and (k.confrelid = any ($1::oid[])
+	        or exists (select from unnest($1::oid[]) w(oid) where pg_partition_root(w.oid) = k.confrelid))
+	 order by 2, 1`
+
+// findBlocking warns of foreign keys without an action that refer to the table or to what cascades reach.
+func findBlocking(ctx context.Context, q Querier, table uint32, leaves, cascades []Relation) ([]string, error) {
+	relations := []uint32{table}
+	for _, r := range append(append([]Relation{}, leaves...), cascades...) {
+		relations = append(relations, r.OID)
+	}
+	found, err := collect[blocking](ctx, q, blockingSQL, relations)
+	if err != nil {
+		return nil, fmt.Errorf("look for foreign keys that keep rows: %w", err)
+	}
+	warnings := make([]string, 0, len(found))
+	for _, f := range found {
+		warnings = append(warnings, fmt.Sprintf("a row of %s that rows of %s still refer to (constraint %s) cannot be deleted: its partition waits until they are gone, or the constraint has on delete cascade or set null",
+			f.Refers, f.Child, f.Constraint))
+	}
+	return warnings, nil
+}

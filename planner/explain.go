@@ -18,16 +18,26 @@ func (d *Definition) pickStatement(leaf, cutoff, bound string) string {
 	return d.findStatement(leaf, schemas.Literal(cutoff)+"::timestamptz", bound, strconv.Itoa(d.Batch), strconv.Itoa(lookAhead*d.Batch))
 }
 
-// shards lists the policy's leaves, the largest first, and writes the statement that finds rows on that one.
+// shards lists the policy's leaves, the largest first, and writes the statement that finds rows on that one. No lock is taken on
+// a leaf.
 func (s *surveyor) shards(ctx context.Context, q Querier) ([]Relation, error) {
 	v, d := &s.survey, s.definition
-	leaves, err := collect[Relation](ctx, q, `
-		select c.oid, l.name
+	all, err := collect[sizedLeaf](ctx, q, `
+		select c.oid, l.name, c.reltuples::float8
 		  from (`+leavesSQL+`) l(oid, plain, name)
 		  join pg_class c on c.oid = l.oid
 		 order by c.relpages desc, c.oid`, s.table)
 	if err != nil {
 		return nil, fmt.Errorf("list the leaves of %s: %w", v.Table, err)
+	}
+	leaves := make([]Relation, 0, len(all))
+	for _, l := range all {
+		leaves = append(leaves, l.Relation)
+		if s.rows >= 0 && l.Rows >= 0 {
+			s.rows += l.Rows
+		} else {
+			s.rows = -1
+		}
 	}
 	for _, o := range d.order() {
 		v.Order = append(v.Order, cmp.Or(o.Column, o.SQL))
@@ -35,16 +45,20 @@ func (s *surveyor) shards(ctx context.Context, q Querier) ([]Relation, error) {
 	v.Shards = slices.Clone(leaves)
 	slices.SortFunc(v.Shards, func(a, b Relation) int { return cmp.Compare(a.OID, b.OID) })
 	v.Method = Sequential
-	if len(leaves) == 0 {
-		return leaves, nil
-	}
-	var cutoff, bound string
-	err = q.QueryRow(ctx, `select $1::timestamptz::text, coalesce((`+boundOf(d.Expire, "$1::timestamptz").Value+`)::text, '')`, v.At).Scan(&cutoff, &bound)
+	err = q.QueryRow(ctx, `select $1::timestamptz::text, coalesce((`+boundOf(d.Expire, "$1::timestamptz").Value+`)::text, '')`, v.At).Scan(&s.cutoff, &s.bound)
 	if err != nil {
 		return nil, fmt.Errorf("count back from the cutoff: %w", err)
 	}
-	v.Statement = d.pickStatement(leaves[0].Name, cutoff, bound)
+	if len(leaves) > 0 {
+		v.Statement = d.pickStatement(leaves[0].Name, s.cutoff, s.bound)
+	}
 	return leaves, nil
+}
+
+// sizedLeaf is a leaf with how many rows it has by the catalog, negative where nobody has counted.
+type sizedLeaf struct {
+	Relation
+	Rows float64
 }
 
 // plan is what of EXPLAIN's JSON says how rows are found.
@@ -56,7 +70,7 @@ type plan struct {
 
 // readPlan takes from a plan how rows are found; there is none where there is no leaf.
 func (s *surveyor) readPlan(text []byte) error {
-	if len(text) == 0 {
+	if len(text) == 0 || string(text) == "null" {
 		return nil
 	}
 	v := &s.survey

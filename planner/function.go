@@ -12,7 +12,7 @@ import (
 	"lapse/schemas"
 )
 
-//go:embed delete.sql.tmpl survey.sql.tmpl
+//go:embed delete.sql.tmpl survey.sql.tmpl draft.sql.tmpl
 var functionTexts embed.FS
 
 // bodyQuote encloses the functions' bodies.
@@ -54,7 +54,7 @@ func FunctionsSQL(d *Definition, roles schemas.Roles) (create, give string, err 
 	made.WriteString(text)
 	for _, signature := range []string{
 		DeleteFunction(d.ID, d.Version) + "(lapse.claim, bytea, lapse.work)",
-		SurveyFunction(d.ID, d.Version) + "(timestamptz, oid)",
+		SurveyFunction(d.ID, d.Version) + surveyArguments,
 	} {
 		fmt.Fprintf(&made, "revoke all on function %s from public;\n", signature)
 		fmt.Fprintf(&made, "grant execute on function %s to %s;\n", signature, schemas.Identifier(roles.Executor))
@@ -155,13 +155,27 @@ func onLeaf(sql, variable string) string {
 	return strings.ReplaceAll(inner(sql), leafMark, "' || "+variable+" || '")
 }
 
+// surveyArguments are the types of a survey function's parameters.
+const surveyArguments = "(timestamptz, bigint)"
+
 func (d *Definition) surveyFunction() (string, error) {
+	return d.surveyText(SurveyFunction(d.ID, d.Version), fmt.Sprintf("lapse.inspect(%d, %d)", d.ID, d.Version), d.findStatement(leafMark, "$1", "$2", "$3", "$4"))
+}
+
+// surveyText is the text of a survey function. inspect is SQL that raises unless the table may be read, and is its oid; pick is
+// the statement that is explained.
+func (d *Definition) surveyText(name, inspect, pick string) (string, error) {
 	c := d.condition()
+	narrow := c.Narrow("$1", "$2")
+	condition := strings.TrimPrefix(narrow+"\n   and "+c.Exact("$1", "$2"), "\n   and ")
+	likely := condition
+	if d.certain() {
+		likely = narrow // the exact condition is the same rows, and PostgreSQL expects half of them
+	}
 	return fill("survey.sql.tmpl", map[string]any{
-		"Name": SurveyFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": d.Name, "Table": d.Table,
+		"Name": name, "Inspect": inspect, "Policy": d.Name, "Table": d.Table, "Followed": followed,
 		"Bound": boundOf(d.Expire, "at_cutoff"), "From": c.From(d.Table), "Instant": d.Expire.Instant(), "Batch": d.Batch,
-		"Condition": strings.TrimPrefix(c.Narrow("$1", "$2")+"\n   and "+c.Exact("$1", "$2"), "\n   and "),
-		"Pick":      onLeaf(d.findStatement(leafMark, "$1", "$2", "$3", "$4"), "leaf"), "Looks": lookAhead * d.Batch,
+		"First": d.Expire.Order().SQL, "Condition": condition, "Likely": likely, "Pick": onLeaf(pick, "place"), "Looks": lookAhead * d.Batch,
 	})
 }
 

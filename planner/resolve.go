@@ -131,7 +131,11 @@ func (s *resolution) indexes(ctx context.Context) (err error) {
 		r.Build, r.Warnings = found.None.Steps, found.Warnings[:len(found.Warnings)-1]
 	}
 	children, err := findUnindexed(ctx, s.tx, r.TableOID, r.Leaves, r.Cascades)
-	r.Warnings = append(r.Warnings, children...)
+	if err != nil {
+		return err
+	}
+	blocking, err := findBlocking(ctx, s.tx, r.TableOID, r.Leaves, r.Cascades)
+	r.Warnings = append(append(r.Warnings, children...), blocking...)
 	for _, j := range r.Definition.joined() {
 		if !slices.ContainsFunc(r.Cascades, func(c Relation) bool { return c.OID == j.OID }) {
 			r.Warnings = append(r.Warnings, fmt.Sprintf("rows of %s stay when their rows of %s go: a foreign key from it with on delete cascade takes them along",

@@ -37,16 +37,16 @@ func TestADeleterMayCallTheFixedFunctionsAndNothingElse(t *testing.T) {
 		w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
 		const own = "delete_1_1(claim lapse.claim, mac bytea, work lapse.work), "
 		const want = own +
-			"enter(claim lapse.claim, work lapse.work, policy integer, version integer, largest integer), inspect(policy integer, version integer), " +
+			"enter(claim lapse.claim, work lapse.work, policy integer, version integer, largest integer), inspect(policy integer, version integer), cascade_statement(root oid, due text), " +
 			"leave(claim lapse.claim, work lapse.work, picked bigint, deleted bigint, before bigint[], last text[], ended boolean, left_behind boolean), " +
 			"look(claim lapse.claim, work lapse.work, leaf text), pin(), record(claim lapse.claim, mac bytea, work lapse.work), " +
-			"survey_1_1(at_cutoff timestamp with time zone, explain_leaf oid)"
+			"survey_1_1(at_cutoff timestamp with time zone, at_most bigint)"
 		if got := valueOn[string](t, w.admin, reachable, w.deleter(), false); sorted(got) != sorted(want) {
 			t.Errorf("the deleter may\n%s\nwant\n%s", got, want)
 		}
-		const executor = own + "advance_arming(policy integer), end_run(run uuid, reason text), publications_fault(), publications_trouble(), system_identifier(), timeline(), intruders(targets oid[]), leaves(root oid), lease(run uuid, holder text), " +
+		const executor = own + "advance_arming(policy integer), code(targets oid[]), end_run(run uuid, reason text), publications_fault(), publications_trouble(), system_identifier(), timeline(), intruders(targets oid[]), leaves(root oid), lease(run uuid, holder text), " +
 			"measure(policy integer), open_run(policy integer, version integer, wanted uuid), put_aside(shard bigint, term bigint, holder text, state text), " +
-			"reach(targets oid[]), release(shard bigint, term bigint, holder text), survey_1_1(at_cutoff timestamp with time zone, explain_leaf oid), take_rows(shard bigint, term bigint, holder text, wanted integer), unseen(targets oid[])"
+			"reach(targets oid[]), release(shard bigint, term bigint, holder text), survey_1_1(at_cutoff timestamp with time zone, at_most bigint), take_rows(shard bigint, term bigint, holder text, wanted integer), unseen(targets oid[])"
 		got := valueOn[string](t, w.admin, reachable, testRoles.Executor, true)
 		if sorted(got) != sorted(executor) {
 			t.Errorf("the executor may, beside reading,\n%s\nwant\n%s", got, executor)
@@ -78,7 +78,7 @@ func TestNobodyElseMayCallTheFunctions(t *testing.T) {
 		w := newWorld(t, db, sessions)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
 		for _, function := range []string{
-			DeleteFunction(p.ID, p.Version) + "(lapse.claim, bytea, lapse.work)", SurveyFunction(p.ID, p.Version) + "(timestamptz, oid)",
+			DeleteFunction(p.ID, p.Version) + "(lapse.claim, bytea, lapse.work)", SurveyFunction(p.ID, p.Version) + "(timestamptz, bigint)",
 		} {
 			grantees := valueOn[[]string](t, w.admin, `
 				select array_agg(coalesce(g.rolname, 'public') || ' by ' || r.rolname order by g.rolname)

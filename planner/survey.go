@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
 
@@ -21,23 +22,58 @@ type Survey struct {
 	Table   string                `json:"table"`
 	At      time.Time             `json:"at"` // the cutoff
 	Due     int64                 `json:"due"`
-	Oldest  *time.Time            `json:"oldest_due,omitempty"` // the column's value, in UTC
+	DueIs   Count                 `json:"due_is,omitempty"`     // "" where nothing was counted
+	Oldest  *time.Time            `json:"oldest_due,omitempty"` // the column's value, in UTC; nil where it would have to be looked for
 	Newest  *time.Time            `json:"newest_due,omitempty"`
+	// Cascades are the tables of which rows would go along, to any depth.
+	Cascades []Cascade `json:"cascades"`
 
 	Method Method     `json:"method"`
 	Index  string     `json:"index,omitempty"` // the one that PostgreSQL would use, or that there is
 	Order  []string   `json:"order"`           // what batches are ordered by
 	Shards []Relation `json:"shards"`          // one for each leaf
+	Slices int        `json:"slices"`          // of each leaf
 
 	RowsPerSecond float64       `json:"rows_per_second"`
 	SpeedFrom     SpeedSource   `json:"pace_from"`
 	Estimate      time.Duration `json:"estimate_ns"`
+	Runs          int64         `json:"runs,omitempty"` // how many it takes where a run is bounded
+	Breaker       Breaker       `json:"breaker"`
 
 	Statement string `json:"statement"` // the pick on the largest leaf
 	Explain   string `json:"explain,omitempty"`
 
-	Warnings []string `json:"warnings,omitempty"`
-	Trouble  string   `json:"trouble,omitempty"` // why the table is not the policy's any more: nothing was counted
+	Warnings []string `json:"warnings"`
+	Trouble  string   `json:"trouble,omitempty"` // why nothing was counted
+}
+
+// NoSurvey is of a policy of which nothing can be said.
+func NoSurvey(name schemas.PolicyName) *Survey {
+	return &Survey{Policy: name, Cascades: []Cascade{}, Order: []string{}, Shards: []Relation{}, Warnings: []string{}}
+}
+
+// Count says how good a number of rows is.
+type Count string
+
+// The grades of a count.
+const (
+	Exact     Count = "exact"
+	Estimated Count = "estimate"  // PostgreSQL's, or computed from a part
+	MoreThan  Count = "more_than" // it was counted so far, and PostgreSQL expects no more
+)
+
+// Cascade is a table of which rows go along.
+type Cascade struct {
+	Table      string `json:"table"`
+	Rows       *int64 `json:"rows,omitempty"`
+	RowsAre    Count  `json:"rows_are,omitempty"`
+	NotCounted string `json:"not_counted,omitempty"` // why
+}
+
+// Breaker says whether the policy would stop and ask before it deletes that much.
+type Breaker struct {
+	WouldTrip bool   `json:"would_trip"`
+	Why       string `json:"why,omitempty"`
 }
 
 // Method is how due rows are found.
@@ -57,27 +93,61 @@ type SpeedSource string
 const (
 	Measured SpeedSource = "measured" // this policy's batches of the last week
 	Stated   SpeedSource = "stated"   // no batch of this policy yet
+	Rated    SpeedSource = "rate"     // the policy's rate, which is less than that
 )
 
 // statedSpeed is what deleting ran at, in rows a second, on two cores that database, broker and auditor shared: it says
 // minutes or days, no more.
 const statedSpeed = 50000
 
-// SurveyInForce surveys a policy that is applied, through its survey function: nothing of the table is read or planned in
-// this session itself. conn is a session with the executor's rights. at is the cutoff; zero is the server's clock. It takes no
-// lock that others wait for, and changes nothing.
+// Ask is what a survey is asked.
+type Ask struct {
+	At time.Time // the cutoff; zero is the server's clock
+	// AtMost is how far is counted. What is above it, or takes longer than the session's statement_timeout, is an estimate. Zero
+	// counts all, however long it takes.
+	AtMost int64
+}
+
+// SurveyInForce is Ask.InForce that counts all.
+func SurveyInForce(ctx context.Context, conn *pgx.Conn, p *InForce, at time.Time) (*Survey, error) {
+	return Ask{At: at}.InForce(ctx, conn, p)
+}
+
+// InForce surveys a policy that is applied, through its survey function: nothing of the table is read or planned in this session
+// itself. conn is a session with the executor's rights. It takes no lock that others wait for, none on partitions that cannot
+// hold due rows, and changes nothing.
 //
 // The table's code may run inside the function, with its owner's rights, and may change the session: it is made clean before
 // and afterwards.
-func SurveyInForce(ctx context.Context, conn *pgx.Conn, p *InForce, at time.Time) (*Survey, error) {
-	s := &surveyor{definition: &p.Definition, table: p.TableOID, survey: Survey{
-		Policy: p.Name, Version: p.Version, State: p.State, Table: p.TableName, At: at, Trouble: p.Trouble,
+func (a Ask) InForce(ctx context.Context, conn *pgx.Conn, p *InForce) (*Survey, error) {
+	s := &surveyor{ask: a, definition: &p.Definition, limits: p.Limits, table: p.TableOID, survey: Survey{
+		Policy: p.Name, Version: p.Version, State: p.State, Table: p.TableName, Trouble: p.Trouble, Slices: p.spec.slices(),
 	}}
-	err := s.run(ctx, conn)
+	err := s.run(ctx, conn, func(atMost *int64) (*found, error) { return callInForce(ctx, conn, &p.Definition, s.survey.At, atMost) })
 	if err != nil {
 		return nil, fmt.Errorf("survey policy %s: %w", p.Name, err)
 	}
 	return &s.survey, nil
+}
+
+// slices is how many each leaf is cut into.
+func (s *spec) slices() int {
+	if s.Shards == nil {
+		return 1
+	}
+	return s.Shards.Count
+}
+
+// callInForce asks the survey function of a version in force, in a session made clean on both sides.
+func callInForce(ctx context.Context, conn *pgx.Conn, d *Definition, at time.Time, atMost *int64) (*found, error) {
+	if err := cleanSession(ctx, conn); err != nil {
+		return nil, err
+	}
+	f, err := callSurvey(ctx, conn, SurveyFunction(d.ID, d.Version), at, atMost)
+	if cleaned := cleanSession(ctx, conn); err == nil {
+		err = cleaned
+	}
+	return f, err
 }
 
 // cleanSession undoes what code inside a function may have done to a session, and forgets the statements that pgx has
@@ -95,15 +165,23 @@ func cleanSession(ctx context.Context, conn *pgx.Conn) error {
 
 // surveyor fills in a survey.
 type surveyor struct {
+	ask        Ask
 	definition *Definition
+	limits     policyfile.Limits
 	table      uint32
+	trusts     bool // code that would run was found by apply, and is trusted
 	survey     Survey
+	rows       float64 // that the table has by the catalog, negative where it does not know
+	cutoff     string  // texts of the cutoff and of the bound
+	bound      string
 }
 
-func (s *surveyor) run(ctx context.Context, conn *pgx.Conn) error {
-	v, d := &s.survey, s.definition
+// run fills the survey in. call asks the survey function, with how far is counted; after it nothing else is asked.
+func (s *surveyor) run(ctx context.Context, db DB, call func(atMost *int64) (*found, error)) error {
+	v := &s.survey
+	v.At, v.Cascades, v.Warnings = s.ask.At, []Cascade{}, []string{}
 	if v.At.IsZero() {
-		if err := conn.QueryRow(ctx, `select clock_timestamp()`).Scan(&v.At); err != nil {
+		if err := db.QueryRow(ctx, `select clock_timestamp()`).Scan(&v.At); err != nil {
 			return err
 		}
 	}
@@ -111,32 +189,60 @@ func (s *surveyor) run(ctx context.Context, conn *pgx.Conn) error {
 	if v.Trouble != "" {
 		return nil
 	}
-	var leaves []Relation
-	err := pinned(ctx, conn, func(tx pgx.Tx) (err error) { leaves, err = s.shards(ctx, tx); return err })
+	if v.Version > 0 {
+		if err := s.measure(ctx, db); err != nil {
+			return err
+		}
+	} else {
+		v.RowsPerSecond, v.SpeedFrom = statedSpeed, Stated
+	}
+	var serving string
+	err := pinned(ctx, db, func(tx pgx.Tx) error {
+		leaves, err := s.shards(ctx, tx)
+		if err != nil {
+			return err
+		}
+		var warnings []string
+		if serving, warnings, err = findIndex(ctx, tx, s.definition, leaves); err != nil {
+			return err
+		}
+		v.Warnings = append(v.Warnings, warnings...)
+		return s.warn(ctx, tx, leaves)
+	})
 	if err != nil {
 		return err
 	}
-	if err := s.measure(ctx, conn); err != nil {
-		return err
+	f, err := s.count(call)
+	if err == nil {
+		err = s.take(f)
 	}
-	if err := s.count(ctx, conn, leaves); err != nil {
+	if err != nil {
 		if v.Trouble = trouble(err); v.Trouble != "" {
 			return nil
 		}
 		return err
 	}
 	if v.Index == "" {
-		if v.Index, _, err = findIndex(ctx, conn, d, leaves); err != nil {
-			return err
-		}
+		v.Index = serving
 	}
-	if warning := d.Expire.Index().Warning; warning != "" {
-		v.Warnings = append(v.Warnings, warning)
-	}
-	return s.warn(ctx, conn, leaves)
+	return nil
 }
 
-// warn names foreign keys that a deletion would look through without an index.
+// count counts as far as it was asked to. What takes too long for that is estimated.
+func (s *surveyor) count(call func(atMost *int64) (*found, error)) (*found, error) {
+	var atMost *int64
+	if s.ask.AtMost > 0 {
+		atMost = &s.ask.AtMost
+	}
+	f, err := call(atMost)
+	if atMost != nil && schemas.StateOf(err) == schemas.SQLStateQueryCanceled {
+		atMost = new(int64)
+		return call(atMost)
+	}
+	return f, err
+}
+
+// warn names foreign keys that a deletion would look through without an index, or that keep rows from going.
 func (s *surveyor) warn(ctx context.Context, q Querier, leaves []Relation) error {
 	oids := []uint32{s.table}
 	for _, l := range leaves {
@@ -147,7 +253,11 @@ func (s *surveyor) warn(ctx context.Context, q Querier, leaves []Relation) error
 		return err
 	}
 	unindexed, err := findUnindexed(ctx, q, s.table, leaves, cascades)
-	s.survey.Warnings = append(s.survey.Warnings, unindexed...)
+	if err != nil {
+		return err
+	}
+	blocking, err := findBlocking(ctx, q, s.table, leaves, cascades)
+	s.survey.Warnings = append(append(s.survey.Warnings, unindexed...), blocking...)
 	return err
 }
 
@@ -160,43 +270,12 @@ func trouble(err error) string {
 	case strings.HasPrefix(state, "LP") && errors.As(err, &server):
 		return server.Message // a text of ours, with names and no values
 	case state == schemas.SQLStateUndefinedFunction:
-		return "its functions are gone: run `lapse apply`"
+		return "its functions are gone, or another version of lapse made them: run `lapse apply`"
 	case state == schemas.SQLStateLockNotAvailable, state == schemas.SQLStateQueryCanceled:
 		return "somebody holds a lock on the table, or counting takes too long (SQLSTATE " + state + ")"
 	default:
 		return "counting fails with SQLSTATE " + state
 	}
-}
-
-// count asks the survey function, in a session made clean on both sides.
-func (s *surveyor) count(ctx context.Context, conn *pgx.Conn, leaves []Relation) error {
-	v, d := &s.survey, s.definition
-	var largest *uint32
-	if len(leaves) > 0 {
-		largest = &leaves[0].OID
-	}
-	var found []byte
-	if err := cleanSession(ctx, conn); err != nil {
-		return err
-	}
-	err := conn.QueryRow(ctx, "select due, oldest, newest, plan, coalesce(explained, '') from "+SurveyFunction(d.ID, d.Version)+"($1, $2)",
-		pgx.QueryExecModeDescribeExec, v.At, largest).Scan(&v.Due, &v.Oldest, &v.Newest, &found, &v.Explain)
-	if err != nil {
-		err = fmt.Errorf("count what is due: %w", err)
-	}
-	if cleaned := cleanSession(ctx, conn); err == nil {
-		err = cleaned
-	}
-	if err != nil {
-		return err
-	}
-	for _, instant := range []*time.Time{v.Oldest, v.Newest} {
-		if instant != nil {
-			*instant = instant.UTC()
-		}
-	}
-	v.Estimate = time.Duration(float64(v.Due) / v.RowsPerSecond * float64(time.Second)).Round(time.Millisecond)
-	return s.readPlan(found)
 }
 
 // measure takes the speed from the ledger: rows by the time that batches took, pauses between them left out.

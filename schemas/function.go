@@ -98,7 +98,7 @@ func DeleterFunctions() []string {
 		"lapse.enter(lapse.claim, lapse.work, int, int, int)", "lapse.look(lapse.claim, lapse.work, text)",
 		"lapse.record(lapse.claim, bytea, lapse.work)",
 		"lapse.leave(lapse.claim, lapse.work, bigint, bigint, bigint[], text[], boolean, boolean)", "lapse.inspect(int, int)",
-		"lapse.pin()",
+		"lapse.pin()", "lapse.cascade_statement(oid, text)",
 	}
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -11,8 +10,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/internal/config"
+	"lapse/internal/setup"
 	"lapse/internal/yamldoc"
 	"lapse/planner"
+	"lapse/planner/policyfile"
+	"lapse/schemas"
 )
 
 func (a *app) planCommand() *cobra.Command {
@@ -20,9 +22,19 @@ func (a *app) planCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan [POLICY...]",
 		Short: "Show what is due and how it would be found; delete nothing",
-		Long: `Counts what is due under each policy in force (or those named), says how old the oldest is, by which index it is
-found, in which shards, and how long deleting it would take. It counts through the policies' own functions, so only what is applied.`,
-		Example: `  lapse plan
+		Long: `Counts what is due under each policy in force (or those named), says how old the oldest is, what would go along by cascade, by
+which index it is found, in which shards, how long deleting it would take, and what stands in the way. It counts through the
+policies' own functions.
+
+With -f it looks at the policies of a file instead, which need not be applied; the database needs no "lapse init". It has the
+rights of the login and no more, a superuser's too: nothing is written, the transaction is read only when rows are counted, and
+what is counted is counted with the rights of the table's owner. A policy with a mistake is reported, and hides no other.
+
+Beyond a million rows, or a minute, a count is an estimate and says so; --exact counts all.
+
+Exit codes: 2 when the file has mistakes, 3 when a policy could not be counted, or would stop and ask.`,
+		Example: `  lapse plan -f policies.yaml
+  lapse plan
   lapse plan sessions-30d --sql --at 2026-12-24T00:00:00Z`,
 	}
 	cmd.ValidArgsFunction = a.completeInForce
@@ -43,7 +55,9 @@ found, in which shards, and how long deleting it would take. It counts through t
 		return c.run(cmd.Context())
 	})
 	flags := cmd.Flags()
+	flags.StringArrayVarP(&c.files, "file", "f", nil, policyFilesFlag+"; applied or not")
 	flags.StringVar(&at, "at", "", "what is due at this `time`, not now")
+	flags.BoolVar(&c.exact, "exact", false, "count all, however long it takes")
 	flags.BoolVar(&c.sql, "sql", false, "print the statement that finds the rows, and its EXPLAIN")
 	jsonFlag(cmd, &c.asJSON)
 	return cmd
@@ -52,73 +66,168 @@ found, in which shards, and how long deleting it would take. It counts through t
 // surveyor shows what policies would delete.
 type surveyor struct {
 	*app
-	settings    *config.Settings
-	names       []string
-	at          time.Time
-	sql, asJSON bool
-	conn        *pgx.Conn
+	settings           *config.Settings
+	names              []string
+	files              []string
+	at                 time.Time
+	exact, sql, asJSON bool
 }
 
-func (c *surveyor) run(ctx context.Context) (err error) {
-	c.conn, _, err = c.openInstalled(ctx, c.settings, session{
-		command: "lapse plan", to: c.settings.Database.Executor, role: c.settings.Roles.Executor,
-	})
-	if err != nil {
-		return err
+// plan is what is shown of one policy.
+type plan struct {
+	*planner.Survey
+	Errors yamldoc.Errors `json:"errors"` // of a policy of a file: nothing was counted
+}
+
+// countAtMost is how far rows are counted.
+const countAtMost = 1000000
+
+func (c *surveyor) ask() planner.Ask {
+	ask := planner.Ask{At: c.at, AtMost: countAtMost}
+	if c.exact {
+		ask.AtMost = 0
 	}
-	defer closeConn(c.conn)
-	surveys, err := c.surveyInForce(ctx)
+	return ask
+}
+
+// patience are the settings of a session that counts. As startup parameters they outlive the RESET ALL around a survey.
+func (c *surveyor) patience() map[string]string {
+	settings := map[string]string{"lock_timeout": countLockTimeout, "statement_timeout": countStatementTimeout}
+	if c.exact {
+		settings["statement_timeout"] = "0"
+	}
+	return settings
+}
+
+func (c *surveyor) run(ctx context.Context) error {
+	survey := c.surveyInForce
+	if len(c.files) > 0 {
+		survey = c.surveyFile
+	}
+	plans, mistakes, err := survey(ctx)
 	if err != nil {
 		return err
 	}
 	if c.asJSON {
-		err = c.printJSON(surveys)
-	}
-	for i, s := range surveys {
-		if c.asJSON {
-			break
+		if err := c.printJSON(plans); err != nil {
+			return err
 		}
-		if i > 0 {
-			fmt.Fprintln(c.out)
-		}
-		c.print(s)
+	} else {
+		c.printAll(plans)
 	}
-	if err == nil && slices.ContainsFunc(surveys, func(s *planner.Survey) bool { return s.Trouble != "" }) {
-		err = errNeedsPerson
-	}
-	if err != nil {
-		return err
-	}
-	if len(surveys) == 0 {
-		fmt.Fprintln(c.out, "no policy is in force: lapse apply -f FILE brings some")
+	switch {
+	case len(mistakes) > 0:
+		return mistakes
+	case slices.ContainsFunc(plans, func(p plan) bool { return p.Trouble != "" || p.Breaker.WouldTrip }):
+		return errNeedsPerson
 	}
 	return nil
 }
 
-func (c *surveyor) surveyInForce(ctx context.Context) ([]*planner.Survey, error) {
-	policies, err := planner.LoadInForce(ctx, c.conn)
+func (c *surveyor) surveyInForce(ctx context.Context) ([]plan, yamldoc.Errors, error) {
+	conn, _, err := c.openInstalled(ctx, c.settings, session{
+		command: "lapse plan", to: c.settings.Database.Executor, role: c.settings.Roles.Executor, with: c.patience(),
+	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	defer closeConn(conn)
+	policies, err := planner.LoadInForce(ctx, conn)
+	if err != nil {
+		return nil, nil, err
 	}
 	known := make([]string, len(policies))
 	for i := range policies {
 		known[i] = string(policies[i].Name)
 	}
 	if err := c.checkNames(known); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	surveys := []*planner.Survey{}
+	plans := []plan{}
 	for i := range policies {
 		if !c.wants(known[i]) {
 			continue
 		}
-		s, err := planner.SurveyInForce(ctx, c.conn, &policies[i], c.at)
+		s, err := c.ask().InForce(ctx, conn, &policies[i])
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		surveys = append(surveys, s)
+		plans = append(plans, plan{s, yamldoc.Errors{}})
 	}
-	return surveys, nil
+	return plans, nil, nil
+}
+
+// draft looks at policies that are not applied, with the rights of the login that applies them.
+func (a *app) draft(s *config.Settings, command string, with map[string]string) *planner.Draft {
+	return &planner.Draft{
+		Connect: func(ctx context.Context) (*pgx.Conn, error) {
+			return a.open(ctx, s, session{command: command, to: s.Database.Owner, superuser: true, with: with})
+		},
+		Roles: s.Roles, Fit: setup.Fit,
+	}
+}
+
+// surveyFile looks at the policies of a file. What is wrong with them is returned beside the plans of the others.
+func (c *surveyor) surveyFile(ctx context.Context) ([]plan, yamldoc.Errors, error) {
+	file, err := c.readPolicyFiles(c.files)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := c.checkNames(namesIn(file)); err != nil {
+		return nil, nil, withProblems(file, err)
+	}
+	var wanted []policyfile.Policy
+	for _, p := range file.Policies {
+		if c.wants(string(p.Name)) {
+			wanted = append(wanted, p)
+		}
+	}
+	draft := c.draft(c.settings, "lapse plan", c.patience())
+	proposals, err := draft.Resolve(ctx, wanted)
+	if err != nil {
+		return nil, nil, withProblems(file, err)
+	}
+	plans, mistakes := mistaken(file.Problems), slices.Clone(file.Problems)
+	for _, p := range proposals {
+		if p.Resolved == nil {
+			plans, mistakes = append(plans, mistaken(p.Errors)...), append(mistakes, p.Errors...)
+			continue
+		}
+		s, err := draft.Survey(ctx, c.ask(), p.Resolved)
+		if err != nil {
+			return nil, nil, err
+		}
+		plans = append(plans, plan{s, yamldoc.Errors{}})
+	}
+	return plans, mistakes.Sorted(file.Names), nil
+}
+
+// namesIn are the names in a file, of policies with mistakes too.
+func namesIn(file *policyfile.File) []string {
+	var known []string
+	for _, p := range file.Policies {
+		known = append(known, string(p.Name))
+	}
+	for _, problem := range file.Problems {
+		if problem.Policy != "" && !slices.Contains(known, problem.Policy) {
+			known = append(known, problem.Policy)
+		}
+	}
+	return known
+}
+
+// mistaken are the policies of which something is wrong, in the order of the mistakes.
+func mistaken(mistakes yamldoc.Errors) []plan {
+	plans := []plan{}
+	for _, mistake := range mistakes {
+		at := slices.IndexFunc(plans, func(p plan) bool { return string(p.Policy) == mistake.Policy })
+		if at < 0 {
+			at = len(plans)
+			plans = append(plans, plan{Survey: planner.NoSurvey(schemas.PolicyName(mistake.Policy))})
+		}
+		plans[at].Errors = append(plans[at].Errors, mistake)
+	}
+	return plans
 }
 
 func (c *surveyor) wants(name string) bool {
@@ -128,15 +237,14 @@ func (c *surveyor) wants(name string) bool {
 // checkNames refuses names of policies that are not there.
 func (c *surveyor) checkNames(known []string) error {
 	for _, name := range c.names {
-		if slices.Contains(known, name) {
-			continue
+		if !slices.Contains(known, name) {
+			return unknownPolicy(name, known)
 		}
-		return unknownPolicy(name, known)
 	}
 	return nil
 }
 
-// unknownPolicy says that a policy is not in force, and which are.
+// unknownPolicy says that a policy is not there, and which are.
 func unknownPolicy(name string, known []string) error {
 	switch near := yamldoc.Nearest(name, known); {
 	case near != "":
@@ -145,53 +253,4 @@ func unknownPolicy(name string, known []string) error {
 		return wrongUsage("there is no policy %q: none is in force", name)
 	}
 	return wrongUsage("there is no policy %q: there are %s", name, strings.Join(known, ", "))
-}
-
-func (c *surveyor) print(s *planner.Survey) {
-	title := fmt.Sprintf("%s on %s", s.Policy, s.Table)
-	if s.Version > 0 {
-		title = fmt.Sprintf("%s, version %d, %s, on %s", s.Policy, s.Version, s.State, s.Table)
-	}
-	fmt.Fprintln(c.out, title)
-	line := func(name, format string, args ...any) {
-		fmt.Fprintf(c.out, "  %-10s %s\n", name, fmt.Sprintf(format, args...))
-	}
-	if s.Trouble != "" {
-		line("trouble", "%s: nothing was counted, and nothing is deleted", s.Trouble)
-		return
-	}
-	line("due", "%d rows at %s", s.Due, s.At.UTC().Format(time.RFC3339))
-	if s.Oldest != nil && s.Newest != nil {
-		line("from", "%s to %s", s.Oldest.UTC().Format(time.RFC3339), s.Newest.UTC().Format(time.RFC3339))
-	}
-	found := string(s.Method)
-	if s.Index != "" {
-		found += " " + s.Index
-	}
-	line("found by", "%s, in the order of %s", found, strings.Join(s.Order, ", "))
-	if len(s.Shards) == 1 {
-		line("shards", "1: %s", s.Shards[0].Name)
-	} else {
-		line("shards", "%d", len(s.Shards))
-	}
-	takes := "less than a second"
-	if s.Estimate >= time.Second {
-		takes = "about " + s.Estimate.Round(time.Second).String()
-	}
-	line("takes", "%s at %.0f rows per second (%s)", takes, s.RowsPerSecond, s.SpeedFrom)
-	for _, warning := range s.Warnings {
-		line("warning", "%s", warning)
-	}
-	if !c.sql {
-		return
-	}
-	for _, text := range []string{s.Statement, s.Explain} {
-		if text != "" {
-			fmt.Fprintf(c.out, "\n%s\n", indent(text))
-		}
-	}
-}
-
-func indent(text string) string {
-	return "    " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n    ")
 }

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"lapse/planner"
+)
+
+func (c *surveyor) printAll(plans []plan) {
+	if len(plans) == 0 {
+		fmt.Fprintln(c.out, "no policy is in force: lapse apply -f FILE brings some, lapse plan -f FILE shows what they would do")
+	}
+	for i := range plans {
+		if i > 0 {
+			fmt.Fprintln(c.out)
+		}
+		c.print(&plans[i])
+	}
+}
+
+func (c *surveyor) print(p *plan) {
+	s := p.Survey
+	title := fmt.Sprintf("%s on %s", s.Policy, s.Table)
+	if s.Version > 0 {
+		title = fmt.Sprintf("%s, version %d, %s, on %s", s.Policy, s.Version, s.State, s.Table)
+	}
+	fmt.Fprintln(c.out, title)
+	if len(p.Errors) > 0 {
+		c.line("mistakes", "%d, said below: nothing was counted", len(p.Errors))
+		return
+	}
+	if s.Trouble != "" {
+		c.line("trouble", "%s: nothing was counted%s", s.Trouble, map[bool]string{true: ", and nothing is deleted"}[s.Version > 0])
+	} else {
+		c.printCounts(s)
+	}
+	for _, warning := range s.Warnings {
+		c.line("warning", "%s", warning)
+	}
+	if !c.sql {
+		return
+	}
+	for _, text := range []string{s.Statement, s.Explain} {
+		if text != "" {
+			fmt.Fprintf(c.out, "\n%s\n", indent(text))
+		}
+	}
+}
+
+func (c *surveyor) line(name, format string, args ...any) {
+	fmt.Fprintf(c.out, "  %-10s %s\n", name, fmt.Sprintf(format, args...))
+}
+
+func (c *surveyor) printCounts(s *planner.Survey) {
+	c.line("due", "%s at %s", rowsOf(s.Due, s.DueIs), s.At.UTC().Format(time.RFC3339))
+	switch {
+	case s.Oldest != nil && s.Newest != nil:
+		c.line("from", "%s to %s", s.Oldest.UTC().Format(time.RFC3339), s.Newest.UTC().Format(time.RFC3339))
+	case s.Oldest != nil:
+		c.line("from", "%s", s.Oldest.UTC().Format(time.RFC3339))
+	}
+	for _, cascade := range s.Cascades {
+		if cascade.Rows == nil {
+			c.line("cascade", "rows of %s, not counted: %s", cascade.Table, cascade.NotCounted)
+			continue
+		}
+		c.line("cascade", "%s of %s", rowsOf(*cascade.Rows, cascade.RowsAre), cascade.Table)
+	}
+	found := string(s.Method)
+	if s.Index != "" {
+		found += " " + s.Index
+	}
+	c.line("found by", "%s, in the order of %s", found, strings.Join(s.Order, ", "))
+	shards := fmt.Sprint(len(s.Shards))
+	if len(s.Shards) == 1 {
+		shards += ": " + s.Shards[0].Name
+	}
+	if s.Slices > 1 {
+		shards += fmt.Sprintf(", each in %d slices", s.Slices)
+	}
+	c.line("shards", "%s", shards)
+	takes := "less than a second"
+	if s.Estimate >= time.Second {
+		takes = "about " + s.Estimate.Round(time.Second).String()
+	}
+	if s.Runs > 1 {
+		takes += fmt.Sprintf(", in %d runs of max_rows_per_run,", s.Runs)
+	}
+	c.line("takes", "%s at %.0f rows per second (%s)", takes, s.RowsPerSecond, s.SpeedFrom)
+	switch {
+	case s.Breaker.WouldTrip:
+		c.line("stops", "%s: it would stop and ask before it deletes", s.Breaker.Why)
+	case s.Breaker.Why != "":
+		c.line("warning", "%s", s.Breaker.Why)
+	}
+}
+
+// rowsOf is a number of rows with how good it is.
+func rowsOf(rows int64, are planner.Count) string {
+	switch are {
+	case planner.MoreThan:
+		return fmt.Sprintf("more than %d rows", rows)
+	case planner.Estimated:
+		return fmt.Sprintf("about %d rows (an estimate: --exact counts)", rows)
+	}
+	return fmt.Sprintf("%d rows", rows)
+}
+
+func indent(text string) string {
+	return "    " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n    ")
+}

@@ -1,0 +1,316 @@
+package planner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"lapse/internal/yamldoc"
+	"lapse/planner/policyfile"
+	"lapse/schemas"
+)
+
+// Draft looks at policies that are not applied, in a database that may have no catalog. What the catalog has functions for is
+// done by copies of them in the session's temporary schema. Each session is in one transaction, which is undone. Nothing is
+// written, and no lock is taken but that of a reader.
+//
+// What a policy would delete is counted by the text of its survey function. Code of the table's owner that was planted after the
+// look for it (see lapse.intruders) would run there, whatever is done: so it runs as the table's owner, in a SECURITY DEFINER
+// function, in which nobody can become another role; in a transaction that is read only; and the function is called once, in a
+// session that does nothing else afterwards. Where the session may not give the function to the owner, the code runs with the
+// rights of the session's login. A table that a superuser owns is counted by a role that may read everything and do nothing else,
+// and that is undone with the transaction: the owner's code may be trusted, that of its schema's owner may not.
+type Draft struct {
+	// Connect opens a session with the rights of whoever asks, and with SessionSettings.
+	Connect func(ctx context.Context) (*pgx.Conn, error)
+	Roles   schemas.Roles
+	Fit     Fit
+}
+
+// Proposal is a policy of a file, compared with the database.
+type Proposal struct {
+	Policy   policyfile.Policy
+	Resolved *Resolved      // nil where something is wrong with it
+	Errors   yamldoc.Errors // what is wrong
+}
+
+// Resolve compares the policies of a file with the database. What is wrong with one is in its proposal, and hides no other.
+func (d *Draft) Resolve(ctx context.Context, policies []policyfile.Policy) ([]Proposal, error) {
+	var all []Proposal
+	err := d.begin(ctx, func(tx *draftTx) error {
+		for _, p := range policies {
+			proposal := Proposal{Policy: p}
+			r, err := Resolve(ctx, tx, p, d.Fit)
+			if err != nil && !errors.As(err, &proposal.Errors) {
+				return err
+			}
+			proposal.Resolved = r
+			all = append(all, proposal)
+		}
+		return nil
+	})
+	return all, err
+}
+
+// Survey surveys a policy that is not applied.
+func (d *Draft) Survey(ctx context.Context, ask Ask, r *Resolved) (*Survey, error) {
+	return d.version(ctx, ask, r.version())
+}
+
+func (d *Draft) version(ctx context.Context, ask Ask, v *version) (*Survey, error) {
+	s := &surveyor{ask: ask, definition: &v.definition, limits: v.spec.Limits, table: v.table, trusts: v.spec.Triggers.Trusted, survey: Survey{
+		Policy: v.definition.Name, Table: v.definition.Table, Slices: v.spec.slices(),
+	}}
+	err := d.survey(ctx, s)
+	return &s.survey, err
+}
+
+func (d *Draft) survey(ctx context.Context, s *surveyor) error {
+	// What is asked before the count is asked in a session of its own: the count's does nothing else.
+	err := d.begin(ctx, func(tx *draftTx) error {
+		return s.run(ctx, tx, func(atMost *int64) (*found, error) {
+			var f *found
+			err := d.begin(ctx, func(tx *draftTx) (err error) {
+				f, err = d.count(ctx, tx, s, atMost)
+				return err
+			})
+			return f, err
+		})
+	})
+	if refused := (*refusedError)(nil); errors.As(err, &refused) {
+		s.survey.Trouble, err = refused.text, nil
+	}
+	if err != nil {
+		return fmt.Errorf("survey policy %s: %w", s.definition.Name, err)
+	}
+	return nil
+}
+
+// refusedError says why one policy cannot be counted.
+type refusedError struct{ text string }
+
+func (e *refusedError) Error() string { return e.text }
+
+// count makes the survey function, gives it to whom it must not exceed, and calls it once.
+func (d *Draft) count(ctx context.Context, tx *draftTx, s *surveyor, atMost *int64) (*found, error) {
+	text, err := s.definition.draftSurvey(s.table, s.trusts)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := tx.Exec(ctx, schemas.InDraft(text, tx.names), pgx.QueryExecModeSimpleProtocol); err != nil {
+		return nil, fmt.Errorf("make the function that counts: %w", err)
+	}
+	if err := tx.give(ctx, s.definition, s.table); err != nil {
+		return nil, err
+	}
+	if _, err := tx.Exec(ctx, "set transaction read only"); err != nil {
+		return nil, fmt.Errorf("begin to read: %w", err)
+	}
+	return callSurvey(ctx, tx, draftSurvey, s.survey.At, atMost)
+}
+
+// draftSurvey is the name of the survey function of a draft.
+const draftSurvey = "pg_temp.survey"
+
+// draftSurvey is the script that makes the survey function of a draft on table.
+func (d *Definition) draftSurvey(table uint32, trusts bool) (string, error) {
+	var joined []string
+	for _, j := range d.joined() {
+		joined = append(joined, fmt.Sprint(j.OID))
+	}
+	inspect, err := fill("draft.sql.tmpl", map[string]any{
+		"Table": d.Table, "Root": table, "Name": schemas.Literal(d.Table), "Trusted": trusts, "Joined": strings.Join(joined, ", "),
+	})
+	if err != nil {
+		return "", err
+	}
+	// Who may only read may not lock, and EXPLAIN asks for that right too.
+	pick := strings.TrimSuffix(d.findStatement(leafMark, "$1", "$2", "$3", "$4"), d.condition().Lock())
+	survey, err := d.surveyText(draftSurvey, "pg_temp.inspect()", pick)
+	return inspect + survey + "grant execute on function " + draftSurvey + surveyArguments + " to public;\n", err
+}
+
+// drafted are the functions of the catalog that a draft has copies of, beside those that they call.
+var drafted = []string{"reach", "leaves", "intruders", "code", "pin", "cascade_statement"}
+
+// draftTx is a transaction in which calls of the catalog's functions are calls of the draft's.
+type draftTx struct {
+	pgx.Tx
+	names []string
+}
+
+// Begin opens a savepoint.
+func (t *draftTx) Begin(ctx context.Context) (pgx.Tx, error) {
+	inner, err := t.Tx.Begin(ctx)
+	return &draftTx{inner, t.names}, err
+}
+
+// Query is Query, of the draft's functions.
+func (t *draftTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	return t.Tx.Query(ctx, schemas.InDraft(sql, t.names), args...)
+}
+
+// QueryRow is QueryRow, of the draft's functions.
+func (t *draftTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return t.Tx.QueryRow(ctx, schemas.InDraft(sql, t.names), args...)
+}
+
+// begin runs work in a session of its own, in a transaction that is undone. The session is closed before begin returns.
+func (d *Draft) begin(ctx context.Context, work func(tx *draftTx) error) error {
+	conn, err := d.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeDraft(conn)
+	script, names, err := schemas.DraftSQL(d.Roles, drafted...)
+	if err != nil {
+		return err
+	}
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
+	if err != nil {
+		return fmt.Errorf("begin to look: %w", err)
+	}
+	if _, err := tx.Exec(ctx, script, pgx.QueryExecModeSimpleProtocol); err != nil {
+		return mayNotDraft(conn, err)
+	}
+	return work(&draftTx{tx, names})
+}
+
+// closeDraft ends a session; what was open is rolled back.
+func closeDraft(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	_ = conn.Close(ctx)
+}
+
+const closeTimeout = 2 * time.Second
+
+// mayNotDraft says why temporary functions cannot be made.
+func mayNotDraft(conn *pgx.Conn, err error) error {
+	var server *pgconn.PgError
+	switch schemas.StateOf(err) {
+	case schemas.SQLStateReadOnlyTransaction:
+		return errors.New("this server is a standby, on which no temporary function can be made: ask the primary")
+	case schemas.SQLStateInsufficientPrivilege:
+		errors.As(err, &server)
+		return fmt.Errorf("make temporary functions, to look at the tables with: %s: grant temporary on database %s to %s",
+			server.Message, schemas.Identifier(conn.Config().Database), schemas.Identifier(conn.Config().User))
+	}
+	return fmt.Errorf("make temporary functions, to look at the tables with: %w", err)
+}
+
+// standing is who asks, and whose the table is.
+type standing struct {
+	Login     string
+	Superuser string // that the session is or can become, or ""
+	Owner     string // of the table
+	OwnerIs   bool   // a superuser
+	Others    string // the first partition of another role, or ""
+	OthersOf  string
+}
+
+const standingSQL = `
+	with recursive tree(relation) as (
+	  select $1::oid
+	  union
+	  select i.inhrelid from tree join pg_inherits i on i.inhparent = tree.relation
+	)
+	select current_user::text,
+	       coalesce((select s.rolname::text from pg_roles s
+	                  where s.rolsuper and pg_has_role(session_user, s.oid, 'member')
+	                  order by s.rolname = session_user desc, s.rolname limit 1), ''),
+	       o.rolname::text, o.rolsuper, coalesce(x.name, ''), coalesce(x.owner, '')
+	  from pg_class c
+	  join pg_roles o on o.oid = c.relowner
+	  left join lateral (
+	    select format('%I.%I', n.nspname, p.relname) as name, pg_get_userbyid(p.relowner)::text as owner
+	      from tree
+	      join pg_class p on p.oid = tree.relation
+	      join pg_namespace n on n.oid = p.relnamespace
+	     where p.relowner <> c.relowner
+	     order by 1
+	     limit 1
+	  ) x on true
+	 where c.oid = $1`
+
+// give makes the survey function another's, by whose rights it counts.
+func (t *draftTx) give(ctx context.Context, d *Definition, table uint32) error {
+	rows, err := collect[standing](ctx, t, standingSQL, table)
+	if err != nil {
+		return fmt.Errorf("look at the owner of %s: %w", d.Table, err)
+	}
+	if len(rows) == 0 {
+		return &refusedError{d.Table + " is gone, or another table"}
+	}
+	w := rows[0]
+	counts := w.Login
+	switch {
+	case w.Others != "":
+		return &refusedError{fmt.Sprintf("partition %s belongs to %s and its root to %s: alter table %s owner to %s",
+			w.Others, w.OthersOf, w.Owner, w.Others, schemas.Identifier(w.Owner))}
+	case w.Superuser != "":
+		if counts, err = t.giveAsSuperuser(ctx, &w); err != nil {
+			return err
+		}
+	case w.Login != w.Owner:
+		err := pgx.BeginFunc(ctx, t.Tx, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "alter function "+draftSurvey+surveyArguments+" owner to "+schemas.Identifier(w.Owner))
+			return err
+		})
+		switch state := schemas.StateOf(err); {
+		case err == nil:
+			counts = w.Owner
+		case state != schemas.SQLStateInsufficientPrivilege:
+			return fmt.Errorf("give the function that counts to %s: %w", w.Owner, err)
+		}
+	}
+	return t.mayRead(ctx, d, counts)
+}
+
+// giveAsSuperuser gives the function away, whoever the owner is.
+func (t *draftTx) giveAsSuperuser(ctx context.Context, w *standing) (counts string, err error) {
+	var script string
+	if w.Login != w.Superuser {
+		script = "set local role " + schemas.Identifier(w.Superuser) + ";\n"
+	}
+	counts = w.Owner
+	if w.OwnerIs {
+		counts = "lapse_plan_" + uuid.NewString()
+		reader := schemas.Identifier(counts)
+		script += "create role " + reader + " nologin bypassrls;\ngrant pg_read_all_data to " + reader + ";\n"
+	}
+	script += "alter function " + draftSurvey + surveyArguments + " owner to " + schemas.Identifier(counts) + ";\n"
+	if _, err := t.Exec(ctx, script, pgx.QueryExecModeSimpleProtocol); err != nil {
+		return "", fmt.Errorf("give the function that counts to %s: %w", counts, err)
+	}
+	return counts, nil
+}
+
+// mayRead says which grant is missing for role to read what the policy's condition reads.
+func (t *draftTx) mayRead(ctx context.Context, d *Definition, role string) error {
+	relations := []string{d.Table}
+	for _, j := range d.Expire.Joins() {
+		relations = append(relations, j.Relation)
+	}
+	var grant string
+	err := t.QueryRow(ctx, `
+		select coalesce(min(case when not has_schema_privilege($1::name, n.oid, 'usage') then format('grant usage on schema %I', n.nspname)
+		                         when not has_table_privilege($1::name, c.oid, 'select') then format('grant select on %I.%I', n.nspname, c.relname)
+		                    end), '')
+		  from pg_class c
+		  join pg_namespace n on n.oid = c.relnamespace
+		 where format('%I.%I', n.nspname, c.relname) = any ($2)`, role, relations).Scan(&grant)
+	if err != nil {
+		return fmt.Errorf("look at the rights of %s: %w", role, err)
+	}
+	if grant != "" {
+		return &refusedError{fmt.Sprintf("%s may not read %s: %s to %s", role, d.Table, grant, schemas.Identifier(role))}
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+package planner
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// found is what a survey function returns. Of a function that another version of Lapse made, fields may be missing.
+type found struct {
+	Due      int64           `json:"due"`
+	DueIs    Count           `json:"due_is"`
+	Oldest   *time.Time      `json:"-"` // in a column of its own: JSON's texts cannot be read where they are before Christ
+	Newest   *time.Time      `json:"-"`
+	Leaf     uint32          `json:"leaf,string"`
+	Plan     json.RawMessage `json:"plan"`
+	Explain  string          `json:"explained"`
+	Cascades []struct {
+		Table string `json:"table"`
+		Rows  *int64 `json:"rows"`
+		Why   string `json:"why"`
+	} `json:"cascades"`
+}
+
+// followed is how many due rows are followed through foreign keys where there are more than are counted.
+const followed = 10000
+
+// callSurvey asks a survey function.
+func callSurvey(ctx context.Context, q Querier, function string, at time.Time, atMost *int64) (*found, error) {
+	var text []byte
+	f := &found{}
+	err := q.QueryRow(ctx, "select s.oldest, s.newest, to_jsonb(s) - 'oldest' - 'newest' from "+function+"($1, $2) s",
+		pgx.QueryExecModeDescribeExec, at, atMost).Scan(&f.Oldest, &f.Newest, &text)
+	if err != nil {
+		return nil, fmt.Errorf("count what is due: %w", err)
+	}
+	if err := json.Unmarshal(text, f); err != nil {
+		return nil, fmt.Errorf("read what was counted: %w", err)
+	}
+	return f, nil
+}
+
+// take takes over what was found.
+func (s *surveyor) take(f *found) error {
+	v := &s.survey
+	v.Due, v.DueIs, v.Explain = f.Due, f.DueIs, f.Explain
+	v.Oldest, v.Newest = utc(f.Oldest), utc(f.Newest)
+	for _, c := range f.Cascades {
+		cascade := Cascade{Table: c.Table, Rows: c.Rows, NotCounted: c.Why}
+		if c.Rows != nil {
+			cascade.RowsAre = Exact
+			if f.DueIs != Exact {
+				scaled := int64(float64(*c.Rows) / float64(min(followed, max(f.Due, 1))) * float64(f.Due))
+				cascade.Rows, cascade.RowsAre = &scaled, Estimated
+			}
+		}
+		v.Cascades = append(v.Cascades, cascade)
+	}
+	if rate := float64(s.limits.Rate); rate > 0 && rate < v.RowsPerSecond {
+		v.RowsPerSecond, v.SpeedFrom = rate, Rated
+	}
+	v.Estimate = time.Duration(float64(v.Due) / v.RowsPerSecond * float64(time.Second)).Round(time.Millisecond)
+	if most := s.limits.MaxRows; most > 0 {
+		v.Runs = max(1, (v.Due+most-1)/most)
+	}
+	v.Breaker = s.breaker()
+	for _, leaf := range v.Shards {
+		if leaf.OID == f.Leaf {
+			v.Statement = s.definition.pickStatement(leaf.Name, s.cutoff, s.bound)
+		}
+	}
+	return s.readPlan(f.Plan)
+}
+
+func utc(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	in := t.UTC()
+	return &in
+}
+
+// breaker says whether what is due is more than the policy may delete without a person's word.
+func (s *surveyor) breaker() Breaker {
+	most := s.limits.MaxFraction
+	switch {
+	case most == 0 || s.survey.Due == 0:
+		return Breaker{}
+	case s.rows < 0:
+		return Breaker{Why: fmt.Sprintf("how many rows %s has is not known, so that max_fraction cannot be judged: analyze it", s.survey.Table)}
+	case float64(s.survey.Due) > most*s.rows:
+		return Breaker{WouldTrip: true, Why: fmt.Sprintf("more than max_fraction, %g, of the about %.0f rows of %s are due", most, s.rows, s.survey.Table)}
+	}
+	return Breaker{}
+}

@@ -1,0 +1,75 @@
+package schemas
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// A draft is what the catalog's functions are called as where the catalog is not there, or may not be called: copies of some of
+// them in the session's own temporary schema, which goes with the transaction that made them.
+
+// called finds calls of functions of the catalog, and what makes them.
+var called = regexp.MustCompile(`\blapse\.([a-z_0-9]+)\(`)
+
+// InDraft writes SQL so that it calls a draft's functions, of which names are all.
+func InDraft(sql string, names []string) string {
+	return called.ReplaceAllStringFunc(sql, func(call string) string {
+		name := strings.TrimSuffix(strings.TrimPrefix(call, "lapse."), "(")
+		if !slices.Contains(names, name) {
+			return call
+		}
+		return "pg_temp." + name + "("
+	})
+}
+
+// DraftSQL is the script that makes copies of functions of the newest catalog, and of all functions of it that they call, with
+// the names that InDraft wants.
+func DraftSQL(roles Roles, wanted ...string) (script string, names []string, err error) {
+	texts, err := functionTexts(roles)
+	if err != nil {
+		return "", nil, err
+	}
+	names = slices.Clone(wanted)
+	for i := 0; i < len(names); i++ {
+		text, there := texts[names[i]]
+		if !there {
+			return "", nil, fmt.Errorf("draft the catalog: the migrations have no function lapse.%s", names[i])
+		}
+		for _, call := range called.FindAllStringSubmatch(text, -1) {
+			if _, there := texts[call[1]]; there && !slices.Contains(names, call[1]) {
+				names = append(names, call[1])
+			}
+		}
+	}
+	var sql strings.Builder
+	for _, name := range names {
+		fmt.Fprintf(&sql, "%s;\ngrant execute on function pg_temp.%s to public;\n", InDraft(texts[name], names), name)
+	}
+	return sql.String(), names, nil
+}
+
+// functionTexts are the texts of the catalog's functions, by name without the schema.
+func functionTexts(roles Roles) (map[string]string, error) {
+	steps, err := readMigrations(migrations, roles)
+	if err != nil {
+		return nil, err
+	}
+	texts := map[string]string{}
+	for _, step := range steps {
+		for sql := step.SQL; ; {
+			head := functionHead.FindStringSubmatchIndex(sql)
+			if head == nil {
+				break
+			}
+			body, rest, found := strings.Cut(sql[head[1]:], bodyQuote)
+			if !found {
+				return nil, fmt.Errorf("read a function's text: %s has no end", sql[head[2]:head[3]])
+			}
+			texts[strings.TrimPrefix(sql[head[2]:head[3]], "lapse.")] = sql[head[0]:head[1]] + body + bodyQuote
+			sql = rest
+		}
+	}
+	return texts, nil
+}

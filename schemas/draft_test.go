@@ -1,0 +1,31 @@
+package schemas_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"lapse/schemas"
+)
+
+func TestADraftHasWhatItsFunctionsCallAndNothingThatOnlyTheCatalogHas(t *testing.T) {
+	t.Parallel()
+	script, names, err := schemas.DraftSQL(schemas.RolesFor("lapse_"), "intruders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(names, "reach") {
+		t.Errorf("a draft of intruders, which calls reach, has %v", names)
+	}
+	if strings.Contains(script, "lapse.") || !strings.Contains(script, "create function pg_temp.intruders(") || !strings.Contains(script, "from pg_temp.reach(") {
+		t.Errorf("the script is\n%s", script)
+	}
+	if _, _, err := schemas.DraftSQL(schemas.RolesFor("lapse_"), "intruders", "nothing"); err == nil || !strings.Contains(err.Error(), "lapse.nothing") {
+		t.Errorf("a function that is not there: %v", err)
+	}
+	const sql = `select lapse.leaves(1), lapse.delete_1_1(2), lapse.leaves_of(3), elapse.leaves(4)`
+	const want = `select pg_temp.leaves(1), lapse.delete_1_1(2), lapse.leaves_of(3), elapse.leaves(4)`
+	if got := schemas.InDraft(sql, []string{"leaves"}); got != want {
+		t.Errorf("got %s", got)
+	}
+}

@@ -1,0 +1,136 @@
+-- What a count says beside how many rows are due.
+
+-- cascade_statement writes the statement that counts, table by table, the rows that would go with the due rows of root through
+-- foreign keys with ON DELETE CASCADE, to any depth; null where no such key leads away from root. due is SQL from its FROM on, in
+-- which t is root. The statement's parameters are those of due, and $3, after how many due rows it stops; null: after all of
+-- them. It returns one json array with an object for each table: its name, and rows, or why they were not counted.
+--
+-- It reads the system catalog only, with the rights of whoever calls it. A table that is another role's is not counted: code of
+-- that role's could run in whoever counts (an index's function, a type's operator). Neither is one of several that refer to each
+-- other in a circle, since a recursive query cannot follow that; a table that refers to itself is followed. What lies behind
+-- either is not counted.
+create function lapse.cascade_statement(root oid, due text) returns text
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+set jit = off
+as $lapse$
+declare
+  edges     jsonb;
+  statement text;
+  done      oid[] := array[root];
+  results   text[] := '{}';
+  node      record;
+  rest      record;
+begin
+  -- An edge is a foreign key as it was written: between tables, or partitions of them.
+  with recursive k as materialized (
+    select c.oid, c.conrelid, c.confrelid, c.conkey, c.confkey, c.conpfeqop,
+           coalesce(pg_partition_root(c.conrelid)::oid, c.conrelid) as child, coalesce(pg_partition_root(c.confrelid)::oid, c.confrelid) as parent
+      from pg_constraint c
+     where c.contype = 'f' and c.confdeltype = 'c' and c.conparentid = 0
+  ), reached(relation) as (
+    select cascade_statement.root
+    union
+    select k.child from reached join k on k.parent = reached.relation
+  )
+  select jsonb_agg(jsonb_build_object(
+           'child', k.child, 'parent', k.parent, 'below', k.confrelid,
+           'from', (select case when r.relkind = 'r' then 'only ' else '' end || format('%I.%I', n.nspname, r.relname)
+                      from pg_class r join pg_namespace n on n.oid = r.relnamespace where r.oid = k.conrelid),
+           'whole', k.conrelid = k.child and k.confrelid = k.parent,
+           'needs', array(select a.attname from pg_attribute a where a.attrelid = k.confrelid and a.attnum = any (k.confkey) order by a.attname),
+           'condition', (select string_agg(format('p.%I operator(%I.%s) c.%I', f.attname, s.nspname, o.oprname, a.attname), ' and ' order by m.n)
+                           from unnest(k.conkey, k.confkey, k.conpfeqop) with ordinality m(near, far, operator, n)
+                           join pg_attribute a on a.attrelid = k.conrelid and a.attnum = m.near
+                           join pg_attribute f on f.attrelid = k.confrelid and f.attnum = m.far
+                           join pg_operator o on o.oid = m.operator
+                           join pg_namespace s on s.oid = o.oprnamespace)))
+    into edges
+    from reached
+    join k on k.parent = reached.relation
+   where k.child <> cascade_statement.root;
+  if edges is null then
+    return null;
+  end if;
+  statement := format(E'with recursive d0 as (\n  select t.tableoid, t.ctid%s\n  %s\n  limit $3\n)',
+    (select string_agg(format(', t.%I', c.name), '' order by c.name)
+       from (select distinct jsonb_array_elements_text(e -> 'needs') as name from jsonb_array_elements(edges) e where (e ->> 'parent')::oid = root) c), due);
+  loop
+    -- The next table: one of ours of which all that leads to it is written.
+    select e.child as relation, format('%I.%I', n.nspname, r.relname) as name,
+           (select coalesce(string_agg(format(', c.%I', w.name), '' order by w.name), '')
+              from (select distinct jsonb_array_elements_text(x -> 'needs') as name
+                      from jsonb_array_elements(edges) x where (x ->> 'parent')::oid = e.child) w) as columns
+      into node
+      from (select (x ->> 'child')::oid as child,
+                   bool_and((x ->> 'parent')::oid = any (done) or x ->> 'parent' = x ->> 'child') as ready,
+                   count(*) filter (where x ->> 'parent' = x ->> 'child') as own,
+                   bool_and((x ->> 'whole')::boolean) filter (where x ->> 'parent' = x ->> 'child') as whole
+              from jsonb_array_elements(edges) x
+             group by 1) e
+      join pg_class r on r.oid = e.child
+      join pg_namespace n on n.oid = r.relnamespace
+     where e.ready and e.child <> all (done) and (e.own = 0 or e.whole)
+       and has_table_privilege(e.child, 'select') and has_schema_privilege(n.oid, 'usage')
+       and not exists (
+             with recursive tree(relation) as (
+               select e.child
+               union
+               select i.inhrelid from tree join pg_inherits i on i.inhparent = tree.relation
+             )
+             select from tree
+               join pg_class m on m.oid = tree.relation
+               join pg_roles o on o.oid = m.relowner
+               join pg_class t on t.oid = root
+               join pg_roles h on h.oid = t.relowner
+              where o.oid <> h.oid and not (o.rolsuper and h.rolsuper))
+     order by name
+     limit 1;
+    exit when not found;
+    statement := statement || format(E', d%s as (\n%s%s\n)', cardinality(done),
+      (select string_agg(format(E'  select c.tableoid, c.ctid%s from %s as c\n   where exists (select from d%s p where %s%s)',
+                node.columns, x ->> 'from', array_position(done, (x ->> 'parent')::oid) - 1, x ->> 'condition',
+                case when x ->> 'below' = x ->> 'parent' then ''
+                     else format(' and %s in (select p.tableoid union select a.relid::oid from pg_catalog.pg_partition_ancestors(p.tableoid) a)', x ->> 'below') end),
+                E'\n  union\n' order by x::text)
+         from jsonb_array_elements(edges) x
+        where (x ->> 'child')::oid = node.relation and x ->> 'parent' <> x ->> 'child'),
+      (select format(E'\n  union\n  select c.tableoid, c.ctid%s from %s as c join d%s p on %s', node.columns, min(x ->> 'from'), cardinality(done),
+                string_agg(format('(%s)', x ->> 'condition'), ' or ' order by x::text))
+         from jsonb_array_elements(edges) x
+        where (x ->> 'child')::oid = node.relation and x ->> 'parent' = x ->> 'child'
+       having count(*) > 0));
+    results := results || format('(%s, %L, (select count(*) from d%s), null)', cardinality(done), node.name, cardinality(done));
+    done := done || node.relation;
+  end loop;
+  for rest in
+    select format('%I.%I', n.nspname, r.relname) as name, r.relowner <> t.relowner as foreign_owner
+      from (select distinct (x ->> 'child')::oid as child from jsonb_array_elements(edges) x) e
+      join pg_class r on r.oid = e.child
+      join pg_namespace n on n.oid = r.relnamespace
+      join pg_class t on t.oid = root
+     where e.child <> all (done)
+     order by name
+  loop
+    results := results || format('(%s, %L, null, %L)', cardinality(results) + 1, rest.name,
+      case when rest.foreign_owner then 'it belongs to another role' else 'it is behind a table that cannot be counted, or in a circle of foreign keys, or may not be read' end);
+  end loop;
+  return statement || format(E'\nselect coalesce(json_agg(json_build_object(''table'', v.name, ''rows'', v.went, ''why'', v.why) order by v.n), ''[]'')\n  from (values %s) v(n, name, went, why)',
+    array_to_string(results, E',\n               '));
+end
+$lapse$;
+
+comment on function lapse.cascade_statement(oid, text) is
+  'Writes the statement that counts the rows that would go with a table''s due rows by ON DELETE CASCADE. Called by the counting functions of policies.';
+
+revoke all on function lapse.cascade_statement(oid, text) from public;
+
+do $do$
+declare
+  deleter name;
+begin
+  for deleter in select d.role from lapse.deleter d join pg_roles r on r.rolname = d.role loop
+    execute format('grant execute on function lapse.cascade_statement(oid, text) to %I', deleter);
+  end loop;
+end
+$do$;
