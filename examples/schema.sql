@@ -14,6 +14,10 @@
 --     2  uploads
 --     3  links
 --     4  devices
+--     3  news
+--     4  documents
+--     4  messages
+--     3  measurements
 --     2  trials
 --     3  orders
 --     5  readings
@@ -102,6 +106,37 @@ select jsonb_build_object('meta', jsonb_build_object('expireAt', floor(extract(e
   from generate_series(-3, 3) n;                                    -- 4 are due: the last one just so
 insert into devices (doc) values
   ('{"meta": {"expireAt": "soon"}}'), ('{"meta": {"expireAt": null}}'), ('{"meta": {"expireAt": 1e30}}'), ('{"meta": {}}'), ('[]'), (null);
+
+-- iso8601: a text is a date in one of GDN's forms; without an offset it is UTC. Anything else never expires.
+create table news (id bigint generated always as identity primary key, until text);
+insert into news (until) values
+  ('2019-05-27'), ('2019-05-27T21:20:00.123+01:30'),
+  (to_char(now() at time zone 'UTC' - interval '1 minute', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), -- 3 are due
+  (to_char(now() at time zone 'UTC' + interval '2 days', 'YYYY-MM-DD')),
+  ('2019-02-30'), ('2019-05-27 21:20:00'), ('27.5.2019'), ('infinity'), ('now'), (''), (null);
+
+-- iso8601 with a path: the same inside a document.
+create table documents (id bigint generated always as identity primary key, doc jsonb);
+insert into documents (doc)
+select jsonb_build_object('valid', jsonb_build_object('to', to_char(now() at time zone 'UTC' + n * interval '1 day', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')))
+  from generate_series(-3, 3) n;                                    -- 4 are due
+insert into documents (doc) values
+  ('{"valid": {"to": "2019-02-30"}}'), ('{"valid": {"to": 0}}'), ('{"valid": {"to": ""}}'), ('{"valid": {}}'), ('{}'), (null);
+
+-- instant: in one document a number of seconds, in another a date.
+create table messages (id bigint generated always as identity primary key, doc jsonb);
+insert into messages (doc) values
+  ('{"expireAt": 1550165973}'), ('{"expireAt": "2019-03-28T01:06:00Z"}'), ('{"expireAt": 0}'),
+  (jsonb_build_object('expireAt', floor(extract(epoch from now())) - 700)), -- 4 are due, ten minutes after
+  (jsonb_build_object('expireAt', floor(extract(epoch from now())) + 86400)), ('{"expireAt": "1550165973"}'),
+  ('{"expireAt": true}'), ('{"expireAt": "never"}'), ('{}'), (null);
+
+-- bucket: a row holds what was measured in the hour that begins at "hour", and is due a week after that hour's end.
+create table measurements (id bigint generated always as identity primary key, hour timestamptz, readings float8[]);
+create index on measurements (hour, id);
+insert into measurements (hour) values
+  (now() - interval '7 days 1 hour'), (now() - interval '7 days 2 hours'), (now() - interval '1 year'), -- 3 are due
+  (now() - interval '6 days'), (null), ('infinity'), ('-infinity');
 
 -- expression: SQL over the row's own columns.
 create table trials (id bigint generated always as identity primary key, started timestamptz, days int, extended bool not null default false);
