@@ -151,10 +151,6 @@ select t.ctid as at, t."id" as k1,
     -- Of a part that was counted nothing can be said about the whole, unless an index has it in order.
     oldest := null;
     newest := null;
-    if at_most > 0 and plan::text ~ '"Index Name"' and plan::text !~ '"Node Type": "(Sort|Incremental Sort)"' then
-      execute 'select t."at" ' || rest || ' order by  limit 1' into oldest using at_cutoff, bound;
-      perform lapse.pin();
-    end if;
   end if;
   pick := lapse.cascade_statement(root, rest);
   cascades := '[]';

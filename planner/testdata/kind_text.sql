@@ -73,10 +73,11 @@ select t.ctid as at
 end
 $lapse$;
 
--- Counts the rows of shop.t that are due under policy p at an instant, and where asked says how
--- a batch would find those of one leaf. It returns counts, instants and a plan, never values.
-create function lapse.survey_1_2(at_cutoff timestamptz, explain_leaf oid)
-returns table (due bigint, oldest timestamptz, newest timestamptz, seen pg_snapshot, plan json, explained text)
+-- Counts the rows of shop.t that are due under policy p at an instant, and says how a batch would find those of
+-- its largest partition. It counts no further than at_most (null: to the end; 0: not at all), and then gives PostgreSQL's own
+-- estimate. It returns counts, instants and plans, never values.
+create function lapse.survey_1_2(at_cutoff timestamptz, at_most bigint)
+returns table (due bigint, due_is text, oldest timestamptz, newest timestamptz, seen pg_snapshot, leaf oid, plan json, explained text, cascades json)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'
@@ -89,49 +90,92 @@ set jit = off
 set constraint_exclusion = off
 as $lapse$
 declare
-  root  oid := lapse.inspect(1, 2);
-  bound text := to_char(least(at_cutoff - interval '1 day' + interval '1 day', '9999-12-31') at time zone 'UTC', 'YYYY-MM-DD') || '~';
-  leaf  text := (select format('%I.%I', n.nspname, c.relname)
-                   from pg_class c join pg_namespace n on n.oid = c.relnamespace
-                  where c.oid = explain_leaf
-                    and (c.oid = root or exists (select from pg_partition_ancestors(c.oid) a where a.relid = root)));
-  pick  text := '
+  root    oid := lapse.inspect(1, 2);
+  bound   text := to_char(least(at_cutoff - interval '1 day' + interval '1 day', '9999-12-31') at time zone 'UTC', 'YYYY-MM-DD') || '~';
+  source  text := 'from shop.t as t
+ where ';
+  rest    text := source || '(t."at" collate "C") <= $2 and (t."at" collate "C") >= ''0001'' and octet_length((t."at")::text) < 30
+   and case when octet_length((t."at")::text) < 30 then case when (t."at" collate "C") <= $2 and (t."at" collate "C") ~ ''^(?!0000)([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))|([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then (coalesce(substring((t."at" collate "C") from ''^.{10}T[0-9:.]+''), (t."at" collate "C"))::timestamp at time zone ''UTC'' - coalesce(substring((t."at" collate "C") from ''[+-][0-9]{2}:[0-9]{2}$''), ''0'')::interval) + interval ''1 day'' <= $1 else false end else false end';
+  counted bigint := 0;
+  whole   jsonb;
+  place   text;
+  pick    text;
+  line    text;
+begin
+  -- Partitions that cannot have a due row are left out when this is planned: they are not in the plan, and not locked.
+  execute 'explain (verbose, format json) select (coalesce(substring((t."at" collate "C") from ''^.{10}T[0-9:.]+''), (t."at" collate "C"))::timestamp at time zone ''UTC'' - coalesce(substring((t."at" collate "C") from ''[+-][0-9]{2}:[0-9]{2}$''), ''0'')::interval) ' || source || '(t."at" collate "C") <= $2 and (t."at" collate "C") >= ''0001'' and octet_length((t."at")::text) < 30
+   and case when octet_length((t."at")::text) < 30 then case when (t."at" collate "C") <= $2 and (t."at" collate "C") ~ ''^(?!0000)([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))|([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then (coalesce(substring((t."at" collate "C") from ''^.{10}T[0-9:.]+''), (t."at" collate "C"))::timestamp at time zone ''UTC'' - coalesce(substring((t."at" collate "C") from ''[+-][0-9]{2}:[0-9]{2}$''), ''0'')::interval) + interval ''1 day'' <= $1 else false end else false end' into whole using at_cutoff, bound;
+  perform lapse.pin();
+  due := (whole #>> '{0, Plan, Plan Rows}')::bigint;
+  due_is := 'estimate';
+  if at_most is distinct from 0 then
+    execute 'select count(*), min(d.due), max(d.due), pg_current_snapshot()
+  from (select (coalesce(substring((t."at" collate "C") from ''^.{10}T[0-9:.]+''), (t."at" collate "C"))::timestamp at time zone ''UTC'' - coalesce(substring((t."at" collate "C") from ''[+-][0-9]{2}:[0-9]{2}$''), ''0'')::interval) as due ' || rest || '
+         limit $3) d'
+      into counted, oldest, newest, seen using at_cutoff, bound, at_most + 1;
+    perform lapse.pin();
+    if counted <= at_most or at_most is null then
+      due := counted;
+      due_is := 'exact';
+    elsif due <= at_most then
+      due := at_most;
+      due_is := 'more_than';
+    end if;
+  end if;
+  select c.oid, format('%I.%I', n.nspname, c.relname) into leaf, place
+    from jsonb_path_query(whole, 'strict $.** ? (exists (@."Relation Name"))') w
+    join pg_class c on c.relname = w ->> 'Relation Name'
+    join pg_namespace n on n.oid = c.relnamespace and n.nspname = w ->> 'Schema'
+   where c.oid = root or exists (select from pg_partition_ancestors(c.oid) a where a.relid = root)
+   order by c.relpages desc, c.oid
+   limit 1;
+  if place is not null then
+    pick := '
 select s.at, s.k1, s.k2
   from (
 select t.ctid as at, (t."at" collate "C") as k1, t."id" as k2,
        case when octet_length((t."at")::text) < 30 then case when (t."at" collate "C") <= $2 and (t."at" collate "C") ~ ''^(?!0000)([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))|([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then (coalesce(substring((t."at" collate "C") from ''^.{10}T[0-9:.]+''), (t."at" collate "C"))::timestamp at time zone ''UTC'' - coalesce(substring((t."at" collate "C") from ''[+-][0-9]{2}:[0-9]{2}$''), ''0'')::interval) + interval ''1 day'' <= $1 else false end else false end as due
-  from only ' || leaf || ' as t
+  from only ' || place || ' as t
  where (t."at" collate "C") <= $2 and (t."at" collate "C") >= ''0001'' and octet_length((t."at")::text) < 30
  order by (t."at" collate "C"), t."id"
  limit $4
 ) s
  where s.due
  limit $3';
-  line  text;
-begin
-  execute 'select count(*), min((coalesce(substring((t."at" collate "C") from ''^.{10}T[0-9:.]+''), (t."at" collate "C"))::timestamp at time zone ''UTC'' - coalesce(substring((t."at" collate "C") from ''[+-][0-9]{2}:[0-9]{2}$''), ''0'')::interval)), max((coalesce(substring((t."at" collate "C") from ''^.{10}T[0-9:.]+''), (t."at" collate "C"))::timestamp at time zone ''UTC'' - coalesce(substring((t."at" collate "C") from ''[+-][0-9]{2}:[0-9]{2}$''), ''0'')::interval)), pg_current_snapshot()
-  from shop.t as t
- where (t."at" collate "C") <= $2 and (t."at" collate "C") >= ''0001'' and octet_length((t."at")::text) < 30
-   and case when octet_length((t."at")::text) < 30 then case when (t."at" collate "C") <= $2 and (t."at" collate "C") ~ ''^(?!0000)([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))|([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then (coalesce(substring((t."at" collate "C") from ''^.{10}T[0-9:.]+''), (t."at" collate "C"))::timestamp at time zone ''UTC'' - coalesce(substring((t."at" collate "C") from ''[+-][0-9]{2}:[0-9]{2}$''), ''0'')::interval) + interval ''1 day'' <= $1 else false end else false end'
-    into due, oldest, newest, seen using at_cutoff, bound;
-  perform lapse.pin();
-  if leaf is not null then
     execute 'explain (format json)' || pick into plan using at_cutoff, bound, 100, 800;
     perform lapse.pin();
     for line in execute 'explain' || pick using at_cutoff, bound, 100, 800 loop
       explained := concat(explained, line, chr(10));
     end loop;
+    perform lapse.pin();
+  end if;
+  if due_is <> 'exact' then
+    -- Of a part that was counted nothing can be said about the whole, unless an index has it in order.
+    oldest := null;
+    newest := null;
+    if at_most > 0 and plan::text ~ '"Index Name"' and plan::text !~ '"Node Type": "(Sort|Incremental Sort)"' then
+      execute 'select (coalesce(substring((t."at" collate "C") from ''^.{10}T[0-9:.]+''), (t."at" collate "C"))::timestamp at time zone ''UTC'' - coalesce(substring((t."at" collate "C") from ''[+-][0-9]{2}:[0-9]{2}$''), ''0'')::interval) ' || rest || ' order by (t."at" collate "C") limit 1' into oldest using at_cutoff, bound;
+      perform lapse.pin();
+    end if;
+  end if;
+  pick := lapse.cascade_statement(root, rest);
+  cascades := '[]';
+  if pick is not null then
+    cascades := null;
+    if at_most is distinct from 0 then
+      execute pick into cascades using at_cutoff, bound, case when due_is <> 'exact' then 10000 end;
+      perform lapse.pin();
+    end if;
   end if;
   return next;
 end
 $lapse$;
-
 revoke all on function lapse.delete_1_2(lapse.claim, bytea, lapse.work) from public;
 grant execute on function lapse.delete_1_2(lapse.claim, bytea, lapse.work) to "lapse_executor";
-revoke all on function lapse.survey_1_2(timestamptz, oid) from public;
-grant execute on function lapse.survey_1_2(timestamptz, oid) to "lapse_executor";
+revoke all on function lapse.survey_1_2(timestamptz, bigint) from public;
+grant execute on function lapse.survey_1_2(timestamptz, bigint) to "lapse_executor";
 
 grant create on schema lapse to "lapse_deleter_0";
 alter function lapse.delete_1_2(lapse.claim, bytea, lapse.work) owner to "lapse_deleter_0";
-alter function lapse.survey_1_2(timestamptz, oid) owner to "lapse_deleter_0";
+alter function lapse.survey_1_2(timestamptz, bigint) owner to "lapse_deleter_0";
 revoke create on schema lapse from "lapse_deleter_0";
