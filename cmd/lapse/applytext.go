@@ -17,8 +17,10 @@ func (a *applier) print(changes setup.Changes) {
 		if len(c.Publish) > 0 {
 			fmt.Fprintf(a.out, "  publish %s\n", strings.Join(c.Publish, ", "))
 		}
-		if c.Grant {
-			fmt.Fprintf(a.out, "  grant %s its rights on every partition of %s\n", c.Deleter(a.settings.Roles), c.Table)
+		if c.Grant || c.Change.Writes() && !c.Careful() {
+			for _, statement := range c.Grants {
+				fmt.Fprintf(a.out, "  %s;\n", statement)
+			}
 		}
 		for _, statement := range c.Build {
 			fmt.Fprintf(a.out, "  %s;\n", statement)

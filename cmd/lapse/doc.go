@@ -10,6 +10,7 @@
 //	init.go, initslot.go         install: the steps are in internal/setup
 //	apply.go, applytext.go       apply a policy file: the steps are in internal/setup; indexing.go tells of indexes
 //	doctor.go                    what is wrong with server, installation, roles and tables: the checks are in internal/setup
+//	uninstall.go                 the way back, printed or run
 //	policy.go, policystate.go    the policies in force; pausing, arming and resuming them
 //	pause.go                     every deletion paused
 //	plan.go                      what is due

@@ -77,7 +77,7 @@ deleted, by which policy, and what anybody else deleted beside it.
 Settings come from flags, then the environment (LAPSE_DATABASE_URL, LAPSE_KAFKA_BROKERS, LAPSE_KEYS, LAPSE_KEY_TAG and
 its kin, PG*), then --config lapse.yaml (or LAPSE_CONFIG).
 
-A superuser's login is for init and apply; the other commands refuse one. LAPSE_SUPERUSER=allow in the environment lets it
+A superuser's login is for init, apply, doctor and uninstall; the others refuse one. LAPSE_SUPERUSER=allow in the environment lets it
 pass, for throw-away databases.
 
 Exit codes: 0 done; 1 failed; 2 wrong usage or invalid input; 3 done, and it found something that needs a person.`,
@@ -111,7 +111,7 @@ Exit codes: 0 done; 1 failed; 2 wrong usage or invalid input; 3 done, and it fou
 	root.AddCommand(
 		a.initCommand(), a.doctorCommand(), a.applyCommand(), a.scaffoldCommand(), a.hideCommand(), a.policyCommand(), a.pauseCommand(),
 		a.resumeCommand(), a.planCommand(),
-		a.clockCommand(), a.historyCommand(), a.runCommand(), a.auditCommand(), a.serveCommand(), a.eventsCommand(), a.versionCommand(),
+		a.clockCommand(), a.historyCommand(), a.runCommand(), a.auditCommand(), a.serveCommand(), a.eventsCommand(), a.uninstallCommand(), a.versionCommand(),
 		a.completionCommand(),
 	)
 	completes(root)

@@ -28,7 +28,7 @@ type session struct {
 	command   string // application_name, unless the connection string has one
 	to        config.ConnString
 	role      string            // "": the login's own
-	superuser bool              // a superuser's login is taken: for init and apply
+	superuser bool              // a superuser's login is taken: for init, apply, doctor and uninstall
 	with      map[string]string // further settings
 }
 

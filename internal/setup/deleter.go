@@ -115,6 +115,8 @@ type equipping struct {
 
 // DeleterState is what LookAtDeleter finds.
 type DeleterState struct {
+	// Grants are the statements that EnsureDeleter will run in this session, in their order.
+	Grants []string
 	// Lacks says that something is missing: the deleter is new, a partition was made since, or a right was taken away. That
 	// this login may not give it functions does not matter until there are some to give.
 	Lacks   bool
@@ -126,6 +128,16 @@ func LookAtDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles)
 	e := &equipping{tx, t, roles, roles.Deleter(t.OwnerOID)}
 	d, err := e.look(ctx)
 	s := DeleterState{MayGive: d.MayGive}
+	if err == nil && !d.ready() && e.excess(&d) == nil && !d.Circle {
+		missing, err := e.missing(ctx, &d)
+		if err != nil {
+			return s, err
+		}
+		for _, m := range missing {
+			s.Grants = append(s.Grants, m.sql)
+		}
+		s.Grants = append(s.Grants, e.equipment()...)
+	}
 	d.MayGive = true
 	s.Lacks = !d.ready()
 	return s, err
@@ -312,12 +324,9 @@ func (e *equipping) equip(ctx context.Context) error {
 	if err := e.as(ctx, schemas.Identifier(e.roles.Owner)); err != nil {
 		return err
 	}
-	if _, err := e.tx.Exec(ctx, "grant usage on schema lapse to "+schemas.Identifier(e.name)); err != nil {
-		return fmt.Errorf("let %s use schema lapse: %w", e.name, err)
-	}
-	for _, function := range schemas.DeleterFunctions() {
-		if _, err := e.tx.Exec(ctx, "grant execute on function "+function+" to "+schemas.Identifier(e.name)); err != nil {
-			return fmt.Errorf("let %s call %s: %w", e.name, function, err)
+	for _, sql := range e.equipment() {
+		if _, err := e.tx.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("%s: %w", sql, err)
 		}
 	}
 	_, err := e.tx.Exec(ctx, `insert into lapse.deleter (role, owner) values ($1, $2) on conflict (role) do update set owner = excluded.owner`,
@@ -326,6 +335,15 @@ func (e *equipping) equip(ctx context.Context) error {
 		return fmt.Errorf("record %s: %w", e.name, err)
 	}
 	return nil
+}
+
+// equipment are the grants in schema lapse.
+func (e *equipping) equipment() []string {
+	name := schemas.Identifier(e.name)
+	return []string{
+		"grant usage on schema lapse to " + name,
+		"grant execute on function " + strings.Join(schemas.DeleterFunctions(), ", ") + " to " + name,
+	}
 }
 
 // refusal is what no grant of this session's has settled.

@@ -37,8 +37,9 @@ type Change struct {
 	planner.Change
 	Publish  []string  `json:"publish,omitempty"` // tables that are to be published
 	Applied  bool      `json:"applied"`
-	Grant    bool      `json:"grant,omitempty"` // the deleter lacks a right, on a partition made since for instance
-	Leave    []string  `json:"leave,omitempty"` // tables that leave their publication: no policy needs them there
+	Grant    bool      `json:"grant,omitempty"`  // the deleter lacks a right, on a partition made since for instance
+	Grants   []string  `json:"grants,omitempty"` // the statements that give it what it lacks, as they will run
+	Leave    []string  `json:"leave,omitempty"`  // tables that leave their publication: no policy needs them there
 	NewlyDue *NewlyDue `json:"newly_due,omitempty"`
 	// Build are the statements that make the policy's index, before its version is written; DropIndexes are indexes that Lapse
 	// made and no policy asks for any more.
@@ -86,7 +87,7 @@ func (c *Change) refused(err error) error {
 		return nil
 	}
 	if c.FallBack(err.Error()) {
-		c.Publish, c.Grant, c.tables, c.Build = nil, false, nil, nil
+		c.Publish, c.Grant, c.Grants, c.tables, c.Build = nil, false, nil, nil, nil
 		return nil
 	}
 	return fmt.Errorf("%s: policy %s: %w", c.Resolved.Policy.At("table"), c.Policy, err)
@@ -190,7 +191,7 @@ func (a *Applier) checkDeleter(ctx context.Context, c *Change) error {
 	var ready bool
 	err := pgx.BeginFunc(ctx, a.Conn, func(tx pgx.Tx) error {
 		d, err := LookAtDeleter(ctx, tx, tableOf(c.Resolved), a.Roles)
-		c.Grant, ready = d.Lacks, !d.Lacks && d.MayGive
+		c.Grant, c.Grants, ready = d.Lacks, d.Grants, !d.Lacks && d.MayGive
 		return err
 	})
 	if err != nil || ready || !c.Writes() {

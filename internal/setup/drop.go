@@ -113,8 +113,8 @@ func (a *Applier) leave(ctx context.Context, c *Change) {
 	c.Warnings = append(c.Warnings, c.Left...)
 }
 
-// dropDeleters removes the roles that delete for nobody any more. It takes back what was granted on a superuser's tables,
-// for which PostgreSQL locks them: nobody is waited for.
+// dropDeleters removes the roles that delete for nobody any more, and from the others what they were granted one by one for
+// policies that are gone: on a superuser's tables, for which PostgreSQL locks them, and on schemas. Nobody is waited for.
 func (a *Applier) dropDeleters(ctx context.Context) error {
 	if ctx.Err() != nil || a.Conn.IsClosed() {
 		return nil
@@ -122,15 +122,23 @@ func (a *Applier) dropDeleters(ctx context.Context) error {
 	if _, err := a.Conn.Exec(ctx, `set lock_timeout = '10ms'`); err != nil {
 		return fmt.Errorf("drop deleters: %w", err)
 	}
-	warnings, err := DropUnusedDeleters(ctx, a.Conn, a.Roles)
-	if schemas.StateOf(err) == schemas.SQLStateLockNotAvailable {
-		warnings, err = append(warnings, err.Error()), nil
-	}
-	for _, warning := range warnings {
-		a.Log.Warn("a role is left over", "problem", warning)
-	}
-	if err != nil {
-		return err
+	for _, step := range []struct {
+		left string
+		do   func() ([]string, error)
+	}{
+		{"role", func() ([]string, error) { return DropUnusedDeleters(ctx, a.Conn, a.Roles) }},
+		{"right", func() ([]string, error) { return RevokeExcessRights(ctx, a.Conn, a.Roles) }},
+	} {
+		warnings, err := step.do()
+		if schemas.StateOf(err) == schemas.SQLStateLockNotAvailable {
+			warnings, err = append(warnings, err.Error()), nil
+		}
+		for _, warning := range warnings {
+			a.Log.Warn("a role or right is left over", "what", step.left, "problem", warning)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	if _, err := a.Conn.Exec(ctx, `reset lock_timeout`); err != nil {
 		return fmt.Errorf("drop deleters: %w", err)

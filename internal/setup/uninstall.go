@@ -28,11 +28,13 @@ type Uninstaller struct {
 	Session
 	Auditor *pgx.Conn // a login that may drop the slot
 	Reason  string    // for the record, which goes with the catalog
+	// Login opens a session of the login's own, in which indexes that Lapse made are dropped.
+	Login func(ctx context.Context) (*pgx.Conn, error)
 	// Progress is told of each step that is done; nil is told nothing.
 	Progress func(UninstallStep)
 }
 
-// Uninstall drops the policies, the deleters, the slot, the publications and the catalog. Roles other than the deleters stay:
+// Uninstall drops the policies, the indexes that Lapse made for them, the deleters, the slot, the publications and the catalog. Roles other than the deleters stay:
 // they belong to the cluster. So do the topics and the keys, which are the proof of what was deleted. It refuses while an
 // auditor reads from the slot (replication.ErrSlotActive): what was not read would be in no evidence. Where nothing is
 // installed it returns ErrNotInstalled. After a crash another Uninstall goes on. The warnings name what is left over.
@@ -72,7 +74,7 @@ func (u Uninstaller) Uninstall(ctx context.Context) (warnings []string, err erro
 
 // policies drops all of them, as applying an empty file does.
 func (u *Uninstaller) policies(ctx context.Context) (warnings []string, err error) {
-	a := &Applier{Session: u.Session, AuditRequired: true, Prune: true, Reason: u.Reason}
+	a := &Applier{Session: u.Session, AuditRequired: true, Prune: true, Reason: u.Reason, Login: u.Login}
 	changes, err := a.Difference(ctx, &policyfile.File{})
 	if err != nil {
 		return nil, err
@@ -111,7 +113,14 @@ func (u *Uninstaller) catalog(ctx context.Context) error {
 			return err
 		}
 		var deleters []string
-		if err := tx.QueryRow(ctx, `select coalesce(array_agg(d.role::text), '{}') from lapse.deleter d`).Scan(&deleters); err != nil {
+		// One that another database of the cluster needs is on that one's record.
+		if err := tx.QueryRow(ctx, `
+			select coalesce(array_agg(d.role::text), '{}')
+			  from lapse.deleter d
+			  join pg_roles r on r.rolname = d.role
+			 where not exists (select from pg_shdepend s
+			                    where s.refclassid = 'pg_catalog.pg_authid'::regclass and s.refobjid = r.oid
+			                      and s.dbid not in (0, (select oid from pg_database where datname = current_database())))`).Scan(&deleters); err != nil {
 			return fmt.Errorf("look for deleters: %w", err)
 		}
 		if len(deleters) > 0 {

@@ -24,7 +24,7 @@ func (p *site) uninstalls() ([]string, error) {
 	}
 	defer func() { _ = auditor.Close(context.WithoutCancel(ctx)) }()
 	return setup.Uninstaller{
-		Session: setup.Session{Conn: owner, Roles: p.roles, Log: quiet}, Auditor: auditor, Reason: "a test",
+		Session: setup.Session{Conn: owner, Roles: p.roles, Log: quiet}, Auditor: auditor, Reason: "a test", Login: p.connectLogin,
 	}.Uninstall(ctx)
 }
 
@@ -67,4 +67,76 @@ func TestAnUninstallThatLosesItsConnectionAtAnyStatementIsTakenUp(t *testing.T) 
 		return err
 	})
 	p.isGone()
+}
+
+// What is printed, run on one database, and what is executed on another leave the same.
+func TestThePrintedWayBackEndsWhereTheExecutedOneDoes(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		set := func(db *pgtest.DB) *site {
+			p := newInstalled(t, db)
+			plain, parts := p.indexed("idx")
+			db.Exec(t, `create table public.super (id int primary key, at timestamptz)`)
+			_, err := p.makes(file(t, ", index: create", append(p.family(), plain, parts, "public.super")...))
+			p.must(err)
+			return p
+		}
+		executed, printed := set(db), set(pgtest.New(t, db.Major))
+		before := printed.state()
+		statements, err := setup.UninstallSQL(t.Context(), printed.admin, printed.roles)
+		printed.must(err)
+		same(t, "printing changes nothing", printed.state(), before)
+		for range 2 {
+			for _, sql := range statements {
+				db := printed.db.Connect(t)
+				if err := run(t, db, sql+";"); err != nil {
+					t.Errorf("%s: %v", sql, err)
+				}
+				printed.must(db.Close(t.Context()))
+			}
+		}
+		warnings, err := executed.uninstalls()
+		if err != nil || len(warnings) > 0 {
+			t.Fatalf("got %q, %v", warnings, err)
+		}
+		same(t, "printed and executed", printed.state(), executed.state())
+		for _, p := range []*site{printed, executed} {
+			p.isGone()
+			if got := append(p.acls(), ask[[]string](p, made)...); len(got) > 0 {
+				t.Errorf("left is %q", got)
+			}
+		}
+		if _, err := setup.UninstallSQL(t.Context(), printed.admin, printed.roles); !errors.Is(err, setup.ErrNotInstalled) {
+			t.Errorf("the second time: got %v", err)
+		}
+		for _, sql := range setup.DropRolesSQL(printed.roles) {
+			printed.must(run(t, printed.db.Connect(t), sql))
+		}
+	})
+}
+
+// Two databases of a cluster may share a deleter: one goes, the other goes on.
+func TestUninstallLeavesTheDeleterThatAnotherDatabaseNeeds(t *testing.T) {
+	t.Parallel()
+	p := newInstalled(t, pgtest.New(t, pgtest.Newest(t)))
+	other := newSite(t, pgtest.New(t, p.db.Major))
+	other.roles = p.roles
+	_, err := other.installer().Install(t.Context())
+	p.must(err)
+	for _, s := range []*site{p, other} {
+		s.db.Exec(t, `create table public.super (id int primary key, at timestamptz)`)
+		s.applies(file(t, "", "public.super"))
+	}
+	before := other.state()
+	_, err = p.uninstalls()
+	p.must(err)
+	same(t, "the other database", other.state(), before)
+	if ask[bool](p, `select to_regnamespace('lapse') is not null`) {
+		t.Error("the catalog is still there")
+	}
+	_, err = other.uninstalls()
+	p.must(err)
+	if ask[bool](p, `select exists (select from pg_roles where rolname = $1)`, p.roles.Deleter(10)) {
+		t.Error("the deleter is still there")
+	}
 }

@@ -59,6 +59,84 @@ func DropUnusedDeleters(ctx context.Context, conn *pgx.Conn, roles schemas.Roles
 	return warnings, nil
 }
 
+// excessRight is a right of a deleter's that no policy in force needs, and how it is taken away.
+type excessRight struct{ Role, SQL string }
+
+// excessRightsSQL lists what deleters were granted on tables and schemas, one by one, of policies that are gone. A deleter needs
+// the tables of its owner's policies, their partitions, and the schemas of both.
+const excessRightsSQL = `
+	with recursive needed(owner, oid) as (
+	  select (p.spec ->> 'table_owner')::oid, g.table_oid
+	    from lapse.gate g join lapse.policy p on p.id = g.policy_id and p.version = g.version
+	   where g.state <> 'dropped'
+	  union
+	  select needed.owner, i.inhrelid from needed join pg_inherits i on i.inhparent = needed.oid
+	)
+	select d.role::text, 'revoke all on ' || case when n.oid is not null then 'schema ' || quote_ident(n.nspname)
+	                                              else format('table %I.%I', k.nspname, c.relname) end || ' from ' || quote_ident(r.rolname)
+	  from lapse.deleter d
+	  join pg_roles r on r.rolname = d.role
+	  join pg_shdepend s on s.refobjid = r.oid and s.refclassid = 'pg_catalog.pg_authid'::regclass and s.deptype = 'a'
+	   and s.dbid = (select oid from pg_database where datname = current_database())
+	  left join pg_namespace n on s.classid = 'pg_catalog.pg_namespace'::regclass and n.oid = s.objid
+	  left join pg_class c on s.classid = 'pg_catalog.pg_class'::regclass and c.oid = s.objid
+	  left join pg_namespace k on k.oid = c.relnamespace
+	 where coalesce(n.nspname, k.nspname) <> 'lapse'
+	   and not exists (select from needed join pg_class t on t.oid = needed.oid
+	                    where needed.owner = d.owner and (t.oid = c.oid or t.relnamespace = n.oid))
+	 group by d.role, n.oid, n.nspname, k.nspname, c.relname, r.rolname
+	 order by d.role, n.oid is not null, 2`
+
+func excessRights(ctx context.Context, q Querier) ([]excessRight, error) {
+	rows, err := q.Query(ctx, excessRightsSQL)
+	if err != nil {
+		return nil, fmt.Errorf("look for rights that no policy needs: %w", err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[excessRight])
+	if err != nil {
+		return nil, fmt.Errorf("look for rights that no policy needs: %w", err)
+	}
+	return all, nil
+}
+
+// RevokeExcessRights takes from the deleters what policies needed that are gone: best effort, in the login's own name, apart from
+// whoever needs a deleter meanwhile. What stays is a warning with its statement; the next call tries again.
+func RevokeExcessRights(ctx context.Context, conn *pgx.Conn, roles schemas.Roles) (warnings []string, err error) {
+	if excess, err := excessRights(ctx, conn); err != nil || len(excess) == 0 {
+		return nil, err
+	}
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		d := &dropping{tx: tx, roles: roles}
+		if err := d.as(ctx, schemas.Identifier(roles.Owner)); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, lockDeleters); err != nil {
+			return err
+		}
+		excess, err := excessRights(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if err := d.as(ctx, "none"); err != nil {
+			return err
+		}
+		for _, x := range excess {
+			if _, err := d.try(ctx, x.SQL); err != nil && schemas.StateOf(err) != schemas.SQLStateLockNotAvailable {
+				return fmt.Errorf("%s: %w", x.SQL, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("revoke rights that no policy needs: %w", err)
+	}
+	left, err := excessRights(ctx, conn) // who may not revoke a right is only warned by PostgreSQL
+	for _, x := range left {
+		warnings = append(warnings, fmt.Sprintf("role %s has a right that no policy needs any more: have a superuser run: %s", x.Role, x.SQL))
+	}
+	return warnings, err
+}
+
 // dropping is one deleter on its way out.
 type dropping struct {
 	tx    pgx.Tx

@@ -61,6 +61,69 @@ func TestTheLastPolicyOfAnOwnerTakesTheDeleterAlong(t *testing.T) {
 	})
 }
 
+// acls are the rights of deleters outside schema lapse, and their memberships.
+func (p *site) acls() []string {
+	p.t.Helper()
+	return ask[[]string](p, `
+		select array(
+		  select c.oid::regclass || ': ' || a.privilege_type
+		    from pg_class c cross join lateral aclexplode(c.relacl) a
+		   where pg_get_userbyid(a.grantee) like current_database() || '\_deleter\_%' and c.relnamespace is distinct from to_regnamespace('lapse')
+		  union all
+		  select c.oid::regclass || ': column ' || t.attname
+		    from pg_attribute t join pg_class c on c.oid = t.attrelid cross join lateral aclexplode(t.attacl) a
+		   where pg_get_userbyid(a.grantee) like current_database() || '\_deleter\_%'
+		  union all
+		  select 'schema ' || n.nspname from pg_namespace n cross join lateral aclexplode(n.nspacl) a
+		   where pg_get_userbyid(a.grantee) like current_database() || '\_deleter\_%' and n.nspname <> 'lapse'
+		  union all
+		  select g.rolname || ' to ' || u.rolname
+		    from pg_auth_members m join pg_roles g on g.oid = m.roleid join pg_roles u on u.oid = m.member
+		   where u.rolname like current_database() || '\_deleter\_%' or g.rolname like current_database() || '\_deleter\_%'
+		  order by 1)`)
+}
+
+func TestWhatADroppedPolicyWasGrantedIsRevokedInTheSameApply(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		p := newInstalled(t, db)
+		db.Exec(t, `create schema a; create schema b; create schema c; create table a.t (id int primary key, at timestamptz);
+			create table a.u (id int primary key, at timestamptz);
+			create table b.t (id int, at timestamptz, primary key (id, at)) partition by range (at); create table c.leaf partition of b.t default`)
+		p.applies(file(t, "", "a.t"))
+		alone := p.acls()
+		p.applies(file(t, "", "a.t", "a.u", "b.t"))
+		if len(p.acls()) < 2*len(alone) {
+			t.Errorf("with three policies there is %q", p.acls())
+		}
+		changes := p.applies(file(t, "", "a.t"))
+		same(t, "with one policy", p.acls(), alone)
+		if len(changes) != 3 {
+			t.Errorf("%d changes", len(changes))
+		}
+		p.applies(file(t, "", "b.t")) // another policy on the owner's other table, at once
+		for _, line := range p.acls() {
+			if strings.HasPrefix(line, "a.") || line == "schema a" {
+				t.Errorf("left is %s", line)
+			}
+		}
+		// What an apply that was cut off left is taken by the next one that changes anything.
+		role := p.roles.Deleter(10)
+		db.Exec(t, `grant select, update (at) on a.u to `+role+`; grant usage on schema a to `+role)
+		p.applies(file(t, ", owner: x", "b.t"))
+		for _, line := range p.acls() {
+			if strings.HasPrefix(line, "a.") || line == "schema a" {
+				t.Errorf("left is %s", line)
+			}
+		}
+		p.applies(file(t, "", append(p.family(), "b.t")...))
+		p.applies(file(t, ""))
+		if got := p.acls(); len(got) > 0 {
+			t.Errorf("without policies there is %q", got)
+		}
+	})
+}
+
 func TestALoginWithCreateroleDropsADeleter(t *testing.T) {
 	t.Parallel()
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
+
+	"lapse/internal/config"
+	"lapse/internal/setup"
+)
+
+func (a *app) uninstallCommand() *cobra.Command {
+	u := &uninstaller{app: a}
+	cmd := &cobra.Command{
+		Use:   "uninstall",
+		Short: "Print, or run, the way back",
+		Long: `Without --execute it changes nothing, and prints the SQL that takes Lapse out of the database: a superuser can run it as it
+is, with psql, in this database.
+
+With --execute it asks, and does the same: policies and their functions, the indexes that Lapse made, the roles that deleted, the
+slot, the publications, the schema "lapse". Interrupted, it goes on when it is run again. It refuses while an auditor reads from
+the slot: what was not read would be in no evidence.
+
+The topics and the keys stay: they are the proof of what was deleted. The roles stay too, because they belong to the cluster: how
+to drop them is printed.`,
+		Example: `  lapse uninstall > uninstall.sql
+  lapse uninstall --execute --yes --reason "moved to another system"`,
+		Args: cobra.NoArgs,
+	}
+	var execute bool
+	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) (err error) {
+		if u.settings, err = a.settings(); err != nil {
+			return err
+		}
+		if execute {
+			err = u.execute(cmd.Context())
+		} else {
+			err = u.print(cmd.Context())
+		}
+		if errors.Is(err, setup.ErrNotInstalled) {
+			fmt.Fprintln(a.out, "-- nothing is installed in this database")
+			return nil
+		}
+		return err
+	})
+	flags := cmd.Flags()
+	flags.BoolVar(&execute, "execute", false, "do it")
+	flags.BoolVar(&u.yes, "yes", false, "do not ask")
+	flags.StringVar(&u.reason, "reason", "", "`why`, for the log")
+	return cmd
+}
+
+// uninstaller takes Lapse out of a database. See internal/setup for the steps.
+type uninstaller struct {
+	*app
+	settings *config.Settings
+	yes      bool
+	reason   string
+}
+
+func (u *uninstaller) connect(ctx context.Context, to config.ConnString, role string) (*pgx.Conn, error) {
+	return u.open(ctx, u.settings, session{command: "lapse uninstall", to: to, role: role, superuser: true})
+}
+
+func (u *uninstaller) print(ctx context.Context) error {
+	conn, err := u.connect(ctx, u.settings.Database.Owner, "")
+	if err != nil {
+		return err
+	}
+	defer closeConn(conn)
+	statements, err := setup.UninstallSQL(ctx, conn, u.settings.Roles)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(u.out, "-- This takes Lapse out of database %s. Run it there as a superuser, not in one transaction. It is safe to repeat.\n", conn.Config().Database)
+	for _, sql := range statements {
+		fmt.Fprintf(u.out, "\n%s;\n", strings.TrimSuffix(strings.TrimSpace(sql), ";"))
+	}
+	fmt.Fprintln(u.out, "\n-- The roles belong to the cluster. Where no other database needs them:")
+	for _, sql := range setup.DropRolesSQL(u.settings.Roles) {
+		fmt.Fprintf(u.out, "-- %s;\n", sql)
+	}
+	return nil
+}
+
+func (u *uninstaller) execute(ctx context.Context) error {
+	s := u.settings
+	owner, err := u.connect(ctx, s.Database.Owner, s.Roles.Owner)
+	if err != nil {
+		return err
+	}
+	defer closeConn(owner)
+	if _, err := setup.ReadInstallation(ctx, owner, s.Roles); err != nil {
+		return err
+	}
+	auditor, err := u.connect(ctx, s.Database.Auditor, "")
+	if err != nil {
+		return err
+	}
+	defer closeConn(auditor)
+	if err := u.confirm(u.yes, "take Lapse out of database "+owner.Config().Database, "to look: without --execute", "nothing was changed"); err != nil {
+		return err
+	}
+	warnings, err := setup.Uninstaller{
+		Session: setup.Session{Conn: owner, Roles: s.Roles, Log: u.log}, Auditor: auditor, Reason: u.reason,
+		Login:    func(ctx context.Context) (*pgx.Conn, error) { return u.connect(ctx, s.Database.Owner, "") },
+		Progress: func(step setup.UninstallStep) { fmt.Fprintf(u.out, "done: %s\n", step) },
+	}.Uninstall(ctx)
+	for _, w := range warnings {
+		fmt.Fprintf(u.out, "warning: %s\n", w)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(u.out, "the roles belong to the cluster; where no other database needs them:")
+	for _, sql := range setup.DropRolesSQL(s.Roles) {
+		fmt.Fprintf(u.out, "  %s;\n", sql)
+	}
+	return nil
+}
