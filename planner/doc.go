@@ -102,7 +102,7 @@
 //
 //	a kind of expiry        expiry/, one file; see its doc.go
 //	where, a hold           expiry/condition.go; their text from the entry and from the catalog
-//	a key of a policy       policyfile/file.go, and spec.go for what is kept of it
+//	a key of a policy       policyfile/reading.go, and spec.go for what is kept of it
 //	a way to say when       schedule/
 //	an action               a template beside delete.sql.tmpl (soft.sql.tmpl, drop.sql.tmpl), filled in function.go
 //	slices of a leaf        pick.go: a condition beside pickAfter's, and the shard's parameters

@@ -226,6 +226,42 @@ func TestAConnectionStringIsShownWithoutItsPassword(t *testing.T) {
 	}
 }
 
+// Brokers stand in a list as people write them: YAML takes host:port for a text, an address in brackets only in quotes.
+func TestBrokersAreReadInEveryFormOfAList(t *testing.T) {
+	for text, want := range map[string]string{
+		"[kafka-1:9092, kafka-2:9092]": "kafka-1:9092 kafka-2:9092",
+		"[kafka-1:9092]":               "kafka-1:9092",
+		"[a:1,b:2]":                    "a:1 b:2",
+		"[10.0.0.1:9092, \"[::1]:9092\", '[fe80::1]:1']": "10.0.0.1:9092 [::1]:9092 [fe80::1]:1",
+		"kafka-1:9092": "kafka-1:9092",
+		"\n    - kafka-1:9092\n    - '[::1]:9092'": "kafka-1:9092 [::1]:9092",
+		"\r\n    - kafka-1:9092\r\n":               "kafka-1:9092",
+	} {
+		s, err := config.Load(write(t, "\ufeffdatabase: postgres://a@b/c\nkafka:\n  brokers: "+text+"\n"), config.Overrides{}, nothing)
+		if err != nil || strings.Join(s.Kafka.Brokers, " ") != want {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"\n    - [::1]:9092": ":4:12: not YAML: value is not allowed in this context: put a text that holds a colon, or begins with a bracket, into quotes",
+		"[kafka-1]":          `"kafka-1" is no address: write host:port`,
+		"[kafka-1: 9092]":    "want a text, not a mapping",
+	} {
+		_, err := config.Load(write(t, "database: postgres://a@b/c\nkafka:\n  brokers: "+text+"\n"), config.Overrides{}, nothing)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// What a connection string says stays out of what is printed: no line of lapse.yaml is shown.
+func TestNoLineOfTheFileIsShown(t *testing.T) {
+	_, err := config.Load(write(t, "databse: postgres://u:s3cret@h/d\nslot: [x\n"), config.Overrides{}, nothing)
+	if err == nil || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // The schema must take what the reader takes and refuse what it refuses, as far as a schema can tell.
 func TestTheJSONSchemaAgreesWithTheReader(t *testing.T) {
 	schema, err := jsonschema.NewCompiler().Compile("../../schemas/lapse.schema.json")

@@ -2,6 +2,7 @@ package policyfile
 
 import (
 	"fmt"
+	"strings"
 
 	"lapse/internal/yamldoc"
 	"lapse/planner/expiry"
@@ -106,12 +107,14 @@ const (
 // Source is the entry as it was written, comments included, without its indentation.
 func (p *Policy) Source() string { return p.source }
 
-// Place is where key stands in the file, or else the entry.
+// Place is where key stands in the file, or else the mapping that it would be in, or the entry.
 func (p *Policy) Place(key string) yamldoc.Place {
-	if at, there := p.places[key]; there {
-		return at
+	for {
+		if at, there := p.places[key]; there || key == "" {
+			return at
+		}
+		key = key[:max(0, strings.LastIndexByte(key, '.'))]
 	}
-	return p.places[""]
 }
 
 // At is Place with the file's name before it.

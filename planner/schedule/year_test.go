@@ -346,3 +346,24 @@ func TestAScheduleOnRecordIsReadBackAsItWas(t *testing.T) {
 }
 
 func contains(err error, text string) bool { return strings.Contains(err.Error(), text) }
+
+// No text makes a cron panic, and what is taken has a next run that comes later.
+func FuzzParseCron(f *testing.F) {
+	for _, text := range []string{"*/5 0-6,22 1,15 * sun,2-4/2 Asia/Tokyo", "0 0 29 2 */7", "@daily", "0 3 31 feb *", "* * * * * Pacific/Apia"} {
+		f.Add(text, int64(1_700_000_000))
+	}
+	f.Fuzz(func(t *testing.T, text string, seconds int64) {
+		c, err := ParseCron(text)
+		if err != nil {
+			return
+		}
+		at := time.Unix(seconds%4_000_000_000, 0)
+		next, err := c.next(at)
+		if err != nil || !next.After(at) {
+			t.Errorf("%q: after %s comes %s, %v", text, at, next, err)
+		}
+		if back, err := ParseCron(c.String()); err != nil || back.String() != c.String() {
+			t.Errorf("%q is read back as %s, %v", text, back, err)
+		}
+	})
+}
