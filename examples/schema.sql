@@ -33,6 +33,7 @@ $$;
 create schema example authorization example_owner;
 set role example_owner;
 set search_path = example;
+set timezone = 'UTC'; -- as Lapse computes: a day in a zone with summer time can have 23 hours
 
 -- column + after: a session goes thirty days after it was last seen. Infinity, NULL and minus infinity never expire.
 create table sessions (id bigint generated always as identity primary key, last_seen timestamptz);
@@ -54,7 +55,7 @@ select unnest(array[
   (date_trunc('month', day) - interval '1 month 1 day')::date,      -- due: the last day of the month before last
   (day - interval '1 month')::date,                                 -- due since midnight
   date '2024-01-31',                                                -- due since 2024-02-29
-  (day - interval '1 month' + interval '2 days')::date, day, null, date 'infinity'])
+  (day - interval '1 month' + interval '5 days')::date, day, null, date 'infinity'])
   from today;
 
 -- column alone: the column is the instant at which the row expires.
@@ -78,7 +79,7 @@ create table drafts (id bigint generated always as identity primary key, saved t
 create index on drafts (saved, id);
 insert into drafts (saved, keep) values
   (now() - interval '1 month', '1 month'), (now() - interval '8 days', '1 week'), (now() - interval '1 day', '00:05'), -- 3 are due
-  (now() - interval '1 month', '1 month 2 days'), (now() - interval '9 years', null), (now() - interval '9 years', '9999 years'),
+  (now() - interval '1 month', '1 month 5 days'), (now() - interval '9 years', null), (now() - interval '9 years', '9999 years'),
   (now() - interval '9 years', '-1 day');
 
 -- sidecar: a registry beside the table says when its rows expire. A row without an entry there stays.

@@ -2,10 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 
 	"lapse/internal/config"
@@ -64,7 +66,44 @@ func TestTheExamplesAreDueAsTheirCommentSays(t *testing.T) {
 		if n := len(planned(t, out)); n != len(want) || n < 2 {
 			t.Errorf("the plan has %d policies, the comment %d", n, len(want))
 		}
+		if db.Major != pgtest.Newest(t) {
+			return
+		}
+		for _, day := range oddDays {
+			at := day + "T12:34:56Z"
+			db.Exec(t, rowsAt(t, string(schema), at))
+			code, out, log := d.lapse("plan", "--json", "--at", at)
+			if code != exitDone {
+				t.Fatalf("lapse plan: exit code %d\n%s%s", code, out, log)
+			}
+			if got := planned(t, out); !maps.Equal(got, want) {
+				t.Errorf("on %s, due are %v, and the comment says %v", day, got, want)
+			}
+		}
 	})
+}
+
+// oddDays are days on which a month before or after is not what one might think.
+var oddDays = []string{"2027-02-28", "2027-03-31", "2028-02-29"}
+
+// insertion is a statement of examples/schema.sql that makes rows.
+var insertion = regexp.MustCompile(`(?ms)^insert into .*?;(?: *--[^\n]*)?$`)
+
+// rowsAt is a script that makes the rows of the examples anew, as they would be if it ran at that time.
+func rowsAt(t *testing.T, schema, at string) string {
+	t.Helper()
+	head, _, found := strings.Cut(schema, "-- column + after:")
+	_, settings, more := strings.Cut(head, "set role")
+	tables := regexp.MustCompile(`(?m)^create table ([a-z_]+) \(`).FindAllStringSubmatch(schema, -1)
+	inserts := insertion.FindAllString(schema, -1)
+	if !found || !more || len(tables) < 10 || len(inserts) < len(tables) {
+		t.Fatalf("%d tables and %d insertions were found", len(tables), len(inserts))
+	}
+	script := "set role" + settings
+	for _, table := range tables {
+		script += "truncate " + table[1] + " restart identity cascade;\n"
+	}
+	return script + strings.ReplaceAll(strings.Join(inserts, "\n"), "now()", "timestamptz '"+at+"'")
 }
 
 // planned reads what `lapse plan --json` counted.
