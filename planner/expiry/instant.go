@@ -80,7 +80,7 @@ func (k *NumberOrText) order(table string) string {
 
 // Instant is the SQL of the value as an instant. It raises for what has none of the forms.
 func (k *NumberOrText) Instant() string {
-	return "case jsonb_typeof(" + k.json("t.") + ") when 'number' then " + k.number().Instant() + " else " + isoInstant(k.text("t.")) + " end"
+	return "case jsonb_typeof(" + k.json("t.") + ") when 'number' then " + k.number().Instant() + " else " + isoInstant(inC(k.text("t."))) + " end"
 }
 
 // Order is a number of seconds.
@@ -97,11 +97,10 @@ func (k *NumberOrText) Bound(cutoff string) Bound {
 
 // Due is guarded by what order is not null for: a number of the calendar, or a text that begins like a date.
 func (k *NumberOrText) Due(cutoff, bound string) string {
-	after := " + interval " + schemas.Literal(k.After.String()) + " <= " + cutoff
-	text := `(substr(` + k.text("t.") + `, 1, ` + isoLonger + `) collate "C")`
+	text := inC("substr(" + k.text("t.") + ", 1, " + isoLonger + ")")
 	return "case when (" + k.order("t.") + ") <= " + bound + " then case when jsonb_typeof(" + k.json("t.") + ") = 'number' then " +
-		k.number().Instant() + after + " when " + text + " ~ " + schemas.Literal(isoForms) + " then " + isoInstant(k.text("t.")) + after +
-		" else false end else false end"
+		k.number().Instant() + " + interval " + schemas.Literal(k.After.String()) + " <= " + cutoff + " else " +
+		isoDue(text, text+" >= "+isoFirst, k.After, cutoff) + " end else false end"
 }
 
 // Index is one that begins with the number of seconds.
