@@ -15,16 +15,17 @@ import (
 var expressions = []struct {
 	text      string
 	immutable bool
+	warning   string
 }{
-	{`seen + ttl`, false},
-	{`(seen at time zone 'UTC' + interval '1 mon') at time zone 'UTC'`, true},
-	{`seen`, true},
-	{`case when kept then null else seen end`, true},
-	{`coalesce(closed, 'infinity')`, true},
-	{`least(seen, closed)`, true},
-	{`to_timestamp((j ->> 'at')::bigint)`, true},
-	{`case when j ->> 'at' ~ '^[0-9]{1,10}$' then to_timestamp((j ->> 'at')::bigint) + interval '1 day' end`, false},
-	{`closed at time zone 'Europe/Berlin' at time zone 'Europe/Berlin'`, true},
+	{`seen + ttl`, false, "no index can hold"},
+	{`(seen at time zone 'UTC' + interval '1 mon') at time zone 'UTC'`, true, "for which the expression raises"},
+	{`seen`, true, ""},
+	{`case when kept then null else seen end`, true, ""},
+	{`coalesce(closed, 'infinity')`, true, ""},
+	{`least(seen, closed)`, true, ""},
+	{`to_timestamp((j ->> 'at')::bigint)`, true, "for which the expression raises"},
+	{`case when j ->> 'at' ~ '^[0-9]{1,10}$' then to_timestamp((j ->> 'at')::bigint) + interval '1 day' end`, false, "no index can hold"},
+	{`closed at time zone 'Europe/Berlin' at time zone 'Europe/Berlin'`, true, "for which the expression raises"},
 }
 
 const visits = `
@@ -53,6 +54,9 @@ func TestAnExpressionDeletesTheRowsWhoseInstantHasCome(t *testing.T) {
 			p := w.named(schemas.PolicyName(fmt.Sprintf("p%d", i)))
 			if got := p.Definition.Expire.(*expiry.Expression).Immutable; got != x.immutable {
 				t.Errorf("%s: immutable %v, want %v", x.text, got, x.immutable)
+			}
+			if got := p.Definition.Expire.Index().Warning; !strings.Contains(got, x.warning) || x.warning == "" && got != "" {
+				t.Errorf("%s: the warning is %q, want %q", x.text, got, x.warning)
 			}
 			run := w.open(&p)
 			due := fmt.Sprintf(`kept is not true and isfinite(%[1]s) and (%[1]s) >= '4713-01-01 BC' and (%[1]s) <= '%[2]s'`, x.text, run.Cutoff.Format(time.RFC3339Nano))

@@ -16,7 +16,7 @@ type Condition struct {
 	Held  string   // SQL that is true of a held row, "" where nothing can be held
 }
 
-// Exact is the whole condition. No value raises in it.
+// Exact is the whole condition. No value raises in it, but for what the policy's author wrote.
 func (c Condition) Exact(cutoff, bound string) string {
 	parts := []string{c.Kind.Due(cutoff, bound)}
 	if c.Where != "" {

@@ -7,8 +7,9 @@
 //
 //   - The due test is exact, and no value raises in it: NULL, ±infinity, instants before 4713 BC, ttls that are
 //     negative or beyond six thousand years, numbers that are no Unix time and texts that are no date are never due.
+//     Only what a policy's author wrote, an expression or where, may raise.
 //   - A bound is a superset of what is due. It changes how fast a row is found, never whether. The index that a
-//     kind asks for refuses no row of the application's.
+//     kind asks for refuses no row of the application's; one on an expression may, and a warning says so.
 //   - The SQL is a pure function of the kind's values. Two equal values give the same text.
 //   - MoreThan answers no only where it is certain that no more rows fall due.
 //   - What a kind stores in lapse.policy is read back as it was; what a newer program stored is refused.
@@ -34,6 +35,5 @@
 // need it in lapse.look, lapse.inspect and lapse.same_table, which ask about the policy's table only.
 //
 //	sidecar      sidecar.go      Joins and Order name the registry
-//	expression   expression.go   no bound
-//	where, hold  condition.go    they are parts of every Condition
+//	hold         condition.go    a part of every Condition
 package expiry

@@ -20,6 +20,7 @@ type Expression struct {
 	Bare      string   `json:"bare"`       // as PostgreSQL writes it in an index
 	Reads     []Column `json:"reads"`
 	Immutable bool     `json:"immutable"` // an index can hold it
+	MayRaise  bool     `json:"may_raise"`
 
 	warnings []string // for who applies it
 }
@@ -49,7 +50,7 @@ func (x *Expression) Resolve(ctx context.Context, db DB, t Table) ([]Problem, er
 	if problem != "" {
 		return []Problem{{"expression", "expression: " + problem}}, nil
 	}
-	x.SQL, x.Bare, x.Immutable, x.warnings = read.SQL, read.Bare, read.Immutable, read.Warnings
+	x.SQL, x.Bare, x.Immutable, x.MayRaise, x.warnings = read.SQL, read.Bare, read.Immutable, read.MayRaise, read.Warnings
 	x.Reads = nil
 	for _, c := range read.Columns {
 		x.Reads = append(x.Reads, Column{c.Name, c.Number, ColumnType(c.Type)})
@@ -118,14 +119,20 @@ func (*Expression) Joins() []Join { return nil }
 
 // Index is one on the expression, if PostgreSQL lets an index hold it.
 func (x *Expression) Index() Index {
-	i := Index{Warning: strings.Join(x.warnings, "; ")}
+	warnings := x.warnings
+	switch {
+	case !x.Immutable:
+		warnings = append(slices.Clone(warnings), "no index can hold the expression, since it depends on the session's time zone or the like, so that every look "+
+			"reads the whole table: compute in a timestamp without zone, as in (column at time zone 'UTC' + interval '30 days') at time zone 'UTC', "+
+			"or keep the due time in a column of its own")
+	case x.MayRaise:
+		warnings = append(slices.Clone(warnings), "an index on the expression keeps the application from writing rows for which the expression raises, "+
+			"such as a time beyond PostgreSQL's calendar: guard it by case, or keep the due time in a column of its own")
+	}
+	i := Index{Warning: strings.Join(warnings, "; ")}
 	if x.Immutable {
 		i.Expression = x.Bare
-		return i
 	}
-	i.Warning = strings.TrimPrefix(i.Warning+"; no index can hold the expression, since it depends on the session's time zone, so that every look reads the "+
-		"whole table: compute in a timestamp without zone, as in (column at time zone 'UTC' + interval '30 days') at time zone 'UTC', or keep the "+
-		"due time in a column of its own", "; ")
 	return i
 }
 

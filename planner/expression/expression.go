@@ -33,6 +33,7 @@ type Expression struct {
 	Bare      string // over the table's bare columns, as PostgreSQL writes the predicate or the column of an index
 	Columns   []Column
 	Immutable bool // an index can hold it
+	MayRaise  bool // it is not certain that it raises for no row
 	Warnings  []string
 }
 
@@ -153,12 +154,12 @@ func (r *reader) judge(ctx context.Context, root *node, domains bool) (judgment,
 func (r *reader) canonical(ctx context.Context, tokens []token, written *parsed, j judgment) (*Expression, string, error) {
 	sql, problem := oneLine(r.strip(written.sql))
 	if problem == "" {
-		problem = unfit(tokens, sql)
+		problem = fleeting(tokens, sql)
 	}
 	if problem != "" {
 		return nil, problem, nil
 	}
-	e := &Expression{Immutable: j.immutable, Warnings: j.warnings}
+	e := &Expression{Immutable: j.immutable, MayRaise: j.mayRaise, Warnings: j.warnings}
 	var columns []tempColumn
 	var types []uint32
 	var named, bare []string
@@ -184,6 +185,9 @@ func (r *reader) canonical(ctx context.Context, tokens []token, written *parsed,
 		return nil, "", errors.New("PostgreSQL does not read the expression back as it wrote it")
 	}
 	e.SQL, e.Bare = strings.NewReplacer(named...).Replace(sql), strings.NewReplacer(bare...).Replace(sql)
+	if strings.ContainsAny(e.SQL, "\r\n") {
+		return nil, "a text or a name in it has a line break: write chr(10), or rename the column", nil
+	}
 	return e, "", nil
 }
 
@@ -195,11 +199,8 @@ func (r *reader) strip(sql string) string {
 	return sql
 }
 
-// unfit says what keeps a canonical text out of a function's body, and what in it was true at the moment alone.
-func unfit(written []token, sql string) string {
-	if strings.ContainsAny(sql, "\r\n") {
-		return "a text or a name in it has a line break: write chr(10), or rename the column"
-	}
+// fleeting says what of a text was true at the moment alone: a literal that is not in the canonical text was read as something else.
+func fleeting(written []token, sql string) string {
 	canonical, problem := scan(sql)
 	for _, t := range written {
 		if t.kind != literal || !momentary(t.text) {

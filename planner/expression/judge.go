@@ -145,10 +145,17 @@ const objectsSQL = `
 	  join pg_roles o on o.oid = u.owner
 	 order by 1, 2`
 
+// quiet are operators that raise for no value. Functions and casts may.
+var (
+	loudNodes = []string{"FUNCEXPR", "COERCEVIAIO", "ARRAYCOERCEEXPR"}
+	quiet     = []string{"=", "<>", "<", "<=", ">", ">=", "->", "->>", "@>", "<@", "&&"}
+)
+
 // judgment is what came of looking at a tree.
 type judgment struct {
 	problem   string
 	immutable bool
+	mayRaise  bool
 	warnings  []string
 }
 
@@ -163,6 +170,7 @@ func judge(ctx context.Context, tx pgx.Tx, root *node, domains bool) (j judgment
 		return j, err
 	}
 	j.immutable = true
+	root.walk(func(n *node) { j.mayRaise = j.mayRaise || slices.Contains(loudNodes, n.tag) })
 	j.problem = u.typesTrouble(facts, domains)
 	if j.problem != "" {
 		return j, nil
@@ -184,6 +192,7 @@ func judge(ctx context.Context, tx pgx.Tx, root *node, domains bool) (j judgment
 				"better would run inside the deletion, with the rights of the table's owner; keep it in a schema of its own", o.Kind, o.Name, o.Open))
 		}
 		j.immutable = j.immutable && o.Volatility == "i"
+		j.mayRaise = j.mayRaise || o.Kind == "operator" && !slices.Contains(quiet, o.Plain)
 	}
 	for _, c := range u.conversions {
 		j.immutable = j.immutable && facts[c.from].Fixed && facts[c.to].Fixed
