@@ -164,6 +164,34 @@ func contains(lines []string, line string) bool {
 	return false
 }
 
+// What the parser, the planner and the publications have to say of different policies is said together, each with its place.
+func TestAllThatIsWrongInAFileIsSaidWhateverFindsIt(t *testing.T) {
+	t.Parallel()
+	p := newInstalled(t, pgtest.New(t, pgtest.Newest(t)))
+	good, child := p.table("good"), p.table("child", `create table {}.c (t int references {}.t on delete cascade); create index on {}.c (t)`)
+	parsed, err := policyfile.Parse("policies.yaml", []byte(fmt.Sprintf(`policies:
+  - { name: a, table: %s, expire: { column: at, after: 30 days } }
+  - { name: b, table: %s, expire: { column: at, after: 30 days } }
+  - { name: c, table: shop.c, expire: { column: at, after: 30 days }, batch: 0 }
+  - { name: d, table: shop.d, expire: { column: at, after: 30 days } }
+`, good, child)))
+	if err == nil {
+		t.Fatal("the parser takes it")
+	}
+	changes, err := p.applier().Difference(t.Context(), parsed)
+	var identity *replication.IdentityError
+	if changes != nil || !errors.As(err, &identity) {
+		t.Fatalf("got %v, %v, want an IdentityError among the errors", changes, err)
+	}
+	for _, want := range []string{
+		"policies.yaml:3:23: policy b: ", "policies.yaml:4:78: policy c: batch must be", "policies.yaml:5:23: policy d: there is no table shop.d",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in: %v", want, err)
+		}
+	}
+}
+
 // What is wrong with a table is asked in one site, for the table, its partitions and what a cascade reaches.
 func TestDifferenceRefusesWhatCannotBePublishedAndWritesNothing(t *testing.T) {
 	t.Parallel()

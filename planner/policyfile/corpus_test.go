@@ -32,7 +32,13 @@ func corpus(t testing.TB, dir string) map[string][]byte {
 func TestGoodFilesAreTakenByTheParserAndByTheSchema(t *testing.T) {
 	t.Parallel()
 	schema := policySchema(t)
-	for name, text := range corpus(t, "good") {
+	all := corpus(t, "good")
+	example, err := os.ReadFile(filepath.Join("..", "..", "examples", "policies.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all["the example"] = example
+	for name, text := range all {
 		if _, err := Parse(name, text); err != nil {
 			t.Errorf("the parser refuses it: %v", err)
 		}
