@@ -179,6 +179,9 @@ func (w *worker) begin(ctx context.Context, t *turn) (turnEnd, error) {
 		w.guards.skipped(p, a.Reason)
 		return w.refused(t, &a), nil
 	}
+	if end, err := w.judge(ctx, t); err != nil || end != turnGoesOn {
+		return end, err
+	}
 	run, err := planner.OpenRun(ctx, w.session.control, p, w.now)
 	if err != nil {
 		return w.trouble(t, err, 1)

@@ -33,6 +33,8 @@ type InForce struct {
 	HeldBack    bool   // observing although its file says armed: more falls due, and nobody said yes
 	LeftBehind  bool   // the last run left due rows that somebody had locked
 	Trusted     bool   // triggers may run inside its deletions, and delete more from its table
+	Tripped     *Trip  // nil while no breaker is open
+	Accepted    int64  // due rows that the next run may delete whatever max_fraction says
 	Trouble     string // why the table is not the policy's any more, "" while it is
 
 	spec spec
@@ -80,6 +82,10 @@ type inForceRow struct {
 	UnfinishedStarted *time.Time
 	HeldBack          bool
 	LeftBehind        bool
+	TrippedAt         *time.Time
+	TrippedDue        *int64
+	TrippedRows       *int64
+	Accepted          int64
 	TableNow          *string // the table's name, nil when it is gone
 }
 
@@ -89,6 +95,8 @@ func LoadInForce(ctx context.Context, q Querier) ([]InForce, error) {
 		select `+specColumns+`, g.state, g.hold_version, coalesce(since.at, p.made_at),
 		       last.run, last.version, last.cutoff, last.started_at,
 		       unfinished.run, unfinished.cutoff, unfinished.started_at, g.held_back, coalesce(last.left_behind, false),
+		       case when b.accepted is null then b.at end, b.due, b.table_rows,
+		       coalesce(case when b.accepted_at > coalesce(last.started_at, '-infinity') then b.accepted end, 0),
 		       (select format('%I.%I', n.nspname, c.relname)
 		          from pg_class c join pg_namespace n on n.oid = c.relnamespace
 		         where c.oid = g.table_oid)
@@ -119,6 +127,7 @@ func LoadInForce(ctx context.Context, q Querier) ([]InForce, error) {
 		     order by r.number desc
 		     limit 1
 		  ) unfinished on true
+		  left join lapse.breaker b on b.policy_id = g.policy_id and b.version = g.version
 		 where g.state <> 'dropped'
 		 order by g.name`)
 	if err != nil {
@@ -143,7 +152,10 @@ func (r *inForceRow) inForce() (InForce, error) {
 	p := InForce{
 		ID: r.ID, Version: r.Version, Name: r.Name, State: r.State, Since: r.Since, Schedule: text.schedule(), Definition: definition,
 		TableOID: r.TableOID, TableName: r.TableName, HoldVersion: r.HoldVersion, Batch: definition.Batch, Limits: text.Limits,
-		HeldBack: r.HeldBack, LeftBehind: r.LeftBehind, Trusted: text.Triggers.Trusted, spec: text,
+		HeldBack: r.HeldBack, LeftBehind: r.LeftBehind, Accepted: r.Accepted, Trusted: text.Triggers.Trusted, spec: text,
+	}
+	if r.TrippedAt != nil {
+		p.Tripped = &Trip{At: *r.TrippedAt, Due: *r.TrippedDue, Rows: *r.TrippedRows}
 	}
 	switch {
 	case r.TableNow == nil:

@@ -13,7 +13,6 @@ func unsupported(p *policyfile.Policy) []option {
 		option
 		asked bool
 	}{
-		{option{"max_fraction", "max_fraction"}, p.Limits.MaxFraction != 0},
 		{option{"action", "action: " + p.Action.Kind}, p.Action.Kind != ""},
 		{option{"events.values", "events: values: " + p.Events.Values}, p.Events.Values != ""},
 		{option{"moves", "moves: " + p.Moves}, p.Moves != ""},

@@ -75,6 +75,7 @@ type policyLine struct {
 	Next         *time.Time            `json:"next_run,omitempty"` // of an armed policy
 	HeldBack     bool                  `json:"held_back,omitempty"`
 	PausedForAll bool                  `json:"paused_for_all,omitempty"`
+	Tripped      string                `json:"tripped,omitempty"` // more was due at once than max_fraction allows
 	Trouble      string                `json:"trouble,omitempty"`
 	Aside        *asideShards          `json:"put_aside,omitempty"`
 }
@@ -91,6 +92,9 @@ func (l *policyLine) notes() []string {
 	var notes []string
 	if l.HeldBack {
 		notes = append(notes, fmt.Sprintf("held back, more falls due than before: `lapse policy arm %s` says yes", l.Policy))
+	}
+	if l.Tripped != "" {
+		notes = append(notes, fmt.Sprintf("%s: `lapse policy arm %s` lets them go", l.Tripped, l.Policy))
 	}
 	if l.Trouble != "" {
 		notes = append(notes, l.Trouble)
@@ -122,6 +126,9 @@ func (a *app) listPolicies(ctx context.Context) (*policyList, error) {
 		line := policyLine{
 			Policy: p.Name, Version: p.Version, State: p.State, Since: p.Since, Table: p.TableName,
 			HeldBack: p.HeldBack, PausedForAll: l.halt.Halted, Trouble: p.Trouble,
+		}
+		if p.Tripped != nil {
+			line.Tripped = p.Tripped.Error()
 		}
 		if p.State == schemas.Armed {
 			next, err := p.NextRun()

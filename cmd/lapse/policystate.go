@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -15,6 +16,7 @@ import (
 // user's table, and returns when no batch runs under what was in force.
 type stateCommand struct {
 	use, short, long, example string
+	arms                      bool // it is the yes to what is due
 	change                    func(ctx context.Context, conn *pgx.Conn, p *planner.InForce) (planner.Change, error)
 }
 
@@ -24,9 +26,11 @@ func (a *app) policyStateCommands() []*cobra.Command {
 			use:   "arm NAME...",
 			short: "Let policies delete",
 			long: `Lets policies delete that observe, are held back because more falls due than before, or are paused. It is the yes to all that
-is due under them: "lapse plan NAME" counts it. They wait until the auditor has read past this moment, and are armed then.`,
+is due under them: "lapse plan NAME" counts it. They wait until the auditor has read past this moment, and are armed then.
+Where more was due at once than max_fraction allows, it lets the rows go that were due then, once.`,
 			example: `  lapse policy arm sessions-30d --reason "ticket 4711"`,
 			change:  armPolicy,
+			arms:    true,
 		}),
 		a.policyStateCommand(stateCommand{
 			use:   "pause NAME...",
@@ -61,6 +65,7 @@ func armPolicy(_ context.Context, _ *pgx.Conn, p *planner.InForce) (planner.Chan
 func (a *app) policyStateCommand(c stateCommand) *cobra.Command {
 	var asJSON bool
 	var reason string
+	var accept int64
 	cmd := &cobra.Command{
 		Use: c.use, Short: c.short, Long: c.long, Example: c.example, ValidArgsFunction: a.completeInForce,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -70,7 +75,10 @@ func (a *app) policyStateCommand(c stateCommand) *cobra.Command {
 			return nil
 		},
 		RunE: a.does(func(cmd *cobra.Command, args []string) error {
-			changed, err := a.changeStates(cmd.Context(), args, reason, c.change)
+			if accept < 0 {
+				return wrongUsage("--accept is a number of rows")
+			}
+			changed, err := a.changeStates(cmd.Context(), args, reason, &c, accept)
 			if err != nil {
 				return err
 			}
@@ -84,6 +92,9 @@ func (a *app) policyStateCommand(c stateCommand) *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the record")
+	if c.arms {
+		cmd.Flags().Int64Var(&accept, "accept", 0, "let so many `rows` of a policy that stopped at max_fraction go, once (default: those that were due)")
+	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
@@ -97,6 +108,7 @@ type stateChange struct {
 	HeldBack    bool                  `json:"held_back,omitempty"`
 	HeldAgainst string                `json:"held_against,omitempty"`
 	Changed     bool                  `json:"changed"`
+	Accepted    int64                 `json:"accepted,omitempty"` // rows that an open breaker lets go, once
 }
 
 // String is the line for a person.
@@ -106,6 +118,8 @@ func (s *stateChange) String() string {
 		text = fmt.Sprintf("%s: version %d, %s → %s", s.Policy, s.Version, s.From, s.To)
 	}
 	switch {
+	case s.Accepted > 0:
+		text += fmt.Sprintf(": its next run may delete %d rows whatever max_fraction says", s.Accepted)
 	case s.HeldAgainst != "":
 		text += fmt.Sprintf(": held back, more rows may fall due than under %s: `lapse policy arm %s` says yes", s.HeldAgainst, s.Policy)
 	case s.HeldBack && s.To != schemas.Paused:
@@ -120,8 +134,7 @@ func (s *stateChange) String() string {
 
 // changeStates changes policies one after the other, each in a transaction of its own. All names are looked at first.
 func (a *app) changeStates(
-	ctx context.Context, names []string, reason string,
-	decide func(context.Context, *pgx.Conn, *planner.InForce) (planner.Change, error),
+	ctx context.Context, names []string, reason string, command *stateCommand, accept int64,
 ) ([]stateChange, error) {
 	owner, s, err := a.openOwner(ctx, "lapse policy")
 	if err != nil {
@@ -135,7 +148,7 @@ func (a *app) changeStates(
 	}
 	changes := make([]planner.Change, len(policies))
 	for i := range policies {
-		if changes[i], err = decide(ctx, conn, &policies[i]); err != nil {
+		if changes[i], err = command.change(ctx, conn, &policies[i]); err != nil {
 			return nil, err
 		}
 		if err := keepAboveFloors(ctx, conn, s, &policies[i], &changes[i]); err != nil {
@@ -148,9 +161,16 @@ func (a *app) changeStates(
 		if err := owner.Restate(ctx, c, reason); err != nil {
 			return nil, fmt.Errorf("policy %s: %w", c.Policy, err)
 		}
+		accepted := int64(0)
+		if p := &policies[i]; command.arms && p.Tripped != nil {
+			accepted = cmp.Or(accept, p.Tripped.Due)
+			if err := owner.AcceptTrip(ctx, p, accepted); err != nil {
+				return nil, err
+			}
+		}
 		changed = append(changed, stateChange{
 			Policy: c.Policy, Version: c.ToVersion, From: c.FromState, To: c.ToState,
-			HeldBack: c.HeldBack, HeldAgainst: c.HeldAgainst, Changed: c.Writes(),
+			HeldBack: c.HeldBack, HeldAgainst: c.HeldAgainst, Changed: c.Writes() || accepted > 0, Accepted: accepted,
 		})
 	}
 	return changed, nil

@@ -43,5 +43,4 @@
 //	sessions that wait for our locks        waiters.go     pg_blocking_pids joins the facts
 //	the clocks of server and executor       clock.go
 //	a restore, a clone or a promotion       there: heartbeat.go, and accepted.go where no audit is required
-//	the breaker of a policy                 breaker.go     asks Question.Policy
 package guard

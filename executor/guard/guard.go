@@ -14,7 +14,7 @@ type Guard interface {
 // All are the product's guards, in the order in which they are asked.
 func All() []Guard {
 	return []Guard{
-		primary{}, installed{}, halted{}, accepted{}, slot{}, auditor{}, heartbeat{}, publications{}, confirmed{}, window{},
+		primary{}, installed{}, halted{}, accepted{}, slot{}, auditor{}, heartbeat{}, publications{}, confirmed{}, window{}, breaker{},
 	}
 }
 

@@ -94,6 +94,16 @@ func (s *Session) Gated(ctx context.Context, what string, work func(tx pgx.Tx) e
 	})
 }
 
+// AcceptTrip closes the breaker of a policy, and lets so many rows go in its next run. Durable when it returns.
+func (s *Session) AcceptTrip(ctx context.Context, p *planner.InForce, rows int64) error {
+	return s.Locked(ctx, "close the breaker of policy "+string(p.Name), func(tx pgx.Tx) error {
+		if err := as(ctx, tx, s.Roles.Owner); err != nil {
+			return err
+		}
+		return planner.AcceptTrip(ctx, tx, p, rows)
+	})
+}
+
 // Restate brings a policy that is in force into another state. No lock on a user's table is taken; when it returns, no batch
 // runs under the former state. Repeated it changes nothing.
 //

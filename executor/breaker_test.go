@@ -1,0 +1,116 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/executor/guard"
+	"lapse/internal/pgtest"
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+func TestAPolicyOfWhichTooMuchIsDueDeletesNothingUntilSomebodySaysYes(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 30, 70)
+		arm(t, db, policies(policy("p", "public.sessions")))
+		setLimits(t, db, `{"max_fraction": 0.29}`)
+		e := newExecutor(t, db)
+		stops := func(when string) {
+			t.Helper()
+			s, err := e.Once(t.Context(), []schemas.PolicyName{"p"})
+			var refusal *guard.Refusal
+			if !errors.As(err, &refusal) || refusal.Reason != guard.TooMuchDue || only(t, s).Outcome != Stopped {
+				t.Errorf("%s: %+v, %v, want that it stops and asks", when, s, err)
+			}
+			if n := one[int](t, db, "select count(*) from sessions where at < now() - interval '30 days'"); n < 30 {
+				t.Fatalf("%s: %d due rows are left", when, n)
+			}
+		}
+		stops("30 of 100 rows are due")
+		if got := counted(t, e, "lapse_limit_reached_total", "p", string(guard.TooMuchDue)); got != 1 {
+			t.Errorf("the metric says %v", got)
+		}
+		e = newExecutor(t, db)
+		stops("another executor")
+		if n := one[int](t, db, "select count(*) from lapse.run"); n != 0 {
+			t.Errorf("%d runs were opened", n)
+		}
+		accept := func(rows int64) {
+			t.Helper()
+			list, err := planner.LoadInForce(t.Context(), connectTo(t, db))
+			if err != nil || list[0].Tripped == nil || list[0].Tripped.Due < 30 || list[0].Tripped.Rows != 100 {
+				t.Fatalf("in force is %+v, %v", list, err)
+			}
+			if err := pgx.BeginFunc(t.Context(), connectTo(t, db), func(tx pgx.Tx) error { return planner.AcceptTrip(t.Context(), tx, &list[0], rows) }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		accept(0)
+		stops("nobody accepted any")
+		// What was accepted is on top of what max_fraction allows.
+		owned(t, db, "insert into sessions select 1000 + g, now() - interval '40 days' from generate_series(1, 30) g")
+		accept(30)
+		stops("30 are accepted, and 60 of 100 are due")
+		owned(t, db, "delete from sessions where id > 1000 and id <= 1005")
+		accept(30)
+		if s := only(t, once(t, e, "p")); s.Deleted != 55 {
+			t.Errorf("25 more than the 30 that were accepted: %+v, want all 55", s)
+		}
+		owned(t, db, "insert into sessions select 2000 + g, now() - interval '40 days' from generate_series(1, 55) g")
+		stops("accepted is accepted once")
+	})
+}
+
+func connectTo(t *testing.T, db *pgtest.DB) *pgx.Conn {
+	t.Helper()
+	conn := db.Connect(t)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+func TestWhatCannotBeHeldAgainstMaxFractionIsNotDeleted(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+		owned(t, db, "create table a (id int primary key, at timestamptz) with (autovacuum_enabled = off)", "insert into a select g, now() - interval '40 days' from generate_series(1, 5) g")
+		arm(t, db, policies(policy("a", "public.a")))
+		setLimits(t, db, `{"max_fraction": 0.5}`)
+		e := newExecutor(t, db)
+		if s, err := e.Once(t.Context(), nil); err == nil || only(t, s).Outcome != Stopped || only(t, s).Deleted != 0 {
+			t.Errorf("a table that nobody has counted: %+v, %v", s, err)
+		}
+		holder := connectTo(t, db)
+		if _, err := holder.Exec(t.Context(), "analyze a; begin; lock table a in access exclusive mode"); err != nil {
+			t.Fatal(err)
+		}
+		w := newTestWorker(t, db)
+		s, err := connect(t.Context(), w.config.Database, w.holder, w.config.Limits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.close)
+		w.session = s
+		list, err := planner.LoadInForce(t.Context(), s.control)
+		if err != nil {
+			t.Fatal(err)
+		}
+		turn := newTurn(&list[0], w.memory(&list[0]))
+		if end, err := w.judge(t.Context(), turn); end != turnBlocked || err != nil {
+			t.Errorf("while somebody has the table locked: %v, %v, want another try", end, err)
+		}
+		if _, err := holder.Exec(t.Context(), "rollback"); err != nil {
+			t.Fatal(err)
+		}
+		if end, err := w.judge(t.Context(), turn); end != turnRefused || err != nil {
+			t.Errorf("when all rows are due: %v, %v, want a refusal", end, err)
+		}
+		app := db.ConnectAs(t, appRole)
+		if _, err := app.Exec(t.Context(), "select lapse.trip(1, 1, 1, 1)"); schemas.StateOf(err) != schemas.SQLStateInsufficientPrivilege {
+			t.Errorf("the application opens a breaker: %v", err)
+		}
+	})
+}
