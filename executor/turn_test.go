@@ -164,6 +164,27 @@ func TestRunKeepsToTheScheduleAndSeesWhatIsApplied(t *testing.T) {
 	})
 }
 
+// The shortest period is kept to, although the list of policies is otherwise read every two seconds.
+func TestAPolicyRunsEveryTenthOfASecond(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.Newest(t))
+	sessions(t, db, 5, 5)
+	arm(t, db, policies(policy("p", "public.sessions", "every: 100 milliseconds")))
+	e := newExecutor(t, db)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	eventually(t, "there are ten runs", func() bool { return one[int](t, db, "select count(*) from lapse.run") >= 10 })
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	const gaps = "from (select started_at - lag(started_at) over (order by started_at) as gap from lapse.run) g"
+	if !one[bool](t, db, "select min(gap) >= '100 milliseconds' and min(gap) < '1900 milliseconds' "+gaps) {
+		t.Errorf("from one run to the next it took %s", one[string](t, db, "select string_agg(gap::text, ' ') "+gaps))
+	}
+}
+
 func TestOnceRunsWhatIsDueOrWhatIsNamed(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
