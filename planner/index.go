@@ -202,17 +202,19 @@ func (c *Change) CreatesIndex() bool {
 	return c.ToState != schemas.Dropped && v != nil && v.spec.Index == createIndex
 }
 
-// TableOID is the policy's table after the change, 0 where it has none any more.
-func (c *Change) TableOID() uint32 {
-	switch {
-	case c.ToState == schemas.Dropped:
-		return 0
-	case c.next != nil:
-		return c.next.table
-	case c.former != nil:
-		return c.former.table
+// IndexTable is the table that the policy's index is of after the change, 0 where it has none any more.
+func (c *Change) IndexTable() uint32 {
+	v := c.next
+	if v == nil {
+		v = c.former
 	}
-	return 0
+	if c.ToState == schemas.Dropped || v == nil {
+		return 0
+	}
+	if of := v.definition.Expire.Index().Table.OID; of != 0 {
+		return of
+	}
+	return v.table
 }
 
 const createIndex = "create"

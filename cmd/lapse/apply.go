@@ -15,6 +15,7 @@ import (
 func (a *app) applyCommand() *cobra.Command {
 	var c applier
 	var grants bool
+	var managed string
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE",
 		Short: "Make the policies equal a file",
@@ -44,8 +45,8 @@ Policies that are in force and not in the file stay, unless --prune is given.`,
 		if err != nil {
 			return a.withProblemsOf(c.files, err)
 		}
-		if grants {
-			return a.printPolicyGrants(s, c.files)
+		if grants || managed != "" {
+			return a.printPolicyGrants(s, c.files, managed)
 		}
 		c.app, c.settings = a, s
 		return c.run(cmd.Context())
@@ -54,6 +55,7 @@ Policies that are in force and not in the file stay, unless --prune is given.`,
 	flags.StringArrayVarP(&c.files, "file", "f", nil, policyFilesFlag)
 	flags.BoolVar(&c.dryRun, "dry-run", false, "only print the difference; exit code 3 if there is one")
 	flags.BoolVar(&grants, "grants", false, "print the SQL that a DBA must run for this file, and do nothing")
+	managedFlag(cmd, &managed)
 	flags.BoolVar(&c.yes, "yes", false, "do not ask")
 	flags.BoolVar(&c.prune, "prune", false, "drop policies that are not in the file")
 	flags.BoolVar(&c.arm, "arm", false, "arm versions by which more falls due")

@@ -16,6 +16,7 @@ import (
 
 func (a *app) initCommand() *cobra.Command {
 	var asJSON, grants, newSlot bool
+	var managed string
 	cmd := &cobra.Command{
 		Use:   "init",
 		Short: "Install or upgrade Lapse in a database",
@@ -42,8 +43,8 @@ deletions were Lapse's. The database has their fingerprints, and commands refuse
 		if err != nil {
 			return err
 		}
-		if grants {
-			return a.printGrants(s, nil)
+		if grants || managed != "" {
+			return a.printGrants(s, nil, managed)
 		}
 		i := &initialiser{app: a, settings: s, newSlot: newSlot}
 		report, err := i.run(cmd.Context())
@@ -53,6 +54,7 @@ deletions were Lapse's. The database has their fingerprints, and commands refuse
 		return report.print(a, asJSON)
 	})
 	cmd.Flags().BoolVar(&grants, "grants", false, "print the SQL that a superuser must run, and do nothing")
+	managedFlag(cmd, &managed)
 	cmd.Flags().BoolVar(&newSlot, "new-slot", false, "make a slot that is gone, lost or older than a publication again; the evidence has a gap, in the same topics")
 	jsonFlag(cmd, &asJSON)
 	return cmd

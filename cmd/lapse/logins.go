@@ -1,14 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
 
 	"lapse/internal/config"
 	"lapse/internal/setup"
+	"lapse/planner/expiry"
 	"lapse/schemas"
 )
 
@@ -48,7 +52,10 @@ func (a *app) others(s *config.Settings) (setup.Logins, error) {
 }
 
 // printGrants prints the script for roles and logins, and for the tables of a policy file. It connects to nothing.
-func (a *app) printGrants(s *config.Settings, tables []setup.PolicyTable) error {
+func (a *app) printGrants(s *config.Settings, tables []setup.PolicyTable, managed string) error {
+	if managed != "" && !slices.Contains(setup.ManagedServers(), managed) {
+		return wrongUsage("--managed %s: want %s", managed, strings.Join(setup.ManagedServers(), ", "))
+	}
 	database, err := s.Database.Name()
 	if err != nil {
 		return invalid(err)
@@ -57,12 +64,12 @@ func (a *app) printGrants(s *config.Settings, tables []setup.PolicyTable) error 
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprint(a.out, setup.GrantsSQL(s.Roles, database, logins, tables))
+	_, err = fmt.Fprint(a.out, setup.GrantsSQL(s.Roles, database, logins, tables, setup.Managed(managed)))
 	return err
 }
 
 // printPolicyGrants prints all that a DBA must run for a policy file: `lapse apply --grants`.
-func (a *app) printPolicyGrants(s *config.Settings, names []string) error {
+func (a *app) printPolicyGrants(s *config.Settings, names []string, managed string) error {
 	policies, err := a.readPolicyFiles(names)
 	if err != nil {
 		return err
@@ -73,9 +80,22 @@ func (a *app) printPolicyGrants(s *config.Settings, names []string) error {
 	tables := make([]setup.PolicyTable, len(policies.Policies))
 	for i := range policies.Policies {
 		p := &policies.Policies[i]
-		tables[i] = setup.PolicyTable{Name: p.Table, Column: p.Expire["column"]}
+		tables[i] = setup.PolicyTable{Name: p.Table, Column: ownColumn(p.Expire), Index: p.Index == "create"}
 	}
-	return a.printGrants(s, tables)
+	return a.printGrants(s, tables, managed)
+}
+
+// managedFlag adds --managed.
+func managedFlag(cmd *cobra.Command, into *string) {
+	cmd.Flags().StringVar(into, "managed", "", "--grants for a managed `server`: "+strings.Join(setup.ManagedServers(), ", "))
+}
+
+// ownColumn is a column of the policy's table that its entry names, "" for none: a sidecar's is another table's.
+func ownColumn(e expiry.Entry) string {
+	if e["sidecar"] != "" {
+		return ""
+	}
+	return cmp.Or(e["column"], e["bucket.column"])
 }
 
 func givePassword(login string) string {

@@ -124,7 +124,7 @@ func TestAScriptByADBAIsEnoughForALoginWithoutRights(t *testing.T) {
 		p := newPlace(t, db)
 		owner, table := p.table("app")
 		login := db.Name + "_one"
-		script := setup.GrantsSQL(p.roles, db.Name, setup.OneLogin(login), []setup.PolicyTable{{Name: table, Column: "at"}})
+		script := setup.GrantsSQL(p.roles, db.Name, setup.OneLogin(login), []setup.PolicyTable{{Name: table, Column: "at"}}, setup.OwnServer)
 		db.Exec(t, script, script) // safe to repeat
 		conn := p.connect(login)
 		p.must(p.catalog(conn))
@@ -154,7 +154,7 @@ func TestADBAWhoIsNoSuperuserMayRunTheScript(t *testing.T) {
 		}
 		dba := db.Name + "_dba" // it cannot be dropped before what it granted, on 16 and later
 		db.Exec(t, `create role `+dba+` login createrole `+attribute, fmt.Sprintf(`alter database %s owner to %s; grant %s to %[2]s with admin option`, db.Name, dba, owner))
-		script := setup.GrantsSQL(p.roles, db.Name, setup.OneLogin(login), []setup.PolicyTable{{Name: table, Column: "at"}})
+		script := setup.GrantsSQL(p.roles, db.Name, setup.OneLogin(login), []setup.PolicyTable{{Name: table, Column: "at"}}, setup.OwnServer)
 		conn := db.ConnectAs(t, dba)
 		for range 2 {
 			_, err := conn.PgConn().Exec(t.Context(), script).ReadAll()
@@ -171,6 +171,53 @@ func TestADBAWhoIsNoSuperuserMayRunTheScript(t *testing.T) {
 	})
 }
 
+// On the servers of the test a role plays the provider's; what nobody may do there, it may not do either. Only the attribute
+// REPLICATION cannot be played on 14 and 15, where nobody but a superuser may give it: there the login has it already.
+func TestTheScriptForAManagedServerIsEnoughForItsAdministrator(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		db.Exec(t, `do $$ begin create role rds_replication; exception when duplicate_object or unique_violation then null; end $$`)
+		for _, managed := range setup.ManagedServers() {
+			p := newPlace(t, db)
+			p.roles = schemas.RolesFor(db.Name + managed + "_")
+			owner := db.NewRole(t, managed+"_app")
+			db.Exec(t, fmt.Sprintf(`create schema %[1]s; grant usage on schema %[1]s to %[1]s; create table %[1]s.t (id int primary key, at timestamptz);
+				alter table %[1]s.t owner to %[1]s; create table %[1]s.u (id int primary key, data jsonb); alter table %[1]s.u owner to %[1]s`, owner))
+			login, dba := db.Name+managed+"_one", db.Name+managed+"_dba"
+			attribute := ""
+			switch {
+			case managed == string(setup.RDS):
+			case db.Major >= 16:
+				attribute = "replication"
+			default:
+				db.Exec(t, `create role `+login+` login replication`)
+			}
+			db.Exec(t, `create role `+dba+` login createrole `+attribute, fmt.Sprintf(`alter database %s owner to %s; alter schema %s owner to %[2]s; grant %[3]s, rds_replication to %[2]s with admin option`, db.Name, dba, owner))
+			script := setup.GrantsSQL(p.roles, db.Name, setup.OneLogin(login),
+				[]setup.PolicyTable{{Name: owner + ".t", Column: "at", Index: true}, {Name: owner + ".u"}}, setup.Managed(managed))
+			for range 2 {
+				_, err := db.ConnectAs(t, dba).PgConn().Exec(t.Context(), script).ReadAll()
+				p.must(err)
+			}
+			if !one[bool](p, `select has_schema_privilege($1::name, $1::text, 'create') and not rolsuper and not rolcreaterole from pg_roles where rolname = $2`, owner, login) {
+				t.Errorf("%s: the owner cannot make an index, or the login has more than it needs", managed)
+			}
+			missing, err := setup.MissingGrants(t.Context(), p.admin, p.roles, setup.OneLogin(login))
+			if err != nil || len(missing) > 0 {
+				t.Errorf("%s: missing still: %v, %v", managed, missing, err)
+			}
+			if (managed == string(setup.RDS)) == strings.Contains(script, "  alter role ") || !strings.Contains(script, "pg_hba.conf") {
+				t.Errorf("%s: the script is\n%s", managed, script)
+			}
+			if managed == string(setup.RDS) {
+				conn := p.connect(login)
+				p.must(p.catalog(conn))
+				p.must(p.apply(conn, owner+".t"))
+			}
+		}
+	})
+}
+
 func TestTheTablesOfASuperuserAreGrantedOneByOne(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 16, 18}, func(t *testing.T, db *pgtest.DB) {
@@ -179,7 +226,7 @@ func TestTheTablesOfASuperuserAreGrantedOneByOne(t *testing.T) {
 			`create table shop.visits (id int, at timestamptz, primary key (id, at)) partition by range (at);
 			 create table archive.visits_old partition of shop.visits for values from (minvalue) to ('2025-01-01')`)
 		login := db.Name + "_one"
-		db.Exec(t, setup.GrantsSQL(p.roles, db.Name, setup.OneLogin(login), []setup.PolicyTable{{Name: "shop.visits", Column: "at"}}))
+		db.Exec(t, setup.GrantsSQL(p.roles, db.Name, setup.OneLogin(login), []setup.PolicyTable{{Name: "shop.visits", Column: "at"}}, setup.OwnServer))
 		conn := p.connect(login)
 		p.must(p.catalog(conn))
 		p.must(p.apply(conn, "shop.visits"))
@@ -248,7 +295,7 @@ func TestADeleterThatSomebodyElseMadeBeforehandIsRefused(t *testing.T) {
 		deleter := p.deleter(owner)
 		mallory := db.NewRole(t, "mallory", "createrole")
 		accomplice := db.NewRole(t, "accomplice")
-		script := setup.GrantsSQL(p.roles, db.Name, setup.OneLogin(db.Name+"_one"), []setup.PolicyTable{{Name: table, Column: "at"}})
+		script := setup.GrantsSQL(p.roles, db.Name, setup.OneLogin(db.Name+"_one"), []setup.PolicyTable{{Name: table, Column: "at"}}, setup.OwnServer)
 		for _, also := range []string{"", "; grant " + deleter + " to " + accomplice} {
 			_, err := db.ConnectAs(t, mallory).PgConn().Exec(t.Context(), "create role "+deleter+also).ReadAll()
 			p.must(err)
@@ -296,7 +343,7 @@ func TestAnOwnerWhoWouldOwnTheCatalogIsRefused(t *testing.T) {
 		}
 		logins := setup.Logins{Owner: p.roles.Owner[:len(p.roles.Owner)-5] + "apply", Executor: db.Name + "_run", Auditor: db.Name + "_audit"}
 		for name, login := range map[string]setup.Logins{"the owner's login": setup.OneLogin(owner), "logins beside it": logins} {
-			script := setup.GrantsSQL(p.roles, db.Name, login, []setup.PolicyTable{{Name: table, Column: "at"}})
+			script := setup.GrantsSQL(p.roles, db.Name, login, []setup.PolicyTable{{Name: table, Column: "at"}}, setup.OwnServer)
 			_, err := p.admin.PgConn().Exec(t.Context(), script).ReadAll()
 			if err == nil || !strings.Contains(err.Error(), "would own the catalog") {
 				t.Errorf("%s: the script was not refused: %v", name, err)
@@ -307,7 +354,7 @@ func TestAnOwnerWhoWouldOwnTheCatalogIsRefused(t *testing.T) {
 			t.Error("the script made roles before it refused")
 		}
 		db.Exec(t, fmt.Sprintf(`revoke %s, %s, %s from %s`, p.roles.Owner, p.roles.Executor, p.roles.Auditor, owner),
-			setup.GrantsSQL(p.roles, db.Name, logins, []setup.PolicyTable{{Name: table, Column: "at"}}))
+			setup.GrantsSQL(p.roles, db.Name, logins, []setup.PolicyTable{{Name: table, Column: "at"}}, setup.OwnServer))
 		p.must(p.apply(p.connect(logins.Owner), table))
 		p.applied(owner, table, logins.Owner)
 	})

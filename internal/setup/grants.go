@@ -10,21 +10,79 @@ import (
 // PolicyTable is a table as a policy file names it.
 type PolicyTable struct {
 	Name   string // schema.table, quoted as in SQL
-	Column string // that the policy counts from
+	Column string // of the table, that the policy reads; "" where the file does not say
+	Index  bool   // apply makes an index
+}
+
+// Managed is whose server it is: what nobody may do there differs.
+type Managed string
+
+// The servers.
+const (
+	OwnServer Managed = "" // or any other
+	RDS       Managed = "rds"
+	CloudSQL  Managed = "cloudsql"
+	Azure     Managed = "azure"
+)
+
+// ManagedServers are those that GrantsSQL has a variant for.
+func ManagedServers() []string { return []string{string(RDS), string(CloudSQL), string(Azure)} }
+
+// who is the role that runs the script, and how the server's settings are changed.
+func (m Managed) who() string {
+	const rights = `
+--   PostgreSQL 14 and 15     it has CREATEROLE there, and that is enough
+--   PostgreSQL 16 and later  it needs ADMIN OPTION on the owners of the tables beside that; whoever made a role has it
+--   either                   it owns the database, or may grant CREATE on it, and USAGE on the tables' schemas
+-- Nobody is a superuser there: a table that belongs to the provider's superuser cannot have a policy.
+`
+	switch m {
+	case RDS:
+		return `-- For Amazon RDS and Aurora: run it as a member of rds_superuser.` + rights +
+			`-- Before: rds.logical_replication = 1 in the parameter group, and a restart. There is no pg_hba.conf: logins with passwords, and
+-- security groups, say who may connect.
+`
+	case CloudSQL:
+		return `-- For Google Cloud SQL and AlloyDB: run it as a member of cloudsqlsuperuser.` + rights +
+			`-- Before: the flag cloudsql.logical_decoding = on, and a restart. There is no pg_hba.conf: authorised networks, or the proxy,
+-- say who may connect.
+`
+	case Azure:
+		return `-- For Azure Database for PostgreSQL, flexible server: run it as a member of azure_pg_admin.` + rights +
+			`-- Before: the server parameter wal_level = logical, and a restart. There is no pg_hba.conf: the firewall says who may connect.
+`
+	case OwnServer:
+	}
+	return ""
+}
+
+// replication lets the auditor read the write-ahead log.
+func (m Managed) replication(auditor string) string {
+	switch m {
+	case RDS:
+		return "-- nobody may give the attribute REPLICATION there; membership in rds_replication stands for it\n" +
+			fmt.Sprintf("grant rds_replication to %s;\n", schemas.Identifier(auditor))
+	case CloudSQL:
+		return "-- a member of cloudsqlsuperuser that has the attribute may give it: alter user CURRENT_USER with replication\n" + giveReplication(auditor)
+	case Azure:
+		return "-- azure_pg_admin may give the attribute\n" + giveReplication(auditor)
+	case OwnServer:
+	}
+	return fmt.Sprintf("-- On Amazon RDS and Aurora write instead: grant rds_replication to %s;\n%s", schemas.Identifier(auditor), giveReplication(auditor))
 }
 
 // GrantsSQL returns the script that a DBA runs in the database: it makes the roles and the logins, and, for tables, what
 // deleting from them takes. It is one transaction and safe to repeat; it looks up by itself who owns what, and needs
 // nothing of Lapse to be there.
-func GrantsSQL(roles schemas.Roles, database string, logins Logins, tables []PolicyTable) string {
+func GrantsSQL(roles schemas.Roles, database string, logins Logins, tables []PolicyTable, managed Managed) string {
 	var sql strings.Builder
-	sql.WriteString(grantsHead(database, len(tables) > 0))
+	sql.WriteString(grantsHead(database, len(tables) > 0, managed))
 	if len(tables) > 0 {
 		sql.WriteString("\n-- First what would have to be refused.\n" + block(fillTables(circleBlock, roles, logins, tables)))
 	}
 	sql.WriteString("\n" + rolesSQL(roles, database))
 	sql.WriteString("\n-- the logins that play these roles; give them passwords: alter role … password '…'\n" + loginsSQL(roles, logins))
-	fmt.Fprintf(&sql, "-- On Amazon RDS and Aurora write instead: grant rds_replication to %s;\n%s", schemas.Identifier(logins.Auditor), giveReplication(logins.Auditor))
+	sql.WriteString(managed.replication(logins.Auditor))
 	if len(tables) > 0 {
 		sql.WriteString("\n-- One role for each owner of tables, which nobody can log in as, owns the functions that delete from them.\n" +
 			block(fillTables(deletersBlock, roles, logins, tables)))
@@ -33,21 +91,24 @@ func GrantsSQL(roles schemas.Roles, database string, logins Logins, tables []Pol
 	return sql.String()
 }
 
-func grantsHead(database string, forTables bool) string {
-	head := fmt.Sprintf(`-- What Lapse needs in database %s. Run it in that database: it is one transaction, and safe to repeat.
---
--- A superuser may do all of it. On a managed server, where nobody is one:
+func grantsHead(database string, forTables bool, managed Managed) string {
+	head := fmt.Sprintf("-- What Lapse needs in database %s. Run it in that database: it is one transaction, and safe to repeat.\n--\n",
+		schemas.Identifier(database))
+	const settings = `begin;
+set local search_path = pg_catalog, pg_temp;
+set local standard_conforming_strings = on;
+`
+	if who := managed.who(); who != "" {
+		return head + who + settings
+	}
+	return head + fmt.Sprintf(`-- A superuser may do all of it. On a managed server, where nobody is one (--managed has variants for some):
 --   PostgreSQL 14 and 15     a role with CREATEROLE
 --   PostgreSQL 16 and later  a role with CREATEROLE%s
 --   either                   that owns the database, or may grant CREATE on it%s
 --   the attribute REPLICATION, below: on Google Cloud SQL a member of cloudsqlsuperuser may give it; on Amazon RDS and
 --   Aurora nobody may, and membership in rds_replication stands for it
-begin;
-set local search_path = pg_catalog, pg_temp;
-set local standard_conforming_strings = on;
-`, schemas.Identifier(database), pick(forTables, "\n--                            and ADMIN OPTION on the owners of the tables", ""),
-		pick(forTables, "\n--                            and usage on the tables' schemas", ""))
-	return head
+%s`, pick(forTables, "\n--                            and ADMIN OPTION on the owners of the tables", ""),
+		pick(forTables, "\n--                            and usage on the tables' schemas", ""), settings)
 }
 
 func pick(yes bool, a, b string) string {
@@ -61,7 +122,7 @@ func pick(yes bool, a, b string) string {
 func fillTables(body string, roles schemas.Roles, logins Logins, tables []PolicyTable) string {
 	rows := make([]string, len(tables))
 	for i, t := range tables {
-		rows[i] = "(" + schemas.Literal(t.Name) + ", " + schemas.Literal(t.Column) + ")"
+		rows[i] = fmt.Sprintf("(%s, %s, %t)", schemas.Literal(t.Name), schemas.Literal(t.Column), t.Index)
 	}
 	return strings.NewReplacer(
 		"{{tables}}", strings.Join(rows, ",\n               "),
@@ -78,7 +139,7 @@ const circleBlock = `declare
 begin
   for t in
     select w.name, o.oid, o.rolname, o.rolsuper
-      from (values {{tables}}) w(name, col)
+      from (values {{tables}}) w(name, col, makes)
       left join pg_namespace n on n.nspname = (parse_ident(w.name))[1]
       left join pg_class c on c.relnamespace = n.oid and c.relname = (parse_ident(w.name))[2]
       left join pg_roles o on o.oid = c.relowner
@@ -110,9 +171,9 @@ const deletersBlock = `declare
   strangers text;
 begin
   for t in
-    select w.name, w.col, c.oid, o.rolname as owner, o.oid as owner_oid,
+    select w.name, w.col, w.makes, c.oid, o.rolname as owner, o.oid as owner_oid,
            o.rolsuper or o.rolname = 'pg_database_owner' as super
-      from (values {{tables}}) w(name, col)
+      from (values {{tables}}) w(name, col, makes)
       join pg_namespace n on n.nspname = (parse_ident(w.name))[1]
       join pg_class c on c.relnamespace = n.oid and c.relname = (parse_ident(w.name))[2]
       join pg_roles o on o.oid = c.relowner
@@ -151,8 +212,11 @@ begin
       if not has_schema_privilege(deleter, r.schema, 'usage') then
         execute format('grant usage on schema %I to %I', r.nspname, deleter);
       end if;
+      if t.makes and not t.super and not has_schema_privilege(t.owner, r.schema, 'create') then
+        execute format('grant create on schema %I to %I', r.nspname, t.owner);
+      end if;
       if t.super then
-        execute format('grant select, delete, update (%I) on %s to %I', t.col, r.name, deleter);
+        execute format('grant select, delete, update%s on %s to %I', case when t.col <> '' then format(' (%I)', t.col) else '' end, r.name, deleter);
       end if;
     end loop;
   end loop;
@@ -160,7 +224,7 @@ begin
   for r in
     with recursive touched(oid) as (
       select c.oid
-        from (values {{tables}}) w(name, col)
+        from (values {{tables}}) w(name, col, makes)
         join pg_namespace n on n.nspname = (parse_ident(w.name))[1]
         join pg_class c on c.relnamespace = n.oid and c.relname = (parse_ident(w.name))[2]
       union

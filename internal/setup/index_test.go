@@ -283,3 +283,27 @@ func run(t *testing.T, conn *pgx.Conn, sql string) error {
 	_, err := conn.PgConn().Exec(t.Context(), sql).ReadAll()
 	return err
 }
+
+// The index of a policy with a sidecar is the sidecar's.
+func TestTheIndexOfASidecarIsMadeOnceAndGoesWithThePolicy(t *testing.T) {
+	t.Parallel()
+	p := newInstalled(t, pgtest.New(t, pgtest.Newest(t)))
+	owner := p.db.NewRole(t, "app")
+	p.db.Exec(t, fmt.Sprintf(`create schema %[1]s authorization %[1]s; set role %[1]s; create table %[1]s.t (id int primary key);
+		create table %[1]s.ttl (id int primary key references %[1]s.t on delete cascade, due timestamptz)`, owner))
+	wanted, err := policyfile.Parse("policies.yaml", fmt.Appendf(nil,
+		"policies: [{ name: p, table: %[1]s.t, expire: { sidecar: %[1]s.ttl, column: due, after: 1 day }, index: create }]", owner))
+	p.must(err)
+	for n := range 2 {
+		changes, err := p.makes(wanted)
+		p.must(err)
+		if got := ask[[]string](p, made); len(got) != 1 || !strings.HasPrefix(got[0], "lapse_ttl_idx_") || changes.Write() != (n == 0) {
+			t.Errorf("time %d: there is %q, and the changes are %+v", n+1, got, changes)
+		}
+	}
+	_, err = p.makes(file(t, ""))
+	p.must(err)
+	if got := ask[[]string](p, made); len(got) != 0 {
+		t.Errorf("there is still %q", got)
+	}
+}

@@ -56,7 +56,7 @@ func (w *installing) mustBeThere(ctx context.Context) error {
 	if len(missing) > 0 {
 		return &SuperuserError{
 			What: "roles are missing: " + strings.Join(missing, ", "), Login: config.User,
-			SQL: GrantsSQL(w.Roles, config.Database, w.Logins, nil),
+			SQL: GrantsSQL(w.Roles, config.Database, w.Logins, nil, OwnServer),
 		}
 	}
 	grants, err := MissingGrants(ctx, w.login, w.Roles, w.Logins)

@@ -55,7 +55,7 @@ func (a *Applier) unneededIndexes(ctx context.Context, changes Changes) (Changes
 		return nil, err
 	}
 	for _, m := range made {
-		if slices.ContainsFunc(changes, func(c Change) bool { return c.CreatesIndex() && c.TableOID() == m.Table }) {
+		if slices.ContainsFunc(changes, func(c Change) bool { return c.CreatesIndex() && c.IndexTable() == m.Table }) {
 			continue
 		}
 		at := slices.IndexFunc(changes, func(c Change) bool { return c.Policy == m.Policy })

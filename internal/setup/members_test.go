@@ -108,7 +108,7 @@ func TestTheScriptIsWhatItSaysWhateverTheNamesAre(t *testing.T) {
 		login := db.Name + `_l"'$lapse1$`
 		script := setup.GrantsSQL(p.roles, db.Name, setup.OneLogin(login), []setup.PolicyTable{
 			{Name: `"s.'$lapse$"."t\'; drop table x; --"`, Column: `a"t'`},
-		})
+		}, setup.OwnServer)
 		// A planted format would be a better match than pg_catalog's own.
 		db.Exec(t, `create schema evil; create sequence evil.hits;
 			create function evil.format(text, text, text) returns text language sql as 'select nextval(''evil.hits''); select format($1, variadic array[$2, $3])';

@@ -147,7 +147,7 @@ func TestADeleterThatTheLoginMayNotDropIsNamedUntilItIsGone(t *testing.T) {
 		p := newPlace(t, db)
 		owner, table := p.table("app")
 		login := db.Name + "_one"
-		db.Exec(t, setup.GrantsSQL(p.roles, db.Name, setup.OneLogin(login), []setup.PolicyTable{{Name: table, Column: "at"}}))
+		db.Exec(t, setup.GrantsSQL(p.roles, db.Name, setup.OneLogin(login), []setup.PolicyTable{{Name: table, Column: "at"}}, setup.OwnServer))
 		conn := p.connect(login)
 		p.must(p.catalog(conn))
 		p.must(p.apply(conn, table))
