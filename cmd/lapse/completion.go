@@ -87,15 +87,20 @@ func (a *app) complete(
 }
 
 // completes says of every command below cmd what its arguments are: no files, unless it says otherwise itself. Flags that
-// name policy files are completed with those.
-func completes(cmd *cobra.Command) {
+// name policy files, or a policy in force, are completed with those.
+func (a *app) completes(cmd *cobra.Command) {
 	if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 && !cmd.HasSubCommands() {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
 	}
 	if cmd.Flags().Lookup("file") != nil {
 		_ = cmd.MarkFlagFilename("file", "yaml", "yml") // fails for a flag that is not there
 	}
+	for _, name := range []string{"now", "policy"} {
+		if cmd.Flags().Lookup(name) != nil {
+			_ = cmd.RegisterFlagCompletionFunc(name, a.completeInForce) // as above
+		}
+	}
 	for _, sub := range cmd.Commands() {
-		completes(sub)
+		a.completes(sub)
 	}
 }

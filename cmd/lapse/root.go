@@ -114,7 +114,7 @@ Exit codes: 0 done; 1 failed; 2 wrong usage or invalid input; 3 done, and it fou
 		a.clockCommand(), a.historyCommand(), a.runCommand(), a.auditCommand(), a.serveCommand(), a.eventsCommand(), a.uninstallCommand(), a.versionCommand(),
 		a.completionCommand(),
 	)
-	completes(root)
+	a.completes(root)
 	_ = root.MarkPersistentFlagFilename("config", "yaml", "yml") // fails for a flag that is not there
 	_ = root.MarkPersistentFlagDirname("keys")
 	return root

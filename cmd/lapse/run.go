@@ -61,7 +61,6 @@ policies that are due and ends; with --now it makes one pass over the policies n
 	flags := cmd.Flags()
 	flags.BoolVar(&once, "once", false, "make one pass and end")
 	flags.StringSliceVar(&now, "now", nil, "make one pass over this `policy` whatever its schedule says, and end; may be repeated")
-	_ = cmd.RegisterFlagCompletionFunc("now", a.completeInForce) // fails for a flag that is not there
 	flags.StringVar(&a.overrides.HTTP, "http", "", "serve /healthz, /readyz and /metrics at this `address` (default: not at all)")
 	jsonFlag(cmd, &asJSON)
 	return cmd

@@ -73,6 +73,8 @@ func TestEveryCommandThatConnectsRefusesASuperuserButThoseThatAreForOne(t *testi
 		"lapse policy resume":  {{"policy", "resume", "p"}},
 		"lapse policy show":    {{"policy", "show", "p"}},
 		"lapse policy history": {{"policy", "history", "p"}},
+		"lapse scaffold":       {{"scaffold", "--table", "a.b", "--option", "sidecar", "--after", "1 day"}},
+		"lapse hide":           {{"hide", "--policy", "p"}},
 		"lapse pause":          {{"pause", "--all"}},
 		"lapse resume":         {{"resume", "--all"}},
 		"lapse clock accept":   {{"clock"}, {"clock", "accept", "--reason", "it is right"}},
