@@ -141,7 +141,13 @@ func (c *Change) Diff() string {
 		fmt.Fprintf(&b, "  policy %s on %s: unchanged, %s\n", c.Policy, c.Table, c.FromState)
 	}
 	for _, f := range c.Fields {
-		fmt.Fprintf(&b, "    %s\n", f)
+		column, numbered := strings.CutSuffix(f.Field, " number") // which says nothing to a person
+		switch {
+		case !numbered:
+			fmt.Fprintf(&b, "    %s\n", f)
+		case f.From != "" && f.To != "":
+			fmt.Fprintf(&b, "    ~ %s: another column of that name\n", column)
+		}
 	}
 	if c.MoreFallDue {
 		b.WriteString("    more rows may fall due than under the version in force\n")

@@ -63,6 +63,20 @@ func (d *Draft) Survey(ctx context.Context, ask Ask, r *Resolved) (*Survey, erro
 	return d.version(ctx, ask, r.version())
 }
 
+// SurveyChange surveys what a change writes, and, at the same cutoff, what is in force: nil where nothing is. It has no lock on the
+// table when it returns.
+func (d *Draft) SurveyChange(ctx context.Context, ask Ask, c *Change) (next, former *Survey, err error) {
+	if next, err = d.version(ctx, ask, c.next); err != nil || c.former == nil || c.Kind != Changed {
+		return next, nil, err
+	}
+	ask.At = next.At
+	former, err = d.version(ctx, ask, c.former)
+	return next, former, err
+}
+
+// NextRun is when a change's policy first runs once it is armed, from now on.
+func (c *Change) NextRun(now time.Time) (time.Time, error) { return c.next.spec.schedule().Next(time.Time{}, now) }
+
 func (d *Draft) version(ctx context.Context, ask Ask, v *version) (*Survey, error) {
 	s := &surveyor{ask: ask, definition: &v.definition, limits: v.spec.Limits, table: v.table, trusts: v.spec.Triggers.Trusted, survey: Survey{
 		Policy: v.definition.Name, Table: v.definition.Table, Slices: v.spec.slices(),

@@ -369,7 +369,6 @@ func TestAFileDoesNotArmADefaultByWhichMoreFallsDue(t *testing.T) {
     + expire.after: 1 day
     - expire.ttl_column: ttl
     - ttl column type: integer
-    - ttl column number: 3
     more rows may fall due than under the version in force
     held back, although the file says armed: ` + "`lapse apply --arm` or `lapse policy arm p` says yes\n"
 		if got, _, _ := strings.Cut(changes[0].Diff(), "    warning:"); got != want {

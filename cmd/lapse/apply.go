@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
 	"lapse/internal/config"
@@ -29,7 +27,7 @@ nothing else from being applied; the exit code is 3 then. A new policy, or one b
 not fit refuses the whole file.
 
 A version by which more may fall due, than under the one in force or under what was armed last, is not armed by its file: it
-observes, held back, until --arm or "lapse policy arm" says yes. How many rows newly fall due is counted.
+observes, held back, until --arm or "lapse policy arm" says yes. How many rows fall due, and how many newly, is counted before anything is written.
 
 Policies that are in force and not in the file stay, unless --prune is given.`,
 		Example: `  lapse apply -f policies.yaml --dry-run
@@ -88,7 +86,9 @@ func (a *applier) run(ctx context.Context) error {
 	defer closeConn(conn)
 	does := &setup.Applier{
 		Session:       setup.Session{Conn: conn, Roles: a.settings.Roles, Log: a.log},
-		AuditRequired: installed.AuditRequired, Prune: a.prune, Arm: a.arm, Reason: a.reason, Counting: a.connectToCount,
+		AuditRequired: installed.AuditRequired, Prune: a.prune, Arm: a.arm, Reason: a.reason, CountAtMost: countAtMost,
+		Draft: a.draft(a.settings, "lapse apply", map[string]string{"lock_timeout": countLockTimeout, "statement_timeout": countStatementTimeout}),
+
 		Login: a.connectToIndex, Indexing: a.tellIndex(),
 	}
 	if !a.asJSON {
@@ -114,7 +114,7 @@ func (a *applier) apply(ctx context.Context, does *setup.Applier, changes setup.
 	case changes.Write() && a.dryRun:
 		return errNeedsPerson
 	case changes.Write():
-		if err := a.confirm(a.yes, "apply this", "to look: --dry-run", "nothing was applied"); err != nil {
+		if err := a.confirm(ctx, a.yes, "apply this", "to look: --dry-run", "nothing was applied"); err != nil {
 			return err
 		}
 		err := does.Apply(ctx, changes)
@@ -134,17 +134,3 @@ const (
 	countLockTimeout      = "1s"
 	countStatementTimeout = "60s"
 )
-
-// connectToCount opens the executor's session, which counts what newly falls due. Its timeouts outlive the RESET ALL around a
-// survey, as startup parameters.
-func (a *applier) connectToCount(ctx context.Context) (*pgx.Conn, error) {
-	conn, err := a.open(ctx, a.settings, session{
-		command: "lapse apply", to: a.settings.Database.Executor, role: a.settings.Roles.Executor,
-		with: map[string]string{"lock_timeout": countLockTimeout, "statement_timeout": countStatementTimeout},
-	})
-	var refused *superuserError
-	if errors.As(err, &refused) {
-		return nil, fmt.Errorf("%q, the executor's login, is or can become a superuser, and code of the table's owner could run in its session", refused.login)
-	}
-	return conn, err
-}

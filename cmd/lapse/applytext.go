@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"lapse/internal/setup"
+	"lapse/planner"
 	"lapse/schemas"
 )
 
@@ -13,6 +14,9 @@ func (a *applier) print(changes setup.Changes) {
 		c := &changes[i]
 		if diff := c.Diff(); diff != "" {
 			fmt.Fprintln(a.out, strings.TrimRight(diff, "\n"))
+		}
+		if c.NewlyDue != nil {
+			fmt.Fprintf(a.out, "    %s\n", c.NewlyDue)
 		}
 		if len(c.Publish) > 0 {
 			fmt.Fprintf(a.out, "  publish %s\n", strings.Join(c.Publish, ", "))
@@ -35,9 +39,62 @@ func (a *applier) print(changes setup.Changes) {
 	if !changes.Write() {
 		fmt.Fprintln(a.out, "nothing to do")
 	}
-	if a.dryRun && changes.Count() {
-		fmt.Fprintln(a.out, "how many rows newly fall due is counted when it is applied")
+	fmt.Fprint(a.out, total(changes))
+}
+
+// total is one line over all changes, "" where nothing changes.
+func total(changes setup.Changes) string {
+	kinds, arms := map[planner.ChangeKind]int{}, 0
+	for i := range changes {
+		c := &changes[i]
+		if c.Change.Writes() {
+			kinds[c.Kind]++
+		}
+		if c.ToState == schemas.Arming {
+			arms++
+		}
 	}
+	var parts []string
+	for _, k := range []struct {
+		kind planner.ChangeKind
+		name string
+	}{{planner.New, "new"}, {planner.Changed, "changed"}, {planner.Restated, "in another state"}, {planner.Removed, "dropped"}} {
+		if n := kinds[k.kind]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, k.name))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	text := "policies: " + strings.Join(parts, ", ") + "; " + newlyDue(changes)
+	if arms > 0 {
+		return text + fmt.Sprintf("; %d are being armed, and delete once the auditor has read past this moment\n", arms)
+	}
+	return text + "; nothing more is deleted until armed\n"
+}
+
+// newlyDue is how many rows newly fall due under all changes.
+func newlyDue(changes setup.Changes) string {
+	newly, uncounted, about := int64(0), 0, ""
+	for i := range changes {
+		switch n := changes[i].NewlyDue; {
+		case n == nil:
+		case n.NotCounted != "":
+			uncounted++
+		case n.Newly != nil:
+			newly += *n.Newly
+		default:
+			newly += n.Due
+			if n.Former > 0 || n.DueIs != planner.Exact {
+				about = "about "
+			}
+		}
+	}
+	text := fmt.Sprintf("%s%d rows newly fall due", about, newly)
+	if uncounted > 0 {
+		text += fmt.Sprintf(", and those of %d policies that were not counted", uncounted)
+	}
+	return text
 }
 
 func (a *applier) printLeft(changes setup.Changes) {
@@ -52,9 +109,6 @@ func (a *applier) printLeft(changes setup.Changes) {
 
 func (a *applier) report(c *setup.Change) {
 	fmt.Fprintf(a.out, "applied %s: version %d, %s\n", c.Policy, c.ToVersion, c.ToState)
-	if c.NewlyDue != nil {
-		fmt.Fprintf(a.out, "  %s\n", c.NewlyDue)
-	}
 	switch {
 	case c.ToState == schemas.Arming:
 		fmt.Fprintln(a.out, "  it deletes once the auditor has read past this moment")

@@ -79,7 +79,7 @@ func (a *app) acceptHistory(ctx context.Context, reason string, yes, unwatched, 
 		_, err := fmt.Fprintf(a.out, "nothing to accept: %s\n", p.verdict())
 		return err
 	}
-	if err := a.confirmAccept(p, yes, asJSON); err != nil {
+	if err := a.confirmAccept(ctx, p, yes, asJSON); err != nil {
 		return err
 	}
 	if p.found != nil && !unwatched {
@@ -98,14 +98,14 @@ func (a *app) acceptHistory(ctx context.Context, reason string, yes, unwatched, 
 }
 
 // confirmAccept shows both sides and asks, where there is somebody to ask.
-func (a *app) confirmAccept(p *historyView, yes, asJSON bool) error {
+func (a *app) confirmAccept(ctx context.Context, p *historyView, yes, asJSON bool) error {
 	if !asJSON {
 		p.Next = nil
 		if err := a.printHistory(p); err != nil {
 			return err
 		}
 	}
-	return a.confirm(yes, "go on with this database", "to look: lapse history", "nothing was accepted")
+	return a.confirm(ctx, yes, "go on with this database", "to look: lapse history", "nothing was accepted")
 }
 
 // twoHeartbeats is twice the time between two heartbeats: an auditor that is alive has written the log after that long.

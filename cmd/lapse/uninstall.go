@@ -102,7 +102,7 @@ func (u *uninstaller) execute(ctx context.Context) error {
 		return err
 	}
 	defer closeConn(auditor)
-	if err := u.confirm(u.yes, "take Lapse out of database "+owner.Config().Database, "to look: without --execute", "nothing was changed"); err != nil {
+	if err := u.confirm(ctx, u.yes, "take Lapse out of database "+owner.Config().Database, "to look: without --execute", "nothing was changed"); err != nil {
 		return err
 	}
 	warnings, err := setup.Uninstaller{

@@ -93,7 +93,6 @@ func (w *applying) each(ctx context.Context, step func(c *Change) error) {
 //	crash after its commit     it is there whole; the next Difference does not have it
 //	crash before its arming    the executor writes down the position that the auditor must pass
 func (w *applying) write(ctx context.Context, c *Change) error {
-	counted := w.countFormer(ctx, c)
 	id, err := w.writeOnce(ctx, c, c.Resolved != nil && !c.Careful())
 	if state := schemas.StateOf(err); c.Grant && c.Careful() && (state == schemas.SQLStateInsufficientPrivilege || state == schemas.SQLStateUndefinedObject) {
 		id, err = w.writeOnce(ctx, c, true) // the functions cannot be given to a deleter that is gone
@@ -107,7 +106,6 @@ func (w *applying) write(ctx context.Context, c *Change) error {
 			return err
 		}
 	}
-	w.countPresent(ctx, c, counted)
 	if w.Tell != nil {
 		w.Tell(c)
 	}

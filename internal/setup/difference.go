@@ -22,8 +22,9 @@ type Applier struct {
 	Prune         bool   // policies that are not in the file are dropped
 	Arm           bool   // versions by which more falls due are armed
 	Reason        string // for the record
-	// Counting opens the executor's session, in which what newly falls due is counted; nil does not count.
-	Counting func(ctx context.Context) (*pgx.Conn, error)
+	// Draft counts what falls due, before anything is written; nil does not count. No count goes further than CountAtMost.
+	Draft       *planner.Draft
+	CountAtMost int64
 	// Login opens a session of the applying login's own, in which indexes are made and dropped.
 	Login func(ctx context.Context) (*pgx.Conn, error)
 	// Indexing is told how far an index is that is made; nil is told nothing.
@@ -74,11 +75,6 @@ func (cs Changes) Write() bool {
 // Unfit reports whether a policy in force cannot delete from its table, and nobody has paused it.
 func (cs Changes) Unfit() bool {
 	return slices.ContainsFunc(cs, func(c Change) bool { return c.Unfit && c.ToState != schemas.Paused })
-}
-
-// Count reports whether Apply would count what newly falls due.
-func (cs Changes) Count() bool {
-	return slices.ContainsFunc(cs, func(c Change) bool { return c.counts() })
 }
 
 // refused lets a problem with the table of one policy refuse the file, unless the policy can do without its table.
@@ -139,7 +135,13 @@ func (a *Applier) Difference(ctx context.Context, file *policyfile.File) (Change
 	if changes, err = a.leavers(ctx, members, changes); err != nil {
 		return nil, err
 	}
-	return a.unneededIndexes(ctx, changes)
+	if changes, err = a.unneededIndexes(ctx, changes); err != nil {
+		return nil, err
+	}
+	for i := range changes {
+		a.count(ctx, &changes[i])
+	}
+	return changes, nil
 }
 
 // asError is nil where there are no mistakes.

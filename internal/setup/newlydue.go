@@ -2,7 +2,6 @@ package setup
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -10,104 +9,97 @@ import (
 	"lapse/schemas"
 )
 
-// NewlyDue says what more falls due under a version than under the one before it, both counted at one cutoff.
+// NewlyDue says what falls due under the version that a change writes, and how much more than under the one in force, both counted at
+// one cutoff, before anything is written.
 type NewlyDue struct {
 	Version schemas.PolicyVersion `json:"version"`
 	Due     int64                 `json:"due"`
+	DueIs   planner.Count         `json:"due_is,omitempty"`
+	Oldest  *time.Time            `json:"oldest_due,omitempty"`
 	Former  schemas.PolicyVersion `json:"former_version,omitempty"` // 0: there was none
 	Was     int64                 `json:"former_due"`
 	// Nested says that what was due still is, so that the difference is what newly falls due.
-	Nested     bool   `json:"nested"`
-	Newly      *int64 `json:"rows,omitempty"` // where it can be told
-	NotCounted string `json:"not_counted,omitempty"`
+	Nested     bool       `json:"nested"`
+	Newly      *int64     `json:"rows,omitempty"` // where it can be told
+	NotCounted string     `json:"not_counted,omitempty"`
+	FirstRun   *time.Time `json:"first_run,omitempty"` // if it is armed now
 
 	policy schemas.PolicyName
-	cutoff time.Time
 }
 
 // String is the line for a person.
 func (n *NewlyDue) String() string {
-	switch {
-	case n.NotCounted != "":
+	if n.NotCounted != "" {
 		return fmt.Sprintf("more rows fall due, which were not counted (%s): `lapse plan %s` counts them", n.NotCounted, n.policy)
-	case n.Former == 0:
-		return fmt.Sprintf("%d rows are due under version %d", n.Due, n.Version)
-	case n.Newly == nil:
-		return fmt.Sprintf("%d rows are due under version %d, and %d under version %d: which of them newly cannot be told", n.Due, n.Version, n.Was, n.Former)
-	default:
-		return fmt.Sprintf("%d rows newly fall due (%d under version %d, %d under version %d)", *n.Newly, n.Due, n.Version, n.Was, n.Former)
 	}
+	var text string
+	switch {
+	case n.Former == 0:
+		text = fmt.Sprintf("%s due under version %d", n.rows(), n.Version)
+	case n.Newly == nil:
+		text = fmt.Sprintf("%s due under version %d, and %d under version %d: which of them newly cannot be told", n.rows(), n.Version, n.Was, n.Former)
+	default:
+		text = fmt.Sprintf("%d rows newly fall due (%d under version %d, %d under version %d)", *n.Newly, n.Due, n.Version, n.Was, n.Former)
+	}
+	if n.Oldest != nil {
+		text += ", the oldest of " + n.Oldest.UTC().Format(time.RFC3339)
+	}
+	if n.FirstRun != nil {
+		text += "; armed now, it would first run at " + n.FirstRun.UTC().Format(time.RFC3339)
+	}
+	return text
 }
 
-// counts reports whether what newly falls due is of interest: more may, under another version.
+func (n *NewlyDue) rows() string {
+	switch n.DueIs {
+	case planner.Estimated:
+		return fmt.Sprintf("about %d rows (an estimate) are", n.Due)
+	case planner.MoreThan:
+		return fmt.Sprintf("more than %d rows are", n.Due)
+	}
+	return fmt.Sprintf("%d rows are", n.Due)
+}
+
+// counts reports whether there is something to decide: a policy that is new, by which more falls due, or that is to be armed. A
+// change that is made without its table is not counted.
 func (c *Change) counts() bool {
-	return (c.Kind == planner.New && c.HeldBack) || (c.Kind == planner.Changed && (c.MoreFallDue || c.HeldBack))
+	if c.Resolved == nil || !c.Change.Writes() {
+		return false
+	}
+	arms := c.ToState == schemas.Arming && c.FromState != schemas.Arming && c.FromState != schemas.Armed
+	return c.Kind == planner.New || c.HeldBack || c.Kind == planner.Changed && c.MoreFallDue || arms
 }
 
-// countFormer counts what is due under the version in force, and keeps the cutoff.
-func (a *Applier) countFormer(ctx context.Context, c *Change) *NewlyDue {
-	if !c.counts() || a.Counting == nil {
-		return nil
+// count counts what falls due under a change. Where it cannot, that is said with the change, which can be made all the same.
+func (a *Applier) count(ctx context.Context, c *Change) {
+	if !c.counts() || a.Draft == nil {
+		return
 	}
 	n := &NewlyDue{Version: c.ToVersion, policy: c.Policy}
-	if c.Kind == planner.New {
-		return n
-	}
-	n.Former = c.FromVersion
-	due, err := a.count(ctx, n)
-	n.Was, n.Nested = due, c.Nested()
-	n.fail(err)
-	return n
-}
-
-// countPresent counts what is due under the version that was written.
-func (a *Applier) countPresent(ctx context.Context, c *Change, n *NewlyDue) {
-	if n == nil {
-		return
-	}
 	c.NewlyDue = n
-	if n.NotCounted != "" {
+	next, former, err := a.Draft.SurveyChange(ctx, planner.Ask{AtMost: a.CountAtMost}, &c.Change)
+	switch {
+	case err != nil:
+		n.NotCounted = err.Error()
+		return
+	case next.Trouble != "":
+		n.NotCounted = next.Trouble
+		return
+	case former != nil && former.Trouble != "":
+		n.NotCounted = former.Trouble
 		return
 	}
-	due, err := a.count(ctx, n)
-	n.Due = due
-	n.fail(err)
-	if newly := n.Due - n.Was; err == nil && n.Former > 0 && n.Nested {
+	if first, err := c.NextRun(next.At); err == nil && !first.Before(next.At) {
+		n.FirstRun = &first
+	} else if err == nil {
+		n.FirstRun = &next.At // at once
+	}
+	n.Due, n.DueIs, n.Oldest = next.Due, next.DueIs, next.Oldest
+	if former == nil {
+		return
+	}
+	n.Former, n.Was, n.Nested = c.FromVersion, former.Due, c.Nested()
+	if newly := n.Due - n.Was; n.Nested && next.DueIs == planner.Exact && former.DueIs == planner.Exact {
 		n.Newly = &newly
 	}
-}
-
-func (n *NewlyDue) fail(err error) {
-	if err != nil {
-		n.NotCounted = err.Error()
-	}
-}
-
-// count counts through the policy's own function, in the executor's session: nothing of the table is read in the session that
-// applies, whose login may do more than the table's owner should.
-func (a *Applier) count(ctx context.Context, n *NewlyDue) (due int64, err error) {
-	conn, err := a.Counting(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer closeConn(conn)
-	policies, err := planner.LoadInForce(ctx, conn)
-	if err != nil {
-		return 0, err
-	}
-	for i := range policies {
-		if policies[i].Name != n.policy {
-			continue
-		}
-		s, err := planner.SurveyInForce(ctx, conn, &policies[i], n.cutoff)
-		switch {
-		case err != nil:
-			return 0, err
-		case s.Trouble != "":
-			return 0, errors.New(s.Trouble)
-		}
-		n.cutoff = s.At
-		return s.Due, nil
-	}
-	return 0, errors.New("the policy is gone")
 }
