@@ -192,3 +192,20 @@ func TestTheTextOfFunctionsWithWhereIsAPureFunctionOfThePolicy(t *testing.T) {
 		t.Errorf("a where that ends the function's body: %v", err)
 	}
 }
+
+// A policy that is not applied is planned with its where and its expression, by a superuser and by the table's owner.
+func TestWhereIsPlannedBeforeItIsApplied(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		b := newBare(t, db, "", orders)
+		for _, login := range []string{"postgres", b.app} {
+			b.login = login
+			for _, expire := range []string{"{column: closed_at, after: 30 days}", "{expression: \"closed_at + interval '30 days'\"}"} {
+				s := b.survey("policies:\n  - {name: p, table: shop.orders, expire: "+expire+", where: \"s = 'closed' and mail is not null\"}\n", Ask{AtMost: 1000})
+				if want := valueOn[int64](t, b.admin, `select count(*) from shop.orders where s = 'closed' and mail is not null`); s.Due != want || s.Trouble != "" {
+					t.Errorf("%s, as %s: %+v, want %d", expire, login, s, want)
+				}
+			}
+		}
+	})
+}

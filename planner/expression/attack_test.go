@@ -191,11 +191,17 @@ func TestWhatEscapesTheRestRunsAsTheTablesOwner(t *testing.T) {
 		if heard := listener.take(); len(heard) != 1 || heard[0] != "planted code ran as "+s.app {
 			t.Errorf("heard %q, want that it ran once, as %s", heard, s.app)
 		}
+		r.lone, r.database = true, db.Name
+		_, err = r.parse(t.Context(), column, []uint32{of}, `es = '{a}'`)
+		must(t, err)
+		if heard := listener.take(); len(heard) != 1 || !strings.HasPrefix(heard[0], "planted code ran as lapse_") {
+			t.Errorf("on a superuser's table heard %q, want that it ran once, as nobody", heard)
+		}
 		must(t, tx.Commit(t.Context()))
 		var left int
 		must(t, conn.QueryRow(t.Context(), `
 			select (select count(*) from pg_proc where pronamespace = pg_my_temp_schema()) + (select count(*) from pg_class where relnamespace = pg_my_temp_schema())
-			     + (select count(*) from pg_roles where rolname = $1 and rolsuper)`, s.app).Scan(&left))
+			     + (select count(*) from pg_roles where rolname = $1 and rolsuper or rolname like 'lapse\_%')`, s.app).Scan(&left))
 		if left != 0 {
 			t.Errorf("%d things are left", left)
 		}
@@ -220,6 +226,22 @@ func TestNoPreparedStatementOutlivesTheReading(t *testing.T) {
 	})
 }
 
+// A superuser's table is read over too, by a superuser and by others.
+func TestASuperusersTableIsReadOver(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		s := newSite(t, db)
+		s.superuser(t, `alter table shop.r owner to postgres; revoke temporary on database `+db.Name+` from public; grant temporary on database `+db.Name+` to `+s.app)
+		oid := s.oid(t, "shop.r")
+		for _, conn := range []*pgx.Conn{s.admin, s.connect(t, s.app)} {
+			e, problem, err := Read(t.Context(), conn, oid, `feels = 'ok' and ci operator(ext.=) 'a'`, Boolean)
+			if err != nil || problem != "" || len(e.Columns) != 2 {
+				t.Errorf("%+v %q %v", e, problem, err)
+			}
+		}
+	})
+}
+
 // Who applies needs no superuser. A login that is a member of the owner reads with the owner's rights, another with its own.
 func TestAnExpressionIsReadByAnyLogin(t *testing.T) {
 	t.Parallel()
@@ -237,6 +259,9 @@ func TestAnExpressionIsReadByAnyLogin(t *testing.T) {
 		s.superuser(t, `revoke temporary on database `+db.Name+` from public`)
 		_, problem, err := Read(t.Context(), s.connect(t, member), oid, `ok`, Boolean)
 		must(t, err)
+		if _, problem, err := Read(t.Context(), s.admin, oid, `ok`, Boolean); err != nil || problem != "" {
+			t.Errorf("a superuser, of an owner who may make no temporary table: %q %v", problem, err)
+		}
 		for range 2 {
 			_, grant, found := strings.Cut(problem, "may not make: ")
 			if !found {

@@ -37,7 +37,7 @@
 // cannot be read, and is compared by oid with what was looked at; and the parsing happens in a SECURITY DEFINER function that
 // belongs to the table's owner for as long as the transaction lasts. Whatever escapes the rest, an owner who changes names while
 // somebody applies, would run with the owner's own rights, and the session's prepared statements, the one thing that it could
-// leave behind, are dropped. Where the owner is a superuser this last wall is none.
+// leave behind, are dropped. Where the owner is a superuser, it would run as a role that can read and do nothing else.
 //
 // # When something fails
 //

@@ -50,10 +50,12 @@ const longest = 20_000
 
 // reader reads one text.
 type reader struct {
-	tx      pgx.Tx
-	want    Wanted
-	owner   string
-	columns []tableColumn
+	tx       pgx.Tx
+	want     Wanted
+	database string
+	owner    string
+	lone     bool // the session is a superuser's, and so is the table, or its owner may make no temporary table
+	columns  []tableColumn
 }
 
 // Read lets PostgreSQL read a text over the columns of a table. A problem is for the person who wrote it. The session's settings
@@ -112,20 +114,24 @@ func (r *reader) read(ctx context.Context, table uint32, tokens []token, text st
 
 // prepare asks for the table's owner and columns, and whether there can be a temporary table.
 func (r *reader) prepare(ctx context.Context, table uint32) (problem string, err error) {
-	var database, unable string
+	var unable string
 	err = r.tx.QueryRow(ctx, `
 		select pg_get_userbyid(c.relowner), current_database(),
-		       case when not has_database_privilege(c.relowner, current_database(), 'temporary') then pg_get_userbyid(c.relowner)
+		       s.rolsuper and (o.rolsuper or not has_database_privilege(c.relowner, current_database(), 'temporary')),
+		       case when s.rolsuper then ''
+		            when not has_database_privilege(c.relowner, current_database(), 'temporary') then pg_get_userbyid(c.relowner)
 		            when not has_database_privilege(current_database(), 'temporary') then current_user::text
 		            else '' end
 		  from pg_class c
-		 where c.oid = $1`, table).Scan(&r.owner, &database, &unable)
+		  join pg_roles o on o.oid = c.relowner
+		  join pg_roles s on s.rolname = current_user
+		 where c.oid = $1`, table).Scan(&r.owner, &r.database, &r.lone, &unable)
 	if err != nil {
 		return "", fmt.Errorf("find the table's owner: %w", err)
 	}
 	if unable != "" {
 		return fmt.Sprintf("it is read over a temporary table, which role %s may not make: grant temporary on database %s to %s",
-			unable, schemas.Identifier(database), schemas.Identifier(unable)), nil
+			unable, schemas.Identifier(r.database), schemas.Identifier(unable)), nil
 	}
 	r.columns, err = loadColumns(ctx, r.tx, table)
 	return "", err

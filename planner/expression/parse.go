@@ -29,8 +29,9 @@ var errMoved = errors.New("a type of the table was changed meanwhile: apply agai
 // parse lets PostgreSQL parse a text over a table without rows, and undoes all of it. types are the oids that the columns must
 // turn out to have.
 //
-// The constraint is not valid: no row is looked at, nothing is planned. The function that makes it belongs to the table's owner,
-// or, where this login may not give it away, to the login, which then is no superuser.
+// The constraint is not valid: no row is looked at, nothing is planned. The function that makes it belongs to the table's owner;
+// where that is a superuser, or may make no temporary table, to a role that can do next to nothing and is undone with the rest; and where this login may not give
+// it away, to the login, which then is no superuser.
 func (r *reader) parse(ctx context.Context, columns []tempColumn, types []uint32, text string) (p parsed, err error) {
 	tx, err := r.tx.Begin(ctx)
 	if err != nil {
@@ -66,7 +67,7 @@ func (r *reader) parse(ctx context.Context, columns []tempColumn, types []uint32
 	return r.readBack(ctx, tx, table, columns)
 }
 
-// makeRunner makes a function that runs a statement with the rights of the table's owner.
+// makeRunner makes a function that runs a statement with the rights of the table's owner, or of nobody.
 func (r *reader) makeRunner(ctx context.Context, tx pgx.Tx, name string) error {
 	_, err := tx.Exec(ctx, `create function pg_temp.`+name+`(statement text) returns void language plpgsql security definer
 		set search_path = pg_catalog, pg_temp as 'begin execute statement; end'`)
@@ -77,7 +78,14 @@ func (r *reader) makeRunner(ctx context.Context, tx pgx.Tx, name string) error {
 	if err != nil {
 		return err
 	}
-	_, err = given.Exec(ctx, "alter function pg_temp."+name+"(text) owner to "+schemas.Identifier(r.owner))
+	owner := schemas.Identifier(r.owner)
+	script := ""
+	if r.lone { // it needs the schemas of the columns' types
+		owner = name
+		script = "create role " + name + " nologin; grant pg_read_all_data to " + name + "; grant temporary on database " +
+			schemas.Identifier(r.database) + " to " + name + ";\n"
+	}
+	_, err = given.Exec(ctx, script+"alter function pg_temp."+name+"(text) owner to "+owner, pgx.QueryExecModeSimpleProtocol)
 	if err == nil {
 		return given.Commit(ctx)
 	}
