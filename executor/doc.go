@@ -25,6 +25,7 @@
 //	 └ turn     opens or resumes the policy's run, or helps with it         turn.go; planner.OpenRun
 //	    └ shard acquires a lease; gives it back however this ends           shard.go, lease.go
 //	       └ batch
+//	             before a run is begun: is it more than max_fraction?       breaker.go
 //	          0  the guards: go, slow, wait or refuse                       guards.go, guard/
 //	             rows from the policy's rate and max_rows_per_run           allowance.go
 //	          1  clean session, BEGIN, xid, clock, functions: one round trip batch.go, functions.go
@@ -77,6 +78,7 @@
 //	                                                                       and Run returns it
 //	max_rows_per_run is reached               whole batches                the run ends; the next one goes on
 //	the policy's window closes                whole batches                the run waits, and goes on when it opens
+//	more is due than max_fraction             nothing; no run              a guard refuses until somebody says yes
 //	slot missing, lost, unread or behind,     whole batches                a guard refuses: Run waits and goes on by itself
 //	or everything is paused
 //

@@ -17,8 +17,26 @@ func LeastOf(k Kind) (Interval, bool) {
 	return Interval{}, false
 }
 
-// Least is After. With none, the column itself is the expiry.
-func (a *Age) Least() (Interval, bool) { return a.After, !a.After.IsZero() }
+// counted is what passes between an instant and the row's deletion. With no time at all the instant itself is the expiry.
+func counted(after Interval) (Interval, bool) { return after, !after.IsZero() }
+
+// Least is After.
+func (a *Age) Least() (Interval, bool) { return counted(a.After) }
+
+// Least is After. Of milliseconds, the second that they are in counts.
+func (e *Epoch) Least() (Interval, bool) { return counted(e.After) }
+
+// Least is After.
+func (i *ISO8601) Least() (Interval, bool) { return counted(i.After) }
+
+// Least is After.
+func (n *NumberOrText) Least() (Interval, bool) { return counted(n.After) }
+
+// Least is After: the youngest of a bucket's rows is as old as its end.
+func (b *Bucket) Least() (Interval, bool) { return counted(b.After) }
+
+// Least is After, counted from what the registry says.
+func (s *Sidecar) Least() (Interval, bool) { return counted(s.After) }
 
 // AtLeast reports whether i is no shorter a time than other, from whatever instant. It answers yes only where that is certain.
 func (i Interval) AtLeast(other Interval) bool {

@@ -56,3 +56,31 @@ func TestATimeIsCertainlyAsLongAsAnother(t *testing.T) {
 		}
 	}
 }
+
+// A kind that is not named here is not judged, which refuses it under a floor.
+func TestTheLeastTimeOfAKindIsCountedFromWhatTheRowSays(t *testing.T) {
+	t.Parallel()
+	after := Interval{Days: 90}
+	for _, c := range []struct {
+		counted, alone Kind
+	}{
+		{&Age{After: after}, &Age{}},
+		{&Epoch{After: after}, &Epoch{}},
+		{&ISO8601{After: after}, &ISO8601{}},
+		{&NumberOrText{After: after}, &NumberOrText{}},
+		{&Bucket{Span: Interval{Days: 1}, After: after}, &Bucket{Span: Interval{Days: 1}}},
+		{&Sidecar{After: after}, &Sidecar{}},
+	} {
+		if least, judged := LeastOf(c.counted); least != after || !judged {
+			t.Errorf("%T: %s, %t, want 90 days", c.counted, least, judged)
+		}
+		if least, judged := LeastOf(c.alone); judged {
+			t.Errorf("%T without after: %s, want that the row itself says when", c.alone, least)
+		}
+	}
+	for _, own := range []Kind{&TTL{Default: &after}, &Expression{}} {
+		if least, judged := LeastOf(own); judged {
+			t.Errorf("%T: %s, want that the row itself says when", own, least)
+		}
+	}
+}
