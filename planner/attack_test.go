@@ -210,7 +210,7 @@ func besiege(t *testing.T, db *pgtest.DB) *siege {
 func (s *siege) unasked(p *InForce, b *batch) []string {
 	t := s.t
 	t.Helper()
-	must(t, s.script(`create or replace function lapse.intruders(targets oid[]) returns table (relation oid, name name) language sql as 'select 1::oid, null::name where false'`))
+	must(t, s.script(`create or replace function lapse.intruders(targets oid[]) returns table (relation oid, name name, class oid, object oid) language sql as 'select 1::oid, null::name, 1::oid, 1::oid where false'`))
 	defer func() { must(t, s.script(s.asked)) }()
 	tx, err := s.exec.Begin(t.Context())
 	must(t, err)
