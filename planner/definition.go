@@ -27,10 +27,11 @@ type Definition struct {
 	Expire     expiry.Kind
 	Where      *Where // nil for no further condition
 	Key        []KeyColumn
-	Batch      int     // the largest batch
-	TableOwner uint32  // the role whose deleter owns the functions
-	SearchPath string  // that trusted triggers run with, "" for that of the functions
-	Floors     []Floor // that its functions are held to; no text of theirs depends on it
+	Batch      int             // the largest batch
+	TableOwner uint32          // the role whose deleter owns the functions
+	Slices     []expiry.Column // that hash slices go by; none: a leaf is one shard
+	SearchPath string          // that trusted triggers run with, "" for that of the functions
+	Floors     []Floor         // that its functions are held to; no text of theirs depends on it
 }
 
 // Where is the policy's where as PostgreSQL understood it. See package expression.
@@ -56,6 +57,7 @@ func (d *Definition) columns() []expiry.Column {
 	for _, k := range d.Key {
 		all = append(all, expiry.Column{Name: k.Name, Number: k.Number})
 	}
+	all = append(all, d.Slices...)
 	if d.Where != nil {
 		all = append(all, d.Where.Columns...)
 	}

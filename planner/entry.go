@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/jackc/pgx/v5"
 
@@ -117,8 +118,8 @@ func (e *entry) onRecord(p *InForce) *version {
 	if e.table != p.TableName || recalled == nil || e.policy.Where != p.spec.Where {
 		return nil
 	}
-	if triggersSpec(e.policy.Triggers) != p.spec.Triggers {
-		return nil // what is trusted is for the table to say
+	if triggersSpec(e.policy.Triggers) != p.spec.Triggers || !reflect.DeepEqual(e.policy.Shards, p.spec.Shards) {
+		return nil // what is trusted, and which columns there are, is for the table to say
 	}
 	v := &version{table: p.TableOID, definition: p.Definition, spec: p.spec}
 	v.definition.Expire, v.definition.Batch = recalled, e.policy.Batch
@@ -143,7 +144,7 @@ func (e *entry) fill(s *spec, d *Definition) {
 	s.Triggers = triggersSpec(p.Triggers)
 	s.Action, s.Evidence, s.Events = "delete", "claimed", eventSpec{Values: "keys"}
 	s.Owner, s.Basis, s.Latitude = p.Owner, p.Basis, p.Latitude
-	s.HeldAgainst, s.Functions = 0, d.digest()
+	s.Slices, s.HeldAgainst, s.Functions = d.Slices, 0, d.digest()
 }
 
 // checkArithmetic makes the functions' text once, and PostgreSQL compute the bound from its clock once, so that neither can

@@ -83,6 +83,9 @@ func (d *Definition) functionsText() (string, error) {
 		return "", err
 	}
 	names := []string{string(d.Name), d.Table, d.SearchPath}
+	for _, c := range d.Slices {
+		names = append(names, c.Name)
+	}
 	for _, field := range d.Expire.Fields() {
 		names = append(names, field.Value)
 	}
@@ -118,6 +121,10 @@ func (d *Definition) deleteFunction() (string, error) {
 	for _, j := range d.Expire.Joins() {
 		joined = append(joined, j.Relation)
 	}
+	own := "t.tableoid = $5"
+	if len(d.Slices) > 0 {
+		own += " and " + d.slice("$7", "$8")
+	}
 	limit, searchPath := "$3", ""
 	if d.SearchPath != "" {
 		searchPath = schemas.Literal(d.SearchPath)
@@ -127,9 +134,9 @@ func (d *Definition) deleteFunction() (string, error) {
 	}
 	text, err := fill("delete.sql.tmpl", map[string]any{
 		"Name": DeleteFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": schemas.Literal(string(d.Name)),
-		"Table": d.Table, "SearchPath": searchPath, "Batch": d.Batch, "Joined": joined, "Certain": d.certain(), "LookAhead": lookAhead,
+		"Table": d.Table, "SearchPath": searchPath, "Sliced": len(d.Slices) > 0, "Batch": d.Batch, "Joined": joined, "Certain": d.certain(), "LookAhead": lookAhead,
 		"Bound": boundOf(d.Expire, "claim.cutoff"), "Using": using, "Exact": on + exact,
-		"PickSelect": onLeaf(d.pickSelect(leafMark, "$1", "$2", "t.tableoid = $5"), "place.leaf"), "Left": onLeaf(d.left(leafMark), "place.leaf"),
+		"PickSelect": onLeaf(d.pickSelect(leafMark, "$1", "$2", own), "place.leaf"), "Left": onLeaf(d.left(leafMark), "place.leaf"),
 		"PickAfter": d.pickAfter("$4"), "PickTail": d.pickTail(limit), "PickLock": onLeaf(d.pickLock(leafMark), "place.leaf"),
 		"Places": d.places("s", ""), "LastPicked": d.lastPlace("pick"), "LastDue": d.lastPlace("due"), "LastSeen": d.lastPlace("seen"),
 	})

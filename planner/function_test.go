@@ -29,6 +29,10 @@ func goldenDefinitions() map[string]Definition {
 		"sidecar": {
 			ID: 7, Version: 1, Name: "carts", Table: "public.carts", Expire: sidecar(), Key: []KeyColumn{{Name: "id", Number: 1, Type: "bigint", Plain: true}}, Batch: 5000,
 		},
+		"sliced": {
+			ID: 8, Version: 1, Name: "carts", Table: "public.carts", Expire: age("opened", 2, expiry.Timestamptz, "", expiry.Interval{Days: 30}),
+			Slices: []expiry.Column{{Name: "tenant", Number: 3}, {Name: "it's", Number: 4}}, Key: []KeyColumn{{Name: "id", Number: 1, Type: "bigint", Plain: true}}, Batch: 5000,
+		},
 		"ttl": {
 			ID: 5, Version: 1, Name: "carts", Table: "public.carts", Expire: &expiry.TTL{
 				Kind: "ttl", Moment: expiry.Moment{Column: "opened", Number: 2, Type: expiry.Timestamptz}, TTLColumn: "ttl", TTLNumber: 3, TTLType: "integer",
@@ -100,6 +104,7 @@ func TestANameThatWouldEndTheFunctionBodyIsRefused(t *testing.T) {
 		"zone":     func(d *Definition, text string) { d.Expire.(*expiry.Age).Zone = text },
 		"key":      func(d *Definition, text string) { d.Key[0].Name = text },
 		"path":     func(d *Definition, text string) { d.SearchPath = text },
+		"slice":    func(d *Definition, text string) { d.Slices = []expiry.Column{{Name: text}} },
 		"key type": func(d *Definition, text string) { d.Key[0].Type = text },
 		"ttl column": func(d *Definition, text string) {
 			d.Expire = &expiry.TTL{Moment: d.Expire.(*expiry.Age).Moment, TTLColumn: text, TTLType: "integer"}
@@ -140,6 +145,7 @@ func TestWhateverDiffersInADefinitionDiffersInTheText(t *testing.T) {
 		"plain key": func(d *Definition) { d.Key[0].Plain = false },
 		"batch":     func(d *Definition) { d.Batch++ },
 		"path":      func(d *Definition) { d.SearchPath = "public" },
+		"slices":    func(d *Definition) { d.Slices = []expiry.Column{{Name: "id"}} },
 	} {
 		text := func() string {
 			d := goldenDefinitions()["plain"]

@@ -19,8 +19,8 @@ import (
 // less, so that the worst batch takes as long as a full one.
 const lookAhead = 8
 
-// certain reports whether every candidate is due.
-func (d *Definition) certain() bool { return d.condition().Certain() }
+// certain reports whether every candidate is due, and the shard's.
+func (d *Definition) certain() bool { return d.condition().Certain() && len(d.Slices) == 0 }
 
 // pickSelect is the pick up to its condition, or the SELECT of the candidates with what says whether one is due. leaf is the
 // relation in SQL; cutoff and bound are SQL values; own is true of a row of the leaf, "" where

@@ -172,6 +172,9 @@ func (s *resolution) relations(ctx context.Context, t *table) error {
 		return err
 	}
 	r.Definition.Key = key
+	if err := s.sliceColumns(ctx, t); err != nil {
+		return err
+	}
 	intruders, err := s.code(ctx, t)
 	if err != nil {
 		return err

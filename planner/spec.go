@@ -28,7 +28,8 @@ type spec struct {
 	Batch      int              `json:"batch"`
 	policyfile.Limits
 	Shards   *policyfile.Shards `json:"shards,omitempty"`
-	Index    string             `json:"index,omitempty"` // "create", or "" for use
+	Slices   []expiry.Column    `json:"slices,omitempty"` // what shards go by
+	Index    string             `json:"index,omitempty"`  // "create", or "" for use
 	Action   string             `json:"action"`
 	Triggers triggersSpec       `json:"triggers"`
 	Trusted  []trustedCode      `json:"trusted,omitempty"` // what was found when the triggers were trusted
@@ -134,7 +135,7 @@ func (s *storedPolicy) definition() (Definition, spec, error) {
 	}
 	return Definition{
 		ID: s.ID, Version: s.Version, Name: s.Name, Table: s.TableName, Expire: text.Expire.Kind, Key: text.Key, Batch: text.Batch,
-		TableOwner: text.TableOwner, SearchPath: text.Triggers.SearchPath, Floors: text.Floor, Where: text.WhereRead,
+		TableOwner: text.TableOwner, SearchPath: text.Triggers.SearchPath, Slices: text.Slices, Floors: text.Floor, Where: text.WhereRead,
 	}, text, nil
 }
 

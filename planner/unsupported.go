@@ -17,7 +17,6 @@ func unsupported(p *policyfile.Policy) []option {
 		{option{"events.values", "events: values: " + p.Events.Values}, p.Events.Values != ""},
 		{option{"moves", "moves: " + p.Moves}, p.Moves != ""},
 		{option{"evidence", "evidence: " + p.Evidence}, p.Evidence != ""},
-		{option{"shards", "shards"}, p.Shards != nil},
 	} {
 		if o.asked {
 			all = append(all, o.option)

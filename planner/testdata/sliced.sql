@@ -1,0 +1,184 @@
+-- Deletes rows of public.carts that are due under policy 'carts' version 1, and nothing else: one batch, the only
+-- work of its transaction. lapse.enter, look, record and leave are the same for all policies. Every refusal is an error:
+-- the transaction ends with nothing deleted.
+create function lapse.delete_8_1(claim lapse.claim, mac bytea, work lapse.work) returns lapse.outcome
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+set timezone = 'UTC'
+set datestyle = 'ISO, YMD'
+set intervalstyle = 'postgres'
+set extra_float_digits = 1
+set standard_conforming_strings = on
+set quote_all_identifiers = off
+set row_security = off
+set jit = off
+set constraint_exclusion = off
+as $lapse$
+declare
+  place   lapse.place := lapse.enter(claim, work, 8, 1, 5000);
+  bound   timestamp with time zone := claim.cutoff - interval '30 days';
+  rows_at tid[];
+  last    text[];
+  before  bigint[];
+  gone    bigint := 0;
+  more    boolean := false;
+  ended   boolean;
+  found   tid[];
+begin
+  if num_nonnulls(place.lower, place.upper) > 0 then
+    raise exception 'the shard is a range, and the policy has hash slices' using errcode = 'LP007';
+  end if;
+  execute 'lock table only ' || place.leaf || ' in row exclusive mode';
+  perform lapse.look(claim, work, place.leaf);
+  -- So many candidates and no more, in order, without locks; then those that are due.
+  execute 'with seen as materialized (
+select t.ctid as at, t."opened" as k1, t."id" as k2,
+       t.tableoid = $5 and case when $7 is null then true else (hashtextextended(coalesce((t."it''s")::text, '''') collate "C", hashtextextended(coalesce((t."tenant")::text, '''') collate "C", 0)) & 9223372036854775807) % $7 = $8 end and case when t."opened" between ''4713-01-01 BC'' and $2 then t."opened" + interval ''30 days'' <= $1 else false end as due
+  from only ' || place.leaf || ' as t
+ where t."opened" <= $2'
+      || case when place.cursor is null then '' else '
+   and (t."opened", t."id") > (($4[1])::timestamp with time zone, ($4[2])::bigint)' end || '
+ order by t."opened", t."id"
+ limit $6
+), due as materialized (
+select s.at, s.k1, s.k2 from seen s where s.due limit $3
+)
+select array_agg(d.at),
+       case when count(*) = $3 then (select array[r.k1::text, r.k2::text] from due r offset (select greatest(count(*) - 1, 0) from due))
+            else (select array[r.k1::text, r.k2::text] from seen r offset (select greatest(count(*) - 1, 0) from seen)) end,
+       count(*) < $3 and (select count(*) from seen) < $6
+  from due d'
+    into found, last, ended
+    using claim.cutoff, bound, work.row_limit, place.cursor, claim.target, work.row_limit * greatest(8, 2 * coalesce(place.modulus, 1))::bigint, place.modulus, place.remainder;
+  perform lapse.pin();
+  if found is not null then
+    execute 'select array_agg(p.at) from (
+select t.ctid as at
+  from only ' || place.leaf || ' as t
+ where t.ctid = any ($3) and t.tableoid = $4
+   and case when t."opened" between ''4713-01-01 BC'' and $2 then t."opened" + interval ''30 days'' <= $1 else false end
+   for update skip locked
+) p'
+      into rows_at using claim.cutoff, bound, found, claim.target;
+    perform lapse.pin();
+    more := cardinality(found) > coalesce(cardinality(rows_at), 0); -- somebody has locked them, or changed them meanwhile
+  end if;
+  if rows_at is not null then
+    before := lapse.record(claim, mac, work);
+    execute 'delete from only ' || place.leaf || ' as t
+       where t.ctid = any ($3) and t.tableoid = $4 and case when t."opened" between ''4713-01-01 BC'' and $2 then t."opened" + interval ''30 days'' <= $1 else false end'
+      using claim.cutoff, bound, rows_at, claim.target;
+    get diagnostics gone = row_count;
+    set constraints all immediate; -- deferred ones too: here, not at COMMIT
+    perform lapse.pin();
+  end if;
+  return lapse.leave(claim, work, coalesce(cardinality(rows_at), 0), gone, before, last, ended, more);
+end
+$lapse$;
+
+-- Counts the rows of public.carts that are due under policy carts at an instant, and says how a batch would find those of
+-- its largest partition. It counts no further than at_most (null: to the end; 0: not at all), and then gives PostgreSQL's own
+-- estimate. It returns counts, instants and plans, never values.
+create function lapse.survey_8_1(at_cutoff timestamptz, at_most bigint)
+returns table (due bigint, due_is text, oldest timestamptz, newest timestamptz, seen pg_snapshot, leaf oid, plan json, explained text, cascades json)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+set timezone = 'UTC'
+set datestyle = 'ISO, YMD'
+set intervalstyle = 'postgres'
+set standard_conforming_strings = on
+set quote_all_identifiers = off
+set row_security = off
+set jit = off
+set constraint_exclusion = off
+as $lapse$
+declare
+  root    oid := lapse.inspect(8, 1);
+  bound   timestamp with time zone := at_cutoff - interval '30 days';
+  source  text := 'from public.carts as t
+ where ';
+  rest    text := source || 't."opened" <= $2
+   and case when t."opened" between ''4713-01-01 BC'' and $2 then t."opened" + interval ''30 days'' <= $1 else false end';
+  counted bigint := 0;
+  whole   jsonb;
+  place   text;
+  pick    text;
+  line    text;
+begin
+  -- Partitions that cannot have a due row are left out when this is planned: they are not in the plan, and not locked.
+  execute 'explain (verbose, format json) select t."opened" ' || source || 't."opened" <= $2
+   and case when t."opened" between ''4713-01-01 BC'' and $2 then t."opened" + interval ''30 days'' <= $1 else false end' into whole using at_cutoff, bound;
+  perform lapse.pin();
+  due := (whole #>> '{0, Plan, Plan Rows}')::bigint;
+  due_is := 'estimate';
+  if at_most is distinct from 0 then
+    execute 'select count(*), min(d.due), max(d.due), pg_current_snapshot()
+  from (select t."opened" as due ' || rest || '
+         limit $3) d'
+      into counted, oldest, newest, seen using at_cutoff, bound, at_most + 1;
+    perform lapse.pin();
+    if counted <= at_most or at_most is null then
+      due := counted;
+      due_is := 'exact';
+    elsif due <= at_most then
+      due := at_most;
+      due_is := 'more_than';
+    end if;
+  end if;
+  select c.oid, format('%I.%I', n.nspname, c.relname) into leaf, place
+    from jsonb_path_query(whole, 'strict $.** ? (exists (@."Relation Name"))') w
+    join pg_class c on c.relname = w ->> 'Relation Name'
+    join pg_namespace n on n.oid = c.relnamespace and n.nspname = w ->> 'Schema'
+   where c.oid = root or exists (select from pg_partition_ancestors(c.oid) a where a.relid = root)
+   order by c.relpages desc, c.oid
+   limit 1;
+  if place is not null then
+    pick := '
+select s.at, s.k1, s.k2
+  from (
+select t.ctid as at, t."opened" as k1, t."id" as k2,
+       case when t."opened" between ''4713-01-01 BC'' and $2 then t."opened" + interval ''30 days'' <= $1 else false end as due
+  from only ' || place || ' as t
+ where t."opened" <= $2
+ order by t."opened", t."id"
+ limit $4
+) s
+ where s.due
+ limit $3';
+    execute 'explain (format json)' || pick into plan using at_cutoff, bound, 5000, 40000;
+    perform lapse.pin();
+    for line in execute 'explain' || pick using at_cutoff, bound, 5000, 40000 loop
+      explained := concat(explained, line, chr(10));
+    end loop;
+    perform lapse.pin();
+  end if;
+  if due_is <> 'exact' then
+    -- Of a part that was counted nothing can be said about the whole, unless an index has it in order.
+    oldest := null;
+    newest := null;
+    if at_most > 0 and plan::text ~ '"Index Name"' and plan::text !~ '"Node Type": "(Sort|Incremental Sort)"' then
+      execute 'select t."opened" ' || rest || ' order by t."opened" limit 1' into oldest using at_cutoff, bound;
+      perform lapse.pin();
+    end if;
+  end if;
+  pick := lapse.cascade_statement(root, rest);
+  cascades := '[]';
+  if pick is not null then
+    cascades := null;
+    if at_most is distinct from 0 then
+      execute pick into cascades using at_cutoff, bound, case when due_is <> 'exact' then 10000 end;
+      perform lapse.pin();
+    end if;
+  end if;
+  return next;
+end
+$lapse$;
+revoke all on function lapse.delete_8_1(lapse.claim, bytea, lapse.work) from public;
+grant execute on function lapse.delete_8_1(lapse.claim, bytea, lapse.work) to "lapse_executor";
+revoke all on function lapse.survey_8_1(timestamptz, bigint) from public;
+grant execute on function lapse.survey_8_1(timestamptz, bigint) to "lapse_executor";
+
+grant create on schema lapse to "lapse_deleter_0";
+alter function lapse.delete_8_1(lapse.claim, bytea, lapse.work) owner to "lapse_deleter_0";
+alter function lapse.survey_8_1(timestamptz, bigint) owner to "lapse_deleter_0";
+revoke create on schema lapse from "lapse_deleter_0";

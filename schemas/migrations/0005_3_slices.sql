@@ -1,0 +1,89 @@
+-- A run's leaves are cut into as many hash slices as the policy's shards say, and one residual shard for each leaf. What open_run
+-- is for is described in 0004_1_slices.sql.
+
+drop function lapse.open_run(int, int, uuid);
+create function lapse.open_run(policy int, version int, wanted uuid)
+returns table (run uuid, cutoff timestamptz, started_at timestamptz, resumed boolean, shards int)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $lapse$
+#variable_conflict use_column
+declare
+  root     oid;
+  leaves   oid[];
+  measure  record;
+  at       timestamptz;
+  previous uuid;
+  cut      int;
+begin
+  -- No application's role can take this lock; batches, which only read runs, do not wait for it.
+  lock table lapse.run in share row exclusive mode;
+  if not exists (select from lapse.gate g
+                  where g.policy_id = open_run.policy and g.version = open_run.version and g.state = 'armed') then
+    raise exception 'policy % version % is not armed', open_run.policy, open_run.version using errcode = 'LP002';
+  end if;
+  root := lapse.same_table(open_run.policy, open_run.version);
+  if exists (select from lapse.leaves(root) l where l.kind <> 'r') then
+    raise exception 'a partition of the policy''s table is a foreign table' using errcode = 'LP005';
+  end if;
+  leaves := array(select l.relation from lapse.leaves(root) l);
+
+  delete from lapse.shard s
+   where s.policy_id = open_run.policy and not s.done
+     and (s.version <> open_run.version or s.leaf <> all (leaves) or s.cutoff > clock_timestamp());
+  delete from lapse.run r
+   where r.policy_id = open_run.policy and r.started_at < clock_timestamp() - interval '7 days'
+     and not exists (select from lapse.shard s where s.run = r.run and not s.done and not s.aside)
+     and exists (select from lapse.run later where later.policy_id = r.policy_id and later.number > r.number);
+
+  return query
+    select r.run, r.cutoff, r.started_at, true, (select count(*)::int from lapse.shard s where s.run = r.run and not s.done and not s.aside)
+      from lapse.run r
+     where r.policy_id = open_run.policy and r.version = open_run.version
+       and exists (select from lapse.shard s where s.run = r.run and not s.done and not s.aside)
+     order by r.number desc
+     limit 1;
+  if found then
+    return;
+  end if;
+
+  at := clock_timestamp();
+  select * into measure from lapse.measure(open_run.policy);
+  if at < measure.last then
+    raise exception 'the server''s clock says %, before the last cutoff %', at, measure.last using errcode = 'LP016';
+  elsif at > measure.last + measure.reach then
+    raise exception 'the server''s clock says %, more than % after the last cutoff %', at, measure.reach, measure.last
+      using errcode = 'LP017';
+  end if;
+  previous := (select r.run from lapse.run r where r.policy_id = open_run.policy order by r.number desc limit 1);
+  insert into lapse.run (run, policy_id, version, cutoff) values (wanted, open_run.policy, open_run.version, at);
+  cut := coalesce((select (p.spec -> 'shards' ->> 'count')::int from lapse.policy p
+                    where p.id = open_run.policy and p.version = open_run.version), 1);
+  insert into lapse.shard (run, policy_id, version, leaf, cutoff, slice, modulus, remainder, residual, tries, retry_at, aside, sqlstate)
+  select wanted, open_run.policy, open_run.version, l.oid, at, c.slice, c.modulus, c.remainder, c.residual,
+         coalesce(b.tries, 0), b.retry_at, coalesce(b.retry_at > at, false), b.sqlstate
+    from unnest(leaves) with ordinality l(oid, n)
+   cross join lateral (
+      select 0, null::int, null::int, false where cut < 2
+       union all
+      select g, cut, g, false from generate_series(0, cut - 1) g where cut >= 2
+       union all
+      select cut, null, null, true where cut >= 2
+    ) c(slice, modulus, remainder, residual)
+    left join lateral (
+      select s.tries, s.retry_at, s.sqlstate
+        from lapse.shard s
+       where s.run = previous and s.leaf = l.oid and s.version = open_run.version and s.aside and not s.done
+         and s.residual = c.residual and s.modulus is not distinct from c.modulus and s.remainder is not distinct from c.remainder
+         and num_nonnulls(s.lower, s.upper) = 0
+       order by s.retry_at desc
+       limit 1) b on true
+   order by l.n, c.slice;
+  return query
+    select r.run, r.cutoff, r.started_at, false, (select count(*)::int from lapse.shard s where s.run = r.run and not s.done and not s.aside)
+      from lapse.run r
+     where r.run = wanted;
+end
+$lapse$;
+revoke all on function lapse.open_run(int, int, uuid) from public;
+grant execute on function lapse.open_run(int, int, uuid) to {{.Executor}};
