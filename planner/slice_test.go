@@ -75,7 +75,7 @@ func TestALeafIsWorkedOffInSlices(t *testing.T) {
 
 		// A slice that was put aside is tried again by itself.
 		w.do(`insert into events select n, 'eu', now() - interval '1 year' from generate_series(1001, 1030) n`)
-		r = w.open(&p)
+		_ = w.open(&p)
 		must(t, run(w.admin, `update lapse.shard set done = not (slice = 1 and leaf = $1), aside = slice = 1 and leaf = $1, tries = 3, retry_at = clock_timestamp() + interval '1 hour', sqlstate = '23503'`, w.oid("events_eu")))
 		r = w.open(&p)
 		if got := valueOn[string](t, w.exec, `select string_agg(concat_ws('/', slice, tries), ' ') from lapse.shard where aside and run = $1`, r.ID); got != "1/3" || r.Shards != 11 {
