@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,7 +65,7 @@ func TestAForeignKeyWithoutAnIndexIsNamedWithItsIndex(t *testing.T) {
 
 		changes, err := w.difference(policyText("shop.sessions", "last_seen", "30 days"), false)
 		must(t, err)
-		warnings := changes[0].Warnings
+		warnings := ofIndexes(changes[0].Warnings)
 		var tables []string
 		for _, warning := range warnings {
 			_, rest, _ := strings.Cut(warning, "foreign key ")
@@ -89,8 +90,13 @@ func TestAForeignKeyWithoutAnIndexIsNamedWithItsIndex(t *testing.T) {
 		w.apply(policyText("shop.sessions", "last_seen", "30 days"))
 		s, err := SurveyInForce(t.Context(), w.exec, &w.inForce()[0], time.Time{})
 		must(t, err)
-		if len(s.Warnings) != len(warnings)-1 || strings.Contains(strings.Join(s.Warnings, "\n"), "bad0") {
-			t.Errorf("plan warns of\n%s", strings.Join(s.Warnings, "\n"))
+		if said := ofIndexes(s.Warnings); len(said) != len(warnings)-1 || strings.Contains(strings.Join(said, "\n"), "bad0") {
+			t.Errorf("plan warns of\n%s", strings.Join(said, "\n"))
 		}
 	})
+}
+
+// ofIndexes are those of warnings that are about foreign keys without an index.
+func ofIndexes(warnings []string) []string {
+	return slices.DeleteFunc(slices.Clone(warnings), func(w string) bool { return !strings.HasPrefix(w, "no index serves foreign key ") })
 }

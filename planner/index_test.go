@@ -54,7 +54,7 @@ const indexTables = `
 	alter table child attach partition child_0 for values in (0);
 	create table child_1 partition of child for values in (1) partition by list (plain);
 	create table child_1_0 partition of child_1 for values in (0);
-	create table child_of_one (n int, plain int references plain);
+	create table child_of_one (n int, plain int references plain on delete set null);
 	insert into ranges select n, now() from generate_series(1, 100) n;
 	insert into plain select n, now() from generate_series(1, 100) n;`
 
