@@ -69,6 +69,12 @@ func TestTheExamplesAreDueAsTheirCommentSays(t *testing.T) {
 		if db.Major != pgtest.Newest(t) {
 			return
 		}
+		for policy := range want { // of every kind
+			code, out, log := d.lapse("policy", "show", policy, "--sql")
+			if code != exitDone || strings.Count(out, ", as this lapse makes it:\n") != 2 {
+				t.Errorf("lapse policy show %s --sql: exit code %d\n%s%s", policy, code, out, log)
+			}
+		}
 		for _, day := range oddDays {
 			at := day + "T12:34:56Z"
 			db.Exec(t, rowsAt(t, string(schema), at))
