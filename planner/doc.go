@@ -105,5 +105,5 @@
 //	a key of a policy       policyfile/reading.go, and spec.go for what is kept of it
 //	a way to say when       schedule/
 //	an action               a template beside delete.sql.tmpl (soft.sql.tmpl, drop.sql.tmpl), filled in function.go
-//	slices of a leaf        pick.go: a condition beside pickAfter's, and the shard's parameters
+//	ranges of a leaf        slice.go and pick.go: conditions by the shard's lower and upper
 package planner

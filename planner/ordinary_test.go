@@ -41,6 +41,10 @@ var ordinary = []struct {
 		create table p2 partition of t default`},
 	{name: "partitions of partitions", sql: `create table t (id bigint, last_seen timestamptz not null, primary key (id)) partition by hash (id); create table p0 partition of t for values with (modulus 2, remainder 0) partition by range (id);
 		create table p00 partition of p0 default; create table p1 partition of t for values with (modulus 2, remainder 1)`},
+	{name: "a list of partitions", sql: `create table t (id bigint, last_seen timestamptz not null, primary key (id)) partition by list (id); create table p1 partition of t for values in (1); create table p2 partition of t default`},
+	{name: "a unique index as replica identity", sql: `create table t (id bigint not null, last_seen timestamptz not null); create unique index named on t (id); alter table t replica identity using index named`},
+	{name: "dropped columns", sql: `create table t (gone int, id bigint primary key, "It's ""$1""" text, last_seen timestamptz not null, more int); alter table t drop gone, drop more; alter table t add after int default 3`},
+	{name: "1,600 columns", sql: `do $do$ begin execute 'create table t (id bigint primary key, last_seen timestamptz not null, ' || (select string_agg('c' || n || ' bool', ', ') from generate_series(1, 1598) n) || ')'; end $do$`},
 	{name: "triggers of other events", sql: plainTable + `; create trigger a before insert on t for each row execute function mine.nothing(); create trigger b after update on t for each statement execute function mine.nothing();
 		create trigger c before truncate on t for each statement execute function mine.nothing(); create trigger d after delete on t for each row execute function mine.nothing(); alter table t disable trigger d;
 		create rule r as on update to t do also nothing`},

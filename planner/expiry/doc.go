@@ -34,6 +34,5 @@
 // the policy's; it may have no bound; and the bound's type need not be the column's. Kinds that read another relation also
 // need it in lapse.look, lapse.inspect and lapse.same_table, which ask about the policy's table only.
 //
-//	sidecar      sidecar.go      Joins and Order name the registry
 //	hold         condition.go    a part of every Condition
 package expiry
