@@ -75,7 +75,9 @@ func (d *Draft) SurveyChange(ctx context.Context, ask Ask, c *Change) (next, for
 }
 
 // NextRun is when a change's policy first runs once it is armed, from now on.
-func (c *Change) NextRun(now time.Time) (time.Time, error) { return c.next.spec.schedule().Next(time.Time{}, now) }
+func (c *Change) NextRun(now time.Time) (time.Time, error) {
+	return c.next.spec.schedule().Next(time.Time{}, now)
+}
 
 func (d *Draft) version(ctx context.Context, ask Ask, v *version) (*Survey, error) {
 	s := &surveyor{ask: ask, definition: &v.definition, limits: v.spec.Limits, table: v.table, trusts: v.spec.Triggers.Trusted, survey: Survey{

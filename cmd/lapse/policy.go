@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -72,6 +73,8 @@ type policyLine struct {
 	State        schemas.State         `json:"state"`
 	Since        time.Time             `json:"since"`
 	Table        string                `json:"table"`
+	Reason       string                `json:"reason,omitempty"` // why it is in its state, as it was said
+	LastRun      *lastRun              `json:"last_run,omitempty"`
 	Next         *time.Time            `json:"next_run,omitempty"` // of an armed policy
 	HeldBack     bool                  `json:"held_back,omitempty"`
 	PausedForAll bool                  `json:"paused_for_all,omitempty"`
@@ -127,6 +130,9 @@ func (a *app) listPolicies(ctx context.Context) (*policyList, error) {
 			Policy: p.Name, Version: p.Version, State: p.State, Since: p.Since, Table: p.TableName,
 			HeldBack: p.HeldBack, PausedForAll: l.halt.Halted, Trouble: p.Trouble,
 		}
+		if line.Reason, err = readReason(ctx, conn, p.ID); err != nil {
+			return nil, err
+		}
 		if p.Tripped != nil {
 			line.Tripped = p.Tripped.Error()
 		}
@@ -139,6 +145,9 @@ func (a *app) listPolicies(ctx context.Context) (*policyList, error) {
 		}
 		if p.LastRun != nil {
 			if line.Aside, err = readAside(ctx, conn, p.LastRun.ID); err != nil {
+				return nil, err
+			}
+			if line.LastRun, err = readLastRun(ctx, conn, p.LastRun.ID); err != nil {
 				return nil, err
 			}
 		}
@@ -185,14 +194,16 @@ func (a *app) printPolicies(l *policyList) error {
 		fmt.Fprintf(a.out, "%s: `lapse resume --all` allows them again\n", &l.halt)
 	}
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "POLICY\tVERSION\tSTATE\tSINCE\tTABLE\tNEXT RUN")
+	fmt.Fprintln(w, "POLICY\tVERSION\tSTATE\tSINCE\tTABLE\tNEXT RUN\tLAST RUN\tROWS\tREASON")
 	for i := range l.lines {
 		p := &l.lines[i]
 		next := "-"
 		if p.Next != nil {
 			next = p.Next.UTC().Format(time.RFC3339)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", p.Policy, p.Version, p.State, p.Since.UTC().Format(time.RFC3339), p.Table, next)
+		last, rows := p.LastRun.text()
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Policy, p.Version, p.State, p.Since.UTC().Format(time.RFC3339), p.Table, next, last, rows,
+			cmp.Or(p.Reason, "-"))
 	}
 	if err := w.Flush(); err != nil {
 		return err
