@@ -24,6 +24,9 @@ declare
   more    boolean := false;
   ended   boolean;
 begin
+  if num_nonnulls(place.lower, place.upper, place.modulus) > 0 then
+    raise exception 'the shard is a slice, and the policy has none' using errcode = 'LP007';
+  end if;
   execute 'lock table only ' || place.leaf || ' in row exclusive mode';
   perform lapse.look(claim, work, place.leaf);
   execute 'with pick as materialized (

@@ -25,6 +25,9 @@ declare
   ended   boolean;
   found   tid[];
 begin
+  if num_nonnulls(place.lower, place.upper, place.modulus) > 0 then
+    raise exception 'the shard is a slice, and the policy has none' using errcode = 'LP007';
+  end if;
   execute 'lock table only ' || place.leaf || ' in row exclusive mode';
   perform lapse.look(claim, work, place.leaf);
   -- So many candidates and no more, in order, without locks; then those that are due.
