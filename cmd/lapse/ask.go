@@ -23,9 +23,9 @@ func (a *app) confirm(ctx context.Context, yes bool, question, instead, declined
 		err  error
 	}
 	// A read from a terminal cannot be interrupted: it stays behind until the process ends, which it is about to.
-	replies := make(chan reply, 1)
+	in, replies := bufio.NewReader(a.in), make(chan reply, 1)
 	go func() {
-		text, err := bufio.NewReader(a.in).ReadString('\n')
+		text, err := in.ReadString('\n')
 		replies <- reply{text, err}
 	}()
 	select {
