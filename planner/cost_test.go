@@ -76,7 +76,7 @@ func wantSameCost(t *testing.T, small, large *looking) {
 		best = min(best, float64(b)/float64(a))
 		t.Logf("a look takes %s and %s", a, b)
 	}
-	if best >= 2 {
+	if best >= 3 { // a cost that grows with what lies elsewhere is tens of times
 		t.Errorf("a look costs at least %.1f times what it costs without them", best)
 	}
 }

@@ -39,13 +39,16 @@ type Where struct {
 	SQL     string          `json:"sql"`  // over t, the policy's table or a leaf of it
 	Bare    string          `json:"bare"` // as PostgreSQL writes the predicate of an index
 	Columns []expiry.Column `json:"columns"`
+	// Indexed says that the index that serves has only the rows that meet it. PostgreSQL can use that one only where a statement
+	// asks for them.
+	Indexed bool `json:"indexed,omitempty"`
 }
 
 // condition is what all SQL about the policy's rows takes.
 func (d *Definition) condition() expiry.Condition {
 	c := expiry.Condition{Kind: d.Expire}
 	if d.Where != nil {
-		c.Where, c.Reads = d.Where.SQL, d.Where.Columns
+		c.Where, c.Reads, c.Indexed = d.Where.SQL, d.Where.Columns, d.Where.Indexed
 	}
 	return c
 }

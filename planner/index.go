@@ -40,6 +40,7 @@ type leafIndex struct {
 type indexes struct {
 	Name     string // the one that serves, named for the first leaf; "" where there is none or not on every leaf
 	Warnings []string
+	ByWhere  bool         // it has only the rows that meet where, on every leaf
 	None     *IndexAdvice // a leaf has none that serves
 	Better   *IndexAdvice // all have one, and one of them lacks the key
 }
@@ -51,7 +52,8 @@ type wantedIndex struct {
 	term      normal // what it begins with
 	rest      []string
 	body      string
-	predicate []normal // what a partial index may ask for, and still has every due row
+	predicate []normal // what a partial index may ask for, and still has every row that the kind lets through
+	where     []normal // the policy's where, all of which an index may ask for, or nothing
 }
 
 // wantIndex says which index serves a definition; false for none.
@@ -88,19 +90,32 @@ func wantIndex(d *Definition) (wantedIndex, bool) {
 	if index.Predicate != "" {
 		w.body += " where " + index.Predicate
 	}
-	for _, condition := range []string{index.Predicate, d.condition().Where} {
-		w.predicate = append(w.predicate, conjuncts(condition)...)
-	}
+	w.predicate = append(w.predicate, conjuncts(index.Predicate)...)
+	w.where = conjuncts(d.condition().Where)
 	return w, true
 }
 
-// fits says whether an index serves, and whether the key follows in it.
-func (w *wantedIndex) fits(c *candidate) (serves, whole bool) {
+// fits says whether an index serves, and whether the key follows in it. byWhere asks for one with only the rows that meet where:
+// with half of a where a batch could go through any number of rows that the other half leaves out.
+func (w *wantedIndex) fits(c *candidate, byWhere bool) (serves, whole bool) {
 	if len(c.Columns) == 0 || c.Columns[0] != w.first || w.first == "" && normalise(c.First) != w.term || w.collation != "" && c.Collation != w.collation {
 		return false, false
 	}
-	for _, asked := range conjuncts(predicateOf(c.Definition)) {
-		if !slices.Contains(w.predicate, asked) {
+	asked := conjuncts(predicateOf(c.Definition))
+	if byWhere {
+		if len(w.where) == 0 {
+			return false, false
+		}
+		for _, part := range w.where {
+			at := slices.Index(asked, part)
+			if at < 0 {
+				return false, false
+			}
+			asked = slices.Delete(asked, at, at+1)
+		}
+	}
+	for _, part := range asked {
+		if !slices.Contains(w.predicate, part) {
 			return false, false
 		}
 	}
@@ -132,10 +147,11 @@ func lookAtIndexes(ctx context.Context, q Querier, d *Definition, leaves []Relat
 		return found, err
 	}
 	tree.want(w.body, prefix)
-	all, err := tree.served(ctx, q, &w, leaves)
+	all, byWhere, err := tree.served(ctx, q, &w, leaves)
 	if err != nil {
 		return found, err
 	}
+	found.ByWhere = byWhere
 	var weak []string
 	for _, f := range all {
 		switch {
@@ -182,7 +198,7 @@ func first(index expiry.Index) string {
 	if index.Column != "" {
 		return index.Column + collate(index)
 	}
-	return index.Expression + collate(index)
+	return "what says when a row is due"
 }
 
 // collate is how the index says by which collation it sorts what it begins with.

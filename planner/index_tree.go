@@ -239,10 +239,11 @@ const candidatesSQL = `
 	 where i.indisvalid and i.indisready and pg_am.amname = 'btree' and k.names[1] = $2
 	 order by i.indrelid, i.indpred is not null, cardinality(k.names), x.relname`
 
-// served finds the best index of each leaf, and what an attempt has left.
-func (t *indexTree) served(ctx context.Context, q Querier, w *wantedIndex, leaves []Relation) ([]leafIndex, error) {
+// served finds the best index of each leaf, and what an attempt has left. byWhere says that it is one with only the rows that
+// meet where, on every leaf: such an index serves only a statement that asks for them.
+func (t *indexTree) served(ctx context.Context, q Querier, w *wantedIndex, leaves []Relation) (all []leafIndex, byWhere bool, err error) {
 	if err := t.load(ctx, q); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	oids := make([]uint32, 0, len(leaves))
 	for _, l := range leaves {
@@ -250,12 +251,23 @@ func (t *indexTree) served(ctx context.Context, q Querier, w *wantedIndex, leave
 	}
 	candidates, err := collect[candidate](ctx, q, candidatesSQL, oids, w.first)
 	if err != nil {
-		return nil, fmt.Errorf("look for an index: %w", err)
+		return nil, false, fmt.Errorf("look for an index: %w", err)
 	}
+	for _, byWhere := range []bool{true, false} {
+		all = bestOf(candidates, leaves, func(c *candidate) (serves, whole bool) { return w.fits(c, byWhere) })
+		if byWhere && !slices.ContainsFunc(all, func(l leafIndex) bool { return l.Index == "" }) {
+			return all, true, nil
+		}
+	}
+	return all, false, nil
+}
+
+// bestOf takes for each leaf the first index that serves, one in which the key follows before one without.
+func bestOf(candidates []candidate, leaves []Relation, fits func(*candidate) (serves, whole bool)) []leafIndex {
 	best := map[uint32]leafIndex{}
 	for i := range candidates {
 		c := &candidates[i]
-		serves, whole := w.fits(c)
+		serves, whole := fits(c)
 		if has := best[c.Relation]; serves && (has.Index == "" || whole && !has.Whole) {
 			best[c.Relation] = leafIndex{Index: c.Name, Whole: whole}
 		}
@@ -265,7 +277,7 @@ func (t *indexTree) served(ctx context.Context, q Querier, w *wantedIndex, leave
 		all[i] = best[l.OID]
 		all[i].Leaf = l
 	}
-	return all, nil
+	return all
 }
 
 // predicateOf is the condition in the definition of a partial index, "" for none.

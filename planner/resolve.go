@@ -127,6 +127,9 @@ func (s *resolution) indexes(ctx context.Context) (err error) {
 		return err
 	}
 	r.Index, r.Warnings = found.Name, found.Warnings
+	if r.Definition.Where != nil {
+		r.Definition.Where.Indexed = found.ByWhere
+	}
 	if found.None != nil && s.p.Index == createIndex {
 		r.Build, r.Warnings = found.None.Steps, found.Warnings[:len(found.Warnings)-1]
 	}

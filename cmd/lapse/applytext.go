@@ -10,6 +10,7 @@ import (
 )
 
 func (a *applier) print(changes setup.Changes) {
+	granted := map[string]bool{} // policies of one owner share a deleter
 	for i := range changes {
 		c := &changes[i]
 		if diff := c.Diff(); diff != "" {
@@ -23,7 +24,10 @@ func (a *applier) print(changes setup.Changes) {
 		}
 		if c.Grant || c.Change.Writes() && !c.Careful() {
 			for _, statement := range c.Grants {
-				fmt.Fprintf(a.out, "  %s;\n", statement)
+				if !granted[statement] {
+					fmt.Fprintf(a.out, "  %s;\n", statement)
+				}
+				granted[statement] = true
 			}
 		}
 		for _, statement := range c.Build {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,7 +73,13 @@ func (c *surveyor) printCounts(s *planner.Survey) {
 	if s.Index != "" {
 		found += " " + s.Index
 	}
-	c.line("found by", "%s, in the order of %s", found, strings.Join(s.Order, ", "))
+	order := slices.Clone(s.Order)
+	for i, by := range order {
+		if len(by) > 64 {
+			order[i] = "when a row is due" // an expression that --sql and --json print
+		}
+	}
+	c.line("found by", "%s, in the order of %s", found, strings.Join(order, ", "))
 	shards := fmt.Sprint(len(s.Shards))
 	if len(s.Shards) == 1 {
 		shards += ": " + s.Shards[0].Name

@@ -13,7 +13,9 @@ type Condition struct {
 	Kind  Kind
 	Where string   // SQL over the row's own columns, "" for no further condition
 	Reads []Column // the columns that Where reads
-	Held  string   // SQL that is true of a held row, "" where nothing can be held
+	// Indexed says that the index in use has only the rows that meet Where, so that whoever looks for rows asks for those.
+	Indexed bool
+	Held    string // SQL that is true of a held row, "" where nothing can be held
 }
 
 // Exact is the whole condition. No value raises in it, but for what the policy's author wrote.
@@ -30,20 +32,23 @@ func (c Condition) Exact(cutoff, bound string) string {
 
 // Narrow is what an index can use of the condition, "" for nothing.
 func (c Condition) Narrow(cutoff, bound string) string {
-	b := c.Kind.Bound(cutoff)
-	if b.IsZero() {
-		return ""
+	var parts []string
+	if b := c.Kind.Bound(cutoff); !b.IsZero() {
+		parts = append(parts, b.Column+" <= "+bound)
+		if b.Also != "" {
+			parts = append(parts, b.Also)
+		}
 	}
-	if b.Also != "" {
-		return b.Column + " <= " + bound + " and " + b.Also
+	if c.Indexed {
+		parts = append(parts, "("+c.Where+")")
 	}
-	return b.Column + " <= " + bound
+	return strings.Join(parts, " and ")
 }
 
 // Certain reports whether all rows that an index gives by Narrow are due. Where they are not, a batch must bound how many of
 // them it looks at: millions may be past and not due.
 func (c Condition) Certain() bool {
-	return c.Where == "" && c.Held == "" && len(c.Kind.Joins()) == 0 && c.Kind.Bound("now()").Exact
+	return (c.Where == "" || c.Indexed) && c.Held == "" && len(c.Kind.Joins()) == 0 && c.Kind.Bound("now()").Exact
 }
 
 // MoreThan reports whether a row can be met by it that is not met by former, holds left aside. It answers no only where that
