@@ -136,6 +136,9 @@ func (e *entry) fill(s *spec, d *Definition) {
 	p := &e.policy
 	s.Expire = expiry.Record{Kind: d.Expire}
 	s.Every, s.Daily, s.Cron, s.Window, s.Batch = nil, p.Daily, p.Cron, p.Window, d.Batch
+	if s.Apart = nil; p.Cron != nil {
+		s.Apart = &expiry.Interval{Days: int32(p.Cron.Apart())}
+	}
 	s.Where, s.WhereRead, s.Limits, s.Shards, s.Index = p.Where, d.Where, p.Limits, p.Shards, p.Index
 	if p.Daily == nil && p.Cron == nil {
 		every := e.when.Every

@@ -22,6 +22,7 @@ type spec struct {
 	Every      *expiry.Interval `json:"every,omitempty"`
 	Daily      *schedule.Daily  `json:"daily,omitempty"`
 	Cron       *schedule.Cron   `json:"cron,omitempty"`
+	Apart      *expiry.Interval `json:"apart,omitempty"` // the longest time between two runs of Cron, by which lapse.measure judges the clock
 	Window     *schedule.Window `json:"window,omitempty"`
 	Where      string           `json:"where,omitempty"` // as it was written
 	WhereRead  *Where           `json:"where_read,omitempty"`

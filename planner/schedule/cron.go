@@ -153,6 +153,20 @@ func (c *Cron) at(wall time.Time) bool {
 // across a century.
 const longest = 41 * 366
 
+// Apart is how many days may lie between one run and the next.
+func (c *Cron) Apart() int {
+	most, since := 1, 0
+	d := dayOf(firstLook, time.UTC)
+	for range 2 * longest { // whatever day it begins at, the longest time without a run is in it
+		since++
+		if c.on(d) {
+			most, since = max(most, since), 0
+		}
+		d = d.next()
+	}
+	return max(most, since)
+}
+
 // after returns the first time of day after wall, both as clocks show them, written in UTC.
 func (c *Cron) after(wall time.Time) (time.Time, bool) {
 	d := dayOf(wall, time.UTC)

@@ -135,3 +135,19 @@ func TestAMonthIsCountedAsPostgresCounts(t *testing.T) {
 		}
 	}
 }
+
+func TestHowManyDaysLieBetweenTwoRunsOfACron(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int{
+		"* * * * *": 1, "15 3 * * *": 1, "@hourly": 1, "15 3 * * mon-fri": 3, "@weekly": 7, "@monthly": 31, "0 3 31 * *": 61, "0 3 1 */3 *": 92,
+		"@yearly": 366, "0 0 29 2 *": 8*365 + 1, "0 3 1 * mon": 7,
+	} {
+		c, err := ParseCron(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Apart(); got != want {
+			t.Errorf("%s: %d days, want %d", text, got, want)
+		}
+	}
+}
