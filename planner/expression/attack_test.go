@@ -208,6 +208,52 @@ func TestWhatEscapesTheRestRunsAsTheTablesOwner(t *testing.T) {
 	})
 }
 
+// hijack is what code that slips through may leave in the session, for the login's own next statement to run: a search_path with
+// operators that fit better than PostgreSQL's, and other statements under the names of those that are prepared.
+const hijack = `
+	create function gain() returns boolean language plpgsql as $$ begin raise warning 'planted code ran as %', current_user; return true; end $$;
+	create function gain(v oid, w regclass) returns boolean language sql as 'select shop.gain()';
+	create function gain(v oid, w oid) returns boolean language sql as 'select shop.gain()';
+	create operator shop.= (leftarg = oid, rightarg = regclass, function = gain);
+	create operator shop.= (leftarg = oid, rightarg = oid, function = gain);
+	create function hijack(v text) returns boolean language plpgsql as $$
+	declare
+	  p text;
+	begin
+	  perform set_config('search_path', 'shop, pg_catalog', false);
+	  for p in select name from pg_prepared_statements loop
+	    execute format('deallocate %I', p);
+	    execute format('prepare %I as select shop.gain(), $1::text, $2::text', p);
+	  end loop;
+	  return true;
+	end $$;
+	create domain hijacking as text check (hijack(value));`
+
+// What code that slips through leaves in the session is run by nobody.
+func TestWhatEscapesTheRestLeavesNothingThatWeRun(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		s := newSite(t, db)
+		s.plant(t, hijack)
+		conn, listener := s.listen(t)
+		tx, err := conn.Begin(t.Context())
+		must(t, err)
+		var of, text uint32
+		must(t, tx.QueryRow(t.Context(), `select 'shop.hijacking[]'::regtype::oid, 'text'::regtype::oid`).Scan(&of, &text))
+		r := &reader{tx: nameless{tx}, want: Boolean, owner: s.app}
+		_, err = r.parse(t.Context(), []tempColumn{{"v", "text", ""}}, []uint32{text}, `v = 'a'`)
+		must(t, err)
+		p, err := r.parse(t.Context(), []tempColumn{{"v", "shop.hijacking[]", ""}}, []uint32{of}, `v = '{a}'`)
+		if err != nil || len(p.columns) != 1 {
+			t.Errorf("%+v %v", p, err)
+		}
+		if heard := listener.take(); len(heard) > 0 {
+			t.Errorf("heard %q, %d times", heard[0], len(heard))
+		}
+		must(t, tx.Rollback(t.Context()))
+	})
+}
+
 // A statement under a name of ours, prepared by whatever ran meanwhile, does not outlive the reading.
 func TestNoPreparedStatementOutlivesTheReading(t *testing.T) {
 	t.Parallel()

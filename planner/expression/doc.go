@@ -36,8 +36,8 @@
 // CHECK, which may be anybody's function. So the temporary table has a domain's base type in place of the domain, leaves out what
 // cannot be read, and is compared by oid with what was looked at; and the parsing happens in a SECURITY DEFINER function that
 // belongs to the table's owner for as long as the transaction lasts. Whatever escapes the rest, an owner who changes names while
-// somebody applies, would run with the owner's own rights, and the session's prepared statements, the one thing that it could
-// leave behind, are dropped. Where the owner is a superuser, it would run as a role that can read and do nothing else.
+// somebody applies, would run with the owner's own rights. What it could leave behind in the session is not used: settings are pinned again after each
+// statement that it could run in, no statement of ours has a name, and what is prepared is dropped at the end. Where the owner is a superuser, it would run as a role that can read and do nothing else.
 //
 // # When something fails
 //

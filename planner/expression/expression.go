@@ -74,7 +74,7 @@ func Read(ctx context.Context, db DB, table uint32, text string, want Wanted) (e
 	if err != nil {
 		return nil, "", fmt.Errorf("read an expression: %w", err)
 	}
-	r := &reader{tx: tx, want: want}
+	r := &reader{tx: nameless{tx}, want: want}
 	e, problem, err = r.read(ctx, table, tokens, text)
 	err = errors.Join(err, tx.Rollback(context.WithoutCancel(ctx)))
 	// Were code of the owner's to run after all, a statement under a name of ours is what it could leave in the session.

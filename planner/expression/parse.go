@@ -49,8 +49,10 @@ func (r *reader) parse(ctx context.Context, columns []tempColumn, types []uint32
 		return p, err
 	}
 	run := func(sql string) error {
-		_, err := tx.Exec(ctx, "select pg_temp."+name+"($1)", sql)
-		return err
+		if _, err := tx.Exec(ctx, "select pg_temp."+name+"($1)", sql); err != nil {
+			return err
+		}
+		return pin(ctx, tx)
 	}
 	if err := run(tableSQL(table, columns)); err != nil {
 		return p, err
