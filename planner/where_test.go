@@ -215,25 +215,33 @@ func TestWhereIsPlannedBeforeItIsApplied(t *testing.T) {
 func TestAnIndexOfTheRowsThatMeetWhereIsUsed(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
-		w := newWorld(t, db, `create table tickets (id bigint primary key, closed_at timestamptz, status text)`,
-			`create index by_status on tickets (closed_at, id) where status = 'closed'`)
-		w.do(`insert into tickets select n, now() - interval '60 days', case when n % 2000 = 0 then 'closed' else 'open' end
-		        from generate_series(1, 20000) n`)
-		w.do(`analyze tickets`)
-		p := w.armed(policyText("shop.tickets", "closed_at", "30 days", `    where: "status = 'closed'"`, "    state: armed"))
-		s, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{})
-		must(t, err)
-		if s.Due != 10 || s.Index != "by_status" || s.Method != IndexOrder {
-			t.Errorf("%d rows are due, found by %s %s", s.Due, s.Method, s.Index)
+		w := newWorld(t, db)
+		file := func(table, after, where string) string {
+			return strings.Replace(policyText("shop."+table, "closed_at", after, whereLine(where), "    state: armed"), "name: p", "name: "+table, 1)
 		}
-		if got := w.deleteAll(p, w.open(&p), 100); got.Deleted != 10 {
-			t.Errorf("%d rows went", got.Deleted)
-		}
-		// With half of where in the index, the other half could leave out any number of rows that the batch goes through.
-		changes, err := w.difference(policyText("shop.tickets", "closed_at", "30 days", `    where: "status = 'closed' and id > 5"`, "    state: armed"), false)
-		must(t, err)
-		if r := changes[0].Resolved; r.Index != "" || r.Definition.Where.Indexed {
-			t.Errorf("%s serves", r.Index)
+		for i, after := range []string{"30 days", "1 mon"} { // every candidate is due, or need not be
+			table := fmt.Sprintf("tickets%d", i)
+			w.do(`create table ` + table + ` (id bigint primary key, closed_at timestamptz, status text)`)
+			w.do(fmt.Sprintf(`create index by_status%d on %s (closed_at, id) where status = 'closed'`, i, table))
+			w.do(`insert into ` + table + ` select n, now() - interval '60 days', case when n % 2000 = 0 then 'closed' else 'open' end
+			        from generate_series(1, 20000) n`)
+			w.do(`analyze ` + table)
+			_ = w.armed(file(table, after, `status = 'closed'`))
+			p := w.named(schemas.PolicyName(table))
+			s, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{})
+			must(t, err)
+			if s.Due != 10 || s.Index != fmt.Sprintf("by_status%d", i) || s.Method == Sequential {
+				t.Errorf("%s: %d rows are due, found by %s %s", after, s.Due, s.Method, s.Index)
+			}
+			if got := w.deleteAll(p, w.open(&p), 100); got.Deleted != 10 {
+				t.Errorf("%s: %d rows went", after, got.Deleted)
+			}
+			// With half of where in the index, the other half could leave out any number of rows that the batch goes through.
+			changes, err := w.difference(file(table, after, `status = 'closed' and id > 5`), false)
+			must(t, err)
+			if r := changes[0].Resolved; r.Index != "" || r.Definition.Where.Indexed {
+				t.Errorf("%s: %s serves", after, r.Index)
+			}
 		}
 	})
 }
