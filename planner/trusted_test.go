@@ -101,8 +101,8 @@ func TestWhatWasTrustedIsHeldToWhatApplySaw(t *testing.T) {
 	})
 }
 
-// What a trusted trigger can do at worst. It has the rights of the table's owner and no more; what it does to the table is
-// counted, and what it does to the session ends with the statement.
+// What a trusted trigger can do at worst. It has the rights of the table's owner and no more; a batch in which it
+// deletes from the table itself is undone, and what it does to the session ends with the statement.
 func TestATrustedTriggerThatMisbehaves(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
@@ -112,7 +112,7 @@ func TestATrustedTriggerThatMisbehaves(t *testing.T) {
 			name, when, body, state string
 			left                    int // of five rows that are due and five that are not
 		}{
-			{name: "deletes what is not due", body: `delete from shop.sessions where id = old.id + 5; return old;`, left: 0},
+			{name: "deletes what is not due", body: `delete from shop.sessions where id = old.id + 5; return old;`, state: "LP008", left: 10},
 			{name: "deletes what is due", body: `delete from shop.sessions where last_seen < now() - interval '30 days'; return old;`, left: 5},
 			{name: "suppresses the row", when: "before", body: `return null;`, left: 10},
 			{name: "sets what a session has", body: `perform set_config('search_path', 'evil', false), set_config('timezone', 'Asia/Tokyo', false), set_config('row_security', 'on', false); return old;`, left: 5},
