@@ -166,6 +166,32 @@ func TestCodeOfTheTablesOwnerIsRefusedBeforeAnythingOfItRuns(t *testing.T) {
 	})
 }
 
+// A policy's author may trust the owner's code; who asks about the policy lends it no rights by that.
+func TestTrustedCodeIsNotRunWithTheRightsOfWhoeverAsks(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		b := newBare(t, db, "postgres", sessions,
+			`create function ran(at timestamptz) returns timestamptz language plpgsql immutable as $$ begin raise warning 'ran as %', current_user; return at; end $$`)
+		b.fill("sessions", 5)
+		b.do(`create index on sessions (ran('2020-01-01'::timestamptz))`)
+		reader := db.NewRole(t, "reader")
+		b.do("grant usage on schema shop to " + reader)
+		b.do("grant select on sessions to " + reader)
+		file := policyText("shop.sessions", "last_seen", "30 days", "    triggers: trusted")
+		for login, as := range map[string]string{"postgres": b.app, b.app: b.app, reader: ""} {
+			b.login, b.hear = login, &warned{}
+			s := b.survey(file, Ask{})
+			if said := b.hear.text(); (as == "") != (said == "") || strings.Count(said, "ran as ") != strings.Count(said, "ran as "+as) {
+				t.Errorf("as %s: %q", login, said)
+			}
+			if as == "" && !strings.Contains(s.Trouble, "with the rights of "+reader) || as != "" && s.Due != 5 {
+				t.Errorf("as %s: %+v", login, s)
+			}
+		}
+	})
+}
+
+// What is not the table that was looked at is not read.
 func TestAViewInTheTablesPlaceIsNotRead(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t, pgtest.Newest(t))
