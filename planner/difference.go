@@ -49,6 +49,14 @@ func Difference(ctx context.Context, db DB, file *policyfile.File, prune bool, f
 			return nil, err
 		}
 	}
+	for _, p := range file.Mistaken {
+		var complaints yamldoc.Errors
+		if _, err := Resolve(ctx, db, p, fit); errors.As(err, &complaints) {
+			c.wrong = append(c.wrong, complaints...)
+		} else if err != nil {
+			return nil, err
+		}
+	}
 	if len(c.wrong) > 0 {
 		return c.result(), c.wrong.Sorted(file.Names)
 	}

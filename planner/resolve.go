@@ -68,25 +68,38 @@ func Resolve(ctx context.Context, db DB, p policyfile.Policy, fit Fit) (*Resolve
 
 func (s *resolution) complain(key, problem string) {
 	if problem != "" {
-		s.d.Complain(s.p.Place(key), "policy %s: %s", s.p.Name, problem)
+		s.d.Complain(s.p.Place(key), "%s: %s", strings.TrimSpace("policy "+string(s.p.Name)), problem)
 	}
+}
+
+// findTable complains about a table that cannot have a policy.
+func (s *resolution) findTable(ctx context.Context) (t table, fit bool, err error) {
+	t, problem, err := findTable(ctx, s.tx, s.p.Table)
+	s.complain("table", problem)
+	return t, err == nil && problem == "", err
 }
 
 func (s *resolution) resolve(ctx context.Context) error {
 	r, p := s.r, s.p
+	if p.Expire == nil { // of a policy that could not be read: see policyfile.File.Mistaken
+		if p.Table == "" {
+			return nil
+		}
+		_, _, err := s.findTable(ctx)
+		return err
+	}
 	r.Definition = Definition{Name: p.Name, Batch: p.Batch, SearchPath: p.Triggers.SearchPath}
 	e, err := readEntryIn(ctx, s.tx, s.d, p)
 	if err != nil {
 		return err
 	}
 	r.Definition.Expire, r.Schedule, r.Policy.Latitude = e.expire, e.when, e.policy.Latitude
-	t, problem, err := findTable(ctx, s.tx, p.Table)
-	if err != nil {
-		return err
-	}
-	if problem != "" {
-		s.complain("table", problem)
+	if p.Table == "" { // as above
 		return nil
+	}
+	t, fit, err := s.findTable(ctx)
+	if err != nil || !fit {
+		return err
 	}
 	r.TableOID, r.TableOwner, r.Definition.Table, r.Definition.TableOwner = t.OID, t.Owner, t.Name, t.OwnerOID
 	if err := s.columns(ctx, &t); err != nil {

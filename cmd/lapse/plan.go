@@ -183,14 +183,17 @@ func (c *surveyor) surveyFile(ctx context.Context) ([]plan, yamldoc.Errors, erro
 		}
 	}
 	draft := c.draft(c.settings, "lapse plan", c.patience())
-	proposals, err := draft.Resolve(ctx, wanted)
+	proposals, err := draft.Resolve(ctx, slices.Concat(wanted, file.Mistaken))
 	if err != nil {
 		return nil, nil, withProblems(file, err)
 	}
-	plans, mistakes := mistaken(file.Problems), slices.Clone(file.Problems)
+	mistakes := slices.Clone(file.Problems)
 	for _, p := range proposals {
+		mistakes = append(mistakes, p.Errors...)
+	}
+	plans := mistaken(mistakes)
+	for _, p := range proposals[:len(wanted)] {
 		if p.Resolved == nil {
-			plans, mistakes = append(plans, mistaken(p.Errors)...), append(mistakes, p.Errors...)
 			continue
 		}
 		s, err := draft.Survey(ctx, c.ask(), p.Resolved)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,6 +25,9 @@ func (c *surveyor) printAll(plans []plan) {
 func (c *surveyor) print(p *plan) {
 	s := p.Survey
 	title := fmt.Sprintf("%s on %s", s.Policy, s.Table)
+	if s.Table == "" {
+		title = cmp.Or(string(s.Policy), "a policy without a name")
+	}
 	if s.Version > 0 {
 		title = fmt.Sprintf("%s, version %d, %s, on %s", s.Policy, s.Version, s.State, s.Table)
 	}

@@ -16,6 +16,9 @@ type File struct {
 	// Problems are what is wrong, in the files' order. A file with problems is not applied; what else is wrong with its
 	// policies can be found out all the same.
 	Problems yamldoc.Errors
+	// Mistaken are the policies that the problems are in, as far as they could be read: for what else is wrong with them.
+	// Expire is nil in one whose expire could not be read.
+	Mistaken []Policy
 }
 
 // Text is a policy file's text, and what errors call the file.
@@ -41,7 +44,9 @@ func ParseAll(texts []Text) (*File, error) {
 	checkTogether(all)
 	for i := range all {
 		file.add(all[i].d.Err())
-		if !all[i].wrong {
+		if all[i].wrong {
+			file.Mistaken = append(file.Mistaken, all[i].Policy)
+		} else {
 			file.Policies = append(file.Policies, all[i].Policy)
 		}
 	}
@@ -158,8 +163,12 @@ func (d *document) policy(n yamldoc.Node) Policy {
 	}
 	for _, e := range entries {
 		p.places[e.Key] = e.At
+		before := d.Count()
 		if d.known(e, r.what, policyKeys()) {
 			r.read(e)
+		}
+		if e.Key == "expire" && d.Count() > before {
+			p.Expire = nil
 		}
 	}
 	r.check()
