@@ -140,6 +140,41 @@ func TestDueRowsVanishAtOnceForTheApplicationAndForNobodyElse(t *testing.T) {
 	})
 }
 
+// A view for the owner's login and row security for everybody else are both sensible on one table, and ask the same function.
+func TestViewAndRowSecurityOfOneTableAreEachTakenBackAlone(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+		h := newHidden(t, db)
+		reader := db.ConnectAs(t, h.reader)
+		seen := func(of string) (n int64) {
+			h.must(reader.QueryRow(t.Context(), `select count(*) from `+of).Scan(&n))
+			return n
+		}
+		before, rows := one[string](h.place, shapeOf, "app"), seen("app.days")
+		for _, first := range []planner.HideAs{planner.HideView, planner.HidePolicy} {
+			h.do("days", planner.HideView, false)
+			h.do("days", planner.HidePolicy, false)
+			hidden := rows - seen("app.days_live")
+			h.do("days", first, true)
+			switch first {
+			case planner.HideView:
+				if n := seen("app.days"); n != rows-hidden {
+					t.Errorf("without the view row security shows %d rows of %d", n, rows-hidden)
+				}
+				h.do("days", planner.HidePolicy, true)
+			case planner.HidePolicy:
+				if n := seen("app.days_live"); n != rows-hidden {
+					t.Errorf("without row security the view has %d rows of %d", n, rows-hidden)
+				}
+				h.do("days", planner.HideView, true)
+			}
+			if after := one[string](h.place, shapeOf, "app"); after != before {
+				t.Errorf("after %s was taken back first there is\n%s\nof\n%s", first, after, before)
+			}
+		}
+	})
+}
+
 func TestHidingLeavesTheApplicationsOwnRowSecurityAndViewsAlone(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
