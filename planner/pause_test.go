@@ -19,7 +19,7 @@ var unfits = map[string]struct{ ddl, says string }{
 	"a trigger":                 {`create trigger look before delete on sessions for each row execute function look()`, "trigger look on shop.sessions would run"},
 	"no primary key":            {`alter table sessions drop constraint sessions_pkey`, "has no primary key"},
 	"no column":                 {`alter table sessions drop column last_seen`, `has no column "last_seen"`},
-	"another type":              {`alter table sessions alter column last_seen type text`, "is a text"},
+	"another type":              {`alter table sessions alter column last_seen type text`, "is of type text"},
 	"gone":                      {`drop table sessions`, "there is no table shop.sessions"},
 	"renamed":                   {`alter table sessions rename to visits`, "there is no table shop.sessions"},
 	"unlogged":                  {`alter table sessions set unlogged`, "is unlogged"},

@@ -164,12 +164,13 @@ func TestASidecarThatDoesNotFitIsRefusedWithTheFix(t *testing.T) {
 		w.do(`create table folded (id public.citext primary key)`)
 		for _, c := range []struct{ sql, table, sidecar, says string }{
 			{`select`, "shop.carts", "shop.nothing", "there is no table shop.nothing"},
+			{`select`, "shop.carts", "shop.super_x", "; did you mean shop.super_r?"},
 			{`select`, "shop.carts", "nothing", "with its schema"},
 			{`select`, "shop.carts", "shop.carts", "is the policy's table"},
 			{`create view v as select 1 as id`, "shop.carts", "shop.v", "is not a table"},
 			{`create table keyless (id int, expires timestamptz)`, "shop.carts", "shop.keyless", "shop.keyless has no primary key"},
 			{`create table longer (id int, n int, expires timestamptz, primary key (id, n))`, "shop.carts", "shop.longer", "has 2 columns and that of shop.carts has 1"},
-			{`create table wider (id bigint primary key, expires timestamptz)`, "shop.carts", "shop.wider", "is a bigint, and column \"id\" of shop.carts a integer"},
+			{`create table wider (id bigint primary key, expires timestamptz)`, "shop.carts", "shop.wider", "is of type bigint, and column \"id\" of shop.carts of type integer"},
 			{`create table r_folded (id public.citext primary key, expires timestamptz)`, "shop.folded", "shop.r_folded", "PostgreSQL's own types"},
 			{`create table parts (id int primary key, expires timestamptz) partition by hash (id)`, "shop.carts", "shop.parts", "partitioned"},
 			{`create table younger (n int primary key)`, "shop.carts", "shop.younger", `has no column "expires"`},

@@ -60,61 +60,15 @@ func findTable(ctx context.Context, tx pgx.Tx, written string) (t table, problem
 		return t, "", fmt.Errorf("find table %s: %w", written, err)
 	}
 	if len(rows) == 0 {
-		near, err := suggestTable(ctx, tx, parts[0], parts[1])
+		near, err := expiry.SuggestTable(ctx, tx, parts[0], parts[1])
 		return t, fmt.Sprintf("there is no table %s in this database%s", strings.TrimSpace(written), near), err
 	}
 	return rows[0], rows[0].unfit(), nil
 }
 
-// tablesSQL lists what a policy can be on, by name and within a name by schema; of one name, if $1 is not empty.
-const tablesSQL = `
-	select n.nspname || '.' || c.relname, quote_ident(n.nspname) || '.' || quote_ident(c.relname)
-	  from pg_class c
-	  join pg_namespace n on n.oid = c.relnamespace
-	 where c.relkind in ('r', 'p') and not c.relispartition and c.relpersistence = 'p'
-	   and n.nspname not in ('pg_catalog', 'information_schema', 'lapse')
-	   and ($1 = '' or c.relname = $1)
-	 order by c.relname, n.nspname`
-
-// tableName is a table's name as it is compared with others, and as SQL wants it.
-type tableName struct{ Plain, SQL string }
-
-func tablesNamed(ctx context.Context, q Querier, name string) ([]tableName, error) {
-	all, err := collect[tableName](ctx, q, tablesSQL, name)
-	if err != nil {
-		return nil, fmt.Errorf("list the tables: %w", err)
-	}
-	return all, nil
-}
-
-// suggestTable ends a complaint about a table that is not there with the name that was most likely meant: the nearest one of
-// the same table in other schemas, or of all.
-func suggestTable(ctx context.Context, q Querier, schema, name string) (string, error) {
-	for _, only := range []string{name, ""} {
-		all, err := tablesNamed(ctx, q, only)
-		if err != nil {
-			return "", err
-		}
-		var names []string
-		spelt := map[string]string{}
-		for _, t := range all {
-			names = append(names, t.Plain)
-			spelt[t.Plain] = t.SQL
-		}
-		near := yamldoc.Nearest(schema+"."+name, names)
-		if only != "" && near == "" && len(names) > 0 {
-			near = names[0]
-		}
-		if near != "" {
-			return fmt.Sprintf("; did you mean %s?", spelt[near]), nil
-		}
-	}
-	return "", nil
-}
-
 // withoutSchema names a schema in which there is such a table.
 func withoutSchema(ctx context.Context, q Querier, name string) (problem string, err error) {
-	all, err := tablesNamed(ctx, q, name)
+	all, err := expiry.TablesNamed(ctx, q, name)
 	if err != nil {
 		return "", err
 	}

@@ -261,9 +261,9 @@ func TestAnEntryOfTheRowsOwnTimeIsRefusedWithTheFix(t *testing.T) {
 		w := newWorld(t, db, `create table carts (id int primary key, opened timestamptz, day date, ttl int, note text, "from" numeric)`)
 		for expire, want := range map[string]string{
 			"{column: opened, ttl_column: tl}":                              `policies.yaml:4:42: policy p: shop.carts has no column "tl"; did you mean ttl?`,
-			"{column: opened, ttl_column: note}":                            `column note of shop.carts is a text: a ttl is a number of seconds (smallint, integer, bigint) or an interval`,
-			"{column: opened, ttl_column: from}":                            `column from of shop.carts is a numeric: a ttl is`,
-			"{column: ttl, ttl_column: ttl2}":                               `column ttl of shop.carts is a integer: time is counted from a timestamp or a date; for a Unix time write epoch: s or ms`,
+			"{column: opened, ttl_column: note}":                            `column note of shop.carts is of type text: a ttl is a number of seconds (smallint, integer, bigint) or an interval`,
+			"{column: opened, ttl_column: from}":                            `column from of shop.carts is of type numeric: a ttl is`,
+			"{column: ttl, ttl_column: ttl2}":                               `column ttl of shop.carts is of type integer: time is counted from a timestamp or a date; for a Unix time write epoch: s or ms`,
 			"{column: opened, ttl_column: ttl, ttl_default: soon}":          `policies.yaml:4:60: policy p: "soon" is not a duration`,
 			"{column: opened, ttl_column: ttl, ttl_default: -1 day}":        `must not be negative`,
 			"{column: opened, ttl_column: ttl, ttl_default: 6001 years}":    `ttl_default is more than 6000 years`,

@@ -53,9 +53,9 @@ func total(changes setup.Changes) string {
 		c := &changes[i]
 		if c.Change.Writes() {
 			kinds[c.Kind]++
-		}
-		if c.ToState == schemas.Arming {
-			arms++
+			if c.ToState == schemas.Arming {
+				arms++
+			}
 		}
 	}
 	var parts []string
@@ -72,7 +72,7 @@ func total(changes setup.Changes) string {
 	}
 	text := "policies: " + strings.Join(parts, ", ") + "; " + newlyDue(changes)
 	if arms > 0 {
-		return text + fmt.Sprintf("; %d are being armed, and delete once the auditor has read past this moment\n", arms)
+		return text + fmt.Sprintf("; to be armed: %d, which delete once the auditor has read past this moment\n", arms)
 	}
 	return text + "; nothing more is deleted until armed\n"
 }

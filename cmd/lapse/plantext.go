@@ -73,17 +73,13 @@ func (c *surveyor) printCounts(s *planner.Survey) {
 		}
 		c.line("cascade", "%s of %s", rowsOf(*cascade.Rows, cascade.RowsAre), cascade.Table)
 	}
-	found := string(s.Method)
-	if s.Index != "" {
-		found += " " + s.Index
-	}
 	order := slices.Clone(s.Order)
 	for i, by := range order {
 		if len(by) > 64 {
 			order[i] = "when a row is due" // an expression that --sql and --json print
 		}
 	}
-	c.line("found by", "%s, in the order of %s", found, strings.Join(order, ", "))
+	c.line("found by", "%s, in the order of %s", foundBy(s), strings.Join(order, ", "))
 	shards := fmt.Sprint(len(s.Shards))
 	if len(s.Shards) == 1 {
 		shards += ": " + s.Shards[0].Name
@@ -106,6 +102,17 @@ func (c *surveyor) printCounts(s *planner.Survey) {
 	case s.Breaker.Why != "":
 		c.line("warning", "%s", s.Breaker.Why)
 	}
+}
+
+// foundBy names the index that PostgreSQL would use; of a small table it may read all though there is one.
+func foundBy(s *planner.Survey) string {
+	switch {
+	case s.Index == "":
+		return string(s.Method)
+	case s.Method == planner.Sequential:
+		return fmt.Sprintf("%s (PostgreSQL finds that cheaper here than index %s)", s.Method, s.Index)
+	}
+	return fmt.Sprintf("%s %s", s.Method, s.Index)
 }
 
 // rowsOf is a number of rows with how good it is.

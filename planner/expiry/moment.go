@@ -184,7 +184,7 @@ func findColumn(ctx context.Context, q Querier, t Table, name, purpose string, t
 			return c, "", nil
 		}
 	}
-	return Column{}, fmt.Sprintf("column %s of %s is a %s: %s", name, t.Name, c.Type, purpose), nil
+	return Column{}, fmt.Sprintf("column %s of %s is of type %s: %s", name, t.Name, c.Type, purpose), nil
 }
 
 // suggestColumn names the nearest column of one of these types.

@@ -148,7 +148,8 @@ func findRegistry(ctx context.Context, db DB, t Table, written string) (r regist
 			err = rows.Err()
 		}
 		if err == nil && !found {
-			return r, fmt.Sprintf("there is no table %s in this database", written), nil
+			near, err := SuggestTable(ctx, db, name[0], name[1])
+			return r, fmt.Sprintf("there is no table %s in this database%s", written, near), err
 		}
 	}
 	if err == nil {
@@ -204,10 +205,10 @@ func (r *registry) match(t Table) (key []sidecarKey, problem string) {
 		}
 		switch {
 		case r.KeyTypes[i] != r.OfTypes[of]:
-			return nil, fmt.Sprintf("column %s of %s is a %s, and column %s of %s a %s: give both the same type",
+			return nil, fmt.Sprintf("column %s of %s is of type %s, and column %s of %s of type %s: give both the same type",
 				schemas.Identifier(name), r.Name, r.KeyTypes[i], schemas.Identifier(r.OfNames[of]), t.Name, r.OfTypes[of])
 		case !r.KeyOwn[i]:
-			return nil, fmt.Sprintf("column %s of %s is a %s, of which an extension or a collation says which values are equal: a sidecar needs PostgreSQL's own types",
+			return nil, fmt.Sprintf("column %s of %s is of type %s, of which an extension or a collation says which values are equal: a sidecar needs PostgreSQL's own types",
 				schemas.Identifier(name), r.Name, r.KeyTypes[i])
 		}
 		key = append(key, sidecarKey{

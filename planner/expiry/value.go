@@ -94,7 +94,7 @@ func (v *Value) resolve(ctx context.Context, db DB, t Table, purpose string, typ
 	case v.Type == jsonType && !v.inJSON():
 		return []Problem{{"column", fmt.Sprintf("column %s of %s is a jsonb: say with path where in it the value is, for instance path: meta.expires", v.Column, t.Name)}}, nil
 	case v.Type != jsonType && v.inJSON():
-		return []Problem{{"path", fmt.Sprintf("path leads into a jsonb column, and column %s of %s is a %s: take path out", v.Column, t.Name, v.Type)}}, nil
+		return []Problem{{"path", fmt.Sprintf("path leads into a jsonb column, and column %s of %s is of type %s: take path out", v.Column, t.Name, v.Type)}}, nil
 	}
 	return nil, nil
 }

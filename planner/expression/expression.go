@@ -92,6 +92,9 @@ func (r *reader) read(ctx context.Context, table uint32, tokens []token, text st
 	if problem != "" || err != nil {
 		return nil, problem, err
 	}
+	if subquery(tokens) {
+		return nil, refused["SUBLINK"], nil // before its tables' names are taken for functions
+	}
 	if problem, err = checkNames(ctx, r.tx, tokens); problem != "" || err != nil {
 		return nil, problem, err
 	}
@@ -150,7 +153,7 @@ func (r *reader) judge(ctx context.Context, root *node, domains bool) (judgment,
 		}
 		if of := root.kids[0].typeOf(); of != instantOID {
 			facts, err := loadTypes(ctx, r.tx, []uint32{of})
-			return judgment{problem: fmt.Sprintf("it is a %s, and must be a %s: for one without a zone write (…) at time zone 'UTC'", facts[of].Name, Instant)}, err
+			return judgment{problem: fmt.Sprintf("it is of type %s, and must be a %s: for one without a zone write (…) at time zone 'UTC'", facts[of].Name, Instant)}, err
 		}
 	}
 	return judge(ctx, r.tx, root, domains)

@@ -162,6 +162,8 @@ var turnedDown = []struct{ text, want string }{
 	{`feels = 'glad'`, "invalid input value for enum"},
 	{`nosuch(id)`, "looked for in pg_catalog alone"},
 	{`id in (select 1)`, "subquery"},
+	{`id in (select x.id from shop.r x)`, "subquery"},
+	{`id = ( Select shop.f(x.id) from shop.r as x)`, "subquery"},
 	{`exists (table r)`, "subquery"},
 	{`count(*) > 1`, "aggregate"},
 	{`row_number() over () > 1`, "window"},
@@ -260,10 +262,10 @@ func TestAnInstantMustBeOne(t *testing.T) {
 			}
 		}
 		for text, want := range map[string]string{
-			`day`:                     "it is a date, and must be a timestamp with time zone",
+			`day`:                     "it is of type date, and must be a timestamp with time zone",
 			`local`:                   "(…) at time zone 'UTC'",
 			`null`:                    "must be a timestamp with time zone",
-			`seen is null or ok`:      "it is a boolean",
+			`seen is null or ok`:      "it is of type boolean",
 			`seen) is null and (seen`: "closes nothing",
 			`now()`:                   "depends on when",
 		} {

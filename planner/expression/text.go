@@ -15,6 +15,16 @@ type token struct {
 	start int    // in bytes
 }
 
+// subquery reports whether an opening bracket is followed by SELECT, as nothing else is.
+func subquery(tokens []token) bool {
+	for i := 1; i < len(tokens); i++ {
+		if tokens[i-1].text == "(" && tokens[i].kind == word && strings.EqualFold(tokens[i].text, "select") {
+			return true
+		}
+	}
+	return false
+}
+
 type tokenKind byte
 
 const (
