@@ -117,10 +117,6 @@ func (d *Definition) deleteFunction() (string, error) {
 	if using != "" {
 		using = "\n       using " + using
 	}
-	var joined []string
-	for _, j := range d.Expire.Joins() {
-		joined = append(joined, j.Relation)
-	}
 	own := "t.tableoid = $5"
 	if len(d.Slices) > 0 {
 		own += " and " + d.slice("$7", "$8")
@@ -134,7 +130,7 @@ func (d *Definition) deleteFunction() (string, error) {
 	}
 	text, err := fill("delete.sql.tmpl", map[string]any{
 		"Name": DeleteFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": schemas.Literal(string(d.Name)),
-		"Table": d.Table, "SearchPath": searchPath, "Sliced": len(d.Slices) > 0, "Batch": d.Batch, "Joined": joined, "Certain": d.certain(), "LookAhead": lookAhead,
+		"Table": d.Table, "SearchPath": searchPath, "Sliced": len(d.Slices) > 0, "Batch": d.Batch, "Joined": d.joinedNames(), "Certain": d.certain(), "LookAhead": lookAhead,
 		"Bound": boundOf(d.Expire, "claim.cutoff"), "Using": using, "Exact": on + exact,
 		"PickSelect": onLeaf(d.pickSelect(leafMark, "$1", "$2", own), "place.leaf"), "Left": onLeaf(d.left(leafMark), "place.leaf"),
 		"PickAfter": d.pickAfter("$4"), "PickTail": d.pickTail(limit), "PickLock": onLeaf(d.pickLock(leafMark), "place.leaf"),
@@ -147,6 +143,14 @@ func (d *Definition) deleteFunction() (string, error) {
 		return "", fmt.Errorf("policy %s: the deletion does not restate when a row is due", d.Name)
 	}
 	return text, nil
+}
+
+// joinedNames are the relations that the condition reads beside the table.
+func (d *Definition) joinedNames() (names []string) {
+	for _, j := range d.Expire.Joins() {
+		names = append(names, j.Relation)
+	}
+	return names
 }
 
 // restates reports whether the one DELETE of a function's text has the condition.
@@ -181,7 +185,7 @@ func (d *Definition) surveyText(name, inspect, pick string) (string, error) {
 	}
 	return fill("survey.sql.tmpl", map[string]any{
 		"Name": name, "Inspect": inspect, "Policy": d.Name, "Table": d.Table, "Followed": followed,
-		"Bound": boundOf(d.Expire, "at_cutoff"), "From": c.From(d.Table), "Instant": d.Expire.Instant(), "Batch": d.Batch,
+		"Joined": d.joinedNames(), "Bound": boundOf(d.Expire, "at_cutoff"), "From": c.From(d.Table), "Instant": d.Expire.Instant(), "Batch": d.Batch,
 		"First": d.Expire.Order().SQL, "Condition": condition, "Likely": likely, "Pick": onLeaf(pick, "place"), "Looks": lookAhead * d.Batch,
 	})
 }

@@ -93,7 +93,7 @@ set jit = off
 set constraint_exclusion = off
 as $lapse$
 declare
-  root    oid := lapse.inspect(1, 2);
+  root    oid;
   bound   text := null;
   source  text := 'from shop.visits as t
  where ';
@@ -104,6 +104,9 @@ declare
   pick    text;
   line    text;
 begin
+  -- What is looked at cannot be another's view or table by the time that it is read. Reading takes the same lock.
+  lock table only shop.visits in access share mode;
+  root := lapse.inspect(1, 2);
   -- Partitions that cannot have a due row are left out when this is planned: they are not in the plan, and not locked.
   execute 'explain (verbose, format json) select t."at" ' || source || 'coalesce(t."at" + t."ttl" * interval ''1 second'' <= $1, false)' into whole using at_cutoff, bound;
   perform lapse.pin();

@@ -83,7 +83,7 @@ set jit = off
 set constraint_exclusion = off
 as $lapse$
 declare
-  root    oid := lapse.inspect(1, 2);
+  root    oid;
   bound   bigint := ((floor(extract(epoch from at_cutoff - interval '00:00:00')) + 1))::bigint;
   source  text := 'from shop.logins as t
  where ';
@@ -95,6 +95,9 @@ declare
   pick    text;
   line    text;
 begin
+  -- What is looked at cannot be another's view or table by the time that it is read. Reading takes the same lock.
+  lock table only shop.logins in access share mode;
+  root := lapse.inspect(1, 2);
   -- Partitions that cannot have a due row are left out when this is planned: they are not in the plan, and not locked.
   execute 'explain (verbose, format json) select to_timestamp(t."at") ' || source || 't."at" <= $2' into whole using at_cutoff, bound;
   perform lapse.pin();

@@ -93,7 +93,7 @@ set jit = off
 set constraint_exclusion = off
 as $lapse$
 declare
-  root    oid := lapse.inspect(8, 1);
+  root    oid;
   bound   text := null;
   source  text := 'from public.visits as t
  where ';
@@ -104,6 +104,9 @@ declare
   pick    text;
   line    text;
 begin
+  -- What is looked at cannot be another's view or table by the time that it is read. Reading takes the same lock.
+  lock table only public.visits in access share mode;
+  root := lapse.inspect(8, 1);
   -- Partitions that cannot have a due row are left out when this is planned: they are not in the plan, and not locked.
   execute 'explain (verbose, format json) select ((t."seen" + t."ttl")) ' || source || 'case when ((t."seen" + t."ttl")) between ''4713-01-01 BC'' and $1 then true else false end and (t."kept")' into whole using at_cutoff, bound;
   perform lapse.pin();

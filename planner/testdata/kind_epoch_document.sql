@@ -83,7 +83,7 @@ set jit = off
 set constraint_exclusion = off
 as $lapse$
 declare
-  root    oid := lapse.inspect(1, 2);
+  root    oid;
   bound   bigint := ((floor(extract(epoch from at_cutoff - interval '1 day')) + 1) * 1000)::bigint;
   source  text := 'from shop.t as t
  where ';
@@ -95,6 +95,9 @@ declare
   pick    text;
   line    text;
 begin
+  -- What is looked at cannot be another's view or table by the time that it is read. Reading takes the same lock.
+  lock table only shop.t in access share mode;
+  root := lapse.inspect(1, 2);
   -- Partitions that cannot have a due row are left out when this is planned: they are not in the plan, and not locked.
   execute 'explain (verbose, format json) select to_timestamp(floor(floor((t."doc" #> ''{meta,valid.to}''::text[])::numeric) / 1000)) ' || source || '(CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) <= $2' into whole using at_cutoff, bound;
   perform lapse.pin();

@@ -93,7 +93,7 @@ set jit = off
 set constraint_exclusion = off
 as $lapse$
 declare
-  root    oid := lapse.inspect(1, 2);
+  root    oid;
   bound   text := to_char(least(at_cutoff - interval '00:00:00' + interval '1 day', '9999-12-31') at time zone 'UTC', 'YYYY-MM-DD') || '~';
   source  text := 'from shop.t as t
  where ';
@@ -105,6 +105,9 @@ declare
   pick    text;
   line    text;
 begin
+  -- What is looked at cannot be another's view or table by the time that it is read. Reading takes the same lock.
+  lock table only shop.t in access share mode;
+  root := lapse.inspect(1, 2);
   -- Partitions that cannot have a due row are left out when this is planned: they are not in the plan, and not locked.
   execute 'explain (verbose, format json) select (left(((t."doc" #>> ''{meta,valid.to}''::text[]) collate "C"), case substr(((t."doc" #>> ''{meta,valid.to}''::text[]) collate "C"), 20, 1) when ''.'' then 23 else 19 end)::timestamp at time zone ''UTC'' - (case when substr(((t."doc" #>> ''{meta,valid.to}''::text[]) collate "C"), 20) like ''%:%'' then right(((t."doc" #>> ''{meta,valid.to}''::text[]) collate "C"), 6) else ''0'' end)::interval) ' || source || '((CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''string''::text THEN substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) ELSE NULL::text END) collate "C") <= $2 and ((CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''string''::text THEN substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) ELSE NULL::text END) collate "C") >= ''0001''
    and case when ((CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''string''::text THEN substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) ELSE NULL::text END) collate "C") between ''0001'' and $2 and (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C") ~ ''^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then case when substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 9, 2) <= case substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 6, 2) when ''02'' then case when substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 1, 4)::int % 4 = 0 and (substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 1, 4)::int % 100 <> 0 or substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 1, 4)::int % 400 = 0) then ''29'' else ''28'' end when ''04'' then ''30'' when ''06'' then ''30'' when ''09'' then ''30'' when ''11'' then ''30'' else ''31'' end then (left((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), case substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 20, 1) when ''.'' then 23 else 19 end)::timestamp at time zone ''UTC'' - (case when substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 20) like ''%:%'' then right((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 6) else ''0'' end)::interval) + interval ''00:00:00'' <= $1 else false end else false end' into whole using at_cutoff, bound;

@@ -83,7 +83,7 @@ set jit = off
 set constraint_exclusion = off
 as $lapse$
 declare
-  root    oid := lapse.inspect(1, 3);
+  root    oid;
   bound   timestamp with time zone := at_cutoff - interval '30 days';
   source  text := 'from public.sessions as t
  where ';
@@ -95,6 +95,9 @@ declare
   pick    text;
   line    text;
 begin
+  -- What is looked at cannot be another's view or table by the time that it is read. Reading takes the same lock.
+  lock table only public.sessions in access share mode;
+  root := lapse.inspect(1, 3);
   -- Partitions that cannot have a due row are left out when this is planned: they are not in the plan, and not locked.
   execute 'explain (verbose, format json) select t."last_seen" ' || source || 't."last_seen" <= $2' into whole using at_cutoff, bound;
   perform lapse.pin();

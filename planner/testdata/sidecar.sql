@@ -99,7 +99,7 @@ set jit = off
 set constraint_exclusion = off
 as $lapse$
 declare
-  root    oid := lapse.inspect(7, 1);
+  root    oid;
   bound   timestamp with time zone := at_cutoff - interval '1 day';
   source  text := 'from public.carts as t
   join public."Reg" as r on r."ten""ant" = t."tenant" and r."id" = t."id"
@@ -112,6 +112,9 @@ declare
   pick    text;
   line    text;
 begin
+  -- What is looked at cannot be another's view or table by the time that it is read. Reading takes the same lock.
+  lock table only public.carts, only public."Reg" in access share mode;
+  root := lapse.inspect(7, 1);
   -- Partitions that cannot have a due row are left out when this is planned: they are not in the plan, and not locked.
   execute 'explain (verbose, format json) select r."until" ' || source || 'r."until" <= $2
    and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end' into whole using at_cutoff, bound;

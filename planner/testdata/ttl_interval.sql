@@ -93,7 +93,7 @@ set jit = off
 set constraint_exclusion = off
 as $lapse$
 declare
-  root    oid := lapse.inspect(6, 1);
+  root    oid;
   bound   date := ((at_cutoff + interval '2 days') at time zone 'UTC')::date;
   source  text := 'from public.carts as t
  where ';
@@ -105,6 +105,9 @@ declare
   pick    text;
   line    text;
 begin
+  -- What is looked at cannot be another's view or table by the time that it is read. Reading takes the same lock.
+  lock table only public.carts in access share mode;
+  root := lapse.inspect(6, 1);
   -- Partitions that cannot have a due row are left out when this is planned: they are not in the plan, and not locked.
   execute 'explain (verbose, format json) select (t."day"::timestamp at time zone ''Europe/Berlin'') ' || source || 't."day" <= $2
    and case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end' into whole using at_cutoff, bound;

@@ -1,0 +1,47 @@
+package planner
+
+import (
+	"testing"
+	"time"
+
+	"lapse/internal/pgtest"
+)
+
+// Whoever owns a schema may drop what is in it, and put a view of theirs in a table's place. While they hold the lock for that, a
+// survey waits; it does not read the view, whose functions would run with the rights of the table's owner.
+func TestATableThatBecomesAViewWhileASurveyWaitsIsNotRead(t *testing.T) {
+	t.Parallel()
+	const gone = "shop.sessions is gone, renamed or another table"
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions)
+		w.fill("sessions", 5)
+		w.do(`create function spy(at timestamptz) returns timestamptz language plpgsql as $$ begin perform pg_notify('spy', current_user); return at; end $$`)
+		w.apply(untilSessions)
+		p := w.inForce()[0]
+		b := &bare{w, "postgres", nil}
+		resolved := b.proposals(untilSessions)[0].Resolved
+		swapper := db.Connect(t)
+		for name, ask := range map[string]func() (*Survey, error){
+			"in force": func() (*Survey, error) { return SurveyInForce(t.Context(), w.exec, &p, time.Time{}) },
+			"a draft":  func() (*Survey, error) { return b.draft(nil).Survey(t.Context(), Ask{}, resolved) },
+		} {
+			tx, err := swapper.Begin(t.Context())
+			must(t, err)
+			_, err = tx.Exec(t.Context(), `lock table shop.sessions`)
+			must(t, err)
+			var s *Survey
+			done := inBackground(func() (err error) { s, err = ask(); return err })
+			w.waitForLock()
+			_, err = tx.Exec(t.Context(), `alter table shop.sessions rename to real`)
+			must(t, err)
+			_, err = tx.Exec(t.Context(), `create view shop.sessions as select id, shop.spy(last_seen) as last_seen from shop.real; grant select on shop.sessions to public`)
+			must(t, err)
+			must(t, tx.Commit(t.Context()))
+			must(t, <-done)
+			if s.Trouble != gone || s.Due != 0 {
+				t.Errorf("%s: got %+v", name, s)
+			}
+			must(t, run(w.admin, `drop view shop.sessions; alter table shop.real rename to sessions`))
+		}
+	})
+}
