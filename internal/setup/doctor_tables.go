@@ -40,6 +40,11 @@ func (e *examination) checkPolicy(ctx context.Context, p *planner.InForce) ([]Fi
 	if err != nil {
 		return nil, err
 	}
+	if len(i.Changed) > 0 {
+		return advise(Fail, "apply the policy again: lapse apply says what no longer fits",
+			"%s: not the column that the policy was applied to (dropped, made anew, renamed or of another type), so that deletions are refused",
+			strings.Join(i.Changed, ", ")), nil
+	}
 	found := append(intrudersFound(i.Intruders), indexesFound(i)...)
 	for _, look := range []func(context.Context, *planner.InForce, *planner.Inspection) ([]Finding, error){
 		e.identitiesFound, e.deleterFound,

@@ -112,6 +112,31 @@ func TestTheDoctorNamesEveryPlantedFaultAndTheFixesAreEnough(t *testing.T) {
 	})
 }
 
+// A column that an index or a due time is computed from is missed by whatever else the doctor asks of the table.
+func TestTheDoctorNamesColumnsThatAreNotThosePoliciesWereAppliedTo(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		p := newInstalled(t, db)
+		changes := []string{`rename at to passed`, `alter at type timestamp`, `drop at, add at timestamptz`, `drop at`}
+		var all []string
+		for n := range changes {
+			all = append(all, p.table(fmt.Sprintf("app%d", n)))
+		}
+		p.applies(file(t, "", all...))
+		for n, change := range changes {
+			db.Exec(t, "alter table "+all[n]+" "+change)
+		}
+		found := p.examined("postgres", setup.OneLogin("postgres"), 0)
+		for _, table := range all {
+			if !slices.ContainsFunc(found, func(f setup.Finding) bool {
+				return f.Grade == setup.Fail && strings.HasPrefix(f.Text, table+".at: ") && f.Advice != ""
+			}) {
+				t.Errorf("%s: not found: %+v", table, unusual(found))
+			}
+		}
+	})
+}
+
 func TestTheDoctorWorksWhereNothingIsInstalledAndForAnybody(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
