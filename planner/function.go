@@ -170,12 +170,12 @@ func onLeaf(sql, variable string) string {
 const surveyArguments = "(timestamptz, bigint)"
 
 func (d *Definition) surveyFunction() (string, error) {
-	return d.surveyText(SurveyFunction(d.ID, d.Version), fmt.Sprintf("lapse.inspect(%d, %d)", d.ID, d.Version), d.findStatement(leafMark, "$1", "$2", "$3", "$4"))
+	return d.surveyText("lapse", SurveyFunction(d.ID, d.Version), fmt.Sprintf("lapse.inspect(%d, %d)", d.ID, d.Version), d.findStatement(leafMark, "$1", "$2", "$3", "$4"))
 }
 
-// surveyText is the text of a survey function. inspect is SQL that raises unless the table may be read, and is its oid; pick is
+// surveyText is the text of a survey function. schema has the functions that it calls; inspect is SQL that raises unless the table may be read, and is its oid; pick is
 // the statement that is explained.
-func (d *Definition) surveyText(name, inspect, pick string) (string, error) {
+func (d *Definition) surveyText(schema, name, inspect, pick string) (string, error) {
 	c := d.condition()
 	narrow := c.Narrow("$1", "$2")
 	condition := strings.TrimPrefix(narrow+"\n   and "+c.Exact("$1", "$2"), "\n   and ")
@@ -184,7 +184,7 @@ func (d *Definition) surveyText(name, inspect, pick string) (string, error) {
 		likely = narrow // the exact condition is the same rows, and PostgreSQL expects half of them
 	}
 	return fill("survey.sql.tmpl", map[string]any{
-		"Name": name, "Inspect": inspect, "Policy": d.Name, "Table": d.Table, "Followed": followed,
+		"Schema": schema, "Name": name, "Inspect": inspect, "Policy": d.Name, "Table": d.Table, "Followed": followed,
 		"Joined": d.joinedNames(), "Bound": boundOf(d.Expire, "at_cutoff"), "From": c.From(d.Table), "Instant": d.Expire.Instant(), "Batch": d.Batch,
 		"First": d.Expire.Order().SQL, "Condition": condition, "Likely": likely, "Pick": onLeaf(pick, "place"), "Looks": lookAhead * d.Batch,
 	})

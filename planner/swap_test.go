@@ -45,3 +45,22 @@ func TestATableThatBecomesAViewWhileASurveyWaitsIsNotRead(t *testing.T) {
 		}
 	})
 }
+
+// What a policy's author wrote is counted as it will be deleted, though it looks like a call of the catalog's: else the prompt of
+// apply would say that nothing falls due.
+func TestTextsThatLookLikeCallsAreCountedAsTheyStand(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+		b := newBare(t, db, "postgres", sessions, `create table "lapse.pin(" (id bigint primary key, "lapse.inspect(" timestamptz)`)
+		b.fill("sessions", 5)
+		b.do(`insert into "lapse.pin(" select id, last_seen from sessions`)
+		for _, file := range []string{
+			policyText("shop.sessions", "last_seen", "30 days", `    where: "'lapse.pin(' = 'lapse' || '.pin(' and 'lapse.cascade_statement(' <> 'pg_temp.cascade_statement('"`),
+			policyText(`'shop."lapse.pin("'`, `"lapse.inspect("`, "30 days"),
+		} {
+			if s := b.survey(file, Ask{}); s.Due != 5 || s.Trouble != "" {
+				t.Errorf("%s\n%+v", file, s)
+			}
+		}
+	})
+}
