@@ -211,16 +211,6 @@ func TestTheNextCutoffIsMeasuredByTheLastAndTheSchedule(t *testing.T) {
 		want("last run 33 days")
 		p = w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed", "    every: 90 days"))
 		want("last run 211 days")
-		p = w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed", `    cron: "15 3 * * mon-fri Europe/Berlin"`))
-		want("last run 37 days")
-		p = w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed", `    cron: "@yearly"`))
-		want("last run 763 days")
-		must(t, run(w.admin, `update lapse.run set cutoff = now() - interval '366 days'`))
-		if got := w.jump(&p); got != "" {
-			t.Errorf("a year after a yearly run: got %q", got)
-		}
-		p = w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed", "    every: 90 days"))
-		must(t, w.script(`truncate lapse.shard`))
 		must(t, run(w.admin, `update lapse.run set cutoff = now() - interval '210 days'`))
 		if got := w.jump(&p); got != "" {
 			t.Errorf("within the measure: got %q", got)

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -44,4 +45,26 @@ func TestCronAndWindowAreKeptWithTheVersion(t *testing.T) {
 			t.Errorf("%s: version %d is in force, want %d", c.cron, v, c.version)
 		}
 	}
+}
+
+// A yearly run is no jump of the clock.
+func TestTheClockIsMeasuredByTheDaysThatACronLeavesOut(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions)
+		for _, c := range []struct {
+			cron, reach string
+			days        int
+		}{{"15 3 * * mon-fri Europe/Berlin", "37 days", 4}, {"@yearly", "763 days", 366}} {
+			p := w.armed(policyText("shop.sessions", "last_seen", "30 days", isArmed, `    cron: "`+c.cron+`"`))
+			_ = w.open(&p)
+			if got := valueOn[string](t, w.exec, `select reach::text from lapse.measure(1)`); got != c.reach {
+				t.Errorf("%s: the clock may be %s ahead, want %s", c.cron, got, c.reach)
+			}
+			must(t, w.script(fmt.Sprintf(`truncate lapse.shard; update lapse.run set cutoff = now() - interval '%d days'`, c.days)))
+			if got := w.jump(&p); got != "" {
+				t.Errorf("%s: %d days after the last run: got %q", c.cron, c.days, got)
+			}
+		}
+	})
 }

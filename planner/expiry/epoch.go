@@ -159,10 +159,14 @@ func (k *Epoch) Bound(cutoff string) Bound {
 	default:
 		of = "bigint"
 	}
-	return Bound{
+	b := Bound{
 		Column: k.order(), Type: string(of), Value: "(" + value + ")::" + string(of),
 		Exact: k.After.Months == 0, OutOfRange: beforeTheCalendar(k.After),
 	}
+	if !k.inJSON() { // of a document, the order has no such number
+		b.Also = k.order() + " >= (-" + k.times(earliestSecond) + ")::" + string(of)
+	}
+	return b
 }
 
 // Due is guarded as Age's is: what lies between the calendar's first second and the bound is a number, and can be added to. NaN

@@ -95,7 +95,8 @@ func (x *Expression) Bound(cutoff string) Bound {
 	if !x.Immutable {
 		return Bound{}
 	}
-	return Bound{Column: "(" + x.SQL + ")", Type: string(Timestamptz), Value: cutoff, Exact: true}
+	instant := "(" + x.SQL + ")"
+	return Bound{Column: instant, Type: string(Timestamptz), Value: cutoff, Also: instant + " >= " + schemas.Literal(earliest), Exact: true}
 }
 
 // Due computes the instant. What it is compared with raises for no instant.

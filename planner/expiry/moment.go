@@ -100,7 +100,8 @@ func (*Moment) Joins() []Join { return nil }
 // Scaffold is nothing.
 func (*Moment) Scaffold(string) string { return "" }
 
-// limit is the bound of a column of which every due value is at or before an instant, given as SQL.
+// limit is the bound of a column of which every due value is at or before an instant, given as SQL. It leaves -infinity out too:
+// some drivers write that where a program has set no time, into millions of rows that no batch should look at.
 func (m *Moment) limit(instant string) Bound {
 	if m.Zone != "" && m.Zone != "UTC" {
 		instant += " + interval " + schemas.Literal(zoneSlack)
@@ -111,7 +112,7 @@ func (m *Moment) limit(instant string) Bound {
 	case Date:
 		instant = "((" + instant + ") at time zone 'UTC')::date"
 	}
-	return Bound{Column: m.raw(), Type: string(m.Type), Value: instant}
+	return Bound{Column: m.raw(), Type: string(m.Type), Value: instant, Also: m.raw() + " >= " + schemas.Literal(earliest)}
 }
 
 // within is the condition under which the column's arithmetic cannot raise, bound being its limit.

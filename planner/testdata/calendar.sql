@@ -35,7 +35,7 @@ begin
 select t.ctid as at, t."closed""at" as k1, (t."email")::text collate "C" as k2,
        t.tableoid = $5 and case when t."closed""at" between ''4713-01-01 BC'' and $2 then (t."closed""at" at time zone ''Europe/Berlin'') + interval ''7 years'' <= $1 else false end as due
   from only ' || place.leaf || ' as t
- where t."closed""at" <= $2'
+ where t."closed""at" <= $2 and t."closed""at" >= ''4713-01-01 BC'''
       || case when place.cursor is null then '' else '
    and (t."closed""at", (t."email")::text collate "C") > (($4[1])::timestamp without time zone, ($4[2])::text collate "C")' end || '
  order by t."closed""at", (t."email")::text collate "C"
@@ -97,7 +97,7 @@ declare
   bound   timestamp without time zone := (at_cutoff - interval '7 years' + interval '4 days' + interval '2 days') at time zone 'UTC';
   source  text := 'from shop."Or''ders" as t
  where ';
-  rest    text := source || 't."closed""at" <= $2
+  rest    text := source || 't."closed""at" <= $2 and t."closed""at" >= ''4713-01-01 BC''
    and case when t."closed""at" between ''4713-01-01 BC'' and $2 then (t."closed""at" at time zone ''Europe/Berlin'') + interval ''7 years'' <= $1 else false end';
   counted bigint := 0;
   whole   jsonb;
@@ -109,7 +109,7 @@ begin
   lock table only shop."Or'ders" in access share mode;
   root := lapse.inspect(2, 1);
   -- Partitions that cannot have a due row are left out when this is planned: they are not in the plan, and not locked.
-  execute 'explain (verbose, format json) select (t."closed""at" at time zone ''Europe/Berlin'') ' || source || 't."closed""at" <= $2
+  execute 'explain (verbose, format json) select (t."closed""at" at time zone ''Europe/Berlin'') ' || source || 't."closed""at" <= $2 and t."closed""at" >= ''4713-01-01 BC''
    and case when t."closed""at" between ''4713-01-01 BC'' and $2 then (t."closed""at" at time zone ''Europe/Berlin'') + interval ''7 years'' <= $1 else false end' into whole using at_cutoff, bound;
   perform lapse.pin();
   due := (whole #>> '{0, Plan, Plan Rows}')::bigint;
@@ -142,7 +142,7 @@ select s.at, s.k1, s.k2
 select t.ctid as at, t."closed""at" as k1, (t."email")::text collate "C" as k2,
        case when t."closed""at" between ''4713-01-01 BC'' and $2 then (t."closed""at" at time zone ''Europe/Berlin'') + interval ''7 years'' <= $1 else false end as due
   from only ' || place || ' as t
- where t."closed""at" <= $2
+ where t."closed""at" <= $2 and t."closed""at" >= ''4713-01-01 BC''
  order by t."closed""at", (t."email")::text collate "C"
  limit $4
 ) s

@@ -32,7 +32,7 @@ begin
   execute 'with pick as materialized (
 select t.ctid as at, (COALESCE(t."seen", ''infinity''::timestamp with time zone)) as k1, t."id" as k2
   from only ' || place.leaf || ' as t
- where (COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2
+ where (COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC''
    and t.tableoid = $5 and case when (COALESCE(t."seen", ''infinity''::timestamp with time zone)) between ''4713-01-01 BC'' and $1 then true else false end'
       || case when place.cursor is null then '' else '
    and ((COALESCE(t."seen", ''infinity''::timestamp with time zone)), t."id") > (($4[1])::timestamp with time zone, ($4[2])::bigint)' end || '
@@ -57,7 +57,7 @@ select array_agg(p.at), (select array[r.k1::text, r.k2::text] from pick r offset
   if ended then
     execute 'select exists (
   select from only ' || place.leaf || ' as t
-   where (COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2
+   where (COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC''
      and t.tableoid = $3 and case when (COALESCE(t."seen", ''infinity''::timestamp with time zone)) between ''4713-01-01 BC'' and $1 then true else false end)' into more using claim.cutoff, bound, claim.target;
     set constraints all immediate;
     perform lapse.pin();
@@ -87,7 +87,7 @@ declare
   bound   timestamp with time zone := at_cutoff;
   source  text := 'from public.visits as t
  where ';
-  rest    text := source || '(COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2
+  rest    text := source || '(COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC''
    and case when (COALESCE(t."seen", ''infinity''::timestamp with time zone)) between ''4713-01-01 BC'' and $1 then true else false end';
   counted bigint := 0;
   whole   jsonb;
@@ -99,7 +99,7 @@ begin
   lock table only public.visits in access share mode;
   root := lapse.inspect(7, 1);
   -- Partitions that cannot have a due row are left out when this is planned: they are not in the plan, and not locked.
-  execute 'explain (verbose, format json) select (COALESCE(t."seen", ''infinity''::timestamp with time zone)) ' || source || '(COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2' into whole using at_cutoff, bound;
+  execute 'explain (verbose, format json) select (COALESCE(t."seen", ''infinity''::timestamp with time zone)) ' || source || '(COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC''' into whole using at_cutoff, bound;
   perform lapse.pin();
   due := (whole #>> '{0, Plan, Plan Rows}')::bigint;
   due_is := 'estimate';
@@ -128,7 +128,7 @@ begin
     pick := '
 select t.ctid as at, (COALESCE(t."seen", ''infinity''::timestamp with time zone)) as k1, t."id" as k2
   from only ' || place || ' as t
- where (COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2
+ where (COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC''
    and case when (COALESCE(t."seen", ''infinity''::timestamp with time zone)) between ''4713-01-01 BC'' and $1 then true else false end
  order by (COALESCE(t."seen", ''infinity''::timestamp with time zone)), t."id"
  limit $3

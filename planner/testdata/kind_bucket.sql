@@ -32,7 +32,7 @@ begin
   execute 'with pick as materialized (
 select t.ctid as at, t."at" as k1, t."id" as k2
   from only ' || place.leaf || ' as t
- where t."at" <= $2
+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC''
    and t.tableoid = $5 and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''01:00:00'' + interval ''1 day'' <= $1 else false end'
       || case when place.cursor is null then '' else '
    and (t."at", t."id") > (($4[1])::timestamp with time zone, ($4[2])::integer)' end || '
@@ -57,7 +57,7 @@ select array_agg(p.at), (select array[r.k1::text, r.k2::text] from pick r offset
   if ended then
     execute 'select exists (
   select from only ' || place.leaf || ' as t
-   where t."at" <= $2
+   where t."at" <= $2 and t."at" >= ''4713-01-01 BC''
      and t.tableoid = $3 and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''01:00:00'' + interval ''1 day'' <= $1 else false end)' into more using claim.cutoff, bound, claim.target;
     set constraints all immediate;
     perform lapse.pin();
@@ -87,7 +87,7 @@ declare
   bound   timestamp with time zone := at_cutoff - interval '1 day' - interval '01:00:00';
   source  text := 'from shop.t as t
  where ';
-  rest    text := source || 't."at" <= $2
+  rest    text := source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC''
    and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''01:00:00'' + interval ''1 day'' <= $1 else false end';
   counted bigint := 0;
   whole   jsonb;
@@ -99,7 +99,7 @@ begin
   lock table only shop.t in access share mode;
   root := lapse.inspect(1, 2);
   -- Partitions that cannot have a due row are left out when this is planned: they are not in the plan, and not locked.
-  execute 'explain (verbose, format json) select t."at" ' || source || 't."at" <= $2' into whole using at_cutoff, bound;
+  execute 'explain (verbose, format json) select t."at" ' || source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC''' into whole using at_cutoff, bound;
   perform lapse.pin();
   due := (whole #>> '{0, Plan, Plan Rows}')::bigint;
   due_is := 'estimate';
@@ -128,7 +128,7 @@ begin
     pick := '
 select t.ctid as at, t."at" as k1, t."id" as k2
   from only ' || place || ' as t
- where t."at" <= $2
+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC''
    and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''01:00:00'' + interval ''1 day'' <= $1 else false end
  order by t."at", t."id"
  limit $3

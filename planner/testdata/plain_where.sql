@@ -35,7 +35,7 @@ begin
 select t.ctid as at, t."last_seen" as k1, t."id" as k2,
        t.tableoid = $5 and case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''30 days'' <= $1 else false end and (((t."status" = ''it''''s closed''::text) AND (t."Flag" IS NOT TRUE))) as due
   from only ' || place.leaf || ' as t
- where t."last_seen" <= $2'
+ where t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'''
       || case when place.cursor is null then '' else '
    and (t."last_seen", t."id") > (($4[1])::timestamp with time zone, ($4[2])::bigint)' end || '
  order by t."last_seen", t."id"
@@ -97,7 +97,7 @@ declare
   bound   timestamp with time zone := at_cutoff - interval '30 days';
   source  text := 'from public.sessions as t
  where ';
-  rest    text := source || 't."last_seen" <= $2
+  rest    text := source || 't."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''
    and case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''30 days'' <= $1 else false end and (((t."status" = ''it''''s closed''::text) AND (t."Flag" IS NOT TRUE)))';
   counted bigint := 0;
   whole   jsonb;
@@ -109,7 +109,7 @@ begin
   lock table only public.sessions in access share mode;
   root := lapse.inspect(1, 3);
   -- Partitions that cannot have a due row are left out when this is planned: they are not in the plan, and not locked.
-  execute 'explain (verbose, format json) select t."last_seen" ' || source || 't."last_seen" <= $2
+  execute 'explain (verbose, format json) select t."last_seen" ' || source || 't."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''
    and case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''30 days'' <= $1 else false end and (((t."status" = ''it''''s closed''::text) AND (t."Flag" IS NOT TRUE)))' into whole using at_cutoff, bound;
   perform lapse.pin();
   due := (whole #>> '{0, Plan, Plan Rows}')::bigint;
@@ -142,7 +142,7 @@ select s.at, s.k1, s.k2
 select t.ctid as at, t."last_seen" as k1, t."id" as k2,
        case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''30 days'' <= $1 else false end and (((t."status" = ''it''''s closed''::text) AND (t."Flag" IS NOT TRUE))) as due
   from only ' || place || ' as t
- where t."last_seen" <= $2
+ where t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''
  order by t."last_seen", t."id"
  limit $4
 ) s

@@ -39,7 +39,7 @@ select t.ctid as at, r."until" as k1, (r."ten""ant")::text collate "C" as k2, r.
        t.tableoid = $5 and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end as due
   from public."Reg" as r
   left join only ' || place.leaf || ' as t on r."ten""ant" = t."tenant" and r."id" = t."id"
- where r."until" <= $2'
+ where r."until" <= $2 and r."until" >= ''4713-01-01 BC'''
       || case when place.cursor is null then '' else '
    and (r."until", (r."ten""ant")::text collate "C", r."id") > (($4[1])::timestamp with time zone, ($4[2])::text collate "C", ($4[3])::bigint)' end || '
  order by r."until", (r."ten""ant")::text collate "C", r."id"
@@ -104,7 +104,7 @@ declare
   source  text := 'from public.carts as t
   join public."Reg" as r on r."ten""ant" = t."tenant" and r."id" = t."id"
  where ';
-  rest    text := source || 'r."until" <= $2
+  rest    text := source || 'r."until" <= $2 and r."until" >= ''4713-01-01 BC''
    and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end';
   counted bigint := 0;
   whole   jsonb;
@@ -116,7 +116,7 @@ begin
   lock table only public.carts, only public."Reg" in access share mode;
   root := lapse.inspect(7, 1);
   -- Partitions that cannot have a due row are left out when this is planned: they are not in the plan, and not locked.
-  execute 'explain (verbose, format json) select r."until" ' || source || 'r."until" <= $2
+  execute 'explain (verbose, format json) select r."until" ' || source || 'r."until" <= $2 and r."until" >= ''4713-01-01 BC''
    and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end' into whole using at_cutoff, bound;
   perform lapse.pin();
   due := (whole #>> '{0, Plan, Plan Rows}')::bigint;
@@ -150,7 +150,7 @@ select t.ctid as at, r."until" as k1, (r."ten""ant")::text collate "C" as k2, r.
        t.tableoid is not null and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end as due
   from public."Reg" as r
   left join only ' || place || ' as t on r."ten""ant" = t."tenant" and r."id" = t."id"
- where r."until" <= $2
+ where r."until" <= $2 and r."until" >= ''4713-01-01 BC''
  order by r."until", (r."ten""ant")::text collate "C", r."id"
  limit $4
 ) s

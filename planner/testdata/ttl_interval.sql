@@ -35,7 +35,7 @@ begin
 select t.ctid as at, t."day" as k1, t."id" as k2,
        t.tableoid = $5 and case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end as due
   from only ' || place.leaf || ' as t
- where t."day" <= $2'
+ where t."day" <= $2 and t."day" >= ''4713-01-01 BC'''
       || case when place.cursor is null then '' else '
    and (t."day", t."id") > (($4[1])::date, ($4[2])::bigint)' end || '
  order by t."day", t."id"
@@ -97,7 +97,7 @@ declare
   bound   date := ((at_cutoff + interval '2 days') at time zone 'UTC')::date;
   source  text := 'from public.carts as t
  where ';
-  rest    text := source || 't."day" <= $2
+  rest    text := source || 't."day" <= $2 and t."day" >= ''4713-01-01 BC''
    and case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end';
   counted bigint := 0;
   whole   jsonb;
@@ -109,7 +109,7 @@ begin
   lock table only public.carts in access share mode;
   root := lapse.inspect(6, 1);
   -- Partitions that cannot have a due row are left out when this is planned: they are not in the plan, and not locked.
-  execute 'explain (verbose, format json) select (t."day"::timestamp at time zone ''Europe/Berlin'') ' || source || 't."day" <= $2
+  execute 'explain (verbose, format json) select (t."day"::timestamp at time zone ''Europe/Berlin'') ' || source || 't."day" <= $2 and t."day" >= ''4713-01-01 BC''
    and case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end' into whole using at_cutoff, bound;
   perform lapse.pin();
   due := (whole #>> '{0, Plan, Plan Rows}')::bigint;
@@ -142,7 +142,7 @@ select s.at, s.k1, s.k2
 select t.ctid as at, t."day" as k1, t."id" as k2,
        case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end as due
   from only ' || place || ' as t
- where t."day" <= $2
+ where t."day" <= $2 and t."day" >= ''4713-01-01 BC''
  order by t."day", t."id"
  limit $4
 ) s

@@ -35,7 +35,7 @@ begin
 select t.ctid as at, t."opened" as k1, t."id" as k2,
        t.tableoid = $5 and case when t."opened" between ''4713-01-01 BC'' and $2 and t."ttl" between 0 and 186624000000 then t."opened" + t."ttl" * interval ''1 second'' <= $1 else false end and (((t."status" = ''it''''s closed''::text) AND (t."Flag" IS NOT TRUE))) as due
   from only ' || place.leaf || ' as t
- where t."opened" <= $2'
+ where t."opened" <= $2 and t."opened" >= ''4713-01-01 BC'''
       || case when place.cursor is null then '' else '
    and (t."opened", t."id") > (($4[1])::timestamp with time zone, ($4[2])::bigint)' end || '
  order by t."opened", t."id"
@@ -97,7 +97,7 @@ declare
   bound   timestamp with time zone := at_cutoff;
   source  text := 'from public.carts as t
  where ';
-  rest    text := source || 't."opened" <= $2
+  rest    text := source || 't."opened" <= $2 and t."opened" >= ''4713-01-01 BC''
    and case when t."opened" between ''4713-01-01 BC'' and $2 and t."ttl" between 0 and 186624000000 then t."opened" + t."ttl" * interval ''1 second'' <= $1 else false end and (((t."status" = ''it''''s closed''::text) AND (t."Flag" IS NOT TRUE)))';
   counted bigint := 0;
   whole   jsonb;
@@ -109,7 +109,7 @@ begin
   lock table only public.carts in access share mode;
   root := lapse.inspect(5, 1);
   -- Partitions that cannot have a due row are left out when this is planned: they are not in the plan, and not locked.
-  execute 'explain (verbose, format json) select t."opened" ' || source || 't."opened" <= $2
+  execute 'explain (verbose, format json) select t."opened" ' || source || 't."opened" <= $2 and t."opened" >= ''4713-01-01 BC''
    and case when t."opened" between ''4713-01-01 BC'' and $2 and t."ttl" between 0 and 186624000000 then t."opened" + t."ttl" * interval ''1 second'' <= $1 else false end and (((t."status" = ''it''''s closed''::text) AND (t."Flag" IS NOT TRUE)))' into whole using at_cutoff, bound;
   perform lapse.pin();
   due := (whole #>> '{0, Plan, Plan Rows}')::bigint;
@@ -142,7 +142,7 @@ select s.at, s.k1, s.k2
 select t.ctid as at, t."opened" as k1, t."id" as k2,
        case when t."opened" between ''4713-01-01 BC'' and $2 and t."ttl" between 0 and 186624000000 then t."opened" + t."ttl" * interval ''1 second'' <= $1 else false end and (((t."status" = ''it''''s closed''::text) AND (t."Flag" IS NOT TRUE))) as due
   from only ' || place || ' as t
- where t."opened" <= $2
+ where t."opened" <= $2 and t."opened" >= ''4713-01-01 BC''
  order by t."opened", t."id"
  limit $4
 ) s
