@@ -111,6 +111,7 @@ type equipping struct {
 	t     Table
 	roles schemas.Roles
 	name  string // the deleter
+	made  bool   // it was not there when this transaction began
 }
 
 // DeleterState is what LookAtDeleter finds.
@@ -125,7 +126,7 @@ type DeleterState struct {
 
 // LookAtDeleter reports how the deleter of a policy's table stands. It changes nothing and locks nothing.
 func LookAtDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles) (DeleterState, error) {
-	e := &equipping{tx, t, roles, roles.Deleter(t.OwnerOID)}
+	e := &equipping{tx: tx, t: t, roles: roles, name: roles.Deleter(t.OwnerOID)}
 	d, err := e.look(ctx)
 	s := DeleterState{MayGive: d.MayGive}
 	if err == nil && !d.ready() && e.excess(&d) == nil && !d.Circle {
@@ -158,7 +159,7 @@ func (d *deleter) ready() bool {
 // owner afterwards. Where the session may not do it, the error is a GrantError with the statement. No lock is taken on the
 // table. Safe to repeat.
 func EnsureDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles) error {
-	e := &equipping{tx, t, roles, roles.Deleter(t.OwnerOID)}
+	e := &equipping{tx: tx, t: t, roles: roles, name: roles.Deleter(t.OwnerOID)}
 	if err := e.as(ctx, schemas.Identifier(roles.Owner)); err != nil {
 		return err
 	}
@@ -169,7 +170,7 @@ func EnsureDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles)
 	if err != nil {
 		return err
 	}
-	if d.Circle {
+	if e.made = !d.Exists; d.Circle {
 		return &CircleError{t.Owner, t.Name, roles.Owner}
 	}
 	if err := e.excess(&d); err != nil {
@@ -360,9 +361,10 @@ func (e *equipping) refusal(d *deleter) error {
 			Why: fmt.Sprintf("%s is a member of %s and does not inherit its rights", e.name, e.t.Owner),
 		}
 	case d.Blind != "":
+		// A role that this transaction made is not there for whoever reads this.
 		return &GrantError{
-			SQL: fmt.Sprintf("alter role %s bypassrls", schemas.Identifier(e.name)),
-			Why: fmt.Sprintf("row security applies to %s on %s, so that it would not see every row", e.name, d.Blind),
+			SQL: pick(e.made, "create role "+schemas.Identifier(e.name)+" nologin bypassrls", "alter role "+schemas.Identifier(e.name)+" bypassrls"),
+			Why: fmt.Sprintf("row security applies to %s on %s, so that it would not see every row", e.name, d.Blind), Apart: true,
 		}
 	case !d.ready():
 		return fmt.Errorf("role %s lacks a right that was just given to it: see \\du and \\dp for who took it", e.name)

@@ -286,6 +286,29 @@ func TestADeleterThatSomebodyElseCanUseIsRefused(t *testing.T) {
 	})
 }
 
+// The statement must run as it is although the role that it speaks of was undone with the refusal.
+func TestATableWithForcedRowSecurityIsAppliedAfterTheStatementThatTheRefusalNames(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		p := installed(t, db)
+		for _, before := range []string{"", "alter role {} nobypassrls"} {
+			_, table := p.table("app" + fmt.Sprint(len(before)))
+			role, _, _ := strings.Cut(table, ".")
+			if before != "" {
+				p.must(p.apply(p.admin, table))
+				db.Exec(t, strings.ReplaceAll(before, "{}", p.deleter(role)))
+			}
+			db.Exec(t, `alter table `+table+` enable row level security, force row level security`)
+			var refused *setup.GrantError
+			if err := p.apply(p.admin, table); !errors.As(err, &refused) || strings.Contains(err.Error(), "--grants") {
+				t.Fatalf("got %v", err)
+			}
+			db.Exec(t, refused.SQL)
+			p.must(p.apply(p.admin, table))
+		}
+	})
+}
+
 // Whoever makes a role keeps the right to grant it, on 16 and later.
 func TestADeleterThatSomebodyElseMadeBeforehandIsRefused(t *testing.T) {
 	t.Parallel()

@@ -184,7 +184,7 @@ func (e *examination) deleterFound(ctx context.Context, p *planner.InForce, i *p
 		if err != nil {
 			return err
 		}
-		x := &equipping{tx, t, e.Roles, e.Roles.Deleter(t.OwnerOID)}
+		x := &equipping{tx: tx, t: t, roles: e.Roles, name: e.Roles.Deleter(t.OwnerOID)}
 		d, err := x.look(ctx)
 		if err != nil {
 			return err

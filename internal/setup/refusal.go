@@ -12,10 +12,14 @@ type GrantError struct {
 	SQL   string
 	Why   string
 	Cause error // what PostgreSQL said when this session tried, or nil
+	Apart bool  // no session of Lapse's runs it, a superuser's neither, and the script of --grants has nothing of it
 }
 
 // Error ends with the statement.
 func (e *GrantError) Error() string {
+	if e.Apart {
+		return fmt.Sprintf("%s, and Lapse does not change that by itself: have a superuser run: %s", e.Why, e.SQL)
+	}
 	return fmt.Sprintf("%s, and this login may not change that: have a superuser run: %s; or what `lapse apply --grants -f FILE` prints",
 		e.Why, e.SQL)
 }
