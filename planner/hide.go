@@ -65,12 +65,16 @@ func (h *Hide) due() (expression string, inline bool) {
 // SQL makes it: one transaction, which can be repeated. It reads no row.
 func (h *Hide) SQL() (string, error) { return h.fill("hide " + string(h.As)) }
 
-// DropSQL takes it away.
+// DropSQL takes it away. It needs no condition.
 func (h *Hide) DropSQL() (string, error) { return h.fill("show " + string(h.As)) }
 
 func (h *Hide) fill(name string) (string, error) {
 	table := schemas.Identifier(h.Schema, h.Table)
-	due, inline := h.due()
+	due, inline, reads := "", false, false
+	if h.condition.Kind != nil {
+		due, inline = h.due()
+		reads = len(h.condition.Kind.Joins()) > 0
+	}
 	for _, text := range append([]string{h.Schema, h.Table, h.Owner, due}, h.Columns...) {
 		if strings.Contains(text, bodyQuote) || strings.ContainsAny(text, "\r\n") {
 			return "", fmt.Errorf("hide rows of %s: a name contains a line break or %s, which ends a function's body: rename it", table, bodyQuote)
@@ -83,7 +87,7 @@ func (h *Hide) fill(name string) (string, error) {
 	var sql strings.Builder
 	err := scaffoldTemplate.ExecuteTemplate(&sql, name, scaffoldFacts{
 		"Table": table, "Owner": h.Owner, "Function": schemas.Identifier(h.Schema, derived("lapse_due_", h.Table, "")), "Due": due, "Inline": inline,
-		"Reads": len(h.condition.Kind.Joins()) > 0, "View": schemas.Identifier(h.Schema, h.ViewName()), "Columns": strings.Join(columns, ", "),
+		"Reads": reads, "View": schemas.Identifier(h.Schema, h.ViewName()), "Columns": strings.Join(columns, ", "),
 		"Readers": h.Readers, "Invoker": h.Invoker, "Mark": HideMark, "Open": h.Open, "Shut": h.Shut, "Row": schemas.Identifier(h.Table) + ".*",
 	})
 	if err != nil {

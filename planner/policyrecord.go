@@ -235,3 +235,12 @@ func (r *PolicyRecord) Since() time.Time {
 	}
 	return since
 }
+
+// LastTable is the table that the policies of a name were on last, of those that were dropped too; 0 where there was none.
+func LastTable(ctx context.Context, q Querier, name string) (table uint32, err error) {
+	err = q.QueryRow(ctx, `select coalesce((select p.table_oid from lapse.policy p where p.name = $1 order by p.made_at desc, p.version desc limit 1), 0)`, name).Scan(&table)
+	if err != nil {
+		return 0, fmt.Errorf("look for the table of policy %s: %w", name, err)
+	}
+	return table, nil
+}

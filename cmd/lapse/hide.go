@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +30,7 @@ them too. Under row security nobody else can change or delete a due row, or make
 by its own name are not filtered.
 
 What is hidden is what the policy says now: after a change of it, run this again. Running it twice changes nothing, and --drop takes
-it back. A table's columns cannot be dropped, or change their type, while a view or a policy reads them: --drop first.`,
+it back, of a policy that was dropped too. A table's columns cannot be dropped, or change their type, while a view or a policy reads them: --drop first.`,
 		Example: `  lapse hide --policy sessions-30d
   lapse hide --policy sessions-30d --as policy --execute
   lapse hide --policy sessions-30d --as policy --drop --execute`,
@@ -46,7 +47,7 @@ it back. A table's columns cannot be dropped, or change their type, while a view
 		return c.run(cmd.Context())
 	})
 	flags := cmd.Flags()
-	flags.StringVar(&c.policy, "policy", "", "the `policy` in force whose due rows are hidden")
+	flags.StringVar(&c.policy, "policy", "", "the `policy` whose due rows are hidden")
 	flags.StringVar(&as, "as", string(planner.HideView), "`how`: view or policy")
 	flags.BoolVar(&c.execute, "execute", false, "run the SQL instead of printing it")
 	flags.BoolVar(&c.does.Drop, "drop", false, "show the rows again")
@@ -111,7 +112,17 @@ func (c *hider) look(ctx context.Context) (*setup.Hiding, error) {
 		return nil, err
 	}
 	defer closeConn(owner.Conn)
+	c.does.Session = *owner
 	policies, err := policiesNamed(ctx, owner.Conn, []string{c.policy})
+	if err != nil && c.does.Drop {
+		// What hides rows outlives the policy.
+		table, lookErr := planner.LastTable(ctx, owner.Conn, c.policy)
+		if table != 0 {
+			c.does.TableOID = table
+			return c.does.Look(ctx, &planner.Hide{})
+		}
+		err = cmp.Or(lookErr, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -119,6 +130,6 @@ func (c *hider) look(ctx context.Context) (*setup.Hiding, error) {
 	if p.Trouble != "" {
 		return nil, fmt.Errorf("policy %s: %s: run `lapse apply`", p.Name, p.Trouble)
 	}
-	c.does.Session, c.does.TableOID = *owner, p.TableOID
+	c.does.TableOID = p.TableOID
 	return c.does.Look(ctx, planner.HideUnder(&p.Definition))
 }
