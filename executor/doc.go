@@ -50,7 +50,7 @@
 // batches, pauses, counts.
 //
 // A shard is a slice of a leaf: all of it, a range of its order or a hash part (schemas/migrations/0004_1_slices.sql).
-// Runs are opened with one shard for all of each leaf. Nothing here asks how large a slice is, and a leaf may have several.
+// Before a run is opened, cut.go asks into which ranges its leaves are best cut. Nothing else asks how large a slice is.
 //
 // # When something fails
 //
@@ -87,7 +87,6 @@
 // # Where the next things go
 //
 //	a reason to slow down, wait or refuse    one file in guard/ and one line in guard.All
-//	ranges, hash slices, a residual shard    planner/pick.go selects a slice's rows, lapse.open_run opens its shard; nothing here
 //	another action: drop_partition, soft     a function of the planner's (planner/doc.go), called as the deletion function is
 //	rows in quarantine                       trouble.go: where a shard is put aside today
 //	holds                                    planner (the condition); enter compares the claim's hold version

@@ -182,7 +182,11 @@ func (w *worker) begin(ctx context.Context, t *turn) (turnEnd, error) {
 	if end, err := w.judge(ctx, t); err != nil || end != turnGoesOn {
 		return end, err
 	}
-	run, err := planner.OpenRun(ctx, w.session.control, p, w.now)
+	cuts, end, err := w.cut(ctx, t)
+	if err != nil || end != turnGoesOn {
+		return end, err
+	}
+	run, err := planner.OpenRun(ctx, w.session.control, p, w.now, cuts...)
 	if err != nil {
 		return w.trouble(t, err, 1)
 	}

@@ -105,5 +105,4 @@
 //	a key of a policy       policyfile/reading.go, and spec.go for what is kept of it
 //	a way to say when       schedule/
 //	an action               a template beside delete.sql.tmpl (soft.sql.tmpl, drop.sql.tmpl), filled in function.go
-//	ranges of a leaf        slice.go and pick.go: conditions by the shard's lower and upper
 package planner

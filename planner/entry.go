@@ -147,7 +147,7 @@ func (e *entry) fill(s *spec, d *Definition) {
 	s.Triggers = triggersSpec(p.Triggers)
 	s.Action, s.Evidence, s.Events = "delete", "claimed", eventSpec{Values: "keys"}
 	s.Owner, s.Basis, s.Latitude = p.Owner, p.Basis, p.Latitude
-	s.Slices, s.HeldAgainst, s.Functions = d.Slices, 0, d.digest()
+	s.Slices, s.Ranges, s.HeldAgainst, s.Functions = d.Slices, d.ranged(), 0, d.digest()
 }
 
 // checkArithmetic makes the functions' text once, and PostgreSQL compute the bound from its clock once, so that neither can

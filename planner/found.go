@@ -18,6 +18,7 @@ type found struct {
 	Leaf     uint32          `json:"leaf,string"`
 	Plan     json.RawMessage `json:"plan"`
 	Explain  string          `json:"explained"`
+	Spans    []span          `json:"spans"` // of the leaves with much that is due, the fullest first
 	Cascades []struct {
 		Table string `json:"table"`
 		Rows  *int64 `json:"rows"`
@@ -47,6 +48,7 @@ func callSurvey(ctx context.Context, q Querier, function string, at time.Time, a
 func (s *surveyor) take(f *found) error {
 	v := &s.survey
 	v.Due, v.DueIs, v.Explain = f.Due, f.DueIs, f.Explain
+	v.Ranges = max(mostRanges(cutSpans(f.Spans, rangesOfLeaf)), 1)
 	v.Oldest, v.Newest = utc(f.Oldest), utc(f.Newest)
 	for _, c := range f.Cascades {
 		cascade := Cascade{Table: c.Table, Rows: c.Rows, NotCounted: c.Why}

@@ -121,19 +121,22 @@ func (d *Definition) deleteFunction() (string, error) {
 	if len(d.Slices) > 0 {
 		own += " and " + d.slice("$7", "$8")
 	}
-	limit, searchPath := "$3", ""
+	limit, searchPath, places := "$3", "", [2]string{"$6", "$7"}
 	if d.SearchPath != "" {
 		searchPath = schemas.Literal(d.SearchPath)
 	}
 	if !d.certain() {
-		limit = "$6"
+		limit, places = "$6", [2]string{"$7", "$8"}
 	}
+	above, upTo := d.within(places[0], places[1])
+	leftAbove, leftUpTo := d.within("$4", "$5")
 	text, err := fill("delete.sql.tmpl", map[string]any{
 		"Name": DeleteFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": schemas.Literal(string(d.Name)),
-		"Table": d.Table, "SearchPath": searchPath, "Sliced": len(d.Slices) > 0, "Batch": d.Batch, "Joined": d.joinedNames(), "Certain": d.certain(), "LookAhead": lookAhead,
+		"Table": d.Table, "SearchPath": searchPath, "Sliced": len(d.Slices) > 0, "Ranged": d.ranged(), "Batch": d.Batch, "Joined": d.joinedNames(), "Certain": d.certain(), "LookAhead": lookAhead,
 		"Bound": boundOf(d.Expire, "claim.cutoff"), "Using": using, "Exact": on + exact,
 		"PickSelect": onLeaf(d.pickSelect(leafMark, "$1", "$2", own), "place.leaf"), "Left": onLeaf(d.left(leafMark), "place.leaf"),
 		"PickAfter": d.pickAfter("$4"), "PickTail": d.pickTail(limit), "PickLock": onLeaf(d.pickLock(leafMark), "place.leaf"),
+		"PickAbove": above, "PickUpTo": upTo, "LeftAbove": leftAbove, "LeftUpTo": leftUpTo,
 		"Places": d.places("s", ""), "LastPicked": d.lastPlace("pick"), "LastDue": d.lastPlace("due"), "LastSeen": d.lastPlace("seen"),
 	})
 	if err != nil {
@@ -186,6 +189,7 @@ func (d *Definition) surveyText(schema, name, inspect, pick string) (string, err
 	return fill("survey.sql.tmpl", map[string]any{
 		"Schema": schema, "Name": name, "Inspect": inspect, "Policy": d.Name, "Table": d.Table, "Followed": followed,
 		"Joined": d.joinedNames(), "Bound": boundOf(d.Expire, "at_cutoff"), "From": c.From(d.Table), "Instant": d.Expire.Instant(), "Batch": d.Batch,
+		"Ranged": d.ranged(), "Backlog": backlog(d.Batch), "Column": schemas.Literal(d.Expire.Order().Column), "Cast": d.Expire.Order().Cast,
 		"First": d.Expire.Order().SQL, "Condition": condition, "Likely": likely, "Pick": onLeaf(pick, "place"), "Looks": lookAhead * d.Batch,
 	})
 }

@@ -29,6 +29,7 @@ type InForce struct {
 	Batch       int
 	Limits      policyfile.Limits
 	LastRun     *Run   // the one begun last, of any version
+	LastPicked  int64  // rows that it found
 	Unfinished  *Run   // the one to go on with, of this version
 	HeldBack    bool   // observing although its file says armed: more falls due, and nobody said yes
 	LeftBehind  bool   // the last run left due rows that somebody had locked
@@ -77,6 +78,7 @@ type inForceRow struct {
 	LastVersion       *schemas.PolicyVersion
 	LastCutoff        *time.Time
 	LastStarted       *time.Time
+	LastPicked        int64
 	UnfinishedRun     pgtype.UUID
 	UnfinishedCutoff  *time.Time
 	UnfinishedStarted *time.Time
@@ -93,7 +95,7 @@ type inForceRow struct {
 func LoadInForce(ctx context.Context, q Querier) ([]InForce, error) {
 	rows, err := collect[inForceRow](ctx, q, `
 		select `+specColumns+`, g.state, g.hold_version, coalesce(since.at, p.made_at),
-		       last.run, last.version, last.cutoff, last.started_at,
+		       last.run, last.version, last.cutoff, last.started_at, coalesce(last.picked, 0),
 		       unfinished.run, unfinished.cutoff, unfinished.started_at, g.held_back, coalesce(last.left_behind, false),
 		       case when b.accepted is null then b.at end, b.due, b.table_rows,
 		       coalesce(case when b.accepted_at > coalesce(last.started_at, '-infinity') then b.accepted end, 0),
@@ -112,7 +114,7 @@ func LoadInForce(ctx context.Context, q Querier) ([]InForce, error) {
 		     where s.policy_id = g.policy_id and s.state = g.state
 		  ) since on true
 		  left join lateral (
-		    select r.run, r.version, r.cutoff, r.started_at,
+		    select r.run, r.version, r.cutoff, r.started_at, (select sum(s.picked)::bigint from lapse.shard s where s.run = r.run) as picked,
 		           exists (select from lapse.shard s where s.run = r.run and (s.left_behind or s.aside and s.sqlstate = '55P03')) as left_behind
 		      from lapse.run r
 		     where r.policy_id = g.policy_id and r.number > coalesce(clock.after_run, 0)
@@ -152,7 +154,7 @@ func (r *inForceRow) inForce() (InForce, error) {
 	p := InForce{
 		ID: r.ID, Version: r.Version, Name: r.Name, State: r.State, Since: r.Since, Schedule: text.schedule(), Definition: definition,
 		TableOID: r.TableOID, TableName: r.TableName, HoldVersion: r.HoldVersion, Batch: definition.Batch, Limits: text.Limits,
-		HeldBack: r.HeldBack, LeftBehind: r.LeftBehind, Accepted: r.Accepted, Trusted: text.Triggers.Trusted, spec: text,
+		LastPicked: r.LastPicked, HeldBack: r.HeldBack, LeftBehind: r.LeftBehind, Accepted: r.Accepted, Trusted: text.Triggers.Trusted, spec: text,
 	}
 	if r.TrippedAt != nil {
 		p.Tripped = &Trip{At: *r.TrippedAt, Due: *r.TrippedDue, Rows: *r.TrippedRows}

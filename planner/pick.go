@@ -53,6 +53,16 @@ func (d *Definition) pickAfter(cursor string) string {
 	return fmt.Sprintf("   and (%s) > (%s)", strings.Join(expressions, ", "), strings.Join(after, ", "))
 }
 
+// within are the two conditions that a row lies in a range slice: above the place lower, and up to the place upper, arrays of
+// texts in SQL. A place is one of the first order column alone, so that rows which are due at one instant are in one slice.
+func (d *Definition) within(lower, upper string) (above, upTo string) {
+	o := d.order()[0]
+	condition := func(operator, place string) string {
+		return fmt.Sprintf("   and %s %s (%s[1])::%s", o.SQL, operator, place, o.Cast)
+	}
+	return condition(">", lower), condition("<=", upper)
+}
+
 // pickTail is the pick from its order on. A row that somebody else has locked is left for the residual pass.
 func (d *Definition) pickTail(limit string) string {
 	var expressions []string

@@ -14,7 +14,7 @@ import (
 	"lapse/schemas"
 )
 
-// Run is one policy's work up to one cutoff. Its shards are slices of the leaves: all of each leaf, as it is opened.
+// Run is one policy's work up to one cutoff. Its shards are slices of the leaves.
 type Run struct {
 	ID        uuid.UUID
 	Policy    schemas.PolicyID
@@ -71,19 +71,23 @@ func (e *SchemaChangedError) Error() string {
 }
 
 // OpenRun returns the policy's unfinished run, or opens the next one: its cutoff is the server's clock, read once. The
-// policy must be armed. It needs no more than the executor's rights, and may be called by many executors at once: one of
+// policy must be armed. A new run's leaves are cut into ranges at cuts. It needs no more than the executor's rights, and may be called by many executors at once: one of
 // them opens the run and makes each slice once, the others get the same run.
 //
 // Durable when it returns, unless db is a transaction. A crash in between leaves no run, and after it a run that the
 // next call returns. What is refused, and what is removed on the way, is at lapse.open_run.
 //
 // Its refusals are ClockSkewError, ClockJumpError, NotInForceError and SchemaChangedError.
-func OpenRun(ctx context.Context, db DB, p *InForce, clock func() time.Time) (Run, error) {
+func OpenRun(ctx context.Context, db DB, p *InForce, clock func() time.Time, cuts ...Cut) (Run, error) {
+	leaves, instants := []uint32{}, []time.Time{}
+	for _, c := range cuts {
+		leaves, instants = append(leaves, c.Leaf), append(instants, c.At)
+	}
 	run := Run{Policy: p.ID, Version: p.Version}
 	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		before := clock()
-		err := tx.QueryRow(ctx, `select run, cutoff, started_at, resumed, shards from lapse.open_run($1, $2, $3)`,
-			p.ID, p.Version, uuid.New()).Scan(&run.ID, &run.Cutoff, &run.StartedAt, &run.Resumed, &run.Shards)
+		err := tx.QueryRow(ctx, `select run, cutoff, started_at, resumed, shards from lapse.open_run($1, $2, $3, $4, $5)`,
+			p.ID, p.Version, uuid.New(), leaves, instants).Scan(&run.ID, &run.Cutoff, &run.StartedAt, &run.Resumed, &run.Shards)
 		if err != nil {
 			return runRefusal(p, err)
 		}

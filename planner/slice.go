@@ -9,9 +9,12 @@ import (
 	"lapse/schemas"
 )
 
-// A slice is a part of a leaf that one worker works on while others work on the rest. Hash slices are disjoint, and together
-// they are the leaf: a row is in the slice that the text of its columns says, NULL being the empty text. An update can carry a
-// row from one slice into another that is done already: the residual shard of the leaf, which is all of it, follows the others.
+// A slice is a part of a leaf that one worker works on while others work on the rest. Slices are disjoint, and together they are
+// the leaf, or its due rows at least. An update can carry a row from one slice into another that is done already: the residual
+// shard of the leaf, which is all of it, follows the others.
+//
+// A row is in the hash slice that the text of its columns says, NULL being the empty text. It is in the range slice in which
+// its place in the order is: see range.go.
 
 // sliceHash is the SQL of a row's hash, not negative, over the texts of columns. PostgreSQL has the function for every
 // type's text, and the same on every major; the functions pin the settings that a text depends on.

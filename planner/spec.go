@@ -30,6 +30,7 @@ type spec struct {
 	policyfile.Limits
 	Shards   *policyfile.Shards `json:"shards,omitempty"`
 	Slices   []expiry.Column    `json:"slices,omitempty"` // what shards go by
+	Ranges   bool               `json:"ranges,omitempty"` // whether lapse.open_run may cut leaves into ranges
 	Index    string             `json:"index,omitempty"`  // "create", or "" for use
 	Action   string             `json:"action"`
 	Triggers triggersSpec       `json:"triggers"`

@@ -32,7 +32,8 @@ type Survey struct {
 	Index  string     `json:"index,omitempty"` // the one that PostgreSQL would use, or that there is
 	Order  []string   `json:"order"`           // what batches are ordered by
 	Shards []Relation `json:"shards"`          // one for each leaf
-	Slices int        `json:"slices"`          // of each leaf
+	Slices int        `json:"slices"`          // of each leaf, by hash
+	Ranges int        `json:"ranges"`          // of the due time, of a leaf with much that is due
 
 	RowsPerSecond float64       `json:"rows_per_second"`
 	SpeedFrom     SpeedSource   `json:"pace_from"`

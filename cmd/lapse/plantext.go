@@ -87,6 +87,9 @@ func (c *surveyor) printCounts(s *planner.Survey) {
 	if s.Slices > 1 {
 		shards += fmt.Sprintf(", each in %d slices", s.Slices)
 	}
+	if s.Ranges > 1 {
+		shards += fmt.Sprintf(", in up to %d ranges of the due time", s.Ranges)
+	}
 	c.line("shards", "%s", shards)
 	takes := "less than a second"
 	if s.Estimate >= time.Second {

@@ -24,8 +24,8 @@ declare
   more    boolean := false;
   ended   boolean;
 begin
-  if num_nonnulls(place.lower, place.upper, place.modulus) > 0 then
-    raise exception 'the shard is a slice, and the policy has none' using errcode = 'LP007';
+  if place.modulus is not null then
+    raise exception 'the shard is a hash slice, and the policy has ranges' using errcode = 'LP007';
   end if;
   execute 'lock table only ' || place.leaf || ' in row exclusive mode';
   perform lapse.look(claim, work, place.leaf);
@@ -35,14 +35,18 @@ select t.ctid as at, t."at" as k1, t."id" as k2
  where t."at" <= $2 and t."at" >= ''4713-01-01 BC''
    and t.tableoid = $5 and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''01:00:00'' + interval ''1 day'' <= $1 else false end'
       || case when place.cursor is null then '' else '
-   and (t."at", t."id") > (($4[1])::timestamp with time zone, ($4[2])::integer)' end || '
+   and (t."at", t."id") > (($4[1])::timestamp with time zone, ($4[2])::integer)' end
+      || case when place.lower is null then '' else '
+   and t."at" > ($6[1])::timestamp with time zone' end
+      || case when place.upper is null then '' else '
+   and t."at" <= ($7[1])::timestamp with time zone' end || '
  order by t."at", t."id"
  limit $3
    for update skip locked
 )
 select array_agg(p.at), (select array[r.k1::text, r.k2::text] from pick r offset (select greatest(count(*) - 1, 0) from pick)) from pick p'
     into rows_at, last
-    using claim.cutoff, bound, work.row_limit, place.cursor, claim.target;
+    using claim.cutoff, bound, work.row_limit, place.cursor, claim.target, place.lower, place.upper;
   perform lapse.pin();
   ended := coalesce(cardinality(rows_at), 0) < work.row_limit;
   if rows_at is not null then
@@ -58,7 +62,11 @@ select array_agg(p.at), (select array[r.k1::text, r.k2::text] from pick r offset
     execute 'select exists (
   select from only ' || place.leaf || ' as t
    where t."at" <= $2 and t."at" >= ''4713-01-01 BC''
-     and t.tableoid = $3 and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''01:00:00'' + interval ''1 day'' <= $1 else false end)' into more using claim.cutoff, bound, claim.target;
+     and t.tableoid = $3 and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''01:00:00'' + interval ''1 day'' <= $1 else false end'
+      || case when place.lower is null then '' else '
+     and t."at" > ($4[1])::timestamp with time zone' end
+      || case when place.upper is null then '' else '
+     and t."at" <= ($5[1])::timestamp with time zone' end || ')' into more using claim.cutoff, bound, claim.target, place.lower, place.upper;
     set constraints all immediate;
     perform lapse.pin();
   end if;
@@ -70,7 +78,7 @@ $lapse$;
 -- its largest partition. It counts no further than at_most (null: to the end; 0: not at all), and then gives PostgreSQL's own
 -- estimate. It returns counts, instants and plans, never values.
 create function lapse.survey_1_2(at_cutoff timestamptz, at_most bigint)
-returns table (due bigint, due_is text, oldest timestamptz, newest timestamptz, seen pg_snapshot, leaf oid, plan json, explained text, cascades json)
+returns table (due bigint, due_is text, oldest timestamptz, newest timestamptz, seen pg_snapshot, leaf oid, plan json, explained text, cascades json, spans json)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'
@@ -149,6 +157,24 @@ select t.ctid as at, t."at" as k1, t."id" as k2
       perform lapse.pin();
     end if;
   end if;
+  -- How the rows of leaves with much that is due lie in time, by the statistics of PostgreSQL: nothing of the table is read.
+  select json_agg(json_build_object('leaf', l.oid::bigint, 'rows', l.rows, 'marks', m.marks) order by l.rows desc, l.oid) into spans
+    from (select c.oid, n.nspname, c.relname, sum((w ->> 'Plan Rows')::float8) as rows
+            from jsonb_path_query(whole, 'strict $.** ? (exists (@."Relation Name"))') w
+            join pg_class c on c.relname = w ->> 'Relation Name'
+            join pg_namespace n on n.oid = c.relnamespace and n.nspname = w ->> 'Schema'
+           where c.oid = root or exists (select from pg_partition_ancestors(c.oid) a where a.relid = root)
+           group by c.oid, n.nspname, c.relname
+          having sum((w ->> 'Plan Rows')::float8) >= 20000) l
+    join pg_stats s on s.schemaname = l.nspname and s.tablename = l.relname and s.attname = 'at' and not s.inherited
+   cross join lateral (
+      select json_agg(v.at::timestamptz order by v.at) as marks
+        from (select u.at, row_number() over (order by u.at) as n, count(*) over () as marks
+                from (select distinct x.at
+                        from unnest(s.histogram_bounds::text::timestamp with time zone[] || s.most_common_vals::text::timestamp with time zone[]) x(at)
+                       where x.at between '0001-01-01' and bound) u) v
+       where v.n % greatest(v.marks / 100, 1) = 0) m
+   where m.marks is not null;
   pick := lapse.cascade_statement(root, rest);
   cascades := '[]';
   if pick is not null then

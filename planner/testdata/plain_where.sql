@@ -25,8 +25,8 @@ declare
   ended   boolean;
   found   tid[];
 begin
-  if num_nonnulls(place.lower, place.upper, place.modulus) > 0 then
-    raise exception 'the shard is a slice, and the policy has none' using errcode = 'LP007';
+  if place.modulus is not null then
+    raise exception 'the shard is a hash slice, and the policy has ranges' using errcode = 'LP007';
   end if;
   execute 'lock table only ' || place.leaf || ' in row exclusive mode';
   perform lapse.look(claim, work, place.leaf);
@@ -37,7 +37,11 @@ select t.ctid as at, t."last_seen" as k1, t."id" as k2,
   from only ' || place.leaf || ' as t
  where t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC'''
       || case when place.cursor is null then '' else '
-   and (t."last_seen", t."id") > (($4[1])::timestamp with time zone, ($4[2])::bigint)' end || '
+   and (t."last_seen", t."id") > (($4[1])::timestamp with time zone, ($4[2])::bigint)' end
+      || case when place.lower is null then '' else '
+   and t."last_seen" > ($7[1])::timestamp with time zone' end
+      || case when place.upper is null then '' else '
+   and t."last_seen" <= ($8[1])::timestamp with time zone' end || '
  order by t."last_seen", t."id"
  limit $6
 ), due as materialized (
@@ -49,7 +53,7 @@ select array_agg(d.at),
        count(*) < $3 and (select count(*) from seen) < $6
   from due d'
     into found, last, ended
-    using claim.cutoff, bound, work.row_limit, place.cursor, claim.target, work.row_limit * 8::bigint;
+    using claim.cutoff, bound, work.row_limit, place.cursor, claim.target, work.row_limit * 8::bigint, place.lower, place.upper;
   perform lapse.pin();
   if found is not null then
     execute 'select array_agg(p.at) from (
@@ -80,7 +84,7 @@ $lapse$;
 -- its largest partition. It counts no further than at_most (null: to the end; 0: not at all), and then gives PostgreSQL's own
 -- estimate. It returns counts, instants and plans, never values.
 create function lapse.survey_1_3(at_cutoff timestamptz, at_most bigint)
-returns table (due bigint, due_is text, oldest timestamptz, newest timestamptz, seen pg_snapshot, leaf oid, plan json, explained text, cascades json)
+returns table (due bigint, due_is text, oldest timestamptz, newest timestamptz, seen pg_snapshot, leaf oid, plan json, explained text, cascades json, spans json)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'
@@ -164,6 +168,24 @@ select t.ctid as at, t."last_seen" as k1, t."id" as k2,
       perform lapse.pin();
     end if;
   end if;
+  -- How the rows of leaves with much that is due lie in time, by the statistics of PostgreSQL: nothing of the table is read.
+  select json_agg(json_build_object('leaf', l.oid::bigint, 'rows', l.rows, 'marks', m.marks) order by l.rows desc, l.oid) into spans
+    from (select c.oid, n.nspname, c.relname, sum((w ->> 'Plan Rows')::float8) as rows
+            from jsonb_path_query(whole, 'strict $.** ? (exists (@."Relation Name"))') w
+            join pg_class c on c.relname = w ->> 'Relation Name'
+            join pg_namespace n on n.oid = c.relnamespace and n.nspname = w ->> 'Schema'
+           where c.oid = root or exists (select from pg_partition_ancestors(c.oid) a where a.relid = root)
+           group by c.oid, n.nspname, c.relname
+          having sum((w ->> 'Plan Rows')::float8) >= 100000) l
+    join pg_stats s on s.schemaname = l.nspname and s.tablename = l.relname and s.attname = 'last_seen' and not s.inherited
+   cross join lateral (
+      select json_agg(v.at::timestamptz order by v.at) as marks
+        from (select u.at, row_number() over (order by u.at) as n, count(*) over () as marks
+                from (select distinct x.at
+                        from unnest(s.histogram_bounds::text::timestamp with time zone[] || s.most_common_vals::text::timestamp with time zone[]) x(at)
+                       where x.at between '0001-01-01' and bound) u) v
+       where v.n % greatest(v.marks / 100, 1) = 0) m
+   where m.marks is not null;
   pick := lapse.cascade_statement(root, rest);
   cascades := '[]';
   if pick is not null then

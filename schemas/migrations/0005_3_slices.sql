@@ -1,11 +1,17 @@
--- A run's leaves are cut into as many hash slices as the policy's shards say, and one residual shard for each leaf. What open_run
--- is for is described in 0004_1_slices.sql.
+-- A run's leaves are cut into slices, with one residual shard for each leaf that is: into as many hash slices as the policy's
+-- shards say, or into ranges at the cuts of the caller. Cut n is of leaf cut_leaves[n]; those of relations that the run has no
+-- shard of count for nothing. The first range is open below and the last one above, so that whatever the cuts are, every row
+-- is in one. A cut is an instant, and for a column without a zone what the clock says at it in UTC.
+--
+-- Of a leaf of which a range was put aside the run before, the next one has the same ranges, so that their counts go on.
+-- What open_run is for is described in 0004_1_slices.sql.
 
 drop function lapse.open_run(int, int, uuid);
-create function lapse.open_run(policy int, version int, wanted uuid)
+create function lapse.open_run(policy int, version int, wanted uuid, cut_leaves oid[], cuts timestamptz[])
 returns table (run uuid, cutoff timestamptz, started_at timestamptz, resumed boolean, shards int)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
+set datestyle = 'ISO, YMD'
 as $lapse$
 #variable_conflict use_column
 declare
@@ -15,6 +21,7 @@ declare
   at       timestamptz;
   previous uuid;
   cut      int;
+  ranged   boolean;
 begin
   -- No application's role can take this lock; batches, which only read runs, do not wait for it.
   lock table lapse.run in share row exclusive mode;
@@ -57,25 +64,48 @@ begin
   end if;
   previous := (select r.run from lapse.run r where r.policy_id = open_run.policy order by r.number desc limit 1);
   insert into lapse.run (run, policy_id, version, cutoff) values (wanted, open_run.policy, open_run.version, at);
-  cut := coalesce((select (p.spec -> 'shards' ->> 'count')::int from lapse.policy p
-                    where p.id = open_run.policy and p.version = open_run.version), 1);
-  insert into lapse.shard (run, policy_id, version, leaf, cutoff, slice, modulus, remainder, residual, tries, retry_at, aside, sqlstate)
-  select wanted, open_run.policy, open_run.version, l.oid, at, c.slice, c.modulus, c.remainder, c.residual,
+  select coalesce((p.spec -> 'shards' ->> 'count')::int, 1), coalesce((p.spec ->> 'ranges')::boolean, false) into cut, ranged
+    from lapse.policy p
+   where p.id = open_run.policy and p.version = open_run.version;
+  if cuts is null or cut_leaves is null or cardinality(cuts) <> cardinality(cut_leaves) or cardinality(cuts) > 1024 or coalesce(array_ndims(cuts), 1) > 1
+     or coalesce(array_ndims(cut_leaves), 1) > 1 or cardinality(cuts) > 0 and not ranged
+     or exists (select from unnest(cut_leaves, cuts) with ordinality a(leaf, at, n)
+                 where a.leaf is null or a.at is null or not isfinite(a.at)
+                    or exists (select from unnest(cut_leaves, cuts) with ordinality b(leaf, at, n)
+                                where b.leaf = a.leaf and b.n < a.n and b.at >= a.at)) then
+    raise exception 'the cuts are not at most 1024 instants, in order for each leaf, of a policy that has ranges'
+      using errcode = 'invalid_parameter_value';
+  end if;
+  insert into lapse.shard (run, policy_id, version, leaf, cutoff, slice, lower, upper, modulus, remainder, residual, tries, retry_at, aside, sqlstate)
+  select wanted, open_run.policy, open_run.version, l.oid, at, c.slice, c.lower, c.upper, c.modulus, c.remainder, c.residual,
          coalesce(b.tries, 0), b.retry_at, coalesce(b.retry_at > at, false), b.sqlstate
     from unnest(leaves) with ordinality l(oid, n)
    cross join lateral (
-      select 0, null::int, null::int, false where cut < 2
+      select case when exists (select from lapse.shard s
+                                where s.run = previous and s.leaf = l.oid and s.version = open_run.version and s.aside and not s.done
+                                  and num_nonnulls(s.lower, s.upper) > 0)
+                  then array(select s.upper[1] from lapse.shard s
+                              where s.run = previous and s.leaf = l.oid and s.upper is not null order by s.slice)
+                  else array(select (a.at at time zone 'UTC')::text from unnest(cut_leaves, cuts) with ordinality a(leaf, at, n)
+                              where a.leaf = l.oid order by a.n) end
+    ) e(ends)
+   cross join lateral (
+      select 0, null::text[], null::text[], null::int, null::int, false where cut < 2 and cardinality(ends) = 0
        union all
-      select g, cut, g, false from generate_series(0, cut - 1) g where cut >= 2
+      select g, null, null, cut, g, false from generate_series(0, cut - 1) g where cut >= 2
        union all
-      select cut, null, null, true where cut >= 2
-    ) c(slice, modulus, remainder, residual)
+      select g, case when g > 0 then ends[g:g] end, case when g < cardinality(ends) then ends[g + 1:g + 1] end, null, null, false
+        from generate_series(0, cardinality(ends)) g
+       where cut < 2 and cardinality(ends) > 0
+       union all
+      select greatest(cut, cardinality(ends) + 1), null, null, null, null, true where cut >= 2 or cardinality(ends) > 0
+    ) c(slice, lower, upper, modulus, remainder, residual)
     left join lateral (
       select s.tries, s.retry_at, s.sqlstate
         from lapse.shard s
        where s.run = previous and s.leaf = l.oid and s.version = open_run.version and s.aside and not s.done
          and s.residual = c.residual and s.modulus is not distinct from c.modulus and s.remainder is not distinct from c.remainder
-         and num_nonnulls(s.lower, s.upper) = 0
+         and s.lower is not distinct from c.lower and s.upper is not distinct from c.upper
        order by s.retry_at desc
        limit 1) b on true
    order by l.n, c.slice;
@@ -85,5 +115,5 @@ begin
      where r.run = wanted;
 end
 $lapse$;
-revoke all on function lapse.open_run(int, int, uuid) from public;
-grant execute on function lapse.open_run(int, int, uuid) to {{.Executor}};
+revoke all on function lapse.open_run(int, int, uuid, oid[], timestamptz[]) from public;
+grant execute on function lapse.open_run(int, int, uuid, oid[], timestamptz[]) to {{.Executor}};

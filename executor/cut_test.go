@@ -1,0 +1,59 @@
+package executor
+
+import (
+	"strings"
+	"testing"
+
+	"lapse/internal/pgtest"
+)
+
+// Each of them has a range, and neither meets the other's rows.
+func TestTwoWorkersWorkOnRangesOfOneTableSideBySide(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		const due, live = 24000, 300
+		sessions(t, db, due, live)
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 500")))
+		h := record(t, db)
+		isExact(t, db, once(t, newExecutor(t, db)), due, live)
+		noRowTwice(t, h, "public.sessions", due)
+		if n := overlapping(t, db, "b.target = a.target"); n == 0 {
+			t.Error("no two batches ran side by side")
+		}
+		got := one[string](t, db, `select string_agg(concat_ws('/', slice, residual, done, deleted > 1500), ' ' order by slice) from lapse.shard`)
+		if want := "0/f/t/t 1/f/t/t 2/f/t/t 3/f/t/t 4/f/t/t 5/f/t/t 6/f/t/t 7/f/t/t 8/t/t/f"; got != want {
+			t.Errorf("the shards are %s", got)
+		}
+	})
+}
+
+// For one worker, and where the policy's survey fails, the run is opened with its leaves whole. One that somebody changed is not
+// called.
+func TestARunIsNotCutForOneWorkerOrWithoutASurvey(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+		const due, live = 24000, 30
+		sessions(t, db, due, live)
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 1000")))
+		const survey = "function lapse.survey_1_1(timestamptz, bigint)"
+		db.Exec(t, "alter "+survey+" security invoker")
+		e := newExecutor(t, db)
+		if s, err := e.Once(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "lapse.survey_1_1") || only(t, s).Deleted != 0 {
+			t.Errorf("with a survey that was changed: %+v, %v", s, err)
+		}
+		isExact(t, db, once(t, newExecutor(t, db, func(c *Config) { c.Limits.Workers = 1 })), due, live)
+		whole := func() {
+			t.Helper()
+			if n := one[int](t, db, `select count(*)::int from lapse.shard s join lapse.run using (run) where number = (select max(number) from lapse.run)`); n != 1 {
+				t.Errorf("the run has %d shards", n)
+			}
+		}
+		whole()
+		db.Exec(t, "drop "+survey)
+		db.Exec(t, "insert into sessions select -g, now() - interval '40 days' from generate_series(1, 24000) g; analyze sessions")
+		if did := only(t, once(t, e, "p")); did.Deleted != due {
+			t.Errorf("without a survey %d rows went", did.Deleted)
+		}
+		whole()
+	})
+}

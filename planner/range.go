@@ -1,0 +1,91 @@
+package planner
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/planner/expiry"
+)
+
+// Where much is due, a leaf is cut into ranges of the column that its rows expire by, for several workers at once. The first
+// range is open below and the last one above: a row of which a cut says nothing is in one of them all the same. Rows whose
+// column is NULL are in none, and never due. Where the cuts lie decides about nothing but how evenly the work is shared.
+
+const (
+	rangesOfLeaf   = 8    // that a leaf is cut into
+	maxCuts        = 1024 // of a run: lapse.open_run takes no more
+	backlogBatches = 20   // so many batches' worth is much,
+	backlogRows    = 20000
+)
+
+// backlog is how many due rows of a leaf are much.
+func backlog(batch int) int { return max(backlogBatches*batch, backlogRows) }
+
+// ranged reports whether leaves may be cut into ranges: in the order of a column that is an instant, and not cut by hash.
+func (d *Definition) ranged() bool {
+	o := d.Expire.Order()
+	return len(d.Slices) == 0 && o.Column != "" &&
+		slices.Contains([]expiry.ColumnType{expiry.Timestamptz, expiry.Timestamp, expiry.Date}, expiry.ColumnType(o.Cast))
+}
+
+// Cut ends a range of a leaf, and begins the next: the instant is the last one of the former.
+type Cut struct {
+	Leaf uint32
+	At   time.Time
+}
+
+// span is how the due rows of a leaf lie: between two marks, which are in order, there are about equally many.
+type span struct {
+	Leaf  uint32      `json:"leaf"`
+	Marks []time.Time `json:"marks"`
+}
+
+// cutSpans cuts each span into as many as parts ranges, with as many marks in each. It returns the cuts of a leaf in order.
+func cutSpans(spans []span, parts int) (all []Cut) {
+	for _, s := range spans {
+		var last time.Time
+		for i := 1; i < parts; i++ {
+			at := i * len(s.Marks) / parts
+			if at == 0 || !s.Marks[at].After(last) || len(all) == maxCuts {
+				continue
+			}
+			last = s.Marks[at]
+			all = append(all, Cut{s.Leaf, last})
+		}
+	}
+	return all
+}
+
+// mostRanges is how many ranges the leaf has that is cut most often.
+func mostRanges(cuts []Cut) int {
+	of, most := map[uint32]int{}, 0
+	for _, c := range cuts {
+		of[c.Leaf]++
+		most = max(most, of[c.Leaf]+1)
+	}
+	return most
+}
+
+// MuchMayBeDue reports whether it is worth asking Cuts, by what is known without it: the policy's last run had much to delete, is
+// of another version, or long ago. A policy that finds little, however often, does not ask.
+func (p *InForce) MuchMayBeDue(now time.Time) bool {
+	if p.Unfinished != nil || !p.Definition.ranged() {
+		return false
+	}
+	last := p.LastRun
+	return last == nil || last.Version != p.Version || now.Sub(last.StartedAt) >= 24*time.Hour || p.LastPicked >= int64(backlog(p.Batch))
+}
+
+// Cuts asks where a policy's leaves are best cut into ranges; none where not much is due. It asks the policy's survey function,
+// over a session whose state does not matter, which plans and reads no row.
+func Cuts(ctx context.Context, conn *pgx.Conn, p *InForce, now time.Time) ([]Cut, error) {
+	f, err := callInForce(ctx, conn, &p.Definition, now, new(int64))
+	if err != nil {
+		return nil, fmt.Errorf("cut the backlog of policy %s into ranges: %w", p.Name, err)
+	}
+	return cutSpans(f.Spans, rangesOfLeaf), nil
+}

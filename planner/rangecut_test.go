@@ -1,0 +1,168 @@
+package planner
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"pgregory.net/rapid"
+
+	"lapse/internal/pgtest"
+	"lapse/planner/expiry"
+	"lapse/schemas"
+)
+
+func TestCutsAreInOrderAndShareTheMarks(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		var spans []span
+		for leaf := range rapid.IntRange(0, 200).Draw(rt, "leaves") {
+			marks := make([]time.Time, rapid.IntRange(0, 30).Draw(rt, "marks"))
+			for i := range marks {
+				marks[i] = time.Unix(int64(i), 0)
+			}
+			spans = append(spans, span{uint32(leaf), marks})
+		}
+		parts := rapid.IntRange(1, 12).Draw(rt, "parts")
+		cuts := cutSpans(spans, parts)
+		if len(cuts) > maxCuts || mostRanges(cuts) > max(parts, 1) {
+			rt.Fatalf("%d cuts, %d ranges of a leaf", len(cuts), mostRanges(cuts))
+		}
+		at := 0
+		for _, s := range spans {
+			former := int64(0)
+			for ; at < len(cuts) && cuts[at].Leaf == s.Leaf; at++ {
+				here := cuts[at].At.Unix()
+				if here <= former && here != 0 || here-former > int64(len(s.Marks)/parts+1) && len(s.Marks) >= parts {
+					rt.Fatalf("a cut of %d marks into %d at %d after %d", len(s.Marks), parts, here, former)
+				}
+				former = here
+			}
+		}
+		if at != len(cuts) {
+			rt.Fatal("the cuts are not leaf by leaf")
+		}
+	})
+}
+
+// What is asked costs no look at the table, and is worth it where much is due.
+func TestLeavesWithMuchThatIsDueAreCutEvenly(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions, `create table visits (id int primary key, "the Day" date) partition by range (id)`,
+			`create table visits_few partition of visits for values from (0) to (1000)`,
+			`create table "visits Many" partition of visits for values from (1000) to (1000000)`)
+		w.armed(`policies:
+  - {name: sessions, table: shop.sessions, expire: {column: last_seen, after: 30 days}, batch: 500, state: armed}
+  - {name: visits, table: shop.visits, expire: {column: the Day, after: 30 days}, batch: 500, state: armed}
+`)
+		ask := func(name schemas.PolicyName) []Cut {
+			t.Helper()
+			p := w.named(name)
+			cuts, err := Cuts(t.Context(), w.exec, &p, time.Now())
+			must(t, err)
+			survey, err := Ask{AtMost: 10}.InForce(t.Context(), w.exec, &p)
+			must(t, err)
+			if survey.Trouble != "" || survey.Ranges != len(cuts)+1 {
+				t.Errorf("%s: the survey says %d ranges, and %q", name, survey.Ranges, survey.Trouble)
+			}
+			return cuts
+		}
+		w.do(`insert into sessions select n, now() - interval '31 days' - n * n * interval '1 millisecond' from generate_series(1, 40000) n`)
+		w.do(`insert into sessions select -n, '0001-01-01 BC' from generate_series(1, 100) n`)
+		w.do(`insert into sessions select -n, now() from generate_series(101, 10000) n`)
+		w.do(`insert into visits select n, current_date - 40 - n % 30 from generate_series(1, 30000) n`)
+		w.do(`alter table sessions set (autovacuum_enabled = off)`)
+		w.do(`alter table "visits Many" set (autovacuum_enabled = off)`)
+		if cuts := ask("sessions"); len(cuts) != 0 {
+			t.Errorf("without statistics: %v", cuts)
+		}
+		w.do(`analyze sessions`)
+		w.do(`analyze visits`)
+		for name, share := range map[schemas.PolicyName]string{
+			"sessions": `select count(*)::int from shop.sessions where last_seen > $1 and last_seen <= $2`,
+			"visits":   `select count(*)::int from shop."visits Many" where "the Day" > $1::timestamptz and "the Day" <= $2::timestamptz`,
+		} {
+			cuts, from := ask(name), time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)
+			if len(cuts) != rangesOfLeaf-1 {
+				t.Errorf("%s is cut at %v", name, cuts)
+			}
+			for _, c := range cuts {
+				if got := value[int](w, share, from, c.At); got < 2000 || got > 8000 {
+					t.Errorf("%s: %d rows are in the range up to %s", name, got, c.At)
+				}
+				from = c.At
+			}
+		}
+		w.do(`delete from sessions where id % 40 > 0 and id > 0`)
+		w.do(`analyze sessions`)
+		if cuts := ask("sessions"); len(cuts) != 0 {
+			t.Errorf("with little that is due: %v", cuts)
+		}
+	})
+}
+
+func TestCutsAreAskedForOnlyWhereMuchMayBeDue(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	last := func(version schemas.PolicyVersion, ago time.Duration) *Run {
+		return &Run{Version: version, StartedAt: now.Add(-ago)}
+	}
+	raw := Definition{Expire: &expiry.Age{Moment: expiry.Moment{Column: "at", Type: expiry.Timestamptz}}}
+	hashed := raw
+	hashed.Slices = []expiry.Column{{Name: "id"}}
+	for what, c := range map[string]struct {
+		p    InForce
+		want bool
+	}{
+		"the first run":        {InForce{Version: 2, Definition: raw}, true},
+		"another version":      {InForce{Version: 2, Definition: raw, LastRun: last(1, time.Second)}, true},
+		"a day ago":            {InForce{Version: 2, Definition: raw, LastRun: last(2, 24*time.Hour)}, true},
+		"just now":             {InForce{Version: 2, Definition: raw, LastRun: last(2, time.Hour), LastPicked: 19999}, false},
+		"with much":            {InForce{Version: 2, Definition: raw, LastRun: last(2, time.Hour), LastPicked: 20000}, true},
+		"with less than much":  {InForce{Version: 2, Definition: raw, LastRun: last(2, time.Hour), LastPicked: 20000, Batch: 5000}, false},
+		"a run that goes on":   {InForce{Version: 2, Definition: raw, Unfinished: last(2, time.Hour)}, false},
+		"hash slices":          {InForce{Version: 2, Definition: hashed}, false},
+		"no instant of a type": {InForce{Version: 2, Definition: Definition{Expire: &expiry.Epoch{}}}, false},
+	} {
+		if got := c.p.MuchMayBeDue(now); got != c.want {
+			t.Errorf("%s: %t", what, got)
+		}
+	}
+}
+
+// The plan of a range's pick is the same on every major: it reads the range of the index, and no more.
+func TestARangeIsReadFromTheIndexInOrder(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions)
+		w.do(`create index sessions_by_age on sessions (last_seen, id)`)
+		w.do(`insert into sessions select n, '2025-01-01'::timestamptz + n * interval '1 minute' from generate_series(1, 20000) n`)
+		w.do(`analyze sessions`)
+		w.apply(policyText("shop.sessions", "last_seen", "30 days"))
+		d := w.named("p").Definition
+		w.do(`set timezone = 'UTC'`)
+		w.do(`set datestyle = 'ISO'`)
+		above, upTo := d.within(`('{2025-01-02}'::text[])`, `('{2025-01-06}'::text[])`)
+		pick := strings.Join([]string{
+			d.pickSelect("shop.sessions", "timestamptz '2026-01-01'", "timestamptz '2025-12-02'", ""), d.pickAfter(`('{2025-01-03,5}'::text[])`), above, upTo, d.pickTail("500"),
+		}, "\n")
+		rows, err := w.owner.Query(context.Background(), "explain (costs off) "+pick)
+		must(t, err)
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		must(t, err)
+		got, file := pick+"\n\n"+strings.Join(lines, "\n")+"\n", filepath.Join("testdata", "explain", "range.txt")
+		if *update && db.Major == pgtest.Newest(t) {
+			must(t, os.WriteFile(file, []byte(got), 0o600))
+		}
+		want, err := os.ReadFile(file)
+		must(t, err)
+		if got != string(want) {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+	})
+}
