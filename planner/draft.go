@@ -137,6 +137,9 @@ const draftSurvey = "pg_temp.survey"
 
 // draftSurvey is the script that makes the survey function of a draft on table.
 func (d *Definition) draftSurvey(table uint32, trusts bool) (string, error) {
+	if err := d.checkNames(); err != nil {
+		return "", err
+	}
 	var joined []string
 	for _, j := range d.joined() {
 		joined = append(joined, fmt.Sprint(j.OID))

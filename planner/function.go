@@ -76,12 +76,24 @@ func (d *Definition) digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// functionsText is the text of both functions. An expiry below a floor is refused, and so is a name that would end a function's
-// body, or a comment.
+// functionsText is the text of both functions. An expiry below a floor is refused.
 func (d *Definition) functionsText() (string, error) {
 	if err := d.checkFloors(); err != nil {
 		return "", err
 	}
+	if err := d.checkNames(); err != nil {
+		return "", err
+	}
+	remove, err := d.deleteFunction()
+	if err != nil {
+		return "", err
+	}
+	survey, err := d.surveyFunction()
+	return remove + survey, err
+}
+
+// checkNames refuses a name that would end a function's body, or a comment.
+func (d *Definition) checkNames() error {
 	names := []string{string(d.Name), d.Table, d.SearchPath}
 	for _, c := range d.Slices {
 		names = append(names, c.Name)
@@ -93,19 +105,14 @@ func (d *Definition) functionsText() (string, error) {
 		names = append(names, k.Name, k.Type)
 	}
 	if strings.Contains(d.Where.text(), bodyQuote) {
-		return "", fmt.Errorf("write the functions of policy %s: where contains %s, which ends a function's body", d.Name, bodyQuote)
+		return fmt.Errorf("write the functions of policy %s: where contains %s, which ends a function's body", d.Name, bodyQuote)
 	}
 	for _, name := range names {
 		if strings.Contains(name, bodyQuote) || strings.ContainsAny(name, "\r\n") {
-			return "", fmt.Errorf("write the functions of policy %s: a name contains a line break or %s, which ends a function's body: rename it", d.Name, bodyQuote)
+			return fmt.Errorf("write the functions of policy %s: a name contains a line break or %s, which ends a function's body: rename it", d.Name, bodyQuote)
 		}
 	}
-	remove, err := d.deleteFunction()
-	if err != nil {
-		return "", err
-	}
-	survey, err := d.surveyFunction()
-	return remove + survey, err
+	return nil
 }
 
 // deleteFunction is the text of the deletion function. It refuses to write one whose DELETE does not restate the

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/expiry"
 )
 
 // Whoever owns a schema may drop what is in it, and put a view of theirs in a table's place. While they hold the lock for that, a
@@ -63,4 +64,15 @@ func TestTextsThatLookLikeCallsAreCountedAsTheyStand(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The scripts of a draft are run as they are, maybe by a superuser: no name ends a comment of them.
+func TestADraftIsNotWrittenOfANameThatEndsAComment(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"shop.\"x\nalter role app superuser;--\"", `shop."$lapse$"`} {
+		d := Definition{Name: "p", Table: name, Expire: &expiry.Age{}}
+		if text, err := d.draftSurvey(1, false); err == nil {
+			t.Errorf("%q: %s", name, text)
+		}
+	}
 }

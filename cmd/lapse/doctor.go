@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/spf13/cobra"
@@ -99,13 +100,27 @@ func (a *app) printFindings(found []setup.Finding) {
 	counts := map[setup.Grade]int{}
 	for _, f := range found {
 		counts[f.Grade]++
-		fmt.Fprintf(a.out, "%-4s  %-24s  %s\n", f.Grade, f.Check, f.Text)
+		fmt.Fprintf(a.out, "%-4s  %-24s  %s\n", f.Grade, onOneLine(f.Check), onOneLine(f.Text))
 		for _, statement := range f.Fix {
 			fmt.Fprintf(a.out, "        %s;\n", statement)
 		}
 		if f.Advice != "" {
-			fmt.Fprintf(a.out, "        -- %s\n", f.Advice)
+			fmt.Fprintf(a.out, "        -- %s\n", onOneLine(f.Advice))
 		}
 	}
 	fmt.Fprintf(a.out, "%d ok, %d warnings, %d failed\n", counts[setup.OK], counts[setup.Warn], counts[setup.Fail])
+}
+
+// onOneLine shows control characters of names as escapes: what follows a line break in a name would look like SQL that mends
+// something, and be run by whoever runs what is printed.
+func onOneLine(text string) string {
+	var line strings.Builder
+	for _, r := range text {
+		if unicode.IsControl(r) {
+			fmt.Fprintf(&line, "\\u%04x", r)
+		} else {
+			line.WriteRune(r)
+		}
+	}
+	return line.String()
 }

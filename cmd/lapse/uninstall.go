@@ -76,13 +76,13 @@ func (u *uninstaller) print(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(u.out, "-- This takes Lapse out of database %s. Run it there as a superuser, not in one transaction. It is safe to repeat.\n", conn.Config().Database)
+	fmt.Fprintf(u.out, "-- This takes Lapse out of database %s. Run it there as a superuser, not in one transaction. It is safe to repeat.\n", onOneLine(conn.Config().Database))
 	for _, sql := range statements {
 		fmt.Fprintf(u.out, "\n%s;\n", strings.TrimSuffix(strings.TrimSpace(sql), ";"))
 	}
 	fmt.Fprintln(u.out, "\n-- The roles belong to the cluster. Where no other database needs them:")
 	for _, sql := range setup.DropRolesSQL(u.settings.Roles) {
-		fmt.Fprintf(u.out, "-- %s;\n", sql)
+		fmt.Fprintf(u.out, "-- %s;\n", onOneLine(sql))
 	}
 	return nil
 }
