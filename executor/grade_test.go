@@ -124,7 +124,7 @@ func TestWhatStandsInTheWayOfABatchIsGradedAndLosesItsRowContent(t *testing.T) {
 		"a table that is gone":  {"", "alter table sessions rename to sessions2", schemas.SQLStateTarget, StopPolicy, StopPolicy, "is gone, renamed or another table"},
 		"a trigger": {
 			"", "create function f() returns trigger language plpgsql as 'begin return null; end'; create trigger t before delete on sessions for each row execute function f()",
-			schemas.SQLStateTriggers, StopPolicy, StopPolicy, "triggers, rules",
+			schemas.SQLStateTriggers, StopPolicy, StopPolicy, "trigger t on public.sessions would run inside the deletion",
 		},
 		"another owner":         {"", "reset role; create role %s_other; alter table sessions owner to %[1]s_other", "42501", StopPolicy, StopPolicy, ""},
 		"no execute":            {"", "reset role; revoke execute on all functions in schema lapse from lapse_executor", "42501", StopPolicy, StopPolicy, ""},

@@ -49,7 +49,7 @@ func TestABatchThatEndsBeforeAPositionArrivesIsNotBelowIt(t *testing.T) {
 		"batch": func(t *testing.T, w *worker, run *work) {
 			turn := newTurn(run.policy, w.memory(run.policy))
 			turn.opened(&run.run, 1000, time.Now().Add(time.Hour))
-			if _, end, err := w.batch(t.Context(), turn, run.a, firstBatch); err != nil || end != turnGoesOn {
+			if _, end, err := w.batch(t.Context(), turn, run.a, run.policy.Batch); err != nil || end != turnGoesOn {
 				t.Fatalf("the batch ended with %v, %v", end, err)
 			}
 		},
