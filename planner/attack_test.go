@@ -41,6 +41,7 @@ const (
 	plainTable = `create table t (id bigint primary key, last_seen timestamptz not null, note text)`
 	asDeleter  = "deleter"
 	asOwner    = "owner"
+	asBoth     = "both"  // and the deleter, when a survey counts what goes along
 	asOther    = "other" // somebody else, who may refer to the table
 )
 
@@ -110,8 +111,8 @@ var attacks = []attack{
 		create table part partition of child (parent default null) default; insert into child values (1, 1)`, runs: asOwner, where: "child"},
 	{name: "an index expression of a child", plant: child("cascade", "") + `; create index on child ((f(1) + id))`, runs: asOwner, where: "child"},
 	{name: "an index expression of a child that is updated", plant: child("set null", "") + `; create index on child (f(parent))`, runs: asOwner, where: "child"},
-	{name: "an index predicate of a child", plant: child("cascade", "") + `; create index on child (id) where 1::bigint ### 2::bigint`, runs: asOwner, where: "child", intrude: "function f_or"},
-	{name: "extended statistics of a child", plant: child("cascade", "") + `; create statistics stats on (f(1) + id), parent from child`, runs: asOwner, where: "child"},
+	{name: "an index predicate of a child", plant: child("cascade", "") + `; create index on child (id) where 1::bigint ### 2::bigint`, runs: asBoth, where: "child", intrude: "function f_or"},
+	{name: "extended statistics of a child", plant: child("cascade", "") + `; create statistics stats on (f(1) + id), parent from child`, runs: asBoth, where: "child"},
 	{name: "a partition key of a child", plant: `create table child (id int, parent bigint references t on delete set null) partition by range ((f(id)));
 		create table part partition of child for values from (minvalue) to (maxvalue); insert into child values (1, 1)`, runs: asOwner, where: "child"},
 	{name: "a trigger of a child", plant: child("cascade", "") + `; ` + triggered("after delete on child for each row"), runs: asDeleter, where: "child", intrude: "trigger planted"},
@@ -234,6 +235,8 @@ func (s *siege) who(a *attack) []string {
 		return []string{s.app}
 	case a.runs == asDeleter:
 		return []string{s.deleter()}
+	case a.runs == asBoth:
+		return []string{s.deleter(), s.app}
 	case a.runs == asOther:
 		return []string{s.db.Name + "_other"}
 	}

@@ -270,6 +270,8 @@ func trouble(err error) string {
 		return ""
 	case strings.HasPrefix(state, "LP") && errors.As(err, &server):
 		return server.Message // a text of ours, with names and no values
+	case state == schemas.SQLStateInsufficientPrivilege:
+		return "its table, or one that its condition reads, is another owner's by now, or a right was taken away: run `lapse apply`"
 	case state == schemas.SQLStateUndefinedFunction:
 		return "its functions are gone, or another version of lapse made them: run `lapse apply`"
 	case state == schemas.SQLStateLockNotAvailable, state == schemas.SQLStateQueryCanceled:
