@@ -11,6 +11,7 @@ import (
 
 	"lapse/internal/config"
 	"lapse/internal/setup"
+	"lapse/schemas"
 )
 
 func (a *app) uninstallCommand() *cobra.Command {
@@ -84,7 +85,11 @@ func (u *uninstaller) print(ctx context.Context) error {
 	for _, sql := range setup.DropRolesSQL(u.settings.Roles) {
 		fmt.Fprintf(u.out, "-- %s;\n", onOneLine(sql))
 	}
-	return nil
+	logins, err := setup.Players(ctx, conn, u.settings.Roles)
+	for _, login := range logins {
+		fmt.Fprintf(u.out, "-- and the login that played them, if nothing else does: drop role %s;\n", schemas.Identifier(login))
+	}
+	return err
 }
 
 func (u *uninstaller) execute(ctx context.Context) error {

@@ -75,3 +75,16 @@ func DropRolesSQL(roles schemas.Roles) (all []string) {
 	}
 	return all
 }
+
+// Players are the logins that are members of the roles and no superusers: they stay, as the roles do.
+func Players(ctx context.Context, q Querier, roles schemas.Roles) ([]string, error) {
+	rows, err := q.Query(ctx, `
+		select distinct m.rolname::text
+		  from pg_auth_members a join pg_roles r on r.oid = a.roleid join pg_roles m on m.oid = a.member
+		 where r.rolname = any ($1) and m.rolname <> all ($1) and m.rolcanlogin and not m.rolsuper
+		 order by 1`, []string{roles.Owner, roles.Executor, roles.Auditor})
+	if err != nil {
+		return nil, fmt.Errorf("look for the logins that play the roles: %w", err)
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
