@@ -161,6 +161,11 @@ func (c *comparison) resolved(r *Resolved, kept *Change) {
 			change.fallback = kept
 		}
 	}
+	for i := range change.Fields {
+		if f := &change.Fields[i]; f.Field == tableOwnerField {
+			f.To = schemas.Identifier(r.TableOwner)
+		}
+	}
 	c.changes = append(c.changes, change)
 }
 

@@ -70,6 +70,7 @@ type applier struct {
 	reason             string
 	dryRun, yes, prune bool
 	arm, asJSON        bool
+	auditRequired      bool
 }
 
 func (a *applier) run(ctx context.Context) error {
@@ -84,6 +85,7 @@ func (a *applier) run(ctx context.Context) error {
 		return withProblems(file, err)
 	}
 	defer closeConn(conn)
+	a.auditRequired = installed.AuditRequired
 	does := &setup.Applier{
 		Session:       setup.Session{Conn: conn, Roles: a.settings.Roles, Log: a.log},
 		AuditRequired: installed.AuditRequired, Prune: a.prune, Arm: a.arm, Reason: a.reason, CountAtMost: countAtMost,

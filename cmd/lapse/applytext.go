@@ -43,11 +43,11 @@ func (a *applier) print(changes setup.Changes) {
 	if !changes.Write() {
 		fmt.Fprintln(a.out, "nothing to do")
 	}
-	fmt.Fprint(a.out, total(changes))
+	fmt.Fprint(a.out, a.total(changes))
 }
 
 // total is one line over all changes, "" where nothing changes.
-func total(changes setup.Changes) string {
+func (a *applier) total(changes setup.Changes) string {
 	kinds, arms := map[planner.ChangeKind]int{}, 0
 	for i := range changes {
 		c := &changes[i]
@@ -72,7 +72,7 @@ func total(changes setup.Changes) string {
 	}
 	text := "policies: " + strings.Join(parts, ", ") + "; " + newlyDue(changes)
 	if arms > 0 {
-		return text + fmt.Sprintf("; to be armed: %d, which delete once the auditor has read past this moment\n", arms)
+		return text + fmt.Sprintf("; to be armed: %d, which delete %s\n", arms, deletesFrom(a.auditRequired))
 	}
 	return text + "; nothing more is deleted until armed\n"
 }
@@ -111,11 +111,19 @@ func (a *applier) printLeft(changes setup.Changes) {
 	}
 }
 
+// deletesFrom is from when on a policy deletes that is being armed.
+func deletesFrom(auditRequired bool) string {
+	if auditRequired {
+		return "once the auditor has read past this moment"
+	}
+	return "from the next run on, without evidence (audit: off)"
+}
+
 func (a *applier) report(c *setup.Change) {
 	fmt.Fprintf(a.out, "applied %s: version %d, %s\n", c.Policy, c.ToVersion, c.ToState)
 	switch {
 	case c.ToState == schemas.Arming:
-		fmt.Fprintln(a.out, "  it deletes once the auditor has read past this moment")
+		fmt.Fprintf(a.out, "  it deletes %s\n", deletesFrom(a.auditRequired))
 	case c.HeldBack:
 		fmt.Fprintf(a.out, "  it is held back, and deletes nothing until `lapse apply --arm` or `lapse policy arm %s` says yes\n", c.Policy)
 	}

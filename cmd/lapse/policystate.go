@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"lapse/internal/config"
 	"lapse/planner"
 	"lapse/schemas"
 )
@@ -109,6 +110,8 @@ type stateChange struct {
 	HeldAgainst string                `json:"held_against,omitempty"`
 	Changed     bool                  `json:"changed"`
 	Accepted    int64                 `json:"accepted,omitempty"` // rows that an open breaker lets go, once
+
+	auditOff bool
 }
 
 // String is the line for a person.
@@ -127,7 +130,7 @@ func (s *stateChange) String() string {
 	case !s.Changed:
 		text += " already"
 	case s.To == schemas.Arming:
-		text += ": it deletes once the auditor has read past this moment"
+		text += ": it deletes " + deletesFrom(!s.auditOff)
 	}
 	return text
 }
@@ -171,6 +174,7 @@ func (a *app) changeStates(
 		changed = append(changed, stateChange{
 			Policy: c.Policy, Version: c.ToVersion, From: c.FromState, To: c.ToState,
 			HeldBack: c.HeldBack, HeldAgainst: c.HeldAgainst, Changed: c.Writes() || accepted > 0, Accepted: accepted,
+			auditOff: s.Audit == config.AuditOff,
 		})
 	}
 	return changed, nil

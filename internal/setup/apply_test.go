@@ -276,3 +276,23 @@ func TestPausingAndArmingLockNoTable(t *testing.T) {
 		t.Error("nobody has written which position the auditor must pass")
 	}
 }
+
+// Only its owner may publish a table. Who applies without a superuser is told before anything is written.
+func TestATableThatTheLoginMayNotPublishIsRefusedBeforeAnythingIsWritten(t *testing.T) {
+	t.Parallel()
+	p := newInstalled(t, pgtest.New(t, pgtest.Newest(t)))
+	login, other := p.db.NewRole(t, "teller"), p.table("other")
+	owner, _, _ := strings.Cut(other, ".")
+	p.db.Exec(t, `create table public.days (id int primary key, at timestamptz not null)`,
+		"grant "+schemas.Identifier(p.roles.Owner)+" to "+login)
+	conn := p.db.ConnectAs(t, login)
+	a := &setup.Applier{Session: setup.Session{Conn: conn, Roles: p.roles, Log: quiet}, AuditRequired: true}
+	for table, want := range map[string]string{
+		"public.days": `table public.days belongs to postgres, a superuser, and only its owner may publish it, and Lapse does not change that by itself: have a superuser run: alter table public.days owner to ROLE`,
+		other:         fmt.Sprintf("table %s belongs to %s, and only its owner may publish it, and this login may not change that: have a superuser run: grant %[2]s to %s", other, owner, login),
+	} {
+		if _, err := a.Difference(t.Context(), file(t, "", table)); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "nothing of the file was applied") {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}

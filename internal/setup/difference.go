@@ -184,7 +184,41 @@ func (a *Applier) checkPublished(ctx context.Context, members []replication.Memb
 			c.Publish = append(c.Publish, table.Name)
 		}
 	}
+	if err := a.checkOwners(ctx, c); err != nil {
+		return err
+	}
 	return replication.CheckIdentities(ctx, a.Conn, c.tables)
+}
+
+// checkOwners refuses a table that this login may not publish: only who has its owner's rights may.
+func (a *Applier) checkOwners(ctx context.Context, c *Change) error {
+	if len(c.Publish) == 0 {
+		return nil
+	}
+	var table, owner, login string
+	var super bool
+	err := a.Conn.QueryRow(ctx, `
+		select format('%I.%I', n.nspname, c.relname), quote_ident(o.rolname), o.rolsuper, quote_ident(session_user)
+		  from pg_class c
+		  join pg_namespace n on n.oid = c.relnamespace
+		  join pg_roles o on o.oid = c.relowner
+		 where c.oid = any ($1) and format('%I.%I', n.nspname, c.relname) = any ($2) and not pg_has_role(session_user, o.oid, 'usage')
+		 order by 1
+		 limit 1`, c.tables, c.Publish).Scan(&table, &owner, &super, &login)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil
+	case err != nil:
+		return fmt.Errorf("ask who owns the tables of policy %s: %w", c.Policy, err)
+	case super:
+		return &GrantError{
+			Why: fmt.Sprintf("table %s belongs to %s, a superuser, and only its owner may publish it", table, owner),
+			SQL: fmt.Sprintf("alter table %s owner to ROLE, or `lapse apply` of this file", table), Apart: true,
+		}
+	}
+	return &GrantError{
+		Why: fmt.Sprintf("table %s belongs to %s, and only its owner may publish it", table, owner), SQL: fmt.Sprintf("grant %s to %s", owner, login),
+	}
 }
 
 // checkDeleter says whether the deleter of the table's owner lacks something, and refuses a table that it cannot be given
