@@ -81,8 +81,10 @@ func (b *bender) mute(t *testing.T, loud *atomic.Bool, change func(*audit.Config
 func TestACloneBesideTheRunningOriginalSeesTheLogGrow(t *testing.T) {
 	bend(t, []int{14, 18}, func(t *testing.T, b *bender) {
 		var loud atomic.Bool
+		loud.Store(true) // until it is ready: an auditor that cannot write a heartbeat is not
 		original := b.start(t, b.mute(t, &loud, b.beating(50*time.Millisecond)))
 		eventually(t, "the original is ready", func() bool { return original.Ready() == nil })
+		loud.Store(false)
 		b.beat(t)
 		b.work(t)
 		b.catchUp(t, b.w.conn)
