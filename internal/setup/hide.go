@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/planner"
 	"lapse/schemas"
@@ -69,16 +68,12 @@ func (s *Hider) checkView(ctx context.Context, h *planner.Hide) error {
 	if h.As != planner.HideView {
 		return nil
 	}
-	var made bool
-	err := s.Conn.QueryRow(ctx, `
-		select coalesce(obj_description(c.oid, 'pg_class') = $3, false)
-		  from pg_class c join pg_namespace n on n.oid = c.relnamespace
-		 where n.nspname = $1 and c.relname = $2`, h.Schema, h.ViewName(), planner.HideMark).Scan(&made)
+	there, made, err := marked(ctx, s.Conn, h.Schema, h.ViewName(), planner.HideMark)
 	switch {
-	case errors.Is(err, pgx.ErrNoRows) || err == nil && made:
-		return nil
 	case err != nil:
 		return fmt.Errorf("look for the view: %w", err)
+	case !there || made:
+		return nil
 	}
 	return &ScaffoldError{fmt.Sprintf("%s is there already, and hide did not make it: rename it, or use --as policy", schemas.Identifier(h.Schema, h.ViewName()))}
 }
@@ -87,16 +82,17 @@ func (s *Hider) checkView(ctx context.Context, h *planner.Hide) error {
 //
 //	crash in it    nothing of it is left; running it again makes all of it
 func (s *Hider) Execute(ctx context.Context, w *Hiding) error {
-	err := s.RunScript(ctx, "hide what is due", w.SQL)
-	var server *pgconn.PgError
-	if errors.As(err, &server) && server.Code == schemas.SQLStateInsufficientPrivilege {
-		return ownersRight(err, w.Schema, w.Owner)
-	}
-	return err
+	return s.runAsOwner(ctx, "hide what is due", w.SQL, w.Schema, w.Owner)
 }
 
-// ownersRight says what a login lacks that makes things in the name of a table's owner.
-func ownersRight(err error, schema, owner string) error {
-	return fmt.Errorf("%w: everything is made in the name of %s, the table's owner: the login must be a member of it, and it must be able to make things there: grant create on schema %s to %s",
-		err, owner, schemas.Identifier(schema), schemas.Identifier(owner))
+// marked reports whether a relation is there, and whether its comment is the mark of what made it.
+func marked(ctx context.Context, q Querier, schema, name, mark string) (there, made bool, err error) {
+	err = q.QueryRow(ctx, `
+		select coalesce(obj_description(c.oid, 'pg_class') = $3, false)
+		  from pg_class c join pg_namespace n on n.oid = c.relnamespace
+		 where n.nspname = $1 and c.relname = $2`, schema, name, mark).Scan(&made)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, false, nil
+	}
+	return err == nil, made, err
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/planner"
 	"lapse/planner/expiry"
@@ -177,11 +177,7 @@ func (s *Scaffolder) misfit(c planner.ScaffoldColumn, w *Scaffolding) string {
 		if name == "ttl_seconds" {
 			want = []string{"bigint", "integer", "smallint"}
 		}
-		fits := false
-		for _, t := range want {
-			fits = fits || c.Type == t
-		}
-		if c.Name == name && !fits {
+		if c.Name == name && !slices.Contains(want, c.Type) {
 			return fmt.Sprintf("%s has a column %s already, of type %s and not %s: name another with --column, or use another option", s.Table, name, c.Type, want[0])
 		}
 	}
@@ -190,16 +186,11 @@ func (s *Scaffolder) misfit(c planner.ScaffoldColumn, w *Scaffolding) string {
 
 // findRegistry looks whether the sidecar is there, and who writes to the table.
 func (s *Scaffolder) findRegistry(ctx context.Context, tx pgx.Tx, w *Scaffolding) error {
-	var made bool
-	err := tx.QueryRow(ctx, `
-		select coalesce(obj_description(c.oid, 'pg_class') = $3, false)
-		  from pg_class c join pg_namespace n on n.oid = c.relnamespace
-		 where n.nspname = $1 and c.relname = $2`, w.Schema, w.RegistryName(), planner.ScaffoldMark).Scan(&made)
+	there, made, err := marked(ctx, tx, w.Schema, w.RegistryName(), planner.ScaffoldMark)
 	switch {
-	case errors.Is(err, pgx.ErrNoRows):
 	case err != nil:
 		return fmt.Errorf("look for the sidecar of %s: %w", s.Table, err)
-	case !made && !s.Drop:
+	case there && !made && !s.Drop:
 		return &ScaffoldError{fmt.Sprintf("%s is there already, and no scaffold made it: rename it", schemas.Identifier(w.Schema, w.RegistryName()))}
 	}
 	w.Registry = made
@@ -215,10 +206,5 @@ func (s *Scaffolder) findRegistry(ctx context.Context, tx pgx.Tx, w *Scaffolding
 
 // Execute runs the scaffold's SQL.
 func (s *Scaffolder) Execute(ctx context.Context, w *Scaffolding) error {
-	err := s.RunScript(ctx, "scaffold "+s.Table, w.SQL)
-	var server *pgconn.PgError
-	if errors.As(err, &server) && server.Code == schemas.SQLStateInsufficientPrivilege {
-		return ownersRight(err, w.Schema, w.Owner)
-	}
-	return err
+	return s.runAsOwner(ctx, "scaffold "+s.Table, w.SQL, w.Schema, w.Owner)
 }

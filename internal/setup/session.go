@@ -181,3 +181,13 @@ func setLockTimeout(ctx context.Context, tx pgx.Tx, timeout string) error {
 	}
 	return nil
 }
+
+// runAsOwner runs a script that makes things in the name of a table's owner, and says what the login lacks where it may not.
+func (s *Session) runAsOwner(ctx context.Context, what, sql, schema, owner string) error {
+	err := s.RunScript(ctx, what, sql)
+	if schemas.StateOf(err) != schemas.SQLStateInsufficientPrivilege {
+		return err
+	}
+	return fmt.Errorf("%w: everything is made in the name of %s, the table's owner: the login must be a member of it, and it must be able to make things there: grant create on schema %s to %s",
+		err, owner, schemas.Identifier(schema), schemas.Identifier(owner))
+}
