@@ -42,7 +42,7 @@ Exit codes: 2 when the file has mistakes, 3 when a policy could not be counted, 
 	cmd.RunE = a.does(func(cmd *cobra.Command, args []string) error {
 		if at != "" {
 			when, err := time.Parse(time.RFC3339, at)
-			if err != nil {
+			if err != nil || when.IsZero() { // the zero time is now
 				return wrongUsage("--at %s: write the time as in 2026-12-24T00:00:00Z", at)
 			}
 			c.at = when
