@@ -144,7 +144,7 @@ func (s *session) begin(ctx context.Context, f *functions) (start, error) {
 // deleteCall calls a deletion function with a claim, its MAC and the lease.
 const deleteCall = `(row($1::text, $2::oid, $3::int, $4::int, $5::xid8, $6::timestamptz, $7::uuid, $8::int, $9::text, $10::int, $11::uuid,
 	$12::timestamptz, $13::bigint, $14::oid, $15::oid[], $16::bytea)::lapse.claim, $17::bytea,
-	row($18::bigint, $19::bigint, $20::text, $21::int)::lapse.work)`
+	row($18::bigint, $19::bigint, $20::text, $21::int, null, false)::lapse.work)`
 
 func deleteArguments(c *schemas.Claim, mac []byte, l *lease, holder string, limit int) []any {
 	return []any{

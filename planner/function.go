@@ -142,7 +142,7 @@ func (d *Definition) deleteFunction() (string, error) {
 		"Table": d.Table, "SearchPath": searchPath, "Sliced": len(d.Slices) > 0, "Ranged": d.ranged(), "Batch": d.Batch, "Joined": d.joinedNames(), "Certain": d.certain(), "LookAhead": lookAhead,
 		"Bound": boundOf(d.Expire, "claim.cutoff"), "Using": using, "Exact": on + exact,
 		"PickSelect": onLeaf(d.pickSelect(leafMark, "$1", "$2", own), "place.leaf"), "Left": onLeaf(d.left(leafMark), "place.leaf"),
-		"PickAfter": d.pickAfter("$4"), "PickTail": d.pickTail(limit), "PickLock": onLeaf(d.pickLock(leafMark), "place.leaf"),
+		"PickAfter": d.pickAfter("$4"), "PickTail": d.pickTail(limit), "PickLock": onLeaf(d.pickLock(leafMark), "place.leaf"), "Lock": condition.Lock(),
 		"PickAbove": above, "PickUpTo": upTo, "LeftAbove": leftAbove, "LeftUpTo": leftUpTo,
 		"Places": d.places("s", ""), "LastPicked": d.lastPlace("pick"), "LastDue": d.lastPlace("due"), "LastSeen": d.lastPlace("seen"),
 	})

@@ -76,11 +76,11 @@ func (d *Definition) pickTail(limit string) string {
 	return tail
 }
 
-// pickLock is the SELECT that locks what was found, by the addresses $3; the leaf's oid is $4.
+// pickLock is the SELECT that finds once more what is to be locked, by the addresses $3; the leaf's oid is $4.
 func (d *Definition) pickLock(leaf string) string {
 	c := d.condition()
-	return fmt.Sprintf("select t.ctid as at\n  from %s\n where t.ctid = any ($3) and t.tableoid = $4\n   and %s\n   %s",
-		c.From("only "+leaf), c.Exact("$1", "$2"), c.Lock())
+	return fmt.Sprintf("select t.ctid as at\n  from %s\n where t.ctid = any ($3) and t.tableoid = $4\n   and %s",
+		c.From("only "+leaf), c.Exact("$1", "$2"))
 }
 
 // places are the order columns of a row of relation r, with their texts or without.

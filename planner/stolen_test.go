@@ -129,7 +129,7 @@ func TestADeletersRightsThatWereLentAreWorthNothing(t *testing.T) {
 		must(t, run(w.admin, `grant usage on schema lapse, shop to `+w.app+`, `+testRoles.Executor))
 		before := value[int](w, `select count(*) from sessions`)
 		const row = `(row('1', (select oid from pg_database where datname = current_database()), 1, 1, pg_current_xact_id(), now(), gen_random_uuid(),
-			1, 'p', 1, $1::uuid, $2::timestamptz, 0, $3::oid, '{}', decode(repeat('00', 32), 'hex'))::lapse.claim, row($4::bigint, $5::bigint, 'test', 100)::lapse.work)`
+			1, 'p', 1, $1::uuid, $2::timestamptz, 0, $3::oid, '{}', decode(repeat('00', 32), 'hex'))::lapse.claim, row($4::bigint, $5::bigint, 'test', 100, null, false)::lapse.work)`
 		for name := range calls {
 			args := []any{b.Run.ID, b.Run.Cutoff, b.Claim.Target, b.Shard, b.Term}
 			err := run(w.owner, `select shop.lent_`+name+row, args...)
@@ -217,7 +217,7 @@ func TestWhateverALoginCanFillIsBounded(t *testing.T) {
 					fields[i] = with
 				}
 			}
-			return fmt.Sprintf(`select lapse.delete_1_1(row(%s)::lapse.claim, decode(repeat('00', 32), 'hex'), row(%d, %d, 'test', 100)::lapse.work)`,
+			return fmt.Sprintf(`select lapse.delete_1_1(row(%s)::lapse.claim, decode(repeat('00', 32), 'hex'), row(%d, %d, 'test', 100, null, false)::lapse.work)`,
 				strings.Join(fields, ", "), b.Shard, b.Term)
 		}
 		for field, with := range map[string]string{

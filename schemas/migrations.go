@@ -17,7 +17,7 @@ var migrations embed.FS
 // Version is the newest catalog version, the number of the last files in migrations/. firstVersion is the oldest that is
 // upgraded.
 const (
-	Version      = 5
+	Version      = 6
 	firstVersion = 3
 )
 

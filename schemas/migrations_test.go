@@ -63,7 +63,7 @@ func TestAGapBetweenMigrationsIsRefused(t *testing.T) {
 		t.Fatalf("a whole folder: %v, %v", steps, err)
 	}
 	for missing, says := range map[string]string{
-		"0003": "the files of version 3 are missing", "0004": "the files of version 4 are missing", "0005": "end with version 4",
+		"0003": "the files of version 3 are missing", "0004": "the files of version 4 are missing", "0005": "the files of version 5 are missing", "0006": "end with version 5",
 	} {
 		var left []string
 		for _, file := range whole() {
@@ -75,7 +75,7 @@ func TestAGapBetweenMigrationsIsRefused(t *testing.T) {
 			t.Errorf("without %s: got %v, want it to say: %s", missing, err, says)
 		}
 	}
-	for _, more := range []string{"0007_1_a.sql", "x.sql", "0004_3_c.sql={{.Nothing}}", "0004_3_c.sql={{"} {
+	for _, more := range []string{"0008_1_a.sql", "x.sql", "0004_3_c.sql={{.Nothing}}", "0004_3_c.sql={{"} {
 		if _, err := schemas.ReadMigrations(folder(append(whole(), more)...), roles); err == nil {
 			t.Errorf("a folder with %s is no error", more)
 		}

@@ -23,6 +23,7 @@ declare
   gone    bigint := 0;
   more    boolean := false;
   ended   boolean;
+  kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
 begin
   if num_nonnulls(place.lower, place.upper, place.modulus) > 0 then
     raise exception 'the shard is a slice, and the policy has none' using errcode = 'LP007';
@@ -33,7 +34,7 @@ begin
 select t.ctid as at, t."at" as k1, t."id" as k2
   from only ' || place.leaf || ' as t
  where t."at" <= $2 and t."at" >= (-210863520000)::bigint
-   and t.tableoid = $5 and case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end'
+   and t.tableoid = $5 and case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end' || kept
       || case when place.cursor is null then '' else '
    and (t."at", t."id") > (($4[1])::integer, ($4[2])::integer)' end || '
  order by t."at", t."id"
@@ -48,7 +49,7 @@ select array_agg(p.at), (select array[r.k1::text, r.k2::text] from pick r offset
   if rows_at is not null then
     before := lapse.record(claim, mac, work);
     execute 'delete from only ' || place.leaf || ' as t
-       where t.ctid = any ($3) and t.tableoid = $4 and case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end'
+       where t.ctid = any ($3) and t.tableoid = $4 and case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end' || kept
       using claim.cutoff, bound, rows_at, claim.target;
     get diagnostics gone = row_count;
     set constraints all immediate; -- deferred ones too: here, not at COMMIT
@@ -58,7 +59,7 @@ select array_agg(p.at), (select array[r.k1::text, r.k2::text] from pick r offset
     execute 'select exists (
   select from only ' || place.leaf || ' as t
    where t."at" <= $2 and t."at" >= (-210863520000)::bigint
-     and t.tableoid = $3 and case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end)' into more using claim.cutoff, bound, claim.target;
+     and t.tableoid = $3 and case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end' || kept || ')' into more using claim.cutoff, bound, claim.target;
     set constraints all immediate;
     perform lapse.pin();
   end if;

@@ -23,6 +23,7 @@ declare
   gone    bigint := 0;
   more    boolean := false;
   ended   boolean;
+  kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
   found   tid[];
 begin
   if num_nonnulls(place.lower, place.upper, place.modulus) > 0 then
@@ -35,7 +36,7 @@ begin
 select t.ctid as at, t."id" as k1,
        t.tableoid = $5 and case when ((t."seen" + t."ttl")) between ''4713-01-01 BC'' and $1 then true else false end and (t."kept") as due
   from only ' || place.leaf || ' as t
- where true'
+ where true' || kept
       || case when place.cursor is null then '' else '
    and (t."id") > (($4[1])::bigint)' end || '
  order by t."id"
@@ -56,7 +57,7 @@ select array_agg(d.at),
 select t.ctid as at
   from only ' || place.leaf || ' as t
  where t.ctid = any ($3) and t.tableoid = $4
-   and case when ((t."seen" + t."ttl")) between ''4713-01-01 BC'' and $1 then true else false end and (t."kept")
+   and case when ((t."seen" + t."ttl")) between ''4713-01-01 BC'' and $1 then true else false end and (t."kept")' || kept || '
    for update skip locked
 ) p'
       into rows_at using claim.cutoff, bound, found, claim.target;
@@ -66,7 +67,7 @@ select t.ctid as at
   if rows_at is not null then
     before := lapse.record(claim, mac, work);
     execute 'delete from only ' || place.leaf || ' as t
-       where t.ctid = any ($3) and t.tableoid = $4 and case when ((t."seen" + t."ttl")) between ''4713-01-01 BC'' and $1 then true else false end and (t."kept")'
+       where t.ctid = any ($3) and t.tableoid = $4 and case when ((t."seen" + t."ttl")) between ''4713-01-01 BC'' and $1 then true else false end and (t."kept")' || kept
       using claim.cutoff, bound, rows_at, claim.target;
     get diagnostics gone = row_count;
     set constraints all immediate; -- deferred ones too: here, not at COMMIT

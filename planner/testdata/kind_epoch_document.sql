@@ -23,6 +23,7 @@ declare
   gone    bigint := 0;
   more    boolean := false;
   ended   boolean;
+  kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
 begin
   if num_nonnulls(place.lower, place.upper, place.modulus) > 0 then
     raise exception 'the shard is a slice, and the policy has none' using errcode = 'LP007';
@@ -33,7 +34,7 @@ begin
 select t.ctid as at, (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) as k1, t."id" as k2
   from only ' || place.leaf || ' as t
  where (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) <= $2
-   and t.tableoid = $5 and case when (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) between -210863520000000 and $2 then to_timestamp(floor(floor((t."doc" #> ''{meta,valid.to}''::text[])::numeric) / 1000)) + interval ''1 day'' <= $1 else false end'
+   and t.tableoid = $5 and case when (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) between -210863520000000 and $2 then to_timestamp(floor(floor((t."doc" #> ''{meta,valid.to}''::text[])::numeric) / 1000)) + interval ''1 day'' <= $1 else false end' || kept
       || case when place.cursor is null then '' else '
    and ((CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END), t."id") > (($4[1])::bigint, ($4[2])::integer)' end || '
  order by (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END), t."id"
@@ -48,7 +49,7 @@ select array_agg(p.at), (select array[r.k1::text, r.k2::text] from pick r offset
   if rows_at is not null then
     before := lapse.record(claim, mac, work);
     execute 'delete from only ' || place.leaf || ' as t
-       where t.ctid = any ($3) and t.tableoid = $4 and case when (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) between -210863520000000 and $2 then to_timestamp(floor(floor((t."doc" #> ''{meta,valid.to}''::text[])::numeric) / 1000)) + interval ''1 day'' <= $1 else false end'
+       where t.ctid = any ($3) and t.tableoid = $4 and case when (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) between -210863520000000 and $2 then to_timestamp(floor(floor((t."doc" #> ''{meta,valid.to}''::text[])::numeric) / 1000)) + interval ''1 day'' <= $1 else false end' || kept
       using claim.cutoff, bound, rows_at, claim.target;
     get diagnostics gone = row_count;
     set constraints all immediate; -- deferred ones too: here, not at COMMIT
@@ -58,7 +59,7 @@ select array_agg(p.at), (select array[r.k1::text, r.k2::text] from pick r offset
     execute 'select exists (
   select from only ' || place.leaf || ' as t
    where (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) <= $2
-     and t.tableoid = $3 and case when (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) between -210863520000000 and $2 then to_timestamp(floor(floor((t."doc" #> ''{meta,valid.to}''::text[])::numeric) / 1000)) + interval ''1 day'' <= $1 else false end)' into more using claim.cutoff, bound, claim.target;
+     and t.tableoid = $3 and case when (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) between -210863520000000 and $2 then to_timestamp(floor(floor((t."doc" #> ''{meta,valid.to}''::text[])::numeric) / 1000)) + interval ''1 day'' <= $1 else false end' || kept || ')' into more using claim.cutoff, bound, claim.target;
     set constraints all immediate;
     perform lapse.pin();
   end if;

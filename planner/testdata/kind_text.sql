@@ -23,6 +23,7 @@ declare
   gone    bigint := 0;
   more    boolean := false;
   ended   boolean;
+  kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
   found   tid[];
 begin
   if num_nonnulls(place.lower, place.upper, place.modulus) > 0 then
@@ -35,7 +36,7 @@ begin
 select t.ctid as at, (t."at" collate "C") as k1, t."id" as k2,
        t.tableoid = $5 and case when octet_length((t."at")::text) < 30 then case when (t."at" collate "C") between ''0001'' and $2 and (t."at" collate "C") ~ ''^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then case when substr((t."at" collate "C"), 9, 2) <= case substr((t."at" collate "C"), 6, 2) when ''02'' then case when substr((t."at" collate "C"), 1, 4)::int % 4 = 0 and (substr((t."at" collate "C"), 1, 4)::int % 100 <> 0 or substr((t."at" collate "C"), 1, 4)::int % 400 = 0) then ''29'' else ''28'' end when ''04'' then ''30'' when ''06'' then ''30'' when ''09'' then ''30'' when ''11'' then ''30'' else ''31'' end then (left((t."at" collate "C"), case substr((t."at" collate "C"), 20, 1) when ''.'' then 23 else 19 end)::timestamp at time zone ''UTC'' - (case when substr((t."at" collate "C"), 20) like ''%:%'' then right((t."at" collate "C"), 6) else ''0'' end)::interval) + interval ''1 day'' <= $1 else false end else false end else false end as due
   from only ' || place.leaf || ' as t
- where (t."at" collate "C") <= $2 and (t."at" collate "C") >= ''0001'' and octet_length((t."at")::text) < 30'
+ where (t."at" collate "C") <= $2 and (t."at" collate "C") >= ''0001'' and octet_length((t."at")::text) < 30' || kept
       || case when place.cursor is null then '' else '
    and ((t."at" collate "C"), t."id") > (($4[1])::text collate "C", ($4[2])::integer)' end || '
  order by (t."at" collate "C"), t."id"
@@ -56,7 +57,7 @@ select array_agg(d.at),
 select t.ctid as at
   from only ' || place.leaf || ' as t
  where t.ctid = any ($3) and t.tableoid = $4
-   and case when octet_length((t."at")::text) < 30 then case when (t."at" collate "C") between ''0001'' and $2 and (t."at" collate "C") ~ ''^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then case when substr((t."at" collate "C"), 9, 2) <= case substr((t."at" collate "C"), 6, 2) when ''02'' then case when substr((t."at" collate "C"), 1, 4)::int % 4 = 0 and (substr((t."at" collate "C"), 1, 4)::int % 100 <> 0 or substr((t."at" collate "C"), 1, 4)::int % 400 = 0) then ''29'' else ''28'' end when ''04'' then ''30'' when ''06'' then ''30'' when ''09'' then ''30'' when ''11'' then ''30'' else ''31'' end then (left((t."at" collate "C"), case substr((t."at" collate "C"), 20, 1) when ''.'' then 23 else 19 end)::timestamp at time zone ''UTC'' - (case when substr((t."at" collate "C"), 20) like ''%:%'' then right((t."at" collate "C"), 6) else ''0'' end)::interval) + interval ''1 day'' <= $1 else false end else false end else false end
+   and case when octet_length((t."at")::text) < 30 then case when (t."at" collate "C") between ''0001'' and $2 and (t."at" collate "C") ~ ''^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then case when substr((t."at" collate "C"), 9, 2) <= case substr((t."at" collate "C"), 6, 2) when ''02'' then case when substr((t."at" collate "C"), 1, 4)::int % 4 = 0 and (substr((t."at" collate "C"), 1, 4)::int % 100 <> 0 or substr((t."at" collate "C"), 1, 4)::int % 400 = 0) then ''29'' else ''28'' end when ''04'' then ''30'' when ''06'' then ''30'' when ''09'' then ''30'' when ''11'' then ''30'' else ''31'' end then (left((t."at" collate "C"), case substr((t."at" collate "C"), 20, 1) when ''.'' then 23 else 19 end)::timestamp at time zone ''UTC'' - (case when substr((t."at" collate "C"), 20) like ''%:%'' then right((t."at" collate "C"), 6) else ''0'' end)::interval) + interval ''1 day'' <= $1 else false end else false end else false end' || kept || '
    for update skip locked
 ) p'
       into rows_at using claim.cutoff, bound, found, claim.target;
@@ -66,7 +67,7 @@ select t.ctid as at
   if rows_at is not null then
     before := lapse.record(claim, mac, work);
     execute 'delete from only ' || place.leaf || ' as t
-       where t.ctid = any ($3) and t.tableoid = $4 and case when octet_length((t."at")::text) < 30 then case when (t."at" collate "C") between ''0001'' and $2 and (t."at" collate "C") ~ ''^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then case when substr((t."at" collate "C"), 9, 2) <= case substr((t."at" collate "C"), 6, 2) when ''02'' then case when substr((t."at" collate "C"), 1, 4)::int % 4 = 0 and (substr((t."at" collate "C"), 1, 4)::int % 100 <> 0 or substr((t."at" collate "C"), 1, 4)::int % 400 = 0) then ''29'' else ''28'' end when ''04'' then ''30'' when ''06'' then ''30'' when ''09'' then ''30'' when ''11'' then ''30'' else ''31'' end then (left((t."at" collate "C"), case substr((t."at" collate "C"), 20, 1) when ''.'' then 23 else 19 end)::timestamp at time zone ''UTC'' - (case when substr((t."at" collate "C"), 20) like ''%:%'' then right((t."at" collate "C"), 6) else ''0'' end)::interval) + interval ''1 day'' <= $1 else false end else false end else false end'
+       where t.ctid = any ($3) and t.tableoid = $4 and case when octet_length((t."at")::text) < 30 then case when (t."at" collate "C") between ''0001'' and $2 and (t."at" collate "C") ~ ''^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then case when substr((t."at" collate "C"), 9, 2) <= case substr((t."at" collate "C"), 6, 2) when ''02'' then case when substr((t."at" collate "C"), 1, 4)::int % 4 = 0 and (substr((t."at" collate "C"), 1, 4)::int % 100 <> 0 or substr((t."at" collate "C"), 1, 4)::int % 400 = 0) then ''29'' else ''28'' end when ''04'' then ''30'' when ''06'' then ''30'' when ''09'' then ''30'' when ''11'' then ''30'' else ''31'' end then (left((t."at" collate "C"), case substr((t."at" collate "C"), 20, 1) when ''.'' then 23 else 19 end)::timestamp at time zone ''UTC'' - (case when substr((t."at" collate "C"), 20) like ''%:%'' then right((t."at" collate "C"), 6) else ''0'' end)::interval) + interval ''1 day'' <= $1 else false end else false end else false end' || kept
       using claim.cutoff, bound, rows_at, claim.target;
     get diagnostics gone = row_count;
     set constraints all immediate; -- deferred ones too: here, not at COMMIT

@@ -25,6 +25,7 @@ declare
   gone    bigint := 0;
   more    boolean := false;
   ended   boolean;
+  kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
   found   tid[];
 begin
   if num_nonnulls(place.lower, place.upper, place.modulus) > 0 then
@@ -39,7 +40,7 @@ select t.ctid as at, r."until" as k1, (r."ten""ant")::text collate "C" as k2, r.
        t.tableoid = $5 and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end as due
   from public."Reg" as r
   left join only ' || place.leaf || ' as t on r."ten""ant" = t."tenant" and r."id" = t."id"
- where r."until" <= $2 and r."until" >= ''4713-01-01 BC'''
+ where r."until" <= $2 and r."until" >= ''4713-01-01 BC''' || kept
       || case when place.cursor is null then '' else '
    and (r."until", (r."ten""ant")::text collate "C", r."id") > (($4[1])::timestamp with time zone, ($4[2])::text collate "C", ($4[3])::bigint)' end || '
  order by r."until", (r."ten""ant")::text collate "C", r."id"
@@ -61,7 +62,7 @@ select t.ctid as at
   from only ' || place.leaf || ' as t
   join public."Reg" as r on r."ten""ant" = t."tenant" and r."id" = t."id"
  where t.ctid = any ($3) and t.tableoid = $4
-   and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end
+   and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end' || kept || '
    for update of t, r skip locked
 ) p'
       into rows_at using claim.cutoff, bound, found, claim.target;
@@ -72,7 +73,7 @@ select t.ctid as at
     before := lapse.record(claim, mac, work);
     execute 'delete from only ' || place.leaf || ' as t
        using public."Reg" as r
-       where t.ctid = any ($3) and t.tableoid = $4 and r."ten""ant" = t."tenant" and r."id" = t."id" and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end'
+       where t.ctid = any ($3) and t.tableoid = $4 and r."ten""ant" = t."tenant" and r."id" = t."id" and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end' || kept
       using claim.cutoff, bound, rows_at, claim.target;
     get diagnostics gone = row_count;
     set constraints all immediate; -- deferred ones too: here, not at COMMIT

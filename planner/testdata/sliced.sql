@@ -23,6 +23,7 @@ declare
   gone    bigint := 0;
   more    boolean := false;
   ended   boolean;
+  kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
   found   tid[];
 begin
   if num_nonnulls(place.lower, place.upper) > 0 then
@@ -35,7 +36,7 @@ begin
 select t.ctid as at, t."opened" as k1, t."id" as k2,
        t.tableoid = $5 and case when $7 is null then true else (hashtextextended(coalesce((t."it''s")::text, '''') collate "C", hashtextextended(coalesce((t."tenant")::text, '''') collate "C", 0)) & 9223372036854775807) % $7 = $8 end and case when t."opened" between ''4713-01-01 BC'' and $2 then t."opened" + interval ''30 days'' <= $1 else false end as due
   from only ' || place.leaf || ' as t
- where t."opened" <= $2 and t."opened" >= ''4713-01-01 BC'''
+ where t."opened" <= $2 and t."opened" >= ''4713-01-01 BC''' || kept
       || case when place.cursor is null then '' else '
    and (t."opened", t."id") > (($4[1])::timestamp with time zone, ($4[2])::bigint)' end || '
  order by t."opened", t."id"
@@ -56,7 +57,7 @@ select array_agg(d.at),
 select t.ctid as at
   from only ' || place.leaf || ' as t
  where t.ctid = any ($3) and t.tableoid = $4
-   and case when t."opened" between ''4713-01-01 BC'' and $2 then t."opened" + interval ''30 days'' <= $1 else false end
+   and case when t."opened" between ''4713-01-01 BC'' and $2 then t."opened" + interval ''30 days'' <= $1 else false end' || kept || '
    for update skip locked
 ) p'
       into rows_at using claim.cutoff, bound, found, claim.target;
@@ -66,7 +67,7 @@ select t.ctid as at
   if rows_at is not null then
     before := lapse.record(claim, mac, work);
     execute 'delete from only ' || place.leaf || ' as t
-       where t.ctid = any ($3) and t.tableoid = $4 and case when t."opened" between ''4713-01-01 BC'' and $2 then t."opened" + interval ''30 days'' <= $1 else false end'
+       where t.ctid = any ($3) and t.tableoid = $4 and case when t."opened" between ''4713-01-01 BC'' and $2 then t."opened" + interval ''30 days'' <= $1 else false end' || kept
       using claim.cutoff, bound, rows_at, claim.target;
     get diagnostics gone = row_count;
     set constraints all immediate; -- deferred ones too: here, not at COMMIT

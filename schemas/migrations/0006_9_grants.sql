@@ -1,0 +1,29 @@
+-- Rights and comments of what this version makes anew: as 0003_6_grants.sql has them, and for each deleter as `lapse apply`
+-- gives them. Each is named: the deleters own functions of this schema too, which are not {{.Owner}}'s to revoke.
+
+revoke all on function
+  lapse.enter(lapse.claim, lapse.work, int, int, int), lapse.look(lapse.claim, lapse.work, text), lapse.record(lapse.claim, bytea, lapse.work),
+  lapse.leave(lapse.claim, lapse.work, bigint, bigint, bigint[], text[], boolean, boolean), lapse.held(int, int, oid), lapse.resting(int, int, oid),
+  lapse.open_run(int, int, uuid, oid[], timestamptz[]) from public;
+grant execute on function lapse.open_run(int, int, uuid, oid[], timestamptz[]) to {{.Executor}};
+
+do $do$
+declare
+  deleter name;
+begin
+  for deleter in select d.role from lapse.deleter d join pg_roles r on r.rolname = d.role loop
+    execute format('grant execute on function lapse.enter(lapse.claim, lapse.work, int, int, int), lapse.look(lapse.claim, lapse.work, text),
+                    lapse.record(lapse.claim, bytea, lapse.work),
+                    lapse.leave(lapse.claim, lapse.work, bigint, bigint, bigint[], text[], boolean, boolean) to %I', deleter);
+  end loop;
+end
+$do$;
+
+comment on column lapse.place.spared is 'SQL that is true of rows t which must stay: held, or in quarantine; empty where there are none.';
+comment on column lapse.work.shape is 'How the batch finds its rows: null or pick.';
+comment on column lapse.work.step_over is 'The batch is one row that resists: it stays, and is entered in the quarantine.';
+comment on function lapse.enter is 'Lets a batch in, or refuses it: checks claim, gate, lease, clock and auditor. First in every deletion function.';
+comment on function lapse.look is 'Compares the leaf, which is locked, with what apply saw.';
+comment on function lapse.record is 'Writes the ledger row of a batch before it deletes.';
+comment on function lapse.leave is 'Counts what a batch deleted, writes its result and moves the shard on. Last in every deletion function.';
+comment on function lapse.open_run is 'The policy''s run to go on with, or the next one. For the executor.';
