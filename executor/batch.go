@@ -73,6 +73,13 @@ type result struct {
 	took     time.Duration
 }
 
+// order is what one batch is to do.
+type order struct {
+	limit    int    // the most rows
+	shape    string // how it finds them: "" for a pick
+	stepOver bool   // it is one row that resists: the row stays, and is entered in the quarantine
+}
+
 // countsError says that what a batch reports of itself does not add up. It is rolled back.
 type countsError struct{ text string }
 
@@ -84,7 +91,7 @@ type unknownCommit struct{ cause error }
 func (e *unknownCommit) Error() string { return "the commit was not answered: " + e.cause.Error() }
 func (e *unknownCommit) Unwrap() error { return e.cause }
 
-// deleteBatch deletes up to limit rows in one transaction. Durable when it returns nil; with *unknownCommit it may have
+// deleteBatch deletes up to so many rows in one transaction as is ordered. Durable when it returns nil; with *unknownCommit it may have
 // happened or not (the result says what, if it did); with any other error nothing has happened.
 //
 //	crash before BEGIN                    nothing has happened
@@ -93,7 +100,7 @@ func (e *unknownCommit) Unwrap() error { return e.cause }
 //	crash before COMMIT is answered       all of it happened, or nothing. The cursor is part of it, so whoever takes the
 //	                                      shard next goes on at the right place either way
 //	crash after                           all of it happened; only this process's counters forget it
-func (s *session) deleteBatch(ctx context.Context, a *assignment, key schemas.Key, limit int) (start, result, error) {
+func (s *session) deleteBatch(ctx context.Context, a *assignment, key schemas.Key, o order) (start, result, error) {
 	begun, err := s.begin(ctx, a.functions)
 	if err != nil {
 		s.rollback(ctx)
@@ -103,7 +110,7 @@ func (s *session) deleteBatch(ctx context.Context, a *assignment, key schemas.Ke
 		s.rollback(ctx)
 		return begun, result{}, err
 	}
-	done, err := s.call(ctx, a, key, begun, limit)
+	done, err := s.call(ctx, a, key, begun, o)
 	if err != nil {
 		s.rollback(ctx)
 		return begun, result{}, err
@@ -144,18 +151,18 @@ func (s *session) begin(ctx context.Context, f *functions) (start, error) {
 // deleteCall calls a deletion function with a claim, its MAC and the lease.
 const deleteCall = `(row($1::text, $2::oid, $3::int, $4::int, $5::xid8, $6::timestamptz, $7::uuid, $8::int, $9::text, $10::int, $11::uuid,
 	$12::timestamptz, $13::bigint, $14::oid, $15::oid[], $16::bytea)::lapse.claim, $17::bytea,
-	row($18::bigint, $19::bigint, $20::text, $21::int, null, false)::lapse.work)`
+	row($18::bigint, $19::bigint, $20::text, $21::int, nullif($22::text, ''), $23::bool)::lapse.work)`
 
-func deleteArguments(c *schemas.Claim, mac []byte, l *lease, holder string, limit int) []any {
+func deleteArguments(c *schemas.Claim, mac []byte, l *lease, holder string, o order) []any {
 	return []any{
 		strconv.FormatUint(c.SystemIdentifier, 10), c.DatabaseOID, c.History, c.Timeline, c.XID, c.StartedAt, c.Batch, c.PolicyID, c.Policy,
-		c.PolicyVersion, c.Run, c.Cutoff, c.HoldVersion, c.Target, c.Cascades, c.Functions[:], mac, l.shard, l.term, holder, limit,
+		c.PolicyVersion, c.Run, c.Cutoff, c.HoldVersion, c.Target, c.Cascades, c.Functions[:], mac, l.shard, l.term, holder, o.limit, o.shape, o.stepOver,
 	}
 }
 
 // call signs the claim, runs the deletion function, looks whether the functions are still the same, and checks what they
 // say.
-func (s *session) call(ctx context.Context, a *assignment, key schemas.Key, begun start, limit int) (result, error) {
+func (s *session) call(ctx context.Context, a *assignment, key schemas.Key, begun start, o order) (result, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return result{}, fmt.Errorf("make a batch id: %w", err)
@@ -170,7 +177,7 @@ func (s *session) call(ctx context.Context, a *assignment, key schemas.Key, begu
 	counts := map[string]int64{}
 	batch := &pgx.Batch{}
 	batch.Queue(`select picked, deleted, finished, left_behind, by_relation, pass_over from `+planner.DeleteFunction(a.policy, a.version)+deleteCall,
-		deleteArguments(&claim, claim.MAC(key), a.lease, s.holder, limit)...)
+		deleteArguments(&claim, claim.MAC(key), a.lease, s.holder, o)...)
 	batch.Queue("set local search_path = pg_catalog, pg_temp")
 	batch.Queue(`select (`+functionVersions+`), `+heldCursors, a.functions.names)
 	answers := s.batches.SendBatch(ctx, batch)
@@ -193,7 +200,7 @@ func (s *session) call(ctx context.Context, a *assignment, key schemas.Key, begu
 	case held:
 		return result{}, errCursorLeft
 	}
-	done.cascaded, err = check(a, &done, counts, limit)
+	done.cascaded, err = check(a, &done, counts, o.limit)
 	return done, err
 }
 

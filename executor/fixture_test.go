@@ -191,7 +191,7 @@ func (w *work) acquire(t testing.TB) {
 // batch is one batch with the right key.
 func (w *work) batch(t testing.TB, limit int) (result, error) {
 	t.Helper()
-	_, done, err := w.deleteBatch(t.Context(), w.a, testKey, limit)
+	_, done, err := w.deleteBatch(t.Context(), w.a, testKey, order{limit: limit})
 	return done, err
 }
 

@@ -132,7 +132,7 @@ func TestAnAuditorThatFallsBehindStopsDeletionUntilItCatchesUp(t *testing.T) {
 		batch := func() {
 			t.Helper()
 			ticket := g.memory.Unconfirmed.Draw()
-			begun, _, err := w.deleteBatch(t.Context(), w.a, testKey, 10)
+			begun, _, err := w.deleteBatch(t.Context(), w.a, testKey, order{limit: 10})
 			if err != nil {
 				t.Fatal(err)
 			}

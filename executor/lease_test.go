@@ -127,7 +127,7 @@ func TestAProcessClaimsAShardAgainThatItLostTrackOf(t *testing.T) {
 		if w.a.term != former.term+1 {
 			t.Errorf("claimed again with term %d after %d", w.a.term, former.term)
 		}
-		if _, _, err := w.deleteBatch(t.Context(), &former, testKey, 10); schemas.StateOf(err) != schemas.SQLStateLease {
+		if _, _, err := w.deleteBatch(t.Context(), &former, testKey, order{limit: 10}); schemas.StateOf(err) != schemas.SQLStateLease {
 			t.Errorf("a batch under the former term got %v", err)
 		}
 	})

@@ -94,7 +94,7 @@ func (w *worker) batch(ctx context.Context, t *turn, a *assignment, limit int) (
 	w.metrics.batchSize.WithLabelValues(name, table).Set(float64(limit))
 	began := w.now()
 	ticket := w.guards.memory.Unconfirmed.Draw()
-	begun, done, err := w.session.deleteBatch(ctx, a, w.config.TagKey, limit)
+	begun, done, err := w.session.deleteBatch(ctx, a, w.config.TagKey, order{limit: limit})
 	if begun.insert > 0 {
 		w.guards.memory.Unconfirmed.Below(ticket, begun.insert)
 	}
