@@ -165,7 +165,7 @@ func (w *work) forge(t *testing.T, change func(*schemas.Claim), limit int, want 
 	}
 	change(&c)
 	_, err = w.batches.Exec(ctx, "select "+planner.DeleteFunction(w.a.policy, w.a.version)+deleteCall,
-		deleteArguments(&c, c.MAC(schemas.Key("stolen nothing")), w.a.lease, w.holder, limit)...)
+		deleteArguments(&c, c.MAC(schemas.Key("stolen nothing")), w.a.lease, w.holder, order{limit: limit})...)
 	if got := schemas.StateOf(err); got != want {
 		t.Errorf("the forged claim gave %q, want %q (%v)", got, want, err)
 	}

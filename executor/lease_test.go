@@ -68,7 +68,7 @@ func TestAStalledHolderIsRefusedOnceTheShardIsAnothers(t *testing.T) {
 		if other.a.term != stalled.a.term+1 {
 			t.Errorf("the second claim has term %d after %d", other.a.term, stalled.a.term)
 		}
-		_, err = stalled.call(t.Context(), stalled.a, testKey, begun, 10)
+		_, err = stalled.call(t.Context(), stalled.a, testKey, begun, order{limit: 10})
 		if schemas.StateOf(err) != schemas.SQLStateLease {
 			t.Errorf("the stalled holder got %v, want a lost lease", err)
 		}

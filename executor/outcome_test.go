@@ -155,7 +155,7 @@ func crashInABatch(t *testing.T, db *pgtest.DB) result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	done, err := w.call(t.Context(), w.a, testKey, begun, 10)
+	done, err := w.call(t.Context(), w.a, testKey, begun, order{limit: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
