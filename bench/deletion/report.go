@@ -1,0 +1,103 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"text/tabwriter"
+)
+
+// report is all that was measured.
+type report struct {
+	Server  string   `json:"server"`
+	Rounds  int      `json:"rounds"`
+	Rows    int      `json:"rows"`
+	Figures []figure `json:"figures"`
+}
+
+// figure is one line of the table.
+type figure struct {
+	Scenario  scenario `json:"scenario"`
+	Way       string   `json:"way"`
+	Ratio     spread   `json:"ratio"` // of rows a second to the giant DELETE's, in the same round
+	Rows      spread   `json:"rows_per_second"`
+	WAL       spread   `json:"wal_bytes_per_row"`
+	ServerCPU spread   `json:"server_cpu_seconds_per_million"`
+	LapseCPU  spread   `json:"lapse_cpu_seconds_per_million"`
+	Samples   []sample `json:"samples"`
+}
+
+// sample is one way's doing in one round.
+type sample struct {
+	Seconds   float64 `json:"seconds"`
+	WAL       int64   `json:"wal_bytes"`
+	ServerCPU float64 `json:"server_cpu_seconds"`
+	LapseCPU  float64 `json:"lapse_cpu_seconds"`
+}
+
+// spread is a median with what lies around it.
+type spread struct {
+	Median float64 `json:"median"`
+	Least  float64 `json:"least"`
+	Most   float64 `json:"most"`
+}
+
+func spreadOf(values []float64) spread {
+	sorted := slices.Sorted(slices.Values(values))
+	middle := sorted[len(sorted)/2]
+	if len(sorted)%2 == 0 {
+		middle = (middle + sorted[len(sorted)/2-1]) / 2
+	}
+	return spread{middle, sorted[0], sorted[len(sorted)-1]}
+}
+
+// add enters a scenario's samples, n of which are of each way: one a round.
+func (r *report) add(of scenario, due int, ways []string, samples map[string][]sample) {
+	for _, name := range ways {
+		each := func(value func(round int, s sample) float64) spread {
+			var values []float64
+			for round, s := range samples[name] {
+				values = append(values, value(round, s))
+			}
+			return spreadOf(values)
+		}
+		million := float64(due) / 1e6
+		r.Figures = append(r.Figures, figure{
+			Scenario: of, Way: name, Samples: samples[name],
+			Ratio:     each(func(round int, s sample) float64 { return samples[giant][round].Seconds / s.Seconds }),
+			Rows:      each(func(_ int, s sample) float64 { return float64(due) / s.Seconds }),
+			WAL:       each(func(_ int, s sample) float64 { return float64(s.WAL) / float64(due) }),
+			ServerCPU: each(func(_ int, s sample) float64 { return s.ServerCPU / million }),
+			LapseCPU:  each(func(_ int, s sample) float64 { return s.LapseCPU / million }),
+		})
+	}
+}
+
+// print writes the table, ratios first.
+func (r *report) print(out io.Writer) error {
+	fmt.Fprintf(out, "\nPostgreSQL %s, %d of %d rows due, medians of %d rounds (least–most); the ratio is that of rows a second to one giant DELETE\n\n",
+		r.Server, r.Rows/2, r.Rows, r.Rounds)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "RATIO\tWAY\tROWS/S\tWAL B/ROW\tSERVER CPU S/M\tLAPSE CPU S/M\tSCENARIO")
+	for i := range r.Figures {
+		f := &r.Figures[i]
+		fmt.Fprintf(w, "%.2f (%.2f–%.2f)\t%s\t%.0f\t%.0f\t%.2f\t%.2f\t%s\n", f.Ratio.Median, f.Ratio.Least, f.Ratio.Most, f.Way,
+			f.Rows.Median, f.WAL.Median, f.ServerCPU.Median, f.LapseCPU.Median, f.Scenario)
+	}
+	return w.Flush()
+}
+
+// write writes all figures as JSON.
+func (r *report) write(path string) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}
