@@ -309,7 +309,7 @@ func indexFor(kind expiry.Kind, table string) string {
 // fail.
 func TestEveryKindFindsWhatTheOracleCallsDue(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.Every(t, func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		makeSources(w)
 		due, all := 0, 0

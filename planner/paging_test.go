@@ -90,7 +90,7 @@ func (p *pagedTable) fill(ctx context.Context, conn *pgx.Conn, instants []int) e
 // Paging without deleting: the pages together hold every row once, and none of them is longer than its limit.
 func TestPagesHoldEveryRowOnce(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.Every(t, func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		tables := makePaged(w)
 		w.do(`set timezone = 'UTC'`)

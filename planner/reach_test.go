@@ -166,7 +166,7 @@ func unlessRefused(sql string) string {
 
 func TestReachIsWhatTheForeignKeysSay(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.Every(t, func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		must(t, run(w.admin, `set search_path = shop`))
 		reached, made := 0, 0

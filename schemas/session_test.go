@@ -30,7 +30,7 @@ func contrary() map[string]string {
 
 func TestASessionHasItsSettingsWhateverLoginDatabaseAndConnectionStringSay(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.Every(t, func(t *testing.T, db *pgtest.DB) {
 		login := db.NewRole(t, "login", "replication")
 		var options, parameters strings.Builder
 		for name, value := range contrary() {

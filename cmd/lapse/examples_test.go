@@ -41,7 +41,7 @@ func dueCounts(t *testing.T) map[string]int64 {
 func TestTheExamplesAreDueAsTheirCommentSays(t *testing.T) {
 	t.Parallel()
 	want := dueCounts(t)
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.Every(t, func(t *testing.T, db *pgtest.DB) {
 		schema, err := os.ReadFile(exampleSchema)
 		if err != nil {
 			t.Fatal(err)

@@ -57,6 +57,7 @@ func defaultPlan() plan {
 type binary struct {
 	plan     plan
 	wanted   []int                    // major versions that LAPSE_PG asks for, or all
+	chosen   bool                     // LAPSE_PG asks for some
 	present  map[int]pgserver.Install // wanted or not
 	packaged *pgserver.Install        // the distribution's own, with JIT; nil if there is none
 
@@ -98,7 +99,10 @@ func (w wrapped) Run() int {
 }
 
 func newBinary(options []Option) (*binary, error) {
-	b := &binary{plan: defaultPlan(), present: map[int]pgserver.Install{}, shared: map[int]*sharedServer{}}
+	b := &binary{
+		plan: defaultPlan(), present: map[int]pgserver.Install{}, shared: map[int]*sharedServer{},
+		chosen: os.Getenv("LAPSE_PG") != "",
+	}
 	for _, option := range options {
 		option(&b.plan)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -31,11 +32,31 @@ type DB struct {
 	roles  []string
 }
 
-// Each runs a test on every PostgreSQL present, each with a database of its own, as parallel subtests named pg14, pg15 …
-// A version that is asked for and missing is a skipped subtest, or a failed one with CI=true.
+// Each runs a test on three versions of PostgreSQL, each with a database of its own, as parallel subtests named pg14, pg15 …:
+// the oldest, the newest, and of those between one that the test's name decides, so that a package's tests are on all of them.
+// Where LAPSE_PG says which, it runs on each of those. A version that is asked for and missing is a skipped subtest, or a
+// failed one with CI=true.
 func Each(t *testing.T, test func(t *testing.T, db *DB)) {
 	t.Helper()
+	On(t, of(t).some(t.Name()), test)
+}
+
+// Every is Each on every version that there is: for what PostgreSQL may decide differently in any of them, such as plans.
+func Every(t *testing.T, test func(t *testing.T, db *DB)) {
+	t.Helper()
 	On(t, of(t).wanted, test)
+}
+
+// some are the oldest, the newest and one of the versions between them, unless the environment chose.
+func (b *binary) some(name string) []int {
+	if b.chosen || len(b.wanted) < 4 {
+		return b.wanted
+	}
+	first, last := b.wanted[0], b.wanted[len(b.wanted)-1]
+	between := b.wanted[1 : len(b.wanted)-1]
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(name))
+	return []int{first, between[int(h.Sum32()%uint32(len(between)))], last}
 }
 
 // On is Each for some major versions.

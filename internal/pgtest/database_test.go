@@ -3,9 +3,11 @@ package pgtest_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -227,4 +229,34 @@ func (r *recorder) Fatal(args ...any) { r.end("failed: ", fmt.Sprint(args...)) }
 func (r *recorder) end(how, text string) {
 	r.outcome = how + text
 	runtime.Goexit()
+}
+
+func TestEachIsOnTheOldestTheNewestAndOneBetween(t *testing.T) {
+	t.Parallel()
+	majors := pgtest.Majors(t)
+	seen := map[int]bool{}
+	var mu sync.Mutex
+	t.Run("twenty", func(t *testing.T) {
+		for i := range 20 {
+			t.Run(fmt.Sprint(i), func(t *testing.T) {
+				var of []int
+				t.Run("versions", func(t *testing.T) {
+					pgtest.Each(t, func(_ *testing.T, db *pgtest.DB) {
+						mu.Lock()
+						defer mu.Unlock()
+						of, seen[db.Major] = append(of, db.Major), true
+					})
+				})
+				if want := min(len(majors), 3); os.Getenv("LAPSE_PG") == "" && len(of) != want {
+					t.Errorf("it ran on %v, %d versions of %v", of, len(of), majors)
+				}
+				if !slices.Contains(of, majors[0]) || !slices.Contains(of, majors[len(majors)-1]) {
+					t.Errorf("it ran on %v, of %v", of, majors)
+				}
+			})
+		}
+	})
+	if len(seen) != len(majors) {
+		t.Errorf("twenty tests ran on %v, of %v", seen, majors)
+	}
 }

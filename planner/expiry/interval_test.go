@@ -69,7 +69,7 @@ func TestAnIntervalIsWrittenAsPostgresWritesIt(t *testing.T) {
 
 func TestADurationThatMakesNoSenseIsRefused(t *testing.T) {
 	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+	pgtest.Every(t, func(t *testing.T, db *pgtest.DB) {
 		conn := db.Connect(t)
 		for text, want := range map[string]string{
 			"30": "no unit", "-1 day": "negative", "1 mon -40 days": "negative", "30 days ago": "negative", "1 day -1 hour": "negative",
