@@ -33,6 +33,7 @@ type BentError = bentError
 var (
 	ErrLogMissing   = errLogMissing
 	ErrLogBehind    = errLogBehind
+	EndsBelow       = endsBelow
 	ErrForeignTopic = errForeignTopic
 	ErrForeignTail  = errForeignTail
 	ErrRouteChanged = errRouteChanged

@@ -95,13 +95,20 @@ func (h *historyCheck) planRewind(reason evidence.Reason, fork evidence.Reach, a
 	h.start.reach = begin
 }
 
+// endsBelow reports whether a log that ends at one reach ends below a slot's. Where a timeline ends the next one begins: a log
+// that was read to that very place, and a slot that stands there after the promotion, differ in nothing.
+func endsBelow(log, slot evidence.Reach, ancestry replication.Ancestry) bool {
+	end, left := ancestry.End(log.Timeline)
+	return log.Below(slot) && !(left && log.LSN == end && slot.LSN == end)
+}
+
 // planSlotGap plans a gap if the slot begins above the log's end because init has made it again. It refuses a slot that
 // stands there for another reason.
 //
 // The gap's position is the one before the slot's: no WAL record of the server begins there, so no transaction has it.
 func (h *historyCheck) planSlotGap(common evidence.Reach) error {
 	slot := h.slot()
-	if !h.start.reach.Below(slot) {
+	if !endsBelow(h.start.reach, slot, h.identity.Ancestry) {
 		return nil
 	}
 	if h.catalog.slotStart != slot.LSN {
