@@ -48,6 +48,8 @@ type Limits struct {
 	// BatchTime is what the size of batches is adapted to. Default 200 ms: about as long as a session that wants one of
 	// the batch's rows waits for it.
 	BatchTime time.Duration
+	// Guards are what slows batches down, or stops them.
+	Guards guard.Limits
 	// answerTime is how long the server's answer is waited for. Default answerTime.
 	answerTime time.Duration
 }
@@ -56,7 +58,7 @@ func (l Limits) withDefaults() Limits {
 	return Limits{
 		TurnRows: cmp.Or(l.TurnRows, 100_000), TurnTime: cmp.Or(l.TurnTime, 5*time.Second),
 		Workers: cmp.Or(l.Workers, 2), BatchTime: cmp.Or(l.BatchTime, 200*time.Millisecond),
-		answerTime: cmp.Or(l.answerTime, answerTime),
+		Guards: l.Guards, answerTime: cmp.Or(l.answerTime, answerTime),
 	}
 }
 
@@ -124,7 +126,7 @@ func New(c Config) (*Executor, error) {
 		config: c, holder: c.Holder + "/" + uuid.NewString(), log: c.Logger, now: c.Clock, metrics: newMetrics(),
 		known: map[versionKey]*policyMemory{}, ready: errors.New("the executor has not begun"),
 	}
-	e.guards = newGuards(guard.All(), e.log, e.metrics)
+	e.guards = newGuards(guard.All(c.Limits.Guards), e.log, e.metrics)
 	return e, nil
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,6 +23,12 @@ const (
 	// longestPause is the longest pause between two batches of a shard. It is far below the length of a lease, which the
 	// worker holds meanwhile.
 	longestPause = 5 * time.Second
+	// crowdedLasts is how long a look is believed that showed too few connections.
+	crowdedLasts = 10 * time.Second
+	// tableInterval is how long the statistics of a table are believed.
+	tableInterval = 10 * time.Second
+	// tableForgotten is when those of a policy that has no batches any more are thrown away.
+	tableForgotten = time.Hour
 )
 
 // guards is the one place that asks the guards: for all workers, with facts of one look. It logs each change of an answer
@@ -38,10 +46,22 @@ type guards struct {
 	seen    time.Time                           // when the last look that succeeded began
 	whole   guard.Answer                        // what was answered last for the whole database
 	said    map[schemas.PolicyName]guard.Reason // what was logged last; "" is the whole database
+	// backends are the processes of the server that run batches, by worker.
+	backends map[int]int32
+	tables   map[schemas.PolicyID]tableLook
+}
+
+// tableLook is what a look at a policy's table showed.
+type tableLook struct {
+	at    time.Time
+	table *guard.Table
 }
 
 func newGuards(list []guard.Guard, log *slog.Logger, m *Metrics) *guards {
-	return &guards{list: list, log: log, metrics: m, said: map[schemas.PolicyName]guard.Reason{}}
+	return &guards{
+		list: list, log: log, metrics: m, said: map[schemas.PolicyName]guard.Reason{},
+		backends: map[int]int32{}, tables: map[schemas.PolicyID]tableLook{},
+	}
 }
 
 // ask returns the strictest answer for a policy, or for the whole database where p is nil. It looks at the database at
@@ -64,7 +84,7 @@ func (g *guards) ask(ctx context.Context, q guard.Querier, p *planner.InForce, n
 	if p == nil {
 		return whole, nil
 	}
-	question.Policy = p
+	question.Policy, question.Table = p, g.tables[p.ID].table
 	own := guard.Strictest(g.list, &question)
 	if own.Reason == whole.Reason {
 		g.report(p.Name, &guard.Answer{}) // what was said of the database says it
@@ -78,9 +98,10 @@ func (g *guards) ask(ctx context.Context, q guard.Querier, p *planner.InForce, n
 func (g *guards) look(ctx context.Context, q guard.Querier, now time.Time) error {
 	ended := make(chan struct{})
 	g.looking = ended
+	backends := slices.Collect(maps.Values(g.backends))
 	g.mu.Unlock()
 	ticket := g.memory.Unconfirmed.Draw()
-	facts, err := guard.Read(ctx, q)
+	facts, err := guard.Read(ctx, q, backends)
 	g.mu.Lock()
 	g.looking, g.facts = nil, facts
 	close(ended)
@@ -100,6 +121,45 @@ func (g *guards) awaitLook() {
 	g.mu.Unlock()
 	<-ended
 	g.mu.Lock()
+}
+
+// lookAtTable takes the statistics of a policy's table, at most once in tableInterval. They are asked for where a batch is about to
+// run, and not with each look: of many policies most have nothing to delete.
+func (g *guards) lookAtTable(ctx context.Context, q guard.Querier, p *planner.InForce, now time.Time) error {
+	g.mu.Lock()
+	last, known := g.tables[p.ID]
+	g.mu.Unlock()
+	if known && now.Sub(last.at) < tableInterval {
+		return nil
+	}
+	table, err := guard.ReadTable(ctx, q, p.TableOID)
+	if err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	maps.DeleteFunc(g.tables, func(_ schemas.PolicyID, t tableLook) bool { return now.Sub(t.at) >= tableForgotten })
+	g.tables[p.ID] = tableLook{now, table}
+	return nil
+}
+
+// works says which process of the server runs a worker's batches; 0 for none.
+func (g *guards) works(worker int, backend uint32) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if backend == 0 {
+		delete(g.backends, worker)
+		return
+	}
+	g.backends[worker] = int32(backend)
+}
+
+// crowded reports whether the server has so few connections left that all workers but one should give theirs back. It forgets when
+// nobody looks any more: the one that should may have no connection.
+func (g *guards) crowded(now time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.facts != nil && now.Sub(g.seen) < crowdedLasts && g.facts.Crowded()
 }
 
 // begin forgets when the last look was: an executor that begins gets blindTime for its first.

@@ -21,6 +21,9 @@ func (w *worker) shard(ctx, work context.Context, t *turn, l *lease) (end turnEn
 		return w.trouble(t, err, 1)
 	}
 	for ctx.Err() == nil && !t.closed() {
+		if err := w.guards.lookAtTable(work, w.session.control, p, w.now()); err != nil {
+			return w.trouble(t, err, 1)
+		}
 		answer, err := w.guards.ask(work, w.session.control, p, w.now())
 		if err != nil {
 			return w.trouble(t, err, 1)

@@ -32,6 +32,9 @@ func (w *worker) run(ctx context.Context) error {
 	defer w.close()
 	pause := backoff.Backoff{Min: 100 * time.Millisecond, Max: 10 * time.Second}
 	for {
+		if w.number > 0 && w.guards.crowded(w.now()) {
+			w.makeRoom(ctx)
+		}
 		connected := !w.session.lost()
 		w.scheduler.hasSession(w.number, connected)
 		t := w.scheduler.next(connected)
@@ -70,6 +73,20 @@ func (w *worker) run(ctx context.Context) error {
 	}
 }
 
+// roomTime is how long a worker that made room stays away at least: its own connections may be those that are too many.
+const roomTime = 30 * time.Second
+
+// makeRoom gives this worker's connections back for as long as the server has few left, or until ctx ends. The first worker goes on.
+func (w *worker) makeRoom(ctx context.Context) {
+	if !w.session.lost() {
+		w.log.Info("a worker gives its connections back: the server has few left", "worker", w.number)
+	}
+	w.close()
+	for wait(ctx, roomTime) == nil && w.guards.crowded(w.now()) {
+		continue
+	}
+}
+
 // drop gives back a task that was not begun.
 func (w *worker) drop(t *task) {
 	switch {
@@ -95,6 +112,7 @@ func (w *worker) await(ctx context.Context, t *task) {
 
 // close ends the worker's session. Its leases were given back at the end of each shard.
 func (w *worker) close() {
+	w.guards.works(w.number, 0)
 	w.session.close()
 	w.session = nil
 	w.scheduler.hasSession(w.number, false)
@@ -114,6 +132,7 @@ func (w *worker) connect(ctx context.Context, patience time.Duration) error {
 		s, err := connect(ctx, w.config.Database, w.holder+"/"+strconv.Itoa(w.number), w.config.Limits)
 		if err == nil {
 			w.session = s
+			w.guards.works(w.number, s.batches.PgConn().PID())
 			w.scheduler.hasSession(w.number, true)
 			w.warnOfPower(ctx)
 			w.giveBackKept(ctx)

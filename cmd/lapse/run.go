@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/executor"
+	"lapse/executor/guard"
 	"lapse/internal/config"
 	"lapse/schemas"
 )
@@ -80,6 +81,7 @@ func (a *app) newExecutor(s *config.Settings) (e *executor.Executor, done func()
 		Database: database, Roles: s.Roles, TagKey: key, Logger: a.log,
 		Limits: executor.Limits{
 			Workers: s.Limits.Workers, TurnRows: int64(s.Limits.TurnRows), TurnTime: s.Limits.TurnTime, BatchTime: s.Limits.BatchTime,
+			Guards: guard.Limits{ReplicaLag: s.Limits.ReplicaLag, Delayed: s.Limits.DelayedReplicas, OldSnapshot: s.Limits.OldSnapshot},
 		},
 	}
 	done = func() {}

@@ -5,6 +5,9 @@
 //   - It fails closed: what a look at the database did not show is not there, and what is not there is refused.
 //   - One look is one statement, whatever the number of guards: Read fills Facts, and guards are pure functions over the
 //     facts and over what former looks showed (Memory).
+//   - What spares the application is not asked for a policy with pace: unlimited; what keeps the evidence, and standbys from being
+//     left far behind, is: see Question.unlimited.
+//   - What the login may not see counts as nothing to worry about; `lapse doctor` says what that is. Evidence is never among it.
 //   - A position is taken as above a batch only if it was asked for after that batch had ended, whichever of several
 //     workers asked: see Unconfirmed.
 //
@@ -38,9 +41,7 @@
 // A file of its own and one line in All. What it has to read goes into Facts and into the one statement of Read. A guard
 // that concerns one policy answers Go where Question.Policy is nil.
 //
-//	slot headroom (50 % slow, 75 % stop)    headroom.go    safe_wal_size joins the facts
-//	replica lag                             replica.go     pg_stat_replication joins the facts
-//	sessions that wait for our locks        waiters.go     pg_blocking_pids joins the facts
 //	the clocks of server and executor       clock.go
 //	a restore, a clone or a promotion       there: heartbeat.go, and accepted.go where no audit is required
+//	what the server has to bear             there: headroom.go, replicas.go, waiters.go, connections.go, snapshots.go, vacuum.go, over load.go
 package guard

@@ -33,6 +33,7 @@ type Facts struct {
 	last       *identity // what the last heartbeat says; nil if there is none
 	restarted  bool      // since the last heartbeat
 	difference string    // in what the publications are not as Lapse left them; "" in nothing
+	load       load      // what else the server has to bear
 
 	// Every deletion is paused, by a person or by the auditor's alarm. Texts are bounded by the query.
 	halted            bool
@@ -68,7 +69,8 @@ const factsQuery = `
 	                  and b.history = n.number and b.timeline = p.timeline and b.server_start = pg_postmaster_start_time()
 	                  and b.database_oid = (select d.oid from pg_database d where d.datname = current_database())),
 	       to_jsonb(b), coalesce(b.server_start <> pg_postmaster_start_time(), false),
-	       coalesce(case when not pg_is_in_recovery() then lapse.publications_fault() end, '')
+	       coalesce(case when not pg_is_in_recovery() then lapse.publications_fault() end, ''),
+	       case when not pg_is_in_recovery() then ` + loadColumn + ` else '{}' end
 	  from lapse.installation i
 	 cross join lateral (
 	   select case when not pg_is_in_recovery() then lapse.timeline() else 0 end as timeline, lapse.system_identifier() as system_identifier
@@ -81,13 +83,13 @@ const factsQuery = `
 // notInstalled are the answers of a database that Lapse is not installed in.
 var notInstalled = []string{schemas.SQLStateUndefinedTable, schemas.SQLStateUndefinedFunction, schemas.SQLStateInvalidSchemaName}
 
-// Read looks at the database, in one statement.
-func Read(ctx context.Context, q Querier) (*Facts, error) {
+// Read looks at the database, in one statement. backends are the processes of the server that run this executor's batches.
+func Read(ctx context.Context, q Querier, backends []int32) (*Facts, error) {
 	f := Facts{installed: true}
-	err := q.QueryRow(ctx, factsQuery, heartbeatLasts).Scan(&f.standby, &f.required, &f.slot, &f.exists, &f.local,
+	err := q.QueryRow(ctx, factsQuery, heartbeatLasts, backends).Scan(&f.standby, &f.required, &f.slot, &f.exists, &f.local,
 		&f.status, &f.active, &f.confirmed, &f.insert, &f.halted, &f.haltedAt, &f.by, &f.why,
 		&f.server.History, &f.server.Timeline, &f.server.System, &f.accepted.Timeline, &f.accepted.System,
-		&f.beating, &f.last, &f.restarted, &f.difference)
+		&f.beating, &f.last, &f.restarted, &f.difference, &f.load)
 	f.accepted.History = f.server.History
 	if errors.Is(err, pgx.ErrNoRows) || slices.Contains(notInstalled, schemas.StateOf(err)) {
 		return &Facts{}, nil

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"time"
 
 	"lapse/planner"
@@ -12,10 +13,44 @@ type Guard interface {
 }
 
 // All are the product's guards, in the order in which they are asked.
-func All() []Guard {
+func All(l Limits) []Guard {
+	l = l.withDefaults()
 	return []Guard{
-		primary{}, installed{}, halted{}, accepted{}, slot{}, auditor{}, heartbeat{}, publications{}, confirmed{}, window{}, breaker{},
+		primary{},
+		installed{},
+		halted{},
+		accepted{},
+		slot{},
+		auditor{},
+		heartbeat{},
+		publications{},
+		confirmed{},
+		headroom{},
+		replicas{l},
+		waiters{},
+		connections{},
+		snapshots{l},
+		vacuum{},
+		window{},
+		breaker{},
 	}
+}
+
+// Limits are what a person may set.
+type Limits struct {
+	// ReplicaLag is by how much a standby may lag behind before batches slow down; at three times as much they stop. Default
+	// 10 s: far more than a healthy one, far less than what readers of it put up with. Less than 0: standbys are not looked at.
+	ReplicaLag time.Duration
+	// Delayed are the application_names of standbys that lag on purpose.
+	Delayed []string
+	// OldSnapshot is how long a snapshot may be held before batches slow down. Default 15 minutes. Less than 0: nobody asks.
+	OldSnapshot time.Duration
+}
+
+func (l Limits) withDefaults() Limits {
+	l.ReplicaLag = cmp.Or(l.ReplicaLag, 10*time.Second)
+	l.OldSnapshot = cmp.Or(l.OldSnapshot, 15*time.Minute)
+	return l
 }
 
 // Question is what a guard is asked: may a batch run?
@@ -25,7 +60,13 @@ type Question struct {
 	Memory *Memory
 	// Policy is whose batch is to run. Nil: may any batch run in this database?
 	Policy *planner.InForce
+	// Table is how the policy's table stood lately; nil where nobody has looked.
+	Table *Table
 }
+
+// unlimited reports whether the batch is of a policy whose owner chose pace: unlimited. What spares the application does not hold
+// for it; what protects others' data does: slot headroom, and a standby that is far behind.
+func (q *Question) unlimited() bool { return q.Policy != nil && q.Policy.Limits.Pace == "unlimited" }
 
 // Verdict is the kind of an answer, mildest first.
 type Verdict int
@@ -63,6 +104,17 @@ func (a *Answer) Err() error {
 
 func refuse(reason Reason, detail, fix string) Answer {
 	return Answer{Verdict: Refuse, Refusal: Refusal{reason, detail, fix}}
+}
+
+// slow slows down by so many times.
+func slow(by float64, reason Reason, detail, fix string) Answer {
+	return Answer{Verdict: Slow, Slowdown: by, Refusal: Refusal{reason, detail, fix}}
+}
+
+// between grows from the least to the greatest slowdown while x goes from a to b.
+func between(x, a, b float64) float64 {
+	const least, greatest = 2, 10
+	return least + (greatest-least)*min(max((x-a)/(b-a), 0), 1)
 }
 
 // Reason names why batches are slowed down or do not run: a label of skips_total and throttle_seconds_total.

@@ -10,7 +10,7 @@ import (
 // ask takes a look down, as the executor does, and asks all guards.
 func ask(m *Memory, f *Facts, now time.Time) Answer {
 	m.Observe(f, m.Unconfirmed.Draw(), now)
-	return Strictest(All(), &Question{Now: now, Facts: f, Memory: m})
+	return Strictest(All(Limits{}), &Question{Now: now, Facts: f, Memory: m})
 }
 
 // good are the facts of a database in which batches may run.

@@ -19,6 +19,10 @@ type Memory struct {
 	looked     bool
 	confirmed  schemas.LSN
 	advancedAt time.Time // when confirmed last moved
+	restart    schemas.LSN
+	restartAt  time.Time // when restart last moved
+	waitedFor  time.Time // when a session was last seen to wait for a batch
+	flushed    progress
 }
 
 // Observe takes down what a look showed. ticket was drawn before the look.
@@ -32,6 +36,13 @@ func (m *Memory) Observe(f *Facts, ticket Ticket, now time.Time) {
 	if f.confirmed != 0 && f.confirmed != m.confirmed {
 		m.confirmed, m.advancedAt = f.confirmed, now
 	}
+	if r := f.load.Restart; m.restartAt.IsZero() || r != m.restart {
+		m.restart, m.restartAt = r, now
+	}
+	if f.load.Waiting > 0 {
+		m.waitedFor = now
+	}
+	m.flushed.add(f.load.Flushed, now)
 	if !m.looked {
 		m.looked = true
 		m.Unconfirmed.require(now, f.insert)

@@ -67,6 +67,10 @@ type Limits struct {
 	TurnRows  int           // rows of one policy before the next has its turn
 	TurnTime  time.Duration // time of one policy before the next has its turn
 	BatchTime time.Duration // what a batch's size is adapted to
+
+	ReplicaLag      time.Duration // how far a standby may lag behind; less than 0: nobody looks
+	DelayedReplicas []string      // standbys that lag on purpose
+	OldSnapshot     time.Duration // for how long a snapshot may be held; less than 0: nobody looks
 }
 
 // Overrides are the settings of flags and environment. An empty one is not set.

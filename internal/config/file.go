@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"time"
 
 	"lapse/internal/yamldoc"
 	"lapse/schemas"
@@ -191,7 +192,21 @@ func (f *file) limits(node yamldoc.Node) {
 		field{"workers", f.workers},
 		field{"turn_rows", f.count(&l.TurnRows, 1)},
 		field{"turn_time", f.duration(&l.TurnTime)},
-		field{"batch_time", f.duration(&l.BatchTime)})
+		field{"batch_time", f.duration(&l.BatchTime)},
+		field{"replica_lag", f.durationOrOff(&l.ReplicaLag)},
+		field{"delayed_replicas", f.list(&l.DelayedReplicas)},
+		field{"old_snapshot", f.durationOrOff(&l.OldSnapshot)})
+}
+
+// durationOrOff reads a length of time, or off, which is less than none.
+func (f *file) durationOrOff(into *time.Duration) func(yamldoc.Node) {
+	return func(node yamldoc.Node) {
+		if text, ok := node.Scalar(); ok && text == "off" {
+			*into = -1
+			return
+		}
+		f.duration(into)(node)
+	}
 }
 
 // mostWorkers is as many as anybody's database has processors for. Each takes two connections.

@@ -2,6 +2,7 @@ package setup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -12,6 +13,7 @@ func (e *examination) activity() []check {
 	return []check{
 		{"prepared transactions", e.checkPrepared},
 		{"long transactions", e.checkLong},
+		{"load", e.checkLoad},
 	}
 }
 
@@ -84,4 +86,35 @@ func (e *examination) checkLong(ctx context.Context) ([]Finding, error) {
 		return ok("none that is older than %s, in any database", old), nil
 	}
 	return found, nil
+}
+
+// checkLoad asks whether the executor sees what it is to spare. Without the right it deletes all the same.
+func (e *examination) checkLoad(ctx context.Context) ([]Finding, error) {
+	if !e.roles {
+		return nil, nil
+	}
+	login := e.Logins.Executor
+	if login == "" {
+		login = e.Roles.Executor
+	}
+	var quoted string
+	var sees, lags bool
+	err := e.Conn.QueryRow(ctx, `
+		select quote_ident(r.rolname), pg_has_role(r.oid, 'pg_read_all_stats', 'usage'), exists (select from pg_replication_slots s where s.slot_type = 'physical')
+		  from pg_roles r where r.rolname = $1`, login).Scan(&quoted, &sees, &lags)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case sees:
+		return ok("the lag of standbys and old snapshots are shown to %s", quoted), nil
+	}
+	what := "old snapshots are not shown to %s, and batches do not slow down for them"
+	if lags {
+		what = "the lag of standbys and old snapshots are not shown to %s, and batches do not slow down for them"
+	}
+	f := one(Warn, []string{"grant pg_read_all_stats to " + quoted}, what, quoted)
+	f[0].Advice = "it shows the texts of others' statements too; without it everything else works"
+	return f, nil
 }

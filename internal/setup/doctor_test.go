@@ -28,7 +28,7 @@ func (p *site) examined(login string, logins setup.Logins, offset time.Duration)
 
 // usual are warnings of every server of the tests.
 func usual(f setup.Finding) bool {
-	return f.Grade == setup.OK || slices.Contains([]string{"slot retention", "logical messages", "long transactions", "slot", "version"}, f.Check) && f.Grade == setup.Warn
+	return f.Grade == setup.OK || slices.Contains([]string{"slot retention", "logical messages", "long transactions", "load", "slot", "version"}, f.Check) && f.Grade == setup.Warn
 }
 
 func unusual(found []setup.Finding) []setup.Finding {
