@@ -87,8 +87,8 @@ func setting(line string) string {
 
 // batchFunctions are the functions of the catalog that a batch runs, besides the policy's own.
 var batchFunctions = []string{
-	"lapse.code", "lapse.distrusted", "lapse.enter", "lapse.held", "lapse.intruders", "lapse.joined", "lapse.lease_time", "lapse.leave", "lapse.look", "lapse.pin", "lapse.publications_fault", "lapse.publications_trouble",
-	"lapse.reach", "lapse.record", "lapse.resting", "lapse.same_table", "lapse.system_identifier", "lapse.timeline", "lapse.unseen",
+	"lapse.code", "lapse.distrusted", "lapse.enter", "lapse.examine", "lapse.familiar", "lapse.held", "lapse.intruders", "lapse.joined", "lapse.keep", "lapse.lease_time", "lapse.leave", "lapse.look", "lapse.pin", "lapse.publications_fault", "lapse.publications_trouble",
+	"lapse.reach", "lapse.record", "lapse.resting", "lapse.same_table", "lapse.signature", "lapse.surroundings", "lapse.system_identifier", "lapse.timeline", "lapse.unseen",
 }
 
 // DeleterFunctions are the functions of the catalog that a deleter may call, as GRANT names them. It has no other right

@@ -113,17 +113,16 @@ begin
 end
 $lapse$;
 
--- look compares the leaf, which is locked, with what apply saw. leaf is the name that was locked.
+-- look compares the leaf, which is locked, with what apply saw. leaf is the name that was locked. What it finds is kept, and the
+-- checks are made again when something of it has changed: see 0006_8_signature.sql.
 drop function lapse.look(lapse.claim, lapse.work, text);
 create function lapse.look(claim lapse.claim, work lapse.work, leaf text) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
 declare
-  shard   record;
-  root    oid;
-  touched oid[];
-  stranger text;
+  shard record;
+  found_so record;
 begin
   select s.policy_id, s.version into shard
     from lapse.shard s
@@ -131,24 +130,14 @@ begin
   if not found or not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'no batch was entered in this transaction' using errcode = 'LP018';
   end if;
-  root := lapse.same_table(shard.policy_id, shard.version);
-  if not exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace
-                  where c.oid = claim.target and c.relkind = 'r' and format('%I.%I', n.nspname, c.relname) = look.leaf)
-     or claim.target <> root and not exists (select from pg_partition_ancestors(claim.target) a where a.relid = root) then
+  select * into found_so from lapse.familiar(shard.policy_id, shard.version, claim.target);
+  if not found then
+    select * into found_so from lapse.keep(shard.policy_id, shard.version, claim.target);
+  end if;
+  if found_so.name is distinct from look.leaf then
     raise exception '% is not a leaf of the policy''s table', look.leaf using errcode = 'LP005';
   end if;
-  if exists (select from lapse.unseen(array[claim.target])) then
-    raise exception 'deletes from % or from what its foreign keys reach would not be seen by the audit', look.leaf
-      using errcode = 'LP012';
-  end if;
-  stranger := lapse.distrusted(shard.policy_id, shard.version, array[claim.target] || lapse.joined(shard.policy_id, shard.version));
-  if stranger is not null then
-    raise exception '% would run inside the deletion from %, and is not what the policy was applied to', stranger, look.leaf
-      using errcode = 'LP006';
-  end if;
-  select coalesce(array_agg(r.relation order by r.relation) filter (where r.deletes), '{}') into touched
-    from lapse.reach(array[claim.target]) r;
-  if touched is distinct from claim.cascades then
+  if found_so.touched is distinct from claim.cascades then
     raise exception 'the relations that foreign keys reach are not those of the claim' using errcode = 'LP002';
   end if;
 end

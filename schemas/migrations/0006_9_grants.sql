@@ -4,8 +4,9 @@
 revoke all on function
   lapse.enter(lapse.claim, lapse.work, int, int, int), lapse.look(lapse.claim, lapse.work, text), lapse.record(lapse.claim, bytea, lapse.work),
   lapse.leave(lapse.claim, lapse.work, bigint, bigint, bigint[], text[], boolean, boolean), lapse.held(int, int, oid), lapse.resting(int, int, oid),
-  lapse.open_run(int, int, uuid, oid[], timestamptz[]) from public;
-grant execute on function lapse.open_run(int, int, uuid, oid[], timestamptz[]) to {{.Executor}};
+  lapse.open_run(int, int, uuid, oid[], timestamptz[]), lapse.surroundings(oid[]), lapse.intruders(oid[]), lapse.signature(oid[], oid[], oid[], oid[], oid[]),
+  lapse.familiar(int, int, oid), lapse.examine(int, int, oid), lapse.keep(int, int, oid), lapse.acquaint(int, int, oid[]) from public;
+grant execute on function lapse.open_run(int, int, uuid, oid[], timestamptz[]), lapse.intruders(oid[]), lapse.acquaint(int, int, oid[]) to {{.Executor}};
 
 do $do$
 declare

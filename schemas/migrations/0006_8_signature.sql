@@ -1,0 +1,441 @@
+-- What the catalog checks of a batch found is kept, under a signature: the row versions (xmin, ctid) of all that they looked at.
+-- A batch looks them up by their numbers, and checks again only when one differs. PostgreSQL never gives a version's place and
+-- transaction to another content; what it changes in place (numbers of pages and rows) is not looked at.
+--
+-- A check is a chain of look-ups by key: the triggers of this relation, the constraint of that trigger. The signature holds the
+-- rows of each look-up, the empty ones too, of every relation that the chain leads to. So as long as it is the same, the chain
+-- leads to the same rows and finds the same. pg_depend is not among them: what an object depends on changes with the object's
+-- own row. Of roles, of which nobody may read the rows, it holds what is asked: who is a superuser.
+--
+-- An entry is a fact, not a permission: with these row versions, the checks found nothing. It is written by lapse.look and
+-- lapse.acquaint, which make the checks themselves, in the same snapshot as the signature. Nobody waits for anybody else to write
+-- one: there may be several of one leaf, and the newest counts.
+
+create table lapse.examined (
+  id         bigint generated always as identity primary key,
+  policy_id  int not null,
+  version    int not null,
+  leaf       oid not null,
+  name       text not null,
+  touched    oid[] not null,
+  signature  bytea not null,
+  relations  oid[] not null,
+  parents    oid[] not null,
+  functions  oid[] not null,
+  operators  oid[] not null,
+  types      oid[] not null
+);
+create index on lapse.examined (policy_id, version, leaf, id);
+comment on table lapse.examined is 'What the catalog checks of batches found, and by which row versions: see 0006_8_signature.sql.';
+comment on column lapse.examined.id is 'The newest of a leaf counts.';
+comment on column lapse.examined.policy_id is 'The policy.';
+comment on column lapse.examined.version is 'Its version.';
+comment on column lapse.examined.leaf is 'The partition, or the table itself.';
+comment on column lapse.examined.name is 'The leaf''s name, with its schema, quoted.';
+comment on column lapse.examined.touched is 'The relations of which rows go along by foreign keys, in order.';
+comment on column lapse.examined.signature is 'Digest of the row versions of all that was looked at.';
+comment on column lapse.examined.relations is 'The relations that were looked at.';
+comment on column lapse.examined.parents is 'Those of them of which the partitions were looked at.';
+comment on column lapse.examined.functions is 'The functions that may run there.';
+comment on column lapse.examined.operators is 'The operators in expressions there.';
+comment on column lapse.examined.types is 'The types of columns and expressions there.';
+
+-- surroundings lists what a deletion from targets has to do with, as intruders needs it: 'reached' are the targets and what
+-- foreign keys lead to; 'touched' these and the partitioned tables above them; 'used' each object that is there when PostgreSQL
+-- plans or carries out the deletion, by the relation that it belongs to; 'beyond' are those of which the
+-- partitions were asked for, and what refers to them: a partitioned table may have none, and rows would go if it got one.
+create function lapse.surroundings(targets oid[])
+returns table (part text, relation oid, deletes boolean, stays boolean, class oid, object oid)
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+set jit = off
+set plan_cache_mode = force_generic_plan
+set work_mem = '64kB'
+as $lapse$
+#variable_conflict use_column
+begin
+  return query
+  with recursive reached(relation, deletes) as (
+    select unnest(targets), true
+    union
+    select r.relation, r.deletes from lapse.reach(targets) r
+  ), touched(relation, deletes) as (
+    select reached.relation, reached.deletes from reached
+    union
+    select p.inhparent, touched.deletes
+      from touched
+     cross join lateral (select i.inhparent from pg_inherits i where i.inhrelid = touched.relation offset 0) p
+     cross join lateral (select from pg_class c where c.oid = p.inhparent and c.relkind = 'p' offset 0) c
+     where touched.relation <> all (targets)
+  ), above(relation) as (
+    select unnest(targets)
+    union
+    select p.inhparent
+      from above
+     cross join lateral (select i.inhparent from pg_inherits i where i.inhrelid = above.relation offset 0) p
+  ), planned(relation, stays) as (
+    select touched.relation, false from touched
+    union
+    select above.relation, false from above
+    union
+    select c.conrelid, true
+      from (select touched.relation from touched union select above.relation from above) r
+     cross join lateral (select t.tgconstraint from pg_trigger t where t.tgrelid = r.relation and t.tgconstraint <> 0 offset 0) t
+     cross join lateral (
+       select c.conrelid from pg_constraint c where c.oid = t.tgconstraint and c.contype = 'f' and c.confrelid = r.relation offset 0
+     ) c
+    union
+    -- An update of a column with a default is looked up in the tables that the column refers to. Triggers name them; of the
+    -- constraints there is one for each partition.
+    select c.tgconstrrelid, true
+      from (select r.relation from reached r where not r.deletes) r
+     cross join lateral (
+       select t.tgconstrrelid from pg_trigger t where t.tgrelid = r.relation and t.tgconstraint <> 0 and t.tgconstrrelid <> 0 offset 0
+     ) c
+     where c.tgconstrrelid not in (select above.relation from above)
+    union
+    select p.inhrelid, true
+      from planned
+     cross join lateral (select i.inhrelid from pg_inherits i where i.inhparent = planned.relation and planned.stays offset 0) p
+  ), used(relation, stays, class, object) as (
+    select planned.relation, planned.stays, 'pg_class'::regclass::oid, planned.relation from planned
+    union
+    select planned.relation, planned.stays, o.class, o.object
+      from planned
+     cross join lateral (
+       select 'pg_class'::regclass::oid, i.indexrelid from pg_index i where i.indrelid = planned.relation
+       union all
+       select 'pg_statistic_ext'::regclass, s.oid from pg_statistic_ext s where s.stxrelid = planned.relation
+       union all
+       -- A table that refers to a partitioned one has a constraint for each partition, of which none is a check.
+       select 'pg_constraint'::regclass, c.oid
+         from (select r.oid from pg_class r where r.oid = planned.relation and r.relchecks > 0 offset 0) r
+        cross join lateral (select c.oid from pg_constraint c where c.conrelid = r.oid and c.contype = 'c' offset 0) c
+       union all
+       select 'pg_attrdef'::regclass, d.oid
+         from (select d.oid, d.adrelid, d.adnum from pg_attrdef d where d.adrelid = planned.relation offset 0) d
+        cross join lateral (select a.attgenerated from pg_attribute a where a.attrelid = d.adrelid and a.attnum = d.adnum offset 0) a
+        where a.attgenerated <> ''
+           or exists (select
+                        from lateral (
+                          select t.tgconstraint from pg_trigger t where t.tgrelid = d.adrelid and t.tgconstraint <> 0
+                          union all
+                          -- Up to 14 a partitioned table has no triggers for its own foreign keys.
+                          select c.oid
+                            from (select r.oid from pg_class r where r.oid = d.adrelid and r.relkind = 'p' offset 0) r
+                           cross join lateral (select c.oid from pg_constraint c where c.conrelid = r.oid offset 0) c
+                        ) t
+                       cross join lateral (
+                         select from pg_constraint c
+                          where c.oid = t.tgconstraint and c.contype = 'f' and c.conrelid = d.adrelid and d.adnum = any (c.conkey)
+                            and (c.confdeltype = 'd' or c.confupdtype = 'd')
+                         offset 0
+                       ) c)
+     ) o(class, object)
+    union
+    select used.relation, used.stays, d.class, d.object
+      from used
+     cross join lateral (
+       select d.refclassid, d.refobjid
+         from pg_depend d
+        where d.classid = used.class and d.objid = used.object
+          and d.refclassid in ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_type'::regclass)
+          and used.class <> 'pg_proc'::regclass
+          and (used.class <> 'pg_type'::regclass
+               or exists (select from pg_type y where y.oid = used.object and y.typtype = 'd'))
+       union all
+       select 'pg_constraint'::regclass, c.oid
+         from pg_constraint c
+        where used.class = 'pg_type'::regclass and c.contypid = used.object
+       union all
+       select 'pg_proc'::regclass, c.castfunc
+         from pg_cast c
+        where used.class = 'pg_type'::regclass and c.castsource = used.object and c.castfunc <> 0
+          and (c.casttarget = 'text'::regtype or c.castcontext = 'i')
+     ) d(class, object)
+  ), beyond(relation) as (
+    select planned.relation from planned where planned.stays
+    union
+    select reached.relation from reached where reached.relation <> all (targets)
+    union
+    select n.relation
+      from beyond
+     cross join lateral (select from pg_class p where p.oid = beyond.relation and p.relkind = 'p' offset 0) p
+     cross join lateral (
+       select c.conrelid
+         from (select t.tgconstraint from pg_trigger t where t.tgrelid = beyond.relation and t.tgconstraint <> 0 offset 0) t
+        cross join lateral (
+          select c.conrelid from pg_constraint c where c.oid = t.tgconstraint and c.contype = 'f' and c.confrelid = beyond.relation offset 0
+        ) c
+       union all
+       select i.inhrelid from pg_inherits i where i.inhparent = beyond.relation
+     ) n(relation)
+  )
+  select 'reached', reached.relation, reached.deletes, null::boolean, null::oid, null::oid from reached
+  union all
+  select 'touched', touched.relation, touched.deletes, null, null, null from touched
+  union all
+  select 'used', used.relation, null, used.stays, used.class, used.object from used
+  union all
+  select 'beyond', beyond.relation, null, null, null, null from beyond;
+end
+$lapse$;
+comment on function lapse.surroundings is 'What a deletion from these relations has to do with: relations, and the objects that PostgreSQL uses there.';
+
+-- intruders is as 0003_2_reach.sql describes it, over surroundings.
+drop function lapse.intruders(oid[]);
+create function lapse.intruders(targets oid[]) returns table (relation oid, name name, class oid, object oid)
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+set jit = off
+set plan_cache_mode = force_generic_plan
+set work_mem = '64kB'
+as $lapse$
+#variable_conflict use_column
+begin
+  return query
+  with s as materialized (
+    select n.part, n.relation, n.deletes, n.stays, n.class, n.object from lapse.surroundings(targets) n
+  ), reached(relation, deletes) as (
+    select s.relation, s.deletes from s where s.part = 'reached'
+  ), touched(relation, deletes) as (
+    select s.relation, s.deletes from s where s.part = 'touched'
+  ), used(relation, stays, class, object) as (
+    select s.relation, s.stays, s.class, s.object from s where s.part = 'used'
+  )
+  select t.tgrelid, t.tgname, 'pg_trigger'::regclass::oid, t.oid
+    from touched
+   cross join lateral (
+     select t.oid, t.tgrelid, t.tgname, t.tgfoid, t.tgisinternal
+       from pg_trigger t
+      where t.tgrelid = touched.relation and t.tgenabled <> 'D'
+        and (t.tgtype::int & case when touched.deletes then 8 else 16 end) > 0
+     offset 0
+   ) t
+   cross join lateral (select f.pronamespace, f.proname from pg_proc f where f.oid = t.tgfoid offset 0) f
+   where not (t.tgisinternal and f.pronamespace = 'pg_catalog'::regnamespace
+              and (f.proname like 'RI\_FKey\_%' or f.proname = 'unique_key_recheck'))
+  union
+  select w.ev_class, w.rulename, 'pg_rewrite'::regclass, w.oid
+    from touched
+   cross join lateral (
+     select w.oid, w.ev_class, w.rulename
+       from pg_rewrite w
+      where w.ev_class = touched.relation and w.ev_enabled <> 'D'
+        and w.ev_type = (case when touched.deletes then '4' else '2' end)::"char"
+     offset 0
+   ) w
+  union
+  select c.conrelid, c.conname, 'pg_constraint'::regclass, c.oid
+    from touched
+   cross join lateral (select p.oid from pg_class p where p.oid = touched.relation and p.relkind = 'p' offset 0) p
+   cross join lateral (
+     select c.oid, c.conrelid, c.conname, c.conkey
+       from pg_constraint c
+      where c.conrelid = p.oid and c.contype = 'f'
+        and (c.confdeltype in ('n', 'd') or c.confupdtype in ('c', 'n', 'd'))
+     offset 0
+   ) c
+   cross join lateral unnest(c.conkey) k(attnum)
+   where not touched.deletes
+     -- A column of a partition key depends on its own table.
+     and exists (select
+                   from (select d.* from pg_depend d where d.classid = 'pg_class'::regclass and d.objid = p.oid and d.objsubid = k.attnum offset 0) d
+                  where d.refclassid = 'pg_class'::regclass and d.refobjid = p.oid and d.refobjsubid = 0 and d.deptype = 'i')
+  union
+  select used.relation, f.proname, 'pg_proc'::regclass, used.object
+    from used
+   cross join lateral (
+     select f.proname, f.proowner, f.pronamespace from pg_proc f where f.oid = used.object and used.class = 'pg_proc'::regclass offset 0
+   ) f
+   where f.pronamespace <> 'pg_catalog'::regnamespace
+     and exists (select from pg_roles owner where owner.oid = f.proowner and not owner.rolsuper)
+     and (not used.stays or f.proowner <> all (select c.relowner from pg_class c where c.oid = any (targets)))
+  union
+  -- PostgreSQL's own that run SQL, or build values of types with checks: query_to_xml, ts_rewrite, jsonb_populate_record and
+  -- their kin. Where rows are only updated, an expression can name them; what is built in is in no dependency.
+  select x.relation, f.proname, 'pg_proc'::regclass, k.oid
+    from (
+      select used.relation, b.tree
+        from used
+       cross join lateral (
+         select c.conbin::text from pg_constraint c where used.class = 'pg_constraint'::regclass and c.oid = used.object
+         union all
+         select d.adbin::text from pg_attrdef d where used.class = 'pg_attrdef'::regclass and d.oid = used.object
+       ) b(tree)
+       where exists (select from reached r where r.relation = used.relation and not r.deletes)
+      offset 0
+    ) x
+   cross join lateral (select distinct m.part[1]::oid as oid from regexp_matches(x.tree, ':funcid (\d+)', 'g') m(part)) k
+   cross join lateral (
+     select f.proname, f.prorettype, f.proargtypes
+       from pg_proc f
+      where f.oid = k.oid and f.provolatile <> 'i' and f.pronamespace = 'pg_catalog'::regnamespace
+     offset 0
+   ) f
+   where (f.proargtypes::oid[] || f.prorettype) && array['json', 'jsonb', 'xml', 'tsquery', 'record', 'anyelement', 'anyarray',
+                                                         'anycompatible', 'refcursor']::regtype[]::oid[];
+end
+$lapse$;
+comment on function lapse.intruders is 'What would run inside a deletion from these relations: triggers, rules, functions; and foreign keys by which rows would move.';
+
+-- signature is the digest of the row versions of relations and all that hangs on them, and of functions, operators and types. The
+-- rows come in the order of the catalog's indexes. A change of their order would cost another check, and nothing else.
+create function lapse.signature(relations oid[], parents oid[], functions oid[], operators oid[], types oid[]) returns bytea
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+set jit = off
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $lapse$
+begin
+  return sha256(convert_to(concat(
+    (select i.audit_required from lapse.installation i),
+    'relations', (select string_agg(concat(r.xmin, r.ctid, n.xmin, n.ctid), '') from unnest(relations) v(oid)
+                   cross join lateral (select c.xmin, c.ctid, c.relnamespace from pg_class c where c.oid = v.oid offset 0) r
+                   cross join lateral (select s.xmin, s.ctid from pg_namespace s where s.oid = r.relnamespace offset 0) n),
+    'columns', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(relations) v(oid)
+                 cross join lateral (select a.xmin, a.ctid from pg_attribute a where a.attrelid = v.oid and a.attnum > 0 offset 0) r),
+    'triggers', (select string_agg(concat(r.xmin, r.ctid, c.xmin, c.ctid), '') from unnest(relations) v(oid)
+                  cross join lateral (select t.xmin, t.ctid, t.tgconstraint from pg_trigger t where t.tgrelid = v.oid offset 0) r
+                   left join lateral (select c.xmin, c.ctid from pg_constraint c where c.oid = r.tgconstraint offset 0) c on true),
+    'rules', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(relations) v(oid)
+               cross join lateral (select w.xmin, w.ctid from pg_rewrite w where w.ev_class = v.oid offset 0) r),
+    'indexes', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(relations) v(oid)
+                 cross join lateral (select i.xmin, i.ctid from pg_index i where i.indrelid = v.oid offset 0) r),
+    -- A table that refers to a partitioned one has a constraint for each partition, of which none is a check.
+    'constraints', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(relations) v(oid)
+                     cross join lateral (select from pg_class t where t.oid = v.oid and (t.relchecks > 0 or t.relkind = 'p') offset 0) t
+                     cross join lateral (select c.xmin, c.ctid from pg_constraint c where c.conrelid = v.oid offset 0) r),
+    'defaults', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(relations) v(oid)
+                  cross join lateral (select d.xmin, d.ctid from pg_attrdef d where d.adrelid = v.oid offset 0) r),
+    'statistics', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(relations) v(oid)
+                    cross join lateral (select s.xmin, s.ctid from pg_statistic_ext s where s.stxrelid = v.oid offset 0) r),
+    'above', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(relations) v(oid)
+               cross join lateral (select i.xmin, i.ctid from pg_inherits i where i.inhrelid = v.oid offset 0) r),
+    'below', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(parents) v(oid)
+               cross join lateral (select i.xmin, i.ctid from pg_inherits i where i.inhparent = v.oid offset 0) r),
+    'published', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(relations) v(oid)
+                   cross join lateral (select m.xmin, m.ctid from pg_publication_rel m where m.prrelid = v.oid offset 0) r),
+    'publications', (select string_agg(concat(r.xmin, r.ctid), '') from unnest('{lapse_changes,lapse_deletes}'::name[]) v(name)
+                      cross join lateral (select p.xmin, p.ctid from pg_publication p where p.pubname = v.name offset 0) r),
+    'functions', (select string_agg(concat(r.xmin, r.ctid, n.xmin, n.ctid, o.rolsuper), '') from unnest(functions) v(oid)
+                   cross join lateral (select f.xmin, f.ctid, f.pronamespace, f.proowner from pg_proc f where f.oid = v.oid offset 0) r
+                   cross join lateral (select s.xmin, s.ctid from pg_namespace s where s.oid = r.pronamespace offset 0) n
+                   cross join lateral (select u.rolsuper from pg_roles u where u.oid = r.proowner offset 0) o),
+    'operators', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(operators) v(oid)
+                   cross join lateral (select o.xmin, o.ctid from pg_operator o where o.oid = v.oid offset 0) r),
+    'types', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(types) v(oid)
+               cross join lateral (select y.xmin, y.ctid from pg_type y where y.oid = v.oid offset 0) r),
+    'domains', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(types) v(oid)
+                 cross join lateral (select c.xmin, c.ctid from pg_constraint c where c.contypid = v.oid offset 0) r),
+    'casts', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(types) v(oid)
+               cross join lateral (select c.xmin, c.ctid from pg_cast c where c.castsource = v.oid offset 0) r)
+  ), 'UTF8'));
+end
+$lapse$;
+comment on function lapse.signature is 'Digest of the catalog''s row versions of these relations, functions, operators and types.';
+
+-- familiar is the newest entry of a leaf, if all that was looked at is as it was; no row otherwise.
+create function lapse.familiar(policy int, version int, leaf oid) returns table (name text, touched oid[])
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+begin
+  return query
+  select e.name, e.touched
+    from (select x.name, x.touched, x.signature, x.relations, x.parents, x.functions, x.operators, x.types
+            from lapse.examined x
+           where x.policy_id = familiar.policy and x.version = familiar.version and x.leaf = familiar.leaf
+           order by x.id desc
+           limit 1) e
+   where e.signature = lapse.signature(e.relations, e.parents, e.functions, e.operators, e.types);
+end
+$lapse$;
+comment on function lapse.familiar is 'What was found of a leaf, if nothing that was looked at has changed since.';
+
+-- examine makes all the checks of a leaf, and returns what an entry says. It raises where something is not as it should be.
+create function lapse.examine(policy int, version int, leaf oid)
+returns table (name text, touched oid[], signature bytea, relations oid[], parents oid[], functions oid[], operators oid[], types oid[])
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+declare
+  root     oid := lapse.same_table(examine.policy, examine.version);
+  targets  oid[] := array[examine.leaf] || lapse.joined(examine.policy, examine.version);
+  stranger text;
+begin
+  select format('%I.%I', n.nspname, c.relname) into name
+    from pg_class c join pg_namespace n on n.oid = c.relnamespace
+   where c.oid = examine.leaf and c.relkind = 'r';
+  if name is null
+     or examine.leaf <> root and not exists (select from pg_partition_ancestors(examine.leaf) a where a.relid = root) then
+    raise exception '% is not a leaf of the policy''s table', coalesce(name, examine.leaf::text) using errcode = 'LP005';
+  end if;
+  if exists (select from lapse.unseen(array[examine.leaf])) then
+    raise exception 'deletes from % or from what its foreign keys reach would not be seen by the audit', name
+      using errcode = 'LP012';
+  end if;
+  stranger := lapse.distrusted(examine.policy, examine.version, targets);
+  if stranger is not null then
+    raise exception '% would run inside the deletion from %, and is not what the policy was applied to', stranger, name
+      using errcode = 'LP006';
+  end if;
+  touched := array(select r.relation from lapse.reach(array[examine.leaf]) r where r.deletes order by r.relation);
+  select coalesce(array_agg(distinct s.relation), '{}') || root,
+         coalesce(array_agg(distinct s.relation) filter (where s.part = 'beyond'), '{}'),
+         coalesce(array_agg(distinct s.object) filter (where s.class = 'pg_proc'::regclass), '{}'),
+         coalesce(array_agg(distinct s.object) filter (where s.class = 'pg_operator'::regclass), '{}'),
+         coalesce(array_agg(distinct s.object) filter (where s.class = 'pg_type'::regclass), '{}')
+    into relations, parents, functions, operators, types
+    from lapse.surroundings(targets) s;
+  functions := functions || array(select distinct t.tgfoid from unnest(relations) v(oid) join pg_trigger t on t.tgrelid = v.oid order by t.tgfoid);
+  signature := lapse.signature(relations, parents, functions, operators, types);
+  return next;
+end
+$lapse$;
+comment on function lapse.examine is 'Makes all the checks of a leaf, and says what was looked at.';
+
+-- acquaint makes entries for leaves of a policy that have none which is true, so that looks and batches need not check again.
+-- It raises what examine raises. A crash leaves the entries that are there, or none.
+create function lapse.acquaint(policy int, version int, leaves oid[]) returns void
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $lapse$
+declare
+  leaf oid;
+begin
+  if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
+    raise exception 'only a member of % may look', {{.ExecutorText}} using errcode = 'insufficient_privilege';
+  end if;
+  foreach leaf in array acquaint.leaves loop
+    if not exists (select from lapse.familiar(acquaint.policy, acquaint.version, leaf)) then
+      perform lapse.keep(acquaint.policy, acquaint.version, leaf);
+    end if;
+  end loop;
+end
+$lapse$;
+comment on function lapse.acquaint is 'Checks leaves of a policy, and keeps what it finds. For the executor.';
+
+-- keep makes the checks of a leaf and enters what they find. Former entries go where nobody else is at it.
+create function lapse.keep(policy int, version int, leaf oid) returns table (name text, touched oid[])
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $lapse$
+begin
+  delete from lapse.examined e
+   where e.id in (select x.id from lapse.examined x
+                   where x.policy_id = keep.policy and x.leaf = keep.leaf
+                     for update skip locked);
+  -- One statement: checks and signature are of one snapshot.
+  return query
+  insert into lapse.examined as e (policy_id, version, leaf, name, touched, signature, relations, parents, functions, operators, types)
+  select keep.policy, keep.version, keep.leaf, x.name, x.touched, x.signature, x.relations, x.parents, x.functions, x.operators, x.types
+    from lapse.examine(keep.policy, keep.version, keep.leaf) x
+  returning e.name, e.touched;
+end
+$lapse$;
+comment on function lapse.keep is 'Checks a leaf and keeps what it finds.';
