@@ -87,6 +87,7 @@ type Executor struct {
 	now     func() time.Time
 	metrics *Metrics
 	guards  *guards
+	reports reports
 
 	progress sync.Mutex // one call of Config.Progress at a time
 

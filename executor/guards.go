@@ -42,10 +42,10 @@ type guards struct {
 	mu      sync.Mutex    // not held during a look
 	looking chan struct{} // closed when the look that is under way has ended; nil: none is
 	facts   *guard.Facts
-	begun   time.Time                           // the executor's beginning
-	seen    time.Time                           // when the last look that succeeded began
-	whole   guard.Answer                        // what was answered last for the whole database
-	said    map[schemas.PolicyName]guard.Reason // what was logged last; "" is the whole database
+	begun   time.Time                   // the executor's beginning
+	seen    time.Time                   // when the last look that succeeded began
+	whole   guard.Answer                // what was answered last for the whole database
+	said    map[schemas.PolicyName]said // what was logged last; "" is the whole database
 	// backends are the processes of the server that run batches, by worker.
 	backends map[int]int32
 	tables   map[schemas.PolicyID]tableLook
@@ -57,9 +57,15 @@ type tableLook struct {
 	table *guard.Table
 }
 
+// said is an answer that was logged.
+type said struct {
+	verdict guard.Verdict
+	reason  guard.Reason
+}
+
 func newGuards(list []guard.Guard, log *slog.Logger, m *Metrics) *guards {
 	return &guards{
-		list: list, log: log, metrics: m, said: map[schemas.PolicyName]guard.Reason{},
+		list: list, log: log, metrics: m, said: map[schemas.PolicyName]said{},
 		backends: map[int]int32{}, tables: map[schemas.PolicyID]tableLook{},
 	}
 }
@@ -192,8 +198,7 @@ func (g *guards) stopped() error {
 
 // report logs an answer if it is another than before.
 func (g *guards) report(of schemas.PolicyName, a *guard.Answer) {
-	former := g.said[of]
-	if former == a.Reason {
+	if g.said[of].reason == a.Reason {
 		return
 	}
 	log := g.log
@@ -214,7 +219,18 @@ func (g *guards) report(of schemas.PolicyName, a *guard.Answer) {
 		}
 		log.Warn("nothing is deleted", "reason", a.Reason, "detail", a.Detail, "fix", a.Fix)
 	}
-	g.said[of] = a.Reason
+	g.said[of] = said{a.Verdict, a.Reason}
+}
+
+// saying returns what was answered last for a policy, or for the whole database.
+func (g *guards) saying(of schemas.PolicyName) (guard.Verdict, guard.Reason) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	whole, own := g.said[""], g.said[of]
+	if whole.verdict > own.verdict {
+		own = whole
+	}
+	return own.verdict, own.reason
 }
 
 // skipped counts a turn that a due policy does not get.

@@ -174,6 +174,7 @@ func (o *onceGoal) ended(t *turn) {
 	}
 	m := t.memory
 	target.take(m.done())
+	target.Whole = m.statistics()
 	switch t.end {
 	case turnFinished:
 		behind, resists := m.left()

@@ -34,6 +34,7 @@ type policyMemory struct {
 	behind    bool          // the last run left due rows that somebody had locked
 	locks     map[int64]int // by shard: batches in a row that did not get a lock
 	counts    runCounts
+	last      Statistics // what the run did by all executors, when somebody asked last
 }
 
 // runCounts is what this process did in one run.
@@ -79,7 +80,7 @@ func (m *policyMemory) begin(run uuid.UUID, now time.Time) (other bool) {
 	if m.counts.run == run {
 		return false
 	}
-	m.counts, m.cause = runCounts{run: run, began: now}, nil
+	m.counts, m.cause, m.last = runCounts{run: run, began: now}, nil, Statistics{}
 	return true
 }
 
@@ -156,6 +157,20 @@ func (m *policyMemory) done() runCounts {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.counts
+}
+
+// did takes down what the run did by all executors.
+func (m *policyMemory) did(st *Statistics) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.last = *st
+}
+
+// statistics returns what the run did by all executors, when somebody asked last.
+func (m *policyMemory) statistics() Statistics {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.last
 }
 
 // finish takes down what is left of a run that is over.

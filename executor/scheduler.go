@@ -138,6 +138,14 @@ func (s *scheduler) hasSession(worker int, has bool) {
 	s.wake() // somebody else may have to connect for the first reading
 }
 
+// lastSession takes away the session of a worker that ends, and reports whether it was the last one.
+func (s *scheduler) lastSession(worker int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sessions, worker)
+	return len(s.sessions) == 0
+}
+
 // othersWork reports whether a worker other than this one has a session.
 func (s *scheduler) othersWork(worker int) bool {
 	s.mu.Lock()
@@ -182,6 +190,17 @@ func (s *scheduler) fresh(id schemas.PolicyID, since uint64) bool {
 		}
 	}
 	return s.ended[id] <= since
+}
+
+// working returns the policies that have a turn.
+func (s *scheduler) working() map[schemas.PolicyID]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := map[schemas.PolicyID]bool{}
+	for _, t := range s.open {
+		all[t.policy.ID] = true
+	}
+	return all
 }
 
 // needsHelp returns an open turn that has more shards than workers.

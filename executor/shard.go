@@ -61,6 +61,7 @@ func (w *worker) shard(ctx, work context.Context, t *turn, l *lease) (end turnEn
 
 // refused ends a turn because a guard lets no batch run. If none may run in the whole database, readiness says so at once.
 func (w *worker) refused(t *turn, a *guard.Answer) turnEnd {
+	t.rest(string(a.Reason))
 	if !a.Until.IsZero() {
 		return w.waits(t, a)
 	}

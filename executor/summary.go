@@ -29,6 +29,8 @@ type PolicySummary struct {
 	Limit    string                `json:"limit,omitempty"` // the one that was reached
 	// LeftBehind says that due rows are left that somebody had locked all the time. The next run follows soon.
 	LeftBehind bool `json:"left_behind,omitempty"`
+	// Whole is what the run did by all executors, as far as it was asked for: at its end, and where it rests.
+	Whole Statistics `json:"run_by_all"`
 }
 
 // Outcome is how Once ended for a policy. A policy that left its armed state meanwhile has that state as its outcome.

@@ -41,6 +41,8 @@ type turn struct {
 	end     turnEnd
 	refusal error  // of a guard, for this policy alone, that needs a person
 	reached string // the limit that ended it
+	rests   string // why the run is not gone on with
+	due     *int64 // rows that were due before the run was opened; nil: nobody counted
 }
 
 func newTurn(p *planner.InForce, m *policyMemory) *turn {
@@ -123,6 +125,20 @@ func (t *turn) limit(what string) {
 	t.reached = what
 }
 
+// rest takes down why the run is not gone on with.
+func (t *turn) rest(why string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.rests = why
+}
+
+// restsBecause is why the run is not gone on with.
+func (t *turn) restsBecause() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.rests
+}
+
 // leave takes a worker away that ends with a reason, and reports whether the turn is over with it.
 func (t *turn) leave(end turnEnd) bool {
 	t.mu.Lock()
@@ -139,6 +155,13 @@ func (t *turn) leave(end turnEnd) bool {
 func (w *worker) work(ctx context.Context, t *turn) (turnEnd, error) {
 	work, cancel := outlive(ctx, stopTime)
 	defer cancel()
+	end, err := w.takePart(ctx, work, t)
+	w.settle(ctx, work, t, end)
+	return end, err
+}
+
+// takePart is work in a context for what is open.
+func (w *worker) takePart(ctx, work context.Context, t *turn) (turnEnd, error) {
 	if t.begun() == nil {
 		if end, err := w.begin(work, t); err != nil || end != turnGoesOn {
 			return end, err
@@ -194,6 +217,9 @@ func (w *worker) begin(ctx context.Context, t *turn) (turnEnd, error) {
 		w.log.Info("run begins", "policy", p.Name, "version", p.Version, "run", run.ID, "cutoff", run.Cutoff, "resumed", run.Resumed)
 	}
 	t.opened(&run, w.config.Limits.TurnRows, w.now().Add(w.config.Limits.TurnTime))
+	if err := w.noteDue(ctx, t); err != nil {
+		return w.trouble(t, err, 1)
+	}
 	w.scheduler.ready()
 	return turnGoesOn, nil
 }
@@ -212,6 +238,13 @@ func (w *worker) finish(ctx context.Context, t *turn) (turnEnd, error) {
 	if left.limited {
 		t.limit(maxRowsReached(p))
 		return turnLimited, nil
+	}
+	err = w.closeRun(ctx, t, &left)
+	if err == nil {
+		err = w.recall(ctx, t)
+	}
+	if err != nil {
+		return w.trouble(t, err, 1)
 	}
 	m.finish(p, &left)
 	if left.aside > 0 {

@@ -30,6 +30,7 @@ func (e *Executor) newWorker(number int, s *scheduler) *worker {
 // that nobody should wait out.
 func (w *worker) run(ctx context.Context) error {
 	defer w.close()
+	defer w.signOff()
 	pause := backoff.Backoff{Min: 100 * time.Millisecond, Max: 10 * time.Second}
 	for {
 		if w.number > 0 && w.guards.crowded(w.now()) {
@@ -216,6 +217,7 @@ func (w *worker) list(ctx context.Context) ([]planner.InForce, guard.Answer, err
 		}
 	}
 	w.observe(policies)
+	w.report(work, policies, &answer)
 	return policies, answer, nil
 }
 

@@ -69,7 +69,7 @@ func (w *writer) write(ctx context.Context) error {
 		return w.dropFunctions(ctx, w.version)
 	case Removed:
 		// What is unfinished stays unfinished: no executor looks at it again.
-		if _, err := w.tx.Exec(ctx, `delete from lapse.shard where policy_id = $1 and not done`, w.id); err != nil {
+		if _, err := w.tx.Exec(ctx, `select lapse.remove_shards(array(select s.id from lapse.shard s where s.policy_id = $1 and not s.done))`, w.id); err != nil {
 			return fmt.Errorf("give up unfinished shards: %w", err)
 		}
 		return w.dropFunctions(ctx, 0)

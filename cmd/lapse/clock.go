@@ -205,9 +205,7 @@ func (a *app) acceptClock(ctx context.Context, reason string) (*acceptance, erro
 		if err != nil {
 			return err
 		}
-		tag, err := tx.Exec(ctx, `delete from lapse.shard s where not s.done and s.cutoff > $1`, done.At)
-		done.GivenUp = tag.RowsAffected()
-		return err
+		return tx.QueryRow(ctx, `select lapse.remove_shards(array(select s.id from lapse.shard s where not s.done and s.cutoff > $1))`, done.At).Scan(&done.GivenUp)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("accept the clock: %w", err)

@@ -16,11 +16,21 @@ func main() { os.Exit(run()) }
 func run() int {
 	ctx, stop := untilSignalled(context.Background())
 	defer stop()
-	return execute(ctx, os.Args[1:], &app{
+	a := &app{
 		in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.LookupEnv,
 		asks:  term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stderr.Fd())),
 		shows: term.IsTerminal(int(os.Stderr.Fd())),
-	})
+	}
+	if out := int(os.Stdout.Fd()); term.IsTerminal(out) {
+		a.width = func() int {
+			width, _, err := term.GetSize(out)
+			if err != nil {
+				return 0 // unknown: lines are not cut
+			}
+			return width
+		}
+	}
+	return execute(ctx, os.Args[1:], a)
 }
 
 // errSignalled is the cause of a context that a signal ended.

@@ -61,6 +61,7 @@ is gone, that a row of a shard resisted. Below it stand roles that nothing needs
 
 // policyList is what `lapse policy list` shows.
 type policyList struct {
+	at       time.Time // the server's clock
 	lines    []policyLine
 	halt     halt
 	leftOver []string // roles that nothing needs
@@ -75,7 +76,8 @@ type policyLine struct {
 	Table        string                `json:"table"`
 	Reason       string                `json:"reason,omitempty"` // why it is in its state, as it was said
 	LastRun      *lastRun              `json:"last_run,omitempty"`
-	Next         *time.Time            `json:"next_run,omitempty"` // of an armed policy
+	Next         *time.Time            `json:"next_run,omitempty"`    // of an armed policy
+	Lag          float64               `json:"lag_seconds,omitempty"` // since when a run is due that is not over
 	HeldBack     bool                  `json:"held_back,omitempty"`
 	PausedForAll bool                  `json:"paused_for_all,omitempty"`
 	Tripped      string                `json:"tripped,omitempty"` // more was due at once than max_fraction allows
@@ -106,7 +108,7 @@ func (l *policyLine) notes() []string {
 		notes = append(notes, fmt.Sprintf("%d shards put aside (SQLSTATE %s), next try %s", l.Aside.Shards,
 			strings.Join(l.Aside.SQLStates, ", "), l.Aside.Next.UTC().Format(time.RFC3339)))
 	}
-	return notes
+	return append(notes, l.LastRun.notes()...)
 }
 
 func (a *app) listPolicies(ctx context.Context) (*policyList, error) {
@@ -114,13 +116,20 @@ func (a *app) listPolicies(ctx context.Context) (*policyList, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn := owner.Conn
-	defer closeConn(conn)
+	defer closeConn(owner.Conn)
+	return readPolicies(ctx, owner.Conn)
+}
+
+// readPolicies reads the catalog, and nothing of a user's tables.
+func readPolicies(ctx context.Context, conn *pgx.Conn) (*policyList, error) {
 	inForce, err := planner.LoadInForce(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
 	l := &policyList{lines: []policyLine{}}
+	if err := conn.QueryRow(ctx, `select clock_timestamp()`).Scan(&l.at); err != nil {
+		return nil, fmt.Errorf("read the server's clock: %w", err)
+	}
 	if l.halt, err = readHalt(ctx, conn); err != nil {
 		return nil, err
 	}
@@ -141,7 +150,7 @@ func (a *app) listPolicies(ctx context.Context) (*policyList, error) {
 			if err != nil {
 				return nil, fmt.Errorf("policy %s: %w", p.Name, err)
 			}
-			line.Next = &next
+			line.Next, line.Lag = &next, max(0, l.at.Sub(next).Seconds())
 		}
 		if p.LastRun != nil {
 			if line.Aside, err = readAside(ctx, conn, p.LastRun.ID); err != nil {

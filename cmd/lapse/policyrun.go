@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -12,27 +13,45 @@ import (
 	"lapse/schemas"
 )
 
-// lastRun is a policy's last run.
+// lastRun is a policy's last run, as all executors left it.
 type lastRun struct {
-	Started time.Time `json:"started_at"`
-	Deleted int64     `json:"deleted"`
-	Ended   string    `json:"ended"` // how
+	Started     time.Time  `json:"started_at"`
+	EndedAt     *time.Time `json:"ended_at,omitempty"`
+	Due         *int64     `json:"due,omitempty"` // where it was counted
+	Deleted     int64      `json:"deleted"`
+	Cascaded    int64      `json:"cascaded"`
+	Batches     int64      `json:"batches"`
+	Refreshed   int64      `json:"refreshed"`    // found due, and changed meanwhile
+	SteppedOver int64      `json:"stepped_over"` // they resisted
+	Partitions  int64      `json:"dropped_partitions"`
+	LeftDue     *int64     `json:"left_due,omitempty"`
+	LeftHeld    *int64     `json:"left_held,omitempty"`
+	LeftResting *int64     `json:"left_resting,omitempty"`
+	Watermark   *time.Time `json:"watermark,omitempty"` // nothing that fell due before is left
+	Ended       string     `json:"ended"`               // how
+	RestsSince  *time.Time `json:"rests_since,omitempty"`
+	Rests       string     `json:"rests_because,omitempty"`
 }
 
-// readLastRun sums up a run's shards.
+// goesOn is how a run ended that did not.
+const goesOn = "not yet"
+
+// readLastRun reads what a run did.
 func readLastRun(ctx context.Context, conn *pgx.Conn, run uuid.UUID) (*lastRun, error) {
 	var r lastRun
 	err := conn.QueryRow(ctx, `
-		select r.started_at, coalesce(sum(s.deleted), 0)::bigint,
+		select r.started_at, r.ended_at, r.due, t.deleted, t.cascaded, t.batches, t.refreshed, t.stepped_over, r.dropped_partitions,
+		       r.left_due, r.left_held, r.left_resting, r.watermark,
 		       case when r.ended_by is not null then 'by ' || r.ended_by
-		            when bool_or(not s.done and not s.aside) then 'not yet'
-		            when bool_or(s.aside and not s.done) then 'with shards put aside'
-		            when bool_or(s.left_behind) then 'with locked rows left'
-		            else 'whole' end
-		  from lapse.run r
-		  left join lapse.shard s on s.run = r.run
-		 where r.run = $1
-		 group by r.run, r.started_at, r.ended_by`, run).Scan(&r.Started, &r.Deleted, &r.Ended)
+		            when t.unfinished then $2
+		            when r.outcome = 'cut short' or r.outcome is null and r.lost_shards then 'cut short'
+		            when t.aside > 0 then 'with shards put aside'
+		            when t.locked then 'with locked rows left'
+		            else 'whole' end,
+		       r.rests_since, coalesce(r.rests_because, '')
+		  from lapse.run r, lapse.statistics(r.run) t
+		 where r.run = $1`, run, goesOn).Scan(&r.Started, &r.EndedAt, &r.Due, &r.Deleted, &r.Cascaded, &r.Batches, &r.Refreshed, &r.SteppedOver, &r.Partitions,
+		&r.LeftDue, &r.LeftHeld, &r.LeftResting, &r.Watermark, &r.Ended, &r.RestsSince, &r.Rests)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -40,6 +59,50 @@ func readLastRun(ctx context.Context, conn *pgx.Conn, run uuid.UUID) (*lastRun, 
 		return nil, fmt.Errorf("read the last run: %w", err)
 	}
 	return &r, nil
+}
+
+// notes are what a person should know of the run.
+func (r *lastRun) notes() []string {
+	if r == nil {
+		return nil
+	}
+	var notes []string
+	if r.Rests != "" && r.RestsSince != nil {
+		notes = append(notes, fmt.Sprintf("its run rests since %s: %s", r.RestsSince.UTC().Format(time.RFC3339), r.Rests))
+	}
+	if left := r.left(); left != "" {
+		notes = append(notes, left)
+	}
+	return notes
+}
+
+// left says what a run left of what was due; "" where that is nothing, or not known.
+func (r *lastRun) left() string {
+	var kinds []string
+	count := func(n int64, what string) {
+		if n > 0 {
+			kinds = append(kinds, fmt.Sprintf("%d %s", n, what))
+		}
+	}
+	due, resting, held := value(r.LeftDue), value(r.LeftResting), value(r.LeftHeld)
+	count(max(due-resting, 0), "locked or resisting")
+	count(resting, "in quarantine")
+	count(held, "held")
+	switch {
+	case len(kinds) == 0:
+		return ""
+	case r.Watermark == nil:
+		return "of what was due these are left: " + strings.Join(kinds, ", ")
+	default:
+		return fmt.Sprintf("nothing that fell due before %s is left, and since then %s", r.Watermark.UTC().Format(time.RFC3339), strings.Join(kinds, ", "))
+	}
+}
+
+func value(n *int64) int64 {
+	if n == nil {
+		return 0
+	}
+	return *n
 }
 
 // readReason is why a policy is in its state, "" where nobody said.
@@ -61,7 +124,7 @@ func (r *lastRun) text() (when, rows string) {
 	rows = fmt.Sprint(r.Deleted)
 	if r.Ended != "whole" {
 		rows += ", ended " + r.Ended
-		if r.Ended == "not yet" {
+		if r.Ended == goesOn {
 			rows = fmt.Sprintf("%d, goes on", r.Deleted)
 		}
 	}

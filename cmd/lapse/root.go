@@ -21,8 +21,9 @@ type app struct {
 	in       io.Reader
 	out, err io.Writer
 	env      config.Environment
-	asks     bool // there is a person who can answer a question
-	shows    bool // there is a person who watches
+	asks     bool       // there is a person who can answer a question
+	shows    bool       // there is a person who watches
+	width    func() int // of the terminal that results go to; nil where they go elsewhere
 
 	configFile string
 	overrides  config.Overrides
@@ -111,7 +112,7 @@ Exit codes: 0 done; 1 failed; 2 wrong usage or invalid input; 3 done, and it fou
 	root.AddCommand(
 		a.initCommand(), a.doctorCommand(), a.applyCommand(), a.scaffoldCommand(), a.hideCommand(), a.policyCommand(), a.pauseCommand(),
 		a.resumeCommand(), a.planCommand(),
-		a.clockCommand(), a.historyCommand(), a.runCommand(), a.auditCommand(), a.serveCommand(), a.eventsCommand(), a.uninstallCommand(), a.versionCommand(),
+		a.clockCommand(), a.historyCommand(), a.statusCommand(), a.runCommand(), a.auditCommand(), a.serveCommand(), a.eventsCommand(), a.uninstallCommand(), a.versionCommand(),
 		a.completionCommand(),
 	)
 	a.completes(root)

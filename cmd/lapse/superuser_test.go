@@ -80,6 +80,7 @@ func TestEveryCommandThatConnectsRefusesASuperuserButThoseThatAreForOne(t *testi
 		"lapse clock accept":   {{"clock"}, {"clock", "accept", "--reason", "it is right"}},
 		"lapse history accept": {{"history"}, {"history", "accept", "--yes", "--reason", "it is the one"}},
 		"lapse plan":           {{"plan"}},
+		"lapse status":         {{"status"}, {"status", "--watch"}},
 		"lapse run":            {{"run"}, {"run", "--once"}, {"run", "--now", "p"}},
 		"lapse audit":          {{"audit"}, {"audit", "--once"}},
 		"lapse serve":          {{"serve", "--http", "127.0.0.1:0"}},

@@ -189,6 +189,7 @@ as $lapse$
 declare
   shard  record;
   went   bigint := 0;
+  along  bigint := 0;
   counts jsonb := '{}';
   at_end boolean := coalesce(leave.ended, true) or leave.last is null;
   behind boolean;
@@ -202,8 +203,9 @@ begin
   end if;
   if leave.picked > 0 then
     select coalesce(sum(n.went) filter (where n.oid = claim.target), 0),
+           coalesce(sum(n.went) filter (where n.oid <> claim.target), 0),
            coalesce(jsonb_object_agg(n.oid::text, n.went) filter (where n.went > 0), '{}')
-      into went, counts
+      into went, along, counts
       from (select t.oid, coalesce(pg_stat_get_xact_tuples_deleted(t.oid), 0) - leave.before[t.n] as went
               from unnest(claim.target || claim.cascades) with ordinality t(oid, n)) n;
     -- Of code that the policy trusts too: what it deletes here would go under the policy's name, due or not.
@@ -221,6 +223,9 @@ begin
          cursor = case when at_end then null else leave.last end,
          pass = case when at_end then 2 else s.pass end,
          picked = s.picked + leave.picked, deleted = s.deleted + leave.deleted,
+         batches = s.batches + (leave.picked > 0)::int, cascaded = s.cascaded + along,
+         refreshed = s.refreshed + case when work.step_over then 0 else greatest(leave.picked - leave.deleted, 0) end,
+         stepped_over = s.stepped_over + case when work.step_over then greatest(leave.picked - leave.deleted, 0) else 0 end,
          done = over, left_behind = behind and (over or not at_end),
          lease_until = clock_timestamp() + lapse.lease_time()
    where s.id = work.shard;

@@ -1,4 +1,230 @@
--- Runs. What open_run is for is described in 0004_1_slices.sql and 0005_3_slices.sql.
+-- Runs, and what each of them did. What open_run is for is described in 0004_1_slices.sql and 0005_3_slices.sql.
+
+-- What a run did is counted in its shards, by the batches' own transactions. The run keeps the counts of shards that are gone,
+-- so that they are whole when it ends half-way: after another version, or a partition that was dropped.
+alter table lapse.shard
+  add column batches bigint not null default 0 check (batches >= 0),
+  add column cascaded bigint not null default 0 check (cascaded >= 0),
+  add column refreshed bigint not null default 0 check (refreshed >= 0),
+  add column stepped_over bigint not null default 0 check (stepped_over >= 0);
+alter table lapse.run
+  add column outcome text check (outcome in ('done', 'limited', 'cut short')),
+  add column ended_at timestamptz,
+  add column rests_since timestamptz,
+  add column rests_because text check (octet_length(rests_because) <= 300),
+  add column due bigint check (due >= 0),
+  add column left_due bigint check (left_due >= 0),
+  add column left_held bigint check (left_held >= 0),
+  add column left_resting bigint check (left_resting >= 0),
+  add column watermark timestamptz,
+  add column dropped_partitions bigint not null default 0 check (dropped_partitions >= 0),
+  add column dropped_rows bigint not null default 0 check (dropped_rows >= 0),
+  add column picked bigint not null default 0 check (picked >= 0),
+  add column deleted bigint not null default 0 check (deleted >= 0),
+  add column cascaded bigint not null default 0 check (cascaded >= 0),
+  add column batches bigint not null default 0 check (batches >= 0),
+  add column refreshed bigint not null default 0 check (refreshed >= 0),
+  add column stepped_over bigint not null default 0 check (stepped_over >= 0),
+  add column lost_shards boolean not null default false;
+comment on column lapse.shard.batches is 'Batches that found rows.';
+comment on column lapse.shard.cascaded is 'Rows that foreign keys took along.';
+comment on column lapse.shard.refreshed is 'Rows that were found due and stayed, because somebody changed them meanwhile, or a trigger kept them.';
+comment on column lapse.shard.stepped_over is 'Rows that resisted, and stayed.';
+comment on column lapse.run.outcome is 'How the run ended: done; limited, by ended_by; cut short, before its shards were done. Null while it goes on.';
+comment on column lapse.run.ended_at is 'When; null while it goes on, and where nobody was there to see it.';
+comment on column lapse.run.rests_since is 'When the run was left last before its end; null while somebody is at work.';
+comment on column lapse.run.rests_because is 'Why: the executor was stopped, the window closed, a guard, an error.';
+comment on column lapse.run.due is 'Rows that were due at the cutoff, where they were counted.';
+comment on column lapse.run.left_due is 'Rows that were due at the cutoff and left at the end, those held apart; null where nobody counted.';
+comment on column lapse.run.left_held is 'Rows that were due at the cutoff and held; null where nobody counted.';
+comment on column lapse.run.left_resting is 'Rows in quarantine at the end, which left_due includes; null where nobody counted.';
+comment on column lapse.run.watermark is 'Nothing that was due before is left: the oldest due time left at the end, or the cutoff. Null where that is not known.';
+comment on column lapse.run.dropped_partitions is 'Partitions that were dropped whole.';
+comment on column lapse.run.dropped_rows is 'Rows that were in them.';
+comment on column lapse.run.picked is 'Of shards that are gone: rows that were found due.';
+comment on column lapse.run.deleted is 'Of shards that are gone: rows that were deleted.';
+comment on column lapse.run.cascaded is 'Of shards that are gone: rows that foreign keys took along.';
+comment on column lapse.run.batches is 'Of shards that are gone: batches that found rows.';
+comment on column lapse.run.refreshed is 'Of shards that are gone: rows that were found due and stayed.';
+comment on column lapse.run.stepped_over is 'Of shards that are gone: rows that resisted.';
+comment on column lapse.run.lost_shards is 'A shard was removed before it was done.';
+update lapse.run r set outcome = case when r.ended_by is null then 'done' else 'limited' end
+ where not exists (select from lapse.shard s where s.run = r.run and not s.done and not s.aside);
+
+-- remove_shards removes shards, and keeps in their runs what they counted. It returns how many there were.
+create function lapse.remove_shards(shards bigint[]) returns bigint
+language sql
+set search_path = pg_catalog, pg_temp
+as $lapse$
+  with gone as (
+    delete from lapse.shard s where s.id = any (remove_shards.shards)
+    returning s.run, s.picked, s.deleted, s.cascaded, s.batches, s.refreshed, s.stepped_over, not s.done and not s.aside as unfinished
+  ), kept as (
+    update lapse.run r
+       set picked = r.picked + g.picked, deleted = r.deleted + g.deleted, cascaded = r.cascaded + g.cascaded, batches = r.batches + g.batches,
+           refreshed = r.refreshed + g.refreshed, stepped_over = r.stepped_over + g.stepped_over, lost_shards = r.lost_shards or g.unfinished
+      from (select n.run, sum(n.picked) as picked, sum(n.deleted) as deleted, sum(n.cascaded) as cascaded, sum(n.batches) as batches,
+                   sum(n.refreshed) as refreshed, sum(n.stepped_over) as stepped_over, bool_or(n.unfinished) as unfinished
+              from gone n
+             group by n.run) g
+     where r.run = g.run
+  )
+  select count(*) from gone
+$lapse$;
+comment on function lapse.remove_shards is 'Removes shards, and keeps in their runs what they counted.';
+
+-- statistics is what a run did so far, by all executors.
+create function lapse.statistics(run uuid)
+returns table (picked bigint, deleted bigint, cascaded bigint, batches bigint, refreshed bigint, stepped_over bigint, shards int, aside int,
+               locked boolean, unfinished boolean)
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+  select (r.picked + coalesce(sum(s.picked), 0))::bigint, (r.deleted + r.dropped_rows + coalesce(sum(s.deleted), 0))::bigint,
+         (r.cascaded + coalesce(sum(s.cascaded), 0))::bigint, (r.batches + coalesce(sum(s.batches), 0))::bigint,
+         (r.refreshed + coalesce(sum(s.refreshed), 0))::bigint, (r.stepped_over + coalesce(sum(s.stepped_over), 0))::bigint,
+         count(s.id)::int, (count(*) filter (where s.aside and not s.done and s.sqlstate <> '55P03'))::int,
+         coalesce(bool_or(s.left_behind or s.aside and not s.done and s.sqlstate = '55P03'), false), coalesce(bool_or(not s.done and not s.aside), false)
+    from lapse.run r
+    left join lapse.shard s on s.run = r.run
+   where r.run = statistics.run
+   group by r.run
+$lapse$;
+comment on function lapse.statistics is 'What a run did so far, by all executors: its shards, and those that are gone.';
+
+-- close_run ends a run of which no shard is left to work on. What is left of the rows that were due is counted by the caller, null where
+-- it did not count: due ones, held ones, and those in quarantine among the due; oldest is when the oldest of them fell due. The first one
+-- to say so counts. A crash before it leaves a run that open_run ends, without these.
+create function lapse.close_run(run uuid, left_due bigint, left_held bigint, left_resting bigint, oldest timestamptz) returns void
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $lapse$
+begin
+  if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
+    raise exception 'only a member of % may end a run', {{.ExecutorText}} using errcode = 'insufficient_privilege';
+  end if;
+  update lapse.run r
+     set outcome = 'done', ended_at = clock_timestamp(), rests_since = null, rests_because = null, left_due = close_run.left_due,
+         left_held = close_run.left_held, left_resting = close_run.left_resting,
+         due = coalesce(r.due, t.deleted + close_run.left_due + close_run.left_held),
+         watermark = case when close_run.left_due = 0 and coalesce(close_run.left_held, 0) = 0 then r.cutoff else least(close_run.oldest, r.cutoff) end
+    from lapse.statistics(close_run.run) t
+   where r.run = close_run.run and r.outcome is null and not t.unfinished;
+end
+$lapse$;
+comment on function lapse.close_run is 'Ends a run of which no shard is left to work on, with what is left of the rows that were due. For the executor.';
+
+-- rest_run says why nobody is at work on a run that is not over, until somebody is again.
+create function lapse.rest_run(run uuid, reason text) returns void
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $lapse$
+begin
+  if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
+    raise exception 'only a member of % may say so', {{.ExecutorText}} using errcode = 'insufficient_privilege';
+  end if;
+  update lapse.run r
+     set rests_since = clock_timestamp(), rests_because = left(rest_run.reason, 70)
+   where r.run = rest_run.run and r.outcome is null;
+end
+$lapse$;
+comment on function lapse.rest_run is 'Says why nobody is at work on a run that is not over. For the executor.';
+
+-- note_due takes down how much was due when a run was opened, where that was counted.
+create function lapse.note_due(run uuid, due bigint) returns void
+language sql security definer
+set search_path = pg_catalog, pg_temp
+as $lapse$
+  update lapse.run r set due = note_due.due where r.run = note_due.run and r.due is null and r.outcome is null and note_due.due >= 0
+$lapse$;
+comment on function lapse.note_due is 'Takes down how much was due when a run was opened. For the executor.';
+
+-- end_run is described in 0005_6_limits.sql.
+drop function lapse.end_run(uuid, text);
+create function lapse.end_run(run uuid, reason text) returns boolean
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $lapse$
+begin
+  if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
+    raise exception 'only a member of % may end a run', {{.ExecutorText}} using errcode = 'insufficient_privilege';
+  end if;
+  perform from lapse.shard s where s.run = end_run.run and not s.done order by s.id for update;
+  update lapse.shard s
+     set done = true, cursor = null, lease_until = null, allowed = 0
+   where s.run = end_run.run and not s.done and not s.aside;
+  update lapse.run r
+     set ended_by = end_run.reason, outcome = 'limited', ended_at = clock_timestamp(), rests_since = null, rests_because = null
+   where r.run = end_run.run and r.ended_by is null;
+  return found;
+end
+$lapse$;
+comment on function lapse.end_run is 'Ends a run that has reached a limit; the next one finds what it left. For the executor.';
+
+-- What only the processes know that delete: which policy they are at, and what holds them back. Each process writes its own rows, when
+-- they change and every half minute, and takes them with it when it stops. Those of one that was killed go after an hour.
+create table lapse.worker (
+  holder    text not null check (octet_length(holder) <= 300),
+  policy_id int not null,
+  state     text not null check (octet_length(state) <= 30),
+  reason    text not null check (octet_length(reason) <= 600),
+  at        timestamptz not null default clock_timestamp(),
+  primary key (holder, policy_id)
+) with (fillfactor = 50);
+comment on table lapse.worker is 'What the processes that delete are at, by their own words. Written by report; nothing depends on it.';
+comment on column lapse.worker.holder is 'The process: the beginning of its workers'' names in lapse.shard.';
+comment on column lapse.worker.policy_id is 'The policy; 0: the process as a whole.';
+comment on column lapse.worker.state is 'What it does: running, deleting, slow, waiting or stopped.';
+comment on column lapse.worker.reason is 'Why; empty where there is nothing to say.';
+comment on column lapse.worker.at is 'When it said so last.';
+
+-- report replaces what a process says of itself. A stolen login can tell lies here, of 100 processes and of policies that there are.
+create function lapse.report(holder text, policies int[], states text[], reasons text[]) returns void
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $lapse$
+begin
+  if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
+    raise exception 'only a member of % may say so', {{.ExecutorText}} using errcode = 'insufficient_privilege';
+  end if;
+  delete from lapse.worker w
+   where w.at < clock_timestamp() - interval '1 hour' or w.holder = report.holder and w.policy_id <> all (report.policies);
+  if (select count(distinct w.holder) from lapse.worker w where w.holder <> report.holder) >= 100 then
+    raise exception 'more than 100 processes say that they delete here' using errcode = 'configuration_limit_exceeded';
+  end if;
+  insert into lapse.worker as w (holder, policy_id, state, reason)
+  select report.holder, n.policy_id, n.state, left(n.reason, 150)
+    from unnest(report.policies, report.states, report.reasons) n(policy_id, state, reason)
+   where n.policy_id = 0 or exists (select from lapse.gate g where g.policy_id = n.policy_id)
+  on conflict on constraint worker_pkey do update set state = excluded.state, reason = excluded.reason, at = clock_timestamp();
+end
+$lapse$;
+comment on function lapse.report is 'Replaces what a process that deletes says of itself. For the executor.';
+
+-- lease is described in 0004_1_slices.sql. Of shards that are equally free, each holder begins at a place of its own, so that two executors
+-- that begin at once do not go for the same ones: by the hash of holder and shard.
+drop function lapse.lease(uuid, text);
+create function lapse.lease(run uuid, holder text)
+returns table (shard bigint, term bigint, leaf oid, cutoff timestamptz)
+language sql security definer
+set search_path = pg_catalog, pg_temp
+as $lapse$
+  update lapse.shard s
+     set holder = lease.holder, term = s.term + 1, lease_until = clock_timestamp() + lapse.lease_time()
+   where s.id = (
+           select f.id
+             from lapse.shard f
+            where f.run = lease.run and not f.done and not f.aside
+              and (f.lease_until is null or f.lease_until <= clock_timestamp() or f.holder = lease.holder)
+              and not (f.residual and exists (
+                    select from lapse.shard o
+                     where o.run = f.run and o.leaf = f.leaf and not o.residual and not o.done and not o.aside))
+            order by f.term, hashtextextended(lease.holder, f.id), f.id -- one that could not be worked on goes to the back
+            limit 1
+              for update skip locked)
+  returning s.id, s.term, s.leaf, s.cutoff
+$lapse$;
+comment on function lapse.lease is 'Gives out a shard of a run that nobody else holds. For the executor.';
 
 drop function lapse.open_run(int, int, uuid, oid[], timestamptz[]);
 create function lapse.open_run(policy int, version int, wanted uuid, cut_leaves oid[], cuts timestamptz[])
@@ -29,9 +255,14 @@ begin
   end if;
   leaves := array(select l.relation from lapse.leaves(root) l);
 
-  delete from lapse.shard s
-   where s.policy_id = open_run.policy and not s.done
-     and (s.version <> open_run.version or s.leaf <> all (leaves) or s.cutoff > clock_timestamp());
+  perform lapse.remove_shards(array(
+    select s.id from lapse.shard s
+     where s.policy_id = open_run.policy and not s.done
+       and (s.version <> open_run.version or s.leaf <> all (leaves) or s.cutoff > clock_timestamp())));
+  update lapse.run r
+     set outcome = case when r.lost_shards then 'cut short' else 'done' end, rests_since = null, rests_because = null
+   where r.policy_id = open_run.policy and r.outcome is null
+     and not exists (select from lapse.shard s where s.run = r.run and not s.done and not s.aside);
   delete from lapse.run r
    where r.policy_id = open_run.policy and r.started_at < clock_timestamp() - interval '7 days'
      and not exists (select from lapse.shard s where s.run = r.run and not s.done and not s.aside)
@@ -45,6 +276,8 @@ begin
      order by r.number desc
      limit 1;
   if found then
+    update lapse.run r set rests_since = null, rests_because = null
+     where r.policy_id = open_run.policy and r.outcome is null and r.rests_since is not null;
     return;
   end if;
 
@@ -110,3 +343,10 @@ begin
 end
 $lapse$;
 
+revoke all on function
+  lapse.remove_shards(bigint[]), lapse.statistics(uuid), lapse.close_run(uuid, bigint, bigint, bigint, timestamptz), lapse.rest_run(uuid, text),
+  lapse.note_due(uuid, bigint), lapse.end_run(uuid, text), lapse.report(text, int[], text[], text[]), lapse.lease(uuid, text) from public;
+grant execute on function
+  lapse.statistics(uuid), lapse.close_run(uuid, bigint, bigint, bigint, timestamptz), lapse.rest_run(uuid, text),
+  lapse.note_due(uuid, bigint), lapse.end_run(uuid, text), lapse.report(text, int[], text[], text[]), lapse.lease(uuid, text) to {{.Executor}};
+grant select on lapse.worker to {{.Executor}};

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
+
+	"lapse/internal/backoff"
+	"lapse/internal/config"
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// watchInterval is how often --watch looks.
+const watchInterval = 2 * time.Second
+
+func (a *app) statusCommand() *cobra.Command {
+	var asJSON, watch bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show how policies, deletion and audit stand",
+		Long: `Shows in one screen whether deletion is paused, whether executors and auditor are at work, how far the replication slot is behind, and of
+each policy its state, its last run, how far it is behind its schedule and what holds it back. It reads the catalog alone and counts
+no rows of a table: "lapse plan" does. With --watch it looks again every two seconds until Ctrl-C.`,
+		Example: "  lapse status\n  lapse status --watch\n  lapse status --json",
+		Args:    cobra.NoArgs,
+	}
+	cmd.RunE = a.untilStopped(new(bool), func(cmd *cobra.Command) error {
+		if watch {
+			return a.watchStatus(cmd.Context(), asJSON)
+		}
+		s, err := a.readStatus(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return a.showStatus(s, asJSON)
+	})
+	cmd.Flags().BoolVar(&watch, "watch", false, "look again every two seconds, until stopped")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// status is what `lapse status` shows.
+type status struct {
+	At        time.Time     `json:"at"` // the server's clock
+	Paused    *halt         `json:"paused,omitempty"`
+	Audit     auditStatus   `json:"audit"`
+	Executors []process     `json:"executors"`
+	Policies  []policyState `json:"policies"`
+	LeftOver  []string      `json:"left_over,omitempty"` // roles that nothing needs
+}
+
+// auditStatus is what the server says of the audit.
+type auditStatus struct {
+	Required bool       `json:"required"`
+	Slot     string     `json:"slot,omitempty"`
+	Exists   bool       `json:"slot_exists"`
+	Active   bool       `json:"slot_active"`
+	Lost     bool       `json:"slot_lost,omitempty"`
+	Behind   int64      `json:"behind_bytes"`             // log that the auditor has not confirmed
+	Held     int64      `json:"held_bytes"`               // log that the server keeps for it
+	Headroom *int64     `json:"headroom_bytes,omitempty"` // log that may be written before the slot is lost
+	LastBeat *time.Time `json:"last_beat,omitempty"`      // when the auditor said last that it reads this server
+	History  int        `json:"history"`
+}
+
+// process is an executor that said lately that it runs.
+type process struct {
+	Holder string    `json:"holder"`
+	State  string    `json:"state"`
+	Reason string    `json:"reason,omitempty"`
+	At     time.Time `json:"at"`
+}
+
+// policyState is a policy of the list with what executors say of it.
+type policyState struct {
+	policyLine
+	Work []process `json:"work,omitempty"`
+}
+
+// readStatus opens a session and asks.
+func (a *app) readStatus(ctx context.Context) (*status, error) {
+	owner, settings, err := a.openOwner(ctx, "lapse status")
+	if err != nil {
+		return nil, err
+	}
+	defer closeConn(owner.Conn)
+	list, err := readPolicies(ctx, owner.Conn)
+	if err != nil {
+		return nil, err
+	}
+	s := &status{At: list.at, LeftOver: list.leftOver, Executors: []process{}, Policies: make([]policyState, len(list.lines))}
+	if list.halt.Halted {
+		s.Paused = &list.halt
+	}
+	if s.Audit, err = readAudit(ctx, owner.Conn, settings); err != nil {
+		return nil, err
+	}
+	work, err := readProcesses(ctx, owner.Conn)
+	if err != nil {
+		return nil, err
+	}
+	s.Executors = append(s.Executors, work[""]...)
+	for i := range list.lines {
+		s.Policies[i] = policyState{list.lines[i], work[list.lines[i].Policy]}
+	}
+	return s, nil
+}
+
+func readAudit(ctx context.Context, conn *pgx.Conn, settings *config.Settings) (audit auditStatus, err error) {
+	audit.Required = settings.Audit == config.AuditRequired
+	err = conn.QueryRow(ctx, `
+		select (select max(b.at) from lapse.heartbeat b), coalesce((select max(h.number) from lapse.history h), 0)`).Scan(&audit.LastBeat, &audit.History)
+	if err != nil {
+		return audit, fmt.Errorf("read the auditor's heartbeats: %w", err)
+	}
+	if !audit.Required {
+		return audit, nil
+	}
+	slot, err := replication.ReadSlot(ctx, conn, settings.Slot)
+	if err != nil {
+		return audit, err
+	}
+	audit.Slot, audit.Exists = settings.Slot, slot.Exists
+	if slot.Exists {
+		audit.Active, audit.Lost, audit.Behind, audit.Held, audit.Headroom = slot.Active, slot.Lost(), slot.Behind(), slot.Held(), slot.SafeWALSize
+	}
+	return audit, nil
+}
+
+// readProcesses returns what executors said within two minutes, by policy; "" is the process as a whole.
+func readProcesses(ctx context.Context, conn *pgx.Conn) (map[schemas.PolicyName][]process, error) {
+	rows, err := conn.Query(ctx, `
+		select coalesce(g.name, ''), w.holder, w.state, w.reason, w.at
+		  from lapse.worker w
+		  left join lapse.gate g on g.policy_id = w.policy_id
+		 where w.at > clock_timestamp() - interval '2 minutes' and (w.policy_id = 0 or g.policy_id is not null)
+		 order by w.holder, w.policy_id`)
+	if err != nil {
+		return nil, fmt.Errorf("ask what executors are at: %w", err)
+	}
+	all := map[schemas.PolicyName][]process{}
+	var name schemas.PolicyName
+	var p process
+	_, err = pgx.ForEachRow(rows, []any{&name, &p.Holder, &p.State, &p.Reason, &p.At}, func() error {
+		all[name] = append(all[name], p)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("ask what executors are at: %w", err)
+	}
+	return all, nil
+}
+
+// watchStatus shows the status again and again. A server that goes away meanwhile is waited for.
+func (a *app) watchStatus(ctx context.Context, asJSON bool) error {
+	for first := true; ; first = false {
+		s, err := a.readStatus(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return errors.Join(err, context.Cause(ctx))
+		case err != nil && (first || !passing(err)):
+			return err
+		case err != nil:
+			a.log.Warn("the server does not answer; looking again", "error", err)
+		default:
+			if a.width != nil && !asJSON {
+				fmt.Fprint(a.out, clearScreen)
+			} else if !first && !asJSON {
+				fmt.Fprintln(a.out)
+			}
+			if err := a.showStatus(s, asJSON); err != nil {
+				return err
+			}
+		}
+		if err := backoff.Sleep(ctx, watchInterval); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"lapse/executor/guard"
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+// What only this process knows (which policies it is at, what holds them back) is written to lapse.worker for `lapse status`. Nothing
+// depends on it: where it cannot be written, deletion goes on.
+//
+//	crash    the rows stay, and are an hour old before somebody removes them; status believes two minutes
+
+const (
+	// reportPause is the least time between two reports, and reportInterval the most.
+	reportPause    = 3 * time.Second
+	reportInterval = 30 * time.Second
+)
+
+// The states of a process, and of what it is at.
+const (
+	atWork      = "running" // of the process
+	isDeleting  = "deleting"
+	isSlow      = "slow" // deleting, held back
+	isWaiting   = "waiting"
+	isStopped   = "stopped"
+	processLine = 0 // the policy number of the process as a whole
+)
+
+// reportLine is what is said of one policy, or of the process.
+type reportLine struct {
+	policy        schemas.PolicyID
+	state, reason string
+}
+
+// reports is what was said last. Safe for concurrent use.
+type reports struct {
+	mu   sync.Mutex
+	said []reportLine
+	at   time.Time
+}
+
+// due reports whether lines are to be said, and takes them for said.
+func (r *reports) due(lines []reportLine, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	since := now.Sub(r.at)
+	if !r.at.IsZero() && (since < reportPause || since < reportInterval && slices.Equal(lines, r.said)) {
+		return false
+	}
+	r.said, r.at = lines, now
+	return true
+}
+
+// report says what this process is at, if there is something to say.
+func (w *worker) report(ctx context.Context, policies []planner.InForce, a *guard.Answer) {
+	lines := w.reportLines(policies, a)
+	if !w.reports.due(lines, w.now()) {
+		return
+	}
+	if err := w.session.report(ctx, w.Executor.holder, lines); err != nil {
+		w.log.Warn("lapse status does not hear what this process is at", "error", stripped("report", err))
+	}
+}
+
+// signOff takes back what this process said of itself, if this is its last worker with a session.
+func (w *worker) signOff() {
+	if w.session.lost() || !w.scheduler.lastSession(w.number) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if err := w.session.report(ctx, w.Executor.holder, nil); err != nil {
+		w.log.Warn("lapse status believes for two minutes that this process runs", "error", stripped("sign off", err))
+	}
+}
+
+func (w *worker) reportLines(policies []planner.InForce, a *guard.Answer) []reportLine {
+	whole := reportLine{processLine, atWork, ""}
+	if a.Stops() {
+		whole.state, whole.reason = isWaiting, a.Detail
+	}
+	lines := []reportLine{whole}
+	working := w.scheduler.working()
+	for i := range policies {
+		p := &policies[i]
+		if p.State != schemas.Armed {
+			continue
+		}
+		line := reportLine{policy: p.ID}
+		verdict, reason := w.guards.saying(p.Name)
+		switch stopped := w.memory(p).stop(); {
+		case stopped != nil:
+			line.state, line.reason = isStopped, stopped.Error()
+		case a.Stops():
+			continue // the process says so
+		case verdict >= guard.Wait:
+			line.state, line.reason = isWaiting, string(reason)
+		case !working[p.ID]:
+			continue
+		case verdict == guard.Slow:
+			line.state, line.reason = isSlow, string(reason)
+		default:
+			line.state = isDeleting
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// report replaces what a process says of itself.
+func (s *session) report(ctx context.Context, process string, lines []reportLine) error {
+	policies, states, reasons := make([]int32, len(lines)), make([]string, len(lines)), make([]string, len(lines))
+	for i, l := range lines {
+		policies[i], states[i], reasons[i] = int32(l.policy), l.state, l.reason
+	}
+	var nothing any
+	if err := s.control.QueryRow(ctx, `select lapse.report($1, $2, $3, $4)`, process, policies, states, reasons).Scan(&nothing); err != nil {
+		return fmt.Errorf("say what this process is at: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,151 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+// What a run did is counted in its shards, by the transactions of its batches: see 0006_5_runs.sql. So it is true however the run
+// ends, and of all executors together. Here it is ended, and asked for.
+//
+//	crash before a run is closed    the next one closes it; what is left of it was not counted
+
+// Statistics are what a run did so far, by all executors.
+type Statistics struct {
+	Deleted  int64 `json:"deleted"`
+	Cascaded int64 `json:"cascaded"`
+	Batches  int64 `json:"batches"`
+	// Refreshed rows were found due and stayed: somebody changed them meanwhile, or a trigger kept them.
+	Refreshed   int64 `json:"refreshed"`
+	SteppedOver int64 `json:"stepped_over"` // they resisted
+	// DroppedPartitions were dropped whole. Their rows are among those deleted.
+	DroppedPartitions int64 `json:"dropped_partitions"`
+	// What was left at the end, nil where nobody counted. LeftResting are in quarantine, and among LeftDue.
+	LeftDue     *int64 `json:"left_due,omitempty"`
+	LeftHeld    *int64 `json:"left_held,omitempty"`
+	LeftResting *int64 `json:"left_resting,omitempty"`
+	// Watermark says that nothing that fell due before is left; nil where that is not known.
+	Watermark *time.Time `json:"watermark,omitempty"`
+	Seconds   float64    `json:"seconds"` // from the opening of the run
+}
+
+// statistics asks what a run did so far. An unknown run did nothing.
+func (s *session) statistics(ctx context.Context, run uuid.UUID) (st Statistics, err error) {
+	err = s.control.QueryRow(ctx, `
+		select t.deleted, t.cascaded, t.batches, t.refreshed, t.stepped_over, r.dropped_partitions, r.left_due, r.left_held, r.left_resting, r.watermark,
+		       greatest(0, extract(epoch from coalesce(r.ended_at, clock_timestamp()) - r.started_at))::float8
+		  from lapse.run r, lapse.statistics(r.run) t
+		 where r.run = $1`, run).Scan(&st.Deleted, &st.Cascaded, &st.Batches, &st.Refreshed, &st.SteppedOver, &st.DroppedPartitions, &st.LeftDue, &st.LeftHeld,
+		&st.LeftResting, &st.Watermark, &st.Seconds)
+	if err != nil {
+		return st, fmt.Errorf("ask what run %v did: %w", run, err)
+	}
+	return st, nil
+}
+
+// remains is what is left at the end of a run; nil counts are not known.
+type remains struct {
+	due, held, resting *int64
+	oldest             *time.Time
+}
+
+// closeRun ends a run that is over. The first to say so counts. Durable when it returns.
+func (s *session) closeRun(ctx context.Context, run uuid.UUID, r remains) error {
+	var nothing any
+	if err := s.control.QueryRow(ctx, `select lapse.close_run($1, $2, $3, $4, $5)`, run, r.due, r.held, r.resting, r.oldest).Scan(&nothing); err != nil {
+		return fmt.Errorf("end run %v: %w", run, err)
+	}
+	return nil
+}
+
+// closeRun takes down that the turn's run is over, with what is left. Where something is known to be left it is counted.
+func (w *worker) closeRun(ctx context.Context, t *turn, left *runState) error {
+	p, run := t.policy, t.begun()
+	none := int64(0)
+	r := remains{due: &none}
+	if left.behind || left.aside > 0 {
+		r = w.remaining(ctx, p, run)
+	}
+	return w.session.closeRun(ctx, run.ID, r)
+}
+
+// remaining counts what a run left. What cannot be counted is not known, and no reason to fail: the rows themselves were seen to.
+func (w *worker) remaining(ctx context.Context, p *planner.InForce, run *planner.Run) (r remains) {
+	err := w.compareSurvey(ctx, p)
+	if err == nil {
+		var found planner.Remains
+		if found, err = planner.Remaining(ctx, w.session.batches, p, run.Cutoff); err == nil && found.Exact {
+			return remains{due: &found.Due, oldest: found.Oldest}
+		}
+	}
+	if err != nil {
+		w.log.Info("what the run left is not counted", "policy", p.Name, "run", run.ID, "error", stripped("count", err))
+	}
+	return remains{}
+}
+
+// restStopped is why a run rests whose executor was asked to stop. The other reasons are those of guards and errors.
+const restStopped = "stop request"
+
+// settle takes down what a worker's part in a turn came to: why its run rests, where it is not over, and what it did. Whoever asks what
+// becomes of a policy reads it. It is no more than that: where it cannot be said, nothing else changes.
+func (w *worker) settle(ctx, work context.Context, t *turn, end turnEnd) {
+	run := t.begun()
+	var why string
+	switch {
+	case run == nil || w.session.lost() || end == turnFinished:
+		return
+	case end == turnStopped:
+		why = because(t.memory.stop())
+	case end == turnRefused || end == turnLimited:
+		why = t.restsBecause()
+	case ctx.Err() != nil:
+		why = restStopped
+	default:
+		return
+	}
+	var nothing any
+	err := w.session.control.QueryRow(work, `select lapse.rest_run($1, $2)`, run.ID, why).Scan(&nothing)
+	if err == nil {
+		err = w.recall(work, t)
+	}
+	if err != nil {
+		w.log.Warn("why a run rests is not on record", "policy", t.policy.Name, "run", run.ID, "error", stripped("rest", err))
+	}
+}
+
+// recall keeps what the turn's run did so far.
+func (w *worker) recall(ctx context.Context, t *turn) error {
+	st, err := w.session.statistics(ctx, t.begun().ID)
+	if err == nil {
+		t.memory.did(&st)
+	}
+	return err
+}
+
+// because is the reason of an error, for the catalog: its SQLSTATE, and no text of a server's.
+func because(err error) string {
+	if state := schemas.StateOf(err); state != "" {
+		return "stopped by SQLSTATE " + state
+	}
+	return "stopped by an error"
+}
+
+// noteDue takes down how much was due when the turn's run was opened, where somebody counted.
+func (w *worker) noteDue(ctx context.Context, t *turn) error {
+	run := t.begun()
+	if t.due == nil || run.Resumed {
+		return nil
+	}
+	var nothing any
+	if err := w.session.control.QueryRow(ctx, `select lapse.note_due($1, $2)`, run.ID, *t.due).Scan(&nothing); err != nil {
+		return fmt.Errorf("take down what is due: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,215 @@
+package executor
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/internal/pgtest"
+	"lapse/schemas"
+)
+
+// said is what the catalog says of the last run, in one text.
+func lastRunSays(t testing.TB, db *pgtest.DB) string {
+	t.Helper()
+	return one[string](t, db, `
+		select concat_ws(' ', coalesce(r.outcome, 'goes on'), 'deleted', s.deleted, 'cascaded', s.cascaded, 'refreshed', s.refreshed,
+		                 'left', coalesce(r.left_due::text, '?'), case when s.batches > 0 then 'in batches' end,
+		                 case when r.rests_because is not null then 'rests: ' || r.rests_because end)
+		  from lapse.run r, lapse.statistics(r.run) s
+		 order by r.number desc
+		 limit 1`)
+}
+
+func TestARunSaysWhatItDidAndUpToWhereNothingIsLeft(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		spread(t, db, 200, 10)
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 20")))
+
+		// One row is locked to the end.
+		locker, err := db.Connect(t).Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := locker.Exec(t.Context(), "select from sessions where id = 7 for update"); err != nil {
+			t.Fatal(err)
+		}
+		s := only(t, once(t, newExecutor(t, db), "p"))
+		if got := lastRunSays(t, db); got != "done deleted 199 cascaded 20 refreshed 0 left 1 in batches" {
+			t.Errorf("the run says: %s", got)
+		}
+		if !one[bool](t, db, "select r.watermark = s.at + interval '30 days' and r.ended_at >= r.started_at from lapse.run r, sessions s where s.id = 7") {
+			t.Error("the watermark is not when the row that is left fell due")
+		}
+		if w := s.Whole; w.Deleted != 199 || w.Cascaded != 20 || w.Batches < 10 || w.LeftDue == nil || *w.LeftDue != 1 || w.Watermark == nil {
+			t.Errorf("Once says %+v", w)
+		}
+		if err := locker.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+
+		s = only(t, once(t, newExecutor(t, db), "p"))
+		if got := lastRunSays(t, db); got != "done deleted 1 cascaded 0 refreshed 0 left 0 in batches" {
+			t.Errorf("the next run says: %s", got)
+		}
+		if !one[bool](t, db, "select watermark = cutoff from lapse.run order by number desc limit 1") || s.Whole.Watermark == nil {
+			t.Error("with nothing left the watermark is not the cutoff")
+		}
+	})
+}
+
+func TestSeveralExecutorsSayTheSameOfOneRun(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+		spread(t, db, 1000, 10)
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 20")))
+		summaries := make(chan Summary, 3)
+		for range cap(summaries) {
+			e := newExecutor(t, db, func(c *Config) { c.Limits.TurnRows = 100 })
+			go func() {
+				s, err := e.Once(t.Context(), nil)
+				if err != nil {
+					t.Error(err)
+				}
+				summaries <- s
+			}()
+		}
+		for range cap(summaries) {
+			for _, p := range (<-summaries).Policies {
+				if p.Whole.Deleted > 1000 || p.Outcome == Finished && p.Whole.Deleted > 0 && p.Whole.Deleted != 1000 {
+					t.Errorf("an executor says that the run deleted %d of 1000 rows", p.Whole.Deleted)
+				}
+			}
+		}
+		if got := lastRunSays(t, db); got != "done deleted 1000 cascaded 100 refreshed 0 left 0 in batches" {
+			t.Errorf("the run says: %s", got)
+		}
+	})
+}
+
+// What stops it is said, and what it did until then.
+func TestARunThatIsLeftHalfWaySaysWhyAndWhatItDid(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 500, 10)
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 50")))
+		ctx, stop := context.WithCancel(t.Context())
+		e := newExecutor(t, db, func(c *Config) {
+			c.Limits.Workers = 1
+			c.Progress = func(p Progress) {
+				if p.Deleted >= 100 {
+					stop()
+				}
+			}
+		})
+		s, err := e.Once(ctx, nil)
+		if err == nil || only(t, s).Outcome != Interrupted || only(t, s).Whole.Deleted < 100 {
+			t.Fatalf("Once did %+v, %v", s, err)
+		}
+		if got := lastRunSays(t, db); !strings.HasPrefix(got, "goes on deleted 1") || !strings.HasSuffix(got, "left ? in batches rests: stop request") {
+			t.Errorf("the run says: %s", got)
+		}
+		deleted := one[int](t, db, "select 500 - count(*) from sessions where id <= 500")
+
+		// The window is closed by now.
+		setLimits(t, db, `{"window": "00:00-00:01 Etc/GMT`+map[bool]string{true: "+6", false: "-6"}[time.Now().UTC().Hour() < 12]+`"}`)
+		if _, err := newExecutor(t, db).Once(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := lastRunSays(t, db); !strings.Contains(got, "rests: ") {
+			t.Errorf("the run says: %s", got)
+		}
+
+		// Another version: what the shards counted that are removed stays.
+		apply(t, db, policies(policy("p", "public.sessions", "batch: 60")))
+		for range 2 {
+			db.Exec(t, `select lapse.advance_arming(policy_id) from lapse.gate where state = 'arming'`)
+		}
+		once(t, newExecutor(t, db), "p")
+		cut := one[string](t, db, "select r.outcome || ' ' || s.deleted from lapse.run r, lapse.statistics(r.run) s order by r.number limit 1")
+		if want := "cut short " + one[string](t, db, "select $1::int::text", deleted); cut != want {
+			t.Errorf("the run that was cut short says %s, want %s", cut, want)
+		}
+		if sum := one[int](t, db, "select sum(s.deleted)::int from lapse.run r, lapse.statistics(r.run) s"); sum != 500 {
+			t.Errorf("all runs together say %d, want 500", sum)
+		}
+	})
+}
+
+// The executor's own login is no way to end a run that is not over, or to fill the catalog.
+func TestAStolenLoginCannotEndARunOrFillTheCatalogWithReports(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 50, 5)
+		arm(t, db, policies(policy("p", "public.sessions")))
+		w := open(t, db, "p")
+		ctx := t.Context()
+		thief, err := pgx.Connect(ctx, db.As(schemas.RolesFor(schemas.DefaultRolePrefix).Executor))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = thief.Close(ctx) }()
+		if _, err := thief.Exec(ctx, "select lapse.close_run($1, 0, 0, 0, null)", w.run.ID); err != nil {
+			t.Fatal(err)
+		}
+		if got := lastRunSays(t, db); !strings.HasPrefix(got, "goes on") {
+			t.Errorf("the run says: %s", got)
+		}
+		for what, statement := range map[string]string{
+			"write reports": "insert into lapse.worker values ('x', 0, 'x', 'x')", "take reports away": "delete from lapse.worker",
+			"write statistics": "update lapse.run set deleted = 7", "remove shards": "select lapse.remove_shards('{1}')",
+			"report as 200 processes": "select lapse.report('h' || g, '{0}', '{running}', '{}') from generate_series(1, 200) g",
+		} {
+			if _, err := thief.Exec(ctx, statement); err == nil {
+				t.Errorf("the executor's login may %s", what)
+			}
+		}
+		if _, err := thief.Exec(ctx, "select lapse.report('h', (select array_agg(g) from generate_series(0, 9999) g), array_fill('running'::text, '{10000}'), array_fill(repeat('ä', 9999), '{10000}'))"); err != nil {
+			t.Error(err)
+		}
+		if n := one[int](t, db, "select count(*) from lapse.worker"); n != 2 {
+			t.Errorf("%d reports are there, want one of the process and one of the policy", n)
+		}
+		stranger := db.NewRole(t, "stranger")
+		conn := db.ConnectAs(t, stranger)
+		for _, statement := range []string{
+			"select lapse.report('h', '{0}', '{running}', '{}')", "select lapse.rest_run(gen_random_uuid(), 'x')", "select lapse.note_due(gen_random_uuid(), 1)",
+			"select lapse.close_run(gen_random_uuid(), 0, 0, 0, null)",
+		} {
+			if _, err := conn.Exec(ctx, statement); err == nil {
+				t.Errorf("a stranger may %s", statement)
+			}
+		}
+	})
+}
+
+func TestAProcessSaysWhatItIsAtAndTakesItBack(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 50, 5)
+		owned(t, db, "create table gone (id int primary key, at timestamptz)", "create index on gone (at, id)", "insert into gone values (1, '2000-01-01')")
+		arm(t, db, policies(policy("p", "public.sessions", "every: 1 hour"), policy("q", "public.gone", "every: 1 hour")))
+		owned(t, db, "alter table gone rename at to was")
+		e := newExecutor(t, db)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(ctx) }()
+		says := func() string {
+			return one[string](t, db, "select coalesce(string_agg(coalesce(g.name, 'process') || ' ' || w.state || case when w.reason = '' then '' else ' because' end, ', ' order by w.policy_id), '') from lapse.worker w left join lapse.gate g using (policy_id)")
+		}
+		eventually(t, "the process says that it runs, and that a policy is stopped", func() bool { return says() == "process running, q stopped because" })
+		db.Exec(t, "insert into lapse.halt (halted, reason) values (true, 'test')")
+		eventually(t, "it says that it waits", func() bool { return says() == "process waiting because, q stopped because" })
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if got := says(); got != "" {
+			t.Errorf("stopped, and says: %s", got)
+		}
+	})
+}

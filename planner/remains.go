@@ -1,0 +1,62 @@
+package planner
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/planner/expiry"
+)
+
+// Remains is what is due under a policy and was not deleted.
+type Remains struct {
+	Due    int64
+	Exact  bool       // false: Due is an estimate
+	Oldest *time.Time // when the oldest of it fell due; nil where that is not known
+}
+
+// mostRemains is how far Remaining counts.
+const mostRemains = 100_000
+
+// Remaining counts what was due under a policy at an instant and is still there. conn is a session whose state does not matter: the
+// policy's survey function runs in it. Nothing is changed. It is not asked unless something is known to be left: behind dead rows it
+// costs as much as a look at them.
+func Remaining(ctx context.Context, conn *pgx.Conn, p *InForce, at time.Time) (r Remains, err error) {
+	if err := cleanSession(ctx, conn); err != nil {
+		return r, err
+	}
+	after, known := dueAfter(p.Definition.Expire)
+	err = conn.QueryRow(ctx, "select s.due, s.due_is = 'exact', case when $3 then s.oldest + (select sum(a::interval) from unnest($4::text[]) a) end from "+SurveyFunction(p.ID, p.Version)+"($1, $2) s",
+		pgx.QueryExecModeDescribeExec, at, int64(mostRemains), known, after).Scan(&r.Due, &r.Exact, &r.Oldest)
+	if err != nil {
+		err = fmt.Errorf("count what is left under policy %s: %w", p.Name, err)
+	}
+	if cleaned := cleanSession(ctx, conn); err == nil {
+		err = cleaned
+	}
+	return r, err
+}
+
+// dueAfter is how long after the instant that rows are ordered by they fall due. false: that differs from row to row.
+func dueAfter(k expiry.Kind) (intervals []string, known bool) {
+	switch k := k.(type) {
+	case *expiry.Age:
+		return []string{k.After.String()}, true
+	case *expiry.Sidecar:
+		return []string{k.After.String()}, true
+	case *expiry.Epoch:
+		return []string{k.After.String()}, true
+	case *expiry.ISO8601:
+		return []string{k.After.String()}, true
+	case *expiry.NumberOrText:
+		return []string{k.After.String()}, true
+	case *expiry.Bucket:
+		return []string{k.Span.String(), k.After.String()}, true
+	case *expiry.Expression:
+		return []string{"0"}, true
+	default:
+		return nil, false
+	}
+}
