@@ -283,3 +283,15 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestTheLargestBatchOfAPolicyThatNamesNoneIsThatOfItsPace(t *testing.T) {
+	t.Parallel()
+	for more, want := range map[string]int{
+		"": DefaultBatch, ", pace: gentle": DefaultBatch, ", pace: unlimited": DefaultUnlimitedBatch, ", pace: unlimited, batch: 7": 7,
+	} {
+		f, err := Parse("policies.yaml", []byte("policies: [{name: a, table: b.c, expire: {column: d, after: 3 days}"+more+"}]"))
+		if err != nil || f.Policies[0].Batch != want {
+			t.Errorf("%q: %v, %v; want %d", more, f, err, want)
+		}
+	}
+}

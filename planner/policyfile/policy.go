@@ -66,11 +66,12 @@ const (
 	MovesDetect         = "detect"
 	EvidenceDue         = "due"
 	IndexCreate         = "create"
+	PaceUnlimited       = "unlimited"
 )
 
 // Limits say how fast a policy goes, and when it stops to ask.
 type Limits struct {
-	Pace        string  `json:"pace,omitempty"`             // "unlimited", or "" for gentle
+	Pace        string  `json:"pace,omitempty"`             // PaceUnlimited, or "" for gentle
 	Rate        int     `json:"rate,omitempty"`             // rows per second, all executors together; 0: no limit
 	MaxRows     int64   `json:"max_rows_per_run,omitempty"` // 0: no limit
 	MaxFraction float64 `json:"max_fraction,omitempty"`     // of the table; 0: no limit
@@ -90,8 +91,10 @@ type Shards struct {
 }
 
 const (
-	// DefaultBatch is the largest batch of a policy that names none. Batches of 20 000 were slower than those of 5 000.
+	// DefaultBatch is the largest batch of a policy that names none, and whose pace is gentle.
 	DefaultBatch = 5000
+	// DefaultUnlimitedBatch is that of one whose pace is unlimited.
+	DefaultUnlimitedBatch = 20000
 	// MaxSource is how long an entry may be as it was written, in bytes: lapse.policy keeps it.
 	MaxSource = 65536
 	// MaxBatch keeps one batch's locks and its transaction short.

@@ -34,7 +34,7 @@ func fields() []field {
 		{"cron", parsedBy(schedule.ParseCron, func(p *Policy) **schedule.Cron { return &p.Cron })},
 		{"window", parsedBy(schedule.ParseWindow, func(p *Policy) **schedule.Window { return &p.Window })},
 		{"where", text(func(p *Policy) *string { return &p.Where })},
-		{"pace", word(func(p *Policy) *string { return &p.Limits.Pace }, "gentle", "unlimited")},
+		{"pace", word(func(p *Policy) *string { return &p.Limits.Pace }, "gentle", PaceUnlimited)},
 		{"rate", number(func(p *Policy, n uint64) { p.Limits.Rate = int(n) }, math.MaxInt32)},
 		{"batch", number(func(p *Policy, n uint64) { p.Batch = int(n) }, MaxBatch)},
 		{"max_rows_per_run", number(func(p *Policy, n uint64) { p.Limits.MaxRows = int64(n) }, MaxRowsPerRun)},
@@ -89,6 +89,9 @@ func (r *reading) check() {
 	}
 	if len(when) == 0 {
 		p.Every = DefaultEvery
+	}
+	if _, there := p.places["batch"]; !there && p.Limits.Pace == PaceUnlimited {
+		p.Batch = DefaultUnlimitedBatch
 	}
 	never, err := schedule.Schedule{Daily: p.Daily, Cron: p.Cron, Window: p.Window}.NeverOpen()
 	if err == nil && never && len(when) == 1 {
