@@ -59,7 +59,7 @@ func (s *session) endRun(ctx context.Context, run uuid.UUID, reason string) (end
 // allow says how many rows the next batch may take. The turn does not go on where there are none.
 func (w *worker) allow(ctx context.Context, t *turn, l *lease) (rows int, end turnEnd, err error) {
 	p, m := t.policy, t.memory
-	rows = m.limit(p.Batch)
+	rows = m.limit(p)
 	if !limited(p) {
 		return rows, turnGoesOn, nil
 	}

@@ -34,6 +34,7 @@ type assignment struct {
 	cascades  []uint32
 	trusted   bool // code of the table's owner may run, and delete more from the target
 	functions *functions
+	limits    batchLimits
 }
 
 // assign says what batches on a leased shard are to claim.
@@ -46,7 +47,7 @@ func assign(ctx context.Context, s *session, p *planner.InForce, l *lease, f *fu
 		lease: l, policy: p.ID, version: p.Version, name: p.Name, holds: p.HoldVersion,
 		cascades:  append([]uint32{}, cascades...), // not null where there are none
 		trusted:   p.Trusted,
-		functions: f,
+		functions: f, limits: s.limitsFor(p, l.run),
 	}, nil
 }
 
@@ -65,12 +66,14 @@ type result struct {
 	batch    uuid.UUID
 	xid      schemas.XID
 	picked   int64
-	deleted  int64 // from the target
-	cascaded int64 // from relations that refer to it
-	passOver bool  // it ended because no more rows were there, not because it may be no larger
-	finished bool  // nothing is left in the shard
-	behind   bool  // but for due rows that somebody has locked
-	took     time.Duration
+	deleted  int64         // from the target
+	cascaded int64         // from relations that refer to it
+	passOver bool          // it ended because no more rows were there, not because it may be no larger
+	finished bool          // nothing is left in the shard
+	behind   bool          // but for due rows that somebody has locked
+	took     time.Duration // from BEGIN to the answer to COMMIT
+	work     time.Duration // the deletion function's call
+	first    bool          // it is the first of its policy in its session, which makes plans
 }
 
 // order is what one batch is to do.
@@ -101,7 +104,7 @@ func (e *unknownCommit) Unwrap() error { return e.cause }
 //	                                      shard next goes on at the right place either way
 //	crash after                           all of it happened; only this process's counters forget it
 func (s *session) deleteBatch(ctx context.Context, a *assignment, key schemas.Key, o order) (start, result, error) {
-	begun, err := s.begin(ctx, a.functions)
+	begun, err := s.begin(ctx, a)
 	if err != nil {
 		s.rollback(ctx)
 		return begun, result{}, fmt.Errorf("begin a batch: %w", err)
@@ -121,16 +124,20 @@ func (s *session) deleteBatch(ctx context.Context, a *assignment, key schemas.Ke
 	return begun, done, nil
 }
 
+// bound gives the transaction its policy's settings. The session's come back with the next batch.
+const bound = `set_config('application_name', $2, true) || set_config('lock_timeout', $3, true) || set_config('statement_timeout', $4, true)`
+
 // begin makes the session clean, opens a transaction and asks for its identity in one round trip. The table's code may run
 // inside a batch, and what it does to the session outlives the transaction: settings, statements with names, temporary
 // tables. So nothing of the batch before is left, and this session has no statement with a name of its own.
-func (s *session) begin(ctx context.Context, f *functions) (start, error) {
+func (s *session) begin(ctx context.Context, a *assignment) (start, error) {
 	batch := &pgx.Batch{}
 	clean := []string{"reset all", "deallocate all", "discard temp", "begin isolation level read committed"}
 	for _, statement := range clean {
 		batch.Queue(statement)
 	}
-	batch.Queue(`select pg_current_xact_id(), now(), pg_current_wal_insert_lsn(), `+presentHistory+`, (`+functionVersions+`)`, f.names)
+	batch.Queue(`select pg_current_xact_id(), now(), pg_current_wal_insert_lsn(), `+presentHistory+`, (`+functionVersions+`), `+bound,
+		a.functions.names, a.limits.name, milliseconds(a.limits.lock), milliseconds(a.limits.statement))
 	answers := s.batches.SendBatch(ctx, batch)
 	var begun start
 	var err error
@@ -140,7 +147,7 @@ func (s *session) begin(ctx context.Context, f *functions) (start, error) {
 		}
 	}
 	if err == nil {
-		err = answers.QueryRow().Scan(&begun.xid, &begun.at, &begun.insert, &begun.history, &begun.timeline, &begun.versions)
+		err = answers.QueryRow().Scan(&begun.xid, &begun.at, &begun.insert, &begun.history, &begun.timeline, &begun.versions, nil)
 	}
 	if closed := answers.Close(); err == nil {
 		err = closed
@@ -180,6 +187,7 @@ func (s *session) call(ctx context.Context, a *assignment, key schemas.Key, begu
 		deleteArguments(&claim, claim.MAC(key), a.lease, s.holder, o)...)
 	batch.Queue("set local search_path = pg_catalog, pg_temp")
 	batch.Queue(`select (`+functionVersions+`), `+heldCursors, a.functions.names)
+	began := time.Now()
 	answers := s.batches.SendBatch(ctx, batch)
 	versions, held := "", false
 	err = answers.QueryRow().Scan(&done.picked, &done.deleted, &done.finished, &done.behind, &counts, &done.passOver)
@@ -200,6 +208,8 @@ func (s *session) call(ctx context.Context, a *assignment, key schemas.Key, begu
 	case held:
 		return result{}, errCursorLeft
 	}
+	done.work, done.first = time.Since(began), s.planned != a.functions
+	s.planned = a.functions
 	done.cascaded, err = check(a, &done, counts, o.limit)
 	return done, err
 }

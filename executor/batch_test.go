@@ -154,7 +154,7 @@ func TestAStolenLoginDeletesOnlyWhatIsDueAndItsMACDoesNotVerify(t *testing.T) {
 func (w *work) forge(t *testing.T, change func(*schemas.Claim), limit int, want string) {
 	t.Helper()
 	ctx := t.Context()
-	begun, err := w.begin(ctx, w.a.functions)
+	begun, err := w.begin(ctx, w.a)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ func TestAfterKillsAtAnyMomentAnotherProcessGoesOnAndNothingIsLostOrDoubled(t *t
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		const due, live = 6000, 500
 		spread(t, db, due, live)
-		arm(t, db, policies(policy("p", "public.sessions", "batch: 50")))
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 50", "pace: unlimited")))
 		h := record(t, db)
 		url := db.As(schemas.RolesFor(schemas.DefaultRolePrefix).Executor)
 		kills := 0
@@ -108,7 +108,7 @@ func TestAKilledExecutorsShardIsTakenOverWhenItsLeaseEnds(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 3000, 100)
-		arm(t, db, policies(policy("p", "public.sessions", "batch: 10")))
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 10", "pace: unlimited")))
 		c := startChild(t, db.As(schemas.RolesFor(schemas.DefaultRolePrefix).Executor))
 		if !c.batches(3) {
 			t.Fatal("the executor ended before it was killed")
@@ -139,7 +139,7 @@ func TestAProcessThatWasStoppedPastItsLeaseIsRefusedWhenItGoesOn(t *testing.T) {
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		const due, live = 3000, 500
 		spread(t, db, due, live)
-		arm(t, db, policies(policy("p", "public.sessions", "batch: 10")))
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 10", "pace: unlimited")))
 		h := record(t, db)
 		c := startChild(t, db.As(schemas.RolesFor(schemas.DefaultRolePrefix).Executor))
 		if !c.batches(5) {
@@ -172,7 +172,7 @@ func TestTheExecutorOutlivesACrashOfTheServer(t *testing.T) {
 	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		const due, live = 6000, 500
 		spread(t, db, due, live)
-		arm(t, db, policies(policy("p", "public.sessions", "batch: 50")))
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 50", "pace: unlimited")))
 		h := record(t, db)
 		var batches atomic.Int64
 		e := newExecutor(t, db, func(c *Config) { c.Progress = func(Progress) { batches.Add(1) } })
@@ -208,7 +208,7 @@ func TestManyExecutorsShareARun(t *testing.T) {
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		const due, live = 4000, 500
 		spread(t, db, due, live)
-		arm(t, db, policies(policy("p", "public.sessions", "batch: 50")))
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 50", "pace: unlimited")))
 		h := record(t, db)
 		type answer struct {
 			summary Summary
@@ -245,7 +245,7 @@ func TestAsProgramsAreStoppedNothingIsLeftOpen(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 5000, 100)
-		arm(t, db, policies(policy("p", "public.sessions", "batch: 10")))
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 10", "pace: unlimited")))
 		ctx, stop := context.WithCancel(t.Context())
 		batches := 0
 		e := newExecutor(t, db, func(c *Config) {

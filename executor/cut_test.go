@@ -13,7 +13,7 @@ func TestTwoWorkersWorkOnRangesOfOneTableSideBySide(t *testing.T) {
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		const due, live = 24000, 300
 		sessions(t, db, due, live)
-		arm(t, db, policies(policy("p", "public.sessions", "batch: 500")))
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 500", "pace: unlimited")))
 		h := record(t, db)
 		isExact(t, db, once(t, newExecutor(t, db)), due, live)
 		noRowTwice(t, h, "public.sessions", due)
@@ -34,7 +34,7 @@ func TestARunIsNotCutForOneWorkerOrWithoutASurvey(t *testing.T) {
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		const due, live = 24000, 30
 		sessions(t, db, due, live)
-		arm(t, db, policies(policy("p", "public.sessions", "batch: 1000")))
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 1000", "pace: unlimited")))
 		const survey = "function lapse.survey_1_1(timestamptz, bigint)"
 		db.Exec(t, "alter "+survey+" security invoker")
 		e := newExecutor(t, db)

@@ -45,8 +45,8 @@ type Limits struct {
 	// Workers is how many shards this process works on at once, each with its own two connections. Default 2: a policy that
 	// waits for its batch's answer leaves the other worker to the next policy.
 	Workers int
-	// BatchTime is what the size of batches is adapted to. Default 200 ms: about as long as a session that wants one of
-	// the batch's rows waits for it.
+	// BatchTime is what the size of batches is adapted to at unlimited pace. Default 200 ms: about as long as a session that
+	// wants one of the batch's rows waits for it. At gentle pace it is gentleWork.
 	BatchTime time.Duration
 	// Guards are what slows batches down, or stops them.
 	Guards guard.Limits
@@ -88,6 +88,7 @@ type Executor struct {
 	metrics *Metrics
 	guards  *guards
 	reports reports
+	pace    *pace
 
 	progress sync.Mutex // one call of Config.Progress at a time
 
@@ -124,7 +125,7 @@ func New(c Config) (*Executor, error) {
 	}
 	c.Limits = c.Limits.withDefaults()
 	e := &Executor{
-		config: c, holder: c.Holder + "/" + uuid.NewString(), log: c.Logger, now: c.Clock, metrics: newMetrics(),
+		config: c, holder: c.Holder + "/" + uuid.NewString(), log: c.Logger, now: c.Clock, metrics: newMetrics(), pace: newPace(),
 		known: map[versionKey]*policyMemory{}, ready: errors.New("the executor has not begun"),
 	}
 	e.guards = newGuards(guard.All(c.Limits.Guards), e.log, e.metrics)

@@ -194,15 +194,3 @@ func (w *work) batch(t testing.TB, limit int) (result, error) {
 	_, done, err := w.deleteBatch(t.Context(), w.a, testKey, order{limit: limit})
 	return done, err
 }
-
-// starting makes the session for batches begin with another setting.
-func (w *work) starting(t testing.TB, name, value string) {
-	t.Helper()
-	config := withParameters(w.batches.Config(), map[string]string{name: value})
-	conn, err := pgx.ConnectConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = w.batches.Close(t.Context())
-	w.batches = conn
-}

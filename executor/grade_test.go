@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -209,7 +210,7 @@ func TestABatchThatTakesTooLongIsHalved(t *testing.T) {
 		sessions(t, db, 2000, 5)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		w := open(t, db, "p")
-		w.starting(t, "statement_timeout", "5ms")
+		w.a.limits.statement = 5 * time.Millisecond
 		_, err := w.batch(t, 2000)
 		if schemas.StateOf(err) != "57014" || grade(err, circumstances{limit: 2000}) != Halve {
 			t.Errorf("got %v, want a timeout, to be halved", err)

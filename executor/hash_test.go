@@ -12,7 +12,7 @@ func TestTwoWorkersWorkOnSlicesOfOneLeafSideBySide(t *testing.T) {
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		const due, live = 1500, 300
 		sessions(t, db, due, live)
-		arm(t, db, policies(policy("p", "public.sessions", "batch: 10", "shards: {count: 2}")))
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 10", "shards: {count: 2}", "pace: unlimited")))
 		h := record(t, db)
 		isExact(t, db, once(t, newExecutor(t, db)), due, live)
 		noRowTwice(t, h, "public.sessions", due)

@@ -59,7 +59,7 @@ func TestAStalledHolderIsRefusedOnceTheShardIsAnothers(t *testing.T) {
 			t.Fatal(err)
 		}
 		// It stalls in the middle of its next batch, before it calls the function.
-		begun, err := stalled.begin(t.Context(), stalled.a.functions)
+		begun, err := stalled.begin(t.Context(), stalled.a)
 		if err != nil {
 			t.Fatal(err)
 		}

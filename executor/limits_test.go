@@ -60,7 +60,7 @@ func TestSeveralExecutorsTogetherKeepToMaxRowsPerRun(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		partitioned(t, db, 8, 2000)
-		arm(t, db, policies(policy("p", "public.parts", "batch: 7")))
+		arm(t, db, policies(policy("p", "public.parts", "batch: 7", "pace: unlimited")))
 		setLimits(t, db, `{"max_rows_per_run": 500}`)
 		var executors sync.WaitGroup
 		for range 3 {

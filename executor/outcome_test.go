@@ -151,7 +151,7 @@ func crashInABatch(t *testing.T, db *pgtest.DB) result {
 	t.Helper()
 	db.Exec(t, expireLeases)
 	w := open(t, db, "p")
-	begun, err := w.begin(t.Context(), w.a.functions)
+	begun, err := w.begin(t.Context(), w.a)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,6 +35,8 @@ type policyMemory struct {
 	locks     map[int64]int // by shard: batches in a row that did not get a lock
 	counts    runCounts
 	last      Statistics // what the run did by all executors, when somebody asked last
+	throttled string     // why batches were held back last in this run
+	share     float64    // of the time that a worker's batches had, at gentle pace, when the last one ended
 }
 
 // runCounts is what this process did in one run.
@@ -99,17 +101,25 @@ func (m *policyMemory) built(build func() (*functions, error)) (*functions, erro
 }
 
 // limit is the size of the next batch.
-func (m *policyMemory) limit(largest int) int {
+func (m *policyMemory) limit(p *planner.InForce) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.size.next(largest)
+	if gentle(p) {
+		return m.size.nextGentle(p.Batch)
+	}
+	return m.size.next(p.Batch)
 }
 
 // through takes down that a batch on a shard was durable.
-func (m *policyMemory) through(shard int64, limit int, full bool, took, wanted time.Duration) {
+func (m *policyMemory) through(p *planner.InForce, shard int64, limit int, done *result, wanted time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.size.learn(limit, full, took, wanted)
+	switch full := !done.passOver; {
+	case !gentle(p):
+		m.size.learn(limit, full, done.took, wanted)
+	case !done.first:
+		m.size.learnGentle(limit, full, done.work, min(gentleWork, wanted))
+	}
 	m.backoff.Reset()
 	delete(m.locks, shard)
 }
@@ -141,6 +151,27 @@ func (m *policyMemory) putAside(shard int64, cause error) {
 		m.size = batchSize{} // it is small because of this row
 		m.cause = cause
 	}
+}
+
+// paced takes down which share of the time a worker's batches have.
+func (m *policyMemory) paced(share float64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.share = share
+}
+
+// throttle takes down why batches are held back; "" if they are not.
+func (m *policyMemory) throttle(reason string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.throttled = reason
+}
+
+// pace returns what holds batches back, that share, and the size that batches have come to.
+func (m *policyMemory) pace() (throttled string, share float64, rows int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.throttled, m.share, m.size.rows
 }
 
 // add counts a durable batch and returns the counts.
@@ -177,7 +208,7 @@ func (m *policyMemory) statistics() Statistics {
 func (m *policyMemory) finish(p *planner.InForce, left *runState) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.resists, m.behind = nil, left.behind
+	m.resists, m.behind, m.throttled = nil, left.behind, ""
 	if left.aside > 0 {
 		if m.cause == nil { // it was another process that tried
 			m.cause = &ServerError{SQLState: left.state}

@@ -7,8 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"lapse/planner"
 	"lapse/schemas"
 )
 
@@ -20,8 +22,17 @@ const (
 	// application.
 	lockShare    = 4
 	mostLockTime = 250 * time.Millisecond
-	// statementShare is how much longer than wanted a batch may take before it is ended.
-	statementShare = 10
+	// gentleLockTime is that bound at gentle pace: whoever queues behind a batch that waits for its lock waits too.
+	gentleLockTime = 5 * time.Millisecond
+	// statementShare is how much longer than wanted a batch may take before it is ended, leastStatementTime what it gets at
+	// least, so that a cold disk does not end every batch, and mostStatementTime its bound.
+	statementShare     = 10
+	leastStatementTime = time.Second
+	mostStatementTime  = 15 * time.Second
+	// idleTime is how long a transaction of a batch may wait for the executor.
+	idleTime = 10 * time.Second
+	// withTransactionTimeout is the first version of PostgreSQL that has transaction_timeout.
+	withTransactionTimeout = 170000
 )
 
 // session is a worker's way to the database. Not safe for concurrent use.
@@ -30,9 +41,12 @@ type session struct {
 	control *pgx.Conn
 	// batches runs the deletion functions, and nothing else: the table's code may run in it, and change its settings.
 	batches *pgx.Conn
-	holder  string // the worker whose leases it takes
-	system  uint64 // the cluster's identifier, as claims have it
-	oid     uint32 // the database's
+	holder  string     // the worker whose leases it takes
+	planned *functions // those that ran in it last
+	system  uint64     // the cluster's identifier, as claims have it
+	oid     uint32     // the database's
+	// lockTime and statementTime bound a batch's statements where its policy's pace does not ask for less.
+	lockTime, statementTime time.Duration
 	// committing says that a COMMIT is not answered. The server is sent no cancel request then: one that comes while it waits
 	// for a synchronous standby would end that wait, and the batch would be durable on one server only.
 	committing atomic.Bool
@@ -57,15 +71,18 @@ func (s *session) open(ctx context.Context, config *pgx.ConnConfig, limits Limit
 		return err
 	}
 	var system, deadlock int64
+	var version int
 	err = s.control.QueryRow(ctx, `
-		select c.system_identifier, d.oid, (select setting::bigint from pg_settings where name = 'deadlock_timeout')
+		select c.system_identifier, d.oid, (select setting::bigint from pg_settings where name = 'deadlock_timeout'),
+		       current_setting('server_version_num')::int
 		  from pg_control_system() c, pg_database d
-		 where d.datname = current_database()`).Scan(&system, &s.oid, &deadlock)
+		 where d.datname = current_database()`).Scan(&system, &s.oid, &deadlock, &version)
 	if err != nil {
 		return fmt.Errorf("identify the database: %w", err)
 	}
 	s.system = uint64(system)
-	batches := withParameters(config, batchSettings(time.Duration(deadlock)*time.Millisecond, limits.BatchTime))
+	s.lockTime, s.statementTime = lockTime(time.Duration(deadlock)*time.Millisecond), statementTime(limits.BatchTime)
+	batches := withParameters(config, batchSettings(s.lockTime, s.statementTime, version))
 	batches.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // no statement has a name
 	s.batches, err = pgx.ConnectConfig(ctx, batches)
 	return err
@@ -77,25 +94,65 @@ func (s *session) open(ctx context.Context, config *pgx.ConnConfig, limits Limit
 func controlSettings() map[string]string {
 	return map[string]string{
 		"application_name": "lapse executor", "lock_timeout": "5s", "statement_timeout": "15s",
-		"idle_in_transaction_session_timeout": "10s",
+		"idle_in_transaction_session_timeout": milliseconds(idleTime),
 	}
 }
 
-func batchSettings(deadlock, batchTime time.Duration) map[string]string {
-	lock := max(min(deadlock/lockShare, mostLockTime), time.Millisecond)
-	return map[string]string{
+func batchSettings(lock, statement time.Duration, version int) map[string]string {
+	settings := map[string]string{
 		"application_name": "lapse executor batches", "enable_seqscan": "off",
 		"lock_timeout":                        milliseconds(lock),
-		"statement_timeout":                   milliseconds(statementTimeout(batchTime)),
-		"idle_in_transaction_session_timeout": "10s",
+		"statement_timeout":                   milliseconds(statement),
+		"idle_in_transaction_session_timeout": milliseconds(idleTime),
 	}
+	if version >= withTransactionTimeout {
+		settings["transaction_timeout"] = milliseconds(min(2*statement, mostStatementTime+idleTime/2))
+	}
+	return settings
 }
 
-func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) + "ms" }
+// milliseconds is a time as PostgreSQL shows it in a setting.
+func milliseconds(d time.Duration) string {
+	if d%time.Second == 0 {
+		return strconv.FormatInt(int64(d/time.Second), 10) + "s"
+	}
+	return strconv.FormatInt(d.Milliseconds(), 10) + "ms"
+}
 
-// statementTimeout ends a batch that takes far longer than it should.
-func statementTimeout(batchTime time.Duration) time.Duration {
-	return min(max(statementShare*batchTime, time.Second), 15*time.Second)
+// lockTime is how long a batch waits for a lock at most.
+func lockTime(deadlock time.Duration) time.Duration {
+	return max(min(deadlock/lockShare, mostLockTime), time.Millisecond)
+}
+
+// statementTime ends a batch that takes far longer than it should.
+func statementTime(batchTime time.Duration) time.Duration {
+	return min(max(statementShare*batchTime, leastStatementTime), mostStatementTime)
+}
+
+// batchLimits are what one policy's batches have beside the session's settings, each for its transaction alone.
+type batchLimits struct {
+	name            string // application_name
+	lock, statement time.Duration
+}
+
+// limitsFor says what a policy's batches in a run are bounded by, and called.
+func (s *session) limitsFor(p *planner.InForce, run uuid.UUID) batchLimits {
+	l := batchLimits{name: batchName(p.Name, run), lock: s.lockTime, statement: s.statementTime}
+	if gentle(p) {
+		l.lock = min(l.lock, gentleLockTime)
+	}
+	return l
+}
+
+// longestName is what PostgreSQL keeps of an application_name.
+const longestName = 63
+
+// batchName names policy and run to whoever looks at pg_stat_activity. Of the run it has what the ids of two runs differ in
+// surely, their last twelve digits, and of a policy's name what else there is room for.
+func batchName(p schemas.PolicyName, run uuid.UUID) string {
+	const before = "lapse: "
+	last := " " + run.String()[24:]
+	return before + string(p[:min(len(p), longestName-len(before)-len(last))]) + last
 }
 
 // withParameters is config with what a session of ours starts with, and more.

@@ -42,7 +42,7 @@ func TestASessionHasItsSettingsFromItsStartAndAfterResetAll(t *testing.T) {
 		}
 		for conn, want := range map[*pgx.Conn]map[string]string{
 			s.control: wanted(controlSettings()),
-			s.batches: wanted(batchSettings(800*time.Millisecond, 150*time.Millisecond)),
+			s.batches: wanted(batchSettings(200*time.Millisecond, 1500*time.Millisecond, db.Major*10000)),
 		} {
 			for _, when := range []string{"at its start", "after reset all"} {
 				for name, value := range want {
@@ -68,7 +68,7 @@ func TestABatchGivesUpALockLongBeforeAnybodyLooksForADeadlock(t *testing.T) {
 	for deadlock, want := range map[time.Duration]string{
 		time.Second: "250ms", time.Minute: "250ms", 100 * time.Millisecond: "25ms", time.Millisecond: "1ms",
 	} {
-		if got := batchSettings(deadlock, time.Second)["lock_timeout"]; got != want {
+		if got := milliseconds(lockTime(deadlock)); got != want {
 			t.Errorf("with deadlock_timeout %v: %s, want %s", deadlock, got, want)
 		}
 	}

@@ -20,7 +20,20 @@ func (w *worker) shard(ctx, work context.Context, t *turn, l *lease) (end turnEn
 	if err != nil {
 		return w.trouble(t, err, 1)
 	}
+	batch := w.batch
+	if gentle(p) {
+		batch = w.gently
+		defer w.pace.join()()
+	}
 	for ctx.Err() == nil && !t.closed() {
+		if gentle(p) {
+			if err := w.countWorkers(work); err != nil {
+				return w.trouble(t, err, 1)
+			}
+			if w.rest(ctx, t); ctx.Err() != nil || t.closed() {
+				break
+			}
+		}
 		if err := w.guards.lookAtTable(work, w.session.control, p, w.now()); err != nil {
 			return w.trouble(t, err, 1)
 		}
@@ -35,7 +48,7 @@ func (w *worker) shard(ctx, work context.Context, t *turn, l *lease) (end turnEn
 		if err != nil || end != turnGoesOn {
 			return end, err
 		}
-		done, end, err := w.batch(work, t, a, limit)
+		done, end, err := batch(work, t, a, limit)
 		if end == turnShardOver {
 			t.shardDone()
 			return turnGoesOn, nil
@@ -50,6 +63,9 @@ func (w *worker) shard(ctx, work context.Context, t *turn, l *lease) (end turnEn
 			return turnGoesOn, nil
 		case used:
 			return turnMore, nil
+		}
+		if answer.Verdict == guard.Slow {
+			t.memory.throttle(string(answer.Reason))
 		}
 		w.guards.pause(ctx, p, &answer, done.took)
 	}
@@ -119,7 +135,7 @@ func (w *worker) batch(ctx context.Context, t *turn, a *assignment, limit int) (
 	}
 	done.took = w.now().Sub(began)
 	w.metrics.batchSeconds.WithLabelValues(name, table).Observe(done.took.Seconds())
-	m.through(a.shard, limit, !done.passOver, done.took, w.config.Limits.BatchTime)
+	m.through(p, a.shard, limit, &done, w.config.Limits.BatchTime)
 	w.count(t, &done)
 	return done, turnGoesOn, nil
 }

@@ -25,7 +25,7 @@ func TestTwoWorkersOnTwoShardsOfOneLeafDeleteNoRowTwice(t *testing.T) {
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
 		const due, live = 1500, 300
 		sessions(t, db, due, live)
-		arm(t, db, policies(policy("p", "public.sessions", "batch: 10")))
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 10", "pace: unlimited")))
 		h := record(t, db)
 		w := open(t, db, "p")
 		secondShard(t, db, w.run.ID)

@@ -19,6 +19,12 @@ type PolicyStatus struct {
 	Stopped string                `json:"stopped,omitempty"`
 	Until   time.Time             `json:"until,omitzero"`    // when a stopped policy is tried again
 	Resists string                `json:"resists,omitempty"` // what was put aside because a row resists
+	// Throttled is why its batches are held back in the run that is under way: throttlePace, or a guard's reason; "" for not at all.
+	Throttled string `json:"throttled,omitempty"`
+	// Share is the part of the time in which each worker's batches run at gentle pace, and BatchRows the size that batches have
+	// come to. Both are zero before the first batch.
+	Share     float64 `json:"share,omitempty"`
+	BatchRows int     `json:"batch_rows,omitempty"`
 }
 
 // Ready returns nil while policies get their turns, and otherwise why they do not: all of them, or those that are stopped
@@ -74,6 +80,7 @@ func (e *Executor) observe(policies []planner.InForce) {
 		if _, resists := m.left(); resists != nil {
 			line.Resists = resists.Error()
 		}
+		line.Throttled, line.Share, line.BatchRows = m.pace()
 		e.metrics.in(p, line.State)
 		status = append(status, line)
 	}

@@ -23,7 +23,7 @@ func two(t *testing.T, db *pgtest.DB, due int) {
 		owned(t, db, fmt.Sprintf("create table %s (id int primary key, at timestamptz); create index on %[1]s (at, id)", name),
 			fmt.Sprintf("insert into %s select g, now() - interval '40 days' from generate_series(1, %d) g", name, due))
 	}
-	arm(t, db, policies(policy("a", "public.a", "batch: 10"), policy("b", "public.b", "batch: 10")))
+	arm(t, db, policies(policy("a", "public.a", "batch: 10", "pace: unlimited"), policy("b", "public.b", "batch: 10", "pace: unlimited")))
 }
 
 func TestPoliciesTakeTurns(t *testing.T) {

@@ -19,7 +19,8 @@ type worker struct {
 	scheduler *scheduler
 	number    int
 	session   *session
-	kept      *lease // that was not given back because the connection was lost
+	kept      *lease    // that was not given back because the connection was lost
+	restUntil time.Time // when the pause is over that its last batch at gentle pace is followed by
 }
 
 func (e *Executor) newWorker(number int, s *scheduler) *worker {

@@ -26,7 +26,7 @@ func TestOnePolicyWithTwoLeavesUsesBothWorkersAndOneWithASingleLeafOne(t *testin
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		parts(t, db, 1500)
-		arm(t, db, policies(policy("p", "public.visits", "batch: 10")))
+		arm(t, db, policies(policy("p", "public.visits", "batch: 10", "pace: unlimited")))
 		h := record(t, db)
 		s := once(t, newExecutor(t, db))
 		if only(t, s).Deleted != 3000 || only(t, s).Outcome != Finished {
@@ -42,7 +42,7 @@ func TestOnePolicyWithTwoLeavesUsesBothWorkersAndOneWithASingleLeafOne(t *testin
 	})
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 1500, 5)
-		arm(t, db, policies(policy("p", "public.sessions", "batch: 10")))
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 10", "pace: unlimited")))
 		once(t, newExecutor(t, db))
 		if n := overlapping(t, db, "true"); n != 0 {
 			t.Errorf("%d batches on the single leaf ran side by side", n)
@@ -101,7 +101,7 @@ func TestTenPoliciesWithBacklogAreServedInTurnsByTwoWorkers(t *testing.T) {
 			name := fmt.Sprintf("t%d", i)
 			owned(t, db, fmt.Sprintf("create table %s (id int primary key, at timestamptz); create index on %[1]s (at, id)", name),
 				fmt.Sprintf("insert into %s select g, now() - interval '40 days' from generate_series(1, %d) g", name, due))
-			entries = append(entries, policy(name, "public."+name, fmt.Sprintf("batch: %d", batch)))
+			entries = append(entries, policy(name, "public."+name, fmt.Sprintf("batch: %d", batch), "pace: unlimited"))
 			deleted[schemas.PolicyName(name)] = 0
 		}
 		arm(t, db, policies(entries...))
@@ -134,13 +134,16 @@ func TestALeaseOutlivesEverythingThatABatchMayWaitFor(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		lease := time.Duration(one[float64](t, db, "select extract(epoch from lapse.lease_time())::float8") * float64(time.Second))
-		settings := []map[string]string{controlSettings(), batchSettings(time.Hour, time.Hour)}
+		settings := []map[string]string{controlSettings(), batchSettings(lockTime(time.Hour), statementTime(time.Hour), withTransactionTimeout)}
 		for _, s := range settings {
 			for _, name := range []string{"lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"} {
 				if d, err := time.ParseDuration(s[name]); err != nil || d <= 0 || 2*d > lease {
 					t.Errorf("%s is %q beside a lease of %v (%v)", name, s[name], lease, err)
 				}
 			}
+		}
+		if d, err := time.ParseDuration(settings[1]["transaction_timeout"]); err != nil || d <= 0 || 3*d > 2*lease {
+			t.Errorf("transaction_timeout is %v beside a lease of %v (%v)", d, lease, err)
 		}
 		if answerTime >= lease { // a server that is there ends what it does in 15 s
 			t.Errorf("an answer is waited for up to %v beside a lease of %v", answerTime, lease)
@@ -223,7 +226,7 @@ func TestARunOfManyWorkersOutlivesTheLossOfTheirConnections(t *testing.T) {
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		const due, live = 4000, 300
 		spread(t, db, due, live)
-		arm(t, db, policies(policy("p", "public.sessions", "batch: 10")))
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 10", "pace: unlimited")))
 		h := record(t, db)
 		kills := 0
 		s := once(t, newExecutor(t, db, func(c *Config) {
@@ -284,7 +287,7 @@ func TestWhatStopsAPolicyStopsAllItsWorkers(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		parts(t, db, 2000)
-		arm(t, db, policies(policy("p", "public.visits", "batch: 10")))
+		arm(t, db, policies(policy("p", "public.visits", "batch: 10", "pace: unlimited")))
 		batches := 0
 		e := newExecutor(t, db, func(c *Config) {
 			c.Progress = func(Progress) {

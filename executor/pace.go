@@ -1,0 +1,150 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"lapse/internal/backoff"
+	"lapse/planner"
+	"lapse/planner/policyfile"
+)
+
+// What the application feels of a deletion is how long a batch lasts, more than how much of the time is used: see bench/pace,
+// which the constants are from.
+const (
+	// gentleWork is the time of a batch's rows at gentle pace: see batchSize.learnGentle.
+	gentleWork = 2 * time.Millisecond
+	// gentleShare is the part of the time in which batches run at gentle pace.
+	gentleShare = 0.5
+	// gentleLane is how long a batch at gentle pace waits for the end of another one of this process. One that lasts longer
+	// holds up nobody.
+	gentleLane = 10 * time.Millisecond
+	// longestRest is the longest pause after a batch at gentle pace. Like longestPause it is far below the length of a lease.
+	longestRest = longestPause
+)
+
+// throttlePace is the reason of the pauses at gentle pace: a label of throttle_seconds_total.
+const throttlePace = "pace"
+
+// gentle reports whether a policy is to be kept from the application's notice.
+func gentle(p *planner.InForce) bool { return p.Limits.Pace != policyfile.PaceUnlimited }
+
+// pace is when batches at gentle pace may begin, for all workers of a process. What it promises of them:
+//
+//   - Together they run gentleShare of the time at most: each worker rests after a batch for as long as it takes until its part
+//     of the share is kept. Its part is one of as many as there are workers with a shard of such a policy, in all executors
+//     that work on this database; those of other processes are counted once in lookInterval.
+//   - Two batches of one process do not run side by side, unless one lasts longer than gentleLane. Batches of two processes may.
+//
+// Policies at another pace are not counted, and not kept. Safe for concurrent use.
+type pace struct {
+	sleep func(context.Context, time.Duration) error
+	lane  chan struct{} // holds one
+
+	mu      sync.Mutex
+	here    int // workers of this process with a shard of a policy at gentle pace
+	all     int // of all processes, as the database had them when it was asked last
+	askedAt time.Time
+}
+
+func newPace() *pace {
+	return &pace{sleep: backoff.Sleep, lane: make(chan struct{}, 1)}
+}
+
+// join counts a worker until it calls what is returned.
+func (c *pace) join() (leave func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.here++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.here--
+	}
+}
+
+// share is one worker's part of the time.
+func (c *pace) share() float64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return gentleShare / float64(max(c.here, c.all, 1))
+}
+
+// due reports whether the database is to be asked how many workers there are, and takes down that it is.
+func (c *pace) due(now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if since := now.Sub(c.askedAt); since >= 0 && since < lookInterval {
+		return false
+	}
+	c.askedAt = now
+	return true
+}
+
+func (c *pace) counted(workers int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = workers
+}
+
+// enter lets a batch begin when no other of this process runs, or when one lasts long. The caller calls what is returned at the
+// batch's end.
+func (c *pace) enter(ctx context.Context) (leave func()) {
+	timer := time.NewTimer(gentleLane)
+	defer timer.Stop()
+	select {
+	case c.lane <- struct{}{}:
+		return func() { <-c.lane }
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return func() {}
+}
+
+// gentleWorkers counts the workers that have a shard of a policy at gentle pace.
+const gentleWorkers = `
+	select count(*)
+	  from lapse.shard s join lapse.policy p on p.id = s.policy_id and p.version = s.version
+	 where not s.done and s.holder is not null and s.lease_until > clock_timestamp()
+	   and p.spec ->> 'pace' is distinct from '` + policyfile.PaceUnlimited + `'`
+
+// countWorkers asks the database how many workers share the time, where it was not asked lately.
+func (w *worker) countWorkers(ctx context.Context) error {
+	if !w.pace.due(w.now()) {
+		return nil
+	}
+	var n int
+	if err := w.session.control.QueryRow(ctx, gentleWorkers).Scan(&n); err != nil {
+		return fmt.Errorf("count the workers at gentle pace: %w", err)
+	}
+	w.pace.counted(n)
+	return nil
+}
+
+// rest lets the pause pass that this worker's last batch at gentle pace is followed by. It ends early with ctx.
+func (w *worker) rest(ctx context.Context, t *turn) {
+	length := min(w.restUntil.Sub(w.now()), longestRest)
+	w.restUntil = time.Time{}
+	if length <= 0 {
+		return
+	}
+	t.memory.throttle(throttlePace)
+	_ = w.pace.sleep(ctx, length) // the caller looks at ctx
+	p := t.policy
+	w.metrics.throttled.WithLabelValues(string(p.Name), p.TableName, throttlePace).Add(length.Seconds())
+}
+
+// gently runs one batch at gentle pace, and takes down the pause that follows, however it ends.
+func (w *worker) gently(ctx context.Context, t *turn, a *assignment, limit int) (result, turnEnd, error) {
+	leave := w.pace.enter(ctx)
+	began := w.now()
+	done, end, err := w.batch(ctx, t, a, limit)
+	ended := w.now()
+	leave()
+	share := w.pace.share()
+	w.restUntil = ended.Add(time.Duration(float64(ended.Sub(began)) * (1/share - 1)))
+	t.memory.paced(share)
+	return done, end, err
+}

@@ -1,0 +1,114 @@
+package executor
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// batchesOf lets a size find itself on a server where a batch takes so long, and returns the sizes of the last forty.
+func batchesOf(took func(rows int) time.Duration, batches, largest int) []int {
+	var b batchSize
+	var sizes []int
+	for range batches {
+		rows := b.nextGentle(largest)
+		b.learnGentle(rows, true, took(rows), gentleWork)
+		sizes = append(sizes, rows)
+	}
+	return sizes[batches-40:]
+}
+
+func TestTheRowsOfAGentleBatchTakeTheWantedTimeWhateverABatchCostsBeside(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		fixed, row  time.Duration
+		noise       float64
+		largest     int
+		least, most int
+	}{
+		"cheap rows, costly checks":   {20 * time.Millisecond, 5 * time.Microsecond, 0, 5000, 160, 800},
+		"cheap rows, no checks":       {0, 5 * time.Microsecond, 0, 5000, 180, 420},
+		"usual, noisy":                {time.Millisecond, 10 * time.Microsecond, 0.5, 5000, 40, 500},
+		"costly rows":                 {time.Millisecond, 10 * time.Millisecond, 0, 5000, 1, 2},
+		"no more than the policy has": {time.Millisecond, 5 * time.Microsecond, 0, 30, 15, 30},
+		"a row at a time":             {time.Millisecond, 5 * time.Microsecond, 0, 1, 1, 1},
+	} {
+		random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test's noise
+		sizes := batchesOf(func(rows int) time.Duration {
+			took := float64(c.fixed + time.Duration(rows)*c.row)
+			return time.Duration(took * (1 + c.noise*random.ExpFloat64()))
+		}, 200, c.largest)
+		for _, rows := range sizes {
+			if rows < c.least || rows > c.most {
+				t.Errorf("%s: batches of %v rows, want %d to %d", name, sizes, c.least, c.most)
+				break
+			}
+		}
+	}
+}
+
+func TestAGentleSizeFollowsWhatRowsCost(t *testing.T) {
+	t.Parallel()
+	n := 0
+	row := func() time.Duration {
+		if n++; n > 100 {
+			return 100 * time.Microsecond
+		}
+		return 5 * time.Microsecond
+	}
+	for _, rows := range batchesOf(func(rows int) time.Duration { return time.Millisecond + time.Duration(rows)*row() }, 250, 5000) {
+		if rows > 50 {
+			t.Errorf("batches of %d rows of 100 µs each", rows)
+		}
+	}
+}
+
+func TestASizeThatWasHalvedToOneRowGrowsAgain(t *testing.T) {
+	t.Parallel()
+	var b batchSize
+	for range 300 {
+		rows := b.nextGentle(5000)
+		b.learnGentle(rows, true, 5*time.Millisecond+time.Duration(rows)*10*time.Microsecond, gentleWork)
+	}
+	b.halve(2)
+	for range 150 {
+		rows := b.nextGentle(5000)
+		b.learnGentle(rows, true, 5*time.Millisecond+time.Duration(rows)*10*time.Microsecond, gentleWork)
+	}
+	if b.rows < 100 {
+		t.Errorf("it is %d rows, want about 200", b.rows)
+	}
+}
+
+func TestWhileARowIsLookedForBatchesAreHalvedAndNothingElse(t *testing.T) {
+	t.Parallel()
+	b := batchSize{rows: 512}
+	for want := 512; want > 1; want /= 2 {
+		rows := b.nextGentle(5000)
+		if rows != want {
+			t.Fatalf("a batch of %d rows, want %d", rows, want)
+		}
+		b.halve(rows)
+	}
+}
+
+func TestAPolicysFirstBatchesAreSmallAndABatchAtMostDoubles(t *testing.T) {
+	t.Parallel()
+	var gentle, unlimited batchSize
+	former := firstBatch / 2
+	for n := range 12 {
+		g, u := gentle.nextGentle(20_000), unlimited.next(20_000)
+		if n == 0 && (g != firstBatch || u != firstBatch) {
+			t.Errorf("the first batches are %d and %d rows, want %d", g, u, firstBatch)
+		}
+		if g > 2*former || u > 2*former {
+			t.Errorf("batch %d is %d or %d rows after %d", n, g, u, former)
+		}
+		gentle.learnGentle(g, true, time.Nanosecond, gentleWork)
+		unlimited.learn(u, true, time.Nanosecond, 200*time.Millisecond)
+		former = max(u, g)
+	}
+	if unlimited.next(20_000) != 20_000 || gentle.nextGentle(20_000) != 20_000 {
+		t.Error("they do not reach the largest batch")
+	}
+}
