@@ -155,6 +155,15 @@ func (d *Definition) deleteFunction() (string, error) {
 	return text, nil
 }
 
+// keyTexts is the SQL of a row's key as the quarantine has it: an array of texts.
+func (d *Definition) keyTexts() string {
+	texts := make([]string, len(d.Key))
+	for i := range d.Key {
+		texts[i] = "(t." + schemas.Identifier(d.Key[i].Name) + ")::text"
+	}
+	return "array[" + strings.Join(texts, ", ") + "]"
+}
+
 // joinedNames are the relations that the condition reads beside the table.
 func (d *Definition) joinedNames() (names []string) {
 	for _, j := range d.Expire.Joins() {

@@ -28,14 +28,15 @@ type InForce struct {
 	HoldVersion schemas.HoldVersion
 	Batch       int
 	Limits      policyfile.Limits
-	LastRun     *Run   // the one begun last, of any version
-	LastPicked  int64  // rows that it found
-	Unfinished  *Run   // the one to go on with, of this version
-	HeldBack    bool   // observing although its file says armed: more falls due, and nobody said yes
-	LeftBehind  bool   // the last run left due rows that somebody had locked
-	Trusted     bool   // triggers may run inside its deletions, and delete more from its table
-	Tripped     *Trip  // nil while no breaker is open
-	Accepted    int64  // due rows that the next run may delete whatever max_fraction says
+	LastRun     *Run  // the one begun last, of any version
+	LastPicked  int64 // rows that it found
+	Unfinished  *Run  // the one to go on with, of this version
+	HeldBack    bool  // observing although its file says armed: more falls due, and nobody said yes
+	LeftBehind  bool  // the last run left due rows that somebody had locked
+	Trusted     bool  // triggers may run inside its deletions, and delete more from its table
+	Tripped     *Trip // nil while no breaker is open
+	Accepted    int64 // due rows that the next run may delete whatever max_fraction says
+	Quarantine  Quarantine
 	Trouble     string // why the table is not the policy's any more, "" while it is
 
 	spec spec
@@ -88,6 +89,9 @@ type inForceRow struct {
 	TrippedDue        *int64
 	TrippedRows       *int64
 	Accepted          int64
+	Quarantined       int64
+	OldestQuarantined *time.Time
+	NextTry           *time.Time
 	TableNow          *string // the table's name, nil when it is gone
 }
 
@@ -99,6 +103,7 @@ func LoadInForce(ctx context.Context, q Querier) ([]InForce, error) {
 		       unfinished.run, unfinished.cutoff, unfinished.started_at, g.held_back, coalesce(last.left_behind, false),
 		       case when b.accepted is null then b.at end, b.due, b.table_rows,
 		       coalesce(case when b.accepted_at > coalesce(last.started_at, '-infinity') then b.accepted end, 0),
+		       coalesce(resting.entries, 0), resting.oldest, resting.next_try,
 		       (select format('%I.%I', n.nspname, c.relname)
 		          from pg_class c join pg_namespace n on n.oid = c.relnamespace
 		         where c.oid = g.table_oid)
@@ -130,6 +135,11 @@ func LoadInForce(ctx context.Context, q Querier) ([]InForce, error) {
 		     limit 1
 		  ) unfinished on true
 		  left join lapse.breaker b on b.policy_id = g.policy_id and b.version = g.version
+		  left join (
+		    select q.policy_id, count(*) as entries, min(q.entered_at) as oldest, min(q.retry_at) as next_try
+		      from lapse.quarantine q
+		     group by q.policy_id
+		  ) resting on resting.policy_id = g.policy_id
 		 where g.state <> 'dropped'
 		 order by g.name`)
 	if err != nil {
@@ -159,6 +169,9 @@ func (r *inForceRow) inForce() (InForce, error) {
 	if r.TrippedAt != nil {
 		p.Tripped = &Trip{At: *r.TrippedAt, Due: *r.TrippedDue, Rows: *r.TrippedRows}
 	}
+	if r.Quarantined > 0 {
+		p.Quarantine = Quarantine{Rows: r.Quarantined, Oldest: *r.OldestQuarantined, NextTry: *r.NextTry}
+	}
 	switch {
 	case r.TableNow == nil:
 		p.Trouble = r.TableName + " is gone"
@@ -175,4 +188,13 @@ func (r *inForceRow) inForce() (InForce, error) {
 		}
 	}
 	return p, nil
+}
+
+// KeyNames are the columns that name a row, in the order in which the quarantine has their values.
+func (p *InForce) KeyNames() []string {
+	names := make([]string, len(p.Definition.Key))
+	for i := range p.Definition.Key {
+		names[i] = p.Definition.Key[i].Name
+	}
+	return names
 }

@@ -66,13 +66,34 @@ func (w *writer) write(ctx context.Context) error {
 	}
 	switch w.c.Kind {
 	case Changed:
+		if err := w.keepQuarantine(ctx); err != nil {
+			return err
+		}
 		return w.dropFunctions(ctx, w.version)
-	case Removed:
+	case New, Removed:
+		if _, err := w.tx.Exec(ctx, `delete from lapse.quarantine where policy_id = $1`, w.id); err != nil {
+			return fmt.Errorf("empty the quarantine: %w", err)
+		}
+	}
+	if w.c.Kind == Removed {
 		// What is unfinished stays unfinished: no executor looks at it again.
 		if _, err := w.tx.Exec(ctx, `select lapse.remove_shards(array(select s.id from lapse.shard s where s.policy_id = $1 and not s.done))`, w.id); err != nil {
 			return fmt.Errorf("give up unfinished shards: %w", err)
 		}
 		return w.dropFunctions(ctx, 0)
+	}
+	return nil
+}
+
+// keepQuarantine takes the rows out of the quarantine that the next version would name by another key, or does not have.
+func (w *writer) keepQuarantine(ctx context.Context) error {
+	_, err := w.tx.Exec(ctx, `
+		delete from lapse.quarantine q
+		 using lapse.policy former, lapse.policy next
+		 where q.policy_id = $1 and former.id = $1 and former.version = $2 and next.id = $1 and next.version = $3
+		   and (former.table_oid <> next.table_oid or former.spec -> 'key' <> next.spec -> 'key')`, w.id, w.c.FromVersion, w.version)
+	if err != nil {
+		return fmt.Errorf("take rows out of the quarantine: %w", err)
 	}
 	return nil
 }

@@ -79,4 +79,5 @@ const (
 	SQLStateNoBeat     = "LP020" // audit is required, and no auditor has said lately that it reads this server in this history
 	// SQLStatePublications: audit is required, and the publications are not as Lapse left them.
 	SQLStatePublications = "LP021"
+	SQLStateTooMany      = "LP030" // so many rows could not be deleted that the cause is the schema, and no row
 )

@@ -46,6 +46,14 @@ func (a *app) completeInForce(cmd *cobra.Command, args []string, _ string) ([]co
 	})
 }
 
+// completeOneInForce completes the one name of a policy in force.
+func (a *app) completeOneInForce(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.completeInForce(cmd, args, toComplete)
+}
+
 // completeRecorded completes the one name of a policy that is on record.
 func (a *app) completeRecorded(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {

@@ -83,6 +83,23 @@ type policyLine struct {
 	Tripped      string                `json:"tripped,omitempty"` // more was due at once than max_fraction allows
 	Trouble      string                `json:"trouble,omitempty"`
 	Aside        *asideShards          `json:"put_aside,omitempty"`
+	Quarantine   *restingRows          `json:"quarantine,omitempty"`
+}
+
+// restingRows are the rows of a policy that could not be deleted.
+type restingRows struct {
+	Rows    int64     `json:"rows"`
+	Oldest  time.Time `json:"oldest"`
+	NextTry time.Time `json:"next_try"`
+}
+
+// quarantineOf counts the rows of a policy in quarantine; nil for none.
+func quarantineOf(p *planner.InForce) *restingRows {
+	if p.Quarantine.Rows == 0 {
+		return nil
+	}
+	rows := restingRows(p.Quarantine)
+	return &rows
 }
 
 // asideShards are the shards of the last run of which a row resisted.
@@ -107,6 +124,10 @@ func (l *policyLine) notes() []string {
 	if l.Aside != nil {
 		notes = append(notes, fmt.Sprintf("%d shards put aside (SQLSTATE %s), next try %s", l.Aside.Shards,
 			strings.Join(l.Aside.SQLStates, ", "), l.Aside.Next.UTC().Format(time.RFC3339)))
+	}
+	if q := l.Quarantine; q != nil {
+		text := planner.Quarantine(*q)
+		notes = append(notes, fmt.Sprintf("%s, next try %s: `lapse quarantine list %s`", &text, q.NextTry.UTC().Format(time.RFC3339), l.Policy))
 	}
 	return append(notes, l.LastRun.notes()...)
 }
@@ -137,7 +158,7 @@ func readPolicies(ctx context.Context, conn *pgx.Conn) (*policyList, error) {
 		p := &inForce[i]
 		line := policyLine{
 			Policy: p.Name, Version: p.Version, State: p.State, Since: p.Since, Table: p.TableName,
-			HeldBack: p.HeldBack, PausedForAll: l.halt.Halted, Trouble: p.Trouble,
+			HeldBack: p.HeldBack, PausedForAll: l.halt.Halted, Trouble: p.Trouble, Quarantine: quarantineOf(p),
 		}
 		if line.Reason, err = readReason(ctx, conn, p.ID); err != nil {
 			return nil, err

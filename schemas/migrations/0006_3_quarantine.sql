@@ -1,12 +1,144 @@
--- Rows that could not be deleted.
+-- Rows that could not be deleted. A batch that steps over a row which resists enters it here, in its own transaction; until the row's next
+-- try no batch finds it. What these functions are called by is described in 0003_4_batch.sql and in the deletion functions.
+--
+-- key is personal data: no log, metric or error has it, and only {{.Owner}} may read it. The executor reads the other columns.
+
+create table lapse.quarantine (
+  policy_id  int not null,
+  leaf       oid not null,
+  digest     bytea not null check (octet_length(digest) = 32),
+  key        text[] not null check (array_position(key, null) is null),
+  sqlstate   text not null check (octet_length(sqlstate) = 5),
+  relation   text check (octet_length(relation) <= 300),
+  constraint_name text check (octet_length(constraint_name) <= 63),
+  tries      int not null default 1 check (tries > 0),
+  entered_at timestamptz not null default clock_timestamp(),
+  tried_at   timestamptz not null default clock_timestamp(),
+  retry_at   timestamptz not null,
+  primary key (policy_id, leaf, digest)
+);
+grant select (policy_id, leaf, sqlstate, relation, constraint_name, tries, entered_at, tried_at, retry_at) on lapse.quarantine to {{.Executor}}, {{.Auditor}};
+
+comment on table lapse.quarantine is 'Rows that could not be deleted, and when each is tried again. Keys are personal data. Written by resist, forgive, apply and `lapse quarantine`.';
+comment on column lapse.quarantine.policy_id is 'The policy.';
+comment on column lapse.quarantine.leaf is 'The table or partition that has the row.';
+comment on column lapse.quarantine.digest is 'SHA-256 of the key, so that keys of any length are told apart.';
+comment on column lapse.quarantine.key is 'The row''s key, as texts in the order of the policy''s key. Personal data.';
+comment on column lapse.quarantine.sqlstate is 'What PostgreSQL said to the last try.';
+comment on column lapse.quarantine.relation is 'The table of the constraint; null where none stood in the way.';
+comment on column lapse.quarantine.constraint_name is 'The constraint that stood in the way; null where none did.';
+comment on column lapse.quarantine.tries is 'How often the row was tried.';
+comment on column lapse.quarantine.entered_at is 'When it was tried first.';
+comment on column lapse.quarantine.tried_at is 'When it was tried last.';
+comment on column lapse.quarantine.retry_at is 'Not tried again before.';
 
 -- resting is SQL that is true of the rows t of a leaf that are in quarantine and not to be tried yet, null where none are.
 create function lapse.resting(policy int, version int, leaf oid) returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $lapse$
+declare
+  at    timestamptz := clock_timestamp();
+  names text;
+  lists text;
 begin
-  return null;
+  if not exists (select from lapse.quarantine q where q.policy_id = resting.policy and q.leaf = resting.leaf and q.retry_at > at) then
+    return null;
+  end if;
+  select string_agg(case when k.plain then format('t.%I', k.name) else format('(t.%I)::text collate "C"', k.name) end, ', ' order by k.n),
+         string_agg(format('%L::%s[]',
+                           array(select q.key[k.n] from lapse.quarantine q
+                                  where q.policy_id = resting.policy and q.leaf = resting.leaf and q.retry_at > at
+                                  order by q.digest),
+                           case when k.plain then k.type else 'text' end), ', ' order by k.n)
+    into names, lists
+    from lapse.policy p
+   cross join lateral rows from (jsonb_to_recordset(p.spec -> 'key') as (name text, type text, plain boolean)) with ordinality as k(name, type, plain, n)
+   where p.id = resting.policy and p.version = resting.version;
+  return format('(%s) in (select * from unnest(%s))', names, lists);
 end
 $lapse$;
 comment on function lapse.resting is 'SQL that is true of the rows of a leaf that are in quarantine and not to be tried yet; null where there are none.';
+
+-- resist enters the row of a batch that is one row and was told to step over it: the deletion failed, and its subtransaction has been
+-- rolled back. It is tried again after a minute, and after each further failure after twice as long: a day at most, and five minutes
+-- where somebody holds a lock. It returns what record returned: what was rolled back stays counted. It returns null, and enters nothing, where the
+-- failure is no row's: a deadlock, a server that stops or has no space, damaged data, a refusal of ours.
+--
+-- Where more than half of what a run tries resists, or a policy has 10,000 rows here, the cause is the schema and no row: the
+-- batch is refused, and the policy stops.
+create function lapse.resist(claim lapse.claim, work lapse.work, key text[], state text, schema_name text, table_name text, constraint_name text)
+returns bigint[]
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $lapse$
+declare
+  shard    record;
+  at       timestamptz := clock_timestamp();
+  obstacle record;
+  entered  bigint;
+  tried    bigint;
+  gone     bigint;
+begin
+  select s.policy_id, s.run, r.started_at into shard
+    from lapse.shard s
+    join lapse.run r on r.run = s.run
+   where s.id = work.shard and s.entered = pg_current_xact_id() and s.batch = claim.batch and s.leaf = claim.target;
+  if not found or not pg_has_role(session_user, {{.ExecutorText}}, 'member') or not coalesce(work.step_over and work.row_limit = 1, false) then
+    raise exception 'no batch that steps over a row was entered in this transaction' using errcode = 'LP018';
+  end if;
+  if resist.state ~ '^(08|25|40|53|57|58|F0|LP|XX)' and resist.state <> '57014' or resist.state ~ '^55' and resist.state <> '55P03' then
+    return null;
+  end if;
+  select count(*), count(*) filter (where q.tried_at >= shard.started_at) into entered, tried
+    from lapse.quarantine q
+   where q.policy_id = shard.policy_id;
+  select coalesce(sum(s.deleted), 0) into gone from lapse.shard s where s.run = shard.run;
+  if entered >= 10000 then
+    raise exception '% rows are in quarantine', entered using errcode = 'LP030';
+  elsif tried >= 100 and tried >= gone then
+    raise exception '% of the % rows that this run tried could not be deleted', tried + 1, tried + 1 + gone using errcode = 'LP030';
+  end if;
+  -- Whoever raises an error may give it any names: only those of a constraint that is there are kept.
+  select format('%I.%I', n.nspname, c.relname) as relation, k.conname as name into obstacle
+    from pg_constraint k
+    join pg_class c on c.oid = k.conrelid
+    join pg_namespace n on n.oid = c.relnamespace
+   where n.nspname = resist.schema_name and c.relname = resist.table_name and k.conname = resist.constraint_name;
+  insert into lapse.quarantine as q (policy_id, leaf, digest, key, sqlstate, relation, constraint_name, retry_at)
+  values (shard.policy_id, claim.target, sha256(decode(replace(resist.key::text, '\', '\\'), 'escape')), resist.key, resist.state,
+          obstacle.relation, obstacle.name, at + interval '1 minute')
+  on conflict (policy_id, leaf, digest) do update
+     set sqlstate = excluded.sqlstate, relation = excluded.relation, constraint_name = excluded.constraint_name,
+         tries = q.tries + 1, tried_at = at,
+         retry_at = at + least(case excluded.sqlstate when '55P03' then interval '5 minutes' else interval '1 day' end,
+                               interval '1 minute' * 2 ^ least(q.tries, 11));
+  return array(select coalesce(pg_stat_get_xact_tuples_deleted(t.oid), 0)
+                 from unnest(claim.target || claim.cascades) with ordinality t(oid, n)
+                order by t.n);
+end
+$lapse$;
+comment on function lapse.resist is 'Enters the row of a batch that steps over it in the quarantine. For deletion functions.';
+
+-- forgive takes the rows out that could have been tried since an instant, and were not: all of the policy's table was looked through
+-- since then, so they are gone, or not due any more. So are rows of partitions that are not the table's any more. Said
+-- without cause it means that those rows are tried again without a pause.
+create function lapse.forgive(policy int, since timestamptz) returns void
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $lapse$
+begin
+  if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
+    raise exception 'only a member of % may say so', {{.ExecutorText}} using errcode = 'insufficient_privilege';
+  end if;
+  delete from lapse.quarantine q
+   where q.policy_id = forgive.policy
+     and (q.retry_at <= least(forgive.since, clock_timestamp()) and q.tried_at < forgive.since
+          or not exists (select from lapse.gate g cross join lateral lapse.leaves(g.table_oid) l
+                          where g.policy_id = forgive.policy and l.relation = q.leaf));
+end
+$lapse$;
+comment on function lapse.forgive is 'The policy''s table was looked through: rows whose next try had come leave the quarantine. For the executor.';
+
+revoke all on function lapse.resist(lapse.claim, lapse.work, text[], text, text, text, text), lapse.forgive(int, timestamptz) from public;
+grant execute on function lapse.forgive(int, timestamptz) to {{.Executor}};

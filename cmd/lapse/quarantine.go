@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lapse/internal/setup"
+	"lapse/schemas"
+)
+
+func (a *app) quarantineCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "quarantine",
+		Short: "Rows that could not be deleted",
+		Long: `Lists rows that are due and could not be deleted, says that they are to be tried again, or forgets them. A foreign key that still refers to a
+row keeps it, for instance, or a trigger that raises an error. Such a row waits here while all others go: a minute first, and
+after each further try twice as long, up to a day. A row that is gone, or not due any more, leaves by itself.`,
+		Example: "  lapse quarantine list sessions-30d\n  lapse quarantine retry sessions-30d --all",
+		Args:    cobra.ArbitraryArgs,
+		RunE:    noCommand,
+	}
+	cmd.AddCommand(
+		a.quarantineListCommand(),
+		a.quarantineChangeCommand("retry", "Let the next run try rows again", `Lets the next run try rows again that are in quarantine, whatever their next try: after their cause was mended, for instance. How often each
+was tried stays on record, and one that resists again waits twice as long as before.`, "to be tried in the next run", (*setup.Session).RetryQuarantined),
+		a.quarantineChangeCommand("forgive", "Take rows out of the quarantine", `Takes rows out of the quarantine, as if they had never been tried. Nothing is deleted by that and nothing is kept: the next run finds them
+as it finds every due row, tries them, and enters those that resist again, with a pause of a minute. To keep a row, place a
+hold on it, or make it not due.`, "taken out, and found by the next run if they are due", (*setup.Session).ForgiveQuarantined),
+	)
+	return cmd
+}
+
+func (a *app) quarantineListCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list [POLICY]",
+		Short: "List the rows in quarantine",
+		Long: `Lists the rows in quarantine, those first that are tried next: key, what PostgreSQL said, how often each was tried and when it is tried again.
+Where a foreign key stands in the way, below them is a query that finds the rows that refer to due ones.
+
+Keys are personal data: nothing else of Lapse prints them. The login must be able to become the catalog's owner. The exit code is 3 if
+there are any.`,
+		Example:           "  lapse quarantine list\n  lapse quarantine list sessions-30d --json",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: a.completeOneInForce,
+		RunE: a.does(func(cmd *cobra.Command, args []string) error {
+			var policy schemas.PolicyName
+			if len(args) > 0 {
+				policy = schemas.PolicyName(args[0])
+			}
+			rows, err := a.readQuarantine(cmd.Context(), policy)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = a.printJSON(map[string]any{"rows": rows})
+			} else {
+				err = a.printQuarantine(rows)
+			}
+			if err == nil && len(rows) > 0 {
+				err = errNeedsPerson
+			}
+			return err
+		}),
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func (a *app) readQuarantine(ctx context.Context, policy schemas.PolicyName) ([]setup.Resting, error) {
+	owner, _, err := a.openOwner(ctx, "lapse quarantine")
+	if err != nil {
+		return nil, err
+	}
+	defer closeConn(owner.Conn)
+	return owner.Quarantine(ctx, policy)
+}
+
+func (a *app) printQuarantine(rows []setup.Resting) error {
+	if len(rows) == 0 {
+		_, err := fmt.Fprintln(a.out, "no row is in quarantine")
+		return err
+	}
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "POLICY\tTABLE\tKEY\tSQLSTATE\tCONSTRAINT\tTRIES\tSINCE\tNEXT TRY")
+	for i := range rows {
+		r := &rows[i]
+		constraint := "-"
+		if r.Constraint != "" {
+			constraint = r.Constraint + " of " + r.Relation
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", r.Policy, onOneLine(r.Table), onOneLine(r.Key.String()), r.SQLState, onOneLine(constraint), r.Tries,
+			r.Since.UTC().Format(time.RFC3339), r.NextTry.UTC().Format(time.RFC3339))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	shown := map[string]bool{}
+	for i := range rows {
+		if r := &rows[i]; r.Finds != "" && !shown[r.Finds] {
+			shown[r.Finds] = true
+			fmt.Fprintf(a.out, "what refers to due rows by %s:\n  %s\n", onOneLine(r.Constraint), onOneLine(r.Finds))
+		}
+	}
+	return nil
+}
+
+// quarantineChange is a method of a session that does something with rows in quarantine, and returns with how many.
+type quarantineChange func(s *setup.Session, ctx context.Context, policy schemas.PolicyName, keys [][]string) (int64, error)
+
+func (a *app) quarantineChangeCommand(verb, short, long, done string, change quarantineChange) *cobra.Command {
+	var all, asJSON bool
+	var keys []string
+	cmd := &cobra.Command{
+		Use:   verb + " POLICY",
+		Short: short,
+		Long: long + `
+
+Name rows by --key, once for each: the value of the key's column, or a JSON array of texts where the key has several, in the order in
+which "lapse quarantine list" shows them.`,
+		Example: fmt.Sprintf("  lapse quarantine %[1]s sessions-30d --all\n  lapse quarantine %[1]s sessions-30d --key 4711\n  lapse quarantine %[1]s visits-1y --key '[\"4711\",\"7\"]'", verb),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("name one policy: lapse quarantine %s POLICY", verb)
+			}
+			return nil
+		},
+		ValidArgsFunction: a.completeOneInForce,
+		RunE: a.does(func(cmd *cobra.Command, args []string) error {
+			if all == (len(keys) > 0) {
+				return wrongUsage("say which rows: --key KEY, or --all of the policy's")
+			}
+			wanted, err := rowKeys(keys)
+			if err != nil {
+				return err
+			}
+			owner, _, err := a.openOwner(cmd.Context(), "lapse quarantine")
+			if err != nil {
+				return err
+			}
+			defer closeConn(owner.Conn)
+			rows, err := change(owner, cmd.Context(), schemas.PolicyName(args[0]), wanted)
+			var unknown *setup.UnknownKeysError
+			if errors.As(err, &unknown) {
+				return invalid(err)
+			}
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.printJSON(map[string]any{"policy": args[0], "rows": rows})
+			}
+			_, err = fmt.Fprintf(a.out, "policy %s: %d rows are %s\n", args[0], rows, done)
+			return err
+		}),
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "all rows of the policy")
+	cmd.Flags().StringArrayVar(&keys, "key", nil, "the row with this `key`; may be repeated")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// rowKeys reads keys as a person writes them. A value of one column that begins like an array is written as an array of one.
+func rowKeys(texts []string) ([][]string, error) {
+	keys := make([][]string, len(texts))
+	for i, text := range texts {
+		if len(text) == 0 || text[0] != '[' {
+			keys[i] = []string{text}
+			continue
+		}
+		if err := json.Unmarshal([]byte(text), &keys[i]); err != nil {
+			return nil, wrongUsage(`--key: a key that begins with [ is a JSON array of texts, such as ["4711","7"]`)
+		}
+	}
+	return keys, nil
+}

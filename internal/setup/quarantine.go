@@ -1,0 +1,179 @@
+package setup
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+// Resting is a row that could not be deleted. Its key is personal data: it is for a person who asked for it, and for no log.
+type Resting struct {
+	Policy     schemas.PolicyName `json:"policy"`
+	Table      string             `json:"table"` // or partition
+	Key        RowKey             `json:"key"`
+	SQLState   string             `json:"sqlstate"`
+	Relation   string             `json:"constraint_table,omitempty"`
+	Constraint string             `json:"constraint,omitempty"`
+	Tries      int                `json:"tries"`
+	Since      time.Time          `json:"since"`
+	Tried      time.Time          `json:"tried"`
+	NextTry    time.Time          `json:"next_try"`
+	Finds      string             `json:"find_referring_rows,omitempty"` // a query, where a foreign key stands in the way
+}
+
+// RowKey is a row's key: its columns, and their values as texts.
+type RowKey struct {
+	Columns []string
+	Values  []string
+}
+
+// String is column=value, comma separated.
+func (k RowKey) String() string {
+	parts := make([]string, len(k.Values))
+	for i := range k.Values {
+		parts[i] = k.Columns[i] + "=" + k.Values[i]
+	}
+	return strings.Join(parts, ", ")
+}
+
+// MarshalJSON writes an object in the columns' order.
+func (k RowKey) MarshalJSON() ([]byte, error) {
+	text := []byte{'{'}
+	for i := range k.Values {
+		for _, part := range []string{k.Columns[i], k.Values[i]} {
+			quoted, err := json.Marshal(part)
+			if err != nil {
+				return nil, err
+			}
+			text = append(append(text, quoted...), ':')
+		}
+		text[len(text)-1] = ','
+	}
+	text[len(text)-1] = '}'
+	return text, nil
+}
+
+// UnknownKeysError says how many of the keys that were named are not in quarantine. It does not repeat them.
+type UnknownKeysError struct {
+	Policy  schemas.PolicyName
+	Unknown int
+	Named   int
+}
+
+func (e *UnknownKeysError) Error() string {
+	return fmt.Sprintf("policy %s: %d of the %d keys are not in quarantine: nothing was changed; `lapse quarantine list %s` shows those that are",
+		e.Policy, e.Unknown, e.Named, e.Policy)
+}
+
+// Quarantine lists the rows in quarantine of a policy, or of all policies in force if it is "", those first that are tried next.
+func (s *Session) Quarantine(ctx context.Context, policy schemas.PolicyName) ([]Resting, error) {
+	inForce, err := s.quarantined(ctx, policy)
+	if err != nil {
+		return nil, err
+	}
+	all := []Resting{}
+	queries := map[[2]string]string{}
+	for i := range inForce {
+		rows, err := s.resting(ctx, &inForce[i])
+		if err != nil {
+			return nil, err
+		}
+		for j := range rows {
+			r := &rows[j]
+			what := [2]string{r.Relation, r.Constraint}
+			if _, known := queries[what]; !known && r.Constraint != "" {
+				if queries[what], err = planner.Referring(ctx, s.Conn, &inForce[i], r.Relation, r.Constraint); err != nil {
+					return nil, err
+				}
+			}
+			r.Finds = queries[what]
+		}
+		all = append(all, rows...)
+	}
+	return all, nil
+}
+
+// quarantined are the policies in force that are meant.
+func (s *Session) quarantined(ctx context.Context, policy schemas.PolicyName) ([]planner.InForce, error) {
+	inForce, err := planner.LoadInForce(ctx, s.Conn)
+	if err != nil || policy == "" {
+		return inForce, err
+	}
+	for i := range inForce {
+		if inForce[i].Name == policy {
+			return inForce[i : i+1], nil
+		}
+	}
+	return nil, fmt.Errorf("there is no policy %s in force", policy)
+}
+
+func (s *Session) resting(ctx context.Context, p *planner.InForce) ([]Resting, error) {
+	rows, err := s.Conn.Query(ctx, `
+		select coalesce(format('%I.%I', n.nspname, c.relname), 'relation ' || q.leaf || ', which is gone'), q.key, q.sqlstate, coalesce(q.relation, ''),
+		       coalesce(q.constraint_name, ''), q.tries, q.entered_at, q.tried_at, q.retry_at
+		  from lapse.quarantine q
+		  left join pg_class c on c.oid = q.leaf
+		  left join pg_namespace n on n.oid = c.relnamespace
+		 where q.policy_id = $1
+		 order by q.retry_at, q.key`, p.ID)
+	if err != nil {
+		return nil, fmt.Errorf("list the rows in quarantine: %w", err)
+	}
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Resting, error) {
+		r := Resting{Policy: p.Name, Key: RowKey{Columns: p.KeyNames()}}
+		return r, row.Scan(&r.Table, &r.Key.Values, &r.SQLState, &r.Relation, &r.Constraint, &r.Tries, &r.Since, &r.Tried, &r.NextTry)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the rows in quarantine: %w", err)
+	}
+	return all, nil
+}
+
+// RetryQuarantined lets the next run try rows again whose next try lies ahead: those with one of keys, or all if there are none. What
+// was counted of them stays. It returns how many there are. Durable when it returns.
+func (s *Session) RetryQuarantined(ctx context.Context, policy schemas.PolicyName, keys [][]string) (int64, error) {
+	return s.changeQuarantine(ctx, policy, keys, `update lapse.quarantine q set retry_at = least(q.retry_at, clock_timestamp()) where q.policy_id = $1`)
+}
+
+// ForgiveQuarantined takes rows out of the quarantine, as RetryQuarantined lets them be tried: the next run finds them as if it had never tried them.
+func (s *Session) ForgiveQuarantined(ctx context.Context, policy schemas.PolicyName, keys [][]string) (int64, error) {
+	return s.changeQuarantine(ctx, policy, keys, `delete from lapse.quarantine q where q.policy_id = $1`)
+}
+
+func (s *Session) changeQuarantine(ctx context.Context, policy schemas.PolicyName, keys [][]string, change string) (changed int64, err error) {
+	inForce, err := s.quarantined(ctx, policy)
+	if err != nil {
+		return 0, err
+	}
+	p := &inForce[0]
+	err = s.Locked(ctx, "change the quarantine of policy "+string(policy), func(tx pgx.Tx) error {
+		changed = 0
+		if len(keys) == 0 {
+			tag, err := tx.Exec(ctx, change, p.ID)
+			changed = tag.RowsAffected()
+			return err
+		}
+		unknown := 0
+		for _, key := range keys {
+			tag, err := tx.Exec(ctx, change+` and q.key = $2`, p.ID, key)
+			if err != nil {
+				return err
+			}
+			if changed += tag.RowsAffected(); tag.RowsAffected() == 0 {
+				unknown++
+			}
+		}
+		if unknown > 0 {
+			return &UnknownKeysError{policy, unknown, len(keys)}
+		}
+		return nil
+	})
+	return changed, err
+}
