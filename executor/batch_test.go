@@ -225,14 +225,20 @@ func TestCountsThatDoNotAddUpAreRefused(t *testing.T) {
 		"gone from a relation out of range": {result{picked: 5, deleted: 5}, map[string]int64{"7": 5, "4294967304": 1}},
 	} {
 		var wrong *countsError
-		if _, err := check(a, &c.done, c.counts, 10); !errors.As(err, &wrong) {
+		if _, err := check(a, &c.done, c.counts, order{limit: 10, shape: planner.ShapePick}); !errors.As(err, &wrong) {
 			t.Errorf("%s: %v", name, err)
 		} else if g := grade(err, circumstances{limit: 10}); g != StopPolicy {
 			t.Errorf("%s: %v", name, g)
 		}
 	}
-	cascaded, err := check(a, &result{picked: 5, deleted: 4}, map[string]int64{"7": 4, "8": 3}, 10)
+	cascaded, err := check(a, &result{picked: 5, deleted: 4}, map[string]int64{"7": 4, "8": 3}, order{limit: 10, shape: planner.ShapePick})
 	if cascaded != 3 || err != nil {
 		t.Errorf("right counts gave %d, %v", cascaded, err)
+	}
+	for deleted, fits := range map[int64]bool{20: true, 21: false} { // rows that came into a range meanwhile
+		_, err := check(a, &result{picked: deleted, deleted: deleted}, map[string]int64{"7": deleted}, order{limit: 10, shape: planner.ShapeRange})
+		if (err == nil) != fits {
+			t.Errorf("a range of 10 rows that deleted %d: %v", deleted, err)
+		}
 	}
 }

@@ -67,6 +67,8 @@
 //	the server dies or restarts               whole batches                connected again with growing pauses, run resumed
 //	no answer to COMMIT                       all of the batch or nothing  decided by pg_xact_status and ledger; in progress
 //	                                                                       is waited for, never guessed
+//	lock timeout in a range                   nothing of the batch         the next batches are picks, which pass over locked
+//	                                                                       rows: shape.go
 //	deadlock, lock timeout, gate changed      nothing of the batch         Retry: the policy pauses, each time longer
 //	statement timeout, a row that resists     nothing of the batch         Halve: at once, with half the rows
 //	the same, with one row                    nothing of the batch         PutAside: the shard is out of this run, the others

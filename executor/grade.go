@@ -71,7 +71,7 @@ func grade(err error, c circumstances) Grade {
 	var server *pgconn.PgError
 	if errors.As(err, &server) {
 		if server.Code == schemas.SQLStateLockNotAvailable && c.locks >= lockTries {
-			return PutAside
+			return halveOrPutAside(c.limit)
 		}
 		g := gradeOfState(server.Code, c.limit)
 		if g == StopProcess && c.own {
@@ -86,8 +86,8 @@ func grade(err error, c circumstances) Grade {
 	return StopProcess
 }
 
-// lockTries is how often a shard is tried that somebody has locked before it is put aside, so that the others go on and the
-// run ends.
+// lockTries is how often a shard is tried that somebody has locked, with pauses, before the row that is in the way is looked for
+// by halving, or the shard put aside, so that the others go on and the run ends.
 const lockTries = 5
 
 func gradeOfState(state string, limit int) Grade {
@@ -97,12 +97,13 @@ func gradeOfState(state string, limit int) Grade {
 		schemas.SQLStateHistory,                                                      // one was accepted, or a standby promoted, after the batch began; or the next look says so
 		schemas.SQLStateCutoff,                                                       // the server's clock was set back: the cutoff's instant will come
 		schemas.SQLStateLockNotAvailable,                                             // lock_timeout
+		schemas.SQLStateRange,                                                        // rows were loaded into the range; the next batch is a pick
 		schemas.SQLStateIdleInTransactionTimeout, schemas.SQLStateTransactionTimeout, // idle_in_transaction_session_timeout, transaction_timeout
 		schemas.SQLStateReadOnlyTransaction,                                                                                                // read_only_sql_transaction: somebody keeps writers out
 		schemas.SQLStateAdminShutdown, schemas.SQLStateCrashShutdown, schemas.SQLStateCannotConnectNow, schemas.SQLStateIdleSessionTimeout: // shut down, crashed, starting, idle_session_timeout
 		return Retry
 	case schemas.SQLStateTarget, schemas.SQLStateTriggers, schemas.SQLStateCounts, schemas.SQLStateNoCounting,
-		schemas.SQLStateColumns, schemas.SQLStateUnseen, schemas.SQLStateReplica:
+		schemas.SQLStateColumns, schemas.SQLStateUnseen, schemas.SQLStateReplica, schemas.SQLStateShape:
 		return StopPolicy
 	case schemas.SQLStateQueryCanceled: // query_canceled: statement_timeout, or a person
 		return halveOrPutAside(limit)

@@ -33,6 +33,7 @@ type policyMemory struct {
 	cause     error         // why this process put a shard aside in this run; nil if it did not
 	behind    bool          // the last run left due rows that somebody had locked
 	locks     map[int64]int // by shard: batches in a row that did not get a lock
+	shapes    shapes
 	counts    runCounts
 	last      Statistics // what the run did by all executors, when somebody asked last
 	throttled string     // why batches were held back last in this run
@@ -53,7 +54,7 @@ func (e *Executor) memory(p *planner.InForce) *policyMemory {
 	key := versionKey{p.ID, p.Version}
 	m := e.known[key]
 	if m == nil {
-		m = &policyMemory{name: p.Name, backoff: backoff.Backoff{Min: 50 * time.Millisecond, Max: 10 * time.Second}, locks: map[int64]int{}}
+		m = &policyMemory{name: p.Name, backoff: backoff.Backoff{Min: 50 * time.Millisecond, Max: 10 * time.Second}, locks: map[int64]int{}, shapes: shapes{}}
 		e.known[key] = m
 	}
 	return m
@@ -83,6 +84,7 @@ func (m *policyMemory) begin(run uuid.UUID, now time.Time) (other bool) {
 		return false
 	}
 	m.counts, m.cause, m.last = runCounts{run: run, began: now}, nil, Statistics{}
+	clear(m.shapes)
 	return true
 }
 
@@ -121,6 +123,7 @@ func (m *policyMemory) through(p *planner.InForce, shard int64, limit int, done 
 		m.size.learnGentle(limit, full, done.work, min(gentleWork, wanted))
 	}
 	m.backoff.Reset()
+	m.shapes.through(shard, done.shape)
 	delete(m.locks, shard)
 }
 

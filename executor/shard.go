@@ -114,7 +114,8 @@ func (w *worker) batch(ctx context.Context, t *turn, a *assignment, limit int) (
 	w.metrics.batchSize.WithLabelValues(name, table).Set(float64(limit))
 	began := w.now()
 	ticket := w.guards.memory.Unconfirmed.Draw()
-	begun, done, err := w.session.deleteBatch(ctx, a, w.config.TagKey, order{limit: limit})
+	shape := m.shape(a.shard, p.Definition.Shapes())
+	begun, done, err := w.session.deleteBatch(ctx, a, w.config.TagKey, order{limit: limit, shape: shape})
 	if begun.insert > 0 {
 		w.guards.memory.Unconfirmed.Below(ticket, begun.insert)
 	}
@@ -123,6 +124,10 @@ func (w *worker) batch(ctx context.Context, t *turn, a *assignment, limit int) (
 		return w.unanswered(ctx, t, &done, unknown)
 	}
 	w.giveRowsBack(ctx, p, a.lease, limit-int(done.deleted))
+	if err != nil && m.blocked(a.shard, shape, limit, err) {
+		w.metrics.failed(p, Retry.String())
+		return result{}, turnGoesOn, nil
+	}
 	if err != nil {
 		decision := grade(err, circumstances{limit: limit, lost: w.session.lost(), own: true, locks: m.locked(a.shard, err)})
 		w.metrics.failed(p, decision.String())

@@ -69,7 +69,7 @@ func TestALockedRowIsLeftAndTakenByTheResidualPass(t *testing.T) {
 		w.fill("sessions", 10)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
 		b := w.lease(p, w.open(&p))
-		b.Limit = 4
+		b.Limit, b.Shape = 4, ShapePick
 		tx, err := w.owner.Begin(t.Context())
 		must(t, err)
 		_, err = tx.Exec(t.Context(), `select from sessions where id in (2, 9) for update`)

@@ -9,8 +9,8 @@
 //   - A deletion function deletes due rows of its policy's table and nothing else, whoever calls it, under whatever
 //     settings; with its ledger row first, its result last, and a claim that is of this transaction.
 //   - The executor's login may call the functions, and may do nothing else with a user's table.
-//   - Each due row of a run is picked once, in the order of (column, key); a row that was locked or moved while the pass
-//     went by is looked for once more. What is left then is left for the next run.
+//   - Each due row of a run is picked, or in a range counted, once, in the order of (column, key); a row that was locked or
+//     moved while the pass went by is looked for once more. What is left then is left for the next run.
 //   - The cutoff of a run is the server's clock, read once.
 //
 // # What it refuses
@@ -82,8 +82,11 @@
 //	a version changes with a run unfinished       the run, closed by the next        the next run, of the new version
 //	                                              OpenRun
 //	the executor dies in a batch                  the shard's cursor before it       whoever takes the lease
+//	a row of a range is locked by somebody        nothing of the batch; LP023 where  the next batches, which pick their rows
+//	or too many are loaded into it                rows were loaded
 //	a row is locked by somebody                   the row                            the residual pass, or the next run
-//	a row is refreshed between pick and delete    the row: it was locked first       –
+//	a row is refreshed between pick and delete    the row: it was locked first; in   –
+//	                                              a range, the DELETE sees it
 //	a partition is made while a run goes on       its rows                           the next run
 //	a partition is dropped or detached            LP005                              the next run
 //	a table is dropped, renamed or swapped        LP005, with and without a run      apply
@@ -95,7 +98,7 @@
 //
 // # Reading it
 //
-// expiry/age.go says when a row is due, pick.go how a batch finds it, delete.sql.tmpl all that happens around it;
+// expiry/age.go says when a row is due, pick.go and shape.go how a batch finds it, delete.sql.tmpl all that happens around it;
 // testdata/*.sql show whole functions, testdata/explain the plans.
 //
 // # Where the next thing goes

@@ -5,6 +5,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"strings"
 	"text/template"
 
@@ -19,7 +20,7 @@ var functionTexts embed.FS
 const bodyQuote = "$lapse$"
 
 var functionTemplates = template.Must(template.New("").Option("missingkey=error").
-	Funcs(template.FuncMap{"inner": inner}).ParseFS(functionTexts, "*.tmpl"))
+	Funcs(template.FuncMap{"inner": inner, "join": strings.Join}).ParseFS(functionTexts, "*.tmpl"))
 
 // DeleteFunction names the deletion function of a policy version, with its schema.
 func DeleteFunction(id schemas.PolicyID, version schemas.PolicyVersion) string {
@@ -124,28 +125,30 @@ func (d *Definition) deleteFunction() (string, error) {
 	if using != "" {
 		using = "\n       using " + using
 	}
-	own := "t.tableoid = $5"
+	own, looks := "t.tableoid = $3", fmt.Sprintf("$4 * %d", lookAhead)
 	if len(d.Slices) > 0 {
-		own += " and " + d.slice("$7", "$8")
+		own += " and " + d.slice("$8", "$9")
+		looks = fmt.Sprintf("$4 * greatest(%d, 2 * coalesce($8, 1))", lookAhead)
 	}
-	limit, searchPath, places := "$3", "", [2]string{"$6", "$7"}
+	limit, searchPath := "$4", ""
 	if d.SearchPath != "" {
 		searchPath = schemas.Literal(d.SearchPath)
 	}
 	if !d.certain() {
-		limit, places = "$6", [2]string{"$7", "$8"}
+		limit = looks
 	}
-	above, upTo := d.within(places[0], places[1])
-	leftAbove, leftUpTo := d.within("$4", "$5")
-	text, err := fill("delete.sql.tmpl", map[string]any{
+	above, upTo := d.within("$8", "$9")
+	facts := d.rangeFacts()
+	maps.Copy(facts, map[string]any{
 		"Name": DeleteFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": schemas.Literal(string(d.Name)),
-		"Table": d.Table, "SearchPath": searchPath, "Sliced": len(d.Slices) > 0, "Ranged": d.ranged(), "Batch": d.Batch, "Joined": d.joinedNames(), "Certain": d.certain(), "LookAhead": lookAhead,
-		"Bound": boundOf(d.Expire, "claim.cutoff"), "Using": using, "Exact": on + exact,
+		"Table": d.Table, "SearchPath": searchPath, "Sliced": len(d.Slices) > 0, "Ranged": d.ranged(), "Batch": d.Batch, "Joined": d.joinedNames(), "Certain": d.certain(), "Looks": looks,
+		"Bound": boundOf(d.Expire, "claim.cutoff"), "Using": using, "Exact": on + exact, "Shapes": d.Shapes(), "Usual": d.Shapes()[0], "Values": d.values(),
 		"PickSelect": onLeaf(d.pickSelect(leafMark, "$1", "$2", own), "place.leaf"), "Left": onLeaf(d.left(leafMark), "place.leaf"),
-		"PickAfter": d.pickAfter("$4"), "PickTail": d.pickTail(limit), "PickLock": onLeaf(d.pickLock(leafMark), "place.leaf"), "Lock": condition.Lock(),
-		"PickAbove": above, "PickUpTo": upTo, "LeftAbove": leftAbove, "LeftUpTo": leftUpTo,
-		"Places": d.places("s", ""), "LastPicked": d.lastPlace("pick"), "LastDue": d.lastPlace("due"), "LastSeen": d.lastPlace("seen"),
+		"CountSelect": onLeaf(d.countSelect(leafMark), "place.leaf"),
+		"After":       d.pickAfter("$5"), "PickTail": d.pickTail(limit), "PickLock": onLeaf(d.pickLock(leafMark), "place.leaf"), "Lock": condition.Lock(), "Above": above, "UpTo": upTo,
+		"Places": d.places("s", ""), "LastPicked": d.lastPlace("due"), "LastDue": d.lastPlace("due"), "LastSeen": d.lastPlace("seen"),
 	})
+	text, err := fill("delete.sql.tmpl", facts)
 	if err != nil {
 		return "", err
 	}

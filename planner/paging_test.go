@@ -147,7 +147,7 @@ func TestPagesHoldEveryRowOnce(t *testing.T) {
 func (w *world) page(d *Definition, cursor []string, limit int) (rows, next []string, err error) {
 	sql := d.pickSelect(d.Table, "'2021-01-01'::timestamptz", "'2021-01-01'::timestamptz", "")
 	if cursor != nil {
-		sql += "\n" + d.pickAfter("($1::text[])")
+		sql += "\n   and " + d.pickAfter("($1::text[])")
 	} else {
 		sql += "\n   and $1::text[] is null"
 	}

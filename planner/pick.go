@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// A pick finds a batch's rows, locks them and says where the next batch goes on: by keyset on (the expiry's order, the
-// key), so that no batch reads what a former one has read. The deletion function carries it with parameters, and `lapse
-// plan` shows it with literals; both are made of the same parts.
+// A pick finds a batch's rows, locks them and says where the next batch goes on: by keyset on (the expiry's order, the key), so
+// that no batch reads what a former one has read. The deletion function carries it with parameters, and `lapse plan` shows it
+// with literals; both are made of the same parts. Other shapes of a batch are in shape.go.
 //
 // A candidate is a row that the bound lets through. Where every candidate is due (expiry.Condition.Certain), the pick is one
 // SELECT that locks what it finds. Where a candidate need not be due, a batch looks at lookAhead times as many candidates
@@ -26,10 +26,7 @@ func (d *Definition) certain() bool { return d.condition().Certain() && len(d.Sl
 // relation in SQL; cutoff and bound are SQL values; own is true of a row of the leaf, "" where
 // nothing else can be found.
 func (d *Definition) pickSelect(leaf, cutoff, bound, own string) string {
-	c, columns := d.condition(), "t.ctid as at"
-	for i, o := range d.order() {
-		columns += fmt.Sprintf(", %s as k%d", o.SQL, i+1)
-	}
+	c, columns := d.condition(), "t.ctid as at, "+d.orderAs()
 	from, narrow := c.From("only "+leaf), c.Narrow(cutoff, bound)
 	exact := c.Exact(cutoff, bound)
 	if own != "" {
@@ -44,13 +41,25 @@ func (d *Definition) pickSelect(leaf, cutoff, bound, own string) string {
 	return fmt.Sprintf("select %s,\n       %s as due\n  from %s\n where %s", columns, exact, c.Candidates("only "+leaf), narrow)
 }
 
-// pickAfter is the condition that leaves out what lies at or before the cursor, an array of texts in SQL.
-func (d *Definition) pickAfter(cursor string) string {
-	var expressions, after []string
+// orderAs are the order columns as the columns of a SELECT.
+func (d *Definition) orderAs() string {
+	var columns []string
 	for i, o := range d.order() {
-		expressions, after = append(expressions, o.SQL), append(after, fmt.Sprintf("(%s[%d])::%s", cursor, i+1, o.Cast))
+		columns = append(columns, fmt.Sprintf("%s as k%d", o.SQL, i+1))
 	}
-	return fmt.Sprintf("   and (%s) > (%s)", strings.Join(expressions, ", "), strings.Join(after, ", "))
+	return strings.Join(columns, ", ")
+}
+
+// pickAfter is the condition that leaves out what lies at or before the cursor, an array of texts in SQL.
+func (d *Definition) pickAfter(cursor string) string { return d.beside(0, ">", cursor) }
+
+// beside compares a row's order columns from the one numbered first on with those of a place, an array of texts in SQL.
+func (d *Definition) beside(first int, operator, place string) string {
+	var expressions, places []string
+	for i, o := range d.order()[first:] {
+		expressions, places = append(expressions, o.SQL), append(places, fmt.Sprintf("(%s[%d])::%s", place, first+i+1, o.Cast))
+	}
+	return fmt.Sprintf("(%s) %s (%s)", strings.Join(expressions, ", "), operator, strings.Join(places, ", "))
 }
 
 // within are the two conditions that a row lies in a range slice: above the place lower, and up to the place upper, arrays of
@@ -58,28 +67,33 @@ func (d *Definition) pickAfter(cursor string) string {
 func (d *Definition) within(lower, upper string) (above, upTo string) {
 	o := d.order()[0]
 	condition := func(operator, place string) string {
-		return fmt.Sprintf("   and %s %s (%s[1])::%s", o.SQL, operator, place, o.Cast)
+		return fmt.Sprintf("%s %s (%s[1])::%s", o.SQL, operator, place, o.Cast)
 	}
 	return condition(">", lower), condition("<=", upper)
 }
 
 // pickTail is the pick from its order on. A row that somebody else has locked is left for the residual pass.
 func (d *Definition) pickTail(limit string) string {
-	var expressions []string
-	for _, o := range d.order() {
-		expressions = append(expressions, o.SQL)
-	}
-	tail := fmt.Sprintf(" order by %s\n limit %s", strings.Join(expressions, ", "), limit)
+	tail := d.inOrder(limit)
 	if d.certain() {
 		tail += "\n   " + d.condition().Lock()
 	}
 	return tail
 }
 
-// pickLock is the SELECT that finds once more what is to be locked, by the addresses $3; the leaf's oid is $4.
+// inOrder is the end of a SELECT of the first rows in the order.
+func (d *Definition) inOrder(limit string) string {
+	var expressions []string
+	for _, o := range d.order() {
+		expressions = append(expressions, o.SQL)
+	}
+	return fmt.Sprintf(" order by %s\n limit %s", strings.Join(expressions, ", "), limit)
+}
+
+// pickLock is the SELECT that finds once more what is to be locked, by the addresses $7; the leaf's oid is $3.
 func (d *Definition) pickLock(leaf string) string {
 	c := d.condition()
-	return fmt.Sprintf("select t.ctid as at\n  from %s\n where t.ctid = any ($3) and t.tableoid = $4\n   and %s",
+	return fmt.Sprintf("select t.ctid as at\n  from %s\n where t.ctid = any ($7) and t.tableoid = $3\n   and %s",
 		c.From("only "+leaf), c.Exact("$1", "$2"))
 }
 

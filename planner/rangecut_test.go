@@ -149,7 +149,7 @@ func TestARangeIsReadFromTheIndexInOrder(t *testing.T) {
 		w.do(`set datestyle = 'ISO'`)
 		above, upTo := d.within(`('{2025-01-02}'::text[])`, `('{2025-01-06}'::text[])`)
 		pick := strings.Join([]string{
-			d.pickSelect("shop.sessions", "timestamptz '2026-01-01'", "timestamptz '2025-12-02'", ""), d.pickAfter(`('{2025-01-03,5}'::text[])`), above, upTo, d.pickTail("500"),
+			d.pickSelect("shop.sessions", "timestamptz '2026-01-01'", "timestamptz '2025-12-02'", ""), "   and " + d.pickAfter(`('{2025-01-03,5}'::text[])`), "   and " + above, "   and " + upTo, d.pickTail("500"),
 		}, "\n")
 		rows, err := w.owner.Query(context.Background(), "explain (costs off) "+pick)
 		must(t, err)

@@ -79,5 +79,7 @@ const (
 	SQLStateNoBeat     = "LP020" // audit is required, and no auditor has said lately that it reads this server in this history
 	// SQLStatePublications: audit is required, and the publications are not as Lapse left them.
 	SQLStatePublications = "LP021"
+	SQLStateShape        = "LP022" // the policy's deletion function has no such shape
+	SQLStateRange        = "LP023" // so many rows came into the range of a batch that it would delete more than twice its limit
 	SQLStateTooMany      = "LP030" // so many rows could not be deleted that the cause is the schema, and no row
 )

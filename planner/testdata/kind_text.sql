@@ -13,19 +13,31 @@ set quote_all_identifiers = off
 set row_security = off
 set jit = off
 set constraint_exclusion = off
+set enable_seqscan = off
+set enable_bitmapscan = off
 as $lapse$
 declare
   place   lapse.place := lapse.enter(claim, work, 1, 2, 100);
   bound   text := to_char(least(claim.cutoff - interval '1 day' + interval '1 day', '9999-12-31') at time zone 'UTC', 'YYYY-MM-DD') || '~';
+  shape   text := coalesce(work.shape, 'pick');
+  kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
+  after   text := case when place.cursor is null then '' else '
+   and ((t."at" collate "C"), t."id") > (($5[1])::text collate "C", ($5[2])::integer)' end;
   rows_at tid[];
+  counted bigint := 0;
   last    text[];
+  these   text[];
+  this    text;
   before  bigint[];
+  went    bigint;
   gone    bigint := 0;
   more    boolean := false;
   ended   boolean;
-  kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
-  found   tid[];
+  due     bigint;
 begin
+  if shape <> all ('{pick}') then
+    raise exception 'this policy''s batches do not find their rows by %', shape using errcode = 'LP022';
+  end if;
   if num_nonnulls(place.lower, place.upper, place.modulus) > 0 then
     raise exception 'the shard is a slice, and the policy has none' using errcode = 'LP007';
   end if;
@@ -34,46 +46,52 @@ begin
   -- So many candidates and no more, in order, without locks; then those that are due.
   execute 'with seen as materialized (
 select t.ctid as at, (t."at" collate "C") as k1, t."id" as k2,
-       t.tableoid = $5 and case when octet_length((t."at")::text) < 30 then case when (t."at" collate "C") between ''0001'' and $2 and (t."at" collate "C") ~ ''^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then case when substr((t."at" collate "C"), 9, 2) <= case substr((t."at" collate "C"), 6, 2) when ''02'' then case when substr((t."at" collate "C"), 1, 4)::int % 4 = 0 and (substr((t."at" collate "C"), 1, 4)::int % 100 <> 0 or substr((t."at" collate "C"), 1, 4)::int % 400 = 0) then ''29'' else ''28'' end when ''04'' then ''30'' when ''06'' then ''30'' when ''09'' then ''30'' when ''11'' then ''30'' else ''31'' end then (left((t."at" collate "C"), case substr((t."at" collate "C"), 20, 1) when ''.'' then 23 else 19 end)::timestamp at time zone ''UTC'' - (case when substr((t."at" collate "C"), 20) like ''%:%'' then right((t."at" collate "C"), 6) else ''0'' end)::interval) + interval ''1 day'' <= $1 else false end else false end else false end as due
+       t.tableoid = $3 and case when octet_length((t."at")::text) < 30 then case when (t."at" collate "C") between ''0001'' and $2 and (t."at" collate "C") ~ ''^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then case when substr((t."at" collate "C"), 9, 2) <= case substr((t."at" collate "C"), 6, 2) when ''02'' then case when substr((t."at" collate "C"), 1, 4)::int % 4 = 0 and (substr((t."at" collate "C"), 1, 4)::int % 100 <> 0 or substr((t."at" collate "C"), 1, 4)::int % 400 = 0) then ''29'' else ''28'' end when ''04'' then ''30'' when ''06'' then ''30'' when ''09'' then ''30'' when ''11'' then ''30'' else ''31'' end then (left((t."at" collate "C"), case substr((t."at" collate "C"), 20, 1) when ''.'' then 23 else 19 end)::timestamp at time zone ''UTC'' - (case when substr((t."at" collate "C"), 20) like ''%:%'' then right((t."at" collate "C"), 6) else ''0'' end)::interval) + interval ''1 day'' <= $1 else false end else false end else false end as due
   from only ' || place.leaf || ' as t
- where (t."at" collate "C") <= $2 and (t."at" collate "C") >= ''0001'' and octet_length((t."at")::text) < 30' || kept
-      || case when place.cursor is null then '' else '
-   and ((t."at" collate "C"), t."id") > (($4[1])::text collate "C", ($4[2])::integer)' end || '
+ where (t."at" collate "C") <= $2 and (t."at" collate "C") >= ''0001'' and octet_length((t."at")::text) < 30' || kept || after || '
  order by (t."at" collate "C"), t."id"
- limit $6
+ limit $4 * 8
 ), due as materialized (
-select s.at, s.k1, s.k2 from seen s where s.due limit $3
+select s.at, s.k1, s.k2 from seen s where s.due limit $4
 )
 select array_agg(d.at),
-       case when count(*) = $3 then (select array[r.k1::text, r.k2::text] from due r offset (select greatest(count(*) - 1, 0) from due))
+       case when count(*) = $4 then (select array[r.k1::text, r.k2::text] from due r offset (select greatest(count(*) - 1, 0) from due))
             else (select array[r.k1::text, r.k2::text] from seen r offset (select greatest(count(*) - 1, 0) from seen)) end,
-       count(*) < $3 and (select count(*) from seen) < $6
+       count(*) < $4 and (select count(*) from seen) < $4 * 8
   from due d'
-    into found, last, ended
-    using claim.cutoff, bound, work.row_limit, place.cursor, claim.target, work.row_limit * 8::bigint;
+    into rows_at, last, ended using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at;
   perform lapse.pin();
-  if found is not null then
-    execute 'select array_agg(p.at) from (
+  if rows_at is not null then
+    due := cardinality(rows_at);
+    execute 'select array_agg(p.at), count(*) from (
 select t.ctid as at
   from only ' || place.leaf || ' as t
- where t.ctid = any ($3) and t.tableoid = $4
+ where t.ctid = any ($7) and t.tableoid = $3
    and case when octet_length((t."at")::text) < 30 then case when (t."at" collate "C") between ''0001'' and $2 and (t."at" collate "C") ~ ''^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then case when substr((t."at" collate "C"), 9, 2) <= case substr((t."at" collate "C"), 6, 2) when ''02'' then case when substr((t."at" collate "C"), 1, 4)::int % 4 = 0 and (substr((t."at" collate "C"), 1, 4)::int % 100 <> 0 or substr((t."at" collate "C"), 1, 4)::int % 400 = 0) then ''29'' else ''28'' end when ''04'' then ''30'' when ''06'' then ''30'' when ''09'' then ''30'' when ''11'' then ''30'' else ''31'' end then (left((t."at" collate "C"), case substr((t."at" collate "C"), 20, 1) when ''.'' then 23 else 19 end)::timestamp at time zone ''UTC'' - (case when substr((t."at" collate "C"), 20) like ''%:%'' then right((t."at" collate "C"), 6) else ''0'' end)::interval) + interval ''1 day'' <= $1 else false end else false end else false end' || kept || '
    for update skip locked
 ) p'
-      into rows_at using claim.cutoff, bound, found, claim.target;
+      into rows_at, counted using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at;
     perform lapse.pin();
-    more := cardinality(found) > coalesce(cardinality(rows_at), 0); -- somebody has locked them, or changed them meanwhile
+    more := due > counted; -- somebody has locked them, or changed them meanwhile
+    these := array[' and t.ctid = any ($7)'];
   end if;
-  if rows_at is not null then
+  if counted > 0 then
     before := lapse.record(claim, mac, work);
-    execute 'delete from only ' || place.leaf || ' as t
-       where t.ctid = any ($3) and t.tableoid = $4 and case when octet_length((t."at")::text) < 30 then case when (t."at" collate "C") between ''0001'' and $2 and (t."at" collate "C") ~ ''^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then case when substr((t."at" collate "C"), 9, 2) <= case substr((t."at" collate "C"), 6, 2) when ''02'' then case when substr((t."at" collate "C"), 1, 4)::int % 4 = 0 and (substr((t."at" collate "C"), 1, 4)::int % 100 <> 0 or substr((t."at" collate "C"), 1, 4)::int % 400 = 0) then ''29'' else ''28'' end when ''04'' then ''30'' when ''06'' then ''30'' when ''09'' then ''30'' when ''11'' then ''30'' else ''31'' end then (left((t."at" collate "C"), case substr((t."at" collate "C"), 20, 1) when ''.'' then 23 else 19 end)::timestamp at time zone ''UTC'' - (case when substr((t."at" collate "C"), 20) like ''%:%'' then right((t."at" collate "C"), 6) else ''0'' end)::interval) + interval ''1 day'' <= $1 else false end else false end else false end' || kept
-      using claim.cutoff, bound, rows_at, claim.target;
-    get diagnostics gone = row_count;
+    foreach this in array these loop
+      execute 'delete from only ' || place.leaf || ' as t
+ where t.tableoid = $3
+   and case when octet_length((t."at")::text) < 30 then case when (t."at" collate "C") between ''0001'' and $2 and (t."at" collate "C") ~ ''^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then case when substr((t."at" collate "C"), 9, 2) <= case substr((t."at" collate "C"), 6, 2) when ''02'' then case when substr((t."at" collate "C"), 1, 4)::int % 4 = 0 and (substr((t."at" collate "C"), 1, 4)::int % 100 <> 0 or substr((t."at" collate "C"), 1, 4)::int % 400 = 0) then ''29'' else ''28'' end when ''04'' then ''30'' when ''06'' then ''30'' when ''09'' then ''30'' when ''11'' then ''30'' else ''31'' end then (left((t."at" collate "C"), case substr((t."at" collate "C"), 20, 1) when ''.'' then 23 else 19 end)::timestamp at time zone ''UTC'' - (case when substr((t."at" collate "C"), 20) like ''%:%'' then right((t."at" collate "C"), 6) else ''0'' end)::interval) + interval ''1 day'' <= $1 else false end else false end else false end' || kept || this
+        using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at;
+      get diagnostics went = row_count;
+      gone := gone + went;
+    end loop;
+    if gone > 2 * work.row_limit then
+      raise exception 'more than twice as many rows as were counted came into the range meanwhile' using errcode = 'LP023';
+    end if;
     set constraints all immediate; -- deferred ones too: here, not at COMMIT
     perform lapse.pin();
   end if;
-  return lapse.leave(claim, work, coalesce(cardinality(rows_at), 0), gone, before, last, ended, more);
+  return lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended, more);
 end
 $lapse$;
 

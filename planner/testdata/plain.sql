@@ -13,49 +13,98 @@ set quote_all_identifiers = off
 set row_security = off
 set jit = off
 set constraint_exclusion = off
+set enable_seqscan = off
+set enable_bitmapscan = off
 as $lapse$
 declare
   place   lapse.place := lapse.enter(claim, work, 1, 3, 5000);
   bound   timestamp with time zone := claim.cutoff - interval '30 days';
+  shape   text := coalesce(work.shape, 'range');
+  kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end
+    || case when place.lower is null then '' else '
+   and t."last_seen" > ($8[1])::timestamp with time zone' end
+    || case when place.upper is null then '' else '
+   and t."last_seen" <= ($9[1])::timestamp with time zone' end;
+  after   text := case when place.cursor is null then '' else '
+   and (t."last_seen", t."id") > (($5[1])::timestamp with time zone, ($5[2])::bigint)' end;
   rows_at tid[];
+  counted bigint := 0;
   last    text[];
+  these   text[];
+  this    text;
   before  bigint[];
+  went    bigint;
   gone    bigint := 0;
   more    boolean := false;
   ended   boolean;
-  kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
+  tied    boolean;
 begin
+  if shape <> all ('{range, pick}') then
+    raise exception 'this policy''s batches do not find their rows by %', shape using errcode = 'LP022';
+  end if;
   if place.modulus is not null then
     raise exception 'the shard is a hash slice, and the policy has ranges' using errcode = 'LP007';
   end if;
   execute 'lock table only ' || place.leaf || ' in row exclusive mode';
   perform lapse.look(claim, work, place.leaf);
-  execute 'with pick as materialized (
+  if shape = 'pick' then
+    -- The first due rows that nobody has locked, one by one.
+    execute 'with due as materialized (
 select t.ctid as at, t."last_seen" as k1, t."id" as k2
   from only ' || place.leaf || ' as t
  where t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''
-   and t.tableoid = $5 and case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''30 days'' <= $1 else false end' || kept
-      || case when place.cursor is null then '' else '
-   and (t."last_seen", t."id") > (($4[1])::timestamp with time zone, ($4[2])::bigint)' end
-      || case when place.lower is null then '' else '
-   and t."last_seen" > ($6[1])::timestamp with time zone' end
-      || case when place.upper is null then '' else '
-   and t."last_seen" <= ($7[1])::timestamp with time zone' end || '
+   and t.tableoid = $3 and case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''30 days'' <= $1 else false end' || kept || after || '
  order by t."last_seen", t."id"
- limit $3
+ limit $4
    for update skip locked
 )
-select array_agg(p.at), (select array[r.k1::text, r.k2::text] from pick r offset (select greatest(count(*) - 1, 0) from pick)) from pick p'
-    into rows_at, last
-    using claim.cutoff, bound, work.row_limit, place.cursor, claim.target, place.lower, place.upper;
+select array_agg(d.at), count(*), (select array[r.k1::text, r.k2::text] from due r offset (select greatest(count(*) - 1, 0) from due)), count(*) < $4 from due d'
+      into rows_at, counted, last, ended using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, place.lower, place.upper;
+    these := array[' and t.ctid = any ($7)'];
+  else
+    -- The range of the first due rows, counted without locks. Rows that are loaded into it meanwhile go too, if they are due.
+    execute 'with due as materialized (
+select t."last_seen" as k1, t."id" as k2
+  from only ' || place.leaf || ' as t
+ where t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''
+   and case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''30 days'' <= $1 else false end' || kept || after || '
+ order by t."last_seen", t."id"
+ limit $4 + 1
+)
+select least(count(*), $4), (select array[r.k1::text, r.k2::text] from due r offset (select greatest(least(count(*), $4) - 1, 0) from due) limit 1), count(*) <= $4,
+       (select r.k1 from due r offset $4 - 1 limit 1) = (select r.k1 from due r offset $4 limit 1) from due'
+      into counted, last, ended, tied using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, place.lower, place.upper;
+    -- Equal values are a range of what follows them in the order: as one comparison, PostgreSQL 14 and 15 read through all of them.
+    these := case
+      when not tied then array['
+   and t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''' || after || '
+   and t."last_seen" <= ($6[1])::timestamp with time zone']
+      when place.cursor[1] = last[1] then array['
+   and t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''
+   and t."last_seen" = ($6[1])::timestamp with time zone
+   and (t."id") > (($5[2])::bigint)
+   and (t."id") <= (($6[2])::bigint)']
+      else array['
+   and t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''' || after || '
+   and t."last_seen" < ($6[1])::timestamp with time zone', '
+   and t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''
+   and t."last_seen" = ($6[1])::timestamp with time zone
+   and (t."id") <= (($6[2])::bigint)'] end;
+  end if;
   perform lapse.pin();
-  ended := coalesce(cardinality(rows_at), 0) < work.row_limit;
-  if rows_at is not null then
+  if counted > 0 then
     before := lapse.record(claim, mac, work);
-    execute 'delete from only ' || place.leaf || ' as t
-       where t.ctid = any ($3) and t.tableoid = $4 and case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''30 days'' <= $1 else false end' || kept
-      using claim.cutoff, bound, rows_at, claim.target;
-    get diagnostics gone = row_count;
+    foreach this in array these loop
+      execute 'delete from only ' || place.leaf || ' as t
+ where t.tableoid = $3
+   and case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''30 days'' <= $1 else false end' || kept || this
+        using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, place.lower, place.upper;
+      get diagnostics went = row_count;
+      gone := gone + went;
+    end loop;
+    if gone > 2 * work.row_limit then
+      raise exception 'more than twice as many rows as were counted came into the range meanwhile' using errcode = 'LP023';
+    end if;
     set constraints all immediate; -- deferred ones too: here, not at COMMIT
     perform lapse.pin();
   end if;
@@ -63,15 +112,11 @@ select array_agg(p.at), (select array[r.k1::text, r.k2::text] from pick r offset
     execute 'select exists (
   select from only ' || place.leaf || ' as t
    where t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''
-     and t.tableoid = $3 and case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''30 days'' <= $1 else false end' || kept
-      || case when place.lower is null then '' else '
-     and t."last_seen" > ($4[1])::timestamp with time zone' end
-      || case when place.upper is null then '' else '
-     and t."last_seen" <= ($5[1])::timestamp with time zone' end || ')' into more using claim.cutoff, bound, claim.target, place.lower, place.upper;
+     and t.tableoid = $3 and case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''30 days'' <= $1 else false end' || kept || ')' into more using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, place.lower, place.upper;
     set constraints all immediate;
     perform lapse.pin();
   end if;
-  return lapse.leave(claim, work, coalesce(cardinality(rows_at), 0), gone, before, last, ended, more);
+  return lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended, more);
 end
 $lapse$;
 

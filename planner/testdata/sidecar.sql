@@ -13,21 +13,33 @@ set quote_all_identifiers = off
 set row_security = off
 set jit = off
 set constraint_exclusion = off
+set enable_seqscan = off
+set enable_bitmapscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
 as $lapse$
 declare
   place   lapse.place := lapse.enter(claim, work, 7, 1, 5000);
   bound   timestamp with time zone := claim.cutoff - interval '1 day';
+  shape   text := coalesce(work.shape, 'pick');
+  kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
+  after   text := case when place.cursor is null then '' else '
+   and (r."until", (r."ten""ant")::text collate "C", r."id") > (($5[1])::timestamp with time zone, ($5[2])::text collate "C", ($5[3])::bigint)' end;
   rows_at tid[];
+  counted bigint := 0;
   last    text[];
+  these   text[];
+  this    text;
   before  bigint[];
+  went    bigint;
   gone    bigint := 0;
   more    boolean := false;
   ended   boolean;
-  kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
-  found   tid[];
+  due     bigint;
 begin
+  if shape <> all ('{pick}') then
+    raise exception 'this policy''s batches do not find their rows by %', shape using errcode = 'LP022';
+  end if;
   if num_nonnulls(place.lower, place.upper, place.modulus) > 0 then
     raise exception 'the shard is a slice, and the policy has none' using errcode = 'LP007';
   end if;
@@ -37,49 +49,55 @@ begin
   -- So many candidates and no more, in order, without locks; then those that are due.
   execute 'with seen as materialized (
 select t.ctid as at, r."until" as k1, (r."ten""ant")::text collate "C" as k2, r."id" as k3,
-       t.tableoid = $5 and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end as due
+       t.tableoid = $3 and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end as due
   from public."Reg" as r
   left join only ' || place.leaf || ' as t on r."ten""ant" = t."tenant" and r."id" = t."id"
- where r."until" <= $2 and r."until" >= ''4713-01-01 BC''' || kept
-      || case when place.cursor is null then '' else '
-   and (r."until", (r."ten""ant")::text collate "C", r."id") > (($4[1])::timestamp with time zone, ($4[2])::text collate "C", ($4[3])::bigint)' end || '
+ where r."until" <= $2 and r."until" >= ''4713-01-01 BC''' || kept || after || '
  order by r."until", (r."ten""ant")::text collate "C", r."id"
- limit $6
+ limit $4 * 8
 ), due as materialized (
-select s.at, s.k1, s.k2, s.k3 from seen s where s.due limit $3
+select s.at, s.k1, s.k2, s.k3 from seen s where s.due limit $4
 )
 select array_agg(d.at),
-       case when count(*) = $3 then (select array[r.k1::text, r.k2::text, r.k3::text] from due r offset (select greatest(count(*) - 1, 0) from due))
+       case when count(*) = $4 then (select array[r.k1::text, r.k2::text, r.k3::text] from due r offset (select greatest(count(*) - 1, 0) from due))
             else (select array[r.k1::text, r.k2::text, r.k3::text] from seen r offset (select greatest(count(*) - 1, 0) from seen)) end,
-       count(*) < $3 and (select count(*) from seen) < $6
+       count(*) < $4 and (select count(*) from seen) < $4 * 8
   from due d'
-    into found, last, ended
-    using claim.cutoff, bound, work.row_limit, place.cursor, claim.target, work.row_limit * 8::bigint;
+    into rows_at, last, ended using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at;
   perform lapse.pin();
-  if found is not null then
-    execute 'select array_agg(p.at) from (
+  if rows_at is not null then
+    due := cardinality(rows_at);
+    execute 'select array_agg(p.at), count(*) from (
 select t.ctid as at
   from only ' || place.leaf || ' as t
   join public."Reg" as r on r."ten""ant" = t."tenant" and r."id" = t."id"
- where t.ctid = any ($3) and t.tableoid = $4
+ where t.ctid = any ($7) and t.tableoid = $3
    and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end' || kept || '
    for update of t, r skip locked
 ) p'
-      into rows_at using claim.cutoff, bound, found, claim.target;
+      into rows_at, counted using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at;
     perform lapse.pin();
-    more := cardinality(found) > coalesce(cardinality(rows_at), 0); -- somebody has locked them, or changed them meanwhile
+    more := due > counted; -- somebody has locked them, or changed them meanwhile
+    these := array[' and t.ctid = any ($7)'];
   end if;
-  if rows_at is not null then
+  if counted > 0 then
     before := lapse.record(claim, mac, work);
-    execute 'delete from only ' || place.leaf || ' as t
+    foreach this in array these loop
+      execute 'delete from only ' || place.leaf || ' as t
        using public."Reg" as r
-       where t.ctid = any ($3) and t.tableoid = $4 and r."ten""ant" = t."tenant" and r."id" = t."id" and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end' || kept
-      using claim.cutoff, bound, rows_at, claim.target;
-    get diagnostics gone = row_count;
+ where t.tableoid = $3
+   and r."ten""ant" = t."tenant" and r."id" = t."id" and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end' || kept || this
+        using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at;
+      get diagnostics went = row_count;
+      gone := gone + went;
+    end loop;
+    if gone > 2 * work.row_limit then
+      raise exception 'more than twice as many rows as were counted came into the range meanwhile' using errcode = 'LP023';
+    end if;
     set constraints all immediate; -- deferred ones too: here, not at COMMIT
     perform lapse.pin();
   end if;
-  return lapse.leave(claim, work, coalesce(cardinality(rows_at), 0), gone, before, last, ended, more);
+  return lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended, more);
 end
 $lapse$;
 

@@ -13,19 +13,35 @@ set quote_all_identifiers = off
 set row_security = off
 set jit = off
 set constraint_exclusion = off
+set enable_seqscan = off
+set enable_bitmapscan = off
 as $lapse$
 declare
   place   lapse.place := lapse.enter(claim, work, 6, 1, 5000);
   bound   date := ((claim.cutoff + interval '2 days') at time zone 'UTC')::date;
+  shape   text := coalesce(work.shape, 'pick');
+  kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end
+    || case when place.lower is null then '' else '
+   and t."day" > ($8[1])::date' end
+    || case when place.upper is null then '' else '
+   and t."day" <= ($9[1])::date' end;
+  after   text := case when place.cursor is null then '' else '
+   and (t."day", t."id") > (($5[1])::date, ($5[2])::bigint)' end;
   rows_at tid[];
+  counted bigint := 0;
   last    text[];
+  these   text[];
+  this    text;
   before  bigint[];
+  went    bigint;
   gone    bigint := 0;
   more    boolean := false;
   ended   boolean;
-  kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
-  found   tid[];
+  due     bigint;
 begin
+  if shape <> all ('{pick}') then
+    raise exception 'this policy''s batches do not find their rows by %', shape using errcode = 'LP022';
+  end if;
   if place.modulus is not null then
     raise exception 'the shard is a hash slice, and the policy has ranges' using errcode = 'LP007';
   end if;
@@ -34,50 +50,52 @@ begin
   -- So many candidates and no more, in order, without locks; then those that are due.
   execute 'with seen as materialized (
 select t.ctid as at, t."day" as k1, t."id" as k2,
-       t.tableoid = $5 and case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end as due
+       t.tableoid = $3 and case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end as due
   from only ' || place.leaf || ' as t
- where t."day" <= $2 and t."day" >= ''4713-01-01 BC''' || kept
-      || case when place.cursor is null then '' else '
-   and (t."day", t."id") > (($4[1])::date, ($4[2])::bigint)' end
-      || case when place.lower is null then '' else '
-   and t."day" > ($7[1])::date' end
-      || case when place.upper is null then '' else '
-   and t."day" <= ($8[1])::date' end || '
+ where t."day" <= $2 and t."day" >= ''4713-01-01 BC''' || kept || after || '
  order by t."day", t."id"
- limit $6
+ limit $4 * 8
 ), due as materialized (
-select s.at, s.k1, s.k2 from seen s where s.due limit $3
+select s.at, s.k1, s.k2 from seen s where s.due limit $4
 )
 select array_agg(d.at),
-       case when count(*) = $3 then (select array[r.k1::text, r.k2::text] from due r offset (select greatest(count(*) - 1, 0) from due))
+       case when count(*) = $4 then (select array[r.k1::text, r.k2::text] from due r offset (select greatest(count(*) - 1, 0) from due))
             else (select array[r.k1::text, r.k2::text] from seen r offset (select greatest(count(*) - 1, 0) from seen)) end,
-       count(*) < $3 and (select count(*) from seen) < $6
+       count(*) < $4 and (select count(*) from seen) < $4 * 8
   from due d'
-    into found, last, ended
-    using claim.cutoff, bound, work.row_limit, place.cursor, claim.target, work.row_limit * 8::bigint, place.lower, place.upper;
+    into rows_at, last, ended using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, place.lower, place.upper;
   perform lapse.pin();
-  if found is not null then
-    execute 'select array_agg(p.at) from (
+  if rows_at is not null then
+    due := cardinality(rows_at);
+    execute 'select array_agg(p.at), count(*) from (
 select t.ctid as at
   from only ' || place.leaf || ' as t
- where t.ctid = any ($3) and t.tableoid = $4
+ where t.ctid = any ($7) and t.tableoid = $3
    and case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end' || kept || '
    for update skip locked
 ) p'
-      into rows_at using claim.cutoff, bound, found, claim.target;
+      into rows_at, counted using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, place.lower, place.upper;
     perform lapse.pin();
-    more := cardinality(found) > coalesce(cardinality(rows_at), 0); -- somebody has locked them, or changed them meanwhile
+    more := due > counted; -- somebody has locked them, or changed them meanwhile
+    these := array[' and t.ctid = any ($7)'];
   end if;
-  if rows_at is not null then
+  if counted > 0 then
     before := lapse.record(claim, mac, work);
-    execute 'delete from only ' || place.leaf || ' as t
-       where t.ctid = any ($3) and t.tableoid = $4 and case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end' || kept
-      using claim.cutoff, bound, rows_at, claim.target;
-    get diagnostics gone = row_count;
+    foreach this in array these loop
+      execute 'delete from only ' || place.leaf || ' as t
+ where t.tableoid = $3
+   and case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end' || kept || this
+        using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, place.lower, place.upper;
+      get diagnostics went = row_count;
+      gone := gone + went;
+    end loop;
+    if gone > 2 * work.row_limit then
+      raise exception 'more than twice as many rows as were counted came into the range meanwhile' using errcode = 'LP023';
+    end if;
     set constraints all immediate; -- deferred ones too: here, not at COMMIT
     perform lapse.pin();
   end if;
-  return lapse.leave(claim, work, coalesce(cardinality(rows_at), 0), gone, before, last, ended, more);
+  return lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended, more);
 end
 $lapse$;
 

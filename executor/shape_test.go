@@ -1,0 +1,90 @@
+package executor
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"lapse/internal/pgtest"
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+func TestAShardThatIsBlockedPicksForAWhileAndThenGoesBackToRanges(t *testing.T) {
+	t.Parallel()
+	m := &policyMemory{shapes: shapes{}, locks: map[int64]int{}, size: batchSize{rows: 100}}
+	locked := &pgconn.PgError{Code: schemas.SQLStateLockNotAvailable}
+	all := []string{planner.ShapeRange, planner.ShapePick}
+	next := func(n int) string { // the shapes of n batches that get through
+		var got []string
+		for range n {
+			shape := m.shape(1, all)
+			got = append(got, shape)
+			m.through(&planner.InForce{}, 1, 100, &result{shape: shape, passOver: true, first: true}, 0)
+		}
+		return strings.Join(got, " ")
+	}
+	block := func() bool { return m.blocked(1, m.shape(1, all), 100, locked) }
+	if got := next(2); got != "range range" {
+		t.Errorf("at first %s", got)
+	}
+	if !block() {
+		t.Error("a range that is blocked is not followed by a pick at once")
+	}
+	if got := next(1); got != "pick" || !block() {
+		t.Errorf("after one: %s", got)
+	}
+	if got := next(2); got != "pick pick" || !block() {
+		t.Errorf("after the second in a row: %s", got)
+	}
+	if got := next(6); got != "pick pick pick pick range range" {
+		t.Errorf("after the third in a row: %s", got)
+	}
+	for range 20 {
+		if m.blocked(1, planner.ShapeRange, 100, locked); len(next(mostPicks)) == 0 {
+			t.Fatal("nothing")
+		}
+	}
+	if got := m.shape(1, all); got != planner.ShapeRange {
+		t.Errorf("after %d picks: %s", mostPicks, got)
+	}
+	if m.shape(2, all) != planner.ShapeRange || m.size.rows != 100 {
+		t.Error("another shard, or the size of batches, knows of it")
+	}
+	if m.blocked(1, planner.ShapePick, 100, locked) || m.size.rows != 50 {
+		t.Errorf("a pick that is blocked is not halved: %d rows", m.size.rows)
+	}
+	if m.blocked(1, planner.ShapeRange, 100, &pgconn.PgError{Code: "40P01"}) {
+		t.Error("a deadlock leads to a pick")
+	}
+}
+
+// Locked rows cost a run no pause and leave nothing else behind: the batch behind the one that waited passes over them.
+func TestLockedRowsKeepARunFromNothingElse(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 500, 5)
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 50")))
+		e := newExecutor(t, db)
+		err := pgx.BeginFunc(t.Context(), db.Connect(t), func(tx pgx.Tx) error {
+			if _, err := tx.Exec(t.Context(), "select from sessions where id in (30, 222, 223, 480) for update"); err != nil {
+				return err
+			}
+			if s := once(t, e); only(t, s).Deleted != 496 || !only(t, s).LeftBehind {
+				t.Errorf("with four rows locked: %+v", only(t, s))
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := counted(t, e, "lapse_batches_total", "retry"); got == 0 {
+			t.Error("no range met a locked row: the test shows nothing")
+		}
+		if s := once(t, e, "p"); only(t, s).Deleted != 4 || only(t, s).LeftBehind {
+			t.Errorf("with nothing locked: %+v", only(t, s))
+		}
+	})
+}

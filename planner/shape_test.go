@@ -1,0 +1,168 @@
+package planner
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"lapse/internal/pgtest"
+	"lapse/schemas"
+)
+
+func TestAShapeThatAPolicysBatchesDoNotHaveIsRefused(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions)
+		w.fill("sessions", 10)
+		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed", "    where: note is null"))
+		b := w.lease(p, w.open(&p))
+		for _, shape := range []string{"x", "Range", ShapeRange, "range'", "%s"} {
+			b.Shape = shape
+			_, err := w.call(b, nil)
+			wantState(t, err, schemas.SQLStateShape)
+		}
+		b.Shape = ShapePick
+		if got, err := w.call(b, nil); err != nil || got.Deleted != 10 {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	})
+}
+
+// A range waits for a locked row no longer than its session's lock_timeout, and leaves nothing. A pick passes over the row.
+func TestARangeWithALockedRowFailsWhole(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions, `create index on sessions (last_seen, id)`)
+		w.fill("sessions", 10)
+		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
+		b := w.lease(p, w.open(&p))
+		tx, err := w.owner.Begin(t.Context())
+		must(t, err)
+		_, err = tx.Exec(t.Context(), `select from sessions where id = 2 for update`)
+		must(t, err)
+		must(t, run(w.exec, `set lock_timeout = '50ms'`))
+		b.Limit = 4
+		_, err = w.call(b, nil)
+		wantState(t, err, schemas.SQLStateLockNotAvailable)
+		w.wantIDs("sessions", numbers(1, 20)...)
+		w.wantLedger(0, 0)
+		if cursor := valueOn[[]string](t, w.exec, `select cursor from lapse.shard where id = $1`, b.Shard); cursor != nil {
+			t.Errorf("the cursor moved to %v", cursor)
+		}
+		b.Shape = ShapePick
+		got, err := w.call(b, nil)
+		must(t, err)
+		if got.Deleted != 4 {
+			t.Errorf("the pick got %+v", got)
+		}
+		must(t, tx.Rollback(t.Context()))
+		b.Shape = "" // a range takes up the pick's cursor
+		got, err = w.call(b, nil)
+		must(t, err)
+		if got.Deleted != 4 {
+			t.Errorf("the range behind it got %+v", got)
+		}
+		w.wantIDs("sessions", append([]int64{2, 10}, numbers(11, 20)...)...)
+	})
+}
+
+// The range waits for a row that somebody has in hand, and then sees what became of it.
+func TestARangeJudgesAChangedRowByItsNewVersion(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions, `create index on sessions (last_seen, id)`)
+		w.fill("sessions", 10)
+		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
+		b := w.lease(p, w.open(&p))
+		tx, err := w.owner.Begin(t.Context())
+		must(t, err)
+		for _, change := range []string{
+			`update sessions set last_seen = now() where id = 2`,        // not due any more
+			`update sessions set note = 'touched' where id = 3`,         // due as before
+			`delete from sessions where id = 4`,                         // gone
+			`update sessions set id = 105 where id = 5`,                 // another key, due, within the range
+			`update sessions set last_seen = '2000-01-01' where id = 6`, // due, before the range: nothing that the range has
+			`update sessions set last_seen = 'infinity' where id = 7`,   // never due
+		} {
+			_, err = tx.Exec(t.Context(), change)
+			must(t, err)
+		}
+		var got result
+		done := inBackground(func() (err error) { got, err = w.call(b, nil); return err })
+		(&world{t: t, admin: db.Connect(t)}).waitForLock()
+		must(t, tx.Commit(t.Context()))
+		must(t, <-done)
+		if got.Picked != 10 || got.Deleted != 7 || got.Finished {
+			t.Errorf("got %+v, want ten counted and seven deleted", got)
+		}
+		w.wantIDs("sessions", append([]int64{2, 7}, numbers(11, 20)...)...)
+		w.wantLedger(1, 7)
+	})
+}
+
+// between is a table of which rows come into a range while its batch has counted it and not deleted: a trigger of the ledger, which
+// only a superuser could make, lets another session load them.
+func loadedMeanwhile(w *world, rows int) {
+	w.t.Helper()
+	must(w.t, run(w.admin, `create extension dblink schema public`))
+	must(w.t, w.script(fmt.Sprintf(`
+		create function public.load() returns trigger language plpgsql security definer as $$ begin
+		  perform public.dblink_exec(%s, 'insert into shop.sessions select 1000 + n, now() - interval ''40 days'' from generate_series(1, %d) n');
+		  return null;
+		end $$;
+		create trigger load after insert on lapse.batch for each statement execute function public.load()`,
+		schemas.Literal(fmt.Sprintf("host=%s port=%d dbname=%s user=postgres", w.admin.Config().Host, w.admin.Config().Port, w.db.Name)), rows)))
+}
+
+func TestRowsThatAreLoadedIntoARangeMeanwhileGoUpToTwiceTheLimit(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		for loaded, fits := range map[int]bool{10: true, 11: false} {
+			t.Run(fmt.Sprint(loaded), func(t *testing.T) {
+				w := newWorld(t, pgtest.New(t, db.Major), sessions, `create index on sessions (last_seen, id)`)
+				w.fill("sessions", 11)
+				p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
+				loadedMeanwhile(w, loaded)
+				b := w.lease(p, w.open(&p))
+				b.Limit = 10
+				got, err := w.call(b, nil)
+				if !fits {
+					wantState(t, err, schemas.SQLStateRange)
+					w.wantRows("sessions", 22+loaded)
+					w.wantLedger(0, 0)
+					return
+				}
+				must(t, err)
+				if got.Deleted != 20 || got.Picked != 20 {
+					t.Errorf("got %+v, want ten rows that were counted and ten that were loaded", got)
+				}
+				w.wantLedger(1, 20)
+			})
+		}
+	})
+}
+
+// In a tie a range goes by the key: as one comparison it would read, or take, more than it counted.
+func TestARangeEndsWithinATie(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, `create table sessions (tenant int, id bigint, last_seen timestamptz not null, primary key (tenant, id))`, `create index on sessions (last_seen, tenant, id)`)
+		w.do(`insert into sessions select n % 3, n, now() - interval '40 days' + (n / 20) * interval '1 second' from generate_series(0, 99) n`)
+		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
+		r := w.open(&p)
+		b := w.lease(p, r)
+		b.Limit = 7
+		for deleted := 0; deleted < 100; {
+			left := value[[]string](w, `select array_agg(tenant || ' ' || id) from (select tenant, id from sessions order by last_seen, tenant, id offset 7) s`)
+			got, err := w.call(b, nil)
+			must(t, err)
+			if want := min(7, 100-deleted); int(got.Deleted) != want || int(got.Picked) != want {
+				t.Fatalf("after %d rows: got %+v, want %d", deleted, got, want)
+			}
+			deleted += int(got.Deleted)
+			if now := value[[]string](w, `select array_agg(tenant || ' ' || id) from (select tenant, id from sessions order by last_seen, tenant, id) s`); strings.Join(now, ",") != strings.Join(left, ",") {
+				t.Fatalf("after %d rows other rows are left than the ones behind the range", deleted)
+			}
+		}
+	})
+}
