@@ -22,10 +22,10 @@ const (
 	measured  = "measured"
 )
 
-// orderSQL is when row n of the table was written, in seconds of its sixty days.
+// orderSQL is the place of row n in time, of $1 rows.
 var orderSQL = map[string]string{
 	"clustered": "n",
-	"shuffled":  "(n * 7919) % $1",
+	"shuffled":  "(n::bigint * 7919) % $1 + 1",
 }
 
 // server is where all ways delete.
@@ -58,7 +58,7 @@ func (s *server) close() error {
 	return s.server.Close()
 }
 
-// fill makes the table, half of whose rows are due.
+// fill makes the table, half of whose rows are due: none falls due, or is no longer due, while others are measured.
 func (s *server) fill(ctx context.Context, order string, rows int) error {
 	if err := s.copy(ctx, "template1", filled); err != nil {
 		return err
@@ -67,8 +67,9 @@ func (s *server) fill(ctx context.Context, order string, rows int) error {
 		"create schema shop", "create role app", "alter schema shop owner to app", "set role app",
 		"create table shop.sessions (id bigint primary key, user_id int not null, at timestamptz not null, note text not null)",
 		strings.ReplaceAll(`insert into shop.sessions
-			select n, n % 1000, now() - interval '60 days' + interval '60 days' * ((`+orderSQL[order]+`)::float8 / $1), repeat('x', 100)
-			  from generate_series(1, $1) n`, "$1", strconv.Itoa(rows)),
+			select n, n % 1000, now() - case when m <= $1 / 2 then interval '61 days' else interval '59 days' end + interval '60 days' * (m::float8 / $1),
+			       repeat('x', 100)
+			  from (select n, `+orderSQL[order]+` as m from generate_series(1, $1) n) r`, "$1", strconv.Itoa(rows)),
 		"create index on shop.sessions (at, id)", "reset role", "vacuum analyze shop.sessions", "checkpoint")
 }
 
