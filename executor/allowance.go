@@ -83,6 +83,7 @@ func (w *worker) allow(ctx context.Context, t *turn, l *lease) (rows int, end tu
 		return 0, turnLimited, nil
 	case a.rows == 0:
 		m.pauseUntil(w.now().Add(a.pause))
+		w.showProgress(t, limitRate)
 		w.metrics.throttled.WithLabelValues(string(p.Name), p.TableName, limitRate).Add(a.pause.Seconds())
 		return 0, turnMore, nil
 	}

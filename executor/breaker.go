@@ -39,7 +39,7 @@ func (w *worker) judge(ctx context.Context, t *turn) (turnEnd, error) {
 		w.stop(p, err)
 		return turnStopped, nil
 	}
-	t.due = &j.Due
+	t.due, t.expected = &j.Due, j.Due
 	if !j.Trips(p) {
 		return turnGoesOn, nil
 	}

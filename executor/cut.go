@@ -23,7 +23,7 @@ func (w *worker) cut(ctx context.Context, t *turn) ([]planner.Cut, turnEnd, erro
 		end, err := w.trouble(t, err, 1)
 		return nil, end, err
 	}
-	cuts, err := planner.Cuts(ctx, w.session.batches, p, w.now())
+	cuts, due, err := planner.Cuts(ctx, w.session.batches, p, w.now())
 	if err != nil && (w.session.lost() || schemas.StateOf(err) == "") {
 		end, err := w.trouble(t, err, 1)
 		return nil, end, err
@@ -31,6 +31,9 @@ func (w *worker) cut(ctx context.Context, t *turn) ([]planner.Cut, turnEnd, erro
 	if err != nil {
 		w.log.Info("the backlog is not cut into ranges", "policy", p.Name, "error", stripped("ask for cuts", err))
 		return nil, turnGoesOn, nil
+	}
+	if t.expected == 0 {
+		t.expected = due
 	}
 	return cuts, turnGoesOn, nil
 }

@@ -30,7 +30,8 @@ type Config struct {
 	Limits Limits
 	// Logger gets what happens to policies and runs. Never a row's keys or values. Default: nothing is logged.
 	Logger *slog.Logger
-	// Progress, if set, is called after every batch, by one worker at a time. It must not block.
+	// Progress, if set, is called after every batch, and when the policy's rate holds it back, by one worker at a time. It must not
+	// block. Where it is nil, how far a long run is gets logged.
 	Progress func(Progress)
 	// Clock is the executor's own clock. Default: time.Now.
 	Clock func() time.Time
@@ -62,18 +63,9 @@ func (l Limits) withDefaults() Limits {
 	}
 }
 
-// Progress says how far this process has come with a run.
-type Progress struct {
-	Policy   schemas.PolicyName
-	Table    string
-	Run      uuid.UUID
-	Deleted  int64   // from the policy's table
-	Cascaded int64   // by foreign keys
-	Rate     float64 // rows of both kinds per second
-}
-
-// stopTime is what an open batch gets to finish when the executor is asked to stop. It is rolled back then.
-const stopTime = 10 * time.Second
+// stopTime is what an open batch gets to finish when the executor is asked to stop. It is rolled back then, and all is over within ten
+// seconds.
+const stopTime = 7 * time.Second
 
 // ErrStopping says that the executor was asked to stop before it was done.
 var ErrStopping = errors.New("the executor is stopping")

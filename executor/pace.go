@@ -130,7 +130,6 @@ func (w *worker) rest(ctx context.Context, t *turn) {
 	if length <= 0 {
 		return
 	}
-	t.memory.throttle(throttlePace)
 	_ = w.pace.sleep(ctx, length) // the caller looks at ctx
 	p := t.policy
 	w.metrics.throttled.WithLabelValues(string(p.Name), p.TableName, throttlePace).Add(length.Seconds())

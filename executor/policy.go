@@ -36,6 +36,9 @@ type policyMemory struct {
 	locks     map[int64]int // by shard: batches in a row that did not get a lock
 	shapes    shapes
 	counts    runCounts
+	spoken    int        // what was logged of the run: sayBegins and its kin
+	logged    time.Time  // when the log said last how far it is
+	expected  int64      // rows that it is to delete; 0: not known
 	last      Statistics // what the run did by all executors, when somebody asked last
 	throttled string     // why batches were held back last in this run
 	share     float64    // of the time that a worker's batches had, at gentle pace, when the last one ended
@@ -86,6 +89,7 @@ func (m *policyMemory) begin(run uuid.UUID, now time.Time) (other bool) {
 	}
 	m.counts, m.cause, m.last = runCounts{run: run, began: now}, nil, Statistics{}
 	clear(m.shapes)
+	m.spoken, m.logged, m.expected = 0, time.Time{}, 0
 	return true
 }
 
@@ -195,13 +199,12 @@ func (m *policyMemory) pace() (throttled string, share float64, rows int) {
 	return m.throttled, m.share, m.size.rows
 }
 
-// add counts a durable batch and returns the counts.
-func (m *policyMemory) add(done *result) runCounts {
+// add counts a durable batch.
+func (m *policyMemory) add(done *result) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c := &m.counts
 	c.deleted, c.cascaded, c.batches = c.deleted+done.deleted, c.cascaded+done.cascaded, c.batches+1
-	return *c
 }
 
 // done returns the counts.

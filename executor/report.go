@@ -71,7 +71,7 @@ func (w *worker) report(ctx context.Context, policies []planner.InForce, a *guar
 
 // signOff takes back what this process said of itself, if this is its last worker with a session.
 func (w *worker) signOff() {
-	if w.session.lost() || !w.scheduler.lastSession(w.number) {
+	if w.session.mute() || !w.scheduler.lastSession(w.number) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
@@ -94,8 +94,10 @@ func (w *worker) reportLines(policies []planner.InForce, a *guard.Answer) []repo
 			continue
 		}
 		line := reportLine{policy: p.ID}
+		m := w.memory(p)
 		verdict, reason := w.guards.saying(p.Name)
-		switch stopped := w.memory(p).stop(); {
+		throttled, _, _ := m.pace()
+		switch stopped := m.stop(); {
 		case stopped != nil:
 			line.state, line.reason = isStopped, stopped.Error()
 		case a.Stops():
@@ -104,8 +106,8 @@ func (w *worker) reportLines(policies []planner.InForce, a *guard.Answer) []repo
 			line.state, line.reason = isWaiting, string(reason)
 		case !working[p.ID]:
 			continue
-		case verdict == guard.Slow:
-			line.state, line.reason = isSlow, string(reason)
+		case throttled != "" && throttled != throttlePace:
+			line.state, line.reason = isSlow, throttled
 		default:
 			line.state = isDeleting
 		}

@@ -166,6 +166,9 @@ func withParameters(config *pgx.ConnConfig, more map[string]string) *pgx.ConnCon
 // lost says whether a connection is gone.
 func (s *session) lost() bool { return s == nil || s.control.IsClosed() || s.batches.IsClosed() }
 
+// mute says whether the catalog cannot be written to.
+func (s *session) mute() bool { return s == nil || s.control.IsClosed() }
+
 // close ends the session. PostgreSQL rolls back what was open.
 func (s *session) close() {
 	if s == nil {

@@ -6,17 +6,14 @@ import (
 	"time"
 
 	"lapse/executor/guard"
+	"lapse/planner"
 )
 
 // shard works on one shard, and gives it back however it ends. The turn goes on when the shard is done.
 func (w *worker) shard(ctx, work context.Context, t *turn, l *lease) (end turnEnd, err error) {
 	defer w.giveBack(work, l)
 	p := t.policy
-	f, err := t.memory.built(func() (*functions, error) { return functionsOf(p, w.config.Roles) })
-	if err != nil {
-		return w.trouble(t, err, 1)
-	}
-	a, err := assign(work, w.session, p, l, f)
+	a, err := w.assigned(work, t, l)
 	if err != nil {
 		return w.trouble(t, err, 1)
 	}
@@ -72,15 +69,34 @@ func (w *worker) shard(ctx, work context.Context, t *turn, l *lease) (end turnEn
 		case used:
 			return turnMore, nil
 		}
-		if answer.Verdict == guard.Slow {
-			t.memory.throttle(string(answer.Reason))
-		}
+		t.memory.throttle(heldBackBy(p, &answer))
 		w.guards.pause(ctx, p, &answer, done.took)
 	}
 	if ctx.Err() != nil {
 		return turnMore, nil
 	}
 	return turnGoesOn, nil
+}
+
+// assigned says what the batches on a leased shard are to claim.
+func (w *worker) assigned(ctx context.Context, t *turn, l *lease) (*assignment, error) {
+	f, err := t.memory.built(func() (*functions, error) { return functionsOf(t.policy, w.config.Roles) })
+	if err != nil {
+		return nil, err
+	}
+	return assign(ctx, w.session, t.policy, l, f)
+}
+
+// heldBackBy is why the next batch has to wait, "" if it has not.
+func heldBackBy(p *planner.InForce, a *guard.Answer) string {
+	switch {
+	case a.Verdict == guard.Slow:
+		return string(a.Reason)
+	case gentle(p):
+		return throttlePace
+	default:
+		return ""
+	}
 }
 
 // refused ends a turn because a guard lets no batch run. If none may run in the whole database, readiness says so at once.
@@ -101,10 +117,12 @@ func (w *worker) refused(t *turn, a *guard.Answer) turnEnd {
 // giveBack releases a shard. A worker without a connection does it with its next one; if it gets none the lease ends by
 // itself.
 func (w *worker) giveBack(ctx context.Context, l *lease) {
-	if w.session.lost() {
+	if w.session.mute() {
 		w.kept = l
 		return
 	}
+	ctx, cancel := lastWords(ctx)
+	defer cancel()
 	ticket := w.guards.memory.Unconfirmed.Draw()
 	above, err := w.session.release(ctx, l)
 	if err != nil {
@@ -177,20 +195,20 @@ func (w *worker) unanswered(ctx context.Context, t *turn, done *result, unknown 
 
 // count enters a durable batch in counters, and says how far the run is.
 func (w *worker) count(t *turn, done *result) {
-	p := t.policy
 	w.guards.memory.Unconfirmed.Ended(w.now())
-	w.metrics.committed(p, done)
-	c := t.memory.add(done)
-	if w.config.Progress == nil {
-		return
+	w.metrics.committed(t.policy, done)
+	t.memory.add(done)
+	if done.picked > 0 || w.config.Progress != nil {
+		w.showProgress(t, "")
 	}
-	w.progress.Lock()
-	defer w.progress.Unlock()
-	progress := Progress{Policy: p.Name, Table: p.TableName, Run: c.run, Deleted: c.deleted, Cascaded: c.cascaded}
-	if took := w.now().Sub(c.began); took > 0 {
-		progress.Rate = float64(c.deleted+c.cascaded) / took.Seconds()
+}
+
+// lastWords returns a context for what is said at the end of something: closeTimeout more where ctx has ended.
+func lastWords(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx.Err() == nil {
+		return ctx, func() {}
 	}
-	w.config.Progress(progress)
+	return context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 }
 
 // outlive returns a context that ends some time after ctx does, so that what is open can be brought to its end.

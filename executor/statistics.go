@@ -99,7 +99,7 @@ func (w *worker) settle(ctx, work context.Context, t *turn, end turnEnd) {
 	run := t.begun()
 	var why string
 	switch {
-	case run == nil || w.session.lost() || end == turnFinished:
+	case run == nil || w.session.mute() || end == turnFinished:
 		return
 	case end == turnStopped:
 		why = because(t.memory.stop())
@@ -110,6 +110,8 @@ func (w *worker) settle(ctx, work context.Context, t *turn, end turnEnd) {
 	default:
 		return
 	}
+	work, cancel := lastWords(work)
+	defer cancel()
 	var nothing any
 	err := w.session.control.QueryRow(work, `select lapse.rest_run($1, $2)`, run.ID, why).Scan(&nothing)
 	if err == nil {

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"lapse/planner"
@@ -38,7 +39,11 @@ func (w *worker) trouble(t *turn, err error, limit int) (turnEnd, error) {
 		return turnBlocked, nil
 	case Halve:
 		m.halve(limit)
-		w.log.Warn("the batch is halved", "policy", p.Name, "error", err, "rows", limit)
+		level := slog.LevelDebug
+		if m.once(sayHalved) {
+			level = slog.LevelWarn
+		}
+		w.log.Log(context.Background(), level, "the batch is halved", "policy", p.Name, "error", err, "rows", limit)
 		return turnGoesOn, nil
 	case StopPolicy:
 		w.stop(p, err)

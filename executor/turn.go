@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -43,6 +44,8 @@ type turn struct {
 	reached string // the limit that ended it
 	rests   string // why the run is not gone on with
 	due     *int64 // rows that were due before the run was opened; nil: nobody counted
+	// expected is due, or PostgreSQL's estimate of it; 0: not known.
+	expected int64
 }
 
 func newTurn(p *planner.InForce, m *policyMemory) *turn {
@@ -214,7 +217,8 @@ func (w *worker) begin(ctx context.Context, t *turn) (turnEnd, error) {
 		return w.trouble(t, err, 1)
 	}
 	if m.begin(run.ID, w.now()) {
-		w.log.Info("run begins", "policy", p.Name, "version", p.Version, "run", run.ID, "cutoff", run.Cutoff, "resumed", run.Resumed)
+		m.expects(t.expected)
+		w.log.Debug("run begins", "policy", p.Name, "version", p.Version, "run", run.ID, "cutoff", run.Cutoff, "resumed", run.Resumed)
 	}
 	t.opened(&run, w.config.Limits.TurnRows, w.now().Add(w.config.Limits.TurnTime))
 	if err := w.noteDue(ctx, t); err != nil {
@@ -252,7 +256,11 @@ func (w *worker) finish(ctx context.Context, t *turn) (turnEnd, error) {
 	}
 	took, counts := w.now().Sub(run.StartedAt), m.done()
 	w.metrics.runSeconds.WithLabelValues(string(p.Name), p.TableName).Observe(took.Seconds())
-	w.log.Info("run is over", "policy", p.Name, "run", run.ID, "deleted", counts.deleted, "cascaded", counts.cascaded,
+	level := slog.LevelInfo
+	if counts.deleted+counts.cascaded == 0 && left.aside == 0 && !left.behind {
+		level = slog.LevelDebug // nothing was due
+	}
+	w.log.Log(ctx, level, "run is over", "policy", p.Name, "run", run.ID, "deleted", counts.deleted, "cascaded", counts.cascaded,
 		"batches", counts.batches, "seconds", took.Seconds(), "shards_put_aside", left.aside, "locked_rows_left", left.behind)
 	return turnFinished, nil
 }

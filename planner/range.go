@@ -82,11 +82,11 @@ func (p *InForce) MuchMayBeDue(now time.Time) bool {
 }
 
 // Cuts asks where a policy's leaves are best cut into ranges; none where not much is due. It asks the policy's survey function,
-// over a session whose state does not matter, which plans and reads no row.
-func Cuts(ctx context.Context, conn *pgx.Conn, p *InForce, now time.Time) ([]Cut, error) {
+// over a session whose state does not matter, which plans and reads no row. due is PostgreSQL's estimate of what is due.
+func Cuts(ctx context.Context, conn *pgx.Conn, p *InForce, now time.Time) (cuts []Cut, due int64, err error) {
 	f, err := callInForce(ctx, conn, &p.Definition, now, new(int64))
 	if err != nil {
-		return nil, fmt.Errorf("cut the backlog of policy %s into ranges: %w", p.Name, err)
+		return nil, 0, fmt.Errorf("cut the backlog of policy %s into ranges: %w", p.Name, err)
 	}
-	return cutSpans(f.Spans, rangesOfLeaf), nil
+	return cutSpans(f.Spans, rangesOfLeaf), f.Due, nil
 }

@@ -63,7 +63,7 @@ func TestLeavesWithMuchThatIsDueAreCutEvenly(t *testing.T) {
 		ask := func(name schemas.PolicyName) []Cut {
 			t.Helper()
 			p := w.named(name)
-			cuts, err := Cuts(t.Context(), w.exec, &p, time.Now())
+			cuts, _, err := Cuts(t.Context(), w.exec, &p, time.Now())
 			must(t, err)
 			survey, err := Ask{AtMost: 10}.InForce(t.Context(), w.exec, &p)
 			must(t, err)

@@ -166,21 +166,26 @@ func (a *app) untilStopped(once *bool, work func(cmd *cobra.Command) error) func
 	})
 }
 
-func (a *app) openLog() error {
+func (a *app) openLog() (err error) {
+	a.log, err = a.logTo(a.err)
+	return err
+}
+
+// logTo makes a log as the flags say.
+func (a *app) logTo(w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(a.logLevel)); err != nil {
-		return wrongUsage("--log-level %s: want debug, info, warn or error", a.logLevel)
+		return nil, wrongUsage("--log-level %s: want debug, info, warn or error", a.logLevel)
 	}
 	options := &slog.HandlerOptions{Level: level}
 	switch a.logFormat {
 	case formatText:
-		a.log = slog.New(slog.NewTextHandler(a.err, options))
+		return slog.New(slog.NewTextHandler(w, options)), nil
 	case formatJSON:
-		a.log = slog.New(slog.NewJSONHandler(a.err, options))
+		return slog.New(slog.NewJSONHandler(w, options)), nil
 	default:
-		return wrongUsage("--log-format %s: want text or json", a.logFormat)
+		return nil, wrongUsage("--log-format %s: want text or json", a.logFormat)
 	}
-	return nil
 }
 
 // settings reads all that flags, environment and lapse.yaml say.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"text/tabwriter"
 	"time"
 
@@ -51,7 +50,7 @@ policies that are due and ends; with --now it makes one pass over the policies n
 			return err
 		}
 		if once {
-			return a.runOnce(cmd.Context(), e, now, asJSON)
+			return a.runOnce(cmd.Context(), e, now, asJSON, done)
 		}
 		web, err := a.webPart(cmd.Context(), a.overrides.HTTP, []readiness{{"executor", e.Ready}}, e.Metrics().Collectors())
 		if err != nil {
@@ -86,8 +85,11 @@ func (a *app) newExecutor(s *config.Settings) (e *executor.Executor, done func()
 	}
 	done = func() {}
 	if a.shows {
-		m := &meter{out: a.err}
+		m := &meter{out: a.err, now: time.Now}
 		c.Progress, done = m.show, m.clear
+		if c.Logger, err = a.logTo(m); err != nil {
+			return nil, nil, err
+		}
 	}
 	e, err = executor.New(c)
 	return e, done, err
@@ -100,12 +102,13 @@ func executorPart(e *executor.Executor) part {
 	return part{name: "executor", run: e.Run, stop: executorStop}
 }
 
-func (a *app) runOnce(ctx context.Context, e *executor.Executor, now []string, asJSON bool) error {
+func (a *app) runOnce(ctx context.Context, e *executor.Executor, now []string, asJSON bool, done func()) error {
 	names := make([]schemas.PolicyName, len(now))
 	for i, name := range now {
 		names[i] = schemas.PolicyName(name)
 	}
 	summary, err := e.Once(ctx, names)
+	done() // what is printed begins a line of its own
 	var unknown *executor.UnknownPolicyError
 	if errors.As(err, &unknown) {
 		return invalid(err)
@@ -117,6 +120,25 @@ func (a *app) runOnce(ctx context.Context, e *executor.Executor, now []string, a
 		return errors.Join(err, printed)
 	}
 	return err
+}
+
+// runNotes are what a person should know of a run beside what it deleted.
+func runNotes(st *executor.Statistics) []string {
+	var notes []string
+	if st.DroppedPartitions > 0 {
+		notes = append(notes, fmt.Sprintf("%d partitions were dropped whole", st.DroppedPartitions))
+	}
+	if st.Refreshed > 0 {
+		notes = append(notes, fmt.Sprintf("%d rows were due, and changed before they were deleted", st.Refreshed))
+	}
+	if st.SteppedOver > 0 {
+		notes = append(notes, fmt.Sprintf("%d rows could not be deleted", st.SteppedOver))
+	}
+	r := lastRun{LeftDue: st.LeftDue, LeftHeld: st.LeftHeld, LeftResting: st.LeftResting, Watermark: st.Watermark}
+	if left := r.left(); left != "" {
+		notes = append(notes, left)
+	}
+	return notes
 }
 
 func (a *app) printSummary(s executor.Summary, asJSON bool) error {
@@ -142,32 +164,13 @@ func (a *app) printSummary(s executor.Summary, asJSON bool) error {
 		}
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%s\n", p.Policy, p.Table, p.Deleted, p.Cascaded, p.Batches, outcome)
 	}
-	return w.Flush()
-}
-
-// meter shows on a terminal how far the executor has come, in one line.
-type meter struct {
-	out   io.Writer
-	at    time.Time
-	drawn bool
-}
-
-// meterInterval is as often as a person can read.
-const meterInterval = 200 * time.Millisecond
-
-const clearLine = "\r\x1b[K"
-
-// show is called by the executor after each batch.
-func (m *meter) show(p executor.Progress) {
-	if time.Since(m.at) < meterInterval {
-		return
+	if err := w.Flush(); err != nil {
+		return err
 	}
-	m.at, m.drawn = time.Now(), true
-	fmt.Fprintf(m.out, clearLine+"%s: %d rows deleted, %.0f a second", p.Policy, p.Deleted+p.Cascaded, p.Rate)
-}
-
-func (m *meter) clear() {
-	if m.drawn {
-		fmt.Fprint(m.out, clearLine)
+	for i := range s.Policies {
+		for _, note := range runNotes(&s.Policies[i].Whole) {
+			fmt.Fprintf(a.out, "%s: %s\n", s.Policies[i].Policy, note)
+		}
 	}
+	return nil
 }

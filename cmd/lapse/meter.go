@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"lapse/executor"
+)
+
+// meter shows on a terminal how far the executor has come, in one line, below what is logged. Safe for concurrent use.
+type meter struct {
+	out io.Writer
+	now func() time.Time
+
+	mu   sync.Mutex
+	at   time.Time
+	line string // what stands there
+}
+
+// meterInterval is as often as a person can read.
+const meterInterval = 200 * time.Millisecond
+
+const clearLine = "\r\x1b[K"
+
+// show is called by the executor after each batch.
+func (m *meter) show(p executor.Progress) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.now().Sub(m.at) < meterInterval {
+		return
+	}
+	m.at, m.line = m.now(), meterLine(&p)
+	fmt.Fprint(m.out, clearLine+m.line)
+}
+
+// meterLine is what a person sees of a run that is under way.
+func meterLine(p *executor.Progress) string {
+	line := fmt.Sprintf("%s: %d rows deleted", p.Policy, p.Deleted+p.Cascaded)
+	if p.Expected > 0 {
+		line = fmt.Sprintf("%s: %d of about %d rows deleted", p.Policy, p.Deleted, max(p.Expected, p.Deleted))
+	}
+	line += fmt.Sprintf(", %.0f a second", p.Rate)
+	if rest, known := p.Remaining(); known {
+		line += ", about " + short(rest) + " left"
+	}
+	if p.Held != "" {
+		line += ", held back: " + p.Held
+	}
+	return line
+}
+
+// Write writes what is logged above the line.
+func (m *meter) Write(text []byte) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.line == "" {
+		return m.out.Write(text)
+	}
+	if _, err := fmt.Fprint(m.out, clearLine); err != nil {
+		return 0, err
+	}
+	n, err := m.out.Write(text)
+	if err == nil {
+		_, err = fmt.Fprint(m.out, m.line)
+	}
+	return n, err
+}
+
+// clear takes the line away.
+func (m *meter) clear() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.line != "" {
+		fmt.Fprint(m.out, clearLine)
+	}
+	m.line = ""
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"lapse/internal/pgtest"
+)
+
+// stopBound is how long lapse run may take to end.
+const stopBound = 10 * time.Second
+
+// A batch that cannot end when it is asked to is rolled back.
+func TestRunEndsWithinTenSecondsOfASignalThoughABatchHangs(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		m := newMachine(t, "audit: \"off\"\nlimits: { batch_time: 2 seconds, workers: 1 }\n")
+		m.env = append(m.env, "LAPSE_DATABASE_URL="+db.URL)
+		db.Exec(t, "create table public.s (id bigint primary key, at timestamptz); create index on public.s (at, id)",
+			"insert into public.s select n, now() - interval '9 days' from generate_series(1, 20) n",
+			"create function public.slow() returns trigger language plpgsql as $$ begin perform pg_sleep(60); return old; end $$",
+			"create trigger slow before delete on public.s for each row execute function public.slow()")
+		m.lapse("init")
+		m.lapse("apply", "--yes", "-f", m.write("p.yaml",
+			"policies: [{ name: p, table: public.s, expire: { column: at, after: 1 day }, state: armed, triggers: trusted, pace: unlimited }]"))
+		for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+			d := m.start("run")
+			conn := db.Connect(t)
+			ctx, cancel := patience(t)
+			defer cancel()
+			if err := untilTrue(ctx, conn, "select exists (select from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep')"); err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			if err := d.cmd.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			if code := d.ended(); code != exitDone || time.Since(began) > stopBound {
+				t.Errorf("%v: lapse run ended with %d after %v", signal, code, time.Since(began))
+			}
+			var left string
+			if err := conn.QueryRow(ctx, `select (select count(*) from public.s) || ' rows, ' || (select count(*) from lapse.shard where holder is not null) || ' leases, ' || (select count(*) from lapse.worker) || ' reports, ' || r.rests_because from lapse.run r`).Scan(&left); err != nil {
+				t.Fatal(err)
+			}
+			if left != "20 rows, 0 leases, 0 reports, stop request" {
+				t.Errorf("%v: left: %s", signal, left)
+			}
+		}
+	})
+}
+
+func TestStatusWatchesUntilItIsStopped(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.Newest(t))
+	m := newMachine(t, "audit: \"off\"\n")
+	m.env = append(m.env, "LAPSE_DATABASE_URL="+db.URL)
+	m.lapse("init")
+	for _, c := range []struct {
+		args []string
+		says string
+	}{{[]string{"status", "--watch"}, "\n\naudit: off"}, {[]string{"status", "--watch", "--json"}, "}\n{"}} {
+		d := m.start(c.args...)
+		d.wrote(c.says)
+		if err := d.cmd.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		if code := d.ended(); code != exitDone {
+			t.Errorf("lapse %s ended with %d", strings.Join(c.args, " "), code)
+		}
+	}
+	if text := fmt.Sprint(m.lapse("status")); strings.Contains(text, clearScreen) {
+		t.Error("the screen is cleared where there is none")
+	}
+}

@@ -1,0 +1,100 @@
+package executor
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"lapse/schemas"
+)
+
+// Progress says how far this process has come with a run.
+type Progress struct {
+	Policy   schemas.PolicyName
+	Table    string
+	Run      uuid.UUID
+	Deleted  int64   // from the policy's table
+	Cascaded int64   // by foreign keys
+	Rate     float64 // rows of both kinds per second
+	// Expected is how many rows of the table were to go when the run began, by a count or PostgreSQL's estimate; 0: not known.
+	Expected int64
+	Held     string // why batches are slowed down, "" if they are not
+}
+
+// Remaining is how long the rest takes at the rate so far; false where that is not known.
+func (p *Progress) Remaining() (time.Duration, bool) {
+	rest := p.Expected - p.Deleted
+	if p.Deleted == 0 || rest <= 0 || p.Rate <= 0 {
+		return 0, false
+	}
+	perRow := float64(p.Deleted+p.Cascaded) / float64(p.Deleted)
+	return time.Duration(float64(rest) * perRow / p.Rate * float64(time.Second)), true
+}
+
+// progressInterval is how often the log says how far a run is, where nothing else shows it.
+const progressInterval = 30 * time.Second
+
+// showProgress says how far the turn's run is. held is why it is slowed down, where a guard does not say so.
+func (w *worker) showProgress(t *turn, held string) {
+	p, m := t.policy, t.memory
+	c := m.done()
+	if m.once(sayBegins) {
+		w.log.Info("run deletes", "policy", p.Name, "version", p.Version, "run", c.run, "expected", m.expects(0))
+	}
+	progress := Progress{Policy: p.Name, Table: p.TableName, Run: c.run, Deleted: c.deleted, Cascaded: c.cascaded, Expected: m.expects(0), Held: held}
+	if took := w.now().Sub(c.began); took > 0 {
+		progress.Rate = float64(c.deleted+c.cascaded) / took.Seconds()
+	}
+	if throttled, _, _ := m.pace(); held == "" {
+		progress.Held = throttled
+	}
+	if w.config.Progress == nil {
+		if m.sinceLog(w.now()) {
+			w.log.Info("run goes on", "policy", p.Name, "run", c.run, "deleted", c.deleted, "cascaded", c.cascaded, "expected", progress.Expected,
+				"rows_per_second", int64(progress.Rate), "held_back_by", progress.Held)
+		}
+		return
+	}
+	w.progress.Lock()
+	defer w.progress.Unlock()
+	w.config.Progress(progress)
+}
+
+// What is logged once in a run.
+const (
+	sayBegins = 1 << iota
+	sayHalved
+)
+
+// once reports whether something is said for the first time in the run.
+func (m *policyMemory) once(what int) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	first := m.spoken&what == 0
+	m.spoken |= what
+	return first
+}
+
+// sinceLog reports whether it is time to log how far the run is.
+func (m *policyMemory) sinceLog(now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.logged.IsZero() {
+		m.logged = m.counts.began
+	}
+	if now.Sub(m.logged) < progressInterval {
+		return false
+	}
+	m.logged = now
+	return true
+}
+
+// expects returns how many rows the run is to delete, and takes rows for that where it is not 0.
+func (m *policyMemory) expects(rows int64) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if rows > 0 {
+		m.expected = rows
+	}
+	return m.expected
+}
