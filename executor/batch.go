@@ -2,7 +2,6 @@ package executor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/planner"
 	"lapse/schemas"
@@ -82,6 +80,9 @@ type order struct {
 	limit    int    // the most rows
 	shape    string // how it finds them, one of planner's shapes: "" for the policy's usual one
 	stepOver bool   // it is one row that resists: the row stays, and is entered in the quarantine
+	// follows is asked before COMMIT whether another batch of the same assignment follows at once: its BEGIN travels with the COMMIT
+	// then. Nil: it does not.
+	follows func(*result) bool
 }
 
 // countsError says that what a batch reports of itself does not add up. It is rolled back.
@@ -105,7 +106,7 @@ func (e *unknownCommit) Unwrap() error { return e.cause }
 //	                                      shard next goes on at the right place either way
 //	crash after                           all of it happened; only this process's counters forget it
 func (s *session) deleteBatch(ctx context.Context, a *assignment, key schemas.Key, o order) (start, result, error) {
-	begun, err := s.begin(ctx, a)
+	begun, err := s.beginOrGoOn(ctx, a)
 	if err != nil {
 		s.rollback(ctx)
 		return begun, result{}, fmt.Errorf("begin a batch: %w", err)
@@ -119,41 +120,10 @@ func (s *session) deleteBatch(ctx context.Context, a *assignment, key schemas.Ke
 		s.rollback(ctx)
 		return begun, result{}, err
 	}
-	if err := s.commit(ctx); err != nil {
-		return begun, done, err
+	if o.follows != nil && o.follows(&done) {
+		return begun, done, s.commitAndBegin(ctx, a)
 	}
-	return begun, done, nil
-}
-
-// bound gives the transaction its policy's settings. The session's come back with the next batch.
-const bound = `set_config('application_name', $2, true) || set_config('lock_timeout', $3, true) || set_config('statement_timeout', $4, true)`
-
-// begin makes the session clean, opens a transaction and asks for its identity in one round trip. The table's code may run
-// inside a batch, and what it does to the session outlives the transaction: settings, statements with names, temporary
-// tables. So nothing of the batch before is left, and this session has no statement with a name of its own.
-func (s *session) begin(ctx context.Context, a *assignment) (start, error) {
-	batch := &pgx.Batch{}
-	clean := []string{"reset all", "deallocate all", "discard temp", "begin isolation level read committed"}
-	for _, statement := range clean {
-		batch.Queue(statement)
-	}
-	batch.Queue(`select pg_current_xact_id(), now(), pg_current_wal_insert_lsn(), `+presentHistory+`, (`+functionVersions+`), `+bound,
-		a.functions.names, a.limits.name, milliseconds(a.limits.lock), milliseconds(a.limits.statement))
-	answers := s.batches.SendBatch(ctx, batch)
-	var begun start
-	var err error
-	for range clean {
-		if _, failed := answers.Exec(); err == nil {
-			err = failed
-		}
-	}
-	if err == nil {
-		err = answers.QueryRow().Scan(&begun.xid, &begun.at, &begun.insert, &begun.history, &begun.timeline, &begun.versions, nil)
-	}
-	if closed := answers.Close(); err == nil {
-		err = closed
-	}
-	return begun, err
+	return begun, done, s.commit(ctx)
 }
 
 // deleteCall calls a deletion function with a claim, its MAC and the lease.
@@ -168,28 +138,20 @@ func deleteArguments(c *schemas.Claim, mac []byte, l *lease, holder string, o or
 	}
 }
 
-// claim is what a transaction on a shard says of itself before it does anything.
-func (s *session) claim(a *assignment, begun start) (schemas.Claim, error) {
+// call signs the claim, runs the deletion function, looks whether the functions are still the same, and checks what they
+// say.
+func (s *session) call(ctx context.Context, a *assignment, key schemas.Key, begun start, o order) (result, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
-		return schemas.Claim{}, fmt.Errorf("make a batch id: %w", err)
+		return result{}, fmt.Errorf("make a batch id: %w", err)
 	}
-	return schemas.Claim{
+	claim := schemas.Claim{
 		SystemIdentifier: s.system, DatabaseOID: s.oid, History: begun.history, Timeline: begun.timeline, XID: begun.xid, StartedAt: begun.at, Batch: id,
 		PolicyID: a.policy, Policy: a.name, PolicyVersion: a.version, Run: a.run, Cutoff: a.cutoff,
 		HoldVersion: a.holds, Target: a.leaf, Cascades: a.cascades,
 		Functions: a.functions.digest,
-	}, nil
-}
-
-// call signs the claim, runs the deletion function, looks whether the functions are still the same, and checks what they
-// say.
-func (s *session) call(ctx context.Context, a *assignment, key schemas.Key, begun start, o order) (result, error) {
-	claim, err := s.claim(a, begun)
-	if err != nil {
-		return result{}, err
 	}
-	done := result{batch: claim.Batch, xid: begun.xid, shape: o.shape}
+	done := result{batch: id, xid: begun.xid, shape: o.shape}
 	counts := map[string]int64{}
 	batch := &pgx.Batch{}
 	batch.Queue(`select picked, deleted, finished, left_behind, by_relation, pass_over from `+planner.DeleteFunction(a.policy, a.version)+deleteCall,
@@ -247,42 +209,4 @@ func check(a *assignment, done *result, counts map[string]int64, o order) (casca
 		}
 	}
 	return cascaded, nil
-}
-
-// commit ends the transaction. PostgreSQL's refusal and its ROLLBACK are certain; so is a COMMIT on a connection that was
-// closed before. All else is unknown, the message of a backend that is being terminated too: it may come after the commit.
-//
-// pgconn.SafeToRetry is not asked: when a connection is lost while the answer to a simple query is awaited, pgx 5.12
-// reports "conn closed", which is safe to retry by its own word, for a COMMIT that the server may well have done.
-func (s *session) commit(ctx context.Context) error {
-	if s.lost() {
-		return fmt.Errorf("commit a batch: %w", pgconn.ErrConnClosed)
-	}
-	s.committing.Store(true)
-	answer, err := s.batches.Exec(ctx, "commit")
-	if err == nil {
-		s.committing.Store(false)
-		if answer.String() != "COMMIT" {
-			return &countsError{"PostgreSQL answered " + answer.String() + " to the COMMIT of a batch without an error"}
-		}
-		return nil
-	}
-	var server *pgconn.PgError
-	if errors.As(err, &server) && !s.lost() {
-		s.committing.Store(false)
-		return fmt.Errorf("commit a batch: %w", err)
-	}
-	return &unknownCommit{err}
-}
-
-// rollback ends the transaction, or the connection if that does not work: either way nothing of it stays.
-func (s *session) rollback(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-	defer cancel()
-	if s.lost() {
-		return
-	}
-	if _, err := s.batches.Exec(ctx, "rollback"); err != nil {
-		s.close()
-	}
 }

@@ -160,7 +160,8 @@ func TestAProcessThatWasStoppedPastItsLeaseIsRefusedWhenItGoesOn(t *testing.T) {
 			t.Errorf("the stopped process wrote %d ledger rows when it went on", rows-ledgerRows)
 		}
 		// It did go on, and was refused; or its open transaction had ended.
-		if log := c.log(); !strings.Contains(log, schemas.SQLStateLease) && !strings.Contains(log, schemas.SQLStateIdleInTransactionTimeout) {
+		if log := c.log(); !strings.Contains(log, schemas.SQLStateLease) && !strings.Contains(log, schemas.SQLStateIdleInTransactionTimeout) &&
+			!strings.Contains(log, schemas.SQLStateTransactionTimeout) {
 			t.Errorf("the stopped process was not refused; it says:\n%s", log)
 		}
 		isWhole(t, db, h, due, live)

@@ -28,10 +28,12 @@
 //	             before a run is begun: is it more than max_fraction?       breaker.go
 //	          0  the guards: go, slow, wait or refuse                       guards.go, guard/
 //	             rows from the policy's rate and max_rows_per_run           allowance.go
-//	          1  clean session, BEGIN, xid, clock, functions: one round trip batch.go, functions.go
+//	             at gentle pace: the pause after the last one            pace.go
+//	          1  clean session, BEGIN, xid, clock, functions: one round trip transaction.go, functions.go
 //	          2  claim and MAC; the deletion function; are the functions
 //	             still what they were?: one round trip
-//	          3  compare the counts; COMMIT: one round trip
+//	          3  compare the counts; COMMIT: one round trip, with 1 of the
+//	             next batch where that follows at once                   transaction.go
 //	          ?  no answer to COMMIT: wait until it is known                outcome.go
 //
 // There is one scheduler (scheduler.go). It stops when its goal is reached (goal.go): Run's never is, Once's when the run of

@@ -120,6 +120,13 @@ func (g *guards) look(ctx context.Context, q guard.Querier, now time.Time) error
 	return nil
 }
 
+// fresh reports whether the next question needs no look.
+func (g *guards) fresh(now time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.facts != nil && now.Sub(g.seen) < lookInterval
+}
+
 // awaitLook waits until another worker's look has ended; see boundedConn for how long that takes. It is called with the
 // mutex, and lets go of it meanwhile.
 func (g *guards) awaitLook() {

@@ -14,10 +14,10 @@ import (
 
 // cutAt runs Once through a proxy that cuts the COMMIT of the fourth batch, and returns what Once said and what the
 // database says. meanwhile runs while a held COMMIT has not been released.
-func cutAt(t *testing.T, db *pgtest.DB, what cut, meanwhile func(p *proxy)) (Summary, *Executor) {
+func cutAt(t *testing.T, db *pgtest.DB, what cut, meanwhile func(p *proxy), more ...string) (Summary, *Executor) {
 	t.Helper()
 	sessions(t, db, 1000, 200)
-	arm(t, db, policies(policy("p", "public.sessions", "batch: 100")))
+	arm(t, db, policies(policy("p", "public.sessions", append(more, "batch: 100")...)))
 	p, url := startProxy(t, db.As(schemas.RolesFor(schemas.DefaultRolePrefix).Executor))
 	batches := 0
 	e := executorAt(t, url, func(c *Config) {
@@ -81,6 +81,47 @@ func TestACommitWhoseAnswerIsLostIsCounted(t *testing.T) {
 	})
 }
 
+// At unlimited pace a COMMIT travels with the next BEGIN.
+func TestACommitThatTravelsWithTheNextBeginIsCountedRightToo(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		cut     cut
+		arrives bool
+		lost    float64
+	}{
+		"never arrived":            {dropCommit, false, 1},
+		"its answer is lost":       {dropAnswer, true, 0},
+		"the rest is lost":         {loseRest, true, 0},
+		"in progress, and commits": {hold, true, 0},
+		"in progress, and aborts":  {hold, false, 1},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+				s, e := cutAt(t, db, c.cut, func(p *proxy) {
+					if c.cut == hold {
+						awaitsOutcome(t, db)
+						p.release <- c.arrives
+					}
+				}, "pace: unlimited")
+				isExact(t, db, s, 1000, 200)
+				if got := counted(t, e, "lapse_batches_total", outcomeLost); got != c.lost {
+					t.Errorf("%v batches are counted as lost, want %v", got, c.lost)
+				}
+			})
+		})
+	}
+}
+
+// awaitsOutcome returns when the executor has asked at least once what became of a transaction, and has been told to wait.
+func awaitsOutcome(t *testing.T, db *pgtest.DB) {
+	t.Helper()
+	eventually(t, "the executor asks what became of the transaction", func() bool {
+		return one[bool](t, db, `select exists (select from pg_stat_activity
+			where datname = current_database() and application_name = 'lapse executor' and query like '%pg_xact_status%')`)
+	})
+}
+
 // While the former backend still has the transaction open, a look into the ledger finds nothing, and then it commits:
 // whoever does not wait counts it wrong.
 func TestACommitInProgressIsWaitedFor(t *testing.T) {
@@ -91,11 +132,7 @@ func TestACommitInProgressIsWaitedFor(t *testing.T) {
 				t.Parallel()
 				db := pgtest.New(t, db.Major)
 				s, e := cutAt(t, db, hold, func(p *proxy) {
-					// The executor has asked at least once, and has been told to wait.
-					eventually(t, "the executor asks what became of the transaction", func() bool {
-						return one[bool](t, db, `select exists (select from pg_stat_activity
-							where datname = current_database() and application_name = 'lapse executor' and query like '%pg_xact_status%')`)
-					})
+					awaitsOutcome(t, db)
 					p.release <- arrives
 				})
 				isExact(t, db, s, 1000, 200)

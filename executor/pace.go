@@ -136,10 +136,10 @@ func (w *worker) rest(ctx context.Context, t *turn) {
 }
 
 // gently runs one batch at gentle pace, and takes down the pause that follows, however it ends.
-func (w *worker) gently(ctx context.Context, t *turn, a *assignment, limit int) (result, turnEnd, error) {
+func (w *worker) gently(ctx context.Context, t *turn, a *assignment, limit int, unslowed bool) (result, turnEnd, error) {
 	leave := w.pace.enter(ctx)
 	began := w.now()
-	done, end, err := w.batch(ctx, t, a, limit)
+	done, end, err := w.batch(ctx, t, a, limit, unslowed)
 	ended := w.now()
 	leave()
 	share := w.pace.share()

@@ -1,11 +1,13 @@
 package executor
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"io"
 	"net"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -17,6 +19,7 @@ const (
 	pass       cut = iota
 	dropCommit     // the COMMIT is lost, and both sides lose their connection
 	dropAnswer     // the COMMIT arrives; its answer is lost
+	loseRest       // the COMMIT's answer arrives, and nothing of what was sent with it
 	hold           // the client loses its connection, the server keeps it: release says what becomes of the COMMIT
 )
 
@@ -79,6 +82,7 @@ type wire struct {
 	client, server net.Conn
 	mu             sync.Mutex
 	deaf           bool // answers go nowhere
+	rest           bool // but for that to COMMIT
 	answered       chan struct{}
 }
 
@@ -90,7 +94,10 @@ func (w *wire) toServer() {
 		if err != nil {
 			return
 		}
-		if string(message[min(5, len(message)):]) == "commit\x00" && message[0] == 'Q' {
+		if message, err = w.commit(message); err != nil {
+			return
+		}
+		if isCommit(message) {
 			select {
 			case what := <-w.next:
 				w.cut(what, message)
@@ -104,17 +111,47 @@ func (w *wire) toServer() {
 	}
 }
 
+// isCommit says whether a message runs COMMIT, as a simple query or as a statement of the extended protocol.
+func isCommit(message []byte) bool {
+	return message[0] == 'Q' && string(message[5:]) == "commit\x00" || message[0] == 'P' && strings.HasPrefix(string(message[5:]), "\x00commit\x00")
+}
+
+// commit returns message, and where it is a COMMIT of the extended protocol all that follows it up to Sync. One that is only
+// described comes back as it is, with what follows.
+func (w *wire) commit(message []byte) ([]byte, error) {
+	if message[0] != 'P' || !isCommit(message) {
+		return message, nil
+	}
+	for first := true; ; first = false {
+		next, err := readMessage(w.client, true)
+		if err != nil {
+			return nil, err
+		}
+		if first && next[0] != 'B' {
+			_, err := w.server.Write(message)
+			return next, err
+		}
+		if message = append(message, next...); next[0] == 'S' {
+			return message, nil
+		}
+	}
+}
+
 // cut does to a COMMIT what was asked.
 func (w *wire) cut(what cut, message []byte) {
 	answered := make(chan struct{})
 	w.mu.Lock()
-	w.deaf, w.answered = true, answered
+	w.deaf, w.answered, w.rest = true, answered, what == loseRest
 	w.mu.Unlock()
 	switch what {
 	case dropAnswer:
 		_, _ = w.server.Write(message)
 		<-answered
 		_ = w.client.Close()
+		w.happened <- struct{}{}
+	case loseRest:
+		_, _ = w.server.Write(message)
+		<-answered
 		w.happened <- struct{}{}
 	case hold:
 		_ = w.client.Close()
@@ -141,6 +178,12 @@ func (w *wire) toClient() {
 		n, err := w.server.Read(buffer)
 		w.mu.Lock()
 		deaf := w.deaf
+		if w.rest {
+			if end := bytes.Index(buffer[:n], []byte("COMMIT\x00")); end >= 0 {
+				_, _ = w.client.Write(buffer[:end+len("COMMIT\x00")])
+				_ = w.client.Close()
+			}
+		}
 		if deaf && w.answered != nil {
 			close(w.answered)
 			w.answered = nil

@@ -43,6 +43,7 @@ type session struct {
 	batches *pgx.Conn
 	holder  string     // the worker whose leases it takes
 	planned *functions // those that ran in it last
+	ahead   *ahead     // the next batch's transaction, if it was begun with a COMMIT
 	system  uint64     // the cluster's identifier, as claims have it
 	oid     uint32     // the database's
 	// lockTime and statementTime bound a batch's statements where its policy's pace does not ask for less.

@@ -12,6 +12,7 @@ import (
 // shard works on one shard, and gives it back however it ends. The turn goes on when the shard is done.
 func (w *worker) shard(ctx, work context.Context, t *turn, l *lease) (end turnEnd, err error) {
 	defer w.giveBack(work, l)
+	defer func() { w.session.abandon(work) }() // of the session that it has then
 	p := t.policy
 	a, err := w.assigned(work, t, l)
 	if err != nil {
@@ -22,7 +23,6 @@ func (w *worker) shard(ctx, work context.Context, t *turn, l *lease) (end turnEn
 		batch = w.gently
 		defer w.pace.join()()
 	}
-	tryDrop := p.Definition.DropsPartitions()
 	for ctx.Err() == nil && !t.closed() {
 		if gentle(p) {
 			if err := w.countWorkers(work); err != nil {
@@ -42,18 +42,11 @@ func (w *worker) shard(ctx, work context.Context, t *turn, l *lease) (end turnEn
 		if answer.Stops() {
 			return w.refused(t, &answer), nil
 		}
-		if tryDrop {
-			tryDrop = false
-			if end, over, err := w.dropLeaf(work, t, a); over || err != nil {
-				return end, err
-			}
-			continue
-		}
 		limit, end, err := w.allow(work, t, l)
 		if err != nil || end != turnGoesOn {
 			return end, err
 		}
-		done, end, err := batch(work, t, a, limit)
+		done, end, err := batch(work, t, a, limit, answer.Verdict == guard.Go)
 		if end == turnShardOver {
 			t.shardDone()
 			return turnGoesOn, nil
@@ -134,14 +127,21 @@ func (w *worker) giveBack(ctx context.Context, l *lease) {
 
 // batch deletes one batch of at most limit rows and learns from it. The turn goes on when the batch is durable, or when a smaller one is to be
 // tried at once; then the result is empty.
-func (w *worker) batch(ctx context.Context, t *turn, a *assignment, limit int) (result, turnEnd, error) {
+func (w *worker) batch(ctx context.Context, t *turn, a *assignment, limit int, unslowed bool) (result, turnEnd, error) {
 	p, m := t.policy, t.memory
 	name, table := string(p.Name), p.TableName
 	w.metrics.batchSize.WithLabelValues(name, table).Set(float64(limit))
 	began := w.now()
 	ticket := w.guards.memory.Unconfirmed.Draw()
 	shape := m.shape(a.shard, p.Definition.Shapes())
-	begun, done, err := w.session.deleteBatch(ctx, a, w.config.TagKey, order{limit: limit, shape: shape})
+	if w.session.ahead != nil {
+		ticket = w.aheadTicket
+	}
+	o := order{limit: limit, shape: shape}
+	if unslowed && !gentle(p) && !limited(p) {
+		o.follows = func(done *result) bool { return w.follows(t, done) }
+	}
+	begun, done, err := w.session.deleteBatch(ctx, a, w.config.TagKey, o)
 	if begun.insert > 0 {
 		w.guards.memory.Unconfirmed.Below(ticket, begun.insert)
 	}
@@ -169,6 +169,16 @@ func (w *worker) batch(ctx context.Context, t *turn, a *assignment, limit int) (
 	m.through(p, a.shard, limit, &done, w.config.Limits.BatchTime)
 	w.count(t, &done)
 	return done, turnGoesOn, nil
+}
+
+// follows reports whether another batch of the shard follows at once. Its transaction is about to begin with this one's COMMIT.
+func (w *worker) follows(t *turn, done *result) bool {
+	now := w.now()
+	if done.finished || t.closed() || !t.goesOn(done.picked, now) || !w.guards.fresh(now) {
+		return false
+	}
+	w.aheadTicket = w.guards.memory.Unconfirmed.Draw()
+	return true
 }
 
 // unanswered finds out what became of a commit that was not answered. Either way the policy goes on in its next turn, on

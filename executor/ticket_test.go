@@ -40,26 +40,42 @@ func (c *heldConn) Read(p []byte) (int, error) {
 // comes: the ticket is drawn before the question.
 func TestABatchThatEndsBeforeAPositionArrivesIsNotBelowIt(t *testing.T) {
 	t.Parallel()
-	for name, ask := range map[string]func(*testing.T, *worker, *work){
-		"look": func(t *testing.T, w *worker, _ *work) {
+	for name, ask := range map[string]func(*testing.T, *worker, *work, *holder){
+		"look": func(t *testing.T, w *worker, _ *work, _ *holder) {
 			if _, err := w.guards.ask(t.Context(), w.session.control, nil, w.now()); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"batch": func(t *testing.T, w *worker, run *work) {
+		"batch": func(t *testing.T, w *worker, run *work, _ *holder) {
 			turn := newTurn(run.policy, w.memory(run.policy))
 			turn.opened(&run.run, 1000, time.Now().Add(time.Hour))
-			if _, end, err := w.batch(t.Context(), turn, run.a, run.policy.Batch); err != nil || end != turnGoesOn {
+			if _, end, err := w.batch(t.Context(), turn, run.a, run.policy.Batch, true); err != nil || end != turnGoesOn {
 				t.Fatalf("the batch ended with %v, %v", end, err)
 			}
 		},
-		"lease given back": func(t *testing.T, w *worker, run *work) { w.giveBack(t.Context(), run.a.lease) },
+		"batch that was begun ahead": func(t *testing.T, w *worker, run *work, h *holder) {
+			meanwhile := h.meanwhile.Swap(nil)
+			if _, err := w.guards.ask(t.Context(), w.session.control, nil, w.now()); err != nil {
+				t.Fatal(err)
+			}
+			turn := newTurn(run.policy, w.memory(run.policy))
+			turn.opened(&run.run, 1000, w.now().Add(time.Hour))
+			if _, end, err := w.batch(t.Context(), turn, run.a, run.policy.Batch, true); err != nil || end != turnGoesOn || w.session.ahead == nil {
+				t.Fatalf("the batch ended with %v, %v, ahead %v", end, err, w.session.ahead)
+			}
+			(*meanwhile)()
+			if _, end, err := w.batch(t.Context(), turn, run.a, run.policy.Batch, true); err != nil || end != turnGoesOn {
+				t.Fatalf("the batch ended with %v, %v", end, err)
+			}
+			w.session.abandon(t.Context())
+		},
+		"lease given back": func(t *testing.T, w *worker, run *work, _ *holder) { w.giveBack(t.Context(), run.a.lease) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 				sessions(t, db, 50, 5)
-				arm(t, db, policies(policy("p", "public.sessions", "batch: 10")))
+				arm(t, db, policies(policy("p", "public.sessions", "batch: 10", "pace: unlimited")))
 				requireAudit(t, db)
 				makeSlot(t, db)
 				pgtest.Beat(t, db)
@@ -94,7 +110,7 @@ func TestABatchThatEndsBeforeAPositionArrivesIsNotBelowIt(t *testing.T) {
 					clock = clock.Add(40 * time.Second)
 					held = true
 				})
-				ask(t, w, run)
+				ask(t, w, run, &h)
 				if !held {
 					t.Fatal("no answer was held back")
 				}

@@ -87,6 +87,13 @@ func (t *turn) spend(rows int64, now time.Time) bool {
 	return t.rows <= 0 || !now.Before(t.until)
 }
 
+// goesOn reports whether something will be left of the share when so many rows are spent.
+func (t *turn) goesOn(rows int64, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.rows > rows && now.Before(t.until)
+}
+
 // closed reports whether the turn has ended for another worker's reason.
 func (t *turn) closed() bool {
 	t.mu.Lock()

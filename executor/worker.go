@@ -16,11 +16,12 @@ import (
 // worker works on one shard at a time, with a session and leases of its own. Not safe for concurrent use.
 type worker struct {
 	*Executor
-	scheduler *scheduler
-	number    int
-	session   *session
-	kept      *lease    // that was not given back because the connection was lost
-	restUntil time.Time // when the pause is over that its last batch at gentle pace is followed by
+	scheduler   *scheduler
+	number      int
+	session     *session
+	kept        *lease       // that was not given back because the connection was lost
+	aheadTicket guard.Ticket // drawn before the transaction was begun that lies ahead; see commitAndBegin
+	restUntil   time.Time    // when the pause is over that its last batch at gentle pace is followed by
 }
 
 func (e *Executor) newWorker(number int, s *scheduler) *worker {
