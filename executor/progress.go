@@ -38,7 +38,7 @@ const progressInterval = 30 * time.Second
 func (w *worker) showProgress(t *turn, held string) {
 	p, m := t.policy, t.memory
 	c := m.done()
-	if m.once(sayBegins) {
+	if m.first(sayBegins) {
 		w.log.Info("run deletes", "policy", p.Name, "version", p.Version, "run", c.run, "expected", m.expects(0))
 	}
 	progress := Progress{Policy: p.Name, Table: p.TableName, Run: c.run, Deleted: c.deleted, Cascaded: c.cascaded, Expected: m.expects(0), Held: held}
@@ -66,8 +66,8 @@ const (
 	sayHalved
 )
 
-// once reports whether something is said for the first time in the run.
-func (m *policyMemory) once(what int) bool {
+// first reports whether something is said for the first time in the run.
+func (m *policyMemory) first(what int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	first := m.spoken&what == 0

@@ -40,7 +40,7 @@ func (w *worker) trouble(t *turn, err error, limit int) (turnEnd, error) {
 	case Halve:
 		m.halve(limit)
 		level := slog.LevelDebug
-		if m.once(sayHalved) {
+		if m.first(sayHalved) {
 			level = slog.LevelWarn
 		}
 		w.log.Log(context.Background(), level, "the batch is halved", "policy", p.Name, "error", err, "rows", limit)
