@@ -10,45 +10,53 @@ import (
 	"lapse/schemas"
 )
 
-// judge holds what is due under a policy with max_fraction against its table before a run is begun. The turn goes on where that is
-// little enough. What cannot be judged stops the policy: it asked not to be run then.
+// judge tries what is due under a policy before a run is begun: see planner.Judge. The turn goes on where nothing is strange about
+// it. A survey function that somebody has changed stops the policy as a deletion function does. A policy with max_fraction that
+// cannot be judged is stopped: it asked not to be run then. Another one is run, and meets what is wrong itself: whoever holds the
+// lock of one partition, or took a right away, must not keep it from the others.
 //
 //	crash before the breaker is open    no run was begun, and the next turn judges again
 func (w *worker) judge(ctx context.Context, t *turn) (turnEnd, error) {
 	p := t.policy
-	if p.Limits.MaxFraction == 0 || p.Unfinished != nil {
+	if p.Unfinished != nil {
 		return turnGoesOn, nil
 	}
-	j, err := planner.Judge(ctx, w.session.batches, w.session.control, p)
-	switch schemas.StateOf(err) {
-	case schemas.SQLStateQueryCanceled:
+	if err := w.compareSurvey(ctx, p); err != nil {
+		return w.trouble(t, err, 1)
+	}
+	j, err := planner.Judge(ctx, w.session.batches, w.session.control, p, w.now())
+	switch state := schemas.StateOf(err); {
+	case p.Limits.MaxFraction == 0 && state != "" && !w.session.lost():
+		w.log.Warn("what is due could not be compared with what was to be expected", "policy", p.Name, "error", stripped("count what is due", err))
+		return turnGoesOn, nil
+	case state == schemas.SQLStateQueryCanceled:
 		err = errors.New("max_fraction cannot be judged: counting what is due takes too long; take the key out, or make the index that `lapse plan` names")
-	case schemas.SQLStateLockNotAvailable:
+	case state == schemas.SQLStateLockNotAvailable:
 		t.memory.retry(w.now())
 		w.log.Warn("max_fraction cannot be judged while somebody holds a lock", "policy", p.Name)
 		return turnBlocked, nil
-	default:
-		if err != nil {
-			return w.trouble(t, err, 1)
-		}
+	case err != nil:
+		return w.trouble(t, err, 1)
 	}
-	if err == nil && j.Rows < 0 {
+	if err == nil && j.Rows < 0 && p.Limits.MaxFraction > 0 {
 		err = fmt.Errorf("max_fraction cannot be judged, since nobody has counted the rows of %s: analyze %s", p.TableName, p.TableName)
 	}
 	if err != nil {
 		w.stop(p, err)
 		return turnStopped, nil
 	}
-	t.due, t.expected = &j.Due, j.Due
-	if !j.Trips(p) {
+	if j.DueIs == planner.Exact {
+		t.due, t.expected = &j.Due, j.Due
+	}
+	if !j.Trips {
 		return turnGoesOn, nil
 	}
-	if err := planner.TripBreaker(ctx, w.session.control, p, j); err != nil {
+	if err := planner.TripBreaker(ctx, w.session.control, p, &j.Trip); err != nil {
 		return w.trouble(t, err, 1)
 	}
-	w.metrics.limited(p, string(guard.TooMuchDue))
-	a := guard.Tripped(p, &planner.Trip{At: w.now(), Due: j.Due, Rows: j.Rows})
-	w.log.Warn("too much is due at once, and nothing is deleted", "policy", p.Name, "due", j.Due, "table_rows", j.Rows,
-		"max_fraction", p.Limits.MaxFraction, "fix", a.Fix)
+	a := guard.Tripped(p, &j.Trip)
+	w.metrics.limited(p, string(a.Reason))
+	w.log.Warn("what is due is not what was to be expected, and nothing is deleted", "policy", p.Name, "reason", a.Reason, "due", j.Due,
+		"table_rows", j.Rows, "compared_with", j.Compared, "max_fraction", p.Limits.MaxFraction, "fix", a.Fix)
 	return w.refused(t, &a), nil
 }

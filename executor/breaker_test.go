@@ -109,7 +109,7 @@ func TestWhatCannotBeHeldAgainstMaxFractionIsNotDeleted(t *testing.T) {
 			t.Errorf("when all rows are due: %v, %v, want a refusal", end, err)
 		}
 		app := db.ConnectAs(t, appRole)
-		if _, err := app.Exec(t.Context(), "select lapse.trip(1, 1, 1, 1)"); schemas.StateOf(err) != schemas.SQLStateInsufficientPrivilege {
+		if _, err := app.Exec(t.Context(), "select lapse.trip(1, 1, 'max_fraction', 1, 1, 0)"); schemas.StateOf(err) != schemas.SQLStateInsufficientPrivilege {
 			t.Errorf("the application opens a breaker: %v", err)
 		}
 	})

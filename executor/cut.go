@@ -10,18 +10,14 @@ import (
 )
 
 // cut asks into which ranges a run's leaves are best cut before the run is opened, where there is more than one worker and much
-// may be due. A leaf need not be cut: whatever the policy's own survey fails of, its run is opened without. A survey function
-// that somebody has changed stops the policy as a deletion function does.
+// may be due. A leaf need not be cut: whatever the policy's own survey fails of, its run is opened without. The
+// survey function was compared before: see judge.
 //
 //	crash behind it    nothing was opened, and nothing is left
 func (w *worker) cut(ctx context.Context, t *turn) ([]planner.Cut, turnEnd, error) {
 	p := t.policy
 	if w.config.Limits.Workers < 2 || !p.MuchMayBeDue(w.now()) {
 		return nil, turnGoesOn, nil
-	}
-	if err := w.compareSurvey(ctx, p); err != nil {
-		end, err := w.trouble(t, err, 1)
-		return nil, end, err
 	}
 	cuts, due, err := planner.Cuts(ctx, w.session.batches, p, w.now())
 	if err != nil && (w.session.lost() || schemas.StateOf(err) == "") {

@@ -25,7 +25,7 @@
 //	 └ turn     opens or resumes the policy's run, or helps with it         turn.go; planner.OpenRun
 //	    └ shard acquires a lease; gives it back however this ends           shard.go, lease.go
 //	       └ batch
-//	             before a run is begun: is it more than max_fraction?       breaker.go
+//	             before a run is begun: is it what was to be expected?      breaker.go
 //	          0  the guards: go, slow, wait or refuse                       guards.go, guard/
 //	             rows from the policy's rate and max_rows_per_run           allowance.go
 //	             at gentle pace: the pause after the last one            pace.go
@@ -82,7 +82,7 @@
 //	                                                                       and Run returns it
 //	max_rows_per_run is reached               whole batches                the run ends; the next one goes on
 //	the policy's window closes                whole batches                the run waits, and goes on when it opens
-//	more is due than max_fraction             nothing; no run              a guard refuses until somebody says yes
+//	more is due than was to be expected       nothing; no run              a guard refuses until somebody says yes
 //	slot missing, lost, unread or behind,     whole batches                a guard refuses: Run waits and goes on by itself
 //	or everything is paused
 //

@@ -3,60 +3,108 @@ package planner
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"lapse/planner/expiry"
+	"lapse/schemas"
 )
 
-// Trip says that more of a policy's table was due than its max_fraction, so that its next run was not begun.
+// The breaker keeps a run from being begun until somebody says yes. What is due is counted before, no further than it must be,
+// and tried for three causes:
+//
+//	max_fraction   more of the table is due than the policy's max_fraction
+//	sudden_jump    for a policy without max_fraction: far more is due than its last runs make one expect
+//	absurd_past    most of what is due expired before there were such tables: a program that wrote 0 or nothing as a time
+//
+// A table of which little is due never trips it for the last two.
+
+// TripCause is why a breaker opened. It is a label of metrics.
+type TripCause string
+
+// The causes.
+const (
+	TooMuchDue TripCause = "max_fraction"
+	SuddenJump TripCause = "sudden_jump"
+	AbsurdPast TripCause = "absurd_past"
+)
+
+const (
+	// jumpFloor is how many due rows are never a jump; jumpFactor, how many times what was to be expected is one; jumpFraction, the
+	// part of the table below which it is none: the harm is in proportion.
+	jumpFloor    = 10_000
+	jumpFactor   = 10
+	jumpFraction = 0.1
+	// pastFloor is how many rows of the absurd past nobody minds; pastShare, the part of what is due that they may be.
+	pastFloor = 1_000
+	pastShare = 0.5
+	// lastRuns is how many runs say what is to be expected.
+	lastRuns = 20
+)
+
+// absurd is an instant before which no row of a table that expires was ever made: the day 0 of most programs, and a year, because they
+// count it in their time zone, or from there.
+var absurd = time.Date(1971, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Trip says why the next run of a policy was not begun.
 type Trip struct {
+	Cause     TripCause
 	At        time.Time
-	Due, Rows int64 // rows that were due, and those of the table
+	Due, Rows int64 // rows that were due, and those of the table, less than 0 where that is not known
+	// Compared is what the rows that were due were compared with: what was to be expected, or how many of them are of the absurd past.
+	Compared int64
 }
 
-// Error says what to do.
+// Error says it with its numbers.
 func (t *Trip) Error() string {
-	return fmt.Sprintf("%d of about %d rows were due at %s, more than max_fraction allows at once", t.Due, t.Rows, t.At.UTC().Format(time.RFC3339))
+	at := t.At.UTC().Format(time.RFC3339)
+	switch t.Cause {
+	case SuddenJump:
+		return fmt.Sprintf("%d rows were due at %s, and by the last runs at most %d were to be expected", t.Due, at, t.Compared)
+	case AbsurdPast:
+		return fmt.Sprintf("of %d rows that were due at %s %d expired by a time before %d, which is hardly true of them", t.Due, at, t.Compared, absurd.Year())
+	}
+	return fmt.Sprintf("%d of about %d rows were due at %s, more than max_fraction allows at once", t.Due, t.Rows, at)
 }
 
-// judgeTimeout is how long counting may take for Judge. It is below the time that an executor waits for an answer.
+// judgeTimeout is how long one counting may take for Judge. It is below the time that an executor waits for an answer.
 const judgeTimeout = "15s"
 
-// Judgement is what max_fraction is held against.
+// Judgement is what was found before a run is begun.
 type Judgement struct {
-	Due  int64
-	Rows int64 // of the table, by statistics; less than 0: not known
-}
-
-// Trips reports whether a run of p would go beyond max_fraction, and beyond what was accepted.
-func (j *Judgement) Trips(p *InForce) bool {
-	return float64(j.Due-p.Accepted) > p.Limits.MaxFraction*float64(j.Rows)
+	Trip
+	Trips bool
+	DueIs Count // how good Due is: no more is counted than it takes to judge
 }
 
 // tableRowsSQL is PostgreSQL's own estimate: rows per page as the last ANALYZE or VACUUM found them, times the pages there are.
 const tableRowsSQL = `
 	select case when bool_and(size = 0 or c.reltuples >= 0 and c.relpages > 0)
-	            then coalesce(sum(case when size > 0 then c.reltuples::float8 / c.relpages * (size / current_setting('block_size')::int) end), 0)::bigint
+	            then coalesce(sum(case when size > 0 then c.reltuples::float8 / nullif(c.relpages, 0) * (size / current_setting('block_size')::int) end), 0)::bigint
 	            else -1 end
 	  from lapse.leaves($1) l
 	  join pg_class c on c.oid = l.relation
 	 cross join lateral (select pg_relation_size(c.oid)) s(size)`
 
-// Judge counts what is due under a policy, over a session whose state does not matter: the policy's survey function runs in it.
-// The rows of the table are read over q. Nothing is changed.
-func Judge(ctx context.Context, conn *pgx.Conn, q Querier, p *InForce) (j Judgement, err error) {
+// Judge tries what is due under a policy, over a session whose state does not matter: the policy's survey function runs in it.
+// What else there is to know is read over q. Nothing is changed.
+func Judge(ctx context.Context, conn *pgx.Conn, q Querier, p *InForce, now time.Time) (j Judgement, err error) {
+	j.At = now
 	if err := q.QueryRow(ctx, tableRowsSQL, p.TableOID).Scan(&j.Rows); err != nil {
 		return j, fmt.Errorf("read how many rows %s has: %w", p.TableName, err)
+	}
+	expected, err := p.expected(ctx, q, now)
+	if err != nil {
+		return j, err
 	}
 	if err := cleanSession(ctx, conn); err != nil {
 		return j, err
 	}
-	_, err = conn.Exec(ctx, "set statement_timeout = '"+judgeTimeout+"'", pgx.QueryExecModeSimpleProtocol)
-	if err == nil {
-		err = conn.QueryRow(ctx, "select due from "+SurveyFunction(p.ID, p.Version)+"(clock_timestamp(), null)", pgx.QueryExecModeDescribeExec).Scan(&j.Due)
-	}
-	if err != nil {
-		err = fmt.Errorf("count what is due, for max_fraction: %w", err)
+	c := counting{conn: conn, policy: p, now: now}
+	if _, err = conn.Exec(ctx, "set statement_timeout = '"+judgeTimeout+"'", pgx.QueryExecModeSimpleProtocol); err == nil {
+		err = c.judge(ctx, &j, expected)
 	}
 	if cleaned := cleanSession(ctx, conn); err == nil {
 		err = cleaned
@@ -64,16 +112,128 @@ func Judge(ctx context.Context, conn *pgx.Conn, q Querier, p *InForce) (j Judgem
 	return j, err
 }
 
+// nothingExpected is what one expects of a policy of which no run says anything.
+const nothingExpected = -1
+
+// expected is how many rows the last runs since somebody armed the policy make one expect: as many as the largest of them deleted, or as
+// many as one deletes, for each run that there would have been since the last. It is nothingExpected where there was none, or where
+// the last one left rows behind at its limit: whoever armed the policy said yes to what was due then.
+func (p *InForce) expected(ctx context.Context, q Querier, now time.Time) (int64, error) {
+	if p.LastRun == nil || p.LastRun.StartedAt.Before(p.Since) {
+		return nothingExpected, nil
+	}
+	var runs, most, sum int64
+	var first, last *time.Time
+	var limited bool
+	err := q.QueryRow(ctx, `
+		select count(*), coalesce(max(x.deleted), 0), coalesce(sum(x.deleted), 0)::bigint, min(x.started_at), max(x.started_at),
+		       coalesce((select r.ended_by is not null from lapse.run r where r.policy_id = $1 order by r.number desc limit 1), false)
+		  from (select r.started_at, (select sum(s.deleted) from lapse.shard s where s.run = r.run)::bigint as deleted
+		          from lapse.run r
+		         where r.policy_id = $1 and r.started_at >= $2
+		         order by r.number desc
+		         limit $3) x
+		 where x.deleted > 0`, int32(p.ID), p.Since, lastRuns).Scan(&runs, &most, &sum, &first, &last, &limited)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("read what the last runs of policy %s deleted: %w", p.Name, err)
+	case limited || most == 0:
+		return nothingExpected, nil
+	}
+	apart := last.Sub(*first) / time.Duration(max(runs-1, 1))
+	if next, err := p.Schedule.Next(*last, p.Since); err == nil {
+		apart = max(apart, next.Sub(*last))
+	}
+	missed := float64(now.Sub(*last)) / float64(max(apart, time.Second))
+	return max(most, int64(float64(sum)/float64(runs)*missed)), nil
+}
+
+// counting is the counting of one judgement.
+type counting struct {
+	conn   *pgx.Conn
+	policy *InForce
+	now    time.Time
+}
+
+// judge counts, no further than the causes ask for.
+func (c *counting) judge(ctx context.Context, j *Judgement, expected int64) error {
+	p := c.policy
+	if p.Limits.MaxFraction > 0 {
+		due, err := callSurvey(ctx, c.conn, SurveyFunction(p.ID, p.Version), c.now, nil)
+		if err != nil {
+			return fmt.Errorf("count what is due, for max_fraction: %w", err)
+		}
+		j.Due, j.DueIs = due.Due, due.DueIs
+		if j.Trips = float64(j.Due-p.Accepted) > p.Limits.MaxFraction*float64(j.Rows); j.Trips {
+			j.Cause = TooMuchDue
+			return nil
+		}
+		return c.past(ctx, j, due)
+	}
+	most := int64(jumpFloor)
+	if expected != nothingExpected {
+		most = max(most, jumpFactor*expected, int64(jumpFraction*float64(j.Rows)))
+	}
+	due, err := c.due(ctx, c.now, most+p.Accepted)
+	if err != nil {
+		return err
+	}
+	j.Due, j.DueIs = due.Due, due.DueIs
+	if expected == nothingExpected || due.DueIs != MoreThan && due.Due <= most+p.Accepted {
+		return c.past(ctx, j, due)
+	}
+	j.Trips, j.Cause, j.Compared = true, SuddenJump, most
+	all, err := c.due(ctx, c.now, math.MaxInt64-1) // to name a number
+	if err == nil {
+		j.Due = max(all.Due, most+p.Accepted+1)
+	}
+	return err
+}
+
+// past tries how much of what is due is of the absurd past.
+func (c *counting) past(ctx context.Context, j *Judgement, due *found) error {
+	before := absurd
+	if least, ok := expiry.LeastOf(c.policy.Definition.Expire); ok {
+		before = before.AddDate(0, int(least.Months), int(least.Days)).Add(time.Duration(least.Microseconds) * time.Microsecond)
+	}
+	switch {
+	case due.DueIs == Exact && due.Due <= pastFloor, due.Oldest != nil && due.Oldest.After(absurd):
+		return nil // too few, or none
+	case c.now.Sub(before) < 365*24*time.Hour:
+		return nil // rows are kept for so long that they may well be as old
+	}
+	accepted := c.policy.Accepted
+	old, err := c.due(ctx, before, max(pastFloor, int64(pastShare*float64(due.Due)))+accepted)
+	if err != nil {
+		return err
+	}
+	if rows := old.Due - accepted; old.DueIs == MoreThan || rows > pastFloor && float64(rows) > pastShare*float64(due.Due) {
+		j.Trips, j.Cause, j.Compared = true, AbsurdPast, old.Due
+	}
+	return nil
+}
+
+// due counts what is due at an instant, no further than at most. What takes too long is estimated.
+func (c *counting) due(ctx context.Context, at time.Time, most int64) (*found, error) {
+	function := SurveyFunction(c.policy.ID, c.policy.Version)
+	f, err := callSurvey(ctx, c.conn, function, at, &most)
+	if schemas.StateOf(err) == schemas.SQLStateQueryCanceled {
+		f, err = callSurvey(ctx, c.conn, function, at, new(int64))
+	}
+	return f, err
+}
+
 // TripBreaker opens the breaker. Durable when it returns, unless q is a transaction.
-func TripBreaker(ctx context.Context, q Querier, p *InForce, j Judgement) error {
+func TripBreaker(ctx context.Context, q Querier, p *InForce, t *Trip) error {
 	var nothing any
-	if err := q.QueryRow(ctx, `select lapse.trip($1, $2, $3, $4)`, p.ID, p.Version, j.Due, j.Rows).Scan(&nothing); err != nil {
+	err := q.QueryRow(ctx, `select lapse.trip($1, $2, $3, $4, $5, $6)`, p.ID, p.Version, string(t.Cause), t.Due, max(t.Rows, 0), t.Compared).Scan(&nothing)
+	if err != nil {
 		return fmt.Errorf("open the breaker of policy %s: %w", p.Name, err)
 	}
 	return nil
 }
 
-// AcceptTrip lets the next run of a policy delete so many rows, and as many more as max_fraction allows. Its transaction is the
+// AcceptTrip lets the next run of a policy delete so many rows beside what its breaker lets through. Its transaction is the
 // catalog owner's.
 func AcceptTrip(ctx context.Context, tx pgx.Tx, p *InForce, rows int64) error {
 	_, err := tx.Exec(ctx, `update lapse.breaker set accepted = $3, accepted_at = clock_timestamp() where policy_id = $1 and version = $2`, p.ID, p.Version, rows)

@@ -35,7 +35,7 @@ type InForce struct {
 	LeftBehind  bool  // the last run left due rows that somebody had locked
 	Trusted     bool  // triggers may run inside its deletions, and delete more from its table
 	Tripped     *Trip // nil while no breaker is open
-	Accepted    int64 // due rows that the next run may delete whatever max_fraction says
+	Accepted    int64 // due rows that the next run may delete whatever its breaker says
 	Quarantine  Quarantine
 	Trouble     string // why the table is not the policy's any more, "" while it is
 
@@ -88,6 +88,8 @@ type inForceRow struct {
 	TrippedAt         *time.Time
 	TrippedDue        *int64
 	TrippedRows       *int64
+	TrippedCause      *TripCause
+	TrippedCompared   *int64
 	Accepted          int64
 	Quarantined       int64
 	OldestQuarantined *time.Time
@@ -101,7 +103,7 @@ func LoadInForce(ctx context.Context, q Querier) ([]InForce, error) {
 		select `+specColumns+`, g.state, g.hold_version, coalesce(since.at, p.made_at),
 		       last.run, last.version, last.cutoff, last.started_at, coalesce(last.picked, 0),
 		       unfinished.run, unfinished.cutoff, unfinished.started_at, g.held_back, coalesce(last.left_behind, false),
-		       case when b.accepted is null then b.at end, b.due, b.table_rows,
+		       case when b.accepted is null then b.at end, b.due, b.table_rows, b.cause, b.compared,
 		       coalesce(case when b.accepted_at > coalesce(last.started_at, '-infinity') then b.accepted end, 0),
 		       coalesce(resting.entries, 0), resting.oldest, resting.next_try,
 		       (select format('%I.%I', n.nspname, c.relname)
@@ -167,7 +169,7 @@ func (r *inForceRow) inForce() (InForce, error) {
 		LastPicked: r.LastPicked, HeldBack: r.HeldBack, LeftBehind: r.LeftBehind, Accepted: r.Accepted, Trusted: text.Triggers.Trusted, spec: text,
 	}
 	if r.TrippedAt != nil {
-		p.Tripped = &Trip{At: *r.TrippedAt, Due: *r.TrippedDue, Rows: *r.TrippedRows}
+		p.Tripped = &Trip{Cause: *r.TrippedCause, At: *r.TrippedAt, Due: *r.TrippedDue, Rows: *r.TrippedRows, Compared: *r.TrippedCompared}
 	}
 	if r.Quarantined > 0 {
 		p.Quarantine = Quarantine{Rows: r.Quarantined, Oldest: *r.OldestQuarantined, NextTry: *r.NextTry}

@@ -46,7 +46,7 @@ func TestADeleterMayCallTheFixedFunctionsAndNothingElse(t *testing.T) {
 		}
 		const executor = own + "advance_arming(policy integer), code(targets oid[]), end_run(run uuid, reason text), forgive(policy integer, since timestamp with time zone), publications_fault(), publications_trouble(), system_identifier(), timeline(), intruders(targets oid[]), leaves(root oid), lease(run uuid, holder text), " +
 			"measure(policy integer), open_run(policy integer, version integer, wanted uuid, cut_leaves oid[], cuts timestamp with time zone[]), put_aside(shard bigint, term bigint, holder text, state text), " +
-			"reach(targets oid[]), release(shard bigint, term bigint, holder text), survey_1_1(at_cutoff timestamp with time zone, at_most bigint), take_rows(shard bigint, term bigint, holder text, wanted integer), trip(policy integer, version integer, due bigint, table_rows bigint), unseen(targets oid[])"
+			"reach(targets oid[]), release(shard bigint, term bigint, holder text), survey_1_1(at_cutoff timestamp with time zone, at_most bigint), take_rows(shard bigint, term bigint, holder text, wanted integer), trip(policy integer, version integer, cause text, due bigint, table_rows bigint, compared bigint), unseen(targets oid[])"
 		got := valueOn[string](t, w.admin, reachable, testRoles.Executor, true)
 		if sorted(got) != sorted(executor) {
 			t.Errorf("the executor may, beside reading,\n%s\nwant\n%s", got, executor)

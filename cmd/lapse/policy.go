@@ -80,7 +80,7 @@ type policyLine struct {
 	Lag          float64               `json:"lag_seconds,omitempty"` // since when a run is due that is not over
 	HeldBack     bool                  `json:"held_back,omitempty"`
 	PausedForAll bool                  `json:"paused_for_all,omitempty"`
-	Tripped      string                `json:"tripped,omitempty"` // more was due at once than max_fraction allows
+	Tripped      string                `json:"tripped,omitempty"` // more was due at once than was to be expected
 	Trouble      string                `json:"trouble,omitempty"`
 	Aside        *asideShards          `json:"put_aside,omitempty"`
 	Quarantine   *restingRows          `json:"quarantine,omitempty"`

@@ -28,7 +28,7 @@ func (a *app) policyStateCommands() []*cobra.Command {
 			short: "Let policies delete",
 			long: `Lets policies delete that observe, are held back because more falls due than before, or are paused. It is the yes to all that
 is due under them: "lapse plan NAME" counts it. They wait until the auditor has read past this moment, and are armed then.
-Where more was due at once than max_fraction allows, it lets the rows go that were due then, once.`,
+Where the breaker stopped a policy because more was due at once than was to be expected, it lets the rows go that were due then, once.`,
 			example: `  lapse policy arm sessions-30d --reason "ticket 4711"`,
 			change:  armPolicy,
 			arms:    true,
@@ -94,7 +94,7 @@ func (a *app) policyStateCommand(c stateCommand) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the record")
 	if c.arms {
-		cmd.Flags().Int64Var(&accept, "accept", 0, "let so many `rows` of a policy that stopped at max_fraction go, once (default: those that were due)")
+		cmd.Flags().Int64Var(&accept, "accept", 0, "let so many `rows` of a policy that its breaker stopped go, once (default: those that were due)")
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
@@ -122,7 +122,7 @@ func (s *stateChange) String() string {
 	}
 	switch {
 	case s.Accepted > 0:
-		text += fmt.Sprintf(": its next run may delete %d rows whatever max_fraction says", s.Accepted)
+		text += fmt.Sprintf(": its next run may delete %d rows whatever its breaker says", s.Accepted)
 	case s.HeldAgainst != "":
 		text += fmt.Sprintf(": held back, more rows may fall due than under %s: `lapse policy arm %s` says yes", s.HeldAgainst, s.Policy)
 	case s.HeldBack && s.To != schemas.Paused:

@@ -6,10 +6,14 @@ import (
 	"lapse/planner"
 )
 
-// TooMuchDue is the reason of breaker.
-const TooMuchDue Reason = "max_fraction"
+// The reasons of breaker, by what tripped it.
+const (
+	TooMuchDue = Reason(planner.TooMuchDue)
+	SuddenJump = Reason(planner.SuddenJump)
+	AbsurdPast = Reason(planner.AbsurdPast)
+)
 
-// breaker refuses a policy of which more was due than its max_fraction, until somebody says yes.
+// breaker refuses a policy of which more, or something else, was due than was to be expected, until somebody says yes.
 type breaker struct{}
 
 func (breaker) Ask(q *Question) Answer {
@@ -21,6 +25,6 @@ func (breaker) Ask(q *Question) Answer {
 
 // Tripped is the answer for a policy whose breaker is open.
 func Tripped(p *planner.InForce, t *planner.Trip) Answer {
-	return refuse(TooMuchDue, fmt.Sprintf("policy %s: %v", p.Name, t),
+	return refuse(Reason(t.Cause), fmt.Sprintf("policy %s: %v", p.Name, t),
 		fmt.Sprintf("look at `lapse plan %s`; `lapse policy arm %s` lets these rows go", p.Name, p.Name))
 }
