@@ -16,6 +16,7 @@ import (
 	"lapse/internal/pgtest"
 	"lapse/internal/setup"
 	"lapse/replication"
+	"lapse/schemas"
 )
 
 func TestMain(m *testing.M) {
@@ -52,7 +53,7 @@ func makeTables(ctx context.Context, conn *pgx.Conn) error {
 			return err
 		}
 	}
-	for _, table := range []string{"policy", "policy_state", "batch", "batch_result", "heartbeat"} {
+	for _, table := range schemas.LedgerTables() {
 		if err := publish(ctx, conn, replication.JoinLedger, "lapse."+table); err != nil {
 			return err
 		}

@@ -138,20 +138,28 @@ func deleteArguments(c *schemas.Claim, mac []byte, l *lease, holder string, o or
 	}
 }
 
-// call signs the claim, runs the deletion function, looks whether the functions are still the same, and checks what they
-// say.
-func (s *session) call(ctx context.Context, a *assignment, key schemas.Key, begun start, o order) (result, error) {
+// claim is what a transaction on a shard says of itself before it does anything.
+func (s *session) claim(a *assignment, begun start) (schemas.Claim, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
-		return result{}, fmt.Errorf("make a batch id: %w", err)
+		return schemas.Claim{}, fmt.Errorf("make a batch id: %w", err)
 	}
-	claim := schemas.Claim{
+	return schemas.Claim{
 		SystemIdentifier: s.system, DatabaseOID: s.oid, History: begun.history, Timeline: begun.timeline, XID: begun.xid, StartedAt: begun.at, Batch: id,
 		PolicyID: a.policy, Policy: a.name, PolicyVersion: a.version, Run: a.run, Cutoff: a.cutoff,
 		HoldVersion: a.holds, Target: a.leaf, Cascades: a.cascades,
 		Functions: a.functions.digest,
+	}, nil
+}
+
+// call signs the claim, runs the deletion function, looks whether the functions are still the same, and checks what they
+// say.
+func (s *session) call(ctx context.Context, a *assignment, key schemas.Key, begun start, o order) (result, error) {
+	claim, err := s.claim(a, begun)
+	if err != nil {
+		return result{}, err
 	}
-	done := result{batch: id, xid: begun.xid, shape: o.shape}
+	done := result{batch: claim.Batch, xid: begun.xid, shape: o.shape}
 	counts := map[string]int64{}
 	batch := &pgx.Batch{}
 	batch.Queue(`select picked, deleted, finished, left_behind, by_relation, pass_over from `+planner.DeleteFunction(a.policy, a.version)+deleteCall,

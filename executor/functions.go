@@ -36,10 +36,16 @@ var auditors = []string{"lapse.publications_fault", "lapse.publications_trouble"
 
 // functionsOf builds what batches of a policy version run.
 func functionsOf(p *planner.InForce, roles schemas.Roles) (*functions, error) {
+	return functionsWith(p, planner.DeleteFunction(p.ID, p.Version), roles)
+}
+
+// functionsWith builds what runs with one of a policy version's functions.
+func functionsWith(p *planner.InForce, name string, roles schemas.Roles) (*functions, error) {
 	own, err := planner.Functions(&p.Definition, roles)
 	if err != nil {
 		return nil, fmt.Errorf("build the functions of policy %s: %w", p.Name, err)
 	}
+	own = slices.DeleteFunc(own, func(f schemas.Function) bool { return f.Name != name })
 	shared, err := schemas.BatchFunctions(roles)
 	if err != nil {
 		return nil, err

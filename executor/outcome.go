@@ -58,7 +58,7 @@ func (s *session) isOver(ctx context.Context, xid schemas.XID) (bool, error) {
 // inLedger says whether the batch committed. The statement's snapshot is younger than the end of its transaction. A
 // batch that picked nothing has no row, and nothing to count.
 func (s *session) inLedger(ctx context.Context, done *result) (there bool, err error) {
-	err = s.control.QueryRow(ctx, `select exists (select from lapse.batch where batch = $1)`, done.batch).Scan(&there)
+	err = s.control.QueryRow(ctx, `select exists (select from lapse.batch where batch = $1) or exists (select from lapse.dropped where batch = $1)`, done.batch).Scan(&there)
 	if err != nil {
 		return false, fmt.Errorf("look for a batch in the ledger: %w", err)
 	}

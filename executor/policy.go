@@ -25,6 +25,7 @@ type policyMemory struct {
 
 	mu        sync.Mutex
 	functions *functions // what its batches run; nil until the first
+	drops     *functions // what runs when it drops a partition; nil until the first
 	size      batchSize
 	backoff   backoff.Backoff
 	notBefore time.Time     // no turn before: after a retry or a stop
@@ -94,16 +95,25 @@ func (m *policyMemory) begin(run uuid.UUID, now time.Time) (other bool) {
 
 // built returns what the version's batches run, and builds it first where need be.
 func (m *policyMemory) built(build func() (*functions, error)) (*functions, error) {
+	return m.once(&m.functions, build)
+}
+
+// builtDrops returns what runs when the version drops a partition, and builds it first where need be.
+func (m *policyMemory) builtDrops(build func() (*functions, error)) (*functions, error) {
+	return m.once(&m.drops, build)
+}
+
+func (m *policyMemory) once(kept **functions, build func() (*functions, error)) (*functions, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.functions == nil {
+	if *kept == nil {
 		f, err := build()
 		if err != nil {
 			return nil, err
 		}
-		m.functions = f
+		*kept = f
 	}
-	return m.functions, nil
+	return *kept, nil
 }
 
 // limit is the size of the next batch.
@@ -128,6 +138,14 @@ func (m *policyMemory) through(p *planner.InForce, shard int64, limit int, done 
 	}
 	m.backoff.Reset()
 	m.shapes.through(shard, done.shape)
+	delete(m.locks, shard)
+}
+
+// dropped takes down that a shard's partition is gone.
+func (m *policyMemory) dropped(shard int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.backoff.Reset()
 	delete(m.locks, shard)
 }
 

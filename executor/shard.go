@@ -23,6 +23,7 @@ func (w *worker) shard(ctx, work context.Context, t *turn, l *lease) (end turnEn
 		batch = w.gently
 		defer w.pace.join()()
 	}
+	tryDrop := p.Definition.DropsPartitions()
 	for ctx.Err() == nil && !t.closed() {
 		if gentle(p) {
 			if err := w.countWorkers(work); err != nil {
@@ -41,6 +42,13 @@ func (w *worker) shard(ctx, work context.Context, t *turn, l *lease) (end turnEn
 		}
 		if answer.Stops() {
 			return w.refused(t, &answer), nil
+		}
+		if tryDrop {
+			tryDrop = false
+			if end, over, err := w.dropLeaf(work, t, a); over || err != nil {
+				return end, err
+			}
+			continue
 		}
 		limit, end, err := w.allow(work, t, l)
 		if err != nil || end != turnGoesOn {

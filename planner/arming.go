@@ -146,9 +146,9 @@ func (f *formerVersions) beyond(p *InForce, id schemas.PolicyID, next *version) 
 }
 
 // moreFallDue reports whether a row can be due under to that is not due under from. It answers no only where that is
-// certain: the same table, and a condition that is certainly no wider.
+// certain: the same table, the same action, and a condition that is certainly no wider.
 func moreFallDue(from, to *version) bool {
-	return from.table != to.table || to.definition.condition().MoreThan(from.definition.condition())
+	return from.table != to.table || from.spec.Action != to.spec.Action || to.definition.condition().MoreThan(from.definition.condition())
 }
 
 // decide says which state a change leads to. wanted is the state that the file asks for, or "".

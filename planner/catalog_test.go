@@ -82,6 +82,7 @@ func TestTheCatalogHasExactlyTheFunctionsOfTheTexts(t *testing.T) {
 			must(t, w.script("begin; set local role "+testRoles.Owner+";\n"+create+"reset role;\n"+give+"commit"))
 			want, err := Functions(&d, testRoles)
 			must(t, err)
+			slices.SortFunc(want, func(a, b schemas.Function) int { return strings.Compare(a.Name, b.Name) })
 			t.Log(name)
 			wantFunctions(t, catalogFunctions(t, w.admin, fmt.Sprintf("_%d_%d$", d.ID, d.Version)), want)
 		}

@@ -31,6 +31,7 @@ type Definition struct {
 	TableOwner uint32          // the role whose deleter owns the functions
 	Slices     []expiry.Column // that hash slices go by; none: a leaf is one shard
 	SearchPath string          // that trusted triggers run with, "" for that of the functions
+	Action     string          // what becomes of due rows: a policyfile.Action's kind, "" for delete
 	Floors     []Floor         // that its functions are held to; no text of theirs depends on it
 }
 

@@ -13,7 +13,7 @@ import (
 	"lapse/schemas"
 )
 
-//go:embed delete.sql.tmpl survey.sql.tmpl draft.sql.tmpl
+//go:embed delete.sql.tmpl drop.sql.tmpl survey.sql.tmpl draft.sql.tmpl
 var functionTexts embed.FS
 
 // bodyQuote encloses the functions' bodies.
@@ -32,7 +32,8 @@ func SurveyFunction(id schemas.PolicyID, version schemas.PolicyVersion) string {
 	return fmt.Sprintf("lapse.survey_%d_%d", id, version)
 }
 
-// Functions returns the two functions of a policy version as the catalog must have them: deletion, then survey.
+// Functions returns the functions of a policy version as the catalog must have them: deletion, then survey, then the one that drops
+// partitions where the policy does.
 func Functions(d *Definition, roles schemas.Roles) ([]schemas.Function, error) {
 	text, err := d.functionsText()
 	if err != nil {
@@ -53,10 +54,14 @@ func FunctionsSQL(d *Definition, roles schemas.Roles) (create, give string, err 
 	deleter := schemas.Identifier(roles.Deleter(d.TableOwner))
 	var made, given strings.Builder
 	made.WriteString(text)
-	for _, signature := range []string{
+	signatures := []string{
 		DeleteFunction(d.ID, d.Version) + "(lapse.claim, bytea, lapse.work)",
 		SurveyFunction(d.ID, d.Version) + surveyArguments,
-	} {
+	}
+	if d.DropsPartitions() {
+		signatures = append(signatures, DropFunction(d.ID, d.Version)+"(lapse.claim, bytea, lapse.work)")
+	}
+	for _, signature := range signatures {
 		fmt.Fprintf(&made, "revoke all on function %s from public;\n", signature)
 		fmt.Fprintf(&made, "grant execute on function %s to %s;\n", signature, schemas.Identifier(roles.Executor))
 		fmt.Fprintf(&given, "alter function %s owner to %s;\n", signature, deleter)
@@ -77,7 +82,7 @@ func (d *Definition) digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// functionsText is the text of both functions. An expiry below a floor is refused.
+// functionsText is the text of the functions. An expiry below a floor is refused.
 func (d *Definition) functionsText() (string, error) {
 	if err := d.checkFloors(); err != nil {
 		return "", err
@@ -90,7 +95,11 @@ func (d *Definition) functionsText() (string, error) {
 		return "", err
 	}
 	survey, err := d.surveyFunction()
-	return remove + survey, err
+	if err != nil || !d.DropsPartitions() {
+		return remove + survey, err
+	}
+	drop, err := d.dropFunction()
+	return remove + survey + drop, err
 }
 
 // checkNames refuses a name that would end a function's body, or a comment.

@@ -26,6 +26,10 @@ func goldenDefinitions() map[string]Definition {
 		"date": {
 			ID: 3, Version: 1, Name: "visits", Table: "public.visits", Expire: age("day", 2, expiry.Date, "", expiry.Interval{Months: 1, Days: 2}), Key: []KeyColumn{{Name: "id", Number: 1, Type: "uuid", Plain: true}}, Batch: 1000,
 		},
+		"drop_partition": {
+			ID: 9, Version: 2, Name: "events", Table: "public.events", Expire: age("at", 2, expiry.Timestamp, "", expiry.Interval{Days: 30}), Action: "drop_partition",
+			Key: []KeyColumn{{Name: "id", Number: 1, Type: "bigint", Plain: true}, {Name: "at", Number: 2, Type: "timestamp without time zone", Plain: true}}, Batch: 5000,
+		},
 		"sidecar": {
 			ID: 7, Version: 1, Name: "carts", Table: "public.carts", Expire: sidecar(), Key: []KeyColumn{{Name: "id", Number: 1, Type: "bigint", Plain: true}}, Batch: 5000,
 		},

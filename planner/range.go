@@ -25,10 +25,11 @@ const (
 // backlog is how many due rows of a leaf are much.
 func backlog(batch int) int { return max(backlogBatches*batch, backlogRows) }
 
-// ranged reports whether leaves may be cut into ranges: in the order of a column that is an instant, and not cut by hash.
+// ranged reports whether leaves may be cut into ranges: in the order of a column that is an instant, and not cut by hash. One that
+// may be dropped whole is one shard.
 func (d *Definition) ranged() bool {
 	o := d.Expire.Order()
-	return len(d.Slices) == 0 && o.Column != "" &&
+	return len(d.Slices) == 0 && !d.DropsPartitions() && o.Column != "" &&
 		slices.Contains([]expiry.ColumnType{expiry.Timestamptz, expiry.Timestamp, expiry.Date}, expiry.ColumnType(o.Cast))
 }
 

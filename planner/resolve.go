@@ -88,7 +88,7 @@ func (s *resolution) resolve(ctx context.Context) error {
 		_, _, err := s.findTable(ctx)
 		return err
 	}
-	r.Definition = Definition{Name: p.Name, Batch: p.Batch, SearchPath: p.Triggers.SearchPath}
+	r.Definition = Definition{Name: p.Name, Batch: p.Batch, SearchPath: p.Triggers.SearchPath, Action: p.Action.Kind}
 	e, err := readEntryIn(ctx, s.tx, s.d, p)
 	if err != nil {
 		return err
@@ -109,6 +109,9 @@ func (s *resolution) resolve(ctx context.Context) error {
 		return err
 	}
 	if err := s.relations(ctx, &t); err != nil {
+		return err
+	}
+	if err := s.action(ctx, &t); err != nil {
 		return err
 	}
 	s.floors(e)

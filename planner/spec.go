@@ -137,7 +137,7 @@ func (s *storedPolicy) definition() (Definition, spec, error) {
 	}
 	return Definition{
 		ID: s.ID, Version: s.Version, Name: s.Name, Table: s.TableName, Expire: text.Expire.Kind, Key: text.Key, Batch: text.Batch,
-		TableOwner: text.TableOwner, SearchPath: text.Triggers.SearchPath, Slices: text.Slices, Floors: text.Floor, Where: text.WhereRead,
+		TableOwner: text.TableOwner, Action: actionOf(text.Action), SearchPath: text.Triggers.SearchPath, Slices: text.Slices, Floors: text.Floor, Where: text.WhereRead,
 	}, text, nil
 }
 

@@ -8,7 +8,13 @@ const LedgerSchema = "lapse"
 const (
 	BatchTable       = "batch"        // what a batch says of itself before it deletes
 	ResultTable      = "batch_result" // what it did
+	DroppedTable     = "dropped"      // a partition that was dropped whole
 	PolicyTable      = "policy"
 	PolicyStateTable = "policy_state"
 	HeartbeatTable   = "heartbeat"
 )
+
+// LedgerTables are published in lapse_ledger: the evidence, and the auditor's heartbeats. lapse.publications_trouble has them too.
+func LedgerTables() []string {
+	return []string{BatchTable, ResultTable, DroppedTable, PolicyTable, PolicyStateTable, HeartbeatTable}
+}

@@ -38,20 +38,13 @@ func (w *installing) publications(ctx context.Context) error {
 	return nil
 }
 
-// ledgerTables are published in lapse_ledger: the evidence, and the auditor's heartbeats.
-func ledgerTables() []string {
-	return []string{
-		schemas.BatchTable, schemas.ResultTable, schemas.PolicyTable, schemas.PolicyStateTable, schemas.HeartbeatTable,
-	}
-}
-
 // ledger publishes the tables of evidence that are not published.
 func (w *installing) ledger(ctx context.Context) error {
 	members, err := replication.Members(ctx, w.owner.Conn)
 	if err != nil {
 		return err
 	}
-	missing := slices.DeleteFunc(ledgerTables(), func(table string) bool {
+	missing := slices.DeleteFunc(schemas.LedgerTables(), func(table string) bool {
 		return slices.ContainsFunc(members, func(m replication.Member) bool {
 			return m.Publication == replication.Ledger && m.Schema == schemas.LedgerSchema && m.Name == table
 		})

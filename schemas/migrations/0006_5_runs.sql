@@ -40,7 +40,7 @@ comment on column lapse.run.left_held is 'Rows that were due at the cutoff and h
 comment on column lapse.run.left_resting is 'Rows in quarantine at the end, which left_due includes; null where nobody counted.';
 comment on column lapse.run.watermark is 'Nothing that was due before is left: the oldest due time left at the end, or the cutoff. Null where that is not known.';
 comment on column lapse.run.dropped_partitions is 'Partitions that were dropped whole.';
-comment on column lapse.run.dropped_rows is 'Rows that were in them.';
+comment on column lapse.run.dropped_rows is 'Rows that were in them. Their shards count them as deleted too.';
 comment on column lapse.run.picked is 'Of shards that are gone: rows that were found due.';
 comment on column lapse.run.deleted is 'Of shards that are gone: rows that were deleted.';
 comment on column lapse.run.cascaded is 'Of shards that are gone: rows that foreign keys took along.';
@@ -80,7 +80,7 @@ returns table (picked bigint, deleted bigint, cascaded bigint, batches bigint, r
 language sql stable
 set search_path = pg_catalog, pg_temp
 as $lapse$
-  select (r.picked + coalesce(sum(s.picked), 0))::bigint, (r.deleted + r.dropped_rows + coalesce(sum(s.deleted), 0))::bigint,
+  select (r.picked + coalesce(sum(s.picked), 0))::bigint, (r.deleted + coalesce(sum(s.deleted), 0))::bigint,
          (r.cascaded + coalesce(sum(s.cascaded), 0))::bigint, (r.batches + coalesce(sum(s.batches), 0))::bigint,
          (r.refreshed + coalesce(sum(s.refreshed), 0))::bigint, (r.stepped_over + coalesce(sum(s.stepped_over), 0))::bigint,
          count(s.id)::int, (count(*) filter (where s.aside and not s.done and s.sqlstate <> '55P03'))::int,

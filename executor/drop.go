@@ -1,0 +1,142 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+// A policy with drop_partition tries to drop a leaf whole, once for each lease, before it deletes rows of it. What may be dropped is
+// decided in the database, in the transaction that drops: see planner/drop.sql.tmpl and schemas/migrations/0006_7_action.sql.
+//
+// The counting takes longer than a batch. It holds up nobody: whoever waits to write into the leaf is given way to, and the locks
+// that readers feel are held from the end of the counting to COMMIT, which is two round trips.
+
+// dropTimeout is the statement_timeout of a drop. The function bounds by itself, below it, how long it counts, and how long it waits
+// for a lock.
+const dropTimeout = 15 * time.Second
+
+// dropLeaf tries to drop the shard's leaf. over says that the shard needs nothing more in this turn: it is dropped, or the turn ends.
+// Otherwise rows are to be deleted.
+func (w *worker) dropLeaf(ctx context.Context, t *turn, a *assignment) (end turnEnd, over bool, err error) {
+	p, m := t.policy, t.memory
+	f, err := m.builtDrops(func() (*functions, error) {
+		return functionsWith(p, planner.DropFunction(p.ID, p.Version), w.config.Roles)
+	})
+	if err != nil {
+		end, err := w.trouble(t, err, 1)
+		return end, true, err
+	}
+	began := w.now()
+	ticket := w.guards.memory.Unconfirmed.Draw()
+	dropping := *a
+	dropping.functions, dropping.limits.statement = f, dropTimeout
+	begun, done, why, err := w.session.dropPartition(ctx, &dropping, w.config.TagKey)
+	if begun.insert > 0 {
+		w.guards.memory.Unconfirmed.Below(ticket, begun.insert)
+	}
+	var unknown *unknownCommit
+	switch {
+	case errors.As(err, &unknown):
+		_, end, err := w.unanswered(ctx, t, &done, unknown)
+		return end, true, err
+	case schemas.StateOf(err) == schemas.SQLStateQueryCanceled && !w.session.lost():
+		w.log.Info("a partition is not dropped, because it takes too long: its rows are deleted", "policy", p.Name, "relation", a.leaf)
+		return turnGoesOn, false, nil
+	case err != nil:
+		end, err := w.dropFailed(ctx, t, a, err)
+		return end, true, err
+	case why != "":
+		w.log.Debug("a partition is not dropped: its rows are deleted", "policy", p.Name, "relation", a.leaf, "why", why)
+		return turnGoesOn, false, nil
+	}
+	done.took = w.now().Sub(began)
+	m.dropped(a.shard)
+	w.count(t, &done)
+	w.log.Info("a partition is dropped", "policy", p.Name, "relation", a.leaf, "rows", done.deleted, "seconds", done.took.Seconds())
+	t.shardDone()
+	if t.spend(0, w.now()) {
+		return turnMore, true, nil
+	}
+	return turnGoesOn, true, nil
+}
+
+// dropFailed does what the grade of an error asks for.
+func (w *worker) dropFailed(ctx context.Context, t *turn, a *assignment, err error) (turnEnd, error) {
+	decision := grade(err, circumstances{limit: 1, lost: w.session.lost(), own: true, locks: t.memory.locked(a.shard, err)})
+	w.metrics.failed(t.policy, decision.String())
+	if decision != PutAside {
+		return w.trouble(t, err, 1)
+	}
+	end, err := w.putAside(ctx, t, a, err)
+	if end == turnShardOver {
+		t.shardDone()
+		return turnGoesOn, err
+	}
+	return end, err
+}
+
+// dropPartition drops an assignment's leaf in one transaction, or says why not. What is durable when it returns, what its errors
+// mean, and what a crash leaves, is as with deleteBatch.
+func (s *session) dropPartition(ctx context.Context, a *assignment, key schemas.Key) (start, result, string, error) {
+	begun, err := s.beginOrGoOn(ctx, a)
+	if err != nil {
+		s.rollback(ctx)
+		return begun, result{}, "", fmt.Errorf("begin to drop a partition: %w", err)
+	}
+	done, why, err := s.callDrop(ctx, a, key, begun)
+	if err != nil {
+		s.rollback(ctx)
+		return begun, result{}, "", err
+	}
+	return begun, done, why, s.commit(ctx)
+}
+
+// callDrop signs the claim, runs the function, looks whether the functions are still the same, and checks what they say.
+func (s *session) callDrop(ctx context.Context, a *assignment, key schemas.Key, begun start) (done result, why string, err error) {
+	if err := a.functions.compare(ctx, s.batches, begun.versions); err != nil {
+		return result{}, "", err
+	}
+	claim, err := s.claim(a, begun)
+	if err != nil {
+		return result{}, "", err
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(`select dropped, rows, coalesce(why, '') from `+planner.DropFunction(a.policy, a.version)+deleteCall,
+		deleteArguments(&claim, claim.MAC(key), a.lease, s.holder, order{limit: 1})...)
+	batch.Queue("set local search_path = pg_catalog, pg_temp")
+	batch.Queue(`select (`+functionVersions+`), `+heldCursors, a.functions.names)
+	answers := s.batches.SendBatch(ctx, batch)
+	var dropped, held bool
+	versions := ""
+	for _, ask := range []func() error{
+		func() error { return answers.QueryRow().Scan(&dropped, &done.deleted, &why) },
+		func() error { _, err := answers.Exec(); return err },
+		func() error { return answers.QueryRow().Scan(&versions, &held) },
+	} {
+		if err == nil {
+			err = ask()
+		}
+	}
+	if closed := answers.Close(); err == nil {
+		err = closed
+	}
+	switch {
+	case err != nil:
+		return result{}, "", fmt.Errorf("drop a partition: %w", err)
+	case versions != begun.versions:
+		return result{}, "", errFunctionsChanged
+	case held:
+		return result{}, "", errCursorLeft
+	case dropped != (why == "") || dropped != (done.deleted > 0):
+		return result{}, "", &countsError{fmt.Sprintf("a partition of %d rows was dropped: %t", done.deleted, dropped)}
+	}
+	done.batch, done.xid, done.picked, done.finished = claim.Batch, begun.xid, done.deleted, dropped
+	return done, why, nil
+}

@@ -1,0 +1,103 @@
+package planner
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"lapse/planner/expiry"
+	"lapse/planner/policyfile"
+	"lapse/schemas"
+)
+
+// countedPages is how much of a partition is counted before it is asked whether somebody waits to write into it: some tens of
+// milliseconds' worth.
+const countedPages = 2048
+
+// DropFunction names the function of a policy version that drops partitions, with its schema.
+func DropFunction(id schemas.PolicyID, version schemas.PolicyVersion) string {
+	return fmt.Sprintf("lapse.drop_%d_%d", id, version)
+}
+
+// DropsPartitions reports whether partitions of which every row is due are dropped whole.
+func (d *Definition) DropsPartitions() bool { return d.Action == policyfile.ActionDropPartition }
+
+// actionName is an action's kind as the record has it, and actionOf the kind of such a name.
+func actionName(kind string) string {
+	if kind == "" {
+		return policyfile.ActionDelete
+	}
+	return kind
+}
+
+func actionOf(name string) string {
+	if name == policyfile.ActionDelete {
+		return ""
+	}
+	return name
+}
+
+// dueColumn is the column that rows expire by and its type, if the end of a range of it can be held against the bound; else
+// both are "".
+func (d *Definition) dueColumn() (name, cast string) {
+	o := d.Expire.Order()
+	comparable := []string{string(expiry.Timestamptz), string(expiry.Timestamp), string(expiry.Date), "smallint", "integer", "bigint", "numeric"}
+	if o.Column == "" || d.Expire.Bound("now()").IsZero() || !slices.Contains(comparable, o.Cast) {
+		return "", ""
+	}
+	return o.Column, o.Cast
+}
+
+// dropFunction is the text of the function that drops partitions.
+func (d *Definition) dropFunction() (string, error) {
+	c := d.condition()
+	column, cast := d.dueColumn()
+	likely := ""
+	if d.certain() {
+		likely = c.Narrow("$1", "$2")
+	}
+	return fill("drop.sql.tmpl", map[string]any{
+		"Name": DropFunction(d.ID, d.Version), "Delete": DeleteFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version,
+		"Policy": schemas.Literal(string(d.Name)), "Table": d.Table, "Batch": d.Batch, "Bound": boundOf(d.Expire, "claim.cutoff"),
+		"DueColumn": schemas.Literal(column), "DueCast": cast, "Likely": likely, "Exact": c.Exact("$1", "$2"), "Instant": d.Expire.Instant(),
+		"Chunk": countedPages,
+	})
+}
+
+// droppableSQL is what the catalog says of table $1 and its leaves, as far as it decides about dropping them.
+const droppableSQL = `
+	select (select o.rolsuper from pg_class c join pg_roles o on o.oid = c.relowner where c.oid = $1),
+	       count(*) filter (where exists (
+	         with recursive up(relation) as (
+	           select l.relation
+	           union all
+	           select i.inhparent from up join pg_inherits i on i.inhrelid = up.relation where up.relation <> $1
+	         )
+	         select from up join pg_partitioned_table t on t.partrelid = up.relation where t.partstrat = 'r'))
+	  from lapse.leaves($1) l`
+
+// action complains about a policy that drops partitions of a table that has none to drop.
+func (s *resolution) action(ctx context.Context, t *table) error {
+	d := &s.r.Definition
+	if !d.DropsPartitions() {
+		return nil
+	}
+	var super bool
+	var ranges int
+	if err := s.tx.QueryRow(ctx, droppableSQL, t.OID).Scan(&super, &ranges); err != nil {
+		return fmt.Errorf("look at the partitions of %s: %w", t.Name, err)
+	}
+	switch {
+	case t.Kind != "p":
+		s.complain("action", fmt.Sprintf("%s has no partitions to drop: leave the action out, and its rows are deleted", t.Name))
+	case super:
+		s.complain("action", fmt.Sprintf("%s belongs to a superuser, and only the owner of a table may drop it: alter table %s owner to another role, its partitions too", t.Name, t.Name))
+	case len(d.Expire.Joins()) > 0:
+		s.complain("action", "when rows are due is in another table, which cannot be kept as it is while a partition is dropped: leave the action out")
+	case s.p.Shards != nil:
+		s.complain("action", "drop_partition works on whole partitions: leave shards out")
+	case ranges == 0:
+		s.warnings = append(s.warnings, fmt.Sprintf("no partition of %s is a range: their bounds never say that one is over, so that none is dropped and rows are deleted", t.Name))
+	}
+	return nil
+}

@@ -1,0 +1,344 @@
+-- Deletes rows of public.events that are due under policy 'events' version 2, and nothing else: one batch, the only
+-- work of its transaction. lapse.enter, look, record and leave are the same for all policies. Every refusal is an error:
+-- the transaction ends with nothing deleted.
+create function lapse.delete_9_2(claim lapse.claim, mac bytea, work lapse.work) returns lapse.outcome
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+set timezone = 'UTC'
+set datestyle = 'ISO, YMD'
+set intervalstyle = 'postgres'
+set extra_float_digits = 1
+set standard_conforming_strings = on
+set quote_all_identifiers = off
+set row_security = off
+set jit = off
+set constraint_exclusion = off
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $lapse$
+declare
+  place   lapse.place := lapse.enter(claim, work, 9, 2, 5000);
+  bound   timestamp without time zone := (claim.cutoff - interval '30 days') at time zone 'UTC';
+  shape   text := coalesce(work.shape, 'range');
+  kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
+  after   text := case when place.cursor is null then '' else '
+   and (t."at", t."id") > (($5[1])::timestamp without time zone, ($5[2])::bigint)' end;
+  rows_at tid[];
+  counted bigint := 0;
+  last    text[];
+  these   text[];
+  this    text;
+  before  bigint[];
+  went    bigint;
+  gone    bigint := 0;
+  more    boolean := false;
+  ended   boolean;
+  tied    boolean;
+begin
+  if shape <> all ('{range, pick}') then
+    raise exception 'this policy''s batches do not find their rows by %', shape using errcode = 'LP022';
+  end if;
+  if num_nonnulls(place.lower, place.upper, place.modulus) > 0 then
+    raise exception 'the shard is a slice, and the policy has none' using errcode = 'LP007';
+  end if;
+  execute 'lock table only ' || place.leaf || ' in row exclusive mode';
+  perform lapse.look(claim, work, place.leaf);
+  if shape = 'pick' then
+    -- The first due rows that nobody has locked, one by one.
+    execute 'with due as materialized (
+select t.ctid as at, t."at" as k1, t."id" as k2
+  from only ' || place.leaf || ' as t
+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC''
+   and t.tableoid = $3 and case when t."at" between ''4713-01-01 BC'' and $2 then (t."at" at time zone ''UTC'') + interval ''30 days'' <= $1 else false end' || kept || after || '
+ order by t."at", t."id"
+ limit $4
+   for update skip locked
+)
+select array_agg(d.at), count(*), (select array[r.k1::text, r.k2::text] from due r offset (select greatest(count(*) - 1, 0) from due)), count(*) < $4 from due d'
+      into rows_at, counted, last, ended using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at;
+    these := array[' and t.ctid = any ($7)'];
+  else
+    -- The range of the first due rows, counted without locks. Rows that are loaded into it meanwhile go too, if they are due.
+    execute 'with due as materialized (
+select t."at" as k1, t."id" as k2
+  from only ' || place.leaf || ' as t
+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC''
+   and case when t."at" between ''4713-01-01 BC'' and $2 then (t."at" at time zone ''UTC'') + interval ''30 days'' <= $1 else false end' || kept || after || '
+ order by t."at", t."id"
+ limit $4 + 1
+)
+select least(count(*), $4), (select array[r.k1::text, r.k2::text] from due r offset (select greatest(least(count(*), $4) - 1, 0) from due) limit 1), count(*) <= $4,
+       (select r.k1 from due r offset $4 - 1 limit 1) = (select r.k1 from due r offset $4 limit 1) from due'
+      into counted, last, ended, tied using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at;
+    -- Equal values are a range of what follows them in the order: as one comparison, PostgreSQL 14 and 15 read through all of them.
+    these := case
+      when not tied then array['
+   and t."at" <= $2 and t."at" >= ''4713-01-01 BC''' || after || '
+   and t."at" <= ($6[1])::timestamp without time zone']
+      when place.cursor[1] = last[1] then array['
+   and t."at" <= $2 and t."at" >= ''4713-01-01 BC''
+   and t."at" = ($6[1])::timestamp without time zone
+   and (t."id") > (($5[2])::bigint)
+   and (t."id") <= (($6[2])::bigint)']
+      else array['
+   and t."at" <= $2 and t."at" >= ''4713-01-01 BC''' || after || '
+   and t."at" < ($6[1])::timestamp without time zone', '
+   and t."at" <= $2 and t."at" >= ''4713-01-01 BC''
+   and t."at" = ($6[1])::timestamp without time zone
+   and (t."id") <= (($6[2])::bigint)'] end;
+  end if;
+  perform lapse.pin();
+  if counted > 0 then
+    before := lapse.record(claim, mac, work);
+    foreach this in array these loop
+      execute 'delete from only ' || place.leaf || ' as t
+ where t.tableoid = $3
+   and case when t."at" between ''4713-01-01 BC'' and $2 then (t."at" at time zone ''UTC'') + interval ''30 days'' <= $1 else false end' || kept || this
+        using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at;
+      get diagnostics went = row_count;
+      gone := gone + went;
+    end loop;
+    if gone > 2 * work.row_limit then
+      raise exception 'more than twice as many rows as were counted came into the range meanwhile' using errcode = 'LP023';
+    end if;
+    set constraints all immediate; -- deferred ones too: here, not at COMMIT
+    perform lapse.pin();
+  end if;
+  if ended then
+    execute 'select exists (
+  select from only ' || place.leaf || ' as t
+   where t."at" <= $2 and t."at" >= ''4713-01-01 BC''
+     and t.tableoid = $3 and case when t."at" between ''4713-01-01 BC'' and $2 then (t."at" at time zone ''UTC'') + interval ''30 days'' <= $1 else false end' || kept || ')' into more using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at;
+    set constraints all immediate;
+    perform lapse.pin();
+  end if;
+  return lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended, more);
+end
+$lapse$;
+
+-- Counts the rows of public.events that are due under policy events at an instant, and says how a batch would find those of
+-- its largest partition. It counts no further than at_most (null: to the end; 0: not at all), and then gives PostgreSQL's own
+-- estimate. It returns counts, instants and plans, never values.
+create function lapse.survey_9_2(at_cutoff timestamptz, at_most bigint)
+returns table (due bigint, due_is text, oldest timestamptz, newest timestamptz, seen pg_snapshot, leaf oid, plan json, explained text, cascades json, spans json)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+set timezone = 'UTC'
+set datestyle = 'ISO, YMD'
+set intervalstyle = 'postgres'
+set standard_conforming_strings = on
+set quote_all_identifiers = off
+set row_security = off
+set jit = off
+set constraint_exclusion = off
+as $lapse$
+declare
+  root    oid;
+  bound   timestamp without time zone := (at_cutoff - interval '30 days') at time zone 'UTC';
+  source  text := 'from public.events as t
+ where ';
+  rest    text := source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC''
+   and case when t."at" between ''4713-01-01 BC'' and $2 then (t."at" at time zone ''UTC'') + interval ''30 days'' <= $1 else false end';
+  counted bigint := 0;
+  whole   jsonb;
+  place   text;
+  pick    text;
+  line    text;
+begin
+  -- What is looked at cannot be another's view or table by the time that it is read. Reading takes the same lock.
+  lock table only public.events in access share mode;
+  root := lapse.inspect(9, 2);
+  -- Partitions that cannot have a due row are left out when this is planned: they are not in the plan, and not locked.
+  execute 'explain (verbose, format json) select (t."at" at time zone ''UTC'') ' || source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC''' into whole using at_cutoff, bound;
+  perform lapse.pin();
+  due := (whole #>> '{0, Plan, Plan Rows}')::bigint;
+  due_is := 'estimate';
+  if at_most is distinct from 0 then
+    execute 'select count(*), min(d.due), max(d.due), pg_current_snapshot()
+  from (select (t."at" at time zone ''UTC'') as due ' || rest || '
+         limit $3) d'
+      into counted, oldest, newest, seen using at_cutoff, bound, at_most + 1;
+    perform lapse.pin();
+    if counted <= at_most or at_most is null then
+      due := counted;
+      due_is := 'exact';
+    elsif due <= at_most then
+      due := at_most;
+      due_is := 'more_than';
+    end if;
+  end if;
+  select c.oid, format('%I.%I', n.nspname, c.relname) into leaf, place
+    from jsonb_path_query(whole, 'strict $.** ? (exists (@."Relation Name"))') w
+    join pg_class c on c.relname = w ->> 'Relation Name'
+    join pg_namespace n on n.oid = c.relnamespace and n.nspname = w ->> 'Schema'
+   where c.oid = root or exists (select from pg_partition_ancestors(c.oid) a where a.relid = root)
+   order by c.relpages desc, c.oid
+   limit 1;
+  if place is not null then
+    pick := '
+select t.ctid as at, t."at" as k1, t."id" as k2
+  from only ' || place || ' as t
+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC''
+   and case when t."at" between ''4713-01-01 BC'' and $2 then (t."at" at time zone ''UTC'') + interval ''30 days'' <= $1 else false end
+ order by t."at", t."id"
+ limit $3
+   for update skip locked';
+    execute 'explain (format json)' || pick into plan using at_cutoff, bound, 5000, 40000;
+    perform lapse.pin();
+    for line in execute 'explain' || pick using at_cutoff, bound, 5000, 40000 loop
+      explained := concat(explained, line, chr(10));
+    end loop;
+    perform lapse.pin();
+  end if;
+  if due_is <> 'exact' then
+    -- Of a part that was counted nothing can be said about the whole, unless an index has it in order.
+    oldest := null;
+    newest := null;
+    if at_most > 0 and plan::text ~ '"Index Name"' and plan::text !~ '"Node Type": "(Sort|Incremental Sort)"' then
+      execute 'select (t."at" at time zone ''UTC'') ' || rest || ' order by t."at" limit 1' into oldest using at_cutoff, bound;
+      perform lapse.pin();
+    end if;
+  end if;
+  pick := lapse.cascade_statement(root, rest);
+  cascades := '[]';
+  if pick is not null then
+    cascades := null;
+    if at_most is distinct from 0 then
+      execute pick into cascades using at_cutoff, bound, case when due_is <> 'exact' then 10000 end;
+      perform lapse.pin();
+    end if;
+  end if;
+  return next;
+end
+$lapse$;
+-- Drops a partition of public.events whole, if every row of it is due under policy 'events' version 2, none has to stay and
+-- none is referred to; else it says why not, and lapse.delete_9_2 deletes what is due. lapse.enter, look, part,
+-- record_drop and leave_drop are the same for all policies. Every refusal is an error: the transaction ends with nothing done.
+create function lapse.drop_9_2(claim lapse.claim, mac bytea, work lapse.work) returns lapse.dropping
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+set timezone = 'UTC'
+set datestyle = 'ISO, YMD'
+set intervalstyle = 'postgres'
+set extra_float_digits = 1
+set standard_conforming_strings = on
+set quote_all_identifiers = off
+set row_security = off
+set jit = off
+set constraint_exclusion = off
+set lock_timeout = '100ms'
+as $lapse$
+declare
+  place    lapse.place := lapse.enter(claim, work, 9, 2, 5000);
+  bound    timestamp without time zone := (claim.cutoff - interval '30 days') at time zone 'UTC';
+  kept     text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
+  began    timestamptz := clock_timestamp();
+  part     lapse.part;
+  page     bigint := 0;
+  pages    bigint;
+  counted  record;
+  rows     bigint := 0;
+  oldest   timestamptz;
+  newest   timestamptz;
+  met      boolean;
+  dropped  boolean := false;
+  whole    jsonb;
+  likely   jsonb;
+begin
+  -- The application never waits long behind a lock that is waited for here, and is never the victim of a deadlock.
+  perform set_config('lock_timeout', greatest(1, floor(1000 * extract(epoch from
+    least(interval '100 milliseconds', current_setting('deadlock_timeout')::interval / 4))))::text, true);
+  execute 'lock table only ' || place.leaf || ' in row exclusive mode';
+  perform lapse.look(claim, work, place.leaf);
+  part := lapse.part(claim, work, 'at');
+  if part.why is null and part.upper::timestamp without time zone > bound then
+    part.why := 'its range reaches to what is not due yet';
+  end if;
+  if part.why is null and part.upper is null then
+    execute 'explain (format json) select from only ' || place.leaf || ' as t' into whole;
+    execute 'explain (format json) select from only ' || place.leaf || ' as t where t."at" <= $2 and t."at" >= ''4713-01-01 BC''' into likely using claim.cutoff, bound;
+    perform lapse.pin();
+    if (likely #>> '{0, Plan, Plan Rows}')::float8 < 0.9 * (whole #>> '{0, Plan, Plan Rows}')::float8 then
+      part.why := 'not nearly all of its rows are expected to be due';
+    end if;
+  end if;
+  if part.why is null then
+    -- Nobody writes into it from here on. Reading goes on, and whoever waits to write is given way to.
+    execute 'lock table only ' || place.leaf || ' in share mode';
+    pages := pg_relation_size(claim.target) / current_setting('block_size')::bigint;
+  end if;
+  while part.why is null and page < pages loop
+    execute 'select count(*) as rows, count(d.due) as due, min(d.due) as oldest, max(d.due) as newest
+  from (select case when case when t."at" between ''4713-01-01 BC'' and $2 then (t."at" at time zone ''UTC'') + interval ''30 days'' <= $1 else false end' || kept || ' then (t."at" at time zone ''UTC'') end as due
+          from only ' || place.leaf || ' as t
+         where t.ctid >= $4 and t.ctid < $5 and t.tableoid = $3) d'
+      into counted using claim.cutoff, bound, claim.target, format('(%s,0)', page)::tid, format('(%s,0)', page + 2048)::tid;
+    perform lapse.pin();
+    page := page + 2048;
+    rows := rows + counted.rows;
+    oldest := least(oldest, counted.oldest);
+    newest := greatest(newest, counted.newest);
+    if counted.due < counted.rows then
+      part.why := 'a row of it is not due, or has to stay';
+    elsif lapse.awaited(claim.target) then
+      raise exception 'somebody waits to write into partition %', place.leaf using errcode = 'lock_not_available';
+    elsif clock_timestamp() > began + interval '10 seconds' and page < pages then
+      part.why := 'counting its rows takes too long';
+    end if;
+  end loop;
+  if rows = 0 then
+    part.why := coalesce(part.why, 'it is empty');
+  end if;
+  for try in 1..3 loop
+    exit when part.why is not null or dropped;
+    begin
+      if part.referring is not null and try = 1 then
+        began := clock_timestamp();
+        execute 'select ' || part.referring into met;
+        perform lapse.pin();
+        part.why := case when met then 'rows refer to rows of it'
+                         when clock_timestamp() > began + interval '50 milliseconds' then 'looking for rows that refer to it takes too long' end;
+        exit when part.why is not null;
+      end if;
+      if lapse.awaited(claim.target) then
+        raise exception 'somebody waits to write into partition %', place.leaf using errcode = 'lock_not_available';
+      end if;
+      execute 'lock table only ' || part.parent || ' in access exclusive mode';
+      execute 'lock table only ' || place.leaf || ' in access exclusive mode';
+      part.why := lapse.record_drop(claim, mac, work, rows, oldest, newest);
+      exit when part.why is not null;
+      if part.referring is not null then
+        execute 'alter table only ' || part.parent || ' detach partition ' || place.leaf;
+      end if;
+      execute 'drop table ' || place.leaf;
+      dropped := true;
+    exception
+      when lock_not_available then
+        perform pg_sleep(0.02);
+      when dependent_objects_still_exist then
+        part.why := 'something depends on it, a view for instance';
+      when foreign_key_violation then
+        part.why := 'rows refer to rows of it';
+      when insufficient_privilege then
+        part.why := 'the deleter may not drop it, or not read what refers to it';
+    end;
+  end loop;
+  if part.why is null and not dropped then
+    raise exception 'somebody holds a lock on partition %, or on what it is a partition of', place.leaf using errcode = 'lock_not_available';
+  end if;
+  perform lapse.pin();
+  return lapse.leave_drop(claim, work, part.why);
+end
+$lapse$;
+revoke all on function lapse.delete_9_2(lapse.claim, bytea, lapse.work) from public;
+grant execute on function lapse.delete_9_2(lapse.claim, bytea, lapse.work) to "lapse_executor";
+revoke all on function lapse.survey_9_2(timestamptz, bigint) from public;
+grant execute on function lapse.survey_9_2(timestamptz, bigint) to "lapse_executor";
+revoke all on function lapse.drop_9_2(lapse.claim, bytea, lapse.work) from public;
+grant execute on function lapse.drop_9_2(lapse.claim, bytea, lapse.work) to "lapse_executor";
+
+grant create on schema lapse to "lapse_deleter_0";
+alter function lapse.delete_9_2(lapse.claim, bytea, lapse.work) owner to "lapse_deleter_0";
+alter function lapse.survey_9_2(timestamptz, bigint) owner to "lapse_deleter_0";
+alter function lapse.drop_9_2(lapse.claim, bytea, lapse.work) owner to "lapse_deleter_0";
+revoke create on schema lapse from "lapse_deleter_0";
