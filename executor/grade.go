@@ -20,7 +20,10 @@ const (
 	Retry Grade = iota
 	// Halve: the batch took too long, or one of its rows resists. The next batch has half the rows.
 	Halve
-	// PutAside: one row resists, and it is found. Its shard is put aside until a later run; the other shards go on.
+	// StepOver: one row resists, and it is found. The next batch is that row, and enters it in the quarantine.
+	StepOver
+	// PutAside: somebody holds a lock on more than a row, or not even one row is found in time. The shard is put aside until
+	// a later run; the other shards go on.
 	PutAside
 	// StopPolicy: the policy does nothing until its next scheduled time; the others go on.
 	StopPolicy
@@ -35,6 +38,8 @@ func (g Grade) String() string {
 		return "retry"
 	case Halve:
 		return "halve"
+	case StepOver:
+		return "step_over"
 	case PutAside:
 		return "put_aside"
 	case StopPolicy:
@@ -46,10 +51,12 @@ func (g Grade) String() string {
 
 // circumstances are what a grade depends on besides the error.
 type circumstances struct {
-	limit int  // rows that the batch was allowed
-	locks int  // batches on this shard, one after the other, that did not get a lock
-	lost  bool // the connection is closed
-	own   bool // it comes from a call for one policy, so that what nobody foresaw concerns that policy alone
+	limit    int  // rows that the batch was allowed
+	stepOver bool // and it was to step over one that resists: what failed lies outside of the deletion
+	trusted  bool // the policy trusts triggers, whose errors may be any
+	locks    int  // batches on this shard, one after the other, that did not get a lock
+	lost     bool // the connection is closed
+	own      bool // it comes from a call for one policy, so that what nobody foresaw concerns that policy alone
 }
 
 // grade decides what follows from an error. It looks at the SQLSTATE, at whether the connection still
@@ -71,9 +78,9 @@ func grade(err error, c circumstances) Grade {
 	var server *pgconn.PgError
 	if errors.As(err, &server) {
 		if server.Code == schemas.SQLStateLockNotAvailable && c.locks >= lockTries {
-			return halveOrPutAside(c.limit)
+			return resisting(c)
 		}
-		g := gradeOfState(server.Code, c.limit)
+		g := gradeOfState(server.Code, c)
 		if g == StopProcess && c.own {
 			return StopPolicy
 		}
@@ -87,10 +94,10 @@ func grade(err error, c circumstances) Grade {
 }
 
 // lockTries is how often a shard is tried that somebody has locked, with pauses, before the row that is in the way is looked for
-// by halving, or the shard put aside, so that the others go on and the run ends.
+// by halving.
 const lockTries = 5
 
-func gradeOfState(state string, limit int) Grade {
+func gradeOfState(state string, c circumstances) Grade {
 	switch state {
 	case schemas.SQLStateGate, schemas.SQLStateLease,
 		schemas.SQLStateHalted, schemas.SQLStateNoSlot, schemas.SQLStateNoBeat, schemas.SQLStatePublications, // the next look at the audit says so, and how it goes on
@@ -103,10 +110,10 @@ func gradeOfState(state string, limit int) Grade {
 		schemas.SQLStateAdminShutdown, schemas.SQLStateCrashShutdown, schemas.SQLStateCannotConnectNow, schemas.SQLStateIdleSessionTimeout: // shut down, crashed, starting, idle_session_timeout
 		return Retry
 	case schemas.SQLStateTarget, schemas.SQLStateTriggers, schemas.SQLStateCounts, schemas.SQLStateNoCounting,
-		schemas.SQLStateColumns, schemas.SQLStateUnseen, schemas.SQLStateReplica, schemas.SQLStateShape:
+		schemas.SQLStateColumns, schemas.SQLStateUnseen, schemas.SQLStateReplica, schemas.SQLStateShape, schemas.SQLStateTooMany:
 		return StopPolicy
 	case schemas.SQLStateQueryCanceled: // query_canceled: statement_timeout, or a person
-		return halveOrPutAside(limit)
+		return resisting(c)
 	}
 	if len(state) != 5 {
 		return StopProcess
@@ -114,18 +121,32 @@ func gradeOfState(state string, limit int) Grade {
 	switch state[:2] {
 	case "08", "40", "53": // connection, rollback (deadlock, serialization), resources
 		return Retry
-	case "23": // an integrity constraint: a row that something still refers to
-		return halveOrPutAside(limit)
-	case "22", "3F", "42": // a value, a missing schema, what is not there or not allowed
+	case "22", "23": // a value, an integrity constraint: of a row that something refers to, or of a row that refers to it
+		if c.stepOver {
+			return StopPolicy
+		}
+		return resisting(c)
+	case "58", "F0", "XX": // input and output, configuration, damaged data
+		return StopProcess
+	}
+	if c.trusted && !c.stepOver && !strings.HasPrefix(state, ours) {
+		return resisting(c) // a trigger of the application's may raise any
+	}
+	switch state[:2] {
+	case "3F", "42": // a missing schema, what is not there or not allowed
 		return StopPolicy
 	}
 	return StopProcess
 }
 
-// halveOrPutAside looks for the row that resists by halving; at one row it is found.
-func halveOrPutAside(limit int) Grade {
-	if limit > 1 {
+// resisting looks for the row that resists by halving; at one row it is found, and at one that was to be stepped over it is
+// not the row that resists.
+func resisting(c circumstances) Grade {
+	switch {
+	case c.limit > 1:
 		return Halve
+	case !c.stepOver:
+		return StepOver
 	}
 	return PutAside
 }
@@ -171,6 +192,8 @@ func advice(state string) string {
 		return "somebody set session_replication_role for this database or login: alter role … set session_replication_role = origin"
 	case schemas.SQLStateDataCorrupted, schemas.SQLStateIndexCorrupted:
 		return "PostgreSQL found damaged data: see the server's log, and restore the table before anything else"
+	case schemas.SQLStateTooMany:
+		return "`lapse quarantine list` says what stands in the way of each: mend the schema, then `lapse quarantine retry --all`"
 	case schemas.SQLStateNoCounting:
 		return "set track_counts to on"
 	}

@@ -48,10 +48,10 @@ func TestEverySQLStateHasItsGrade(t *testing.T) {
 		{"53100", Retry, Retry},    // disk_full
 		{"25006", Retry, Retry},    // read_only_sql_transaction
 		{"25P03", Retry, Retry},    // idle_in_transaction_session_timeout
-		{"57014", Halve, PutAside}, // query_canceled
-		{"23503", Halve, PutAside}, // foreign_key_violation
-		{"23001", Halve, PutAside}, // restrict_violation, as PostgreSQL 18 has it
-		{"23514", Halve, PutAside}, // check_violation, by SET NULL or SET DEFAULT
+		{"57014", Halve, StepOver}, // query_canceled
+		{"23503", Halve, StepOver}, // foreign_key_violation
+		{"23001", Halve, StepOver}, // restrict_violation, as PostgreSQL 18 has it
+		{"23514", Halve, StepOver}, // check_violation, by SET NULL or SET DEFAULT
 		{schemas.SQLStateHistory, Retry, Retry},
 		{schemas.SQLStateNoBeat, Retry, Retry},
 		{schemas.SQLStatePublications, Retry, Retry},
@@ -60,7 +60,7 @@ func TestEverySQLStateHasItsGrade(t *testing.T) {
 		{"42883", StopPolicy, StopPolicy}, // undefined_function
 		{"42501", StopPolicy, StopPolicy}, // insufficient_privilege
 		{"3F000", StopPolicy, StopPolicy}, // invalid_schema_name
-		{"22008", StopPolicy, StopPolicy}, // datetime_field_overflow
+		{"22008", Halve, StepOver},        // datetime_field_overflow
 		{"28P01", StopProcess, StopProcess},
 		{"3D000", StopProcess, StopProcess},
 		{"P0001", StopProcess, StopProcess},
@@ -119,7 +119,7 @@ func TestWhatStandsInTheWayOfABatchIsGradedAndLosesItsRowContent(t *testing.T) {
 	}{
 		"a row that something refers to": {
 			"create table notes (note text references sessions (note)); insert into notes values ('" + secret + "')", "",
-			"23503", Halve, PutAside, "constraint notes_note_fkey, table public.notes",
+			"23503", Halve, StepOver, "constraint notes_note_fkey, table public.notes",
 		},
 		"a column that is gone": {"", "alter table sessions rename at to at2", schemas.SQLStateColumns, StopPolicy, StopPolicy, "not those"},
 		"a table that is gone":  {"", "alter table sessions rename to sessions2", schemas.SQLStateTarget, StopPolicy, StopPolicy, "is gone, renamed or another table"},

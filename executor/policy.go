@@ -28,12 +28,14 @@ type policyMemory struct {
 	drops     *functions // what runs when it drops a partition; nil until the first
 	size      batchSize
 	backoff   backoff.Backoff
-	notBefore time.Time     // no turn before: after a retry or a stop
-	stopped   error         // why it was stopped; nil otherwise
-	resists   error         // what was put aside in the last run; nil for nothing
-	cause     error         // why this process put a shard aside in this run; nil if it did not
-	behind    bool          // the last run left due rows that somebody had locked
-	locks     map[int64]int // by shard: batches in a row that did not get a lock
+	notBefore time.Time            // no turn before: after a retry or a stop
+	stopped   error                // why it was stopped; nil otherwise
+	resists   error                // what was put aside in the last run; nil for nothing
+	cause     error                // why this process put a shard aside in this run; nil if it did not
+	behind    bool                 // the last run left due rows that somebody had locked
+	locks     map[int64]int        // by shard: batches in a row that did not get a lock
+	searches  map[int64]*search    // by shard, where a row that resists is looked for
+	causes    map[ServerError]bool // why rows of this run were entered in the quarantine
 	shapes    shapes
 	counts    runCounts
 	spoken    int        // what was logged of the run: sayBegins and its kin
@@ -58,7 +60,7 @@ func (e *Executor) memory(p *planner.InForce) *policyMemory {
 	key := versionKey{p.ID, p.Version}
 	m := e.known[key]
 	if m == nil {
-		m = &policyMemory{name: p.Name, backoff: backoff.Backoff{Min: 50 * time.Millisecond, Max: 10 * time.Second}, locks: map[int64]int{}, shapes: shapes{}}
+		m = &policyMemory{name: p.Name, backoff: backoff.Backoff{Min: 50 * time.Millisecond, Max: 10 * time.Second}, locks: map[int64]int{}, searches: map[int64]*search{}, causes: map[ServerError]bool{}, shapes: shapes{}}
 		e.known[key] = m
 	}
 	return m
@@ -90,6 +92,8 @@ func (m *policyMemory) begin(run uuid.UUID, now time.Time) (other bool) {
 	m.counts, m.cause, m.last = runCounts{run: run, began: now}, nil, Statistics{}
 	clear(m.shapes)
 	m.spoken, m.logged, m.expected = 0, time.Time{}, 0
+	clear(m.searches)
+	clear(m.causes)
 	return true
 }
 
@@ -127,18 +131,22 @@ func (m *policyMemory) limit(p *planner.InForce) int {
 }
 
 // through takes down that a batch on a shard was durable.
-func (m *policyMemory) through(p *planner.InForce, shard int64, limit int, done *result, wanted time.Duration) {
+func (m *policyMemory) through(p *planner.InForce, shard int64, o order, done *result, wanted time.Duration) {
+	searched := m.stepped(shard, o, done)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	switch full := !done.passOver; {
-	case !gentle(p):
-		m.size.learn(limit, full, done.took, wanted)
-	case !done.first:
-		m.size.learnGentle(limit, full, done.work, min(gentleWork, wanted))
-	}
 	m.backoff.Reset()
 	m.shapes.through(shard, done.shape)
+	if searched {
+		return
+	}
 	delete(m.locks, shard)
+	switch full := !done.passOver; {
+	case !gentle(p):
+		m.size.learn(o.limit, full, done.took, wanted)
+	case !done.first:
+		m.size.learnGentle(o.limit, full, done.work, min(gentleWork, wanted))
+	}
 }
 
 // dropped takes down that a shard's partition is gone.
@@ -229,7 +237,7 @@ func (m *policyMemory) statistics() Statistics {
 }
 
 // finish takes down what is left of a run that is over.
-func (m *policyMemory) finish(p *planner.InForce, left *runState) {
+func (m *policyMemory) finish(p *planner.InForce, left *runState, rest quarantined) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.resists, m.behind, m.throttled = nil, left.behind, ""
@@ -238,6 +246,8 @@ func (m *policyMemory) finish(p *planner.InForce, left *runState) {
 			m.cause = &ServerError{SQLState: left.state}
 		}
 		m.resists = &ResistingError{Policy: p.Name, Shards: left.aside, RetryAt: *left.retryAt, Cause: m.cause}
+	} else if rest.rows > 0 {
+		m.resists = &ResistingError{Policy: p.Name, Rows: rest.rows, Cause: rest.cause}
 	}
 }
 

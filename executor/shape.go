@@ -59,13 +59,6 @@ func (s shapes) through(shard int64, shape string) {
 	}
 }
 
-// shape is the shape of the next batch on a shard, of those that its function has, the usual one first.
-func (m *policyMemory) shape(shard int64, all []string) string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.shapes.next(shard, all)
-}
-
 // blocked takes down that a batch failed because of somebody's lock, or of rows that were loaded meanwhile, and reports whether
 // another shape is to be tried at once.
 func (m *policyMemory) blocked(shard int64, shape string, limit int, err error) bool {

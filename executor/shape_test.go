@@ -20,13 +20,13 @@ func TestAShardThatIsBlockedPicksForAWhileAndThenGoesBackToRanges(t *testing.T) 
 	next := func(n int) string { // the shapes of n batches that get through
 		var got []string
 		for range n {
-			shape := m.shape(1, all)
+			shape := m.order(1, 100, all).shape
 			got = append(got, shape)
-			m.through(&planner.InForce{}, 1, 100, &result{shape: shape, passOver: true, first: true}, 0)
+			m.through(&planner.InForce{}, 1, order{limit: 100}, &result{shape: shape, passOver: true, first: true}, 0)
 		}
 		return strings.Join(got, " ")
 	}
-	block := func() bool { return m.blocked(1, m.shape(1, all), 100, locked) }
+	block := func() bool { return m.blocked(1, m.order(1, 100, all).shape, 100, locked) }
 	if got := next(2); got != "range range" {
 		t.Errorf("at first %s", got)
 	}
@@ -47,10 +47,10 @@ func TestAShardThatIsBlockedPicksForAWhileAndThenGoesBackToRanges(t *testing.T) 
 			t.Fatal("nothing")
 		}
 	}
-	if got := m.shape(1, all); got != planner.ShapeRange {
+	if got := m.order(1, 100, all).shape; got != planner.ShapeRange {
 		t.Errorf("after %d picks: %s", mostPicks, got)
 	}
-	if m.shape(2, all) != planner.ShapeRange || m.size.rows != 100 {
+	if m.order(2, 100, all).shape != planner.ShapeRange || m.size.rows != 100 {
 		t.Error("another shard, or the size of batches, knows of it")
 	}
 	if m.blocked(1, planner.ShapePick, 100, locked) || m.size.rows != 50 {

@@ -138,14 +138,13 @@ func (w *worker) giveBack(ctx context.Context, l *lease) {
 func (w *worker) batch(ctx context.Context, t *turn, a *assignment, limit int, unslowed bool) (result, turnEnd, error) {
 	p, m := t.policy, t.memory
 	name, table := string(p.Name), p.TableName
-	w.metrics.batchSize.WithLabelValues(name, table).Set(float64(limit))
+	o := m.order(a.shard, limit, p.Definition.Shapes())
+	w.metrics.batchSize.WithLabelValues(name, table).Set(float64(o.limit))
 	began := w.now()
 	ticket := w.guards.memory.Unconfirmed.Draw()
-	shape := m.shape(a.shard, p.Definition.Shapes())
 	if w.session.ahead != nil {
 		ticket = w.aheadTicket
 	}
-	o := order{limit: limit, shape: shape}
 	if unslowed && !gentle(p) && !limited(p) {
 		o.follows = func(done *result) bool { return w.follows(t, done) }
 	}
@@ -158,23 +157,20 @@ func (w *worker) batch(ctx context.Context, t *turn, a *assignment, limit int, u
 		return w.unanswered(ctx, t, &done, unknown)
 	}
 	w.giveRowsBack(ctx, p, a.lease, limit-int(done.deleted))
-	if err != nil && m.blocked(a.shard, shape, limit, err) {
+	if err != nil && m.blocked(a.shard, o.shape, o.limit, err) {
 		w.metrics.failed(p, Retry.String())
 		return result{}, turnGoesOn, nil
 	}
 	if err != nil {
-		decision := grade(err, circumstances{limit: limit, lost: w.session.lost(), own: true, locks: m.locked(a.shard, err)})
-		w.metrics.failed(p, decision.String())
-		if decision == PutAside {
-			end, err := w.putAside(ctx, t, a, err)
-			return result{}, end, err
-		}
-		end, err := w.trouble(t, err, limit)
+		end, err := w.failed(ctx, t, a, o, err)
 		return result{}, end, err
+	}
+	if o.stepOver && done.picked > done.deleted {
+		w.entered(ctx, t, a, &begun)
 	}
 	done.took = w.now().Sub(began)
 	w.metrics.batchSeconds.WithLabelValues(name, table).Observe(done.took.Seconds())
-	m.through(p, a.shard, limit, &done, w.config.Limits.BatchTime)
+	m.through(p, a.shard, o, &done, w.config.Limits.BatchTime)
 	w.count(t, &done)
 	return done, turnGoesOn, nil
 }

@@ -65,13 +65,14 @@ func (s *session) closeRun(ctx context.Context, run uuid.UUID, r remains) error 
 }
 
 // closeRun takes down that the turn's run is over, with what is left. Where something is known to be left it is counted.
-func (w *worker) closeRun(ctx context.Context, t *turn, left *runState) error {
+func (w *worker) closeRun(ctx context.Context, t *turn, left *runState, rest quarantined) error {
 	p, run := t.policy, t.begun()
 	none := int64(0)
 	r := remains{due: &none}
-	if left.behind || left.aside > 0 {
+	if left.behind || left.aside > 0 || rest.rows > 0 {
 		r = w.remaining(ctx, p, run)
 	}
+	r.resting = &rest.rows
 	return w.session.closeRun(ctx, run.ID, r)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"lapse/planner"
 	"lapse/schemas"
 )
 
@@ -41,7 +42,7 @@ const (
 	Finished    Outcome = "finished"    // nothing that was due at the run's cutoff is left, unless LeftBehind says so
 	Limited     Outcome = "limited"     // a limit of the policy's ended the run; a later one goes on
 	Stopped     Outcome = "stopped"     // an error stopped the policy
-	Resisted    Outcome = "resisted"    // all was tried; shards in which a row resists were put aside
+	Resisted    Outcome = "resisted"    // all was tried; rows are in quarantine, or shards were put aside
 	Interrupted Outcome = "interrupted" // Once ended before the run did; the next one goes on with it
 )
 
@@ -81,13 +82,18 @@ func (e *NotArmedError) Error() string {
 // ResistingError says that rows of a policy cannot be deleted. What else is due was.
 type ResistingError struct {
 	Policy  schemas.PolicyName
-	Shards  int
-	RetryAt time.Time
-	Cause   error // in one of them
+	Rows    int64     // in quarantine
+	Shards  int       // that were put aside; where there are any, Rows is not looked for
+	RetryAt time.Time // of the shards
+	Cause   error     // of most rows, or in one of the shards
 }
 
 func (e *ResistingError) Error() string {
-	return fmt.Sprintf("policy %s: a row resists in %d of its shards, which were put aside and are tried again after %s: %v",
+	if e.Shards == 0 {
+		q := planner.Quarantine{Rows: e.Rows}
+		return fmt.Sprintf("policy %s: %s, which could not be deleted: %v: see `lapse quarantine list %s`", e.Policy, &q, e.Cause, e.Policy)
+	}
+	return fmt.Sprintf("policy %s: %d of its shards were put aside and are tried again after %s: %v",
 		e.Policy, e.Shards, e.RetryAt.UTC().Format(time.RFC3339), e.Cause)
 }
 

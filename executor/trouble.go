@@ -9,7 +9,41 @@ import (
 	"lapse/schemas"
 )
 
-// putAside gives a shard up for this run because one of its rows resists. The others go on.
+// failed does what the grade of a batch's error asks for.
+func (w *worker) failed(ctx context.Context, t *turn, a *assignment, o order, err error) (turnEnd, error) {
+	decision := grade(err, circumstances{
+		limit: o.limit, stepOver: o.stepOver, trusted: a.trusted, lost: w.session.lost(), own: true, locks: t.memory.locked(a.shard, err),
+	})
+	w.metrics.failed(t.policy, decision.String())
+	switch decision {
+	case Halve:
+		if schemas.StateOf(err) == schemas.SQLStateQueryCanceled {
+			return w.halve(t, a, o.limit, err)
+		}
+		w.narrow(t, a, o, err)
+		return turnGoesOn, nil
+	case StepOver:
+		w.narrow(t, a, o, err)
+		return turnGoesOn, nil
+	case PutAside:
+		return w.putAside(ctx, t, a, err)
+	default:
+		return w.trouble(t, err, o.limit)
+	}
+}
+
+// halve is for a batch that took too long, be it because of one row or of all.
+func (w *worker) halve(t *turn, a *assignment, limit int, err error) (turnEnd, error) {
+	t.memory.halve(limit)
+	level := slog.LevelDebug
+	if t.memory.first(sayHalved) {
+		level = slog.LevelWarn
+	}
+	w.log.Log(context.Background(), level, "the batch is halved", "policy", t.policy.Name, "relation", a.leaf, "error", stripped("delete a batch", err), "rows", limit)
+	return turnGoesOn, nil
+}
+
+// putAside gives a shard up for this run because something is in the way that is no single row's fault. The others go on.
 func (w *worker) putAside(ctx context.Context, t *turn, a *assignment, cause error) (turnEnd, error) {
 	p, state := t.policy, schemas.StateOf(cause)
 	until, err := w.session.putAside(ctx, a.lease, state)
@@ -21,9 +55,9 @@ func (w *worker) putAside(ctx context.Context, t *turn, a *assignment, cause err
 		w.log.Warn("somebody holds a lock; the shard is put aside", "policy", p.Name, "relation", a.leaf, "next_try", until)
 		return turnShardOver, nil
 	}
-	cause = stripped("delete one row", cause)
+	cause = stripped("find one row", cause)
 	t.memory.putAside(a.shard, cause)
-	w.log.Error("a row resists; its shard is put aside", "policy", p.Name, "relation", a.leaf, "error", cause, "next_try", until)
+	w.log.Error("not even one row is found in time; the shard is put aside", "policy", p.Name, "relation", a.leaf, "error", cause, "next_try", until)
 	return turnShardOver, nil
 }
 
@@ -37,15 +71,7 @@ func (w *worker) trouble(t *turn, err error, limit int) (turnEnd, error) {
 		pause := m.retry(w.now())
 		w.log.Warn("the batch is tried again", "policy", p.Name, "error", err, "pause_seconds", pause.Seconds())
 		return turnBlocked, nil
-	case Halve:
-		m.halve(limit)
-		level := slog.LevelDebug
-		if m.first(sayHalved) {
-			level = slog.LevelWarn
-		}
-		w.log.Log(context.Background(), level, "the batch is halved", "policy", p.Name, "error", err, "rows", limit)
-		return turnGoesOn, nil
-	case StopPolicy:
+	case Halve, StepOver, PutAside, StopPolicy: // of a call that is no batch, where there is nothing to halve
 		w.stop(p, err)
 		return turnStopped, nil
 	default:

@@ -250,25 +250,28 @@ func (w *worker) finish(ctx context.Context, t *turn) (turnEnd, error) {
 		t.limit(maxRowsReached(p))
 		return turnLimited, nil
 	}
-	err = w.closeRun(ctx, t, &left)
+	rest, err := w.forgive(ctx, t, &left)
+	if err == nil {
+		err = w.closeRun(ctx, t, &left, rest)
+	}
 	if err == nil {
 		err = w.recall(ctx, t)
 	}
 	if err != nil {
 		return w.trouble(t, err, 1)
 	}
-	m.finish(p, &left)
+	m.finish(p, &left, rest)
 	if left.aside > 0 {
 		w.metrics.skips.WithLabelValues(string(p.Name), p.TableName, reasonPutAside).Add(float64(left.aside))
 	}
 	took, counts := w.now().Sub(run.StartedAt), m.done()
 	w.metrics.runSeconds.WithLabelValues(string(p.Name), p.TableName).Observe(took.Seconds())
 	level := slog.LevelInfo
-	if counts.deleted+counts.cascaded == 0 && left.aside == 0 && !left.behind {
+	if counts.deleted+counts.cascaded == 0 && left.aside == 0 && !left.behind && rest.rows == 0 {
 		level = slog.LevelDebug // nothing was due
 	}
 	w.log.Log(ctx, level, "run is over", "policy", p.Name, "run", run.ID, "deleted", counts.deleted, "cascaded", counts.cascaded,
-		"batches", counts.batches, "seconds", took.Seconds(), "shards_put_aside", left.aside, "locked_rows_left", left.behind)
+		"batches", counts.batches, "seconds", took.Seconds(), "shards_put_aside", left.aside, "locked_rows_left", left.behind, "rows_in_quarantine", rest.rows)
 	return turnFinished, nil
 }
 

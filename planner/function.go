@@ -155,7 +155,7 @@ func (d *Definition) deleteFunction() (string, error) {
 		"PickSelect": onLeaf(d.pickSelect(leafMark, "$1", "$2", own), "place.leaf"), "Left": onLeaf(d.left(leafMark), "place.leaf"),
 		"CountSelect": onLeaf(d.countSelect(leafMark), "place.leaf"),
 		"After":       d.pickAfter("$5"), "PickTail": d.pickTail(limit), "PickLock": onLeaf(d.pickLock(leafMark), "place.leaf"), "Lock": condition.Lock(), "Above": above, "UpTo": upTo,
-		"Places": d.places("s", ""), "LastPicked": d.lastPlace("due"), "LastDue": d.lastPlace("due"), "LastSeen": d.lastPlace("seen"),
+		"Places": d.places("s", ""), "KeyTexts": d.keyTexts(), "LastPicked": d.lastPlace("due"), "LastDue": d.lastPlace("due"), "LastSeen": d.lastPlace("seen"),
 	})
 	text, err := fill("delete.sql.tmpl", facts)
 	if err != nil {
@@ -184,12 +184,12 @@ func (d *Definition) joinedNames() (names []string) {
 	return names
 }
 
-// restates reports whether the one DELETE of a function's text has the condition.
+// restates reports whether the one text of a DELETE in a function has the condition.
 func restates(text, condition string) bool {
-	before, rest, found := strings.Cut(text, "delete from only")
-	statement, after, ended := strings.Cut(rest, "using claim.cutoff")
+	before, rest, found := strings.Cut(text, "'delete from only")
+	statement, after, ended := strings.Cut(rest, ";\n")
 	return found && ended && strings.Contains(statement, inner(condition)) &&
-		!strings.Contains(before, "execute 'delete") && !strings.Contains(after, "execute 'delete")
+		!strings.Contains(before, "'delete") && !strings.Contains(after, "'delete")
 }
 
 // onLeaf writes SQL for a place inside a quoted statement text, with the leaf's name from a variable.

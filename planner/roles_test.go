@@ -42,6 +42,7 @@ func TestADeleterMayCallTheFixedFunctionsAndNothingElse(t *testing.T) {
 			"look(claim lapse.claim, work lapse.work, leaf text), pin(), record(claim lapse.claim, mac bytea, work lapse.work), " +
 			"awaited(relation oid), part(claim lapse.claim, work lapse.work, due_column name), leave_drop(claim lapse.claim, work lapse.work, why text), " +
 			"record_drop(claim lapse.claim, mac bytea, work lapse.work, rows bigint, oldest timestamp with time zone, newest timestamp with time zone), " +
+			"resist(claim lapse.claim, work lapse.work, key text[], state text, schema_name text, table_name text, constraint_name text), " +
 			"survey_1_1(at_cutoff timestamp with time zone, at_most bigint)"
 		if got := valueOn[string](t, w.admin, reachable, w.deleter(), false); sorted(got) != sorted(want) {
 			t.Errorf("the deleter may\n%s\nwant\n%s", got, want)

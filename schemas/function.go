@@ -88,7 +88,7 @@ func setting(line string) string {
 // batchFunctions are the functions of the catalog that a batch runs, besides the policy's own.
 var batchFunctions = []string{
 	"lapse.code", "lapse.distrusted", "lapse.enter", "lapse.examine", "lapse.familiar", "lapse.held", "lapse.intruders", "lapse.joined", "lapse.keep", "lapse.lease_time", "lapse.leave", "lapse.look", "lapse.pin", "lapse.publications_fault", "lapse.publications_trouble",
-	"lapse.reach", "lapse.record", "lapse.resting", "lapse.same_table", "lapse.signature", "lapse.surroundings", "lapse.system_identifier", "lapse.timeline", "lapse.unseen",
+	"lapse.reach", "lapse.record", "lapse.resist", "lapse.resting", "lapse.same_table", "lapse.signature", "lapse.surroundings", "lapse.system_identifier", "lapse.timeline", "lapse.unseen",
 	"lapse.awaited", "lapse.leave_drop", "lapse.leaves", "lapse.part", "lapse.part_of", "lapse.record_drop", "lapse.referring",
 }
 
@@ -97,7 +97,7 @@ var batchFunctions = []string{
 func DeleterFunctions() []string {
 	return []string{
 		"lapse.enter(lapse.claim, lapse.work, int, int, int)", "lapse.look(lapse.claim, lapse.work, text)",
-		"lapse.record(lapse.claim, bytea, lapse.work)",
+		"lapse.record(lapse.claim, bytea, lapse.work)", "lapse.resist(lapse.claim, lapse.work, text[], text, text, text, text)",
 		"lapse.leave(lapse.claim, lapse.work, bigint, bigint, bigint[], text[], boolean, boolean)", "lapse.inspect(int, int)",
 		"lapse.pin()", "lapse.cascade_statement(oid, text)", "lapse.part(lapse.claim, lapse.work, name)", "lapse.awaited(oid)",
 		"lapse.record_drop(lapse.claim, bytea, lapse.work, bigint, timestamptz, timestamptz)", "lapse.leave_drop(lapse.claim, lapse.work, text)",

@@ -19,7 +19,7 @@ as $lapse$
 declare
   place   lapse.place := lapse.enter(claim, work, 3, 1, 1000);
   bound   date := ((claim.cutoff - interval '2 days' - interval '1 mon' + interval '4 days') at time zone 'UTC')::date;
-  shape   text := coalesce(work.shape, 'pick');
+  shape   text := case when work.step_over then 'pick' else coalesce(work.shape, 'pick') end;
   kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end
     || case when place.lower is null then '' else '
    and t."day" > ($8[1])::date' end
@@ -37,6 +37,14 @@ declare
   gone    bigint := 0;
   more    boolean := false;
   ended   boolean;
+  deletion text := 'delete from only ' || place.leaf || ' as t
+ where t.tableoid = $3
+   and case when t."day" between ''4713-01-01 BC'' and $2 then (t."day"::timestamp at time zone ''UTC'') + interval ''1 mon 2 days'' <= $1 else false end' || kept;
+  key     text[];
+  state   text;
+  in_schema text;
+  in_table text;
+  by_name text;
   due     bigint;
 begin
   if shape <> all ('{pick}') then
@@ -81,18 +89,32 @@ select t.ctid as at
   end if;
   if counted > 0 then
     before := lapse.record(claim, mac, work);
-    foreach this in array these loop
-      execute 'delete from only ' || place.leaf || ' as t
- where t.tableoid = $3
-   and case when t."day" between ''4713-01-01 BC'' and $2 then (t."day"::timestamp at time zone ''UTC'') + interval ''1 mon 2 days'' <= $1 else false end' || kept || this
-        using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, place.lower, place.upper;
-      get diagnostics went = row_count;
-      gone := gone + went;
-    end loop;
-    if gone > 2 * work.row_limit then
-      raise exception 'more than twice as many rows as were counted came into the range meanwhile' using errcode = 'LP023';
+    if coalesce(work.step_over, false) then
+      -- The one row that resists: it stays, and what stood in the way is taken down with its key.
+      begin
+        execute deletion || these[1] using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, place.lower, place.upper;
+        get diagnostics gone = row_count;
+        set constraints all immediate;
+      exception when others or query_canceled or assert_failure then
+        get stacked diagnostics state = returned_sqlstate, in_schema = schema_name, in_table = table_name, by_name = constraint_name;
+        gone := 0;
+        execute 'select array[(t."id")::text] from only ' || place.leaf || ' as t where t.tableoid = $3 and t.ctid = any ($7)' into key using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, place.lower, place.upper;
+        before := lapse.resist(claim, work, key, state, in_schema, in_table, by_name);
+        if before is null then
+          raise; -- it is no row's fault
+        end if;
+      end;
+    else
+      foreach this in array these loop
+        execute deletion || this using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, place.lower, place.upper;
+        get diagnostics went = row_count;
+        gone := gone + went;
+      end loop;
+      if gone > 2 * work.row_limit then
+        raise exception 'more than twice as many rows as were counted came into the range meanwhile' using errcode = 'LP023';
+      end if;
+      set constraints all immediate; -- deferred ones too: here, not at COMMIT
     end if;
-    set constraints all immediate; -- deferred ones too: here, not at COMMIT
     perform lapse.pin();
   end if;
   return lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended, more);

@@ -19,7 +19,7 @@ as $lapse$
 declare
   place   lapse.place := lapse.enter(claim, work, 1, 2, 100);
   bound   text := to_char(least(claim.cutoff - interval '00:00:00' + interval '1 day', '9999-12-31') at time zone 'UTC', 'YYYY-MM-DD') || '~';
-  shape   text := coalesce(work.shape, 'pick');
+  shape   text := case when work.step_over then 'pick' else coalesce(work.shape, 'pick') end;
   kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
   after   text := case when place.cursor is null then '' else '
    and (((CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''string''::text THEN substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) ELSE NULL::text END) collate "C"), t."id") > (($5[1])::text collate "C", ($5[2])::integer)' end;
@@ -33,6 +33,14 @@ declare
   gone    bigint := 0;
   more    boolean := false;
   ended   boolean;
+  deletion text := 'delete from only ' || place.leaf || ' as t
+ where t.tableoid = $3
+   and case when ((CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''string''::text THEN substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) ELSE NULL::text END) collate "C") between ''0001'' and $2 and (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C") ~ ''^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then case when substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 9, 2) <= case substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 6, 2) when ''02'' then case when substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 1, 4)::int % 4 = 0 and (substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 1, 4)::int % 100 <> 0 or substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 1, 4)::int % 400 = 0) then ''29'' else ''28'' end when ''04'' then ''30'' when ''06'' then ''30'' when ''09'' then ''30'' when ''11'' then ''30'' else ''31'' end then (left((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), case substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 20, 1) when ''.'' then 23 else 19 end)::timestamp at time zone ''UTC'' - (case when substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 20) like ''%:%'' then right((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 6) else ''0'' end)::interval) + interval ''00:00:00'' <= $1 else false end else false end' || kept;
+  key     text[];
+  state   text;
+  in_schema text;
+  in_table text;
+  by_name text;
   due     bigint;
 begin
   if shape <> all ('{pick}') then
@@ -77,18 +85,32 @@ select t.ctid as at
   end if;
   if counted > 0 then
     before := lapse.record(claim, mac, work);
-    foreach this in array these loop
-      execute 'delete from only ' || place.leaf || ' as t
- where t.tableoid = $3
-   and case when ((CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''string''::text THEN substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) ELSE NULL::text END) collate "C") between ''0001'' and $2 and (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C") ~ ''^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then case when substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 9, 2) <= case substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 6, 2) when ''02'' then case when substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 1, 4)::int % 4 = 0 and (substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 1, 4)::int % 100 <> 0 or substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 1, 4)::int % 400 = 0) then ''29'' else ''28'' end when ''04'' then ''30'' when ''06'' then ''30'' when ''09'' then ''30'' when ''11'' then ''30'' else ''31'' end then (left((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), case substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 20, 1) when ''.'' then 23 else 19 end)::timestamp at time zone ''UTC'' - (case when substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 20) like ''%:%'' then right((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 6) else ''0'' end)::interval) + interval ''00:00:00'' <= $1 else false end else false end' || kept || this
-        using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at;
-      get diagnostics went = row_count;
-      gone := gone + went;
-    end loop;
-    if gone > 2 * work.row_limit then
-      raise exception 'more than twice as many rows as were counted came into the range meanwhile' using errcode = 'LP023';
+    if coalesce(work.step_over, false) then
+      -- The one row that resists: it stays, and what stood in the way is taken down with its key.
+      begin
+        execute deletion || these[1] using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at;
+        get diagnostics gone = row_count;
+        set constraints all immediate;
+      exception when others or query_canceled or assert_failure then
+        get stacked diagnostics state = returned_sqlstate, in_schema = schema_name, in_table = table_name, by_name = constraint_name;
+        gone := 0;
+        execute 'select array[(t."id")::text] from only ' || place.leaf || ' as t where t.tableoid = $3 and t.ctid = any ($7)' into key using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at;
+        before := lapse.resist(claim, work, key, state, in_schema, in_table, by_name);
+        if before is null then
+          raise; -- it is no row's fault
+        end if;
+      end;
+    else
+      foreach this in array these loop
+        execute deletion || this using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at;
+        get diagnostics went = row_count;
+        gone := gone + went;
+      end loop;
+      if gone > 2 * work.row_limit then
+        raise exception 'more than twice as many rows as were counted came into the range meanwhile' using errcode = 'LP023';
+      end if;
+      set constraints all immediate; -- deferred ones too: here, not at COMMIT
     end if;
-    set constraints all immediate; -- deferred ones too: here, not at COMMIT
     perform lapse.pin();
   end if;
   return lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended, more);
