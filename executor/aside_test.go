@@ -15,57 +15,6 @@ import (
 	"lapse/schemas"
 )
 
-// parts makes a partitioned table of two partitions with due rows in both, the first ones with the oldest.
-func parts(t testing.TB, db *pgtest.DB, due int) {
-	t.Helper()
-	owned(t, db, "create table visits (id bigint, at timestamptz, part int, primary key (id, part)) partition by list (part)",
-		"create table visits_1 partition of visits for values in (1)", "create table visits_2 partition of visits for values in (2)",
-		"create index on visits (at, id)",
-		fmt.Sprintf("insert into visits select g, now() - interval '40 days' - g * interval '1 second', p from generate_series(1, %d) g, generate_series(1, 2) p", due))
-}
-
-func TestARowThatResistsStopsItsPartitionOnly(t *testing.T) {
-	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
-		parts(t, db, 100)
-		owned(t, db, "create table keeps (id bigint, part int, foreign key (id, part) references visits)", "create index on keeps (id, part)",
-			"insert into keeps values (100, 1)")
-		arm(t, db, policies(policy("p", "public.visits", "batch: 64", "every: 1 second")))
-		s, err := newExecutor(t, db).Once(t.Context(), nil)
-		var resists *ResistingError
-		if !errors.As(err, &resists) || resists.Shards != 1 || !strings.Contains(err.Error(), "keeps") {
-			t.Fatalf("got %v, want one shard put aside and the constraint that is in the way", err)
-		}
-		if only(t, s).Outcome != Resisted || only(t, s).Deleted != 100 {
-			t.Errorf("the pass did %+v, want 100 rows of the other partition", only(t, s))
-		}
-		// The next run has a cutoff of its own, and leaves the shard alone until its time.
-		first := one[time.Time](t, db, "select max(cutoff) from lapse.run")
-		owned(t, db, "insert into visits values (1000, now() - interval '30 days', 2)")
-		if _, err := newExecutor(t, db).Once(t.Context(), []schemas.PolicyName{"p"}); !errors.As(err, &resists) {
-			t.Errorf("the second pass: %v, want that the shard is still aside", err)
-		}
-		if !one[time.Time](t, db, "select max(cutoff) from lapse.run").After(first) {
-			t.Error("the cutoff is frozen")
-		}
-		if got := one[string](t, db, "select count(*) filter (where part = 1) || ' ' || count(*) filter (where part = 2) from visits"); got != "100 0" {
-			t.Errorf("rows by partition: %s, want 100 0", got)
-		}
-		if got := one[int](t, db, "select max(tries) from lapse.shard"); got != 1 {
-			t.Errorf("tried %d times, want once before its next time", got)
-		}
-		// When its time has come, and nothing stands in the way any more, it goes on.
-		owned(t, db, "delete from keeps")
-		db.Exec(t, "update lapse.shard set retry_at = now() where aside")
-		if _, err := newExecutor(t, db).Once(t.Context(), []schemas.PolicyName{"p"}); err != nil {
-			t.Error(err)
-		}
-		if got := one[int](t, db, "select count(*) from visits"); got != 0 {
-			t.Errorf("%d rows are left", got)
-		}
-	})
-}
-
 func TestWhatNobodyForesawStopsThePolicyAndNotTheProcess(t *testing.T) {
 	t.Parallel()
 	for _, state := range []string{"XX001", "58030", "ZZ999"} {

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,39 +26,53 @@ const refuses = `create function refuse() returns trigger language plpgsql as $$
 
 var obstacles = map[string]obstacle{
 	"a foreign key": {
-		ddl: []string{"create table logins (session bigint references sessions)", "insert into logins select id from sessions where id % 137 = 0",
-			"create index on logins (session)"},
+		ddl: []string{
+			"create table logins (session bigint references sessions)", "insert into logins select id from sessions where id % 137 = 0",
+			"create index on logins (session)",
+		},
 		state: "23503", says: "constraint logins_session_fkey, table case_",
 	},
 	"a foreign key that restricts": {
-		ddl: []string{"create table logins (session bigint references sessions on delete restrict)", "create index on logins (session)",
-			"insert into logins select id from sessions where id % 137 = 0"},
+		ddl: []string{
+			"create table logins (session bigint references sessions on delete restrict)", "create index on logins (session)",
+			"insert into logins select id from sessions where id % 137 = 0",
+		},
 		says: "logins_session_fkey",
 	},
 	"a deferred foreign key": {
-		ddl: []string{"create table logins (session bigint references sessions deferrable initially deferred)", "create index on logins (session)",
-			"insert into logins select id from sessions where id % 137 = 0"},
+		ddl: []string{
+			"create table logins (session bigint references sessions deferrable initially deferred)", "create index on logins (session)",
+			"insert into logins select id from sessions where id % 137 = 0",
+		},
 		state: "23503", says: "logins_session_fkey",
 	},
 	"a foreign key behind a cascade": {
-		ddl: []string{"create table logins (session bigint primary key references sessions on delete cascade)", "insert into logins select id from sessions",
-			"create table steps (login bigint references logins)", "create index on steps (login)", "insert into steps select id from sessions where id % 137 = 0"},
+		ddl: []string{
+			"create table logins (session bigint primary key references sessions on delete cascade)", "insert into logins select id from sessions",
+			"create table steps (login bigint references logins)", "create index on steps (login)", "insert into steps select id from sessions where id % 137 = 0",
+		},
 		state: "23503", says: "steps_login_fkey",
 	},
 	"a check of rows that are set null": {
-		ddl: []string{"create table logins (session bigint references sessions on delete set null, n bigint check (session is not null or n % 137 <> 0))",
-			"create index on logins (session)", "insert into logins select id, id from sessions"},
+		ddl: []string{
+			"create table logins (session bigint references sessions on delete set null, n bigint check (session is not null or n % 137 <> 0))",
+			"create index on logins (session)", "insert into logins select id, id from sessions",
+		},
 		state: "23514", says: "logins_check",
 	},
 	"a column that is not null of rows that are set null": {
-		ddl: []string{"create table logins (session bigint not null references sessions on delete set null)", "create index on logins (session)",
-			"insert into logins select id from sessions where id % 137 = 0"},
+		ddl: []string{
+			"create table logins (session bigint not null references sessions on delete set null)", "create index on logins (session)",
+			"insert into logins select id from sessions where id % 137 = 0",
+		},
 		state: "23502",
 	},
 	"an exclusion constraint of rows that are set null": {
-		ddl: []string{"create table logins (session bigint references sessions on delete set default, n int4range, exclude using gist (n with &&) where (session is null))",
+		ddl: []string{
+			"create table logins (session bigint references sessions on delete set default, n int4range, exclude using gist (n with &&) where (session is null))",
 			"create index on logins (session)", "insert into logins values (null, '[1,2)')",
-			"insert into logins select id, case when id % 137 = 0 then int4range(1, 2) end from sessions"},
+			"insert into logins select id, case when id % 137 = 0 then int4range(1, 2) end from sessions",
+		},
 		state: "23P01", says: "logins_n_excl",
 	},
 	"a trigger that raises": {
@@ -69,24 +84,32 @@ var obstacles = map[string]obstacle{
 		policy: []string{"triggers: trusted"}, state: "P0001",
 	},
 	"row security of a table that a trigger writes": {
-		ddl: []string{"create table notes (id bigint)", "alter table notes enable row level security", "alter table notes force row level security",
+		ddl: []string{
+			"create table notes (id bigint)", "alter table notes enable row level security", "alter table notes force row level security",
 			"create function note() returns trigger language plpgsql as $$ begin if old.id % 137 = 0 then insert into public.notes values (old.id); end if; return old; end $$",
-			"create trigger note before delete on sessions for each row execute function note()"},
+			"create trigger note before delete on sessions for each row execute function note()",
+		},
 		policy: []string{"triggers: trusted"}, state: "42501",
 	},
 	"an error of a trigger that is of no class": {
-		ddl: []string{strings.Replace(refuses, "old.id;", "old.id using errcode = 'ZZ999';", 1),
-			"create trigger refuse before delete on sessions for each row execute function refuse()"},
+		ddl: []string{
+			strings.Replace(refuses, "old.id;", "old.id using errcode = 'ZZ999';", 1),
+			"create trigger refuse before delete on sessions for each row execute function refuse()",
+		},
 		policy: []string{"triggers: trusted"}, state: "ZZ999",
 	},
 	"a value that a trigger cannot compute": {
-		ddl: []string{"create function refuse() returns trigger language plpgsql as $$ begin perform 1 / (old.id % 137); return old; end $$",
-			"create trigger refuse before delete on sessions for each row execute function refuse()"},
+		ddl: []string{
+			"create function refuse() returns trigger language plpgsql as $$ begin perform 1 / (old.id % 137); return old; end $$",
+			"create trigger refuse before delete on sessions for each row execute function refuse()",
+		},
 		policy: []string{"triggers: trusted"}, state: "22012",
 	},
 	"an assertion of a trigger": {
-		ddl: []string{"create function refuse() returns trigger language plpgsql as $$ begin assert old.id % 137 <> 0; return old; end $$",
-			"create trigger refuse before delete on sessions for each row execute function refuse()"},
+		ddl: []string{
+			"create function refuse() returns trigger language plpgsql as $$ begin assert old.id % 137 <> 0; return old; end $$",
+			"create trigger refuse before delete on sessions for each row execute function refuse()",
+		},
 		policy: []string{"triggers: trusted"}, state: "P0004",
 	},
 }
@@ -98,9 +121,11 @@ func obstructed(t testing.TB, db *pgtest.DB, names []string) {
 	for i, name := range names {
 		o, schema := obstacles[name], fmt.Sprintf("case_%d", i)
 		db.Exec(t, "create schema "+schema+" authorization "+appRole)
-		ddl := append([]string{"set search_path = " + schema, "create table sessions (id bigint primary key, at timestamptz)", "create index on sessions (at, id)",
+		ddl := append([]string{
+			"set search_path = " + schema, "create table sessions (id bigint primary key, at timestamptz)", "create index on sessions (at, id)",
 			"insert into sessions select g, now() - interval '40 days' - g * interval '1 second' from generate_series(1, 1000) g",
-			"insert into sessions select g, now() - interval '20 days' from generate_series(1001, 1005) g"}, o.ddl...)
+			"insert into sessions select g, now() - interval '20 days' from generate_series(1001, 1005) g",
+		}, o.ddl...)
 		for j := range ddl {
 			ddl[j] = strings.ReplaceAll(ddl[j], "public.", schema+".")
 		}
@@ -197,4 +222,99 @@ func TestASearchTakesTheLogarithm(t *testing.T) {
 			}
 		}
 	}
+}
+
+// parts makes a partitioned table of two partitions with due rows in both, the first ones with the oldest.
+func parts(t testing.TB, db *pgtest.DB, due int) {
+	t.Helper()
+	owned(t, db, "create table visits (id bigint, at timestamptz, part int, primary key (id, part)) partition by list (part)",
+		"create table visits_1 partition of visits for values in (1)", "create table visits_2 partition of visits for values in (2)",
+		"create index on visits (at, id)",
+		fmt.Sprintf("insert into visits select g, now() - interval '40 days' - g * interval '1 second', p from generate_series(1, %d) g, generate_series(1, 2) p", due))
+}
+
+// A row that resists holds up no other, of its partition or of another. It leaves the quarantine when it is deleted, when it is gone, when
+// it is not due any more, and with its partition.
+func TestARowLeavesTheQuarantineByItself(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		parts(t, db, 100)
+		owned(t, db, "create table keeps (id bigint, part int, foreign key (id, part) references visits)", "create index on keeps (id, part)",
+			"insert into keeps select g, p from generate_series(10, 50, 10) g, generate_series(1, 2) p")
+		arm(t, db, policies(policy("p", "public.visits", "batch: 64", "every: 1 second")))
+		e := newExecutor(t, db)
+		entries := func() string {
+			return one[string](t, db, "select coalesce(string_agg(key[1] || '/' || key[2], ' ' order by key[1], key[2]), '') from lapse.quarantine")
+		}
+		for _, c := range []struct {
+			before     string // the application's
+			left, rest string
+		}{
+			{"", "10/1 10/2 20/1 20/2 30/1 30/2 40/1 40/2 50/1 50/2", "10"},
+			{"delete from keeps where id = 10", "20/1 20/2 30/1 30/2 40/1 40/2 50/1 50/2", "8"},                         // deleted
+			{"delete from keeps where id = 20; delete from visits where id = 20", "30/1 30/2 40/1 40/2 50/1 50/2", "6"}, // gone
+			{"update visits set at = now() where id = 30", "40/1 40/2 50/1 50/2", "6"},                                  // not due
+			{"alter table keeps drop constraint keeps_id_part_fkey; alter table visits detach partition visits_2; update visits_1 set at = now() where id = 40", "50/1", "3"},
+		} {
+			db.Exec(t, "update lapse.quarantine set retry_at = now()")
+			if c.before != "" {
+				owned(t, db, c.before)
+			}
+			if strings.Contains(c.before, "detach") {
+				owned(t, db, "alter table keeps add foreign key (id, part) references visits not valid")
+			}
+			s, err := e.Once(t.Context(), []schemas.PolicyName{"p"})
+			if only(t, s).Outcome != Resisted {
+				t.Errorf("after %q: %+v, %v", c.before, only(t, s), err)
+			}
+			if got := entries(); got != c.left {
+				t.Errorf("after %q: %s are in quarantine, want %s", c.before, got, c.left)
+			}
+			if got := one[string](t, db, "select count(*)::text from visits"); got != c.rest {
+				t.Errorf("after %q: %s rows are left, want %s", c.before, got, c.rest)
+			}
+		}
+		owned(t, db, "delete from keeps")
+		db.Exec(t, "update lapse.quarantine set retry_at = now()")
+		if s := once(t, e, "p"); only(t, s).Outcome != Finished || entries() != "" {
+			t.Errorf("with nothing in the way: %+v, and %s in quarantine", only(t, s), entries())
+		}
+	})
+}
+
+// Where most rows resist the cause is the schema: the policy stops, and its quarantine is no copy of the table.
+func TestAPolicyStopsWhereMostOfItsRowsResist(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 400, 5)
+		owned(t, db, "create table logins (session bigint references sessions)", "create index on logins (session)",
+			"insert into logins select id from sessions where id <= 300")
+		arm(t, db, policies(policy("p", "public.sessions", "pace: unlimited")))
+		e := newExecutor(t, db)
+		s, err := e.Once(t.Context(), nil)
+		if p := only(t, s); p.Outcome != Stopped || p.Deleted != 100 || schemas.SQLStateTooMany != serverState(err) ||
+			!strings.Contains(err.Error(), "101 of the 201 rows that this run tried could not be deleted") || !strings.Contains(err.Error(), "lapse quarantine") {
+			t.Errorf("Once did %+v, %v; want a policy that is stopped, and how it goes on", p, err)
+		}
+		if got := one[int](t, db, "select count(*) from lapse.quarantine"); got != 100 {
+			t.Errorf("%d rows are in quarantine", got)
+		}
+		owned(t, db, "drop table logins")
+		db.Exec(t, "update lapse.quarantine set retry_at = now()")
+		_, _ = e.Once(t.Context(), []schemas.PolicyName{"p"}) // the rest of the run, which began before they were to be tried again
+		if s := once(t, e, "p"); only(t, s).Outcome != Finished {
+			t.Errorf("with the schema mended: %+v", only(t, s))
+		}
+		if got := one[string](t, db, "select (select count(*) from sessions) || ' ' || (select count(*) from lapse.quarantine)"); got != "5 0" {
+			t.Errorf("rows and entries left: %s, want 5 0", got)
+		}
+	})
+}
+
+func serverState(err error) string {
+	var server *ServerError
+	if errors.As(err, &server) {
+		return server.SQLState
+	}
+	return ""
 }

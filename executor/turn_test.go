@@ -87,30 +87,6 @@ func TestAStoppedPolicyDoesNotStopTheOthers(t *testing.T) {
 	})
 }
 
-func TestARowThatSomethingRefersToStopsItsPolicyOnceItIsFound(t *testing.T) {
-	t.Parallel()
-	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
-		sessions(t, db, 200, 5)
-		owned(t, db, "create table keeps (session bigint references sessions)", "insert into keeps values (50)")
-		arm(t, db, policies(policy("p", "public.sessions", "batch: 64")))
-		e := newExecutor(t, db)
-		_, err := e.Once(t.Context(), nil)
-		var resists *ResistingError
-		var server *ServerError
-		if !errors.As(err, &resists) || !errors.As(err, &server) || server.Constraint != "keeps_session_fkey" ||
-			server.SQLState != schemas.SQLStateForeignKeyViolation && server.SQLState != schemas.SQLStateRestrictViolation {
-			t.Fatalf("got %v, want the constraint that is in the way", err)
-		}
-		// All that come before it in order went; it and what follows stays.
-		if left := one[string](t, db, "select min(id) || '-' || max(id) from sessions where id <= 200"); left != "1-50" {
-			t.Errorf("left: %s, want the row and what comes after it, 1-50", left)
-		}
-		if counted(t, e, "lapse_batches_total", Halve.String()) == 0 {
-			t.Error("no batch was halved")
-		}
-	})
-}
-
 func TestAStoppedPolicyIsTriedAgainAtItsNextScheduledTime(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
