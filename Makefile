@@ -50,9 +50,18 @@ race: servers-or-less ## the same with the race detector, on the newest PostgreS
 MINUTES ?= 5
 SEED ?=
 .PHONY: torture
-torture: servers-or-less ## kill and freeze brokers, auditors and PostgreSQL for MINUTES=5; SEED=N repeats a run's choices
+torture: torture-audit torture-executor ## both of these, one after the other
+
+.PHONY: torture-audit
+torture-audit: servers-or-less ## kill and freeze brokers, auditors and PostgreSQL for MINUTES=5; SEED=N repeats a run's choices
 	@LAPSE_TORTURE=$(MINUTES) LAPSE_TEST_SEED=$(SEED) go test -tags torture -count=1 -v -timeout $$(($(MINUTES) + 20))m \
 		-run TestNothingIsMissingOrTwiceUnderTorture ./audit/
+
+# Three tests, each for MINUTES: random worlds with concurrent writers, cut connections, and kills of any of four executors.
+.PHONY: torture-executor
+torture-executor: servers-or-less ## the executor's: random tables with writers beside it, every message cut, kill -9, each for MINUTES=5
+	@LAPSE_TORTURE=$(MINUTES) LAPSE_TEST_SEED=$(SEED) go test -tags torture -count=1 -v -timeout $$((3 * $(MINUTES) + 30))m \
+		-run '^TestTorture' ./executor/ | grep -v '^ *[a-z_]*_test.go:[0-9]*: time='
 
 # The binary to compare with is built beforehand, of any commit:
 #   git worktree add /tmp/before COMMIT && (cd /tmp/before && go build -o /tmp/lapse-before ./cmd/lapse)

@@ -21,6 +21,9 @@ import (
 // childURL makes the test binary an executor process that works on that database until nothing is due.
 const childURL = "LAPSE_TEST_EXECUTOR_URL"
 
+// childHolder names the process in leases.
+const childHolder = "LAPSE_TEST_EXECUTOR_HOLDER"
+
 // runChild is the process. It says "batch" after each batch and "over" at the end.
 func runChild() int {
 	config, err := pgx.ParseConfig(os.Getenv(childURL))
@@ -29,7 +32,7 @@ func runChild() int {
 		return 1
 	}
 	e, err := New(Config{
-		Database: config, TagKey: testKey, Limits: Limits{TurnTime: time.Minute},
+		Database: config, TagKey: testKey, Holder: os.Getenv(childHolder), Limits: Limits{TurnTime: time.Minute},
 		Logger:   slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Progress: func(p Progress) { fmt.Println("batch", p.Deleted) },
 	})
@@ -57,10 +60,10 @@ type child struct {
 }
 
 // startChild starts an executor process. It is killed when the test ends, if it still lives.
-func startChild(t *testing.T, url string) *child {
+func startChild(t *testing.T, url string, environment ...string) *child {
 	t.Helper()
 	c := &child{command: exec.Command(os.Args[0])}
-	c.command.Env = append(os.Environ(), childURL+"="+url)
+	c.command.Env = append(append(os.Environ(), childURL+"="+url), environment...)
 	c.command.Stderr = c
 	out, err := c.command.StdoutPipe()
 	if err != nil {
