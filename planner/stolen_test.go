@@ -50,6 +50,12 @@ func TestAStolenLoginCanDoNothingByItself(t *testing.T) {
 			`truncate lapse.batch`,
 			`insert into lapse.batch_result values (gen_random_uuid(), 1, 1, '{}')`,
 			`update lapse.batch_result set deleted = 0`,
+			`insert into lapse.dropped select * from lapse.dropped`,
+			`delete from lapse.dropped`,
+			`select lapse.awaited(1)`,
+			`select lapse.part(` + claim + `, null::lapse.work, 'id')`,
+			`select lapse.record_drop(` + claim + `, null, null::lapse.work, 1, now(), now())`,
+			`select lapse.leave_drop(` + claim + `, null::lapse.work, null)`,
 			`delete from lapse.batch_result`,
 			`insert into lapse.run (run, policy_id, version, cutoff) values (gen_random_uuid(), 1, 1, now() + interval '1 year')`,
 			`insert into lapse.run (run, policy_id, version, cutoff) values (gen_random_uuid(), 1, 1, 'infinity')`,
@@ -116,6 +122,9 @@ func TestADeletersRightsThatWereLentAreWorthNothing(t *testing.T) {
 			"look":    `perform lapse.look(c, w, 'shop.sessions')`,
 			"record":  `perform lapse.record(c, decode(repeat('00', 32), 'hex'), w)`,
 			"leave":   `perform lapse.leave(c, w, 5, 5, '{0}', null, true, false)`,
+			"part":    `perform lapse.part(c, w, 'last_seen')`,
+			"entry":   `perform lapse.record_drop(c, decode(repeat('00', 32), 'hex'), w, 5, now(), now())`,
+			"end":     `perform lapse.leave_drop(c, w, null)`,
 			"inspect": `perform lapse.inspect(1, 1)`,
 			"delete":  `perform lapse.delete_1_1(c, decode(repeat('00', 32), 'hex'), w)`,
 			"survey":  `perform lapse.survey_1_1(now(), null)`,
@@ -244,7 +253,7 @@ func TestWhateverALoginCanFillIsBounded(t *testing.T) {
 			select coalesce(string_agg(format('%s.%s', c.relname, a.attname), ', ' order by c.relname, a.attnum), '')
 			  from pg_class c
 			  join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
-			 where c.oid in ('lapse.batch'::regclass, 'lapse.shard'::regclass, 'lapse.run'::regclass, 'lapse.batch_result'::regclass)
+			 where c.oid in ('lapse.batch'::regclass, 'lapse.shard'::regclass, 'lapse.run'::regclass, 'lapse.batch_result'::regclass, 'lapse.dropped'::regclass)
 			   and (a.attlen = -1)
 			   and not exists (select from pg_constraint k where k.conrelid = c.oid and k.contype = 'c' and a.attnum = any (k.conkey))`)
 		if unbounded != "shard.cursor, batch_result.by_relation" && unbounded != "batch_result.by_relation, shard.cursor" {
