@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"lapse/planner"
@@ -40,7 +41,7 @@ func (w *worker) compareSurvey(ctx context.Context, p *planner.InForce) error {
 	if err != nil {
 		return fmt.Errorf("build the functions of policy %s: %w", p.Name, err)
 	}
-	survey := own[1]
+	survey := own[slices.IndexFunc(own, func(f schemas.Function) bool { return f.Name == planner.SurveyFunction(p.ID, p.Version) })]
 	rows, err := w.session.control.Query(ctx, schemas.FunctionTexts, []string{strings.TrimPrefix(survey.Name, "lapse.")})
 	if err != nil {
 		return fmt.Errorf("read the survey function: %w", err)

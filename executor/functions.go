@@ -50,17 +50,21 @@ func functionsWith(p *planner.InForce, name string, roles schemas.Roles) (*funct
 	if err != nil {
 		return nil, err
 	}
-	f := &functions{expected: append(own[:1:1], shared...)}
+	return newFunctions(own[0], shared, func(name, grantee string) bool {
+		return grantee == roles.Owner || grantee == roles.Executor || grantee == own[0].Owner ||
+			name != own[0].Name && strings.HasPrefix(grantee, roles.DeleterPrefix) ||
+			grantee == roles.Auditor && slices.Contains(auditors, name)
+	}), nil
+}
+
+// newFunctions are a function of a policy's own and those that it calls.
+func newFunctions(own schemas.Function, shared []schemas.Function, may func(name, grantee string) bool) *functions {
+	f := &functions{expected: append([]schemas.Function{own}, shared...), may: may}
 	for i := range f.expected {
 		f.names = append(f.names, strings.TrimPrefix(f.expected[i].Name, "lapse."))
 	}
 	f.digest = schemas.DigestOf(f.expected...)
-	f.may = func(name, grantee string) bool {
-		return grantee == roles.Owner || grantee == roles.Executor || grantee == own[0].Owner ||
-			name != own[0].Name && strings.HasPrefix(grantee, roles.DeleterPrefix) ||
-			grantee == roles.Auditor && slices.Contains(auditors, name)
-	}
-	return f, nil
+	return f
 }
 
 // functionVersions identifies the catalog's rows of functions $1: any change to one makes another row version.
@@ -122,6 +126,13 @@ func (f *functions) compare(ctx context.Context, conn *pgx.Conn, versions string
 	defer f.mu.Unlock()
 	f.seen = versions
 	return nil
+}
+
+// version tells the catalog's rows that were found equal last.
+func (f *functions) version() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.seen
 }
 
 // found reports whether these versions of the catalog's rows were found equal, by whichever worker.

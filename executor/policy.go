@@ -26,6 +26,9 @@ type policyMemory struct {
 	mu        sync.Mutex
 	functions *functions // what its batches run; nil until the first
 	drops     *functions // what runs when it drops a partition; nil until the first
+	looks     *functions // what its looks run; nil until the first
+	lookedAt  time.Time  // when a look last found nothing due
+	notedAt   time.Time  // when that was written down
 	size      batchSize
 	backoff   backoff.Backoff
 	notBefore time.Time            // no turn before: after a retry or a stop
@@ -72,7 +75,7 @@ func (e *Executor) nextTurn(p *planner.InForce) (at time.Time, armed bool) {
 		return time.Time{}, false
 	}
 	m := e.memory(p)
-	at, err := p.NextRun()
+	at, err := m.since(p).NextRun()
 	if err != nil && !m.paused().After(e.now()) {
 		e.stop(p, fmt.Errorf("find the next run: %w", err))
 	}
@@ -118,6 +121,40 @@ func (m *policyMemory) once(kept **functions, build func() (*functions, error)) 
 		*kept = f
 	}
 	return *kept, nil
+}
+
+// builtLooks returns what the version's looks run, and builds it first where need be.
+func (m *policyMemory) builtLooks(build func() (*functions, error)) (*functions, error) {
+	return m.once(&m.looks, build)
+}
+
+// foundNothing takes down that a look found nothing due, and reports whether that is to be written down: noted is when it was last.
+func (m *policyMemory) foundNothing(noted, now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lookedAt, m.counts, m.cause, m.resists, m.behind = now, runCounts{}, nil, nil, false
+	m.last = Statistics{}
+	m.backoff.Reset()
+	if noted.After(m.notedAt) {
+		m.notedAt = noted
+	}
+	if now.Sub(m.notedAt) < lookedInterval {
+		return false
+	}
+	m.notedAt = now
+	return true
+}
+
+// since is the policy with what this process knows of its looks.
+func (m *policyMemory) since(p *planner.InForce) *planner.InForce {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.lookedAt.After(p.LookedAt) {
+		return p
+	}
+	with := *p
+	with.LookedAt = m.lookedAt
+	return &with
 }
 
 // limit is the size of the next batch.

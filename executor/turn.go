@@ -212,6 +212,10 @@ func (w *worker) begin(ctx context.Context, t *turn) (turnEnd, error) {
 		w.guards.skipped(p, a.Reason)
 		return w.refused(t, &a), nil
 	}
+	due, end, err := w.look(ctx, t)
+	if err != nil || end != turnGoesOn {
+		return end, err
+	}
 	if end, err := w.judge(ctx, t); err != nil || end != turnGoesOn {
 		return end, err
 	}
@@ -219,7 +223,7 @@ func (w *worker) begin(ctx context.Context, t *turn) (turnEnd, error) {
 	if err != nil || end != turnGoesOn {
 		return end, err
 	}
-	run, err := planner.OpenRun(ctx, w.session.control, p, w.now, cuts...)
+	run, err := planner.OpenRunOn(ctx, w.session.control, p, w.now, due, cuts...)
 	if err != nil {
 		return w.trouble(t, err, 1)
 	}

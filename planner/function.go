@@ -13,7 +13,7 @@ import (
 	"lapse/schemas"
 )
 
-//go:embed delete.sql.tmpl drop.sql.tmpl survey.sql.tmpl draft.sql.tmpl
+//go:embed delete.sql.tmpl drop.sql.tmpl survey.sql.tmpl draft.sql.tmpl look.sql.tmpl
 var functionTexts embed.FS
 
 // bodyQuote encloses the functions' bodies.
@@ -32,8 +32,8 @@ func SurveyFunction(id schemas.PolicyID, version schemas.PolicyVersion) string {
 	return fmt.Sprintf("lapse.survey_%d_%d", id, version)
 }
 
-// Functions returns the functions of a policy version as the catalog must have them: deletion, then survey, then the one that drops
-// partitions where the policy does.
+// Functions returns the functions of a policy version as the catalog must have them, by name: deletion, the one that drops partitions
+// where the policy does, look, survey.
 func Functions(d *Definition, roles schemas.Roles) ([]schemas.Function, error) {
 	text, err := d.functionsText()
 	if err != nil {
@@ -42,7 +42,7 @@ func Functions(d *Definition, roles schemas.Roles) ([]schemas.Function, error) {
 	return schemas.ParseFunctions(text, roles.Deleter(d.TableOwner))
 }
 
-// FunctionsSQL returns the script that makes a policy version's two functions and lets the executor call them, and the
+// FunctionsSQL returns the script that makes a policy version's functions and lets the executor call them, and the
 // script that gives them to the deleter. Both run in the transaction that makes the version, so that nobody else can call
 // the functions at any moment: the first as the catalog's owner, the second as a login that may act as both. A deleter may
 // create nothing in the schema, but whom a function is given to must be able to: for the moment it is.
@@ -57,6 +57,7 @@ func FunctionsSQL(d *Definition, roles schemas.Roles) (create, give string, err 
 	signatures := []string{
 		DeleteFunction(d.ID, d.Version) + "(lapse.claim, bytea, lapse.work)",
 		SurveyFunction(d.ID, d.Version) + surveyArguments,
+		DueFunction(d.ID, d.Version) + dueArguments,
 	}
 	if d.DropsPartitions() {
 		signatures = append(signatures, DropFunction(d.ID, d.Version)+"(lapse.claim, bytea, lapse.work)")
@@ -95,11 +96,15 @@ func (d *Definition) functionsText() (string, error) {
 		return "", err
 	}
 	survey, err := d.surveyFunction()
+	if err != nil {
+		return "", err
+	}
+	look, err := d.dueFunction()
 	if err != nil || !d.DropsPartitions() {
-		return remove + survey, err
+		return remove + look + survey, err
 	}
 	drop, err := d.dropFunction()
-	return remove + survey + drop, err
+	return remove + drop + look + survey, err
 }
 
 // checkNames refuses a name that would end a function's body, or a comment.

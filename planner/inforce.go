@@ -28,21 +28,23 @@ type InForce struct {
 	HoldVersion schemas.HoldVersion
 	Batch       int
 	Limits      policyfile.Limits
-	LastRun     *Run  // the one begun last, of any version
-	LastPicked  int64 // rows that it found
-	Unfinished  *Run  // the one to go on with, of this version
-	HeldBack    bool  // observing although its file says armed: more falls due, and nobody said yes
-	LeftBehind  bool  // the last run left due rows that somebody had locked
-	Trusted     bool  // triggers may run inside its deletions, and delete more from its table
-	Tripped     *Trip // nil while no breaker is open
-	Accepted    int64 // due rows that the next run may delete whatever its breaker says
+	LastRun     *Run      // the one begun last, of any version
+	LastPicked  int64     // rows that it found
+	Unfinished  *Run      // the one to go on with, of this version
+	LookedAt    time.Time // when a look last found nothing due, as far as it is known
+	HeldBack    bool      // observing although its file says armed: more falls due, and nobody said yes
+	LeftBehind  bool      // the last run left due rows that somebody had locked
+	Trusted     bool      // triggers may run inside its deletions, and delete more from its table
+	Tripped     *Trip     // nil while no breaker is open
+	Accepted    int64     // due rows that the next run may delete whatever its breaker says
 	Quarantine  Quarantine
 	Trouble     string // why the table is not the policy's any more, "" while it is
 
 	spec spec
 }
 
-// NextRun returns when the policy's next run is due. An unfinished run is due since it began.
+// NextRun returns when the policy's next run is due. An unfinished run is due since it began; a look that found nothing counts as
+// a run.
 func (p *InForce) NextRun() (time.Time, error) {
 	if p.Unfinished != nil {
 		return p.Unfinished.StartedAt, nil
@@ -50,6 +52,9 @@ func (p *InForce) NextRun() (time.Time, error) {
 	var last time.Time
 	if p.LastRun != nil {
 		last = p.LastRun.StartedAt
+	}
+	if p.LookedAt.After(last) {
+		return p.Schedule.Next(p.LookedAt, p.Since)
 	}
 	next, err := p.Schedule.Next(last, p.Since)
 	if soon := last.Add(leftBehindPause); p.LeftBehind && soon.Before(next) {
@@ -83,6 +88,7 @@ type inForceRow struct {
 	UnfinishedRun     pgtype.UUID
 	UnfinishedCutoff  *time.Time
 	UnfinishedStarted *time.Time
+	LookedAt          *time.Time
 	HeldBack          bool
 	LeftBehind        bool
 	TrippedAt         *time.Time
@@ -102,7 +108,8 @@ func LoadInForce(ctx context.Context, q Querier) ([]InForce, error) {
 	rows, err := collect[inForceRow](ctx, q, `
 		select `+specColumns+`, g.state, g.hold_version, coalesce(since.at, p.made_at),
 		       last.run, last.version, last.cutoff, last.started_at, coalesce(last.picked, 0),
-		       unfinished.run, unfinished.cutoff, unfinished.started_at, g.held_back, coalesce(last.left_behind, false),
+		       unfinished.run, unfinished.cutoff, unfinished.started_at,
+		       (select l.at from lapse.looked l where l.policy_id = g.policy_id and l.at <= clock_timestamp()), g.held_back, coalesce(last.left_behind, false),
 		       case when b.accepted is null then b.at end, b.due, b.table_rows, b.cause, b.compared,
 		       coalesce(case when b.accepted_at > coalesce(last.started_at, '-infinity') then b.accepted end, 0),
 		       coalesce(resting.entries, 0), resting.oldest, resting.next_try,
@@ -173,6 +180,9 @@ func (r *inForceRow) inForce() (InForce, error) {
 	}
 	if r.Quarantined > 0 {
 		p.Quarantine = Quarantine{Rows: r.Quarantined, Oldest: *r.OldestQuarantined, NextTry: *r.NextTry}
+	}
+	if r.LookedAt != nil {
+		p.LookedAt = *r.LookedAt
 	}
 	switch {
 	case r.TableNow == nil:

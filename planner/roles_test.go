@@ -35,10 +35,11 @@ func TestADeleterMayCallTheFixedFunctionsAndNothingElse(t *testing.T) {
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
 		w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
-		const own = "delete_1_1(claim lapse.claim, mac bytea, work lapse.work), "
+		const own = "delete_1_1(claim lapse.claim, mac bytea, work lapse.work), due_1_1(at_cutoff timestamp with time zone), "
 		const want = own +
 			"enter(claim lapse.claim, work lapse.work, policy integer, version integer, largest integer), inspect(policy integer, version integer), cascade_statement(root oid, due text), " +
 			"leave(claim lapse.claim, work lapse.work, picked bigint, deleted bigint, before bigint[], last text[], ended boolean, left_behind boolean), " +
+			"candidates(policy integer, version integer, ordered_by name, upto timestamp without time zone), inspect_leaf(policy integer, version integer, leaf oid, name text, checks boolean, OUT spared text, OUT kept boolean), " +
 			"look(claim lapse.claim, work lapse.work, leaf text), pin(), record(claim lapse.claim, mac bytea, work lapse.work), " +
 			"awaited(relation oid), part(claim lapse.claim, work lapse.work, due_column name), leave_drop(claim lapse.claim, work lapse.work, why text), " +
 			"record_drop(claim lapse.claim, mac bytea, work lapse.work, rows bigint, oldest timestamp with time zone, newest timestamp with time zone), " +
@@ -47,8 +48,8 @@ func TestADeleterMayCallTheFixedFunctionsAndNothingElse(t *testing.T) {
 		if got := valueOn[string](t, w.admin, reachable, w.deleter(), false); sorted(got) != sorted(want) {
 			t.Errorf("the deleter may\n%s\nwant\n%s", got, want)
 		}
-		const executor = own + "advance_arming(policy integer), part_of(root oid, leaf oid, cutoff timestamp with time zone, due_column name), code(targets oid[]), end_run(run uuid, reason text), forgive(policy integer, since timestamp with time zone), publications_fault(), publications_trouble(), system_identifier(), timeline(), intruders(targets oid[]), leaves(root oid), lease(run uuid, holder text), " +
-			"measure(policy integer), open_run(policy integer, version integer, wanted uuid, cut_leaves oid[], cuts timestamp with time zone[]), put_aside(shard bigint, term bigint, holder text, state text), " +
+		const executor = own + "close_run(run uuid, left_due bigint, left_held bigint, left_resting bigint, oldest timestamp with time zone), note_due(run uuid, due bigint), report(holder text, policies integer[], states text[], reasons text[]), rest_run(run uuid, reason text), statistics(run uuid), acquaint(policy integer, version integer, leaves oid[], ordered_by name), looked(policy integer, version integer), advance_arming(policy integer), part_of(root oid, leaf oid, cutoff timestamp with time zone, due_column name), code(targets oid[]), end_run(run uuid, reason text), forgive(policy integer, since timestamp with time zone), publications_fault(), publications_trouble(), system_identifier(), timeline(), intruders(targets oid[]), leaves(root oid), lease(run uuid, holder text), " +
+			"measure(policy integer), open_run(policy integer, version integer, wanted uuid, cut_leaves oid[], cuts timestamp with time zone[], due oid[]), put_aside(shard bigint, term bigint, holder text, state text), " +
 			"reach(targets oid[]), release(shard bigint, term bigint, holder text), survey_1_1(at_cutoff timestamp with time zone, at_most bigint), take_rows(shard bigint, term bigint, holder text, wanted integer), trip(policy integer, version integer, cause text, due bigint, table_rows bigint, compared bigint), unseen(targets oid[])"
 		got := valueOn[string](t, w.admin, reachable, testRoles.Executor, true)
 		if sorted(got) != sorted(executor) {

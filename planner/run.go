@@ -79,6 +79,11 @@ func (e *SchemaChangedError) Error() string {
 //
 // Its refusals are ClockSkewError, ClockJumpError, NotInForceError and SchemaChangedError.
 func OpenRun(ctx context.Context, db DB, p *InForce, clock func() time.Time, cuts ...Cut) (Run, error) {
+	return OpenRunOn(ctx, db, p, clock, nil, cuts...)
+}
+
+// OpenRunOn is OpenRun with shards for the leaves in due only; nil: for all.
+func OpenRunOn(ctx context.Context, db DB, p *InForce, clock func() time.Time, due []uint32, cuts ...Cut) (Run, error) {
 	leaves, instants := []uint32{}, []time.Time{}
 	for _, c := range cuts {
 		leaves, instants = append(leaves, c.Leaf), append(instants, c.At)
@@ -86,8 +91,8 @@ func OpenRun(ctx context.Context, db DB, p *InForce, clock func() time.Time, cut
 	run := Run{Policy: p.ID, Version: p.Version}
 	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		before := clock()
-		err := tx.QueryRow(ctx, `select run, cutoff, started_at, resumed, shards from lapse.open_run($1, $2, $3, $4, $5)`,
-			p.ID, p.Version, uuid.New(), leaves, instants).Scan(&run.ID, &run.Cutoff, &run.StartedAt, &run.Resumed, &run.Shards)
+		err := tx.QueryRow(ctx, `select run, cutoff, started_at, resumed, shards from lapse.open_run($1, $2, $3, $4, $5, $6)`,
+			p.ID, p.Version, uuid.New(), leaves, instants, due).Scan(&run.ID, &run.Cutoff, &run.StartedAt, &run.Resumed, &run.Shards)
 		if err != nil {
 			return runRefusal(p, err)
 		}

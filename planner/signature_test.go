@@ -224,14 +224,14 @@ func TestNobodyPlantsAnEntryOfTheChecks(t *testing.T) {
 				wantState(t, run(conn, sql), "42501")
 			}
 		}
-		wantState(t, run(w.owner, `select lapse.acquaint(1, 1, '{1}')`), "42501")
-		wantState(t, run(w.exec, `select lapse.acquaint($1, $2, array[$3::oid])`, p.ID, p.Version, w.oid("shop.sessions_pkey")), schemas.SQLStateTarget)
+		wantState(t, run(w.owner, `select lapse.acquaint(1, 1, '{1}', null)`), "42501")
+		wantState(t, run(w.exec, `select lapse.acquaint($1, $2, array[$3::oid], null)`, p.ID, p.Version, w.oid("shop.sessions_pkey")), schemas.SQLStateTarget)
 		w.trigger("sessions", "after delete", "row")
-		wantState(t, run(w.exec, `select lapse.acquaint($1, $2, array[$3::oid])`, p.ID, p.Version, leaf), schemas.SQLStateTriggers)
+		wantState(t, run(w.exec, `select lapse.acquaint($1, $2, array[$3::oid], null)`, p.ID, p.Version, leaf), schemas.SQLStateTriggers)
 		w.do(`alter table sessions disable trigger audit`)
-		must(t, run(w.exec, `select lapse.acquaint($1, $2, array[$3::oid])`, p.ID, p.Version, leaf))
+		must(t, run(w.exec, `select lapse.acquaint($1, $2, array[$3::oid], null)`, p.ID, p.Version, leaf))
 		before := w.entries()
-		must(t, run(w.exec, `select lapse.acquaint($1, $2, array[$3::oid])`, p.ID, p.Version, leaf))
+		must(t, run(w.exec, `select lapse.acquaint($1, $2, array[$3::oid], null)`, p.ID, p.Version, leaf))
 		if after := w.entries(); after != before || after == "0 up to " {
 			t.Errorf("entries were %s and are %s", before, after)
 		}

@@ -92,6 +92,12 @@ var batchFunctions = []string{
 	"lapse.awaited", "lapse.leave_drop", "lapse.leaves", "lapse.part", "lapse.part_of", "lapse.record_drop", "lapse.referring",
 }
 
+// lookFunctions are the functions of the catalog that a look runs, besides the policy's own.
+var lookFunctions = []string{
+	"lapse.candidates", "lapse.code", "lapse.distrusted", "lapse.examine", "lapse.familiar", "lapse.held", "lapse.inspect_leaf", "lapse.intruders", "lapse.joined",
+	"lapse.pin", "lapse.reach", "lapse.resting", "lapse.same_table", "lapse.signature", "lapse.surroundings", "lapse.tree_of", "lapse.tree_signature", "lapse.unseen",
+}
+
 // DeleterFunctions are the functions of the catalog that a deleter may call, as GRANT names them. It has no other right
 // in schema lapse.
 func DeleterFunctions() []string {
@@ -101,6 +107,7 @@ func DeleterFunctions() []string {
 		"lapse.leave(lapse.claim, lapse.work, bigint, bigint, bigint[], text[], boolean, boolean)", "lapse.inspect(int, int)",
 		"lapse.pin()", "lapse.cascade_statement(oid, text)", "lapse.part(lapse.claim, lapse.work, name)", "lapse.awaited(oid)",
 		"lapse.record_drop(lapse.claim, bytea, lapse.work, bigint, timestamptz, timestamptz)", "lapse.leave_drop(lapse.claim, lapse.work, text)",
+		"lapse.candidates(int, int, name, timestamp)", "lapse.inspect_leaf(int, int, oid, text, boolean)",
 	}
 }
 
@@ -126,14 +133,19 @@ func CatalogFunctions(roles Roles) ([]Function, error) {
 }
 
 // BatchFunctions returns the functions of the newest catalog that every batch runs, by name.
-func BatchFunctions(roles Roles) ([]Function, error) {
+func BatchFunctions(roles Roles) ([]Function, error) { return named(batchFunctions, roles) }
+
+// LookFunctions returns the functions of the newest catalog that every look runs, by name.
+func LookFunctions(roles Roles) ([]Function, error) { return named(lookFunctions, roles) }
+
+func named(names []string, roles Roles) ([]Function, error) {
 	all, err := CatalogFunctions(roles)
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(f Function) bool { return !slices.Contains(batchFunctions, f.Name) })
-	if len(all) != len(batchFunctions) {
-		return nil, fmt.Errorf("the migrations have %d of the %d functions that a batch runs", len(all), len(batchFunctions))
+	all = slices.DeleteFunc(all, func(f Function) bool { return !slices.Contains(names, f.Name) })
+	if len(all) != len(names) {
+		return nil, fmt.Errorf("the migrations have %d of %d functions that are run", len(all), len(names))
 	}
 	return all, nil
 }

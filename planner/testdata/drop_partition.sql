@@ -116,101 +116,6 @@ select least(count(*), $4), (select array[r.k1::text, r.k2::text] from due r off
 end
 $lapse$;
 
--- Counts the rows of public.events that are due under policy events at an instant, and says how a batch would find those of
--- its largest partition. It counts no further than at_most (null: to the end; 0: not at all), and then gives PostgreSQL's own
--- estimate. It returns counts, instants and plans, never values.
-create function lapse.survey_9_2(at_cutoff timestamptz, at_most bigint)
-returns table (due bigint, due_is text, oldest timestamptz, newest timestamptz, seen pg_snapshot, leaf oid, plan json, explained text, cascades json, spans json)
-language plpgsql security definer
-set search_path = pg_catalog, pg_temp
-set timezone = 'UTC'
-set datestyle = 'ISO, YMD'
-set intervalstyle = 'postgres'
-set standard_conforming_strings = on
-set quote_all_identifiers = off
-set row_security = off
-set jit = off
-set constraint_exclusion = off
-as $lapse$
-declare
-  root    oid;
-  bound   timestamp without time zone := (at_cutoff - interval '30 days') at time zone 'UTC';
-  source  text := 'from public.events as t
- where ';
-  rest    text := source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC''
-   and case when t."at" between ''4713-01-01 BC'' and $2 then (t."at" at time zone ''UTC'') + interval ''30 days'' <= $1 else false end';
-  counted bigint := 0;
-  whole   jsonb;
-  place   text;
-  pick    text;
-  line    text;
-begin
-  -- What is looked at cannot be another's view or table by the time that it is read. Reading takes the same lock.
-  lock table only public.events in access share mode;
-  root := lapse.inspect(9, 2);
-  -- Partitions that cannot have a due row are left out when this is planned: they are not in the plan, and not locked.
-  execute 'explain (verbose, format json) select (t."at" at time zone ''UTC'') ' || source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC''' into whole using at_cutoff, bound;
-  perform lapse.pin();
-  due := (whole #>> '{0, Plan, Plan Rows}')::bigint;
-  due_is := 'estimate';
-  if at_most is distinct from 0 then
-    execute 'select count(*), min(d.due), max(d.due), pg_current_snapshot()
-  from (select (t."at" at time zone ''UTC'') as due ' || rest || '
-         limit $3) d'
-      into counted, oldest, newest, seen using at_cutoff, bound, at_most + 1;
-    perform lapse.pin();
-    if counted <= at_most or at_most is null then
-      due := counted;
-      due_is := 'exact';
-    elsif due <= at_most then
-      due := at_most;
-      due_is := 'more_than';
-    end if;
-  end if;
-  select c.oid, format('%I.%I', n.nspname, c.relname) into leaf, place
-    from jsonb_path_query(whole, 'strict $.** ? (exists (@."Relation Name"))') w
-    join pg_class c on c.relname = w ->> 'Relation Name'
-    join pg_namespace n on n.oid = c.relnamespace and n.nspname = w ->> 'Schema'
-   where c.oid = root or exists (select from pg_partition_ancestors(c.oid) a where a.relid = root)
-   order by c.relpages desc, c.oid
-   limit 1;
-  if place is not null then
-    pick := '
-select t.ctid as at, t."at" as k1, t."id" as k2
-  from only ' || place || ' as t
- where t."at" <= $2 and t."at" >= ''4713-01-01 BC''
-   and case when t."at" between ''4713-01-01 BC'' and $2 then (t."at" at time zone ''UTC'') + interval ''30 days'' <= $1 else false end
- order by t."at", t."id"
- limit $3
-   for update skip locked';
-    execute 'explain (format json)' || pick into plan using at_cutoff, bound, 5000, 40000;
-    perform lapse.pin();
-    for line in execute 'explain' || pick using at_cutoff, bound, 5000, 40000 loop
-      explained := concat(explained, line, chr(10));
-    end loop;
-    perform lapse.pin();
-  end if;
-  if due_is <> 'exact' then
-    -- Of a part that was counted nothing can be said about the whole, unless an index has it in order.
-    oldest := null;
-    newest := null;
-    if at_most > 0 and plan::text ~ '"Index Name"' and plan::text !~ '"Node Type": "(Sort|Incremental Sort)"' then
-      execute 'select (t."at" at time zone ''UTC'') ' || rest || ' order by t."at" limit 1' into oldest using at_cutoff, bound;
-      perform lapse.pin();
-    end if;
-  end if;
-  pick := lapse.cascade_statement(root, rest);
-  cascades := '[]';
-  if pick is not null then
-    cascades := null;
-    if at_most is distinct from 0 then
-      execute pick into cascades using at_cutoff, bound, case when due_is <> 'exact' then 10000 end;
-      perform lapse.pin();
-    end if;
-  end if;
-  return next;
-end
-$lapse$;
 -- Drops a partition of public.events whole, if every row of it is due under policy 'events' version 2, none has to stay and
 -- none is referred to; else it says why not, and lapse.delete_9_2 deletes what is due. lapse.enter, look, part,
 -- record_drop and leave_drop are the same for all policies. Every refusal is an error: the transaction ends with nothing done.
@@ -330,15 +235,178 @@ begin
   return lapse.leave_drop(claim, work, part.why);
 end
 $lapse$;
+-- Says which partitions of public.events have a row that is due under policy events version 2 at an instant (null: at
+-- this one). A look that finds none is all that the policy costs while nothing is due. It reads no further than the first due row of
+-- each; it changes nothing, waits for nobody, and returns no values.
+create function lapse.due_9_2(at_cutoff timestamptz) returns table (leaf oid, due boolean, kept boolean)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+set timezone = 'UTC'
+set datestyle = 'ISO, YMD'
+set intervalstyle = 'postgres'
+set extra_float_digits = 1
+set standard_conforming_strings = on
+set quote_all_identifiers = off
+set row_security = off
+set jit = off
+set constraint_exclusion = off
+set enable_seqscan = off
+as $lapse$
+declare
+  cutoff timestamptz := coalesce(at_cutoff, clock_timestamp());
+  bound  timestamp without time zone := (cutoff - interval '30 days') at time zone 'UTC';
+  place  record;
+  sight  record;
+  spared text;
+  fresh  int := 0;
+begin
+  for place in select * from lapse.candidates(9, 2, 'at', bound::timestamp) loop
+    leaf := place.leaf;
+    due := null; -- not known: somebody has locked it, or too much would have to be read
+    kept := true;
+    if leaf is null then
+      return next; -- how the table is divided is not kept
+      continue;
+    end if;
+    begin
+      execute 'lock table only ' || place.name || ' in access share mode nowait';
+    exception when lock_not_available then
+      return next;
+      continue;
+    end;
+    select * into sight from lapse.inspect_leaf(9, 2, place.leaf, place.name, fresh < 50);
+    kept := sight.kept;
+    if not kept then
+      fresh := fresh + 1;
+      if sight.spared is null then
+        return next;
+        continue;
+      end if;
+    end if;
+    spared := case when sight.spared = '' then '' else ' and (' || sight.spared || ') is not true' end;
+    execute 'select exists (select from (
+select t.ctid as at, t."at" as k1, t."id" as k2
+  from only ' || place.name || ' as t
+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC''
+   and t.tableoid = $3 and case when t."at" between ''4713-01-01 BC'' and $2 then (t."at" at time zone ''UTC'') + interval ''30 days'' <= $1 else false end' || spared || '
+ order by t."at"
+ limit $4
+) s)' into due using cutoff, bound, place.leaf, 1;
+    perform lapse.pin();
+    if due is distinct from false or not kept then
+      return next;
+    end if;
+  end loop;
+end
+$lapse$;
+
+-- Counts the rows of public.events that are due under policy events at an instant, and says how a batch would find those of
+-- its largest partition. It counts no further than at_most (null: to the end; 0: not at all), and then gives PostgreSQL's own
+-- estimate. It returns counts, instants and plans, never values.
+create function lapse.survey_9_2(at_cutoff timestamptz, at_most bigint)
+returns table (due bigint, due_is text, oldest timestamptz, newest timestamptz, seen pg_snapshot, leaf oid, plan json, explained text, cascades json, spans json)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+set timezone = 'UTC'
+set datestyle = 'ISO, YMD'
+set intervalstyle = 'postgres'
+set standard_conforming_strings = on
+set quote_all_identifiers = off
+set row_security = off
+set jit = off
+set constraint_exclusion = off
+as $lapse$
+declare
+  root    oid;
+  bound   timestamp without time zone := (at_cutoff - interval '30 days') at time zone 'UTC';
+  source  text := 'from public.events as t
+ where ';
+  rest    text := source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC''
+   and case when t."at" between ''4713-01-01 BC'' and $2 then (t."at" at time zone ''UTC'') + interval ''30 days'' <= $1 else false end';
+  counted bigint := 0;
+  whole   jsonb;
+  place   text;
+  pick    text;
+  line    text;
+begin
+  -- What is looked at cannot be another's view or table by the time that it is read. Reading takes the same lock.
+  lock table only public.events in access share mode;
+  root := lapse.inspect(9, 2);
+  -- Partitions that cannot have a due row are left out when this is planned: they are not in the plan, and not locked.
+  execute 'explain (verbose, format json) select (t."at" at time zone ''UTC'') ' || source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC''' into whole using at_cutoff, bound;
+  perform lapse.pin();
+  due := (whole #>> '{0, Plan, Plan Rows}')::bigint;
+  due_is := 'estimate';
+  if at_most is distinct from 0 then
+    execute 'select count(*), min(d.due), max(d.due), pg_current_snapshot()
+  from (select (t."at" at time zone ''UTC'') as due ' || rest || '
+         limit $3) d'
+      into counted, oldest, newest, seen using at_cutoff, bound, at_most + 1;
+    perform lapse.pin();
+    if counted <= at_most or at_most is null then
+      due := counted;
+      due_is := 'exact';
+    elsif due <= at_most then
+      due := at_most;
+      due_is := 'more_than';
+    end if;
+  end if;
+  select c.oid, format('%I.%I', n.nspname, c.relname) into leaf, place
+    from jsonb_path_query(whole, 'strict $.** ? (exists (@."Relation Name"))') w
+    join pg_class c on c.relname = w ->> 'Relation Name'
+    join pg_namespace n on n.oid = c.relnamespace and n.nspname = w ->> 'Schema'
+   where c.oid = root or exists (select from pg_partition_ancestors(c.oid) a where a.relid = root)
+   order by c.relpages desc, c.oid
+   limit 1;
+  if place is not null then
+    pick := '
+select t.ctid as at, t."at" as k1, t."id" as k2
+  from only ' || place || ' as t
+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC''
+   and case when t."at" between ''4713-01-01 BC'' and $2 then (t."at" at time zone ''UTC'') + interval ''30 days'' <= $1 else false end
+ order by t."at", t."id"
+ limit $3
+   for update skip locked';
+    execute 'explain (format json)' || pick into plan using at_cutoff, bound, 5000, 40000;
+    perform lapse.pin();
+    for line in execute 'explain' || pick using at_cutoff, bound, 5000, 40000 loop
+      explained := concat(explained, line, chr(10));
+    end loop;
+    perform lapse.pin();
+  end if;
+  if due_is <> 'exact' then
+    -- Of a part that was counted nothing can be said about the whole, unless an index has it in order.
+    oldest := null;
+    newest := null;
+    if at_most > 0 and plan::text ~ '"Index Name"' and plan::text !~ '"Node Type": "(Sort|Incremental Sort)"' then
+      execute 'select (t."at" at time zone ''UTC'') ' || rest || ' order by t."at" limit 1' into oldest using at_cutoff, bound;
+      perform lapse.pin();
+    end if;
+  end if;
+  pick := lapse.cascade_statement(root, rest);
+  cascades := '[]';
+  if pick is not null then
+    cascades := null;
+    if at_most is distinct from 0 then
+      execute pick into cascades using at_cutoff, bound, case when due_is <> 'exact' then 10000 end;
+      perform lapse.pin();
+    end if;
+  end if;
+  return next;
+end
+$lapse$;
 revoke all on function lapse.delete_9_2(lapse.claim, bytea, lapse.work) from public;
 grant execute on function lapse.delete_9_2(lapse.claim, bytea, lapse.work) to "lapse_executor";
 revoke all on function lapse.survey_9_2(timestamptz, bigint) from public;
 grant execute on function lapse.survey_9_2(timestamptz, bigint) to "lapse_executor";
+revoke all on function lapse.due_9_2(timestamptz) from public;
+grant execute on function lapse.due_9_2(timestamptz) to "lapse_executor";
 revoke all on function lapse.drop_9_2(lapse.claim, bytea, lapse.work) from public;
 grant execute on function lapse.drop_9_2(lapse.claim, bytea, lapse.work) to "lapse_executor";
 
 grant create on schema lapse to "lapse_deleter_0";
 alter function lapse.delete_9_2(lapse.claim, bytea, lapse.work) owner to "lapse_deleter_0";
 alter function lapse.survey_9_2(timestamptz, bigint) owner to "lapse_deleter_0";
+alter function lapse.due_9_2(timestamptz) owner to "lapse_deleter_0";
 alter function lapse.drop_9_2(lapse.claim, bytea, lapse.work) owner to "lapse_deleter_0";
 revoke create on schema lapse from "lapse_deleter_0";

@@ -142,6 +142,71 @@ select least(count(*), $4), (select array[r.k1::text, r.k2::text] from due r off
 end
 $lapse$;
 
+-- Says which partitions of shop.t have a row that is due under policy p version 2 at an instant (null: at
+-- this one). A look that finds none is all that the policy costs while nothing is due. It reads no further than the first due row of
+-- each; it changes nothing, waits for nobody, and returns no values.
+create function lapse.due_1_2(at_cutoff timestamptz) returns table (leaf oid, due boolean, kept boolean)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+set timezone = 'UTC'
+set datestyle = 'ISO, YMD'
+set intervalstyle = 'postgres'
+set extra_float_digits = 1
+set standard_conforming_strings = on
+set quote_all_identifiers = off
+set row_security = off
+set jit = off
+set constraint_exclusion = off
+set enable_seqscan = off
+as $lapse$
+declare
+  cutoff timestamptz := coalesce(at_cutoff, clock_timestamp());
+  bound  timestamp with time zone := cutoff - interval '1 day' - interval '01:00:00';
+  place  record;
+  sight  record;
+  spared text;
+  fresh  int := 0;
+begin
+  for place in select * from lapse.candidates(1, 2, 'at', bound::timestamp) loop
+    leaf := place.leaf;
+    due := null; -- not known: somebody has locked it, or too much would have to be read
+    kept := true;
+    if leaf is null then
+      return next; -- how the table is divided is not kept
+      continue;
+    end if;
+    begin
+      execute 'lock table only ' || place.name || ' in access share mode nowait';
+    exception when lock_not_available then
+      return next;
+      continue;
+    end;
+    select * into sight from lapse.inspect_leaf(1, 2, place.leaf, place.name, fresh < 50);
+    kept := sight.kept;
+    if not kept then
+      fresh := fresh + 1;
+      if sight.spared is null then
+        return next;
+        continue;
+      end if;
+    end if;
+    spared := case when sight.spared = '' then '' else ' and (' || sight.spared || ') is not true' end;
+    execute 'select exists (select from (
+select t.ctid as at, t."at" as k1, t."id" as k2
+  from only ' || place.name || ' as t
+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC''
+   and t.tableoid = $3 and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''01:00:00'' + interval ''1 day'' <= $1 else false end' || spared || '
+ order by t."at"
+ limit $4
+) s)' into due using cutoff, bound, place.leaf, 1;
+    perform lapse.pin();
+    if due is distinct from false or not kept then
+      return next;
+    end if;
+  end loop;
+end
+$lapse$;
+
 -- Counts the rows of shop.t that are due under policy p at an instant, and says how a batch would find those of
 -- its largest partition. It counts no further than at_most (null: to the end; 0: not at all), and then gives PostgreSQL's own
 -- estimate. It returns counts, instants and plans, never values.
@@ -259,8 +324,11 @@ revoke all on function lapse.delete_1_2(lapse.claim, bytea, lapse.work) from pub
 grant execute on function lapse.delete_1_2(lapse.claim, bytea, lapse.work) to "lapse_executor";
 revoke all on function lapse.survey_1_2(timestamptz, bigint) from public;
 grant execute on function lapse.survey_1_2(timestamptz, bigint) to "lapse_executor";
+revoke all on function lapse.due_1_2(timestamptz) from public;
+grant execute on function lapse.due_1_2(timestamptz) to "lapse_executor";
 
 grant create on schema lapse to "lapse_deleter_0";
 alter function lapse.delete_1_2(lapse.claim, bytea, lapse.work) owner to "lapse_deleter_0";
 alter function lapse.survey_1_2(timestamptz, bigint) owner to "lapse_deleter_0";
+alter function lapse.due_1_2(timestamptz) owner to "lapse_deleter_0";
 revoke create on schema lapse from "lapse_deleter_0";

@@ -226,8 +226,9 @@ as $lapse$
 $lapse$;
 comment on function lapse.lease is 'Gives out a shard of a run that nobody else holds. For the executor.';
 
+-- A new run has shards for the leaves in due only; null: for all.
 drop function lapse.open_run(int, int, uuid, oid[], timestamptz[]);
-create function lapse.open_run(policy int, version int, wanted uuid, cut_leaves oid[], cuts timestamptz[])
+create function lapse.open_run(policy int, version int, wanted uuid, cut_leaves oid[], cuts timestamptz[], due oid[] default null)
 returns table (run uuid, cutoff timestamptz, started_at timestamptz, resumed boolean, shards int)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -335,6 +336,7 @@ begin
          and s.lower is not distinct from c.lower and s.upper is not distinct from c.upper
        order by s.retry_at desc
        limit 1) b on true
+   where open_run.due is null or l.oid = any (open_run.due)
    order by l.n, c.slice;
   return query
     select r.run, r.cutoff, r.started_at, false, (select count(*)::int from lapse.shard s where s.run = r.run and not s.done and not s.aside)

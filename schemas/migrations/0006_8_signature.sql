@@ -399,9 +399,9 @@ end
 $lapse$;
 comment on function lapse.examine is 'Makes all the checks of a leaf, and says what was looked at.';
 
--- acquaint makes entries for leaves of a policy that have none which is true, so that looks and batches need not check again.
--- It raises what examine raises. A crash leaves the entries that are there, or none.
-create function lapse.acquaint(policy int, version int, leaves oid[]) returns void
+-- acquaint makes entries for leaves of a policy that have none which is true, and keeps how its table is divided by a column, so that
+-- looks and batches need not find out again. It raises what examine raises. A crash leaves the entries that are there.
+create function lapse.acquaint(policy int, version int, leaves oid[], ordered_by name) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
@@ -416,6 +416,13 @@ begin
       perform lapse.keep(acquaint.policy, acquaint.version, leaf);
     end if;
   end loop;
+  if acquaint.ordered_by is not null then
+    delete from lapse.tree t
+     where t.id in (select x.id from lapse.tree x where x.policy_id = acquaint.policy for update skip locked);
+    insert into lapse.tree (policy_id, version, ordered_by, signature, parents, leaves, floors, ceilings)
+    select acquaint.policy, acquaint.version, acquaint.ordered_by, x.signature, x.parents, x.leaves, x.floors, x.ceilings
+      from lapse.tree_of(lapse.same_table(acquaint.policy, acquaint.version), acquaint.ordered_by) x;
+  end if;
 end
 $lapse$;
 comment on function lapse.acquaint is 'Checks leaves of a policy, and keeps what it finds. For the executor.';

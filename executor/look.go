@@ -1,0 +1,155 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+// looksOf builds what looks of a policy version run.
+func looksOf(p *planner.InForce, roles schemas.Roles) (*functions, error) {
+	own, err := planner.Functions(&p.Definition, roles)
+	if err != nil {
+		return nil, fmt.Errorf("build the functions of policy %s: %w", p.Name, err)
+	}
+	shared, err := schemas.LookFunctions(roles)
+	if err != nil {
+		return nil, err
+	}
+	look := own[slices.IndexFunc(own, func(f schemas.Function) bool { return f.Name == planner.DueFunction(p.ID, p.Version) })]
+	return newFunctions(look, shared, func(name, grantee string) bool {
+		return grantee == roles.Owner || grantee == roles.Executor || grantee == look.Owner ||
+			name != look.Name && strings.HasPrefix(grantee, roles.DeleterPrefix)
+	}), nil
+}
+
+// look asks whether anything is due before a run is opened, and returns the leaves that need a shard; nil for all. The turn is over
+// where nothing is due: that counts as a run, and is remembered, and written down once in lookedInterval.
+//
+//	crash behind it    nothing was opened, and the policy's next turn comes sooner than it had to
+func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
+	p, m := t.policy, t.memory
+	if p.Unfinished != nil {
+		return nil, turnGoesOn, nil
+	}
+	f, err := m.builtLooks(func() (*functions, error) { return looksOf(p, w.config.Roles) })
+	if err != nil {
+		end, err := w.trouble(t, err, 1)
+		return nil, end, err
+	}
+	look, err := w.session.look(ctx, p, f)
+	if err == nil && (len(look.Unkept) > 0 || !look.Divided) {
+		again := look.Unchecked()
+		if err = p.Acquaint(ctx, w.session.control, &look); err == nil && again {
+			look, err = w.session.look(ctx, p, f)
+		}
+	}
+	if schemas.StateOf(err) == schemas.SQLStateQueryCanceled {
+		w.log.Info("a look takes too long, and a run is opened without: see the index that `lapse plan` names", "policy", p.Name)
+		return nil, turnGoesOn, nil
+	}
+	if err != nil {
+		end, err := w.trouble(t, p.LookRefusal(err), 1)
+		return nil, end, err
+	}
+	if len(look.Due) > 0 {
+		return look.Due, turnGoesOn, nil
+	}
+	w.log.Debug("nothing is due", "policy", p.Name, "version", p.Version)
+	if m.foundNothing(p.LookedAt, w.now()) {
+		if err := p.Looked(ctx, w.session.control); err != nil {
+			end, err := w.trouble(t, err, 1)
+			return nil, end, err
+		}
+	}
+	return nil, turnFinished, nil
+}
+
+// lookedInterval is how often it is written down that nothing is due.
+const lookedInterval = time.Hour
+
+// look runs a policy's look in one round trip, in a clean session and a transaction that may not write. The functions that it runs are
+// held against what they must be in the same statement, and nothing of them runs if they differ.
+func (s *session) look(ctx context.Context, p *planner.InForce, f *functions) (planner.Look, error) {
+	for range 2 {
+		look, same, err := s.tryLook(ctx, p, f)
+		if err != nil || same {
+			return look, err
+		}
+		if err := s.compareLook(ctx, f); err != nil {
+			return look, err
+		}
+	}
+	return planner.Look{}, errFunctionsChanged
+}
+
+// beginLook queues what makes the session clean, and the beginning of a look's transaction.
+func beginLook(batch *pgx.Batch) (statements int) {
+	for _, statement := range []string{"reset all", "deallocate all", "discard temp", "begin isolation level read committed read only"} {
+		batch.Queue(statement)
+	}
+	return batch.Len()
+}
+
+func (s *session) tryLook(ctx context.Context, p *planner.InForce, f *functions) (look planner.Look, same bool, err error) {
+	batch := &pgx.Batch{}
+	before := beginLook(batch)
+	batch.Queue(planner.LookStatement(p.ID, p.Version, strings.ReplaceAll(functionVersions, "$1", "$3")), nil, f.version(), f.names)
+	batch.Queue("rollback")
+	answers := s.batches.SendBatch(ctx, batch)
+	for range before {
+		if _, failed := answers.Exec(); err == nil {
+			err = failed
+		}
+	}
+	if err == nil {
+		var rows pgx.Rows
+		if rows, err = answers.Query(); err == nil {
+			look, same, err = planner.ReadLook(rows)
+		}
+	}
+	if closed := answers.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		return look, same, nil
+	}
+	s.rollback(ctx)
+	if schemas.StateOf(err) == schemas.SQLStateUndefinedFunction {
+		return look, false, nil // compareLook says what is missing
+	}
+	return look, false, fmt.Errorf("look for due rows: %w", err)
+}
+
+// compareLook holds the functions of a look against what they must be.
+func (s *session) compareLook(ctx context.Context, f *functions) error {
+	defer s.rollback(ctx)
+	batch := &pgx.Batch{}
+	before := beginLook(batch)
+	batch.Queue(functionVersions, f.names)
+	answers := s.batches.SendBatch(ctx, batch)
+	var err error
+	for range before {
+		if _, failed := answers.Exec(); err == nil {
+			err = failed
+		}
+	}
+	versions := ""
+	if err == nil {
+		err = answers.QueryRow().Scan(&versions)
+	}
+	if closed := answers.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return fmt.Errorf("read the functions of a look: %w", err)
+	}
+	return f.compare(ctx, s.batches, versions)
+}

@@ -1,0 +1,145 @@
+package planner
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/planner/expiry"
+	"lapse/schemas"
+)
+
+// A look asks, before a run is opened, which leaves of a policy have a due row: one statement that changes nothing, whatever the
+// number of partitions. Partitions that cannot have one by their bounds are not opened, a leaf that somebody has locked counts as
+// one to try, and so does one in which more rows than lookRows are past without being due.
+
+// lookRows is how many rows that may not be due a look reads of each leaf.
+const lookRows = 10000
+
+// DueFunction names the function of a policy version that looks, with its schema.
+func DueFunction(id schemas.PolicyID, version schemas.PolicyVersion) string {
+	return fmt.Sprintf("lapse.due_%d_%d", id, version)
+}
+
+// dueArguments are the types of a look function's parameters.
+const dueArguments = "(timestamptz)"
+
+// dueFunction is the text of the function that looks.
+func (d *Definition) dueFunction() (string, error) {
+	whole := *d
+	whole.Slices = nil
+	order, column := d.Expire.Order(), ""
+	if d.divides() {
+		column = order.Column
+	}
+	by := whole.order()
+	if order.SQL != "" && whole.certain() {
+		by = by[:1] // an index on the column alone serves
+	}
+	var expressions []string
+	for _, o := range by {
+		expressions = append(expressions, o.SQL)
+	}
+	return fill("look.sql.tmpl", map[string]any{
+		"Name": DueFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": d.Name, "Table": d.Table,
+		"Joined": d.joinedNames(), "Bound": boundOf(d.Expire, "cutoff"), "Certain": whole.certain(), "Looks": lookRows, "Checks": mostChecked,
+		"Column": schemas.Literal(column), "Divided": column != "",
+		"Select": onLeaf(whole.pickSelect(leafMark, "$1", "$2", "t.tableoid = $3"), "place.name"),
+		"Tail":   " order by " + strings.Join(expressions, ", ") + "\n limit $4",
+	})
+}
+
+// divides reports whether the bound of partitions tells which can have due rows: the expiry's bound is on a column that is an instant.
+func (d *Definition) divides() bool {
+	o := d.Expire.Order()
+	return o.Column != "" && !d.Expire.Bound("now()").IsZero() &&
+		slices.Contains([]expiry.ColumnType{expiry.Timestamptz, expiry.Timestamp, expiry.Date}, expiry.ColumnType(o.Cast))
+}
+
+// Look is what a look found.
+type Look struct {
+	Due []uint32 // the leaves that have a due row, and those of which it is not known
+	// Unkept are leaves of which the checks' findings are not kept, so that each look makes the checks again. See Acquaint.
+	Unkept  []uint32
+	Divided bool // how the table is divided is kept, or it is not partitioned
+}
+
+// LookStatement is the statement of a look under a policy version, and ReadLook reads its rows. versions is SQL that tells the row
+// versions of the functions that it runs: where they are not those of $2, nothing runs, and there is one row without a leaf. $1 is the cutoff,
+// null for the server's clock.
+func LookStatement(id schemas.PolicyID, version schemas.PolicyVersion, versions string) string {
+	return `select ok.same, d.leaf, d.due, d.kept
+	  from (select (` + versions + `) = $2 as same offset 0) ok
+	  left join lateral ` + DueFunction(id, version) + `(case when ok.same then $1::timestamptz end) d on ok.same`
+}
+
+// LookRow is a row of a look.
+type LookRow struct {
+	Same      bool
+	Leaf      *uint32
+	Due, Kept *bool
+}
+
+// ReadLook reads a look's rows. same says that the functions were what they should be.
+func ReadLook(rows pgx.Rows) (look Look, same bool, err error) {
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[LookRow])
+	look.Divided, same = true, true
+	for _, r := range all {
+		same = same && r.Same
+		if r.Leaf == nil {
+			look.Divided = look.Divided && r.Kept == nil
+			continue
+		}
+		if r.Due == nil || *r.Due {
+			look.Due = append(look.Due, *r.Leaf)
+		}
+		if !*r.Kept {
+			look.Unkept = append(look.Unkept, *r.Leaf)
+		}
+	}
+	return look, same, err
+}
+
+// LookRefusal is the typed form of what a look refuses, as OpenRun's.
+func (p *InForce) LookRefusal(err error) error { return runRefusal(p, err) }
+
+// mostChecked is how many leaves are checked in one statement.
+const mostChecked = 50
+
+// Unchecked reports whether leaves were left out because too many had to be checked. Look again after Acquaint.
+func (l *Look) Unchecked() bool { return len(l.Unkept) > mostChecked }
+
+// Acquaint keeps what the checks of leaves find, and how the table is divided, where a look said that it is not kept. Durable when it
+// returns, unless q is a transaction. A crash leaves what the next look says again.
+func (p *InForce) Acquaint(ctx context.Context, q Querier, look *Look) error {
+	var column *string
+	if !look.Divided {
+		name := ""
+		if p.Definition.divides() {
+			name = p.Definition.Expire.Order().Column
+		}
+		column = &name
+	}
+	leaves := look.Unkept
+	for ; len(leaves) > 0 || column != nil; column = nil {
+		some := append([]uint32{}, leaves[:min(len(leaves), mostChecked)]...)
+		leaves = leaves[len(some):]
+		var nothing any
+		if err := q.QueryRow(ctx, `select lapse.acquaint($1, $2, $3, $4)`, p.ID, p.Version, some, column).Scan(&nothing); err != nil {
+			return fmt.Errorf("keep what is known of the table of policy %s: %w", p.Name, err)
+		}
+	}
+	return nil
+}
+
+// Looked takes down that nothing was due. Durable when it returns.
+func (p *InForce) Looked(ctx context.Context, q Querier) error {
+	var nothing any
+	if err := q.QueryRow(ctx, `select lapse.looked($1, $2)`, p.ID, p.Version).Scan(&nothing); err != nil {
+		return fmt.Errorf("take down that nothing is due under policy %s: %w", p.Name, err)
+	}
+	return nil
+}

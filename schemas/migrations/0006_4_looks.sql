@@ -1,0 +1,220 @@
+-- Looks: what a policy with nothing due costs. A function for each policy version, lapse.due_<id>_<version>, says which leaves have a due
+-- row, in one statement that changes nothing; only for these a run is opened. It asks here which leaves can have one, and
+-- whether one of them may be read.
+
+create table lapse.looked (
+  policy_id int primary key,
+  at        timestamptz not null
+) with (fillfactor = 50); -- updated in its page
+comment on table lapse.looked is 'When a look last found nothing due under a policy. Written at most once an hour.';
+comment on column lapse.looked.policy_id is 'The policy.';
+comment on column lapse.looked.at is 'By the server''s clock.';
+
+-- looked says that a look has found nothing due under a policy that is armed. What it writes is the clock's, unless that stands so
+-- far after the last time that it would ask a person before it deleted anything: see measure.
+create function lapse.looked(policy int, version int) returns void
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $lapse$
+begin
+  if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
+    raise exception 'only a member of % may look', {{.ExecutorText}} using errcode = 'insufficient_privilege';
+  end if;
+  insert into lapse.looked as l (policy_id, at)
+  select g.policy_id, clock_timestamp()
+    from lapse.gate g
+   cross join lateral lapse.measure(g.policy_id) m
+   where g.policy_id = looked.policy and g.version = looked.version and g.state = 'armed'
+     and clock_timestamp() between m.last and m.last + m.reach
+  on conflict (policy_id) do update set at = excluded.at;
+end
+$lapse$;
+comment on function lapse.looked is 'Says that a look has found nothing due. For the executor.';
+
+-- measure says what the next cutoff of a policy is compared with: the last cutoff since a person said that the clock is
+-- right, or else that instant, or else when the policy was last armed; or, where that was later and does not lie ahead of the clock, the
+-- last look that found nothing, and when the policy was last armed: one that was paused for months begins anew. And how far ahead
+-- of it a clock may be that nobody asks about: 31 days and twice what lies between two runs.
+drop function lapse.measure(int);
+create function lapse.measure(policy int) returns table (last timestamptz, reach interval)
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+#variable_conflict use_column
+declare
+  accepted record;
+begin
+  select c.accepted, c.after_run into accepted from lapse.clock c order by c.id desc limit 1;
+  return query
+  select greatest(
+           coalesce((select max(r.cutoff) from lapse.run r
+                      where r.policy_id = g.policy_id and r.number > coalesce(accepted.after_run, 0)),
+                    accepted.accepted, armed.at, p.made_at),
+           (select l.at from lapse.looked l where l.policy_id = g.policy_id and l.at <= clock_timestamp()),
+           case when armed.at <= clock_timestamp() then armed.at end),
+         interval '31 days' + 2 * coalesce((p.spec ->> 'every')::interval, (p.spec ->> 'apart')::interval, interval '1 day')
+    from lapse.gate g
+    join lapse.policy p on p.id = g.policy_id and p.version = g.version
+   cross join lateral (
+      select max(s.changed_at) as at from lapse.policy_state s where s.policy_id = g.policy_id and s.state = g.state) armed
+   where g.policy_id = measure.policy;
+end
+$lapse$;
+comment on function lapse.measure is 'What the next cutoff of a policy is compared with, and how far ahead of it the clock may be.';
+
+-- tree is how a partitioned table is divided: for each leaf, between which instants its bounds let a column be. It is kept under a
+-- signature as in 0006_8_signature.sql, of pg_inherits alone: bounds change only when a partition is detached and attached again.
+create table lapse.tree (
+  id         bigint generated always as identity primary key,
+  policy_id  int not null,
+  version    int not null,
+  ordered_by name not null,
+  signature  bytea not null,
+  parents    oid[] not null,
+  leaves     oid[] not null,
+  floors     timestamp[] not null,
+  ceilings   timestamp[] not null
+);
+create index on lapse.tree (policy_id, version, ordered_by, id);
+comment on table lapse.tree is 'How partitioned tables are divided, so that a look leaves out partitions that cannot have due rows.';
+comment on column lapse.tree.id is 'The newest of a policy version counts.';
+comment on column lapse.tree.policy_id is 'The policy.';
+comment on column lapse.tree.version is 'Its version.';
+comment on column lapse.tree.ordered_by is 'The column that the bounds are of.';
+comment on column lapse.tree.signature is 'Digest of the row versions of pg_inherits below parents.';
+comment on column lapse.tree.parents is 'The partitioned tables: the policy''s and those below it.';
+comment on column lapse.tree.leaves is 'What holds rows.';
+comment on column lapse.tree.floors is 'For each leaf, what its bounds let the column be at least, in UTC; null: anything.';
+comment on column lapse.tree.ceilings is 'For each leaf, what its bounds let the column be at most, in UTC; null: anything.';
+
+create function lapse.tree_signature(parents oid[]) returns bytea
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+set jit = off
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $lapse$
+begin
+  return (select sha256(convert_to(coalesce(string_agg(r.at, ''), ''), 'UTF8'))
+            from unnest(parents) v(oid)
+           cross join lateral (select concat(i.xmin, i.ctid) as at from pg_inherits i where i.inhparent = v.oid offset 0) r);
+end
+$lapse$;
+comment on function lapse.tree_signature is 'Digest of the row versions of pg_inherits below these tables.';
+
+-- tree_of divides a table. A bound that is not of the column, or is no instant, says nothing.
+create function lapse.tree_of(root oid, ordered_by name)
+returns table (signature bytea, parents oid[], leaves oid[], floors timestamp[], ceilings timestamp[])
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+set timezone = 'UTC'
+set datestyle = 'ISO, YMD'
+set jit = off
+as $lapse$
+#variable_conflict use_variable
+begin
+  with recursive tree(relation, kind, floor, ceiling) as (
+    select c.oid, c.relkind, null::timestamp, null::timestamp from pg_class c where c.oid = root
+    union all
+    select c.oid, c.relkind, greatest(tree.floor, b.range[1]::timestamp), least(tree.ceiling, b.range[2]::timestamp)
+      from tree
+      join pg_inherits i on i.inhparent = tree.relation and not i.inhdetachpending
+      join pg_class c on c.oid = i.inhrelid and c.relispartition
+      left join pg_partitioned_table k on k.partrelid = tree.relation
+      left join pg_attribute a on a.attrelid = k.partrelid and a.attnum = k.partattrs[0] and k.partstrat = 'r'
+            and a.attname = ordered_by and a.atttypid in ('timestamptz'::regtype, 'timestamp'::regtype, 'date'::regtype)
+     cross join lateral (
+       select case when a.attnum is not null then
+                regexp_match(pg_get_expr(c.relpartbound, c.oid),
+                  $re$^FOR VALUES FROM \((?:'([^']*)'|MINVALUE)(?:, .*)?\) TO \((?:'([^']*)'|MAXVALUE)(?:, .*)?\)$$re$) end as range
+     ) b
+  )
+  select array_agg(tree.relation order by tree.relation) filter (where tree.kind = 'p'),
+         array_agg(tree.relation order by tree.relation) filter (where tree.kind <> 'p'),
+         array_agg(tree.floor order by tree.relation) filter (where tree.kind <> 'p'),
+         array_agg(tree.ceiling order by tree.relation) filter (where tree.kind <> 'p')
+    into parents, leaves, floors, ceilings
+    from tree;
+  parents := coalesce(parents, '{}');
+  leaves := coalesce(leaves, '{}');
+  floors := coalesce(floors, '{}');
+  ceilings := coalesce(ceilings, '{}');
+  signature := lapse.tree_signature(parents);
+  return next;
+end
+$lapse$;
+comment on function lapse.tree_of is 'How a partitioned table is divided: its leaves, and between which instants their bounds let a column be.';
+
+-- candidates lists the leaves of a policy's table whose bounds let the column be at or below upto, with their names; all of them
+-- where upto is null, or the bounds say nothing. A row without a leaf says that the division is not kept, and should be by acquaint.
+create function lapse.candidates(policy int, version int, ordered_by name, upto timestamp) returns table (leaf oid, name text)
+language plpgsql stable security definer
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+as $lapse$
+#variable_conflict use_variable
+declare
+  root oid;
+  tree record;
+begin
+  if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
+    raise exception 'only a member of % may look', {{.ExecutorText}} using errcode = 'insufficient_privilege';
+  end if;
+  root := lapse.same_table(candidates.policy, candidates.version);
+  if exists (select from pg_class c where c.oid = root and c.relkind = 'r') then
+    return query
+    select c.oid, format('%I.%I', n.nspname, c.relname) from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = root;
+    return;
+  end if;
+  select x.leaves, x.floors into tree
+    from (select t.signature, t.parents, t.leaves, t.floors
+            from lapse.tree t
+           where t.policy_id = candidates.policy and t.version = candidates.version and t.ordered_by = candidates.ordered_by
+           order by t.id desc
+           limit 1) x
+   where x.signature = lapse.tree_signature(x.parents);
+  if not found then
+    return next;
+    select x.leaves, x.floors into tree from lapse.tree_of(root, candidates.ordered_by) x;
+  end if;
+  return query
+  select c.oid, format('%I.%I', n.nspname, c.relname)
+    from unnest(tree.leaves, tree.floors) as l(leaf, floor)
+    join pg_class c on c.oid = l.leaf
+    join pg_namespace n on n.oid = c.relnamespace
+   where l.floor is null or candidates.upto is null or l.floor <= candidates.upto
+   order by c.oid;
+end
+$lapse$;
+comment on function lapse.candidates is 'Which leaves of a policy''s table can have due rows, by their bounds. For looks.';
+
+-- inspect_leaf asks about a leaf what look asks, before a look reads it: name is the one that was locked. spared is as in lapse.place;
+-- kept says that the checks need not be made again by acquaint. Where they would have to be, and checks is false, spared is null, and the
+-- leaf must not be read.
+create function lapse.inspect_leaf(policy int, version int, leaf oid, name text, checks boolean, out spared text, out kept boolean)
+returns record
+language plpgsql stable security definer
+set search_path = pg_catalog, pg_temp
+as $lapse$
+declare
+  known record;
+begin
+  if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
+    raise exception 'only a member of % may look', {{.ExecutorText}} using errcode = 'insufficient_privilege';
+  end if;
+  select f.name into known from lapse.familiar(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf) f;
+  kept := found;
+  if not kept and not inspect_leaf.checks then
+    return;
+  elsif not kept then
+    select e.name into known from lapse.examine(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf) e;
+  end if;
+  if known.name is distinct from inspect_leaf.name then
+    raise exception '% is not a leaf of the policy''s table', inspect_leaf.name using errcode = 'LP005';
+  end if;
+  spared := concat_ws(' or ', lapse.held(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf),
+                              lapse.resting(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf));
+end
+$lapse$;
+comment on function lapse.inspect_leaf is 'Makes the checks of a leaf before a look reads it, and says which of its rows must stay.';
