@@ -40,7 +40,7 @@ test: servers-or-less ## every test, on every PostgreSQL and a Kafka; PKG=./plan
 
 .PHONY: test-long
 test-long: servers-or-less ## the demonstration and the measuring, tried from end to end: a few minutes
-	@go test -tags long -count=1 -timeout 15m ./cmd/lapse-demo ./bench/throughput
+	@go test -tags long -count=1 -timeout 15m ./cmd/lapse-demo ./bench/throughput ./bench/pace
 
 .PHONY: race
 race: servers-or-less ## the same with the race detector, on the newest PostgreSQL: slower, needs a C compiler
@@ -72,6 +72,11 @@ BENCH ?=
 .PHONY: bench
 bench: build servers-or-less ## batches a second in several databases, and deletes that the audit publishes a second; BEFORE=PATH compares with that lapse binary
 	@go run ./bench/throughput $(if $(BEFORE),-before '$(BEFORE)') -after bin/lapse -o bench/out/throughput.json $(BENCH)
+
+# BENCH="-disks slow -rate 500" narrows it; go run ./bench/pace -help says more.
+.PHONY: bench-pace
+bench-pace: build servers-or-less ## what an application feels of deletion at gentle and at unlimited pace, on its own table and beside it
+	@go run ./bench/pace -lapse bin/lapse $(BENCH)
 
 .PHONY: servers
 servers: ## fetch the PostgreSQL 14-18 and Kafka that tests run on into .servers/; LAPSE_PG=15,18 narrows it

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// app is the application.
+type app struct {
+	connections int
+	rate        int
+	accounts    int
+	lasts       time.Duration
+}
+
+// Where the accounts are.
+const (
+	otherTable = "other"
+	ownTable   = "own"
+)
+
+// tables has the name of the accounts' table.
+var tables = map[string]string{otherTable: "shop.accounts", ownTable: "shop.sessions"}
+
+// sample is what the application felt in one round. Times are in milliseconds.
+type sample struct {
+	P50          float64 `json:"p50"`
+	P99          float64 `json:"p99"`
+	Most         float64 `json:"most"`
+	Transactions float64 `json:"transactions_per_second"`
+	Deleted      float64 `json:"rows_deleted_per_second"`
+	Batch        float64 `json:"rows_of_a_batch"` // median
+
+	began, ended time.Time
+}
+
+// run lets all connections work for a time, or until ended is closed: the rest of it would say nothing.
+func (a *app) run(ctx context.Context, s *server, table string, ended <-chan struct{}) (sample, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, a.lasts, errOver)
+	defer cancel()
+	began := time.Now()
+	latencies, errs := make([][]time.Duration, a.connections), make([]error, a.connections)
+	var all sync.WaitGroup
+	for i := range a.connections {
+		all.Go(func() { latencies[i], errs[i] = a.connection(ctx, s, tables[table], began, ended) })
+	}
+	all.Wait()
+	took := time.Now()
+	if err := errors.Join(errs...); err != nil {
+		return sample{}, err
+	}
+	sorted := slices.Concat(latencies...)
+	if len(sorted) == 0 {
+		return sample{}, errors.New("the application had no transaction: -time is too short, or -due too small")
+	}
+	slices.Sort(sorted)
+	at := func(part float64) float64 {
+		return float64(sorted[min(int(part*float64(len(sorted))), len(sorted)-1)].Microseconds()) / 1000
+	}
+	return sample{
+		P50: at(0.5), P99: at(0.99), Most: at(1), Transactions: float64(len(sorted)) / took.Sub(began).Seconds(), began: began, ended: took,
+	}, nil
+}
+
+// errOver says that the application has run for long enough.
+var errOver = errors.New("the time is over")
+
+// connection does one transaction after the other, and returns how long each took.
+func (a *app) connection(ctx context.Context, s *server, table string, began time.Time, ended <-chan struct{}) ([]time.Duration, error) {
+	conn, err := pgx.Connect(context.WithoutCancel(ctx), s.server.SocketURL("postgres", database))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	var all []time.Duration
+	for n := 0; ; n++ {
+		from := time.Now()
+		if a.rate > 0 {
+			from = began.Add(time.Duration(n*a.connections) * time.Second / time.Duration(a.rate))
+			timer := time.NewTimer(time.Until(from))
+			select {
+			case <-ctx.Done():
+			case <-timer.C:
+			}
+			timer.Stop()
+		}
+		select {
+		case <-ctx.Done():
+			if errors.Is(context.Cause(ctx), errOver) {
+				return all, nil
+			}
+			return all, ctx.Err()
+		case <-ended:
+			return all, nil
+		default:
+		}
+		if err := a.transaction(context.WithoutCancel(ctx), conn, table); err != nil {
+			return all, err
+		}
+		all = append(all, time.Since(from))
+	}
+}
+
+func (a *app) transaction(ctx context.Context, conn *pgx.Conn, table string) error {
+	account, teller, branch := 1+rand.IntN(a.accounts), 1+rand.IntN(tellers), 1+rand.IntN(branches) //nolint:gosec // any will do
+	amount := rand.IntN(1000)                                                                       //nolint:gosec // any will do
+	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		var balance int64
+		if _, err := tx.Exec(ctx, "update "+table+" set balance = balance + $2 where id = $1", account, amount); err != nil {
+			return err
+		}
+		if err := tx.QueryRow(ctx, "select balance from "+table+" where id = $1", account).Scan(&balance); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "update shop.tellers set balance = balance + $2 where id = $1", teller, amount); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "update shop.branches set balance = balance + $2 where id = $1", branch, amount); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, "insert into shop.history values ($1, $2, $3, $4, now())", account, teller, branch, amount)
+		return err
+	})
+}

@@ -1,0 +1,44 @@
+//go:build long
+
+package main
+
+import (
+	"io"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"lapse/internal/pgtest"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+func TestEveryWayOfEveryScenarioIsMeasured(t *testing.T) {
+	t.Parallel()
+	lapse := filepath.Join(t.TempDir(), "lapse")
+	if text, err := exec.CommandContext(t.Context(), "go", "build", "-o", lapse, "lapse/cmd/lapse").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	p := plan{
+		lapse: lapse, major: pgtest.Newest(t), rounds: 1, due: 300_000, workers: 2, dir: t.TempDir(), progress: io.Discard,
+		app:       app{connections: 2, accounts: 1000, lasts: time.Second},
+		scenarios: []scenario{{"fast", otherTable}, {"slow", ownTable}},
+	}
+	r, err := p.measure(t.Context())
+	if err != nil || len(r.Figures) != len(p.scenarios)*len(ways) {
+		t.Fatalf("%d figures, %v", len(r.Figures), err)
+	}
+	for i := range r.Figures {
+		f := &r.Figures[i]
+		if f.P99.Median <= 0 || f.Ratio.Median <= 0 || (f.Deleted.Median > 0) != (f.Way != alone) {
+			t.Errorf("%+v", f)
+		}
+	}
+	if err := r.print(io.Discard); err != nil {
+		t.Error(err)
+	}
+	if err := r.write(filepath.Join(t.TempDir(), "pace.json")); err != nil {
+		t.Error(err)
+	}
+}

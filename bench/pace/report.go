@@ -1,0 +1,98 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"text/tabwriter"
+)
+
+// report is all that was measured.
+type report struct {
+	Server      string   `json:"server"`
+	Rounds      int      `json:"rounds"`
+	Connections int      `json:"connections"`
+	Rate        int      `json:"rate"`
+	Seconds     float64  `json:"seconds"`
+	Figures     []figure `json:"figures"`
+}
+
+// figure is one line of the table.
+type figure struct {
+	Scenario scenario `json:"scenario"`
+	Way      string   `json:"way"`
+	Ratio    spread   `json:"p99_ratio"` // to that of the same round without Lapse
+	Ratio50  spread   `json:"p50_ratio"`
+	Share    spread   `json:"transactions_ratio"`
+	Deleted  spread   `json:"rows_deleted_per_second"`
+	Batch    spread   `json:"rows_of_a_batch"`
+	P99      spread   `json:"p99_milliseconds"`
+	Samples  []sample `json:"samples"`
+}
+
+// spread is a median with what lies around it.
+type spread struct {
+	Median float64 `json:"median"`
+	Least  float64 `json:"least"`
+	Most   float64 `json:"most"`
+}
+
+func spreadOf(values []float64) spread {
+	sorted := slices.Sorted(slices.Values(values))
+	middle := sorted[len(sorted)/2]
+	if len(sorted)%2 == 0 {
+		middle = (middle + sorted[len(sorted)/2-1]) / 2
+	}
+	return spread{middle, sorted[0], sorted[len(sorted)-1]}
+}
+
+// add enters a scenario's samples, one of each way a round.
+func (r *report) add(of scenario, samples map[string][]sample) {
+	for _, way := range ways {
+		each := func(value func(with, without *sample) float64) spread {
+			var values []float64
+			for round := range samples[way] {
+				values = append(values, value(&samples[way][round], &samples[alone][round]))
+			}
+			return spreadOf(values)
+		}
+		r.Figures = append(r.Figures, figure{
+			Scenario: of, Way: way, Samples: samples[way],
+			Ratio:   each(func(with, without *sample) float64 { return with.P99 / without.P99 }),
+			Ratio50: each(func(with, without *sample) float64 { return with.P50 / without.P50 }),
+			Share:   each(func(with, without *sample) float64 { return with.Transactions / without.Transactions }),
+			Deleted: each(func(with, _ *sample) float64 { return with.Deleted }),
+			Batch:   each(func(with, _ *sample) float64 { return with.Batch }),
+			P99:     each(func(with, _ *sample) float64 { return with.P99 }),
+		})
+	}
+}
+
+// print writes the table, ratios first.
+func (r *report) print(out io.Writer) error {
+	fmt.Fprintf(out, "\nPostgreSQL %s, %d connections, %.0f s, medians of %d rounds (least–most); ratios are to the application alone in the same round\n\n",
+		r.Server, r.Connections, r.Seconds, r.Rounds)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "P99 RATIO\tP50 RATIO\tTRANSACTIONS\tWAY\tROWS/S DELETED\tROWS OF A BATCH\tP99 MS\tSCENARIO")
+	for i := range r.Figures {
+		f := &r.Figures[i]
+		fmt.Fprintf(w, "%.2f (%.2f–%.2f)\t%.2f\t%.2f\t%s\t%.0f\t%.0f\t%.2f\t%s\n", f.Ratio.Median, f.Ratio.Least, f.Ratio.Most, f.Ratio50.Median,
+			f.Share.Median, f.Way, f.Deleted.Median, f.Batch.Median, f.P99.Median, f.Scenario)
+	}
+	return w.Flush()
+}
+
+// write writes all figures as JSON.
+func (r *report) write(path string) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}
