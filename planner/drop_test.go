@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -181,4 +182,42 @@ func TestAnotherActionIsObservedFirst(t *testing.T) {
 	if n := valueOn[int](t, w.admin, `select count(*) from pg_proc where proname like 'drop\_1\_%'`); n != 0 {
 		t.Errorf("%d functions that drop are left", n)
 	}
+}
+
+// A plan names what would go whole, from the catalog alone.
+func TestASurveySaysWhichPartitionsWouldBeDropped(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db)
+		parted(w)
+		cases(w, "t", 2)
+		p := w.armed(`policies:
+  - {name: p, table: shop.parts, expire: {column: at, after: 30 days}, action: drop_partition, state: armed}
+  - {name: q, table: shop.t, expire: {column: at, after: 30 days}, action: drop_partition, state: armed}`)
+		drops := func(p InForce, at time.Time) (text string) {
+			s, err := SurveyInForce(t.Context(), w.exec, &p, at)
+			must(t, err)
+			for _, d := range s.Drops {
+				text += d.Name
+				if d.Rows != nil {
+					text += fmt.Sprintf(" %d", *d.Rows)
+				}
+				text += ", "
+			}
+			return text
+		}
+		if got := drops(p, time.Time{}); got != "shop.parts_1, shop.parts_2, " {
+			t.Errorf("without statistics: %s", got)
+		}
+		w.do(`analyze parts`)
+		if got := drops(p, time.Time{}); got != "shop.parts_1 100, shop.parts_2 100, " {
+			t.Errorf("by its own column: %s", got)
+		}
+		if got := drops(p, time.Now().AddDate(0, 0, -250)); got != "shop.parts_1 100, " {
+			t.Errorf("250 days ago: %s", got)
+		}
+		if got := drops(w.named("q"), time.Time{}); got != "shop.t_00 50, shop.t_01 50, " {
+			t.Errorf("by another column: %s", got)
+		}
+	})
 }

@@ -27,6 +27,8 @@ type Survey struct {
 	Newest  *time.Time            `json:"newest_due,omitempty"`
 	// Cascades are the tables of which rows would go along, to any depth.
 	Cascades []Cascade `json:"cascades"`
+	// Drops are the partitions that would be dropped whole, if every row of them turns out to be due when they are counted.
+	Drops []Drop `json:"drops,omitempty"`
 
 	Method Method     `json:"method"`
 	Index  string     `json:"index,omitempty"` // the one that PostgreSQL would use, or that there is
@@ -208,6 +210,9 @@ func (s *surveyor) run(ctx context.Context, db DB, call func(atMost *int64) (*fo
 			return err
 		}
 		v.Warnings = append(v.Warnings, warnings...)
+		if err := s.drops(ctx, tx); err != nil {
+			return err
+		}
 		return s.warn(ctx, tx, leaves)
 	})
 	if err != nil {

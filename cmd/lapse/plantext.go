@@ -73,6 +73,9 @@ func (c *surveyor) printCounts(s *planner.Survey) {
 		}
 		c.line("cascade", "%s of %s", rowsOf(*cascade.Rows, cascade.RowsAre), cascade.Table)
 	}
+	if len(s.Drops) > 0 {
+		c.line("drops", "%s whole, if all rows of them are due: %s", counted(uint64(len(s.Drops)), "partition"), dropped(s.Drops))
+	}
 	order := slices.Clone(s.Order)
 	for i, by := range order {
 		if len(by) > 64 {
@@ -131,4 +134,30 @@ func rowsOf(rows int64, are planner.Count) string {
 
 func indent(text string) string {
 	return "    " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n    ")
+}
+
+// namedDrops is how many partitions a line names.
+const namedDrops = 5
+
+// dropped names partitions, and says how many rows are in them by the catalog.
+func dropped(all []planner.Drop) string {
+	names, rows, known := make([]string, 0, namedDrops+1), int64(0), true
+	for i, d := range all {
+		if i < namedDrops {
+			names = append(names, d.Name)
+		}
+		if d.Rows == nil {
+			known = false
+		} else {
+			rows += *d.Rows
+		}
+	}
+	if more := len(all) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	text := strings.Join(names, ", ")
+	if !known {
+		return text + "; how many rows that is, is not known: analyze them"
+	}
+	return fmt.Sprintf("%s; about %d rows", text, rows)
 }
