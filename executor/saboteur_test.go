@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -34,7 +35,8 @@ type saboteur struct {
 
 	mu    sync.Mutex
 	seen  int
-	at    int // 0: never
+	ends  int // those of them that carried a COMMIT
+	at    int // 0: never; -n: the nth COMMIT
 	fault fault
 	open  map[net.Conn]bool
 }
@@ -68,7 +70,7 @@ func startSaboteur(t *testing.T, serverURL string) (*saboteur, string) {
 func (s *saboteur) plan(at int, f fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.seen, s.at, s.fault = 0, at, f
+	s.seen, s.ends, s.at, s.fault = 0, 0, at, f
 }
 
 // count is how many messages went by since plan.
@@ -78,11 +80,24 @@ func (s *saboteur) count() int {
 	return s.seen
 }
 
+// commits is how many COMMITs went by since plan.
+func (s *saboteur) commits() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ends
+}
+
 // hit counts a message, and reports whether it is the one.
-func (s *saboteur) hit() (fault, bool) {
+func (s *saboteur) hit(message []byte) (fault, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen++
+	if bytes.Contains(message, []byte("commit\x00")) {
+		s.ends++
+		if s.ends == -s.at {
+			return s.fault, true
+		}
+	}
 	return s.fault, s.seen == s.at
 }
 
@@ -123,7 +138,7 @@ func (s *saboteur) toServer(client, server net.Conn, deafened, answered chan str
 		if err != nil {
 			return
 		}
-		if f, hit := s.hit(); hit {
+		if f, hit := s.hit(message); hit {
 			switch f {
 			case slow:
 				<-time.After(200 * time.Millisecond)
@@ -240,8 +255,15 @@ func TestWhereverTheConnectionIsCutNothingIsForgottenOrCountedTwice(t *testing.T
 		if messages < 30 {
 			t.Fatalf("%d messages went by: this test says nothing", messages)
 		}
-		for n := range 16 {
+		commits := o.s.commits()
+		if commits < 4 {
+			t.Fatalf("%d COMMITs went by: this test says nothing", commits)
+		}
+		for n := range 12 {
 			o.try(1+random.IntN(messages), fault(n)%faults)
+		}
+		for n := range commits {
+			o.try(-1-n, []fault{deaf, late}[n%2])
 		}
 	})
 }

@@ -25,18 +25,13 @@ func (w *worker) shard(ctx, work context.Context, t *turn, l *lease) (end turnEn
 	}
 	tryDrop := p.Definition.DropsPartitions()
 	for ctx.Err() == nil && !t.closed() {
-		if gentle(p) {
-			if err := w.countWorkers(work); err != nil {
-				return w.trouble(t, err, 1)
-			}
-			if w.rest(ctx, t); ctx.Err() != nil || t.closed() {
-				break
-			}
-		}
-		if err := w.guards.lookAtTable(work, w.session.control, p, w.now()); err != nil {
+		if err := w.linger(ctx, work, t); err != nil {
 			return w.trouble(t, err, 1)
 		}
-		answer, err := w.guards.ask(work, w.session.control, p, w.now())
+		if ctx.Err() != nil || t.closed() {
+			break
+		}
+		answer, err := w.mayGo(work, p)
 		if err != nil {
 			return w.trouble(t, err, 1)
 		}
@@ -86,6 +81,26 @@ func (w *worker) assigned(ctx context.Context, t *turn, l *lease) (*assignment, 
 		return nil, err
 	}
 	return assign(ctx, w.session, t.policy, l, f)
+}
+
+// linger lets the pause pass that a batch at gentle pace is followed by.
+func (w *worker) linger(ctx, work context.Context, t *turn) error {
+	if !gentle(t.policy) {
+		return nil
+	}
+	if err := w.countWorkers(work); err != nil {
+		return err
+	}
+	w.rest(ctx, t)
+	return nil
+}
+
+// mayGo asks the guards for one batch, and looks at the policy's table before where it was not looked at lately.
+func (w *worker) mayGo(ctx context.Context, p *planner.InForce) (guard.Answer, error) {
+	if err := w.guards.lookAtTable(ctx, w.session.control, p, w.now()); err != nil {
+		return guard.Answer{}, err
+	}
+	return w.guards.ask(ctx, w.session.control, p, w.now())
 }
 
 // heldBackBy is why the next batch has to wait, "" if it has not.
