@@ -197,7 +197,7 @@ func (s *session) call(ctx context.Context, a *assignment, key schemas.Key, begu
 // cascade.
 func check(a *assignment, done *result, counts map[string]int64, o order) (cascaded int64, err error) {
 	most := int64(o.limit)
-	if o.shape != planner.ShapePick {
+	if !isPick(o.shape) {
 		most *= 2 // rows may come into a range meanwhile
 	}
 	if done.picked > most || done.deleted > done.picked {

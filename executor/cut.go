@@ -10,29 +10,36 @@ import (
 	"lapse/schemas"
 )
 
-// cut asks into which ranges a run's leaves are best cut before the run is opened, where there is more than one worker and much
-// may be due. A leaf need not be cut: whatever the policy's own survey fails of, its run is opened without. The
-// survey function was compared before: see judge.
+// backlog asks how a run's leaves are best worked off before the run is opened, where much may be due: into which ranges they are
+// cut for several workers, and which of them go by the order of their files. Nothing need be known of that: whatever the policy's
+// own survey fails of, its run is opened without. The survey function was compared before: see judge.
 //
 //	crash behind it    nothing was opened, and nothing is left
-func (w *worker) cut(ctx context.Context, t *turn) ([]planner.Cut, turnEnd, error) {
+func (w *worker) backlog(ctx context.Context, t *turn) ([]planner.Cut, turnEnd, error) {
 	p := t.policy
-	if w.config.Limits.Workers < 2 || !p.MuchMayBeDue(w.now()) {
+	if p.Unfinished == nil {
+		t.memory.goesByHeap(nil)
+	}
+	if !p.MuchMayBeDue(w.now()) {
 		return nil, turnGoesOn, nil
 	}
-	cuts, due, err := planner.Cuts(ctx, w.session.batches, p, w.now())
+	b, err := w.lookAtBacklog(ctx, w.session.batches, p, w.now())
 	if err != nil && (w.session.lost() || schemas.StateOf(err) == "") {
 		end, err := w.trouble(t, err, 1)
 		return nil, end, err
 	}
 	if err != nil {
-		w.log.Info("the backlog is not cut into ranges", "policy", p.Name, "error", stripped("ask for cuts", err))
+		w.log.Info("how the backlog lies is not known", "policy", p.Name, "error", stripped("look at the backlog", err))
 		return nil, turnGoesOn, nil
 	}
+	t.memory.goesByHeap(b.Heaps)
 	if t.expected == 0 {
-		t.expected = due
+		t.expected = b.Due
 	}
-	return cuts, turnGoesOn, nil
+	if w.config.Limits.Workers < 2 {
+		return nil, turnGoesOn, nil
+	}
+	return b.Cuts, turnGoesOn, nil
 }
 
 // compareSurvey holds a policy's survey function against what this program makes. One that is gone is no error: its call is.

@@ -52,7 +52,8 @@
 // batches, pauses, counts.
 //
 // A shard is a slice of a leaf: all of it, a range of its order or a hash part (schemas/migrations/0004_1_slices.sql).
-// Before a run is opened, cut.go asks into which ranges its leaves are best cut. Nothing else asks how large a slice is.
+// Before a run is opened, cut.go asks into which ranges its leaves are best cut, and which leaves go by the order of their files.
+// Nothing else asks how large a slice is. How a batch finds its rows is in shape.go.
 //
 // # When something fails
 //

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/executor/guard"
+	"lapse/planner"
 	"lapse/schemas"
 )
 
@@ -81,6 +82,8 @@ type Executor struct {
 	guards  *guards
 	reports reports
 	pace    *pace
+	// lookAtBacklog is planner.LookAtBacklog: tests say what it finds.
+	lookAtBacklog func(context.Context, *pgx.Conn, *planner.InForce, time.Time) (planner.Backlog, error)
 
 	progress sync.Mutex // one call of Config.Progress at a time
 
@@ -117,7 +120,7 @@ func New(c Config) (*Executor, error) {
 	}
 	c.Limits = c.Limits.withDefaults()
 	e := &Executor{
-		config: c, holder: c.Holder + "/" + uuid.NewString(), log: c.Logger, now: c.Clock, metrics: newMetrics(), pace: newPace(),
+		config: c, holder: c.Holder + "/" + uuid.NewString(), log: c.Logger, now: c.Clock, metrics: newMetrics(), pace: newPace(), lookAtBacklog: planner.LookAtBacklog,
 		known: map[versionKey]*policyMemory{}, ready: errors.New("the executor has not begun"),
 	}
 	e.guards = newGuards(guard.All(c.Limits.Guards), e.log, e.metrics)

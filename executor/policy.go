@@ -40,6 +40,7 @@ type policyMemory struct {
 	searches  map[int64]*search    // by shard, where a row that resists is looked for
 	causes    map[ServerError]bool // why rows of this run were entered in the quarantine
 	shapes    shapes
+	heaps     map[uint32]bool // leaves whose batches go through their files
 	counts    runCounts
 	spoken    int        // what was logged of the run: sayBegins and its kin
 	logged    time.Time  // when the log said last how far it is

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"lapse/internal/pgtest"
+	"lapse/planner"
 	"lapse/schemas"
 )
 
@@ -25,6 +26,7 @@ type world struct {
 	zone   string
 	after  string
 	batch  int
+	heap   bool   // whether batches go by the table's file
 	child  string // the action of a foreign key on the table, "" for no child
 	rows   []string
 	deeds  []string
@@ -57,6 +59,7 @@ func drawWorld(rt *rapid.T, schema string) *world {
 		typ:    rapid.SampledFrom([]string{"timestamptz", "timestamptz", "timestamp", "date"}).Draw(rt, "type"),
 		after:  rapid.SampledFrom([]string{"30 days", "1 mon", "1 mon 2 days", "2 hours", "36:15:00"}).Draw(rt, "after"),
 		batch:  rapid.IntRange(1, 40).Draw(rt, "batch"),
+		heap:   rapid.Bool().Draw(rt, "heap"),
 		child:  rapid.SampledFrom([]string{"", "", "cascade", "set null"}).Draw(rt, "child"),
 	}
 	if w.typ != "timestamptz" {
@@ -76,7 +79,7 @@ func drawWorld(rt *rapid.T, schema string) *world {
 func (w *world) drawDeed(rt *rapid.T) string {
 	from := rapid.IntRange(0, 250).Draw(rt, "from")
 	these := fmt.Sprintf("where id between %d and %d", from, from+rapid.IntRange(0, 30).Draw(rt, "many"))
-	switch rapid.SampledFrom([]string{"refresh", "expire", "touch", "hold", "delete", "insert due", "insert live"}).Draw(rt, "deed") {
+	switch rapid.SampledFrom([]string{"refresh", "expire", "touch", "hold", "delete", "insert due", "insert live", "re-key", "move"}).Draw(rt, "deed") {
 	case "refresh":
 		return "update t set at = now()::" + w.typ + " " + these
 	case "expire":
@@ -85,6 +88,10 @@ func (w *world) drawDeed(rt *rapid.T) string {
 		return "update t set note = 'touched' " + these
 	case "hold":
 		return "select from t " + these + " for update"
+	case "re-key":
+		return "update t set id = id + 100000 " + these
+	case "move": // to another partition, where there are some
+		return "update t set tenant = (tenant + 1) % 4 " + these
 	case "delete":
 		return "delete from t " + these
 	case "insert due":
@@ -156,6 +163,23 @@ func (w *world) file() string {
 		zone = ", zone: " + w.zone
 	}
 	return policies(fmt.Sprintf("  - {name: p, table: %s.t, expire: {column: at, after: %q%s}, batch: %d, state: armed}\n", w.schema, w.after, zone, w.batch))
+}
+
+// executor is one whose batches find their rows as the world says.
+func (w *world) executor(t *testing.T, db *pgtest.DB) *Executor {
+	t.Helper()
+	e := newExecutor(t, db)
+	e.lookAtBacklog = func(ctx context.Context, conn *pgx.Conn, _ *planner.InForce, _ time.Time) (b planner.Backlog, err error) {
+		if !w.heap {
+			return b, nil
+		}
+		rows, err := conn.Query(ctx, "select c.oid from pg_class c where c.relnamespace = $1::regnamespace and c.relkind = 'r'", w.schema)
+		if err == nil {
+			b.Heaps, err = pgx.CollectRows(rows, pgx.RowTo[uint32])
+		}
+		return b, err
+	}
+	return e
 }
 
 // due is the SQL of the plain meaning of a policy, written apart from the planner's.
@@ -243,12 +267,12 @@ func TestExactlyTheDueRowsGo(t *testing.T) {
 				xids, err := w.live(t.Context(), db)
 				lives <- life{xids, err}
 			}()
-			first := once(t, newExecutor(t, db), "p")
+			first := once(t, w.executor(t, db), "p")
 			application := <-lives
 			if application.err != nil {
 				rt.Fatal(application.err)
 			}
-			second := once(t, newExecutor(t, db), "p")
+			second := once(t, w.executor(t, db), "p")
 
 			said := only(t, first).Deleted + only(t, second).Deleted
 			cascaded := only(t, first).Cascaded + only(t, second).Cascaded

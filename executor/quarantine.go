@@ -33,7 +33,7 @@ func (s *search) next(o order) order {
 	}
 	o.limit = min(o.limit, rows)
 	if o.stepOver = s.among == 1 || s.among == 0 && rows == 1; o.stepOver {
-		o.shape = planner.ShapePick // the function finds one row by no other
+		o.shape = planner.PicksInstead(o.shape) // the row is to be locked
 	}
 	return o
 }
@@ -55,17 +55,21 @@ func (s *search) through(o order, picked int64, deleted bool) {
 	}
 }
 
-// order is what the next batch on a shard is to do: at most limit rows, in one of the shapes that its function has.
-func (m *policyMemory) order(shard int64, limit int, all []string) order {
+// order is what the next batch on a shard, which is a whole leaf or a slice of one, is to do: at most limit rows.
+func (m *policyMemory) order(l *lease, p *planner.InForce, limit int) order {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	o := order{limit: limit, shape: m.shapes.next(shard, all)}
-	s := m.searches[shard]
+	usual := p.Definition.Shapes()[0]
+	if m.heaps[l.leaf] && usual == planner.ShapeRange {
+		usual = planner.ShapeHeap
+	}
+	o := order{limit: limit, shape: m.shapes.next(l.shard, usual)}
+	s := m.searches[l.shard]
 	if s == nil {
 		return o
 	}
 	if s.among == 0 && s.step >= limit && limit > 1 {
-		delete(m.searches, shard)
+		delete(m.searches, l.shard)
 		return o
 	}
 	return s.next(o)

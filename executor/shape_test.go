@@ -9,6 +9,7 @@ import (
 
 	"lapse/internal/pgtest"
 	"lapse/planner"
+	"lapse/planner/expiry"
 	"lapse/schemas"
 )
 
@@ -16,17 +17,18 @@ func TestAShardThatIsBlockedPicksForAWhileAndThenGoesBackToRanges(t *testing.T) 
 	t.Parallel()
 	m := &policyMemory{shapes: shapes{}, locks: map[int64]int{}, size: batchSize{rows: 100}}
 	locked := &pgconn.PgError{Code: schemas.SQLStateLockNotAvailable}
-	all := []string{planner.ShapeRange, planner.ShapePick}
+	p := &planner.InForce{Definition: planner.Definition{Expire: &expiry.Age{}}}
+	shard := func(id int64) *lease { return &lease{shard: id} }
 	next := func(n int) string { // the shapes of n batches that get through
 		var got []string
 		for range n {
-			shape := m.order(1, 100, all).shape
+			shape := m.order(shard(1), p, 100).shape
 			got = append(got, shape)
 			m.through(&planner.InForce{}, 1, order{limit: 100}, &result{shape: shape, passOver: true, first: true}, 0)
 		}
 		return strings.Join(got, " ")
 	}
-	block := func() bool { return m.blocked(1, m.order(1, 100, all).shape, 100, locked) }
+	block := func() bool { return m.blocked(1, m.order(shard(1), p, 100).shape, 100, locked) }
 	if got := next(2); got != "range range" {
 		t.Errorf("at first %s", got)
 	}
@@ -47,10 +49,10 @@ func TestAShardThatIsBlockedPicksForAWhileAndThenGoesBackToRanges(t *testing.T) 
 			t.Fatal("nothing")
 		}
 	}
-	if got := m.order(1, 100, all).shape; got != planner.ShapeRange {
+	if got := m.order(shard(1), p, 100).shape; got != planner.ShapeRange {
 		t.Errorf("after %d picks: %s", mostPicks, got)
 	}
-	if m.order(2, 100, all).shape != planner.ShapeRange || m.size.rows != 100 {
+	if m.order(shard(2), p, 100).shape != planner.ShapeRange || m.size.rows != 100 {
 		t.Error("another shard, or the size of batches, knows of it")
 	}
 	if m.blocked(1, planner.ShapePick, 100, locked) || m.size.rows != 50 {

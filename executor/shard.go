@@ -153,7 +153,7 @@ func (w *worker) giveBack(ctx context.Context, l *lease) {
 func (w *worker) batch(ctx context.Context, t *turn, a *assignment, limit int, unslowed bool) (result, turnEnd, error) {
 	p, m := t.policy, t.memory
 	name, table := string(p.Name), p.TableName
-	o := m.order(a.shard, limit, p.Definition.Shapes())
+	o := m.order(a.lease, p, limit)
 	w.metrics.batchSize.WithLabelValues(name, table).Set(float64(o.limit))
 	began := w.now()
 	ticket := w.guards.memory.Unconfirmed.Draw()

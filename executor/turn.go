@@ -219,7 +219,7 @@ func (w *worker) begin(ctx context.Context, t *turn) (turnEnd, error) {
 	if end, err := w.judge(ctx, t); err != nil || end != turnGoesOn {
 		return end, err
 	}
-	cuts, end, err := w.cut(ctx, t)
+	cuts, end, err := w.backlog(ctx, t)
 	if err != nil || end != turnGoesOn {
 		return end, err
 	}

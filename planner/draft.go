@@ -150,9 +150,7 @@ func (d *Definition) draftSurvey(table uint32, trusts bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// Who may only read may not lock, and EXPLAIN asks for that right too.
-	pick := strings.TrimSuffix(d.findStatement(leafMark, "$1", "$2", "$3", "$4"), d.condition().Lock())
-	survey, err := d.surveyText("pg_temp", draftSurvey, "pg_temp.inspect()", pick)
+	survey, err := d.surveyText("pg_temp", draftSurvey, "pg_temp.inspect()", d.findStatement(leafMark, "$1", "$2", "$3", "$4"))
 	return inspect + survey + "grant execute on function " + draftSurvey + surveyArguments + " to public;\n", err
 }
 

@@ -18,6 +18,16 @@ func (d *Definition) pickStatement(leaf, cutoff, bound string) string {
 	return d.findStatement(leaf, schemas.Literal(cutoff)+"::timestamptz", bound, strconv.Itoa(d.Batch), strconv.Itoa(lookAhead*d.Batch))
 }
 
+// statement is the statement by which a batch of a shape finds its rows.
+func (d *Definition) statement(shape, leaf, cutoff, bound string) string {
+	if shape != ShapeHeap {
+		return d.pickStatement(leaf, cutoff, bound)
+	}
+	bound = schemas.Literal(bound) + "::" + boundOf(d.Expire, "").Type
+	return fmt.Sprintf("%s\n   and t.ctid > '(0,0)' and t.ctid < '(%d,0)'\n limit %d",
+		d.heapSelect(leaf, schemas.Literal(cutoff)+"::timestamptz", bound, "t.tableoid is not null"), d.Batch/2+32, d.Batch)
+}
+
 // shards lists the policy's leaves, the largest first, and writes the statement that finds rows on that one. No lock is taken on
 // a leaf.
 func (s *surveyor) shards(ctx context.Context, q Querier) ([]Relation, error) {
@@ -68,22 +78,21 @@ type plan struct {
 	Plans []plan `json:"Plans"`
 }
 
-// readPlan takes from a plan how rows are found; there is none where there is no leaf.
-func (s *surveyor) readPlan(text []byte) error {
-	if len(text) == 0 || string(text) == "null" {
-		return nil
+// read is how rows of the largest leaf would be found; zero where there is no leaf.
+func (f *found) read() (p plan, err error) {
+	if len(f.Plan) == 0 || string(f.Plan) == "null" {
+		return p, nil
 	}
-	v := &s.survey
 	var whole []struct {
 		Plan plan `json:"Plan"`
 	}
-	if err := json.Unmarshal(text, &whole); err != nil {
-		return fmt.Errorf("read the plan: %w", err)
+	if err := json.Unmarshal(f.Plan, &whole); err != nil {
+		return p, fmt.Errorf("read the plan: %w", err)
 	}
 	for _, w := range whole {
-		v.Method, v.Index = w.Plan.method(false)
+		p = w.Plan
 	}
-	return nil
+	return p, nil
 }
 
 // method follows a plan down to where rows are read.

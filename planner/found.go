@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -69,12 +70,23 @@ func (s *surveyor) take(f *found) error {
 		v.Runs = max(1, (v.Due+most-1)/most)
 	}
 	v.Breaker = s.breaker()
+	p, err := f.read()
+	if err != nil {
+		return err
+	}
+	if p.Node != "" {
+		v.Method, v.Index = p.method(false)
+	}
+	v.Shape = s.definition.Shapes()[0]
+	if v.Shape == ShapeRange && slices.Contains(heaps(f.Spans, p), f.Leaf) {
+		v.Shape, v.Ranges = ShapeHeap, 1
+	}
 	for _, leaf := range v.Shards {
 		if leaf.OID == f.Leaf {
-			v.Statement = s.definition.pickStatement(leaf.Name, s.cutoff, s.bound)
+			v.Statement = s.definition.statement(v.Shape, leaf.Name, s.cutoff, s.bound)
 		}
 	}
-	return s.readPlan(f.Plan)
+	return nil
 }
 
 func utc(t *time.Time) *time.Time {

@@ -20,7 +20,7 @@ var functionTexts embed.FS
 const bodyQuote = "$lapse$"
 
 var functionTemplates = template.Must(template.New("").Option("missingkey=error").
-	Funcs(template.FuncMap{"inner": inner, "join": strings.Join}).ParseFS(functionTexts, "*.tmpl"))
+	Funcs(template.FuncMap{"inner": inner}).ParseFS(functionTexts, "*.tmpl"))
 
 // DeleteFunction names the deletion function of a policy version, with its schema.
 func DeleteFunction(id schemas.PolicyID, version schemas.PolicyVersion) string {
@@ -141,26 +141,28 @@ func (d *Definition) deleteFunction() (string, error) {
 	}
 	own, looks := "t.tableoid = $3", fmt.Sprintf("$4 * %d", lookAhead)
 	if len(d.Slices) > 0 {
-		own += " and " + d.slice("$8", "$9")
-		looks = fmt.Sprintf("$4 * greatest(%d, 2 * coalesce($8, 1))", lookAhead)
+		own += " and " + d.slice("$9", "$10")
+		looks = fmt.Sprintf("$4 * greatest(%d, 2 * coalesce($9, 1))", lookAhead)
 	}
-	limit, searchPath := "$4", ""
+	limit, last := "$4", d.lastPlace("seen")+", count(*) < $4"
+	if !d.certain() {
+		limit = looks
+		last = fmt.Sprintf("case when count(*) = $4 then %s\n            else %s end,\n       count(*) < $4 and (select count(*) from seen) < %s",
+			d.lastPlace("due"), d.lastPlace("seen"), looks)
+	}
+	searchPath := ""
 	if d.SearchPath != "" {
 		searchPath = schemas.Literal(d.SearchPath)
 	}
-	if !d.certain() {
-		limit = looks
-	}
-	above, upTo := d.within("$8", "$9")
+	above, upTo := d.within("$9", "$10")
 	facts := d.rangeFacts()
 	maps.Copy(facts, map[string]any{
 		"Name": DeleteFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": schemas.Literal(string(d.Name)),
-		"Table": d.Table, "SearchPath": searchPath, "Sliced": len(d.Slices) > 0, "Ranged": d.ranged(), "Batch": d.Batch, "Joined": d.joinedNames(), "Certain": d.certain(), "Looks": looks,
-		"Bound": boundOf(d.Expire, "claim.cutoff"), "Using": using, "Exact": on + exact, "Shapes": d.Shapes(), "Usual": d.Shapes()[0], "Values": d.values(),
-		"PickSelect": onLeaf(d.pickSelect(leafMark, "$1", "$2", own), "place.leaf"), "Left": onLeaf(d.left(leafMark), "place.leaf"),
-		"CountSelect": onLeaf(d.countSelect(leafMark), "place.leaf"),
-		"After":       d.pickAfter("$5"), "PickTail": d.pickTail(limit), "PickLock": onLeaf(d.pickLock(leafMark), "place.leaf"), "Lock": condition.Lock(), "Above": above, "UpTo": upTo,
-		"Places": d.places("s", ""), "KeyTexts": d.keyTexts(), "LastPicked": d.lastPlace("due"), "LastDue": d.lastPlace("due"), "LastSeen": d.lastPlace("seen"),
+		"Table": d.Table, "SearchPath": searchPath, "Sliced": len(d.Slices) > 0, "Ranged": d.ranged(), "Batch": d.Batch, "Joined": d.joinedNames(), "Certain": d.certain(),
+		"Bound": boundOf(d.Expire, "claim.cutoff"), "Using": using, "Own": own, "Exact": on + exact, "Shapes": d.shapesList(), "Usual": d.Shapes()[0], "Values": d.values(),
+		"PickSelect": onLeaf(d.pickSelect(leafMark, "$1", "$2", own), "place.leaf"), "HeapSelect": onLeaf(d.heapSelect(leafMark, "$1", "$2", own), "place.leaf"),
+		"After": d.pickAfter("$5"), "PickTail": d.pickTail(limit), "PickLock": onLeaf(d.pickLock(leafMark), "place.leaf"), "Lock": condition.Lock(), "Above": above, "UpTo": upTo,
+		"Places": d.places("s", ""), "Last": last, "KeyTexts": d.keyTexts(),
 	})
 	text, err := fill("delete.sql.tmpl", facts)
 	if err != nil {

@@ -183,7 +183,7 @@ func TestADeletionThatDoesNotRestateTheConditionIsNotWritten(t *testing.T) {
 			t.Errorf("%s: the DELETE does not restate the condition", name)
 		}
 		for what, broken := range map[string]string{
-			"without the condition":   strings.Replace(text, inner(exact)+"' || kept || this", "true' || kept || this", 1),
+			"without the condition":   strings.Replace(text, inner(exact)+"' || kept;", "true' || kept;", 1),
 			"with a second DELETE":    strings.Replace(text, "  return lapse.leave", "  execute 'delete from x';\n  return lapse.leave", 1),
 			"with an earlier DELETE":  strings.Replace(text, "  execute 'lock", "  execute 'delete from x';\n  execute 'lock", 1),
 			"without a DELETE at all": strings.ReplaceAll(text, "delete from only", "select from only"),

@@ -9,11 +9,11 @@ import (
 // that no batch reads what a former one has read. The deletion function carries it with parameters, and `lapse plan` shows it
 // with literals; both are made of the same parts. Other shapes of a batch are in shape.go.
 //
-// A candidate is a row that the bound lets through. Where every candidate is due (expiry.Condition.Certain), the pick is one
-// SELECT that locks what it finds. Where a candidate need not be due, a batch looks at lookAhead times as many candidates
-// as it may delete rows and no more, or millions of rows that are past and not due would keep it until the statement's time is
-// over: it goes through them without locks, locks those that are due by their addresses, and the next batch goes on after
-// the last candidate that it saw.
+// A candidate is a row that the bound lets through. Where a candidate need not be due (expiry.Condition.Certain), a batch looks at
+// lookAhead times as many candidates as it may delete rows and no more, or millions of rows that are past and not due would keep
+// it until the statement's time is over; the next batch goes on after the last candidate that it saw. Rows are found without
+// locks, and then locked by their addresses where the batch's shape wants locks: those that somebody else has locked are left
+// for the residual pass.
 
 // lookAhead is how many candidates a batch looks at for each row that it may delete. A look costs an eighth of a deletion or
 // less, so that the worst batch takes as long as a full one.
@@ -72,17 +72,8 @@ func (d *Definition) within(lower, upper string) (above, upTo string) {
 	return condition(">", lower), condition("<=", upper)
 }
 
-// pickTail is the pick from its order on. A row that somebody else has locked is left for the residual pass.
+// pickTail is the pick from its order on.
 func (d *Definition) pickTail(limit string) string {
-	tail := d.inOrder(limit)
-	if d.certain() {
-		tail += "\n   " + d.condition().Lock()
-	}
-	return tail
-}
-
-// inOrder is the end of a SELECT of the first rows in the order.
-func (d *Definition) inOrder(limit string) string {
 	var expressions []string
 	for _, o := range d.order() {
 		expressions = append(expressions, o.SQL)
@@ -110,13 +101,6 @@ func (d *Definition) places(r, cast string) string {
 // its rows; null if it has none.
 func (d *Definition) lastPlace(r string) string {
 	return fmt.Sprintf("(select array[%s] from %s r offset (select greatest(count(*) - 1, 0) from %s))", d.places("r", "::text"), r, r)
-}
-
-// left is the SELECT by which a shard's last batch asks whether due rows stay behind. The leaf's oid is $3.
-func (d *Definition) left(leaf string) string {
-	c := d.condition()
-	return fmt.Sprintf("  select from %s\n   where %s\n     and t.tableoid = $3 and %s", strings.ReplaceAll(c.From("only "+leaf), "\n", "\n  "),
-		c.Narrow("$1", "$2"), c.Exact("$1", "$2"))
 }
 
 // findStatement is the statement by which a batch of limit rows finds them among so many candidates, without its cursor.

@@ -41,8 +41,12 @@ type Cut struct {
 
 // span is how the due rows of a leaf lie: between two marks, which are in order, there are about equally many.
 type span struct {
-	Leaf  uint32      `json:"leaf"`
-	Marks []time.Time `json:"marks"`
+	Leaf        uint32      `json:"leaf"`
+	Marks       []time.Time `json:"marks"`
+	Rows        float64     `json:"rows"`        // that are due
+	Of          float64     `json:"of"`          // that the leaf has
+	Correlation *float64    `json:"correlation"` // of the column's order with that of the file
+	Tie         float64     `json:"tie"`         // rows of the commonest value
 }
 
 // cutSpans cuts each span into as many as parts ranges, with as many marks in each. It returns the cuts of a leaf in order.
@@ -81,12 +85,25 @@ func (p *InForce) MuchMayBeDue(now time.Time) bool {
 	return last == nil || last.Version != p.Version || now.Sub(last.StartedAt) >= 24*time.Hour || p.LastPicked >= int64(backlog(p.Batch))
 }
 
-// Cuts asks where a policy's leaves are best cut into ranges; none where not much is due. It asks the policy's survey function,
-// over a session whose state does not matter, which plans and reads no row. due is PostgreSQL's estimate of what is due.
-func Cuts(ctx context.Context, conn *pgx.Conn, p *InForce, now time.Time) (cuts []Cut, due int64, err error) {
+// Backlog is how a run's leaves are best worked off where much is due.
+type Backlog struct {
+	Cuts  []Cut    // leaves that are cut into ranges
+	Heaps []uint32 // leaves whose batches are best of ShapeHeap; none of them is cut
+	Due   int64    // PostgreSQL's estimate of what is due
+}
+
+// LookAtBacklog asks how a policy's leaves are best worked off; the answer is empty where not much is due. It asks the policy's
+// survey function, over a session whose state does not matter, which plans and reads no row.
+func LookAtBacklog(ctx context.Context, conn *pgx.Conn, p *InForce, now time.Time) (b Backlog, err error) {
 	f, err := callInForce(ctx, conn, &p.Definition, now, new(int64))
 	if err != nil {
-		return nil, 0, fmt.Errorf("cut the backlog of policy %s into ranges: %w", p.Name, err)
+		return b, fmt.Errorf("look at the backlog of policy %s: %w", p.Name, err)
 	}
-	return cutSpans(f.Spans, rangesOfLeaf), f.Due, nil
+	var found plan
+	if found, err = f.read(); err != nil {
+		return b, err
+	}
+	b.Due, b.Heaps = f.Due, heaps(f.Spans, found)
+	b.Cuts = cutSpans(slices.DeleteFunc(f.Spans, func(s span) bool { return slices.Contains(b.Heaps, s.Leaf) }), rangesOfLeaf)
+	return b, nil
 }

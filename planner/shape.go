@@ -2,7 +2,10 @@ package planner
 
 import (
 	"fmt"
+	"math"
 	"strings"
+
+	"lapse/schemas"
 )
 
 // The shapes of a batch: how it finds its rows. Which of them a deletion function has depends on its policy; in which one a batch
@@ -10,40 +13,83 @@ import (
 const (
 	// ShapeRange counts the first due rows in the order, without locks, and deletes by the range from the cursor to the last one of
 	// them. A row that somebody has locked is waited for: the batch fails with its lock timeout. More than twice as many rows than
-	// were counted are refused.
+	// it may delete are refused.
 	ShapeRange = "range"
-	// ShapePick deletes by the addresses of rows that it has locked, and passes over those that somebody else has locked.
+	// ShapePick locks those rows by their addresses and deletes by these; it passes over rows that somebody else has locked.
 	ShapePick = "pick"
+	// ShapeHeap is a range in the order of the table's file: of so many pages, the due rows. Where the order of the index scatters
+	// over the table, or there is no index, it reads and writes each page once. Its cursor names the file: one that was written
+	// anew (VACUUM FULL, CLUSTER, a rewrite) is begun from its start.
+	ShapeHeap = "heap"
+	// ShapeHeapPick is to ShapeHeap what ShapePick is to ShapeRange.
+	ShapeHeapPick = "heap pick"
 )
 
-// Shapes are the shapes in which the version's batches find their rows, the usual one first. A range is certain of its rows
-// only where every candidate is due, and reads no other relation.
+// PicksInstead is the shape that finds its rows in the same order, and passes over those that somebody has locked.
+func PicksInstead(shape string) string {
+	if shape == ShapeHeap || shape == ShapeHeapPick {
+		return ShapeHeapPick
+	}
+	return ShapePick
+}
+
+// Shapes are the shapes in which the version's batches find their rows, the usual one first. A row of a relation beside the
+// policy's table must be locked before the condition is asked, so that where the condition reads one there are only picks.
 func (d *Definition) Shapes() []string {
-	if d.certain() {
-		return []string{ShapeRange, ShapePick}
+	if len(d.Expire.Joins()) > 0 {
+		return []string{ShapePick}
 	}
-	return []string{ShapePick}
+	return []string{ShapeRange, ShapePick, ShapeHeap, ShapeHeapPick}
 }
 
-// countSelect is the SELECT by which a range is counted, up to its condition.
-func (d *Definition) countSelect(leaf string) string {
+// shapesList is the list of them in SQL.
+func (d *Definition) shapesList() string {
+	var all []string
+	for _, s := range d.Shapes() {
+		all = append(all, schemas.Literal(s))
+	}
+	return strings.Join(all, ", ")
+}
+
+// A leaf's batches go through its file where a good part of it is due, so that not many rows are read in vain, and where its
+// index would lead them to and fro over it: the order is not the file's, or there is no index, or none that has the key and many
+// rows of one value, which are sorted for each batch.
+const (
+	heapPart        = 0.1 // of the leaf's rows that are due; in that order a look at a row costs a fifteenth of a deletion
+	heapCorrelation = 0.7 // below it the index's order is not the file's
+	heapTie         = 10000
+)
+
+// heaps are the leaves with much due whose batches are best of ShapeHeap. found is how the largest leaf's rows would be found.
+func heaps(spans []span, found plan) (leaves []uint32) {
+	method, _ := found.method(false)
+	for _, s := range spans {
+		scattered := s.Correlation != nil && math.Abs(*s.Correlation) < heapCorrelation
+		sorted := method == IndexSort && s.Tie >= heapTie
+		if s.Of > 0 && s.Rows >= heapPart*s.Of && (scattered || sorted || method == Sequential) {
+			leaves = append(leaves, s.Leaf)
+		}
+	}
+	return leaves
+}
+
+// heapSelect is the SELECT of due rows' addresses, up to where in the file they are looked for. No index can use its condition:
+// rows come in the order of the file.
+func (d *Definition) heapSelect(leaf, cutoff, bound, own string) string {
 	c := d.condition()
-	return fmt.Sprintf("select %s\n  from %s\n where %s\n   and %s", d.orderAs(), c.From("only "+leaf), c.Narrow("$1", "$2"), c.Exact("$1", "$2"))
+	return fmt.Sprintf("select t.ctid as at\n  from %s\n where %s\n   and (%s) is true", c.From("only "+leaf), own, c.Exact(cutoff, bound))
 }
 
-// tied reports whether more than one order column says where a row is.
-func (d *Definition) tied() bool { return len(d.order()) > 1 }
-
-// rangeFacts are the parts of a range's statements: $4 is the limit, $5 the cursor and $6 the place of the last row.
+// rangeFacts are the parts of a range's statements, which have parameters as values lists them.
 func (d *Definition) rangeFacts() map[string]any {
-	first := d.order()[0]
-	facts := map[string]any{
-		"LastCounted": fmt.Sprintf("(select array[%s] from due r offset (select greatest(least(count(*), $4) - 1, 0) from due) limit 1)", d.places("r", "::text")),
-		"CountTail":   d.inOrder("$4 + 1"), "Narrow": d.condition().Narrow("$1", "$2"), "Tied": d.tied(),
-		"ThroughTie": fmt.Sprintf("%s <= ($6[1])::%s", first.SQL, first.Cast), "TiedSelect": "",
+	first, narrow := d.order()[0], d.condition().Narrow("$1", "$2")
+	if narrow == "" {
+		narrow = "true"
 	}
-	if d.tied() {
-		facts["TiedSelect"] = "(select r.k1 from due r offset $4 - 1 limit 1) = (select r.k1 from due r offset $4 limit 1)"
+	facts := map[string]any{
+		"Narrow": narrow, "Tied": len(d.order()) > 1, "ThroughTie": fmt.Sprintf("%s <= ($6[1])::%s", first.SQL, first.Cast),
+	}
+	if len(d.order()) > 1 {
 		facts["InTie"] = fmt.Sprintf("%s = ($6[1])::%s", first.SQL, first.Cast)
 		facts["BeforeTie"] = fmt.Sprintf("%s < ($6[1])::%s", first.SQL, first.Cast)
 		facts["AfterInTie"] = d.beside(1, ">", "$5")
@@ -54,7 +100,7 @@ func (d *Definition) rangeFacts() map[string]any {
 
 // values are what the deletion function's statements have for parameters: all of them have all, so that a number means one thing.
 func (d *Definition) values() string {
-	all := []string{"claim.cutoff", "bound", "claim.target", "work.row_limit", "place.cursor", "last", "rows_at"}
+	all := []string{"claim.cutoff", "bound", "claim.target", "work.row_limit", "place.cursor", "last", "rows_at", "locking"}
 	switch {
 	case len(d.Slices) > 0:
 		all = append(all, "place.modulus", "place.remainder")

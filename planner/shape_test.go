@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"lapse/internal/pgtest"
 	"lapse/schemas"
@@ -14,16 +15,15 @@ func TestAShapeThatAPolicysBatchesDoNotHaveIsRefused(t *testing.T) {
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
 		w.fill("sessions", 10)
-		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed", "    where: note is null"))
+		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
 		b := w.lease(p, w.open(&p))
-		for _, shape := range []string{"x", "Range", ShapeRange, "range'", "%s"} {
+		for _, shape := range []string{"x", "Range", "range'", "%s", "heap "} {
 			b.Shape = shape
 			_, err := w.call(b, nil)
 			wantState(t, err, schemas.SQLStateShape)
 		}
-		b.Shape = ShapePick
-		if got, err := w.call(b, nil); err != nil || got.Deleted != 10 {
-			t.Errorf("got %+v, %v", got, err)
+		if joined := (&Definition{Expire: sidecar()}).Shapes(); len(joined) != 1 || joined[0] != ShapePick {
+			t.Errorf("where a sidecar says when a row is due the shapes are %v", joined)
 		}
 	})
 }
@@ -52,7 +52,7 @@ func TestARangeWithALockedRowFailsWhole(t *testing.T) {
 		b.Shape = ShapePick
 		got, err := w.call(b, nil)
 		must(t, err)
-		if got.Deleted != 4 {
+		if got.Deleted != 3 {
 			t.Errorf("the pick got %+v", got)
 		}
 		must(t, tx.Rollback(t.Context()))
@@ -62,7 +62,7 @@ func TestARangeWithALockedRowFailsWhole(t *testing.T) {
 		if got.Deleted != 4 {
 			t.Errorf("the range behind it got %+v", got)
 		}
-		w.wantIDs("sessions", append([]int64{2, 10}, numbers(11, 20)...)...)
+		w.wantIDs("sessions", append([]int64{2, 9, 10}, numbers(11, 20)...)...)
 	})
 }
 
@@ -164,5 +164,208 @@ func TestARangeEndsWithinATie(t *testing.T) {
 				t.Fatalf("after %d rows other rows are left than the ones behind the range", deleted)
 			}
 		}
+	})
+}
+
+// workOff works off a run in one shape, and returns how many batches deleted something.
+func (w *world) workOff(p InForce, shape string, limit int, each func(b *batch)) (batches int, deleted int64) {
+	w.t.Helper()
+	r := w.open(&p)
+	for b := w.leaseAny(p, r); b != nil; b = w.leaseAny(p, r) {
+		b.Limit, b.Shape = limit, shape
+		for got := (result{}); !got.Finished; {
+			var err error
+			got, err = w.call(b, nil)
+			must(w.t, err)
+			if deleted += got.Deleted; got.Deleted > 0 {
+				batches++
+			}
+			if each != nil {
+				each(b)
+			}
+		}
+	}
+	return batches, deleted
+}
+
+// Rows in no order at all, without an index: the heap takes them page by page, and in every shape exactly the due ones go.
+func TestEveryShapeDeletesTheDueRowsAndNoOthers(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions)
+		for _, after := range []string{"1 month", "30 days"} { // of which not every candidate is due; and of which each is
+			table := "sessions_" + after[:1]
+			w.do(`create table ` + table + ` (like sessions including all)`)
+			w.apply(strings.Replace(policyText("shop."+table, "last_seen", after, "    state: armed"), "name: p", "name: "+table, 1))
+			p := w.named(schemas.PolicyName(table))
+			w.arm(p.ID)
+			p = w.named(p.Name)
+			for _, shape := range []string{ShapeRange, ShapePick, ShapeHeap, ShapeHeapPick} {
+				w.do(`truncate ` + table)
+				w.do(`insert into ` + table + ` select n, now() - n % 97 * interval '1 day', repeat('x', n % 500) from generate_series(1, 2000) n`)
+				due := value[int64](w, `select count(*) from `+table+` where last_seen + $1::text::interval <= now()`, after)
+				batches, deleted := w.workOff(p, shape, 300, nil)
+				if deleted != due || batches < int(due/300) || batches > 12 {
+					t.Errorf("%s, %s: %d rows went in %d batches, want %d", after, shape, deleted, batches, due)
+				}
+				if n := value[int64](w, `select count(*) from `+table+` where last_seen + $1::text::interval <= now()`, after); n != 0 {
+					t.Errorf("%s, %s: %d due rows are left", after, shape, n)
+				}
+			}
+		}
+	})
+}
+
+// VACUUM FULL moves the rows that are left below the cursor of a heap: it is begun anew.
+func TestAHeapBeginsAnewInAFileThatWasWrittenAnew(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions)
+		w.fill("sessions", 500)
+		w.do(`update sessions set note = repeat('x', 900)`)
+		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
+		written := 0
+		var passes []int
+		batches, deleted := w.workOff(p, ShapeHeap, 50, func(b *batch) {
+			if written++; written == 3 {
+				must(t, run(w.admin, `vacuum full shop.sessions`))
+			}
+			if pass := valueOn[int](t, w.admin, `select pass from lapse.shard where id = $1`, b.Shard); pass == 1 {
+				passes = append(passes, pass)
+			}
+		})
+		if deleted != 500 || batches != 10 {
+			t.Errorf("%d rows went in %d batches, want 500 in ten: none is left for the residual pass", deleted, batches)
+		}
+		if len(passes) < 10 {
+			t.Errorf("the first pass had %d batches", len(passes))
+		}
+	})
+}
+
+// A batch in the one order knows nothing of a cursor in the other one, and begins anew.
+func TestShapesMayChangeFromBatchToBatch(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, `create table sessions (id text primary key, last_seen timestamptz not null)`, `create index on sessions (last_seen, id)`)
+		w.do(`insert into sessions select '(' || n % 7 || ',' || n || ')', now() - interval '40 days' + n % 13 * interval '1 hour' from generate_series(1, 1000) n`)
+		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
+		r := w.open(&p)
+		b := w.lease(p, r)
+		b.Limit = 30
+		shapes := []string{ShapeHeap, ShapeRange, ShapePick, ShapeHeapPick, ShapeHeap, ShapeRange, ShapeHeapPick}
+		var deleted int64
+		for n := range 40 {
+			b.Shape = shapes[n%len(shapes)]
+			got, err := w.call(b, nil)
+			must(t, err)
+			deleted += got.Deleted
+			if got.Finished {
+				break
+			}
+		}
+		_, rest := w.workOff(p, ShapeRange, 100, nil)
+		if n := value[int](w, `select count(*) from sessions`); n != 0 || deleted+rest != 1000 {
+			t.Errorf("%d and %d rows went, %d are left", deleted, rest, n)
+		}
+	})
+}
+
+func TestAHeapWithALockedRowFailsWholeAndItsPickPassesOverIt(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions)
+		w.fill("sessions", 10)
+		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
+		b := w.lease(p, w.open(&p))
+		tx, err := w.owner.Begin(t.Context())
+		must(t, err)
+		_, err = tx.Exec(t.Context(), `select from sessions where id = 2 for update`)
+		must(t, err)
+		must(t, run(w.exec, `set lock_timeout = '50ms'`))
+		b.Limit, b.Shape = 4, ShapeHeap
+		_, err = w.call(b, nil)
+		wantState(t, err, schemas.SQLStateLockNotAvailable)
+		w.wantLedger(0, 0)
+		b.Shape = ShapeHeapPick
+		got, err := w.call(b, nil)
+		must(t, err)
+		if got.Deleted != 3 || got.Picked != 3 {
+			t.Errorf("the pick got %+v", got)
+		}
+		b.Shape = ShapeHeap
+		for !got.Finished {
+			if got, err = w.call(b, nil); err != nil {
+				break
+			}
+		}
+		wantState(t, err, schemas.SQLStateLockNotAvailable) // the residual pass meets it again
+		b.Shape = ShapeHeapPick
+		for !got.Finished {
+			got, err = w.call(b, nil)
+			must(t, err)
+		}
+		if !got.LeftBehind {
+			t.Error("the row that somebody had locked all the time is not said to be left")
+		}
+		must(t, tx.Rollback(t.Context()))
+		w.wantIDs("sessions", append([]int64{2}, numbers(11, 20)...)...)
+	})
+}
+
+func TestALeafGoesByItsFileWhereItsIndexWouldLeadToAndFro(t *testing.T) {
+	t.Parallel()
+	scattered, inOrder := 0.01, -0.99
+	indexed := plan{Node: "Limit", Plans: []plan{{Node: "Index Scan", Index: "i"}}}
+	sorted := plan{Node: "Limit", Plans: []plan{{Node: "Incremental Sort", Plans: indexed.Plans}}}
+	for name, c := range map[string]struct {
+		span  span
+		found plan
+		want  bool
+	}{
+		"in order":                      {span{Rows: 500, Of: 1000, Correlation: &inOrder}, indexed, false},
+		"scattered":                     {span{Rows: 500, Of: 1000, Correlation: &scattered}, indexed, true},
+		"scattered, little of it due":   {span{Rows: 50, Of: 1000, Correlation: &scattered}, indexed, false},
+		"of which nothing is known":     {span{Rows: 500, Of: -1, Correlation: &scattered}, indexed, false},
+		"of no known order":             {span{Rows: 500, Of: 1000}, indexed, false},
+		"without an index":              {span{Rows: 500, Of: 1000, Correlation: &inOrder}, plan{Node: "Seq Scan"}, true},
+		"many of one value, sorted":     {span{Rows: 5e5, Of: 1e6, Correlation: &inOrder, Tie: 5e5}, sorted, true},
+		"many of one value, in the key": {span{Rows: 5e5, Of: 1e6, Correlation: &inOrder, Tie: 5e5}, indexed, false},
+		"few of one value, sorted":      {span{Rows: 5e5, Of: 1e6, Correlation: &inOrder, Tie: 50}, sorted, false},
+	} {
+		c.span.Leaf = 7
+		if got := heaps([]span{c.span}, c.found); (len(got) == 1) != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// From PostgreSQL's statistics to the shape, for the executor and for a person.
+func TestAScatteredBacklogIsSurveyedAsAHeap(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions, `create index on sessions (last_seen, id)`)
+		w.do(`insert into sessions select n, now() - interval '20 days' - (n * 7919 % 30011) * interval '1 minute' from generate_series(1, 30010) n`)
+		w.do(`analyze sessions`)
+		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed", "    batch: 500"))
+		ask := func(shape string, heaps int) {
+			t.Helper()
+			b, err := LookAtBacklog(t.Context(), w.exec, &p, time.Now().AddDate(0, 0, 20))
+			must(t, err)
+			s, err := Ask{At: time.Now().AddDate(0, 0, 20)}.InForce(t.Context(), w.exec, &p)
+			must(t, err)
+			if len(b.Heaps) != heaps || len(b.Cuts) > 0 != (heaps == 0) || s.Shape != shape || strings.Contains(s.Statement, "t.ctid >") != (heaps == 1) {
+				t.Errorf("want %s: the backlog is %+v, the survey %s:\n%s", shape, b, s.Shape, s.Statement)
+			}
+			if n := value[int](w, "select count(*) from ("+s.Statement+") s"); n != 500 {
+				t.Errorf("the statement that is shown finds %d rows", n)
+			}
+		}
+		ask(ShapeHeap, 1)
+		w.do(`create index by_age on sessions (last_seen)`)
+		w.do(`cluster sessions using by_age`)
+		w.do(`drop index by_age`)
+		w.do(`analyze sessions`)
+		ask(ShapeRange, 0)
 	})
 }

@@ -31,6 +31,7 @@ type Survey struct {
 	Drops []Drop `json:"drops,omitempty"`
 
 	Method Method     `json:"method"`
+	Shape  string     `json:"shape,omitempty"` // of the batches on the largest leaf
 	Index  string     `json:"index,omitempty"` // the one that PostgreSQL would use, or that there is
 	Order  []string   `json:"order"`           // what batches are ordered by
 	Shards []Relation `json:"shards"`          // one for each leaf

@@ -82,7 +82,11 @@ func (c *surveyor) printCounts(s *planner.Survey) {
 			order[i] = "when a row is due" // an expression that --sql and --json print
 		}
 	}
-	c.line("found by", "%s, in the order of %s", foundBy(s), strings.Join(order, ", "))
+	inOrder := "in the order of " + strings.Join(order, ", ")
+	if s.Shape == planner.ShapeHeap {
+		inOrder = "because much of it is due, and the index would lead to and fro over it, or there is none"
+	}
+	c.line("found by", "%s, %s", foundBy(s), inOrder)
 	shards := fmt.Sprint(len(s.Shards))
 	if len(s.Shards) == 1 {
 		shards += ": " + s.Shards[0].Name
@@ -113,6 +117,8 @@ func (c *surveyor) printCounts(s *planner.Survey) {
 // foundBy names the index that PostgreSQL would use; of a small table it may read all though there is one.
 func foundBy(s *planner.Survey) string {
 	switch {
+	case s.Shape == planner.ShapeHeap:
+		return "reading the table page by page"
 	case s.Index == "":
 		return string(s.Method)
 	case s.Method == planner.Sequential:

@@ -21,20 +21,21 @@ as $lapse$
 declare
   place   lapse.place := lapse.enter(claim, work, 7, 1, 5000);
   bound   timestamp with time zone := claim.cutoff - interval '1 day';
-  shape   text := case when work.step_over then 'pick' else coalesce(work.shape, 'pick') end;
+  shape   text := coalesce(work.shape, 'pick');
   kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
   after   text := case when place.cursor is null then '' else '
    and (r."until", (r."ten""ant")::text collate "C", r."id") > (($5[1])::timestamp with time zone, ($5[2])::text collate "C", ($5[3])::bigint)' end;
+  locking boolean := shape in ('pick', 'heap pick') or coalesce(work.step_over, false);
   rows_at tid[];
-  counted bigint := 0;
+  counted bigint;
   last    text[];
+  ended   boolean;
   these   text[];
   this    text;
   before  bigint[];
   went    bigint;
   gone    bigint := 0;
   more    boolean := false;
-  ended   boolean;
   deletion text := 'delete from only ' || place.leaf || ' as t
        using public."Reg" as r
  where t.tableoid = $3
@@ -44,9 +45,8 @@ declare
   in_schema text;
   in_table text;
   by_name text;
-  due     bigint;
 begin
-  if shape <> all ('{pick}') then
+  if shape not in ('pick') then
     raise exception 'this policy''s batches do not find their rows by %', shape using errcode = 'LP022';
   end if;
   if num_nonnulls(place.lower, place.upper, place.modulus) > 0 then
@@ -55,8 +55,8 @@ begin
   execute 'lock table only ' || place.leaf || ' in row exclusive mode';
   lock table public."Reg" in row share mode;
   perform lapse.look(claim, work, place.leaf);
-  -- So many candidates and no more, in order, without locks; then those that are due.
-  execute 'with seen as materialized (
+    -- The first due rows in the order, of so many candidates and no more, without locks.
+    execute 'with seen as materialized (
 select t.ctid as at, r."until" as k1, (r."ten""ant")::text collate "C" as k2, r."id" as k3,
        t.tableoid = $3 and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end as due
   from public."Reg" as r
@@ -67,16 +67,15 @@ select t.ctid as at, r."until" as k1, (r."ten""ant")::text collate "C" as k2, r.
 ), due as materialized (
 select s.at, s.k1, s.k2, s.k3 from seen s where s.due limit $4
 )
-select array_agg(d.at),
+select array_agg(d.at), count(*),
        case when count(*) = $4 then (select array[r.k1::text, r.k2::text, r.k3::text] from due r offset (select greatest(count(*) - 1, 0) from due))
             else (select array[r.k1::text, r.k2::text, r.k3::text] from seen r offset (select greatest(count(*) - 1, 0) from seen)) end,
        count(*) < $4 and (select count(*) from seen) < $4 * 8
   from due d'
-    into rows_at, last, ended using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at;
+      into rows_at, counted, last, ended using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
   perform lapse.pin();
-  if rows_at is not null then
-    due := cardinality(rows_at);
-    execute 'select array_agg(p.at), count(*) from (
+  if counted > 0 then
+    execute 'select array_agg(p.at) from (
 select t.ctid as at
   from only ' || place.leaf || ' as t
   join public."Reg" as r on r."ten""ant" = t."tenant" and r."id" = t."id"
@@ -84,9 +83,10 @@ select t.ctid as at
    and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end' || kept || '
    for update of t, r skip locked
 ) p'
-      into rows_at, counted using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at;
+      into rows_at using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
     perform lapse.pin();
-    more := due > counted; -- somebody has locked them, or changed them meanwhile
+    more := counted > coalesce(cardinality(rows_at), 0); -- somebody has locked them, or changed them meanwhile
+    counted := coalesce(cardinality(rows_at), 0);
     these := array[' and t.ctid = any ($7)'];
   end if;
   if counted > 0 then
@@ -94,13 +94,13 @@ select t.ctid as at
     if coalesce(work.step_over, false) then
       -- The one row that resists: it stays, and what stood in the way is taken down with its key.
       begin
-        execute deletion || these[1] using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at;
+        execute deletion || these[1] using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
         get diagnostics gone = row_count;
         set constraints all immediate;
       exception when others or query_canceled or assert_failure then
         get stacked diagnostics state = returned_sqlstate, in_schema = schema_name, in_table = table_name, by_name = constraint_name;
         gone := 0;
-        execute 'select array[(t."id")::text] from only ' || place.leaf || ' as t where t.tableoid = $3 and t.ctid = any ($7)' into key using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at;
+        execute 'select array[(t."id")::text] from only ' || place.leaf || ' as t where t.tableoid = $3 and t.ctid = any ($7)' into key using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
         before := lapse.resist(claim, work, key, state, in_schema, in_table, by_name);
         if before is null then
           raise; -- it is no row's fault
@@ -108,7 +108,7 @@ select t.ctid as at
       end;
     else
       foreach this in array these loop
-        execute deletion || this using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at;
+        execute deletion || this using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
         get diagnostics went = row_count;
         gone := gone + went;
       end loop;
@@ -119,7 +119,8 @@ select t.ctid as at
     end if;
     perform lapse.pin();
   end if;
-  return lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended, more);
+  return lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
+    more);
 end
 $lapse$;
 

@@ -19,24 +19,24 @@ as $lapse$
 declare
   place   lapse.place := lapse.enter(claim, work, 6, 1, 5000);
   bound   date := ((claim.cutoff + interval '2 days') at time zone 'UTC')::date;
-  shape   text := case when work.step_over then 'pick' else coalesce(work.shape, 'pick') end;
-  kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end
-    || case when place.lower is null then '' else '
-   and t."day" > ($8[1])::date' end
-    || case when place.upper is null then '' else '
-   and t."day" <= ($9[1])::date' end;
+  shape   text := coalesce(work.shape, 'range');
+  kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
+  slice   text := case when place.lower is null then '' else '
+   and t."day" > ($9[1])::date' end || case when place.upper is null then '' else '
+   and t."day" <= ($10[1])::date' end;
   after   text := case when place.cursor is null then '' else '
    and (t."day", t."id") > (($5[1])::date, ($5[2])::bigint)' end;
+  locking boolean := shape in ('pick', 'heap pick') or coalesce(work.step_over, false);
   rows_at tid[];
-  counted bigint := 0;
+  counted bigint;
   last    text[];
+  ended   boolean;
   these   text[];
   this    text;
   before  bigint[];
   went    bigint;
   gone    bigint := 0;
   more    boolean := false;
-  ended   boolean;
   deletion text := 'delete from only ' || place.leaf || ' as t
  where t.tableoid = $3
    and case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end' || kept;
@@ -45,9 +45,10 @@ declare
   in_schema text;
   in_table text;
   by_name text;
-  due     bigint;
+  file    text;
+  page    bigint;
 begin
-  if shape <> all ('{pick}') then
+  if shape not in ('range', 'pick', 'heap', 'heap pick') then
     raise exception 'this policy''s batches do not find their rows by %', shape using errcode = 'LP022';
   end if;
   if place.modulus is not null then
@@ -55,36 +56,71 @@ begin
   end if;
   execute 'lock table only ' || place.leaf || ' in row exclusive mode';
   perform lapse.look(claim, work, place.leaf);
-  -- So many candidates and no more, in order, without locks; then those that are due.
-  execute 'with seen as materialized (
+  if shape in ('heap', 'heap pick') then
+    -- The first due rows of some pages, in the order of the table's file. In a file that was written anew rows lie elsewhere.
+    file := pg_relation_filenode(claim.target)::text;
+    if file is distinct from place.cursor[2] then
+      place.cursor := array['(0,0)', file];
+    end if;
+    page := ((place.cursor[1]::point)[0])::bigint + work.row_limit / 2 + 32;
+    last := array[format('(%s,0)', page), file];
+    execute 'select array_agg(d.at) filter (where $8), count(*), case when count(*) = $4 then array[max(d.at)::text, $6[2]] else $6 end
+  from (
+select t.ctid as at
+  from only ' || place.leaf || ' as t
+ where t.tableoid = $3
+   and (case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end) is true' || kept || slice || '
+   and t.ctid > ($5[1])::tid and t.ctid < ($6[1])::tid
+ limit $4
+) d'
+      into rows_at, counted, last using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking, place.lower, place.upper;
+    ended := counted < work.row_limit and page >= pg_relation_size(claim.target) / current_setting('block_size')::bigint;
+    these := array[slice || ' and t.ctid > ($5[1])::tid and t.ctid <= ($6[1])::tid'];
+  else
+    -- The first due rows in the order, of so many candidates and no more, without locks.
+    execute 'with seen as materialized (
 select t.ctid as at, t."day" as k1, t."id" as k2,
        t.tableoid = $3 and case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end as due
   from only ' || place.leaf || ' as t
- where t."day" <= $2 and t."day" >= ''4713-01-01 BC''' || kept || after || '
+ where t."day" <= $2 and t."day" >= ''4713-01-01 BC''' || kept || slice || after || '
  order by t."day", t."id"
  limit $4 * 8
 ), due as materialized (
 select s.at, s.k1, s.k2 from seen s where s.due limit $4
 )
-select array_agg(d.at),
+select array_agg(d.at) filter (where $8), count(*),
        case when count(*) = $4 then (select array[r.k1::text, r.k2::text] from due r offset (select greatest(count(*) - 1, 0) from due))
             else (select array[r.k1::text, r.k2::text] from seen r offset (select greatest(count(*) - 1, 0) from seen)) end,
        count(*) < $4 and (select count(*) from seen) < $4 * 8
   from due d'
-    into rows_at, last, ended using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, place.lower, place.upper;
+      into rows_at, counted, last, ended using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking, place.lower, place.upper;
+    -- A range of them, in which equal values are a range of what follows them in the order: as one comparison, PostgreSQL 14 and
+    -- 15 read through all of them.
+    these := case when place.cursor[1] = last[1] then array['
+   and t."day" <= $2 and t."day" >= ''4713-01-01 BC''
+   and t."day" = ($6[1])::date
+   and (t."id") > (($5[2])::bigint)
+   and (t."id") <= (($6[2])::bigint)']
+      else array['
+   and t."day" <= $2 and t."day" >= ''4713-01-01 BC''' || slice || after || '
+   and t."day" < ($6[1])::date', '
+   and t."day" <= $2 and t."day" >= ''4713-01-01 BC''
+   and t."day" = ($6[1])::date
+   and (t."id") <= (($6[2])::bigint)'] end;
+  end if;
   perform lapse.pin();
-  if rows_at is not null then
-    due := cardinality(rows_at);
-    execute 'select array_agg(p.at), count(*) from (
+  if locking and counted > 0 then
+    execute 'select array_agg(p.at) from (
 select t.ctid as at
   from only ' || place.leaf || ' as t
  where t.ctid = any ($7) and t.tableoid = $3
    and case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end' || kept || '
    for update skip locked
 ) p'
-      into rows_at, counted using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, place.lower, place.upper;
+      into rows_at using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking, place.lower, place.upper;
     perform lapse.pin();
-    more := due > counted; -- somebody has locked them, or changed them meanwhile
+    more := counted > coalesce(cardinality(rows_at), 0); -- somebody has locked them, or changed them meanwhile
+    counted := coalesce(cardinality(rows_at), 0);
     these := array[' and t.ctid = any ($7)'];
   end if;
   if counted > 0 then
@@ -92,13 +128,13 @@ select t.ctid as at
     if coalesce(work.step_over, false) then
       -- The one row that resists: it stays, and what stood in the way is taken down with its key.
       begin
-        execute deletion || these[1] using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, place.lower, place.upper;
+        execute deletion || these[1] using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking, place.lower, place.upper;
         get diagnostics gone = row_count;
         set constraints all immediate;
       exception when others or query_canceled or assert_failure then
         get stacked diagnostics state = returned_sqlstate, in_schema = schema_name, in_table = table_name, by_name = constraint_name;
         gone := 0;
-        execute 'select array[(t."id")::text] from only ' || place.leaf || ' as t where t.tableoid = $3 and t.ctid = any ($7)' into key using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, place.lower, place.upper;
+        execute 'select array[(t."id")::text] from only ' || place.leaf || ' as t where t.tableoid = $3 and t.ctid = any ($7)' into key using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking, place.lower, place.upper;
         before := lapse.resist(claim, work, key, state, in_schema, in_table, by_name);
         if before is null then
           raise; -- it is no row's fault
@@ -106,7 +142,7 @@ select t.ctid as at
       end;
     else
       foreach this in array these loop
-        execute deletion || this using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, place.lower, place.upper;
+        execute deletion || this using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking, place.lower, place.upper;
         get diagnostics went = row_count;
         gone := gone + went;
       end loop;
@@ -117,7 +153,8 @@ select t.ctid as at
     end if;
     perform lapse.pin();
   end if;
-  return lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended, more);
+  return lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
+    more or shape = 'heap' and counted > gone);
 end
 $lapse$;
 
@@ -279,13 +316,14 @@ select t.ctid as at, t."day" as k1, t."id" as k2,
     end if;
   end if;
   -- How the rows of leaves with much that is due lie in time, by the statistics of PostgreSQL: nothing of the table is read.
-  select json_agg(json_build_object('leaf', l.oid::bigint, 'rows', l.rows, 'marks', m.marks) order by l.rows desc, l.oid) into spans
-    from (select c.oid, n.nspname, c.relname, sum((w ->> 'Plan Rows')::float8) as rows
+  select json_agg(json_build_object('leaf', l.oid::bigint, 'rows', l.rows, 'of', l.of, 'correlation', s.correlation,
+           'tie', s.most_common_freqs[1] * l.of, 'marks', m.marks) order by l.rows desc, l.oid) into spans
+    from (select c.oid, n.nspname, c.relname, sum((w ->> 'Plan Rows')::float8) as rows, c.reltuples as of
             from jsonb_path_query(whole, 'strict $.** ? (exists (@."Relation Name"))') w
             join pg_class c on c.relname = w ->> 'Relation Name'
             join pg_namespace n on n.oid = c.relnamespace and n.nspname = w ->> 'Schema'
            where c.oid = root or exists (select from pg_partition_ancestors(c.oid) a where a.relid = root)
-           group by c.oid, n.nspname, c.relname
+           group by c.oid, n.nspname, c.relname, c.reltuples
           having sum((w ->> 'Plan Rows')::float8) >= 100000) l
     join pg_stats s on s.schemaname = l.nspname and s.tablename = l.relname and s.attname = 'day' and not s.inherited
    cross join lateral (

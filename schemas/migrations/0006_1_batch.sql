@@ -6,6 +6,9 @@ alter type lapse.place add attribute spared text;
 -- shape says how the batch finds its rows; step_over, that it is one row which resists: it is entered in the quarantine, and stays.
 alter type lapse.work add attribute shape text, add attribute step_over boolean;
 
+-- A cursor is a place in the order of the index, or one in the table's file: a batch that goes by the other one begins anew.
+alter table lapse.shard add column in_heap boolean not null default false;
+
 drop function lapse.enter(lapse.claim, lapse.work, int, int, int);
 create function lapse.enter(claim lapse.claim, work lapse.work, policy int, version int, largest int) returns lapse.place
 language plpgsql security definer
@@ -98,7 +101,7 @@ begin
    where s.id = work.shard and s.holder = work.holder and s.term = work.term and s.lease_until > clock_timestamp()
      and s.policy_id = enter.policy and s.version = enter.version and s.run = claim.run and s.leaf = claim.target
      and s.cutoff = claim.cutoff and not s.done and not s.aside and s.entered is distinct from pg_current_xact_id()
-  returning s.cursor, s.pass, s.lower, s.upper, s.modulus, s.remainder into shard;
+  returning case when s.in_heap = coalesce(work.shape in ('heap', 'heap pick'), false) then s.cursor end as cursor, s.pass, s.lower, s.upper, s.modulus, s.remainder into shard;
   if not found then
     raise exception 'the lease on shard % is lost, or the shard is not of this claim', work.shard using errcode = 'LP007';
   end if;
@@ -220,7 +223,7 @@ begin
   over := at_end and (shard.pass = 2 or shard.picked + leave.picked = 0);
   update lapse.shard s
      set batch = null,
-         cursor = case when at_end then null else leave.last end,
+         cursor = case when at_end then null else leave.last end, in_heap = coalesce(work.shape in ('heap', 'heap pick'), false),
          pass = case when at_end then 2 else s.pass end,
          picked = s.picked + leave.picked, deleted = s.deleted + leave.deleted,
          batches = s.batches + (leave.picked > 0)::int, cascaded = s.cascaded + along,

@@ -24,7 +24,8 @@ end
 $do$;
 
 comment on column lapse.place.spared is 'SQL that is true of rows t which must stay: held, or in quarantine; empty where there are none.';
-comment on column lapse.work.shape is 'How the batch finds its rows: range or pick, as far as its policy has them; null: the usual one.';
+comment on column lapse.shard.in_heap is 'Whether the cursor is the address of a row with the file that it is in, and no place in the order of the index.';
+comment on column lapse.work.shape is 'How the batch finds its rows: range, pick, heap or heap pick, as far as its policy has them; null: the usual one.';
 comment on column lapse.work.step_over is 'The batch is one row that resists: it stays, and is entered in the quarantine.';
 comment on function lapse.enter is 'Lets a batch in, or refuses it: checks claim, gate, lease, clock and auditor. First in every deletion function.';
 comment on function lapse.look is 'Compares the leaf, which is locked, with what apply saw.';
