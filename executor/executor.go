@@ -29,6 +29,8 @@ type Config struct {
 	// Holder names the process to a person who looks at lapse.shard; it is made unique. Default: the host's name.
 	Holder string
 	Limits Limits
+	// LedgerDays is for how many days ledger rows and runs are kept in the database. Default 30.
+	LedgerDays int
 	// Logger gets what happens to policies and runs. Never a row's keys or values. Default: nothing is logged.
 	Logger *slog.Logger
 	// Progress, if set, is called after every batch, and when the policy's rate holds it back, by one worker at a time. It must not
@@ -90,8 +92,10 @@ type Executor struct {
 	mu     sync.Mutex
 	known  map[versionKey]*policyMemory
 	warned bool // that the login is more than the executor's
-	ready  error
-	status []PolicyStatus
+	// pruneAt is when the ledger is looked at next for rows to remove.
+	pruneAt time.Time
+	ready   error
+	status  []PolicyStatus
 }
 
 // New checks the configuration. It does not connect.
@@ -118,7 +122,7 @@ func New(c Config) (*Executor, error) {
 	if c.Clock == nil {
 		c.Clock = time.Now
 	}
-	c.Limits = c.Limits.withDefaults()
+	c.Limits, c.LedgerDays = c.Limits.withDefaults(), cmp.Or(c.LedgerDays, 30)
 	e := &Executor{
 		config: c, holder: c.Holder + "/" + uuid.NewString(), log: c.Logger, now: c.Clock, metrics: newMetrics(), pace: newPace(), lookAtBacklog: planner.LookAtBacklog,
 		known: map[versionKey]*policyMemory{}, ready: errors.New("the executor has not begun"),

@@ -187,7 +187,13 @@ func (w *worker) read(ctx context.Context) error {
 		w.scheduler.failed()
 		return err
 	}
-	return w.scheduler.list(policies, answer)
+	if err := w.scheduler.list(policies, answer); err != nil {
+		return err
+	}
+	if policies != nil {
+		w.prune(ctx)
+	}
+	return nil
 }
 
 // list is read without what the scheduler makes of it.

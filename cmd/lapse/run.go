@@ -77,7 +77,7 @@ func (a *app) newExecutor(s *config.Settings) (e *executor.Executor, done func()
 		return nil, nil, err
 	}
 	c := executor.Config{
-		Database: database, Roles: s.Roles, TagKey: key, Logger: a.log,
+		Database: database, Roles: s.Roles, TagKey: key, Logger: a.log, LedgerDays: s.Ledger,
 		Limits: executor.Limits{
 			Workers: s.Limits.Workers, TurnRows: int64(s.Limits.TurnRows), TurnTime: s.Limits.TurnTime, BatchTime: s.Limits.BatchTime,
 			Guards: guard.Limits{ReplicaLag: s.Limits.ReplicaLag, Delayed: s.Limits.DelayedReplicas, OldSnapshot: s.Limits.OldSnapshot},

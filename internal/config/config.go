@@ -24,6 +24,7 @@ type Settings struct {
 	Format   Format
 	Audit    AuditMode
 	Limits   Limits
+	Ledger   int     // for how many days the ledger is kept in the database
 	Floors   []Floor // what no policy may delete sooner
 	HTTP     string  // address of the HTTP server
 
@@ -146,6 +147,7 @@ func defaults() *Settings {
 		Topics: Topics{System: "lapse.deletes.system", User: "lapse.deletes.user", Log: "lapse.log", Partitions: 6, Create: true},
 		Format: Spanner,
 		Audit:  AuditRequired,
+		Ledger: 30,
 		HTTP:   "127.0.0.1:7432",
 
 		FailoverTolerance: 5 * time.Minute,

@@ -55,6 +55,7 @@ topics:
 format: spanner
 audit: off
 limits: { workers: 5, turn_rows: 100_000, turn_time: 10 seconds, batch_time: 250 ms, replica_lag: 30 s, delayed_replicas: [dr], old_snapshot: off }
+ledger_days: 90
 failover_tolerance: 90 seconds
 floors: [{ table: "public.audit_*", least: 10 years, reason: "HGB §257" }, { table: "*.x", least: P30D, reason: contract, trust_column: true }]
 http: 0.0.0.0:9000
@@ -80,6 +81,7 @@ func TestEveryKeyOfTheFileIsRead(t *testing.T) {
 		{"topics", fmt.Sprint(s.Topics), "{a.system a.user a.log 12 2 false}"},
 		{"audit", string(s.Audit), "off"},
 		{"limits", fmt.Sprint(s.Limits), fmt.Sprint(config.Limits{5, 100_000, 10 * time.Second, 250 * time.Millisecond, 30 * time.Second, []string{"dr"}, -1})},
+		{"ledger days", fmt.Sprint(s.Ledger), "90"},
 		{"failover tolerance", s.FailoverTolerance.String(), "1m30s"},
 		{"floors", fmt.Sprint(s.Floors), "[{public.audit_* 10 years HGB §257 false} {*.x P30D contract true}]"},
 		{"http", s.HTTP, "0.0.0.0:9000"},
@@ -101,6 +103,7 @@ func TestAnEmptyFileGivesTheDefaults(t *testing.T) {
 		{"topics", fmt.Sprint(s.Topics), "{lapse.deletes.system lapse.deletes.user lapse.log 6 0 true}"},
 		{"audit", string(s.Audit), "required"},
 		{"format", string(s.Format), "spanner"},
+		{"ledger days", fmt.Sprint(s.Ledger), "30"},
 		{"failover tolerance", s.FailoverTolerance.String(), "5m0s"},
 		{"http", s.HTTP, "127.0.0.1:7432"},
 	} {
@@ -162,6 +165,7 @@ func TestAllProblemsOfAFileAreNamedAtOnceWithTheirPlaces(t *testing.T) {
 		{"too many workers", "limits: { workers: 65 }\n", `:1:20: want a whole number from 1 to 64`},
 		{"workers that are no number", "limits: { workers: many }\n", `:1:20: want a whole number`},
 		{"a lag that is no time", "limits: { replica_lag: never }\n", `:1:24: "never" is not a length of time above zero`},
+		{"a ledger of no days", "ledger_days: 0\n", `:1:14: want a whole number`},
 		{"a limit of another version", "limits: { rows_per_pass: 5 }\n", `:1:26: rows_per_pass is not supported by this version`},
 		{"floors that are no list", "floors: { table: a.b }\n", `floors: want a list of entries with table, least and reason, not a mapping`},
 		{"a floor without its reason", "floors: [{ table: a.b, least: 1 day }]\n", `a floor needs table, least and reason`},

@@ -40,6 +40,7 @@ func (f *file) fields() []field {
 		{"format", f.format},
 		{"audit", f.word((*string)(&f.s.Audit), string(AuditRequired), string(AuditOff))},
 		{"limits", f.limits},
+		{"ledger_days", f.count(&f.s.Ledger, 1)},
 		{"failover_tolerance", f.tolerance},
 		{"floors", f.floors},
 		{"http", f.checked(&f.s.HTTP, checkAddress)},

@@ -264,10 +264,6 @@ begin
      set outcome = case when r.lost_shards then 'cut short' else 'done' end, rests_since = null, rests_because = null
    where r.policy_id = open_run.policy and r.outcome is null
      and not exists (select from lapse.shard s where s.run = r.run and not s.done and not s.aside);
-  delete from lapse.run r
-   where r.policy_id = open_run.policy and r.started_at < clock_timestamp() - interval '7 days'
-     and not exists (select from lapse.shard s where s.run = r.run and not s.done and not s.aside)
-     and exists (select from lapse.run later where later.policy_id = r.policy_id and later.number > r.number);
 
   return query
     select r.run, r.cutoff, r.started_at, true, (select count(*)::int from lapse.shard s where s.run = r.run and not s.done and not s.aside)

@@ -28,3 +28,147 @@ $lapse$;
 revoke all on function lapse.trip(int, int, text, bigint, bigint, bigint) from public;
 grant execute on function lapse.trip(int, int, text, bigint, bigint, bigint) to {{.Executor}};
 comment on function lapse.trip is 'Opens the breaker of a policy of which more is due than was to be expected. For the executor.';
+
+-- The catalog stays small: what is older than a number of days, and confirmed, goes. The log has it for ever.
+--
+-- The ledger is append-only, for its owner too. Its rows leave on the terms below and no others, whoever deletes them: triggers hold
+-- everybody to them, and whoever would go round them has to change the schema first, which every command notices.
+--
+--   - a batch that is older than a day, and than the instant that lapse.pruning has for this very transaction;
+--   - that instant is an hour before one of which the auditor has confirmed the position, where an audit is required. Positions are
+--     taken down by the row's own trigger, so that the row never says what is not true;
+--   - a batch's result after its batch.
+
+create table lapse.pruning (
+  only_row   boolean primary key default true check (only_row),
+  mark       pg_lsn not null,
+  mark_at    timestamptz not null,
+  confirmed  timestamptz,
+  before     timestamptz not null default '-infinity',
+  xid        xid8
+);
+comment on table lapse.pruning is 'Up to when the ledger may be pruned. One row, written by prune, and what is untrue in it corrected by its trigger.';
+comment on column lapse.pruning.only_row is 'Always true.';
+comment on column lapse.pruning.mark is 'The end of the log at mark_at: once the auditor has confirmed it, all that was committed by then is confirmed.';
+comment on column lapse.pruning.mark_at is 'When mark was taken.';
+comment on column lapse.pruning.confirmed is 'All that was committed by then is confirmed, or needs not be; null: nothing is known.';
+comment on column lapse.pruning.before is 'Batches that began before may be deleted, by the transaction of xid.';
+comment on column lapse.pruning.xid is 'The transaction that wrote the row last.';
+insert into lapse.pruning (mark, mark_at) values (pg_current_wal_insert_lsn(), clock_timestamp());
+
+create function lapse.bound_pruning() returns trigger
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $lapse$
+declare
+  required boolean := (select i.audit_required from lapse.installation i);
+begin
+  if tg_op <> 'UPDATE' then
+    raise exception 'lapse.pruning has one row' using errcode = 'insufficient_privilege';
+  end if;
+  new.mark := old.mark;
+  new.mark_at := old.mark_at;
+  new.confirmed := old.confirmed;
+  if not required
+     or exists (select from pg_replication_slots s join lapse.installation i on s.slot_name = i.slot
+                 where s.database = current_database() and s.confirmed_flush_lsn >= old.mark) then
+    new.confirmed := old.mark_at;
+    new.mark := pg_current_wal_insert_lsn();
+    new.mark_at := clock_timestamp();
+  end if;
+  new.before := least(new.before, clock_timestamp() - interval '1 day',
+                      case when required then coalesce(new.confirmed - interval '1 hour', '-infinity') end);
+  new.xid := pg_current_xact_id();
+  return new;
+end
+$lapse$;
+comment on function lapse.bound_pruning is 'Trigger that keeps lapse.pruning true.';
+create trigger bounded before insert or update or delete on lapse.pruning for each row execute function lapse.bound_pruning();
+create trigger append_only before truncate on lapse.pruning for each statement execute function lapse.refuse_change();
+
+create function lapse.check_pruned() returns trigger
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $lapse$
+begin
+  if tg_table_name = 'batch' then
+    if exists (select from gone g
+                where not exists (select from lapse.pruning p where p.xid = pg_current_xact_id() and g.started_at < p.before)) then
+      raise exception 'lapse.batch is append-only: only what lapse.prune may remove can be deleted' using errcode = 'insufficient_privilege';
+    end if;
+  elsif exists (select from gone g join lapse.batch b on b.batch = g.batch)
+     or exists (select from gone g
+                 where not exists (select from lapse.pruning p where p.xid = pg_current_xact_id() and g.finished_at < p.before + interval '1 hour')) then
+    raise exception 'lapse.batch_result is append-only: only what lapse.prune may remove can be deleted' using errcode = 'insufficient_privilege';
+  end if;
+  return null;
+end
+$lapse$;
+comment on function lapse.check_pruned is 'Trigger that lets nothing leave the ledger but what prune may remove.';
+
+create index batch_started_at on lapse.batch (started_at);
+do $do$
+declare
+  evidence name;
+begin
+  foreach evidence in array array['batch', 'batch_result'] loop
+    execute format('drop trigger append_only on lapse.%I', evidence);
+    execute format('create trigger append_only before update or truncate on lapse.%I
+                    for each statement execute function lapse.refuse_change()', evidence);
+    execute format('create trigger pruned after delete on lapse.%I referencing old table as gone
+                    for each statement execute function lapse.check_pruned()', evidence);
+  end loop;
+end
+$do$;
+
+-- prune removes ledger rows and runs that are older than so many days, some thousands at a time, and returns how many ledger rows it
+-- removed: none says that nothing is left to do, or that somebody else is at it. The batch that a shard was entered with last stays
+-- while the shard is not done: somebody may not know yet what became of it. So does each policy's last run, which schedule, clock and
+-- breaker go by, and every run that is not over. A crash before it commits removes nothing.
+create function lapse.prune(days int) returns int
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $lapse$
+declare
+  horizon timestamptz;
+  gone    uuid[];
+begin
+  if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
+    raise exception 'only a member of % may prune', {{.ExecutorText}} using errcode = 'insufficient_privilege';
+  end if;
+  perform set_config('synchronous_commit', 'off', true);
+  perform from lapse.pruning p for update skip locked;
+  if not found then
+    return 0;
+  end if;
+  update lapse.pruning p set before = clock_timestamp() - make_interval(days => greatest(prune.days, 1)) returning p.before into horizon;
+  with removed as (
+    delete from lapse.batch b
+     where b.batch in (
+             select o.batch
+               from lapse.batch o
+              where o.started_at < horizon
+                and o.batch not in (select s.batch from lapse.shard s where not s.done and s.batch is not null)
+              order by o.started_at
+              limit 5000)
+    returning b.batch)
+  select coalesce(array_agg(r.batch), '{}') into gone from removed r;
+  delete from lapse.batch_result r where r.batch = any (gone);
+  delete from lapse.run r
+   where r.run in (
+           select o.run
+             from lapse.run o
+            where o.started_at < horizon
+              and not exists (select from lapse.shard s where s.run = o.run and not s.done and not s.aside)
+              and (exists (select from lapse.run later where later.policy_id = o.policy_id and later.number > o.number)
+                   or exists (select from lapse.gate g where g.policy_id = o.policy_id and g.state = 'dropped'))
+            order by o.number
+            limit 50);
+  return cardinality(gone);
+end
+$lapse$;
+comment on function lapse.prune is 'Removes confirmed ledger rows and runs that are older than so many days, some at a time. For the executor.';
+revoke all on table lapse.pruning from public;
+grant select on table lapse.pruning to {{.Executor}};
+revoke all on function lapse.prune(int), lapse.bound_pruning(), lapse.check_pruned() from public;
+grant execute on function lapse.prune(int) to {{.Executor}};
