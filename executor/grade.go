@@ -110,7 +110,7 @@ func gradeOfState(state string, c circumstances) Grade {
 		schemas.SQLStateAdminShutdown, schemas.SQLStateCrashShutdown, schemas.SQLStateCannotConnectNow, schemas.SQLStateIdleSessionTimeout: // shut down, crashed, starting, idle_session_timeout
 		return Retry
 	case schemas.SQLStateTarget, schemas.SQLStateTriggers, schemas.SQLStateCounts, schemas.SQLStateNoCounting,
-		schemas.SQLStateColumns, schemas.SQLStateUnseen, schemas.SQLStateReplica, schemas.SQLStateShape, schemas.SQLStateTooMany:
+		schemas.SQLStateColumns, schemas.SQLStateUnseen, schemas.SQLStateReplica, schemas.SQLStateShape, schemas.SQLStateTooMany, schemas.SQLStateHold:
 		return StopPolicy
 	case schemas.SQLStateQueryCanceled: // query_canceled: statement_timeout, or a person
 		return resisting(c)

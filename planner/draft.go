@@ -150,7 +150,7 @@ func (d *Definition) draftSurvey(table uint32, trusts bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	survey, err := d.surveyText("pg_temp", draftSurvey, "pg_temp.inspect()", d.findStatement(leafMark, "$1", "$2", "$3", "$4"))
+	survey, err := d.surveyText("pg_temp", draftSurvey, "pg_temp.inspect()", "", d.findStatement(leafMark, "$1", "$2", "$3", "$4"))
 	return inspect + survey + "grant execute on function " + draftSurvey + surveyArguments + " to public;\n", err
 }
 

@@ -16,6 +16,7 @@ type found struct {
 	DueIs    Count           `json:"due_is"`
 	Oldest   *time.Time      `json:"-"` // in a column of its own: JSON's texts cannot be read where they are before Christ
 	Newest   *time.Time      `json:"-"`
+	Held     *int64          `json:"held"` // nil where nothing was counted
 	Leaf     uint32          `json:"leaf,string"`
 	Plan     json.RawMessage `json:"plan"`
 	Explain  string          `json:"explained"`
@@ -49,6 +50,7 @@ func callSurvey(ctx context.Context, q Querier, function string, at time.Time, a
 func (s *surveyor) take(f *found) error {
 	v := &s.survey
 	v.Due, v.DueIs, v.Explain = f.Due, f.DueIs, f.Explain
+	s.takeHeld(f)
 	v.Ranges = max(mostRanges(cutSpans(f.Spans, rangesOfLeaf)), 1)
 	v.Oldest, v.Newest = utc(f.Oldest), utc(f.Newest)
 	for _, c := range f.Cascades {
@@ -87,6 +89,18 @@ func (s *surveyor) take(f *found) error {
 		}
 	}
 	return nil
+}
+
+// takeHeld takes over how much is held.
+func (s *surveyor) takeHeld(f *found) {
+	v := &s.survey
+	if f.Held == nil {
+		return
+	}
+	v.Held, v.HeldIs = *f.Held, Exact
+	if most := s.ask.AtMost; most > 0 && v.Held > most {
+		v.Held, v.HeldIs = most, MoreThan
+	}
 }
 
 func utc(t *time.Time) *time.Time {

@@ -208,12 +208,13 @@ func onLeaf(sql, variable string) string {
 const surveyArguments = "(timestamptz, bigint)"
 
 func (d *Definition) surveyFunction() (string, error) {
-	return d.surveyText("lapse", SurveyFunction(d.ID, d.Version), fmt.Sprintf("lapse.inspect(%d, %d)", d.ID, d.Version), d.findStatement(leafMark, "$1", "$2", "$3", "$4"))
+	return d.surveyText("lapse", SurveyFunction(d.ID, d.Version), fmt.Sprintf("lapse.inspect(%d, %d)", d.ID, d.Version),
+		fmt.Sprintf("lapse.held_rows(%d, %d)", d.ID, d.Version), d.findStatement(leafMark, "$1", "$2", "$3", "$4"))
 }
 
-// surveyText is the text of a survey function. schema has the functions that it calls; inspect is SQL that raises unless the table may be read, and is its oid; pick is
-// the statement that is explained.
-func (d *Definition) surveyText(schema, name, inspect, pick string) (string, error) {
+// surveyText is the text of a survey function. schema has the functions that it calls; inspect is SQL that raises unless the table may be read, and is its oid; held is
+// SQL whose value is a condition that is true of held rows, "" where holds are not asked for; pick is the statement that is explained.
+func (d *Definition) surveyText(schema, name, inspect, held, pick string) (string, error) {
 	c := d.condition()
 	narrow := c.Narrow("$1", "$2")
 	condition := strings.TrimPrefix(narrow+"\n   and "+c.Exact("$1", "$2"), "\n   and ")
@@ -222,7 +223,7 @@ func (d *Definition) surveyText(schema, name, inspect, pick string) (string, err
 		likely = narrow // the exact condition is the same rows, and PostgreSQL expects half of them
 	}
 	return fill("survey.sql.tmpl", map[string]any{
-		"Schema": schema, "Name": name, "Inspect": inspect, "Policy": d.Name, "Table": d.Table, "Followed": followed,
+		"Schema": schema, "Name": name, "Inspect": inspect, "Held": held, "Policy": d.Name, "Table": d.Table, "Followed": followed,
 		"Joined": d.joinedNames(), "Bound": boundOf(d.Expire, "at_cutoff"), "From": c.From(d.Table), "Instant": d.Expire.Instant(), "Batch": d.Batch,
 		"Ranged": d.ranged(), "Backlog": backlog(d.Batch), "Column": schemas.Literal(d.Expire.Order().Column), "Cast": d.Expire.Order().Cast,
 		"First": d.Expire.Order().SQL, "Condition": condition, "Likely": likely, "Pick": onLeaf(pick, "place"), "Looks": lookAhead * d.Batch,

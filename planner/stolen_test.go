@@ -76,6 +76,17 @@ func TestAStolenLoginCanDoNothingByItself(t *testing.T) {
 			`update lapse.history set timeline = 2`,
 			`delete from lapse.publication`,
 			`delete from lapse.published`,
+			`select * from lapse.hold_content`,
+			`select * from lapse.hold_key`,
+			`delete from lapse.hold_key`,
+			`insert into lapse.hold_state (id, hold, state, reason) values (99, 1, 'released', '')`,
+			`update lapse.hold_state set state = 'released'`,
+			`select lapse.held_keys(1)`,
+			`select lapse.held_rows(1, 1)`,
+			`select lapse.held(1, 1, 1)`,
+			`select lapse.held_on(1, '{1}')`,
+			`select lapse.enforced_holds()`,
+			`select lapse.set_hold_version()`,
 			`select lapse.begin_publications()`,
 			`select lapse.record_published('{}')`,
 			`select lapse.record_publications()`,
@@ -126,6 +137,8 @@ func TestADeletersRightsThatWereLentAreWorthNothing(t *testing.T) {
 			"entry":   `perform lapse.record_drop(c, decode(repeat('00', 32), 'hex'), w, 5, now(), now())`,
 			"end":     `perform lapse.leave_drop(c, w, null)`,
 			"inspect": `perform lapse.inspect(1, 1)`,
+			"keys":    `perform lapse.held_keys(1)`,
+			"held":    `perform lapse.held_rows(1, 1)`,
 			"delete":  `perform lapse.delete_1_1(c, decode(repeat('00', 32), 'hex'), w)`,
 			"survey":  `perform lapse.survey_1_1(now(), null)`,
 			"due":     `perform lapse.due_1_1(now())`,
@@ -150,6 +163,9 @@ func TestADeletersRightsThatWereLentAreWorthNothing(t *testing.T) {
 			}
 			if name == "enter" || name == "delete" || name == "survey" || name == "inspect" || name == "due" || name == "due_at" || name == "sight" {
 				continue // the executor's login may do that anyway
+			}
+			if name == "keys" || name == "held" {
+				continue // a survey asks for them too: whoever has both learns what is held. See docs/holds.md
 			}
 			wantState(t, run(w.exec, `select shop.lent_`+name+row, args...), schemas.SQLStateNotEntered)
 		}

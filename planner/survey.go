@@ -23,6 +23,8 @@ type Survey struct {
 	At      time.Time             `json:"at"` // the cutoff
 	Due     int64                 `json:"due"`
 	DueIs   Count                 `json:"due_is,omitempty"`     // "" where nothing was counted
+	Held    int64                 `json:"held"`                 // would be due, but for a hold on them or on what goes along
+	HeldIs  Count                 `json:"held_is,omitempty"`    // "" where they were not counted, as of a policy that is not applied
 	Oldest  *time.Time            `json:"oldest_due,omitempty"` // the column's value, in UTC; nil where it would have to be looked for
 	Newest  *time.Time            `json:"newest_due,omitempty"`
 	// Cascades are the tables of which rows would go along, to any depth.

@@ -87,6 +87,7 @@ func setting(line string) string {
 
 // batchFunctions are the functions of the catalog that a batch runs, besides the policy's own.
 var batchFunctions = []string{
+	"lapse.enforced_holds", "lapse.held_along", "lapse.held_keys", "lapse.held_on",
 	"lapse.code", "lapse.distrusted", "lapse.enter", "lapse.examine", "lapse.familiar", "lapse.held", "lapse.intruders", "lapse.joined", "lapse.keep", "lapse.lease_time", "lapse.leave", "lapse.look", "lapse.pin", "lapse.publications_fault", "lapse.publications_trouble",
 	"lapse.reach", "lapse.record", "lapse.resist", "lapse.resting", "lapse.same_table", "lapse.signature", "lapse.surroundings", "lapse.system_identifier", "lapse.timeline", "lapse.unseen",
 	"lapse.awaited", "lapse.leave_drop", "lapse.leaves", "lapse.part", "lapse.part_of", "lapse.record_drop", "lapse.referring",
@@ -94,6 +95,7 @@ var batchFunctions = []string{
 
 // lookFunctions are the functions of the catalog that a look runs, besides the policy's own.
 var lookFunctions = []string{
+	"lapse.enforced_holds", "lapse.held_along", "lapse.held_keys", "lapse.held_on", "lapse.leaves",
 	"lapse.candidates", "lapse.code", "lapse.distrusted", "lapse.examine", "lapse.familiar", "lapse.held", "lapse.inspect_leaf", "lapse.intruders", "lapse.joined",
 	"lapse.pin", "lapse.reach", "lapse.resting", "lapse.same_table", "lapse.signature", "lapse.surroundings", "lapse.tree_of", "lapse.tree_signature", "lapse.unseen",
 }
@@ -102,6 +104,7 @@ var lookFunctions = []string{
 // in schema lapse.
 func DeleterFunctions() []string {
 	return []string{
+		"lapse.held_keys(int)", "lapse.held_rows(int, int)",
 		"lapse.enter(lapse.claim, lapse.work, int, int, int)", "lapse.look(lapse.claim, lapse.work, text)",
 		"lapse.record(lapse.claim, bytea, lapse.work)", "lapse.resist(lapse.claim, lapse.work, text[], text, text, text, text)",
 		"lapse.leave(lapse.claim, lapse.work, bigint, bigint, bigint[], text[], boolean, boolean)", "lapse.inspect(int, int)",

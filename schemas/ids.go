@@ -14,3 +14,6 @@ type XID uint64
 
 // HoldVersion counts the changes of the holds in force.
 type HoldVersion int64
+
+// HoldID is the number of a legal hold. It is never used again.
+type HoldID int32

@@ -12,9 +12,11 @@ const (
 	PolicyTable      = "policy"
 	PolicyStateTable = "policy_state"
 	HeartbeatTable   = "heartbeat"
+	HoldTable        = "hold"
+	HoldStateTable   = "hold_state"
 )
 
 // LedgerTables are published in lapse_ledger: the evidence, and the auditor's heartbeats. lapse.publications_trouble has them too.
 func LedgerTables() []string {
-	return []string{BatchTable, ResultTable, DroppedTable, PolicyTable, PolicyStateTable, HeartbeatTable}
+	return []string{BatchTable, ResultTable, DroppedTable, PolicyTable, PolicyStateTable, HeartbeatTable, HoldTable, HoldStateTable}
 }

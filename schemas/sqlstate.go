@@ -82,4 +82,5 @@ const (
 	SQLStateShape        = "LP022" // the policy's deletion function has no such shape
 	SQLStateRange        = "LP023" // so many rows came into the range of a batch that it would delete more than twice its limit
 	SQLStateTooMany      = "LP030" // so many rows could not be deleted that the cause is the schema, and no row
+	SQLStateHold         = "LP024" // a hold's table, columns, content or rights are not what they were: it would match nothing
 )

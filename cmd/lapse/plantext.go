@@ -60,6 +60,9 @@ func (c *surveyor) line(name, format string, args ...any) {
 
 func (c *surveyor) printCounts(s *planner.Survey) {
 	c.line("due", "%s at %s", rowsOf(s.Due, s.DueIs), s.At.UTC().Format(time.RFC3339))
+	if s.Held > 0 {
+		c.line("held", "%s that would be due: lapse hold list", rowsOf(s.Held, s.HeldIs))
+	}
 	switch {
 	case s.Oldest != nil && s.Newest != nil:
 		c.line("from", "%s to %s", s.Oldest.UTC().Format(time.RFC3339), s.Newest.UTC().Format(time.RFC3339))

@@ -205,9 +205,9 @@ $lapse$;
 
 -- Counts the rows of shop.t that are due under policy p at an instant, and says how a batch would find those of
 -- its largest partition. It counts no further than at_most (null: to the end; 0: not at all), and then gives PostgreSQL's own
--- estimate. It returns counts, instants and plans, never values.
+-- estimate. Rows that are held are counted by themselves. It returns counts, instants and plans, never values.
 create function lapse.survey_1_2(at_cutoff timestamptz, at_most bigint)
-returns table (due bigint, due_is text, oldest timestamptz, newest timestamptz, seen pg_snapshot, leaf oid, plan json, explained text, cascades json, spans json)
+returns table (due bigint, due_is text, oldest timestamptz, newest timestamptz, seen pg_snapshot, leaf oid, plan json, explained text, cascades json, spans json, held bigint)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'
@@ -226,6 +226,7 @@ declare
  where ';
   rest    text := source || '(CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) <= $2
    and case when (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) between -210863520000000 and $2 then to_timestamp(floor(floor((t."doc" #> ''{meta,valid.to}''::text[])::numeric) / 1000)) + interval ''1 day'' <= $1 else false end';
+  spared  text;
   counted bigint := 0;
   whole   jsonb;
   place   text;
@@ -235,6 +236,16 @@ begin
   -- What is looked at cannot be another's view or table by the time that it is read. Reading takes the same lock.
   lock table only shop.t in access share mode;
   root := lapse.inspect(1, 2);
+  spared := lapse.held_rows(1, 2);
+  if spared is null then
+    held := 0;
+  elsif at_most is distinct from 0 then
+    execute 'select count(*) from (select ' || rest || ' and (' || spared || ') is true
+         limit $3) h'
+      into held using at_cutoff, bound, at_most + 1;
+    perform lapse.pin();
+  end if;
+  rest := rest || coalesce(' and (' || spared || ') is not true', '');
   -- Partitions that cannot have a due row are left out when this is planned: they are not in the plan, and not locked.
   execute 'explain (verbose, format json) select to_timestamp(floor(floor((t."doc" #> ''{meta,valid.to}''::text[])::numeric) / 1000)) ' || source || '(CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) <= $2' into whole using at_cutoff, bound;
   perform lapse.pin();

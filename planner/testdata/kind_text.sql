@@ -188,9 +188,9 @@ $lapse$;
 
 -- Counts the rows of shop.t that are due under policy p at an instant, and says how a batch would find those of
 -- its largest partition. It counts no further than at_most (null: to the end; 0: not at all), and then gives PostgreSQL's own
--- estimate. It returns counts, instants and plans, never values.
+-- estimate. Rows that are held are counted by themselves. It returns counts, instants and plans, never values.
 create function lapse.survey_1_2(at_cutoff timestamptz, at_most bigint)
-returns table (due bigint, due_is text, oldest timestamptz, newest timestamptz, seen pg_snapshot, leaf oid, plan json, explained text, cascades json, spans json)
+returns table (due bigint, due_is text, oldest timestamptz, newest timestamptz, seen pg_snapshot, leaf oid, plan json, explained text, cascades json, spans json, held bigint)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'
@@ -209,6 +209,7 @@ declare
  where ';
   rest    text := source || '(t."at" collate "C") <= $2 and (t."at" collate "C") >= ''0001'' and octet_length((t."at")::text) < 30
    and case when octet_length((t."at")::text) < 30 then case when (t."at" collate "C") between ''0001'' and $2 and (t."at" collate "C") ~ ''^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then case when substr((t."at" collate "C"), 9, 2) <= case substr((t."at" collate "C"), 6, 2) when ''02'' then case when substr((t."at" collate "C"), 1, 4)::int % 4 = 0 and (substr((t."at" collate "C"), 1, 4)::int % 100 <> 0 or substr((t."at" collate "C"), 1, 4)::int % 400 = 0) then ''29'' else ''28'' end when ''04'' then ''30'' when ''06'' then ''30'' when ''09'' then ''30'' when ''11'' then ''30'' else ''31'' end then (left((t."at" collate "C"), case substr((t."at" collate "C"), 20, 1) when ''.'' then 23 else 19 end)::timestamp at time zone ''UTC'' - (case when substr((t."at" collate "C"), 20) like ''%:%'' then right((t."at" collate "C"), 6) else ''0'' end)::interval) + interval ''1 day'' <= $1 else false end else false end else false end';
+  spared  text;
   counted bigint := 0;
   whole   jsonb;
   place   text;
@@ -218,6 +219,16 @@ begin
   -- What is looked at cannot be another's view or table by the time that it is read. Reading takes the same lock.
   lock table only shop.t in access share mode;
   root := lapse.inspect(1, 2);
+  spared := lapse.held_rows(1, 2);
+  if spared is null then
+    held := 0;
+  elsif at_most is distinct from 0 then
+    execute 'select count(*) from (select ' || rest || ' and (' || spared || ') is true
+         limit $3) h'
+      into held using at_cutoff, bound, at_most + 1;
+    perform lapse.pin();
+  end if;
+  rest := rest || coalesce(' and (' || spared || ') is not true', '');
   -- Partitions that cannot have a due row are left out when this is planned: they are not in the plan, and not locked.
   execute 'explain (verbose, format json) select (left((t."at" collate "C"), case substr((t."at" collate "C"), 20, 1) when ''.'' then 23 else 19 end)::timestamp at time zone ''UTC'' - (case when substr((t."at" collate "C"), 20) like ''%:%'' then right((t."at" collate "C"), 6) else ''0'' end)::interval) ' || source || '(t."at" collate "C") <= $2 and (t."at" collate "C") >= ''0001'' and octet_length((t."at")::text) < 30
    and case when octet_length((t."at")::text) < 30 then case when (t."at" collate "C") between ''0001'' and $2 and (t."at" collate "C") ~ ''^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then case when substr((t."at" collate "C"), 9, 2) <= case substr((t."at" collate "C"), 6, 2) when ''02'' then case when substr((t."at" collate "C"), 1, 4)::int % 4 = 0 and (substr((t."at" collate "C"), 1, 4)::int % 100 <> 0 or substr((t."at" collate "C"), 1, 4)::int % 400 = 0) then ''29'' else ''28'' end when ''04'' then ''30'' when ''06'' then ''30'' when ''09'' then ''30'' when ''11'' then ''30'' else ''31'' end then (left((t."at" collate "C"), case substr((t."at" collate "C"), 20, 1) when ''.'' then 23 else 19 end)::timestamp at time zone ''UTC'' - (case when substr((t."at" collate "C"), 20) like ''%:%'' then right((t."at" collate "C"), 6) else ''0'' end)::interval) + interval ''1 day'' <= $1 else false end else false end else false end' into whole using at_cutoff, bound;

@@ -197,9 +197,9 @@ $lapse$;
 
 -- Counts the rows of public.carts that are due under policy carts at an instant, and says how a batch would find those of
 -- its largest partition. It counts no further than at_most (null: to the end; 0: not at all), and then gives PostgreSQL's own
--- estimate. It returns counts, instants and plans, never values.
+-- estimate. Rows that are held are counted by themselves. It returns counts, instants and plans, never values.
 create function lapse.survey_7_1(at_cutoff timestamptz, at_most bigint)
-returns table (due bigint, due_is text, oldest timestamptz, newest timestamptz, seen pg_snapshot, leaf oid, plan json, explained text, cascades json, spans json)
+returns table (due bigint, due_is text, oldest timestamptz, newest timestamptz, seen pg_snapshot, leaf oid, plan json, explained text, cascades json, spans json, held bigint)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'
@@ -219,6 +219,7 @@ declare
  where ';
   rest    text := source || 'r."until" <= $2 and r."until" >= ''4713-01-01 BC''
    and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end';
+  spared  text;
   counted bigint := 0;
   whole   jsonb;
   place   text;
@@ -228,6 +229,16 @@ begin
   -- What is looked at cannot be another's view or table by the time that it is read. Reading takes the same lock.
   lock table only public.carts, only public."Reg" in access share mode;
   root := lapse.inspect(7, 1);
+  spared := lapse.held_rows(7, 1);
+  if spared is null then
+    held := 0;
+  elsif at_most is distinct from 0 then
+    execute 'select count(*) from (select ' || rest || ' and (' || spared || ') is true
+         limit $3) h'
+      into held using at_cutoff, bound, at_most + 1;
+    perform lapse.pin();
+  end if;
+  rest := rest || coalesce(' and (' || spared || ') is not true', '');
   -- Partitions that cannot have a due row are left out when this is planned: they are not in the plan, and not locked.
   execute 'explain (verbose, format json) select r."until" ' || source || 'r."until" <= $2 and r."until" >= ''4713-01-01 BC''
    and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end' into whole using at_cutoff, bound;

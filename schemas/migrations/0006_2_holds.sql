@@ -1,12 +1,359 @@
--- Legal holds.
+-- Legal holds. A row that a hold is on is not deleted, whatever a policy says, and neither is a row that would take it along by
+-- ON DELETE CASCADE.
+--
+-- hold and hold_state are published: what was held, since when, by whom, and nothing of what the rows hold. Keys and conditions
+-- name rows, and so people: they are in tables that are not published, bound to the published row by a salted digest, and go when
+-- the hold is over.
+--
+--   requested   enforced by every batch that begins from now on                          written by `lapse hold place`
+--   effective   no batch that did not see it can commit any more                         the same, with all gates locked
+--   releasing   enforced until an instant                                                written by `lapse hold release`
+--   released    over                                                                     the same, or whoever looks after that instant
+create table lapse.hold (
+  id         int primary key check (id > 0),
+  table_oid  oid not null,
+  table_name text not null,                    -- schema.table, quoted where SQL wants it
+  relations  oid[] not null,                   -- it and its partitions, as they were: one that is detached stays held
+  columns    jsonb not null,                   -- [{name, number, type}] that the condition reads
+  keys       bigint check (keys > 0),          -- how many; null for a condition
+  digest     bytea not null check (octet_length(digest) = 32), -- SHA-256 over salt and content, see hold_content
+  matter     text not null check (octet_length(matter) between 1 and 200),
+  reason     text not null check (octet_length(reason) between 1 and 2000),
+  placed_at  timestamptz not null default clock_timestamp(),
+  placed_by  text not null default session_user
+);
+comment on table lapse.hold is 'Every legal hold; append-only, published.';
+comment on column lapse.hold.id is 'Number of the hold.';
+comment on column lapse.hold.table_oid is 'The table, or the partition.';
+comment on column lapse.hold.table_name is 'schema.table when it was placed, quoted where SQL wants it.';
+comment on column lapse.hold.relations is 'The table and its partitions as they were: one that is detached stays held.';
+comment on column lapse.hold.columns is '[{name, number, type}] of the columns that the condition reads.';
+comment on column lapse.hold.keys is 'How many keys are held; null for a condition.';
+comment on column lapse.hold.digest is 'SHA-256 over the salt and the content, which are in hold_content and hold_key.';
+comment on column lapse.hold.matter is 'Code of the legal matter.';
+comment on column lapse.hold.reason is 'Why, as given with the command.';
+comment on column lapse.hold.placed_at is 'When it was placed.';
+comment on column lapse.hold.placed_by is 'The login that placed it.';
 
--- held is SQL that is true of the rows t of a leaf that are held, null where none are.
+create table lapse.hold_state (
+  id             bigint primary key,
+  hold           int not null references lapse.hold,
+  state          text not null check (state in ('requested', 'effective', 'releasing', 'released')),
+  enforced_until timestamptz check ((enforced_until is not null) = (state = 'releasing')),
+  position       pg_lsn not null default pg_current_wal_insert_lsn(),
+  changed_at     timestamptz not null default clock_timestamp(),
+  changed_by     text not null default session_user,
+  reason         text not null check (octet_length(reason) <= 2000)
+);
+create index on lapse.hold_state (hold, id);
+comment on table lapse.hold_state is 'Every change of a hold''s state; append-only, published. The last one is in force.';
+comment on column lapse.hold_state.id is 'Order of the changes. The last one of state requested is the hold version that batches claim.';
+comment on column lapse.hold_state.hold is 'The hold.';
+comment on column lapse.hold_state.state is 'requested, effective, releasing or released.';
+comment on column lapse.hold_state.enforced_until is 'While releasing: when the hold ends.';
+comment on column lapse.hold_state.position is 'End of the log when the row was written. What commits above that of state effective has seen the hold.';
+comment on column lapse.hold_state.changed_at is 'When it changed.';
+comment on column lapse.hold_state.changed_by is 'The login that changed it.';
+comment on column lapse.hold_state.reason is 'Why, as given with the command.';
+
+create table lapse.hold_content (
+  hold      int primary key references lapse.hold,
+  condition text not null,                     -- SQL over t, the table or a leaf of it; unknown is held
+  salt      bytea not null
+);
+comment on table lapse.hold_content is 'What is held, while the hold is in force; never published.';
+comment on column lapse.hold_content.hold is 'The hold.';
+comment on column lapse.hold_content.condition is 'SQL that is true of a held row t, written by this program from what it judged.';
+comment on column lapse.hold_content.salt is 'Random bytes, so that nobody can guess the content from the digest.';
+
+create table lapse.hold_key (
+  hold int not null references lapse.hold_content on delete cascade,
+  key  text[] not null
+);
+create index on lapse.hold_key (hold);
+comment on table lapse.hold_key is 'The keys of holds that have keys, while they are in force; never published.';
+comment on column lapse.hold_key.hold is 'The hold.';
+comment on column lapse.hold_key.key is 'Values of the hold''s columns as their types write them.';
+
+revoke all on lapse.hold, lapse.hold_state, lapse.hold_content, lapse.hold_key from public;
+grant select on lapse.hold, lapse.hold_state to {{.Executor}}, {{.Auditor}};
+
+create trigger append_only before update or delete or truncate on lapse.hold
+  for each statement execute function lapse.refuse_change();
+create trigger append_only before update or delete or truncate on lapse.hold_state
+  for each statement execute function lapse.refuse_change();
+
+-- enforced_holds are the holds that batches heed, with what they say.
+create function lapse.enforced_holds() returns table (hold int, table_oid oid, table_name text, relations oid[], columns jsonb, condition text)
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+#variable_conflict use_column
+begin
+  return query
+  select h.id, h.table_oid, h.table_name, h.relations, h.columns, c.condition
+    from lapse.hold h
+   cross join lateral (select s.state, s.enforced_until from lapse.hold_state s where s.hold = h.id order by s.id desc limit 1) s
+    left join lapse.hold_content c on c.hold = h.id
+   where s.state in ('requested', 'effective') or s.state = 'releasing' and s.enforced_until > clock_timestamp()
+   order by h.id;
+end
+$lapse$;
+comment on function lapse.enforced_holds is 'The holds that batches heed.';
+
+-- held_keys are the keys of a hold. Conditions call it, in a batch or a survey, as the deleter.
+create function lapse.held_keys(hold int) returns table (key text[])
+language plpgsql stable security definer
+set search_path = pg_catalog, pg_temp
+as $lapse$
+#variable_conflict use_column
+begin
+  if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
+    raise exception 'only a member of % may ask which rows are held', {{.ExecutorText}} using errcode = 'insufficient_privilege';
+  end if;
+  return query select k.key from lapse.hold_key k where k.hold = held_keys.hold;
+  if not found then
+    raise exception 'the keys of hold % are gone', held_keys.hold using errcode = 'LP024';
+  end if;
+end
+$lapse$;
+comment on function lapse.held_keys is 'The keys of a hold, for the conditions of deletion and survey functions.';
+
+-- held_on is SQL that is true of the rows t of a relation that one of some holds is on, null where none is. The relation is a
+-- table, a partition of one, or a partitioned table: then a hold may be on some of its leaves.
+create function lapse.held_on(relation oid, holds int[]) returns text
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+declare
+  h      record;
+  leaves oid[];
+  whole  boolean;
+  parts  text[] := '{}';
+begin
+  for h in select * from lapse.enforced_holds() e where e.hold = any (held_on.holds) loop
+    select array_agg(l.relation order by l.relation) filter (where x.on_it), bool_and(x.on_it) into leaves, whole
+      from lapse.leaves(held_on.relation) l
+     cross join lateral (
+       select l.relation = h.table_oid or l.relation = any (h.relations)
+              or exists (select from pg_partition_ancestors(l.relation) a where a.relid = h.table_oid) as on_it
+     ) x;
+    continue when leaves is null;
+    if h.condition is null then
+      raise exception 'what hold % is on is gone from lapse.hold_content', h.hold using errcode = 'LP024';
+    end if;
+    -- A column that was made anew, renamed or given another type is not the one that the hold speaks of.
+    if exists (
+      select from jsonb_to_recordset(h.columns) w(name name, number int2, type text)
+       where not exists (select from pg_attribute a
+                          where a.attrelid = held_on.relation and a.attname = w.name and not a.attisdropped and format_type(a.atttypid, null) = w.type)
+          or exists (select from pg_class c where c.oid = h.table_oid)
+             and not exists (select from pg_attribute a
+                              where a.attrelid = h.table_oid and a.attname = w.name and a.attnum = w.number and not a.attisdropped)
+    ) then
+      raise exception 'the columns of % are not those that hold % was placed on: place it once more, then release hold %',
+        h.table_name, h.hold, h.hold using errcode = 'LP024';
+    end if;
+    parts := parts || case when whole then format('(%s)', h.condition)
+                           else format('(t.tableoid = any (%L::pg_catalog.oid[]) and (%s))', leaves, h.condition) end;
+  end loop;
+  return nullif(array_to_string(parts, ' or '), '');
+end
+$lapse$;
+comment on function lapse.held_on is 'SQL that is true of the rows of a relation that holds are on; null where none is.';
+
+-- held_along is SQL that is true of the rows t of a relation that would take along, by ON DELETE CASCADE to any depth, a row that
+-- one of some holds is on; null where there is no such way. below are the roots of the tables that such a deletion reaches, root
+-- is the relation's own. The statement follows the foreign keys from the one row, with the indexes that the deletion itself
+-- needs: a query that could be asked the other way round would read all rows of the child.
+create function lapse.held_along(relation oid, root oid, below oid[], holds int[], reader name) returns text
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+declare
+  conditions jsonb;
+  edges      jsonb;
+  unreadable record;
+  seed       text;
+  step       text;
+  test       text;
+begin
+  select jsonb_object_agg(b.oid::text, c.condition) into conditions
+    from unnest(held_along.below) b(oid)
+   cross join lateral (select lapse.held_on(b.oid, held_along.holds) as condition) c
+   where c.condition is not null;
+  if conditions is null then
+    return null;
+  end if;
+  -- An edge is a foreign key as it was written, on a way from the relation to a row that is held.
+  with recursive k as materialized (
+    select c.conrelid, c.confrelid, c.conkey, c.confkey, c.conpfeqop,
+           coalesce(pg_partition_root(c.conrelid)::oid, c.conrelid) as child, coalesce(pg_partition_root(c.confrelid)::oid, c.confrelid) as parent
+      from pg_constraint c
+     where c.contype = 'f' and c.confdeltype = 'c' and c.conparentid = 0
+  ), down(node) as (
+    select held_along.root
+    union
+    select k.child from down join k on k.parent = down.node
+  ), up(node) as (
+    select o.key::oid from jsonb_object_keys(conditions) o(key)
+    union
+    select k.parent from up join k on k.child = up.node
+  )
+  select jsonb_agg(jsonb_build_object(
+           'parent', k.parent, 'child', k.child, 'refers', k.confrelid,
+           'from', k.conrelid, 'only', c.relkind = 'r', 'name', format('%I.%I', n.nspname, c.relname),
+           'to', case when f.relkind = 'r' then 'only ' else '' end || format('%I.%I', m.nspname, f.relname),
+           'on', (select string_agg(format('%%s.%s operator(%s.%s) c.%s', replace(quote_ident(y.attname), '%', '%%'),
+                                           replace(quote_ident(s.nspname), '%', '%%'), replace(o.oprname, '%', '%%'),
+                                           replace(quote_ident(x.attname), '%', '%%')), ' and ' order by q.n)
+                    from unnest(k.conkey, k.confkey, k.conpfeqop) with ordinality q(near, far, operator, n)
+                    join pg_attribute x on x.attrelid = k.conrelid and x.attnum = q.near
+                    join pg_attribute y on y.attrelid = k.confrelid and y.attnum = q.far
+                    join pg_operator o on o.oid = q.operator
+                    join pg_namespace s on s.oid = o.oprnamespace),
+           'width', cardinality(k.conkey)) order by k.conrelid, k.confrelid, k.conkey)
+    into edges
+    from k
+    join down on down.node = k.parent
+    join up on up.node = k.child
+    join pg_class c on c.oid = k.conrelid
+    join pg_namespace n on n.oid = c.relnamespace
+    join pg_class f on f.oid = k.confrelid
+    join pg_namespace m on m.oid = f.relnamespace;
+  select format('%I.%I', n.nspname, c.relname) as name, format('%I', n.nspname) as schema,
+         has_schema_privilege(held_along.reader, n.oid, 'usage') as used into unreadable
+    from (select (e ->> 'from')::oid from jsonb_array_elements(edges) e union select o.key::oid from jsonb_object_keys(conditions) o(key)) r(oid)
+    join pg_class c on c.oid = r.oid
+    join pg_namespace n on n.oid = c.relnamespace
+   where not (has_table_privilege(held_along.reader, c.oid, 'select') and has_schema_privilege(held_along.reader, n.oid, 'usage'))
+   order by 1
+   limit 1;
+  if found then
+    raise exception 'rows of % are held, or lie on the way to rows that are, and % may not read them: grant %select on % to %', unreadable.name,
+      held_along.reader, case when unreadable.used then '' else format('usage on schema %s to %I; grant ', unreadable.schema, held_along.reader) end,
+      unreadable.name, quote_ident(held_along.reader) using errcode = 'LP024';
+  end if;
+  select string_agg(format('select %s::pg_catalog.oid, c.tableoid, c.ctid from %s as c where %s%s', e ->> 'child',
+                           case when (e ->> 'only')::boolean then 'only ' else '' end || (e ->> 'name'),
+                           (select format(e ->> 'on', variadic array_fill('t'::text, array[(e ->> 'width')::int]))),
+                           case when a.above then '' else format(' and t.tableoid = any (%L::pg_catalog.oid[])',
+                             array(select l.relation from lapse.leaves((e ->> 'refers')::oid) l)) end),
+                    ' union ' order by e::text) into seed
+    from jsonb_array_elements(edges) e
+   cross join lateral (
+     select (e ->> 'refers')::oid = held_along.relation
+            or exists (select from pg_partition_ancestors(held_along.relation) p where p.relid = (e ->> 'refers')::oid) as above,
+            exists (select from pg_partition_ancestors((e ->> 'refers')::oid) p where p.relid = held_along.relation) as inside
+   ) a
+   where (e ->> 'parent')::oid = held_along.root and (a.above or a.inside);
+  if seed is null then
+    return null;
+  end if;
+  select string_agg(format('select %s::pg_catalog.oid as node, c.tableoid as rel, c.ctid as at from %s as p join %s as c on %s where d.node = %s and p.ctid = d.at and p.tableoid = d.rel',
+                           e ->> 'child', e ->> 'to', case when (e ->> 'only')::boolean then 'only ' else '' end || (e ->> 'name'),
+                           (select format(e ->> 'on', variadic array_fill('p'::text, array[(e ->> 'width')::int]))), e ->> 'parent'),
+                    ' union all ' order by e::text) into step
+    from jsonb_array_elements(edges) e
+   where e ->> 'parent' in (select x ->> 'child' from jsonb_array_elements(edges) x);
+  select string_agg(format('select from %s as t where d.node = %s and t.ctid = d.at and t.tableoid = d.rel and (%s)',
+                           case when c.relkind = 'r' then 'only ' else '' end || format('%I.%I', n.nspname, c.relname), o.key, o.value),
+                    ' union all ' order by o.key) into test
+    from jsonb_each_text(conditions) o
+    join pg_class c on c.oid = o.key::oid
+    join pg_namespace n on n.oid = c.relnamespace;
+  return format('exists (with recursive d(node, rel, at) as (%s%s) select from d cross join lateral (%s) h)', seed,
+    ' union select n.node, n.rel, n.at from d cross join lateral (' || step || ') n', test);
+end
+$lapse$;
+comment on function lapse.held_along is 'SQL that is true of the rows of a relation that would take held rows along; null where none would.';
+
+-- held is SQL that is true of the rows t of a relation that are held, or that would take held rows along; null where there are
+-- none. The relation is a leaf of the policy's table, or the table. A hold whose table is not found any more under its name, or
+-- whose columns are others, is refused: it must not come to match nothing.
 create function lapse.held(policy int, version int, leaf oid) returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $lapse$
+declare
+  own   oid[];
+  roots oid[];
+  along oid[];
+  named int[];
+  swapped record;
 begin
-  return null;
+  if not exists (select from lapse.enforced_holds()) then
+    return null;
+  end if;
+  own := array(
+    with recursive tree(relation) as (
+      select held.leaf
+      union
+      select i.inhrelid from tree join pg_inherits i on i.inhparent = tree.relation
+    )
+    select tree.relation from tree union select a.relid from pg_partition_ancestors(held.leaf) a);
+  along := array(select r.relation from lapse.reach(own) r where r.deletes);
+  roots := array(select distinct coalesce(pg_partition_root(r.oid)::oid, r.oid) from unnest(along) r(oid));
+  along := array(select unnest(along) union select a.relid from unnest(along) r(oid) cross join lateral pg_partition_ancestors(r.oid) a);
+  select e.hold, e.table_name into swapped
+    from lapse.enforced_holds() e
+    join pg_class c on c.oid = any (own || along) and c.oid <> e.table_oid
+    join pg_namespace n on n.oid = c.relnamespace and format('%I.%I', n.nspname, c.relname) = e.table_name
+   limit 1;
+  if found then
+    raise exception '% is not the table that hold % was placed on: place it once more, then release hold %', swapped.table_name,
+      swapped.hold, swapped.hold using errcode = 'LP024';
+  end if;
+  named := array(select e.hold from lapse.enforced_holds() e where e.table_oid = any (own || along) or e.relations && (own || along));
+  if named = '{}' then
+    return null;
+  end if;
+  return nullif(concat_ws(' or ', lapse.held_on(held.leaf, named),
+    lapse.held_along(held.leaf, coalesce(pg_partition_root(held.leaf)::oid, held.leaf), roots, named,
+      (select d.role from lapse.policy p join pg_class c on c.oid = p.table_oid join lapse.deleter d on d.owner = c.relowner
+        where p.id = held.policy and p.version = held.version))), '');
 end
 $lapse$;
-comment on function lapse.held is 'SQL that is true of the held rows of a leaf; null where there are none.';
+comment on function lapse.held is 'SQL that is true of the held rows of a leaf, or of the policy''s table; null where there are none.';
+
+-- held_rows is held for the policy's whole table, for its survey function.
+create function lapse.held_rows(policy int, version int) returns text
+language plpgsql stable security definer
+set search_path = pg_catalog, pg_temp
+as $lapse$
+begin
+  if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
+    raise exception 'only a member of % may count what is due', {{.ExecutorText}} using errcode = 'insufficient_privilege';
+  end if;
+  return lapse.held(held_rows.policy, held_rows.version,
+    (select p.table_oid from lapse.policy p where p.id = held_rows.policy and p.version = held_rows.version));
+end
+$lapse$;
+comment on function lapse.held_rows is 'SQL that is true of the held rows of a policy''s table; null where there are none. For survey functions.';
+
+-- set_hold_version says to batches which holds there are: one whose claim names fewer is refused.
+create function lapse.set_hold_version() returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $lapse$
+begin
+  update lapse.gate g set hold_version = n.version
+    from (select coalesce(max(s.id), 0) as version from lapse.hold_state s where s.state = 'requested') n
+   where g.hold_version <> n.version;
+end
+$lapse$;
+comment on function lapse.set_hold_version is 'Writes the number of the last hold that was requested into every gate.';
+
+revoke all on function
+  lapse.enforced_holds(), lapse.held_keys(int), lapse.held_on(oid, int[]), lapse.held_along(oid, oid, oid[], int[], name), lapse.held(int, int, oid),
+  lapse.held_rows(int, int), lapse.set_hold_version() from public;
+
+do $do$
+declare
+  deleter name;
+begin
+  for deleter in select d.role from lapse.deleter d join pg_roles r on r.rolname = d.role loop
+    execute format('grant execute on function lapse.held_keys(int), lapse.held_rows(int, int) to %I', deleter);
+  end loop;
+end
+$do$;

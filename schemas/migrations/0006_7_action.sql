@@ -318,7 +318,7 @@ end
 $lapse$;
 comment on function lapse.leave_drop is 'Ends the shard of a partition that was dropped, or leaves it to row deletion. Last in every dropping function.';
 
--- publications_trouble is as 0003_3_history.sql has it, with the ledger's table of drops.
+-- publications_trouble is as 0003_3_history.sql has it, with the ledger's tables of drops and holds.
 drop function lapse.publications_trouble();
 create function lapse.publications_trouble() returns text
 language plpgsql stable
@@ -351,7 +351,7 @@ begin
     full join (
       select k.oid from pg_class k
        where k.relnamespace = (select n.oid from pg_namespace n where n.nspname = 'lapse')
-         and k.relname in ('batch', 'batch_result', 'dropped', 'policy', 'policy_state', 'heartbeat')
+         and k.relname in ('batch', 'batch_result', 'dropped', 'policy', 'policy_state', 'heartbeat', 'hold', 'hold_state')
     ) c on c.oid = m.prrelid
    where m.prrelid is null or c.oid is null
    order by m.prrelid nulls first, c.oid

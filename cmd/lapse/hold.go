@@ -1,0 +1,279 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lapse/internal/setup"
+	"lapse/schemas"
+)
+
+func (a *app) holdCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "hold",
+		Short: "Keep rows from being deleted, whatever a policy says: legal holds",
+		Long: `Places, releases and shows legal holds. A hold wins over every policy: the row stays, and so does every row that would take it along
+by ON DELETE CASCADE. Holds are on tables, whether or not they have a policy.
+
+The login must be a member of the catalog's owner. It needs no right on the table.`,
+		Example: `  lapse hold place --table shop.orders --keys 1017,1018 --matter 2026-14 --reason "claim of a customer"
+  lapse hold list
+  lapse hold release 1 --reason "settled"`,
+		Args: cobra.ArbitraryArgs,
+		RunE: noCommand,
+	}
+	cmd.AddCommand(a.holdPlaceCommand(), a.holdReleaseCommand(), a.holdListCommand(), a.holdShowCommand())
+	return cmd
+}
+
+// holdNumber reads the number of a hold.
+func holdNumber(text string) (schemas.HoldID, error) {
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || n < 1 {
+		return 0, wrongUsage("%q is no hold: name it by its number, as lapse hold list prints it", text)
+	}
+	return schemas.HoldID(n), nil
+}
+
+// oneHold wants the number of one hold.
+func oneHold(verb string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return fmt.Errorf("name one hold: lapse hold %s HOLD", verb)
+		}
+		return nil
+	}
+}
+
+// holdError marks what is the fault of the command line.
+func holdError(err error) error {
+	var mistaken *setup.HoldError
+	if errors.As(err, &mistaken) {
+		return invalid(err)
+	}
+	return err
+}
+
+func (a *app) holdReleaseCommand() *cobra.Command {
+	var now, asJSON bool
+	var reason, after string
+	cmd := &cobra.Command{
+		Use:   "release HOLD --reason TEXT",
+		Short: "End a hold, after a cooling-off",
+		Long: `Ends a hold. It stays enforced for 30 days more, or as long as --after says, so that a mistake can be found: to keep it, place it once
+more meanwhile. --now ends it at once, and wants its reason too, of a hold that is being released already another one.
+
+What the hold was on, its keys or its condition, is forgotten when it is over. That it was there stays on record.`,
+		Example: `  lapse hold release 3 --reason "settled, file closed"
+  lapse hold release 3 --now --reason "order of the court, 2026-12-01"`,
+		Args: oneHold("release"),
+		RunE: a.does(func(cmd *cobra.Command, args []string) error {
+			id, err := holdNumber(args[0])
+			if err != nil {
+				return err
+			}
+			if strings.TrimSpace(reason) == "" {
+				return wrongUsage("say why the hold ends: --reason TEXT")
+			}
+			if err := checkReason(reason); err != nil {
+				return err
+			}
+			cooling, err := coolingOff(after, now)
+			if err != nil {
+				return err
+			}
+			return a.releaseHold(cmd.Context(), id, cooling, reason, asJSON)
+		}),
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the record")
+	cmd.Flags().BoolVar(&now, "now", false, "end it at once")
+	cmd.Flags().StringVar(&after, "after", "", "`days` until it ends (default 30 days)")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// coolingOff is how long a hold that is released stays enforced, 0 for not at all.
+func coolingOff(after string, now bool) (time.Duration, error) {
+	switch {
+	case now && after != "":
+		return 0, wrongUsage("--now and --after exclude each other")
+	case now:
+		return 0, nil
+	case after == "":
+		return setup.CoolingOff, nil
+	}
+	number := strings.TrimSpace(strings.TrimSuffix(strings.TrimSuffix(after, "s"), "day"))
+	days, err := strconv.Atoi(number)
+	if err != nil || days < 1 || days > 36500 {
+		return 0, wrongUsage("--after %s: write a number of days, at least 1, as in \"60 days\"; --now ends it at once", after)
+	}
+	return time.Duration(days) * 24 * time.Hour, nil
+}
+
+func (a *app) releaseHold(ctx context.Context, id schemas.HoldID, after time.Duration, reason string, asJSON bool) error {
+	owner, _, err := a.openOwner(ctx, "lapse hold")
+	if err != nil {
+		return err
+	}
+	defer closeConn(owner.Conn)
+	if err := owner.ReleaseHold(ctx, id, after, reason); err != nil {
+		return holdError(err)
+	}
+	r, err := readHold(ctx, owner, id)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return a.printJSON(r)
+	}
+	_, err = fmt.Fprintln(a.out, holdLine(r))
+	return err
+}
+
+// readHold reads one hold.
+func readHold(ctx context.Context, owner *setup.Session, id schemas.HoldID) (*setup.HoldRecord, error) {
+	all, err := setup.ReadHolds(ctx, owner.Conn, true)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		if all[i].ID == id {
+			return &all[i], nil
+		}
+	}
+	return nil, wrongUsage("there is no hold %d: lapse hold list --all prints those that there are", id)
+}
+
+// holdLine is a hold in one line.
+func holdLine(r *setup.HoldRecord) string {
+	what := "a condition on " + cmp.Or(strings.Join(r.Columns, ", "), "nothing: all rows")
+	if r.Keys != nil {
+		what = fmt.Sprintf("%d keys of %s", *r.Keys, strings.Join(r.Columns, ", "))
+	}
+	state := r.State
+	switch {
+	case r.State == "releasing" && r.EnforcedUntil != nil:
+		state = "enforced until " + r.EnforcedUntil.UTC().Format(time.RFC3339)
+	case r.State == "requested":
+		state = "requested: enforced, while a batch that began before may still run"
+	case r.EffectiveAt != "" && r.State == "effective":
+		state = "effective at " + r.EffectiveAt
+	}
+	return fmt.Sprintf("hold %d on %s: matter %s, %s, %s", r.ID, r.Table, r.Matter, what, state)
+}
+
+func (a *app) holdListCommand() *cobra.Command {
+	var all, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the holds that are enforced",
+		Long: `Lists the holds that are enforced, or all that there ever were. Where a command that placed a hold was killed before it was done, it is
+finished first: it waits until no batch can commit any more that did not see the hold.`,
+		Example: `  lapse hold list
+  lapse hold list --all --json`,
+		Args: cobra.NoArgs,
+		RunE: a.does(func(cmd *cobra.Command, _ []string) error {
+			owner, _, err := a.openOwner(cmd.Context(), "lapse hold")
+			if err != nil {
+				return err
+			}
+			defer closeConn(owner.Conn)
+			if err := owner.SettleHolds(cmd.Context()); err != nil {
+				return err
+			}
+			holds, err := setup.ReadHolds(cmd.Context(), owner.Conn, all)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.printJSON(map[string]any{"holds": append([]setup.HoldRecord{}, holds...)})
+			}
+			for i := range holds {
+				fmt.Fprintln(a.out, holdLine(&holds[i]))
+			}
+			if len(holds) == 0 {
+				fmt.Fprintln(a.out, "there are no holds")
+			}
+			return nil
+		}),
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "those that are over too")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+// shownHold is what `lapse hold show` prints.
+type shownHold struct {
+	*setup.HoldRecord
+	Changes []setup.HoldChange `json:"changes"`
+	*setup.HoldContent
+}
+
+func (a *app) holdShowCommand() *cobra.Command {
+	var content, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show HOLD",
+		Short: "Show a hold: who, when, why, and what became of it",
+		Long: `Shows a hold and every change of its state. --content also prints what it is on, keys and all, while it is enforced: they name people's
+rows, so mind where that goes.`,
+		Example: `  lapse hold show 3
+  lapse hold show 3 --content --json`,
+		Args: oneHold("show"),
+		RunE: a.does(func(cmd *cobra.Command, args []string) error {
+			id, err := holdNumber(args[0])
+			if err != nil {
+				return err
+			}
+			owner, _, err := a.openOwner(cmd.Context(), "lapse hold")
+			if err != nil {
+				return err
+			}
+			defer closeConn(owner.Conn)
+			shown := shownHold{}
+			if shown.HoldRecord, err = readHold(cmd.Context(), owner, id); err != nil {
+				return err
+			}
+			if shown.Changes, err = setup.ReadHoldChanges(cmd.Context(), owner.Conn, id); err != nil {
+				return err
+			}
+			if content {
+				if shown.HoldContent, err = setup.ReadHoldContent(cmd.Context(), owner.Conn, id); err != nil {
+					return err
+				}
+			}
+			if asJSON {
+				return a.printJSON(shown)
+			}
+			a.printHold(&shown)
+			return nil
+		}),
+	}
+	cmd.Flags().BoolVar(&content, "content", false, "print what it is on too")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func (a *app) printHold(h *shownHold) {
+	fmt.Fprintf(a.out, "%s\nplaced %s, by %s%s\n", holdLine(h.HoldRecord), h.PlacedAt.UTC().Format(time.RFC3339), h.PlacedBy, because(h.Reason))
+	for _, c := range h.Changes {
+		until := ""
+		if c.EnforcedUntil != nil {
+			until = ", enforced until " + c.EnforcedUntil.UTC().Format(time.RFC3339)
+		}
+		fmt.Fprintf(a.out, "  %s  %s at %s, by %s%s%s\n", c.At.UTC().Format(time.RFC3339), c.State, c.Position, c.By, until, because(c.Reason))
+	}
+	if h.HoldContent == nil {
+		return
+	}
+	fmt.Fprintf(a.out, "  condition  %s\n", h.Condition)
+	for _, key := range h.HoldContent.Keys {
+		fmt.Fprintf(a.out, "  key        %s\n", strings.Join(key, ", "))
+	}
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"lapse/internal/setup"
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+// maxMatter is what lapse.hold takes.
+const maxMatter = 200
+
+// placing is a hold as the command line says it.
+type placing struct {
+	*app
+	table, where, matter, reason string
+	columns, keys                []string
+	keysFile                     string
+	asJSON                       bool
+}
+
+func (a *app) holdPlaceCommand() *cobra.Command {
+	p := &placing{app: a}
+	cmd := &cobra.Command{
+		Use:   "place --table TABLE (--keys KEYS | --keys-file FILE | --where CONDITION) --matter CODE --reason TEXT",
+		Short: "Place a hold",
+		Long: `Places a hold on rows of a table or partition: those with the keys, or those that meet the condition. Every batch that begins from then
+on heeds it. The command returns when no batch that did not see it can commit any more, and prints the position of the log above which
+that is so. Killed in between, the hold is enforced; "lapse hold list" waits for the rest.
+
+Keys are values of the table's replica identity, or of the columns that --column names. They are CSV: of one column, several keys
+in a line; of several columns, one key in a line. A condition is SQL over the row's own columns, as a policy's where is; a row of
+which it is unknown whether it meets the condition is held.
+
+The same hold for the same matter is not placed twice. What it is on is kept in the database while the hold is enforced, and is
+published nowhere.`,
+		Example: `  lapse hold place --table shop.orders --keys 1017,1018 --matter 2026-14 --reason "claim of a customer"
+  lapse hold place --table shop.orders --column customer --keys-file customers.csv --matter 2026-14 --reason "claim of a customer"
+  lapse hold place --table shop.items --where "kind = 'recalled'" --matter 2026-15 --reason "recall"`,
+		Args: cobra.NoArgs,
+		RunE: a.does(func(cmd *cobra.Command, _ []string) error { return p.run(cmd.Context()) }),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&p.table, "table", "", "schema and name of the `table`, or of a partition")
+	flags.StringArrayVar(&p.columns, "column", nil, "`column` that the keys are values of; may be repeated (default: the replica identity)")
+	flags.StringArrayVar(&p.keys, "keys", nil, "`keys`, separated by commas; of several columns one key; may be repeated")
+	flags.StringVar(&p.keysFile, "keys-file", "", "`file` with keys as CSV, - for standard input")
+	flags.StringVar(&p.where, "where", "", "`condition` in SQL over the row's own columns")
+	flags.StringVar(&p.matter, "matter", "", "`code` of the legal matter")
+	flags.StringVar(&p.reason, "reason", "", "`why`, for the record")
+	_ = cmd.MarkFlagFilename("keys-file") // fails for a flag that is not there
+	jsonFlag(cmd, &p.asJSON)
+	return cmd
+}
+
+func (p *placing) check() error {
+	given := 0
+	for _, is := range []bool{len(p.keys) > 0, p.keysFile != "", strings.TrimSpace(p.where) != ""} {
+		if is {
+			given++
+		}
+	}
+	switch {
+	case p.table == "":
+		return wrongUsage("name the table: --table SCHEMA.TABLE")
+	case given != 1:
+		return wrongUsage("say which rows are held by one of --keys, --keys-file and --where (\"true\" holds all)")
+	case p.where != "" && len(p.columns) > 0:
+		return wrongUsage("--column is for keys: a condition names its columns itself")
+	case strings.TrimSpace(p.matter) == "":
+		return wrongUsage("name the legal matter: --matter CODE")
+	case len(p.matter) > maxMatter:
+		return wrongUsage("--matter: more than %d bytes", maxMatter)
+	case strings.TrimSpace(p.reason) == "":
+		return wrongUsage("say why the rows are held: --reason TEXT")
+	}
+	return checkReason(p.reason)
+}
+
+func (p *placing) run(ctx context.Context) error {
+	if err := p.check(); err != nil {
+		return err
+	}
+	order := setup.HoldOrder{Matter: p.matter, Reason: p.reason, HoldRequest: planner.HoldRequest{Table: p.table, Columns: p.columns, Where: p.where}}
+	var err error
+	if p.where == "" {
+		if order.Keys, err = p.readKeys(); err != nil {
+			return err
+		}
+	}
+	owner, _, err := p.openOwner(ctx, "lapse hold")
+	if err != nil {
+		return err
+	}
+	defer closeConn(owner.Conn)
+	id, warnings, err := owner.PlaceHold(ctx, order)
+	for _, warning := range warnings {
+		p.log.Warn(warning)
+	}
+	if err != nil {
+		return holdError(err)
+	}
+	return p.print(ctx, owner, id, warnings)
+}
+
+// placedHold is what `lapse hold place` prints.
+type placedHold struct {
+	*setup.HoldRecord
+	Warnings []string `json:"warnings"`
+}
+
+func (p *placing) print(ctx context.Context, owner *setup.Session, id schemas.HoldID, warnings []string) error {
+	r, err := readHold(ctx, owner, id)
+	if err != nil {
+		return err
+	}
+	if p.asJSON {
+		return p.printJSON(placedHold{r, append([]string{}, warnings...)})
+	}
+	_, err = fmt.Fprintf(p.out, "%s\nevery batch that commits above %s has heeded it\n", holdLine(r), r.EffectiveAt)
+	return err
+}
+
+// byteOrderMark is what some programs begin a text file with.
+const byteOrderMark = "\ufeff"
+
+// readKeys reads keys as CSV. What is wrong is said by its line: a key is in no error.
+func (p *placing) readKeys() ([][]string, error) {
+	what, source := "--keys", io.Reader(strings.NewReader(strings.Join(p.keys, "\n")))
+	if p.keysFile != "" {
+		what = "--keys-file " + p.keysFile
+		source = p.in
+		if p.keysFile != "-" {
+			file, err := os.Open(p.keysFile)
+			if err != nil {
+				return nil, invalid(fmt.Errorf("read the keys: %w", err))
+			}
+			defer func() { _ = file.Close() }()
+			source = file
+		}
+	}
+	text := bufio.NewReader(source)
+	if mark, _ := text.Peek(len(byteOrderMark)); string(mark) == byteOrderMark {
+		_, _ = text.Discard(len(byteOrderMark)) // they are there
+	}
+	reader := csv.NewReader(text)
+	reader.FieldsPerRecord = -1
+	lines, err := reader.ReadAll()
+	var mistake *csv.ParseError
+	if errors.As(err, &mistake) {
+		return nil, invalid(fmt.Errorf("read the keys of %s: line %d, column %d: %w", what, mistake.Line, mistake.Column, mistake.Err))
+	}
+	if err != nil {
+		return nil, invalid(fmt.Errorf("read the keys of %s: %w", what, err))
+	}
+	return lines, nil
+}

@@ -1,0 +1,164 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"lapse/internal/pgtest"
+	"lapse/internal/setup"
+	"lapse/schemas"
+)
+
+// openBatch makes one batch of the shard and leaves its transaction open.
+func (w *work) openBatch(t testing.TB, limit int) (result, error) {
+	t.Helper()
+	begun, err := w.begin(t.Context(), w.a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.a.functions.compare(t.Context(), w.batches, begun.versions); err != nil {
+		t.Fatal(err)
+	}
+	return w.call(t.Context(), w.a, testKey, begun, order{limit: limit})
+}
+
+// waitsForGates says that a session waits for the lock of all gates.
+const waitsForGates = `select exists (select from pg_locks l where l.relation = 'lapse.gate'::regclass and l.mode = 'ExclusiveLock' and not l.granted
+	and l.database = (select oid from pg_database where datname = current_database()))`
+
+// The race that a hold is made for: a batch began before the hold, has picked held rows, and is not over. The command that places
+// the hold does not return before the batch is over; what it deleted is gone, and nothing held goes afterwards.
+func TestPlacingAHoldWaitsForTheBatchThatDidNotSeeIt(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 30, 0)
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 10")))
+		w := open(t, db, "p")
+		if done, err := w.openBatch(t, 10); err != nil || done.deleted != 10 {
+			t.Fatalf("the batch that is held open: %+v, %v", done, err)
+		}
+		s := holdSession(t, db)
+		placed := make(chan error, 1)
+		go func() {
+			_, _, err := s.PlaceHold(t.Context(), setup.HoldOrder{HoldRequest: byWhere("public.sessions", "id <= 25"), Matter: "M-1", Reason: "a test"})
+			placed <- err
+		}()
+		eventually(t, "the command waits for the gates", func() bool { return one[bool](t, db, waitsForGates) })
+		// It is requested, published and enforced, and says nothing yet.
+		if got := one[string](t, db, "select string_agg(state, ' ' order by id) from lapse.hold_state"); got != "requested" {
+			t.Errorf("while the batch runs the hold is %s", got)
+		}
+		select {
+		case err := <-placed:
+			t.Fatalf("it returned while a batch that did not see the hold was open: %v", err)
+		default:
+		}
+		if err := w.commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-placed; err != nil {
+			t.Fatal(err)
+		}
+		seen := one[int](t, db, "select count(*) from sessions where id <= 25")
+		if position := one[bool](t, db, `
+			select s.position > (select r.position from lapse.hold_state r where r.state = 'requested') and s.position <= pg_current_wal_insert_lsn()
+			  from lapse.hold_state s where s.state = 'effective'`); !position {
+			t.Error("the position of effective is not behind that of requested")
+		}
+		// The worker that still has the shard claims a hold version of before: it is told so, and nothing goes.
+		if _, err := w.batch(t, 10); schemas.StateOf(err) != schemas.SQLStateGate || grade(err, circumstances{limit: 10}) != Retry {
+			t.Errorf("a batch with the former hold version: %v", err)
+		}
+		db.Exec(t, expireLeases)
+		once(t, newExecutor(t, db), "p")
+		if got := one[int](t, db, "select count(*) from sessions where id <= 25"); got != seen {
+			t.Errorf("%d held rows are left, of %d when the hold was placed", got, seen)
+		}
+		if got := one[int](t, db, "select count(*) from sessions where id > 25"); got != 0 {
+			t.Errorf("%d rows are left that are not held", got)
+		}
+		if claimed := one[bool](t, db, `
+			select bool_and((b.hold_version = g.hold_version) = (b.started_at > (select max(changed_at) from lapse.hold_state)))
+			  from lapse.batch b, lapse.gate g`); !claimed {
+			t.Error("the batches do not claim the hold version under which they ran")
+		}
+	})
+}
+
+// A hold that was requested, and whose command was killed, is enforced. Whoever next looks at the holds waits for what is left.
+func TestAHoldWhoseCommandWasKilledIsEnforcedAndTakenUpAgain(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 30, 0)
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 10")))
+		w := open(t, db, "p")
+		if _, err := w.openBatch(t, 10); err != nil {
+			t.Fatal(err)
+		}
+		ctx, kill := context.WithCancel(t.Context())
+		s := holdSession(t, db)
+		placed := make(chan error, 1)
+		order := setup.HoldOrder{HoldRequest: byWhere("public.sessions", "id <= 25"), Matter: "M-1", Reason: "a test"}
+		go func() {
+			_, _, err := s.PlaceHold(ctx, order)
+			placed <- err
+		}()
+		eventually(t, "the command waits for the gates", func() bool { return one[bool](t, db, waitsForGates) })
+		kill()
+		var pending *setup.PendingHoldError
+		if err := <-placed; !errors.As(err, &pending) || pending.Hold != 1 {
+			t.Fatalf("the command that was killed: %v", err)
+		}
+		if err := w.commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		left := ids(t, db, "sessions where id <= 25")
+		db.Exec(t, expireLeases)
+		once(t, newExecutor(t, db), "p")
+		if got := ids(t, db, "sessions"); got != left {
+			t.Errorf("rows %s are left, want those that were requested to be held: %s", got, left)
+		}
+		// The same command again finds its hold, and finishes it.
+		if id := placeHold(t, holdSession(t, db), order.HoldRequest); id != 1 {
+			t.Errorf("placed once more it is hold %d", id)
+		}
+		if got := one[string](t, db, "select string_agg(state, ' ' order by id) from lapse.hold_state"); got != "requested effective" {
+			t.Errorf("afterwards the states are %s", got)
+		}
+	})
+}
+
+// Two commands at once, for the same and for different rows, end with one hold for each content.
+func TestHoldsThatArePlacedAtOnceAreEachPlacedOnce(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 9, 0)
+		arm(t, db, policies(policy("p", "public.sessions")))
+		requests := []string{"id = 1", "id = 2", "(id = 1)", "id = 2", "id=1", "id = 3"}
+		placed := make(chan error, len(requests))
+		for _, where := range requests {
+			s := holdSession(t, db)
+			go func() {
+				_, _, err := s.PlaceHold(t.Context(), setup.HoldOrder{HoldRequest: byWhere("public.sessions", where), Matter: "M-1", Reason: "a test"})
+				placed <- err
+			}()
+		}
+		for range requests {
+			if err := <-placed; err != nil {
+				t.Error(err)
+			}
+		}
+		if got := one[string](t, db, "select count(*) || ' ' || count(distinct digest) from lapse.hold"); got != "3 3" {
+			t.Errorf("holds and digests: %s, want 3 3", got)
+		}
+		if got := one[string](t, db, "select string_agg(n, ' ') from (select hold || ':' || string_agg(state, ',' order by id) as n from lapse.hold_state group by hold order by hold) s"); got !=
+			"1:requested,effective 2:requested,effective 3:requested,effective" {
+			t.Errorf("the states are %s", got)
+		}
+		once(t, newExecutor(t, db), "p")
+		if got := ids(t, db, "sessions"); got != "1 2 3" {
+			t.Errorf("rows %s stay", got)
+		}
+	})
+}
