@@ -201,30 +201,48 @@ func TestAPartitionIsDroppedWholeOnlyIfItsRangeIsOver(t *testing.T) {
 			ddl  []string
 			want map[string]string
 		}{
-			"l": {[]string{`create table l (id bigint, at timestamptz, region text, primary key (id, region)) partition by list (region)`,
-				`create table l_eu partition of l for values in ('eu')`, `insert into l values (1, now() - interval '1 year', 'eu')`}, map[string]string{"l_eu": late}},
-			"h": {[]string{`create table h (id bigint primary key, at timestamptz) partition by hash (id)`,
-				`create table h_0 partition of h for values with (modulus 1, remainder 0)`, `insert into h values (1, now() - interval '1 year')`}, map[string]string{"h_0": late}},
-			"n": {[]string{`create table n (id bigint primary key, at timestamptz) partition by range (id)`,
-				`create table n_1 partition of n for values from (minvalue) to (9)`, `create table n_2 partition of n for values from (9) to (100)`,
-				`create table n_3 partition of n for values from (100) to (maxvalue)`,
-				`insert into n select i, now() - interval '1 year' from generate_series(1, 20) i`, `analyze n_1, n_2, n_3`},
-				map[string]string{"n_1": "", "n_2": late, "n_3": late}},
-			"f": {[]string{`create table f (id bigint, made date, at timestamptz, primary key (id, made)) partition by range (made)`,
+			"l": {[]string{
+				`create table l (id bigint, at timestamptz, region text, primary key (id, region)) partition by list (region)`,
+				`create table l_eu partition of l for values in ('eu')`, `insert into l values (1, now() - interval '1 year', 'eu')`,
+			}, map[string]string{"l_eu": late}},
+			"h": {[]string{
+				`create table h (id bigint primary key, at timestamptz) partition by hash (id)`,
+				`create table h_0 partition of h for values with (modulus 1, remainder 0)`, `insert into h values (1, now() - interval '1 year')`,
+			}, map[string]string{"h_0": late}},
+			"n": {
+				[]string{
+					`create table n (id bigint primary key, at timestamptz) partition by range (id)`,
+					`create table n_1 partition of n for values from (minvalue) to (9)`, `create table n_2 partition of n for values from (9) to (100)`,
+					`create table n_3 partition of n for values from (100) to (maxvalue)`,
+					`insert into n select i, now() - interval '1 year' from generate_series(1, 20) i`, `analyze n_1, n_2, n_3`,
+				},
+				map[string]string{"n_1": "", "n_2": late, "n_3": late},
+			},
+			"f": {[]string{
+				`create table f (id bigint, made date, at timestamptz, primary key (id, made)) partition by range (made)`,
 				`do $$ begin execute format('create table f_1 partition of f for values from (minvalue) to (%L)', current_date + 2); end $$`,
-				`insert into f values (1, current_date - 400, now() - interval '1 year')`, `analyze f`}, map[string]string{"f_1": late}},
-			"s": {[]string{`create table s (id bigint, made timestamp, at timestamptz, primary key (id, made)) partition by range (made)`,
-				`create table s_1 partition of s for values from ('2020-01-01') to ('2021-01-01') partition by hash (id)`,
-				`create table s_1_0 partition of s_1 for values with (modulus 2, remainder 0)`, `create table s_1_1 partition of s_1 for values with (modulus 2, remainder 1)`,
-				`create table s_2 partition of s default partition by range (made)`, `create table s_2_1 partition of s_2 for values from ('2022-01-01') to ('2023-01-01')`,
-				`insert into s select i, timestamp '2020-06-01', now() - interval '1 year' from generate_series(1, 40) i`,
-				`insert into s select i, timestamp '2022-06-01', now() - interval '1 year' from generate_series(1, 40) i`, `analyze s_1_0, s_1_1, s_2_1`},
-				map[string]string{"s_1_0": "", "s_1_1": "", "s_2_1": open}},
-			"m": {[]string{`create table m (id bigint, made timestamptz, at timestamptz, primary key (id, made)) partition by range (made, id)`,
+				`insert into f values (1, current_date - 400, now() - interval '1 year')`, `analyze f`,
+			}, map[string]string{"f_1": late}},
+			"s": {
+				[]string{
+					`create table s (id bigint, made timestamp, at timestamptz, primary key (id, made)) partition by range (made)`,
+					`create table s_1 partition of s for values from ('2020-01-01') to ('2021-01-01') partition by hash (id)`,
+					`create table s_1_0 partition of s_1 for values with (modulus 2, remainder 0)`, `create table s_1_1 partition of s_1 for values with (modulus 2, remainder 1)`,
+					`create table s_2 partition of s default partition by range (made)`, `create table s_2_1 partition of s_2 for values from ('2022-01-01') to ('2023-01-01')`,
+					`insert into s select i, timestamp '2020-06-01', now() - interval '1 year' from generate_series(1, 40) i`,
+					`insert into s select i, timestamp '2022-06-01', now() - interval '1 year' from generate_series(1, 40) i`, `analyze s_1_0, s_1_1, s_2_1`,
+				},
+				map[string]string{"s_1_0": "", "s_1_1": "", "s_2_1": open},
+			},
+			"m": {[]string{
+				`create table m (id bigint, made timestamptz, at timestamptz, primary key (id, made)) partition by range (made, id)`,
 				`create table m_1 partition of m for values from ('2020-01-01', 1) to ('2021-01-01 12:00:00.5+05', 7)`, `insert into m values (1, '2020-06-01', now() - interval '1 year')`,
-				`analyze m`}, map[string]string{"m_1": ""}},
-			"e": {[]string{`create table e (id bigint, at timestamptz, primary key (id, at)) partition by range (at)`,
-				`create table e_1 partition of e for values from (minvalue) to (maxvalue)`, `insert into e values (1, now() - interval '1 year')`}, map[string]string{"e_1": late}},
+				`analyze m`,
+			}, map[string]string{"m_1": ""}},
+			"e": {[]string{
+				`create table e (id bigint, at timestamptz, primary key (id, at)) partition by range (at)`,
+				`create table e_1 partition of e for values from (minvalue) to (maxvalue)`, `insert into e values (1, now() - interval '1 year')`,
+			}, map[string]string{"e_1": late}},
 		} {
 			for _, sql := range c.ddl {
 				w.do(sql)

@@ -2,9 +2,14 @@ package planner
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
 	"lapse/schemas"
@@ -367,5 +372,61 @@ func TestAScatteredBacklogIsSurveyedAsAHeap(t *testing.T) {
 		w.do(`drop index by_age`)
 		w.do(`analyze sessions`)
 		ask(ShapeRange, 0)
+	})
+}
+
+var tableOID = regexp.MustCompile(`tableoid = '\d+'::oid`)
+
+// Each statement of a batch reads its part of the index, or of the table's file, and no more: where the statistics are old, too.
+// The plans are the same on every major.
+func TestTheStatementsOfEachShapeReadTheirPartOfTheTable(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, `create table sessions (tenant int, id bigint, last_seen timestamptz not null, note text, primary key (tenant, id))`,
+			`create index sessions_by_age on sessions (last_seen, tenant, id)`)
+		w.do(`alter table sessions set (autovacuum_enabled = off)`)
+		w.do(`insert into sessions select n % 9, n, '2025-01-01'::timestamptz + n / 5000 * interval '1 day', repeat('x', 50) from generate_series(1, 30000) n`)
+		w.apply(policyText("shop.sessions", "last_seen", "30 days"))
+		d := w.named("p").Definition
+		for _, setting := range []string{"timezone = 'UTC'", "datestyle = 'ISO'", "enable_seqscan = off", "enable_bitmapscan = off", "constraint_exclusion = off", "jit = off"} {
+			w.do("set " + setting)
+		}
+		parts, own, exact := d.rangeFacts(), "t.tableoid = $3", d.condition().Exact("$1", "$2")
+		deletion := "delete from only shop.sessions as t where " + own + " and " + exact
+		narrow := fmt.Sprintf(" and %s and ", parts["Narrow"])
+		values := strings.NewReplacer("$1", "timestamptz '2026-01-01'", "$2", "timestamptz '2025-12-02'", "$3", "'shop.sessions'::regclass",
+			"$5", "('{2025-01-02,3,4000}'::text[])", "$6", "('{2025-01-04,3,17000}'::text[])", "$7", "array['(0,1)', '(7,2)']::tid[]")
+		all := []struct{ name, sql string }{
+			{"count a range", d.pickSelect("shop.sessions", "$1", "$2", own) + " and " + d.pickAfter("$5") + d.pickTail("500")},
+			{"delete a range, before the tie that it ends in", deletion + narrow + d.pickAfter("$5") + " and " + parts["BeforeTie"].(string)},
+			{"delete a range, the tie that it ends in", deletion + narrow + parts["InTie"].(string) + " and " + parts["ToLastInTie"].(string)},
+			{"delete a range within a tie", deletion + narrow + parts["InTie"].(string) + " and " + parts["AfterInTie"].(string) + " and " + parts["ToLastInTie"].(string)},
+			{"lock a pick", d.pickLock("shop.sessions") + " " + d.condition().Lock()},
+			{"delete a pick", deletion + " and t.ctid = any ($7)"},
+			{"count a heap", d.heapSelect("shop.sessions", "$1", "$2", own) + " and t.ctid > '(3,4)'::text::tid and t.ctid < '(90,0)'::text::tid limit 500"},
+			{"delete a heap", deletion + " and t.ctid > '(3,4)'::text::tid and t.ctid <= '(9,7)'::text::tid"},
+		}
+		for _, analyzed := range []bool{false, true} {
+			if analyzed {
+				w.do("analyze sessions")
+			}
+			var got strings.Builder
+			for _, s := range all {
+				rows, err := w.owner.Query(t.Context(), "explain (costs off) "+values.Replace(s.sql))
+				must(t, err)
+				lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+				must(t, err)
+				fmt.Fprintf(&got, "%s\n%s\n\n", s.name, tableOID.ReplaceAllString(strings.Join(lines, "\n"), "tableoid = sessions"))
+			}
+			file := filepath.Join("testdata", "explain", "shapes.txt")
+			if *update && analyzed && db.Major == pgtest.Newest(t) {
+				must(t, os.WriteFile(file, []byte(got.String()), 0o600))
+			}
+			want, err := os.ReadFile(file)
+			must(t, err)
+			if got.String() != string(want) {
+				t.Errorf("analyzed: %t: got\n%s\nwant\n%s", analyzed, got.String(), want)
+			}
+		}
 	})
 }
