@@ -62,6 +62,7 @@ func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 	if len(look.Due) > 0 {
 		return look.Due, turnGoesOn, nil
 	}
+	w.metrics.backlog.nothingDue(p, w.now())
 	w.log.Debug("nothing is due", "policy", p.Name, "version", p.Version)
 	if m.foundNothing(p.LookedAt, w.now()) {
 		if err := p.Looked(ctx, w.session.control); err != nil {

@@ -12,6 +12,7 @@ type Metrics struct {
 	deleted, cascaded, batches, skips, throttled, limits *prometheus.CounterVec
 	batchSeconds, runSeconds                             *prometheus.HistogramVec
 	batchSize, state                                     *prometheus.GaugeVec
+	backlog                                              backlogMetrics
 }
 
 // Outcomes of a batch: a label of batches_total.
@@ -38,6 +39,7 @@ func newMetrics() *Metrics {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "lapse", Name: name, Help: help, Buckets: buckets}, labels())
 	}
 	return &Metrics{
+		backlog:      newBacklogMetrics(),
 		deleted:      counter("rows_deleted_total", "Rows deleted from the policy's table."),
 		cascaded:     counter("rows_cascaded_total", "Rows that foreign keys took along."),
 		batches:      counter("batches_total", "Batches, by how they ended.", "outcome"),
@@ -55,7 +57,7 @@ func labels(more ...string) []string { return append([]string{"policy", "table"}
 
 // Collectors are to be registered by the caller.
 func (m *Metrics) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.deleted, m.cascaded, m.batches, m.skips, m.throttled, m.limits, m.batchSeconds, m.runSeconds, m.batchSize, m.state}
+	return append(m.backlog.collectors(), m.deleted, m.cascaded, m.batches, m.skips, m.throttled, m.limits, m.batchSeconds, m.runSeconds, m.batchSize, m.state)
 }
 
 // committed counts a batch that is durable.
@@ -96,4 +98,5 @@ func (m *Metrics) forget(name schemas.PolicyName) {
 	of := prometheus.Labels{"policy": string(name)}
 	m.state.DeletePartialMatch(of)
 	m.batchSize.DeletePartialMatch(of)
+	m.backlog.forget(name)
 }

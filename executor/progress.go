@@ -42,6 +42,7 @@ func (w *worker) showProgress(t *turn, held string) {
 		w.log.Info("run deletes", "policy", p.Name, "version", p.Version, "run", c.run, "expected", m.expects(0))
 	}
 	progress := Progress{Policy: p.Name, Table: p.TableName, Run: c.run, Deleted: c.deleted, Cascaded: c.cascaded, Expected: m.expects(0), Held: held}
+	w.metrics.backlog.goesOn(p, progress.Expected, c.deleted)
 	if took := w.now().Sub(c.began); took > 0 {
 		progress.Rate = float64(c.deleted+c.cascaded) / took.Seconds()
 	}

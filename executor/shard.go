@@ -57,8 +57,7 @@ func (w *worker) shard(ctx, work context.Context, t *turn, l *lease) (end turnEn
 		if err != nil || end != turnGoesOn {
 			return end, err
 		}
-		used := t.spend(done.picked, w.now())
-		switch {
+		switch used := t.spend(done.picked, w.now()); {
 		case done.finished:
 			t.shardDone()
 			return turnGoesOn, nil
@@ -69,9 +68,9 @@ func (w *worker) shard(ctx, work context.Context, t *turn, l *lease) (end turnEn
 		w.guards.pause(ctx, p, &answer, done.took)
 	}
 	if ctx.Err() != nil {
-		return turnMore, nil
+		end = turnMore
 	}
-	return turnGoesOn, nil
+	return end, nil
 }
 
 // assigned says what the batches on a leased shard are to claim.

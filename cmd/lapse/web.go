@@ -32,11 +32,20 @@ const (
 	webStopTime   = 2 * time.Second
 )
 
+// buildInfo says which program this is.
+func buildInfo() prometheus.Collector {
+	v := readVersions()
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "lapse", Name: "build_info", Help: "1; its labels say which program this is.",
+		ConstLabels: prometheus.Labels{"version": v.Version, "commit": v.Commit, "goversion": v.Go},
+	}, func() float64 { return 1 })
+}
+
 // newRegistry has the process's own measurements and those of its parts.
 func newRegistry(parts ...[]prometheus.Collector) (*prometheus.Registry, error) {
 	registry := prometheus.NewRegistry()
 	all := []prometheus.Collector{
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(),
 	}
 	for _, part := range parts {
 		all = append(all, part...)
