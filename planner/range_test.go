@@ -202,7 +202,7 @@ func TestAStolenExecutorsCutsAreRefusedOrDoNoHarm(t *testing.T) {
 `)
 		p := w.named("zoned")
 		try := func(p InForce, leaves, cuts string) error {
-			return run(w.exec, fmt.Sprintf(`select lapse.open_run(%d, %d, '%s', %s, %s)`, p.ID, p.Version, uuid.New(), leaves, cuts))
+			return run(w.exec, fmt.Sprintf(`select lapse.open_run(%d, %d, '%s', %s, %s, null)`, p.ID, p.Version, uuid.New(), leaves, cuts))
 		}
 		leaf := fmt.Sprint(p.TableOID)
 		for what, bad := range map[string][2]string{

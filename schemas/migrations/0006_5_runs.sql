@@ -228,7 +228,7 @@ comment on function lapse.lease is 'Gives out a shard of a run that nobody else 
 
 -- A new run has shards for the leaves in due only; null: for all.
 drop function lapse.open_run(int, int, uuid, oid[], timestamptz[]);
-create function lapse.open_run(policy int, version int, wanted uuid, cut_leaves oid[], cuts timestamptz[], due oid[] default null)
+create function lapse.open_run(policy int, version int, wanted uuid, cut_leaves oid[], cuts timestamptz[], due oid[])
 returns table (run uuid, cutoff timestamptz, started_at timestamptz, resumed boolean, shards int)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
