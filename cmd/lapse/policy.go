@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"lapse/executor/guard"
 	"lapse/internal/setup"
 	"lapse/planner"
 	"lapse/schemas"
@@ -64,6 +65,7 @@ type policyList struct {
 	at       time.Time // the server's clock
 	lines    []policyLine
 	halt     halt
+	restored string   // why nothing is deleted: this is not the server that somebody accepted; "" where it is
 	leftOver []string // roles that nothing needs
 }
 
@@ -80,7 +82,8 @@ type policyLine struct {
 	Lag          float64               `json:"lag_seconds,omitempty"` // since when a run is due that is not over
 	HeldBack     bool                  `json:"held_back,omitempty"`
 	PausedForAll bool                  `json:"paused_for_all,omitempty"`
-	Tripped      string                `json:"tripped,omitempty"` // more was due at once than was to be expected
+	Suspended    string                `json:"suspended,omitempty"` // why no policy deletes: a restore, a promotion
+	Tripped      string                `json:"tripped,omitempty"`   // more was due at once than was to be expected
 	Trouble      string                `json:"trouble,omitempty"`
 	Aside        *asideShards          `json:"put_aside,omitempty"`
 	Quarantine   *restingRows          `json:"quarantine,omitempty"`
@@ -154,10 +157,13 @@ func readPolicies(ctx context.Context, conn *pgx.Conn) (*policyList, error) {
 	if l.halt, err = readHalt(ctx, conn); err != nil {
 		return nil, err
 	}
+	if l.restored, err = guard.Restored(ctx, conn); err != nil {
+		return nil, err
+	}
 	for i := range inForce {
 		p := &inForce[i]
 		line := policyLine{
-			Policy: p.Name, Version: p.Version, State: p.State, Since: p.Since, Table: p.TableName,
+			Policy: p.Name, Version: p.Version, State: p.State, Since: p.Since, Table: p.TableName, Suspended: l.restored,
 			HeldBack: p.HeldBack, PausedForAll: l.halt.Halted, Trouble: p.Trouble, Quarantine: quarantineOf(p),
 		}
 		if line.Reason, err = readReason(ctx, conn, p.ID); err != nil {
@@ -222,6 +228,9 @@ func leftOverDeleters(ctx context.Context, conn *pgx.Conn) ([]string, error) {
 func (a *app) printPolicies(l *policyList) error {
 	if l.halt.Halted {
 		fmt.Fprintf(a.out, "%s: `lapse resume --all` allows them again\n", &l.halt)
+	}
+	if l.restored != "" {
+		fmt.Fprintln(a.out, l.restored)
 	}
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "POLICY\tVERSION\tSTATE\tSINCE\tTABLE\tNEXT RUN\tLAST RUN\tROWS\tREASON")

@@ -48,6 +48,7 @@ no rows of a table: "lapse plan" does. With --watch it looks again every two sec
 type status struct {
 	At        time.Time     `json:"at"` // the server's clock
 	Paused    *halt         `json:"paused,omitempty"`
+	Suspended string        `json:"suspended,omitempty"` // why no policy deletes: a restore, a promotion
 	Audit     auditStatus   `json:"audit"`
 	Executors []process     `json:"executors"`
 	Policies  []policyState `json:"policies"`
@@ -93,7 +94,7 @@ func (a *app) readStatus(ctx context.Context) (*status, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &status{At: list.at, LeftOver: list.leftOver, Executors: []process{}, Policies: make([]policyState, len(list.lines))}
+	s := &status{At: list.at, Suspended: list.restored, LeftOver: list.leftOver, Executors: []process{}, Policies: make([]policyState, len(list.lines))}
 	if list.halt.Halted {
 		s.Paused = &list.halt
 	}

@@ -50,6 +50,9 @@ func (s *status) text() (string, error) {
 	if s.Paused != nil {
 		fmt.Fprintf(&b, "%s: `lapse resume --all` allows them again\n", s.Paused)
 	}
+	if s.Suspended != "" {
+		fmt.Fprintln(&b, s.Suspended)
+	}
 	fmt.Fprintln(&b, "audit: "+s.Audit.text(s.At))
 	fmt.Fprintln(&b, "executors: "+s.executors())
 	if len(s.Policies) == 0 {
