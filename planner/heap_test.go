@@ -1,0 +1,128 @@
+package planner
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/internal/pgtest"
+)
+
+func TestALeafGoesByItsFileWhereItsIndexWouldLeadToAndFro(t *testing.T) {
+	t.Parallel()
+	scattered, inOrder := 0.01, -0.99
+	indexed := plan{Node: "Limit", Plans: []plan{{Node: "Index Scan", Index: "i"}}}
+	sorted := plan{Node: "Limit", Plans: []plan{{Node: "Incremental Sort", Plans: indexed.Plans}}}
+	for name, c := range map[string]struct {
+		span  span
+		found plan
+		want  bool
+	}{
+		"in order":                      {span{Rows: 500, Of: 1000, Correlation: &inOrder}, indexed, false},
+		"scattered":                     {span{Rows: 500, Of: 1000, Correlation: &scattered}, indexed, true},
+		"scattered, little of it due":   {span{Rows: 50, Of: 1000, Correlation: &scattered}, indexed, false},
+		"of which nothing is known":     {span{Rows: 500, Of: -1, Correlation: &scattered}, indexed, false},
+		"of no known order":             {span{Rows: 500, Of: 1000}, indexed, false},
+		"without an index":              {span{Rows: 500, Of: 1000, Correlation: &inOrder}, plan{Node: "Seq Scan"}, true},
+		"many of one value, sorted":     {span{Rows: 5e5, Of: 1e6, Correlation: &inOrder, Tie: 5e5}, sorted, true},
+		"many of one value, in the key": {span{Rows: 5e5, Of: 1e6, Correlation: &inOrder, Tie: 5e5}, indexed, false},
+		"few of one value, sorted":      {span{Rows: 5e5, Of: 1e6, Correlation: &inOrder, Tie: 50}, sorted, false},
+	} {
+		c.span.Leaf = 7
+		if got := heaps([]span{c.span}, c.found); (len(got) == 1) != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// From PostgreSQL's statistics to the shape, for the executor and for a person.
+func TestAScatteredBacklogIsSurveyedAsAHeap(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions, `create index on sessions (last_seen, id)`)
+		w.do(`insert into sessions select n, now() - interval '20 days' - (n * 7919 % 30011) * interval '1 minute' from generate_series(1, 30010) n`)
+		w.do(`analyze sessions`)
+		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed", "    batch: 500"))
+		ask := func(shape string, heaps int) {
+			t.Helper()
+			b, err := LookAtBacklog(t.Context(), w.exec, &p, time.Now().AddDate(0, 0, 20))
+			must(t, err)
+			s, err := Ask{At: time.Now().AddDate(0, 0, 20)}.InForce(t.Context(), w.exec, &p)
+			must(t, err)
+			if len(b.Heaps) != heaps || len(b.Cuts) > 0 != (heaps == 0) || s.Shape != shape || strings.Contains(s.Statement, "t.ctid >") != (heaps == 1) {
+				t.Errorf("want %s: the backlog is %+v, the survey %s:\n%s", shape, b, s.Shape, s.Statement)
+			}
+			if n := value[int](w, "select count(*) from ("+s.Statement+") s"); n != 500 {
+				t.Errorf("the statement that is shown finds %d rows", n)
+			}
+		}
+		ask(ShapeHeap, 1)
+		w.do(`create index by_age on sessions (last_seen)`)
+		w.do(`cluster sessions using by_age`)
+		w.do(`drop index by_age`)
+		w.do(`analyze sessions`)
+		ask(ShapeRange, 0)
+	})
+}
+
+var tableOID = regexp.MustCompile(`tableoid = '\d+'::oid`)
+
+// Each statement of a batch reads its part of the index, or of the table's file, and no more: where the statistics are old, too.
+// The plans are the same on every major.
+func TestTheStatementsOfEachShapeReadTheirPartOfTheTable(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, `create table sessions (tenant int, id bigint, last_seen timestamptz not null, note text, primary key (tenant, id))`,
+			`create index sessions_by_age on sessions (last_seen, tenant, id)`)
+		w.do(`alter table sessions set (autovacuum_enabled = off)`)
+		w.do(`insert into sessions select n % 9, n, '2025-01-01'::timestamptz + n / 5000 * interval '1 day', repeat('x', 50) from generate_series(1, 30000) n`)
+		w.apply(policyText("shop.sessions", "last_seen", "30 days"))
+		d := w.named("p").Definition
+		for _, setting := range []string{"timezone = 'UTC'", "datestyle = 'ISO'", "enable_seqscan = off", "enable_bitmapscan = off", "constraint_exclusion = off", "jit = off"} {
+			w.do("set " + setting)
+		}
+		parts, own, exact := d.rangeFacts(), "t.tableoid = $3", d.condition().Exact("$1", "$2")
+		deletion := "delete from only shop.sessions as t where " + own + " and " + exact
+		narrow := fmt.Sprintf(" and %s and ", parts["Narrow"])
+		values := strings.NewReplacer("$1", "timestamptz '2026-01-01'", "$2", "timestamptz '2025-12-02'", "$3", "'shop.sessions'::regclass",
+			"$5", "('{2025-01-02,3,4000}'::text[])", "$6", "('{2025-01-04,3,17000}'::text[])", "$7", "array['(0,1)', '(7,2)']::tid[]")
+		all := []struct{ name, sql string }{
+			{"count a range", d.pickSelect("shop.sessions", "$1", "$2", own) + " and " + d.pickAfter("$5") + d.pickTail("500")},
+			{"delete a range, before the tie that it ends in", deletion + narrow + d.pickAfter("$5") + " and " + parts["BeforeTie"].(string)},
+			{"delete a range, the tie that it ends in", deletion + narrow + parts["InTie"].(string) + " and " + parts["ToLastInTie"].(string)},
+			{"delete a range within a tie", deletion + narrow + parts["InTie"].(string) + " and " + parts["AfterInTie"].(string) + " and " + parts["ToLastInTie"].(string)},
+			{"lock a pick", d.pickLock("shop.sessions") + " " + d.condition().Lock()},
+			{"delete a pick", deletion + " and t.ctid = any ($7)"},
+			{"count a heap", d.heapSelect("shop.sessions", "$1", "$2", own) + " and t.ctid > '(3,4)'::text::tid and t.ctid < '(90,0)'::text::tid limit 500"},
+			{"delete a heap", deletion + " and t.ctid > '(3,4)'::text::tid and t.ctid <= '(9,7)'::text::tid"},
+		}
+		for _, analyzed := range []bool{false, true} {
+			if analyzed {
+				w.do("analyze sessions")
+			}
+			var got strings.Builder
+			for _, s := range all {
+				rows, err := w.owner.Query(t.Context(), "explain (costs off) "+values.Replace(s.sql))
+				must(t, err)
+				lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+				must(t, err)
+				fmt.Fprintf(&got, "%s\n%s\n\n", s.name, tableOID.ReplaceAllString(strings.Join(lines, "\n"), "tableoid = sessions"))
+			}
+			file := filepath.Join("testdata", "explain", "shapes.txt")
+			if *update && analyzed && db.Major == pgtest.Newest(t) {
+				must(t, os.WriteFile(file, []byte(got.String()), 0o600))
+			}
+			want, err := os.ReadFile(file)
+			must(t, err)
+			if got.String() != string(want) {
+				t.Errorf("analyzed: %t: got\n%s\nwant\n%s", analyzed, got.String(), want)
+			}
+		}
+	})
+}
