@@ -74,8 +74,12 @@
 //	                                                                       rows: shape.go
 //	deadlock, lock timeout, gate changed      nothing of the batch         Retry: the policy pauses, each time longer
 //	statement timeout, a row that resists     nothing of the batch         Halve: at once, with half the rows
-//	the same, with one row                    nothing of the batch         PutAside: the shard is out of this run, the others
-//	                                                                       go on; tried again in the first run after a pause
+//	the same, with one row                    nothing of the batch         StepOver: the row alone, once more; if it resists it
+//	                                                                       is entered in the quarantine: quarantine.go
+//	not even one row is found in time, or a   nothing of the batch         PutAside: the shard is out of this run, the others
+//	lock that is on no single row                                          go on; tried again in the first run after a pause
+//	a partition is gone                       nothing of the batch         Retry: its shard is gone with the next look at the run
+//	most rows of a run resist                 those in quarantine stay     StopPolicy: the cause is the schema
 //	schema, trigger, permission, a function   nothing of the batch         StopPolicy: for all its workers, until its next
 //	that is not ours, damaged data, any other                              scheduled time, and readiness says so
 //	SQLSTATE of a policy's own call
@@ -93,6 +97,5 @@
 //
 //	a reason to slow down, wait or refuse    one file in guard/ and one line in guard.All
 //	another action: drop_partition, soft     a function of the planner's (planner/doc.go), called as the deletion function is
-//	rows in quarantine                       trouble.go: where a shard is put aside today
 //	holds                                    planner (the condition); enter compares the claim's hold version
 package executor

@@ -101,15 +101,16 @@ func gradeOfState(state string, c circumstances) Grade {
 	switch state {
 	case schemas.SQLStateGate, schemas.SQLStateLease,
 		schemas.SQLStateHalted, schemas.SQLStateNoSlot, schemas.SQLStateNoBeat, schemas.SQLStatePublications, // the next look at the audit says so, and how it goes on
-		schemas.SQLStateHistory,                                                      // one was accepted, or a standby promoted, after the batch began; or the next look says so
-		schemas.SQLStateCutoff,                                                       // the server's clock was set back: the cutoff's instant will come
+		schemas.SQLStateHistory,                                // one was accepted, or a standby promoted, after the batch began; or the next look says so
+		schemas.SQLStateCutoff,                                 // the server's clock was set back: the cutoff's instant will come
+		schemas.SQLStateTarget, schemas.SQLStateUndefinedTable, // a partition is gone, and its shard goes with the next look at the run; or the table is, which stops the policy there
 		schemas.SQLStateLockNotAvailable,                                             // lock_timeout
 		schemas.SQLStateRange,                                                        // rows were loaded into the range; the next batch is a pick
 		schemas.SQLStateIdleInTransactionTimeout, schemas.SQLStateTransactionTimeout, // idle_in_transaction_session_timeout, transaction_timeout
 		schemas.SQLStateReadOnlyTransaction,                                                                                                // read_only_sql_transaction: somebody keeps writers out
 		schemas.SQLStateAdminShutdown, schemas.SQLStateCrashShutdown, schemas.SQLStateCannotConnectNow, schemas.SQLStateIdleSessionTimeout: // shut down, crashed, starting, idle_session_timeout
 		return Retry
-	case schemas.SQLStateTarget, schemas.SQLStateTriggers, schemas.SQLStateCounts, schemas.SQLStateNoCounting,
+	case schemas.SQLStateTriggers, schemas.SQLStateCounts, schemas.SQLStateNoCounting,
 		schemas.SQLStateColumns, schemas.SQLStateUnseen, schemas.SQLStateReplica, schemas.SQLStateShape, schemas.SQLStateTooMany, schemas.SQLStateHold:
 		return StopPolicy
 	case schemas.SQLStateQueryCanceled: // query_canceled: statement_timeout, or a person

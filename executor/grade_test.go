@@ -27,7 +27,7 @@ func TestEverySQLStateHasItsGrade(t *testing.T) {
 		{schemas.SQLStateGate, Retry, Retry},
 		{schemas.SQLStateCutoff, Retry, Retry},
 		{schemas.SQLStateLimit, StopProcess, StopProcess},
-		{schemas.SQLStateTarget, StopPolicy, StopPolicy},
+		{schemas.SQLStateTarget, Retry, Retry},
 		{schemas.SQLStateTriggers, StopPolicy, StopPolicy},
 		{schemas.SQLStateLease, Retry, Retry},
 		{schemas.SQLStateCounts, StopPolicy, StopPolicy},
@@ -56,7 +56,7 @@ func TestEverySQLStateHasItsGrade(t *testing.T) {
 		{schemas.SQLStateNoBeat, Retry, Retry},
 		{schemas.SQLStatePublications, Retry, Retry},
 		{"42703", StopPolicy, StopPolicy}, // undefined_column
-		{"42P01", StopPolicy, StopPolicy}, // undefined_table
+		{"42P01", Retry, Retry},           // undefined_table
 		{"42883", StopPolicy, StopPolicy}, // undefined_function
 		{"42501", StopPolicy, StopPolicy}, // insufficient_privilege
 		{"3F000", StopPolicy, StopPolicy}, // invalid_schema_name
@@ -122,7 +122,7 @@ func TestWhatStandsInTheWayOfABatchIsGradedAndLosesItsRowContent(t *testing.T) {
 			"23503", Halve, StepOver, "constraint notes_note_fkey, table public.notes",
 		},
 		"a column that is gone": {"", "alter table sessions rename at to at2", schemas.SQLStateColumns, StopPolicy, StopPolicy, "not those"},
-		"a table that is gone":  {"", "alter table sessions rename to sessions2", schemas.SQLStateTarget, StopPolicy, StopPolicy, "is gone, renamed or another table"},
+		"a table that is gone":  {"", "alter table sessions rename to sessions2", schemas.SQLStateTarget, Retry, Retry, "is gone, renamed or another table"},
 		"a trigger": {
 			"", "create function f() returns trigger language plpgsql as 'begin return null; end'; create trigger t before delete on sessions for each row execute function f()",
 			schemas.SQLStateTriggers, StopPolicy, StopPolicy, "trigger t on public.sessions would run inside the deletion",

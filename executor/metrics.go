@@ -1,6 +1,8 @@
 package executor
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"lapse/planner"
@@ -13,6 +15,7 @@ type Metrics struct {
 	batchSeconds, runSeconds                             *prometheus.HistogramVec
 	batchSize, state                                     *prometheus.GaugeVec
 	backlog                                              backlogMetrics
+	quarantined, oldestQuarantined                       *prometheus.GaugeVec
 }
 
 // Outcomes of a batch: a label of batches_total.
@@ -39,25 +42,37 @@ func newMetrics() *Metrics {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "lapse", Name: name, Help: help, Buckets: buckets}, labels())
 	}
 	return &Metrics{
-		backlog:      newBacklogMetrics(),
-		deleted:      counter("rows_deleted_total", "Rows deleted from the policy's table."),
-		cascaded:     counter("rows_cascaded_total", "Rows that foreign keys took along."),
-		batches:      counter("batches_total", "Batches, by how they ended.", "outcome"),
-		skips:        counter("skips_total", "Turns that a due policy did not get, by the reason.", "reason"),
-		limits:       counter("limit_reached_total", "Runs that a limit ended or held up, by the limit.", "which"),
-		throttled:    counter("throttle_seconds_total", "Time that batches were held back, by the reason.", "reason"),
-		batchSeconds: histogram("batch_seconds", "Time from BEGIN to the answer to COMMIT.", prometheus.ExponentialBuckets(0.001, 2, 15)),
-		runSeconds:   histogram("run_seconds", "Time from the opening of a run to its last batch.", prometheus.ExponentialBuckets(0.1, 3, 14)),
-		batchSize:    gauge("batch_size", "Rows that the latest batch was allowed."),
-		state:        gauge("policy_state", "1 for the state the policy is in. stopped: by an error, until its next scheduled time.", "state"),
+		backlog:           newBacklogMetrics(),
+		deleted:           counter("rows_deleted_total", "Rows deleted from the policy's table."),
+		cascaded:          counter("rows_cascaded_total", "Rows that foreign keys took along."),
+		batches:           counter("batches_total", "Batches, by how they ended.", "outcome"),
+		skips:             counter("skips_total", "Turns that a due policy did not get, by the reason.", "reason"),
+		limits:            counter("limit_reached_total", "Runs that a limit ended or held up, by the limit.", "which"),
+		throttled:         counter("throttle_seconds_total", "Time that batches were held back, by the reason.", "reason"),
+		batchSeconds:      histogram("batch_seconds", "Time from BEGIN to the answer to COMMIT.", prometheus.ExponentialBuckets(0.001, 2, 15)),
+		runSeconds:        histogram("run_seconds", "Time from the opening of a run to its last batch.", prometheus.ExponentialBuckets(0.1, 3, 14)),
+		batchSize:         gauge("batch_size", "Rows that the latest batch was allowed."),
+		state:             gauge("policy_state", "1 for the state the policy is in. stopped: by an error, until its next scheduled time.", "state"),
+		quarantined:       gauge("rows_quarantined", "Rows that could not be deleted and are in quarantine."),
+		oldestQuarantined: gauge("oldest_quarantined_age_seconds", "Time since the first of them was tried first; 0 for none."),
 	}
+}
+
+// resting says what a policy has in quarantine.
+func (m *Metrics) resting(p *planner.InForce, now time.Time) {
+	age := 0.0
+	if p.Quarantine.Rows > 0 {
+		age = max(0, now.Sub(p.Quarantine.Oldest).Seconds())
+	}
+	m.quarantined.WithLabelValues(string(p.Name), p.TableName).Set(float64(p.Quarantine.Rows))
+	m.oldestQuarantined.WithLabelValues(string(p.Name), p.TableName).Set(age)
 }
 
 func labels(more ...string) []string { return append([]string{"policy", "table"}, more...) }
 
 // Collectors are to be registered by the caller.
 func (m *Metrics) Collectors() []prometheus.Collector {
-	return append(m.backlog.collectors(), m.deleted, m.cascaded, m.batches, m.skips, m.throttled, m.limits, m.batchSeconds, m.runSeconds, m.batchSize, m.state)
+	return append(m.backlog.collectors(), m.quarantined, m.oldestQuarantined, m.deleted, m.cascaded, m.batches, m.skips, m.throttled, m.limits, m.batchSeconds, m.runSeconds, m.batchSize, m.state)
 }
 
 // committed counts a batch that is durable.
@@ -99,4 +114,6 @@ func (m *Metrics) forget(name schemas.PolicyName) {
 	m.state.DeletePartialMatch(of)
 	m.batchSize.DeletePartialMatch(of)
 	m.backlog.forget(name)
+	m.quarantined.DeletePartialMatch(of)
+	m.oldestQuarantined.DeletePartialMatch(of)
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/google/uuid"
 
 	"lapse/planner"
-	"lapse/schemas"
 )
 
 // What a run did is counted in its shards, by the transactions of its batches: see 0006_5_runs.sql. So it is true however the run
@@ -133,12 +132,7 @@ func (w *worker) recall(ctx context.Context, t *turn) error {
 }
 
 // because is the reason of an error, for the catalog: its SQLSTATE, and no text of a server's.
-func because(err error) string {
-	if state := schemas.StateOf(err); state != "" {
-		return "stopped by SQLSTATE " + state
-	}
-	return "stopped by an error"
-}
+func because(err error) string { return "stopped: " + string(CauseOf(err)) }
 
 // noteDue takes down how much was due when the turn's run was opened, where somebody counted.
 func (w *worker) noteDue(ctx context.Context, t *turn) error {

@@ -12,13 +12,15 @@ import (
 
 // PolicyStatus is how a policy stands, for a status page.
 type PolicyStatus struct {
-	Policy  schemas.PolicyName    `json:"policy"`
-	Table   string                `json:"table"`
-	Version schemas.PolicyVersion `json:"version"`
-	State   schemas.State         `json:"state"` // the gate's, or "stopped"
-	Stopped string                `json:"stopped,omitempty"`
-	Until   time.Time             `json:"until,omitzero"`    // when a stopped policy is tried again
-	Resists string                `json:"resists,omitempty"` // what was put aside because a row resists
+	Policy      schemas.PolicyName    `json:"policy"`
+	Table       string                `json:"table"`
+	Version     schemas.PolicyVersion `json:"version"`
+	State       schemas.State         `json:"state"` // the gate's, or "stopped"
+	Stopped     string                `json:"stopped,omitempty"`
+	Cause       Cause                 `json:"cause,omitempty"` // of the stop, in a word
+	Until       time.Time             `json:"until,omitzero"`  // when a stopped policy is tried again
+	Quarantined int64                 `json:"rows_in_quarantine,omitempty"`
+	Resists     string                `json:"resists,omitempty"` // what was put aside because a row resists
 	// Throttled is why its batches are held back in the run that is under way: throttlePace, or a guard's reason; "" for not at all.
 	Throttled string `json:"throttled,omitempty"`
 	// Share is the part of the time in which each worker's batches run at gentle pace, and BatchRows the size that batches have
@@ -73,13 +75,15 @@ func (e *Executor) observe(policies []planner.InForce) {
 		switch {
 		case p.State != schemas.Armed:
 		case stopped != nil:
-			line.State, line.Stopped, line.Until = stateStopped, stopped.Error(), m.paused()
+			line.State, line.Stopped, line.Cause, line.Until = stateStopped, stopped.Error(), CauseOf(stopped), m.paused()
 		case p.Trouble != "":
-			line.State, line.Stopped = stateStopped, p.Trouble+": run `lapse apply`"
+			line.State, line.Stopped, line.Cause = stateStopped, p.Trouble+": run `lapse apply`", CauseTable
 		}
 		if _, resists := m.left(); resists != nil {
 			line.Resists = resists.Error()
 		}
+		line.Quarantined = p.Quarantine.Rows
+		e.metrics.resting(p, e.now())
 		line.Throttled, line.Share, line.BatchRows = m.pace()
 		e.metrics.in(p, line.State)
 		status = append(status, line)
@@ -103,7 +107,7 @@ func (e *Executor) showStopped(p *planner.InForce, err error, until time.Time) {
 	defer e.mu.Unlock()
 	for i := range e.status {
 		if e.status[i].Policy == p.Name {
-			e.status[i].State, e.status[i].Stopped, e.status[i].Until = stateStopped, err.Error(), until
+			e.status[i].State, e.status[i].Stopped, e.status[i].Cause, e.status[i].Until = stateStopped, err.Error(), CauseOf(err), until
 		}
 	}
 }

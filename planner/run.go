@@ -63,6 +63,7 @@ func (e *NotInForceError) Error() string {
 type SchemaChangedError struct {
 	Policy schemas.PolicyName
 	What   string
+	State  string // the refusal's SQLSTATE, "" where nothing was refused
 }
 
 // Error says what to do.
@@ -122,7 +123,7 @@ func runRefusal(p *InForce, err error) error {
 	case schemas.SQLStateGate:
 		return &NotInForceError{Policy: p.Name}
 	case schemas.SQLStateTarget, schemas.SQLStateColumns:
-		return &SchemaChangedError{p.Name, server.Message}
+		return &SchemaChangedError{p.Name, server.Message, server.Code}
 	case schemas.SQLStateClockBack, schemas.SQLStateClockAhead:
 		return &ClockJumpError{p.Name, server.Message}
 	}
@@ -144,7 +145,7 @@ func checkCascades(ctx context.Context, tx pgx.Tx, p *InForce) error {
 		return err
 	}
 	if !slices.Equal(names(cascades), p.spec.Cascades) {
-		return &SchemaChangedError{p.Name, fmt.Sprintf("deleting from %s would take rows of %v along; apply saw %v", p.TableName, names(cascades), p.spec.Cascades)}
+		return &SchemaChangedError{p.Name, fmt.Sprintf("deleting from %s would take rows of %v along; apply saw %v", p.TableName, names(cascades), p.spec.Cascades), ""}
 	}
 	return nil
 }

@@ -1,0 +1,69 @@
+package executor
+
+import (
+	"errors"
+
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+// Cause names in a word or two what stops a policy: it stands in status, beside the error itself, and in what is on record of a run.
+type Cause string
+
+// What stops a policy, most of it until somebody has looked.
+const (
+	CauseTable      Cause = "table changed"    // it is gone, renamed or another, or a foreign key takes along what apply did not see
+	CauseColumns    Cause = "columns changed"  // dropped, renamed or of another type
+	CauseCode       Cause = "code added"       // a trigger, rule, index expression or operator that apply did not see
+	CauseUnseen     Cause = "not published"    // the audit would not see what goes
+	CausePermission Cause = "permission lost"  // of the deleter or the executor, or row security is in force
+	CauseFunction   Cause = "function changed" // what would run is not what apply made
+	CauseResisting  Cause = "most rows resist" // so many that the schema is to blame
+	CauseSlow       Cause = "no index"         // not even one row is found in time
+	CauseClock      Cause = "clock"            // the server's is not believed
+	CauseDamage     Cause = "damaged data"     // PostgreSQL says so
+	CauseCounts     Cause = "counts differ"    // more went than was to go
+	CauseSetting    Cause = "setting"          // track_counts or session_replication_role
+	CauseOther      Cause = "an error"         // that no list names
+)
+
+var causes = map[string]Cause{
+	schemas.SQLStateTarget: CauseTable, schemas.SQLStateUndefinedTable: CauseTable, schemas.SQLStateInvalidSchemaName: CauseTable,
+	schemas.SQLStateColumns: CauseColumns, schemas.SQLStateUndefinedColumn: CauseColumns,
+	schemas.SQLStateTriggers: CauseCode, schemas.SQLStateUnseen: CauseUnseen, schemas.SQLStateInsufficientPrivilege: CausePermission,
+	schemas.SQLStateUndefinedFunction: CauseFunction, schemas.SQLStateTooMany: CauseResisting, schemas.SQLStateQueryCanceled: CauseSlow,
+	schemas.SQLStateClockBack: CauseClock, schemas.SQLStateClockAhead: CauseClock, schemas.SQLStateCounts: CauseCounts,
+	schemas.SQLStateDataCorrupted: CauseDamage, schemas.SQLStateIndexCorrupted: CauseDamage,
+	schemas.SQLStateNoCounting: CauseSetting, schemas.SQLStateReplica: CauseSetting,
+}
+
+// CauseOf names what an error stops a policy for.
+func CauseOf(err error) Cause {
+	var altered *planner.SchemaChangedError
+	var tampered *tamperedError
+	var skew *planner.ClockSkewError
+	var jump *planner.ClockJumpError
+	var counts *countsError
+	switch {
+	case errors.As(err, &altered):
+		if c := causes[altered.State]; c != "" {
+			return c
+		}
+		return CauseTable
+	case errors.As(err, &tampered), errors.Is(err, errFunctionsChanged), errors.Is(err, errCursorLeft):
+		return CauseFunction
+	case errors.As(err, &skew), errors.As(err, &jump):
+		return CauseClock
+	case errors.As(err, &counts):
+		return CauseCounts
+	}
+	state := schemas.StateOf(err)
+	var server *ServerError
+	if errors.As(err, &server) {
+		state = server.SQLState
+	}
+	if c := causes[state]; c != "" {
+		return c
+	}
+	return CauseOther
+}
