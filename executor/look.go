@@ -39,6 +39,11 @@ func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 	if p.Unfinished != nil {
 		return nil, turnGoesOn, nil
 	}
+	since, err := w.restingSince(ctx, p)
+	if err != nil {
+		end, err := w.trouble(t, err, 1)
+		return nil, end, err
+	}
 	f, err := m.builtLooks(func() (*functions, error) { return looksOf(p, w.config.Roles) })
 	if err != nil {
 		end, err := w.trouble(t, err, 1)
@@ -64,7 +69,14 @@ func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 	}
 	w.metrics.backlog.nothingDue(p, w.now())
 	w.log.Debug("nothing is due", "policy", p.Name, "version", p.Version)
-	if m.foundNothing(p.LookedAt, w.now()) {
+	rest, err := w.forgive(ctx, p, since)
+	if err != nil {
+		end, err := w.trouble(t, err, 1)
+		return nil, end, err
+	}
+	late := m.foundNothing(p.LookedAt, w.now())
+	m.finish(p, &runState{}, rest)
+	if late {
 		if err := p.Looked(ctx, w.session.control); err != nil {
 			end, err := w.trouble(t, err, 1)
 			return nil, end, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -181,17 +182,39 @@ func (s *session) quarantined(ctx context.Context, policy schemas.PolicyID) (r q
 	return r, nil
 }
 
-// forgive is the end of a run for the quarantine: rows that the run could have tried, and did not, are gone or not due any more. Where somebody had
-// rows locked, or a shard was put aside, that is not known.
+// restingSince returns the server's time where a policy has rows in quarantine: the table is about to be looked through for due ones. Zero
+// where it has none.
+func (w *worker) restingSince(ctx context.Context, p *planner.InForce) (since time.Time, err error) {
+	if p.Quarantine.Rows == 0 {
+		return since, nil
+	}
+	if err := w.session.control.QueryRow(ctx, `select clock_timestamp()`).Scan(&since); err != nil {
+		return since, fmt.Errorf("ask for the server's time: %w", err)
+	}
+	return since, nil
+}
+
+// forgive takes rows out of the quarantine that could have been tried since an instant and were not, all of the table having been looked
+// through since then: they are gone or not due any more. Nothing is forgiven since the zero instant. It returns what is left.
 //
-//	crash before it    they are forgiven at the end of the next run
-func (w *worker) forgive(ctx context.Context, t *turn, left *runState) (quarantined, error) {
+//	crash before it    they are forgiven when the table is looked through again
+func (w *worker) forgive(ctx context.Context, p *planner.InForce, since time.Time) (quarantined, error) {
+	if !since.IsZero() {
+		if _, err := w.session.control.Exec(ctx, `select lapse.forgive($1, $2)`, p.ID, since); err != nil {
+			return quarantined{}, fmt.Errorf("forgive the rows in quarantine that are gone: %w", err)
+		}
+	}
+	if since.IsZero() && p.Quarantine.Rows == 0 {
+		return quarantined{}, nil
+	}
+	return w.session.quarantined(ctx, p.ID)
+}
+
+// rests is what a run leaves in quarantine. Where somebody had rows locked, or a shard was put aside, not all of the table was looked through.
+func (w *worker) rests(ctx context.Context, t *turn, left *runState) (quarantined, error) {
 	r, err := w.session.quarantined(ctx, t.policy.ID)
 	if err != nil || r.rows == 0 || left.behind || left.aside > 0 {
 		return r, err
 	}
-	if _, err := w.session.control.Exec(ctx, `select lapse.forgive($1, $2)`, t.policy.ID, t.begun().StartedAt); err != nil {
-		return r, fmt.Errorf("forgive the rows in quarantine that are gone: %w", err)
-	}
-	return w.session.quarantined(ctx, t.policy.ID)
+	return w.forgive(ctx, t.policy, t.begun().StartedAt)
 }

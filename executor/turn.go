@@ -254,7 +254,7 @@ func (w *worker) finish(ctx context.Context, t *turn) (turnEnd, error) {
 		t.limit(maxRowsReached(p))
 		return turnLimited, nil
 	}
-	rest, err := w.forgive(ctx, t, &left)
+	rest, err := w.rests(ctx, t, &left)
 	if err == nil {
 		err = w.closeRun(ctx, t, &left, rest)
 	}
