@@ -40,6 +40,7 @@ test: servers-or-less ## every test, on every PostgreSQL and a Kafka; PKG=./plan
 
 .PHONY: test-long
 test-long: servers-or-less ## the demonstration and the measuring, tried from end to end: a few minutes
+	@go test -tags long -count=1 -timeout 30m -run 'TestFiftySmallPoliciesKeepTheirPeriodBesideTenMillionRows' ./executor
 	@go test -tags long -count=1 -timeout 15m ./cmd/lapse-demo ./bench/throughput ./bench/pace
 
 .PHONY: race
