@@ -25,7 +25,8 @@
 //	 └ turn     opens or resumes the policy's run, or helps with it         turn.go; planner.OpenRun
 //	    └ shard acquires a lease; gives it back however this ends           shard.go, lease.go
 //	       └ batch
-//	             before a run is begun: is it what was to be expected?      breaker.go
+//	             before a run is begun: which leaves have a due row?        look.go
+//	             and is it what was to be expected?                         breaker.go
 //	          0  the guards: go, slow, wait or refuse                       guards.go, guard/
 //	             rows from the policy's rate and max_rows_per_run           allowance.go
 //	             at gentle pace: the pause after the last one            pace.go

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -56,6 +57,9 @@ func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 			look, err = w.session.look(ctx, p, f)
 		}
 	}
+	if errors.Is(err, errNoFunction) {
+		err = w.missing(ctx, p, err)
+	}
 	if schemas.StateOf(err) == schemas.SQLStateQueryCanceled {
 		w.log.Info("a look takes too long, and a run is opened without: see the index that `lapse plan` names", "policy", p.Name)
 		return nil, turnGoesOn, nil
@@ -83,6 +87,21 @@ func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 		}
 	}
 	return nil, turnFinished, nil
+}
+
+// missing tells a policy of which the version is being replaced, so that all its functions are gone, from one that has no function for
+// looks: somebody dropped it, or another version of Lapse made the others.
+func (w *worker) missing(ctx context.Context, p *planner.InForce, gone error) error {
+	var deletes bool
+	err := w.session.control.QueryRow(ctx, `select exists (select from pg_proc f where f.pronamespace = 'lapse'::regnamespace and f.proname = $1)`,
+		strings.TrimPrefix(planner.DeleteFunction(p.ID, p.Version), "lapse.")).Scan(&deletes)
+	switch {
+	case err != nil:
+		return fmt.Errorf("look for the functions of a policy: %w", err)
+	case deletes:
+		return &tamperedError{planner.DueFunction(p.ID, p.Version), "is not there"}
+	}
+	return gone
 }
 
 // lookedInterval is how often it is written down that nothing is due.

@@ -32,7 +32,8 @@
 //	Write             Change → version, functions, gate, state      one transaction, the gate's lock first
 //	advance_arming    arming → armed                                the executor, when the auditor has passed
 //	LoadInForce       → InForce, with Schedule and runs             the executor, each round
-//	OpenRun           InForce → Run, a shard for each leaf          one transaction
+//	lapse.due_…()     which leaves have a due row                    one statement, read-only; before a run is opened
+//	OpenRun           InForce → Run, shards for these leaves        one transaction
 //	lapse.delete_…()  a shard's next batch                          the executor's transaction: pick, claim, delete, result
 //
 // The states of a policy are in schemas/state.go. Which one a change of the file leads to:

@@ -71,9 +71,14 @@ type Look struct {
 // versions of the functions that it runs: where they are not those of $2, nothing runs, and there is one row without a leaf. $1 is the cutoff,
 // null for the server's clock.
 func LookStatement(id schemas.PolicyID, version schemas.PolicyVersion, versions string) string {
-	return `select ok.same, d.leaf, d.due, d.kept
-	  from (select (` + versions + `) = $2 as same offset 0) ok
-	  left join lateral ` + DueFunction(id, version) + `(case when ok.same then $1::timestamptz end) d on ok.same`
+	// Not a left join on ok.same: that would run the function before it asks.
+	return `with ok as materialized (select (` + versions + `) = $2 as same)
+	select ok.same, null::oid, null::boolean, null::boolean from ok
+	 union all
+	select ok.same, d.leaf, d.due, d.kept
+	  from ok
+	 cross join lateral ` + DueFunction(id, version) + `(case when ok.same then $1::timestamptz end) d
+	 where ok.same`
 }
 
 // LookRow is a row of a look.
