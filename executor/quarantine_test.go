@@ -8,7 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"lapse/internal/pgtest"
+	"lapse/planner"
 	"lapse/schemas"
 )
 
@@ -317,4 +320,68 @@ func serverState(err error) string {
 		return server.SQLState
 	}
 	return ""
+}
+
+// Nobody enters a row that could be deleted, or more than one: not by the deletion function, which tries the row first, and not by the functions behind it.
+func TestAStolenLoginEntersNothingIntoTheQuarantine(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 20, 5)
+		owned(t, db, "create table logins (session bigint references sessions)", "create index on logins (session)")
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 10")))
+		w := open(t, db, "p")
+		entries := func() int { return one[int](t, db, "select count(*) from lapse.quarantine") }
+		_, done, err := w.deleteBatch(t.Context(), w.a, testKey, order{limit: 1, shape: planner.ShapePick, stepOver: true})
+		if err != nil || done.deleted != 1 || entries() != 0 {
+			t.Errorf("a row that does not resist: %+v, %v, and %d entries; want that it goes", done, err, entries())
+		}
+		owned(t, db, "insert into logins select id from sessions")
+		if _, _, err = w.deleteBatch(t.Context(), w.a, testKey, order{limit: 10, shape: planner.ShapePick, stepOver: true}); schemas.StateOf(err) != schemas.SQLStateNotEntered {
+			t.Errorf("ten rows at once: %v, want a refusal", err)
+		}
+		for _, sql := range []string{
+			"select lapse.resist(null::lapse.claim, null::lapse.work, '{1}', '23503', null, null, null)",
+			"insert into lapse.quarantine (policy_id, leaf, digest, key, sqlstate, retry_at) values (1, 1, sha256(''), '{1}', '23503', 'infinity')",
+			"update lapse.quarantine set retry_at = 'infinity'",
+			"select lapse.resting(1, 1, 1)", // it would show keys
+		} {
+			if _, err := w.control.Exec(t.Context(), sql); schemas.StateOf(err) != schemas.SQLStateInsufficientPrivilege {
+				t.Errorf("%s: %v", sql, err)
+			}
+		}
+		if entries() != 0 {
+			t.Errorf("%d rows are in quarantine", entries())
+		}
+	})
+}
+
+// A row of which somebody holds a child's lock is a row that resists, for minutes only: the others go on.
+func TestARowWithALockedChildRestsForAWhile(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 20, 5)
+		owned(t, db, "create table logins (session bigint references sessions on delete cascade)", "create index on logins (session)",
+			"insert into logins select id from sessions where id = 7")
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 10")))
+		err := pgx.BeginFunc(t.Context(), db.Connect(t), func(tx pgx.Tx) error {
+			if _, err := tx.Exec(t.Context(), "select from logins for update"); err != nil {
+				return err
+			}
+			s, err := newExecutor(t, db).Once(t.Context(), []schemas.PolicyName{"p"})
+			if p := only(t, s); p.Outcome != Resisted || p.Deleted != 19 || serverState(err) != schemas.SQLStateLockNotAvailable {
+				t.Errorf("Once did %+v, %v; want that the other 19 go", p, err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := one[string](t, db, "select key[1] || ' ' || sqlstate || ' ' || (retry_at < now() + interval '2 minutes') from lapse.quarantine"); got != "7 55P03 true" {
+			t.Errorf("in quarantine is %s", got)
+		}
+		db.Exec(t, "update lapse.quarantine set retry_at = now()")
+		if s := once(t, newExecutor(t, db), "p"); only(t, s).Deleted != 1 || only(t, s).Outcome != Finished {
+			t.Errorf("with the lock gone: %+v", only(t, s))
+		}
+	})
 }
