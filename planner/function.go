@@ -155,6 +155,7 @@ func (d *Definition) deleteFunction() (string, error) {
 		searchPath = schemas.Literal(d.SearchPath)
 	}
 	above, upTo := d.within("$9", "$10")
+	fullRange, fullRangeTail := d.fullRange(leafMark, own)
 	facts := d.rangeFacts()
 	maps.Copy(facts, map[string]any{
 		"Name": DeleteFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": schemas.Literal(string(d.Name)),
@@ -162,7 +163,7 @@ func (d *Definition) deleteFunction() (string, error) {
 		"Bound": boundOf(d.Expire, "claim.cutoff"), "Using": using, "Own": own, "Exact": on + exact, "Shapes": d.shapesList(), "Usual": d.Shapes()[0], "Values": d.values(),
 		"PickSelect": onLeaf(d.pickSelect(leafMark, "$1", "$2", own), "place.leaf"), "HeapSelect": onLeaf(d.heapSelect(leafMark, "$1", "$2", own), "place.leaf"),
 		"After": d.pickAfter("$5"), "PickTail": d.pickTail(limit), "PickLock": onLeaf(d.pickLock(leafMark), "place.leaf"), "Lock": condition.Lock(), "Above": above, "UpTo": upTo,
-		"Places": d.places("s", ""), "Last": last, "KeyTexts": d.keyTexts(),
+		"Places": d.places("s", ""), "Last": last, "FullRange": onLeaf(fullRange, "place.leaf"), "FullRangeTail": fullRangeTail, "KeyTexts": d.keyTexts(),
 	})
 	text, err := fill("delete.sql.tmpl", facts)
 	if err != nil {

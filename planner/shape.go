@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -78,6 +79,14 @@ func heaps(spans []span, found plan) (leaves []uint32) {
 func (d *Definition) heapSelect(leaf, cutoff, bound, own string) string {
 	c := d.condition()
 	return fmt.Sprintf("select t.ctid as at\n  from %s\n where %s\n   and (%s) is true", c.From("only "+leaf), own, c.Exact(cutoff, bound))
+}
+
+// fullRange is the SELECT of the place of the last row of a full range, up to its condition, and its end.
+func (d *Definition) fullRange(leaf, own string) (sql, tail string) {
+	c := d.condition()
+	sql = fmt.Sprintf("select array[%s] from (\nselect %s\n  from %s\n where %s\n   and %s and %s", d.places("s", "::text"), d.orderAs(), c.From("only "+leaf),
+		cmp.Or(c.Narrow("$1", "$2"), "true"), own, c.Exact("$1", "$2"))
+	return sql, strings.Replace(d.pickTail("1"), "\n limit", "\n offset $4 - 1 limit", 1) + "\n) s"
 }
 
 // rangeFacts are the parts of a range's statements, which have parameters as values lists them.
