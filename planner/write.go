@@ -215,7 +215,8 @@ func (w *writer) setGate(ctx context.Context) error {
 	var err error
 	if w.c.Kind == New || w.c.Kind == Changed {
 		_, err = w.tx.Exec(ctx, `
-			insert into lapse.gate (policy_id, name, table_oid, version, state, held_back) values ($1, $2, $3, $4, $5, $6)
+			insert into lapse.gate (policy_id, name, table_oid, version, state, held_back, hold_version)
+			select $1, $2, $3, $4, $5, $6, coalesce(max(s.id), 0) from lapse.hold_state s where s.state = 'requested'
 			on conflict (policy_id) do update
 			   set table_oid = excluded.table_oid, version = excluded.version, state = excluded.state,
 			       held_back = excluded.held_back, arming_lsn = null`,

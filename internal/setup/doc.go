@@ -34,6 +34,8 @@
 //	record        records what is published                      no slot: batches are refused; the next init makes it
 //	slot          makes the slot, records where it begins,       all is there; inside it see slot.go
 //	              restates the policies
+//	holds         ends what a command that places a hold was  holds that are enforced, and not said to be effective; the next
+//	              killed in                                   command about holds, or init
 //	retention     looks at max_slot_wal_keep_size                all is there
 //
 // Publications come before the slot: a slot that is older than one is stuck for good.

@@ -38,6 +38,7 @@ const (
 	StepTables       Step = "tables"
 	StepRecord       Step = "record"
 	StepSlot         Step = "slot"
+	StepHolds        Step = "holds"
 	StepRetention    Step = "retention"
 )
 
@@ -133,7 +134,7 @@ func (w *installing) steps() []step {
 		{StepLook, w.look}, {StepRoles, w.roles}, {StepKeys, w.keys}, {StepCatalog, w.catalog},
 	}
 	if !w.AuditRequired {
-		return append(steps, step{StepRetention, func(context.Context) error {
+		return append(steps, step{StepHolds, w.holds}, step{StepRetention, func(context.Context) error {
 			w.warn("audit: off: rows are deleted without evidence")
 			return nil
 		}})
@@ -144,9 +145,13 @@ func (w *installing) steps() []step {
 		{StepTables, w.tables},
 		{StepRecord, w.record},
 		{StepSlot, w.slot},
+		{StepHolds, w.holds},
 		{StepRetention, w.retention},
 	}...)
 }
+
+// holds ends what a command that placed a hold was killed in.
+func (w *installing) holds(ctx context.Context) error { return w.owner.SettleHolds(ctx) }
 
 func (w *installing) did(what, format string, args ...any) {
 	w.result.Done = append(w.result.Done, Made{what, fmt.Sprintf(format, args...)})

@@ -26,7 +26,7 @@ func TestInstallRepeatedMakesNothing(t *testing.T) {
 		if got := strings.Join(made, " "); got != "roles login grants catalog publications slot" || r.Login != p.roles.Login || r.Replaced {
 			t.Errorf("it made %s, login %q, replaced %v", got, r.Login, r.Replaced)
 		}
-		if len(steps) != 10 || steps[0] != setup.StepLook || steps[9] != setup.StepRetention {
+		if len(steps) != 11 || steps[0] != setup.StepLook || steps[10] != setup.StepRetention {
 			t.Errorf("the steps were %v", steps)
 		}
 		before := p.state()
@@ -43,7 +43,7 @@ func TestAnInstallThatEndsBetweenTwoStepsIsTakenUp(t *testing.T) {
 	t.Parallel()
 	steps := []setup.Step{
 		setup.StepLook, setup.StepRoles, setup.StepKeys, setup.StepCatalog, setup.StepPublications,
-		setup.StepLedger, setup.StepTables, setup.StepRecord, setup.StepSlot,
+		setup.StepLedger, setup.StepTables, setup.StepRecord, setup.StepSlot, setup.StepHolds,
 	}
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		want := newInstalled(t, db).state()
