@@ -105,7 +105,6 @@
 // # Where the next thing goes
 //
 //	a kind of expiry        expiry/, one file; see its doc.go
-//	a hold                  expiry/condition.go; its text from the catalog
 //	a key of a policy       policyfile/reading.go, and spec.go for what is kept of it
 //	a way to say when       schedule/
 //	an action               a template beside delete.sql.tmpl (soft.sql.tmpl, drop.sql.tmpl), filled in function.go

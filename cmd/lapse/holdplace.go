@@ -105,7 +105,7 @@ func (p *placing) run(ctx context.Context) error {
 	defer closeConn(owner.Conn)
 	id, warnings, err := owner.PlaceHold(ctx, order)
 	for _, warning := range warnings {
-		p.log.Warn(warning)
+		p.log.Warn("the hold is placed, and there is something to do", "what", warning)
 	}
 	if err != nil {
 		return holdError(err)

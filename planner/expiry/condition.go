@@ -7,15 +7,14 @@ import (
 	"lapse/planner/expression"
 )
 
-// Condition is what pick, delete, survey and plan share: a row is due, and where holds, and no hold is on it. In its SQL t
-// is the policy's table or a leaf of it.
+// Condition is what pick, delete, survey and plan share: a row is due, and where holds. In its SQL t is the
+// policy's table or a leaf of it. Whether a hold is on the row, lapse.held adds to it.
 type Condition struct {
 	Kind  Kind
 	Where string   // SQL over the row's own columns, "" for no further condition
 	Reads []Column // the columns that Where reads
 	// Indexed says that the index in use has only the rows that meet Where, so that whoever looks for rows asks for those.
 	Indexed bool
-	Held    string // SQL that is true of a held row, "" where nothing can be held
 }
 
 // Exact is the whole condition. No value raises in it, but for what the policy's author wrote.
@@ -23,9 +22,6 @@ func (c Condition) Exact(cutoff, bound string) string {
 	parts := []string{c.Kind.Due(cutoff, bound)}
 	if c.Where != "" {
 		parts = append(parts, "("+c.Where+")")
-	}
-	if c.Held != "" {
-		parts = append(parts, "not ("+c.Held+")")
 	}
 	return strings.Join(parts, " and ")
 }
@@ -48,7 +44,7 @@ func (c Condition) Narrow(cutoff, bound string) string {
 // Certain reports whether all rows that an index gives by Narrow are due. Where they are not, a batch must bound how many of
 // them it looks at: millions may be past and not due.
 func (c Condition) Certain() bool {
-	return (c.Where == "" || c.Indexed) && c.Held == "" && len(c.Kind.Joins()) == 0 && c.Kind.Bound("now()").Exact
+	return (c.Where == "" || c.Indexed) && len(c.Kind.Joins()) == 0 && c.Kind.Bound("now()").Exact
 }
 
 // MoreThan reports whether a row can be met by it that is not met by former, holds left aside. It answers no only where that
