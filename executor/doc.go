@@ -24,6 +24,7 @@
 //	 ├ list     asks the guards, reads the policies, advances arming ones   worker.go, guards.go, status.go
 //	 └ turn     opens or resumes the policy's run, or helps with it         turn.go; planner.OpenRun
 //	    └ shard acquires a lease; gives it back however this ends           shard.go, lease.go
+//	       ├ drop   of the leaf as a whole, once, where the policy does that     drop.go
 //	       └ batch
 //	             before a run is begun: which leaves have a due row?        look.go
 //	             and is it what was to be expected?                         breaker.go
@@ -97,6 +98,6 @@
 // # Where the next things go
 //
 //	a reason to slow down, wait or refuse    one file in guard/ and one line in guard.All
-//	another action: drop_partition, soft     a function of the planner's (planner/doc.go), called as the deletion function is
+//	another action: soft                     a function of the planner's (planner/doc.go), called as drop.go calls one
 //	holds                                    planner (the condition); enter compares the claim's hold version
 package executor

@@ -67,13 +67,14 @@ func (w *worker) dropLeaf(ctx context.Context, t *turn, a *assignment) (end turn
 	return turnGoesOn, true, nil
 }
 
-// dropFailed does what the grade of an error asks for.
+// dropFailed does what the grade of an error asks for. A partition that somebody has locked all the time is put aside, and tried again
+// in a later run.
 func (w *worker) dropFailed(ctx context.Context, t *turn, a *assignment, err error) (turnEnd, error) {
-	decision := grade(err, circumstances{limit: 1, lost: w.session.lost(), own: true, locks: t.memory.locked(a.shard, err)})
-	w.metrics.failed(t.policy, decision.String())
-	if decision != PutAside {
+	if t.memory.locked(a.shard, err) < lockTries {
+		w.metrics.failed(t.policy, grade(err, circumstances{limit: 1, lost: w.session.lost(), own: true}).String())
 		return w.trouble(t, err, 1)
 	}
+	w.metrics.failed(t.policy, PutAside.String())
 	end, err := w.putAside(ctx, t, a, err)
 	if end == turnShardOver {
 		t.shardDone()

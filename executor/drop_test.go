@@ -1,10 +1,16 @@
 package executor
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"lapse/internal/pgtest"
+	"lapse/planner"
+	"lapse/schemas"
 )
 
 // months makes a table of ranges of its due column: so many that are over and due, one that is half due, and a default one.
@@ -32,7 +38,7 @@ func TestAPartitionIsDroppedWholeAndTheOthersLoseTheirDueRows(t *testing.T) {
 		if did.Outcome != Finished || did.Deleted != 3*40+20+40 {
 			t.Errorf("got %+v, want the 120 rows of three partitions, 20 and 40", did)
 		}
-		if left := one[string](t, db, `select string_agg(c.relname, ' ' order by c.relname) from pg_class c join pg_inherits i on i.inhrelid = c.oid where i.inhparent = 'parts'::regclass`); left != "parts_half parts_rest" {
+		if left := leavesOf(t, db); left != "parts_half parts_rest" {
 			t.Errorf("left are %s", left)
 		}
 		if n := one[int](t, db, `select count(*) from parts`); n != 20 {
@@ -49,6 +55,99 @@ func TestAPartitionIsDroppedWholeAndTheOthersLoseTheirDueRows(t *testing.T) {
 		}
 		if did := only(t, once(t, e, "p")); did.Deleted != 0 || did.Outcome != Finished {
 			t.Errorf("the next run: %+v", did)
+		}
+	})
+}
+
+// leavesOf are the leaves that are left.
+func leavesOf(t testing.TB, db *pgtest.DB) string {
+	t.Helper()
+	return one[string](t, db, `select string_agg(c.relname, ' ' order by c.relname) from pg_class c join pg_inherits i on i.inhrelid = c.oid where i.inhparent = 'parts'::regclass`)
+}
+
+// A lock that somebody holds costs a partition no more than time. Where it is held in every run, the rows are deleted.
+func TestAPartitionThatSomebodyReadsIsDroppedWholeLater(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+		months(t, db, 2, 10)
+		arm(t, db, policies(policy("p", "public.parts", "action: drop_partition")))
+		e := newExecutor(t, db)
+		read := func(part string) *pgx.Conn {
+			reader := db.Connect(t)
+			if _, err := reader.Exec(t.Context(), "begin; select from "+part); err != nil {
+				t.Fatal(err)
+			}
+			return reader
+		}
+		reader := read("parts_1")
+		if did := only(t, once(t, e)); !did.LeftBehind || did.Deleted != 10+5+10 {
+			t.Errorf("while it is read: %+v", did)
+		}
+		if left := leavesOf(t, db); left != "parts_1 parts_half parts_rest" {
+			t.Errorf("left are %s", left)
+		}
+		_ = reader.Close(context.WithoutCancel(t.Context()))
+		db.Exec(t, `update lapse.shard set retry_at = clock_timestamp() where aside`)
+		if did := only(t, once(t, e, "p")); did.LeftBehind || did.Deleted != 10 {
+			t.Errorf("later: %+v", did)
+		}
+		if left := leavesOf(t, db); left != "parts_half parts_rest" {
+			t.Errorf("left are %s", left)
+		}
+	})
+}
+
+func TestAPartitionThatIsReadInEveryRunLosesItsRows(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.Newest(t))
+	months(t, db, 1, 10)
+	arm(t, db, policies(policy("p", "public.parts", "action: drop_partition")))
+	w := open(t, db, "p")
+	db.Exec(t, `update lapse.shard set tries = 5, holder = null, lease_until = null where not aside`)
+	reader := db.Connect(t)
+	if _, err := reader.Exec(t.Context(), "begin; select from parts"); err != nil {
+		t.Fatal(err)
+	}
+	w.close()
+	if did := only(t, once(t, newExecutor(t, db), "p")); did.LeftBehind || did.Deleted != 10+5+10 {
+		t.Errorf("got %+v", did)
+	}
+	if left := leavesOf(t, db); left != "parts_1 parts_half parts_rest" {
+		t.Errorf("left are %s", left)
+	}
+}
+
+// What became of a COMMIT that was not answered is in the ledger of drops too.
+func TestAPartitionThatWasDroppedWholeIsInTheLedger(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		months(t, db, 1, 10)
+		arm(t, db, policies(policy("p", "public.parts", "action: drop_partition")))
+		w := open(t, db, "p")
+		f, err := functionsWith(w.policy, planner.DropFunction(w.policy.ID, w.policy.Version), schemas.RolesFor(schemas.DefaultRolePrefix))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for w.a.leaf != one[uint32](t, db, `select 'parts_1'::regclass::oid`) {
+			w.acquire(t)
+		}
+		w.a.functions = f
+		_, done, why, err := w.dropPartition(t.Context(), w.a, testKey)
+		if err != nil || why != "" || done.deleted != 10 || !done.finished {
+			t.Fatalf("%+v, %q, %v", done, why, err)
+		}
+		there, err := w.inLedger(t.Context(), &done)
+		if err != nil || !there {
+			t.Errorf("in the ledger: %t, %v", there, err)
+		}
+		// The function's text is held to what this program makes of it.
+		db.Exec(t, `alter function lapse.drop_1_1 reset lock_timeout`)
+		w.acquire(t)
+		w.a.functions = f
+		_, _, _, err = w.dropPartition(t.Context(), w.a, testKey)
+		var tampered *tamperedError
+		if !errors.As(err, &tampered) {
+			t.Errorf("of a function that was changed: %v", err)
 		}
 	})
 }

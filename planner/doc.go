@@ -90,6 +90,8 @@
 //	                                              a range, the DELETE sees it
 //	a partition is made while a run goes on       its rows                           the next run
 //	a partition is dropped or detached            LP005                              the next run
+//	a partition that we drop is written to, or    nothing; 55P03                     whoever tries again: the writer went first
+//	somebody waits to write to it
 //	a table is dropped, renamed or swapped        LP005, with and without a run      apply
 //	the clock stands before the last cutoff       LP016                              whoever sets it, or accepts it
 //	the clock stands far after it                 LP017                              whoever sets it, or accepts it
@@ -107,5 +109,5 @@
 //	a kind of expiry        expiry/, one file; see its doc.go
 //	a key of a policy       policyfile/reading.go, and spec.go for what is kept of it
 //	a way to say when       schedule/
-//	an action               a template beside delete.sql.tmpl (soft.sql.tmpl, drop.sql.tmpl), filled in function.go
+//	an action               a template beside drop.sql.tmpl (soft.sql.tmpl), filled in action.go
 package planner
