@@ -7,7 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"lapse/internal/pgtest"
+	"lapse/planner"
+	"lapse/schemas"
 )
 
 // journal keeps what an executor logs, from Info on.
@@ -51,20 +56,24 @@ func TestARunThatFindsNothingIsNotLogged(t *testing.T) {
 
 func TestABatchThatIsHalvedAgainAndAgainIsLoggedOnce(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
-		sessions(t, db, 200, 5)
-		owned(t, db, "create table keeps (session bigint references sessions)", "insert into keeps values (50)")
-		arm(t, db, policies(policy("p", "public.sessions", "batch: 64")))
-		var j journal
-		e := newExecutor(t, db, j.keep)
-		_, _ = e.Once(t.Context(), nil)
-		if halved := counted(t, e, "lapse_batches_total", Halve.String()); halved < 3 {
-			t.Fatalf("%v batches were halved: this test says nothing", halved)
+	var j journal
+	e, err := New(Config{Database: nowhere(t), TagKey: testKey, Logger: slog.New(slog.NewTextHandler(&j, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &policyMemory{locks: map[int64]int{}}
+	w, turn := e.newWorker(0, newScheduler(endless{e}, e.memory, e.now)), newTurn(&planner.InForce{Name: "p"}, m)
+	for run, want := range []int{1, 2} {
+		m.begin(uuid.New(), time.Now())
+		for limit := 64; limit > 1; limit /= 2 {
+			if end, err := w.failed(t.Context(), turn, &assignment{lease: &lease{}}, order{limit: limit}, &pgconn.PgError{Code: schemas.SQLStateQueryCanceled}); end != turnGoesOn || err != nil {
+				t.Fatal(end, err)
+			}
 		}
-		if n := strings.Count(j.String(), "is halved"); n != 1 {
-			t.Errorf("it is logged %d times:\n%s", n, j.String())
+		if n := strings.Count(j.String(), "is halved"); n != want {
+			t.Errorf("after run %d it is logged %d times:\n%s", run+1, n, j.String())
 		}
-	})
+	}
 }
 
 // A long run says how far it is where nobody watches: every half minute.
