@@ -155,7 +155,7 @@ func (d *Definition) deleteFunction() (string, error) {
 		searchPath = schemas.Literal(d.SearchPath)
 	}
 	above, upTo := d.within("$9", "$10")
-	fullRange, fullRangeTail := d.fullRange(leafMark, own)
+	fullRange, fullRangeTail := d.fullRange(leafMark)
 	facts := d.rangeFacts()
 	maps.Copy(facts, map[string]any{
 		"Name": DeleteFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": schemas.Literal(string(d.Name)),

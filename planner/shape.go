@@ -82,10 +82,13 @@ func (d *Definition) heapSelect(leaf, cutoff, bound, own string) string {
 }
 
 // fullRange is the SELECT of the place of the last row of a full range, up to its condition, and its end.
-func (d *Definition) fullRange(leaf, own string) (sql, tail string) {
+//
+// It is for conditions of which the bound says all, and asks for nothing beside: an index that has the order answers it without the
+// table. The DELETE restates the rest.
+func (d *Definition) fullRange(leaf string) (sql, tail string) {
 	c := d.condition()
-	sql = fmt.Sprintf("select array[%s] from (\nselect %s\n  from %s\n where %s\n   and %s and %s", d.places("s", "::text"), d.orderAs(), c.From("only "+leaf),
-		cmp.Or(c.Narrow("$1", "$2"), "true"), own, c.Exact("$1", "$2"))
+	sql = fmt.Sprintf("select array[%s] from (\nselect %s\n  from %s\n where %s", d.places("s", "::text"), d.orderAs(), c.From("only "+leaf),
+		cmp.Or(c.Narrow("$1", "$2"), "true"))
 	return sql, strings.Replace(d.pickTail("1"), "\n limit", "\n offset $4 - 1 limit", 1) + "\n) s"
 }
 

@@ -79,8 +79,7 @@ select t.ctid as at
       execute 'select array[s.k1::text, s.k2::text] from (
 select t."at" as k1, t."id" as k2
   from only ' || place.leaf || ' as t
- where t."at" <= $2 and t."at" >= ''4713-01-01 BC''
-   and t.tableoid = $3 and case when t."at" between ''4713-01-01 BC'' and $2 then (t."at" at time zone ''UTC'') + interval ''30 days'' <= $1 else false end' || kept || after || '
+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC''' || kept || after || '
  order by t."at", t."id"
  offset $4 - 1 limit 1
 ) s'

@@ -79,8 +79,7 @@ select t.ctid as at
       execute 'select array[s.k1::text, s.k2::text] from (
 select (COALESCE(t."seen", ''infinity''::timestamp with time zone)) as k1, t."id" as k2
   from only ' || place.leaf || ' as t
- where (COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC''
-   and t.tableoid = $3 and case when (COALESCE(t."seen", ''infinity''::timestamp with time zone)) between ''4713-01-01 BC'' and $1 then true else false end' || kept || after || '
+ where (COALESCE(t."seen", ''infinity''::timestamp with time zone)) <= $2 and (COALESCE(t."seen", ''infinity''::timestamp with time zone)) >= ''4713-01-01 BC''' || kept || after || '
  order by (COALESCE(t."seen", ''infinity''::timestamp with time zone)), t."id"
  offset $4 - 1 limit 1
 ) s'

@@ -82,8 +82,7 @@ select t.ctid as at
       execute 'select array[s.k1::text, s.k2::text] from (
 select t."last_seen" as k1, t."id" as k2
   from only ' || place.leaf || ' as t
- where t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''
-   and t.tableoid = $3 and case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''30 days'' <= $1 else false end' || kept || slice || after || '
+ where t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''' || kept || slice || after || '
  order by t."last_seen", t."id"
  offset $4 - 1 limit 1
 ) s'
