@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -218,6 +219,67 @@ func TestASurveySaysWhichPartitionsWouldBeDropped(t *testing.T) {
 		}
 		if got := drops(w.named("q"), time.Time{}); got != "shop.t_00 50, shop.t_01 50, " {
 			t.Errorf("by another column: %s", got)
+		}
+	})
+}
+
+// A row that is written while the partition is counted, or while its locks are waited for, is not lost: either the writer waits, and is
+// given way to, or it comes too late and is told.
+func TestAPartitionIsNotDroppedWholeWithARowThatCameMeanwhile(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db)
+		cases(w, "t", 6)
+		p := w.armed(policyText("shop.t", "at", "30 days", dropping))
+		r := w.open(&p)
+		for i := range 6 {
+			leaf := fmt.Sprintf("t_%02d", i)
+			b := w.leaseOf(p, r, leaf)
+			reader, writer := db.ConnectAs(t, w.app), db.ConnectAs(t, w.app)
+			must(t, run(reader, `begin; select from shop.t`))
+			type answer struct {
+				dropped
+				err error
+			}
+			dropping, written := make(chan answer, 1), make(chan error, 1)
+			go func() {
+				got, err := w.drop(b, nil)
+				dropping <- answer{got, err}
+			}()
+			var first *answer
+			for waits := false; !waits && first == nil; {
+				waits = valueOn[bool](t, w.admin, `select exists (select from pg_locks where not granted and mode = 'AccessExclusiveLock' and relation = $1)`, p.TableOID)
+				select {
+				case a := <-dropping:
+					first = &a
+				default:
+				}
+			}
+			go func() {
+				_, err := writer.Exec(context.Background(), fmt.Sprintf(`insert into shop.%[1]s select 1000, date_trunc('day', now()) - interval '%[2]d days', now()`, leaf, 45+10*i))
+				written <- err
+			}()
+			if i%2 == 0 {
+				must(t, run(reader, `commit`))
+			}
+			if first == nil {
+				a := <-dropping
+				first = &a
+			}
+			if i%2 == 1 {
+				must(t, run(reader, `commit`))
+			}
+			err := <-written
+			switch there := value[bool](w, `select exists (select from t where id = 1000 and made = date_trunc('day', now()) - $1 * interval '1 day')`, 45+10*i); {
+			case first.err != nil:
+				wantState(t, first.err, schemas.SQLStateLockNotAvailable)
+				if err != nil || !there {
+					t.Errorf("%s: not dropped, and the row is there: %t, %v", leaf, there, err)
+				}
+			case first.Dropped && err == nil, there == (err != nil):
+				t.Errorf("%s: %+v, the writer was told %v, and its row is there: %t", leaf, first.dropped, err, there)
+			}
+			must(t, run(w.admin, `update lapse.shard set lease_until = null, holder = null where not done`))
 		}
 	})
 }
