@@ -1,6 +1,9 @@
 package executor
 
-import "time"
+import (
+	"math/bits"
+	"time"
+)
 
 // firstBatch is what a policy begins with in a process: small, because nothing is known of its table.
 const firstBatch = 50
@@ -23,9 +26,12 @@ func (b *batchSize) next(largest int) int {
 	return min(b.rows, largest)
 }
 
-// probeEvery is how often a batch at gentle pace has another size than the others: without two sizes there is no telling what
-// of a batch's time its rows take.
-const probeEvery = 4
+const (
+	// probeEvery is how often a batch at gentle pace has another size than the others, and probeShare which part of theirs: without two
+	// sizes there is no telling what of a batch's time its rows take. Where they are few the other size is the larger one.
+	probeEvery = 8
+	probeShare = 8
+)
 
 // nextGentle is next, for a policy at gentle pace.
 func (b *batchSize) nextGentle(largest int) int {
@@ -34,10 +40,10 @@ func (b *batchSize) nextGentle(largest int) int {
 	switch {
 	case b.resisted || b.given%probeEvery != 0:
 		return rows
-	case rows >= 8:
-		return rows / 2
+	case rows >= probeShare:
+		return rows / probeShare
 	default:
-		return min(2*rows, largest)
+		return min(4*rows, largest)
 	}
 }
 
@@ -57,7 +63,12 @@ func (b *batchSize) learnGentle(limit int, full bool, work, wanted time.Duration
 		return
 	}
 	b.cost.add(limit, work)
-	b.resize(limit, wanted.Seconds()/b.cost.perRow())
+	base := min(b.rows, probeShare*limit) // a batch of another size is no base for the next
+	rows := wanted.Seconds() / b.cost.perRow(base)
+	if b.given > gentleStart {
+		rows = min(rows, gentleGrowth*float64(base)+1)
+	}
+	b.resize(base, rows)
 }
 
 func (b *batchSize) resize(limit int, rows float64) {
@@ -69,39 +80,72 @@ func (b *batchSize) resize(limit int, rows float64) {
 func (b *batchSize) halve(limit int) { b.rows, b.resisted = max(limit/2, 1), true }
 
 const (
-	// costMemory is what a batch counts for when the next one is added: about the last twenty do.
-	costMemory = 0.95
-	// costOutlier is how many times the expected time a batch may count for: one that waited for a disk or a processor says
-	// little of its rows.
-	costOutlier = 3
+	// costForgets is how much slower each batch lets the quickest ones before it seem: one counts for about a hundred batches.
+	costForgets = 1.0 / 64
 	// costShare is which part of the time rows are taken to be at least: 1 of so many.
 	costShare = 50
+	// gentleGrowth is how many times as large the next batch may be after the first gentleStart: what rows cost shows late.
+	gentleGrowth = 1.25
+	gentleStart  = 16
 )
 
-// cost is a straight line through what the latest batches took: so much for any batch, and so much for a row.
+// cost is what batches take: of each size, from 2^n rows on, the quickest of late. What else a server does makes a batch slower, and
+// never faster, often many times as slow as its rows are: a mean of a busy server's says nothing of them.
 type cost struct {
-	weight, rows, time, rows2, rowsTime float64 // sums; times in seconds
+	quickest [32]batchCost
+}
+
+type batchCost struct {
+	rows    int // 0: there is none
+	seconds float64
 }
 
 func (c *cost) add(rows int, took time.Duration) {
-	x, y := float64(rows), took.Seconds()
-	if c.weight > 2 {
-		perRow := c.perRow()
-		y = min(y, costOutlier*(c.time/c.weight+perRow*(x-c.rows/c.weight)))
+	for i := range c.quickest {
+		c.quickest[i].seconds *= 1 + costForgets
 	}
-	for _, sum := range []*float64{&c.weight, &c.rows, &c.time, &c.rows2, &c.rowsTime} {
-		*sum *= costMemory
+	if q := &c.quickest[sizeOf(rows)]; q.rows == 0 || took.Seconds() <= q.seconds {
+		*q = batchCost{rows, took.Seconds()}
 	}
-	c.weight, c.rows, c.time, c.rows2, c.rowsTime = c.weight+1, c.rows+x, c.time+y, c.rows2+x*x, c.rowsTime+x*y
 }
 
-// perRow is what one row more takes, in seconds: all of a batch's time at most, and a fiftieth of it at least.
-func (c *cost) perRow() float64 {
-	rows, time := c.rows/c.weight, c.time/c.weight
-	most := time / rows
-	spread := c.rows2/c.weight - rows*rows
-	if spread < rows*rows/1000 { // one size only
+// sizeOf is the n of a size from 2^n rows on.
+func sizeOf(rows int) int { return min(bits.Len(uint(max(rows, 1)))-1, 31) } //nolint:gosec // it is positive
+
+// perRow is what one row more takes in batches of so many, in seconds: by the line through the quickest of about that size and the
+// quickest smaller one, or larger where there is none, all of a batch's time at most, and a fiftieth of it at least.
+func (c *cost) perRow(rows int) float64 {
+	at := sizeOf(rows)
+	for c.quickest[at].rows == 0 && at > 0 {
+		at--
+	}
+	if c.quickest[at].rows == 0 { // all of them were larger
+		for at = sizeOf(rows); c.quickest[at].rows == 0; at++ {
+		}
+	}
+	large := c.quickest[at]
+	for _, q := range c.quickest[at+1:] { // a batch takes no longer than a larger one
+		if q.rows > 0 && q.seconds < large.seconds {
+			large = q
+		}
+	}
+	most := large.seconds / float64(large.rows)
+	var small batchCost
+	for _, q := range c.quickest[:at] {
+		if q.rows > 0 && 2*q.rows <= large.rows && (small.rows == 0 || q.seconds < small.seconds) {
+			small = q
+		}
+	}
+	if small.rows == 0 { // then the line leads to a larger one
+		small, large = large, batchCost{}
+		for _, q := range c.quickest[at+1:] {
+			if q.rows >= 2*small.rows && (large.rows == 0 || q.seconds < large.seconds) {
+				large = q
+			}
+		}
+	}
+	if large.rows <= small.rows {
 		return most
 	}
-	return min(max((c.rowsTime/c.weight-rows*time)/spread, most/costShare), most)
+	return min(max((large.seconds-small.seconds)/float64(large.rows-small.rows), most/costShare), most)
 }
