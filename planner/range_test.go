@@ -266,3 +266,29 @@ func TestALeafOfWhichARangeWasPutAsideKeepsItsRanges(t *testing.T) {
 		}
 	})
 }
+
+// A slice's bounds are of a column that has an index. A batch by the file does not go by it: what it cuts off would be no part of
+// the file, and it would pass over the rest.
+func TestASliceThatGoesByTheFileLeavesNoRowOut(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions, `create index on sessions (last_seen, id)`)
+		w.do(`insert into sessions select n, now() - interval '40 days' - (n * 7919 % 10007) * interval '1 minute' from generate_series(1, 10000) n`)
+		w.do(`analyze sessions`)
+		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
+		cut := time.Now().Add(-46*24*time.Hour - 22*time.Hour - 34*time.Minute).Truncate(time.Second)
+		r, err := w.openAt(&p, Cut{p.TableOID, cut})
+		must(t, err)
+		first := "(select min(ctid) from sessions where last_seen <= '" + cut.Format(time.RFC3339) + "')"
+		b := w.slicesOf(p, r)[0]
+		for _, shape := range []string{ShapeHeapPick, ShapeHeap} {
+			b.Shape, b.Limit = shape, 1
+			before := value[string](w, "select id::text from sessions where ctid = "+first)
+			_, err := w.call(b, nil)
+			must(t, err)
+			if after := value[string](w, "select id::text from sessions where ctid = "+first); after == before {
+				t.Errorf("a batch by the file (%s) did not take the first due row of its slice in it", shape)
+			}
+		}
+	})
+}

@@ -19,24 +19,24 @@ as $lapse$
 declare
   place   lapse.place := lapse.enter(claim, work, 1, 2, 100);
   bound   timestamp with time zone := claim.cutoff - interval '1 day' - interval '01:00:00';
-  shape   text := case when work.step_over then 'pick' else coalesce(work.shape, 'range') end;
-  kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end
-    || case when place.lower is null then '' else '
-   and t."at" > ($8[1])::timestamp with time zone' end
-    || case when place.upper is null then '' else '
-   and t."at" <= ($9[1])::timestamp with time zone' end;
+  shape   text := coalesce(work.shape, 'range');
+  kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
+  slice   text := case when place.lower is null then '' else '
+   and t."at" > ($9[1])::timestamp with time zone' end || case when place.upper is null then '' else '
+   and t."at" <= ($10[1])::timestamp with time zone' end;
   after   text := case when place.cursor is null then '' else '
    and (t."at", t."id") > (($5[1])::timestamp with time zone, ($5[2])::integer)' end;
+  locking boolean := shape in ('pick', 'heap pick') or coalesce(work.step_over, false);
   rows_at tid[];
-  counted bigint := 0;
+  counted bigint;
   last    text[];
+  ended   boolean;
   these   text[];
   this    text;
   before  bigint[];
   went    bigint;
   gone    bigint := 0;
   more    boolean := false;
-  ended   boolean;
   deletion text := 'delete from only ' || place.leaf || ' as t
  where t.tableoid = $3
    and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''01:00:00'' + interval ''1 day'' <= $1 else false end' || kept;
@@ -45,9 +45,10 @@ declare
   in_schema text;
   in_table text;
   by_name text;
-  tied    boolean;
+  file    text;
+  page    bigint;
 begin
-  if shape <> all ('{range, pick}') then
+  if shape not in ('range', 'pick', 'heap', 'heap pick') then
     raise exception 'this policy''s batches do not find their rows by %', shape using errcode = 'LP022';
   end if;
   if place.modulus is not null then
@@ -55,63 +56,82 @@ begin
   end if;
   execute 'lock table only ' || place.leaf || ' in row exclusive mode';
   perform lapse.look(claim, work, place.leaf);
-  if shape = 'pick' then
-    -- The first due rows that nobody has locked, one by one.
-    execute 'with due as materialized (
+  if shape in ('heap', 'heap pick') then
+    -- The first due rows of some pages, in the order of the table's file. In a file that was written anew rows lie elsewhere.
+    file := pg_relation_filenode(claim.target)::text;
+    if file is distinct from place.cursor[2] then
+      place.cursor := array['(0,0)', file];
+    end if;
+    page := ((place.cursor[1]::point)[0])::bigint + work.row_limit / 2 + 32;
+    last := array[format('(%s,0)', page), file];
+    execute 'select array_agg(d.at) filter (where $8), count(*), case when count(*) = $4 then array[max(d.at)::text, $6[2]] else $6 end
+  from (
+select t.ctid as at
+  from only ' || place.leaf || ' as t
+ where t.tableoid = $3
+   and (case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''01:00:00'' + interval ''1 day'' <= $1 else false end) is true' || kept || '
+   and (true' || slice || ') is true
+   and t.ctid > ($5[1])::tid and t.ctid < ($6[1])::tid
+ limit $4
+) d'
+      into rows_at, counted, last using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking, place.lower, place.upper;
+    ended := counted < work.row_limit and page >= pg_relation_size(claim.target) / current_setting('block_size')::bigint;
+    these := array[slice || ' and t.ctid > ($5[1])::tid and t.ctid <= ($6[1])::tid'];
+  else
+    -- The first due rows in the order, without locks.
+    execute 'with seen as materialized (
 select t.ctid as at, t."at" as k1, t."id" as k2
   from only ' || place.leaf || ' as t
  where t."at" <= $2 and t."at" >= ''4713-01-01 BC''
-   and t.tableoid = $3 and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''01:00:00'' + interval ''1 day'' <= $1 else false end' || kept || after || '
+   and t.tableoid = $3 and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''01:00:00'' + interval ''1 day'' <= $1 else false end' || kept || slice || after || '
  order by t."at", t."id"
  limit $4
-   for update skip locked
 )
-select array_agg(d.at), count(*), (select array[r.k1::text, r.k2::text] from due r offset (select greatest(count(*) - 1, 0) from due)), count(*) < $4 from due d'
-      into rows_at, counted, last, ended using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, place.lower, place.upper;
-    these := array[' and t.ctid = any ($7)'];
-  else
-    -- The range of the first due rows, counted without locks. Rows that are loaded into it meanwhile go too, if they are due.
-    execute 'with due as materialized (
-select t."at" as k1, t."id" as k2
-  from only ' || place.leaf || ' as t
- where t."at" <= $2 and t."at" >= ''4713-01-01 BC''
-   and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''01:00:00'' + interval ''1 day'' <= $1 else false end' || kept || after || '
- order by t."at", t."id"
- limit $4 + 1
-)
-select least(count(*), $4), (select array[r.k1::text, r.k2::text] from due r offset (select greatest(least(count(*), $4) - 1, 0) from due) limit 1), count(*) <= $4,
-       (select r.k1 from due r offset $4 - 1 limit 1) = (select r.k1 from due r offset $4 limit 1) from due'
-      into counted, last, ended, tied using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, place.lower, place.upper;
-    -- Equal values are a range of what follows them in the order: as one comparison, PostgreSQL 14 and 15 read through all of them.
-    these := case
-      when not tied then array['
-   and t."at" <= $2 and t."at" >= ''4713-01-01 BC''' || after || '
-   and t."at" <= ($6[1])::timestamp with time zone']
-      when place.cursor[1] = last[1] then array['
+select array_agg(d.at) filter (where $8), count(*),
+       (select array[r.k1::text, r.k2::text] from seen r offset (select greatest(count(*) - 1, 0) from seen)), count(*) < $4
+  from seen d'
+      into rows_at, counted, last, ended using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking, place.lower, place.upper;
+    -- A range of them, in which equal values are a range of what follows them in the order: as one comparison, PostgreSQL 14 and
+    -- 15 read through all of them.
+    these := case when place.cursor[1] = last[1] then array['
    and t."at" <= $2 and t."at" >= ''4713-01-01 BC''
    and t."at" = ($6[1])::timestamp with time zone
    and (t."id") > (($5[2])::integer)
    and (t."id") <= (($6[2])::integer)']
       else array['
-   and t."at" <= $2 and t."at" >= ''4713-01-01 BC''' || after || '
+   and t."at" <= $2 and t."at" >= ''4713-01-01 BC''' || slice || after || '
    and t."at" < ($6[1])::timestamp with time zone', '
    and t."at" <= $2 and t."at" >= ''4713-01-01 BC''
    and t."at" = ($6[1])::timestamp with time zone
    and (t."id") <= (($6[2])::integer)'] end;
   end if;
   perform lapse.pin();
+  if locking and counted > 0 then
+    execute 'select array_agg(p.at) from (
+select t.ctid as at
+  from only ' || place.leaf || ' as t
+ where t.ctid = any ($7) and t.tableoid = $3
+   and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''01:00:00'' + interval ''1 day'' <= $1 else false end' || kept || '
+   for update skip locked
+) p'
+      into rows_at using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking, place.lower, place.upper;
+    perform lapse.pin();
+    more := counted > coalesce(cardinality(rows_at), 0); -- somebody has locked them, or changed them meanwhile
+    counted := coalesce(cardinality(rows_at), 0);
+    these := array[' and t.ctid = any ($7)'];
+  end if;
   if counted > 0 then
     before := lapse.record(claim, mac, work);
     if coalesce(work.step_over, false) then
       -- The one row that resists: it stays, and what stood in the way is taken down with its key.
       begin
-        execute deletion || these[1] using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, place.lower, place.upper;
+        execute deletion || these[1] using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking, place.lower, place.upper;
         get diagnostics gone = row_count;
         set constraints all immediate;
       exception when others or query_canceled or assert_failure then
         get stacked diagnostics state = returned_sqlstate, in_schema = schema_name, in_table = table_name, by_name = constraint_name;
         gone := 0;
-        execute 'select array[(t."id")::text] from only ' || place.leaf || ' as t where t.tableoid = $3 and t.ctid = any ($7)' into key using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, place.lower, place.upper;
+        execute 'select array[(t."id")::text] from only ' || place.leaf || ' as t where t.tableoid = $3 and t.ctid = any ($7)' into key using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking, place.lower, place.upper;
         before := lapse.resist(claim, work, key, state, in_schema, in_table, by_name);
         if before is null then
           raise; -- it is no row's fault
@@ -119,7 +139,7 @@ select least(count(*), $4), (select array[r.k1::text, r.k2::text] from due r off
       end;
     else
       foreach this in array these loop
-        execute deletion || this using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, place.lower, place.upper;
+        execute deletion || this using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking, place.lower, place.upper;
         get diagnostics went = row_count;
         gone := gone + went;
       end loop;
@@ -130,15 +150,8 @@ select least(count(*), $4), (select array[r.k1::text, r.k2::text] from due r off
     end if;
     perform lapse.pin();
   end if;
-  if ended then
-    execute 'select exists (
-  select from only ' || place.leaf || ' as t
-   where t."at" <= $2 and t."at" >= ''4713-01-01 BC''
-     and t.tableoid = $3 and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''01:00:00'' + interval ''1 day'' <= $1 else false end' || kept || ')' into more using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, place.lower, place.upper;
-    set constraints all immediate;
-    perform lapse.pin();
-  end if;
-  return lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended, more);
+  return lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
+    more or shape = 'heap' and counted > gone);
 end
 $lapse$;
 
@@ -283,8 +296,7 @@ select t.ctid as at, t."at" as k1, t."id" as k2
  where t."at" <= $2 and t."at" >= ''4713-01-01 BC''
    and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''01:00:00'' + interval ''1 day'' <= $1 else false end
  order by t."at", t."id"
- limit $3
-   for update skip locked';
+ limit $3';
     execute 'explain (format json)' || pick into plan using at_cutoff, bound, 100, 800;
     perform lapse.pin();
     for line in execute 'explain' || pick using at_cutoff, bound, 100, 800 loop
@@ -302,13 +314,14 @@ select t.ctid as at, t."at" as k1, t."id" as k2
     end if;
   end if;
   -- How the rows of leaves with much that is due lie in time, by the statistics of PostgreSQL: nothing of the table is read.
-  select json_agg(json_build_object('leaf', l.oid::bigint, 'rows', l.rows, 'marks', m.marks) order by l.rows desc, l.oid) into spans
-    from (select c.oid, n.nspname, c.relname, sum((w ->> 'Plan Rows')::float8) as rows
+  select json_agg(json_build_object('leaf', l.oid::bigint, 'rows', l.rows, 'of', l.of, 'correlation', s.correlation,
+           'tie', s.most_common_freqs[1] * l.of, 'marks', m.marks) order by l.rows desc, l.oid) into spans
+    from (select c.oid, n.nspname, c.relname, sum((w ->> 'Plan Rows')::float8) as rows, c.reltuples as of
             from jsonb_path_query(whole, 'strict $.** ? (exists (@."Relation Name"))') w
             join pg_class c on c.relname = w ->> 'Relation Name'
             join pg_namespace n on n.oid = c.relnamespace and n.nspname = w ->> 'Schema'
            where c.oid = root or exists (select from pg_partition_ancestors(c.oid) a where a.relid = root)
-           group by c.oid, n.nspname, c.relname
+           group by c.oid, n.nspname, c.relname, c.reltuples
           having sum((w ->> 'Plan Rows')::float8) >= 20000) l
     join pg_stats s on s.schemaname = l.nspname and s.tablename = l.relname and s.attname = 'at' and not s.inherited
    cross join lateral (

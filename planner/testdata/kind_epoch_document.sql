@@ -19,20 +19,21 @@ as $lapse$
 declare
   place   lapse.place := lapse.enter(claim, work, 1, 2, 100);
   bound   bigint := ((floor(extract(epoch from claim.cutoff - interval '1 day')) + 1) * 1000)::bigint;
-  shape   text := case when work.step_over then 'pick' else coalesce(work.shape, 'range') end;
+  shape   text := coalesce(work.shape, 'range');
   kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
   after   text := case when place.cursor is null then '' else '
    and ((CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END), t."id") > (($5[1])::bigint, ($5[2])::integer)' end;
+  locking boolean := shape in ('pick', 'heap pick') or coalesce(work.step_over, false);
   rows_at tid[];
-  counted bigint := 0;
+  counted bigint;
   last    text[];
+  ended   boolean;
   these   text[];
   this    text;
   before  bigint[];
   went    bigint;
   gone    bigint := 0;
   more    boolean := false;
-  ended   boolean;
   deletion text := 'delete from only ' || place.leaf || ' as t
  where t.tableoid = $3
    and case when (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) between -210863520000000 and $2 then to_timestamp(floor(floor((t."doc" #> ''{meta,valid.to}''::text[])::numeric) / 1000)) + interval ''1 day'' <= $1 else false end' || kept;
@@ -41,9 +42,10 @@ declare
   in_schema text;
   in_table text;
   by_name text;
-  tied    boolean;
+  file    text;
+  page    bigint;
 begin
-  if shape <> all ('{range, pick}') then
+  if shape not in ('range', 'pick', 'heap', 'heap pick') then
     raise exception 'this policy''s batches do not find their rows by %', shape using errcode = 'LP022';
   end if;
   if num_nonnulls(place.lower, place.upper, place.modulus) > 0 then
@@ -51,39 +53,43 @@ begin
   end if;
   execute 'lock table only ' || place.leaf || ' in row exclusive mode';
   perform lapse.look(claim, work, place.leaf);
-  if shape = 'pick' then
-    -- The first due rows that nobody has locked, one by one.
-    execute 'with due as materialized (
+  if shape in ('heap', 'heap pick') then
+    -- The first due rows of some pages, in the order of the table's file. In a file that was written anew rows lie elsewhere.
+    file := pg_relation_filenode(claim.target)::text;
+    if file is distinct from place.cursor[2] then
+      place.cursor := array['(0,0)', file];
+    end if;
+    page := ((place.cursor[1]::point)[0])::bigint + work.row_limit / 2 + 32;
+    last := array[format('(%s,0)', page), file];
+    execute 'select array_agg(d.at) filter (where $8), count(*), case when count(*) = $4 then array[max(d.at)::text, $6[2]] else $6 end
+  from (
+select t.ctid as at
+  from only ' || place.leaf || ' as t
+ where t.tableoid = $3
+   and (case when (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) between -210863520000000 and $2 then to_timestamp(floor(floor((t."doc" #> ''{meta,valid.to}''::text[])::numeric) / 1000)) + interval ''1 day'' <= $1 else false end) is true' || kept || '
+   and t.ctid > ($5[1])::tid and t.ctid < ($6[1])::tid
+ limit $4
+) d'
+      into rows_at, counted, last using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
+    ended := counted < work.row_limit and page >= pg_relation_size(claim.target) / current_setting('block_size')::bigint;
+    these := array[' and t.ctid > ($5[1])::tid and t.ctid <= ($6[1])::tid'];
+  else
+    -- The first due rows in the order, without locks.
+    execute 'with seen as materialized (
 select t.ctid as at, (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) as k1, t."id" as k2
   from only ' || place.leaf || ' as t
  where (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) <= $2
    and t.tableoid = $3 and case when (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) between -210863520000000 and $2 then to_timestamp(floor(floor((t."doc" #> ''{meta,valid.to}''::text[])::numeric) / 1000)) + interval ''1 day'' <= $1 else false end' || kept || after || '
  order by (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END), t."id"
  limit $4
-   for update skip locked
 )
-select array_agg(d.at), count(*), (select array[r.k1::text, r.k2::text] from due r offset (select greatest(count(*) - 1, 0) from due)), count(*) < $4 from due d'
-      into rows_at, counted, last, ended using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at;
-    these := array[' and t.ctid = any ($7)'];
-  else
-    -- The range of the first due rows, counted without locks. Rows that are loaded into it meanwhile go too, if they are due.
-    execute 'with due as materialized (
-select (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) as k1, t."id" as k2
-  from only ' || place.leaf || ' as t
- where (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) <= $2
-   and case when (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) between -210863520000000 and $2 then to_timestamp(floor(floor((t."doc" #> ''{meta,valid.to}''::text[])::numeric) / 1000)) + interval ''1 day'' <= $1 else false end' || kept || after || '
- order by (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END), t."id"
- limit $4 + 1
-)
-select least(count(*), $4), (select array[r.k1::text, r.k2::text] from due r offset (select greatest(least(count(*), $4) - 1, 0) from due) limit 1), count(*) <= $4,
-       (select r.k1 from due r offset $4 - 1 limit 1) = (select r.k1 from due r offset $4 limit 1) from due'
-      into counted, last, ended, tied using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at;
-    -- Equal values are a range of what follows them in the order: as one comparison, PostgreSQL 14 and 15 read through all of them.
-    these := case
-      when not tied then array['
-   and (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) <= $2' || after || '
-   and (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) <= ($6[1])::bigint']
-      when place.cursor[1] = last[1] then array['
+select array_agg(d.at) filter (where $8), count(*),
+       (select array[r.k1::text, r.k2::text] from seen r offset (select greatest(count(*) - 1, 0) from seen)), count(*) < $4
+  from seen d'
+      into rows_at, counted, last, ended using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
+    -- A range of them, in which equal values are a range of what follows them in the order: as one comparison, PostgreSQL 14 and
+    -- 15 read through all of them.
+    these := case when place.cursor[1] = last[1] then array['
    and (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) <= $2
    and (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) = ($6[1])::bigint
    and (t."id") > (($5[2])::integer)
@@ -96,18 +102,32 @@ select least(count(*), $4), (select array[r.k1::text, r.k2::text] from due r off
    and (t."id") <= (($6[2])::integer)'] end;
   end if;
   perform lapse.pin();
+  if locking and counted > 0 then
+    execute 'select array_agg(p.at) from (
+select t.ctid as at
+  from only ' || place.leaf || ' as t
+ where t.ctid = any ($7) and t.tableoid = $3
+   and case when (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) between -210863520000000 and $2 then to_timestamp(floor(floor((t."doc" #> ''{meta,valid.to}''::text[])::numeric) / 1000)) + interval ''1 day'' <= $1 else false end' || kept || '
+   for update skip locked
+) p'
+      into rows_at using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
+    perform lapse.pin();
+    more := counted > coalesce(cardinality(rows_at), 0); -- somebody has locked them, or changed them meanwhile
+    counted := coalesce(cardinality(rows_at), 0);
+    these := array[' and t.ctid = any ($7)'];
+  end if;
   if counted > 0 then
     before := lapse.record(claim, mac, work);
     if coalesce(work.step_over, false) then
       -- The one row that resists: it stays, and what stood in the way is taken down with its key.
       begin
-        execute deletion || these[1] using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at;
+        execute deletion || these[1] using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
         get diagnostics gone = row_count;
         set constraints all immediate;
       exception when others or query_canceled or assert_failure then
         get stacked diagnostics state = returned_sqlstate, in_schema = schema_name, in_table = table_name, by_name = constraint_name;
         gone := 0;
-        execute 'select array[(t."id")::text] from only ' || place.leaf || ' as t where t.tableoid = $3 and t.ctid = any ($7)' into key using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at;
+        execute 'select array[(t."id")::text] from only ' || place.leaf || ' as t where t.tableoid = $3 and t.ctid = any ($7)' into key using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
         before := lapse.resist(claim, work, key, state, in_schema, in_table, by_name);
         if before is null then
           raise; -- it is no row's fault
@@ -115,7 +135,7 @@ select least(count(*), $4), (select array[r.k1::text, r.k2::text] from due r off
       end;
     else
       foreach this in array these loop
-        execute deletion || this using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at;
+        execute deletion || this using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
         get diagnostics went = row_count;
         gone := gone + went;
       end loop;
@@ -126,15 +146,8 @@ select least(count(*), $4), (select array[r.k1::text, r.k2::text] from due r off
     end if;
     perform lapse.pin();
   end if;
-  if ended then
-    execute 'select exists (
-  select from only ' || place.leaf || ' as t
-   where (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) <= $2
-     and t.tableoid = $3 and case when (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) between -210863520000000 and $2 then to_timestamp(floor(floor((t."doc" #> ''{meta,valid.to}''::text[])::numeric) / 1000)) + interval ''1 day'' <= $1 else false end' || kept || ')' into more using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at;
-    set constraints all immediate;
-    perform lapse.pin();
-  end if;
-  return lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended, more);
+  return lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
+    more or shape = 'heap' and counted > gone);
 end
 $lapse$;
 
@@ -279,8 +292,7 @@ select t.ctid as at, (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])
  where (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) <= $2
    and case when (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) between -210863520000000 and $2 then to_timestamp(floor(floor((t."doc" #> ''{meta,valid.to}''::text[])::numeric) / 1000)) + interval ''1 day'' <= $1 else false end
  order by (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END), t."id"
- limit $3
-   for update skip locked';
+ limit $3';
     execute 'explain (format json)' || pick into plan using at_cutoff, bound, 100, 800;
     perform lapse.pin();
     for line in execute 'explain' || pick using at_cutoff, bound, 100, 800 loop

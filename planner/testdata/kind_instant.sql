@@ -19,20 +19,21 @@ as $lapse$
 declare
   place   lapse.place := lapse.enter(claim, work, 1, 2, 100);
   bound   bigint := floor(extract(epoch from claim.cutoff - interval '1 mon' + interval '4 days' + interval '5 days'))::bigint;
-  shape   text := case when work.step_over then 'pick' else coalesce(work.shape, 'pick') end;
+  shape   text := coalesce(work.shape, 'range');
   kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
   after   text := case when place.cursor is null then '' else '
    and ((CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END WHEN ''string''::text THEN CASE WHEN (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 11) ~ ''^[0-9]{4}-[0-9]{2}-[0-9]{2}T?$''::text) THEN ((((((((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 4))::integer * 146097) / 400) + (((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 6, 2))::integer * 153) / 5)) + (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 9, 2))::integer) - 719558))::bigint * 86400) ELSE NULL::bigint END ELSE NULL::bigint END), t."id") > (($5[1])::bigint, ($5[2])::integer)' end;
+  locking boolean := shape in ('pick', 'heap pick') or coalesce(work.step_over, false);
   rows_at tid[];
-  counted bigint := 0;
+  counted bigint;
   last    text[];
+  ended   boolean;
   these   text[];
   this    text;
   before  bigint[];
   went    bigint;
   gone    bigint := 0;
   more    boolean := false;
-  ended   boolean;
   deletion text := 'delete from only ' || place.leaf || ' as t
  where t.tableoid = $3
    and case when (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END WHEN ''string''::text THEN CASE WHEN (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 11) ~ ''^[0-9]{4}-[0-9]{2}-[0-9]{2}T?$''::text) THEN ((((((((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 4))::integer * 146097) / 400) + (((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 6, 2))::integer * 153) / 5)) + (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 9, 2))::integer) - 719558))::bigint * 86400) ELSE NULL::bigint END ELSE NULL::bigint END) <= $2 then case when jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) = ''number'' then to_timestamp(round((t."doc" #> ''{meta,valid.to}''::text[])::numeric, 6)) + interval ''1 mon'' <= $1 else case when (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C") >= ''0001'' and (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C") ~ ''^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then case when substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 9, 2) <= case substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 6, 2) when ''02'' then case when substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 1, 4)::int % 4 = 0 and (substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 1, 4)::int % 100 <> 0 or substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 1, 4)::int % 400 = 0) then ''29'' else ''28'' end when ''04'' then ''30'' when ''06'' then ''30'' when ''09'' then ''30'' when ''11'' then ''30'' else ''31'' end then (left((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), case substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 20, 1) when ''.'' then 23 else 19 end)::timestamp at time zone ''UTC'' - (case when substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 20) like ''%:%'' then right((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 6) else ''0'' end)::interval) + interval ''1 mon'' <= $1 else false end else false end end else false end' || kept;
@@ -41,9 +42,10 @@ declare
   in_schema text;
   in_table text;
   by_name text;
-  due     bigint;
+  file    text;
+  page    bigint;
 begin
-  if shape <> all ('{pick}') then
+  if shape not in ('range', 'pick', 'heap', 'heap pick') then
     raise exception 'this policy''s batches do not find their rows by %', shape using errcode = 'LP022';
   end if;
   if num_nonnulls(place.lower, place.upper, place.modulus) > 0 then
@@ -51,8 +53,29 @@ begin
   end if;
   execute 'lock table only ' || place.leaf || ' in row exclusive mode';
   perform lapse.look(claim, work, place.leaf);
-  -- So many candidates and no more, in order, without locks; then those that are due.
-  execute 'with seen as materialized (
+  if shape in ('heap', 'heap pick') then
+    -- The first due rows of some pages, in the order of the table's file. In a file that was written anew rows lie elsewhere.
+    file := pg_relation_filenode(claim.target)::text;
+    if file is distinct from place.cursor[2] then
+      place.cursor := array['(0,0)', file];
+    end if;
+    page := ((place.cursor[1]::point)[0])::bigint + work.row_limit / 2 + 32;
+    last := array[format('(%s,0)', page), file];
+    execute 'select array_agg(d.at) filter (where $8), count(*), case when count(*) = $4 then array[max(d.at)::text, $6[2]] else $6 end
+  from (
+select t.ctid as at
+  from only ' || place.leaf || ' as t
+ where t.tableoid = $3
+   and (case when (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END WHEN ''string''::text THEN CASE WHEN (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 11) ~ ''^[0-9]{4}-[0-9]{2}-[0-9]{2}T?$''::text) THEN ((((((((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 4))::integer * 146097) / 400) + (((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 6, 2))::integer * 153) / 5)) + (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 9, 2))::integer) - 719558))::bigint * 86400) ELSE NULL::bigint END ELSE NULL::bigint END) <= $2 then case when jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) = ''number'' then to_timestamp(round((t."doc" #> ''{meta,valid.to}''::text[])::numeric, 6)) + interval ''1 mon'' <= $1 else case when (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C") >= ''0001'' and (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C") ~ ''^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then case when substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 9, 2) <= case substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 6, 2) when ''02'' then case when substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 1, 4)::int % 4 = 0 and (substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 1, 4)::int % 100 <> 0 or substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 1, 4)::int % 400 = 0) then ''29'' else ''28'' end when ''04'' then ''30'' when ''06'' then ''30'' when ''09'' then ''30'' when ''11'' then ''30'' else ''31'' end then (left((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), case substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 20, 1) when ''.'' then 23 else 19 end)::timestamp at time zone ''UTC'' - (case when substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 20) like ''%:%'' then right((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 6) else ''0'' end)::interval) + interval ''1 mon'' <= $1 else false end else false end end else false end) is true' || kept || '
+   and t.ctid > ($5[1])::tid and t.ctid < ($6[1])::tid
+ limit $4
+) d'
+      into rows_at, counted, last using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
+    ended := counted < work.row_limit and page >= pg_relation_size(claim.target) / current_setting('block_size')::bigint;
+    these := array[' and t.ctid > ($5[1])::tid and t.ctid <= ($6[1])::tid'];
+  else
+    -- The first due rows in the order, of so many candidates and no more, without locks.
+    execute 'with seen as materialized (
 select t.ctid as at, (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END WHEN ''string''::text THEN CASE WHEN (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 11) ~ ''^[0-9]{4}-[0-9]{2}-[0-9]{2}T?$''::text) THEN ((((((((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 4))::integer * 146097) / 400) + (((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 6, 2))::integer * 153) / 5)) + (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 9, 2))::integer) - 719558))::bigint * 86400) ELSE NULL::bigint END ELSE NULL::bigint END) as k1, t."id" as k2,
        t.tableoid = $3 and case when (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END WHEN ''string''::text THEN CASE WHEN (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 11) ~ ''^[0-9]{4}-[0-9]{2}-[0-9]{2}T?$''::text) THEN ((((((((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 4))::integer * 146097) / 400) + (((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 6, 2))::integer * 153) / 5)) + (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 9, 2))::integer) - 719558))::bigint * 86400) ELSE NULL::bigint END ELSE NULL::bigint END) <= $2 then case when jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) = ''number'' then to_timestamp(round((t."doc" #> ''{meta,valid.to}''::text[])::numeric, 6)) + interval ''1 mon'' <= $1 else case when (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C") >= ''0001'' and (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C") ~ ''^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then case when substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 9, 2) <= case substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 6, 2) when ''02'' then case when substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 1, 4)::int % 4 = 0 and (substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 1, 4)::int % 100 <> 0 or substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 1, 4)::int % 400 = 0) then ''29'' else ''28'' end when ''04'' then ''30'' when ''06'' then ''30'' when ''09'' then ''30'' when ''11'' then ''30'' else ''31'' end then (left((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), case substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 20, 1) when ''.'' then 23 else 19 end)::timestamp at time zone ''UTC'' - (case when substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 20) like ''%:%'' then right((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 6) else ''0'' end)::interval) + interval ''1 mon'' <= $1 else false end else false end end else false end as due
   from only ' || place.leaf || ' as t
@@ -62,25 +85,39 @@ select t.ctid as at, (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])
 ), due as materialized (
 select s.at, s.k1, s.k2 from seen s where s.due limit $4
 )
-select array_agg(d.at),
+select array_agg(d.at) filter (where $8), count(*),
        case when count(*) = $4 then (select array[r.k1::text, r.k2::text] from due r offset (select greatest(count(*) - 1, 0) from due))
             else (select array[r.k1::text, r.k2::text] from seen r offset (select greatest(count(*) - 1, 0) from seen)) end,
        count(*) < $4 and (select count(*) from seen) < $4 * 8
   from due d'
-    into rows_at, last, ended using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at;
+      into rows_at, counted, last, ended using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
+    -- A range of them, in which equal values are a range of what follows them in the order: as one comparison, PostgreSQL 14 and
+    -- 15 read through all of them.
+    these := case when place.cursor[1] = last[1] then array['
+   and (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END WHEN ''string''::text THEN CASE WHEN (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 11) ~ ''^[0-9]{4}-[0-9]{2}-[0-9]{2}T?$''::text) THEN ((((((((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 4))::integer * 146097) / 400) + (((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 6, 2))::integer * 153) / 5)) + (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 9, 2))::integer) - 719558))::bigint * 86400) ELSE NULL::bigint END ELSE NULL::bigint END) <= $2
+   and (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END WHEN ''string''::text THEN CASE WHEN (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 11) ~ ''^[0-9]{4}-[0-9]{2}-[0-9]{2}T?$''::text) THEN ((((((((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 4))::integer * 146097) / 400) + (((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 6, 2))::integer * 153) / 5)) + (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 9, 2))::integer) - 719558))::bigint * 86400) ELSE NULL::bigint END ELSE NULL::bigint END) = ($6[1])::bigint
+   and (t."id") > (($5[2])::integer)
+   and (t."id") <= (($6[2])::integer)']
+      else array['
+   and (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END WHEN ''string''::text THEN CASE WHEN (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 11) ~ ''^[0-9]{4}-[0-9]{2}-[0-9]{2}T?$''::text) THEN ((((((((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 4))::integer * 146097) / 400) + (((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 6, 2))::integer * 153) / 5)) + (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 9, 2))::integer) - 719558))::bigint * 86400) ELSE NULL::bigint END ELSE NULL::bigint END) <= $2' || after || '
+   and (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END WHEN ''string''::text THEN CASE WHEN (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 11) ~ ''^[0-9]{4}-[0-9]{2}-[0-9]{2}T?$''::text) THEN ((((((((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 4))::integer * 146097) / 400) + (((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 6, 2))::integer * 153) / 5)) + (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 9, 2))::integer) - 719558))::bigint * 86400) ELSE NULL::bigint END ELSE NULL::bigint END) < ($6[1])::bigint', '
+   and (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END WHEN ''string''::text THEN CASE WHEN (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 11) ~ ''^[0-9]{4}-[0-9]{2}-[0-9]{2}T?$''::text) THEN ((((((((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 4))::integer * 146097) / 400) + (((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 6, 2))::integer * 153) / 5)) + (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 9, 2))::integer) - 719558))::bigint * 86400) ELSE NULL::bigint END ELSE NULL::bigint END) <= $2
+   and (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END WHEN ''string''::text THEN CASE WHEN (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 11) ~ ''^[0-9]{4}-[0-9]{2}-[0-9]{2}T?$''::text) THEN ((((((((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 4))::integer * 146097) / 400) + (((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 6, 2))::integer * 153) / 5)) + (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 9, 2))::integer) - 719558))::bigint * 86400) ELSE NULL::bigint END ELSE NULL::bigint END) = ($6[1])::bigint
+   and (t."id") <= (($6[2])::integer)'] end;
+  end if;
   perform lapse.pin();
-  if rows_at is not null then
-    due := cardinality(rows_at);
-    execute 'select array_agg(p.at), count(*) from (
+  if locking and counted > 0 then
+    execute 'select array_agg(p.at) from (
 select t.ctid as at
   from only ' || place.leaf || ' as t
  where t.ctid = any ($7) and t.tableoid = $3
    and case when (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END WHEN ''string''::text THEN CASE WHEN (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 11) ~ ''^[0-9]{4}-[0-9]{2}-[0-9]{2}T?$''::text) THEN ((((((((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 4))::integer * 146097) / 400) + (((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 6, 2))::integer * 153) / 5)) + (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 9, 2))::integer) - 719558))::bigint * 86400) ELSE NULL::bigint END ELSE NULL::bigint END) <= $2 then case when jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) = ''number'' then to_timestamp(round((t."doc" #> ''{meta,valid.to}''::text[])::numeric, 6)) + interval ''1 mon'' <= $1 else case when (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C") >= ''0001'' and (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C") ~ ''^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then case when substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 9, 2) <= case substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 6, 2) when ''02'' then case when substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 1, 4)::int % 4 = 0 and (substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 1, 4)::int % 100 <> 0 or substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 1, 4)::int % 400 = 0) then ''29'' else ''28'' end when ''04'' then ''30'' when ''06'' then ''30'' when ''09'' then ''30'' when ''11'' then ''30'' else ''31'' end then (left((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), case substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 20, 1) when ''.'' then 23 else 19 end)::timestamp at time zone ''UTC'' - (case when substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 20) like ''%:%'' then right((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 6) else ''0'' end)::interval) + interval ''1 mon'' <= $1 else false end else false end end else false end' || kept || '
    for update skip locked
 ) p'
-      into rows_at, counted using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at;
+      into rows_at using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
     perform lapse.pin();
-    more := due > counted; -- somebody has locked them, or changed them meanwhile
+    more := counted > coalesce(cardinality(rows_at), 0); -- somebody has locked them, or changed them meanwhile
+    counted := coalesce(cardinality(rows_at), 0);
     these := array[' and t.ctid = any ($7)'];
   end if;
   if counted > 0 then
@@ -88,13 +125,13 @@ select t.ctid as at
     if coalesce(work.step_over, false) then
       -- The one row that resists: it stays, and what stood in the way is taken down with its key.
       begin
-        execute deletion || these[1] using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at;
+        execute deletion || these[1] using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
         get diagnostics gone = row_count;
         set constraints all immediate;
       exception when others or query_canceled or assert_failure then
         get stacked diagnostics state = returned_sqlstate, in_schema = schema_name, in_table = table_name, by_name = constraint_name;
         gone := 0;
-        execute 'select array[(t."id")::text] from only ' || place.leaf || ' as t where t.tableoid = $3 and t.ctid = any ($7)' into key using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at;
+        execute 'select array[(t."id")::text] from only ' || place.leaf || ' as t where t.tableoid = $3 and t.ctid = any ($7)' into key using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
         before := lapse.resist(claim, work, key, state, in_schema, in_table, by_name);
         if before is null then
           raise; -- it is no row's fault
@@ -102,7 +139,7 @@ select t.ctid as at
       end;
     else
       foreach this in array these loop
-        execute deletion || this using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at;
+        execute deletion || this using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
         get diagnostics went = row_count;
         gone := gone + went;
       end loop;
@@ -113,7 +150,8 @@ select t.ctid as at
     end if;
     perform lapse.pin();
   end if;
-  return lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended, more);
+  return lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
+    more or shape = 'heap' and counted > gone);
 end
 $lapse$;
 

@@ -69,7 +69,8 @@ begin
 select t.ctid as at
   from only ' || place.leaf || ' as t
  where t.tableoid = $3
-   and (case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''30 days'' <= $1 else false end) is true' || kept || slice || '
+   and (case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''30 days'' <= $1 else false end) is true' || kept || '
+   and (true' || slice || ') is true
    and t.ctid > ($5[1])::tid and t.ctid < ($6[1])::tid
  limit $4
 ) d'

@@ -69,7 +69,8 @@ begin
 select t.ctid as at
   from only ' || place.leaf || ' as t
  where t.tableoid = $3
-   and (case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end) is true' || kept || slice || '
+   and (case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end) is true' || kept || '
+   and (true' || slice || ') is true
    and t.ctid > ($5[1])::tid and t.ctid < ($6[1])::tid
  limit $4
 ) d'
