@@ -173,7 +173,9 @@ func (o *onceGoal) ended(t *turn) {
 		return
 	}
 	m := t.memory
-	target.take(m.done())
+	if t.begun() != nil {
+		target.take(m.done())
+	}
 	target.Whole = m.statistics()
 	switch t.end {
 	case turnFinished:
@@ -220,8 +222,11 @@ func (o *onceGoal) outlasts(err error, lost bool) bool {
 	return !errors.As(err, &refusal) && !o.answered.IsZero() && o.now().Sub(o.answered) < serverPatience && o.Executor.outlasts(err, lost)
 }
 
-// take copies what was done.
+// take copies what was done in a run. Where others ended the former one, and this process helped with both, both count.
 func (t *target) take(did runCounts) {
+	if t.Run != uuid.Nil && t.Run != did.run {
+		t.deleted, t.cascaded, t.batches = t.Deleted, t.Cascaded, t.Batches
+	}
 	t.Run = did.run
 	t.Deleted, t.Cascaded, t.Batches = t.deleted+did.deleted, t.cascaded+did.cascaded, t.batches+did.batches
 }

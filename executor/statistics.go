@@ -29,7 +29,7 @@ type Statistics struct {
 	LeftDue     *int64 `json:"left_due,omitempty"`
 	LeftHeld    *int64 `json:"left_held,omitempty"`
 	LeftResting *int64 `json:"left_resting,omitempty"`
-	// Watermark says that nothing that fell due before is left; nil where that is not known.
+	// Watermark says that nothing that fell due before is left, but for held rows; nil where that is not known.
 	Watermark *time.Time `json:"watermark,omitempty"`
 	Seconds   float64    `json:"seconds"` // from the opening of the run
 }
@@ -68,7 +68,12 @@ func (w *worker) closeRun(ctx context.Context, t *turn, left *runState, rest qua
 	p, run := t.policy, t.begun()
 	none := int64(0)
 	r := remains{due: &none}
-	if left.behind || left.aside > 0 || rest.rows > 0 {
+	whole, err := w.session.statistics(ctx, run.ID)
+	if err != nil {
+		return err
+	}
+	// Refreshed rows may be due as they were: a trigger kept them.
+	if left.behind || left.aside > 0 || rest.rows > 0 || whole.Refreshed > 0 {
 		r = w.remaining(ctx, p, run)
 	}
 	r.resting = &rest.rows
@@ -81,7 +86,7 @@ func (w *worker) remaining(ctx context.Context, p *planner.InForce, run *planner
 	if err == nil {
 		var found planner.Remains
 		if found, err = planner.Remaining(ctx, w.session.batches, p, run.Cutoff); err == nil && found.Exact {
-			return remains{due: &found.Due, oldest: found.Oldest}
+			return remains{due: &found.Due, held: &found.Held, oldest: found.Oldest}
 		}
 	}
 	if err != nil {

@@ -2,10 +2,12 @@ package executor
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
@@ -60,6 +62,60 @@ func TestARunSaysWhatItDidAndUpToWhereNothingIsLeft(t *testing.T) {
 			t.Error("with nothing left the watermark is not the cutoff")
 		}
 	})
+}
+
+// Whatever the reason is for which a row stays: a trigger that keeps it raises nothing, and a hold is no row left.
+func TestARunCountsTheRowsThatATriggerKeepsAndThoseThatAreHeld(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 200, 10)
+		owned(t, db, "create function keep() returns trigger language plpgsql as $$ begin return case when old.id % 50 > 0 then old end; end $$",
+			"create trigger keep before delete on sessions for each row execute function keep()")
+		arm(t, db, policies(policy("p", "public.sessions", "triggers: trusted")))
+		placeHold(t, holdSession(t, db), byKeys("public.sessions", "3", "200"))
+		once(t, newExecutor(t, db), "p")
+		if got := ids(t, db, "sessions where id <= 200"); got != "3 50 100 150 200" {
+			t.Errorf("rows %s are left", got)
+		}
+		got := one[string](t, db, `select concat_ws(' ', r.left_due, r.left_held, r.due, r.watermark = s.at + interval '30 days') from lapse.run r, sessions s where s.id = 150`)
+		if got != "3 2 198 t" {
+			t.Errorf("the run says: %s", got)
+		}
+	})
+}
+
+// When the oldest of what is left fell due is not known of every kind, and how much is left is not always counted.
+func TestAWatermarkThatIsNotKnownIsNotSaid(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 50, 5)
+		arm(t, db, policies(policy("p", "public.sessions")))
+		w := open(t, db, "p")
+		db.Exec(t, "update lapse.shard set done = true")
+		for values, want := range map[string]string{
+			"0, 0, 0, null": "cutoff", "0, 3, 0, null": "cutoff", "2, 0, 0, null": "unknown", "null, null, 1, null": "unknown",
+			"2, 0, 0, now() - interval '1 day'": "earlier", "2, 0, 0, 'infinity'": "cutoff",
+		} {
+			db.Exec(t, "update lapse.run set outcome = null, due = null, watermark = null", fmt.Sprintf("select lapse.close_run('%s', %s)", w.run.ID, values))
+			got := one[string](t, db, "select case when watermark = cutoff then 'cutoff' when watermark < cutoff then 'earlier' else 'unknown' end from lapse.run")
+			if got != want {
+				t.Errorf("what is left being (%s) the watermark is %s, want %s", values, got, want)
+			}
+		}
+	})
+}
+
+// A pass goes on in another run where somebody else has ended the one that it began.
+func TestAPassCountsWhatItDidInEachOfItsRuns(t *testing.T) {
+	t.Parallel()
+	var s target
+	first, second := uuid.New(), uuid.New()
+	for _, did := range []runCounts{{run: first, deleted: 3, batches: 1}, {run: first, deleted: 5, batches: 2}, {run: second, deleted: 2, batches: 1}, {run: second, deleted: 4, batches: 3}} {
+		s.take(did)
+	}
+	if s.Deleted != 9 || s.Batches != 5 || s.Run != second {
+		t.Errorf("it says %+v", s.PolicySummary)
+	}
 }
 
 func TestSeveralExecutorsSayTheSameOfOneRun(t *testing.T) {

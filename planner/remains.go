@@ -13,7 +13,8 @@ import (
 // Remains is what is due under a policy and was not deleted.
 type Remains struct {
 	Due    int64
-	Exact  bool       // false: Due is an estimate
+	Held   int64      // of rows that holds are on, which Due leaves out; counted no further than Due is
+	Exact  bool       // false: the counts are no more than estimates
 	Oldest *time.Time // when the oldest of it fell due; nil where that is not known
 }
 
@@ -28,8 +29,8 @@ func Remaining(ctx context.Context, conn *pgx.Conn, p *InForce, at time.Time) (r
 		return r, err
 	}
 	after, known := dueAfter(p.Definition.Expire)
-	err = conn.QueryRow(ctx, "select s.due, s.due_is = 'exact', case when $3 then s.oldest + (select sum(a::interval) from unnest($4::text[]) a) end from "+SurveyFunction(p.ID, p.Version)+"($1, $2) s",
-		pgx.QueryExecModeDescribeExec, at, int64(mostRemains), known, after).Scan(&r.Due, &r.Exact, &r.Oldest)
+	err = conn.QueryRow(ctx, "select s.due, s.held, s.due_is = 'exact' and s.held <= $2, case when $3 then s.oldest + (select sum(a::interval) from unnest($4::text[]) a) end from "+SurveyFunction(p.ID, p.Version)+"($1, $2) s",
+		pgx.QueryExecModeDescribeExec, at, int64(mostRemains), known, after).Scan(&r.Due, &r.Held, &r.Exact, &r.Oldest)
 	if err != nil {
 		err = fmt.Errorf("count what is left under policy %s: %w", p.Name, err)
 	}

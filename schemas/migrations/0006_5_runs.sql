@@ -34,11 +34,11 @@ comment on column lapse.run.outcome is 'How the run ended: done; limited, by end
 comment on column lapse.run.ended_at is 'When; null while it goes on, and where nobody was there to see it.';
 comment on column lapse.run.rests_since is 'When the run was left last before its end; null while somebody is at work.';
 comment on column lapse.run.rests_because is 'Why: the executor was stopped, the window closed, a guard, an error.';
-comment on column lapse.run.due is 'Rows that were due at the cutoff, where they were counted.';
+comment on column lapse.run.due is 'Rows that were due at the cutoff, those held apart, where they were counted.';
 comment on column lapse.run.left_due is 'Rows that were due at the cutoff and left at the end, those held apart; null where nobody counted.';
 comment on column lapse.run.left_held is 'Rows that were due at the cutoff and held; null where nobody counted.';
 comment on column lapse.run.left_resting is 'Rows in quarantine at the end, which left_due includes; null where nobody counted.';
-comment on column lapse.run.watermark is 'Nothing that was due before is left: the oldest due time left at the end, or the cutoff. Null where that is not known.';
+comment on column lapse.run.watermark is 'Nothing that was due before is left, but for held rows: the oldest due time left at the end, or the cutoff. Null where that is not known.';
 comment on column lapse.run.dropped_partitions is 'Partitions that were dropped whole.';
 comment on column lapse.run.dropped_rows is 'Rows that were in them. Their shards count them as deleted too.';
 comment on column lapse.run.picked is 'Of shards that are gone: rows that were found due.';
@@ -106,8 +106,8 @@ begin
   update lapse.run r
      set outcome = 'done', ended_at = clock_timestamp(), rests_since = null, rests_because = null, left_due = close_run.left_due,
          left_held = close_run.left_held, left_resting = close_run.left_resting,
-         due = coalesce(r.due, t.deleted + close_run.left_due + close_run.left_held),
-         watermark = case when close_run.left_due = 0 and coalesce(close_run.left_held, 0) = 0 then r.cutoff else least(close_run.oldest, r.cutoff) end
+         due = coalesce(r.due, t.deleted + close_run.left_due),
+         watermark = case when close_run.left_due = 0 then r.cutoff when close_run.oldest is not null then least(close_run.oldest, r.cutoff) end
     from lapse.statistics(close_run.run) t
    where r.run = close_run.run and r.outcome is null and not t.unfinished;
 end
