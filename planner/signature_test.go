@@ -241,3 +241,26 @@ func TestNobodyPlantsAnEntryOfTheChecks(t *testing.T) {
 		wantState(t, err, schemas.SQLStateTriggers)
 	})
 }
+
+// What a login has set before it has the checks made stands in no entry: under another spelling of its name no batch would find its leaf.
+func TestAnEntryOfTheChecksIsSpelledAsBatchesSpellIt(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db)
+		must(t, run(w.admin, `create schema "Shop" authorization `+w.app))
+		w.do(`create table "Shop"."Visits" (id int, "At" timestamptz, primary key (id, "At")) partition by range ("At")`)
+		w.do(`create table "Shop".visits_old partition of "Shop"."Visits" for values from (minvalue) to ('2020-01-01')`)
+		w.do(`insert into "Shop"."Visits" select n, '2019-01-01' from generate_series(1, 10) n`)
+		p := w.armed("policies:\n  - {name: p, table: '\"Shop\".\"Visits\"', expire: {column: At, after: 30 days}, state: armed}\n")
+		leaf := valueOn[uint32](t, w.admin, `select '"Shop".visits_old'::regclass::oid`)
+		w.stolen()
+		must(t, run(w.exec, `set quote_all_identifiers = on`))
+		must(t, run(w.exec, `select lapse.acquaint($1, $2, array[$3::oid], 'At')`, p.ID, p.Version, leaf))
+		must(t, run(w.exec, `reset all`))
+		b := w.lease(p, w.open(&p))
+		b.Limit = 5
+		if got, err := w.call(b, nil); err != nil || got.Deleted != 5 {
+			t.Errorf("a batch after it: %+v, %v", got, err)
+		}
+	})
+}

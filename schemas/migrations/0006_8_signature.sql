@@ -400,10 +400,12 @@ $lapse$;
 comment on function lapse.examine is 'Makes all the checks of a leaf, and says what was looked at.';
 
 -- acquaint makes entries for leaves of a policy that have none which is true, and keeps how its table is divided by a column, so that
--- looks and batches need not find out again. It raises what examine raises. A crash leaves the entries that are there.
+-- looks and batches need not find out again. Names are kept as batches quote them, whatever the caller has set. It raises what examine
+-- raises. A crash leaves the entries that are there.
 create function lapse.acquaint(policy int, version int, leaves oid[], ordered_by name) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
+set quote_all_identifiers = off
 as $lapse$
 declare
   leaf oid;
