@@ -94,6 +94,44 @@ func TestAStolenLoginCanDoNothingByItself(t *testing.T) {
 			`select lapse.beat(gen_random_uuid(), 1, 1, now())`,
 			`select lapse.alarm('')`,
 			`select lapse.same_table(1, 1)`,
+			`select key from lapse.quarantine`,
+			`select digest from lapse.quarantine`,
+			`insert into lapse.quarantine (policy_id, leaf, digest, key, sqlstate, retry_at) values (1, 1, sha256(''), '{1}', '23503', 'infinity')`,
+			`delete from lapse.quarantine`,
+			`select lapse.resting(1, 1, 1)`,
+			`select lapse.resting_keys(1, 1, now())`,
+			`select lapse.resist(` + claim + `, null::lapse.work, '{1}', '23503', null, null, null)`,
+			`select lapse.candidates(1, 1, '', null)`,
+			`select lapse.inspect_leaf(1, 1, 1, '', true)`,
+			`select lapse.held_along(1, 1, '{}', '{}', 'x')`,
+			`insert into lapse.hold select * from lapse.hold`,
+			`insert into lapse.hold_content values (1, 'false', '')`,
+			`insert into lapse.hold_key values (1, '{1}')`,
+			`select from lapse.hold for update`,
+			`select * from lapse.examined`,
+			`insert into lapse.examined (policy_id, version, leaf, name, touched, signature, relations, parents, functions, operators, types)
+			 values (1, 1, 1, 'shop.sessions', '{}', '', '{}', '{}', '{}', '{}', '{}')`,
+			`delete from lapse.examined`,
+			`select lapse.familiar(1, 1, 1)`,
+			`select lapse.examine(1, 1, 1)`,
+			`select lapse.keep(1, 1, 1)`,
+			`select lapse.surroundings('{1}')`,
+			`select lapse.signature('{1}', '{}', '{}', '{}', '{}')`,
+			`select * from lapse.tree`,
+			`insert into lapse.tree (policy_id, version, ordered_by, signature, parents, leaves, floors, ceilings) values (1, 1, 'last_seen', '', '{}', '{}', '{}', '{}')`,
+			`delete from lapse.tree`,
+			`select lapse.tree_of(1, 'last_seen')`,
+			`select lapse.tree_signature('{}')`,
+			`insert into lapse.looked values (1, 'infinity')`,
+			`update lapse.looked set at = 'infinity'`,
+			`update lapse.pruning set before = 'infinity'`,
+			`select from lapse.pruning for update`,
+			`insert into lapse.worker values ('x', 1, 'deleting', '')`,
+			`delete from lapse.worker`,
+			`update lapse.breaker set accepted = 1000000`,
+			`select lapse.remove_shards('{1}')`,
+			`select lapse.referring(1)`,
+			`update lapse.run set due = 0, watermark = now()`,
 			`select lapse.inspect(1, 1)`,
 			`select lapse.enter(` + claim + `, null::lapse.work, 1, 1, 5000)`,
 			`select lapse.look(` + claim + `, null::lapse.work, 'shop.sessions')`,
@@ -139,6 +177,8 @@ func TestADeletersRightsThatWereLentAreWorthNothing(t *testing.T) {
 			"inspect": `perform lapse.inspect(1, 1)`,
 			"keys":    `perform lapse.held_keys(1)`,
 			"held":    `perform lapse.held_rows(1, 1)`,
+			"rest":    `perform lapse.resting_keys(1, 1, now())`,
+			"resist":  `perform lapse.resist(c, w, '{1}', '23503', null, null, null)`,
 			"delete":  `perform lapse.delete_1_1(c, decode(repeat('00', 32), 'hex'), w)`,
 			"survey":  `perform lapse.survey_1_1(now(), null)`,
 			"due":     `perform lapse.due_1_1(now())`,
@@ -164,7 +204,7 @@ func TestADeletersRightsThatWereLentAreWorthNothing(t *testing.T) {
 			if name == "enter" || name == "delete" || name == "survey" || name == "inspect" || name == "due" || name == "due_at" || name == "sight" {
 				continue // the executor's login may do that anyway
 			}
-			if name == "keys" || name == "held" {
+			if name == "keys" || name == "held" || name == "rest" {
 				continue // a survey asks for them too: whoever has both learns what is held. See docs/holds.md
 			}
 			wantState(t, run(w.exec, `select shop.lent_`+name+row, args...), schemas.SQLStateNotEntered)

@@ -89,7 +89,7 @@ func setting(line string) string {
 var batchFunctions = []string{
 	"lapse.enforced_holds", "lapse.held_along", "lapse.held_keys", "lapse.held_on",
 	"lapse.code", "lapse.distrusted", "lapse.enter", "lapse.examine", "lapse.familiar", "lapse.held", "lapse.intruders", "lapse.joined", "lapse.keep", "lapse.lease_time", "lapse.leave", "lapse.look", "lapse.pin", "lapse.publications_fault", "lapse.publications_trouble",
-	"lapse.reach", "lapse.record", "lapse.resist", "lapse.resting", "lapse.same_table", "lapse.signature", "lapse.surroundings", "lapse.system_identifier", "lapse.timeline", "lapse.unseen",
+	"lapse.reach", "lapse.record", "lapse.resist", "lapse.resting", "lapse.resting_keys", "lapse.same_table", "lapse.signature", "lapse.surroundings", "lapse.system_identifier", "lapse.timeline", "lapse.unseen",
 	"lapse.awaited", "lapse.leave_drop", "lapse.leaves", "lapse.part", "lapse.part_of", "lapse.record_drop", "lapse.referring",
 }
 
@@ -97,14 +97,14 @@ var batchFunctions = []string{
 var lookFunctions = []string{
 	"lapse.enforced_holds", "lapse.held_along", "lapse.held_keys", "lapse.held_on", "lapse.leaves",
 	"lapse.candidates", "lapse.code", "lapse.distrusted", "lapse.examine", "lapse.familiar", "lapse.held", "lapse.inspect_leaf", "lapse.intruders", "lapse.joined",
-	"lapse.pin", "lapse.reach", "lapse.resting", "lapse.same_table", "lapse.signature", "lapse.surroundings", "lapse.tree_of", "lapse.tree_signature", "lapse.unseen",
+	"lapse.pin", "lapse.reach", "lapse.resting", "lapse.resting_keys", "lapse.same_table", "lapse.signature", "lapse.surroundings", "lapse.tree_of", "lapse.tree_signature", "lapse.unseen",
 }
 
 // DeleterFunctions are the functions of the catalog that a deleter may call, as GRANT names them. It has no other right
 // in schema lapse.
 func DeleterFunctions() []string {
 	return []string{
-		"lapse.held_keys(int)", "lapse.held_rows(int, int)",
+		"lapse.held_keys(int)", "lapse.held_rows(int, int)", "lapse.resting_keys(int, oid, timestamptz)",
 		"lapse.enter(lapse.claim, lapse.work, int, int, int)", "lapse.look(lapse.claim, lapse.work, text)",
 		"lapse.record(lapse.claim, bytea, lapse.work)", "lapse.resist(lapse.claim, lapse.work, text[], text, text, text, text)",
 		"lapse.leave(lapse.claim, lapse.work, bigint, bigint, bigint[], text[], boolean, boolean)", "lapse.inspect(int, int)",

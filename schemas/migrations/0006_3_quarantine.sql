@@ -32,6 +32,24 @@ comment on column lapse.quarantine.entered_at is 'When it was tried first.';
 comment on column lapse.quarantine.tried_at is 'When it was tried last.';
 comment on column lapse.quarantine.retry_at is 'Not tried again before.';
 
+-- resting_keys are the keys of a leaf's rows that are in quarantine and not to be tried at an instant. Conditions call it, in a batch, a
+-- look or a survey, as the deleter: in a statement's text the server would log them with the first error.
+create function lapse.resting_keys(policy int, leaf oid, at timestamptz) returns table (key text[])
+language plpgsql stable security definer
+set search_path = pg_catalog, pg_temp
+as $lapse$
+#variable_conflict use_column
+begin
+  if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
+    raise exception 'only a member of % may ask which rows rest', {{.ExecutorText}} using errcode = 'insufficient_privilege';
+  end if;
+  return query
+  select q.key from lapse.quarantine q
+   where q.policy_id = resting_keys.policy and q.leaf = resting_keys.leaf and q.retry_at > resting_keys.at;
+end
+$lapse$;
+comment on function lapse.resting_keys is 'The keys of a leaf''s rows that are not to be tried yet, for the conditions of deletion and look functions.';
+
 -- resting is SQL that is true of the rows t of a leaf that are in quarantine and not to be tried yet, null where none are.
 create function lapse.resting(policy int, version int, leaf oid) returns text
 language plpgsql stable
@@ -40,22 +58,18 @@ as $lapse$
 declare
   at    timestamptz := clock_timestamp();
   names text;
-  lists text;
+  keys  text;
 begin
   if not exists (select from lapse.quarantine q where q.policy_id = resting.policy and q.leaf = resting.leaf and q.retry_at > at) then
     return null;
   end if;
   select string_agg(case when k.plain then format('t.%I', k.name) else format('(t.%I)::text collate "C"', k.name) end, ', ' order by k.n),
-         string_agg(format('%L::%s[]',
-                           array(select q.key[k.n] from lapse.quarantine q
-                                  where q.policy_id = resting.policy and q.leaf = resting.leaf and q.retry_at > at
-                                  order by q.digest),
-                           case when k.plain then k.type else 'text' end), ', ' order by k.n)
-    into names, lists
+         string_agg(format('(k.key[%s])::%s', k.n, case when k.plain then k.type else 'text' end), ', ' order by k.n)
+    into names, keys
     from lapse.policy p
    cross join lateral rows from (jsonb_to_recordset(p.spec -> 'key') as (name text, type text, plain boolean)) with ordinality as k(name, type, plain, n)
    where p.id = resting.policy and p.version = resting.version;
-  return format('(%s) in (select * from unnest(%s))', names, lists);
+  return format('(%s) in (select %s from lapse.resting_keys(%s, %s, %L) k)', names, keys, resting.policy, resting.leaf, at);
 end
 $lapse$;
 comment on function lapse.resting is 'SQL that is true of the rows of a leaf that are in quarantine and not to be tried yet; null where there are none.';
@@ -140,5 +154,6 @@ end
 $lapse$;
 comment on function lapse.forgive is 'The policy''s table was looked through: rows whose next try had come leave the quarantine. For the executor.';
 
-revoke all on function lapse.resist(lapse.claim, lapse.work, text[], text, text, text, text), lapse.forgive(int, timestamptz) from public;
+revoke all on function lapse.resist(lapse.claim, lapse.work, text[], text, text, text, text), lapse.forgive(int, timestamptz),
+  lapse.resting_keys(int, oid, timestamptz) from public;
 grant execute on function lapse.forgive(int, timestamptz) to {{.Executor}};
