@@ -24,6 +24,7 @@ func main() {
 	flag.IntVar(&p.rows, "rows", 4_000_000, "rows of the table, of which half are due")
 	orders := flag.String("orders", "clustered,shuffled", "orders of the rows")
 	only := flag.String("ways", "", "only these ways, by their first words (default: all)")
+	flag.IntVar(&p.looked, "looks", 10_000_000, "rows of the large table in which a look finds nothing; 0: no looks")
 	snapshot := flag.Bool("snapshot", true, "measure with an old snapshot held, too")
 	out := flag.String("o", "bench/out/deletion.json", "the `file` for all figures")
 	flag.Parse()
@@ -40,6 +41,7 @@ func main() {
 type plan struct {
 	lapse     string
 	major     int
+	looked    int // rows of the large table in which nothing is due
 	rounds    int
 	rows      int
 	ways      []way
@@ -88,7 +90,7 @@ func run(ctx context.Context, p *plan, orders, only string, snapshot bool, out s
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(p.dir)) }()
 	report, err := p.measure(ctx)
-	if len(report.Figures) == 0 {
+	if len(report.Figures)+len(report.Looks) == 0 {
 		return err
 	}
 	return errors.Join(err, report.print(os.Stdout), report.write(out))
@@ -120,6 +122,11 @@ func (p *plan) measure(ctx context.Context) (r *report, err error) {
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	r.Server = install.Version
+	if p.looked > 0 {
+		if err := p.looks(ctx, s, p.looked, r); err != nil {
+			return r, err
+		}
+	}
 	for _, of := range p.scenarios {
 		if err := p.scenario(ctx, s, of, r); err != nil {
 			return r, fmt.Errorf("%s: %w", of, err)

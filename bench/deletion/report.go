@@ -15,6 +15,7 @@ type report struct {
 	Server  string   `json:"server"`
 	Rounds  int      `json:"rounds"`
 	Rows    int      `json:"rows"`
+	Looks   []look   `json:"looks"`
 	Figures []figure `json:"figures"`
 }
 
@@ -28,6 +29,12 @@ type figure struct {
 	ServerCPU spread   `json:"server_cpu_seconds_per_million"`
 	LapseCPU  spread   `json:"lapse_cpu_seconds_per_million"`
 	Samples   []sample `json:"samples"`
+}
+
+// look is what a look costs that finds nothing.
+type look struct {
+	Table        string `json:"table"`
+	Milliseconds spread `json:"milliseconds"`
 }
 
 // sample is one way's doing in one round.
@@ -78,6 +85,21 @@ func (r *report) add(of scenario, due int, ways []string, samples map[string][]s
 
 // print writes the table, ratios first.
 func (r *report) print(out io.Writer) error {
+	if len(r.Looks) > 0 {
+		fmt.Fprintf(out, "\nPostgreSQL %s, a look that finds nothing: median of %d (least–most) in milliseconds, ratio to the first\n\n", r.Server, lookTimes)
+		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "RATIO\tMS\tTABLE")
+		for _, l := range r.Looks {
+			m := l.Milliseconds
+			fmt.Fprintf(w, "%.2f\t%.2f (%.2f–%.2f)\t%s\n", m.Median/r.Looks[0].Milliseconds.Median, m.Median, m.Least, m.Most, l.Table)
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+	}
+	if len(r.Figures) == 0 {
+		return nil
+	}
 	fmt.Fprintf(out, "\nPostgreSQL %s, %d of %d rows due, medians of %d rounds (least–most); the ratio is that of rows a second to one giant DELETE\n\n",
 		r.Server, r.Rows/2, r.Rows, r.Rounds)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
