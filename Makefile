@@ -64,20 +64,28 @@ torture-executor: servers-or-less ## the executor's: random tables with writers 
 	@LAPSE_TORTURE=$(MINUTES) LAPSE_TEST_SEED=$(SEED) go test -tags torture -count=1 -v -timeout $$((3 * $(MINUTES) + 30))m \
 		-run '^TestTorture' ./executor/ | grep -v '^ *[a-z_]*_test.go:[0-9]*: time='
 
-# The binary to compare with is built beforehand, of any commit:
-#   git worktree add /tmp/before COMMIT && (cd /tmp/before && go build -o /tmp/lapse-before ./cmd/lapse)
-#   make bench BEFORE=/tmp/lapse-before
-# BENCH="-pg 17 -rounds 3 -scenarios plain,audit" narrows it; go run ./bench/throughput -help says more.
-BEFORE ?=
-BENCH ?=
+# Give the machine nothing else to do meanwhile; bench/README.md says what is measured, and how.
 .PHONY: bench
-bench: build servers-or-less ## batches a second in several databases, and deletes that the audit publishes a second; BEFORE=PATH compares with that lapse binary
-	@go run ./bench/throughput $(if $(BEFORE),-before '$(BEFORE)') -after bin/lapse -o bench/out/throughput.json $(BENCH)
+bench: bench-deletion bench-pace bench-throughput ## all that is measured side by side, about an hour; ratios first, figures in bench/out/
+
+.PHONY: bench-deletion
+bench-deletion: build servers-or-less ## deletion beside one giant DELETE and a loop of ctid batches; a look that finds nothing
+	@go run ./bench/deletion -lapse bin/lapse $(BENCH)
 
 # BENCH="-disks slow -rate 500" narrows it; go run ./bench/pace -help says more.
 .PHONY: bench-pace
 bench-pace: build servers-or-less ## what an application feels of deletion at gentle and at unlimited pace, on its own table and beside it
 	@go run ./bench/pace -lapse bin/lapse $(BENCH)
+
+# The binary to compare with is built beforehand, of any commit:
+#   git worktree add /tmp/before COMMIT && (cd /tmp/before && go build -o /tmp/lapse-before ./cmd/lapse)
+#   make bench-throughput BEFORE=/tmp/lapse-before
+# BENCH="-pg 17 -rounds 3 -scenarios plain,audit" narrows it; go run ./bench/throughput -help says more.
+BEFORE ?=
+BENCH ?=
+.PHONY: bench-throughput
+bench-throughput: build servers-or-less ## batches a second in several databases, and deletes that the audit publishes a second; BEFORE=PATH compares with that lapse binary
+	@go run ./bench/throughput $(if $(BEFORE),-before '$(BEFORE)') -after bin/lapse -o bench/out/throughput.json $(BENCH)
 
 .PHONY: servers
 servers: ## fetch the PostgreSQL 14-18 and Kafka that tests run on into .servers/; LAPSE_PG=15,18 narrows it
