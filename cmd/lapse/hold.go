@@ -166,7 +166,7 @@ func holdLine(r *setup.HoldRecord) string {
 	case r.EffectiveAt != "" && r.State == "effective":
 		state = "effective at " + r.EffectiveAt
 	}
-	return fmt.Sprintf("hold %d on %s: matter %s, %s, %s", r.ID, r.Table, r.Matter, what, state)
+	return onOneLine(fmt.Sprintf("hold %d on %s: matter %s, %s, %s", r.ID, r.Table, r.Matter, what, state))
 }
 
 func (a *app) holdListCommand() *cobra.Command {
@@ -272,8 +272,8 @@ func (a *app) printHold(h *shownHold) {
 	if h.HoldContent == nil {
 		return
 	}
-	fmt.Fprintf(a.out, "  condition  %s\n", h.Condition)
+	fmt.Fprintf(a.out, "  condition  %s\n", onOneLine(h.Condition))
 	for _, key := range h.HoldContent.Keys {
-		fmt.Fprintf(a.out, "  key        %s\n", strings.Join(key, ", "))
+		fmt.Fprintf(a.out, "  key        %s\n", onOneLine(strings.Join(key, ", ")))
 	}
 }

@@ -3,8 +3,10 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"lapse/internal/setup"
+	"lapse/schemas"
 )
 
 // What doctor prints is run by people as it is printed: a name with a line break in it adds no statement, in the text or behind the
@@ -20,5 +22,30 @@ func TestALineBreakInANameIsNoStatementOfTheDoctors(t *testing.T) {
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 	if len(lines) != 4 || strings.ContainsAny(out.String(), "\r\x1b") || !strings.HasPrefix(lines[1], "        -- ") {
 		t.Errorf("it prints\n%s", out.String())
+	}
+}
+
+// What a stolen login says of itself, and what is written in a row, draws nothing on the terminal of who asks.
+func TestWhatALoginSaysDrawsNothingOnTheTerminal(t *testing.T) {
+	t.Parallel()
+	const lie = "slow\r\x1b[2Jpolicy p is armed\np: all is well"
+	since := time.Now()
+	line := policyLine{Policy: "p", State: schemas.Armed, Table: lie, Reason: lie, LastRun: &lastRun{Ended: lie, Rests: lie, RestsSince: &since}}
+	work := []process{{State: lie, Reason: lie, Holder: lie}}
+	text, err := (&status{Executors: work, Policies: []policyState{{line, work}}, LeftOver: []string{lie}}).text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	a := &app{out: &out}
+	if err := a.printPolicies(&policyList{lines: []policyLine{line}, leftOver: []string{}}); err != nil {
+		t.Fatal(err)
+	}
+	a.printHold(&shownHold{HoldRecord: &setup.HoldRecord{Table: lie, Matter: lie, Reason: lie, Columns: []string{lie}}, Changes: []setup.HoldChange{{Reason: lie}},
+		HoldContent: &setup.HoldContent{Condition: lie, Keys: [][]string{{lie}}}})
+	for _, shown := range []string{text, out.String()} {
+		if strings.ContainsAny(shown, "\r\x1b") || strings.Contains(shown, "\np: all is well") {
+			t.Errorf("it prints\n%q", shown)
+		}
 	}
 }

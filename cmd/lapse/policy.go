@@ -241,15 +241,15 @@ func (a *app) printPolicies(l *policyList) error {
 			next = p.Next.UTC().Format(time.RFC3339)
 		}
 		last, rows := p.LastRun.text()
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Policy, p.Version, p.State, p.Since.UTC().Format(time.RFC3339), p.Table, next, last, rows,
-			cmp.Or(p.Reason, "-"))
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Policy, p.Version, p.State, p.Since.UTC().Format(time.RFC3339), onOneLine(p.Table), next, last,
+			onOneLine(rows), onOneLine(cmp.Or(p.Reason, "-")))
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	for i := range l.lines {
 		for _, note := range l.lines[i].notes() {
-			fmt.Fprintf(a.out, "%s: %s\n", l.lines[i].Policy, note)
+			fmt.Fprintf(a.out, "%s: %s\n", l.lines[i].Policy, onOneLine(note))
 		}
 	}
 	for _, problem := range l.leftOver {

@@ -180,5 +180,5 @@ func because(reason string) string {
 	if reason == "" {
 		return ""
 	}
-	return ": " + reason
+	return ": " + onOneLine(reason)
 }

@@ -44,7 +44,8 @@ func cutLines(text string, width int) string {
 	return b.String()
 }
 
-// text is the screen: what holds for the whole database, a line for each policy, and below it what a person should know of it.
+// text is the screen: what holds for the whole database, a line for each policy, and below it what a person should know of it. What a
+// login wrote is shown on one line: it draws nothing on the terminal, and adds no line to the others.
 func (s *status) text() (string, error) {
 	var b strings.Builder
 	if s.Paused != nil {
@@ -54,7 +55,7 @@ func (s *status) text() (string, error) {
 		fmt.Fprintln(&b, s.Suspended)
 	}
 	fmt.Fprintln(&b, "audit: "+s.Audit.text(s.At))
-	fmt.Fprintln(&b, "executors: "+s.executors())
+	fmt.Fprintln(&b, "executors: "+onOneLine(s.executors()))
 	if len(s.Policies) == 0 {
 		fmt.Fprintln(&b, "no policy is in force: lapse apply -f FILE brings some")
 		return b.String(), nil
@@ -76,7 +77,7 @@ func (s *status) text() (string, error) {
 				lag = short(-wait)
 			}
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Policy, p.state(), last, rows, lag, next, p.Table)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Policy, onOneLine(p.state()), last, onOneLine(rows), lag, next, onOneLine(p.Table))
 	}
 	if err := w.Flush(); err != nil {
 		return "", err
@@ -84,11 +85,11 @@ func (s *status) text() (string, error) {
 	for i := range s.Policies {
 		p := &s.Policies[i]
 		for _, note := range p.remarks() {
-			fmt.Fprintf(&b, "%s: %s\n", p.Policy, note)
+			fmt.Fprintf(&b, "%s: %s\n", p.Policy, onOneLine(note))
 		}
 	}
 	for _, problem := range s.LeftOver {
-		fmt.Fprintln(&b, problem)
+		fmt.Fprintln(&b, onOneLine(problem))
 	}
 	return b.String(), nil
 }
