@@ -79,8 +79,9 @@ comment on function lapse.resting is 'SQL that is true of the rows of a leaf tha
 -- where somebody holds a lock. It returns what record returned: what was rolled back stays counted. It returns null, and enters nothing, where the
 -- failure is no row's: a deadlock, a server that stops or has no space, damaged data, a refusal of ours.
 --
--- Where more than half of what a run tries resists, or a policy has 10,000 rows here, the cause is the schema and no row: the
--- batch is refused, and the policy stops.
+-- Where more than half of what a run tries for the first time resists, or a policy has 10,000 rows here, the cause is the schema and no
+-- row: the batch is refused, and the policy stops. Rows that are here already say nothing anew, and a run goes on by a hundred
+-- each five minutes at most: behind as many that resist, which are the oldest, may lie all those that do not.
 create function lapse.resist(claim lapse.claim, work lapse.work, key text[], state text, schema_name text, table_name text, constraint_name text)
 returns bigint[]
 language plpgsql security definer
@@ -92,6 +93,7 @@ declare
   obstacle record;
   entered  bigint;
   tried    bigint;
+  lately   bigint;
   gone     bigint;
 begin
   select s.policy_id, s.run, r.started_at into shard
@@ -104,13 +106,15 @@ begin
   if resist.state ~ '^(08|25|40|53|57|58|F0|LP|XX)' and resist.state <> '57014' or resist.state ~ '^55' and resist.state <> '55P03' then
     return null;
   end if;
-  select count(*), count(*) filter (where q.tried_at >= shard.started_at) into entered, tried
+  select count(*), count(*) filter (where q.entered_at >= shard.started_at),
+         count(*) filter (where q.entered_at >= greatest(shard.started_at, at - interval '5 minutes'))
+    into entered, tried, lately
     from lapse.quarantine q
    where q.policy_id = shard.policy_id;
   select coalesce(sum(s.deleted), 0) into gone from lapse.shard s where s.run = shard.run;
   if entered >= 10000 then
     raise exception '% rows are in quarantine', entered using errcode = 'LP030';
-  elsif tried >= 100 and tried >= gone then
+  elsif lately >= 100 and tried >= gone then
     raise exception '% of the % rows that this run tried could not be deleted', tried + 1, tried + 1 + gone using errcode = 'LP030';
   end if;
   -- Whoever raises an error may give it any names: only those of a constraint that is there are kept.
