@@ -80,13 +80,14 @@ type Judgement struct {
 }
 
 // tableRowsSQL is PostgreSQL's own estimate: rows per page as the last ANALYZE or VACUUM found them, times the pages there are.
+// pg_relation_size locks what it measures, so that it is asked of the leaves before anything is joined to them: of pg_class it would
+// lock, and wait for, every table of the database.
 const tableRowsSQL = `
 	select case when bool_and(size = 0 or c.reltuples >= 0 and c.relpages > 0)
 	            then coalesce(sum(case when size > 0 then c.reltuples::float8 / nullif(c.relpages, 0) * (size / current_setting('block_size')::int) end), 0)::bigint
 	            else -1 end
-	  from lapse.leaves($1) l
-	  join pg_class c on c.oid = l.relation
-	 cross join lateral (select pg_relation_size(c.oid)) s(size)`
+	  from (select x.relation, pg_relation_size(x.relation) as size from lapse.leaves($1) x offset 0) l
+	  join pg_class c on c.oid = l.relation`
 
 // Judge tries what is due under a policy, over a session whose state does not matter: the policy's survey function runs in it.
 // What else there is to know is read over q. Nothing is changed.
