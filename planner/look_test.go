@@ -108,6 +108,20 @@ func TestALookDoesNotWaitForALeafThatIsLocked(t *testing.T) {
 		if held != 0 {
 			t.Errorf("%d locks stayed", held)
 		}
+
+		// The bounds of a partition are read without its lock, too.
+		for _, ddl := range days("visits", "now() - interval '33 days'", 4) {
+			w.do(ddl)
+		}
+		w.do(`insert into visits values (1, now() - interval '32 days')`)
+		w.armed("policies:\n  - {name: visits, table: shop.visits, expire: {column: last_seen, after: 30 days}, state: armed}\n")
+		ranges := w.named("visits")
+		locker, err = db.ConnectAs(t, w.app).Begin(t.Context())
+		must(t, err)
+		_, err = locker.Exec(t.Context(), `lock table shop.visits_2 in access exclusive mode`)
+		must(t, err)
+		w.wantDue(&ranges, "visits_1", "visits_2")
+		must(t, locker.Rollback(t.Context()))
 	})
 }
 

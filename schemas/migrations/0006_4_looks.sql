@@ -103,7 +103,8 @@ end
 $lapse$;
 comment on function lapse.tree_signature is 'Digest of the row versions of pg_inherits below these tables.';
 
--- tree_of divides a table. A bound that is not of the column, or is no instant, says nothing.
+-- tree_of divides a table. A bound that is not of the column, or is no instant, says nothing. pg_get_expr locks the relation that it is
+-- given, and a bound needs none: whoever has locked one partition must not keep the look from the others.
 create function lapse.tree_of(root oid, ordered_by name)
 returns table (signature bytea, parents oid[], leaves oid[], floors timestamp[], ceilings timestamp[])
 language plpgsql stable
@@ -126,7 +127,7 @@ begin
             and a.attname = ordered_by and a.atttypid in ('timestamptz'::regtype, 'timestamp'::regtype, 'date'::regtype)
      cross join lateral (
        select case when a.attnum is not null then
-                regexp_match(pg_get_expr(c.relpartbound, c.oid),
+                regexp_match(pg_get_expr(c.relpartbound, 0),
                   $re$^FOR VALUES FROM \((?:'([^']*)'|MINVALUE)(?:, .*)?\) TO \((?:'([^']*)'|MAXVALUE)(?:, .*)?\)$$re$) end as range
      ) b
   )

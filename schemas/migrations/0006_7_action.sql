@@ -125,7 +125,7 @@ begin
      where t.tgrelid = any (chain) and c.contype = 'f' and c.confrelid = any (chain));
   for step in
     select c.oid, c.relowner, t.partdefid = c.oid as spare, t.partrelid, t.partstrat, t.partattrs[0] as number, a.attname, a.atttypid,
-           (regexp_match(pg_get_expr(c.relpartbound, c.oid), ' TO \(''?([^'',)]*)'))[1] as upper
+           (regexp_match(pg_get_expr(c.relpartbound, 0), ' TO \(''?([^'',)]*)'))[1] as upper
       from unnest(chain) with ordinality u(oid, n)
       join pg_class c on c.oid = u.oid
       join pg_partitioned_table t on t.partrelid = chain[u.n + 1]
@@ -148,7 +148,7 @@ begin
       past := past or exists (
         select from pg_inherits i
           join pg_class o on o.oid = i.inhrelid
-         cross join lateral (select (regexp_match(pg_get_expr(o.relpartbound, o.oid), ' TO \(''?([^'',)]*)'))[1] as upper) b
+         cross join lateral (select (regexp_match(pg_get_expr(o.relpartbound, 0), ' TO \(''?([^'',)]*)'))[1] as upper) b
          where i.inhparent = step.partrelid and i.inhrelid <> step.oid and not i.inhdetachpending
            and case when b.upper = 'MAXVALUE' then true when b.upper = 'MINVALUE' then false else b.upper::numeric > step.upper::numeric end
            and exists (select from lapse.leaves(o.oid) l join pg_class k on k.oid = l.relation where k.relpages > 0));
