@@ -96,7 +96,7 @@ func findBlocking(ctx context.Context, q Querier, table uint32, leaves, cascades
 	}
 	warnings := make([]string, 0, len(found))
 	for _, f := range found {
-		warnings = append(warnings, fmt.Sprintf("a row of %s that rows of %s still refer to (constraint %s) cannot be deleted, and holds up what else is due in its partition (of a plain table, all) until they are gone, or the constraint has on delete cascade or set null",
+		warnings = append(warnings, fmt.Sprintf("a row of %s that rows of %s still refer to (constraint %s) cannot be deleted: it waits in quarantine until they are gone, or the constraint has on delete cascade or set null",
 			f.Refers, f.Child, f.Constraint))
 	}
 	return warnings, nil

@@ -60,7 +60,7 @@ func (e *examination) checkPolicy(ctx context.Context, p *planner.InForce) ([]Fi
 	}
 	for _, b := range i.Blocking {
 		found = append(found, advise(Warn, fmt.Sprintf("on delete cascade or set null, where that is what is meant: alter table %s drop constraint %s, add foreign key …", b.Child, b.Constraint),
-			"foreign key %s of %s has no action: a row of %s that it refers to cannot go, and holds up what else is due in its partition (of a plain table, all)", b.Constraint, b.Child, b.Refers)...)
+			"foreign key %s of %s has no action: a row of %s that it refers to cannot go, and waits in quarantine", b.Constraint, b.Child, b.Refers)...)
 	}
 	if len(found) == 0 {
 		return ok("%s, version %d, %s: %s is fit", p.Name, p.Version, p.State, p.TableName), nil
