@@ -47,10 +47,10 @@ func TestInitSaysWhatBecameOfTheCatalog(t *testing.T) {
 		}
 		d := newDesk(t, pgtest.New(t, db.Major), db.URL) // whose init makes the keys
 		d.env["LAPSE_CONFIG"], d.env["LAPSE_SUPERUSER"] = off, "allow"
-		if code, _, log := d.lapse("policy", "list"); code != exitFailed || !strings.Contains(log, "the catalog has version 4, this program needs 5: run lapse init") {
+		if code, _, log := d.lapse("policy", "list"); code != exitFailed || !strings.Contains(log, "the catalog has version 4, this program needs 6: run lapse init") {
 			t.Errorf("before: exit code %d, %s", code, log)
 		}
-		for _, want := range []catalogReport{{"upgraded", 4, 5}, {"nothing", 5, 5}} {
+		for _, want := range []catalogReport{{"upgraded", 4, 6}, {"nothing", 6, 6}} {
 			code, out, log := d.lapse("init", "--json")
 			var got struct {
 				Catalog catalogReport `json:"catalog"`
@@ -61,7 +61,7 @@ func TestInitSaysWhatBecameOfTheCatalog(t *testing.T) {
 			}
 			said := false
 			for _, made := range got.Done {
-				said = said || made == setup.Made{What: "catalog", Detail: "upgraded from version 4 to 5"}
+				said = said || made == setup.Made{What: "catalog", Detail: "upgraded from version 4 to 6"}
 			}
 			if said != (want.Did == "upgraded") {
 				t.Errorf("it did %+v", got.Done)
