@@ -112,6 +112,21 @@ type asideShards struct {
 	Next      time.Time `json:"next_try"`
 }
 
+// text says why, and what to do about it where the SQLSTATE alone tells.
+func (a *asideShards) text() string {
+	why := make([]string, len(a.SQLStates))
+	for i, state := range a.SQLStates {
+		why[i] = "SQLSTATE " + state
+		switch state {
+		case schemas.SQLStateLockNotAvailable:
+			why[i] += ", somebody holds a lock: pg_locks shows who"
+		case schemas.SQLStateQueryCanceled:
+			why[i] += ", not even one row is found in time: `lapse plan` says by which index"
+		}
+	}
+	return fmt.Sprintf("%d shards put aside (%s), next try %s", a.Shards, strings.Join(why, "; "), a.Next.UTC().Format(time.RFC3339))
+}
+
 // notes are what a person should know, for the table.
 func (l *policyLine) notes() []string {
 	var notes []string
@@ -125,8 +140,7 @@ func (l *policyLine) notes() []string {
 		notes = append(notes, l.Trouble)
 	}
 	if l.Aside != nil {
-		notes = append(notes, fmt.Sprintf("%d shards put aside (SQLSTATE %s), next try %s", l.Aside.Shards,
-			strings.Join(l.Aside.SQLStates, ", "), l.Aside.Next.UTC().Format(time.RFC3339)))
+		notes = append(notes, l.Aside.text())
 	}
 	if q := l.Quarantine; q != nil {
 		text := planner.Quarantine(*q)
