@@ -26,8 +26,14 @@ func TestAKeyIsNeverShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	var logged bytes.Buffer
-	slog.New(slog.NewTextHandler(&logged, nil)).Info("a message", "key", key, "in", in)
-	slog.New(slog.NewJSONHandler(&logged, nil)).Info("a message", "key", key, "in", in)
+	timeless := &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr { // any digits may be in it
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}
+	slog.New(slog.NewTextHandler(&logged, timeless)).Info("a message", "key", key, "in", in)
+	slog.New(slog.NewJSONHandler(&logged, timeless)).Info("a message", "key", key, "in", in)
 	for _, s := range append(shown, string(text), logged.String()) {
 		if !strings.Contains(s, "(a key)") || strings.Contains(s, "s3cret") || strings.Contains(s, "115") || strings.Contains(s, "733363") {
 			t.Errorf("shown: %s", s)

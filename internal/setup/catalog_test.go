@@ -3,6 +3,7 @@ package setup_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -111,7 +112,7 @@ func TestACatalogThatThisProgramIsNotForIsRefusedUntouched(t *testing.T) {
 				`insert into lapse.migration (version, checksum, assumed, program) values (9, '` + checksum(t, 3) + `', false, 'v9')`,
 				"version 9 of the catalog was made from other files than this program has (by lapse v9)", `delete from lapse.migration where version = 9`,
 			},
-			{`update lapse.installation set schema_version = 99`, "the catalog has version 99, this program knows 5: use a newer lapse", `update lapse.installation set schema_version = 5`},
+			{`update lapse.installation set schema_version = 99`, fmt.Sprintf("the catalog has version 99, this program knows %d: use a newer lapse", schemas.Version), fmt.Sprintf("update lapse.installation set schema_version = %d", schemas.Version)},
 		} {
 			db.Exec(t, untie+c.change+tie)
 			changed := one[string](p, onRecord)

@@ -74,6 +74,20 @@ select t.ctid as at
     ended := counted < work.row_limit and page >= pg_relation_size(claim.target) / current_setting('block_size')::bigint;
     these := array[' and t.ctid > ($5[1])::tid and t.ctid <= ($6[1])::tid'];
   else
+    -- Of a full range the last row's place is enough: those between the cursor and it are due too.
+    if not locking then
+      execute 'select array[s.k1::text, s.k2::text] from (
+select (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) as k1, t."id" as k2
+  from only ' || place.leaf || ' as t
+ where (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) <= $2' || kept || after || '
+ order by (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END), t."id"
+ offset $4 - 1 limit 1
+) s'
+        into last using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
+      counted := work.row_limit;
+      ended := false;
+    end if;
+    if last is null then
     -- The first due rows in the order, without locks.
     execute 'with seen as materialized (
 select t.ctid as at, (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) as k1, t."id" as k2
@@ -87,6 +101,7 @@ select array_agg(d.at) filter (where $8), count(*),
        (select array[r.k1::text, r.k2::text] from seen r offset (select greatest(count(*) - 1, 0) from seen)), count(*) < $4
   from seen d'
       into rows_at, counted, last, ended using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
+    end if;
     -- A range of them, in which equal values are a range of what follows them in the order: as one comparison, PostgreSQL 14 and
     -- 15 read through all of them.
     these := case when place.cursor[1] = last[1] then array['
