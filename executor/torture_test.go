@@ -22,10 +22,18 @@ func tortureTime(t *testing.T) time.Duration {
 }
 
 // Each round is a process of its own, with a seed of its own.
-func TestTortureExactlyTheDueRowsGo(t *testing.T) {
+func TestTortureExactlyTheDueRowsGo(t *testing.T) { torture(t, "TestExactlyTheDueRowsGo") }
+
+func TestTortureWhateverMeetsInARunExactlyTheDueRowsGo(t *testing.T) {
+	torture(t, "TestWhateverMeetsInARunExactlyTheDueRowsGo")
+}
+
+// torture repeats a test of random worlds.
+func torture(t *testing.T, test string) {
+	t.Helper()
 	seed, ends, rounds := number(t, "LAPSE_TEST_SEED", time.Now().UnixNano()%1_000_000_000), time.Now().Add(tortureTime(t)), 0
 	for ; time.Now().Before(ends); rounds++ {
-		round := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestExactlyTheDueRowsGo$", "-test.count=1",
+		round := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+test+"$", "-test.count=1",
 			"-rapid.checks=50", fmt.Sprintf("-rapid.seed=%d", seed+int64(rounds)+1))
 		if out, err := round.CombinedOutput(); err != nil {
 			t.Fatalf("SEED=%d: %v\n%s", seed+int64(rounds)+1, err, out)
