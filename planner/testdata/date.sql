@@ -183,33 +183,30 @@ declare
   sight  record;
   spared text;
   fresh  int := 0;
+  read   boolean;
   seen   bigint;
 begin
   for place in select * from lapse.candidates(3, 1, 'day', bound::timestamp) loop
     leaf := place.leaf;
     due := null; -- not known: somebody has locked it, or too much would have to be read
     kept := true;
+    read := false;
     if leaf is null then
       return next; -- how the table is divided is not kept
       continue;
     end if;
+    -- What ends by an error gives its locks back: those of a thousand leaves and of their indexes would fill the server's lock table.
     begin
       execute 'lock table only ' || place.name || ' in access share mode nowait';
-    exception when lock_not_available then
-      return next;
-      continue;
-    end;
-    select * into sight from lapse.inspect_leaf(3, 1, place.leaf, place.name, fresh < 50);
-    kept := sight.kept;
-    if not kept then
-      fresh := fresh + 1;
-      if sight.spared is null then
-        return next;
-        continue;
+      read := true;
+      select * into sight from lapse.inspect_leaf(3, 1, place.leaf, place.name, fresh < 50);
+      kept := sight.kept;
+      if not kept then
+        fresh := fresh + 1;
       end if;
-    end if;
-    spared := case when sight.spared = '' then '' else ' and (' || sight.spared || ') is not true' end;
-    execute 'select coalesce(bool_or(s.due), false), count(*) from (
+      if sight.spared is not null then
+        spared := case when sight.spared = '' then '' else ' and (' || sight.spared || ') is not true' end;
+        execute 'select coalesce(bool_or(s.due), false), count(*) from (
 select t.ctid as at, t."day" as k1, t."id" as k2,
        t.tableoid = $3 and case when t."day" between ''4713-01-01 BC'' and $2 then (t."day"::timestamp at time zone ''UTC'') + interval ''1 mon 2 days'' <= $1 else false end as due
   from only ' || place.name || ' as t
@@ -217,17 +214,25 @@ select t.ctid as at, t."day" as k1, t."id" as k2,
  order by t."day", t."id"
  limit $4
 ) s' into due, seen using cutoff, bound, place.leaf, 10000;
-    perform lapse.pin();
-    if not due and seen = 10000 then
-      due := null;
-    end if;
+        if not due and seen = 10000 then
+          due := null;
+        end if;
+      end if;
+      raise sqlstate 'LP099'; -- not LP000, which is all of its class
+    exception
+      when sqlstate 'LP099' then
+        null; -- and takes back what code in the condition has set
+      when lock_not_available then
+        if read then
+          raise;
+        end if;
+    end;
     if due is distinct from false or not kept then
       return next;
     end if;
   end loop;
 end
 $lapse$;
-
 -- Counts the rows of public.visits that are due under policy visits at an instant, and says how a batch would find those of
 -- its largest partition. It counts no further than at_most (null: to the end; 0: not at all), and then gives PostgreSQL's own
 -- estimate. Rows that are held are counted by themselves. It returns counts, instants and plans, never values.

@@ -190,32 +190,29 @@ declare
   sight  record;
   spared text;
   fresh  int := 0;
+  read   boolean;
 begin
   for place in select * from lapse.candidates(1, 2, '', null) loop
     leaf := place.leaf;
     due := null; -- not known: somebody has locked it, or too much would have to be read
     kept := true;
+    read := false;
     if leaf is null then
       return next; -- how the table is divided is not kept
       continue;
     end if;
+    -- What ends by an error gives its locks back: those of a thousand leaves and of their indexes would fill the server's lock table.
     begin
       execute 'lock table only ' || place.name || ' in access share mode nowait';
-    exception when lock_not_available then
-      return next;
-      continue;
-    end;
-    select * into sight from lapse.inspect_leaf(1, 2, place.leaf, place.name, fresh < 50);
-    kept := sight.kept;
-    if not kept then
-      fresh := fresh + 1;
-      if sight.spared is null then
-        return next;
-        continue;
+      read := true;
+      select * into sight from lapse.inspect_leaf(1, 2, place.leaf, place.name, fresh < 50);
+      kept := sight.kept;
+      if not kept then
+        fresh := fresh + 1;
       end if;
-    end if;
-    spared := case when sight.spared = '' then '' else ' and (' || sight.spared || ') is not true' end;
-    execute 'select exists (select from (
+      if sight.spared is not null then
+        spared := case when sight.spared = '' then '' else ' and (' || sight.spared || ') is not true' end;
+        execute 'select exists (select from (
 select t.ctid as at, t."at" as k1, t."id" as k2
   from only ' || place.name || ' as t
  where t."at" <= $2 and t."at" >= (-210863520000)::bigint
@@ -223,14 +220,22 @@ select t.ctid as at, t."at" as k1, t."id" as k2
  order by t."at"
  limit $4
 ) s)' into due using cutoff, bound, place.leaf, 1;
-    perform lapse.pin();
+      end if;
+      raise sqlstate 'LP099'; -- not LP000, which is all of its class
+    exception
+      when sqlstate 'LP099' then
+        null; -- and takes back what code in the condition has set
+      when lock_not_available then
+        if read then
+          raise;
+        end if;
+    end;
     if due is distinct from false or not kept then
       return next;
     end if;
   end loop;
 end
 $lapse$;
-
 -- Counts the rows of shop.logins that are due under policy p at an instant, and says how a batch would find those of
 -- its largest partition. It counts no further than at_most (null: to the end; 0: not at all), and then gives PostgreSQL's own
 -- estimate. Rows that are held are counted by themselves. It returns counts, instants and plans, never values.

@@ -179,33 +179,30 @@ declare
   sight  record;
   spared text;
   fresh  int := 0;
+  read   boolean;
   seen   bigint;
 begin
   for place in select * from lapse.candidates(1, 2, '', null) loop
     leaf := place.leaf;
     due := null; -- not known: somebody has locked it, or too much would have to be read
     kept := true;
+    read := false;
     if leaf is null then
       return next; -- how the table is divided is not kept
       continue;
     end if;
+    -- What ends by an error gives its locks back: those of a thousand leaves and of their indexes would fill the server's lock table.
     begin
       execute 'lock table only ' || place.name || ' in access share mode nowait';
-    exception when lock_not_available then
-      return next;
-      continue;
-    end;
-    select * into sight from lapse.inspect_leaf(1, 2, place.leaf, place.name, fresh < 50);
-    kept := sight.kept;
-    if not kept then
-      fresh := fresh + 1;
-      if sight.spared is null then
-        return next;
-        continue;
+      read := true;
+      select * into sight from lapse.inspect_leaf(1, 2, place.leaf, place.name, fresh < 50);
+      kept := sight.kept;
+      if not kept then
+        fresh := fresh + 1;
       end if;
-    end if;
-    spared := case when sight.spared = '' then '' else ' and (' || sight.spared || ') is not true' end;
-    execute 'select coalesce(bool_or(s.due), false), count(*) from (
+      if sight.spared is not null then
+        spared := case when sight.spared = '' then '' else ' and (' || sight.spared || ') is not true' end;
+        execute 'select coalesce(bool_or(s.due), false), count(*) from (
 select t.ctid as at, (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END WHEN ''string''::text THEN CASE WHEN (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 11) ~ ''^[0-9]{4}-[0-9]{2}-[0-9]{2}T?$''::text) THEN ((((((((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 4))::integer * 146097) / 400) + (((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 6, 2))::integer * 153) / 5)) + (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 9, 2))::integer) - 719558))::bigint * 86400) ELSE NULL::bigint END ELSE NULL::bigint END) as k1, t."id" as k2,
        t.tableoid = $3 and case when (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END WHEN ''string''::text THEN CASE WHEN (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 11) ~ ''^[0-9]{4}-[0-9]{2}-[0-9]{2}T?$''::text) THEN ((((((((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 4))::integer * 146097) / 400) + (((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 6, 2))::integer * 153) / 5)) + (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 9, 2))::integer) - 719558))::bigint * 86400) ELSE NULL::bigint END ELSE NULL::bigint END) <= $2 then case when jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) = ''number'' then to_timestamp(round((t."doc" #> ''{meta,valid.to}''::text[])::numeric, 6)) + interval ''1 mon'' <= $1 else case when (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C") >= ''0001'' and (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C") ~ ''^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then case when substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 9, 2) <= case substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 6, 2) when ''02'' then case when substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 1, 4)::int % 4 = 0 and (substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 1, 4)::int % 100 <> 0 or substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 1, 4)::int % 400 = 0) then ''29'' else ''28'' end when ''04'' then ''30'' when ''06'' then ''30'' when ''09'' then ''30'' when ''11'' then ''30'' else ''31'' end then (left((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), case substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 20, 1) when ''.'' then 23 else 19 end)::timestamp at time zone ''UTC'' - (case when substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 20) like ''%:%'' then right((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 6) else ''0'' end)::interval) + interval ''1 mon'' <= $1 else false end else false end end else false end as due
   from only ' || place.name || ' as t
@@ -213,17 +210,25 @@ select t.ctid as at, (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])
  order by (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END WHEN ''string''::text THEN CASE WHEN (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 11) ~ ''^[0-9]{4}-[0-9]{2}-[0-9]{2}T?$''::text) THEN ((((((((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 4))::integer * 146097) / 400) + (((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 6, 2))::integer * 153) / 5)) + (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 9, 2))::integer) - 719558))::bigint * 86400) ELSE NULL::bigint END ELSE NULL::bigint END), t."id"
  limit $4
 ) s' into due, seen using cutoff, bound, place.leaf, 10000;
-    perform lapse.pin();
-    if not due and seen = 10000 then
-      due := null;
-    end if;
+        if not due and seen = 10000 then
+          due := null;
+        end if;
+      end if;
+      raise sqlstate 'LP099'; -- not LP000, which is all of its class
+    exception
+      when sqlstate 'LP099' then
+        null; -- and takes back what code in the condition has set
+      when lock_not_available then
+        if read then
+          raise;
+        end if;
+    end;
     if due is distinct from false or not kept then
       return next;
     end if;
   end loop;
 end
 $lapse$;
-
 -- Counts the rows of shop.t that are due under policy p at an instant, and says how a batch would find those of
 -- its largest partition. It counts no further than at_most (null: to the end; 0: not at all), and then gives PostgreSQL's own
 -- estimate. Rows that are held are counted by themselves. It returns counts, instants and plans, never values.

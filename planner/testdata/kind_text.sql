@@ -179,33 +179,30 @@ declare
   sight  record;
   spared text;
   fresh  int := 0;
+  read   boolean;
   seen   bigint;
 begin
   for place in select * from lapse.candidates(1, 2, '', null) loop
     leaf := place.leaf;
     due := null; -- not known: somebody has locked it, or too much would have to be read
     kept := true;
+    read := false;
     if leaf is null then
       return next; -- how the table is divided is not kept
       continue;
     end if;
+    -- What ends by an error gives its locks back: those of a thousand leaves and of their indexes would fill the server's lock table.
     begin
       execute 'lock table only ' || place.name || ' in access share mode nowait';
-    exception when lock_not_available then
-      return next;
-      continue;
-    end;
-    select * into sight from lapse.inspect_leaf(1, 2, place.leaf, place.name, fresh < 50);
-    kept := sight.kept;
-    if not kept then
-      fresh := fresh + 1;
-      if sight.spared is null then
-        return next;
-        continue;
+      read := true;
+      select * into sight from lapse.inspect_leaf(1, 2, place.leaf, place.name, fresh < 50);
+      kept := sight.kept;
+      if not kept then
+        fresh := fresh + 1;
       end if;
-    end if;
-    spared := case when sight.spared = '' then '' else ' and (' || sight.spared || ') is not true' end;
-    execute 'select coalesce(bool_or(s.due), false), count(*) from (
+      if sight.spared is not null then
+        spared := case when sight.spared = '' then '' else ' and (' || sight.spared || ') is not true' end;
+        execute 'select coalesce(bool_or(s.due), false), count(*) from (
 select t.ctid as at, (t."at" collate "C") as k1, t."id" as k2,
        t.tableoid = $3 and case when octet_length((t."at")::text) < 30 then case when (t."at" collate "C") between ''0001'' and $2 and (t."at" collate "C") ~ ''^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then case when substr((t."at" collate "C"), 9, 2) <= case substr((t."at" collate "C"), 6, 2) when ''02'' then case when substr((t."at" collate "C"), 1, 4)::int % 4 = 0 and (substr((t."at" collate "C"), 1, 4)::int % 100 <> 0 or substr((t."at" collate "C"), 1, 4)::int % 400 = 0) then ''29'' else ''28'' end when ''04'' then ''30'' when ''06'' then ''30'' when ''09'' then ''30'' when ''11'' then ''30'' else ''31'' end then (left((t."at" collate "C"), case substr((t."at" collate "C"), 20, 1) when ''.'' then 23 else 19 end)::timestamp at time zone ''UTC'' - (case when substr((t."at" collate "C"), 20) like ''%:%'' then right((t."at" collate "C"), 6) else ''0'' end)::interval) + interval ''1 day'' <= $1 else false end else false end else false end as due
   from only ' || place.name || ' as t
@@ -213,17 +210,25 @@ select t.ctid as at, (t."at" collate "C") as k1, t."id" as k2,
  order by (t."at" collate "C"), t."id"
  limit $4
 ) s' into due, seen using cutoff, bound, place.leaf, 10000;
-    perform lapse.pin();
-    if not due and seen = 10000 then
-      due := null;
-    end if;
+        if not due and seen = 10000 then
+          due := null;
+        end if;
+      end if;
+      raise sqlstate 'LP099'; -- not LP000, which is all of its class
+    exception
+      when sqlstate 'LP099' then
+        null; -- and takes back what code in the condition has set
+      when lock_not_available then
+        if read then
+          raise;
+        end if;
+    end;
     if due is distinct from false or not kept then
       return next;
     end if;
   end loop;
 end
 $lapse$;
-
 -- Counts the rows of shop.t that are due under policy p at an instant, and says how a batch would find those of
 -- its largest partition. It counts no further than at_most (null: to the end; 0: not at all), and then gives PostgreSQL's own
 -- estimate. Rows that are held are counted by themselves. It returns counts, instants and plans, never values.
