@@ -58,10 +58,10 @@ torture-audit: servers-or-less ## kill and freeze brokers, auditors and PostgreS
 	@LAPSE_TORTURE=$(MINUTES) LAPSE_TEST_SEED=$(SEED) go test -tags torture -count=1 -v -timeout $$(($(MINUTES) + 20))m \
 		-run TestNothingIsMissingOrTwiceUnderTorture ./audit/
 
-# Three tests, each for MINUTES: random worlds with concurrent writers, cut connections, and kills of any of four executors.
+# Four tests, each for MINUTES: random worlds with concurrent writers, policies in which everything meets, cut connections, and kills of any of four executors.
 .PHONY: torture-executor
 torture-executor: servers-or-less ## the executor's: random tables with writers beside it, every message cut, kill -9, each for MINUTES=5
-	@LAPSE_TORTURE=$(MINUTES) LAPSE_TEST_SEED=$(SEED) go test -tags torture -count=1 -v -timeout $$((3 * $(MINUTES) + 30))m \
+	@LAPSE_TORTURE=$(MINUTES) LAPSE_TEST_SEED=$(SEED) go test -tags torture -count=1 -v -timeout $$((4 * $(MINUTES) + 30))m \
 		-run '^TestTorture' ./executor/ | grep -v '^ *[a-z_]*_test.go:[0-9]*: time='
 
 # Give the machine nothing else to do meanwhile; bench/README.md says what is measured, and how.
