@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/google/uuid"
@@ -39,7 +40,7 @@ func (w *worker) showProgress(t *turn, held string) {
 	p, m := t.policy, t.memory
 	c := m.done()
 	if m.first(sayBegins) {
-		w.log.Info("run deletes", "policy", p.Name, "version", p.Version, "run", c.run, "expected", m.expects(0))
+		expecting(w.log, m.expects(0)).Info("run deletes", "policy", p.Name, "version", p.Version, "run", c.run)
 	}
 	progress := Progress{Policy: p.Name, Table: p.TableName, Run: c.run, Deleted: c.deleted, Cascaded: c.cascaded, Expected: m.expects(0), Held: held}
 	w.metrics.backlog.goesOn(p, progress.Expected, c.deleted)
@@ -51,7 +52,7 @@ func (w *worker) showProgress(t *turn, held string) {
 	}
 	if w.config.Progress == nil {
 		if m.sinceLog(w.now()) {
-			w.log.Info("run goes on", "policy", p.Name, "run", c.run, "deleted", c.deleted, "cascaded", c.cascaded, "expected", progress.Expected,
+			expecting(w.log, progress.Expected).Info("run goes on", "policy", p.Name, "run", c.run, "deleted", c.deleted, "cascaded", c.cascaded,
 				"rows_per_second", int64(progress.Rate), "held_back_by", progress.Held)
 		}
 		return
@@ -59,6 +60,14 @@ func (w *worker) showProgress(t *turn, held string) {
 	w.progress.Lock()
 	defer w.progress.Unlock()
 	w.config.Progress(progress)
+}
+
+// expecting is the log with what a run is to delete. Of one that another process began it is not known, and nothing is said.
+func expecting(log *slog.Logger, rows int64) *slog.Logger {
+	if rows == 0 {
+		return log
+	}
+	return log.With("expected", rows)
 }
 
 // What is logged once in a run.

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"bytes"
 	"log/slog"
 	"strings"
 	"sync"
@@ -88,5 +89,19 @@ func TestALongRunLogsHowFarItIsEveryHalfMinute(t *testing.T) {
 		if got := m.sinceLog(began.Add(step.after * time.Second)); got != step.want {
 			t.Errorf("after %d s: logged %t", step.after, got)
 		}
+	}
+}
+
+func TestALogSaysNothingOfAnExpectationThatIsNotKnown(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&out, nil))
+	expecting(log, 0).Info("run deletes", "policy", "p")
+	if strings.Contains(out.String(), "expected") {
+		t.Errorf("not known: %s", out.String())
+	}
+	expecting(log, 5).Info("run deletes", "policy", "p")
+	if !strings.HasSuffix(out.String(), "expected=5 policy=p\n") {
+		t.Errorf("known: %s", out.String())
 	}
 }
