@@ -45,6 +45,6 @@ func (w *worker) prune(ctx context.Context) {
 		}
 	}
 	if all > 0 {
-		w.log.Debug("old rows of the ledger were removed", "rows", all)
+		w.log.Debug("old rows of the ledger, and old runs, were removed", "rows", all)
 	}
 }

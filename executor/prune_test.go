@@ -27,7 +27,7 @@ func formerly(t testing.TB, db *pgtest.DB, day, batches int) {
 		insert into lapse.batch_result (batch, picked, deleted, by_relation, finished_at) select batch, 1, 1, '{}', started_at + interval '3 ms' from b`, day, batches))
 }
 
-// pruned calls the function as the executor does until nothing is left to do, and returns how much was removed.
+// pruned calls the function as the executor does until nothing is left to do, and returns how many rows it says went.
 func pruned(t testing.TB, db *pgtest.DB, days int) (rows int) {
 	t.Helper()
 	conn := db.ConnectAs(t, schemas.RolesFor(schemas.DefaultRolePrefix).Executor)
@@ -132,8 +132,8 @@ func TestWhatAnUnfinishedRunOrAnUnsettledBatchNeedsIsNotPruned(t *testing.T) {
 		db.Exec(t, "update lapse.shard set done = leaf <> 1, batch = (select min(batch::text)::uuid from lapse.batch)")
 		formerly(t, db, 50, 5)
 		formerly(t, db, 40, 5) // the last run
-		if n := pruned(t, db, 30); n != 14 {
-			t.Errorf("%d batches went, want all but the one that a shard was entered with last", n)
+		if n := pruned(t, db, 30); n != 15 {
+			t.Errorf("%d batches and runs went, want all but the batch that a shard was entered with last, and two runs", n)
 		}
 		if got, want := kept(t, db), "1 batches, 1 results, 2 runs, 6 shards"; got != want {
 			t.Errorf("there are %s, want %s", got, want)
@@ -186,6 +186,39 @@ func TestNobodyRemovesFromTheLedgerWhatPruneWouldNot(t *testing.T) {
 		}
 		if n := pruned(t, db, -5); n != 5 {
 			t.Errorf("%d batches went, want those that are older than a day", n)
+		}
+	})
+}
+
+// Two hundred policies that delete a little each minute make far more runs than calls for their batches would remove on the side.
+func TestRunsArePrunedUntilNoneIsLeftHoweverFewBatchesTheyHad(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 5, 5)
+		arm(t, db, policies(policy("p", "public.sessions")))
+		db.Exec(t, `insert into lapse.run (run, policy_id, version, cutoff, started_at, outcome)
+			select gen_random_uuid(), 1, 1, a, a, 'done' from (select now() - interval '40 days' as a, generate_series(1, 320)) x`)
+		formerly(t, db, 40, 1)
+		formerly(t, db, 20, 1)
+		once(t, newExecutor(t, db, func(c *Config) { c.LedgerDays = 35 }))
+		if got, want := kept(t, db), "2 batches, 2 results, 2 runs, 4 shards"; got != want {
+			t.Errorf("there are %s, want %s", got, want)
+		}
+	})
+}
+
+// A table whose partitions come and go would leave an entry of the checks for each of them for ever.
+func TestWhatTheChecksFoundOfAPartitionThatIsGoneIsPruned(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		owned(t, db, "create table events (id bigint, at timestamptz, primary key (id, at)) partition by list (id)",
+			"create table events_1 partition of events for values in (1)", "create table events_2 partition of events for values in (2)")
+		arm(t, db, policies(policy("p", "public.events")))
+		once(t, newExecutor(t, db), "p")
+		owned(t, db, "drop table events_1")
+		pruned(t, db, 30)
+		if got := one[string](t, db, "select string_agg(name, ' ') from lapse.examined"); got != "public.events_2" {
+			t.Errorf("entries of %s are left", got)
 		}
 	})
 }

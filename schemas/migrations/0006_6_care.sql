@@ -121,7 +121,7 @@ begin
 end
 $do$;
 
--- prune removes ledger rows and runs that are older than so many days, some thousands at a time, and returns how many ledger rows it
+-- prune removes ledger rows and runs that are older than so many days, some thousands at a time, and returns how many rows it
 -- removed: none says that nothing is left to do, or that somebody else is at it. The batch that a shard was entered with last stays
 -- while the shard is not done: somebody may not know yet what became of it. So does each policy's last run, which schedule, clock and
 -- breaker go by, and every run that is not over. A crash before it commits removes nothing.
@@ -132,6 +132,7 @@ as $lapse$
 declare
   horizon timestamptz;
   gone    uuid[];
+  more    int;
 begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'only a member of % may prune', {{.ExecutorText}} using errcode = 'insufficient_privilege';
@@ -164,7 +165,11 @@ begin
                    or exists (select from lapse.gate g where g.policy_id = o.policy_id and g.state = 'dropped'))
             order by o.number
             limit 50);
-  return cardinality(gone);
+  get diagnostics more = row_count;
+  -- What the checks found of a leaf that is gone: a table whose partitions are dropped leaves an entry for each of them.
+  delete from lapse.examined e
+   where e.id in (select x.id from lapse.examined x where not exists (select from pg_class c where c.oid = x.leaf) for update skip locked);
+  return cardinality(gone) + more;
 end
 $lapse$;
 comment on function lapse.prune is 'Removes confirmed ledger rows and runs that are older than so many days, some at a time. For the executor.';
