@@ -118,6 +118,24 @@ func TestAPassCountsWhatItDidInEachOfItsRuns(t *testing.T) {
 	}
 }
 
+// Held rows are no backlog: they are counted by themselves, also where nothing else is left, and the watermark passes them.
+func TestARunSaysHowManyRowsAreHeld(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 50, 5)
+		arm(t, db, policies(policy("p", "public.sessions")))
+		placeHold(t, holdSession(t, db), byKeys("public.sessions", "7", "8"))
+		e := newExecutor(t, db)
+		w := only(t, once(t, e, "p")).Whole
+		if w.Deleted != 48 || w.LeftHeld == nil || *w.LeftHeld != 2 || w.LeftDue == nil || *w.LeftDue != 0 || w.Watermark == nil {
+			t.Errorf("Once says %+v, want 2 rows held and none left", w)
+		}
+		if !one[bool](t, db, "select watermark = cutoff and due = 48 from lapse.run") || counted(t, e, "lapse_rows_held") != 2 || counted(t, e, "lapse_expired_backlog_rows") != 0 {
+			t.Errorf("watermark, due rows or metrics say otherwise: %v held, %v left", counted(t, e, "lapse_rows_held"), counted(t, e, "lapse_expired_backlog_rows"))
+		}
+	})
+}
+
 func TestSeveralExecutorsSayTheSameOfOneRun(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {

@@ -70,7 +70,7 @@ func TestTortureKillsOfAnyOfFourExecutors(t *testing.T) {
 		random, ends := seeded(t, db.Major), time.Now().Add(tortureTime(t))
 		const due, live = 20_000, 500
 		spread(t, db, due, live)
-		arm(t, db, policies(policy("p", "public.sessions", "batch: 20")))
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 20", "every: 100 milliseconds")))
 		h := record(t, db)
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()

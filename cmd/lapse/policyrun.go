@@ -87,15 +87,18 @@ func (r *lastRun) left() string {
 	due, resting, held := value(r.LeftDue), value(r.LeftResting), value(r.LeftHeld)
 	count(max(due-resting, 0), "locked or resisting")
 	count(resting, "in quarantine")
-	count(held, "held")
+	text := strings.Join(kinds, ", ")
 	switch {
-	case len(kinds) == 0:
-		return ""
+	case text == "":
 	case r.Watermark == nil:
-		return "of what was due these are left: " + strings.Join(kinds, ", ")
+		text = "of what was due these are left: " + text
 	default:
-		return fmt.Sprintf("nothing that fell due before %s is left, and since then %s", r.Watermark.UTC().Format(time.RFC3339), strings.Join(kinds, ", "))
+		text = fmt.Sprintf("nothing that fell due before %s is left, and since then %s", r.Watermark.UTC().Format(time.RFC3339), text)
 	}
+	if held > 0 {
+		text = strings.TrimPrefix(fmt.Sprintf("%s; %d rows that were due are held", text, held), "; ")
+	}
+	return text
 }
 
 func value(n *int64) int64 {
