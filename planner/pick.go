@@ -3,6 +3,8 @@ package planner
 import (
 	"fmt"
 	"strings"
+
+	"lapse/planner/expiry"
 )
 
 // A pick finds a batch's rows, locks them and says where the next batch goes on: by keyset on (the expiry's order, the key), so
@@ -114,4 +116,15 @@ func (d *Definition) findStatement(leaf, cutoff, bound, limit, looks string) str
 	}
 	return fmt.Sprintf("select s.at, %s\n  from (\n%s\n%s\n) s\n where s.due\n limit %s", d.places("s", ""),
 		d.pickSelect(leaf, cutoff, bound, own), d.pickTail(looks), limit)
+}
+
+// lowWater is the bound at an instant, up to which a leaf may be empty of due rows, as lapse.low_mark has it; nil for a policy that has no
+// such marks. It must be ordered by what the bound is of, every row within the bound must be due, and none becomes due but by time or by
+// an update of that column: where the file has a condition, rows that come to meet it would be found late as a rule.
+func (d *Definition) lowWater(at string) *expiry.Bound {
+	b := d.Expire.Bound(at)
+	if !d.condition().Certain() || d.Where.text() != "" || d.Expire.Order().SQL == "" || d.Expire.Order().SQL != b.Column {
+		return nil
+	}
+	return &b
 }

@@ -39,7 +39,7 @@ func TestADeleterMayCallTheFixedFunctionsAndNothingElse(t *testing.T) {
 		const want = own +
 			"enter(claim lapse.claim, work lapse.work, policy integer, version integer, largest integer), inspect(policy integer, version integer), cascade_statement(root oid, due text), held_keys(hold integer), resting_keys(policy integer, leaf oid, at timestamp with time zone), held_rows(policy integer, version integer), " +
 			"leave(claim lapse.claim, work lapse.work, picked bigint, deleted bigint, before bigint[], last text[], ended boolean, left_behind boolean), " +
-			"candidates(policy integer, version integer, ordered_by name, upto timestamp without time zone), inspect_leaf(policy integer, version integer, leaf oid, name text, checks boolean, OUT spared text, OUT kept boolean), " +
+			"candidates(policy integer, version integer, ordered_by name, upto timestamp without time zone), inspect_leaf(policy integer, version integer, leaf oid, name text, checks boolean, OUT spared text, OUT kept boolean, OUT low timestamp with time zone), clear(claim lapse.claim, work lapse.work), " +
 			"look(claim lapse.claim, work lapse.work, leaf text), pin(), record(claim lapse.claim, mac bytea, work lapse.work), " +
 			"awaited(relation oid), part(claim lapse.claim, work lapse.work, due_column name), leave_drop(claim lapse.claim, work lapse.work, why text), " +
 			"record_drop(claim lapse.claim, mac bytea, work lapse.work, rows bigint, oldest timestamp with time zone, newest timestamp with time zone), " +

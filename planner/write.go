@@ -74,6 +74,9 @@ func (w *writer) write(ctx context.Context) error {
 		if _, err := w.tx.Exec(ctx, `delete from lapse.quarantine where policy_id = $1`, w.id); err != nil {
 			return fmt.Errorf("empty the quarantine: %w", err)
 		}
+		if _, err := w.tx.Exec(ctx, `delete from lapse.low_water where policy_id = $1`, w.id); err != nil {
+			return fmt.Errorf("forget the low-water marks: %w", err)
+		}
 	}
 	if w.c.Kind == Removed {
 		// What is unfinished stays unfinished: no executor looks at it again.

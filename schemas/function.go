@@ -88,7 +88,7 @@ func setting(line string) string {
 // batchFunctions are the functions of the catalog that a batch runs, besides the policy's own.
 var batchFunctions = []string{
 	"lapse.enforced_holds", "lapse.held_along", "lapse.held_keys", "lapse.held_on",
-	"lapse.code", "lapse.distrusted", "lapse.enter", "lapse.examine", "lapse.familiar", "lapse.held", "lapse.intruders", "lapse.joined", "lapse.keep", "lapse.lease_time", "lapse.leave", "lapse.look", "lapse.pin", "lapse.publications_fault", "lapse.publications_trouble",
+	"lapse.clear", "lapse.code", "lapse.distrusted", "lapse.enter", "lapse.examine", "lapse.familiar", "lapse.held", "lapse.intruders", "lapse.joined", "lapse.keep", "lapse.lease_time", "lapse.leave", "lapse.look", "lapse.low_mark", "lapse.pin", "lapse.publications_fault", "lapse.publications_trouble",
 	"lapse.reach", "lapse.record", "lapse.resist", "lapse.resting", "lapse.resting_keys", "lapse.same_table", "lapse.signature", "lapse.surroundings", "lapse.system_identifier", "lapse.timeline", "lapse.unseen",
 	"lapse.awaited", "lapse.leave_drop", "lapse.leaves", "lapse.part", "lapse.part_of", "lapse.record_drop", "lapse.referring",
 }
@@ -97,7 +97,7 @@ var batchFunctions = []string{
 var lookFunctions = []string{
 	"lapse.enforced_holds", "lapse.held_along", "lapse.held_keys", "lapse.held_on", "lapse.leaves",
 	"lapse.candidates", "lapse.code", "lapse.distrusted", "lapse.examine", "lapse.familiar", "lapse.held", "lapse.inspect_leaf", "lapse.intruders", "lapse.joined",
-	"lapse.pin", "lapse.reach", "lapse.resting", "lapse.resting_keys", "lapse.same_table", "lapse.signature", "lapse.surroundings", "lapse.tree_of", "lapse.tree_signature", "lapse.unseen",
+	"lapse.low_mark", "lapse.pin", "lapse.reach", "lapse.resting", "lapse.resting_keys", "lapse.same_table", "lapse.signature", "lapse.surroundings", "lapse.tree_of", "lapse.tree_signature", "lapse.unseen",
 }
 
 // DeleterFunctions are the functions of the catalog that a deleter may call, as GRANT names them. It has no other right
@@ -107,7 +107,7 @@ func DeleterFunctions() []string {
 		"lapse.held_keys(int)", "lapse.held_rows(int, int)", "lapse.resting_keys(int, oid, timestamptz)",
 		"lapse.enter(lapse.claim, lapse.work, int, int, int)", "lapse.look(lapse.claim, lapse.work, text)",
 		"lapse.record(lapse.claim, bytea, lapse.work)", "lapse.resist(lapse.claim, lapse.work, text[], text, text, text, text)",
-		"lapse.leave(lapse.claim, lapse.work, bigint, bigint, bigint[], text[], boolean, boolean)", "lapse.inspect(int, int)",
+		"lapse.leave(lapse.claim, lapse.work, bigint, bigint, bigint[], text[], boolean, boolean)", "lapse.clear(lapse.claim, lapse.work)", "lapse.inspect(int, int)",
 		"lapse.pin()", "lapse.cascade_statement(oid, text)", "lapse.part(lapse.claim, lapse.work, name)", "lapse.awaited(oid)",
 		"lapse.record_drop(lapse.claim, bytea, lapse.work, bigint, timestamptz, timestamptz)", "lapse.leave_drop(lapse.claim, lapse.work, text)",
 		"lapse.candidates(int, int, name, timestamp)", "lapse.inspect_leaf(int, int, oid, text, boolean)",

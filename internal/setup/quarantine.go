@@ -142,9 +142,10 @@ func (s *Session) RetryQuarantined(ctx context.Context, policy schemas.PolicyNam
 	return s.changeQuarantine(ctx, policy, keys, `update lapse.quarantine q set retry_at = least(q.retry_at, clock_timestamp()) where q.policy_id = $1`)
 }
 
-// ForgiveQuarantined takes rows out of the quarantine, as RetryQuarantined lets them be tried: the next run finds them as if it had never tried them.
+// ForgiveQuarantined takes rows out of the quarantine, as RetryQuarantined lets them be tried: the next run finds them as if it had never tried them,
+// wherever the scan was to begin.
 func (s *Session) ForgiveQuarantined(ctx context.Context, policy schemas.PolicyName, keys [][]string) (int64, error) {
-	return s.changeQuarantine(ctx, policy, keys, `delete from lapse.quarantine q where q.policy_id = $1`)
+	return s.changeQuarantine(ctx, policy, keys, `with behind as (delete from lapse.low_water l where l.policy_id = $1) delete from lapse.quarantine q where q.policy_id = $1`)
 }
 
 func (s *Session) changeQuarantine(ctx context.Context, policy schemas.PolicyName, keys [][]string, change string) (changed int64, err error) {

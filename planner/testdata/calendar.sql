@@ -24,8 +24,8 @@ declare
   slice   text := case when place.lower is null then '' else '
    and t."closed""at" > ($9[1])::timestamp without time zone' end || case when place.upper is null then '' else '
    and t."closed""at" <= ($10[1])::timestamp without time zone' end;
-  after   text := case when place.cursor is null then '' else '
-   and (t."closed""at", (t."email")::text collate "C") > (($5[1])::timestamp without time zone, ($5[2])::text collate "C")' end;
+  after   text := case when place.cursor is not null then '
+   and (t."closed""at", (t."email")::text collate "C") > (($5[1])::timestamp without time zone, ($5[2])::text collate "C")' else '' end;
   locking boolean := shape in ('pick', 'heap pick') or coalesce(work.step_over, false);
   rows_at tid[];
   counted bigint;
@@ -41,6 +41,7 @@ declare
  where (select set_config(''search_path'', ''app, "O''''dd"'', true)) is not null and t.tableoid = $3
    and case when t."closed""at" between ''4713-01-01 BC'' and $2 then (t."closed""at" at time zone ''Europe/Berlin'') + interval ''7 years'' <= $1 else false end' || kept;
   key     text[];
+  outcome lapse.outcome;
   state   text;
   in_schema text;
   in_table text;
@@ -154,8 +155,9 @@ select t.ctid as at
     end if;
     perform lapse.pin();
   end if;
-  return lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
+  outcome := lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
     more or shape = 'heap' and counted > gone);
+  return outcome;
 end
 $lapse$;
 

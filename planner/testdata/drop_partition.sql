@@ -21,8 +21,10 @@ declare
   bound   timestamp without time zone := (claim.cutoff - interval '30 days') at time zone 'UTC';
   shape   text := coalesce(work.shape, 'range');
   kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
-  after   text := case when place.cursor is null then '' else '
-   and (t."at", t."id") > (($5[1])::timestamp without time zone, ($5[2])::bigint)' end;
+  after   text := case when place.cursor is not null then '
+   and (t."at", t."id") > (($5[1])::timestamp without time zone, ($5[2])::bigint)'
+                  when place.low is not null then '
+   and t."at" > ' || quote_literal(((place.low - interval '30 days') at time zone 'UTC')::timestamp without time zone) || '::timestamp without time zone' else '' end;
   locking boolean := shape in ('pick', 'heap pick') or coalesce(work.step_over, false);
   rows_at tid[];
   counted bigint;
@@ -38,6 +40,7 @@ declare
  where t.tableoid = $3
    and case when t."at" between ''4713-01-01 BC'' and $2 then (t."at" at time zone ''UTC'') + interval ''30 days'' <= $1 else false end' || kept;
   key     text[];
+  outcome lapse.outcome;
   state   text;
   in_schema text;
   in_table text;
@@ -161,8 +164,12 @@ select t.ctid as at
     end if;
     perform lapse.pin();
   end if;
-  return lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
+  outcome := lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
     more or shape = 'heap' and counted > gone);
+  if outcome.finished then
+    perform lapse.clear(claim, work);
+  end if;
+  return outcome;
 end
 $lapse$;
 
@@ -331,6 +338,10 @@ begin
       end if;
       if sight.spared is not null then
         spared := case when sight.spared = '' then '' else ' and (' || sight.spared || ') is not true' end;
+        if sight.low is not null then -- dead rows of former runs are not waded through
+          spared := spared || '
+   and t."at" > ' || quote_literal(((sight.low - interval '30 days') at time zone 'UTC')::timestamp without time zone) || '::timestamp without time zone';
+        end if;
         execute 'select exists (select from (
 select t.ctid as at, t."at" as k1, t."id" as k2
   from only ' || place.name || ' as t

@@ -21,8 +21,8 @@ declare
   bound   text := null;
   shape   text := coalesce(work.shape, 'range');
   kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
-  after   text := case when place.cursor is null then '' else '
-   and (t."id") > (($5[1])::bigint)' end;
+  after   text := case when place.cursor is not null then '
+   and (t."id") > (($5[1])::bigint)' else '' end;
   locking boolean := shape in ('pick', 'heap pick') or coalesce(work.step_over, false);
   rows_at tid[];
   counted bigint;
@@ -38,6 +38,7 @@ declare
  where t.tableoid = $3
    and case when ((t."seen" + t."ttl")) between ''4713-01-01 BC'' and $1 then true else false end and (t."kept")' || kept;
   key     text[];
+  outcome lapse.outcome;
   state   text;
   in_schema text;
   in_table text;
@@ -142,8 +143,9 @@ select t.ctid as at
     end if;
     perform lapse.pin();
   end if;
-  return lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
+  outcome := lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
     more or shape = 'heap' and counted > gone);
+  return outcome;
 end
 $lapse$;
 

@@ -21,8 +21,8 @@ declare
   bound   bigint := floor(extract(epoch from claim.cutoff - interval '1 mon' + interval '4 days' + interval '5 days'))::bigint;
   shape   text := coalesce(work.shape, 'range');
   kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
-  after   text := case when place.cursor is null then '' else '
-   and ((CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END WHEN ''string''::text THEN CASE WHEN (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 11) ~ ''^[0-9]{4}-[0-9]{2}-[0-9]{2}T?$''::text) THEN ((((((((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 4))::integer * 146097) / 400) + (((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 6, 2))::integer * 153) / 5)) + (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 9, 2))::integer) - 719558))::bigint * 86400) ELSE NULL::bigint END ELSE NULL::bigint END), t."id") > (($5[1])::bigint, ($5[2])::integer)' end;
+  after   text := case when place.cursor is not null then '
+   and ((CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END WHEN ''string''::text THEN CASE WHEN (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 11) ~ ''^[0-9]{4}-[0-9]{2}-[0-9]{2}T?$''::text) THEN ((((((((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 4))::integer * 146097) / 400) + (((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 6, 2))::integer * 153) / 5)) + (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 9, 2))::integer) - 719558))::bigint * 86400) ELSE NULL::bigint END ELSE NULL::bigint END), t."id") > (($5[1])::bigint, ($5[2])::integer)' else '' end;
   locking boolean := shape in ('pick', 'heap pick') or coalesce(work.step_over, false);
   rows_at tid[];
   counted bigint;
@@ -38,6 +38,7 @@ declare
  where t.tableoid = $3
    and case when (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END WHEN ''string''::text THEN CASE WHEN (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 11) ~ ''^[0-9]{4}-[0-9]{2}-[0-9]{2}T?$''::text) THEN ((((((((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 4))::integer * 146097) / 400) + (((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 6, 2))::integer * 153) / 5)) + (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 9, 2))::integer) - 719558))::bigint * 86400) ELSE NULL::bigint END ELSE NULL::bigint END) <= $2 then case when jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) = ''number'' then to_timestamp(round((t."doc" #> ''{meta,valid.to}''::text[])::numeric, 6)) + interval ''1 mon'' <= $1 else case when (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C") >= ''0001'' and (substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C") ~ ''^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then case when substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 9, 2) <= case substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 6, 2) when ''02'' then case when substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 1, 4)::int % 4 = 0 and (substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 1, 4)::int % 100 <> 0 or substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 1, 4)::int % 400 = 0) then ''29'' else ''28'' end when ''04'' then ''30'' when ''06'' then ''30'' when ''09'' then ''30'' when ''11'' then ''30'' else ''31'' end then (left((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), case substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 20, 1) when ''.'' then 23 else 19 end)::timestamp at time zone ''UTC'' - (case when substr((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 20) like ''%:%'' then right((substr((t."doc" #>> ''{meta,valid.to}''::text[]), 1, 30) collate "C"), 6) else ''0'' end)::interval) + interval ''1 mon'' <= $1 else false end else false end end else false end' || kept;
   key     text[];
+  outcome lapse.outcome;
   state   text;
   in_schema text;
   in_table text;
@@ -150,8 +151,9 @@ select t.ctid as at
     end if;
     perform lapse.pin();
   end if;
-  return lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
+  outcome := lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
     more or shape = 'heap' and counted > gone);
+  return outcome;
 end
 $lapse$;
 

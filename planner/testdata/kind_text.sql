@@ -21,8 +21,8 @@ declare
   bound   text := to_char(least(claim.cutoff - interval '1 day' + interval '1 day', '9999-12-31') at time zone 'UTC', 'YYYY-MM-DD') || '~';
   shape   text := coalesce(work.shape, 'range');
   kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
-  after   text := case when place.cursor is null then '' else '
-   and ((t."at" collate "C"), t."id") > (($5[1])::text collate "C", ($5[2])::integer)' end;
+  after   text := case when place.cursor is not null then '
+   and ((t."at" collate "C"), t."id") > (($5[1])::text collate "C", ($5[2])::integer)' else '' end;
   locking boolean := shape in ('pick', 'heap pick') or coalesce(work.step_over, false);
   rows_at tid[];
   counted bigint;
@@ -38,6 +38,7 @@ declare
  where t.tableoid = $3
    and case when octet_length((t."at")::text) < 30 then case when (t."at" collate "C") between ''0001'' and $2 and (t."at" collate "C") ~ ''^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then case when substr((t."at" collate "C"), 9, 2) <= case substr((t."at" collate "C"), 6, 2) when ''02'' then case when substr((t."at" collate "C"), 1, 4)::int % 4 = 0 and (substr((t."at" collate "C"), 1, 4)::int % 100 <> 0 or substr((t."at" collate "C"), 1, 4)::int % 400 = 0) then ''29'' else ''28'' end when ''04'' then ''30'' when ''06'' then ''30'' when ''09'' then ''30'' when ''11'' then ''30'' else ''31'' end then (left((t."at" collate "C"), case substr((t."at" collate "C"), 20, 1) when ''.'' then 23 else 19 end)::timestamp at time zone ''UTC'' - (case when substr((t."at" collate "C"), 20) like ''%:%'' then right((t."at" collate "C"), 6) else ''0'' end)::interval) + interval ''1 day'' <= $1 else false end else false end else false end' || kept;
   key     text[];
+  outcome lapse.outcome;
   state   text;
   in_schema text;
   in_table text;
@@ -150,8 +151,9 @@ select t.ctid as at
     end if;
     perform lapse.pin();
   end if;
-  return lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
+  outcome := lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
     more or shape = 'heap' and counted > gone);
+  return outcome;
 end
 $lapse$;
 

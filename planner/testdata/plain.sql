@@ -24,8 +24,10 @@ declare
   slice   text := case when place.lower is null then '' else '
    and t."last_seen" > ($9[1])::timestamp with time zone' end || case when place.upper is null then '' else '
    and t."last_seen" <= ($10[1])::timestamp with time zone' end;
-  after   text := case when place.cursor is null then '' else '
-   and (t."last_seen", t."id") > (($5[1])::timestamp with time zone, ($5[2])::bigint)' end;
+  after   text := case when place.cursor is not null then '
+   and (t."last_seen", t."id") > (($5[1])::timestamp with time zone, ($5[2])::bigint)'
+                  when place.low is not null then '
+   and t."last_seen" > ' || quote_literal((place.low - interval '30 days')::timestamp with time zone) || '::timestamp with time zone' else '' end;
   locking boolean := shape in ('pick', 'heap pick') or coalesce(work.step_over, false);
   rows_at tid[];
   counted bigint;
@@ -41,6 +43,7 @@ declare
  where t.tableoid = $3
    and case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''30 days'' <= $1 else false end' || kept;
   key     text[];
+  outcome lapse.outcome;
   state   text;
   in_schema text;
   in_table text;
@@ -165,8 +168,12 @@ select t.ctid as at
     end if;
     perform lapse.pin();
   end if;
-  return lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
+  outcome := lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
     more or shape = 'heap' and counted > gone);
+  if outcome.finished then
+    perform lapse.clear(claim, work);
+  end if;
+  return outcome;
 end
 $lapse$;
 
@@ -216,6 +223,10 @@ begin
       end if;
       if sight.spared is not null then
         spared := case when sight.spared = '' then '' else ' and (' || sight.spared || ') is not true' end;
+        if sight.low is not null then -- dead rows of former runs are not waded through
+          spared := spared || '
+   and t."last_seen" > ' || quote_literal((sight.low - interval '30 days')::timestamp with time zone) || '::timestamp with time zone';
+        end if;
         execute 'select exists (select from (
 select t.ctid as at, t."last_seen" as k1, t."id" as k2
   from only ' || place.name || ' as t

@@ -24,8 +24,8 @@ declare
   slice   text := case when place.lower is null then '' else '
    and t."last_seen" > ($9[1])::timestamp with time zone' end || case when place.upper is null then '' else '
    and t."last_seen" <= ($10[1])::timestamp with time zone' end;
-  after   text := case when place.cursor is null then '' else '
-   and (t."last_seen", t."id") > (($5[1])::timestamp with time zone, ($5[2])::bigint)' end;
+  after   text := case when place.cursor is not null then '
+   and (t."last_seen", t."id") > (($5[1])::timestamp with time zone, ($5[2])::bigint)' else '' end;
   locking boolean := shape in ('pick', 'heap pick') or coalesce(work.step_over, false);
   rows_at tid[];
   counted bigint;
@@ -41,6 +41,7 @@ declare
  where t.tableoid = $3
    and case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''30 days'' <= $1 else false end and (((t."status" = ''it''''s closed''::text) AND (t."Flag" IS NOT TRUE)))' || kept;
   key     text[];
+  outcome lapse.outcome;
   state   text;
   in_schema text;
   in_table text;
@@ -154,8 +155,9 @@ select t.ctid as at
     end if;
     perform lapse.pin();
   end if;
-  return lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
+  outcome := lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
     more or shape = 'heap' and counted > gone);
+  return outcome;
 end
 $lapse$;
 

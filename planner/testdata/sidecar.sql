@@ -23,8 +23,8 @@ declare
   bound   timestamp with time zone := claim.cutoff - interval '1 day';
   shape   text := coalesce(work.shape, 'pick');
   kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
-  after   text := case when place.cursor is null then '' else '
-   and (r."until", (r."ten""ant")::text collate "C", r."id") > (($5[1])::timestamp with time zone, ($5[2])::text collate "C", ($5[3])::bigint)' end;
+  after   text := case when place.cursor is not null then '
+   and (r."until", (r."ten""ant")::text collate "C", r."id") > (($5[1])::timestamp with time zone, ($5[2])::text collate "C", ($5[3])::bigint)' else '' end;
   locking boolean := shape in ('pick', 'heap pick') or coalesce(work.step_over, false);
   rows_at tid[];
   counted bigint;
@@ -41,6 +41,7 @@ declare
  where t.tableoid = $3
    and r."ten""ant" = t."tenant" and r."id" = t."id" and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end' || kept;
   key     text[];
+  outcome lapse.outcome;
   state   text;
   in_schema text;
   in_table text;
@@ -119,8 +120,9 @@ select t.ctid as at
     end if;
     perform lapse.pin();
   end if;
-  return lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
+  outcome := lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
     more);
+  return outcome;
 end
 $lapse$;
 

@@ -21,8 +21,10 @@ declare
   bound   timestamp with time zone := claim.cutoff - interval '30 days';
   shape   text := coalesce(work.shape, 'range');
   kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
-  after   text := case when place.cursor is null then '' else '
-   and (t."opened", t."id") > (($5[1])::timestamp with time zone, ($5[2])::bigint)' end;
+  after   text := case when place.cursor is not null then '
+   and (t."opened", t."id") > (($5[1])::timestamp with time zone, ($5[2])::bigint)'
+                  when place.low is not null then '
+   and t."opened" > ' || quote_literal((place.low - interval '30 days')::timestamp with time zone) || '::timestamp with time zone' else '' end;
   locking boolean := shape in ('pick', 'heap pick') or coalesce(work.step_over, false);
   rows_at tid[];
   counted bigint;
@@ -38,6 +40,7 @@ declare
  where t.tableoid = $3 and case when $9 is null then true else (hashtextextended(coalesce((t."it''s")::text, '''') collate "C", hashtextextended(coalesce((t."tenant")::text, '''') collate "C", 0)) & 9223372036854775807) % $9 = $10 end
    and case when t."opened" between ''4713-01-01 BC'' and $2 then t."opened" + interval ''30 days'' <= $1 else false end' || kept;
   key     text[];
+  outcome lapse.outcome;
   state   text;
   in_schema text;
   in_table text;
@@ -150,8 +153,12 @@ select t.ctid as at
     end if;
     perform lapse.pin();
   end if;
-  return lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
+  outcome := lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
     more or shape = 'heap' and counted > gone);
+  if outcome.finished then
+    perform lapse.clear(claim, work);
+  end if;
+  return outcome;
 end
 $lapse$;
 
@@ -201,6 +208,10 @@ begin
       end if;
       if sight.spared is not null then
         spared := case when sight.spared = '' then '' else ' and (' || sight.spared || ') is not true' end;
+        if sight.low is not null then -- dead rows of former runs are not waded through
+          spared := spared || '
+   and t."opened" > ' || quote_literal((sight.low - interval '30 days')::timestamp with time zone) || '::timestamp with time zone';
+        end if;
         execute 'select exists (select from (
 select t.ctid as at, t."opened" as k1, t."id" as k2
   from only ' || place.name || ' as t

@@ -24,8 +24,8 @@ declare
   slice   text := case when place.lower is null then '' else '
    and t."day" > ($9[1])::date' end || case when place.upper is null then '' else '
    and t."day" <= ($10[1])::date' end;
-  after   text := case when place.cursor is null then '' else '
-   and (t."day", t."id") > (($5[1])::date, ($5[2])::bigint)' end;
+  after   text := case when place.cursor is not null then '
+   and (t."day", t."id") > (($5[1])::date, ($5[2])::bigint)' else '' end;
   locking boolean := shape in ('pick', 'heap pick') or coalesce(work.step_over, false);
   rows_at tid[];
   counted bigint;
@@ -41,6 +41,7 @@ declare
  where t.tableoid = $3
    and case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end' || kept;
   key     text[];
+  outcome lapse.outcome;
   state   text;
   in_schema text;
   in_table text;
@@ -154,8 +155,9 @@ select t.ctid as at
     end if;
     perform lapse.pin();
   end if;
-  return lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
+  outcome := lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
     more or shape = 'heap' and counted > gone);
+  return outcome;
 end
 $lapse$;
 

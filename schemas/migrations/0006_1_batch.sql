@@ -3,11 +3,15 @@
 -- spared is SQL that is true of rows t which must stay, whatever the policy says: held (lapse.held), or resting because they
 -- could not be deleted (lapse.resting). It is '' where there are none.
 alter type lapse.place add attribute spared text;
+-- low is where a pass may begin: rows that fell due by then are gone. Null: at the start, or the pass has begun. See 0006_4_low.sql.
+alter type lapse.place add attribute low timestamptz;
 -- shape says how the batch finds its rows; step_over, that it is one row which resists: it is entered in the quarantine, and stays.
 alter type lapse.work add attribute shape text, add attribute step_over boolean;
 
 -- A cursor is a place in the order of the index, or one in the table's file: a batch that goes by the other one begins anew.
 alter table lapse.shard add column in_heap boolean not null default false;
+-- What a pass says of the leaf when it is over: see 0006_4_low.sql.
+alter table lapse.shard add column full_at timestamptz, add column left_some boolean not null default false;
 
 drop function lapse.enter(lapse.claim, lapse.work, int, int, int);
 create function lapse.enter(claim lapse.claim, work lapse.work, policy int, version int, largest int) returns lapse.place
@@ -20,6 +24,9 @@ declare
   slot  record;
   leaf  text;
   fault text;
+  low   timestamptz;
+  began timestamptz;
+  spared text;
 begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'only a member of % may delete', {{.ExecutorText}} using errcode = 'insufficient_privilege';
@@ -111,8 +118,16 @@ begin
   if leaf is null then
     raise exception 'relation % is gone', claim.target using errcode = 'LP005';
   end if;
-  return row(leaf, shard.cursor, shard.pass, shard.lower, shard.upper, shard.modulus, shard.remainder,
-             concat_ws(' or ', lapse.held(enter.policy, enter.version, claim.target), lapse.resting(enter.policy, enter.version, claim.target)));
+  spared := concat_ws(' or ', lapse.held(enter.policy, enter.version, claim.target), lapse.resting(enter.policy, enter.version, claim.target));
+  if shard.cursor is null then
+    select m.upto, m.full_at into low, began from lapse.low_mark(enter.policy, enter.version, claim.target) m;
+  end if;
+  if shard.cursor is null or spared <> '' then
+    update lapse.shard s
+       set full_at = case when shard.cursor is null then coalesce(began, clock_timestamp()) else s.full_at end, left_some = s.left_some or spared <> ''
+     where s.id = work.shard;
+  end if;
+  return row(leaf, shard.cursor, shard.pass, shard.lower, shard.upper, shard.modulus, shard.remainder, spared, low);
 end
 $lapse$;
 
@@ -230,6 +245,7 @@ begin
          refreshed = s.refreshed + case when work.step_over then 0 else greatest(leave.picked - leave.deleted, 0) end,
          stepped_over = s.stepped_over + case when work.step_over then greatest(leave.picked - leave.deleted, 0) else 0 end,
          done = over, left_behind = behind and (over or not at_end),
+         left_some = (s.left_some or behind or leave.picked > leave.deleted or coalesce(work.shape in ('heap', 'heap pick'), false)) and (over or not at_end),
          lease_until = clock_timestamp() + lapse.lease_time()
    where s.id = work.shard;
   return row(leave.picked, leave.deleted, over, over and behind, counts, at_end);

@@ -154,6 +154,9 @@ begin
      and (q.retry_at <= least(forgive.since, clock_timestamp()) and q.tried_at < forgive.since
           or not exists (select from lapse.gate g cross join lateral lapse.leaves(g.table_oid) l
                           where g.policy_id = forgive.policy and l.relation = q.leaf));
+  if found then
+    delete from lapse.low_water l where l.policy_id = forgive.policy; -- they may lie behind it
+  end if;
 end
 $lapse$;
 comment on function lapse.forgive is 'The policy''s table was looked through: rows whose next try had come leave the quarantine. For the executor.';

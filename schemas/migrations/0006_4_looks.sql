@@ -192,8 +192,10 @@ comment on function lapse.candidates is 'Which leaves of a policy''s table can h
 
 -- inspect_leaf asks about a leaf what look asks, before a look reads it: name is the one that was locked. spared is as in lapse.place;
 -- kept says that the checks need not be made again by acquaint. Where they would have to be, and checks is false, spared is null, and the
--- leaf must not be read.
-create function lapse.inspect_leaf(policy int, version int, leaf oid, name text, checks boolean, out spared text, out kept boolean)
+-- leaf must not be read. low is as in lapse.place.
+create function lapse.inspect_leaf(
+  policy int, version int, leaf oid, name text, checks boolean, out spared text, out kept boolean, out low timestamptz
+)
 returns record
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
@@ -216,6 +218,7 @@ begin
   end if;
   spared := concat_ws(' or ', lapse.held(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf),
                               lapse.resting(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf));
+  low := (select m.upto from lapse.low_mark(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf) m);
 end
 $lapse$;
 comment on function lapse.inspect_leaf is 'Makes the checks of a leaf before a look reads it, and says which of its rows must stay.';

@@ -424,6 +424,7 @@ begin
     insert into lapse.tree (policy_id, version, ordered_by, signature, parents, leaves, floors, ceilings)
     select acquaint.policy, acquaint.version, acquaint.ordered_by, x.signature, x.parents, x.leaves, x.floors, x.ceilings
       from lapse.tree_of(lapse.same_table(acquaint.policy, acquaint.version), acquaint.ordered_by) x;
+    delete from lapse.low_water l where l.policy_id = acquaint.policy and not exists (select from pg_class c where c.oid = l.leaf);
   end if;
 end
 $lapse$;

@@ -19,7 +19,8 @@ begin
     execute format('grant execute on function lapse.enter(lapse.claim, lapse.work, int, int, int), lapse.look(lapse.claim, lapse.work, text),
                     lapse.record(lapse.claim, bytea, lapse.work), lapse.candidates(int, int, name, timestamp), lapse.inspect_leaf(int, int, oid, text, boolean),
                     lapse.resist(lapse.claim, lapse.work, text[], text, text, text, text), lapse.resting_keys(int, oid, timestamptz),
-                    lapse.leave(lapse.claim, lapse.work, bigint, bigint, bigint[], text[], boolean, boolean) to %I', deleter);
+                    lapse.leave(lapse.claim, lapse.work, bigint, bigint, bigint[], text[], boolean, boolean),
+                    lapse.clear(lapse.claim, lapse.work) to %I', deleter);
   end loop;
 end
 $do$;

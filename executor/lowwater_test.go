@@ -1,0 +1,65 @@
+package executor
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"lapse/internal/pgtest"
+	"lapse/planner"
+)
+
+// What was kept for a reason goes at the next run after the reason has gone, wherever the scan was to begin.
+func TestAReleasedOrForgivenRowBehindTheMarkGoesAtTheNextRun(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 0, 10)
+		arm(t, db, policies(policy("p", "public.sessions", "pace: unlimited")))
+		e, s := newExecutor(t, db), holdSession(t, db)
+		// marked deletes rows enough for a mark, and puts one behind it.
+		marked := func() {
+			t.Helper()
+			owned(t, db, "insert into sessions select 1000 + g, now() - interval '40 days' from generate_series(1, 1500) g")
+			if got := only(t, once(t, e, "p")); got.Deleted != 1500 {
+				t.Fatalf("%+v", got)
+			}
+			owned(t, db, "insert into sessions values (7000, now() - interval '50 days')")
+			wantDeleted(t, e, "behind the mark", 0)
+		}
+		for _, end := range []string{"released at once", "released, and cooled off"} {
+			marked()
+			id := placeHold(t, s, planner.HoldRequest{Table: "public.sessions", Keys: [][]string{{"7000"}}})
+			wantDeleted(t, e, "while it is held", 0)
+			// As if the hold had been placed, and a pass gone by, before the row came to lie behind a mark.
+			const back = `alter table lapse.hold_state disable trigger all; update lapse.hold_state set changed_at = changed_at - interval '1 day'%s; alter table lapse.hold_state enable trigger all`
+			db.Exec(t, fmt.Sprintf(back, ""))
+			wantDeleted(t, e, "while it is held, behind the mark", 0)
+			if end == "released at once" {
+				if err := s.ReleaseHold(t.Context(), id, 0, "a test"); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				if err := s.ReleaseHold(t.Context(), id, time.Hour, "a test"); err != nil {
+					t.Fatal(err)
+				}
+				db.Exec(t, fmt.Sprintf(back, ", enforced_until = case when state = 'releasing' then clock_timestamp() end"))
+			}
+			wantDeleted(t, e, end, 1)
+			db.Exec(t, fmt.Sprintf(back, ", enforced_until = enforced_until - interval '1 day'"), "delete from lapse.low_water")
+		}
+		marked()
+		db.Exec(t, `insert into lapse.quarantine (policy_id, leaf, digest, key, sqlstate, retry_at)
+			values (1, 'public.sessions'::regclass, sha256('1'), array['7000'], '23503', clock_timestamp() + interval '1 hour')`)
+		if n, err := s.ForgiveQuarantined(t.Context(), "p", [][]string{{"7000"}}); err != nil || n != 1 {
+			t.Fatal(n, err)
+		}
+		wantDeleted(t, e, "forgiven", 1)
+	})
+}
+
+func wantDeleted(t *testing.T, e *Executor, when string, want int64) {
+	t.Helper()
+	if got := only(t, once(t, e, "p")); got.Deleted != want {
+		t.Errorf("%s: %d rows were deleted, want %d", when, got.Deleted, want)
+	}
+}

@@ -1,0 +1,96 @@
+-- The low-water mark. Behind it lie the dead rows of former runs, which every look and every pass would wade through as long as no vacuum
+-- can remove them. It is an instant: a pass that left nothing in a leaf has deleted every row of it that had fallen due by then.
+--
+-- It is a hint. A transaction that commits late, or an update, puts due rows behind it. So it counts for half the policy's latitude, half a
+-- day where none is given; then a look or a pass begins at the leaf's start, and finds them. It does not count either
+--
+--   under another version of the policy
+--   after any hold has changed or ended since the last pass from the start
+--   while a row of the leaf in quarantine waits to be tried again, or after one was forgiven
+--
+-- Only policies have marks whose batches go by an index of what rows expire by, and for which every row within the bound is due. None is
+-- made where fewer than 1,000 rows are dead: wading through these costs less than what it would delay.
+--
+-- Marks are made by batches that a deletion function has made of one whole leaf. Whoever has the executor's login alone cannot make one.
+-- With the rights of a deleter too (see docs/security.md) he can, of a run that was opened: what is due stays for that half of the latitude.
+create table lapse.low_water (
+  policy_id int not null,
+  leaf      oid not null,
+  version   int not null,
+  upto      timestamptz not null,
+  full_at   timestamptz not null,
+  deleted   bigint not null check (deleted >= 0),
+  primary key (policy_id, leaf)
+) with (fillfactor = 50); -- updated in its page
+comment on table lapse.low_water is 'Where looks and passes may begin, so that dead rows are not waded through again: a hint. Written by clear.';
+comment on column lapse.low_water.policy_id is 'The policy.';
+comment on column lapse.low_water.leaf is 'The table or partition.';
+comment on column lapse.low_water.version is 'The version that it was made under, and holds for.';
+comment on column lapse.low_water.upto is 'The rows that had fallen due by then are gone.';
+comment on column lapse.low_water.full_at is 'When the last pass began that began at the leaf''s start.';
+comment on column lapse.low_water.deleted is 'Rows that were deleted from the leaf, about since then.';
+create index on lapse.hold_state (changed_at);
+create index on lapse.hold_state (enforced_until) where enforced_until is not null;
+
+comment on column lapse.place.low is 'Where a pass that begins may begin: rows that had fallen due by then are gone. Null: at the start.';
+comment on column lapse.shard.full_at is 'When the last pass from the leaf''s start began: this pass, or the one of the mark that this one began at.';
+comment on column lapse.shard.left_some is 'Rows may have stayed in this pass that were due: held, in quarantine, locked, changed meanwhile, or not looked for in order.';
+
+-- low_mark is the mark of a leaf, if it counts.
+create function lapse.low_mark(policy int, version int, leaf oid) returns table (upto timestamptz, full_at timestamptz)
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+#variable_conflict use_column
+declare
+  mark record;
+  at   timestamptz := clock_timestamp();
+begin
+  select l.upto, l.full_at into mark
+    from lapse.low_water l
+   where l.policy_id = low_mark.policy and l.leaf = low_mark.leaf and l.version = low_mark.version and l.deleted >= 1000;
+  if not found or mark.full_at > at
+     or mark.full_at < at - (select coalesce((p.spec ->> 'latitude')::interval, interval '1 day') / 2 from lapse.policy p
+                              where p.id = low_mark.policy and p.version = low_mark.version)
+     or exists (select from lapse.hold_state s where s.changed_at >= mark.full_at)
+     or exists (select from lapse.hold_state s where s.enforced_until >= mark.full_at and s.enforced_until <= at)
+     or exists (select from lapse.quarantine q where q.policy_id = low_mark.policy and q.leaf = low_mark.leaf and q.retry_at <= at) then
+    return;
+  end if;
+  upto := mark.upto;
+  full_at := mark.full_at;
+  return next;
+end
+$lapse$;
+comment on function lapse.low_mark is 'Where a look at a leaf, or a pass over it, may begin; no row: at its start.';
+
+-- clear makes or moves the mark of a leaf after a shard's last batch, in its transaction, if the shard is the whole leaf and the pass that
+-- ended left nothing. The mark lies ten seconds before the run's cutoff: bounds may be rounded up by one, and transactions may be that long.
+create function lapse.clear(claim lapse.claim, work lapse.work) returns void
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $lapse$
+declare
+  shard record;
+  gone  bigint;
+begin
+  select s.policy_id, s.version, s.run, s.leaf, s.cutoff, s.full_at, s.left_some, num_nonnulls(s.lower, s.upper, s.modulus) > 0 as sliced into shard
+    from lapse.shard s
+   where s.id = work.shard and s.entered = pg_current_xact_id() and s.leaf = claim.target and s.done;
+  if not found or not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
+    raise exception 'no batch was entered in this transaction' using errcode = 'LP018';
+  end if;
+  select coalesce(sum(s.deleted), 0) into gone from lapse.shard s where s.run = shard.run and s.leaf = shard.leaf;
+  if shard.left_some or shard.sliced or shard.full_at is null or gone = 0 then
+    return;
+  end if;
+  insert into lapse.low_water as l (policy_id, leaf, version, upto, full_at, deleted)
+  values (shard.policy_id, shard.leaf, shard.version, shard.cutoff - interval '10 seconds', shard.full_at, gone)
+  on conflict on constraint low_water_pkey do update
+     set version = excluded.version, upto = excluded.upto, full_at = excluded.full_at,
+         deleted = excluded.deleted + case when l.version = excluded.version and (l.deleted < 1000 or l.full_at = excluded.full_at) then l.deleted else 0 end;
+end
+$lapse$;
+comment on function lapse.clear is 'Takes down that a leaf has no row left that had fallen due. For deletion functions.';
+
+revoke all on function lapse.low_mark(int, int, oid), lapse.clear(lapse.claim, lapse.work) from public;
