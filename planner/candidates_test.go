@@ -73,7 +73,7 @@ func TestACandidateThatSomebodyHasLockedIsLookedForAgain(t *testing.T) {
 			_, err = other.Exec(t.Context(), `select from carts where id in (2, 5) for share`)
 			must(t, err)
 			b := w.lease(p, w.open(&p))
-			b.Limit = 1
+			b.Limit, b.Shape = 1, ShapePick // what the executor goes on with after a lock
 			deleted, behind := 0, false
 			for got := (result{}); !got.Finished; {
 				got, err = w.call(b, nil)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -67,15 +68,14 @@ func checkExample(t *testing.T, line string) (understood bool) {
 	return true
 }
 
+// argument is a word of a line, or a text in quotation marks of either kind.
+var argument = regexp.MustCompile(`'([^']*)'|"([^"]*)"|([^\s"']+)`)
+
 // arguments are a line's, texts in quotation marks being one.
 func arguments(line string) []string {
 	var all []string
-	for i, part := range strings.Split(line, `"`) {
-		if i%2 == 1 {
-			all = append(all, part)
-		} else {
-			all = append(all, strings.Fields(part)...)
-		}
+	for _, m := range argument.FindAllStringSubmatch(line, -1) {
+		all = append(all, m[1]+m[2]+m[3])
 	}
 	return all
 }

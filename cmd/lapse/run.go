@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -119,7 +120,17 @@ func (a *app) runOnce(ctx context.Context, e *executor.Executor, now []string, a
 	if printed := a.printSummary(summary, asJSON); printed != nil {
 		return errors.Join(err, printed)
 	}
+	if err != nil && onlyResisted(summary) {
+		return errNeedsPerson // what rests is in the summary
+	}
 	return err
+}
+
+// onlyResisted reports whether all that a pass has to complain of is rows that could not be deleted: all else that is due went.
+func onlyResisted(s executor.Summary) bool {
+	return !slices.ContainsFunc(s.Policies, func(p executor.PolicySummary) bool {
+		return p.Outcome != executor.Finished && p.Outcome != executor.Resisted
+	})
 }
 
 // runNotes are what a person should know of a run beside what it deleted.

@@ -325,6 +325,10 @@ begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'only a member of % may count what is due', {{.ExecutorText}} using errcode = 'insufficient_privilege';
   end if;
+  -- Conditions name people. Code that a policy trusts runs as its deleter, inside a batch; a survey has no transaction id.
+  if pg_current_xact_id_if_assigned() is not null then
+    raise exception 'a survey is no part of a transaction that writes' using errcode = 'LP018';
+  end if;
   return lapse.held(held_rows.policy, held_rows.version,
     (select p.table_oid from lapse.policy p where p.id = held_rows.policy and p.version = held_rows.version));
 end

@@ -43,6 +43,13 @@ begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'only a member of % may ask which rows rest', {{.ExecutorText}} using errcode = 'insufficient_privilege';
   end if;
+  -- Code that a policy trusts runs as its deleter, inside a batch: it learns nothing of other policies' rows. A look has no transaction id.
+  if pg_current_xact_id_if_assigned() is not null then
+    if not exists (select from lapse.shard s
+                    where s.policy_id = resting_keys.policy and not s.done and s.entered = pg_current_xact_id_if_assigned()) then
+      raise exception 'this transaction is no batch of policy %', resting_keys.policy using errcode = 'LP018';
+    end if;
+  end if;
   return query
   select q.key from lapse.quarantine q
    where q.policy_id = resting_keys.policy and q.leaf = resting_keys.leaf and q.retry_at > resting_keys.at;
@@ -54,6 +61,8 @@ comment on function lapse.resting_keys is 'The keys of a leaf''s rows that are n
 create function lapse.resting(policy int, version int, leaf oid) returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
+set datestyle = 'ISO, YMD'
+set timezone = 'UTC'
 as $lapse$
 declare
   at    timestamptz := clock_timestamp();

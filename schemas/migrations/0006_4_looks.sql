@@ -206,6 +206,10 @@ begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'only a member of % may look', {{.ExecutorText}} using errcode = 'insufficient_privilege';
   end if;
+  -- What it returns says which rows are held. Code that a policy trusts runs as its deleter, inside a batch; a look has no transaction id.
+  if pg_current_xact_id_if_assigned() is not null then
+    raise exception 'a look is no part of a transaction that writes' using errcode = 'LP018';
+  end if;
   select f.name into known from lapse.familiar(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf) f;
   kept := found;
   if not kept and not inspect_leaf.checks then

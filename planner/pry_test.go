@@ -1,0 +1,44 @@
+package planner
+
+import (
+	"testing"
+
+	"lapse/internal/pgtest"
+)
+
+// What a trusted trigger calls may be replaced by its owner. It runs as the deleter, in the executor's session, and learns all the same
+// nothing of which rows of other policies are held or in quarantine, but for the keys of holds: see docs/holds.md.
+func TestATrustedTriggerDoesNotLearnOfOtherPolicies(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions, `create table people (id int primary key, at timestamptz)`,
+			`create table loot (line text)`,
+			`create function pry(sql text) returns void language plpgsql as 'begin execute sql; insert into shop.loot values (sql); exception when others then null; end'`,
+			`create function ask() returns trigger language plpgsql as $$
+			begin
+			  perform shop.pry('select lapse.resting_keys(2, ''shop.people''::regclass, now())');
+			  perform shop.pry('select lapse.inspect_leaf(2, 1, ''shop.people''::regclass, ''shop.people'', true)');
+			  perform shop.pry('select lapse.held_rows(2, 1)');
+			  perform shop.pry('select lapse.held_rows(1, 1)');
+			  perform shop.pry('select 1');
+			  return old;
+			end $$`,
+			`create trigger ask before delete on sessions for each row execute function ask()`)
+		w.fill("sessions", 2)
+		w.apply("policies:\n" +
+			"  - {name: p, table: shop.sessions, expire: {column: last_seen, after: 30 days}, triggers: trusted, state: armed}\n" +
+			"  - {name: q, table: shop.people, expire: {column: at, after: 30 days}, state: armed}\n")
+		p := w.named("p")
+		w.arm(p.ID)
+		p = w.named("p")
+		w.do(`grant usage on schema shop to ` + w.deleter())
+		w.do(`grant insert on loot to ` + w.deleter())
+		b := w.lease(p, w.open(&p))
+		if got, err := w.call(b, nil); err != nil || got.Deleted != 2 {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		if got := value[string](w, `select string_agg(distinct line, ', ') from loot`); got != "select 1" {
+			t.Errorf("it could ask: %s", got)
+		}
+	})
+}
