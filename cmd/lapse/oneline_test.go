@@ -41,8 +41,10 @@ func TestWhatALoginSaysDrawsNothingOnTheTerminal(t *testing.T) {
 	if err := a.printPolicies(&policyList{lines: []policyLine{line}, leftOver: []string{}}); err != nil {
 		t.Fatal(err)
 	}
-	a.printHold(&shownHold{HoldRecord: &setup.HoldRecord{Table: lie, Matter: lie, Reason: lie, Columns: []string{lie}}, Changes: []setup.HoldChange{{Reason: lie}},
-		HoldContent: &setup.HoldContent{Condition: lie, Keys: [][]string{{lie}}}})
+	a.printHold(&shownHold{
+		HoldRecord: &setup.HoldRecord{Table: lie, Matter: lie, Reason: lie, Columns: []string{lie}}, Changes: []setup.HoldChange{{Reason: lie}},
+		HoldContent: &setup.HoldContent{Condition: lie, Keys: [][]string{{lie}}},
+	})
 	for _, shown := range []string{text, out.String()} {
 		if strings.ContainsAny(shown, "\r\x1b") || strings.Contains(shown, "\np: all is well") {
 			t.Errorf("it prints\n%q", shown)
