@@ -184,7 +184,7 @@ func TestADeletionThatDoesNotRestateTheConditionIsNotWritten(t *testing.T) {
 		}
 		for what, broken := range map[string]string{
 			"without the condition":   strings.Replace(text, inner(exact)+"' || kept;", "true' || kept;", 1),
-			"with a second DELETE":    strings.Replace(text, "  return lapse.leave", "  execute 'delete from x';\n  return lapse.leave", 1),
+			"with a second DELETE":    strings.Replace(text, "  outcome := lapse.leave", "  execute 'delete from x';\n  outcome := lapse.leave", 1),
 			"with an earlier DELETE":  strings.Replace(text, "  execute 'lock", "  execute 'delete from x';\n  execute 'lock", 1),
 			"without a DELETE at all": strings.ReplaceAll(text, "delete from only", "select from only"),
 		} {

@@ -21,8 +21,10 @@ declare
   bound   bigint := ((floor(extract(epoch from claim.cutoff - interval '00:00:00')) + 1))::bigint;
   shape   text := coalesce(work.shape, 'range');
   kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
-  after   text := case when place.cursor is null then '' else '
-   and (t."at", t."id") > (($5[1])::integer, ($5[2])::integer)' end;
+  after   text := case when place.cursor is not null then '
+   and (t."at", t."id") > (($5[1])::integer, ($5[2])::integer)'
+                  when place.low is not null then '
+   and t."at" > ' || quote_literal((((floor(extract(epoch from place.low - interval '00:00:00')) + 1))::bigint)::bigint) || '::bigint' else '' end;
   locking boolean := shape in ('pick', 'heap pick') or coalesce(work.step_over, false);
   rows_at tid[];
   counted bigint;
@@ -38,6 +40,7 @@ declare
  where t.tableoid = $3
    and case when t."at" between -210863520000 and $2 then to_timestamp(t."at") + interval ''00:00:00'' <= $1 else false end' || kept;
   key     text[];
+  outcome lapse.outcome;
   state   text;
   in_schema text;
   in_table text;
@@ -71,6 +74,7 @@ select t.ctid as at
  limit $4
 ) d'
       into rows_at, counted, last using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
+    perform lapse.pin();
     ended := counted < work.row_limit and page >= pg_relation_size(claim.target) / current_setting('block_size')::bigint;
     these := array[' and t.ctid > ($5[1])::tid and t.ctid <= ($6[1])::tid'];
   else
@@ -84,6 +88,7 @@ select t."at" as k1, t."id" as k2
  offset $4 - 1 limit 1
 ) s'
         into last using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
+      perform lapse.pin();
       counted := work.row_limit;
       ended := false;
     end if;
@@ -101,6 +106,7 @@ select array_agg(d.at) filter (where $8), count(*),
        (select array[r.k1::text, r.k2::text] from seen r offset (select greatest(count(*) - 1, 0) from seen)), count(*) < $4
   from seen d'
       into rows_at, counted, last, ended using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
+    perform lapse.pin();
     end if;
     -- A range of them, in which equal values are a range of what follows them in the order: as one comparison, PostgreSQL 14 and
     -- 15 read through all of them.
@@ -116,7 +122,6 @@ select array_agg(d.at) filter (where $8), count(*),
    and t."at" = ($6[1])::integer
    and (t."id") <= (($6[2])::integer)'] end;
   end if;
-  perform lapse.pin();
   if locking and counted > 0 then
     execute 'select array_agg(p.at) from (
 select t.ctid as at
@@ -152,6 +157,7 @@ select t.ctid as at
       foreach this in array these loop
         execute deletion || this using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
         get diagnostics went = row_count;
+        perform lapse.pin();
         gone := gone + went;
       end loop;
       if gone > 2 * work.row_limit then
@@ -161,8 +167,12 @@ select t.ctid as at
     end if;
     perform lapse.pin();
   end if;
-  return lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
+  outcome := lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
     more or shape = 'heap' and counted > gone);
+  if outcome.finished then
+    perform lapse.clear(claim, work);
+  end if;
+  return outcome;
 end
 $lapse$;
 
@@ -212,6 +222,10 @@ begin
       end if;
       if sight.spared is not null then
         spared := case when sight.spared = '' then '' else ' and (' || sight.spared || ') is not true' end;
+        if sight.low is not null then -- dead rows of former runs are not waded through
+          spared := spared || '
+   and t."at" > ' || quote_literal((((floor(extract(epoch from sight.low - interval '00:00:00')) + 1))::bigint)::bigint) || '::bigint';
+        end if;
         execute 'select exists (select from (
 select t.ctid as at, t."at" as k1, t."id" as k2
   from only ' || place.name || ' as t

@@ -78,6 +78,7 @@ select t.ctid as at
  limit $4
 ) d'
       into rows_at, counted, last using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking, place.lower, place.upper;
+    perform lapse.pin();
     ended := counted < work.row_limit and page >= pg_relation_size(claim.target) / current_setting('block_size')::bigint;
     these := array[slice || ' and t.ctid > ($5[1])::tid and t.ctid <= ($6[1])::tid'];
   else
@@ -91,6 +92,7 @@ select t."at" as k1, t."id" as k2
  offset $4 - 1 limit 1
 ) s'
         into last using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking, place.lower, place.upper;
+      perform lapse.pin();
       counted := work.row_limit;
       ended := false;
     end if;
@@ -108,6 +110,7 @@ select array_agg(d.at) filter (where $8), count(*),
        (select array[r.k1::text, r.k2::text] from seen r offset (select greatest(count(*) - 1, 0) from seen)), count(*) < $4
   from seen d'
       into rows_at, counted, last, ended using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking, place.lower, place.upper;
+    perform lapse.pin();
     end if;
     -- A range of them, in which equal values are a range of what follows them in the order: as one comparison, PostgreSQL 14 and
     -- 15 read through all of them.
@@ -123,7 +126,6 @@ select array_agg(d.at) filter (where $8), count(*),
    and t."at" = ($6[1])::timestamp with time zone
    and (t."id") <= (($6[2])::integer)'] end;
   end if;
-  perform lapse.pin();
   if locking and counted > 0 then
     execute 'select array_agg(p.at) from (
 select t.ctid as at
@@ -159,6 +161,7 @@ select t.ctid as at
       foreach this in array these loop
         execute deletion || this using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking, place.lower, place.upper;
         get diagnostics went = row_count;
+        perform lapse.pin();
         gone := gone + went;
       end loop;
       if gone > 2 * work.row_limit then

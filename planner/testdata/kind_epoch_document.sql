@@ -74,6 +74,7 @@ select t.ctid as at
  limit $4
 ) d'
       into rows_at, counted, last using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
+    perform lapse.pin();
     ended := counted < work.row_limit and page >= pg_relation_size(claim.target) / current_setting('block_size')::bigint;
     these := array[' and t.ctid > ($5[1])::tid and t.ctid <= ($6[1])::tid'];
   else
@@ -87,6 +88,7 @@ select (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''numbe
  offset $4 - 1 limit 1
 ) s'
         into last using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
+      perform lapse.pin();
       counted := work.row_limit;
       ended := false;
     end if;
@@ -104,6 +106,7 @@ select array_agg(d.at) filter (where $8), count(*),
        (select array[r.k1::text, r.k2::text] from seen r offset (select greatest(count(*) - 1, 0) from seen)), count(*) < $4
   from seen d'
       into rows_at, counted, last, ended using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
+    perform lapse.pin();
     end if;
     -- A range of them, in which equal values are a range of what follows them in the order: as one comparison, PostgreSQL 14 and
     -- 15 read through all of them.
@@ -119,7 +122,6 @@ select array_agg(d.at) filter (where $8), count(*),
    and (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) = ($6[1])::bigint
    and (t."id") <= (($6[2])::integer)'] end;
   end if;
-  perform lapse.pin();
   if locking and counted > 0 then
     execute 'select array_agg(p.at) from (
 select t.ctid as at
@@ -155,6 +157,7 @@ select t.ctid as at
       foreach this in array these loop
         execute deletion || this using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
         get diagnostics went = row_count;
+        perform lapse.pin();
         gone := gone + went;
       end loop;
       if gone > 2 * work.row_limit then

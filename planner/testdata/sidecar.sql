@@ -74,7 +74,7 @@ select array_agg(d.at), count(*),
        count(*) < $4 and (select count(*) from seen) < $4 * 8
   from due d'
       into rows_at, counted, last, ended using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
-  perform lapse.pin();
+    perform lapse.pin();
   if counted > 0 then
     execute 'select array_agg(p.at) from (
 select t.ctid as at
@@ -111,6 +111,7 @@ select t.ctid as at
       foreach this in array these loop
         execute deletion || this using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
         get diagnostics went = row_count;
+        perform lapse.pin();
         gone := gone + went;
       end loop;
       if gone > 2 * work.row_limit then

@@ -76,6 +76,7 @@ select t.ctid as at
  limit $4
 ) d'
       into rows_at, counted, last using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking, place.lower, place.upper;
+    perform lapse.pin();
     ended := counted < work.row_limit and page >= pg_relation_size(claim.target) / current_setting('block_size')::bigint;
     these := array[slice || ' and t.ctid > ($5[1])::tid and t.ctid <= ($6[1])::tid'];
   else
@@ -96,6 +97,7 @@ select array_agg(d.at) filter (where $8), count(*),
        count(*) < $4 and (select count(*) from seen) < $4 * 8
   from due d'
       into rows_at, counted, last, ended using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking, place.lower, place.upper;
+    perform lapse.pin();
     -- A range of them, in which equal values are a range of what follows them in the order: as one comparison, PostgreSQL 14 and
     -- 15 read through all of them.
     these := case when place.cursor[1] = last[1] then array['
@@ -110,7 +112,6 @@ select array_agg(d.at) filter (where $8), count(*),
    and t."opened" = ($6[1])::timestamp with time zone
    and (t."id") <= (($6[2])::bigint)'] end;
   end if;
-  perform lapse.pin();
   if locking and counted > 0 then
     execute 'select array_agg(p.at) from (
 select t.ctid as at
@@ -146,6 +147,7 @@ select t.ctid as at
       foreach this in array these loop
         execute deletion || this using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking, place.lower, place.upper;
         get diagnostics went = row_count;
+        perform lapse.pin();
         gone := gone + went;
       end loop;
       if gone > 2 * work.row_limit then
