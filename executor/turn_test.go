@@ -147,7 +147,7 @@ func TestAPolicyRunsEveryTenthOfASecond(t *testing.T) {
 	sessions(t, db, 5, 5)
 	arm(t, db, policies(policy("p", "public.sessions", "every: 100 milliseconds")))
 	// A look that finds nothing is no run: rows fall due all the time.
-	db.Exec(t, "insert into sessions select 1000 + n, now() - interval '30 days' + n * interval '100 milliseconds' from generate_series(1, 3000) n")
+	db.Exec(t, "insert into sessions select 1000 + n, now() - interval '720 hours' + n * interval '100 milliseconds' from generate_series(1, 3000) n")
 	e := newExecutor(t, db)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -8,11 +8,20 @@
 --   after any hold has changed or ended since the last pass from the start
 --   while a row of the leaf in quarantine waits to be tried again, or after one was forgiven
 --
--- Only policies have marks whose batches go by an index of what rows expire by, and for which every row within the bound is due. None is
--- made where fewer than 1,000 rows are dead: wading through these costs less than what it would delay.
+-- Only policies have marks whose batches go by an index of what rows expire by, and for which every row within the bound is due. None
+-- counts where fewer rows are dead than worth_a_mark says: wading through these costs less than what it would delay.
 --
 -- Marks are made by batches that a deletion function has made of one whole leaf. Whoever has the executor's login alone cannot make one.
 -- With the rights of a deleter too (see docs/security.md) he can, of a run that was opened: what is due stays for that half of the latitude.
+create function lapse.worth_a_mark() returns bigint
+language sql immutable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+  select 100000::bigint
+$lapse$;
+comment on function lapse.worth_a_mark is 'How many rows must have been deleted from a leaf for a low-water mark of it to count.';
+revoke all on function lapse.worth_a_mark() from public;
+
 create table lapse.low_water (
   policy_id int not null,
   leaf      oid not null,
@@ -48,7 +57,7 @@ declare
 begin
   select l.upto, l.full_at into mark
     from lapse.low_water l
-   where l.policy_id = low_mark.policy and l.leaf = low_mark.leaf and l.version = low_mark.version and l.deleted >= 1000;
+   where l.policy_id = low_mark.policy and l.leaf = low_mark.leaf and l.version = low_mark.version and l.deleted >= lapse.worth_a_mark();
   if not found or mark.full_at > at
      or mark.full_at < at - (select coalesce((p.spec ->> 'latitude')::interval, interval '1 day') / 2 from lapse.policy p
                               where p.id = low_mark.policy and p.version = low_mark.version)
@@ -88,7 +97,7 @@ begin
   values (shard.policy_id, shard.leaf, shard.version, shard.cutoff - interval '10 seconds', shard.full_at, gone)
   on conflict on constraint low_water_pkey do update
      set version = excluded.version, upto = excluded.upto, full_at = excluded.full_at,
-         deleted = excluded.deleted + case when l.version = excluded.version and (l.deleted < 1000 or l.full_at = excluded.full_at) then l.deleted else 0 end;
+         deleted = excluded.deleted + case when l.version = excluded.version and (l.deleted < lapse.worth_a_mark() or l.full_at = excluded.full_at) then l.deleted else 0 end;
 end
 $lapse$;
 comment on function lapse.clear is 'Takes down that a leaf has no row left that had fallen due. For deletion functions.';
