@@ -160,6 +160,9 @@ func TestRowsBehindTheMarkGoWithinHalfTheLatitude(t *testing.T) {
 				t.Errorf("latitude %q: %d due rows are left after half of it", latitude, n)
 			}
 		}
+		if !valueOn[bool](t, w.admin, `select bool_and(l.upto = (select max(r.cutoff) from lapse.run r where r.policy_id = l.policy_id) - interval '10 seconds') from lapse.low_water l`) {
+			t.Error("a mark does not lie as far before the cutoff as TestNoRowThatIsNotDueYetLiesBehindTheMark takes for granted")
+		}
 		changes, err := w.difference("policies: []\n", true)
 		must(t, err)
 		for i := range changes {
