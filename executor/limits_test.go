@@ -135,7 +135,7 @@ func TestThePaceOfAllExecutorsTogetherIsTheRate(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		partitioned(t, db, 4, 1500)
-		arm(t, db, policies(policy("p", "public.parts", "batch: 200")))
+		arm(t, db, policies(policy("p", "public.parts", "batch: 200", "pace: unlimited")))
 		setLimits(t, db, `{"rate": 500}`)
 		var throttled float64
 		var executors sync.WaitGroup
