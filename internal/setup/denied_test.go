@@ -29,7 +29,7 @@ var auditorReads = []string{
 }
 
 // ownersAlone are the tables that no login reads: what is held, what the checks of batches found, how tables are divided.
-var ownersAlone = []string{"examined", "hold_content", "hold_key", "made_index", "tree"}
+var ownersAlone = []string{"examined", "hold_content", "hold_key", "low_water", "made_index", "tree"}
 
 // pruned are evidence that goes in time, on terms that executor/prune_test.go tries.
 var pruned = []string{"batch", "batch_result"}
