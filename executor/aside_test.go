@@ -153,6 +153,7 @@ func TestTheApplicationIsNeverTheDeadlocksVictim(t *testing.T) {
 			"insert into notes select id from sessions")
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 20")))
 		w := open(t, db, "p")
+		w.a.limits.lock = w.lockTime // at gentle pace it would give up before one could look
 		app, other := db.Connect(t), db.Connect(t)
 		do := func(conn *pgx.Conn, sql string) error {
 			_, err := conn.Exec(t.Context(), sql)
@@ -174,7 +175,7 @@ func TestTheApplicationIsNeverTheDeadlocksVictim(t *testing.T) {
 				_, err := w.batch(t, 20)
 				batch <- err
 			}()
-			eventually(t, "the batch has the parents and waits for a child", waits("application_name = 'lapse executor batches'"))
+			eventually(t, "the batch has the parents and waits for a child", waits("application_name like 'lapse: p %'"))
 			go func() { update <- do(app, "update sessions set note = 'x' where id = 10") }()
 			eventually(t, "the application waits, or the batch has given up", func() bool {
 				return waits("query like 'update sessions%'")() || len(batch) > 0

@@ -153,6 +153,7 @@ select t.ctid as at
       if gone > 2 * work.row_limit then
         raise exception 'more than twice as many rows as were counted came into the range meanwhile' using errcode = 'LP023';
       end if;
+      perform set_config('search_path', 'app, "O''dd"', true); -- for what was deferred
       set constraints all immediate; -- deferred ones too: here, not at COMMIT
     end if;
     perform lapse.pin();
