@@ -22,8 +22,8 @@ type Metrics struct {
 	lag          prometheus.GaugeFunc
 	kafka        *kafka.Metrics
 
-	byCause   [evidence.Unverified + 1][evidence.Truncate + 1]prometheus.Counter // published, looked up once
-	since     atomic.Int64                                                       // see behind; Unix microseconds, 0 for nothing
+	byCause   [evidence.Unverified + 1][evidence.SoftDelete + 1]prometheus.Counter // published, looked up once
+	since     atomic.Int64                                                         // see behind; Unix microseconds, 0 for nothing
 	serverLag lagTracker
 }
 
@@ -65,6 +65,7 @@ func NewMetrics() *Metrics {
 		Help: "Age of the oldest transaction that is being read or waits for Kafka, time since the server wrote what has not been read, " +
 			"or time without a stream, whichever is longest; 0 if none.",
 	}, m.lagSeconds)
+	m.byCause[evidence.System][evidence.SoftDelete] = m.published.WithLabelValues(evidence.System.String(), evidence.SoftDelete.String())
 	for _, cause := range []evidence.Cause{evidence.System, evidence.User, evidence.Unverified} {
 		for _, op := range []evidence.Op{evidence.Delete, evidence.Truncate} {
 			m.byCause[cause][op] = m.published.WithLabelValues(cause.String(), op.String())

@@ -37,9 +37,12 @@ type assignment struct {
 
 // assign says what batches on a leased shard are to claim.
 func assign(ctx context.Context, s *session, p *planner.InForce, l *lease, f *functions) (*assignment, error) {
-	cascades, err := planner.Cascades(ctx, s.control, l.leaf)
-	if err != nil {
-		return nil, fmt.Errorf("find what foreign keys reach: %w", err)
+	var cascades []uint32
+	if p.Definition.Soft == nil {
+		var err error
+		if cascades, err = planner.Cascades(ctx, s.control, l.leaf); err != nil {
+			return nil, fmt.Errorf("find what foreign keys reach: %w", err)
+		}
 	}
 	return &assignment{
 		lease: l, policy: p.ID, version: p.Version, name: p.Name, holds: p.HoldVersion,

@@ -98,6 +98,6 @@
 // # Where the next things go
 //
 //	a reason to slow down, wait or refuse    one file in guard/ and one line in guard.All
-//	another action: soft                     a function of the planner's (planner/doc.go), called as drop.go calls one
+//	another action                           a function of the planner's (planner/doc.go), called as drop.go calls one
 //	holds                                    planner (the condition); enter compares the claim's hold version
 package executor

@@ -115,13 +115,17 @@ func loadFormerVersions(ctx context.Context, q Querier) (*formerVersions, error)
 	return f, nil
 }
 
-// accepted lists what a version of policy id on table is compared with; p is the policy in force, or nil.
-func (f *formerVersions) accepted(p *InForce, id schemas.PolicyID, table uint32) []accepted {
+// accepted lists what the next version of policy id is compared with; p is the policy in force, or nil. Of a policy that sets a column
+// and the one that deletes what is set, each is compared with the other until it was armed itself.
+func (f *formerVersions) accepted(p *InForce, id schemas.PolicyID, next *version) []accepted {
 	var all []accepted
 	if v := f.armed[id]; v != nil {
 		all = append(all, accepted{&v.version, fmt.Sprintf("version %d, the last that was armed", v.number)})
 	}
-	if v := f.armedOn[table]; v != nil && v.id != id {
+	partner := func(v *storedVersion) bool {
+		return (v.spec.Soft != nil) != (next.spec.Soft != nil) && f.armed[id] != nil
+	}
+	if v := f.armedOn[next.table]; v != nil && v.id != id && !partner(v) {
 		all = append(all, accepted{&v.version, fmt.Sprintf("policy %s, the last that was armed on this table", v.name)})
 	}
 	if p != nil && !p.HeldBack {
@@ -137,7 +141,7 @@ func (f *formerVersions) accepted(p *InForce, id schemas.PolicyID, table uint32)
 
 // beyond returns the first accepted version under which fewer rows may be due than under next, nil if there is none.
 func (f *formerVersions) beyond(p *InForce, id schemas.PolicyID, next *version) *accepted {
-	for _, a := range f.accepted(p, id, next.table) {
+	for _, a := range f.accepted(p, id, next) {
 		if moreFallDue(a.version, next) {
 			return &a
 		}

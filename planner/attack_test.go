@@ -194,7 +194,7 @@ func besiege(t *testing.T, db *pgtest.DB) *siege {
 	s := &siege{world: newWorld(t, db), other: db.ConnectAs(t, db.NewRole(t, "other"))}
 	s.exec, s.executor = s.listen(testRoles.Executor)
 	s.admin, s.superuser = s.listen("postgres")
-	s.asked = valueOn[string](t, s.admin, `select pg_get_functiondef('lapse.intruders(oid[])'::regprocedure)`)
+	s.asked = valueOn[string](t, s.admin, `select pg_get_functiondef('lapse.intruders(oid[], boolean)'::regprocedure)`)
 	file := "policies:\n"
 	for i := range attacks {
 		a := &attacks[i]
@@ -211,7 +211,7 @@ func besiege(t *testing.T, db *pgtest.DB) *siege {
 func (s *siege) unasked(p *InForce, b *batch) []string {
 	t := s.t
 	t.Helper()
-	must(t, s.script(`create or replace function lapse.intruders(targets oid[]) returns table (relation oid, name name, class oid, object oid) language sql as 'select 1::oid, null::name, 1::oid, 1::oid where false'`))
+	must(t, s.script(`create or replace function lapse.intruders(targets oid[], updates boolean) returns table (relation oid, name name, class oid, object oid) language sql as 'select 1::oid, null::name, 1::oid, 1::oid where false'`))
 	defer func() { must(t, s.script(s.asked)) }()
 	tx, err := s.exec.Begin(t.Context())
 	must(t, err)

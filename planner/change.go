@@ -221,7 +221,7 @@ func (s *spec) lines(table string) []FieldChange {
 		{Field: "max_fraction", To: fraction(s.MaxFraction)},
 		{Field: "shards", To: shards},
 		{Field: "index", To: s.Index},
-		{Field: "action", To: s.Action},
+		{Field: "action", To: s.actionText()},
 		{Field: "triggers", To: s.Triggers.String()},
 		{Field: "trusted code", To: trustedText(s.Trusted)},
 		{Field: "evidence", To: s.Evidence},

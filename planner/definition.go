@@ -32,6 +32,7 @@ type Definition struct {
 	Slices     []expiry.Column // that hash slices go by; none: a leaf is one shard
 	SearchPath string          // that trusted triggers run with, "" for that of the functions
 	Action     string          // what becomes of due rows: a policyfile.Action's kind, "" for delete
+	Soft       *expiry.Column  // that the action sets; nil for one that deletes
 	Floors     []Floor         // that its functions are held to; no text of theirs depends on it
 }
 
@@ -68,8 +69,14 @@ func (d *Definition) columns() []expiry.Column {
 	return all
 }
 
-// LockColumn is a column of the table, for the right to lock its rows: FOR UPDATE wants UPDATE on one.
-func (d *Definition) LockColumn() string { return d.columns()[0].Name }
+// LockColumn is a column of the table, for the right to lock its rows: FOR UPDATE wants UPDATE on one. It is the one that a soft
+// action sets.
+func (d *Definition) LockColumn() string {
+	if d.Soft != nil {
+		return d.Soft.Name
+	}
+	return d.columns()[0].Name
+}
 
 // relation is what the record has of a relation that the condition reads beside the policy's table.
 type relation struct {

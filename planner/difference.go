@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"lapse/internal/yamldoc"
@@ -18,8 +19,8 @@ type comparison struct {
 	prune   bool
 	fit     Fit
 	inForce map[schemas.PolicyName]*InForce
-	order   []schemas.PolicyName          // of inForce
-	onTable map[uint32]schemas.PolicyName // whose table it is
+	order   []schemas.PolicyName  // of inForce
+	onTable map[tableUse]*version // whose table it is
 	former  *formerVersions
 	inFile  map[schemas.PolicyName]bool
 	changes []Change // of the file's policies
@@ -75,7 +76,7 @@ func (c *comparison) load(ctx context.Context, db DB) error {
 	if c.former, err = loadFormerVersions(ctx, db); err != nil {
 		return err
 	}
-	c.inForce, c.onTable, c.inFile = map[schemas.PolicyName]*InForce{}, map[uint32]schemas.PolicyName{}, map[schemas.PolicyName]bool{}
+	c.inForce, c.onTable, c.inFile = map[schemas.PolicyName]*InForce{}, map[tableUse]*version{}, map[schemas.PolicyName]bool{}
 	for _, p := range c.file.Policies {
 		c.inFile[p.Name] = true
 	}
@@ -83,7 +84,7 @@ func (c *comparison) load(ctx context.Context, db DB) error {
 		p := &inForce[i]
 		c.inForce[p.Name], c.order = p, append(c.order, p.Name)
 		if c.inFile[p.Name] || !c.prune {
-			c.onTable[p.TableOID] = p.Name
+			c.onTable[useOf(p.version())] = p.version()
 		}
 	}
 	return nil
@@ -139,20 +140,16 @@ func (c *comparison) kept(ctx context.Context, db DB, p policyfile.Policy) (*Cha
 
 // resolved takes down what becomes of a policy whose table is fit.
 func (c *comparison) resolved(r *Resolved, kept *Change) {
-	name := r.Policy.Name
-	if other, taken := c.onTable[r.TableOID]; taken && other != name {
-		hint := "in this file"
-		if !c.inFile[other] {
-			hint = "that is in force and not in this file: --prune drops it"
-		}
+	if key, problem := c.shares(r.version()); problem != "" {
 		d := r.Policy.Document()
-		d.Complain(r.Policy.Place("table"), "policy %s: %s has policy %s already, %s", name, r.Definition.Table, other, hint)
+		d.Complain(r.Policy.Place(key), "policy %s: %s", r.Policy.Name, problem)
 		var complaints yamldoc.Errors
 		errors.As(d.Err(), &complaints)
 		c.wrong = append(c.wrong, complaints...)
 		return
 	}
-	c.onTable[r.TableOID] = name
+	maps.DeleteFunc(c.onTable, func(_ tableUse, v *version) bool { return v.definition.Name == r.Policy.Name })
+	c.onTable[useOf(r.version())] = r.version()
 	change := c.change(&r.Policy, r.version())
 	change.Resolved, change.Warnings = r, r.Warnings
 	if kept != nil {

@@ -109,5 +109,5 @@
 //	a kind of expiry        expiry/, one file; see its doc.go
 //	a key of a policy       policyfile/reading.go, and spec.go for what is kept of it
 //	a way to say when       schedule/
-//	an action               a template beside drop.sql.tmpl (soft.sql.tmpl), filled in action.go
+//	an action               another statement in the batch (soft.go), or a template beside drop.sql.tmpl, filled in action.go
 package planner

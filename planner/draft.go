@@ -145,7 +145,7 @@ func (d *Definition) draftSurvey(table uint32, trusts bool) (string, error) {
 		joined = append(joined, fmt.Sprint(j.OID))
 	}
 	inspect, err := fill("draft.sql.tmpl", map[string]any{
-		"Table": d.Table, "Root": table, "Name": schemas.Literal(d.Table), "Trusted": trusts, "Joined": strings.Join(joined, ", "),
+		"Table": d.Table, "Root": table, "Name": schemas.Literal(d.Table), "Trusted": trusts, "Soft": d.Soft != nil, "Joined": strings.Join(joined, ", "),
 	})
 	if err != nil {
 		return "", err

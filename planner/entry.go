@@ -118,8 +118,8 @@ func (e *entry) onRecord(p *InForce) *version {
 	if e.table != p.TableName || recalled == nil || e.policy.Where != p.spec.Where {
 		return nil
 	}
-	if actionName(e.policy.Action.Kind) != p.spec.Action {
-		return nil // what may be dropped is for the table to say
+	if actionName(e.policy.Action.Kind) != p.spec.Action || p.spec.Soft != nil && e.policy.Action.Column != p.spec.Soft.Name {
+		return nil // what may be dropped or set is for the table to say
 	}
 	if triggersSpec(e.policy.Triggers) != p.spec.Triggers || !reflect.DeepEqual(e.policy.Shards, p.spec.Shards) {
 		return nil // what is trusted, and which columns there are, is for the table to say
@@ -148,6 +148,7 @@ func (e *entry) fill(s *spec, d *Definition) {
 		s.Every = &every
 	}
 	s.Triggers = triggersSpec(p.Triggers)
+	s.Soft = d.Soft
 	s.Action, s.Evidence, s.Events = actionName(p.Action.Kind), "claimed", eventSpec{Values: "keys"}
 	s.Owner, s.Basis, s.Latitude = p.Owner, p.Basis, p.Latitude
 	s.Slices, s.Ranges, s.HeldAgainst, s.Functions = d.Slices, d.ranged(), 0, d.digest()

@@ -137,7 +137,7 @@ func (d *Definition) deleteFunction() (string, error) {
 	exact := condition.Exact("$1", "$2")
 	using, on := condition.Using()
 	if using != "" {
-		using = "\n       using " + using
+		using = d.joining() + using
 	}
 	own, looks := "t.tableoid = $3", fmt.Sprintf("$4 * %d", lookAhead)
 	if len(d.Slices) > 0 {
@@ -160,7 +160,7 @@ func (d *Definition) deleteFunction() (string, error) {
 	maps.Copy(facts, map[string]any{
 		"Name": DeleteFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": schemas.Literal(string(d.Name)),
 		"Table": d.Table, "SearchPath": searchPath, "Sliced": len(d.Slices) > 0, "Ranged": d.ranged(), "Batch": d.Batch, "Joined": d.joinedNames(), "Certain": d.certain(),
-		"Bound": boundOf(d.Expire, "claim.cutoff"), "Using": using, "Own": own, "Exact": on + exact, "Shapes": d.shapesList(), "Usual": d.Shapes()[0], "Values": d.values(),
+		"Verb": d.verb(), "Set": d.set(), "Bound": boundOf(d.Expire, "claim.cutoff"), "Using": using, "Own": own, "Exact": on + exact, "Shapes": d.shapesList(), "Usual": d.Shapes()[0], "Values": d.values(),
 		"PickSelect": onLeaf(d.pickSelect(leafMark, "$1", "$2", own), "place.leaf"), "HeapSelect": onLeaf(d.heapSelect(leafMark, "$1", "$2", own), "place.leaf"),
 		"After": d.pickAfter("$5"), "PickTail": d.pickTail(limit), "PickLock": onLeaf(d.pickLock(leafMark), "place.leaf"), "Lock": condition.Lock(), "Above": above, "UpTo": upTo,
 		"Places": d.places("s", ""), "Last": last, "FullRange": onLeaf(fullRange, "place.leaf"), "FullRangeTail": fullRangeTail, "KeyTexts": d.keyTexts(), "Low": d.lowWater("place.low"),
@@ -169,7 +169,7 @@ func (d *Definition) deleteFunction() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if !restates(text, exact) {
+	if !restates(text, d.verb(), exact) {
 		return "", fmt.Errorf("policy %s: the deletion does not restate when a row is due", d.Name)
 	}
 	return text, nil
@@ -192,12 +192,16 @@ func (d *Definition) joinedNames() (names []string) {
 	return names
 }
 
-// restates reports whether the one text of a DELETE in a function has the condition.
-func restates(text, condition string) bool {
-	before, rest, found := strings.Cut(text, "'delete from only")
+// restates reports whether the one text of a DELETE in a function, or of an UPDATE in its place, has the condition.
+func restates(text, verb, condition string) bool {
+	before, rest, found := strings.Cut(text, "'"+verb+" only")
 	statement, after, ended := strings.Cut(rest, ";\n")
-	return found && ended && strings.Contains(statement, inner(condition)) &&
-		!strings.Contains(before, "'delete") && !strings.Contains(after, "'delete")
+	for _, other := range []string{"'delete", "'update"} {
+		if strings.Contains(before, other) || strings.Contains(after, other) {
+			return false
+		}
+	}
+	return found && ended && strings.Contains(statement, inner(condition))
 }
 
 // onLeaf writes SQL for a place inside a quoted statement text, with the leaf's name from a variable.
@@ -224,7 +228,7 @@ func (d *Definition) surveyText(schema, name, inspect, held, pick string) (strin
 		likely = narrow // the exact condition is the same rows, and PostgreSQL expects half of them
 	}
 	return fill("survey.sql.tmpl", map[string]any{
-		"Schema": schema, "Name": name, "Inspect": inspect, "Held": held, "Policy": d.Name, "Table": d.Table, "Followed": followed,
+		"Schema": schema, "Name": name, "Soft": d.Soft != nil, "Inspect": inspect, "Held": held, "Policy": d.Name, "Table": d.Table, "Followed": followed,
 		"Joined": d.joinedNames(), "Bound": boundOf(d.Expire, "at_cutoff"), "From": c.From(d.Table), "Instant": d.Expire.Instant(), "Batch": d.Batch,
 		"Ranged": d.ranged(), "Backlog": backlog(d.Batch), "Column": schemas.Literal(d.Expire.Order().Column), "Cast": d.Expire.Order().Cast,
 		"First": d.Expire.Order().SQL, "Condition": condition, "Likely": likely, "Pick": onLeaf(pick, "place"), "Looks": lookAhead * d.Batch,

@@ -50,13 +50,14 @@ func (i *Inspection) look(ctx context.Context, tx pgx.Tx, p *InForce) (err error
 	for _, l := range i.Leaves {
 		oids = append(oids, l.OID)
 	}
-	cascades, err := cascadeLeaves(ctx, tx, oids)
-	if err != nil {
-		return err
-	}
-	roots, err := cascadeRoots(ctx, tx, oids)
-	if err != nil {
-		return err
+	var cascades, roots []Relation
+	if p.Definition.Soft == nil {
+		if cascades, err = cascadeLeaves(ctx, tx, oids); err != nil {
+			return err
+		}
+		if roots, err = cascadeRoots(ctx, tx, oids); err != nil {
+			return err
+		}
 	}
 	i.Published = append([]Relation{{OID: t.OID, Name: t.Name}}, roots...)
 	found, err := lookAtIndexes(ctx, tx, &p.Definition, i.Leaves, advisedIndex)
@@ -64,15 +65,20 @@ func (i *Inspection) look(ctx context.Context, tx pgx.Tx, p *InForce) (err error
 		return err
 	}
 	i.Index, i.Better, i.Unhelped = found.None, found.Better, p.Definition.Expire.Index().Warning
-	if i.Children, err = AdviseChildren(ctx, tx, t.OID, i.Leaves, cascades); err != nil {
-		return err
-	}
 	if !p.spec.Triggers.Trusted {
-		if i.Intruders, err = intrudersOf(ctx, tx, t); err != nil {
+		if i.Intruders, err = intrudersOf(ctx, tx, t, p.Definition.Soft != nil); err != nil {
 			return err
 		}
 	}
-	return i.rows(ctx, tx, oids, cascades)
+	if err := i.rows(ctx, tx, oids, cascades); err != nil {
+		return err
+	}
+	if p.Definition.Soft != nil {
+		i.Blocking = nil // what refers to a row does not keep it from being set
+		return nil
+	}
+	i.Children, err = AdviseChildren(ctx, tx, t.OID, i.Leaves, cascades)
+	return err
 }
 
 // changedColumns asks what lapse.same_table asks in each batch, which only the catalog's owner may call.
@@ -98,8 +104,8 @@ func changedColumns(ctx context.Context, q Querier, p *InForce) ([]string, error
 	return names, nil
 }
 
-func intrudersOf(ctx context.Context, q Querier, t *table) ([]Intruder, error) {
-	all, err := collect[Intruder](ctx, q, `select kind, name, relation from (`+intrudersSQL+`) f(kind, name, relation)`, t.OID)
+func intrudersOf(ctx context.Context, q Querier, t *table, updates bool) ([]Intruder, error) {
+	all, err := collect[Intruder](ctx, q, `select kind, name, relation from (`+intrudersSQL+`) f(kind, name, relation)`, t.OID, updates)
 	if err != nil {
 		return nil, fmt.Errorf("list triggers and rules: %w", err)
 	}

@@ -12,7 +12,7 @@ type intruder struct {
 	Relation string // where it was made: a partition's copy of a trigger belongs to the root
 }
 
-// intrudersSQL asks about what of table $1 has no partitions, as lapse.inspect does.
+// intrudersSQL asks about what of table $1 has no partitions, as lapse.inspect does; $2 says that its rows are updated.
 const intrudersSQL = `
 	with recursive tree(relation) as (
 	  select $1::oid
@@ -21,7 +21,7 @@ const intrudersSQL = `
 	), found as (
 	  select distinct i.relation, i.name
 	    from lapse.intruders(array(
-	           select tree.relation from tree where not exists (select from pg_inherits i where i.inhparent = tree.relation))) i
+	           select tree.relation from tree where not exists (select from pg_inherits i where i.inhparent = tree.relation)), $2) i
 	), up(at, relation, parent, name) as (
 	  select t.oid, t.tgrelid, t.tgparentid, t.tgname
 	    from found f join pg_trigger t on t.tgrelid = f.relation and t.tgname = f.name
@@ -49,9 +49,10 @@ const intrudersSQL = `
 	  join pg_namespace n on n.oid = c.relnamespace
 	 order by 3, 2`
 
-// findIntruders lists what would run inside deletions from the table and inside surveys of it, each with what to do about it.
-func findIntruders(ctx context.Context, q Querier, t *table) ([]string, error) {
-	found, err := collect[intruder](ctx, q, intrudersSQL, t.OID)
+// findIntruders lists what would run inside deletions from the table, or updates of it, and inside surveys of it, each with what to
+// do about it.
+func findIntruders(ctx context.Context, q Querier, t *table, updates bool) ([]string, error) {
+	found, err := collect[intruder](ctx, q, intrudersSQL, t.OID, updates)
 	if err != nil {
 		return nil, fmt.Errorf("list triggers and rules: %w", err)
 	}

@@ -105,6 +105,9 @@ func (s *resolution) resolve(ctx context.Context) error {
 	if err := s.columns(ctx, &t); err != nil {
 		return err
 	}
+	if err := s.soft(ctx, &t); err != nil {
+		return err
+	}
 	if err := s.where(ctx, &t); err != nil {
 		return err
 	}
@@ -148,6 +151,9 @@ func (s *resolution) indexes(ctx context.Context) (err error) {
 	}
 	if found.None != nil && s.p.Index == createIndex {
 		r.Build, r.Warnings = found.None.Steps, found.Warnings[:len(found.Warnings)-1]
+	}
+	if r.Definition.Soft != nil {
+		return nil // nothing goes along, and nothing refers to what goes
 	}
 	children, err := findUnindexed(ctx, s.tx, r.TableOID, r.Leaves, r.Cascades)
 	if err != nil {
@@ -202,17 +208,12 @@ func (s *resolution) relations(ctx context.Context, t *table) error {
 	for _, l := range leaves {
 		oids = append(oids, l.OID)
 	}
-	if r.Cascades, err = cascadeLeaves(ctx, s.tx, oids); err != nil {
-		return err
-	}
-	roots, err := cascadeRoots(ctx, s.tx, oids)
-	if err != nil {
-		return err
-	}
-	r.Published = append([]Relation{{OID: t.OID, Name: t.Name}}, roots...)
-	loops, err := findLoops(ctx, s.tx, t, leaves, r.Cascades)
-	if err != nil {
-		return err
+	r.Published = []Relation{{OID: t.OID, Name: t.Name}}
+	var loops []string
+	if r.Definition.Soft == nil {
+		if loops, err = s.cascades(ctx, t, oids); err != nil {
+			return err
+		}
 	}
 	for _, group := range [][]string{problems, more, loops} {
 		for _, problem := range group {
@@ -223,6 +224,20 @@ func (s *resolution) relations(ctx context.Context, t *table) error {
 		s.complain("triggers", problem)
 	}
 	return nil
+}
+
+// cascades finds what deletions take along, and what of it must not be.
+func (s *resolution) cascades(ctx context.Context, t *table, relations []uint32) (loops []string, err error) {
+	r := s.r
+	if r.Cascades, err = cascadeLeaves(ctx, s.tx, relations); err != nil {
+		return nil, err
+	}
+	roots, err := cascadeRoots(ctx, s.tx, relations)
+	if err != nil {
+		return nil, err
+	}
+	r.Published = append(r.Published, roots...)
+	return findLoops(ctx, s.tx, t, r.Leaves, r.Cascades)
 }
 
 // lastFact is an error's text behind its first layer.

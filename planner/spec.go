@@ -33,6 +33,7 @@ type spec struct {
 	Ranges   bool               `json:"ranges,omitempty"` // whether lapse.open_run may cut leaves into ranges
 	Index    string             `json:"index,omitempty"`  // "create", or "" for use
 	Action   string             `json:"action"`
+	Soft     *expiry.Column     `json:"soft,omitempty"` // that a soft action sets
 	Triggers triggersSpec       `json:"triggers"`
 	Trusted  []trustedCode      `json:"trusted,omitempty"` // what was found when the triggers were trusted
 	Evidence string             `json:"evidence"`
@@ -137,7 +138,7 @@ func (s *storedPolicy) definition() (Definition, spec, error) {
 	}
 	return Definition{
 		ID: s.ID, Version: s.Version, Name: s.Name, Table: s.TableName, Expire: text.Expire.Kind, Key: text.Key, Batch: text.Batch,
-		TableOwner: text.TableOwner, Action: actionOf(text.Action), SearchPath: text.Triggers.SearchPath, Slices: text.Slices, Floors: text.Floor, Where: text.WhereRead,
+		TableOwner: text.TableOwner, Action: actionOf(text.Action), Soft: text.Soft, SearchPath: text.Triggers.SearchPath, Slices: text.Slices, Floors: text.Floor, Where: text.WhereRead,
 	}, text, nil
 }
 

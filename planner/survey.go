@@ -29,6 +29,7 @@ type Survey struct {
 	Newest  *time.Time            `json:"newest_due,omitempty"`
 	// Cascades are the tables of which rows would go along, to any depth.
 	Cascades []Cascade `json:"cascades"`
+	Sets     string    `json:"sets,omitempty"` // the column that due rows get set, and stay; "" where they are deleted
 	// Drops are the partitions that would be dropped whole, if every row of them turns out to be due when they are counted.
 	Drops []Drop `json:"drops,omitempty"`
 
@@ -186,6 +187,9 @@ type surveyor struct {
 func (s *surveyor) run(ctx context.Context, db DB, call func(atMost *int64) (*found, error)) error {
 	v := &s.survey
 	v.At, v.Cascades, v.Warnings = s.ask.At, []Cascade{}, []string{}
+	if soft := s.definition.Soft; soft != nil {
+		v.Sets = soft.Name
+	}
 	if v.At.IsZero() {
 		if err := db.QueryRow(ctx, `select clock_timestamp()`).Scan(&v.At); err != nil {
 			return err

@@ -45,7 +45,7 @@ func (s *spec) trustedJSON() (*string, error) {
 	return &kept, nil
 }
 
-// codeSQL describes what would run inside deletions from what of tables $1 has no partitions.
+// codeSQL describes what would run inside deletions from what of tables $1 has no partitions, or updates ($2).
 const codeSQL = `
 	with recursive tree(relation) as (
 	  select unnest($1::oid[])
@@ -54,7 +54,7 @@ const codeSQL = `
 	)
 	select c.relation, c.kind, c.name::text, c.digest, format('%I.%I', n.nspname, r.relname), r.relowner
 	  from lapse.code(array(
-	         select tree.relation from tree where not exists (select from pg_inherits i where i.inhparent = tree.relation))) c
+	         select tree.relation from tree where not exists (select from pg_inherits i where i.inhparent = tree.relation)), $2) c
 	  join pg_class r on r.oid = c.relation
 	  join pg_namespace n on n.oid = r.relnamespace
 	 order by 5, 2, 3, 4`
@@ -77,7 +77,7 @@ func (s *resolution) trust(ctx context.Context, t *table, relations []uint32) (p
 		trustedCode
 		Owner uint32
 	}
-	all, err := collect[found](ctx, s.tx, codeSQL, relations)
+	all, err := collect[found](ctx, s.tx, codeSQL, relations, s.r.Definition.Soft != nil)
 	if err != nil {
 		return nil, fmt.Errorf("describe triggers and rules: %w", err)
 	}
@@ -108,7 +108,7 @@ func (s *resolution) code(ctx context.Context, t *table) (problems []string, err
 	}
 	seen := map[string]bool{}
 	for _, relation := range relations {
-		all, err := findIntruders(ctx, s.tx, &table{OID: relation})
+		all, err := findIntruders(ctx, s.tx, &table{OID: relation}, s.r.Definition.Soft != nil)
 		if err != nil {
 			return nil, err
 		}

@@ -13,7 +13,6 @@ func unsupported(p *policyfile.Policy) []option {
 		option
 		asked bool
 	}{
-		{option{"action", "action: " + p.Action.Kind}, p.Action.Kind == policyfile.ActionSoft},
 		{option{"events.values", "events: values: " + p.Events.Values}, p.Events.Values != ""},
 		{option{"moves", "moves: " + p.Moves}, p.Moves != ""},
 		{option{"evidence", "evidence: " + p.Evidence}, p.Evidence != ""},

@@ -9,28 +9,43 @@ import (
 	"lapse/planner/expression"
 )
 
-// where lets PostgreSQL read the policy's where.
+// where lets PostgreSQL read the policy's where, and with it that a soft action has not set its column: so plans, looks, batches and
+// the index that they want are about rows that are not set.
 func (s *resolution) where(ctx context.Context, t *table) error {
-	if s.p.Where == "" {
-		return nil
+	if s.p.Where != "" {
+		if read, err := s.readWhere(ctx, t, s.p.Where); read == nil || err != nil {
+			return err
+		}
 	}
-	read, problem, err := expression.Read(ctx, s.tx, t.OID, s.p.Where, expression.Boolean)
+	if text := s.r.Definition.unset(s.p.Where); text != s.p.Where {
+		if read, err := s.readWhere(ctx, t, text); read == nil || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readWhere lets PostgreSQL read a condition, which is the policy's then. It is nil where it was complained about.
+func (s *resolution) readWhere(ctx context.Context, t *table, text string) (*Where, error) {
+	read, problem, err := expression.Read(ctx, s.tx, t.OID, text, expression.Boolean)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if problem != "" {
 		s.complain("where", "where: "+problem)
-		return nil
+		return nil, nil
 	}
 	w := &Where{SQL: read.SQL, Bare: read.Bare}
 	for _, c := range read.Columns {
 		w.Columns = append(w.Columns, expiry.Column{Name: c.Name, Number: c.Number, Type: expiry.ColumnType(c.Type)})
 	}
-	for _, warning := range read.Warnings {
-		s.warnings = append(s.warnings, "where: "+warning)
+	if s.r.Definition.Where == nil {
+		for _, warning := range read.Warnings {
+			s.warnings = append(s.warnings, "where: "+warning)
+		}
 	}
 	s.r.Definition.Where = w
-	return nil
+	return w, nil
 }
 
 // text is what a person sees of a where, "" for none.

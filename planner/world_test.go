@@ -214,8 +214,11 @@ func (w *world) leaseAny(p InForce, r Run) *batch {
 		return nil
 	}
 	must(w.t, err)
-	cascades, err := Cascades(w.t.Context(), w.exec, target)
-	must(w.t, err)
+	cascades := []uint32{}
+	if p.Definition.Soft == nil {
+		cascades, err = Cascades(w.t.Context(), w.exec, target)
+		must(w.t, err)
+	}
 	b.Claim = schemas.Claim{
 		PolicyID: p.ID, Policy: p.Name, PolicyVersion: p.Version, Run: r.ID, Cutoff: r.Cutoff,
 		HoldVersion: p.HoldVersion, Target: target, Cascades: cascades,

@@ -148,7 +148,9 @@ func TestOfALargeChangeOnlyWhatIsEvidenceOrAKeyIsWanted(t *testing.T) {
 		want bool
 	}{
 		"an insert":                   {insertMessage(1, "1", "n"), largeMessage + 1, false},
-		"an update":                   {message('U').u32(1).u8('K'), largeMessage + 1, false},
+		"an update":                   {message('U').u32(1).u8('K'), largeMessage + 1, true},
+		"an update longer than any":   {message('U').u32(1).u8('N'), maxBuffered + 1, false},
+		"an update of what is not":    {message('U').u32(9).u8('N'), largeMessage + 1, false},
 		"a table never described":     {insertMessage(9), largeMessage + 1, false},
 		"a whole row deleted":         {deleteMessage(1, 'O', "1", "n"), largeMessage + 1, false},
 		"a whole row of the ledger":   {deleteMessage(2, 'O', "1"), largeMessage + 1, false},

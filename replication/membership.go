@@ -29,6 +29,21 @@ func Join(ctx context.Context, tx pgx.Tx, relation uint32) error {
 	return removeTable(ctx, tx, Changes, t)
 }
 
+// JoinChanges is Join for a table of which updates are wanted too: it is published in Changes, and taken out of Deletes.
+func JoinChanges(ctx context.Context, tx pgx.Tx, relation uint32) error {
+	t, err := lockTable(ctx, tx, relation)
+	if err != nil {
+		return err
+	}
+	if err := CheckIdentity(ctx, tx, relation); err != nil {
+		return err
+	}
+	if err := addTable(ctx, tx, Changes, t); err != nil {
+		return err
+	}
+	return removeTable(ctx, tx, Deletes, t)
+}
+
 // JoinLedger publishes a table of evidence in Ledger. Only inserts are published, so no replica identity is asked for.
 func JoinLedger(ctx context.Context, tx pgx.Tx, relation uint32) error {
 	t, err := lockTable(ctx, tx, relation)

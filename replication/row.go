@@ -12,14 +12,16 @@ const wantedSchema = "lapse"
 const changeHead = 1 + 4 + 1
 
 // wants says whether a large change is to be read whole, given its head and its size. What is not wanted is delivered
-// without values: inserts and updates of tables that are no evidence, and rows deleted under REPLICA IDENTITY FULL, which
+// without values: inserts of tables that are no evidence, and rows deleted under REPLICA IDENTITY FULL, which
 // are not published. The ledger's columns are bounded, and so are keys, which stand in an index: what is longer than
 // maxBuffered all the same proves nothing, and must not stop who reads it.
 func (d *decoder) wants(head []byte, size int64) bool {
 	c := cursor{rest: head}
 	op, oid, kind := Op(c.byte()), c.uint32(), c.byte()
 	switch op {
-	case OpInsert, OpUpdate:
+	case OpUpdate:
+		return d.relations[oid] != nil && size <= maxBuffered // the new row names the row
+	case OpInsert:
 		rel := d.relations[oid]
 		return rel != nil && rel.Schema == wantedSchema && size <= maxBuffered
 	case OpDelete:

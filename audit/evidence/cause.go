@@ -30,11 +30,12 @@ type Op byte
 
 // The operations that are events.
 const (
-	None     Op = iota // no event
-	Delete             // one row
-	Truncate           // all rows, which nobody names one by one
-	Gap                // no deletion: what was deleted between two positions nobody has read
-	Rewind             // no deletion: what was published above a position never happened
+	None       Op = iota // no event
+	Delete               // one row
+	Truncate             // all rows, which nobody names one by one
+	Gap                  // no deletion: what was deleted between two positions nobody has read
+	Rewind               // no deletion: what was published above a position never happened
+	SoftDelete           // one row, which stays: a column of it was set
 )
 
 // String is the operation as headers and metrics write it.
@@ -48,6 +49,8 @@ func (o Op) String() string {
 		return "gap"
 	case Rewind:
 		return "rewind"
+	case SoftDelete:
+		return "soft_delete"
 	default:
 		return ""
 	}

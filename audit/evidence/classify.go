@@ -45,6 +45,7 @@ type classifier struct {
 	tx      *replication.Tx
 	state   state
 	claim   schemas.Claim
+	soft    bool // the claim is one to set a column of the target's rows, and to delete none
 	account Account
 	suspect *uuid.UUID // the last batch that is this transaction's and that no key verifies; nil for none
 }
@@ -86,7 +87,7 @@ func (c *classifier) ledger(change *replication.Change, first bool) {
 		var claim schemas.Claim
 		ours, verifies := c.examine(change, &claim)
 		if first && verifies {
-			c.claim, c.state = claim, stateSystem
+			c.claim, c.state, c.soft = claim, stateSystem, parseSoft(change)
 			c.account.Claim = &c.claim
 			return
 		}
@@ -146,15 +147,21 @@ func (c *classifier) find(change *replication.Change) finding {
 		op = Delete
 	case replication.OpTruncate:
 		op = Truncate
+	case replication.OpUpdate:
+		// Who else updates a row, and what, is nobody's concern here.
+		if c.state == stateSystem && c.soft && change.Relation.OID == c.claim.Target {
+			return finding{Op: SoftDelete, Cause: System}
+		}
+		return finding{}
 	default:
 		return finding{}
 	}
 	switch {
 	case c.state == stateUser:
 		return finding{Op: op, Cause: User}
-	case c.state != stateSystem, op == Truncate:
+	case c.state != stateSystem, op == Truncate, c.soft:
 		// A claim is one to delete rows that are due. Nothing of Lapse truncates, so a TRUNCATE under a claim is
-		// somebody's trigger.
+		// somebody's trigger; and so is a delete where rows are only set.
 		return finding{Op: op, Cause: Unverified}
 	case change.Relation.OID == c.claim.Target:
 		return finding{Op: op, Cause: System}

@@ -37,7 +37,10 @@
 // signature covers the digest of the functions that ran, so the claim says by which text it deleted; the transaction's record
 // has that digest. A claim covers deletes of its target and of the relations it lists, up to its batch_result.
 //
-// Everything else under a claim is unverified. So is everything from any other row of lapse.batch on: a row that does not
+// Under a claim to set a column (lapse.batch.soft: the function's word, which is not in the claim), the system's events are updates of
+// the target instead, and nothing is deleted. Other updates, and all inserts, are no events.
+//
+// Every other deletion under a claim is unverified. So is everything from any other row of lapse.batch on: a row that does not
 // verify, a second one, and a true one behind somebody's own change (what came before stays user). A TRUNCATE is never the
 // system's: no deletion function truncates. A row that cannot be read proves nothing, and stops nothing.
 //
@@ -45,7 +48,7 @@
 //
 //	another kind of record in the log (policy, hold, snapshot, drop, checkpoint)
 //	        one file beside coverage.go with its Content; the assembler adds it to Outcome.Records, or the relay writes it
-//	another event (soft delete)     finding and event in classify.go
+//	another event                   finding and event in classify.go
 //	a move                          a pairing, in a file move.go; what it does to the counts is in account.go
 //	another marker                  marker.go
 //	another format of events        one file beside spanner.go and a line in format.go

@@ -27,9 +27,9 @@ type Event struct {
 
 	TableOID uint32
 	Table    string
-	Keys     []Key // Delete only
-	Full     bool  // Delete only: the server names the row by all its values, none of which is in Keys
-	Nameless bool  // Delete only: the server did not send what names the row, and Keys is empty
+	Keys     []Key // Delete and SoftDelete only
+	Full     bool  // as above: the server names the row by all its values, none of which is in Keys
+	Nameless bool  // as above: the server did not send what names the row, and Keys is empty
 
 	TruncateCascade bool // Truncate only: the statement's options
 	RestartIdentity bool
@@ -47,24 +47,29 @@ func (e *Event) set(tx *replication.Tx, change *replication.Change, f finding, c
 	}
 	switch {
 	case f.Op == Truncate:
+	case f.Op == SoftDelete && change.Old == nil:
+		// An update that leaves the key alone sends no old row: the new one has the key.
+		if e.Full = change.Relation.ReplicaIdentity == 'f'; !e.Full {
+			e.name(change.Relation, change.New)
+		}
 	case !change.OldIsKey:
 		// REPLICA IDENTITY FULL: what was sent is the row itself, and every column of it says that it is of the key.
 		e.Full = true
 	default:
-		e.name(change)
+		e.name(change.Relation, change.Old)
 	}
 }
 
 // name takes the columns that name the row, or none of them. Whoever owns a table can have it deleted from in a way that
 // leaves them out, and must not stop the audit with it: before 18, PostgreSQL publishes no generated column, and says of a
 // key of nothing else that the table has none.
-func (e *Event) name(change *replication.Change) {
-	for i := range change.Relation.Columns {
-		column := &change.Relation.Columns[i]
-		if !column.Key || i >= len(change.Old) {
+func (e *Event) name(relation *replication.Relation, values []replication.Value) {
+	for i := range relation.Columns {
+		column := &relation.Columns[i]
+		if !column.Key || i >= len(values) {
 			continue
 		}
-		switch value := &change.Old[i]; value.Kind {
+		switch value := &values[i]; value.Kind {
 		case replication.Text:
 			e.Keys = append(e.Keys, Key{Name: column.Name, Value: value.Bytes})
 		case replication.Null:

@@ -95,6 +95,7 @@ func exampleEvents(t *testing.T) map[string]*evidence.Routed {
 	return map[string]*evidence.Routed{
 		"event-system":     eventOf(t, &exampleRoute, exampleTx(), signed(exampleClaim()), del(target, 42)),
 		"event-cascade":    eventOf(t, &exampleRoute, exampleTx(), signed(exampleClaim()), del(target, 42), del(child, 42, 1)),
+		"event-soft":       eventOf(t, &exampleRoute, exampleTx(), softly(signed(softClaim()), "t"), set(target, 42, "2026-11-21")),
 		"event-user":       eventOf(t, &exampleRoute, exampleTx(), del(target, 42)),
 		"event-origin":     eventOf(t, &exampleRoute, fromElsewhere, del(odd, "Käse & \"Brot\"\n\u0001</b>", nil)),
 		"event-unverified": eventOf(t, &exampleRoute, fromElsewhere, batchRow(exampleClaim(), nil), del(target, 42)),
@@ -123,6 +124,7 @@ func TestTheSchemaRefusesAnEventThatSaysTooMuch(t *testing.T) {
 		{"an unverified event with a policy", "event-unverified", `"cause":"unverified"`, `"cause":"unverified","policy":"sessions-30d"`},
 		{"an unverified event with an origin", "event-unverified", `"cause":"unverified"`, `"cause":"unverified","origin":"upstream"`},
 		{"a user event with the tag", "event-user", `"transaction_tag":""`, `"transaction_tag":"RowDeletionPolicy"`},
+		{"a user's update", "event-user", `"mod_type":"DELETE"`, `"mod_type":"UPDATE"`},
 		{"a system event without a batch", "event-system", `"batch"`, `"batsch"`},
 		{"a delete with old values", "event-user", `"old_values":{}`, `"old_values":{"last_seen":"x"}`},
 		{"a number for a key", "event-user", `{"id":"42"}`, `{"id":42}`},

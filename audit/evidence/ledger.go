@@ -46,6 +46,21 @@ var claimColumns = map[string]func(*schemas.Claim, string) bool{
 
 const macColumn = "mac"
 
+// softColumn says of a batch that it sets a column. It is in no claim: with the right claim before it, an update is never the
+// system's by another word than that of the function that wrote the row.
+const softColumn = "soft"
+
+// parseSoft reads it. A catalog of a former version has no such column.
+func parseSoft(change *replication.Change) bool {
+	for i, column := range change.Relation.Columns {
+		if column.Name == softColumn {
+			text, sent := textOf(change.New, i)
+			return sent && text == "t"
+		}
+	}
+	return false
+}
+
 // parseClaim reads a row of lapse.batch. ok is false when a column is missing, NULL or not what its type writes. The
 // row's writer may be anybody with the right to insert, so nothing of what is wrong is told.
 func parseClaim(change *replication.Change, claim *schemas.Claim) (mac []byte, ok bool) {

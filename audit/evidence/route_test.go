@@ -56,7 +56,7 @@ func TestOnlySystemDeletesGoToTheSystemTopic(t *testing.T) {
 			continue // they go to both
 		}
 		want := exampleRoute.User.Name
-		if name == "event-system" || name == "event-cascade" {
+		if name == "event-system" || name == "event-cascade" || name == "event-soft" {
 			want = exampleRoute.System.Name
 		}
 		if routed.Topic != want {

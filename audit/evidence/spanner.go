@@ -84,7 +84,11 @@ func (f *frame) build(e *Event, source *Source, form TextForm) {
 		f[2] = append(b, `,"mod_type":"TRUNCATE","value_capture_type":"KEYS","mods":[`...)
 		b = append(f[3][:0], `]`...)
 	} else {
-		f[2] = append(b, `,"mod_type":"DELETE","value_capture_type":"KEYS","mods":[{"keys":`...)
+		mod := `"DELETE"`
+		if e.Op == SoftDelete {
+			mod = `"UPDATE"`
+		}
+		f[2] = append(append(append(b, `,"mod_type":`...), mod...), `,"value_capture_type":"KEYS","mods":[{"keys":`...)
 		b = append(f[3][:0], `,"old_values":{},"new_values":{}}]`...)
 	}
 	f[3] = append(appendLapse(b, e, source, form), `,"ordinal":`...)

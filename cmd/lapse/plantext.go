@@ -63,6 +63,9 @@ func (c *surveyor) printCounts(s *planner.Survey) {
 	if s.Held > 0 {
 		c.line("held", "%s that would be due: lapse hold list", rowsOf(s.Held, s.HeldIs))
 	}
+	if s.Sets != "" {
+		c.line("sets", "%s of these rows, which stay", s.Sets)
+	}
 	switch {
 	case s.Oldest != nil && s.Newest != nil:
 		c.line("from", "%s to %s", s.Oldest.UTC().Format(time.RFC3339), s.Newest.UTC().Format(time.RFC3339))

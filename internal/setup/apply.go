@@ -122,7 +122,7 @@ func (w *applying) writeOnce(ctx context.Context, c *Change, needsTable bool) (i
 		if id, _, err = planner.Write(ctx, tx, &c.Change, w.Roles, w.Reason); err != nil || !needsTable {
 			return err
 		}
-		return w.publish(ctx, tx, w.missing(c))
+		return w.publish(ctx, tx, w.missing(c), w.changes.updated())
 	})
 	if err == nil && needsTable {
 		w.published(c)
@@ -136,7 +136,7 @@ func (w *applying) complete(ctx context.Context, c *Change) error {
 		if err := EnsureDeleter(ctx, tx, tableOf(c.Resolved), w.Roles); err != nil {
 			return err
 		}
-		return w.publish(ctx, tx, w.missing(c))
+		return w.publish(ctx, tx, w.missing(c), w.changes.updated())
 	})
 	if err != nil {
 		return err
@@ -149,7 +149,7 @@ func (w *applying) complete(ctx context.Context, c *Change) error {
 // missing are the tables of a change that are not published: neither when Apply began nor by it since. Only they are locked.
 func (w *applying) missing(c *Change) []uint32 {
 	var missing []uint32
-	for _, oid := range notPublished(w.members, c.tables) {
+	for _, oid := range w.changes.updated().notPublished(w.members, c.tables) {
 		if !w.joined[oid] {
 			missing = append(missing, oid)
 		}

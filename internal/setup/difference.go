@@ -103,9 +103,12 @@ func (a *Applier) Difference(ctx context.Context, file *policyfile.File) (Change
 		return nil, errors.Join(asError(mistakes), err)
 	}
 	refused := []error{asError(mistakes)}
-	changes := make(Changes, 0, len(differences))
-	for _, d := range differences {
-		c := Change{Change: d}
+	changes, all := make(Changes, 0, len(differences)), make(Changes, len(differences))
+	for i, d := range differences {
+		all[i].Change = d
+	}
+	updates := all.updated()
+	for _, c := range all {
 		if a.Arm {
 			if err := c.Arm(); err != nil {
 				refused = append(refused, err)
@@ -113,7 +116,7 @@ func (a *Applier) Difference(ctx context.Context, file *policyfile.File) (Change
 			}
 		}
 		for _, check := range []func(context.Context, *Change) error{
-			func(ctx context.Context, c *Change) error { return a.checkPublished(ctx, members, c) }, a.checkDeleter,
+			func(ctx context.Context, c *Change) error { return a.checkPublished(ctx, members, updates, c) }, a.checkDeleter,
 		} {
 			if c.Resolved == nil {
 				break
@@ -174,13 +177,13 @@ func Fit(ctx context.Context, tx pgx.Tx, table uint32) (problem string, err erro
 }
 
 // checkPublished lists what is not published, and refuses what publishing would harm.
-func (a *Applier) checkPublished(ctx context.Context, members []replication.Member, c *Change) error {
+func (a *Applier) checkPublished(ctx context.Context, members []replication.Member, updates updated, c *Change) error {
 	if !a.AuditRequired {
 		return nil
 	}
 	for _, table := range c.Resolved.Published {
 		c.tables = append(c.tables, table.OID)
-		if !isMember(members, table.OID) {
+		if !updates.isMember(members, table.OID) {
 			c.Publish = append(c.Publish, table.Name)
 		}
 	}

@@ -114,7 +114,7 @@ func indexesFound(i *planner.Inspection) (found []Finding) {
 var template = regexp.MustCompile(`\b(COLUMNS|INDEX|CHILD|PARENT)\b`)
 
 // identitiesFound asks what is published for the policy as `lapse apply` does.
-func (e *examination) identitiesFound(ctx context.Context, _ *planner.InForce, i *planner.Inspection) (found []Finding, err error) {
+func (e *examination) identitiesFound(ctx context.Context, p *planner.InForce, i *planner.Inspection) (found []Finding, err error) {
 	if !e.audited() {
 		return nil, nil
 	}
@@ -139,19 +139,19 @@ func (e *examination) identitiesFound(ctx context.Context, _ *planner.InForce, i
 	if len(found) > 0 || len(i.Unlogged) > 0 {
 		return found, nil // they are among what is unseen
 	}
-	return e.unseenFound(ctx, i)
+	return e.unseenFound(ctx, p, i)
 }
 
 // unseenFound asks, as each batch does, whether the audit would see what it deletes.
-func (e *examination) unseenFound(ctx context.Context, i *planner.Inspection) (found []Finding, err error) {
+func (e *examination) unseenFound(ctx context.Context, p *planner.InForce, i *planner.Inspection) (found []Finding, err error) {
 	var oids []uint32
 	for _, l := range i.Leaves {
 		oids = append(oids, l.OID)
 	}
 	unseen, err := e.list(ctx, `
 		select format('%I.%I', n.nspname, c.relname)
-		  from lapse.unseen($1) u join pg_class c on c.oid = u.relation join pg_namespace n on n.oid = c.relnamespace
-		 order by 1`, oids)
+		  from lapse.unseen($1, $2) u join pg_class c on c.oid = u.relation join pg_namespace n on n.oid = c.relnamespace
+		 order by 1`, oids, p.Definition.Soft != nil)
 	for _, name := range unseen {
 		found = append(found, advise(Fail, "run lapse apply: it publishes what is missing", "%s is not published, and deletions that reach it are refused", name)...)
 	}

@@ -32,7 +32,7 @@ func (a *Applier) leavers(ctx context.Context, members []replication.Member, cha
 	}
 	needed, touched := map[uint32]bool{}, map[schemas.PolicyName][]uint32{}
 	for _, p := range policies {
-		tables, err := reached(ctx, a.Conn, p.Table)
+		tables, err := reached(ctx, a.Conn, p.Table, false)
 		if err != nil {
 			return nil, err
 		}

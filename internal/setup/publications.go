@@ -83,19 +83,22 @@ func (w *installing) tables(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	joined := map[uint32]bool{}
+	joined, updates := map[uint32]bool{}, updated{}
+	for k := range policies {
+		updates[policies[k].TableOID] = updates[policies[k].TableOID] || policies[k].Definition.Soft != nil
+	}
 	for k := range policies {
 		p := &policies[k]
-		tables, err := reached(ctx, conn, p.TableOID)
+		tables, err := reached(ctx, conn, p.TableOID, p.Definition.Soft != nil)
 		if err != nil {
 			return err
 		}
-		missing := slices.DeleteFunc(notPublished(members, tables), func(oid uint32) bool { return joined[oid] })
+		missing := slices.DeleteFunc(updates.notPublished(members, tables), func(oid uint32) bool { return joined[oid] })
 		if len(missing) == 0 {
 			continue
 		}
 		err = w.owner.Locked(ctx, "publish the tables of policy "+string(p.Name), func(tx pgx.Tx) error {
-			return w.owner.publish(ctx, tx, missing)
+			return w.owner.publish(ctx, tx, missing, updates)
 		})
 		if err != nil {
 			return err

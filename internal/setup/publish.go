@@ -14,22 +14,43 @@ import (
 	"lapse/schemas"
 )
 
+// updated are the tables that a policy sets a column of: their updates are published too.
+type updated map[uint32]bool
+
+// updated are the tables whose updates are published once the changes are in force.
+func (cs Changes) updated() updated {
+	all := updated{}
+	for i := range cs {
+		all[cs[i].SetsColumnOf()] = true
+	}
+	return all
+}
+
 // isMember says whether a table is published as it must be. One that is in another publication of Lapse's, as an earlier
-// version had it, has still to be moved.
-func isMember(members []replication.Member, oid uint32) bool {
+// version or another policy had it, has still to be moved.
+func (u updated) isMember(members []replication.Member, oid uint32) bool {
+	want := replication.Deletes
+	if u[oid] {
+		want = replication.Changes
+	}
 	return slices.ContainsFunc(members, func(m replication.Member) bool {
-		return m.OID == oid && m.Publication == replication.Deletes
+		return m.OID == oid && m.Publication == want
 	})
 }
 
 // notPublished are those of tables that are not published as they must be.
-func notPublished(members []replication.Member, tables []uint32) []uint32 {
-	return slices.DeleteFunc(slices.Clone(tables), func(oid uint32) bool { return isMember(members, oid) })
+func (u updated) notPublished(members []replication.Member, tables []uint32) []uint32 {
+	return slices.DeleteFunc(slices.Clone(tables), func(oid uint32) bool { return u.isMember(members, oid) })
 }
 
 // publish publishes tables that are not published, each after the check that it can be published without harm.
-func (s *Session) publish(ctx context.Context, tx pgx.Tx, tables []uint32) error {
-	return s.changePublished(ctx, tx, tables, replication.Join)
+func (s *Session) publish(ctx context.Context, tx pgx.Tx, tables []uint32, u updated) error {
+	return s.changePublished(ctx, tx, tables, func(ctx context.Context, tx pgx.Tx, table uint32) error {
+		if u[table] {
+			return replication.JoinChanges(ctx, tx, table)
+		}
+		return replication.Join(ctx, tx, table)
+	})
 }
 
 const (
@@ -110,15 +131,16 @@ func (s *Session) changePublished(
 }
 
 // reached lists what must be published for a table that is in force: itself, and the roots of what foreign keys take
-// along from it or from one of its partitions. It locks none of them. A table that is gone reaches nothing.
-func reached(ctx context.Context, q Querier, table uint32) ([]uint32, error) {
+// along from it or from one of its partitions; from a table whose rows are only updated, nothing goes. It locks none of them. A
+// table that is gone reaches nothing.
+func reached(ctx context.Context, q Querier, table uint32, updates bool) ([]uint32, error) {
 	rows, err := q.Query(ctx, `
 		select c.oid from pg_class c where c.oid = $1
 		 union
 		select coalesce(pg_partition_root(r.relation)::oid, r.relation)
 		  from lapse.reach($1::oid || array(select l.relation from lapse.leaves($1::oid) l)) r
-		 where r.deletes
-		 order by oid`, table)
+		 where r.deletes and not $2
+		 order by oid`, table, updates)
 	if err != nil {
 		return nil, fmt.Errorf("list what table with oid %d reaches: %w", table, err)
 	}

@@ -13,6 +13,12 @@ alter table lapse.shard add column in_heap boolean not null default false;
 -- What a pass says of the leaf when it is over: see 0006_4_low.sql.
 alter table lapse.shard add column full_at timestamptz, add column left_some boolean not null default false;
 
+-- A policy that sets a column once ("action: soft") and one that deletes may share a table: see 0006_7_soft.sql.
+alter table lapse.gate add column soft boolean not null default false;
+drop index lapse.gate_table;
+create unique index gate_table on lapse.gate (table_oid, soft) where state <> 'dropped';
+alter table lapse.batch add column soft boolean not null default false;
+
 drop function lapse.enter(lapse.claim, lapse.work, int, int, int);
 create function lapse.enter(claim lapse.claim, work lapse.work, policy int, version int, largest int) returns lapse.place
 language plpgsql security definer
@@ -162,30 +168,29 @@ end
 $lapse$;
 
 -- record writes the transaction's first published change, the ledger row, and the tag for other readers of the log. It
--- returns how many rows have left the target and the relations of the claim in this transaction so far.
+-- returns how many rows have left the target and the relations of the claim in this transaction so far: see lapse.gone. Whether
+-- the batch deletes or sets a column is the gate's word, not the caller's.
 drop function lapse.record(lapse.claim, bytea, lapse.work);
 create function lapse.record(claim lapse.claim, mac bytea, work lapse.work) returns bigint[]
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
+declare
+  soft boolean := (select g.soft from lapse.shard s join lapse.gate g on g.policy_id = s.policy_id
+                    where s.id = work.shard and s.entered = pg_current_xact_id() and s.batch = claim.batch and s.leaf = claim.target);
 begin
-  if not pg_has_role(session_user, {{.ExecutorText}}, 'member')
-     or not exists (select from lapse.shard s
-                     where s.id = work.shard and s.entered = pg_current_xact_id() and s.batch = claim.batch
-                       and s.leaf = claim.target) then
+  if soft is null or not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'no batch was entered in this transaction' using errcode = 'LP018';
   end if;
   insert into lapse.batch (batch, policy_id, policy, policy_version, run, cutoff, hold_version, target, cascades, functions,
-                           system_identifier, database_oid, history, timeline, xid, started_at, mac)
+                           system_identifier, database_oid, history, timeline, xid, started_at, mac, soft)
   values (claim.batch, claim.policy_id, claim.policy, claim.policy_version, claim.run, claim.cutoff, claim.hold_version,
           claim.target, claim.cascades, claim.functions, claim.system_identifier, claim.database_oid, claim.history,
-          claim.timeline, claim.xid, claim.started_at, record.mac);
+          claim.timeline, claim.xid, claim.started_at, record.mac, soft);
   perform pg_logical_emit_message(true, 'lapse', jsonb_build_object(
     'transaction_tag', 'RowDeletionPolicy', 'is_system_transaction', true, 'policy', claim.policy,
     'version', claim.policy_version, 'run', claim.run, 'batch', claim.batch, 'cutoff', claim.cutoff)::text);
-  return array(select coalesce(pg_stat_get_xact_tuples_deleted(t.oid), 0)
-                 from unnest(claim.target || claim.cascades) with ordinality t(oid, n)
-                order by t.n);
+  return lapse.gone(claim, soft);
 end
 $lapse$;
 
@@ -213,8 +218,9 @@ declare
   behind boolean;
   over   boolean;
 begin
-  select s.pass, s.picked, s.left_behind into shard
+  select s.pass, s.picked, s.left_behind, g.soft into shard
     from lapse.shard s
+    join lapse.gate g on g.policy_id = s.policy_id
    where s.id = work.shard and s.entered = pg_current_xact_id() and s.batch = claim.batch and s.leaf = claim.target;
   if not found or not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'no batch was entered in this transaction' using errcode = 'LP018';
@@ -224,8 +230,12 @@ begin
            coalesce(sum(n.went) filter (where n.oid <> claim.target), 0),
            coalesce(jsonb_object_agg(n.oid::text, n.went) filter (where n.went > 0), '{}')
       into went, along, counts
-      from (select t.oid, coalesce(pg_stat_get_xact_tuples_deleted(t.oid), 0) - leave.before[t.n] as went
-              from unnest(claim.target || claim.cascades) with ordinality t(oid, n)) n;
+      from (select t.oid, a.gone - leave.before[t.n] as went
+              from unnest(lapse.gone(claim, shard.soft)) with ordinality a(gone, n)
+              join unnest(claim.target || claim.cascades) with ordinality t(oid, n) on t.n = a.n) n;
+    if shard.soft and lapse.removed(claim.target) is distinct from leave.before[2] then
+      raise exception 'rows were deleted from relation % where a column is set', claim.target using errcode = 'LP008';
+    end if;
     -- Of code that the policy trusts too: what it deletes here would go under the policy's name, due or not.
     if went is distinct from leave.deleted then
       raise exception '% rows left relation % where the statement deleted %', went, claim.target, leave.deleted

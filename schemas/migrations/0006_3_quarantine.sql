@@ -140,9 +140,7 @@ begin
          tries = q.tries + 1, tried_at = at,
          retry_at = at + least(case excluded.sqlstate when '55P03' then interval '5 minutes' else interval '1 day' end,
                                interval '1 minute' * 2 ^ least(q.tries, 11));
-  return array(select coalesce(pg_stat_get_xact_tuples_deleted(t.oid), 0)
-                 from unnest(claim.target || claim.cascades) with ordinality t(oid, n)
-                order by t.n);
+  return lapse.gone(claim, (select g.soft from lapse.gate g where g.policy_id = shard.policy_id));
 end
 $lapse$;
 comment on function lapse.resist is 'Enters the row of a batch that steps over it in the quarantine. For deletion functions.';

@@ -190,7 +190,7 @@ begin
     when shard.action <> 'drop_partition' or not shard.whole then 'the policy does not drop partitions'
     when shard.by_rows then 'it could not be dropped before in this run'
     when shard.tries >= 5 then 'somebody held a lock on it in several runs'
-    when exists (select from lapse.intruders(array[claim.target]) i where i.class in ('pg_trigger'::regclass, 'pg_rewrite'::regclass))
+    when exists (select from lapse.intruders(array[claim.target], false) i where i.class in ('pg_trigger'::regclass, 'pg_rewrite'::regclass))
       then 'triggers or rules run when its rows are deleted' end;
   if known.referred then
     known.referring := lapse.referring(claim.target);

@@ -44,7 +44,8 @@ comment on column lapse.examined.types is 'The types of columns and expressions 
 -- foreign keys lead to; 'touched' these and the partitioned tables above them; 'used' each object that is there when PostgreSQL
 -- plans or carries out the deletion, by the relation that it belongs to; 'beyond' are those of which the
 -- partitions were asked for, and what refers to them: a partitioned table may have none, and rows would go if it got one.
-create function lapse.surroundings(targets oid[])
+-- updates says that the targets' rows are not deleted, but updated in a column that no key has: that leads nowhere.
+create function lapse.surroundings(targets oid[], updates boolean)
 returns table (part text, relation oid, deletes boolean, stays boolean, class oid, object oid)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -56,9 +57,9 @@ as $lapse$
 begin
   return query
   with recursive reached(relation, deletes) as (
-    select unnest(targets), true
+    select unnest(targets), not updates
     union
-    select r.relation, r.deletes from lapse.reach(targets) r
+    select r.relation, r.deletes from lapse.reach(targets) r where not updates
   ), touched(relation, deletes) as (
     select reached.relation, reached.deletes from reached
     union
@@ -184,7 +185,7 @@ comment on function lapse.surroundings is 'What a deletion from these relations 
 
 -- intruders is as 0003_2_reach.sql describes it, over surroundings.
 drop function lapse.intruders(oid[]);
-create function lapse.intruders(targets oid[]) returns table (relation oid, name name, class oid, object oid)
+create function lapse.intruders(targets oid[], updates boolean) returns table (relation oid, name name, class oid, object oid)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 set jit = off
@@ -195,7 +196,7 @@ as $lapse$
 begin
   return query
   with s as materialized (
-    select n.part, n.relation, n.deletes, n.stays, n.class, n.object from lapse.surroundings(targets) n
+    select n.part, n.relation, n.deletes, n.stays, n.class, n.object from lapse.surroundings(targets, updates) n
   ), reached(relation, deletes) as (
     select s.relation, s.deletes from s where s.part = 'reached'
   ), touched(relation, deletes) as (
@@ -366,6 +367,7 @@ as $lapse$
 declare
   root     oid := lapse.same_table(examine.policy, examine.version);
   targets  oid[] := array[examine.leaf] || lapse.joined(examine.policy, examine.version);
+  soft     boolean := lapse.sets(examine.policy, examine.version);
   stranger text;
 begin
   select format('%I.%I', n.nspname, c.relname) into name
@@ -375,8 +377,8 @@ begin
      or examine.leaf <> root and not exists (select from pg_partition_ancestors(examine.leaf) a where a.relid = root) then
     raise exception '% is not a leaf of the policy''s table', coalesce(name, examine.leaf::text) using errcode = 'LP005';
   end if;
-  if exists (select from lapse.unseen(array[examine.leaf])) then
-    raise exception 'deletes from % or from what its foreign keys reach would not be seen by the audit', name
+  if exists (select from lapse.unseen(array[examine.leaf], soft)) then
+    raise exception '% of % or of what its foreign keys reach would not be seen by the audit', case when soft then 'updates' else 'deletes' end, name
       using errcode = 'LP012';
   end if;
   stranger := lapse.distrusted(examine.policy, examine.version, targets);
@@ -384,14 +386,14 @@ begin
     raise exception '% would run inside the deletion from %, and is not what the policy was applied to', stranger, name
       using errcode = 'LP006';
   end if;
-  touched := array(select r.relation from lapse.reach(array[examine.leaf]) r where r.deletes order by r.relation);
+  touched := array(select r.relation from lapse.reach(array[examine.leaf]) r where r.deletes and not soft order by r.relation);
   select coalesce(array_agg(distinct s.relation), '{}') || root,
          coalesce(array_agg(distinct s.relation) filter (where s.part = 'beyond'), '{}'),
          coalesce(array_agg(distinct s.object) filter (where s.class = 'pg_proc'::regclass), '{}'),
          coalesce(array_agg(distinct s.object) filter (where s.class = 'pg_operator'::regclass), '{}'),
          coalesce(array_agg(distinct s.object) filter (where s.class = 'pg_type'::regclass), '{}')
     into relations, parents, functions, operators, types
-    from lapse.surroundings(targets) s;
+    from lapse.surroundings(targets, soft) s;
   functions := functions || array(select distinct t.tgfoid from unnest(relations) v(oid) join pg_trigger t on t.tgrelid = v.oid order by t.tgfoid);
   signature := lapse.signature(relations, parents, functions, operators, types);
   return next;

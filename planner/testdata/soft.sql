@@ -1,0 +1,375 @@
+-- Sets a column of rows of public.docs that are due under policy 'docs' version 1, and nothing else: one batch, the only
+-- work of its transaction. lapse.enter, look, record and leave are the same for all policies. Every refusal is an error:
+-- the transaction ends with nothing deleted.
+create function lapse.delete_10_1(claim lapse.claim, mac bytea, work lapse.work) returns lapse.outcome
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+set timezone = 'UTC'
+set datestyle = 'ISO, YMD'
+set intervalstyle = 'postgres'
+set extra_float_digits = 1
+set standard_conforming_strings = on
+set quote_all_identifiers = off
+set row_security = off
+set jit = off
+set constraint_exclusion = off
+set enable_seqscan = off
+set enable_bitmapscan = off
+as $lapse$
+declare
+  place   lapse.place := lapse.enter(claim, work, 10, 1, 5000);
+  bound   timestamp with time zone := claim.cutoff - interval '30 days';
+  shape   text := coalesce(work.shape, 'range');
+  kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
+  slice   text := case when place.lower is null then '' else '
+   and t."at" > ($9[1])::timestamp with time zone' end || case when place.upper is null then '' else '
+   and t."at" <= ($10[1])::timestamp with time zone' end;
+  after   text := case when place.cursor is not null then '
+   and (t."at", t."id") > (($5[1])::timestamp with time zone, ($5[2])::bigint)' else '' end;
+  locking boolean := shape in ('pick', 'heap pick') or coalesce(work.step_over, false);
+  rows_at tid[];
+  counted bigint;
+  last    text[];
+  ended   boolean;
+  these   text[];
+  this    text;
+  before  bigint[];
+  went    bigint;
+  gone    bigint := 0;
+  more    boolean := false;
+  deletion text := 'update only ' || place.leaf || ' as t set "dele""ted''at" = now() at time zone ''UTC''
+ where t.tableoid = $3
+   and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''30 days'' <= $1 else false end and ((t."dele""ted''at" IS NULL))' || kept;
+  key     text[];
+  outcome lapse.outcome;
+  state   text;
+  in_schema text;
+  in_table text;
+  by_name text;
+  file    text;
+  page    bigint;
+begin
+  if shape not in ('range', 'pick', 'heap', 'heap pick') then
+    raise exception 'this policy''s batches do not find their rows by %', shape using errcode = 'LP022';
+  end if;
+  if place.modulus is not null then
+    raise exception 'the shard is a hash slice, and the policy has ranges' using errcode = 'LP007';
+  end if;
+  execute 'lock table only ' || place.leaf || ' in row exclusive mode';
+  perform lapse.look(claim, work, place.leaf);
+  if shape in ('heap', 'heap pick') then
+    -- The first due rows of some pages, in the order of the table's file. In a file that was written anew rows lie elsewhere.
+    file := pg_relation_filenode(claim.target)::text;
+    if file is distinct from place.cursor[2] then
+      place.cursor := array['(0,0)', file];
+    end if;
+    page := ((place.cursor[1]::point)[0])::bigint + work.row_limit / 2 + 32;
+    last := array[format('(%s,0)', page), file];
+    execute 'select array_agg(d.at) filter (where $8), count(*), case when count(*) = $4 then array[max(d.at)::text, $6[2]] else $6 end
+  from (
+select t.ctid as at
+  from only ' || place.leaf || ' as t
+ where t.tableoid = $3
+   and (case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''30 days'' <= $1 else false end and ((t."dele""ted''at" IS NULL))) is true' || kept || '
+   and (true' || slice || ') is true
+   and t.ctid > ($5[1])::tid and t.ctid < ($6[1])::tid
+ limit $4
+) d'
+      into rows_at, counted, last using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking, place.lower, place.upper;
+    perform lapse.pin();
+    ended := counted < work.row_limit and page >= pg_relation_size(claim.target) / current_setting('block_size')::bigint;
+    these := array[slice || ' and t.ctid > ($5[1])::tid and t.ctid <= ($6[1])::tid'];
+  else
+    -- Of a full range the last row's place is enough: those between the cursor and it are due too.
+    if not locking then
+      execute 'select array[s.k1::text, s.k2::text] from (
+select t."at" as k1, t."id" as k2
+  from only ' || place.leaf || ' as t
+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and ((t."dele""ted''at" IS NULL))' || kept || slice || after || '
+ order by t."at", t."id"
+ offset $4 - 1 limit 1
+) s'
+        into last using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking, place.lower, place.upper;
+      perform lapse.pin();
+      counted := work.row_limit;
+      ended := false;
+    end if;
+    if last is null then
+    -- The first due rows in the order, without locks.
+    execute 'with seen as materialized (
+select t.ctid as at, t."at" as k1, t."id" as k2
+  from only ' || place.leaf || ' as t
+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and ((t."dele""ted''at" IS NULL))
+   and t.tableoid = $3 and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''30 days'' <= $1 else false end and ((t."dele""ted''at" IS NULL))' || kept || slice || after || '
+ order by t."at", t."id"
+ limit $4
+)
+select array_agg(d.at) filter (where $8), count(*),
+       (select array[r.k1::text, r.k2::text] from seen r offset (select greatest(count(*) - 1, 0) from seen)), count(*) < $4
+  from seen d'
+      into rows_at, counted, last, ended using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking, place.lower, place.upper;
+    perform lapse.pin();
+    end if;
+    -- A range of them, in which equal values are a range of what follows them in the order: as one comparison, PostgreSQL 14 and
+    -- 15 read through all of them.
+    these := case when place.cursor[1] = last[1] then array['
+   and t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and ((t."dele""ted''at" IS NULL))
+   and t."at" = ($6[1])::timestamp with time zone
+   and (t."id") > (($5[2])::bigint)
+   and (t."id") <= (($6[2])::bigint)']
+      else array['
+   and t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and ((t."dele""ted''at" IS NULL))' || slice || after || '
+   and t."at" < ($6[1])::timestamp with time zone', '
+   and t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and ((t."dele""ted''at" IS NULL))
+   and t."at" = ($6[1])::timestamp with time zone
+   and (t."id") <= (($6[2])::bigint)'] end;
+  end if;
+  if locking and counted > 0 then
+    execute 'select array_agg(p.at) from (
+select t.ctid as at
+  from only ' || place.leaf || ' as t
+ where t.ctid = any ($7) and t.tableoid = $3
+   and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''30 days'' <= $1 else false end and ((t."dele""ted''at" IS NULL))' || kept || '
+   for update skip locked
+) p'
+      into rows_at using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking, place.lower, place.upper;
+    perform lapse.pin();
+    more := counted > coalesce(cardinality(rows_at), 0); -- somebody has locked them, or changed them meanwhile
+    counted := coalesce(cardinality(rows_at), 0);
+    these := array[' and t.ctid = any ($7)'];
+  end if;
+  if counted > 0 then
+    before := lapse.record(claim, mac, work);
+    if coalesce(work.step_over, false) then
+      -- The one row that resists: it stays, and what stood in the way is taken down with its key.
+      begin
+        execute deletion || these[1] using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking, place.lower, place.upper;
+        get diagnostics gone = row_count;
+        set constraints all immediate;
+      exception when others or query_canceled or assert_failure then
+        get stacked diagnostics state = returned_sqlstate, in_schema = schema_name, in_table = table_name, by_name = constraint_name;
+        gone := 0;
+        execute 'select array[(t."id")::text] from only ' || place.leaf || ' as t where t.tableoid = $3 and t.ctid = any ($7)' into key using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking, place.lower, place.upper;
+        before := lapse.resist(claim, work, key, state, in_schema, in_table, by_name);
+        if before is null then
+          raise; -- it is no row's fault
+        end if;
+      end;
+    else
+      foreach this in array these loop
+        execute deletion || this using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking, place.lower, place.upper;
+        get diagnostics went = row_count;
+        perform lapse.pin();
+        gone := gone + went;
+      end loop;
+      if gone > 2 * work.row_limit then
+        raise exception 'more than twice as many rows as were counted came into the range meanwhile' using errcode = 'LP023';
+      end if;
+      set constraints all immediate; -- deferred ones too: here, not at COMMIT
+    end if;
+    perform lapse.pin();
+  end if;
+  outcome := lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
+    more or shape = 'heap' and counted > gone);
+  return outcome;
+end
+$lapse$;
+
+-- Says which partitions of public.docs have a row that is due under policy docs version 1 at an instant (null: at
+-- this one). A look that finds none is all that the policy costs while nothing is due. It reads no further than the first due row of
+-- each; it changes nothing, waits for nobody, and returns no values.
+create function lapse.due_10_1(at_cutoff timestamptz) returns table (leaf oid, due boolean, kept boolean)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+set timezone = 'UTC'
+set datestyle = 'ISO, YMD'
+set intervalstyle = 'postgres'
+set extra_float_digits = 1
+set standard_conforming_strings = on
+set quote_all_identifiers = off
+set row_security = off
+set jit = off
+set constraint_exclusion = off
+set enable_seqscan = off
+as $lapse$
+declare
+  cutoff timestamptz := coalesce(at_cutoff, clock_timestamp());
+  bound  timestamp with time zone := cutoff - interval '30 days';
+  place  record;
+  sight  record;
+  spared text;
+  fresh  int := 0;
+  read   boolean;
+begin
+  for place in select * from lapse.candidates(10, 1, 'at', bound::timestamp) loop
+    leaf := place.leaf;
+    due := null; -- not known: somebody has locked it, or too much would have to be read
+    kept := true;
+    read := false;
+    if leaf is null then
+      return next; -- how the table is divided is not kept
+      continue;
+    end if;
+    -- What ends by an error gives its locks back: those of a thousand leaves and of their indexes would fill the server's lock table.
+    begin
+      execute 'lock table only ' || place.name || ' in access share mode nowait';
+      read := true;
+      select * into sight from lapse.inspect_leaf(10, 1, place.leaf, place.name, fresh < 50);
+      kept := sight.kept;
+      if not kept then
+        fresh := fresh + 1;
+      end if;
+      if sight.spared is not null then
+        spared := case when sight.spared = '' then '' else ' and (' || sight.spared || ') is not true' end;
+        execute 'select exists (select from (
+select t.ctid as at, t."at" as k1, t."id" as k2
+  from only ' || place.name || ' as t
+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and ((t."dele""ted''at" IS NULL))
+   and t.tableoid = $3 and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''30 days'' <= $1 else false end and ((t."dele""ted''at" IS NULL))' || spared || '
+ order by t."at"
+ limit $4
+) s)' into due using cutoff, bound, place.leaf, 1;
+      end if;
+      raise sqlstate 'LP099'; -- not LP000, which is all of its class
+    exception
+      when sqlstate 'LP099' then
+        null; -- and takes back what code in the condition has set
+      when lock_not_available then
+        if read then
+          raise;
+        end if;
+    end;
+    if due is distinct from false or not kept then
+      return next;
+    end if;
+  end loop;
+end
+$lapse$;
+-- Counts the rows of public.docs that are due under policy docs at an instant, and says how a batch would find those of
+-- its largest partition. It counts no further than at_most (null: to the end; 0: not at all), and then gives PostgreSQL's own
+-- estimate. Rows that are held are counted by themselves. It returns counts, instants and plans, never values.
+create function lapse.survey_10_1(at_cutoff timestamptz, at_most bigint)
+returns table (due bigint, due_is text, oldest timestamptz, newest timestamptz, seen pg_snapshot, leaf oid, plan json, explained text, cascades json, spans json, held bigint)
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+set timezone = 'UTC'
+set datestyle = 'ISO, YMD'
+set intervalstyle = 'postgres'
+set standard_conforming_strings = on
+set quote_all_identifiers = off
+set row_security = off
+set jit = off
+set constraint_exclusion = off
+as $lapse$
+declare
+  root    oid;
+  bound   timestamp with time zone := at_cutoff - interval '30 days';
+  source  text := 'from public.docs as t
+ where ';
+  rest    text := source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC'' and ((t."dele""ted''at" IS NULL))
+   and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''30 days'' <= $1 else false end and ((t."dele""ted''at" IS NULL))';
+  spared  text;
+  counted bigint := 0;
+  whole   jsonb;
+  place   text;
+  pick    text;
+  line    text;
+begin
+  -- What is looked at cannot be another's view or table by the time that it is read. Reading takes the same lock.
+  lock table only public.docs in access share mode;
+  root := lapse.inspect(10, 1);
+  spared := lapse.held_rows(10, 1);
+  if spared is null then
+    held := 0;
+  elsif at_most is distinct from 0 then
+    execute 'select count(*) from (select ' || rest || ' and (' || spared || ') is true
+         limit $3) h'
+      into held using at_cutoff, bound, at_most + 1;
+    perform lapse.pin();
+  end if;
+  rest := rest || coalesce(' and (' || spared || ') is not true', '');
+  -- Partitions that cannot have a due row are left out when this is planned: they are not in the plan, and not locked.
+  execute 'explain (verbose, format json) select t."at" ' || source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC'' and ((t."dele""ted''at" IS NULL))' into whole using at_cutoff, bound;
+  perform lapse.pin();
+  due := (whole #>> '{0, Plan, Plan Rows}')::bigint;
+  due_is := 'estimate';
+  if at_most is distinct from 0 then
+    execute 'select count(*), min(d.due), max(d.due), pg_current_snapshot()
+  from (select t."at" as due ' || rest || '
+         limit $3) d'
+      into counted, oldest, newest, seen using at_cutoff, bound, at_most + 1;
+    perform lapse.pin();
+    if counted <= at_most or at_most is null then
+      due := counted;
+      due_is := 'exact';
+    elsif due <= at_most then
+      due := at_most;
+      due_is := 'more_than';
+    end if;
+  end if;
+  select c.oid, format('%I.%I', n.nspname, c.relname) into leaf, place
+    from jsonb_path_query(whole, 'strict $.** ? (exists (@."Relation Name"))') w
+    join pg_class c on c.relname = w ->> 'Relation Name'
+    join pg_namespace n on n.oid = c.relnamespace and n.nspname = w ->> 'Schema'
+   where c.oid = root or exists (select from pg_partition_ancestors(c.oid) a where a.relid = root)
+   order by c.relpages desc, c.oid
+   limit 1;
+  if place is not null then
+    pick := '
+select t.ctid as at, t."at" as k1, t."id" as k2
+  from only ' || place || ' as t
+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and ((t."dele""ted''at" IS NULL))
+   and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''30 days'' <= $1 else false end and ((t."dele""ted''at" IS NULL))
+ order by t."at", t."id"
+ limit $3';
+    execute 'explain (format json)' || pick into plan using at_cutoff, bound, 5000, 40000;
+    perform lapse.pin();
+    for line in execute 'explain' || pick using at_cutoff, bound, 5000, 40000 loop
+      explained := concat(explained, line, chr(10));
+    end loop;
+    perform lapse.pin();
+  end if;
+  if due_is <> 'exact' then
+    -- Of a part that was counted nothing can be said about the whole, unless an index has it in order.
+    oldest := null;
+    newest := null;
+    if at_most > 0 and plan::text ~ '"Index Name"' and plan::text !~ '"Node Type": "(Sort|Incremental Sort)"' then
+      execute 'select t."at" ' || rest || ' order by t."at" limit 1' into oldest using at_cutoff, bound;
+      perform lapse.pin();
+    end if;
+  end if;
+  -- How the rows of leaves with much that is due lie in time, by the statistics of PostgreSQL: nothing of the table is read.
+  select json_agg(json_build_object('leaf', l.oid::bigint, 'rows', l.rows, 'of', l.of, 'correlation', s.correlation,
+           'tie', s.most_common_freqs[1] * l.of, 'marks', m.marks) order by l.rows desc, l.oid) into spans
+    from (select c.oid, n.nspname, c.relname, sum((w ->> 'Plan Rows')::float8) as rows, c.reltuples as of
+            from jsonb_path_query(whole, 'strict $.** ? (exists (@."Relation Name"))') w
+            join pg_class c on c.relname = w ->> 'Relation Name'
+            join pg_namespace n on n.oid = c.relnamespace and n.nspname = w ->> 'Schema'
+           where c.oid = root or exists (select from pg_partition_ancestors(c.oid) a where a.relid = root)
+           group by c.oid, n.nspname, c.relname, c.reltuples
+          having sum((w ->> 'Plan Rows')::float8) >= 100000) l
+    join pg_stats s on s.schemaname = l.nspname and s.tablename = l.relname and s.attname = 'at' and not s.inherited
+   cross join lateral (
+      select json_agg(v.at::timestamptz order by v.at) as marks
+        from (select u.at, row_number() over (order by u.at) as n, count(*) over () as marks
+                from (select distinct x.at
+                        from unnest(s.histogram_bounds::text::timestamp with time zone[] || s.most_common_vals::text::timestamp with time zone[]) x(at)
+                       where x.at between '0001-01-01' and bound) u) v
+       where v.n % greatest(v.marks / 100, 1) = 0) m
+   where m.marks is not null;
+  cascades := '[]';
+  return next;
+end
+$lapse$;
+revoke all on function lapse.delete_10_1(lapse.claim, bytea, lapse.work) from public;
+grant execute on function lapse.delete_10_1(lapse.claim, bytea, lapse.work) to "lapse_executor";
+revoke all on function lapse.survey_10_1(timestamptz, bigint) from public;
+grant execute on function lapse.survey_10_1(timestamptz, bigint) to "lapse_executor";
+revoke all on function lapse.due_10_1(timestamptz) from public;
+grant execute on function lapse.due_10_1(timestamptz) to "lapse_executor";
+
+grant create on schema lapse to "lapse_deleter_0";
+alter function lapse.delete_10_1(lapse.claim, bytea, lapse.work) owner to "lapse_deleter_0";
+alter function lapse.survey_10_1(timestamptz, bigint) owner to "lapse_deleter_0";
+alter function lapse.due_10_1(timestamptz) owner to "lapse_deleter_0";
+revoke create on schema lapse from "lapse_deleter_0";
