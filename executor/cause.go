@@ -41,6 +41,7 @@ var causes = map[string]Cause{
 func CauseOf(err error) Cause {
 	var altered *planner.SchemaChangedError
 	var tampered *tamperedError
+	var outdated *planner.OutdatedError
 	var skew *planner.ClockSkewError
 	var jump *planner.ClockJumpError
 	var counts *countsError
@@ -50,7 +51,7 @@ func CauseOf(err error) Cause {
 			return c
 		}
 		return CauseTable
-	case errors.As(err, &tampered), errors.Is(err, errFunctionsChanged), errors.Is(err, errCursorLeft):
+	case errors.As(err, &tampered), errors.As(err, &outdated), errors.Is(err, errFunctionsChanged), errors.Is(err, errCursorLeft):
 		return CauseFunction
 	case errors.As(err, &skew), errors.As(err, &jump):
 		return CauseClock

@@ -67,7 +67,8 @@ func grade(err error, c circumstances) Grade {
 	var skew *planner.ClockSkewError
 	var jump *planner.ClockJumpError
 	var altered *planner.SchemaChangedError
-	if errors.As(err, &counts) || errors.As(err, &skew) || errors.As(err, &jump) || errors.As(err, &altered) ||
+	var outdated *planner.OutdatedError
+	if errors.As(err, &counts) || errors.As(err, &skew) || errors.As(err, &jump) || errors.As(err, &altered) || errors.As(err, &outdated) ||
 		errors.As(err, &tampered) || errors.Is(err, errFunctionsChanged) || errors.Is(err, errCursorLeft) {
 		return StopPolicy
 	}

@@ -33,6 +33,8 @@ type policyMemory struct {
 	backoff   backoff.Backoff
 	notBefore time.Time            // no turn before: after a retry or a stop
 	stopped   error                // why it was stopped; nil otherwise
+	judged    bool                 // whether outdated was asked for
+	outdated  error                // another lapse wrote the version's functions
 	resists   error                // what was put aside in the last run; nil for nothing
 	cause     error                // why this process put a shard aside in this run; nil if it did not
 	behind    bool                 // the last run left due rows that somebody had locked
@@ -109,6 +111,16 @@ func (m *policyMemory) built(build func() (*functions, error)) (*functions, erro
 // builtDrops returns what runs when the version drops a partition, and builds it first where need be.
 func (m *policyMemory) builtDrops(build func() (*functions, error)) (*functions, error) {
 	return m.once(&m.drops, build)
+}
+
+// old returns why nothing of the version may run because another lapse wrote its functions; nil where this one did.
+func (m *policyMemory) old(p *planner.InForce) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.judged {
+		m.judged, m.outdated = true, p.Outdated()
+	}
+	return m.outdated
 }
 
 func (m *policyMemory) once(kept **functions, build func() (*functions, error)) (*functions, error) {

@@ -204,6 +204,9 @@ func (w *worker) takePart(ctx, work context.Context, t *turn) (turnEnd, error) {
 func (w *worker) begin(ctx context.Context, t *turn) (turnEnd, error) {
 	p, m := t.policy, t.memory
 	m.stopFor(nil, time.Time{})
+	if err := m.old(p); err != nil {
+		return w.trouble(t, err, 1)
+	}
 	a, err := w.guards.ask(ctx, w.session.control, p, w.now())
 	if err != nil {
 		return w.trouble(t, err, 1)

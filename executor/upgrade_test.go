@@ -13,6 +13,7 @@ import (
 
 	"lapse/internal/pgtest"
 	"lapse/internal/setup"
+	"lapse/planner"
 	"lapse/schemas"
 )
 
@@ -109,8 +110,8 @@ func TestAPolicyOfVersion4WaitsForApplyAndGoesOn(t *testing.T) {
 		}
 		db.Exec(t, expireLeases)
 		s, err := newExecutor(t, db).Once(t.Context(), nil)
-		var tampered *tamperedError
-		if !errors.As(err, &tampered) || !strings.Contains(err.Error(), "lapse apply") || only(t, s).Deleted != 0 {
+		var outdated *planner.OutdatedError
+		if !errors.As(err, &outdated) || !strings.Contains(err.Error(), "policy p: its functions are those of another lapse") || only(t, s).Deleted != 0 {
 			t.Errorf("with the functions of version 4: %+v, %v", s, err)
 		}
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 20")))

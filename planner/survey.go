@@ -130,6 +130,9 @@ func (a Ask) InForce(ctx context.Context, conn *pgx.Conn, p *InForce) (*Survey, 
 	s := &surveyor{ask: a, definition: &p.Definition, limits: p.Limits, table: p.TableOID, survey: Survey{
 		Policy: p.Name, Version: p.Version, State: p.State, Table: p.TableName, Trouble: p.Trouble, Slices: p.spec.slices(),
 	}}
+	if outdated := p.Outdated(); outdated != nil && p.Trouble == "" {
+		s.survey.Trouble = outdated.Error()
+	}
 	err := s.run(ctx, conn, func(atMost *int64) (*found, error) { return callInForce(ctx, conn, &p.Definition, s.survey.At, atMost) })
 	if err != nil {
 		return nil, fmt.Errorf("survey policy %s: %w", p.Name, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
@@ -117,10 +118,23 @@ func (i *initialiser) run(ctx context.Context) (*initReport, error) {
 		}
 		r.Next = append(r.Next, givePassword(result.Login), "for all other commands: export LAPSE_DATABASE_URL="+url)
 	}
+	if len(result.Outdated) > 0 {
+		r.Next = append(r.Next, applyAgain(result.Outdated))
+	}
 	if result.Replaced {
 		i.goesOn(ctx, r)
 	}
 	return r, nil
+}
+
+// applyAgain says what brings policies back of which another lapse wrote the functions.
+func applyAgain(policies []schemas.PolicyName) string {
+	names := make([]string, len(policies))
+	for i, name := range policies {
+		names[i] = string(name)
+	}
+	return fmt.Sprintf("run `lapse apply` with the policy files of %s: another lapse wrote their functions, and nothing is deleted under them until then",
+		strings.Join(names, ", "))
 }
 
 // installer is what the settings say of an installation.
@@ -165,7 +179,7 @@ func (r *initReport) print(a *app, asJSON bool) error {
 	for _, n := range r.Next {
 		fmt.Fprintf(a.out, "next: %s\n", n)
 	}
-	if len(r.Done) == 0 {
+	if len(r.Done)+len(r.Next) == 0 {
 		fmt.Fprintln(a.out, "nothing to do")
 	}
 	return nil

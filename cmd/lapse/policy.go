@@ -180,6 +180,9 @@ func readPolicies(ctx context.Context, conn *pgx.Conn) (*policyList, error) {
 			Policy: p.Name, Version: p.Version, State: p.State, Since: p.Since, Table: p.TableName, Suspended: l.restored,
 			HeldBack: p.HeldBack, PausedForAll: l.halt.Halted, Trouble: p.Trouble, Quarantine: quarantineOf(p),
 		}
+		if outdated := p.Outdated(); outdated != nil && line.Trouble == "" {
+			line.Trouble = outdated.Error()
+		}
 		if line.Reason, err = readReason(ctx, conn, p.ID); err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/planner"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -77,6 +78,8 @@ type Result struct {
 	SlotAt    schemas.LSN // where it begins then
 	// CatalogFound is the version that the catalog had before, 0 for none.
 	CatalogFound int
+	// Outdated are the policies of which another lapse wrote the functions: nothing is deleted under them until they are applied again.
+	Outdated []schemas.PolicyName
 }
 
 // SuperuserError says that a superuser has to run something first.
@@ -217,6 +220,9 @@ func (w *installing) catalog(ctx context.Context) error {
 		return err
 	}
 	w.result.CatalogFound = found
+	if err := w.outdated(ctx); err != nil {
+		return err
+	}
 	switch {
 	case found == 0:
 		w.did("catalog", `schema "lapse", version %d`, schemas.Version)
@@ -229,6 +235,20 @@ func (w *installing) catalog(ctx context.Context) error {
 			to = "required"
 		}
 		w.did("audit", "%s", to)
+	}
+	return nil
+}
+
+// outdated looks which policies have to be applied again. It changes nothing.
+func (w *installing) outdated(ctx context.Context) error {
+	policies, err := planner.LoadInForce(ctx, w.owner.Conn)
+	if err != nil {
+		return err
+	}
+	for i := range policies {
+		if policies[i].Outdated() != nil {
+			w.result.Outdated = append(w.result.Outdated, policies[i].Name)
+		}
 	}
 	return nil
 }

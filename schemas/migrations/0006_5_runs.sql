@@ -341,10 +341,53 @@ begin
 end
 $lapse$;
 
+-- advance_arming is described in 0003_5_runs.sql.
+drop function lapse.advance_arming(int);
+create function lapse.advance_arming(policy int) returns text
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $lapse$
+declare
+  g lapse.gate;
+  i lapse.installation;
+begin
+  -- Whoever only looks takes no lock that a pause would wait for.
+  if exists (select from lapse.gate o where o.policy_id = advance_arming.policy and o.state <> 'arming') then
+    return (select o.state from lapse.gate o where o.policy_id = advance_arming.policy);
+  end if;
+  select * into g from lapse.gate o where o.policy_id = advance_arming.policy for update;
+  if not found then
+    raise exception 'there is no policy %', policy using errcode = 'no_data_found';
+  end if;
+  if g.state <> 'arming' then
+    return g.state;
+  end if;
+  select * into i from lapse.installation;
+  if g.arming_lsn is null then
+    update lapse.gate set arming_lsn = pg_current_wal_insert_lsn() where policy_id = policy;
+    -- A published row above that position, so that an auditor on a quiet database gets there at once.
+    insert into lapse.policy_state (policy_id, version, state, reason)
+    values (g.policy_id, g.version, 'arming', case when i.audit_required then 'waiting for the auditor' else 'no auditor to wait for (audit: off)' end);
+    return g.state;
+  end if;
+  if i.audit_required and not exists (
+    select from pg_replication_slots s
+     where s.slot_name = i.slot and s.database = current_database() and s.confirmed_flush_lsn >= g.arming_lsn
+  ) then
+    return g.state;
+  end if;
+  update lapse.gate set state = 'armed' where policy_id = policy;
+  insert into lapse.policy_state (policy_id, version, state, reason)
+  values (g.policy_id, g.version, 'armed', case when i.audit_required then 'the auditor has passed ' || g.arming_lsn else 'no auditor to wait for (audit: off)' end);
+  return 'armed';
+end
+$lapse$;
+comment on function lapse.advance_arming is 'Arms an arming policy once the auditor has read past the moment at which its table was published; with audit: off at the second call. For the executor.';
+
 revoke all on function
   lapse.remove_shards(bigint[]), lapse.statistics(uuid), lapse.close_run(uuid, bigint, bigint, bigint, timestamptz), lapse.rest_run(uuid, text),
-  lapse.note_due(uuid, bigint), lapse.end_run(uuid, text), lapse.report(text, int[], text[], text[]), lapse.lease(uuid, text) from public;
+  lapse.note_due(uuid, bigint), lapse.end_run(uuid, text), lapse.report(text, int[], text[], text[]), lapse.lease(uuid, text), lapse.advance_arming(int) from public;
 grant execute on function
   lapse.statistics(uuid), lapse.close_run(uuid, bigint, bigint, bigint, timestamptz), lapse.rest_run(uuid, text),
-  lapse.note_due(uuid, bigint), lapse.end_run(uuid, text), lapse.report(text, int[], text[], text[]), lapse.lease(uuid, text) to {{.Executor}};
+  lapse.note_due(uuid, bigint), lapse.end_run(uuid, text), lapse.report(text, int[], text[], text[]), lapse.lease(uuid, text), lapse.advance_arming(int) to {{.Executor}};
 grant select on lapse.worker to {{.Executor}};
