@@ -15,12 +15,13 @@ import (
 // What only this process knows (which policies it is at, what holds them back) is written to lapse.worker for `lapse status`. Nothing
 // depends on it: where it cannot be written, deletion goes on.
 //
-//	crash    the rows stay, and are an hour old before somebody removes them; status believes two minutes
+//	crash    the rows stay, and are an hour old before somebody removes them; status calls the process silent after 25 seconds, and
+//	         forgets it after two minutes
 
 const (
 	// reportPause is the least time between two reports, and reportInterval the most.
 	reportPause    = 3 * time.Second
-	reportInterval = 30 * time.Second
+	reportInterval = 10 * time.Second
 )
 
 // The states of a process, and of what it is at.

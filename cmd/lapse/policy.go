@@ -79,7 +79,7 @@ type policyLine struct {
 	Reason       string                `json:"reason,omitempty"` // why it is in its state, as it was said
 	LastRun      *lastRun              `json:"last_run,omitempty"`
 	Next         *time.Time            `json:"next_run,omitempty"`    // of an armed policy
-	Lag          float64               `json:"lag_seconds,omitempty"` // since when a run is due that is not over
+	Lag          float64               `json:"lag_seconds,omitempty"` // for how long a run has been due that is not over
 	HeldBack     bool                  `json:"held_back,omitempty"`
 	PausedForAll bool                  `json:"paused_for_all,omitempty"`
 	Suspended    string                `json:"suspended,omitempty"` // why no policy deletes: a restore, a promotion
@@ -190,11 +190,11 @@ func readPolicies(ctx context.Context, conn *pgx.Conn) (*policyList, error) {
 			line.Tripped = p.Tripped.Error()
 		}
 		if p.State == schemas.Armed {
-			next, err := p.NextRun()
+			next, lag, err := nextRun(p, l.at)
 			if err != nil {
 				return nil, fmt.Errorf("policy %s: %w", p.Name, err)
 			}
-			line.Next, line.Lag = &next, max(0, l.at.Sub(next).Seconds())
+			line.Next, line.Lag = &next, lag.Seconds()
 		}
 		if p.LastRun != nil {
 			if line.Aside, err = readAside(ctx, conn, p.LastRun.ID); err != nil {
@@ -208,6 +208,24 @@ func readPolicies(ctx context.Context, conn *pgx.Conn) (*policyList, error) {
 	}
 	l.leftOver, err = leftOverDeleters(ctx, conn)
 	return l, err
+}
+
+// nextRun is when an armed policy deletes next, in the past where it may now, and for how long it has been behind its schedule. What was
+// not done before the window closed waits for it to open, and stays behind.
+func nextRun(p *planner.InForce, now time.Time) (next time.Time, lag time.Duration, err error) {
+	next, err = p.NextRun()
+	if err == nil {
+		next, err = p.Schedule.Opens(next)
+	}
+	if err != nil || next.After(now) {
+		return next, 0, err
+	}
+	lag = now.Sub(next)
+	opens, err := p.Schedule.Opens(now)
+	if opens.After(now) {
+		next = opens
+	}
+	return next, lag, err
 }
 
 // readAside counts what a run put aside; nil for nothing.

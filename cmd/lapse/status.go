@@ -75,7 +75,11 @@ type process struct {
 	State  string    `json:"state"`
 	Reason string    `json:"reason,omitempty"`
 	At     time.Time `json:"at"`
+	Silent float64   `json:"silent_seconds,omitempty"` // for how long it has said nothing, where that is longer than it should
 }
+
+// silence is how long an executor that runs says nothing at most: it does each ten seconds, between two turns.
+const silence = 25 * time.Second
 
 // policyState is a policy of the list with what executors say of it.
 type policyState struct {
@@ -136,18 +140,19 @@ func readAudit(ctx context.Context, conn *pgx.Conn, settings *config.Settings) (
 // readProcesses returns what executors said within two minutes, by policy; "" is the process as a whole.
 func readProcesses(ctx context.Context, conn *pgx.Conn) (map[schemas.PolicyName][]process, error) {
 	rows, err := conn.Query(ctx, `
-		select coalesce(g.name, ''), w.holder, w.state, w.reason, w.at
+		select coalesce(g.name, ''), w.holder, w.state, w.reason, w.at,
+		       case when clock_timestamp() - w.at > $1 then extract(epoch from clock_timestamp() - w.at) else 0 end::float8
 		  from lapse.worker w
 		  left join lapse.gate g on g.policy_id = w.policy_id
 		 where w.at > clock_timestamp() - interval '2 minutes' and (w.policy_id = 0 or g.policy_id is not null)
-		 order by w.holder, w.policy_id`)
+		 order by w.holder, w.policy_id`, silence)
 	if err != nil {
 		return nil, fmt.Errorf("ask what executors are at: %w", err)
 	}
 	all := map[schemas.PolicyName][]process{}
 	var name schemas.PolicyName
 	var p process
-	_, err = pgx.ForEachRow(rows, []any{&name, &p.Holder, &p.State, &p.Reason, &p.At}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&name, &p.Holder, &p.State, &p.Reason, &p.At, &p.Silent}, func() error {
 		all[name] = append(all[name], p)
 		return nil
 	})

@@ -73,8 +73,9 @@ func (s *status) text() (string, error) {
 			next, lag = "due", "none"
 			if wait := p.Next.Sub(s.At); wait > 0 {
 				next = "in " + short(wait)
-			} else {
-				lag = short(-wait)
+			}
+			if p.Lag > 0 {
+				lag = short(time.Duration(p.Lag * float64(time.Second)))
 			}
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Policy, onOneLine(p.state()), last, onOneLine(rows), lag, next, onOneLine(p.Table))
@@ -98,8 +99,12 @@ func (s *status) text() (string, error) {
 func (p *policyState) state() string {
 	text := string(p.State)
 	for i := range p.Work {
-		if w := &p.Work[i]; !strings.Contains(text, w.State) {
-			text += ", " + w.State
+		does := p.Work[i].State
+		if p.Work[i].Silent > 0 {
+			does += " (silent)"
+		}
+		if !strings.Contains(text, does) {
+			text += ", " + does
 		}
 	}
 	return text
@@ -112,7 +117,11 @@ func (p *policyState) remarks() []string {
 		remarks = append(remarks, string(p.State)+": "+p.Reason)
 	}
 	for i := range p.Work {
-		if w := &p.Work[i]; w.Reason != "" {
+		switch w := &p.Work[i]; {
+		case w.Silent > 0:
+			remarks = append(remarks, fmt.Sprintf("%s: executor %s has been silent for %s: if it was killed, its shards are free for others half a minute after its last batch",
+				w.State, w.Holder, w.silent()))
+		case w.Reason != "":
 			remarks = append(remarks, w.State+": "+w.Reason)
 		}
 	}
@@ -145,18 +154,30 @@ func (a *auditStatus) text(now time.Time) string {
 	return text + ", last beat " + short(now.Sub(*a.LastBeat)) + " ago"
 }
 
+// silent is for how long a process has said nothing, for a person.
+func (p *process) silent() string { return short(time.Duration(p.Silent * float64(time.Second))) }
+
 // executors is the line about the processes that delete.
 func (s *status) executors() string {
 	if len(s.Executors) == 0 {
 		return "none has said within two minutes that it runs: start `lapse run` or `lapse serve`"
 	}
-	reasons := ""
+	reasons, silent, runs := "", "", 0
 	for i := range s.Executors {
-		if e := &s.Executors[i]; e.Reason != "" && !strings.Contains(reasons, e.Reason) {
+		e := &s.Executors[i]
+		if e.Silent > 0 {
+			silent += fmt.Sprintf("; %s has been silent for %s: killed, or hung", e.Holder, e.silent())
+			continue
+		}
+		runs++
+		if e.Reason != "" && !strings.Contains(reasons, e.Reason) {
 			reasons += "; " + e.State + ": " + e.Reason
 		}
 	}
-	return fmt.Sprintf("%d", len(s.Executors)) + cmp.Or(reasons, ", running")
+	if runs == 0 {
+		return "none that says so" + silent
+	}
+	return fmt.Sprint(runs) + cmp.Or(reasons, ", running") + silent
 }
 
 // size is a number of bytes for a person.

@@ -64,8 +64,16 @@ func ParseDaily(text string) (Daily, error) {
 // A policy that has never run runs at once with every, and at the next time of day with daily and cron.
 func (s Schedule) Next(last, since time.Time) (time.Time, error) {
 	at, err := s.next(last, since)
-	if err != nil || s.Window == nil {
+	if err != nil {
 		return at, err
+	}
+	return s.Opens(at)
+}
+
+// Opens returns the first instant from at on at which the window is open: at itself where there is no window.
+func (s Schedule) Opens(at time.Time) (time.Time, error) {
+	if s.Window == nil {
+		return at, nil
 	}
 	open, until, err := s.Window.Open(at)
 	if err != nil || open {

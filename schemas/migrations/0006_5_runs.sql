@@ -162,7 +162,7 @@ $lapse$;
 comment on function lapse.end_run is 'Ends a run that has reached a limit; the next one finds what it left. For the executor.';
 
 -- What only the processes know that delete: which policy they are at, and what holds them back. Each process writes its own rows, when
--- they change and every half minute, and takes them with it when it stops. Those of one that was killed go after an hour.
+-- they change and every ten seconds, and takes them with it when it stops. Those of one that was killed go after an hour.
 create table lapse.worker (
   holder    text not null check (octet_length(holder) <= 300),
   policy_id int not null,
