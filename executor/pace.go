@@ -17,7 +17,7 @@ const (
 	// gentleWork is the time of a batch's rows at gentle pace: see batchSize.learnGentle.
 	gentleWork = 2 * time.Millisecond
 	// gentleShare is the part of the time in which batches run at gentle pace.
-	gentleShare = 0.5
+	gentleShare = planner.GentleShare
 	// gentleLane is how long a batch at gentle pace waits for the end of another one of this process. One that lasts longer
 	// holds up nobody.
 	gentleLane = 10 * time.Millisecond

@@ -80,7 +80,7 @@ func (c *Change) NextRun(now time.Time) (time.Time, error) {
 }
 
 func (d *Draft) version(ctx context.Context, ask Ask, v *version) (*Survey, error) {
-	s := &surveyor{ask: ask, definition: &v.definition, limits: v.spec.Limits, table: v.table, trusts: v.spec.Triggers.Trusted, survey: Survey{
+	s := &surveyor{ask: ask, definition: &v.definition, limits: v.spec.Limits, window: v.spec.Window, owner: d.Roles.Owner, table: v.table, trusts: v.spec.Triggers.Trusted, survey: Survey{
 		Policy: v.definition.Name, Table: v.definition.Table, Slices: v.spec.slices(),
 	}}
 	err := d.survey(ctx, s)

@@ -13,6 +13,7 @@ import (
 	"lapse/internal/pgtest"
 	"lapse/planner/expiry"
 	"lapse/planner/policyfile"
+	"lapse/planner/schedule"
 	"lapse/schemas"
 )
 
@@ -287,8 +288,20 @@ func TestTheBreakerAndTheRateAreForetold(t *testing.T) {
 	if s := limited(policyfile.Limits{Rate: 50}); s.SpeedFrom != Rated || s.Estimate != 10*time.Second || s.Runs != 0 {
 		t.Errorf("got %+v", s)
 	}
-	if s := limited(policyfile.Limits{MaxRows: 200}); s.Runs != 3 {
+	if s := limited(policyfile.Limits{MaxRows: 200}); s.Runs != 3 || !s.Gentle || s.RowsPerSecond != statedSpeed*GentleShare || s.Windows != 0 {
 		t.Errorf("got %+v", s)
+	}
+	if s := limited(policyfile.Limits{Pace: policyfile.PaceUnlimited}); s.Gentle || s.RowsPerSecond != statedSpeed {
+		t.Errorf("at unlimited pace: %+v", s)
+	}
+	window, err := schedule.ParseWindow("23:59-00:00 UTC") // open for a minute, in which 60 rows go
+	must(t, err)
+	resolved := b.proposals(untilSessions)[0].Resolved
+	resolved.spec.Limits, resolved.spec.Window = policyfile.Limits{Rate: 1}, &window
+	s, err := b.draft(nil).Survey(t.Context(), Ask{}, resolved)
+	must(t, err)
+	if s.Windows != 9 || s.Window != "23:59-00:00 UTC" {
+		t.Errorf("500 rows, one a second, a minute each night: %+v", s)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"lapse/planner/policyfile"
 )
 
 // found is what a survey function returns. Of a function that another version of Lapse made, fields may be missing.
@@ -64,13 +66,7 @@ func (s *surveyor) take(f *found) error {
 		}
 		v.Cascades = append(v.Cascades, cascade)
 	}
-	if rate := float64(s.limits.Rate); rate > 0 && rate < v.RowsPerSecond {
-		v.RowsPerSecond, v.SpeedFrom = rate, Rated
-	}
-	v.Estimate = time.Duration(float64(v.Due) / v.RowsPerSecond * float64(time.Second)).Round(time.Millisecond)
-	if most := s.limits.MaxRows; most > 0 {
-		v.Runs = max(1, (v.Due+most-1)/most)
-	}
+	s.estimate()
 	v.Breaker = s.breaker()
 	p, err := f.read()
 	if err != nil {
@@ -89,6 +85,25 @@ func (s *surveyor) take(f *found) error {
 		}
 	}
 	return nil
+}
+
+// estimate says how long the policy takes by itself: others that are due at the same time share the time of gentle pace with it.
+func (s *surveyor) estimate() {
+	v := &s.survey
+	if v.Gentle = s.limits.Pace != policyfile.PaceUnlimited; v.Gentle {
+		v.RowsPerSecond *= GentleShare
+	}
+	if rate := float64(s.limits.Rate); rate > 0 && rate < v.RowsPerSecond {
+		v.RowsPerSecond, v.SpeedFrom, v.Gentle = rate, Rated, false
+	}
+	v.Estimate = time.Duration(float64(v.Due) / v.RowsPerSecond * float64(time.Second)).Round(time.Millisecond)
+	if most := s.limits.MaxRows; most > 0 {
+		v.Runs = max(1, (v.Due+most-1)/most)
+	}
+	if s.window != nil {
+		open := s.window.Length()
+		v.Window, v.Windows = s.window.String(), max(1, int64((v.Estimate+open-1)/open))
+	}
 }
 
 // takeHeld takes over how much is held.

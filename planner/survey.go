@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/planner/policyfile"
+	"lapse/planner/schedule"
 	"lapse/schemas"
 )
 
@@ -44,7 +46,10 @@ type Survey struct {
 	RowsPerSecond float64       `json:"rows_per_second"`
 	SpeedFrom     SpeedSource   `json:"pace_from"`
 	Estimate      time.Duration `json:"estimate_ns"`
-	Runs          int64         `json:"runs,omitempty"` // how many it takes where a run is bounded
+	Runs          int64         `json:"runs,omitempty"`    // how many it takes where a run is bounded
+	Gentle        bool          `json:"gentle,omitempty"`  // the speed is that of gentle pace: a part of the time
+	Window        string        `json:"window,omitempty"`  // in which alone it deletes
+	Windows       int64         `json:"windows,omitempty"` // how many times it has to open for that
 	Breaker       Breaker       `json:"breaker"`
 
 	Statement string `json:"statement"` // the pick on the largest leaf
@@ -107,6 +112,9 @@ const (
 // minutes or days, no more.
 const statedSpeed = 50000
 
+// GentleShare is the part of the time in which batches of policies at gentle pace run, those of all together.
+const GentleShare = 0.5
+
 // Ask is what a survey is asked.
 type Ask struct {
 	At time.Time // the cutoff; zero is the server's clock
@@ -127,7 +135,7 @@ func SurveyInForce(ctx context.Context, conn *pgx.Conn, p *InForce, at time.Time
 // The table's code may run inside the function, with its owner's rights, and may change the session: it is made clean before
 // and afterwards.
 func (a Ask) InForce(ctx context.Context, conn *pgx.Conn, p *InForce) (*Survey, error) {
-	s := &surveyor{ask: a, definition: &p.Definition, limits: p.Limits, table: p.TableOID, survey: Survey{
+	s := &surveyor{ask: a, definition: &p.Definition, limits: p.Limits, window: p.Schedule.Window, table: p.TableOID, survey: Survey{
 		Policy: p.Name, Version: p.Version, State: p.State, Table: p.TableName, Trouble: p.Trouble, Slices: p.spec.slices(),
 	}}
 	if outdated := p.Outdated(); outdated != nil && p.Trouble == "" {
@@ -178,6 +186,8 @@ type surveyor struct {
 	ask        Ask
 	definition *Definition
 	limits     policyfile.Limits
+	window     *schedule.Window
+	owner      string // of the catalog, where the survey is a draft's
 	table      uint32
 	trusts     bool // code that would run was found by apply, and is trusted
 	survey     Survey
@@ -266,6 +276,9 @@ func (s *surveyor) warn(ctx context.Context, q Querier, leaves []Relation) error
 	}
 	cascades, err := cascadeLeaves(ctx, q, oids)
 	if err != nil {
+		return err
+	}
+	if err := s.warnOfDraft(ctx, q, slices.Concat(leaves, cascades)); err != nil {
 		return err
 	}
 	unindexed, err := findUnindexed(ctx, q, s.table, leaves, cascades)

@@ -28,7 +28,7 @@ func TestASurveyCountsWhatIsDueAndSaysHowItIsFound(t *testing.T) {
 		if survey.Due != 5000 || survey.Oldest == nil || !survey.Oldest.Equal(oldest) || survey.Method != Sequential || survey.Index != "" {
 			t.Errorf("without an index: %+v", survey)
 		}
-		if !strings.Contains(survey.Explain, "Seq Scan on sessions") || survey.SpeedFrom != Stated || survey.Estimate != 100*time.Millisecond {
+		if !strings.Contains(survey.Explain, "Seq Scan on sessions") || survey.SpeedFrom != Stated || survey.Estimate != 200*time.Millisecond {
 			t.Errorf("explain %q; pace from %s, estimate %s", survey.Explain, survey.SpeedFrom, survey.Estimate)
 		}
 		w.do(`create index sessions_by_age on sessions (last_seen, id)`)
@@ -124,14 +124,14 @@ func TestTheSpeedIsTakenFromTheLedger(t *testing.T) {
 	must(t, run(w.admin, took))
 	survey, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{})
 	must(t, err)
-	if survey.SpeedFrom != Measured || survey.RowsPerSecond != 500 || survey.Due != 1000 || survey.Estimate != 2*time.Second {
+	if survey.SpeedFrom != Measured || survey.RowsPerSecond != 500*GentleShare || !survey.Gentle || survey.Due != 1000 || survey.Estimate != 4*time.Second {
 		t.Errorf("got %+v", survey)
 	}
 	must(t, run(w.admin, `update lapse.batch set started_at = started_at - interval '7 days'`))
 	must(t, run(w.admin, took))
 	survey, err = SurveyInForce(t.Context(), w.exec, &p, time.Time{})
 	must(t, err)
-	if survey.SpeedFrom != Stated || survey.RowsPerSecond != statedSpeed || survey.Estimate != 20*time.Millisecond {
+	if survey.SpeedFrom != Stated || survey.RowsPerSecond != statedSpeed*GentleShare || survey.Estimate != 40*time.Millisecond {
 		t.Errorf("by batches of a week ago: %+v", survey)
 	}
 }

@@ -111,7 +111,14 @@ func (c *surveyor) printCounts(s *planner.Survey) {
 	if s.Runs > 1 {
 		takes += fmt.Sprintf(", in %d runs of max_rows_per_run,", s.Runs)
 	}
-	c.line("takes", "%s at %.0f rows per second (%s)", takes, s.RowsPerSecond, s.SpeedFrom)
+	if s.Windows > 0 {
+		takes += fmt.Sprintf(", in %d openings of its window %s,", s.Windows, s.Window)
+	}
+	speed := string(s.SpeedFrom)
+	if s.Gentle {
+		speed += ", at gentle pace"
+	}
+	c.line("takes", "%s at %.0f rows per second (%s)", takes, s.RowsPerSecond, speed)
 	switch {
 	case s.Breaker.WouldTrip:
 		c.line("stops", "%s: it would stop and ask before it deletes", s.Breaker.Why)

@@ -100,6 +100,15 @@ func (w Window) onDay(d day, zone *time.Location) (opens, closes time.Time) {
 	return firstShowing(d.at(w.From), zone).UTC(), firstShowing(last.at(w.To), zone).UTC()
 }
 
+// Length is for how long the window is open each day, but for days on which clocks are changed.
+func (w Window) Length() time.Duration {
+	minutes := w.To - w.From
+	if minutes <= 0 {
+		minutes += endOfDay
+	}
+	return time.Duration(minutes) * time.Minute
+}
+
 func later(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
