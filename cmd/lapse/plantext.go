@@ -104,6 +104,17 @@ func (c *surveyor) printCounts(s *planner.Survey) {
 		shards += fmt.Sprintf(", in up to %d ranges of the due time", s.Ranges)
 	}
 	c.line("shards", "%s", shards)
+	c.printTime(s)
+	switch {
+	case s.Breaker.WouldTrip:
+		c.line("stops", "%s: it would stop and ask before it deletes", s.Breaker.Why)
+	case s.Breaker.Why != "":
+		c.line("warning", "%s", s.Breaker.Why)
+	}
+}
+
+// printTime says how long it takes by itself, and at what speed.
+func (c *surveyor) printTime(s *planner.Survey) {
 	takes := "less than a second"
 	if s.Estimate >= time.Second {
 		takes = "about " + s.Estimate.Round(time.Second).String()
@@ -119,12 +130,6 @@ func (c *surveyor) printCounts(s *planner.Survey) {
 		speed += ", at gentle pace"
 	}
 	c.line("takes", "%s at %.0f rows per second (%s)", takes, s.RowsPerSecond, speed)
-	switch {
-	case s.Breaker.WouldTrip:
-		c.line("stops", "%s: it would stop and ask before it deletes", s.Breaker.Why)
-	case s.Breaker.Why != "":
-		c.line("warning", "%s", s.Breaker.Why)
-	}
 }
 
 // foundBy names the index that PostgreSQL would use; of a small table it may read all though there is one.
