@@ -258,7 +258,7 @@ func TestKillingServeAtAnyMomentLosesAndRepeatsNothing(t *testing.T) {
 		seed := uint64(time.Now().UnixNano())
 		t.Logf("seed %d", seed)
 		random := rand.New(rand.NewPCG(seed, 0))
-		s := newShop(t, db, kafkatest.Broker(t), rows(100_000), rows(2_000), 250)
+		s := newShop(t, db, kafkatest.Broker(t), rows(30_000), rows(2_000), 250)
 		moments := make([]int, kills)
 		for i := range moments {
 			moments[i] = random.IntN(s.due)

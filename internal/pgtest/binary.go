@@ -3,11 +3,14 @@ package pgtest
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -89,6 +92,7 @@ func (w wrapped) Run() int {
 		return 1
 	}
 	current = b
+	manyAtOnce()
 	code := w.m.Run()
 	current = nil
 	if err := b.stop(code != 0); err != nil {
@@ -96,6 +100,17 @@ func (w wrapped) Run() int {
 		return max(code, 1)
 	}
 	return code
+}
+
+// atOnce is how many tests of a binary run at a time, unless -parallel says otherwise.
+const atOnce = 5
+
+// manyAtOnce runs more tests at a time than there are cores: most of them wait for servers.
+func manyAtOnce() {
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		_ = f.Value.Set(strconv.Itoa(max(atOnce, runtime.GOMAXPROCS(0))))
+	}
 }
 
 func newBinary(options []Option) (*binary, error) {

@@ -231,13 +231,13 @@ func (r *recorder) end(how, text string) {
 	runtime.Goexit()
 }
 
-func TestEachIsOnTheOldestTheNewestAndOneBetween(t *testing.T) {
+func TestEachIsOnTheOldestTheNewestAndSometimesOneBetween(t *testing.T) {
 	t.Parallel()
 	majors := pgtest.Majors(t)
-	seen := map[int]bool{}
+	seen, three := map[int]bool{}, 0
 	var mu sync.Mutex
-	t.Run("twenty", func(t *testing.T) {
-		for i := range 20 {
+	t.Run("forty", func(t *testing.T) {
+		for i := range 40 {
 			t.Run(fmt.Sprint(i), func(t *testing.T) {
 				var of []int
 				t.Run("versions", func(t *testing.T) {
@@ -247,8 +247,8 @@ func TestEachIsOnTheOldestTheNewestAndOneBetween(t *testing.T) {
 						of, seen[db.Major] = append(of, db.Major), true
 					})
 				})
-				if want := min(len(majors), 3); os.Getenv("LAPSE_PG") == "" && len(of) != want {
-					t.Errorf("it ran on %v, %d versions of %v", of, len(of), majors)
+				if len(of) > 2 {
+					three++
 				}
 				if !slices.Contains(of, majors[0]) || !slices.Contains(of, majors[len(majors)-1]) {
 					t.Errorf("it ran on %v, of %v", of, majors)
@@ -257,6 +257,9 @@ func TestEachIsOnTheOldestTheNewestAndOneBetween(t *testing.T) {
 		}
 	})
 	if len(seen) != len(majors) {
-		t.Errorf("twenty tests ran on %v, of %v", seen, majors)
+		t.Errorf("forty tests ran on %v, of %v", seen, majors)
+	}
+	if os.Getenv("LAPSE_PG") == "" && three > 20 {
+		t.Errorf("%d of forty ran on three versions", three)
 	}
 }
