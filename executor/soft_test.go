@@ -1,10 +1,14 @@
 package executor
 
 import (
+	"fmt"
 	"testing"
 
 	"lapse/internal/pgtest"
+	"lapse/schemas"
 )
+
+const softly = "action: {soft: {column: gone}}"
 
 // A run of a soft policy counts the rows that it set as deleted; the next one has nothing to do, whatever is set already.
 func TestASoftPolicySetsWhatIsDueAndLooksNoMoreAtIt(t *testing.T) {
@@ -31,6 +35,95 @@ func TestASoftPolicySetsWhatIsDueAndLooksNoMoreAtIt(t *testing.T) {
 		}
 		if after := one[string](t, db, is); after != before {
 			t.Errorf("a second run made %s of %s", after, before)
+		}
+	})
+}
+
+// A hold on what refers to a row does not keep it from being set, since that stays where it is; a hold on the row does. A row whose update is
+// refused waits in quarantine, and leaves it when somebody sets its column.
+func TestRowsThatAreHeldOrResistAreNotSet(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		owned(t, db, "create table docs (id bigint primary key, at timestamptz, gone timestamptz, constraint legal check (gone is null or id not in (7, 8, 9)))",
+			"create table pages (id bigint primary key, doc bigint references docs on delete cascade)",
+			"insert into docs select g, now() - interval '40 days' from generate_series(1, 100) g", "insert into pages select id, id from docs", "analyze docs")
+		s := holdSession(t, db)
+		held := placeHold(t, s, byKeys("public.docs", "3"))
+		placeHold(t, s, byKeys("public.pages", "4"))
+		arm(t, db, policies(policy("docs", "public.docs", softly, "pace: unlimited")))
+		e := newExecutor(t, db)
+		const is = `select concat_ws(' ', (select count(*) from docs), (select count(gone) from docs), (select string_agg(id::text, ',' order by id) from docs where gone is null),
+			(select string_agg(concat_ws('/', key[1], sqlstate, constraint_name), ',' order by key[1]) from lapse.quarantine))`
+		pass := func(deleted int64, want string) {
+			t.Helper()
+			s, _ := e.Once(t.Context(), []schemas.PolicyName{"docs"}) // it says which rows rest
+			p := only(t, s)
+			if got := one[string](t, db, is); got != want || p.Deleted != deleted {
+				t.Errorf("after %d rows were set there are %s, want %d, %s", p.Deleted, got, deleted, want)
+			}
+		}
+		pass(96, "100 96 3,7,8,9 7/23514/legal,8/23514/legal,9/23514/legal")
+		pass(0, "100 96 3,7,8,9 7/23514/legal,8/23514/legal,9/23514/legal")
+		owned(t, db, "alter table docs drop constraint legal", "update docs set gone = '2020-01-01' where id = 9")
+		db.Exec(t, "update lapse.quarantine set retry_at = now()")
+		pass(2, "100 99 3")
+		if err := s.ReleaseHold(t.Context(), held, 0, "a test"); err != nil {
+			t.Fatal(err)
+		}
+		pass(1, "100 100")
+		if n := one[int](t, db, "select count(*)::int from docs where gone < '2021-01-01'"); n != 1 {
+			t.Errorf("%d rows have what somebody set", n)
+		}
+	})
+}
+
+// Each of two workers has partitions, ranges or hash slices of its own.
+func TestTwoWorkersSetNoRowTwice(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		const due, live = 600, 50
+		var entries []string
+		for name, more := range map[string]string{"ranged": "shards: {count: 2}", "hashed": "shards: {by: [id], count: 2}", "plain": "index: use"} {
+			owned(t, db, "create table "+name+" (id bigint, at timestamptz, gone boolean, part int default 1, primary key (id, part)) partition by list (part)",
+				"create table "+name+"_1 partition of "+name+" for values in (1)", "create index on "+name+" (at, id, part) where gone is not true",
+				fmt.Sprintf("insert into %s select g, now() - interval '40 days' - g * interval '1 second' from generate_series(1, %d) g", name, due),
+				fmt.Sprintf("insert into %s select %d + g, now() - interval '20 days' from generate_series(1, %d) g", name, due, live))
+			entries = append(entries, policy(name, "public."+name, softly, "batch: 10", "pace: unlimited", more))
+		}
+		owned(t, db, "create table plain_2 partition of plain for values in (2)", fmt.Sprintf("insert into plain select g + %d, at, null, 2 from plain, lateral (select id) i(g)", due+live), "analyze")
+		arm(t, db, policies(entries...))
+		h := record(t, db)
+		if s := once(t, newExecutor(t, db)); len(s.Policies) != 3 || s.Policies[0].Deleted+s.Policies[1].Deleted+s.Policies[2].Deleted != 4*due {
+			t.Errorf("it did %+v", s)
+		}
+		eachOnce(t, h, "UPDATE", "public.", 4*due)
+		for _, name := range []string{"ranged", "hashed", "plain"} {
+			if n := one[int](t, db, "select count(*)::int from "+name+" where gone is distinct from (case when at < now() - interval '30 days' then true end)"); n != 0 {
+				t.Errorf("%s: %d rows are set that are not due, or the other way round", name, n)
+			}
+		}
+		if n := one[int](t, db, "select count(distinct slice)::int from lapse.shard where deleted > 200"); n != 2 {
+			t.Errorf("the slices of one partition were not worked off by two: %d", n)
+		}
+	})
+}
+
+// Whoever takes back what was set finds the row set again by the next run: there is no low-water mark behind which it would wait.
+func TestARowThatIsTakenBackIsSetAgain(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		owned(t, db, "create table docs (id bigint primary key, at timestamptz, gone date)",
+			"insert into docs select g, now() - interval '40 days' - g * interval '1 second' from generate_series(1, 2000) g", "create index on docs (at, id)", "analyze docs")
+		arm(t, db, policies(policy("docs", "public.docs", softly, "pace: unlimited", "latitude: 30 days")))
+		e := newExecutor(t, db)
+		once(t, e, "docs")
+		if n := one[int](t, db, "select count(*)::int from lapse.low_water"); n != 0 {
+			t.Errorf("there are %d marks", n)
+		}
+		db.Exec(t, "insert into lapse.low_water select p.id, p.table_oid, p.version, now(), now(), 1000000 from lapse.policy p")
+		owned(t, db, "update docs set gone = null where id in (1, 1000, 2000)", "update docs set at = now() where id = 5")
+		if p := only(t, once(t, e, "docs")); p.Deleted != 3 {
+			t.Errorf("%d rows were set again, want 3", p.Deleted)
 		}
 	})
 }

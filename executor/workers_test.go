@@ -53,11 +53,17 @@ func TestOnePolicyWithTwoLeavesUsesBothWorkersAndOneWithASingleLeafOne(t *testin
 // noRowTwice reads the log: every row of the tables whose names begin so went once.
 func noRowTwice(t *testing.T, h *history, prefix string, due int) {
 	t.Helper()
+	eachOnce(t, h, "DELETE", prefix, due)
+}
+
+// eachOnce reads the log: every row of the tables whose names begin so was deleted, or updated, once, and by a batch.
+func eachOnce(t *testing.T, h *history, kind, prefix string, due int) {
+	t.Helper()
 	seen := map[string]bool{}
 	for _, tx := range h.read(t) {
 		claim := tx.batch(t)
 		for _, c := range tx.changes {
-			if c.kind != "DELETE" || !strings.HasPrefix(c.table, prefix) {
+			if c.kind != kind || !strings.HasPrefix(c.table, prefix) {
 				continue
 			}
 			key := c.table + "/" + c.row["id"]

@@ -52,6 +52,9 @@ func (d *Definition) condition() expiry.Condition {
 	if d.Where != nil {
 		c.Where, c.Reads, c.Indexed = d.Where.SQL, d.Where.Columns, d.Where.Indexed
 	}
+	if d.Soft != nil {
+		c.Unset = d.unset()
+	}
 	return c
 }
 

@@ -33,7 +33,7 @@ func goldenDefinitions() map[string]Definition {
 		"soft": {
 			ID: 10, Version: 1, Name: "docs", Table: "public.docs", Expire: age("at", 2, expiry.Timestamptz, "", expiry.Interval{Days: 30}), Action: "soft",
 			Soft:  &expiry.Column{Name: `dele"ted'at`, Number: 3, Type: expiry.Timestamp},
-			Where: &Where{SQL: `(t."dele""ted'at" IS NULL)`, Columns: []expiry.Column{{Name: `dele"ted'at`, Number: 3, Type: expiry.Timestamp}}, Indexed: true},
+			Where: &Where{SQL: `(t."dele""ted'at" IS NULL)`, Columns: []expiry.Column{{Name: `dele"ted'at`, Number: 3, Type: expiry.Timestamp}}},
 			Key:   []KeyColumn{{Name: "id", Number: 1, Type: "bigint", Plain: true}}, Batch: 5000,
 		},
 		"soft_sidecar": {

@@ -54,6 +54,7 @@ type wantedIndex struct {
 	body      string
 	predicate []normal // what a partial index may ask for, and still has every row that the kind lets through
 	where     []normal // the policy's where, all of which an index may ask for, or nothing
+	unset     normal   // of a soft policy: an index that does not ask for it has what was set long ago
 }
 
 // wantIndex says which index serves a definition; false for none.
@@ -87,8 +88,18 @@ func wantIndex(d *Definition) (wantedIndex, bool) {
 		}
 	}
 	w.body = "(" + strings.Join(columns, ", ") + ")"
-	if index.Predicate != "" {
-		w.body += " where " + index.Predicate
+	predicate := index.Predicate
+	if d.Soft != nil {
+		is := schemas.Identifier(d.Soft.Name) + " " + strings.ToLower(d.isUnset())
+		w.unset = normalise(is)
+		w.predicate = append(w.predicate, w.unset)
+		if predicate != "" {
+			predicate += " and "
+		}
+		predicate += is
+	}
+	if predicate != "" {
+		w.body += " where " + predicate
 	}
 	w.predicate = append(w.predicate, conjuncts(index.Predicate)...)
 	w.where = conjuncts(d.condition().Where)
@@ -102,6 +113,7 @@ func (w *wantedIndex) fits(c *candidate, byWhere bool) (serves, whole bool) {
 		return false, false
 	}
 	asked := conjuncts(predicateOf(c.Definition))
+	fresh := w.unset == "" || slices.Contains(asked, w.unset)
 	if byWhere {
 		if len(w.where) == 0 {
 			return false, false
@@ -120,7 +132,7 @@ func (w *wantedIndex) fits(c *candidate, byWhere bool) (serves, whole bool) {
 		}
 	}
 	behind := c.Columns[1:]
-	return true, c.OneWay && len(behind) >= len(w.rest) && slices.Equal(behind[:len(w.rest)], w.rest)
+	return true, fresh && c.OneWay && len(behind) >= len(w.rest) && slices.Equal(behind[:len(w.rest)], w.rest)
 }
 
 // findIndex returns the index that serves, named for the first leaf, and warnings where there is none or a weak one.
@@ -174,6 +186,9 @@ func lookAtIndexes(ctx context.Context, q Querier, d *Definition, leaves []Relat
 		tree.all()
 		found.Better = &IndexAdvice{Steps: tree.steps(), Problem: fmt.Sprintf(
 			"index %s lacks the key, so that rows with one and the same %s are sorted for every batch; one with the key serves better", some(weak), first(index))}
+		if w.unset != "" {
+			found.Better.Problem = fmt.Sprintf("index %s has rows that are set already, past which every look reads, or lacks the key; one with the key and without them serves better", some(weak))
+		}
 		found.Warnings = append(found.Warnings, found.Better.String())
 	}
 	return found, nil

@@ -18,6 +18,7 @@ type Inspection struct {
 	Children  []IndexAdvice // foreign keys without an index
 	Intruders []Intruder
 	Blocking  []Blocking
+	Set       []Blocking // foreign keys that the column which a soft action sets has come into
 	Unlogged  []Relation // partitions of which no delete is in the write-ahead log
 	Changed   []string   // columns, as table.column, that are not those that apply saw; nothing else is looked at then
 }
@@ -75,7 +76,8 @@ func (i *Inspection) look(ctx context.Context, tx pgx.Tx, p *InForce) (err error
 	}
 	if p.Definition.Soft != nil {
 		i.Blocking = nil // what refers to a row does not keep it from being set
-		return nil
+		i.Set, err = keysOfSet(ctx, tx, oids, p.Definition.Soft.Name)
+		return err
 	}
 	i.Children, err = AdviseChildren(ctx, tx, t.OID, i.Leaves, cascades)
 	return err
@@ -102,6 +104,22 @@ func changedColumns(ctx context.Context, q Querier, p *InForce) ([]string, error
 		names = append(names, c.Name)
 	}
 	return names, nil
+}
+
+// keysOfSet asks what lapse.set_key asks in each batch.
+func keysOfSet(ctx context.Context, q Querier, relations []uint32, column string) ([]Blocking, error) {
+	all, err := collect[Blocking](ctx, q, `
+		select distinct quote_ident(k.conname), format('%I.%I', n.nspname, c.relname), ''
+		  from pg_attribute a
+		  join pg_constraint k on k.contype = 'f' and (k.conrelid = a.attrelid and a.attnum = any (k.conkey) or k.confrelid = a.attrelid and a.attnum = any (k.confkey))
+		  join pg_class c on c.oid = k.conrelid
+		  join pg_namespace n on n.oid = c.relnamespace
+		 where a.attrelid = any ($1) and a.attname = $2 and not a.attisdropped and k.conparentid = 0
+		 order by 2, 1`, relations, column)
+	if err != nil {
+		return nil, fmt.Errorf("look for foreign keys of the column that is set: %w", err)
+	}
+	return all, nil
 }
 
 func intrudersOf(ctx context.Context, q Querier, t *table, updates bool) ([]Intruder, error) {

@@ -18,15 +18,24 @@ import (
 
 const boolean expiry.ColumnType = "boolean"
 
-// unset is a condition of the policy file, "" for none, with the one that the action's column is not set.
-func (d *Definition) unset(where string) string {
+// unset is the condition that the action's column is not set, over t, as PostgreSQL writes it.
+func (d *Definition) unset() string {
+	return "(t." + schemas.Identifier(d.Soft.Name) + " " + d.isUnset() + ")"
+}
+
+func (d *Definition) isUnset() string {
+	if d.Soft.Type == boolean {
+		return "IS NOT TRUE"
+	}
+	return "IS NULL"
+}
+
+// unsetAnd is a condition of the policy file, "" for none, with the one that the action's column is not set.
+func (d *Definition) unsetAnd(where string) string {
 	if d.Soft == nil {
 		return where
 	}
-	is := schemas.Identifier(d.Soft.Name) + " is null"
-	if d.Soft.Type == boolean {
-		is = schemas.Identifier(d.Soft.Name) + " is not true"
-	}
+	is := schemas.Identifier(d.Soft.Name) + " " + d.isUnset()
 	if where == "" {
 		return is
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"lapse/internal/pgtest"
 	"lapse/schemas"
@@ -118,6 +119,58 @@ func TestAColumnThatASoftActionCannotSetIsRefused(t *testing.T) {
 	})
 }
 
+// What was set piles up. The index that is asked for has none of it, and neither a look nor a plan reads past it.
+func TestTheIndexOfASoftPolicyHasWhatIsNotSet(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db)
+		for i, c := range []struct{ gone, more, index, warning string }{
+			{"timestamptz", "", "", `on shop.t0 ("at", "id") where "gone" is null`},
+			{"timestamptz", "", "(at, id)", `has rows that are set already, past which every look reads, or lacks the key; one with the key and without them serves better: create index`},
+			{"timestamptz", "", "(at, id) where gone is null", ""},
+			{"boolean", "", "(at, id) where gone is not true", ""},
+			{"date", ", where: 'id > 0'", "(at, id) where gone is null", ""},
+			{"date", ", where: 'id > 0'", "(at, id) where gone is null and id > 0", ""},
+		} {
+			table := fmt.Sprintf("t%d", i)
+			w.do(`create table ` + table + ` (id bigint primary key, at timestamptz, gone ` + c.gone + `)`)
+			if c.index != "" {
+				w.do(`create index on ` + table + ` ` + c.index)
+			}
+			file := fmt.Sprintf("  - {name: %s, table: shop.%[1]s, expire: {column: at, after: 30 days}, action: {soft: {column: gone}}%s, state: armed}\n", table, c.more)
+			changes, err := w.difference("policies:\n"+file, false)
+			must(t, err)
+			warnings := strings.Join(changes[0].Warnings, "\n")
+			if (c.warning == "") != (warnings == "") || !strings.Contains(warnings, c.warning) {
+				t.Errorf("%s %s: it warns %q", c.gone, c.index, warnings)
+			}
+			if c.warning != "" {
+				continue
+			}
+			_ = w.armed("policies:\n" + file)
+			p := w.named(schemas.PolicyName(table))
+			look := `select * from ` + DueFunction(p.ID, p.Version) + `(null)`
+			must(t, run(w.exec, look))
+			empty := buffersOf(t, w.exec, look)
+			w.do(`insert into ` + table + ` select n, now() - interval '60 days' + n * interval '1 second', ` + map[bool]string{true: "true", false: "now()"}[c.gone == "boolean"] + ` from generate_series(1, 20000) n`)
+			w.do(`insert into ` + table + ` select 20000 + n, now() - interval '40 days' from generate_series(1, 3) n`)
+			w.do(`analyze ` + table)
+			survey, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{})
+			must(t, err)
+			if survey.Due != 3 || !strings.HasPrefix(survey.Index, table+"_at") {
+				t.Errorf("%s %s: %d rows are due, found by %s %s", c.gone, c.index, survey.Due, survey.Method, survey.Index)
+			}
+			must(t, run(w.exec, look))
+			if pages := buffersOf(t, w.exec, look); pages > empty+30 {
+				t.Errorf("%s %s: a look reads %d pages, and %d of an empty table", c.gone, c.index, pages, empty)
+			}
+			if total := w.deleteAll(p, w.open(&p), 10); total.Deleted != 3 {
+				t.Errorf("%s %s: %d rows were set", c.gone, c.index, total.Deleted)
+			}
+		}
+	})
+}
+
 // The one allowed pair: a policy that sets a column, and one that deletes by it.
 func TestASoftPolicyAndItsPurgeShareATable(t *testing.T) {
 	t.Parallel()
@@ -188,6 +241,36 @@ func TestWhatRunsInsideAnUpdateIsRefused(t *testing.T) {
 		w.trigger("t", "before update", "row")
 		if _, err := w.difference(strings.Replace(text, "30 days", "29 days", 1), false); err == nil || !strings.Contains(err.Error(), "trigger audit on shop.t would run") {
 			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// The column comes into a foreign key after the policy was applied: the update would be handed on to the rows that refer to it, with all
+// that runs there.
+func TestAColumnThatHasComeIntoAForeignKeyIsNotSet(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, `create table t (id bigint, at timestamptz, gone boolean not null default false, primary key (id, at)) partition by range (at)`,
+			`create table t_1 partition of t default`, `create table other (gone boolean primary key)`, `insert into other values (true), (false)`,
+			`insert into t select n, now() - n * interval '1 day' from generate_series(1, 60) n`)
+		p := w.armed(policyText("shop.t", "at", "30 days", softly))
+		b := w.lease(p, w.open(&p))
+		b.Limit = 3
+		_, err := w.call(b, nil)
+		must(t, err)
+		for _, key := range []struct{ make, undo string }{
+			{
+				`alter table t_1 add unique (id, gone); create table child (id bigint, gone boolean, foreign key (id, gone) references t_1 (id, gone) on update cascade); insert into child select id, gone from t`,
+				`drop table child`,
+			},
+			{`alter table t add foreign key (gone) references other`, `alter table t drop constraint t_gone_fkey`},
+		} {
+			must(t, w.script(`set role `+w.app+`; set search_path = shop; `+key.make))
+			_, err = w.call(b, nil)
+			wantState(t, err, "LP011")
+			must(t, w.script(key.undo+`; reset role; reset search_path`))
+			_, err = w.call(b, nil)
+			must(t, err)
 		}
 	})
 }

@@ -17,7 +17,7 @@ func (s *resolution) where(ctx context.Context, t *table) error {
 			return err
 		}
 	}
-	if text := s.r.Definition.unset(s.p.Where); text != s.p.Where {
+	if text := s.r.Definition.unsetAnd(s.p.Where); text != s.p.Where {
 		if read, err := s.readWhere(ctx, t, text); read == nil || err != nil {
 			return err
 		}

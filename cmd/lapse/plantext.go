@@ -64,7 +64,7 @@ func (c *surveyor) printCounts(s *planner.Survey) {
 		c.line("held", "%s that would be due: lapse hold list", rowsOf(s.Held, s.HeldIs))
 	}
 	if s.Sets != "" {
-		c.line("sets", "%s of these rows, which stay", s.Sets)
+		c.line("sets", "would set %s of %s, which stay", s.Sets, rowsOf(s.Due, s.DueIs))
 	}
 	switch {
 	case s.Oldest != nil && s.Newest != nil:

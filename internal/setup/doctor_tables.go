@@ -62,6 +62,10 @@ func (e *examination) checkPolicy(ctx context.Context, p *planner.InForce) ([]Fi
 		found = append(found, advise(Warn, fmt.Sprintf("on delete cascade or set null, where that is what is meant: alter table %s drop constraint %s, add foreign key …", b.Child, b.Constraint),
 			"foreign key %s of %s has no action: a row of %s that it refers to cannot go, and waits in quarantine", b.Constraint, b.Child, b.Refers)...)
 	}
+	for _, k := range i.Set {
+		found = append(found, one(Fail, []string{fmt.Sprintf("alter table %s drop constraint %s", k.Child, k.Constraint)},
+			"foreign key %s of %s has the column that the policy sets, and rows are not set", k.Constraint, k.Child)...)
+	}
 	if len(found) == 0 {
 		return ok("%s, version %d, %s: %s is fit", p.Name, p.Version, p.State, p.TableName), nil
 	}

@@ -50,6 +50,11 @@ var faults = []fault{
 		"policy {}-t", "trigger spy on {}.t", setup.Fail,
 	},
 	{`create rule r as on delete to {}.t do also notify x`, "policy {}-t", "rule r on {}.t", setup.Fail},
+	{`create trigger spy before update on {}.s for each row execute function {}.f()`, "policy {}-s", "trigger spy on {}.s", setup.Fail},
+	{
+		`alter table {}.s add unique (id, gone); create table {}.kid (id int, gone boolean, foreign key (id, gone) references {}.s (id, gone) on update cascade)`,
+		"policy {}-s", "foreign key kid_id_gone_fkey of {}.kid has the column that the policy sets", setup.Fail,
+	},
 	{`drop index {}.t_at_id_idx`, "policy {}-t", "no index on {}.t begins with at", setup.Warn},
 	{`create table {}.child (t int references {}.t on delete set null)`, "policy {}-t", "no index serves foreign key child_t_fkey", setup.Warn},
 	{`alter table {}.t replica identity full`, "policy {}-t", "replica identity is full", setup.Fail},
@@ -69,11 +74,15 @@ func TestTheDoctorNamesEveryPlantedFaultAndTheFixesAreEnough(t *testing.T) {
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		p := newInstalled(t, db)
 		table := p.table("app", `create table {}.parts (id int, at timestamptz, primary key (id, at)) partition by range (at);
-			create table {}.parts_all partition of {}.parts default; create index on {}.parts (at, id)`)
+			create table {}.parts_all partition of {}.parts default; create index on {}.parts (at, id);
+			create table {}.s (id int primary key, at timestamptz, gone boolean not null default false); create index on {}.s (at, id) where gone is not true;
+			create table {}.far (s int references {}.s)`)
 		owner := strings.TrimSuffix(table, ".t")
 		login := db.NewRole(t, "one")
 		db.Exec(t, fmt.Sprintf(`alter role %s replication; grant %s, %s, %s to %[1]s; grant pg_read_all_stats to %[1]s`, login, p.roles.Owner, p.roles.Executor, p.roles.Auditor))
-		p.applies(file(t, "", table, owner+".parts"))
+		all := file(t, "", table, owner+".parts")
+		all.Policies = append(all.Policies, file(t, ", action: { soft: { column: gone } }", owner+".s").Policies...)
+		p.applies(all)
 		logins := setup.OneLogin(login)
 		if found := unusual(p.examined(login, logins, 0)); len(found) > 0 {
 			t.Fatalf("a sound installation: %+v", found)

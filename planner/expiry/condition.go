@@ -15,6 +15,9 @@ type Condition struct {
 	Reads []Column // the columns that Where reads
 	// Indexed says that the index in use has only the rows that meet Where, so that whoever looks for rows asks for those.
 	Indexed bool
+	// Unset is the part of Where by which a soft action has not set its column, "" for no such action. It raises for no row, and leaves out
+	// what piles up: so whoever looks for rows asks for it, and the index may have only these.
+	Unset string
 }
 
 // Exact is the whole condition. No value raises in it, but for what the policy's author wrote.
@@ -35,8 +38,11 @@ func (c Condition) Narrow(cutoff, bound string) string {
 			parts = append(parts, b.Also)
 		}
 	}
-	if c.Indexed {
+	switch {
+	case c.Indexed:
 		parts = append(parts, "("+c.Where+")")
+	case c.Unset != "" && len(c.Kind.Joins()) == 0:
+		parts = append(parts, c.Unset)
 	}
 	return strings.Join(parts, " and ")
 }
@@ -44,7 +50,7 @@ func (c Condition) Narrow(cutoff, bound string) string {
 // Certain reports whether all rows that an index gives by Narrow are due. Where they are not, a batch must bound how many of
 // them it looks at: millions may be past and not due.
 func (c Condition) Certain() bool {
-	return (c.Where == "" || c.Indexed) && len(c.Kind.Joins()) == 0 && c.Kind.Bound("now()").Exact
+	return (c.Where == c.Unset || c.Indexed) && len(c.Kind.Joins()) == 0 && c.Kind.Bound("now()").Exact
 }
 
 // MoreThan reports whether a row can be met by it that is not met by former, holds left aside. It answers no only where that

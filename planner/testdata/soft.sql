@@ -85,7 +85,7 @@ select t.ctid as at
       execute 'select array[s.k1::text, s.k2::text] from (
 select t."at" as k1, t."id" as k2
   from only ' || place.leaf || ' as t
- where t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and ((t."dele""ted''at" IS NULL))' || kept || slice || after || '
+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL)' || kept || slice || after || '
  order by t."at", t."id"
  offset $4 - 1 limit 1
 ) s'
@@ -99,7 +99,7 @@ select t."at" as k1, t."id" as k2
     execute 'with seen as materialized (
 select t.ctid as at, t."at" as k1, t."id" as k2
   from only ' || place.leaf || ' as t
- where t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and ((t."dele""ted''at" IS NULL))
+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL)
    and t.tableoid = $3 and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''30 days'' <= $1 else false end and ((t."dele""ted''at" IS NULL))' || kept || slice || after || '
  order by t."at", t."id"
  limit $4
@@ -113,14 +113,14 @@ select array_agg(d.at) filter (where $8), count(*),
     -- A range of them, in which equal values are a range of what follows them in the order: as one comparison, PostgreSQL 14 and
     -- 15 read through all of them.
     these := case when place.cursor[1] = last[1] then array['
-   and t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and ((t."dele""ted''at" IS NULL))
+   and t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL)
    and t."at" = ($6[1])::timestamp with time zone
    and (t."id") > (($5[2])::bigint)
    and (t."id") <= (($6[2])::bigint)']
       else array['
-   and t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and ((t."dele""ted''at" IS NULL))' || slice || after || '
+   and t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL)' || slice || after || '
    and t."at" < ($6[1])::timestamp with time zone', '
-   and t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and ((t."dele""ted''at" IS NULL))
+   and t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL)
    and t."at" = ($6[1])::timestamp with time zone
    and (t."id") <= (($6[2])::bigint)'] end;
   end if;
@@ -224,7 +224,7 @@ begin
         execute 'select exists (select from (
 select t.ctid as at, t."at" as k1, t."id" as k2
   from only ' || place.name || ' as t
- where t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and ((t."dele""ted''at" IS NULL))
+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL)
    and t.tableoid = $3 and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''30 days'' <= $1 else false end and ((t."dele""ted''at" IS NULL))' || spared || '
  order by t."at"
  limit $4
@@ -266,7 +266,7 @@ declare
   bound   timestamp with time zone := at_cutoff - interval '30 days';
   source  text := 'from public.docs as t
  where ';
-  rest    text := source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC'' and ((t."dele""ted''at" IS NULL))
+  rest    text := source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL)
    and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''30 days'' <= $1 else false end and ((t."dele""ted''at" IS NULL))';
   spared  text;
   counted bigint := 0;
@@ -289,7 +289,7 @@ begin
   end if;
   rest := rest || coalesce(' and (' || spared || ') is not true', '');
   -- Partitions that cannot have a due row are left out when this is planned: they are not in the plan, and not locked.
-  execute 'explain (verbose, format json) select t."at" ' || source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC'' and ((t."dele""ted''at" IS NULL))' into whole using at_cutoff, bound;
+  execute 'explain (verbose, format json) select t."at" ' || source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL)' into whole using at_cutoff, bound;
   perform lapse.pin();
   due := (whole #>> '{0, Plan, Plan Rows}')::bigint;
   due_is := 'estimate';
@@ -318,7 +318,7 @@ begin
     pick := '
 select t.ctid as at, t."at" as k1, t."id" as k2
   from only ' || place || ' as t
- where t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and ((t."dele""ted''at" IS NULL))
+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL)
    and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''30 days'' <= $1 else false end and ((t."dele""ted''at" IS NULL))
  order by t."at", t."id"
  limit $3';

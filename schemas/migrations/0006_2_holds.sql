@@ -292,7 +292,8 @@ begin
       select i.inhrelid from tree join pg_inherits i on i.inhparent = tree.relation
     )
     select tree.relation from tree union select a.relid from pg_partition_ancestors(held.leaf) a);
-  along := array(select r.relation from lapse.reach(own) r where r.deletes);
+  -- Where a column is set, nothing goes along.
+  along := array(select r.relation from lapse.reach(own) r where r.deletes and not lapse.sets(held.policy, held.version));
   roots := array(select distinct coalesce(pg_partition_root(r.oid)::oid, r.oid) from unnest(along) r(oid));
   along := array(select unnest(along) union select a.relid from unnest(along) r(oid) cross join lateral pg_partition_ancestors(r.oid) a);
   select e.hold, e.table_name into swapped

@@ -16,6 +16,23 @@ end
 $lapse$;
 comment on function lapse.sets is 'Whether a policy version sets a column of its rows, and deletes none.';
 
+-- set_key names a foreign key that has the column which a policy version sets, on either side: what is set would be looked up in another
+-- table, or handed on to the rows that refer to it.
+create function lapse.set_key(policy int, version int, leaf oid) returns text
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+begin
+  return (select min(quote_ident(k.conname))
+            from lapse.policy p
+            join pg_attribute a on a.attrelid = set_key.leaf and a.attname = p.spec -> 'soft' ->> 'name' and not a.attisdropped
+            join pg_constraint k on k.contype = 'f' and (k.conrelid = a.attrelid and a.attnum = any (k.conkey)
+                                                         or k.confrelid = a.attrelid and a.attnum = any (k.confkey))
+           where p.id = set_key.policy and p.version = set_key.version);
+end
+$lapse$;
+comment on function lapse.set_key is 'A foreign key that has the column which a policy version sets; null for none.';
+
 -- removed counts the rows that were deleted from a relation in this transaction. Rolled-back subtransactions stay counted.
 create function lapse.removed(relation oid) returns bigint
 language plpgsql volatile
@@ -155,7 +172,7 @@ end
 $lapse$;
 comment on function lapse.unseen is 'Relations whose deletes, or updates, the audit would not see, or not by their key.';
 
-revoke all on function lapse.sets(int, int), lapse.removed(oid), lapse.gone(lapse.claim, boolean), lapse.code(oid[], boolean), lapse.distrusted(int, int, oid[]),
+revoke all on function lapse.sets(int, int), lapse.set_key(int, int, oid), lapse.removed(oid), lapse.gone(lapse.claim, boolean), lapse.code(oid[], boolean), lapse.distrusted(int, int, oid[]),
   lapse.unseen(oid[], boolean) from public;
 grant execute on function lapse.code(oid[], boolean), lapse.unseen(oid[], boolean) to {{.Executor}};
 

@@ -369,6 +369,7 @@ declare
   targets  oid[] := array[examine.leaf] || lapse.joined(examine.policy, examine.version);
   soft     boolean := lapse.sets(examine.policy, examine.version);
   stranger text;
+  key      text;
 begin
   select format('%I.%I', n.nspname, c.relname) into name
     from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -385,6 +386,10 @@ begin
   if stranger is not null then
     raise exception '% would run inside the deletion from %, and is not what the policy was applied to', stranger, name
       using errcode = 'LP006';
+  end if;
+  key := case when soft then lapse.set_key(examine.policy, examine.version, examine.leaf) end;
+  if key is not null then
+    raise exception 'the column of % that the policy sets has come into foreign key %', name, key using errcode = 'LP011';
   end if;
   touched := array(select r.relation from lapse.reach(array[examine.leaf]) r where r.deletes and not soft order by r.relation);
   select coalesce(array_agg(distinct s.relation), '{}') || root,
