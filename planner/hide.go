@@ -32,15 +32,30 @@ type Hide struct {
 	Open          bool     // the table has no row security but hide's: all rows are to be seen but for those that are due
 	Shut          bool     // when hide's policies go, row security goes too: nobody else has any
 	condition     expiry.Condition
+	gone          string // SQL that is true of rows in which a soft action's column is set; "" for a policy that deletes
 }
 
-// HideUnder hides what is due under a definition: the same condition as in its functions, at the present time.
-func HideUnder(d *Definition) *Hide { return &Hide{condition: d.condition()} }
+// HideUnder hides what is due under a definition: the same condition as in its functions, at the present time. Under one that sets a
+// column it hides what is set too, by whomever.
+func HideUnder(d *Definition) *Hide {
+	h := &Hide{condition: d.condition()}
+	if d.Soft == nil {
+		return h
+	}
+	h.gone = "not " + d.unset()
+	if h.condition.Where == d.unset() {
+		h.condition.Where = "" // what is set is hidden, due or not
+	}
+	return h
+}
+
+// SetsColumn reports whether rows are hidden because a column of theirs is set.
+func (h *Hide) SetsColumn() bool { return h.gone != "" }
 
 // ViewName is the view's name, in the table's schema.
 func (h *Hide) ViewName() string { return derived("", h.Table, "_live") }
 
-// due is the body of the function that says whether a row is due. Days and months depend on the session's time zone, and the
+// due is the body of the function that says whether a row is due, or gone for the application. Days and months depend on the session's time zone, and the
 // policy's are UTC's: so the function has a zone of its own, and PostgreSQL calls it for every row. Where hours say the same it
 // needs none, and PostgreSQL puts it into the query.
 func (h *Hide) due() (expression string, inline bool) {
@@ -58,6 +73,9 @@ func (h *Hide) due() (expression string, inline bool) {
 	if joins := c.Kind.Joins(); len(joins) > 0 {
 		using, on := c.Using()
 		expression = "exists (select from " + using + " where " + on + expression + ")"
+	}
+	if h.gone != "" {
+		expression = h.gone + " or " + expression
 	}
 	return expression, inline
 }
@@ -86,7 +104,7 @@ func (h *Hide) fill(name string) (string, error) {
 	}
 	var sql strings.Builder
 	err := scaffoldTemplate.ExecuteTemplate(&sql, name, scaffoldFacts{
-		"Table": table, "Owner": h.Owner, "Function": schemas.Identifier(h.Schema, derived("lapse_due_", h.Table, "")), "Due": due, "Inline": inline,
+		"Table": table, "Owner": h.Owner, "Function": schemas.Identifier(h.Schema, derived("lapse_due_", h.Table, "")), "Due": due, "Gone": h.SetsColumn(), "Inline": inline,
 		"Reads": reads, "View": schemas.Identifier(h.Schema, h.ViewName()), "Columns": strings.Join(columns, ", "),
 		"Readers": h.Readers, "Invoker": h.Invoker, "Mark": HideMark, "Open": h.Open, "Shut": h.Shut, "Row": schemas.Identifier(h.Table) + ".*",
 	})

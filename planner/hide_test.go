@@ -13,10 +13,13 @@ import (
 func TestTheTextOfWhatHidesRowsIsAPureFunctionOfThePolicy(t *testing.T) {
 	t.Parallel()
 	definitions := goldenDefinitions()
-	days, months := definitions["plain"], definitions["calendar"]
+	days, months, soft := definitions["plain"], definitions["calendar"], definitions["soft"]
+	sets := HideUnder(&soft)
+	sets.Schema, sets.Table, sets.Owner, sets.As, sets.Columns = "public", "docs", "app", HideView, []string{"id"}
 	for name, h := range map[string]*Hide{
 		"view":   {Schema: "public", Table: "sessions", Owner: "app", As: HideView, Columns: []string{"id", `Last "seen"`}, Readers: []string{"web"}, Invoker: true, condition: days.condition()},
 		"policy": {Schema: "shop", Table: "Or'ders", Owner: "app", As: HidePolicy, Open: true, Shut: true, condition: months.condition()},
+		"soft":   sets,
 	} {
 		made, err := h.SQL()
 		if err != nil {

@@ -29,6 +29,9 @@ the same. An application that logs in as the owner sees them all: let it read th
 them too. Under row security nobody else can change or delete a due row, or make a row due by an UPDATE. Queries of a partition
 by its own name are not filtered.
 
+Under a policy with action: soft, rows in which its column is set are hidden too, whoever has set it. Of a policy that deletes such rows
+later there is nothing more to hide.
+
 What is hidden is what the policy says now: after a change of it, run this again. Running it twice changes nothing, and --drop takes
 it back, of a policy that was dropped too. A table's columns cannot be dropped, or change their type, while a view or a policy reads them: --drop first.`,
 		Example: `  lapse hide --policy sessions-30d
@@ -130,6 +133,27 @@ func (c *hider) look(ctx context.Context) (*setup.Hiding, error) {
 	if p.Trouble != "" {
 		return nil, fmt.Errorf("policy %s: %s: run `lapse apply`", p.Name, p.Trouble)
 	}
+	if err := c.hidesMore(ctx, owner.Conn, p); err != nil {
+		return nil, err
+	}
 	c.does.TableOID = p.TableOID
 	return c.does.Look(ctx, planner.HideUnder(&p.Definition))
+}
+
+// hidesMore refuses to put what a policy that deletes set rows hides in the place of what the policy that sets them hides: there is one view,
+// and one function, for each table.
+func (c *hider) hidesMore(ctx context.Context, conn planner.DB, p *planner.InForce) error {
+	if c.does.Drop || p.Definition.Soft != nil {
+		return nil
+	}
+	all, err := planner.LoadInForce(ctx, conn)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		if all[i].TableOID == p.TableOID && all[i].Definition.Soft != nil {
+			return &setup.ScaffoldError{Problem: fmt.Sprintf("policy %s deletes rows that policy %s has set, and those are hidden with --policy %s", p.Name, all[i].Name, all[i].Name)}
+		}
+	}
+	return nil
 }

@@ -55,6 +55,9 @@ func (s *Hider) Look(ctx context.Context, h *planner.Hide) (*Hiding, error) {
 		table := schemas.Identifier(h.Schema, h.Table)
 		w.Warnings = append(w.Warnings, fmt.Sprintf("%s has FORCE ROW LEVEL SECURITY, under which the policy deletes nothing and stops: alter table %s no force row level security", table, table))
 	}
+	if h.SetsColumn() && s.As == planner.HidePolicy && !s.Drop {
+		w.Warnings = append(w.Warnings, "under row security only the table's owner can set or take back the policy's column: an application that does so itself, and is not the owner, needs --as view")
+	}
 	if s.Drop {
 		w.SQL, err = h.DropSQL()
 	} else if err = s.checkView(ctx, h); err == nil {

@@ -213,6 +213,50 @@ func TestHidingLeavesTheApplicationsOwnRowSecurityAndViewsAlone(t *testing.T) {
 	})
 }
 
+// Under a soft policy what is set is hidden too, whoever has set it, and what is due at once. The application goes on with the table itself.
+func TestWhatASoftPolicyHasSetIsHiddenToo(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		h := newHidden(t, db)
+		reader := db.ConnectAs(t, h.reader)
+		db.Exec(t, "set role "+h.owner+`; alter table app.days add gone timestamptz; alter table app.some add gone boolean not null default false;
+			update app.days set gone = now() where id in (1, 2, 100); update app.some set gone = true where id in (1, 2, 3, 100)`)
+		h.must(catalog.Apply(t.Context(), h.admin, h.roles, `
+policies:
+  - { name: days, table: app.days, expire: { column: at, after: 1 day }, action: { soft: { column: gone } } }
+  - { name: purge, table: app.days, expire: { column: gone, after: 1 day } }
+  - { name: some, table: app.some, expire: { column: at, after: 1 day }, where: "note = 'x'", action: { soft: { column: gone } } }
+`))
+		// Of the 23 rows that are younger than a day two are set, and one that is due; those without a time stay.
+		for name, live := range map[string]string{
+			"days": "id not in (1, 2) and (id < 24 or id % 50 = 0) and id <> 100",
+			"some": "id not in (1, 2, 3, 100) and (id < 24 or id % 50 = 0 or id % 3 = 0)",
+		} {
+			var want, got int
+			h.must(h.admin.QueryRow(t.Context(), `select count(*) from app.`+name+` where `+live).Scan(&want))
+			for _, as := range []planner.HideAs{planner.HideView, planner.HidePolicy} {
+				w := h.do(name, as, false)
+				of := map[planner.HideAs]string{planner.HideView: "app." + name + "_live", planner.HidePolicy: "app." + name}[as]
+				h.must(reader.QueryRow(t.Context(), `select count(*) from `+of+` where `+live).Scan(&got))
+				var all int
+				h.must(reader.QueryRow(t.Context(), `select count(*) from `+of).Scan(&all))
+				if got != want || all != want {
+					t.Errorf("%s, %s: %d rows are seen, %d of them live, want %d", name, as, all, got, want)
+				}
+				if warned := len(w.Warnings) == 1 && strings.Contains(w.Warnings[0], "needs --as view"); warned != (as == planner.HidePolicy) {
+					t.Errorf("%s, %s: %q", name, as, w.Warnings)
+				}
+				_, err := reader.Exec(t.Context(), `update app.`+name+` set gone = `+map[string]string{"days": "now()", "some": "true"}[name]+` where id = 5`)
+				if (err == nil) != (as == planner.HideView) {
+					t.Errorf("%s, %s: the application sets the column itself: %v", name, as, err)
+				}
+				db.Exec(t, `update app.`+name+` set gone = `+map[string]string{"days": "null", "some": "false"}[name]+` where id = 5`)
+				h.do(name, as, true)
+			}
+		}
+	})
+}
+
 // What somebody plants in a schema of the search path is not what decides which rows are hidden.
 func TestAPlantedOperatorDoesNotDecideWhatIsHidden(t *testing.T) {
 	t.Parallel()
