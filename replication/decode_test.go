@@ -133,6 +133,22 @@ func TestAColumnOutsideTheKeyIsUnsentAndNotNull(t *testing.T) {
 	}
 }
 
+// PostgreSQL has such tables, and sends their rows.
+func TestARowOfATableWithoutColumnsIsAChange(t *testing.T) {
+	t.Parallel()
+	var changes []Op
+	err := feed(testDecoder(), []encoder{
+		beginMessage(100, 7), relationMessage(1, "app", "a"), insertMessage(1), deleteMessage(1, 'O'), truncateMessage(0), commitMessage(100, 140),
+	}, func(m *Message) {
+		if m.Change != nil {
+			changes = append(changes, m.Change.Op)
+		}
+	})
+	if err != nil || !slices.Equal(changes, []Op{OpInsert, OpDelete}) {
+		t.Fatalf("changes %v, %v; want an insert and a delete", changes, err)
+	}
+}
+
 func TestOfALargeChangeOnlyWhatIsEvidenceOrAKeyIsWanted(t *testing.T) {
 	t.Parallel()
 	d := testDecoder()
