@@ -210,7 +210,7 @@ func wantAgreementOnWhatIsTaken(t failer, messages []encoder) {
 // otherCanRead: pglogrepl counts time in nanoseconds, and so from 1678 to 2261 only, and takes an insert into a table without
 // columns, and a truncate of no table, for cut short.
 func otherCanRead(m encoder) bool {
-	at := 0
+	var at int
 	switch m[0] {
 	case 'B':
 		at = 1 + 8
