@@ -2,7 +2,10 @@ package executor
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"strings"
 	"testing"
+	"time"
 
 	"lapse/internal/pgtest"
 	"lapse/schemas"
@@ -126,4 +129,113 @@ func TestARowThatIsTakenBackIsSetAgain(t *testing.T) {
 			t.Errorf("%d rows were set again, want 3", p.Deleted)
 		}
 	})
+}
+
+// A superuser's table: its deleter has rights on the column alone, and gets them for another when the policy comes to set that.
+func TestTheColumnOfASuperusersTableIsSet(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		db.Exec(t, "create table docs (id bigint primary key, at timestamptz, gone timestamptz, other boolean); insert into docs select g, now() - interval '40 days' from generate_series(1, 20) g")
+		e := newExecutor(t, db)
+		for _, column := range []string{"gone", "other"} {
+			arm(t, db, policies(policy("docs", "public.docs", "action: {soft: {column: "+column+"}}")))
+			if p := only(t, once(t, e, "docs")); p.Deleted != 20 {
+				t.Errorf("%s: %d rows were set", column, p.Deleted)
+			}
+		}
+	})
+}
+
+// While an application refreshes, sets, takes back, deletes and inserts rows, no row is set that is not due, and none that is set already.
+func TestOnlyWhatIsDueIsSetWhileTheApplicationWrites(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		const rows = 400
+		var entries []string
+		tables := []string{"ordered", "heaped"}
+		for i, table := range tables {
+			owned(t, db, "create table "+table+" (id bigint primary key, at timestamptz, gone timestamptz, mark text)",
+				fmt.Sprintf("insert into %s select g, now() - g * interval '4 hours' from generate_series(1, %d) g", table, rows))
+			if i == 0 {
+				owned(t, db, "create index on ordered (at, id) where gone is null")
+			}
+			entries = append(entries, policy(table, "public."+table, softly, "batch: 7", "pace: unlimited"))
+		}
+		arm(t, db, policies(entries...))
+		h := record(t, db)
+		done := make(chan struct{})
+		application := make(chan error, 2)
+		for seed := range 2 {
+			conn, draw := db.Connect(t), rand.New(rand.NewPCG(uint64(seed), 1))
+			go func() {
+				for {
+					select {
+					case <-done:
+						application <- nil
+						return
+					default:
+					}
+					deed := []string{
+						"update %s set at = now(), mark = 'app' where id = %d", "update %s set gone = '2020-01-01', mark = 'app' where id = %d",
+						"update %s set gone = null, mark = 'app' where id = %d", "delete from %s where id = %d",
+						"insert into %s values (%d, now() - interval '31 days', null, 'app') on conflict do nothing",
+						"update %s set at = now() - interval '40 days', mark = 'app' where id = %d",
+					}[draw.IntN(6)]
+					if _, err := conn.Exec(t.Context(), fmt.Sprintf(deed, tables[draw.IntN(2)], 1+draw.IntN(rows))); err != nil {
+						application <- err
+						return
+					}
+				}
+			}()
+		}
+		e := newExecutor(t, db)
+		for range 4 {
+			once(t, e, "ordered", "heaped")
+		}
+		close(done)
+		for range 2 {
+			if err := <-application; err != nil {
+				t.Error(err)
+			}
+		}
+		once(t, e, "ordered", "heaped")
+		set, unset := 0, map[string]bool{}
+		for _, tx := range h.read(t) {
+			claim := tx.batch(t)
+			for _, c := range tx.changes {
+				key := c.table + "/" + c.row["id"]
+				was, known := unset[key]
+				switch {
+				case !strings.HasPrefix(c.table, "public."):
+				case claim == nil:
+					unset[key] = c.kind != "DELETE" && c.row["gone"] == ""
+				case c.kind != "UPDATE" || c.row["gone"] == "" || known && !was || !isDue(t, c.row["at"], claim["cutoff"]):
+					t.Errorf("%s of a row, set before: %v, at %s, under the cutoff %s", c.kind, known && !was, c.row["at"], claim["cutoff"])
+				default:
+					set, unset[key] = set+1, false
+				}
+			}
+		}
+		for _, table := range tables {
+			if n := one[int](t, db, "select count(*)::int from "+table+" where gone is null and at <= now() - interval '30 days 1 minute'"); n != 0 {
+				t.Errorf("%s: %d due rows are left", table, n)
+			}
+		}
+		if set < rows/2 {
+			t.Errorf("only %d rows were set", set)
+		}
+	})
+}
+
+// isDue reads instants as the log has them.
+func isDue(t *testing.T, at, cutoff string) bool {
+	t.Helper()
+	var instants [2]time.Time
+	for i, text := range []string{at, cutoff} {
+		var err error
+		if instants[i], err = time.Parse("2006-01-02 15:04:05.999999-07", text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return !instants[0].Add(30 * 24 * time.Hour).After(instants[1])
 }

@@ -195,6 +195,9 @@ func (c *comparison) shares(v *version) (key, problem string) {
 		soft, purge = purge, d
 	}
 	if age, is := purge.Expire.(*expiry.Age); is && age.Column == soft.Soft.Name {
+		if zone := age.Zone; zone != "" && zone != "UTC" {
+			return "expire", fmt.Sprintf("policy %s sets %s in UTC, and %s would read it in %s, hours too early or too late: zone: UTC", soft.Name, schemas.Identifier(soft.Soft.Name), purge.Name, zone)
+		}
 		return "", ""
 	}
 	return "table", fmt.Sprintf("%s has policy %s already, %s: beside a policy that sets %s there may be one that deletes by it, with expire: { column: %s, after: … }",

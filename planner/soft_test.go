@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"lapse/internal/pgtest"
 	"lapse/schemas"
 )
@@ -187,6 +189,11 @@ func TestASoftPolicyAndItsPurgeShareATable(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		}
+		w.do(`create table u (id bigint primary key, at timestamptz, gone timestamp)`)
+		zoned := strings.ReplaceAll(soft+strings.Replace(purge, "7 days", "7 days, zone: Asia/Tokyo", 1), "shop.t", "shop.u")
+		if _, err := w.difference("policies:\n"+zoned, false); err == nil || !strings.Contains(err.Error(), "policy soft sets \"gone\" in UTC, and purge would read it in Asia/Tokyo") {
+			t.Errorf("got %v", err)
+		}
 		_ = w.armed("policies:\n" + soft)
 		changes, err := w.difference("policies:\n"+soft+purge, false)
 		must(t, err)
@@ -308,6 +315,41 @@ func TestATrustedTriggerDoesNoMoreThanTheUpdate(t *testing.T) {
 					t.Errorf("%s: %d rows were set, want %d", act, got.Deleted, want)
 				}
 			}
+		}
+	})
+}
+
+// Rows that somebody refers to meanwhile are set all the same, in each shape, and who refers to them does not wait.
+func TestWhoRefersToARowDoesNotWaitWhileItIsSet(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		w, file := newWorld(t, db), "policies:\n"
+		shapes := []string{ShapeRange, ShapePick, ShapeHeapPick}
+		for i := range shapes {
+			w.do(fmt.Sprintf(`create table t%d (id bigint primary key, at timestamptz, gone timestamptz)`, i))
+			w.do(fmt.Sprintf(`create table child%d (id bigint references t%[1]d)`, i))
+			w.do(fmt.Sprintf(`insert into t%d select n, now() - interval '40 days' from generate_series(1, 3) n`, i))
+			file += fmt.Sprintf("  - {name: p%d, table: shop.t%[1]d, expire: {column: at, after: 30 days}, action: {soft: {column: gone}}, state: armed}\n", i)
+		}
+		_ = w.armed(file)
+		other := w.db.ConnectAs(t, w.app)
+		for i, shape := range shapes {
+			referring, err := w.owner.Begin(t.Context())
+			must(t, err)
+			_, err = referring.Exec(t.Context(), fmt.Sprintf(`insert into shop.child%d values (1)`, i))
+			must(t, err)
+			p := w.named(schemas.PolicyName(fmt.Sprintf("p%d", i)))
+			b := w.lease(p, w.open(&p))
+			b.Shape = shape
+			must(t, pgx.BeginFunc(t.Context(), w.exec, func(tx pgx.Tx) error {
+				got, err := w.callIn(tx, b, nil)
+				must(t, err)
+				if got.Deleted != 3 {
+					t.Errorf("%s: %d rows were set", shape, got.Deleted)
+				}
+				return run(other, fmt.Sprintf(`set lock_timeout = '5s'; insert into shop.child%d values (2)`, i))
+			}))
+			must(t, referring.Rollback(t.Context()))
 		}
 	})
 }

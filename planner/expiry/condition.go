@@ -111,15 +111,20 @@ func (c Condition) Using() (relations, on string) {
 	return strings.Join(names, ", "), strings.Join(conditions, "")
 }
 
-// Lock is the locking clause of the pick: every row that the condition reads is locked with the policy's.
+// Lock is the locking clause of the pick: every row that the condition reads is locked with the policy's. Where a column is set, which is in
+// no key, rows that come to refer to it in the meantime are let pass.
 func (c Condition) Lock() string {
+	lock := "for update"
+	if c.Unset != "" {
+		lock = "for no key update"
+	}
 	joins := c.Kind.Joins()
 	if len(joins) == 0 {
-		return "for update skip locked"
+		return lock + " skip locked"
 	}
 	aliases := []string{"t"}
 	for _, j := range joins {
 		aliases = append(aliases, j.Alias)
 	}
-	return "for update of " + strings.Join(aliases, ", ") + " skip locked"
+	return lock + " of " + strings.Join(aliases, ", ") + " skip locked"
 }

@@ -130,7 +130,7 @@ select t.ctid as at
   from only ' || place.leaf || ' as t
  where t.ctid = any ($7) and t.tableoid = $3
    and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''30 days'' <= $1 else false end and ((t."dele""ted''at" IS NULL))' || kept || '
-   for update skip locked
+   for no key update skip locked
 ) p'
       into rows_at using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking, place.lower, place.upper;
     perform lapse.pin();

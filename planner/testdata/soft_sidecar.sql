@@ -82,7 +82,7 @@ select t.ctid as at
   join public."Reg" as r on r."ten""ant" = t."tenant" and r."id" = t."id"
  where t.ctid = any ($7) and t.tableoid = $3
    and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end and ((t."gone" IS NOT TRUE))' || kept || '
-   for update of t, r skip locked
+   for no key update of t, r skip locked
 ) p'
       into rows_at using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
     perform lapse.pin();
