@@ -27,8 +27,8 @@ func (h *historyCheck) checkSource() error {
 		route.Source.Database = string(evidence.DecodeText(end.Database))
 	}
 	if end.Route != route.Fingerprint() || end.RouteVersion != route.Version {
-		return refusal(errRouteChanged, "%s was begun with other topics, another number of partitions, another slot or another hash key",
-			"put topics, slot and the key named hash back to what they were: a route that changes while its log goes on is not supported",
+		return refusal(errRouteChanged, "%s was begun with other topics, another number of partitions, another slot, another format or another hash key",
+			"put topics, slot, format and the key named hash back to what they were: a route that changes while its log goes on is not supported",
 			route.Log.Name)
 	}
 	return h.checkKeys()

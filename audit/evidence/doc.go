@@ -51,7 +51,7 @@
 //	another event                   finding and event in classify.go
 //	a move                          a pairing, in a file move.go; what it does to the counts is in account.go
 //	another marker                  marker.go
-//	another format of events        one file beside spanner.go and a line in format.go
+//	another format of events        one file beside cloudevents.go and a line in format.go
 //	another route                   route.go, and what reads more than one in package audit
 //
 // # What fails, and what comes of it

@@ -84,27 +84,33 @@ func markerOf(route *evidence.Route, m *evidence.Marker) *evidence.Routed {
 
 func exampleEvents(t *testing.T) map[string]*evidence.Routed {
 	t.Helper()
+	return examplesBy(t, &exampleRoute)
+}
+
+// examplesBy are the example events as they are routed.
+func examplesBy(t *testing.T, route *evidence.Route) map[string]*evidence.Routed {
+	t.Helper()
 	fromElsewhere := exampleTx()
 	fromElsewhere.Origin = "upstream"
 	odd := relation(16510, "shop", `Orders "old"`, "tenant*", "no*", "note")
-	raw := exampleRoute
+	raw := *route
 	raw.Source.Encoding = "SQL_ASCII"
 	emptied := truncate(target)
 	emptied.Cascade, emptied.RestartIdentity = true, true
 	generated := relation(16530, "public", "generated", "note")
 	return map[string]*evidence.Routed{
-		"event-system":     eventOf(t, &exampleRoute, exampleTx(), signed(exampleClaim()), del(target, 42)),
-		"event-cascade":    eventOf(t, &exampleRoute, exampleTx(), signed(exampleClaim()), del(target, 42), del(child, 42, 1)),
-		"event-soft":       eventOf(t, &exampleRoute, exampleTx(), softly(signed(softClaim()), "t"), set(target, 42, "2026-11-21")),
-		"event-user":       eventOf(t, &exampleRoute, exampleTx(), del(target, 42)),
-		"event-origin":     eventOf(t, &exampleRoute, fromElsewhere, del(odd, "Käse & \"Brot\"\n\u0001</b>", nil)),
-		"event-unverified": eventOf(t, &exampleRoute, fromElsewhere, batchRow(exampleClaim(), nil), del(target, 42)),
-		"event-truncate":   eventOf(t, &exampleRoute, exampleTx(), emptied),
-		"event-hashed":     eventOf(t, &exampleRoute, exampleTx(), del(odd, strings.Repeat("Käse", 20_000), "7")),
-		"event-full":       eventOf(t, &exampleRoute, exampleTx(), full(del(target), 42, "2026-11-21")),
-		"event-gap":        markerOf(&exampleRoute, exampleMarker(evidence.Gap)),
-		"event-rewind":     markerOf(&exampleRoute, exampleMarker(evidence.Rewind)),
-		"event-nameless":   eventOf(t, &exampleRoute, exampleTx(), del(generated, nil)),
+		"event-system":     eventOf(t, route, exampleTx(), signed(exampleClaim()), del(target, 42)),
+		"event-cascade":    eventOf(t, route, exampleTx(), signed(exampleClaim()), del(target, 42), del(child, 42, 1)),
+		"event-soft":       eventOf(t, route, exampleTx(), softly(signed(softClaim()), "t"), set(target, 42, "2026-11-21")),
+		"event-user":       eventOf(t, route, exampleTx(), del(target, 42)),
+		"event-origin":     eventOf(t, route, fromElsewhere, del(odd, "Käse & \"Brot\"\n\u0001</b>", nil)),
+		"event-unverified": eventOf(t, route, fromElsewhere, batchRow(exampleClaim(), nil), del(target, 42)),
+		"event-truncate":   eventOf(t, route, exampleTx(), emptied),
+		"event-hashed":     eventOf(t, route, exampleTx(), del(odd, strings.Repeat("Käse", 20_000), "7")),
+		"event-full":       eventOf(t, route, exampleTx(), full(del(target), 42, "2026-11-21")),
+		"event-gap":        markerOf(route, exampleMarker(evidence.Gap)),
+		"event-rewind":     markerOf(route, exampleMarker(evidence.Rewind)),
+		"event-nameless":   eventOf(t, route, exampleTx(), del(generated, nil)),
 		"event-raw":        eventOf(t, &raw, exampleTx(), del(target, "caf\xe9 \xc3\xa9 \uef81")),
 	}
 }

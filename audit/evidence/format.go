@@ -3,16 +3,21 @@ package evidence
 import (
 	"maps"
 	"slices"
+
+	"lapse/schemas"
 )
 
-// FormatSpanner follows Spanner's data change record.
-const FormatSpanner = "spanner"
+// The formats of events.
+const (
+	FormatSpanner     = "spanner"     // follows Spanner's data change record
+	FormatCloudEvents = "cloudevents" // CloudEvents 1.0 in structured mode, with an event in the default format as its data
+)
 
 // Format writes events and markers as the values of records. One is made for each Router and for one database; it may keep
 // what neighbours have in common, and what it writes depends on the event and the database alone. A route names its
 // format.
 //
-// Another one is a file beside spanner.go and a line in formats.
+// Another one is a file beside cloudevents.go and a line in formats.
 type Format interface {
 	// Alike prepares for events that differ from e in nothing but ordinal and keys.
 	Alike(e *Event)
@@ -20,6 +25,9 @@ type Format interface {
 	AppendEvent(dst []byte, e *Event, keys *EventKeys) []byte
 	// AppendMarker writes a marker.
 	AppendMarker(dst []byte, m *Marker) []byte
+	// AppendHeaders adds the format's own headers of what was written last, behind those that every record has. They are
+	// valid until something else is written.
+	AppendHeaders(dst []schemas.Header) []schemas.Header
 }
 
 // EventKeys are what names an event's row, as its record's key has it.
@@ -30,7 +38,8 @@ type EventKeys struct {
 }
 
 var formats = map[string]func(*Source) Format{
-	FormatSpanner: newSpannerFormat,
+	FormatSpanner:     newSpannerFormat,
+	FormatCloudEvents: newCloudEventsFormat,
 }
 
 // formatNames are what a route may name, for errors.

@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"bytes"
 	"time"
 
 	"lapse/replication"
@@ -47,7 +48,10 @@ var markerKey = []byte(`"lapse-marker"`)
 // RouteMarker returns the records of a marker, one for each partition of both topics. The same marker is the same bytes.
 func (r *Router) RouteMarker(m *Marker) []schemas.Record {
 	value := r.MarkerValue(m)
-	headers := r.markerHeaders(m)
+	headers := r.format.AppendHeaders(r.markerHeaders(m))
+	for i := range headers {
+		headers[i].Value = bytes.Clone(headers[i].Value)
+	}
 	var all []schemas.Record
 	for _, topic := range []Topic{r.route.System, r.route.User} {
 		for partition := range topic.Partitions {

@@ -91,7 +91,9 @@ func (r *Router) Route(e *Event) *Routed {
 	}
 	out.Key, out.Value = keys.JSON, r.format.AppendEvent(out.Value[:0], e, keys)
 	r.seq = appendHex(r.seq[:0], uint64(e.Ordinal), 8)
+	out.Headers = out.Headers[:len(headerNames)]
 	out.Headers[headerSeqAt].Value = r.seq
+	out.Headers = r.format.AppendHeaders(out.Headers)
 	topic := &r.route.User
 	if e.Cause == System {
 		topic = &r.route.System

@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"lapse/replication"
 	"lapse/schemas"
 )
 
@@ -28,12 +29,7 @@ func (f *spannerFormat) AppendEvent(dst []byte, e *Event, keys *EventKeys) []byt
 func (f *spannerFormat) AppendMarker(dst []byte, m *Marker) []byte {
 	source := f.source
 	b := append(dst, `{"event_id":"`...)
-	b = append(appendUint(b, source.SystemIdentifier), '/')
-	b = append(appendUint(b, uint64(source.DatabaseOID)), '/')
-	b = append(appendUint(b, uint64(m.At.History)), '/')
-	b = append(appendUint(b, uint64(m.At.Timeline)), '/')
-	b = append(appendHex(b, uint64(m.At.Commit), 16), '/')
-	b = appendHex(b, uint64(m.At.Ordinal), 8)
+	b = appendEventID(b, source, m.At)
 	b = appendInstant(append(b, `","commit_timestamp":`...), m.Time)
 	b = appendHex(append(b, `,"record_sequence":"`...), uint64(m.At.Ordinal), 8)
 	b = appendUint(append(b, `","server_transaction_id":"`...), source.SystemIdentifier)
@@ -43,14 +39,32 @@ func (f *spannerFormat) AppendMarker(dst []byte, m *Marker) []byte {
 	} else {
 		b = append(b, `GAP`...)
 	}
-	b = append(b, `","value_capture_type":"KEYS","mods":[],"lapse":{"schema":`...)
-	b = append(appendUint(b, EventSchema), `,"cause":"",`...)
-	b = append(appendMarker(b, m), ',')
-	b = appendSource(b, source, f.form)
+	b = append(b, `","value_capture_type":"KEYS","mods":[]`...)
+	return append(appendMarkerLapse(b, m, source, f.form), '}')
+}
+
+// AppendHeaders adds nothing.
+func (f *spannerFormat) AppendHeaders(dst []schemas.Header) []schemas.Header { return dst }
+
+// appendMarkerLapse writes the block that is not Spanner's, of a marker.
+func appendMarkerLapse(b []byte, m *Marker, source *Source, form TextForm) []byte {
+	b = appendUint(append(b, `,"lapse":{"schema":`...), EventSchema)
+	b = append(appendMarker(append(b, `,"cause":"",`...), m), ',')
+	b = appendSource(b, source, form)
 	b = appendUint(append(b, `,"history":`...), uint64(m.At.History))
 	b = appendUint(append(b, `,"timeline":`...), uint64(m.At.Timeline))
 	b = appendLSN(append(b, `,"commit_lsn":`...), m.At.Commit)
-	return append(appendUint(append(b, `,"ordinal":`...), uint64(m.At.Ordinal)), '}', '}')
+	return append(appendUint(append(b, `,"ordinal":`...), uint64(m.At.Ordinal)), '}')
+}
+
+// appendEventID writes what names an event or a marker for ever.
+func appendEventID(b []byte, source *Source, at replication.Position) []byte {
+	b = append(appendUint(b, source.SystemIdentifier), '/')
+	b = append(appendUint(b, uint64(source.DatabaseOID)), '/')
+	b = append(appendUint(b, uint64(at.History)), '/')
+	b = append(appendUint(b, uint64(at.Timeline)), '/')
+	b = append(appendHex(b, uint64(at.Commit), 16), '/')
+	return appendHex(b, uint64(at.Ordinal), 8)
 }
 
 // frame is an event without what differs from row to row: the ordinal, three times, and the keys. One frame serves all

@@ -15,44 +15,57 @@ func isMarker(r *schemas.Record) bool {
 	return op == evidence.Gap.String() || op == evidence.Rewind.String()
 }
 
-// markerBody is what a gap or a rewind says beyond its headers.
+// markerBody is what a gap or a rewind says beyond its headers, in any format.
 type markerBody struct {
-	Lapse struct {
-		Reason   evidence.Reason `json:"reason"`
-		Topic    string          `json:"topic"`
-		From, To evidence.Reach
-	} `json:"lapse"`
+	Lapse markerFacts `json:"lapse"`
+	Data  struct {    // of a CloudEvent
+		Lapse markerFacts `json:"lapse"`
+	} `json:"data"`
+}
+
+type markerFacts struct {
+	Reason   evidence.Reason `json:"reason"`
+	Topic    string          `json:"topic"`
+	From, To evidence.Reach
+}
+
+func (m *markerBody) facts() *markerFacts {
+	if m.Lapse.Reason == "" {
+		return &m.Data.Lapse
+	}
+	return &m.Lapse
 }
 
 // markerLine says in words what a marker means for whoever consumes the topics.
 func markerLine(r *schemas.Record) string {
 	op := r.Header(schemas.HeaderOp)
-	var m markerBody
-	if err := json.Unmarshal(r.Value, &m); err != nil {
+	var body markerBody
+	if err := json.Unmarshal(r.Value, &body); err != nil {
 		return op + ", and its body cannot be read"
 	}
-	why := reasonText(&m)
+	m := body.facts()
+	why := reasonText(m)
 	if op == evidence.Rewind.String() {
 		return fmt.Sprintf("rewind above %s: what was published above it, up to %s, never happened in the database that goes on here (%s)",
-			m.Lapse.From, m.Lapse.To, why)
+			m.From, m.To, why)
 	}
 	return fmt.Sprintf("gap from %s to %s: what was deleted in between is not in the topics, or not as what it was (%s)",
-		m.Lapse.From, m.Lapse.To, why)
+		m.From, m.To, why)
 }
 
-func reasonText(m *markerBody) string {
-	switch m.Lapse.Reason {
+func reasonText(m *markerFacts) string {
+	switch m.Reason {
 	case evidence.ReasonSlot:
 		return "the slot was gone, and another was made"
 	case evidence.ReasonPublications:
 		return "somebody changed what is published"
 	case evidence.ReasonTopic:
-		return strings.TrimSpace("records are gone from topic " + m.Lapse.Topic)
+		return strings.TrimSpace("records are gone from topic " + m.Topic)
 	case evidence.ReasonAccepted:
 		return "a person accepted this database's past"
 	case evidence.ReasonTimeline:
 		return "a standby was promoted without it"
 	default:
-		return string(m.Lapse.Reason)
+		return string(m.Reason)
 	}
 }

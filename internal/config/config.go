@@ -46,7 +46,7 @@ type Topics struct {
 // Format is how an event is written.
 type Format string
 
-// Spanner is the format this version writes. The others are named so that they can be refused by name.
+// The formats. Debezium is named so that it can be refused by name.
 const (
 	Spanner     Format = "spanner"
 	Debezium    Format = "debezium"

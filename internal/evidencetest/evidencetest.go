@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -39,12 +40,31 @@ func Schema(t *testing.T, name string) *jsonschema.Schema {
 	if known, ok := compiled.Load(name); ok {
 		return known.(*jsonschema.Schema)
 	}
-	schema, err := jsonschema.NewCompiler().Compile(filepath.Join(SchemasDir(), name+".schema.json"))
+	schema, err := compile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	compiled.Store(name, schema)
 	return schema
+}
+
+// compile lets a schema refer to that of the default format, by its name.
+func compile(name string) (*jsonschema.Schema, error) {
+	compiler := jsonschema.NewCompiler()
+	if name != "event" {
+		text, err := os.ReadFile(filepath.Join(SchemasDir(), "event.schema.json"))
+		if err != nil {
+			return nil, err
+		}
+		event, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+		if err != nil {
+			return nil, err
+		}
+		if err := compiler.AddResource("urn:lapse:schema:event:1", event); err != nil {
+			return nil, err
+		}
+	}
+	return compiler.Compile(filepath.Join(SchemasDir(), name+".schema.json"))
 }
 
 // ParseJSON reads a value that must be JSON in UTF-8.
