@@ -24,7 +24,8 @@ is, with psql, in this database.
 
 With --execute it asks, and does the same: policies and their functions, the indexes that Lapse made, the roles that deleted, the
 slot, the publications, the schema "lapse". Interrupted, it goes on when it is run again. It refuses while an auditor reads from
-the slot: what was not read would be in no evidence.
+the slot: what was not read would be in no evidence. Both refuse while legal holds are in force, unless --drop-holds says that they may
+go: nothing would keep their rows any more.
 
 The topics and the keys stay: they are the proof of what was deleted. The roles stay too, because they belong to the cluster: how
 to drop them is printed.`,
@@ -51,6 +52,7 @@ to drop them is printed.`,
 	flags := cmd.Flags()
 	flags.BoolVar(&execute, "execute", false, "do it")
 	flags.BoolVar(&u.yes, "yes", false, "do not ask")
+	flags.BoolVar(&u.dropHolds, "drop-holds", false, "legal holds that are in force may go too")
 	flags.StringVar(&u.reason, "reason", "", "`why`, for the log")
 	return cmd
 }
@@ -58,9 +60,10 @@ to drop them is printed.`,
 // uninstaller takes Lapse out of a database. See internal/setup for the steps.
 type uninstaller struct {
 	*app
-	settings *config.Settings
-	yes      bool
-	reason   string
+	settings  *config.Settings
+	yes       bool
+	dropHolds bool
+	reason    string
 }
 
 func (u *uninstaller) connect(ctx context.Context, to config.ConnString, role string) (*pgx.Conn, error) {
@@ -73,7 +76,7 @@ func (u *uninstaller) print(ctx context.Context) error {
 		return err
 	}
 	defer closeConn(conn)
-	statements, err := setup.UninstallSQL(ctx, conn, u.settings.Roles)
+	statements, err := setup.UninstallSQL(ctx, conn, u.settings.Roles, u.dropHolds)
 	if err != nil {
 		return err
 	}
@@ -111,7 +114,7 @@ func (u *uninstaller) execute(ctx context.Context) error {
 		return err
 	}
 	warnings, err := setup.Uninstaller{
-		Session: setup.Session{Conn: owner, Roles: s.Roles, Log: u.log}, Auditor: auditor, Reason: u.reason,
+		Session: setup.Session{Conn: owner, Roles: s.Roles, Log: u.log}, Auditor: auditor, Reason: u.reason, DropHolds: u.dropHolds,
 		Login:    func(ctx context.Context) (*pgx.Conn, error) { return u.connect(ctx, s.Database.Owner, "") },
 		Progress: func(step setup.UninstallStep) { fmt.Fprintf(u.out, "done: %s\n", step) },
 	}.Uninstall(ctx)

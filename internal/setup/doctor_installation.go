@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"lapse/planner"
 	"lapse/replication"
@@ -19,6 +20,7 @@ func (e *examination) installation() []check {
 		{"publications", e.checkPublications},
 		{"copy", e.checkCopy},
 		{"paused", e.checkPaused},
+		{"holds", e.checkHolds},
 	}
 }
 
@@ -135,12 +137,43 @@ func (e *examination) checkPaused(ctx context.Context) ([]Finding, error) {
 	}
 	var stuck []string
 	for i := range e.policies {
-		if p := &e.policies[i]; p.Trouble != "" {
-			stuck = append(stuck, fmt.Sprintf("%s: %s", p.Name, p.Trouble))
+		p := &e.policies[i]
+		trouble := p.Trouble
+		if outdated := p.Outdated(); outdated != nil && trouble == "" {
+			trouble = outdated.Error()
+		}
+		if trouble != "" {
+			stuck = append(stuck, fmt.Sprintf("%s: %s", p.Name, trouble))
 		}
 	}
 	if len(stuck) > 0 {
 		return advise(Fail, "apply the policies again, with the table that is meant", "%s", strings.Join(stuck, "; ")), nil
 	}
 	return ok("deletions are not paused"), nil
+}
+
+// checkHolds counts the legal holds. They are nothing that is wrong, but for one of which nobody waited for the end of all batches that had
+// not seen it.
+func (e *examination) checkHolds(ctx context.Context) ([]Finding, error) {
+	if e.installed == nil {
+		return nil, nil
+	}
+	holds, err := ReadHolds(ctx, e.Conn, false)
+	if err != nil || len(holds) == 0 {
+		return ok("none in force"), err
+	}
+	oldest, requested := holds[0].PlacedAt, 0
+	for i := range holds {
+		if holds[i].PlacedAt.Before(oldest) {
+			oldest = holds[i].PlacedAt
+		}
+		if holds[i].State == "requested" {
+			requested++
+		}
+	}
+	text := fmt.Sprintf("%d in force, the oldest since %s", len(holds), oldest.UTC().Format(time.RFC3339))
+	if requested > 0 {
+		return advise(Warn, "run lapse hold list: it waits for that", "%s; %d were requested, and nobody has waited until no batch runs that did not see them", text, requested), nil
+	}
+	return ok("%s", text), nil
 }

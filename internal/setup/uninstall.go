@@ -28,6 +28,8 @@ type Uninstaller struct {
 	Session
 	Auditor *pgx.Conn // a login that may drop the slot
 	Reason  string    // for the record, which goes with the catalog
+	// DropHolds says that legal holds that are in force may go too. Otherwise Uninstall refuses, with a *HoldsInForceError.
+	DropHolds bool
 	// Login opens a session of the login's own, in which indexes that Lapse made are dropped.
 	Login func(ctx context.Context) (*pgx.Conn, error)
 	// Progress is told of each step that is done; nil is told nothing.
@@ -41,6 +43,9 @@ type Uninstaller struct {
 func (u Uninstaller) Uninstall(ctx context.Context) (warnings []string, err error) {
 	installed, err := ReadInstallation(ctx, u.Conn, u.Roles)
 	if err != nil {
+		return nil, err
+	}
+	if err := refuseHolds(ctx, u.Conn, installed, u.DropHolds); err != nil {
 		return nil, err
 	}
 	state, err := replication.ReadSlot(ctx, u.Auditor, installed.Slot)
@@ -60,7 +65,7 @@ func (u Uninstaller) Uninstall(ctx context.Context) (warnings []string, err erro
 		{UninstallPolicies, func() (err error) { warnings, err = u.policies(ctx); return err }},
 		{UninstallSlot, func() error { return replication.DropSlot(ctx, u.Auditor, installed.Slot) }},
 		{UninstallPublications, func() error { return u.publications(ctx) }},
-		{UninstallCatalog, func() error { return u.catalog(ctx) }},
+		{UninstallCatalog, func() error { return u.catalog(ctx, installed) }},
 	} {
 		if err := step.do(); err != nil {
 			return warnings, fmt.Errorf("uninstall: %s: %w", step.name, err)
@@ -107,10 +112,13 @@ func (u *Uninstaller) publications(ctx context.Context) error {
 }
 
 // catalog drops the schema. What is in it was found to be Lapse's when Uninstall began.
-func (u *Uninstaller) catalog(ctx context.Context) error {
+func (u *Uninstaller) catalog(ctx context.Context, installed *Installation) error {
 	return u.Locked(ctx, "drop the catalog", func(tx pgx.Tx) error {
 		if err := as(ctx, tx, u.Roles.Owner); err != nil {
 			return err
+		}
+		if err := refuseHolds(ctx, tx, installed, u.DropHolds); err != nil {
+			return err // placed meanwhile
 		}
 		var deleters []string
 		// One that another database of the cluster needs is on that one's record.

@@ -83,7 +83,7 @@ func TestThePrintedWayBackEndsWhereTheExecutedOneDoes(t *testing.T) {
 		}
 		executed, printed := set(db), set(pgtest.New(t, db.Major))
 		before := printed.state()
-		statements, err := setup.UninstallSQL(t.Context(), printed.admin, printed.roles)
+		statements, err := setup.UninstallSQL(t.Context(), printed.admin, printed.roles, false)
 		printed.must(err)
 		same(t, "printing changes nothing", printed.state(), before)
 		for range 2 {
@@ -106,7 +106,7 @@ func TestThePrintedWayBackEndsWhereTheExecutedOneDoes(t *testing.T) {
 				t.Errorf("left is %q", got)
 			}
 		}
-		if _, err := setup.UninstallSQL(t.Context(), printed.admin, printed.roles); !errors.Is(err, setup.ErrNotInstalled) {
+		if _, err := setup.UninstallSQL(t.Context(), printed.admin, printed.roles, false); !errors.Is(err, setup.ErrNotInstalled) {
 			t.Errorf("the second time: got %v", err)
 		}
 		for _, sql := range setup.DropRolesSQL(printed.roles) {

@@ -12,10 +12,14 @@ import (
 
 // UninstallSQL returns the statements by which a superuser ends where Uninstall ends, in their order. Each runs as it is, on its own:
 // an index is not dropped inside a transaction. They are safe to repeat, and after a crash between two of them to run again. Where
-// nothing is installed the error is ErrNotInstalled.
-func UninstallSQL(ctx context.Context, q Querier, roles schemas.Roles) ([]string, error) {
+// nothing is installed the error is ErrNotInstalled; where legal holds are in force, and dropHolds does not say that they may go, a
+// *HoldsInForceError.
+func UninstallSQL(ctx context.Context, q Querier, roles schemas.Roles, dropHolds bool) ([]string, error) {
 	installed, err := ReadInstallation(ctx, q, roles)
 	if err != nil {
+		return nil, err
+	}
+	if err := refuseHolds(ctx, q, installed, dropHolds); err != nil {
 		return nil, err
 	}
 	slot := schemas.Literal(installed.Slot)
