@@ -161,7 +161,7 @@ which "lapse quarantine list" shows them.`,
 		}),
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "all rows of the policy")
-	cmd.Flags().StringArrayVar(&keys, "key", nil, "the row with this `key`; may be repeated")
+	cmd.Flags().StringArrayVar(&keys, "key", nil, "the row with this `key`; of several columns a JSON array of texts, '[\"4711\",\"7\"]', in the order of quarantine list; may be repeated")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }

@@ -164,6 +164,9 @@ func (a *app) printSummary(s executor.Summary, asJSON bool) error {
 	fmt.Fprintln(w, "POLICY\tTABLE\tDELETED\tCASCADED\tBATCHES\tOUTCOME")
 	for _, p := range s.Policies {
 		outcome := string(p.Outcome)
+		if p.Outcome == executor.Resisted {
+			outcome = "finished, but for what resists" // all else that was due went
+		}
 		if p.Limit != "" {
 			outcome += ": " + p.Limit
 		}

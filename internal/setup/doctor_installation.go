@@ -27,6 +27,17 @@ func (e *examination) installation() []check {
 // checkCatalog calls nothing in the schema before it is known for Lapse's.
 func (e *examination) checkCatalog(ctx context.Context) ([]Finding, error) {
 	if !e.roles {
+		missing, err := e.list(ctx, `
+			select quote_ident(w) from unnest($1::text[]) w
+			 where exists (select from pg_namespace n where n.nspname = 'lapse') and not exists (select from pg_roles r where r.rolname = w)
+			 order by w`, []string{e.Roles.Owner, e.Roles.Executor, e.Roles.Auditor})
+		if err != nil {
+			return nil, err
+		}
+		if len(missing) > 0 {
+			return advise(Fail, "run lapse init: it makes them again; a restore into another cluster wants its roles first (pg_dumpall --roles-only)",
+				"the schema is there, and these roles are not: %s", strings.Join(missing, ", ")), nil
+		}
 		return ok("not installed yet: lapse init does it"), nil
 	}
 	installed, err := ReadInstallation(ctx, e.Conn, e.Roles)

@@ -91,6 +91,16 @@ func (e *examination) checkGrants(ctx context.Context) ([]Finding, error) {
 	if len(missing) > 0 {
 		return advise(Fail, "lapse init makes them, lapse init --grants prints how", "there is no login %s, which the settings name", strings.Join(missing, ", ")), nil
 	}
+	bare, err := e.list(ctx, `
+		select quote_ident(w) from unnest($1::text[]) w, pg_namespace n
+		 where n.nspname = 'lapse' and not has_schema_privilege(w, n.oid, 'usage')`, []string{e.Roles.Executor, e.Roles.Auditor})
+	if err != nil {
+		return nil, err
+	}
+	if len(bare) > 0 {
+		return advise(Fail, "run the GRANT statements for them of a dump of this database (pg_dump --schema-only -n lapse) that was made before: lapse init makes roles, and grants what it installs, once",
+			"without any right in schema lapse, as a role that was dropped and made again: %s", strings.Join(bare, ", ")), nil
+	}
 	statements, err := MissingGrants(ctx, e.Conn, e.Roles, e.Logins)
 	if err != nil {
 		return nil, err

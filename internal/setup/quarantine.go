@@ -65,9 +65,15 @@ type UnknownKeysError struct {
 	Policy  schemas.PolicyName
 	Unknown int
 	Named   int
+	Columns []string // of the policy's key
+	Width   int      // how many values one of them has, another number than the key has columns where there is such a one
 }
 
 func (e *UnknownKeysError) Error() string {
+	if e.Width != len(e.Columns) {
+		return fmt.Sprintf(`policy %s: a key of its table has %d columns, (%s), and one that was named has %d: nothing was changed; of several columns it is a JSON array of texts in that order, such as --key '["4711","7"]'`,
+			e.Policy, len(e.Columns), strings.Join(e.Columns, ", "), e.Width)
+	}
 	return fmt.Sprintf("policy %s: %d of the %d keys are not in quarantine: nothing was changed; `lapse quarantine list %s` shows those that are",
 		e.Policy, e.Unknown, e.Named, e.Policy)
 }
@@ -161,18 +167,20 @@ func (s *Session) changeQuarantine(ctx context.Context, policy schemas.PolicyNam
 			changed = tag.RowsAffected()
 			return err
 		}
-		unknown := 0
+		unknown, width := 0, 0
 		for _, key := range keys {
 			tag, err := tx.Exec(ctx, change+` and q.key = $2`, p.ID, key)
 			if err != nil {
 				return err
 			}
 			if changed += tag.RowsAffected(); tag.RowsAffected() == 0 {
-				unknown++
+				if unknown++; unknown == 1 || len(key) != len(p.KeyNames()) {
+					width = len(key)
+				}
 			}
 		}
 		if unknown > 0 {
-			return &UnknownKeysError{policy, unknown, len(keys)}
+			return &UnknownKeysError{Policy: policy, Unknown: unknown, Named: len(keys), Columns: p.KeyNames(), Width: width}
 		}
 		return nil
 	})
