@@ -2,6 +2,7 @@ package executor
 
 import (
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -42,6 +43,7 @@ type policyMemory struct {
 	searches  map[int64]*search    // by shard, where a row that resists is looked for
 	causes    map[ServerError]bool // why rows of this run were entered in the quarantine
 	shapes    shapes
+	lockMet   bool            // somebody's lock was in the way, and no run has ended since without
 	heaps     map[uint32]bool // leaves whose batches go through their files
 	counts    runCounts
 	spoken    int        // what was logged of the run: sayBegins and its kin
@@ -250,6 +252,17 @@ func (m *policyMemory) throttle(reason string) {
 	m.throttled = reason
 }
 
+// inTheWay takes down that somebody's lock is in the way, and says how loud that is: a person is told once, until it is not.
+func (m *policyMemory) inTheWay() slog.Level {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.lockMet {
+		return slog.LevelDebug
+	}
+	m.lockMet = true
+	return slog.LevelWarn
+}
+
 // pace returns what holds batches back, that share, and the size that batches have come to.
 func (m *policyMemory) pace() (throttled string, share float64, rows int) {
 	m.mu.Lock()
@@ -291,6 +304,7 @@ func (m *policyMemory) finish(p *planner.InForce, left *runState, rest quarantin
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.resists, m.behind, m.throttled = nil, left.behind, ""
+	m.lockMet = m.lockMet && (left.behind || left.aside > 0)
 	if left.aside > 0 {
 		if m.cause == nil { // it was another process that tried
 			m.cause = &ServerError{SQLState: left.state}

@@ -52,7 +52,7 @@ func (w *worker) putAside(ctx context.Context, t *turn, a *assignment, cause err
 	}
 	if state == schemas.SQLStateLockNotAvailable {
 		t.memory.putAside(a.shard, nil)
-		w.log.Warn("somebody holds a lock; the shard is put aside", "policy", p.Name, "relation", a.leaf, "next_try", until)
+		w.log.Log(ctx, t.memory.inTheWay(), "somebody holds a lock; the shard is put aside", "policy", p.Name, "relation", a.leaf, "next_try", until)
 		return turnShardOver, nil
 	}
 	cause = stripped("find one row", cause)
@@ -64,12 +64,15 @@ func (w *worker) putAside(ctx context.Context, t *turn, a *assignment, cause err
 // trouble does what the grade of an error asks for. It returns an error only where the process must stop.
 func (w *worker) trouble(t *turn, err error, limit int) (turnEnd, error) {
 	p, m := t.policy, t.memory
-	decision := grade(err, circumstances{limit: limit, lost: w.session.lost(), own: true})
+	decision, locked := grade(err, circumstances{limit: limit, lost: w.session.lost(), own: true}), schemas.StateOf(err) == schemas.SQLStateLockNotAvailable
 	err = stripped("policy "+string(p.Name), err)
 	switch decision {
 	case Retry:
-		pause := m.retry(w.now())
-		w.log.Warn("the batch is tried again", "policy", p.Name, "error", err, "pause_seconds", pause.Seconds())
+		pause, level := m.retry(w.now()), slog.LevelWarn
+		if locked {
+			level = m.inTheWay()
+		}
+		w.log.Log(context.Background(), level, "the batch is tried again", "policy", p.Name, "error", err, "pause_seconds", pause.Seconds())
 		return turnBlocked, nil
 	case Halve, StepOver, PutAside, StopPolicy: // of a call that is no batch, where there is nothing to halve
 		w.stop(p, err)

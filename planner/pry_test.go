@@ -20,6 +20,7 @@ func TestATrustedTriggerDoesNotLearnOfOtherPolicies(t *testing.T) {
 			  perform shop.pry('select lapse.inspect_leaf(2, 1, ''shop.people''::regclass, ''shop.people'', true)');
 			  perform shop.pry('select lapse.held_rows(2, 1)');
 			  perform shop.pry('select lapse.held_rows(1, 1)');
+			  perform shop.pry('select lapse.held_keys(7)');
 			  perform shop.pry('select 1');
 			  return old;
 			end $$`,
@@ -33,11 +34,14 @@ func TestATrustedTriggerDoesNotLearnOfOtherPolicies(t *testing.T) {
 		p = w.named("p")
 		w.do(`grant usage on schema shop to ` + w.deleter())
 		w.do(`grant insert on loot to ` + w.deleter())
+		must(t, run(w.admin, `set session_replication_role = replica`))
+		must(t, run(w.admin, `insert into lapse.hold_key (hold, key) values (7, '{4711}')`)) // of a hold on another owner's table
+		must(t, run(w.admin, `reset session_replication_role`))
 		b := w.lease(p, w.open(&p))
 		if got, err := w.call(b, nil); err != nil || got.Deleted != 2 {
 			t.Fatalf("%+v, %v", got, err)
 		}
-		if got := value[string](w, `select string_agg(distinct line, ', ') from loot`); got != "select 1" {
+		if got := value[string](w, `select string_agg(distinct line, ', ') from loot`); got != "select 1, select lapse.held_keys(7)" {
 			t.Errorf("it could ask: %s", got)
 		}
 	})

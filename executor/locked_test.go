@@ -1,0 +1,43 @@
+package executor
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"lapse/internal/pgtest"
+)
+
+// Whoever keeps a table locked is warned of when that begins, and not each time that a turn meets it.
+func TestATableThatStaysLockedIsWarnedOfOnce(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.Newest(t))
+	sessions(t, db, 5, 1)
+	arm(t, db, policies(policy("p", "public.sessions")))
+	w := open(t, db, "p")
+	var log bytes.Buffer
+	e := newExecutor(t, db, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	holder := db.Connect(t)
+	if _, err := holder.Exec(t.Context(), "begin; lock table sessions"); err != nil {
+		t.Fatal(err)
+	}
+	m, by := e.memory(w.policy), &worker{Executor: e, session: w.session}
+	_, _, err := w.deleteBatch(t.Context(), w.a, testKey, order{limit: 5})
+	for range 3 {
+		if end, stop := by.trouble(&turn{policy: w.policy, memory: m}, err, 5); end != turnBlocked || stop != nil {
+			t.Fatalf("got %v, %v", end, stop)
+		}
+	}
+	if n := strings.Count(log.String(), "level=WARN"); n != 1 {
+		t.Errorf("%d warnings of one lock:\n%s", n, &log)
+	}
+	m.finish(w.policy, &runState{behind: true}, quarantined{})
+	if level := m.inTheWay(); level != slog.LevelDebug {
+		t.Errorf("after a run that left locked rows: %v", level)
+	}
+	m.finish(w.policy, &runState{}, quarantined{})
+	if level := m.inTheWay(); level != slog.LevelWarn {
+		t.Errorf("after a run that met no lock: %v", level)
+	}
+}
