@@ -65,7 +65,9 @@ func NewMetrics() *Metrics {
 		Help: "Age of the oldest transaction that is being read or waits for Kafka, time since the server wrote what has not been read, " +
 			"or time without a stream, whichever is longest; 0 if none.",
 	}, m.lagSeconds)
-	m.byCause[evidence.System][evidence.SoftDelete] = m.published.WithLabelValues(evidence.System.String(), evidence.SoftDelete.String())
+	for _, cause := range []evidence.Cause{evidence.System, evidence.Unverified} {
+		m.byCause[cause][evidence.SoftDelete] = m.published.WithLabelValues(cause.String(), evidence.SoftDelete.String())
+	}
 	for _, cause := range []evidence.Cause{evidence.System, evidence.User, evidence.Unverified} {
 		for _, op := range []evidence.Op{evidence.Delete, evidence.Truncate} {
 			m.byCause[cause][op] = m.published.WithLabelValues(cause.String(), op.String())

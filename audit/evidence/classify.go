@@ -47,6 +47,7 @@ type classifier struct {
 	claim   schemas.Claim
 	soft    bool // the claim is one to set a column of the target's rows, and to delete none
 	account Account
+	setting uint32     // the target of rows that are set under a batch of this transaction's that no key verifies; 0 for none
 	suspect *uuid.UUID // the last batch that is this transaction's and that no key verifies; nil for none
 }
 
@@ -57,7 +58,7 @@ func newClassifier(source Source, keys []schemas.Key) *classifier {
 
 // Begin starts a transaction. What was known of the one before is gone.
 func (c *classifier) Begin(tx *replication.Tx) {
-	c.tx, c.state, c.suspect = tx, stateStart, nil
+	c.tx, c.state, c.suspect, c.setting = tx, stateStart, nil, 0
 	c.account.reset()
 }
 
@@ -91,12 +92,16 @@ func (c *classifier) ledger(change *replication.Change, first bool) {
 			c.account.Claim = &c.claim
 			return
 		}
-		c.state = stateUnverified
+		c.state, c.setting = stateUnverified, 0
 		if ours && !verifies {
 			c.suspect = &claim.Batch
+			if parseSoft(change) {
+				c.setting = claim.Target
+			}
 		}
 	case schemas.ResultTable:
 		c.account.Results++
+		c.setting = 0
 		// Whoever writes a ledger row by hand has no reason to write its result. The functions write both.
 		if batch, ok := parseBatch(change); ok && c.suspect != nil && batch == *c.suspect && c.account.OwnUnverified == nil {
 			c.account.OwnUnverified = c.suspect
@@ -148,11 +153,13 @@ func (c *classifier) find(change *replication.Change) finding {
 	case replication.OpTruncate:
 		op = Truncate
 	case replication.OpUpdate:
-		// Who else updates a row, and what, is nobody's concern here.
-		if c.state == stateSystem && c.soft && change.Relation.OID == c.claim.Target {
+		switch oid := change.Relation.OID; {
+		case c.state == stateSystem && c.soft && oid == c.claim.Target:
 			return finding{Op: SoftDelete, Cause: System}
+		case c.state == stateUnverified && oid == c.setting && oid != 0:
+			return finding{Op: SoftDelete, Cause: Unverified} // by the executor's login, without the key
 		}
-		return finding{}
+		return finding{} // who else updates a row, and what, is nobody's concern here
 	default:
 		return finding{}
 	}

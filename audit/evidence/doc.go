@@ -38,7 +38,8 @@
 // has that digest. A claim covers deletes of its target and of the relations it lists, up to its batch_result.
 //
 // Under a claim to set a column (lapse.batch.soft: the function's word, which is not in the claim), the system's events are updates of
-// the target instead, and nothing is deleted. Other updates, and all inserts, are no events.
+// the target instead, and nothing is deleted. Under such a row of this transaction's that does not verify, they are unverified up to its
+// result. Other updates, and all inserts, are no events.
 //
 // Every other deletion under a claim is unverified. So is everything from any other row of lapse.batch on: a row that does not
 // verify, a second one, and a true one behind somebody's own change (what came before stays user). A TRUNCATE is never the

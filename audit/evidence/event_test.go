@@ -102,6 +102,7 @@ func examplesBy(t *testing.T, route *evidence.Route) map[string]*evidence.Routed
 		"event-system":     eventOf(t, route, exampleTx(), signed(exampleClaim()), del(target, 42)),
 		"event-cascade":    eventOf(t, route, exampleTx(), signed(exampleClaim()), del(target, 42), del(child, 42, 1)),
 		"event-soft":       eventOf(t, route, exampleTx(), softly(signed(softClaim()), "t"), set(target, 42, "2026-11-21")),
+		"event-stolen":     eventOf(t, route, exampleTx(), softly(batchRow(softClaim(), nil), "t"), set(target, 42, "2026-11-21")),
 		"event-user":       eventOf(t, route, exampleTx(), del(target, 42)),
 		"event-origin":     eventOf(t, route, fromElsewhere, del(odd, "Käse & \"Brot\"\n\u0001</b>", nil)),
 		"event-unverified": eventOf(t, route, fromElsewhere, batchRow(exampleClaim(), nil), del(target, 42)),

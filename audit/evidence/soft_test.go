@@ -33,6 +33,8 @@ func TestAnUpdateIsAnEventOnlyUnderAClaimToSetAColumnOfItsTable(t *testing.T) {
 	t.Parallel()
 	c := softClaim()
 	soft := func() *replication.Change { return softly(signed(c), "t") }
+	elsewhere := c
+	elsewhere.XID++
 	for _, test := range []struct {
 		name    string
 		changes []*replication.Change
@@ -45,7 +47,10 @@ func TestAnUpdateIsAnEventOnlyUnderAClaimToSetAColumnOfItsTable(t *testing.T) {
 		{"an update behind the result", []*replication.Change{soft(), set(target, 1, "x"), resultRow(c, 1), set(target, 2, "x"), del(target, 2)}, "sx"},
 		{"a batch that deletes", []*replication.Change{softly(signed(c), "f"), del(target, 1), set(target, 2, "x")}, "s"},
 		{"a batch of a former catalog", []*replication.Change{signed(c), del(target, 1), set(target, 2, "x")}, "s"},
-		{"a batch that does not verify", []*replication.Change{softly(batchRow(c, nil), "t"), set(target, 1, "x"), del(target, 2)}, "x"},
+		{"a batch that does not verify", []*replication.Change{softly(batchRow(c, nil), "t"), set(target, 1, "x"), set(child, 1, 1, "x"), resultRow(c, 1), set(target, 2, "x"), del(target, 2)}, "xx"},
+		{"a batch that does not verify and deletes", []*replication.Change{softly(batchRow(c, nil), "f"), set(target, 1, "x"), del(target, 2)}, "x"},
+		{"another transaction's batch", []*replication.Change{softly(signed(elsewhere), "t"), set(target, 1, "x"), del(target, 2)}, "x"},
+		{"a second batch behind a true one", []*replication.Change{soft(), set(target, 1, "x"), softly(batchRow(c, nil), "t"), softly(signed(elsewhere), "t"), set(target, 2, "x")}, "s"},
 		{"a user's update", []*replication.Change{set(target, 1, "x"), del(target, 1)}, "u"},
 	} {
 		if got := classify(test.changes...); got != test.want {
