@@ -2,11 +2,9 @@ package evidence_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/uuid"
-	"pgregory.net/rapid"
 
 	"lapse/audit/evidence"
 	"lapse/internal/evidencetest"
@@ -24,23 +22,27 @@ func classifyAll(account **evidence.Account, changes ...*replication.Change) []b
 	var out []byte
 	for i, change := range changes {
 		change.Ordinal = uint32(i)
-		f := c.Classify(change)
-		if f.Op == evidence.None {
-			continue
-		}
-		letter := map[evidence.Cause]byte{evidence.System: 's', evidence.User: 'u', evidence.Unverified: 'x'}[f.Cause]
-		if f.Cascade {
-			letter = 'c'
-		}
-		if f.Op == evidence.Truncate {
-			letter -= 'a' - 'A'
-		}
-		out = append(out, letter)
+		out = append(out, letterOf(c.Classify(change))...)
 	}
 	if account != nil {
 		*account = c.Account()
 	}
 	return out
+}
+
+// letterOf is empty for what is no event.
+func letterOf(f evidence.Finding) string {
+	letter := map[evidence.Cause]string{evidence.System: "s", evidence.User: "u", evidence.Unverified: "x"}[f.Cause]
+	switch {
+	case f.Op == evidence.None:
+		return ""
+	case f.Cascade:
+		letter = "c"
+	}
+	if f.Op == evidence.Truncate {
+		letter = strings.ToUpper(letter)
+	}
+	return letter
 }
 
 // changed returns a claim that fix has changed, signed with the right key, so that only the change can be what is wrong.
@@ -173,73 +175,5 @@ func TestNothingOfATransactionIsLeftInTheNext(t *testing.T) {
 	}
 	if a := c.Account(); a.Batches != 0 || a.Claim != nil || len(a.Tallies) != 1 {
 		t.Errorf("the account has more than the transaction: %+v", *a)
-	}
-}
-
-// The oracle knows nothing of states: it looks at each event and asks what the whole sequence before it says.
-func TestCausesAreAsTheTableSays(t *testing.T) {
-	t.Parallel()
-	claim := exampleClaim()
-	forged := exampleClaim()
-	forged.Batch = uuid.MustParse("0198f1d0-0000-7000-8000-00000000000f")
-	kinds := map[string]func() *replication.Change{
-		"good":     func() *replication.Change { return signed(claim) },
-		"bad":      func() *replication.Change { return batchRow(forged, claim.MAC(evidencetest.TagKey)) },
-		"result":   func() *replication.Change { return resultRow(claim, 1) },
-		"policy":   func() *replication.Change { return insert(stateRelation, row(1, 1, "armed")) },
-		"target":   func() *replication.Change { return del(target, 1) },
-		"child":    func() *replication.Change { return del(child, 1, 1) },
-		"stranger": func() *replication.Change { return del(stranger, 1) },
-		"truncate": func() *replication.Change { return truncate(target) },
-		"insert":   func() *replication.Change { return insert(target, row(1, nil)) },
-	}
-	names := make([]string, 0, len(kinds))
-	for name := range kinds {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	rapid.Check(t, func(t *rapid.T) {
-		sequence := rapid.SliceOfN(rapid.SampledFrom(names), 1, 12).Draw(t, "changes")
-		if rapid.Bool().Draw(t, "begins well") {
-			sequence[0] = "good"
-		}
-		var changes []*replication.Change
-		var want []byte
-		for i, name := range sequence {
-			changes = append(changes, kinds[name]())
-			if letter := oracle(sequence[:i], name); letter != 0 {
-				want = append(want, letter)
-			}
-		}
-		if got := classify(changes...); got != string(want) {
-			t.Fatalf("%v: got %q, want %q", sequence, got, want)
-		}
-	})
-}
-
-func oracle(before []string, name string) byte {
-	if !slices.Contains([]string{"target", "child", "stranger", "truncate"}, name) {
-		return 0
-	}
-	batches := 0
-	for _, b := range before {
-		if b == "good" || b == "bad" {
-			batches++
-		}
-	}
-	covered := batches == 1 && before[0] == "good" && !slices.Contains(before, "result")
-	switch {
-	case batches == 0 && name == "truncate":
-		return 'U'
-	case batches == 0:
-		return 'u'
-	case covered && name == "target":
-		return 's'
-	case covered && name == "child":
-		return 'c'
-	case name == "truncate":
-		return 'X'
-	default:
-		return 'x'
 	}
 }
