@@ -231,6 +231,7 @@ func patience(t *testing.T) (context.Context, context.CancelFunc) {
 }
 
 func TestEveryDueRowIsOneSystemEventWhateverOthersDeleteOrForge(t *testing.T) {
+	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)
 		defer cancel()
@@ -252,6 +253,7 @@ func TestEveryDueRowIsOneSystemEventWhateverOthersDeleteOrForge(t *testing.T) {
 }
 
 func TestKillingServeAtAnyMomentLosesAndRepeatsNothing(t *testing.T) {
+	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)
 		defer cancel()

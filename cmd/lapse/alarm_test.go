@@ -52,6 +52,7 @@ func (s *shop) stranger(ctx context.Context) *stranger {
 // An executor with another tag key deletes what is due, and nobody can tell its deletes from a forger's. Without the alarm
 // all rows went as unverified, under an auditor that was healthy.
 func TestAnExecutorWithAnotherTagKeyIsStoppedAndAfterAPersonsWordTheRightOneGoesOn(t *testing.T) {
+	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)
 		defer cancel()

@@ -88,6 +88,7 @@ func (s *shop) printed(ctx context.Context, n int, text string) {
 // A restored snapshot has the same system identifier and the same timeline, so that nothing in it shows that its past is
 // another. Before there were histories, 500 rows were deleted with 0 events, and readiness was 200.
 func TestARestoredSnapshotStopsEverythingUntilAPersonAcceptsIt(t *testing.T) {
+	t.Parallel()
 	pgtest.OnSolo(t, bentMajors(), func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)
 		defer cancel()
@@ -164,6 +165,7 @@ func (s *shop) rewindIsWhatItSays() {
 
 // A slot that is gone needed other topics, so that every consumer had to be told.
 func TestADroppedSlotIsAGapInTheSameTopics(t *testing.T) {
+	t.Parallel()
 	pgtest.OnSolo(t, bentMajors(), func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)
 		defer cancel()
@@ -199,6 +201,7 @@ func TestADroppedSlotIsAGapInTheSameTopics(t *testing.T) {
 
 // A slot that the server gave up is dropped and made again by the same command.
 func TestASlotThatWasLostIsMadeAgainByTheSameCommand(t *testing.T) {
+	t.Parallel()
 	pgtest.OnSolo(t, bentMajors(), func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)
 		defer cancel()

@@ -62,6 +62,7 @@ func (s *shop) once(n int) {
 }
 
 func TestPostgreSQLStopsFastWhileTheAuditorIsConnected(t *testing.T) {
+	t.Parallel()
 	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)
 		defer cancel()
@@ -95,6 +96,7 @@ func TestPostgreSQLStopsFastWhileTheAuditorIsConnected(t *testing.T) {
 }
 
 func TestAnIdleAuditorLetsPostgreSQLStop(t *testing.T) {
+	t.Parallel()
 	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)
 		defer cancel()
@@ -113,6 +115,7 @@ func TestAnIdleAuditorLetsPostgreSQLStop(t *testing.T) {
 }
 
 func TestACrashOfPostgreSQLLosesAndRepeatsNothing(t *testing.T) {
+	t.Parallel()
 	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)
 		defer cancel()
