@@ -128,6 +128,9 @@ func (c *classifier) examine(change *replication.Change, claim *schemas.Claim) (
 	if !readable && !parseIdentity(change, claim) {
 		return false, false
 	}
+	if !readable {
+		claim.Target = 0 // it may have been read, or not
+	}
 	if claim.DatabaseOID != c.source.DatabaseOID || uint32(claim.XID) != c.tx.XID ||
 		c.tx.CommitTime.Sub(claim.StartedAt).Abs() > claimTolerance {
 		return false, false

@@ -182,11 +182,27 @@ func (d *drawn) covered(i int) bool {
 	return !slices.ContainsFunc(d.steps[1:i], func(s step) bool { return s.kind == "batch" || s.kind == "result" })
 }
 
+// open is the last batch before a step, if no result lies between.
+func (d *drawn) open(i int) *step {
+	for j := i - 1; j >= 0; j-- {
+		switch d.steps[j].kind {
+		case "batch":
+			return &d.steps[j]
+		case "result":
+			return nil
+		}
+	}
+	return nil
+}
+
 func (d *drawn) cause(i int) (letter string) {
 	s, claim := &d.steps[i], &d.steps[0].claim
 	if s.kind == "update" {
-		if d.covered(i) && d.steps[0].soft && s.of.OID == claim.Target {
+		switch last := d.open(i); {
+		case d.covered(i) && d.steps[0].soft && s.of.OID == claim.Target:
 			return "s"
+		case last != nil && d.foreign(last) && last.readable && last.soft && s.of.OID == last.claim.Target:
+			return "x"
 		}
 		return ""
 	}
