@@ -36,6 +36,7 @@ type decoder struct {
 	timelineOf func(schemas.LSN) schemas.Timeline
 	history    schemas.History // of transactions from here on
 
+	types     map[uint32]TypeName // of relations that are still to be described
 	relations map[uint32]*Relation
 	last      *Relation // of the last change, which most often is that of the next one too
 
@@ -50,7 +51,7 @@ type decoder struct {
 }
 
 func newDecoder(timelineOf func(schemas.LSN) schemas.Timeline) *decoder {
-	return &decoder{timelineOf: timelineOf, relations: make(map[uint32]*Relation)}
+	return &decoder{timelineOf: timelineOf, types: map[uint32]TypeName{}, relations: make(map[uint32]*Relation)}
 }
 
 // open says whether a transaction has begun and not ended.
@@ -91,9 +92,7 @@ func (d *decoder) decode(data []byte) (*Message, error) {
 	case pglogrepl.MessageTypeRelation:
 		err = d.relation(&c)
 	case pglogrepl.MessageTypeType:
-		c.uint32()
-		c.text()
-		c.text()
+		d.types[c.uint32()] = TypeName{Schema: string(c.text()), Name: string(c.text())}
 	case pglogrepl.MessageTypeInsert, pglogrepl.MessageTypeUpdate, pglogrepl.MessageTypeDelete:
 		m, err = d.row(&c, Op(kind))
 	case pglogrepl.MessageTypeTruncate:

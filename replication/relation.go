@@ -18,9 +18,9 @@ func (d *decoder) relation(c *cursor) error {
 		if flags > 1 {
 			return errFlags
 		}
-		rel.Columns = append(rel.Columns, Column{
-			Name: string(c.text()), TypeOID: c.uint32(), TypeMod: int32(c.uint32()), Key: flags == 1,
-		})
+		column := Column{Name: string(c.text()), TypeOID: c.uint32(), TypeMod: int32(c.uint32()), Key: flags == 1}
+		column.Type = d.types[column.TypeOID]
+		rel.Columns = append(rel.Columns, column)
 		if c.short {
 			return errShort
 		}
@@ -28,6 +28,7 @@ func (d *decoder) relation(c *cursor) error {
 	if c.short {
 		return errShort
 	}
+	clear(d.types) // the server names them before each relation that has them
 	d.relations[rel.OID] = rel
 	d.last = nil
 	return nil
@@ -60,5 +61,9 @@ type Column struct {
 	Name    string
 	TypeOID uint32
 	TypeMod int32
-	Key     bool // part of the replica identity
+	Type    TypeName // of a type that is not PostgreSQL's own; else zero
+	Key     bool     // part of the replica identity
 }
+
+// TypeName is the name of a column's type, for a domain that of the type that it is made of. Schema is empty for pg_catalog.
+type TypeName struct{ Schema, Name string }

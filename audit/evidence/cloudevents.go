@@ -46,6 +46,11 @@ func (f *cloudEventsFormat) Alike(e *Event) {
 	f.alike.at = e.Tx.Position(0)
 }
 
+// AppendKeys writes them as the data has them.
+func (f *cloudEventsFormat) AppendKeys(dst []byte, keys []Key) []byte {
+	return f.data.AppendKeys(dst, keys)
+}
+
 // AppendEvent puts id, sequence and data with it.
 func (f *cloudEventsFormat) AppendEvent(dst []byte, e *Event, keys *EventKeys) []byte {
 	f.last = &f.alike

@@ -10,9 +10,10 @@ const EventSchema = 1
 
 // Key is one column of a deleted row's replica identity. Value is the type's text in the database's encoding.
 type Key struct {
-	Name  string
-	Value []byte
-	Null  bool
+	Name   string
+	Value  []byte
+	Null   bool
+	Column *replication.Column // says which type it is; nil if the value is not of the column's type: it is text
 }
 
 // Event is the facts of one deletion before they are bytes. Every format is made from these, and from nothing else.
@@ -26,7 +27,8 @@ type Event struct {
 	Claim   *schemas.Claim // System only: what a writer claimed without proof is never repeated
 
 	TableOID uint32
-	Table    string
+	Table    string // as people write it
+	Relation *replication.Relation
 	Keys     []Key // Delete and SoftDelete only
 	Full     bool  // as above: the server names the row by all its values, none of which is in Keys
 	Nameless bool  // as above: the server did not send what names the row, and Keys is empty
@@ -39,7 +41,7 @@ type Event struct {
 func (e *Event) set(tx *replication.Tx, change *replication.Change, f finding, claim *schemas.Claim, table string) {
 	*e = Event{
 		Tx: tx, Ordinal: change.Ordinal, Op: f.Op, Cause: f.Cause, Cascade: f.Cascade,
-		TableOID: change.Relation.OID, Table: table, Keys: e.Keys[:0],
+		TableOID: change.Relation.OID, Table: table, Relation: change.Relation, Keys: e.Keys[:0],
 		TruncateCascade: change.Cascade, RestartIdentity: change.RestartIdentity,
 	}
 	if f.Cause == System {
@@ -71,9 +73,9 @@ func (e *Event) name(relation *replication.Relation, values []replication.Value)
 		}
 		switch value := &values[i]; value.Kind {
 		case replication.Text:
-			e.Keys = append(e.Keys, Key{Name: column.Name, Value: value.Bytes})
+			e.Keys = append(e.Keys, Key{Name: column.Name, Value: value.Bytes, Column: column})
 		case replication.Null:
-			e.Keys = append(e.Keys, Key{Name: column.Name, Null: true})
+			e.Keys = append(e.Keys, Key{Name: column.Name, Null: true, Column: column})
 		default:
 			e.Keys, e.Nameless = e.Keys[:0], true
 			return

@@ -10,6 +10,7 @@ import (
 // The formats of events.
 const (
 	FormatSpanner     = "spanner"     // follows Spanner's data change record
+	FormatDebezium    = "debezium"    // follows what Debezium's connector for PostgreSQL writes as JSON without schema
 	FormatCloudEvents = "cloudevents" // CloudEvents 1.0 in structured mode, with an event in the default format as its data
 )
 
@@ -21,6 +22,8 @@ const (
 type Format interface {
 	// Alike prepares for events that differ from e in nothing but ordinal and keys.
 	Alike(e *Event)
+	// AppendKeys writes what names a row as a JSON object: the record's key.
+	AppendKeys(dst []byte, keys []Key) []byte
 	// AppendEvent writes an event that is like the one that Alike was called with.
 	AppendEvent(dst []byte, e *Event, keys *EventKeys) []byte
 	// AppendMarker writes a marker.
@@ -40,6 +43,7 @@ type EventKeys struct {
 var formats = map[string]func(*Source) Format{
 	FormatSpanner:     newSpannerFormat,
 	FormatCloudEvents: newCloudEventsFormat,
+	FormatDebezium:    newDebeziumFormat,
 }
 
 // formatNames are what a route may name, for errors.

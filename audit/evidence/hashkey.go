@@ -36,7 +36,7 @@ func (h *keyHasher) shorten(keys []Key) ([]Key, []int) {
 	h.keys, h.hashed, h.text = append(h.keys[:0], keys...), h.hashed[:0], h.text[:0]
 	for i := range h.keys {
 		if value := h.keys[i].Value; len(value) > maxKeyValue {
-			h.keys[i].Value = h.hash(value)
+			h.keys[i].Value, h.keys[i].Column = h.hash(value), nil
 			h.hashed = append(h.hashed, i)
 		}
 	}

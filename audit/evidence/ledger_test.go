@@ -24,7 +24,7 @@ var (
 	resultRelation = relation(16110, "lapse", "batch_result", "batch*", "picked", "deleted", "by_relation", "finished_at")
 	stateRelation  = relation(16120, "lapse", "policy_state", "policy_id", "version", "state")
 	beatRelation   = relation(16130, "lapse", "heartbeat", "id*", "at")
-	target         = relation(16390, "public", "sessions", "id*", "last_seen")
+	target         = numbered(relation(16390, "public", "sessions", "id*", "last_seen"))
 	child          = relation(16400, "public", "session_notes", "session_id*", "note_no*", "text")
 	stranger       = relation(16500, "shop", "Orders \"old\"", "id*")
 )
@@ -36,6 +36,12 @@ func relation(oid uint32, schema, name string, columns ...string) *replication.R
 		plain, key := strings.CutSuffix(c, "*")
 		r.Columns = append(r.Columns, replication.Column{Name: plain, TypeOID: 25, TypeMod: -1, Key: key})
 	}
+	return r
+}
+
+// numbered makes the first column a bigint.
+func numbered(r *replication.Relation) *replication.Relation {
+	r.Columns[0].TypeOID = 20
 	return r
 }
 

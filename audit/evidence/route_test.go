@@ -10,6 +10,7 @@ import (
 
 	"lapse/audit/evidence"
 	"lapse/internal/evidencetest"
+	"lapse/replication"
 	"lapse/schemas"
 )
 
@@ -76,6 +77,8 @@ func TestATruncateGoesToEveryPartitionOfTheUserTopic(t *testing.T) {
 	}
 }
 
+var allFormats = []string{evidence.FormatSpanner, evidence.FormatCloudEvents, evidence.FormatDebezium}
+
 // A row's partition must never change: murmur2 of the key, as Java's DefaultPartitioner has it. The numbers come from
 // org.apache.kafka.common.utils.Utils.murmur2 over the same bytes.
 func TestTheSameKeyIsAlwaysInTheSamePartition(t *testing.T) {
@@ -99,7 +102,10 @@ func TestTheSameKeyIsAlwaysInTheSamePartition(t *testing.T) {
 // memory.
 func TestRoutingDependsOnTheEventAndTheRouteAlone(t *testing.T) {
 	t.Parallel()
-	used := evidence.NewRouter(&exampleRoute, evidencetest.HashKey)
+	used := map[string]*evidence.Router{}
+	for _, format := range allFormats {
+		used[format] = evidence.NewRouter(routeOf(format), evidencetest.HashKey)
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		tx := exampleTx()
 		tx.CommitLSN = schemas.LSN(rapid.Uint64().Draw(t, "commit"))
@@ -117,12 +123,21 @@ func TestRoutingDependsOnTheEventAndTheRouteAlone(t *testing.T) {
 		}
 		if e.Op == evidence.Delete {
 			for i, value := range rapid.SliceOfN(rapid.SliceOf(rapid.Byte()), 1, 3).Draw(t, "keys") {
-				e.Keys = append(e.Keys, evidence.Key{Name: fmt.Sprint("k", i), Value: value})
+				column := &replication.Column{TypeOID: rapid.SampledFrom([]uint32{17, 20, 25, 1009, 1186}).Draw(t, "type"), TypeMod: -1}
+				e.Keys = append(e.Keys, evidence.Key{Name: fmt.Sprint("k", i), Value: value, Column: column})
 			}
 		}
-		a := describe(used.Route(&e))
-		if b := describe(evidence.NewRouter(&exampleRoute, evidencetest.HashKey).Route(&e)); a != b {
-			t.Fatalf("a used router wrote\n%s\na fresh one\n%s", a, b)
+		marked := rapid.Bool().Draw(t, "a marker between two that are alike")
+		for _, format := range allFormats {
+			if marked {
+				used[format].Route(&e)
+				used[format].RouteMarker(exampleMarker(evidence.Gap))
+				e.Ordinal++
+			}
+			a := describe(used[format].Route(&e))
+			if b := describe(evidence.NewRouter(routeOf(format), evidencetest.HashKey).Route(&e)); a != b {
+				t.Fatalf("%s: a used router wrote\n%s\na fresh one\n%s", format, a, b)
+			}
 		}
 	})
 }

@@ -85,9 +85,9 @@ func (r *Router) Route(e *Event) *Routed {
 	}
 	out, keys := &r.routed, &r.keys
 	keys.Columns, keys.Hashed = e.Keys, nil
-	if keys.JSON = appendKeys(keys.JSON[:0], keys.Columns, r.form); len(keys.JSON) > maxKeys {
+	if keys.JSON = r.format.AppendKeys(keys.JSON[:0], keys.Columns); len(keys.JSON) > maxKeys {
 		keys.Columns, keys.Hashed = r.hasher.shorten(keys.Columns)
-		keys.JSON = appendKeys(keys.JSON[:0], keys.Columns, r.form)
+		keys.JSON = r.format.AppendKeys(keys.JSON[:0], keys.Columns)
 	}
 	out.Key, out.Value = keys.JSON, r.format.AppendEvent(out.Value[:0], e, keys)
 	r.seq = appendHex(r.seq[:0], uint64(e.Ordinal), 8)

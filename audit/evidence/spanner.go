@@ -19,6 +19,11 @@ func newSpannerFormat(source *Source) Format {
 // Alike writes what the events have in common.
 func (f *spannerFormat) Alike(e *Event) { f.frame.build(e, f.source, f.form) }
 
+// AppendKeys writes every value as text.
+func (f *spannerFormat) AppendKeys(dst []byte, keys []Key) []byte {
+	return appendKeys(dst, keys, f.form)
+}
+
 // AppendEvent puts the row's own part into the frame.
 func (f *spannerFormat) AppendEvent(dst []byte, e *Event, keys *EventKeys) []byte {
 	dst = f.frame.appendEvent(dst, e, keys.JSON)
@@ -117,7 +122,11 @@ func (f *frame) appendEvent(dst []byte, e *Event, keys []byte) []byte {
 	if e.Op != Truncate {
 		dst = append(dst, keys...)
 	}
-	dst = appendUint(append(dst, f[3]...), uint64(e.Ordinal))
+	return appendIdentity(appendUint(append(dst, f[3]...), uint64(e.Ordinal)), e)
+}
+
+// appendIdentity says why an event does not name its row.
+func appendIdentity(dst []byte, e *Event) []byte {
 	switch {
 	case e.Full:
 		dst = append(dst, `,"identity":"full"`...)

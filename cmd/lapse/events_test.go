@@ -61,7 +61,7 @@ func TestAMarkerIsReadInEachFormat(t *testing.T) {
 	body := `{"lapse":{"reason":"slot","from":{"history":1,"timeline":1,"lsn":"0/19C2A40"},"to":{"history":1,"timeline":1,"lsn":"0/1A00000"}}}`
 	want := "gap from 1/1/0/19C2A40 to 1/1/0/1A00000: what was deleted in between is not in the topics, or not as what it was " +
 		"(the slot was gone, and another was made)"
-	for _, value := range []string{body, `{"specversion":"1.0","data":` + body + `}`} {
+	for _, value := range []string{body, `{"specversion":"1.0","data":` + body + `}`, `{"op":"m",` + body[1:]} {
 		gap := record("gap")
 		gap.Value = []byte(value)
 		if got := markerLine(gap); got != want {

@@ -46,7 +46,7 @@ type Topics struct {
 // Format is how an event is written.
 type Format string
 
-// The formats. Debezium is named so that it can be refused by name.
+// The formats.
 const (
 	Spanner     Format = "spanner"
 	Debezium    Format = "debezium"

@@ -179,9 +179,6 @@ func (f *file) topics(node yamldoc.Node) {
 
 func (f *file) format(node yamldoc.Node) {
 	f.word((*string)(&f.s.Format), string(Spanner), string(Debezium), string(CloudEvents))(node)
-	if f.s.Format == Debezium {
-		f.complain(node, "format %s is not supported by this version: use spanner or cloudevents", f.s.Format)
-	}
 }
 
 func (f *file) limits(node yamldoc.Node) {
