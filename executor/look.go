@@ -50,11 +50,11 @@ func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 		end, err := w.trouble(t, err, 1)
 		return nil, end, err
 	}
-	look, err := w.session.look(ctx, p, f)
+	look, err := w.session.look(ctx, p, f, m.quietMarks(w.now()))
 	if err == nil && (len(look.Unkept) > 0 || !look.Divided) {
 		again := look.Unchecked()
 		if err = p.Acquaint(ctx, w.session.control, &look); err == nil && again {
-			look, err = w.session.look(ctx, p, f)
+			look, err = w.session.look(ctx, p, f, m.quietMarks(w.now()))
 		}
 	}
 	if errors.Is(err, errNoFunction) {
@@ -68,6 +68,7 @@ func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 		end, err := w.trouble(t, p.LookRefusal(err), 1)
 		return nil, end, err
 	}
+	m.quieted(look.Quiet)
 	if len(look.Due) > 0 {
 		return look.Due, turnGoesOn, nil
 	}
@@ -109,9 +110,9 @@ const lookedInterval = time.Hour
 
 // look runs a policy's look in one round trip, in a clean session and a transaction that may not write. The functions that it runs are
 // held against what they must be in the same statement, and nothing of them runs if they differ.
-func (s *session) look(ctx context.Context, p *planner.InForce, f *functions) (planner.Look, error) {
+func (s *session) look(ctx context.Context, p *planner.InForce, f *functions, quiet []int64) (planner.Look, error) {
 	for range 2 {
-		look, same, err := s.tryLook(ctx, p, f)
+		look, same, err := s.tryLook(ctx, p, f, quiet)
 		if err != nil || same {
 			return look, err
 		}
@@ -130,10 +131,10 @@ func beginLook(batch *pgx.Batch) (statements int) {
 	return batch.Len()
 }
 
-func (s *session) tryLook(ctx context.Context, p *planner.InForce, f *functions) (look planner.Look, same bool, err error) {
+func (s *session) tryLook(ctx context.Context, p *planner.InForce, f *functions, quiet []int64) (look planner.Look, same bool, err error) {
 	batch := &pgx.Batch{}
 	before := beginLook(batch)
-	batch.Queue(planner.LookStatement(p.ID, p.Version, strings.ReplaceAll(functionVersions, "$1", "$3")), nil, f.version(), f.names)
+	batch.Queue(planner.LookStatement(p.ID, p.Version, strings.ReplaceAll(functionVersions, "$1", "$3"), "$4::bigint[]"), nil, f.version(), f.names, quiet)
 	batch.Queue("rollback")
 	answers := s.batches.SendBatch(ctx, batch)
 	for range before {

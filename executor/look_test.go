@@ -63,7 +63,7 @@ func TestWhereNothingIsDueNoRunIsOpened(t *testing.T) {
 // What a look runs is held against what it must be before it runs.
 func TestALookByAFunctionThatIsNotOursStopsThePolicy(t *testing.T) {
 	t.Parallel()
-	const signature = "lapse.due_1_1(timestamptz)"
+	const signature = "lapse.due_1_1(timestamptz, bigint[])"
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 0, 5)
 		db.Exec(t, "create table public.seen (what text)", "grant all on public.seen to public")

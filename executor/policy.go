@@ -25,11 +25,12 @@ type policyMemory struct {
 	name schemas.PolicyName
 
 	mu        sync.Mutex
-	functions *functions // what its batches run; nil until the first
-	drops     *functions // what runs when it drops a partition; nil until the first
-	looks     *functions // what its looks run; nil until the first
-	lookedAt  time.Time  // when a look last found nothing due
-	notedAt   time.Time  // when that was written down
+	functions *functions               // what its batches run; nil until the first
+	drops     *functions               // what runs when it drops a partition; nil until the first
+	looks     *functions               // what its looks run; nil until the first
+	lookedAt  time.Time                // when a look last found nothing due
+	notedAt   time.Time                // when that was written down
+	quiet     map[uint32]planner.Quiet // leaves that looks may leave out
 	size      batchSize
 	backoff   backoff.Backoff
 	notBefore time.Time            // no turn before: after a retry or a stop
@@ -68,7 +69,7 @@ func (e *Executor) memory(p *planner.InForce) *policyMemory {
 	key := versionKey{p.ID, p.Version}
 	m := e.known[key]
 	if m == nil {
-		m = &policyMemory{name: p.Name, backoff: backoff.Backoff{Min: 50 * time.Millisecond, Max: 10 * time.Second}, locks: map[int64]int{}, searches: map[int64]*search{}, causes: map[ServerError]bool{}, shapes: shapes{}}
+		m = &policyMemory{name: p.Name, backoff: backoff.Backoff{Min: 50 * time.Millisecond, Max: 10 * time.Second}, locks: map[int64]int{}, searches: map[int64]*search{}, causes: map[ServerError]bool{}, shapes: shapes{}, quiet: map[uint32]planner.Quiet{}}
 		e.known[key] = m
 	}
 	return m
@@ -158,6 +159,30 @@ func (m *policyMemory) foundNothing(noted, now time.Time) bool {
 	}
 	m.notedAt = now
 	return true
+}
+
+// quieted takes down of which leaves a look said that nothing will be due until something is written to them.
+func (m *policyMemory) quieted(leaves []planner.Quiet) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, q := range leaves {
+		m.quiet[q.Leaf] = q
+	}
+}
+
+// quietMarks is what a look may leave out. What is remembered for too long is forgotten, and looked at once more.
+func (m *policyMemory) quietMarks(now time.Time) []int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	marks := make([]int64, 0, len(m.quiet))
+	for leaf, q := range m.quiet {
+		if !now.Before(q.Until) {
+			delete(m.quiet, leaf)
+			continue
+		}
+		marks = append(marks, q.Mark)
+	}
+	return marks
 }
 
 // since is the policy with what this process knows of its looks.

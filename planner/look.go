@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -25,7 +26,7 @@ func DueFunction(id schemas.PolicyID, version schemas.PolicyVersion) string {
 }
 
 // dueArguments are the types of a look function's parameters.
-const dueArguments = "(timestamptz)"
+const dueArguments = "(timestamptz, bigint[])"
 
 // dueFunction is the text of the function that looks.
 func (d *Definition) dueFunction() (string, error) {
@@ -46,7 +47,7 @@ func (d *Definition) dueFunction() (string, error) {
 	return fill("look.sql.tmpl", map[string]any{
 		"Name": DueFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": d.Name, "Table": d.Table,
 		"Joined": d.joinedNames(), "Bound": boundOf(d.Expire, "cutoff"), "Certain": whole.certain(), "Looks": lookRows, "Checks": mostChecked,
-		"Column": schemas.Literal(column), "Divided": column != "", "Low": d.lowWater("sight.low"),
+		"Column": schemas.Literal(column), "Divided": column != "", "Low": d.lowWater("sight.low"), "Settled": d.settled(),
 		"Select": onLeaf(whole.pickSelect(leafMark, "$1", "$2", "t.tableoid = $3"), "place.name"),
 		"Tail":   " order by " + strings.Join(expressions, ", ") + "\n limit $4",
 	})
@@ -59,25 +60,43 @@ func (d *Definition) divides() bool {
 		slices.Contains([]expiry.ColumnType{expiry.Timestamptz, expiry.Timestamp, expiry.Date}, expiry.ColumnType(o.Cast))
 }
 
+// settled is how far within the bound a row must be for time alone not to make it due any more, in SQL; "" where that cannot be told from
+// the bounds of partitions.
+func (d *Definition) settled() string {
+	if !d.divides() || len(d.Expire.Joins()) > 0 {
+		return ""
+	}
+	return d.Expire.Bound("now()").Settled
+}
+
+// Quiet is a leaf in which nothing is due until something is written to it, as PostgreSQL's statistics have it. They are a hint: to name
+// Mark in a look's quiet leaves it out, and nobody is to do that after Until, by the server's clock.
+type Quiet struct {
+	Leaf  uint32
+	Mark  int64
+	Until time.Time
+}
+
 // Look is what a look found.
 type Look struct {
 	Due []uint32 // the leaves that have a due row, and those of which it is not known
 	// Unkept are leaves of which the checks' findings are not kept, so that each look makes the checks again. See Acquaint.
 	Unkept  []uint32
+	Quiet   []Quiet
 	Divided bool // how the table is divided is kept, or it is not partitioned
 }
 
 // LookStatement is the statement of a look under a policy version, and ReadLook reads its rows. versions is SQL that tells the row
 // versions of the functions that it runs: where they are not those of $2, nothing runs, and there is one row without a leaf. $1 is the cutoff,
-// null for the server's clock.
-func LookStatement(id schemas.PolicyID, version schemas.PolicyVersion, versions string) string {
+// null for the server's clock; quiet, SQL too, are the marks of leaves to leave out.
+func LookStatement(id schemas.PolicyID, version schemas.PolicyVersion, versions, quiet string) string {
 	// Not a left join on ok.same: that would run the function before it asks.
 	return `with ok as materialized (select (` + versions + `) = $2 as same)
-	select ok.same, null::oid, null::boolean, null::boolean from ok
+	select ok.same, null::oid, null::boolean, null::boolean, null::bigint, null::timestamptz from ok
 	 union all
-	select ok.same, d.leaf, d.due, d.kept
+	select ok.same, d.leaf, d.due, d.kept, d.mark, d.until
 	  from ok
-	 cross join lateral ` + DueFunction(id, version) + `(case when ok.same then $1::timestamptz end) d
+	 cross join lateral ` + DueFunction(id, version) + `(case when ok.same then $1::timestamptz end, ` + quiet + `) d
 	 where ok.same`
 }
 
@@ -86,6 +105,8 @@ type LookRow struct {
 	Same      bool
 	Leaf      *uint32
 	Due, Kept *bool
+	Mark      *int64
+	Until     *time.Time
 }
 
 // ReadLook reads a look's rows. same says that the functions were what they should be.
@@ -103,6 +124,9 @@ func ReadLook(rows pgx.Rows) (look Look, same bool, err error) {
 		}
 		if !*r.Kept {
 			look.Unkept = append(look.Unkept, *r.Leaf)
+		}
+		if r.Mark != nil && r.Until != nil {
+			look.Quiet = append(look.Quiet, Quiet{*r.Leaf, *r.Mark, *r.Until})
 		}
 	}
 	return look, same, err

@@ -83,7 +83,7 @@ func TestDeadRowsOfFormerRunsAreNotWadedThrough(t *testing.T) {
 		}
 		w.wantMark(&p, "sessions")
 		look := func() int64 {
-			return buffersOf(t, w.exec, `select * from `+DueFunction(p.ID, p.Version)+`(null)`)
+			return buffersOf(t, w.exec, `select * from `+DueFunction(p.ID, p.Version)+`(null, null)`)
 		}
 		with := look()
 		w.do(`insert into sessions values (0, now() - interval '720 hours')`)

@@ -101,7 +101,7 @@ func TestAStolenLoginCanDoNothingByItself(t *testing.T) {
 			`select lapse.resting(1, 1, 1)`,
 			`select lapse.resting_keys(1, 1, now())`,
 			`select lapse.resist(` + claim + `, null::lapse.work, '{1}', '23503', null, null, null)`,
-			`select lapse.candidates(1, 1, '', null)`,
+			`select lapse.candidates(1, 1, '', null, null, null)`,
 			`select lapse.inspect_leaf(1, 1, 1, '', true)`,
 			`select lapse.held_along(1, 1, '{}', '{}', 'x')`,
 			`insert into lapse.hold select * from lapse.hold`,
@@ -187,8 +187,8 @@ func TestADeletersRightsThatWereLentAreWorthNothing(t *testing.T) {
 			"resist":  `perform lapse.resist(c, w, '{1}', '23503', null, null, null)`,
 			"delete":  `perform lapse.delete_1_1(c, decode(repeat('00', 32), 'hex'), w)`,
 			"survey":  `perform lapse.survey_1_1(now(), null)`,
-			"due":     `perform lapse.due_1_1(now())`,
-			"due_at":  `perform lapse.candidates(1, 1, '', null)`,
+			"due":     `perform lapse.due_1_1(now(), null)`,
+			"due_at":  `perform lapse.candidates(1, 1, '', null, null, null)`,
 			"sight":   `perform lapse.inspect_leaf(1, 1, 1, '', true)`,
 		}
 		for name, call := range calls {

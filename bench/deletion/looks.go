@@ -91,7 +91,7 @@ func (s *server) look(ctx context.Context, name string) (l look, err error) {
 	var took []float64
 	for range lookTimes {
 		begun := time.Now()
-		if _, err := conn.Exec(ctx, "select * from lapse.due_1_1(null)"); err != nil {
+		if _, err := conn.Exec(ctx, "select * from lapse.due_1_1(null, null)"); err != nil {
 			return l, err
 		}
 		took = append(took, float64(time.Since(begun).Microseconds())/1000)

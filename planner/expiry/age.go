@@ -77,6 +77,7 @@ func (a *Age) Fields() []Field {
 func (a *Age) Bound(cutoff string) Bound {
 	b := a.limit(a.After.before(cutoff))
 	b.Exact = a.After.Months == 0 && a.Zone == ""
+	b.Settled = settled(b.Exact)
 	b.OutOfRange = beforeTheCalendar(a.After)
 	return b
 }

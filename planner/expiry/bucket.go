@@ -105,6 +105,7 @@ func (b *Bucket) Fields() []Field {
 func (b *Bucket) Bound(cutoff string) Bound {
 	limit := b.limit(b.Span.before(b.After.before(cutoff)))
 	limit.Exact = b.Span.Months == 0 && b.After.Months == 0 && b.Zone == ""
+	limit.Settled = settled(limit.Exact)
 	limit.OutOfRange = beforeTheCalendar(b.After)
 	return limit
 }

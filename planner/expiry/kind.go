@@ -61,6 +61,8 @@ type Bound struct {
 	Also string
 	// Exact says that every row within the bound is due, but for a few that nobody has many of: instants before 4713 BC.
 	Exact bool
+	// Settled is an interval, in SQL: rows that lie further within the bound than that are due, or never will be; "" where that is not known.
+	Settled string
 	// OutOfRange is what is wrong with the entry if PostgreSQL cannot compute the value.
 	OutOfRange Problem
 }

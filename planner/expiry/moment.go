@@ -63,6 +63,17 @@ const (
 	zoneSlack     = "2 days"
 )
 
+// settledSlack is more than all of these together that a bound can have, and as much again for a zone on the other side of UTC.
+const settledSlack = "14 days"
+
+// settled is Bound.Settled of an expiry by a column and times that are the same for all rows.
+func settled(exact bool) string {
+	if exact {
+		return "0 days"
+	}
+	return settledSlack
+}
+
 // earliest is a raw lower bound. It keeps -infinity out, and the few hours above PostgreSQL's first instant in which
 // time zone arithmetic would raise.
 const earliest = "4713-01-01 BC"

@@ -162,7 +162,10 @@ $lapse$;
 -- Says which partitions of shop.t have a row that is due under policy p version 2 at an instant (null: at
 -- this one). A look that finds none is all that the policy costs while nothing is due. It reads no further than the first due row of
 -- each, and than 10000 rows that may not be; it changes nothing, waits for nobody, and returns no values.
-create function lapse.due_1_2(at_cutoff timestamptz) returns table (leaf oid, due boolean, kept boolean)
+-- Of many partitions it leaves out those of which the mark is in quiet: see lapse.candidates. Of one in which nothing will be due until
+-- something is written to it, it returns the mark, and until when it may be named.
+create function lapse.due_1_2(at_cutoff timestamptz, quiet bigint[])
+returns table (leaf oid, due boolean, kept boolean, mark bigint, until timestamptz)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'
@@ -182,12 +185,17 @@ declare
   place  record;
   sight  record;
   spared text;
+  stays  text;
+  low    text;
   fresh  int := 0;
   read   boolean;
   seen   bigint;
 begin
-  for place in select * from lapse.candidates(1, 2, '', null) loop
+  for place in select * from lapse.candidates(1, 2, '', null,
+                                              null, quiet) loop
     leaf := place.leaf;
+    mark := null;
+    until := place.until;
     due := null; -- not known: somebody has locked it, or too much would have to be read
     kept := true;
     read := false;
@@ -199,6 +207,11 @@ begin
     begin
       execute 'lock table only ' || place.name || ' in access share mode nowait';
       read := true;
+      if place.mark is not null and to_regclass(place.name) = place.leaf and pg_relation_size(place.leaf) = 0 then
+        due := false; -- there is nothing in it
+        mark := place.mark;
+        raise sqlstate 'LP099';
+      end if;
       select * into sight from lapse.inspect_leaf(1, 2, place.leaf, place.name, fresh < 50);
       kept := sight.kept;
       if not kept then
@@ -206,16 +219,25 @@ begin
       end if;
       if sight.spared is not null then
         spared := case when sight.spared = '' then '' else ' and (' || sight.spared || ') is not true' end;
-        execute 'select coalesce(bool_or(s.due), false), count(*) from (
+        low := '';
+        -- Where nothing is left even without what spares rows, nothing will be due when that ends.
+        foreach stays in array case when place.mark is not null and place.settled_leaf then array['', spared] else array[spared] end loop
+          execute 'select coalesce(bool_or(s.due), false), count(*) from (
 select t.ctid as at, (t."at" collate "C") as k1, t."id" as k2,
        t.tableoid = $3 and case when octet_length((t."at")::text) < 30 then case when (t."at" collate "C") between ''0001'' and $2 and (t."at" collate "C") ~ ''^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$'' then case when substr((t."at" collate "C"), 9, 2) <= case substr((t."at" collate "C"), 6, 2) when ''02'' then case when substr((t."at" collate "C"), 1, 4)::int % 4 = 0 and (substr((t."at" collate "C"), 1, 4)::int % 100 <> 0 or substr((t."at" collate "C"), 1, 4)::int % 400 = 0) then ''29'' else ''28'' end when ''04'' then ''30'' when ''06'' then ''30'' when ''09'' then ''30'' when ''11'' then ''30'' else ''31'' end then (left((t."at" collate "C"), case substr((t."at" collate "C"), 20, 1) when ''.'' then 23 else 19 end)::timestamp at time zone ''UTC'' - (case when substr((t."at" collate "C"), 20) like ''%:%'' then right((t."at" collate "C"), 6) else ''0'' end)::interval) + interval ''1 day'' <= $1 else false end else false end else false end as due
   from only ' || place.name || ' as t
- where (t."at" collate "C") <= $2 and (t."at" collate "C") >= ''0001'' and octet_length((t."at")::text) < 30' || spared || '
+ where (t."at" collate "C") <= $2 and (t."at" collate "C") >= ''0001'' and octet_length((t."at")::text) < 30' || low || stays || '
  order by (t."at" collate "C"), t."id"
  limit $4
 ) s' into due, seen using cutoff, bound, place.leaf, 10000;
-        if not due and seen = 10000 then
-          due := null;
+          if not due and seen = 10000 then
+            due := null;
+          end if;
+          exit when not due or stays = spared;
+        end loop;
+        if not due and stays = '' and place.settled_leaf then
+          mark := place.mark;
+          until := least(until, sight.low_until);
         end if;
       end if;
       raise sqlstate 'LP099'; -- not LP000, which is all of its class
@@ -227,7 +249,7 @@ select t.ctid as at, (t."at" collate "C") as k1, t."id" as k2,
           raise;
         end if;
     end;
-    if due is distinct from false or not kept then
+    if due is distinct from false or not kept or mark is not null then
       return next;
     end if;
   end loop;
@@ -348,11 +370,11 @@ revoke all on function lapse.delete_1_2(lapse.claim, bytea, lapse.work) from pub
 grant execute on function lapse.delete_1_2(lapse.claim, bytea, lapse.work) to "lapse_executor";
 revoke all on function lapse.survey_1_2(timestamptz, bigint) from public;
 grant execute on function lapse.survey_1_2(timestamptz, bigint) to "lapse_executor";
-revoke all on function lapse.due_1_2(timestamptz) from public;
-grant execute on function lapse.due_1_2(timestamptz) to "lapse_executor";
+revoke all on function lapse.due_1_2(timestamptz, bigint[]) from public;
+grant execute on function lapse.due_1_2(timestamptz, bigint[]) to "lapse_executor";
 
 grant create on schema lapse to "lapse_deleter_0";
 alter function lapse.delete_1_2(lapse.claim, bytea, lapse.work) owner to "lapse_deleter_0";
 alter function lapse.survey_1_2(timestamptz, bigint) owner to "lapse_deleter_0";
-alter function lapse.due_1_2(timestamptz) owner to "lapse_deleter_0";
+alter function lapse.due_1_2(timestamptz, bigint[]) owner to "lapse_deleter_0";
 revoke create on schema lapse from "lapse_deleter_0";

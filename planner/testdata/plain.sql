@@ -183,7 +183,10 @@ $lapse$;
 -- Says which partitions of public.sessions have a row that is due under policy sessions-30d version 3 at an instant (null: at
 -- this one). A look that finds none is all that the policy costs while nothing is due. It reads no further than the first due row of
 -- each; it changes nothing, waits for nobody, and returns no values.
-create function lapse.due_1_3(at_cutoff timestamptz) returns table (leaf oid, due boolean, kept boolean)
+-- Of many partitions it leaves out those of which the mark is in quiet: see lapse.candidates. Of one in which nothing will be due until
+-- something is written to it, it returns the mark, and until when it may be named.
+create function lapse.due_1_3(at_cutoff timestamptz, quiet bigint[])
+returns table (leaf oid, due boolean, kept boolean, mark bigint, until timestamptz)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'
@@ -203,11 +206,16 @@ declare
   place  record;
   sight  record;
   spared text;
+  stays  text;
+  low    text;
   fresh  int := 0;
   read   boolean;
 begin
-  for place in select * from lapse.candidates(1, 3, 'last_seen', bound::timestamp) loop
+  for place in select * from lapse.candidates(1, 3, 'last_seen', bound::timestamp,
+                                              bound::timestamp - interval '0 days', quiet) loop
     leaf := place.leaf;
+    mark := null;
+    until := place.until;
     due := null; -- not known: somebody has locked it, or too much would have to be read
     kept := true;
     read := false;
@@ -219,6 +227,11 @@ begin
     begin
       execute 'lock table only ' || place.name || ' in access share mode nowait';
       read := true;
+      if place.mark is not null and to_regclass(place.name) = place.leaf and pg_relation_size(place.leaf) = 0 then
+        due := false; -- there is nothing in it
+        mark := place.mark;
+        raise sqlstate 'LP099';
+      end if;
       select * into sight from lapse.inspect_leaf(1, 3, place.leaf, place.name, fresh < 50);
       kept := sight.kept;
       if not kept then
@@ -226,18 +239,27 @@ begin
       end if;
       if sight.spared is not null then
         spared := case when sight.spared = '' then '' else ' and (' || sight.spared || ') is not true' end;
+        low := '';
         if sight.low is not null then -- dead rows of former runs are not waded through
-          spared := spared || '
+          low := '
    and t."last_seen" > ' || quote_literal((sight.low - interval '30 days')::timestamp with time zone) || '::timestamp with time zone';
         end if;
-        execute 'select exists (select from (
+        -- Where nothing is left even without what spares rows, nothing will be due when that ends.
+        foreach stays in array case when place.mark is not null and place.settled_leaf then array['', spared] else array[spared] end loop
+          execute 'select exists (select from (
 select t.ctid as at, t."last_seen" as k1, t."id" as k2
   from only ' || place.name || ' as t
  where t."last_seen" <= $2 and t."last_seen" >= ''4713-01-01 BC''
-   and t.tableoid = $3 and case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''30 days'' <= $1 else false end' || spared || '
+   and t.tableoid = $3 and case when t."last_seen" between ''4713-01-01 BC'' and $2 then t."last_seen" + interval ''30 days'' <= $1 else false end' || low || stays || '
  order by t."last_seen"
  limit $4
 ) s)' into due using cutoff, bound, place.leaf, 1;
+          exit when not due or stays = spared;
+        end loop;
+        if not due and stays = '' and place.settled_leaf then
+          mark := place.mark;
+          until := least(until, sight.low_until);
+        end if;
       end if;
       raise sqlstate 'LP099'; -- not LP000, which is all of its class
     exception
@@ -248,7 +270,7 @@ select t.ctid as at, t."last_seen" as k1, t."id" as k2
           raise;
         end if;
     end;
-    if due is distinct from false or not kept then
+    if due is distinct from false or not kept or mark is not null then
       return next;
     end if;
   end loop;
@@ -382,11 +404,11 @@ revoke all on function lapse.delete_1_3(lapse.claim, bytea, lapse.work) from pub
 grant execute on function lapse.delete_1_3(lapse.claim, bytea, lapse.work) to "lapse_executor";
 revoke all on function lapse.survey_1_3(timestamptz, bigint) from public;
 grant execute on function lapse.survey_1_3(timestamptz, bigint) to "lapse_executor";
-revoke all on function lapse.due_1_3(timestamptz) from public;
-grant execute on function lapse.due_1_3(timestamptz) to "lapse_executor";
+revoke all on function lapse.due_1_3(timestamptz, bigint[]) from public;
+grant execute on function lapse.due_1_3(timestamptz, bigint[]) to "lapse_executor";
 
 grant create on schema lapse to "lapse_deleter_0";
 alter function lapse.delete_1_3(lapse.claim, bytea, lapse.work) owner to "lapse_deleter_0";
 alter function lapse.survey_1_3(timestamptz, bigint) owner to "lapse_deleter_0";
-alter function lapse.due_1_3(timestamptz) owner to "lapse_deleter_0";
+alter function lapse.due_1_3(timestamptz, bigint[]) owner to "lapse_deleter_0";
 revoke create on schema lapse from "lapse_deleter_0";

@@ -130,7 +130,10 @@ $lapse$;
 -- Says which partitions of public.carts have a row that is due under policy carts version 1 at an instant (null: at
 -- this one). A look that finds none is all that the policy costs while nothing is due. It reads no further than the first due row of
 -- each, and than 10000 rows that may not be; it changes nothing, waits for nobody, and returns no values.
-create function lapse.due_11_1(at_cutoff timestamptz) returns table (leaf oid, due boolean, kept boolean)
+-- Of many partitions it leaves out those of which the mark is in quiet: see lapse.candidates. Of one in which nothing will be due until
+-- something is written to it, it returns the mark, and until when it may be named.
+create function lapse.due_11_1(at_cutoff timestamptz, quiet bigint[])
+returns table (leaf oid, due boolean, kept boolean, mark bigint, until timestamptz)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'
@@ -150,12 +153,17 @@ declare
   place  record;
   sight  record;
   spared text;
+  stays  text;
+  low    text;
   fresh  int := 0;
   read   boolean;
   seen   bigint;
 begin
-  for place in select * from lapse.candidates(11, 1, '', null) loop
+  for place in select * from lapse.candidates(11, 1, '', null,
+                                              null, quiet) loop
     leaf := place.leaf;
+    mark := null;
+    until := place.until;
     due := null; -- not known: somebody has locked it, or too much would have to be read
     kept := true;
     read := false;
@@ -168,6 +176,11 @@ begin
       execute 'lock table only ' || place.name || ' in access share mode nowait';
       lock table only public."Reg" in access share mode nowait;
       read := true;
+      if place.mark is not null and to_regclass(place.name) = place.leaf and pg_relation_size(place.leaf) = 0 then
+        due := false; -- there is nothing in it
+        mark := place.mark;
+        raise sqlstate 'LP099';
+      end if;
       select * into sight from lapse.inspect_leaf(11, 1, place.leaf, place.name, fresh < 50);
       kept := sight.kept;
       if not kept then
@@ -175,17 +188,26 @@ begin
       end if;
       if sight.spared is not null then
         spared := case when sight.spared = '' then '' else ' and (' || sight.spared || ') is not true' end;
-        execute 'select coalesce(bool_or(s.due), false), count(*) from (
+        low := '';
+        -- Where nothing is left even without what spares rows, nothing will be due when that ends.
+        foreach stays in array case when place.mark is not null and place.settled_leaf then array['', spared] else array[spared] end loop
+          execute 'select coalesce(bool_or(s.due), false), count(*) from (
 select t.ctid as at, r."until" as k1, (r."ten""ant")::text collate "C" as k2, r."id" as k3,
        t.tableoid = $3 and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end and ((t."gone" IS NOT TRUE)) as due
   from public."Reg" as r
   left join only ' || place.name || ' as t on r."ten""ant" = t."tenant" and r."id" = t."id"
- where r."until" <= $2 and r."until" >= ''4713-01-01 BC''' || spared || '
+ where r."until" <= $2 and r."until" >= ''4713-01-01 BC''' || low || stays || '
  order by r."until", (r."ten""ant")::text collate "C", r."id"
  limit $4
 ) s' into due, seen using cutoff, bound, place.leaf, 10000;
-        if not due and seen = 10000 then
-          due := null;
+          if not due and seen = 10000 then
+            due := null;
+          end if;
+          exit when not due or stays = spared;
+        end loop;
+        if not due and stays = '' and place.settled_leaf then
+          mark := place.mark;
+          until := least(until, sight.low_until);
         end if;
       end if;
       raise sqlstate 'LP099'; -- not LP000, which is all of its class
@@ -197,7 +219,7 @@ select t.ctid as at, r."until" as k1, (r."ten""ant")::text collate "C" as k2, r.
           raise;
         end if;
     end;
-    if due is distinct from false or not kept then
+    if due is distinct from false or not kept or mark is not null then
       return next;
     end if;
   end loop;
@@ -312,11 +334,11 @@ revoke all on function lapse.delete_11_1(lapse.claim, bytea, lapse.work) from pu
 grant execute on function lapse.delete_11_1(lapse.claim, bytea, lapse.work) to "lapse_executor";
 revoke all on function lapse.survey_11_1(timestamptz, bigint) from public;
 grant execute on function lapse.survey_11_1(timestamptz, bigint) to "lapse_executor";
-revoke all on function lapse.due_11_1(timestamptz) from public;
-grant execute on function lapse.due_11_1(timestamptz) to "lapse_executor";
+revoke all on function lapse.due_11_1(timestamptz, bigint[]) from public;
+grant execute on function lapse.due_11_1(timestamptz, bigint[]) to "lapse_executor";
 
 grant create on schema lapse to "lapse_deleter_0";
 alter function lapse.delete_11_1(lapse.claim, bytea, lapse.work) owner to "lapse_deleter_0";
 alter function lapse.survey_11_1(timestamptz, bigint) owner to "lapse_deleter_0";
-alter function lapse.due_11_1(timestamptz) owner to "lapse_deleter_0";
+alter function lapse.due_11_1(timestamptz, bigint[]) owner to "lapse_deleter_0";
 revoke create on schema lapse from "lapse_deleter_0";

@@ -149,15 +149,22 @@ comment on function lapse.tree_of is 'How a partitioned table is divided: its le
 
 -- candidates lists the leaves of a policy's table whose bounds let the column be at or below upto, with their names; all of them
 -- where upto is null, or the bounds say nothing. A row without a leaf says that the division is not kept, and should be by acquaint.
-create function lapse.candidates(policy int, version int, ordered_by name, upto timestamp) returns table (leaf oid, name text)
+--
+-- Where there are more than few_leaves, each has a mark: a digest of how many rows were ever written to it, as PostgreSQL's statistics
+-- have it. One whose mark is in quiet is left out: whoever asks has looked at it, nothing was due, and nothing was written since. It is
+-- settled if time alone will make none of its rows due: its bounds keep the column at or below that instant. Statistics come late, may be
+-- lost, and can be switched off. So nobody is to name a mark in quiet after until: half the policy's latitude later.
+create function lapse.candidates(policy int, version int, ordered_by name, upto timestamp, settled timestamp, quiet bigint[])
+returns table (leaf oid, name text, mark bigint, settled_leaf boolean, until timestamptz)
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 as $lapse$
 #variable_conflict use_variable
 declare
-  root oid;
-  tree record;
+  root   oid;
+  tree   record;
+  marked boolean;
 begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'only a member of % may look', {{.ExecutorText}} using errcode = 'insufficient_privilege';
@@ -165,11 +172,12 @@ begin
   root := lapse.same_table(candidates.policy, candidates.version);
   if exists (select from pg_class c where c.oid = root and c.relkind = 'r') then
     return query
-    select c.oid, format('%I.%I', n.nspname, c.relname) from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = root;
+    select c.oid, format('%I.%I', n.nspname, c.relname), null::bigint, false, null::timestamptz
+      from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = root;
     return;
   end if;
-  select x.leaves, x.floors into tree
-    from (select t.signature, t.parents, t.leaves, t.floors
+  select x.leaves, x.floors, x.ceilings into tree
+    from (select t.signature, t.parents, t.leaves, t.floors, t.ceilings
             from lapse.tree t
            where t.policy_id = candidates.policy and t.version = candidates.version and t.ordered_by = candidates.ordered_by
            order by t.id desc
@@ -177,24 +185,41 @@ begin
    where x.signature = lapse.tree_signature(x.parents);
   if not found then
     return next;
-    select x.leaves, x.floors into tree from lapse.tree_of(root, candidates.ordered_by) x;
+    select x.leaves, x.floors, x.ceilings into tree from lapse.tree_of(root, candidates.ordered_by) x;
   end if;
+  marked := current_setting('track_counts')::boolean and lapse.few_leaves() < (
+    select count(*) from unnest(tree.floors) l(floor) where l.floor is null or candidates.upto is null or l.floor <= candidates.upto);
   return query
-  select c.oid, format('%I.%I', n.nspname, c.relname)
-    from unnest(tree.leaves, tree.floors) as l(leaf, floor)
+  select c.oid, format('%I.%I', n.nspname, c.relname), l.mark, coalesce(l.ceiling <= candidates.settled, false),
+         clock_timestamp() + lapse.half_latitude(candidates.policy, candidates.version)
+    from (select l.leaf, l.ceiling,
+                 case when marked then hashtextextended(concat_ws(' ', l.leaf, pg_relation_filenode(l.leaf), pg_postmaster_start_time(),
+                   pg_stat_get_tuples_inserted(l.leaf), pg_stat_get_tuples_updated(l.leaf)), 0) end as mark
+            from unnest(tree.leaves, tree.floors, tree.ceilings) as l(leaf, floor, ceiling)
+           where l.floor is null or candidates.upto is null or l.floor <= candidates.upto
+          offset 0) l
     join pg_class c on c.oid = l.leaf
     join pg_namespace n on n.oid = c.relnamespace
-   where l.floor is null or candidates.upto is null or l.floor <= candidates.upto
+   where l.mark is null or l.mark not in (select q.mark from unnest(candidates.quiet) q(mark) where q.mark is not null)
    order by c.oid;
 end
 $lapse$;
-comment on function lapse.candidates is 'Which leaves of a policy''s table can have due rows, by their bounds. For looks.';
+comment on function lapse.candidates is 'Which leaves of a policy''s table can have due rows, by their bounds and by what was written to them. For looks.';
+
+-- few_leaves is how many leaves are looked at each time: that costs less than to ask the statistics, which are a file on PostgreSQL 14.
+create function lapse.few_leaves() returns bigint
+language sql immutable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+  select 16::bigint
+$lapse$;
+comment on function lapse.few_leaves is 'How many leaves with rows that can be due are looked at each time, whatever was written to them.';
 
 -- inspect_leaf asks about a leaf what look asks, before a look reads it: name is the one that was locked. spared is as in lapse.place;
 -- kept says that the checks need not be made again by acquaint. Where they would have to be, and checks is false, spared is null, and the
--- leaf must not be read. low is as in lapse.place.
+-- leaf must not be read. low is as in lapse.place, and counts until low_until.
 create function lapse.inspect_leaf(
-  policy int, version int, leaf oid, name text, checks boolean, out spared text, out kept boolean, out low timestamptz
+  policy int, version int, leaf oid, name text, checks boolean, out spared text, out kept boolean, out low timestamptz, out low_until timestamptz
 )
 returns record
 language plpgsql stable security definer
@@ -222,7 +247,8 @@ begin
   end if;
   spared := concat_ws(' or ', lapse.held(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf),
                               lapse.resting(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf));
-  low := (select m.upto from lapse.low_mark(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf) m);
+  select m.upto, m.full_at + lapse.half_latitude(inspect_leaf.policy, inspect_leaf.version) into low, low_until
+    from lapse.low_mark(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf) m;
 end
 $lapse$;
 comment on function lapse.inspect_leaf is 'Makes the checks of a leaf before a look reads it, and says which of its rows must stay.';

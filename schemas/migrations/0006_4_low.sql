@@ -45,6 +45,18 @@ comment on column lapse.place.low is 'Where a pass that begins may begin: rows t
 comment on column lapse.shard.full_at is 'When the last pass from the leaf''s start began: this pass, or the one of the mark that this one began at.';
 comment on column lapse.shard.left_some is 'Rows may have stayed in this pass that were due: held, in quarantine, locked, changed meanwhile, or not looked for in order.';
 
+-- half_latitude is for how long what is only a hint may keep a due row from being found.
+create function lapse.half_latitude(policy int, version int) returns interval
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+begin
+  return (select coalesce((p.spec ->> 'latitude')::interval, interval '1 day') / 2 from lapse.policy p
+           where p.id = half_latitude.policy and p.version = half_latitude.version);
+end
+$lapse$;
+comment on function lapse.half_latitude is 'For how long a hint may keep a due row from being found: half the policy''s latitude, half a day where none is given.';
+
 -- low_mark is the mark of a leaf, if it counts.
 create function lapse.low_mark(policy int, version int, leaf oid) returns table (upto timestamptz, full_at timestamptz)
 language plpgsql stable
@@ -59,8 +71,7 @@ begin
     from lapse.low_water l
    where l.policy_id = low_mark.policy and l.leaf = low_mark.leaf and l.version = low_mark.version and l.deleted >= lapse.worth_a_mark();
   if not found or mark.full_at > at
-     or mark.full_at < at - (select coalesce((p.spec ->> 'latitude')::interval, interval '1 day') / 2 from lapse.policy p
-                              where p.id = low_mark.policy and p.version = low_mark.version)
+     or mark.full_at < at - lapse.half_latitude(low_mark.policy, low_mark.version)
      or exists (select from lapse.hold_state s where s.changed_at >= mark.full_at)
      or exists (select from lapse.hold_state s where s.enforced_until >= mark.full_at and s.enforced_until <= at)
      or exists (select from lapse.quarantine q where q.policy_id = low_mark.policy and q.leaf = low_mark.leaf and q.retry_at <= at) then
@@ -102,4 +113,4 @@ end
 $lapse$;
 comment on function lapse.clear is 'Takes down that a leaf has no row left that had fallen due. For deletion functions.';
 
-revoke all on function lapse.low_mark(int, int, oid), lapse.clear(lapse.claim, lapse.work) from public;
+revoke all on function lapse.half_latitude(int, int), lapse.low_mark(int, int, oid), lapse.clear(lapse.claim, lapse.work) from public;

@@ -1,0 +1,67 @@
+package executor
+
+import (
+	"testing"
+	"time"
+
+	"lapse/internal/pgtest"
+	"lapse/planner"
+)
+
+// The statistics by which a look leaves out partitions are a hint: one that does not move is looked at again all the same, by another process
+// at once, and by this one within half the policy's latitude.
+func TestAPartitionThatLooksLeaveOutIsLookedAtAgainWithinHalfTheLatitude(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		owned(t, db, "create table events (id bigint, at timestamptz, primary key (id, at)) partition by range (at)",
+			`do $$ begin for i in 1..20 loop execute format('create table events_%s partition of events for values from (%L) to (%L)', i,
+				date_trunc('day', now()) - (i + 100) * interval '1 day', date_trunc('day', now()) - (i + 99) * interval '1 day'); end loop; end $$`,
+			"insert into events select g, date_trunc('day', now()) - g * interval '1 day' from generate_series(101, 120) g", "delete from events")
+		arm(t, db, policies(policy("p", "public.events", "latitude: 4 hours")))
+		w := newTestWorker(t, db)
+		if err := w.connect(t.Context(), forever); err != nil {
+			t.Fatal(err)
+		}
+		defer w.close()
+		list, err := planner.LoadInForce(t.Context(), w.session.control)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, m := &list[0], w.memory(&list[0])
+		look := func(w *worker) int {
+			t.Helper()
+			leaves, _, err := w.look(t.Context(), newTurn(p, w.memory(p)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(leaves)
+		}
+		if n := look(w); n != 0 || len(m.quiet) != 20 {
+			t.Fatalf("the first look finds %d leaves, and %d are remembered", n, len(m.quiet))
+		}
+		db.Exec(t, "set track_counts = off", "insert into events values (1, date_trunc('day', now()) - interval '105 days')", "reset track_counts")
+		if n := look(w); n != 0 {
+			t.Errorf("by the statistics nothing was written, and %d leaves are to be tried", n)
+		}
+		for leaf, q := range m.quiet {
+			if in := time.Until(q.Until); in > 2*time.Hour || in < time.Hour {
+				t.Errorf("leaf %d is left out for %s", leaf, in)
+			}
+		}
+		other := newTestWorker(t, db)
+		if err := other.connect(t.Context(), forever); err != nil {
+			t.Fatal(err)
+		}
+		defer other.close()
+		if n := look(other); n != 1 {
+			t.Errorf("another process finds %d leaves", n)
+		}
+		for leaf, q := range m.quiet {
+			q.Until = time.Now().Add(-time.Second)
+			m.quiet[leaf] = q
+		}
+		if n := look(w); n != 1 || len(m.quiet) != 19 {
+			t.Errorf("after half the latitude the look finds %d leaves, and %d are remembered", n, len(m.quiet))
+		}
+	})
+}
