@@ -222,8 +222,9 @@ func TestNoForgeryIsTheSystems(t *testing.T) {
 	})
 }
 
-// subscriber has deletions come over a subscription from a database that has the same rows: a user's, and one behind the row of
-// a batch that was rolled back here. It returns the sessions that the user deleted, and the origin that they come from.
+// subscriber has deletions come over a subscription from a database that has the same rows: users', a true batch's of that
+// database, and one behind the row of a batch that was rolled back here. It returns the sessions that users deleted, and the
+// origin that they come from.
 func (r *rig) subscriber(t *testing.T, w *writer, commit func(name string, kind func([]int64) transaction)) (users []int64, origin string) {
 	t.Helper()
 	upstream := pgtest.New(t, r.db.Major)
@@ -256,10 +257,13 @@ func (r *rig) subscriber(t *testing.T, w *writer, commit func(name string, kind 
 			}
 		}
 	}
-	commit("a user's, over a subscription", func(ids []int64) transaction {
-		users = ids
-		return over(user)(ids)
-	})
+	for name, kind := range map[string]func([]int64) transaction{"a user's, over a subscription": user, "one behind the tag, over a subscription": forger} {
+		commit(name, func(ids []int64) transaction {
+			users = append(users, ids...)
+			return over(kind)(ids)
+		})
+	}
+	commit("a batch of upstream's, signed with the same key", over(signedFor(func(*schemas.Claim) {})))
 	commit("a rolled-back batch's row, over a subscription", over(rolledBack(t, w, nil)))
 	err := w.conn.QueryRow(t.Context(), `select 'pg_' || oid from pg_subscription where subname = 'up'`).Scan(&origin)
 	if err != nil {
