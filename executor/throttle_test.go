@@ -3,8 +3,11 @@ package executor
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"lapse/executor/guard"
 	"lapse/internal/pgtest"
@@ -76,22 +79,68 @@ func TestSessionsThatWaitForLocksOfOurBatchesSlowThemDown(t *testing.T) {
 			})
 			return ended
 		}
+		asked := func(when string, want float64) {
+			t.Helper()
+			if got := askedOf(t, g.conn, []int32{int32(ours.PgConn().PID())}); got != want {
+				t.Errorf("%s: pg_blocking_pids was asked of %v sessions, want %v", when, got, want)
+			}
+		}
 		ended := waits(2)
 		if a := g.at(t, lookInterval); a.Verdict != guard.Go {
 			t.Errorf("somebody waits for somebody else: %+v", a)
 		}
+		asked("somebody waits for somebody else", 0)
 		_, _ = somebodys.Exec(t.Context(), "rollback")
 		<-ended
 		ended = waits(1)
 		if a := g.at(t, lookInterval); a.Verdict != guard.Slow || a.Reason != guard.LockWaiters {
 			t.Errorf("the application waits for a batch: %+v, want that batches slow down", a)
 		}
+		asked("the application waits for a batch", 1)
 		_, _ = ours.Exec(t.Context(), "rollback")
 		<-ended
 		if a := g.at(t, time.Minute); a.Verdict != guard.Go {
 			t.Errorf("nobody waits any more: %+v", a)
 		}
 	})
+}
+
+// overheard passes on what it is asked, and remembers it.
+type overheard struct {
+	guard.Querier
+	sql  string
+	args []any
+}
+
+func (o *overheard) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	o.sql, o.args = sql, args
+	return o.Querier.QueryRow(ctx, sql, args...)
+}
+
+// askedOf is of how many sessions one look asks which others block them: pg_blocking_pids holds up all locking of the server.
+func askedOf(t testing.TB, conn guard.Querier, backends []int32) (rows float64) {
+	t.Helper()
+	look := overheard{Querier: conn}
+	if _, err := guard.Read(t.Context(), &look, backends); err != nil {
+		t.Fatal(err)
+	}
+	rows = -1
+	var plan []map[string]any
+	if err := conn.QueryRow(t.Context(), "explain (analyze, format json) "+look.sql, look.args...).Scan(&plan); err != nil {
+		t.Fatal(err)
+	}
+	var visit func(node map[string]any)
+	visit = func(node map[string]any) {
+		if filter, ok := node["Filter"].(string); ok && strings.Contains(filter, "pg_blocking_pids") {
+			rows = max(rows, 0) + node["Actual Loops"].(float64)*(node["Actual Rows"].(float64)+node["Rows Removed by Filter"].(float64))
+		}
+		below, _ := node["Plans"].([]any)
+		for _, b := range below {
+			visit(b.(map[string]any))
+		}
+	}
+	visit(plan[0]["Plan"].(map[string]any))
+	return rows
 }
 
 func TestBatchesSlowDownAndStopAsTheSlotsLogFillsUp(t *testing.T) {

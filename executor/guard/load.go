@@ -33,6 +33,9 @@ type replica struct {
 // loadColumn is the load as one value; s is the slot in the catalog. Walsenders of logical slots, base backups and log archivers replay
 // nothing and are no standbys. Without pg_read_all_stats neither standbys nor others' snapshots are shown. VACUUM's own snapshots hold
 // nothing back.
+//
+// pg_blocking_pids stops all locking of the server for as long as it looks, once for each session that it is asked of. So it is asked only
+// of those that wait for something that one of our sessions has or waits for too, and nobody's else: pg_locks is read once.
 const loadColumn = `jsonb_build_object(
 	         'flushed', pg_wal_lsn_diff(pg_current_wal_flush_lsn(), '0/0'),
 	         'restart', coalesce(pg_wal_lsn_diff(s.restart_lsn, '0/0'), 0), 'safe', s.safe_wal_size,
@@ -42,10 +45,17 @@ const loadColumn = `jsonb_build_object(
 	            where r.replay_lsn is not null and r.state in ('streaming', 'catchup')
 	              and not exists (select from pg_replication_slots l where l.slot_type = 'logical' and l.active_pid = r.pid)),
 	         'waiting', (
-	           select count(*)
-	             from (select distinct k.pid from pg_locks k where not k.granted and cardinality($2::int[]) > 0) w
-	            where w.pid <> all ($2::int[]) and pg_blocking_pids(w.pid) && $2::int[]
-	              and not exists (select from pg_stat_get_activity(w.pid) a where a.application_name like 'lapse %')),
+	           with lock as materialized (
+	             select k.pid, k.granted, k.locktype,
+	                    row(k.database, k.relation, k.page, k.tuple, k.virtualxid, k.transactionid, k.classid, k.objid, k.objsubid) as tag
+	               from pg_locks k where cardinality($2::int[]) > 0),
+	           waiter as materialized (
+	             select distinct w.pid
+	               from lock w
+	               join lock o on o.locktype = w.locktype and o.tag is not distinct from w.tag and o.pid = any ($2::int[])
+	              where not w.granted and w.pid <> all ($2::int[])
+	                and not exists (select from pg_stat_get_activity(w.pid) a where a.application_name like 'lapse %'))
+	           select count(*) from waiter w where pg_blocking_pids(w.pid) && $2::int[]),
 	         'connections', (
 	           select count(*) from pg_stat_get_activity(null) a
 	            where a.datid <> 0 and a.usesysid <> 0 and coalesce(a.backend_type, 'client backend') = 'client backend'),
