@@ -179,6 +179,39 @@ func TestAClockThatJumpedAsksOnce(t *testing.T) {
 	})
 }
 
+// Months without an executor ask nobody while an auditor was there to see that the clock did not jump.
+func TestHeartbeatsCarryTheMeasureOfTheClockOn(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db, sessions)
+		w.fill("sessions", 10)
+		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
+		w.deleteAll(p, w.open(&p), 100)
+		must(t, w.script(`alter table lapse.policy_state disable trigger all; alter table lapse.heartbeat disable trigger all;
+			update lapse.policy_state set changed_at = changed_at - interval '150 days';
+			update lapse.run set cutoff = cutoff - interval '150 days';
+			update lapse.shard set cutoff = cutoff - interval '150 days'`))
+		beat := func(ago ...int) {
+			t.Helper()
+			must(t, run(w.admin, fmt.Sprintf(`
+				insert into lapse.heartbeat (at, system_identifier, database_oid, database, nonce, history, timeline, server_start)
+				select clock_timestamp() - a * interval '1 day', 'x', 1, 'x', gen_random_uuid(), 1, 1, now()
+				  from unnest('{%s}'::int[]) a`, strings.Trim(strings.Join(strings.Fields(fmt.Sprint(ago)), ","), "[]"))))
+		}
+		if got := w.jump(&p); got != schemas.SQLStateClockAhead {
+			t.Errorf("without a heartbeat: got %q", got)
+		}
+		beat(-20, 1, 30, 119)
+		if got := w.jump(&p); got != schemas.SQLStateClockAhead {
+			t.Errorf("with heartbeats of which one is 89 days after the one before: got %q", got)
+		}
+		beat(88, 59)
+		if got := w.jump(&p); got != "" {
+			t.Errorf("with heartbeats that are a month apart: got %q", got)
+		}
+	})
+}
+
 func TestTheNextCutoffIsMeasuredByTheLastAndTheSchedule(t *testing.T) {
 	t.Parallel()
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {

@@ -41,7 +41,7 @@
 // A file of its own and one line in All. What it has to read goes into Facts and into the one statement of Read. A guard
 // that concerns one policy answers Go where Question.Policy is nil.
 //
-//	the clocks of server and executor       clock.go
+//	a jump of the server's clock            there: clock.go; others are measured where runs are opened
 //	a restore, a clone or a promotion       there: heartbeat.go, and accepted.go where no audit is required
 //	what the server has to bear             there: headroom.go, replicas.go, waiters.go, connections.go, snapshots.go, vacuum.go, over load.go
 package guard

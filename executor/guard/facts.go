@@ -35,6 +35,10 @@ type Facts struct {
 	difference string    // in what the publications are not as Lapse left them; "" in nothing
 	load       load      // what else the server has to bear
 
+	clock time.Time // the server's
+	read  time.Time // the same moment by this process's clock, which nobody sets
+	right int64     // how often somebody has said that the server's clock is right
+
 	// Every deletion is paused, by a person or by the auditor's alarm. Texts are bounded by the query.
 	halted            bool
 	haltedAt, by, why string
@@ -70,7 +74,8 @@ const factsQuery = `
 	                  and b.database_oid = (select d.oid from pg_database d where d.datname = current_database())),
 	       to_jsonb(b), coalesce(b.server_start <> pg_postmaster_start_time(), false),
 	       coalesce(case when not pg_is_in_recovery() then lapse.publications_fault() end, ''),
-	       case when not pg_is_in_recovery() then ` + loadColumn + ` else '{}' end
+	       case when not pg_is_in_recovery() then ` + loadColumn + ` else '{}' end,
+	       clock_timestamp(), (select coalesce(max(c.id), 0) from lapse.clock c)
 	  from lapse.installation i
 	 cross join lateral (
 	   select case when not pg_is_in_recovery() then lapse.timeline() else 0 end as timeline, lapse.system_identifier() as system_identifier
@@ -89,7 +94,8 @@ func Read(ctx context.Context, q Querier, backends []int32) (*Facts, error) {
 	err := q.QueryRow(ctx, factsQuery, heartbeatLasts, backends).Scan(&f.standby, &f.required, &f.slot, &f.exists, &f.local,
 		&f.status, &f.active, &f.confirmed, &f.insert, &f.halted, &f.haltedAt, &f.by, &f.why,
 		&f.server.History, &f.server.Timeline, &f.server.System, &f.accepted.Timeline, &f.accepted.System,
-		&f.beating, &f.last, &f.restarted, &f.difference, &f.load)
+		&f.beating, &f.last, &f.restarted, &f.difference, &f.load, &f.clock, &f.right)
+	f.read = time.Now()
 	f.accepted.History = f.server.History
 	if errors.Is(err, pgx.ErrNoRows) || slices.Contains(notInstalled, schemas.StateOf(err)) {
 		return &Facts{}, nil

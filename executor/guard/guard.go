@@ -19,6 +19,7 @@ func All(l Limits) []Guard {
 		primary{},
 		installed{},
 		halted{},
+		clock{},
 		accepted{},
 		slot{},
 		auditor{},

@@ -89,6 +89,35 @@ func TestEachReasonIsRefusedByItsOwnGuardBeforeItsConsequences(t *testing.T) {
 	}
 }
 
+func TestAClockThatJumpsAheadUnderARunningExecutorIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	var m Memory
+	server, local := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), time.Now()
+	for _, step := range []struct {
+		name          string
+		server, local time.Duration
+		accepted      int64
+		want          Reason
+	}{
+		{"the first look", 0, 0, 0, ""},
+		{"a day later for both", 24 * time.Hour, 24 * time.Hour, 0, ""},
+		{"the machine slept for a night", 10 * time.Hour, time.Second, 0, ""},
+		{"twenty days in a second", 20 * 24 * time.Hour, time.Second, 0, ClockJumped},
+		{"and on from there", time.Second, time.Second, 0, ClockJumped},
+		{"set right again", -20 * 24 * time.Hour, time.Second, 0, ""},
+		{"twenty days again", 20 * 24 * time.Hour, time.Second, 0, ClockJumped},
+		{"somebody says that it is right", time.Second, time.Second, 1, ""},
+		{"and on from there", time.Hour, time.Hour, 1, ""},
+	} {
+		server, local = server.Add(step.server), local.Add(step.local)
+		f := good()
+		f.clock, f.read, f.right = server, local, step.accepted
+		if got := ask(&m, &f, local); got.Reason != step.want || got.Stops() != (step.want != "") {
+			t.Errorf("%s: %+v, want %q", step.name, got, step.want)
+		}
+	}
+}
+
 func TestWithoutAnAuditNothingOfTheAuditIsAsked(t *testing.T) {
 	t.Parallel()
 	var m Memory

@@ -23,6 +23,7 @@ type Memory struct {
 	restartAt  time.Time // when restart last moved
 	waitedFor  time.Time // when a session was last seen to wait for a batch
 	flushed    progress
+	clock      believed
 }
 
 // Observe takes down what a look showed. ticket was drawn before the look.
@@ -43,6 +44,7 @@ func (m *Memory) Observe(f *Facts, ticket Ticket, now time.Time) {
 		m.waitedFor = now
 	}
 	m.flushed.add(f.load.Flushed, now)
+	m.clock.see(f)
 	if !m.looked {
 		m.looked = true
 		m.Unconfirmed.require(now, f.insert)

@@ -34,7 +34,8 @@ comment on function lapse.looked is 'Says that a look has found nothing due. For
 -- measure says what the next cutoff of a policy is compared with: the last cutoff since a person said that the clock is
 -- right, or else that instant, or else when the policy was last armed; or, where that was later and does not lie ahead of the clock, the
 -- last look that found nothing, and when the policy was last armed: one that was paused for months begins anew. And how far ahead
--- of it a clock may be that nobody asks about: 31 days and twice what lies between two runs.
+-- of it a clock may be that nobody asks about: 31 days and twice what lies between two runs. The auditor's heartbeats carry the
+-- measure on: through months without an executor each of them was within reach of the one before, and the clock did not jump.
 drop function lapse.measure(int);
 create function lapse.measure(policy int) returns table (last timestamptz, reach interval)
 language plpgsql stable
@@ -43,21 +44,34 @@ as $lapse$
 #variable_conflict use_column
 declare
   accepted record;
+  measured record;
+  beat     timestamptz;
 begin
   select c.accepted, c.after_run into accepted from lapse.clock c order by c.id desc limit 1;
-  return query
   select greatest(
            coalesce((select max(r.cutoff) from lapse.run r
                       where r.policy_id = g.policy_id and r.number > coalesce(accepted.after_run, 0)),
                     accepted.accepted, armed.at, p.made_at),
            (select l.at from lapse.looked l where l.policy_id = g.policy_id and l.at <= clock_timestamp()),
-           case when armed.at <= clock_timestamp() then armed.at end),
-         interval '31 days' + 2 * coalesce((p.spec ->> 'every')::interval, (p.spec ->> 'apart')::interval, interval '1 day')
+           case when armed.at <= clock_timestamp() then armed.at end) as last,
+         interval '31 days' + 2 * coalesce((p.spec ->> 'every')::interval, (p.spec ->> 'apart')::interval, interval '1 day') as reach
+    into measured
     from lapse.gate g
     join lapse.policy p on p.id = g.policy_id and p.version = g.version
    cross join lateral (
       select max(s.changed_at) as at from lapse.policy_state s where s.policy_id = g.policy_id and s.state = g.state) armed
    where g.policy_id = measure.policy;
+  if not found then
+    return;
+  end if;
+  last := measured.last;
+  reach := measured.reach;
+  while last < clock_timestamp() - reach loop
+    beat := (select max(b.at) from lapse.heartbeat b where b.at > measure.last and b.at <= measure.last + measure.reach);
+    exit when beat is null;
+    last := beat;
+  end loop;
+  return next;
 end
 $lapse$;
 comment on function lapse.measure is 'What the next cutoff of a policy is compared with, and how far ahead of it the clock may be.';

@@ -1,0 +1,45 @@
+package guard
+
+import (
+	"fmt"
+	"time"
+)
+
+// ClockJumped is the reason of clock.
+const ClockJumped Reason = "clock_jumped"
+
+// clockJump is by how much the server's clock may run ahead of this process's between two looks. Less is what a machine that slept
+// for a night looks like, whose processes did not live meanwhile.
+const clockJump = 24 * time.Hour
+
+// believed is the server's clock when it was last believed.
+type believed struct {
+	clock, read time.Time
+	right       int64
+	ahead       time.Duration // by how much it has jumped since; 0: it has not
+}
+
+// see compares the server's clock with the time that has passed for this process. A clock that went back to where it should be is
+// believed again, and one of which somebody says that it is right.
+func (b *believed) see(f *Facts) {
+	if !b.read.IsZero() && f.right == b.right {
+		if ahead := f.clock.Sub(b.clock) - f.read.Sub(b.read); ahead > clockJump {
+			b.ahead = ahead
+			return
+		}
+	}
+	*b = believed{clock: f.clock, read: f.read, right: f.right}
+}
+
+// clock refuses when the server's clock jumped ahead while this process lived: all that it jumped over would be deleted. A jump
+// that nobody was there to see is measured by cutoffs and heartbeats: see lapse.measure.
+type clock struct{}
+
+func (clock) Ask(q *Question) Answer {
+	b := &q.Memory.clock
+	if b.ahead == 0 {
+		return Answer{}
+	}
+	return refuse(ClockJumped, fmt.Sprintf("the server's clock jumped ahead by %s", b.ahead.Round(time.Hour)),
+		"set the server's clock right; if it is right, say so with `lapse clock accept --reason TEXT`")
+}
