@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -149,7 +150,7 @@ func (e *entry) fill(s *spec, d *Definition) {
 	}
 	s.Triggers = triggersSpec(p.Triggers)
 	s.Soft = d.Soft
-	s.Action, s.Evidence, s.Events = actionName(p.Action.Kind), "claimed", eventSpec{Values: "keys"}
+	s.Action, s.Evidence, s.Events = actionName(p.Action.Kind), "claimed", eventSpec{Values: cmp.Or(p.Events.Values, policyfile.EventsKeys)}
 	s.Owner, s.Basis, s.Latitude = p.Owner, p.Basis, p.Latitude
 	s.Slices, s.Ranges, s.HeldAgainst, s.Functions = d.Slices, d.ranged(), 0, d.digest()
 }

@@ -80,6 +80,7 @@ func (a *Assembler) Change(change *replication.Change) {
 		return
 	}
 	a.event.set(a.tx, change, finding, a.classifier.Claim(), a.names.of(change.Relation))
+	a.event.Hashed = finding.Cause == System && a.classifier.hashed
 	if finding.Op == Delete && a.pairs != nil && a.pairs.waits(change, finding) {
 		a.wait()
 		return

@@ -46,6 +46,7 @@ type classifier struct {
 	state   state
 	claim   schemas.Claim
 	soft    bool // the claim is one to set a column of the target's rows, and to delete none
+	hashed  bool // the events under the claim have hashes in the place of keys
 	account Account
 	setting uint32     // the target of rows that are set under a batch of this transaction's that no key verifies; 0 for none
 	suspect *uuid.UUID // the last batch that is this transaction's and that no key verifies; nil for none
@@ -88,14 +89,15 @@ func (c *classifier) ledger(change *replication.Change, first bool) {
 		var claim schemas.Claim
 		ours, verifies := c.examine(change, &claim)
 		if first && verifies {
-			c.claim, c.state, c.soft = claim, stateSystem, parseSoft(change)
+			c.claim, c.state = claim, stateSystem
+			c.soft, c.hashed = parseFlag(change, softColumn), parseFlag(change, hashedColumn)
 			c.account.Claim = &c.claim
 			return
 		}
 		c.state, c.setting = stateUnverified, 0
 		if ours && !verifies {
 			c.suspect = &claim.Batch
-			if parseSoft(change) {
+			if parseFlag(change, softColumn) {
 				c.setting = claim.Target
 			}
 		}

@@ -41,6 +41,9 @@
 // the target instead, and nothing is deleted. Under such a row of this transaction's that does not verify, they are unverified up to its
 // result. Other updates, and all inserts, are no events.
 //
+// Where the batch says so (lapse.batch.hashed: the function's word too) the system's events have a keyed hash in the place of each
+// value that names a row. Every other event has the values: who forged it does not choose what is told of it.
+//
 // Every other deletion under a claim is unverified. So is everything from any other row of lapse.batch on: a row that does not
 // verify, a second one, and a true one behind somebody's own change (what came before stays user). A TRUNCATE is never the
 // system's: no deletion function truncates. A row that cannot be read proves nothing, and stops nothing.

@@ -31,6 +31,7 @@ type Event struct {
 	Relation *replication.Relation
 	Keys     []Key // Delete and SoftDelete only
 	Full     bool  // as above: the server names the row by all its values, none of which is in Keys
+	Hashed   bool  // System only: values of Keys are not to be told
 	Nameless bool  // as above: the server did not send what names the row, and Keys is empty
 
 	TruncateCascade bool // Truncate only: the statement's options

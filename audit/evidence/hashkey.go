@@ -20,7 +20,9 @@ const (
 	hashPrefix  = "hmac-sha256:"
 )
 
-// keyHasher replaces long values.
+// A policy may ask for hashes of all values (events: values: hashed_keys).
+
+// keyHasher replaces values.
 type keyHasher struct {
 	mac    hash.Hash
 	keys   []Key
@@ -31,11 +33,12 @@ type keyHasher struct {
 
 func newKeyHasher(key schemas.Key) *keyHasher { return &keyHasher{mac: hmac.New(sha256.New, key)} }
 
-// shorten returns keys with hashes in place of what is long, and which those are. Both are valid until the next call.
-func (h *keyHasher) shorten(keys []Key) ([]Key, []int) {
+// shorten returns keys with hashes in place of values of more than longest bytes, and which those are. NULL stays. Both are valid
+// until the next call.
+func (h *keyHasher) shorten(keys []Key, longest int) ([]Key, []int) {
 	h.keys, h.hashed, h.text = append(h.keys[:0], keys...), h.hashed[:0], h.text[:0]
 	for i := range h.keys {
-		if value := h.keys[i].Value; len(value) > maxKeyValue {
+		if value := h.keys[i].Value; !h.keys[i].Null && len(value) > longest {
 			h.keys[i].Value, h.keys[i].Column = h.hash(value), nil
 			h.hashed = append(h.hashed, i)
 		}

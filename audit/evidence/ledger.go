@@ -50,10 +50,14 @@ const macColumn = "mac"
 // system's by another word than that of the function that wrote the row.
 const softColumn = "soft"
 
-// parseSoft reads it. A catalog of a former version has no such column.
-func parseSoft(change *replication.Change) bool {
+// hashedColumn says of a batch that its events have hashes in the place of keys. It is in no claim either: without it the same
+// events have the keys.
+const hashedColumn = "hashed"
+
+// parseFlag reads one of them. A catalog of a former version has no such column.
+func parseFlag(change *replication.Change, name string) bool {
 	for i, column := range change.Relation.Columns {
-		if column.Name == softColumn {
+		if column.Name == name {
 			text, sent := textOf(change.New, i)
 			return sent && text == "t"
 		}

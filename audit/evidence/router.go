@@ -85,8 +85,11 @@ func (r *Router) Route(e *Event) *Routed {
 	}
 	out, keys := &r.routed, &r.keys
 	keys.Columns, keys.Hashed = e.Keys, nil
+	if e.Hashed {
+		keys.Columns, keys.Hashed = r.hasher.shorten(keys.Columns, -1)
+	}
 	if keys.JSON = r.format.AppendKeys(keys.JSON[:0], keys.Columns); len(keys.JSON) > maxKeys {
-		keys.Columns, keys.Hashed = r.hasher.shorten(keys.Columns)
+		keys.Columns, keys.Hashed = r.hasher.shorten(keys.Columns, maxKeyValue)
 		keys.JSON = r.format.AppendKeys(keys.JSON[:0], keys.Columns)
 	}
 	out.Key, out.Value = keys.JSON, r.format.AppendEvent(out.Value[:0], e, keys)
