@@ -6,7 +6,8 @@ import "strings"
 // the database have set, and RESET ALL gives them back. Each is accepted from any login by PostgreSQL 14 to 18.
 //
 // Whatever could change what a statement of ours means or prints is here. What only bounds a session (timeouts, memory,
-// default_transaction_read_only) is the operator's to set, and so is synchronous_commit.
+// default_transaction_read_only) is the operator's to set, and so is synchronous_commit: but a batch is on this server's disk
+// before anybody sees it (lapse.leave).
 func SessionSettings() map[string]string {
 	return map[string]string{
 		// Which function, operator, type or table a name means. A schema that others may write to never comes into it.

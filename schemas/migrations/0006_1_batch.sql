@@ -251,6 +251,11 @@ begin
     end if;
     insert into lapse.batch_result (batch, picked, deleted, by_relation)
     values (claim.batch, leave.picked, leave.deleted, counts);
+    -- Whoever sees the batch's row sees one that is on disk, if only this server's. After a crash the transaction id of another
+    -- is given out again, and a copy of the row would prove what is deleted under it. No code of the table's runs from here on.
+    if current_setting('synchronous_commit') = 'off' then
+      perform set_config('synchronous_commit', 'local', true);
+    end if;
   end if;
   behind := shard.left_behind or coalesce(leave.left_behind, false);
   over := at_end and (shard.pass = 2 or shard.picked + leave.picked = 0);
