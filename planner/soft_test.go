@@ -151,7 +151,7 @@ func TestTheIndexOfASoftPolicyHasWhatIsNotSet(t *testing.T) {
 			}
 			_ = w.armed("policies:\n" + file)
 			p := w.named(schemas.PolicyName(table))
-			look := `select * from ` + DueFunction(p.ID, p.Version) + `(null)`
+			look := `select * from ` + DueFunction(p.ID, p.Version) + `(null, null)`
 			must(t, run(w.exec, look))
 			empty := buffersOf(t, w.exec, look)
 			w.do(`insert into ` + table + ` select n, now() - interval '60 days' + n * interval '1 second', ` + map[bool]string{true: "true", false: "now()"}[c.gone == "boolean"] + ` from generate_series(1, 6000) n`)
