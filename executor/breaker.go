@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"lapse/executor/guard"
 	"lapse/planner"
 	"lapse/schemas"
 )
+
+// throttleLock is the reason of a run that is not begun while a lock is in the way of counting, or the counting in somebody's way.
+const throttleLock = "table_locked"
 
 // judge tries what is due under a policy before a run is begun: see planner.Judge. The turn goes on where nothing is strange about
 // it. A survey function that somebody has changed stops the policy as a deletion function does. A policy with max_fraction that
@@ -27,14 +31,20 @@ func (w *worker) judge(ctx context.Context, t *turn) (turnEnd, error) {
 	j, err := planner.Judge(ctx, w.session.batches, w.session.control, p, w.now())
 	switch state := schemas.StateOf(err); {
 	case p.Limits.MaxFraction == 0 && state != "" && !w.session.lost():
-		w.log.Warn("what is due could not be compared with what was to be expected", "policy", p.Name, "error", stripped("count what is due", err))
+		level := slog.LevelWarn
+		if state == schemas.SQLStateLockNotAvailable {
+			level = t.memory.inTheWay()
+		}
+		w.log.Log(ctx, level, "what is due could not be compared with what was to be expected", "policy", p.Name, "error", stripped("count what is due", err))
 		return turnGoesOn, nil
+	case errors.Is(err, planner.ErrAwaited), state == schemas.SQLStateLockNotAvailable:
+		pause := t.memory.retry(w.now())
+		t.memory.throttle(throttleLock)
+		w.log.Log(ctx, t.memory.inTheWay(), "what is due is counted later, for max_fraction: somebody has the table or a partition locked, or waits to change it",
+			"policy", p.Name, "pause_seconds", pause.Seconds())
+		return turnBlocked, nil
 	case state == schemas.SQLStateQueryCanceled:
 		err = errors.New("max_fraction cannot be judged: counting what is due takes too long; take the key out, or make the index that `lapse plan` names")
-	case state == schemas.SQLStateLockNotAvailable:
-		t.memory.retry(w.now())
-		w.log.Warn("max_fraction cannot be judged while somebody holds a lock", "policy", p.Name)
-		return turnBlocked, nil
 	case err != nil:
 		return w.trouble(t, err, 1)
 	}
@@ -45,6 +55,7 @@ func (w *worker) judge(ctx context.Context, t *turn) (turnEnd, error) {
 		w.stop(p, err)
 		return turnStopped, nil
 	}
+	t.memory.throttle("")
 	if j.DueIs == planner.Exact {
 		t.due, t.expected = &j.Due, j.Due
 	}

@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -102,6 +103,13 @@ func TestWhatCannotBeHeldAgainstMaxFractionIsNotDeleted(t *testing.T) {
 		if end, err := w.judge(t.Context(), turn); end != turnBlocked || err != nil {
 			t.Errorf("while somebody has the table locked: %v, %v, want another try", end, err)
 		}
+		why := func() string {
+			lines := w.reportLines(list, &guard.Answer{})
+			return lines[len(lines)-1].state + " " + lines[len(lines)-1].reason
+		}
+		if got := why(); got != "waiting table_locked" {
+			t.Errorf("while somebody has the table locked status says %q", got)
+		}
 		if _, err := holder.Exec(t.Context(), "rollback"); err != nil {
 			t.Fatal(err)
 		}
@@ -113,6 +121,9 @@ func TestWhatCannotBeHeldAgainstMaxFractionIsNotDeleted(t *testing.T) {
 		}
 		if end, err := w.judge(t.Context(), turn); end != turnRefused || err != nil {
 			t.Errorf("when all rows are due: %v, %v, want a refusal", end, err)
+		}
+		if got := why(); strings.Contains(got, throttleLock) {
+			t.Errorf("when nobody has it locked any more status says %q", got)
 		}
 		app := db.ConnectAs(t, appRole)
 		if _, err := app.Exec(t.Context(), "select lapse.trip(1, 1, 'max_fraction', 1, 1, 0)"); schemas.StateOf(err) != schemas.SQLStateInsufficientPrivilege {

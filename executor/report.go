@@ -105,6 +105,8 @@ func (w *worker) reportLines(policies []planner.InForce, a *guard.Answer) []repo
 			continue // the process says so
 		case verdict >= guard.Wait:
 			line.state, line.reason = isWaiting, string(reason)
+		case throttled == throttleLock:
+			line.state, line.reason = isWaiting, throttled
 		case !working[p.ID]:
 			continue
 		case throttled != "" && throttled != throttlePace:

@@ -21,7 +21,8 @@ type PolicyStatus struct {
 	Until       time.Time             `json:"until,omitzero"`  // when a stopped policy is tried again
 	Quarantined int64                 `json:"rows_in_quarantine,omitempty"`
 	Resists     string                `json:"resists,omitempty"` // what was put aside because a row resists
-	// Throttled is why its batches are held back in the run that is under way: throttlePace, or a guard's reason; "" for not at all.
+	// Throttled is why its batches are held back in the run that is under way: throttlePace, or a guard's reason; throttleLock
+	// before it is begun; "" for not at all.
 	Throttled string `json:"throttled,omitempty"`
 	// Share is the part of the time in which each worker's batches run at gentle pace, and BatchRows the size that batches have
 	// come to. Both are zero before the first batch.

@@ -72,6 +72,10 @@ func (t *Trip) Error() string {
 // judgeTimeout is how long one counting may take for Judge. It is below the time that an executor waits for an answer.
 const judgeTimeout = "15s"
 
+// judgeLockTimeout is how long Judge waits for a lock. Meanwhile it holds ACCESS SHARE on partitions that it has locked before. It is far
+// below PostgreSQL's deadlock_timeout.
+const judgeLockTimeout = "100ms"
+
 // Judgement is what was found before a run is begun.
 type Judgement struct {
 	Trip
@@ -90,10 +94,17 @@ const tableRowsSQL = `
 	  join pg_class c on c.oid = l.relation`
 
 // Judge tries what is due under a policy, over a session whose state does not matter: the policy's survey function runs in it.
-// What else there is to know is read over q. Nothing is changed.
-func Judge(ctx context.Context, conn *pgx.Conn, q Querier, p *InForce, now time.Time) (j Judgement, err error) {
+// What else there is to know is read over q, another session. Nothing is changed. Whoever has the table or a partition of it locked is
+// not waited for, and who waits to change it is given way to: see ErrAwaited.
+func Judge(ctx context.Context, conn *pgx.Conn, q DB, p *InForce, now time.Time) (j Judgement, err error) {
 	j.At = now
-	if err := q.QueryRow(ctx, tableRowsSQL, p.TableOID).Scan(&j.Rows); err != nil {
+	err = pinned(ctx, q, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `select set_config('lock_timeout', $1, true)`, judgeLockTimeout); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, tableRowsSQL, p.TableOID).Scan(&j.Rows)
+	})
+	if err != nil {
 		return j, fmt.Errorf("read how many rows %s has: %w", p.TableName, err)
 	}
 	expected, err := p.expected(ctx, q, now)
@@ -103,8 +114,8 @@ func Judge(ctx context.Context, conn *pgx.Conn, q Querier, p *InForce, now time.
 	if err := cleanSession(ctx, conn); err != nil {
 		return j, err
 	}
-	c := counting{conn: conn, policy: p, now: now}
-	if _, err = conn.Exec(ctx, "set statement_timeout = '"+judgeTimeout+"'", pgx.QueryExecModeSimpleProtocol); err == nil {
+	c := counting{conn: conn, watcher: q, policy: p, now: now}
+	if _, err = conn.Exec(ctx, "set statement_timeout = '"+judgeTimeout+"'; set lock_timeout = '"+judgeLockTimeout+"'", pgx.QueryExecModeSimpleProtocol); err == nil {
 		err = c.judge(ctx, &j, expected)
 	}
 	if cleaned := cleanSession(ctx, conn); err == nil {
@@ -151,16 +162,17 @@ func (p *InForce) expected(ctx context.Context, q Querier, now time.Time) (int64
 
 // counting is the counting of one judgement.
 type counting struct {
-	conn   *pgx.Conn
-	policy *InForce
-	now    time.Time
+	conn    *pgx.Conn
+	watcher Querier // another session
+	policy  *InForce
+	now     time.Time
 }
 
 // judge counts, no further than the causes ask for.
 func (c *counting) judge(ctx context.Context, j *Judgement, expected int64) error {
 	p := c.policy
 	if p.Limits.MaxFraction > 0 {
-		due, err := callSurvey(ctx, c.conn, SurveyFunction(p.ID, p.Version), c.now, nil)
+		due, err := c.count(ctx, c.now, nil)
 		if err != nil {
 			return fmt.Errorf("count what is due, for max_fraction: %w", err)
 		}
@@ -214,12 +226,11 @@ func (c *counting) past(ctx context.Context, j *Judgement, due *found) error {
 	return nil
 }
 
-// due counts what is due at an instant, no further than at most. What takes too long is estimated.
+// due counts what is due at an instant, no further than at most. What takes too long, or stands in somebody's way, is estimated.
 func (c *counting) due(ctx context.Context, at time.Time, most int64) (*found, error) {
-	function := SurveyFunction(c.policy.ID, c.policy.Version)
-	f, err := callSurvey(ctx, c.conn, function, at, &most)
+	f, err := c.count(ctx, at, &most)
 	if schemas.StateOf(err) == schemas.SQLStateQueryCanceled {
-		f, err = callSurvey(ctx, c.conn, function, at, new(int64))
+		f, err = c.count(ctx, at, new(int64))
 	}
 	return f, err
 }
