@@ -70,7 +70,7 @@ func newRelay(
 	r := &relay{
 		route: route, publisher: publisher, metrics: metrics, log: log, now: time.Now,
 		assembler: evidence.NewAssembler(route.Source, config.Keys, evidence.Standing{
-			Last: start.last, Origin: start.origin, Replaced: start.replaced,
+			Last: start.last, Origin: start.origin, Replaced: start.replaced, Tail: checked.last(start.replaced),
 		}),
 		router: evidence.NewRouter(route, config.HashKey),
 		writer: evidence.NewLogWriter(route, start.history.nonce, cmp.Or(start.named, start.last.Beat)),

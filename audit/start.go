@@ -36,6 +36,18 @@ func (p *topicState) positions() map[string][]replication.Position {
 	return positions
 }
 
+// last is the highest position of an event in some topics.
+func (p *topicState) last(topics []string) (last replication.Position) {
+	for _, topic := range topics {
+		for i := range p.tails[topic] {
+			if at := p.tails[topic][i].position; last.Compare(at) < 0 {
+				last = at
+			}
+		}
+	}
+	return last
+}
+
 // readFenced reads what the publisher found below its fences, where nothing changes any more.
 func readFenced(p *kafka.Publisher, route *evidence.Route) *topicState {
 	found := &topicState{lastOffset: -1, tails: map[string][]tail{}}

@@ -1,6 +1,8 @@
 package evidence
 
 import (
+	"math"
+
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -43,7 +45,10 @@ type Assembler struct {
 type Standing struct {
 	Last     LastBeat
 	Origin   Reach    // of the log
-	Replaced []string // topics that have lost what was in them, which the next heartbeat says
+	Replaced []string // topics that have lost what was in them, which the next heartbeat above Tail says
+	// Tail is the last position that any of their partitions has an event of: the topics were made again while a former process
+	// published, and a gap below that would be out of order.
+	Tail replication.Position
 }
 
 // Conclusion is what a transaction came to. It is the assembler's own and valid until the next Begin.
@@ -155,9 +160,14 @@ func (a *Assembler) listen() {
 }
 
 // conclude adds the records of the transaction's last heartbeat: coverage, or the gaps that it shows. A gap stands where
-// the heartbeat stands, or behind all changes of a transaction that has events.
+// the heartbeat stands, or behind all changes of a transaction that has events. A heartbeat below what is in a topic that was made again
+// has none: the gap comes with a later one.
 func (a *Assembler) conclude(tx *replication.Tx, around *Surroundings) {
 	o, last := &a.outcome, &a.standing.Last
+	if len(a.standing.Replaced) > 0 && !a.faulty && tx.Position(math.MaxUint32).Compare(a.standing.Tail) < 0 {
+		*last = LastBeat{Beat: a.beat, Reach: EndOf(tx)} // and no record: with one, the next start would take the topics as they are
+		return
+	}
 	gap := func(reason Reason, topic string, from Reach) {
 		at := uint32(len(o.Markers))
 		if o.Account.Recorded() {

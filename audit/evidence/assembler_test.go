@@ -219,6 +219,37 @@ func written(o *evidence.Conclusion) (lines []string) {
 	return lines
 }
 
+// A topic that was made again while the process before this one published has events that this one reads again. The gap stands above
+// them, and until then no record says that all is as it was.
+func TestAGapInATopicStandsAboveWhatIsInIt(t *testing.T) {
+	t.Parallel()
+	ahead, first := standing(1, "user"), exampleTx().CommitLSN
+	ahead.Tail = replication.Position{History: 1, Timeline: 1, Commit: first + 1}
+	a := evidence.NewAssembler(exampleRoute.Source, nil, ahead)
+	leaves := func(commit schemas.LSN, changes ...*replication.Change) []string {
+		tx := exampleTx()
+		tx.CommitLSN = commit
+		a.Begin(tx)
+		for _, c := range changes {
+			a.Change(c)
+		}
+		return written(a.Commit(tx, func() *evidence.Surroundings { return nil }))
+	}
+	for _, step := range []struct {
+		commit schemas.LSN
+		beat   *replication.Change
+		want   []string
+	}{
+		{first, beatRow(2, 1), nil},
+		{first + 1, beatRow(3, 2), []string{"gap topic from 0/1000 to 0/19C2A78 at 0", "gap beat 3"}},
+		{first + 2, beatRow(4, 3), []string{"coverage beat 4"}},
+	} {
+		if got := leaves(step.commit, step.beat); !slices.Equal(got, step.want) {
+			t.Errorf("at %s: %q, want %q", step.commit, got, step.want)
+		}
+	}
+}
+
 func TestATransactionLeavesAsManyRecordsAsItIsAbout(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
