@@ -5,8 +5,14 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/internal/pgtest"
+	"lapse/planner"
+	"lapse/schemas"
 )
 
 // Whoever keeps a table locked is warned of when that begins, and not each time that a turn meets it.
@@ -39,5 +45,24 @@ func TestATableThatStaysLockedIsWarnedOfOnce(t *testing.T) {
 	m.finish(w.policy, &runState{}, quarantined{})
 	if level := m.inTheWay(); level != slog.LevelWarn {
 		t.Errorf("after a run that met no lock: %v", level)
+	}
+}
+
+// Shards are a run's own: what is known of them ends with it.
+func TestLocksThatWereMetAreForgottenWithTheirRun(t *testing.T) {
+	t.Parallel()
+	m := (&Executor{known: map[versionKey]*policyMemory{}}).memory(&planner.InForce{})
+	met := &pgconn.PgError{Code: schemas.SQLStateLockNotAvailable}
+	run := uuid.New()
+	for range 2 {
+		m.begin(run, time.Now())
+		m.locked(1, met)
+	}
+	if m.locks[1] != 2 {
+		t.Errorf("in one run %d locks were met", m.locks[1])
+	}
+	m.begin(uuid.New(), time.Now())
+	if len(m.locks) != 0 {
+		t.Errorf("of %d shards of the former run it is known that they were locked", len(m.locks))
 	}
 }

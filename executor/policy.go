@@ -40,7 +40,7 @@ type policyMemory struct {
 	resists   error                // what was put aside in the last run; nil for nothing
 	cause     error                // why this process put a shard aside in this run; nil if it did not
 	behind    bool                 // the last run left due rows that somebody had locked
-	locks     map[int64]int        // by shard: batches in a row that did not get a lock
+	locks     map[int64]int        // by shard: batches in a row of this run that did not get a lock
 	searches  map[int64]*search    // by shard, where a row that resists is looked for
 	causes    map[ServerError]bool // why rows of this run were entered in the quarantine
 	shapes    shapes
@@ -102,6 +102,7 @@ func (m *policyMemory) begin(run uuid.UUID, now time.Time) (other bool) {
 	clear(m.shapes)
 	m.spoken, m.logged, m.expected = 0, time.Time{}, 0
 	clear(m.searches)
+	clear(m.locks)
 	clear(m.causes)
 	return true
 }
