@@ -52,3 +52,30 @@ func TestACommitThatWaitsForAStandbyLongerThanAnAnswerMayTakeIsCountedOnce(t *te
 		}
 	})
 }
+
+// A drop that waited for a standby would keep all readers out meanwhile. What goes before it waits first.
+func TestNoPartitionIsDroppedWhileASynchronousStandbyIsAway(t *testing.T) {
+	t.Parallel()
+	pgtest.OnSolo(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+		months(t, db, 2, 10)
+		arm(t, db, policies(policy("p", "public.parts", "action: drop_partition")))
+		db.Exec(t, "set synchronous_commit = local", "alter system set synchronous_standby_names = 'away'", "select pg_reload_conf()")
+		e := newExecutor(t, db)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(ctx) }()
+		waiting := func() int {
+			return one[int](t, db, "select count(*) from pg_stat_activity where wait_event = 'SyncRep' and application_name like 'lapse %'")
+		}
+		eventually(t, "something of it waits for the standby", func() bool { return waiting() > 0 })
+		if n := one[int](t, db, "select count(*) from pg_locks where mode = 'AccessExclusiveLock' and relation in (select relid from pg_partition_tree('parts'))"); n != 0 {
+			t.Errorf("%d locks keep readers out", n)
+		}
+		db.Exec(t, "set synchronous_commit = local", "alter system reset synchronous_standby_names", "select pg_reload_conf()")
+		eventually(t, "the partitions are dropped", func() bool { return leavesOf(t, db) == "parts_half parts_rest" })
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
