@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -183,12 +184,19 @@ func (s *Server) leads(ctx context.Context, topic string, partitions int) bool {
 	if err != nil || len(answer.Topics) != 1 || len(answer.Topics[0].Partitions) != partitions {
 		return false
 	}
+	var ends []kafka.OffsetRequest
 	for _, partition := range answer.Topics[0].Partitions {
 		if partition.Error != nil || partition.Leader.Port == 0 {
 			return false
 		}
+		ends = append(ends, kafka.LastOffsetOf(partition.ID))
 	}
-	return true
+	// A busy broker says that it leads a partition before it does: only a leader knows where one ends.
+	offsets, err := client.ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{topic: ends}})
+	if err != nil || len(offsets.Topics[topic]) != partitions {
+		return false
+	}
+	return !slices.ContainsFunc(offsets.Topics[topic], func(o kafka.PartitionOffsets) bool { return o.Error != nil })
 }
 
 // Running says whether the broker's process is alive.

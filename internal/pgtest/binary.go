@@ -103,7 +103,7 @@ func (w wrapped) Run() int {
 }
 
 // atOnce is how many tests of a binary run at a time, unless -parallel says otherwise.
-const atOnce = 5
+const atOnce = 3
 
 // manyAtOnce runs more tests at a time than there are cores: most of them wait for servers.
 func manyAtOnce() {
