@@ -11,8 +11,8 @@ import (
 )
 
 // backlog asks how a run's leaves are best worked off before the run is opened, where much may be due: into which ranges they are
-// cut for several workers, and which of them go by the order of their files. Nothing need be known of that: whatever the policy's
-// own survey fails of, its run is opened without. The survey function was compared before: see judge.
+// cut for several workers, of this process or of others, and which of them go by the order of their files. Nothing need be known of
+// that: whatever the policy's own survey fails of, its run is opened without. The survey function was compared before: see judge.
 //
 //	crash behind it    nothing was opened, and nothing is left
 func (w *worker) backlog(ctx context.Context, t *turn) ([]planner.Cut, turnEnd, error) {
@@ -35,9 +35,6 @@ func (w *worker) backlog(ctx context.Context, t *turn) ([]planner.Cut, turnEnd, 
 	t.memory.goesByHeap(b.Heaps)
 	if t.expected == 0 {
 		t.expected = b.Due
-	}
-	if w.config.Limits.Workers < 2 {
-		return nil, turnGoesOn, nil
 	}
 	return b.Cuts, turnGoesOn, nil
 }

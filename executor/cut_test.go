@@ -27,9 +27,9 @@ func TestTwoWorkersWorkOnRangesOfOneTableSideBySide(t *testing.T) {
 	})
 }
 
-// For one worker, and where the policy's survey fails, the run is opened with its leaves whole. One that somebody changed is not
-// called.
-func TestARunIsNotCutForOneWorkerOrWithoutASurvey(t *testing.T) {
+// Other executors may help one with a single worker, so that its runs are cut too. Where the policy's survey fails, a run is opened
+// with its leaves whole. One that somebody changed is not called.
+func TestARunIsCutForOneWorkerTooAndNotWithoutASurvey(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		const due, live = 24000, 30
@@ -43,18 +43,18 @@ func TestARunIsNotCutForOneWorkerOrWithoutASurvey(t *testing.T) {
 		}
 		db.Exec(t, "alter "+survey+" security definer")
 		isExact(t, db, once(t, newExecutor(t, db, func(c *Config) { c.Limits.Workers = 1 })), due, live)
-		whole := func() {
+		shards := func(want int) {
 			t.Helper()
-			if n := one[int](t, db, `select count(*)::int from lapse.shard s join lapse.run using (run) where number = (select max(number) from lapse.run)`); n != 1 {
-				t.Errorf("the run has %d shards", n)
+			if n := one[int](t, db, `select count(*)::int from lapse.shard s join lapse.run using (run) where number = (select max(number) from lapse.run)`); n != want {
+				t.Errorf("the run has %d shards, want %d", n, want)
 			}
 		}
-		whole()
+		shards(9)
 		db.Exec(t, "drop "+survey)
 		db.Exec(t, "insert into sessions select -g, now() - interval '40 days' from generate_series(1, 24000) g; analyze sessions")
 		if did := only(t, once(t, e, "p")); did.Deleted != due {
 			t.Errorf("without a survey %d rows went", did.Deleted)
 		}
-		whole()
+		shards(1)
 	})
 }

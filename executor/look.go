@@ -105,8 +105,8 @@ func (w *worker) missing(ctx context.Context, p *planner.InForce, gone error) er
 	return gone
 }
 
-// lookedInterval is how often it is written down that nothing is due.
-const lookedInterval = time.Hour
+// lookedInterval is how often it is written down at most that nothing is due: as often as `lapse status` may be wrong about it.
+const lookedInterval = time.Minute
 
 // look runs a policy's look in one round trip, in a clean session and a transaction that may not write. The functions that it runs are
 // held against what they must be in the same statement, and nothing of them runs if they differ.

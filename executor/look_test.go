@@ -16,7 +16,7 @@ import (
 	"lapse/schemas"
 )
 
-// A look that finds nothing writes nothing, but once an hour that it was.
+// A look that finds nothing writes nothing, but once a minute that it was.
 func TestWhereNothingIsDueNoRunIsOpened(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

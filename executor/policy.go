@@ -35,6 +35,7 @@ type policyMemory struct {
 	backoff   backoff.Backoff
 	notBefore time.Time            // no turn before: after a retry or a stop
 	stopped   error                // why it was stopped; nil otherwise
+	stoppedBy string               // what was said of it last, until a turn ends well
 	judged    bool                 // whether outdated was asked for
 	outdated  error                // another lapse wrote the version's functions
 	resists   error                // what was put aside in the last run; nil for nothing
@@ -150,7 +151,7 @@ func (m *policyMemory) foundNothing(noted, now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.lookedAt, m.counts, m.cause, m.resists, m.behind = now, runCounts{}, nil, nil, false
-	m.last = Statistics{}
+	m.last, m.stoppedBy = Statistics{}, ""
 	m.backoff.Reset()
 	if noted.After(m.notedAt) {
 		m.notedAt = noted
@@ -329,7 +330,7 @@ func (m *policyMemory) statistics() Statistics {
 func (m *policyMemory) finish(p *planner.InForce, left *runState, rest quarantined) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.resists, m.behind, m.throttled = nil, left.behind, ""
+	m.resists, m.behind, m.throttled, m.stoppedBy = nil, left.behind, "", ""
 	m.lockMet = m.lockMet && (left.behind || left.aside > 0)
 	if left.aside > 0 {
 		if m.cause == nil { // it was another process that tried
@@ -371,14 +372,16 @@ func (m *policyMemory) paused() time.Time {
 	return m.notBefore
 }
 
-// stopFor keeps the policy from its turns until an instant; nil takes that back.
-func (m *policyMemory) stopFor(err error, until time.Time) {
+// stopFor keeps the policy from its turns until an instant, and reports whether it was stopped by the same before; nil takes that back.
+func (m *policyMemory) stopFor(err error, until time.Time) (again bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.stopped = err
 	if err != nil {
-		m.notBefore = until
+		again = m.stoppedBy == err.Error()
+		m.notBefore, m.stoppedBy = until, err.Error()
 	}
+	return again
 }
 
 // stop returns why the policy is stopped, nil if it is not.

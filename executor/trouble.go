@@ -64,13 +64,16 @@ func (w *worker) putAside(ctx context.Context, t *turn, a *assignment, cause err
 // trouble does what the grade of an error asks for. It returns an error only where the process must stop.
 func (w *worker) trouble(t *turn, err error, limit int) (turnEnd, error) {
 	p, m := t.policy, t.memory
-	decision, locked := grade(err, circumstances{limit: limit, lost: w.session.lost(), own: true}), schemas.StateOf(err) == schemas.SQLStateLockNotAvailable
+	decision, state := grade(err, circumstances{limit: limit, lost: w.session.lost(), own: true}), schemas.StateOf(err)
 	err = stripped("policy "+string(p.Name), err)
 	switch decision {
 	case Retry:
 		pause, level := m.retry(w.now()), slog.LevelWarn
-		if locked {
+		switch state {
+		case schemas.SQLStateLockNotAvailable:
 			level = m.inTheWay()
+		case schemas.SQLStateGate, schemas.SQLStateHalted: // somebody has placed a hold, applied or paused
+			level = slog.LevelInfo
 		}
 		w.log.Log(context.Background(), level, "the batch is tried again", "policy", p.Name, "error", err, "pause_seconds", pause.Seconds())
 		return turnBlocked, nil
@@ -82,15 +85,19 @@ func (w *worker) trouble(t *turn, err error, limit int) (turnEnd, error) {
 	}
 }
 
-// stop keeps a policy from its turns until its next scheduled time. Readiness says so at once.
+// stop keeps a policy from its turns until its next scheduled time. Readiness says so at once; the log says it once, since a schedule may
+// come ten times a second.
 func (e *Executor) stop(p *planner.InForce, err error) {
 	until, unscheduled := p.Schedule.Next(e.now(), p.Since)
 	if unscheduled != nil {
 		until = e.now().Add(time.Hour)
 	}
-	e.memory(p).stopFor(err, until)
+	level := slog.LevelError
+	if e.memory(p).stopFor(err, until) {
+		level = slog.LevelDebug
+	}
 	e.showStopped(p, err, until)
 	e.metrics.in(p, stateStopped)
 	e.metrics.skips.WithLabelValues(string(p.Name), p.TableName, string(stateStopped)).Inc()
-	e.log.Error("policy is stopped until its next scheduled time", "policy", p.Name, "table", p.TableName, "error", err, "until", until)
+	e.log.Log(context.Background(), level, "policy is stopped until its next scheduled time", "policy", p.Name, "table", p.TableName, "error", err, "until", until)
 }

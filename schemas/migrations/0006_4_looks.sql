@@ -6,7 +6,7 @@ create table lapse.looked (
   policy_id int primary key,
   at        timestamptz not null
 ) with (fillfactor = 50); -- updated in its page
-comment on table lapse.looked is 'When a look last found nothing due under a policy. Written at most once an hour.';
+comment on table lapse.looked is 'When a look last found nothing due under a policy. Written at most once a minute.';
 comment on column lapse.looked.policy_id is 'The policy.';
 comment on column lapse.looked.at is 'By the server''s clock.';
 
