@@ -2,6 +2,7 @@ package executor
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -46,6 +47,32 @@ func TestATableThatStaysLockedIsWarnedOfOnce(t *testing.T) {
 	if level := m.inTheWay(); level != slog.LevelWarn {
 		t.Errorf("after a run that met no lock: %v", level)
 	}
+}
+
+// A policy that is stopped by the same at each of its times is an error once, and again after a run that ended well.
+func TestAPolicyThatStaysStoppedIsAnErrorOnce(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	db := pgtest.New(t, pgtest.Newest(t))
+	sessions(t, db, 5, 1)
+	arm(t, db, policies(policy("p", "public.sessions")))
+	p := open(t, db, "p").policy
+	e := newExecutor(t, db, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	errs := func(want int, why string) {
+		t.Helper()
+		if n := strings.Count(log.String(), "level=ERROR"); n != want {
+			t.Errorf("%s: %d errors, want %d:\n%s", why, n, want, &log)
+		}
+	}
+	for range 3 {
+		e.stop(p, errors.New("the table is gone"))
+	}
+	errs(1, "three times by the same")
+	e.stop(p, errors.New("a column is gone"))
+	errs(2, "by something else")
+	e.memory(p).finish(p, &runState{}, quarantined{})
+	e.stop(p, errors.New("a column is gone"))
+	errs(3, "after a run")
 }
 
 // Shards are a run's own: what is known of them ends with it.
