@@ -251,8 +251,10 @@ func inForceWith(w *world, d *Definition, functions string) InForce {
 			select id, %[1]d, name, '%[2]s'::regclass, '%[2]s', %[3]s, spec, %[4]s from lapse.policy where version = 1;`, d.Version, d.Table, schemas.Literal(string(columns)), schemas.Literal(string(joined))),
 		fmt.Sprintf(`update lapse.gate set version = %d, table_oid = '%s'::regclass;`, d.Version, d.Table),
 	}, "\n")))
-	return InForce{
+	p := InForce{
 		ID: d.ID, Version: d.Version, Name: d.Name, State: schemas.Armed, Definition: *d, TableName: d.Table, Batch: d.Batch,
 		TableOID: valueOn[uint32](w.t, w.admin, `select $1::text::regclass::oid`, d.Table),
 	}
+	p.spec.Functions = d.digest()
+	return p
 }
