@@ -2,10 +2,7 @@ package audit_test
 
 import (
 	"context"
-	"flag"
-	"fmt"
 	"os"
-	"runtime"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -23,16 +20,7 @@ func TestMain(m *testing.M) {
 	if settings := os.Getenv(childSettings); settings != "" {
 		os.Exit(runChild(settings))
 	}
-	manyAtOnce()
-	goleak.VerifyTestMain(pgtest.Wrap(kafkatest.Wrap(m), catalog.Template(setup.Options{AuditRequired: true}, makeTables)))
-}
-
-// manyAtOnce runs more tests at a time than pgtest does: most of them wait for Kafka. -parallel says otherwise.
-func manyAtOnce() {
-	flag.Parse()
-	if f := flag.Lookup("test.parallel"); f.Value.String() == fmt.Sprint(runtime.GOMAXPROCS(0)) {
-		_ = f.Value.Set("5")
-	}
+	goleak.VerifyTestMain(pgtest.Wrap(kafkatest.Wrap(m), catalog.Template(setup.Options{AuditRequired: true}, makeTables), pgtest.AtOnce(5)))
 }
 
 // makeTables makes the publications, and the tables that the tests delete from.

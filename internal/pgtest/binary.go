@@ -24,13 +24,20 @@ import (
 // Runner runs the tests of a binary: *testing.M, or a wrapper of it such as another Runner or goleak's.
 type Runner interface{ Run() int }
 
-// Option says how this binary's servers are made.
+// Option says how this binary's servers are made, and how its tests run.
 type Option func(*plan)
 
-// plan is how a server is made.
+// plan is how a server is made, and how many tests run at a time.
 type plan struct {
 	settings map[string]string
 	template func(ctx context.Context, superuserURL string) error
+	atOnce   int
+}
+
+// AtOnce is how many tests run at a time, unless -parallel says otherwise: more than there are cores, since they wait for servers.
+// Without it they are three.
+func AtOnce(tests int) Option {
+	return func(p *plan) { p.atOnce = tests }
 }
 
 // Template fills the database from which every test's database is copied. It runs once per server, as the superuser.
@@ -52,6 +59,7 @@ func defaultPlan() plan {
 	return plan{
 		settings: map[string]string{"timezone": "America/St_Johns", "datestyle": "SQL, DMY"},
 		template: func(context.Context, string) error { return nil },
+		atOnce:   3,
 	}
 }
 
@@ -92,7 +100,7 @@ func (w wrapped) Run() int {
 		return 1
 	}
 	current = b
-	manyAtOnce()
+	runAtOnce(b.plan.atOnce)
 	code := w.m.Run()
 	current = nil
 	if err := b.stop(code != 0); err != nil {
@@ -102,14 +110,12 @@ func (w wrapped) Run() int {
 	return code
 }
 
-// atOnce is how many tests of a binary run at a time, unless -parallel says otherwise.
-const atOnce = 3
-
-// manyAtOnce runs more tests at a time than there are cores: most of them wait for servers.
-func manyAtOnce() {
+// runAtOnce has so many tests run at a time, or as many as there are cores, unless -parallel says otherwise.
+func runAtOnce(tests int) {
 	flag.Parse()
-	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
-		_ = f.Value.Set(strconv.Itoa(max(atOnce, runtime.GOMAXPROCS(0))))
+	cores := runtime.GOMAXPROCS(0)
+	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(cores) {
+		_ = f.Value.Set(strconv.Itoa(max(tests, cores)))
 	}
 }
 
