@@ -87,7 +87,7 @@ func TestAClockThatJumpedAsksOnce(t *testing.T) {
 	})
 }
 
-// Months without an executor ask nobody while an auditor was there to see that the clock did not jump.
+// Time without an executor asks nobody as far as heartbeats reach over it. That they are kept for a day only is lapse.beat's.
 func TestHeartbeatsCarryTheMeasureOfTheClockOn(t *testing.T) {
 	t.Parallel()
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
