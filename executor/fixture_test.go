@@ -89,6 +89,7 @@ func executorAt(t testing.TB, url string, change ...func(*Config)) *Executor {
 	if err != nil {
 		t.Fatal(err)
 	}
+	e.pace.alone = true
 	return e
 }
 

@@ -11,13 +11,21 @@ import (
 	"lapse/planner/policyfile"
 )
 
-// What the application feels of a deletion is how long a batch lasts, more than how much of the time is used: see bench/pace,
-// which the constants are from.
+// What the application feels of a deletion is how often it meets a batch at all: if one of its transactions in a hundred does, its 99th
+// percentile is another. So most of the time is left to it where there is one. See bench/pace, which the constants are from.
 const (
 	// gentleWork is the time of a batch's rows at gentle pace: see batchSize.learnGentle.
 	gentleWork = 2 * time.Millisecond
-	// gentleShare is the part of the time in which batches run at gentle pace.
+	// gentleShare is the part of the time in which batches run at gentle pace, and quietShare that part while nobody else has the server
+	// do anything.
 	gentleShare = planner.GentleShare
+	quietShare  = planner.QuietShare
+	// busyFrom is the part of the last looks that found somebody else at work, the later the more, from which on the server counts as busy,
+	// and busyForgets what each look leaves of those before it: one that found somebody counts for two looks, ten for ten.
+	busyFrom    = 0.15
+	busyForgets = 0.8
+	// quietAfter is for how long looks are remembered.
+	quietAfter = 20 * lookInterval
 	// gentleLane is how long a batch at gentle pace waits for the end of another one of this process. One that lasts longer
 	// holds up nobody.
 	gentleLane = 10 * time.Millisecond
@@ -33,20 +41,24 @@ func gentle(p *planner.InForce) bool { return p.Limits.Pace != policyfile.PaceUn
 
 // pace is when batches at gentle pace may begin, for all workers of a process. What it promises of them:
 //
-//   - Together they run gentleShare of the time at most: each worker rests after a batch for as long as it takes until its part
-//     of the share is kept. Its part is one of as many as there are workers with a shard of such a policy, in all executors
-//     that work on this database; those of other processes are counted once in lookInterval.
+//   - Together they run gentleShare of the time at most, or quietShare: each worker rests after a batch for as long as it takes until
+//     its part of the share is kept. Its part is one of as many as there are workers with a shard of such a policy, in all executors
+//     that work on this database; those of other processes are counted once in lookInterval, and whether others have the server do
+//     anything, in whatever database, is looked at then too.
 //   - Two batches of one process do not run side by side, unless one lasts longer than gentleLane. Batches of two processes may.
 //
 // Policies at another pace are not counted, and not kept. Safe for concurrent use.
 type pace struct {
 	sleep func(context.Context, time.Duration) error
 	lane  chan struct{} // holds one
+	alone bool          // it takes nobody else to be at work: a test's server has other tests
 
 	mu      sync.Mutex
 	here    int // workers of this process with a shard of a policy at gentle pace
 	all     int // of all processes, as the database had them when it was asked last
 	askedAt time.Time
+	busy    float64 // the part of the last looks that found somebody else at work
+	sawAt   time.Time
 }
 
 func newPace() *pace {
@@ -69,7 +81,11 @@ func (c *pace) join() (leave func()) {
 func (c *pace) share() float64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return gentleShare / float64(max(c.here, c.all, 1))
+	share := float64(quietShare)
+	if c.busy >= busyFrom {
+		share = gentleShare
+	}
+	return share / float64(max(c.here, c.all, 1))
 }
 
 // due reports whether the database is to be asked how many workers there are, and takes down that it is.
@@ -83,10 +99,22 @@ func (c *pace) due(now time.Time) bool {
 	return true
 }
 
-func (c *pace) counted(workers int) {
+// counted takes down what a look found: how many workers there are, and whether somebody else has the server do anything. The first
+// look of all, or after a long time, is all that is known.
+func (c *pace) counted(workers int, others bool, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all = workers
+	found := 0.0
+	if others && !c.alone {
+		found = 1
+	}
+	if c.sawAt.IsZero() || now.Sub(c.sawAt) > quietAfter || now.Before(c.sawAt) {
+		c.busy = found
+	} else {
+		c.busy = busyForgets*c.busy + (1-busyForgets)*found
+	}
+	c.sawAt = now
 }
 
 // enter lets a batch begin when no other of this process runs, or when one lasts long. The caller calls what is returned at the
@@ -103,23 +131,31 @@ func (c *pace) enter(ctx context.Context) (leave func()) {
 	return func() {}
 }
 
-// gentleWorkers counts the workers that have a shard of a policy at gentle pace.
-const gentleWorkers = `
-	select count(*)
-	  from lapse.shard s join lapse.policy p on p.id = s.policy_id and p.version = s.version
-	 where not s.done and s.holder is not null and s.lease_until > clock_timestamp()
-	   and p.spec ->> 'pace' is distinct from '` + policyfile.PaceUnlimited + `'`
+// company counts the workers that have a shard of a policy at gentle pace, and says whether anybody else's session has a statement under
+// way or had one in the last 20 ms. Who is not shown what others' sessions do (pg_read_all_stats) sees those that hold a snapshot: of an
+// application that has the server do much, most looks see one.
+const company = `
+	select (select count(*)
+	          from lapse.shard s join lapse.policy p on p.id = s.policy_id and p.version = s.version
+	         where not s.done and s.holder is not null and s.lease_until > clock_timestamp()
+	           and p.spec ->> 'pace' is distinct from '` + policyfile.PaceUnlimited + `'),
+	       exists (
+	        select from pg_stat_get_activity(null) a
+	         where a.datid <> 0 and coalesce(a.backend_type, 'client backend') = 'client backend' and a.application_name not like 'lapse%'
+	           and case when a.state is null or a.state = 'disabled' then a.backend_xmin is not null
+	                    else a.state = 'active' or a.state_change > clock_timestamp() - interval '20 ms' end)`
 
-// countWorkers asks the database how many workers share the time, where it was not asked lately.
-func (w *worker) countWorkers(ctx context.Context) error {
+// lookAround asks the database how many workers share the time, and whether others are at work, where it was not asked lately.
+func (w *worker) lookAround(ctx context.Context) error {
 	if !w.pace.due(w.now()) {
 		return nil
 	}
 	var n int
-	if err := w.session.control.QueryRow(ctx, gentleWorkers).Scan(&n); err != nil {
+	var others bool
+	if err := w.session.control.QueryRow(ctx, company).Scan(&n, &others); err != nil {
 		return fmt.Errorf("count the workers at gentle pace: %w", err)
 	}
-	w.pace.counted(n)
+	w.pace.counted(n, others, w.now())
 	return nil
 }
 

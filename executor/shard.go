@@ -87,7 +87,7 @@ func (w *worker) linger(ctx, work context.Context, t *turn) error {
 	if !gentle(t.policy) {
 		return nil
 	}
-	if err := w.countWorkers(work); err != nil {
+	if err := w.lookAround(work); err != nil {
 		return err
 	}
 	w.rest(ctx, t)

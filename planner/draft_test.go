@@ -285,10 +285,10 @@ func TestTheBreakerAndTheRateAreForetold(t *testing.T) {
 	if s := limited(policyfile.Limits{MaxFraction: 0.6}); s.Breaker != (Breaker{}) {
 		t.Errorf("half of the rows are due: %+v", s.Breaker)
 	}
-	if s := limited(policyfile.Limits{Rate: 50}); s.SpeedFrom != Rated || s.Estimate != 10*time.Second || s.Runs != 0 {
+	if s := limited(policyfile.Limits{Rate: 50}); s.SpeedFrom != Rated || s.Estimate != 10*time.Second || s.Beside != s.Estimate || s.Runs != 0 {
 		t.Errorf("got %+v", s)
 	}
-	if s := limited(policyfile.Limits{MaxRows: 200}); s.Runs != 3 || !s.Gentle || s.RowsPerSecond != statedSpeed*GentleShare || s.Windows != 0 {
+	if s := limited(policyfile.Limits{MaxRows: 200}); s.Runs != 3 || !s.Gentle || s.RowsPerSecond != statedSpeed*QuietShare || s.Windows != 0 {
 		t.Errorf("got %+v", s)
 	}
 	if s := limited(policyfile.Limits{Pace: policyfile.PaceUnlimited}); s.Gentle || s.RowsPerSecond != statedSpeed {

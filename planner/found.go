@@ -91,7 +91,12 @@ func (s *surveyor) take(f *found) error {
 func (s *surveyor) estimate() {
 	v := &s.survey
 	if v.Gentle = s.limits.Pace != policyfile.PaceUnlimited; v.Gentle {
-		v.RowsPerSecond *= GentleShare
+		beside := v.RowsPerSecond * GentleShare
+		if rate := float64(s.limits.Rate); rate > 0 {
+			beside = min(beside, rate)
+		}
+		v.Beside = time.Duration(float64(v.Due) / beside * float64(time.Second)).Round(time.Millisecond)
+		v.RowsPerSecond *= QuietShare
 	}
 	if rate := float64(s.limits.Rate); rate > 0 && rate < v.RowsPerSecond {
 		v.RowsPerSecond, v.SpeedFrom, v.Gentle = rate, Rated, false

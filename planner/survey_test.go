@@ -124,14 +124,15 @@ func TestTheSpeedIsTakenFromTheLedger(t *testing.T) {
 	must(t, run(w.admin, took))
 	survey, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{})
 	must(t, err)
-	if survey.SpeedFrom != Measured || survey.RowsPerSecond != 500*GentleShare || !survey.Gentle || survey.Due != 1000 || survey.Estimate != 4*time.Second {
+	if survey.SpeedFrom != Measured || survey.RowsPerSecond != 500*QuietShare || !survey.Gentle || survey.Due != 1000 || survey.Estimate != 4*time.Second ||
+		survey.Beside != 100*time.Second {
 		t.Errorf("got %+v", survey)
 	}
 	must(t, run(w.admin, `update lapse.batch set started_at = started_at - interval '7 days'`))
 	must(t, run(w.admin, took))
 	survey, err = SurveyInForce(t.Context(), w.exec, &p, time.Time{})
 	must(t, err)
-	if survey.SpeedFrom != Stated || survey.RowsPerSecond != statedSpeed*GentleShare || survey.Estimate != 40*time.Millisecond {
+	if survey.SpeedFrom != Stated || survey.RowsPerSecond != statedSpeed*QuietShare || survey.Estimate != 40*time.Millisecond {
 		t.Errorf("by batches of a week ago: %+v", survey)
 	}
 }

@@ -17,6 +17,7 @@ type app struct {
 	rate        int
 	accounts    int
 	lasts       time.Duration
+	warm        time.Duration // how long it runs before it is measured: whoever steps back for it has to notice it first
 }
 
 // Where the accounts are.
@@ -42,9 +43,9 @@ type sample struct {
 
 // run lets all connections work for a time, or until ended is closed: the rest of it would say nothing.
 func (a *app) run(ctx context.Context, s *server, table string, ended <-chan struct{}) (sample, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, a.lasts, errOver)
+	ctx, cancel := context.WithTimeoutCause(ctx, a.warm+a.lasts, errOver)
 	defer cancel()
-	began := time.Now()
+	began := time.Now().Add(a.warm)
 	latencies, errs := make([][]time.Duration, a.connections), make([]error, a.connections)
 	var all sync.WaitGroup
 	for i := range a.connections {
@@ -71,7 +72,7 @@ func (a *app) run(ctx context.Context, s *server, table string, ended <-chan str
 // errOver says that the application has run for long enough.
 var errOver = errors.New("the time is over")
 
-// connection does one transaction after the other, and returns how long each took.
+// connection does one transaction after the other, and returns how long each took that began when it is measured.
 func (a *app) connection(ctx context.Context, s *server, table string, began time.Time, ended <-chan struct{}) ([]time.Duration, error) {
 	conn, err := pgx.Connect(context.WithoutCancel(ctx), s.server.SocketURL("postgres", database))
 	if err != nil {
@@ -82,7 +83,7 @@ func (a *app) connection(ctx context.Context, s *server, table string, began tim
 	for n := 0; ; n++ {
 		from := time.Now()
 		if a.rate > 0 {
-			from = began.Add(time.Duration(n*a.connections) * time.Second / time.Duration(a.rate))
+			from = began.Add(time.Duration(n*a.connections)*time.Second/time.Duration(a.rate) - a.warm)
 			timer := time.NewTimer(time.Until(from))
 			select {
 			case <-ctx.Done():
@@ -103,7 +104,9 @@ func (a *app) connection(ctx context.Context, s *server, table string, began tim
 		if err := a.transaction(context.WithoutCancel(ctx), conn, table); err != nil {
 			return all, err
 		}
-		all = append(all, time.Since(from))
+		if !from.Before(began) {
+			all = append(all, time.Since(from))
+		}
 	}
 }
 

@@ -10,7 +10,8 @@
 // A scenario is a disk (fast: as it is; slow: each flush of the log takes a millisecond longer, by commit_delay) and the place of the
 // accounts: in another table than the one that rows are deleted from, or in that very table, among the rows that are not due.
 // fsync is on. All latencies of a round are kept and sorted: no percentile is estimated. Connections wait for their answers and go
-// on at once, as pgbench's do; with -rate they keep to a schedule, and a latency counts from when it should have begun.
+// on at once, as pgbench's do; with -rate they keep to a schedule, and a latency counts from when it should have begun. The first
+// seconds of each way are not counted: -warm.
 //
 // The constants that this is about are in executor/pace.go.
 //

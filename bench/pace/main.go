@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -25,17 +26,21 @@ func main() {
 	flag.IntVar(&p.app.rate, "rate", 0, "the application's transactions per second; 0: as many as it gets answers to")
 	flag.IntVar(&p.app.accounts, "accounts", 200_000, "the application's accounts")
 	flag.DurationVar(&p.app.lasts, "time", 15*time.Second, "how long the application runs")
-	flag.IntVar(&p.due, "due", 3_000_000, "rows that are due before each run; what is measured ends when they are gone")
+	flag.DurationVar(&p.app.warm, "warm", 3*time.Second, "how long the application runs each time before it is measured")
+	flag.IntVar(&p.due, "due", 4_000_000, "rows that are due before each run; what is measured ends when they are gone")
 	flag.IntVar(&p.workers, "workers", 2, "limits.workers of lapse.yaml")
 	disks := flag.String("disks", "fast,slow", "disks")
 	tables := flag.String("tables", "other,own", "where the accounts are: in another table, or among the rows of the policy's own")
+	beside := flag.String("paces", strings.Join(paces, ","), "the paces that it is measured beside")
 	out := flag.String("o", "bench/out/pace.json", "the `file` for all figures")
 	quick := flag.Bool("quick", false, "one short round: does it work?")
 	flag.Parse()
 	if *quick {
 		p.rounds, p.app.lasts, p.app.accounts, p.due = 1, time.Second, 1000, 300_000
+		p.app.warm = 100 * time.Millisecond
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // A program of its own.
+	p.ways = append([]string{alone}, strings.Split(*beside, ",")...)
 	err := run(ctx, &p, *disks, *tables, *out)
 	stop()
 	if err != nil {
@@ -52,6 +57,7 @@ type plan struct {
 	due       int
 	workers   int
 	app       app
+	ways      []string
 	scenarios []scenario
 	progress  io.Writer
 	dir       string // for keys and configuration
@@ -72,7 +78,7 @@ const (
 	unlimited = "unlimited"
 )
 
-var ways = []string{alone, gentle, unlimited}
+var paces = []string{gentle, unlimited}
 
 func run(ctx context.Context, p *plan, disks, tables, out string) (err error) {
 	if p.lapse, err = filepath.Abs(p.lapse); err != nil {
@@ -83,6 +89,11 @@ func run(ctx context.Context, p *plan, disks, tables, out string) (err error) {
 	}
 	if p.rounds < 1 || p.app.connections < 1 || p.app.accounts < 1 || p.due < 1 {
 		return errors.New("-rounds, -connections, -accounts and -due: at least one")
+	}
+	for _, way := range p.ways[1:] {
+		if !slices.Contains(paces, way) {
+			return fmt.Errorf("-paces: there are %s, not %q", strings.Join(paces, " and "), way)
+		}
 	}
 	for disk := range strings.SplitSeq(disks, ",") {
 		for table := range strings.SplitSeq(tables, ",") {
@@ -135,8 +146,8 @@ func (p *plan) scenario(ctx context.Context, install pgserver.Install, of scenar
 	}
 	samples := map[string][]sample{}
 	for round := range p.rounds {
-		for i := range ways {
-			way := ways[(i+round)%len(ways)]
+		for i := range p.ways {
+			way := p.ways[(i+round)%len(p.ways)]
 			got, err := p.sample(ctx, s, of, way)
 			if err != nil {
 				return fmt.Errorf("%s: %w", way, err)
@@ -146,20 +157,17 @@ func (p *plan) scenario(ctx context.Context, install pgserver.Install, of scenar
 			samples[way] = append(samples[way], got)
 		}
 	}
-	r.add(of, samples)
+	r.add(of, p.ways, samples)
 	return nil
 }
 
 // sample lets the application run, alone or beside Lapse.
 func (p *plan) sample(ctx context.Context, s *server, of scenario, way string) (sample, error) {
-	if way == alone {
-		if err := s.refill(ctx, 0); err != nil {
-			return sample{}, err
-		}
-		return p.app.run(ctx, s, of.Table, nil)
-	}
 	if err := s.refill(ctx, p.due); err != nil {
 		return sample{}, err
+	}
+	if way == alone {
+		return p.app.run(ctx, s, of.Table, nil)
 	}
 	process, err := p.start(ctx, s, way)
 	if err != nil {

@@ -21,12 +21,12 @@ func TestEveryWayOfEveryScenarioIsMeasured(t *testing.T) {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	p := plan{
-		lapse: lapse, major: pgtest.Newest(t), rounds: 1, due: 300_000, workers: 2, dir: t.TempDir(), progress: io.Discard,
-		app:       app{connections: 2, accounts: 1000, lasts: time.Second},
+		lapse: lapse, major: pgtest.Newest(t), rounds: 1, due: 300_000, workers: 2, dir: t.TempDir(), progress: io.Discard, ways: []string{alone, gentle, unlimited},
+		app:       app{connections: 2, accounts: 1000, lasts: time.Second, warm: 100 * time.Millisecond},
 		scenarios: []scenario{{"fast", otherTable}, {"slow", ownTable}},
 	}
 	r, err := p.measure(t.Context())
-	if err != nil || len(r.Figures) != len(p.scenarios)*len(ways) {
+	if err != nil || len(r.Figures) != len(p.scenarios)*len(p.ways) {
 		t.Fatalf("%d figures, %v", len(r.Figures), err)
 	}
 	for i := range r.Figures {

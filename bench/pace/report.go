@@ -50,7 +50,7 @@ func spreadOf(values []float64) spread {
 }
 
 // add enters a scenario's samples, one of each way a round.
-func (r *report) add(of scenario, samples map[string][]sample) {
+func (r *report) add(of scenario, ways []string, samples map[string][]sample) {
 	for _, way := range ways {
 		each := func(value func(with, without *sample) float64) spread {
 			var values []float64

@@ -130,6 +130,9 @@ func (c *surveyor) printTime(s *planner.Survey) {
 		speed += ", at gentle pace"
 	}
 	c.line("takes", "%s at %.0f rows per second (%s)", takes, s.RowsPerSecond, speed)
+	if s.Beside > s.Estimate && s.Beside >= time.Second {
+		c.line("", "about %s beside an application, to which gentle pace leaves most of the time", s.Beside.Round(time.Second))
+	}
 }
 
 // foundBy names the index that PostgreSQL would use; of a small table it may read all though there is one.
