@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/backoff"
 	"lapse/internal/pgtest"
@@ -156,82 +155,6 @@ func TestWorkersOfOtherProcessesShareTheTime(t *testing.T) {
 		}
 		if got := count(); got != quietShare {
 			t.Errorf("when they are given back it has %v of the time", got)
-		}
-	})
-}
-
-func TestMostOfTheTimeIsLeftToAnApplicationThatIsThere(t *testing.T) {
-	t.Parallel()
-	c, now := newPace(), time.Now()
-	look := func(others bool) float64 {
-		now = now.Add(lookInterval)
-		c.counted(1, others, now)
-		return c.share()
-	}
-	for _, step := range []struct {
-		what   string
-		others bool
-		looks  int
-		want   float64
-	}{
-		{"nobody is there at first", false, 1, quietShare},
-		{"somebody is seen once", true, 1, gentleShare},
-		{"and not again", false, 2, quietShare},
-		{"somebody is seen ten times", true, 10, gentleShare},
-		{"and not since", false, 4, gentleShare},
-		{"and not for long", false, 10, quietShare},
-	} {
-		for n := range step.looks {
-			if got := look(step.others); got != step.want && n == step.looks-1 {
-				t.Errorf("%s: it has %v of the time, want %v", step.what, got, step.want)
-			}
-		}
-	}
-	now = now.Add(2 * quietAfter)
-	if got := look(true); got != gentleShare {
-		t.Errorf("what it finds after a long time is not all that it goes by: %v", got)
-	}
-	now = now.Add(2 * quietAfter)
-	if got := look(false); got != quietShare {
-		t.Errorf("nobody is there after a long time: %v", got)
-	}
-}
-
-// The server is one of its own: on another there are other tests.
-func TestAnApplicationIsSeenInWhateverDatabaseAndOneThatDoesNothingIsNot(t *testing.T) {
-	t.Parallel()
-	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
-		executor := schemas.RolesFor(schemas.DefaultRolePrefix).Executor
-		look := func() float64 {
-			t.Helper()
-			w := newTestWorker(t, db)
-			defer w.close()
-			w.pace.alone = false
-			if err := w.connect(t.Context(), forever); err != nil {
-				t.Fatal(err)
-			}
-			if err := w.lookAround(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			return w.pace.share()
-		}
-		idle := db.Connect(t)
-		if _, err := idle.Exec(t.Context(), "begin; create table seen ()"); err != nil {
-			t.Fatal(err)
-		}
-		for _, rights := range []string{"select", "grant pg_read_all_stats to " + executor} {
-			db.Exec(t, rights)
-			eventually(t, "nobody is at work", func() bool { return look() == quietShare })
-			other, err := pgx.Connect(t.Context(), db.Server.URL("postgres", "postgres"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			var slept sync.WaitGroup
-			slept.Go(func() { _, _ = other.Exec(ctx, "select pg_sleep(600)") }) // it ends with ctx
-			eventually(t, "a statement in another database is seen: "+rights, func() bool { return look() == gentleShare })
-			cancel()
-			slept.Wait()
 		}
 	})
 }
