@@ -5,7 +5,8 @@
 //
 // Every row that a committed transaction deletes from a published table is in its topic once, whatever dies. Its event is in
 // one partition, chosen by its key, behind every event of former transactions. System deletes are in one topic; user and
-// unverified deletes are in another. A truncated table is one event in each partition of the second. Every transaction with
+// unverified deletes are in another. A partition that a policy drops is one event in each partition of the first, a truncated table in each of
+// the second. Every transaction with
 // events, or with a ledger row that the log keeps, has a record in the log, behind its events and before the slot moves on.
 //
 // The same WAL gives the same bytes whenever it is read with the same keys and route: package evidence alone decides what an
@@ -110,7 +111,7 @@
 //	a change that cannot be decoded           the process ends: nothing is ever skipped
 //	a record larger than a topic takes        the same. An event is below 256 KiB, a record of the log below 600 KiB, so
 //	                                          max.message.bytes of that much is enough; the default is 1 MiB
-//	a batch that the deletion functions       Config.Alarm, before the transaction's record: every deletion in the database
+//	a batch, or a drop, that the functions    Config.Alarm, before the transaction's record: every deletion in the database
 //	 wrote, row and result, fits no tag key    stops until a person has looked (an executor with another key, or somebody
 //	                                          with its login) and says lapse resume --all; its rows are unverified
 //	deletion cannot be stopped for it         the stream is opened again and the stop is tried again, for ever: nothing behind

@@ -22,7 +22,7 @@ type Metrics struct {
 	lag          prometheus.GaugeFunc
 	kafka        *kafka.Metrics
 
-	byCause   [evidence.Unverified + 1][evidence.SoftDelete + 1]prometheus.Counter // published, looked up once
+	byCause   [evidence.Unverified + 1][evidence.Drop + 1]prometheus.Counter // published, looked up once
 	since     atomic.Int64                                                         // see behind; Unix microseconds, 0 for nothing
 	serverLag lagTracker
 }
@@ -32,7 +32,7 @@ func NewMetrics() *Metrics {
 	m := &Metrics{
 		published: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "lapse_events_published_total",
-			Help: "Events handed to Kafka, by cause and operation. A truncate counts once for each partition.",
+			Help: "Events handed to Kafka, by cause and operation. A truncate or a drop counts once for each partition.",
 		}, []string{"cause", "op"}),
 		deduplicated: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "lapse_events_deduplicated_total",
@@ -44,7 +44,7 @@ func NewMetrics() *Metrics {
 		}),
 		own: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "lapse_own_batches_unverified_total",
-			Help: "Transactions with a batch that the deletion functions wrote and that fits none of the tag keys. Each stops all deletion.",
+			Help: "Transactions with a batch or a drop that the deletion functions wrote and that fits none of the tag keys. Each stops all deletion.",
 		}),
 		mismatches: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "lapse_reconciliation_mismatches_total",
@@ -68,6 +68,7 @@ func NewMetrics() *Metrics {
 	for _, cause := range []evidence.Cause{evidence.System, evidence.Unverified} {
 		m.byCause[cause][evidence.SoftDelete] = m.published.WithLabelValues(cause.String(), evidence.SoftDelete.String())
 	}
+	m.byCause[evidence.System][evidence.Drop] = m.published.WithLabelValues(evidence.System.String(), evidence.Drop.String())
 	for _, cause := range []evidence.Cause{evidence.System, evidence.User, evidence.Unverified} {
 		for _, op := range []evidence.Op{evidence.Delete, evidence.Truncate} {
 			m.byCause[cause][op] = m.published.WithLabelValues(cause.String(), op.String())

@@ -110,7 +110,7 @@ func (s *session) callDrop(ctx context.Context, a *assignment, key schemas.Key, 
 	}
 	batch := &pgx.Batch{}
 	batch.Queue(`select dropped, rows, coalesce(why, '') from `+planner.DropFunction(a.policy, a.version)+deleteCall,
-		deleteArguments(&claim, claim.MAC(key), a.lease, s.holder, order{limit: 1})...)
+		deleteArguments(&claim, claim.DropMAC(key), a.lease, s.holder, order{limit: 1})...)
 	batch.Queue("set local search_path = pg_catalog, pg_temp")
 	batch.Queue(`select (`+functionVersions+`), `+heldCursors, a.functions.names)
 	answers := s.batches.SendBatch(ctx, batch)

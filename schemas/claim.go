@@ -14,6 +14,10 @@ import (
 // ever have the same bytes.
 const claimFormat = "lapse-claim-3"
 
+// dropFormat stands before the canonical bytes of a claim to drop a partition. What was signed to delete rows says nothing of a
+// partition that is dropped, and the other way round.
+const dropFormat = "lapse-drop-1"
+
 // Claim is what a batch says of itself before it deletes anything: who deletes, under which policy, in which
 // transaction, and which relations it may touch. It is the row of lapse.batch, and its MAC is what makes a delete a
 // system delete in the eyes of the audit.
@@ -74,6 +78,18 @@ func (c *Claim) MAC(key Key) []byte {
 // Verify reports whether mac is the claim's MAC under key, in constant time.
 func (c *Claim) Verify(key Key, mac []byte) bool {
 	return key.Check() == nil && hmac.Equal(c.MAC(key), mac)
+}
+
+// DropMAC is MAC for a claim to drop the target whole.
+func (c *Claim) DropMAC(key Key) []byte {
+	h := hmac.New(sha256.New, key)
+	h.Write(append(appendText(nil, dropFormat), c.Canonical()...))
+	return h.Sum(nil)
+}
+
+// VerifyDrop is Verify for a claim to drop the target whole.
+func (c *Claim) VerifyDrop(key Key, mac []byte) bool {
+	return key.Check() == nil && hmac.Equal(c.DropMAC(key), mac)
 }
 
 // Covers reports whether the claim names oid as a relation that its deletes may cascade to.

@@ -25,12 +25,14 @@ type Account struct {
 	Result    *Result        // the result that ended the claim; nil where none came or it could not be read
 	Batches   int            // rows of lapse.batch
 	Results   int            // rows of lapse.batch_result
+	Drops     int            // rows of lapse.dropped
+	Drop      *PartitionDrop // the one that the claim is of; nil for none
 	Awaited   bool           // rows of the ledger for whose confirmation somebody waits: policies, their states, heartbeats
 	Heartbeat *Heartbeat     // the last heartbeat; nil for none
 	Tallies   []Tally        // in the order in which each first came
 
-	// OwnUnverified is the first batch that the deletion functions wrote in this transaction, row and result, and that no tag
-	// key verifies; nil if there is none.
+	// OwnUnverified is the first batch that the deletion functions wrote in this transaction, row and result, or the first drop,
+	// that no tag key verifies; nil if there is none.
 	OwnUnverified *uuid.UUID
 
 	last int // the tally that was counted up last, which most often is the next one's too
@@ -62,11 +64,11 @@ func (t *Tally) is(oid uint32, f finding) bool {
 
 // Recorded reports whether the transaction has a record of its own in the log: it has events, or it wrote into the
 // ledger what a batch writes.
-func (a *Account) Recorded() bool { return len(a.Tallies) > 0 || a.Batches > 0 || a.Results > 0 }
+func (a *Account) Recorded() bool { return len(a.Tallies) > 0 || a.Batches > 0 || a.Results > 0 || a.Drops > 0 }
 
 // Unverified reports whether anything of the transaction is not what it seems to claim.
 func (a *Account) Unverified() bool {
-	if a.Batches > 0 && a.Claim == nil {
+	if (a.Batches > 0 || a.Drops > 0) && a.Claim == nil || a.Drops > 1 || a.Drops > 0 && a.Drop == nil {
 		return true
 	}
 	for i := range a.Tallies {

@@ -84,8 +84,12 @@ func (a *Assembler) Change(change *replication.Change) {
 	if finding.Op == None || joined {
 		return
 	}
-	a.event.set(a.tx, change, finding, a.classifier.Claim(), a.names.of(change.Relation))
-	a.event.Hashed = finding.Cause == System && a.classifier.hashed
+	if finding.Op == Drop {
+		a.event.setDrop(a.tx, change.Ordinal, a.classifier.Account().Drop)
+	} else {
+		a.event.set(a.tx, change, finding, a.classifier.Claim(), a.names.of(change.Relation))
+		a.event.Hashed = finding.Cause == System && a.classifier.hashed
+	}
 	if finding.Op == Delete && a.pairs != nil && a.pairs.waits(change, finding) {
 		a.wait()
 		return
@@ -116,6 +120,9 @@ func (a *Assembler) Commit(tx *replication.Tx, around func() *Surroundings) *Con
 	if account.Recorded() {
 		o.Verdict = reconcile(account)
 		o.Records = append(o.Records, &transactionContent{Tx: tx, Account: account, Verdict: o.Verdict})
+		if account.Drop != nil {
+			o.Records = append(o.Records, &dropContent{Tx: tx, Drop: account.Drop})
+		}
 	}
 	if a.beat != nil {
 		a.conclude(tx, around())

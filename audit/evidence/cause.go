@@ -36,6 +36,7 @@ const (
 	Gap                  // no deletion: what was deleted between two positions nobody has read
 	Rewind               // no deletion: what was published above a position never happened
 	SoftDelete           // one row, which stays: a column of it was set
+	Drop                 // all rows of a partition, which a policy dropped whole
 )
 
 // String is the operation as headers and metrics write it.
@@ -51,6 +52,8 @@ func (o Op) String() string {
 		return "rewind"
 	case SoftDelete:
 		return "soft_delete"
+	case Drop:
+		return "drop"
 	default:
 		return ""
 	}

@@ -17,6 +17,8 @@ const claimTolerance = 24 * time.Hour
 //	                 ┌─ batch row that proves itself ──▶ SYSTEM ──┐ batch_result, or another batch row
 //	start ── first ──┼─ batch row that does not ──────────────────┴──▶ UNVERIFIED, to the end
 //	                 └─ anything else ──────────────────▶ USER ───── a batch row ──▶ UNVERIFIED, to the end
+//
+// A row of a drop is as a batch row and its result: the drop is what it says, and all behind it is unverified.
 type state byte
 
 const (
@@ -67,6 +69,9 @@ func (c *classifier) Begin(tx *replication.Tx) {
 func (c *classifier) Classify(change *replication.Change) finding {
 	first := c.state == stateStart
 	if change.Op == replication.OpInsert && change.Relation.Schema == schemas.LedgerSchema {
+		if change.Relation.Name == schemas.DroppedTable {
+			return c.drop(change, first)
+		}
 		c.ledger(change, first)
 	}
 	if c.state == stateStart {
@@ -87,7 +92,7 @@ func (c *classifier) ledger(change *replication.Change, first bool) {
 		// Only the first published change can open SYSTEM. A batch row anywhere else was not written by a deletion
 		// function, whatever its MAC says: it may be a true row, copied behind somebody's own deletes.
 		var claim schemas.Claim
-		ours, verifies := c.examine(change, &claim)
+		ours, verifies := c.examine(change, &claim, (*schemas.Claim).Verify)
 		if first && verifies {
 			c.claim, c.state = claim, stateSystem
 			c.soft, c.hashed = parseFlag(change, softColumn), parseFlag(change, hashedColumn)
@@ -122,10 +127,37 @@ func (c *classifier) ledger(change *replication.Change, first bool) {
 	}
 }
 
-// examine reads the claim out of a batch row. ours: its database and transaction are this one's, which the deletion functions
+// drop takes a row of a partition that was dropped. Nothing but the first published change is the policy's, as with a batch; what
+// such a row says that proves nothing is repeated nowhere, and no event. Nobody but the dropping functions may write one, so one of
+// this transaction's that no key verifies is theirs.
+func (c *classifier) drop(change *replication.Change, first bool) finding {
+	var claim schemas.Claim
+	ours, verifies := c.examine(change, &claim, (*schemas.Claim).VerifyDrop)
+	c.account.Drops++
+	c.state, c.setting = stateUnverified, 0
+	switch {
+	case ours && !verifies && c.account.OwnUnverified == nil:
+		c.account.OwnUnverified = &claim.Batch
+	case first && verifies:
+		d := parseDrop(change, &claim)
+		if d == nil {
+			break
+		}
+		c.claim = claim
+		c.account.Claim, c.account.Drop = &c.claim, d
+		f := finding{Op: Drop, Cause: System}
+		c.account.count(d.Relation, f)
+		return f
+	}
+	return finding{}
+}
+
+// examine reads the claim out of a batch row, or the row of a drop, whose MAC is verified otherwise. ours: its database and transaction are this one's, which the deletion functions
 // see to. verifies: its system, history and timeline are this one's too, and one of the keys signed it. A row that cannot be
 // read is neither. It stops nothing: whoever may write such a row could otherwise stop the audit.
-func (c *classifier) examine(change *replication.Change, claim *schemas.Claim) (ours, verifies bool) {
+func (c *classifier) examine(
+	change *replication.Change, claim *schemas.Claim, verify func(*schemas.Claim, schemas.Key, []byte) bool,
+) (ours, verifies bool) {
 	mac, readable := parseClaim(change, claim)
 	if !readable && !parseIdentity(change, claim) {
 		return false, false
@@ -141,7 +173,7 @@ func (c *classifier) examine(change *replication.Change, claim *schemas.Claim) (
 		return true, false
 	}
 	for _, key := range c.keys {
-		if claim.Verify(key, mac) {
+		if verify(claim, key, mac) {
 			// Under a former history or timeline it is a true row that proves nothing here. Nobody else's key made it.
 			here := schemas.History(claim.History) == c.tx.History && schemas.Timeline(claim.Timeline) == c.tx.Timeline
 			return here, here

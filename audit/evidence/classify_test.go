@@ -13,7 +13,7 @@ import (
 )
 
 // classify returns what the classifier says of each change that is an event, in letters: s system, c system by cascade,
-// u user, x unverified; in upper case for a truncate.
+// u user, x unverified; in upper case for a truncate or a drop.
 func classify(changes ...*replication.Change) string { return string(classifyAll(nil, changes...)) }
 
 func classifyAll(account **evidence.Account, changes ...*replication.Change) []byte {
@@ -39,7 +39,7 @@ func letterOf(f evidence.Finding) string {
 	case f.Cascade:
 		letter = "c"
 	}
-	if f.Op == evidence.Truncate {
+	if f.Op == evidence.Truncate || f.Op == evidence.Drop {
 		letter = strings.ToUpper(letter)
 	}
 	return letter

@@ -20,6 +20,7 @@ const debeziumVersion = "lapse-1"
 //     not in the order of the events.
 //   - A gap or rewind is a message (op m) whose prefix says which.
 //   - The key's columns are in the table's order, and a truncate has the key {}.
+//   - A partition that a policy drops is a truncate of the partition, and the lapse block has the number of its rows.
 type debeziumFormat struct {
 	source *Source
 	form   TextForm
@@ -41,7 +42,7 @@ func (f *debeziumFormat) Alike(e *Event) {
 	switch f.after = e.Op == SoftDelete; {
 	case f.after:
 		op = `"u"`
-	case e.Op == Truncate:
+	case e.Op == Truncate, e.Op == Drop:
 		op = `"t"`
 	}
 	f.frame[0] = append(f.frame[0][:0], `{"before":`...)

@@ -41,6 +41,12 @@
 // the target instead, and nothing is deleted. Under such a row of this transaction's that does not verify, they are unverified up to its
 // result. Other updates, and all inserts, are no events.
 //
+// The server publishes nothing of a partition that is dropped. A policy that drops one says so in a row of lapse.dropped, which is a
+// batch and its result in one: the transaction's first published change, with a claim of its own kind, so that what was signed to
+// delete rows drops no partition, nor the other way round. It is one event, with the number of rows that the function counted. A row that
+// proves nothing is no event and names nothing; its transaction is unverified, and one of this transaction's that no key verifies
+// counts as the dropping functions', since nobody else but a superuser may write one.
+//
 // Where the batch says so (lapse.batch.hashed: the function's word too) the system's events have a keyed hash in the place of each
 // value that names a row. Every other event has the values: who forged it does not choose what is told of it.
 //
@@ -50,7 +56,7 @@
 //
 // # Where the next one goes
 //
-//	another kind of record in the log (policy, hold, snapshot, drop, checkpoint)
+//	another kind of record in the log (policy, hold, snapshot, checkpoint)
 //	        one file beside coverage.go with its Content; the assembler adds it to Outcome.Records, or the relay writes it
 //	another event                   finding and event in classify.go
 //	a move                          a pairing, in a file move.go; what it does to the counts is in account.go

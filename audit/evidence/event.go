@@ -34,6 +34,8 @@ type Event struct {
 	Hashed   bool  // System only: values of Keys are not to be told
 	Nameless bool  // as above: the server did not send what names the row, and Keys is empty
 
+	Drop *PartitionDrop // Drop only
+
 	TruncateCascade bool // Truncate only: the statement's options
 	RestartIdentity bool
 }

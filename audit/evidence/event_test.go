@@ -106,6 +106,7 @@ func examplesBy(t *testing.T, route *evidence.Route) map[string]*evidence.Routed
 		"event-user":       eventOf(t, route, exampleTx(), del(target, 42)),
 		"event-origin":     eventOf(t, route, fromElsewhere, del(odd, "Käse & \"Brot\"\n\u0001</b>", nil)),
 		"event-unverified": eventOf(t, route, fromElsewhere, batchRow(exampleClaim(), nil), del(target, 42)),
+		"event-drop":       eventOf(t, route, exampleTx(), dropped(exampleClaim())),
 		"event-truncate":   eventOf(t, route, exampleTx(), emptied),
 		"event-hashed":     eventOf(t, route, exampleTx(), del(odd, strings.Repeat("Käse", 20_000), "7")),
 		"event-full":       eventOf(t, route, exampleTx(), full(del(target), 42, "2026-11-21")),
@@ -145,6 +146,12 @@ func TestTheSchemaRefusesAnEventThatSaysTooMuch(t *testing.T) {
 		{"a gap with a table", "event-gap", `"table_name":""`, `"table_name":"public.sessions"`},
 		{"a rewind that does not say from where", "event-rewind", `"from"`, `"form"`},
 		{"a delete without a cause", "event-user", `"cause":"user"`, `"cause":""`},
+		{"a user's drop", "event-truncate", `"TRUNCATE"`, `"DROP"`},
+		{"a drop that does not say how many rows", "event-drop", `"rows"`, `"rowz"`},
+		{"a drop with a row", "event-drop", `"mods":[]`, `"mods":[{"keys":{"id":"42"},"old_values":{},"new_values":{}}]`},
+		{"a drop with the tag of rows", "event-drop", `"PartitionDropPolicy"`, `"RowDeletionPolicy"`},
+		{"a delete with the tag of drops", "event-system", `"RowDeletionPolicy"`, `"PartitionDropPolicy"`},
+		{"a delete with a number of rows", "event-system", `"table_oid"`, `"rows":7,"table_oid"`},
 		{"a truncate with a row", "event-truncate", `"mods":[]`, `"mods":[{"keys":{"id":"42"},"old_values":{},"new_values":{}}]`},
 	} {
 		value := bytes.Replace(events[test.from].Value, []byte(test.old), []byte(test.new), 1)

@@ -9,6 +9,7 @@ import (
 type (
 	Finding            = finding
 	TransactionContent = transactionContent
+	DropContent        = dropContent
 )
 
 var (
@@ -19,6 +20,8 @@ var (
 	AppendText    = appendText[string]
 	TableName     = tableName
 	Partition     = partition
+
+	ParseQualified = parseQualified
 )
 
 // Set makes e the event of a change.

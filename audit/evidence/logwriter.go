@@ -22,10 +22,11 @@ const (
 	KindCoverage    Kind = "coverage"    // everything up to here has been read, and there was nothing else
 	KindGap         Kind = "gap"         // what was deleted between two positions nobody has read
 	KindRewind      Kind = "rewind"      // what the log has above a position never happened in the database it goes on with
+	KindDrop        Kind = "drop"        // a partition that a policy dropped whole
 )
 
 // Content is what one record of the log says beyond what all records say. Each kind of record is one type, in a file of
-// its own: origin.go, transaction.go, coverage.go, marker.go.
+// its own: origin.go, transaction.go, coverage.go, marker.go, drop.go.
 type Content interface {
 	// Kind names it.
 	Kind() Kind

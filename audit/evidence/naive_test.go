@@ -18,7 +18,7 @@ import (
 
 // step is one published change of a drawn transaction, with what is true of it: the naive reader below never reads a row.
 type step struct {
-	kind string // batch, result, ledger, other; delete, truncate, update
+	kind string // batch, drop, result, ledger, other; delete, truncate, update
 	of   *replication.Relation
 
 	claim    schemas.Claim // a batch's
@@ -26,6 +26,7 @@ type step struct {
 	readable bool          // a batch or result whose columns all are
 	named    bool          // a batch or result whose name, database, transaction and start are readable
 	soft     bool
+	crossed  bool // signed for the other of batch and drop
 }
 
 // drawn is a transaction and who reads it.
@@ -54,15 +55,15 @@ func draw(t *rapid.T, ring []int) drawn {
 	d.tx.History = schemas.History(rapid.IntRange(1, 2).Draw(t, "history"))
 	d.tx.Timeline = schemas.Timeline(rapid.IntRange(1, 2).Draw(t, "timeline"))
 	for i := range rapid.SampledFrom(few).Draw(t, "steps") {
-		kinds := []string{"batch", "result", "ledger", "other", "delete", "delete", "delete", "truncate", "update", "update"}
+		kinds := []string{"batch", "drop", "result", "ledger", "other", "delete", "delete", "delete", "truncate", "update", "update"}
 		if i == 0 {
-			kinds = append(kinds, "batch", "batch", "batch", "batch", "batch", "batch", "batch", "batch")
+			kinds = append(kinds, "batch", "batch", "batch", "batch", "batch", "batch", "batch", "batch", "drop", "drop")
 		}
 		s := step{kind: rapid.SampledFrom(kinds).Draw(t, "kind"), of: rapid.SampledFrom(touched).Draw(t, "of")}
 		if s.kind == "other" && s.of == batchRelation {
 			s.of = target // an insert there is a batch
 		}
-		if s.kind == "batch" || s.kind == "result" {
+		if s.kind == "batch" || s.kind == "drop" || s.kind == "result" {
 			d.drawClaim(t, &s)
 		}
 		d.steps = append(d.steps, s)
@@ -92,13 +93,14 @@ func (d *drawn) drawClaim(t *rapid.T, s *step) {
 	s.claim, s.signer = c, rapid.SampledFrom([]int{0, 0, 0, 0, 1, 2, 3}).Draw(t, "signer")
 	s.readable = !seldom("unreadable")
 	s.named = s.readable || rapid.Bool().Draw(t, "named")
+	s.crossed = seldom("crossed")
 	s.soft = rapid.SampledFrom(few[:4]).Draw(t, "soft") == 3
 }
 
 func (s step) String() string {
 	text := s.kind
 	switch s.kind {
-	case "batch", "result":
+	case "batch", "drop", "result":
 		text += fmt.Sprintf(" %s by %d (readable %v, named %v, soft %v)", s.claim.Batch, s.signer, s.readable, s.named, s.soft)
 	case "ledger":
 	default:
@@ -114,12 +116,18 @@ func (s *step) change() *replication.Change {
 		return c
 	}
 	switch s.kind {
-	case "batch":
+	case "batch", "drop":
 		var mac []byte
 		if key := signers[s.signer]; key != nil {
 			mac = s.claim.MAC(key)
+			if (s.kind == "drop") != s.crossed {
+				mac = s.claim.DropMAC(key)
+			}
 		}
 		c := softly(batchRow(s.claim, mac), map[bool]string{true: "t", false: "f"}[s.soft])
+		if s.kind == "drop" {
+			c = droppedRow(s.claim, mac)
+		}
 		switch {
 		case !s.named:
 			return spoil(c, 0)
@@ -158,7 +166,7 @@ func (d *drawn) here(c *schemas.Claim) bool {
 }
 
 func (d *drawn) bySomeKey(s *step) bool {
-	return s.readable && s.claim.SystemIdentifier == source.SystemIdentifier && slices.Contains(d.ring, s.signer)
+	return s.readable && !s.crossed && s.claim.SystemIdentifier == source.SystemIdentifier && slices.Contains(d.ring, s.signer)
 }
 
 func (d *drawn) inForce(c *schemas.Claim) bool {
@@ -168,6 +176,15 @@ func (d *drawn) inForce(c *schemas.Claim) bool {
 func (d *drawn) genuine(s *step) bool {
 	return s.kind == "batch" && d.here(&s.claim) && d.bySomeKey(s) && d.inForce(&s.claim)
 }
+
+// dropsWhole says whether the transaction is a policy's drop.
+func (d *drawn) dropsWhole() bool {
+	s := &d.steps[0]
+	return s.kind == "drop" && d.here(&s.claim) && d.bySomeKey(s) && d.inForce(&s.claim)
+}
+
+// signs says of a step that it wants to be a batch or a drop.
+func signs(s step) bool { return s.kind == "batch" || s.kind == "drop" }
 
 // foreign says of a batch that it is one of the functions', for all that can be seen, and not by our keys.
 func (d *drawn) foreign(s *step) bool {
@@ -179,7 +196,7 @@ func (d *drawn) covered(i int) bool {
 	if i == 0 || !d.genuine(&d.steps[0]) {
 		return false
 	}
-	return !slices.ContainsFunc(d.steps[1:i], func(s step) bool { return s.kind == "batch" || s.kind == "result" })
+	return !slices.ContainsFunc(d.steps[1:i], func(s step) bool { return signs(s) || s.kind == "result" })
 }
 
 // open is the last batch before a step, if no result lies between.
@@ -188,7 +205,7 @@ func (d *drawn) open(i int) *step {
 		switch d.steps[j].kind {
 		case "batch":
 			return &d.steps[j]
-		case "result":
+		case "result", "drop":
 			return nil
 		}
 	}
@@ -197,6 +214,9 @@ func (d *drawn) open(i int) *step {
 
 func (d *drawn) cause(i int) (letter string) {
 	s, claim := &d.steps[i], &d.steps[0].claim
+	if i == 0 && d.dropsWhole() {
+		return "S"
+	}
 	if s.kind == "update" {
 		switch last := d.open(i); {
 		case d.covered(i) && d.steps[0].soft && s.of.OID == claim.Target:
@@ -210,7 +230,7 @@ func (d *drawn) cause(i int) (letter string) {
 		return ""
 	}
 	switch {
-	case !slices.ContainsFunc(d.steps[:i], func(s step) bool { return s.kind == "batch" }):
+	case !slices.ContainsFunc(d.steps[:i], signs):
 		letter = "u"
 	case !d.covered(i) || d.steps[0].soft || s.kind == "truncate":
 		letter = "x"
@@ -228,9 +248,12 @@ func (d *drawn) cause(i int) (letter string) {
 }
 
 // own is the first batch that has a result behind it, of those that are the functions' and not by our keys. A result speaks of
-// the last one before it.
+// the last one before it. A drop needs no result.
 func (d *drawn) own() string {
 	for j := range d.steps {
+		if s := &d.steps[j]; s.kind == "drop" && s.named && d.here(&s.claim) && !d.bySomeKey(s) {
+			return s.claim.Batch.String()
+		}
 		if d.steps[j].kind != "result" || !d.steps[j].named {
 			continue
 		}
@@ -253,16 +276,20 @@ func (d *drawn) account() string {
 		s := &d.steps[i]
 		counts[s.kind]++
 		if letter := d.cause(i); letter != "" {
-			tallies[fmt.Sprint(s.of.OID, " ", letter)]++
+			of := s.of.OID
+			if s.kind == "drop" {
+				of = s.claim.Target
+			}
+			tallies[fmt.Sprint(of, " ", letter)]++
 		}
 		if s.kind == "result" && d.covered(i) && s.readable {
 			result = s.claim.Batch.String()
 		}
 	}
-	if len(d.steps) > 0 && d.genuine(&d.steps[0]) {
+	if len(d.steps) > 0 && (d.genuine(&d.steps[0]) || d.dropsWhole()) {
 		claim = fmt.Sprintf("%+v", d.steps[0].claim)
 	}
-	return fmt.Sprintln(counts["batch"], counts["result"], counts["ledger"] > 0, claim, result, d.own(), tallies)
+	return fmt.Sprintln(counts["batch"], counts["drop"], counts["result"], counts["ledger"] > 0, claim, result, d.own(), tallies)
 }
 
 func accountText(a *evidence.Account) string {
@@ -280,7 +307,7 @@ func accountText(a *evidence.Account) string {
 	for _, t := range a.Tallies {
 		tallies[fmt.Sprint(t.OID, " ", letterOf(evidence.Finding{Op: t.Op, Cause: t.Cause, Cascade: t.Cascade}))] += int(t.Events)
 	}
-	return fmt.Sprintln(a.Batches, a.Results, a.Awaited, claim, result, own, tallies)
+	return fmt.Sprintln(a.Batches, a.Drops, a.Results, a.Awaited, claim, result, own, tallies)
 }
 
 // One classifier reads several transactions, and sees in each what one sees who looks at the whole of it at once.
@@ -317,7 +344,7 @@ func TestAnyTransactionIsSeenAsBySomebodyWhoLooksAtTheWholeOfIt(t *testing.T) {
 	for range 40 {
 		rapid.Check(t, property)
 	}
-	for _, letter := range []string{"s", "c", "u", "x", "U", "X", "own"} {
+	for _, letter := range []string{"s", "c", "u", "x", "U", "X", "S", "own"} {
 		if seen[letter] == 0 {
 			t.Errorf("%q was never drawn: %v", letter, slices.Sorted(maps.Keys(seen)))
 		}

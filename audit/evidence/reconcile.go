@@ -19,8 +19,14 @@ func reconcile(a *Account) Verdict {
 	if a.Claim == nil {
 		return Unclaimed
 	}
+	if a.Drop != nil {
+		if a.Drops != 1 || a.Batches > 0 || a.Results > 0 || a.Unverified() {
+			return Mismatch
+		}
+		return Match // there is nothing to count: the server publishes no row of what is dropped
+	}
 	r := a.Result
-	if r == nil || r.Batch != a.Claim.Batch || a.Batches != 1 || a.Results != 1 || a.Unverified() {
+	if r == nil || a.Drops > 0 || r.Batch != a.Claim.Batch || a.Batches != 1 || a.Results != 1 || a.Unverified() {
 		return Mismatch
 	}
 	if r.Deleted > r.Picked || r.rows(a.Claim.Target) != r.Deleted {

@@ -39,6 +39,10 @@ func TestHeadersRepeatWhatAFilterNeeds(t *testing.T) {
 			"lapse-cause=unverified", "lapse-op=delete", "lapse-policy=", "lapse-table=public.sessions",
 			"lapse-cascade=false", "lapse-run=", "lapse-xid=745", "lapse-lsn=00000000019C2A40", "lapse-seq=00000001",
 		}},
+		{"event-drop", []string{
+			"lapse-cause=system", "lapse-op=drop", "lapse-policy=sessions-30d", "lapse-table=public.sessions_2026_09",
+			"lapse-cascade=false", "lapse-run=0198f1d0-0000-7000-8000-000000000002", "lapse-xid=745", "lapse-lsn=00000000019C2A40", "lapse-seq=00000000",
+		}},
 		{"event-truncate", []string{
 			"lapse-cause=user", "lapse-op=truncate", "lapse-policy=", "lapse-table=public.sessions",
 			"lapse-cascade=false", "lapse-run=", "lapse-xid=745", "lapse-lsn=00000000019C2A40", "lapse-seq=00000000",
@@ -57,7 +61,7 @@ func TestOnlySystemDeletesGoToTheSystemTopic(t *testing.T) {
 			continue // they go to both
 		}
 		want := exampleRoute.User.Name
-		if name == "event-system" || name == "event-cascade" || name == "event-soft" {
+		if name == "event-system" || name == "event-cascade" || name == "event-soft" || name == "event-drop" {
 			want = exampleRoute.System.Name
 		}
 		if routed.Topic != want {

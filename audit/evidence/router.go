@@ -25,7 +25,7 @@ type Router struct {
 
 	routed Routed
 	one    [1]int32
-	every  []int32 // all partitions of the user topic
+	every  []int32 // partitions of either topic, as many as the larger one has
 
 	like    likeness // of the events that format and headers were prepared for
 	format  Format
@@ -64,7 +64,7 @@ func NewRouter(route *Route, key schemas.Key) *Router {
 		route: route, form: TextFormOf(route.Source.Encoding), hasher: newKeyHasher(key),
 		format: formats[route.Format](&route.Source),
 	}
-	for p := range route.User.Partitions {
+	for p := range max(route.System.Partitions, route.User.Partitions) {
 		r.every = append(r.every, p)
 	}
 	r.routed.Headers = make([]schemas.Header, len(headerNames))
@@ -75,7 +75,7 @@ func NewRouter(route *Route, key schemas.Key) *Router {
 }
 
 // Route says where an event goes and as which bytes. A system delete goes to the system topic, everything else to the
-// user topic. A row's events all go to one partition, by its key; a truncate, which names no row, goes to every
+// user topic. A row's events all go to one partition, by its key; a truncate or a drop, which names no row, goes to every
 // partition, so that it stands in the right place among the deletes of any row.
 func (r *Router) Route(e *Event) *Routed {
 	if like := likenessOf(e); like != r.like {
@@ -102,8 +102,8 @@ func (r *Router) Route(e *Event) *Routed {
 		topic = &r.route.System
 	}
 	out.Topic = topic.Name
-	if e.Op == Truncate {
-		out.Partitions = r.every
+	if e.Op == Truncate || e.Op == Drop {
+		out.Partitions = r.every[:topic.Partitions]
 		return out
 	}
 	r.one[0] = partition(out.Key, int(topic.Partitions))

@@ -93,33 +93,47 @@ func (f *frame) build(e *Event, source *Source, form TextForm) {
 
 	b = appendUint(append(f[2][:0], `","server_transaction_id":"`...), source.SystemIdentifier)
 	b = appendUint(append(b, '/'), uint64(e.Tx.XID))
-	if e.Cause == System {
+	switch {
+	case e.Op == Drop:
+		b = append(b, `","transaction_tag":"PartitionDropPolicy","is_system_transaction":true`...)
+	case e.Cause == System:
 		b = append(b, `","transaction_tag":"RowDeletionPolicy","is_system_transaction":true`...)
-	} else {
+	default:
 		b = append(b, `","transaction_tag":"","is_system_transaction":false`...)
 	}
 	b = appendText(append(b, `,"table_name":`...), e.Table, form)
-	if e.Op == Truncate {
-		f[2] = append(b, `,"mod_type":"TRUNCATE","value_capture_type":"KEYS","mods":[`...)
+	b = append(append(append(b, `,"mod_type":"`...), modType(e.Op)...), `","value_capture_type":"KEYS","mods":[`...)
+	if e.Op == Truncate || e.Op == Drop {
+		f[2] = b
 		b = append(f[3][:0], `]`...)
 	} else {
-		mod := `"DELETE"`
-		if e.Op == SoftDelete {
-			mod = `"UPDATE"`
-		}
-		f[2] = append(append(append(b, `,"mod_type":`...), mod...), `,"value_capture_type":"KEYS","mods":[{"keys":`...)
+		f[2] = append(b, `{"keys":`...)
 		b = append(f[3][:0], `,"old_values":{},"new_values":{}}]`...)
 	}
 	f[3] = append(appendLapse(b, e, source, form), `,"ordinal":`...)
 }
 
+// modType is what an operation is called there.
+func modType(op Op) string {
+	switch op {
+	case Truncate:
+		return "TRUNCATE"
+	case SoftDelete:
+		return "UPDATE"
+	case Drop:
+		return "DROP"
+	default:
+		return "DELETE"
+	}
+}
+
 // appendEvent puts the row's own part into the frame, up to what is said of its keys. keys is what appendKeys wrote; a
-// truncate has none.
+// truncate or a drop has none.
 func (f *frame) appendEvent(dst []byte, e *Event, keys []byte) []byte {
 	dst = appendHex(append(dst, f[0]...), uint64(e.Ordinal), 8)
 	dst = appendHex(append(dst, f[1]...), uint64(e.Ordinal), 8)
 	dst = append(dst, f[2]...)
-	if e.Op != Truncate {
+	if e.Op != Truncate && e.Op != Drop {
 		dst = append(dst, keys...)
 	}
 	return appendIdentity(appendUint(append(dst, f[3]...), uint64(e.Ordinal)), e)
@@ -168,6 +182,9 @@ func appendLapse(dst []byte, e *Event, source *Source, form TextForm) []byte {
 	if e.Op == Truncate {
 		dst = appendBool(append(dst, `,"truncate_cascade":`...), e.TruncateCascade)
 		dst = appendBool(append(dst, `,"restart_identity":`...), e.RestartIdentity)
+	}
+	if e.Drop != nil {
+		dst = appendDrop(append(dst, ','), e.Drop, form)
 	}
 	dst = appendUint(append(dst, `,"table_oid":`...), uint64(e.TableOID))
 	dst = appendSource(append(dst, ','), source, form)

@@ -46,6 +46,7 @@ create table lapse.dropped (
   started_at        timestamptz not null,
   mac               bytea not null check (octet_length(mac) = 32),
   relation          text not null check (octet_length(relation) <= 300),
+  root              text not null check (octet_length(root) <= 300),
   rows              bigint not null check (rows > 0),
   oldest            timestamptz not null,
   newest            timestamptz not null,
@@ -68,8 +69,9 @@ comment on column lapse.dropped.history is 'The history that was in force.';
 comment on column lapse.dropped.timeline is 'The server''s timeline.';
 comment on column lapse.dropped.xid is 'The transaction.';
 comment on column lapse.dropped.started_at is 'When it began.';
-comment on column lapse.dropped.mac is 'HMAC-SHA-256 over the claim, with a key that is not in the database.';
+comment on column lapse.dropped.mac is 'HMAC-SHA-256 over the claim, with a key that is not in the database. A batch''s would not do.';
 comment on column lapse.dropped.relation is 'The partition''s name in SQL.';
+comment on column lapse.dropped.root is 'The name in SQL of the policy''s table, which it was a partition of.';
 comment on column lapse.dropped.rows is 'The rows that it had, all of them due.';
 comment on column lapse.dropped.oldest is 'The oldest instant of what its rows expired by.';
 comment on column lapse.dropped.newest is 'The newest.';
@@ -251,7 +253,7 @@ declare
   shard record;
   rest  bigint;
 begin
-  select s.run, s.policy_id, (p.spec ->> 'max_rows_per_run')::bigint as most
+  select s.run, s.policy_id, p.table_oid, (p.spec ->> 'max_rows_per_run')::bigint as most
     into shard
     from lapse.shard s
     join lapse.policy p on p.id = s.policy_id and p.version = s.version
@@ -272,10 +274,12 @@ begin
     end if;
   end if;
   insert into lapse.dropped (batch, policy_id, policy, policy_version, run, cutoff, hold_version, target, cascades, functions,
-                             system_identifier, database_oid, history, timeline, xid, started_at, mac, relation, rows, oldest, newest)
+                             system_identifier, database_oid, history, timeline, xid, started_at, mac, relation, root, rows,
+                             oldest, newest)
   select claim.batch, claim.policy_id, claim.policy, claim.policy_version, claim.run, claim.cutoff, claim.hold_version,
          claim.target, claim.cascades, claim.functions, claim.system_identifier, claim.database_oid, claim.history,
          claim.timeline, claim.xid, claim.started_at, record_drop.mac, format('%I.%I', n.nspname, c.relname),
+         (select format('%I.%I', m.nspname, r.relname) from pg_class r join pg_namespace m on m.oid = r.relnamespace where r.oid = shard.table_oid),
          record_drop.rows, record_drop.oldest, record_drop.newest
     from pg_class c join pg_namespace n on n.oid = c.relnamespace
    where c.oid = claim.target;

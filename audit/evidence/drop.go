@@ -1,0 +1,132 @@
+package evidence
+
+import (
+	"encoding/hex"
+	"strings"
+	"time"
+
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// PartitionDrop is a partition that a policy dropped whole: a row of lapse.dropped whose claim verifies. The server publishes nothing
+// of a DROP, so the row is all there is of it; what it says beyond the claim is the word of the function that wrote it.
+type PartitionDrop struct {
+	Claim    *schemas.Claim
+	Relation *replication.Relation // the partition
+	Root     string                // the table that it was a partition of, as people write it
+	Rows     int64
+	// The oldest and the newest instant of what its rows expired by; zero where it is none that events can say.
+	Oldest, Newest time.Time
+}
+
+// parseDrop reads a row of lapse.dropped beside its claim; nil when it cannot be read.
+func parseDrop(change *replication.Change, claim *schemas.Claim) *PartitionDrop {
+	d := &PartitionDrop{Claim: claim, Relation: &replication.Relation{OID: claim.Target}}
+	found := 0
+	for i, column := range change.Relation.Columns {
+		text, sent := textOf(change.New, i)
+		ok := sent
+		switch column.Name {
+		case "relation":
+			d.Relation.Schema, d.Relation.Name, ok = parseQualified(text)
+		case "root":
+			root := &replication.Relation{OID: claim.Target}
+			root.Schema, root.Name, ok = parseQualified(text)
+			d.Root = tableName(root)
+		case "rows":
+			ok = parseInt64(text, &d.Rows) && d.Rows > 0
+		case "oldest":
+			parseInstant(text, &d.Oldest)
+			continue
+		case "newest":
+			parseInstant(text, &d.Newest)
+			continue
+		default:
+			continue
+		}
+		if !ok {
+			return nil
+		}
+		found++
+	}
+	if found != 3 {
+		return nil
+	}
+	return d
+}
+
+// parseQualified reads a relation's name as PostgreSQL's format('%I.%I') writes it.
+func parseQualified(text string) (schema, name string, ok bool) {
+	schema, rest, ok1 := parseIdentifier(text)
+	rest, ok2 := strings.CutPrefix(rest, ".")
+	name, rest, ok3 := parseIdentifier(rest)
+	return schema, name, ok1 && ok2 && ok3 && rest == ""
+}
+
+// parseIdentifier reads a name of SQL at the beginning of text, in double quotes or not.
+func parseIdentifier(text string) (name, rest string, ok bool) {
+	quoted, isQuoted := strings.CutPrefix(text, `"`)
+	if !isQuoted {
+		end := strings.IndexAny(text, `."`)
+		if end < 0 {
+			end = len(text)
+		}
+		return text[:end], text[end:], end > 0
+	}
+	for from := 0; ; {
+		at := strings.IndexByte(quoted[from:], '"')
+		if at < 0 {
+			return "", "", false
+		}
+		at += from
+		if !strings.HasPrefix(quoted[at+1:], `"`) {
+			return strings.ReplaceAll(quoted[:at], `""`, `"`), quoted[at+1:], at > 0
+		}
+		from = at + 2
+	}
+}
+
+// setDrop makes e the event of a partition that was dropped.
+func (e *Event) setDrop(tx *replication.Tx, ordinal uint32, d *PartitionDrop) {
+	*e = Event{
+		Tx: tx, Ordinal: ordinal, Op: Drop, Cause: System, Claim: d.Claim, Drop: d,
+		TableOID: d.Relation.OID, Table: tableName(d.Relation), Relation: d.Relation, Keys: e.Keys[:0],
+	}
+}
+
+// appendDrop writes what events and the log say of a drop alike.
+func appendDrop(b []byte, d *PartitionDrop, form TextForm) []byte {
+	b = appendText(append(b, `"root":`...), d.Root, form)
+	b = appendInt(append(b, `,"rows":`...), d.Rows)
+	if !d.Oldest.IsZero() {
+		b = appendInstant(append(b, `,"oldest":`...), d.Oldest)
+	}
+	if !d.Newest.IsZero() {
+		b = appendInstant(append(b, `,"newest":`...), d.Newest)
+	}
+	return b
+}
+
+// dropContent is the record of a partition that was dropped. It follows the record of its transaction.
+type dropContent struct {
+	Tx   *replication.Tx
+	Drop *PartitionDrop
+}
+
+// Kind is KindDrop.
+func (*dropContent) Kind() Kind           { return KindDrop }
+func (c *dropContent) written() time.Time { return c.Tx.CommitTime }
+func (*dropContent) read() *Heartbeat     { return nil }
+
+func (c *dropContent) append(b []byte, form TextForm) []byte {
+	tx, d := c.Tx, c.Drop
+	b = appendLSN(append(b, `,"commit_lsn":`...), tx.CommitLSN)
+	b = appendInstant(append(b, `,"commit_timestamp":`...), tx.CommitTime)
+	b = appendUint(append(b, `,"xid":`...), uint64(tx.XID))
+	b = appendText(append(b, `,"table":`...), tableName(d.Relation), form)
+	b = appendUint(append(b, `,"table_oid":`...), uint64(d.Relation.OID))
+	b = appendDrop(append(b, ','), d, form)
+	b = appendClaim(append(b, `,"claim":{`...), d.Claim, form)
+	return append(hex.AppendEncode(append(b, `,"functions":"`...), d.Claim.Functions[:]), `"}`...)
+}
