@@ -41,7 +41,7 @@ test: servers-or-less ## every test, on every PostgreSQL and a Kafka; PKG=./plan
 .PHONY: test-long
 test-long: servers-or-less ## the demonstration and the measuring, tried from end to end: a few minutes
 	@go test -tags long -count=1 -timeout 30m -run 'TestFiftySmallPoliciesKeepTheirPeriodBesideTenMillionRows' ./executor
-	@go test -tags long -count=1 -timeout 15m ./cmd/lapse-demo ./bench/throughput ./bench/pace
+	@go test -tags long -count=1 -timeout 15m ./cmd/lapse-demo ./bench/throughput ./bench/pace ./bench/slot
 
 .PHONY: race
 race: servers-or-less ## the same with the race detector, on the newest PostgreSQL: slower, needs a C compiler
@@ -66,7 +66,7 @@ torture-executor: servers-or-less ## the executor's: random tables with writers 
 
 # Give the machine nothing else to do meanwhile; bench/README.md says what is measured, and how.
 .PHONY: bench
-bench: bench-deletion bench-pace bench-throughput ## all that is measured side by side, about an hour; ratios first, figures in bench/out/
+bench: bench-deletion bench-pace bench-slot bench-throughput ## all that is measured side by side, about an hour; ratios first, figures in bench/out/
 
 .PHONY: bench-deletion
 bench-deletion: build servers-or-less ## deletion beside one giant DELETE and a loop of ctid batches; a look that finds nothing
@@ -76,6 +76,11 @@ bench-deletion: build servers-or-less ## deletion beside one giant DELETE and a 
 .PHONY: bench-pace
 bench-pace: build servers-or-less ## what an application feels of deletion at gentle and at unlimited pace, on its own table and beside it
 	@go run ./bench/pace -lapse bin/lapse $(BENCH)
+
+# BENCH="-rounds 3 -transports unix" narrows it; go run ./bench/slot -help says more.
+.PHONY: bench-slot
+bench-slot: build servers-or-less ## from the slot into Kafka beside pg_recvlogical, how late events are, memory while many rows pass
+	@go run ./bench/slot -lapse bin/lapse $(BENCH)
 
 # The binary to compare with is built beforehand, of any commit:
 #   git worktree add /tmp/before COMMIT && (cd /tmp/before && go build -o /tmp/lapse-before ./cmd/lapse)

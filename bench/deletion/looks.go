@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"lapse/internal/measure"
 )
 
 const (
@@ -96,5 +98,5 @@ func (s *server) look(ctx context.Context, name string) (l look, err error) {
 		}
 		took = append(took, float64(time.Since(begun).Microseconds())/1000)
 	}
-	return look{name, spreadOf(took)}, nil
+	return look{name, measure.SpreadOf(took)}, nil
 }

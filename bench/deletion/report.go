@@ -6,8 +6,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"text/tabwriter"
+
+	"lapse/internal/measure"
 )
 
 // report is all that was measured.
@@ -21,20 +22,20 @@ type report struct {
 
 // figure is one line of the table.
 type figure struct {
-	Scenario  scenario `json:"scenario"`
-	Way       string   `json:"way"`
-	Ratio     spread   `json:"ratio"` // of rows a second to the giant DELETE's, in the same round
-	Rows      spread   `json:"rows_per_second"`
-	WAL       spread   `json:"wal_bytes_per_row"`
-	ServerCPU spread   `json:"server_cpu_seconds_per_million"`
-	LapseCPU  spread   `json:"lapse_cpu_seconds_per_million"`
-	Samples   []sample `json:"samples"`
+	Scenario  scenario       `json:"scenario"`
+	Way       string         `json:"way"`
+	Ratio     measure.Spread `json:"ratio"` // of rows a second to the giant DELETE's, in the same round
+	Rows      measure.Spread `json:"rows_per_second"`
+	WAL       measure.Spread `json:"wal_bytes_per_row"`
+	ServerCPU measure.Spread `json:"server_cpu_seconds_per_million"`
+	LapseCPU  measure.Spread `json:"lapse_cpu_seconds_per_million"`
+	Samples   []sample       `json:"samples"`
 }
 
 // look is what a look costs that finds nothing.
 type look struct {
-	Table        string `json:"table"`
-	Milliseconds spread `json:"milliseconds"`
+	Table        string         `json:"table"`
+	Milliseconds measure.Spread `json:"milliseconds"`
 }
 
 // sample is one way's doing in one round.
@@ -45,31 +46,15 @@ type sample struct {
 	LapseCPU  float64 `json:"lapse_cpu_seconds"`
 }
 
-// spread is a median with what lies around it.
-type spread struct {
-	Median float64 `json:"median"`
-	Least  float64 `json:"least"`
-	Most   float64 `json:"most"`
-}
-
-func spreadOf(values []float64) spread {
-	sorted := slices.Sorted(slices.Values(values))
-	middle := sorted[len(sorted)/2]
-	if len(sorted)%2 == 0 {
-		middle = (middle + sorted[len(sorted)/2-1]) / 2
-	}
-	return spread{middle, sorted[0], sorted[len(sorted)-1]}
-}
-
 // add enters a scenario's samples, n of which are of each way: one a round.
 func (r *report) add(of scenario, due int, ways []string, samples map[string][]sample) {
 	for _, name := range ways {
-		each := func(value func(round int, s sample) float64) spread {
+		each := func(value func(round int, s sample) float64) measure.Spread {
 			var values []float64
 			for round, s := range samples[name] {
 				values = append(values, value(round, s))
 			}
-			return spreadOf(values)
+			return measure.SpreadOf(values)
 		}
 		million := float64(due) / 1e6
 		r.Figures = append(r.Figures, figure{

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/internal/measure"
 	"lapse/internal/pgserver"
 )
 
@@ -170,57 +170,18 @@ func (s *server) watch(ctx context.Context, what func() (float64, error)) (got s
 	if err := s.admin.QueryRow(ctx, "select pg_current_wal_insert_lsn()::text").Scan(&from); err != nil {
 		return got, err
 	}
-	before, err := s.cpu()
+	before, err := measure.CPU(s.server.PID())
 	if err != nil {
 		return got, err
 	}
 	if got.Seconds, err = what(); err != nil {
 		return got, err
 	}
-	after, err := s.cpu()
+	after, err := measure.CPU(s.server.PID())
 	if err != nil {
 		return got, err
 	}
 	got.ServerCPU, got.LapseCPU = (after - before).Seconds(), s.spent.Seconds()
 	err = s.admin.QueryRow(ctx, "select pg_current_wal_insert_lsn()::text, pg_wal_lsn_diff(pg_current_wal_insert_lsn(), $1::pg_lsn)::int8", from).Scan(&to, &got.WAL)
 	return got, err
-}
-
-// tick is the unit of /proc's times: a hundredth of a second on every Linux that PostgreSQL runs on.
-const tick = 10 * time.Millisecond
-
-// cpu is what the server's processes have taken: those that have ended, and those that run.
-func (s *server) cpu() (time.Duration, error) {
-	folders, err := os.ReadDir("/proc")
-	if err != nil {
-		return 0, err
-	}
-	var ticks int64
-	for _, folder := range folders {
-		if _, err := strconv.Atoi(folder.Name()); err != nil {
-			continue
-		}
-		text, err := os.ReadFile("/proc/" + folder.Name() + "/stat")
-		if err != nil {
-			continue // it has ended
-		}
-		_, rest, _ := strings.Cut(string(text), ") ")
-		field := strings.Fields(rest) // from the state on, field 3 of proc(5)
-		own := folder.Name() == strconv.Itoa(s.server.PID())
-		if len(field) < 15 || !own && field[1] != strconv.Itoa(s.server.PID()) {
-			continue
-		}
-		counted := field[11:13] // utime, stime
-		if own {
-			counted = field[11:15] // and those of children that have ended
-		}
-		for _, n := range counted {
-			value, err := strconv.ParseInt(n, 10, 64)
-			if err != nil {
-				return 0, err
-			}
-			ticks += value
-		}
-	}
-	return time.Duration(ticks) * tick, nil
 }

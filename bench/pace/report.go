@@ -6,8 +6,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"text/tabwriter"
+
+	"lapse/internal/measure"
 )
 
 // report is all that was measured.
@@ -22,42 +23,26 @@ type report struct {
 
 // figure is one line of the table.
 type figure struct {
-	Scenario scenario `json:"scenario"`
-	Way      string   `json:"way"`
-	Ratio    spread   `json:"p99_ratio"` // to that of the same round without Lapse
-	Ratio50  spread   `json:"p50_ratio"`
-	Share    spread   `json:"transactions_ratio"`
-	Deleted  spread   `json:"rows_deleted_per_second"`
-	Batch    spread   `json:"rows_of_a_batch"`
-	P99      spread   `json:"p99_milliseconds"`
-	Samples  []sample `json:"samples"`
-}
-
-// spread is a median with what lies around it.
-type spread struct {
-	Median float64 `json:"median"`
-	Least  float64 `json:"least"`
-	Most   float64 `json:"most"`
-}
-
-func spreadOf(values []float64) spread {
-	sorted := slices.Sorted(slices.Values(values))
-	middle := sorted[len(sorted)/2]
-	if len(sorted)%2 == 0 {
-		middle = (middle + sorted[len(sorted)/2-1]) / 2
-	}
-	return spread{middle, sorted[0], sorted[len(sorted)-1]}
+	Scenario scenario       `json:"scenario"`
+	Way      string         `json:"way"`
+	Ratio    measure.Spread `json:"p99_ratio"` // to that of the same round without Lapse
+	Ratio50  measure.Spread `json:"p50_ratio"`
+	Share    measure.Spread `json:"transactions_ratio"`
+	Deleted  measure.Spread `json:"rows_deleted_per_second"`
+	Batch    measure.Spread `json:"rows_of_a_batch"`
+	P99      measure.Spread `json:"p99_milliseconds"`
+	Samples  []sample       `json:"samples"`
 }
 
 // add enters a scenario's samples, one of each way a round.
 func (r *report) add(of scenario, ways []string, samples map[string][]sample) {
 	for _, way := range ways {
-		each := func(value func(with, without *sample) float64) spread {
+		each := func(value func(with, without *sample) float64) measure.Spread {
 			var values []float64
 			for round := range samples[way] {
 				values = append(values, value(&samples[way][round], &samples[alone][round]))
 			}
-			return spreadOf(values)
+			return measure.SpreadOf(values)
 		}
 		r.Figures = append(r.Figures, figure{
 			Scenario: of, Way: way, Samples: samples[way],

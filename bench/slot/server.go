@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/internal/kafkaserver"
+	"lapse/internal/pgserver"
+)
+
+const (
+	database = "app"
+	slot     = "lapse_bench"
+	copied   = "lapse_bench_copy" // a copy of the slot, for whoever drains it beside lapse
+)
+
+// place is where one scenario is measured: a server and a broker, with Lapse installed.
+type place struct {
+	of     scenario
+	server *pgserver.Server
+	broker *kafkaserver.Server
+	conn   *pgx.Conn
+	dir    string // for keys and configuration
+	lapse  string
+	nextID int    // of the rows to come
+	end    string // where the backlog ends in the server's log
+}
+
+// url is how the scenario reaches the server.
+func (p *place) url() string {
+	if p.of == tcp {
+		return p.server.URL("postgres", database)
+	}
+	return p.server.SocketURL("postgres", database)
+}
+
+// open starts server and broker, and installs Lapse.
+func (b *bench) open(ctx context.Context, of scenario) (p *place, err error) {
+	p = &place{of: of, lapse: b.lapse, dir: filepath.Join(b.dir, string(of)), nextID: 1}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.close())
+			p = nil
+		}
+	}()
+	p.server, err = pgserver.Start(ctx, pgserver.Options{Install: b.install, Settings: map[string]string{
+		"autovacuum": "off", "checkpoint_timeout": "1h", "max_wal_size": "20GB", "shared_buffers": "512MB", "fsync": "on",
+	}})
+	if err != nil {
+		return p, err
+	}
+	if p.broker, err = kafkaserver.Start(ctx, kafkaserver.Options{Java: []string{"-Xmx1g", "-XX:TieredStopAtLevel=4"}}); err != nil {
+		return p, err
+	}
+	admin, err := pgx.Connect(ctx, p.server.URL("postgres", "postgres"))
+	if err != nil {
+		return p, err
+	}
+	_, err = admin.Exec(ctx, "create database "+database)
+	if err = errors.Join(err, admin.Close(ctx)); err != nil {
+		return p, err
+	}
+	if p.conn, err = pgx.Connect(ctx, p.server.SocketURL("postgres", database)); err != nil {
+		return p, err
+	}
+	if err := p.execute(ctx, "create schema shop", "create role app", "alter schema shop owner to app", "set role app",
+		"create table shop.sessions (id bigint primary key, tenant int not null, at timestamptz not null, note text not null)",
+		"create index on shop.sessions (at, id)", "reset role"); err != nil {
+		return p, err
+	}
+	return p, p.setUp(ctx)
+}
+
+func (p *place) close() error {
+	var errs []error
+	if p.conn != nil {
+		errs = append(errs, p.conn.Close(context.Background()))
+	}
+	if p.broker != nil {
+		errs = append(errs, p.broker.Close())
+	}
+	if p.server != nil {
+		errs = append(errs, p.server.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (p *place) execute(ctx context.Context, statements ...string) error {
+	for _, sql := range statements {
+		if _, err := p.conn.PgConn().Exec(ctx, sql).ReadAll(); err != nil {
+			return fmt.Errorf("%w\nin: %.200s", err, sql)
+		}
+	}
+	return nil
+}
+
+// fill inserts rows and returns the first one's id. They are due, or not.
+func (p *place) fill(ctx context.Context, rows int, due bool) (first int, err error) {
+	at := "now()"
+	if due {
+		at = "now() - interval '60 days' + n * interval '1 ms'"
+	}
+	first = p.nextID
+	p.nextID += rows
+	return first, p.execute(ctx, fmt.Sprintf(
+		"insert into shop.sessions select %d + n, n %% 1000, %s, repeat('x', 96) from generate_series(0, %d) n", first, at, rows-1),
+		"vacuum analyze shop.sessions", "checkpoint")
+}
+
+// publications are those that the slot's reader names.
+func (p *place) publications(ctx context.Context) (names string, err error) {
+	err = p.conn.QueryRow(ctx, "select string_agg(quote_ident(pubname), ',') from pg_publication").Scan(&names)
+	return names, err
+}

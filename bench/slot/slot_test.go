@@ -1,0 +1,55 @@
+//go:build long
+
+package main
+
+import (
+	"io"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"lapse/internal/pgserver"
+	"lapse/internal/pgtest"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+func TestEveryWayIsMeasuredAndEveryEventComes(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("pg_recvlogical"); err != nil {
+		t.Skip(err)
+	}
+	lapse := filepath.Join(t.TempDir(), "lapse")
+	if text, err := exec.CommandContext(t.Context(), "go", "build", "-o", lapse, "lapse/cmd/lapse").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	install, err := pgserver.Find(pgtest.Newest(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := bench{
+		lapse: lapse, install: install, rounds: 1, rows: 20_000, passing: 20_000, lasts: time.Second, rates: []int{200, 2000}, progress: io.Discard, dir: t.TempDir(),
+		scenarios: []scenario{unix, tcp},
+	}
+	r, err := b.measure(t.Context())
+	if err != nil || len(r.Figures) != len(b.scenarios)*len(ways) || len(r.Latencies) != len(b.rates) || r.Passing == nil {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	for i := range r.Figures {
+		if f := &r.Figures[i]; f.Ratio.Median <= 0 || f.Memory.Median <= 0 {
+			t.Errorf("%+v", f)
+		}
+	}
+	for _, l := range r.Latencies {
+		if l.Events != l.Rate || l.P99 < l.P50 {
+			t.Errorf("%+v", l)
+		}
+	}
+	if err := r.print(io.Discard); err != nil {
+		t.Error(err)
+	}
+	if err := r.write(filepath.Join(t.TempDir(), "slot.json")); err != nil {
+		t.Error(err)
+	}
+}
