@@ -13,6 +13,9 @@ func (a *applier) print(changes setup.Changes) {
 	granted := map[string]bool{} // policies of one owner share a deleter
 	for i := range changes {
 		c := &changes[i]
+		if a.nothingToSay(c) {
+			continue
+		}
 		if diff := c.Diff(); diff != "" {
 			fmt.Fprintln(a.out, strings.TrimRight(diff, "\n"))
 		}
@@ -40,10 +43,52 @@ func (a *applier) print(changes setup.Changes) {
 			fmt.Fprintf(a.out, "  no longer publish %s\n", strings.Join(c.Leave, ", "))
 		}
 	}
+	fmt.Fprint(a.out, a.others(changes))
 	if !changes.Write() {
 		fmt.Fprintln(a.out, "nothing to do")
 	}
 	fmt.Fprint(a.out, a.total(changes))
+}
+
+// nothingToSay reports whether a policy stays as it is, and nobody has to know more of it than that. Warnings that were there before are
+// counted, and said by other commands.
+func (a *applier) nothingToSay(c *setup.Change) bool {
+	return (c.Kind == planner.Unchanged || c.Kind == planner.Missing) && !c.Writes() && !c.Unfit && !c.HeldBack && (!a.arm || c.ToState != schemas.Observing)
+}
+
+// namedOthers is how many policies a line names that nobody asked about.
+const namedOthers = 5
+
+// others is what is said of the policies of which there is nothing to say: how many they are, and which are not in the file.
+func (a *applier) others(changes setup.Changes) string {
+	unchanged, warned, missing := 0, 0, []string{}
+	for i := range changes {
+		switch c := &changes[i]; {
+		case !a.nothingToSay(c):
+		case c.Kind == planner.Missing:
+			missing = append(missing, string(c.Policy))
+		default:
+			unchanged++
+			if len(c.Warnings) > 0 {
+				warned++
+			}
+		}
+	}
+	text := ""
+	if unchanged > 0 {
+		text = counted(unchanged, "policy") + " unchanged"
+		if warned > 0 {
+			text += fmt.Sprintf(", %d with warnings: `lapse plan` shows them", warned)
+		}
+		text += "\n"
+	}
+	if n := len(missing); n > 0 {
+		if n > namedOthers {
+			missing = append(missing[:namedOthers], fmt.Sprintf("%d more", n-namedOthers))
+		}
+		text += fmt.Sprintf("%s in force and not in the file: --prune would drop %s\n", countedAre(n, "policy"), strings.Join(missing, ", "))
+	}
+	return text
 }
 
 // total is one line over all changes, "" where nothing changes.
@@ -95,8 +140,11 @@ func newlyDue(changes setup.Changes) string {
 		}
 	}
 	text := fmt.Sprintf("%s%d rows newly fall due", about, newly)
+	if newly == 1 {
+		text = about + "1 row newly falls due"
+	}
 	if uncounted > 0 {
-		text += fmt.Sprintf(", and those of %d policies that were not counted", uncounted)
+		text += ", and those of " + counted(uncounted, "policy") + " that could not be counted"
 	}
 	return text
 }

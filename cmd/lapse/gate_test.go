@@ -107,7 +107,7 @@ func TestAVersionByWhichMoreFallsDueLocksNoPublishedTable(t *testing.T) {
 	}
 	stop := u.writes()
 	text := u.apply(exitDone, entry("10 days", "    state: armed\n"))
-	if got := u.state(); got != "2 observing" || !strings.Contains(text, "1 rows newly fall due (1 under version 2, 0 under version 1)") {
+	if got := u.state(); got != "2 observing" || !strings.Contains(text, "1 row newly falls due (1 under version 2, 0 under version 1)") {
 		t.Errorf("in force is %s, and it said\n%s", got, text)
 	}
 	for _, args := range [][]string{{"policy", "arm", "sessions"}, {"policy", "pause", "sessions"}, {"policy", "resume", "sessions"}, {"policy", "list"}} {

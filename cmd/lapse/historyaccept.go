@@ -175,14 +175,7 @@ func (a *app) printAccepted(done *acceptedHistory) error {
 	}
 	fmt.Fprintf(a.out, "the auditor goes on within seconds if it runs, and tells consumers that nothing above %s happened\n", done.Fork)
 	if done.Restated > 0 {
-		fmt.Fprintf(a.out, "%s: armed, and deleting again once the auditor has read past this moment\n", policiesCounted(done.Restated))
+		fmt.Fprintf(a.out, "%s: armed, and deleting again once the auditor has read past this moment\n", counted(done.Restated, "policy"))
 	}
 	return nil
-}
-
-func policiesCounted(n int) string {
-	if n == 1 {
-		return "1 policy"
-	}
-	return fmt.Sprintf("%d policies", n)
 }

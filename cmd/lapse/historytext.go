@@ -119,13 +119,6 @@ func (l *lostSide) String() string {
 	return strings.Join(append(parts, counted(l.Heartbeats, "heartbeat")), ", ")
 }
 
-func counted(n uint64, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
 // instant writes a time for a person; "never" for none.
 func instant(t *time.Time) string {
 	if t == nil || t.IsZero() {

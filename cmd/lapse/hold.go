@@ -155,7 +155,7 @@ func readHold(ctx context.Context, owner *setup.Session, id schemas.HoldID) (*se
 func holdLine(r *setup.HoldRecord) string {
 	what := "a condition on " + cmp.Or(strings.Join(r.Columns, ", "), "nothing: all rows")
 	if r.Keys != nil {
-		what = fmt.Sprintf("%d keys of %s", *r.Keys, strings.Join(r.Columns, ", "))
+		what = counted(*r.Keys, "key") + " of " + strings.Join(r.Columns, ", ")
 	}
 	state := r.State
 	switch {

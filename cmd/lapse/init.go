@@ -33,7 +33,8 @@ that had to be made again: it cannot be read past that. The log goes on in the s
 missing.
 
 Keys are made where --keys says, or, if nothing says where keys are, in the user's configuration folder, and never for a
-database that is installed. Copy them to every machine that runs Lapse on this database, and keep them: they prove which
+database that is installed. Where LAPSE_KEYS or lapse.yaml says that they are, they have to be: a folder that was not mounted, or not
+copied, gets no second set. Copy them to every machine that runs Lapse on this database, and keep them: they prove which
 deletions were Lapse's. The database has their fingerprints, and commands refuse other keys.`,
 		Example: `  lapse init --database postgres://postgres@127.0.0.1/app --keys ./keys
   lapse init --grants --database postgres://lapse@127.0.0.1/app`,

@@ -37,9 +37,9 @@ func (m *meter) show(p executor.Progress) {
 
 // meterLine is what a person sees of a run that is under way.
 func meterLine(p *executor.Progress) string {
-	line := fmt.Sprintf("%s: %d rows deleted", p.Policy, p.Deleted+p.Cascaded)
+	line := fmt.Sprintf("%s: %s deleted", p.Policy, counted(p.Deleted+p.Cascaded, "row"))
 	if p.Expected > 0 {
-		line = fmt.Sprintf("%s: %d of about %d rows deleted", p.Policy, p.Deleted, max(p.Expected, p.Deleted))
+		line = fmt.Sprintf("%s: %d of about %s deleted", p.Policy, p.Deleted, counted(max(p.Expected, p.Deleted), "row"))
 	}
 	line += fmt.Sprintf(", %.0f a second", p.Rate)
 	if rest, known := p.Remaining(); known {

@@ -50,7 +50,7 @@ func TestWhatIsLoggedDoesNotMixWithTheProgressLine(t *testing.T) {
 	if got := visible(screen.String()); got != "first\nsecond\nthe result\n" {
 		t.Errorf("the screen shows %q", got)
 	}
-	if got := screen.String(); !strings.Contains(got, "p: 1 rows") || strings.Contains(got, "p: 2 rows") || !strings.Contains(got, "p: 3 rows") {
+	if got := screen.String(); !strings.Contains(got, "p: 1 row") || strings.Contains(got, "p: 2 rows") || !strings.Contains(got, "p: 3 rows") {
 		t.Errorf("what was drawn: %q", got)
 	}
 }

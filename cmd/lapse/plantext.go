@@ -80,7 +80,7 @@ func (c *surveyor) printCounts(s *planner.Survey) {
 		c.line("cascade", "%s of %s", rowsOf(*cascade.Rows, cascade.RowsAre), cascade.Table)
 	}
 	if len(s.Drops) > 0 {
-		c.line("drops", "%s whole, if all rows of them are due: %s", counted(uint64(len(s.Drops)), "partition"), dropped(s.Drops))
+		c.line("drops", "%s whole, if all rows of them are due: %s", counted(len(s.Drops), "partition"), dropped(s.Drops))
 	}
 	order := slices.Clone(s.Order)
 	for i, by := range order {
@@ -152,11 +152,11 @@ func foundBy(s *planner.Survey) string {
 func rowsOf(rows int64, are planner.Count) string {
 	switch are {
 	case planner.MoreThan:
-		return fmt.Sprintf("more than %d rows", rows)
+		return "more than " + counted(rows, "row")
 	case planner.Estimated:
-		return fmt.Sprintf("about %d rows (an estimate: --exact counts)", rows)
+		return "about " + counted(rows, "row") + " (an estimate: --exact counts)"
 	}
-	return fmt.Sprintf("%d rows", rows)
+	return counted(rows, "row")
 }
 
 func indent(text string) string {
@@ -186,5 +186,5 @@ func dropped(all []planner.Drop) string {
 	if !known {
 		return text + "; how many rows that is, is not known: analyze them"
 	}
-	return fmt.Sprintf("%s; about %d rows", text, rows)
+	return text + "; about " + counted(rows, "row")
 }

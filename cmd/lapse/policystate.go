@@ -122,7 +122,7 @@ func (s *stateChange) String() string {
 	}
 	switch {
 	case s.Accepted > 0:
-		text += fmt.Sprintf(": its next run may delete %d rows more than its breaker would let go; if more are due than that, it stops again", s.Accepted)
+		text += fmt.Sprintf(": its next run may delete %s more than its breaker would let go; if more are due than that, it stops again", counted(s.Accepted, "row"))
 	case s.HeldAgainst != "":
 		text += fmt.Sprintf(": held back, more rows may fall due than under %s: `lapse policy arm %s` says yes", s.HeldAgainst, s.Policy)
 	case s.HeldBack && s.To != schemas.Paused:

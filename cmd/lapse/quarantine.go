@@ -31,7 +31,7 @@ after each further try twice as long, up to a day. A row that is gone, or not du
 was tried stays on record, and one that resists again waits twice as long as before.`, "to be tried in the next run", (*setup.Session).RetryQuarantined),
 		a.quarantineChangeCommand("forgive", "Take rows out of the quarantine", `Takes rows out of the quarantine, as if they had never been tried. Nothing is deleted by that and nothing is kept: the next run finds them
 as it finds every due row, tries them, and enters those that resist again, with a pause of a minute. To keep a row, place a
-hold on it, or make it not due.`, "taken out, and found by the next run if they are due", (*setup.Session).ForgiveQuarantined),
+hold on it, or make it not due.`, "taken out, and found by the next run where still due", (*setup.Session).ForgiveQuarantined),
 	)
 	return cmd
 }
@@ -79,7 +79,21 @@ func (a *app) readQuarantine(ctx context.Context, policy schemas.PolicyName) ([]
 		return nil, err
 	}
 	defer closeConn(owner.Conn)
-	return owner.Quarantine(ctx, policy)
+	rows, err := owner.Quarantine(ctx, policy)
+	return rows, quarantineMistake(err)
+}
+
+// quarantineMistake marks an error as one of the command line where a policy or a key is named that is not there.
+func quarantineMistake(err error) error {
+	var policy *setup.UnknownPolicyError
+	var keys *setup.UnknownKeysError
+	switch {
+	case errors.As(err, &policy):
+		return unknownPolicy(string(policy.Policy), policy.Known)
+	case errors.As(err, &keys):
+		return invalid(err)
+	}
+	return err
 }
 
 func (a *app) printQuarantine(rows []setup.Resting) error {
@@ -146,17 +160,13 @@ which "lapse quarantine list" shows them.`,
 			}
 			defer closeConn(owner.Conn)
 			rows, err := change(owner, cmd.Context(), schemas.PolicyName(args[0]), wanted)
-			var unknown *setup.UnknownKeysError
-			if errors.As(err, &unknown) {
-				return invalid(err)
-			}
 			if err != nil {
-				return err
+				return quarantineMistake(err)
 			}
 			if asJSON {
 				return a.printJSON(map[string]any{"policy": args[0], "rows": rows})
 			}
-			_, err = fmt.Fprintf(a.out, "policy %s: %d rows are %s\n", args[0], rows, done)
+			_, err = fmt.Fprintf(a.out, "policy %s: %s %s\n", args[0], countedAre(rows, "row"), done)
 			return err
 		}),
 	}

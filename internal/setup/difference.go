@@ -114,6 +114,7 @@ func (a *Applier) Difference(ctx context.Context, file *policyfile.File) (Change
 				refused = append(refused, err)
 				continue
 			}
+			c.sayUnarmed()
 		}
 		for _, check := range []func(context.Context, *Change) error{
 			func(ctx context.Context, c *Change) error { return a.checkPublished(ctx, members, updates, c) }, a.checkDeleter,
@@ -145,6 +146,18 @@ func (a *Applier) Difference(ctx context.Context, file *policyfile.File) (Change
 		a.count(ctx, &changes[i])
 	}
 	return changes, nil
+}
+
+// sayUnarmed warns whoever asked for arming of a policy that is not: its file does not ask for it.
+func (c *Change) sayUnarmed() {
+	if c.ToState != schemas.Observing || c.Kind == planner.Missing {
+		return
+	}
+	what := "it observes"
+	if c.Kind == planner.New {
+		what = "it is new, and observes"
+	}
+	c.Warnings = append(c.Warnings, fmt.Sprintf("%s: --arm arms what its file lets delete. Look at `lapse plan %s`, then write state: armed in the file, or say yes with `lapse policy arm %[2]s`", what, c.Policy))
 }
 
 // asError is nil where there are no mistakes.

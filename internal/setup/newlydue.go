@@ -39,7 +39,11 @@ func (n *NewlyDue) String() string {
 	case n.Newly == nil:
 		text = fmt.Sprintf("%s due under version %d, and %d under version %d: which of them newly cannot be told", n.rows(), n.Version, n.Was, n.Former)
 	default:
-		text = fmt.Sprintf("%d rows newly fall due (%d under version %d, %d under version %d)", *n.Newly, n.Due, n.Version, n.Was, n.Former)
+		text = fmt.Sprintf("%d rows newly fall due", *n.Newly)
+		if *n.Newly == 1 {
+			text = "1 row newly falls due"
+		}
+		text += fmt.Sprintf(" (%d under version %d, %d under version %d)", n.Due, n.Version, n.Was, n.Former)
 	}
 	if n.Oldest != nil {
 		text += ", the oldest of " + n.Oldest.UTC().Format(time.RFC3339)
@@ -56,6 +60,9 @@ func (n *NewlyDue) rows() string {
 		return fmt.Sprintf("about %d rows (an estimate) are", n.Due)
 	case planner.MoreThan:
 		return fmt.Sprintf("more than %d rows are", n.Due)
+	}
+	if n.Due == 1 {
+		return "1 row is"
 	}
 	return fmt.Sprintf("%d rows are", n.Due)
 }

@@ -74,8 +74,14 @@ func (e *UnknownKeysError) Error() string {
 		return fmt.Sprintf(`policy %s: a key of its table has %d columns, (%s), and one that was named has %d: nothing was changed; of several columns it is a JSON array of texts in that order, such as --key '["4711","7"]'`,
 			e.Policy, len(e.Columns), strings.Join(e.Columns, ", "), e.Width)
 	}
-	return fmt.Sprintf("policy %s: %d of the %d keys are not in quarantine: nothing was changed; `lapse quarantine list %s` shows those that are",
-		e.Policy, e.Unknown, e.Named, e.Policy)
+	what := fmt.Sprintf("%d of the %d keys are", e.Unknown, e.Named)
+	switch {
+	case e.Named == 1:
+		what = "the key is"
+	case e.Unknown == 1:
+		what = fmt.Sprintf("1 of the %d keys is", e.Named)
+	}
+	return fmt.Sprintf("policy %s: %s not in quarantine: nothing was changed; `lapse quarantine list %s` shows those that are", e.Policy, what, e.Policy)
 }
 
 // Quarantine lists the rows in quarantine of a policy, or of all policies in force if it is "", those first that are tried next.
@@ -117,7 +123,21 @@ func (s *Session) quarantined(ctx context.Context, policy schemas.PolicyName) ([
 			return inForce[i : i+1], nil
 		}
 	}
-	return nil, fmt.Errorf("there is no policy %s in force", policy)
+	unknown := &UnknownPolicyError{Policy: policy}
+	for i := range inForce {
+		unknown.Known = append(unknown.Known, string(inForce[i].Name))
+	}
+	return nil, unknown
+}
+
+// UnknownPolicyError names a policy that is not in force.
+type UnknownPolicyError struct {
+	Policy schemas.PolicyName
+	Known  []string // those that are
+}
+
+func (e *UnknownPolicyError) Error() string {
+	return fmt.Sprintf("there is no policy %q in force", e.Policy)
 }
 
 func (s *Session) resting(ctx context.Context, p *planner.InForce) ([]Resting, error) {
