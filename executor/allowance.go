@@ -75,6 +75,7 @@ func (w *worker) allow(ctx context.Context, t *turn, l *lease) (rows int, end tu
 			end, err = w.trouble(t, err, 1)
 			return 0, end, err
 		}
+		m.over()
 		t.limit(maxRowsReached(p))
 		if first {
 			w.metrics.limited(p, limitMaxRows)
@@ -83,6 +84,7 @@ func (w *worker) allow(ctx context.Context, t *turn, l *lease) (rows int, end tu
 		return 0, turnLimited, nil
 	case a.rows == 0:
 		m.pauseUntil(w.now().Add(a.pause))
+		m.throttle(limitRate)
 		w.showProgress(t, limitRate)
 		w.metrics.throttled.WithLabelValues(string(p.Name), p.TableName, limitRate).Add(a.pause.Seconds())
 		return 0, turnMore, nil
@@ -92,7 +94,7 @@ func (w *worker) allow(ctx context.Context, t *turn, l *lease) (rows int, end tu
 
 // maxRowsReached says so to a person.
 func maxRowsReached(p *planner.InForce) string {
-	return fmt.Sprintf("max_rows_per_run: %d rows went, and the next run goes on", p.Limits.MaxRows)
+	return fmt.Sprintf("max_rows_per_run: %s went, and the next run goes on", rowsOf(p.Limits.MaxRows))
 }
 
 // giveRowsBack returns what a batch was allowed and did not delete. Where that fails they come back

@@ -96,6 +96,7 @@ type Executor struct {
 	pruneAt time.Time
 	ready   error
 	status  []PolicyStatus
+	totals  map[schemas.PolicyName]*PolicySummary // of all its runs
 }
 
 // New checks the configuration. It does not connect.
@@ -125,7 +126,7 @@ func New(c Config) (*Executor, error) {
 	c.Limits, c.LedgerDays = c.Limits.withDefaults(), cmp.Or(c.LedgerDays, 30)
 	e := &Executor{
 		config: c, holder: c.Holder + "/" + uuid.NewString(), log: c.Logger, now: c.Clock, metrics: newMetrics(), pace: newPace(), lookAtBacklog: planner.LookAtBacklog,
-		known: map[versionKey]*policyMemory{}, ready: errors.New("the executor has not begun"),
+		known: map[versionKey]*policyMemory{}, totals: map[schemas.PolicyName]*PolicySummary{}, ready: errors.New("the executor has not begun"),
 	}
 	e.guards = newGuards(guard.All(c.Limits.Guards), e.log, e.metrics)
 	return e, nil

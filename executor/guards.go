@@ -57,10 +57,24 @@ type tableLook struct {
 	table *guard.Table
 }
 
-// said is an answer that was logged.
+// said is an answer that was logged, as it was given last.
 type said struct {
 	verdict guard.Verdict
 	reason  guard.Reason
+	until   time.Time
+	detail  string
+	fix     string
+}
+
+// text is the answer for a person.
+func (s *said) text() string {
+	text := string(s.reason)
+	for _, more := range []string{s.detail, s.fix} {
+		if more != "" {
+			text += ": " + more
+		}
+	}
+	return text
 }
 
 func newGuards(list []guard.Guard, log *slog.Logger, m *Metrics) *guards {
@@ -205,7 +219,11 @@ func (g *guards) stopped() error {
 
 // report logs an answer if it is another than before.
 func (g *guards) report(of schemas.PolicyName, a *guard.Answer) {
+	is := said{a.Verdict, a.Reason, a.Until, a.Detail, a.Fix}
 	if g.said[of].reason == a.Reason {
+		if a.Verdict != guard.Go {
+			g.said[of] = is // its numbers are others
+		}
 		return
 	}
 	log := g.log
@@ -226,18 +244,18 @@ func (g *guards) report(of schemas.PolicyName, a *guard.Answer) {
 		}
 		log.Warn("nothing is deleted", "reason", a.Reason, "detail", a.Detail, "fix", a.Fix)
 	}
-	g.said[of] = said{a.Verdict, a.Reason}
+	g.said[of] = is
 }
 
 // saying returns what was answered last for a policy, or for the whole database.
-func (g *guards) saying(of schemas.PolicyName) (guard.Verdict, guard.Reason) {
+func (g *guards) saying(of schemas.PolicyName) said {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	whole, own := g.said[""], g.said[of]
 	if whole.verdict > own.verdict {
 		own = whole
 	}
-	return own.verdict, own.reason
+	return own
 }
 
 // skipped counts a turn that a due policy does not get.

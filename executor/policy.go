@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
-
 	"lapse/internal/backoff"
 	"lapse/planner"
 	"lapse/schemas"
@@ -48,19 +46,13 @@ type policyMemory struct {
 	lockMet   bool            // somebody's lock was in the way, and no run has ended since without
 	heaps     map[uint32]bool // leaves whose batches go through their files
 	counts    runCounts
+	open      bool       // this process has worked on the run of counts, and not seen its end
 	spoken    int        // what was logged of the run: sayBegins and its kin
 	logged    time.Time  // when the log said last how far it is
 	expected  int64      // rows that it is to delete; 0: not known
 	last      Statistics // what the run did by all executors, when somebody asked last
 	throttled string     // why batches were held back last in this run
 	share     float64    // of the time that a worker's batches had, at gentle pace, when the last one ended
-}
-
-// runCounts is what this process did in one run.
-type runCounts struct {
-	run                        uuid.UUID
-	began                      time.Time
-	deleted, cascaded, batches int64
 }
 
 // memory returns what is known of a policy's version.
@@ -90,22 +82,6 @@ func (e *Executor) nextTurn(p *planner.InForce) (at time.Time, armed bool) {
 		at = until
 	}
 	return at, true
-}
-
-// begin says that a turn of a run begins, and reports whether the run is one that this process did not work on last.
-func (m *policyMemory) begin(run uuid.UUID, now time.Time) (other bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.counts.run == run {
-		return false
-	}
-	m.counts, m.cause, m.last = runCounts{run: run, began: now}, nil, Statistics{}
-	clear(m.shapes)
-	m.spoken, m.logged, m.expected = 0, time.Time{}, 0
-	clear(m.searches)
-	clear(m.locks)
-	clear(m.causes)
-	return true
 }
 
 // built returns what the version's batches run, and builds it first where need be.
@@ -151,7 +127,7 @@ func (m *policyMemory) foundNothing(noted, now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.lookedAt, m.counts, m.cause, m.resists, m.behind = now, runCounts{}, nil, nil, false
-	m.last, m.stoppedBy = Statistics{}, ""
+	m.last, m.stoppedBy, m.open = Statistics{}, "", false
 	m.backoff.Reset()
 	if noted.After(m.notedAt) {
 		m.notedAt = noted
@@ -297,40 +273,11 @@ func (m *policyMemory) pace() (throttled string, share float64, rows int) {
 	return m.throttled, m.share, m.size.rows
 }
 
-// add counts a durable batch.
-func (m *policyMemory) add(done *result) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	c := &m.counts
-	c.deleted, c.cascaded, c.batches = c.deleted+done.deleted, c.cascaded+done.cascaded, c.batches+1
-}
-
-// done returns the counts.
-func (m *policyMemory) done() runCounts {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.counts
-}
-
-// did takes down what the run did by all executors.
-func (m *policyMemory) did(st *Statistics) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.last = *st
-}
-
-// statistics returns what the run did by all executors, when somebody asked last.
-func (m *policyMemory) statistics() Statistics {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.last
-}
-
 // finish takes down what is left of a run that is over.
 func (m *policyMemory) finish(p *planner.InForce, left *runState, rest quarantined) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.resists, m.behind, m.throttled, m.stoppedBy = nil, left.behind, "", ""
+	m.resists, m.behind, m.throttled, m.stoppedBy, m.open = nil, left.behind, "", "", false
 	m.lockMet = m.lockMet && (left.behind || left.aside > 0)
 	if left.aside > 0 {
 		if m.cause == nil { // it was another process that tried

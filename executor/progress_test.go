@@ -55,6 +55,34 @@ func TestARunThatFindsNothingIsNotLogged(t *testing.T) {
 	})
 }
 
+// A run that a change of its policy cuts short has an end in the log, with what this process did in it.
+func TestARunThatApplyCutsShortIsSaidToBeOver(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 50, 5)
+		arm(t, db, policies(policy("p", "public.sessions", "batch: 10")))
+		var j journal
+		changed := false
+		e := newExecutor(t, db, j.keep, func(c *Config) {
+			c.Progress = func(p Progress) {
+				if !changed {
+					changed = true
+					apply(t, db, policies(policy("p", "public.sessions", "batch: 20")))
+				}
+			}
+		})
+		if s := once(t, e, "p"); only(t, s).Deleted != 50 {
+			t.Errorf("the pass did %+v", only(t, s))
+		}
+		if over, cut := strings.Count(j.String(), `msg="run is over"`), strings.Count(j.String(), `outcome="cut short" deleted=10 `); over != 2 || cut != 1 {
+			t.Errorf("%d runs are said to be over, and %d to be cut short:\n%s", over, cut, j.String())
+		}
+		if total := only(t, e.Summary()); total.Deleted != 50 || total.Outcome != Finished {
+			t.Errorf("the process did %+v", total)
+		}
+	})
+}
+
 func TestABatchThatIsHalvedAgainAndAgainIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	var j journal

@@ -38,6 +38,14 @@ const (
 type reportLine struct {
 	policy        schemas.PolicyID
 	state, reason string
+	next          time.Time // try, of what is stopped or waits; zero: not known
+}
+
+// at reports whether this process has worked on a run, and not seen its end.
+func (m *policyMemory) at(run *planner.Run) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return run != nil && m.counts.run == run.ID && m.open
 }
 
 // reports is what was said last. Safe for concurrent use.
@@ -83,7 +91,7 @@ func (w *worker) signOff() {
 }
 
 func (w *worker) reportLines(policies []planner.InForce, a *guard.Answer) []reportLine {
-	whole := reportLine{processLine, atWork, ""}
+	whole := reportLine{policy: processLine, state: atWork}
 	if a.Stops() {
 		whole.state, whole.reason = isWaiting, a.Detail
 	}
@@ -94,25 +102,30 @@ func (w *worker) reportLines(policies []planner.InForce, a *guard.Answer) []repo
 		if p.State != schemas.Armed {
 			continue
 		}
-		line := reportLine{policy: p.ID}
 		m := w.memory(p)
-		verdict, reason := w.guards.saying(p.Name)
-		throttled, _, _ := m.pace()
+		said := w.guards.saying(p.Name)
+		throttled, share, rows := m.pace()
+		line := reportLine{policy: p.ID}
 		switch stopped := m.stop(); {
 		case stopped != nil:
-			line.state, line.reason = isStopped, stopped.Error()
+			line.state, line.reason, line.next = isStopped, stopped.Error(), m.paused()
 		case a.Stops():
 			continue // the process says so
-		case verdict >= guard.Wait:
-			line.state, line.reason = isWaiting, string(reason)
+		case said.verdict >= guard.Wait:
+			line.state, line.reason, line.next = isWaiting, said.text(), said.until
 		case throttled == throttleLock:
-			line.state, line.reason = isWaiting, throttled
-		case !working[p.ID]:
+			line.state, line.reason, line.next = isWaiting, throttleLock+": somebody has a lock on the table or on a partition, or waits for one: pg_locks shows who", m.paused()
+		case !working[p.ID] && !m.at(p.Unfinished):
 			continue
-		case throttled != "" && throttled != throttlePace:
-			line.state, line.reason = isSlow, throttled
+		case said.verdict == guard.Slow:
+			line.state, line.reason = isSlow, said.text()
+		case throttled == limitRate:
+			line.state, line.reason = isSlow, fmt.Sprintf("%s: its rate lets %s go each second, of all executors together", limitRate, rowsOf(int64(p.Limits.Rate)))
 		default:
 			line.state = isDeleting
+			if throttled == throttlePace {
+				line.reason = fmt.Sprintf("at gentle pace, in batches of about %s, for %.0f %% of the time", rowsOf(int64(rows)), 100*share)
+			}
 		}
 		lines = append(lines, line)
 	}
@@ -121,12 +134,15 @@ func (w *worker) reportLines(policies []planner.InForce, a *guard.Answer) []repo
 
 // report replaces what a process says of itself.
 func (s *session) report(ctx context.Context, process string, lines []reportLine) error {
-	policies, states, reasons := make([]int32, len(lines)), make([]string, len(lines)), make([]string, len(lines))
+	policies, states, reasons, tries := make([]int32, len(lines)), make([]string, len(lines)), make([]string, len(lines)), make([]*time.Time, len(lines))
 	for i, l := range lines {
 		policies[i], states[i], reasons[i] = int32(l.policy), l.state, l.reason
+		if !l.next.IsZero() {
+			tries[i] = &l.next
+		}
 	}
 	var nothing any
-	if err := s.control.QueryRow(ctx, `select lapse.report($1, $2, $3, $4)`, process, policies, states, reasons).Scan(&nothing); err != nil {
+	if err := s.control.QueryRow(ctx, `select lapse.report($1, $2, $3, $4, $5)`, process, policies, states, reasons, tries).Scan(&nothing); err != nil {
 		return fmt.Errorf("say what this process is at: %w", err)
 	}
 	return nil

@@ -226,6 +226,7 @@ func (w *worker) count(t *turn, done *result) {
 	w.guards.memory.Unconfirmed.Ended(w.now())
 	w.metrics.committed(t.policy, done)
 	t.memory.add(done)
+	w.total(t.policy, done)
 	if done.picked > 0 || w.config.Progress != nil {
 		w.showProgress(t, "")
 	}

@@ -2,12 +2,15 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"lapse/planner"
+	"lapse/schemas"
 )
 
 // What a run did is counted in its shards, by the transactions of its batches: see 0006_5_runs.sql. So it is true however the run
@@ -135,6 +138,20 @@ func (w *worker) recall(ctx context.Context, t *turn) error {
 	}
 	return err
 }
+
+// ended says how a run ended that this process worked on, and did not end: a change of the policy cut it short, or another executor ended it.
+func (w *worker) ended(ctx context.Context, policy schemas.PolicyName, did *runCounts) {
+	how := cutShort
+	err := w.session.control.QueryRow(ctx, `select coalesce(r.outcome, $2) from lapse.run r where r.run = $1`, did.run, cutShort).Scan(&how)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		how = "not known"
+	}
+	w.log.Info("run is over", "policy", policy, "run", did.run, "outcome", how, "deleted", did.deleted, "cascaded", did.cascaded, "batches", did.batches,
+		"seconds", w.now().Sub(did.began).Seconds())
+}
+
+// cutShort is how a run ends whose policy has another version, or is dropped.
+const cutShort = "cut short"
 
 // because is the reason of an error, for the catalog: its SQLSTATE, and no text of a server's.
 func because(err error) string { return "stopped: " + string(CauseOf(err)) }

@@ -63,8 +63,9 @@ func (e *Executor) Status() []PolicyStatus {
 	return slices.Clone(e.status)
 }
 
-// observe takes the list down for Status and metrics, and forgets what is no longer in force.
-func (e *Executor) observe(policies []planner.InForce) {
+// observe takes the list down for Status and metrics, and forgets what is no longer in force. It returns, of the versions that it
+// forgets, those whose run this process worked on without seeing its end.
+func (e *Executor) observe(policies []planner.InForce) (cut []*policyMemory) {
 	inForce := map[versionKey]bool{}
 	names := map[schemas.PolicyName]bool{}
 	status := make([]PolicyStatus, 0, len(policies))
@@ -95,11 +96,15 @@ func (e *Executor) observe(policies []planner.InForce) {
 	for key, m := range e.known {
 		if !inForce[key] {
 			delete(e.known, key)
+			if m.unseen() != nil {
+				cut = append(cut, m)
+			}
 		}
 		if !names[m.name] {
 			e.metrics.forget(m.name)
 		}
 	}
+	return cut
 }
 
 // showStopped enters a stop in the list at once, so that readiness does not wait for the next list.

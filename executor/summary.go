@@ -11,7 +11,7 @@ import (
 	"lapse/schemas"
 )
 
-// Summary says what Once did.
+// Summary says what Once did, or a whole process.
 type Summary struct {
 	Policies []PolicySummary `json:"policies"`
 }
@@ -86,6 +86,14 @@ type ResistingError struct {
 	Shards  int       // that were put aside; where there are any, Rows is not looked for
 	RetryAt time.Time // of the shards
 	Cause   error     // of most rows, or in one of the shards
+}
+
+// rowsOf is a number of rows for a person.
+func rowsOf(n int64) string {
+	if n == 1 {
+		return "1 row"
+	}
+	return fmt.Sprintf("%d rows", n)
 }
 
 func (e *ResistingError) Error() string {

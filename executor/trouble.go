@@ -72,6 +72,7 @@ func (w *worker) trouble(t *turn, err error, limit int) (turnEnd, error) {
 		switch state {
 		case schemas.SQLStateLockNotAvailable:
 			level = m.inTheWay()
+			m.throttle(throttleLock)
 		case schemas.SQLStateGate, schemas.SQLStateHalted: // somebody has placed a hold, applied or paused
 			level = slog.LevelInfo
 		}

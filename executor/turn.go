@@ -230,7 +230,11 @@ func (w *worker) begin(ctx context.Context, t *turn) (turnEnd, error) {
 	if err != nil {
 		return w.trouble(t, err, 1)
 	}
-	if m.begin(run.ID, w.now()) {
+	other, former := m.begin(run.ID, w.now())
+	if former != nil {
+		w.ended(ctx, p.Name, former)
+	}
+	if other {
 		m.expects(t.expected)
 		w.log.Debug("run begins", "policy", p.Name, "version", p.Version, "run", run.ID, "cutoff", run.Cutoff, "resumed", run.Resumed)
 	}
@@ -254,6 +258,7 @@ func (w *worker) finish(ctx context.Context, t *turn) (turnEnd, error) {
 		return turnElsewhere, nil
 	}
 	if left.limited {
+		m.over()
 		t.limit(maxRowsReached(p))
 		return turnLimited, nil
 	}

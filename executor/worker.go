@@ -224,7 +224,9 @@ func (w *worker) list(ctx context.Context) ([]planner.InForce, guard.Answer, err
 			w.log.Warn("policy stays arming", "policy", policies[i].Name, "error", stripped("advance", err))
 		}
 	}
-	w.observe(policies)
+	for _, m := range w.observe(policies) {
+		w.ended(work, m.name, m.unseen())
+	}
 	w.report(work, policies, &answer)
 	return policies, answer, nil
 }

@@ -32,7 +32,7 @@ func TestWhatALoginSaysDrawsNothingOnTheTerminal(t *testing.T) {
 	since := time.Now()
 	line := policyLine{Policy: "p", State: schemas.Armed, Table: lie, Reason: lie, LastRun: &lastRun{Ended: lie, Rests: lie, RestsSince: &since}}
 	work := []process{{State: lie, Reason: lie, Holder: lie}}
-	text, err := (&status{Executors: work, Policies: []policyState{{line, work}}, LeftOver: []string{lie}}).text()
+	text, err := (&status{Executors: work, Policies: []policyState{{policyLine: line, Work: work}}, LeftOver: []string{lie}}).text()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,6 +67,7 @@ type policyList struct {
 	halt     halt
 	restored string   // why nothing is deleted: this is not the server that somebody accepted; "" where it is
 	leftOver []string // roles that nothing needs
+	auditOff bool
 }
 
 // policyLine is one policy of the list.
@@ -124,7 +125,7 @@ func (a *asideShards) text() string {
 			why[i] += ", not even one row is found in time: `lapse plan` says by which index"
 		}
 	}
-	return fmt.Sprintf("%d shards put aside (%s), next try %s", a.Shards, strings.Join(why, "; "), a.Next.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("%s put aside (%s), next try %s", counted(a.Shards, "shard"), strings.Join(why, "; "), a.Next.UTC().Format(time.RFC3339))
 }
 
 // notes are what a person should know, for the table.
@@ -167,6 +168,9 @@ func readPolicies(ctx context.Context, conn *pgx.Conn) (*policyList, error) {
 	l := &policyList{lines: []policyLine{}}
 	if err := conn.QueryRow(ctx, `select clock_timestamp()`).Scan(&l.at); err != nil {
 		return nil, fmt.Errorf("read the server's clock: %w", err)
+	}
+	if err := conn.QueryRow(ctx, `select not i.audit_required from lapse.installation i`).Scan(&l.auditOff); err != nil {
+		return nil, fmt.Errorf("read whether an audit is required: %w", err)
 	}
 	if l.halt, err = readHalt(ctx, conn); err != nil {
 		return nil, err
@@ -273,13 +277,16 @@ func (a *app) printPolicies(l *policyList) error {
 	if l.restored != "" {
 		fmt.Fprintln(a.out, l.restored)
 	}
+	if l.auditOff {
+		fmt.Fprintln(a.out, "audit: off: policies are armed without an auditor, and what is deleted leaves no evidence outside this database")
+	}
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "POLICY\tVERSION\tSTATE\tSINCE\tTABLE\tNEXT RUN\tLAST RUN\tROWS\tREASON")
 	for i := range l.lines {
 		p := &l.lines[i]
 		next := "-"
 		if p.Next != nil {
-			next = p.Next.UTC().Format(time.RFC3339)
+			next = cmp.Or(p.person(), p.Next.UTC().Format(time.RFC3339))
 		}
 		last, rows := p.LastRun.text()
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Policy, p.Version, p.State, p.Since.UTC().Format(time.RFC3339), onOneLine(p.Table), next, last,

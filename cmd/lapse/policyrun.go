@@ -96,9 +96,17 @@ func (r *lastRun) left() string {
 		text = fmt.Sprintf("nothing that fell due before %s is left, and since then %s", r.Watermark.UTC().Format(time.RFC3339), text)
 	}
 	if held > 0 {
-		text = strings.TrimPrefix(fmt.Sprintf("%s; %d rows that were due are held", text, held), "; ")
+		text = strings.TrimPrefix(text+"; "+heldText(held), "; ")
 	}
 	return text
+}
+
+// heldText says how many due rows are held.
+func heldText(n int64) string {
+	if n == 1 {
+		return "1 row that was due is held"
+	}
+	return fmt.Sprintf("%d rows that were due are held", n)
 }
 
 func value(n *int64) int64 {
@@ -108,10 +116,16 @@ func value(n *int64) int64 {
 	return *n
 }
 
-// readReason is why a policy is in its state, "" where nobody said.
+// readReason is why a policy is in its state, "" where nobody said. That the auditor has passed, or that there is none, is how an armed
+// policy came to be armed, and says nothing of why.
 func readReason(ctx context.Context, conn *pgx.Conn, id schemas.PolicyID) (reason string, err error) {
 	err = conn.QueryRow(ctx, `
-		select coalesce((select s.reason from lapse.policy_state s where s.policy_id = $1 order by s.changed_at desc limit 1), '')`,
+		select coalesce((
+		  select s.reason from lapse.policy_state s
+		   where s.policy_id = $1
+		     and not (s.state in ('arming', 'armed') and exists (select from lapse.gate g where g.policy_id = s.policy_id and g.state = 'armed')
+		              and (s.reason = 'waiting for the auditor' or s.reason like 'the auditor has passed %' or s.reason like 'no auditor to wait for %'))
+		   order by s.changed_at desc limit 1), '')`,
 		int32(id)).Scan(&reason)
 	if err != nil {
 		return "", fmt.Errorf("read why the policy is in its state: %w", err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,16 +23,16 @@ func (a *app) runCommand() *cobra.Command {
 		Short: "Delete what is due, until stopped",
 		Long: `Runs the executor: it deletes what is due under the policies that are armed, in batches, as long as the audit is
 healthy. limits.workers in lapse.yaml says how many shards it works on at once. With --once it makes one pass over the
-policies that are due and ends; with --now it makes one pass over the policies named, whatever their schedules say.`,
+policies that are due and ends; with --now it makes one pass over the policies named, whatever their schedules say.
+
+At its end it prints what it did under each policy. A signal ends it within ten seconds; a pass that it interrupts has the exit code 1,
+and the next one goes on with it.`,
 		Example: `  lapse run --once
   lapse run --now sessions-30d --json`,
 		Args: cobra.NoArgs,
 	}
 	cmd.RunE = a.untilStopped(&once, func(cmd *cobra.Command) error {
 		once = once || len(now) > 0
-		if asJSON && !once {
-			return wrongUsage("--json needs --once or --now: without them there is no result to print")
-		}
 		s, err := a.settings()
 		if err != nil {
 			return err
@@ -57,7 +56,9 @@ policies that are due and ends; with --now it makes one pass over the policies n
 		if err != nil {
 			return err
 		}
-		return runParts(cmd.Context(), a.log, append([]part{executorPart(e)}, web...)...)
+		err = runParts(cmd.Context(), a.log, append([]part{executorPart(e)}, web...)...)
+		done()
+		return errors.Join(err, a.printTotals(cmd.Context(), e.Summary(), asJSON))
 	})
 	flags := cmd.Flags()
 	flags.BoolVar(&once, "once", false, "make one pass and end")
@@ -112,7 +113,11 @@ func (a *app) runOnce(ctx context.Context, e *executor.Executor, now []string, a
 	done() // what is printed begins a line of its own
 	var unknown *executor.UnknownPolicyError
 	if errors.As(err, &unknown) {
-		return invalid(err)
+		known := make([]string, len(unknown.Known))
+		for i, name := range unknown.Known {
+			known[i] = string(name)
+		}
+		return unknownPolicy(string(unknown.Policy), known)
 	}
 	if err != nil && len(summary.Policies) == 0 {
 		return err // nothing was begun
@@ -120,8 +125,11 @@ func (a *app) runOnce(ctx context.Context, e *executor.Executor, now []string, a
 	if printed := a.printSummary(summary, asJSON); printed != nil {
 		return errors.Join(err, printed)
 	}
-	if err != nil && onlyResisted(summary) {
+	switch {
+	case err != nil && onlyResisted(summary):
 		return errNeedsPerson // what rests is in the summary
+	case errors.Is(err, executor.ErrStopping) && errors.Is(context.Cause(ctx), errSignalled):
+		return fmt.Errorf("%w before the pass was over; the next one goes on with it", errSignalled)
 	}
 	return err
 }
@@ -131,60 +139,4 @@ func onlyResisted(s executor.Summary) bool {
 	return !slices.ContainsFunc(s.Policies, func(p executor.PolicySummary) bool {
 		return p.Outcome != executor.Finished && p.Outcome != executor.Resisted
 	})
-}
-
-// runNotes are what a person should know of a run beside what it deleted.
-func runNotes(st *executor.Statistics) []string {
-	var notes []string
-	if st.DroppedPartitions > 0 {
-		notes = append(notes, fmt.Sprintf("%d partitions were dropped whole", st.DroppedPartitions))
-	}
-	if st.Refreshed > 0 {
-		notes = append(notes, fmt.Sprintf("%d rows were due, and changed before they were deleted", st.Refreshed))
-	}
-	if st.SteppedOver > 0 {
-		notes = append(notes, fmt.Sprintf("%d rows could not be deleted", st.SteppedOver))
-	}
-	r := lastRun{LeftDue: st.LeftDue, LeftHeld: st.LeftHeld, LeftResting: st.LeftResting, Watermark: st.Watermark}
-	if left := r.left(); left != "" {
-		notes = append(notes, left)
-	}
-	return notes
-}
-
-func (a *app) printSummary(s executor.Summary, asJSON bool) error {
-	if asJSON {
-		return a.printJSON(s)
-	}
-	if len(s.Policies) == 0 {
-		_, err := fmt.Fprintln(a.out, "no policy was due")
-		return err
-	}
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "POLICY\tTABLE\tDELETED\tCASCADED\tBATCHES\tOUTCOME")
-	for _, p := range s.Policies {
-		outcome := string(p.Outcome)
-		if p.Outcome == executor.Resisted {
-			outcome = "finished, but for what resists" // all else that was due went
-		}
-		if p.Limit != "" {
-			outcome += ": " + p.Limit
-		}
-		if p.LeftBehind {
-			outcome += ", but for due rows that somebody has locked"
-		}
-		if p.Error != "" {
-			outcome += ": " + p.Error
-		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%s\n", p.Policy, p.Table, p.Deleted, p.Cascaded, p.Batches, outcome)
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	for i := range s.Policies {
-		for _, note := range runNotes(&s.Policies[i].Whole) {
-			fmt.Fprintf(a.out, "%s: %s\n", s.Policies[i].Policy, note)
-		}
-	}
-	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,6 +42,7 @@ func TestRunEndsWithinTenSecondsOfASignalThoughABatchHangs(t *testing.T) {
 			if code := d.ended(); code != exitDone || time.Since(began) > stopBound {
 				t.Errorf("%v: lapse run ended with %d after %v", signal, code, time.Since(began))
 			}
+			d.ends("nothing was deleted\nstopped by a signal\n")
 			var left string
 			if err := conn.QueryRow(ctx, `select (select count(*) from public.s) || ' rows, ' || (select count(*) from lapse.shard where holder is not null) || ' leases, ' || (select count(*) from lapse.worker) || ' reports, ' || r.rests_because from lapse.run r`).Scan(&left); err != nil {
 				t.Fatal(err)
@@ -49,7 +51,38 @@ func TestRunEndsWithinTenSecondsOfASignalThoughABatchHangs(t *testing.T) {
 				t.Errorf("%v: left: %s", signal, left)
 			}
 		}
+
+		// What it did until then is in a table, and in JSON for a program.
+		for i, args := range [][]string{{"run"}, {"run", "--json"}} {
+			db.Exec(t, "drop trigger if exists slow on public.s", "insert into public.s select n, now() - interval '9 days' from generate_series(1, 20) n on conflict do nothing",
+				"update lapse.looked set at = at - interval '1 hour'", "update lapse.run set started_at = started_at - interval '2 hours'")
+			d := m.start(args...)
+			conn := db.Connect(t)
+			ctx, cancel := patience(t)
+			defer cancel()
+			if err := untilTrue(ctx, conn, "select not exists (select from public.s) and not exists (select from lapse.run where outcome is null)"); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			if code := d.ended(); code != exitDone {
+				t.Errorf("lapse %s ended with %d", strings.Join(args, " "), code)
+			}
+			d.ends([]string{
+				"\np       public.s  20       0         2        finished\nstopped by a signal\n",
+				"  ]\n}\n",
+			}[i])
+		}
 	})
+}
+
+// ends looks at the last words of a process that has ended.
+func (d *daemon) ends(with string) {
+	d.m.t.Helper()
+	if text, err := os.ReadFile(d.log); err != nil || !strings.HasSuffix(string(text), with) {
+		d.m.t.Errorf("it did not end with %q: %v", with, err)
+	}
 }
 
 func TestStatusWatchesUntilItIsStopped(t *testing.T) {

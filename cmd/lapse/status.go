@@ -71,21 +71,17 @@ type auditStatus struct {
 
 // process is an executor that said lately that it runs.
 type process struct {
-	Holder string    `json:"holder"`
-	State  string    `json:"state"`
-	Reason string    `json:"reason,omitempty"`
-	At     time.Time `json:"at"`
-	Silent float64   `json:"silent_seconds,omitempty"` // for how long it has said nothing, where that is longer than it should
+	Holder  string     `json:"holder"`
+	State   string     `json:"state"`
+	Reason  string     `json:"reason,omitempty"`
+	Since   time.Time  `json:"since"`              // it is in this state
+	NextTry *time.Time `json:"next_try,omitempty"` // of what is stopped or waits, where that is known
+	At      time.Time  `json:"at"`
+	Silent  float64    `json:"silent_seconds,omitempty"` // for how long it has said nothing, where that is longer than it should
 }
 
 // silence is how long an executor that runs says nothing at most: it does each ten seconds, between two turns.
 const silence = 25 * time.Second
-
-// policyState is a policy of the list with what executors say of it.
-type policyState struct {
-	policyLine
-	Work []process `json:"work,omitempty"`
-}
 
 // readStatus opens a session and asks.
 func (a *app) readStatus(ctx context.Context) (*status, error) {
@@ -111,7 +107,8 @@ func (a *app) readStatus(ctx context.Context) (*status, error) {
 	}
 	s.Executors = append(s.Executors, work[""]...)
 	for i := range list.lines {
-		s.Policies[i] = policyState{list.lines[i], work[list.lines[i].Policy]}
+		s.Policies[i] = policyState{policyLine: list.lines[i], Work: work[list.lines[i].Policy]}
+		s.Policies[i].judge(s)
 	}
 	return s, nil
 }
@@ -140,7 +137,7 @@ func readAudit(ctx context.Context, conn *pgx.Conn, settings *config.Settings) (
 // readProcesses returns what executors said within two minutes, by policy; "" is the process as a whole.
 func readProcesses(ctx context.Context, conn *pgx.Conn) (map[schemas.PolicyName][]process, error) {
 	rows, err := conn.Query(ctx, `
-		select coalesce(g.name, ''), w.holder, w.state, w.reason, w.at,
+		select coalesce(g.name, ''), w.holder, w.state, w.reason, w.since, w.next_try, w.at,
 		       case when clock_timestamp() - w.at > $1 then extract(epoch from clock_timestamp() - w.at) else 0 end::float8
 		  from lapse.worker w
 		  left join lapse.gate g on g.policy_id = w.policy_id
@@ -152,7 +149,7 @@ func readProcesses(ctx context.Context, conn *pgx.Conn) (map[schemas.PolicyName]
 	all := map[schemas.PolicyName][]process{}
 	var name schemas.PolicyName
 	var p process
-	_, err = pgx.ForEachRow(rows, []any{&name, &p.Holder, &p.State, &p.Reason, &p.At, &p.Silent}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&name, &p.Holder, &p.State, &p.Reason, &p.Since, &p.NextTry, &p.At, &p.Silent}, func() error {
 		all[name] = append(all[name], p)
 		return nil
 	})

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -64,21 +63,12 @@ func (s *status) text() (string, error) {
 	fmt.Fprintln(w, "POLICY\tSTATE\tLAST RUN\tROWS\tLAG\tNEXT\tTABLE")
 	for i := range s.Policies {
 		p := &s.Policies[i]
-		last, next, lag, rows := "-", "-", "-", "-"
+		last, rows := "-", "-"
 		if p.LastRun != nil {
 			last = short(s.At.Sub(p.LastRun.Started)) + " ago"
 			_, rows = p.LastRun.text()
 		}
-		if p.Next != nil {
-			next, lag = "due", "none"
-			if wait := p.Next.Sub(s.At); wait > 0 {
-				next = "in " + short(wait)
-			}
-			if p.Lag > 0 {
-				lag = short(time.Duration(p.Lag * float64(time.Second)))
-			}
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Policy, onOneLine(p.state()), last, onOneLine(rows), lag, next, onOneLine(p.Table))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Policy, onOneLine(p.state()), last, onOneLine(rows), p.lag(), p.next(s.At), onOneLine(p.Table))
 	}
 	if err := w.Flush(); err != nil {
 		return "", err
@@ -93,39 +83,6 @@ func (s *status) text() (string, error) {
 		fmt.Fprintln(&b, onOneLine(problem))
 	}
 	return b.String(), nil
-}
-
-// state is the policy's, with what an executor does about it.
-func (p *policyState) state() string {
-	text := string(p.State)
-	for i := range p.Work {
-		does := p.Work[i].State
-		if p.Work[i].Silent > 0 {
-			does += " (silent)"
-		}
-		if !strings.Contains(text, does) {
-			text += ", " + does
-		}
-	}
-	return text
-}
-
-// remarks are the list's notes with what executors say.
-func (p *policyState) remarks() []string {
-	var remarks []string
-	if p.Reason != "" && p.State != "armed" {
-		remarks = append(remarks, string(p.State)+": "+p.Reason)
-	}
-	for i := range p.Work {
-		switch w := &p.Work[i]; {
-		case w.Silent > 0:
-			remarks = append(remarks, fmt.Sprintf("%s: executor %s has been silent for %s: if it was killed, its shards are free for others half a minute after its last batch",
-				w.State, w.Holder, w.silent()))
-		case w.Reason != "":
-			remarks = append(remarks, w.State+": "+w.Reason)
-		}
-	}
-	return append(remarks, p.notes()...)
 }
 
 // text is the line about the audit.
@@ -152,32 +109,6 @@ func (a *auditStatus) text(now time.Time) string {
 		return text + ", no beat yet"
 	}
 	return text + ", last beat " + short(now.Sub(*a.LastBeat)) + " ago"
-}
-
-// silent is for how long a process has said nothing, for a person.
-func (p *process) silent() string { return short(time.Duration(p.Silent * float64(time.Second))) }
-
-// executors is the line about the processes that delete.
-func (s *status) executors() string {
-	if len(s.Executors) == 0 {
-		return "none has said within two minutes that it runs: start `lapse run` or `lapse serve`"
-	}
-	reasons, silent, runs := "", "", 0
-	for i := range s.Executors {
-		e := &s.Executors[i]
-		if e.Silent > 0 {
-			silent += fmt.Sprintf("; %s has been silent for %s: killed, or hung", e.Holder, e.silent())
-			continue
-		}
-		runs++
-		if e.Reason != "" && !strings.Contains(reasons, e.Reason) {
-			reasons += "; " + e.State + ": " + e.Reason
-		}
-	}
-	if runs == 0 {
-		return "none that says so" + silent
-	}
-	return fmt.Sprint(runs) + cmp.Or(reasons, ", running") + silent
 }
 
 // size is a number of bytes for a person.

@@ -167,7 +167,9 @@ create table lapse.worker (
   holder    text not null check (octet_length(holder) <= 300),
   policy_id int not null,
   state     text not null check (octet_length(state) <= 30),
-  reason    text not null check (octet_length(reason) <= 600),
+  reason    text not null check (octet_length(reason) <= 2000),
+  since     timestamptz not null default clock_timestamp(),
+  next_try  timestamptz check (isfinite(next_try)),
   at        timestamptz not null default clock_timestamp(),
   primary key (holder, policy_id)
 ) with (fillfactor = 50);
@@ -176,10 +178,12 @@ comment on column lapse.worker.holder is 'The process: the beginning of its work
 comment on column lapse.worker.policy_id is 'The policy; 0: the process as a whole.';
 comment on column lapse.worker.state is 'What it does: running, deleting, slow, waiting or stopped.';
 comment on column lapse.worker.reason is 'Why; empty where there is nothing to say.';
+comment on column lapse.worker.since is 'Since when it is in this state.';
+comment on column lapse.worker.next_try is 'When it tries again what is stopped or waits; null where that is not known.';
 comment on column lapse.worker.at is 'When it said so last.';
 
 -- report replaces what a process says of itself. A stolen login can tell lies here, of 100 processes and of policies that there are.
-create function lapse.report(holder text, policies int[], states text[], reasons text[]) returns void
+create function lapse.report(holder text, policies int[], states text[], reasons text[], tries timestamptz[]) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
@@ -192,11 +196,13 @@ begin
   if (select count(distinct w.holder) from lapse.worker w where w.holder <> report.holder) >= 100 then
     raise exception 'more than 100 processes say that they delete here' using errcode = 'configuration_limit_exceeded';
   end if;
-  insert into lapse.worker as w (holder, policy_id, state, reason)
-  select report.holder, n.policy_id, n.state, left(n.reason, 150)
-    from unnest(report.policies, report.states, report.reasons) n(policy_id, state, reason)
+  insert into lapse.worker as w (holder, policy_id, state, reason, next_try)
+  select report.holder, n.policy_id, n.state, left(n.reason, 500), case when isfinite(n.next_try) then n.next_try end
+    from unnest(report.policies, report.states, report.reasons, report.tries) n(policy_id, state, reason, next_try)
    where n.policy_id = 0 or exists (select from lapse.gate g where g.policy_id = n.policy_id)
-  on conflict on constraint worker_pkey do update set state = excluded.state, reason = excluded.reason, at = clock_timestamp();
+  on conflict on constraint worker_pkey do update
+     set since = case when w.state = excluded.state then w.since else excluded.since end,
+         state = excluded.state, reason = excluded.reason, next_try = excluded.next_try, at = clock_timestamp();
 end
 $lapse$;
 comment on function lapse.report is 'Replaces what a process that deletes says of itself. For the executor.';
@@ -386,8 +392,8 @@ comment on function lapse.advance_arming is 'Arms an arming policy once the audi
 
 revoke all on function
   lapse.remove_shards(bigint[]), lapse.statistics(uuid), lapse.close_run(uuid, bigint, bigint, bigint, timestamptz), lapse.rest_run(uuid, text),
-  lapse.note_due(uuid, bigint), lapse.end_run(uuid, text), lapse.report(text, int[], text[], text[]), lapse.lease(uuid, text), lapse.advance_arming(int) from public;
+  lapse.note_due(uuid, bigint), lapse.end_run(uuid, text), lapse.report(text, int[], text[], text[], timestamptz[]), lapse.lease(uuid, text), lapse.advance_arming(int) from public;
 grant execute on function
   lapse.statistics(uuid), lapse.close_run(uuid, bigint, bigint, bigint, timestamptz), lapse.rest_run(uuid, text),
-  lapse.note_due(uuid, bigint), lapse.end_run(uuid, text), lapse.report(text, int[], text[], text[]), lapse.lease(uuid, text), lapse.advance_arming(int) to {{.Executor}};
+  lapse.note_due(uuid, bigint), lapse.end_run(uuid, text), lapse.report(text, int[], text[], text[], timestamptz[]), lapse.lease(uuid, text), lapse.advance_arming(int) to {{.Executor}};
 grant select on lapse.worker to {{.Executor}};

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// policyState is a policy of the list with what executors say of it.
+type policyState struct {
+	policyLine
+	Work []process `json:"work,omitempty"`
+	// Comes says what its next run waits for: see judge. Where that is a person, NextRun is none.
+	Comes comes `json:"next_is,omitempty"`
+}
+
+// comes is what an armed policy's next run waits for.
+type comes string
+
+const (
+	comesDue       comes = "due"       // an executor's turn for it
+	comesScheduled comes = "scheduled" // its time, or its window
+	comesRetry     comes = "retry"     // something was in the way, and it is tried again
+	comesWaits     comes = "waits"     // the executors say why, and for nobody's word
+	comesPerson    comes = "person"    // somebody's word or work
+)
+
+// The states of what executors are at, as they say them.
+const (
+	workDeletes = "deleting"
+	workSlow    = "slow"
+	workStopped = "stopped"
+	workWaits   = "waiting"
+)
+
+// works reports whether a process had batches of the policy when it said something last.
+func (p *process) works() bool { return p.State == workDeletes || p.State == workSlow }
+
+// judge says what an armed policy's next run waits for, and for how long it has been late. What an executor said that has been silent
+// since counts only where it may still have a shard.
+func (p *policyState) judge(s *status) {
+	var work []process
+	for _, w := range p.Work {
+		if w.Silent == 0 || w.works() {
+			work = append(work, w)
+		}
+	}
+	p.Work = work
+	switch {
+	case p.Next == nil:
+		return
+	case p.person() != "":
+		p.Comes, p.Next = comesPerson, nil
+		return
+	}
+	p.Comes = comesDue
+	if p.Next.After(s.At) {
+		p.Comes = comesScheduled
+	}
+	held := p.heldUp()
+	switch {
+	case held != nil:
+		// It was due when it was tried: a look that finds nothing due is not on record at once, and what is in the way is not.
+		p.Lag = max(p.Lag, s.At.Sub(held.Since).Seconds())
+		p.Comes = comesWaits
+		if held.NextTry != nil {
+			p.Comes, p.Next = comesRetry, held.NextTry
+		}
+	case p.Comes == comesDue && s.waits():
+		p.Comes = comesWaits
+	}
+}
+
+// heldUp is the executor that says for the longest time that the policy is stopped or waits; nil where one is at work on it, or none
+// says so. A policy whose window is closed is not held up: that is its schedule.
+func (p *policyState) heldUp() (held *process) {
+	for i := range p.Work {
+		switch w := &p.Work[i]; {
+		case w.works():
+			return nil
+		case w.State != workStopped && w.State != workWaits || p.Comes == comesScheduled && w.State == workWaits:
+		case held == nil || w.Since.Before(held.Since):
+			held = w
+		}
+	}
+	return held
+}
+
+// waits reports whether each executor says that none of its batches may run.
+func (s *status) waits() bool {
+	all := false
+	for i := range s.Executors {
+		if e := &s.Executors[i]; e.Silent == 0 {
+			if all = e.State == workWaits; !all {
+				return false
+			}
+		}
+	}
+	return all
+}
+
+// person is what the next run of an armed policy waits for where that is a person, "" where it is not.
+func (l *policyLine) person() string {
+	switch {
+	case l.PausedForAll:
+		return "when resumed"
+	case l.Suspended != "":
+		return "when accepted"
+	case l.Trouble != "":
+		return "after apply"
+	case l.Tripped != "":
+		return "when armed"
+	}
+	return ""
+}
+
+// next is the text of the table.
+func (p *policyState) next(now time.Time) string {
+	in := ""
+	if p.Next != nil {
+		in = "in " + short(p.Next.Sub(now))
+	}
+	switch p.Comes {
+	case comesDue, comesWaits:
+		return string(p.Comes)
+	case comesScheduled:
+		return in
+	case comesRetry:
+		return "retry " + in
+	case comesPerson:
+		return p.person()
+	}
+	return "-"
+}
+
+// state is the policy's, with what executors do about it.
+func (p *policyState) state() string {
+	text := string(p.State)
+	for i := range p.Work {
+		does := p.Work[i].State
+		if p.Work[i].Silent > 0 {
+			does += " (silent)"
+		}
+		if !strings.Contains(text, does) {
+			text += ", " + does
+		}
+	}
+	return text
+}
+
+// remarks are the list's notes with what executors say. What several say in the same words is said once.
+func (p *policyState) remarks() []string {
+	var remarks []string
+	if p.Reason != "" && p.State != "armed" {
+		remarks = append(remarks, string(p.State)+": "+p.Reason)
+	}
+	said := map[string]bool{}
+	for i := range p.Work {
+		w, text := &p.Work[i], ""
+		switch {
+		case w.Silent > 0:
+			text = fmt.Sprintf("%s: executor %s has been silent for %s: if it was killed, its shards are free for others half a minute after its last batch",
+				w.State, w.Holder, w.silent())
+		case w.Reason != "":
+			text = w.State + ": " + strings.TrimPrefix(w.Reason, "policy "+string(p.Policy)+": ")
+		}
+		if text != "" && !said[text] {
+			remarks, said[text] = append(remarks, text), true
+		}
+	}
+	return append(remarks, p.notes()...)
+}
+
+// lag is for how long a run has been due, for the table.
+func (p *policyState) lag() string {
+	switch {
+	case p.Lag > 0:
+		return short(time.Duration(p.Lag * float64(time.Second)))
+	case p.Next == nil:
+		return "-"
+	}
+	return "none"
+}
+
+// silent is for how long a process has said nothing, for a person.
+func (p *process) silent() string { return short(time.Duration(p.Silent * float64(time.Second))) }
+
+// executors is the line about the processes that delete.
+func (s *status) executors() string {
+	if len(s.Executors) == 0 {
+		return "none has said within two minutes that it runs: start `lapse run` or `lapse serve`"
+	}
+	reasons, silent, runs := "", "", 0
+	for i := range s.Executors {
+		e := &s.Executors[i]
+		if e.Silent > 0 {
+			silent += fmt.Sprintf("; %s has been silent for %s: killed, or hung", e.Holder, e.silent())
+			continue
+		}
+		runs++
+		if e.Reason != "" && !strings.Contains(reasons, e.Reason) {
+			reasons += "; " + e.State + ": " + e.Reason
+		}
+	}
+	if runs == 0 {
+		return "none that says so" + silent
+	}
+	return fmt.Sprint(runs) + cmp.Or(reasons, ", running") + silent
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"lapse/executor"
+)
+
+// runNotes are what a person should know of a run beside what it deleted.
+func runNotes(st *executor.Statistics) []string {
+	var notes []string
+	if st.DroppedPartitions > 0 {
+		notes = append(notes, countedWere(st.DroppedPartitions, "partition")+" dropped whole")
+	}
+	if st.Refreshed > 0 {
+		notes = append(notes, countedWere(st.Refreshed, "row")+" due, and changed before they were deleted")
+	}
+	if st.SteppedOver > 0 {
+		notes = append(notes, counted(st.SteppedOver, "row")+" could not be deleted")
+	}
+	r := lastRun{LeftDue: st.LeftDue, LeftHeld: st.LeftHeld, LeftResting: st.LeftResting, Watermark: st.Watermark}
+	if left := r.left(); left != "" {
+		notes = append(notes, left)
+	}
+	return notes
+}
+
+// printSummary prints what one pass did.
+func (a *app) printSummary(s executor.Summary, asJSON bool) error {
+	return a.printDone(s, asJSON, "no policy was due")
+}
+
+// printTotals prints what a process did until it was stopped.
+func (a *app) printTotals(ctx context.Context, s executor.Summary, asJSON bool) error {
+	err := a.printDone(s, asJSON, "nothing was deleted")
+	if err == nil && !asJSON && errors.Is(context.Cause(ctx), errSignalled) {
+		_, err = fmt.Fprintln(a.out, errSignalled)
+	}
+	return err
+}
+
+// printDone prints a line for each policy, and below them what does not fit into a column; nothing is what is said of no policy.
+func (a *app) printDone(s executor.Summary, asJSON bool, nothing string) error {
+	if asJSON {
+		return a.printJSON(s)
+	}
+	if len(s.Policies) == 0 {
+		_, err := fmt.Fprintln(a.out, nothing)
+		return err
+	}
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "POLICY\tTABLE\tDELETED\tCASCADED\tBATCHES\tOUTCOME")
+	for i := range s.Policies {
+		p := &s.Policies[i]
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%s\n", p.Policy, onOneLine(p.Table), p.Deleted, p.Cascaded, p.Batches, outcomeText(p))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for i := range s.Policies {
+		for _, note := range summaryNotes(&s.Policies[i]) {
+			fmt.Fprintf(a.out, "%s: %s\n", s.Policies[i].Policy, onOneLine(note))
+		}
+	}
+	return nil
+}
+
+// outcomeText is an outcome in a few words.
+func outcomeText(p *executor.PolicySummary) string {
+	switch {
+	case p.Outcome == executor.Resisted:
+		return "finished, but for what resists" // all else that was due went
+	case p.LeftBehind:
+		return string(p.Outcome) + ", but for locked rows"
+	}
+	return string(p.Outcome)
+}
+
+// summaryNotes are what a person should know of what was done under a policy.
+func summaryNotes(p *executor.PolicySummary) []string {
+	var notes []string
+	if p.Limit != "" {
+		notes = append(notes, p.Limit)
+	}
+	if p.Error != "" {
+		notes = append(notes, strings.TrimPrefix(p.Error, "policy "+string(p.Policy)+": "))
+	}
+	if p.LeftBehind {
+		notes = append(notes, "due rows are left that somebody has locked: pg_locks shows who; the next run follows soon")
+	}
+	return append(notes, runNotes(&p.Whole)...)
+}

@@ -1,0 +1,73 @@
+package executor
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+// total counts a durable batch for Summary.
+func (e *Executor) total(p *planner.InForce, done *result) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.totals[p.Name]
+	if s == nil {
+		s = &PolicySummary{}
+		e.totals[p.Name] = s
+	}
+	s.Policy, s.Table, s.Version = p.Name, p.TableName, p.Version
+	s.Deleted, s.Cascaded, s.Batches = s.Deleted+done.deleted, s.Cascaded+done.cascaded, s.Batches+1
+}
+
+// Summary says what this process did since it began, in all runs, under each policy of which it deleted something or which is stopped.
+// It is for Run, when it has returned: Once returns its own. Whole is the last run's.
+func (e *Executor) Summary() Summary {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := map[schemas.PolicyName]*PolicySummary{}
+	for name, s := range e.totals {
+		copied := *s
+		all[name] = &copied
+	}
+	for i := range e.status {
+		line := &e.status[i]
+		if line.Stopped != "" && all[line.Policy] == nil {
+			all[line.Policy] = &PolicySummary{Policy: line.Policy, Table: line.Table, Version: line.Version}
+		}
+	}
+	for _, s := range all {
+		s.Outcome = Finished
+		for _, m := range e.known {
+			if m.name == s.Policy {
+				m.sum(s)
+			}
+		}
+		for i := range e.status {
+			if line := &e.status[i]; line.Policy == s.Policy && line.Stopped != "" {
+				s.Outcome, s.Error = Stopped, line.Stopped
+			}
+		}
+	}
+	policies := slices.SortedFunc(maps.Values(all), func(a, b *PolicySummary) int { return cmp.Compare(a.Policy, b.Policy) })
+	summary := Summary{Policies: make([]PolicySummary, len(policies))}
+	for i, s := range policies {
+		summary.Policies[i] = *s
+	}
+	return summary
+}
+
+// sum adds how the policy's last run stands.
+func (m *policyMemory) sum(s *PolicySummary) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s.Run, s.Whole, s.LeftBehind = m.counts.run, m.last, m.behind
+	switch {
+	case m.open:
+		s.Outcome = Interrupted
+	case m.resists != nil:
+		s.Outcome, s.Error = Resisted, m.resists.Error()
+	}
+}
