@@ -23,11 +23,12 @@ type Config struct {
 	Kafka kafka.Config
 
 	// System, User and Log are the topics. System and User have Partitions partitions, Log has one. If Create is set, the
-	// auditor makes those that are missing, with Replication copies (0: the brokers' default).
+	// auditor makes those that are missing, with Replication copies (0: the brokers' default). If Safe is set, topics with
+	// fewer copies, or whose acknowledged records may be on fewer brokers than such a topic's would be, are refused.
 	System, User, Log string
 	Partitions        int
 	Replication       int
-	Create            bool
+	Create, Safe      bool
 
 	// Keys are the tag keys under which a claim verifies.
 	Keys []schemas.Key

@@ -57,7 +57,7 @@ func (s *session) publisherConfig() kafka.Config {
 	for _, t := range []evidence.Topic{s.route.System, s.route.User, s.route.Log} {
 		topic := kafka.Topic{
 			Name: t.Name, Partitions: int(t.Partitions), Replication: a.config.Replication, Create: a.config.Create,
-			Configs: map[string]string{},
+			Safe: a.config.Safe, Configs: map[string]string{},
 		}
 		if topic.Replication >= 3 {
 			topic.Configs["min.insync.replicas"] = "2" // an acknowledged record outlives any one broker

@@ -6,6 +6,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/segmentio/kafka-go/compress"
+
 	"lapse/schemas"
 )
 
@@ -46,6 +48,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // sent again is the same batch to the broker.
 type batch struct {
 	buf      []byte // prefixSize bytes, then the records
+	packed   []byte // the same, compressed; memory that is kept
+	wire     []byte // buf or packed: what is sent; nil until the batch is sealed
 	count    int32
 	baseTime int64  // milliseconds, of the first record
 	maxTime  int64  // milliseconds, of the youngest record
@@ -57,11 +61,15 @@ type batch struct {
 // reset empties the batch and keeps its memory.
 func (b *batch) reset() {
 	var prefix [prefixSize]byte
-	*b = batch{buf: append(b.buf[:0], prefix[:]...)}
+	*b = batch{buf: append(b.buf[:0], prefix[:]...), packed: b.packed}
 }
 
-// size is the batch's length as the broker counts it against max.message.bytes.
+// size is the batch's length without compression. The broker counts what arrives against max.message.bytes, which is never
+// more.
 func (b *batch) size() int { return len(b.buf) - lengthSize }
+
+// sent is the sealed batch's length as it is sent.
+func (b *batch) sent() int { return len(b.wire) - lengthSize }
 
 // add encodes rec at the end, if the batch stays within limit with it. It returns the bytes added, or 0.
 func (b *batch) add(rec *schemas.Record, limit int) int {
@@ -81,15 +89,20 @@ func (b *batch) add(rec *schemas.Record, limit int) int {
 	return whole
 }
 
-// seal writes the header. After it the batch takes no more records.
-func (b *batch) seal(s session, base sequence) {
+// seal compresses the records, if there is a codec, and writes the header. After it the batch takes no more records.
+func (b *batch) seal(codec compress.Codec, s session, base sequence) {
 	big := binary.BigEndian
-	big.PutUint32(b.buf, uint32(len(b.buf)-lengthSize))
-	h := b.buf[lengthSize:]
+	attributes := uint16(0) // not compressed, time of creation, not transactional
+	b.wire = b.buf
+	if packed := b.pack(codec); packed != nil {
+		b.wire, attributes = packed, uint16(codec.Code())
+	}
+	big.PutUint32(b.wire, uint32(len(b.wire)-lengthSize))
+	h := b.wire[lengthSize:]
 	big.PutUint32(h[atBatchLength:], uint32(len(h)-atLeaderEpoch))
 	big.PutUint32(h[atLeaderEpoch:], math.MaxUint32) // -1: the broker's to fill in
 	h[atMagic] = 2
-	big.PutUint16(h[atAttributes:], 0) // not compressed, time of creation, not transactional
+	big.PutUint16(h[atAttributes:], attributes)
 	big.PutUint32(h[atLastOffsetDelta:], uint32(b.count-1))
 	big.PutUint64(h[atFirstTime:], uint64(b.baseTime))
 	big.PutUint64(h[atMaxTime:], uint64(b.maxTime))

@@ -3,6 +3,7 @@ package kafka
 import (
 	"bytes"
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -51,7 +52,7 @@ func TestABatchOfOldRecordsGetsAYoungFence(t *testing.T) {
 		b.reset()
 		b.add(&schemas.Record{Value: []byte("v"), Time: now.Add(-c.age)}, math.MaxInt)
 		b.addFenceIfOld(now, time.Hour, []schemas.Header{{Key: "lapse-db", Value: []byte("app")}})
-		b.seal(session{}, 0)
+		b.seal(nil, session{}, 0)
 		records := decode(t, b.buf)
 		if int32(len(records)) != c.count {
 			t.Fatalf("%s old: %d records, want %d", c.age, len(records), c.count)
@@ -93,6 +94,67 @@ func TestAddingARecordAllocatesNothing(t *testing.T) {
 	})
 	if allocs >= 0.1 {
 		t.Errorf("%.2f allocations a record", allocs)
+	}
+}
+
+func TestABatchThatWouldNotGetShorterIsSentAsItIs(t *testing.T) {
+	t.Parallel()
+	noise := make([]byte, 100_000)
+	source := rand.NewChaCha8([32]byte{})
+	if _, err := source.Read(noise); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []Compression{"", Snappy, LZ4, Zstd} {
+		codec, err := kind.codec()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, c := range map[string]struct {
+			value   []byte
+			shorter bool
+		}{
+			"a short record": {[]byte("v"), false},
+			"noise":          {noise, false},
+			"an event":       {bytes.Repeat([]byte(`{"keys":{"id":"42"}}`), 50), true},
+		} {
+			b := new(batch)
+			b.reset()
+			b.add(&schemas.Record{Value: c.value, Time: time.UnixMilli(1)}, math.MaxInt)
+			b.seal(codec, session{}, 0)
+			if b.sent() > b.size() || (b.sent() < b.size()) != c.shorter {
+				t.Errorf("%s, %q: %d bytes are sent of %d", name, kind, b.sent(), b.size())
+			}
+			if got := decode(t, b.wire); len(got) != 1 || !bytes.Equal(got[0].Record.Value, c.value) {
+				t.Errorf("%s, %q: decoded as something else", name, kind)
+			}
+			first := bytes.Clone(b.wire)
+			b.reset()
+			b.add(&schemas.Record{Value: []byte("another batch in the same memory"), Time: time.UnixMilli(1)}, math.MaxInt)
+			b.reset()
+			b.add(&schemas.Record{Value: c.value, Time: time.UnixMilli(1)}, math.MaxInt)
+			if b.seal(codec, session{}, 0); !bytes.Equal(b.wire, first) {
+				t.Errorf("%s, %q: the same records make another batch", name, kind)
+			}
+		}
+	}
+}
+
+func TestSealingABatchAllocatesNothingToSpeakOf(t *testing.T) {
+	codec, err := Snappy.codec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := schemas.Record{Value: bytes.Repeat([]byte(`{"keys":{"id":"42"}}`), 20), Time: time.UnixMilli(1_800_000_000_000)}
+	b := new(batch)
+	allocs := testing.AllocsPerRun(100, func() {
+		b.reset()
+		for range 100 {
+			b.add(&rec, math.MaxInt)
+		}
+		b.seal(codec, session{}, 0)
+	})
+	if allocs > 5 { // the codec's writer and the appender
+		t.Errorf("%.1f allocations for a batch of 100 records", allocs)
 	}
 }
 

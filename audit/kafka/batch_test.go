@@ -45,8 +45,9 @@ func encodingProperty(t *rapid.T) {
 	producer := rapid.Int64Min(0).Draw(t, "producer")
 	epoch := rapid.Int16Min(0).Draw(t, "epoch")
 	sequence := rapid.Int32Min(0).Draw(t, "sequence")
+	compression := rapid.SampledFrom([]kafka.Compression{kafka.Snappy, kafka.LZ4, kafka.Zstd, kafka.None}).Draw(t, "compression")
 
-	wire := kafka.Encode(records, producer, epoch, sequence)
+	wire := kafka.Encode(records, compression, producer, epoch, sequence)
 	compare(t, "kafka-go", records, decodedByKafkaGo(t, wire, producer, epoch, sequence))
 	compare(t, "franz-go", records, decodedByFranz(t, wire[4:], producer, epoch, sequence))
 }
@@ -59,7 +60,7 @@ func decodedByKafkaGo(t *rapid.T, wire []byte, producer int64, epoch int16, sequ
 	stream := set.Records.(*protocol.RecordStream)
 	b := stream.Records[0].(*protocol.RecordBatch)
 	if len(stream.Records) != 1 || b.ProducerID != producer || b.ProducerEpoch != epoch || b.BaseSequence != sequence ||
-		b.Attributes != 0 || b.BaseOffset != 0 {
+		b.Attributes.Transactional() || b.Attributes.Control() || b.BaseOffset != 0 {
 		t.Fatalf("kafka-go sees the header %+v", b)
 	}
 	var all []schemas.Record

@@ -26,6 +26,10 @@ type Topic struct {
 	// Replication that the topic is made with; 0 leaves it to the brokers. An existing topic with less is warned of.
 	Replication int
 
+	// Safe has Open refuse an existing topic with fewer replicas than Replication, or with a smaller min.insync.replicas than
+	// Configs says, by an *UnsafeError. A topic that becomes so while the publisher runs is warned of all the same.
+	Safe bool
+
 	// Create makes the topic if it is missing.
 	Create bool
 
@@ -38,7 +42,7 @@ type Topic struct {
 	Forever bool
 
 	// Configs are settings for the topic if it is made here, for instance retention.ms=-1. An existing topic with a smaller
-	// min.insync.replicas than this is warned of.
+	// min.insync.replicas than this is warned of, or refused.
 	Configs map[string]string
 }
 
@@ -73,6 +77,9 @@ type Config struct {
 	// below 256 KiB.
 	MaxBatchBytes int
 
+	// Compression of batches; "" is Snappy. Limits count bytes before compression.
+	Compression Compression
+
 	// MaxBuffered is how many bytes of records may be unacknowledged. 0 means 4 MiB: 400,000 records a second were published
 	// with that, and no more with 16 MiB.
 	MaxBuffered int
@@ -85,7 +92,7 @@ type Config struct {
 	timing *timing // for tests; nil means defaultTiming
 }
 
-// timing holds the durations on which the promise of one copy depends. They fit the brokers' default of a day for
+// timing holds the durations on which the promise of one copy depends, and linger. They fit the brokers' default of a day for
 // producer.id.expiration.ms; doc.go says how.
 type timing struct {
 	request    time.Duration // one request without answer is given up, and sent again
@@ -97,6 +104,7 @@ type timing struct {
 	maxUnanswered time.Duration // a batch without answer for longer is not sent again
 	renewEvery    time.Duration // the session is
 	maxUnrenewed  time.Duration // a session that was not renewed for longer sends nothing
+	linger        time.Duration // a batch that is not full waits so long since the one before was sent
 	endsEvery     time.Duration // the ends of all partitions are checked: see Publisher.watch
 	settingsEvery time.Duration // the topics' settings are checked
 }
@@ -111,6 +119,7 @@ var defaultTiming = timing{
 	maxUnanswered: time.Hour,
 	renewEvery:    6 * time.Hour,
 	maxUnrenewed:  18 * time.Hour,
+	linger:        5 * time.Millisecond,
 	endsEvery:     time.Minute,
 	settingsEvery: time.Hour,
 }

@@ -26,7 +26,7 @@ func TestPublishersThatTakeOverFromOneAnotherInMidFlightLeaveEachRecordOnce(t *t
 	for range 12 {
 		choices := rand.New(rand.NewPCG(seed, random.Uint64()))
 		cfg := config(broker, topic)
-		cfg.Dial = newNetwork(func(int) fate { return fates[choices.IntN(len(fates))] }).dial
+		cfg.Dial = newNetwork(func(int) fate { return fates[choices.IntN(len(fates))] }).Dial
 		cfg.MaxBatchBytes, cfg.MaxBuffered = 1500, 6000
 		p := open(t, cfg) // closed at the end of the test, long after its successors have begun
 		stop := make(chan struct{})
@@ -77,15 +77,15 @@ func TestALateResendOfAFormerPublisherIsRefused(t *testing.T) {
 	topic := kafkatest.Topic(t, 1)
 	cfg := config(broker, topic)
 	net := newNetwork(nil)
-	cfg.Dial = net.dial
+	cfg.Dial = net.Dial
 	former := open(t, cfg)
-	net.from(always(hold))
+	net.From(always(hold))
 	s := newSource(topic, 1, 1)
 	mustAppend(t, former, s.record(0))
-	<-net.held
+	<-net.Held()
 
 	s.publishAll(t, config(broker, topic))
-	net.let()
+	net.Let()
 	if err := waitErr(t, former); !errors.Is(err, kafka.ErrFenced) {
 		t.Errorf("the former publisher ends with %v, want ErrFenced", err)
 	}
@@ -102,10 +102,10 @@ func TestARecordWhoseAnswerDiedWithThePublisherIsInTheTail(t *testing.T) {
 	topic := kafkatest.Topic(t, 1)
 	cfg := config(broker, topic)
 	net := newNetwork(nil)
-	cfg.Dial = net.dial
+	cfg.Dial = net.Dial
 	former := open(t, cfg)
 	answers := make(chan struct{}, 1)
-	net.from(func(n int) fate {
+	net.From(func(n int) fate {
 		if n == 1 {
 			return loseAnswer
 		}
@@ -139,11 +139,11 @@ func TestRecordsOlderThanTheBrokersMemoryOfProducersAreStillThereOnce(t *testing
 	forgets := newProducerWatch(t, broker, topic)
 	cfg := config(broker, topic)
 	net := newNetwork(nil)
-	cfg.Dial = net.dial
+	cfg.Dial = net.Dial
 	cfg.MaxBatchBytes = 1000
 	cfg.SetTiming(kafka.Timing{OldRecords: 30 * time.Minute})
 	p := open(t, cfg)
-	net.from(func(n int) fate {
+	net.From(func(n int) fate {
 		if n%2 == 1 {
 			return loseAnswer // of every batch
 		}
@@ -190,16 +190,16 @@ func TestABatchInDoubtForTooLongIsNotSentAgain(t *testing.T) {
 	topic := kafkatest.Topic(t, 1)
 	cfg := config(broker, topic)
 	net := newNetwork(nil)
-	cfg.Dial = net.dial
+	cfg.Dial = net.Dial
 	cfg.SetTiming(kafka.Timing{MaxUnanswered: 300 * time.Millisecond})
 	p := open(t, cfg)
-	net.from(always(loseAnswer))
+	net.From(always(loseAnswer))
 	s := newSource(topic, 1, 1)
 	mustAppend(t, p, s.record(0))
 	if err := waitErr(t, p); !errors.Is(err, kafka.ErrRestart) || !strings.Contains(err.Error(), "without answer") {
 		t.Errorf("%v, want ErrRestart", err)
 	}
-	if n, end := net.requests(), endOf(t, cfg); n < 2 || end != 2 || p.Acked() != 0 {
+	if n, end := net.Requests(), endOf(t, cfg); n < 2 || end != 2 || p.Acked() != 0 {
 		t.Errorf("sent %d times, the end is %d: want the fence and one copy; acknowledged %d", n, end, p.Acked())
 	}
 	s.publishAll(t, config(broker, topic))
@@ -212,11 +212,11 @@ func TestWithoutARenewedSessionNothingIsSent(t *testing.T) {
 	topic := kafkatest.Topic(t, 1)
 	cfg := config(broker, topic)
 	net := newNetwork(nil)
-	cfg.Dial = net.dial
+	cfg.Dial = net.Dial
 	const lasts = 2 * time.Second // enough to open
 	cfg.SetTiming(kafka.Timing{MaxUnrenewed: lasts})
 	p := open(t, cfg)
-	net.from(nil)
+	net.From(nil)
 	pause(lasts)
 	s := newSource(topic, 1, 10)
 	for n := range s.total {
@@ -228,7 +228,7 @@ func TestWithoutARenewedSessionNothingIsSent(t *testing.T) {
 		t.Errorf("%v, want ErrRestart", err)
 	}
 	closePublisher(t, p)
-	if n, end := net.requests(), endOf(t, cfg); n != 0 || end != 1 || p.Acked() != 0 {
+	if n, end := net.Requests(), endOf(t, cfg); n != 0 || end != 1 || p.Acked() != 0 {
 		t.Errorf("%d requests, the end is %d, acknowledged %d: want the fence and nothing else", n, end, p.Acked())
 	}
 	s.publishAll(t, config(broker, topic))

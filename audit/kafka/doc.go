@@ -29,7 +29,10 @@
 // package encodes its batches itself. The producer belongs to a transactional id, so each publisher gets a higher epoch
 // than the one before. Kafka's transactions are not used.
 //
-//   - One batch at a time is under way in each partition. The sender sends the same bytes until the answer arrives.
+//   - One batch at a time is under way in each partition. It is compressed and sealed once, and the sender sends the same
+//     bytes until the answer arrives.
+//   - A batch that is not full waits until 5 ms have passed since the one before was sent (linger). So a busy partition gets
+//     fewer, larger requests, and a record in a quiet one waits for nothing.
 //   - A fence is a record with header lapse-op: fence, in every partition, sent under the epoch of this publisher. A
 //     leader accepts an older epoch until it has seen a newer one, and not after. So what lies below the fence is final.
 //   - A broker forgets a producer (producer.id.expiration.ms, a day) and then accepts any batch of it. It counts from the
@@ -100,7 +103,8 @@
 //
 // # Refusals
 //
-// A topic with fewer partitions than configured, because keys would move. A topic of events that is compacted, and a topic
+// A topic with fewer partitions than configured, because keys would move. A topic with fewer copies than a person has
+// asked for, or whose acknowledged records would be on fewer brokers (UnsafeError). A topic of events that is compacted, and a topic
 // that must keep its records for ever and has other settings, as far as the settings may be read (RetentionError); Open
 // checks, and the publisher checks again each hour. A record without time.
 //
@@ -119,6 +123,7 @@
 //
 //	a check of the topics while publishing    watch.go
 //	a setting that a topic must have          settings.go: checkRetention, safetyWarnings
+//	another compression                       compression.go
 //	advice for a broker's error               errors.go: advice, and gradeOf if it passes
 //	another way to read the end of a topic    tail.go, on windows
 package kafka

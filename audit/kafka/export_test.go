@@ -10,7 +10,7 @@ import (
 
 // Timing replaces the durations that are not zero.
 type Timing struct {
-	Request, Backoff, Missing, OldRecords, MaxUnanswered, RenewEvery, MaxUnrenewed, EndsEvery, SettingsEvery time.Duration
+	Request, Backoff, Missing, OldRecords, MaxUnanswered, RenewEvery, MaxUnrenewed, Linger, EndsEvery, SettingsEvery time.Duration
 }
 
 func (c *Config) SetTiming(t Timing) {
@@ -26,6 +26,7 @@ func (c *Config) SetTiming(t Timing) {
 		{&changed.maxUnanswered, t.MaxUnanswered},
 		{&changed.renewEvery, t.RenewEvery},
 		{&changed.maxUnrenewed, t.MaxUnrenewed},
+		{&changed.linger, t.Linger},
 		{&changed.endsEvery, t.EndsEvery},
 		{&changed.settingsEvery, t.SettingsEvery},
 	} {
@@ -37,14 +38,18 @@ func (c *Config) SetTiming(t Timing) {
 }
 
 // Encode makes one batch, as a produce request carries it: length, header, records.
-func Encode(records []schemas.Record, producer int64, epoch int16, base int32) []byte {
+func Encode(records []schemas.Record, compression Compression, producer int64, epoch int16, base int32) []byte {
+	codec, err := compression.codec()
+	if err != nil {
+		panic(err)
+	}
 	b := new(batch)
 	b.reset()
 	for i := range records {
 		b.add(&records[i], math.MaxInt)
 	}
-	b.seal(session{producer: producer, epoch: epoch}, sequence(base))
-	return b.buf
+	b.seal(codec, session{producer: producer, epoch: epoch}, sequence(base))
+	return b.wire
 }
 
 func SequencePlus(s, n int32) int32 { return int32(sequence(s).plus(n)) }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/segmentio/kafka-go/compress"
 	"golang.org/x/sync/errgroup"
 
 	"lapse/schemas"
@@ -22,6 +23,7 @@ type Publisher struct {
 	timing  *timing
 	log     *slog.Logger
 	client  *Client
+	codec   compress.Codec // nil: batches are not compressed
 	metrics *Metrics
 	notes   notes
 
@@ -51,12 +53,16 @@ func Open(ctx context.Context, cfg Config) (*Publisher, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
+	codec, err := cfg.Compression.codec()
+	if err != nil {
+		return nil, fmt.Errorf("configure Kafka: %w", err)
+	}
 	client, err := NewClient(cfg) // 1. connect
 	if err != nil {
 		return nil, err
 	}
 	p := &Publisher{
-		cfg: cfg, timing: cfg.timing, log: cfg.Logger, client: client, metrics: cfg.Metrics,
+		cfg: cfg, timing: cfg.timing, log: cfg.Logger, client: client, codec: codec, metrics: cfg.Metrics,
 		byTopic:  make(map[string][]*sender, len(cfg.Topics)),
 		progress: make(chan struct{}, 1),
 	}
@@ -71,6 +77,9 @@ func Open(ctx context.Context, cfg Config) (*Publisher, error) {
 
 func (p *Publisher) takeOver(ctx context.Context) error {
 	topics, err := p.client.ensureTopics(ctx, p.cfg.Topics) // 2. topics
+	if err == nil {
+		err = p.client.checkSafe(p.cfg.Topics, topics)
+	}
 	if err != nil {
 		return err
 	}
@@ -345,7 +354,7 @@ func (p *Publisher) signal() {
 func (p *Publisher) delivered(s *sender, b *batch) {
 	p.metrics.batches.WithLabelValues(s.topic).Inc()
 	p.metrics.records.WithLabelValues(s.topic).Add(float64(b.records))
-	p.metrics.bytes.WithLabelValues(s.topic).Add(float64(b.size()))
+	p.metrics.bytes.WithLabelValues(s.topic).Add(float64(b.sent()))
 	p.buffered.Add(-int64(b.payload))
 	p.recycle(b)
 	p.advance()

@@ -24,17 +24,19 @@ func TestWhateverTheNetworkLosesEveryRecordIsThereOnce(t *testing.T) {
 	t.Parallel()
 	broker := kafkatest.Broker(t)
 	for name, fates := range map[string][]fate{
-		"requests":         {pass, lose},
-		"halves":           {pass, cut},
-		"answers":          {pass, loseAnswer},
-		"answers in a row": {pass, loseAnswer, loseAnswer, loseAnswer},
-		"all of it":        {pass, lose, cut, loseAnswer},
+		"requests":                {pass, lose},
+		"halves":                  {pass, cut},
+		"answers":                 {pass, loseAnswer},
+		"halves of answers":       {pass, cutAnswer},
+		"answers in a row":        {pass, loseAnswer, loseAnswer, loseAnswer},
+		"nothing, but doubles it": {pass, twice},
+		"all of it":               {pass, lose, cut, loseAnswer, cutAnswer, twice},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			topic := kafkatest.Topic(t, 3)
 			cfg := config(broker, topic)
-			cfg.Dial = newNetwork(func(n int) fate { return fates[n%len(fates)] }).dial
+			cfg.Dial = newNetwork(func(n int) fate { return fates[n%len(fates)] }).Dial
 			cfg.MaxBatchBytes, cfg.MaxBuffered = 2000, 10_000 // many batches
 			cfg.SetTiming(kafka.Timing{Backoff: 20 * time.Millisecond})
 			s := newSource(topic, 3, 3000)
@@ -46,15 +48,44 @@ func TestWhateverTheNetworkLosesEveryRecordIsThereOnce(t *testing.T) {
 	}
 }
 
+// The broker has carried out what the publisher has given up: its answer comes when the same batch is under way again.
+func TestABatchThatSucceededAfterItsTimeIsThereOnce(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Broker(t)
+	topic := kafkatest.Topic(t, 1)
+	cfg := config(broker, topic)
+	net := newNetwork(nil)
+	cfg.Dial = net.Dial
+	cfg.MaxBatchBytes, cfg.MaxBuffered = 2000, 4000
+	cfg.SetTiming(kafka.Timing{Request: 300 * time.Millisecond, Backoff: 20 * time.Millisecond})
+	p := open(t, cfg)
+	late := 0
+	net.From(func(n int) fate {
+		if n%4 == 1 && late < 3 {
+			late++
+			return lateAnswer
+		}
+		return pass
+	})
+	s := newSource(topic, 1, 1000)
+	if err := s.publish(t.Context(), p, nil); err != nil {
+		t.Fatal(err)
+	}
+	if requests := net.Requests(); late != 3 {
+		t.Errorf("%d answers of %d were late, want 3", late, requests)
+	}
+	s.verify(t, broker)
+}
+
 func TestAFullBufferTakesNothingUntilThereIsProgress(t *testing.T) {
 	t.Parallel()
 	topic := kafkatest.Topic(t, 1)
 	cfg := config(kafkatest.Broker(t), topic)
 	net := newNetwork(nil)
-	cfg.Dial = net.dial
+	cfg.Dial = net.Dial
 	cfg.MaxBuffered = 10_000
 	p := open(t, cfg)
-	net.from(always(hold))
+	net.From(always(hold))
 	s := newSource(topic, 1, 1)
 	taken := uint64(0)
 	for {
@@ -67,11 +98,11 @@ func TestAFullBufferTakesNothingUntilThereIsProgress(t *testing.T) {
 	if taken < 100 || taken > 400 || p.Err() != nil {
 		t.Fatalf("%d records of about 50 bytes taken, error %v", taken, p.Err())
 	}
-	<-net.held
+	<-net.Held()
 	if p.Stalled() == 0 {
 		t.Error("not stalled while a batch is held")
 	}
-	net.let()
+	net.Let()
 	waitAcked(t, p, taken)
 	if number, ok := p.Append(s.record(0)); !ok || number != taken+1 {
 		t.Errorf("number %d (%t) after the buffer has drained, want %d", number, ok, taken+1)
@@ -87,9 +118,9 @@ func TestARecordIsNotAcknowledgedBeforeThoseAppendedBeforeIt(t *testing.T) {
 	topic := kafkatest.Topic(t, 2)
 	cfg := config(kafkatest.Broker(t), topic)
 	net := newNetwork(nil)
-	cfg.Dial = net.dial
+	cfg.Dial = net.Dial
 	p := open(t, cfg)
-	net.from(func(n int) fate {
+	net.From(func(n int) fate {
 		if n == 1 {
 			return hold
 		}
@@ -99,7 +130,7 @@ func TestARecordIsNotAcknowledgedBeforeThoseAppendedBeforeIt(t *testing.T) {
 		return mustAppend(t, p, schemas.Record{Topic: topic, Partition: partition, Value: []byte("v"), Time: time.Now()})
 	}
 	to(0)
-	<-net.held
+	<-net.Held()
 	for range 3 {
 		to(1)
 		<-p.Progress() // the one to partition 1 is acknowledged
@@ -108,7 +139,7 @@ func TestARecordIsNotAcknowledgedBeforeThoseAppendedBeforeIt(t *testing.T) {
 		}
 	}
 	last := to(0) // behind the one that is held
-	net.let()
+	net.Let()
 	waitAcked(t, p, last)
 }
 
@@ -154,14 +185,14 @@ func TestClosingDoesNotWaitForTheBrokers(t *testing.T) {
 	topic := kafkatest.Topic(t, 2)
 	cfg := config(kafkatest.Broker(t), topic)
 	net := newNetwork(nil)
-	cfg.Dial = net.dial
+	cfg.Dial = net.Dial
 	p := open(t, cfg)
-	net.from(always(hold)) // for ever
+	net.From(always(hold)) // for ever
 	s := newSource(topic, 2, 10)
 	for n := range s.total {
 		mustAppend(t, p, s.record(n))
 	}
-	<-net.held
+	<-net.Held()
 	begun := time.Now()
 	closePublisher(t, p) // goleak sees whether anything is left
 	if took := time.Since(begun); took > 5*time.Second {

@@ -18,7 +18,9 @@ import (
 const batchTarget = 256 << 10
 
 // sender publishes to one partition. One batch is under way at a time, and records that arrive meanwhile gather in the
-// next one. So batches grow when the brokers are slow, and a single record waits for nothing.
+// next one. So batches grow when the brokers are slow. A single record waits for nothing, unless the last batch began less
+// than timing.linger ago: then it gathers company until that has passed. Each request costs the broker more than its
+// records do: under load 5 ms took 60 % off its CPU.
 type sender struct {
 	p         *Publisher
 	topic     string
@@ -28,7 +30,7 @@ type sender struct {
 	mu      sync.Mutex
 	queue   []*batch // in order; the last one still grows
 	sending *batch
-	idle    bool
+	waits   waiting
 	wakeup  chan struct{}
 
 	end          atomic.Int64              // the offset behind the last acknowledged batch
@@ -41,11 +43,21 @@ type sender struct {
 	tail          tail
 
 	// Used by the goroutine of run alone.
-	session       session  // under which the last batch was sealed
-	seq           sequence // of the next batch under it
-	ackedProducer int64    // the producer of the record at acked
-	foreignGaps   int      // how often foreign records stood between two batches
+	session       session   // under which the last batch was sealed
+	seq           sequence  // of the next batch under it
+	ackedProducer int64     // the producer of the record at acked
+	foreignGaps   int       // how often foreign records stood between two batches
+	begun         time.Time // when the last batch was sent for the first time; zero before the first
 }
+
+// waiting is what the sender's goroutine waits for.
+type waiting int
+
+const (
+	forNothing waiting = iota
+	forRecords         // the queue is empty
+	forCompany         // one batch is there that is not full, and it lingers
+)
 
 func newSender(p *Publisher, topic string, partition int32, limit int) *sender {
 	s := &sender{p: p, topic: topic, partition: partition, limit: limit, wakeup: make(chan struct{}, 1)}
@@ -80,9 +92,12 @@ func (s *sender) append(rec *schemas.Record, number uint64) bool {
 	// Under the lock: the batch cannot be acknowledged before its records count as appended. See Publisher.advance.
 	s.p.appended.Store(number)
 	s.p.buffered.Add(int64(size))
-	if s.idle {
-		s.idle = false
-		s.wakeup <- struct{}{} // never blocks: it has room for the one signal of an idle sender
+	if s.waits == forRecords || s.waits == forCompany && len(s.queue) > 1 {
+		s.waits = forNothing
+		select {
+		case s.wakeup <- struct{}{}:
+		default: // a signal is there that was not needed; it will do
+		}
 	}
 	return true
 }
@@ -90,23 +105,44 @@ func (s *sender) append(rec *schemas.Record, number uint64) bool {
 // next waits for a batch to send. It returns nil when ctx has ended.
 func (s *sender) next(ctx context.Context) *batch {
 	for ctx.Err() == nil {
-		s.mu.Lock()
-		if len(s.queue) > 0 {
-			b := s.queue[0]
-			s.queue[0] = nil
-			s.queue = s.queue[1:]
-			s.sending = b
-			s.mu.Unlock()
+		b, lingers := s.take()
+		if b != nil {
 			return b
 		}
-		s.idle = true
-		s.mu.Unlock()
+		var over <-chan time.Time
+		if lingers > 0 {
+			over = time.After(lingers)
+		}
 		select {
 		case <-s.wakeup:
+		case <-over:
 		case <-ctx.Done():
 		}
 	}
 	return nil
+}
+
+// take takes the first batch of the queue, unless there is none, or one that is to linger yet.
+func (s *sender) take() (b *batch, lingers time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waits = forNothing
+	if len(s.queue) == 1 && !s.begun.IsZero() { // a batch with another behind it is full
+		lingers = s.p.timing.linger - time.Since(s.begun)
+	}
+	switch {
+	case len(s.queue) == 0:
+		s.waits = forRecords
+		return nil, 0
+	case lingers > 0:
+		s.waits = forCompany
+		return nil, lingers
+	}
+	b = s.queue[0]
+	s.queue[0] = nil
+	s.queue = s.queue[1:]
+	s.sending = b
+	return b, 0
 }
 
 // oldest is the number of the first record that is not acknowledged; 0 if all are.
@@ -130,6 +166,7 @@ func (s *sender) run(ctx context.Context) {
 			return
 		}
 		s.seal(b)
+		s.begun = time.Now()
 		offset, err := s.deliver(ctx, b)
 		if err == nil && offset >= 0 {
 			s.end.Store(offset + int64(b.count))
@@ -155,7 +192,7 @@ func (s *sender) seal(b *batch) {
 		s.session, s.seq = *current, 0
 	}
 	b.addFenceIfOld(time.Now(), s.p.timing.oldRecords, s.p.cfg.FenceHeaders)
-	b.seal(s.session, s.seq)
+	b.seal(s.p.codec, s.session, s.seq)
 	s.seq = s.seq.plus(b.count)
 }
 
@@ -217,7 +254,7 @@ func (s *sender) maySend(first time.Time) error {
 func (s *sender) attempt(ctx context.Context, b *batch) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.p.timing.request)
 	defer cancel()
-	sent := &body{bytes: b.buf}
+	sent := &body{bytes: b.wire}
 	defer sent.close()
 	resp, err := s.p.client.kafka.RawProduce(ctx, &kafkago.RawProduceRequest{
 		Topic:        s.topic,
@@ -240,7 +277,7 @@ func (s *sender) terminal(err error, b *batch) error {
 		return s.wrap(fmt.Errorf("%w: %w", ErrRestart, refusal(err)))
 	case gradeLarge:
 		return s.wrap(fmt.Errorf("a batch of %d bytes: %w: %w: raise max.message.bytes of the topic, or let this login "+
-			"read the topic's settings (DESCRIBE_CONFIGS)", b.size(), ErrTooLarge, refusal(err)))
+			"read the topic's settings (DESCRIBE_CONFIGS)", b.sent(), ErrTooLarge, refusal(err)))
 	default:
 		return s.wrap(withAdvice(err))
 	}

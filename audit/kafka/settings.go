@@ -65,6 +65,28 @@ func (c *Client) checkRetention(t *Topic, settings map[string]string) error {
 	return &RetentionError{Topic: t.Name, Forever: t.Forever, Settings: wrong, Brokers: c.kafka.Addr.String()}
 }
 
+// An UnsafeError says that a topic keeps fewer copies of an acknowledged record than it was configured to.
+type UnsafeError struct {
+	Topic    string
+	Problems []string // each with what to do
+}
+
+func (e *UnsafeError) Error() string {
+	return fmt.Sprintf("check topic %q: %s", e.Topic, strings.Join(e.Problems, "; "))
+}
+
+// checkSafe refuses the topics that must be safe and are not, all of them at once. Settings that may not be read pass.
+func (c *Client) checkSafe(topics []Topic, seen map[string]topicState) error {
+	var errs []error
+	for i := range topics {
+		t := &topics[i]
+		if problems := c.safetyWarnings(t, seen[t.Name].layout, seen[t.Name].settings); t.Safe && problems != nil {
+			errs = append(errs, &UnsafeError{Topic: t.Name, Problems: problems})
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // safetyWarnings are about a topic that keeps fewer copies of a record than it was configured to.
 func (c *Client) safetyWarnings(t *Topic, seen layout, settings map[string]string) []string {
 	var warnings []string

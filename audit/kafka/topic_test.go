@@ -210,3 +210,28 @@ func TestWithoutATransactionalIDOrBrokersNothingIsOpened(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestATopicThatIsNotAsSafeAsItMustBeIsRefusedWithTheFix(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Broker(t)
+	topic := kafkatest.Topic(t, 2)
+	cfg := config(broker, topic)
+	cfg.Topics[0] = kafka.Topic{
+		Name: topic, Partitions: 2, Replication: 3, Safe: true, Configs: map[string]string{"min.insync.replicas": "2"},
+	}
+	p, err := kafka.Open(t.Context(), cfg)
+	if err == nil {
+		closePublisher(t, p)
+	}
+	var unsafe *kafka.UnsafeError
+	if !errors.As(err, &unsafe) || unsafe.Topic != topic || len(unsafe.Problems) != 2 || !kafka.Terminal(err) ||
+		!strings.Contains(err.Error(), "kafka-reassign-partitions.sh, or set topics.replication to 1") ||
+		!strings.Contains(err.Error(), "--entity-name "+topic+" --add-config min.insync.replicas=2") {
+		t.Errorf("%v", err)
+	}
+	if len(kafkatest.ReadAllOn(t, broker, topic)) > 0 {
+		t.Error("it was written into all the same")
+	}
+	cfg.Topics[0].Replication, cfg.Topics[0].Configs = 1, nil
+	open(t, cfg)
+}

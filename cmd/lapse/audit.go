@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/audit"
+	"lapse/audit/kafka"
 	"lapse/internal/config"
 	"lapse/replication"
 	"lapse/schemas"
@@ -125,9 +126,11 @@ func (a *app) auditConfig(s *config.Settings, admit pgconn.AfterConnectFunc) (au
 		Kafka:  brokers,
 		System: s.Topics.System, User: s.Topics.User, Log: s.Topics.Log,
 		Partitions: s.Topics.Partitions, Replication: s.Topics.Replication, Create: s.Topics.Create,
+		Safe: s.Topics.Replication > 0, // a person has asked for it
 		Keys: []schemas.Key{tag}, HashKey: hash, Format: string(s.Format),
 		FailoverTolerance: s.FailoverTolerance, Logger: a.log,
 	}
+	c.Kafka.Compression = kafka.Compression(s.Topics.Compression)
 	if s.FailoverTolerance == 0 {
 		c.FailoverTolerance = -1 // there 0 is the default
 	}

@@ -41,7 +41,19 @@ type Topics struct {
 	Partitions        int // of the system and of the user topic; the log has one
 	Replication       int // 0: three, or as many as there are brokers if that is fewer
 	Create            bool
+	Compression       Compression
 }
+
+// Compression is how records are compressed on their way to Kafka, and in it.
+type Compression string
+
+// The kinds of compression.
+const (
+	Snappy        Compression = "snappy"
+	LZ4           Compression = "lz4"
+	Zstd          Compression = "zstd"
+	NoCompression Compression = "none"
+)
 
 // Format is how an event is written.
 type Format string
@@ -142,9 +154,12 @@ func Load(path string, flags Overrides, env Environment) (*Settings, error) {
 // defaults are the settings of an empty file.
 func defaults() *Settings {
 	return &Settings{
-		Roles:  schemas.RolesFor(schemas.DefaultRolePrefix),
-		Kafka:  Broker{},
-		Topics: Topics{System: "lapse.deletes.system", User: "lapse.deletes.user", Log: "lapse.log", Partitions: 6, Create: true},
+		Roles: schemas.RolesFor(schemas.DefaultRolePrefix),
+		Kafka: Broker{},
+		Topics: Topics{
+			System: "lapse.deletes.system", User: "lapse.deletes.user", Log: "lapse.log", Partitions: 6, Create: true,
+			Compression: Snappy,
+		},
 		Format: Spanner,
 		Audit:  AuditRequired,
 		Ledger: 30,

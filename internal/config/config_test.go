@@ -52,6 +52,7 @@ topics:
   partitions: 12
   replication: 2
   create: false
+  compression: zstd
 format: spanner
 audit: off
 limits: { workers: 5, turn_rows: 100_000, turn_time: 10 seconds, batch_time: 250 ms, replica_lag: 30 s, delayed_replicas: [dr], old_snapshot: off }
@@ -78,7 +79,7 @@ func TestEveryKeyOfTheFileIsRead(t *testing.T) {
 		{"ca", s.Kafka.TLS.CA, filepath.Join(dir, "ca.pem")},
 		{"password file", s.Kafka.SASL.PasswordFile, filepath.Join(dir, "secret")},
 		{"mechanism", string(s.Kafka.SASL.Mechanism), "scram-sha-512"},
-		{"topics", fmt.Sprint(s.Topics), "{a.system a.user a.log 12 2 false}"},
+		{"topics", fmt.Sprint(s.Topics), "{a.system a.user a.log 12 2 false zstd}"},
 		{"audit", string(s.Audit), "off"},
 		{"limits", fmt.Sprint(s.Limits), fmt.Sprint(config.Limits{5, 100_000, 10 * time.Second, 250 * time.Millisecond, 30 * time.Second, []string{"dr"}, -1})},
 		{"ledger days", fmt.Sprint(s.Ledger), "90"},
@@ -100,7 +101,7 @@ func TestAnEmptyFileGivesTheDefaults(t *testing.T) {
 	for _, c := range []struct{ name, got, want string }{
 		{"slot", s.Slot, "lapse_my_shop"},
 		{"roles", s.Roles.Auditor, "lapse_auditor"},
-		{"topics", fmt.Sprint(s.Topics), "{lapse.deletes.system lapse.deletes.user lapse.log 6 0 true}"},
+		{"topics", fmt.Sprint(s.Topics), "{lapse.deletes.system lapse.deletes.user lapse.log 6 0 true snappy}"},
 		{"audit", string(s.Audit), "required"},
 		{"format", string(s.Format), "spanner"},
 		{"ledger days", fmt.Sprint(s.Ledger), "30"},
@@ -155,6 +156,7 @@ func TestAllProblemsOfAFileAreNamedAtOnceWithTheirPlaces(t *testing.T) {
 		{"a text for a mapping", "kafka: a:1\n", `:1:8: kafka: want names with values below them, not a text`},
 		{"two topics in one", "topics: { system: a, user: a }\n", `: system, user and log must be three topics`},
 		{"a format of no version", "format: spaner\n", `:1:9: "spaner" is not one of spanner, debezium, cloudevents: did you mean "spanner"?`},
+		{"a compression of no version", "topics: { compression: snapy }\n", `:1:24: "snapy" is not one of snappy, lz4, zstd, none: did you mean "snappy"?`},
 		{"an audit mode", "audit: on\n", `:1:8: "on" is not one of required, off`},
 		{"a URL", "database: postgres://u:s3cret@db:port/app\n", `:1:11: read the database's connection string: `},
 		{"an address", "http: 7432\n", `:1:7: "7432" is no address: write host:port`},

@@ -171,7 +171,8 @@ func (f *file) topics(node yamldoc.Node) {
 		field{"log", f.checked(&t.Log, checkTopic)},
 		field{"partitions", f.count(&t.Partitions, 1)},
 		field{"replication", f.count(&t.Replication, 1)},
-		field{"create", f.flag(&t.Create)})
+		field{"create", f.flag(&t.Create)},
+		field{"compression", f.word((*string)(&t.Compression), string(Snappy), string(LZ4), string(Zstd), string(NoCompression))})
 	if t.System == t.User || t.System == t.Log || t.User == t.Log {
 		f.complain(node, "system, user and log must be three topics")
 	}
