@@ -30,7 +30,10 @@ deleted, and prints one line per event. With --json the line is the event as it 
 with what is still to come, in the order of its arrival.
 
 The filters look at the records' headers only, as any consumer can. Gaps and rewinds are printed whatever is asked for: they
-say that events are missing, or that events which are there never happened.`,
+say that events are missing, or that events which are there never happened.
+
+Whatever is asked for, every record is held against the promise of the topics: in one partition events stand in the order of
+the database's history, each once. What breaks it is named on stderr, and the exit code is 3.`,
 		Example: `  lapse events --cause user --table public.sessions
   lapse events --follow --policy sessions-30d --json`,
 		Args: cobra.NoArgs,
@@ -45,7 +48,7 @@ say that events are missing, or that events which are there never happened.`,
 		if err != nil {
 			return err
 		}
-		c.app, c.settings = a, s
+		c.app, c.settings, c.order = a, s, &order{err: a.err}
 		return c.run(cmd.Context())
 	})
 	flags := cmd.Flags()
@@ -70,6 +73,7 @@ type consumer struct {
 	client               *kafka.Client
 	printed              replication.Position // of the event printed last
 	markers              map[replication.Position]bool
+	order                *order
 }
 
 // brokerPatience is how long the brokers may be silent before the command gives up.
@@ -101,7 +105,7 @@ func (c *consumer) run(ctx context.Context) (err error) {
 		return err
 	}
 	if !c.follow {
-		return nil
+		return c.order.verdict()
 	}
 	return c.readOn(ctx, readers)
 }
@@ -125,7 +129,8 @@ type partitionReader struct {
 	partition int32
 	end       int64
 	reader    *kafka.Reader
-	next      *schemas.Record // read and not printed
+	last      map[source]replication.Position // of what was read
+	next      *schemas.Record                 // read and not printed
 	at        replication.Position
 }
 
@@ -144,7 +149,7 @@ func (c *consumer) partitionsOf(ctx context.Context, topic string) ([]*partition
 	for i, o := range offsets {
 		readers[i] = &partitionReader{
 			topic: topic, partition: int32(i), end: o.End,
-			reader: c.client.Reader(topic, int32(i), o.First, o.End),
+			reader: c.client.Reader(topic, int32(i), o.First, o.End), last: map[source]replication.Position{},
 		}
 	}
 	return readers, nil
@@ -185,7 +190,7 @@ func (c *consumer) replay(ctx context.Context, readers []*partitionReader) error
 func (c *consumer) fill(ctx context.Context, l *partitionReader) error {
 	for l.next == nil {
 		bounded, cancel := context.WithTimeout(ctx, brokerPatience)
-		record, _, err := l.reader.Next(bounded)
+		record, offset, err := l.reader.Next(bounded)
 		cancel()
 		switch {
 		case errors.Is(err, io.EOF):
@@ -193,6 +198,7 @@ func (c *consumer) fill(ctx context.Context, l *partitionReader) error {
 		case err != nil:
 			return c.silence(err)
 		}
+		c.order.follows(l.last, l.topic, l.partition, &record, offset)
 		if c.wants(&record) {
 			l.next, l.at = &record, positionOf(&record)
 		}
@@ -206,7 +212,8 @@ func (c *consumer) readOn(ctx context.Context, readers []*partitionReader) error
 	group, ctx := errgroup.WithContext(ctx)
 	for _, l := range readers {
 		group.Go(func() error {
-			return c.client.ReadPartition(ctx, l.topic, l.partition, l.end, kafka.NoEnd, func(r *schemas.Record, _ int64) error {
+			return c.client.ReadPartition(ctx, l.topic, l.partition, l.end, kafka.NoEnd, func(r *schemas.Record, offset int64) error {
+				c.order.follows(l.last, l.topic, l.partition, r, offset)
 				if !c.wants(r) {
 					return nil
 				}
@@ -261,6 +268,7 @@ const eventTime = "2006-01-02T15:04:05.000Z"
 // print writes one event. What goes to every partition, such as a truncate, is printed once.
 func (c *consumer) print(r *schemas.Record, at replication.Position) error {
 	if at == c.printed {
+		c.order.once(r)
 		return nil
 	}
 	c.printed = at

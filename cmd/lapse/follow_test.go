@@ -5,12 +5,17 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"lapse/internal/kafkaserver"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
+	"lapse/schemas"
 )
 
 func TestEventsArePrintedAsTheyCome(t *testing.T) {
@@ -28,6 +33,36 @@ func TestEventsArePrintedAsTheyCome(t *testing.T) {
 	text, err := os.ReadFile(follow.log)
 	if err != nil || strings.Count(string(text), " delete ") != 3 {
 		t.Errorf("want three events, got %v\n%s", err, text)
+	}
+
+	// Somebody copies an event of theirs to where it is no event's place.
+	if said := s.m.lapse("events"); strings.Contains(said, "broken") {
+		t.Errorf("what the auditor has published is out of order:\n%s", said)
+	}
+	copyFirstEvent(t, kafkatest.Broker(t), s.name+".user")
+	if said := s.m.exits(exitPerson, "events", "--cause", "user", "--policy", "another"); !strings.Contains(said, "is broken in 1 place:") ||
+		!strings.Contains(said, s.name+".user/") {
+		t.Errorf("the broken order is not named:\n%s", said)
+	}
+}
+
+// copyFirstEvent repeats the first event of a topic at the end of its partition, behind others or itself.
+func copyFirstEvent(t *testing.T, broker *kafkaserver.Server, topic string) {
+	t.Helper()
+	records := kafkatest.ReadAllOn(t, broker, topic)
+	first := slices.IndexFunc(records, func(r kafkatest.Record) bool { return r.Header(schemas.HeaderOp) == "delete" })
+	client, err := kgo.NewClient(kgo.SeedBrokers(broker.Addr()), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	r := records[first]
+	planted := &kgo.Record{Topic: topic, Partition: r.Partition, Key: r.Key, Value: r.Value}
+	for _, h := range r.Headers {
+		planted.Headers = append(planted.Headers, kgo.RecordHeader{Key: h.Name, Value: h.Value})
+	}
+	if err := client.ProduceSync(t.Context(), planted).FirstErr(); err != nil {
+		t.Fatal(err)
 	}
 }
 
