@@ -22,8 +22,8 @@ import (
 )
 
 // TestNothingIsMissingOrTwiceWhateverIsKilled is the audit's oracle: transactions of every kind are committed while the
-// auditor, the broker and the database are killed with -9, and streams are cut, at random moments. Afterwards everything
-// that was committed is in its topic once, in order, under its cause, and the log agrees.
+// auditor, the broker and the database are killed with -9, and streams are cut, at random moments; requests to the broker
+// and answers are lost, cut, delayed and doubled. Afterwards everything that was committed is in its topic once, in order, under its cause, and the log agrees.
 //
 // LAPSE_TEST_SEED repeats a run's choices (not its timing), LAPSE_TEST_ROUNDS makes it longer.
 func TestNothingIsMissingOrTwiceWhateverIsKilled(t *testing.T) {
@@ -34,6 +34,7 @@ func TestNothingIsMissingOrTwiceWhateverIsKilled(t *testing.T) {
 		t.Logf("LAPSE_TEST_SEED=%d", seed)
 		r := newRig(t, db, kafkatest.Solo(t, kafkaserver.Options{}))
 		r.settings.MaxBuffered = 256 << 10 // so that large transactions are caught in the middle
+		r.settings.Network = seed
 
 		want := newExpected()
 		ctx, finish := context.WithCancel(t.Context())

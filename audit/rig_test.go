@@ -47,6 +47,7 @@ type settings struct {
 	SlotStart         schemas.LSN
 	MaxBuffered       int
 	BeatEvery         time.Duration // of a child process; 0 for no heartbeats
+	Network           int64         // the seed of a bad network between a child process and the brokers; 0 for a good one
 	DieBefore         string        // a step of a child process, see dying; empty for none
 }
 
@@ -260,6 +261,11 @@ func (s settings) beat(c *audit.Config, every time.Duration) {
 // childSettings makes the test binary an auditor process.
 const childSettings = "LAPSE_TEST_AUDITOR"
 
+// badFates are those that cost moments, not the ten seconds after which an answer is given up.
+var badFates = []kafkatest.Fate{
+	kafkatest.Lose, kafkatest.Cut, kafkatest.Slow, kafkatest.LoseAnswer, kafkatest.CutAnswer, kafkatest.SlowAnswer, kafkatest.Twice,
+}
+
 // runChild is the process. It audits until it is killed.
 func runChild(text string) int {
 	var s settings
@@ -269,6 +275,9 @@ func runChild(text string) int {
 	}
 	config := s.config()
 	config.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	if s.Network != 0 {
+		config.Kafka.Dial = kafkatest.NewBadNetwork(s.Network, badFates...).Dial
+	}
 	if s.BeatEvery > 0 {
 		s.beat(&config, s.BeatEvery)
 	}

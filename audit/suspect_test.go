@@ -1,5 +1,3 @@
-//go:build torture
-
 package audit_test
 
 import (

@@ -1,5 +1,3 @@
-//go:build torture
-
 package audit_test
 
 import (
@@ -14,75 +12,24 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
 
 	"lapse/internal/kafkaserver"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
 )
 
-// walsenderTimeout is how long PostgreSQL keeps the slot for an auditor that stands still: 60 s by default.
-const walsenderTimeout = 3 * time.Second
-
-// TestNothingIsMissingOrTwiceUnderTorture is make torture. Three brokers, an auditor and a second one that waits for its
-// slot; leaders of partitions, both auditors and PostgreSQL are killed with -9, or frozen for longer than their sessions
-// last and let go on, at random moments of a load of every kind of transaction. Afterwards everything that was committed
-// is in its topic once, in order, under its cause, and the log agrees.
-//
-// An auditor that was frozen until the other had taken over is a zombie: it has events that it has not sent. When it goes
-// on it must not get one into a topic. One that is told so ("fenced") ends, and does not take slot and topics again.
-//
-// LAPSE_TORTURE is the minutes, LAPSE_TEST_SEED repeats a run's choices (not its timing), LAPSE_PG=14 leaves 18 out.
-func TestNothingIsMissingOrTwiceUnderTorture(t *testing.T) {
-	t.Parallel()
-	settings := pgtest.Settings(map[string]string{"wal_sender_timeout": fmt.Sprint(walsenderTimeout.Milliseconds())})
-	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
-		seed := number("LAPSE_TEST_SEED", time.Now().UnixNano())
-		minutes := time.Duration(number("LAPSE_TORTURE", 5)) * time.Minute
-		t.Logf("SEED=%d, %s", seed, minutes)
-		source := func(n int) *rand.Rand { return rand.New(rand.NewPCG(uint64(seed), uint64(10*db.Major+n))) }
-		cluster := kafkatest.Cluster(t, 3)
-		r := newRigAt(t, db, strings.Join(cluster.Addrs(), ","))
-		r.broker = cluster.Brokers()[0]
-		r.settings.BeatEvery = time.Second
-		r.settings.MaxBuffered = 256 << 10 // so that large transactions are caught in the middle
-
-		want := newExpected()
-		ctx, finish := context.WithCancel(t.Context())
-		load := &load{rig: r, want: want, random: source(1)}
-		var working sync.WaitGroup
-		// About as much in a long run as in a short one: what is to be compared in the end is in memory.
-		working.Go(func() { load.runWith(ctx, 20*time.Millisecond*minutes/time.Minute) })
-		torture := &torture{
-			t: t, rig: r, cluster: cluster, want: want, random: source(2),
-			faults: map[string]int{}, zombies: map[string]int{}, nextFlood: 1 << 40, began: time.Now(),
-		}
-		torture.auditors = []*suspect{torture.newSuspect(), torture.newSuspect()}
-		for time.Since(torture.began) < minutes && !t.Failed() {
-			torture.round()
-		}
-		finish()
-		working.Wait()
-		if load.err != nil {
-			t.Fatal(load.err)
-		}
-		for _, a := range torture.auditors {
-			a.kill(t)
-		}
-		r.settings.MaxBuffered = 0
-		r.once(t, r.beating(time.Second))
-		torture.report(load.done)
-		r.verify(t, want)
-	}, settings)
-}
-
-// torture kills and freezes.
+// torture kills, freezes and moves: auditors, brokers, PostgreSQL.
 type torture struct {
 	t        *testing.T
 	rig      *rig
 	cluster  *kafkaserver.Cluster
 	want     *expected
 	random   *rand.Rand
-	auditors []*suspect
+	auditors []*suspect // two: one has the slot, the other waits for it
+	load     *load
+	working  sync.WaitGroup
+	finish   context.CancelFunc // of the load
 
 	began     time.Time
 	nextFlood int64
@@ -92,17 +39,59 @@ type torture struct {
 	zombies   map[string]int // by what became of them
 }
 
-// round waits for a random moment and does one thing to one of them.
-func (o *torture) round() {
+// newTorture starts three brokers, two auditors at once behind a bad network, and a load of every kind of transaction with
+// a pause between two of them.
+func newTorture(t *testing.T, db *pgtest.DB, seed int64, gap time.Duration) *torture {
+	t.Helper()
+	source := func(n int) *rand.Rand { return rand.New(rand.NewPCG(uint64(seed), uint64(10*db.Major+n))) }
+	cluster := kafkatest.Cluster(t, 3)
+	r := newRigAt(t, db, strings.Join(cluster.Addrs(), ","))
+	r.broker = cluster.Brokers()[0]
+	r.settings.BeatEvery = time.Second
+	r.settings.MaxBuffered = 256 << 10 // so that large transactions are caught in the middle
+	r.settings.Network = seed
+
+	want := newExpected()
+	ctx, finish := context.WithCancel(t.Context())
+	o := &torture{
+		t: t, rig: r, cluster: cluster, want: want, random: source(2), load: &load{rig: r, want: want, random: source(1)},
+		finish: finish, faults: map[string]int{}, zombies: map[string]int{}, nextFlood: 1 << 40, began: time.Now(),
+	}
+	o.working.Go(func() { o.load.runWith(ctx, gap) })
+	o.auditors = []*suspect{o.newSuspect(), o.newSuspect()}
+	return o
+}
+
+// end stops the load and compares what is in the topics with what was committed.
+func (o *torture) end() {
 	o.t.Helper()
-	o.pause(0, 2*time.Second)
-	faults := []struct {
-		name   string
-		weight int
-		do     func()
-	}{
+	o.finish()
+	o.working.Wait()
+	if o.load.err != nil {
+		o.t.Fatal(o.load.err)
+	}
+	for _, a := range o.auditors {
+		a.kill(o.t)
+	}
+	o.rig.settings.MaxBuffered = 0
+	o.rig.once(o.t, o.rig.beating(time.Second))
+	o.report(o.load.done)
+	o.rig.verify(o.t, o.want)
+}
+
+// fault is one thing that is done to one of them.
+type fault struct {
+	name   string
+	weight int
+	do     func()
+}
+
+func (o *torture) all() []fault {
+	return []fault{
 		{"leader killed", 3, func() { o.killLeader(func() {}) }},
 		{"leader frozen", 3, func() { o.freezeLeader(func() {}) }},
+		{"leader moved", 4, o.moveLeader},
+		{"most brokers killed", 1, o.killMost},
 		{"auditor killed", 2, func() { o.replace(o.active()) }},
 		{"auditor killed while a leader is dead", 1, func() { o.killLeader(func() { o.replace(o.active()) }) }},
 		{"auditor killed while a leader is frozen", 1, func() { o.freezeLeader(func() { o.replace(o.active()) }) }},
@@ -113,19 +102,33 @@ func (o *torture) round() {
 		{"standby auditor killed", 1, func() { o.replace(o.waiting()) }},
 		{"standby auditor frozen", 1, func() { o.nap(o.waiting()) }},
 	}
+}
+
+// round waits for a random moment and does one thing to one of them.
+func (o *torture) round() {
+	o.t.Helper()
 	sum := 0
-	for _, f := range faults {
+	for _, f := range o.all() {
 		sum += f.weight
 	}
 	at := o.random.IntN(sum)
-	for _, f := range faults {
+	for _, f := range o.all() {
 		if at -= f.weight; at < 0 {
-			o.faults[f.name]++
-			o.t.Logf("%5.1f s: %s", time.Since(o.began).Seconds(), f.name)
-			f.do()
+			o.do(f.name)
 			break
 		}
 	}
+}
+
+// do waits for a random moment and does what has that name.
+func (o *torture) do(name string) {
+	o.t.Helper()
+	o.pause(0, 2*time.Second)
+	all := o.all()
+	chosen := slices.IndexFunc(all, func(f fault) bool { return f.name == name })
+	o.faults[name]++
+	o.t.Logf("%5.1f s: %s", time.Since(o.began).Seconds(), name)
+	all[chosen].do()
 	for i, a := range o.auditors {
 		if a.ended() {
 			if !a.fenced() {
@@ -148,13 +151,19 @@ func (o *torture) must(err error) {
 	}
 }
 
-// leader is the broker that leads a partition of one of the topics.
-func (o *torture) leader() *kafkaserver.Server {
+// somewhere is a partition of one of the topics.
+func (o *torture) somewhere() (topic string, partition int) {
 	s := &o.rig.settings
-	topic, partition := []string{s.System, s.User, s.Log}[o.random.IntN(3)], o.random.IntN(partitions)
+	topic, partition = []string{s.System, s.User, s.Log}[o.random.IntN(3)], o.random.IntN(partitions)
 	if topic == s.Log {
 		partition = 0
 	}
+	return topic, partition
+}
+
+// leader is the broker that leads a partition of one of the topics.
+func (o *torture) leader() *kafkaserver.Server {
+	topic, partition := o.somewhere()
 	ctx, cancel := context.WithTimeout(o.t.Context(), patience)
 	defer cancel()
 	leader, err := o.cluster.Leader(ctx, topic, partition)
@@ -179,6 +188,33 @@ func (o *torture) freezeLeader(meanwhile func()) {
 	o.pause(time.Second, 8*time.Second)
 }
 
+// moveLeader moves a partition's leader while all brokers live, a few times in a row.
+func (o *torture) moveLeader() {
+	ctx, cancel := context.WithTimeout(o.t.Context(), 2*patience)
+	defer cancel()
+	for range 3 {
+		topic, partition := o.somewhere()
+		o.must(o.cluster.MoveLeader(ctx, topic, partition))
+		o.pause(0, 300*time.Millisecond)
+	}
+}
+
+// killMost leaves one broker of three, which may acknowledge nothing by itself.
+func (o *torture) killMost() {
+	brokers := o.cluster.Brokers()
+	first := o.random.IntN(len(brokers))
+	dead := []*kafkaserver.Server{brokers[first], brokers[(first+1)%len(brokers)]}
+	for _, broker := range dead {
+		o.must(broker.Kill())
+	}
+	o.pause(time.Second, 5*time.Second)
+	var starting errgroup.Group // one alone is not most of them, and would wait for the other
+	for _, broker := range dead {
+		starting.Go(func() error { return broker.Start(o.t.Context()) })
+	}
+	o.must(starting.Wait())
+}
+
 func (o *torture) killPostgres() {
 	o.must(o.rig.db.Server.Kill())
 	o.pause(0, 2*time.Second)
@@ -201,75 +237,6 @@ func (o *torture) nap(a *suspect) {
 func (o *torture) replace(a *suspect) {
 	a.kill(o.t)
 	o.auditors[slices.Index(o.auditors, a)] = o.newSuspect()
-}
-
-// zombie freezes the auditor in the middle of a large transaction, within what else goes on, until the other has taken
-// over, and lets it go on.
-func (o *torture) zombie(within func(func())) {
-	zombie := o.active()
-	other := o.auditors[1-slices.Index(o.auditors, zombie)]
-	before := other.log.count(streaming)
-	within(func() {
-		o.flood()
-		o.pause(0, 60*time.Millisecond)
-		zombie.freeze(o.t)
-	})
-	o.await("the other auditor takes over", func() bool { return other.ended() || other.log.count(streaming) > before })
-	o.pause(0, 2*time.Second)
-	zombie.thaw(o.t)
-	o.zombies[resumed]++
-	o.judge(zombie)
-}
-
-// What becomes of a zombie. The last two must not.
-const (
-	resumed    = "resumed"
-	idle       = "had nothing to send"
-	caught     = "caught sending into a fenced partition"
-	fencedEnds = "fenced, ended"
-	goesOn     = "fenced, did not end"
-	fencedBack = "fenced, took the slot again"
-)
-
-// judge waits for what a resumed zombie does. One that had nothing to send waits for the slot again, as it should.
-func (o *torture) judge(zombie *suspect) {
-	if !within(8*time.Second, func() bool { return zombie.ended() || zombie.fenced() }) {
-		o.zombies[idle]++
-		return
-	}
-	o.zombies[caught]++
-	if within(10*time.Second, zombie.ended) {
-		return
-	}
-	if o.zombies[goesOn]++; o.zombies[goesOn] == 1 {
-		o.t.Logf("auditor %d was fenced and goes on:\n%s", zombie.number, zombie.log.tail())
-	}
-	// Left alone with the slot, does it take it?
-	other := o.auditors[1-slices.Index(o.auditors, zombie)]
-	other.kill(o.t)
-	if within(15*time.Second, func() bool { return zombie.log.after(fencedWords, streaming) }) {
-		o.zombies[fencedBack]++
-	}
-	o.replace(zombie)
-	o.replace(other)
-}
-
-// flood commits a large transaction, and returns when it is committed.
-func (o *torture) flood() {
-	ctx := o.t.Context()
-	conn, err := pgx.Connect(ctx, o.rig.settings.URL)
-	o.must(err)
-	defer func() { _ = conn.Close(ctx) }()
-	w := &writer{conn: conn, next: o.nextFlood}
-	ids, err := w.rows(ctx, 4000)
-	o.must(err)
-	kind := user(ids)
-	if o.random.IntN(2) == 0 {
-		kind = batch(ids, nil)
-	}
-	o.must(w.commit(ctx, o.want, kind))
-	o.nextFlood = w.next
-	o.floods++
 }
 
 // active is the auditor that has the slot.
