@@ -92,5 +92,11 @@ func (r *relay) tell(tx *replication.Tx, account *evidence.Account, verdict evid
 	if account.Claim != nil {
 		attributes = append(attributes, "policy", account.Claim.Policy, "batch", account.Claim.Batch.String())
 	}
+	for i := range account.Tallies {
+		if t := &account.Tallies[i]; t.Judged != t.Due {
+			attributes = append(attributes, "table", t.Table, "not_due", t.NotDue, "due_unknown", t.Judged-t.Due-t.NotDue)
+			break // of a batch's rows only those of its target are judged
+		}
+	}
 	r.log.Warn("a transaction is not what the ledger says", attributes...)
 }

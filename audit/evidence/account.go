@@ -17,6 +17,10 @@ type Tally struct {
 	Cause   Cause
 	Cascade bool
 	Events  uint64
+
+	// Of the target's rows under "evidence: due": how many were looked at, and how many of these were due, or were not. What is left
+	// cannot be told.
+	Judged, Due, NotDue uint64
 }
 
 // Account is what one transaction claimed and what was seen of it.
@@ -56,6 +60,28 @@ func (a *Account) count(relation *replication.Relation, f finding) {
 	a.Tallies = append(a.Tallies, Tally{
 		OID: relation.OID, Table: tableName(relation), Op: f.Op, Cause: f.Cause, Cascade: f.Cascade, Events: 1,
 	})
+}
+
+// judge adds what was found of the row that was counted last.
+func (a *Account) judge(j Judgement) {
+	t := &a.Tallies[a.last]
+	t.Judged++
+	switch j {
+	case IsDue:
+		t.Due++
+	case IsNotDue:
+		t.NotDue++
+	}
+}
+
+// dueAll reports whether every row that was looked at was due.
+func (a *Account) dueAll() bool {
+	for i := range a.Tallies {
+		if a.Tallies[i].Due != a.Tallies[i].Judged {
+			return false
+		}
+	}
+	return true
 }
 
 func (t *Tally) is(oid uint32, f finding) bool {

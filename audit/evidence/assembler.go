@@ -88,7 +88,9 @@ func (a *Assembler) Change(change *replication.Change) {
 		a.event.setDrop(a.tx, change.Ordinal, a.classifier.Account().Drop)
 	} else {
 		a.event.set(a.tx, change, finding, a.classifier.Claim(), a.names.of(change.Relation))
-		a.event.Hashed = finding.Cause == System && a.classifier.hashed
+		if finding.Cause == System {
+			a.classifier.tell(&a.event)
+		}
 	}
 	if finding.Op == Delete && a.pairs != nil && a.pairs.waits(change, finding) {
 		a.wait()
@@ -201,25 +203,31 @@ func (a *Assembler) conclude(tx *replication.Tx, around *Surroundings) {
 	}
 }
 
-// eventCopy is an event with a copy of its keys.
+// eventCopy is an event with a copy of its keys and values.
 type eventCopy struct {
 	event Event
 	text  []byte
 }
 
 func (h *eventCopy) copy(e *Event) {
-	keys := h.event.Keys[:0]
+	keys, values := h.event.Keys[:0], h.event.Values[:0]
 	h.event, h.text = *e, h.text[:0]
-	for i := range e.Keys {
-		h.text = append(h.text, e.Keys[i].Value...)
+	for _, columns := range [][]Key{e.Keys, e.Values} {
+		for i := range columns {
+			h.text = append(h.text, columns[i].Value...)
+		}
 	}
 	rest := h.text
-	for _, key := range e.Keys {
-		n := len(key.Value)
-		key.Value, rest = rest[:n:n], rest[n:]
-		keys = append(keys, key)
+	take := func(into, columns []Key) []Key {
+		for _, column := range columns {
+			n := len(column.Value)
+			column.Value, rest = rest[:n:n], rest[n:]
+			into = append(into, column)
+		}
+		return into
 	}
-	h.event.Keys = keys
+	h.event.Keys = take(keys, e.Keys)
+	h.event.Values = take(values, e.Values)
 }
 
 // names keeps the written names of tables.

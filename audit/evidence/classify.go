@@ -47,8 +47,10 @@ type classifier struct {
 	tx      *replication.Tx
 	state   state
 	claim   schemas.Claim
-	soft    bool // the claim is one to set a column of the target's rows, and to delete none
-	hashed  bool // the events under the claim have hashes in the place of keys
+	soft    bool         // the claim is one to set a column of the target's rows, and to delete none
+	hashed  bool         // the events under the claim have hashes in the place of keys
+	values  []string     // the columns that events of the target have as values; none: they are told as keys
+	due     *schemas.Due // by which the target's rows are judged; nil: they are not
 	account Account
 	setting uint32     // the target of rows that are set under a batch of this transaction's that no key verifies; 0 for none
 	suspect *uuid.UUID // the last batch that is this transaction's and that no key verifies; nil for none
@@ -96,6 +98,7 @@ func (c *classifier) ledger(change *replication.Change, first bool) {
 		if first && verifies {
 			c.claim, c.state = claim, stateSystem
 			c.soft, c.hashed = parseFlag(change, softColumn), parseFlag(change, hashedColumn)
+			c.values, c.due = parseValues(change), parseDue(change)
 			c.account.Claim = &c.claim
 			return
 		}

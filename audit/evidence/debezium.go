@@ -13,7 +13,7 @@ const debeziumVersion = "lapse-1"
 // in the same order, with a lapse block behind them. debeziumvalue.go says how values are written, and the tests compare them
 // with what was recorded from Debezium itself. What differs:
 //
-//   - before has what names the row and nothing else. Debezium makes up a value for every column that it was not sent and that
+//   - before has what names the row, then what the policy wants told, and nothing else. Debezium makes up a value for every column that it was not sent and that
 //     cannot be null.
 //   - ts_ms, ts_us and ts_ns at the top are the commit's, as those of source are: no clock is read.
 //   - source.lsn is the commit's, and source.sequence the commit's and the ordinal, which strictly increase. Those of a change are
@@ -88,9 +88,12 @@ func (f *debeziumFormat) AppendEvent(dst []byte, e *Event, keys *EventKeys) []by
 	} else {
 		dst = append(dst, "null"...)
 	}
+	if values := keys.Values.JSON; len(values) > 0 {
+		dst = append(append(dst[:len(dst)-1], ','), values[1:]...) // one object of both
+	}
 	dst = appendUint(append(dst, f.frame[1]...), uint64(e.Ordinal))
 	dst = appendUint(append(dst, f.frame[2]...), uint64(e.Ordinal))
-	return append(appendHashed(appendIdentity(dst, e), keys.Columns, keys.Hashed, f.form), '}', '}')
+	return append(appendHashed(appendJudged(dst, e), keys, f.form), '}', '}')
 }
 
 // AppendMarker writes a marker in the order in which Debezium writes a message.

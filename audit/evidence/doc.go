@@ -54,6 +54,10 @@
 // verify, a second one, and a true one behind somebody's own change (what came before stays user). A TRUNCATE is never the
 // system's: no deletion function truncates. A row that cannot be read proves nothing, and stops nothing.
 //
+// Under lapse.batch.told some columns of the target's identity are values of the system's events, and not keys; under lapse.batch.due
+// each row of the target is judged by the value that the log has (due.go). Neither is in the claim: without them there are keys, and no
+// judgement.
+//
 // # Where the next one goes
 //
 //	another kind of record in the log (policy, hold, snapshot, checkpoint)

@@ -32,7 +32,9 @@ type Event struct {
 	Keys     []Key // Delete and SoftDelete only
 	Full     bool  // as above: the server names the row by all its values, none of which is in Keys
 	Hashed   bool  // System only: values of Keys are not to be told
-	Nameless bool  // as above: the server did not send what names the row, and Keys is empty
+	Values   []Key // System only: the columns of the identity that the policy wants told as values, which are not in Keys
+	Due      Judgement
+	Nameless bool // as above: the server did not send what names the row, and Keys is empty
 
 	Drop *PartitionDrop // Drop only
 
@@ -44,7 +46,7 @@ type Event struct {
 func (e *Event) set(tx *replication.Tx, change *replication.Change, f finding, claim *schemas.Claim, table string) {
 	*e = Event{
 		Tx: tx, Ordinal: change.Ordinal, Op: f.Op, Cause: f.Cause, Cascade: f.Cascade,
-		TableOID: change.Relation.OID, Table: table, Relation: change.Relation, Keys: e.Keys[:0],
+		TableOID: change.Relation.OID, Table: table, Relation: change.Relation, Keys: e.Keys[:0], Values: e.Values[:0],
 		TruncateCascade: change.Cascade, RestartIdentity: change.RestartIdentity,
 	}
 	if f.Cause == System {

@@ -20,7 +20,7 @@ const (
 //
 // Another one is a file beside cloudevents.go and a line in formats.
 type Format interface {
-	// Alike prepares for events that differ from e in nothing but ordinal and keys.
+	// Alike prepares for events that differ from e in nothing but ordinal, keys, values and judgement.
 	Alike(e *Event)
 	// AppendKeys writes what names a row as a JSON object: the record's key.
 	AppendKeys(dst []byte, keys []Key) []byte
@@ -37,6 +37,14 @@ type Format interface {
 type EventKeys struct {
 	Columns []Key
 	Hashed  []int  // which of them are hashes of their values
+	JSON    []byte // the columns as an object
+	Values  EventValues
+}
+
+// EventValues are the columns that a policy wants told beside the keys.
+type EventValues struct {
+	Columns []Key
+	Hashed  []int
 	JSON    []byte // the columns as an object
 }
 

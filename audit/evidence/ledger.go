@@ -54,15 +54,49 @@ const softColumn = "soft"
 // events have the keys.
 const hashedColumn = "hashed"
 
-// parseFlag reads one of them. A catalog of a former version has no such column.
+// valuesColumn names the columns that a batch's events have as values ("events: values: columns"), dueColumn says how the auditor finds
+// out whether a row was due ("evidence: due"). Neither is in the claim: without them the events have keys, and no judgement.
+const (
+	valuesColumn = "told"
+	dueColumn    = "due"
+)
+
+// parseFlag reads softColumn or hashedColumn.
 func parseFlag(change *replication.Change, name string) bool {
+	text, sent := ledgerText(change, name)
+	return sent && text == "t"
+}
+
+// parseValues reads valuesColumn; nil where there is none.
+func parseValues(change *replication.Change) (columns []string) {
+	text, sent := ledgerText(change, valuesColumn)
+	if !sent || json.Unmarshal([]byte(text), &columns) != nil {
+		return nil
+	}
+	return columns
+}
+
+// parseDue reads dueColumn; nil where there is none. By one that cannot be read nothing can be judged, and it says so of each row.
+func parseDue(change *replication.Change) *schemas.Due {
+	text, sent := ledgerText(change, dueColumn)
+	if !sent {
+		return nil
+	}
+	due, err := schemas.ParseDue([]byte(text))
+	if err != nil {
+		return &schemas.Due{}
+	}
+	return due
+}
+
+// ledgerText is a column that a row of a former catalog does not have.
+func ledgerText(change *replication.Change, name string) (text string, sent bool) {
 	for i, column := range change.Relation.Columns {
 		if column.Name == name {
-			text, sent := textOf(change.New, i)
-			return sent && text == "t"
+			return textOf(change.New, i)
 		}
 	}
-	return false
+	return "", false
 }
 
 // parseClaim reads a row of lapse.batch. ok is false when a column is missing, NULL or not what its type writes. The

@@ -20,6 +20,14 @@ func accountOf(changes ...*replication.Change) *evidence.Account {
 	return a
 }
 
+// judgedAccount is of a batch of three rows, one of which was not due and one of which cannot be told.
+func judgedAccount() *evidence.Account {
+	claim := exampleClaim()
+	_, outcome := assemble(evidence.NewAssembler(source, []schemas.Key{evidencetest.TagKey}, evidence.Standing{}),
+		promising(signed(claim), "", dueWide), wideRow(longAgo), wideRow(lately), wideRow(nil), resultRow(claim, 3))
+	return outcome.Account
+}
+
 func exampleEntries() map[string]*evidence.Entry {
 	beat := exampleHeartbeat()
 	former := *beat
@@ -56,6 +64,7 @@ func exampleEntries() map[string]*evidence.Entry {
 		"log-rewind": marked(0x19C1000, evidence.Rewind),
 		"log-transaction": written(exampleTx(), accountOf(signed(claim), del(target, 1), del(target, 2),
 			del(child, 1, 1), resultRow(claim, 2, 1))),
+		"log-transaction-due": written(exampleTx(), judgedAccount()),
 		"log-transaction-mismatch": written(exampleTx(), accountOf(signed(claim), del(target, 1), resultRow(claim, 2),
 			del(stranger, 1))),
 		"log-transaction-drop": written(exampleTx(), accountOf(dropped(claim))),

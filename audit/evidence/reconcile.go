@@ -14,7 +14,8 @@ const (
 //
 // A claim without a readable result of its own is a mismatch, also when nothing was deleted: the deletion function
 // writes both or, by aborting, neither. So is a claim with anything unverified behind it, however well the counts agree,
-// and one whose two counts of the target differ, which trusted triggers can bring about.
+// and one whose two counts of the target differ, which trusted triggers can bring about; and one of which a row was not due, or
+// cannot be told to have been, where the policy says that the auditor finds out.
 func reconcile(a *Account) Verdict {
 	if a.Claim == nil {
 		return Unclaimed
@@ -26,7 +27,7 @@ func reconcile(a *Account) Verdict {
 		return Match // there is nothing to count: the server publishes no row of what is dropped
 	}
 	r := a.Result
-	if r == nil || a.Drops > 0 || r.Batch != a.Claim.Batch || a.Batches != 1 || a.Results != 1 || a.Unverified() {
+	if r == nil || a.Drops > 0 || r.Batch != a.Claim.Batch || a.Batches != 1 || a.Results != 1 || a.Unverified() || !a.dueAll() {
 		return Mismatch
 	}
 	if r.Deleted > r.Picked || r.rows(a.Claim.Target) != r.Deleted {

@@ -61,7 +61,7 @@ func TestOnlySystemDeletesGoToTheSystemTopic(t *testing.T) {
 			continue // they go to both
 		}
 		want := exampleRoute.User.Name
-		if name == "event-system" || name == "event-cascade" || name == "event-soft" || name == "event-drop" {
+		if slices.Contains([]string{"event-system", "event-cascade", "event-soft", "event-drop", "event-columns", "event-notdue"}, name) {
 			want = exampleRoute.System.Name
 		}
 		if routed.Topic != want {

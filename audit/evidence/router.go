@@ -22,6 +22,7 @@ type Router struct {
 	route  *Route
 	form   TextForm
 	hasher *keyHasher
+	values *keyHasher // of values, which stand beside keys
 
 	routed Routed
 	one    [1]int32
@@ -42,6 +43,7 @@ type likeness struct {
 	cause    Cause
 	cascade  bool
 	options  [2]bool
+	values   bool
 	batch    uuid.UUID
 	tableOID uint32
 	table    string
@@ -50,7 +52,7 @@ type likeness struct {
 func likenessOf(e *Event) likeness {
 	l := likeness{
 		tx: *e.Tx, op: e.Op, cause: e.Cause, cascade: e.Cascade, tableOID: e.TableOID, table: e.Table,
-		options: [2]bool{e.TruncateCascade, e.RestartIdentity},
+		options: [2]bool{e.TruncateCascade, e.RestartIdentity}, values: len(e.Values) > 0,
 	}
 	if e.Claim != nil {
 		l.batch = e.Claim.Batch
@@ -61,7 +63,7 @@ func likenessOf(e *Event) likeness {
 // NewRouter makes a router for a valid route and the key that it names.
 func NewRouter(route *Route, key schemas.Key) *Router {
 	r := &Router{
-		route: route, form: TextFormOf(route.Source.Encoding), hasher: newKeyHasher(key),
+		route: route, form: TextFormOf(route.Source.Encoding), hasher: newKeyHasher(key), values: newKeyHasher(key),
 		format: formats[route.Format](&route.Source),
 	}
 	for p := range max(route.System.Partitions, route.User.Partitions) {
@@ -84,14 +86,7 @@ func (r *Router) Route(e *Event) *Routed {
 		r.buildHeaders(e)
 	}
 	out, keys := &r.routed, &r.keys
-	keys.Columns, keys.Hashed = e.Keys, nil
-	if e.Hashed {
-		keys.Columns, keys.Hashed = r.hasher.shorten(keys.Columns, -1)
-	}
-	if keys.JSON = r.format.AppendKeys(keys.JSON[:0], keys.Columns); len(keys.JSON) > maxKeys {
-		keys.Columns, keys.Hashed = r.hasher.shorten(keys.Columns, maxKeyValue)
-		keys.JSON = r.format.AppendKeys(keys.JSON[:0], keys.Columns)
-	}
+	r.writeKeys(e)
 	out.Key, out.Value = keys.JSON, r.format.AppendEvent(out.Value[:0], e, keys)
 	r.seq = appendHex(r.seq[:0], uint64(e.Ordinal), 8)
 	out.Headers = out.Headers[:len(headerNames)]
@@ -109,6 +104,27 @@ func (r *Router) Route(e *Event) *Routed {
 	r.one[0] = partition(out.Key, int(topic.Partitions))
 	out.Partitions = r.one[:]
 	return out
+}
+
+// writeKeys writes what names the row, and the values beside it, with hashes where they must not be told or are too long.
+func (r *Router) writeKeys(e *Event) {
+	keys, values := &r.keys, &r.keys.Values
+	keys.Columns, keys.Hashed = e.Keys, nil
+	values.Columns, values.Hashed, values.JSON = e.Values, nil, values.JSON[:0]
+	if e.Hashed {
+		keys.Columns, keys.Hashed = r.hasher.shorten(keys.Columns, -1)
+	}
+	if keys.JSON = r.format.AppendKeys(keys.JSON[:0], keys.Columns); len(keys.JSON) > maxKeys {
+		keys.Columns, keys.Hashed = r.hasher.shorten(keys.Columns, maxKeyValue)
+		keys.JSON = r.format.AppendKeys(keys.JSON[:0], keys.Columns)
+	}
+	if len(e.Values) == 0 {
+		return
+	}
+	if values.JSON = r.format.AppendKeys(values.JSON, values.Columns); len(values.JSON) > maxKeys {
+		values.Columns, values.Hashed = r.values.shorten(values.Columns, maxKeyValue)
+		values.JSON = r.format.AppendKeys(values.JSON[:0], values.Columns)
+	}
 }
 
 // buildHeaders writes every header's value into one buffer and hands each its part.

@@ -26,8 +26,8 @@ func (f *spannerFormat) AppendKeys(dst []byte, keys []Key) []byte {
 
 // AppendEvent puts the row's own part into the frame.
 func (f *spannerFormat) AppendEvent(dst []byte, e *Event, keys *EventKeys) []byte {
-	dst = f.frame.appendEvent(dst, e, keys.JSON)
-	return append(appendHashed(dst, keys.Columns, keys.Hashed, f.form), '}', '}')
+	dst = f.frame.appendEvent(dst, e, keys)
+	return append(appendHashed(dst, keys, f.form), '}', '}')
 }
 
 // AppendMarker writes a marker with the members of an event.
@@ -76,7 +76,7 @@ func appendEventID(b []byte, source *Source, at replication.Position) []byte {
 // events of a transaction that have table and cause in common, which is what makes an event cheap.
 //
 //	0 {"event_id":"…/ ordinal  1 ","commit_timestamp":…,"record_sequence":" ordinal  2 ",…"mods":[{"keys": keys
-//	3 …,"lapse":{…,"ordinal": ordinal  …}}
+//	,"old_values": values  3 …,"lapse":{…,"ordinal": ordinal  …}}
 type frame [4][]byte
 
 // build writes the frame of an event and those like it.
@@ -102,13 +102,18 @@ func (f *frame) build(e *Event, source *Source, form TextForm) {
 		b = append(b, `","transaction_tag":"","is_system_transaction":false`...)
 	}
 	b = appendText(append(b, `,"table_name":`...), e.Table, form)
-	b = append(append(append(b, `,"mod_type":"`...), modType(e.Op)...), `","value_capture_type":"KEYS","mods":[`...)
+	capture := "KEYS"
+	if len(e.Values) > 0 {
+		capture = "COLUMNS"
+	}
+	b = append(append(append(b, `,"mod_type":"`...), modType(e.Op)...), `","value_capture_type":"`...)
+	b = append(append(b, capture...), `","mods":[`...)
 	if e.Op == Truncate || e.Op == Drop {
 		f[2] = b
 		b = append(f[3][:0], `]`...)
 	} else {
 		f[2] = append(b, `{"keys":`...)
-		b = append(f[3][:0], `,"old_values":{},"new_values":{}}]`...)
+		b = append(f[3][:0], `,"new_values":{}}]`...)
 	}
 	f[3] = append(appendLapse(b, e, source, form), `,"ordinal":`...)
 }
@@ -127,20 +132,25 @@ func modType(op Op) string {
 	}
 }
 
-// appendEvent puts the row's own part into the frame, up to what is said of its keys. keys is what appendKeys wrote; a
-// truncate or a drop has none.
-func (f *frame) appendEvent(dst []byte, e *Event, keys []byte) []byte {
+// appendEvent puts the row's own part into the frame, up to what is said of its keys. A truncate or a drop has none.
+func (f *frame) appendEvent(dst []byte, e *Event, keys *EventKeys) []byte {
 	dst = appendHex(append(dst, f[0]...), uint64(e.Ordinal), 8)
 	dst = appendHex(append(dst, f[1]...), uint64(e.Ordinal), 8)
 	dst = append(dst, f[2]...)
 	if e.Op != Truncate && e.Op != Drop {
-		dst = append(dst, keys...)
+		dst = append(append(dst, keys.JSON...), `,"old_values":`...)
+		if len(keys.Values.JSON) > 0 {
+			dst = append(dst, keys.Values.JSON...)
+		} else {
+			dst = append(dst, '{', '}')
+		}
 	}
-	return appendIdentity(appendUint(append(dst, f[3]...), uint64(e.Ordinal)), e)
+	return appendJudged(appendUint(append(dst, f[3]...), uint64(e.Ordinal)), e)
 }
 
-// appendIdentity says why an event does not name its row.
-func appendIdentity(dst []byte, e *Event) []byte {
+// appendJudged says why an event does not name its row, and whether the row was due, as far as the log shows it.
+func appendJudged(dst []byte, e *Event) []byte {
+	dst = append(dst, e.Due.member()...)
 	switch {
 	case e.Full:
 		dst = append(dst, `,"identity":"full"`...)
@@ -151,16 +161,21 @@ func appendIdentity(dst []byte, e *Event) []byte {
 }
 
 // appendHashed names the columns whose values are hashes, if there are any.
-func appendHashed(dst []byte, keys []Key, hashed []int, form TextForm) []byte {
-	for i, column := range hashed {
-		if i == 0 {
-			dst = append(dst, `,"hashed":[`...)
-		} else {
-			dst = append(dst, ',')
+func appendHashed(dst []byte, keys *EventKeys, form TextForm) []byte {
+	begun := false
+	name := func(columns []Key, hashed []int) {
+		for _, column := range hashed {
+			if !begun {
+				dst, begun = append(dst, `,"hashed":[`...), true
+			} else {
+				dst = append(dst, ',')
+			}
+			dst = appendText(dst, columns[column].Name, form)
 		}
-		dst = appendText(dst, keys[column].Name, form)
 	}
-	if len(hashed) > 0 {
+	name(keys.Columns, keys.Hashed)
+	name(keys.Values.Columns, keys.Values.Hashed)
+	if begun {
 		dst = append(dst, ']')
 	}
 	return dst

@@ -119,5 +119,11 @@ func appendTally(b []byte, t *Tally, form TextForm) []byte {
 	b = append(append(append(b, `,"op":"`...), t.Op.String()...), `","cause":"`...)
 	b = append(append(b, t.Cause.String()...), '"')
 	b = appendBool(append(b, `,"cascade":`...), t.Cascade)
-	return append(appendUint(append(b, `,"events":`...), t.Events), '}')
+	b = appendUint(append(b, `,"events":`...), t.Events)
+	if t.Judged > 0 {
+		b = appendUint(append(b, `,"due":`...), t.Due)
+		b = appendUint(append(b, `,"not_due":`...), t.NotDue)
+		b = appendUint(append(b, `,"unknown":`...), t.Judged-t.Due-t.NotDue)
+	}
+	return append(b, '}')
 }

@@ -1,0 +1,121 @@
+package evidence
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"lapse/schemas"
+)
+
+// Judgement is what the log shows of a row under "evidence: due".
+type Judgement byte
+
+// The judgements.
+const (
+	NotJudged  Judgement = iota // the policy does not ask for it, or the row is none of the batch's target
+	IsDue                       // by the value that the log has, the row was due at the cutoff
+	IsNotDue                    // it was not
+	CannotTell                  // the log does not have the value, or it cannot be read
+)
+
+// member is what the event says of it.
+func (j Judgement) member() string {
+	switch j {
+	case IsDue:
+		return `,"due":true`
+	case IsNotDue:
+		return `,"due":false`
+	case CannotTell:
+		return `,"due":null`
+	default:
+		return ""
+	}
+}
+
+// tell has a system event say what the batch's row says of its events: hashes in the place of keys, values beside them, and whether
+// the row was due. Values and judgement are the target's: of what goes along the policy says nothing.
+func (c *classifier) tell(e *Event) {
+	e.Hashed = c.hashed
+	if e.Cascade {
+		return
+	}
+	if c.due != nil {
+		e.Due = CannotTell
+		if i := slices.IndexFunc(e.Keys, func(k Key) bool { return k.Name == c.due.Column }); i >= 0 && !e.Keys[i].Null {
+			e.Due = Judge(c.due, e.Keys[i].Value, c.claim.Cutoff)
+		}
+		c.account.judge(e.Due)
+	}
+	told := func(k Key) bool { return slices.Contains(c.values, k.Name) }
+	if len(c.values) == 0 || !slices.ContainsFunc(e.Keys, func(k Key) bool { return !told(k) }) {
+		return // without a column that stays, nothing would name the row
+	}
+	rest := e.Keys[:0]
+	for _, k := range e.Keys {
+		if told(k) {
+			e.Values = append(e.Values, k)
+		} else {
+			rest = append(rest, k)
+		}
+	}
+	e.Keys = rest
+}
+
+// Judge says whether a row was due at cutoff, text being its column as the log has it. It agrees with what the deletion function asks
+// of PostgreSQL, for every value.
+func Judge(due *schemas.Due, text []byte, cutoff time.Time) Judgement {
+	at, ok := instantOf(due.As, text)
+	if !ok {
+		return CannotTell
+	}
+	// A column beyond the cutoff is not due, whatever is added: nothing overflows below.
+	if at.Unix() < schemas.DueEarliest || at.After(cutoff) {
+		return IsNotDue
+	}
+	for _, period := range due.After {
+		at = addPeriod(at, period)
+	}
+	if at.After(cutoff) {
+		return IsNotDue
+	}
+	return IsDue
+}
+
+// never stands for what is never due: it is beyond every cutoff.
+var never = time.Unix(1<<44, 0).UTC()
+
+// instantOf reads a column.
+func instantOf(as schemas.DueAs, text []byte) (at time.Time, ok bool) {
+	switch as {
+	case schemas.DueSeconds, schemas.DueMilliseconds:
+		n, err := strconv.ParseInt(string(text), 10, 64)
+		if as == schemas.DueMilliseconds {
+			n = n/1000 - (n%1000)>>63&1 // rounded down, below 1970 too
+		}
+		if n > never.Unix() {
+			return never, err == nil
+		}
+		return time.Unix(max(n, schemas.DueEarliest-1), 0).UTC(), err == nil
+	case schemas.DueInstant, schemas.DueTimestamp, schemas.DueDate:
+		if s := string(text); s == "infinity" || s == "-infinity" {
+			return never, true
+		}
+		r := reader{rest: text}
+		m, ok := r.moment(as != schemas.DueDate, as == schemas.DueInstant)
+		return time.Unix(m.seconds()+m.micros/microsPerSecond, m.micros%microsPerSecond*1000).UTC(), ok
+	default:
+		return never, false
+	}
+}
+
+// addPeriod counts as PostgreSQL does in UTC: months first, to the month's last day where the day is missing, then days, then time.
+func addPeriod(t time.Time, p schemas.Period) time.Time {
+	if p.Months != 0 {
+		year, month, day := t.Date()
+		first := time.Date(year, month+time.Month(p.Months), 1, t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
+		t = first.AddDate(0, 0, min(day, first.AddDate(0, 1, -1).Day())-1)
+	}
+	t = t.AddDate(0, 0, int(p.Days))
+	return time.Unix(t.Unix()+p.Microseconds/microsPerSecond, int64(t.Nanosecond())+p.Microseconds%microsPerSecond*1000).UTC()
+}
