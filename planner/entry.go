@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -125,6 +126,9 @@ func (e *entry) onRecord(p *InForce) *version {
 	if triggersSpec(e.policy.Triggers) != p.spec.Triggers || !reflect.DeepEqual(e.policy.Shards, p.spec.Shards) {
 		return nil // what is trusted, and which columns there are, is for the table to say
 	}
+	if cmp.Or(e.policy.Evidence, evidenceClaimed) != p.spec.Evidence || !slices.Equal(e.policy.Events.Columns, p.spec.Events.Columns) {
+		return nil // what the log has of a row is for the table to say
+	}
 	v := &version{table: p.TableOID, definition: p.Definition, spec: p.spec}
 	v.definition.Expire, v.definition.Batch = recalled, e.policy.Batch
 	if v.definition.condition().MoreThan(p.Definition.condition()) {
@@ -150,7 +154,10 @@ func (e *entry) fill(s *spec, d *Definition) {
 	}
 	s.Triggers = triggersSpec(p.Triggers)
 	s.Soft = d.Soft
-	s.Action, s.Evidence, s.Events = actionName(p.Action.Kind), "claimed", eventSpec{Values: cmp.Or(p.Events.Values, policyfile.EventsKeys)}
+	s.Action, s.Evidence, s.Due, s.Events = actionName(p.Action.Kind), cmp.Or(p.Evidence, evidenceClaimed), nil, eventsOf(p)
+	if p.Evidence == policyfile.EvidenceDue {
+		s.Due, _ = expiry.Elsewhere(d.Expire)
+	}
 	s.Owner, s.Basis, s.Latitude = p.Owner, p.Basis, p.Latitude
 	s.Slices, s.Ranges, s.HeldAgainst, s.Functions = d.Slices, d.ranged(), 0, d.digest()
 }

@@ -117,6 +117,9 @@ func (s *resolution) resolve(ctx context.Context) error {
 	if err := s.action(ctx, &t); err != nil {
 		return err
 	}
+	if err := s.evidence(ctx, &t); err != nil {
+		return err
+	}
 	s.floors(e)
 	if s.d.Count() > 0 {
 		return nil

@@ -37,6 +37,7 @@ type spec struct {
 	Triggers triggersSpec       `json:"triggers"`
 	Trusted  []trustedCode      `json:"trusted,omitempty"` // what was found when the triggers were trusted
 	Evidence string             `json:"evidence"`
+	Due      *schemas.Due       `json:"due,omitempty"` // by which the auditor judges each row, where evidence is due
 	Events   eventSpec          `json:"events"`
 	Owner    string             `json:"owner,omitempty"`
 	Basis    string             `json:"basis,omitempty"`
@@ -51,7 +52,8 @@ type spec struct {
 }
 
 type eventSpec struct {
-	Values string `json:"values"`
+	Values  string   `json:"values"`
+	Columns []string `json:"columns,omitempty"`
 }
 
 // triggersSpec is "refuse", or an object.

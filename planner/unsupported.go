@@ -13,9 +13,7 @@ func unsupported(p *policyfile.Policy) []option {
 		option
 		asked bool
 	}{
-		{option{"events.values", "events: values: " + p.Events.Values}, p.Events.Values == policyfile.EventsColumns},
 		{option{"moves", "moves: " + p.Moves}, p.Moves != ""},
-		{option{"evidence", "evidence: " + p.Evidence}, p.Evidence != ""},
 	} {
 		if o.asked {
 			all = append(all, o.option)

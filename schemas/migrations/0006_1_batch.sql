@@ -21,6 +21,10 @@ alter table lapse.batch add column soft boolean not null default false;
 -- Whether the policy's events have hashes in the place of keys ("events: values: hashed_keys"): the auditor reads it here.
 alter table lapse.batch add column hashed boolean not null default false;
 comment on column lapse.batch.hashed is 'Whether the events of the batch have keyed hashes in the place of the rows'' keys.';
+-- What else the policy wants of its events ("events: columns") and of its evidence ("evidence: due"): see lapse.unpromised.
+alter table lapse.batch add column told jsonb, add column due jsonb;
+comment on column lapse.batch.told is 'The columns that the batch''s events have as values beside the key; null for none.';
+comment on column lapse.batch.due is 'How the auditor finds out from the log whether a row was due; null where it does not.';
 
 drop function lapse.enter(lapse.claim, lapse.work, int, int, int);
 create function lapse.enter(claim lapse.claim, work lapse.work, policy int, version int, largest int) returns lapse.place
@@ -172,7 +176,7 @@ $lapse$;
 
 -- record writes the transaction's first published change, the ledger row, and the tag for other readers of the log. It
 -- returns how many rows have left the target and the relations of the claim in this transaction so far: see lapse.gone. Whether
--- the batch deletes or sets a column, and whether its events have hashes, is the word of gate and policy, not the caller's.
+-- the batch deletes or sets a column, and what its events have, is the word of gate and policy, not the caller's.
 drop function lapse.record(lapse.claim, bytea, lapse.work);
 create function lapse.record(claim lapse.claim, mac bytea, work lapse.work) returns bigint[]
 language plpgsql security definer
@@ -181,8 +185,11 @@ as $lapse$
 declare
   soft   boolean;
   hashed boolean;
+  told   jsonb;
+  due    jsonb;
 begin
-  select g.soft, coalesce(p.spec -> 'events' ->> 'values' = 'hashed_keys', false) into soft, hashed
+  select g.soft, coalesce(p.spec -> 'events' ->> 'values' = 'hashed_keys', false), p.spec -> 'events' -> 'columns', p.spec -> 'due'
+    into soft, hashed, told, due
     from lapse.shard s
     join lapse.gate g on g.policy_id = s.policy_id
     join lapse.policy p on p.id = g.policy_id and p.version = g.version
@@ -191,10 +198,10 @@ begin
     raise exception 'no batch was entered in this transaction' using errcode = 'LP018';
   end if;
   insert into lapse.batch (batch, policy_id, policy, policy_version, run, cutoff, hold_version, target, cascades, functions,
-                           system_identifier, database_oid, history, timeline, xid, started_at, mac, soft, hashed)
+                           system_identifier, database_oid, history, timeline, xid, started_at, mac, soft, hashed, told, due)
   values (claim.batch, claim.policy_id, claim.policy, claim.policy_version, claim.run, claim.cutoff, claim.hold_version,
           claim.target, claim.cascades, claim.functions, claim.system_identifier, claim.database_oid, claim.history,
-          claim.timeline, claim.xid, claim.started_at, record.mac, soft, hashed);
+          claim.timeline, claim.xid, claim.started_at, record.mac, soft, hashed, told, due);
   perform pg_logical_emit_message(true, 'lapse', jsonb_build_object(
     'transaction_tag', 'RowDeletionPolicy', 'is_system_transaction', true, 'policy', claim.policy,
     'version', claim.policy_version, 'run', claim.run, 'batch', claim.batch, 'cutoff', claim.cutoff)::text);

@@ -358,6 +358,31 @@ end
 $lapse$;
 comment on function lapse.familiar is 'What was found of a leaf, if nothing that was looked at has changed since.';
 
+-- unpromised is a column that the policy promises in its events or as evidence and that is not in a leaf's replica identity; null
+-- for none. What is not in it is not in the log.
+create function lapse.unpromised(policy int, version int, leaf oid) returns text
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+begin
+  return (
+    select min(quote_ident(w.name))
+      from lapse.policy v
+     cross join lateral (
+       select jsonb_array_elements_text(v.spec -> 'events' -> 'columns')
+       union
+       select v.spec -> 'due' ->> 'column'
+     ) w(name)
+     where v.id = unpromised.policy and v.version = unpromised.version and w.name is not null
+       and not exists (
+         select from pg_class c
+           join pg_index i on i.indrelid = c.oid and case c.relreplident when 'd' then i.indisprimary when 'i' then i.indisreplident else false end
+           join pg_attribute a on a.attrelid = c.oid and a.attnum = any ((i.indkey::int2[])[0:i.indnkeyatts - 1])
+          where c.oid = unpromised.leaf and a.attname = w.name));
+end
+$lapse$;
+comment on function lapse.unpromised is 'A column of the policy''s evidence that the leaf''s replica identity does not have.';
+
 -- examine makes all the checks of a leaf, and returns what an entry says. It raises where something is not as it should be.
 create function lapse.examine(policy int, version int, leaf oid)
 returns table (name text, touched oid[], signature bytea, relations oid[], parents oid[], functions oid[], operators oid[], types oid[])
@@ -381,6 +406,10 @@ begin
   if exists (select from lapse.unseen(array[examine.leaf], soft)) then
     raise exception '% of % or of what its foreign keys reach would not be seen by the audit', case when soft then 'updates' else 'deletes' end, name
       using errcode = 'LP012';
+  end if;
+  key := lapse.unpromised(examine.policy, examine.version, examine.leaf);
+  if key is not null then
+    raise exception 'column % of % has left the replica identity, and the policy promises it in the evidence', key, name using errcode = 'LP012';
   end if;
   stranger := lapse.distrusted(examine.policy, examine.version, targets);
   if stranger is not null then
