@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -228,13 +229,38 @@ func TestTheNewestThousandBeatsAreNeverRemoved(t *testing.T) {
 	t.Parallel()
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
 		for range 20 {
-			db.Exec(t, pgtest.Beats("clock_timestamp() - interval '30 days'"))
+			db.Exec(t, pgtest.Beats("clock_timestamp() - interval '500 days'"))
 		}
 		if err := beatAs(t, db, presentNumber, "lapse.timeline()", presentStart); err != nil {
 			t.Fatal(err)
 		}
 		if n := one[int](t, db, "select count(*) from lapse.heartbeat"); n != 1001 {
 			t.Errorf("%d beats are left, want the newest thousand and the one just written", n)
+		}
+	})
+}
+
+// Of months without an executor a heartbeat a day is left, by which lapse.measure finds that the clock did not jump.
+func TestABeatOfEachDayIsKeptForFourHundredDays(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		noon := "date_trunc('day', now(), 'UTC') - interval '%d days' + interval '12 hours' + n * interval '10 minutes'"
+		days := []int{500, 402, 398, 90, 40, 39, 3}
+		for _, day := range days {
+			db.Exec(t, pgtest.Beats(fmt.Sprintf(noon, day)))
+		}
+		for range 17 { // the newest thousand
+			pgtest.Beat(t, db)
+		}
+		for range 2 {
+			if err := beatAs(t, db, presentNumber, "lapse.timeline()", presentStart); err != nil {
+				t.Fatal(err)
+			}
+		}
+		const kept = `select string_agg(distinct extract(day from date_trunc('day', now(), 'UTC') + interval '12 hours' - at)::int || 'd', ' ') || ' ' || count(*)
+			from lapse.heartbeat where at < now() - interval '2 days'`
+		if got := one[string](t, db, kept); got != "398d 39d 3d 40d 90d 5" {
+			t.Errorf("left are %s, want the first of each of the last 400 days", got)
 		}
 	})
 }

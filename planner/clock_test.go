@@ -87,7 +87,7 @@ func TestAClockThatJumpedAsksOnce(t *testing.T) {
 	})
 }
 
-// Time without an executor asks nobody as far as heartbeats reach over it. That they are kept for a day only is lapse.beat's.
+// Time without an executor asks nobody as far as heartbeats reach over it. That one of each day is kept is lapse.beat's.
 func TestHeartbeatsCarryTheMeasureOfTheClockOn(t *testing.T) {
 	t.Parallel()
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {

@@ -35,7 +35,7 @@ comment on function lapse.looked is 'Says that a look has found nothing due. For
 -- right, or else that instant, or else when the policy was last armed; or, where that was later and does not lie ahead of the clock, the
 -- last look that found nothing, and when the policy was last armed: one that was paused for months begins anew. And how far ahead
 -- of it a clock may be that nobody asks about: 31 days and twice what lies between two runs. The auditor's heartbeats carry the
--- measure on as far as they are kept: where each was within reach of the one before, the clock did not jump.
+-- measure on as far as they are kept, which is 400 days: where each was within reach of the one before, the clock did not jump.
 drop function lapse.measure(int);
 create function lapse.measure(policy int) returns table (last timestamptz, reach interval)
 language plpgsql stable

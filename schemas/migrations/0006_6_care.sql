@@ -177,3 +177,44 @@ revoke all on table lapse.pruning from public;
 grant select on table lapse.pruning to {{.Executor}};
 revoke all on function lapse.prune(int), lapse.bound_pruning(), lapse.check_pruned() from public;
 grant execute on function lapse.prune(int) to {{.Executor}};
+
+-- beat is the auditor's sign of life. One row a minute, kept for a day; the first of each day for 400 days, by which a clock is measured
+-- over a time without an executor (lapse.measure); and the newest thousand for ever: by them logs and databases are compared.
+-- Published, so that it also moves an idle slot. What the auditor looked at must be this server, in the history that is in force. Each names
+-- the one before it: one at a time, in the order in which they commit.
+drop function lapse.beat(uuid, int, int, timestamptz);
+create function lapse.beat(nonce uuid, history int, timeline int, server_start timestamptz) returns void
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $lapse$
+declare
+  newest    int := (select n.number from lapse.history n order by n.number desc limit 1);
+  present   timestamptz := clock_timestamp();
+  looked_at pg_lsn;
+begin
+  if beat.history is distinct from newest or beat.timeline is distinct from lapse.timeline()
+     or beat.server_start is distinct from pg_postmaster_start_time() then
+    raise exception 'the beat is of history %, timeline %, a server that started at %; in force are %, %, %', beat.history,
+      beat.timeline, beat.server_start, newest, lapse.timeline(), pg_postmaster_start_time() using errcode = 'LP019';
+  end if;
+  lock table lapse.heartbeat in share row exclusive mode;
+  delete from lapse.heartbeat h
+   where h.at < present - interval '1 day'
+     and h.id < (select k.id from lapse.heartbeat k order by k.id desc offset 999 limit 1)
+     and (h.at < present - interval '400 days'
+          or exists (select from lapse.heartbeat k
+                      where k.at >= date_trunc('day', h.at, 'UTC') and k.at <= h.at and (k.at, k.id) < (h.at, h.id)));
+  looked_at := pg_current_wal_insert_lsn(); -- before the next statement's snapshot: what it does not see commits above
+  insert into lapse.heartbeat
+    (system_identifier, database_oid, database, nonce, former, history, timeline, server_start, looked_at, fault, faults)
+  select lapse.system_identifier(), d.oid, d.datname, beat.nonce,
+         (select k.nonce from lapse.heartbeat k order by k.id desc limit 1), beat.history, beat.timeline, beat.server_start, looked_at,
+         coalesce(lapse.publications_fault(), lapse.publications_unlogged()), i.publication_faults
+    from pg_database d, lapse.installation i
+   where d.datname = current_database();
+end
+$lapse$;
+comment on function lapse.beat is 'Writes a heartbeat, and removes those that nothing is measured by any more. For the auditor.';
+comment on table lapse.heartbeat is 'The auditor''s sign of life, once a minute, published. Kept for a day, the first of each day for 400 days, and the newest thousand for ever. Written by beat.';
+revoke all on function lapse.beat(uuid, int, int, timestamptz) from public;
+grant execute on function lapse.beat(uuid, int, int, timestamptz) to {{.Auditor}};
