@@ -83,12 +83,13 @@ func (w *worker) closeRun(ctx context.Context, t *turn, left *runState, rest qua
 	return w.session.closeRun(ctx, run.ID, r)
 }
 
-// remaining counts what a run left. What cannot be counted is not known, and no reason to fail: the rows themselves were seen to.
+// remaining counts what a run left. What cannot be counted, or was in somebody's way, is not known, and no reason to fail: the rows
+// themselves were seen to.
 func (w *worker) remaining(ctx context.Context, p *planner.InForce, run *planner.Run) (r remains) {
 	err := w.compareSurvey(ctx, p)
 	if err == nil {
 		var found planner.Remains
-		if found, err = planner.Remaining(ctx, w.session.batches, p, run.Cutoff); err == nil && found.Exact {
+		if found, err = planner.Remaining(ctx, w.session.batches, w.session.control, p, run.Cutoff); err == nil && found.Exact {
 			return remains{due: &found.Due, held: &found.Held, oldest: found.Oldest}
 		}
 	}

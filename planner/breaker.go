@@ -114,7 +114,7 @@ func Judge(ctx context.Context, conn *pgx.Conn, q DB, p *InForce, now time.Time)
 	if err := cleanSession(ctx, conn); err != nil {
 		return j, err
 	}
-	c := counting{conn: conn, watcher: q, policy: p, now: now}
+	c := counting{conn: conn, over: q, policy: p, now: now}
 	if _, err = conn.Exec(ctx, "set statement_timeout = '"+judgeTimeout+"'; set lock_timeout = '"+judgeLockTimeout+"'", pgx.QueryExecModeSimpleProtocol); err == nil {
 		err = c.judge(ctx, &j, expected)
 	}
@@ -162,10 +162,10 @@ func (p *InForce) expected(ctx context.Context, q Querier, now time.Time) (int64
 
 // counting is the counting of one judgement.
 type counting struct {
-	conn    *pgx.Conn
-	watcher Querier // another session
-	policy  *InForce
-	now     time.Time
+	conn   *pgx.Conn
+	over   Querier // another session
+	policy *InForce
+	now    time.Time
 }
 
 // judge counts, no further than the causes ask for.
@@ -224,6 +224,15 @@ func (c *counting) past(ctx context.Context, j *Judgement, due *found) error {
 		j.Trips, j.Cause, j.Compared = true, AbsurdPast, old.Due
 	}
 	return nil
+}
+
+// count asks the policy's survey function, and gives way.
+func (c *counting) count(ctx context.Context, at time.Time, atMost *int64) (f *found, err error) {
+	err = givingWay(ctx, c.conn, c.over, func() (err error) {
+		f, err = callSurvey(ctx, c.conn, SurveyFunction(c.policy.ID, c.policy.Version), at, atMost)
+		return err
+	})
+	return f, err
 }
 
 // due counts what is due at an instant, no further than at most. What takes too long, or stands in somebody's way, is estimated.

@@ -22,15 +22,18 @@ type Remains struct {
 const mostRemains = 100_000
 
 // Remaining counts what was due under a policy at an instant and is still there. conn is a session whose state does not matter: the
-// policy's survey function runs in it. Nothing is changed. It is not asked unless something is known to be left: behind dead rows it
-// costs as much as a look at them.
-func Remaining(ctx context.Context, conn *pgx.Conn, p *InForce, at time.Time) (r Remains, err error) {
+// policy's survey function runs in it. What else there is to know is read over q, another session. Nothing is changed. It is not asked
+// unless something is known to be left: behind dead rows it costs as much as a look at them. Who waits to change the table is given way
+// to: see ErrAwaited.
+func Remaining(ctx context.Context, conn *pgx.Conn, q Querier, p *InForce, at time.Time) (r Remains, err error) {
 	if err := cleanSession(ctx, conn); err != nil {
 		return r, err
 	}
 	after, known := dueAfter(p.Definition.Expire)
-	err = conn.QueryRow(ctx, "select s.due, s.held, s.due_is = 'exact' and s.held <= $2, case when $3 then s.oldest + (select sum(a::interval) from unnest($4::text[]) a) end from "+SurveyFunction(p.ID, p.Version)+"($1, $2) s",
-		pgx.QueryExecModeDescribeExec, at, int64(mostRemains), known, after).Scan(&r.Due, &r.Held, &r.Exact, &r.Oldest)
+	err = givingWay(ctx, conn, q, func() error {
+		return conn.QueryRow(ctx, "select s.due, s.held, s.due_is = 'exact' and s.held <= $2, case when $3 then s.oldest + (select sum(a::interval) from unnest($4::text[]) a) end from "+SurveyFunction(p.ID, p.Version)+"($1, $2) s",
+			pgx.QueryExecModeDescribeExec, at, int64(mostRemains), known, after).Scan(&r.Due, &r.Held, &r.Exact, &r.Oldest)
+	})
 	if err != nil {
 		err = fmt.Errorf("count what is left under policy %s: %w", p.Name, err)
 	}

@@ -134,8 +134,9 @@ func SurveyInForce(ctx context.Context, conn *pgx.Conn, p *InForce, at time.Time
 }
 
 // InForce surveys a policy that is applied, through its survey function: nothing of the table is read or planned in this session
-// itself. conn is a session with the executor's rights. It takes no lock that others wait for, none on partitions that cannot
-// hold due rows, and changes nothing.
+// itself. conn is a session with the executor's rights. It takes no lock that writers wait for, none on partitions that cannot
+// hold due rows, and changes nothing. Who waits to change the table is given way to: then what is due is an estimate, and where an exact
+// count was asked for there is none.
 //
 // The table's code may run inside the function, with its owner's rights, and may change the session: it is made clean before
 // and afterwards.
@@ -166,7 +167,11 @@ func callInForce(ctx context.Context, conn *pgx.Conn, d *Definition, at time.Tim
 	if err := cleanSession(ctx, conn); err != nil {
 		return nil, err
 	}
-	f, err := callSurvey(ctx, conn, SurveyFunction(d.ID, d.Version), at, atMost)
+	var f *found
+	err := givingWay(ctx, conn, nil, func() (err error) {
+		f, err = callSurvey(ctx, conn, SurveyFunction(d.ID, d.Version), at, atMost)
+		return err
+	})
 	if cleaned := cleanSession(ctx, conn); err == nil {
 		err = cleaned
 	}
@@ -259,7 +264,7 @@ func (s *surveyor) run(ctx context.Context, db DB, call func(atMost *int64) (*fo
 	return nil
 }
 
-// count counts as far as it was asked to. What takes too long for that is estimated.
+// count counts as far as it was asked to. What takes too long for that, or stands in somebody's way, is estimated.
 func (s *surveyor) count(call func(atMost *int64) (*found, error)) (*found, error) {
 	var atMost *int64
 	if s.ask.AtMost > 0 {
@@ -301,6 +306,8 @@ func trouble(err error) string {
 	switch state := schemas.StateOf(err); {
 	case state == "":
 		return ""
+	case errors.Is(err, ErrAwaited):
+		return ErrAwaited.Error() + ", and counting gave way: ask again later"
 	case strings.HasPrefix(state, "LP") && errors.As(err, &server):
 		return server.Message // a text of ours, with names and no values
 	case state == schemas.SQLStateInsufficientPrivilege:

@@ -6,56 +6,82 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"lapse/schemas"
 )
 
-// A counting holds ACCESS SHARE on the table, and on each partition that may have due rows, until it ends. An ALTER TABLE waits for that,
-// and everybody else waits behind the ALTER TABLE. So the counting is watched over another session, and is ended when that happens.
+// A count holds ACCESS SHARE on the table, and on each partition that may have due rows, until it ends. An ALTER TABLE waits for that,
+// and everybody else waits behind the ALTER TABLE. So a count is watched over another session, and is ended when that happens.
 
-// ErrAwaited says that a counting was ended because somebody waited to change the table, or one of its partitions. Ask again later.
+// ErrAwaited says that a count was ended because somebody waited to change the table, or one of its partitions. Ask again later.
 var ErrAwaited = errors.New("somebody waits to change the table")
 
-// watchInterval is how often a counting is looked at: pg_locks is read as often.
+// watchInterval is how often a count is looked at: pg_locks is read as often.
 const watchInterval = 100 * time.Millisecond
 
-// giveWaySQL cancels a backend if somebody waits for a lock that keeps readers out, on a relation that the backend has locked. A reader is
-// in nobody else's way.
-const giveWaySQL = `
+// awaitedSQL reports whether somebody waits for a lock that keeps readers out, on a relation that a backend has locked. A reader is in
+// nobody else's way.
+const awaitedSQL = `
 	  with lock as materialized (
 	    select k.pid, k.database, k.relation, k.mode, k.granted from pg_locks k where k.locktype = 'relation')
 	select exists (
 	         select from lock w
 	           join lock o on o.database = w.database and o.relation = w.relation and o.granted and o.pid = $1
-	          where not w.granted and w.mode = 'AccessExclusiveLock' and w.pid <> $1)
-	       and pg_cancel_backend($1)`
+	          where not w.granted and w.mode = 'AccessExclusiveLock' and w.pid <> $1)`
 
-// count asks the policy's survey function, and gives way. A cancel that comes late finds an idle session, which ignores it: nothing else is
-// sent to that session before the watch is over.
-func (c *counting) count(ctx context.Context, at time.Time, atMost *int64) (*found, error) {
-	ended, watched := make(chan struct{}), make(chan bool, 1)
-	go func() { watched <- c.watch(ctx, ended) }()
-	f, err := callSurvey(ctx, c.conn, SurveyFunction(c.policy.ID, c.policy.Version), at, atMost)
-	close(ended)
+// givingWay runs a count in conn, and ends it as ErrAwaited where somebody waits for it. The locks are looked at over another session;
+// nil: over one like conn, which is opened when the count has taken a while. What ends the count is a cancel request and no
+// pg_cancel_backend: a login that has become a role may not cancel its own sessions. One that comes late finds an idle session, which
+// ignores it: nothing else is sent to conn before the watch is over.
+func givingWay(ctx context.Context, conn *pgx.Conn, over Querier, count func() error) error {
+	counting, counted := context.WithCancel(ctx)
+	defer counted()
+	watched := make(chan bool, 1)
+	go func() { watched <- (&watch{ctx: ctx, counting: counting, conn: conn, over: over}).run() }()
+	err := count()
+	counted()
 	if gave := <-watched; gave && schemas.StateOf(err) == schemas.SQLStateQueryCanceled {
-		return nil, fmt.Errorf("%w: %w", ErrAwaited, err)
+		return fmt.Errorf("%w: %w", ErrAwaited, err)
 	}
-	return f, err
+	return err
 }
 
-// watch reports whether the counting was canceled. Where it cannot look any more the counting has its statement_timeout, and whoever asks
-// the other session next is told.
-func (c *counting) watch(ctx context.Context, ended <-chan struct{}) (gave bool) {
+// watch is the watching of one count.
+type watch struct {
+	ctx      context.Context
+	counting context.Context // ends with the count
+	conn     *pgx.Conn
+	over     Querier
+}
+
+// run reports whether the count was canceled. Where it cannot look any more the count has its statement_timeout, and whoever asks the
+// other session next is told.
+func (w *watch) run() (gave bool) {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
 	for {
 		select {
-		case <-ended:
+		case <-w.counting.Done():
 			return false
 		case <-tick.C:
 		}
-		err := c.watcher.QueryRow(ctx, giveWaySQL, int32(c.conn.PgConn().PID())).Scan(&gave) // #nosec G115 -- a process id
-		if err != nil || gave {
-			return gave
+		if w.over == nil {
+			own, err := pgx.ConnectConfig(w.counting, w.conn.Config())
+			if err != nil {
+				return false
+			}
+			defer closeDraft(own)
+			w.over = own
+		}
+		var awaited bool
+		err := w.over.QueryRow(w.ctx, awaitedSQL, int32(w.conn.PgConn().PID())).Scan(&awaited) // #nosec G115 -- a process id
+		switch {
+		case err != nil:
+			return false
+		case awaited:
+			_ = w.conn.PgConn().CancelRequest(w.ctx) // it may have come although nobody says so
+			return true
 		}
 	}
 }

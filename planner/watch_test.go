@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,8 +23,20 @@ func (w *world) slowly(p *InForce) {
 	end $$`, SurveyFunction(p.ID, p.Version))))
 }
 
-// A counting that goes on for long has the table locked against whoever wants to change it, and with them against everybody.
-func TestACountingForTheBreakerGivesWayToWhoeverWantsToChangeTheTable(t *testing.T) {
+// become opens a session of a login that has become the executor, as a command's is: it may not cancel the login's sessions.
+func (w *world) become(login string) *pgx.Conn {
+	w.t.Helper()
+	config, err := pgx.ParseConfig(w.db.As(login))
+	must(w.t, err)
+	config.RuntimeParams["role"] = testRoles.Executor
+	conn, err := pgx.ConnectConfig(w.t.Context(), config)
+	must(w.t, err)
+	w.t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// A count that goes on for long has the table locked against whoever wants to change it, and with them against everybody.
+func TestACountGivesWayToWhoeverWantsToChangeTheTable(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, `create table t (id bigint, at timestamptz not null, primary key (id, at)) partition by range (at)`,
@@ -31,39 +44,60 @@ func TestACountingForTheBreakerGivesWayToWhoeverWantsToChangeTheTable(t *testing
 			`insert into t select n, now() - interval '1 year' from generate_series(1, 100) n`, `create index on t (at, id)`, `analyze t`)
 		p := w.armed(policyText("shop.t", "at", "30 days", "    state: armed"))
 		w.slowly(&p)
-		conn, app := db.ConnectAs(t, testRoles.Executor), db.ConnectAs(t, w.app)
-		defer func() { _, _ = conn.Close(context.Background()), app.Close(context.Background()) }()
-		judge := func(column string) (j Judgement, err error) {
+		login := db.NewRole(t, "runner", "in role", testRoles.Executor)
+		conn, control, app := w.become(login), w.become(login), db.ConnectAs(t, w.app)
+		columns := 0
+		// beside changes the table while a count sleeps.
+		beside := func(count func()) {
 			t.Helper()
+			columns++
 			changed := make(chan error, 1)
 			go func() {
 				for {
 					var counts bool
-					err := w.admin.QueryRow(t.Context(), `select wait_event is not distinct from 'PgSleep' from pg_stat_activity where pid = $1`, int32(conn.PgConn().PID())).Scan(&counts)
+					err := w.admin.QueryRow(t.Context(), `select exists (select from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep')`).Scan(&counts)
 					if err != nil || counts {
-						changed <- errors.Join(err, run(app, `alter table shop.t add column `+column+` int`))
+						changed <- errors.Join(err, run(app, fmt.Sprintf(`alter table shop.t add column c%d int`, columns)))
 						return
 					}
 				}
 			}()
-			j, err = Judge(t.Context(), conn, w.exec, &p, time.Now())
+			count()
 			must(t, <-changed)
-			return j, err
 		}
 		// What is compared with what was to be expected is estimated then.
-		if j, err := judge("a"); err != nil || j.DueIs != Estimated || j.Due != 100 {
-			t.Errorf("without max_fraction: %+v, %v, want an estimate", j, err)
-		}
+		beside(func() {
+			if j, err := Judge(t.Context(), conn, control, &p, time.Now()); err != nil || j.DueIs != Estimated || j.Due != 100 {
+				t.Errorf("without max_fraction: %+v, %v, want an estimate", j, err)
+			}
+		})
 		p.Limits.MaxFraction = 0.5
-		if j, err := judge("b"); !errors.Is(err, ErrAwaited) || schemas.StateOf(err) != schemas.SQLStateQueryCanceled {
-			t.Errorf("with max_fraction: %+v, %v, want that it gives way", j, err)
-		}
+		beside(func() {
+			if j, err := Judge(t.Context(), conn, control, &p, time.Now()); !errors.Is(err, ErrAwaited) || schemas.StateOf(err) != schemas.SQLStateQueryCanceled {
+				t.Errorf("with max_fraction: %+v, %v, want that it gives way", j, err)
+			}
+		})
+		beside(func() {
+			if r, err := Remaining(t.Context(), conn, control, &p, time.Now()); !errors.Is(err, ErrAwaited) {
+				t.Errorf("at the end of a run: %+v, %v, want that it gives way", r, err)
+			}
+		})
+		beside(func() {
+			if s, err := (Ask{AtMost: 1000}).InForce(t.Context(), conn, &p); err != nil || s.DueIs != Estimated || s.Due != 100 || s.Trouble != "" {
+				t.Errorf("of a plan: %+v, %v, want an estimate", s, err)
+			}
+		})
+		beside(func() {
+			if s, err := SurveyInForce(t.Context(), conn, &p, time.Now()); err != nil || !strings.HasPrefix(s.Trouble, ErrAwaited.Error()) {
+				t.Errorf("of a plan that counts all: %+v, %v, want that it gives way", s, err)
+			}
+		})
 		// Who has it locked, or a partition of it, is not waited for, by a session without a lock_timeout either.
 		for _, locked := range []string{`lock table only shop.t in access exclusive mode`, `lock table only shop.t_old in access exclusive mode`} {
 			must(t, run(app, `begin`))
 			must(t, run(app, locked))
 			impatient, stop := context.WithTimeout(t.Context(), time.Minute)
-			if _, err := Judge(impatient, conn, w.exec, &p, time.Now()); schemas.StateOf(err) != schemas.SQLStateLockNotAvailable {
+			if _, err := Judge(impatient, conn, control, &p, time.Now()); schemas.StateOf(err) != schemas.SQLStateLockNotAvailable {
 				t.Errorf("behind %s: %v", locked, err)
 			}
 			stop()
@@ -75,8 +109,44 @@ func TestACountingForTheBreakerGivesWayToWhoeverWantsToChangeTheTable(t *testing
 	})
 }
 
+// A count of a policy that is not applied gives way too, with each of the sessions that it is made of.
+func TestADraftsCountGivesWayToWhoeverWantsToChangeTheTable(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.Newest(t))
+	b := newBare(t, db, "postgres", sessions)
+	b.fill("sessions", 5)
+	resolved := b.proposals(untilSessions)[0].Resolved
+	// A superuser's code, which lapse.intruders lets pass, and which runs where a query of the table is planned.
+	must(t, b.script(`
+		create function shop.sleeps(at timestamptz) returns timestamptz language plpgsql immutable as $f$
+		begin
+		  if to_regprocedure('pg_temp.survey(timestamptz, bigint)') is not null
+		     and not exists (select from pg_attribute where attrelid = 'shop.sessions'::regclass and attname = 'more') then
+		    perform pg_sleep(600);
+		  end if;
+		  return at;
+		end $f$;
+		create index on shop.sessions (shop.sleeps('2020-01-01'::timestamptz))`))
+	changed := make(chan error, 1)
+	go func() {
+		for {
+			var counts bool
+			err := b.admin.QueryRow(t.Context(), `select exists (select from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep')`).Scan(&counts)
+			if err != nil || counts {
+				changed <- errors.Join(err, run(b.owner, `alter table shop.sessions add column more int`))
+				return
+			}
+		}
+	}()
+	s, err := b.draft(nil).Survey(t.Context(), Ask{AtMost: 1000}, resolved)
+	must(t, <-changed)
+	if err != nil || s.Trouble != "" || s.DueIs != Estimated {
+		t.Errorf("%+v, %v, want an estimate", s, err)
+	}
+}
+
 // A writer is not in the way of a reader alone, and who waits for another table is not waited for.
-func TestACountingForTheBreakerGivesWayToNobodyElse(t *testing.T) {
+func TestACountGivesWayToNobodyElse(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t, pgtest.Newest(t))
 	w := newWorld(t, db, `create table t (id int)`, `create table other (id int)`)
@@ -100,7 +170,7 @@ func TestACountingForTheBreakerGivesWayToNobodyElse(t *testing.T) {
 		go func() { ended <- run(w.owner, c.waits) }()
 		for !valueOn[bool](t, w.exec, `select exists (select from pg_locks where not granted and pid = $1)`, int32(w.owner.PgConn().PID())) {
 		}
-		if got := valueOn[bool](t, w.exec, giveWaySQL, int32(counts.PgConn().PID())); got != c.gives {
+		if got := valueOn[bool](t, w.exec, awaitedSQL, int32(counts.PgConn().PID())); got != c.gives {
 			t.Errorf("%s, behind %s: %v", c.waits, c.holds, got)
 		}
 		must(t, run(w.admin, `rollback`))
