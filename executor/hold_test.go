@@ -50,11 +50,11 @@ func byWhere(table, where string) planner.HoldRequest {
 // placeHold places a hold and wants no warning.
 func placeHold(t testing.TB, s *setup.Session, request planner.HoldRequest) schemas.HoldID {
 	t.Helper()
-	id, warnings, err := s.PlaceHold(t.Context(), setup.HoldOrder{HoldRequest: request, Matter: "M-1", Reason: "a test"})
-	if err != nil || len(warnings) > 0 {
-		t.Fatalf("hold %+v: %v, warnings %q", request, err, warnings)
+	placed, err := s.PlaceHold(t.Context(), setup.HoldOrder{HoldRequest: request, Matter: "M-1", Reason: "a test"})
+	if err != nil || len(placed.Warnings) > 0 {
+		t.Fatalf("hold %+v: %v, warnings %q", request, err, placed.Warnings)
 	}
-	return id
+	return placed.ID
 }
 
 // heldCase is a table with due rows, what is held, and which of its rows are to stay.

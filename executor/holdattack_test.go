@@ -113,12 +113,12 @@ func TestAHoldOutlivesWhatHappensAroundIt(t *testing.T) {
 		// A child of another owner's is held all the same: the policy stops until it may read the child.
 		owner := db.NewRole(t, "other")
 		db.Exec(t, "alter table foreign_child_c owner to "+owner)
-		_, warnings, err := s.PlaceHold(t.Context(), setup.HoldOrder{HoldRequest: byKeys("public.foreign_child_c", "7"), Matter: "M", Reason: "a test"})
-		if err != nil || len(warnings) == 0 {
-			t.Fatalf("a hold on another owner's child: %v, warnings %q", err, warnings)
+		placed, err := s.PlaceHold(t.Context(), setup.HoldOrder{HoldRequest: byKeys("public.foreign_child_c", "7"), Matter: "M", Reason: "a test"})
+		if err != nil || len(placed.Warnings) == 0 {
+			t.Fatalf("a hold on another owner's child: %v, warnings %q", err, placed.Warnings)
 		}
 		var grant string
-		for _, warning := range warnings {
+		for _, warning := range placed.Warnings {
 			if _, sql, found := strings.Cut(warning, "may not read them: "); found {
 				grant = sql
 			}

@@ -173,12 +173,12 @@ func (m *mixture) judge(rt *rapid.T, t *testing.T, db *pgtest.DB, h *history) {
 	beside.Go(func() {
 		for _, span := range m.held {
 			where := fmt.Sprintf("n between %d and %d", span[0], span[1])
-			id, _, err := s.PlaceHold(t.Context(), setup.HoldOrder{HoldRequest: byWhere(m.schema+".t", where), Matter: "M", Reason: "a test"})
+			placed, err := s.PlaceHold(t.Context(), setup.HoldOrder{HoldRequest: byWhere(m.schema+".t", where), Matter: "M", Reason: "a test"})
 			if err != nil {
 				t.Errorf("hold: %v", err)
 				return
 			}
-			holds[id] = where
+			holds[placed.ID] = where
 			for _, n := range one[[]string](t, db, "select coalesce(array_agg(n::text), '{}') from "+m.schema+".t where "+where) {
 				held[n] = true
 			}

@@ -123,13 +123,22 @@ func (d *Draft) count(ctx context.Context, tx *draftTx, s *surveyor, atMost *int
 	if _, err := tx.Exec(ctx, text, pgx.QueryExecModeSimpleProtocol); err != nil {
 		return nil, fmt.Errorf("make the function that counts: %w", err)
 	}
-	if err := tx.give(ctx, s.definition, s.table); err != nil {
+	reads := []string{s.definition.Table}
+	for _, j := range s.definition.Expire.Joins() {
+		reads = append(reads, j.Relation)
+	}
+	if err := tx.give(ctx, giving{function: draftSurvey + surveyArguments, name: s.definition.Table, table: s.table, reads: reads}); err != nil {
 		return nil, err
 	}
 	if _, err := tx.Exec(ctx, "set transaction read only"); err != nil {
 		return nil, fmt.Errorf("begin to read: %w", err)
 	}
-	return callSurvey(ctx, tx, draftSurvey, s.survey.At, atMost)
+	var f *found
+	err = givingWay(ctx, tx.Conn(), nil, func() (err error) {
+		f, err = callSurvey(ctx, tx, draftSurvey, s.survey.At, atMost)
+		return err
+	})
+	return f, err
 }
 
 // draftSurvey is the name of the survey function of a draft.
@@ -145,7 +154,7 @@ func (d *Definition) draftSurvey(table uint32, trusts bool) (string, error) {
 		joined = append(joined, fmt.Sprint(j.OID))
 	}
 	inspect, err := fill("draft.sql.tmpl", map[string]any{
-		"Table": d.Table, "Root": table, "Name": schemas.Literal(d.Table), "Trusted": trusts, "Soft": d.Soft != nil, "Joined": strings.Join(joined, ", "),
+		"Table": d.Table, "Root": table, "Name": schemas.Literal(d.Table), "Trusted": trusts, "Soft": d.Soft != nil, "Joined": strings.Join(joined, ", "), "Reads": false,
 	})
 	if err != nil {
 		return "", err
@@ -228,6 +237,7 @@ type standing struct {
 	Login     string
 	Superuser string // that the session is or can become, or ""
 	Owner     string // of the table
+	OwnerOID  uint32
 	OwnerIs   bool   // a superuser
 	Others    string // the first partition of another role, or ""
 	OthersOf  string
@@ -243,7 +253,7 @@ const standingSQL = `
 	       coalesce((select s.rolname::text from pg_roles s
 	                  where s.rolsuper and pg_has_role(session_user, s.oid, 'member')
 	                  order by s.rolname = session_user desc, s.rolname limit 1), ''),
-	       o.rolname::text, o.rolsuper, coalesce(x.name, ''), coalesce(x.owner, '')
+	       o.rolname::text, o.oid, o.rolsuper, coalesce(x.name, ''), coalesce(x.owner, '')
 	  from pg_class c
 	  join pg_roles o on o.oid = c.relowner
 	  left join lateral (
@@ -257,14 +267,23 @@ const standingSQL = `
 	  ) x on true
 	 where c.oid = $1`
 
-// give makes the survey function another's, by whose rights it counts.
-func (t *draftTx) give(ctx context.Context, d *Definition, table uint32) error {
-	rows, err := collect[standing](ctx, t, standingSQL, table)
+// giving is a function that is to be another's, by whose rights it reads.
+type giving struct {
+	function string // with its arguments
+	name     string // of the table
+	table    uint32
+	reads    []string                  // the relations
+	deleter  func(owner uint32) string // nil, or the role that may have it where the owner may not
+}
+
+// give makes the function the table's owner's, or where the session may not do that, and may that, the owner's deleter's.
+func (t *draftTx) give(ctx context.Context, g giving) error {
+	rows, err := collect[standing](ctx, t, standingSQL, g.table)
 	if err != nil {
-		return fmt.Errorf("look at the owner of %s: %w", d.Table, err)
+		return fmt.Errorf("look at the owner of %s: %w", g.name, err)
 	}
 	if len(rows) == 0 {
-		return &refusedError{d.Table + " is gone, or another table"}
+		return &refusedError{g.name + " is gone, or another table"}
 	}
 	w := rows[0]
 	counts := w.Login
@@ -273,26 +292,40 @@ func (t *draftTx) give(ctx context.Context, d *Definition, table uint32) error {
 		return &refusedError{fmt.Sprintf("partition %s belongs to %s and its root to %s: alter table %s owner to %s",
 			w.Others, w.OthersOf, w.Owner, w.Others, schemas.Identifier(w.Owner))}
 	case w.Superuser != "":
-		if counts, err = t.giveAsSuperuser(ctx, &w); err != nil {
+		if counts, err = t.giveAsSuperuser(ctx, &w, g.function); err != nil {
 			return err
 		}
 	case w.Login != w.Owner:
+		takers := []string{w.Owner}
+		if g.deleter != nil {
+			takers = append(takers, g.deleter(w.OwnerOID))
+		}
+		if counts, err = t.giveOneOf(ctx, g.function, takers, w.Login); err != nil {
+			return err
+		}
+	}
+	return t.mayRead(ctx, g.name, g.reads, counts)
+}
+
+// giveOneOf gives the function to the first that the session may give it to, and returns whose it is.
+func (t *draftTx) giveOneOf(ctx context.Context, function string, takers []string, login string) (string, error) {
+	for _, taker := range takers {
 		err := pgx.BeginFunc(ctx, t.Tx, func(tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, "alter function "+draftSurvey+surveyArguments+" owner to "+schemas.Identifier(w.Owner))
+			_, err := tx.Exec(ctx, "alter function "+function+" owner to "+schemas.Identifier(taker))
 			return err
 		})
 		switch state := schemas.StateOf(err); {
 		case err == nil:
-			counts = w.Owner
-		case state != schemas.SQLStateInsufficientPrivilege:
-			return fmt.Errorf("give the function that counts to %s: %w", w.Owner, err)
+			return taker, nil
+		case state != schemas.SQLStateInsufficientPrivilege && state != schemas.SQLStateUndefinedObject:
+			return "", fmt.Errorf("give the function that counts to %s: %w", taker, err)
 		}
 	}
-	return t.mayRead(ctx, d, counts)
+	return login, nil
 }
 
 // giveAsSuperuser gives the function away, whoever the owner is.
-func (t *draftTx) giveAsSuperuser(ctx context.Context, w *standing) (counts string, err error) {
+func (t *draftTx) giveAsSuperuser(ctx context.Context, w *standing, function string) (counts string, err error) {
 	var script string
 	if w.Login != w.Superuser {
 		script = "set local role " + schemas.Identifier(w.Superuser) + ";\n"
@@ -303,19 +336,15 @@ func (t *draftTx) giveAsSuperuser(ctx context.Context, w *standing) (counts stri
 		reader := schemas.Identifier(counts)
 		script += "create role " + reader + " nologin bypassrls;\ngrant pg_read_all_data to " + reader + ";\n"
 	}
-	script += "alter function " + draftSurvey + surveyArguments + " owner to " + schemas.Identifier(counts) + ";\n"
+	script += "alter function " + function + " owner to " + schemas.Identifier(counts) + ";\n"
 	if _, err := t.Exec(ctx, script, pgx.QueryExecModeSimpleProtocol); err != nil {
 		return "", fmt.Errorf("give the function that counts to %s: %w", counts, err)
 	}
 	return counts, nil
 }
 
-// mayRead says which grant is missing for role to read what the policy's condition reads.
-func (t *draftTx) mayRead(ctx context.Context, d *Definition, role string) error {
-	relations := []string{d.Table}
-	for _, j := range d.Expire.Joins() {
-		relations = append(relations, j.Relation)
-	}
+// mayRead says which grant is missing for role to read all of relations.
+func (t *draftTx) mayRead(ctx context.Context, table string, relations []string, role string) error {
 	var grant string
 	err := t.QueryRow(ctx, `
 		select coalesce(min(case when not has_schema_privilege($1::name, n.oid, 'usage') then format('grant usage on schema %I', n.nspname)
@@ -328,7 +357,7 @@ func (t *draftTx) mayRead(ctx context.Context, d *Definition, role string) error
 		return fmt.Errorf("look at the rights of %s: %w", role, err)
 	}
 	if grant != "" {
-		return &refusedError{fmt.Sprintf("%s may not read %s: %s to %s", role, d.Table, grant, schemas.Identifier(role))}
+		return &refusedError{fmt.Sprintf("%s may not read %s: %s to %s", role, table, grant, schemas.Identifier(role))}
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 	"lapse/schemas"
 )
 
-//go:embed delete.sql.tmpl drop.sql.tmpl survey.sql.tmpl draft.sql.tmpl look.sql.tmpl
+//go:embed delete.sql.tmpl drop.sql.tmpl survey.sql.tmpl draft.sql.tmpl look.sql.tmpl match.sql.tmpl
 var functionTexts embed.FS
 
 // bodyQuote encloses the functions' bodies.

@@ -36,7 +36,8 @@ type Hold struct {
 	Where     string     // SQL over t; "" for keys
 	Warnings  []string
 
-	bases []string // the columns' types in SQL, what domains are over
+	bases []string   // the columns' types in SQL, what domains are over
+	given [][]string // Keys in the order in which they were given, each as often
 }
 
 // most keys of one hold: each batch reads all of them.
@@ -242,6 +243,7 @@ func (h *Hold) parseKeys(ctx context.Context, tx pgx.Tx, flat []string) (problem
 	if err != nil {
 		return "", err
 	}
+	h.given = slices.Clone(parsed)
 	slices.SortFunc(parsed, slices.Compare)
 	h.Keys = slices.CompactFunc(parsed, slices.Equal)
 	return "", nil

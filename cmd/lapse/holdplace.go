@@ -8,13 +8,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"lapse/internal/config"
 	"lapse/internal/setup"
 	"lapse/planner"
-	"lapse/schemas"
 )
 
 // maxMatter is what lapse.hold takes.
@@ -41,6 +42,9 @@ that is so. Killed in between, the hold is enforced; "lapse hold list" waits for
 Keys are values of the table's replica identity, or of the columns that --column names. They are CSV: of one column, several keys
 in a line; of several columns, one key in a line. A condition is SQL over the row's own columns, as a policy's where is; a row of
 which it is unknown whether it meets the condition is held.
+
+It then says which keys match no row of the table, by their numbers, as far as the login or the role that deletes may read the table:
+mistyped, most likely, or deleted before. The hold is in force for them too.
 
 The same hold for the same matter is not placed twice. What it is on is kept in the database while the hold is enforced, and is
 published nowhere.`,
@@ -98,37 +102,73 @@ func (p *placing) run(ctx context.Context) error {
 			return err
 		}
 	}
-	owner, _, err := p.openOwner(ctx, "lapse hold")
+	owner, settings, err := p.openOwner(ctx, "lapse hold")
 	if err != nil {
 		return err
 	}
 	defer closeConn(owner.Conn)
-	id, warnings, err := owner.PlaceHold(ctx, order)
-	for _, warning := range warnings {
+	placed, err := owner.PlaceHold(ctx, order)
+	for _, warning := range placed.Warnings {
 		p.log.Warn("the hold is placed, and there is something to do", "what", warning)
 	}
 	if err != nil {
 		return holdError(err)
 	}
-	return p.print(ctx, owner, id, warnings)
+	return p.print(ctx, owner, &placed, p.match(ctx, settings, placed.Hold))
+}
+
+// match compares the hold with the rows that are there. The hold is in force, whatever comes of it.
+func (p *placing) match(ctx context.Context, s *config.Settings, hold *planner.Hold) planner.HoldMatch {
+	draft := p.draft(s, "lapse hold", map[string]string{"lock_timeout": countLockTimeout, "statement_timeout": countStatementTimeout})
+	m, err := draft.MatchHold(ctx, hold)
+	if err != nil {
+		m.Trouble = err.Error()
+	}
+	return m
 }
 
 // placedHold is what `lapse hold place` prints.
 type placedHold struct {
 	*setup.HoldRecord
-	Warnings []string `json:"warnings"`
+	Warnings []string          `json:"warnings"`
+	Match    planner.HoldMatch `json:"match"`
 }
 
-func (p *placing) print(ctx context.Context, owner *setup.Session, id schemas.HoldID, warnings []string) error {
-	r, err := readHold(ctx, owner, id)
+func (p *placing) print(ctx context.Context, owner *setup.Session, placed *setup.PlacedHold, m planner.HoldMatch) error {
+	r, err := readHold(ctx, owner, placed.ID)
 	if err != nil {
 		return err
 	}
 	if p.asJSON {
-		return p.printJSON(placedHold{r, append([]string{}, warnings...)})
+		return p.printJSON(placedHold{r, append([]string{}, placed.Warnings...), m})
 	}
-	_, err = fmt.Fprintf(p.out, "%s\nevery batch that commits above %s has heeded it\n", holdLine(r), r.EffectiveAt)
+	_, err = fmt.Fprintf(p.out, "%s\nevery batch that commits above %s has heeded it\n%s", holdLine(r), r.EffectiveAt, matchLine(placed.Hold.Table, &m))
 	return err
+}
+
+// mostNumbers is how many keys are named by their numbers in a line.
+const mostNumbers = 20
+
+// matchLine warns of what a hold is on that is not there, "" where all of it is. It names keys by their numbers.
+func matchLine(table string, m *planner.HoldMatch) string {
+	switch {
+	case m.Trouble != "":
+		return fmt.Sprintf("whether there are rows in %s that it holds is not known: %s\n", table, m.Trouble)
+	case len(m.Without) == 0:
+		return ""
+	case m.Given == 0:
+		return fmt.Sprintf("warning: no row of %s meets the condition now; the hold is in force for those to come\n", table)
+	}
+	numbers := make([]string, 0, mostNumbers)
+	for _, n := range m.Without[:min(len(m.Without), mostNumbers)] {
+		numbers = append(numbers, strconv.Itoa(n))
+	}
+	which := strings.Join(numbers, ", ")
+	if more := len(m.Without) - len(numbers); more > 0 {
+		which += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Sprintf("warning: %d of %d keys match no row of %s now: number %s, as they were given; the hold is in force for them too\n",
+		len(m.Without), m.Given, table, which)
 }
 
 // byteOrderMark is what some programs begin a text file with.

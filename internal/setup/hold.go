@@ -44,6 +44,13 @@ type HoldOrder struct {
 	Reason string
 }
 
+// PlacedHold is a hold in force.
+type PlacedHold struct {
+	ID       schemas.HoldID
+	Hold     *planner.Hold // what it is on
+	Warnings []string      // what there is to do
+}
+
 // PlaceHold places a hold, and returns when no batch that did not see it can commit any more. The same hold for the same matter is
 // not placed twice while it is in force.
 //
@@ -51,20 +58,19 @@ type HoldOrder struct {
 //	crash after it                    the hold is requested: every batch that begins heeds it; whoever next places, releases or
 //	                                  lists holds, or runs init, waits for the batches that did not see it, and says effective
 //	crash after the second            all is done
-func (s *Session) PlaceHold(ctx context.Context, order HoldOrder) (id schemas.HoldID, warnings []string, err error) {
-	var hold *planner.Hold
+func (s *Session) PlaceHold(ctx context.Context, order HoldOrder) (placed PlacedHold, err error) {
 	err = pgx.BeginFunc(ctx, s.Conn, func(tx pgx.Tx) error {
 		if err := as(ctx, tx, ""); err != nil { // whose right to make temporary tables is asked for
 			return err
 		}
 		var problem string
-		if hold, problem, err = planner.ResolveHold(ctx, tx, order.HoldRequest); err == nil && problem != "" {
+		if placed.Hold, problem, err = planner.ResolveHold(ctx, tx, order.HoldRequest); err == nil && problem != "" {
 			err = &HoldError{problem}
 		}
 		return err
 	})
 	if err != nil {
-		return 0, nil, err
+		return PlacedHold{}, err
 	}
 	err = s.Locked(ctx, "place a hold", func(tx pgx.Tx) error {
 		if err := lockHolds(ctx, tx, s.Roles); err != nil {
@@ -73,23 +79,23 @@ func (s *Session) PlaceHold(ctx context.Context, order HoldOrder) (id schemas.Ho
 		if err := checkHoldsPublished(ctx, tx); err != nil {
 			return err
 		}
-		if id, err = sameHold(ctx, tx, hold, order.Matter); err != nil || id != 0 {
+		if placed.ID, err = sameHold(ctx, tx, placed.Hold, order.Matter); err != nil || placed.ID != 0 {
 			return err
 		}
-		if id, err = insertHold(ctx, tx, hold, order); err != nil {
+		if placed.ID, err = insertHold(ctx, tx, placed.Hold, order); err != nil {
 			return err
 		}
 		stopped, err := stoppedPolicies(ctx, tx)
-		warnings = append(hold.Warnings, stopped...)
+		placed.Warnings = append(placed.Hold.Warnings, stopped...)
 		return err
 	})
 	if err != nil {
-		return 0, nil, err
+		return PlacedHold{}, err
 	}
 	if err := s.SettleHolds(ctx); err != nil {
-		return id, warnings, &PendingHoldError{id, err}
+		return placed, &PendingHoldError{placed.ID, err}
 	}
-	return id, warnings, nil
+	return placed, nil
 }
 
 // lockHolds makes the rest of the transaction the catalog's owner's, and keeps others from changing holds until its end. Batches
