@@ -50,17 +50,27 @@ func (p *plan) lapseRuns(ctx context.Context, s *server, w *way) (float64, error
 	return time.Since(begun).Seconds(), errors.Join(errs...)
 }
 
-// command runs a command of the binary in a database, and returns the CPU time that it took.
-func (p *plan) command(ctx context.Context, s *server, database string, workers int, args ...string) (time.Duration, error) {
+// configure writes the configuration of commands in a database, and returns its path.
+func (p *plan) configure(s *server, database string, workers int) (string, error) {
 	config := filepath.Join(p.dir, fmt.Sprintf("lapse-%s-%d.yaml", database, workers))
 	text := fmt.Sprintf("database: %s\nslot: lapse_bench\nkeys: %s\naudit: off\nlimits: {workers: %d}\n",
 		s.server.SocketURL("postgres", database), filepath.Join(p.dir, "keys"), workers)
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+	return config, os.WriteFile(config, []byte(text), 0o600)
+}
+
+// environment is a command's. The login is a superuser: the databases are throw-away.
+func (p *plan) environment(config string) []string {
+	return []string{"LAPSE_CONFIG=" + config, "HOME=" + p.dir, "LAPSE_SUPERUSER=allow"}
+}
+
+// command runs a command of the binary in a database, and returns the CPU time that it took.
+func (p *plan) command(ctx context.Context, s *server, database string, workers int, args ...string) (time.Duration, error) {
+	config, err := p.configure(s, database, workers)
+	if err != nil {
 		return 0, err
 	}
 	cmd := exec.CommandContext(ctx, p.lapse, args...)
-	// The login is a superuser: the databases are throw-away.
-	cmd.Env = []string{"LAPSE_CONFIG=" + config, "HOME=" + p.dir, "LAPSE_SUPERUSER=allow"}
+	cmd.Env = p.environment(config)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	if err := cmd.Run(); err != nil {

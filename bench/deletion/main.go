@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"lapse/internal/pgserver"
 )
@@ -23,7 +24,9 @@ func main() {
 	flag.IntVar(&p.rounds, "rounds", 5, "how often each way is measured")
 	flag.IntVar(&p.rows, "rows", 4_000_000, "rows of the table, of which half are due")
 	orders := flag.String("orders", "clustered,shuffled", "orders of the rows")
-	only := flag.String("ways", "", "only these ways, by their first words (default: all)")
+	only := flag.String("ways", "", "only these ways, by their names (default: all); idle: nothing but what is measured with -idle")
+	flag.IntVar(&p.idlers, "idle", 200, "policies that are looked at every second and find nothing; 0: none")
+	flag.DurationVar(&p.idleFor, "idle-for", time.Minute, "how `long` they are measured")
 	flag.IntVar(&p.looked, "looks", 10_000_000, "rows of the large table in which a look finds nothing; 0: no looks")
 	snapshot := flag.Bool("snapshot", true, "measure with an old snapshot held, too")
 	out := flag.String("o", "bench/out/deletion.json", "the `file` for all figures")
@@ -42,6 +45,8 @@ type plan struct {
 	lapse     string
 	major     int
 	looked    int // rows of the large table in which nothing is due
+	idlers    int // policies with nothing due
+	idleFor   time.Duration
 	rounds    int
 	rows      int
 	ways      []way
@@ -82,7 +87,9 @@ func run(ctx context.Context, p *plan, orders, only string, snapshot bool, out s
 			p.scenarios = append(p.scenarios, scenario{order, true})
 		}
 	}
-	if p.ways, err = chosen(only); err != nil {
+	if only == idleName {
+		p.scenarios, p.looked = nil, 0
+	} else if p.ways, err = chosen(only); err != nil {
 		return err
 	}
 	if p.dir, err = os.MkdirTemp("", "lapse-bench-"); err != nil {
@@ -90,7 +97,7 @@ func run(ctx context.Context, p *plan, orders, only string, snapshot bool, out s
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(p.dir)) }()
 	report, err := p.measure(ctx)
-	if len(report.Figures)+len(report.Looks) == 0 {
+	if len(report.Figures)+len(report.Looks)+len(report.Idle) == 0 {
 		return err
 	}
 	return errors.Join(err, report.print(os.Stdout), report.write(out))
@@ -124,6 +131,11 @@ func (p *plan) measure(ctx context.Context) (r *report, err error) {
 	r.Server = install.Version
 	if p.looked > 0 {
 		if err := p.looks(ctx, s, p.looked, r); err != nil {
+			return r, err
+		}
+	}
+	if p.idlers > 0 {
+		if err := p.idle(ctx, s, r); err != nil {
 			return r, err
 		}
 	}

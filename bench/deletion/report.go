@@ -17,6 +17,7 @@ type report struct {
 	Rounds  int      `json:"rounds"`
 	Rows    int      `json:"rows"`
 	Looks   []look   `json:"looks"`
+	Idle    []idling `json:"idle"`
 	Figures []figure `json:"figures"`
 }
 
@@ -82,8 +83,8 @@ func (r *report) print(out io.Writer) error {
 			return err
 		}
 	}
-	if len(r.Figures) == 0 {
-		return nil
+	if err := r.printIdle(out); err != nil || len(r.Figures) == 0 {
+		return err
 	}
 	fmt.Fprintf(out, "\nPostgreSQL %s, %d of %d rows due, medians of %d rounds (least–most); the ratio is that of rows a second to one giant DELETE\n\n",
 		r.Server, r.Rows/2, r.Rows, r.Rounds)
@@ -107,4 +108,18 @@ func (r *report) write(path string) error {
 		return err
 	}
 	return os.WriteFile(path, append(text, '\n'), 0o644)
+}
+
+// printIdle writes what policies cost that have nothing to do.
+func (r *report) printIdle(out io.Writer) error {
+	if len(r.Idle) == 0 {
+		return nil
+	}
+	fmt.Fprintf(out, "\nPostgreSQL %s, policies with nothing due, each looked at every second: CPU seconds for a minute\n\n", r.Server)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "POLICIES\tSERVER CPU S/MIN\tLAPSE CPU S/MIN\tBOTH, MS PER POLICY AND MINUTE\tTRANSACTIONS/S\tWAL B/S")
+	for _, i := range r.Idle {
+		fmt.Fprintf(w, "%d\t%.2f\t%.2f\t%.1f\t%.1f\t%.0f\n", i.Policies, i.ServerCPU, i.LapseCPU, (i.ServerCPU+i.LapseCPU)*1000/float64(i.Policies), i.Transactions, i.WAL)
+	}
+	return w.Flush()
 }
