@@ -19,7 +19,9 @@ RUN ?=
 # Test binaries that run at once, each with servers of its own.
 TEST_PARALLEL ?= 2
 TEST_TIMEOUT ?= 25m
-GO_TEST = go test -json -count=1 -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(if $(RUN),-run '$(RUN)')
+# The servers' data lies in memory where there is room for it. No vet (make check does that), and no symbols for a debugger.
+GO_TEST = LAPSE_TMPDIR="$${LAPSE_TMPDIR-$$(scripts/room-in-memory)}" \
+	go test -json -count=1 -vet=off -ldflags=-w -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(if $(RUN),-run '$(RUN)')
 SUMMARY = go run ./internal/testsummary
 
 .PHONY: help

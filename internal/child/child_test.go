@@ -64,6 +64,7 @@ func TestAProgramThatIsNotThereIsAnError(t *testing.T) {
 
 func TestFoldersOfEndedProcessesAreRemovedAndThoseOfLivingOnesStay(t *testing.T) {
 	temporary := t.TempDir()
+	t.Setenv("LAPSE_TMPDIR", "")
 	t.Setenv("TMPDIR", temporary)
 	living, err := child.NewFolder("kind")
 	if err != nil {
@@ -100,6 +101,24 @@ func TestFoldersOfEndedProcessesAreRemovedAndThoseOfLivingOnesStay(t *testing.T)
 	}
 	if _, err := os.Stat(living.Path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("after Remove: %v", err)
+	}
+}
+
+func TestDataMayHaveAPlaceOfItsOwnAndProgramsStayInTheTemporaryFolder(t *testing.T) {
+	temporary, memory := t.TempDir(), t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	t.Setenv("LAPSE_TMPDIR", memory)
+	for want, makeFolder := range map[string]func(string) (*child.Folder, error){memory: child.NewFolder, temporary: child.NewProgramFolder} {
+		folder, err := makeFolder("kind")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if filepath.Dir(folder.Path) != want {
+			t.Errorf("%s is not in %s", folder.Path, want)
+		}
+		if err := folder.Remove(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package child
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -21,11 +22,18 @@ type Folder struct {
 	lock *os.File
 }
 
-// NewFolder makes a folder in the system's temporary folder, and removes those that ended processes left there under the
-// same kind. The path is short enough to hold a Unix socket, unless the system's temporary folder itself is long.
+// NewFolder makes a folder for data in $LAPSE_TMPDIR, or else in the system's temporary folder, and removes those that ended
+// processes left there under the same kind. The path is short enough to hold a Unix socket, unless that of the folder around it is long.
 func NewFolder(kind string) (*Folder, error) {
-	sweep(kind)
-	path, err := os.MkdirTemp("", prefix(kind)+"*")
+	return newFolder(cmp.Or(os.Getenv("LAPSE_TMPDIR"), os.TempDir()), kind)
+}
+
+// NewProgramFolder is NewFolder in the system's temporary folder in any case: one in memory may refuse to have programs run.
+func NewProgramFolder(kind string) (*Folder, error) { return newFolder(os.TempDir(), kind) }
+
+func newFolder(dir, kind string) (*Folder, error) {
+	sweep(dir, kind)
+	path, err := os.MkdirTemp(dir, prefix(kind)+"*")
 	if err != nil {
 		return nil, err
 	}
@@ -47,8 +55,8 @@ func (f *Folder) Remove() error {
 func prefix(kind string) string { return "lapse-" + kind + "-" }
 
 // sweep removes the folders of processes that were killed. Whatever goes wrong, the next one tries again.
-func sweep(kind string) {
-	folders, _ := filepath.Glob(filepath.Join(os.TempDir(), prefix(kind)+"*"))
+func sweep(dir, kind string) {
+	folders, _ := filepath.Glob(filepath.Join(dir, prefix(kind)+"*"))
 	for _, path := range folders {
 		owner := filepath.Join(path, ownerFile)
 		info, err := os.Stat(owner)

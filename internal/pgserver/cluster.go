@@ -38,10 +38,22 @@ var trustLoopback = []string{
 	"host  replication all 127.0.0.1/32 trust",
 }
 
-// makeCluster runs initdb, unless the data directory has a cluster in it, and writes the configuration.
+// makeCluster makes a cluster, unless the data directory has one in it, and writes the configuration.
 func (s *Server) makeCluster(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(s.dataDir, "PG_VERSION")); err == nil {
 		return nil
+	}
+	err := s.initialize(ctx)
+	if err == nil {
+		err = s.configure()
+	}
+	return err
+}
+
+// initialize makes the data directory: a copy, or by initdb.
+func (s *Server) initialize(ctx context.Context) error {
+	if s.options.From != nil {
+		return s.put(s.options.From, nil)
 	}
 	if err := os.Mkdir(s.dataDir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
@@ -67,7 +79,7 @@ func (s *Server) makeCluster(ctx context.Context) error {
 	if !process.State().Success() {
 		return fmt.Errorf("initdb: %s\n%s", process.State(), child.Tail(s.logFile, 20))
 	}
-	return s.configure()
+	return nil
 }
 
 // configure writes postgresql.conf and pg_hba.conf. Port, addresses and socket are on the command line instead.

@@ -17,7 +17,7 @@ func (s *Server) reachPrograms() (err error) {
 	if s.account.Passes(s.binDir) {
 		return nil
 	}
-	if s.programs, err = child.NewFolder("pgbin"); err != nil {
+	if s.programs, err = child.NewProgramFolder("pgbin"); err != nil {
 		return err
 	}
 	if err := s.account.Own(s.programs.Path); err != nil {

@@ -28,6 +28,9 @@ type Options struct {
 	HBA []string
 	// InitArgs are further arguments for initdb, such as --encoding=SQL_ASCII.
 	InitArgs []string
+	// From is a cluster to copy instead of making one with initdb: of the same install. Settings are over those that it has.
+	// Its system identifier is that of the other, as with Copy.Clone.
+	From *Copy
 	// Port on 127.0.0.1. Zero: a free one.
 	Port int
 }

@@ -74,7 +74,7 @@ type binary struct {
 
 	mu      sync.Mutex
 	shared  map[int]*sharedServer
-	started []*pgserver.Server // shared ones
+	started []*sharedServer
 }
 
 var current *binary
@@ -148,6 +148,15 @@ func newBinary(options []Option) (*binary, error) {
 	return b, nil
 }
 
+// with is the plan of the binary's servers with further options.
+func (b *binary) with(options []Option) plan {
+	p := b.plan
+	for _, option := range options {
+		option(&p)
+	}
+	return p
+}
+
 // of is this test binary's state.
 func of(t testing.TB) *binary {
 	t.Helper()
@@ -214,14 +223,15 @@ func missing(t testing.TB, what, command string) {
 	fixture.Missing(t, fmt.Errorf("%s is not installed: run %s", what, command))
 }
 
-// sharedServer is started by the first test that asks for it.
+// sharedServer is started by the first test that asks for it, or for a server of its own: those are copies of it.
 type sharedServer struct {
 	once   sync.Once
 	server *pgserver.Server
+	fresh  *pgserver.Copy // of the moment when only the template was there
 	err    error
 }
 
-func (b *binary) server(t testing.TB, major int) *pgserver.Server {
+func (b *binary) server(t testing.TB, major int) *sharedServer {
 	t.Helper()
 	install := b.install(t, major)
 	b.mu.Lock()
@@ -235,17 +245,43 @@ func (b *binary) server(t testing.TB, major int) *pgserver.Server {
 		// Not the test's context: the server is for all of them.
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
-		shared.server, shared.err = b.plan.start(ctx, install)
-		if shared.err == nil {
+		if shared.err = shared.start(ctx, b.plan, install); shared.err == nil {
 			b.mu.Lock()
-			b.started = append(b.started, shared.server)
+			b.started = append(b.started, shared)
 			b.mu.Unlock()
 		}
 	})
 	if shared.err != nil {
 		t.Fatal(shared.err)
 	}
-	return shared.server
+	return shared
+}
+
+// start starts the server, and copies it when nothing but the template is there.
+func (s *sharedServer) start(ctx context.Context, p plan, install pgserver.Install) (err error) {
+	if s.server, err = p.start(ctx, install); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	if err := s.server.Stop(ctx, pgserver.Fast); err != nil {
+		return err
+	}
+	if s.fresh, err = s.server.Snapshot(ctx, pgserver.Backup); err != nil {
+		return err
+	}
+	return s.server.Start(ctx)
+}
+
+func (s *sharedServer) close() error {
+	err := s.server.Close()
+	if s.fresh != nil {
+		err = errors.Join(err, s.fresh.Close())
+	}
+	return err
 }
 
 // start starts a server and fills its template.
@@ -277,13 +313,14 @@ func announce(install pgserver.Install) {
 // stop ends the shared servers. Their logs are kept if a test has failed.
 func (b *binary) stop(failed bool) error {
 	var errs []error
-	for _, server := range b.started {
+	for _, shared := range b.started {
+		server := shared.server
 		if failed {
 			path, err := servers.KeepLog(server.LogFile(), fmt.Sprintf("%s-pg%d", binaryName(), server.Install().Major))
 			errs = append(errs, err)
 			fmt.Fprintf(os.Stderr, "PostgreSQL %d: log kept in %s\n", server.Install().Major, path)
 		}
-		errs = append(errs, server.Close())
+		errs = append(errs, shared.close())
 	}
 	return errors.Join(errs...)
 }

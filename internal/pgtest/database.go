@@ -88,15 +88,21 @@ func perMajor(t *testing.T, majors []int, test func(t *testing.T, major int)) {
 // New makes a database for the test, on the shared server of that major version.
 func New(t testing.TB, major int) *DB {
 	t.Helper()
-	return newDB(t, of(t).server(t, major))
+	return newDB(t, of(t).server(t, major).server)
 }
 
-// Solo starts a server for this test alone, made as the binary's others are and with further options, and a database on
-// it. Its log is shown if the test fails.
+// Solo starts a server for this test alone, a copy of the shared one as it was before the first test, with further Settings, and a
+// database on it. All copies have one system identifier. Its log is shown if the test fails.
 func Solo(t testing.TB, major int, options ...Option) *DB {
 	t.Helper()
-	b := of(t)
-	return b.solo(t, b.install(t, major), options)
+	shared, p := of(t).server(t, major), of(t).with(options)
+	install := shared.server.Install()
+	server, err := pgserver.Start(t.Context(), pgserver.Options{Install: install, Settings: p.settings, From: shared.fresh})
+	if err != nil {
+		t.Fatal(err)
+	}
+	announce(install)
+	return solo(t, server)
 }
 
 // Packaged is Solo on the distribution's own server, which has JIT, with JIT on as its package has it: what most
@@ -105,7 +111,11 @@ func Packaged(t testing.TB, options ...Option) *DB {
 	t.Helper()
 	b := of(t)
 	install := b.packagedInstall(t)
-	db := b.solo(t, install, append([]Option{Settings(map[string]string{"jit": "on"})}, options...))
+	server, err := b.with(append([]Option{Settings(map[string]string{"jit": "on"})}, options...)).start(t.Context(), install)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := solo(t, server)
 	var compiles bool
 	if err := db.Connect(t).QueryRow(t.Context(), "select pg_jit_available()").Scan(&compiles); err != nil {
 		t.Fatal(err)
@@ -116,16 +126,9 @@ func Packaged(t testing.TB, options ...Option) *DB {
 	return db
 }
 
-func (b *binary) solo(t testing.TB, install pgserver.Install, options []Option) *DB {
+// solo makes a database on a server that goes with the test.
+func solo(t testing.TB, server *pgserver.Server) *DB {
 	t.Helper()
-	p := b.plan
-	for _, option := range options {
-		option(&p)
-	}
-	server, err := p.start(t.Context(), install)
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the end of the server's log:\n%s", child.Tail(server.LogFile(), 60))
@@ -134,7 +137,7 @@ func (b *binary) solo(t testing.TB, install pgserver.Install, options []Option) 
 			t.Error(err)
 		}
 	})
-	db := &DB{Server: server, Major: install.Major, Name: databaseName()}
+	db := &DB{Server: server, Major: server.Install().Major, Name: databaseName()}
 	db.URL = server.URL("postgres", db.Name)
 	create(t, db)
 	return db
