@@ -52,13 +52,18 @@ race: servers-or-less ## the same with the race detector, on the newest PostgreS
 # LAPSE_PG=18 leaves the other version out. The seed is printed; it repeats a run's choices, not its timing.
 MINUTES ?= 5
 SEED ?=
+# Of an auditor; and minutes without a broker.
+KILLS ?= 100
+OUTAGE ?= 10
 .PHONY: torture
 torture: torture-audit torture-executor ## both of these, one after the other
 
 .PHONY: torture-audit
-torture-audit: servers-or-less ## kill and freeze brokers, auditors and PostgreSQL for MINUTES=5; SEED=N repeats a run's choices
+torture-audit: servers-or-less ## kill and freeze brokers, auditors and PostgreSQL for MINUTES=5, KILLS=100 of an auditor, OUTAGE=10 minutes of the brokers; SEED=N repeats a run's choices
 	@LAPSE_TORTURE=$(MINUTES) LAPSE_TEST_SEED=$(SEED) go test -tags torture -count=1 -v -timeout $$(($(MINUTES) + 20))m \
 		-run TestNothingIsMissingOrTwiceUnderTorture ./audit/
+	@LAPSE_TEST_KILLS=$(KILLS) LAPSE_TEST_OUTAGE=$(OUTAGE) LAPSE_TEST_SEED=$(SEED) go test -tags torture -count=1 -v \
+		-timeout $$(($(KILLS) / 10 + $(OUTAGE) + 20))m -run 'TestAHundredKills|TestTenMinutes' ./audit/
 
 # Four tests, each for MINUTES: random worlds with concurrent writers, policies in which everything meets, cut connections, and kills of any of four executors.
 .PHONY: torture-executor

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -197,6 +198,20 @@ func (s *Server) leads(ctx context.Context, topic string, partitions int) bool {
 		return false
 	}
 	return !slices.ContainsFunc(offsets.Topics[topic], func(o kafka.PartitionOffsets) bool { return o.Error != nil })
+}
+
+// Tool runs one of Kafka's command-line programs by its class, such as org.apache.kafka.tools.consumer.ConsoleConsumer, and
+// returns what it has written to its standard output.
+func (s *Server) Tool(ctx context.Context, class string, args ...string) (string, error) {
+	command := append([]string{"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", filepath.Join(s.install.LibDir, "*"), class}, args...)
+	cmd := exec.CommandContext(ctx, s.install.Java, command...)
+	var errors strings.Builder
+	cmd.Dir, cmd.Stderr = s.dir, &errors
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("run %s: %w\n%s", class, err, errors.String())
+	}
+	return string(out), nil
 }
 
 // Running says whether the broker's process is alive.

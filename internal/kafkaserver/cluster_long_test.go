@@ -1,9 +1,10 @@
+//go:build long
+
 package kafkaserver_test
 
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -17,10 +18,8 @@ import (
 	"lapse/internal/kafkaserver"
 )
 
-// freezeTest is how long a test waits for the answer that a frozen broker does not give.
-const freezeTest = 500 * time.Millisecond
-
-func TestAClusterGoesOnWithoutTheLeaderWhetherItIsKilledOrFrozen(t *testing.T) {
+// make test has a cluster in the audit's oracle: this is what that stands on.
+func TestAClusterGoesOnWithoutTheLeaderWhetherItIsKilledFrozenOrMoved(t *testing.T) {
 	t.Parallel()
 	_, missing := kafkaserver.Find()
 	fixture.Missing(t, missing)
@@ -74,6 +73,21 @@ func TestAClusterGoesOnWithoutTheLeaderWhetherItIsKilledOrFrozen(t *testing.T) {
 			t.Errorf("%s: records %q, want %q", fault, got, want)
 		}
 	}
+	for n := range 4 {
+		former := leader(ctx, t, cluster, nil)
+		if err := cluster.MoveLeader(ctx, "kept", 0); err != nil {
+			t.Fatal(err)
+		}
+		next := leader(ctx, t, cluster, former)
+		if !former.Running() || former.Frozen() {
+			t.Error("the former leader is gone")
+		}
+		want = append(want, fmt.Sprint("moved ", n))
+		produce(t, next, fmt.Sprint("moved ", n))
+	}
+	if got := consumeUpTo(ctx, t, cluster, want[len(want)-1]); !slices.Equal(got, want) {
+		t.Errorf("records %q, want %q", got, want)
+	}
 }
 
 // consumeUpTo reads the topic "kept" up to a value. A record that was sent again, since its acknowledgement was lost,
@@ -101,39 +115,6 @@ func leader(ctx context.Context, t *testing.T, cluster *kafkaserver.Cluster, tha
 		return found != than, err
 	}))
 	return found
-}
-
-func TestAFrozenBrokerAnswersNobodyUntilItIsThawed(t *testing.T) {
-	t.Parallel()
-	broker := start(t, kafkaserver.Options{})
-	if err := broker.Freeze(); err != nil {
-		t.Fatal(err)
-	}
-	if !broker.Frozen() {
-		t.Error("the broker does not say that it is frozen")
-	}
-	ask := func(patience time.Duration) error {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		client := &kafka.Client{Addr: kafka.TCP(broker.Addr()), Transport: &kafka.Transport{}}
-		_, err := client.Metadata(ctx, &kafka.MetadataRequest{})
-		return err
-	}
-	if err := ask(freezeTest); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a frozen broker: %v, want no answer until the deadline", err)
-	}
-	if err := broker.Thaw(); err != nil {
-		t.Fatal(err)
-	}
-	if err := ask(10 * time.Second); err != nil || broker.Frozen() {
-		t.Errorf("thawed: %v", err)
-	}
-	if err := broker.Freeze(); err != nil {
-		t.Fatal(err)
-	}
-	if err := broker.Kill(); err != nil {
-		t.Errorf("kill a frozen broker: %v", err)
-	}
 }
 
 func residentMB(t *testing.T, pid int) int {

@@ -1,0 +1,81 @@
+//go:build long
+
+package audit_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"lapse/internal/kafkaserver"
+	"lapse/internal/kafkatest"
+	"lapse/internal/pgtest"
+)
+
+// Kafka's own consumer, in Java, unpacks our batches and shows the headers, so that a filter needs no parser of bodies.
+func TestKafkasOwnConsumerTellsCausesApartByTheirHeaders(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+		r, want := newRig(t, db, kafkatest.Broker(t)), newExpected()
+		w := &writer{conn: db.Connect(t)}
+		take := func(n int) []int64 {
+			ids, err := w.rows(t.Context(), n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return ids
+		}
+		for _, tx := range []transaction{
+			batch(take(300), nil), user(take(200)), forger(take(20)), intruder(take(40)), latecomer(take(30)), batch(take(1), nil),
+		} {
+			if err := w.commit(t.Context(), want, tx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.once(t)
+		got := consoleConsumer(t, r.broker, strings.TrimSuffix(r.settings.System, "system")+"(system|user)")
+		if !maps.Equal(got, want.causes) {
+			t.Errorf("%d rows by cause %v, want %d: %v", len(got), countCauses(got), len(want.causes), countCauses(want.causes))
+		}
+		t.Logf("%v", countCauses(got))
+	})
+}
+
+// consoleConsumer is each row's cause, as the headers of its event say, by table and key. It reads until nothing has come
+// for some seconds.
+func consoleConsumer(t *testing.T, broker *kafkaserver.Server, topics string) map[string]string {
+	t.Helper()
+	text, err := broker.Tool(t.Context(), "org.apache.kafka.tools.consumer.ConsoleConsumer",
+		"--bootstrap-server", broker.Addr(), "--include", topics, "--from-beginning", "--timeout-ms", "8000",
+		"--formatter-property", "print.headers=true", "--formatter-property", "print.key=true", "--formatter-property", "print.value=false")
+	if err != nil {
+		t.Fatal(err)
+	}
+	causes := map[string]string{}
+	for line := range strings.Lines(text) {
+		headers, key, _ := strings.Cut(strings.TrimRight(line, "\n"), "\t")
+		named := map[string]string{}
+		for header := range strings.SplitSeq(headers, ",") {
+			name, value, _ := strings.Cut(header, ":")
+			named[name] = value
+		}
+		if named["lapse-op"] != "delete" {
+			continue // fences
+		}
+		row := rowKey(named["lapse-table"], key)
+		if causes[row] != "" {
+			t.Errorf("a row of %s is there twice", named["lapse-table"])
+		}
+		causes[row] = named["lapse-cause"]
+	}
+	return causes
+}
+
+func countCauses(causes map[string]string) map[string]int {
+	counts := map[string]int{}
+	for _, cause := range slices.Collect(maps.Values(causes)) {
+		counts[cause]++
+	}
+	return counts
+}
