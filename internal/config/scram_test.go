@@ -1,6 +1,7 @@
 package config
 
 import (
+	"crypto/tls"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -109,7 +110,9 @@ func TestSCRAMNeverSaysTheSameTwice(t *testing.T) {
 }
 
 func TestALoginBySCRAMIsTakenByABrokerAndAWrongPasswordIsNot(t *testing.T) {
-	broker := kafkatest.Solo(t, kafkaserver.Options{Login: true})
+	ours, client, stranger := newCertificate(t, "broker"), newCertificate(t, "client"), newCertificate(t, "stranger")
+	broker := kafkatest.Solo(t, kafkaserver.Options{Login: true, Settings: overTLS(ours, client)})
+	trusted := files(t, ours, client)
 	// Kafka takes a password's bytes as they are: SASLprep would change or refuse most of these.
 	for n, password := range []string{"s3cret", "s3,cr=t", "pässwörd", "pa\u0308ss", "a\u00a0b", "\u2168", "a\tb", "\U0001FAE0", "soft\u00adhyphen"} {
 		username := fmt.Sprintf("u,s=r%d", n)
@@ -117,16 +120,25 @@ func TestALoginBySCRAMIsTakenByABrokerAndAWrongPasswordIsNot(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, mechanism := range []Mechanism{ScramSHA256, ScramSHA512} {
-			if err := tryLogin(t, broker.LoginAddr(), login(t, mechanism, username, password+"\n")); err != nil {
+			if err := tryLogin(t, broker.LoginAddr(), trusted, login(t, mechanism, username, password+"\n")); err != nil {
 				t.Errorf("%s, password %q: %v", mechanism, password, err)
 			}
 		}
 		if n > 0 {
 			continue // a broker answers a wrong password late
 		}
+		for name, refused := range map[string]*tls.Config{
+			"another broker than the trusted one": files(t, stranger, client), "no certificate": files(t, ours, certificate{}),
+			"a stranger's certificate": files(t, ours, stranger), "no TLS": nil,
+		} {
+			if err := tryLogin(t, broker.LoginAddr(), refused, login(t, ScramSHA512, username, password)); err == nil ||
+				errors.Is(err, kafkago.SASLAuthenticationFailed) {
+				t.Errorf("%s: %v, want no login to be tried", name, err)
+			}
+		}
 		for _, mechanism := range []Mechanism{ScramSHA256, ScramSHA512} {
 			for _, wrong := range []sasl.Mechanism{login(t, mechanism, username, "wrong"), login(t, mechanism, "nobody", password)} {
-				if err := tryLogin(t, broker.LoginAddr(), wrong); !errors.Is(err, kafkago.SASLAuthenticationFailed) {
+				if err := tryLogin(t, broker.LoginAddr(), trusted, wrong); !errors.Is(err, kafkago.SASLAuthenticationFailed) {
 					t.Errorf("%s, wrong username or password: %v, want %v", mechanism, err, kafkago.SASLAuthenticationFailed)
 				}
 			}
@@ -162,7 +174,7 @@ func TestALoginBySCRAMEndsAtABrokerThatDoesNotProveItself(t *testing.T) {
 			}
 			return resp, nil, true
 		})
-		err = tryLogin(t, cluster.ListenAddrs()[0], login(t, ScramSHA512, "lapse", "s3cret"))
+		err = tryLogin(t, cluster.ListenAddrs()[0], nil, login(t, ScramSHA512, "lapse", "s3cret"))
 		if !errors.Is(err, c.want) || answers.Load() != c.answers {
 			t.Errorf("%s: %v after %d answers, want %v after %d", c.name, err, answers.Load(), c.want, c.answers)
 		}
@@ -185,9 +197,9 @@ func login(t *testing.T, mechanism Mechanism, username, file string) sasl.Mechan
 }
 
 // tryLogin asks a broker something as whoever has that login.
-func tryLogin(t *testing.T, addr string, login sasl.Mechanism) error {
+func tryLogin(t *testing.T, addr string, over *tls.Config, login sasl.Mechanism) error {
 	t.Helper()
-	transport := &kafkago.Transport{SASL: login}
+	transport := &kafkago.Transport{SASL: login, TLS: over}
 	defer transport.CloseIdleConnections()
 	client := &kafkago.Client{Addr: kafkago.TCP(addr), Transport: transport, Timeout: 10 * time.Second}
 	_, err := client.Metadata(t.Context(), &kafkago.MetadataRequest{})
