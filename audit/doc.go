@@ -110,7 +110,8 @@
 //	 the server does not send (before 18)     is generated in part they have the rest: the server does not say so
 //	a change that cannot be decoded           the process ends: nothing is ever skipped
 //	a record larger than a topic takes        the same. An event is below 256 KiB, a record of the log below 600 KiB, so
-//	                                          max.message.bytes of that much is enough; the default is 1 MiB
+//	                                          max.message.bytes of that much is enough, and a topic with less is warned of at
+//	                                          each start; the default is 1 MiB
 //	a batch, or a drop, that the functions    Config.Alarm, before the transaction's record: every deletion in the database
 //	 wrote, row and result, fits no tag key    stops until a person has looked (an executor with another key, or somebody
 //	                                          with its login) and says lapse resume --all; its rows are unverified

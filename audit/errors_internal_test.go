@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"lapse/audit/kafka"
+	"lapse/internal/kafkatest"
 	"lapse/schemas"
 )
 
@@ -21,8 +22,7 @@ import (
 func ending(t *testing.T, key kmsg.Key, top, opening bool, answer *kerr.Error) error {
 	t.Helper()
 	const topic = "graded"
-	cluster := kfake.MustCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, topic))
-	t.Cleanup(cluster.Close)
+	cluster := kafkatest.Fake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, topic))
 	fault := kfake.Fault{Keys: []kmsg.Key{key}, TopLevel: top, Err: answer, Count: -1}
 	if opening {
 		cluster.Fault(fault)

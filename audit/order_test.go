@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"lapse/audit/kafka"
+	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
 	"lapse/schemas"
 )
@@ -19,8 +20,7 @@ func onFake(t *testing.T, test func(t *testing.T, r *rig, cluster *kfake.Cluster
 	t.Helper()
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
-		cluster := kfake.MustCluster(kfake.NumBrokers(1))
-		t.Cleanup(cluster.Close)
+		cluster := kafkatest.Fake(t, kfake.NumBrokers(1))
 		test(t, newRigAt(t, db, cluster.ListenAddrs()[0]), cluster)
 	})
 }

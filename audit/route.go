@@ -41,6 +41,12 @@ func (a *Auditor) readerConfig() kafka.Config {
 	return cfg
 }
 
+// What no record is larger than: see "a record larger than a topic takes" in the package's comment.
+const (
+	largestEvent  = 256 << 10
+	largestRecord = 600 << 10 // of the log
+)
+
 // publisherConfig is the configuration of the publisher. The transactional id names the database and the slot: a stray
 // auditor of another database with the same topics is refused when it reads the log, and has fenced nobody until then.
 func (s *session) publisherConfig() kafka.Config {
@@ -57,13 +63,13 @@ func (s *session) publisherConfig() kafka.Config {
 	for _, t := range []evidence.Topic{s.route.System, s.route.User, s.route.Log} {
 		topic := kafka.Topic{
 			Name: t.Name, Partitions: int(t.Partitions), Replication: a.config.Replication, Create: a.config.Create,
-			Safe: a.config.Safe, Configs: map[string]string{},
+			Safe: a.config.Safe, Largest: largestEvent, Configs: map[string]string{},
 		}
 		if topic.Replication >= 3 {
 			topic.Configs["min.insync.replicas"] = "2" // an acknowledged record outlives any one broker
 		}
 		if t == s.route.Log {
-			topic.Forever = true
+			topic.Forever, topic.Largest = true, largestRecord
 			topic.Configs["cleanup.policy"], topic.Configs["retention.ms"], topic.Configs["retention.bytes"] = "delete", "-1", "-1"
 		}
 		cfg.Topics = append(cfg.Topics, topic)

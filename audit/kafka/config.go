@@ -37,6 +37,10 @@ type Topic struct {
 	// for a caller that sends again what is above its last record.
 	Tail int
 
+	// Largest is how many bytes a record that is published here may have. A topic whose max.message.bytes takes less is
+	// warned of: the publisher would end with ErrTooLarge when the first such record comes. 0: it is not looked at.
+	Largest int
+
 	// Forever refuses a topic that deletes records by age or size, with a *RetentionError. A compacted topic is always
 	// refused.
 	Forever bool

@@ -57,6 +57,14 @@ func SequencePlus(s, n int32) int32 { return int32(sequence(s).plus(n)) }
 // Epoch is the epoch under which p sends.
 func (p *Publisher) Epoch() int16 { return p.session.Load().epoch }
 
+// Lingers says whether a batch of partition 0 waits for company.
+func (p *Publisher) Lingers(topic string) bool {
+	s := p.sender(topic, 0)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.waits == forCompany
+}
+
 // Encoder adds records to a batch that is emptied when it is full.
 func Encoder() func(*schemas.Record) {
 	b := new(batch)

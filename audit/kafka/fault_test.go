@@ -27,8 +27,7 @@ const faulty = "faulty"
 // fake is a broker that can be told to answer with an error.
 func fake(t *testing.T, options ...kfake.Opt) (*kfake.Cluster, kafka.Config) {
 	t.Helper()
-	cluster := kfake.MustCluster(append([]kfake.Opt{kfake.NumBrokers(2), kfake.SeedTopics(1, faulty)}, options...)...)
-	t.Cleanup(cluster.Close)
+	cluster := kafkatest.Fake(t, append([]kfake.Opt{kfake.NumBrokers(2), kfake.SeedTopics(1, faulty)}, options...)...)
 	cfg := kafka.Config{
 		Brokers: cluster.ListenAddrs(), TransactionalID: faulty, Topics: []kafka.Topic{{Name: faulty, Partitions: 1}},
 	}

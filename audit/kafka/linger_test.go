@@ -34,8 +34,9 @@ func TestNeitherTheFirstRecordNorAFullBatchLingers(t *testing.T) {
 	p := open(t, cfg)
 	s := newSource(topic, 1, 200)
 	waitAcked(t, p, mustAppend(t, p, s.record(0)))
-	var last uint64
-	for n := 1; n < s.total; n++ {
+	last := mustAppend(t, p, s.record(1))
+	waitFor(t, "the second lingers", func() bool { return p.Lingers(topic) })
+	for n := 2; n < s.total; n++ {
 		last = mustAppend(t, p, s.record(n))
 	}
 	waitAcked(t, p, last-100) // of thirty bytes each, so that the last batch has fewer

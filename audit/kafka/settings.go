@@ -154,6 +154,17 @@ func (c *Client) settings(ctx context.Context, topic string) (map[string]string,
 	return values, err
 }
 
+// sizeWarning is about a topic that does not take every record that may be published to it, or "".
+func (c *Client) sizeWarning(t *Topic, settings map[string]string) string {
+	limit, err := strconv.Atoi(settings[settingBatch])
+	if err != nil || limit >= t.Largest {
+		return ""
+	}
+	return fmt.Sprintf("topic %q has %s=%d, and a record may have %d bytes: the first that is too large will end this, and nothing is "+
+		"published behind it: run %s", t.Name, settingBatch, limit, t.Largest,
+		alter(c.kafka.Addr.String(), t.Name, fmt.Sprintf("%s=%d", settingBatch, t.Largest)))
+}
+
 // batchLimit is the largest batch for a topic: wanted, or the topic's own limit if that is known and lower. Where it is not
 // known, the broker refuses a batch that is too large.
 func batchLimit(settings map[string]string, wanted int) int {

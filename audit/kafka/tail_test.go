@@ -109,8 +109,7 @@ func TestTheTailIsFoundWhereRetentionHasDeletedTheStart(t *testing.T) {
 
 func TestTheTailIsFoundBehindWhatCompactionHasRemoved(t *testing.T) {
 	t.Parallel()
-	cluster := kfake.MustCluster(kfake.NumBrokers(1))
-	t.Cleanup(cluster.Close)
+	cluster := kafkatest.Fake(t, kfake.NumBrokers(1))
 	const topic = "compacted"
 	cfg := kafka.Config{
 		Brokers: cluster.ListenAddrs(), TransactionalID: topic,

@@ -235,3 +235,20 @@ func TestATopicThatIsNotAsSafeAsItMustBeIsRefusedWithTheFix(t *testing.T) {
 	cfg.Topics[0].Replication, cfg.Topics[0].Configs = 1, nil
 	open(t, cfg)
 }
+
+func TestATopicThatDoesNotTakeEveryRecordIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Broker(t)
+	topic := kafkatest.Name()
+	if err := broker.CreateTopic(t.Context(), topic, 1, map[string]string{"max.message.bytes": "50000"}); err != nil {
+		t.Fatal(err)
+	}
+	cfg := config(broker, topic)
+	for largest, warned := range map[int]bool{0: false, 50_000: false, 50_001: true} {
+		cfg.Topics[0].Largest = largest
+		p := open(t, cfg)
+		if w := p.Warnings(); (len(w) == 1 && strings.Contains(w[0], "--add-config max.message.bytes=50001")) != warned || len(w) > 1 {
+			t.Errorf("%d bytes: %q", largest, w)
+		}
+	}
+}

@@ -136,6 +136,9 @@ func (p *Publisher) warn(t *Topic, seen topicState) {
 		lasting = append(lasting, fmt.Sprintf("the settings of topic %q cannot be read, so nobody has checked that it keeps its "+
 			"records for ever: grant this login DESCRIBE_CONFIGS on it", t.Name))
 	}
+	if small := p.client.sizeWarning(t, seen.settings); small != "" {
+		lasting = append(lasting, small)
+	}
 	unsafe := p.client.safetyWarnings(t, seen.layout, seen.settings)
 	before := p.notes.replace(t.Name, slices.Concat(lasting, unsafe))
 	lasting = slices.DeleteFunc(lasting, func(s string) bool { return slices.Contains(before, s) })

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kfake"
+
 	"lapse/internal/child"
 	"lapse/internal/fixture"
 	"lapse/internal/kafkaserver"
@@ -125,6 +127,19 @@ func Cluster(t testing.TB, brokers int) *kafkaserver.Cluster {
 			t.Error(err)
 		}
 	})
+	return cluster
+}
+
+// Fake is brokers in memory, for this test alone, which can be told to answer with an error: kfake, whose Fault and
+// ControlKey say how. They know idempotent producers as brokers do: sequences, epochs, and what is sent again. What a record
+// becomes on a disk, over a crash or when brokers disagree, only real ones show.
+func Fake(t testing.TB, options ...kfake.Opt) *kfake.Cluster {
+	t.Helper()
+	cluster, err := kfake.NewCluster(options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
 	return cluster
 }
 

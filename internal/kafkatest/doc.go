@@ -14,6 +14,6 @@
 // whose names no other test has; and a reader that returns every record up to the end that the partitions had when it was
 // called, so that a test needs no sleep to say "nothing more".
 //
-// A test that stops, kills or configures its broker uses Solo; one in which another broker takes over uses Cluster. Where
-// Kafka is missing the test is skipped with the reason, and with CI=true it fails.
+// A test that stops, kills or configures its broker uses Solo; one in which another broker takes over uses Cluster. Faults
+// on the way are Network's, and Fake has those that a real broker cannot be told to make. Where Kafka is missing the test is skipped with the reason, and with CI=true it fails.
 package kafkatest
