@@ -75,7 +75,7 @@
 //	lock timeout in a range                   nothing of the batch         the next batches are picks, which pass over locked
 //	                                                                       rows: shape.go
 //	deadlock, lock timeout, gate changed      nothing of the batch         Retry: the policy pauses, each time longer
-//	statement timeout, a row that resists     nothing of the batch         Halve: at once, with half the rows
+//	statement timeout, a row that resists     nothing of the batch         Halve: at once, with fewer rows
 //	the same, with one row                    nothing of the batch         StepOver: the row alone, once more; if it resists it
 //	                                                                       is entered in the quarantine: quarantine.go
 //	not even one row is found in time, or a   nothing of the batch         PutAside: the shard is out of this run, the others

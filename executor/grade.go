@@ -18,7 +18,7 @@ type Grade int
 const (
 	// Retry: the transaction is gone, nothing of it stays; another one will do. Its policy waits a little longer each time.
 	Retry Grade = iota
-	// Halve: the batch took too long, or one of its rows resists. The next batch has half the rows.
+	// Halve: the batch took too long, or one of its rows resists. The next batches have fewer rows: see search.
 	Halve
 	// StepOver: one row resists, and it is found. The next batch is that row, and enters it in the quarantine.
 	StepOver
@@ -160,13 +160,16 @@ type ServerError struct {
 	Message    string // of our own refusals only
 	Table      string // schema.table
 	Constraint string
+	Column     string // that may not be null
+	Trigger    string // in which it was raised, of Table
+	Function   string // of Trigger
 }
 
 func (e *ServerError) Error() string {
 	var text strings.Builder
 	text.WriteString("SQLSTATE " + e.SQLState)
 	for _, fact := range []struct{ name, value string }{
-		{"", e.Message}, {"constraint ", e.Constraint}, {"table ", e.Table}, {"", advice(e.SQLState)},
+		{"", e.Message}, {"constraint ", e.Constraint}, {"column ", e.Column}, {"trigger ", e.Trigger}, {"table ", e.Table}, {"", e.advice()},
 	} {
 		if fact.value != "" {
 			text.WriteString(", " + fact.name + fact.value)
@@ -175,9 +178,14 @@ func (e *ServerError) Error() string {
 	return text.String()
 }
 
-// advice says what a person can do about an error that stops a policy, "" if there is nothing to say in general.
-func advice(state string) string {
-	switch state {
+// advice says what a person can do about an error that stops a policy or keeps a row, "" if there is nothing to say in general.
+func (e *ServerError) advice() string {
+	if e.Trigger != "" {
+		return planner.TriggerAdvice(e.Function, e.SQLState == schemas.SQLStateQueryCanceled)
+	}
+	switch e.SQLState {
+	case schemas.SQLStateNotNullViolation:
+		return "a foreign key would set it to null: drop the column's not null, or let the foreign key say on delete cascade"
 	case schemas.SQLStateQueryCanceled:
 		return "it took ten times as long as limits.batch_time, or somebody canceled it: see that an index begins with the policy's column, and one with each foreign key's; a policy with ttl_column reads all rows whose column is past until it finds due ones: where that takes longer, give the table a column that holds the due time"
 	case schemas.SQLStateForeignKeyViolation, schemas.SQLStateRestrictViolation:

@@ -182,6 +182,7 @@ func (o *onceGoal) ended(t *turn) {
 		behind, resists := m.left()
 		target.LeftBehind = behind
 		if resists != nil {
+			target.Obstacles = obstaclesOf(resists)
 			target.end(Resisted, resists)
 			return
 		}

@@ -283,9 +283,9 @@ func (m *policyMemory) finish(p *planner.InForce, left *runState, rest quarantin
 		if m.cause == nil { // it was another process that tried
 			m.cause = &ServerError{SQLState: left.state}
 		}
-		m.resists = &ResistingError{Policy: p.Name, Shards: left.aside, RetryAt: *left.retryAt, Cause: m.cause}
+		m.resists = &ResistingError{Policy: p.Name, Shards: left.aside, RetryAt: *left.retryAt, Cause: m.cause, Rows: rest.rows, Obstacles: rest.obstacles}
 	} else if rest.rows > 0 {
-		m.resists = &ResistingError{Policy: p.Name, Rows: rest.rows, Cause: rest.cause}
+		m.resists = &ResistingError{Policy: p.Name, Rows: rest.rows, Obstacles: rest.obstacles}
 	}
 }
 

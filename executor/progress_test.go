@@ -90,7 +90,7 @@ func TestABatchThatIsHalvedAgainAndAgainIsLoggedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &policyMemory{locks: map[int64]int{}}
+	m := &policyMemory{searches: map[int64]*search{}, locks: map[int64]int{}}
 	w, turn := e.newWorker(0, newScheduler(endless{e}, e.memory, e.now)), newTurn(&planner.InForce{Name: "p"}, m)
 	for run, want := range []int{1, 2} {
 		m.begin(uuid.New(), time.Now())
@@ -99,7 +99,7 @@ func TestABatchThatIsHalvedAgainAndAgainIsLoggedOnce(t *testing.T) {
 				t.Fatal(end, err)
 			}
 		}
-		if n := strings.Count(j.String(), "is halved"); n != want {
+		if n := strings.Count(j.String(), "takes too long"); n != want {
 			t.Errorf("after run %d it is logged %d times:\n%s", run+1, n, j.String())
 		}
 	}

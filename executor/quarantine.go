@@ -12,104 +12,9 @@ import (
 	"lapse/schemas"
 )
 
-// search finds a row that resists, on one shard. The batches of a shard are cut off in one order, so that a batch of n rows
-// which fails says that the row is among the next n: they are halved until it alone is left, and it is tried once more by a batch that
-// steps over it. After that batches begin small and double, so that finding the next one takes the logarithm of the rows
-// between the two, and twice that at most. What is remembered decides about speed alone: another process begins anew.
-//
-//	a batch of n rows fails        the next has n/2 rows
-//	one of k of them went through  the next has half of those that are left
-//	one is left                    a batch of one row steps over it: the row goes, or is entered in the quarantine
-//	stepped over                   1 row, stepping over it too; then 2, 4, 8 ... until batches are as large as they were
-type search struct {
-	among int // so many rows from the cursor on have one that resists; 0: nobody knows
-	step  int // where nobody knows: the rows of the next batch
-}
-
-// next is what the next batch is to do.
-func (s *search) next(o order) order {
-	rows := s.step
-	if s.among > 0 {
-		rows = max(s.among/2, 1)
-	}
-	o.limit = min(o.limit, rows)
-	if o.stepOver = s.among == 1 || s.among == 0 && rows == 1; o.stepOver {
-		o.shape = planner.PicksInstead(o.shape) // the row is to be locked
-	}
-	return o
-}
-
-// failed takes down that a batch of so many rows did not get through because of one of them.
-func (s *search) failed(rows int) { s.among = rows }
-
-// through takes down that a batch was durable.
-func (s *search) through(o order, picked int64, deleted bool) {
-	switch left := s.among - int(picked); {
-	case o.stepOver && deleted, s.among > 0 && left <= 0:
-		s.among, s.step = 0, 2 // it went, or it went by
-	case o.stepOver:
-		s.among, s.step = 0, 1
-	case s.among > 0:
-		s.among = left
-	default:
-		s.step = 2 * o.limit
-	}
-}
-
-// order is what the next batch on a shard, which is a whole leaf or a slice of one, is to do: at most limit rows.
-func (m *policyMemory) order(l *lease, p *planner.InForce, limit int) order {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	usual := p.Definition.Shapes()[0]
-	if m.heaps[l.leaf] && usual == planner.ShapeRange {
-		usual = planner.ShapeHeap
-	}
-	o := order{limit: limit, shape: m.shapes.next(l.shard, usual)}
-	s := m.searches[l.shard]
-	if s == nil {
-		return o
-	}
-	if s.among == 0 && s.step >= limit && limit > 1 {
-		delete(m.searches, l.shard)
-		return o
-	}
-	return s.next(o)
-}
-
-// searching reports whether a row that resists is looked for on a shard, and begins with it after a failure of so many rows; 0 for none.
-func (m *policyMemory) searching(shard int64, failed int) (before bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := m.searches[shard]
-	if before = s != nil; !before && failed > 0 {
-		s = &search{}
-		m.searches[shard] = s
-	}
-	if failed > 0 {
-		s.failed(failed)
-	}
-	return before
-}
-
-// stepped takes down what a batch did on a shard where a row is looked for, and reports whether there is one. Its size and time
-// say nothing of those of others.
-func (m *policyMemory) stepped(shard int64, o order, done *result) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := m.searches[shard]
-	if s == nil {
-		return false
-	}
-	s.through(o, done.picked, done.deleted > 0)
-	if done.finished {
-		delete(m.searches, shard)
-	}
-	return true
-}
-
 // narrow makes the next batch on the shard look for the row because of which this one failed.
 func (w *worker) narrow(t *turn, a *assignment, o order, err error) {
-	if before := t.memory.searching(a.shard, o.limit); before {
+	if before := t.memory.searching(a.shard, o.limit, false); before {
 		return
 	}
 	w.log.Info("a row resists; it is looked for", "policy", t.policy.Name, "relation", a.leaf, "rows", o.limit, "error", stripped("delete a batch", err))
@@ -120,11 +25,11 @@ func (w *worker) entered(ctx context.Context, t *turn, a *assignment, begun *sta
 	cause := &ServerError{}
 	var query string
 	err := w.session.control.QueryRow(ctx, `
-		select q.sqlstate, coalesce(q.relation, ''), coalesce(q.constraint_name, '')
+		select `+obstacleColumns+`
 		  from lapse.quarantine q
 		 where q.policy_id = $1 and q.leaf = $2 and q.tried_at >= $3
 		 order by q.tried_at desc
-		 limit 1`, a.policy, a.leaf, begun.at).Scan(&cause.SQLState, &cause.Table, &cause.Constraint)
+		 limit 1`, a.policy, a.leaf, begun.at).Scan(cause.fields()...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return // a trigger kept it, without an error
 	}
@@ -156,29 +61,59 @@ func (m *policyMemory) entered(cause *ServerError) (first bool) {
 	return true
 }
 
+// obstacleColumns are what the quarantine has of an error, and fields where it goes.
+const obstacleColumns = `q.sqlstate, coalesce(q.relation, ''), coalesce(q.constraint_name, ''), coalesce(q.column_name, ''), coalesce(q.trigger_name, ''),
+	coalesce(q.trigger_function, '')`
+
+func (e *ServerError) fields() []any {
+	return []any{&e.SQLState, &e.Table, &e.Constraint, &e.Column, &e.Trigger, &e.Function}
+}
+
 // quarantined is what a policy has in quarantine.
 type quarantined struct {
-	rows  int64
-	cause *ServerError // of most of them; nil for no rows
+	rows      int64
+	obstacles []Obstacle // the most frequent ones first
 }
+
+// Obstacle is what stands in the way of rows, or of a shard's first row.
+type Obstacle struct {
+	Rows       int64  `json:"rows,omitempty"` // 0: of shards that were put aside
+	SQLState   string `json:"sqlstate"`
+	Table      string `json:"table,omitempty"`
+	Constraint string `json:"constraint,omitempty"`
+	Column     string `json:"column,omitempty"`
+	Trigger    string `json:"trigger,omitempty"`
+	Function   string `json:"function,omitempty"`
+}
+
+// err is the obstacle as the error that it was.
+func (o *Obstacle) err() *ServerError {
+	return &ServerError{SQLState: o.SQLState, Table: o.Table, Constraint: o.Constraint, Column: o.Column, Trigger: o.Trigger, Function: o.Function}
+}
+
+// mostObstacles is how many are told apart.
+const mostObstacles = 5
 
 // quarantined asks for it.
 func (s *session) quarantined(ctx context.Context, policy schemas.PolicyID) (r quarantined, err error) {
-	cause := &ServerError{}
-	err = s.control.QueryRow(ctx, `
-		select sum(count(*)) over ()::bigint, q.sqlstate, coalesce(q.relation, ''), coalesce(q.constraint_name, '')
+	rows, err := s.control.Query(ctx, `
+		select sum(count(*)) over ()::bigint, count(*), `+obstacleColumns+`
 		  from lapse.quarantine q
 		 where q.policy_id = $1
-		 group by 2, 3, 4
-		 order by count(*) desc
-		 limit 1`, policy).Scan(&r.rows, &cause.SQLState, &cause.Table, &cause.Constraint)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return r, nil
+		 group by 3, 4, 5, 6, 7, 8
+		 order by count(*) desc, 3, 4, 5, 6, 7
+		 limit $2`, policy, mostObstacles)
+	if err == nil {
+		var count int64
+		var e ServerError
+		_, err = pgx.ForEachRow(rows, append([]any{&r.rows, &count}, e.fields()...), func() error {
+			r.obstacles = append(r.obstacles, Obstacle{count, e.SQLState, e.Table, e.Constraint, e.Column, e.Trigger, e.Function})
+			return nil
+		})
 	}
 	if err != nil {
 		return r, fmt.Errorf("count the rows in quarantine: %w", err)
 	}
-	r.cause = cause
 	return r, nil
 }
 

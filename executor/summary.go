@@ -3,11 +3,9 @@ package executor
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
-	"lapse/planner"
 	"lapse/schemas"
 )
 
@@ -28,6 +26,8 @@ type PolicySummary struct {
 	Outcome  Outcome               `json:"outcome"`
 	Error    string                `json:"error,omitempty"` // of one that was stopped, or in which rows resist
 	Limit    string                `json:"limit,omitempty"` // the one that was reached
+	// Obstacles are what stands in the way of rows in quarantine, by how many there are.
+	Obstacles []Obstacle `json:"obstacles,omitempty"`
 	// LeftBehind says that due rows are left that somebody had locked all the time. The next run follows soon.
 	LeftBehind bool `json:"left_behind,omitempty"`
 	// Whole is what the run did by all executors, as far as it was asked for: at its end, and where it rests.
@@ -78,32 +78,3 @@ func (e *NotArmedError) Error() string {
 	}
 	return fmt.Sprintf("policy %s is %s: %s", e.Policy, e.State, fix)
 }
-
-// ResistingError says that rows of a policy cannot be deleted. What else is due was.
-type ResistingError struct {
-	Policy  schemas.PolicyName
-	Rows    int64     // in quarantine
-	Shards  int       // that were put aside; where there are any, Rows is not looked for
-	RetryAt time.Time // of the shards
-	Cause   error     // of most rows, or in one of the shards
-}
-
-// rowsOf is a number of rows for a person.
-func rowsOf(n int64) string {
-	if n == 1 {
-		return "1 row"
-	}
-	return fmt.Sprintf("%d rows", n)
-}
-
-func (e *ResistingError) Error() string {
-	if e.Shards == 0 {
-		q := planner.Quarantine{Rows: e.Rows}
-		return fmt.Sprintf("policy %s: %s, which could not be deleted: %v: see `lapse quarantine list %s`", e.Policy, &q, e.Cause, e.Policy)
-	}
-	return fmt.Sprintf("policy %s: %d of its shards were put aside and are tried again after %s: %v",
-		e.Policy, e.Shards, e.RetryAt.UTC().Format(time.RFC3339), e.Cause)
-}
-
-// Unwrap returns what stood in the way.
-func (e *ResistingError) Unwrap() error { return e.Cause }

@@ -68,6 +68,6 @@ func (m *policyMemory) sum(s *PolicySummary) {
 	case m.open:
 		s.Outcome = Interrupted
 	case m.resists != nil:
-		s.Outcome, s.Error = Resisted, m.resists.Error()
+		s.Outcome, s.Error, s.Obstacles = Resisted, m.resists.Error(), obstaclesOf(m.resists)
 	}
 }

@@ -16,13 +16,11 @@ func (w *worker) failed(ctx context.Context, t *turn, a *assignment, o order, er
 	})
 	w.metrics.failed(t.policy, decision.String())
 	switch decision {
-	case Halve:
+	case Halve, StepOver:
 		if schemas.StateOf(err) == schemas.SQLStateQueryCanceled {
-			return w.halve(t, a, o.limit, err)
+			w.tooLong(t, a, o.limit, err)
+			return turnGoesOn, nil
 		}
-		w.narrow(t, a, o, err)
-		return turnGoesOn, nil
-	case StepOver:
 		w.narrow(t, a, o, err)
 		return turnGoesOn, nil
 	case PutAside:
@@ -32,15 +30,15 @@ func (w *worker) failed(ctx context.Context, t *turn, a *assignment, o order, er
 	}
 }
 
-// halve is for a batch that took too long, be it because of one row or of all.
-func (w *worker) halve(t *turn, a *assignment, limit int, err error) (turnEnd, error) {
+// tooLong is for a batch that took too long, be it because of one row or of all: the next ones tell, and are smaller either way.
+func (w *worker) tooLong(t *turn, a *assignment, limit int, err error) {
 	t.memory.halve(limit)
+	t.memory.searching(a.shard, limit, true)
 	level := slog.LevelDebug
 	if t.memory.first(sayHalved) {
 		level = slog.LevelWarn
 	}
-	w.log.Log(context.Background(), level, "the batch is halved", "policy", t.policy.Name, "relation", a.leaf, "error", stripped("delete a batch", err), "rows", limit)
-	return turnGoesOn, nil
+	w.log.Log(context.Background(), level, "a batch takes too long; the next are smaller", "policy", t.policy.Name, "relation", a.leaf, "error", stripped("delete a batch", err), "rows", limit)
 }
 
 // putAside gives a shard up for this run because something is in the way that is no single row's fault. The others go on.

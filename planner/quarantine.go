@@ -29,6 +29,16 @@ func (q *Quarantine) String() string {
 	return fmt.Sprintf("%d rows in quarantine", q.Rows)
 }
 
+// TriggerAdvice says what a person can do about a trigger's function that keeps rows from being deleted. slow: it raised nothing, and took
+// too long.
+func TriggerAdvice(function string, slow bool) string {
+	what := "raises an error for"
+	if slow {
+		what = "takes too long over"
+	}
+	return fmt.Sprintf("its function %s %s rows that are due: read it, mend it or what it asks for, then `lapse quarantine retry`", function, what)
+}
+
 // referringSQL finds what a foreign key says, by the names that an error has of it: schema and table of the referring side.
 const referringSQL = `
 	select format('%I.%I', fn.nspname, f.relname), format('%I.%I', tn.nspname, t.relname),

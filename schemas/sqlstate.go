@@ -20,6 +20,7 @@ const (
 	SQLStateProtocolViolation        = "08P01" // also what a pooler says to a startup parameter that it does not know
 	SQLStateInvalidParameterValue    = "22023"
 	SQLStateRestrictViolation        = "23001"
+	SQLStateNotNullViolation         = "23502"
 	SQLStateForeignKeyViolation      = "23503"
 	SQLStateUniqueViolation          = "23505"
 	SQLStateReadOnlyTransaction      = "25006"

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/internal/setup"
+	"lapse/planner"
 	"lapse/schemas"
 )
 
@@ -102,14 +103,10 @@ func (a *app) printQuarantine(rows []setup.Resting) error {
 		return err
 	}
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "POLICY\tTABLE\tKEY\tSQLSTATE\tCONSTRAINT\tTRIES\tSINCE\tNEXT TRY")
+	fmt.Fprintln(w, "POLICY\tTABLE\tKEY\tSQLSTATE\tIN THE WAY\tTRIES\tSINCE\tNEXT TRY")
 	for i := range rows {
 		r := &rows[i]
-		constraint := "-"
-		if r.Constraint != "" {
-			constraint = r.Constraint + " of " + r.Relation
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", r.Policy, onOneLine(r.Table), onOneLine(r.Key.String()), r.SQLState, onOneLine(constraint), r.Tries,
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", r.Policy, onOneLine(r.Table), onOneLine(r.Key.String()), r.SQLState, onOneLine(inTheWay(r)), r.Tries,
 			r.Since.UTC().Format(time.RFC3339), r.NextTry.UTC().Format(time.RFC3339))
 	}
 	if err := w.Flush(); err != nil {
@@ -117,12 +114,32 @@ func (a *app) printQuarantine(rows []setup.Resting) error {
 	}
 	shown := map[string]bool{}
 	for i := range rows {
-		if r := &rows[i]; r.Finds != "" && !shown[r.Finds] {
-			shown[r.Finds] = true
-			fmt.Fprintf(a.out, "what refers to due rows by %s:\n  %s\n", onOneLine(r.Constraint), onOneLine(r.Finds))
+		r, next := &rows[i], ""
+		switch {
+		case r.Finds != "":
+			next = fmt.Sprintf("what refers to due rows by %s:\n  %s", onOneLine(r.Constraint), onOneLine(r.Finds))
+		case r.Trigger != "":
+			next = onOneLine(fmt.Sprintf("trigger %s of %s: %s", r.Trigger, r.Relation, planner.TriggerAdvice(r.Function, r.SQLState == schemas.SQLStateQueryCanceled)))
+		}
+		if next != "" && !shown[next] {
+			shown[next] = true
+			fmt.Fprintln(a.out, next)
 		}
 	}
 	return nil
+}
+
+// inTheWay names what kept a row from being deleted, "-" where PostgreSQL gave no name.
+func inTheWay(r *setup.Resting) string {
+	switch {
+	case r.Constraint != "":
+		return r.Constraint + " of " + r.Relation
+	case r.Column != "":
+		return "not null of " + r.Relation + "." + r.Column
+	case r.Trigger != "":
+		return "trigger " + r.Trigger + " of " + r.Relation
+	}
+	return "-"
 }
 
 // quarantineChange is a method of a session that does something with rows in quarantine, and returns with how many.

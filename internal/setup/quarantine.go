@@ -21,6 +21,9 @@ type Resting struct {
 	SQLState   string             `json:"sqlstate"`
 	Relation   string             `json:"constraint_table,omitempty"`
 	Constraint string             `json:"constraint,omitempty"`
+	Column     string             `json:"column,omitempty"`  // that may not be null
+	Trigger    string             `json:"trigger,omitempty"` // in which the error was raised, and its function
+	Function   string             `json:"trigger_function,omitempty"`
 	Tries      int                `json:"tries"`
 	Since      time.Time          `json:"since"`
 	Tried      time.Time          `json:"tried"`
@@ -143,7 +146,7 @@ func (e *UnknownPolicyError) Error() string {
 func (s *Session) resting(ctx context.Context, p *planner.InForce) ([]Resting, error) {
 	rows, err := s.Conn.Query(ctx, `
 		select coalesce(format('%I.%I', n.nspname, c.relname), 'relation ' || q.leaf || ', which is gone'), q.key, q.sqlstate, coalesce(q.relation, ''),
-		       coalesce(q.constraint_name, ''), q.tries, q.entered_at, q.tried_at, q.retry_at
+		       coalesce(q.constraint_name, ''), coalesce(q.column_name, ''), coalesce(q.trigger_name, ''), coalesce(q.trigger_function, ''), q.tries, q.entered_at, q.tried_at, q.retry_at
 		  from lapse.quarantine q
 		  left join pg_class c on c.oid = q.leaf
 		  left join pg_namespace n on n.oid = c.relnamespace
@@ -154,7 +157,7 @@ func (s *Session) resting(ctx context.Context, p *planner.InForce) ([]Resting, e
 	}
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Resting, error) {
 		r := Resting{Policy: p.Name, Key: RowKey{Columns: p.KeyNames()}}
-		return r, row.Scan(&r.Table, &r.Key.Values, &r.SQLState, &r.Relation, &r.Constraint, &r.Tries, &r.Since, &r.Tried, &r.NextTry)
+		return r, row.Scan(&r.Table, &r.Key.Values, &r.SQLState, &r.Relation, &r.Constraint, &r.Column, &r.Trigger, &r.Function, &r.Tries, &r.Since, &r.Tried, &r.NextTry)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list the rows in quarantine: %w", err)

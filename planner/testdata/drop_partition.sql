@@ -45,6 +45,8 @@ declare
   in_schema text;
   in_table text;
   by_name text;
+  in_column text;
+  stack   text;
   file    text;
   page    bigint;
 begin
@@ -145,10 +147,11 @@ select t.ctid as at
         get diagnostics gone = row_count;
         set constraints all immediate;
       exception when others or query_canceled or assert_failure then
-        get stacked diagnostics state = returned_sqlstate, in_schema = schema_name, in_table = table_name, by_name = constraint_name;
+        get stacked diagnostics state = returned_sqlstate, in_schema = schema_name, in_table = table_name, by_name = constraint_name,
+          in_column = column_name, stack = pg_exception_context;
         gone := 0;
         execute 'select array[(t."id")::text, (t."at")::text] from only ' || place.leaf || ' as t where t.tableoid = $3 and t.ctid = any ($7)' into key using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
-        before := lapse.resist(claim, work, key, state, in_schema, in_table, by_name);
+        before := lapse.resist(claim, work, key, state, in_schema, in_table, by_name, in_column, stack);
         if before is null then
           raise; -- it is no row's fault
         end if;

@@ -11,13 +11,16 @@ create table lapse.quarantine (
   sqlstate   text not null check (octet_length(sqlstate) = 5),
   relation   text check (octet_length(relation) <= 300),
   constraint_name text check (octet_length(constraint_name) <= 63),
+  column_name text check (octet_length(column_name) <= 63),
+  trigger_name text check (octet_length(trigger_name) <= 63),
+  trigger_function text check (octet_length(trigger_function) <= 300),
   tries      int not null default 1 check (tries > 0),
   entered_at timestamptz not null default clock_timestamp(),
   tried_at   timestamptz not null default clock_timestamp(),
   retry_at   timestamptz not null,
   primary key (policy_id, leaf, digest)
 );
-grant select (policy_id, leaf, sqlstate, relation, constraint_name, tries, entered_at, tried_at, retry_at) on lapse.quarantine to {{.Executor}}, {{.Auditor}};
+grant select (policy_id, leaf, sqlstate, relation, constraint_name, column_name, trigger_name, trigger_function, tries, entered_at, tried_at, retry_at) on lapse.quarantine to {{.Executor}}, {{.Auditor}};
 
 comment on table lapse.quarantine is 'Rows that could not be deleted, and when each is tried again. Keys are personal data. Written by resist, forgive, apply and `lapse quarantine`.';
 comment on column lapse.quarantine.policy_id is 'The policy.';
@@ -25,8 +28,11 @@ comment on column lapse.quarantine.leaf is 'The table or partition that has the 
 comment on column lapse.quarantine.digest is 'SHA-256 of the key, so that keys of any length are told apart.';
 comment on column lapse.quarantine.key is 'The row''s key, as texts in the order of the policy''s key. Personal data.';
 comment on column lapse.quarantine.sqlstate is 'What PostgreSQL said to the last try.';
-comment on column lapse.quarantine.relation is 'The table of the constraint; null where none stood in the way.';
+comment on column lapse.quarantine.relation is 'The table of the constraint, column or trigger; null where none stood in the way.';
 comment on column lapse.quarantine.constraint_name is 'The constraint that stood in the way; null where none did.';
+comment on column lapse.quarantine.column_name is 'The column that may not be null and would have been; null where there is none.';
+comment on column lapse.quarantine.trigger_name is 'The trigger in which the error was raised; null where it was in none, or there is no telling.';
+comment on column lapse.quarantine.trigger_function is 'Its function.';
 comment on column lapse.quarantine.tries is 'How often the row was tried.';
 comment on column lapse.quarantine.entered_at is 'When it was tried first.';
 comment on column lapse.quarantine.tried_at is 'When it was tried last.';
@@ -91,7 +97,8 @@ comment on function lapse.resting is 'SQL that is true of the rows of a leaf tha
 -- Where more than half of what a run tries for the first time resists, or a policy has 10,000 rows here, the cause is the schema and no
 -- row: the batch is refused, and the policy stops. Rows that are here already say nothing anew, and a run goes on by a hundred
 -- each five minutes at most: behind as many that resist, which are the oldest, may lie all those that do not.
-create function lapse.resist(claim lapse.claim, work lapse.work, key text[], state text, schema_name text, table_name text, constraint_name text)
+create function lapse.resist(claim lapse.claim, work lapse.work, key text[], state text, schema_name text, table_name text, constraint_name text,
+                             column_name text, stack text)
 returns bigint[]
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -100,6 +107,7 @@ declare
   shard    record;
   at       timestamptz := clock_timestamp();
   obstacle record;
+  thrower  record;
   entered  bigint;
   tried    bigint;
   lately   bigint;
@@ -126,17 +134,37 @@ begin
   elsif lately >= 100 and tried >= gone then
     raise exception '% of the % rows that this run tried could not be deleted', tried + 1, tried + 1 + gone using errcode = 'LP030';
   end if;
-  -- Whoever raises an error may give it any names: only those of a constraint that is there are kept.
-  select format('%I.%I', n.nspname, c.relname) as relation, k.conname as name into obstacle
-    from pg_constraint k
-    join pg_class c on c.oid = k.conrelid
+  -- Whoever raises an error may give it any names: only those of a constraint, or of a column, that is there are kept. From PostgreSQL 18
+  -- on a column that may not be null is a constraint too, which the error does not name.
+  select format('%I.%I', n.nspname, c.relname) as relation, k.conname as constraint_name, a.attname as column_name into obstacle
+    from pg_class c
     join pg_namespace n on n.oid = c.relnamespace
-   where n.nspname = resist.schema_name and c.relname = resist.table_name and k.conname = resist.constraint_name;
-  insert into lapse.quarantine as q (policy_id, leaf, digest, key, sqlstate, relation, constraint_name, retry_at)
+    left join pg_constraint k on k.conrelid = c.oid and k.conname = resist.constraint_name
+    left join pg_attribute a on a.attrelid = c.oid and a.attname = resist.column_name and a.attnum > 0 and not a.attisdropped
+   where n.nspname = resist.schema_name and c.relname = resist.table_name and (k.oid is not null or a.attnum is not null)
+   limit 1;
+  -- What went on when the error was raised is texts with values in them. Of a trigger by which the deletion calls a function that is named
+  -- there, the name is kept: the innermost one's.
+  select format('%I.%I', n.nspname, c.relname) as relation, g.tgname as name, format('%I.%I', s.nspname, p.proname) as function into thrower
+    from pg_trigger g
+    join pg_class c on c.oid = g.tgrelid
+    join pg_namespace n on n.oid = c.relnamespace
+    join pg_proc p on p.oid = g.tgfoid
+    join pg_namespace s on s.oid = p.pronamespace
+    join lateral (
+      select min(l.n) as n
+        from regexp_split_to_table(left(resist.stack, 20000), '\n') with ordinality l(line, n)
+       where starts_with(l.line, format('PL/pgSQL function %I.%I() ', s.nspname, p.proname))
+          or starts_with(l.line, format('PL/pgSQL function %I() ', p.proname))) called on called.n is not null
+   where obstacle.relation is null and not g.tgisinternal and g.tgrelid = any (claim.target || claim.cascades)
+   order by called.n, g.tgrelid <> claim.target, g.tgname
+   limit 1;
+  insert into lapse.quarantine as q (policy_id, leaf, digest, key, sqlstate, relation, constraint_name, column_name, trigger_name, trigger_function, retry_at)
   values (shard.policy_id, claim.target, sha256(decode(replace(resist.key::text, '\', '\\'), 'escape')), resist.key, resist.state,
-          obstacle.relation, obstacle.name, at + interval '1 minute')
+          coalesce(obstacle.relation, thrower.relation), obstacle.constraint_name, obstacle.column_name, thrower.name, thrower.function, at + interval '1 minute')
   on conflict (policy_id, leaf, digest) do update
      set sqlstate = excluded.sqlstate, relation = excluded.relation, constraint_name = excluded.constraint_name,
+         column_name = excluded.column_name, trigger_name = excluded.trigger_name, trigger_function = excluded.trigger_function,
          tries = q.tries + 1, tried_at = at,
          retry_at = at + least(case excluded.sqlstate when '55P03' then interval '5 minutes' else interval '1 day' end,
                                interval '1 minute' * 2 ^ least(q.tries, 11));
@@ -168,6 +196,6 @@ end
 $lapse$;
 comment on function lapse.forgive is 'The policy''s table was looked through: rows whose next try had come leave the quarantine. For the executor.';
 
-revoke all on function lapse.resist(lapse.claim, lapse.work, text[], text, text, text, text), lapse.forgive(int, timestamptz),
+revoke all on function lapse.resist(lapse.claim, lapse.work, text[], text, text, text, text, text, text), lapse.forgive(int, timestamptz),
   lapse.resting_keys(int, oid, timestamptz) from public;
 grant execute on function lapse.forgive(int, timestamptz) to {{.Executor}};

@@ -18,7 +18,7 @@ begin
   for deleter in select d.role from lapse.deleter d join pg_roles r on r.rolname = d.role loop
     execute format('grant execute on function lapse.enter(lapse.claim, lapse.work, int, int, int), lapse.look(lapse.claim, lapse.work, text),
                     lapse.record(lapse.claim, bytea, lapse.work), lapse.candidates(int, int, name, timestamp, timestamp, bigint[]), lapse.inspect_leaf(int, int, oid, text, boolean),
-                    lapse.resist(lapse.claim, lapse.work, text[], text, text, text, text), lapse.resting_keys(int, oid, timestamptz),
+                    lapse.resist(lapse.claim, lapse.work, text[], text, text, text, text, text, text), lapse.resting_keys(int, oid, timestamptz),
                     lapse.leave(lapse.claim, lapse.work, bigint, bigint, bigint[], text[], boolean, boolean),
                     lapse.clear(lapse.claim, lapse.work) to %I', deleter);
   end loop;
