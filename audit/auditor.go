@@ -95,6 +95,7 @@ func (a *Auditor) Run(ctx context.Context) error {
 	defer stopHeartbeats()
 	defer a.setNotReady("stopped")
 	retry := backoff.Backoff{Min: backoffMin, Max: backoffMax}
+	waits := time.Now() // since when the slot has been somebody else's
 	for {
 		a.metrics.behind(time.Now())
 		began := time.Now()
@@ -102,12 +103,15 @@ func (a *Auditor) Run(ctx context.Context) error {
 		if time.Since(began) > backoffMax {
 			retry.Reset() // it worked for a while
 		}
-		pause := recheckPause
+		pause, taken := recheckPause, errors.Is(err, replication.ErrSlotActive)
+		if !taken {
+			waits = time.Now()
+		}
 		switch {
 		case ctx.Err() != nil, errors.Is(err, errReached):
 			return nil
 		case a.waitsForPerson(err):
-		case gradeOf(err) == stop:
+		case gradeOf(err) == stop, taken && a.config.SlotPatience > 0 && time.Since(waits) > a.config.SlotPatience:
 			return err
 		default:
 			a.logInterruption(err)

@@ -63,6 +63,10 @@ type Config struct {
 	// its answer is confirmed. nil: Run does not stop by itself.
 	Until func(ctx context.Context) (schemas.LSN, error)
 
+	// SlotPatience is how long Run waits for the slot while another stream has it, before it ends with replication.ErrSlotActive. 0: as long
+	// as it takes.
+	SlotPatience time.Duration
+
 	Metrics *Metrics     // nil: the auditor makes its own
 	Logger  *slog.Logger // nil: nothing is logged
 }

@@ -132,4 +132,9 @@
 //
 // An update that moves a row to another partition arrives as a delete, and is published as a user's delete: inserts are
 // not published.
+//
+// # A copy of the events
+//
+// Copy writes the same events into a file, from a temporary copy of the slot, and confirms nothing. eventfile.go says what a crash
+// leaves of the file.
 package audit

@@ -28,6 +28,8 @@ var (
 	errForeignTail = errors.New("an event in a topic is not of this database's past")
 	// errOtherAuditor: another auditor writes the log, on another copy of the database.
 	errOtherAuditor = errors.New("another auditor lives")
+	// errOtherEvents: what would be written does not follow what a file of events has.
+	errOtherEvents = errors.New("the file cannot be gone on with")
 	// errDisorder: the stream does not come in commit order, on which everything here rests.
 	errDisorder = errors.New("the stream is out of order")
 )

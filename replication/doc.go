@@ -88,7 +88,7 @@
 //	the server stops in order               error, Retry                     the same, exactly where it was confirmed
 //	the server waits for us to stop         ErrStopping; CheckStop, Retry    the stream, whole, until the caller closes it
 //	the server crashes                      error, Retry                     the slot may be further back than what was confirmed
-//	another stream has the slot             ErrSlotActive, Retry             nothing changed
+//	another stream has the slot             ErrSlotActive, Retry             nothing changed; a copy of it can be read (Copy)
 //	the slot was dropped                    *SlotError, Stop                 a gap: deletions that no stream has sent
 //	the server gave up the slot             ErrSlotLost, Stop                a gap
 //	a publication is missing                *PublicationError, Stop          the slot, before the first change that it lacks

@@ -18,6 +18,9 @@ type StreamConfig struct {
 	ConnString string
 	// Slot is the slot to read. It must exist: a stream never makes one, because a slot that is made again is a gap.
 	Slot string
+	// Copy says to read a temporary copy of the slot, from the same position on, that is gone with the connection. The slot stays where
+	// it is, and may be read by somebody else meanwhile.
+	Copy bool
 	// Publications are the publications to read, by default Publications().
 	Publications []string
 	// StatusInterval is the longest pause between two statuses, by default 10 s, and never more than a third of the
@@ -116,7 +119,12 @@ func prepare(ctx context.Context, conn *pgx.Conn, config StreamConfig) (*Stream,
 	if err := CheckSlot(slot, identity.Database); err != nil {
 		return nil, err
 	}
-	if slot.Active {
+	switch {
+	case config.Copy:
+		if slot, err = copySlot(ctx, conn, slot.Name, fmt.Sprintf("lapse_copy_%d", conn.PgConn().PID())); err != nil {
+			return nil, err
+		}
+	case slot.Active:
 		// START_REPLICATION would say so too. But were the other stream to end before it, the position read here would
 		// be older than the slot's.
 		return nil, &SlotError{
@@ -134,7 +142,7 @@ func prepare(ctx context.Context, conn *pgx.Conn, config StreamConfig) (*Stream,
 	}
 	interval := min(config.StatusInterval, timeout/3)
 	s := &Stream{
-		slot: config.Slot, identity: identity, startedAt: slot.Confirmed, sent: slot.Confirmed, log: config.Logger,
+		slot: slot.Name, identity: identity, startedAt: slot.Confirmed, sent: slot.Confirmed, log: config.Logger,
 		liveness: newLiveness(), wakeups: make(chan struct{}, 1), senderTimeout: timeout,
 		status:  statuses{interval: interval, sent: slot.Confirmed, sentAt: time.Now()},
 		decoder: newDecoder(identity.TimelineOf),

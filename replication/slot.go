@@ -203,6 +203,20 @@ func EnsureSlot(ctx context.Context, q Querier, name string, options ...SlotOpti
 	return s, made, CheckSlot(s, database)
 }
 
+// copySlot makes a temporary copy of a slot, which is dropped when the connection ends.
+func copySlot(ctx context.Context, q Querier, from, name string) (SlotState, error) {
+	_, err := q.Exec(ctx, `select pg_catalog.pg_copy_logical_replication_slot($1, $2, true)`, from, name)
+	switch {
+	case schemas.StateOf(err) == schemas.SQLStateConfigurationLimit:
+		return SlotState{}, &SlotError{
+			Slot: name, Reason: err, Fix: "raise max_replication_slots and restart the server, or drop a slot nobody reads",
+		}
+	case err != nil:
+		return SlotState{}, fmt.Errorf("copy slot %q: %w", from, err)
+	}
+	return ReadSlot(ctx, q, name)
+}
+
 // DropSlot removes the slot, and with it every deletion that was not read. A slot that is not there is no error; one
 // in use is ErrSlotActive.
 func DropSlot(ctx context.Context, q Querier, name string) error {

@@ -90,7 +90,9 @@ func (t *Tally) is(oid uint32, f finding) bool {
 
 // Recorded reports whether the transaction has a record of its own in the log: it has events, or it wrote into the
 // ledger what a batch writes.
-func (a *Account) Recorded() bool { return len(a.Tallies) > 0 || a.Batches > 0 || a.Results > 0 || a.Drops > 0 }
+func (a *Account) Recorded() bool {
+	return len(a.Tallies) > 0 || a.Batches > 0 || a.Results > 0 || a.Drops > 0
+}
 
 // Unverified reports whether anything of the transaction is not what it seems to claim.
 func (a *Account) Unverified() bool {

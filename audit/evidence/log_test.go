@@ -67,8 +67,8 @@ func exampleEntries() map[string]*evidence.Entry {
 		"log-transaction-due": written(exampleTx(), judgedAccount()),
 		"log-transaction-mismatch": written(exampleTx(), accountOf(signed(claim), del(target, 1), resultRow(claim, 2),
 			del(stranger, 1))),
-		"log-transaction-drop": written(exampleTx(), accountOf(dropped(claim))),
-		"log-drop":             write(exampleTx().EndLSN, 1, &evidence.DropContent{Tx: exampleTx(), Drop: accountOf(dropped(claim)).Drop}),
+		"log-transaction-drop":      written(exampleTx(), accountOf(dropped(claim))),
+		"log-drop":                  write(exampleTx().EndLSN, 1, &evidence.DropContent{Tx: exampleTx(), Drop: accountOf(dropped(claim)).Drop}),
 		"log-transaction-unclaimed": written(fromElsewhere, accountOf(del(target, 1), truncate(child))),
 	}
 }

@@ -19,15 +19,21 @@ import (
 )
 
 func (a *app) auditCommand() *cobra.Command {
-	var once, asJSON bool
+	var once, wait, asJSON bool
+	var to string
 	cmd := &cobra.Command{
 		Use:   "audit",
 		Short: "Publish what was deleted and keep the log, until stopped",
 		Long: `Runs the auditor: it reads the replication slot, tells system, user and unverified deletes apart, and puts each into
 its topic once. With --once it goes up to the present end of the write-ahead log and ends. One auditor runs per database; a
-second one waits until the first has gone.`,
+second one waits until the first has gone, with --once only if --wait says so.
+
+With --to the events go to a file, or with --to - to standard output, one line each, as they would be in the topics. They are read from a
+temporary copy of the slot: nothing is taken from Kafka, which need not be there, and an auditor may run beside. A file that is there is
+gone on with, behind its last whole line, as long as the slot has not moved on past it.`,
 		Example: `  lapse audit --once
-  lapse audit --http 127.0.0.1:7433`,
+  lapse audit --http 127.0.0.1:7433
+  lapse audit --once --to -`,
 		Args: cobra.NoArgs,
 	}
 	cmd.RunE = a.untilStopped(&once, func(cmd *cobra.Command) error {
@@ -38,23 +44,48 @@ second one waits until the first has gone.`,
 		if err != nil {
 			return err
 		}
+		if to != "" {
+			if a.overrides.HTTP != "" {
+				return wrongUsage("--to and --http exclude one another")
+			}
+			return a.copyEvents(cmd.Context(), s, to, once, asJSON)
+		}
+		if wait && !once {
+			return wrongUsage("--wait needs --once: without it a second auditor waits anyway")
+		}
 		auditor, err := a.newAuditor(cmd.Context(), s, once)
 		if err != nil {
 			return err
+		}
+		if once && !wait {
+			auditor.config.SlotPatience = slotPatience
 		}
 		web, err := a.webPart(cmd.Context(), a.overrides.HTTP, []readiness{{"audit", auditor.Ready}}, auditor.Collectors())
 		if err != nil {
 			return err
 		}
 		if err := runParts(cmd.Context(), a.log, append([]part{auditor.part()}, web...)...); err != nil || !once {
-			return err
+			return besideAnother(err)
 		}
 		return auditor.printReached(cmd.Context(), asJSON)
 	})
 	cmd.Flags().BoolVar(&once, "once", false, "go up to the present end of the write-ahead log and end")
+	cmd.Flags().BoolVar(&wait, "wait", false, "with --once: wait until an auditor that runs has gone")
+	cmd.Flags().StringVar(&to, "to", "", "write events to this `file`, or - for standard output, and not to Kafka")
 	cmd.Flags().StringVar(&a.overrides.HTTP, "http", "", "serve /healthz, /readyz and /metrics at this `address` (default: not at all)")
 	jsonFlag(cmd, &asJSON)
 	return cmd
+}
+
+// slotPatience is how long --once waits for the slot without --wait: more than a server takes to notice that an auditor has gone.
+const slotPatience = 5 * time.Second
+
+// besideAnother says what an auditor that runs means for --once.
+func besideAnother(err error) error {
+	if errors.Is(err, replication.ErrSlotActive) {
+		return fmt.Errorf("%w: another auditor runs, which publishes all of this too; --wait waits until it has gone", err)
+	}
+	return err
 }
 
 // auditor is the audit of one database, with its session for SQL and the number of copies that its topics are made with.
@@ -71,11 +102,32 @@ var errAuditOff = errors.New("lapse.yaml says audit: off: there is nothing to au
 
 // newAuditor makes the auditor from the settings and what init left in the database.
 func (a *app) newAuditor(ctx context.Context, s *config.Settings, once bool) (*auditor, error) {
+	if s.Audit != config.AuditOff {
+		if err := s.RequireKafka(); err != nil {
+			return nil, err
+		}
+	}
+	session, err := a.auditorSession(ctx, s, once)
+	if err != nil {
+		return nil, err
+	}
+	auditor := &auditor{app: a, session: session, copies: s.Topics.Create && s.Topics.Replication == 0}
+	if auditor.config, err = a.auditConfig(s, session.config.AfterConnect); err != nil {
+		return nil, err
+	}
+	auditor.config.WriteHeartbeat, auditor.config.Alarm, auditor.config.Probe = auditor.session.WriteHeartbeat, auditor.session.Alarm, auditor.probe
+	auditor.config.Metrics = audit.NewMetrics()
+	if once {
+		auditor.config.Until = auditor.end
+	}
+	_, err = audit.New(auditor.config)
+	return auditor, invalid(err)
+}
+
+// auditorSession is the session for SQL of whoever reads the slot, in a database that is installed with the keys of the settings.
+func (a *app) auditorSession(ctx context.Context, s *config.Settings, once bool) (*auditorSession, error) {
 	if s.Audit == config.AuditOff {
 		return nil, invalid(errAuditOff)
-	}
-	if err := s.RequireKafka(); err != nil {
-		return nil, err
 	}
 	// Not all are used yet. An auditor that runs without one would have to be stopped when it is.
 	for _, name := range config.KeyNames() {
@@ -91,20 +143,7 @@ func (a *app) newAuditor(ctx context.Context, s *config.Settings, once bool) (*a
 	if err != nil {
 		return nil, err
 	}
-	if err := checkKeys(s, installed, config.KeyNames()...); err != nil {
-		return nil, err
-	}
-	auditor := &auditor{app: a, session: &auditorSession{config: session}, copies: s.Topics.Create && s.Topics.Replication == 0}
-	if auditor.config, err = a.auditConfig(s, session.AfterConnect); err != nil {
-		return nil, err
-	}
-	auditor.config.WriteHeartbeat, auditor.config.Alarm, auditor.config.Probe = auditor.session.WriteHeartbeat, auditor.session.Alarm, auditor.probe
-	auditor.config.Metrics = audit.NewMetrics()
-	if once {
-		auditor.config.Until = auditor.end
-	}
-	_, err = audit.New(auditor.config)
-	return auditor, invalid(err)
+	return &auditorSession{config: session}, checkKeys(s, installed, config.KeyNames()...)
 }
 
 // auditConfig makes the configuration from the settings. It is all that reading needs.
@@ -113,6 +152,13 @@ func (a *app) auditConfig(s *config.Settings, admit pgconn.AfterConnectFunc) (au
 	if err != nil {
 		return audit.Config{}, err
 	}
+	c, err := a.slotConfig(s, admit)
+	c.Kafka = brokers
+	return c, err
+}
+
+// slotConfig is auditConfig without the brokers.
+func (a *app) slotConfig(s *config.Settings, admit pgconn.AfterConnectFunc) (audit.Config, error) {
 	tag, err := s.Keys.Load(config.TagKey)
 	if err != nil {
 		return audit.Config{}, invalid(err)
@@ -123,7 +169,6 @@ func (a *app) auditConfig(s *config.Settings, admit pgconn.AfterConnectFunc) (au
 	}
 	c := audit.Config{
 		Stream: replication.StreamConfig{ConnString: string(s.Database.Auditor), Slot: s.Slot, Admit: admit, Logger: a.log},
-		Kafka:  brokers,
 		System: s.Topics.System, User: s.Topics.User, Log: s.Topics.Log,
 		Partitions: s.Topics.Partitions, Replication: s.Topics.Replication, Create: s.Topics.Create,
 		Safe: s.Topics.Replication > 0, // a person has asked for it

@@ -1,0 +1,73 @@
+package evidence
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// EventValue is what an event or a marker says of itself where there is nothing but its value, as in a file.
+type EventValue struct {
+	Format   string
+	Position replication.Position
+	System   uint64
+	Database uint32
+}
+
+type lapseBlock struct {
+	System   string `json:"system_identifier"`
+	Database uint32 `json:"database_oid"`
+	History  uint32 `json:"history"`
+	Timeline uint32 `json:"timeline"`
+	Commit   string `json:"commit_lsn"`
+	Ordinal  uint32 `json:"ordinal"`
+}
+
+// ParseEventValue reads an event of any format. Its error is ErrNoEvent, and says nothing of what is there instead.
+func ParseEventValue(value []byte) (*EventValue, error) {
+	var event struct {
+		ID     string      `json:"event_id"` // FormatSpanner
+		Source any         `json:"source"`   // FormatDebezium
+		Lapse  *lapseBlock `json:"lapse"`    // both
+		Data   struct {    // FormatCloudEvents
+			Lapse *lapseBlock `json:"lapse"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(value, &event); err != nil {
+		return nil, ErrNoEvent
+	}
+	v, block := &EventValue{Format: FormatSpanner}, event.Lapse
+	switch {
+	case event.Data.Lapse != nil:
+		v.Format, block = FormatCloudEvents, event.Data.Lapse
+	case block == nil:
+		return nil, ErrNoEvent
+	case event.ID == "":
+		v.Format = FormatDebezium
+	}
+	var err error
+	if v.System, err = strconv.ParseUint(block.System, 10, 64); err != nil {
+		return nil, ErrNoEvent
+	}
+	v.Database = block.Database
+	v.Position = replication.Position{History: schemas.History(block.History), Timeline: schemas.Timeline(block.Timeline), Ordinal: block.Ordinal}
+	if v.Position.Commit, err = schemas.ParseLSN(block.Commit); err != nil {
+		return nil, ErrNoEvent
+	}
+	return v, nil
+}
+
+// Fits is an error unless the event is one that this route writes.
+func (v *EventValue) Fits(r *Route) error {
+	switch {
+	case v.System != r.Source.SystemIdentifier || v.Database != r.Source.DatabaseOID:
+		return fmt.Errorf("it has events of database %d of system %d; this one is %d of %d", v.Database, v.System, r.Source.DatabaseOID, r.Source.SystemIdentifier)
+	case v.Format != r.Format:
+		return fmt.Errorf("its events are in format %s, and those to come in %s", v.Format, r.Format)
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"lapse/audit"
+	"lapse/internal/config"
+)
+
+// copyEvents writes events into a file, or to standard output, from a copy of the slot.
+func (a *app) copyEvents(ctx context.Context, s *config.Settings, to string, once, asJSON bool) (err error) {
+	if to == "-" && asJSON {
+		return wrongUsage("--json and --to - exclude one another: what is printed are events, which are JSON")
+	}
+	session, err := a.auditorSession(ctx, s, once)
+	if err != nil {
+		return err
+	}
+	defer session.close()
+	c, err := a.slotConfig(s, session.config.AfterConnect)
+	if err != nil {
+		return err
+	}
+	if once {
+		c.Until = session.End
+	}
+	auditor, err := audit.New(c)
+	if err != nil {
+		return invalid(err)
+	}
+	file := audit.NewEventStream("standard output", a.out)
+	if to != "-" {
+		if file, err = audit.OpenEventFile(to); err != nil {
+			return invalid(fmt.Errorf("open the file for events: %w", err))
+		}
+	}
+	defer func() {
+		if closed := file.Close(); err == nil {
+			err = closed
+		}
+	}()
+	copied, err := auditor.Copy(ctx, file)
+	a.log.Info("events copied", "to", to, "events", copied.Events, "from", copied.From.String(), "reached", copied.Reached.String())
+	switch {
+	case err != nil:
+		return err
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case to == "-":
+		return nil
+	case asJSON:
+		return a.printJSON(map[string]any{"from": copied.From.String(), "reached": copied.Reached.String(), "events": copied.Events})
+	}
+	_, err = fmt.Fprintf(a.out, "everything from %s up to %s is in %s: %s more\n", copied.From, copied.Reached, to, counted(copied.Events, "event"))
+	return err
+}
