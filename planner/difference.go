@@ -22,6 +22,7 @@ type comparison struct {
 	order   []schemas.PolicyName  // of inForce
 	onTable map[tableUse]*version // whose table it is
 	former  *formerVersions
+	found   *foundFunctions
 	inFile  map[schemas.PolicyName]bool
 	changes []Change // of the file's policies
 }
@@ -74,6 +75,9 @@ func (c *comparison) load(ctx context.Context, db DB) error {
 		return err
 	}
 	if c.former, err = loadFormerVersions(ctx, db); err != nil {
+		return err
+	}
+	if c.found, err = findFunctions(ctx, db); err != nil {
 		return err
 	}
 	c.inForce, c.onTable, c.inFile = map[schemas.PolicyName]*InForce{}, map[tableUse]*version{}, map[schemas.PolicyName]bool{}
@@ -186,6 +190,9 @@ func (c *comparison) change(policy *policyfile.Policy, next *version) Change {
 		} else if p.spec.Functions != next.spec.Functions {
 			change.Kind = Changed
 			change.Fields = append(change.Fields, FieldChange{Field: "functions", From: "as another lapse wrote them", To: "as this one writes them"})
+		} else if !c.found.are(p) {
+			change.Kind = Changed
+			change.Fields = append(change.Fields, FieldChange{Field: "functions", From: "gone, or changed by somebody", To: "as this lapse writes them"})
 		} else {
 			change.ToVersion = p.Version
 		}

@@ -1,5 +1,12 @@
 package planner
 
+import (
+	"context"
+	"fmt"
+
+	"lapse/schemas"
+)
+
 // OutdatedError says that another version of Lapse wrote a policy's functions. Nothing of it runs: not even its look.
 type OutdatedError struct{}
 
@@ -15,4 +22,55 @@ func (p *InForce) Outdated() error {
 		return nil
 	}
 	return &OutdatedError{}
+}
+
+// foundFunctions are the functions of schema lapse as the database has them.
+type foundFunctions struct {
+	named    map[string][]schemas.FoundFunction
+	deleters map[uint32]string // by the owner of the tables
+}
+
+// findFunctions reads them out of the system catalog.
+func findFunctions(ctx context.Context, q Querier) (*foundFunctions, error) {
+	rows, err := q.Query(ctx, schemas.FunctionTexts, []string(nil))
+	if err != nil {
+		return nil, fmt.Errorf("read the functions of policies: %w", err)
+	}
+	all, err := schemas.ReadFunctions(rows)
+	if err != nil {
+		return nil, fmt.Errorf("read the functions of policies: %w", err)
+	}
+	f := &foundFunctions{named: map[string][]schemas.FoundFunction{}, deleters: map[uint32]string{}}
+	for _, is := range all {
+		f.named[is.Name] = append(f.named[is.Name], is)
+	}
+	type deleter struct {
+		Owner uint32
+		Role  string
+	}
+	deleters, err := collect[deleter](ctx, q, `select d.owner, d.role::text from lapse.deleter d`)
+	if err != nil {
+		return nil, fmt.Errorf("read the deleters: %w", err)
+	}
+	for _, d := range deleters {
+		f.deleters[d.Owner] = d.Role
+	}
+	return f, nil
+}
+
+// are reports whether the functions of a policy in force are there, and are as this program writes them. They go with their owner when he
+// is dropped, and whoever owns a function can change it.
+func (f *foundFunctions) are(p *InForce) bool {
+	expected, err := Functions(&p.Definition, schemas.Roles{})
+	if err != nil {
+		return true // they cannot be written: see checkArithmetic
+	}
+	for i := range expected {
+		expected[i].Owner = f.deleters[p.Definition.TableOwner]
+		found := f.named[expected[i].Name]
+		if len(found) != 1 || expected[i].Differs(&found[0]) != "" {
+			return false
+		}
+	}
+	return true
 }

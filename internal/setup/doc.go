@@ -26,7 +26,8 @@
 //	roles         makes roles and logins, with their grants      roles that own nothing; the next init uses them
 //	keys          has the keys made                              keys of no database; the next init uses them
 //	catalog       migrates schema lapse, version by version,     a catalog that lets no batch through; the next init goes on;
-//	              records them and the fingerprints              inside it a former version, whole: see catalog.go
+//	              records them and the fingerprints; gives       inside it a former version, whole: see catalog.go
+//	              roles back what they lost: rights.go
 //	publications  takes the slot off the record if one of them   empty publications; the next init goes on, and asks for
 //	              was missing, makes them                        --new-slot if there was a slot
 //	ledger        publishes the tables of evidence               as above: batches are refused until all is on record

@@ -98,8 +98,17 @@ func (e *examination) checkGrants(ctx context.Context) ([]Finding, error) {
 		return nil, err
 	}
 	if len(bare) > 0 {
-		return advise(Fail, "run the GRANT statements for them of a dump of this database (pg_dump --schema-only -n lapse) that was made before: lapse init makes roles, and grants what it installs, once",
-			"without any right in schema lapse, as a role that was dropped and made again: %s", strings.Join(bare, ", ")), nil
+		return advise(Fail, "run lapse init: it gives them back", "without any right in schema lapse, as a role that was dropped and made again: %s",
+			strings.Join(bare, ", ")), nil
+	}
+	if e.installed != nil {
+		lost, err := lostRights(ctx, e.Conn, e.Roles)
+		if err != nil {
+			return nil, err
+		}
+		if len(lost) > 0 {
+			return advise(Fail, "run lapse init: it gives them back", "%s lost rights in schema lapse: %d, such as: %s", strings.Join(losers(lost), " and "), len(lost), lost[0].SQL), nil
+		}
 	}
 	statements, err := MissingGrants(ctx, e.Conn, e.Roles, e.Logins)
 	if err != nil {

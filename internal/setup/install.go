@@ -211,7 +211,7 @@ func (w *installing) keys(ctx context.Context) error {
 	return err
 }
 
-// catalog makes the schema, or brings it to this program's version.
+// catalog makes the schema, or brings it to this program's version, and gives back what roles have lost there.
 func (w *installing) catalog(ctx context.Context) error {
 	found, err := Catalog(ctx, w.owner.Conn, Options{
 		Roles: w.Roles, Slot: w.Slot, AuditRequired: w.AuditRequired, Keys: w.fingerprints, Program: w.Program,
@@ -220,6 +220,9 @@ func (w *installing) catalog(ctx context.Context) error {
 		return err
 	}
 	w.result.CatalogFound = found
+	if err := w.rights(ctx); err != nil {
+		return err
+	}
 	if err := w.outdated(ctx); err != nil {
 		return err
 	}

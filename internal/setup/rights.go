@@ -1,0 +1,123 @@
+package setup
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/schemas"
+)
+
+// A role that was dropped, with DROP OWNED before, and is made again has lost what the migrations and apply gave it: they give it once.
+// Here it gets that back. What was taken from a deleter apply gives back: see deleter.go.
+
+// lostRight is a right that a role of ours lacks, and who must give it.
+type lostRight struct {
+	Role  string
+	SQL   string
+	Owner string // the role that gives it
+}
+
+// lostRights lists what executor and auditor lack in schema lapse, in the catalog of this version: its objects, and the functions of
+// policies.
+func lostRights(ctx context.Context, q Querier, roles schemas.Roles) ([]lostRight, error) {
+	rights := schemas.Rights(roles)
+	var on, objects, named, privileges, columns []string
+	for i := range rights {
+		r := &rights[i]
+		on, objects, named = append(on, r.On), append(objects, r.Object), append(named, r.Role)
+		privileges, columns = append(privileges, r.Privilege), append(columns, strings.Join(r.Columns, ","))
+	}
+	rows, err := q.Query(ctx, `
+		select w.n - 1
+		  from unnest($1::text[], $2::text[], $3::name[], $4::text[], $5::text[]) with ordinality w(kind, object, role, privilege, columns, n)
+		 where not case w.kind
+		         when 'schema' then has_schema_privilege(w.role, w.object, w.privilege)
+		         when 'function' then has_function_privilege(w.role, w.object, w.privilege)
+		         else has_table_privilege(w.role, w.object, w.privilege)
+		              or w.columns <> '' and (select bool_and(has_column_privilege(w.role, w.object, c, w.privilege)) from unnest(string_to_array(w.columns, ',')) c)
+		       end
+		 order by w.n`, on, objects, named, privileges, columns)
+	if err != nil {
+		return nil, fmt.Errorf("look at the rights in schema lapse: %w", err)
+	}
+	numbers, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	if err != nil {
+		return nil, fmt.Errorf("look at the rights in schema lapse: %w", err)
+	}
+	var lost []lostRight
+	for _, n := range numbers {
+		lost = append(lost, lostRight{Role: rights[n].Role, SQL: rights[n].Statement(), Owner: roles.Owner})
+	}
+	rows, err = q.Query(ctx, `
+		select $1::text, format('grant execute on function lapse.%I(%s) to %I', f.proname, pg_get_function_identity_arguments(f.oid), $1::name), o.rolname::text
+		  from pg_proc f
+		  join pg_roles o on o.oid = f.proowner
+		  join lapse.deleter d on d.role = o.rolname
+		 where f.pronamespace = 'lapse'::regnamespace and f.proname ~ '^(delete|survey|due|drop)_[0-9]+_[0-9]+$'
+		   and not has_function_privilege($1::name, f.oid, 'execute')
+		 order by f.proname`, roles.Executor)
+	if err != nil {
+		return nil, fmt.Errorf("look at the rights on functions: %w", err)
+	}
+	functions, err := pgx.CollectRows(rows, pgx.RowToStructByPos[lostRight])
+	if err != nil {
+		return nil, fmt.Errorf("look at the rights on functions: %w", err)
+	}
+	return append(lost, functions...), nil
+}
+
+// rights gives executor and auditor back what they lost, all or nothing. Each grant is its giver's: of the functions of policies a
+// deleter, which the login must be able to become.
+func (w *installing) rights(ctx context.Context) error {
+	var lost []lostRight
+	err := pgx.BeginFunc(ctx, w.owner.Conn, func(tx pgx.Tx) (err error) {
+		if lost, err = lostRights(ctx, tx, w.Roles); err != nil {
+			return err
+		}
+		for _, l := range lost {
+			if err := as(ctx, tx, ""); err != nil {
+				return err
+			}
+			for _, sql := range []string{"set local role " + schemas.Identifier(l.Owner), l.SQL} {
+				if _, err := tx.Exec(ctx, sql); err != nil {
+					return fmt.Errorf("%s: %w", sql, err)
+				}
+			}
+		}
+		return nil
+	})
+	if schemas.StateOf(err) == schemas.SQLStateInsufficientPrivilege {
+		return &SuperuserError{What: "roles lost rights", Login: w.login.Config().User, SQL: lostSQL(lost)}
+	}
+	if err != nil {
+		return fmt.Errorf("give rights back: %w", err)
+	}
+	if len(lost) > 0 {
+		w.did("rights", "%d, that %s lacked in schema lapse", len(lost), strings.Join(losers(lost), " and "))
+	}
+	return nil
+}
+
+func lostSQL(lost []lostRight) string {
+	var sql strings.Builder
+	for _, l := range lost {
+		sql.WriteString(l.SQL + ";\n")
+	}
+	return sql.String()
+}
+
+// losers are the roles that lack something, each once.
+func losers(lost []lostRight) []string {
+	var names []string
+	for _, l := range lost {
+		if len(names) == 0 || names[len(names)-1] != l.Role {
+			names = append(names, l.Role)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -1,0 +1,80 @@
+package schemas
+
+import "strings"
+
+// Right is one right of executor or auditor in schema lapse.
+type Right struct {
+	Role      string
+	Privilege string // usage, select or execute
+	On        string // schema, table or function
+	Object    string // as GRANT names it
+	Columns   []string
+}
+
+// Statement gives the right.
+func (r *Right) Statement() string {
+	on := r.Object
+	if r.On != "table" {
+		on = r.On + " " + on
+	}
+	privilege := r.Privilege
+	if len(r.Columns) > 0 {
+		privilege += " (" + strings.Join(r.Columns, ", ") + ")"
+	}
+	return "grant " + privilege + " on " + on + " to " + Identifier(r.Role)
+}
+
+// What executor and auditor may read in the newest catalog. Keys are in lapse.quarantine: they have only the other columns of it.
+var (
+	bothRead = []string{
+		"gate", "halt", "heartbeat", "history", "hold", "hold_state", "installation", "looked", "migration", "policy", "policy_state",
+		"publication", "published",
+	}
+	executorReads = []string{
+		"allowance", "batch", "batch_result", "breaker", "clock", "deleter", "dropped", "pruning", "run", "shard", "worker",
+	}
+	quarantineRead = []string{
+		"policy_id", "leaf", "sqlstate", "relation", "constraint_name", "tries", "entered_at", "tried_at", "retry_at",
+	}
+)
+
+// What they may call.
+var (
+	bothCall      = []string{"publications_fault()", "publications_trouble()", "system_identifier()", "timeline()"}
+	auditorCalls  = []string{"alarm(text)", "beat(uuid, int, int, timestamptz)"}
+	executorCalls = []string{
+		"acquaint(int, int, oid[], name)", "advance_arming(int)", "close_run(uuid, bigint, bigint, bigint, timestamptz)", "code(oid[], boolean)",
+		"end_run(uuid, text)", "forgive(int, timestamptz)", "intruders(oid[], boolean)", "lease(uuid, text)", "leaves(oid)", "looked(int, int)",
+		"measure(int)", "note_due(uuid, bigint)", "open_run(int, int, uuid, oid[], timestamptz[], oid[])", "part_of(oid, oid, timestamptz, name)",
+		"prune(int)", "put_aside(bigint, bigint, text, text)", "reach(oid[])", "release(bigint, bigint, text)",
+		"report(text, int[], text[], text[], timestamptz[])", "rest_run(uuid, text)", "statistics(uuid)", "take_rows(bigint, bigint, text, int)",
+		"trip(int, int, text, bigint, bigint, bigint)", "unseen(oid[], boolean)",
+	}
+)
+
+// Rights are the rights that the migrations give to executor and auditor, in the newest catalog. A role that was dropped and made
+// again has none of them, and the migrations do not run twice.
+func Rights(roles Roles) []Right {
+	var all []Right
+	for _, r := range []struct {
+		role        string
+		read, calls [][]string
+	}{
+		{roles.Executor, [][]string{bothRead, executorReads}, [][]string{bothCall, executorCalls}},
+		{roles.Auditor, [][]string{bothRead}, [][]string{bothCall, auditorCalls}},
+	} {
+		all = append(all, Right{Role: r.role, Privilege: "usage", On: "schema", Object: "lapse"})
+		for _, tables := range r.read {
+			for _, table := range tables {
+				all = append(all, Right{Role: r.role, Privilege: "select", On: "table", Object: "lapse." + table})
+			}
+		}
+		all = append(all, Right{Role: r.role, Privilege: "select", On: "table", Object: "lapse.quarantine", Columns: quarantineRead})
+		for _, functions := range r.calls {
+			for _, function := range functions {
+				all = append(all, Right{Role: r.role, Privilege: "execute", On: "function", Object: "lapse." + function})
+			}
+		}
+	}
+	return all
+}
