@@ -43,7 +43,7 @@ func TestTheTimeOfAProcessHasItsChildrens(t *testing.T) {
 		}
 		return after - before
 	}
-	for spent() < 50*time.Millisecond { //nolint:revive // each look takes time itself
+	for spent() < 50*time.Millisecond {
 	}
 	_ = input.Close()
 	_ = child.Wait() // sh fails at the end of its input
