@@ -16,6 +16,8 @@ type goal interface {
 	listed(policies []planner.InForce, a *guard.Answer, fresh func(schemas.PolicyID) bool) error
 	// due says when a policy of the list is to have its next turn; false: not before another list.
 	due(p *planner.InForce) (at time.Time, ok bool)
+	// whole says that the turn that begins is to look at all of the policy's table.
+	whole(p *planner.InForce) bool
 	// ended sees how a turn ended.
 	ended(t *turn)
 	// reached says that nothing is left to do.
@@ -49,6 +51,7 @@ func (e endless) listed(policies []planner.InForce, a *guard.Answer, _ func(sche
 }
 
 func (e endless) due(p *planner.InForce) (time.Time, bool) { return e.nextTurn(p) }
+func (endless) whole(*planner.InForce) bool                { return false }
 func (endless) ended(*turn)                                {}
 func (endless) reached() bool                              { return false }
 func (endless) reread() time.Duration                      { return rereadInterval }

@@ -37,6 +37,14 @@ func looksOf(p *planner.InForce, roles schemas.Roles) (*functions, error) {
 //	crash behind it    nothing was opened, and the policy's next turn comes sooner than it had to
 func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 	p, m := t.policy, t.memory
+	quiet := m.quietMarks(w.now())
+	if t.whole {
+		if err := p.IgnoreMarks(ctx, w.session.control); err != nil {
+			end, err := w.trouble(t, err, 1)
+			return nil, end, err
+		}
+		quiet = nil
+	}
 	if p.Unfinished != nil {
 		return nil, turnGoesOn, nil
 	}
@@ -50,16 +58,8 @@ func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 		end, err := w.trouble(t, err, 1)
 		return nil, end, err
 	}
-	look, err := w.session.look(ctx, p, f, m.quietMarks(w.now()))
-	if err == nil && (len(look.Unkept) > 0 || !look.Divided) {
-		again := look.Unchecked()
-		if err = p.Acquaint(ctx, w.session.control, &look); err == nil && again {
-			look, err = w.session.look(ctx, p, f, m.quietMarks(w.now()))
-		}
-	}
-	if errors.Is(err, errNoFunction) {
-		err = w.missing(ctx, p, err)
-	}
+	began := w.now()
+	look, err := w.lookAt(ctx, p, f, quiet)
 	if schemas.StateOf(err) == schemas.SQLStateQueryCanceled {
 		w.log.Info("a look takes too long, and a run is opened without: see the index that `lapse plan` names", "policy", p.Name)
 		return nil, turnGoesOn, nil
@@ -79,15 +79,31 @@ func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 		end, err := w.trouble(t, err, 1)
 		return nil, end, err
 	}
-	late := m.foundNothing(p.LookedAt, w.now())
+	now := w.now()
+	late := m.foundNothing(p.LookedAt, now)
 	m.finish(p, &runState{}, rest)
-	if late {
-		if err := p.Looked(ctx, w.session.control); err != nil {
+	if took := now.Sub(began); late || took > longLook {
+		if err := p.Looked(ctx, w.session.control, took); err != nil {
 			end, err := w.trouble(t, err, 1)
 			return nil, end, err
 		}
 	}
 	return nil, turnFinished, nil
+}
+
+// lookAt looks, and once more where what is known of the table had to be taken down first.
+func (w *worker) lookAt(ctx context.Context, p *planner.InForce, f *functions, quiet []int64) (planner.Look, error) {
+	look, err := w.session.look(ctx, p, f, quiet)
+	if err == nil && (len(look.Unkept) > 0 || !look.Divided) {
+		again := look.Unchecked()
+		if err = p.Acquaint(ctx, w.session.control, &look); err == nil && again {
+			look, err = w.session.look(ctx, p, f, quiet)
+		}
+	}
+	if errors.Is(err, errNoFunction) {
+		err = w.missing(ctx, p, err)
+	}
+	return look, err
 }
 
 // missing tells a policy of which the version is being replaced, so that all its functions are gone, from one that has no function for
@@ -105,8 +121,12 @@ func (w *worker) missing(ctx context.Context, p *planner.InForce, gone error) er
 	return gone
 }
 
-// lookedInterval is how often it is written down at most that nothing is due: as often as `lapse status` may be wrong about it.
-const lookedInterval = time.Minute
+const (
+	// lookedInterval is how often it is written down at most that nothing is due: as often as `lapse status` may be wrong about it.
+	lookedInterval = time.Minute
+	// longLook is how long a look takes that is written down at once: it has waded through dead rows, and lets the next ones begin behind them.
+	longLook = 50 * time.Millisecond
+)
 
 // look runs a policy's look in one round trip, in a clean session and a transaction that may not write. The functions that it runs are
 // held against what they must be in the same statement, and nothing of them runs if they differ.

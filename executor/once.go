@@ -28,7 +28,10 @@ const (
 // It returns what it did, and an error if it did less than it was asked: a *guard.Refusal if nothing may be deleted at all,
 // an error for each policy that was stopped, ErrStopping if ctx ended first.
 func (e *Executor) Once(ctx context.Context, now []schemas.PolicyName) (Summary, error) {
-	o := &onceGoal{Executor: e, names: now, begun: e.now()}
+	return e.once(ctx, &onceGoal{Executor: e, names: now, begun: e.now(), looks: true})
+}
+
+func (e *Executor) once(ctx context.Context, o *onceGoal) (Summary, error) {
 	err := e.schedule(ctx, o)
 	switch {
 	case errors.Is(err, ErrStopping):
@@ -46,6 +49,7 @@ type onceGoal struct {
 	begun    time.Time
 	answered time.Time // when the list was read last; zero: never
 	chosen   bool      // the targets are
+	looks    bool      // it looks at all of a table: nobody asks for a run to be told of a hint
 	arming   bool      // one of them was, when the list was read last, and is waited for
 	targets  []*target
 }
@@ -54,6 +58,7 @@ type onceGoal struct {
 type target struct {
 	PolicySummary
 	named bool
+	whole bool // it has had a turn that looked at all of its table
 	over  bool
 	err   error
 	// What earlier runs did: a policy that changes meanwhile begins again under its next version.
@@ -165,6 +170,15 @@ func (o *onceGoal) due(p *planner.InForce) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	return o.memory(p).paused(), true
+}
+
+func (o *onceGoal) whole(p *planner.InForce) bool {
+	t := o.target(p.Name)
+	if t == nil || t.whole {
+		return false
+	}
+	t.whole = true
+	return o.looks
 }
 
 func (o *onceGoal) ended(t *turn) {

@@ -94,6 +94,7 @@ func (s *scheduler) next(connected bool) task {
 	case due != nil:
 		s.step++
 		t := newTurn(due, s.memory(due))
+		t.whole = s.goal.whole(due)
 		s.open, s.opened[due.ID] = append(s.open, t), s.step
 		return task{turn: t}
 	case read:

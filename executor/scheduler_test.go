@@ -22,6 +22,7 @@ func (*always) listed([]planner.InForce, *guard.Answer, func(schemas.PolicyID) b
 	return nil
 }
 func (*always) due(*planner.InForce) (time.Time, bool) { return time.Time{}, true }
+func (*always) whole(*planner.InForce) bool            { return false }
 func (*always) ended(*turn)                            {}
 func (a *always) reached() bool                        { return a.over }
 func (*always) reread() time.Duration                  { return time.Hour }

@@ -31,6 +31,7 @@ const (
 type turn struct {
 	policy *planner.InForce
 	memory *policyMemory
+	whole  bool // somebody asked for it: its look begins at the table's start, whatever low-water marks say
 
 	mu      sync.Mutex
 	run     *planner.Run // nil until it is open

@@ -88,7 +88,7 @@ func setting(line string) string {
 // batchFunctions are the functions of the catalog that a batch runs, besides the policy's own.
 var batchFunctions = []string{
 	"lapse.enforced_holds", "lapse.held_along", "lapse.held_keys", "lapse.held_on",
-	"lapse.clear", "lapse.code", "lapse.distrusted", "lapse.enter", "lapse.examine", "lapse.familiar", "lapse.half_latitude", "lapse.held", "lapse.intruders", "lapse.joined", "lapse.keep", "lapse.lease_time", "lapse.leave", "lapse.look", "lapse.low_mark", "lapse.pin", "lapse.publications_fault", "lapse.publications_trouble",
+	"lapse.clear", "lapse.code", "lapse.distrusted", "lapse.enter", "lapse.examine", "lapse.familiar", "lapse.half_latitude", "lapse.held", "lapse.intruders", "lapse.joined", "lapse.keep", "lapse.lease_time", "lapse.leave", "lapse.look", "lapse.low_mark", "lapse.mark_time", "lapse.pin", "lapse.publications_fault", "lapse.publications_trouble",
 	"lapse.reach", "lapse.record", "lapse.resist", "lapse.resting", "lapse.resting_keys", "lapse.same_table", "lapse.signature", "lapse.surroundings", "lapse.system_identifier", "lapse.timeline", "lapse.unseen", "lapse.worth_a_mark",
 	"lapse.gone", "lapse.removed", "lapse.set_key", "lapse.sets", "lapse.unpromised",
 	"lapse.awaited", "lapse.leave_drop", "lapse.leaves", "lapse.part", "lapse.part_of", "lapse.record_drop", "lapse.referring",
@@ -98,7 +98,7 @@ var batchFunctions = []string{
 var lookFunctions = []string{
 	"lapse.enforced_holds", "lapse.held_along", "lapse.held_keys", "lapse.held_on", "lapse.leaves",
 	"lapse.candidates", "lapse.code", "lapse.distrusted", "lapse.examine", "lapse.familiar", "lapse.few_leaves", "lapse.half_latitude", "lapse.held", "lapse.inspect_leaf", "lapse.intruders", "lapse.joined",
-	"lapse.low_mark", "lapse.pin", "lapse.reach", "lapse.resting", "lapse.resting_keys", "lapse.same_table", "lapse.signature", "lapse.surroundings", "lapse.tree_of", "lapse.tree_signature", "lapse.unseen", "lapse.worth_a_mark",
+	"lapse.low_mark", "lapse.mark_time", "lapse.pin", "lapse.reach", "lapse.resting", "lapse.resting_keys", "lapse.same_table", "lapse.signature", "lapse.surroundings", "lapse.tree_of", "lapse.tree_signature", "lapse.unseen", "lapse.worth_a_mark",
 	"lapse.set_key", "lapse.sets", "lapse.unpromised",
 }
 

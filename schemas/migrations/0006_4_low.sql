@@ -1,8 +1,9 @@
 -- The low-water mark. Behind it lie the dead rows of former runs, which every look and every pass would wade through as long as no vacuum
 -- can remove them. It is an instant: a pass that left nothing in a leaf has deleted every row of it that had fallen due by then.
 --
--- It is a hint. A transaction that commits late, or an update, puts due rows behind it. So it counts for half the policy's latitude, half a
--- day where none is given; then a look or a pass begins at the leaf's start, and finds them. It does not count either
+-- It is a hint. A transaction that commits late, an update, or an insert of rows that are due already puts rows behind it. So it counts for
+-- as long as makes wading cost a hundredth of the time, and for half the policy's latitude at most, half a day where none is given; then a
+-- look or a pass begins at the leaf's start, and finds them. Where somebody asks for a run, now or once, none counts. It does not count either
 --
 --   under another version of the policy
 --   after any hold has changed or ended since the last pass from the start
@@ -57,8 +58,20 @@ end
 $lapse$;
 comment on function lapse.half_latitude is 'For how long a hint may keep a due row from being found: half the policy''s latitude, half a day where none is given.';
 
--- low_mark is the mark of a leaf, if it counts.
-create function lapse.low_mark(policy int, version int, leaf oid) returns table (upto timestamptz, full_at timestamptz)
+-- mark_time is for how long a mark counts. A row that was deleted costs a microsecond to wade through.
+create function lapse.mark_time(policy int, version int, deleted bigint) returns interval
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+begin
+  return least(lapse.half_latitude(mark_time.policy, mark_time.version),
+               greatest(interval '10 seconds', least(mark_time.deleted, 1e12) * interval '100 microseconds'));
+end
+$lapse$;
+comment on function lapse.mark_time is 'For how long a low-water mark counts behind which so many rows were deleted.';
+
+-- low_mark is the mark of a leaf, if it counts, and until when it does.
+create function lapse.low_mark(policy int, version int, leaf oid) returns table (upto timestamptz, full_at timestamptz, until timestamptz)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $lapse$
@@ -67,11 +80,11 @@ declare
   mark record;
   at   timestamptz := clock_timestamp();
 begin
-  select l.upto, l.full_at into mark
+  select l.upto, l.full_at, l.full_at + lapse.mark_time(low_mark.policy, low_mark.version, l.deleted) as until into mark
     from lapse.low_water l
    where l.policy_id = low_mark.policy and l.leaf = low_mark.leaf and l.version = low_mark.version and l.deleted >= lapse.worth_a_mark();
   if not found or mark.full_at > at
-     or mark.full_at < at - lapse.half_latitude(low_mark.policy, low_mark.version)
+     or mark.until < at
      or exists (select from lapse.hold_state s where s.changed_at >= mark.full_at)
      or exists (select from lapse.hold_state s where s.enforced_until >= mark.full_at and s.enforced_until <= at)
      or exists (select from lapse.quarantine q where q.policy_id = low_mark.policy and q.leaf = low_mark.leaf and q.retry_at <= at) then
@@ -79,6 +92,7 @@ begin
   end if;
   upto := mark.upto;
   full_at := mark.full_at;
+  until := mark.until;
   return next;
 end
 $lapse$;
@@ -113,4 +127,19 @@ end
 $lapse$;
 comment on function lapse.clear is 'Takes down that a leaf has no row left that had fallen due. For deletion functions.';
 
-revoke all on function lapse.half_latitude(int, int), lapse.low_mark(int, int, oid), lapse.clear(lapse.claim, lapse.work) from public;
+-- ignore_marks lets no mark of a policy count until a look or a pass has begun at its leaf's start.
+create function lapse.ignore_marks(policy int) returns void
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $lapse$
+begin
+  if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
+    raise exception 'only a member of % may ignore marks', {{.ExecutorText}} using errcode = 'insufficient_privilege';
+  end if;
+  update lapse.low_water l set full_at = '-infinity' where l.policy_id = ignore_marks.policy and isfinite(l.full_at);
+end
+$lapse$;
+comment on function lapse.ignore_marks is 'The next look at a policy''s table begins at its start. For the executor.';
+
+revoke all on function lapse.ignore_marks(int), lapse.mark_time(int, int, bigint), lapse.half_latitude(int, int), lapse.low_mark(int, int, oid), lapse.clear(lapse.claim, lapse.work) from public;
+grant execute on function lapse.ignore_marks(int) to {{.Executor}};
