@@ -30,7 +30,7 @@ func TestNothingIsMissingOrTwiceWhateverIsKilled(t *testing.T) {
 	t.Parallel()
 	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		seed := number("LAPSE_TEST_SEED", time.Now().UnixNano())
-		rounds := int(number("LAPSE_TEST_ROUNDS", 10))
+		rounds := int(number("LAPSE_TEST_ROUNDS", 6))
 		t.Logf("LAPSE_TEST_SEED=%d", seed)
 		r := newRig(t, db, kafkatest.Solo(t, kafkaserver.Options{}))
 		r.settings.MaxBuffered = 256 << 10 // so that large transactions are caught in the middle

@@ -23,7 +23,7 @@ type Metrics struct {
 	kafka        *kafka.Metrics
 
 	byCause   [evidence.Unverified + 1][evidence.Drop + 1]prometheus.Counter // published, looked up once
-	since     atomic.Int64                                                         // see behind; Unix microseconds, 0 for nothing
+	since     atomic.Int64                                                   // see behind; Unix microseconds, 0 for nothing
 	serverLag lagTracker
 }
 

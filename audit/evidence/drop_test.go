@@ -23,7 +23,9 @@ func droppedRow(c schemas.Claim, mac []byte) *replication.Change {
 		"2026-09-01 00:00:00+00", "2026-09-30 23:59:59.999999+00", "2026-11-21 10:15:30.1+00")...))
 }
 
-func dropped(c schemas.Claim) *replication.Change { return droppedRow(c, c.DropMAC(evidencetest.TagKey)) }
+func dropped(c schemas.Claim) *replication.Change {
+	return droppedRow(c, c.DropMAC(evidencetest.TagKey))
+}
 
 // with replaces the value of a column of a dropped partition's row.
 func with(change *replication.Change, column string, value any) *replication.Change {
@@ -120,16 +122,16 @@ func TestADropIsAnEventInEveryPartitionAndARecord(t *testing.T) {
 func TestANameIsReadAsPostgreSQLWritesIt(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		`public.parts`:               "public parts",
-		`public."user"`:              "public user",
-		`"Sh.op"."Orders ""old"""`:   `Sh.op Orders "old"`,
-		`"größe"."a.""b""".c`:        "",
-		`public`:                     "",
-		`.parts`:                     "",
-		`public.`:                    "",
-		`"public.parts`:              "",
-		`"".parts`:                   "",
-		`public."parts"x`:            "",
+		`public.parts`:             "public parts",
+		`public."user"`:            "public user",
+		`"Sh.op"."Orders ""old"""`: `Sh.op Orders "old"`,
+		`"größe"."a.""b""".c`:      "",
+		`public`:                   "",
+		`.parts`:                   "",
+		`public.`:                  "",
+		`"public.parts`:            "",
+		`"".parts`:                 "",
+		`public."parts"x`:          "",
 	} {
 		schema, name, ok := evidence.ParseQualified(text)
 		if got := schema + " " + name; ok != (want != "") || ok && got != want {

@@ -41,6 +41,7 @@ policies:
     table: public.sessions
     expire: { column: last_seen, after: 30 days }
     every: 1 second
+    pace: unlimited
     batch: %d
     state: armed
 `
@@ -235,7 +236,7 @@ func TestEveryDueRowIsOneSystemEventWhateverOthersDeleteOrForge(t *testing.T) {
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)
 		defer cancel()
-		s := newShop(t, db, kafkatest.Broker(t), rows(100_000), rows(2_000), 1000)
+		s := newShop(t, db, kafkatest.Broker(t), rows(30_000), rows(2_000), 500)
 		began := time.Now()
 		d := s.m.serve()
 		if err := s.interfere(ctx); err != nil {
@@ -279,7 +280,7 @@ func TestKillingServeAtAnyMomentLosesAndRepeatsNothing(t *testing.T) {
 			if err != nil {
 				t.Fatalf("wait until %d rows are deleted: %v", moment, err)
 			}
-			wait(ctx, time.Duration(random.IntN(200))*time.Millisecond)
+			wait(ctx, time.Duration(random.IntN(100))*time.Millisecond)
 			d.kill()
 			if i < len(moments)-1 {
 				// A dead executor's lease ends by itself after 30 s. That is waited for once, at the last moment.

@@ -150,15 +150,20 @@ func (s *script) lines(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	for deadline := time.Now().Add(scriptTimeout); ; {
-		ts.Check(ts.Exec(args[1], args[2:]...))
-		got := strings.Count(ts.ReadFile("stdout"), "\n")
-		if got == want {
-			return
+	ctx, cancel := context.WithTimeout(s.t.Context(), scriptTimeout)
+	defer cancel()
+	got := 0
+	err = eventually(ctx, func() (bool, error) {
+		if err := ts.Exec(args[1], args[2:]...); err != nil {
+			return false, err
 		}
-		if got > want || time.Now().After(deadline) {
-			ts.Fatalf("%d lines, want %d:\n%s", got, want, ts.ReadFile("stdout"))
+		if got = strings.Count(ts.ReadFile("stdout"), "\n"); got > want {
+			return false, errors.New("too many")
 		}
+		return got == want, nil
+	})
+	if err != nil {
+		ts.Fatalf("%d lines, want %d: %v\n%s", got, want, err, ts.ReadFile("stdout"))
 	}
 }
 
