@@ -1,9 +1,11 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,6 +19,7 @@ import (
 type catalogState struct {
 	histories  []historyRow            // ascending; empty in a database without the catalog
 	heartbeats map[uuid.UUID]time.Time // when each heartbeat that is there was written
+	covered    []evidence.CoveredTable // the rows of lapse.covered, in their order
 	slotStart  schemas.LSN             // the slot's consistent point as init recorded it; zero for none
 	slotMade   time.Time               // when init recorded it
 }
@@ -89,5 +92,38 @@ func queryCatalog(ctx context.Context, conn *pgx.Conn) (*catalogState, error) {
 	if _, err := pgx.ForEachRow(rows, []any{&nonce, &at}, func() error { c.heartbeats[nonce] = at.UTC(); return nil }); err != nil {
 		return nil, fmt.Errorf("read the heartbeats: %w", err)
 	}
+	if c.covered, err = queryCovered(ctx, conn); err != nil {
+		return nil, fmt.Errorf("read the tables that are published: %w", err)
+	}
 	return c, nil
+}
+
+func queryCovered(ctx context.Context, conn *pgx.Conn) ([]evidence.CoveredTable, error) {
+	rows, err := conn.Query(ctx, `select c.number, c.relation, c.name, coalesce(c.root, ''), c.ended from lapse.covered c order by c.number`)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (c evidence.CoveredTable, err error) {
+		var number int64
+		var oid uint32
+		var name, root string
+		var ended bool
+		if err = row.Scan(&number, &oid, &name, &root, &ended); err == nil {
+			var ok bool
+			if c, ok = evidence.NewCoveredTable(number, oid, name, root, ended); !ok {
+				c = evidence.CoveredTable{Number: number, Ended: true} // of no table
+			}
+		}
+		return c, err
+	})
+}
+
+// coveredUpTo are the tables that were published at a heartbeat. What later ones found is still in the stream: nothing else says
+// behind which transactions it belongs.
+func (c *catalogState) coveredUpTo(beat *evidence.Heartbeat) []evidence.CoveredTable {
+	if beat == nil {
+		return nil
+	}
+	n, _ := slices.BinarySearchFunc(c.covered, beat.Covered+1, func(t evidence.CoveredTable, number int64) int { return cmp.Compare(t.Number, number) })
+	return c.covered[:n]
 }

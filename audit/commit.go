@@ -51,6 +51,7 @@ func (r *relay) commit(ctx context.Context, tx *replication.Tx) error {
 			return err
 		}
 	}
+	r.stale = r.stale || outcome.Partitions && r.stream.Identity().ServerVersion < partitionsSeen
 	return r.record(ctx, evidence.EndOf(tx), outcome.Records)
 }
 

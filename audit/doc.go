@@ -5,9 +5,9 @@
 //
 // Every row that a committed transaction deletes from a published table is in its topic once, whatever dies. Its event is in
 // one partition, chosen by its key, behind every event of former transactions. System deletes are in one topic; user and
-// unverified deletes are in another. A partition that a policy drops is one event in each partition of the first, a truncated table in each of
-// the second. Every transaction with
-// events, or with a ledger row that the log keeps, has a record in the log, behind its events and before the slot moves on.
+// unverified deletes are in another. A partition that a policy drops is one event in each partition of the first, a truncated
+// table in each of the second. Every transaction with events, or with a ledger row that the log keeps, has a record in the log,
+// behind its events and before the slot moves on.
 //
 // The same WAL gives the same bytes whenever it is read with the same keys and route: package evidence alone decides what an
 // event says and where it goes.
@@ -94,6 +94,8 @@
 //	the database is a copy, or was restored   nothing is published or confirmed, Ready says it, and the check is made again
 //	                                          until a person has run lapse history accept
 //	a standby was promoted                    goes on, with a rewind if it lacked what was published and that is little
+//	a table joins, leaves, is renamed,        the next heartbeat finds it and the log says it. Before 15 the server may go on as
+//	 attached or detached                     before, so the stream is opened anew: reopenStale in relay.go
 //	somebody changes the publications         a gap from the last heartbeat that was right; not ready while it lasts
 //	heartbeats do not come back               not ready: they are not published, or there is much to catch up with
 //	the slot is dropped, or lost              replication's error: lapse init --new-slot; a gap in the same topics

@@ -76,6 +76,8 @@ var (
 	errMoved   = errors.New("somebody else wrote into the topics while they were taken over")
 	// errServerChanged: two openings of the stream reached two servers, or two slots.
 	errServerChanged = errors.New("the server or its slot changed between two openings of the stream")
+	// errPartitions: see relay.reopenStale.
+	errPartitions = errors.New("there are other partitions, of which PostgreSQL before 15 takes no notice while it streams")
 )
 
 // grade says what to do about an error.
@@ -100,7 +102,7 @@ func gradeOf(err error) grade {
 		return stop
 	case errors.Is(err, kafka.ErrRestart), errors.Is(err, errMoved), errors.Is(err, errServerChanged):
 		return restart
-	case replication.GradeOf(err) == replication.Retry:
+	case errors.Is(err, errPartitions), replication.GradeOf(err) == replication.Retry:
 		return reopen
 	default:
 		return stop

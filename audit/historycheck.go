@@ -104,7 +104,7 @@ func (h *historyCheck) checkLog(ctx context.Context) error {
 func (h *historyCheck) compareStream(ctx context.Context) error {
 	h.comparison = &comparison{
 		stream: h.stream, identity: h.identity, client: h.client, route: h.route, topics: h.topics, walk: h.walk,
-		assembler: evidence.NewAssembler(h.route.Source, h.auditor.config.Keys, evidence.Standing{}),
+		assembler: evidence.NewAssembler(h.route.Source, h.auditor.config.Keys, evidence.Standing{Tables: h.catalog.coveredUpTo(h.start.last.Beat)}),
 		router:    evidence.NewRouter(h.route, h.auditor.config.HashKey), markers: h.start.markers,
 	}
 	return h.comparison.run(ctx)

@@ -47,6 +47,7 @@ type relay struct {
 	// The transaction that is being read.
 	tx         *replication.Tx
 	passed     bool // it is recorded; its changes are dropped unread
+	stale      bool // the server may go on as if partitions were those of before: see reopenStale
 	heartbeats *heartbeatMonitor
 	noRow      map[uint32]bool // relations whose events name no row, as was warned of
 
@@ -70,7 +71,7 @@ func newRelay(
 	r := &relay{
 		route: route, publisher: publisher, metrics: metrics, log: log, now: time.Now,
 		assembler: evidence.NewAssembler(route.Source, config.Keys, evidence.Standing{
-			Last: start.last, Origin: start.origin, Replaced: start.replaced, Tail: checked.last(start.replaced),
+			Last: start.last, Tables: start.tables, Origin: start.origin, Replaced: start.replaced, Tail: checked.last(start.replaced),
 		}),
 		router: evidence.NewRouter(route, config.HashKey),
 		writer: evidence.NewLogWriter(route, start.history.nonce, cmp.Or(start.named, start.last.Beat)),
@@ -98,6 +99,9 @@ func (r *relay) run(ctx context.Context, stream *replication.Stream, first *repl
 		if until != 0 && r.finished(until) {
 			return errReached
 		}
+		if r.stale {
+			return r.reopenStale(ctx)
+		}
 		message, err := stream.Next(ctx)
 		switch {
 		case err == nil:
@@ -115,6 +119,26 @@ func (r *relay) run(ctx context.Context, stream *replication.Stream, first *repl
 		case ctx.Err() != nil:
 			return ctx.Err()
 		default:
+			return err
+		}
+	}
+}
+
+// partitionsSeen is the first version of the server that looks anew at a table which is attached or detached while it streams. Before,
+// it goes on as it began: it sends nothing of a table that it has met before it was attached, and all of one that was detached.
+const partitionsSeen = 150000
+
+// reopenStale ends the stream when all that was read is confirmed, and nothing behind it: the next one sends what comes behind the
+// heartbeat that found other partitions, and sends it as they are.
+func (r *relay) reopenStale(ctx context.Context) error {
+	for {
+		if err := r.flush(); err != nil {
+			return err
+		}
+		if r.queue.empty() {
+			return errPartitions
+		}
+		if err := r.wait(ctx); err != nil {
 			return err
 		}
 	}
@@ -145,7 +169,7 @@ func (r *relay) wakeBy(timer *time.Timer, until schemas.LSN) (due time.Time) {
 
 // attach makes stream the one that is read, and confirmed to.
 func (r *relay) attach(stream *replication.Stream) {
-	r.stream, r.tx = stream, nil
+	r.stream, r.tx, r.stale = stream, nil, false
 	r.coverage.begin(r.reach, r.now())
 	r.metrics.serverLag.restart(r.reach.LSN)
 	r.unwatch = wakeOn(stream, r.publisher.Progress())

@@ -13,11 +13,12 @@ import (
 // startingPoint is where a start goes on.
 type startingPoint struct {
 	history historyRow
-	reach   evidence.Reach      // of the log's end
-	begun   evidence.Kind       // of the log's last record; empty for an empty log
-	named   *evidence.Heartbeat // the last heartbeat, as the next records name it; nil for none
-	last    evidence.LastBeat   // the last heartbeat, as the next one must follow it
-	markers []evidence.Marker   // to be written before anything else
+	reach   evidence.Reach          // of the log's end
+	begun   evidence.Kind           // of the log's last record; empty for an empty log
+	named   *evidence.Heartbeat     // the last heartbeat, as the next records name it; nil for none
+	last    evidence.LastBeat       // the last heartbeat, as the next one must follow it
+	tables  []evidence.CoveredTable // that were published at that heartbeat
+	markers []evidence.Marker       // to be written before anything else
 
 	origin   evidence.Reach // of the log
 	replaced []string       // topics that have lost what was in them: gaps, written with the next heartbeat

@@ -90,7 +90,11 @@ func (a *Auditor) checkHistory(ctx context.Context, client *kafka.Client, o *ope
 		return check, err
 	}
 	a.setNotReady("comparing the log with the database")
-	return check, check.run(ctx)
+	err = check.run(ctx)
+	if err == nil {
+		check.start.tables = o.catalog.coveredUpTo(check.start.last.Beat)
+	}
+	return check, err
 }
 
 // openedStream is a stream, and what the catalog said when the stream was opened.

@@ -12,11 +12,12 @@ const (
 	PolicyTable      = "policy"
 	PolicyStateTable = "policy_state"
 	HeartbeatTable   = "heartbeat"
+	CoveredTable     = "covered" // which tables are published
 	HoldTable        = "hold"
 	HoldStateTable   = "hold_state"
 )
 
 // LedgerTables are published in lapse_ledger: the evidence, and the auditor's heartbeats. lapse.publications_trouble has them too.
 func LedgerTables() []string {
-	return []string{BatchTable, ResultTable, DroppedTable, PolicyTable, PolicyStateTable, HeartbeatTable, HoldTable, HoldStateTable}
+	return []string{BatchTable, ResultTable, DroppedTable, PolicyTable, PolicyStateTable, HeartbeatTable, CoveredTable, HoldTable, HoldStateTable}
 }

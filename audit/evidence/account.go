@@ -33,6 +33,7 @@ type Account struct {
 	Drop      *PartitionDrop // the one that the claim is of; nil for none
 	Awaited   bool           // rows of the ledger for whose confirmation somebody waits: policies, their states, heartbeats
 	Heartbeat *Heartbeat     // the last heartbeat; nil for none
+	Covered   []CoveredTable // the tables that the heartbeat found otherwise than the one before
 	Tallies   []Tally        // in the order in which each first came
 
 	// OwnUnverified is the first batch that the deletion functions wrote in this transaction, row and result, or the first drop,

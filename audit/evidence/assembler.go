@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"math"
+	"slices"
 
 	"lapse/replication"
 	"lapse/schemas"
@@ -24,6 +25,7 @@ type pairing interface {
 type Assembler struct {
 	classifier *classifier
 	names      names
+	tables     tables
 	standing   Standing
 	pairs      pairing // nil: every change is an event by itself, or none
 
@@ -36,16 +38,18 @@ type Assembler struct {
 	taken   int
 	certain int
 
-	beat    *Heartbeat // the last of the transaction; nil for none
-	faulty  bool       // one of them shows that something was published otherwise than it must be
+	beat    *Heartbeat  // the last of the transaction; nil for none
+	faulty  bool        // one of them shows that something was published otherwise than it must be
+	untold  []tableLine // of tables; of a heartbeat that has no record
 	outcome Conclusion
 }
 
 // Standing is what the log says before a transaction, as far as its records depend on it.
 type Standing struct {
 	Last     LastBeat
-	Origin   Reach    // of the log
-	Replaced []string // topics that have lost what was in them, which the next heartbeat above Tail says
+	Tables   []CoveredTable // the rows of lapse.covered up to the last heartbeat's, in their order
+	Origin   Reach          // of the log
+	Replaced []string       // topics that have lost what was in them, which the next heartbeat above Tail says
 	// Tail is the last position that any of their partitions has an event of: the topics were made again while a former process
 	// published, and a gap below that would be out of order.
 	Tail replication.Position
@@ -55,6 +59,8 @@ type Standing struct {
 type Conclusion struct {
 	Account *Account
 	Verdict Verdict // Unclaimed for a transaction without a record of its own
+	// Partitions says that the transaction's heartbeat found other partitions than the one before.
+	Partitions bool
 	// Markers go into every partition behind the transaction's events, before its records go into the log.
 	Markers []*Marker
 	// Records are the transaction's records of the log, in their order: the number of each is its Seq, and the last one is
@@ -64,7 +70,7 @@ type Conclusion struct {
 
 // NewAssembler makes an assembler for the WAL of source. A claim verifies if it does so under any of keys.
 func NewAssembler(source Source, keys []schemas.Key, standing Standing) *Assembler {
-	return &Assembler{classifier: newClassifier(source, keys), names: names{}, standing: standing}
+	return &Assembler{classifier: newClassifier(source, keys), names: names{}, tables: newTables(standing.Tables), standing: standing}
 }
 
 // Begin starts a transaction. What was known of the one before is gone.
@@ -87,7 +93,9 @@ func (a *Assembler) Change(change *replication.Change) {
 	if finding.Op == Drop {
 		a.event.setDrop(a.tx, change.Ordinal, a.classifier.Account().Drop)
 	} else {
-		a.event.set(a.tx, change, finding, a.classifier.Claim(), a.names.of(change.Relation))
+		known := a.names.of(change.Relation, a.tables)
+		a.event.set(a.tx, change, finding, a.classifier.Claim(), known.name)
+		a.event.Root, a.event.Partition = known.root, known.partition
 		if finding.Cause == System {
 			a.classifier.tell(&a.event)
 		}
@@ -173,6 +181,12 @@ func (a *Assembler) listen() {
 // has none: the gap comes with a later one.
 func (a *Assembler) conclude(tx *replication.Tx, around *Surroundings) {
 	o, last := &a.outcome, &a.standing.Last
+	if len(o.Account.Covered) > 0 {
+		lines := a.tables.take(o.Account.Covered)
+		o.Partitions = slices.ContainsFunc(lines, func(l tableLine) bool { return l.row.Root != "" })
+		a.untold = append(a.untold, lines...)
+		clear(a.names)
+	}
 	if len(a.standing.Replaced) > 0 && !a.faulty && tx.Position(math.MaxUint32).Compare(a.standing.Tail) < 0 {
 		*last = LastBeat{Beat: a.beat, Reach: EndOf(tx)} // and no record: with one, the next start would take the topics as they are
 		return
@@ -192,6 +206,7 @@ func (a *Assembler) conclude(tx *replication.Tx, around *Surroundings) {
 	for _, topic := range a.standing.Replaced {
 		gap(ReasonTopic, topic, a.standing.Origin)
 	}
+	until := last.intact()
 	a.standing.Replaced, *last = nil, LastBeat{Beat: a.beat, Reach: EndOf(tx)}
 	beat := a.beat
 	for _, m := range o.Markers {
@@ -201,6 +216,9 @@ func (a *Assembler) conclude(tx *replication.Tx, around *Surroundings) {
 	if len(o.Markers) == 0 {
 		o.Records = append(o.Records, &CoverageContent{At: tx.CommitTime, Heartbeat: beat, Surroundings: around})
 	}
+	// Behind the record that has the heartbeat: where only some of them are in the log, its first shows which transaction it is.
+	o.Records = append(o.Records, coverTables(a.untold, tx, until, around)...)
+	a.untold = nil
 }
 
 // eventCopy is an event with a copy of its keys and values.
@@ -230,19 +248,21 @@ func (h *eventCopy) copy(e *Event) {
 	h.event.Values = take(values, e.Values)
 }
 
-// names keeps the written names of tables.
+// names keeps the written names of tables, and of their roots.
 type names map[uint32]named
 
 type named struct {
-	relation *replication.Relation
-	name     string
+	relation   *replication.Relation
+	name, root string // root: see tables.rootOf
+	partition  bool
 }
 
-func (n names) of(relation *replication.Relation) string {
+func (n names) of(relation *replication.Relation, published tables) named {
 	known := n[relation.OID]
 	if known.relation != relation {
 		known = named{relation: relation, name: tableName(relation)}
+		known.root, known.partition = published.rootOf(relation, known.name)
 		n[relation.OID] = known
 	}
-	return known.name
+	return known
 }

@@ -122,6 +122,10 @@ func (c *classifier) ledger(change *replication.Change, first bool) {
 		}
 	case schemas.PolicyTable, schemas.PolicyStateTable:
 		c.account.Awaited = true
+	case schemas.CoveredTable:
+		if row, ok := parseCovered(change); ok {
+			c.account.Covered = append(c.account.Covered, row)
+		}
 	case schemas.HeartbeatTable:
 		c.account.Awaited = true
 		if h := parseHeartbeat(change); h != nil {

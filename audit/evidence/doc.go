@@ -25,7 +25,7 @@
 // history, timeline, the end of its transaction, and its number (seq) among the records with that end. Both are strictly
 // ascending, in each partition and in the log.
 //
-// A transaction has any number of records: its own, then the coverage or the gaps of the heartbeat that it wrote. All but
+// A transaction has any number of records: its own, that of a drop, then the coverage or the gaps of the heartbeat that it wrote, and its tables. All but
 // the last say that another follows ("more"). What a record reaches is reached only when the last record of the transaction
 // is in the log; until then the slot is not confirmed, and sends the transaction again. A restart drops by its position
 // what is there, and appends the rest. A record without seq and more, of a former version, is the first and the last.
@@ -57,6 +57,12 @@
 // Under lapse.batch.told some columns of the target's identity are values of the system's events, and not keys; under lapse.batch.due
 // each row of the target is judged by the value that the log has (due.go). Neither is in the claim: without them there are keys, and no
 // judgement.
+//
+// # Which table a partition belongs to
+//
+// No change says it. A heartbeat that finds other tables published than the one before has a row of lapse.covered for each in its
+// transaction. From the end of that transaction on events name the root, and its records in the log say of each table that it is covered
+// from there on, or how far it was. An assembler begins with the rows up to the last heartbeat before it.
 //
 // # Where the next one goes
 //

@@ -26,7 +26,7 @@ func parseDrop(change *replication.Change, claim *schemas.Claim) *PartitionDrop 
 	found := 0
 	for i, column := range change.Relation.Columns {
 		text, sent := textOf(change.New, i)
-		ok := sent
+		var ok bool
 		switch column.Name {
 		case "relation":
 			d.Relation.Schema, d.Relation.Name, ok = parseQualified(text)
@@ -45,7 +45,7 @@ func parseDrop(change *replication.Change, claim *schemas.Claim) *PartitionDrop 
 		default:
 			continue
 		}
-		if !ok {
+		if !sent || !ok {
 			return nil
 		}
 		found++
@@ -91,14 +91,13 @@ func parseIdentifier(text string) (name, rest string, ok bool) {
 func (e *Event) setDrop(tx *replication.Tx, ordinal uint32, d *PartitionDrop) {
 	*e = Event{
 		Tx: tx, Ordinal: ordinal, Op: Drop, Cause: System, Claim: d.Claim, Drop: d,
-		TableOID: d.Relation.OID, Table: tableName(d.Relation), Relation: d.Relation, Keys: e.Keys[:0],
+		TableOID: d.Relation.OID, Table: tableName(d.Relation), Relation: d.Relation, Root: d.Root, Partition: true, Keys: e.Keys[:0],
 	}
 }
 
 // appendDrop writes what events and the log say of a drop alike.
-func appendDrop(b []byte, d *PartitionDrop, form TextForm) []byte {
-	b = appendText(append(b, `"root":`...), d.Root, form)
-	b = appendInt(append(b, `,"rows":`...), d.Rows)
+func appendDrop(b []byte, d *PartitionDrop) []byte {
+	b = appendInt(append(b, `"rows":`...), d.Rows)
 	if !d.Oldest.IsZero() {
 		b = appendInstant(append(b, `,"oldest":`...), d.Oldest)
 	}
@@ -126,7 +125,8 @@ func (c *dropContent) append(b []byte, form TextForm) []byte {
 	b = appendUint(append(b, `,"xid":`...), uint64(tx.XID))
 	b = appendText(append(b, `,"table":`...), tableName(d.Relation), form)
 	b = appendUint(append(b, `,"table_oid":`...), uint64(d.Relation.OID))
-	b = appendDrop(append(b, ','), d, form)
+	b = appendText(append(b, `,"root":`...), d.Root, form)
+	b = appendDrop(append(b, ','), d)
 	b = appendClaim(append(b, `,"claim":{`...), d.Claim, form)
 	return append(hex.AppendEncode(append(b, `,"functions":"`...), d.Claim.Functions[:]), `"}`...)
 }

@@ -29,12 +29,16 @@ type Event struct {
 	TableOID uint32
 	Table    string // as people write it
 	Relation *replication.Relation
-	Keys     []Key // Delete and SoftDelete only
-	Full     bool  // as above: the server names the row by all its values, none of which is in Keys
-	Hashed   bool  // System only: values of Keys are not to be told
-	Values   []Key // System only: the columns of the identity that the policy wants told as values, which are not in Keys
-	Due      Judgement
-	Nameless bool // as above: the server did not send what names the row, and Keys is empty
+	// Root is the table that the row belongs to, as people write it: Table or, if that is a partition, its root. It is empty where no
+	// heartbeat has found the table yet.
+	Root      string
+	Partition bool
+	Keys      []Key // Delete and SoftDelete only
+	Full      bool  // as above: the server names the row by all its values, none of which is in Keys
+	Hashed    bool  // System only: values of Keys are not to be told
+	Values    []Key // System only: the columns of the identity that the policy wants told as values, which are not in Keys
+	Due       Judgement
+	Nameless  bool // as above: the server did not send what names the row, and Keys is empty
 
 	Drop *PartitionDrop // Drop only
 

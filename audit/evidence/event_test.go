@@ -67,6 +67,16 @@ func eventOf(t *testing.T, route *evidence.Route, tx *replication.Tx, changes ..
 	return evidence.NewRouter(route, evidencetest.HashKey).Route(a.Next())
 }
 
+// partitionEvent is a delete from a partition that a heartbeat has found.
+func partitionEvent(route *evidence.Route) *evidence.Routed {
+	part := numbered(relation(16540, "public", "sessions_2026_09", "id*"))
+	known, _ := evidence.NewCoveredTable(1, part.OID, "public.sessions_2026_09", "public.sessions", false)
+	a := assembler(evidence.Standing{Tables: []evidence.CoveredTable{known}})
+	a.Begin(exampleTx())
+	a.Change(del(part, 42))
+	return evidence.NewRouter(route, evidencetest.HashKey).Route(a.Next())
+}
+
 // drain takes what is certain.
 func drain(a *evidence.Assembler) (n int) {
 	for a.Next() != nil {
@@ -108,6 +118,7 @@ func examplesBy(t *testing.T, route *evidence.Route) map[string]*evidence.Routed
 		"event-user":       eventOf(t, route, exampleTx(), del(target, 42)),
 		"event-origin":     eventOf(t, route, fromElsewhere, del(odd, "Käse & \"Brot\"\n\u0001</b>", nil)),
 		"event-unverified": eventOf(t, route, fromElsewhere, batchRow(exampleClaim(), nil), del(target, 42)),
+		"event-root":       partitionEvent(route),
 		"event-drop":       eventOf(t, route, exampleTx(), dropped(exampleClaim())),
 		"event-truncate":   eventOf(t, route, exampleTx(), emptied),
 		"event-hashed":     eventOf(t, route, exampleTx(), del(odd, strings.Repeat("Käse", 20_000), "7")),
@@ -152,6 +163,7 @@ func TestTheSchemaRefusesAnEventThatSaysTooMuch(t *testing.T) {
 		{"a gap with a table", "event-gap", `"table_name":""`, `"table_name":"public.sessions"`},
 		{"a rewind that does not say from where", "event-rewind", `"from"`, `"form"`},
 		{"a delete without a cause", "event-user", `"cause":"user"`, `"cause":""`},
+		{"a gap with a root", "event-gap", `"reason"`, `"root":"public.sessions","reason"`},
 		{"a user's drop", "event-truncate", `"TRUNCATE"`, `"DROP"`},
 		{"a drop that does not say how many rows", "event-drop", `"rows"`, `"rowz"`},
 		{"a drop with a row", "event-drop", `"mods":[]`, `"mods":[{"keys":{"id":"42"},"old_values":{},"new_values":{}}]`},

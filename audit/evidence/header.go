@@ -26,6 +26,7 @@ const (
 	HeaderHistory  = "lapse-history"
 	HeaderTimeline = "lapse-tli"
 	HeaderSchema   = "lapse-schema"
+	HeaderRoot     = "lapse-root" // of a partition; empty for any other table
 )
 
 // HeaderProcess is in a fence: the process that wrote it.
@@ -36,7 +37,7 @@ const headerSeqAt = 8
 
 var headerNames = [...]string{
 	HeaderCause, schemas.HeaderOp, HeaderPolicy, HeaderTable, HeaderCascade, HeaderRun, HeaderXID, HeaderLSN, HeaderSeq,
-	HeaderSystem, HeaderDatabase, HeaderHistory, HeaderTimeline, HeaderSchema,
+	HeaderSystem, HeaderDatabase, HeaderHistory, HeaderTimeline, HeaderSchema, HeaderRoot,
 }
 
 // ErrNoEvent says that a record is nothing that this program writes as an event.

@@ -23,6 +23,7 @@ type Heartbeat struct {
 	LookedAt schemas.LSN
 	Fault    string // what was found changed in the publications; empty if nothing
 	Faults   int64  // how often something was found changed, ever
+	Covered  int64  // number of the last row of lapse.covered by then; zero in rows that a former version wrote
 }
 
 var heartbeatColumns = map[string]func(*Heartbeat, string) bool{
@@ -36,8 +37,9 @@ var heartbeatColumns = map[string]func(*Heartbeat, string) bool{
 
 // optionalColumns are the columns that may be NULL, or not there in rows of a former version.
 var optionalColumns = map[string]func(*Heartbeat, string) bool{
-	"former": func(h *Heartbeat, s string) bool { return parseUUID(s, &h.Former) },
-	"fault":  func(h *Heartbeat, s string) bool { h.Fault = s; return true },
+	"former":  func(h *Heartbeat, s string) bool { return parseUUID(s, &h.Former) },
+	"fault":   func(h *Heartbeat, s string) bool { h.Fault = s; return true },
+	"covered": func(h *Heartbeat, s string) bool { return parseInt64(s, &h.Covered) && h.Covered >= 0 },
 	"looked_at": func(h *Heartbeat, s string) (ok bool) {
 		at, err := schemas.ParseLSN(s)
 		h.LookedAt = at
@@ -95,7 +97,11 @@ func appendHeartbeat(b []byte, h *Heartbeat, form TextForm) []byte {
 	if h.Fault != "" {
 		b = appendText(append(b, `,"fault":`...), h.Fault, form)
 	}
-	return append(appendInt(append(b, `,"faults":`...), h.Faults), '}')
+	b = appendInt(append(b, `,"faults":`...), h.Faults)
+	if h.Covered > 0 {
+		b = appendInt(append(b, `,"covered":`...), h.Covered)
+	}
+	return append(b, '}')
 }
 
 // heartbeatJSON is a heartbeat as a record of the log has it.
@@ -109,12 +115,13 @@ type heartbeatJSON struct {
 	LookedAt    string    `json:"looked_at"`
 	Fault       string    `json:"fault"`
 	Faults      int64     `json:"faults"`
+	Covered     int64     `json:"covered"`
 }
 
 func (j *heartbeatJSON) heartbeat() *Heartbeat {
 	h := &Heartbeat{
 		Nonce: j.Nonce, Former: j.Former, At: j.At, History: schemas.History(j.History),
-		Timeline: schemas.Timeline(j.Timeline), ServerStart: j.ServerStart, Fault: j.Fault, Faults: j.Faults,
+		Timeline: schemas.Timeline(j.Timeline), ServerStart: j.ServerStart, Fault: j.Fault, Faults: j.Faults, Covered: j.Covered,
 	}
 	h.LookedAt, _ = schemas.ParseLSN(j.LookedAt) // zero where the record says nothing of it
 	return h

@@ -57,7 +57,8 @@ func exampleEntries() map[string]*evidence.Entry {
 		"log-coverage-heartbeat": write(exampleTx().EndLSN, 0, &evidence.CoverageContent{
 			At: commitTime, Heartbeat: beat, Surroundings: exampleSurroundings(),
 		}),
-		"log-gap": marked(0x19C3000, evidence.Gap),
+		"log-coverage-tables": write(exampleTx().EndLSN, 1, exampleTables()),
+		"log-gap":             marked(0x19C3000, evidence.Gap),
 		"log-gap-first": writer.Write(&evidence.MarkerContent{
 			Marker: exampleMarker(evidence.Gap), Surroundings: exampleSurroundings(),
 		}, evidence.LogPosition{Reach: evidence.Reach{History: 1, Timeline: 1, LSN: 0x19C3000}, Seq: 3}, true),

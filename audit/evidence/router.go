@@ -47,11 +47,13 @@ type likeness struct {
 	batch    uuid.UUID
 	tableOID uint32
 	table    string
+	root     string
+	part     bool
 }
 
 func likenessOf(e *Event) likeness {
 	l := likeness{
-		tx: *e.Tx, op: e.Op, cause: e.Cause, cascade: e.Cascade, tableOID: e.TableOID, table: e.Table,
+		tx: *e.Tx, op: e.Op, cause: e.Cause, cascade: e.Cascade, tableOID: e.TableOID, table: e.Table, root: e.Root, part: e.Partition,
 		options: [2]bool{e.TruncateCascade, e.RestartIdentity}, values: len(e.Values) > 0,
 	}
 	if e.Claim != nil {
@@ -156,6 +158,11 @@ func (r *Router) appendHeader(dst []byte, name string, e *Event) []byte {
 		return dst
 	case HeaderTable:
 		return append(dst, e.Table...)
+	case HeaderRoot:
+		if e.Partition {
+			return append(dst, e.Root...)
+		}
+		return dst
 	case HeaderCascade:
 		return appendBool(dst, e.Cascade)
 	case HeaderRun:

@@ -198,8 +198,11 @@ func appendLapse(dst []byte, e *Event, source *Source, form TextForm) []byte {
 		dst = appendBool(append(dst, `,"truncate_cascade":`...), e.TruncateCascade)
 		dst = appendBool(append(dst, `,"restart_identity":`...), e.RestartIdentity)
 	}
+	if e.Root != "" {
+		dst = appendText(append(dst, `,"root":`...), e.Root, form)
+	}
 	if e.Drop != nil {
-		dst = appendDrop(append(dst, ','), e.Drop, form)
+		dst = appendDrop(append(dst, ','), e.Drop)
 	}
 	dst = appendUint(append(dst, `,"table_oid":`...), uint64(e.TableOID))
 	dst = appendSource(append(dst, ','), source, form)

@@ -54,7 +54,7 @@ the database's history, each once. What breaks it is named on stderr, and the ex
 	flags := cmd.Flags()
 	flags.StringVar(&c.cause, "cause", "", "only events of this `cause`: system, user or unverified")
 	flags.StringVar(&c.policy, "policy", "", "only events of this `policy`")
-	flags.StringVar(&c.table, "table", "", "only events of this `table`, as schema.table")
+	flags.StringVar(&c.table, "table", "", "only events of this `table` and its partitions, as schema.table")
 	flags.BoolVar(&c.follow, "follow", false, "go on with events that are still to come, until stopped")
 	jsonFlag(cmd, &c.asJSON)
 	return cmd
@@ -250,7 +250,8 @@ func (c *consumer) wants(r *schemas.Record) bool {
 	case r.Header(schemas.HeaderOp) == schemas.OpFence:
 		return false
 	default:
-		return matches(c.cause, evidence.HeaderCause) && matches(c.policy, evidence.HeaderPolicy) && matches(c.table, evidence.HeaderTable)
+		return matches(c.cause, evidence.HeaderCause) && matches(c.policy, evidence.HeaderPolicy) &&
+			(matches(c.table, evidence.HeaderTable) || matches(c.table, evidence.HeaderRoot))
 	}
 }
 

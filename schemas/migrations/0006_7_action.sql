@@ -355,7 +355,7 @@ begin
     full join (
       select k.oid from pg_class k
        where k.relnamespace = (select n.oid from pg_namespace n where n.nspname = 'lapse')
-         and k.relname in ('batch', 'batch_result', 'dropped', 'policy', 'policy_state', 'heartbeat', 'hold', 'hold_state')
+         and k.relname in ('batch', 'batch_result', 'dropped', 'policy', 'policy_state', 'heartbeat', 'covered', 'hold', 'hold_state')
     ) c on c.oid = m.prrelid
    where m.prrelid is null or c.oid is null
    order by m.prrelid nulls first, c.oid

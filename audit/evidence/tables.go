@@ -1,0 +1,184 @@
+package evidence
+
+import (
+	"time"
+
+	"lapse/replication"
+)
+
+// CoveredTable is a row of lapse.covered: from the beat on that wrote it, a table is published, or is so no longer.
+type CoveredTable struct {
+	Number int64 // in the order of the beats
+	OID    uint32
+	Table  string // as people write it
+	Root   string // the table that it is a partition of; empty if of none
+	Ended  bool
+}
+
+// NewCoveredTable makes one of the row's columns; root is empty where it is NULL. ok is false where a name cannot be read.
+func NewCoveredTable(number int64, oid uint32, name, root string, ended bool) (c CoveredTable, ok bool) {
+	c = CoveredTable{Number: number, OID: oid, Ended: ended}
+	if c.Table, ok = plainlyQualified(name); ok && root != "" {
+		c.Root, ok = plainlyQualified(root)
+	}
+	return c, ok && oid != 0
+}
+
+// plainlyQualified is a name of SQL as people write it.
+func plainlyQualified(text string) (string, bool) {
+	schema, name, ok := parseQualified(text)
+	return tableName(&replication.Relation{Schema: schema, Name: name}), ok
+}
+
+// parseCovered reads a row of lapse.covered.
+func parseCovered(change *replication.Change) (c CoveredTable, ok bool) {
+	var number int64
+	var oid uint32
+	var name, root, ended string
+	found := 0
+	for i, column := range change.Relation.Columns {
+		text, sent := textOf(change.New, i)
+		switch column.Name {
+		case "number":
+			ok = parseInt64(text, &number)
+		case "relation":
+			ok = parseUint32(text, &oid)
+		case "name":
+			name, ok = text, true
+		case "ended":
+			ended, ok = text, text == "t" || text == "f"
+		case "root":
+			root = text // or NULL
+			continue
+		default:
+			continue
+		}
+		if !sent || !ok {
+			return c, false
+		}
+		found++
+	}
+	if found != 4 {
+		return c, false
+	}
+	return NewCoveredTable(number, oid, name, root, ended == "t")
+}
+
+// tables are those that are published, by oid, as the last beat has it that was read.
+type tables map[uint32]CoveredTable
+
+func newTables(rows []CoveredTable) tables {
+	t := tables{}
+	for _, row := range rows {
+		t.set(row)
+	}
+	return t
+}
+
+func (t tables) set(row CoveredTable) {
+	if row.Ended {
+		delete(t, row.OID)
+	} else {
+		t[row.OID] = row
+	}
+}
+
+// rootOf is the table that a relation's rows belong to: itself or, if it is a partition, its root. It is empty where no beat
+// has found the relation yet.
+func (t tables) rootOf(relation *replication.Relation, name string) (root string, partition bool) {
+	known, found := t[relation.OID]
+	switch {
+	case !found:
+		return "", false
+	case known.Root == "":
+		return name, false
+	default:
+		return known.Root, true
+	}
+}
+
+// tableLine is what the log says of a table.
+type tableLine struct {
+	row    CoveredTable
+	change string
+	former string // its name before, where it was renamed
+}
+
+// What a beat finds of a table.
+const (
+	tableBegins   = "begins"   // it is published
+	tableEnds     = "ends"     // it is so no longer
+	tableRenamed  = "renamed"  // it has another name, or is a partition of another table
+	tableRestated = "restated" // it is published, as before: the slot was made anew
+)
+
+// take takes the rows of a beat and says what each changes.
+func (t tables) take(rows []CoveredTable) []tableLine {
+	lines := make([]tableLine, 0, len(rows))
+	for _, row := range rows {
+		line := tableLine{row: row, change: tableBegins}
+		switch former, known := t[row.OID]; {
+		case row.Ended:
+			line.change = tableEnds
+		case known && former.Table == row.Table && former.Root == row.Root:
+			line.change = tableRestated
+		case known:
+			line.change, line.former = tableRenamed, former.Table
+		}
+		t.set(row)
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// tablesContent is a record of coverage that says which tables are covered from its position on, and which are so no longer. It
+// stands behind the record of the heartbeat that found it.
+type tablesContent struct {
+	At           time.Time // the heartbeat's commit
+	Lines        []tableLine
+	Until        Reach // up to where tables that are no longer published were for sure
+	Surroundings *Surroundings
+}
+
+// Kind is KindCoverage.
+func (*tablesContent) Kind() Kind           { return KindCoverage }
+func (c *tablesContent) written() time.Time { return c.At }
+func (*tablesContent) read() *Heartbeat     { return nil }
+
+func (c *tablesContent) append(b []byte, form TextForm) []byte {
+	b = append(appendInstant(append(b, `,"at":`...), c.At), `,"tables":[`...)
+	for i := range c.Lines {
+		line := &c.Lines[i]
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendText(append(b, `{"table":`...), line.row.Table, form)
+		b = appendUint(append(b, `,"table_oid":`...), uint64(line.row.OID))
+		if line.row.Root != "" {
+			b = appendText(append(b, `,"root":`...), line.row.Root, form)
+		}
+		b = append(append(append(b, `,"change":"`...), line.change...), '"')
+		if line.former != "" {
+			b = appendText(append(b, `,"former":`...), line.former, form)
+		}
+		if line.change == tableEnds {
+			b = appendReach(append(b, `,"until":`...), c.Until)
+		}
+		b = append(b, '}')
+	}
+	return c.Surroundings.append(append(b, ']'))
+}
+
+// coverTables makes the records of the tables that a heartbeat found otherwise than the one before.
+func coverTables(lines []tableLine, tx *replication.Tx, until Reach, around *Surroundings) (records []Content) {
+	var few *Surroundings
+	if around != nil {
+		few = &Surroundings{Ancestry: around.Ancestry}
+	}
+	for len(lines) > 0 {
+		n := min(len(lines), maxLines)
+		records = append(records, &tablesContent{At: tx.CommitTime, Lines: lines[:n:n], Until: until, Surroundings: few})
+		lines = lines[n:]
+	}
+	return records
+}

@@ -1,0 +1,108 @@
+-- Which tables are published, and of which table each is a partition, as each beat finds them. Nothing of that is in the log by
+-- itself: a partition that is made is published at once, one that is detached or dropped is so no longer, and neither says so. So a
+-- beat writes a row for each that has changed since the beat before, in its own transaction: the auditor reads them in the order in
+-- which everything was committed, whenever it reads.
+
+create table lapse.covered (
+  number   bigint generated always as identity primary key,
+  relation oid not null,
+  name     text not null check (octet_length(name) <= 300),
+  root     text check (octet_length(root) <= 300),
+  ended    boolean not null
+);
+create index on lapse.covered (relation, number);
+comment on table lapse.covered is 'Which tables are published, by the beat that found it: append-only and published.';
+comment on column lapse.covered.number is 'In the order of the beats: one that says covered: n knows the rows up to n.';
+comment on column lapse.covered.relation is 'A plain table or a partition that has rows.';
+comment on column lapse.covered.name is 'Its name in SQL.';
+comment on column lapse.covered.root is 'The name in SQL of the table that it is a partition of; null if of none.';
+comment on column lapse.covered.ended is 'It is published no longer: detached, dropped or taken out.';
+create trigger append_only before update or delete or truncate on lapse.covered
+  for each statement execute function lapse.refuse_change();
+grant select on lapse.covered to {{.Executor}}, {{.Auditor}};
+
+alter table lapse.installation add column covered_slot pg_lsn;
+comment on column lapse.installation.covered_slot is 'Where the slot began for which lapse.covered was written whole: rows for another slot may not have been read.';
+alter table lapse.heartbeat add column covered bigint;
+comment on column lapse.heartbeat.covered is 'The newest row of lapse.covered. Null in rows of a former version.';
+
+-- cover writes what has changed in what is published, or, when the slot was made anew, all of it, and returns the newest row's number.
+-- It reads the system catalog and locks no table of anybody's.
+create function lapse.cover() returns bigint
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set jit = off
+as $lapse$
+declare
+  whole boolean := (select i.slot_start is distinct from i.covered_slot from lapse.installation i);
+begin
+  with recursive tree(relation, root) as (
+    select m.prrelid::oid, pg_partition_root(m.prrelid)::oid
+      from pg_publication_rel m
+      join pg_publication p on p.oid = m.prpubid
+     where p.pubname in ('lapse_deletes', 'lapse_changes')
+    union
+    select i.inhrelid, tree.root
+      from tree
+      join pg_inherits i on i.inhparent = tree.relation and not i.inhdetachpending
+      join pg_class c on c.oid = i.inhrelid and c.relispartition
+  ), present as (
+    select c.oid as relation, format('%I.%I', n.nspname, c.relname) as name,
+           case when c.relispartition then
+             (select format('%I.%I', m.nspname, r.relname) from pg_class r join pg_namespace m on m.oid = r.relnamespace where r.oid = tree.root) end as root
+      from tree
+      join pg_class c on c.oid = tree.relation
+      join pg_namespace n on n.oid = c.relnamespace
+     where c.relkind = 'r'
+  ), known as (
+    select * from (select distinct on (k.relation) k.* from lapse.covered k order by k.relation, k.number desc) last
+     where not last.ended
+  )
+  insert into lapse.covered (relation, name, root, ended)
+  select coalesce(p.relation, k.relation), coalesce(p.name, k.name), case when p.relation is null then k.root else p.root end, p.relation is null
+    from present p
+    full join known k on k.relation = p.relation
+   where whole and p.relation is not null or p.relation is null or k.relation is null or (p.name, p.root) is distinct from (k.name, k.root)
+   order by 1;
+  if whole then
+    update lapse.installation set covered_slot = slot_start;
+  end if;
+  return coalesce((select c.number from lapse.covered c order by c.number desc limit 1), 0);
+end
+$lapse$;
+comment on function lapse.cover is 'Writes which tables are published, as far as that has changed.';
+
+-- beat is as 0004_4_beat.sql has it, and says which tables it found published.
+drop function lapse.beat(uuid, int, int, timestamptz);
+create function lapse.beat(nonce uuid, history int, timeline int, server_start timestamptz) returns void
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $lapse$
+declare
+  newest    int := (select n.number from lapse.history n order by n.number desc limit 1);
+  looked_at pg_lsn;
+  covered   bigint;
+begin
+  if beat.history is distinct from newest or beat.timeline is distinct from lapse.timeline()
+     or beat.server_start is distinct from pg_postmaster_start_time() then
+    raise exception 'the beat is of history %, timeline %, a server that started at %; in force are %, %, %', beat.history,
+      beat.timeline, beat.server_start, newest, lapse.timeline(), pg_postmaster_start_time() using errcode = 'LP019';
+  end if;
+  lock table lapse.heartbeat in share row exclusive mode;
+  delete from lapse.heartbeat h
+   where h.at < clock_timestamp() - interval '1 day'
+     and h.id < (select k.id from lapse.heartbeat k order by k.id desc offset 999 limit 1);
+  looked_at := pg_current_wal_insert_lsn(); -- before the next statement's snapshot: what it does not see commits above
+  covered := lapse.cover();
+  insert into lapse.heartbeat
+    (system_identifier, database_oid, database, nonce, former, history, timeline, server_start, looked_at, fault, faults, covered)
+  select lapse.system_identifier(), d.oid, d.datname, beat.nonce,
+         (select k.nonce from lapse.heartbeat k order by k.id desc limit 1), beat.history, beat.timeline, beat.server_start, looked_at,
+         coalesce(lapse.publications_fault(), lapse.publications_unlogged()), i.publication_faults, covered
+    from pg_database d, lapse.installation i
+   where d.datname = current_database();
+end
+$lapse$;
+comment on function lapse.beat is 'Writes the auditor''s sign of life. For the auditor.';
+revoke all on function lapse.cover(), lapse.beat(uuid, int, int, timestamptz) from public;
+grant execute on function lapse.beat(uuid, int, int, timestamptz) to {{.Auditor}};
