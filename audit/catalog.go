@@ -20,6 +20,7 @@ type catalogState struct {
 	histories  []historyRow            // ascending; empty in a database without the catalog
 	heartbeats map[uuid.UUID]time.Time // when each heartbeat that is there was written
 	covered    []evidence.CoveredTable // the rows of lapse.covered, in their order
+	looks      []look                  // of heartbeats at the tables that are published, in their order
 	slotStart  schemas.LSN             // the slot's consistent point as init recorded it; zero for none
 	slotMade   time.Time               // when init recorded it
 }
@@ -83,13 +84,18 @@ func queryCatalog(ctx context.Context, conn *pgx.Conn) (*catalogState, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the histories: %w", err)
 	}
-	rows, err = conn.Query(ctx, `select h.nonce, h.at from lapse.heartbeat h`)
+	rows, err = conn.Query(ctx, `select h.nonce, h.at, coalesce(h.looked_at, '0/0')::text, coalesce(h.covered, 0) from lapse.heartbeat h order by h.id`)
 	if err != nil {
 		return nil, fmt.Errorf("read the heartbeats: %w", err)
 	}
 	var nonce uuid.UUID
 	var at time.Time
-	if _, err := pgx.ForEachRow(rows, []any{&nonce, &at}, func() error { c.heartbeats[nonce] = at.UTC(); return nil }); err != nil {
+	var l look
+	_, err = pgx.ForEachRow(rows, []any{&nonce, &at, &l.at, &l.covered}, func() error {
+		c.heartbeats[nonce], c.looks = at.UTC(), append(c.looks, l)
+		return nil
+	})
+	if err != nil {
 		return nil, fmt.Errorf("read the heartbeats: %w", err)
 	}
 	if c.covered, err = queryCovered(ctx, conn); err != nil {
@@ -116,6 +122,23 @@ func queryCovered(ctx context.Context, conn *pgx.Conn) ([]evidence.CoveredTable,
 		}
 		return c, err
 	})
+}
+
+// look is where a heartbeat looked at the tables that are published, and the last row of lapse.covered by then.
+type look struct {
+	at      schemas.LSN
+	covered int64
+}
+
+// coveredAt are the tables that were published at a position, where no log says which heartbeat was the last one before it: the last
+// that looked at or below it. Those that look when another is about to be committed differ from it by what that one found.
+func (c *catalogState) coveredAt(at schemas.LSN) []evidence.CoveredTable {
+	for _, l := range slices.Backward(c.looks) {
+		if l.at <= at {
+			return c.coveredUpTo(&evidence.Heartbeat{Covered: l.covered})
+		}
+	}
+	return nil
 }
 
 // coveredUpTo are the tables that were published at a heartbeat. What later ones found is still in the stream: nothing else says

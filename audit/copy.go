@@ -76,7 +76,9 @@ func newCopier(a *Auditor, o *openedStream, to *EventFile) *copier {
 	c := &copier{stream: o.stream, histories: o.catalog.histories, route: a.route(o.stream.Identity()), to: to, upTo: o.stream.StartedAt(), settled: o.stream.StartedAt()}
 	c.router = evidence.NewRouter(c.route, a.config.HashKey)
 	from := c.reach(c.upTo)
-	c.assembler = evidence.NewAssembler(c.route.Source, a.config.Keys, evidence.Standing{Last: evidence.LastBeat{Reach: from}, Origin: from})
+	c.assembler = evidence.NewAssembler(c.route.Source, a.config.Keys, evidence.Standing{
+		Last: evidence.LastBeat{Reach: from}, Origin: from, Tables: o.catalog.coveredAt(c.upTo),
+	})
 	return c
 }
 
