@@ -16,7 +16,8 @@ const (
 	CauseColumns    Cause = "columns changed"  // dropped, renamed or of another type
 	CauseCode       Cause = "code added"       // a trigger, rule, index expression or operator that apply did not see
 	CauseUnseen     Cause = "not published"    // the audit would not see what goes
-	CausePermission Cause = "permission lost"  // of the deleter or the executor, or row security is in force
+	CausePermission Cause = "permission lost"  // of the deleter or the executor
+	CauseRows       Cause = "row security"     // would hide rows from the deleter
 	CauseFunction   Cause = "function changed" // what would run is not what apply made
 	CauseResisting  Cause = "most rows resist" // so many that the schema is to blame
 	CauseSlow       Cause = "no index"         // not even one row is found in time
@@ -45,7 +46,10 @@ func CauseOf(err error) Cause {
 	var skew *planner.ClockSkewError
 	var jump *planner.ClockJumpError
 	var counts *countsError
+	var blind *planner.RowSecurityError
 	switch {
+	case errors.As(err, &blind):
+		return CauseRows
 	case errors.As(err, &altered):
 		if c := causes[altered.State]; c != "" {
 			return c

@@ -78,6 +78,7 @@
 //	statement timeout, a row that resists     nothing of the batch         Halve: at once, with fewer rows
 //	the same, with one row                    nothing of the batch         StepOver: the row alone, once more; if it resists it
 //	                                                                       is entered in the quarantine: quarantine.go
+//	an index is dropped                       whole batches                the run goes on, and status names it: index.go
 //	not even one row is found in time, or a   nothing of the batch         PutAside: the shard is out of this run, the others
 //	lock that is on no single row                                          go on; tried again in the first run after a pause
 //	a partition is gone                       nothing of the batch         Retry: its shard is gone with the next look at the run

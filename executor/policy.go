@@ -46,6 +46,8 @@ type policyMemory struct {
 	lockMet   bool            // somebody's lock was in the way, and no run has ended since without
 	heaps     map[uint32]bool // leaves whose batches go through their files
 	counts    runCounts
+	noIndex   string     // what is said of an index that is missing
+	indexedAt time.Time  // when it was looked for
 	open      bool       // this process has worked on the run of counts, and not seen its end
 	spoken    int        // what was logged of the run: sayBegins and its kin
 	logged    time.Time  // when the log said last how far it is

@@ -119,6 +119,8 @@ func (w *worker) reportLines(policies []planner.InForce, a *guard.Answer) []repo
 			continue
 		case said.verdict == guard.Slow:
 			line.state, line.reason = isSlow, said.text()
+		case m.lacked() != "":
+			line.state, line.reason = isSlow, noIndex+": "+m.lacked()
 		case throttled == limitRate:
 			line.state, line.reason = isSlow, fmt.Sprintf("%s: its rate lets %s go each second, of all executors together", limitRate, rowsOf(int64(p.Limits.Rate)))
 		default:

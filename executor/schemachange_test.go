@@ -34,7 +34,7 @@ var schemaChanges = map[string]schemaChange{
 	"another has its name":      {"alter table sessions rename to away; create table sessions (id bigint primary key, at timestamptz); insert into sessions values (1, '2000-01-01')", CauseTable, "another table", ""},
 	"the schema is renamed":     {"reset role; alter schema %s rename to %[1]s_old", CauseTable, "is gone, renamed or another table", ""},
 	"the owner is another":      {"reset role; create role %s_other; alter table sessions owner to %[1]s_other", CausePermission, "42501", ""},
-	"row security is forced":    {"alter table sessions enable row level security; alter table sessions force row level security", CausePermission, "42501", ""},
+	"row security is forced":    {"alter table sessions enable row level security; alter table sessions force row level security", CauseRows, "bypassrls", ""},
 	"a trigger is added": {
 		"create function f() returns trigger language plpgsql as 'begin return null@end'; create trigger t before delete on sessions for each row execute function f()",
 		CauseCode, "trigger t on", "",

@@ -20,7 +20,8 @@ type PolicyStatus struct {
 	Cause       Cause                 `json:"cause,omitempty"` // of the stop, in a word
 	Until       time.Time             `json:"until,omitzero"`  // when a stopped policy is tried again
 	Quarantined int64                 `json:"rows_in_quarantine,omitempty"`
-	Resists     string                `json:"resists,omitempty"` // what was put aside because a row resists
+	NoIndex     string                `json:"no_index,omitempty"` // what is so without an index that is missing
+	Resists     string                `json:"resists,omitempty"`  // what was put aside because a row resists
 	// Throttled is why its batches are held back in the run that is under way: throttlePace, or a guard's reason; throttleLock
 	// before it is begun; "" for not at all.
 	Throttled string `json:"throttled,omitempty"`
@@ -84,7 +85,7 @@ func (e *Executor) observe(policies []planner.InForce) (cut []*policyMemory) {
 		if _, resists := m.left(); resists != nil {
 			line.Resists = resists.Error()
 		}
-		line.Quarantined = p.Quarantine.Rows
+		line.Quarantined, line.NoIndex = p.Quarantine.Rows, m.lacked()
 		e.metrics.resting(p, e.now())
 		line.Throttled, line.Share, line.BatchRows = m.pace()
 		e.metrics.in(p, line.State)

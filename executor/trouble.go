@@ -34,6 +34,7 @@ func (w *worker) failed(ctx context.Context, t *turn, a *assignment, o order, er
 func (w *worker) tooLong(t *turn, a *assignment, limit int, err error) {
 	t.memory.halve(limit)
 	t.memory.searching(a.shard, limit, true)
+	t.memory.lookAgain()
 	level := slog.LevelDebug
 	if t.memory.first(sayHalved) {
 		level = slog.LevelWarn
@@ -63,6 +64,9 @@ func (w *worker) putAside(ctx context.Context, t *turn, a *assignment, cause err
 func (w *worker) trouble(t *turn, err error, limit int) (turnEnd, error) {
 	p, m := t.policy, t.memory
 	decision, state := grade(err, circumstances{limit: limit, lost: w.session.lost(), own: true}), schemas.StateOf(err)
+	if decision == StopPolicy && state == schemas.SQLStateInsufficientPrivilege {
+		err = w.behind(p, err)
+	}
 	err = stripped("policy "+string(p.Name), err)
 	switch decision {
 	case Retry:
@@ -82,6 +86,19 @@ func (w *worker) trouble(t *turn, err error, limit int) (turnEnd, error) {
 	default:
 		return turnStopped, err
 	}
+}
+
+// behind is row security, where that is why a policy may not work on its table, and otherwise the error itself.
+func (w *worker) behind(p *planner.InForce, err error) error {
+	if w.session.mute() {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if blind, failed := p.BehindRowSecurity(ctx, w.session.control); failed == nil && blind != nil {
+		return blind
+	}
+	return err
 }
 
 // stop keeps a policy from its turns until its next scheduled time. Readiness says so at once; the log says it once, since a schedule may

@@ -243,6 +243,7 @@ func (w *worker) begin(ctx context.Context, t *turn) (turnEnd, error) {
 	if err := w.noteDue(ctx, t); err != nil {
 		return w.trouble(t, err, 1)
 	}
+	w.checkIndex(ctx, t)
 	w.scheduler.ready()
 	return turnGoesOn, nil
 }

@@ -118,9 +118,9 @@ const dropsSQL = `
 	 where p.why is null and (p.upper is null or %s) and c.reltuples <> 0
 	 order by c.oid`
 
-// drops asks which partitions would be dropped whole, where the policy does that and the catalog is there to say.
+// drops asks which partitions would be dropped whole, where the policy does that.
 func (s *surveyor) drops(ctx context.Context, q Querier) error {
-	if !s.definition.DropsPartitions() || s.survey.Version == 0 {
+	if !s.definition.DropsPartitions() {
 		return nil
 	}
 	column, cast := s.definition.dueColumn()

@@ -164,7 +164,7 @@ func (d *Definition) draftSurvey(table uint32, trusts bool) (string, error) {
 }
 
 // drafted are the functions of the catalog that a draft has copies of, beside those that they call.
-var drafted = []string{"reach", "leaves", "intruders", "code", "pin", "cascade_statement"}
+var drafted = []string{"reach", "leaves", "intruders", "code", "pin", "cascade_statement", "part_of"}
 
 // draftTx is a transaction in which calls of the catalog's functions are calls of the draft's.
 type draftTx struct {

@@ -26,14 +26,11 @@ const holdsOnSQL = `
 	 where s.state <> 'released' and coalesce(s.enforced_until > clock_timestamp(), true) and h.relations && $1::oid[]`
 
 // warnOfDraft says what the survey of a policy that is not applied leaves out: it asks a function that only this session has, which knows
-// no holds and drops nothing.
+// no holds.
 func (s *surveyor) warnOfDraft(ctx context.Context, q Querier, relations []Relation) error {
 	v := &s.survey
 	if v.Version > 0 {
 		return nil
-	}
-	if s.definition.DropsPartitions() {
-		v.Warnings = append(v.Warnings, "which partitions would be dropped whole is not looked at: `lapse plan` says it when the policy is applied")
 	}
 	var may bool
 	err := q.QueryRow(ctx, catalogHoldsSQL, s.owner).Scan(&may)

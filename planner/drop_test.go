@@ -220,6 +220,17 @@ func TestASurveySaysWhichPartitionsWouldBeDropped(t *testing.T) {
 		if got := drops(w.named("q"), time.Time{}); got != "shop.t_00 50, shop.t_01 50, " {
 			t.Errorf("by another column: %s", got)
 		}
+
+		// The same of a policy that is not applied, with a catalog and without.
+		for _, without := range []string{"", "drop schema lapse cascade"} {
+			if without != "" {
+				db.Exec(t, without)
+			}
+			s := (&bare{w, "postgres", nil}).survey(policyText("shop.parts", "at", "30 days", dropping), Ask{})
+			if len(s.Drops) != 2 || s.Drops[0].Name != "shop.parts_1" || *s.Drops[1].Rows != 100 {
+				t.Errorf("not applied: %+v, %s", s.Drops, s.Trouble)
+			}
+		}
 	})
 }
 

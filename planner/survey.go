@@ -148,6 +148,12 @@ func (a Ask) InForce(ctx context.Context, conn *pgx.Conn, p *InForce) (*Survey, 
 		s.survey.Trouble = outdated.Error()
 	}
 	err := s.run(ctx, conn, func(atMost *int64) (*found, error) { return callInForce(ctx, conn, &p.Definition, s.survey.At, atMost) })
+	if err == nil && s.refused {
+		var blind *RowSecurityError
+		if blind, err = p.BehindRowSecurity(ctx, conn); blind != nil {
+			s.survey.Trouble = blind.Error()
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("survey policy %s: %w", p.Name, err)
 	}
@@ -200,6 +206,7 @@ type surveyor struct {
 	owner      string // of the catalog, where the survey is a draft's
 	table      uint32
 	trusts     bool // code that would run was found by apply, and is trusted
+	refused    bool // counting needs a right that it has not
 	survey     Survey
 	rows       float64 // that the table has by the catalog, negative where it does not know
 	cutoff     string  // texts of the cutoff and of the bound
@@ -254,6 +261,7 @@ func (s *surveyor) run(ctx context.Context, db DB, call func(atMost *int64) (*fo
 	}
 	if err != nil {
 		if v.Trouble = trouble(err); v.Trouble != "" {
+			s.refused = schemas.StateOf(err) == schemas.SQLStateInsufficientPrivilege
 			return nil
 		}
 		return err

@@ -43,11 +43,48 @@ func DraftSQL(roles Roles, wanted ...string) (script string, names []string, err
 			}
 		}
 	}
-	var sql strings.Builder
-	for _, name := range names {
-		fmt.Fprintf(&sql, "%s;\ngrant execute on function pg_temp.%s to public;\n", InDraft(texts[name], names), name)
+	types, err := typeTexts(roles)
+	if err != nil {
+		return "", nil, err
 	}
-	return sql.String(), names, nil
+	var made, sql strings.Builder
+	done := map[string]bool{}
+	for _, name := range names {
+		text := namedType.ReplaceAllStringFunc(InDraft(texts[name], names), func(mention string) string {
+			of := namedType.FindStringSubmatch(mention)
+			if types[of[1]] == "" {
+				return mention
+			}
+			if !done[of[1]] {
+				done[of[1]] = true
+				fmt.Fprintf(&made, "create type pg_temp.%s as %s;\n", of[1], types[of[1]])
+			}
+			return "pg_temp." + of[1] + of[2]
+		})
+		fmt.Fprintf(&sql, "%s;\ngrant execute on function pg_temp.%s to public;\n", text, name)
+	}
+	return made.String() + sql.String(), names, nil
+}
+
+// namedType finds what may be a type of the catalog, with what follows it: no call. madeType finds where one is made.
+var (
+	namedType = regexp.MustCompile(`\blapse\.([a-z_0-9]+)([^a-z_0-9(]|$)`)
+	madeType  = regexp.MustCompile(`(?s)\bcreate type lapse\.([a-z_0-9]+) as (\([^;]*\));`)
+)
+
+// typeTexts are the fields of the catalog's types, by name without the schema.
+func typeTexts(roles Roles) (map[string]string, error) {
+	steps, err := readMigrations(migrations, roles)
+	if err != nil {
+		return nil, err
+	}
+	texts := map[string]string{}
+	for _, step := range steps {
+		for _, made := range madeType.FindAllStringSubmatch(step.SQL, -1) {
+			texts[made[1]] = made[2]
+		}
+	}
+	return texts, nil
 }
 
 // functionTexts are the texts of the catalog's functions, by name without the schema.

@@ -20,6 +20,10 @@ func TestADraftHasWhatItsFunctionsCallAndNothingThatOnlyTheCatalogHas(t *testing
 	if strings.Contains(script, "lapse.") || !strings.Contains(script, "create function pg_temp.intruders(") || !strings.Contains(script, "from pg_temp.reach(") {
 		t.Errorf("the script is\n%s", script)
 	}
+	script, _, err = schemas.DraftSQL(schemas.RolesFor("lapse_"), "part_of")
+	if err != nil || strings.Contains(script, "lapse.") || strings.Count(script, "create type pg_temp.part as (parent text,") != 1 || !strings.Contains(script, "returns pg_temp.part") {
+		t.Errorf("a draft of a function that returns a type of the catalog: %v\n%s", err, script)
+	}
 	if _, _, err := schemas.DraftSQL(schemas.RolesFor("lapse_"), "intruders", "nothing"); err == nil || !strings.Contains(err.Error(), "lapse.nothing") {
 		t.Errorf("a function that is not there: %v", err)
 	}

@@ -12,7 +12,6 @@ import (
 
 	"lapse/planner"
 	"lapse/replication"
-	"lapse/schemas"
 )
 
 // tables are the checks of each policy in force, and of its table.
@@ -220,8 +219,8 @@ func (e *equipping) findings(ctx context.Context, d *deleter, owner uint32) (fou
 		found = append(found, one(Fail, []string{m.sql}, "%s", m.why)...)
 	}
 	if len(found) == 0 && d.Blind != "" {
-		found = append(found, one(Fail, []string{"alter role " + schemas.Identifier(e.name) + " bypassrls"},
-			"row security applies to %s on %s, so that it does not see every row, and its batches are errors", e.name, d.Blind)...)
+		blind := &planner.RowSecurityError{Deleter: e.name, Table: d.Blind}
+		found = append(found, one(Fail, []string{blind.Fix()}, "%s", blind.Problem())...)
 	}
 	var refused *GrantError
 	if len(found) == 0 && errors.As(e.refusal(d), &refused) {
