@@ -46,6 +46,11 @@ func (h *keyHasher) shorten(keys []Key, longest int) ([]Key, []int) {
 	return h.keys, h.hashed
 }
 
+// HashOf is what stands in an event for a value that is hashed.
+func HashOf(key schemas.Key, value string) string {
+	return string(newKeyHasher(key).hash([]byte(value)))
+}
+
 // hash appends to text, so that the hashes of one row stay side by side.
 func (h *keyHasher) hash(value []byte) []byte {
 	h.mac.Reset()

@@ -22,6 +22,7 @@ import (
 
 func (a *app) eventsCommand() *cobra.Command {
 	var c consumer
+	var since, until, key, export string
 	cmd := &cobra.Command{
 		Use:   "events",
 		Short: "Print events from the topics: the reference consumer",
@@ -29,32 +30,49 @@ func (a *app) eventsCommand() *cobra.Command {
 deleted, and prints one line per event. With --json the line is the event as it is in the topic. With --follow it goes on
 with what is still to come, in the order of its arrival.
 
-The filters look at the records' headers only, as any consumer can. Gaps and rewinds are printed whatever is asked for: they
-say that events are missing, or that events which are there never happened.
+The filters look at the records' headers, keys and times only, as any consumer can. Gaps and rewinds are printed whatever is asked for:
+they say that events are missing, or that events which are there never happened. --since and --until are about the commit; a --key is a
+value, several as CSV in the order of the table's identity, or a JSON object, and what took all rows (truncate, drop) is printed with it.
+With the key named hash at hand, hashed keys are found too.
 
 Whatever is asked for, every record is held against the promise of the topics: in one partition events stand in the order of
-the database's history, each once. What breaks it is named on stderr, and the exit code is 3.`,
+the database's history, each once. What breaks it is named on stderr, and the exit code is 3.
+
+With --export every record of the topics and of the log goes into files of a folder, byte for byte, with its key, headers and offset.`,
 		Example: `  lapse events --cause user --table public.sessions
+  lapse events --table public.sessions --key 42 --since 2026-11-01
+  lapse events --export evidence
   lapse events --follow --policy sessions-30d --json`,
 		Args: cobra.NoArgs,
 	}
 	once := true
 	cmd.RunE = a.untilStopped(&once, func(cmd *cobra.Command) error {
 		once = !c.follow
-		if c.cause != "" && !slices.Contains(causes(), c.cause) {
-			return wrongUsage("--cause %s: want system, user or unverified", c.cause)
-		}
 		s, err := a.settings()
 		if err != nil {
 			return err
 		}
 		c.app, c.settings, c.order = a, s, &order{err: a.err}
-		return c.run(cmd.Context())
+		if export != "" {
+			return c.export(cmd, export)
+		}
+		if err := c.setFilters(since, until, key, s); err != nil {
+			return err
+		}
+		if err := c.run(cmd.Context()); !errors.Is(err, errEnough) {
+			return err
+		}
+		return c.order.verdict()
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&c.cause, "cause", "", "only events of this `cause`: system, user or unverified")
 	flags.StringVar(&c.policy, "policy", "", "only events of this `policy`")
 	flags.StringVar(&c.table, "table", "", "only events of this `table` and its partitions, as schema.table")
+	flags.StringVar(&since, "since", "", "only events of commits at this `time` or later")
+	flags.StringVar(&until, "until", "", "only events of commits before this `time`")
+	flags.StringVar(&key, "key", "", "only events of the row with this `key`")
+	flags.IntVar(&c.limit, "limit", 0, "end after this `number` of events (default: no limit)")
+	flags.StringVar(&export, "export", "", "write all records, and the log's, into files of this `folder`")
 	flags.BoolVar(&c.follow, "follow", false, "go on with events that are still to come, until stopped")
 	jsonFlag(cmd, &c.asJSON)
 	return cmd
@@ -69,6 +87,10 @@ type consumer struct {
 	*app
 	settings             *config.Settings
 	cause, policy, table string
+	since, until         time.Time
+	key                  *keyFilter // nil: any
+	limit                int        // 0: none
+	events               int        // that were printed
 	follow, asJSON       bool
 	client               *kafka.Client
 	printed              replication.Position // of the event printed last
@@ -127,6 +149,7 @@ func (c *consumer) topics() []string {
 type partitionReader struct {
 	topic     string
 	partition int32
+	first     int64
 	end       int64
 	reader    *kafka.Reader
 	last      map[source]replication.Position // of what was read
@@ -148,7 +171,7 @@ func (c *consumer) partitionsOf(ctx context.Context, topic string) ([]*partition
 	readers := make([]*partitionReader, len(offsets))
 	for i, o := range offsets {
 		readers[i] = &partitionReader{
-			topic: topic, partition: int32(i), end: o.End,
+			topic: topic, partition: int32(i), first: o.First, end: o.End,
 			reader: c.client.Reader(topic, int32(i), o.First, o.End), last: map[source]replication.Position{},
 		}
 	}
@@ -251,7 +274,8 @@ func (c *consumer) wants(r *schemas.Record) bool {
 		return false
 	default:
 		return matches(c.cause, evidence.HeaderCause) && matches(c.policy, evidence.HeaderPolicy) &&
-			(matches(c.table, evidence.HeaderTable) || matches(c.table, evidence.HeaderRoot))
+			(matches(c.table, evidence.HeaderTable) || matches(c.table, evidence.HeaderRoot)) &&
+			c.within(r.Time) && c.concerns(r)
 	}
 }
 
@@ -281,7 +305,18 @@ func (c *consumer) print(r *schemas.Record, at replication.Position) error {
 			c.markers = map[replication.Position]bool{}
 		}
 		c.markers[at] = true
+		return c.printLine(r, at)
 	}
+	if err := c.printLine(r, at); err != nil {
+		return err
+	}
+	if c.events++; c.events == c.limit {
+		return errEnough
+	}
+	return nil
+}
+
+func (c *consumer) printLine(r *schemas.Record, at replication.Position) error {
 	if c.asJSON {
 		_, err := c.out.Write(append(bytes.TrimRight(r.Value, "\n"), '\n'))
 		return err

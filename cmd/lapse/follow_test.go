@@ -35,6 +35,25 @@ func TestEventsArePrintedAsTheyCome(t *testing.T) {
 		t.Errorf("want three events, got %v\n%s", err, text)
 	}
 
+	wantExport(t, s.m, kafkatest.Broker(t), s.name+".log", s.name+".system", s.name+".user")
+	for _, c := range []struct {
+		args []string
+		want int
+	}{
+		{[]string{"--limit", "2"}, 2},
+		{[]string{"--key", "2"}, 1},
+		{[]string{"--key", "2", "--since", "2100-01-01"}, 0},
+		{[]string{"--since", "2020-01-01", "--until", "2100-01-01T00:00:00Z"}, 3},
+		{[]string{"--until", "2020-01-01"}, 0},
+	} {
+		if said := s.m.lapse(append([]string{"events"}, c.args...)...); strings.Count(said, "\n") != c.want {
+			t.Errorf("events %q: want %d, got\n%s", c.args, c.want, said)
+		}
+	}
+	if said := s.m.exits(exitInvalid, "events", "--since", "2026-01-01", "--until", "2026-01-01"); !strings.Contains(said, "nothing lies between") {
+		t.Errorf("no time at all: %s", said)
+	}
+
 	// Somebody copies an event of theirs to where it is no event's place.
 	if said := s.m.lapse("events"); strings.Contains(said, "broken") {
 		t.Errorf("what the auditor has published is out of order:\n%s", said)

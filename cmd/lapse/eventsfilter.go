@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"lapse/audit/evidence"
+	"lapse/internal/config"
+	"lapse/schemas"
+)
+
+// readMoment reads a time of the command line: RFC 3339, or a day, which begins in UTC.
+func readMoment(flag, text string) (at time.Time, err error) {
+	if text == "" {
+		return at, nil
+	}
+	for _, layout := range []string{time.RFC3339Nano, time.DateOnly} {
+		if at, err = time.Parse(layout, text); err == nil {
+			return at, nil
+		}
+	}
+	return at, wrongUsage("%s: want a time such as %s, or a day such as %s", flag, "2026-11-21T10:15:30Z", "2026-11-21")
+}
+
+// keyFilter is a row's key as somebody asks for it: values in the order of the identity, or by their columns' names.
+type keyFilter struct {
+	values []string
+	named  map[string]string // nil: values counts
+	hash   schemas.Key       // nil: rows whose keys are hashed are not found
+}
+
+// readKey reads a key: a JSON object as events have it, or values as CSV. What is wrong says nothing of the key: it may be personal.
+func readKey(text string) (*keyFilter, error) {
+	text = strings.TrimSpace(text)
+	if !strings.HasPrefix(text, "{") {
+		values, err := csv.NewReader(strings.NewReader(text)).Read()
+		if err != nil {
+			return nil, wrongUsage("--key: want a value, several as CSV, or a JSON object such as {\"id\":\"42\"}")
+		}
+		return &keyFilter{values: values}, nil
+	}
+	names, values, ok := readKeyObject([]byte(text))
+	if !ok {
+		return nil, wrongUsage("--key: want a JSON object of texts and numbers, such as {\"id\":\"42\"}")
+	}
+	k := &keyFilter{named: map[string]string{}}
+	for i, name := range names {
+		k.named[name] = values[i]
+	}
+	return k, nil
+}
+
+// null stands for NULL among the values of a key, and equals no text.
+const null = "\x00null"
+
+// readKeyObject reads a record's key, in the order of its columns. Numbers and texts of the same digits are the same.
+func readKeyObject(text []byte) (names, values []string, ok bool) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if start, err := d.Token(); err != nil || start != json.Delim('{') {
+		return nil, nil, false
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return nil, nil, false
+		}
+		var value json.RawMessage
+		if d.Decode(&value) != nil {
+			return nil, nil, false
+		}
+		var s string
+		switch {
+		case string(value) == "null":
+			s = null
+		case json.Unmarshal(value, &s) != nil:
+			s = string(value)
+		}
+		names, values = append(names, name.(string)), append(values, s)
+	}
+	end, err := d.Token()
+	return names, values, err == nil && end == json.Delim('}') && !d.More()
+}
+
+// matches reports whether a record's key is the one that is asked for.
+func (k *keyFilter) matches(key []byte) bool {
+	names, values, ok := readKeyObject(key)
+	if !ok || len(values) != max(len(k.values), len(k.named)) {
+		return false
+	}
+	for i, name := range names {
+		var asked string
+		if k.named == nil {
+			asked = k.values[i]
+		} else if asked, ok = k.named[name]; !ok {
+			return false
+		}
+		if values[i] != asked && (k.hash == nil || asked == null || values[i] != evidence.HashOf(k.hash, asked)) {
+			return false
+		}
+	}
+	return len(values) > 0
+}
+
+// concerns reports whether an event is one of the row that is asked for, or of all rows of its table.
+func (c *consumer) concerns(r *schemas.Record) bool {
+	op := r.Header(schemas.HeaderOp)
+	return c.key == nil || op == evidence.Truncate.String() || op == evidence.Drop.String() || c.key.matches(r.Key)
+}
+
+// setFilters reads the filters that are more than a text.
+func (c *consumer) setFilters(since, until, key string, s *config.Settings) (err error) {
+	if c.cause != "" && !slices.Contains(causes(), c.cause) {
+		return wrongUsage("--cause %s: want system, user or unverified", c.cause)
+	}
+	if c.limit < 0 {
+		return wrongUsage("--limit %d: want a number of events", c.limit)
+	}
+	if c.since, err = readMoment("--since "+since, since); err != nil {
+		return err
+	}
+	if c.until, err = readMoment("--until "+until, until); err != nil {
+		return err
+	}
+	if !c.until.IsZero() && !c.since.Before(c.until) {
+		return wrongUsage("--since %s and --until %s: nothing lies between", since, until)
+	}
+	if key == "" {
+		return nil
+	}
+	if c.key, err = readKey(key); err != nil {
+		return err
+	}
+	// Without the hash key everything is found but what is hashed.
+	if hash, err := s.Keys.Load(config.HashKey); err == nil {
+		c.key.hash = hash
+	}
+	return nil
+}
+
+// within reports whether a record's commit is in the time that is asked for. Records keep it to the millisecond.
+func (c *consumer) within(at time.Time) bool {
+	return !at.Before(c.since.Truncate(time.Millisecond)) && (c.until.IsZero() || at.Before(c.until))
+}
+
+// errEnough ends a replay that has printed as many events as were asked for.
+var errEnough = errors.New("as many events as were asked for")

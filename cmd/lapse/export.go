@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"lapse/schemas"
+)
+
+// exportManifest is the file that is written last: a folder without it is no export.
+const exportManifest = "export.json"
+
+// exported is what the manifest says.
+type exported struct {
+	Format int            `json:"format"` // of the files: 1
+	Topics exportedTopics `json:"topics"`
+	Files  []exportedFile `json:"files"` // the log's first
+}
+
+type exportedTopics struct {
+	System string `json:"system"`
+	User   string `json:"user"`
+	Log    string `json:"log"`
+}
+
+// exportedFile is one partition: what it had from First up to End, which is not included.
+type exportedFile struct {
+	Name      string `json:"name"`
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	First     int64  `json:"first"`
+	End       int64  `json:"end"`
+	Records   int    `json:"records"`
+	SHA256    string `json:"sha256"` // of the file
+}
+
+// exportedRecord is a line: a record as it is in the topic, fences included.
+type exportedRecord struct {
+	Offset  int64            `json:"offset"`
+	Time    time.Time        `json:"time"`
+	Headers []exportedHeader `json:"headers"`
+	Key     exportedBytes    `json:"key"`
+	Value   exportedBytes    `json:"value"`
+}
+
+type exportedHeader struct {
+	Name  string        `json:"name"`
+	Value exportedBytes `json:"value"`
+}
+
+// exportedBytes is a text where the bytes are one, {"base64": …} where they are not, and null where there are none.
+type exportedBytes []byte
+
+func (b exportedBytes) MarshalJSON() ([]byte, error) {
+	switch {
+	case b == nil:
+		return []byte("null"), nil
+	case utf8.Valid(b):
+		return unescaped(string(b))
+	default:
+		return json.Marshal(map[string][]byte{"base64": b})
+	}
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (b *exportedBytes) UnmarshalJSON(text []byte) error {
+	var s *string
+	if json.Unmarshal(text, &s) == nil {
+		if *b = nil; s != nil {
+			*b = []byte(*s)
+		}
+		return nil
+	}
+	var coded map[string][]byte
+	err := json.Unmarshal(text, &coded)
+	*b = coded["base64"]
+	return err
+}
+
+// unescaped writes JSON in which <, > and & stand as they are.
+func unescaped(v any) ([]byte, error) {
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimRight(out.Bytes(), "\n"), err
+}
+
+// export writes every record of the topics and of the log, up to their present ends, into files of a folder. The log's end is asked
+// for first: what it speaks of is in the topics then. The folder is made, or empty; a crash leaves one without a manifest.
+func (c *consumer) export(cmd *cobra.Command, dir string) (err error) {
+	for _, other := range []string{"cause", "policy", "table", "since", "until", "key", "limit", "follow"} {
+		if cmd.Flags().Changed(other) {
+			return wrongUsage("--export and --%s exclude one another: an export is of everything", other)
+		}
+	}
+	if err := emptyDir(dir); err != nil {
+		return invalid(err)
+	}
+	if c.client, err = c.newClient(c.settings); err != nil {
+		return err
+	}
+	defer c.client.Close()
+	ctx, topics := cmd.Context(), &c.settings.Topics
+	all := exported{Format: 1, Topics: exportedTopics{topics.System, topics.User, topics.Log}}
+	var readers []*partitionReader
+	for _, topic := range []string{topics.Log, topics.System, topics.User} {
+		of, err := c.partitionsOf(ctx, topic)
+		if err != nil {
+			return err
+		}
+		readers = append(readers, of...)
+	}
+	records := 0
+	for _, l := range readers {
+		file, err := c.exportPartition(ctx, dir, l)
+		if err != nil {
+			return fmt.Errorf("export %s/%d: %w", l.topic, l.partition, err)
+		}
+		all.Files, records = append(all.Files, *file), records+file.Records
+	}
+	text, err := json.MarshalIndent(all, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := writeDurably(dir, exportManifest, append(text, '\n')); err != nil {
+		return fmt.Errorf("write the export's manifest: %w", err)
+	}
+	if c.asJSON {
+		err = c.printJSON(all)
+	} else {
+		_, err = fmt.Fprintf(c.out, "%s of %s are in %s\n", counted(records, "record"), counted(len(all.Files), "partition"), dir)
+	}
+	return errors.Join(err, c.order.verdict())
+}
+
+// emptyDir makes a folder, or finds an empty one.
+func emptyDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	if err == nil && len(entries) > 0 {
+		err = fmt.Errorf("%s is not empty: name a folder of its own for the export", dir)
+	}
+	return err
+}
+
+func (c *consumer) exportPartition(ctx context.Context, dir string, l *partitionReader) (_ *exportedFile, err error) {
+	f := &exportedFile{
+		Name: fmt.Sprintf("%s-%d.jsonl", l.topic, l.partition), Topic: l.topic, Partition: l.partition, First: l.first, End: l.end,
+	}
+	file, err := os.OpenFile(filepath.Join(dir, f.Name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if closed := file.Close(); err == nil {
+			err = closed
+		}
+	}()
+	sum := sha256.New()
+	out := bufio.NewWriterSize(io.MultiWriter(file, sum), 1<<18)
+	for {
+		bounded, cancel := context.WithTimeout(ctx, brokerPatience)
+		record, offset, err := l.reader.Next(bounded)
+		cancel()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, c.silence(err)
+		}
+		c.order.follows(l.last, l.topic, l.partition, &record, offset)
+		line, err := unescaped(lineOf(&record, offset))
+		if err != nil {
+			return nil, err
+		}
+		if _, err := out.Write(append(line, '\n')); err != nil {
+			return nil, err
+		}
+		f.Records++
+	}
+	if err := errors.Join(out.Flush(), file.Sync()); err != nil {
+		return nil, err
+	}
+	f.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	return f, nil
+}
+
+func lineOf(r *schemas.Record, offset int64) *exportedRecord {
+	line := &exportedRecord{Offset: offset, Time: r.Time.UTC(), Headers: []exportedHeader{}, Key: r.Key, Value: r.Value}
+	for _, h := range r.Headers {
+		line.Headers = append(line.Headers, exportedHeader{h.Key, h.Value})
+	}
+	return line
+}
+
+// writeDurably writes a file that is there whole, or not at all.
+func writeDurably(dir, name string, text []byte) error {
+	temporary := filepath.Join(dir, "."+name)
+	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(text)
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(temporary, filepath.Join(dir, name)); err != nil {
+		return err
+	}
+	folder, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}

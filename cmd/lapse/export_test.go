@@ -1,0 +1,194 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"lapse/audit/evidence"
+	"lapse/internal/evidencetest"
+	"lapse/internal/kafkaserver"
+	"lapse/internal/kafkatest"
+	"lapse/schemas"
+)
+
+// wantExport exports and wants every record of these topics in the files, byte for byte.
+func wantExport(t *testing.T, m *machine, broker *kafkaserver.Server, topics ...string) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "evidence")
+	m.lapse("events", "--export", dir)
+	var manifest exported
+	text, err := os.ReadFile(filepath.Join(dir, exportManifest))
+	if err == nil {
+		err = json.Unmarshal(text, &manifest)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	type place struct {
+		topic     string
+		partition int32
+		offset    int64
+	}
+	written := map[place]exportedRecord{}
+	for _, f := range manifest.Files {
+		text, err := os.ReadFile(filepath.Join(dir, f.Name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sum := sha256.Sum256(text); hex.EncodeToString(sum[:]) != f.SHA256 || bytes.Count(text, []byte("\n")) != f.Records {
+			t.Errorf("%s is not what the manifest says", f.Name)
+		}
+		for line := range bytes.Lines(text) {
+			var r exportedRecord
+			if err := json.Unmarshal(line, &r); err != nil {
+				t.Fatal(err)
+			}
+			written[place{f.Topic, f.Partition, r.Offset}] = r
+		}
+	}
+	there := 0
+	for _, topic := range topics {
+		for _, record := range kafkatest.ReadAllOn(t, broker, topic) {
+			there++
+			r := written[place{topic, record.Partition, record.Offset}]
+			same := bytes.Equal(r.Key, record.Key) && bytes.Equal(r.Value, record.Value) && r.Time.Equal(record.Time) && len(r.Headers) == len(record.Headers)
+			for i := range min(len(r.Headers), len(record.Headers)) {
+				same = same && r.Headers[i].Name == record.Headers[i].Name && bytes.Equal(r.Headers[i].Value, record.Headers[i].Value)
+			}
+			if !same {
+				t.Errorf("%s/%d at %d is exported as %+v, and is %+v", topic, record.Partition, record.Offset, r, record)
+			}
+		}
+	}
+	if there == 0 || len(written) != there {
+		t.Errorf("%d records in the files, %d in the topics", len(written), there)
+	}
+	if said := m.exits(exitInvalid, "events", "--export", dir); !strings.Contains(said, "is not empty") {
+		t.Errorf("a second export into the folder: %s", said)
+	}
+	if said := m.exits(exitInvalid, "events", "--export", dir, "--cause", "user"); !strings.Contains(said, "exclude one another") {
+		t.Errorf("a filtered export: %s", said)
+	}
+}
+
+func TestWhatIsExportedIsReadBackAsItWas(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		b := exportedBytes(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes"))
+		if rapid.Bool().Draw(t, "text") {
+			b = exportedBytes(rapid.String().Draw(t, "characters"))
+		}
+		if rapid.IntRange(0, 9).Draw(t, "nothing") == 0 {
+			b = nil
+		}
+		text, err := unescaped(exportedRecord{Value: b})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back exportedRecord
+		if err := json.Unmarshal(text, &back); err != nil || !bytes.Equal(back.Value, b) || (back.Value == nil) != (b == nil) {
+			t.Fatalf("%q is written as %s and read as %q (%v)", b, text, back.Value, err)
+		}
+	})
+}
+
+func TestAKeyIsFoundHoweverItIsWritten(t *testing.T) {
+	t.Parallel()
+	hash := evidencetest.HashKey
+	hashed := `{"id":"` + evidence.HashOf(hash, "42") + `","no":"` + evidence.HashOf(hash, "7") + `"}`
+	for _, c := range []struct {
+		asked, key string
+		hash       schemas.Key
+		want       bool
+	}{
+		{`42`, `{"id":"42"}`, nil, true},
+		{`42`, `{"id":42}`, nil, true}, // as debezium has it
+		{`43`, `{"id":"42"}`, nil, false},
+		{`42`, `{"id":"42","no":"7"}`, nil, false},
+		{`42,7`, `{"id":"42","no":"7"}`, nil, true},
+		{`7,42`, `{"id":"42","no":"7"}`, nil, false},
+		{`"a,b",7`, `{"id":"a,b","no":"7"}`, nil, true},
+		{`{"no":7,"id":"42"}`, `{"id":"42","no":"7"}`, nil, true},
+		{`{"id":"42"}`, `{"id":"42","no":"7"}`, nil, false},
+		{`{"id":"42","no":null}`, `{"id":"42","no":null}`, nil, true},
+		{`{"id":"42","other":"7"}`, `{"id":"42","no":"7"}`, nil, false},
+		{`42,7`, hashed, hash, true},
+		{`42,8`, hashed, hash, false},
+		{`42,7`, hashed, nil, false},
+		{`{"no":"7","id":"42"}`, hashed, hash, true},
+		{`42`, `{}`, nil, false},
+		{`{}`, `{}`, nil, false},
+		{`42`, `"lapse-marker"`, nil, false},
+		{`42`, `{"id":`, nil, false},
+		{`42`, ``, nil, false},
+	} {
+		filter, err := readKey(c.asked)
+		if err != nil {
+			t.Errorf("%s: %v", c.asked, err)
+			continue
+		}
+		if filter.hash = c.hash; filter.matches([]byte(c.key)) != c.want {
+			t.Errorf("%s matches %s: %v", c.asked, c.key, !c.want)
+		}
+	}
+	for _, wrong := range []string{`{"ix":`, `{]`, `"ax`, `{"ix"}`, `{"ix":"1"} {`} {
+		if _, err := readKey(wrong); err == nil || strings.Contains(err.Error(), wrong) {
+			t.Errorf("--key %s: %v", wrong, err)
+		}
+	}
+}
+
+func TestEventsAreOfTheTimeAndTheRowThatAreAskedFor(t *testing.T) {
+	t.Parallel()
+	at := func(s string) time.Time {
+		moment, err := readMoment("--since", s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return moment
+	}
+	event := record("delete", "lapse-cause", "user")
+	event.Time = at("2026-11-21T10:15:30.123Z")
+	truncate := record("truncate", "lapse-cause", "user")
+	truncate.Key, truncate.Time = []byte("{}"), event.Time
+	one, err := readKey("1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := readKey("2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name     string
+		consumer consumer
+		record   *schemas.Record
+		wants    bool
+	}{
+		{"since then", consumer{since: at("2026-11-21T10:15:30.1234Z")}, event, true}, // records keep milliseconds
+		{"since later", consumer{since: at("2026-11-21T10:15:30.124Z")}, event, false},
+		{"until then", consumer{until: event.Time}, event, false},
+		{"until later", consumer{until: at("2026-11-21T12:15:30.124+02:00")}, event, true},
+		{"since its day until the next", consumer{since: at("2026-11-21"), until: at("2026-11-22")}, event, true},
+		{"its row", consumer{key: one}, event, true},
+		{"another row", consumer{key: two}, event, false},
+		{"all rows", consumer{key: two}, truncate, true},
+		{"all rows, later", consumer{key: two, since: at("2026-11-22")}, truncate, false},
+	} {
+		if got := c.consumer.wants(c.record); got != c.wants {
+			t.Errorf("%s: wants is %v", c.name, got)
+		}
+	}
+	if _, err := readMoment("--since yesterday", "yesterday"); err == nil {
+		t.Error("yesterday is read as a time")
+	}
+}
