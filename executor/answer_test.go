@@ -92,7 +92,7 @@ func TestAConnectionThatGoesSilentIsGivenUpAndItsWorkerGoesOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
-				two(t, db, 2000)
+				two(t, db, 600)
 				f, through := startFreezer(t, db.As("lapse_executor"))
 				log := &logBuffer{}
 				var batches atomic.Int64
@@ -115,8 +115,8 @@ func TestAConnectionThatGoesSilentIsGivenUpAndItsWorkerGoesOn(t *testing.T) {
 				if err := <-ended; err != nil {
 					t.Error(err)
 				}
-				if n := one[int](t, db, "select sum(deleted)::int from lapse.batch_result"); n != 4000 {
-					t.Errorf("the ledger has %d rows, want 4000", n)
+				if n := one[int](t, db, "select sum(deleted)::int from lapse.batch_result"); n != 1200 {
+					t.Errorf("the ledger has %d rows, want 1200", n)
 				}
 			})
 		})

@@ -36,7 +36,7 @@ func TestTheExecutorsMetricsHaveTheirNames(t *testing.T) {
 
 func TestTheMetricsSayWhatARunLeft(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 50, 5)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		locker, err := db.Connect(t).Begin(t.Context())

@@ -39,7 +39,7 @@ func TestWithConnectionsForOneOfTwoWorkersOnceDeletesAll(t *testing.T) {
 		for _, limit := range []string{"2", "3"} {
 			db.Exec(t, "alter role lapse_executor connection limit "+limit)
 			for range 3 {
-				db.Exec(t, "insert into a select g, now() - interval '40 days' from generate_series(10001, 11000) g", "delete from lapse.run", "delete from lapse.looked")
+				db.Exec(t, "insert into a select g, now() - interval '40 days' from generate_series(10001, 10300) g", "delete from lapse.run", "delete from lapse.looked")
 				log := &logBuffer{}
 				s, err := newExecutor(t, db, func(c *Config) { c.Limits.Workers, c.Logger = 2, log.logger() }).Once(t.Context(), nil)
 				if err != nil || len(s.Policies) != 2 {
@@ -59,7 +59,7 @@ func TestWithConnectionsForOneOfTwoWorkersOnceDeletesAll(t *testing.T) {
 func TestWithConnectionsForOneOfTwoWorkersRunDeletesAllAndIsReadyThroughout(t *testing.T) {
 	t.Parallel()
 	pgtest.OnSolo(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
-		two(t, db, 3000)
+		two(t, db, 800)
 		db.Exec(t, "alter role lapse_executor connection limit 2")
 		log := &logBuffer{}
 		e := newExecutor(t, db, func(c *Config) { c.Limits.Workers, c.Logger = 2, log.logger() })

@@ -206,7 +206,7 @@ func TestTheExecutorOutlivesACrashOfTheServer(t *testing.T) {
 // Several executors work on one run: each shard in one pair of hands at a time.
 func TestManyExecutorsShareARun(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		const due, live = 4000, 500
 		spread(t, db, due, live)
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 50", "pace: unlimited")))

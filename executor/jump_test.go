@@ -44,7 +44,7 @@ func goes(t testing.TB, e *Executor, rows int64, why string) {
 
 func TestASuddenJumpAgainstTheLastRunsDeletesNothingUntilSomebodySaysYes(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 12_000, 5)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		e := newExecutor(t, db)

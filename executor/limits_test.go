@@ -32,7 +32,7 @@ func setLimits(t testing.TB, db *pgtest.DB, limits string) {
 
 func TestARunNeverDeletesMoreThanMaxRowsPerRun(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		partitioned(t, db, 4, 250)
 		arm(t, db, policies(policy("p", "public.parts", "batch: 64")))
 		setLimits(t, db, `{"max_rows_per_run": 100}`)
@@ -133,7 +133,7 @@ func TestRowsThatADeadExecutorTookAreNotDeletedByAnotherUntilItsLeaseHasEnded(t 
 // and one second's rows more. Nobody takes rows before the run is begun, nor begins a batch before it has taken its rows.
 func TestThePaceOfAllExecutorsTogetherIsTheRate(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		partitioned(t, db, 4, 1500)
 		arm(t, db, policies(policy("p", "public.parts", "batch: 200", "pace: unlimited")))
 		setLimits(t, db, `{"rate": 500}`)
@@ -242,7 +242,7 @@ func hoursFrom(opens, closes time.Duration) string {
 // The executor's clock is the test's. It jumps behind the window's end once the first batch is through.
 func TestARunEndsWhenItsWindowClosesAndGoesOnWhenItOpens(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 100, 5)
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 20")))
 		setLimits(t, db, hoursFrom(6, 12))

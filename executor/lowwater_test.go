@@ -13,7 +13,7 @@ import (
 // What was kept for a reason goes at the next run after the reason has gone, wherever the scan was to begin.
 func TestAReleasedOrForgivenRowBehindTheMarkGoesAtTheNextRun(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 0, 10)
 		arm(t, db, policies(policy("p", "public.sessions", "pace: unlimited")))
 		e, s := newExecutor(t, db), holdSession(t, db)

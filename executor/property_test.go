@@ -244,7 +244,7 @@ func (w *world) live(ctx context.Context, db *pgtest.DB) (xids []string, err err
 func TestExactlyTheDueRowsGo(t *testing.T) {
 	t.Parallel()
 	if rapidChecks := flag.Lookup("rapid.checks"); rapidChecks.Value.String() == rapidChecks.DefValue {
-		if err := rapidChecks.Value.Set("25"); err != nil {
+		if err := rapidChecks.Value.Set("15"); err != nil {
 			t.Fatal(err)
 		}
 	}

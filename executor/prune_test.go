@@ -48,7 +48,7 @@ func kept(t testing.TB, db *pgtest.DB) string {
 
 func TestAfterAYearOfBatchesTheCatalogIsAsLargeAsAfterAMonth(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 5, 5)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		size := func() int64 {
@@ -79,7 +79,7 @@ func TestAfterAYearOfBatchesTheCatalogIsAsLargeAsAfterAMonth(t *testing.T) {
 
 func TestTheExecutorPrunesBetweenTurnsAndDeletesWhereItCannot(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 5, 5)
 		arm(t, db, policies(policy("p", "public.sessions")))
 		formerly(t, db, 40, 6000) // more than one call removes

@@ -228,7 +228,7 @@ func parts(t testing.TB, db *pgtest.DB, due int) {
 // it is not due any more, and with its partition.
 func TestARowLeavesTheQuarantineByItself(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		parts(t, db, 100)
 		owned(t, db, "create table keeps (id bigint, part int, foreign key (id, part) references visits)", "create index on keeps (id, part)",
 			"insert into keeps select g, p from generate_series(10, 50, 10) g, generate_series(1, 2) p")

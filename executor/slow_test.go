@@ -87,7 +87,7 @@ func batchSeconds(t *testing.T, e *Executor) float64 {
 
 func TestSlowStretchesThePauseBetweenBatchesAndIsCounted(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 200, 5)
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 10")))
 		const slowdown = 5
@@ -150,7 +150,7 @@ func TestAPauseBetweenBatchesIsBoundedAndEndsWhenTheExecutorStops(t *testing.T) 
 
 func TestWhatAGuardHasAgainstOnePolicyHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		two(t, db, 50)
 		window := newSaying("a", guard.Answer{Verdict: guard.Wait, Refusal: guard.Refusal{Reason: "window", Detail: "closed", Fix: "wait"}})
 		e, log := guarded(t, db, window)

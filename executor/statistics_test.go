@@ -28,7 +28,7 @@ func lastRunSays(t testing.TB, db *pgtest.DB) string {
 
 func TestARunSaysWhatItDidAndUpToWhereNothingIsLeft(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		spread(t, db, 200, 10)
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 20")))
 
@@ -168,7 +168,7 @@ func TestSeveralExecutorsSayTheSameOfOneRun(t *testing.T) {
 // What stops it is said, and what it did until then.
 func TestARunThatIsLeftHalfWaySaysWhyAndWhatItDid(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 500, 10)
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 50")))
 		ctx, stop := context.WithCancel(t.Context())
@@ -263,7 +263,7 @@ func TestAStolenLoginCannotEndARunOrFillTheCatalogWithReports(t *testing.T) {
 
 func TestAProcessSaysWhatItIsAtAndTakesItBack(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 50, 5)
 		owned(t, db, "create table gone (id int primary key, at timestamptz)", "create index on gone (at, id)", "insert into gone values (1, '2000-01-01')")
 		arm(t, db, policies(policy("p", "public.sessions", "every: 1 hour"), policy("q", "public.gone", "every: 1 hour")))

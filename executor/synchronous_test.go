@@ -14,7 +14,7 @@ import (
 func TestACommitThatWaitsForAStandbyLongerThanAnAnswerMayTakeIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
-		two(t, db, 2000)
+		two(t, db, 600)
 		log := &logBuffer{}
 		var batches atomic.Int64
 		waiting := make(chan struct{})
@@ -44,11 +44,11 @@ func TestACommitThatWaitsForAStandbyLongerThanAnAnswerMayTakeIsCountedOnce(t *te
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		if n := one[int](t, db, "select sum(deleted)::int from lapse.batch_result"); n != 4000 {
-			t.Errorf("the ledger has %d rows, want 4000", n)
+		if n := one[int](t, db, "select sum(deleted)::int from lapse.batch_result"); n != 1200 {
+			t.Errorf("the ledger has %d rows, want 1200", n)
 		}
-		if n := counted(t, e, "lapse_rows_deleted_total"); n != 4000 {
-			t.Errorf("%v rows were counted, want 4000", n)
+		if n := counted(t, e, "lapse_rows_deleted_total"); n != 1200 {
+			t.Errorf("%v rows were counted, want 1200", n)
 		}
 	})
 }

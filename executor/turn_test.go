@@ -28,7 +28,7 @@ func two(t *testing.T, db *pgtest.DB, due int) {
 
 func TestPoliciesTakeTurns(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		two(t, db, 100)
 		var order []string
 		once(t, newExecutor(t, db, func(c *Config) {
@@ -89,7 +89,7 @@ func TestAStoppedPolicyDoesNotStopTheOthers(t *testing.T) {
 
 func TestAStoppedPolicyIsTriedAgainAtItsNextScheduledTime(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 50, 5)
 		arm(t, db, policies(policy("p", "public.sessions", "every: 3 seconds")))
 		owned(t, db, "alter table sessions rename to away")
@@ -111,7 +111,7 @@ func TestAStoppedPolicyIsTriedAgainAtItsNextScheduledTime(t *testing.T) {
 
 func TestRunKeepsToTheScheduleAndSeesWhatIsApplied(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 50, 5)
 		e := newExecutor(t, db)
 		ctx, stop := context.WithCancel(t.Context())
@@ -165,7 +165,7 @@ func TestAPolicyRunsEveryTenthOfASecond(t *testing.T) {
 
 func TestOnceRunsWhatIsDueOrWhatIsNamed(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		two(t, db, 20)
 		if s := once(t, newExecutor(t, db)); len(s.Policies) != 2 {
 			t.Fatalf("the first pass did %+v", s)

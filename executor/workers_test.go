@@ -229,7 +229,7 @@ func TestWorkersOfOneProcessAreDifferentHolders(t *testing.T) {
 // What one worker cannot do, because its server process is ended, the others and its next connection do.
 func TestARunOfManyWorkersOutlivesTheLossOfTheirConnections(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		const due, live = 4000, 300
 		spread(t, db, due, live)
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 10", "pace: unlimited")))

@@ -3,6 +3,8 @@ package planner_test
 import (
 	"context"
 	"errors"
+	"flag"
+	"strconv"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -14,7 +16,14 @@ import (
 	"lapse/schemas"
 )
 
+// worlds is how often a property is tried here, each time on servers: more with -rapid.checks.
+const worlds = 40
+
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {
+		_ = checks.Value.Set(strconv.Itoa(worlds))
+	}
 	planner.Setup.Install = func(ctx context.Context, conn *pgx.Conn, roles schemas.Roles) error {
 		return catalog.Install(ctx, conn, setup.Options{Roles: roles})
 	}
