@@ -126,7 +126,7 @@ func TestTheStoryIsToldCountedAndKeptUntilItIsInterrupted(t *testing.T) {
 	b := begin(t, true, freePort(t))
 	b.tells("press Ctrl-C")
 	told := b.text()
-	for step := 1; step <= 7; step++ {
+	for step := 1; step <= 8; step++ {
 		if !strings.Contains(told, fmt.Sprintf("\n%d. ", step)) {
 			t.Errorf("step %d is missing", step)
 		}
@@ -140,6 +140,10 @@ func TestTheStoryIsToldCountedAndKeptUntilItIsInterrupted(t *testing.T) {
 		t.Error("the end of the count or the refusal is missing")
 	}
 
+	if !strings.Contains(told, "warning: 1 of 3 keys match no row of public.sessions now: number 3") || !strings.Contains(told, "session 1010, not seen for 31 days, with tag mobile") {
+		t.Error("the hold, or what it kept, is missing")
+	}
+
 	kept := addresses.FindStringSubmatch(told)
 	if kept == nil {
 		t.Fatal("no addresses")
@@ -148,8 +152,8 @@ func TestTheStoryIsToldCountedAndKeptUntilItIsInterrupted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if left := fixture.One[int](t, conn, `select count(*) from public.sessions where last_seen + interval '30 days' <= now()`); left != 0 {
-		t.Errorf("%d sessions that are due are left", left)
+	if left := fixture.One[int](t, conn, `select count(*) from public.sessions where last_seen + interval '30 days' <= now()`); left != 2 {
+		t.Errorf("%d sessions that are due are left, want the two that are held", left)
 	}
 	_ = conn.Close(t.Context())
 	fixture.Eventually(t, "the metrics are served", func() bool {
