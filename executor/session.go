@@ -81,6 +81,11 @@ func (s *session) open(ctx context.Context, config *pgx.ConnConfig, limits Limit
 	if err != nil {
 		return fmt.Errorf("identify the database: %w", err)
 	}
+	if version >= withTransactionTimeout { // its statements have a bound; before that version the parameter would be refused
+		if _, err := s.control.Exec(ctx, "set transaction_timeout = 0"); err != nil {
+			return fmt.Errorf("set transaction_timeout: %w", err)
+		}
+	}
 	s.system = uint64(system)
 	s.lockTime, s.statementTime = lockTime(time.Duration(deadlock)*time.Millisecond), statementTime(limits.BatchTime)
 	batches := withParameters(config, batchSettings(s.lockTime, s.statementTime, version))

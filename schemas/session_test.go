@@ -24,7 +24,7 @@ func contrary() map[string]string {
 		"bytea_output": "escape", "lc_monetary": "POSIX", "quote_all_identifiers": "on", "standard_conforming_strings": "off",
 		"backslash_quote": "on", "transform_null_equals": "on", "array_nulls": "off", "gin_fuzzy_search_limit": "1",
 		"check_function_bodies": "off", "plpgsql.extra_errors": "all", "exit_on_error": "on", "client_min_messages": "error",
-		"search_path": "public",
+		"search_path": "public", "idle_session_timeout": "10min",
 	}
 }
 

@@ -18,6 +18,7 @@ const heartbeatLasts = 2 * time.Minute
 // Facts are what one look at the database showed.
 type Facts struct {
 	standby   bool
+	readOnly  bool // sessions begin read only, on a primary too
 	installed bool // there is an installation on record
 	required  bool // audit: required
 
@@ -75,7 +76,7 @@ const factsQuery = `
 	       to_jsonb(b), coalesce(b.server_start <> pg_postmaster_start_time(), false),
 	       coalesce(case when not pg_is_in_recovery() then lapse.publications_fault() end, ''),
 	       case when not pg_is_in_recovery() then ` + loadColumn + ` else '{}' end,
-	       clock_timestamp(), (select coalesce(max(c.id), 0) from lapse.clock c)
+	       clock_timestamp(), (select coalesce(max(c.id), 0) from lapse.clock c), current_setting('default_transaction_read_only')::bool
 	  from lapse.installation i
 	 cross join lateral (
 	   select case when not pg_is_in_recovery() then lapse.timeline() else 0 end as timeline, lapse.system_identifier() as system_identifier
@@ -94,7 +95,7 @@ func Read(ctx context.Context, q Querier, backends []int32) (*Facts, error) {
 	err := q.QueryRow(ctx, factsQuery, heartbeatLasts, backends).Scan(&f.standby, &f.required, &f.slot, &f.exists, &f.local,
 		&f.status, &f.active, &f.confirmed, &f.insert, &f.halted, &f.haltedAt, &f.by, &f.why,
 		&f.server.History, &f.server.Timeline, &f.server.System, &f.accepted.Timeline, &f.accepted.System,
-		&f.beating, &f.last, &f.restarted, &f.difference, &f.load, &f.clock, &f.right)
+		&f.beating, &f.last, &f.restarted, &f.difference, &f.load, &f.clock, &f.right, &f.readOnly)
 	f.read = time.Now()
 	f.accepted.History = f.server.History
 	if errors.Is(err, pgx.ErrNoRows) || slices.Contains(notInstalled, schemas.StateOf(err)) {

@@ -16,7 +16,7 @@ type Guard interface {
 func All(l Limits) []Guard {
 	l = l.withDefaults()
 	return []Guard{
-		primary{},
+		primary{}, writable{},
 		installed{},
 		halted{},
 		clock{},

@@ -64,6 +64,7 @@ func TestAnAuditorThatWasSeenIsBelievedForAMinute(t *testing.T) {
 func TestEachReasonIsRefusedByItsOwnGuardBeforeItsConsequences(t *testing.T) {
 	t.Parallel()
 	for want, spoil := range map[Reason]func(f *Facts){
+		ReadOnly:           func(f *Facts) { f.readOnly = true },
 		Standby:            func(f *Facts) { *f = Facts{installed: true, standby: true, required: true} },
 		NotInstalled:       func(f *Facts) { *f = Facts{} },
 		PausedAll:          func(f *Facts) { f.halted, f.haltedAt, f.by, f.exists = true, "then", "somebody", false },
