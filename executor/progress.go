@@ -74,6 +74,7 @@ func expecting(log *slog.Logger, rows int64) *slog.Logger {
 const (
 	sayBegins = 1 << iota
 	sayHalved
+	sayResists
 )
 
 // first reports whether something is said for the first time in the run.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,7 +18,11 @@ func (w *worker) narrow(t *turn, a *assignment, o order, err error) {
 	if before := t.memory.searching(a.shard, o.limit, false); before {
 		return
 	}
-	w.log.Info("a row resists; it is looked for", "policy", t.policy.Name, "relation", a.leaf, "rows", o.limit, "error", stripped("delete a batch", err))
+	level := slog.LevelDebug
+	if t.memory.first(sayResists) {
+		level = slog.LevelInfo
+	}
+	w.log.Log(context.Background(), level, "a row resists; it is looked for", "policy", t.policy.Name, "relation", a.leaf, "rows", o.limit, "error", stripped("delete a batch", err))
 }
 
 // entered says, once for each cause in a run, that a row was entered in the quarantine. The row itself is named by `lapse quarantine list` alone.

@@ -123,8 +123,10 @@ func readReason(ctx context.Context, conn *pgx.Conn, id schemas.PolicyID) (reaso
 		select coalesce((
 		  select s.reason from lapse.policy_state s
 		   where s.policy_id = $1
-		     and not (s.state in ('arming', 'armed') and exists (select from lapse.gate g where g.policy_id = s.policy_id and g.state = 'armed')
-		              and (s.reason = 'waiting for the auditor' or s.reason like 'the auditor has passed %' or s.reason like 'no auditor to wait for %'))
+		     and not (s.state in ('arming', 'armed')
+		              and (s.reason like 'no auditor to wait for %'
+		                   or exists (select from lapse.gate g where g.policy_id = s.policy_id and g.state = 'armed')
+		                      and (s.reason = 'waiting for the auditor' or s.reason like 'the auditor has passed %')))
 		   order by s.changed_at desc limit 1), '')`,
 		int32(id)).Scan(&reason)
 	if err != nil {

@@ -3,8 +3,11 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	"lapse/schemas"
 )
 
 // policyState is a policy of the list with what executors say of it.
@@ -19,6 +22,7 @@ type policyState struct {
 type comes string
 
 const (
+	comesRuns      comes = "running"   // nothing: an executor is at work on it
 	comesDue       comes = "due"       // an executor's turn for it
 	comesScheduled comes = "scheduled" // its time, or its window
 	comesRetry     comes = "retry"     // something was in the way, and it is tried again
@@ -60,6 +64,8 @@ func (p *policyState) judge(s *status) {
 	}
 	held := p.heldUp()
 	switch {
+	case p.Comes == comesDue && p.runs():
+		p.Comes = comesRuns
 	case held != nil:
 		// It was due when it was tried: a look that finds nothing due is not on record at once, and what is in the way is not.
 		p.Lag = max(p.Lag, s.At.Sub(held.Since).Seconds())
@@ -70,6 +76,11 @@ func (p *policyState) judge(s *status) {
 	case p.Comes == comesDue && s.waits():
 		p.Comes = comesWaits
 	}
+}
+
+// runs reports whether an executor is at work on the policy.
+func (p *policyState) runs() bool {
+	return slices.ContainsFunc(p.Work, func(w process) bool { return w.works() && w.Silent == 0 })
 }
 
 // heldUp is the executor that says for the longest time that the policy is stopped or waits; nil where one is at work on it, or none
@@ -122,12 +133,15 @@ func (p *policyState) next(now time.Time) string {
 		in = "in " + short(p.Next.Sub(now))
 	}
 	switch p.Comes {
-	case comesDue, comesWaits:
+	case comesRuns, comesDue, comesWaits:
 		return string(p.Comes)
 	case comesScheduled:
 		return in
 	case comesRetry:
-		return "retry " + in
+		if p.Next.After(now) {
+			return "retry " + in
+		}
+		return "retry now"
 	case comesPerson:
 		return p.person()
 	}
@@ -159,17 +173,29 @@ func (p *policyState) remarks() []string {
 	for i := range p.Work {
 		w, text := &p.Work[i], ""
 		switch {
+		case p.Comes == comesPerson && !w.works(): // the notes say it, and to whom
 		case w.Silent > 0:
 			text = fmt.Sprintf("%s: executor %s has been silent for %s: if it was killed, its shards are free for others half a minute after its last batch",
 				w.State, w.Holder, w.silent())
 		case w.Reason != "":
-			text = w.State + ": " + strings.TrimPrefix(w.Reason, "policy "+string(p.Policy)+": ")
+			text = w.State + ": " + withoutName(p.Policy, w.Reason)
 		}
 		if text != "" && !said[text] {
 			remarks, said[text] = append(remarks, text), true
 		}
 	}
 	return append(remarks, p.notes()...)
+}
+
+// withoutName is what is said of a policy without its name in front: it stands there already.
+func withoutName(policy schemas.PolicyName, text string) string {
+	for {
+		rest, named := strings.CutPrefix(text, "policy "+string(policy)+": ")
+		if !named {
+			return text
+		}
+		text = rest
+	}
 }
 
 // lag is for how long a run has been due, for the table.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"text/tabwriter"
 
 	"lapse/executor"
@@ -87,10 +86,14 @@ func summaryNotes(p *executor.PolicySummary) []string {
 		notes = append(notes, p.Limit)
 	}
 	if p.Error != "" {
-		notes = append(notes, strings.TrimPrefix(p.Error, "policy "+string(p.Policy)+": "))
+		notes = append(notes, withoutName(p.Policy, p.Error))
 	}
 	if p.LeftBehind {
 		notes = append(notes, "due rows are left that somebody has locked: pg_locks shows who; the next run follows soon")
 	}
-	return append(notes, runNotes(&p.Whole)...)
+	whole := p.Whole
+	if len(p.Obstacles) > 0 {
+		whole.SteppedOver = 0 // they are among those in quarantine
+	}
+	return append(notes, runNotes(&whole)...)
 }
