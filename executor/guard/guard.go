@@ -16,7 +16,8 @@ type Guard interface {
 func All(l Limits) []Guard {
 	l = l.withDefaults()
 	return []Guard{
-		primary{}, writable{},
+		primary{},
+		writable{},
 		installed{},
 		halted{},
 		clock{},
