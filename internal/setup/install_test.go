@@ -73,7 +73,7 @@ func TestAnInstallThatLosesItsConnectionAtAnyStatementIsTakenUp(t *testing.T) {
 	db := pgtest.New(t, pgtest.Newest(t))
 	want := newInstalled(t, db).state()
 	p := newSite(t, pgtest.New(t, db.Major))
-	p.untilWhole(1, func(*statements) error {
+	p.untilWhole(3, func(*statements) error {
 		_, err := p.installer().Install(t.Context())
 		return err
 	})
@@ -99,7 +99,7 @@ func TestANewSlotThatWasCutShortIsAskedForAgain(t *testing.T) {
 	if err := again(false); err == nil || !strings.Contains(err.Error(), "lapse init --new-slot") {
 		t.Errorf("without NewSlot: got %v", err)
 	}
-	p.untilWhole(2, func(*statements) error {
+	p.untilWhole(5, func(*statements) error {
 		err := again(true)
 		if err != nil && !ask[bool](p, `select exists (select from lapse.installation i join pg_replication_slots s on s.slot_name = i.slot
 				where s.confirmed_flush_lsn >= i.slot_start)`) {

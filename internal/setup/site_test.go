@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strings"
@@ -233,11 +234,13 @@ func (s *statements) with(beginning string) (n int) {
 }
 
 // untilWhole repeats work until it succeeds undisturbed, with the connection cut at one statement after the other, stride of
-// them apart. Each second time the statement at which it is cut was carried out.
+// them apart, from one of the first on. Each second time the statement at which it is cut was carried out. Where stride is more than
+// one, another run cuts at other statements.
 func (p *site) untilWhole(stride int, work func(s *statements) error) {
 	p.t.Helper()
-	for n, attempt := 1, 1; ; n, attempt = n+stride, attempt+1 {
-		s := &statements{cut: n, applied: attempt%2 == 0}
+	first := rand.IntN(2 * stride)
+	for n, attempt := 1+first/2, 1; ; n, attempt = n+stride, attempt+1 {
+		s := &statements{cut: n, applied: (attempt+first)%2 == 0}
 		p.trace = s
 		err := work(s)
 		p.trace = nil
