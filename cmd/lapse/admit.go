@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -54,14 +57,20 @@ var errNotPinned = errors.New("the session was started with settings of its own 
 // the sessions of several clients.
 const connectDirectly = "connect to PostgreSQL directly, not through a pooler"
 
-// checkPinned refuses a session whose settings a pooler has swallowed. The names that it asks for would be looked up where
-// the login says: so they are qualified.
+// checkPinned refuses a session whose settings a pooler has swallowed, although its login or database may have some of them. The names
+// that it asks for would be looked up where the login says: so they are qualified.
 func checkPinned(ctx context.Context, conn *pgconn.PgConn) error {
-	path, err := oneValue(ctx, conn, `select pg_catalog.current_setting('search_path')`)
+	settings := schemas.SessionSettings()
+	var wanted []string
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		wanted = append(wanted, "("+schemas.Literal(name)+", "+schemas.Literal(settings[name])+")")
+	}
+	others, err := oneValue(ctx, conn, "select pg_catalog.count(*) from (values "+strings.Join(wanted, ", ")+
+		") w(name, value) where pg_catalog.current_setting(w.name) operator(pg_catalog.<>) w.value")
 	if err != nil {
 		return fmt.Errorf("look at the session's settings: %w", err)
 	}
-	if path != schemas.SessionSettings()["search_path"] {
+	if others != "0" {
 		return errNotPinned
 	}
 	return nil

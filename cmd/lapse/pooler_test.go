@@ -89,6 +89,8 @@ func TestAPoolerThatRefusesOrSwallowsTheSessionsSettingsIsNamed(t *testing.T) {
 	db := pgtest.New(t, pgtest.Newest(t))
 	d := newDesk(t, db, db.URL)
 	d.env["LAPSE_SUPERUSER"] = "allow"
+	// What the database happens to have of them is not enough.
+	db.Exec(t, "alter database "+db.Name+" set search_path = pg_catalog, pg_temp", "alter database "+db.Name+" set timezone = 'UTC'")
 	for what, p := range map[string]*pooler{"refuses": {refuses: true}, "swallows": {}} {
 		d.env["LAPSE_DATABASE_URL"] = p.listen(t, db)
 		for _, line := range []string{"init", "plan", "run --once", "run", "audit --once", "serve"} {

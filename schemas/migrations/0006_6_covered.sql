@@ -72,7 +72,8 @@ end
 $lapse$;
 comment on function lapse.cover is 'Writes which tables are published, as far as that has changed.';
 
--- beat is as 0004_4_beat.sql has it, and says which tables it found published.
+-- beat is as 0004_4_beat.sql has it, and says which tables it found published. Of the beats that are older than a day it keeps the first
+-- of each day for 400 days: by them a clock is measured over a time without an executor (lapse.measure).
 drop function lapse.beat(uuid, int, int, timestamptz);
 create function lapse.beat(nonce uuid, history int, timeline int, server_start timestamptz) returns void
 language plpgsql security definer
@@ -80,6 +81,7 @@ set search_path = pg_catalog, pg_temp
 as $lapse$
 declare
   newest    int := (select n.number from lapse.history n order by n.number desc limit 1);
+  present   timestamptz := clock_timestamp();
   looked_at pg_lsn;
   covered   bigint;
 begin
@@ -90,8 +92,11 @@ begin
   end if;
   lock table lapse.heartbeat in share row exclusive mode;
   delete from lapse.heartbeat h
-   where h.at < clock_timestamp() - interval '1 day'
-     and h.id < (select k.id from lapse.heartbeat k order by k.id desc offset 999 limit 1);
+   where h.at < present - interval '1 day'
+     and h.id < (select k.id from lapse.heartbeat k order by k.id desc offset 999 limit 1)
+     and (h.at < present - interval '400 days'
+          or exists (select from lapse.heartbeat k
+                      where k.at >= date_trunc('day', h.at, 'UTC') and k.at <= h.at and (k.at, k.id) < (h.at, h.id)));
   looked_at := pg_current_wal_insert_lsn(); -- before the next statement's snapshot: what it does not see commits above
   covered := lapse.cover();
   insert into lapse.heartbeat
@@ -103,6 +108,7 @@ begin
    where d.datname = current_database();
 end
 $lapse$;
-comment on function lapse.beat is 'Writes the auditor''s sign of life. For the auditor.';
+comment on function lapse.beat is 'Writes the auditor''s sign of life, and removes beats that nothing is measured by any more. For the auditor.';
+comment on table lapse.heartbeat is 'The auditor''s sign of life, once a minute, published. Kept for a day, the first of each day for 400 days, and the newest thousand for ever. Written by beat.';
 revoke all on function lapse.cover(), lapse.beat(uuid, int, int, timestamptz) from public;
 grant execute on function lapse.beat(uuid, int, int, timestamptz) to {{.Auditor}};

@@ -1,5 +1,6 @@
 -- Rights and comments of what this version makes anew: as 0003_6_grants.sql has them, and for each deleter as `lapse apply`
--- gives them. Each is named: the deleters own functions of this schema too, which are not {{.Owner}}'s to revoke.
+-- gives them. What executor and auditor get, in this file or another, is in schemas/rights.go once more: init gives it back to a role
+-- that was dropped and made again. Each is named: the deleters own functions of this schema too, which are not {{.Owner}}'s to revoke.
 
 revoke all on function
   lapse.enter(lapse.claim, lapse.work, int, int, int), lapse.look(lapse.claim, lapse.work, text), lapse.record(lapse.claim, bytea, lapse.work),
