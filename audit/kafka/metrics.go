@@ -38,7 +38,7 @@ func NewMetrics() *Metrics {
 		}, []string{"topic"}),
 		records: counter("lapse_publish_records_total", "Records acknowledged, without fences."),
 		batches: counter("lapse_publish_batches_total", "Batches acknowledged."),
-		bytes:   counter("lapse_publish_bytes_total", "Bytes of acknowledged batches."),
+		bytes:   counter("lapse_publish_bytes_total", "Bytes of acknowledged batches, as they were sent: compressed."),
 		retries: counter("lapse_publish_retries_total", "Attempts to send a batch that had to be repeated."),
 		foreign: counter("lapse_foreign_records_total", "Records of somebody else's that were found behind ours and stepped over."),
 		counted: make(map[topicPartition]int64),

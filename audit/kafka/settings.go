@@ -72,7 +72,7 @@ type UnsafeError struct {
 }
 
 func (e *UnsafeError) Error() string {
-	return fmt.Sprintf("check topic %q: %s", e.Topic, strings.Join(e.Problems, "; "))
+	return "a topic is less safe than asked for: " + strings.Join(e.Problems, "; ")
 }
 
 // checkSafe refuses the topics that must be safe and are not, all of them at once. Settings that may not be read pass.
