@@ -116,7 +116,8 @@ func (c *chaos) round() {
 // cutStream ends the server's side of the auditor's stream, if there is one.
 func (r *rig) cutStream(t *testing.T) {
 	t.Helper()
-	r.db.Exec(t, `select pg_terminate_backend(active_pid) from pg_replication_slots where active_pid is not null`)
+	r.db.Exec(t, fmt.Sprintf(`
+		select pg_terminate_backend(active_pid) from pg_replication_slots where slot_name = '%s' and active_pid is not null`, r.settings.Slot))
 }
 
 // load commits transactions of every kind, over one connection after another.

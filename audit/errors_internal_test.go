@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"testing"
 	"time"
@@ -21,6 +22,16 @@ import (
 // the publisher ended with: what the relay hands on.
 func ending(t *testing.T, key kmsg.Key, top, opening bool, answer *kerr.Error) error {
 	t.Helper()
+	p, err := ended(t, key, top, opening, answer)
+	if err == nil {
+		err = p.Err()
+	}
+	return fmt.Errorf("audit: %w", err)
+}
+
+// ended is the publisher of ending.
+func ended(t *testing.T, key kmsg.Key, top, opening bool, answer *kerr.Error) (*kafka.Publisher, error) {
+	t.Helper()
 	const topic = "graded"
 	cluster := kafkatest.Fake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, topic))
 	fault := kfake.Fault{Keys: []kmsg.Key{key}, TopLevel: top, Err: answer, Count: -1}
@@ -33,9 +44,9 @@ func ending(t *testing.T, key kmsg.Key, top, opening bool, answer *kerr.Error) e
 		Brokers: cluster.ListenAddrs(), TransactionalID: topic, Topics: []kafka.Topic{{Name: topic, Partitions: 1}},
 	})
 	if err != nil {
-		return fmt.Errorf("audit: %w", err)
+		return nil, err
 	}
-	defer func() { _ = p.Close(ctx) }()
+	t.Cleanup(func() { _ = p.Close(context.WithoutCancel(ctx)) })
 	cluster.Fault(fault)
 	if _, ok := p.Append(schemas.Record{Topic: topic, Time: time.Now()}); !ok {
 		t.Fatal(p.Err())
@@ -47,7 +58,31 @@ func ending(t *testing.T, key kmsg.Key, top, opening bool, answer *kerr.Error) e
 			t.Fatal("the publisher goes on")
 		}
 	}
-	return fmt.Errorf("audit: %w", p.Err())
+	return p, nil
+}
+
+func TestOfASessionThatBreaksWhileAnotherTakesOverTheFenceCounts(t *testing.T) {
+	t.Parallel()
+	fenced, err1 := ended(t, kmsg.Produce, false, false, kerr.InvalidProducerEpoch)
+	restarted, err2 := ended(t, kmsg.Produce, false, false, kerr.UnknownProducerID)
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	broken := fmt.Errorf("audit: %w", io.ErrUnexpectedEOF)
+	for name, c := range map[string]struct {
+		session    session
+		with, want error
+	}{
+		"fenced":                  {session{publisher: fenced}, broken, kafka.ErrFenced},
+		"fenced, and told to end": {session{publisher: fenced}, context.Canceled, context.Canceled},
+		"fenced at its end":       {session{publisher: fenced}, nil, nil},
+		"forgotten by the broker": {session{publisher: restarted}, broken, io.ErrUnexpectedEOF},
+		"no publisher yet":        {session{}, broken, io.ErrUnexpectedEOF},
+	} {
+		if got := c.session.orFenced(c.with); !errors.Is(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
 }
 
 // kafka-go's errors say of themselves that they are net.Errors, which is what a broken stream looks like.

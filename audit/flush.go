@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"lapse/audit/evidence"
-	"lapse/replication"
 	"lapse/schemas"
 )
 
@@ -108,28 +107,23 @@ func (r *relay) logRecord(entry *evidence.Entry) schemas.Record {
 	return r.writer.Record(entry)
 }
 
-// lookPause is how often rest looks whether Kafka answers.
-const lookPause = 250 * time.Millisecond
-
-// rest waits between two streams, and on until Kafka answers: a server that stopped because of it would have to wait
-// again. What is acknowledged meanwhile is flushed, and confirmed by the next stream.
-func (r *relay) rest(ctx context.Context, pause time.Duration) error {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
+// rest waits between two streams until Kafka has answered all that is under way. A server that stopped because Kafka does
+// not answer would have to wait again; and whoever was held up for so long that another has taken over learns from the
+// answer that it is fenced, and must not take the slot again. What is acknowledged meanwhile is flushed, and confirmed by
+// the next stream.
+func (r *relay) rest(ctx context.Context) error {
 	for {
+		if err := r.flush(); err != nil {
+			return err
+		}
+		if r.publisher.Acked() >= r.lastMark {
+			return nil
+		}
 		select {
+		case <-r.publisher.Progress():
 		case <-ctx.Done():
 			r.drain(ctx)
 			return ctx.Err()
-		case <-r.publisher.Progress():
-			if err := r.flush(); err != nil {
-				return err
-			}
-		case <-timer.C:
-			if r.publisher.Stalled() < replication.StalledAtMost {
-				return nil
-			}
-			timer.Reset(lookPause)
 		}
 	}
 }

@@ -100,10 +100,22 @@ func (s *session) run(ctx context.Context, start *startingPoint) error {
 	a.metrics.behind(time.Now())
 	a.logInterruption(err) // before rest, which lasts as long as Kafka does not answer
 	s.closeStream(ctx)
-	if failed := s.relay.rest(ctx, 0); failed != nil {
+	if failed := s.relay.rest(ctx); failed != nil {
 		return failed
 	}
 	return interruption{err}
+}
+
+// orFenced is the publisher's error if that is final and err is not: a stream may break at the moment at which another
+// auditor takes over, and only the publisher is told so.
+func (s *session) orFenced(err error) error {
+	if err == nil || s.publisher == nil || gradeOf(err) == stop {
+		return err
+	}
+	if failed := s.publisher.Err(); failed != nil && gradeOf(failed) == stop {
+		return fmt.Errorf("publish: %w", failed)
+	}
+	return err
 }
 
 // notReadyText is what Ready says until the next stream is open.

@@ -17,13 +17,16 @@ import (
 //  3. The producer epoch and the fences are ours: whoever published before cannot publish in any partition.
 //  4. The tails below the fences are final, and they are the ones that were checked.
 //  5. Transactions are published from where the tails end.
-func (a *Auditor) takeOver(ctx context.Context) error {
+func (a *Auditor) takeOver(ctx context.Context) (err error) {
 	opened, err := a.openStream(ctx)
 	if err != nil {
 		return err
 	}
 	s := &session{auditor: a, stream: opened.stream}
-	defer s.close(ctx)
+	defer func() {
+		err = s.orFenced(err)
+		s.close(ctx)
+	}()
 	start, checked, err := s.checkHistory(ctx, opened)
 	if err != nil {
 		return err
