@@ -61,11 +61,8 @@ func (w *world) wantDue(p *InForce, tables ...string) {
 }
 
 // days are the DDL of a table that is partitioned by its expiry's column: so many partitions of a day from an instant on.
-// The session has UTC from then on: where days have 23 and 25 hours the first partition that can have no due row would be another one in some
-// hours of some weeks.
 func days(table string, from string, n int) []string {
 	return []string{
-		`set timezone = 'UTC'`,
 		fmt.Sprintf(`create table %s (id bigint, last_seen timestamptz not null, primary key (id, last_seen)) partition by range (last_seen)`, table),
 		fmt.Sprintf(`do $$ begin for i in 0..%d loop execute format('create table %[2]s_%%s partition of %[2]s for values from (%%L) to (%%L)', i,
 			date_trunc('day', %[3]s) + i * interval '1 day', date_trunc('day', %[3]s) + (i + 1) * interval '1 day'); end loop; end $$`, n-1, table, from),

@@ -33,7 +33,6 @@ func (w *world) emptied(table string, n int) {
 	}
 	// A session that ends says at once what it wrote.
 	writer := w.db.ConnectAs(w.t, w.app)
-	must(w.t, run(writer, `set timezone = 'UTC'`)) // as days has it
 	must(w.t, run(writer, fmt.Sprintf(`insert into shop.%s select g, date_trunc('day', now() - interval '%d days') + g * interval '1 day' + interval '1 hour' from generate_series(0, %d) g`, table, n+100, n-1)))
 	must(w.t, run(writer, `delete from shop.`+table))
 	must(w.t, writer.Close(w.t.Context()))

@@ -41,7 +41,9 @@ func newWorld(t testing.TB, db *pgtest.DB, ddl ...string) *world {
 	t.Helper()
 	w := &world{t: t, db: db, app: db.NewRole(t, "app")}
 	w.admin, w.exec = db.Connect(t), db.ConnectAs(t, testRoles.Executor)
-	db.Exec(t, fmt.Sprintf("create schema shop authorization %s", w.app))
+	// What a test computes it computes in UTC: where days have 23 and 25 hours, "30 days ago" is another instant in some weeks.
+	db.Exec(t, fmt.Sprintf("create schema shop authorization %s", w.app), fmt.Sprintf("alter role %s set timezone = 'UTC'", w.app))
+	must(t, run(w.admin, "set timezone = 'UTC'"))
 	w.owner = db.ConnectAs(t, w.app)
 	w.do("set search_path = shop")
 	for _, sql := range ddl {
