@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/audit"
-	"lapse/audit/kafka"
 	"lapse/internal/config"
 	"lapse/replication"
 	"lapse/schemas"
@@ -175,7 +174,6 @@ func (a *app) slotConfig(s *config.Settings, admit pgconn.AfterConnectFunc) (aud
 		Keys: []schemas.Key{tag}, HashKey: hash, Format: string(s.Format),
 		FailoverTolerance: s.FailoverTolerance, Logger: a.log,
 	}
-	c.Kafka.Compression = kafka.Compression(s.Topics.Compression)
 	if s.FailoverTolerance == 0 {
 		c.FailoverTolerance = -1 // there 0 is the default
 	}

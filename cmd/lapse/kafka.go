@@ -25,7 +25,9 @@ func (a *app) kafkaConfig(s *config.Settings) (kafka.Config, error) {
 	if err != nil {
 		return kafka.Config{}, invalid(err)
 	}
-	return kafka.Config{Brokers: s.Kafka.Brokers, TLS: tls, SASL: login, Logger: a.log}, nil
+	return kafka.Config{
+		Brokers: s.Kafka.Brokers, TLS: tls, SASL: login, Compression: kafka.Compression(s.Topics.Compression), Logger: a.log,
+	}, nil
 }
 
 // defaultCopies is how many copies a topic gets if nothing is configured and there are enough brokers.
