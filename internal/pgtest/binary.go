@@ -57,7 +57,10 @@ func Settings(settings map[string]string) Option {
 // defaultPlan makes sessions show that they pin what they depend on.
 func defaultPlan() plan {
 	return plan{
-		settings: map[string]string{"timezone": "America/St_Johns", "datestyle": "SQL, DMY"},
+		settings: map[string]string{
+			"timezone": "America/St_Johns", "datestyle": "SQL, DMY",
+			"dynamic_shared_memory_type": "mmap", // a killed server leaves it in its folder, not in /dev/shm
+		},
 		template: func(context.Context, string) error { return nil },
 		atOnce:   3,
 	}
