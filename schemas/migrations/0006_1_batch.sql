@@ -22,7 +22,7 @@ alter table lapse.batch add column soft boolean not null default false;
 alter table lapse.batch add column hashed boolean not null default false;
 comment on column lapse.batch.hashed is 'Whether the events of the batch have keyed hashes in the place of the rows'' keys.';
 -- What else the policy wants of its events ("events: columns") and of its evidence ("evidence: due"): see lapse.unpromised.
-alter table lapse.batch add column told jsonb, add column due jsonb;
+alter table lapse.batch add column told jsonb check (octet_length(told::text) <= 32768), add column due jsonb check (octet_length(due::text) <= 32768);
 comment on column lapse.batch.told is 'The columns that the batch''s events have as values beside the key; null for none.';
 comment on column lapse.batch.due is 'How the auditor finds out from the log whether a row was due; null where it does not.';
 
