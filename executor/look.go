@@ -82,13 +82,24 @@ func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 	now := w.now()
 	late := m.foundNothing(p.LookedAt, now)
 	m.finish(p, &runState{}, rest)
-	if took := now.Sub(began); late || took > longLook {
-		if err := p.Looked(ctx, w.session.control, took); err != nil {
-			end, err := w.trouble(t, err, 1)
-			return nil, end, err
-		}
+	if err := w.takeDown(ctx, p, late, now.Sub(began)); err != nil {
+		end, err := w.trouble(t, err, 1)
+		return nil, end, err
 	}
 	return nil, turnFinished, nil
+}
+
+// takeDown takes down that a look found nothing due, and that it began at the table's start where it took long.
+func (w *worker) takeDown(ctx context.Context, p *planner.InForce, late bool, took time.Duration) error {
+	if late || took > longLook {
+		if err := p.Passed(ctx, w.session.control, took); err != nil {
+			return err
+		}
+	}
+	if !late {
+		return nil
+	}
+	return p.Looked(ctx, w.session.control)
 }
 
 // lookAt looks, and once more where what is known of the table had to be taken down first.
@@ -124,7 +135,7 @@ func (w *worker) missing(ctx context.Context, p *planner.InForce, gone error) er
 const (
 	// lookedInterval is how often it is written down at most that nothing is due: as often as `lapse status` may be wrong about it.
 	lookedInterval = time.Minute
-	// longLook is how long a look takes that is written down at once: it has waded through dead rows, and lets the next ones begin behind them.
+	// longLook is how long a look takes that may have waded through dead rows: then the next ones begin behind them.
 	longLook = 50 * time.Millisecond
 )
 

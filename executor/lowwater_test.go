@@ -119,7 +119,7 @@ func TestALookThatFoundNothingLetsTheMarkCountAgain(t *testing.T) {
 		}
 		db.Exec(t, "update lapse.low_water set full_at = full_at - interval '5 seconds'")
 		before := one[time.Time](t, db, "select full_at from lapse.low_water")
-		p := one[string](t, db, "select (select lapse.looked(1, 1, '0 seconds'))::text")
+		p := one[string](t, db, "select (select lapse.passed(1, 1, '0 seconds'))::text")
 		if after := one[time.Time](t, db, "select full_at from lapse.low_water"); !after.Equal(before) {
 			t.Errorf("a look that began at the mark moved it from %v to %v%s", before, after, p)
 		}

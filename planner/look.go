@@ -165,10 +165,19 @@ func (p *InForce) Acquaint(ctx context.Context, q Querier, look *Look) error {
 }
 
 // Looked takes down that nothing was due. Durable when it returns.
-func (p *InForce) Looked(ctx context.Context, q Querier, took time.Duration) error {
+func (p *InForce) Looked(ctx context.Context, q Querier) error {
 	var nothing any
-	if err := q.QueryRow(ctx, `select lapse.looked($1, $2, $3)`, p.ID, p.Version, took).Scan(&nothing); err != nil {
+	if err := q.QueryRow(ctx, `select lapse.looked($1, $2)`, p.ID, p.Version).Scan(&nothing); err != nil {
 		return fmt.Errorf("take down that nothing is due under policy %s: %w", p.Name, err)
+	}
+	return nil
+}
+
+// Passed says that a look found nothing due and how long it took: low-water marks that did not count any more count again.
+func (p *InForce) Passed(ctx context.Context, q Querier, took time.Duration) error {
+	var nothing any
+	if err := q.QueryRow(ctx, `select lapse.passed($1, $2, $3)`, p.ID, p.Version, took).Scan(&nothing); err != nil {
+		return fmt.Errorf("let the low-water marks of policy %s count again: %w", p.Name, err)
 	}
 	return nil
 }

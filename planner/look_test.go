@@ -326,7 +326,7 @@ func TestALookThatFoundNothingIsNoReasonToAskAboutTheClock(t *testing.T) {
 				update lapse.looked set at = at - interval '`+by+`'`))
 		}
 		back("20 days")
-		must(t, p.Looked(t.Context(), w.exec, 0))
+		must(t, p.Looked(t.Context(), w.exec))
 		back("20 days")
 		p = w.inForce()[0]
 		if since := time.Since(p.LookedAt); since < 19*24*time.Hour || since > 21*24*time.Hour {
@@ -340,7 +340,7 @@ func TestALookThatFoundNothingIsNoReasonToAskAboutTheClock(t *testing.T) {
 			t.Errorf("long after it: got %q", got)
 		}
 		// A look under such a clock is not written down: the next one would be no reason to ask any more.
-		must(t, p.Looked(t.Context(), w.exec, 0))
+		must(t, p.Looked(t.Context(), w.exec))
 		if got := w.jump(&p); got != schemas.SQLStateClockAhead {
 			t.Errorf("after a look under a wrong clock: got %q", got)
 		}

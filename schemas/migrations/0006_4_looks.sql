@@ -11,14 +11,11 @@ comment on column lapse.looked.policy_id is 'The policy.';
 comment on column lapse.looked.at is 'By the server''s clock.';
 
 -- looked says that a look has found nothing due under a policy that is armed. What it writes is the clock's, unless that stands so
--- far after the last time that it would ask a person before it deleted anything: see measure. It took so long: where a low-water mark did
--- not count any more when it began, it has waded through what lies behind, and the mark counts again.
-create function lapse.looked(policy int, version int, took interval) returns void
+-- far after the last time that it would ask a person before it deleted anything: see measure.
+create function lapse.looked(policy int, version int) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
-declare
-  began timestamptz := clock_timestamp() - greatest(looked.took, interval '0');
 begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'only a member of % may look', {{.ExecutorText}} using errcode = 'insufficient_privilege';
@@ -30,12 +27,6 @@ begin
    where g.policy_id = looked.policy and g.version = looked.version and g.state = 'armed'
      and clock_timestamp() between m.last and m.last + m.reach
   on conflict (policy_id) do update set at = excluded.at;
-  update lapse.low_water l
-     set full_at = began
-    from lapse.gate g
-   where l.policy_id = looked.policy and l.version = looked.version and l.deleted >= lapse.worth_a_mark()
-     and l.full_at < began - lapse.mark_time(l.policy_id, l.version, l.deleted)
-     and g.policy_id = l.policy_id and g.version = l.version and g.state = 'armed';
 end
 $lapse$;
 comment on function lapse.looked is 'Says that a look has found nothing due. For the executor.';

@@ -141,5 +141,27 @@ end
 $lapse$;
 comment on function lapse.ignore_marks is 'The next look at a policy''s table begins at its start. For the executor.';
 
-revoke all on function lapse.ignore_marks(int), lapse.mark_time(int, int, bigint), lapse.half_latitude(int, int), lapse.low_mark(int, int, oid), lapse.clear(lapse.claim, lapse.work) from public;
-grant execute on function lapse.ignore_marks(int) to {{.Executor}};
+-- passed says that a look of an armed policy has found nothing due, and took so long. Where a mark did not count any more when it began, it
+-- has waded through what lies behind, and the mark counts again.
+create function lapse.passed(policy int, version int, took interval) returns void
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $lapse$
+declare
+  began timestamptz := clock_timestamp() - greatest(passed.took, interval '0');
+begin
+  if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
+    raise exception 'only a member of % may look', {{.ExecutorText}} using errcode = 'insufficient_privilege';
+  end if;
+  update lapse.low_water l
+     set full_at = began
+    from lapse.gate g
+   where l.policy_id = passed.policy and l.version = passed.version and l.deleted >= lapse.worth_a_mark()
+     and l.full_at < began - lapse.mark_time(l.policy_id, l.version, l.deleted)
+     and g.policy_id = l.policy_id and g.version = l.version and g.state = 'armed';
+end
+$lapse$;
+comment on function lapse.passed is 'Says that a look began at the start of a policy''s table, and found nothing due. For the executor.';
+
+revoke all on function lapse.ignore_marks(int), lapse.passed(int, int, interval), lapse.mark_time(int, int, bigint), lapse.half_latitude(int, int), lapse.low_mark(int, int, oid), lapse.clear(lapse.claim, lapse.work) from public;
+grant execute on function lapse.ignore_marks(int), lapse.passed(int, int, interval) to {{.Executor}};
