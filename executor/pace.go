@@ -20,12 +20,9 @@ const (
 	// do anything.
 	gentleShare = planner.GentleShare
 	quietShare  = planner.QuietShare
-	// busyFrom is the part of the last looks that found somebody else at work, the later the more, from which on the server counts as busy,
-	// and busyForgets what each look leaves of those before it: one that found somebody counts for two looks, ten for ten.
-	busyFrom    = 0.15
-	busyForgets = 0.8
-	// quietAfter is for how long looks are remembered.
-	quietAfter = 20 * lookInterval
+	// remembered is for how long the server counts as busy after a look found somebody else at work: looks are short, and most of an
+	// application's time may lie between its statements.
+	remembered = 10 * lookInterval
 	// gentleLane is how long a batch at gentle pace waits for the end of another one of this process. One that lasts longer
 	// holds up nobody.
 	gentleLane = 10 * time.Millisecond
@@ -57,8 +54,8 @@ type pace struct {
 	here    int // workers of this process with a shard of a policy at gentle pace
 	all     int // of all processes, as the database had them when it was asked last
 	askedAt time.Time
-	busy    float64 // the part of the last looks that found somebody else at work
-	sawAt   time.Time
+	seen    time.Time // when a look last found somebody else at work
+	busy    bool      // one did of late
 }
 
 func newPace() *pace {
@@ -82,7 +79,7 @@ func (c *pace) share() float64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	share := float64(quietShare)
-	if c.busy >= busyFrom {
+	if c.busy {
 		share = gentleShare
 	}
 	return share / float64(max(c.here, c.all, 1))
@@ -99,22 +96,16 @@ func (c *pace) due(now time.Time) bool {
 	return true
 }
 
-// counted takes down what a look found: how many workers there are, and whether somebody else has the server do anything. The first
-// look of all, or after a long time, is all that is known.
+// counted takes down what a look found: how many workers there are, and whether somebody else has the server do anything.
 func (c *pace) counted(workers int, others bool, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all = workers
-	found := 0.0
 	if others && !c.alone {
-		found = 1
+		c.seen = now
 	}
-	if c.sawAt.IsZero() || now.Sub(c.sawAt) > quietAfter || now.Before(c.sawAt) {
-		c.busy = found
-	} else {
-		c.busy = busyForgets*c.busy + (1-busyForgets)*found
-	}
-	c.sawAt = now
+	since := now.Sub(c.seen)
+	c.busy = since >= 0 && since < remembered
 }
 
 // enter lets a batch begin when no other of this process runs, or when one lasts long. The caller calls what is returned at the
@@ -132,8 +123,8 @@ func (c *pace) enter(ctx context.Context) (leave func()) {
 }
 
 // company counts the workers that have a shard of a policy at gentle pace, and says whether anybody else's session has a statement under
-// way or had one in the last 20 ms. Who is not shown what others' sessions do (pg_read_all_stats) sees those that hold a snapshot: of an
-// application that has the server do much, most looks see one.
+// way or had one in the last 20 ms. Who is not shown what others' sessions do (pg_read_all_stats) sees those that hold a snapshot, as a
+// session does while it reads or changes rows: of an application that has the server do much, every second look or so sees one.
 const company = `
 	select (select count(*)
 	          from lapse.shard s join lapse.policy p on p.id = s.policy_id and p.version = s.version
