@@ -113,9 +113,8 @@ func TestACloneBesideTheRunningOriginalSeesTheLogGrow(t *testing.T) {
 		if n := b.fences(t); n != fences {
 			t.Errorf("%d fences were written by the clone", n-fences)
 		}
-		if err := original.Ready(); err != nil {
-			t.Errorf("the original is disturbed: %v", err)
-		}
+		// Not at once: of heartbeats 50 ms apart a busy machine may be behind with one.
+		eventually(t, "the original is not disturbed", func() bool { return original.Ready() == nil })
 		b.work(t)
 		end := walEnd(t, b.w.conn)
 		eventually(t, "the original has confirmed all", func() bool { return b.confirmed(t, b.w.conn) >= end })

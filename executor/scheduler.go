@@ -29,10 +29,12 @@ type scheduler struct {
 	answer   guard.Answer
 	readAt   time.Time
 	listed   uint64 // the step at which the reading began
-	// A reading that is under way, and when the next may begin after one that failed.
+	// A reading that is under way, and when the next may begin after one that failed, or one that took its time.
 	reading   bool
 	readStep  uint64
+	readBegan time.Time
 	notBefore time.Time
+	restUntil time.Time
 	backoff   backoff.Backoff
 
 	// The workers that have a session, and whether one is about to open the first.
@@ -53,6 +55,10 @@ func newScheduler(g goal, memory func(*planner.InForce) *policyMemory, now func(
 		backoff: backoff.Backoff{Min: 100 * time.Millisecond, Max: 10 * time.Second},
 	}
 }
+
+// readRest is how many times as long as the last reading took there is none: a tenth of the time at most goes into it, however
+// many policies there are. Every turn asks for a new one.
+const readRest = 9
 
 // task is what a worker does next. The zero task is to wait.
 type task struct {
@@ -98,7 +104,7 @@ func (s *scheduler) next(connected bool) task {
 		s.open, s.opened[due.ID] = append(s.open, t), s.step
 		return task{turn: t}
 	case read:
-		s.reading, s.readStep = true, s.step
+		s.reading, s.readStep, s.readBegan = true, s.step, now
 		return task{read: true}
 	default:
 		help.join()
@@ -180,6 +186,9 @@ func (s *scheduler) nextDue(now time.Time) (next *planner.InForce, readAt time.T
 			next = p
 		}
 	}
+	if readAt.Before(s.restUntil) {
+		readAt = s.restUntil
+	}
 	return next, readAt
 }
 
@@ -223,6 +232,7 @@ func (s *scheduler) list(policies []planner.InForce, a guard.Answer) error {
 		policies = []planner.InForce{}
 	}
 	s.policies, s.answer, s.readAt, s.listed, s.reading = policies, a, s.now(), s.readStep, false
+	s.restUntil = s.readAt.Add(min(readRest*s.readAt.Sub(s.readBegan), rereadInterval))
 	err := s.goal.listed(policies, &a, func(id schemas.PolicyID) bool { return s.fresh(id, s.listed) })
 	if err != nil {
 		s.policies, s.notBefore = nil, s.now().Add(s.backoff.Next())

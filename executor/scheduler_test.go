@@ -36,7 +36,7 @@ func schedule(n int) (*scheduler, []planner.InForce) {
 		list[i].ID, list[i].Name = schemas.PolicyID(i), schemas.PolicyName(fmt.Sprint(i))
 	}
 	memory := func(*planner.InForce) *policyMemory { return &policyMemory{} }
-	return newScheduler(&always{}, memory, time.Now), list
+	return newScheduler(&always{}, memory, func() time.Time { return time.Unix(1e9, 0) }), list
 }
 
 // step gives a worker its next turn. It reads the list on the way, and returns nil if the worker has to wait.
@@ -54,6 +54,36 @@ func step(t rapid.TB, s *scheduler, list []planner.InForce) *turn {
 	}
 	t.Fatal("the list is read again and again")
 	return nil
+}
+
+// Two hundred policies, each looked at every second, had an executor do nothing but read their list.
+func TestReadingTheListTakesATenthOfTheTimeAtMost(t *testing.T) {
+	t.Parallel()
+	for took, want := range map[time.Duration]time.Duration{
+		0: 0, time.Millisecond: 9 * time.Millisecond, 20 * time.Millisecond: 180 * time.Millisecond, time.Minute: rereadInterval,
+	} {
+		s, list := schedule(1)
+		now := time.Unix(1e9, 0)
+		s.now = func() time.Time { return now }
+		if task := s.next(true); !task.read {
+			t.Fatalf("the first task is %+v, want to read", task)
+		}
+		now = now.Add(took)
+		if err := s.list(list, guard.Answer{}); err != nil {
+			t.Fatal(err)
+		}
+		read := now
+		s.leave(s.next(true).turn, turnFinished)
+		if want > 0 {
+			if task := s.next(true); task.read || !task.until.Equal(read.Add(want)) {
+				t.Errorf("a reading took %v, and the next task is %+v, want to wait for %v", took, task, want)
+			}
+		}
+		now = read.Add(want)
+		if task := s.next(true); !task.read {
+			t.Errorf("a reading took %v, and %v after it nobody reads", took, want)
+		}
+	}
 }
 
 // Whatever the lengths of turns: no worker waits while a policy could have a turn, no policy has two, and none waits longer
