@@ -1,6 +1,6 @@
 // Package evidence is the pure part of the audit: it makes of a transaction's changes events and records of the log, and
 // reads both. It imports no Kafka, starts no goroutine and reads no clock. The same write-ahead log, read with the same
-// keys by the same route, gives the same bytes, whoever reads it and whenever.
+// keys by the same routes, gives the same bytes, whoever reads it and whenever.
 //
 // # A transaction becomes events and records
 //
@@ -72,7 +72,7 @@
 //	a move                          a pairing, in a file move.go; what it does to the counts is in account.go
 //	another marker                  marker.go
 //	another format of events        one file beside cloudevents.go and a line in format.go
-//	another route                   route.go, and what reads more than one in package audit
+//	another choice of a route       route.go: it is in Route, in its record, and in what Routing reads back
 //
 // # What fails, and what comes of it
 //

@@ -40,6 +40,8 @@ type LogRecord struct {
 	Keys      map[string][]string  // of an origin: fingerprints by use
 
 	From, To Reach // of a gap or a rewind
+
+	routing []byte // of a route: see Routing
 }
 
 // ParseLogRecord reads a record of the log, of whatever kind.
@@ -101,6 +103,8 @@ type recordJSON struct {
 	} `json:"keys"`
 	From Reach `json:"from"`
 	To   Reach `json:"to"`
+
+	Routing json.RawMessage `json:"routing"`
 }
 
 func (head *recordJSON) record() (*LogRecord, error) {
@@ -117,7 +121,7 @@ func (head *recordJSON) record() (*LogRecord, error) {
 		Kind: head.Kind, SystemIdentifier: system, DatabaseOID: head.DatabaseOID, Database: head.Database,
 		Route: head.Route, RouteVersion: head.RouteVersion, LogPosition: LogPosition{Reach: reach, Seq: head.Seq}, More: head.More, Nonce: head.Nonce, Beat: head.Beat,
 		XID: head.XID, CommitTime: head.CommitTime, Ends: head.Ends, Fences: head.Fences, Process: head.Process,
-		Time: head.CommitTime, From: head.From, To: head.To,
+		Time: head.CommitTime, From: head.From, To: head.To, routing: head.Routing,
 	}
 	if head.At.After(r.Time) {
 		r.Time = head.At

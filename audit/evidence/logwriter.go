@@ -48,7 +48,7 @@ type Entry struct {
 	Value    []byte
 }
 
-// LogWriter writes the records of the log for one route. It is not safe for concurrent use.
+// LogWriter writes the records of the log. It is not safe for concurrent use.
 type LogWriter struct {
 	route *Route
 	form  TextForm
@@ -60,11 +60,17 @@ type LogWriter struct {
 
 // NewLogWriter makes a writer for the history with this nonce. beat is the last heartbeat that the log has, nil for none.
 func NewLogWriter(route *Route, nonce uuid.UUID, beat *Heartbeat) *LogWriter {
-	w := &LogWriter{route: route, form: TextFormOf(route.Source.Encoding), nonce: nonce, beat: beat}
-	w.head = appendSource(append(w.head, ','), &route.Source, w.form)
+	w := &LogWriter{form: TextFormOf(route.Source.Encoding), nonce: nonce, beat: beat}
+	w.SetRoute(route)
+	return w
+}
+
+// SetRoute has the records from here on be of another route of the same log.
+func (w *LogWriter) SetRoute(route *Route) {
+	w.route = route
+	w.head = appendSource(append(w.head[:0], ','), &route.Source, w.form)
 	w.head = appendUint(append(w.head, `,"route_version":`...), uint64(route.Version))
 	w.head = appendText(append(w.head, `,"route":`...), route.Fingerprint(), UTF8Text)
-	return w
 }
 
 // Write makes the record of c at a position. more says that the same transaction has another record behind it: until its

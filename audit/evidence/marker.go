@@ -45,7 +45,7 @@ type Marker struct {
 // markerKey lets markers live in a compacted topic. A JSON string: the keys of events are JSON objects.
 var markerKey = []byte(`"lapse-marker"`)
 
-// RouteMarker returns the records of a marker, one for each partition of both topics. The same marker is the same bytes.
+// RouteMarker returns the records of a marker, one for each partition of both topics that the log's routes have used. The same marker is the same bytes.
 func (r *Router) RouteMarker(m *Marker) []schemas.Record {
 	value := r.MarkerValue(m)
 	headers := r.format.AppendHeaders(r.markerHeaders(m))
@@ -54,7 +54,7 @@ func (r *Router) RouteMarker(m *Marker) []schemas.Record {
 	}
 	var all []schemas.Record
 	for _, topic := range []Topic{r.route.System, r.route.User} {
-		for partition := range topic.Partitions {
+		for partition := range topic.All() {
 			all = append(all, schemas.Record{
 				Topic: topic.Name, Partition: partition, Key: markerKey, Value: value, Headers: headers, Time: m.Time,
 			})

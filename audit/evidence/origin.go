@@ -31,7 +31,8 @@ func (c *OriginContent) append(b []byte, _ TextForm) []byte {
 	return append(b, ']')
 }
 
-// RouteContent is the record of the route, which holds for everything above its position.
+// RouteContent is the record of a route, which is in force for all transactions that commit at or above what the record
+// reaches.
 type RouteContent struct {
 	Route *Route
 	At    time.Time

@@ -1,6 +1,9 @@
 package evidence
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -8,14 +11,23 @@ import (
 	"lapse/schemas"
 )
 
-// Topic is a topic and the number of its partitions, which routing depends on.
+// Topic is a topic and the numbers of its partitions, which routing depends on.
 type Topic struct {
 	Name       string
-	Partitions int32
+	Partitions int32 // a row's events are in one of the first so many, by its key
+	// Every is how many partitions get what concerns no single row: the most that any route of the log has had. 0 is as many as
+	// Partitions. So what is behind a row's former events too is there, wherever they are.
+	Every int32
 }
 
+// All is how many partitions the log's routes have used.
+func (t Topic) All() int32 { return max(t.Partitions, t.Every) }
+
 // Route is everything that, beside the WAL itself, an event's topic, partition and bytes depend on. It is a record in
-// the log: whoever reads the same WAL by the same route gets the same bytes.
+// the log: whoever reads the same WAL by the same routes gets the same bytes.
+//
+// A log has one route after the other. Each is in force for the transactions that commit at or above what its record
+// reaches, up to the next one: a transaction is routed by one, whole.
 type Route struct {
 	Version int // of the route in this log, from 1
 	Source  Source
@@ -32,6 +44,9 @@ const (
 	eventValues = "keys"
 )
 
+// maxPartitions is more than a cluster takes of one topic. The number decides how much memory is taken.
+const maxPartitions = 100_000
+
 // Validate says why events cannot be routed like this.
 func (r *Route) Validate() error {
 	switch {
@@ -41,6 +56,8 @@ func (r *Route) Validate() error {
 		return errors.New("system, user and log must be three topics")
 	case r.System.Partitions < 1 || r.User.Partitions < 1:
 		return errors.New("a topic needs at least one partition")
+	case r.System.All() > maxPartitions || r.User.All() > maxPartitions:
+		return fmt.Errorf("a topic may have %d partitions at most", maxPartitions)
 	case r.Log.Partitions != 1:
 		return fmt.Errorf("topic %s is the log and must have one partition, not %d", r.Log.Name, r.Log.Partitions)
 	case formats[r.Format] == nil:
@@ -50,6 +67,18 @@ func (r *Route) Validate() error {
 	default:
 		return nil
 	}
+}
+
+// Follow makes r the route that follows former in its log, or former itself if nothing is different, and reports whether
+// something is. What concerns no single row goes on going into every partition that former used.
+func (r *Route) Follow(former *Route) (changed bool) {
+	r.System.Every, r.User.Every = max(r.System.All(), former.System.All()), max(r.User.All(), former.User.All())
+	r.Version = former.Version
+	if r.Fingerprint() == former.Fingerprint() {
+		return false
+	}
+	r.Version++
+	return true
 }
 
 // Fingerprint names the route's content. It is in every record of the log, so that the last one says by which route the
@@ -73,5 +102,60 @@ func (r *Route) appendRouting(dst []byte) []byte {
 
 func appendTopic(dst []byte, t Topic) []byte {
 	dst = appendText(append(dst, `{"name":`...), t.Name, UTF8Text)
-	return append(appendUint(append(dst, `,"partitions":`...), uint64(t.Partitions)), '}')
+	dst = appendUint(append(dst, `,"partitions":`...), uint64(t.Partitions))
+	if t.Every > t.Partitions {
+		dst = appendUint(append(dst, `,"every":`...), uint64(t.Every))
+	}
+	return append(dst, '}')
+}
+
+// routingJSON is a route's content as appendRouting writes it.
+type routingJSON struct {
+	SystemIdentifier string `json:"system_identifier"`
+	Database         string `json:"database"`
+	DatabaseOID      uint32 `json:"database_oid"`
+	Encoding         string `json:"encoding"`
+	Slot             string `json:"slot"`
+	Topics           struct {
+		System topicJSON `json:"system"`
+		User   topicJSON `json:"user"`
+		Log    topicJSON `json:"log"`
+	} `json:"topics"`
+	Format  string `json:"format"`
+	HashKey string `json:"hash_key"`
+}
+
+type topicJSON struct {
+	Name       string `json:"name"`
+	Partitions int32  `json:"partitions"`
+	Every      int32  `json:"every"`
+}
+
+// Routing is the route that a record of the log is of, which must be a KindRoute. A record whose content is not what its
+// fingerprint says, and one that this program would not have written, are errors.
+func (r *LogRecord) Routing() (*Route, error) {
+	if got := schemas.Fingerprint(r.routing); r.Kind != KindRoute || got != r.Route {
+		return nil, fmt.Errorf("its content has fingerprint %s, and not %s as it says", got, r.Route)
+	}
+	var j routingJSON
+	if err := json.Unmarshal(r.routing, &j); err != nil {
+		return nil, fmt.Errorf("its content cannot be read: %w", err)
+	}
+	route := &Route{
+		Version: r.RouteVersion,
+		Source: Source{
+			SystemIdentifier: r.SystemIdentifier, DatabaseOID: r.DatabaseOID, Database: j.Database, Encoding: cmp.Or(j.Encoding, "UTF8"), Slot: j.Slot,
+		},
+		System: Topic(j.Topics.System), User: Topic(j.Topics.User), Log: Topic(j.Topics.Log), Format: j.Format, HashKey: j.HashKey,
+	}
+	if TextFormOf(route.Source.Encoding) == RawText {
+		route.Source.Database = string(DecodeText(j.Database))
+	}
+	if err := route.Validate(); err != nil {
+		return nil, fmt.Errorf("no route is like that: %w", err)
+	}
+	if route.Version < 1 || !bytes.Equal(route.appendRouting(nil), r.routing) {
+		return nil, errors.New("another version of lapse has written it, and this one would route otherwise")
+	}
+	return route, nil
 }

@@ -26,7 +26,7 @@ type Router struct {
 
 	routed Routed
 	one    [1]int32
-	every  []int32 // partitions of either topic, as many as the larger one has
+	every  []int32 // partitions of either topic, as many as were ever used of the one of which more were
 
 	like    likeness // of the events that format and headers were prepared for
 	format  Format
@@ -68,7 +68,7 @@ func NewRouter(route *Route, key schemas.Key) *Router {
 		route: route, form: TextFormOf(route.Source.Encoding), hasher: newKeyHasher(key), values: newKeyHasher(key),
 		format: formats[route.Format](&route.Source),
 	}
-	for p := range max(route.System.Partitions, route.User.Partitions) {
+	for p := range max(route.System.All(), route.User.All()) {
 		r.every = append(r.every, p)
 	}
 	r.routed.Headers = make([]schemas.Header, len(headerNames))
@@ -80,7 +80,7 @@ func NewRouter(route *Route, key schemas.Key) *Router {
 
 // Route says where an event goes and as which bytes. A system delete goes to the system topic, everything else to the
 // user topic. A row's events all go to one partition, by its key; a truncate or a drop, which names no row, goes to every
-// partition, so that it stands in the right place among the deletes of any row.
+// partition that the log's routes have used, so that it stands in the right place among the deletes of any row.
 func (r *Router) Route(e *Event) *Routed {
 	if like := likenessOf(e); like != r.like {
 		r.like = like
@@ -100,7 +100,7 @@ func (r *Router) Route(e *Event) *Routed {
 	}
 	out.Topic = topic.Name
 	if e.Op == Truncate || e.Op == Drop {
-		out.Partitions = r.every[:topic.Partitions]
+		out.Partitions = r.every[:topic.All()]
 		return out
 	}
 	r.one[0] = partition(out.Key, int(topic.Partitions))
