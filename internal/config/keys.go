@@ -55,6 +55,44 @@ func (s KeySource) Load(name KeyName) (schemas.Key, error) {
 	return loadKey(filepath.Join(s.Dir, string(name)), name)
 }
 
+// Former reads the keys that had a name before the one that has it: files in the folder whose names begin with it and a hyphen,
+// such as hash-2025, and what is in the variable with _FORMER behind its name, with commas in between.
+func (s KeySource) Former(name KeyName) ([]schemas.Key, error) {
+	var former []schemas.Key
+	if s.env != nil {
+		variable := name.variable() + "_FORMER"
+		text, set := s.env(variable)
+		for one := range strings.SplitSeq(text, ",") {
+			if !set || strings.TrimSpace(one) == "" {
+				continue
+			}
+			key, err := parseKey(one)
+			if err != nil {
+				return nil, fmt.Errorf("load a former key %s from %s: %w", name, variable, err)
+			}
+			former = append(former, key)
+		}
+	}
+	if s.Dir == "" {
+		return former, nil
+	}
+	files, err := os.ReadDir(s.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("look for former keys %s: %w", name, err)
+	}
+	for _, file := range files {
+		if !strings.HasPrefix(file.Name(), string(name)+"-") {
+			continue
+		}
+		key, err := loadKey(filepath.Join(s.Dir, file.Name()), name)
+		if err != nil {
+			return nil, err
+		}
+		former = append(former, key)
+	}
+	return former, nil
+}
+
 // Place is the variable or file from which Load reads a key.
 func (s KeySource) Place(name KeyName) string {
 	if _, set := s.lookup(name); set {

@@ -137,3 +137,46 @@ func TestAPasswordIsNotSentInTheClear(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestFormerKeysAreBesideTheOneThatFollowedThem(t *testing.T) {
+	dir := t.TempDir()
+	one, two, three := strings.Repeat("11", 32), strings.Repeat("22", 32), strings.Repeat("33", 32)
+	former := func(text string) config.Environment {
+		return func(name string) (string, bool) {
+			if name != "LAPSE_KEY_HASH_FORMER" {
+				return "", false
+			}
+			return text, true
+		}
+	}
+	env := former(two + ", " + three)
+	for name, text := range map[string]string{"hash": strings.Repeat("44", 32), "hash-2025": one, "hashes": "none", "tag-2025": "none"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		keys config.KeySource
+		want int
+	}{{keysIn(t, dir, nothing), 1}, {keysIn(t, dir, env), 3}, {keysIn(t, filepath.Join(dir, "none"), env), 2}} {
+		found, err := c.keys.Former(config.HashKey)
+		if err != nil || len(found) != c.want {
+			t.Errorf("%d former keys, %v, want %d", len(found), err, c.want)
+		}
+		for _, key := range found {
+			if len(key) != schemas.MinKey || key[0] != 0x11 && key[0] != 0x22 && key[0] != 0x33 {
+				t.Errorf("a key of %d bytes that is none of the former", len(key))
+			}
+		}
+	}
+	path := filepath.Join(dir, "hash-2025")
+	if err := os.Chmod(path, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := keysIn(t, dir, nothing).Former(config.HashKey); err == nil || !strings.Contains(err.Error(), "chmod 600 "+path) {
+		t.Errorf("a former key that others may read: %v", err)
+	}
+	if _, err := keysIn(t, t.TempDir(), former("secret")).Former(config.HashKey); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("a former key that is none: %v", err)
+	}
+}
