@@ -32,7 +32,8 @@ const (
 	secondRecord = "the second record, behind one that is acknowledged"
 	confirmation = "the confirmation"
 	secondGap    = "the second gap of a heartbeat, behind one that is acknowledged"
-	theRoute     = "the route, behind the log's origin"
+	theRoute     = "a route, behind the log's origin or another record"
+	afterRoute   = "the confirmation of a route"
 	secondTables = "the second record of a heartbeat's tables, behind one that is acknowledged"
 	slotGap      = "the gap of a slot that was made again, behind the route"
 )
@@ -49,6 +50,7 @@ func (d *dying) at(before string, record *evidence.Entry, acked func() bool) {
 		d.before == secondRecord && before == "record" && beat,
 		d.before == secondGap && before == "record" && record.Kind == evidence.KindGap && record.Position.Seq == 1,
 		d.before == theRoute && before == "record" && record.Kind == evidence.KindRoute,
+		d.before == afterRoute && before == "confirm" && record.Kind == evidence.KindRoute,
 		d.before == slotGap && before == "record" && record.Kind == evidence.KindGap,
 		d.before == secondTables && before == "record" && record.Kind == evidence.KindCoverage && record.Position.Seq == 2,
 		d.before == confirmation && before == "confirm" && beat:

@@ -72,9 +72,9 @@ func (r *relay) record(ctx context.Context, end evidence.Reach, records []eviden
 // surroundings are what a heartbeat's record says of server and topics.
 func (r *relay) surroundings() *evidence.Surroundings {
 	w := &evidence.Surroundings{Ancestry: r.ancestry, Process: r.process}
-	for _, topic := range []evidence.Topic{r.route.System, r.route.User} {
-		t := evidence.TopicEnds{Topic: topic.Name, Ends: make([]int64, topic.Partitions), Fences: make([]int64, topic.Partitions)}
-		for partition := range topic.Partitions {
+	for _, topic := range r.found.events() {
+		t := evidence.TopicEnds{Topic: topic.Name, Ends: make([]int64, topic.All()), Fences: make([]int64, topic.All())}
+		for partition := range topic.All() {
 			t.Ends[partition] = r.publisher.End(topic.Name, partition)
 			t.Fences[partition], _ = r.publisher.Fence(topic.Name, partition)
 		}

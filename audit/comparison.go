@@ -23,6 +23,7 @@ type comparison struct {
 	topics    *topicState
 	walk      *walk
 	markers   []evidence.Marker // that this start is about to write
+	noHashKey error             // the router lacks it, and must route no event
 
 	reader    *kafka.Reader
 	next      *evidence.LogRecord // the next record of a transaction or a heartbeat; nil at the end
@@ -42,6 +43,9 @@ func (c *comparison) run(ctx context.Context) error {
 	c.begin()
 	if err := c.findUnmatched(); err != nil {
 		return err
+	}
+	if c.noHashKey != nil && (len(c.unmatched) > 0 || c.topics.isPartial(c.topics.logEnd)) {
+		return c.noHashKey
 	}
 	if err := c.nextRecord(ctx); err != nil {
 		return err

@@ -35,8 +35,11 @@ type Config struct {
 
 	// Format is how events are written. Default: evidence.FormatSpanner.
 	Format string
-	// HashKey is what long key values are hashed with. A log keeps its hash key for ever.
+	// HashKey is what long key values are hashed with.
 	HashKey schemas.Key
+	// FormerHashKeys are those that former routes of the log name. One is needed as long as something is half in the topics under
+	// it, when another auditor died before it had finished.
+	FormerHashKeys []schemas.Key
 
 	// WriteHeartbeat writes a heartbeat (lapse.beat) on the server of the stream, and fails on any other. It is called when
 	// the history check has passed, and then each HeartbeatEvery. nil: no heartbeats.

@@ -9,8 +9,9 @@
 // table in each of the second. Every transaction with events, or with a ledger row that the log keeps, has a record in the log,
 // behind its events and before the slot moves on.
 //
-// The same WAL gives the same bytes whenever it is read with the same keys and route: package evidence alone decides what an
-// event says and where it goes.
+// The same WAL gives the same bytes whenever it is read with the same keys and routes: package evidence alone decides what an
+// event says and where it goes. Each route of a log is in force from the position of its record on, and a transaction is routed
+// by one, whole: whatever dies and is started with another format, another number of partitions or another hash key.
 //
 // The auditor's whole state is the slot and the topics. It can be killed, moved and started anywhere.
 //
@@ -25,7 +26,7 @@
 //
 //	auditor.go          Run: tries again, or gives up; errors.go grades errors
 //	takeover.go         the order of a start; session.go is what runs until the next one
-//	topicstate.go       what the topics say; historycheck.go compares it with the database
+//	topicstate.go       what the topics say, lastroute.go by which route; historycheck.go compares it with the database
 //	startingpoint.go    where a start goes on; start.go writes what it must write first
 //	heartbeat.go        heartbeats, and whether they come back; probe.go and lag.go whether the server is read
 //
@@ -100,8 +101,13 @@
 //	heartbeats do not come back               not ready: they are not published, or there is much to catch up with
 //	the slot is dropped, or lost              replication's error: lapse init --new-slot; a gap in the same topics
 //	topic of another database                 *RefusalError
-//	topics, partitions, slot or hash key      *RefusalError: a log has one route so far
-//	 changed
+//	format, partitions or hash key changed    another route, from a position on above which nothing has been routed: follow in
+//	                                          start.go. What is half in the topics is finished by the former one
+//	topics or slot changed                    *RefusalError
+//	the former route's hash key is gone       *RefusalError while a transaction is half in the topics; else nothing
+//	a topic with fewer partitions than the    the start fails, with the line that adds them
+//	 configuration says
+//	somebody forges the record of a route     *RefusalError with its place: what was published by it nobody could say
 //	a log topic that deletes or compacts      *kafka.RetentionError, at the start and within an hour of a change, if its
 //	                                          settings may be read
 //	a row whose keys are huge                 its long values are hashed; the event says which

@@ -20,8 +20,12 @@ var (
 	errLogBehind = errors.New("the log ends before the slot's confirmed position")
 	// errForeignTopic: a topic has records of another database, or of another program.
 	errForeignTopic = errors.New("the topic is in use by something else")
-	// errRouteChanged: topics, partitions, slot or hash key are not those that the log was begun with.
+	// errRouteChanged: topics or slot are not those of the log's routes.
 	errRouteChanged = errors.New("the route is not the one in the log")
+	// errRouteUnreadable: the record of a route is not what it says. Nobody could say what was published by it.
+	errRouteUnreadable = errors.New("a route in the log cannot be read")
+	// errHashKeyMissing: what is half in the topics has hashes under a key that is not there.
+	errHashKeyMissing = errors.New("the hash key of the route in force is missing")
 	// errKeyChanged: none of the tag keys is one that the log was begun with.
 	errKeyChanged = errors.New("the tag key is not the one in the log")
 	// errForeignTail: a partition ends with what looks like an event of this database, and the database never had it.

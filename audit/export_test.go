@@ -37,6 +37,9 @@ var (
 	ErrForeignTopic = errForeignTopic
 	ErrForeignTail  = errForeignTail
 	ErrRouteChanged = errRouteChanged
-	ErrKeyChanged   = errKeyChanged
-	ErrOtherAuditor = errOtherAuditor
+
+	ErrRouteUnreadable = errRouteUnreadable
+	ErrHashKeyMissing  = errHashKeyMissing
+	ErrKeyChanged      = errKeyChanged
+	ErrOtherAuditor    = errOtherAuditor
 )

@@ -52,7 +52,7 @@ func (q *queue) drop(n int) {
 // enqueue puts a record in line, behind the events that it speaks of. What the log had at the start is dropped.
 func (r *relay) enqueue(entry *evidence.Entry) {
 	if entry.Position.Compare(r.logged) > 0 {
-		r.queue.items = append(r.queue.items, pending{entry: entry, events: r.lastEvent})
+		r.queue.items, r.last = append(r.queue.items, pending{entry: entry, events: r.lastEvent}), entry.Position
 	}
 	if entry.More {
 		return

@@ -30,13 +30,6 @@ func TestAnAuditorWithoutAHashKeyIsRefused(t *testing.T) {
 	}
 }
 
-func TestALogGoesOnUnderItsOwnHashKeyOnly(t *testing.T) {
-	onEach(t, func(t *testing.T, r *rig) {
-		r.begun(t)
-		r.refused(t, audit.ErrRouteChanged, func(c *audit.Config) { c.HashKey = bytes.Repeat([]byte{8}, 32) })
-	})
-}
-
 // Whoever may insert a row may give it a key that PostgreSQL compresses to almost nothing, and that is 900 kB as JSON.
 func TestAHugeKeyDoesNotStopTheAudit(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {

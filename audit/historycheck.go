@@ -13,7 +13,8 @@ import (
 // historyCheck asks whether the database is the one that the log is of. It decides from the topics, from the catalog, and
 // from what the slot sends. It writes nothing.
 //
-//	samelog.go        is the log of this database, with this route and these keys, and in its history?
+//	lastroute.go      which route is in force at the log's end?
+//	samelog.go        is the log of this database, with these keys, and in its history?
 //	fork.go           up to which position do timelines and heartbeats allow that both are the same?
 //	comparison.go     are the transactions that the slot sends the ones that the log has?
 //	otherauditor.go   does another auditor write the log?
@@ -105,7 +106,8 @@ func (h *historyCheck) compareStream(ctx context.Context) error {
 	h.comparison = &comparison{
 		stream: h.stream, identity: h.identity, client: h.client, route: h.route, topics: h.topics, walk: h.walk,
 		assembler: evidence.NewAssembler(h.route.Source, h.auditor.config.Keys, evidence.Standing{Tables: h.catalog.coveredUpTo(h.start.last.Beat)}),
-		router:    evidence.NewRouter(h.route, h.auditor.config.HashKey), markers: h.start.markers,
+		router:    evidence.NewRouter(h.route, h.auditor.config.hashKeyOf(h.route)), markers: h.start.markers,
+		noHashKey: h.auditor.checkHashKey(h.topics, h.start.reach),
 	}
 	return h.comparison.run(ctx)
 }

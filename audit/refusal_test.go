@@ -188,7 +188,7 @@ func TestForeignRecordsAreSteppedOver(t *testing.T) {
 	})
 }
 
-func TestARouteThatIsNotTheLogsIsRefused(t *testing.T) {
+func TestOtherTopicsThanTheLogsAreRefused(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		r.begun(t)
 		r.refused(t, audit.ErrRouteChanged, func(c *audit.Config) { c.User += ".other" })

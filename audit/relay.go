@@ -23,7 +23,9 @@ import (
 //
 // Transactions follow one another through these steps without waiting for each other; the queue holds them.
 type relay struct {
-	route     *evidence.Route
+	route     *evidence.Route // in force
+	next      *evidence.Route // that follows it; nil for none
+	hashKey   schemas.Key     // of the one that follows, or of the one in force if none does
 	publisher *kafka.Publisher
 	assembler *evidence.Assembler
 	router    *evidence.Router
@@ -37,8 +39,10 @@ type relay struct {
 	unwatch func()              // ends the wakes of the stream
 
 	// What is in the topics or on its way there.
+	found     *topicState                       // at the start
 	tails     map[string][]replication.Position // by topic and partition: the last event; zero for none
 	logged    evidence.LogPosition              // of the newest record that the log had at the start
+	last      evidence.LogPosition              // of the newest record that is in the log or in the queue
 	reach     evidence.Reach                    // of the last transaction or coverage whose records are in the queue, all of them
 	queue     queue
 	lastEvent uint64 // the mark of the last event
@@ -69,13 +73,13 @@ func newRelay(
 	route *evidence.Route, config *Config, publisher *kafka.Publisher, start *startingPoint, checked *topicState, metrics *Metrics, log *slog.Logger,
 ) *relay {
 	r := &relay{
-		route: route, publisher: publisher, metrics: metrics, log: log, now: time.Now,
+		route: route, next: checked.next, hashKey: config.HashKey, found: checked, publisher: publisher, metrics: metrics, log: log, now: time.Now,
 		assembler: evidence.NewAssembler(route.Source, config.Keys, evidence.Standing{
 			Last: start.last, Tables: start.tables, Origin: start.origin, Replaced: start.replaced, Tail: checked.last(start.replaced),
 		}),
-		router: evidence.NewRouter(route, config.HashKey),
+		router: evidence.NewRouter(route, config.hashKeyOf(route)),
 		writer: evidence.NewLogWriter(route, start.history.nonce, cmp.Or(start.named, start.last.Beat)),
-		tails:  checked.positions(), logged: checked.newest(), reach: start.reach, noRow: map[uint32]bool{}, alarm: config.Alarm,
+		tails:  checked.positions(), logged: checked.newest(), last: checked.newest(), reach: start.reach, noRow: map[uint32]bool{}, alarm: config.Alarm,
 	}
 	r.around = r.surroundings
 	return r
@@ -210,8 +214,7 @@ func wakeOn(stream *replication.Stream, progress <-chan struct{}) (stop func()) 
 func (r *relay) handle(ctx context.Context, m *replication.Message) error {
 	switch m.Kind {
 	case replication.KindBegin:
-		r.begin(m.Tx)
-		return nil
+		return r.begin(ctx, m.Tx)
 	case replication.KindChange:
 		return r.change(ctx, m.Change)
 	case replication.KindCommit:
@@ -223,12 +226,17 @@ func (r *relay) handle(ctx context.Context, m *replication.Message) error {
 	}
 }
 
-func (r *relay) begin(tx *replication.Tx) {
+func (r *relay) begin(ctx context.Context, tx *replication.Tx) error {
 	r.tx, r.passed = tx, r.reach.Passed(tx)
-	if !r.passed {
-		r.assembler.Begin(tx)
-		r.waiting()
+	if r.passed {
+		return nil
 	}
+	if err := r.follow(ctx, evidence.Reach{History: tx.History, Timeline: tx.Timeline, LSN: tx.CommitLSN}); err != nil {
+		return err
+	}
+	r.assembler.Begin(tx)
+	r.waiting()
+	return nil
 }
 
 func (r *relay) change(ctx context.Context, change *replication.Change) error {

@@ -80,6 +80,11 @@ func (r *rig) some(t *testing.T) bool {
 	return err == nil && slices.ContainsFunc(offsets, func(o kafka.Offsets) bool { return o.End > 5 })
 }
 
+// asBytes is all that a record has, with the time as a broker keeps it.
+func asBytes(rec *schemas.Record) []byte {
+	return fmt.Appendf(nil, "%q %q %q %d", rec.Key, rec.Value, rec.Headers, rec.Time.UnixMilli())
+}
+
 // dump is each record as bytes, by topic and partition, without fences and what the log says of its coverage.
 func dump(t *testing.T, s settings) map[string][][]byte {
 	t.Helper()
@@ -103,7 +108,7 @@ func dump(t *testing.T, s settings) map[string][][]byte {
 				case "origin", "route": // made when the log began, whose time is no commit's
 					rec.Time = time.Time{}
 				}
-				all[place] = append(all[place], fmt.Appendf(nil, "%q %q %q %v", rec.Key, rec.Value, rec.Headers, rec.Time))
+				all[place] = append(all[place], asBytes(rec))
 				return nil
 			})
 			if err != nil {

@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -38,6 +39,7 @@ type rig struct {
 	broker   *kafkaserver.Server
 	settings settings
 	measured *audit.Metrics // by looking
+	routes   int            // that the log must have; 0 is one
 }
 
 // settings are what an auditor needs to know; a child process gets them as JSON.
@@ -49,6 +51,24 @@ type settings struct {
 	BeatEvery         time.Duration // of a child process; 0 for no heartbeats
 	Network           int64         // the seed of a bad network between a child process and the brokers; 0 for a good one
 	DieBefore         string        // a step of a child process, see dying; empty for none
+	Chosen            chosen
+}
+
+// chosen is what a person may change while a log goes on: its zero value is spanner, partitions and evidencetest.HashKey.
+type chosen struct {
+	Format     string
+	Partitions int
+	OtherKey   bool // otherHashKey
+}
+
+var otherHashKey = schemas.Key(bytes.Repeat([]byte{8}, schemas.MinKey))
+
+func (c chosen) apply(config *audit.Config) {
+	config.Format, config.Partitions = c.Format, cmp.Or(c.Partitions, partitions)
+	config.HashKey, config.FormerHashKeys = evidencetest.HashKey, []schemas.Key{otherHashKey}
+	if c.OtherKey {
+		config.HashKey, config.FormerHashKeys = otherHashKey, []schemas.Key{evidencetest.HashKey}
+	}
 }
 
 // newRig makes the slot. The topics are made by the first auditor.
@@ -90,12 +110,14 @@ func onEach(t *testing.T, test func(t *testing.T, r *rig)) {
 }
 
 func (s settings) config() audit.Config {
-	return audit.Config{
+	config := audit.Config{
 		Stream: replication.StreamConfig{ConnString: s.URL, Slot: s.Slot},
 		Kafka:  kafka.Config{Brokers: strings.Split(s.Broker, ","), MaxBuffered: s.MaxBuffered},
-		System: s.System, User: s.User, Log: s.Log, Partitions: partitions, Create: true,
-		Keys: []schemas.Key{evidencetest.TagKey}, HashKey: evidencetest.HashKey,
+		System: s.System, User: s.User, Log: s.Log, Create: true,
+		Keys: []schemas.Key{evidencetest.TagKey},
 	}
+	s.Chosen.apply(&config)
+	return config
 }
 
 // auditor makes an auditor whose log is shown if the test fails.

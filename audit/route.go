@@ -10,14 +10,11 @@ import (
 	"lapse/schemas"
 )
 
-// routeVersion is the version of the one route a log has so far.
-const routeVersion = 1
-
-// route is the route of this configuration for a database.
+// route is the route of this configuration for a database: the first one of a log.
 func (a *Auditor) route(id replication.Identity) *evidence.Route {
 	c := &a.config
 	return &evidence.Route{
-		Version: routeVersion,
+		Version: 1,
 		Source: evidence.Source{
 			SystemIdentifier: id.SystemIdentifier, DatabaseOID: id.DatabaseOID, Database: id.Database, Encoding: id.Encoding,
 			Slot: c.Stream.Slot,
@@ -29,6 +26,27 @@ func (a *Auditor) route(id replication.Identity) *evidence.Route {
 		Format:  cmp.Or(c.Format, evidence.FormatSpanner),
 		HashKey: schemas.Fingerprint(c.HashKey),
 	}
+}
+
+// hashKeyOf is the hash key of a route; nil if it is not among those that there are.
+func (c *Config) hashKeyOf(route *evidence.Route) schemas.Key {
+	for _, key := range append([]schemas.Key{c.HashKey}, c.FormerHashKeys...) {
+		if schemas.Fingerprint(key) == route.HashKey {
+			return key
+		}
+	}
+	return nil
+}
+
+// checkHashKey refuses to go on from a position without the hash key of the route in force, if anything above the position is
+// half in the topics.
+func (a *Auditor) checkHashKey(p *topicState, from evidence.Reach) error {
+	if a.config.hashKeyOf(p.route) != nil || !p.touched(from) {
+		return nil
+	}
+	return refusal(errHashKeyMissing, "%s has route %d with the key %s, and a transaction above %s is not finished by it",
+		"put that key into the folder of keys, as a file whose name begins with hash-, beside the one that follows it",
+		p.route.Log.Name, p.route.Version, p.route.HashKey, from.LSN)
 }
 
 // readerConfig is the configuration of a Kafka client that reads the topics.
@@ -49,7 +67,7 @@ const (
 
 // publisherConfig is the configuration of the publisher. The transactional id names the database and the slot: a stray
 // auditor of another database with the same topics is refused when it reads the log, and has fenced nobody until then.
-func (s *session) publisherConfig() kafka.Config {
+func (s *session) publisherConfig(checked *topicState) kafka.Config {
 	a, source := s.auditor, &s.route.Source
 	cfg := a.config.Kafka
 	cfg.TransactionalID = fmt.Sprintf("lapse-%d-%d-%s", source.SystemIdentifier, source.DatabaseOID, source.Slot)
@@ -60,9 +78,9 @@ func (s *session) publisherConfig() kafka.Config {
 	cfg.Ours = isOurs(s.route)
 	cfg.FenceHeaders = evidence.FenceHeaders(source, s.stream.Identity().Timeline, a.process)
 	cfg.Topics = nil
-	for _, t := range []evidence.Topic{s.route.System, s.route.User, s.route.Log} {
+	for _, t := range append(checked.events(), s.route.Log) {
 		topic := kafka.Topic{
-			Name: t.Name, Partitions: int(t.Partitions), Replication: a.config.Replication, Create: a.config.Create,
+			Name: t.Name, Partitions: int(t.All()), Replication: a.config.Replication, Create: a.config.Create,
 			Safe: a.config.Safe, Largest: largestEvent, Configs: map[string]string{},
 		}
 		if topic.Replication >= 3 {

@@ -13,23 +13,13 @@ import (
 const anotherLog = "stop the audit, drop the slot, name new topics in lapse.yaml (topics) and run lapse init --new-slot: another " +
 	"log begins there, and what was deleted in between is a gap"
 
-// checkSource refuses a log that was begun for something else. The database keeps the name that it has in the log, since
-// its events have that name.
+// checkSource refuses a log that was begun for another database.
 func (h *historyCheck) checkSource() error {
 	end, route := h.topics.logEnd, h.route
-	if end.SystemIdentifier != route.Source.SystemIdentifier || end.DatabaseOID != route.Source.DatabaseOID {
+	if !isOfSource(end, &route.Source) {
 		return refusal(errForeignTopic, "%s has the log of database %d of system %d; this one is %d of %d",
 			"give each database topics of its own (topics)", route.Log.Name,
 			end.DatabaseOID, end.SystemIdentifier, route.Source.DatabaseOID, route.Source.SystemIdentifier)
-	}
-	route.Source.Database = end.Database
-	if evidence.TextFormOf(route.Source.Encoding) == evidence.RawText {
-		route.Source.Database = string(evidence.DecodeText(end.Database))
-	}
-	if end.Route != route.Fingerprint() || end.RouteVersion != route.Version {
-		return refusal(errRouteChanged, "%s was begun with other topics, another number of partitions, another slot, another format or another hash key",
-			"put topics, slot, format and the key named hash back to what they were: a route that changes while its log goes on is not supported",
-			route.Log.Name)
 	}
 	return h.checkKeys()
 }

@@ -22,11 +22,11 @@ type session struct {
 
 // openPublisher takes the topics over, and answers the server meanwhile. A server that shuts down does not wait for brokers
 // that do not answer.
-func (s *session) openPublisher(ctx context.Context) error {
+func (s *session) openPublisher(ctx context.Context, checked *topicState) error {
 	s.auditor.setNotReady("connecting to Kafka")
 	inner, end := s.auditor.probeBeside(ctx, s.stream)
 	err := end(s.stream.During(inner, func(ctx context.Context) (err error) {
-		s.publisher, err = kafka.Open(ctx, s.publisherConfig())
+		s.publisher, err = kafka.Open(ctx, s.publisherConfig(checked))
 		return err
 	}))
 	if err != nil {

@@ -49,11 +49,11 @@ func (p *topicState) last(topics []string) (last replication.Position) {
 }
 
 // readFenced reads what the publisher found below its fences, where nothing changes any more.
-func readFenced(p *kafka.Publisher, route *evidence.Route) *topicState {
+func readFenced(p *kafka.Publisher, checked *topicState) *topicState {
 	found := &topicState{lastOffset: -1, tails: map[string][]tail{}}
-	for _, topic := range []evidence.Topic{route.System, route.User} {
-		tails := make([]tail, topic.Partitions)
-		for partition := range topic.Partitions {
+	for _, topic := range checked.events() {
+		tails := make([]tail, topic.All())
+		for partition := range topic.All() {
 			tails[partition].offset = -1
 			if last := p.Last(topic.Name, partition); len(last) > 0 {
 				tails[partition].offset = last[len(last)-1].Offset
@@ -61,7 +61,7 @@ func readFenced(p *kafka.Publisher, route *evidence.Route) *topicState {
 		}
 		found.tails[topic.Name] = tails
 	}
-	if last := p.Last(route.Log.Name, 0); len(last) > 0 {
+	if last := p.Last(checked.route.Log.Name, 0); len(last) > 0 {
 		found.lastOffset = last[len(last)-1].Offset
 	}
 	return found
@@ -76,6 +76,8 @@ func readFenced(p *kafka.Publisher, route *evidence.Route) *topicState {
 //	crash between two records of a marker      the next start plans the same one, and finds in each partition whether it is there
 //	crash before the marker's record is        the same
 //	acknowledged in the log
+//
+// The route that follows comes behind the markers: see follow.
 func (r *relay) writeStart(ctx context.Context, s *startingPoint, c *Config) error {
 	now := r.now().UTC().Truncate(time.Millisecond)
 	if s.begun == "" {
@@ -103,6 +105,14 @@ func (r *relay) writeStart(ctx context.Context, s *startingPoint, c *Config) err
 		content := &evidence.MarkerContent{Marker: m, Surroundings: &evidence.Surroundings{Ancestry: r.ancestry}}
 		r.enqueue(r.writer.Write(content, evidence.LogPosition{Reach: reached}, false))
 	}
+	if err := r.settle(ctx); err != nil {
+		return err
+	}
+	return r.follow(ctx, r.reach)
+}
+
+// settle waits until every record that is in line is in the log.
+func (r *relay) settle(ctx context.Context) error {
 	for {
 		if err := r.flush(); err != nil {
 			return err
@@ -114,6 +124,30 @@ func (r *relay) writeStart(ctx context.Context, s *startingPoint, c *Config) err
 			return err
 		}
 	}
+}
+
+// follow puts the route that follows into force, for transactions that commit at a position or above it, if nothing of them is in
+// the topics or the log. Otherwise that is finished by the route in force first. Its record stands behind all records of what was
+// routed by the former one, and nothing is routed by it before the log has the record.
+//
+//	crash before the record is acknowledged    it is in the log or not, and nothing was routed by it
+//	crash after that                           the next start finds it in force
+func (r *relay) follow(ctx context.Context, from evidence.Reach) error {
+	if r.next == nil || r.found.touched(from) {
+		return nil
+	}
+	former := r.route
+	r.route, r.next = r.next, nil
+	r.router = evidence.NewRouter(r.route, r.hashKey)
+	r.writer.SetRoute(r.route)
+	at := evidence.LogPosition{Reach: r.last.Reach, Seq: r.last.Seq + 1}
+	r.enqueue(r.writer.Write(&evidence.RouteContent{Route: r.route, At: r.now().UTC().Truncate(time.Millisecond)}, at, false))
+	if err := r.settle(ctx); err != nil {
+		return err
+	}
+	r.log.Info("events have another route", "version", r.route.Version, "from", at.Reach.String(), "format", r.route.Format, "former_format", former.Format,
+		"partitions", r.route.System.Partitions, "former_partitions", former.System.Partitions, "other_hash_key", r.route.HashKey != former.HashKey)
+	return nil
 }
 
 // publishMarker hands a marker to every partition that does not have it.

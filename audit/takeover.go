@@ -31,10 +31,13 @@ func (a *Auditor) takeOver(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := s.openPublisher(ctx); err != nil {
+	if err := a.checkHashKey(checked, start.reach); err != nil {
 		return err
 	}
-	if !checked.equals(readFenced(s.publisher, s.route)) {
+	if err := s.openPublisher(ctx, checked); err != nil {
+		return err
+	}
+	if !checked.equals(readFenced(s.publisher, checked)) {
 		return errMoved
 	}
 	s.startRelay(start, checked)
@@ -51,7 +54,6 @@ func (a *Auditor) takeOver(ctx context.Context) (err error) {
 // the stream is opened again: the slot sends what was read once more.
 func (s *session) checkHistory(ctx context.Context, o *openedStream) (*startingPoint, *topicState, error) {
 	a := s.auditor
-	s.route = a.route(o.stream.Identity())
 	client, err := kafka.NewClient(a.readerConfig())
 	if err != nil {
 		return nil, nil, err
@@ -92,6 +94,7 @@ func (a *Auditor) checkHistory(ctx context.Context, client *kafka.Client, o *ope
 	if err != nil {
 		return check, err
 	}
+	check.route = check.topics.route
 	a.setNotReady("comparing the log with the database")
 	err = check.run(ctx)
 	if err == nil {

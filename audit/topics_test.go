@@ -156,7 +156,7 @@ func (r *rig) verifyLog(t *testing.T, want *expected, byTransaction map[string]i
 	}
 	verdicts := map[string]int{}
 	recorded := map[string]int{}
-	former := log[1]
+	former, routes := log[1], 1
 	if log[0].position.LSN != r.settings.SlotStart || log[0].position.Compare(former.position) >= 0 {
 		t.Errorf("the log begins at %s and %s, the slot at %s", log[0].position, former.position, r.settings.SlotStart)
 	}
@@ -164,19 +164,25 @@ func (r *rig) verifyLog(t *testing.T, want *expected, byTransaction map[string]i
 		if l.position.Compare(former.position) <= 0 {
 			t.Errorf("record %d stands at %s, behind one at %s", i+2, l.position, former.position)
 		}
-		if sameEnd := l.position.Reach == former.position.Reach; sameEnd != former.more || sameEnd && l.position.Seq != former.position.Seq+1 {
+		sameEnd := l.position.Reach == former.position.Reach
+		if sameEnd != (former.more || l.Kind == "route") || sameEnd && l.position.Seq != former.position.Seq+1 {
 			t.Errorf("record %d stands at %s, behind one at %s that has another behind it: %v", i+2, l.position, former.position, former.more)
 		}
 		former = l
 		switch l.Kind {
-		case "origin", "route":
+		case "origin":
 			t.Errorf("record %d is another %s", i+2, l.Kind)
+		case "route":
+			routes++
 		case "transaction":
 			verdicts[l.Verdict]++
 			for _, o := range l.Observed {
 				recorded[l.CommitLSN] += o.Events
 			}
 		}
+	}
+	if r.routes >= 0 && routes != max(r.routes, 1) {
+		t.Errorf("the log has %d routes, want %d", routes, max(r.routes, 1))
 	}
 	if former.more {
 		t.Errorf("the log ends at %s, with another record to come", former.position)

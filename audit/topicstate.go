@@ -21,11 +21,15 @@ import (
 type topicState struct {
 	logEnd       *evidence.LogRecord // the log's last record; nil for an empty log
 	logEndOffset int64               // its offset
+	logFirst     int64               // the log's first offset
 	complete     *evidence.LogRecord // the last one of a transaction whose records are all there: end, if it is the last of its own
 	lastOffset   int64               // of the last record that looks like the log's, which may be a copy of an old one; -1 for none
 	heartbeat    *evidence.LogRecord // the record of the log's last heartbeat; nil for none
 	origin       *evidence.LogRecord // the log's first record; nil for an empty log
 	fence        string              // the process that fenced the log last, as its fence says; empty for none
+
+	route *evidence.Route // in force at the log's end; the configuration's for an empty log
+	next  *evidence.Route // that follows it; nil: the configuration asks for the one in force
 
 	tails map[string][]tail  // by topic and partition
 	ends  map[string][]int64 // by topic: the offset of each partition's next record
@@ -44,15 +48,10 @@ type tail struct {
 // readTopics reads the ends of all topics. A topic that is not there counts as empty. With a fresh slot there need not be a
 // log: readTopics does not wait for missing topics then, since the take-over reads them again.
 func readTopics(ctx context.Context, client *kafka.Client, route *evidence.Route, fresh bool) (*topicState, error) {
-	p := &topicState{lastOffset: -1, tails: map[string][]tail{}, ends: map[string][]int64{route.Log.Name: {0}}}
-	for _, topic := range []evidence.Topic{route.System, route.User} {
-		p.tails[topic.Name], p.ends[topic.Name] = make([]tail, topic.Partitions), make([]int64, topic.Partitions)
-		for i := range p.tails[topic.Name] {
-			p.tails[topic.Name][i].offset = -1
-		}
-	}
+	p := &topicState{lastOffset: -1, route: route, tails: map[string][]tail{}, ends: map[string][]int64{route.Log.Name: {0}}}
 	if fresh {
 		if known, err := client.Known(ctx, route.Log.Name); err != nil || !known {
+			p.makeTails()
 			return p, err
 		}
 	}
@@ -60,12 +59,26 @@ func readTopics(ctx context.Context, client *kafka.Client, route *evidence.Route
 	if err := p.readLog(ctx, client, route); err != nil && !errors.As(err, &missing) {
 		return nil, err
 	}
-	for _, topic := range []evidence.Topic{route.System, route.User} {
+	if err := p.findRoutes(ctx, client, route); err != nil {
+		return nil, err
+	}
+	p.makeTails()
+	for _, topic := range p.events() {
 		if err := p.readTopic(ctx, client, route, topic); err != nil && !errors.As(err, &missing) {
 			return nil, err
 		}
 	}
 	return p, nil
+}
+
+// makeTails makes room for the tails of all partitions.
+func (p *topicState) makeTails() {
+	for _, topic := range p.events() {
+		p.tails[topic.Name], p.ends[topic.Name] = make([]tail, topic.All()), make([]int64, topic.All())
+		for i := range p.tails[topic.Name] {
+			p.tails[topic.Name][i].offset = -1
+		}
+	}
 }
 
 // readTopic reads the ends of a topic's partitions.
@@ -74,7 +87,7 @@ func (p *topicState) readTopic(ctx context.Context, client *kafka.Client, route 
 	if err != nil {
 		return err
 	}
-	for partition := range min(topic.Partitions, int32(len(bounds))) { // that there are too few is said when they are taken over
+	for partition := range min(topic.All(), int32(len(bounds))) { // that there are too few is said when they are taken over
 		b := bounds[partition]
 		p.ends[topic.Name][partition] = b.End
 		known, err := p.known(ctx, client, topic.Name, partition, b)
@@ -95,8 +108,13 @@ func (p *topicState) readTopic(ctx context.Context, client *kafka.Client, route 
 // was appended since the last heartbeat, so the highest position since then is the last event's.
 func (p *topicState) readTail(ctx context.Context, client *kafka.Client, route *evidence.Route, topic string, partition int32, end int64) error {
 	since := end // without heartbeats the last record is the last event
-	if p.heartbeat != nil && int(partition) < len(p.heartbeat.Ends[topic]) {
-		since = p.heartbeat.Ends[topic][partition]
+	if p.heartbeat != nil {
+		switch ends := p.heartbeat.Ends[topic]; {
+		case int(partition) < len(ends):
+			since = ends[partition]
+		case len(ends) > 0:
+			since = 0 // a route that followed has more partitions
+		}
 	}
 	ours := oursIn(&route.Source)
 	t := &p.tails[topic][partition]
@@ -155,7 +173,7 @@ func (p *topicState) readLog(ctx context.Context, client *kafka.Client, route *e
 	if err != nil {
 		return err
 	}
-	p.ends[log] = []int64{bounds[0].End}
+	p.ends[log], p.logFirst = []int64{bounds[0].End}, bounds[0].First
 	looked := 0
 	err = client.Backward(ctx, log, 0, bounds[0].End, func(rec *schemas.Record, offset int64) (bool, error) {
 		looked++
@@ -167,6 +185,9 @@ func (p *topicState) readLog(ctx context.Context, client *kafka.Client, route *e
 			return false, err
 		}
 		if entry != nil {
+			if err := checkRoute(entry, route, offset); err != nil {
+				return false, err
+			}
 			p.lastOffset = max(p.lastOffset, offset)
 			if p.logEnd == nil || p.logEnd.LogPosition.Compare(entry.LogPosition) < 0 {
 				p.logEnd, p.logEndOffset = entry, offset

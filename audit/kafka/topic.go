@@ -64,9 +64,9 @@ func (c *Client) inspect(ctx context.Context, t *Topic) (topicState, error) {
 		return topicState{}, err
 	}
 	if seen.partitions < t.Partitions {
-		return topicState{}, fmt.Errorf("check topic %q: it has %d partitions, the configuration says %d: "+
-			"set topics.partitions to %d, or name another topic; do not change the topic, keys would move",
-			t.Name, seen.partitions, t.Partitions, seen.partitions)
+		return topicState{}, fmt.Errorf("check topic %q: it has %d partitions, and %d are wanted: set topics.partitions to %d, or give it more, so "+
+			"that later events of a row may be in another partition than its former ones: run kafka-topics.sh --bootstrap-server %s --alter "+
+			"--topic %s --partitions %d", t.Name, seen.partitions, t.Partitions, seen.partitions, c.kafka.Addr, t.Name, t.Partitions)
 	}
 	f := topicState{layout: seen}
 	if f.settings, f.refused, err = c.readSettings(ctx, t.Name); err != nil {

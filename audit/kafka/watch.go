@@ -129,7 +129,7 @@ func (p *Publisher) warn(t *Topic, seen topicState) {
 	var lasting []string
 	if t.Partitions != 0 && seen.partitions > t.Partitions {
 		lasting = append(lasting, fmt.Sprintf("topic %q has %d partitions and the configuration says %d: the others are left "+
-			"alone, events go where they have always gone; leave topics.partitions as it is",
+			"alone, and events go where they have always gone, until topics.partitions says more",
 			t.Name, seen.partitions, t.Partitions))
 	}
 	if seen.refused != nil && t.Forever {

@@ -1,0 +1,83 @@
+package audit_test
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/segmentio/kafka-go"
+
+	"lapse/audit"
+	"lapse/internal/kafkatest"
+	"lapse/internal/pgtest"
+	"lapse/schemas"
+)
+
+// Whoever may write into the log may write what looks like a route, or like a record of one that is not there. Nothing is published by
+// it: the auditor says where it is.
+func TestAForgedRouteIsRefusedWithItsPlace(t *testing.T) {
+	t.Parallel()
+	route := func(from, to string) func(value string) string {
+		return func(value string) string { return strings.Replace(value, from, to, 1) }
+	}
+	for name, forge := range map[string]func(value string) string{
+		"other content than its fingerprint says":  route(`"partitions":3`, `"partitions":2`),
+		"a format that there is not":               sealed(route(`"format":"spanner"`, `"format":"avro"`)),
+		"more partitions than a topic may have":    sealed(route(`"partitions":3`, `"partitions":2000000000`)),
+		"members that nobody knows":                sealed(route(`"topics":{`, `"tidy":true,"topics":{`)),
+		"something that only a later version says": sealed(route(`"partitioner":"murmur2"`, `"partitioner":"crc32"`)),
+		"no content at all":                        route(`"routing":`, `"forgotten":`),
+		"no record of the route that it is of": func(value string) string {
+			return route(`"kind":"route"`, `"kind":"coverage"`)(route(`"route_version":1,"route":"`, `"route_version":7,"route":"0000`)(value))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+				r := newRig(t, db, kafkatest.Broker(t))
+				r.begun(t)
+				offset := r.forge(t, forge)
+				r.refused(t, audit.ErrRouteUnreadable)
+				if err := r.tryOnce(t); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%s/0: ", r.settings.Log)) ||
+					!strings.Contains(err.Error(), fmt.Sprintf("offset %d", offset)) {
+					t.Errorf("got %v, want the offset %d", err, offset)
+				}
+			})
+		})
+	}
+}
+
+// sealed gives a forged record of a route the fingerprint of what it says.
+func sealed(forge func(string) string) func(string) string {
+	return func(value string) string {
+		value = forge(value)
+		_, content, _ := strings.Cut(value, `"routing":`)
+		before, rest, _ := strings.Cut(value, `"route":"`)
+		return before + `"route":"` + schemas.Fingerprint([]byte(strings.TrimSuffix(content, "}"))) + rest[32:]
+	}
+}
+
+var reachedMember = regexp.MustCompile(`"reached":"[^"]*"`)
+
+// forge puts a record behind the log's end that is its route's but for a change, and returns its offset.
+func (r *rig) forge(t *testing.T, change func(value string) string) (offset int64) {
+	t.Helper()
+	var route kafkatest.Record
+	records := kafkatest.ReadAllOn(t, r.broker, r.settings.Log)
+	for _, record := range records {
+		if record.Header("lapse-op") == "route" {
+			route = record
+		}
+	}
+	var headers []kafka.Header
+	for _, h := range route.Headers {
+		headers = append(headers, kafka.Header{Key: h.Name, Value: h.Value})
+	}
+	value := change(string(route.Value))
+	if value == string(route.Value) {
+		t.Fatalf("nothing is forged: %s", value)
+	}
+	r.echo(t, r.settings.Log, reachedMember.ReplaceAllString(value, `"reached":"F/0"`), headers...)
+	return records[len(records)-1].Offset + 1
+}

@@ -1,0 +1,155 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"lapse/audit/evidence"
+	"lapse/audit/kafka"
+	"lapse/schemas"
+)
+
+// A log has one route after the other. What has its records in the log is never routed again, so that of all of them a start
+// needs two: the one in force at the log's end, by which whatever lies above it half in the topics is finished, and the one that
+// the configuration asks for, which follows it.
+
+// events are the topics of events with the partitions that are published to: those of the route in force, and of the one that
+// follows it.
+func (p *topicState) events() []evidence.Topic {
+	if p.next != nil {
+		return []evidence.Topic{p.next.System, p.next.User}
+	}
+	return []evidence.Topic{p.route.System, p.route.User}
+}
+
+// findRoutes finds the route in force at the log's end, and the one that follows it. configured is the configuration's.
+func (p *topicState) findRoutes(ctx context.Context, client *kafka.Client, configured *evidence.Route) error {
+	p.route = configured
+	end := p.logEnd
+	if end == nil || !isOfSource(end, &configured.Source) {
+		return nil // there is none, or another database's, which is refused
+	}
+	// The database keeps the name that it has in the log, since its events have that name.
+	configured.Source.Database = end.Database
+	if evidence.TextFormOf(configured.Source.Encoding) == evidence.RawText {
+		configured.Source.Database = string(evidence.DecodeText(end.Database))
+	}
+	configured.Version = end.RouteVersion
+	switch {
+	case end.Route == configured.Fingerprint():
+		return nil
+	case end.Kind == evidence.KindOrigin: // its route was never written, and nothing was routed by it
+		configured.Version++
+		return nil
+	}
+	former, err := p.findRoute(ctx, client, configured)
+	if err != nil {
+		return err
+	}
+	if former.System.Name != configured.System.Name || former.User.Name != configured.User.Name || former.Source != configured.Source {
+		return refusal(errRouteChanged, "%s has route %d with the topics %s and %s, slot %s and encoding %s",
+			"put topics and slot back to what they were: format, topics.partitions and the key named hash may change while a log goes on",
+			configured.Log.Name, former.Version, former.System.Name, former.User.Name, former.Source.Slot, former.Source.Encoding)
+	}
+	if configured.Follow(former) {
+		p.route, p.next = former, configured
+	}
+	return nil
+}
+
+// findRoute finds the record of the route that is in force at the log's end. Each record says by which version it was written,
+// and versions only grow, so that halving finds the first of a version: the route's own. Where somebody has copied former records
+// behind it, the log is read back.
+func (p *topicState) findRoute(ctx context.Context, client *kafka.Client, route *evidence.Route) (found *evidence.Route, err error) {
+	low, high := p.logFirst, p.logEndOffset
+	for low < high {
+		middle := low + (high-low)/2
+		record, at, err := p.recordFrom(ctx, client, route, middle)
+		if err != nil {
+			return nil, err
+		}
+		if record.RouteVersion >= p.logEnd.RouteVersion {
+			high = middle
+		} else {
+			low = at + 1
+		}
+	}
+	first, at, err := p.recordFrom(ctx, client, route, low)
+	if err != nil {
+		return nil, err
+	}
+	if found, err = p.routeOf(first); err == nil {
+		return found, nil
+	}
+	why := fmt.Errorf("the record at offset %d, the first of route %d, is no record of it: %w", at, first.RouteVersion, err)
+	err = client.Backward(ctx, route.Log.Name, 0, p.logEndOffset+1, func(rec *schemas.Record, offset int64) (bool, error) {
+		record, err := logRecordOf(rec, route)
+		if err != nil || record == nil || record.Kind != evidence.KindRoute || record.RouteVersion != p.logEnd.RouteVersion {
+			return err == nil, err
+		}
+		if found, err = p.routeOf(record); err != nil {
+			why = fmt.Errorf("the record of route %d at offset %d: %w", record.RouteVersion, offset, err)
+		}
+		return found == nil, nil
+	})
+	if err == nil && found == nil {
+		err = refusal(errRouteUnreadable, "%s/0: %s", fixUnreadable, route.Log.Name, why)
+	}
+	return found, err
+}
+
+// routeOf is the route in force at the log's end, if a record is that route's.
+func (p *topicState) routeOf(r *evidence.LogRecord) (*evidence.Route, error) {
+	route, err := r.Routing()
+	if err == nil && (r.Route != p.logEnd.Route || r.RouteVersion != p.logEnd.RouteVersion) {
+		err = fmt.Errorf("it is route %d, %s, and the log ends with route %d, %s", r.RouteVersion, r.Route, p.logEnd.RouteVersion, p.logEnd.Route)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return route, nil
+}
+
+// recordFrom is the log's first record at an offset or above it, up to its end.
+func (p *topicState) recordFrom(ctx context.Context, client *kafka.Client, route *evidence.Route, from int64) (*evidence.LogRecord, int64, error) {
+	reader := client.Reader(route.Log.Name, 0, from, p.logEndOffset+1)
+	for {
+		rec, offset, err := reader.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil, 0, fmt.Errorf("read %s/0 from offset %d on: the record at offset %d is gone", route.Log.Name, from, p.logEndOffset)
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		if record, err := logRecordOf(&rec, route); err != nil || record != nil {
+			return record, offset, err
+		}
+	}
+}
+
+// checkRoute refuses a record of a route of this database whose content is not what it says.
+func checkRoute(r *evidence.LogRecord, route *evidence.Route, offset int64) error {
+	if r.Kind != evidence.KindRoute || !isOfSource(r, &route.Source) {
+		return nil
+	}
+	if _, err := r.Routing(); err != nil {
+		return refusal(errRouteUnreadable, "%s/0: the record of route %d at offset %d: %s", fixUnreadable, route.Log.Name, r.RouteVersion, offset, err)
+	}
+	return nil
+}
+
+const fixUnreadable = "find out who may write into it (ACL: WRITE) and take the right away; then " + anotherLog
+
+// isOfSource reports whether a record is of the log of this database.
+func isOfSource(r *evidence.LogRecord, source *evidence.Source) bool {
+	return r.SystemIdentifier == source.SystemIdentifier && r.DatabaseOID == source.DatabaseOID
+}
+
+// touched reports whether topics or log have something of a transaction that commits at a position or above it. Such a transaction
+// is finished by the route in force.
+func (p *topicState) touched(at evidence.Reach) bool {
+	last := p.last([]string{p.route.System.Name, p.route.User.Name})
+	return !evidence.ReachOf(last).Before(at) || at.Before(p.newest().Reach)
+}
