@@ -31,7 +31,7 @@ func readMoment(flag, text string) (at time.Time, err error) {
 type keyFilter struct {
 	values []string
 	named  map[string]string // nil: values counts
-	hash   schemas.Key       // nil: rows whose keys are hashed are not found
+	hashes []schemas.Key     // without them rows whose keys are hashed are not found
 }
 
 // readKey reads a key: a JSON object as events have it, or values as CSV. What is wrong says nothing of the key: it may be personal.
@@ -100,11 +100,16 @@ func (k *keyFilter) matches(key []byte) bool {
 		} else if asked, ok = k.named[name]; !ok {
 			return false
 		}
-		if values[i] != asked && (k.hash == nil || asked == null || values[i] != evidence.HashOf(k.hash, asked)) {
+		if values[i] != asked && !k.isHash(values[i], asked) {
 			return false
 		}
 	}
 	return len(values) > 0
+}
+
+// isHash reports whether a value is what an event has in place of another.
+func (k *keyFilter) isHash(value, of string) bool {
+	return of != null && slices.ContainsFunc(k.hashes, func(key schemas.Key) bool { return value == evidence.HashOf(key, of) })
 }
 
 // concerns reports whether an event is one of the row that is asked for, or of all rows of its table.
@@ -136,9 +141,12 @@ func (c *consumer) setFilters(since, until, key string, s *config.Settings) (err
 	if c.key, err = readKey(key); err != nil {
 		return err
 	}
-	// Without the hash key everything is found but what is hashed.
+	// Without hash keys everything is found but what is hashed.
 	if hash, err := s.Keys.Load(config.HashKey); err == nil {
-		c.key.hash = hash
+		c.key.hashes = append(c.key.hashes, hash)
+	}
+	if former, err := s.Keys.Former(config.HashKey); err == nil {
+		c.key.hashes = append(c.key.hashes, former...)
 	}
 	return nil
 }

@@ -103,7 +103,7 @@ func (i *initialiser) run(ctx context.Context) (*initReport, error) {
 	result, err := o.Install(ctx)
 	var other *setup.KeysError
 	if errors.As(err, &other) {
-		return nil, invalid(fmt.Errorf("%s: %w", i.settings.Keys.Place(config.KeyName(other.Name)), err))
+		return nil, invalid(otherKey(i.settings, other))
 	}
 	if err != nil {
 		return nil, err

@@ -12,9 +12,9 @@ import (
 )
 
 // checkKeys refuses keys that are not those the database was installed with. Under another tag key Lapse's own deletions
-// come out as unverified, under another hash key the log cannot go on.
+// come out as unverified.
 func checkKeys(s *config.Settings, i *setup.Installation, names ...config.KeyName) error {
-	given, err := s.Keys.Fingerprints(names...)
+	given, err := fingerprints(s, i, names...)
 	if err != nil {
 		return invalid(err)
 	}
@@ -26,9 +26,34 @@ func checkKeys(s *config.Settings, i *setup.Installation, names ...config.KeyNam
 	err = setup.CompareKeys(i.Keys, given)
 	var other *setup.KeysError
 	if errors.As(err, &other) {
-		err = fmt.Errorf("%s: %w", s.Keys.Place(config.KeyName(other.Name)), err)
+		err = otherKey(s, other)
 	}
 	return invalid(err)
+}
+
+// otherKey says where the key is that is not the one on record.
+func otherKey(s *config.Settings, e *setup.KeysError) error {
+	err := fmt.Errorf("%s: %w", s.Keys.Place(config.KeyName(e.Name)), e)
+	if e.Name == string(config.HashKey) {
+		err = fmt.Errorf("%w; if this one is to follow it, leave the former one beside it, as a file whose name begins with hash-", err)
+	}
+	return err
+}
+
+// fingerprints are those of the keys, as the database may have them on record. Another hash key may follow the recorded one, which
+// is then among the former ones; the log says from which position on.
+func fingerprints(s *config.Settings, i *setup.Installation, names ...config.KeyName) (map[string]string, error) {
+	given, err := s.Keys.Fingerprints(names...)
+	if err != nil || i == nil || given[string(config.HashKey)] == "" {
+		return given, err
+	}
+	former, err := s.Keys.Former(config.HashKey)
+	for _, key := range former {
+		if recorded := i.Keys[string(config.HashKey)]; key.Fingerprint() == recorded {
+			given[string(config.HashKey)] = recorded
+		}
+	}
+	return given, err
 }
 
 // lackingKeys refuses to make keys for a database that is installed: with a second set, what was deleted under the first
@@ -45,7 +70,7 @@ func lackingKeys(s *config.Settings, i *setup.Installation, missing []config.Key
 
 // keys makes the keys where nobody configured any, or where --keys says, unless the database is installed with others. It
 // returns their fingerprints.
-func (i *initialiser) keys(before *setup.Installation) (fingerprints map[string]string, made string, err error) {
+func (i *initialiser) keys(before *setup.Installation) (found map[string]string, made string, err error) {
 	source := i.settings.Keys
 	missing := source.Missing(config.KeyNames()...)
 	switch {
@@ -62,8 +87,8 @@ func (i *initialiser) keys(before *setup.Installation) (fingerprints map[string]
 			made += " (tell the other commands with keys: in lapse.yaml, or LAPSE_KEYS)"
 		}
 	}
-	fingerprints, err = source.Fingerprints(config.KeyNames()...)
-	return fingerprints, made, invalid(err)
+	found, err = fingerprints(i.settings, before, config.KeyNames()...)
+	return found, made, invalid(err)
 }
 
 func joined[T ~string](all []T) string {

@@ -66,6 +66,45 @@ func TestUnderOtherKeysNothingIsDeletedAndNothingPublished(t *testing.T) {
 	})
 }
 
+// A log goes on with another hash key, format and number of partitions. The key that the database was installed with must be beside.
+func TestALogGoesOnByAnotherRoute(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		s := newShop(t, db, kafkatest.Broker(t), 50, 10, 100)
+		s.m.lapse("audit", "--once") // the policy is armed
+		s.m.lapse("run", "--once")
+		s.m.lapse("audit", "--once")
+		path := filepath.Join(s.m.dir, "keys", "hash")
+		former, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.m.write("keys/hash", strings.Repeat("22", 32))
+		for _, args := range [][]string{{"audit", "--once"}, {"init"}} {
+			d := s.m.start(args...)
+			if code := d.ended(); code != exitInvalid {
+				t.Errorf("lapse %v without the key that was there before: exit code %d, want %d", args, code, exitInvalid)
+			}
+			if text, err := os.ReadFile(d.log); err != nil || !strings.Contains(string(text), "begins with hash-") {
+				t.Errorf("lapse %v says: %s (%v)", args, text, err)
+			}
+		}
+		s.m.write("keys/hash-former", string(former))
+		config, err := os.ReadFile(filepath.Join(s.m.dir, "lapse.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.m.write("lapse.yaml", strings.Replace(string(config), "partitions: 3", "partitions: 2", 1)+"format: cloudevents\n")
+		s.m.lapse("init")
+		db.Exec(t, `delete from public.sessions where id in (select id from public.sessions order by id desc limit 7)`)
+		s.m.lapse("audit", "--once")
+		out := s.m.lapse("events", "--json")
+		if all, after := strings.Count(out, "\n"), strings.Count(out, `"specversion"`); all != 57 || after != 7 {
+			t.Errorf("%d events, %d of them in the other format, want 57 and 7:\n%.2000s", all, after, out)
+		}
+	})
+}
+
 // position is where the audit has come to.
 func (s *shop) position() (at string) {
 	s.t.Helper()
