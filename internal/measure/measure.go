@@ -1,7 +1,8 @@
-// Package measure is what the benchmarks share: medians with what lies around them, and the CPU time of processes.
+// Package measure is what the benchmarks share: medians with what lies around them, and the CPU time and the memory of processes.
 package measure
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -34,36 +35,115 @@ const tick = 10 * time.Millisecond
 
 // CPU is what a process and its children have taken: the children that have ended and been waited for, and those that run.
 func CPU(pid int) (time.Duration, error) {
+	for {
+		own, ended, err := times(strconv.Itoa(pid))
+		if err != nil {
+			return 0, err
+		}
+		running, err := childrenOf(pid)
+		if err != nil {
+			return 0, err
+		}
+		// A child that was waited for meanwhile is in neither.
+		_, after, err := times(strconv.Itoa(pid))
+		if err != nil || after == ended {
+			return time.Duration(own+ended+running) * tick, err
+		}
+	}
+}
+
+// childrenOf is what the running children of a process have taken.
+func childrenOf(pid int) (ticks int64, err error) {
 	folders, err := os.ReadDir("/proc")
 	if err != nil {
 		return 0, err
 	}
-	var ticks int64
 	for _, folder := range folders {
 		if _, err := strconv.Atoi(folder.Name()); err != nil {
 			continue
 		}
-		text, err := os.ReadFile("/proc/" + folder.Name() + "/stat")
-		if err != nil {
-			continue // it has ended
+		field, err := stat(folder.Name())
+		if err != nil || field[1] != strconv.Itoa(pid) {
+			continue // somebody else's, or it has ended
 		}
-		_, rest, _ := strings.Cut(string(text), ") ")
-		field := strings.Fields(rest) // from the state on, field 3 of proc(5)
-		own := folder.Name() == strconv.Itoa(pid)
-		if len(field) < 15 || !own && field[1] != strconv.Itoa(pid) {
-			continue
-		}
-		counted := field[11:13] // utime, stime
-		if own {
-			counted = field[11:15] // and those of children that have ended
-		}
-		for _, n := range counted {
-			value, err := strconv.ParseInt(n, 10, 64)
-			if err != nil {
-				return 0, err
-			}
-			ticks += value
+		own, _, err := times(folder.Name())
+		if err == nil {
+			ticks += own
 		}
 	}
-	return time.Duration(ticks) * tick, nil
+	return ticks, nil
+}
+
+// times is what a process has taken, and what those of its children have that have ended.
+func times(pid string) (own, ended int64, err error) {
+	field, err := stat(pid)
+	if err != nil {
+		return 0, 0, err
+	}
+	var ticks [4]int64 // utime, stime, cutime, cstime
+	for i := range ticks {
+		if ticks[i], err = strconv.ParseInt(field[11+i], 10, 64); err != nil {
+			return 0, 0, err
+		}
+	}
+	return ticks[0] + ticks[1], ticks[2] + ticks[3], nil
+}
+
+// stat is a process's line, from its state on: field 3 of proc(5).
+func stat(pid string) ([]string, error) {
+	text, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return nil, err
+	}
+	_, rest, _ := strings.Cut(string(text), ") ")
+	field := strings.Fields(rest)
+	if len(field) < 15 {
+		return nil, fmt.Errorf("read /proc/%s/stat: it has %d fields behind the name", pid, len(field))
+	}
+	return field, nil
+}
+
+// Peak is the most memory that was resident in a running process up to now, in bytes. It is the process's own, without its children. What
+// getrusage says of a child that has ended is another figure: it is never below what the parent had resident when it started the child.
+func Peak(pid int) (int64, error) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, found := strings.CutPrefix(line, "VmHWM:"); found {
+			kilobytes, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+			return kilobytes << 10, err
+		}
+	}
+	return 0, fmt.Errorf("/proc/%d/status has no VmHWM: the process has ended", pid)
+}
+
+// look is how often WatchPeak looks: what a process takes for less before its end is not seen.
+const look = 10 * time.Millisecond
+
+// WatchPeak watches a process until it is told to stop, and says then the most that it has seen resident.
+func WatchPeak(pid int) (stop func() int64) {
+	most, _ := Peak(pid) // or it has ended
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(look)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				if peak, err := Peak(pid); err == nil {
+					most = max(most, peak)
+				}
+			case <-end:
+				return
+			}
+		}
+	}()
+	return func() int64 {
+		close(end)
+		<-ended
+		return most
+	}
 }

@@ -51,3 +51,57 @@ func TestTheTimeOfAProcessHasItsChildrens(t *testing.T) {
 		t.Errorf("it took %v, of which an ended child took %v", spent(), took)
 	}
 }
+
+// Children end and are waited for all the time: none of them may be missing for a moment.
+func TestTheTimeNeverGoesBack(t *testing.T) {
+	t.Parallel()
+	shell := exec.CommandContext(t.Context(), "sh", "-c", "while :; do sh -c 'i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done'; done")
+	if err := shell.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = shell.Process.Kill()
+		_ = shell.Wait() // it was killed
+	}()
+	var last time.Duration
+	for last < 500*time.Millisecond {
+		spent, err := CPU(shell.Process.Pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if spent < last {
+			t.Fatalf("%v after %v", spent, last)
+		}
+		last = spent
+	}
+}
+
+func TestThePeakOfAChildIsItsOwnAndNotItsParents(t *testing.T) {
+	t.Parallel()
+	large := make([]byte, 64<<20)
+	for i := range large {
+		large[i] = 1
+	}
+	if own, err := Peak(os.Getpid()); err != nil || own < int64(len(large)) {
+		t.Errorf("%d, %v with %d in use", own, err, len(large))
+	}
+	child := exec.CommandContext(t.Context(), "cat")
+	input, err := child.StdinPipe()
+	if err == nil {
+		err = child.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := WatchPeak(child.Process.Pid)
+	_ = input.Close()
+	if err := child.Wait(); err != nil {
+		t.Error(err)
+	}
+	if peak := stop(); peak <= 0 || peak >= int64(len(large)) {
+		t.Errorf("%d of cat, beside %d of this process", peak, large[0])
+	}
+	if _, err := Peak(child.Process.Pid); err == nil {
+		t.Error("a process that has ended has a peak")
+	}
+}
