@@ -84,9 +84,9 @@ bench-deletion: build servers-or-less ## deletion beside one giant DELETE and a 
 bench-pace: build servers-or-less ## what an application feels of deletion at gentle and at unlimited pace, on its own table and beside it
 	@go run ./bench/pace -lapse bin/lapse $(BENCH)
 
-# BENCH="-rounds 3 -transports unix" narrows it; go run ./bench/slot -help says more.
+# BENCH="-rounds 3 -transports unix -debezium=false" narrows it; go run ./bench/slot -help says more.
 .PHONY: bench-slot
-bench-slot: build servers-or-less ## from the slot into Kafka beside pg_recvlogical, how late events are, memory while many rows pass
+bench-slot: build servers-or-less debezium-or-less ## from the slot into Kafka beside pg_recvlogical and Debezium, how late events are, memory while many rows pass
 	@go run ./bench/slot -lapse bin/lapse $(BENCH)
 
 # The binary to compare with is built beforehand, of any commit:
@@ -107,6 +107,14 @@ servers: ## fetch the PostgreSQL 14-18 and Kafka that tests run on into .servers
 .PHONY: servers-or-less
 servers-or-less:
 	@go run ./internal/servers/fetch || echo 'going on with the servers that are here'
+
+.PHONY: debezium
+debezium: ## fetch the Debezium and Kafka Connect that make bench-slot has beside lapse: 43 MB
+	@go run ./internal/servers/fetch -debezium
+
+.PHONY: debezium-or-less
+debezium-or-less:
+	@go run ./internal/servers/fetch -debezium || echo 'going on without Debezium'
 
 .PHONY: check
 check: ## format, vet, lint, import table, sizes, modules, known vulnerabilities

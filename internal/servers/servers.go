@@ -14,6 +14,9 @@ import (
 // KafkaVersion is the Apache Kafka release that fetch/kafka-pom.xml names. A test holds the two together.
 const KafkaVersion = "4.3.1"
 
+// DebeziumVersion is the release of Debezium's connector that fetch/debezium-pom.xml names. A test holds the two together.
+const DebeziumVersion = "3.7.0.Final"
+
 // PostgresPin is one PostgreSQL release to fetch.
 type PostgresPin struct {
 	Major   int
@@ -55,6 +58,11 @@ func PostgresRelease(pin PostgresPin) string {
 // KafkaRelease is how the stamp names the broker.
 func KafkaRelease() string { return "Kafka " + KafkaVersion }
 
+// DebeziumRelease is how the stamp names Debezium, with the Kafka Connect that it runs in.
+func DebeziumRelease() string {
+	return "Debezium " + DebeziumVersion + " in Kafka Connect " + KafkaVersion
+}
+
 // Dir is the folder that holds the fetched servers: $LAPSE_SERVERS, or .servers beside the go.mod above the working
 // directory. The folder itself need not exist.
 func Dir() (string, error) {
@@ -85,6 +93,11 @@ func PostgresDir(dir string, major int) string {
 // KafkaDir is the folder of the broker below dir.
 func KafkaDir(dir string) string {
 	return filepath.Join(dir, "kafka")
+}
+
+// DebeziumDir is the folder of Debezium and Kafka Connect below dir.
+func DebeziumDir(dir string) string {
+	return filepath.Join(dir, "debezium")
 }
 
 // WantedMajors reads a value of $LAPSE_PG, such as "15,18". An empty one means every pinned major version.

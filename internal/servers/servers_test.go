@@ -57,14 +57,20 @@ func TestTheVariableNarrowsTheMajorVersions(t *testing.T) {
 	}
 }
 
-func TestTheKafkaVersionIsThatOfThePOM(t *testing.T) {
+func TestTheVersionsAreThoseOfThePOMs(t *testing.T) {
 	t.Parallel()
-	pom, err := os.ReadFile("fetch/kafka-pom.xml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(pom), "<kafka.version>"+servers.KafkaVersion+"</kafka.version>") {
-		t.Errorf("fetch/kafka-pom.xml is not about %s", servers.KafkaVersion)
+	for file, want := range map[string]string{
+		"kafka-pom.xml":    "<kafka.version>" + servers.KafkaVersion + "</kafka.version>",
+		"connect-pom.xml":  "<kafka.version>" + servers.KafkaVersion + "</kafka.version>",
+		"debezium-pom.xml": "<debezium.version>" + servers.DebeziumVersion + "</debezium.version>",
+	} {
+		pom, err := os.ReadFile(filepath.Join("fetch", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(pom), want) {
+			t.Errorf("fetch/%s has no %s", file, want)
+		}
 	}
 }
 

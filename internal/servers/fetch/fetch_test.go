@@ -143,7 +143,7 @@ func TestAServerIsFetchedOnce(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(s.folder+".partial/bin", 0o755), os.WriteFile(s.folder+".partial/bin/initdb", nil, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	if err := fetchMissing(t.Context(), []server{s}); err != nil {
+	if err := fetchMissing(t.Context(), []server{s}, adviceForServers); err != nil {
 		t.Fatal(err)
 	}
 	content, err := os.ReadFile(filepath.Join(s.folder, "bin", "postgres"))
@@ -156,7 +156,7 @@ func TestAServerIsFetchedOnce(t *testing.T) {
 		}
 	}
 	t.Setenv("PATH", t.TempDir()) // Whoever has everything needs no tools.
-	if err := fetchMissing(t.Context(), []server{s}); err != nil || r.asked.Load() != 1 {
+	if err := fetchMissing(t.Context(), []server{s}, adviceForServers); err != nil || r.asked.Load() != 1 {
 		t.Errorf("once it is there: %v; the repository was asked %d times", err, r.asked.Load())
 	}
 }
@@ -166,7 +166,7 @@ func TestWhatIsNotThePinnedReleaseIsRefused(t *testing.T) {
 	s := r.server(t.TempDir())
 	r.jar = append([]byte(nil), r.jar...)
 	r.jar[len(r.jar)/2] ^= 1
-	err := fetchMissing(t.Context(), []server{s})
+	err := fetchMissing(t.Context(), []server{s}, adviceForServers)
 	if err == nil || !strings.Contains(err.Error(), "has SHA-256 ") || !strings.Contains(err.Error(), "pinned is ") {
 		t.Errorf("got %v, want both sums", err)
 	}
@@ -179,7 +179,7 @@ func TestADownloadThatEndsHalfwayLeavesNothingAndIsMadeAgain(t *testing.T) {
 	r := newRepository(t)
 	r.half.Store(true)
 	s, other := r.server(t.TempDir()), r.server(t.TempDir())
-	if err := fetchMissing(t.Context(), []server{s, other}); err == nil || !strings.Contains(err.Error(), "fetch "+s.release) {
+	if err := fetchMissing(t.Context(), []server{s, other}, adviceForServers); err == nil || !strings.Contains(err.Error(), "fetch "+s.release) {
 		t.Errorf("got %v, want an error that names the release", err)
 	}
 	if r.asked.Load() < 2 {
@@ -189,7 +189,7 @@ func TestADownloadThatEndsHalfwayLeavesNothingAndIsMadeAgain(t *testing.T) {
 		t.Error("half a server is complete")
 	}
 	r.half.Store(false)
-	if err := fetchMissing(t.Context(), []server{s}); err != nil || !servers.Complete(s.folder, s.release) {
+	if err := fetchMissing(t.Context(), []server{s}, adviceForServers); err != nil || !servers.Complete(s.folder, s.release) {
 		t.Errorf("the next fetch: %v", err)
 	}
 }
@@ -218,11 +218,21 @@ func TestTheWantedVersionsAndKafkaAreFetched(t *testing.T) {
 	}
 }
 
+func TestOfDebeziumTheErrorSpeaksOfTheBenchmark(t *testing.T) {
+	r := newRepository(t)
+	s := r.server(t.TempDir())
+	r.Close()
+	err := fetchMissing(t.Context(), []server{s}, adviceForDebezium)
+	if err == nil || !strings.Contains(err.Error(), "make debezium") || !strings.Contains(err.Error(), "make bench-slot") || strings.Contains(err.Error(), "LAPSE_PG") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestWithoutANetworkOrAToolTheErrorSaysWhatToDo(t *testing.T) {
 	r := newRepository(t)
 	s := r.server(t.TempDir())
 	r.Close()
-	err := fetchMissing(t.Context(), []server{s})
+	err := fetchMissing(t.Context(), []server{s}, adviceForServers)
 	if err == nil {
 		t.Fatal("fetched from nowhere")
 	}
@@ -232,7 +242,7 @@ func TestWithoutANetworkOrAToolTheErrorSaysWhatToDo(t *testing.T) {
 		}
 	}
 	t.Setenv("PATH", t.TempDir())
-	err = fetchMissing(t.Context(), []server{s})
+	err = fetchMissing(t.Context(), []server{s}, adviceForServers)
 	if err == nil || !strings.Contains(err.Error(), "mvn is missing, so "+s.release) || !strings.Contains(err.Error(), "apt-get install -y maven") {
 		t.Errorf("without mvn: %v", err)
 	}

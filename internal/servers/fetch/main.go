@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,15 +17,17 @@ import (
 )
 
 func main() {
+	onlyDebezium := flag.Bool("debezium", false, "fetch Debezium and Kafka Connect, and nothing else")
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx); err != nil {
+	if err := run(ctx, *onlyDebezium); err != nil {
 		fmt.Fprintln(os.Stderr, "servers:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context, onlyDebezium bool) error {
 	dir, err := servers.Dir()
 	if err != nil {
 		return err
@@ -41,7 +44,10 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	if err := fetchMissing(ctx, wanted(dir, majors)); err != nil {
+	if onlyDebezium {
+		return fetchMissing(ctx, []server{debezium(dir)}, adviceForDebezium)
+	}
+	if err := fetchMissing(ctx, wanted(dir, majors), adviceForServers); err != nil {
 		return err
 	}
 	return kafkaserver.ArchiveClasses(ctx)
@@ -59,7 +65,7 @@ func wanted(dir string, majors []int) []server {
 }
 
 // fetchMissing fetches what is not complete. One that fails does not keep the others from being fetched.
-func fetchMissing(ctx context.Context, wanted []server) error {
+func fetchMissing(ctx context.Context, wanted []server, otherwise advice) error {
 	var missing []server
 	for _, s := range wanted {
 		if !servers.Complete(s.folder, s.release) {
@@ -75,9 +81,8 @@ func fetchMissing(ctx context.Context, wanted []server) error {
 		{"xz", "apt-get install -y xz-utils"},
 	} {
 		if _, err := exec.LookPath(tool.name); err != nil {
-			return fmt.Errorf("%s is missing, so %s cannot be fetched; install it with: %s\n"+
-				"until then the tests use the PostgreSQL of this system (/usr/lib/postgresql), if there is one",
-				tool.name, names(missing), tool.install)
+			return fmt.Errorf("%s is missing, so %s cannot be fetched; install it with: %s\n%s",
+				tool.name, names(missing), tool.install, otherwise.meanwhile)
 		}
 	}
 	var failed []error
@@ -90,13 +95,27 @@ func fetchMissing(ctx context.Context, wanted []server) error {
 	if len(failed) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w\n%s", errors.Join(failed...), whatToDo)
+	return fmt.Errorf("%w\n%s\n%s", errors.Join(failed...), otherwise.retry, otherwise.meanwhile)
 }
 
-// whatToDo is for a machine that cannot reach a Maven repository.
-const whatToDo = "run make servers again once Maven reaches its repository (a mirror goes into ~/.m2/settings.xml), " +
-	"set LAPSE_SERVERS to a .servers folder that another clone has filled, or leave PostgreSQL versions out with LAPSE_PG\n" +
-	"until then the tests use the PostgreSQL of this system (/usr/lib/postgresql), if there is one"
+// advice is for a machine that cannot fetch.
+type advice struct {
+	retry     string // what helps where Maven does not reach its repository
+	meanwhile string // how it goes on until then
+}
+
+var (
+	adviceForServers = advice{
+		retry: "run make servers again once Maven reaches its repository (a mirror goes into ~/.m2/settings.xml), " +
+			"set LAPSE_SERVERS to a .servers folder that another clone has filled, or leave PostgreSQL versions out with LAPSE_PG",
+		meanwhile: "until then the tests use the PostgreSQL of this system (/usr/lib/postgresql), if there is one",
+	}
+	adviceForDebezium = advice{
+		retry: "run make debezium again once Maven reaches its repository (a mirror goes into ~/.m2/settings.xml), " +
+			"or set LAPSE_SERVERS to a .servers folder that another clone has filled",
+		meanwhile: "until then make bench-slot measures the rest",
+	}
+)
 
 func names(list []server) string {
 	text := ""
@@ -153,6 +172,14 @@ func kafka(dir string) server {
 		release: servers.KafkaRelease(),
 		folder:  servers.KafkaDir(dir),
 		unpack:  unpackKafka,
+	}
+}
+
+func debezium(dir string) server {
+	return server{
+		release: servers.DebeziumRelease(),
+		folder:  servers.DebeziumDir(dir),
+		unpack:  unpackDebezium,
 	}
 }
 

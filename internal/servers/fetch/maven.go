@@ -25,14 +25,32 @@ const copyPlugin = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
 //go:embed kafka-pom.xml
 var kafkaPOM []byte
 
+//go:embed connect-pom.xml
+var connectPOM []byte
+
+//go:embed debezium-pom.xml
+var debeziumPOM []byte
+
 // unpackKafka copies the broker's jars into libs/.
 func unpackKafka(ctx context.Context, into string) error {
-	pom := filepath.Join(into, "pom.xml")
-	if err := os.WriteFile(pom, kafkaPOM, 0o644); err != nil {
+	return copyDependencies(ctx, kafkaPOM, into, "libs")
+}
+
+// unpackDebezium copies Kafka Connect's jars into connect/ and the connector's into plugins/postgres/.
+func unpackDebezium(ctx context.Context, into string) error {
+	if err := copyDependencies(ctx, connectPOM, into, "connect"); err != nil {
 		return err
 	}
-	return maven(ctx, into, copyPlugin+":copy-dependencies", "-f", pom,
-		"-DoutputDirectory="+filepath.Join(into, "libs"))
+	return copyDependencies(ctx, debeziumPOM, into, "plugins/postgres")
+}
+
+// copyDependencies copies all jars that a POM asks for into a folder.
+func copyDependencies(ctx context.Context, content []byte, into, folder string) error {
+	pom := filepath.Join(into, "pom.xml")
+	if err := os.WriteFile(pom, content, 0o644); err != nil {
+		return err
+	}
+	return maven(ctx, into, copyPlugin+":copy-dependencies", "-f", pom, "-DoutputDirectory="+filepath.Join(into, folder))
 }
 
 // postgresArtifact is the Maven name of a release, built for this machine's architecture.
