@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
+	"strings"
 	"time"
 
 	"lapse/internal/measure"
@@ -12,11 +14,35 @@ import (
 
 // The ways of draining the slot.
 const (
-	toNothing = "pg_recvlogical to nothing"
-	toKafka   = "lapse audit into Kafka"
+	toNothing       = "pg_recvlogical to nothing"
+	toNull          = "lapse audit to nothing"
+	toKafka         = "lapse audit into Kafka"
+	debeziumDefault = "Debezium, default"
+	debeziumTuned   = "Debezium, tuned"
 )
 
-var ways = []string{toNothing, toKafka}
+// ways are those of a scenario. Debezium reaches PostgreSQL over TCP alone.
+func (b *bench) ways(of scenario) []string {
+	all := []string{toNothing, toNull, toKafka}
+	if b.debezium != "" && of.Transport == tcp {
+		all = append(all, debeziumDefault, debeziumTuned)
+	}
+	return all
+}
+
+// inTurn are the ways in the order of a round. The slot itself is where lapse reads: to nothing it leaves it where it is, so that comes before
+// Kafka in each round.
+func inTurn(ways []string, round int) []string {
+	var order []string
+	for i := range ways {
+		order = append(order, ways[(i+round)%len(ways)])
+	}
+	null, kafka := slices.Index(order, toNull), slices.Index(order, toKafka)
+	if null > kafka {
+		order[null], order[kafka] = toKafka, toNull
+	}
+	return order
+}
 
 // sample is one way's doing in one round.
 type sample struct {
@@ -26,6 +52,7 @@ type sample struct {
 	ServerCPU float64 `json:"server_cpu_seconds"`
 	BrokerCPU float64 `json:"broker_cpu_seconds"`
 	Memory    int64   `json:"client_memory_bytes"`
+	WarmUp    *warmUp `json:"until_the_first_record,omitempty"` // of ways whose clock begins with it
 }
 
 func (s sample) rate() float64 { return float64(s.Rows) / s.Seconds }
@@ -33,13 +60,13 @@ func (s sample) rate() float64 { return float64(s.Rows) / s.Seconds }
 // drains makes a backlog in each round, and measures who drains it.
 func (b *bench) drains(ctx context.Context, p *place) (map[string][]sample, error) {
 	samples := map[string][]sample{}
+	ways := b.ways(p.of)
 	for round := range b.rounds + 1 {
 		if err := p.backlog(ctx, b.rows); err != nil {
 			return nil, err
 		}
-		for i := range ways {
-			way := ways[(i+round)%len(ways)]
-			got, err := p.drain(ctx, way, b.rows)
+		for _, way := range inTurn(ways, round) {
+			got, err := p.drain(ctx, way, b.rows, round == 0)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", way, err)
 			}
@@ -49,26 +76,32 @@ func (b *bench) drains(ctx context.Context, p *place) (map[string][]sample, erro
 				samples[way] = append(samples[way], got)
 			}
 		}
-		if _, err := p.conn.Exec(ctx, "select pg_drop_replication_slot($1)", copied); err != nil {
+		if _, err := p.conn.Exec(ctx, "select pg_drop_replication_slot($1)", base); err != nil {
 			return nil, err
 		}
 	}
 	return samples, nil
 }
 
-// backlog deletes rows in tagged batches, behind the slot and a copy of it.
-func (p *place) backlog(ctx context.Context, rows int) error {
-	if _, err := p.fill(ctx, rows, true); err != nil {
+// backlog deletes rows behind the slot, and copies the slot.
+func (p *place) backlog(ctx context.Context, rows int) (err error) {
+	if p.first, err = p.fill(ctx, rows, true); err != nil {
 		return err
 	}
 	if _, err := p.fill(ctx, 1, false); err != nil {
 		return err
 	}
+	p.deleted = rows + 1
 	// Inserts are not published: what is drained is the deletions.
-	if _, err := p.run(ctx, true, "audit", "--once"); err != nil {
+	if _, err := p.run(ctx, withAudit, "audit", "--once"); err != nil {
 		return err
 	}
-	if err := p.deleteDue(ctx); err != nil {
+	if p.of.Identity == full {
+		err = p.deleteInSteps(ctx, p.first, rows, rowsOfTransaction)
+	} else {
+		err = p.deleteDue(ctx)
+	}
+	if err != nil {
 		return err
 	}
 	if err := p.conn.QueryRow(ctx, "select pg_current_wal_insert_lsn()::text").Scan(&p.end); err != nil {
@@ -76,28 +109,42 @@ func (p *place) backlog(ctx context.Context, rows int) error {
 	}
 	// Whoever reads to a position stops at the first message above it, and would wait for one.
 	return p.execute(ctx, "delete from shop.sessions where id = (select max(id) from shop.sessions)",
-		fmt.Sprintf("select pg_copy_logical_replication_slot('%s', '%s')", slot, copied), "checkpoint")
+		fmt.Sprintf("select pg_copy_logical_replication_slot('%s', '%s')", slot, base), "checkpoint")
+}
+
+// drained is what a way took, and what is done when nothing is measured any more: it looks whether all came, reads it through if it is told
+// to, and leaves nothing.
+type drained struct {
+	spent
+	after func(ctx context.Context, through bool) error
 }
 
 // drain measures one way.
-func (p *place) drain(ctx context.Context, way string, rows int) (got sample, err error) {
-	drain := p.intoKafka
-	if way == toNothing {
-		drain = p.intoNothing
-	}
+func (p *place) drain(ctx context.Context, way string, rows int, through bool) (got sample, err error) {
 	server, broker, err := p.cpu()
 	if err != nil {
 		return got, err
 	}
-	s, err := drain(ctx)
+	var d drained
+	switch way {
+	case toNothing:
+		d, err = p.intoNothing(ctx)
+	case toNull:
+		d, err = p.intoNull(ctx)
+	case toKafka:
+		d, err = p.intoKafka(ctx)
+	default:
+		d, err = p.throughDebezium(ctx, way == debeziumTuned)
+	}
 	if err != nil {
 		return got, err
 	}
 	serverAfter, brokerAfter, err := p.cpu()
-	return sample{
-		Rows: rows, Seconds: s.seconds, ClientCPU: s.cpu.Seconds(), Memory: s.memory,
+	got = sample{
+		Rows: rows, Seconds: d.seconds, ClientCPU: d.cpu.Seconds(), Memory: d.memory, WarmUp: d.warmUp,
 		ServerCPU: (serverAfter - server).Seconds(), BrokerCPU: (brokerAfter - broker).Seconds(),
-	}, err
+	}
+	return got, errors.Join(err, d.after(ctx, through))
 }
 
 // cpu is what server and broker have taken.
@@ -107,15 +154,55 @@ func (p *place) cpu() (server, broker time.Duration, err error) {
 	return server, broker, errors.Join(err, other)
 }
 
-func (p *place) intoKafka(ctx context.Context) (spent, error) {
-	return p.run(ctx, true, "audit", "--once")
+// fences is more than the publisher writes beside events.
+const fences = 1000
+
+func (p *place) intoKafka(ctx context.Context) (d drained, err error) {
+	from, err := p.ends(ctx, systemTopic, userTopic)
+	if err != nil {
+		return d, err
+	}
+	d.after = func(ctx context.Context, through bool) error {
+		return p.arrived(ctx, from, p.deleted, fences, through, p.of.named())
+	}
+	d.spent, err = p.run(ctx, withAudit, "audit", "--once")
+	return d, err
 }
 
-func (p *place) intoNothing(ctx context.Context) (spent, error) {
+// intoNull lets lapse read, classify and write events, from a copy of the slot that it makes, and throws them away.
+func (p *place) intoNull(ctx context.Context) (d drained, err error) {
+	d.spent, err = p.run(ctx, withAudit, "audit", "--once", "--to", "-")
+	d.after = func(context.Context, bool) error {
+		if want := fmt.Sprintf(" events=%d ", p.deleted); !strings.Contains(d.said, want) {
+			return fmt.Errorf("it wrote other than%sand said: %s", want, d.said)
+		}
+		return nil
+	}
+	return d, err
+}
+
+func (p *place) intoNothing(ctx context.Context) (d drained, err error) {
 	publications, err := p.publications(ctx)
 	if err != nil {
-		return spent{}, err
+		return d, err
 	}
-	return timed(exec.CommandContext(ctx, "pg_recvlogical", "--dbname", p.url(), "--slot", copied, "--start", "--file", "/dev/null", "--no-loop",
+	if err := p.copySlot(ctx); err != nil {
+		return d, err
+	}
+	d.after = func(ctx context.Context, _ bool) error { return p.dropCopy(ctx) }
+	d.spent, err = timed(exec.CommandContext(ctx, "pg_recvlogical", "--dbname", p.url(), "--slot", copied, "--start", "--file", "/dev/null", "--no-loop",
 		"--option", "proto_version=1", "--option", "publication_names="+publications, "--endpos", p.end))
+	return d, err
+}
+
+// copySlot makes a copy of the slot for who drains it: the slot itself, and base, stay where they are.
+func (p *place) copySlot(ctx context.Context) error {
+	return p.execute(ctx, fmt.Sprintf("select pg_copy_logical_replication_slot('%s', '%s')", base, copied))
+}
+
+// dropCopy drops that copy, if there is one, and ends who still reads it.
+func (p *place) dropCopy(ctx context.Context) error {
+	return p.execute(ctx,
+		fmt.Sprintf("select pg_terminate_backend(active_pid, 30000) from pg_replication_slots where slot_name = '%s' and active", copied),
+		fmt.Sprintf("select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = '%s'", copied))
 }

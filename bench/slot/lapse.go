@@ -8,31 +8,29 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"time"
-)
 
-const policyFile = `policies:
-  - name: bench
-    table: shop.sessions
-    expire: {column: at, after: 30 days}
-    state: armed
-    pace: unlimited
-`
+	"lapse/internal/measure"
+)
 
 // setUp makes Lapse in the database.
 func (p *place) setUp(ctx context.Context) error {
 	file := filepath.Join(p.dir, "policies.yaml")
-	if err := errors.Join(os.MkdirAll(p.dir, 0o700), os.WriteFile(file, []byte(policyFile), 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(p.dir, 0o700), os.WriteFile(file, []byte(p.of.Identity.policyFile()), 0o600)); err != nil {
 		return err
 	}
-	if _, err := p.run(ctx, true, "init", "--keys", filepath.Join(p.dir, "keys")); err != nil {
+	if _, err := p.run(ctx, withAudit, "init", "--keys", filepath.Join(p.dir, "keys")); err != nil {
 		return err
 	}
-	if _, err := p.run(ctx, true, "apply", "--yes", "-f", file); err != nil {
+	if _, err := p.run(ctx, withAudit, "apply", "--yes", "-f", file); err != nil {
 		return err
 	}
-	_, err := p.run(ctx, true, "audit", "--once")
+	if p.of.Identity == full { // apply refuses it
+		if err := p.execute(ctx, "alter table shop.sessions replica identity full"); err != nil {
+			return err
+		}
+	}
+	_, err := p.run(ctx, withAudit, "audit", "--once")
 	return err
 }
 
@@ -42,7 +40,7 @@ func (p *place) deleteDue(ctx context.Context) error {
 	if err := p.execute(ctx, require+"false"); err != nil {
 		return err
 	}
-	if _, err := p.run(ctx, false, "run", "--now", "bench", "--json"); err != nil {
+	if _, err := p.run(ctx, withoutAudit, "run", "--now", "bench", "--json"); err != nil {
 		return err
 	}
 	return p.execute(ctx, require+"true")
@@ -52,7 +50,9 @@ func (p *place) deleteDue(ctx context.Context) error {
 type spent struct {
 	seconds float64
 	cpu     time.Duration
-	memory  int64 // the most that was resident, in bytes
+	memory  int64  // the most that was resident, in bytes
+	said    string // on standard error
+	warmUp  *warmUp
 }
 
 // timed runs a command to its end.
@@ -60,26 +60,30 @@ func timed(cmd *exec.Cmd) (spent, error) {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	begun := time.Now()
-	err := cmd.Run()
-	took := time.Since(begun)
-	if err != nil {
-		return spent{}, fmt.Errorf("%s: %w\n%s", filepath.Base(cmd.Path), err, stderr.Bytes())
+	if err := cmd.Start(); err != nil {
+		return spent{}, err
 	}
-	return spentBy(cmd, took), nil
+	memory := measure.WatchPeak(cmd.Process.Pid)
+	err := cmd.Wait()
+	s := spent{seconds: time.Since(begun).Seconds(), memory: memory(), said: stderr.String()}
+	if err != nil {
+		return s, fmt.Errorf("%s: %w\n%s", filepath.Base(cmd.Path), err, s.said)
+	}
+	s.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	return s, nil
 }
 
-// spentBy is what a command that has ended took.
-func spentBy(cmd *exec.Cmd, took time.Duration) spent {
-	s := spent{seconds: took.Seconds(), cpu: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()}
-	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		s.memory = usage.Maxrss << 10
-	}
-	return s
-}
+// settings say which lapse.yaml a command has.
+type settings string
+
+const (
+	withAudit    settings = "audit"
+	withoutAudit settings = "no-audit"
+)
 
 // run runs a command of the binary.
-func (p *place) run(ctx context.Context, audited bool, args ...string) (spent, error) {
-	cmd, err := p.command(ctx, audited, args...)
+func (p *place) run(ctx context.Context, with settings, args ...string) (spent, error) {
+	cmd, err := p.command(ctx, with, args...)
 	if err != nil {
 		return spent{}, err
 	}
@@ -87,10 +91,10 @@ func (p *place) run(ctx context.Context, audited bool, args ...string) (spent, e
 }
 
 // command is a command of the binary.
-func (p *place) command(ctx context.Context, audited bool, args ...string) (*exec.Cmd, error) {
-	config := filepath.Join(p.dir, fmt.Sprintf("lapse-%v.yaml", audited))
+func (p *place) command(ctx context.Context, with settings, args ...string) (*exec.Cmd, error) {
+	config := filepath.Join(p.dir, fmt.Sprintf("lapse-%s.yaml", with))
 	text := fmt.Sprintf("database: %s\nslot: %s\nkeys: %s\n", p.url(), slot, filepath.Join(p.dir, "keys"))
-	if audited {
+	if with != withoutAudit {
 		text += fmt.Sprintf("kafka: { brokers: [%q] }\ntopics: { system: %s, user: %s, log: %s, partitions: %d, replication: 1 }\n",
 			p.broker.Addr(), systemTopic, userTopic, logTopic, partitions)
 	} else {

@@ -35,7 +35,7 @@ const (
 
 // latencies measures all rates, with one `lapse audit` beside them.
 func (b *bench) latencies(ctx context.Context, p *place) (all []latency, err error) {
-	cmd, err := p.command(ctx, true, "audit")
+	cmd, err := p.command(ctx, withAudit, "audit")
 	if err != nil {
 		return nil, err
 	}
@@ -150,13 +150,13 @@ type following struct {
 
 // follow begins to read the events of the rows from first on.
 func (p *place) follow(ctx context.Context, first, each, transactions int) (*following, error) {
-	ends, err := p.ends(ctx)
+	found, err := p.ends(ctx, userTopic)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	f := &following{cancel: cancel, done: make(chan struct{}), readAt: make([]time.Time, transactions*each)}
-	for partition, end := range ends {
+	for partition, end := range found[userTopic] {
 		r := kafka.NewReader(kafka.ReaderConfig{
 			Brokers: []string{p.broker.Addr()}, Topic: userTopic, Partition: partition, MinBytes: 1, MaxBytes: 10 << 20, MaxWait: 100 * time.Millisecond,
 		})
@@ -167,27 +167,6 @@ func (p *place) follow(ctx context.Context, first, each, transactions int) (*fol
 		f.all.Go(func() { f.read(ctx, r, first) })
 	}
 	return f, nil
-}
-
-// ends are the topic's ends, by partition.
-func (p *place) ends(ctx context.Context) (map[int]int64, error) {
-	client := &kafka.Client{Addr: kafka.TCP(p.broker.Addr()), Transport: &kafka.Transport{}}
-	var asked []kafka.OffsetRequest
-	for partition := range partitions {
-		asked = append(asked, kafka.LastOffsetOf(partition))
-	}
-	answer, err := client.ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{userTopic: asked}})
-	if err != nil {
-		return nil, err
-	}
-	ends := map[int]int64{}
-	for _, partition := range answer.Topics[userTopic] {
-		if partition.Error != nil {
-			return nil, partition.Error
-		}
-		ends[partition.Partition] = partition.LastOffset
-	}
-	return ends, nil
 }
 
 func (f *following) read(ctx context.Context, r *kafka.Reader, first int) {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"lapse/internal/pgserver"
+	"lapse/internal/servers"
 )
 
 func main() {
@@ -25,19 +26,28 @@ func main() {
 	flag.IntVar(&b.major, "pg", 17, "major `version` of PostgreSQL")
 	flag.IntVar(&b.rounds, "rounds", 5, "how often each way is measured, after one round that does not count")
 	flag.IntVar(&b.rows, "rows", 1_000_000, "rows of the backlog")
-	flag.IntVar(&b.passing, "passing", 10_000_000, "rows of the one large transaction; 0: none")
+	flag.IntVar(&b.passing, "passing", 10_000_000, "rows that pass while memory is watched, in one transaction and in many; 0: none")
 	flag.DurationVar(&b.lasts, "time", 10*time.Second, "how long rows are deleted at each rate")
-	transports := flag.String("transports", "unix,tcp", "how the server is reached")
-	rates := flag.String("rates", "1000,10000,50000", "deletes a second at which it is measured how late events come; empty: none")
-	out := flag.String("o", "bench/out/slot.json", "the `file` for all figures")
+	var o options
+	flag.StringVar(&o.transports, "transports", "unix,tcp", "how the server is reached")
+	flag.StringVar(&o.identities, "identity", "default", "what the log has of a deleted row: default (its key), columns (all of it, by an index), full (REPLICA IDENTITY FULL)")
+	flag.BoolVar(&o.debezium, "debezium", true, "measure Debezium too, where the server is reached over TCP")
+	flag.StringVar(&o.rates, "rates", "1000,10000,50000", "deletes a second at which it is measured how late events come; empty: none")
+	flag.StringVar(&o.out, "o", "bench/out/slot.json", "the `file` for all figures")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // A program of its own.
-	err := b.run(ctx, *transports, *rates, *out)
+	err := b.run(ctx, o)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "slot:", err)
 		os.Exit(1) //nolint:forbidigo // A program of its own.
 	}
+}
+
+// options are flags that are looked at before anything is measured.
+type options struct {
+	transports, identities, rates, out string
+	debezium                           bool
 }
 
 // bench is what is measured, and with what.
@@ -51,23 +61,12 @@ type bench struct {
 	lasts     time.Duration
 	rates     []int
 	scenarios []scenario
+	debezium  string // its folder; empty: without
 	progress  io.Writer
 	dir       string // for keys and configuration
 }
 
-// scenario is how the server is reached.
-type scenario string
-
-const (
-	unix scenario = "unix"
-	tcp  scenario = "tcp"
-)
-
-var titles = map[scenario]string{unix: "Unix socket", tcp: "TCP"}
-
-func (s scenario) String() string { return titles[s] }
-
-func (b *bench) run(ctx context.Context, transports, rates, out string) (err error) {
+func (b *bench) run(ctx context.Context, o options) (err error) {
 	if b.lapse, err = filepath.Abs(b.lapse); err != nil {
 		return err
 	}
@@ -80,21 +79,16 @@ func (b *bench) run(ctx context.Context, transports, rates, out string) (err err
 	if b.rounds < 1 || b.rows < 1 {
 		return errors.New("-rounds and -rows: at least one")
 	}
-	for transport := range strings.SplitSeq(transports, ",") {
-		if titles[scenario(transport)] == "" {
-			return fmt.Errorf("-transports %q: there are unix and tcp", transports)
-		}
-		b.scenarios = append(b.scenarios, scenario(transport))
+	if b.scenarios, err = parseScenarios(o.transports, o.identities); err != nil {
+		return err
 	}
-	for text := range strings.SplitSeq(rates, ",") {
-		if text == "" {
-			continue
+	if b.rates, err = parseRates(o.rates); err != nil {
+		return err
+	}
+	if o.debezium {
+		if b.debezium, err = b.findDebezium(); err != nil {
+			return err
 		}
-		rate, err := strconv.Atoi(text)
-		if err != nil || rate < 1 {
-			return fmt.Errorf("-rates %q: whole numbers with commas between them", rates)
-		}
-		b.rates = append(b.rates, rate)
 	}
 	if b.install, err = pgserver.Find(b.major); err != nil {
 		return err
@@ -107,12 +101,30 @@ func (b *bench) run(ctx context.Context, transports, rates, out string) (err err
 	if len(r.Figures) == 0 {
 		return err
 	}
-	return errors.Join(err, r.print(os.Stdout), r.write(out))
+	return errors.Join(err, r.print(os.Stdout), r.write(o.out))
+}
+
+// parseRates reads the value of -rates.
+func parseRates(value string) (rates []int, err error) {
+	for text := range strings.SplitSeq(value, ",") {
+		if text == "" {
+			continue
+		}
+		rate, err := strconv.Atoi(text)
+		if err != nil || rate < 1 {
+			return nil, fmt.Errorf("-rates %q: whole numbers with commas between them", value)
+		}
+		rates = append(rates, rate)
+	}
+	return rates, nil
 }
 
 // measure returns what it measured, all of it or up to an error.
 func (b *bench) measure(ctx context.Context) (*report, error) {
 	r := &report{Rounds: b.rounds, Rows: b.rows, CPUs: runtime.NumCPU(), Server: b.install.Version}
+	if b.debezium != "" {
+		r.Debezium = servers.DebeziumRelease()
+	}
 	for i, of := range b.scenarios {
 		if err := b.scenario(ctx, of, i == 0, r); err != nil {
 			return r, fmt.Errorf("%s: %w", of, err)
@@ -121,7 +133,7 @@ func (b *bench) measure(ctx context.Context) (*report, error) {
 	return r, nil
 }
 
-// scenario measures one scenario, on servers of its own. The first one has latencies and the large transaction too.
+// scenario measures one scenario, on servers of its own. The first one has latencies and memory too.
 func (b *bench) scenario(ctx context.Context, of scenario, first bool, r *report) (err error) {
 	fmt.Fprintf(b.progress, "PostgreSQL %s, %s\n", b.install.Version, of)
 	p, err := b.open(ctx, of)
@@ -134,11 +146,11 @@ func (b *bench) scenario(ctx context.Context, of scenario, first bool, r *report
 	if err != nil {
 		return err
 	}
-	r.add(of, samples)
+	r.add(of, b.ways(of), samples)
 	if !first {
 		return nil
 	}
-	if len(b.rates) > 0 {
+	if len(b.rates) > 0 && of.named() { // an event is known by its row
 		if r.Latencies, err = b.latencies(ctx, p); err != nil {
 			return err
 		}
@@ -146,21 +158,6 @@ func (b *bench) scenario(ctx context.Context, of scenario, first bool, r *report
 	if b.passing == 0 {
 		return nil
 	}
-	r.Passing, err = p.pass(ctx, b.passing)
+	r.Passing, err = b.passings(ctx, p)
 	return err
-}
-
-// pass lets one transaction of the application's pass through the audit.
-func (p *place) pass(ctx context.Context, rows int) (*sample, error) {
-	if _, err := p.fill(ctx, rows, false); err != nil {
-		return nil, err
-	}
-	if _, err := p.run(ctx, true, "audit", "--once"); err != nil {
-		return nil, err
-	}
-	if err := p.execute(ctx, "delete from shop.sessions", "checkpoint"); err != nil {
-		return nil, err
-	}
-	got, err := p.drain(ctx, toKafka, rows)
-	return &got, err
 }

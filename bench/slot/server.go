@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/segmentio/kafka-go"
 
 	"lapse/internal/kafkaserver"
 	"lapse/internal/pgserver"
@@ -15,7 +16,8 @@ import (
 const (
 	database = "app"
 	slot     = "lapse_bench"
-	copied   = "lapse_bench_copy" // a copy of the slot, for whoever drains it beside lapse
+	base     = "lapse_bench_base" // a copy of the slot that stays where the backlog begins
+	copied   = "lapse_bench_copy" // a copy of that, for one that drains it beside lapse
 )
 
 // place is where one scenario is measured: a server and a broker, with Lapse installed.
@@ -23,16 +25,22 @@ type place struct {
 	of     scenario
 	server *pgserver.Server
 	broker *kafkaserver.Server
+	kafka  *kafka.Client
 	conn   *pgx.Conn
 	dir    string // for keys and configuration
 	lapse  string
-	nextID int    // of the rows to come
-	end    string // where the backlog ends in the server's log
+	nextID int // of the rows to come
+
+	first, deleted int    // id of the first deleted row, and how many there are
+	end            string // where the backlog ends in the server's log
+
+	debezium string // its folder
+	connects int    // runs of it
 }
 
 // url is how the scenario reaches the server.
 func (p *place) url() string {
-	if p.of == tcp {
+	if p.of.Transport == tcp {
 		return p.server.URL("postgres", database)
 	}
 	return p.server.SocketURL("postgres", database)
@@ -40,7 +48,8 @@ func (p *place) url() string {
 
 // open starts server and broker, and installs Lapse.
 func (b *bench) open(ctx context.Context, of scenario) (p *place, err error) {
-	p = &place{of: of, lapse: b.lapse, dir: filepath.Join(b.dir, string(of)), nextID: 1}
+	dir := filepath.Join(b.dir, string(of.Transport)+"-"+string(of.Identity))
+	p = &place{of: of, lapse: b.lapse, dir: dir, nextID: 1, debezium: b.debezium}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.close())
@@ -56,6 +65,7 @@ func (b *bench) open(ctx context.Context, of scenario) (p *place, err error) {
 	if p.broker, err = kafkaserver.Start(ctx, kafkaserver.Options{Java: []string{"-Xmx1g", "-XX:TieredStopAtLevel=4"}}); err != nil {
 		return p, err
 	}
+	p.kafka = &kafka.Client{Addr: kafka.TCP(p.broker.Addr()), Transport: &kafka.Transport{}}
 	admin, err := pgx.Connect(ctx, p.server.URL("postgres", "postgres"))
 	if err != nil {
 		return p, err
@@ -67,9 +77,12 @@ func (b *bench) open(ctx context.Context, of scenario) (p *place, err error) {
 	if p.conn, err = pgx.Connect(ctx, p.server.SocketURL("postgres", database)); err != nil {
 		return p, err
 	}
-	if err := p.execute(ctx, "create schema shop", "create role app", "alter schema shop owner to app", "set role app",
+	statements := append([]string{
+		"create schema shop", "create role app", "alter schema shop owner to app", "set role app",
 		"create table shop.sessions (id bigint primary key, tenant int not null, at timestamptz not null, note text not null)",
-		"create index on shop.sessions (at, id)", "reset role"); err != nil {
+		"create index on shop.sessions (at, id)",
+	}, of.Identity.setup()...)
+	if err := p.execute(ctx, append(statements, "reset role")...); err != nil {
 		return p, err
 	}
 	return p, p.setUp(ctx)

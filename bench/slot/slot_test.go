@@ -30,11 +30,21 @@ func TestEveryWayIsMeasuredAndEveryEventComes(t *testing.T) {
 	}
 	b := bench{
 		lapse: lapse, install: install, rounds: 1, rows: 20_000, passing: 20_000, lasts: time.Second, rates: []int{200, 2000}, progress: io.Discard, dir: t.TempDir(),
-		scenarios: []scenario{unix, tcp},
+		scenarios: []scenario{{unix, keyOnly}, {tcp, keyOnly}, {unix, columns}, {unix, full}},
+	}
+	if b.debezium, err = b.findDebezium(); err != nil {
+		t.Fatal(err)
+	}
+	figures := 0
+	for _, s := range b.scenarios {
+		figures += len(b.ways(s))
 	}
 	r, err := b.measure(t.Context())
-	if err != nil || len(r.Figures) != len(b.scenarios)*len(ways) || len(r.Latencies) != len(b.rates) || r.Passing == nil {
+	if err != nil || len(r.Figures) != figures || len(r.Latencies) != len(b.rates) || len(r.Passing) != 2 {
 		t.Fatalf("%+v, %v", r, err)
+	}
+	if b.debezium != "" && len(r.Beside) != 2 {
+		t.Errorf("%d lines beside Debezium", len(r.Beside))
 	}
 	for i := range r.Figures {
 		if f := &r.Figures[i]; f.Ratio.Median <= 0 || f.Memory.Median <= 0 {
