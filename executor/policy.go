@@ -31,6 +31,7 @@ type policyMemory struct {
 	quiet     map[uint32]planner.Quiet // leaves that looks may leave out
 	size      batchSize
 	backoff   backoff.Backoff
+	gone      int                  // how often in a row the version's deletion function was not there
 	notBefore time.Time            // no turn before: after a retry or a stop
 	stopped   error                // why it was stopped; nil otherwise
 	stoppedBy string               // what was said of it last, until a turn ends well
@@ -131,6 +132,7 @@ func (m *policyMemory) foundNothing(noted, now time.Time) bool {
 	m.lookedAt, m.counts, m.cause, m.resists, m.behind = now, runCounts{}, nil, nil, false
 	m.last, m.stoppedBy, m.open = Statistics{}, "", false
 	m.backoff.Reset()
+	m.gone = 0
 	if noted.After(m.notedAt) {
 		m.notedAt = noted
 	}
@@ -193,6 +195,7 @@ func (m *policyMemory) through(p *planner.InForce, shard int64, o order, done *r
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.backoff.Reset()
+	m.gone = 0
 	m.shapes.through(shard, done.shape)
 	if searched {
 		return
@@ -305,6 +308,18 @@ func (m *policyMemory) retry(now time.Time) time.Duration {
 	pause := m.backoff.Next()
 	m.notBefore = now.Add(pause)
 	return pause
+}
+
+// goneTries is how often the deletion function of the version in force is looked for, with pauses, before somebody must have dropped it:
+// when `lapse apply` replaces a version, the next list has another.
+const goneTries = 5
+
+// goneForGood counts that it was not there, and reports whether that is no longer waited out.
+func (m *policyMemory) goneForGood() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.gone++
+	return m.gone >= goneTries
 }
 
 // pauseUntil lets the policy have no turn before an instant.

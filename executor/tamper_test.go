@@ -77,6 +77,21 @@ func TestAFunctionThatIsNotOursStopsThePolicy(t *testing.T) {
 	}
 }
 
+// `run --now` waited for ever: a function that is not there may be one that `lapse apply` is about to make.
+func TestADeletionFunctionThatStaysAwayStopsThePolicy(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 60, 30)
+		arm(t, db, policies(policy("p", "public.sessions")))
+		db.Exec(t, "drop function lapse.delete_1_1")
+		s, err := newExecutor(t, db).Once(t.Context(), nil)
+		var tampered *tamperedError
+		if !errors.As(err, &tampered) || only(t, s).Outcome != Stopped || !strings.Contains(err.Error(), "lapse.delete_1_1 is not there") {
+			t.Errorf("got %+v, %v; want a stopped policy and what is missing", s.Policies, err)
+		}
+	})
+}
+
 // plant gets code of somebody else's into every batch: PostgreSQL evaluates an index's condition while it plans. It runs
 // as the deleter. The functions belong to a superuser, whom lapse.intruders lets through: that is how a test gets past it.
 func plant(t testing.TB, db *pgtest.DB, body string) {

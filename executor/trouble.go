@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -63,6 +64,9 @@ func (w *worker) putAside(ctx context.Context, t *turn, a *assignment, cause err
 // trouble does what the grade of an error asks for. It returns an error only where the process must stop.
 func (w *worker) trouble(t *turn, err error, limit int) (turnEnd, error) {
 	p, m := t.policy, t.memory
+	if errors.Is(err, errNoFunction) && m.goneForGood() {
+		err = &tamperedError{planner.DeleteFunction(p.ID, p.Version), "is not there"}
+	}
 	decision, state := grade(err, circumstances{limit: limit, lost: w.session.lost(), own: true}), schemas.StateOf(err)
 	if decision == StopPolicy && state == schemas.SQLStateInsufficientPrivilege {
 		err = w.behind(p, err)
