@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"lapse/audit/evidence"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
@@ -34,7 +36,7 @@ func TestEveryByteFollowsFromTheWALAndTheRoutesOfTheLog(t *testing.T) {
 		load := &load{rig: r, want: want, random: rand.New(rand.NewPCG(uint64(seed), 1))}
 		var working sync.WaitGroup
 		working.Go(func() { load.run(ctx) })
-		d := drawing{rig: r, random: rand.New(rand.NewPCG(uint64(seed), 2))}
+		d := drawing{rig: r, conn: db.Connect(t), random: rand.New(rand.NewPCG(uint64(seed), 2))}
 		for range rounds {
 			d.round(t, want)
 		}
@@ -56,6 +58,7 @@ func TestEveryByteFollowsFromTheWALAndTheRoutesOfTheLog(t *testing.T) {
 type drawing struct {
 	rig     *rig
 	random  *rand.Rand
+	conn    *pgx.Conn
 	crashes int // of the server
 }
 
@@ -72,7 +75,11 @@ func (d *drawing) round(t *testing.T, want *expected) {
 	child := startChild(t, r.settings)
 	r.db.Exec(t, `insert into named values (gen_random_uuid() || repeat(chr(1), 150000))`, `delete from named`)
 	want.add(outcome{verdict: "unclaimed"})
-	pauseFor(t.Context(), time.Duration(d.random.IntN(1500))*time.Millisecond)
+	if d.random.IntN(3) > 0 { // for otherwise many die before they have begun
+		at := r.confirmed(t, d.conn)
+		within(5*time.Second, func() bool { return r.confirmed(t, d.conn) > at })
+	}
+	pauseFor(t.Context(), time.Duration(d.random.IntN(1000))*time.Millisecond)
 	switch d.random.IntN(5) {
 	case 0:
 		r.cutStream(t)
@@ -86,6 +93,7 @@ func (d *drawing) round(t *testing.T, want *expected) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		d.conn = r.db.Connect(t)
 		pauseFor(t.Context(), time.Duration(d.random.IntN(500))*time.Millisecond)
 	}
 	child.check(t)

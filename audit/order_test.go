@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"lapse/audit/evidence"
 	"lapse/audit/kafka"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
@@ -127,7 +128,7 @@ func TestNoEventIsPublishedBeforeTheLogHasItsBeginning(t *testing.T) {
 		w := &writer{conn: r.db.Connect(t)}
 		r.commit(t, w, 3, user)
 		held := cluster.Fault(kfake.Fault{
-			Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1, When: hasOrigin,
+			Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1, When: has(`{"kind":"origin"`),
 		})
 		r.start(t)
 		eventually(t, "the log's first record was refused often", func() bool { return held.Hits() >= 20 })
@@ -139,20 +140,42 @@ func TestNoEventIsPublishedBeforeTheLogHasItsBeginning(t *testing.T) {
 	})
 }
 
-// hasOrigin picks the request with the log's first record: fences are let in.
-func hasOrigin(request kmsg.Request) bool {
-	produce, ok := request.(*kmsg.ProduceRequest)
-	if !ok {
-		return false
-	}
-	for _, topic := range produce.Topics {
-		for _, partition := range topic.Partitions {
-			if bytes.Contains(partition.Records, []byte(`{"kind":"origin"`)) {
-				return true
+// has picks requests with a text that no fence has.
+func has(text string) func(kmsg.Request) bool {
+	return func(request kmsg.Request) bool {
+		produce, ok := request.(*kmsg.ProduceRequest)
+		if !ok {
+			return false
+		}
+		for _, topic := range produce.Topics {
+			for _, partition := range topic.Partitions {
+				if bytes.Contains(partition.Records, []byte(text)) {
+					return true
+				}
 			}
 		}
+		return false
 	}
-	return false
+}
+
+func TestNoEventIsPublishedByARouteThatTheLogDoesNotHave(t *testing.T) {
+	onFake(t, func(t *testing.T, r *rig, cluster *kfake.Cluster) {
+		w := &writer{conn: r.db.Connect(t)}
+		r.commit(t, w, 3, user)
+		r.once(t)
+		r.commit(t, w, 3, user)
+		held := cluster.Fault(kfake.Fault{
+			Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1, When: has(`{"kind":"route"`),
+		})
+		r.settings.Chosen.Format = evidence.FormatDebezium
+		r.start(t)
+		eventually(t, "the route was refused often", func() bool { return held.Hits() >= 20 })
+		if n := r.count(t, r.settings.User, "delete"); n != 9 {
+			t.Errorf("%d events, want the 9 of the route that the log has", n)
+		}
+		held.Remove()
+		eventually(t, "the events are there", func() bool { return r.count(t, r.settings.User, "delete") == 18 })
+	})
 }
 
 func TestWhoWaitsForACoverageRecordDoesNotWaitAMinute(t *testing.T) {
