@@ -10,8 +10,8 @@
 //   - The slot moves only over what the caller has confirmed. No status carries any other position, and none beyond
 //     what this server has sent on this stream.
 //   - A transaction of any size passes through in constant memory, and so does a row of any size. Values of more than 1 MiB
-//     are buffered only where they are wanted (keys, and rows of schema lapse), up to 16 MiB. Of other rows the change
-//     is delivered without values.
+//     are buffered only where they are wanted (keys, rows of schema lapse, updates, and an insert at once behind a delete
+//     from another table, which may be a row that moved), up to 16 MiB. Of other rows the change is delivered without values.
 //   - A server that shuts down hears of no position that is not durable, and is not kept waiting: the caller is told.
 //   - A server that says nothing is asked each ten seconds, and given up after a minute without an answer.
 //   - Wake, and the end of a context, interrupt a call at once and lose nothing.

@@ -21,7 +21,7 @@ type Publication string
 const (
 	// Deletes has the policies' tables, partitioned or not, and the tables that their foreign keys would take along.
 	Deletes Publication = "lapse_deletes"
-	// Changes has no table. It is for those whose policy must see inserts and updates too, and it is there because a
+	// Changes has the tables whose policy must see inserts and updates too. It is there before the first of them, because a
 	// publication has to be older than the slot. Inserts are published only where they are needed: PostgreSQL cannot send a
 	// row whose text has more than 1 GB, and the slot does not get past it.
 	Changes Publication = "lapse_changes"

@@ -13,7 +13,8 @@ const changeHead = 1 + 4 + 1
 
 // wants says whether a large change is to be read whole, given its head and its size. What is not wanted is delivered
 // without values: inserts of tables that are no evidence, and rows deleted under REPLICA IDENTITY FULL, which
-// are not published. The ledger's columns are bounded, and so are keys, which stand in an index: what is longer than
+// are not published. An insert at once behind a delete from another table is wanted: by an update that moves a row to another
+// partition both are one. The ledger's columns are bounded, and so are keys, which stand in an index: what is longer than
 // maxBuffered all the same proves nothing, and must not stop who reads it.
 func (d *decoder) wants(head []byte, size int64) bool {
 	c := cursor{rest: head}
@@ -23,12 +24,17 @@ func (d *decoder) wants(head []byte, size int64) bool {
 		return d.relations[oid] != nil && size <= maxBuffered // the new row names the row
 	case OpInsert:
 		rel := d.relations[oid]
-		return rel != nil && rel.Schema == wantedSchema && size <= maxBuffered
+		return rel != nil && (rel.Schema == wantedSchema || d.mayMove(oid)) && size <= maxBuffered
 	case OpDelete:
 		return kind != 'O' && size <= maxBuffered
 	default:
 		return true
 	}
+}
+
+// mayMove says whether an insert into a table may be the second half of an update that moves a row.
+func (d *decoder) mayMove(oid uint32) bool {
+	return d.ordinal > 0 && d.change.Op == OpDelete && d.change.Relation.OID != oid
 }
 
 // decodeHead reads a change of which no more than the head is there. Its values are all Unsent.
