@@ -136,11 +136,6 @@
 //	another reason not to go on         a check in historycheck.go, with its reason in errors.go
 //	another reason not to be ready      Ready in auditor.go
 //
-// # What it does not do yet
-//
-// An update that moves a row to another partition arrives as a delete, and is published as a user's delete: inserts are
-// not published.
-//
 // # A copy of the events
 //
 // Copy writes the same events into a file, from a temporary copy of the slot, and confirms nothing. eventfile.go says what a crash

@@ -22,7 +22,7 @@ type Metrics struct {
 	lag          prometheus.GaugeFunc
 	kafka        *kafka.Metrics
 
-	byCause   [evidence.Unverified + 1][evidence.Drop + 1]prometheus.Counter // published, looked up once
+	byCause   [evidence.Unverified + 1][evidence.Move + 1]prometheus.Counter // published, looked up once
 	since     atomic.Int64                                                   // see behind; Unix microseconds, 0 for nothing
 	serverLag lagTracker
 }
@@ -69,6 +69,7 @@ func NewMetrics() *Metrics {
 		m.byCause[cause][evidence.SoftDelete] = m.published.WithLabelValues(cause.String(), evidence.SoftDelete.String())
 	}
 	m.byCause[evidence.System][evidence.Drop] = m.published.WithLabelValues(evidence.System.String(), evidence.Drop.String())
+	m.byCause[evidence.User][evidence.Move] = m.published.WithLabelValues(evidence.User.String(), evidence.Move.String())
 	for _, cause := range []evidence.Cause{evidence.System, evidence.User, evidence.Unverified} {
 		for _, op := range []evidence.Op{evidence.Delete, evidence.Truncate} {
 			m.byCause[cause][op] = m.published.WithLabelValues(cause.String(), op.String())

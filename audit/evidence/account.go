@@ -21,6 +21,8 @@ type Tally struct {
 	// Of the target's rows under "evidence: due": how many were looked at, and how many of these were due, or were not. What is left
 	// cannot be told.
 	Judged, Due, NotDue uint64
+
+	moves uint64 // of a user's deletes that are none, up to the end of the transaction: see settle
 }
 
 // Account is what one transaction claimed and what was seen of it.

@@ -27,7 +27,7 @@ type Assembler struct {
 	names      names
 	tables     tables
 	standing   Standing
-	pairs      pairing // nil: every change is an event by itself, or none
+	pairs      pairing
 
 	tx      *replication.Tx
 	changes uint32       // how many the transaction has had
@@ -70,7 +70,9 @@ type Conclusion struct {
 
 // NewAssembler makes an assembler for the WAL of source. A claim verifies if it does so under any of keys.
 func NewAssembler(source Source, keys []schemas.Key, standing Standing) *Assembler {
-	return &Assembler{classifier: newClassifier(source, keys), names: names{}, tables: newTables(standing.Tables), standing: standing}
+	a := &Assembler{classifier: newClassifier(source, keys), names: names{}, tables: newTables(standing.Tables), standing: standing}
+	a.pairs = &moves{a.names, a.tables}
+	return a
 }
 
 // Begin starts a transaction. What was known of the one before is gone.
@@ -83,6 +85,9 @@ func (a *Assembler) Begin(tx *replication.Tx) {
 // Change takes the transaction's next change. It keeps nothing of it but a delete that waits.
 func (a *Assembler) Change(change *replication.Change) {
 	joined := a.waiting != nil && a.pairs.join(&a.waiting.event, change)
+	if joined {
+		a.classifier.account.moved()
+	}
 	a.release()
 	finding := a.classifier.Classify(change)
 	a.changes = change.Ordinal + 1
@@ -100,7 +105,7 @@ func (a *Assembler) Change(change *replication.Change) {
 			a.classifier.tell(&a.event)
 		}
 	}
-	if finding.Op == Delete && a.pairs != nil && a.pairs.waits(change, finding) {
+	if finding.Op == Delete && a.pairs.waits(change, finding) {
 		a.wait()
 		return
 	}
@@ -123,6 +128,7 @@ func (a *Assembler) Next() *Event {
 func (a *Assembler) Commit(tx *replication.Tx, around func() *Surroundings) *Conclusion {
 	a.release()
 	account := a.classifier.Account()
+	account.settle()
 	a.outcome = Conclusion{
 		Account: account, Verdict: Unclaimed, Markers: a.outcome.Markers[:0], Records: a.outcome.Records[:0],
 	}
@@ -255,6 +261,7 @@ type named struct {
 	relation   *replication.Relation
 	name, root string // root: see tables.rootOf
 	partition  bool
+	movesBy    []string // see CoveredTable
 }
 
 func (n names) of(relation *replication.Relation, published tables) named {
@@ -262,6 +269,7 @@ func (n names) of(relation *replication.Relation, published tables) named {
 	if known.relation != relation {
 		known = named{relation: relation, name: tableName(relation)}
 		known.root, known.partition = published.rootOf(relation, known.name)
+		known.movesBy = published[relation.OID].MovesBy
 		n[relation.OID] = known
 	}
 	return known

@@ -37,6 +37,7 @@ const (
 	Rewind               // no deletion: what was published above a position never happened
 	SoftDelete           // one row, which stays: a column of it was set
 	Drop                 // all rows of a partition, which a policy dropped whole
+	Move                 // one row, which an update moved to another partition
 )
 
 // String is the operation as headers and metrics write it.
@@ -54,6 +55,8 @@ func (o Op) String() string {
 		return "soft_delete"
 	case Drop:
 		return "drop"
+	case Move:
+		return "move"
 	default:
 		return ""
 	}

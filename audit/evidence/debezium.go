@@ -20,13 +20,15 @@ const debeziumVersion = "lapse-1"
 //     not in the order of the events.
 //   - A gap or rewind is a message (op m) whose prefix says which.
 //   - The key's columns are in the table's order, and a truncate has the key {}.
+//   - A row that an update moved to another partition is an update: before has what named it, after what names it; source names the
+//     partition that it left. Debezium writes a delete and a create.
 //   - A partition that a policy drops is a truncate of the partition, and the lapse block has the number of its rows.
 type debeziumFormat struct {
 	source *Source
 	form   TextForm
 	values typedValues
 	frame  [3][]byte // see Alike
-	after  bool      // the row stays: it is not in before
+	op     Op        // of the events that Alike was called for
 }
 
 func newDebeziumFormat(source *Source) Format {
@@ -39,16 +41,17 @@ func newDebeziumFormat(source *Source) Format {
 //	0 {"before": row 1 ,…"source":{…"sequence":"[… ordinal 2 …},…"lapse":{…"ordinal": ordinal
 func (f *debeziumFormat) Alike(e *Event) {
 	op := `"d"`
-	switch f.after = e.Op == SoftDelete; {
-	case f.after:
+	f.op, f.frame[0], f.frame[1] = e.Op, append(f.frame[0][:0], `{"before":`...), f.frame[1][:0]
+	switch e.Op {
+	case SoftDelete: // the row stays
+		op, f.frame[0] = `"u"`, append(f.frame[0], `null,"after":`...)
+	case Move:
 		op = `"u"`
-	case e.Op == Truncate, e.Op == Drop:
+	case Truncate, Drop:
 		op = `"t"`
-	}
-	f.frame[0] = append(f.frame[0][:0], `{"before":`...)
-	f.frame[1] = append(f.frame[1][:0], `,"after":null`...)
-	if f.after {
-		f.frame[0], f.frame[1] = append(f.frame[0], `null,"after":`...), f.frame[1][:0]
+		fallthrough
+	default:
+		f.frame[1] = append(f.frame[1], `,"after":null`...)
 	}
 	at := debeziumPlace{time: e.Tx.CommitTime, commit: e.Tx.CommitLSN, xid: e.Tx.XID, origin: e.Tx.Origin}
 	if e.Cause != User {
@@ -88,7 +91,10 @@ func (f *debeziumFormat) AppendEvent(dst []byte, e *Event, keys *EventKeys) []by
 	} else {
 		dst = append(dst, "null"...)
 	}
-	if values := keys.Values.JSON; len(values) > 0 {
+	switch values := keys.Values.JSON; {
+	case f.op == Move:
+		dst = append(append(dst, `,"after":`...), values...)
+	case len(values) > 0:
 		dst = append(append(dst[:len(dst)-1], ','), values[1:]...) // one object of both
 	}
 	dst = appendUint(append(dst, f.frame[1]...), uint64(e.Ordinal))

@@ -16,8 +16,9 @@
 //	   OPEN, WAITING ── commit ──────────────────────▶ done       the event of the delete that waits; markers, records
 //	   any ── Begin ─────────────────────────────────▶ OPEN       what was open is forgotten: the slot sends it again
 //
-// Events are borrowed from the stream's buffer and cost no memory; one delete at most is copied. Nothing waits so far: a
-// pairing is for what a delete and the insert behind it are together, a move.
+// Events are borrowed from the stream's buffer and cost no memory; one delete at most is copied. What waits is a user's delete
+// from a partition of a table of which moves are asked for: an update that moves a row to another partition is a delete and at once
+// an insert. move.go says when the two are one.
 //
 // # Positions
 //
@@ -61,15 +62,15 @@
 // # Which table a partition belongs to
 //
 // No change says it. A heartbeat that finds other tables published than the one before has a row of lapse.covered for each in its
-// transaction. From the end of that transaction on events name the root, and its records in the log say of each table that it is covered
-// from there on, or how far it was. An assembler begins with the rows up to the last heartbeat before it.
+// transaction. From the end of that transaction on events name the root, moves are told from deletions where the row has the columns for
+// it, and its records in the log say of each table that it is covered from there on, or how far it was. An assembler begins with the rows up to the last heartbeat before it.
 //
 // # Where the next one goes
 //
 //	another kind of record in the log (policy, hold, snapshot, checkpoint)
 //	        one file beside coverage.go with its Content; the assembler adds it to Outcome.Records, or the relay writes it
 //	another event                   finding and event in classify.go
-//	a move                          a pairing, in a file move.go; what it does to the counts is in account.go
+//	another event of two changes    a pairing beside the one in move.go
 //	another marker                  marker.go
 //	another format of events        one file beside cloudevents.go and a line in format.go
 //	another choice of a route       route.go: it is in Route, in its record, and in what Routing reads back

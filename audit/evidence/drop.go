@@ -68,7 +68,7 @@ func parseQualified(text string) (schema, name string, ok bool) {
 func parseIdentifier(text string) (name, rest string, ok bool) {
 	quoted, isQuoted := strings.CutPrefix(text, `"`)
 	if !isQuoted {
-		end := strings.IndexAny(text, `."`)
+		end := strings.IndexAny(text, `.,"`)
 		if end < 0 {
 			end = len(text)
 		}

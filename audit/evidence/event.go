@@ -33,12 +33,16 @@ type Event struct {
 	// heartbeat has found the table yet.
 	Root      string
 	Partition bool
-	Keys      []Key // Delete and SoftDelete only
+	Keys      []Key // Delete, SoftDelete and Move only
 	Full      bool  // as above: the server names the row by all its values, none of which is in Keys
 	Hashed    bool  // System only: values of Keys are not to be told
-	Values    []Key // System only: the columns of the identity that the policy wants told as values, which are not in Keys
-	Due       Judgement
-	Nameless  bool // as above: the server did not send what names the row, and Keys is empty
+	// Values are of a system event the columns of the identity that the policy wants told as values, which are not in Keys; of a Move
+	// what names the row where it is.
+	Values   []Key
+	Due      Judgement
+	Nameless bool // as above: the server did not send what names the row, and Keys is empty
+
+	MovedTo string // Move only: the partition where the row is, as people write it
 
 	Drop *PartitionDrop // Drop only
 

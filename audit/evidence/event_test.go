@@ -70,7 +70,7 @@ func eventOf(t *testing.T, route *evidence.Route, tx *replication.Tx, changes ..
 // partitionEvent is a delete from a partition that a heartbeat has found.
 func partitionEvent(route *evidence.Route) *evidence.Routed {
 	part := numbered(relation(16540, "public", "sessions_2026_09", "id*"))
-	known, _ := evidence.NewCoveredTable(1, part.OID, "public.sessions_2026_09", "public.sessions", false)
+	known, _ := evidence.NewCoveredTable(1, part.OID, "public.sessions_2026_09", "public.sessions", "", false)
 	a := assembler(evidence.Standing{Tables: []evidence.CoveredTable{known}})
 	a.Begin(exampleTx())
 	a.Change(del(part, 42))
@@ -119,6 +119,7 @@ func examplesBy(t *testing.T, route *evidence.Route) map[string]*evidence.Routed
 		"event-origin":     eventOf(t, route, fromElsewhere, del(odd, "Käse & \"Brot\"\n\u0001</b>", nil)),
 		"event-unverified": eventOf(t, route, fromElsewhere, batchRow(exampleClaim(), nil), del(target, 42)),
 		"event-root":       partitionEvent(route),
+		"event-move":       moveEvent(route),
 		"event-drop":       eventOf(t, route, exampleTx(), dropped(exampleClaim())),
 		"event-truncate":   eventOf(t, route, exampleTx(), emptied),
 		"event-hashed":     eventOf(t, route, exampleTx(), del(odd, strings.Repeat("Käse", 20_000), "7")),
@@ -170,6 +171,12 @@ func TestTheSchemaRefusesAnEventThatSaysTooMuch(t *testing.T) {
 		{"a drop with the tag of rows", "event-drop", `"PartitionDropPolicy"`, `"RowDeletionPolicy"`},
 		{"a delete with the tag of drops", "event-system", `"RowDeletionPolicy"`, `"PartitionDropPolicy"`},
 		{"a delete with a number of rows", "event-system", `"table_oid"`, `"rows":7,"table_oid"`},
+		{"a deleted row that is elsewhere", "event-user", `"new_values":{}`, `"new_values":{"id":"42"}`},
+		{"a deletion that says where to", "event-root", `"root"`, `"moved_to":"public.sessions_2026_10","root"`},
+		{"a move that does not say where to", "event-move", `"moved_to"`, `"moved_tu"`},
+		{"a move to nowhere", "event-move", `"new_values":{"id":"42","day":"2026-10-01"}`, `"new_values":{}`},
+		{"a policy's move", "event-system", `"DELETE"`, `"MOVE"`},
+		{"an unverified move", "event-move", `"cause":"user"`, `"cause":"unverified"`},
 		{"a truncate with a row", "event-truncate", `"mods":[]`, `"mods":[{"keys":{"id":"42"},"old_values":{},"new_values":{}}]`},
 	} {
 		value := bytes.Replace(events[test.from].Value, []byte(test.old), []byte(test.new), 1)

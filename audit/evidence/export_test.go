@@ -22,6 +22,8 @@ var (
 	Partition     = partition
 
 	ParseQualified = parseQualified
+
+	ParseIdentifiers = parseIdentifiers
 )
 
 // Set makes e the event of a change.

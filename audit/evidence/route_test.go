@@ -26,7 +26,7 @@ func TestHeadersRepeatWhatAFilterNeeds(t *testing.T) {
 	t.Parallel()
 	events := exampleEvents(t)
 	place := []string{"lapse-sysid=7381000000000000001", "lapse-db=16384", "lapse-history=1", "lapse-tli=1", "lapse-schema=1"}
-	roots := map[string]string{"event-root": "public.sessions", "event-drop": "public.sessions"}
+	roots := map[string]string{"event-root": "public.sessions", "event-drop": "public.sessions", "event-move": "public.sessions"}
 	for _, test := range []struct {
 		event string
 		want  []string
@@ -39,6 +39,10 @@ func TestHeadersRepeatWhatAFilterNeeds(t *testing.T) {
 			"lapse-cause=system", "lapse-op=delete", "lapse-policy=sessions-30d", "lapse-table=public.session_notes",
 			"lapse-cascade=true", "lapse-run=0198f1d0-0000-7000-8000-000000000002", "lapse-xid=745",
 			"lapse-lsn=00000000019C2A40", "lapse-seq=00000002",
+		}},
+		{"event-move", []string{
+			"lapse-cause=user", "lapse-op=move", "lapse-policy=", "lapse-table=public.sessions_2026_09",
+			"lapse-cascade=false", "lapse-run=", "lapse-xid=745", "lapse-lsn=00000000019C2A40", "lapse-seq=00000000",
 		}},
 		{"event-unverified", []string{
 			"lapse-cause=unverified", "lapse-op=delete", "lapse-policy=", "lapse-table=public.sessions",

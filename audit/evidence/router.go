@@ -49,11 +49,12 @@ type likeness struct {
 	table    string
 	root     string
 	part     bool
+	movedTo  string
 }
 
 func likenessOf(e *Event) likeness {
 	l := likeness{
-		tx: *e.Tx, op: e.Op, cause: e.Cause, cascade: e.Cascade, tableOID: e.TableOID, table: e.Table, root: e.Root, part: e.Partition,
+		tx: *e.Tx, op: e.Op, cause: e.Cause, cascade: e.Cascade, tableOID: e.TableOID, table: e.Table, root: e.Root, part: e.Partition, movedTo: e.MovedTo,
 		options: [2]bool{e.TruncateCascade, e.RestartIdentity}, values: len(e.Values) > 0,
 	}
 	if e.Claim != nil {

@@ -76,7 +76,7 @@ func appendEventID(b []byte, source *Source, at replication.Position) []byte {
 // events of a transaction that have table and cause in common, which is what makes an event cheap.
 //
 //	0 {"event_id":"…/ ordinal  1 ","commit_timestamp":…,"record_sequence":" ordinal  2 ",…"mods":[{"keys": keys
-//	,"old_values": values  3 …,"lapse":{…,"ordinal": ordinal  …}}
+//	,"old_values": values ,"new_values": values  3 }],…"lapse":{…,"ordinal": ordinal  …}}
 type frame [4][]byte
 
 // build writes the frame of an event and those like it.
@@ -103,7 +103,7 @@ func (f *frame) build(e *Event, source *Source, form TextForm) {
 	}
 	b = appendText(append(b, `,"table_name":`...), e.Table, form)
 	capture := "KEYS"
-	if len(e.Values) > 0 {
+	if e.Cause == System && len(e.Values) > 0 {
 		capture = "COLUMNS"
 	}
 	b = append(append(append(b, `,"mod_type":"`...), modType(e.Op)...), `","value_capture_type":"`...)
@@ -113,7 +113,7 @@ func (f *frame) build(e *Event, source *Source, form TextForm) {
 		b = append(f[3][:0], `]`...)
 	} else {
 		f[2] = append(b, `{"keys":`...)
-		b = append(f[3][:0], `,"new_values":{}}]`...)
+		b = append(f[3][:0], `}]`...)
 	}
 	f[3] = append(appendLapse(b, e, source, form), `,"ordinal":`...)
 }
@@ -127,10 +127,15 @@ func modType(op Op) string {
 		return "UPDATE"
 	case Drop:
 		return "DROP"
+	case Move:
+		return "MOVE"
 	default:
 		return "DELETE"
 	}
 }
+
+// noValues are the values of a row of which none are told.
+var noValues = []byte("{}")
 
 // appendEvent puts the row's own part into the frame, up to what is said of its keys. A truncate or a drop has none.
 func (f *frame) appendEvent(dst []byte, e *Event, keys *EventKeys) []byte {
@@ -138,12 +143,14 @@ func (f *frame) appendEvent(dst []byte, e *Event, keys *EventKeys) []byte {
 	dst = appendHex(append(dst, f[1]...), uint64(e.Ordinal), 8)
 	dst = append(dst, f[2]...)
 	if e.Op != Truncate && e.Op != Drop {
-		dst = append(append(dst, keys.JSON...), `,"old_values":`...)
-		if len(keys.Values.JSON) > 0 {
-			dst = append(dst, keys.Values.JSON...)
-		} else {
-			dst = append(dst, '{', '}')
+		before, after := keys.Values.JSON, noValues
+		if e.Op == Move {
+			before, after = noValues, keys.Values.JSON
+		} else if len(before) == 0 {
+			before = noValues
 		}
+		dst = append(append(append(dst, keys.JSON...), `,"old_values":`...), before...)
+		dst = append(append(dst, `,"new_values":`...), after...)
 	}
 	return appendJudged(appendUint(append(dst, f[3]...), uint64(e.Ordinal)), e)
 }
@@ -200,6 +207,9 @@ func appendLapse(dst []byte, e *Event, source *Source, form TextForm) []byte {
 	}
 	if e.Root != "" {
 		dst = appendText(append(dst, `,"root":`...), e.Root, form)
+	}
+	if e.MovedTo != "" {
+		dst = appendText(append(dst, `,"moved_to":`...), e.MovedTo, form)
 	}
 	if e.Drop != nil {
 		dst = appendDrop(append(dst, ','), e.Drop)

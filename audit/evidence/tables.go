@@ -1,6 +1,8 @@
 package evidence
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"lapse/replication"
@@ -13,13 +15,18 @@ type CoveredTable struct {
 	Table  string // as people write it
 	Root   string // the table that it is a partition of; empty if of none
 	Ended  bool
+	// MovesBy are the columns by which rows belong into one partition or another, where moves are to be told from deletions.
+	MovesBy []string
 }
 
-// NewCoveredTable makes one of the row's columns; root is empty where it is NULL. ok is false where a name cannot be read.
-func NewCoveredTable(number int64, oid uint32, name, root string, ended bool) (c CoveredTable, ok bool) {
+// NewCoveredTable makes one of the row's columns; root and movesBy are empty where they are NULL. ok is false where a name cannot be read.
+func NewCoveredTable(number int64, oid uint32, name, root, movesBy string, ended bool) (c CoveredTable, ok bool) {
 	c = CoveredTable{Number: number, OID: oid, Ended: ended}
 	if c.Table, ok = plainlyQualified(name); ok && root != "" {
 		c.Root, ok = plainlyQualified(root)
+	}
+	if ok && movesBy != "" {
+		c.MovesBy, ok = parseIdentifiers(movesBy)
 	}
 	return c, ok && oid != 0
 }
@@ -30,11 +37,26 @@ func plainlyQualified(text string) (string, bool) {
 	return tableName(&replication.Relation{Schema: schema, Name: name}), ok
 }
 
+// parseIdentifiers reads names of SQL with commas between them.
+func parseIdentifiers(text string) (names []string, ok bool) {
+	for rest, more := text, true; more; {
+		var name string
+		if name, rest, ok = parseIdentifier(rest); !ok {
+			return nil, false
+		}
+		names = append(names, name)
+		if rest, more = strings.CutPrefix(rest, ","); !more && rest != "" {
+			return nil, false
+		}
+	}
+	return names, true
+}
+
 // parseCovered reads a row of lapse.covered.
 func parseCovered(change *replication.Change) (c CoveredTable, ok bool) {
 	var number int64
 	var oid uint32
-	var name, root, ended string
+	var name, root, movesBy, ended string
 	found := 0
 	for i, column := range change.Relation.Columns {
 		text, sent := textOf(change.New, i)
@@ -50,6 +72,9 @@ func parseCovered(change *replication.Change) (c CoveredTable, ok bool) {
 		case "root":
 			root = text // or NULL
 			continue
+		case "moves_by":
+			movesBy = text // or NULL
+			continue
 		default:
 			continue
 		}
@@ -61,7 +86,7 @@ func parseCovered(change *replication.Change) (c CoveredTable, ok bool) {
 	if found != 4 {
 		return c, false
 	}
-	return NewCoveredTable(number, oid, name, root, ended == "t")
+	return NewCoveredTable(number, oid, name, root, movesBy, ended == "t")
 }
 
 // tables are those that are published, by oid, as the last beat has it that was read.
@@ -109,6 +134,7 @@ const (
 	tableBegins   = "begins"   // it is published
 	tableEnds     = "ends"     // it is so no longer
 	tableRenamed  = "renamed"  // it has another name, or is a partition of another table
+	tableMoves    = "moves"    // rows that move between its partitions are told from deletions, or are so no longer
 	tableRestated = "restated" // it is published, as before: the slot was made anew
 )
 
@@ -120,10 +146,12 @@ func (t tables) take(rows []CoveredTable) []tableLine {
 		switch former, known := t[row.OID]; {
 		case row.Ended:
 			line.change = tableEnds
-		case known && former.Table == row.Table && former.Root == row.Root:
-			line.change = tableRestated
-		case known:
+		case known && (former.Table != row.Table || former.Root != row.Root):
 			line.change, line.former = tableRenamed, former.Table
+		case known && !slices.Equal(former.MovesBy, row.MovesBy):
+			line.change = tableMoves
+		case known:
+			line.change = tableRestated
 		}
 		t.set(row)
 		lines = append(lines, line)
@@ -156,6 +184,12 @@ func (c *tablesContent) append(b []byte, form TextForm) []byte {
 		b = appendUint(append(b, `,"table_oid":`...), uint64(line.row.OID))
 		if line.row.Root != "" {
 			b = appendText(append(b, `,"root":`...), line.row.Root, form)
+		}
+		for k, column := range line.row.MovesBy {
+			b = appendText(append(b, [...]string{`,"moves_by":[`, `,`}[min(k, 1)]...), column, form)
+		}
+		if len(line.row.MovesBy) > 0 {
+			b = append(b, ']')
 		}
 		b = append(append(append(b, `,"change":"`...), line.change...), '"')
 		if line.former != "" {

@@ -11,7 +11,7 @@ import (
 	"lapse/replication"
 )
 
-var coveredRelation = relation(16150, "lapse", "covered", "number*", "relation", "name", "root", "ended")
+var coveredRelation = relation(16150, "lapse", "covered", "number*", "relation", "name", "root", "ended", "moves_by")
 
 // heard is a heartbeat's row.
 func heard(h *evidence.Heartbeat) *replication.Change {
@@ -21,9 +21,16 @@ func heard(h *evidence.Heartbeat) *replication.Change {
 
 // found is a row of a table that is published, a partition of root if that is not empty, or published no longer.
 func found(number int, oid uint32, name, root string, ended string) *replication.Change {
-	values := []any{number, oid, name, root, ended}
-	if root == "" {
-		values[3] = nil
+	return foundMoving(number, oid, name, root, "", ended)
+}
+
+// foundMoving is found of a table of which rows that move are told from deletions.
+func foundMoving(number int, oid uint32, name, root, movesBy, ended string) *replication.Change {
+	values := []any{number, oid, name, root, ended, movesBy}
+	for _, i := range []int{3, 5} {
+		if values[i] == "" {
+			values[i] = nil
+		}
 	}
 	return insert(coveredRelation, row(values...))
 }
@@ -83,7 +90,7 @@ func TestTheTablesAfterARestartAreThoseOfBefore(t *testing.T) {
 	for restart := range len(rows) + 1 {
 		var known []evidence.CoveredTable
 		for i, r := range rows[:restart] {
-			c, ok := evidence.NewCoveredTable(int64(i+1), r.oid, r.name, r.root, r.ended == "t")
+			c, ok := evidence.NewCoveredTable(int64(i+1), r.oid, r.name, r.root, "", r.ended == "t")
 			if !ok {
 				t.Fatal(r)
 			}
@@ -121,9 +128,10 @@ func exampleTables() evidence.Content {
 	a := assembler(evidence.Standing{Last: evidence.LastBeat{Reach: evidence.Reach{History: 1, Timeline: 1, LSN: 0x19C2000}}})
 	first, second := exampleHeartbeat(), exampleHeartbeat()
 	first.LookedAt, second.Former = 0x19C1FF0, first.Nonce
-	coverage(a, found(1, 1, "public.a", "public.whole", "f"), found(2, 2, "public.b", "public.whole", "f"), found(3, 3, "public.c", "", "f"), heard(first))
-	return coverage(a, found(4, 1, "public.a", "public.whole", "t"), found(5, 2, "public.b2", "public.whole", "f"), found(6, 3, "public.c", "", "f"),
-		found(7, 4, `public."D"`, "", "f"), heard(second))[1]
+	coverage(a, found(1, 1, "public.a", "public.whole", "f"), found(2, 2, "public.b", "public.whole", "f"), found(3, 3, "public.c", "", "f"),
+		found(4, 5, "public.e", "public.whole", "f"), heard(first))
+	return coverage(a, found(5, 1, "public.a", "public.whole", "t"), found(6, 2, "public.b2", "public.whole", "f"), found(7, 3, "public.c", "", "f"),
+		found(8, 4, `public."D"`, "", "f"), foundMoving(9, 5, "public.e", "public.whole", `day,"Kind"`, "f"), heard(second))[1]
 }
 
 func TestTheLogSaysFromWhichHeartbeatToWhichATableIsCovered(t *testing.T) {

@@ -54,7 +54,7 @@ func (o *order) once(r *schemas.Record) {
 		return
 	}
 	switch r.Header(schemas.HeaderOp) {
-	case evidence.Delete.String(), evidence.SoftDelete.String():
+	case evidence.Delete.String(), evidence.SoftDelete.String(), evidence.Move.String():
 		o.broken("%s/%d: an event of a row is in another partition too", r.Topic, r.Partition)
 	}
 }

@@ -70,7 +70,7 @@ func TestTheConsumerHoldsEveryRecordAgainstTheOrder(t *testing.T) {
 }
 
 func TestAnEventOfARowIsInOnePartition(t *testing.T) {
-	for op, want := range map[string]bool{"delete": true, "soft_delete": true, "truncate": false, "gap": false} {
+	for op, want := range map[string]bool{"delete": true, "soft_delete": true, "move": true, "truncate": false, "gap": false} {
 		c := consumer{app: &app{out: new(bytes.Buffer)}, order: &order{}}
 		r := placed(op, "1", 1, 10, 0)
 		for range 2 {

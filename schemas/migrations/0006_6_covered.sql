@@ -8,6 +8,7 @@ create table lapse.covered (
   relation oid not null,
   name     text not null check (octet_length(name) <= 300),
   root     text check (octet_length(root) <= 300),
+  moves_by text,
   ended    boolean not null
 );
 create index on lapse.covered (relation, number);
@@ -16,6 +17,7 @@ comment on column lapse.covered.number is 'In the order of the beats: one that s
 comment on column lapse.covered.relation is 'A plain table or a partition that has rows.';
 comment on column lapse.covered.name is 'Its name in SQL.';
 comment on column lapse.covered.root is 'The name in SQL of the table that it is a partition of; null if of none.';
+comment on column lapse.covered.moves_by is 'The columns in SQL by which rows belong into one partition or another, where a policy tells moves from deletions; null elsewhere.';
 comment on column lapse.covered.ended is 'It is published no longer: detached, dropped or taken out.';
 create trigger append_only before update or delete or truncate on lapse.covered
   for each statement execute function lapse.refuse_change();
@@ -27,7 +29,8 @@ alter table lapse.heartbeat add column covered bigint;
 comment on column lapse.heartbeat.covered is 'The newest row of lapse.covered. Null in rows of a former version.';
 
 -- cover writes what has changed in what is published, or, when the slot was made anew, all of it, and returns the newest row's number.
--- It reads the system catalog and locks no table of anybody's.
+-- It reads the system catalog and locks no table of anybody's. A table of which moves are told from deletions (moves: detect) has the
+-- names of the columns in the partition keys above it: a row may move from one branch to another, and between any two levels.
 create function lapse.cover() returns bigint
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -46,10 +49,23 @@ begin
       from tree
       join pg_inherits i on i.inhparent = tree.relation and not i.inhdetachpending
       join pg_class c on c.oid = i.inhrelid and c.relispartition
+  ), moving(root) as (
+    select g.table_oid
+      from lapse.gate g
+      join lapse.policy v on v.id = g.policy_id and v.version = g.version
+      join pg_publication_rel m on m.prrelid = g.table_oid
+      join pg_publication p on p.oid = m.prpubid and p.pubname = 'lapse_changes'
+     where g.state <> 'dropped' and v.spec ->> 'moves' = 'detect'
   ), present as (
     select c.oid as relation, format('%I.%I', n.nspname, c.relname) as name,
            case when c.relispartition then
-             (select format('%I.%I', m.nspname, r.relname) from pg_class r join pg_namespace m on m.oid = r.relnamespace where r.oid = tree.root) end as root
+             (select format('%I.%I', m.nspname, r.relname) from pg_class r join pg_namespace m on m.oid = r.relnamespace where r.oid = tree.root) end as root,
+           case when c.relispartition and tree.root in (select moving.root from moving) then
+             (select string_agg(quote_ident(k.attname), ',' order by k.attname)
+                from (select distinct a.attname
+                        from pg_partition_ancestors(c.oid) up
+                        join pg_partitioned_table t on t.partrelid = up.relid
+                        join pg_attribute a on a.attrelid = t.partrelid and a.attnum = any (t.partattrs::int2[])) k) end as moves_by
       from tree
       join pg_class c on c.oid = tree.relation
       join pg_namespace n on n.oid = c.relnamespace
@@ -58,11 +74,11 @@ begin
     select * from (select distinct on (k.relation) k.* from lapse.covered k order by k.relation, k.number desc) last
      where not last.ended
   )
-  insert into lapse.covered (relation, name, root, ended)
-  select coalesce(p.relation, k.relation), coalesce(p.name, k.name), case when p.relation is null then k.root else p.root end, p.relation is null
+  insert into lapse.covered (relation, name, root, moves_by, ended)
+  select coalesce(p.relation, k.relation), coalesce(p.name, k.name), case when p.relation is null then k.root else p.root end, p.moves_by, p.relation is null
     from present p
     full join known k on k.relation = p.relation
-   where whole and p.relation is not null or p.relation is null or k.relation is null or (p.name, p.root) is distinct from (k.name, k.root)
+   where whole and p.relation is not null or p.relation is null or k.relation is null or (p.name, p.root, p.moves_by) is distinct from (k.name, k.root, k.moves_by)
    order by 1;
   if whole then
     update lapse.installation set covered_slot = slot_start;

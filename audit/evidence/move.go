@@ -1,0 +1,81 @@
+package evidence
+
+import (
+	"bytes"
+	"slices"
+
+	"lapse/replication"
+)
+
+// moves is the pairing for rows that an update moves to another partition. PostgreSQL writes a delete from the one partition and at
+// once an insert into the other. Both are one event where they are of partitions of one table of which a heartbeat has found that
+// moves are asked for (lapse.covered.moves_by), and agree in each column of the identity but those that say into which partition a
+// row belongs; at least one column must be left that agrees.
+//
+// Whoever deletes a row and inserts one of the same name into another partition with the next change does the same: nothing in the
+// WAL tells them apart. A row of that name is there afterwards in either case, and when it is deleted that is an event.
+//
+// Only a user's delete waits. Under a claim nothing is a move, so none is taken out of what a batch is reconciled by.
+type moves struct {
+	names  names
+	tables tables
+}
+
+func (m *moves) waits(change *replication.Change, f finding) bool {
+	return f.Cause == User && len(m.names.of(change.Relation, m.tables).movesBy) > 0
+}
+
+func (m *moves) join(waiting *Event, change *replication.Change) bool {
+	if change.Op != replication.OpInsert || change.Relation.OID == waiting.TableOID {
+		return false
+	}
+	from, to := m.names.of(waiting.Relation, m.tables), m.names.of(change.Relation, m.tables)
+	if from.root != to.root {
+		return false
+	}
+	there, agrees := waiting.Values[:0], false
+	for i := range waiting.Keys {
+		key := &waiting.Keys[i]
+		at := slices.IndexFunc(change.Relation.Columns, func(c replication.Column) bool { return c.Name == key.Name })
+		if at < 0 || at >= len(change.New) || change.New[at].Kind != replication.Text || key.Null {
+			return false // of a row that is too long to be read nothing is known
+		}
+		value := change.New[at].Bytes
+		if !slices.Contains(from.movesBy, key.Name) && !slices.Contains(to.movesBy, key.Name) {
+			if !bytes.Equal(value, key.Value) {
+				return false
+			}
+			agrees = true
+		}
+		there = append(there, Key{Name: key.Name, Value: value, Column: &change.Relation.Columns[at]})
+	}
+	if !agrees {
+		return false
+	}
+	waiting.Op, waiting.MovedTo, waiting.Values = Move, to.name, there
+	return true
+}
+
+// moved takes the delete that was counted last for a move.
+func (a *Account) moved() {
+	t := &a.Tallies[a.last]
+	t.Events--
+	t.moves++
+}
+
+// settle gives the moves tallies of their own, behind the others where their table lost rows too.
+func (a *Account) settle() {
+	for i := range a.Tallies {
+		t := &a.Tallies[i]
+		if t.moves == 0 {
+			continue
+		}
+		of := *t
+		of.Op, of.Events, of.moves = Move, t.moves, 0
+		if t.moves = 0; t.Events == 0 {
+			*t = of
+		} else {
+			a.Tallies = append(a.Tallies, of)
+		}
+	}
+}
