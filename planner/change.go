@@ -227,6 +227,7 @@ func (s *spec) lines(table string) []FieldChange {
 		{Field: "evidence", To: s.Evidence},
 		{Field: "events.values", To: s.Events.Values},
 		{Field: "events.columns", To: strings.Join(s.Events.Columns, ", ")},
+		{Field: "moves", To: s.Moves},
 		{Field: "owner", To: s.Owner},
 		{Field: "basis", To: s.Basis},
 		{Field: "latitude", To: s.Latitude},

@@ -155,7 +155,7 @@ func (c *comparison) resolved(r *Resolved, kept *Change) {
 	maps.DeleteFunc(c.onTable, func(_ tableUse, v *version) bool { return v.definition.Name == r.Policy.Name })
 	c.onTable[useOf(r.version())] = r.version()
 	change := c.change(&r.Policy, r.version())
-	change.Resolved, change.Warnings = r, r.Warnings
+	change.Resolved, change.Warnings = r, append(r.Warnings, movesBegin(&change)...)
 	if kept != nil {
 		change.careful = change.Kind == kept.Kind && slices.Equal(change.Fields, kept.Fields) && !change.MoreFallDue
 		if kept.Careful() {

@@ -60,7 +60,11 @@ func (d *Draft) Resolve(ctx context.Context, policies []policyfile.Policy) ([]Pr
 
 // Survey surveys a policy that is not applied.
 func (d *Draft) Survey(ctx context.Context, ask Ask, r *Resolved) (*Survey, error) {
-	return d.version(ctx, ask, r.version())
+	survey, err := d.version(ctx, ask, r.version())
+	if r.spec.Moves == policyfile.MovesDetect {
+		survey.Warnings = append(survey.Warnings, movesCost(survey.Table))
+	}
+	return survey, err
 }
 
 // SurveyChange surveys what a change writes, and, at the same cutoff, what is in force: nil where nothing is. It has no lock on the

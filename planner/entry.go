@@ -44,9 +44,6 @@ func readEntry(ctx context.Context, db DB, p policyfile.Policy) (e *entry, compl
 func readEntryIn(ctx context.Context, tx pgx.Tx, d *yamldoc.Document, p *policyfile.Policy) (*entry, error) {
 	e := &entry{policy: *p}
 	complain := func(key, problem string) { d.Complain(p.Place(key), "policy %s: %s", p.Name, problem) }
-	for _, later := range unsupported(p) {
-		complain(later.key, later.text+" is not supported by this version")
-	}
 	every, latitude := expiry.Interval{Microseconds: leastEvery}, expiry.Interval{}
 	kind, problems, err := expiry.Read(ctx, tx, p.Expire)
 	if err != nil {
@@ -126,7 +123,8 @@ func (e *entry) onRecord(p *InForce) *version {
 	if triggersSpec(e.policy.Triggers) != p.spec.Triggers || !reflect.DeepEqual(e.policy.Shards, p.spec.Shards) {
 		return nil // what is trusted, and which columns there are, is for the table to say
 	}
-	if cmp.Or(e.policy.Evidence, evidenceClaimed) != p.spec.Evidence || !slices.Equal(e.policy.Events.Columns, p.spec.Events.Columns) {
+	if cmp.Or(e.policy.Evidence, evidenceClaimed) != p.spec.Evidence || !slices.Equal(e.policy.Events.Columns, p.spec.Events.Columns) ||
+		e.policy.Moves != p.spec.Moves {
 		return nil // what the log has of a row is for the table to say
 	}
 	v := &version{table: p.TableOID, definition: p.Definition, spec: p.spec}
@@ -154,6 +152,7 @@ func (e *entry) fill(s *spec, d *Definition) {
 	}
 	s.Triggers = triggersSpec(p.Triggers)
 	s.Soft = d.Soft
+	s.Moves = p.Moves
 	s.Action, s.Evidence, s.Due, s.Events = actionName(p.Action.Kind), cmp.Or(p.Evidence, evidenceClaimed), nil, eventsOf(p)
 	if p.Evidence == policyfile.EvidenceDue {
 		s.Due, _ = expiry.Elsewhere(d.Expire)

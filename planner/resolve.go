@@ -120,6 +120,9 @@ func (s *resolution) resolve(ctx context.Context) error {
 	if err := s.evidence(ctx, &t); err != nil {
 		return err
 	}
+	if err := s.moves(ctx, &t); err != nil {
+		return err
+	}
 	s.floors(e)
 	if s.d.Count() > 0 {
 		return nil

@@ -150,18 +150,6 @@ func (s *resolution) soft(ctx context.Context, t *table) error {
 	return nil
 }
 
-// SetsColumnOf is the table of which rows get a column set once the change is in force; 0 for none. Updates of it are published.
-func (c *Change) SetsColumnOf() uint32 {
-	v := c.next
-	if v == nil && c.Kind != Removed {
-		v = c.former
-	}
-	if v == nil || v.definition.Soft == nil {
-		return 0
-	}
-	return v.table
-}
-
 // tableUse is what a policy has of its table. Of each there is one in force at most: lapse.gate sees to it.
 type tableUse struct {
 	table uint32

@@ -39,6 +39,7 @@ type spec struct {
 	Evidence string             `json:"evidence"`
 	Due      *schemas.Due       `json:"due,omitempty"` // by which the auditor judges each row, where evidence is due
 	Events   eventSpec          `json:"events"`
+	Moves    string             `json:"moves,omitempty"` // "detect", or "" for as_deletes
 	Owner    string             `json:"owner,omitempty"`
 	Basis    string             `json:"basis,omitempty"`
 	Latitude string             `json:"latitude,omitempty"`

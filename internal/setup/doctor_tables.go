@@ -46,7 +46,7 @@ func (e *examination) checkPolicy(ctx context.Context, p *planner.InForce) ([]Fi
 	}
 	found := append(intrudersFound(i.Intruders), indexesFound(i)...)
 	for _, look := range []func(context.Context, *planner.InForce, *planner.Inspection) ([]Finding, error){
-		e.identitiesFound, e.deleterFound,
+		e.identitiesFound, e.deleterFound, e.movesFound,
 	} {
 		more, err := look(ctx, p, i)
 		if err != nil {
@@ -157,6 +157,18 @@ func (e *examination) unseenFound(ctx context.Context, p *planner.InForce, i *pl
 		 order by 1`, oids, p.Definition.Soft != nil)
 	for _, name := range unseen {
 		found = append(found, advise(Fail, "run lapse apply: it publishes what is missing", "%s is not published, and deletions that reach it are refused", name)...)
+	}
+	return found, err
+}
+
+// movesFound asks whether the auditor can tell rows that move from deletions, where the policy wants it to.
+func (e *examination) movesFound(ctx context.Context, p *planner.InForce, _ *planner.Inspection) (found []Finding, err error) {
+	if !e.audited() || !p.DetectsMoves() {
+		return nil, nil
+	}
+	members, err := replication.Members(ctx, e.Conn)
+	if err == nil && !(updated{p.TableOID: true}).isMember(members, p.TableOID) {
+		found = advise(Warn, "run lapse apply", "moves: detect: inserts of %s are not published, and rows that move to another partition are told as deletions", p.TableName)
 	}
 	return found, err
 }

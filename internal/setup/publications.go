@@ -85,7 +85,7 @@ func (w *installing) tables(ctx context.Context) error {
 	}
 	joined, updates := map[uint32]bool{}, updated{}
 	for k := range policies {
-		updates[policies[k].TableOID] = updates[policies[k].TableOID] || policies[k].Definition.Soft != nil
+		updates[policies[k].TableOID] = updates[policies[k].TableOID] || policies[k].PublishesChanges()
 	}
 	for k := range policies {
 		p := &policies[k]

@@ -14,14 +14,14 @@ import (
 	"lapse/schemas"
 )
 
-// updated are the tables that a policy sets a column of: their updates are published too.
+// updated are the tables of which a policy sets a column, or detects moves: their inserts and updates are published too.
 type updated map[uint32]bool
 
-// updated are the tables whose updates are published once the changes are in force.
+// updated are the tables whose inserts and updates are published once the changes are in force.
 func (cs Changes) updated() updated {
 	all := updated{}
 	for i := range cs {
-		all[cs[i].SetsColumnOf()] = true
+		all[cs[i].PublishesChangesOf()] = true
 	}
 	return all
 }

@@ -1,0 +1,83 @@
+package planner
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"lapse/planner/policyfile"
+)
+
+// An update that moves a row to another partition is a delete and an insert in the write-ahead log. With moves: detect the table's
+// inserts and updates are published too, and the auditor makes one event of both: see package evidence. Nothing of a batch depends on it.
+
+// PublishesChanges reports whether inserts and updates of the policy's table are published, and not its deletes alone.
+func (p *InForce) PublishesChanges() bool { return p.version().publishesChanges() }
+
+// DetectsMoves reports whether rows that move to another partition are told from deletions.
+func (p *InForce) DetectsMoves() bool { return p.spec.Moves == policyfile.MovesDetect }
+
+// PublishesChangesOf is the table of which inserts and updates are published once the change is in force; 0 for none.
+func (c *Change) PublishesChangesOf() uint32 {
+	v := c.next
+	if v == nil && c.Kind != Removed {
+		v = c.former
+	}
+	if v == nil || !v.publishesChanges() {
+		return 0
+	}
+	return v.table
+}
+
+func (v *version) publishesChanges() bool {
+	return v.definition.Soft != nil || v.spec.Moves == policyfile.MovesDetect
+}
+
+// movesCost is what moves: detect costs.
+func movesCost(table string) string {
+	return fmt.Sprintf("moves: detect: each row that is inserted into %s or updated passes through the replication slot whole, and one of more than about 500 MB stops the audit for good: see docs/limits.md", table)
+}
+
+// movesBegin warns of the cost where a change begins to detect moves.
+func movesBegin(c *Change) []string {
+	if c.next.spec.Moves != policyfile.MovesDetect || c.former != nil && c.former.publishesChanges() && c.former.table == c.next.table {
+		return nil
+	}
+	return []string{movesCost(c.Table)}
+}
+
+// partitionKeysSQL names the columns in the partition keys of table $1 and of its partitions.
+const partitionKeysSQL = `
+	with recursive tree(relation) as (
+	  select $1::oid
+	  union
+	  select i.inhrelid from tree join pg_inherits i on i.inhparent = tree.relation
+	)
+	select coalesce(array_agg(distinct a.attname::text), '{}')
+	  from tree
+	  join pg_partitioned_table p on p.partrelid = tree.relation
+	  join pg_attribute a on a.attrelid = p.partrelid and a.attnum = any (p.partattrs::int2[])`
+
+// moves complains about a table of which no row can be recognized that moves.
+func (s *resolution) moves(ctx context.Context, t *table) error {
+	key := s.r.Definition.Key
+	switch {
+	case s.p.Moves != policyfile.MovesDetect:
+		return nil
+	case t.Kind != "p":
+		s.complain("moves", fmt.Sprintf("moves: detect is for partitioned tables, and %s is none: take it out", t.Name))
+		return nil
+	case len(key) == 0:
+		return nil // it is refused anyway
+	}
+	var by []string
+	if err := s.tx.QueryRow(ctx, partitionKeysSQL, t.OID).Scan(&by); err != nil {
+		return fmt.Errorf("look at the partition keys of %s: %w", t.Name, err)
+	}
+	if !slices.ContainsFunc(key, func(k KeyColumn) bool { return !slices.Contains(by, k.Name) }) {
+		s.complain("moves", fmt.Sprintf("moves: detect recognizes a row by the columns of its replica identity that are in no partition key, and that of %s (%s) has none: "+
+			"give it a primary key with another column, or take it out", t.Name, strings.Join(keyNames(key), ", ")))
+	}
+	return nil
+}
