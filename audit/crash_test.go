@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -35,6 +36,7 @@ func TestNothingIsMissingOrTwiceWhateverIsKilled(t *testing.T) {
 		r := newRig(t, db, kafkatest.Solo(t, kafkaserver.Options{}))
 		r.settings.MaxBuffered = 256 << 10 // so that large transactions are caught in the middle
 		r.settings.Network = seed
+		r.makeKept(t)
 
 		want := newExpected()
 		ctx, finish := context.WithCancel(t.Context())
@@ -54,7 +56,7 @@ func TestNothingIsMissingOrTwiceWhateverIsKilled(t *testing.T) {
 		chaos.child.kill()
 		r.settings.MaxBuffered = 0
 		r.once(t)
-		t.Logf("%d transactions, %d rows, %d truncates; killed %v", load.done, len(want.causes), want.truncates, chaos.victims)
+		t.Logf("%d transactions, %d rows, %d truncates, %d drops; killed %v", load.done, len(want.causes), want.truncates, want.drops, chaos.victims)
 		r.verify(t, want)
 	})
 }
@@ -169,6 +171,9 @@ func (l *load) transact(ctx context.Context, w *writer) {
 		size = 500 + l.random.IntN(1000)
 	}
 	ids, err := w.rows(ctx, size)
+	if err == nil {
+		err = w.keep(ctx, ids)
+	}
 	if err != nil {
 		return
 	}
@@ -177,6 +182,7 @@ func (l *load) transact(ctx context.Context, w *writer) {
 	}
 	kinds := []transaction{
 		batch(ids, nil), batch(ids, nil), batch(ids, nil), user(ids), user(ids), forger(ids), emptier, intruder(ids), latecomer(ids),
+		setter(ids), hider(ids), dropper, waverer(ids),
 		batch(ids, func(c *schemas.Claim) { c.PolicyVersion++ }),
 		batch(ids, func(c *schemas.Claim) { c.XID++ }),
 		batch(ids, func(c *schemas.Claim) { c.Cutoff = c.Cutoff.Add(time.Hour) }),
@@ -194,7 +200,7 @@ func (l *load) transact(ctx context.Context, w *writer) {
 			l.err = fmt.Errorf("kind %d: %w", kind, err)
 			return
 		}
-		committed = l.wasCommitted(ctx, ids[len(ids)-1], o.truncates > 0)
+		committed = l.wasCommitted(ctx, ids[len(ids)-1], cmp.Or(o.committed, `select not exists (select from sessions where id = $1)`))
 	}
 	if committed {
 		l.want.add(o)
@@ -203,11 +209,7 @@ func (l *load) transact(ctx context.Context, w *writer) {
 }
 
 // wasCommitted asks the next server what came of a transaction whose answer was lost.
-func (l *load) wasCommitted(ctx context.Context, id int64, truncated bool) bool {
-	query := `select not exists (select from sessions where id = $1)`
-	if truncated {
-		query = `select not exists (select from scratch where id > 0 and $1::bigint is not null)`
-	}
+func (l *load) wasCommitted(ctx context.Context, id int64, query string) bool {
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 		conn, err := pgx.Connect(ctx, l.rig.settings.URL)
 		if err != nil {

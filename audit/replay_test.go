@@ -24,6 +24,7 @@ func TestTheSameWALGivesTheSameBytesWheneverItIsRead(t *testing.T) {
 		t.Logf("LAPSE_TEST_SEED=%d", seed)
 		copied := r.settings.Slot + "_again"
 		r.db.Exec(t, fmt.Sprintf(`select pg_copy_logical_replication_slot('%s', '%s')`, r.settings.Slot, copied))
+		r.makeKept(t)
 		drawn := &load{rig: r, want: newExpected(), random: rand.New(rand.NewPCG(uint64(seed), 1))}
 		w := &writer{conn: r.db.Connect(t)}
 		for range 60 {

@@ -78,7 +78,7 @@ func (r *rig) readLog(t *testing.T) []logRecord {
 // verify is the oracle: what was committed is in its topic, once, in order, under its cause, and the log says the same.
 func (r *rig) verify(t *testing.T, want *expected) {
 	t.Helper()
-	got, truncates := map[string]string{}, 0
+	got, everywhere := map[string]string{}, map[string]int{}
 	byTransaction := map[string]int{}
 	duplicates := 0
 	for _, topic := range []string{r.settings.System, r.settings.User} {
@@ -90,8 +90,8 @@ func (r *rig) verify(t *testing.T, want *expected) {
 				t.Errorf("%s/%d: %s stands behind %s", topic, record.Partition, place, last[record.Partition])
 			}
 			last[record.Partition] = place
-			if e.ModType == "TRUNCATE" {
-				truncates++
+			if e.ModType == "TRUNCATE" || e.ModType == "DROP" {
+				everywhere[e.ModType]++
 				if record.Partition == 0 {
 					byTransaction[e.Lapse.CommitLSN]++
 				}
@@ -117,8 +117,8 @@ func (r *rig) verify(t *testing.T, want *expected) {
 		t.Errorf("missing %d, duplicate %d, unknown %d of %d rows",
 			missing, duplicates, len(got)-len(want.causes)+missing, len(want.causes))
 	}
-	if want.truncates*partitions != truncates {
-		t.Errorf("%d events of %d truncates in %d partitions", truncates, want.truncates, partitions)
+	if want.truncates*partitions != everywhere["TRUNCATE"] || want.drops*partitions != everywhere["DROP"] {
+		t.Errorf("%v events of %d truncates and %d drops in %d partitions", everywhere, want.truncates, want.drops, partitions)
 	}
 	r.verifyLog(t, want, byTransaction)
 }

@@ -63,7 +63,7 @@ func TestAHundredKillsOfTheAuditorLeaveEachEventOnce(t *testing.T) {
 // one that was started meanwhile waits for its slot, and takes over in the end.
 func TestTenMinutesWithoutABrokerLoseNothing(t *testing.T) {
 	t.Parallel()
-	pgtest.OnSolo(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		outage, seed := time.Duration(number("LAPSE_TEST_OUTAGE", 10))*time.Minute, number("LAPSE_TEST_SEED", time.Now().UnixNano())
 		t.Logf("SEED=%d, %s", seed, outage)
 		r := newRig(t, db, kafkatest.Solo(t, kafkaserver.Options{}))
@@ -98,6 +98,7 @@ func TestTenMinutesWithoutABrokerLoseNothing(t *testing.T) {
 func whileLoaded(t *testing.T, r *rig, seed int64, do func()) {
 	t.Helper()
 	r.settings.BeatEvery, r.settings.Network = time.Second, seed
+	r.makeKept(t)
 	want := newExpected()
 	ctx, finish := context.WithCancel(t.Context())
 	defer finish()
@@ -112,6 +113,6 @@ func whileLoaded(t *testing.T, r *rig, seed int64, do func()) {
 	}
 	r.settings.MaxBuffered = 0
 	r.once(t, r.beating(time.Second))
-	t.Logf("%d transactions, %d rows, %d truncates", load.done, len(want.causes), want.truncates)
+	t.Logf("%d transactions, %d rows, %d truncates, %d drops", load.done, len(want.causes), want.truncates, want.drops)
 	r.verify(t, want)
 }

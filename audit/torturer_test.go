@@ -50,6 +50,7 @@ func newTorture(t *testing.T, db *pgtest.DB, seed int64, gap time.Duration) *tor
 	r.settings.BeatEvery = time.Second
 	r.settings.MaxBuffered = 256 << 10 // so that large transactions are caught in the middle
 	r.settings.Network = seed
+	r.makeKept(t)
 
 	want := newExpected()
 	ctx, finish := context.WithCancel(t.Context())
@@ -307,7 +308,7 @@ func (o *torture) report(transactions int) {
 				disordered++
 			}
 			last[record.Partition] = place
-			if record.Header("lapse-op") == "truncate" {
+			if op := record.Header("lapse-op"); op == "truncate" || op == "drop" {
 				continue
 			}
 			key := rowKey(record.Header("lapse-table"), string(record.Key))
@@ -327,8 +328,8 @@ func (o *torture) report(transactions int) {
 	for _, n := range o.faults {
 		faults += n
 	}
-	o.t.Logf("%d transactions, %d rows, %d truncates committed; %d events: %d missing, %d twice, %d out of order",
-		transactions+o.floods, len(o.want.causes), o.want.truncates, events, missing, twice, disordered)
+	o.t.Logf("%d transactions, %d rows, %d truncates, %d drops committed; %d events: %d missing, %d twice, %d out of order",
+		transactions+o.floods, len(o.want.causes), o.want.truncates, o.want.drops, events, missing, twice, disordered)
 	o.t.Logf("%d faults: %s", faults, counts(o.faults))
 	o.t.Logf("zombies: %s; %d auditors started", counts(o.zombies), o.started)
 	if o.zombies[goesOn]+o.zombies[fencedBack] > 0 {

@@ -16,11 +16,13 @@ import (
 	"lapse/schemas"
 )
 
-// expected is what must be in the topics: each row's cause, by table and key, and how often scratch was truncated.
+// expected is what must be in the topics: each row's cause, by table and key, how often scratch was truncated, and how many
+// partitions were dropped.
 type expected struct {
 	mu        sync.Mutex
 	causes    map[string]string
 	truncates int
+	drops     int
 	verdicts  map[string]int // transactions by verdict
 }
 
@@ -51,7 +53,9 @@ type writer struct {
 type outcome struct {
 	causes    map[string]string
 	truncates int
+	drops     int
 	verdict   string
+	committed string // a query of one boolean that says whether it was committed, with a row's id; empty for one that deletes it
 }
 
 // transaction is what a transaction does, and what must come of it.
@@ -75,6 +79,7 @@ func (e *expected) add(o outcome) {
 	defer e.mu.Unlock()
 	maps.Copy(e.causes, o.causes)
 	e.truncates += o.truncates
+	e.drops += o.drops
 	e.verdicts[o.verdict]++
 }
 
@@ -130,7 +135,9 @@ func forger(ids []int64) transaction {
 // emptier truncates scratch.
 func emptier(ctx context.Context, tx pgx.Tx) (outcome, error) {
 	_, err := tx.Exec(ctx, `truncate scratch`)
-	return outcome{truncates: 1, verdict: "unclaimed"}, err
+	return outcome{
+		truncates: 1, verdict: "unclaimed", committed: `select not exists (select from scratch where id > 0 and $1::bigint is not null)`,
+	}, err
 }
 
 // batch deletes sessions as the deletion function does; fix changes the claim after it was signed.
@@ -210,11 +217,16 @@ func claimOf(ctx context.Context, tx pgx.Tx) (c schemas.Claim, err error) {
 	return c, err
 }
 
-func writeClaim(ctx context.Context, tx pgx.Tx, c *schemas.Claim, mac []byte) error {
-	_, err := tx.Exec(ctx, `
+// writeClaim writes a batch's row, in which flags are true.
+func writeClaim(ctx context.Context, tx pgx.Tx, c *schemas.Claim, mac []byte, flags ...string) error {
+	columns, values := "", ""
+	for _, flag := range flags {
+		columns, values = columns+", "+flag, values+", true"
+	}
+	_, err := tx.Exec(ctx, fmt.Sprintf(`
 		insert into lapse.batch (batch, policy_id, policy, policy_version, run, cutoff, hold_version, target, cascades,
-		                         functions, system_identifier, database_oid, history, timeline, xid, started_at, mac)
-		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15::text::xid8, $16, $17)`,
+		                         functions, system_identifier, database_oid, history, timeline, xid, started_at, mac%s)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15::text::xid8, $16, $17%s)`, columns, values),
 		c.Batch, c.PolicyID, c.Policy, c.PolicyVersion, c.Run, c.Cutoff, c.HoldVersion, c.Target, c.Cascades,
 		c.Functions[:], fmt.Sprint(c.SystemIdentifier), c.DatabaseOID, c.History, c.Timeline, fmt.Sprint(c.XID), c.StartedAt, mac)
 	return err

@@ -1,0 +1,117 @@
+package audit_test
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/internal/evidencetest"
+	"lapse/replication"
+)
+
+// makeKept makes a table of which rows are set and not deleted, and publishes it as apply does for action: soft.
+func (r *rig) makeKept(t *testing.T) {
+	t.Helper()
+	r.db.Exec(t, `create table kept (id bigint primary key, gone boolean, note text)`)
+	r.joins(t, r.db.Connect(t), "kept", replication.JoinChanges)
+}
+
+func keptKey(id int64) string { return rowKey("public.kept", fmt.Sprintf(`{"id":"%d"}`, id)) }
+
+// keep inserts rows of kept, and updates them as an application does, which is nobody's event.
+func (w *writer) keep(ctx context.Context, ids []int64) error {
+	_, err := w.conn.Exec(ctx, `insert into kept select unnest($1::bigint[])`, ids)
+	if err == nil {
+		_, err = w.conn.Exec(ctx, `update kept set note = 'seen' where id = any ($1)`, ids)
+	}
+	return err
+}
+
+// setter sets rows of kept as a policy does that deletes none.
+func setter(ids []int64) transaction {
+	return func(ctx context.Context, tx pgx.Tx) (outcome, error) {
+		o := outcome{causes: map[string]string{}, verdict: "match", committed: `select gone is not null from kept where id = $1`}
+		for _, id := range ids {
+			o.causes[keptKey(id)] = "system"
+		}
+		claim, err := claimOf(ctx, tx)
+		if err != nil {
+			return o, err
+		}
+		claim.Cascades = []uint32{}
+		if err := tx.QueryRow(ctx, `select 'kept'::regclass::oid`).Scan(&claim.Target); err != nil {
+			return o, err
+		}
+		if err := writeClaim(ctx, tx, &claim, claim.MAC(evidencetest.TagKey), "soft"); err != nil {
+			return o, err
+		}
+		if _, err := tx.Exec(ctx, `update kept set gone = true where id = any ($1)`, ids); err != nil {
+			return o, err
+		}
+		return o, writeResult(ctx, tx, &claim, int64(len(ids)), 0)
+	}
+}
+
+// hashOf is what events have in the place of a value that is not to be told.
+func hashOf(value any) string {
+	h := hmac.New(sha256.New, evidencetest.HashKey)
+	fmt.Fprint(h, value)
+	return "hmac-sha256:" + hex.EncodeToString(h.Sum(nil))
+}
+
+// hider deletes sessions under a policy whose events have hashes in the place of keys.
+func hider(ids []int64) transaction {
+	return func(ctx context.Context, tx pgx.Tx) (outcome, error) {
+		o := outcome{causes: map[string]string{}, verdict: "match"}
+		for _, id := range ids {
+			o.causes[rowKey("public.sessions", fmt.Sprintf(`{"id":"%s"}`, hashOf(id)))] = "system"
+			for n := range 2 {
+				o.causes[rowKey("public.notes", fmt.Sprintf(`{"session":"%s","n":"%s"}`, hashOf(id), hashOf(n+1)))] = "system"
+			}
+		}
+		claim, err := claimOf(ctx, tx)
+		if err != nil {
+			return o, err
+		}
+		if err := writeClaim(ctx, tx, &claim, claim.MAC(evidencetest.TagKey), "hashed"); err != nil {
+			return o, err
+		}
+		if _, err := tx.Exec(ctx, deleteSessions, ids); err != nil {
+			return o, err
+		}
+		return o, writeResult(ctx, tx, &claim, int64(len(ids)), int64(2*len(ids)))
+	}
+}
+
+// dropper writes what the dropping function writes.
+func dropper(ctx context.Context, tx pgx.Tx) (outcome, error) {
+	claim, err := claimOf(ctx, tx)
+	if err != nil {
+		return outcome{}, err
+	}
+	return outcome{
+		drops: 1, verdict: "match",
+		committed: fmt.Sprintf(`select exists (select from lapse.dropped where batch = '%s') and $1::bigint is not null`, claim.Batch),
+	}, writeDrop(ctx, tx, &claim, claim.DropMAC(evidencetest.TagKey))
+}
+
+// waverer deletes sessions, takes it back, and deletes all of them but the first.
+func waverer(ids []int64) transaction {
+	return func(ctx context.Context, tx pgx.Tx) (outcome, error) {
+		if _, err := tx.Exec(ctx, `savepoint s`); err != nil {
+			return outcome{}, err
+		}
+		if _, err := user(ids)(ctx, tx); err != nil {
+			return outcome{}, err
+		}
+		if _, err := tx.Exec(ctx, `rollback to s`); err != nil {
+			return outcome{}, err
+		}
+		return user(ids[1:])(ctx, tx)
+	}
+}
