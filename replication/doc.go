@@ -95,6 +95,8 @@
 //	a message is not understood             error, Stop                      the slot, before it
 //	a row whose text has more than 1 GB     SQLSTATE XX000 or 54000, Stop    the slot, before it: see docs/limits.md
 //	a promotion                             error, Retry                     the slot, if it is a failover slot; Tx.Timeline tells
+//	no server is a primary for the moment   error, Retry                     the same; with target_session_attrs in the connection string
+//	the server is a standby                 error, Stop                      nothing changed
 //	the context ends, or Wake               its error, or ErrWoken           the stream, whole
 //
 // # Speed

@@ -116,6 +116,8 @@ func GradeOf(err error) Grade {
 		return Retry
 	case isOurs(err):
 		return Stop
+	case errors.Is(err, pgconn.ErrReadOnlyConnection), errors.Is(err, pgconn.ErrStandbyConnection):
+		return Retry // target_session_attrs: none of the servers is a primary, as between one's end and the next one's promotion
 	}
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {

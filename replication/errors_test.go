@@ -56,6 +56,9 @@ func TestAnErrorIsGradedByItsStateAndNotByItsText(t *testing.T) {
 		"a wake":                       {ErrWoken, Retry},
 		"a server without an answer":   {errNoAnswer, Retry},
 		"a closed stream":              {errClosed, Stop},
+		"no server that takes writes":  {fmt.Errorf("connect: %w", pgconn.ErrReadOnlyConnection), Retry},
+		"no primary":                   {fmt.Errorf("connect: %w", pgconn.ErrStandbyConnection), Retry},
+		"a standby":                    {fmt.Errorf("%w: name the primary", errStandby), Stop},
 		"something else":               {errors.New("connection refused, try again"), Stop},
 	} {
 		if got := GradeOf(c.err); got != c.want {
