@@ -43,6 +43,7 @@ test: servers-or-less ## every test, on every PostgreSQL and a Kafka; PKG=./plan
 .PHONY: test-long
 test-long: servers-or-less ## the demonstration and the measuring, tried from end to end: a few minutes
 	@go test -tags long -count=1 -timeout 30m -run 'TestFiftySmallPoliciesKeepTheirPeriodBesideTenMillionRows' ./executor
+	@go test -tags long -count=1 -timeout 10m -run 'TestKafkasOwnConsumer|TestAClusterGoesOn' ./audit ./internal/kafkaserver
 	@go test -tags long -count=1 -timeout 15m ./cmd/lapse-demo ./bench/throughput ./bench/pace ./bench/slot
 
 .PHONY: race
@@ -52,16 +53,19 @@ race: servers-or-less ## the same with the race detector, on the newest PostgreS
 # LAPSE_PG=18 leaves the other version out. The seed is printed; it repeats a run's choices, not its timing.
 MINUTES ?= 5
 SEED ?=
-# Of an auditor; and minutes without a broker.
+# Of an auditor; minutes without a broker; and primaries that die, one after the other.
 KILLS ?= 100
 OUTAGE ?= 10
+FAILOVERS ?= 6
 .PHONY: torture
 torture: torture-audit torture-executor ## both of these, one after the other
 
 .PHONY: torture-audit
-torture-audit: servers-or-less ## kill and freeze brokers, auditors and PostgreSQL for MINUTES=5, KILLS=100 of an auditor, OUTAGE=10 minutes of the brokers; SEED=N repeats a run's choices
+torture-audit: servers-or-less ## kill and freeze brokers, auditors and PostgreSQL for MINUTES=5, KILLS=100 of an auditor, OUTAGE=10 minutes of the brokers, FAILOVERS=6; SEED=N repeats a run's choices
 	@LAPSE_TORTURE=$(MINUTES) LAPSE_TEST_SEED=$(SEED) go test -tags torture -count=1 -v -timeout $$(($(MINUTES) + 20))m \
 		-run TestNothingIsMissingOrTwiceUnderTorture ./audit/
+	@LAPSE_TEST_FAILOVERS=$(FAILOVERS) LAPSE_TEST_SEED=$(SEED) go test -tags torture -count=1 -v -timeout $$(($(FAILOVERS) + 10))m \
+		-run TestAnAuditorGoesOnAtThePromotedStandby ./audit/
 	@LAPSE_TEST_KILLS=$(KILLS) LAPSE_TEST_OUTAGE=$(OUTAGE) LAPSE_TEST_SEED=$(SEED) go test -tags torture -count=1 -v \
 		-timeout $$(($(KILLS) / 10 + $(OUTAGE) + 20))m -run 'TestAHundredKills|TestTenMinutes' ./audit/
 
