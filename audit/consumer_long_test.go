@@ -4,6 +4,9 @@ package audit_test
 
 import (
 	"maps"
+	"os"
+	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -39,7 +42,40 @@ func TestKafkasOwnConsumerTellsCausesApartByTheirHeaders(t *testing.T) {
 			t.Errorf("%d rows by cause %v, want %d: %v", len(got), countCauses(got), len(want.causes), countCauses(want.causes))
 		}
 		t.Logf("%v", countCauses(got))
+		maps.DeleteFunc(want.causes, func(_, cause string) bool { return cause == "system" })
+		if got := rowsByHeaders(t, asDocumented(t, r)); len(want.causes) == 0 || !maps.Equal(got, want.causes) {
+			t.Errorf("the documented command shows %d rows by cause %v, want %v", len(got), countCauses(got), countCauses(want.causes))
+		}
 	})
+}
+
+// asDocumented runs the command of docs/configuration.md, with the names of this test.
+func asDocumented(t *testing.T, r *rig) string {
+	t.Helper()
+	page, err := os.ReadFile("../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, command, found := strings.Cut(string(page), "\n$ kafka-console-consumer.sh ")
+	command, _, ended := strings.Cut(command, "\n```")
+	topics := strings.TrimSuffix(r.settings.System, "system")
+	command = strings.NewReplacer("kafka-1:9092", r.broker.Addr(), `lapse\.deletes\.`, regexp.QuoteMeta(topics)).Replace(command)
+	if !found || !ended || !strings.Contains(command, r.broker.Addr()) || !strings.Contains(command, regexp.QuoteMeta(topics)) {
+		t.Fatalf("the page has no such command: %q", command)
+	}
+	kafka, err := kafkaserver.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shell := exec.CommandContext(t.Context(), "sh", "-c", `consumer() { "$JAVA" -Xmx256m -cp "$LIBS/*" org.apache.kafka.tools.consumer.ConsoleConsumer "$@"; }
+		consumer `+command)
+	var said strings.Builder
+	shell.Env, shell.Stderr = append(os.Environ(), "JAVA="+kafka.Java, "LIBS="+kafka.LibDir), &said
+	out, err := shell.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", command, err, said.String())
+	}
+	return string(out)
 }
 
 // consoleConsumer is each row's cause, as the headers of its event say, by table and key. It reads until nothing has come
@@ -52,9 +88,16 @@ func consoleConsumer(t *testing.T, broker *kafkaserver.Server, topics string) ma
 	if err != nil {
 		t.Fatal(err)
 	}
+	return rowsByHeaders(t, text)
+}
+
+// rowsByHeaders reads what the console consumer prints.
+func rowsByHeaders(t *testing.T, text string) map[string]string {
+	t.Helper()
 	causes := map[string]string{}
 	for line := range strings.Lines(text) {
-		headers, key, _ := strings.Cut(strings.TrimRight(line, "\n"), "\t")
+		headers, rest, _ := strings.Cut(strings.TrimRight(line, "\n"), "\t")
+		key, _, _ := strings.Cut(rest, "\t") // the value behind it, if it is printed
 		named := map[string]string{}
 		for header := range strings.SplitSeq(headers, ",") {
 			name, value, _ := strings.Cut(header, ":")
