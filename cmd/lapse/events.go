@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"lapse/audit/evidence"
 	"lapse/audit/kafka"
@@ -227,41 +226,6 @@ func (c *consumer) fill(ctx context.Context, l *partitionReader) error {
 		}
 	}
 	return nil
-}
-
-// readOn prints what comes in behind the readers' ends, as it comes in.
-func (c *consumer) readOn(ctx context.Context, readers []*partitionReader) error {
-	records := make(chan schemas.Record)
-	group, ctx := errgroup.WithContext(ctx)
-	for _, l := range readers {
-		group.Go(func() error {
-			return c.client.ReadPartition(ctx, l.topic, l.partition, l.end, kafka.NoEnd, func(r *schemas.Record, offset int64) error {
-				c.order.follows(l.last, l.topic, l.partition, r, offset)
-				if !c.wants(r) {
-					return nil
-				}
-				select {
-				case records <- *r:
-					return nil
-				case <-ctx.Done():
-					return context.Cause(ctx)
-				}
-			})
-		})
-	}
-	group.Go(func() error {
-		for {
-			select {
-			case r := <-records:
-				if err := c.print(&r, positionOf(&r)); err != nil {
-					return err
-				}
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-		}
-	})
-	return group.Wait()
 }
 
 // wants says whether a record is an event that was asked for. It looks at headers only.

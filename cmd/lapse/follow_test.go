@@ -3,14 +3,17 @@ package main
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"lapse/internal/kafkaserver"
 	"lapse/internal/kafkatest"
@@ -62,6 +65,47 @@ func TestEventsArePrintedAsTheyCome(t *testing.T) {
 	if said := s.m.exits(exitPerson, "events", "--cause", "user", "--policy", "another"); !strings.Contains(said, "is broken in 1 place:") ||
 		!strings.Contains(said, s.name+".user/") {
 		t.Errorf("the broken order is not named:\n%s", said)
+	}
+}
+
+// A route that follows may have more partitions than there were when the consumer began.
+func TestEventsOfPartitionsThatWereAddedArePrintedToo(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Broker(t)
+	s := newShop(t, pgtest.New(t, pgtest.Newest(t)), broker, 0, 10, 1000)
+	s.m.lapse("audit", "--once")
+	follow := s.m.start("events", "--follow", "--cause", "user")
+	s.userDeletes(1, 1)
+	s.m.lapse("audit", "--once")
+	follow.wrote(`{"id":"1"}`)
+
+	client, err := kgo.NewClient(kgo.SeedBrokers(broker.Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	req := kmsg.NewPtrCreatePartitionsRequest()
+	for _, topic := range []string{s.name + ".system", s.name + ".user"} {
+		more := kmsg.NewCreatePartitionsRequestTopic()
+		more.Topic, more.Count = topic, 9
+		req.Topics = append(req.Topics, more)
+	}
+	if _, err := req.RequestWith(t.Context(), client); err != nil {
+		t.Fatal(err)
+	}
+	config, err := os.ReadFile(filepath.Join(s.m.dir, "lapse.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.m.write("lapse.yaml", strings.Replace(string(config), "partitions: 3", "partitions: 9", 1))
+	s.userDeletes(2, 20)
+	s.m.lapse("audit", "--once")
+	for id := 2; id <= 20; id++ {
+		follow.wrote(fmt.Sprintf(`{"id":"%d"}`, id))
+	}
+	follow.stop()
+	if said := s.m.lapse("events"); strings.Count(said, " delete ") != 20 {
+		t.Errorf("want 20 events:\n%s", said)
 	}
 }
 

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"lapse/audit/kafka"
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// readOn prints what comes in behind the readers' ends, as it comes in.
+func (c *consumer) readOn(ctx context.Context, readers []*partitionReader) error {
+	records := make(chan schemas.Record)
+	group, ctx := errgroup.WithContext(ctx)
+	read := func(l *partitionReader) {
+		group.Go(func() error {
+			return c.client.ReadPartition(ctx, l.topic, l.partition, l.end, kafka.NoEnd, func(r *schemas.Record, offset int64) error {
+				c.order.follows(l.last, l.topic, l.partition, r, offset)
+				if !c.wants(r) {
+					return nil
+				}
+				select {
+				case records <- *r:
+					return nil
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				}
+			})
+		})
+	}
+	known := map[string]int{}
+	for _, l := range readers {
+		known[l.topic]++
+		read(l)
+	}
+	group.Go(func() error { return c.readAdded(ctx, known, read) })
+	group.Go(func() error {
+		for {
+			select {
+			case r := <-records:
+				if err := c.print(&r, positionOf(&r)); err != nil {
+					return err
+				}
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+	})
+	return group.Wait()
+}
+
+// addedEvery is how often somebody who follows looks for partitions that were added.
+const addedEvery = 5 * time.Second
+
+// readAdded reads partitions that are added to the topics, from their beginning on. known is how many there are, by topic.
+func (c *consumer) readAdded(ctx context.Context, known map[string]int, read func(*partitionReader)) error {
+	tick := time.NewTicker(addedEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		for _, topic := range c.topics() {
+			offsets, err := c.client.Offsets(ctx, topic)
+			if err != nil {
+				return err
+			}
+			for ; known[topic] < len(offsets); known[topic]++ {
+				n := known[topic]
+				read(&partitionReader{topic: topic, partition: int32(n), end: offsets[n].First, last: map[source]replication.Position{}})
+			}
+		}
+	}
+}
