@@ -9,6 +9,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"lapse/audit"
+	"lapse/audit/evidence"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
 	"lapse/schemas"
@@ -80,4 +81,53 @@ func (r *rig) forge(t *testing.T, change func(value string) string) (offset int6
 	}
 	r.echo(t, r.settings.Log, reachedMember.ReplaceAllString(value, `"reached":"F/0"`), headers...)
 	return records[len(records)-1].Offset + 1
+}
+
+// The first auditor of a log died before it had written its route: nothing was routed by that one.
+func TestALogThatHasNoRouteYetTakesAnotherOne(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		copied, want, w := r.copySlot(t), newExpected(), &writer{conn: r.db.Connect(t)}
+		r.delete(t, want, w, 3)
+		r.dies(t, theRoute)
+		for _, c := range []chosen{{Format: evidence.FormatDebezium}, {}, {Format: evidence.FormatDebezium}} {
+			r.settings.Chosen = c
+			r.once(t)
+			r.delete(t, want, w, 3)
+		}
+		r.once(t)
+		r.routes = 3
+		r.verifyRouted(t, want)
+		r.isAsReread(t, copied)
+		if first := r.logRoutes(t)[0]; first.Version != 2 || first.Format != evidence.FormatDebezium {
+			t.Errorf("the first route is %+v", first.Route)
+		}
+	})
+}
+
+// Copies of old records that stand behind a route's make halving miss it. It is found all the same.
+func TestARouteIsFoundAmongCopiesOfOldRecords(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		w := r.begun(t)
+		r.settings.Chosen.Partitions = 2 // so that the route's record is looked for at each start
+		r.commit(t, w, 2, user)
+		r.once(t)
+		var old kafkatest.Record
+		for _, record := range r.read(t, r.settings.Log) {
+			if old.Value == nil && record.Header("lapse-op") == "transaction" {
+				old = record
+			}
+		}
+		var headers []kafka.Header
+		for _, h := range old.Headers {
+			headers = append(headers, kafka.Header{Key: h.Name, Value: h.Value})
+		}
+		for range 40 {
+			r.echo(t, r.settings.Log, string(old.Value), headers...)
+		}
+		r.commit(t, w, 2, user)
+		r.once(t)
+		if routes := r.logRoutes(t); len(routes) != 2 {
+			t.Errorf("%d routes, want 2: the second was not found", len(routes))
+		}
+	})
 }
