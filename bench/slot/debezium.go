@@ -44,6 +44,7 @@ type connect struct {
 type warmUp struct {
 	Seconds    float64 `json:"seconds"`
 	CPU        float64 `json:"cpu_seconds"`
+	BrokerCPU  float64 `json:"broker_cpu_seconds"` // of which nothing is for this way: it idles, and is asked whether there is a record
 	SecondHalf float64 `json:"rows_per_second_of_the_second_half"`
 }
 
@@ -186,25 +187,18 @@ func (c *connect) start() error {
 	return errors.Join(err, log.Close())
 }
 
-const (
-	lookAtTopic = 25 * time.Millisecond
-	standstill  = 2 * time.Minute // without a record
-)
-
 // watch watches the topic until the last record is in it.
 func (c *connect) watch(ctx context.Context) (s spent, err error) {
-	var first, half time.Time
-	var atHalf int
-	begun := time.Now()
-	moved, last := begun, 0
-	ticker := time.NewTicker(lookAtTopic)
-	defer ticker.Stop()
-	s.warmUp = &warmUp{}
-	for want := c.records(); last < want; {
+	_, brokerBefore, err := c.place.cpu()
+	if err != nil {
+		return s, err
+	}
+	g := &gauge{want: c.records(), begun: time.Now()}
+	for !g.done() {
 		select {
-		case <-ticker.C:
+		case <-time.After(g.pause()):
 		case <-c.process.Exited():
-			return s, fmt.Errorf("wait for Kafka Connect: it has ended with %d of %d records in the topic: %s", last, want, c.process.State())
+			return s, fmt.Errorf("wait for Kafka Connect: it has ended with %d of %d records in the topic: %s", g.n, g.want, c.process.State())
 		case <-ctx.Done():
 			return s, context.Cause(ctx)
 		}
@@ -212,28 +206,22 @@ func (c *connect) watch(ctx context.Context) (s spent, err error) {
 		if err != nil {
 			return s, err
 		}
-		n, at := int(found.sum()), time.Now()
-		switch {
-		case n > last:
-			moved = at
-		case at.Sub(moved) > standstill:
-			return s, fmt.Errorf("wait for Kafka Connect: %d of %d records are in the topic, and none has come for %v", n, want, standstill)
+		g.saw(int(found.sum()), time.Now())
+		if g.stands(time.Now()) {
+			return s, fmt.Errorf("wait for Kafka Connect: %d of %d records are in the topic, and none has come for %v", g.n, g.want, standstill)
 		}
-		if last == 0 && n > 0 {
-			first = at
-			cpu, err := measure.CPU(c.process.PID())
-			if err != nil {
-				return s, err
-			}
-			s.warmUp.Seconds, s.warmUp.CPU = at.Sub(begun).Seconds(), cpu.Seconds()
+		if g.n == 0 || s.warmUp != nil {
+			continue
 		}
-		if last < want/2 && n >= want/2 {
-			half, atHalf = at, n
+		client, clientErr := measure.CPU(c.process.PID())
+		_, broker, err := c.place.cpu()
+		if err := errors.Join(clientErr, err); err != nil {
+			return s, err
 		}
-		last = n
+		s.warmUp = &warmUp{Seconds: g.first.Sub(g.begun).Seconds(), CPU: client.Seconds(), BrokerCPU: (broker - brokerBefore).Seconds()}
 	}
-	s.seconds = moved.Sub(first).Seconds()
-	s.warmUp.SecondHalf = float64(last-atHalf) / float64(last) * float64(c.place.deleted) / moved.Sub(half).Seconds()
+	s.seconds = g.seconds()
+	s.warmUp.SecondHalf = g.secondHalf() * float64(c.place.deleted) / s.seconds
 	var cpuErr, memoryErr error
 	s.cpu, cpuErr = measure.CPU(c.process.PID())
 	s.memory, memoryErr = measure.Peak(c.process.PID())

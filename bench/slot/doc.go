@@ -33,6 +33,7 @@
 //	lapse.go       the commands of the lapse binary
 //	drain.go       who drains the slot
 //	debezium.go    Kafka Connect with Debezium's connector
+//	gauge.go       when its first record came, and its last
 //	topic.go       whether each row is in the topics once
 //	latency.go     from COMMIT to the topic
 //	passing.go     memory while many rows pass

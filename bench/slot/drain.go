@@ -144,6 +144,9 @@ func (p *place) drain(ctx context.Context, way string, rows int, through bool) (
 		Rows: rows, Seconds: d.seconds, ClientCPU: d.cpu.Seconds(), Memory: d.memory, WarmUp: d.warmUp,
 		ServerCPU: (serverAfter - server).Seconds(), BrokerCPU: (brokerAfter - broker).Seconds(),
 	}
+	if d.warmUp != nil {
+		got.BrokerCPU -= d.warmUp.BrokerCPU
+	}
 	return got, errors.Join(err, d.after(ctx, through))
 }
 
