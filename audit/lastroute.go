@@ -83,7 +83,8 @@ func (p *topicState) findRoute(ctx context.Context, client *kafka.Client, route 
 	if found, err = p.routeOf(first); err == nil {
 		return found, nil
 	}
-	why := fmt.Errorf("the record at offset %d, the first of route %d, is no record of it: %w", at, first.RouteVersion, err)
+	why := fmt.Errorf("the log has no record of route %d, by which its end was written; the one at offset %d, where it should be, is another: %w",
+		p.logEnd.RouteVersion, at, err)
 	err = client.Backward(ctx, route.Log.Name, 0, p.logEndOffset+1, func(rec *schemas.Record, offset int64) (bool, error) {
 		record, err := logRecordOf(rec, route)
 		if err != nil || record == nil || record.Kind != evidence.KindRoute || record.RouteVersion != p.logEnd.RouteVersion {
