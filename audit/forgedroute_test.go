@@ -96,7 +96,7 @@ func TestALogThatHasNoRouteYetTakesAnotherOne(t *testing.T) {
 		}
 		r.once(t)
 		r.routes = 3
-		r.verifyRouted(t, want)
+		r.verifyRouted(t, want, 0)
 		r.isAsReread(t, copied)
 		if first := r.logRoutes(t)[0]; first.Version != 2 || first.Format != evidence.FormatDebezium {
 			t.Errorf("the first route is %+v", first.Route)

@@ -129,7 +129,7 @@ func TestATransactionIsFinishedByTheRouteThatItWasBegunBy(t *testing.T) {
 			}
 			r.once(t)
 			r.routes = i + 2
-			r.verifyRouted(t, want)
+			r.verifyRouted(t, want, 0)
 		}
 		r.isAsReread(t, copied)
 	})
@@ -160,7 +160,7 @@ func TestWhatTheSlotSendsAgainIsNotRoutedAgain(t *testing.T) {
 		if r.routes != 5 {
 			t.Errorf("%d routes", r.routes)
 		}
-		r.verifyRouted(t, want)
+		r.verifyRouted(t, want, 0)
 		r.isAsReread(t, first)
 	})
 }
@@ -213,7 +213,7 @@ func TestARouteFollowsWhereverTheAuditorDies(t *testing.T) {
 			r.once(t)
 		}
 		r.routes = 5
-		r.verifyRouted(t, want)
+		r.verifyRouted(t, want, 0)
 		r.isAsReread(t, copied)
 	})
 }
@@ -237,7 +237,7 @@ func TestTheFormerHashKeyIsWantedOnlyWhereSomethingIsHalfInTheTopics(t *testing.
 		r.once(t)
 		r.follows(t, done, 3)
 		r.routes = 3
-		r.verifyRouted(t, want)
+		r.verifyRouted(t, want, 0)
 		r.isAsReread(t, copied)
 	})
 }
@@ -282,7 +282,7 @@ func TestPartitionsAreUsedFromTheRouteOnThatHasThem(t *testing.T) {
 			t.Errorf("a truncate is in %v", places)
 		}
 		r.routes = 3
-		r.verifyRouted(t, want)
+		r.verifyRouted(t, want, 0)
 		r.isAsReread(t, copied)
 	})
 }
@@ -352,7 +352,7 @@ func TestAuditorsWithDifferentRoutesTakeOverFromOneAnother(t *testing.T) {
 		if r.routes = len(r.logRoutes(t)); r.routes < 4 {
 			t.Errorf("%d routes, want one at the beginning, one of the first auditor, and one for each that takes over", r.routes)
 		}
-		r.verifyRouted(t, want)
+		r.verifyRouted(t, want, 0)
 		r.isAsReread(t, copied)
 	})
 }
