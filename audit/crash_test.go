@@ -174,10 +174,13 @@ func (l *load) transact(ctx context.Context, w *writer) {
 	if err == nil {
 		err = w.keep(ctx, ids)
 	}
-	if err != nil {
-		return
+	if err == nil {
+		_, err = w.conn.Exec(ctx, `insert into scratch values (1) on conflict do nothing`)
 	}
-	if _, err := w.conn.Exec(ctx, `insert into scratch values (1) on conflict do nothing`); err != nil {
+	if err != nil {
+		if !w.conn.IsClosed() {
+			l.err = err // a table that the test did not make, for instance
+		}
 		return
 	}
 	kinds := []transaction{

@@ -48,7 +48,7 @@ func TestAHundredKillsOfTheAuditorLeaveEachEventOnce(t *testing.T) {
 		t.Logf("SEED=%d, %d kills", seed, kills)
 		r := newRig(t, db, kafkatest.Solo(t, kafkaserver.Options{}))
 		r.settings.MaxBuffered = 256 << 10
-		whileLoaded(t, r, seed, func() {
+		whileLoaded(t, r, seed, 50*time.Millisecond, func() {
 			for range kills {
 				child := startChild(t, r.settings)
 				pauseFor(t.Context(), time.Duration(random.Int64N(int64(3*time.Second))))
@@ -67,7 +67,8 @@ func TestTenMinutesWithoutABrokerLoseNothing(t *testing.T) {
 		outage, seed := time.Duration(number("LAPSE_TEST_OUTAGE", 10))*time.Minute, number("LAPSE_TEST_SEED", time.Now().UnixNano())
 		t.Logf("SEED=%d, %s", seed, outage)
 		r := newRig(t, db, kafkatest.Solo(t, kafkaserver.Options{}))
-		whileLoaded(t, r, seed, func() {
+		// As much in a long outage as in a short one: what is to be compared in the end is in memory.
+		whileLoaded(t, r, seed, max(50*time.Millisecond, outage/3000), func() {
 			first := startChild(t, r.settings)
 			pauseFor(t.Context(), 5*time.Second)
 			if err := r.broker.Kill(); err != nil {
@@ -94,8 +95,9 @@ func TestTenMinutesWithoutABrokerLoseNothing(t *testing.T) {
 	}, impatient)
 }
 
-// whileLoaded does something beside a load of every kind of transaction, and compares what was committed with the topics.
-func whileLoaded(t *testing.T, r *rig, seed int64, do func()) {
+// whileLoaded does something beside a load of every kind of transaction, with a pause between two of them, and compares what was
+// committed with the topics.
+func whileLoaded(t *testing.T, r *rig, seed int64, gap time.Duration, do func()) {
 	t.Helper()
 	r.settings.BeatEvery, r.settings.Network = time.Second, seed
 	r.makeKept(t)
@@ -104,7 +106,7 @@ func whileLoaded(t *testing.T, r *rig, seed int64, do func()) {
 	defer finish()
 	load := &load{rig: r, want: want, random: rand.New(rand.NewPCG(uint64(seed), 1))}
 	var working sync.WaitGroup
-	working.Go(func() { load.runWith(ctx, 50*time.Millisecond) })
+	working.Go(func() { load.runWith(ctx, gap) })
 	do()
 	finish()
 	working.Wait()
