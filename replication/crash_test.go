@@ -165,6 +165,12 @@ func TestATransactionKeepsTheTimelineItWasCommittedOn(t *testing.T) {
 		if !errors.Is(err, errStandby) || GradeOf(err) != Stop {
 			t.Errorf("a standby is not refused: %v", err)
 		}
+		for _, wanted := range []string{"read-write", "primary"} { // a promotion may be under way
+			_, err := Open(t.Context(), StreamConfig{ConnString: db.URL + "&target_session_attrs=" + wanted, Slot: db.Name})
+			if err == nil || GradeOf(err) != Retry {
+				t.Errorf("%s: a standby is not passed over until there is a primary: %v", wanted, err)
+			}
+		}
 		conn = db.Connect(t)
 		exec(t, conn, `select pg_promote()`, `delete from item where id = 2`)
 
