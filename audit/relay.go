@@ -82,6 +82,7 @@ func newRelay(
 		tails:  checked.positions(), logged: checked.newest(), last: checked.newest(), reach: start.reach, noRow: map[uint32]bool{}, alarm: config.Alarm,
 	}
 	r.around = r.surroundings
+	checked.forgetRecords()
 	return r
 }
 

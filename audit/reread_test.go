@@ -154,7 +154,18 @@ func (r *rig) isAsReread(t *testing.T, slot string) {
 		t.Errorf("%s has %d records, and %d when it is read again; from number %d on they differ:\n%.2000s\n%.2000s", place, len(got[place]), len(lines), at,
 			slices.Concat(got[place][at:min(at+1, len(got[place]))]...), slices.Concat(lines[at:min(at+1, len(lines))]...))
 	}
-	t.Logf("%d records by %d routes", records, len(r.logRoutes(t)))
+	routes := r.logRoutes(t)
+	t.Logf("%d records by %d routes", records, len(routes))
+	for _, record := range r.read(t, r.settings.Log) {
+		l, err := evidence.ParseLogRecord(record.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := evidence.Reach{History: l.History, Timeline: l.Timeline, LSN: l.CommitLSN}
+		if l.Kind == evidence.KindTransaction && l.RouteVersion != routes[inForce(routes, at)].Version {
+			t.Errorf("the record of a transaction that commits at %s is of route %d, and %d is in force there", at, l.RouteVersion, routes[inForce(routes, at)].Version)
+		}
+	}
 }
 
 // copySlot makes another slot that stands where this one stands.

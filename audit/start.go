@@ -36,6 +36,15 @@ func (p *topicState) positions() map[string][]replication.Position {
 	return positions
 }
 
+// forgetRecords frees the memory of what was compared.
+func (p *topicState) forgetRecords() {
+	for _, tails := range p.tails {
+		for i := range tails {
+			tails[i].record = schemas.Record{}
+		}
+	}
+}
+
 // last is the highest position of an event in some topics.
 func (p *topicState) last(topics []string) (last replication.Position) {
 	for _, topic := range topics {

@@ -71,8 +71,8 @@ func TestAFailingAuditReportsItsErrorOnceAndWithoutPackageNames(t *testing.T) {
 		audited bool // once, before it is spoilt
 		spoil   func(t *testing.T, topics *topicNames, db *pgtest.DB, broker *kafkaserver.Server)
 	}{
-		"another number of partitions": {"the route is not the one in the log", true, func(_ *testing.T, topics *topicNames, _ *pgtest.DB, _ *kafkaserver.Server) {
-			topics.partitions = 5
+		"another topic": {"the route is not the one in the log", true, func(_ *testing.T, topics *topicNames, _ *pgtest.DB, _ *kafkaserver.Server) {
+			topics.user += ".other"
 		}},
 		"a topic with fewer partitions": {"partitions", false, func(t *testing.T, topics *topicNames, _ *pgtest.DB, broker *kafkaserver.Server) {
 			topics.system = kafkatest.TopicOn(t, broker, 2)
