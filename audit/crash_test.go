@@ -185,7 +185,7 @@ func (l *load) transact(ctx context.Context, w *writer) {
 	}
 	kinds := []transaction{
 		batch(ids, nil), batch(ids, nil), batch(ids, nil), user(ids), user(ids), forger(ids), emptier, intruder(ids), latecomer(ids),
-		setter(ids), hider(ids), dropper, waverer(ids),
+		setter(ids), hider(ids), dropper, waverer(ids), mover(ids),
 		batch(ids, func(c *schemas.Claim) { c.PolicyVersion++ }),
 		batch(ids, func(c *schemas.Claim) { c.XID++ }),
 		batch(ids, func(c *schemas.Claim) { c.Cutoff = c.Cutoff.Add(time.Hour) }),

@@ -103,6 +103,9 @@ func (r *rig) verify(t *testing.T, want *expected) {
 				duplicates++
 			}
 			got[key] = e.Lapse.Cause
+			if e.ModType == "MOVE" {
+				got[key] += ", moved"
+			}
 		}
 	}
 	missing := 0

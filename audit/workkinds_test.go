@@ -14,18 +14,32 @@ import (
 	"lapse/replication"
 )
 
-// makeKept makes a table of which rows are set and not deleted, and publishes it as apply does for action: soft.
+// makeKept makes a table of which rows are set and not deleted, and one between whose partitions rows move, and publishes them as apply
+// does for action: soft and for moves: detect.
 func (r *rig) makeKept(t *testing.T) {
 	t.Helper()
-	r.db.Exec(t, `create table kept (id bigint primary key, gone boolean, note text)`)
-	r.joins(t, r.db.Connect(t), "kept", replication.JoinChanges)
+	r.db.Exec(t, `create table kept (id bigint primary key, gone boolean, note text)`,
+		`create table placed (id bigint, place int, note text, primary key (id, place)) partition by list (place)`,
+		`create table placed_1 partition of placed for values in (1)`, `create table placed_2 partition of placed for values in (2)`)
+	conn := r.db.Connect(t)
+	r.joins(t, conn, "kept", replication.JoinChanges)
+	r.joins(t, conn, "placed", replication.JoinChanges)
+	r.asksForMoves(t, "placed", 1, "detect")
+	r.db.Exec(t, beatNow)
 }
 
 func keptKey(id int64) string { return rowKey("public.kept", fmt.Sprintf(`{"id":"%d"}`, id)) }
 
-// keep inserts rows of kept, and updates them as an application does, which is nobody's event.
+func placedKey(id int64) string {
+	return rowKey("public.placed_1", fmt.Sprintf(`{"id":"%d","place":"1"}`, id))
+}
+
+// keep inserts rows of kept and placed, and updates them as an application does, which is nobody's event.
 func (w *writer) keep(ctx context.Context, ids []int64) error {
 	_, err := w.conn.Exec(ctx, `insert into kept select unnest($1::bigint[])`, ids)
+	if err == nil {
+		_, err = w.conn.Exec(ctx, `insert into placed select unnest($1::bigint[]), 1`, ids)
+	}
 	if err == nil {
 		_, err = w.conn.Exec(ctx, `update kept set note = 'seen' where id = any ($1)`, ids)
 	}
@@ -54,6 +68,27 @@ func setter(ids []int64) transaction {
 			return o, err
 		}
 		return o, writeResult(ctx, tx, &claim, int64(len(ids)), 0)
+	}
+}
+
+// mover moves rows of placed, and deletes every third.
+func mover(ids []int64) transaction {
+	return func(ctx context.Context, tx pgx.Tx) (outcome, error) {
+		o := outcome{causes: map[string]string{}, verdict: "unclaimed", committed: `select not exists (select from placed_1 where id = $1)`}
+		var deleted []int64
+		for i, id := range ids {
+			if i%3 == 0 {
+				deleted = append(deleted, id)
+				o.causes[placedKey(id)] = "user"
+			} else {
+				o.causes[placedKey(id)] = "user, moved"
+			}
+		}
+		_, err := tx.Exec(ctx, `delete from placed where id = any ($1)`, deleted)
+		if err == nil {
+			_, err = tx.Exec(ctx, `update placed set place = 2 where id = any ($1)`, ids)
+		}
+		return o, err
 	}
 }
 
