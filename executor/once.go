@@ -190,7 +190,9 @@ func (o *onceGoal) ended(t *turn) {
 	if t.begun() != nil {
 		target.take(m.done())
 	}
-	target.Whole = m.statistics()
+	if t.begun() != nil || target.Run == uuid.Nil { // a look behind another executor's end of the run knows nothing of it
+		target.Whole = m.statistics()
+	}
 	switch t.end {
 	case turnFinished:
 		behind, resists := m.left()

@@ -30,6 +30,7 @@ type InForce struct {
 	Limits      policyfile.Limits
 	LastRun     *Run      // the one begun last, of any version
 	LastPicked  int64     // rows that it found
+	CutShort    bool      // it was another version's, and this version came before it was over
 	Unfinished  *Run      // the one to go on with, of this version
 	LookedAt    time.Time // when a look last found nothing due, as far as it is known
 	HeldBack    bool      // observing although its file says armed: more falls due, and nobody said yes
@@ -43,8 +44,8 @@ type InForce struct {
 	spec spec
 }
 
-// NextRun returns when the policy's next run is due. An unfinished run is due since it began; a look that found nothing counts as
-// a run.
+// NextRun returns when the policy's next run is due. An unfinished run is due since it began, and so is what a run left that a new
+// version cut short; a look that found nothing counts as a run.
 func (p *InForce) NextRun() (time.Time, error) {
 	if p.Unfinished != nil {
 		return p.Unfinished.StartedAt, nil
@@ -55,6 +56,9 @@ func (p *InForce) NextRun() (time.Time, error) {
 	}
 	if p.LookedAt.After(last) {
 		return p.Schedule.Next(p.LookedAt, p.Since)
+	}
+	if p.CutShort {
+		return last, nil
 	}
 	next, err := p.Schedule.Next(last, p.Since)
 	if soon := last.Add(leftBehindPause); p.LeftBehind && soon.Before(next) {
@@ -85,6 +89,7 @@ type inForceRow struct {
 	LastCutoff        *time.Time
 	LastStarted       *time.Time
 	LastPicked        int64
+	CutShort          bool
 	UnfinishedRun     pgtype.UUID
 	UnfinishedCutoff  *time.Time
 	UnfinishedStarted *time.Time
@@ -107,7 +112,7 @@ type inForceRow struct {
 func LoadInForce(ctx context.Context, q Querier) ([]InForce, error) {
 	rows, err := collect[inForceRow](ctx, q, `
 		select `+specColumns+`, g.state, g.hold_version, coalesce(since.at, p.made_at),
-		       last.run, last.version, last.cutoff, last.started_at, coalesce(last.picked, 0),
+		       last.run, last.version, last.cutoff, last.started_at, coalesce(last.picked, 0), coalesce(last.version <> g.version and last.left_off, false),
 		       unfinished.run, unfinished.cutoff, unfinished.started_at,
 		       (select l.at from lapse.looked l where l.policy_id = g.policy_id and l.at <= clock_timestamp()), g.held_back, coalesce(last.left_behind, false),
 		       case when b.accepted is null then b.at end, b.due, b.table_rows, b.cause, b.compared,
@@ -129,7 +134,8 @@ func LoadInForce(ctx context.Context, q Querier) ([]InForce, error) {
 		  ) since on true
 		  left join lateral (
 		    select r.run, r.version, r.cutoff, r.started_at, (select sum(s.picked)::bigint from lapse.shard s where s.run = r.run) as picked,
-		           exists (select from lapse.shard s where s.run = r.run and (s.left_behind or s.aside and s.sqlstate = '55P03')) as left_behind
+		           exists (select from lapse.shard s where s.run = r.run and (s.left_behind or s.aside and s.sqlstate = '55P03')) as left_behind,
+		           r.lost_shards or exists (select from lapse.shard s where s.run = r.run and not s.done and not s.aside) as left_off
 		      from lapse.run r
 		     where r.policy_id = g.policy_id and r.number > coalesce(clock.after_run, 0)
 		     order by r.number desc
@@ -173,7 +179,7 @@ func (r *inForceRow) inForce() (InForce, error) {
 	p := InForce{
 		ID: r.ID, Version: r.Version, Name: r.Name, State: r.State, Since: r.Since, Schedule: text.schedule(), Definition: definition,
 		TableOID: r.TableOID, TableName: r.TableName, HoldVersion: r.HoldVersion, Batch: definition.Batch, Limits: text.Limits,
-		LastPicked: r.LastPicked, HeldBack: r.HeldBack, LeftBehind: r.LeftBehind, Accepted: r.Accepted, Trusted: text.Triggers.Trusted, spec: text,
+		LastPicked: r.LastPicked, CutShort: r.CutShort, HeldBack: r.HeldBack, LeftBehind: r.LeftBehind, Accepted: r.Accepted, Trusted: text.Triggers.Trusted, spec: text,
 	}
 	if r.TrippedAt != nil {
 		p.Tripped = &Trip{Cause: *r.TrippedCause, At: *r.TrippedAt, Due: *r.TrippedDue, Rows: *r.TrippedRows, Compared: *r.TrippedCompared}

@@ -204,9 +204,9 @@ func readPolicies(ctx context.Context, conn *pgx.Conn) (*policyList, error) {
 			if line.Aside, err = readAside(ctx, conn, p.LastRun.ID); err != nil {
 				return nil, err
 			}
-			if line.LastRun, err = readLastRun(ctx, conn, p.LastRun.ID); err != nil {
-				return nil, err
-			}
+		}
+		if line.LastRun, err = readLastRun(ctx, conn, p.ID); err != nil {
+			return nil, err
 		}
 		l.lines = append(l.lines, line)
 	}

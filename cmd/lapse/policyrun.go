@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"lapse/schemas"
@@ -36,21 +35,24 @@ type lastRun struct {
 // goesOn is how a run ended that did not.
 const goesOn = "not yet"
 
-// readLastRun reads what a run did.
-func readLastRun(ctx context.Context, conn *pgx.Conn, run uuid.UUID) (*lastRun, error) {
+// readLastRun reads what a policy's last run did, also one that is no measure of the clock any more. What a former version's left nobody
+// goes on with.
+func readLastRun(ctx context.Context, conn *pgx.Conn, policy schemas.PolicyID) (*lastRun, error) {
 	var r lastRun
 	err := conn.QueryRow(ctx, `
 		select r.started_at, r.ended_at, r.due, t.deleted, t.cascaded, t.batches, t.refreshed, t.stepped_over, r.dropped_partitions,
 		       r.left_due, r.left_held, r.left_resting, r.watermark,
 		       case when r.ended_by is not null then 'by ' || r.ended_by
-		            when t.unfinished then $2
-		            when r.outcome = 'cut short' or r.outcome is null and r.lost_shards then 'cut short'
+		            when t.unfinished and r.version = g.version then $2
+		            when t.unfinished or r.outcome = 'cut short' or r.outcome is null and r.lost_shards then 'cut short'
 		            when t.aside > 0 then 'with shards put aside'
 		            when t.locked then 'with locked rows left'
 		            else 'whole' end,
-		       r.rests_since, coalesce(r.rests_because, '')
-		  from lapse.run r, lapse.statistics(r.run) t
-		 where r.run = $1`, run, goesOn).Scan(&r.Started, &r.EndedAt, &r.Due, &r.Deleted, &r.Cascaded, &r.Batches, &r.Refreshed, &r.SteppedOver, &r.Partitions,
+		       case when r.version = g.version then r.rests_since end, coalesce(r.rests_because, '')
+		  from lapse.gate g, lapse.run r, lapse.statistics(r.run) t
+		 where g.policy_id = $1 and r.policy_id = g.policy_id
+		 order by r.number desc
+		 limit 1`, int32(policy), goesOn).Scan(&r.Started, &r.EndedAt, &r.Due, &r.Deleted, &r.Cascaded, &r.Batches, &r.Refreshed, &r.SteppedOver, &r.Partitions,
 		&r.LeftDue, &r.LeftHeld, &r.LeftResting, &r.Watermark, &r.Ended, &r.RestsSince, &r.Rests)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
