@@ -27,7 +27,7 @@ func TestNothingIsMissingOrTwiceOnThreeBrokers(t *testing.T) {
 	pgtest.OnSolo(t, majors, func(t *testing.T, db *pgtest.DB) {
 		seed := number("LAPSE_TEST_SEED", time.Now().UnixNano())
 		t.Logf("LAPSE_TEST_SEED=%d", seed)
-		torture := newTorture(t, db, seed, 50*time.Millisecond)
+		torture := newTorture(t, db, seed, 50*time.Millisecond, false)
 		for _, name := range []string{"leader moved", "auditor frozen", "leader moved", "leader killed"} {
 			torture.do(name)
 		}

@@ -46,7 +46,7 @@ func withNamed(do transaction) transaction {
 // addPartitions gives the topics of events more partitions.
 func (r *rig) addPartitions(t *testing.T, n int) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(r.settings.Broker))
+	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(r.settings.Broker, ",")...))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"lapse/audit/evidence"
@@ -190,15 +191,21 @@ func (r *rig) moveBack(t *testing.T, to string) {
 	r.db.Exec(t, fmt.Sprintf(`select pg_copy_logical_replication_slot('%s', '%s')`, to, r.settings.Slot))
 }
 
-// verifyRouted is verify for topics of several routes: each row's event is there once, in order, under its cause, and what one
-// transaction deleted is in one format. Nothing is wanted of rows of the table named. ids is the highest of those that may be hashed.
-func (r *rig) verifyRouted(t *testing.T, want *expected, ids int64) {
-	t.Helper()
+// otherHashes are the hashes of numbers up to ids under otherHashKey, each with that under evidencetest.HashKey.
+func otherHashes(ids int64) map[string]string {
 	hashes := map[string]string{}
 	for id := range ids + 1 {
 		hashes[evidence.HashOf(otherHashKey, fmt.Sprint(id))] = hashOf(id)
 	}
-	client, err := kafka.NewClient(kafka.Config{Brokers: []string{r.settings.Broker}})
+	return hashes
+}
+
+// verifyRouted is verify for topics of several routes: each row's event is there once, in order, under its cause, and what one
+// transaction deleted is in one format. Nothing is wanted of rows of the table named. ids is the highest of those that may be hashed.
+func (r *rig) verifyRouted(t *testing.T, want *expected, ids int64) {
+	t.Helper()
+	hashes := otherHashes(ids)
+	client, err := kafka.NewClient(kafka.Config{Brokers: strings.Split(r.settings.Broker, ",")})
 	if err != nil {
 		t.Fatal(err)
 	}

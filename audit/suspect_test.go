@@ -35,6 +35,9 @@ func (o *torture) newSuspect() *suspect {
 	o.started++
 	a := &suspect{number: o.started, log: &auditLog{}}
 	s := o.rig.settings
+	if o.routed {
+		s.Chosen = (&drawing{random: o.random}).choose()
+	}
 	s.URL += "&application_name=" + a.name()
 	text, err := json.Marshal(s)
 	o.must(err)

@@ -30,6 +30,7 @@ type torture struct {
 	load     *load
 	working  sync.WaitGroup
 	finish   context.CancelFunc // of the load
+	routed   bool               // each auditor has a drawn route
 
 	began     time.Time
 	nextFlood int64
@@ -40,8 +41,8 @@ type torture struct {
 }
 
 // newTorture starts three brokers, two auditors at once behind a bad network, and a load of every kind of transaction with
-// a pause between two of them.
-func newTorture(t *testing.T, db *pgtest.DB, seed int64, gap time.Duration) *torture {
+// a pause between two of them. routed: each auditor has another format, number of partitions and hash key than the one before.
+func newTorture(t *testing.T, db *pgtest.DB, seed int64, gap time.Duration, routed bool) *torture {
 	t.Helper()
 	source := func(n int) *rand.Rand { return rand.New(rand.NewPCG(uint64(seed), uint64(10*db.Major+n))) }
 	cluster := kafkatest.Cluster(t, 3)
@@ -51,12 +52,16 @@ func newTorture(t *testing.T, db *pgtest.DB, seed int64, gap time.Duration) *tor
 	r.settings.MaxBuffered = 256 << 10 // so that large transactions are caught in the middle
 	r.settings.Network = seed
 	r.makeKept(t)
+	if routed {
+		r.once(t)
+		r.addPartitions(t, 6)
+	}
 
 	want := newExpected()
 	ctx, finish := context.WithCancel(t.Context())
 	o := &torture{
 		t: t, rig: r, cluster: cluster, want: want, random: source(2), load: &load{rig: r, want: want, random: source(1)},
-		finish: finish, faults: map[string]int{}, zombies: map[string]int{}, nextFlood: 1 << 40, began: time.Now(),
+		finish: finish, routed: routed, faults: map[string]int{}, zombies: map[string]int{}, nextFlood: 1 << 40, began: time.Now(),
 	}
 	o.working.Go(func() { o.load.runWith(ctx, gap) })
 	o.auditors = []*suspect{o.newSuspect(), o.newSuspect()}
@@ -76,8 +81,16 @@ func (o *torture) end() {
 	}
 	o.rig.settings.MaxBuffered = 0
 	o.rig.once(o.t, o.rig.beating(time.Second))
-	o.report(o.load.done)
-	o.rig.verify(o.t, o.want)
+	if !o.routed {
+		o.report(o.load.done, func(record kafkatest.Record) string { return string(record.Key) })
+		o.rig.verify(o.t, o.want)
+		return
+	}
+	o.rig.routes = len(o.rig.logRoutes(o.t))
+	hashes := otherHashes(o.load.next)
+	o.report(o.load.done, func(record kafkatest.Record) string { return textOfKey(record.Key, hashes) })
+	o.t.Logf("%d routes", o.rig.routes)
+	o.rig.verifyRouted(o.t, o.want, o.load.next)
 }
 
 // fault is one thing that is done to one of them.
@@ -294,8 +307,8 @@ func (o *torture) await(what string, holds func() bool) {
 	}
 }
 
-// report counts what is in the topics.
-func (o *torture) report(transactions int) {
+// report counts what is in the topics, where keyOf is a record's key as what was committed is called.
+func (o *torture) report(transactions int, keyOf func(kafkatest.Record) string) {
 	events, twice, disordered := 0, 0, 0
 	seen := map[string]bool{}
 	for _, topic := range []string{o.rig.settings.System, o.rig.settings.User} {
@@ -311,7 +324,7 @@ func (o *torture) report(transactions int) {
 			if op := record.Header("lapse-op"); op == "truncate" || op == "drop" {
 				continue
 			}
-			key := rowKey(record.Header("lapse-table"), string(record.Key))
+			key := rowKey(record.Header("lapse-table"), keyOf(record))
 			if seen[key] {
 				twice++
 			}
