@@ -3,7 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
@@ -66,7 +68,7 @@ func armPolicy(_ context.Context, _ *pgx.Conn, p *planner.InForce) (planner.Chan
 func (a *app) policyStateCommand(c stateCommand) *cobra.Command {
 	var asJSON bool
 	var reason string
-	var accept int64
+	var accept rowCount
 	cmd := &cobra.Command{
 		Use: c.use, Short: c.short, Long: c.long, Example: c.example, ValidArgsFunction: a.completeInForce,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -76,10 +78,7 @@ func (a *app) policyStateCommand(c stateCommand) *cobra.Command {
 			return nil
 		},
 		RunE: a.does(func(cmd *cobra.Command, args []string) error {
-			if accept < 0 {
-				return wrongUsage("--accept is a number of rows")
-			}
-			changed, err := a.changeStates(cmd.Context(), args, reason, &c, accept)
+			changed, err := a.changeStates(cmd.Context(), args, reason, &c, int64(accept))
 			if err != nil {
 				return err
 			}
@@ -94,10 +93,45 @@ func (a *app) policyStateCommand(c stateCommand) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the record")
 	if c.arms {
-		cmd.Flags().Int64Var(&accept, "accept", 0, "let so many `rows` of a policy that its breaker stopped go, once (default: those that were due)")
+		cmd.Flags().Var(&accept, "accept", "let so many `rows` of a policy that its breaker stopped go, once (default: those that were due)")
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
+}
+
+// rowCount is the number of rows that a flag says. Its zero value is a flag that was not given.
+type rowCount int64
+
+// String is the number, "" for a flag that was not given.
+func (c *rowCount) String() string {
+	if *c == 0 {
+		return ""
+	}
+	return strconv.FormatInt(int64(*c), 10)
+}
+
+// Set takes what somebody wrote. No row at all is refused: it would be taken for a flag that was not given, which accepts all that is due.
+func (c *rowCount) Set(text string) error {
+	rows, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || rows < 1 {
+		return errors.New("want a number of rows, 1 or more")
+	}
+	*c = rowCount(rows)
+	return nil
+}
+
+// Type is the flag's argument in the help.
+func (c *rowCount) Type() string { return "rows" }
+
+// nothingToAccept refuses a number of rows for policies whose breaker asks for none: whoever gives one believes that it limits what goes.
+func nothingToAccept(policies []planner.InForce) error {
+	for i := range policies {
+		if p := &policies[i]; p.Tripped == nil {
+			return fmt.Errorf("policy %s is %s, and its breaker did not stop it: nothing was changed. --accept is for a policy whose breaker asks; "+
+				"without it `lapse policy arm %s` says yes to all that is due", p.Name, p.State, p.Name)
+		}
+	}
+	return nil
 }
 
 // stateChange is what became of one policy.
@@ -148,6 +182,11 @@ func (a *app) changeStates(
 	policies, err := policiesNamed(ctx, conn, names)
 	if err != nil {
 		return nil, err
+	}
+	if accept > 0 {
+		if err := nothingToAccept(policies); err != nil {
+			return nil, err
+		}
 	}
 	changes := make([]planner.Change, len(policies))
 	for i := range policies {
