@@ -85,6 +85,7 @@ type policyLine struct {
 	PausedForAll bool                  `json:"paused_for_all,omitempty"`
 	Suspended    string                `json:"suspended,omitempty"` // why no policy deletes: a restore, a promotion
 	Tripped      string                `json:"tripped,omitempty"`   // more was due at once than was to be expected
+	TrippedAt    *time.Time            `json:"tripped_at,omitempty"`
 	Trouble      string                `json:"trouble,omitempty"`
 	Aside        *asideShards          `json:"put_aside,omitempty"`
 	Quarantine   *restingRows          `json:"quarantine,omitempty"`
@@ -135,7 +136,7 @@ func (l *policyLine) notes() []string {
 		notes = append(notes, fmt.Sprintf("held back, more falls due than before: `lapse policy arm %s` says yes", l.Policy))
 	}
 	if l.Tripped != "" {
-		notes = append(notes, fmt.Sprintf("%s: `lapse policy arm %s` lets them go", l.Tripped, l.Policy))
+		notes = append(notes, fmt.Sprintf("%s: `lapse policy arm %s` lets them go, and --accept N so many", l.Tripped, l.Policy))
 	}
 	if l.Trouble != "" {
 		notes = append(notes, l.Trouble)
@@ -191,7 +192,7 @@ func readPolicies(ctx context.Context, conn *pgx.Conn) (*policyList, error) {
 			return nil, err
 		}
 		if p.Tripped != nil {
-			line.Tripped = p.Tripped.Error()
+			line.Tripped, line.TrippedAt = p.Tripped.Error(), &p.Tripped.At
 		}
 		if p.State == schemas.Armed {
 			next, lag, err := nextRun(p, l.at)
@@ -289,7 +290,7 @@ func (a *app) printPolicies(l *policyList) error {
 			next = cmp.Or(p.person(), p.Next.UTC().Format(time.RFC3339))
 		}
 		last, rows := p.LastRun.text()
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Policy, p.Version, p.State, p.Since.UTC().Format(time.RFC3339), onOneLine(p.Table), next, last,
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Policy, p.Version, p.stands(), p.Since.UTC().Format(time.RFC3339), onOneLine(p.Table), next, last,
 			onOneLine(rows), onOneLine(cmp.Or(p.Reason, "-")))
 	}
 	if err := w.Flush(); err != nil {

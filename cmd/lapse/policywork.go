@@ -51,6 +51,9 @@ func (p *policyState) judge(s *status) {
 		}
 	}
 	p.Work = work
+	if p.asks() {
+		p.Lag = max(p.Lag, s.At.Sub(*p.TrippedAt).Seconds()) // it was due when it was stopped
+	}
 	switch {
 	case p.Next == nil:
 		return
@@ -121,7 +124,7 @@ func (l *policyLine) person() string {
 	case l.Trouble != "":
 		return "after apply"
 	case l.Tripped != "":
-		return "when armed"
+		return "after arm --accept"
 	}
 	return ""
 }
@@ -148,10 +151,25 @@ func (p *policyState) next(now time.Time) string {
 	return "-"
 }
 
-// state is the policy's, with what executors do about it.
+// asks reports whether the policy would delete, and its breaker stopped it.
+func (l *policyLine) asks() bool { return l.State == schemas.Armed && l.Tripped != "" }
+
+// stands is the policy's state, and that its breaker stopped it: nothing else tells that from one that runs where no executor is there
+// to say so.
+func (l *policyLine) stands() string {
+	if l.asks() {
+		return string(l.State) + ", " + workStopped
+	}
+	return string(l.State)
+}
+
+// state is the policy's, with what executors do about it. That one waits for a policy which its breaker stopped is no news.
 func (p *policyState) state() string {
-	text := string(p.State)
+	text := p.stands()
 	for i := range p.Work {
+		if p.Tripped != "" && !p.Work[i].works() {
+			continue
+		}
 		does := p.Work[i].State
 		if p.Work[i].Silent > 0 {
 			does += " (silent)"

@@ -40,8 +40,8 @@ func TestWhatThePolicysNextRunWaitsFor(t *testing.T) {
 		"paused for all":                {line: policyLine{Next: &past, PausedForAll: true}, executors: waits, next: "when resumed", lag: "-"},
 		"restored":                      {line: policyLine{Next: &past, Suspended: "restored"}, next: "when accepted", lag: "-"},
 		"its table is gone":             {line: policyLine{Next: &past, Lag: 60, Trouble: "gone"}, work: []process{says(workStopped, 0, &soon)}, next: "after apply", lag: "1m", remarks: 1},
-		"its breaker is open":           {line: policyLine{Next: &past, Tripped: "much"}, work: []process{says(workWaits, 0, nil)}, next: "when armed", lag: "-", remarks: 1},
-		"its breaker, and a silent one": {line: policyLine{Next: &past, Tripped: "much"}, work: []process{says(workWaits, 40, nil)}, next: "when armed", lag: "-", remarks: 1},
+		"its breaker is open":           {line: policyLine{Next: &past, Tripped: "much", TrippedAt: &since}, work: []process{says(workWaits, 0, nil)}, next: "after arm --accept", lag: "4m", remarks: 1},
+		"its breaker, and a silent one": {line: policyLine{Next: &past, Tripped: "much", TrippedAt: &since}, work: []process{says(workWaits, 40, nil)}, next: "after arm --accept", lag: "4m", remarks: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -50,6 +50,9 @@ func TestWhatThePolicysNextRunWaitsFor(t *testing.T) {
 			p.judge(&status{At: now, Executors: c.executors})
 			if p.next(now) != c.next || p.lag() != c.lag || len(p.remarks()) != c.remarks {
 				t.Errorf("next %q, lag %q, %q; want %q, %q and %d remarks", p.next(now), p.lag(), p.remarks(), c.next, c.lag, c.remarks)
+			}
+			if (c.line.Tripped != "") != (p.state() == "armed, stopped") && len(c.work) > 0 && c.work[0].State == workWaits {
+				t.Errorf("its state is %q", p.state())
 			}
 			for _, remark := range p.remarks() {
 				if len(c.work) > 0 && c.work[0].Silent == 0 && c.line.Trouble+c.line.Tripped == "" && remark != c.work[0].State+": a reason" && remark != "slow: a reason" {
