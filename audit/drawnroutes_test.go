@@ -15,7 +15,7 @@ import (
 )
 
 // Transactions of every kind are committed while auditors with drawn formats, numbers of partitions and hash keys follow one another,
-// each killed at some moment, beside cut streams and a server that crashes and has forgotten what was confirmed. What is in the
+// each killed at some moment, beside cut streams, a bad network to the brokers, and a server that crashes and has forgotten what was confirmed. What is in the
 // topics in the end is what package evidence makes of the same write-ahead log, with the routes that the log has: to the byte.
 //
 // LAPSE_TEST_SEED repeats a run's choices (not its timing), LAPSE_TEST_ROUNDS makes it longer.
@@ -30,7 +30,7 @@ func TestEveryByteFollowsFromTheWALAndTheRoutesOfTheLog(t *testing.T) {
 		copied, want := r.copySlot(t), newExpected()
 		r.once(t)
 		r.addPartitions(t, 6)
-		r.settings.MaxBuffered, r.settings.BeatEvery = 64<<10, 200*time.Millisecond
+		r.settings.MaxBuffered, r.settings.BeatEvery, r.settings.Network = 64<<10, 200*time.Millisecond, seed
 
 		ctx, finish := context.WithCancel(t.Context())
 		defer finish()
