@@ -17,6 +17,7 @@ type failover struct {
 	*bender
 	random *rand.Rand
 	rows   []int64 // that are to be deleted beside the primary's death; all of them are on the standby
+	marked []string
 }
 
 // attempt is one transaction of the load.
@@ -31,12 +32,15 @@ func ofBoth(a, b *pgtest.DB) string {
 		a.Server.Port(), b.Server.Port(), a.Name)
 }
 
-// standbyOf makes a standby for which the slot's events wait, so that nothing is published that a promotion could lose. It
-// has all the rows that are to be deleted when it is returned.
-func (f *failover) standbyOf(t *testing.T, primary *pgtest.DB) *pgtest.Standby {
+// newStandby makes a standby of the primary, which has all the rows that are to be deleted when it is returned. awaited: the slot's
+// events wait for it, so that nothing is published that its promotion could lose.
+func (f *failover) newStandby(t *testing.T, awaited bool) *pgtest.Standby {
 	t.Helper()
+	primary := f.db
 	standby := primary.Standby(t)
-	primary.Exec(t, fmt.Sprintf(`alter system set synchronized_standby_slots = '%s_standby'`, primary.Name), `select pg_reload_conf()`)
+	if awaited {
+		primary.Exec(t, fmt.Sprintf(`alter system set synchronized_standby_slots = '%s_standby'`, primary.Name), `select pg_reload_conf()`)
+	}
 	var err error
 	if f.rows, err = f.w.rows(t.Context(), 3000); err != nil {
 		t.Fatal(err)
@@ -47,10 +51,10 @@ func (f *failover) standbyOf(t *testing.T, primary *pgtest.DB) *pgtest.Standby {
 }
 
 // killsUnder kills the primary at a random moment of a load, while some of it is on its way to everywhere, and whoever else is
-// to die with it. It returns what was tried.
-func (f *failover) killsUnder(t *testing.T, others ...*process) (all []attempt) {
+// to die with it. It returns what was tried. At another moment before, if before is not nil, it does that.
+func (f *failover) killsUnder(t *testing.T, before func(), others ...*process) (all []attempt) {
 	t.Helper()
-	w, tried, moment := &writer{conn: f.db.Connect(t)}, make(chan attempt), f.random.IntN(60)
+	w, tried, first, moment := &writer{conn: f.db.Connect(t)}, make(chan attempt), f.random.IntN(20), 20+f.random.IntN(40)
 	go func() {
 		defer close(tried)
 		for len(f.rows) > 0 {
@@ -65,7 +69,11 @@ func (f *failover) killsUnder(t *testing.T, others ...*process) (all []attempt) 
 		}
 	}()
 	for a := range tried {
-		if all = append(all, a); len(all) != moment+1 {
+		all = append(all, a)
+		if len(all) == first+1 && before != nil {
+			before()
+		}
+		if len(all) != moment+1 {
 			continue
 		}
 		if err := f.db.Server.Kill(); err != nil {
@@ -97,33 +105,69 @@ func (f *failover) draw() (transaction, attempt) {
 	}
 }
 
-// promoted makes the standby the server that is audited, and takes what it has of the load into the books.
-func (f *failover) promoted(t *testing.T, standby *pgtest.Standby, tried []attempt) {
+// promoted makes the standby the server that is audited, and takes what it has of the load into the books. It returns what it does
+// not have.
+func (f *failover) promoted(t *testing.T, standby *pgtest.Standby, tried []attempt) (lost map[string]bool) {
 	t.Helper()
 	standby.Promote(t)
 	f.db, f.w.conn = standby.DB, standby.Connect(t)
 	kept := fixture.One[[]int64](t, f.w.conn, `select coalesce(array_agg(id), '{}') from sessions`)
-	gone := 0
+	gone, lost := 0, map[string]bool{}
 	for _, a := range tried {
-		if slices.Contains(kept, a.ids[0]) {
-			continue
+		there := !slices.Contains(kept, a.ids[0])
+		if there {
+			gone++
 		}
-		gone++
 		for key, cause := range causesOf(a.ids, a.cause) {
-			f.lives[key+" "+cause]++
+			if there {
+				f.lives[key+" "+cause]++
+			} else {
+				lost[key+" "+cause] = true
+			}
 		}
 	}
 	t.Logf("of %d transactions that were tried the promoted standby has %d", len(tried), gone)
+	return lost
 }
 
 // outlive has the primary die, and the auditor that runs find the promoted standby by itself.
 func (f *failover) outlive(t *testing.T) {
 	t.Helper()
-	standby := f.standbyOf(t, f.db)
+	standby := f.newStandby(t, true)
 	run := f.start(t, f.beating(200*time.Millisecond))
 	f.work(t)
 	standby.SyncSlot(t, f.settings.Slot)
-	f.promoted(t, standby, f.killsUnder(t))
+	f.promoted(t, standby, f.killsUnder(t, nil))
+	f.goesOn(t, run)
+	f.holds(t, f.marked...)
+}
+
+// fallBehind is outlive with a standby that nobody waits for, and that lacks the last commits. Of these the auditor has published
+// some, which a rewind says.
+func (f *failover) fallBehind(t *testing.T) {
+	t.Helper()
+	standby := f.newStandby(t, false)
+	run := f.start(t, f.beating(200*time.Millisecond))
+	f.work(t)
+	standby.SyncSlot(t, f.settings.Slot)
+	lost := f.promoted(t, standby, f.killsUnder(t, func() { standby.Detach(t) }))
+	f.goesOn(t, run)
+	heard := f.listen(t)
+	for key, n := range heard.void {
+		if n > f.truth.lost[key] && !lost[key] {
+			t.Errorf("%s is given up, and nobody lost it", key)
+		}
+		f.truth.lost[key] = n
+	}
+	if len(heard.markers) > len(f.marked) {
+		f.marked = append(f.marked, "rewind timeline")
+	}
+	f.holds(t, f.marked...)
+}
+
+// goesOn wants an auditor that runs to go on.
+func (f *failover) goesOn(t *testing.T, run *running) {
+	t.Helper()
 	f.work(t)
 	f.catchUp(t, f.w.conn)
 	select {
@@ -132,29 +176,28 @@ func (f *failover) outlive(t *testing.T) {
 	default:
 	}
 	run.end(t)
-	f.holds(t)
 }
 
 // dieTogether has the auditor die with its primary, in the middle of what it publishes, and another one go on.
 func (f *failover) dieTogether(t *testing.T) {
 	t.Helper()
-	standby := f.standbyOf(t, f.db)
+	standby := f.newStandby(t, true)
 	f.settings.BeatEvery, f.settings.MaxBuffered = 200*time.Millisecond, 16<<10
 	child := startChild(t, f.settings)
 	f.work(t)
 	standby.SyncSlot(t, f.settings.Slot)
-	f.promoted(t, standby, f.killsUnder(t, child))
+	f.promoted(t, standby, f.killsUnder(t, nil, child))
 	child = startChild(t, f.settings)
 	f.work(t)
 	f.catchUp(t, f.w.conn)
 	child.check(t)
 	child.kill()
-	f.holds(t)
+	f.holds(t, f.marked...)
 }
 
 // TestAnAuditorGoesOnAtThePromotedStandbyInTheMiddleOfALoad has a slot with failover followed from one server to the next. What was
-// deleted before, during and after the death of a primary is in its topic once, in order, under its cause, without a gap or a
-// rewind. LAPSE_TEST_SEED repeats the choices, and LAPSE_TEST_FAILOVERS makes it longer.
+// deleted before, during and after the death of a primary is in its topic once, in order, under its cause, without a gap, and without
+// a rewind where events wait for the standby. LAPSE_TEST_SEED repeats the choices, and LAPSE_TEST_FAILOVERS makes it longer.
 func TestAnAuditorGoesOnAtThePromotedStandbyInTheMiddleOfALoad(t *testing.T) {
 	bend(t, []int{17, 18}, func(t *testing.T, b *bender) {
 		seed := number("LAPSE_TEST_SEED", time.Now().UnixNano())
@@ -162,11 +205,7 @@ func TestAnAuditorGoesOnAtThePromotedStandbyInTheMiddleOfALoad(t *testing.T) {
 		f := &failover{bender: b, random: rand.New(rand.NewPCG(uint64(seed), uint64(b.db.Major)))}
 		f.withFailover(t)
 		for n := range number("LAPSE_TEST_FAILOVERS", 2) {
-			if n%2 == 0 {
-				f.outlive(t)
-			} else {
-				f.dieTogether(t)
-			}
+			[]func(*testing.T){f.outlive, f.dieTogether, f.fallBehind}[n%3](t)
 		}
 	})
 }
