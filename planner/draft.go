@@ -347,21 +347,30 @@ func (t *draftTx) giveAsSuperuser(ctx context.Context, w *standing, function str
 	return counts, nil
 }
 
-// mayRead says which grant is missing for role to read all of relations.
+// mayRead says which grants are missing for role to read all of relations: all at once, so that nobody asks for one after the other.
 func (t *draftTx) mayRead(ctx context.Context, table string, relations []string, role string) error {
-	var grant string
+	var grants []string
 	err := t.QueryRow(ctx, `
-		select coalesce(min(case when not has_schema_privilege($1::name, n.oid, 'usage') then format('grant usage on schema %I', n.nspname)
-		                         when not has_table_privilege($1::name, c.oid, 'select') then format('grant select on %I.%I', n.nspname, c.relname)
-		                    end), '')
-		  from pg_class c
-		  join pg_namespace n on n.oid = c.relnamespace
-		 where format('%I.%I', n.nspname, c.relname) = any ($2)`, role, relations).Scan(&grant)
+		with read as (
+		  select n.oid as schema, n.nspname, c.oid as relation, c.relname
+		    from pg_class c
+		    join pg_namespace n on n.oid = c.relnamespace
+		   where format('%I.%I', n.nspname, c.relname) = any ($2)
+		)
+		select array(
+		  select text
+		    from (select distinct 1 as place, format('grant usage on schema %I', nspname) as text from read
+		           where not has_schema_privilege($1::name, schema, 'usage')
+		          union all
+		          select 2, format('grant select on %I.%I', nspname, relname) from read
+		           where not has_table_privilege($1::name, relation, 'select')) missing
+		   order by place, text)`, role, relations).Scan(&grants)
 	if err != nil {
 		return fmt.Errorf("look at the rights of %s: %w", role, err)
 	}
-	if grant != "" {
-		return &refusedError{fmt.Sprintf("%s may not read %s: %s to %s", role, table, grant, schemas.Identifier(role))}
+	if len(grants) > 0 {
+		to := " to " + schemas.Identifier(role)
+		return &refusedError{fmt.Sprintf("%s may not read %s: %s", role, table, strings.Join(grants, to+"; ")+to)}
 	}
 	return nil
 }
