@@ -42,11 +42,11 @@ const (
 func (p *process) works() bool { return p.State == workDeletes || p.State == workSlow }
 
 // judge says what an armed policy's next run waits for, and for how long it has been late. What an executor said that has been silent
-// since counts only where it may still have a shard.
+// since counts only where it may still have a shard of a policy that is not paused: of one that is, somebody stopped it, and nobody waits for the shard.
 func (p *policyState) judge(s *status) {
 	var work []process
 	for _, w := range p.Work {
-		if w.Silent == 0 || w.works() {
+		if w.Silent == 0 || w.works() && p.State != schemas.Paused {
 			work = append(work, w)
 		}
 	}
