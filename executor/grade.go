@@ -193,7 +193,7 @@ func (e *ServerError) advice() string {
 	case schemas.SQLStateInsufficientPrivilege:
 		return "the deletion function or the executor lost a right: run `lapse apply` again"
 	case schemas.SQLStateUndefinedTable, schemas.SQLStateUndefinedColumn, schemas.SQLStateUndefinedFunction, schemas.SQLStateTarget, schemas.SQLStateColumns:
-		return "the table or the function is not what it was: run `lapse apply` again"
+		return "the table or the function is not what it was: run `lapse apply`, and then `lapse policy arm` if that leaves the policy observing; if the table is gone for good, take the policy out of its file and run `lapse apply --prune`"
 	case schemas.SQLStateUnseen:
 		return "`lapse apply` publishes it again, or says what its replica identity lacks"
 	case schemas.SQLStateTriggers:

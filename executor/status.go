@@ -80,7 +80,7 @@ func (e *Executor) observe(policies []planner.InForce) (cut []*policyMemory) {
 		case stopped != nil:
 			line.State, line.Stopped, line.Cause, line.Until = stateStopped, stopped.Error(), CauseOf(stopped), m.paused()
 		case p.Trouble != "":
-			line.State, line.Stopped, line.Cause = stateStopped, p.Trouble+": run `lapse apply`", CauseTable
+			line.State, line.Stopped, line.Cause = stateStopped, p.Trouble+": "+p.Remedy(), CauseTable
 		}
 		if _, resists := m.left(); resists != nil {
 			line.Resists = resists.Error()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"time"
 
 	"lapse/planner"
@@ -71,7 +72,9 @@ func (w *worker) trouble(t *turn, err error, limit int) (turnEnd, error) {
 	if decision == StopPolicy && state == schemas.SQLStateInsufficientPrivilege {
 		err = w.behind(p, err)
 	}
-	err = stripped("policy "+string(p.Name), err)
+	if prefix := "policy " + string(p.Name); schemas.StateOf(err) != "" || !strings.HasPrefix(err.Error(), prefix+": ") {
+		err = stripped(prefix, err)
+	}
 	switch decision {
 	case Retry:
 		pause, level := m.retry(w.now()), slog.LevelWarn

@@ -67,8 +67,8 @@ func TestAStoppedPolicyDoesNotStopTheOthers(t *testing.T) {
 		e := newExecutor(t, db)
 		s, err := e.Once(t.Context(), nil)
 		var changed *planner.SchemaChangedError
-		if !errors.As(err, &changed) || changed.Policy != "a" || strings.Contains(err.Error(), "policy b") {
-			t.Errorf("once says %v, want that policy a was stopped because its columns are others", err)
+		if !errors.As(err, &changed) || changed.Policy != "a" || strings.Contains(err.Error(), "policy b") || strings.Count(err.Error(), "policy a: ") != 1 {
+			t.Errorf("once says %v, want that policy a was stopped because its columns are others, named once", err)
 		}
 		if len(s.Policies) != 2 {
 			t.Errorf("once did %+v, want both policies", s.Policies)

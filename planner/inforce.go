@@ -171,6 +171,9 @@ func LoadInForce(ctx context.Context, q Querier) ([]InForce, error) {
 	return all, nil
 }
 
+// Remedy says what to do about Trouble.
+func (p *InForce) Remedy() string { return afterChange(p.Name, true) }
+
 func (r *inForceRow) inForce() (InForce, error) {
 	definition, text, err := r.definition()
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -68,7 +69,17 @@ type SchemaChangedError struct {
 
 // Error says what to do.
 func (e *SchemaChangedError) Error() string {
-	return fmt.Sprintf("policy %s: %s: look at it, then run `lapse apply` again", e.Policy, e.What)
+	return fmt.Sprintf("policy %s: %s: look at it: %s", e.Policy, e.What, afterChange(e.Policy, e.State == schemas.SQLStateTarget))
+}
+
+// afterChange says what a person does about a policy whose table is not what apply saw. Another apply refuses a file that names a table
+// which is gone, and does not arm what it has to compare anew.
+func afterChange(policy schemas.PolicyName, gone bool) string {
+	text := fmt.Sprintf("run `lapse apply`, and then `lapse policy arm %s` if that leaves it observing", policy)
+	if gone {
+		text += "; if the table is gone for good, take the policy out of its file and run `lapse apply --prune`"
+	}
+	return text
 }
 
 // OpenRun returns the policy's unfinished run, or opens the next one: its cutoff is the server's clock, read once. The
@@ -107,10 +118,13 @@ func OpenRunOn(ctx context.Context, db DB, p *InForce, clock func() time.Time, d
 		}
 		return checkCascades(ctx, tx, p)
 	})
-	if err != nil {
-		return Run{}, fmt.Errorf("open a run of policy %s: %w", p.Name, err)
+	switch {
+	case err == nil:
+		return run, nil
+	case strings.HasPrefix(err.Error(), "policy "+string(p.Name)+": "): // a refusal, which says it all
+		return Run{}, err
 	}
-	return run, nil
+	return Run{}, fmt.Errorf("open a run of policy %s: %w", p.Name, err)
 }
 
 // runRefusal is the typed form of what lapse.open_run refuses.

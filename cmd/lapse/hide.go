@@ -131,7 +131,7 @@ func (c *hider) look(ctx context.Context) (*setup.Hiding, error) {
 	}
 	p := &policies[0]
 	if p.Trouble != "" {
-		return nil, fmt.Errorf("policy %s: %s: run `lapse apply`", p.Name, p.Trouble)
+		return nil, fmt.Errorf("policy %s: %s: %s", p.Name, p.Trouble, p.Remedy())
 	}
 	if err := c.hidesMore(ctx, owner.Conn, p); err != nil {
 		return nil, err

@@ -89,6 +89,8 @@ type policyLine struct {
 	Trouble      string                `json:"trouble,omitempty"`
 	Aside        *asideShards          `json:"put_aside,omitempty"`
 	Quarantine   *restingRows          `json:"quarantine,omitempty"`
+
+	remedy string // what to do about Trouble, where that does not say it
 }
 
 // restingRows are the rows of a policy that could not be deleted.
@@ -139,7 +141,11 @@ func (l *policyLine) notes() []string {
 		notes = append(notes, fmt.Sprintf("%s: `lapse policy arm %s` lets them go, and --accept N so many", l.Tripped, l.Policy))
 	}
 	if l.Trouble != "" {
-		notes = append(notes, l.Trouble)
+		note := l.Trouble
+		if l.remedy != "" {
+			note += ": " + l.remedy
+		}
+		notes = append(notes, note)
 	}
 	if l.Aside != nil {
 		notes = append(notes, l.Aside.text())
@@ -184,6 +190,9 @@ func readPolicies(ctx context.Context, conn *pgx.Conn) (*policyList, error) {
 		line := policyLine{
 			Policy: p.Name, Version: p.Version, State: p.State, Since: p.Since, Table: p.TableName, Suspended: l.restored,
 			HeldBack: p.HeldBack, PausedForAll: l.halt.Halted, Trouble: p.Trouble, Quarantine: quarantineOf(p),
+		}
+		if p.Trouble != "" {
+			line.remedy = p.Remedy()
 		}
 		if outdated := p.Outdated(); outdated != nil && line.Trouble == "" {
 			line.Trouble = outdated.Error()

@@ -60,7 +60,7 @@ what was armed last: it is held back then, until "lapse policy arm".`,
 
 func armPolicy(_ context.Context, _ *pgx.Conn, p *planner.InForce) (planner.Change, error) {
 	if p.Trouble != "" {
-		return planner.Change{}, fmt.Errorf("policy %s cannot be armed: %s: apply its file again, or drop it", p.Name, p.Trouble)
+		return planner.Change{}, fmt.Errorf("policy %s cannot be armed: %s: %s", p.Name, p.Trouble, p.Remedy())
 	}
 	return p.Arm(), nil
 }
