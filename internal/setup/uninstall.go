@@ -38,7 +38,8 @@ type Uninstaller struct {
 
 // Uninstall drops the policies, the indexes that Lapse made for them, the deleters, the slot, the publications and the catalog. Roles other than the deleters stay:
 // they belong to the cluster. So do the topics and the keys, which are the proof of what was deleted. It refuses while an
-// auditor reads from the slot (replication.ErrSlotActive): what was not read would be in no evidence. Where nothing is
+// auditor reads from the slot (replication.ErrSlotActive): what was not read would be in no evidence, and, with a *RolesStayError, where the
+// login may not drop the deleters. Where nothing is
 // installed it returns ErrNotInstalled. After a crash another Uninstall goes on. The warnings name what is left over.
 func (u Uninstaller) Uninstall(ctx context.Context) (warnings []string, err error) {
 	installed, err := ReadInstallation(ctx, u.Conn, u.Roles)
@@ -46,6 +47,9 @@ func (u Uninstaller) Uninstall(ctx context.Context) (warnings []string, err erro
 		return nil, err
 	}
 	if err := refuseHolds(ctx, u.Conn, installed, u.DropHolds); err != nil {
+		return nil, err
+	}
+	if err := refuseRoles(ctx, u.Conn); err != nil {
 		return nil, err
 	}
 	state, err := replication.ReadSlot(ctx, u.Auditor, installed.Slot)
