@@ -28,7 +28,9 @@ func (p *site) uninstallsAs(login string) error {
 		return conn
 	}
 	owner, auditor := connect(p.roles.Owner), connect("")
-	defer func() { p.must(errors.Join(owner.Close(context.WithoutCancel(ctx)), auditor.Close(context.WithoutCancel(ctx)))) }()
+	defer func() {
+		p.must(errors.Join(owner.Close(context.WithoutCancel(ctx)), auditor.Close(context.WithoutCancel(ctx))))
+	}()
 	_, err := setup.Uninstaller{
 		Session: setup.Session{Conn: owner, Roles: p.roles, Log: quiet}, Auditor: auditor, Reason: "a test", Login: p.connectLogin,
 	}.Uninstall(ctx)
