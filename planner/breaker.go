@@ -205,25 +205,34 @@ func (c *counting) judge(ctx context.Context, j *Judgement, expected int64) erro
 
 // past tries how much of what is due is of the absurd past.
 func (c *counting) past(ctx context.Context, j *Judgement, due *found) error {
+	old, err := c.policy.Definition.pastDue(c.now, due, c.policy.Accepted, func(at time.Time, most int64) (*found, error) { return c.due(ctx, at, most) })
+	if old > 0 {
+		j.Trips, j.Cause, j.Compared = true, AbsurdPast, old
+	}
+	return err
+}
+
+// pastDue is how many of the due rows are of the absurd past where those are too many, beside what was accepted; otherwise 0. count
+// counts what is due at an instant, no further than at most.
+func (d *Definition) pastDue(now time.Time, due *found, accepted int64, count func(at time.Time, most int64) (*found, error)) (int64, error) {
 	before := absurd
-	if least, ok := expiry.LeastOf(c.policy.Definition.Expire); ok {
+	if least, ok := expiry.LeastOf(d.Expire); ok {
 		before = before.AddDate(0, int(least.Months), int(least.Days)).Add(time.Duration(least.Microseconds) * time.Microsecond)
 	}
 	switch {
 	case due.DueIs == Exact && due.Due <= pastFloor, due.Oldest != nil && due.Oldest.After(absurd):
-		return nil // too few, or none
-	case c.now.Sub(before) < 365*24*time.Hour:
-		return nil // rows are kept for so long that they may well be as old
+		return 0, nil // too few, or none
+	case now.Sub(before) < 365*24*time.Hour:
+		return 0, nil // rows are kept for so long that they may well be as old
 	}
-	accepted := c.policy.Accepted
-	old, err := c.due(ctx, before, max(pastFloor, int64(pastShare*float64(due.Due)))+accepted)
+	old, err := count(before, max(pastFloor, int64(pastShare*float64(due.Due)))+accepted)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if rows := old.Due - accepted; old.DueIs == MoreThan || rows > pastFloor && float64(rows) > pastShare*float64(due.Due) {
-		j.Trips, j.Cause, j.Compared = true, AbsurdPast, old.Due
+		return old.Due, nil
 	}
-	return nil
+	return 0, nil
 }
 
 // count asks the policy's survey function, and gives way.

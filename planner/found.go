@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/planner/policyfile"
+	"lapse/schemas"
 )
 
 // found is what a survey function returns. Of a function that another version of Lapse made, fields may be missing.
@@ -143,4 +144,27 @@ func (s *surveyor) breaker() Breaker {
 		return Breaker{WouldTrip: true, Why: fmt.Sprintf("more than max_fraction, %g, of the about %.0f rows of %s are due", most, s.rows, s.survey.Table)}
 	}
 	return Breaker{}
+}
+
+// past says whether most of what is due is of the absurd past, so that the run would stop. What cannot be counted is not foretold: the
+// survey has its numbers.
+func (s *surveyor) past(call countAt, f *found) error {
+	v := &s.survey
+	if v.Breaker.WouldTrip {
+		return nil
+	}
+	old, err := s.definition.pastDue(v.At, f, s.accepted, func(at time.Time, most int64) (*found, error) {
+		found, err := call(at, &most)
+		if schemas.StateOf(err) == schemas.SQLStateQueryCanceled {
+			return call(at, new(int64))
+		}
+		return found, err
+	})
+	switch {
+	case err != nil && trouble(err) == "":
+		return err
+	case old > 0:
+		v.Breaker = Breaker{WouldTrip: true, Why: fmt.Sprintf("most of the rows that are due expired by a time before %d, which is hardly true of them", absurd.Year())}
+	}
+	return nil
 }

@@ -141,13 +141,15 @@ func SurveyInForce(ctx context.Context, conn *pgx.Conn, p *InForce, at time.Time
 // The table's code may run inside the function, with its owner's rights, and may change the session: it is made clean before
 // and afterwards.
 func (a Ask) InForce(ctx context.Context, conn *pgx.Conn, p *InForce) (*Survey, error) {
-	s := &surveyor{ask: a, definition: &p.Definition, limits: p.Limits, window: p.Schedule.Window, table: p.TableOID, survey: Survey{
+	s := &surveyor{ask: a, definition: &p.Definition, limits: p.Limits, window: p.Schedule.Window, table: p.TableOID, accepted: p.Accepted, survey: Survey{
 		Policy: p.Name, Version: p.Version, State: p.State, Table: p.TableName, Trouble: p.Trouble, Slices: p.spec.slices(),
 	}}
 	if outdated := p.Outdated(); outdated != nil && p.Trouble == "" {
 		s.survey.Trouble = outdated.Error()
 	}
-	err := s.run(ctx, conn, func(atMost *int64) (*found, error) { return callInForce(ctx, conn, &p.Definition, s.survey.At, atMost) })
+	err := s.run(ctx, conn, func(at time.Time, atMost *int64) (*found, error) {
+		return callInForce(ctx, conn, &p.Definition, at, atMost)
+	})
 	if err == nil && s.refused {
 		var blind *RowSecurityError
 		if blind, err = p.BehindRowSecurity(ctx, conn); blind != nil {
@@ -208,13 +210,17 @@ type surveyor struct {
 	trusts     bool // code that would run was found by apply, and is trusted
 	refused    bool // counting needs a right that it has not
 	survey     Survey
+	accepted   int64   // rows that a person let go beside what the breaker lets through
 	rows       float64 // that the table has by the catalog, negative where it does not know
 	cutoff     string  // texts of the cutoff and of the bound
 	bound      string
 }
 
-// run fills the survey in. call asks the survey function, with how far is counted; after it nothing else is asked.
-func (s *surveyor) run(ctx context.Context, db DB, call func(atMost *int64) (*found, error)) error {
+// countAt asks the survey function what is due at an instant, with how far is counted.
+type countAt func(at time.Time, atMost *int64) (*found, error)
+
+// run fills the survey in. After call nothing else is asked.
+func (s *surveyor) run(ctx context.Context, db DB, call countAt) error {
 	v := &s.survey
 	v.At, v.Cascades, v.Warnings = s.ask.At, []Cascade{}, []string{}
 	if soft := s.definition.Soft; soft != nil {
@@ -259,6 +265,9 @@ func (s *surveyor) run(ctx context.Context, db DB, call func(atMost *int64) (*fo
 	if err == nil {
 		err = s.take(f)
 	}
+	if err == nil {
+		err = s.past(call, f)
+	}
 	if err != nil {
 		if v.Trouble = trouble(err); v.Trouble != "" {
 			s.refused = schemas.StateOf(err) == schemas.SQLStateInsufficientPrivilege
@@ -273,15 +282,15 @@ func (s *surveyor) run(ctx context.Context, db DB, call func(atMost *int64) (*fo
 }
 
 // count counts as far as it was asked to. What takes too long for that, or stands in somebody's way, is estimated.
-func (s *surveyor) count(call func(atMost *int64) (*found, error)) (*found, error) {
+func (s *surveyor) count(call countAt) (*found, error) {
 	var atMost *int64
 	if s.ask.AtMost > 0 {
 		atMost = &s.ask.AtMost
 	}
-	f, err := call(atMost)
+	f, err := call(s.survey.At, atMost)
 	if atMost != nil && schemas.StateOf(err) == schemas.SQLStateQueryCanceled {
 		atMost = new(int64)
-		return call(atMost)
+		return call(s.survey.At, atMost)
 	}
 	return f, err
 }
