@@ -19,7 +19,7 @@ import (
 //	                     writes what is missing
 //	crash after Sync     what was written is on disk
 //
-// Not safe for concurrent use, nor for two processes with one file.
+// Not safe for concurrent use. A second process with the same file is refused.
 type EventFile struct {
 	name  string
 	file  *os.File // nil for a stream
@@ -39,7 +39,7 @@ func NewEventStream(name string, w io.Writer) *EventFile {
 	return &EventFile{name: name, out: bufio.NewWriterSize(w, eventBuffer)}
 }
 
-// OpenEventFile opens a file, or makes it, and goes on behind its last whole line.
+// OpenEventFile opens a file, or makes it, and goes on behind its last whole line. What is no file, such as a pipe or /dev/null, is a stream.
 func OpenEventFile(name string) (_ *EventFile, err error) {
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600) // it says who was deleted
 	if err != nil {
@@ -50,6 +50,16 @@ func OpenEventFile(name string) (_ *EventFile, err error) {
 			_ = file.Close()
 		}
 	}()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return NewEventStream(name, file), nil
+	}
+	if err := lockFile(file); err != nil {
+		return nil, fmt.Errorf("lock %s: %w: another process writes to it: stop that one, or name another file", name, err)
+	}
 	f := &EventFile{name: name, file: file, out: bufio.NewWriterSize(file, eventBuffer)}
 	line, end, err := lastLine(file)
 	if err != nil {
