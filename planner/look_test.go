@@ -215,7 +215,8 @@ func TestALookThatFindsNothingCostsTheSameOnATableOfAnySize(t *testing.T) {
 			pages = append(pages, buffersOf(t, w.exec, `select * from `+DueFunction(p.ID, p.Version)+`(null, null)`))
 		}
 		t.Logf("pages read of %v: %d", tables, pages)
-		if pages[1] > pages[0]+4 {
+		const deeper = 10 // an index is read once for the plan's estimate of each end and once for the rows, a page for each level
+		if pages[1] > pages[0]+deeper {
 			t.Errorf("pages read of a small table %d, of a large one %d", pages[0], pages[1])
 		}
 		if divided := int64(partitions) / 20; pages[3] > pages[2]+divided {

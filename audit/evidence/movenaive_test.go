@@ -88,7 +88,7 @@ func TestMovesAreSeenAsBySomebodyWhoLooksAtTheWholeTransaction(t *testing.T) {
 	t.Parallel()
 	standing := partitions(t)
 	seen := map[string]int{}
-	rapid.Check(t, func(t *rapid.T) {
+	property := func(t *rapid.T) {
 		a := evidence.NewAssembler(source, []schemas.Key{evidencetest.TagKey}, standing)
 		for range 3 {
 			m := drawMovable(t)
@@ -117,7 +117,10 @@ func TestMovesAreSeenAsBySomebodyWhoLooksAtTheWholeTransaction(t *testing.T) {
 				t.Fatalf("got  %v\nwant %v\nin %v", tallies, wantTallies, m.steps)
 			}
 		}
-	})
+	}
+	for range 20 {
+		rapid.Check(t, property)
+	}
 	for _, letter := range []string{"m", "u", "s", "x", "U"} {
 		if seen[letter] == 0 {
 			t.Errorf("%q was never drawn: %v", letter, seen)
