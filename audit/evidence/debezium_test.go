@@ -267,7 +267,7 @@ func TestALongValueIsAHashWhateverItsType(t *testing.T) {
 	if want := `{"a":"` + evidencetest.HashOf(long) + `","b":7}`; string(routed.Key) != want {
 		t.Errorf("key %s, want %s", routed.Key, want)
 	}
-	if !bytes.Contains(routed.Value, []byte(`"hashed":["a"]`)) {
+	if !bytes.Contains(routed.Value, []byte(`"hashed":["a"],"sizes":[120002]`)) {
 		t.Errorf("event %s", routed.Value)
 	}
 }

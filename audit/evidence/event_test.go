@@ -160,6 +160,7 @@ func TestTheSchemaRefusesAnEventThatSaysTooMuch(t *testing.T) {
 		{"a row without a name and no word of it", "event-nameless", `,"identity":"none"`, ``},
 		{"a truncate with an identity", "event-truncate", `"ordinal":0`, `"ordinal":0,"identity":"full"`},
 		{"hashes of no column", "event-user", `"ordinal":0`, `"ordinal":0,"hashed":[]`},
+		{"sizes of what is not hashed", "event-user", `"ordinal":0`, `"ordinal":0,"sizes":[300]`},
 		{"a gap with a cause", "event-gap", `"cause":""`, `"cause":"user"`},
 		{"a gap with a table", "event-gap", `"table_name":""`, `"table_name":"public.sessions"`},
 		{"a rewind that does not say from where", "event-rewind", `"from"`, `"form"`},

@@ -37,6 +37,7 @@ type Format interface {
 type EventKeys struct {
 	Columns []Key
 	Hashed  []int  // which of them are hashes of their values
+	Sizes   []int  // of those values, in bytes, where they are hashed because they are long
 	JSON    []byte // the columns as an object
 	Values  EventValues
 }
@@ -45,6 +46,7 @@ type EventKeys struct {
 type EventValues struct {
 	Columns []Key
 	Hashed  []int
+	Sizes   []int
 	JSON    []byte // the columns as an object
 }
 

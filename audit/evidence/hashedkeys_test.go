@@ -77,6 +77,9 @@ func TestEventsOfABatchThatHidesItsKeysHaveHashesAndNoOthersDo(t *testing.T) {
 				if hides := strings.Contains(want, "hmac"); hides != bytes.Contains(values[i], []byte(`"hashed":[`)) {
 					t.Errorf("%s: %s: the event does not say which columns are hashes: %s", format, test.name, values[i])
 				}
+				if bytes.Contains(values[i], []byte(`"sizes"`)) {
+					t.Errorf("%s: %s: the event says how long a value is that it must not tell: %s", format, test.name, values[i])
+				}
 				if strings.Contains(want, "null") && !bytes.Contains(values[i], []byte(`"hashed":["session_id"]`)) {
 					t.Errorf("%s: %s: NULL is called a hash: %s", format, test.name, values[i])
 				}

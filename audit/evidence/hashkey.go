@@ -10,7 +10,8 @@ import (
 
 // An index holds keys compressed, so one of 3 kB may be of hundreds of kilobytes, six times that as JSON, and it stands in
 // the record's key and in its value: more than a topic takes. Whoever may insert a row could end the audit with it. So
-// where a row's keys are longer than maxKeys as JSON, those of their values that are longer than maxKeyValue are hashed.
+// where a row's keys are longer than maxKeys as JSON, those of their values that are longer than maxKeyValue are hashed,
+// and the event says how long they are.
 //
 // 32 columns, the most that an index has, are then shorter than maxKeys again: 32 × 6 × (256 + 63) bytes, and what stands
 // between them.
@@ -27,6 +28,7 @@ type keyHasher struct {
 	mac    hash.Hash
 	keys   []Key
 	hashed []int // which of keys are hashed
+	sizes  []int // how many bytes each of their values has
 	text   []byte
 	sum    [sha256.Size]byte
 }
@@ -36,11 +38,11 @@ func newKeyHasher(key schemas.Key) *keyHasher { return &keyHasher{mac: hmac.New(
 // shorten returns keys with hashes in place of values of more than longest bytes, and which those are. NULL stays. Both are valid
 // until the next call.
 func (h *keyHasher) shorten(keys []Key, longest int) ([]Key, []int) {
-	h.keys, h.hashed, h.text = append(h.keys[:0], keys...), h.hashed[:0], h.text[:0]
+	h.keys, h.hashed, h.sizes, h.text = append(h.keys[:0], keys...), h.hashed[:0], h.sizes[:0], h.text[:0]
 	for i := range h.keys {
 		if value := h.keys[i].Value; !h.keys[i].Null && len(value) > longest {
 			h.keys[i].Value, h.keys[i].Column = h.hash(value), nil
-			h.hashed = append(h.hashed, i)
+			h.hashed, h.sizes = append(h.hashed, i), append(h.sizes, len(value))
 		}
 	}
 	return h.keys, h.hashed

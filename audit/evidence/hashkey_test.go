@@ -44,9 +44,13 @@ func TestOnlyLongValuesOfLongKeysAreHashed(t *testing.T) {
 	r := relation(16600, "public", "t", "a*", "b*", "c*")
 	long := strings.Repeat("\x01", 11_000) // 66,000 bytes as JSON
 	brief, limit := strings.Repeat("y", 257), strings.Repeat("z", 256)
-	keys, hashed := evidencetest.KeysOf(t, eventOf(t, &exampleRoute, exampleTx(), del(r, long, limit, brief)).Value)
+	event := eventOf(t, &exampleRoute, exampleTx(), del(r, long, limit, brief)).Value
+	keys, hashed := evidencetest.KeysOf(t, event)
 	if keys["a"] != evidencetest.HashOf(long) || keys["b"] != limit || keys["c"] != evidencetest.HashOf(brief) || fmt.Sprint(hashed) != "[a c]" {
 		t.Errorf("keys %v, hashed %v", keys, hashed)
+	}
+	if want := `"hashed":["a","c"],"sizes":[11000,257]`; !bytes.Contains(event, []byte(want)) {
+		t.Errorf("the event does not say how long what it hashes is: %.3000s", event)
 	}
 	almost := strings.Repeat("x", 65_000)
 	keys, hashed = evidencetest.KeysOf(t, eventOf(t, &exampleRoute, exampleTx(), del(r, almost, "1", "2")).Value)

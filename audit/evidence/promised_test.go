@@ -103,7 +103,7 @@ func TestLongValuesAreHashedAsLongKeysAre(t *testing.T) {
 	for _, format := range allFormats {
 		routed := eventOf(t, routeOf(format), exampleTx(), promising(signed(exampleClaim()), `["note", "short"]`, ""), del(r, 42, long, "s"))
 		want := `"note":"` + evidencetest.HashOf(long) + `","short":"s"}`
-		if !bytes.Contains(routed.Value, []byte(want)) || !bytes.Contains(routed.Value, []byte(`"hashed":["note"]`)) {
+		if !bytes.Contains(routed.Value, []byte(want)) || !bytes.Contains(routed.Value, []byte(`"hashed":["note"],"sizes":[131072]`)) {
 			t.Errorf("%s: %.2000s", format, routed.Value)
 		}
 		if string(routed.Key) != `{"id":"42"}` {

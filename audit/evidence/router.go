@@ -112,13 +112,14 @@ func (r *Router) Route(e *Event) *Routed {
 // writeKeys writes what names the row, and the values beside it, with hashes where they must not be told or are too long.
 func (r *Router) writeKeys(e *Event) {
 	keys, values := &r.keys, &r.keys.Values
-	keys.Columns, keys.Hashed = e.Keys, nil
-	values.Columns, values.Hashed, values.JSON = e.Values, nil, values.JSON[:0]
+	keys.Columns, keys.Hashed, keys.Sizes = e.Keys, nil, nil
+	values.Columns, values.Hashed, values.Sizes, values.JSON = e.Values, nil, nil, values.JSON[:0]
 	if e.Hashed {
 		keys.Columns, keys.Hashed = r.hasher.shorten(keys.Columns, -1)
 	}
 	if keys.JSON = r.format.AppendKeys(keys.JSON[:0], keys.Columns); len(keys.JSON) > maxKeys {
 		keys.Columns, keys.Hashed = r.hasher.shorten(keys.Columns, maxKeyValue)
+		keys.Sizes = r.hasher.sizes
 		keys.JSON = r.format.AppendKeys(keys.JSON[:0], keys.Columns)
 	}
 	if len(e.Values) == 0 {
@@ -126,6 +127,7 @@ func (r *Router) writeKeys(e *Event) {
 	}
 	if values.JSON = r.format.AppendKeys(values.JSON, values.Columns); len(values.JSON) > maxKeys {
 		values.Columns, values.Hashed = r.values.shorten(values.Columns, maxKeyValue)
+		values.Sizes = r.values.sizes
 		values.JSON = r.format.AppendKeys(values.JSON[:0], values.Columns)
 	}
 }

@@ -167,7 +167,7 @@ func appendJudged(dst []byte, e *Event) []byte {
 	return dst
 }
 
-// appendHashed names the columns whose values are hashes, if there are any.
+// appendHashed names the columns whose values are hashes, if there are any, and says how long those are that are too long.
 func appendHashed(dst []byte, keys *EventKeys, form TextForm) []byte {
 	begun := false
 	name := func(columns []Key, hashed []int) {
@@ -185,7 +185,18 @@ func appendHashed(dst []byte, keys *EventKeys, form TextForm) []byte {
 	if begun {
 		dst = append(dst, ']')
 	}
-	return dst
+	if len(keys.Sizes)+len(keys.Values.Sizes) == 0 {
+		return dst
+	}
+	dst = append(dst, `,"sizes":`...)
+	before := byte('[')
+	for _, sizes := range [...][]int{keys.Sizes, keys.Values.Sizes} {
+		for _, size := range sizes {
+			dst = appendUint(append(dst, before), uint64(size))
+			before = ','
+		}
+	}
+	return append(dst, ']')
 }
 
 // appendLapse writes the block that is not Spanner's, up to the ordinal.
