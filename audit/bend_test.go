@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"lapse/internal/pgserver"
+	"lapse/internal/pgtest"
 )
 
 func TestARestoredSnapshotIsNoticed(t *testing.T) {
@@ -17,7 +18,7 @@ func TestARestoredSnapshotIsNoticed(t *testing.T) {
 		{name: "grown, its last heartbeat is not there", beat: true, grown: true},
 		{name: "grown, and all heartbeats are there", grown: true},
 	}
-	bend(t, []int{14, 18}, func(t *testing.T, b *bender) {
+	bend(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, b *bender) {
 		var markers []string
 		for _, c := range cases {
 			t.Log(c.name)
@@ -51,7 +52,7 @@ func (b *bender) grow(t *testing.T) {
 }
 
 func TestASnapshotThatIsRestoredTwiceIsNoticedTwice(t *testing.T) {
-	bend(t, []int{14, 18}, func(t *testing.T, b *bender) {
+	bend(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, b *bender) {
 		b.beat(t)
 		b.work(t)
 		b.run(t)

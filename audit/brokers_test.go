@@ -2,7 +2,6 @@ package audit_test
 
 import (
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -17,14 +16,10 @@ var impatient = pgtest.Settings(map[string]string{"wal_sender_timeout": fmt.Spri
 // TestNothingIsMissingOrTwiceOnThreeBrokers is one round of make torture's: two auditors are started at once; partitions get
 // other leaders while all brokers live; the auditor that has the slot is frozen (SIGSTOP) in the middle of a large
 // transaction until the other has taken over, and let go on (SIGCONT); and a leader is killed. LAPSE_TEST_SEED repeats the
-// choices. On PostgreSQL 14 too where LAPSE_PG names it.
+// choices.
 func TestNothingIsMissingOrTwiceOnThreeBrokers(t *testing.T) {
 	t.Parallel()
-	majors := []int{18} // six brokers at once are much for what each change is held to
-	if os.Getenv("LAPSE_PG") != "" {
-		majors = []int{14, 18}
-	}
-	pgtest.OnSolo(t, majors, func(t *testing.T, db *pgtest.DB) {
+	pgtest.OnSolo(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		seed := number("LAPSE_TEST_SEED", time.Now().UnixNano())
 		t.Logf("LAPSE_TEST_SEED=%d", seed)
 		torture := newTorture(t, db, seed, 50*time.Millisecond, false)

@@ -17,7 +17,7 @@ import (
 
 // A server that writes much that is not published asks for answers too. Its stream must live on, and its slot move.
 func TestABusyServerIsNotTakenForOneThatStops(t *testing.T) {
-	onSolo(t, false, func(t *testing.T, r *rig) {
+	onHeavySolo(t, false, func(t *testing.T, r *rig) {
 		conn := r.db.Connect(t)
 		r.db.Exec(t, `create table unpublished (id bigint generated always as identity, t text)`)
 		run := r.start(t)
@@ -123,7 +123,7 @@ func TestAHeartbeatThatCannotBeWrittenStopsNothingAndIsReported(t *testing.T) {
 }
 
 func TestReadySaysThatKafkaDoesNotAnswer(t *testing.T) {
-	onSolo(t, true, func(t *testing.T, r *rig) {
+	onHeavySolo(t, true, func(t *testing.T, r *rig) {
 		w := &writer{conn: r.db.Connect(t)}
 		run := r.start(t)
 		eventually(t, "the auditor is ready", func() bool { return run.Ready() == nil })

@@ -79,7 +79,7 @@ func (b *bender) mute(t *testing.T, loud *atomic.Bool, change func(*audit.Config
 }
 
 func TestACloneBesideTheRunningOriginalSeesTheLogGrow(t *testing.T) {
-	bend(t, []int{14, 18}, func(t *testing.T, b *bender) {
+	bend(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, b *bender) {
 		var loud atomic.Bool
 		loud.Store(true) // until it is ready: an auditor that cannot write a heartbeat is not
 		original := b.start(t, b.mute(t, &loud, b.beating(50*time.Millisecond)))

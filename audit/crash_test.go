@@ -29,7 +29,7 @@ import (
 // LAPSE_TEST_SEED repeats a run's choices (not its timing), LAPSE_TEST_ROUNDS makes it longer.
 func TestNothingIsMissingOrTwiceWhateverIsKilled(t *testing.T) {
 	t.Parallel()
-	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.OnSolo(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		seed := number("LAPSE_TEST_SEED", time.Now().UnixNano())
 		rounds := int(number("LAPSE_TEST_ROUNDS", 6))
 		t.Logf("LAPSE_TEST_SEED=%d", seed)

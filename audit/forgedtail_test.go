@@ -103,7 +103,7 @@ func TestALivingAuditorWaitsUntilAPersonHasAccepted(t *testing.T) {
 
 // The commit of a transaction that was under way when the log's last one committed stands where that one ends: at the fork.
 func TestACommitAtTheForkIsNotTakenForTheMarker(t *testing.T) {
-	bend(t, []int{14, 18}, func(t *testing.T, b *bender) {
+	bend(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, b *bender) {
 		b.work(t)
 		var markers []string
 		met := false

@@ -52,7 +52,7 @@ func (b *bender) wantsNewSlot(t *testing.T) {
 }
 
 func TestASlotThatWasDroppedIsAGapInTheSameTopics(t *testing.T) {
-	bend(t, []int{14, 18}, func(t *testing.T, b *bender) {
+	bend(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, b *bender) {
 		b.beat(t)
 		b.work(t)
 		b.run(t)
@@ -74,7 +74,7 @@ func TestASlotThatWasDroppedIsAGapInTheSameTopics(t *testing.T) {
 }
 
 func TestASlotThatTheServerInvalidatedIsAGapInTheSameTopics(t *testing.T) {
-	bend(t, []int{14, 18}, func(t *testing.T, b *bender) {
+	bend(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, b *bender) {
 		b.beat(t)
 		b.work(t)
 		b.run(t)
@@ -104,7 +104,7 @@ func TestABaseBackupThatWasStartedWithoutRecoveryIsNoticed(t *testing.T) {
 		{name: "its slot begins below the log's end, and all heartbeats are there"},
 		{name: "its slot begins above the log's end, and all heartbeats are there", grown: true},
 	}
-	bend(t, []int{14, 18}, func(t *testing.T, b *bender) {
+	bend(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, b *bender) {
 		var markers []string
 		for _, c := range cases {
 			t.Log(c.name)

@@ -25,7 +25,7 @@ func listening(t *testing.T) (*testLog, func(*audit.Config)) {
 const watches = "watching whether another auditor writes"
 
 func TestCommitsThatACrashLostWereNeverPublished(t *testing.T) {
-	bend(t, []int{14, 18}, func(t *testing.T, b *bender) {
+	bend(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, b *bender) {
 		log, logged := listening(t)
 		run := b.start(t, hasty, logged)
 		eventually(t, "the auditor is ready", func() bool { return run.Ready() == nil })
@@ -96,7 +96,7 @@ func (b *bender) loseCommits(t *testing.T) int {
 }
 
 func TestARestartOfServerAndAuditorIsWatchedAndNoBend(t *testing.T) {
-	bend(t, []int{14, 18}, func(t *testing.T, b *bender) {
+	bend(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, b *bender) {
 		b.run(t) // an empty log, twice
 		b.run(t)
 		b.beat(t)
@@ -127,7 +127,7 @@ func TestARestartOfServerAndAuditorIsWatchedAndNoBend(t *testing.T) {
 
 // TestALedgerRowOfALostFutureVerifiesNothing replays a true ledger row of the key's holder when its xid comes round.
 func TestALedgerRowOfALostFutureVerifiesNothing(t *testing.T) {
-	bend(t, []int{14, 18}, func(t *testing.T, b *bender) {
+	bend(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, b *bender) {
 		b.beat(t)
 		ids, err := b.w.rows(t.Context(), 20)
 		if err != nil {

@@ -90,11 +90,11 @@ func TestAPromotionWithoutASlotIsAGap(t *testing.T) {
 	}
 }
 
-// onArchive runs a test with a server that archives its WAL.
-func onArchive(t *testing.T, test func(t *testing.T, b *bender, archive *pgserver.Archive)) {
+// onHeavyArchive runs a test with a server that archives its WAL.
+func onHeavyArchive(t *testing.T, test func(t *testing.T, b *bender, archive *pgserver.Archive)) {
 	t.Helper()
 	t.Parallel()
-	for _, major := range []int{14, 18} {
+	for _, major := range pgtest.Heavy(t, 14, 18) {
 		t.Run(fmt.Sprintf("pg%d", major), func(t *testing.T) {
 			t.Parallel()
 			archive := pgtest.NewArchive(t)
@@ -119,7 +119,7 @@ func (b *bender) secondRig(t *testing.T) *bender {
 }
 
 func TestARecoveryToAfterTheLogsEndLosesNothing(t *testing.T) {
-	onArchive(t, func(t *testing.T, b *bender, archive *pgserver.Archive) {
+	onHeavyArchive(t, func(t *testing.T, b *bender, archive *pgserver.Archive) {
 		fresh := b.secondRig(t) // its first start comes after the promotion: the log is new
 		copied := b.db.Snapshot(t, pgserver.Backup)
 		b.beat(t)
@@ -142,7 +142,7 @@ func TestARecoveryToAfterTheLogsEndLosesNothing(t *testing.T) {
 }
 
 func TestTwoRecoveriesToTheSameTimelineAreToldApart(t *testing.T) {
-	onArchive(t, func(t *testing.T, b *bender, archive *pgserver.Archive) {
+	onHeavyArchive(t, func(t *testing.T, b *bender, archive *pgserver.Archive) {
 		b.beat(t)
 		b.work(t)
 		b.run(t)
@@ -183,7 +183,7 @@ func TestTwoRecoveriesToTheSameTimelineAreToldApart(t *testing.T) {
 }
 
 func TestAnEventOfALostTimelineThatTheLogDoesNotHaveWaitsForAPerson(t *testing.T) {
-	onArchive(t, func(t *testing.T, b *bender, archive *pgserver.Archive) {
+	onHeavyArchive(t, func(t *testing.T, b *bender, archive *pgserver.Archive) {
 		b.beat(t)
 		b.work(t)
 		b.run(t)
@@ -201,7 +201,7 @@ func TestAnEventOfALostTimelineThatTheLogDoesNotHaveWaitsForAPerson(t *testing.T
 
 // A transaction that was half published when its primary died goes with the rest of its timeline.
 func TestAnEventOfALostTimelineAboveTheForkStopsNobody(t *testing.T) {
-	onArchive(t, func(t *testing.T, b *bender, archive *pgserver.Archive) {
+	onHeavyArchive(t, func(t *testing.T, b *bender, archive *pgserver.Archive) {
 		b.beat(t)
 		b.work(t)
 		b.run(t)

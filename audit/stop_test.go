@@ -38,11 +38,11 @@ func (r *rig) stop(t *testing.T) {
 	}
 }
 
-// onSolo runs a test with a PostgreSQL of its own, the oldest and the newest, and a broker of its own where solo is set.
-func onSolo(t *testing.T, solo bool, test func(t *testing.T, r *rig)) {
+// onHeavySolo runs a test with a PostgreSQL of its own, see pgtest.Heavy, and a broker of its own where solo is set.
+func onHeavySolo(t *testing.T, solo bool, test func(t *testing.T, r *rig)) {
 	t.Helper()
 	t.Parallel()
-	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.OnSolo(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		broker := func() *kafkaserver.Server { return kafkatest.Broker(t) }
 		if solo {
 			broker = func() *kafkaserver.Server { return kafkatest.Solo(t, kafkaserver.Options{}) }
@@ -102,7 +102,7 @@ func (r *rig) restart(t *testing.T, want *expected, run *running) {
 }
 
 func TestPostgreSQLStopsInTimeWhileKafkaAnswers(t *testing.T) {
-	onSolo(t, false, func(t *testing.T, r *rig) {
+	onHeavySolo(t, false, func(t *testing.T, r *rig) {
 		want, w := newExpected(), &writer{conn: r.db.Connect(t)}
 		run := r.start(t)
 		eventually(t, "the auditor is ready", func() bool { return run.Ready() == nil })
@@ -119,7 +119,7 @@ func TestPostgreSQLStopsInTimeWhileKafkaAnswers(t *testing.T) {
 }
 
 func TestPostgreSQLStopsInTimeWhileKafkaIsDown(t *testing.T) {
-	onSolo(t, true, func(t *testing.T, r *rig) {
+	onHeavySolo(t, true, func(t *testing.T, r *rig) {
 		want, w := newExpected(), &writer{conn: r.db.Connect(t)}
 		run := r.start(t)
 		eventually(t, "the auditor is ready", func() bool { return run.Ready() == nil })
@@ -135,7 +135,7 @@ func TestPostgreSQLStopsInTimeWhileKafkaIsDown(t *testing.T) {
 }
 
 func TestPostgreSQLStopsInTimeWhileKafkaIsDownAndNothingMoreCanBeRead(t *testing.T) {
-	onSolo(t, true, func(t *testing.T, r *rig) {
+	onHeavySolo(t, true, func(t *testing.T, r *rig) {
 		want, w := newExpected(), &writer{conn: r.db.Connect(t)}
 		run := r.start(t, func(c *audit.Config) { c.Kafka.MaxBuffered = 64 << 10 })
 		eventually(t, "the auditor is ready", func() bool { return run.Ready() == nil })
@@ -157,7 +157,7 @@ func TestPostgreSQLStopsInTimeWhileKafkaIsDownAndNothingMoreCanBeRead(t *testing
 }
 
 func TestPostgreSQLStopsInTimeWhileTheAuditorStartsWithoutKafka(t *testing.T) {
-	onSolo(t, true, func(t *testing.T, r *rig) {
+	onHeavySolo(t, true, func(t *testing.T, r *rig) {
 		want, conn := newExpected(), r.db.Connect(t)
 		if err := r.broker.Kill(); err != nil {
 			t.Fatal(err)
@@ -184,7 +184,7 @@ func (r *rig) startBroker(t *testing.T) {
 
 // A transaction takes much longer to publish than a server may be kept waiting.
 func TestPostgreSQLStopsInTimeInTheMiddleOfAHugeTransaction(t *testing.T) {
-	onSolo(t, false, func(t *testing.T, r *rig) {
+	onHeavySolo(t, false, func(t *testing.T, r *rig) {
 		const most = 200_000
 		conn := r.db.Connect(t)
 		r.db.Exec(t, `create table many (id bigint primary key)`)

@@ -162,7 +162,7 @@ func (s *shop) change(ctx context.Context, db *pgtest.DB, r *rand.Rand, rows int
 
 func TestNoKindLosesARowThatABusyApplicationKeepsNorKeepsOneThatIsDue(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		seed := uint64(time.Now().UnixNano())
 		const rows = 60
 		var entries []string

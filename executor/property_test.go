@@ -248,7 +248,7 @@ func TestExactlyTheDueRowsGo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		h := record(t, db)
 		var worlds atomic.Int64
 		rapid.Check(t, func(rt *rapid.T) {

@@ -151,7 +151,7 @@ func obstructed(t testing.TB, db *pgtest.DB, names []string) {
 // 1,000 rows of which 7 cannot be deleted: 993 go, 7 are named, and the next run does not stumble over them.
 func TestOfAThousandRowsSevenThatResistAreNamedAndTheOthersGo(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		names := slices.Sorted(maps.Keys(obstacles))
 		if strings.HasSuffix(t.Name(), "/pg14") {
 			names = []string{"a deferred foreign key", "a trigger that raises", "row security of a table that a trigger writes"}

@@ -259,7 +259,7 @@ func (m *mixture) judgeRun(rt *rapid.T, t *testing.T, db *pgtest.DB, held string
 // Everything meets everything, on tables and policies at random, beside a busy application.
 func TestWhateverMeetsInARunExactlyTheDueRowsGo(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		h := record(t, db)
 		var worlds atomic.Int64
 		rapid.Check(t, func(rt *rapid.T) {

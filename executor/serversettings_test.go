@@ -70,7 +70,7 @@ func TestTheSessionThatTakesLeasesHasNoBoundOfTheDatabases(t *testing.T) {
 // Whatever a database sets for its sessions, the due rows go and the others stay, with what the foreign keys say.
 func TestWhateverADatabaseSetsForItsSessionsExactlyTheDueRowsGo(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 5, 20)
 		owned(t, db, "create table tags (session bigint references sessions on delete cascade)", "create index on tags (session)",
 			"insert into tags select id from sessions")

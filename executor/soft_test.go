@@ -149,7 +149,7 @@ func TestTheColumnOfASuperusersTableIsSet(t *testing.T) {
 // While an application refreshes, sets, takes back, deletes and inserts rows, no row is set that is not due, and none that is set already.
 func TestOnlyWhatIsDueIsSetWhileTheApplicationWrites(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		const rows = 400
 		var entries []string
 		tables := []string{"ordered", "heaped"}

@@ -83,7 +83,7 @@ func wantSameCost(t *testing.T, small, large *looking) {
 
 func TestForeignKeysElsewhereCostABatchNothing(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		large := newLooking(t, db, sessions, `do $$
 			declare keys text := ', foreign key (c) references elsewhere_';
 			begin
@@ -101,7 +101,7 @@ func TestForeignKeysElsewhereCostABatchNothing(t *testing.T) {
 
 func TestAThousandPartitionsCostABatchNothing(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		wantSameCost(t, newLooking(t, pgtest.New(t, db.Major), sessionsOf(3)...), newLooking(t, db, sessionsOf(partitions)...))
 	})
 }

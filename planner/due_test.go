@@ -189,7 +189,7 @@ func TestExactlyTheDueRowsAreFound(t *testing.T) {
 // The same, through the deletion function and its survey.
 func TestExactlyTheDueRowsGo(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		makeMoments(w)
 		p := w.armed(policyText("shop.day", "v", "1 day", "    state: armed"))

@@ -189,7 +189,7 @@ func TestALookLeavesOutPartitionsThatCannotHaveDueRows(t *testing.T) {
 // of a table of one partition as of a thousand, but for how the table is divided.
 func TestALookThatFindsNothingCostsTheSameOnATableOfAnySize(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		file := "policies:\n"
 		tables := []string{"t1000", fmt.Sprintf("t%d", largeTable), "few", "many"}

@@ -39,7 +39,7 @@ func passesFlat(t *testing.T, s *Stream, want ...string) transaction {
 
 // Not parallel, like those below: what is measured is the memory of the process, and the server needs much of its own.
 func TestAnInsertThatPostgresCannotSendDoesNotStopAPartitionedTable(t *testing.T) {
-	for _, major := range []int{14, 18} {
+	for _, major := range pgtest.Heavy(t, 14, 18) {
 		t.Run(fmt.Sprintf("pg%d", major), func(t *testing.T) {
 			db := pgtest.New(t, major)
 			conn := prepareDatabase(t, db, map[string]string{"event": eventsTable})
@@ -54,7 +54,7 @@ func TestAnInsertThatPostgresCannotSendDoesNotStopAPartitionedTable(t *testing.T
 }
 
 func TestALargeRowThatNobodyWantsPassesInLittleMemory(t *testing.T) {
-	for _, major := range []int{14, 18} {
+	for _, major := range pgtest.Heavy(t, 14, 18) {
 		t.Run(fmt.Sprintf("pg%d", major), func(t *testing.T) {
 			db := pgtest.New(t, major)
 			conn := prepareDatabase(t, db, map[string]string{"event": eventsTable})
@@ -72,7 +72,7 @@ func TestALargeRowThatNobodyWantsPassesInLittleMemory(t *testing.T) {
 }
 
 func TestALargeRowDeletedUnderFullIdentityIsDeliveredInLittleMemory(t *testing.T) {
-	for _, major := range []int{14, 18} {
+	for _, major := range pgtest.Heavy(t, 14, 18) {
 		t.Run(fmt.Sprintf("pg%d", major), func(t *testing.T) {
 			db := pgtest.New(t, major)
 			conn := prepareDatabase(t, db, map[string]string{"item": itemsTable})

@@ -18,7 +18,7 @@ func TestAServerStopsInTheMiddleOfATransaction(t *testing.T) {
 		"the reader reads":           readChanges,
 		"the reader reads and waits": readAndWait,
 	}
-	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.OnSolo(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		const most = 900_000 // more than is read in the two seconds that it takes to notice
 		conn := prepareDatabase(t, db, map[string]string{"item": `create table item (id bigint primary key)`})
 		exec(t, conn, fmt.Sprintf(`insert into item select generate_series(1, %d)`, most), `delete from item`)

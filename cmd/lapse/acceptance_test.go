@@ -233,7 +233,7 @@ func patience(t *testing.T) (context.Context, context.CancelFunc) {
 
 func TestEveryDueRowIsOneSystemEventWhateverOthersDeleteOrForge(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)
 		defer cancel()
 		s := newShop(t, db, kafkatest.Broker(t), rows(30_000), rows(2_000), 500)
@@ -255,7 +255,7 @@ func TestEveryDueRowIsOneSystemEventWhateverOthersDeleteOrForge(t *testing.T) {
 
 func TestKillingServeAtAnyMomentLosesAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)
 		defer cancel()
 		seed := uint64(time.Now().UnixNano())

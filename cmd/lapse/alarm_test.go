@@ -53,7 +53,7 @@ func (s *shop) stranger(ctx context.Context) *stranger {
 // all rows went as unverified, under an auditor that was healthy.
 func TestAnExecutorWithAnotherTagKeyIsStoppedAndAfterAPersonsWordTheRightOneGoesOn(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)
 		defer cancel()
 		s := newShop(t, db, kafkatest.Broker(t), 4_000, 0, 10)

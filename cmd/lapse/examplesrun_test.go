@@ -22,7 +22,7 @@ const exampleTables = `
 func TestEveryTableOfTheExamplesEndsWithTheRowsThatItsCommentLeaves(t *testing.T) {
 	t.Parallel()
 	due := dueCounts(t)
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		schema, err := os.ReadFile(exampleSchema)
 		if err != nil {
 			t.Fatal(err)

@@ -311,7 +311,7 @@ func TestServeTellsItsDeletesInTheExamplesFromAUsers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)
 		defer cancel()
 		seed := time.Now().UnixNano()

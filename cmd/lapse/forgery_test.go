@@ -112,7 +112,7 @@ func each(table string, first, last int, cause string) map[string]string {
 // system's, and without a superuser's help the ledger takes no row of theirs.
 func TestWhatIsDoneWithinATrueBatchIsNotTheSystems(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		in := newInside(t, db)
 		want := map[string]string{}
 		wants := func(more ...map[string]string) {

@@ -109,7 +109,7 @@ func TestEachCommandOfThePageOnHistoriesIsRunByATest(t *testing.T) {
 // What somebody else published otherwise is put right by init, and the gap says since when it was not.
 func TestPublicationsThatSomebodyChangedAreAGapAndInitPutsThemRight(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, bentMajors(), func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, heavyMajors(t), func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)
 		defer cancel()
 		s := newShop(t, db, kafkatest.Broker(t), 0, 20, 1000)
@@ -128,7 +128,7 @@ func TestPublicationsThatSomebodyChangedAreAGapAndInitPutsThemRight(t *testing.T
 // A slot that is older than a publication cannot be read past it: init makes the publication, and says that the slot is next.
 func TestAPublicationThatWasDroppedNeedsANewSlot(t *testing.T) {
 	t.Parallel()
-	pgtest.OnSolo(t, bentMajors(), func(t *testing.T, db *pgtest.DB) {
+	pgtest.OnSolo(t, heavyMajors(t), func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)
 		defer cancel()
 		s := newShop(t, db, kafkatest.Broker(t), 50, 20, 1000)
@@ -169,7 +169,7 @@ func TestAPublicationThatWasDroppedNeedsANewSlot(t *testing.T) {
 
 // What the auditor's login lacks is said with where it comes from, and no text says "audit" twice.
 func TestAnAuditorWithoutItsRightsSaysWhatToGrant(t *testing.T) {
-	pgtest.On(t, bentMajors(), func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, heavyMajors(t), func(t *testing.T, db *pgtest.DB) {
 		s := newShop(t, db, kafkatest.Broker(t), 0, 20, 1000)
 		db.Exec(t, `revoke select on lapse.history from lapse_auditor`)
 		refused := s.m.exits(1, "audit", "--once")
@@ -185,7 +185,7 @@ func TestAnAuditorWithoutItsRightsSaysWhatToGrant(t *testing.T) {
 // A clone that is to live beside the original begins a log of its own; production's is untouched.
 func TestACloneBeginsALogOfItsOwn(t *testing.T) {
 	t.Parallel()
-	pgtest.OnSolo(t, bentMajors(), func(t *testing.T, db *pgtest.DB) {
+	pgtest.OnSolo(t, heavyMajors(t), func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)
 		defer cancel()
 		s := newShop(t, db, kafkatest.Broker(t), 0, 20, 1000)
@@ -214,7 +214,7 @@ func TestACloneBeginsALogOfItsOwn(t *testing.T) {
 // A clone by TEMPLATE has the catalog, and shares the cluster's slots with the original.
 func TestACloneByTemplateIsInstalledAnew(t *testing.T) {
 	t.Parallel()
-	pgtest.OnSolo(t, bentMajors(), func(t *testing.T, db *pgtest.DB) {
+	pgtest.OnSolo(t, heavyMajors(t), func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)
 		defer cancel()
 		s := newShop(t, db, kafkatest.Broker(t), 0, 20, 1000)
@@ -257,7 +257,7 @@ func (m *machine) beside(t *testing.T, s *shop, topics string) *machine {
 // A promotion that loses little goes on by itself, and one that loses what must not be lost waits for a person's word.
 func TestAPromotionThatLostSomethingIsShownAndAccepted(t *testing.T) {
 	t.Parallel()
-	pgtest.OnSolo(t, bentMajors(), func(t *testing.T, db *pgtest.DB) {
+	pgtest.OnSolo(t, heavyMajors(t), func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)
 		defer cancel()
 		s := newShop(t, db, kafkatest.Broker(t), 0, 20, 1000)
@@ -290,7 +290,7 @@ func TestAPromotionThatLostSomethingIsShownAndAccepted(t *testing.T) {
 // A position that the server has not reached would hide every delete up to it from then on: the start refuses it by name.
 func TestAForgedEventIsRefusedUntilAPersonGoesOnAboveIt(t *testing.T) {
 	t.Parallel()
-	pgtest.OnSolo(t, bentMajors(), func(t *testing.T, db *pgtest.DB) {
+	pgtest.OnSolo(t, heavyMajors(t), func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)
 		defer cancel()
 		s := newShop(t, db, kafkatest.Broker(t), 0, 20, 1000)

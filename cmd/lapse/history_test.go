@@ -18,8 +18,8 @@ import (
 	"lapse/internal/pgtest"
 )
 
-// bentMajors are the servers on which histories are bent: the oldest, whose slots stay behind, and the newest.
-func bentMajors() []int { return []int{14, 18} }
+// heavyMajors are the servers on which histories are bent: the oldest, whose slots stay behind, and the newest.
+func heavyMajors(t *testing.T) []int { return pgtest.Heavy(t, 14, 18) }
 
 // exits runs a command that must exit with code, and returns what it wrote, results first.
 func (m *machine) exits(code int, args ...string) string {
@@ -89,7 +89,7 @@ func (s *shop) printed(ctx context.Context, n int, text string) {
 // another. Before there were histories, 500 rows were deleted with 0 events, and readiness was 200.
 func TestARestoredSnapshotStopsEverythingUntilAPersonAcceptsIt(t *testing.T) {
 	t.Parallel()
-	pgtest.OnSolo(t, bentMajors(), func(t *testing.T, db *pgtest.DB) {
+	pgtest.OnSolo(t, heavyMajors(t), func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)
 		defer cancel()
 		s := newShop(t, db, kafkatest.Broker(t), 50, 20, 1000)
@@ -166,7 +166,7 @@ func (s *shop) rewindIsWhatItSays() {
 // A slot that is gone needed other topics, so that every consumer had to be told.
 func TestADroppedSlotIsAGapInTheSameTopics(t *testing.T) {
 	t.Parallel()
-	pgtest.OnSolo(t, bentMajors(), func(t *testing.T, db *pgtest.DB) {
+	pgtest.OnSolo(t, heavyMajors(t), func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)
 		defer cancel()
 		s := newShop(t, db, kafkatest.Broker(t), 50, 20, 1000)
@@ -202,7 +202,7 @@ func TestADroppedSlotIsAGapInTheSameTopics(t *testing.T) {
 // A slot that the server gave up is dropped and made again by the same command.
 func TestASlotThatWasLostIsMadeAgainByTheSameCommand(t *testing.T) {
 	t.Parallel()
-	pgtest.OnSolo(t, bentMajors(), func(t *testing.T, db *pgtest.DB) {
+	pgtest.OnSolo(t, heavyMajors(t), func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)
 		defer cancel()
 		s := newShop(t, db, kafkatest.Broker(t), 5, 20, 1000)
@@ -243,7 +243,7 @@ func (s *shop) loseSlot(ctx context.Context) {
 
 // One run up to the present end leaves a heartbeat behind, with which the executor deletes for two minutes.
 func TestAuditOnceLeavesAHeartbeatBehind(t *testing.T) {
-	pgtest.On(t, bentMajors(), func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, heavyMajors(t), func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)
 		defer cancel()
 		s := newShop(t, db, kafkatest.Broker(t), 0, 0, 1000)

@@ -115,7 +115,7 @@ func TestATableInUseKeepsNobodyFromPausingLengtheningOrDropping(t *testing.T) {
 		"access exclusive":       `lock table public.sessions in access exclusive mode`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+			pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 				u := newInUse(t, db)
 				idle := db.Connect(t)
 				if _, err := idle.Exec(t.Context(), `begin; `+lock); err != nil {
@@ -159,6 +159,7 @@ func (u *inUse) writes() (stop func()) {
 			if _, err := conn.Exec(context.WithoutCancel(ctx), `insert into public.sessions values ($1, now())`, id); err != nil {
 				return fmt.Errorf("insert %d: %w", id, err)
 			}
+			wait(ctx, time.Millisecond)
 		}
 		return nil
 	})

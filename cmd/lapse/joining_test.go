@@ -78,7 +78,7 @@ const loadedPolicy = `
 // its policy is armed up to when it is taken out, no deletion is missed, and none is told twice at any time.
 func TestNoDeletionIsMissedFromWhenAPolicyIsArmedOn(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)
 		defer cancel()
 		s := newShop(t, db, kafkatest.Broker(t), 0, 0, 100)

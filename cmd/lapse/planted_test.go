@@ -132,12 +132,12 @@ func (p *planted) called() []string {
 
 func TestNothingThatIsPlantedInSchemaPublicIsCalled(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) { newPlanted(t, db, plantedSQL).check() })
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) { newPlanted(t, db, plantedSQL).check() })
 }
 
 func TestNoTypeThatIsPlantedInSchemaPublicIsUsed(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) { newPlanted(t, db, plantedSQL, plantedTypesSQL).check() })
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) { newPlanted(t, db, plantedSQL, plantedTypesSQL).check() })
 }
 
 // check lets Lapse work, and looks what was called.

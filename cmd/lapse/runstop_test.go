@@ -17,7 +17,7 @@ const stopBound = 10 * time.Second
 // A batch that cannot end when it is asked to is rolled back.
 func TestRunEndsWithinTenSecondsOfASignalThoughABatchHangs(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		m := newMachine(t, "audit: \"off\"\nlimits: { batch_time: 2 seconds, workers: 1 }\n")
 		m.env = append(m.env, "LAPSE_DATABASE_URL="+db.URL)
 		db.Exec(t, "create table public.s (id bigint primary key, at timestamptz); create index on public.s (at, id)",

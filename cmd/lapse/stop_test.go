@@ -63,7 +63,7 @@ func (s *shop) once(n int) {
 
 func TestPostgreSQLStopsFastWhileTheAuditorIsConnected(t *testing.T) {
 	t.Parallel()
-	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.OnSolo(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)
 		defer cancel()
 		broker := kafkatest.Solo(t, kafkaserver.Options{})
@@ -97,7 +97,7 @@ func TestPostgreSQLStopsFastWhileTheAuditorIsConnected(t *testing.T) {
 
 func TestAnIdleAuditorLetsPostgreSQLStop(t *testing.T) {
 	t.Parallel()
-	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.OnSolo(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)
 		defer cancel()
 		s := newShop(t, db, kafkatest.Broker(t), 10, 10, 1000)
@@ -116,7 +116,7 @@ func TestAnIdleAuditorLetsPostgreSQLStop(t *testing.T) {
 
 func TestACrashOfPostgreSQLLosesAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
-	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.OnSolo(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		ctx, cancel := patience(t)
 		defer cancel()
 		s := newShop(t, db, kafkatest.Broker(t), rows(20_000), 1000, 250)

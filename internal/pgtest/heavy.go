@@ -1,0 +1,23 @@
+package pgtest
+
+import (
+	"slices"
+	"testing"
+)
+
+// Heavy are the majors on which a test runs that costs many seconds of both cores: of those given and asked for by LAPSE_PG, the
+// newest. make test-long runs these tests on the older ones; it finds them by this name, also behind a helper's whose name ends so
+// (scripts/heavy-tests).
+func Heavy(t testing.TB, majors ...int) []int {
+	t.Helper()
+	return heaviest(of(t).wanted, majors)
+}
+
+func heaviest(wanted, majors []int) []int {
+	for _, major := range slices.Backward(majors) {
+		if slices.Contains(wanted, major) {
+			return []int{major}
+		}
+	}
+	return majors // each is a skipped subtest that says why
+}
