@@ -13,8 +13,8 @@
 //
 // What is printed is the ratio of their rows a second to pg_recvlogical's, median, least and most, with the CPU seconds per million rows of
 // client, PostgreSQL and broker, and the client's largest resident memory; and Lapse beside Debezium. Both transports are measured: the
-// server's Unix socket, and TCP on loopback. In the round before the first the topics are read through: each row must be there once. In
-// the others the records are counted.
+// server's Unix socket, and TCP on loopback. Rounds in which the broker warms up come before those that count. In the
+// first of all the topics are read through: each row must be there once. In the others the records are counted.
 //
 // -identity says what the log has of a deleted row. By default it is the key. With columns it is the whole row, by a unique index with all
 // columns, and the policy has them in its events. With full it is REPLICA IDENTITY FULL; no policy deletes from such a table, so the backlog is

@@ -24,7 +24,8 @@ func main() {
 	b := bench{progress: os.Stderr}
 	flag.StringVar(&b.lapse, "lapse", "bin/lapse", "the lapse `binary`")
 	flag.IntVar(&b.major, "pg", 17, "major `version` of PostgreSQL")
-	flag.IntVar(&b.rounds, "rounds", 5, "how often each way is measured, after one round that does not count")
+	flag.IntVar(&b.rounds, "rounds", 5, "how often each way is measured")
+	flag.IntVar(&b.warming, "warming", 4, "rounds before them that do not count: one of all ways, then of lapse audit into Kafka alone")
 	flag.IntVar(&b.rows, "rows", 1_000_000, "rows of the backlog")
 	flag.IntVar(&b.passing, "passing", 10_000_000, "rows that pass while memory is watched, in one transaction and in many; 0: none")
 	flag.DurationVar(&b.lasts, "time", 10*time.Second, "how long rows are deleted at each rate")
@@ -56,6 +57,7 @@ type bench struct {
 	major     int
 	install   pgserver.Install
 	rounds    int
+	warming   int
 	rows      int
 	passing   int
 	lasts     time.Duration
@@ -76,8 +78,8 @@ func (b *bench) run(ctx context.Context, o options) (err error) {
 	if _, err := exec.LookPath("pg_recvlogical"); err != nil {
 		return fmt.Errorf("%w: it is in Debian's postgresql package", err)
 	}
-	if b.rounds < 1 || b.rows < 1 {
-		return errors.New("-rounds and -rows: at least one")
+	if b.rounds < 1 || b.warming < 1 || b.rows < 1 {
+		return errors.New("-rounds, -warming and -rows: at least one")
 	}
 	if b.scenarios, err = parseScenarios(o.transports, o.identities); err != nil {
 		return err

@@ -29,7 +29,7 @@ func TestEveryWayIsMeasuredAndEveryEventComes(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := bench{
-		lapse: lapse, install: install, rounds: 1, rows: 20_000, passing: 20_000, lasts: time.Second, rates: []int{200, 2000}, progress: io.Discard, dir: t.TempDir(),
+		lapse: lapse, install: install, rounds: 1, warming: 1, rows: 20_000, passing: 20_000, lasts: time.Second, rates: []int{200, 2000}, progress: io.Discard, dir: t.TempDir(),
 		scenarios: []scenario{{unix, keyOnly}, {tcp, keyOnly}, {unix, columns}, {unix, full}},
 	}
 	if b.debezium, err = b.findDebezium(); err != nil {
