@@ -73,7 +73,8 @@ func TestATableThatIsGoneOrAnotherIsAStoppedPolicyByName(t *testing.T) {
 				go func() { ended <- e.Run(ctx) }()
 				eventually(t, "readiness names it", func() bool {
 					err := e.Ready()
-					return err != nil && strings.Contains(err.Error(), "policy p is stopped") && strings.Contains(err.Error(), "public.sessions is")
+					return err != nil && strings.Contains(err.Error(), "policy p is stopped: ") && strings.Contains(err.Error(), "public.sessions is") &&
+						!strings.Contains(err.Error(), "policy p: ")
 				})
 				if got := counted(t, e, "lapse_policy_state", "stopped"); got != 1 {
 					t.Errorf("the metric of a stopped policy is %v", got)

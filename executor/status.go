@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"lapse/planner"
@@ -45,7 +46,8 @@ func (e *Executor) Ready() error {
 	var stopped []error
 	for i := range e.status {
 		if s := &e.status[i]; s.Stopped != "" {
-			stopped = append(stopped, fmt.Errorf("policy %s is stopped: %s", s.Policy, s.Stopped))
+			why := strings.TrimPrefix(s.Stopped, fmt.Sprintf("policy %s: ", s.Policy))
+			stopped = append(stopped, fmt.Errorf("policy %s is stopped: %s", s.Policy, why))
 		}
 	}
 	return errors.Join(stopped...)
