@@ -29,7 +29,7 @@ type Reader struct {
 const NoEnd int64 = -1
 
 const (
-	fetchBytes = 1 << 20
+	fetchBytes = 256 << 10
 	fetchWait  = 500 * time.Millisecond
 )
 

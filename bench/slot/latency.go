@@ -31,6 +31,8 @@ type latency struct {
 const (
 	deleters  = 4
 	perSecond = 1000
+	// leadIn is at the same rate and does not count: until all of the topic's readers have connected, they are what is late.
+	leadIn = time.Second
 )
 
 // latencies measures all rates, with one `lapse audit` beside them.
@@ -66,7 +68,8 @@ func (b *bench) latencies(ctx context.Context, p *place) (all []latency, err err
 // latency deletes at a rate, and reads the events.
 func (p *place) latency(ctx context.Context, rate int, lasts time.Duration) (got latency, err error) {
 	each := max(1, rate/perSecond) // rows of a transaction
-	transactions := int(lasts.Seconds()) * rate / each
+	leading := int(leadIn.Seconds()) * rate / each
+	transactions := leading + int(lasts.Seconds())*rate/each
 	first, err := p.fill(ctx, transactions*each, false)
 	if err != nil {
 		return got, err
@@ -90,15 +93,15 @@ func (p *place) latency(ctx context.Context, rate int, lasts time.Duration) (got
 		return got, err
 	}
 	var waited []time.Duration
-	for n, at := range reader.readAt {
-		waited = append(waited, at.Sub(committed[n/each]))
+	for n, at := range reader.readAt[leading*each:] {
+		waited = append(waited, at.Sub(committed[leading+n/each]))
 	}
 	slices.Sort(waited)
 	at := func(part float64) float64 {
 		return float64(waited[min(int(part*float64(len(waited))), len(waited)-1)].Microseconds()) / 1000
 	}
 	return latency{
-		Rate: rate, Did: float64(len(waited)) / took.Seconds(), Events: len(waited), P50: at(0.5), P99: at(0.99), Most: at(1),
+		Rate: rate, Did: float64(len(reader.readAt)) / took.Seconds(), Events: len(waited), P50: at(0.5), P99: at(0.99), Most: at(1),
 	}, nil
 }
 
