@@ -113,12 +113,12 @@ func checkTyped(t *testing.T, format string, e kafkatest.Record, values []typed)
 	}
 	for i, v := range values {
 		name := fmt.Sprintf("Column %d", i)
-		var got, want any = nil, v.Text
+		var got, want any
 		switch format {
 		case evidence.FormatSpanner:
-			got = event.Mods[0].Keys[name]
+			got, want = event.Mods[0].Keys[name], v.Text
 		case evidence.FormatCloudEvents:
-			got = event.Data.Mods[0].Keys[name]
+			got, want = event.Data.Mods[0].Keys[name], v.Text
 		default:
 			got, want = exactly(t, event.Before[name]), exactly(t, v.Debezium)
 			if v.Lapse != nil {
