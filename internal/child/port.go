@@ -3,11 +3,8 @@ package child
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
-	"os"
-	"path/filepath"
 	"sync"
 	"syscall"
 )
@@ -20,7 +17,7 @@ const (
 )
 
 // FreePort finds a TCP port on 127.0.0.1 that nobody listens on. Until this process ends FreePort gives it to nobody else, in no
-// process of this user: a server that is down for a moment keeps its port.
+// process: a server that is down for a moment keeps its port.
 func FreePort() (int, error) {
 	for range 100 {
 		port := firstPort + rand.IntN(lastPort-firstPort)
@@ -44,33 +41,30 @@ func PortIsFree(port int) bool {
 	return listener.Close() == nil
 }
 
-// reserved are the ports that this process has been given. The byte of that number in a file has a lock of it, which the kernel
-// takes away when the process ends.
+// reserved are the ports that this process has been given, each with an abstract Unix socket of that number. It is in no folder, one
+// process can have it, and the kernel takes it away when that process ends.
 var reserved struct {
 	sync.Mutex
-	ports map[int]bool
-	file  *os.File
+	ports map[int]net.Listener
 }
 
 // reserve says whether the port is now this caller's.
 func reserve(port int) (ours bool, err error) {
 	reserved.Lock()
 	defer reserved.Unlock()
-	if reserved.file == nil {
-		path := filepath.Join(os.TempDir(), fmt.Sprintf("lapse-ports-%d", os.Getuid()))
-		if reserved.file, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
-			return false, err
-		}
-		reserved.ports = map[int]bool{}
-	}
-	if reserved.ports[port] {
+	if reserved.ports[port] != nil {
 		return false, nil
 	}
-	lock := syscall.Flock_t{Type: syscall.F_WRLCK, Whence: io.SeekStart, Start: int64(port), Len: 1}
-	err = syscall.FcntlFlock(reserved.file.Fd(), syscall.F_SETLK, &lock)
-	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) {
+	listener, err := net.Listen("unix", fmt.Sprintf("@lapse-port-%d", port)) //nolint:noctx // It waits for nothing.
+	if errors.Is(err, syscall.EADDRINUSE) {
 		return false, nil
 	}
-	reserved.ports[port] = err == nil
-	return err == nil, err
+	if err != nil {
+		return false, err
+	}
+	if reserved.ports == nil {
+		reserved.ports = map[int]net.Listener{}
+	}
+	reserved.ports[port] = listener
+	return true, nil
 }
