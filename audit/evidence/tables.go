@@ -14,14 +14,16 @@ type CoveredTable struct {
 	OID    uint32
 	Table  string // as people write it
 	Root   string // the table that it is a partition of; empty if of none
+	File   uint32 // the number of a partition's file; zero where it is not known
 	Ended  bool
 	// MovesBy are the columns by which rows belong into one partition or another, where moves are to be told from deletions.
 	MovesBy []string
 }
 
-// NewCoveredTable makes one of the row's columns; root and movesBy are empty where they are NULL. ok is false where a name cannot be read.
-func NewCoveredTable(number int64, oid uint32, name, root, movesBy string, ended bool) (c CoveredTable, ok bool) {
-	c = CoveredTable{Number: number, OID: oid, Ended: ended}
+// NewCoveredTable makes one of the row's columns; root and movesBy are empty, and file is zero, where they are NULL. ok is false where a name
+// cannot be read.
+func NewCoveredTable(number int64, oid uint32, name, root, movesBy string, file uint32, ended bool) (c CoveredTable, ok bool) {
+	c = CoveredTable{Number: number, OID: oid, File: file, Ended: ended}
 	if c.Table, ok = plainlyQualified(name); ok && root != "" {
 		c.Root, ok = plainlyQualified(root)
 	}
@@ -55,7 +57,7 @@ func parseIdentifiers(text string) (names []string, ok bool) {
 // parseCovered reads a row of lapse.covered.
 func parseCovered(change *replication.Change) (c CoveredTable, ok bool) {
 	var number int64
-	var oid uint32
+	var oid, file uint32
 	var name, root, movesBy, ended string
 	found := 0
 	for i, column := range change.Relation.Columns {
@@ -75,6 +77,11 @@ func parseCovered(change *replication.Change) (c CoveredTable, ok bool) {
 		case "moves_by":
 			movesBy = text // or NULL
 			continue
+		case "file":
+			if sent && !parseUint32(text, &file) {
+				return c, false
+			}
+			continue
 		default:
 			continue
 		}
@@ -86,7 +93,7 @@ func parseCovered(change *replication.Change) (c CoveredTable, ok bool) {
 	if found != 4 {
 		return c, false
 	}
-	return NewCoveredTable(number, oid, name, root, movesBy, ended == "t")
+	return NewCoveredTable(number, oid, name, root, movesBy, file, ended == "t")
 }
 
 // tables are those that are published, by oid, as the last beat has it that was read.
@@ -131,11 +138,12 @@ type tableLine struct {
 
 // What a beat finds of a table.
 const (
-	tableBegins   = "begins"   // it is published
-	tableEnds     = "ends"     // it is so no longer
-	tableRenamed  = "renamed"  // it has another name, or is a partition of another table
-	tableMoves    = "moves"    // rows that move between its partitions are told from deletions, or are so no longer
-	tableRestated = "restated" // it is published, as before: the slot was made anew
+	tableBegins    = "begins"    // it is published
+	tableEnds      = "ends"      // it is so no longer, or was not for a while
+	tableRenamed   = "renamed"   // it has another name, or is a partition of another table
+	tableMoves     = "moves"     // rows that move between its partitions are told from deletions, or are so no longer
+	tableRewritten = "rewritten" // its file was written anew, or it was unlogged for a while
+	tableRestated  = "restated"  // it is published, as before: the slot was made anew
 )
 
 // take takes the rows of a beat and says what each changes.
@@ -143,18 +151,25 @@ func (t tables) take(rows []CoveredTable) []tableLine {
 	lines := make([]tableLine, 0, len(rows))
 	for _, row := range rows {
 		line := tableLine{row: row, change: tableBegins}
-		switch former, known := t[row.OID]; {
+		former, known := t[row.OID]
+		rewritten := known && !row.Ended && former.File != row.File && former.File != 0
+		switch {
 		case row.Ended:
 			line.change = tableEnds
 		case known && (former.Table != row.Table || former.Root != row.Root):
 			line.change, line.former = tableRenamed, former.Table
 		case known && !slices.Equal(former.MovesBy, row.MovesBy):
 			line.change = tableMoves
+		case rewritten:
+			line.change = tableRewritten
 		case known:
 			line.change = tableRestated
 		}
 		t.set(row)
 		lines = append(lines, line)
+		if rewritten && line.change != tableRewritten {
+			lines = append(lines, tableLine{row: row, change: tableRewritten})
+		}
 	}
 	return lines
 }
@@ -195,7 +210,7 @@ func (c *tablesContent) append(b []byte, form TextForm) []byte {
 		if line.former != "" {
 			b = appendText(append(b, `,"former":`...), line.former, form)
 		}
-		if line.change == tableEnds {
+		if line.change == tableEnds || line.change == tableRewritten {
 			b = appendReach(append(b, `,"until":`...), c.Until)
 		}
 		b = append(b, '}')

@@ -11,7 +11,7 @@ import (
 	"lapse/replication"
 )
 
-var coveredRelation = relation(16150, "lapse", "covered", "number*", "relation", "name", "root", "ended", "moves_by")
+var coveredRelation = relation(16150, "lapse", "covered", "number*", "relation", "name", "root", "ended", "moves_by", "file")
 
 // heard is a heartbeat's row.
 func heard(h *evidence.Heartbeat) *replication.Change {
@@ -26,7 +26,12 @@ func found(number int, oid uint32, name, root string, ended string) *replication
 
 // foundMoving is found of a table of which rows that move are told from deletions.
 func foundMoving(number int, oid uint32, name, root, movesBy, ended string) *replication.Change {
-	values := []any{number, oid, name, root, ended, movesBy}
+	return foundInFile(number, oid, name, root, movesBy, nil, ended)
+}
+
+// foundInFile is foundMoving of a partition with a file, if that is not nil.
+func foundInFile(number int, oid uint32, name, root, movesBy string, file any, ended string) *replication.Change {
+	values := []any{number, oid, name, root, ended, movesBy, file}
 	for _, i := range []int{3, 5} {
 		if values[i] == "" {
 			values[i] = nil
@@ -90,7 +95,7 @@ func TestTheTablesAfterARestartAreThoseOfBefore(t *testing.T) {
 	for restart := range len(rows) + 1 {
 		var known []evidence.CoveredTable
 		for i, r := range rows[:restart] {
-			c, ok := evidence.NewCoveredTable(int64(i+1), r.oid, r.name, r.root, "", r.ended == "t")
+			c, ok := evidence.NewCoveredTable(int64(i+1), r.oid, r.name, r.root, "", 0, r.ended == "t")
 			if !ok {
 				t.Fatal(r)
 			}
@@ -129,9 +134,12 @@ func exampleTables() evidence.Content {
 	first, second := exampleHeartbeat(), exampleHeartbeat()
 	first.LookedAt, second.Former = 0x19C1FF0, first.Nonce
 	coverage(a, found(1, 1, "public.a", "public.whole", "f"), found(2, 2, "public.b", "public.whole", "f"), found(3, 3, "public.c", "", "f"),
-		found(4, 5, "public.e", "public.whole", "f"), heard(first))
-	return coverage(a, found(5, 1, "public.a", "public.whole", "t"), found(6, 2, "public.b2", "public.whole", "f"), found(7, 3, "public.c", "", "f"),
-		found(8, 4, `public."D"`, "", "f"), foundMoving(9, 5, "public.e", "public.whole", `day,"Kind"`, "f"), heard(second))[1]
+		found(4, 5, "public.e", "public.whole", "f"), foundInFile(5, 6, "public.f", "public.whole", "", 700, "f"), found(6, 7, "public.g", "public.whole", "f"),
+		foundInFile(7, 8, "public.h", "public.whole", "", 800, "f"), heard(first))
+	return coverage(a, found(8, 1, "public.a", "public.whole", "t"), found(9, 2, "public.b2", "public.whole", "f"), found(10, 3, "public.c", "", "f"),
+		found(11, 4, `public."D"`, "", "f"), foundMoving(12, 5, "public.e", "public.whole", `day,"Kind"`, "f"),
+		foundInFile(13, 6, "public.f", "public.whole", "", 701, "f"), found(14, 7, "public.g", "public.whole", "t"), found(15, 7, "public.g", "public.whole", "f"),
+		foundInFile(16, 8, "public.i", "public.whole", "", 801, "f"), heard(second))[1]
 }
 
 func TestTheLogSaysFromWhichHeartbeatToWhichATableIsCovered(t *testing.T) {

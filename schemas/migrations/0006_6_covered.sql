@@ -9,6 +9,8 @@ create table lapse.covered (
   name     text not null check (octet_length(name) <= 300),
   root     text check (octet_length(root) <= 300),
   moves_by text,
+  joined   text,
+  file     oid,
   ended    boolean not null
 );
 create index on lapse.covered (relation, number);
@@ -18,6 +20,8 @@ comment on column lapse.covered.relation is 'A plain table or a partition that h
 comment on column lapse.covered.name is 'Its name in SQL.';
 comment on column lapse.covered.root is 'The name in SQL of the table that it is a partition of; null if of none.';
 comment on column lapse.covered.moves_by is 'The columns in SQL by which rows belong into one partition or another, where a policy tells moves from deletions; null elsewhere.';
+comment on column lapse.covered.joined is 'The transactions that attached it, and the tables between it and its root; null if it is no partition. Another one: it was detached meanwhile.';
+comment on column lapse.covered.file is 'The number of a partition''s file. Another one: it was written anew.';
 comment on column lapse.covered.ended is 'It is published no longer: detached, dropped or taken out.';
 create trigger append_only before update or delete or truncate on lapse.covered
   for each statement execute function lapse.refuse_change();
@@ -29,6 +33,8 @@ alter table lapse.heartbeat add column covered bigint;
 comment on column lapse.heartbeat.covered is 'The newest row of lapse.covered. Null in rows of a former version.';
 
 -- cover writes what has changed in what is published, or, when the slot was made anew, all of it, and returns the newest row's number.
+-- A partition that was detached and attached again between two beats was not published meanwhile: it has ended, and begins. One that was
+-- made unlogged and logged again can only be told from one that vacuum full wrote anew by asking who did it.
 -- It reads the system catalog and locks no table of anybody's. A table of which moves are told from deletions (moves: detect) has the
 -- names of the columns in the partition keys above it: a row may move from one branch to another, and between any two levels.
 create function lapse.cover() returns bigint
@@ -65,7 +71,12 @@ begin
                 from (select distinct a.attname
                         from pg_partition_ancestors(c.oid) up
                         join pg_partitioned_table t on t.partrelid = up.relid
-                        join pg_attribute a on a.attrelid = t.partrelid and a.attnum = any (t.partattrs::int2[])) k) end as moves_by
+                        join pg_attribute a on a.attrelid = t.partrelid and a.attnum = any (t.partattrs::int2[])) k) end as moves_by,
+           case when c.relispartition then
+             (select string_agg(i.xmin::text, ',' order by i.inhrelid)
+                from pg_partition_ancestors(c.oid) up
+                join pg_inherits i on i.inhrelid = up.relid) end as joined,
+           case when c.relispartition then c.relfilenode end as file
       from tree
       join pg_class c on c.oid = tree.relation
       join pg_namespace n on n.oid = c.relnamespace
@@ -74,12 +85,20 @@ begin
     select * from (select distinct on (k.relation) k.* from lapse.covered k order by k.relation, k.number desc) last
      where not last.ended
   )
-  insert into lapse.covered (relation, name, root, moves_by, ended)
-  select coalesce(p.relation, k.relation), coalesce(p.name, k.name), case when p.relation is null then k.root else p.root end, p.moves_by, p.relation is null
+  insert into lapse.covered (relation, name, root, moves_by, joined, file, ended)
+  select f.*
     from present p
     full join known k on k.relation = p.relation
-   where whole and p.relation is not null or p.relation is null or k.relation is null or (p.name, p.root, p.moves_by) is distinct from (k.name, k.root, k.moves_by)
-   order by 1;
+   cross join lateral (
+     select k.relation, k.name, k.root, null, k.joined, k.file, true
+      where k.relation is not null and (p.relation is null or p.joined is distinct from k.joined)
+     union all
+     select p.relation, p.name, p.root, p.moves_by, p.joined, p.file, false
+      where p.relation is not null
+        and (whole or k.relation is null
+             or (p.name, p.root, p.moves_by, p.joined, p.file) is distinct from (k.name, k.root, k.moves_by, k.joined, k.file))
+   ) f(relation, name, root, moves_by, joined, file, ended)
+   order by f.relation, not f.ended;
   if whole then
     update lapse.installation set covered_slot = slot_start;
   end if;
