@@ -103,8 +103,11 @@ func (a *Auditor) Run(ctx context.Context) error {
 		if time.Since(began) > backoffMax {
 			retry.Reset() // it worked for a while
 		}
+		a.doubt(ctx, err)
 		pause, taken := recheckPause, errors.Is(err, replication.ErrSlotActive)
-		if !taken {
+		if taken {
+			a.looked()
+		} else {
 			waits = time.Now()
 		}
 		switch {

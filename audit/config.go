@@ -45,6 +45,14 @@ type Config struct {
 	// the history check has passed, and then each HeartbeatEvery. nil: no heartbeats.
 	WriteHeartbeat func(ctx context.Context, nonce uuid.UUID, server Server) error
 
+	// Doubt takes back the heartbeats that there are (lapse.doubt): it is called when the auditor has the slot and cannot go on without a
+	// person. It may be called again for the same. nil: they count for as long as they would.
+	Doubt func(ctx context.Context) error
+
+	// Looked is called when the auditor has compared log and database and goes on, or has found the slot in another's hands. It may be
+	// called again. nil: nobody asks.
+	Looked func()
+
 	// HeartbeatEvery is the time between two heartbeats; 0 is a minute, which the deletion functions count on.
 	HeartbeatEvery time.Duration
 

@@ -52,7 +52,11 @@ func (a *Auditor) Copy(ctx context.Context, to *EventFile) (copied Copied, err e
 		}
 	}
 	err = c.run(ctx, until)
-	if settled := c.settle(); err == nil {
+	settled := c.settle()
+	if settled == nil {
+		settled = to.reached(c.reach(c.settled))
+	}
+	if err == nil {
 		err = settled
 	}
 	copied.Events, copied.Reached = c.events, c.settled

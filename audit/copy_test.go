@@ -3,6 +3,7 @@ package audit_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -186,6 +187,52 @@ func TestEventsAreCopiedBesideAnAuditorAndOnlyBehindTheirOwn(t *testing.T) {
 		if n := len(r.read(t, r.settings.System)); n != 12 {
 			t.Errorf("%d events are in the topic beside which a copy ran", n)
 		}
+	})
+}
+
+// A file without a line knows how far it reaches too, and one with lines knows it beyond the last.
+func TestAFileGoesOnOnlyWhereNothingIsMissing(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		w := &writer{conn: r.db.Connect(t)}
+		path := filepath.Join(t.TempDir(), "events")
+		copies := func(what string, want int, err error) {
+			t.Helper()
+			_, copied, got := r.copyTo(t, path)
+			if !errors.Is(got, err) || (got == nil) != (err == nil) || copied.Events != want {
+				t.Errorf("%s: %d events, %v; want %d, %v", what, copied.Events, got, want, err)
+			}
+		}
+		said := func() evidence.Reach {
+			t.Helper()
+			text, err := os.ReadFile(path + ".reached")
+			if err != nil {
+				t.Fatal(err)
+			}
+			reach, err := evidence.ParseReach(strings.TrimSpace(string(text)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return reach
+		}
+		r.once(t)
+		copies("nothing yet", 0, nil)
+		r.commit(t, w, 5, user)
+		r.once(t) // the slot moves on
+		copies("behind five events that it has not", 0, audit.ErrOtherEvents)
+		if err := os.Remove(path + ".reached"); err != nil {
+			t.Fatal(err)
+		}
+		r.commit(t, w, 3, user)
+		copies("nine events", 9, nil)
+		before := said()
+		r.db.Exec(t, `create table unpublished as select generate_series(1, 10000)`)
+		copies("nothing more", 0, nil)
+		if after := said(); after.Compare(before) <= 0 {
+			t.Errorf("it reaches %s, as before", after)
+		}
+		r.commit(t, w, 1, user)
+		r.once(t)
+		copies("behind one event that it has not", 0, audit.ErrOtherEvents)
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"lapse/audit/evidence"
 	"lapse/replication"
@@ -19,12 +20,17 @@ import (
 //	                     writes what is missing
 //	crash after Sync     what was written is on disk
 //
+// Beside a file stands another one, with .reached behind its name: up to where the file has everything, whether or not there was an event.
+//
+//	crash before it is written    it says less than is true: Copy may refuse to go on where nothing is missing
+//
 // Not safe for concurrent use. A second process with the same file is refused.
 type EventFile struct {
 	name  string
 	file  *os.File // nil for a stream
 	out   *bufio.Writer
 	last  *evidence.EventValue // of the file when it was opened; nil for none
+	upTo  *evidence.Reach      // everything below is in the file; nil: nobody has said so
 	dirty bool
 }
 
@@ -70,6 +76,9 @@ func OpenEventFile(name string) (_ *EventFile, err error) {
 			return nil, fmt.Errorf("read the end of %s: %w: name another file", name, err)
 		}
 	}
+	if f.upTo, err = readReached(name + reachedFile); err != nil {
+		return nil, err
+	}
 	if err := file.Truncate(end); err != nil {
 		return nil, err
 	}
@@ -110,21 +119,65 @@ func lastLine(file *os.File) (line []byte, end int64, err error) {
 
 // begin is an error if what a route writes from a position of the slot on does not follow what is in the file.
 func (f *EventFile) begin(route *evidence.Route, from evidence.Reach) error {
-	if f.last == nil {
+	var end evidence.Reach
+	if f.last != nil {
+		if err := f.last.Fits(route); err != nil {
+			return refusal(errOtherEvents, "%s: %s", fixOtherFile, f.name, err)
+		}
+		// Of the last transaction that is there the rest may be missing: the slot must send it again.
+		end = evidence.Reach{History: f.last.Position.History, Timeline: f.last.Position.Timeline, LSN: f.last.Position.Commit}
+	}
+	if f.upTo != nil && end.Compare(*f.upTo) < 0 {
+		end = *f.upTo
+	}
+	switch {
+	case f.last == nil && f.upTo == nil:
 		return nil
-	}
-	if err := f.last.Fits(route); err != nil {
-		return refusal(errOtherEvents, "%s: %s", fixOtherFile, f.name, err)
-	}
-	switch at := f.last.Position; {
-	case from.History != at.History || from.Timeline != at.Timeline:
+	case from.History != end.History || from.Timeline != end.Timeline:
 		return refusal(errOtherEvents, "%s ends in history %d on timeline %d, and the slot is in %d on %d: some of what the file has may never have happened",
-			fixOtherFile, f.name, at.History, at.Timeline, from.History, from.Timeline)
-	case from.LSN > at.Commit: // of the last transaction that is there the rest may be missing: the slot must send it again
-		return refusal(errOtherEvents, "%s ends at %s, and the slot has moved on to %s: what was deleted in between would be missing", fixOtherFile, f.name, at.Commit, from.LSN)
+			fixOtherFile, f.name, end.History, end.Timeline, from.History, from.Timeline)
+	case from.LSN > end.LSN:
+		return refusal(errOtherEvents, "%s ends at %s, and the slot has moved on to %s: what was deleted in between would be missing",
+			fixOtherFile, f.name, end.LSN, from.LSN)
 	default:
 		return nil
 	}
+}
+
+// reachedFile is what the name of the file has behind it that says up to where the file has everything.
+const reachedFile = ".reached"
+
+func readReached(name string) (*evidence.Reach, error) {
+	text, err := os.ReadFile(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	reach, err := evidence.ParseReach(strings.TrimSpace(string(text)))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w: %s", name, err, fixOtherFile)
+	}
+	return &reach, nil
+}
+
+// reached says that everything below is in the file, and on disk.
+func (f *EventFile) reached(upTo evidence.Reach) (err error) {
+	if f.file == nil || f.upTo != nil && upTo.Compare(*f.upTo) <= 0 {
+		return nil
+	}
+	name := f.name + reachedFile
+	file, err := os.OpenFile(name+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(file, upTo.String())
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	f.upTo = &upTo
+	return os.Rename(name+".new", name)
 }
 
 const fixOtherFile = "name another file"

@@ -32,6 +32,7 @@ type BentError = bentError
 // Reasons of refusals.
 var (
 	ErrLogMissing   = errLogMissing
+	ErrOtherEvents  = errOtherEvents
 	ErrLogBehind    = errLogBehind
 	EndsBelow       = endsBelow
 	ErrForeignTopic = errForeignTopic

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -65,6 +66,28 @@ func (a *Auditor) writeHeartbeat(ctx context.Context, server *Server) {
 		return
 	}
 	a.heartbeats.written(time.Now())
+}
+
+// doubt takes the heartbeats back where err is one that only a person can do something about: whoever refuses had the slot, so that no
+// other auditor is at work.
+func (a *Auditor) doubt(ctx context.Context, err error) {
+	var refused *RefusalError
+	var bent *bentError
+	if a.config.Doubt == nil || !errors.As(err, &refused) && !errors.As(err, &bent) {
+		return
+	}
+	writing, cancel := context.WithTimeout(ctx, heartbeatTimeout)
+	defer cancel()
+	if err := a.config.Doubt(writing); err != nil && ctx.Err() == nil {
+		a.log.Warn("heartbeats not taken back: until they are two minutes old executors go on", "error", err)
+	}
+}
+
+// looked says that this auditor goes on, or that another one is at work.
+func (a *Auditor) looked() {
+	if a.config.Looked != nil {
+		a.config.Looked()
+	}
 }
 
 // heartbeatMonitor knows whether heartbeats come back through the stream, and what the last one says of the publications.

@@ -22,13 +22,19 @@ func (r *rig) refused(t *testing.T, reason error, change ...func(*audit.Config))
 	t.Helper()
 	conn := r.db.Connect(t)
 	before := r.confirmed(t, conn)
-	err := r.tryOnce(t, change...)
+	doubted := 0
+	err := r.tryOnce(t, append(change, func(c *audit.Config) {
+		c.Doubt = func(context.Context) error { doubted++; return nil }
+	})...)
 	var refusal *audit.RefusalError
 	if !errors.Is(err, reason) || !errors.As(err, &refusal) {
 		t.Fatalf("got %v, want %v", err, reason)
 	}
 	if refusal.Fix == "" {
 		t.Errorf("%v does not say what to do", err)
+	}
+	if doubted != 1 {
+		t.Errorf("the heartbeats were taken back %d times", doubted)
 	}
 	if after := r.confirmed(t, conn); after != before {
 		t.Errorf("the slot has moved from %s to %s", before, after)

@@ -11,7 +11,7 @@ import (
 
 // anotherLog says how to go on without the log that there was.
 const anotherLog = "stop the audit, drop the slot, name new topics in lapse.yaml (topics) and run lapse init --new-slot: another " +
-	"log begins there, and what was deleted in between is a gap"
+	"log begins there, and what was deleted before it is in no evidence"
 
 // checkSource refuses a log that was begun for another database.
 func (h *historyCheck) checkSource() error {

@@ -85,6 +85,7 @@ func (s *session) run(ctx context.Context, start *startingPoint) error {
 	a := s.auditor
 	a.notReady.Store(nil)
 	a.metrics.bent.Set(0)
+	a.looked()
 	a.log.Info("audit streaming", "reached", s.relay.reach.String())
 	inner, end := a.probeBeside(ctx, s.stream)
 	err := end(s.relay.run(inner, s.stream, start.firstMessage, a.until))

@@ -29,6 +29,9 @@ type Config struct {
 	// Holder names the process to a person who looks at lapse.shard; it is made unique. Default: the host's name.
 	Holder string
 	Limits Limits
+	// AuditorLooked, if set, says whether the auditor of the same process has compared log and database, or has found another one at
+	// work. Nothing is deleted before, unless audit is off. Safe for concurrent use.
+	AuditorLooked func() bool
 	// LedgerDays is for how many days ledger rows and runs are kept in the database. Default 30.
 	LedgerDays int
 	// Logger gets what happens to policies and runs. Never a row's keys or values. Default: nothing is logged.
@@ -129,6 +132,9 @@ func New(c Config) (*Executor, error) {
 		known: map[versionKey]*policyMemory{}, totals: map[schemas.PolicyName]*PolicySummary{}, ready: errors.New("the executor has not begun"),
 	}
 	e.guards = newGuards(guard.All(c.Limits.Guards), e.log, e.metrics)
+	if c.AuditorLooked != nil {
+		e.guards.list = append(e.guards.list, guard.OwnAuditor(c.AuditorLooked))
+	}
 	return e, nil
 }
 

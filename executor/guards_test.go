@@ -71,6 +71,37 @@ func TestNothingIsDeletedWithoutAnAudit(t *testing.T) {
 	})
 }
 
+// The deletion functions look for themselves: a batch that is under way when the beats are taken back is refused too.
+func TestBeatsThatTheAuditorTakesBackCountForNothing(t *testing.T) {
+	t.Parallel()
+	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 50, 5)
+		arm(t, db, policies(policy("p", "public.sessions")))
+		requireAudit(t, db)
+		makeSlot(t, db)
+		pgtest.Beat(t, db)
+		db.Exec(t, `select lapse.doubt()`, `select lapse.doubt()`)
+		_, err := newExecutor(t, db).Once(t.Context(), nil)
+		var refusal *guard.Refusal
+		if !errors.As(err, &refusal) || refusal.Reason != guard.NoHeartbeat || !strings.Contains(refusal.Detail, "taken its heartbeats back") {
+			t.Errorf("got %v", err)
+		}
+		blind := newExecutor(t, db) // as one whose look was before
+		blind.guards.list = nil
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		_, _ = blind.Once(ctx, nil)
+		if left := one[int](t, db, "select count(*) from sessions"); left != 55 {
+			t.Fatalf("%d rows are left of 55", left)
+		}
+		pgtest.Beat(t, db)
+		once(t, newExecutor(t, db))
+		if left := one[int](t, db, "select count(*) from sessions"); left != 5 {
+			t.Errorf("after the next beat %d rows are left, want 5", left)
+		}
+	})
+}
+
 func TestWithAuditOffNoSlotIsNeeded(t *testing.T) {
 	t.Parallel()
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {

@@ -42,7 +42,7 @@ var (
 // What they may call.
 var (
 	bothCall      = []string{"publications_fault()", "publications_trouble()", "system_identifier()", "timeline()"}
-	auditorCalls  = []string{"alarm(text)", "beat(uuid, int, int, timestamptz)"}
+	auditorCalls  = []string{"alarm(text)", "beat(uuid, int, int, timestamptz)", "doubt()"}
 	executorCalls = []string{
 		"acquaint(int, int, oid[], name)", "advance_arming(int)", "close_run(uuid, bigint, bigint, bigint, timestamptz)", "code(oid[], boolean)",
 		"end_run(uuid, text)", "forgive(int, timestamptz)", "intruders(oid[], boolean)", "lease(uuid, text)", "leaves(oid)", "looked(int, int)", "ignore_marks(int)", "passed(int, int, interval)",

@@ -94,6 +94,7 @@ type auditor struct {
 	copies  bool // nobody said how many copies: ask the brokers
 	session *auditorSession
 	running atomic.Pointer[audit.Auditor]
+	looked  atomic.Bool   // log and database were compared, or another auditor is at work
 	until   atomic.Uint64 // where --once ends; zero until it is known
 }
 
@@ -115,6 +116,7 @@ func (a *app) newAuditor(ctx context.Context, s *config.Settings, once bool) (*a
 		return nil, err
 	}
 	auditor.config.WriteHeartbeat, auditor.config.Alarm, auditor.config.Probe = auditor.session.WriteHeartbeat, auditor.session.Alarm, auditor.probe
+	auditor.config.Doubt, auditor.config.Looked = auditor.session.Doubt, func() { auditor.looked.Store(true) }
 	auditor.config.Metrics = audit.NewMetrics()
 	if once {
 		auditor.config.Until = auditor.end

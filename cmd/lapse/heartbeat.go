@@ -33,6 +33,14 @@ func (s *auditorSession) WriteHeartbeat(ctx context.Context, nonce uuid.UUID, pl
 	})
 }
 
+// Doubt takes back the heartbeats that there are.
+func (s *auditorSession) Doubt(ctx context.Context) error {
+	return s.with(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, `select lapse.doubt()`)
+		return err
+	})
+}
+
 // Alarm stops every deletion in the database until a person runs `lapse resume --all`. It does nothing if deletion is stopped
 // already. The stop is on this server's disk when Alarm returns, even with synchronous_commit off: the audit goes on and does
 // not come back to it. Alarm waits for no standby.

@@ -37,7 +37,7 @@ and the next one goes on with it.`,
 		if err != nil {
 			return err
 		}
-		e, done, err := a.newExecutor(s)
+		e, done, err := a.newExecutor(s, nil)
 		if err != nil {
 			return err
 		}
@@ -68,8 +68,9 @@ and the next one goes on with it.`,
 	return cmd
 }
 
-// newExecutor makes the executor. done clears what it left on the terminal.
-func (a *app) newExecutor(s *config.Settings) (e *executor.Executor, done func(), err error) {
+// newExecutor makes the executor. looked is asked about the auditor of the same process; nil: there is none. done clears what it left on
+// the terminal.
+func (a *app) newExecutor(s *config.Settings, looked func() bool) (e *executor.Executor, done func(), err error) {
 	key, err := s.Keys.Load(config.TagKey)
 	if err != nil {
 		return nil, nil, invalid(err)
@@ -79,7 +80,7 @@ func (a *app) newExecutor(s *config.Settings) (e *executor.Executor, done func()
 		return nil, nil, err
 	}
 	c := executor.Config{
-		Database: database, Roles: s.Roles, TagKey: key, Logger: a.log, LedgerDays: s.Ledger,
+		Database: database, Roles: s.Roles, TagKey: key, Logger: a.log, LedgerDays: s.Ledger, AuditorLooked: looked,
 		Limits: executor.Limits{
 			Workers: s.Limits.Workers, TurnRows: int64(s.Limits.TurnRows), TurnTime: s.Limits.TurnTime, BatchTime: s.Limits.BatchTime,
 			Guards: guard.Limits{ReplicaLag: s.Limits.ReplicaLag, Delayed: s.Limits.DelayedReplicas, OldSnapshot: s.Limits.OldSnapshot},

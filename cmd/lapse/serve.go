@@ -32,7 +32,8 @@ one. With audit: off only the executor runs.`,
 }
 
 func (a *app) serve(ctx context.Context, s *config.Settings) error {
-	executor, done, err := a.newExecutor(s)
+	var auditor *auditor // nil: none
+	executor, done, err := a.newExecutor(s, func() bool { return auditor == nil || auditor.looked.Load() })
 	if err != nil {
 		return err
 	}
@@ -50,8 +51,7 @@ func (a *app) serve(ctx context.Context, s *config.Settings) error {
 	if s.Audit == config.AuditOff {
 		a.log.Warn("audit: off: rows are deleted without evidence")
 	} else {
-		auditor, err := a.newAuditor(ctx, s, false)
-		if err != nil {
+		if auditor, err = a.newAuditor(ctx, s, false); err != nil {
 			return err
 		}
 		parts = append(parts, auditor.part())

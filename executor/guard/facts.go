@@ -31,6 +31,7 @@ type Facts struct {
 	server     identity  // the history in force, and this server
 	accepted   identity  // where that history was accepted
 	beating    bool      // there is a heartbeat as lapse.enter wants it
+	doubted    bool      // the auditor has taken its heartbeats back
 	last       *identity // what the last heartbeat says; nil if there is none
 	restarted  bool      // since the last heartbeat
 	difference string    // in what the publications are not as Lapse left them; "" in nothing
@@ -72,7 +73,9 @@ const factsQuery = `
 	       exists (select from lapse.heartbeat b
 	                where b.at between clock_timestamp() - $1::interval and clock_timestamp() + $1::interval
 	                  and b.history = n.number and b.timeline = p.timeline and b.server_start = pg_postmaster_start_time()
-	                  and b.database_oid = (select d.oid from pg_database d where d.datname = current_database())),
+	                  and b.database_oid = (select d.oid from pg_database d where d.datname = current_database())
+	                  and b.id > coalesce(i.doubted, 0)),
+	       coalesce(i.doubted >= (select max(id) from lapse.heartbeat), false),
 	       to_jsonb(b), coalesce(b.server_start <> pg_postmaster_start_time(), false),
 	       coalesce(case when not pg_is_in_recovery() then lapse.publications_fault() end, ''),
 	       case when not pg_is_in_recovery() then ` + loadColumn + ` else '{}' end,
@@ -95,7 +98,7 @@ func Read(ctx context.Context, q Querier, backends []int32) (*Facts, error) {
 	err := q.QueryRow(ctx, factsQuery, heartbeatLasts, backends).Scan(&f.standby, &f.required, &f.slot, &f.exists, &f.local,
 		&f.status, &f.active, &f.confirmed, &f.insert, &f.halted, &f.haltedAt, &f.by, &f.why,
 		&f.server.History, &f.server.Timeline, &f.server.System, &f.accepted.Timeline, &f.accepted.System,
-		&f.beating, &f.last, &f.restarted, &f.difference, &f.load, &f.clock, &f.right, &f.readOnly)
+		&f.beating, &f.doubted, &f.last, &f.restarted, &f.difference, &f.load, &f.clock, &f.right, &f.readOnly)
 	f.read = time.Now()
 	f.accepted.History = f.server.History
 	if errors.Is(err, pgx.ErrNoRows) || slices.Contains(notInstalled, schemas.StateOf(err)) {

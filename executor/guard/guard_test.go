@@ -33,6 +33,8 @@ func TestAnAuditorThatWasSeenIsBelievedForAMinute(t *testing.T) {
 	active, restarted, tampered := bent, good(), good()
 	active.active = true
 	restarted.beating, restarted.restarted = false, true
+	doubted := good()
+	doubted.beating, doubted.doubted = false, true
 	tampered.difference = "publication lapse_deletes was changed"
 	var m Memory
 	for _, step := range []struct {
@@ -50,6 +52,7 @@ func TestAnAuditorThatWasSeenIsBelievedForAMinute(t *testing.T) {
 		{"at work, and its last beat is of another timeline", 0, active, HistoryChanged},
 		{"away for a minute, and its beats are of another timeline", time.Minute, bent, HistoryChanged},
 		{"at work, and the server was started again", 0, restarted, NoHeartbeat},
+		{"at work, and it has taken its beats back", 0, doubted, NoHeartbeat},
 		{"at work, and the publications are not as they were", 0, tampered, PublicationsDiffer},
 	} {
 		now = now.Add(step.after)
@@ -276,4 +279,21 @@ func TestBatchesOfOneSecondAreKeptAsOne(t *testing.T) {
 	if b, any := u.oldest(); !any || b.below != 1099 {
 		t.Errorf("got %+v, %v; want the last position", b, any)
 	}
+}
+
+func TestUntilTheOwnAuditorHasLookedNothingRuns(t *testing.T) {
+	t.Parallel()
+	facts, looked := good(), false
+	own := OwnAuditor(func() bool { return looked })
+	ask := func(want Verdict) {
+		t.Helper()
+		if got := own.Ask(&Question{Now: time.Now(), Facts: &facts}); got.Verdict != want || want != Go && (got.Reason != NoAuditor || got.Fix == "") {
+			t.Errorf("%+v, want %v", got, want)
+		}
+	}
+	ask(Wait)
+	facts.required = false // audit: off
+	ask(Go)
+	facts.required, looked = true, true
+	ask(Go)
 }

@@ -17,6 +17,9 @@ func (heartbeat) Ask(q *Question) Answer {
 	case f.last != nil && *f.last != f.server:
 		return refuse(HistoryChanged, fmt.Sprintf("this server is at %v, and the auditor's last heartbeat is of %v", f.server, *f.last),
 			fix+"; if they are not, `lapse history` shows where they differ")
+	case f.doubted:
+		return refuse(NoHeartbeat, "the auditor has taken its heartbeats back: it cannot go on without a person",
+			"see what `lapse audit` or `lapse serve` says, and `lapse history`")
 	case f.restarted:
 		return refuse(NoHeartbeat, "the server was started again since the auditor's last heartbeat", fix)
 	}

@@ -162,6 +162,7 @@ func TestNoRoleCanDoWhatIsNotItsPart(t *testing.T) {
 		}
 		p.denied(executor, "select lapse.beat(gen_random_uuid(), 1, 1, now())")
 		p.denied(executor, "select lapse.alarm('x')")
+		p.denied(executor, "select lapse.doubt()")
 		for _, conn := range []*pgx.Conn{executor, auditor} {
 			p.denied(conn, "select lapse.enter(null, null, 1, 1, 1)")
 			p.denied(conn, "select lapse.record(null, null, null)")

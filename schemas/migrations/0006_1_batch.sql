@@ -59,7 +59,7 @@ begin
 
   -- The lock is a statement of its own: what is read below is what was in force when the lock was granted.
   lock table lapse.gate in row share mode;
-  select g.version, g.state, g.hold_version, i.slot, i.audit_required,
+  select g.version, g.state, g.hold_version, i.slot, i.audit_required, coalesce(i.doubted, 0) as doubted,
          (select h.halted from lapse.halt h order by h.id desc limit 1) as halted,
          h.number as history, h.timeline as history_timeline, h.system_identifier as history_system
     into gate
@@ -105,7 +105,7 @@ begin
       select from lapse.heartbeat b
        where b.at between clock_timestamp() - interval '2 minutes' and clock_timestamp() + interval '2 minutes'
          and b.history = claim.history and b.timeline = claim.timeline and b.server_start = pg_postmaster_start_time()
-         and b.database_oid = claim.database_oid
+         and b.database_oid = claim.database_oid and b.id > gate.doubted
     ) then
       raise exception 'the auditor has not said within two minutes that it reads this server in this history'
         using errcode = 'LP020';

@@ -145,5 +145,22 @@ end
 $lapse$;
 comment on function lapse.beat is 'Writes the auditor''s sign of life, and removes beats that nothing is measured by any more. For the auditor.';
 comment on table lapse.heartbeat is 'The auditor''s sign of life, once a minute, published. Kept for a day, the first of each day for 400 days, and the newest thousand for ever. Written by beat.';
-revoke all on function lapse.cover(), lapse.beat(uuid, int, int, timestamptz) from public;
-grant execute on function lapse.beat(uuid, int, int, timestamptz) to {{.Auditor}};
+
+-- doubt takes back the beats that there are: an auditor that has the slot has found that it cannot go on without a person. Nothing is
+-- deleted until the next beat.
+alter table lapse.installation add column doubted bigint;
+comment on column lapse.installation.doubted is 'Beats up to this one prove nothing any more: the auditor has taken them back.';
+create function lapse.doubt() returns void
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $lapse$
+begin
+  lock table lapse.heartbeat in share row exclusive mode;
+  update lapse.installation i
+     set doubted = (select max(b.id) from lapse.heartbeat b)
+   where coalesce(i.doubted, 0) < (select max(b.id) from lapse.heartbeat b);
+end
+$lapse$;
+comment on function lapse.doubt is 'Takes back the auditor''s signs of life, so that nothing is deleted until the next. For the auditor.';
+revoke all on function lapse.cover(), lapse.beat(uuid, int, int, timestamptz), lapse.doubt() from public;
+grant execute on function lapse.beat(uuid, int, int, timestamptz), lapse.doubt() to {{.Auditor}};

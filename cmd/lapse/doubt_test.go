@@ -1,0 +1,52 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lapse/internal/kafkatest"
+	"lapse/internal/pgtest"
+)
+
+// The heartbeats of the auditor that was stopped a moment ago are still good when the next one finds its log missing. Nothing is deleted by
+// then, nor afterwards, by whoever runs beside it.
+func TestWhoDoesNotFindItsLogDeletesNothing(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, heavyMajors(t), func(t *testing.T, db *pgtest.DB) {
+		ctx, cancel := patience(t)
+		defer cancel()
+		s := newShop(t, db, kafkatest.Broker(t), 50, 20, 1000)
+		d := s.m.serve()
+		d.ready(http.StatusOK)
+		s.settled(ctx, d)
+		d.stop()
+		path := filepath.Join(s.m.dir, "lapse.yaml")
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.m.write("lapse.yaml", strings.Replace(string(text), s.name+".log", s.name+".other", 1))
+		s.overdue(1001, 1030)
+		kept := func(what string) {
+			t.Helper()
+			s.passed(ctx, what+": nothing was deleted", `select count(*) = 30 from public.sessions where id > 1000`)
+		}
+		d = s.m.serve()
+		if code := d.ended(); code != 1 {
+			t.Errorf("lapse serve without its log ends with %d", code)
+		}
+		if said, err := os.ReadFile(d.log); err != nil || !strings.Contains(string(said), "its log is not there") {
+			t.Errorf("it does not say why: %v", err)
+		}
+		kept("serve")
+		says(t, s.m.exits(1, "run", "--once"), "the auditor has taken its heartbeats back")
+		kept("run")
+		s.m.write("lapse.yaml", string(text))
+		d = s.m.serve()
+		s.passed(ctx, "deletion goes on", noneDue)
+		d.stop()
+	})
+}
