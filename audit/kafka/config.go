@@ -37,8 +37,9 @@ type Topic struct {
 	// for a caller that sends again what is above its last record.
 	Tail int
 
-	// Largest is how many bytes a record that is published here may have. A topic whose max.message.bytes takes less is
-	// warned of: the publisher would end with ErrTooLarge when the first such record comes. 0: it is not looked at.
+	// Largest is how many bytes a record that is published here may have. A topic whose max.message.bytes takes less is refused by a
+	// *SizeError, and warned of if it becomes so while the publisher runs, which ends with ErrTooLarge when the first such record comes.
+	// 0: it is not looked at.
 	Largest int
 
 	// Forever refuses a topic that deletes records by age or size, with a *RetentionError. A compacted topic is always

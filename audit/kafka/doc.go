@@ -105,7 +105,8 @@
 //
 // A topic with fewer partitions than configured: nobody but its owner adds some. A topic with fewer copies than a person has
 // asked for, or whose acknowledged records would be on fewer brokers (UnsafeError). A topic of events that is compacted, and a topic
-// that must keep its records for ever and has other settings, as far as the settings may be read (RetentionError); Open
+// that must keep its records for ever and has other settings, as far as the settings may be read (RetentionError); one that does not take
+// the largest record (SizeError); Open
 // checks, and the publisher checks again each hour. A record without time.
 //
 // # Errors

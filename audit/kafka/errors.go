@@ -102,9 +102,11 @@ func Terminal(err error) bool {
 	var refused *refusedError
 	var retention *RetentionError
 	var unsafe *UnsafeError
+	var small *SizeError
 	var missing *MissingTopicError
 	var offset *OffsetError
-	return errors.As(err, &refused) || errors.As(err, &retention) || errors.As(err, &unsafe) || errors.As(err, &missing) || errors.As(err, &offset)
+	return errors.As(err, &refused) || errors.As(err, &retention) || errors.As(err, &unsafe) || errors.As(err, &small) ||
+		errors.As(err, &missing) || errors.As(err, &offset)
 }
 
 // grade says what to do about the outcome of a request.

@@ -279,8 +279,8 @@ func (p *Publisher) Append(rec schemas.Record) (number uint64, ok bool) {
 	}
 	number = p.appended.Load() + 1
 	if !s.append(&rec, number) {
-		p.fail(s.wrap(fmt.Errorf("a record of %d bytes where %d are allowed: %w", recordSize(&rec, 0, 0), s.limit-headerSize,
-			ErrTooLarge)))
+		p.fail(s.wrap(fmt.Errorf("a record of %d bytes where %d are allowed: %w: raise max.message.bytes of the topic", recordSize(&rec, 0, 0),
+			s.limit-headerSize, ErrTooLarge)))
 		return 0, false
 	}
 	return number, true

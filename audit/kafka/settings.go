@@ -75,13 +75,25 @@ func (e *UnsafeError) Error() string {
 	return "a topic is less safe than asked for: " + strings.Join(e.Problems, "; ")
 }
 
-// checkSafe refuses the topics that must be safe and are not, all of them at once. Settings that may not be read pass.
+// A SizeError says that a topic does not take every record that may be published to it.
+type SizeError struct {
+	Topic   string
+	Problem string // with what to do
+}
+
+func (e *SizeError) Error() string { return e.Problem }
+
+// checkSafe refuses the topics that must be safe and are not, and those that do not take every record, all of them at once. Settings that
+// may not be read pass.
 func (c *Client) checkSafe(topics []Topic, seen map[string]topicState) error {
 	var errs []error
 	for i := range topics {
 		t := &topics[i]
 		if problems := c.safetyWarnings(t, seen[t.Name].layout, seen[t.Name].settings); t.Safe && problems != nil {
 			errs = append(errs, &UnsafeError{Topic: t.Name, Problems: problems})
+		}
+		if problem := c.sizeWarning(t, seen[t.Name].settings); problem != "" {
+			errs = append(errs, &SizeError{Topic: t.Name, Problem: problem})
 		}
 	}
 	return errors.Join(errs...)
@@ -160,8 +172,8 @@ func (c *Client) sizeWarning(t *Topic, settings map[string]string) string {
 	if err != nil || limit >= t.Largest {
 		return ""
 	}
-	return fmt.Sprintf("topic %q has %s=%d, and a record may have %d bytes: the first that is too large will end this, and nothing is "+
-		"published behind it: run %s", t.Name, settingBatch, limit, t.Largest,
+	return fmt.Sprintf("topic %q has %s=%d, and a record may have %d bytes: behind the first that is too large nothing "+
+		"would be published: run %s", t.Name, settingBatch, limit, t.Largest,
 		alter(c.kafka.Addr.String(), t.Name, fmt.Sprintf("%s=%d", settingBatch, t.Largest)))
 }
 

@@ -236,7 +236,7 @@ func TestATopicThatIsNotAsSafeAsItMustBeIsRefusedWithTheFix(t *testing.T) {
 	open(t, cfg)
 }
 
-func TestATopicThatDoesNotTakeEveryRecordIsWarnedOf(t *testing.T) {
+func TestATopicThatDoesNotTakeEveryRecordIsRefused(t *testing.T) {
 	t.Parallel()
 	broker := kafkatest.Broker(t)
 	topic := kafkatest.Name()
@@ -244,11 +244,21 @@ func TestATopicThatDoesNotTakeEveryRecordIsWarnedOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := config(broker, topic)
-	for largest, warned := range map[int]bool{0: false, 50_000: false, 50_001: true} {
+	for largest, refused := range map[int]bool{0: false, 50_000: false, 50_001: true} {
 		cfg.Topics[0].Largest = largest
-		p := open(t, cfg)
-		if w := p.Warnings(); (len(w) == 1 && strings.Contains(w[0], "--add-config max.message.bytes=50001")) != warned || len(w) > 1 {
-			t.Errorf("%d bytes: %q", largest, w)
+		if !refused {
+			if w := open(t, cfg).Warnings(); len(w) > 0 {
+				t.Errorf("%d bytes: %q", largest, w)
+			}
+			continue
+		}
+		p, err := kafka.Open(t.Context(), cfg)
+		if err == nil {
+			_ = p.Close(t.Context())
+		}
+		var small *kafka.SizeError
+		if !errors.As(err, &small) || small.Topic != topic || !kafka.Terminal(err) || !strings.Contains(err.Error(), "--add-config max.message.bytes=50001") {
+			t.Errorf("%d bytes: %v", largest, err)
 		}
 	}
 }
