@@ -35,7 +35,7 @@ value, several as CSV in the order of the table's identity, or a JSON object, an
 With the key named hash at hand, hashed keys are found too.
 
 Whatever is asked for, every record is held against the promise of the topics: in one partition events stand in the order of
-the database's history, each once. What breaks it is named on stderr, and the exit code is 3.
+the database's history, each once, and only the system topic has policies' deletes, and nothing else. What breaks it is named on stderr, and the exit code is 3.
 
 With --export every record of the topics and of the log goes into files of a folder, byte for byte, with its key, headers and offset.`,
 		Example: `  lapse events --cause user --table public.sessions
@@ -51,7 +51,7 @@ With --export every record of the topics and of the log goes into files of a fol
 		if err != nil {
 			return err
 		}
-		c.app, c.settings, c.order = a, s, &order{err: a.err}
+		c.app, c.settings, c.order = a, s, &order{err: a.err, system: s.Topics.System}
 		if export != "" {
 			return c.export(cmd, export)
 		}

@@ -11,10 +11,11 @@ import (
 )
 
 // order checks what the topics promise: in one partition the events of a database stand in the order of its history, gaps
-// and rewinds included, each of them once; and an event of a row is in one partition. Whoever breaks that has written into
+// and rewinds included, each of them once; an event of a row is in one partition; and the system topic has the policies' deletes, and no other has one. Whoever breaks that has written into
 // the topic beside the auditor, or taken something out and put it back. Safe for concurrent use.
 type order struct {
-	err io.Writer
+	err    io.Writer
+	system string // the topic; empty: it is not held against the causes
 
 	mu     sync.Mutex
 	breaks int
@@ -35,6 +36,9 @@ func (o *order) follows(last map[source]replication.Position, topic string, part
 	at, err := evidence.EventPosition(r)
 	if err != nil {
 		return
+	}
+	if cause := r.Header(evidence.HeaderCause); o.system != "" && cause != "" && (cause == evidence.System.String()) != (topic == o.system) {
+		o.broken("%s/%d: the event at offset %d is of cause %s, which this topic has none of", topic, partition, offset, cause)
 	}
 	of := source{r.Header(evidence.HeaderSystem), r.Header(evidence.HeaderDatabase)}
 	before, any := last[of]

@@ -84,6 +84,34 @@ func TestAnEventOfARowIsInOnePartition(t *testing.T) {
 	}
 }
 
+func TestAnEventOfTheOtherTopicIsNamed(t *testing.T) {
+	of := func(cause string) *schemas.Record {
+		r := placed("delete", "1", 1, 10, 0)
+		r.Headers = append(r.Headers, schemas.Header{Key: "lapse-cause", Value: []byte(cause)})
+		return r
+	}
+	for _, c := range []struct {
+		topic  string
+		record *schemas.Record
+		says   string
+	}{
+		{"sys", of("system"), ""},
+		{"usr", of("user"), ""},
+		{"usr", of("unverified"), ""},
+		{"usr", placed("gap", "1", 1, 10, 0), ""},
+		{"sys", placed("gap", "1", 1, 10, 0), ""},
+		{"usr", of("system"), "usr/1: the event at offset 7 is of cause system"},
+		{"sys", of("user"), "sys/1: the event at offset 7 is of cause user"},
+	} {
+		var said bytes.Buffer
+		o := &order{err: &said, system: "sys"}
+		o.follows(map[source]replication.Position{}, c.topic, 1, c.record, 7)
+		if broken := o.verdict() != nil; broken != (c.says != "") || !strings.Contains(said.String(), c.says) {
+			t.Errorf("%s in %s: broken is %t: %s", c.record.Header("lapse-cause"), c.topic, broken, said.String())
+		}
+	}
+}
+
 func TestOfManyBreaksOfTheOrderAFewAreNamed(t *testing.T) {
 	var said bytes.Buffer
 	o, last := &order{err: &said}, map[source]replication.Position{}
