@@ -48,6 +48,6 @@ const alarmAdvice = "compare the key named tag of every executor with the audito
 
 // alarmReason is what the database keeps of an alarm. Of what the writer of the batch chose it names the id alone.
 func alarmReason(tx *replication.Tx, batch uuid.UUID) string {
-	return fmt.Sprintf("batch %s, transaction %d at %s, was written by the deletion functions and fits none of the audit's tag "+
+	return fmt.Sprintf("batch %s, transaction %d at %s, was written as the deletion functions write one and fits none of the audit's tag "+
 		"keys: its rows are published as unverified. %s", batch, tx.XID, tx.CommitLSN, alarmAdvice)
 }

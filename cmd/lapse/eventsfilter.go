@@ -135,6 +135,9 @@ func (c *consumer) setFilters(since, until, key string, s *config.Settings) (err
 	if !c.until.IsZero() && !c.since.Before(c.until) {
 		return wrongUsage("--since %s and --until %s: nothing lies between", since, until)
 	}
+	if c.follow && !c.until.IsZero() && c.until.Before(time.Now()) {
+		return wrongUsage("--until %s is past, and --follow waits for what is to come: leave one of them out", until)
+	}
 	if key == "" {
 		return nil
 	}

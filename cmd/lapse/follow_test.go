@@ -57,6 +57,10 @@ func TestEventsArePrintedAsTheyCome(t *testing.T) {
 		t.Errorf("no time at all: %s", said)
 	}
 
+	if said := s.m.exits(exitInvalid, "events", "--follow", "--until", "2026-01-01"); !strings.Contains(said, "--follow waits for what is to come") {
+		t.Errorf("following the past: %s", said)
+	}
+
 	// Somebody copies an event of theirs to where it is no event's place.
 	if said := s.m.lapse("events"); strings.Contains(said, "broken") {
 		t.Errorf("what the auditor has published is out of order:\n%s", said)
