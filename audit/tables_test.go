@@ -367,16 +367,25 @@ func TestAPartitionThatWasAwayBetweenTwoHeartbeatsIsInTheLog(t *testing.T) {
 			want []string
 		}{
 			{"nothing", []string{`vacuum full pg_inherits`, `vacuum freeze pg_inherits`, `delete from parts where id = 40`}, nil},
-			{"detached, and attached again", []string{`alter table parts detach partition parts_b`, `delete from parts_b where id = 101`,
-				`alter table parts attach partition parts_b for values from (100) to (200)`}, []string{"ends public.parts_b", "begins public.parts_b"}},
+			{"detached, and attached again", []string{
+				`alter table parts detach partition parts_b`, `delete from parts_b where id = 101`,
+				`alter table parts attach partition parts_b for values from (100) to (200)`,
+			}, []string{"ends public.parts_b", "begins public.parts_b"}},
 			{"in one transaction", []string{`do $$ begin alter table parts detach partition parts_b; delete from parts_b where id = 102;
 				alter table parts attach partition parts_b for values from (100) to (200); end $$`}, []string{"ends public.parts_b", "begins public.parts_b"}},
-			{"the table above it", []string{`alter table parts detach partition parts_a`, `delete from parts_a where id = 1`,
-				`alter table parts attach partition parts_a for values from (0) to (100)`}, []string{"ends public.parts_aa", "begins public.parts_aa"}},
-			{"unlogged, and logged again", []string{`alter table parts_b set unlogged`, `delete from parts_b where id = 103`, `alter table parts_b set logged`},
-				[]string{"rewritten public.parts_b"}},
-			{"unlogged, logged again and renamed", []string{`alter table parts_aa set unlogged`, `delete from parts_aa where id = 2`, `alter table parts_aa set logged`,
-				`alter table parts_aa rename to parts_ab`}, []string{"renamed public.parts_ab", "rewritten public.parts_ab"}},
+			{"the table above it", []string{
+				`alter table parts detach partition parts_a`, `delete from parts_a where id = 1`,
+				`alter table parts attach partition parts_a for values from (0) to (100)`,
+			}, []string{"ends public.parts_aa", "begins public.parts_aa"}},
+			{
+				"unlogged, and logged again",
+				[]string{`alter table parts_b set unlogged`, `delete from parts_b where id = 103`, `alter table parts_b set logged`},
+				[]string{"rewritten public.parts_b"},
+			},
+			{"unlogged, logged again and renamed", []string{
+				`alter table parts_aa set unlogged`, `delete from parts_aa where id = 2`, `alter table parts_aa set logged`,
+				`alter table parts_aa rename to parts_ab`,
+			}, []string{"renamed public.parts_ab", "rewritten public.parts_ab"}},
 			{"written anew", []string{`vacuum full parts_b`}, []string{"rewritten public.parts_b"}},
 		} {
 			r.db.Exec(t, c.do...)
