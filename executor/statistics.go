@@ -20,9 +20,11 @@ import (
 
 // Statistics are what a run did so far, by all executors.
 type Statistics struct {
-	Deleted  int64 `json:"deleted"`
-	Cascaded int64 `json:"cascaded"`
-	Batches  int64 `json:"batches"`
+	// Due is how many rows were due at the cutoff; nil where nobody counted.
+	Due      *int64 `json:"due,omitempty"`
+	Deleted  int64  `json:"deleted"`
+	Cascaded int64  `json:"cascaded"`
+	Batches  int64  `json:"batches"`
 	// Refreshed rows were found due and stayed: somebody changed them meanwhile, or a trigger kept them.
 	Refreshed   int64 `json:"refreshed"`
 	SteppedOver int64 `json:"stepped_over"` // they resisted
@@ -40,10 +42,10 @@ type Statistics struct {
 // statistics asks what a run did so far. An unknown run did nothing.
 func (s *session) statistics(ctx context.Context, run uuid.UUID) (st Statistics, err error) {
 	err = s.control.QueryRow(ctx, `
-		select t.deleted, t.cascaded, t.batches, t.refreshed, t.stepped_over, r.dropped_partitions, r.left_due, r.left_held, r.left_resting, r.watermark,
+		select r.due, t.deleted, t.cascaded, t.batches, t.refreshed, t.stepped_over, r.dropped_partitions, r.left_due, r.left_held, r.left_resting, r.watermark,
 		       greatest(0, extract(epoch from coalesce(r.ended_at, clock_timestamp()) - r.started_at))::float8
 		  from lapse.run r, lapse.statistics(r.run) t
-		 where r.run = $1`, run).Scan(&st.Deleted, &st.Cascaded, &st.Batches, &st.Refreshed, &st.SteppedOver, &st.DroppedPartitions, &st.LeftDue, &st.LeftHeld,
+		 where r.run = $1`, run).Scan(&st.Due, &st.Deleted, &st.Cascaded, &st.Batches, &st.Refreshed, &st.SteppedOver, &st.DroppedPartitions, &st.LeftDue, &st.LeftHeld,
 		&st.LeftResting, &st.Watermark, &st.Seconds)
 	if err != nil {
 		return st, fmt.Errorf("ask what run %v did: %w", run, err)

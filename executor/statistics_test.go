@@ -127,7 +127,7 @@ func TestARunSaysHowManyRowsAreHeld(t *testing.T) {
 		placeHold(t, holdSession(t, db), byKeys("public.sessions", "7", "8"))
 		e := newExecutor(t, db)
 		w := only(t, once(t, e, "p")).Whole
-		if w.Deleted != 48 || w.LeftHeld == nil || *w.LeftHeld != 2 || w.LeftDue == nil || *w.LeftDue != 0 || w.Watermark == nil {
+		if w.Due == nil || *w.Due != 48 || w.Deleted != 48 || w.LeftHeld == nil || *w.LeftHeld != 2 || w.LeftDue == nil || *w.LeftDue != 0 || w.Watermark == nil {
 			t.Errorf("Once says %+v, want 2 rows held and none left", w)
 		}
 		if !one[bool](t, db, "select watermark = cutoff and due = 48 from lapse.run") || counted(t, e, "lapse_rows_held") != 2 || counted(t, e, "lapse_expired_backlog_rows") != 0 {
