@@ -1,12 +1,9 @@
 package audit_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math/big"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -20,28 +17,8 @@ import (
 	"lapse/replication"
 )
 
-// typed is a value of some type, as the server sends it and as the events write it.
-type typed struct {
-	Type, Text      string
-	Debezium, Lapse json.RawMessage
-}
-
-// readTyped reads what Debezium was seen to write of each common type.
-func readTyped(t *testing.T) (values []typed) {
-	t.Helper()
-	text, err := os.ReadFile("evidence/testdata/debezium-3.7.0.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	recorded := struct{ Values *[]typed }{&values}
-	if err := json.Unmarshal(text, &recorded); err != nil {
-		t.Fatal(err)
-	}
-	return values
-}
-
 // typedTable makes a table of which each value is a column of the key, and one row.
-func (r *rig) typedTable(t *testing.T, conn *pgx.Conn, table string, values []typed) {
+func (r *rig) typedTable(t *testing.T, conn *pgx.Conn, table string, values []evidencetest.RecordedValue) {
 	t.Helper()
 	var columns, names, literals []string
 	for i, v := range values {
@@ -61,11 +38,11 @@ func (r *rig) typedTable(t *testing.T, conn *pgx.Conn, table string, values []ty
 // All types, from a real server through the auditor and a real broker, in each of the formats.
 func TestEveryTypeFromAServerIsInEachFormatWhatItIs(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
-		values, conn := readTyped(t), r.db.Connect(t)
+		values, conn := evidencetest.ReadRecorded(t).Values, r.db.Connect(t)
 		r.db.Exec(t, `create type mood as enum ('sad', 'ok', 'O''Hara, "x"'); create type pair as (a int, b text);
 			create domain small as int4; create domain word as text; create domain cents as numeric(10,2)`)
 		var tables []string
-		tableOf := map[string][]typed{}
+		tableOf := map[string][]evidencetest.RecordedValue{}
 		for part := range slices.Chunk(values, 30) { // a key has at most 32 columns
 			name := fmt.Sprintf("Types %d", len(tables))
 			r.typedTable(t, conn, name, part)
@@ -96,7 +73,7 @@ func TestEveryTypeFromAServerIsInEachFormatWhatItIs(t *testing.T) {
 }
 
 // checkTyped wants the event of a deleted row to have these values.
-func checkTyped(t *testing.T, format string, e kafkatest.Record, values []typed) {
+func checkTyped(t *testing.T, format string, e kafkatest.Record, values []evidencetest.RecordedValue) {
 	t.Helper()
 	type mod struct{ Keys map[string]string }
 	var event struct {
@@ -120,39 +97,10 @@ func checkTyped(t *testing.T, format string, e kafkatest.Record, values []typed)
 		case evidence.FormatCloudEvents:
 			got, want = event.Data.Mods[0].Keys[name], v.Text
 		default:
-			got, want = exactly(t, event.Before[name]), exactly(t, v.Debezium)
-			if v.Lapse != nil {
-				want = exactly(t, v.Lapse)
-			}
+			got, want = evidencetest.Exactly(t, event.Before[name]), evidencetest.Exactly(t, v.Want())
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %s of type %s is %v, want %v", format, v.Text, v.Type, got, want)
 		}
 	}
-}
-
-// exactly parses JSON whose numbers keep all their digits, and are alike where their values are.
-func exactly(t *testing.T, text []byte) any {
-	t.Helper()
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
-	var parsed any
-	if err := d.Decode(&parsed); err != nil {
-		t.Fatalf("%v in %q", err, text)
-	}
-	var walk func(v any) any
-	walk = func(v any) any {
-		switch v := v.(type) {
-		case json.Number:
-			if n, ok := new(big.Rat).SetString(v.String()); ok {
-				return n.String()
-			}
-		case []any:
-			for i := range v {
-				v[i] = walk(v[i])
-			}
-		}
-		return v
-	}
-	return walk(parsed)
 }

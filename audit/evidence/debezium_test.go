@@ -3,10 +3,8 @@ package evidence_test
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"reflect"
 	"slices"
-	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -15,33 +13,6 @@ import (
 	"lapse/internal/evidencetest"
 	"lapse/replication"
 )
-
-// recorded is testdata/debezium-3.7.0.json.
-type recorded struct {
-	Values []struct {
-		Column   string
-		OID      uint32
-		Mod      int32
-		Named    replication.TypeName
-		Text     string
-		Debezium json.RawMessage
-		Lapse    json.RawMessage
-	}
-	Events map[string]struct{ Key, Value json.RawMessage }
-}
-
-func readRecorded(t *testing.T) *recorded {
-	t.Helper()
-	text, err := os.ReadFile("testdata/debezium-3.7.0.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var r recorded
-	if err := json.Unmarshal(text, &r); err != nil {
-		t.Fatal(err)
-	}
-	return &r
-}
 
 // debeziumKey is the record's key of a deleted row with one column.
 func debeziumKey(column replication.Column, text string) []byte {
@@ -54,55 +25,17 @@ func debeziumKey(column replication.Column, text string) []byte {
 
 func TestValuesAreWrittenAsDebeziumWritesThem(t *testing.T) {
 	t.Parallel()
-	for _, r := range readRecorded(t).Values {
-		want := r.Debezium
-		if r.Lapse != nil { // where Debezium loses something
-			want = r.Lapse
-		}
+	for _, r := range evidencetest.ReadRecorded(t).Values {
 		key := debeziumKey(replication.Column{Name: r.Column, TypeOID: r.OID, TypeMod: r.Mod, Type: r.Named}, r.Text)
 		var got map[string]json.RawMessage
 		if err := json.Unmarshal(key, &got); err != nil {
 			t.Errorf("%s: %v in %s", r.Column, err, key)
 			continue
 		}
-		if !reflect.DeepEqual(canonical(t, got[r.Column]), canonical(t, want)) {
-			t.Errorf("%s: %s is written as %s, want %s", r.Column, r.Text, got[r.Column], want)
+		if !reflect.DeepEqual(evidencetest.Exactly(t, got[r.Column]), evidencetest.Exactly(t, r.Want())) {
+			t.Errorf("%s: %s is written as %s, want %s", r.Column, r.Text, got[r.Column], r.Want())
 		}
 	}
-}
-
-// canonical parses a value; a number is its digits if it is whole, so that none of them gets lost.
-func canonical(t *testing.T, value []byte) any {
-	t.Helper()
-	d := json.NewDecoder(bytes.NewReader(value))
-	d.UseNumber()
-	var v any
-	if err := d.Decode(&v); err != nil {
-		t.Fatalf("%v in %s", err, value)
-	}
-	var walk func(v any) any
-	walk = func(v any) any {
-		switch v := v.(type) {
-		case json.Number:
-			if n, err := strconv.ParseInt(v.String(), 10, 64); err == nil {
-				return n
-			}
-			f, err := v.Float64()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if whole := int64(f); float64(whole) == f {
-				return whole
-			}
-			return f
-		case []any:
-			for i := range v {
-				v[i] = walk(v[i])
-			}
-		}
-		return v
-	}
-	return walk(v)
 }
 
 // members are an object's names in their order, and the kinds of their values.
@@ -129,7 +62,7 @@ func members(t *testing.T, object []byte) (names, kinds []string) {
 
 func TestADebeziumEventHasDebeziumsMembersAndALapseBlock(t *testing.T) {
 	t.Parallel()
-	theirs, ours := readRecorded(t).Events, examplesBy(t, routeOf(evidence.FormatDebezium))
+	theirs, ours := evidencetest.ReadRecorded(t).Events, examplesBy(t, routeOf(evidence.FormatDebezium))
 	for op, name := range map[string]string{"d": "event-user", "u": "event-soft", "t": "event-truncate", "m": "event-gap"} {
 		names, kinds := members(t, ours[name].Value)
 		wantNames, wantKinds := members(t, theirs[op].Value)
@@ -176,7 +109,7 @@ func TestAnyTextIsWrittenByAnyTypeAsJSON(t *testing.T) {
 	t.Parallel()
 	var oids []uint32
 	var texts []string
-	for _, r := range readRecorded(t).Values {
+	for _, r := range evidencetest.ReadRecorded(t).Values {
 		oids, texts = append(oids, r.OID), append(texts, r.Text)
 	}
 	rapid.Check(t, func(t *rapid.T) {
