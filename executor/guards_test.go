@@ -75,10 +75,7 @@ func TestNothingIsDeletedWithoutAnAudit(t *testing.T) {
 func TestBeatsThatTheAuditorTakesBackCountForNothing(t *testing.T) {
 	t.Parallel()
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
-		sessions(t, db, 50, 5)
-		arm(t, db, policies(policy("p", "public.sessions")))
-		requireAudit(t, db)
-		makeSlot(t, db)
+		audited(t, db)
 		pgtest.Beat(t, db)
 		db.Exec(t, `select lapse.doubt()`, `select lapse.doubt()`)
 		_, err := newExecutor(t, db).Once(t.Context(), nil)
@@ -117,10 +114,7 @@ func TestWithAuditOffNoSlotIsNeeded(t *testing.T) {
 func TestASlotThatLostItsLogStopsDeletion(t *testing.T) {
 	t.Parallel()
 	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
-		sessions(t, db, 50, 5)
-		arm(t, db, policies(policy("p", "public.sessions")))
-		requireAudit(t, db)
-		makeSlot(t, db)
+		audited(t, db)
 		pgtest.Beat(t, db)
 		for range 4 {
 			db.Exec(t, "select pg_logical_emit_message(false, 'noise', repeat('x', 1000000)) from generate_series(1, 17)", "select pg_switch_wal()")
@@ -143,10 +137,7 @@ func testGuards(t testing.TB) *guards {
 func TestAnAuditorThatFallsBehindStopsDeletionUntilItCatchesUp(t *testing.T) {
 	t.Parallel()
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
-		sessions(t, db, 50, 5)
-		arm(t, db, policies(policy("p", "public.sessions")))
-		requireAudit(t, db)
-		makeSlot(t, db)
+		audited(t, db)
 		w := open(t, db, "p")
 		g := testGuards(t)
 		clock := time.Now()
@@ -206,10 +197,7 @@ func TestAnAuditorThatFallsBehindStopsDeletionUntilItCatchesUp(t *testing.T) {
 func TestAfterARestartThePresentPositionMustBeConfirmed(t *testing.T) {
 	t.Parallel()
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
-		sessions(t, db, 50, 5)
-		arm(t, db, policies(policy("p", "public.sessions")))
-		requireAudit(t, db)
-		makeSlot(t, db)
+		audited(t, db)
 		pgtest.Beat(t, db)
 		w := open(t, db, "p")
 		if _, err := w.batch(t, 10); err != nil { // by a former process

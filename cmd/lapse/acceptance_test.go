@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -106,6 +107,15 @@ func (s *shop) interfere(ctx context.Context) error {
 		})
 	}
 	return group.Wait()
+}
+
+// serves starts lapse serve, and waits until it is ready and all is done.
+func (s *shop) serves(ctx context.Context) *daemon {
+	s.t.Helper()
+	d := s.m.serve()
+	d.ready(http.StatusOK)
+	s.settled(ctx, d)
+	return d
 }
 
 // settled waits until nothing is due any more and the auditor has confirmed everything that was there then.

@@ -19,9 +19,7 @@ func TestWhoDoesNotFindItsLogDeletesNothing(t *testing.T) {
 		ctx, cancel := patience(t)
 		defer cancel()
 		s := newShop(t, db, kafkatest.Broker(t), 50, 20, 1000)
-		d := s.m.serve()
-		d.ready(http.StatusOK)
-		s.settled(ctx, d)
+		d := s.serves(ctx)
 		d.stop()
 		path := filepath.Join(s.m.dir, "lapse.yaml")
 		text, err := os.ReadFile(path)
@@ -48,5 +46,34 @@ func TestWhoDoesNotFindItsLogDeletesNothing(t *testing.T) {
 		d = s.m.serve()
 		s.passed(ctx, "deletion goes on", noneDue)
 		d.stop()
+	})
+}
+
+// The executor runs elsewhere, and knows of the auditor what the database says. Rows that it deleted between a forged event and the word of a
+// person came out as unverified: claimed in a history that was over by then.
+func TestAnExecutorElsewhereStopsAtAForgedEvent(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, heavyMajors(t), func(t *testing.T, db *pgtest.DB) {
+		ctx, cancel := patience(t)
+		defer cancel()
+		s := newShop(t, db, kafkatest.Broker(t), 50, 20, 1000)
+		d := s.serves(ctx)
+		s.userDeletes(60, 64)
+		s.settled(ctx, d)
+		d.stop()
+		s.forge(ctx)
+		run := s.m.start("run", "--http", "127.0.0.1:0", "--log-format", "json")
+		run.ready(http.StatusOK) // by the heartbeats of the auditor that has gone
+		auditor := s.m.start("audit", "--http", "127.0.0.1:0", "--log-format", "json")
+		auditor.wrote("nothing is published, confirmed or deleted")
+		s.overdue(1001, 1030)
+		run.wrote("the auditor has taken its heartbeats back")
+		s.passed(ctx, "nothing was deleted", `select count(*) = 30 from public.sessions where id > 1000`)
+		says(t, s.m.exits(0, "history", "accept", "--yes", "--unwatched", "--reason", "a forged event, ticket 4712"), "accepted: history 2")
+		s.passed(ctx, "deletion goes on", noneDue)
+		s.printed(ctx, 80, " system ")
+		s.printed(ctx, 0, " unverified ")
+		auditor.stop()
+		run.stop()
 	})
 }

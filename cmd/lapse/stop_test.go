@@ -68,9 +68,7 @@ func TestPostgreSQLStopsFastWhileTheAuditorIsConnected(t *testing.T) {
 		defer cancel()
 		broker := kafkatest.Solo(t, kafkaserver.Options{})
 		s := newShop(t, db, broker, rows(20_000), 1000, 1000)
-		d := s.m.serve()
-		d.ready(http.StatusOK)
-		s.settled(ctx, d)
+		d := s.serves(ctx)
 
 		s.userDeletes(1, 10)
 		s.stopFast("Kafka up")
@@ -101,9 +99,7 @@ func TestAnIdleAuditorLetsPostgreSQLStop(t *testing.T) {
 		ctx, cancel := patience(t)
 		defer cancel()
 		s := newShop(t, db, kafkatest.Broker(t), 10, 10, 1000)
-		d := s.m.serve()
-		d.ready(http.StatusOK)
-		s.settled(ctx, d)
+		d := s.serves(ctx)
 		// Log that is nobody's event: it must be confirmed too before the server can go.
 		db.Exec(t, `create table public.unpublished as select n from generate_series(1, 10000) n`)
 		s.stopFast("idle")
