@@ -43,6 +43,15 @@ func TestAPartitionThatWasAwayBetweenTwoHeartbeatsIsInTheLog(t *testing.T) {
 				`alter table parts_aa set unlogged`, `delete from parts_aa where id = 2`, `alter table parts_aa set logged`,
 				`alter table parts_aa rename to parts_ab`,
 			}, []string{"renamed public.parts_ab", "rewritten public.parts_ab"}},
+			{"in another's place", []string{
+				`create table swapped (like parts_b including all)`, `insert into swapped select * from parts_b where id > 110`,
+				`do $$ begin alter table parts detach partition parts_b; drop table parts_b; alter table swapped rename to parts_b;
+				alter table parts attach partition parts_b for values from (100) to (200); end $$`,
+			}, []string{"ends public.parts_b", "begins public.parts_b"}},
+			{"concurrently", []string{
+				`alter table parts detach partition parts_b concurrently`, `delete from parts_b where id = 111`,
+				`alter table parts attach partition parts_b for values from (100) to (200)`,
+			}, []string{"ends public.parts_b", "begins public.parts_b"}},
 			{"written anew", []string{`vacuum full parts_b`}, []string{"rewritten public.parts_b"}},
 		} {
 			r.db.Exec(t, c.do...)

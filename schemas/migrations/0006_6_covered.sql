@@ -34,7 +34,7 @@ comment on column lapse.heartbeat.covered is 'The newest row of lapse.covered. N
 
 -- cover writes what has changed in what is published, or, when the slot was made anew, all of it, and returns the newest row's number.
 -- A partition that was detached and attached again between two beats was not published meanwhile: it has ended, and begins. One that was
--- made unlogged and logged again can only be told from one that vacuum full wrote anew by asking who did it.
+-- made unlogged and logged again cannot be told from one that vacuum full wrote anew: both have another file.
 -- It reads the system catalog and locks no table of anybody's. A table of which moves are told from deletions (moves: detect) has the
 -- names of the columns in the partition keys above it: a row may move from one branch to another, and between any two levels.
 create function lapse.cover() returns bigint
@@ -157,8 +157,9 @@ as $lapse$
 begin
   lock table lapse.heartbeat in share row exclusive mode;
   update lapse.installation i
-     set doubted = (select max(b.id) from lapse.heartbeat b)
-   where coalesce(i.doubted, 0) < (select max(b.id) from lapse.heartbeat b);
+     set doubted = newest.id
+    from (select max(b.id) as id from lapse.heartbeat b) newest
+   where coalesce(i.doubted, 0) < newest.id;
 end
 $lapse$;
 comment on function lapse.doubt is 'Takes back the auditor''s signs of life, so that nothing is deleted until the next. For the auditor.';
