@@ -130,15 +130,19 @@ func (f *EventFile) begin(route *evidence.Route, from evidence.Reach) error {
 	if f.upTo != nil && end.Compare(*f.upTo) < 0 {
 		end = *f.upTo
 	}
+	fix := fixOtherFile
+	if f.last == nil {
+		fix += fmt.Sprintf(", or remove %s%s to begin anew", f.name, reachedFile)
+	}
 	switch {
 	case f.last == nil && f.upTo == nil:
 		return nil
 	case from.History != end.History || from.Timeline != end.Timeline:
 		return refusal(errOtherEvents, "%s ends in history %d on timeline %d, and the slot is in %d on %d: some of what the file has may never have happened",
-			fixOtherFile, f.name, end.History, end.Timeline, from.History, from.Timeline)
+			fix, f.name, end.History, end.Timeline, from.History, from.Timeline)
 	case from.LSN > end.LSN:
 		return refusal(errOtherEvents, "%s ends at %s, and the slot has moved on to %s: what was deleted in between would be missing",
-			fixOtherFile, f.name, end.LSN, from.LSN)
+			fix, f.name, end.LSN, from.LSN)
 	default:
 		return nil
 	}
@@ -163,21 +167,16 @@ func readReached(name string) (*evidence.Reach, error) {
 }
 
 // reached says that everything below is in the file, and on disk.
-func (f *EventFile) reached(upTo evidence.Reach) (err error) {
+func (f *EventFile) reached(upTo evidence.Reach) error {
 	if f.file == nil || f.upTo != nil && upTo.Compare(*f.upTo) <= 0 {
 		return nil
 	}
 	name := f.name + reachedFile
-	file, err := os.OpenFile(name+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(file, upTo.String())
-	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+	if err := WriteDurably(name, []byte(upTo.String()+"\n")); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	f.upTo = &upTo
-	return os.Rename(name+".new", name)
+	return nil
 }
 
 const fixOtherFile = "name another file"

@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lapse/audit"
 	"lapse/schemas"
 )
 
@@ -136,7 +137,7 @@ func (c *consumer) export(cmd *cobra.Command, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := writeDurably(dir, exportManifest, append(text, '\n')); err != nil {
+	if err := audit.WriteDurably(filepath.Join(dir, exportManifest), append(text, '\n')); err != nil {
 		return fmt.Errorf("write the export's manifest: %w", err)
 	}
 	if c.asJSON {
@@ -207,25 +208,4 @@ func lineOf(r *schemas.Record, offset int64) *exportedRecord {
 		line.Headers = append(line.Headers, exportedHeader{h.Key, h.Value})
 	}
 	return line
-}
-
-// writeDurably writes a file that is there whole, or not at all.
-func writeDurably(dir, name string, text []byte) error {
-	temporary := filepath.Join(dir, "."+name)
-	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(text)
-	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(temporary, filepath.Join(dir, name)); err != nil {
-		return err
-	}
-	folder, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
 }
