@@ -71,7 +71,7 @@ const heldAgainstSQL = `
 	  from lapse.gate g
 	  join lapse.policy v on v.id = g.policy_id and v.version = g.version
 	  join lapse.policy p on p.id = g.policy_id and p.version = (v.spec ->> 'held_against')::int
-	 where g.held_back`
+	 where g.held_back = g.version`
 
 // loadFormerVersions reads what was accepted.
 func loadFormerVersions(ctx context.Context, q Querier) (*formerVersions, error) {
@@ -128,10 +128,10 @@ func (f *formerVersions) accepted(p *InForce, id schemas.PolicyID, next *version
 	if v := f.armedOn[next.table]; v != nil && v.id != id && !partner(v) {
 		all = append(all, accepted{&v.version, fmt.Sprintf("policy %s, the last that was armed on this table", v.name)})
 	}
-	if p != nil && !p.HeldBack {
+	if p != nil && p.HeldBack == 0 {
 		all = append(all, accepted{p.version(), fmt.Sprintf("version %d, which is in force", p.Version)})
 	}
-	if p != nil && p.HeldBack {
+	if p != nil && p.HeldBack != 0 {
 		if v := f.inForce[versionKey{p.ID, p.spec.HeldAgainst}]; v != nil {
 			all = append(all, accepted{&v.version, fmt.Sprintf("version %d, which was in force before", v.number)})
 		}
@@ -159,7 +159,7 @@ func moreFallDue(from, to *version) bool {
 func (f *formerVersions) decide(c *Change, p *InForce, wanted schemas.State) {
 	from, held, same := schemas.Observing, false, c.Kind == Unchanged
 	if p != nil {
-		from, held = p.State, p.HeldBack
+		from, held = p.State, p.HeldBack != 0
 		c.MoreFallDue = !same && moreFallDue(p.version(), c.next)
 	}
 	beyond := f.beyond(p, c.ID, c.next)
@@ -180,8 +180,10 @@ func (f *formerVersions) decide(c *Change, p *InForce, wanted schemas.State) {
 			to = schemas.Arming
 		}
 	}
-	c.ToState, c.HeldBack = to, held
-	if p != nil && same && (to != from || held != p.HeldBack) {
+	if c.ToState, c.HeldBack = to, 0; held {
+		c.HeldBack = c.ToVersion
+	}
+	if p != nil && same && (to != from || held != (p.HeldBack != 0)) {
 		c.Kind = Restated
 	}
 	if !held {
@@ -192,7 +194,7 @@ func (f *formerVersions) decide(c *Change, p *InForce, wanted schemas.State) {
 	}
 	if c.Kind == Changed {
 		c.next.spec.HeldAgainst = p.Version
-		if p.HeldBack {
+		if p.HeldBack != 0 {
 			c.next.spec.HeldAgainst = p.spec.HeldAgainst
 		}
 	}

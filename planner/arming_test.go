@@ -56,7 +56,7 @@ func (w *world) heldNow() string {
 	var all []string
 	for _, p := range w.inForce() {
 		text := fmt.Sprintf("%s %d %s", p.Name, p.Version, p.State)
-		if p.HeldBack {
+		if p.HeldBack != 0 {
 			text += ", held back"
 		}
 		all = append(all, text)

@@ -52,7 +52,7 @@ type Change struct {
 	ToState     schemas.State         `json:"to_state,omitempty"`
 	Fields      []FieldChange         `json:"fields,omitempty"`
 	MoreFallDue bool                  `json:"more_fall_due,omitempty"` // than under the version in force
-	HeldBack    bool                  `json:"held_back,omitempty"`     // the file says armed, more falls due, and nobody said yes
+	HeldBack    schemas.PolicyVersion `json:"held_back"`               // the version that waits for a yes afterwards; 0 for none
 	HeldAgainst string                `json:"held_against,omitempty"`  // than under which
 	// Unfit says that the table is not, or no longer, what a policy can delete from. The change is what can be done all the
 	// same, and the warnings say why.
@@ -96,7 +96,7 @@ func (c *Change) Nested() bool {
 // Arm says yes to a change that is held back, or by which an armed policy would go back to observing: the policy is armed.
 // A table that is not fit is refused, with yamldoc.Errors.
 func (c *Change) Arm() error {
-	if !c.HeldBack && !c.lostArms {
+	if c.HeldBack == 0 && !c.lostArms {
 		return nil
 	}
 	if len(c.complaints) > 0 {
@@ -105,7 +105,7 @@ func (c *Change) Arm() error {
 	if c.Kind == Unchanged {
 		c.Kind = Restated
 	}
-	c.ToState, c.HeldBack, c.HeldAgainst, c.lostArms, c.fallback = schemas.Arming, false, "", false, nil
+	c.ToState, c.HeldBack, c.HeldAgainst, c.lostArms, c.fallback = schemas.Arming, 0, "", false, nil
 	if c.next != nil {
 		c.next.spec.HeldAgainst = 0
 	}
@@ -154,7 +154,7 @@ func (c *Change) Diff() string {
 	} else if c.HeldAgainst != "" {
 		fmt.Fprintf(&b, "    more rows may fall due than under %s\n", c.HeldAgainst)
 	}
-	if c.HeldBack {
+	if c.HeldBack != 0 {
 		fmt.Fprintf(&b, "    held back, although the file says armed: `lapse apply --arm` or `lapse policy arm %s` says yes\n", c.Policy)
 	}
 	for _, w := range c.Warnings {

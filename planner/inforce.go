@@ -28,16 +28,16 @@ type InForce struct {
 	HoldVersion schemas.HoldVersion
 	Batch       int
 	Limits      policyfile.Limits
-	LastRun     *Run      // the one begun last, of any version
-	LastPicked  int64     // rows that it found
-	CutShort    bool      // it was another version's, and this version came before it was over
-	Unfinished  *Run      // the one to go on with, of this version
-	LookedAt    time.Time // when a look last found nothing due, as far as it is known
-	HeldBack    bool      // observing although its file says armed: more falls due, and nobody said yes
-	LeftBehind  bool      // the last run left due rows that somebody had locked
-	Trusted     bool      // triggers may run inside its deletions, and delete more from its table
-	Tripped     *Trip     // nil while no breaker is open
-	Accepted    int64     // due rows that the next run may delete whatever its breaker says
+	LastRun     *Run                  // the one begun last, of any version
+	LastPicked  int64                 // rows that it found
+	CutShort    bool                  // it was another version's, and this version came before it was over
+	Unfinished  *Run                  // the one to go on with, of this version
+	LookedAt    time.Time             // when a look last found nothing due, as far as it is known
+	HeldBack    schemas.PolicyVersion // the version that waits for a yes, because more falls due under it; 0 for none
+	LeftBehind  bool                  // the last run left due rows that somebody had locked
+	Trusted     bool                  // triggers may run inside its deletions, and delete more from its table
+	Tripped     *Trip                 // nil while no breaker is open
+	Accepted    int64                 // due rows that the next run may delete whatever its breaker says
 	Quarantine  Quarantine
 	Trouble     string // why the table is not the policy's any more, "" while it is
 
@@ -94,7 +94,7 @@ type inForceRow struct {
 	UnfinishedCutoff  *time.Time
 	UnfinishedStarted *time.Time
 	LookedAt          *time.Time
-	HeldBack          bool
+	HeldBack          schemas.PolicyVersion
 	LeftBehind        bool
 	TrippedAt         *time.Time
 	TrippedDue        *int64
@@ -114,7 +114,7 @@ func LoadInForce(ctx context.Context, q Querier) ([]InForce, error) {
 		select `+specColumns+`, g.state, g.hold_version, coalesce(since.at, p.made_at),
 		       last.run, last.version, last.cutoff, last.started_at, coalesce(last.picked, 0), coalesce(last.version <> g.version and last.left_off, false),
 		       unfinished.run, unfinished.cutoff, unfinished.started_at,
-		       (select l.at from lapse.looked l where l.policy_id = g.policy_id and l.at <= clock_timestamp()), g.held_back, coalesce(last.left_behind, false),
+		       (select l.at from lapse.looked l where l.policy_id = g.policy_id and l.at <= clock_timestamp()), coalesce(g.held_back, 0), coalesce(last.left_behind, false),
 		       case when b.accepted is null then b.at end, b.due, b.table_rows, b.cause, b.compared,
 		       coalesce(case when b.accepted_at > coalesce(last.started_at, '-infinity') then b.accepted end, 0),
 		       coalesce(resting.entries, 0), resting.oldest, resting.next_try,

@@ -19,9 +19,9 @@ func (p *InForce) Pause() Change { return p.restate(schemas.Paused, p.HeldBack) 
 // Arm lets the policy delete, whatever falls due under it.
 func (p *InForce) Arm() Change {
 	if live(p.State) {
-		return p.restate(p.State, false)
+		return p.restate(p.State, 0)
 	}
-	return p.restate(schemas.Arming, false)
+	return p.restate(schemas.Arming, 0)
 }
 
 // Resume takes a paused policy back to where it was before the pause. One that deleted goes by way of arming, and is held back
@@ -48,15 +48,15 @@ func (p *InForce) Resume(ctx context.Context, q Querier) (Change, error) {
 		return Change{}, err
 	}
 	if beyond := former.beyond(p, p.ID, p.version()); beyond != nil {
-		c := p.restate(schemas.Observing, true)
+		c := p.restate(schemas.Observing, p.Version)
 		c.HeldAgainst = beyond.what
 		return c, nil
 	}
-	return p.restate(schemas.Arming, false), nil
+	return p.restate(schemas.Arming, 0), nil
 }
 
 // restate is the change of a version in force to another state.
-func (p *InForce) restate(to schemas.State, held bool) Change {
+func (p *InForce) restate(to schemas.State, held schemas.PolicyVersion) Change {
 	c := Change{
 		Kind: Restated, Policy: p.Name, Table: p.TableName, ID: p.ID, FromVersion: p.Version, ToVersion: p.Version,
 		FromState: p.State, ToState: to, HeldBack: held, careful: true,

@@ -19,9 +19,9 @@ type PolicyRecord struct {
 	Name     schemas.PolicyName
 	Version  schemas.PolicyVersion // in force, or the last that was
 	State    schemas.State
-	HeldBack bool              // observing although its file says armed: more falls due, and nobody said yes
-	Versions []RecordedVersion // oldest first
-	States   []RecordedState   // oldest first
+	HeldBack schemas.PolicyVersion // that waits for a yes; 0 for none
+	Versions []RecordedVersion     // oldest first
+	States   []RecordedState       // oldest first
 }
 
 // RecordedVersion is one version of a policy.
@@ -89,8 +89,8 @@ func LoadPolicyRecord(ctx context.Context, q Querier, name schemas.PolicyName) (
 	gate, err := collect[struct {
 		Version  schemas.PolicyVersion
 		State    schemas.State
-		HeldBack bool
-	}](ctx, q, `select g.version, g.state, g.held_back from lapse.gate g where g.policy_id = $1`, r.ID)
+		HeldBack schemas.PolicyVersion
+	}](ctx, q, `select g.version, g.state, coalesce(g.held_back, 0) from lapse.gate g where g.policy_id = $1`, r.ID)
 	if err == nil && len(gate) != 1 {
 		err = fmt.Errorf("it has %d gates", len(gate))
 	}

@@ -219,13 +219,13 @@ func (w *writer) setGate(ctx context.Context) error {
 	if w.c.Kind == New || w.c.Kind == Changed {
 		_, err = w.tx.Exec(ctx, `
 			insert into lapse.gate (policy_id, name, table_oid, version, state, held_back, soft, hold_version)
-			select $1, $2, $3, $4, $5, $6, $7, coalesce(max(s.id), 0) from lapse.hold_state s where s.state = 'requested'
+			select $1, $2, $3, $4, $5, nullif($6, 0), $7, coalesce(max(s.id), 0) from lapse.hold_state s where s.state = 'requested'
 			on conflict (policy_id) do update
 			   set table_oid = excluded.table_oid, version = excluded.version, state = excluded.state,
 			       held_back = excluded.held_back, soft = excluded.soft, arming_lsn = null`,
 			w.id, w.c.Policy, w.c.next.table, w.version, w.c.ToState, w.c.HeldBack, w.c.next.definition.Soft != nil)
 	} else {
-		_, err = w.tx.Exec(ctx, `update lapse.gate set state = $2, held_back = $3, arming_lsn = null where policy_id = $1`,
+		_, err = w.tx.Exec(ctx, `update lapse.gate set state = $2, held_back = nullif($3, 0), arming_lsn = null where policy_id = $1`,
 			w.id, w.c.ToState, w.c.HeldBack)
 	}
 	if schemas.StateOf(err) == schemas.SQLStateUniqueViolation {

@@ -53,7 +53,7 @@ func (a *applier) print(changes setup.Changes) {
 // nothingToSay reports whether a policy stays as it is, and nobody has to know more of it than that. Warnings that were there before are
 // counted, and said by other commands.
 func (a *applier) nothingToSay(c *setup.Change) bool {
-	return (c.Kind == planner.Unchanged || c.Kind == planner.Missing) && !c.Writes() && !c.Unfit && !c.HeldBack && (!a.arm || c.ToState != schemas.Observing)
+	return (c.Kind == planner.Unchanged || c.Kind == planner.Missing) && !c.Writes() && !c.Unfit && c.HeldBack == 0 && (!a.arm || c.ToState != schemas.Observing)
 }
 
 // namedOthers is how many policies a line names that nobody asked about.
@@ -172,7 +172,7 @@ func (a *applier) report(c *setup.Change) {
 	switch {
 	case c.ToState == schemas.Arming:
 		fmt.Fprintf(a.out, "  it deletes %s\n", deletesFrom(a.auditRequired))
-	case c.HeldBack:
+	case c.HeldBack != 0:
 		fmt.Fprintf(a.out, "  it is held back, and deletes nothing until `lapse apply --arm` or `lapse policy arm %s` says yes\n", c.Policy)
 	}
 }

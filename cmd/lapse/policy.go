@@ -81,7 +81,7 @@ type policyLine struct {
 	LastRun      *lastRun              `json:"last_run,omitempty"`
 	Next         *time.Time            `json:"next_run,omitempty"`    // of an armed policy
 	Lag          float64               `json:"lag_seconds,omitempty"` // for how long a run has been due that is not over
-	HeldBack     bool                  `json:"held_back,omitempty"`
+	HeldBack     schemas.PolicyVersion `json:"held_back"`             // the version that waits for a yes; 0 for none
 	PausedForAll bool                  `json:"paused_for_all,omitempty"`
 	Suspended    string                `json:"suspended,omitempty"` // why no policy deletes: a restore, a promotion
 	Tripped      string                `json:"tripped,omitempty"`   // more was due at once than was to be expected
@@ -134,7 +134,7 @@ func (a *asideShards) text() string {
 // notes are what a person should know, for the table.
 func (l *policyLine) notes() []string {
 	var notes []string
-	if l.HeldBack {
+	if l.HeldBack != 0 {
 		notes = append(notes, fmt.Sprintf("held back, more falls due than before: `lapse policy arm %s` says yes", l.Policy))
 	}
 	if l.Tripped != "" {

@@ -68,7 +68,7 @@ type shownPolicy struct {
 	InForce     bool                   `json:"in_force"`
 	State       schemas.State          `json:"state"` // of the policy
 	Since       time.Time              `json:"since"`
-	HeldBack    bool                   `json:"held_back,omitempty"`
+	HeldBack    schemas.PolicyVersion  `json:"held_back"`             // the version that waits for a yes; 0 for none
 	ReplacedAt  *time.Time             `json:"replaced_at,omitempty"` // of a former version
 	Table       string                 `json:"table"`
 	MadeAt      time.Time              `json:"made_at"`
@@ -145,7 +145,7 @@ func (v *shownPolicy) print(a *app) {
 	switch {
 	case v.ReplacedAt != nil:
 		title += ", replaced at " + at(*v.ReplacedAt)
-	case v.HeldBack:
+	case v.HeldBack != 0:
 		title += fmt.Sprintf(", %s since %s, held back: more falls due than before", v.State, at(v.Since))
 	default:
 		title += fmt.Sprintf(", %s since %s", v.State, at(v.Since))

@@ -140,7 +140,7 @@ type stateChange struct {
 	Version     schemas.PolicyVersion `json:"version"`
 	From        schemas.State         `json:"from_state"`
 	To          schemas.State         `json:"to_state"`
-	HeldBack    bool                  `json:"held_back,omitempty"`
+	HeldBack    schemas.PolicyVersion `json:"held_back"` // the version that waits for a yes; 0 for none
 	HeldAgainst string                `json:"held_against,omitempty"`
 	Changed     bool                  `json:"changed"`
 	Accepted    int64                 `json:"accepted,omitempty"` // rows that an open breaker lets go, once
@@ -159,7 +159,7 @@ func (s *stateChange) String() string {
 		text += fmt.Sprintf(": its next run may delete %s more than its breaker would let go; if more are due than that, it stops again", counted(s.Accepted, "row"))
 	case s.HeldAgainst != "":
 		text += fmt.Sprintf(": held back, more rows may fall due than under %s: `lapse policy arm %s` says yes", s.HeldAgainst, s.Policy)
-	case s.HeldBack && s.To != schemas.Paused:
+	case s.HeldBack != 0 && s.To != schemas.Paused:
 		text += fmt.Sprintf(": held back: `lapse policy arm %s` says yes", s.Policy)
 	case !s.Changed:
 		text += " already"

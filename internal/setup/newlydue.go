@@ -74,7 +74,7 @@ func (c *Change) counts() bool {
 		return false
 	}
 	arms := c.ToState == schemas.Arming && c.FromState != schemas.Arming && c.FromState != schemas.Armed
-	return c.Kind == planner.New || c.HeldBack || c.Kind == planner.Changed && c.MoreFallDue || arms
+	return c.Kind == planner.New || c.HeldBack != 0 || c.Kind == planner.Changed && c.MoreFallDue || arms
 }
 
 // count counts what falls due under a change. Where it cannot, that is said with the change, which can be made all the same.

@@ -72,7 +72,7 @@ create table lapse.gate (
   table_oid    oid not null,
   version      int not null,
   state        text not null check (state in ('observing', 'arming', 'armed', 'paused', 'dropped')),
-  held_back    boolean not null default false, -- observing although the file says armed: more falls due, nobody said yes
+  held_back    int,                            -- the version that waits for a yes; null for none. See planner/arming.go
   hold_version bigint not null default 0,
   arming_lsn   pg_lsn,                         -- the auditor must have confirmed this before the policy deletes
   foreign key (policy_id, version) references lapse.policy

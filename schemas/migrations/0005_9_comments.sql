@@ -49,7 +49,7 @@ comment on column lapse.gate.name is 'Its name.';
 comment on column lapse.gate.table_oid is 'The table that it deletes from.';
 comment on column lapse.gate.version is 'The version in force.';
 comment on column lapse.gate.state is 'The state, as in policy_state.';
-comment on column lapse.gate.held_back is 'True: observing although its file says armed, because more falls due under the version than somebody has said yes to.';
+comment on column lapse.gate.held_back is 'The version that waits for a yes, because more falls due under it than somebody has said yes to; null for none. Where it is the version in force, nothing is deleted meanwhile.';
 comment on column lapse.gate.hold_version is 'Number of the last change of legal holds that concerns the policy. A batch with another one is refused.';
 comment on column lapse.gate.arming_lsn is 'While arming: the position that the auditor must have confirmed before the policy deletes. Null: not taken down yet, or not arming.';
 
