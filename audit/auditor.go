@@ -29,6 +29,7 @@ type Auditor struct {
 	heartbeats heartbeatMonitor
 	probed     probeState
 	probing    probeLimits
+	standby    standby
 
 	streamOpened chan struct{} // receives when a stream has passed the history check
 
@@ -66,9 +67,12 @@ func New(config Config) (*Auditor, error) {
 	return a, nil
 }
 
-// Ready is nil while the auditor streams, Kafka answers, the server answers, and heartbeats come back. Safe for concurrent
-// use.
+// Ready is nil while the auditor streams, Kafka answers, the server answers, and heartbeats come back, or while it stands by for another
+// one: see StandsBy. Safe for concurrent use.
 func (a *Auditor) Ready() error {
+	if a.StandsBy() != "" {
+		return nil
+	}
 	if why := a.notReady.Load(); why != nil {
 		return errors.New(*why)
 	}
@@ -97,14 +101,16 @@ func (a *Auditor) Run(ctx context.Context) error {
 	retry := backoff.Backoff{Min: backoffMin, Max: backoffMax}
 	waits := time.Now() // since when the slot has been somebody else's
 	for {
-		a.metrics.behind(time.Now())
+		if a.StandsBy() == "" {
+			a.metrics.behind(time.Now())
+		}
 		began := time.Now()
 		err := a.takeOver(ctx)
 		if time.Since(began) > backoffMax {
 			retry.Reset() // it worked for a while
 		}
 		a.doubt(ctx, err)
-		pause, taken := recheckPause, errors.Is(err, replication.ErrSlotActive)
+		pause, taken := recheckPause, a.standsBy(err, time.Now())
 		if taken {
 			a.looked()
 		} else {
@@ -116,6 +122,8 @@ func (a *Auditor) Run(ctx context.Context) error {
 		case a.waitsForPerson(err):
 		case gradeOf(err) == stop, taken && a.config.SlotPatience > 0 && time.Since(waits) > a.config.SlotPatience:
 			return err
+		case taken:
+			pause = a.pauseAfter(err, retry.Next())
 		default:
 			a.logInterruption(err)
 			a.setNotReady(notReadyText(err))

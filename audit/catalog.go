@@ -42,6 +42,16 @@ func (c *catalogState) newest() historyRow {
 	return c.histories[len(c.histories)-1]
 }
 
+// newestBeat is when the newest heartbeat was written, by the server's clock; zero for none.
+func (c *catalogState) newestBeat() (newest time.Time) {
+	for _, at := range c.heartbeats {
+		if at.After(newest) {
+			newest = at
+		}
+	}
+	return newest
+}
+
 // readCatalog reads it, with the rights of the auditor's role.
 func readCatalog(ctx context.Context, conn *pgx.Conn) (*catalogState, error) {
 	c, err := queryCatalog(ctx, conn)

@@ -90,7 +90,8 @@
 //	a tail above the log's end that the       *RefusalError: it would hide what is really deleted below it
 //	 database never wrote
 //	the publisher must be opened anew         the whole start again, from the tails
-//	another auditor starts                    it waits for the slot; if it gets it, it fences this one, which ends
+//	another auditor starts                    it waits for the slot, ready, while this one writes heartbeats (standby.go); if it
+//	                                          gets it, it fences this one, which ends
 //	slot without its log, log behind slot     *RefusalError: nothing is published, nothing confirmed
 //	the database is a copy, or was restored   nothing is published or confirmed, Ready says it, and the check is made again
 //	                                          until a person has run lapse history accept

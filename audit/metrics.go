@@ -19,6 +19,7 @@ type Metrics struct {
 	mismatches   prometheus.Counter
 	gaps         prometheus.Counter
 	bent         prometheus.Gauge
+	standingBy   prometheus.Gauge
 	lag          prometheus.GaugeFunc
 	kafka        *kafka.Metrics
 
@@ -58,6 +59,10 @@ func NewMetrics() *Metrics {
 			Name: "lapse_history_bent",
 			Help: "1 while the database is not the one that the log is of, and nothing is published, confirmed or deleted.",
 		}),
+		standingBy: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "lapse_standing_by",
+			Help: "1 while another auditor reads the slot, and this one takes over when that one ends.",
+		}),
 		kafka: kafka.NewMetrics(),
 	}
 	m.lag = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -80,7 +85,7 @@ func NewMetrics() *Metrics {
 
 // Collectors are all collectors, those of publishing too, for a registry.
 func (m *Metrics) Collectors() []prometheus.Collector {
-	own := []prometheus.Collector{m.published, m.deduplicated, m.unverified, m.own, m.mismatches, m.gaps, m.bent, m.lag}
+	own := []prometheus.Collector{m.published, m.deduplicated, m.unverified, m.own, m.mismatches, m.gaps, m.bent, m.standingBy, m.lag}
 	return append(own, m.kafka.Collectors()...)
 }
 

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -120,18 +121,23 @@ func (o *openedStream) sameServer(other *openedStream) bool {
 // openStream opens the stream. It waits while the slot is in use: the other auditor may stop, or it is dead and the server
 // has not noticed.
 func (a *Auditor) openStream(ctx context.Context) (*openedStream, error) {
-	a.setNotReady("connecting to PostgreSQL")
+	if !a.standby.taken {
+		a.setNotReady("connecting to PostgreSQL")
+	}
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	o := &openedStream{}
 	config := a.config.Stream
 	config.Inspect = func(ctx context.Context, conn *pgx.Conn, _ *replication.Identity) (err error) {
-		o.catalog, err = readCatalog(ctx, conn)
+		if o.catalog, err = readCatalog(ctx, conn); err == nil {
+			a.standby.saw(o.catalog.newestBeat(), time.Now())
+		}
 		return err
 	}
 	var err error
 	if o.stream, err = replication.Open(ctx, config); err != nil {
 		return nil, err
 	}
+	a.actsAgain()
 	return o, nil
 }

@@ -98,6 +98,7 @@ type Executor struct {
 	// pruneAt is when the ledger is looked at next for rows to remove.
 	pruneAt time.Time
 	ready   error
+	paused  string // every deletion, by a person: see Paused
 	status  []PolicyStatus
 	totals  map[schemas.PolicyName]*PolicySummary // of all its runs
 }

@@ -210,11 +210,11 @@ func (g *guards) blind(now time.Time) error {
 	return nil
 }
 
-// stopped returns why no batch may run in this database, nil if batches may.
-func (g *guards) stopped() error {
+// last returns what was answered last for the whole database.
+func (g *guards) last() guard.Answer {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.whole.Err()
+	return g.whole
 }
 
 // report logs an answer if it is another than before.

@@ -253,7 +253,7 @@ func resume(t testing.TB, db *pgtest.DB) {
 	db.Exec(t, "insert into lapse.halt (halted, reason) values (false, 'it was looked at')")
 }
 
-func TestWhileEverythingIsPausedNothingIsDeletedAndReadinessSaysWhoAndWhy(t *testing.T) {
+func TestWhileTheAlarmStandsNothingIsDeletedAndReadinessSaysWhoAndWhy(t *testing.T) {
 	t.Parallel()
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
 		sessions(t, db, 50, 5)
@@ -265,11 +265,11 @@ func TestWhileEverythingIsPausedNothingIsDeletedAndReadinessSaysWhoAndWhy(t *tes
 		go func() { ended <- e.Run(ctx) }()
 		var refusal *guard.Refusal
 		eventually(t, "the pause is reported", func() bool {
-			return errors.As(e.Ready(), &refusal) && counted(t, e, "lapse_skips_total", string(guard.PausedAll)) > 0
+			return errors.As(e.Ready(), &refusal) && counted(t, e, "lapse_skips_total", string(guard.Alarmed)) > 0 && counted(t, e, "lapse_paused") == 1
 		})
 		when := one[string](t, db, "select to_char(at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS') from lapse.halt")
 		for _, want := range []string{when + " UTC", "by postgres", `"batch 4711 fits no key\nand more"`, "lapse resume --all --reason"} {
-			if refusal.Reason != guard.PausedAll || !strings.Contains(refusal.Error(), want) {
+			if refusal.Reason != guard.Alarmed || !strings.Contains(refusal.Error(), want) {
 				t.Errorf("%s: %q does not say %q", refusal.Reason, refusal, want)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"lapse/executor/guard"
 	"lapse/planner"
 	"lapse/schemas"
 )
@@ -16,6 +17,7 @@ type Metrics struct {
 	batchSize, state                                     *prometheus.GaugeVec
 	backlog                                              backlogMetrics
 	quarantined, oldestQuarantined                       *prometheus.GaugeVec
+	paused                                               prometheus.Gauge
 }
 
 // Outcomes of a batch: a label of batches_total.
@@ -42,18 +44,21 @@ func newMetrics() *Metrics {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "lapse", Name: name, Help: help, Buckets: buckets}, labels())
 	}
 	return &Metrics{
-		backlog:           newBacklogMetrics(),
-		deleted:           counter("rows_deleted_total", "Rows deleted from the policy's table."),
-		cascaded:          counter("rows_cascaded_total", "Rows that foreign keys took along."),
-		batches:           counter("batches_total", "Batches, by how they ended.", "outcome"),
-		skips:             counter("skips_total", "Turns that a due policy did not get, by the reason.", "reason"),
-		limits:            counter("limit_reached_total", "Runs that a limit ended or held up, by the limit.", "which"),
-		throttled:         counter("throttle_seconds_total", "Time that batches were held back, by the reason.", "reason"),
-		batchSeconds:      histogram("batch_seconds", "Time from BEGIN to the answer to COMMIT.", prometheus.ExponentialBuckets(0.001, 2, 15)),
-		runSeconds:        histogram("run_seconds", "Time from the opening of a run to its last batch.", prometheus.ExponentialBuckets(0.1, 3, 14)),
-		batchSize:         gauge("batch_size", "Rows that the latest batch was allowed."),
-		state:             gauge("policy_state", "1 for the state the policy is in. stopped: by an error, until its next scheduled time.", "state"),
-		quarantined:       gauge("rows_quarantined", "Rows that could not be deleted and are in quarantine."),
+		backlog:      newBacklogMetrics(),
+		deleted:      counter("rows_deleted_total", "Rows deleted from the policy's table."),
+		cascaded:     counter("rows_cascaded_total", "Rows that foreign keys took along."),
+		batches:      counter("batches_total", "Batches, by how they ended.", "outcome"),
+		skips:        counter("skips_total", "Turns that a due policy did not get, by the reason.", "reason"),
+		limits:       counter("limit_reached_total", "Runs that a limit ended or held up, by the limit.", "which"),
+		throttled:    counter("throttle_seconds_total", "Time that batches were held back, by the reason.", "reason"),
+		batchSeconds: histogram("batch_seconds", "Time from BEGIN to the answer to COMMIT.", prometheus.ExponentialBuckets(0.001, 2, 15)),
+		runSeconds:   histogram("run_seconds", "Time from the opening of a run to its last batch.", prometheus.ExponentialBuckets(0.1, 3, 14)),
+		batchSize:    gauge("batch_size", "Rows that the latest batch was allowed."),
+		state:        gauge("policy_state", "1 for the state the policy is in. stopped: by an error, until its next scheduled time.", "state"),
+		quarantined:  gauge("rows_quarantined", "Rows that could not be deleted and are in quarantine."),
+		paused: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "lapse", Name: "paused", Help: "1 while every deletion in the database is paused, by a person or by the auditor's alarm.",
+		}),
 		oldestQuarantined: gauge("oldest_quarantined_age_seconds", "Time since the first of them was tried first; 0 for none."),
 	}
 }
@@ -72,7 +77,7 @@ func labels(more ...string) []string { return append([]string{"policy", "table"}
 
 // Collectors are to be registered by the caller.
 func (m *Metrics) Collectors() []prometheus.Collector {
-	return append(m.backlog.collectors(), m.quarantined, m.oldestQuarantined, m.deleted, m.cascaded, m.batches, m.skips, m.throttled, m.limits, m.batchSeconds, m.runSeconds, m.batchSize, m.state)
+	return append(m.backlog.collectors(), m.quarantined, m.oldestQuarantined, m.deleted, m.cascaded, m.batches, m.skips, m.throttled, m.limits, m.batchSeconds, m.runSeconds, m.batchSize, m.state, m.paused)
 }
 
 // committed counts a batch that is durable.
@@ -85,6 +90,15 @@ func (m *Metrics) committed(p *planner.InForce, done *result) {
 	m.batches.WithLabelValues(name, table, outcome).Inc()
 	m.deleted.WithLabelValues(name, table).Add(float64(done.deleted))
 	m.cascaded.WithLabelValues(name, table).Add(float64(done.cascaded))
+}
+
+// allPaused says whether every deletion is paused.
+func (m *Metrics) allPaused(a *guard.Answer) {
+	is := 0.0
+	if a.Stops() && (a.Reason == guard.PausedAll || a.Reason == guard.Alarmed) {
+		is = 1
+	}
+	m.paused.Set(is)
 }
 
 // limited counts a run that reached a limit.

@@ -121,8 +121,8 @@ func (w *worker) refused(t *turn, a *guard.Answer) turnEnd {
 		return w.waits(t, a)
 	}
 	t.memory.pauseUntil(w.now().Add(lookInterval))
-	if err := w.guards.stopped(); err != nil {
-		w.setReady(err)
+	if whole := w.guards.last(); whole.Stops() {
+		w.answered(&whole)
 	} else if a.Verdict == guard.Refuse {
 		t.refused(a.Err())
 	}

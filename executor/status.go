@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"lapse/executor/guard"
 	"lapse/planner"
 	"lapse/schemas"
 )
@@ -56,7 +57,27 @@ func (e *Executor) Ready() error {
 func (e *Executor) setReady(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.ready = err
+	e.ready, e.paused = err, ""
+}
+
+// answered takes what the guards say of the whole database. That a person has paused every deletion is nothing that the process could do
+// better: it is ready, and says so.
+func (e *Executor) answered(a *guard.Answer) {
+	e.metrics.allPaused(a)
+	if !a.Paused() {
+		e.setReady(a.Err())
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.ready, e.paused = nil, a.Detail
+}
+
+// Paused is who paused every deletion in the database, when and why; "" while nobody has. Safe for concurrent use.
+func (e *Executor) Paused() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.paused
 }
 
 // Status returns how each policy stood when the list was last read.

@@ -204,7 +204,7 @@ func (w *worker) list(ctx context.Context) ([]planner.InForce, guard.Answer, err
 	if err != nil {
 		return nil, answer, err
 	}
-	w.setReady(answer.Err())
+	w.answered(&answer)
 	if answer.Reason == guard.Standby || answer.Reason == guard.NotInstalled {
 		return nil, answer, nil
 	}

@@ -30,7 +30,8 @@ type StreamConfig struct {
 	// Open; GradeOf says what becomes of it. nil admits everybody.
 	Admit func(ctx context.Context, conn *pgconn.PgConn) error
 	// Inspect is called when the connection was found fit and before the stream starts, so that what it asks is answered by
-	// the very server that streams. The connection knows the simple protocol only. Its error ends Open. nil: nothing is asked.
+	// the very server that streams; also where the slot turns out to be in use. The connection knows the simple protocol
+	// only. Its error ends Open. nil: nothing is asked.
 	Inspect func(ctx context.Context, conn *pgx.Conn, identity *Identity) error
 	// Logger gets what is worth knowing and no error; nil discards it.
 	Logger *slog.Logger
@@ -119,21 +120,21 @@ func prepare(ctx context.Context, conn *pgx.Conn, config StreamConfig) (*Stream,
 	if err := CheckSlot(slot, identity.Database); err != nil {
 		return nil, err
 	}
-	switch {
-	case config.Copy:
+	if config.Copy {
 		if slot, err = copySlot(ctx, conn, slot.Name, fmt.Sprintf("lapse_copy_%d", conn.PgConn().PID())); err != nil {
 			return nil, err
-		}
-	case slot.Active:
-		// START_REPLICATION would say so too. But were the other stream to end before it, the position read here would
-		// be older than the slot's.
-		return nil, &SlotError{
-			Slot: config.Slot, Reason: ErrSlotActive, Detail: fmt.Sprintf("by server process %d", slot.ActivePID), Fix: fixActive,
 		}
 	}
 	if config.Inspect != nil {
 		if err := config.Inspect(ctx, conn, &identity); err != nil {
 			return nil, err
+		}
+	}
+	if slot.Active && !config.Copy {
+		// START_REPLICATION would say so too. But were the other stream to end before it, the position read here would
+		// be older than the slot's.
+		return nil, &SlotError{
+			Slot: config.Slot, Reason: ErrSlotActive, Detail: fmt.Sprintf("by server process %d", slot.ActivePID), Fix: fixActive,
 		}
 	}
 	// Last, because the simple protocol cannot carry parameters in every encoding.

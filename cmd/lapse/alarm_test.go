@@ -67,7 +67,7 @@ func TestAnExecutorWithAnotherTagKeyIsStoppedAndAfterAPersonsWordTheRightOneGoes
 			if s.deleted(ctx, conn) == s.due {
 				return false, errors.New("all that is due is gone")
 			}
-			return errors.As(stranger.Ready(), &refusal) && refusal.Reason == guard.PausedAll, audit.alive()
+			return errors.As(stranger.Ready(), &refusal) && refusal.Reason == guard.Alarmed, audit.alive()
 		})
 		if err != nil {
 			t.Fatalf("wait until the executor is stopped: %v (%v)", err, stranger.Ready())

@@ -59,7 +59,7 @@ gone on with, behind its last whole line, as long as the slot has not moved on p
 		if once && !wait {
 			auditor.config.SlotPatience = slotPatience
 		}
-		web, err := a.webPart(cmd.Context(), a.overrides.HTTP, []readiness{{"audit", auditor.Ready}}, auditor.Collectors())
+		web, err := a.webPart(cmd.Context(), a.overrides.HTTP, []readiness{auditor.readiness()}, auditor.Collectors())
 		if err != nil {
 			return err
 		}
@@ -217,6 +217,16 @@ func (a *auditor) Ready() error {
 		return running.Ready()
 	}
 	return errors.New("no broker has answered yet")
+}
+
+// readiness is the auditor's, and that it stands by.
+func (a *auditor) readiness() readiness {
+	return readiness{"audit", a.Ready, func() string {
+		if running := a.running.Load(); running != nil {
+			return running.StandsBy()
+		}
+		return ""
+	}}
 }
 
 // Collectors are the audit's measurements.

@@ -118,17 +118,20 @@ func TestAPartThatDoesNotStopIsNotWaitedForForever(t *testing.T) {
 
 func TestReadyzSaysWhyNot(t *testing.T) {
 	why := errors.New("nobody has read the slot for a minute")
-	failing := readiness{"executor", func() error { return why }}
-	fine := readiness{"audit", func() error { return nil }}
+	failing := readiness{part: "executor", ready: func() error { return why }}
+	fine := readiness{part: "audit", ready: func() error { return nil }}
+	standing := readiness{"audit", fine.ready, func() string { return "standing by: another auditor reads the slot" }}
 	for _, c := range []struct {
 		parts  []readiness
 		status int
 		body   string
 	}{
 		{[]readiness{fine}, http.StatusOK, "ok\n"},
+		{[]readiness{fine, standing}, http.StatusOK, "ok\naudit: standing by: another auditor reads the slot\n"},
+		{[]readiness{standing, failing}, http.StatusServiceUnavailable, "executor: nobody has read the slot for a minute\n"},
 		{[]readiness{failing, fine}, http.StatusServiceUnavailable, "executor: nobody has read the slot for a minute\n"},
 		{
-			[]readiness{failing, {"audit", failing.ready}},
+			[]readiness{failing, {part: "audit", ready: failing.ready}},
 			http.StatusServiceUnavailable,
 			"executor: nobody has read the slot for a minute\naudit: nobody has read the slot for a minute\n",
 		},

@@ -52,7 +52,7 @@ and the next one goes on with it.`,
 		if once {
 			return a.runOnce(cmd.Context(), e, now, asJSON, done)
 		}
-		web, err := a.webPart(cmd.Context(), a.overrides.HTTP, []readiness{{"executor", e.Ready}}, e.Metrics().Collectors())
+		web, err := a.webPart(cmd.Context(), a.overrides.HTTP, []readiness{{"executor", e.Ready, e.Paused}}, e.Metrics().Collectors())
 		if err != nil {
 			return err
 		}

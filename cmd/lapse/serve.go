@@ -39,7 +39,7 @@ func (a *app) serve(ctx context.Context, s *config.Settings) error {
 	}
 	defer done()
 	parts := []part{executorPart(executor)}
-	ready := []readiness{{"executor", executor.Ready}}
+	ready := []readiness{{"executor", executor.Ready, executor.Paused}}
 	measured := executor.Metrics().Collectors()
 	installed, err := a.awaitInstallation(ctx, s, s.Database.Executor, s.Roles.Executor, false)
 	if err != nil {
@@ -55,7 +55,7 @@ func (a *app) serve(ctx context.Context, s *config.Settings) error {
 			return err
 		}
 		parts = append(parts, auditor.part())
-		ready = append(ready, readiness{"audit", auditor.Ready})
+		ready = append(ready, auditor.readiness())
 		measured = append(measured, auditor.Collectors()...)
 	}
 	web, err := a.webPart(ctx, s.HTTP, ready, measured)

@@ -14,10 +14,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// readiness is one part's answer to the question whether it does its job: nil, or why not.
+// readiness is one part's answer to the question whether it does its job or stands by: nil, or why not. says is what to add where it is
+// ready and does nothing for the time being; nil: there is nothing of the kind.
 type readiness struct {
 	part  string
 	ready func() error
+	says  func() string
 }
 
 // web serves what others may see of a running process. Nothing in it changes anything.
@@ -87,6 +89,14 @@ func answerReady(w http.ResponseWriter, parts []readiness) {
 		return
 	}
 	fmt.Fprintln(w, "ok")
+	for _, p := range parts {
+		if p.says == nil {
+			continue
+		}
+		if says := p.says(); says != "" {
+			fmt.Fprintf(w, "%s: %s\n", p.part, says)
+		}
+	}
 }
 
 // Run serves until ctx ends.

@@ -41,8 +41,8 @@ type Facts struct {
 	read  time.Time // the same moment by this process's clock, which nobody sets
 	right int64     // how often somebody has said that the server's clock is right
 
-	// Every deletion is paused, by a person or by the auditor's alarm. Texts are bounded by the query.
-	halted            bool
+	// Every deletion is paused, by a person or (alarmed) by the auditor's alarm. Texts are bounded by the query.
+	halted, alarmed   bool
 	haltedAt, by, why string
 }
 
@@ -67,7 +67,7 @@ const factsQuery = `
 	       s.slot_name is not null, coalesce(s.database = current_database(), false), coalesce(s.wal_status, ''),
 	       coalesce(s.active, false), s.confirmed_flush_lsn,
 	       case when not pg_is_in_recovery() then pg_current_wal_insert_lsn() end,
-	       coalesce(h.halted, false), coalesce(to_char(h.at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS'), ''),
+	       coalesce(h.halted, false), coalesce(h.alarm, false), coalesce(to_char(h.at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS'), ''),
 	       coalesce(left(h.by, 63), ''), coalesce(left(h.reason, 500), ''),
 	       coalesce(n.number, 0), p.timeline, p.system_identifier, coalesce(n.timeline, 0), coalesce(n.system_identifier, ''),
 	       exists (select from lapse.heartbeat b
@@ -87,7 +87,7 @@ const factsQuery = `
 	  left join (select number, timeline, system_identifier from lapse.history order by number desc limit 1) n on true
 	  left join (select history, timeline, system_identifier, server_start from lapse.heartbeat order by id desc limit 1) b on true
 	  left join pg_replication_slots s on s.slot_name = i.slot
-	  left join (select halted, by, reason, at from lapse.halt order by id desc limit 1) h on true`
+	  left join (select halted, alarm, by, reason, at from lapse.halt order by id desc limit 1) h on true`
 
 // notInstalled are the answers of a database that Lapse is not installed in.
 var notInstalled = []string{schemas.SQLStateUndefinedTable, schemas.SQLStateUndefinedFunction, schemas.SQLStateInvalidSchemaName}
@@ -96,7 +96,7 @@ var notInstalled = []string{schemas.SQLStateUndefinedTable, schemas.SQLStateUnde
 func Read(ctx context.Context, q Querier, backends []int32) (*Facts, error) {
 	f := Facts{installed: true}
 	err := q.QueryRow(ctx, factsQuery, heartbeatLasts, backends).Scan(&f.standby, &f.required, &f.slot, &f.exists, &f.local,
-		&f.status, &f.active, &f.confirmed, &f.insert, &f.halted, &f.haltedAt, &f.by, &f.why,
+		&f.status, &f.active, &f.confirmed, &f.insert, &f.halted, &f.alarmed, &f.haltedAt, &f.by, &f.why,
 		&f.server.History, &f.server.Timeline, &f.server.System, &f.accepted.Timeline, &f.accepted.System,
 		&f.beating, &f.doubted, &f.last, &f.restarted, &f.difference, &f.load, &f.clock, &f.right, &f.readOnly)
 	f.read = time.Now()

@@ -96,6 +96,9 @@ type Answer struct {
 // Stops reports whether no batch may run.
 func (a *Answer) Stops() bool { return a.Verdict >= Wait }
 
+// Paused reports whether a person has paused every deletion: nothing is wrong, and nothing is deleted.
+func (a *Answer) Paused() bool { return a.Stops() && a.Reason == PausedAll }
+
 // Err is the refusal of an answer that stops batches, and nil otherwise.
 func (a *Answer) Err() error {
 	if !a.Stops() {

@@ -67,10 +67,13 @@ func TestAnAuditorThatWasSeenIsBelievedForAMinute(t *testing.T) {
 func TestEachReasonIsRefusedByItsOwnGuardBeforeItsConsequences(t *testing.T) {
 	t.Parallel()
 	for want, spoil := range map[Reason]func(f *Facts){
-		ReadOnly:           func(f *Facts) { f.readOnly = true },
-		Standby:            func(f *Facts) { *f = Facts{installed: true, standby: true, required: true} },
-		NotInstalled:       func(f *Facts) { *f = Facts{} },
-		PausedAll:          func(f *Facts) { f.halted, f.haltedAt, f.by, f.exists = true, "then", "somebody", false },
+		ReadOnly:     func(f *Facts) { f.readOnly = true },
+		Standby:      func(f *Facts) { *f = Facts{installed: true, standby: true, required: true} },
+		NotInstalled: func(f *Facts) { *f = Facts{} },
+		PausedAll:    func(f *Facts) { f.halted, f.haltedAt, f.by, f.exists = true, "then", "somebody", false },
+		Alarmed: func(f *Facts) {
+			f.halted, f.alarmed, f.haltedAt, f.by, f.exists = true, true, "then", "the auditor", false
+		},
 		NoSlot:             func(f *Facts) { f.exists, f.active, f.beating, f.status, f.confirmed = false, false, false, "", 0 },
 		ForeignSlot:        func(f *Facts) { f.local, f.beating = false, false },
 		LostSlot:           func(f *Facts) { f.status, f.active, f.beating = "lost", false, false },

@@ -2,8 +2,11 @@ package guard
 
 import "fmt"
 
-// PausedAll is the reason of halted.
-const PausedAll Reason = "paused_all"
+// The reasons of halted.
+const (
+	PausedAll Reason = "paused_all" // by a person
+	Alarmed   Reason = "alarm"      // by the auditor, because of batches that do not verify
+)
 
 // halted refuses while every deletion is paused, by a person or by the auditor's alarm.
 type halted struct{}
@@ -13,6 +16,10 @@ func (halted) Ask(q *Question) Answer {
 	if !f.halted {
 		return Answer{}
 	}
-	return refuse(PausedAll, fmt.Sprintf("every deletion in this database was paused at %s UTC by %s: %q", f.haltedAt, f.by, f.why),
+	reason := PausedAll
+	if f.alarmed {
+		reason = Alarmed
+	}
+	return refuse(reason, fmt.Sprintf("every deletion in this database was paused at %s UTC by %s: %q", f.haltedAt, f.by, f.why),
 		"lapse resume --all --reason TEXT")
 }

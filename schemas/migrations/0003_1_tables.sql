@@ -92,7 +92,8 @@ create table lapse.halt (
   halted boolean not null,
   at     timestamptz not null default clock_timestamp(),
   by     text not null default session_user,
-  reason text not null check (octet_length(reason) <= 2000)
+  reason text not null check (octet_length(reason) <= 2000),
+  alarm  boolean not null default false
 );
 
 -- After a jump of the server's clock a person says which time is right. Runs up to after_run are no measure any more.

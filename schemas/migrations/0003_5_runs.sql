@@ -187,7 +187,7 @@ create function lapse.alarm(reason text) returns void
 language sql security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
-  insert into lapse.halt (halted, reason)
-  select true, left(alarm.reason, 500)
-   where not coalesce((select h.halted from lapse.halt h order by h.id desc limit 1), false)
+  insert into lapse.halt (halted, reason, alarm)
+  select true, left(alarm.reason, 500), true
+   where not coalesce((select h.halted and h.alarm from lapse.halt h order by h.id desc limit 1), false)
 $lapse$;

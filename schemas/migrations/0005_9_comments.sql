@@ -64,6 +64,7 @@ comment on column lapse.halt.halted is 'Whether nothing may be deleted from then
 comment on column lapse.halt.at is 'When.';
 comment on column lapse.halt.by is 'Login that did it.';
 comment on column lapse.halt.reason is 'Why.';
+comment on column lapse.halt.alarm is 'Whether the auditor stopped it, because of batches that do not verify; a person paused it otherwise.';
 
 comment on table lapse.clock is 'The instants at which a person said that the server''s clock is right, append-only. Written by lapse clock accept.';
 comment on column lapse.clock.id is 'Order of the rows.';
