@@ -58,7 +58,7 @@ func (d *Definition) dropFunction() (string, error) {
 	}
 	return fill("drop.sql.tmpl", map[string]any{
 		"Name": DropFunction(d.ID, d.Version), "Delete": DeleteFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version,
-		"Policy": schemas.Literal(string(d.Name)), "Table": d.Table, "Batch": d.Batch, "Bound": boundOf(d.Expire, "claim.cutoff"),
+		"Policy": schemas.Literal(string(d.Name)), "Table": d.Table, "Batch": d.Batch, "Proof": schemas.CallerProof, "Bound": boundOf(d.Expire, "claim.cutoff"),
 		"DueColumn": schemas.Literal(column), "DueCast": cast, "Likely": likely, "Exact": c.Exact("$1", "$2"), "Instant": d.Expire.Instant(),
 		"Chunk": countedPages,
 	})

@@ -159,7 +159,7 @@ func (d *Definition) deleteFunction() (string, error) {
 	facts := d.rangeFacts()
 	maps.Copy(facts, map[string]any{
 		"Name": DeleteFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": schemas.Literal(string(d.Name)),
-		"Table": d.Table, "SearchPath": searchPath, "Sliced": len(d.Slices) > 0, "Ranged": d.ranged(), "Batch": d.Batch, "Joined": d.joinedNames(), "Certain": d.certain(),
+		"Table": d.Table, "SearchPath": searchPath, "Sliced": len(d.Slices) > 0, "Ranged": d.ranged(), "Batch": d.Batch, "Joined": d.joinedNames(), "Certain": d.certain(), "Proof": schemas.CallerProof,
 		"Verb": d.verb(), "Set": d.set(), "Bound": boundOf(d.Expire, "claim.cutoff"), "Using": using, "Own": own, "Exact": on + exact, "Shapes": d.shapesList(), "Usual": d.Shapes()[0], "Values": d.values(),
 		"PickSelect": onLeaf(d.pickSelect(leafMark, "$1", "$2", own), "place.leaf"), "HeapSelect": onLeaf(d.heapSelect(leafMark, "$1", "$2", own), "place.leaf"),
 		"After": d.pickAfter("$5"), "PickTail": d.pickTail(limit), "PickLock": onLeaf(d.pickLock(leafMark), "place.leaf"), "Lock": condition.Lock(), "Above": above, "UpTo": upTo,
@@ -214,7 +214,7 @@ const surveyArguments = "(timestamptz, bigint)"
 
 func (d *Definition) surveyFunction() (string, error) {
 	return d.surveyText("lapse", SurveyFunction(d.ID, d.Version), fmt.Sprintf("lapse.inspect(%d, %d)", d.ID, d.Version),
-		fmt.Sprintf("lapse.held_rows(%d, %d)", d.ID, d.Version), d.findStatement(leafMark, "$1", "$2", "$3", "$4"))
+		fmt.Sprintf("lapse.held_rows(%d, %d, %s)", d.ID, d.Version, schemas.CallerProof), d.findStatement(leafMark, "$1", "$2", "$3", "$4"))
 }
 
 // surveyText is the text of a survey function. schema has the functions that it calls; inspect is SQL that raises unless the table may be read, and is its oid; held is

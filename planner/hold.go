@@ -285,7 +285,7 @@ func (h *Hold) Condition(id schemas.HoldID) string {
 	if len(columns) > 1 {
 		left = "(" + strings.Join(columns, ", ") + ")"
 	}
-	return fmt.Sprintf("%s operator(pg_catalog.=) any (select %s from lapse.held_keys(%d) k)", left, strings.Join(values, ", "), id)
+	return fmt.Sprintf("%s operator(pg_catalog.=) any (select %s from lapse.held_keys(%d, %s) k)", left, strings.Join(values, ", "), id, schemas.CallerProof)
 }
 
 // Digest binds the published row of the hold to its content.

@@ -45,7 +45,8 @@ func (d *Definition) dueFunction() (string, error) {
 		expressions = append(expressions, o.SQL)
 	}
 	return fill("look.sql.tmpl", map[string]any{
-		"Name": DueFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": d.Name, "Table": d.Table,
+		"Proof": schemas.CallerProof,
+		"Name":  DueFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": d.Name, "Table": d.Table,
 		"Joined": d.joinedNames(), "Bound": boundOf(d.Expire, "cutoff"), "Certain": whole.certain(), "Looks": lookRows, "Checks": mostChecked,
 		"Column": schemas.Literal(column), "Divided": column != "", "Low": d.lowWater("sight.low"), "Settled": d.settled(),
 		"Select": onLeaf(whole.pickSelect(leafMark, "$1", "$2", "t.tableoid = $3"), "place.name"),

@@ -26,6 +26,8 @@ func (w *world) resting(p *InForce, leaf string) (rows int, sql string) {
 	if sql == "" {
 		return 0, ""
 	}
+	must(w.t, run(w.admin, "set role "+w.deleter()))
+	defer func() { must(w.t, run(w.admin, "reset role")) }()
 	return valueOn[int](w.t, w.admin, `select count(*) from only `+leaf+` as t where (`+sql+`)`), sql
 }
 

@@ -18,7 +18,7 @@ const reachable = `
 	        union all
 	        select format('%s: %s', c.relname, w.privilege)
 	          from pg_class c, unnest('{select,insert,update,delete,truncate,references,trigger}'::text[]) w(privilege)
-	         where c.relnamespace = 'lapse'::regnamespace and c.relkind = 'r'
+	         where c.relnamespace = 'lapse'::regnamespace and c.relkind in ('r', 'v')
 	           and (has_table_privilege($1, c.oid, w.privilege)
 	                or w.privilege in ('select', 'insert', 'update', 'references') and has_any_column_privilege($1, c.oid, w.privilege))
 	        union all
@@ -37,9 +37,9 @@ func TestADeleterMayCallTheFixedFunctionsAndNothingElse(t *testing.T) {
 		w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
 		const own = "delete_1_1(claim lapse.claim, mac bytea, work lapse.work), due_1_1(at_cutoff timestamp with time zone, quiet bigint[]), "
 		const want = own +
-			"enter(claim lapse.claim, work lapse.work, policy integer, version integer, largest integer), inspect(policy integer, version integer), cascade_statement(root oid, due text), held_keys(hold integer), resting_keys(policy integer, leaf oid, at timestamp with time zone), held_rows(policy integer, version integer), " +
+			"enter(claim lapse.claim, work lapse.work, policy integer, version integer, largest integer, proof bytea), inspect(policy integer, version integer), cascade_statement(root oid, due text), held_keys(hold integer, proof bytea), resting_keys(policy integer, version integer, leaf oid, at timestamp with time zone, proof bytea), held_rows(policy integer, version integer, proof bytea), " +
 			"leave(claim lapse.claim, work lapse.work, picked bigint, deleted bigint, before bigint[], last text[], ended boolean, left_behind boolean), " +
-			"candidates(policy integer, version integer, ordered_by name, upto timestamp without time zone, settled timestamp without time zone, quiet bigint[]), inspect_leaf(policy integer, version integer, leaf oid, name text, checks boolean, OUT spared text, OUT kept boolean, OUT low timestamp with time zone, OUT low_until timestamp with time zone), clear(claim lapse.claim, work lapse.work), " +
+			"caller: select, candidates(policy integer, version integer, ordered_by name, upto timestamp without time zone, settled timestamp without time zone, quiet bigint[]), inspect_leaf(policy integer, version integer, leaf oid, name text, checks boolean, proof bytea, OUT spared text, OUT kept boolean, OUT low timestamp with time zone, OUT low_until timestamp with time zone), clear(claim lapse.claim, work lapse.work), " +
 			"look(claim lapse.claim, work lapse.work, leaf text), pin(), record(claim lapse.claim, mac bytea, work lapse.work), " +
 			"awaited(relation oid), part(claim lapse.claim, work lapse.work, due_column name), leave_drop(claim lapse.claim, work lapse.work, why text), " +
 			"record_drop(claim lapse.claim, mac bytea, work lapse.work, rows bigint, oldest timestamp with time zone, newest timestamp with time zone), " +

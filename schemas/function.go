@@ -87,7 +87,7 @@ func setting(line string) string {
 
 // batchFunctions are the functions of the catalog that a batch runs, besides the policy's own.
 var batchFunctions = []string{
-	"lapse.enforced_holds", "lapse.held_along", "lapse.held_keys", "lapse.held_on",
+	"lapse.enforced_holds", "lapse.held_along", "lapse.held_keys", "lapse.held_on", "lapse.check_caller", "lapse.is_caller", "lapse.may_ask",
 	"lapse.clear", "lapse.code", "lapse.distrusted", "lapse.enter", "lapse.examine", "lapse.familiar", "lapse.half_latitude", "lapse.held", "lapse.intruders", "lapse.joined", "lapse.keep", "lapse.lease_time", "lapse.leave", "lapse.look", "lapse.low_mark", "lapse.mark_time", "lapse.pin", "lapse.publications_fault", "lapse.publications_trouble",
 	"lapse.reach", "lapse.record", "lapse.resist", "lapse.resting", "lapse.resting_keys", "lapse.same_table", "lapse.signature", "lapse.surroundings", "lapse.system_identifier", "lapse.timeline", "lapse.unseen", "lapse.worth_a_mark",
 	"lapse.gone", "lapse.removed", "lapse.set_key", "lapse.sets", "lapse.unpromised",
@@ -96,25 +96,31 @@ var batchFunctions = []string{
 
 // lookFunctions are the functions of the catalog that a look runs, besides the policy's own.
 var lookFunctions = []string{
-	"lapse.enforced_holds", "lapse.held_along", "lapse.held_keys", "lapse.held_on", "lapse.leaves",
+	"lapse.enforced_holds", "lapse.held_along", "lapse.held_keys", "lapse.held_on", "lapse.check_caller", "lapse.is_caller", "lapse.may_ask", "lapse.leaves",
 	"lapse.candidates", "lapse.code", "lapse.distrusted", "lapse.examine", "lapse.familiar", "lapse.few_leaves", "lapse.half_latitude", "lapse.held", "lapse.inspect_leaf", "lapse.intruders", "lapse.joined",
 	"lapse.low_mark", "lapse.mark_time", "lapse.pin", "lapse.reach", "lapse.resting", "lapse.resting_keys", "lapse.same_table", "lapse.signature", "lapse.surroundings", "lapse.tree_of", "lapse.tree_signature", "lapse.unseen", "lapse.worth_a_mark",
 	"lapse.set_key", "lapse.sets", "lapse.unpromised",
 }
 
 // DeleterFunctions are the functions of the catalog that a deleter may call, as GRANT names them. It has no other right
-// in schema lapse.
+// in schema lapse but to read CallerView.
 func DeleterFunctions() []string {
 	return []string{
-		"lapse.held_keys(int)", "lapse.held_rows(int, int)", "lapse.resting_keys(int, oid, timestamptz)",
-		"lapse.enter(lapse.claim, lapse.work, int, int, int)", "lapse.look(lapse.claim, lapse.work, text)",
+		"lapse.held_keys(int, bytea)", "lapse.held_rows(int, int, bytea)", "lapse.resting_keys(int, int, oid, timestamptz, bytea)",
+		"lapse.enter(lapse.claim, lapse.work, int, int, int, bytea)", "lapse.look(lapse.claim, lapse.work, text)",
 		"lapse.record(lapse.claim, bytea, lapse.work)", "lapse.resist(lapse.claim, lapse.work, text[], text, text, text, text, text, text)",
 		"lapse.leave(lapse.claim, lapse.work, bigint, bigint, bigint[], text[], boolean, boolean)", "lapse.clear(lapse.claim, lapse.work)", "lapse.inspect(int, int)",
 		"lapse.pin()", "lapse.cascade_statement(oid, text)", "lapse.part(lapse.claim, lapse.work, name)", "lapse.awaited(oid)",
 		"lapse.record_drop(lapse.claim, bytea, lapse.work, bigint, timestamptz, timestamptz)", "lapse.leave_drop(lapse.claim, lapse.work, text)",
-		"lapse.candidates(int, int, name, timestamp, timestamp, bigint[])", "lapse.inspect_leaf(int, int, oid, text, boolean)",
+		"lapse.candidates(int, int, name, timestamp, timestamp, bigint[])", "lapse.inspect_leaf(int, int, oid, text, boolean, bytea)",
 	}
 }
+
+// CallerView proves to the catalog's functions which deleter calls them.
+const CallerView = "lapse.caller"
+
+// CallerProof is SQL for that proof.
+const CallerProof = "(select caller.proof from " + CallerView + ")"
 
 // CatalogFunctions returns all functions of the newest catalog, by name.
 func CatalogFunctions(roles Roles) ([]Function, error) {

@@ -95,7 +95,7 @@ func TestEveryFunctionOfABatchIsInTheMigrations(t *testing.T) {
 			t.Errorf("%s belongs to %s, settings %q", f.Name, f.Owner, f.Settings)
 		}
 	}
-	const want = "awaited clear code distrusted enforced_holds enter examine familiar gone half_latitude held held_along held_keys held_on intruders joined keep lease_time leave leave_drop leaves look low_mark mark_time part part_of pin publications_fault publications_trouble reach record record_drop referring removed resist resting resting_keys same_table set_key sets signature surroundings system_identifier timeline unpromised unseen worth_a_mark"
+	const want = "awaited check_caller clear code distrusted enforced_holds enter examine familiar gone half_latitude held held_along held_keys held_on intruders is_caller joined keep lease_time leave leave_drop leaves look low_mark mark_time may_ask part part_of pin publications_fault publications_trouble reach record record_drop referring removed resist resting resting_keys same_table set_key sets signature surroundings system_identifier timeline unpromised unseen worth_a_mark"
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

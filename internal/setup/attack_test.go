@@ -109,7 +109,7 @@ func TestADeleterLentToItsOwnerCannotMakeEvidence(t *testing.T) {
 		for session, states := range map[string][]string{a: {"42501", "LP018"}, p.roles.Executor: {"LP002", "LP018"}} {
 			conn := db.ConnectAs(t, session)
 			for i, command := range []string{
-				`select lapse.enter(null, null, 1, 1, 1)`, `select lapse.look(null, null, 'x')`,
+				`select lapse.enter(null, null, 1, 1, 1, null)`, `select lapse.look(null, null, 'x')`,
 				`select lapse.record(null, '\x00', null)`, `select lapse.leave(null, null, 1, 1, '{1}', null, true, false)`,
 			} {
 				var state string

@@ -88,7 +88,7 @@ const deleterSQL = `
 	                                 or m.admin_option and u.rolname <> session_user, true)), ''),
 	       f.powerful,
 	       coalesce(pg_has_role(session_user, f.deleter, case when f.options then 'set' else 'member' end), false),
-	       coalesce(has_schema_privilege(f.deleter, 'lapse', 'usage')
+	       coalesce(has_schema_privilege(f.deleter, 'lapse', 'usage') and has_table_privilege(f.deleter, $7, 'select')
 	                and (select bool_and(has_function_privilege(f.deleter, w, 'execute')) from unnest($6::text[]) w), false),
 	       exists (select from lapse.deleter r where r.role = $2 and r.owner = f.owner),
 	       array(select distinct quote_ident(s.nspname)
@@ -195,7 +195,7 @@ func EnsureDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles)
 }
 
 func (e *equipping) look(ctx context.Context) (deleter, error) {
-	rows, err := e.tx.Query(ctx, deleterSQL, e.t.OID, e.name, e.t.oids()[1:], e.t.Column, e.roles.Owner, schemas.DeleterFunctions())
+	rows, err := e.tx.Query(ctx, deleterSQL, e.t.OID, e.name, e.t.oids()[1:], e.t.Column, e.roles.Owner, schemas.DeleterFunctions(), schemas.CallerView)
 	if err != nil {
 		return deleter{}, fmt.Errorf("look at %s: %w", e.name, err)
 	}
@@ -343,6 +343,7 @@ func (e *equipping) equipment() []string {
 	name := schemas.Identifier(e.name)
 	return []string{
 		"grant usage on schema lapse to " + name,
+		"grant select on " + schemas.CallerView + " to " + name,
 		"grant execute on function " + strings.Join(schemas.DeleterFunctions(), ", ") + " to " + name,
 	}
 }

@@ -29,7 +29,7 @@ var auditorReads = []string{
 }
 
 // ownersAlone are the tables that no login reads: what is held, what the checks of batches found, how tables are divided.
-var ownersAlone = []string{"examined", "hold_content", "hold_key", "low_water", "made_index", "tree"}
+var ownersAlone = []string{"caller_secret", "examined", "hold_content", "hold_key", "low_water", "made_index", "tree"}
 
 // pruned are evidence that goes in time, on terms that executor/prune_test.go tries.
 var pruned = []string{"batch", "batch_result"}
@@ -135,7 +135,7 @@ func TestNoRoleCanDoWhatIsNotItsPart(t *testing.T) {
 			}
 			p.denied(conn, "create table lapse.mine ()")
 			p.denied(conn, "create function lapse.mine() returns int language sql as 'select 1'")
-			p.denied(conn, "alter function lapse.enter(lapse.claim, lapse.work, int, int, int) security invoker")
+			p.denied(conn, "alter function lapse.enter(lapse.claim, lapse.work, int, int, int, bytea) security invoker")
 			p.denied(conn, "drop function lapse.pin()")
 			p.denied(conn, "drop schema lapse cascade")
 			p.denied(conn, "alter schema lapse owner to current_user")
@@ -164,7 +164,7 @@ func TestNoRoleCanDoWhatIsNotItsPart(t *testing.T) {
 		p.denied(executor, "select lapse.alarm('x')")
 		p.denied(executor, "select lapse.doubt()")
 		for _, conn := range []*pgx.Conn{executor, auditor} {
-			p.denied(conn, "select lapse.enter(null, null, 1, 1, 1)")
+			p.denied(conn, "select lapse.enter(null, null, 1, 1, 1, null)")
 			p.denied(conn, "select lapse.record(null, null, null)")
 			p.denied(conn, "select lapse.record_publications()")
 			p.denied(conn, "select lapse.begin_publications()")
@@ -184,7 +184,7 @@ func TestNoRoleCanDoWhatIsNotItsPart(t *testing.T) {
 			p.denied(owner, "truncate lapse."+evidence+" cascade")
 		}
 		// A deleter may do with its owner's tables what the owner may, and nothing by way of the catalog: its functions ask who called.
-		p.denied(session[deleter], "select lapse.enter(null, null, 1, 1, 1)")
+		p.denied(session[deleter], "select lapse.enter(null, null, 1, 1, 1, null)")
 		p.denied(session[deleter], "select lapse.record(null, null, null)", schemas.SQLStateInsufficientPrivilege, "LP018")
 		p.denied(session[deleter], "select lapse.delete_1_1(null, null, null)")
 	})

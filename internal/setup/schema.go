@@ -46,7 +46,7 @@ func (e *SchemaError) Error() string {
 // owner in pg_shdepend, unless that is the superuser that initdb made, who has oid 10.
 //
 // Where all belongs to the catalog's owner, nobody else could attach code to it but with a right that was given away, or
-// as a superuser. That is looked at too: triggers other than ours, casts, rules, row security, children, and expressions (of defaults, generated
+// as a superuser. That is looked at too: triggers other than ours, casts, rules but for the one of our view, row security, children, and expressions (of defaults, generated
 // columns, checks, indexes, statistics) that use a function, operator or type from outside.
 const schemaSQL = `
 	with installed as (
@@ -58,7 +58,7 @@ const schemaSQL = `
 	    left join pg_shdepend s on s.dbid = (select oid from pg_database where datname = current_database())
 	         and s.classid = d.classid and s.objid = d.objid and s.objsubid = 0 and s.deptype = 'o'
 	), relation as (
-	  select c.oid, c.relkind from installed join pg_class c on c.relnamespace = installed.oid
+	  select c.oid, c.relkind, c.relkind = 'v' and c.relname = 'caller' as ours from installed join pg_class c on c.relnamespace = installed.oid
 	), part(classid, objid) as (
 	  select 'pg_catalog.pg_class'::regclass, r.oid from relation r
 	  union all
@@ -70,7 +70,9 @@ const schemaSQL = `
 	    from object o join pg_constraint c on c.contypid = o.objid
 	   where o.classid = 'pg_catalog.pg_type'::regclass
 	  union all
-	  select 'pg_catalog.pg_statistic_ext'::regclass, s.oid from relation r join pg_statistic_ext s on s.stxrelid = r.oid
+	  select 'pg_catalog.pg_rewrite'::regclass, w.oid from relation r join pg_rewrite w on w.ev_class = r.oid
+  union all
+  select 'pg_catalog.pg_statistic_ext'::regclass, s.oid from relation r join pg_statistic_ext s on s.stxrelid = r.oid
 	), finding(what) as (
 	  select format('%s belongs to %I', pg_describe_object(o.classid, o.objid, 0), pg_get_userbyid(o.owner))
 	    from object o
@@ -81,7 +83,7 @@ const schemaSQL = `
 	  union all
 	  select format('%s is no plain table', pg_describe_object('pg_catalog.pg_class'::regclass, r.oid, 0))
 	    from relation r
-	   where r.relkind in ('v', 'm', 'f', 'p')
+	   where r.relkind in ('v', 'm', 'f', 'p') and not r.ours
 	  union all
 	  select format('%s calls %s of %I', pg_describe_object('pg_catalog.pg_trigger'::regclass, t.oid, 0), f.oid::regprocedure,
 	                pg_get_userbyid(f.proowner))
@@ -99,6 +101,7 @@ const schemaSQL = `
 	  union all
 	  select pg_describe_object('pg_catalog.pg_rewrite'::regclass, w.oid, 0)
 	    from relation r join pg_rewrite w on w.ev_class = r.oid
+   where not (r.ours and w.rulename = '_RETURN')
 	  union all
 	  select pg_describe_object('pg_catalog.pg_policy'::regclass, p.oid, 0)
 	    from relation r join pg_policy p on p.polrelid = r.oid

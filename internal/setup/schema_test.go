@@ -105,6 +105,10 @@ func TestWhatOthersPutIntoOurSchemaIsNamed(t *testing.T) {
 			{`create type lapse.mine as enum ('a')`, "type lapse.mine belongs to postgres", `drop type lapse.mine`},
 			{`create operator lapse.=== (function = int4eq, leftarg = int, rightarg = int)`, "operator lapse.===(integer,integer) belongs to postgres", `drop operator lapse.=== (int, int)`},
 			{`create view lapse.mine as select 1 as one; alter view lapse.mine owner to ` + p.roles.Owner, "view lapse.mine is no plain table", `drop view lapse.mine`},
+			{
+				`create or replace view lapse.caller as select convert_to(evil.hit()::text, 'UTF8') as proof`,
+				"rule _RETURN on view lapse.caller uses function evil.hit()", `create or replace view lapse.caller as select secret as proof from lapse.caller_secret`,
+			},
 			{`create trigger mine before insert on lapse.run for each row execute function evil.on_change()`, "trigger mine on table lapse.run calls evil.on_change() of " + mallory, `drop trigger mine on lapse.run`},
 			{`create rule mine as on insert to lapse.run do also select 1`, "rule mine on table lapse.run", `drop rule mine on lapse.run`},
 			{`create policy mine on lapse.run using (true)`, "policy mine on table lapse.run", `drop policy mine on lapse.run`},

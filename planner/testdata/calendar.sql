@@ -17,7 +17,7 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 as $lapse$
 declare
-  place   lapse.place := lapse.enter(claim, work, 2, 1, 100);
+  place   lapse.place := lapse.enter(claim, work, 2, 1, 100, (select caller.proof from lapse.caller));
   bound   timestamp without time zone := (claim.cutoff - interval '7 years' + interval '4 days' + interval '2 days') at time zone 'UTC';
   shape   text := coalesce(work.shape, 'range');
   kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
@@ -220,7 +220,7 @@ begin
         mark := place.mark;
         raise sqlstate 'LP099';
       end if;
-      select * into sight from lapse.inspect_leaf(2, 1, place.leaf, place.name, fresh < 50);
+      select * into sight from lapse.inspect_leaf(2, 1, place.leaf, place.name, fresh < 50, (select caller.proof from lapse.caller));
       kept := sight.kept;
       if not kept then
         fresh := fresh + 1;
@@ -296,7 +296,7 @@ begin
   -- What is looked at cannot be another's view or table by the time that it is read. Reading takes the same lock.
   lock table only shop."Or'ders" in access share mode;
   root := lapse.inspect(2, 1);
-  spared := lapse.held_rows(2, 1);
+  spared := lapse.held_rows(2, 1, (select caller.proof from lapse.caller));
   if spared is null then
     held := 0;
   elsif at_most is distinct from 0 then

@@ -17,7 +17,7 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 as $lapse$
 declare
-  place   lapse.place := lapse.enter(claim, work, 10, 1, 5000);
+  place   lapse.place := lapse.enter(claim, work, 10, 1, 5000, (select caller.proof from lapse.caller));
   bound   timestamp with time zone := claim.cutoff - interval '30 days';
   shape   text := coalesce(work.shape, 'range');
   kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
@@ -230,7 +230,7 @@ begin
         mark := place.mark;
         raise sqlstate 'LP099';
       end if;
-      select * into sight from lapse.inspect_leaf(10, 1, place.leaf, place.name, fresh < 50);
+      select * into sight from lapse.inspect_leaf(10, 1, place.leaf, place.name, fresh < 50, (select caller.proof from lapse.caller));
       kept := sight.kept;
       if not kept then
         fresh := fresh + 1;
@@ -303,7 +303,7 @@ begin
   -- What is looked at cannot be another's view or table by the time that it is read. Reading takes the same lock.
   lock table only public.docs in access share mode;
   root := lapse.inspect(10, 1);
-  spared := lapse.held_rows(10, 1);
+  spared := lapse.held_rows(10, 1, (select caller.proof from lapse.caller));
   if spared is null then
     held := 0;
   elsif at_most is distinct from 0 then

@@ -19,7 +19,7 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 as $lapse$
 declare
-  place   lapse.place := lapse.enter(claim, work, 11, 1, 5000);
+  place   lapse.place := lapse.enter(claim, work, 11, 1, 5000, (select caller.proof from lapse.caller));
   bound   timestamp with time zone := claim.cutoff - interval '1 day';
   shape   text := coalesce(work.shape, 'pick');
   kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
@@ -184,7 +184,7 @@ begin
         mark := place.mark;
         raise sqlstate 'LP099';
       end if;
-      select * into sight from lapse.inspect_leaf(11, 1, place.leaf, place.name, fresh < 50);
+      select * into sight from lapse.inspect_leaf(11, 1, place.leaf, place.name, fresh < 50, (select caller.proof from lapse.caller));
       kept := sight.kept;
       if not kept then
         fresh := fresh + 1;
@@ -262,7 +262,7 @@ begin
   -- What is looked at cannot be another's view or table by the time that it is read. Reading takes the same lock.
   lock table only public.carts, only public."Reg" in access share mode;
   root := lapse.inspect(11, 1);
-  spared := lapse.held_rows(11, 1);
+  spared := lapse.held_rows(11, 1, (select caller.proof from lapse.caller));
   if spared is null then
     held := 0;
   elsif at_most is distinct from 0 then

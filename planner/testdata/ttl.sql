@@ -17,7 +17,7 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 as $lapse$
 declare
-  place   lapse.place := lapse.enter(claim, work, 5, 1, 5000);
+  place   lapse.place := lapse.enter(claim, work, 5, 1, 5000, (select caller.proof from lapse.caller));
   bound   timestamp with time zone := claim.cutoff;
   shape   text := coalesce(work.shape, 'range');
   kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
@@ -219,7 +219,7 @@ begin
         mark := place.mark;
         raise sqlstate 'LP099';
       end if;
-      select * into sight from lapse.inspect_leaf(5, 1, place.leaf, place.name, fresh < 50);
+      select * into sight from lapse.inspect_leaf(5, 1, place.leaf, place.name, fresh < 50, (select caller.proof from lapse.caller));
       kept := sight.kept;
       if not kept then
         fresh := fresh + 1;
@@ -295,7 +295,7 @@ begin
   -- What is looked at cannot be another's view or table by the time that it is read. Reading takes the same lock.
   lock table only public.carts in access share mode;
   root := lapse.inspect(5, 1);
-  spared := lapse.held_rows(5, 1);
+  spared := lapse.held_rows(5, 1, (select caller.proof from lapse.caller));
   if spared is null then
     held := 0;
   elsif at_most is distinct from 0 then

@@ -27,7 +27,7 @@ comment on column lapse.batch.told is 'The columns that the batch''s events have
 comment on column lapse.batch.due is 'How the auditor finds out from the log whether a row was due; null where it does not.';
 
 drop function lapse.enter(lapse.claim, lapse.work, int, int, int);
-create function lapse.enter(claim lapse.claim, work lapse.work, policy int, version int, largest int) returns lapse.place
+create function lapse.enter(claim lapse.claim, work lapse.work, policy int, version int, largest int, proof bytea) returns lapse.place
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
@@ -131,6 +131,7 @@ begin
   if leaf is null then
     raise exception 'relation % is gone', claim.target using errcode = 'LP005';
   end if;
+  perform lapse.check_caller(enter.policy, enter.version, enter.proof); -- what it returns says which rows are held
   spared := concat_ws(' or ', lapse.held(enter.policy, enter.version, claim.target), lapse.resting(enter.policy, enter.version, claim.target));
   if shard.cursor is null then
     select m.upto, m.full_at into low, began from lapse.low_mark(enter.policy, enter.version, claim.target) m;

@@ -101,8 +101,56 @@ end
 $lapse$;
 comment on function lapse.enforced_holds is 'The holds that batches heed.';
 
--- held_keys are the keys of a hold. Conditions call it, in a batch or a survey, as the deleter.
-create function lapse.held_keys(hold int) returns table (key text[])
+-- caller says by what right somebody asks which rows must stay. A SECURITY DEFINER function does not see who called it; a view does:
+-- current_user in it is the role that reads it. The proof is of that role, and worth nothing in another session or transaction. So code
+-- that a table's owner gets to run as its deleter, with the executor's login, can prove to be that deleter and no other one.
+create table lapse.caller_secret (
+  only_row boolean primary key default true check (only_row),
+  secret   bytea not null check (octet_length(secret) = 32)
+);
+comment on table lapse.caller_secret is 'What lapse.caller makes its proofs with. Only the catalog''s owner may read it, and nobody publishes it.';
+comment on column lapse.caller_secret.only_row is 'There is one row.';
+comment on column lapse.caller_secret.secret is 'Random bytes.';
+revoke all on lapse.caller_secret from public;
+insert into lapse.caller_secret (secret) select sha256(convert_to(concat(gen_random_uuid(), gen_random_uuid()), 'UTF8'));
+
+create view lapse.caller as
+  select sha256(convert_to(concat_ws(' ', pg_backend_pid(), extract(epoch from now()), current_user), 'UTF8') || s.secret) as proof
+    from lapse.caller_secret s;
+comment on view lapse.caller is 'Proves to a function of the catalog which role reads it. For deleters.';
+comment on column lapse.caller.proof is 'Worth something in this session and transaction only.';
+
+-- is_caller reports whether a proof is of a role.
+create function lapse.is_caller(role name, proof bytea) returns boolean
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+begin
+  return coalesce(is_caller.proof = (
+    select sha256(convert_to(concat_ws(' ', pg_backend_pid(), extract(epoch from now()), is_caller.role), 'UTF8') || s.secret)
+      from lapse.caller_secret s), false);
+end
+$lapse$;
+comment on function lapse.is_caller is 'Reports whether a proof is of a role: see lapse.caller.';
+
+-- check_caller refuses all but the deleter of the owner that a policy's table has at the moment.
+create function lapse.check_caller(policy int, version int, proof bytea) returns void
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+begin
+  if not exists (select from lapse.policy p join pg_class c on c.oid = p.table_oid join lapse.deleter d on d.owner = c.relowner
+                  where p.id = check_caller.policy and p.version = check_caller.version and lapse.is_caller(d.role, check_caller.proof)) then
+    raise exception 'only the deleter of the owner of its table may ask which rows policy % must leave', check_caller.policy
+      using errcode = 'insufficient_privilege';
+  end if;
+end
+$lapse$;
+comment on function lapse.check_caller is 'Refuses who is not the deleter of the owner of a policy''s table.';
+
+-- held_keys are the keys of a hold. Conditions call it, in a batch or a survey, as the deleter: of holds on tables of the deleter's owner,
+-- and on those that it may read and to which foreign keys lead from a table of that owner by ON DELETE CASCADE.
+create function lapse.held_keys(hold int, proof bytea) returns table (key text[])
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
@@ -111,6 +159,10 @@ begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'only a member of % may ask which rows are held', {{.ExecutorText}} using errcode = 'insufficient_privilege';
   end if;
+  if not lapse.may_ask(held_keys.hold, held_keys.proof) then
+    raise exception 'hold % is on no table of the owner whose deleter asks, nor on one that it may read and its deletions reach', held_keys.hold
+      using errcode = 'insufficient_privilege';
+  end if;
   return query select k.key from lapse.hold_key k where k.hold = held_keys.hold;
   if not found then
     raise exception 'the keys of hold % are gone', held_keys.hold using errcode = 'LP024';
@@ -118,6 +170,44 @@ begin
 end
 $lapse$;
 comment on function lapse.held_keys is 'The keys of a hold, for the conditions of deletion and survey functions.';
+
+-- may_ask reports whether a deleter may have the keys of a hold. The way is looked for upwards, from what the hold is on.
+create function lapse.may_ask(hold int, proof bytea) returns boolean
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+#variable_conflict use_column
+declare
+  deleter record;
+  on_it   oid[];
+begin
+  select d.role, d.owner into deleter from lapse.deleter d where lapse.is_caller(d.role, may_ask.proof);
+  if not found then
+    return false;
+  end if;
+  select array_agg(c.oid) into on_it
+    from lapse.hold h
+   cross join lateral unnest(h.table_oid || h.relations) r(oid)
+    join pg_class c on c.oid = r.oid
+   where h.id = may_ask.hold;
+  if exists (select from pg_class c where c.oid = any (on_it) and c.relowner = deleter.owner) then
+    return true;
+  end if;
+  return exists (
+    with recursive k as materialized (
+      select coalesce(pg_partition_root(c.conrelid)::oid, c.conrelid) as child, coalesce(pg_partition_root(c.confrelid)::oid, c.confrelid) as parent
+        from pg_constraint c
+       where c.contype = 'f' and c.confdeltype = 'c'
+    ), up(node) as (
+      select coalesce(pg_partition_root(r.oid)::oid, r.oid) from unnest(on_it) r(oid)
+       where has_table_privilege(deleter.role, r.oid, 'select') or has_table_privilege(deleter.role, pg_partition_root(r.oid), 'select')
+      union
+      select k.parent from up join k on k.child = up.node
+    )
+    select from up join pg_class c on c.oid = up.node where c.relowner = deleter.owner);
+end
+$lapse$;
+comment on function lapse.may_ask is 'Reports whether the deleter that proves to be the caller may have the keys of a hold.';
 
 -- held_on is SQL that is true of the rows t of a relation that one of some holds is on, null where none is. The relation is a
 -- table, a partition of one, or a partitioned table: then a hold may be on some of its leaves.
@@ -318,7 +408,7 @@ $lapse$;
 comment on function lapse.held is 'SQL that is true of the held rows of a leaf, or of the policy''s table; null where there are none.';
 
 -- held_rows is held for the policy's whole table, for its survey function.
-create function lapse.held_rows(policy int, version int) returns text
+create function lapse.held_rows(policy int, version int, proof bytea) returns text
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
@@ -326,10 +416,7 @@ begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'only a member of % may count what is due', {{.ExecutorText}} using errcode = 'insufficient_privilege';
   end if;
-  -- Conditions name people. Code that a policy trusts runs as its deleter, inside a batch; a survey has no transaction id.
-  if pg_current_xact_id_if_assigned() is not null then
-    raise exception 'a survey is no part of a transaction that writes' using errcode = 'LP018';
-  end if;
+  perform lapse.check_caller(held_rows.policy, held_rows.version, held_rows.proof);
   return lapse.held(held_rows.policy, held_rows.version,
     (select p.table_oid from lapse.policy p where p.id = held_rows.policy and p.version = held_rows.version));
 end
@@ -350,15 +437,15 @@ $lapse$;
 comment on function lapse.set_hold_version is 'Writes the number of the last hold that was requested into every gate.';
 
 revoke all on function
-  lapse.enforced_holds(), lapse.held_keys(int), lapse.held_on(oid, int[]), lapse.held_along(oid, oid, oid[], int[], name), lapse.held(int, int, oid),
-  lapse.held_rows(int, int), lapse.set_hold_version() from public;
+  lapse.enforced_holds(), lapse.is_caller(name, bytea), lapse.check_caller(int, int, bytea), lapse.may_ask(int, bytea), lapse.held_keys(int, bytea), lapse.held_on(oid, int[]), lapse.held_along(oid, oid, oid[], int[], name), lapse.held(int, int, oid),
+  lapse.held_rows(int, int, bytea), lapse.set_hold_version() from public;
 
 do $do$
 declare
   deleter name;
 begin
   for deleter in select d.role from lapse.deleter d join pg_roles r on r.rolname = d.role loop
-    execute format('grant execute on function lapse.held_keys(int), lapse.held_rows(int, int) to %I', deleter);
+    execute format('grant select on lapse.caller to %1$I; grant execute on function lapse.held_keys(int, bytea), lapse.held_rows(int, int, bytea) to %1$I', deleter);
   end loop;
 end
 $do$;

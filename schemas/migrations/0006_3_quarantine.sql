@@ -40,7 +40,7 @@ comment on column lapse.quarantine.retry_at is 'Not tried again before.';
 
 -- resting_keys are the keys of a leaf's rows that are in quarantine and not to be tried at an instant. Conditions call it, in a batch, a
 -- look or a survey, as the deleter: in a statement's text the server would log them with the first error.
-create function lapse.resting_keys(policy int, leaf oid, at timestamptz) returns table (key text[])
+create function lapse.resting_keys(policy int, version int, leaf oid, at timestamptz, proof bytea) returns table (key text[])
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
@@ -49,13 +49,7 @@ begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'only a member of % may ask which rows rest', {{.ExecutorText}} using errcode = 'insufficient_privilege';
   end if;
-  -- Code that a policy trusts runs as its deleter, inside a batch: it learns nothing of other policies' rows. A look has no transaction id.
-  if pg_current_xact_id_if_assigned() is not null then
-    if not exists (select from lapse.shard s
-                    where s.policy_id = resting_keys.policy and not s.done and s.entered = pg_current_xact_id_if_assigned()) then
-      raise exception 'this transaction is no batch of policy %', resting_keys.policy using errcode = 'LP018';
-    end if;
-  end if;
+  perform lapse.check_caller(resting_keys.policy, resting_keys.version, resting_keys.proof);
   return query
   select q.key from lapse.quarantine q
    where q.policy_id = resting_keys.policy and q.leaf = resting_keys.leaf and q.retry_at > resting_keys.at;
@@ -84,7 +78,8 @@ begin
     from lapse.policy p
    cross join lateral rows from (jsonb_to_recordset(p.spec -> 'key') as (name text, type text, plain boolean)) with ordinality as k(name, type, plain, n)
    where p.id = resting.policy and p.version = resting.version;
-  return format('(%s) in (select %s from lapse.resting_keys(%s, %s, %L) k)', names, keys, resting.policy, resting.leaf, at);
+  return format('(%s) in (select %s from lapse.resting_keys(%s, %s, %s, %L, (select caller.proof from lapse.caller)) k)', names, keys, resting.policy, resting.version,
+    resting.leaf, at);
 end
 $lapse$;
 comment on function lapse.resting is 'SQL that is true of the rows of a leaf that are in quarantine and not to be tried yet; null where there are none.';
@@ -197,5 +192,5 @@ $lapse$;
 comment on function lapse.forgive is 'The policy''s table was looked through: rows whose next try had come leave the quarantine. For the executor.';
 
 revoke all on function lapse.resist(lapse.claim, lapse.work, text[], text, text, text, text, text, text), lapse.forgive(int, timestamptz),
-  lapse.resting_keys(int, oid, timestamptz) from public;
+  lapse.resting_keys(int, int, oid, timestamptz, bytea) from public;
 grant execute on function lapse.forgive(int, timestamptz) to {{.Executor}};

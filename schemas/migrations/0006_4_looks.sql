@@ -233,7 +233,7 @@ comment on function lapse.few_leaves is 'How many leaves with rows that can be d
 -- kept says that the checks need not be made again by acquaint. Where they would have to be, and checks is false, spared is null, and the
 -- leaf must not be read. low is as in lapse.place, and counts until low_until.
 create function lapse.inspect_leaf(
-  policy int, version int, leaf oid, name text, checks boolean, out spared text, out kept boolean, out low timestamptz, out low_until timestamptz
+  policy int, version int, leaf oid, name text, checks boolean, proof bytea, out spared text, out kept boolean, out low timestamptz, out low_until timestamptz
 )
 returns record
 language plpgsql stable security definer
@@ -245,10 +245,7 @@ begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'only a member of % may look', {{.ExecutorText}} using errcode = 'insufficient_privilege';
   end if;
-  -- What it returns says which rows are held. Code that a policy trusts runs as its deleter, inside a batch; a look has no transaction id.
-  if pg_current_xact_id_if_assigned() is not null then
-    raise exception 'a look is no part of a transaction that writes' using errcode = 'LP018';
-  end if;
+  perform lapse.check_caller(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.proof); -- what it returns says which rows are held
   select f.name into known from lapse.familiar(inspect_leaf.policy, inspect_leaf.version, inspect_leaf.leaf) f;
   kept := found;
   if not kept and not inspect_leaf.checks then
