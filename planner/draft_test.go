@@ -351,7 +351,7 @@ func TestTheJSONOfASurveyHasTheKeysThatProgramsRead(t *testing.T) {
 	must(t, err)
 	var keys map[string]any
 	must(t, json.Unmarshal(text, &keys))
-	for _, key := range strings.Fields("policy table at due due_is oldest_due newest_due cascades method order shards slices rows_per_second pace_from estimate_ns breaker statement warnings") {
+	for _, key := range strings.Fields("policy table at due due_is oldest_due newest_due cascades method order shards slices rows_per_second pace_from estimate_seconds breaker statement warnings") {
 		if _, there := keys[key]; !there {
 			t.Errorf("%s is missing in %s", key, text)
 		}

@@ -22,7 +22,7 @@ type Survey struct {
 	Version schemas.PolicyVersion `json:"version,omitempty"` // 0: not applied
 	State   schemas.State         `json:"state,omitempty"`
 	Table   string                `json:"table"`
-	At      time.Time             `json:"at"` // the cutoff
+	At      time.Time             `json:"at,omitzero"` // the cutoff
 	Due     int64                 `json:"due"`
 	DueIs   Count                 `json:"due_is,omitempty"`     // "" where nothing was counted
 	Held    int64                 `json:"held"`                 // would be due, but for a hold on them or on what goes along
@@ -45,12 +45,12 @@ type Survey struct {
 
 	RowsPerSecond float64       `json:"rows_per_second"`
 	SpeedFrom     SpeedSource   `json:"pace_from"`
-	Estimate      time.Duration `json:"estimate_ns"`
-	Beside        time.Duration `json:"estimate_beside_application_ns,omitempty"` // at gentle pace, while others have the server do anything
-	Runs          int64         `json:"runs,omitempty"`                           // how many it takes where a run is bounded
-	Gentle        bool          `json:"gentle,omitempty"`                         // the speed is that of gentle pace on a server that has nothing else to do: a part of the time
-	Window        string        `json:"window,omitempty"`                         // in which alone it deletes
-	Windows       int64         `json:"windows,omitempty"`                        // how many times it has to open for that
+	Estimate      time.Duration `json:"estimate_seconds"`
+	Beside        time.Duration `json:"estimate_beside_application_seconds,omitempty"` // at gentle pace, while others have the server do anything
+	Runs          int64         `json:"runs,omitempty"`                                // how many it takes where a run is bounded
+	Gentle        bool          `json:"gentle,omitempty"`                              // the speed is that of gentle pace on a server that has nothing else to do: a part of the time
+	Window        string        `json:"window,omitempty"`                              // in which alone it deletes
+	Windows       int64         `json:"windows,omitempty"`                             // how many times it has to open for that
 	Breaker       Breaker       `json:"breaker"`
 
 	Statement string `json:"statement"` // the pick on the largest leaf

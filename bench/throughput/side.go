@@ -74,12 +74,16 @@ func (s side) run(ctx context.Context, at place, limit time.Duration) (timing, e
 		return p, err
 	}
 	var summary struct {
-		Policies []struct{ Outcome string }
+		Policies []struct{ Outcome string } // of a lapse before its results had an envelope
+		Result   struct {
+			Policies []struct{ Outcome string }
+		}
 	}
 	if err := json.Unmarshal(output, &summary); err != nil {
 		return p, fmt.Errorf("read what lapse run printed: %w", err)
 	}
-	if len(summary.Policies) != 1 || summary.Policies[0].Outcome != "finished" {
+	policies := append(summary.Policies, summary.Result.Policies...)
+	if len(policies) != 1 || policies[0].Outcome != "finished" {
 		return p, fmt.Errorf("%s: the run did not finish: %s", s.name, output)
 	}
 	return p, nil

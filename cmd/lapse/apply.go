@@ -58,8 +58,13 @@ Policies that are in force and not in the file stay, unless --prune is given.`,
 	flags.BoolVar(&c.prune, "prune", false, "drop policies that are not in the file")
 	flags.BoolVar(&c.arm, "arm", false, "arm versions by which more falls due")
 	flags.StringVar(&c.reason, "reason", "", "`why`, for the record")
-	jsonFlag(cmd, &c.asJSON)
+	a.jsonFlag(cmd)
 	return cmd
+}
+
+// appliedChanges is what `lapse apply` prints.
+type appliedChanges struct {
+	Changes setup.Changes `json:"changes"`
 }
 
 // applier makes the policies equal a file. See internal/setup for the steps.
@@ -69,7 +74,7 @@ type applier struct {
 	files              []string
 	reason             string
 	dryRun, yes, prune bool
-	arm, asJSON        bool
+	arm                bool
 	auditRequired      bool
 }
 
@@ -102,7 +107,7 @@ func (a *applier) run(ctx context.Context) error {
 	}
 	err = a.apply(ctx, does, changes)
 	if a.asJSON {
-		err = errors.Join(err, a.printJSON(map[string]any{"changes": changes}))
+		err = errors.Join(err, a.printJSON(appliedChanges{changes}))
 	}
 	return err
 }

@@ -18,7 +18,7 @@ import (
 )
 
 func (a *app) auditCommand() *cobra.Command {
-	var once, wait, asJSON bool
+	var once, wait bool
 	var to string
 	cmd := &cobra.Command{
 		Use:   "audit",
@@ -36,7 +36,7 @@ gone on with, behind its last whole line, as long as the slot has not moved on p
 		Args: cobra.NoArgs,
 	}
 	cmd.RunE = a.untilStopped(&once, func(cmd *cobra.Command) error {
-		if asJSON && !once {
+		if a.asJSON && !once {
 			return wrongUsage("--json needs --once: without it there is no result to print")
 		}
 		s, err := a.settings()
@@ -47,7 +47,7 @@ gone on with, behind its last whole line, as long as the slot has not moved on p
 			if a.overrides.HTTP != "" {
 				return wrongUsage("--to and --http exclude one another")
 			}
-			return a.copyEvents(cmd.Context(), s, to, once, asJSON)
+			return a.copyEvents(cmd.Context(), s, to, once)
 		}
 		if wait && !once {
 			return wrongUsage("--wait needs --once: without it a second auditor waits anyway")
@@ -66,13 +66,13 @@ gone on with, behind its last whole line, as long as the slot has not moved on p
 		if err := runParts(cmd.Context(), a.log, append([]part{auditor.part()}, web...)...); err != nil || !once {
 			return besideAnother(err)
 		}
-		return auditor.printReached(cmd.Context(), asJSON)
+		return auditor.printReached(cmd.Context())
 	})
 	cmd.Flags().BoolVar(&once, "once", false, "go up to the present end of the write-ahead log and end")
 	cmd.Flags().BoolVar(&wait, "wait", false, "with --once: wait until an auditor that runs has gone")
 	cmd.Flags().StringVar(&to, "to", "", "write events to this `file`, or - for standard output, and not to Kafka")
 	cmd.Flags().StringVar(&a.overrides.HTTP, "http", "", "serve /healthz, /readyz and /metrics at this `address` (default: not at all)")
-	jsonFlag(cmd, &asJSON)
+	a.jsonFlag(cmd)
 	return cmd
 }
 
@@ -239,14 +239,21 @@ const auditStop = 15 * time.Second
 
 func (a *auditor) part() part { return part{name: "audit", run: a.Run, stop: auditStop} }
 
+// auditedTo is what `lapse audit --once` prints. Where events were copied, From and Events say which.
+type auditedTo struct {
+	From    *string `json:"from"`
+	Reached string  `json:"reached"`
+	Events  *int    `json:"events"`
+}
+
 // printReached prints where --once came to, unless it was stopped before.
-func (a *auditor) printReached(ctx context.Context, asJSON bool) error {
+func (a *auditor) printReached(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	reached := schemas.LSN(a.until.Load())
-	if asJSON {
-		return a.printJSON(map[string]string{"reached": reached.String()})
+	if a.asJSON {
+		return a.printJSON(auditedTo{Reached: reached.String()})
 	}
 	_, err := fmt.Fprintf(a.out, "everything up to %s is published\n", reached)
 	return err

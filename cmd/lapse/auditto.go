@@ -9,8 +9,8 @@ import (
 )
 
 // copyEvents writes events into a file, or to standard output, from a copy of the slot.
-func (a *app) copyEvents(ctx context.Context, s *config.Settings, to string, once, asJSON bool) (err error) {
-	if to == "-" && asJSON {
+func (a *app) copyEvents(ctx context.Context, s *config.Settings, to string, once bool) (err error) {
+	if to == "-" && a.asJSON {
 		return wrongUsage("--json and --to - exclude one another: what is printed are events, which are JSON")
 	}
 	session, err := a.auditorSession(ctx, s, once)
@@ -49,8 +49,9 @@ func (a *app) copyEvents(ctx context.Context, s *config.Settings, to string, onc
 		return context.Cause(ctx)
 	case to == "-":
 		return nil
-	case asJSON:
-		return a.printJSON(map[string]any{"from": copied.From.String(), "reached": copied.Reached.String(), "events": copied.Events})
+	case a.asJSON:
+		from := copied.From.String()
+		return a.printJSON(auditedTo{&from, copied.Reached.String(), &copied.Events})
 	}
 	_, err = fmt.Fprintf(a.out, "everything from %s up to %s is in %s: %s more\n", copied.From, copied.Reached, to, counted(copied.Events, "event"))
 	return err

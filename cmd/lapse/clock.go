@@ -14,7 +14,6 @@ import (
 )
 
 func (a *app) clockCommand() *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "clock",
 		Short: "Show by which clock rows fall due, and whether it is believed",
@@ -30,16 +29,15 @@ Set the server's clock right first. If it is right, say so: "lapse clock accept"
 			if len(args) > 0 {
 				return noCommand(cmd, args)
 			}
-			return a.does(func(cmd *cobra.Command, _ []string) error { return a.showClock(cmd.Context(), asJSON) })(cmd, args)
+			return a.does(func(cmd *cobra.Command, _ []string) error { return a.showClock(cmd.Context()) })(cmd, args)
 		},
 	}
-	jsonFlag(cmd, &asJSON)
+	a.jsonFlag(cmd)
 	cmd.AddCommand(a.clockAcceptCommand())
 	return cmd
 }
 
 func (a *app) clockAcceptCommand() *cobra.Command {
-	var asJSON bool
 	var reason string
 	cmd := &cobra.Command{
 		Use:   "accept --reason TEXT",
@@ -59,7 +57,7 @@ ahead of the clock is given up: their rows are due when they are due. Look with 
 			if err != nil {
 				return err
 			}
-			if asJSON {
+			if a.asJSON {
 				return a.printJSON(accepted)
 			}
 			fmt.Fprintf(a.out, "accepted: it is %s; %d unfinished shards of runs ahead of it were given up\n",
@@ -68,7 +66,7 @@ ahead of the clock is given up: their rows are due when they are due. Look with 
 		}),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the record")
-	jsonFlag(cmd, &asJSON)
+	a.jsonFlag(cmd)
 	return cmd
 }
 
@@ -86,11 +84,12 @@ type policyClock struct {
 	Policy     schemas.PolicyName `json:"policy"`
 	LastCutoff *time.Time         `json:"last_cutoff,omitempty"` // since the clock was accepted last
 	Measure    time.Time          `json:"measure"`               // what the next cutoff is compared with
-	Reach      string             `json:"reach"`                 // how far after it the next cutoff may be
-	Refused    string             `json:"refused,omitempty"`     // "behind" or "ahead"
+	Reach      string             `json:"-"`                     // how far after it the next cutoff may be, for a person
+	Seconds    float64            `json:"reach_seconds"`
+	Refused    string             `json:"refused,omitempty"` // "behind" or "ahead"
 }
 
-func (a *app) showClock(ctx context.Context, asJSON bool) error {
+func (a *app) showClock(ctx context.Context) error {
 	owner, _, err := a.openOwner(ctx, "lapse clock")
 	if err != nil {
 		return err
@@ -100,7 +99,7 @@ func (a *app) showClock(ctx context.Context, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	if asJSON {
+	if a.asJSON {
 		err = a.printJSON(c)
 	} else {
 		err = a.printClocks(c)
@@ -127,7 +126,7 @@ func readClocks(ctx context.Context, conn *pgx.Conn) (*clocks, error) {
 		       (select max(r.cutoff) from lapse.run r
 		         where r.policy_id = g.policy_id
 		           and r.number > coalesce((select c.after_run from lapse.clock c order by c.id desc limit 1), 0)),
-		       m.last, m.reach::text,
+		       m.last, m.reach::text, extract(epoch from m.reach)::float8,
 		       case when $1::timestamptz < m.last then 'behind' when $1::timestamptz > m.last + m.reach then 'ahead' else '' end
 		  from lapse.gate g
 		 cross join lateral lapse.measure(g.policy_id) m

@@ -15,7 +15,6 @@ import (
 )
 
 func (a *app) doctorCommand() *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what is wrong with server, installation, roles and tables, and how to mend it",
@@ -37,8 +36,8 @@ is a warning. The exit code is 3 when a check fails, and 0 with warnings only.`,
 		if err != nil {
 			return err
 		}
-		if asJSON {
-			err = a.printJSON(map[string]any{"findings": found, "failed": setup.Failed(found)})
+		if a.asJSON {
+			err = a.printJSON(findings{found, setup.Failed(found)})
 		} else {
 			a.printFindings(found)
 		}
@@ -47,8 +46,14 @@ is a warning. The exit code is 3 when a check fails, and 0 with warnings only.`,
 		}
 		return err
 	})
-	jsonFlag(cmd, &asJSON)
+	a.jsonFlag(cmd)
 	return cmd
+}
+
+// findings are what `lapse doctor` prints.
+type findings struct {
+	Findings []setup.Finding `json:"findings"`
+	Failed   bool            `json:"failed"`
 }
 
 func (a *app) examine(ctx context.Context, s *config.Settings) ([]setup.Finding, error) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -83,7 +82,7 @@ func TestWhatTheDoctorPrintsMendsEightFaults(t *testing.T) {
 			Failed   bool
 			Findings []struct{ Check, Grade, Text string }
 		}
-		if err := json.Unmarshal([]byte(out), &answer); err != nil || code != exitDone || answer.Failed || len(answer.Findings) < 15 {
+		if err := resultIn(out, &answer); err != nil || code != exitDone || answer.Failed || len(answer.Findings) < 15 {
 			t.Errorf("as JSON: exit code %d, %v\n%s", code, err, out)
 		}
 	})

@@ -73,7 +73,7 @@ With --export every record of the topics and of the log goes into files of a fol
 	flags.IntVar(&c.limit, "limit", 0, "end after this `number` of events (default: no limit)")
 	flags.StringVar(&export, "export", "", "write all records, and the log's, into files of this `folder`")
 	flags.BoolVar(&c.follow, "follow", false, "go on with events that are still to come, until stopped")
-	jsonFlag(cmd, &c.asJSON)
+	a.jsonFlag(cmd)
 	return cmd
 }
 
@@ -90,7 +90,7 @@ type consumer struct {
 	key                  *keyFilter // nil: any
 	limit                int        // 0: none
 	events               int        // that were printed
-	follow, asJSON       bool
+	follow               bool
 	client               *kafka.Client
 	printed              replication.Position // of the event printed last
 	markers              map[replication.Position]bool

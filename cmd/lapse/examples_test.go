@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"maps"
 	"os"
 	"path/filepath"
@@ -119,7 +118,7 @@ func planned(t *testing.T, out string) map[string]int64 {
 		Policy string `json:"policy"`
 		Due    int64  `json:"due"`
 	}
-	if err := json.Unmarshal([]byte(out), &surveys); err != nil {
+	if err := resultIn(out, &surveys); err != nil {
 		t.Fatalf("%v:\n%s", err, out)
 	}
 	counts := map[string]int64{}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -86,7 +85,7 @@ func deletedByOnce(t *testing.T, out string) map[string]int64 {
 			Deleted int64
 		}
 	}
-	if err := json.Unmarshal([]byte(out), &summary); err != nil {
+	if err := resultIn(out, &summary); err != nil {
 		t.Fatalf("%v:\n%s", err, out)
 	}
 	counts := map[string]int64{}

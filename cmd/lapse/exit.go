@@ -69,8 +69,7 @@ func (a *app) show(command string, err error) {
 	if err == nil || errors.Is(err, errNeedsPerson) {
 		return
 	}
-	// A command that runs one part has the part's name already.
-	text := strings.TrimSpace(strings.TrimPrefix(err.Error(), command[strings.LastIndexByte(command, ' ')+1:]+": "))
+	text := withoutCommand(command, err.Error())
 	if a.logFormat == formatJSON && a.log != nil {
 		a.log.Error("the command failed", "command", command, "error", text)
 		return
@@ -87,22 +86,7 @@ func (a *app) show(command string, err error) {
 	}
 }
 
-// showJSON prints an error as the result of a command that has none, for --json.
-func (a *app) showJSON(err error) {
-	if err == nil || errors.Is(err, errNeedsPerson) {
-		return
-	}
-	var all []any
-	var mistakes yamldoc.Errors
-	errors.As(err, &mistakes)
-	for _, one := range mistakes {
-		all = append(all, one)
-	}
-	// What is wrong beside the files: that the database cannot be reached, for instance.
-	if text := strings.TrimSpace(strings.Replace(err.Error(), mistakes.Error(), "", 1)); text != "" {
-		all = append(all, map[string]string{"message": text})
-	}
-	if err := a.printJSON(map[string]any{"errors": all}); err != nil && a.log != nil {
-		a.log.Error("the errors cannot be written", "error", err)
-	}
+// withoutCommand is an error's text; that of a command that runs one part has the part's name already.
+func withoutCommand(command, text string) string {
+	return strings.TrimSpace(strings.TrimPrefix(text, command[strings.LastIndexByte(command, ' ')+1:]+": "))
 }

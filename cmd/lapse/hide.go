@@ -54,16 +54,25 @@ it back, of a policy that was dropped too. A table's columns cannot be dropped, 
 	flags.StringVar(&as, "as", string(planner.HideView), "`how`: view or policy")
 	flags.BoolVar(&c.execute, "execute", false, "run the SQL instead of printing it")
 	flags.BoolVar(&c.does.Drop, "drop", false, "show the rows again")
-	jsonFlag(cmd, &c.asJSON)
+	a.jsonFlag(cmd)
 	return cmd
 }
 
 // hider prints or runs what hides due rows.
 type hider struct {
 	*app
-	does            setup.Hider
-	policy          string
-	execute, asJSON bool
+	does    setup.Hider
+	policy  string
+	execute bool
+}
+
+// hidden is what `lapse hide` prints.
+type hidden struct {
+	Policy   string         `json:"policy"`
+	As       planner.HideAs `json:"as"`
+	Executed bool           `json:"executed"`
+	SQL      string         `json:"sql"`
+	Warnings []string       `json:"warnings"`
 }
 
 func (c *hider) run(ctx context.Context) error {
@@ -95,7 +104,7 @@ func (c *hider) run(ctx context.Context) error {
 	}
 	switch {
 	case c.asJSON:
-		return c.printJSON(map[string]any{"policy": c.policy, "as": c.does.As, "executed": c.execute, "sql": w.SQL, "warnings": w.Warnings})
+		return c.printJSON(hidden{c.policy, c.does.As, c.execute, w.SQL, w.Warnings})
 	case !c.execute:
 		_, err = fmt.Fprint(c.out, w.SQL)
 	case c.does.Drop:

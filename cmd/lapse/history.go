@@ -19,7 +19,6 @@ import (
 )
 
 func (a *app) historyCommand() *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "history",
 		Short: "Show where the log and the database stand to each other",
@@ -36,10 +35,10 @@ the auditor holds the slot for moments only: this waits for them, up to half a m
 			if len(args) > 0 {
 				return noCommand(cmd, args)
 			}
-			return a.does(func(cmd *cobra.Command, _ []string) error { return a.showHistory(cmd.Context(), asJSON) })(cmd, args)
+			return a.does(func(cmd *cobra.Command, _ []string) error { return a.showHistory(cmd.Context()) })(cmd, args)
 		},
 	}
-	jsonFlag(cmd, &asJSON)
+	a.jsonFlag(cmd)
 	cmd.AddCommand(a.historyAcceptCommand())
 	return cmd
 }
@@ -112,7 +111,7 @@ type lostSide struct {
 	Heartbeats   uint64            `json:"heartbeats"`
 }
 
-func (a *app) showHistory(ctx context.Context, asJSON bool) error {
+func (a *app) showHistory(ctx context.Context) error {
 	owner, s, err := a.openOwner(ctx, "lapse history")
 	if err != nil {
 		return err
@@ -122,7 +121,7 @@ func (a *app) showHistory(ctx context.Context, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	if asJSON {
+	if a.asJSON {
 		err = a.printJSON(p)
 	} else {
 		err = a.printHistory(p)

@@ -266,7 +266,7 @@ func TestAuditOnceLeavesAHeartbeatBehind(t *testing.T) {
 					Beat string `json:"last_heartbeat"`
 				}
 			}
-			if err := json.Unmarshal([]byte(s.m.lapse("history", "--json")), &shown); err != nil {
+			if err := resultIn(s.m.lapse("history", "--json"), &shown); err != nil {
 				t.Fatal(err)
 			}
 			if shown.Log.Beat == "" || shown.Log.Beat != shown.Database.Beat {

@@ -15,7 +15,7 @@ import (
 )
 
 func (a *app) historyAcceptCommand() *cobra.Command {
-	var yes, unwatched, asJSON bool
+	var yes, unwatched bool
 	var reason string
 	cmd := &cobra.Command{
 		Use:   "accept --reason TEXT",
@@ -38,13 +38,13 @@ With audit: off it accepts the server: its timeline and system.`,
 			if err := checkReason(reason); err != nil {
 				return err
 			}
-			return a.acceptHistory(cmd.Context(), reason, yes, unwatched, asJSON)
+			return a.acceptHistory(cmd.Context(), reason, yes, unwatched)
 		}),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the record")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.Flags().BoolVar(&unwatched, "unwatched", false, "do not watch whether another auditor writes the log")
-	jsonFlag(cmd, &asJSON)
+	a.jsonFlag(cmd)
 	return cmd
 }
 
@@ -58,7 +58,7 @@ type acceptedHistory struct {
 	Outcome  audit.CheckOutcome `json:"standing"`          // before
 }
 
-func (a *app) acceptHistory(ctx context.Context, reason string, yes, unwatched, asJSON bool) error {
+func (a *app) acceptHistory(ctx context.Context, reason string, yes, unwatched bool) error {
 	owner, s, err := a.openOwner(ctx, "lapse history")
 	if err != nil {
 		return err
@@ -73,13 +73,13 @@ func (a *app) acceptHistory(ctx context.Context, reason string, yes, unwatched, 
 	case p.Outcome == outcomePending:
 		return errors.New("nothing was accepted: " + p.verdict() + ": " + p.Next[0])
 	case p.Outcome != audit.OutcomeBent:
-		if asJSON {
+		if a.asJSON {
 			return a.printJSON(acceptedHistory{Outcome: p.Outcome})
 		}
 		_, err := fmt.Fprintf(a.out, "nothing to accept: %s\n", p.verdict())
 		return err
 	}
-	if err := a.confirmAccept(ctx, p, yes, asJSON); err != nil {
+	if err := a.confirmAccept(ctx, p, yes); err != nil {
 		return err
 	}
 	if p.found != nil && !unwatched {
@@ -91,15 +91,15 @@ func (a *app) acceptHistory(ctx context.Context, reason string, yes, unwatched, 
 	if err != nil {
 		return err
 	}
-	if asJSON {
+	if a.asJSON {
 		return a.printJSON(done)
 	}
 	return a.printAccepted(done)
 }
 
 // confirmAccept shows both sides and asks, where there is somebody to ask.
-func (a *app) confirmAccept(ctx context.Context, p *historyView, yes, asJSON bool) error {
-	if !asJSON {
+func (a *app) confirmAccept(ctx context.Context, p *historyView, yes bool) error {
+	if !a.asJSON {
 		p.Next = nil
 		if err := a.printHistory(p); err != nil {
 			return err

@@ -62,7 +62,7 @@ func holdError(err error) error {
 }
 
 func (a *app) holdReleaseCommand() *cobra.Command {
-	var now, asJSON bool
+	var now bool
 	var reason, after string
 	cmd := &cobra.Command{
 		Use:   "release HOLD --reason TEXT",
@@ -89,13 +89,13 @@ What the hold was on, its keys or its condition, is forgotten when it is over. T
 			if err != nil {
 				return err
 			}
-			return a.releaseHold(cmd.Context(), id, cooling, reason, asJSON)
+			return a.releaseHold(cmd.Context(), id, cooling, reason)
 		}),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the record")
 	cmd.Flags().BoolVar(&now, "now", false, "end it at once")
 	cmd.Flags().StringVar(&after, "after", "", "`days` until it ends (default 30 days)")
-	jsonFlag(cmd, &asJSON)
+	a.jsonFlag(cmd)
 	return cmd
 }
 
@@ -117,7 +117,7 @@ func coolingOff(after string, now bool) (time.Duration, error) {
 	return time.Duration(days) * 24 * time.Hour, nil
 }
 
-func (a *app) releaseHold(ctx context.Context, id schemas.HoldID, after time.Duration, reason string, asJSON bool) error {
+func (a *app) releaseHold(ctx context.Context, id schemas.HoldID, after time.Duration, reason string) error {
 	owner, _, err := a.openOwner(ctx, "lapse hold")
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func (a *app) releaseHold(ctx context.Context, id schemas.HoldID, after time.Dur
 	if err != nil {
 		return err
 	}
-	if asJSON {
+	if a.asJSON {
 		return a.printJSON(r)
 	}
 	_, err = fmt.Fprintln(a.out, holdLine(r))
@@ -170,7 +170,7 @@ func holdLine(r *setup.HoldRecord) string {
 }
 
 func (a *app) holdListCommand() *cobra.Command {
-	var all, asJSON bool
+	var all bool
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the holds that are enforced",
@@ -192,8 +192,8 @@ finished first: it waits until no batch can commit any more that did not see the
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return a.printJSON(map[string]any{"holds": append([]setup.HoldRecord{}, holds...)})
+			if a.asJSON {
+				return a.printJSON(holdList{holds})
 			}
 			for i := range holds {
 				fmt.Fprintln(a.out, holdLine(&holds[i]))
@@ -205,8 +205,13 @@ finished first: it waits until no batch can commit any more that did not see the
 		}),
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "those that are over too")
-	jsonFlag(cmd, &asJSON)
+	a.jsonFlag(cmd)
 	return cmd
+}
+
+// holdList is what `lapse hold list` prints.
+type holdList struct {
+	Holds []setup.HoldRecord `json:"holds"`
 }
 
 // shownHold is what `lapse hold show` prints.
@@ -217,7 +222,7 @@ type shownHold struct {
 }
 
 func (a *app) holdShowCommand() *cobra.Command {
-	var content, asJSON bool
+	var content bool
 	cmd := &cobra.Command{
 		Use:   "show HOLD",
 		Short: "Show a hold: who, when, why, and what became of it",
@@ -248,7 +253,7 @@ rows, so mind where that goes.`,
 					return err
 				}
 			}
-			if asJSON {
+			if a.asJSON {
 				return a.printJSON(shown)
 			}
 			a.printHold(&shown)
@@ -256,7 +261,7 @@ rows, so mind where that goes.`,
 		}),
 	}
 	cmd.Flags().BoolVar(&content, "content", false, "print what it is on too")
-	jsonFlag(cmd, &asJSON)
+	a.jsonFlag(cmd)
 	return cmd
 }
 

@@ -27,7 +27,6 @@ type placing struct {
 	table, where, matter, reason string
 	columns, keys                []string
 	keysFile                     string
-	asJSON                       bool
 }
 
 func (a *app) holdPlaceCommand() *cobra.Command {
@@ -63,7 +62,7 @@ published nowhere.`,
 	flags.StringVar(&p.matter, "matter", "", "`code` of the legal matter")
 	flags.StringVar(&p.reason, "reason", "", "`why`, for the record")
 	_ = cmd.MarkFlagFilename("keys-file") // fails for a flag that is not there
-	jsonFlag(cmd, &p.asJSON)
+	a.jsonFlag(cmd)
 	return cmd
 }
 
@@ -140,7 +139,7 @@ func (p *placing) print(ctx context.Context, owner *setup.Session, placed *setup
 		return err
 	}
 	if p.asJSON {
-		return p.printJSON(placedHold{r, append([]string{}, placed.Warnings...), m})
+		return p.printJSON(placedHold{r, placed.Warnings, m})
 	}
 	_, err = fmt.Fprintf(p.out, "%s\nevery batch that commits above %s has heeded it\n%s", holdLine(r), r.EffectiveAt, matchLine(placed.Hold.Table, &m))
 	return err

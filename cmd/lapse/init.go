@@ -16,7 +16,7 @@ import (
 )
 
 func (a *app) initCommand() *cobra.Command {
-	var asJSON, grants, newSlot bool
+	var grants, newSlot bool
 	var managed string
 	cmd := &cobra.Command{
 		Use:   "init",
@@ -53,12 +53,12 @@ deletions were Lapse's. The database has their fingerprints, and commands refuse
 		if err != nil {
 			return err
 		}
-		return report.print(a, asJSON)
+		return report.print(a)
 	})
 	cmd.Flags().BoolVar(&grants, "grants", false, "print the SQL that a superuser must run, and do nothing")
 	managedFlag(cmd, &managed)
 	cmd.Flags().BoolVar(&newSlot, "new-slot", false, "make a slot that is gone, lost or older than a publication again; the evidence has a gap, in the same topics")
-	jsonFlag(cmd, &asJSON)
+	a.jsonFlag(cmd)
 	return cmd
 }
 
@@ -108,7 +108,7 @@ func (i *initialiser) run(ctx context.Context) (*initReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &initReport{Catalog: reportCatalog(result.CatalogFound), Done: append([]setup.Made{}, result.Done...), Warnings: append([]string{}, result.Warnings...), Next: []string{}}
+	r := &initReport{Catalog: reportCatalog(result.CatalogFound), Done: result.Done, Warnings: result.Warnings}
 	for _, login := range result.NewLogins {
 		r.Next = append(r.Next, givePassword(login))
 	}
@@ -167,8 +167,8 @@ func (i *initialiser) connectAs(ctx context.Context, as setup.Player) (*pgx.Conn
 	return i.open(ctx, i.settings, w)
 }
 
-func (r *initReport) print(a *app, asJSON bool) error {
-	if asJSON {
+func (r *initReport) print(a *app) error {
+	if a.asJSON {
 		return a.printJSON(r)
 	}
 	for _, d := range r.Done {

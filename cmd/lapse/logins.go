@@ -53,6 +53,9 @@ func (a *app) others(s *config.Settings) (setup.Logins, error) {
 
 // printGrants prints the script for roles and logins, and for the tables of a policy file. It connects to nothing.
 func (a *app) printGrants(s *config.Settings, tables []setup.PolicyTable, managed string) error {
+	if a.asJSON {
+		return wrongUsage("--grants prints SQL: leave --json out")
+	}
 	if managed != "" && !slices.Contains(setup.ManagedServers(), managed) {
 		return wrongUsage("--managed %s: want %s", managed, strings.Join(setup.ManagedServers(), ", "))
 	}

@@ -43,7 +43,7 @@ func checkReason(reason string) error {
 }
 
 func (a *app) haltCommand(halted bool, cmd *cobra.Command) *cobra.Command {
-	var all, asJSON bool
+	var all bool
 	var reason string
 	cmd.Args = cobra.NoArgs
 	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) error {
@@ -57,7 +57,7 @@ func (a *app) haltCommand(halted bool, cmd *cobra.Command) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if asJSON {
+		if a.asJSON {
 			return a.printJSON(h)
 		}
 		fmt.Fprintln(a.out, h)
@@ -65,7 +65,7 @@ func (a *app) haltCommand(halted bool, cmd *cobra.Command) *cobra.Command {
 	})
 	cmd.Flags().BoolVar(&all, "all", false, "all policies of this database")
 	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the record")
-	jsonFlag(cmd, &asJSON)
+	a.jsonFlag(cmd)
 	return cmd
 }
 

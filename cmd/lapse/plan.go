@@ -59,24 +59,24 @@ Exit codes: 2 when the file has mistakes, 3 when a policy could not be counted, 
 	flags.StringVar(&at, "at", "", "what is due at this `time`, not now")
 	flags.BoolVar(&c.exact, "exact", false, "count all, however long it takes")
 	flags.BoolVar(&c.sql, "sql", false, "print the statement that finds the rows, and its EXPLAIN")
-	jsonFlag(cmd, &c.asJSON)
+	a.jsonFlag(cmd)
 	return cmd
 }
 
 // surveyor shows what policies would delete.
 type surveyor struct {
 	*app
-	settings           *config.Settings
-	names              []string
-	files              []string
-	at                 time.Time
-	exact, sql, asJSON bool
+	settings   *config.Settings
+	names      []string
+	files      []string
+	at         time.Time
+	exact, sql bool
 }
 
 // plan is what is shown of one policy.
 type plan struct {
 	*planner.Survey
-	Errors yamldoc.Errors `json:"errors"` // of a policy of a file: nothing was counted
+	Errors []mistake `json:"errors"` // of a policy of a file: nothing was counted
 }
 
 // countAtMost is how far rows are counted.
@@ -152,7 +152,7 @@ func (c *surveyor) surveyInForce(ctx context.Context) ([]plan, yamldoc.Errors, e
 		if err != nil {
 			return nil, nil, err
 		}
-		plans = append(plans, plan{s, yamldoc.Errors{}})
+		plans = append(plans, plan{Survey: s})
 	}
 	return plans, nil, nil
 }
@@ -200,7 +200,7 @@ func (c *surveyor) surveyFile(ctx context.Context) ([]plan, yamldoc.Errors, erro
 		if err != nil {
 			return nil, nil, err
 		}
-		plans = append(plans, plan{s, yamldoc.Errors{}})
+		plans = append(plans, plan{Survey: s})
 	}
 	return plans, mistakes.Sorted(file.Names), nil
 }
@@ -222,13 +222,13 @@ func namesIn(file *policyfile.File) []string {
 // mistaken are the policies of which something is wrong, in the order of the mistakes.
 func mistaken(mistakes yamldoc.Errors) []plan {
 	plans := []plan{}
-	for _, mistake := range mistakes {
-		at := slices.IndexFunc(plans, func(p plan) bool { return string(p.Policy) == mistake.Policy })
+	for _, m := range mistakes {
+		at := slices.IndexFunc(plans, func(p plan) bool { return string(p.Policy) == m.Policy })
 		if at < 0 {
 			at = len(plans)
-			plans = append(plans, plan{Survey: planner.NoSurvey(schemas.PolicyName(mistake.Policy))})
+			plans = append(plans, plan{Survey: planner.NoSurvey(schemas.PolicyName(m.Policy))})
 		}
-		plans[at].Errors = append(plans[at].Errors, mistake)
+		plans[at].Errors = append(plans[at].Errors, mistakeIn(m))
 	}
 	return plans
 }

@@ -34,7 +34,6 @@ func (a *app) policyCommand() *cobra.Command {
 }
 
 func (a *app) policyListCommand() *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the policies in force and their state",
@@ -47,7 +46,7 @@ is gone, that a row of a shard resisted. Below it stand roles that nothing needs
 			if err != nil {
 				return err
 			}
-			if !asJSON {
+			if !a.asJSON {
 				return a.printPolicies(l)
 			}
 			for _, problem := range l.leftOver {
@@ -56,7 +55,7 @@ is gone, that a row of a shard resisted. Below it stand roles that nothing needs
 			return a.printJSON(l.lines)
 		}),
 	}
-	jsonFlag(cmd, &asJSON)
+	a.jsonFlag(cmd)
 	return cmd
 }
 

@@ -13,7 +13,6 @@ import (
 )
 
 func (a *app) policyHistoryCommand() *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "history NAME",
 		Short: "List every version and state of a policy: who, when, why, and what differed",
@@ -33,17 +32,15 @@ The login needs no more than the executor's or the auditor's rights.`,
 			return err
 		}
 		steps := policySteps(record)
-		if asJSON {
-			return a.printJSON(map[string]any{
-				"policy": record.Name, "version": record.Version, "state": record.State, "history": steps,
-			})
+		if a.asJSON {
+			return a.printJSON(policyPast{record.Name, record.Version, record.State, steps})
 		}
 		for i := range steps {
 			steps[i].show(a)
 		}
 		return nil
 	})
-	jsonFlag(cmd, &asJSON)
+	a.jsonFlag(cmd)
 	return cmd
 }
 
@@ -54,6 +51,14 @@ func (a *app) readRecord(ctx context.Context, name string) (*planner.PolicyRecor
 	}
 	defer closeConn(conn)
 	return readPolicyRecord(ctx, conn, name)
+}
+
+// policyPast is what `lapse policy history` prints.
+type policyPast struct {
+	Policy  schemas.PolicyName    `json:"policy"`
+	Version schemas.PolicyVersion `json:"version"`
+	State   schemas.State         `json:"state"`
+	History []policyStep          `json:"history"`
 }
 
 // policyStep is one thing that became of a policy: a version, or a state where State is set.

@@ -15,7 +15,7 @@ import (
 )
 
 func (a *app) policyShowCommand() *cobra.Command {
-	var asJSON, sql bool
+	var sql bool
 	var version int
 	cmd := &cobra.Command{
 		Use:   "show NAME",
@@ -39,7 +39,7 @@ this lapse makes them. The login needs no more than the executor's or the audito
 		if err != nil {
 			return err
 		}
-		if asJSON {
+		if a.asJSON {
 			return a.printJSON(v)
 		}
 		v.print(a)
@@ -47,7 +47,7 @@ this lapse makes them. The login needs no more than the executor's or the audito
 	})
 	cmd.Flags().BoolVar(&sql, "sql", false, "print the version's functions as they are in the database")
 	cmd.Flags().IntVar(&version, "version", 0, "show this version (default: the one in force)")
-	jsonFlag(cmd, &asJSON)
+	a.jsonFlag(cmd)
 	return cmd
 }
 

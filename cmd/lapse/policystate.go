@@ -66,7 +66,6 @@ func armPolicy(_ context.Context, _ *pgx.Conn, p *planner.InForce) (planner.Chan
 }
 
 func (a *app) policyStateCommand(c stateCommand) *cobra.Command {
-	var asJSON bool
 	var reason string
 	var accept rowCount
 	cmd := &cobra.Command{
@@ -82,8 +81,8 @@ func (a *app) policyStateCommand(c stateCommand) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return a.printJSON(map[string]any{"policies": changed})
+			if a.asJSON {
+				return a.printJSON(stateChanges{changed})
 			}
 			for i := range changed {
 				fmt.Fprintln(a.out, &changed[i])
@@ -95,7 +94,7 @@ func (a *app) policyStateCommand(c stateCommand) *cobra.Command {
 	if c.arms {
 		cmd.Flags().Var(&accept, "accept", "let so many `rows` of a policy that its breaker stopped go, once (default: those that were due)")
 	}
-	jsonFlag(cmd, &asJSON)
+	a.jsonFlag(cmd)
 	return cmd
 }
 
@@ -146,6 +145,11 @@ type stateChange struct {
 	Accepted    int64                 `json:"accepted,omitempty"` // rows that an open breaker lets go, once
 
 	auditOff bool
+}
+
+// stateChanges are what `lapse policy arm`, pause and resume print.
+type stateChanges struct {
+	Policies []stateChange `json:"policies"`
 }
 
 // String is the line for a person.

@@ -93,6 +93,9 @@ func (m *machine) lapse(args ...string) string {
 	if err := cmd.Run(); err != nil {
 		m.t.Fatalf("lapse %s: %v\n%s%s", strings.Join(args, " "), err, out.String(), log.String())
 	}
+	if err := checkEnvelope(args, out.String()); err != nil {
+		m.t.Fatalf("lapse %s: %v", strings.Join(args, " "), err)
+	}
 	return out.String()
 }
 

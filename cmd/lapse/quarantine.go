@@ -38,7 +38,6 @@ hold on it, or make it not due.`, "taken out, and found by the next run where st
 }
 
 func (a *app) quarantineListCommand() *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list [POLICY]",
 		Short: "List the rows in quarantine",
@@ -59,8 +58,8 @@ there are any.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				err = a.printJSON(map[string]any{"rows": rows})
+			if a.asJSON {
+				err = a.printJSON(restingList{rows})
 			} else {
 				err = a.printQuarantine(rows)
 			}
@@ -70,9 +69,20 @@ there are any.`,
 			return err
 		}),
 	}
-	jsonFlag(cmd, &asJSON)
+	a.jsonFlag(cmd)
 	return cmd
 }
+
+// restingList is what `lapse quarantine list` prints, and changedRows what retry and forgive do.
+type (
+	restingList struct {
+		Rows []setup.Resting `json:"rows"`
+	}
+	changedRows struct {
+		Policy string `json:"policy"`
+		Rows   int64  `json:"rows"`
+	}
+)
 
 func (a *app) readQuarantine(ctx context.Context, policy schemas.PolicyName) ([]setup.Resting, error) {
 	owner, _, err := a.openOwner(ctx, "lapse quarantine")
@@ -146,7 +156,7 @@ func inTheWay(r *setup.Resting) string {
 type quarantineChange func(s *setup.Session, ctx context.Context, policy schemas.PolicyName, keys [][]string) (int64, error)
 
 func (a *app) quarantineChangeCommand(verb, short, long, done string, change quarantineChange) *cobra.Command {
-	var all, asJSON bool
+	var all bool
 	var keys []string
 	cmd := &cobra.Command{
 		Use:   verb + " POLICY",
@@ -180,8 +190,8 @@ which "lapse quarantine list" shows them.`,
 			if err != nil {
 				return quarantineMistake(err)
 			}
-			if asJSON {
-				return a.printJSON(map[string]any{"policy": args[0], "rows": rows})
+			if a.asJSON {
+				return a.printJSON(changedRows{args[0], rows})
 			}
 			_, err = fmt.Fprintf(a.out, "policy %s: %s %s\n", args[0], countedAre(rows, "row"), done)
 			return err
@@ -189,7 +199,7 @@ which "lapse quarantine list" shows them.`,
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "all rows of the policy")
 	cmd.Flags().StringArrayVar(&keys, "key", nil, "the row with this `key`; of several columns a JSON array of texts, '[\"4711\",\"7\"]', in the order of quarantine list; may be repeated")
-	jsonFlag(cmd, &asJSON)
+	a.jsonFlag(cmd)
 	return cmd
 }
 

@@ -2,11 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 
@@ -29,6 +29,9 @@ type app struct {
 	overrides  config.Overrides
 	logFormat  string
 	logLevel   string
+	asJSON     bool
+	answer     envelope // with asJSON
+	warnings   warnings
 
 	log     *slog.Logger // set before a command runs
 	started bool         // the command line was understood
@@ -49,11 +52,12 @@ func execute(ctx context.Context, args []string, a *app) int {
 	command, err := root.ExecuteContextC(ctx)
 	if err != nil && !a.started {
 		err = &usageError{err.Error()}
+		a.asJSON = a.asJSON || slices.Contains(args, "--json") // what is after a mistake was not read
+	}
+	if a.asJSON && (a.answer.Result != nil || err != nil && !results.begun) {
+		err = errors.Join(err, a.answerJSON(command.CommandPath(), err))
 	}
 	a.show(command.CommandPath(), err)
-	if wanted := command.Flags().Lookup("json"); wanted != nil && wanted.Value.String() == "true" && !results.begun {
-		a.showJSON(err)
-	}
 	return exitCode(err)
 }
 
@@ -115,6 +119,12 @@ Exit codes: 0 done; 1 failed; 2 wrong usage or invalid input; 3 done, and it fou
 		a.quarantineCommand(), a.clockCommand(), a.historyCommand(), a.statusCommand(), a.runCommand(), a.auditCommand(), a.serveCommand(), a.eventsCommand(), a.uninstallCommand(), a.versionCommand(),
 		a.completionCommand(),
 	)
+	for _, cmd := range append(root.Commands(), root) {
+		if cmd.HasSubCommands() && cmd.Flags().Lookup("json") == nil {
+			a.jsonFlag(cmd) // so that a mistyped subcommand is what is complained of
+			_ = cmd.Flags().MarkHidden("json")
+		}
+	}
 	a.completes(root)
 	_ = root.MarkPersistentFlagFilename("config", "yaml", "yml") // fails for a flag that is not there
 	_ = root.MarkPersistentFlagDirname("keys")
@@ -180,9 +190,9 @@ func (a *app) logTo(w io.Writer) (*slog.Logger, error) {
 	options := &slog.HandlerOptions{Level: level}
 	switch a.logFormat {
 	case formatText:
-		return slog.New(slog.NewTextHandler(w, options)), nil
+		return slog.New(listener{slog.NewTextHandler(w, options), &a.warnings}), nil
 	case formatJSON:
-		return slog.New(slog.NewJSONHandler(w, options)), nil
+		return slog.New(listener{slog.NewJSONHandler(w, options), &a.warnings}), nil
 	default:
 		return nil, wrongUsage("--log-format %s: want text or json", a.logFormat)
 	}
@@ -199,17 +209,4 @@ func (a *app) settings() (*config.Settings, error) {
 		return nil, invalid(err)
 	}
 	return s, nil
-}
-
-// printJSON writes one result.
-func (a *app) printJSON(value any) error {
-	encoder := json.NewEncoder(a.out)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(value)
-}
-
-// jsonFlag adds --json.
-func jsonFlag(cmd *cobra.Command, into *bool) {
-	cmd.Flags().BoolVar(into, "json", false, "print the result as JSON")
 }

@@ -16,7 +16,7 @@ import (
 )
 
 func (a *app) runCommand() *cobra.Command {
-	var once, asJSON bool
+	var once bool
 	var now []string
 	cmd := &cobra.Command{
 		Use:   "run",
@@ -50,7 +50,7 @@ and the next one goes on with it.`,
 			return err
 		}
 		if once {
-			return a.runOnce(cmd.Context(), e, now, asJSON, done)
+			return a.runOnce(cmd.Context(), e, now, done)
 		}
 		web, err := a.webPart(cmd.Context(), a.overrides.HTTP, []readiness{{"executor", e.Ready, e.Paused}}, e.Metrics().Collectors())
 		if err != nil {
@@ -58,13 +58,13 @@ and the next one goes on with it.`,
 		}
 		err = runParts(cmd.Context(), a.log, append([]part{executorPart(e)}, web...)...)
 		done()
-		return errors.Join(err, a.printTotals(cmd.Context(), e.Summary(), asJSON))
+		return errors.Join(err, a.printTotals(cmd.Context(), e.Summary()))
 	})
 	flags := cmd.Flags()
 	flags.BoolVar(&once, "once", false, "make one pass and end")
 	flags.StringSliceVar(&now, "now", nil, "make one pass over this `policy` whatever its schedule says, and end; may be repeated")
 	flags.StringVar(&a.overrides.HTTP, "http", "", "serve /healthz, /readyz and /metrics at this `address` (default: not at all)")
-	jsonFlag(cmd, &asJSON)
+	a.jsonFlag(cmd)
 	return cmd
 }
 
@@ -105,7 +105,7 @@ func executorPart(e *executor.Executor) part {
 	return part{name: "executor", run: e.Run, stop: executorStop}
 }
 
-func (a *app) runOnce(ctx context.Context, e *executor.Executor, now []string, asJSON bool, done func()) error {
+func (a *app) runOnce(ctx context.Context, e *executor.Executor, now []string, done func()) error {
 	names := make([]schemas.PolicyName, len(now))
 	for i, name := range now {
 		names[i] = schemas.PolicyName(name)
@@ -123,7 +123,7 @@ func (a *app) runOnce(ctx context.Context, e *executor.Executor, now []string, a
 	if err != nil && len(summary.Policies) == 0 {
 		return err // nothing was begun
 	}
-	if printed := a.printSummary(summary, asJSON); printed != nil {
+	if printed := a.printSummary(summary); printed != nil {
 		return errors.Join(err, printed)
 	}
 	switch {

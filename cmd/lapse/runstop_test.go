@@ -71,7 +71,7 @@ func TestRunEndsWithinTenSecondsOfASignalThoughABatchHangs(t *testing.T) {
 			}
 			d.ends([]string{
 				"\np       public.s  20       0         2        finished\nstopped by a signal\n",
-				"  ]\n}\n",
+				"\n  \"errors\": []\n}\n",
 			}[i])
 		}
 	})

@@ -29,22 +29,22 @@ func runNotes(st *executor.Statistics) []string {
 }
 
 // printSummary prints what one pass did.
-func (a *app) printSummary(s executor.Summary, asJSON bool) error {
-	return a.printDone(s, asJSON, "no policy was due")
+func (a *app) printSummary(s executor.Summary) error {
+	return a.printDone(s, "no policy was due")
 }
 
 // printTotals prints what a process did until it was stopped.
-func (a *app) printTotals(ctx context.Context, s executor.Summary, asJSON bool) error {
-	err := a.printDone(s, asJSON, "nothing was deleted")
-	if err == nil && !asJSON && errors.Is(context.Cause(ctx), errSignalled) {
+func (a *app) printTotals(ctx context.Context, s executor.Summary) error {
+	err := a.printDone(s, "nothing was deleted")
+	if err == nil && !a.asJSON && errors.Is(context.Cause(ctx), errSignalled) {
 		_, err = fmt.Fprintln(a.out, errSignalled)
 	}
 	return err
 }
 
 // printDone prints a line for each policy, and below them what does not fit into a column; nothing is what is said of no policy.
-func (a *app) printDone(s executor.Summary, asJSON bool, nothing string) error {
-	if asJSON {
+func (a *app) printDone(s executor.Summary, nothing string) error {
+	if a.asJSON {
 		return a.printJSON(s)
 	}
 	if len(s.Policies) == 0 {

@@ -50,15 +50,15 @@ added to the table, and the sidecar, too. Columns that were there before stay.`,
 	flags.BoolVar(&c.execute, "execute", false, "run the SQL instead of printing it")
 	flags.BoolVar(&c.does.Drop, "drop", false, "take the triggers and functions away")
 	flags.BoolVar(&c.does.DropData, "drop-columns", false, "with --drop: the columns and the sidecar that were made, too")
-	jsonFlag(cmd, &c.asJSON)
+	a.jsonFlag(cmd)
 	return cmd
 }
 
 // scaffolder prints or runs a scaffold.
 type scaffolder struct {
 	*app
-	does            setup.Scaffolder
-	execute, asJSON bool
+	does    setup.Scaffolder
+	execute bool
 }
 
 func (c *scaffolder) check() error {
@@ -78,6 +78,15 @@ func (c *scaffolder) check() error {
 		return wrongUsage("a backfill runs the table's own triggers, and is for its owner to run: leave --execute or --backfill out")
 	}
 	return nil
+}
+
+// scaffolded is what `lapse scaffold` prints.
+type scaffolded struct {
+	Table    string `json:"table"`
+	Executed bool   `json:"executed"`
+	SQL      string `json:"sql"`
+	Backfill string `json:"backfill"`
+	Policy   string `json:"policy"` // for the policy file
 }
 
 func (c *scaffolder) run(ctx context.Context) error {
@@ -110,7 +119,7 @@ func (c *scaffolder) run(ctx context.Context) error {
 	}
 	switch {
 	case c.asJSON:
-		return c.printJSON(map[string]any{"table": c.does.Table, "executed": c.execute, "sql": w.SQL, "backfill": w.Backfill, "policy": entry})
+		return c.printJSON(scaffolded{c.does.Table, c.execute, w.SQL, w.Backfill, entry})
 	case c.execute && c.does.Drop:
 		_, err = fmt.Fprintf(c.out, "%s: the scaffold is gone\n", c.does.Table)
 	case c.execute:

@@ -64,6 +64,7 @@ func (s *script) setup(env *testscript.Env) error {
 	env.Vars = append(env.Vars, allowSuperuser)
 	env.Setenv("LAPSE_KAFKA_BROKERS", s.brokers)
 	env.Setenv("DB", s.db.Name)
+	env.Setenv("VERSION", readVersions().Version)
 	env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))
 	for _, role := range []string{"app", "nobody"} {
 		env.Setenv(strings.ToUpper(role), s.db.NewRole(s.t, role))
@@ -97,6 +98,7 @@ func (s *script) exits(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("%s exited with %d, want %d\nstdout: %s\nstderr: %s", strings.Join(args[1:], " "), code, want,
 			ts.ReadFile("stdout"), ts.ReadFile("stderr"))
 	}
+	ts.Check(checkEnvelope(args, ts.ReadFile("stdout")))
 }
 
 const scriptTimeout = time.Minute

@@ -19,7 +19,7 @@ import (
 const watchInterval = 2 * time.Second
 
 func (a *app) statusCommand() *cobra.Command {
-	var asJSON, watch bool
+	var watch bool
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show how policies, deletion and audit stand",
@@ -31,16 +31,16 @@ no rows of a table: "lapse plan" does. With --watch it looks again every two sec
 	}
 	cmd.RunE = a.untilStopped(new(bool), func(cmd *cobra.Command) error {
 		if watch {
-			return a.watchStatus(cmd.Context(), asJSON)
+			return a.watchStatus(cmd.Context())
 		}
 		s, err := a.readStatus(cmd.Context())
 		if err != nil {
 			return err
 		}
-		return a.showStatus(s, asJSON)
+		return a.showStatus(s)
 	})
 	cmd.Flags().BoolVar(&watch, "watch", false, "look again every two seconds, until stopped")
-	jsonFlag(cmd, &asJSON)
+	a.jsonFlag(cmd)
 	return cmd
 }
 
@@ -160,7 +160,7 @@ func readProcesses(ctx context.Context, conn *pgx.Conn) (map[schemas.PolicyName]
 }
 
 // watchStatus shows the status again and again. A server that goes away meanwhile is waited for.
-func (a *app) watchStatus(ctx context.Context, asJSON bool) error {
+func (a *app) watchStatus(ctx context.Context) error {
 	for first := true; ; first = false {
 		s, err := a.readStatus(ctx)
 		switch {
@@ -171,12 +171,16 @@ func (a *app) watchStatus(ctx context.Context, asJSON bool) error {
 		case err != nil:
 			a.log.Warn("the server does not answer; looking again", "error", err)
 		default:
-			if a.width != nil && !asJSON {
+			if a.width != nil && !a.asJSON {
 				fmt.Fprint(a.out, clearScreen)
-			} else if !first && !asJSON {
+			} else if !first && !a.asJSON {
 				fmt.Fprintln(a.out)
 			}
-			if err := a.showStatus(s, asJSON); err != nil {
+			err = a.showStatus(s)
+			if a.asJSON {
+				err = a.answerJSON("lapse status", nil)
+			}
+			if err != nil {
 				return err
 			}
 		}

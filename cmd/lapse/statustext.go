@@ -11,8 +11,8 @@ import (
 // clearScreen empties a terminal and goes to its first line.
 const clearScreen = "\x1b[H\x1b[2J"
 
-func (a *app) showStatus(s *status, asJSON bool) error {
-	if asJSON {
+func (a *app) showStatus(s *status) error {
+	if a.asJSON {
 		return a.printJSON(s)
 	}
 	text, err := s.text()

@@ -49,6 +49,9 @@ func (d *desk) app(out, log *bytes.Buffer) *app {
 func (d *desk) lapse(args ...string) (code int, out, log string) {
 	var results, errs bytes.Buffer
 	code = execute(d.t.Context(), args, d.app(&results, &errs))
+	if err := checkEnvelope(args, results.String()); err != nil {
+		d.t.Errorf("lapse %s: %v", strings.Join(args, " "), err)
+	}
 	return code, results.String(), errs.String()
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -33,27 +34,32 @@ to drop them is printed.`,
   lapse uninstall --execute --yes --reason "moved to another system"`,
 		Args: cobra.NoArgs,
 	}
-	var execute bool
 	cmd.RunE = a.does(func(cmd *cobra.Command, _ []string) (err error) {
 		if u.settings, err = a.settings(); err != nil {
 			return err
 		}
-		if execute {
+		if u.Executed {
 			err = u.execute(cmd.Context())
 		} else {
 			err = u.print(cmd.Context())
 		}
-		if errors.Is(err, setup.ErrNotInstalled) {
+		if u.Installed = !errors.Is(err, setup.ErrNotInstalled); !u.Installed {
+			err = nil
+		}
+		if err == nil && a.asJSON {
+			return a.printJSON(u.uninstalled)
+		}
+		if !u.Installed {
 			fmt.Fprintln(a.out, "-- nothing is installed in this database")
-			return nil
 		}
 		return err
 	})
 	flags := cmd.Flags()
-	flags.BoolVar(&execute, "execute", false, "do it")
+	flags.BoolVar(&u.Executed, "execute", false, "do it")
 	flags.BoolVar(&u.yes, "yes", false, "do not ask")
 	flags.BoolVar(&u.dropHolds, "drop-holds", false, "legal holds that are in force may go too")
 	flags.StringVar(&u.reason, "reason", "", "`why`, for the log")
+	a.jsonFlag(cmd)
 	return cmd
 }
 
@@ -64,6 +70,16 @@ type uninstaller struct {
 	yes       bool
 	dropHolds bool
 	reason    string
+	uninstalled
+}
+
+// uninstalled is what `lapse uninstall` prints.
+type uninstalled struct {
+	Installed bool     `json:"installed"` // before
+	Executed  bool     `json:"executed"`
+	SQL       []string `json:"sql"`   // the way back, where it was not executed
+	Roles     []string `json:"roles"` // statements that drop what belongs to the cluster, where no other database needs it
+	Warnings  []string `json:"warnings"`
 }
 
 func (u *uninstaller) connect(ctx context.Context, to config.ConnString, role string) (*pgx.Conn, error) {
@@ -80,19 +96,26 @@ func (u *uninstaller) print(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	logins, err := setup.Players(ctx, conn, u.settings.Roles)
+	if err != nil {
+		return err
+	}
+	u.SQL, u.Roles = statements, setup.DropRolesSQL(u.settings.Roles)
+	if u.asJSON {
+		return nil
+	}
 	fmt.Fprintf(u.out, "-- This takes Lapse out of database %s. Run it there as a superuser, not in one transaction. It is safe to repeat.\n", onOneLine(conn.Config().Database))
 	for _, sql := range statements {
 		fmt.Fprintf(u.out, "\n%s;\n", strings.TrimSuffix(strings.TrimSpace(sql), ";"))
 	}
 	fmt.Fprintln(u.out, "\n-- The roles belong to the cluster. Where no other database needs them:")
-	for _, sql := range setup.DropRolesSQL(u.settings.Roles) {
+	for _, sql := range u.Roles {
 		fmt.Fprintf(u.out, "-- %s;\n", onOneLine(sql))
 	}
-	logins, err := setup.Players(ctx, conn, u.settings.Roles)
 	for _, login := range logins {
 		fmt.Fprintf(u.out, "-- and the login that played them, if nothing else does: drop role %s;\n", schemas.Identifier(login))
 	}
-	return err
+	return nil
 }
 
 func (u *uninstaller) execute(ctx context.Context) error {
@@ -113,20 +136,25 @@ func (u *uninstaller) execute(ctx context.Context) error {
 	if err := u.confirm(ctx, u.yes, "take Lapse out of database "+owner.Config().Database, "to look: without --execute", "nothing was changed"); err != nil {
 		return err
 	}
-	warnings, err := setup.Uninstaller{
+	text := u.out
+	if u.asJSON {
+		text = io.Discard
+	}
+	u.Warnings, err = setup.Uninstaller{
 		Session: setup.Session{Conn: owner, Roles: s.Roles, Log: u.log}, Auditor: auditor, Reason: u.reason, DropHolds: u.dropHolds,
 		Login:    func(ctx context.Context) (*pgx.Conn, error) { return u.connect(ctx, s.Database.Owner, "") },
-		Progress: func(step setup.UninstallStep) { fmt.Fprintf(u.out, "done: %s\n", step) },
+		Progress: func(step setup.UninstallStep) { fmt.Fprintf(text, "done: %s\n", step) },
 	}.Uninstall(ctx)
-	for _, w := range warnings {
-		fmt.Fprintf(u.out, "warning: %s\n", w)
+	for _, w := range u.Warnings {
+		fmt.Fprintf(text, "warning: %s\n", w)
 	}
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(u.out, "the roles belong to the cluster; where no other database needs them:")
-	for _, sql := range setup.DropRolesSQL(s.Roles) {
-		fmt.Fprintf(u.out, "  %s;\n", sql)
+	u.Roles = setup.DropRolesSQL(s.Roles)
+	fmt.Fprintln(text, "the roles belong to the cluster; where no other database needs them:")
+	for _, sql := range u.Roles {
+		fmt.Fprintf(text, "  %s;\n", sql)
 	}
 	return nil
 }

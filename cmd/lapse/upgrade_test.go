@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -56,7 +55,7 @@ func TestInitSaysWhatBecameOfTheCatalog(t *testing.T) {
 				Catalog catalogReport `json:"catalog"`
 				Done    []setup.Made  `json:"done"`
 			}
-			if err := json.Unmarshal([]byte(out), &got); err != nil || code != exitDone || got.Catalog != want {
+			if err := resultIn(out, &got); err != nil || code != exitDone || got.Catalog != want {
 				t.Fatalf("exit code %d, %v, catalog %+v, want %+v\n%s%s", code, err, got.Catalog, want, out, log)
 			}
 			said := false

@@ -25,7 +25,6 @@ type versions struct {
 }
 
 func (a *app) versionCommand() *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print version, commit and the versions of the formats",
@@ -35,14 +34,14 @@ events, and the records of the log. "lapse --version" prints the same.`,
 		Args:    cobra.NoArgs,
 		RunE: a.does(func(*cobra.Command, []string) error {
 			v := readVersions()
-			if asJSON {
+			if a.asJSON {
 				return a.printJSON(v)
 			}
 			_, err := fmt.Fprint(a.out, v.String())
 			return err
 		}),
 	}
-	jsonFlag(cmd, &asJSON)
+	a.jsonFlag(cmd)
 	return cmd
 }
 

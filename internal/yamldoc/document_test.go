@@ -2,7 +2,6 @@ package yamldoc
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -228,11 +227,6 @@ func TestAnErrorShowsItsLineWithACaretBelowThePlace(t *testing.T) {
 	d.Complain(Place{3, 1}, "behind the end")
 	if got, want := d.Err().Error(), "f:2:4: no\n  | b: 2\n  |    ^\nf:3:1: behind the end"; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-	text, err := json.Marshal(d.Err())
-	const want = `[{"file":"f","line":2,"column":4,"policy":"p","message":"no","text":"b: 2"},{"file":"f","line":3,"column":1,"policy":"p","message":"behind the end"}]`
-	if err != nil || string(text) != want {
-		t.Errorf("got %s, %v", text, err)
 	}
 }
 

@@ -2,7 +2,6 @@ package yamldoc
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,18 +23,6 @@ func (e *Error) Error() string {
 		return fmt.Sprintf("%s: %s", e.File, e.Message)
 	}
 	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Place.Line, e.Place.Column, e.Message)
-}
-
-// MarshalJSON is for programs that read what a command prints.
-func (e *Error) MarshalJSON() ([]byte, error) {
-	return json.Marshal(struct {
-		File    string `json:"file"`
-		Line    int    `json:"line,omitempty"`
-		Column  int    `json:"column,omitempty"`
-		Policy  string `json:"policy,omitempty"`
-		Message string `json:"message"`
-		Text    string `json:"text,omitempty"` // of the line
-	}{e.File, e.Place.Line, e.Place.Column, e.Policy, e.Message, e.Line})
 }
 
 // shownWidth is how much of a line is shown, and shownBefore how much of that before the place.

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"lapse/internal/yamldoc"
+)
+
+// envelope is what --json prints, one for each command, whatever becomes of it. schemas/result.schema.json describes it; events are a
+// contract of their own and come without.
+type envelope struct {
+	Schema   int       `json:"schema"`
+	Version  string    `json:"version"` // of the program
+	Command  string    `json:"command"`
+	OK       bool      `json:"ok"` // Exit is 0
+	Exit     int       `json:"exit"`
+	Result   any       `json:"result"` // null where an error left none
+	Warnings []string  `json:"warnings"`
+	Errors   []mistake `json:"errors"`
+}
+
+// envelopeSchema is the version of the envelope and of all results.
+const envelopeSchema = 1
+
+// mistake is one error. What is wrong in a file has its place.
+type mistake struct {
+	File    string `json:"file"`
+	Line    int    `json:"line"`
+	Column  int    `json:"column"`
+	Policy  string `json:"policy"`
+	Message string `json:"message"`
+	Text    string `json:"text"` // of the line
+	Fix     string `json:"fix"`  // what to run or to read, where Message does not say it
+}
+
+// jsonFlag adds --json.
+func (a *app) jsonFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&a.asJSON, "json", false, "print the result as JSON")
+}
+
+// printJSON sets the result, which execute prints: what the command comes to is known then.
+func (a *app) printJSON(value any) error {
+	a.answer.Result = value
+	return nil
+}
+
+// answerJSON prints the envelope of what there is.
+func (a *app) answerJSON(command string, err error) error {
+	e := a.answer
+	a.answer.Result = nil
+	e.Schema, e.Version, e.Command, e.Exit = envelopeSchema, readVersions().Version, strings.TrimPrefix(command, "lapse "), exitCode(err)
+	e.OK, e.Warnings, e.Errors = e.Exit == exitDone, a.warnings.all(), mistakesOf(command, err)
+	encoder := json.NewEncoder(a.out)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(jsonValue(reflect.ValueOf(e)))
+}
+
+// mistakesOf takes an error apart.
+func mistakesOf(command string, err error) []mistake {
+	if err == nil || errors.Is(err, errNeedsPerson) {
+		return nil
+	}
+	var all []mistake
+	var inFiles yamldoc.Errors
+	errors.As(err, &inFiles)
+	for _, e := range inFiles {
+		all = append(all, mistakeIn(e))
+	}
+	// What is wrong beside the files: that the database cannot be reached, for instance.
+	if text := strings.TrimSpace(strings.Replace(err.Error(), inFiles.Error(), "", 1)); text != "" {
+		m := mistake{Message: withoutCommand(command, text)}
+		var usage *usageError
+		if errors.As(err, &usage) {
+			m.Fix = "see " + command + " --help"
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// mistakeIn is what is wrong in a file.
+func mistakeIn(e *yamldoc.Error) mistake {
+	return mistake{Message: e.Message, File: e.File, Line: e.Place.Line, Column: e.Place.Column, Policy: e.Policy, Text: e.Line}
+}
+
+// member is one key of an object, in the order of the struct.
+type member struct {
+	name  string
+	value any
+}
+
+type object []member
+
+func (o object) MarshalJSON() ([]byte, error) {
+	text := []byte{'{'}
+	for i, m := range o {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		name, err := encode(m.name)
+		if err != nil {
+			return nil, err
+		}
+		value, err := encode(m.value)
+		if err != nil {
+			return nil, err
+		}
+		text = append(append(append(text, name...), ':'), value...)
+	}
+	return append(text, '}'), nil
+}
+
+// encode is json.Marshal that leaves <, > and & of SQL as they are.
+func encode(value any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(value)
+	return bytes.TrimRight(b.Bytes(), "\n"), err
+}
+
+// jsonValue is a value as results are written: every key is always there, what is absent is null, "" or 0, an array is never null, and a
+// length of time is a number of seconds.
+func jsonValue(v reflect.Value) any {
+	if !v.IsValid() || (v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface) && v.IsNil() {
+		return nil
+	}
+	switch x := v.Interface().(type) {
+	case time.Time:
+		if x.IsZero() {
+			return nil
+		}
+		return x
+	case uuid.UUID:
+		if x == uuid.Nil {
+			return nil
+		}
+		return x
+	case time.Duration:
+		return x.Seconds()
+	case json.Marshaler, encoding.TextMarshaler:
+		return x
+	}
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		return jsonValue(v.Elem())
+	case reflect.Slice, reflect.Array:
+		all := make([]any, v.Len())
+		for i := range all {
+			all[i] = jsonValue(v.Index(i))
+		}
+		return all
+	case reflect.Map:
+		all := map[string]any{}
+		for key, value := range v.Seq2() {
+			all[key.String()] = jsonValue(value)
+		}
+		return all
+	case reflect.Struct:
+		return members(nil, v)
+	default:
+		return v.Interface()
+	}
+}
+
+// members adds the fields of a struct, and those of the structs that it embeds, which are there or empty.
+func members(o object, v reflect.Value) object {
+	for i := range v.NumField() {
+		field, value := v.Type().Field(i), v.Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case field.Anonymous && name == "" && field.Type.Kind() == reflect.Pointer:
+			if value.IsNil() {
+				value = reflect.New(field.Type.Elem())
+			}
+			o = members(o, value.Elem())
+		case field.Anonymous && name == "":
+			o = members(o, value)
+		case name != "" && name != "-":
+			o = append(o, member{name, jsonValue(value)})
+		}
+	}
+	return o
+}
+
+// warnings are what the log says at level warn, for the envelope of a command that logs.
+type warnings struct {
+	mu   sync.Mutex
+	said []string
+}
+
+// mostWarnings bounds them: a command may run for months.
+const mostWarnings = 100
+
+func (w *warnings) all() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.said
+}
+
+// listener is a log's handler that keeps the warnings too.
+type listener struct {
+	slog.Handler
+	warnings *warnings
+}
+
+func (l listener) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level == slog.LevelWarn {
+		text := r.Message
+		r.Attrs(func(a slog.Attr) bool { text += ": " + a.Value.String(); return true })
+		l.warnings.mu.Lock()
+		if len(l.warnings.said) < mostWarnings {
+			l.warnings.said = append(l.warnings.said, text)
+		}
+		l.warnings.mu.Unlock()
+	}
+	return l.Handler.Handle(ctx, r)
+}
+
+func (l listener) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return listener{l.Handler.WithAttrs(attrs), l.warnings}
+}
+
+func (l listener) WithGroup(name string) slog.Handler {
+	return listener{l.Handler.WithGroup(name), l.warnings}
+}
