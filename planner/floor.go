@@ -34,13 +34,23 @@ func (f *Floor) String() string {
 func (f *Floor) problem(table string, kind expiry.Kind) string {
 	kept := fmt.Sprintf("rows of %s are kept for at least %s (floors in lapse.yaml, %s: %s)", f.Of, f.Least, f.Table, f.Reason)
 	least, judged := expiry.LeastOf(kind)
+	doubt, wanted := expiry.DoubtOf(kind), f.Least
+	if f.TrustColumn {
+		doubt = expiry.Doubt{}
+	}
+	wanted.Microseconds += doubt.Earlier.Microseconds()
 	switch {
 	case f.Of != table && !f.TrustColumn:
 		return kept + ", and would go along by cascade, of whatever age: put trust_column: true there if that is meant, or take the cascade away"
-	case f.Of != table, !judged && f.TrustColumn, judged && least.AtLeast(f.Least):
+	case f.Of != table, !judged && f.TrustColumn, judged && least.AtLeast(wanted) && !doubt.Computed:
 		return ""
 	case !judged:
 		return kept + ", and here the row itself says when it goes: put trust_column: true there if the column may be believed"
+	case doubt.Computed:
+		return kept + ", and here the table computes from other columns what is counted from: put trust_column: true there if the column may be believed"
+	case least.AtLeast(f.Least):
+		return fmt.Sprintf("%s, and %s after a local time may be up to %s sooner, since nothing says in which zone it was written: write after: %s, "+
+			"or put trust_column: true there if the column and its zone may be believed", kept, least, expiry.Interval{Microseconds: doubt.Earlier.Microseconds()}, wanted)
 	}
 	return fmt.Sprintf("%s, and %s after the column may be sooner: write a longer after", kept, least)
 }

@@ -33,7 +33,12 @@ func TestAPolicyThatWouldDeleteSoonerThanAFloorIsRefusedByName(t *testing.T) {
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions, `create table "Audit ""x" (id int primary key, at timestamptz, ttl int)`,
 			`create table notes (id int primary key, session bigint references sessions on delete cascade)`,
-			`create index on notes (session)`)
+			`create index on notes (session)`,
+			`create table local (id int primary key, at timestamp, day date, made timestamptz, early timestamp generated always as (at - interval '14 hours') stored,
+			  said text, doc jsonb, later text generated always as (said) stored)`)
+		local := func(expire string) string {
+			return "policies:\n  - {name: p, table: shop.local, expire: {" + expire + "}}\n"
+		}
 		ttl := "policies:\n  - name: p\n    table: 'shop.\"Audit \"\"x\"'\n    expire: { column: at, ttl_column: ttl, ttl_default: 10 years }\n"
 		sessions := func(after string) string { return policyText("shop.sessions", "last_seen", after) }
 		for _, c := range []struct {
@@ -54,6 +59,23 @@ func TestAPolicyThatWouldDeleteSoonerThanAFloorIsRefusedByName(t *testing.T) {
 			{"a ttl of the row's own", []policyfile.Floor{floor(`shop.Audit "x`, "90 days", false)}, ttl, "the row itself says"},
 			{"rows that would go along", []policyfile.Floor{floor("shop.notes", "90 days", false)}, sessions("10 years"), "rows of shop.notes are kept"},
 			{"rows that may go along", []policyfile.Floor{floor("shop.notes", "90 days", true)}, sessions("1 day"), ""},
+			// Read 14 hours before UTC, "30 days" of what was written in UTC are 29 days 10 hours; written 12 hours behind it, and read as UTC, 29 days 12 hours.
+			{"a zone that is read early", []policyfile.Floor{floor("shop.local", "30 days", false)}, local("column: at, after: 30 days, zone: Pacific/Kiritimati"), "write after: 30 days 26:00:00"},
+			{"and what makes up for it", []policyfile.Floor{floor("shop.local", "30 days", false)}, local("column: at, after: 30 days 26 hours, zone: Pacific/Kiritimati"), ""},
+			{"a local time that is read in UTC", []policyfile.Floor{floor("shop.local", "30 days", false)}, local("column: at, after: 30 days"), "up to 12:00:00 sooner"},
+			{"half a day more", []policyfile.Floor{floor("shop.local", "30 days", false)}, local("column: at, after: 30 days 12 hours"), ""},
+			{"a day more", []policyfile.Floor{floor("shop.local", "1 mon", false)}, local("column: at, after: 32 days"), ""},
+			{"a zone in the west", []policyfile.Floor{floor("shop.local", "30 days", false)}, local("column: at, after: 30 days, zone: America/New_York"), "write after: 30 days 08:00:00"},
+			{"a zone whose summer is in January", []policyfile.Floor{floor("shop.local", "30 days", false)}, local("column: at, after: 30 days, zone: Pacific/Auckland"), "write after: 30 days 25:00:00"},
+			{"a date", []policyfile.Floor{floor("shop.local", "1 year", false)}, local("column: day, after: 1 year"), "write after: 1 year 12:00:00"},
+			{"a text", []policyfile.Floor{floor("shop.local", "30 days", false)}, local("column: said, iso8601: true, after: 30 days"), "write after: 30 days 12:00:00"},
+			{"a text or a number", []policyfile.Floor{floor("shop.local", "30 days", false)}, local("column: doc, path: a, instant: true, after: 30 days"), "write after: 30 days 12:00:00"},
+			{"a number", []policyfile.Floor{floor("shop.local", "30 days", false)}, local("column: doc, path: a, epoch: s, after: 30 days"), ""},
+			{"a zone that is trusted", []policyfile.Floor{floor("shop.local", "30 days", true)}, local("column: at, after: 30 days, zone: Pacific/Kiritimati"), ""},
+			{"a column with its zone", []policyfile.Floor{floor("shop.local", "30 days", false)}, local("column: made, after: 30 days"), ""},
+			{"a column that the table computes", []policyfile.Floor{floor("shop.local", "30 days", false)}, local("column: early, after: 90 days"), "computes from other columns"},
+			{"a text that the table computes", []policyfile.Floor{floor("shop.local", "30 days", false)}, local("column: later, iso8601: true, after: 90 days"), "computes from other columns"},
+			{"and is trusted with it", []policyfile.Floor{floor("shop.local", "30 days", true)}, local("column: early, after: 30 days"), ""},
 			{"a floor that is no duration", []policyfile.Floor{floor("shop.x", "ninety", false)}, sessions("1 day"), "lapse.yaml"},
 			{"a pattern is no regular expression", []policyfile.Floor{floor("shop.(sess", "90 days", false), floor("shop.s.*", "90 days", false)}, sessions("1 day"), ""},
 		} {

@@ -28,7 +28,7 @@ func ttlOf(ifNone *Interval, changes ...func(*TTL)) *TTL {
 }
 
 func epochOf(changes ...func(*Epoch)) *Epoch {
-	k := &Epoch{Kind: epochKind, Value: Value{"doc", 2, jsonType, "a.b"}, Unit: seconds, After: Interval{Days: 30}}
+	k := &Epoch{Kind: epochKind, Value: Value{"doc", 2, jsonType, "a.b", false}, Unit: seconds, After: Interval{Days: 30}}
 	for _, change := range changes {
 		change(k)
 	}
@@ -36,7 +36,7 @@ func epochOf(changes ...func(*Epoch)) *Epoch {
 }
 
 func isoOf(changes ...func(*ISO8601)) *ISO8601 {
-	k := &ISO8601{Kind: isoKind, Value: Value{"at", 2, "text", ""}, After: Interval{Days: 30}}
+	k := &ISO8601{Kind: isoKind, Value: Value{"at", 2, "text", "", false}, After: Interval{Days: 30}}
 	for _, change := range changes {
 		change(k)
 	}
@@ -44,7 +44,7 @@ func isoOf(changes ...func(*ISO8601)) *ISO8601 {
 }
 
 func instantOf(changes ...func(*NumberOrText)) *NumberOrText {
-	k := &NumberOrText{Kind: instantKind, Value: Value{"doc", 2, jsonType, "a.b"}, After: Interval{Days: 30}}
+	k := &NumberOrText{Kind: instantKind, Value: Value{"doc", 2, jsonType, "a.b", false}, After: Interval{Days: 30}}
 	for _, change := range changes {
 		change(k)
 	}

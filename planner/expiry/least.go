@@ -38,6 +38,40 @@ func (b *Bucket) Least() (Interval, bool) { return counted(b.After) }
 // Least is After, counted from what the registry says.
 func (s *Sidecar) Least() (Interval, bool) { return counted(s.After) }
 
+// Doubt is how far a column may be from the instant that it stands for. Nothing in the database tells: a floor believes it only where it
+// says so.
+type Doubt struct {
+	Earlier  time.Duration // by so much may the instant that is read lie before the one that was meant
+	Computed bool          // by the table from other columns, so that it may be any instant
+}
+
+// DoubtOf is what is to be doubted in a kind that is Lasting.
+func DoubtOf(k Kind) Doubt {
+	if d, doubtful := k.(interface{ doubt() Doubt }); doubtful {
+		return d.doubt()
+	}
+	return Doubt{}
+}
+
+// westernmost is how far behind UTC a clock may be.
+const westernmost = 12 * time.Hour
+
+// doubt is that of a local time: it was written by a clock that may be as far behind UTC as any, and is read by one that may be before it.
+func (m *Moment) doubt() Doubt {
+	d := Doubt{Computed: m.Generated}
+	if m.Type != Timestamptz {
+		d.Earlier = westernmost + east(m.Zone)
+	}
+	return d
+}
+
+func (v *Value) doubt() Doubt { return Doubt{Computed: v.Generated} }
+
+// doubt is that of a text without an offset, which is read in UTC.
+func (k *ISO8601) doubt() Doubt { return Doubt{westernmost, k.Generated} }
+
+func (k *NumberOrText) doubt() Doubt { return Doubt{westernmost, k.Generated} }
+
 // AtLeast reports whether i is no shorter a time than other, from whatever instant. It answers yes only where that is certain.
 func (i Interval) AtLeast(other Interval) bool {
 	if !i.MayBeShorter(other) {

@@ -28,6 +28,8 @@ type Moment struct {
 	Number int16      `json:"number"` // in the table
 	Type   ColumnType `json:"type"`
 	Zone   string     `json:"zone,omitempty"` // for columns without one; "" is UTC
+	// Generated says that the table computes the column from others.
+	Generated bool `json:"generated,omitempty"`
 
 	alias string // of the relation that has the column, "" for t
 }
@@ -145,12 +147,12 @@ func (m *Moment) recall(former Moment) bool {
 
 // resolve finds the column, and asks the server for the zone.
 func (m *Moment) resolve(ctx context.Context, db DB, t Table) ([]Problem, error) {
-	found, problem, err := findColumn(ctx, db, t, m.Column,
+	found, generated, problem, err := findColumn(ctx, db, t, m.Column,
 		"time is counted from a timestamp or a date; for a Unix time write epoch: s or ms, for dates in a text iso8601: true", Timestamptz, Timestamp, Date)
 	if err != nil {
 		return nil, err
 	}
-	m.Number, m.Type = found.Number, found.Type
+	m.Number, m.Type, m.Generated = found.Number, found.Type, generated
 	if problem != "" {
 		return []Problem{{"column", problem}}, nil
 	}
@@ -174,29 +176,29 @@ func (m *Moment) resolve(ctx context.Context, db DB, t Table) ([]Problem, error)
 func column(name string) string { return "t." + schemas.Identifier(name) }
 
 // findColumn finds a column of one of these types; purpose ends the text of the problem if it is of another.
-func findColumn(ctx context.Context, q Querier, t Table, name, purpose string, types ...ColumnType) (c Column, problem string, err error) {
+func findColumn(ctx context.Context, q Querier, t Table, name, purpose string, types ...ColumnType) (c Column, generated bool, problem string, err error) {
 	c.Name = name
 	var virtual bool // computed when it is read, so that an error in it would end every batch
 	err = q.QueryRow(ctx, `
-		select a.attnum, format_type(a.atttypid, null), a.attgenerated = 'v'
+		select a.attnum, format_type(a.atttypid, null), a.attgenerated = 'v', a.attgenerated <> ''
 		  from pg_attribute a
-		 where a.attrelid = $1 and a.attname = $2 and a.attnum > 0 and not a.attisdropped`, t.OID, name).Scan(&c.Number, &c.Type, &virtual)
+		 where a.attrelid = $1 and a.attname = $2 and a.attnum > 0 and not a.attisdropped`, t.OID, name).Scan(&c.Number, &c.Type, &virtual, &generated)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return Column{}, fmt.Sprintf("%s has no column %s%s", t.Name, yamldoc.Quote(name), suggestColumn(ctx, q, t, name, types)), nil
+		return Column{}, false, fmt.Sprintf("%s has no column %s%s", t.Name, yamldoc.Quote(name), suggestColumn(ctx, q, t, name, types)), nil
 	}
 	if err != nil {
-		return Column{}, "", fmt.Errorf("find column %s of %s: %w", name, t.Name, err)
+		return Column{}, false, "", fmt.Errorf("find column %s of %s: %w", name, t.Name, err)
 	}
 	if virtual {
-		return Column{}, fmt.Sprintf("column %s of %s is a virtual generated column: it is computed when it is read, and an error in it "+
+		return Column{}, false, fmt.Sprintf("column %s of %s is a virtual generated column: it is computed when it is read, and an error in it "+
 			"would stop the policy; make it stored", name, t.Name), nil
 	}
 	for _, fit := range types {
 		if c.Type == fit {
-			return c, "", nil
+			return c, generated, "", nil
 		}
 	}
-	return Column{}, fmt.Sprintf("column %s of %s is of type %s: %s", name, t.Name, c.Type, purpose), nil
+	return Column{}, false, fmt.Sprintf("column %s of %s is of type %s: %s", name, t.Name, c.Type, purpose), nil
 }
 
 // suggestColumn names the nearest column of one of these types.

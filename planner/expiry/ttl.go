@@ -90,7 +90,7 @@ func (l *TTL) Resolve(ctx context.Context, db DB, t Table) ([]Problem, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, problem, err := findColumn(ctx, db, t, l.TTLColumn, "a ttl is a number of seconds ("+list(ttlTypes()[:3])+") or an interval", ttlTypes()...)
+	found, _, problem, err := findColumn(ctx, db, t, l.TTLColumn, "a ttl is a number of seconds ("+list(ttlTypes()[:3])+") or an interval", ttlTypes()...)
 	if problem != "" {
 		problems = append(problems, Problem{"ttl_column", problem})
 	}

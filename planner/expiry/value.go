@@ -14,6 +14,8 @@ type Value struct {
 	Number int16      `json:"number"` // in the table
 	Type   ColumnType `json:"type"`
 	Path   string     `json:"path,omitempty"` // as it was written; "" is the column itself
+	// Generated says that the table computes the column from others.
+	Generated bool `json:"generated,omitempty"`
 }
 
 const jsonType ColumnType = "jsonb"
@@ -79,11 +81,11 @@ func (v *Value) fields(reading Field, after Interval) []Field {
 
 // resolve finds the column. types are those in which the value can be a column of its own, and purpose says so.
 func (v *Value) resolve(ctx context.Context, db DB, t Table, purpose string, types ...ColumnType) ([]Problem, error) {
-	found, problem, err := findColumn(ctx, db, t, v.Column, purpose, append(types, jsonType, "json")...)
+	found, generated, problem, err := findColumn(ctx, db, t, v.Column, purpose, append(types, jsonType, "json")...)
 	if err != nil {
 		return nil, err
 	}
-	v.Number, v.Type = found.Number, found.Type
+	v.Number, v.Type, v.Generated = found.Number, found.Type, generated
 	alter := "alter table " + t.Name + " alter column " + schemas.Identifier(v.Column) + " type jsonb using " + schemas.Identifier(v.Column) + "::jsonb"
 	switch {
 	case problem != "":

@@ -21,3 +21,19 @@ func LoadZone(name string) (*time.Location, error) {
 	}
 	return zone, nil
 }
+
+// east is how far a zone is before UTC at most, less than nothing west of it. Summer time is in January or in July.
+func east(name string) time.Duration {
+	zone, err := LoadZone(name)
+	if name == "" || err != nil {
+		return 0
+	}
+	most := -westernmost
+	for year := 1970; year < 2040; year++ {
+		for _, month := range []time.Month{time.January, time.July} {
+			_, offset := time.Date(year, month, 1, 0, 0, 0, 0, time.UTC).In(zone).Zone()
+			most = max(most, time.Duration(offset)*time.Second)
+		}
+	}
+	return most
+}
