@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"lapse/schemas"
 )
@@ -131,8 +132,9 @@ func loadKey(path string, name KeyName) (schemas.Key, error) {
 		return nil, fmt.Errorf("load key %s: %w", name, err)
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("load key %s: %s is not a file", name, path)
-	case info.Mode().Perm()&0o077 != 0:
-		return nil, fmt.Errorf("load key %s: others may use %s (mode %04o): run chmod 600 %s", name, path, info.Mode().Perm(), path)
+	case !isPrivate(info):
+		return nil, fmt.Errorf("load key %s: others may use %s (mode %04o): run chmod 600 %s; a file that is mounted may have mode 0440, "+
+			"if root or a group of this process owns it", name, path, info.Mode().Perm(), path)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -143,6 +145,23 @@ func loadKey(path string, name KeyName) (schemas.Key, error) {
 		return nil, fmt.Errorf("load key %s from %s: %w", name, path, err)
 	}
 	return key, nil
+}
+
+// isPrivate reports whether nobody but its owner can change a file, and nobody reads it but for the owner and a group that was given it on
+// purpose: by root, or because it is one of this process's, as with a secret that Kubernetes mounts for an fsGroup.
+func isPrivate(info fs.FileInfo) bool {
+	switch perm := info.Mode().Perm(); {
+	case perm&0o077 == 0:
+		return true
+	case perm&0o037 != 0:
+		return false
+	}
+	file, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return false
+	}
+	groups, _ := os.Getgroups() // without them only its own counts
+	return file.Uid == 0 || slices.Contains(append(groups, os.Getegid()), int(file.Gid))
 }
 
 func parseKey(text string) (schemas.Key, error) {

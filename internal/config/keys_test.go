@@ -64,20 +64,34 @@ func TestKeysAreMadeOnceAndNeverOverwritten(t *testing.T) {
 	}
 }
 
-func TestAKeyThatOthersMayReadIsRefusedWithTheFix(t *testing.T) {
+// Whose a file is decides, whether the group that may read it was given it on purpose. Only root can give files away: as another user the test
+// has files of its own alone.
+func TestAKeyThatOthersMayUseIsRefusedWithTheFix(t *testing.T) {
 	dir := t.TempDir()
 	keys := keysIn(t, dir, nothing)
 	if _, err := keys.Make(); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "tag")
-	for _, mode := range []os.FileMode{0o640, 0o604, 0o644, 0o620} {
-		if err := os.Chmod(path, mode); err != nil {
+	const nobodys = 54321
+	for _, c := range []struct {
+		mode     os.FileMode
+		uid, gid int
+		fine     bool
+	}{
+		{0o400, -1, -1, true}, {0o440, -1, -1, true}, {0o640, -1, -1, true},
+		{0o604, -1, -1, false}, {0o644, -1, -1, false}, {0o444, -1, -1, false}, {0o620, -1, -1, false}, {0o660, -1, -1, false}, {0o450, -1, -1, false},
+		{0o440, 0, nobodys, true}, {0o440, nobodys, os.Getegid(), true}, {0o440, nobodys, nobodys, false}, {0o460, 0, 0, false}, {0o600, nobodys, nobodys, true},
+	} {
+		if c.uid >= 0 && os.Geteuid() != 0 {
+			continue
+		}
+		if err := errors.Join(os.Chmod(path, c.mode), os.Chown(path, c.uid, c.gid)); err != nil {
 			t.Fatal(err)
 		}
 		_, err := keys.Load(config.TagKey)
-		if err == nil || !strings.Contains(err.Error(), "chmod 600 "+path) {
-			t.Errorf("mode %04o: %v", mode, err)
+		if refused := err != nil && strings.Contains(err.Error(), "chmod 600 "+path); refused == c.fine || c.fine && err != nil {
+			t.Errorf("mode %04o of %d:%d: %v", c.mode, c.uid, c.gid, err)
 		}
 	}
 }
@@ -170,7 +184,7 @@ func TestFormerKeysAreBesideTheOneThatFollowedThem(t *testing.T) {
 		}
 	}
 	path := filepath.Join(dir, "hash-2025")
-	if err := os.Chmod(path, 0o640); err != nil {
+	if err := os.Chmod(path, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := keysIn(t, dir, nothing).Former(config.HashKey); err == nil || !strings.Contains(err.Error(), "chmod 600 "+path) {
