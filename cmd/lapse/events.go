@@ -32,6 +32,8 @@ with what is still to come, in the order of its arrival.
 The filters look at the records' headers, keys and times only, as any consumer can. Gaps and rewinds are printed whatever is asked for:
 they say that events are missing, or that events which are there never happened. --since and --until are about the commit; a --key is a
 value, several as CSV in the order of the table's identity, or a JSON object, and what took all rows (truncate, drop) is printed with it.
+A --table without its schema is the one of that name, where there is one alone. A table or policy that neither catalog nor topics know is an
+error: of one that they know, no line says that nothing was deleted.
 With the key named hash at hand, hashed keys are found too.
 
 Whatever is asked for, every record is held against the promise of the topics: in one partition events stand in the order of
@@ -95,6 +97,7 @@ type consumer struct {
 	printed              replication.Position // of the event printed last
 	markers              map[replication.Position]bool
 	order                *order
+	known                known
 }
 
 // brokerPatience is how long the brokers may be silent before the command gives up.
@@ -122,7 +125,11 @@ func (c *consumer) run(ctx context.Context) (err error) {
 		}
 		readers = append(readers, of...)
 	}
+	c.askCatalog(ctx)
 	if err := c.replay(ctx, readers); err != nil {
+		return err
+	}
+	if err := c.checkNames(ctx); err != nil {
 		return err
 	}
 	if !c.follow {
@@ -221,6 +228,7 @@ func (c *consumer) fill(ctx context.Context, l *partitionReader) error {
 			return c.silence(err)
 		}
 		c.order.follows(l.last, l.topic, l.partition, &record, offset)
+		c.met(&record)
 		if c.wants(&record) {
 			l.next, l.at = &record, positionOf(&record)
 		}

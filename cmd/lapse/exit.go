@@ -24,7 +24,9 @@ type usageError struct{ text string }
 
 func (e *usageError) Error() string { return e.text }
 
-func wrongUsage(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
+func wrongUsage(format string, args ...any) error {
+	return &usageError{fmt.Errorf(format, args...).Error()}
+}
 
 // inputError says that what was given to the command (a file, a setting, a key) cannot be used as it is.
 type inputError struct{ cause error }

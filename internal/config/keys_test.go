@@ -79,9 +79,20 @@ func TestAKeyThatOthersMayUseIsRefusedWithTheFix(t *testing.T) {
 		uid, gid int
 		fine     bool
 	}{
-		{0o400, -1, -1, true}, {0o440, -1, -1, true}, {0o640, -1, -1, true},
-		{0o604, -1, -1, false}, {0o644, -1, -1, false}, {0o444, -1, -1, false}, {0o620, -1, -1, false}, {0o660, -1, -1, false}, {0o450, -1, -1, false},
-		{0o440, 0, nobodys, true}, {0o440, nobodys, os.Getegid(), true}, {0o440, nobodys, nobodys, false}, {0o460, 0, 0, false}, {0o600, nobodys, nobodys, true},
+		{0o400, -1, -1, true},
+		{0o440, -1, -1, true},
+		{0o640, -1, -1, true},
+		{0o604, -1, -1, false},
+		{0o644, -1, -1, false},
+		{0o444, -1, -1, false},
+		{0o620, -1, -1, false},
+		{0o660, -1, -1, false},
+		{0o450, -1, -1, false},
+		{0o440, 0, nobodys, true},
+		{0o440, nobodys, os.Getegid(), true},
+		{0o440, nobodys, nobodys, false},
+		{0o460, 0, 0, false},
+		{0o600, nobodys, nobodys, true},
 	} {
 		if c.uid >= 0 && os.Geteuid() != 0 {
 			continue

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/audit/evidence"
+	"lapse/audit/kafka"
+	"lapse/internal/yamldoc"
+	"lapse/planner"
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// known are the names of policies and tables that the catalog has, or the topics, or the log. An auditor who mistypes one would read from
+// an empty answer that nothing was deleted.
+type known struct {
+	policies, tables map[string]bool
+	unasked          error // why the catalog was not asked; nil: it was
+}
+
+func (k *known) add(policy string, tables ...string) {
+	if k.policies == nil {
+		k.policies, k.tables = map[string]bool{}, map[string]bool{}
+	}
+	k.policies[policy] = true
+	for _, table := range tables {
+		k.tables[table] = true
+	}
+}
+
+// catalogPatience is how long the catalog is waited for: whoever reads topics may have no login.
+const catalogPatience = 5 * time.Second
+
+// askCatalog reads the names that the catalog has, and completes the name of a table without its schema where one table alone has it.
+func (c *consumer) askCatalog(ctx context.Context) {
+	if c.policy == "" && c.table == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, catalogPatience)
+	defer cancel()
+	if c.known.unasked = c.readCatalog(ctx); c.known.unasked != nil || c.known.tables[c.table] {
+		return
+	}
+	if same := c.known.named(c.table); len(same) == 1 {
+		c.table = same[0]
+	}
+}
+
+func (c *consumer) readCatalog(ctx context.Context) error {
+	conn, _, err := c.openReader(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeConn(conn)
+	policies, err := planner.PolicyNames(ctx, conn)
+	if err != nil {
+		return err
+	}
+	rows, err := conn.Query(ctx, `
+		select p.table_name from lapse.policy p
+		union select jsonb_array_elements_text(p.spec -> 'cascades') from lapse.policy p where jsonb_typeof(p.spec -> 'cascades') = 'array'
+		union select format('%I.%I', t.schemaname, t.tablename) from pg_publication_tables t where t.pubname = any ($1) and t.schemaname <> 'lapse'`,
+		replication.Publications())
+	if err != nil {
+		return fmt.Errorf("list the tables: %w", err)
+	}
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return fmt.Errorf("list the tables: %w", err)
+	}
+	c.known.add("", tables...)
+	for _, policy := range policies {
+		c.known.add(policy)
+	}
+	return nil
+}
+
+// readLogNames adds the names that the log has, of tables that were published and never deleted from.
+func (c *consumer) readLogNames(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, brokerPatience)
+	defer cancel()
+	type table struct{ Table, Root, Former string }
+	read := 0
+	err := c.client.Backward(ctx, c.settings.Topics.Log, 0, -1, func(rec *schemas.Record, _ int64) (bool, error) {
+		read++
+		var r struct {
+			table
+			Claim            struct{ Policy string }
+			Observed, Tables []table
+		}
+		if json.Unmarshal(rec.Value, &r) == nil { // a fence is no record of the log
+			c.known.add(r.Claim.Policy, r.Table, r.Root)
+			for _, t := range slices.Concat(r.Observed, r.Tables) {
+				c.known.add("", t.Table, t.Root, t.Former)
+			}
+		}
+		return read < maxLogRead, nil
+	})
+	var missing *kafka.MissingTopicError
+	if errors.As(err, &missing) {
+		return nil
+	}
+	return c.silence(err)
+}
+
+// met adds what a record's headers name.
+func (c *consumer) met(r *schemas.Record) {
+	if c.policy != "" || c.table != "" {
+		c.known.add(r.Header(evidence.HeaderPolicy), r.Header(evidence.HeaderTable), r.Header(evidence.HeaderRoot))
+	}
+}
+
+// checkNames refuses a policy or a table that nobody knows.
+func (c *consumer) checkNames(ctx context.Context) error {
+	unknown := func() bool {
+		return c.policy != "" && !c.known.policies[c.policy] || c.table != "" && !c.known.tables[c.table]
+	}
+	if !unknown() {
+		return nil
+	}
+	c.known.add("", "")
+	if c.known.unasked != nil {
+		if err := c.readLogNames(ctx); err != nil || !unknown() {
+			return err
+		}
+	}
+	delete(c.known.policies, "")
+	delete(c.known.tables, "")
+	mistake := c.known.noTable(c.table)
+	if c.policy != "" && !c.known.policies[c.policy] {
+		mistake = unknownPolicy(c.policy, slices.Sorted(maps.Keys(c.known.policies)))
+	}
+	if c.known.unasked != nil {
+		return wrongUsage("%w; the topics and the log have been asked, the catalog could not be: %w", mistake, c.known.unasked)
+	}
+	return mistake
+}
+
+// named are the tables of a name, in whatever schema, quoted or not.
+func (k *known) named(name string) (same []string) {
+	for table := range k.tables {
+		if bare := bareName(table); table != name && (bare == name || strings.Trim(bare, `"`) == strings.Trim(name, `"`)) {
+			same = append(same, table)
+		}
+	}
+	slices.Sort(same)
+	return same
+}
+
+// bareName is a table's name without its schema.
+func bareName(table string) string {
+	if strings.HasSuffix(table, `"`) {
+		return table[strings.LastIndex(table, `."`)+1:]
+	}
+	return table[strings.LastIndexByte(table, '.')+1:]
+}
+
+// mostTables is how many tables an error names.
+const mostTables = 10
+
+func (k *known) noTable(name string) error {
+	if same := k.named(name); len(same) > 0 {
+		return wrongUsage("table %s was never published: name it with its schema: %s", name, strings.Join(same, ", "))
+	}
+	all := slices.Sorted(maps.Keys(k.tables))
+	switch near := yamldoc.Nearest(name, all); {
+	case near != "":
+		return wrongUsage("table %s was never published: did you mean %s?", name, near)
+	case len(all) == 0:
+		return wrongUsage("table %s was never published: no table has a policy", name)
+	case len(all) > mostTables:
+		all = append(all[:mostTables], fmt.Sprintf("%d more", len(all)-mostTables))
+	}
+	return wrongUsage("table %s was never published: there are %s", name, strings.Join(all, ", "))
+}
