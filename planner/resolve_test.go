@@ -182,3 +182,23 @@ func TestAnIndexThatDoesNotServeIsNamed(t *testing.T) {
 		}
 	})
 }
+
+// Spanner's short form takes parts from one another; PostgreSQL reads no sign that a space follows.
+func TestPartsOfTheShortFormAreTakenFromOneAnother(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, pgtest.New(t, 14), sessions)
+	for text, want := range map[string]string{
+		"4 DAYS 2 MINUTES - 2 MINUTES": "4 days", "2 weeks - 1 day": "13 days", "1 year - 1 month": "11 mons", "7 years": "7 years", "0 days": "00:00:00", "1 month 3 days": "1 mon 3 days",
+	} {
+		file, err := policyfile.Parse("f", []byte("policies:\n  - {name: p, table: shop.sessions, expire: \"INTERVAL '"+text+"' ON last_seen\"}\n"))
+		must(t, err)
+		r, err := Resolve(t.Context(), w.admin, file.Policies[0], Setup.Fit)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if age, is := r.Definition.Expire.(*expiry.Age); !is || age.After.String() != want {
+			t.Errorf("%s: got %+v, want %s", text, r.Definition.Expire, want)
+		}
+	}
+}

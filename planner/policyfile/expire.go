@@ -1,6 +1,7 @@
 package policyfile
 
 import (
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -119,7 +120,8 @@ func (r *reading) expireShorthand(e yamldoc.Entry, value string) {
 var amount = regexp.MustCompile(`(?i)^\s*([+-]?)\s*(\d{1,9})\s*(year|mon|month|week|day|hour|minute|min|second|sec)s?(?:\s+|$|\b)`)
 
 // wholeDays adds up the parts of Spanner's interval. Parts may be taken from one another, as long as whole days are left and
-// nothing is negative: '4 DAYS 2 MINUTES - 2 MINUTES' is 4 days. A month is not turned into days, nor hours into a day.
+// nothing is negative: '4 DAYS 2 MINUTES - 2 MINUTES' is 4 days. A month is not turned into days, nor hours into a day. The sum is written
+// anew: PostgreSQL reads no sign that a space follows.
 func wholeDays(text string) (after, problem string) {
 	sums := map[string]int64{}
 	rest := text
@@ -148,5 +150,8 @@ func wholeDays(text string) (after, problem string) {
 	case sums["second"] != 0:
 		return "", yamldoc.Quote(text) + " is not a whole number of days"
 	}
-	return strings.TrimSpace(text), ""
+	if sums["month"] == 0 {
+		return fmt.Sprintf("%d days", sums["day"]), ""
+	}
+	return fmt.Sprintf("%d mons %d days", sums["month"], sums["day"]), ""
 }

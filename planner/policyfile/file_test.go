@@ -67,7 +67,7 @@ func TestAPolicyFileIsReadAsItIsWritten(t *testing.T) {
 			Every: "5 minutes", Batch: 5000, State: schemas.Armed,
 		},
 		{
-			Name: "orders-7y", Table: "shop.orders", Expire: expiry.Entry{"column": "closed_at", "after": "7 years"},
+			Name: "orders-7y", Table: "shop.orders", Expire: expiry.Entry{"column": "closed_at", "after": "84 mons 0 days"},
 			Daily: &schedule.Daily{Hour: 3, Zone: "Europe/Berlin"}, Batch: 5000, Owner: "orders team", Basis: "HGB §257", Latitude: "1 day",
 		},
 		{
