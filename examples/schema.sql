@@ -14,7 +14,7 @@
 --     2  uploads
 --     3  links
 --     4  devices
---     3  news
+--     4  news
 --     4  documents
 --     4  messages
 --     3  measurements
@@ -108,13 +108,13 @@ select jsonb_build_object('meta', jsonb_build_object('expireAt', floor(extract(e
 insert into devices (doc) values
   ('{"meta": {"expireAt": "soon"}}'), ('{"meta": {"expireAt": null}}'), ('{"meta": {"expireAt": 1e30}}'), ('{"meta": {}}'), ('[]'), (null);
 
--- iso8601: a text is a date in one of GDN's forms; without an offset it is UTC. Anything else never expires.
+-- iso8601: a text is a date as programs write it; without an offset it is UTC. Anything else never expires, and plan counts it.
 create table news (id bigint generated always as identity primary key, until text);
 insert into news (until) values
-  ('2019-05-27'), ('2019-05-27T21:20:00.123+01:30'),
-  (to_char(now() at time zone 'UTC' - interval '1 minute', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), -- 3 are due
+  ('2019-05-27'), ('2019-05-27T21:20:00.123456789+01:30'), ('2019-05-27 21:20:00+00'),
+  (to_char(now() at time zone 'UTC' - interval '1 minute', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), -- 4 are due
   (to_char(now() at time zone 'UTC' + interval '2 days', 'YYYY-MM-DD')),
-  ('2019-02-30'), ('2019-05-27 21:20:00'), ('27.5.2019'), ('infinity'), ('now'), (''), (null);
+  ('2019-02-30'), ('2019-05-27 21:20:00 UTC'), ('27.5.2019'), ('infinity'), ('now'), (''), (null);
 
 -- iso8601 with a path: the same inside a document.
 create table documents (id bigint generated always as identity primary key, doc jsonb);

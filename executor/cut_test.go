@@ -35,7 +35,7 @@ func TestARunIsCutForOneWorkerTooAndNotWithoutASurvey(t *testing.T) {
 		const due, live = 24000, 30
 		sessions(t, db, due, live)
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 1000", "pace: unlimited")))
-		const survey = "function lapse.survey_1_1(timestamptz, bigint)"
+		const survey = "function lapse.survey_1_1(timestamptz, bigint, bigint)"
 		db.Exec(t, "alter "+survey+" security invoker")
 		e := newExecutor(t, db)
 		if s, err := e.Once(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "lapse.survey_1_1") || only(t, s).Deleted != 0 {

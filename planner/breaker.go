@@ -172,7 +172,7 @@ type counting struct {
 func (c *counting) judge(ctx context.Context, j *Judgement, expected int64) error {
 	p := c.policy
 	if p.Limits.MaxFraction > 0 {
-		due, err := c.count(ctx, c.now, nil)
+		due, err := c.count(ctx, c.now, extent{through: new(int64)})
 		if err != nil {
 			return fmt.Errorf("count what is due, for max_fraction: %w", err)
 		}
@@ -236,9 +236,9 @@ func (d *Definition) pastDue(now time.Time, due *found, accepted int64, count fu
 }
 
 // count asks the policy's survey function, and gives way.
-func (c *counting) count(ctx context.Context, at time.Time, atMost *int64) (f *found, err error) {
+func (c *counting) count(ctx context.Context, at time.Time, to extent) (f *found, err error) {
 	err = givingWay(ctx, c.conn, c.over, func() (err error) {
-		f, err = callSurvey(ctx, c.conn, SurveyFunction(c.policy.ID, c.policy.Version), at, atMost)
+		f, err = callSurvey(ctx, c.conn, SurveyFunction(c.policy.ID, c.policy.Version), at, to)
 		return err
 	})
 	return f, err
@@ -246,9 +246,9 @@ func (c *counting) count(ctx context.Context, at time.Time, atMost *int64) (f *f
 
 // due counts what is due at an instant, no further than at most. What takes too long, or stands in somebody's way, is estimated.
 func (c *counting) due(ctx context.Context, at time.Time, most int64) (*found, error) {
-	f, err := c.count(ctx, at, &most)
+	f, err := c.count(ctx, at, upTo(most))
 	if schemas.StateOf(err) == schemas.SQLStateQueryCanceled {
-		f, err = c.count(ctx, at, new(int64))
+		f, err = c.count(ctx, at, upTo(0))
 	}
 	return f, err
 }

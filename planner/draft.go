@@ -94,10 +94,10 @@ func (d *Draft) version(ctx context.Context, ask Ask, v *version) (*Survey, erro
 func (d *Draft) survey(ctx context.Context, s *surveyor) error {
 	// What is asked before the count is asked in a session of its own: the count's does nothing else.
 	err := d.begin(ctx, func(tx *draftTx) error {
-		return s.run(ctx, tx, func(at time.Time, atMost *int64) (*found, error) {
+		return s.run(ctx, tx, func(at time.Time, to extent) (*found, error) {
 			var f *found
 			err := d.begin(ctx, func(tx *draftTx) (err error) {
-				f, err = d.count(ctx, tx, s, at, atMost)
+				f, err = d.count(ctx, tx, s, at, to)
 				return err
 			})
 			return f, err
@@ -118,7 +118,7 @@ type refusedError struct{ text string }
 func (e *refusedError) Error() string { return e.text }
 
 // count makes the survey function, gives it to whom it must not exceed, and calls it once.
-func (d *Draft) count(ctx context.Context, tx *draftTx, s *surveyor, at time.Time, atMost *int64) (*found, error) {
+func (d *Draft) count(ctx context.Context, tx *draftTx, s *surveyor, at time.Time, to extent) (*found, error) {
 	text, err := s.definition.draftSurvey(s.table, s.trusts)
 	if err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func (d *Draft) count(ctx context.Context, tx *draftTx, s *surveyor, at time.Tim
 	}
 	var f *found
 	err = givingWay(ctx, tx.Conn(), nil, func() (err error) {
-		f, err = callSurvey(ctx, tx, draftSurvey, at, atMost)
+		f, err = callSurvey(ctx, tx, draftSurvey, at, to)
 		return err
 	})
 	return f, err

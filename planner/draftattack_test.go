@@ -18,7 +18,7 @@ const greedy = `
 	declare
 	  attempt text;
 	begin
-	  if to_regprocedure('pg_temp.survey(timestamptz, bigint)') is null then
+	  if to_regprocedure('pg_temp.survey(timestamptz, bigint, bigint)') is null then
 	    return at; -- its index is being made
 	  end if;
 	  raise warning 'ran as %', current_user;
@@ -27,7 +27,7 @@ const greedy = `
 	    'alter role ATTACKER superuser', 'create role more', 'insert into shop.loot values (1)', 'delete from shop.loot',
 	    'select pg_read_file(''postmaster.pid'')', 'set transaction read write', 'create table pg_temp.more (a int)',
 	    'create function shop.more() returns int language sql as ''select 1''', 'copy shop.loot to program ''true''',
-	    'alter function pg_temp.survey(timestamptz, bigint) security invoker'
+	    'alter function pg_temp.survey(timestamptz, bigint, bigint) security invoker'
 	  ] loop
 	    begin
 	      execute attempt;

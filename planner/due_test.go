@@ -215,7 +215,7 @@ func TestExactlyTheDueRowsGo(t *testing.T) {
 func (w *world) wantExactly(rt *rapid.T, what fmt.Stringer, p InForce, cutoff time.Time, table string, want []int32, all int) {
 	w.t.Helper()
 	var counted int
-	if err := w.exec.QueryRow(w.t.Context(), `select due from `+SurveyFunction(p.ID, p.Version)+`($1, null)`, cutoff).Scan(&counted); err != nil {
+	if err := w.exec.QueryRow(w.t.Context(), `select due from `+SurveyFunction(p.ID, p.Version)+`($1, null, 0)`, cutoff).Scan(&counted); err != nil {
 		rt.Fatal(err)
 	}
 	r := Run{Policy: p.ID, Version: p.Version, Cutoff: cutoff}

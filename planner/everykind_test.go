@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"pgregory.net/rapid"
@@ -54,7 +56,7 @@ var textSources = []source{{"texts", "text", ""}, {"chars", "character varying",
 // sample is one row: what is stored, in SQL, and its instant as the oracle reads it.
 type sample struct {
 	sql string
-	at  int64
+	at  int64 // never: it is none
 }
 
 // kindCase is a policy by some kind, and rows.
@@ -89,10 +91,11 @@ func drawKindCase(t *rapid.T) kindCase {
 		rows(func(t *rapid.T) sample { return drawText(t, edge, from.of) })
 	case "instant":
 		from = source{"documents", "jsonb", sourcePath}
-		c.d.Expire = &expiry.NumberOrText{Kind: "instant", Value: from.value(), After: c.after}
+		unit := rapid.SampledFrom([]string{"s", "ms"}).Draw(t, "unit")
+		c.d.Expire = &expiry.NumberOrText{Kind: "instant", Value: from.value(), Unit: strings.TrimPrefix(unit, "s"), After: c.after}
 		rows(func(t *rapid.T) sample {
 			if rapid.Bool().Draw(t, "number") {
-				return drawNumber(t, edge, "s", from.of)
+				return drawNumber(t, edge, unit, from.of)
 			}
 			return drawText(t, edge, from.of)
 		})
@@ -187,8 +190,8 @@ func drawText(t *rapid.T, edge time.Time, of expiry.ColumnType) sample {
 }
 
 func isoText(t *rapid.T, edge time.Time) string {
-	at := edge.UTC().Truncate(time.Millisecond).AddDate(0, 0, rapid.OneOf(rapid.Just(0), rapid.IntRange(-3, 3)).Draw(t, "days off")).
-		Add(time.Duration(rapid.IntRange(-2, 2).Draw(t, "off")) * time.Millisecond)
+	at := edge.UTC().AddDate(0, 0, rapid.OneOf(rapid.Just(0), rapid.IntRange(-3, 3)).Draw(t, "days off")).
+		Add(time.Duration(rapid.OneOf(rapid.IntRange(-2, 2), rapid.IntRange(-2e6, 2e6), rapid.IntRange(-2e9, 2e9)).Draw(t, "nanoseconds off")))
 	if at.Year() < 1 || at.Year() > 9999 {
 		at = time.Date(rapid.SampledFrom([]int{1, 4, 100, 400, 1900, 2000, 2024, 9999}).Draw(t, "year"), time.Month(rapid.IntRange(1, 12).Draw(t, "month")), 1, 0, 0, 0, 0, time.UTC)
 	}
@@ -197,23 +200,17 @@ func isoText(t *rapid.T, edge time.Time) string {
 	if offset < 0 {
 		sign = "-"
 	}
-	zone := fmt.Sprintf("%s%02d:%02d", sign, written/60, written%60)
-	local := at.Add(time.Duration(offset) * time.Minute)
-	switch rapid.SampledFrom([]string{"day", "bare", "Z", ".123", ".123Z", "zone", ".123zone"}).Draw(t, "form") {
+	layout := "2006-01-02" + rapid.SampledFrom([]string{"T", " "}).Draw(t, "between") + "15:04" +
+		rapid.SampledFrom([]string{"", ":05", ":05.0", ":05.00", ":05.000", ":05.000000", ":05.0000000", ":05.000000000", ":05.999999999"}).Draw(t, "seconds")
+	switch zone := rapid.SampledFrom([]string{"day", "", "Z", "%02d", "%02d%02d", "%02d:%02d"}).Draw(t, "zone"); zone {
 	case "day":
 		return at.Format("2006-01-02")
-	case "bare":
-		return at.Format("2006-01-02T15:04:05")
-	case "Z":
-		return at.Format("2006-01-02T15:04:05Z")
-	case ".123":
-		return at.Format("2006-01-02T15:04:05.000")
-	case ".123Z":
-		return at.Format("2006-01-02T15:04:05.000Z")
-	case "zone":
-		return local.Format("2006-01-02T15:04:05") + zone
+	case "", "Z":
+		return at.Format(layout) + zone
+	case "%02d":
+		return at.Add(time.Duration(offset/60)*time.Hour).Format(layout) + sign + fmt.Sprintf(zone, written/60)
 	default:
-		return local.Format("2006-01-02T15:04:05.000") + zone
+		return at.Add(time.Duration(offset)*time.Minute).Format(layout) + sign + fmt.Sprintf(zone, written/60, written%60)
 	}
 }
 
@@ -225,7 +222,7 @@ var nearMisses = []string{
 	"2019-05-27t21:20:00Z", "2019-05-27T21:20:00z", "2019-05-27T24:00:00", "2019-05-27T23:60:00", "2019-05-27T23:59:60", "2019-05-27T21:20:00 Z", "2019-05-27T21:20:00Z ",
 	"2019-05-27T21:20:00.Z", "2019-05-27T21:20:00.1Z", "2019-05-27T21:20:00.12Z", "2019-05-27T21:20:00.1234Z", "2019-05-27T21:20:00,123Z", "2019-05-27T21:20:00+1:30",
 	"2019-05-27T21:20:00+0130", "2019-05-27T21:20:00+01", "2019-05-27T21:20:00+25:00", "2019-05-27T21:20:00+24:00", "2019-05-27T21:20:00-01:60", "2019-05-27T21:20:00Z+01:30",
-	"2019-05-27T21:20:00+01:30Z", "2019-05-27T21:20:00.123+01:300", "2019-05-27T21:20:00 +01:30", "2019-05-27T21:20:00UTC", "2019-05-27T21:20:00.123456+01:30", "2019-00-27", "2019-13-27",
+	"2019-05-27T21:20:00+01:30Z", "2019-05-27T21:20:00.123+01:300", "2019-05-27T21:20:00 +01:30", "2019-05-27T21:20:00UTC", "2019-05-27T21:20:00.123456+01:30", "2019-05-27T21:20:00.1234567890Z", "2019-05-27T21:20:00.+01:30", "2019-05-27  21:20:00", "2019-05-27_21:20:00", "2019-05-27T21:20.5Z", "2019-05-27T21:20:00+013", "2019-05-27T21:20:00+01:3", "2019-05-27T21:20:00+01:", "2019-05-27T21:20:00+01:30:00", "2019-05-27T21:20:00.999999999Z", "2019-05-27 21:20:00.999999001-23", "2019-05-27 21:20:00 +0000 UTC", "2019-05-27T21:20:00+01:30[Europe/Berlin]", "2019-00-27", "2019-13-27",
 	"2019-05-00", "2019-05-32", "2026-02-30", "2019-02-29", "1900-02-29", "2100-02-29", "2019-04-31", "0000-01-01", "0000-00-00", "0000-02-29", "0001-01-01", "2000-02-29", "2024-02-29",
 	"9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59", "٢٠١٩-٠٥-٢٧", "２０１９-０５-２７", "2019‐05‐27", "2019-05-27T21:20:00\u00a0", "2019-05-27T21:20:00−02:00", "2019-05-27'", `2019-05-27"`,
 	"2019-05-27" + strings.Repeat("0", 3000), "2019-05-27T21:20:00.123+01:30" + strings.Repeat(" ", 100),
@@ -265,6 +262,37 @@ func (c *kindCase) fill(ctx context.Context, conn *pgx.Conn) (due []int32, err e
 	return due, err
 }
 
+// unread says what is wrong with what the kind calls unread: every value that is there and is no instant, and no pattern with what is in it.
+func (c *kindCase) unread(ctx context.Context, conn *pgx.Conn) (wrong string, err error) {
+	unread := expiry.UnreadOf(c.d.Expire)
+	if unread.Condition == "" {
+		return "", nil
+	}
+	there := "t.v is not null"
+	if strings.HasSuffix(c.d.Table, "documents") {
+		there = "jsonb_typeof(t.v #> array['meta', 'valid.to', 'a\"b\\c']) <> 'null'"
+	}
+	rows, err := conn.Query(ctx, `select t.id, coalesce(`+there+`, false), `+unread.Condition+`, coalesce(`+unread.Pattern+`, '') from `+c.d.Table+` t order by t.id`)
+	if err != nil {
+		return "", err
+	}
+	var (
+		id        int
+		is, finds bool
+		pattern   string
+	)
+	_, err = pgx.ForEachRow(rows, []any{&id, &is, &finds, &pattern}, func() error {
+		switch want := is && c.rows[id-1].at == never; {
+		case finds != want:
+			wrong = fmt.Sprintf("row %d is called unread: %t, want %t", id, finds, want)
+		case finds && (pattern == "" || utf8.RuneCountInString(pattern) > 45 || regexp.MustCompile(`[0-8b-zA-Z]|[^ -~]`).MatchString(strings.NewReplacer("array", "", "object", "", "boolean", "", "number", "").Replace(pattern))):
+			wrong = fmt.Sprintf("row %d has the pattern %q", id, pattern)
+		}
+		return nil
+	})
+	return wrong, err
+}
+
 func makeSources(w *world) {
 	w.t.Helper()
 	for _, s := range numberSources {
@@ -280,6 +308,7 @@ func makeSources(w *world) {
 		w.do(indexFor(&expiry.ISO8601{Kind: "iso8601", Value: s.value()}, s.table))
 		if s.of == "jsonb" {
 			w.do(indexFor(&expiry.NumberOrText{Kind: "instant", Value: s.value()}, s.table))
+			w.do(indexFor(&expiry.NumberOrText{Kind: "instant", Value: s.value(), Unit: "ms"}, s.table))
 		}
 	}
 	w.do(`create table with_zone (id int primary key, v timestamptz)`)
@@ -338,6 +367,11 @@ func TestEveryKindFindsWhatTheOracleCallsDue(t *testing.T) {
 				c.cutoff, bound)
 			if err != nil || !slices.Equal(counted, want) {
 				rt.Fatalf("%s: the survey counts %v (%v), want %v", &c, counted, err, want)
+			}
+			if unread, err := c.unread(ctx, w.owner); err != nil {
+				rt.Fatalf("%s: %v", &c, err)
+			} else if unread != "" {
+				rt.Fatalf("%s: %s", &c, unread)
 			}
 		})
 		if due == 0 || due == all {

@@ -24,6 +24,7 @@ type found struct {
 	Plan     json.RawMessage `json:"plan"`
 	Explain  string          `json:"explained"`
 	Spans    []span          `json:"spans"` // of the leaves with much that is due, the fullest first
+	Unread   *Unread         `json:"unread"`
 	Cascades []struct {
 		Table string `json:"table"`
 		Rows  *int64 `json:"rows"`
@@ -34,12 +35,21 @@ type found struct {
 // followed is how many due rows are followed through foreign keys where there are more than are counted.
 const followed = 10000
 
+// extent says how far a survey function goes: nil is to the end, 0 not at all.
+type extent struct {
+	atMost  *int64 // rows that are counted
+	through *int64 // rows that are looked through for values that cannot be read
+}
+
+// upTo counts so many rows.
+func upTo(most int64) extent { return extent{&most, new(int64)} }
+
 // callSurvey asks a survey function.
-func callSurvey(ctx context.Context, q Querier, function string, at time.Time, atMost *int64) (*found, error) {
+func callSurvey(ctx context.Context, q Querier, function string, at time.Time, to extent) (*found, error) {
 	var text []byte
 	f := &found{}
-	err := q.QueryRow(ctx, "select s.oldest, s.newest, to_jsonb(s) - 'oldest' - 'newest' from "+function+"($1, $2) s",
-		pgx.QueryExecModeDescribeExec, at, atMost).Scan(&f.Oldest, &f.Newest, &text)
+	err := q.QueryRow(ctx, "select s.oldest, s.newest, to_jsonb(s) - 'oldest' - 'newest' from "+function+"($1, $2, $3) s",
+		pgx.QueryExecModeDescribeExec, at, to.atMost, to.through).Scan(&f.Oldest, &f.Newest, &text)
 	if err != nil {
 		return nil, fmt.Errorf("count what is due: %w", err)
 	}
@@ -52,7 +62,7 @@ func callSurvey(ctx context.Context, q Querier, function string, at time.Time, a
 // take takes over what was found.
 func (s *surveyor) take(f *found) error {
 	v := &s.survey
-	v.Due, v.DueIs, v.Explain = f.Due, f.DueIs, f.Explain
+	v.Due, v.DueIs, v.Explain, v.Unread = f.Due, f.DueIs, f.Explain, f.Unread
 	s.takeHeld(f)
 	v.Ranges = max(mostRanges(cutSpans(f.Spans, rangesOfLeaf)), 1)
 	v.Oldest, v.Newest = utc(f.Oldest), utc(f.Newest)
@@ -154,9 +164,9 @@ func (s *surveyor) past(call countAt, f *found) error {
 		return nil
 	}
 	old, err := s.definition.pastDue(v.At, f, s.accepted, func(at time.Time, most int64) (*found, error) {
-		found, err := call(at, &most)
+		found, err := call(at, upTo(most))
 		if schemas.StateOf(err) == schemas.SQLStateQueryCanceled {
-			return call(at, new(int64))
+			return call(at, upTo(0))
 		}
 		return found, err
 	})

@@ -210,7 +210,7 @@ func onLeaf(sql, variable string) string {
 }
 
 // surveyArguments are the types of a survey function's parameters.
-const surveyArguments = "(timestamptz, bigint)"
+const surveyArguments = "(timestamptz, bigint, bigint)"
 
 func (d *Definition) surveyFunction() (string, error) {
 	return d.surveyText("lapse", SurveyFunction(d.ID, d.Version), fmt.Sprintf("lapse.inspect(%d, %d)", d.ID, d.Version),
@@ -227,12 +227,16 @@ func (d *Definition) surveyText(schema, name, inspect, held, pick string) (strin
 	if d.certain() {
 		likely = narrow // the exact condition is the same rows, and PostgreSQL expects half of them
 	}
-	return fill("survey.sql.tmpl", map[string]any{
+	facts := map[string]any{
 		"Schema": schema, "Name": name, "Soft": d.Soft != nil, "Inspect": inspect, "Held": held, "Policy": d.Name, "Table": d.Table, "Followed": followed,
 		"Joined": d.joinedNames(), "Bound": boundOf(d.Expire, "at_cutoff"), "From": c.From(d.Table), "Instant": d.Expire.Instant(), "Batch": d.Batch,
 		"Ranged": d.ranged(), "Backlog": backlog(d.Batch), "Column": schemas.Literal(d.Expire.Order().Column), "Cast": d.Expire.Order().Cast,
-		"First": d.Expire.Order().SQL, "Condition": condition, "Likely": likely, "Pick": onLeaf(pick, "place"), "Looks": lookAhead * d.Batch,
-	})
+		"First": d.Expire.Order().SQL, "Condition": condition, "Likely": likely, "Pick": onLeaf(pick, "place"), "Looks": lookAhead * d.Batch, "Unread": nil,
+	}
+	if unread := expiry.UnreadOf(d.Expire); unread.Condition != "" {
+		facts["Unread"], facts["ValueColumn"] = unread, schemas.Identifier(d.Expire.Columns()[0].Name)
+	}
+	return fill("survey.sql.tmpl", facts)
 }
 
 // boundOf is the bound as the functions declare it: null for a kind that has none, and then no statement looks at it.

@@ -38,7 +38,7 @@ var kindFiles = []kindFile{
 	},
 	{
 		"text", "{column: v, iso8601: true, after: 1 day}", "text",
-		`'2019-05-27', '2019-12-31T01:29:59+01:30', '2019-12-31T00:00:00.000Z', '2019-02-29', '', null, 'never', '2019-05-27 00:00:00', '0000-01-01', '2019-05-27' || (select string_agg(md5(n::text), '') from generate_series(1, 300) n)`,
+		`'2019-05-27', '2019-12-31T01:29:59+01:30', '2019-12-31T00:00:00.000Z', '2019-02-29', '', null, 'never', '2019-05-27T00:00:00z', '0000-01-01', '2019-05-27' || (select string_agg(md5(n::text), '') from generate_series(1, 300) n)`,
 		`to_char('2100-01-01'::timestamp + n * interval '1 minute', 'YYYY-MM-DD"T"HH24:MI:SS')`,
 	},
 	{

@@ -280,7 +280,7 @@ func TestALookOfAnyKindAgreesWithTheCount(t *testing.T) {
 				w.do(fmt.Sprintf(`insert into visits%d select n, a, a at time zone 'UTC', (a at time zone 'UTC')::date, $2, extract(epoch from a)::bigint, to_char(a at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), $3
 					from (select n, now() + ($1 + n * 100000) * interval '1 second' as a from generate_series(1, 2) n) x`, i), off, ttl, tag)
 				w.do(fmt.Sprintf(`insert into registry%d values (1, now() + $1 * interval '1 second')`, i), off)
-				due := valueOn[int64](t, w.exec, `select due from `+SurveyFunction(p.ID, p.Version)+`($1, null)`, at)
+				due := valueOn[int64](t, w.exec, `select due from `+SurveyFunction(p.ID, p.Version)+`($1, null, 0)`, at)
 				look, err := w.lookAt(&p, &at)
 				if err != nil || (due > 0) != (len(look.Due) > 0) {
 					t.Errorf("%s: %d are due, and the look finds %d, %v", kinds[i], due, look.Due, err)

@@ -107,45 +107,76 @@ func unixFloat(number, unit string, of expiry.ColumnType) int64 {
 	return toTimestamp(f)
 }
 
-// isoTime is the instant of a text in one of the forms of GDN's table, or never. It reads byte by byte.
+// isoTime is the instant of a text in one of the forms that are read, in microseconds, what is between two of them being the later one; or never.
+// It reads byte by byte.
 func isoTime(text string) int64 {
-	date, clock, hasClock := strings.Cut(text, "T")
+	if len(text) < 10 {
+		return never
+	}
+	date, rest := text[:10], text[10:]
 	y, m, d := digits(date, 0, 4), digits(date, 5, 2), digits(date, 8, 2)
-	if len(date) != 10 || date[4] != '-' || date[7] != '-' || y < 1 || m < 1 || m > 12 || d < 1 || d > daysIn(y, time.Month(m)) {
+	if date[4] != '-' || date[7] != '-' || y < 1 || m < 1 || m > 12 || d < 1 || d > daysIn(y, time.Month(m)) {
 		return never
 	}
 	at := time.Date(y, time.Month(m), d, 0, 0, 0, 0, time.UTC).UnixMicro()
-	if !hasClock {
+	if rest == "" {
 		return at
 	}
-	hour, minute, second := digits(clock, 0, 2), digits(clock, 3, 2), digits(clock, 6, 2)
-	if len(clock) < 8 || clock[2] != ':' || clock[5] != ':' || hour < 0 || hour > 23 || minute < 0 || minute > 59 || second < 0 || second > 59 {
+	clock := rest[1:]
+	hour, minute := digits(clock, 0, 2), digits(clock, 3, 2)
+	if rest[0] != 'T' && rest[0] != ' ' || len(clock) < 5 || clock[2] != ':' || hour < 0 || hour > 23 || minute < 0 || minute > 59 {
 		return never
 	}
-	at += int64(hour*3600+minute*60+second) * 1_000_000
-	rest := clock[8:]
-	if strings.HasPrefix(rest, ".") {
-		thousandths := digits(rest, 1, 3)
-		if thousandths < 0 {
+	at, rest = at+int64(hour*3600+minute*60)*1_000_000, clock[5:]
+	if strings.HasPrefix(rest, ":") {
+		second := digits(rest, 1, 2)
+		if second < 0 || second > 59 {
 			return never
 		}
-		at, rest = at+int64(thousandths)*1000, rest[4:]
+		at, rest = at+int64(second)*1_000_000, rest[3:]
+		if strings.HasPrefix(rest, ".") {
+			n := 0
+			for n+1 < len(rest) && rest[n+1] >= '0' && rest[n+1] <= '9' {
+				n++
+			}
+			if n == 0 || n > 9 {
+				return never
+			}
+			nanoseconds := digits(rest[1:n+1]+strings.Repeat("0", 9-n), 0, 9)
+			at, rest = at+int64(nanoseconds+999)/1000, rest[n+1:]
+		}
 	}
-	switch {
-	case rest == "" || rest == "Z":
-		return at
-	case len(rest) != 6 || rest[0] != '+' && rest[0] != '-' || rest[3] != ':':
+	ahead := isoOffset(rest)
+	if ahead == never {
 		return never
 	}
-	hour, minute = digits(rest, 1, 2), digits(rest, 4, 2)
+	return at - ahead
+}
+
+// isoOffset is the offset from UTC that ends a date, in microseconds, or never.
+func isoOffset(text string) int64 {
+	switch {
+	case text == "" || text == "Z":
+		return 0
+	case text[0] != '+' && text[0] != '-' || len(text) == 6 && text[3] != ':':
+		return never
+	}
+	hour, minute := digits(text, 1, 2), 0
+	switch len(text) {
+	case 3:
+	case 5, 6:
+		minute = digits(text, len(text)-2, 2)
+	default:
+		return never
+	}
 	if hour < 0 || hour > 23 || minute < 0 || minute > 59 {
 		return never
 	}
 	ahead := int64(hour*3600+minute*60) * 1_000_000
-	if rest[0] == '-' {
-		ahead = -ahead
+	if text[0] == '-' {
+		return -ahead
 	}
-	return at - ahead
+	return ahead
 }
 
 // digits is the number that stands in n bytes of a text from one on, -1 if they are not all digits.

@@ -95,7 +95,7 @@ type Backlog struct {
 // LookAtBacklog asks how a policy's leaves are best worked off; the answer is empty where not much is due. It asks the policy's
 // survey function, over a session whose state does not matter, which plans and reads no row.
 func LookAtBacklog(ctx context.Context, conn *pgx.Conn, p *InForce, now time.Time) (b Backlog, err error) {
-	f, err := callInForce(ctx, conn, &p.Definition, now, new(int64))
+	f, err := callInForce(ctx, conn, &p.Definition, now, upTo(0))
 	if err != nil {
 		return b, fmt.Errorf("look at the backlog of policy %s: %w", p.Name, err)
 	}

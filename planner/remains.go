@@ -31,7 +31,7 @@ func Remaining(ctx context.Context, conn *pgx.Conn, q Querier, p *InForce, at ti
 	}
 	after, known := dueAfter(p.Definition.Expire)
 	err = givingWay(ctx, conn, q, func() error {
-		return conn.QueryRow(ctx, "select s.due, s.held, s.due_is = 'exact' and s.held <= $2, case when $3 then s.oldest + (select sum(a::interval) from unnest($4::text[]) a) end from "+SurveyFunction(p.ID, p.Version)+"($1, $2) s",
+		return conn.QueryRow(ctx, "select s.due, s.held, s.due_is = 'exact' and s.held <= $2, case when $3 then s.oldest + (select sum(a::interval) from unnest($4::text[]) a) end from "+SurveyFunction(p.ID, p.Version)+"($1, $2, 0) s",
 			pgx.QueryExecModeDescribeExec, at, int64(mostRemains), known, after).Scan(&r.Due, &r.Held, &r.Exact, &r.Oldest)
 	})
 	if err != nil {

@@ -44,13 +44,13 @@ func TestADeleterMayCallTheFixedFunctionsAndNothingElse(t *testing.T) {
 			"awaited(relation oid), part(claim lapse.claim, work lapse.work, due_column name), leave_drop(claim lapse.claim, work lapse.work, why text), " +
 			"record_drop(claim lapse.claim, mac bytea, work lapse.work, rows bigint, oldest timestamp with time zone, newest timestamp with time zone), " +
 			"resist(claim lapse.claim, work lapse.work, key text[], state text, schema_name text, table_name text, constraint_name text, column_name text, stack text), " +
-			"survey_1_1(at_cutoff timestamp with time zone, at_most bigint)"
+			"survey_1_1(at_cutoff timestamp with time zone, at_most bigint, look_through bigint)"
 		if got := valueOn[string](t, w.admin, reachable, w.deleter(), false); sorted(got) != sorted(want) {
 			t.Errorf("the deleter may\n%s\nwant\n%s", got, want)
 		}
 		const executor = own + "close_run(run uuid, left_due bigint, left_held bigint, left_resting bigint, oldest timestamp with time zone), note_due(run uuid, due bigint), report(holder text, policies integer[], states text[], reasons text[], tries timestamp with time zone[]), rest_run(run uuid, reason text), statistics(run uuid), acquaint(policy integer, version integer, leaves oid[], ordered_by name), looked(policy integer, version integer), ignore_marks(policy integer), passed(policy integer, version integer, took interval), advance_arming(policy integer), part_of(root oid, leaf oid, cutoff timestamp with time zone, due_column name), code(targets oid[], updates boolean), end_run(run uuid, reason text), forgive(policy integer, since timestamp with time zone), publications_fault(), publications_trouble(), system_identifier(), timeline(), intruders(targets oid[], updates boolean), leaves(root oid), lease(run uuid, holder text), " +
 			"measure(policy integer), prune(days integer), open_run(policy integer, version integer, wanted uuid, cut_leaves oid[], cuts timestamp with time zone[], due oid[]), put_aside(shard bigint, term bigint, holder text, state text), " +
-			"reach(targets oid[]), release(shard bigint, term bigint, holder text), survey_1_1(at_cutoff timestamp with time zone, at_most bigint), take_rows(shard bigint, term bigint, holder text, wanted integer), trip(policy integer, version integer, cause text, due bigint, table_rows bigint, compared bigint), unseen(targets oid[], updates boolean)"
+			"reach(targets oid[]), release(shard bigint, term bigint, holder text), survey_1_1(at_cutoff timestamp with time zone, at_most bigint, look_through bigint), take_rows(shard bigint, term bigint, holder text, wanted integer), trip(policy integer, version integer, cause text, due bigint, table_rows bigint, compared bigint), unseen(targets oid[], updates boolean)"
 		got := valueOn[string](t, w.admin, reachable, testRoles.Executor, true)
 		if sorted(got) != sorted(executor) {
 			t.Errorf("the executor may, beside reading,\n%s\nwant\n%s", got, executor)
@@ -82,7 +82,7 @@ func TestNobodyElseMayCallTheFunctions(t *testing.T) {
 		w := newWorld(t, db, sessions)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
 		for _, function := range []string{
-			DeleteFunction(p.ID, p.Version) + "(lapse.claim, bytea, lapse.work)", SurveyFunction(p.ID, p.Version) + "(timestamptz, bigint)",
+			DeleteFunction(p.ID, p.Version) + "(lapse.claim, bytea, lapse.work)", SurveyFunction(p.ID, p.Version) + "(timestamptz, bigint, bigint)",
 		} {
 			grantees := valueOn[[]string](t, w.admin, `
 				select array_agg(coalesce(g.rolname, 'public') || ' by ' || r.rolname order by g.rolname)

@@ -187,7 +187,7 @@ func TestADeletersRightsThatWereLentAreWorthNothing(t *testing.T) {
 			"rest":    `perform lapse.resting_keys(1, 1, 1, now(), ` + schemas.CallerProof + `)`,
 			"resist":  `perform lapse.resist(c, w, '{1}', '23503', null, null, null, null, null)`,
 			"delete":  `perform lapse.delete_1_1(c, decode(repeat('00', 32), 'hex'), w)`,
-			"survey":  `perform lapse.survey_1_1(now(), null)`,
+			"survey":  `perform lapse.survey_1_1(now(), null, 0)`,
 			"due":     `perform lapse.due_1_1(now(), null)`,
 			"due_at":  `perform lapse.candidates(1, 1, '', null, null, null)`,
 			"sight":   `perform lapse.inspect_leaf(1, 1, 1, '', true, ` + schemas.CallerProof + `)`,

@@ -29,6 +29,7 @@ type Survey struct {
 	HeldIs  Count                 `json:"held_is,omitempty"`    // "" where they were not counted, as of a policy that is not applied
 	Oldest  *time.Time            `json:"oldest_due,omitempty"` // the column's value, in UTC; nil where it would have to be looked for
 	Newest  *time.Time            `json:"newest_due,omitempty"`
+	Unread  *Unread               `json:"unread"` // nil where every value that is there can be read, or none was looked at
 	// Cascades are the tables of which rows would go along, to any depth.
 	Cascades []Cascade `json:"cascades"`
 	Sets     string    `json:"sets,omitempty"` // the column that due rows get set, and stay; "" where they are deleted
@@ -147,8 +148,8 @@ func (a Ask) InForce(ctx context.Context, conn *pgx.Conn, p *InForce) (*Survey, 
 	if outdated := p.Outdated(); outdated != nil && p.Trouble == "" {
 		s.survey.Trouble = outdated.Error()
 	}
-	err := s.run(ctx, conn, func(at time.Time, atMost *int64) (*found, error) {
-		return callInForce(ctx, conn, &p.Definition, at, atMost)
+	err := s.run(ctx, conn, func(at time.Time, to extent) (*found, error) {
+		return callInForce(ctx, conn, &p.Definition, at, to)
 	})
 	if err == nil && s.refused {
 		var blind *RowSecurityError
@@ -171,13 +172,13 @@ func (s *spec) slices() int {
 }
 
 // callInForce asks the survey function of a version in force, in a session made clean on both sides.
-func callInForce(ctx context.Context, conn *pgx.Conn, d *Definition, at time.Time, atMost *int64) (*found, error) {
+func callInForce(ctx context.Context, conn *pgx.Conn, d *Definition, at time.Time, to extent) (*found, error) {
 	if err := cleanSession(ctx, conn); err != nil {
 		return nil, err
 	}
 	var f *found
 	err := givingWay(ctx, conn, nil, func() (err error) {
-		f, err = callSurvey(ctx, conn, SurveyFunction(d.ID, d.Version), at, atMost)
+		f, err = callSurvey(ctx, conn, SurveyFunction(d.ID, d.Version), at, to)
 		return err
 	})
 	if cleaned := cleanSession(ctx, conn); err == nil {
@@ -216,8 +217,8 @@ type surveyor struct {
 	bound      string
 }
 
-// countAt asks the survey function what is due at an instant, with how far is counted.
-type countAt func(at time.Time, atMost *int64) (*found, error)
+// countAt asks the survey function what is due at an instant, with how far it goes.
+type countAt func(at time.Time, to extent) (*found, error)
 
 // run fills the survey in. After call nothing else is asked.
 func (s *surveyor) run(ctx context.Context, db DB, call countAt) error {
@@ -283,14 +284,13 @@ func (s *surveyor) run(ctx context.Context, db DB, call countAt) error {
 
 // count counts as far as it was asked to. What takes too long for that, or stands in somebody's way, is estimated.
 func (s *surveyor) count(call countAt) (*found, error) {
-	var atMost *int64
-	if s.ask.AtMost > 0 {
-		atMost = &s.ask.AtMost
+	if s.ask.AtMost == 0 {
+		return call(s.survey.At, extent{})
 	}
-	f, err := call(s.survey.At, atMost)
-	if atMost != nil && schemas.StateOf(err) == schemas.SQLStateQueryCanceled {
-		atMost = new(int64)
-		return call(s.survey.At, atMost)
+	through := int64(lookedThrough)
+	f, err := call(s.survey.At, extent{&s.ask.AtMost, &through})
+	if schemas.StateOf(err) == schemas.SQLStateQueryCanceled {
+		return call(s.survey.At, upTo(0))
 	}
 	return f, err
 }

@@ -18,7 +18,7 @@ import (
 func (w *world) slowly(p *InForce) {
 	w.t.Helper()
 	must(w.t, run(w.admin, fmt.Sprintf(`do $$ begin
-		execute regexp_replace(pg_get_functiondef('%s(timestamptz, bigint)'::regprocedure),
+		execute regexp_replace(pg_get_functiondef('%s(timestamptz, bigint, bigint)'::regprocedure),
 			'in access share mode;', E'\\&\n  if at_most is distinct from 0 then perform pg_sleep(600); end if;');
 	end $$`, SurveyFunction(p.ID, p.Version))))
 }
@@ -120,7 +120,7 @@ func TestADraftsCountGivesWayToWhoeverWantsToChangeTheTable(t *testing.T) {
 	must(t, b.script(`
 		create function shop.sleeps(at timestamptz) returns timestamptz language plpgsql immutable as $f$
 		begin
-		  if to_regprocedure('pg_temp.survey(timestamptz, bigint)') is not null
+		  if to_regprocedure('pg_temp.survey(timestamptz, bigint, bigint)') is not null
 		     and not exists (select from pg_attribute where attrelid = 'shop.sessions'::regclass and attname = 'more') then
 		    perform pg_sleep(600);
 		  end if;

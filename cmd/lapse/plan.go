@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -199,6 +200,11 @@ func (c *surveyor) surveyFile(ctx context.Context) ([]plan, yamldoc.Errors, erro
 		s, err := draft.Survey(ctx, c.ask(), p.Resolved)
 		if err != nil {
 			return nil, nil, err
+		}
+		var refused yamldoc.Errors
+		if errors.As(p.Resolved.RowsFit(s), &refused) {
+			mistakes, plans = append(mistakes, refused...), append(plans, mistaken(refused)...)
+			continue
 		}
 		plans = append(plans, plan{Survey: s})
 	}

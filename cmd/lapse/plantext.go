@@ -72,6 +72,9 @@ func (c *surveyor) printCounts(s *planner.Survey) {
 	case s.Oldest != nil:
 		c.line("from", "%s", s.Oldest.UTC().Format(time.RFC3339))
 	}
+	if s.Unread != nil && s.Unread.Rows > 0 {
+		c.line("unread", "%s", s.Unread)
+	}
 	for _, cascade := range s.Cascades {
 		if cascade.Rows == nil {
 			c.line("cascade", "rows of %s, not counted: %s", cascade.Table, cascade.NotCounted)

@@ -175,7 +175,7 @@ func TestNoRoleCanDoWhatIsNotItsPart(t *testing.T) {
 			p.denied(conn, "select lapse.advance_arming(1)")
 		}
 		p.denied(auditor, "select lapse.delete_1_1(null, null, null)")
-		p.denied(auditor, "select lapse.survey_1_1(now(), null)")
+		p.denied(auditor, "select lapse.survey_1_1(now(), null, 0)")
 		for _, evidence := range []string{"policy", "policy_state", "halt", "clock", "batch", "batch_result", "history", "migration"} {
 			p.denied(owner, fmt.Sprintf("update lapse.%[1]s set %[2]s = %[2]s", evidence, tables[evidence]))
 			if !slices.Contains(pruned, evidence) {

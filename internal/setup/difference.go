@@ -143,7 +143,10 @@ func (a *Applier) Difference(ctx context.Context, file *policyfile.File) (Change
 		return nil, err
 	}
 	for i := range changes {
-		a.count(ctx, &changes[i])
+		refused = append(refused, a.count(ctx, &changes[i]))
+	}
+	if err := errors.Join(refused...); err != nil {
+		return nil, nothingApplied(err)
 	}
 	return changes, nil
 }

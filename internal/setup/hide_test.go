@@ -107,7 +107,7 @@ func TestDueRowsVanishAtOnceForTheApplicationAndForNobodyElse(t *testing.T) {
 			p := &all[i]
 			var due int64
 			counting := db.ConnectAs(t, h.roles.Executor)
-			h.must(counting.QueryRow(t.Context(), `select due from `+planner.SurveyFunction(p.ID, p.Version)+`(clock_timestamp(), null)`).Scan(&due))
+			h.must(counting.QueryRow(t.Context(), `select due from `+planner.SurveyFunction(p.ID, p.Version)+`(clock_timestamp(), null, 0)`).Scan(&due))
 			rows := count(h.admin, p.TableName)
 			if due == 0 || due == rows {
 				t.Fatalf("%s: %d of %d rows are due, which shows nothing", p.Name, due, rows)

@@ -77,10 +77,11 @@ func (c *Change) counts() bool {
 	return c.Kind == planner.New || c.HeldBack != 0 || c.Kind == planner.Changed && c.MoreFallDue || arms
 }
 
-// count counts what falls due under a change. Where it cannot, that is said with the change, which can be made all the same.
-func (a *Applier) count(ctx context.Context, c *Change) {
+// count counts what falls due under a change. Where it cannot, that is said with the change, which can be made all the same. Its error is what
+// the rows refuse.
+func (a *Applier) count(ctx context.Context, c *Change) error {
 	if !c.counts() || a.Draft == nil {
-		return
+		return nil
 	}
 	n := &NewlyDue{Version: c.ToVersion, policy: c.Policy}
 	c.NewlyDue = n
@@ -88,13 +89,13 @@ func (a *Applier) count(ctx context.Context, c *Change) {
 	switch {
 	case err != nil:
 		n.NotCounted = err.Error()
-		return
+		return nil
 	case next.Trouble != "":
 		n.NotCounted = next.Trouble
-		return
+		return nil
 	case former != nil && former.Trouble != "":
 		n.NotCounted = former.Trouble
-		return
+		return nil
 	}
 	if first, err := c.NextRun(next.At); err == nil && !first.Before(next.At) {
 		n.FirstRun = &first
@@ -102,11 +103,15 @@ func (a *Applier) count(ctx context.Context, c *Change) {
 		n.FirstRun = &next.At // at once
 	}
 	n.Due, n.DueIs, n.Oldest = next.Due, next.DueIs, next.Oldest
+	if next.Unread != nil && next.Unread.Rows > 0 {
+		c.Warnings = append(c.Warnings, next.Unread.String())
+	}
 	if former == nil {
-		return
+		return c.Resolved.RowsFit(next)
 	}
 	n.Former, n.Was, n.Nested = c.FromVersion, former.Due, c.Nested()
 	if newly := n.Due - n.Was; n.Nested && next.DueIs == planner.Exact && former.DueIs == planner.Exact {
 		n.Newly = &newly
 	}
+	return c.Resolved.RowsFit(next)
 }

@@ -39,19 +39,21 @@ func epochFamily() family {
 		name:  epochKind,
 		keys:  []string{"column", "epoch", "path", "after"},
 		marks: []string{"epoch"},
-		check: func(e Entry) []Problem {
-			problems := checkValue(e)
-			if unit := e["epoch"]; unit != seconds && unit != milliseconds {
-				problems = append(problems, Problem{"epoch", fmt.Sprintf("epoch is s (seconds since 1970) or ms, and not %s", yamldoc.Quote(unit))})
-			}
-			return problems
-		},
+		check: func(e Entry) []Problem { return append(checkValue(e), checkUnit(e)...) },
 		read: func(ctx context.Context, db DB, e Entry) (Kind, []Problem, error) {
 			after, problems, err := readAfter(ctx, db, e)
 			return &Epoch{Kind: epochKind, Value: valueOf(e), Unit: e["epoch"], After: after}, problems, err
 		},
 		load: func(text []byte) (Kind, error) { return load(text, &Epoch{}) },
 	}
+}
+
+// checkUnit says what is wrong with an entry's unit.
+func checkUnit(e Entry) []Problem {
+	if unit := e["epoch"]; unit != seconds && unit != milliseconds {
+		return []Problem{{"epoch", fmt.Sprintf("epoch is s (seconds since 1970) or ms, and not %s", yamldoc.Quote(unit))}}
+	}
+	return nil
 }
 
 // Resolve finds the column.

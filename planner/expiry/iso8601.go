@@ -8,16 +8,20 @@ import (
 )
 
 // ISO8601 is the kind {column, iso8601: true, path, after}: a text, of a column or inside a jsonb document, is a date in one of
-// the forms of GDN, and the row is due when that instant + After <= cutoff:
+// the forms that programs write, and the row is due when that instant + After <= cutoff:
 //
 //	2019-05-27                      midnight, UTC
+//	2019-05-27T21:20                UTC; Java leaves out seconds that are none
 //	2019-05-27T21:20:00             UTC
-//	2019-05-27T21:20:00.123         UTC; three digits
-//	2019-05-27T21:20:00Z            and with .123
-//	2019-05-27T21:20:00+01:30       and with .123; an offset of less than a day
+//	2019-05-27T21:20:00.5           UTC; one to nine digits
+//	2019-05-27 21:20:00             a space for the T, as PostgreSQL and Python write it
+//	2019-05-27T21:20:00Z            and all of the above but the first
+//	2019-05-27T21:20:00+01:30       and +0130 and +01; an offset of less than a day
+//
+// PostgreSQL counts in microseconds. What is between two of them is the later one, so that nothing is due before its time.
 //
 // Any other text never expires, however near it comes: a day that the month has not, the year 0000, 24:00:00, a second 60, a
-// space instead of the T or behind it, t or z, digits that are not ASCII's.
+// space behind the date, t or z, a comma, digits that are not ASCII's. Unread counts those.
 type ISO8601 struct {
 	Kind string `json:"kind"`
 	Value
@@ -29,13 +33,13 @@ const isoKind = "iso8601"
 // The forms, but for the year 0000 and the last days of the months. PostgreSQL's own input takes much more: "now", "20190527",
 // "2019-05-27 BC". A pattern that knows the months too takes five times as long.
 const isoForms = `^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])` +
-	`(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{3})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$`
+	`([T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]{1,9})?)?(Z|[+-]([01][0-9]|2[0-3])(:?[0-5][0-9])?)?)?$`
 
 // isoFirst is at or below every text that has a year, under collation C.
 const isoFirst = `'0001'`
 
 // isoLonger is more characters than any of the forms has. So much of a text is looked at, and kept in an index.
-const isoLonger = "30"
+const isoLonger = "36"
 
 func isoFamily() family {
 	return family{
@@ -120,20 +124,27 @@ func (k *ISO8601) short(table string) string {
 }
 
 // isoInstant is the SQL of a text, given as SQL in collation C, that has one of the forms, as an instant. PostgreSQL's own reading
-// of an offset ends at 15:59.
+// rounds to the nearest microsecond, and its offsets end at 15:59.
 func isoInstant(text string) string {
-	return "(left(" + text + ", case substr(" + text + ", 20, 1) when '.' then 23 else 19 end)::timestamp at time zone 'UTC'" +
-		" - (case when substr(" + text + ", 20) like '%:%' then right(" + text + ", 6) else '0' end)::interval)"
+	clock := "split_part(translate(substr(" + text + ", 11), 'Z-', '++'), '+', 1)"
+	zone := "substr(" + text + ", 11 + length(" + clock + "))"
+	return "((left(" + text + ", 10) || left(" + clock + ", 16))::timestamp at time zone 'UTC'" +
+		" + case when substr(" + clock + ", 17) > '000' then interval '1 microsecond' else interval '0' end" +
+		" - case when length(" + zone + ") > 1 then rpad(left(" + zone + ", 3) || ':' || right(substr(" + zone + ", 4), 2), 6, '0')::interval else interval '0' end)"
 }
 
-// isoDue is the condition that a text, given as SQL in collation C, has one of the forms, and is due. bounded is a condition on it
-// that never raises. First the form, then the month's last day, then it can be read.
-func isoDue(text, bounded string, after Interval, cutoff string) string {
+// isoReads is the condition that a text, given as SQL in collation C, is a date that is read. It raises for no text of fewer characters than
+// isoLonger says. First the form, then the month's last day.
+func isoReads(text string) string {
 	year := "substr(" + text + ", 1, 4)::int"
 	last := "case substr(" + text + ", 6, 2) when '02' then case when " + year + " % 4 = 0 and (" + year + " % 100 <> 0 or " + year +
 		" % 400 = 0) then '29' else '28' end when '04' then '30' when '06' then '30' when '09' then '30' when '11' then '30' else '31' end"
-	return "case when " + bounded + " and " + text + " ~ " + schemas.Literal(isoForms) + " then case when substr(" + text + ", 9, 2) <= " + last +
-		" then " + isoInstant(text) + " + interval " + schemas.Literal(after.String()) + " <= " + cutoff + " else false end else false end"
+	return "case when " + text + " >= " + isoFirst + " and " + text + " ~ " + schemas.Literal(isoForms) + " then substr(" + text + ", 9, 2) <= " + last + " else false end"
+}
+
+// isoDue is the condition that a text, as isoReads takes it, is a date that is read, and is due.
+func isoDue(text string, after Interval, cutoff string) string {
+	return "case when " + isoReads(text) + " then " + isoInstant(text) + " + interval " + schemas.Literal(after.String()) + " <= " + cutoff + " else false end"
 }
 
 // isoBound is a text at or above each of the forms whose instant is at or before one that is given as SQL: the day after, since
@@ -164,17 +175,15 @@ func (k *ISO8601) Bound(cutoff string) Bound {
 	return Bound{Column: k.order(), Type: "text", Value: isoBound(k.After.before(cutoff)), Also: also, OutOfRange: beforeTheCalendar(k.After)}
 }
 
-// Due is guarded in steps: the length, the bounds, the form, the month's last day.
+// Due is guarded in steps: the length and the bound, the form, the month's last day.
 func (k *ISO8601) Due(cutoff, bound string) string {
-	text := k.order()
+	text, guard := k.order(), k.order()+" <= "+bound
 	if k.inJSON() {
-		text = inC("substr(" + k.text("t.") + ", 1, " + isoLonger + ")") // a text, if order is one
+		text = k.start() // a text, if order is one
+	} else {
+		guard = k.short("t.") + " and " + guard
 	}
-	due := isoDue(text, k.order()+" between "+isoFirst+" and "+bound, k.After, cutoff)
-	if short := k.short("t."); short != "" {
-		return "case when " + short + " then " + due + " else false end"
-	}
-	return due
+	return "case when " + guard + " then " + isoDue(text, k.After, cutoff) + " else false end"
 }
 
 // Index is one in collation C. The texts that are too long for a date are left out of one that is made for it: an index on

@@ -120,10 +120,10 @@ type family struct {
 	load  func([]byte) (Kind, error)
 }
 
-// families are all kinds, in the order in which an entry is held to them.
+// families are all kinds, in the order in which an entry is held to them: one with instant and epoch is an instant.
 func families() []family {
 	return []family{
-		sidecarFamily(), ttlFamily(), epochFamily(), isoFamily(), instantFamily(), bucketFamily(), expressionFamily(), ageFamily(),
+		sidecarFamily(), ttlFamily(), instantFamily(), epochFamily(), isoFamily(), bucketFamily(), expressionFamily(), ageFamily(),
 	}
 }
 

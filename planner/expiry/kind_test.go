@@ -100,6 +100,7 @@ func TestMoreFallsDueUnlessItIsCertainThatNoMoreDoes(t *testing.T) {
 		"the same instant":           {instantOf(), instantOf(), false},
 		"a longer instant":           {instantOf(), instantOf(func(k *NumberOrText) { k.After.Days++ }), false},
 		"a shorter instant":          {instantOf(), instantOf(func(k *NumberOrText) { k.After.Days-- }), true},
+		"an instant in ms":           {instantOf(), instantOf(func(k *NumberOrText) { k.Unit = milliseconds }), true},
 		"an instant elsewhere":       {instantOf(), instantOf(func(k *NumberOrText) { k.Path = "a" }), true},
 		"an instant for an epoch":    {epochOf(), instantOf(), true},
 		"the same bucket":            {bucketOf(), bucketOf(), false},
@@ -158,6 +159,7 @@ func TestAnEntryRecallsTheColumnsOnRecord(t *testing.T) {
 	for name, c := range map[string]struct{ entry, former Kind }{
 		"another text":       {bareText, isoOf(func(k *ISO8601) { k.Column = "b" })},
 		"a text for a date":  {bareText, ageOf()},
+		"an instant's unit":  {bareInstant, instantOf(func(k *NumberOrText) { k.Unit = milliseconds })},
 		"an instant's path":  {bareInstant, instantOf(func(k *NumberOrText) { k.Path = "b" })},
 		"instant for epoch":  {bareInstant, epochOf()},
 		"a bucket's zone":    {bareBucket, bucketOf(func(k *Bucket) { k.Zone = "" })},
@@ -186,6 +188,7 @@ func TestWhatAKindStoresIsReadBack(t *testing.T) {
 		`{"kind":"ttl","column":"at","number":2,"type":"timestamp with time zone","ttl_column":"ttl","ttl_number":3,"ttl_type":"integer","ttl_default":"1 mon 2 days"}`: ttlOf(&Interval{Months: 1, Days: 2}),
 		`{"kind":"epoch","column":"doc","number":2,"type":"jsonb","path":"a.b","epoch":"s","after":"30 days"}`:                                                          epochOf(),
 		`{"kind":"iso8601","column":"at","number":2,"type":"text","after":"30 days"}`:                                                                                   isoOf(),
+		`{"kind":"instant","column":"doc","number":2,"type":"jsonb","path":"a.b","epoch":"ms","after":"30 days"}`:                                                       instantOf(func(k *NumberOrText) { k.Unit = milliseconds }),
 		`{"kind":"instant","column":"doc","number":2,"type":"jsonb","path":"a.b","after":"30 days"}`:                                                                    instantOf(),
 		`{"kind":"bucket","column":"at","number":2,"type":"timestamp without time zone","zone":"Europe/Berlin","span":"1 mon","after":"30 days"}`:                       bucketOf(),
 	} {

@@ -74,6 +74,7 @@ func TestAColumnThatAKindCannotReadIsRefusedWithTheFix(t *testing.T) {
 		{Entry{"column": "code", "iso8601": "true"}, "column", "is of type character: iso8601 reads text, character varying, or a jsonb"},
 		{Entry{"column": "note", "iso8601": "true", "path": "a"}, "path", "take path out"},
 		{Entry{"column": "doc", "instant": "true", "path": "a"}, "", ""},
+		{Entry{"column": "doc", "instant": "true", "epoch": "ms", "path": "a"}, "", ""},
 		{Entry{"column": "doc", "instant": "true"}, "column", "say with path"},
 		{Entry{"column": "note", "instant": "true"}, "column", "for one of texts iso8601: true"},
 		{Entry{"column": "exp", "instant": "true"}, "column", "write epoch: s or ms"},
@@ -114,6 +115,8 @@ func TestAnEntryWhoseKeysDoNotGoTogetherIsRefused(t *testing.T) {
 		{Entry{"column": "a", "iso8601": "true", "epoch": "s"}, "iso8601", "iso8601 and epoch exclude one another"},
 		{Entry{"iso8601": "true"}, "", "expire needs column"},
 		{Entry{"column": "a", "instant": "yes"}, "instant", "instant is true, or is left out"},
+		{Entry{"column": "a", "instant": "true", "epoch": "us"}, "epoch", `epoch is s (seconds since 1970) or ms, and not "us"`},
+		{Entry{"column": "a", "instant": "true", "iso8601": "true"}, "iso8601", "iso8601 and instant exclude one another"},
 		{Entry{"bucket.span": "1 day"}, "", "expire needs bucket.column"},
 		{Entry{"bucket.column": "a", "column": "b"}, "column", "column and bucket.column exclude one another"},
 		{Entry{"bucket.column": "a", "zone": "CET"}, "zone", "is not the name of a place"},
@@ -216,6 +219,7 @@ func TestAnIndexExpressionIsWrittenAsPostgresWritesIt(t *testing.T) {
 		document := Value{Column: "doc", Type: jsonType, Path: `meta."valid to"`}
 		for _, kind := range []Kind{
 			&Epoch{Value: document, Unit: seconds}, &Epoch{Value: document, Unit: milliseconds}, &ISO8601{Value: document}, &NumberOrText{Value: document},
+			&NumberOrText{Value: document, Unit: milliseconds},
 			&ISO8601{Value: Value{Column: "Note", Type: "text"}}, &ISO8601{Value: Value{Column: "code", Type: "character varying"}},
 		} {
 			index := kind.Index()

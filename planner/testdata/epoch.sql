@@ -277,9 +277,10 @@ end
 $lapse$;
 -- Counts the rows of shop.logins that are due under policy p at an instant, and says how a batch would find those of
 -- its largest partition. It counts no further than at_most (null: to the end; 0: not at all), and then gives PostgreSQL's own
--- estimate. Rows that are held are counted by themselves. It returns counts, instants and plans, never values.
-create function lapse.survey_1_2(at_cutoff timestamptz, at_most bigint)
-returns table (due bigint, due_is text, oldest timestamptz, newest timestamptz, seen pg_snapshot, leaf oid, plan json, explained text, cascades json, spans json, held bigint)
+-- estimate. Rows that are held are counted by themselves. Of the largest partition it looks through so many rows (null: all; 0: none) for
+-- values that cannot be read. It returns counts, instants, plans and patterns, never values.
+create function lapse.survey_1_2(at_cutoff timestamptz, at_most bigint, look_through bigint)
+returns table (due bigint, due_is text, oldest timestamptz, newest timestamptz, seen pg_snapshot, leaf oid, plan json, explained text, cascades json, spans json, held bigint, unread json)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'
@@ -358,6 +359,19 @@ select t.ctid as at, t."at" as k1, t."id" as k2
       explained := concat(explained, line, chr(10));
     end loop;
     perform lapse.pin();
+    if look_through is distinct from 0 then
+      execute '
+  with looked as (
+    select case when (t."at" is not null and t."at" not between -210863520000 and 210863520000) then regexp_replace(regexp_replace((left((t."at")::text, 40) collate "C"), ''[^ -@[-`{-~]'', ''a'', ''g''), ''[0-9]'', ''9'', ''g'') || case when octet_length((t."at")::text) > 40 then ''...'' else '''' end end as pattern
+      from (select t."at" from ' || place || ' as t limit $1) t
+  ), alike as (
+    select pattern, count(*) as n from looked where pattern is not null group by pattern
+  )
+  select json_build_object(''rows'', coalesce(sum(n), 0), ''of'', (select count(*) from looked), ''arrays'', coalesce(sum(n) filter (where pattern = ''array''), 0),
+           ''patterns'', (select json_agg(a.pattern) from (select pattern from alike order by n desc, pattern limit 3) a))
+    from alike' into unread using look_through;
+      perform lapse.pin();
+    end if;
   end if;
   if due_is <> 'exact' then
     -- Of a part that was counted nothing can be said about the whole, unless an index has it in order.
@@ -382,13 +396,13 @@ end
 $lapse$;
 revoke all on function lapse.delete_1_2(lapse.claim, bytea, lapse.work) from public;
 grant execute on function lapse.delete_1_2(lapse.claim, bytea, lapse.work) to "lapse_executor";
-revoke all on function lapse.survey_1_2(timestamptz, bigint) from public;
-grant execute on function lapse.survey_1_2(timestamptz, bigint) to "lapse_executor";
+revoke all on function lapse.survey_1_2(timestamptz, bigint, bigint) from public;
+grant execute on function lapse.survey_1_2(timestamptz, bigint, bigint) to "lapse_executor";
 revoke all on function lapse.due_1_2(timestamptz, bigint[]) from public;
 grant execute on function lapse.due_1_2(timestamptz, bigint[]) to "lapse_executor";
 
 grant create on schema lapse to "lapse_deleter_0";
 alter function lapse.delete_1_2(lapse.claim, bytea, lapse.work) owner to "lapse_deleter_0";
-alter function lapse.survey_1_2(timestamptz, bigint) owner to "lapse_deleter_0";
+alter function lapse.survey_1_2(timestamptz, bigint, bigint) owner to "lapse_deleter_0";
 alter function lapse.due_1_2(timestamptz, bigint[]) owner to "lapse_deleter_0";
 revoke create on schema lapse from "lapse_deleter_0";

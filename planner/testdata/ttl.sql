@@ -264,9 +264,10 @@ end
 $lapse$;
 -- Counts the rows of public.carts that are due under policy carts at an instant, and says how a batch would find those of
 -- its largest partition. It counts no further than at_most (null: to the end; 0: not at all), and then gives PostgreSQL's own
--- estimate. Rows that are held are counted by themselves. It returns counts, instants and plans, never values.
-create function lapse.survey_5_1(at_cutoff timestamptz, at_most bigint)
-returns table (due bigint, due_is text, oldest timestamptz, newest timestamptz, seen pg_snapshot, leaf oid, plan json, explained text, cascades json, spans json, held bigint)
+-- estimate. Rows that are held are counted by themselves. Of the largest partition it looks through so many rows (null: all; 0: none) for
+-- values that cannot be read. It returns counts, instants, plans and patterns, never values.
+create function lapse.survey_5_1(at_cutoff timestamptz, at_most bigint, look_through bigint)
+returns table (due bigint, due_is text, oldest timestamptz, newest timestamptz, seen pg_snapshot, leaf oid, plan json, explained text, cascades json, spans json, held bigint, unread json)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'
@@ -394,13 +395,13 @@ end
 $lapse$;
 revoke all on function lapse.delete_5_1(lapse.claim, bytea, lapse.work) from public;
 grant execute on function lapse.delete_5_1(lapse.claim, bytea, lapse.work) to "lapse_executor";
-revoke all on function lapse.survey_5_1(timestamptz, bigint) from public;
-grant execute on function lapse.survey_5_1(timestamptz, bigint) to "lapse_executor";
+revoke all on function lapse.survey_5_1(timestamptz, bigint, bigint) from public;
+grant execute on function lapse.survey_5_1(timestamptz, bigint, bigint) to "lapse_executor";
 revoke all on function lapse.due_5_1(timestamptz, bigint[]) from public;
 grant execute on function lapse.due_5_1(timestamptz, bigint[]) to "lapse_executor";
 
 grant create on schema lapse to "lapse_deleter_0";
 alter function lapse.delete_5_1(lapse.claim, bytea, lapse.work) owner to "lapse_deleter_0";
-alter function lapse.survey_5_1(timestamptz, bigint) owner to "lapse_deleter_0";
+alter function lapse.survey_5_1(timestamptz, bigint, bigint) owner to "lapse_deleter_0";
 alter function lapse.due_5_1(timestamptz, bigint[]) owner to "lapse_deleter_0";
 revoke create on schema lapse from "lapse_deleter_0";
