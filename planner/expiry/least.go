@@ -30,7 +30,7 @@ func (e *Epoch) Least() (Interval, bool) { return counted(e.After) }
 func (i *ISO8601) Least() (Interval, bool) { return counted(i.After) }
 
 // Least is After.
-func (n *NumberOrText) Least() (Interval, bool) { return counted(n.After) }
+func (k *NumberOrText) Least() (Interval, bool) { return counted(k.After) }
 
 // Least is After: the youngest of a bucket's rows is as old as its end.
 func (b *Bucket) Least() (Interval, bool) { return counted(b.After) }

@@ -54,7 +54,9 @@ type reader struct {
 	want     Wanted
 	database string
 	owner    string
-	lone     bool // the session is a superuser's, and so is the table, or its owner may make no temporary table
+	role     string // whose rights the text is read with where its owner's cannot be had
+	barred   string // the schemas of the columns' types that this role may not use
+	lone     bool   // the session is a superuser's, and so is the table, or its owner may make no temporary table
 	columns  []tableColumn
 }
 
@@ -115,8 +117,28 @@ func (r *reader) read(ctx context.Context, table uint32, tokens []token, text st
 	return r.canonical(ctx, tokens, &written, j)
 }
 
+// becomeLogin makes the transaction the login's own where that may act as the table's owner and the session's role may not, as the catalog's
+// owner. Whoever looks at a policy and whoever applies it read its text alike then.
+func (r *reader) becomeLogin(ctx context.Context, table uint32) error {
+	var login bool
+	err := r.tx.QueryRow(ctx, `
+		select pg_has_role(session_user, c.relowner, 'member') and not pg_has_role(current_user, c.relowner, 'member')
+		  from pg_class c
+		 where c.oid = $1`, table).Scan(&login)
+	if err == nil && login {
+		_, err = r.tx.Exec(ctx, "set local role none")
+	}
+	if err != nil {
+		return fmt.Errorf("become the table's owner: %w", err)
+	}
+	return nil
+}
+
 // prepare asks for the table's owner and columns, and whether there can be a temporary table.
 func (r *reader) prepare(ctx context.Context, table uint32) (problem string, err error) {
+	if err := r.becomeLogin(ctx, table); err != nil {
+		return "", err
+	}
 	var unable string
 	err = r.tx.QueryRow(ctx, `
 		select pg_get_userbyid(c.relowner), current_database(),
@@ -124,11 +146,15 @@ func (r *reader) prepare(ctx context.Context, table uint32) (problem string, err
 		       case when s.rolsuper then ''
 		            when not has_database_privilege(c.relowner, current_database(), 'temporary') then pg_get_userbyid(c.relowner)
 		            when not has_database_privilege(current_database(), 'temporary') then current_user::text
-		            else '' end
+		            else '' end,
+		       current_user::text,
+		       (select coalesce(string_agg(distinct quote_ident(n.nspname), ', '), '')
+		          from pg_attribute a join pg_type y on y.oid = a.atttypid join pg_namespace n on n.oid = y.typnamespace
+		         where a.attrelid = c.oid and not has_schema_privilege(n.oid, 'usage'))
 		  from pg_class c
 		  join pg_roles o on o.oid = c.relowner
 		  join pg_roles s on s.rolname = current_user
-		 where c.oid = $1`, table).Scan(&r.owner, &r.database, &r.lone, &unable)
+		 where c.oid = $1`, table).Scan(&r.owner, &r.database, &r.lone, &unable, &r.role, &r.barred)
 	if err != nil {
 		return "", fmt.Errorf("find the table's owner: %w", err)
 	}
@@ -239,6 +265,8 @@ func (r *reader) mistake(err error, text string) (*Expression, string, error) {
 		return nil, "", err
 	}
 	switch class := server.Code[:2]; {
+	case server.Code == schemas.SQLStateInsufficientPrivilege && r.barred != "":
+		return nil, fmt.Sprintf("it is read with the rights of %s, which may not use types of the table's columns: grant usage on schema %s to %s", r.role, r.barred, schemas.Identifier(r.role)), nil
 	case server.Code == schemas.SQLStateUndefinedColumn:
 		return nil, r.noColumn(server, text), nil
 	case server.Code == schemas.SQLStateUndefinedTable:
