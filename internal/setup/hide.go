@@ -34,7 +34,9 @@ const hideSQL = `
 	       not c.relrowsecurity or exists (select from pg_policy p where p.polrelid = c.oid and p.polname = 'lapse_all'),
 	       c.relforcerowsecurity,
 	       exists (select from pg_policy p where p.polrelid = c.oid and p.polname = 'lapse_all')
-	         and not exists (select from pg_policy p where p.polrelid = c.oid and p.polname not in ('lapse_all', 'lapse_hide_due'))
+	         and not exists (select from pg_policy p where p.polrelid = c.oid and p.polname not in ('lapse_all', 'lapse_hide_due')),
+	       coalesce((select d.rolname::text from pg_roles d
+	                  where d.rolname = $2 || c.relowner and not d.rolbypassrls and not d.rolsuper and not pg_has_role(d.oid, c.relowner, 'usage')), '')
 	  from pg_class c
 	  join pg_namespace n on n.oid = c.relnamespace
 	 where c.oid = $1`
@@ -42,14 +44,21 @@ const hideSQL = `
 // Look compares the table with what is asked for, and writes the SQL. h is of planner.HideUnder. Nothing is changed.
 func (s *Hider) Look(ctx context.Context, h *planner.Hide) (*Hiding, error) {
 	var forced bool
+	var blind string // the deleter, where it has not the rights of the table's owner, as where that is a superuser
 	w := &Hiding{Hide: h}
 	h.As = s.As
-	err := s.Conn.QueryRow(ctx, hideSQL, s.TableOID).Scan(&h.Schema, &h.Table, &h.Owner, &h.Invoker, &h.Columns, &h.Readers, &h.Open, &forced, &h.Shut)
+	err := s.Conn.QueryRow(ctx, hideSQL, s.TableOID, s.Roles.DeleterPrefix).
+		Scan(&h.Schema, &h.Table, &h.Owner, &h.Invoker, &h.Columns, &h.Readers, &h.Open, &forced, &h.Shut, &blind)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, &ScaffoldError{"the policy's table is gone"}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look at the policy's table: %w", err)
+	}
+	if blind != "" && s.As == planner.HidePolicy && !s.Drop {
+		table := schemas.Identifier(h.Schema, h.Table)
+		return nil, &ScaffoldError{fmt.Sprintf("row security on %s would hide due rows from %s too, and its policy would stop: %s is a superuser, whose rights the deleter has not; "+
+			"use --as view, or alter table %s owner to another role, or alter role %s bypassrls", table, blind, h.Owner, table, schemas.Identifier(blind))}
 	}
 	if forced && s.As == planner.HidePolicy {
 		table := schemas.Identifier(h.Schema, h.Table)

@@ -278,3 +278,47 @@ func TestAPlantedOperatorDoesNotDecideWhatIsHidden(t *testing.T) {
 		}
 	})
 }
+
+// A superuser's table is deleted from without its owner's rights: row security would hide due rows from the deleter too.
+func TestRowSecurityThatWouldStopThePolicyIsNotMade(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		h := newHidden(t, db)
+		db.Exec(t, `create table app.root (id int primary key, at timestamptz); insert into app.root select n, now() - interval '2 days' from generate_series(1, 9) n`)
+		h.must(catalog.Apply(t.Context(), h.admin, h.roles, hiddenPolicies+"  - { name: root, table: app.root, expire: { column: at, after: 1 day } }\n"))
+		all, err := planner.LoadInForce(t.Context(), h.admin)
+		h.must(err)
+		var root *planner.InForce
+		for i := range all {
+			if all[i].Name == "root" {
+				root = &all[i]
+			}
+		}
+		look := func(as planner.HideAs, drop bool) (*setup.Hiding, error) {
+			does := &setup.Hider{Session: setup.Session{Conn: h.admin, Roles: h.roles, Log: slog.New(slog.DiscardHandler)}, TableOID: root.TableOID, As: as, Drop: drop}
+			return does.Look(t.Context(), planner.HideUnder(&root.Definition))
+		}
+		deleter := one[string](h.place, `select pg_get_userbyid(proowner)::text from pg_proc where proname = $1`, fmt.Sprintf("delete_%d_%d", root.ID, root.Version))
+		fix := "alter role " + schemas.Identifier(deleter) + " bypassrls"
+		if _, err := look(planner.HidePolicy, false); err == nil || !strings.Contains(err.Error(), "use --as view") || !strings.Contains(err.Error(), fix) {
+			t.Fatalf("got %v", err)
+		}
+		if _, err := look(planner.HideView, false); err != nil {
+			t.Error(err)
+		}
+		if _, err := look(planner.HidePolicy, true); err != nil {
+			t.Error(err)
+		}
+		// What the refusal says is enough: the deleter sees every row then.
+		db.Exec(t, fix)
+		w, err := look(planner.HidePolicy, false)
+		h.must(err)
+		db.Exec(t, w.SQL)
+		counting := db.ConnectAs(t, h.roles.Executor)
+		var due int
+		h.must(counting.QueryRow(t.Context(), `select due from `+planner.SurveyFunction(root.ID, root.Version)+`(clock_timestamp(), null, 0)`).Scan(&due))
+		if due != 9 {
+			t.Errorf("%d rows are due, want 9", due)
+		}
+	})
+}

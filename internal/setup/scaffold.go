@@ -37,13 +37,16 @@ type Scaffolding struct {
 	SQL      string // one script with its own transaction
 	Backfill string // another one, for the table's owner to run, "" where it was not asked for
 
-	oid uint32
+	oid      uint32
+	powerful bool // it belongs to a superuser, or to the database's owner whoever that is
 }
 
 const scaffoldTableSQL = `
 	select c.oid, n.nspname::text, c.relname::text, pg_get_userbyid(c.relowner)::text, c.relkind::text, c.relispartition,
-	       n.nspname in ('pg_catalog', 'information_schema', 'lapse') or n.nspname like 'pg\_toast%'
+	       n.nspname in ('pg_catalog', 'information_schema', 'lapse') or n.nspname like 'pg\_toast%',
+	       o.rolsuper or o.rolname = 'pg_database_owner'
 	  from pg_class c
+	  join pg_roles o on o.oid = c.relowner
 	  join pg_namespace n on n.oid = c.relnamespace
 	 where n.nspname = $1 and c.relname = $2`
 
@@ -117,7 +120,7 @@ func (s *Scaffolder) findTable(ctx context.Context, tx pgx.Tx, w *Scaffolding) e
 	} else if err != nil {
 		return fmt.Errorf("read a table name: %w", err)
 	}
-	err = tx.QueryRow(ctx, scaffoldTableSQL, parts[0], parts[1]).Scan(&w.oid, &w.Schema, &w.Table, &w.Owner, &kind, &partition, &system)
+	err = tx.QueryRow(ctx, scaffoldTableSQL, parts[0], parts[1]).Scan(&w.oid, &w.Schema, &w.Table, &w.Owner, &kind, &partition, &system, &w.powerful)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return &ScaffoldError{fmt.Sprintf("there is no table %s in this database", s.Table)}
@@ -165,6 +168,10 @@ func (s *Scaffolder) findColumns(ctx context.Context, tx pgx.Tx, w *Scaffolding)
 		return fmt.Errorf("list the partitions of %s: %w", s.Table, err)
 	}
 	if s.Option == planner.ScaffoldSidecar {
+		if w.powerful && !s.Drop {
+			return &ScaffoldError{fmt.Sprintf("%s belongs to %s, and the tables of a superuser or of the database's owner cannot have a sidecar, since deletion has not their owner's rights: "+
+				"alter table %s owner to another role, or use another option", s.Table, w.Owner, s.Table)}
+		}
 		return s.findRegistry(ctx, tx, w)
 	}
 	return nil

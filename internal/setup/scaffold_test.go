@@ -257,3 +257,21 @@ func (s signal) Write(p []byte) (int, error) {
 	s <- struct{}{}
 	return len(p), nil
 }
+
+// A superuser's table cannot have a sidecar: who is told so by apply has made one by then.
+func TestASidecarIsNotMadeForASuperusersTable(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, 14)
+	p := installed(t, db)
+	db.Exec(t, `create table public.root (id int primary key, at timestamptz)`)
+	look := func(option planner.ScaffoldOption, drop bool) error {
+		_, err := (&setup.Scaffolder{Session: setup.Session{Conn: p.admin, Roles: p.roles}, Table: "public.root", Option: option, After: "1 day", Column: "expires_at", Drop: drop}).Look(t.Context())
+		return err
+	}
+	if err := look(planner.ScaffoldSidecar, false); err == nil || !strings.Contains(err.Error(), "alter table public.root owner to another role") {
+		t.Errorf("got %v", err)
+	}
+	if err := errors.Join(look(planner.ScaffoldSidecar, true), look(planner.ScaffoldExpiresAt, false)); err != nil {
+		t.Error(err)
+	}
+}
