@@ -2,6 +2,7 @@ package replication
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -35,7 +36,20 @@ func connect(ctx context.Context, c StreamConfig) (*pgx.Conn, *wire, error) {
 	case err != nil:
 		return nil, nil, err
 	}
+	if err := allowLongTransactions(ctx, conn); err != nil {
+		return nil, nil, errors.Join(err, conn.Close(ctx))
+	}
 	return conn, wire(), nil
+}
+
+// allowLongTransactions lifts the one timeout of the server that ends a stream: to it the decoding of a transaction is one. Before
+// 17 there is no such setting, so it cannot be among those that a connection begins with.
+func allowLongTransactions(ctx context.Context, conn *pgx.Conn) error {
+	const query = `select pg_catalog.set_config(s.name, '0', false) from pg_catalog.pg_settings s where s.name = 'transaction_timeout'`
+	if _, err := conn.Exec(ctx, query); err != nil {
+		return fmt.Errorf("set transaction_timeout: %w", err)
+	}
+	return nil
 }
 
 // senderTimeout is how long the server waits for a sign of life. It sees to it that this is not for ever, nor longer than

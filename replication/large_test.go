@@ -190,3 +190,34 @@ func nextMessage(t *testing.T, s *Stream) *Message {
 	}
 	return m
 }
+
+// The server's timeouts are meant for statements and sessions of applications. One large transaction may take the stream an hour.
+func TestNoTimeoutOfTheDatabaseEndsAStreamInALargeTransaction(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		conn := prepareDatabase(t, db, map[string]string{"item": itemsTable})
+		exec(t, conn, `insert into item select n, repeat('x', 100) from generate_series(1, 200000) n`)
+		exec(t, conn, fmt.Sprintf(`do $$
+			declare
+				name text;
+			begin
+				for name in select s.name from pg_settings s where s.unit in ('ms', 's') and s.context in ('user', 'superuser')
+					and s.name ~ '(statement|lock|session|transaction|deadlock)_timeout$|^client_connection_check_interval$' loop
+					execute format('alter database %s set %%I = ''400ms''', name);
+				end loop;
+			end $$`, db.Name))
+		s := openStream(t, db.URL, db.Name)
+		exec(t, conn, `delete from item`)
+		for m := nextMessage(t, s); m.Kind != KindChange; m = nextMessage(t, s) {
+		}
+		for range 4 { // the caller waits for its own consumers meanwhile
+			ctx, cancel := context.WithTimeout(t.Context(), 2*beforeReading)
+			if err := s.Wait(ctx); ctx.Err() == nil {
+				t.Fatal(err)
+			}
+			cancel()
+		}
+		for m := nextMessage(t, s); m.Kind != KindCommit; m = nextMessage(t, s) {
+		}
+	})
+}
