@@ -12,24 +12,26 @@ const (
 	cloudEventsType    = "lapse."                   // what the type of every event begins with; lapse-op follows
 	cloudEventsSource  = "urn:lapse:database:"      // system identifier and database oid follow
 	cloudEventsSchema  = "urn:lapse:schema:event:1" // of data: schemas/event.schema.json
-	cloudEventsHeader  = "ce_"                      // what the header of an attribute begins with
 	cloudEventsContent = "application/cloudevents+json; charset=UTF-8"
 )
 
 // cloudEventsFormat writes CloudEvents 1.0 in structured mode. The data is the event as the default format has it, so that
 // what it says is said in one shape. What routers of events filter by, which see no data, is in attributes: type, subject,
-// and the extensions lapsecause and lapsepolicy; sequence is their order. As Kafka's binding allows, the attributes are
-// headers too.
+// and the extensions lapsecause and lapsepolicy; sequence is their order. The attributes are no headers, though Kafka's binding
+// allows it: the SDK for Python takes an event with ce_ headers for one in binary mode, and the envelope for its data.
 type cloudEventsFormat struct {
 	source *Source
 	data   *spannerFormat
-	alike  cloudEvent // of the events that Alike was called for
+	header schemas.Header // the only one
+	alike  cloudEvent     // of the events that Alike was called for
 	marker cloudEvent
-	last   *cloudEvent
 }
 
 func newCloudEventsFormat(source *Source) Format {
-	return &cloudEventsFormat{source: source, data: &spannerFormat{source: source, form: TextFormOf(source.Encoding)}}
+	return &cloudEventsFormat{
+		source: source, data: &spannerFormat{source: source, form: TextFormOf(source.Encoding)},
+		header: schemas.Header{Key: "content-type", Value: []byte(cloudEventsContent)},
+	}
 }
 
 // Alike writes what the events have in common.
@@ -53,7 +55,6 @@ func (f *cloudEventsFormat) AppendKeys(dst []byte, keys []Key) []byte {
 
 // AppendEvent puts id, sequence and data with it.
 func (f *cloudEventsFormat) AppendEvent(dst []byte, e *Event, keys *EventKeys) []byte {
-	f.last = &f.alike
 	f.alike.at.Ordinal = e.Ordinal
 	dst = f.alike.append(dst, f.source)
 	return append(f.data.AppendEvent(dst, e, keys), '}')
@@ -61,32 +62,25 @@ func (f *cloudEventsFormat) AppendEvent(dst []byte, e *Event, keys *EventKeys) [
 
 // AppendMarker writes a marker.
 func (f *cloudEventsFormat) AppendMarker(dst []byte, m *Marker) []byte {
-	f.last = &f.marker
 	f.marker.begin(f.source, m.Op, m.Time)
 	f.marker.at = m.At
 	dst = f.marker.append(dst, f.source)
 	return append(f.data.AppendMarker(dst, m), '}')
 }
 
-// AppendHeaders adds the content type and the attributes.
+// AppendHeaders adds the content type, which says that the mode is structured.
 func (f *cloudEventsFormat) AppendHeaders(dst []schemas.Header) []schemas.Header {
-	c := f.last
-	dst = append(append(dst, c.headers...), schemas.Header{Key: cloudEventsHeader + "id", Value: c.id})
-	return append(dst, schemas.Header{Key: cloudEventsHeader + "sequence", Value: c.sequence})
+	return append(dst, f.header)
 }
 
-// cloudEvent is the attributes of events that are alike, and those of the one that was written last.
+// cloudEvent is the attributes of events that are alike.
 type cloudEvent struct {
-	json    []byte           // attributes but id and sequence, each with a comma before it
-	headers []schemas.Header // the content type, and these attributes
-
-	at           replication.Position
-	id, sequence []byte
+	json []byte // attributes but id and sequence, each with a comma before it
+	at   replication.Position
 }
 
 func (c *cloudEvent) begin(source *Source, op Op, at time.Time) {
 	c.json = c.json[:0]
-	c.headers = append(c.headers[:0], schemas.Header{Key: "content-type", Value: []byte(cloudEventsContent)})
 	c.attribute("specversion", []byte("1.0"))
 	c.attribute("type", []byte(cloudEventsType+op.String()))
 	id := append(appendUint([]byte(cloudEventsSource), source.SystemIdentifier), ':')
@@ -94,21 +88,18 @@ func (c *cloudEvent) begin(source *Source, op Op, at time.Time) {
 	instant := appendInstant(nil, at)
 	c.attribute("time", instant[1:len(instant)-1])
 	c.attribute("dataschema", []byte(cloudEventsSchema))
-	c.json = append(c.json, `,"datacontenttype":"application/json"`...) // its header would be content-type
+	c.json = append(c.json, `,"datacontenttype":"application/json"`...)
 }
 
 // attribute adds one. In its value everything is UTF-8.
 func (c *cloudEvent) attribute(name string, value []byte) {
 	c.json = appendText(append(append(append(c.json, `,"`...), name...), `":`...), value, UTF8Text)
-	c.headers = append(c.headers, schemas.Header{Key: cloudEventsHeader + name, Value: value})
 }
 
 // append writes the attributes, up to the value of data.
 func (c *cloudEvent) append(dst []byte, source *Source) []byte {
-	c.id = appendEventID(c.id[:0], source, c.at)
-	c.sequence = appendSequence(c.sequence[:0], c.at)
-	dst = append(append(dst, `{"id":"`...), c.id...)
-	dst = append(append(dst, `","sequence":"`...), c.sequence...)
+	dst = appendEventID(append(dst, `{"id":"`...), source, c.at)
+	dst = appendSequence(append(dst, `","sequence":"`...), c.at)
 	return append(append(append(dst, '"'), c.json...), `,"data":`...)
 }
 

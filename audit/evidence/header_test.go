@@ -2,6 +2,7 @@ package evidence_test
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"slices"
 	"testing"
@@ -91,6 +92,32 @@ func TestWhatIsNoEventHasNoPosition(t *testing.T) {
 			}
 		} else if errors.Is(err2, evidence.ErrNoEvent) != placed {
 			t.Errorf("with %s broken: %v", whole[i].Key, err2)
+		}
+	}
+}
+
+// Names are in the database's encoding, and a header's reader takes them for UTF-8.
+func TestHeadersAreUTF8InAnyDatabase(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ encoding, name, want string }{
+		{"UTF8", "café", `public."café"`},
+		{"LATIN1", "caf\xe9", "public.\"caf\uefe9\""},
+		{"LATIN1", "caf\xc3\xa9", `public."café"`}, // two characters there; the way back is the same bytes
+		{"SQL_ASCII", "\uefe9", "public.\"\uefee\uefbf\uefa9\""},
+	} {
+		route := *routeOf(evidence.FormatSpanner)
+		route.Source.Encoding = test.encoding
+		routed := eventOf(t, &route, exampleTx(), del(relation(16700, "public", test.name, "id*"), 1))
+		var e struct {
+			Table string `json:"table_name"`
+		}
+		if err := json.Unmarshal(routed.Value, &e); err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range routed.Headers {
+			if h.Key == evidence.HeaderTable && (string(h.Value) != test.want || e.Table != test.want) {
+				t.Errorf("%q in %s: the header is %q and the value's name %q, want %q", test.name, test.encoding, h.Value, e.Table, test.want)
+			}
 		}
 	}
 }

@@ -91,6 +91,25 @@ func appendText[T string | []byte](dst []byte, s T, form TextForm) []byte {
 	return append(dst, '"')
 }
 
+// appendPlain writes s as a header has it: what appendText writes, without quotes and escapes. It is UTF-8 in any database.
+func appendPlain(dst []byte, s string, form TextForm) []byte {
+	if form == UTF8Text {
+		return append(dst, s...)
+	}
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		if r == utf8.RuneError && size == 1 || r >= rawByte+0x80 && r <= rawByte+0xFF {
+			for _, b := range []byte(s[i : i+size]) {
+				dst = utf8.AppendRune(dst, rawByte+rune(b))
+			}
+		} else {
+			dst = append(dst, s[i:i+size]...)
+		}
+		i += size
+	}
+	return dst
+}
+
 func decodeRune[T string | []byte](s T) (rune, int) {
 	if len(s) > utf8.UTFMax {
 		s = s[:utf8.UTFMax]

@@ -160,10 +160,10 @@ func (r *Router) appendHeader(dst []byte, name string, e *Event) []byte {
 		}
 		return dst
 	case HeaderTable:
-		return append(dst, e.Table...)
+		return appendPlain(dst, e.Table, r.form)
 	case HeaderRoot:
 		if e.Partition {
-			return append(dst, e.Root...)
+			return appendPlain(dst, e.Root, r.form)
 		}
 		return dst
 	case HeaderCascade:
