@@ -27,7 +27,7 @@ func (r *relay) commit(ctx context.Context, tx *replication.Tx) error {
 		}
 		return nil
 	}
-	outcome := r.assembler.Commit(tx, r.around)
+	outcome := r.assembler.Commit(tx, r.ancestry)
 	if err := r.publishEvents(ctx); err != nil {
 		return err
 	}
@@ -50,6 +50,9 @@ func (r *relay) commit(ctx context.Context, tx *replication.Tx) error {
 		if err := r.publishMarker(ctx, m); err != nil {
 			return err
 		}
+		if m.Reason == evidence.ReasonTopic {
+			r.ends.told = evidence.LogPosition{Reach: evidence.EndOf(tx), Seq: uint32(len(outcome.Records) - 1)}
+		}
 	}
 	r.stale = r.stale || outcome.Partitions && r.stream.Identity().ServerVersion < partitionsSeen
 	return r.record(ctx, evidence.EndOf(tx), outcome.Records)
@@ -67,20 +70,6 @@ func (r *relay) record(ctx context.Context, end evidence.Reach, records []eviden
 		r.enqueue(r.writer.Write(content, evidence.LogPosition{Reach: end, Seq: uint32(i)}, i < len(records)-1))
 	}
 	return r.flush()
-}
-
-// surroundings are what a heartbeat's record says of server and topics.
-func (r *relay) surroundings() *evidence.Surroundings {
-	w := &evidence.Surroundings{Ancestry: r.ancestry, Process: r.process}
-	for _, topic := range r.found.events() {
-		t := evidence.TopicEnds{Topic: topic.Name, Ends: make([]int64, topic.All()), Fences: make([]int64, topic.All())}
-		for partition := range topic.All() {
-			t.Ends[partition] = r.publisher.End(topic.Name, partition)
-			t.Fences[partition], _ = r.publisher.Fence(topic.Name, partition)
-		}
-		w.Ends = append(w.Ends, t)
-	}
-	return w
 }
 
 // tell tells people what a transaction came to, where it is not what it should be. Positions and names only.

@@ -140,7 +140,7 @@ func (c *comparison) handle(ctx context.Context, m *replication.Message) error {
 		c.assembler.Change(m.Change)
 		return c.matchEvents()
 	case replication.KindCommit:
-		account := c.assembler.Commit(m.Tx, noSurroundings).Account
+		account := c.assembler.Commit(m.Tx, nil).Account
 		if err := c.matchEvents(); err != nil {
 			return err
 		}

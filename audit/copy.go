@@ -156,7 +156,7 @@ func (c *copier) handle(m *replication.Message) error {
 }
 
 func (c *copier) commit(tx *replication.Tx) error {
-	outcome := c.assembler.Commit(tx, func() *evidence.Surroundings { return &evidence.Surroundings{} })
+	outcome := c.assembler.Commit(tx, nil)
 	if err := c.write(); err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ func (r *relay) cover() {
 	now := r.now()
 	upTo := r.coverage.upTo
 	r.coverage.done(now)
-	content := &evidence.CoverageContent{At: now, Surroundings: &evidence.Surroundings{Ancestry: r.ancestry}}
+	content := &evidence.CoverageContent{At: now, Ancestry: r.ancestry}
 	r.enqueue(r.writer.Write(content, evidence.LogPosition{Reach: upTo}, false))
 }
 

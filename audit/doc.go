@@ -21,6 +21,7 @@
 //	relay.go            from the stream to the publisher (audit/kafka), without what is there already
 //	commit.go           what a transaction leaves when it ends; alarm.go stops every deletion where it must
 //	flush.go            records into the log, positions to the slot; coverage.go where there was nothing
+//	ends.go             where the topics end, in the log before each record that speaks of them
 //
 // and around it:
 //
@@ -83,8 +84,11 @@
 //	                                          fits into the buffer is read, then reading stops; Ready is an error, and
 //	                                          /readyz 503, once something has waited for five seconds; deletion stops
 //	                                          when a batch has not been confirmed for a minute (executor/guard/confirmed.go)
-//	a topic is deleted, or made again, under  kafka.ErrTopicReplaced ends the process; the next start writes a gap with its
-//	 us                                       first heartbeat. A log that is gone is refused: see below
+//	a topic is deleted, or made again, under  kafka.ErrTopicReplaced ends the process; the next start finds it as the next line
+//	 us                                       says. A log that is gone is refused: see below
+//	a topic is deleted, or brokers lose the   each start compares the topics with the ends that the log has, and writes a gap with its
+//	 end of a partition, at any time          first heartbeat. What the log had no record of the slot sends again
+//	brokers lose the log's end                what was not confirmed the slot sends again; else the log is behind the slot: see below
 //	somebody adds partitions                  they are left alone, with a warning
 //	a stray write into our topics             stepped over, with a warning and a metric
 //	a tail above the log's end that the       *RefusalError: it would hide what is really deleted below it

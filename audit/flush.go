@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"lapse/audit/evidence"
-	"lapse/schemas"
 )
 
 // maxQueued bounds the records that wait. Each is about a kilobyte; what many small transactions have in the topics
@@ -72,17 +71,8 @@ func (r *relay) flush() error {
 		r.cover()
 	}
 	acked := r.publisher.Acked()
+	r.appendRecords(acked)
 	q := &r.queue
-	for q.written < len(q.items) && q.items[q.written].events <= acked {
-		next := &q.items[q.written]
-		r.at(step{before: "record", record: next.entry})
-		mark, ok := r.publisher.Append(r.logRecord(next.entry))
-		if !ok {
-			break // full: the next acknowledgement wakes the stream
-		}
-		next.mark, r.lastMark = mark, mark
-		q.written++
-	}
 	done, end := 0, (*evidence.Entry)(nil) // of a transaction or a coverage that is wholly in the log
 	for done < q.written && q.items[done].mark <= acked {
 		if entry := q.items[done].entry; !entry.More {
@@ -102,9 +92,26 @@ func (r *relay) flush() error {
 	return nil
 }
 
-// logRecord is a record of the log as Kafka gets it.
-func (r *relay) logRecord(entry *evidence.Entry) schemas.Record {
-	return r.writer.Record(entry)
+// appendRecords appends the records whose events are acknowledged, behind a fence that says where those end.
+func (r *relay) appendRecords(acked uint64) {
+	q := &r.queue
+	for q.written < len(q.items) && q.items[q.written].events <= acked {
+		next := &q.items[q.written]
+		if r.ends.mustSay(next.events) && !r.sayEnds(acked) {
+			return
+		}
+		r.at(step{before: "record", record: next.entry})
+		mark, ok := r.publisher.Append(r.writer.Record(next.entry))
+		if !ok {
+			return // full: the next acknowledgement wakes the stream
+		}
+		next.mark, r.lastMark = mark, mark
+		r.ends.appended(next.entry.Position)
+		q.written++
+	}
+	if r.ends.owed {
+		r.sayEnds(acked)
+	}
 }
 
 // rest waits between two streams until Kafka has answered all that is under way. A server that stopped because Kafka does

@@ -71,9 +71,6 @@ func (c *comparison) foreignTail(topic string, partition int32, t *tail, why str
 		topic, partition, t.position, why)
 }
 
-// noSurroundings is for the assembler: a comparison writes no record.
-func noSurroundings() *evidence.Surroundings { return nil }
-
 // matchEvents takes the events that the assembler has ready, and strikes off the tails that they are.
 func (c *comparison) matchEvents() error {
 	for e := c.assembler.Next(); e != nil; e = c.assembler.Next() {

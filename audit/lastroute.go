@@ -151,6 +151,5 @@ func isOfSource(r *evidence.LogRecord, source *evidence.Source) bool {
 // touched reports whether topics or log have something of a transaction that commits at a position or above it. Such a transaction
 // is finished by the route in force.
 func (p *topicState) touched(at evidence.Reach) bool {
-	last := p.last([]string{p.route.System.Name, p.route.User.Name})
-	return !evidence.ReachOf(last).Before(at) || at.Before(p.newest().Reach)
+	return !evidence.ReachOf(p.lastOfAll()).Before(at) || at.Before(p.newest().Reach)
 }

@@ -45,8 +45,10 @@ type relay struct {
 	last      evidence.LogPosition              // of the newest record that is in the log or in the queue
 	reach     evidence.Reach                    // of the last transaction or coverage whose records are in the queue, all of them
 	queue     queue
-	lastEvent uint64 // the mark of the last event
-	lastMark  uint64 // of the last event or record
+	ends      ends
+	events    evidence.Reach // above this there is no event in the topics
+	lastEvent uint64         // the mark of the last event
+	lastMark  uint64         // of the last event or record
 
 	// The transaction that is being read.
 	tx         *replication.Tx
@@ -58,7 +60,6 @@ type relay struct {
 	ancestry replication.Ancestry // of the server that is read
 	process  string               // this one
 	coverage coverage
-	around   func() *evidence.Surroundings // surroundings, as the assembler takes it
 
 	boundary func(step, func() bool) // tests end the process there; nil in the product
 }
@@ -80,8 +81,8 @@ func newRelay(
 		router: evidence.NewRouter(route, config.hashKeyOf(route)),
 		writer: evidence.NewLogWriter(route, start.history.nonce, cmp.Or(start.named, start.last.Beat)),
 		tails:  checked.positions(), logged: checked.newest(), last: checked.newest(), reach: start.reach, noRow: map[uint32]bool{}, alarm: config.Alarm,
+		ends: ends{owed: true, lost: start.replaced}, events: evidence.ReachOf(checked.lastOfAll()),
 	}
-	r.around = r.surroundings
 	checked.forgetRecords()
 	return r
 }
@@ -188,6 +189,9 @@ func (r *relay) attach(stream *replication.Stream) {
 func (r *relay) detach() {
 	if r.stream != nil {
 		r.unwatch()
+		if r.ends.soon != nil {
+			r.ends.soon.Stop()
+		}
 		r.stream = nil
 	}
 }
@@ -277,7 +281,7 @@ func (r *relay) publish(ctx context.Context, e *evidence.Event) error {
 		if err != nil {
 			return err
 		}
-		tails[partition], r.lastEvent = position, mark
+		tails[partition], r.lastEvent, r.events = position, mark, evidence.ReachOf(position)
 		r.metrics.byCause[e.Cause][e.Op].Inc()
 	}
 	return nil

@@ -107,7 +107,7 @@ func (r *rig) reread(t *testing.T, slot string) map[string][][]byte {
 			assembler.Change(m.Change)
 			take()
 		case replication.KindCommit:
-			markers := assembler.Commit(m.Tx, func() *evidence.Surroundings { return &evidence.Surroundings{} }).Markers
+			markers := assembler.Commit(m.Tx, nil).Markers
 			take()
 			for _, marker := range markers {
 				for _, rec := range current.RouteMarker(marker) {

@@ -43,6 +43,10 @@ func (s *session) startRelay(start *startingPoint, checked *topicState) {
 	id := s.stream.Identity()
 	s.relay.ancestry, s.relay.process, s.relay.heartbeats, s.relay.boundary = id.Ancestry, a.process, &a.heartbeats, a.boundary
 	a.heartbeats.reset()
+	if len(start.replaced) > 0 {
+		a.log.Warn("topics lack what was acknowledged in them: they were deleted, or the brokers have lost their end; the next heartbeat "+
+			"writes a gap", "topics", start.replaced)
+	}
 	s.stream.SetHistory(start.history.number)
 	s.relay.attach(s.stream)
 	a.server.Store(&Server{History: start.history.number, Timeline: id.Timeline, ServerStart: id.ServerStart})

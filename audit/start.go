@@ -45,6 +45,11 @@ func (p *topicState) forgetRecords() {
 	}
 }
 
+// lastOfAll is the highest position of an event.
+func (p *topicState) lastOfAll() replication.Position {
+	return p.last([]string{p.route.System.Name, p.route.User.Name})
+}
+
 // last is the highest position of an event in some topics.
 func (p *topicState) last(topics []string) (last replication.Position) {
 	for _, topic := range topics {
@@ -111,7 +116,7 @@ func (r *relay) writeStart(ctx context.Context, s *startingPoint, c *Config) err
 		if err := r.publishMarker(ctx, m); err != nil {
 			return err
 		}
-		content := &evidence.MarkerContent{Marker: m, Surroundings: &evidence.Surroundings{Ancestry: r.ancestry}}
+		content := &evidence.MarkerContent{Marker: m, Ancestry: r.ancestry}
 		r.enqueue(r.writer.Write(content, evidence.LogPosition{Reach: reached}, false))
 	}
 	if err := r.settle(ctx); err != nil {
@@ -173,7 +178,7 @@ func (r *relay) publishMarker(ctx context.Context, m *evidence.Marker) error {
 		if err != nil {
 			return err
 		}
-		tails[rec.Partition], r.lastEvent = m.At, mark
+		tails[rec.Partition], r.lastEvent, r.events = m.At, mark, evidence.ReachOf(m.At)
 	}
 	if m.Op == evidence.Gap {
 		r.metrics.gaps.Inc()

@@ -114,8 +114,8 @@ func (h *historyCheck) planSlotGap(common evidence.Reach) error {
 	}
 	if h.catalog.slotStart != slot.LSN {
 		return refusal(errLogBehind, "%s ends at %s, the slot stands at %s",
-			"somebody else has moved or made the slot: drop it (pg_drop_replication_slot), and run lapse init --new-slot: the log goes on "+
-				"with a gap", h.route.Log.Name, common.LSN, slot.LSN)
+			"the brokers have lost the log's end, or somebody else has moved or made the slot: drop it (pg_drop_replication_slot), and run "+
+				"lapse init --new-slot: the log goes on with a gap", h.route.Log.Name, common.LSN, slot.LSN)
 	}
 	if h.result.Outcome == OutcomeStraight {
 		h.result.Outcome = OutcomeGap

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"slices"
 	"strconv"
 
 	"github.com/google/uuid"
@@ -25,6 +23,8 @@ type topicState struct {
 	complete     *evidence.LogRecord // the last one of a transaction whose records are all there: end, if it is the last of its own
 	lastOffset   int64               // of the last record that looks like the log's, which may be a copy of an old one; -1 for none
 	heartbeat    *evidence.LogRecord // the record of the log's last heartbeat; nil for none
+	said         foundEnds           // where the partitions of events end, as the log says
+	recorded     foundEnds           // below these ends there is no event that the log has no record of
 	origin       *evidence.LogRecord // the log's first record; nil for an empty log
 	fence        string              // the process that fenced the log last, as its fence says; empty for none
 
@@ -34,7 +34,7 @@ type topicState struct {
 	tails map[string][]tail  // by topic and partition
 	ends  map[string][]int64 // by topic: the offset of each partition's next record
 
-	// Topics that have lost records since the last heartbeat: they were deleted and made again, or their end was cut.
+	// Topics that lack records of which the log speaks: they were deleted, or their end was cut.
 	replaced []string
 }
 
@@ -64,7 +64,7 @@ func readTopics(ctx context.Context, client *kafka.Client, route *evidence.Route
 	}
 	p.makeTails()
 	for _, topic := range p.events() {
-		if err := p.readTopic(ctx, client, route, topic); err != nil && !errors.As(err, &missing) {
+		if err := p.readTopic(ctx, client, route, topic); err != nil {
 			return nil, err
 		}
 	}
@@ -81,40 +81,43 @@ func (p *topicState) makeTails() {
 	}
 }
 
-// readTopic reads the ends of a topic's partitions.
+// readTopic reads the ends of a topic's partitions, and finds out whether it has what the log says of it.
 func (p *topicState) readTopic(ctx context.Context, client *kafka.Client, route *evidence.Route, topic evidence.Topic) error {
 	bounds, err := client.Offsets(ctx, topic.Name)
-	if err != nil {
+	var missing *kafka.MissingTopicError
+	if err != nil && !errors.As(err, &missing) {
 		return err
+	}
+	lost := false
+	for partition := range p.said.by[topic.Name] {
+		lost = lost || int(partition) >= len(bounds)
 	}
 	for partition := range min(topic.All(), int32(len(bounds))) { // that there are too few is said when they are taken over
 		b := bounds[partition]
 		p.ends[topic.Name][partition] = b.End
-		known, err := p.known(ctx, client, topic.Name, partition, b)
-		if err != nil {
-			return err
-		}
-		if !known && !slices.Contains(p.replaced, topic.Name) {
-			p.replaced = append(p.replaced, topic.Name)
+		if said, is := p.said.by[topic.Name][partition]; is && !lost {
+			has, err := client.Has(ctx, topic.Name, partition, b, said)
+			if err != nil {
+				return err
+			}
+			lost = !has
 		}
 		if err := p.readTail(ctx, client, route, topic.Name, partition, b.End); err != nil {
 			return err
 		}
 	}
+	if lost {
+		p.replaced = append(p.replaced, topic.Name)
+	}
 	return nil
 }
 
 // readTail finds a partition's last event. Somebody may have copied an old event behind it: what the log has no record of
-// was appended since the last heartbeat, so the highest position since then is the last event's.
+// stands above an end that the log says, so the highest position above that is the last event's.
 func (p *topicState) readTail(ctx context.Context, client *kafka.Client, route *evidence.Route, topic string, partition int32, end int64) error {
-	since := end // without heartbeats the last record is the last event
-	if p.heartbeat != nil {
-		switch ends := p.heartbeat.Ends[topic]; {
-		case int(partition) < len(ends):
-			since = ends[partition]
-		case len(ends) > 0:
-			since = 0 // a route that followed has more partitions
-		}
+	since := end // a log that says nothing: the last record is the last event
+	if p.said.by != nil {
+		since = p.recorded.by[topic][partition].Offset // 0: a route that followed has more partitions
 	}
 	ours := oursIn(&route.Source)
 	t := &p.tails[topic][partition]
@@ -137,31 +140,6 @@ func (p *topicState) readTail(ctx context.Context, client *kafka.Client, route *
 	})
 }
 
-// known says whether a partition is the one that the log's last heartbeat speaks of: it ends no earlier, and the fence that
-// was there is there, unless retention has taken it.
-func (p *topicState) known(ctx context.Context, client *kafka.Client, topic string, partition int32, b kafka.Offsets) (bool, error) {
-	if p.heartbeat == nil {
-		return true, nil
-	}
-	if ends := p.heartbeat.Ends[topic]; int(partition) < len(ends) && b.End < ends[partition] {
-		return false, nil
-	}
-	fences := p.heartbeat.Fences[topic]
-	if int(partition) >= len(fences) || fences[partition] < b.First {
-		return true, nil
-	}
-	at := fences[partition]
-	rec, offset, err := client.Reader(topic, partition, at, at+1).Next(ctx)
-	var gone *kafka.OffsetError
-	if errors.Is(err, io.EOF) || errors.As(err, &gone) {
-		return errors.As(err, &gone) && gone.First > at, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	return offset == at && rec.IsFence() && rec.Header(evidence.HeaderProcess) == p.heartbeat.Process, nil
-}
-
 // logLookBack is how many records are looked at, at least, for one that reaches further than those behind it: somebody may
 // have copied old ones to the log's end.
 const logLookBack = 100
@@ -177,6 +155,7 @@ func (p *topicState) readLog(ctx context.Context, client *kafka.Client, route *e
 	looked := 0
 	err = client.Backward(ctx, log, 0, bounds[0].End, func(rec *schemas.Record, offset int64) (bool, error) {
 		looked++
+		p.said.take(rec, route, nil)
 		if rec.IsFence() && p.fence == "" {
 			p.fence = rec.Header(evidence.HeaderProcess)
 		}
@@ -193,7 +172,7 @@ func (p *topicState) readLog(ctx context.Context, client *kafka.Client, route *e
 				p.logEnd, p.logEndOffset = entry, offset
 			}
 		}
-		return p.logEnd == nil || p.fence == "" || looked < logLookBack, nil
+		return p.logEnd == nil || p.fence == "" || !p.said.all || looked < logLookBack, nil
 	})
 	if err != nil || p.logEnd == nil {
 		return err
@@ -214,7 +193,8 @@ func (p *topicState) readLog(ctx context.Context, client *kafka.Client, route *e
 	return nil
 }
 
-// readWhole finds the last record and the last heartbeat of transactions that are wholly in the log.
+// readWhole finds the last record and the last heartbeat of transactions that are wholly in the log, and up to where the topics have
+// nothing else.
 func (p *topicState) readWhole(ctx context.Context, client *kafka.Client, route *evidence.Route) error {
 	looked := 0
 	return client.Backward(ctx, route.Log.Name, 0, p.logEndOffset+1, func(rec *schemas.Record, _ int64) (bool, error) {
@@ -231,7 +211,10 @@ func (p *topicState) readWhole(ctx context.Context, client *kafka.Client, route 
 				p.heartbeat = entry
 			}
 		}
-		found := p.complete != nil && (p.heartbeat != nil || p.complete.Beat == (uuid.UUID{}))
+		if p.complete != nil {
+			p.recorded.take(rec, route, p.complete)
+		}
+		found := p.complete != nil && p.recorded.all && (p.heartbeat != nil || p.complete.Beat == (uuid.UUID{}))
 		return !found || looked < logLookBack, nil
 	})
 }

@@ -123,9 +123,8 @@ func (a *Assembler) Next() *Event {
 	return a.ready[a.taken-1]
 }
 
-// Commit ends the transaction. around says what the record of a heartbeat says of server and topics; it is called only
-// where there is such a record.
-func (a *Assembler) Commit(tx *replication.Tx, around func() *Surroundings) *Conclusion {
+// Commit ends the transaction. The record of a heartbeat has the ancestry of the server.
+func (a *Assembler) Commit(tx *replication.Tx, ancestry replication.Ancestry) *Conclusion {
 	a.release()
 	account := a.classifier.Account()
 	account.settle()
@@ -141,7 +140,7 @@ func (a *Assembler) Commit(tx *replication.Tx, around func() *Surroundings) *Con
 		}
 	}
 	if a.beat != nil {
-		a.conclude(tx, around())
+		a.conclude(tx, ancestry)
 	}
 	return o
 }
@@ -185,7 +184,7 @@ func (a *Assembler) listen() {
 // conclude adds the records of the transaction's last heartbeat: coverage, or the gaps that it shows. A gap stands where
 // the heartbeat stands, or behind all changes of a transaction that has events. A heartbeat below what is in a topic that was made again
 // has none: the gap comes with a later one.
-func (a *Assembler) conclude(tx *replication.Tx, around *Surroundings) {
+func (a *Assembler) conclude(tx *replication.Tx, ancestry replication.Ancestry) {
 	o, last := &a.outcome, &a.standing.Last
 	if len(o.Account.Covered) > 0 {
 		lines := a.tables.take(o.Account.Covered)
@@ -216,14 +215,14 @@ func (a *Assembler) conclude(tx *replication.Tx, around *Surroundings) {
 	a.standing.Replaced, *last = nil, LastBeat{Beat: a.beat, Reach: EndOf(tx)}
 	beat := a.beat
 	for _, m := range o.Markers {
-		o.Records = append(o.Records, &MarkerContent{Marker: m, Heartbeat: beat, Surroundings: around})
+		o.Records = append(o.Records, &MarkerContent{Marker: m, Heartbeat: beat, Ancestry: ancestry})
 		beat = nil // the first one has it
 	}
 	if len(o.Markers) == 0 {
-		o.Records = append(o.Records, &CoverageContent{At: tx.CommitTime, Heartbeat: beat, Surroundings: around})
+		o.Records = append(o.Records, &CoverageContent{At: tx.CommitTime, Heartbeat: beat, Ancestry: ancestry})
 	}
 	// Behind the record that has the heartbeat: where only some of them are in the log, its first shows which transaction it is.
-	o.Records = append(o.Records, coverTables(a.untold, tx, until, around)...)
+	o.Records = append(o.Records, coverTables(a.untold, tx, until, ancestry)...)
 	a.untold = nil
 }
 

@@ -42,7 +42,7 @@ func assemble(a *evidence.Assembler, changes ...*replication.Change) (events []s
 			}
 		}
 	}
-	outcome = a.Commit(tx, exampleSurroundings)
+	outcome = a.Commit(tx, exampleAncestry)
 	take()
 	return events, outcome
 }
@@ -80,7 +80,7 @@ func TestADeleteThatIsHeldBackComesWithTheNextChangeOrTheCommit(t *testing.T) {
 	step(at(4, del(target, 3)))
 	step(at(5, insert(target, row(3, nil))), 4)
 	step(at(6, del(target, 4)))
-	a.Commit(exampleTx(), exampleSurroundings)
+	a.Commit(exampleTx(), exampleAncestry)
 	if e := a.Next(); e == nil || e.Ordinal != 6 || string(e.Keys[0].Value) != "4" {
 		t.Errorf("the commit makes %+v certain, want the last delete", e)
 	}
@@ -154,7 +154,7 @@ func TestADeleteAndTheChangeBehindItMayBeOneEvent(t *testing.T) {
 		a.Change(change)
 		take()
 	}
-	a.Commit(exampleTx(), exampleSurroundings)
+	a.Commit(exampleTx(), exampleAncestry)
 	take()
 	want := []string{"0 moved", "2 " + evidence.TableName(target), "3 " + evidence.TableName(child), "4 moved", "6 " + evidence.TableName(target)}
 	if !slices.Equal(got, want) {
@@ -233,7 +233,7 @@ func TestAGapInATopicStandsAboveWhatIsInIt(t *testing.T) {
 		for _, c := range changes {
 			a.Change(c)
 		}
-		return written(a.Commit(tx, func() *evidence.Surroundings { return nil }))
+		return written(a.Commit(tx, nil))
 	}
 	for _, step := range []struct {
 		commit schemas.LSN

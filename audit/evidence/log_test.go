@@ -44,7 +44,7 @@ func exampleEntries() map[string]*evidence.Entry {
 		return write(tx.EndLSN, 0, &evidence.TransactionContent{Tx: tx, Account: a, Verdict: evidence.Reconcile(a)})
 	}
 	marked := func(lsn schemas.LSN, op evidence.Op) *evidence.Entry {
-		return write(lsn, 0, &evidence.MarkerContent{Marker: exampleMarker(op), Surroundings: exampleSurroundings()})
+		return write(lsn, 0, &evidence.MarkerContent{Marker: exampleMarker(op), Ancestry: exampleAncestry})
 	}
 	fromElsewhere := exampleTx()
 	fromElsewhere.Origin = "upstream"
@@ -53,14 +53,14 @@ func exampleEntries() map[string]*evidence.Entry {
 			Slot: source.Slot, Consistent: 0x19C2000, Keys: []schemas.Key{evidencetest.TagKey}, At: at,
 		}),
 		"log-route":    write(0x19C2000, 1, &evidence.RouteContent{Route: &exampleRoute, At: at}),
-		"log-coverage": write(0x19C2B00, 0, &evidence.CoverageContent{At: at, Surroundings: exampleSurroundings()}),
+		"log-coverage": write(0x19C2B00, 0, &evidence.CoverageContent{At: at, Ancestry: exampleAncestry}),
 		"log-coverage-heartbeat": write(exampleTx().EndLSN, 0, &evidence.CoverageContent{
-			At: commitTime, Heartbeat: beat, Surroundings: exampleSurroundings(),
+			At: commitTime, Heartbeat: beat, Ancestry: exampleAncestry,
 		}),
 		"log-coverage-tables": write(exampleTx().EndLSN, 1, exampleTables()),
 		"log-gap":             marked(0x19C3000, evidence.Gap),
 		"log-gap-first": writer.Write(&evidence.MarkerContent{
-			Marker: exampleMarker(evidence.Gap), Surroundings: exampleSurroundings(),
+			Marker: exampleMarker(evidence.Gap), Ancestry: exampleAncestry,
 		}, evidence.LogPosition{Reach: evidence.Reach{History: 1, Timeline: 1, LSN: 0x19C3000}, Seq: 3}, true),
 		"log-rewind": marked(0x19C1000, evidence.Rewind),
 		"log-transaction": written(exampleTx(), accountOf(signed(claim), del(target, 1), del(target, 2),
@@ -74,16 +74,7 @@ func exampleEntries() map[string]*evidence.Entry {
 	}
 }
 
-func exampleSurroundings() *evidence.Surroundings {
-	return &evidence.Surroundings{
-		Ancestry: replication.Ancestry{{Timeline: 1, At: 0x19C0000}},
-		Process:  "0198f1d0-0000-7000-8000-0000000000cc",
-		Ends: []evidence.TopicEnds{
-			{Topic: "lapse.deletes.system", Ends: []int64{3, 4}, Fences: []int64{0, 0}},
-			{Topic: "lapse.deletes.user", Ends: []int64{0, -1}, Fences: []int64{0, -1}},
-		},
-	}
-}
+var exampleAncestry = replication.Ancestry{{Timeline: 1, At: 0x19C0000}}
 
 func exampleHeartbeat() *evidence.Heartbeat {
 	return &evidence.Heartbeat{

@@ -33,9 +33,6 @@ type LogRecord struct {
 
 	Heartbeat *Heartbeat           // of the record of a heartbeat; nil for none
 	Ancestry  replication.Ancestry // of a coverage record; nil where the record says nothing of it
-	Ends      map[string][]int64   // of a heartbeat's record: where the topics ended
-	Fences    map[string][]int64   // and where the fences of the process are
-	Process   string               // and which process it was
 	Time      time.Time            // of a transaction its commit, of others when they came to be; zero for origin and route
 	Keys      map[string][]string  // of an origin: fingerprints by use
 
@@ -93,11 +90,8 @@ type recordJSON struct {
 		Timeline uint32 `json:"timeline"`
 		End      string `json:"end"`
 	} `json:"ancestry"`
-	Ends    map[string][]int64 `json:"ends"`
-	Fences  map[string][]int64 `json:"fences"`
-	Process string             `json:"process"`
-	At      time.Time          `json:"at"`
-	Keys    []struct {
+	At   time.Time `json:"at"`
+	Keys []struct {
 		Use         string `json:"use"`
 		Fingerprint string `json:"fingerprint"`
 	} `json:"keys"`
@@ -120,8 +114,7 @@ func (head *recordJSON) record() (*LogRecord, error) {
 	r := &LogRecord{
 		Kind: head.Kind, SystemIdentifier: system, DatabaseOID: head.DatabaseOID, Database: head.Database,
 		Route: head.Route, RouteVersion: head.RouteVersion, LogPosition: LogPosition{Reach: reach, Seq: head.Seq}, More: head.More, Nonce: head.Nonce, Beat: head.Beat,
-		XID: head.XID, CommitTime: head.CommitTime, Ends: head.Ends, Fences: head.Fences, Process: head.Process,
-		Time: head.CommitTime, From: head.From, To: head.To, routing: head.Routing,
+		XID: head.XID, CommitTime: head.CommitTime, Time: head.CommitTime, From: head.From, To: head.To, routing: head.Routing,
 	}
 	if head.At.After(r.Time) {
 		r.Time = head.At

@@ -39,7 +39,7 @@ type Content interface {
 }
 
 // Entry is one record of the log on its way there. Its value is a function of the WAL and the route alone, but for what a
-// coverage record says of instants and topics.
+// coverage record says of instants.
 type Entry struct {
 	Kind     Kind
 	Position LogPosition

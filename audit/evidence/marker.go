@@ -98,9 +98,9 @@ func (r *Router) markerHeaders(m *Marker) []schemas.Header {
 
 // MarkerContent is the record of a marker.
 type MarkerContent struct {
-	Marker       *Marker
-	Heartbeat    *Heartbeat // that showed it; nil if none did, or if another record of the transaction has it
-	Surroundings *Surroundings
+	Marker    *Marker
+	Heartbeat *Heartbeat // that showed it; nil if none did, or if another record of the transaction has it
+	Ancestry  replication.Ancestry
 }
 
 // Kind is KindGap or KindRewind.
@@ -119,5 +119,5 @@ func (c *MarkerContent) append(b []byte, form TextForm) []byte {
 	if c.Heartbeat != nil {
 		b = appendHeartbeat(append(b, `,"heartbeat":`...), c.Heartbeat, form)
 	}
-	return c.Surroundings.append(b)
+	return appendAncestry(b, c.Ancestry)
 }

@@ -120,7 +120,7 @@ func told(a *evidence.Assembler, tx *replication.Tx, changes ...*replication.Cha
 			}
 		}
 	}
-	outcome = a.Commit(tx, exampleSurroundings)
+	outcome = a.Commit(tx, exampleAncestry)
 	take()
 	return events, outcome
 }

@@ -128,7 +128,7 @@ func TestARouteThatFollowsGoesOnWithEveryPartition(t *testing.T) {
 func TestRecordsAreOfTheRouteThatIsInForce(t *testing.T) {
 	t.Parallel()
 	writer := evidence.NewLogWriter(&exampleRoute, uuid.New(), nil)
-	content := &evidence.CoverageContent{At: commitTime, Surroundings: exampleSurroundings()}
+	content := &evidence.CoverageContent{At: commitTime, Ancestry: exampleAncestry}
 	before := writer.Write(content, evidence.LogPosition{}, false).Value
 	writer.SetRoute(following())
 	after := writer.Write(content, evidence.LogPosition{}, false).Value

@@ -177,10 +177,10 @@ func (t tables) take(rows []CoveredTable) []tableLine {
 // tablesContent is a record of coverage that says which tables are covered from its position on, and which are so no longer. It
 // stands behind the record of the heartbeat that found it.
 type tablesContent struct {
-	At           time.Time // the heartbeat's commit
-	Lines        []tableLine
-	Until        Reach // up to where tables that are no longer published were for sure
-	Surroundings *Surroundings
+	At       time.Time // the heartbeat's commit
+	Lines    []tableLine
+	Until    Reach // up to where tables that are no longer published were for sure
+	Ancestry replication.Ancestry
 }
 
 // Kind is KindCoverage.
@@ -215,18 +215,14 @@ func (c *tablesContent) append(b []byte, form TextForm) []byte {
 		}
 		b = append(b, '}')
 	}
-	return c.Surroundings.append(append(b, ']'))
+	return appendAncestry(append(b, ']'), c.Ancestry)
 }
 
 // coverTables makes the records of the tables that a heartbeat found otherwise than the one before.
-func coverTables(lines []tableLine, tx *replication.Tx, until Reach, around *Surroundings) (records []Content) {
-	var few *Surroundings
-	if around != nil {
-		few = &Surroundings{Ancestry: around.Ancestry}
-	}
+func coverTables(lines []tableLine, tx *replication.Tx, until Reach, ancestry replication.Ancestry) (records []Content) {
 	for len(lines) > 0 {
 		n := min(len(lines), maxLines)
-		records = append(records, &tablesContent{At: tx.CommitTime, Lines: lines[:n:n], Until: until, Surroundings: few})
+		records = append(records, &tablesContent{At: tx.CommitTime, Lines: lines[:n:n], Until: until, Ancestry: ancestry})
 		lines = lines[n:]
 	}
 	return records

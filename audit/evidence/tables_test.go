@@ -51,7 +51,7 @@ func rooted(a *evidence.Assembler, changes ...*replication.Change) string {
 			events = append(events, fmt.Sprintf("%s of %q %t", e.Table, e.Root, e.Partition))
 		}
 	}
-	a.Commit(exampleTx(), exampleSurroundings)
+	a.Commit(exampleTx(), exampleAncestry)
 	return strings.Join(events, ", ")
 }
 
@@ -126,7 +126,7 @@ func coverage(a *evidence.Assembler, changes ...*replication.Change) []evidence.
 		change.Ordinal = uint32(i)
 		a.Change(change)
 	}
-	return slices.Clone(a.Commit(tx, exampleSurroundings).Records)
+	return slices.Clone(a.Commit(tx, exampleAncestry).Records)
 }
 
 func exampleTables() evidence.Content {

@@ -91,15 +91,17 @@
 //	                                        batch as if nothing had happened; its offset tells (replaced.go). The records of
 //	                                        the topic are gone, and Last is empty after the next Open
 //	the topic is deleted                    ErrTopicReplaced within two minutes; only Open makes it again
-//	acknowledged records are lost           ErrTopicReplaced as well, unless as many others have taken their offsets: unclean
-//	                                        leader election, or fewer than two replicas in sync when a disk dies
+//	acknowledged records are lost           ErrRestart with the next batch (45), or ErrTopicReplaced: unclean leader election, or
+//	                                        fewer than two replicas in sync when a disk dies. A caller that has kept the Ends
+//	                                        asks Client.Has before it opens another publisher
 //	somebody else writes into the topic     Open steps over records behind the newest of ours; a warning, and a metric
 //	somebody adds partitions                nothing is published there; a warning
 //	somebody sets a topic to lose records   RetentionError, within an hour
 //	somebody takes replicas away            a warning each hour
 //	retention deletes the tail              Last is empty: the caller publishes again what it has not confirmed, though a
 //	                                        consumer may have read the deleted copy
-//	the 32767th epoch                       the broker gives another producer, which does not fence a publisher of before
+//	the 32767th epoch                       the broker gives another producer, which does not fence a publisher of before; a
+//	                                        renewal that gets one is ErrRestart
 //
 // # Refusals
 //
@@ -108,6 +110,8 @@
 // that must keep its records for ever and has other settings, as far as the settings may be read (RetentionError); one that does not take
 // the largest record (SizeError); Open
 // checks, and the publisher checks again each hour. A record without time.
+//
+// A record whose time is a minute ahead of our clock is published as of now: brokers refuse what is an hour ahead of theirs.
 //
 // # Errors
 //

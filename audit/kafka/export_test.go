@@ -54,6 +54,14 @@ func Encode(records []schemas.Record, compression Compression, producer int64, e
 
 func SequencePlus(s, n int32) int32 { return int32(sequence(s).plus(n)) }
 
+// Fence is the offset of p's fence in a partition; ok is false for a partition that p does not have.
+func (p *Publisher) Fence(topic string, partition int32) (offset int64, ok bool) {
+	if s := p.sender(topic, partition); s != nil {
+		return s.fence, true
+	}
+	return noOffset, false
+}
+
 // Epoch is the epoch under which p sends.
 func (p *Publisher) Epoch() int16 { return p.session.Load().epoch }
 

@@ -136,7 +136,7 @@ func (p *Publisher) fence(ctx context.Context) error {
 			if offset < 0 {
 				return s.wrap(fmt.Errorf("the fence has no offset: %w", ErrRestart))
 			}
-			s.end.Store(offset + 1)
+			s.ended(offset, b)
 			s.fence, s.fenceProducer = offset, s.session.producer
 			return nil
 		})
@@ -205,6 +205,10 @@ func (p *Publisher) renew(ctx context.Context) {
 			p.fail(fmt.Errorf("%w: %w", ErrRestart, err))
 			return
 		}
+		if s.producer != p.session.Load().producer { // the epochs have run out, and a fence of another producer fences nobody
+			p.fail(fmt.Errorf("renew the session: the broker gives another producer: %w", ErrRestart))
+			return
+		}
 		p.session.Store(&s)
 	}
 }
@@ -235,22 +239,12 @@ func (p *Publisher) Last(topic string, partition int32) []Stored {
 	return nil
 }
 
-// End is the offset behind the last acknowledged batch of a partition; -1 for one that this publisher does not have.
-func (p *Publisher) End(topic string, partition int32) int64 {
+// End is the end of what was acknowledged in a partition; the zero End for one that this publisher does not have.
+func (p *Publisher) End(topic string, partition int32) End {
 	if s := p.sender(topic, partition); s != nil {
-		return s.end.Load()
+		return *s.end.Load()
 	}
-	return noOffset
-}
-
-// Fence is the offset of this publisher's fence; ok is false for a partition that this publisher does not have. A fence
-// that is not above an offset that was seen in the partition before proves that the topic was deleted and made again, or
-// that its end was lost.
-func (p *Publisher) Fence(topic string, partition int32) (offset int64, ok bool) {
-	if s := p.sender(topic, partition); s != nil {
-		return s.fence, true
-	}
-	return noOffset, false
+	return End{}
 }
 
 // Append takes a record to be published, and never blocks. It numbers the records 1, 2, 3 … over all partitions, and

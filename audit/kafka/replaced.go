@@ -54,7 +54,7 @@ func topicReplaced(topic string, partition int32, what string, args ...any) erro
 // checkRecord makes sure that the record at an acknowledged offset is of the producer that wrote it. A record that
 // retention has deleted passes.
 func (s *sender) checkRecord(ctx context.Context, offset, by int64) error {
-	producer, err := s.p.client.producerOf(ctx, s.topic, s.partition, offset)
+	producer, _, err := s.p.client.producerOf(ctx, s.topic, s.partition, offset)
 	var gone *OffsetError
 	switch {
 	case errors.As(err, &gone) && offset < gone.First:
@@ -69,41 +69,71 @@ func (s *sender) checkRecord(ctx context.Context, offset, by int64) error {
 	return nil
 }
 
-// producerOf is the producer that has written the record at an offset; -1 for one that is not idempotent. The error for an
-// offset that is not in the partition is an *OffsetError.
-func (c *Client) producerOf(ctx context.Context, topic string, partition int32, offset int64) (int64, error) {
-	var producer int64
-	begin := time.Now()
-	what := fmt.Sprintf("read the producer of %s/%d at %d", topic, partition, offset)
-	err := c.retry(ctx, what, func(ctx context.Context) (err error) {
-		producer, err = c.askProducer(ctx, topic, partition, offset)
-		return c.orMissing(ctx, topic, begin, err)
-	})
-	return producer, err
+// End is where the records end that a publisher has acknowledged in a partition: behind a batch that this producer wrote under
+// this epoch. No two publishers have the same epoch, so whatever a later one writes in the place of a batch that was lost is
+// told from it.
+type End struct {
+	Offset   int64
+	Producer int64
+	Epoch    int16
 }
 
-func (c *Client) askProducer(ctx context.Context, topic string, partition int32, offset int64) (int64, error) {
+// Has says whether a partition with these bounds still has what was acknowledged up to an end. What retention has deleted
+// counts as there.
+func (c *Client) Has(ctx context.Context, topic string, partition int32, bounds Offsets, end End) (bool, error) {
+	newest := end.Offset - 1
+	switch {
+	case end.Offset > bounds.End:
+		return false, nil
+	case newest < bounds.First:
+		return true, nil
+	}
+	producer, epoch, err := c.producerOf(ctx, topic, partition, newest)
+	var gone *OffsetError
+	if errors.As(err, &gone) {
+		return newest < gone.First, nil
+	}
+	return producer == end.Producer && epoch == end.Epoch, err
+}
+
+// producerOf is the producer that has written the record at an offset, and its epoch; -1 for one that is not idempotent. The
+// error for an offset that is not in the partition is an *OffsetError.
+func (c *Client) producerOf(
+	ctx context.Context, topic string, partition int32, offset int64,
+) (producer int64, epoch int16, err error) {
+	begin := time.Now()
+	what := fmt.Sprintf("read the producer of %s/%d at %d", topic, partition, offset)
+	err = c.retry(ctx, what, func(ctx context.Context) (err error) {
+		producer, epoch, err = c.askProducer(ctx, topic, partition, offset)
+		return c.orMissing(ctx, topic, begin, err)
+	})
+	return producer, epoch, err
+}
+
+func (c *Client) askProducer(
+	ctx context.Context, topic string, partition int32, offset int64,
+) (producer int64, epoch int16, err error) {
 	resp, err := c.kafka.Fetch(ctx, &kafkago.FetchRequest{
 		Topic: topic, Partition: int(partition), Offset: offset,
 		MinBytes: 1, MaxBytes: 1, MaxWait: fetchWait, // a broker sends one batch at least, whole
 	})
 	switch {
 	case err != nil:
-		return 0, err
+		return 0, 0, err
 	case errors.Is(resp.Error, kafkago.OffsetOutOfRange):
-		return 0, c.Reader(topic, partition, offset, NoEnd).outOfRange(ctx)
+		return 0, 0, c.Reader(topic, partition, offset, NoEnd).outOfRange(ctx)
 	case resp.Error != nil:
-		return 0, resp.Error
+		return 0, 0, resp.Error
 	}
 	stream, ok := resp.Records.(*protocol.RecordStream)
 	if !ok || len(stream.Records) == 0 {
-		return 0, errors.New("an answer without records")
+		return 0, 0, errors.New("an answer without records")
 	}
 	switch batch := stream.Records[0].(type) {
 	case *protocol.RecordBatch:
-		return batch.ProducerID, nil
+		return batch.ProducerID, batch.ProducerEpoch, nil
 	case *protocol.ControlBatch:
-		return batch.ProducerID, nil
+		return batch.ProducerID, batch.ProducerEpoch, nil
 	}
-	return -1, nil // a batch from before idempotent producers
+	return -1, -1, nil // a batch from before idempotent producers
 }

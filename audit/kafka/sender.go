@@ -33,7 +33,7 @@ type sender struct {
 	waits   waiting
 	wakeup  chan struct{}
 
-	end          atomic.Int64              // the offset behind the last acknowledged batch
+	end          atomic.Pointer[End]       // behind the last acknowledged batch; nil before the fence
 	pendingSince atomic.Pointer[time.Time] // first attempt of the batch under way; nil if none is
 	acked        atomic.Int64              // offset of the last record acknowledged to this publisher; noOffset before the fence
 
@@ -169,7 +169,7 @@ func (s *sender) run(ctx context.Context) {
 		s.begun = time.Now()
 		offset, err := s.deliver(ctx, b)
 		if err == nil && offset >= 0 {
-			s.end.Store(offset + int64(b.count))
+			s.ended(offset, b)
 		}
 		if err != nil {
 			// The batch stays unacknowledged, and may be in the topic or not. The tail of the next publisher tells.
@@ -183,6 +183,11 @@ func (s *sender) run(ctx context.Context) {
 		s.mu.Unlock()
 		s.p.delivered(s, b)
 	}
+}
+
+// ended keeps where an acknowledged batch ends.
+func (s *sender) ended(offset int64, b *batch) {
+	s.end.Store(&End{Offset: offset + int64(b.count), Producer: s.session.producer, Epoch: s.session.epoch})
 }
 
 // seal gives the batch its sequence number. Its bytes never change after that.

@@ -32,8 +32,8 @@ func TestAnEmptyPartitionHasNoTail(t *testing.T) {
 	}{{"other", 0}, {topic, 2}, {topic, -1}} {
 		_, _, tail := last(p, other.topic, other.partition)
 		_, fence := p.Fence(other.topic, other.partition)
-		if end := p.End(other.topic, other.partition); tail || fence || end != -1 {
-			t.Errorf("%v, which is not published to, has a tail (%t), a fence (%t), the end %d", other, tail, fence, end)
+		if end := p.End(other.topic, other.partition); tail || fence || end != (kafka.End{}) {
+			t.Errorf("%v, which is not published to, has a tail (%t), a fence (%t), the end %v", other, tail, fence, end)
 		}
 	}
 }
