@@ -18,7 +18,8 @@ type Record struct {
 	Headers    []Header
 
 	// Time is the record's timestamp, kept to the millisecond. A caller that publishes the same record again after a
-	// restart gives the same Time: the time of the commit, not the clock on the wall. It must be set, and not before 1970.
+	// restart gives the same Time: the time of the commit, not the clock on the wall. It must be set, and not before
+	// 1970. One that is a minute ahead of the publisher's clock is published as of now.
 	Time time.Time
 }
 

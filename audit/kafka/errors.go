@@ -176,7 +176,7 @@ func advice(err error) string {
 	case kafkago.InvalidReplicationFactor:
 		return "there are fewer brokers than replicas asked for"
 	case kafkago.InvalidTimestamp:
-		return "the database's clock is ahead of the broker's by more than message.timestamp.after.max.ms, or " +
+		return "the clock of this host is ahead of the broker's by more than message.timestamp.after.max.ms, or " +
 			"records are older than message.timestamp.before.max.ms"
 	case kafkago.InvalidRecord:
 		return "a compacted topic takes no records without key"

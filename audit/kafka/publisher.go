@@ -247,6 +247,11 @@ func (p *Publisher) End(topic string, partition int32) End {
 	return End{}
 }
 
+// aheadAtMost is how far a record's time may be ahead of our clock. A broker refuses one that is an hour ahead of its own, and with
+// it everything behind it: a server whose clock was wrong for a moment would stop its audit until its time has come. Two hosts'
+// clocks differ by less, and within that the same record has the same time whenever it is published.
+const aheadAtMost = time.Minute
+
 // Append takes a record to be published, and never blocks. It numbers the records 1, 2, 3 … over all partitions, and
 // returns the number. It encodes the record before it returns: the record's memory is the caller's again.
 //
@@ -267,6 +272,9 @@ func (p *Publisher) Append(rec schemas.Record) (number uint64, ok bool) {
 	if rec.Time.Before(time.UnixMilli(0)) {
 		p.fail(s.wrap(errors.New("a record without time, or of before 1970")))
 		return 0, false
+	}
+	if now := time.Now(); rec.Time.After(now.Add(aheadAtMost)) {
+		rec.Time = now
 	}
 	if p.buffered.Load() >= int64(p.cfg.MaxBuffered) {
 		return 0, false

@@ -237,3 +237,31 @@ func TestOpenGivesUpWithItsContextAndSaysWhy(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A server's clock was wrong for a moment: its commits are two hours ahead of the broker's clock, or a year.
+func TestARecordOfATimeToComeIsPublishedAsOfNow(t *testing.T) {
+	t.Parallel()
+	broker := kafkatest.Broker(t)
+	topic := kafkatest.Topic(t, 1)
+	p := open(t, config(broker, topic))
+	began := time.Now().Truncate(time.Millisecond)
+	times := []time.Time{began, began.Add(30 * time.Second), began.Add(2 * time.Hour), began.AddDate(1, 0, 0), began.Add(-time.Hour)}
+	for n, at := range times {
+		waitAcked(t, p, mustAppend(t, p, schemas.Record{Topic: topic, Value: []byte{'0' + byte(n)}, Time: at}))
+	}
+	ended := time.Now()
+	n := 0
+	for _, rec := range kafkatest.ReadAll(t, topic) {
+		if rec.Header(kafka.HeaderOp) == schemas.OpFence {
+			continue
+		}
+		want := times[rec.Value[0]-'0']
+		if ahead := want.Sub(began) > time.Minute; !ahead && !rec.Time.Equal(want) || ahead && (rec.Time.Before(began) || rec.Time.After(ended)) {
+			t.Errorf("record %s of %s has the time %s", rec.Value, want, rec.Time)
+		}
+		n++
+	}
+	if n != len(times) {
+		t.Errorf("%d records, want %d", n, len(times))
+	}
+}
