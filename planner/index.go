@@ -41,6 +41,7 @@ type indexes struct {
 	Name     string // the one that serves, named for the first leaf; "" where there is none or not on every leaf
 	Warnings []string
 	ByWhere  bool         // it has only the rows that meet where, on every leaf
+	Sparse   bool         // it has only the rows with a ttl, on every leaf, or is made so
 	None     *IndexAdvice // a leaf has none that serves
 	Better   *IndexAdvice // all have one, and one of them lacks the key
 }
@@ -52,6 +53,8 @@ type wantedIndex struct {
 	term      normal // what it begins with
 	rest      []string
 	body      string
+	made      string   // the body of one that apply makes, if it is another
+	sparse    normal   // what an index may ask for if the statements do so too: see expiry.TTL
 	predicate []normal // what a partial index may ask for, and still has every row that the kind lets through
 	where     []normal // the policy's where, all of which an index may ask for, or nothing
 	unset     normal   // of a soft policy: an index that does not ask for it has what was set long ago
@@ -88,6 +91,9 @@ func wantIndex(d *Definition) (wantedIndex, bool) {
 		}
 	}
 	w.body = "(" + strings.Join(columns, ", ") + ")"
+	if d.Soft == nil {
+		w.sparse = normalise(index.Sparse)
+	}
 	predicate := index.Predicate
 	if d.Soft != nil {
 		is := schemas.Identifier(d.Soft.Name) + " " + strings.ToLower(d.isUnset())
@@ -107,8 +113,9 @@ func wantIndex(d *Definition) (wantedIndex, bool) {
 }
 
 // fits says whether an index serves, and whether the key follows in it. byWhere asks for one with only the rows that meet where:
-// with half of a where a batch could go through any number of rows that the other half leaves out.
-func (w *wantedIndex) fits(c *candidate, byWhere bool) (serves, whole bool) {
+// with half of a where a batch could go through any number of rows that the other half leaves out. sparse asks for one with only the rows
+// with a ttl.
+func (w *wantedIndex) fits(c *candidate, byWhere, sparse bool) (serves, whole bool) {
 	if len(c.Columns) == 0 || c.Columns[0] != w.first || w.first == "" && normalise(c.First) != w.term || w.collation != "" && c.Collation != w.collation {
 		return false, false
 	}
@@ -125,6 +132,13 @@ func (w *wantedIndex) fits(c *candidate, byWhere bool) (serves, whole bool) {
 			}
 			asked = slices.Delete(asked, at, at+1)
 		}
+	}
+	if sparse {
+		at := slices.Index(asked, w.sparse)
+		if w.sparse == "" || at < 0 {
+			return false, false
+		}
+		asked = slices.Delete(asked, at, at+1)
 	}
 	for _, part := range asked {
 		if !slices.Contains(w.predicate, part) {
@@ -159,11 +173,13 @@ func lookAtIndexes(ctx context.Context, q Querier, d *Definition, leaves []Relat
 		return found, err
 	}
 	tree.want(w.body, prefix)
-	all, byWhere, err := tree.served(ctx, q, &w, leaves)
+	if prefix == madeIndex && w.sparse != "" {
+		w.made = w.body + " where " + index.Sparse
+	}
+	all, err := tree.served(ctx, q, &w, leaves, &found)
 	if err != nil {
 		return found, err
 	}
-	found.ByWhere = byWhere
 	var weak []string
 	for _, f := range all {
 		switch {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -200,4 +201,57 @@ func TestExpressionsAreComparedWithoutWhatMeansNothing(t *testing.T) {
 	if got := predicateOf(`CREATE INDEX "x where (" ON a USING btree (lower(' where ')) WITH (fillfactor='70') WHERE (b > 1)`); normalise(got) != "b > 1" {
 		t.Errorf("got %q", got)
 	}
+}
+
+// Rows that never expire are not in an index that is made for a ttl of each row's own, or for a number, and PostgreSQL finds the due ones by it.
+func TestAnIndexThatIsMadeLeavesOutRowsThatNeverExpire(t *testing.T) {
+	t.Parallel()
+	pgtest.Every(t, func(t *testing.T, db *pgtest.DB) {
+		w := newWorld(t, db,
+			`create table ttl (id int primary key, at timestamptz, keep interval)`, `create table epoch (id int primary key, v bigint)`,
+			`create table document (id int primary key, v jsonb)`, `create table whole (id int primary key, at timestamptz, keep int)`, `create index on whole (at, id)`,
+			`insert into ttl select n, now() - interval '2 days', case when n % 1000 = 0 then '1 day'::interval end from generate_series(1, 50000) n`,
+			`insert into epoch select n, case when n % 1000 = 0 then n end from generate_series(1, 50000) n`,
+			`insert into document select n, case when n % 1000 = 0 then jsonb_build_object('at', n) else '{"at": "never"}' end from generate_series(1, 50000) n`,
+			`insert into whole select n, now() - interval '2 days', case when n % 10 = 0 then 1 end from generate_series(1, 100) n`)
+		file := `policies:
+  - {name: ttl, table: shop.ttl, expire: {column: at, ttl_column: keep}, index: create}
+  - {name: epoch, table: shop.epoch, expire: {column: v, epoch: s}, index: create}
+  - {name: document, table: shop.document, expire: {column: v, epoch: s, path: at}, index: create}
+  - {name: whole, table: shop.whole, expire: {column: at, ttl_column: keep}, index: create}
+`
+		parsed, err := policyfile.Parse("f", []byte(file))
+		must(t, err)
+		for _, p := range parsed.Policies {
+			r, err := Resolve(t.Context(), w.admin, p, Setup.Fit)
+			must(t, err)
+			ttl, is := r.Definition.Expire.(*expiry.TTL)
+			if is && ttl.Sparse != (p.Name == "ttl") {
+				t.Errorf("%s asks for rows with a ttl: %t", p.Name, ttl.Sparse)
+			}
+			for _, step := range r.Build {
+				w.do(step.SQL)
+			}
+			again, err := Resolve(t.Context(), w.admin, p, Setup.Fit)
+			must(t, err)
+			if len(again.Build) > 0 || again.Index == "" || again.Definition.digest() != r.Definition.digest() {
+				t.Errorf("%s: with its index it is another definition, or lacks it still: %v", p.Name, again.Build)
+			}
+		}
+		w.do(`analyze`)
+		w.apply(file)
+		for _, p := range w.inForce() {
+			s, err := SurveyInForce(t.Context(), w.exec, &p, time.Time{})
+			must(t, err)
+			due := int64(50)
+			if p.Name == "whole" {
+				due = 10
+			} else if rows := value[float64](w, `select reltuples from pg_class where oid = $1::text::regclass`, s.Index); s.Method != IndexOrder || rows > 500 {
+				t.Errorf("%s is found by %s %s, which has %v rows:\n%s", p.Name, s.Method, s.Index, rows, s.Explain)
+			}
+			if s.Due != due {
+				t.Errorf("%s: %d rows are due, want %d", p.Name, s.Due, due)
+			}
+		}
+	})
 }

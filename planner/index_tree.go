@@ -239,11 +239,11 @@ const candidatesSQL = `
 	 where i.indisvalid and i.indisready and pg_am.amname = 'btree' and k.names[1] = $2
 	 order by i.indrelid, i.indpred is not null, cardinality(k.names), x.relname`
 
-// served finds the best index of each leaf, and what an attempt has left. byWhere says that it is one with only the rows that
-// meet where, on every leaf: such an index serves only a statement that asks for them.
-func (t *indexTree) served(ctx context.Context, q Querier, w *wantedIndex, leaves []Relation) (all []leafIndex, byWhere bool, err error) {
+// served finds the best index of each leaf, and what an attempt has left. found says then whether it is one with only the rows that meet
+// where, or with a ttl, on every leaf: such an index serves only a statement that asks for them.
+func (t *indexTree) served(ctx context.Context, q Querier, w *wantedIndex, leaves []Relation, found *indexes) (all []leafIndex, err error) {
 	if err := t.load(ctx, q); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	oids := make([]uint32, 0, len(leaves))
 	for _, l := range leaves {
@@ -251,15 +251,24 @@ func (t *indexTree) served(ctx context.Context, q Querier, w *wantedIndex, leave
 	}
 	candidates, err := collect[candidate](ctx, q, candidatesSQL, oids, w.first)
 	if err != nil {
-		return nil, false, fmt.Errorf("look for an index: %w", err)
+		return nil, fmt.Errorf("look for an index: %w", err)
 	}
-	for _, byWhere := range []bool{true, false} {
-		all = bestOf(candidates, leaves, func(c *candidate) (serves, whole bool) { return w.fits(c, byWhere) })
-		if byWhere && !slices.ContainsFunc(all, func(l leafIndex) bool { return l.Index == "" }) {
-			return all, true, nil
+	none := func(l leafIndex) bool { return l.Index == "" }
+	for _, of := range []struct{ byWhere, sparse bool }{{true, true}, {true, false}, {false, true}, {false, false}} {
+		all = bestOf(candidates, leaves, func(c *candidate) (serves, whole bool) { return w.fits(c, of.byWhere, of.sparse) })
+		if !slices.ContainsFunc(all, none) {
+			found.ByWhere, found.Sparse = of.byWhere, of.sparse
+			return all, nil
 		}
 	}
-	return all, false, nil
+	if w.made != "" && !slices.ContainsFunc(all, func(l leafIndex) bool { return !none(l) }) {
+		// It is made without the rows that never expire: the version that is written with it asks for what it has.
+		found.Sparse = true
+		t.want(w.made, madeIndex)
+		all = bestOf(candidates, leaves, func(c *candidate) (serves, whole bool) { return w.fits(c, false, true) })
+		return all, t.load(ctx, q)
+	}
+	return all, nil
 }
 
 // bestOf takes for each leaf the first index that serves, one in which the key follows before one without.

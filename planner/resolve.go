@@ -155,6 +155,9 @@ func (s *resolution) indexes(ctx context.Context) (err error) {
 	if r.Definition.Where != nil {
 		r.Definition.Where.Indexed = found.ByWhere
 	}
+	if ttl, is := r.Definition.Expire.(*expiry.TTL); is {
+		ttl.Sparse = found.Sparse
+	}
 	if found.None != nil && s.p.Index == createIndex {
 		r.Build, r.Warnings = found.None.Steps, found.Warnings[:len(found.Warnings)-1]
 	}

@@ -178,10 +178,11 @@ func (k *Epoch) Due(cutoff, bound string) string {
 		" then " + k.Instant() + " + interval " + schemas.Literal(k.After.String()) + " <= " + cutoff + " else false end"
 }
 
-// Index is one that begins with the column, or with the number inside it.
+// Index is one that begins with the column, or with the number inside it. Rows without a number never expire, and are not in one that is
+// made for it.
 func (k *Epoch) Index() Index {
 	if k.inJSON() {
-		return Index{Expression: k.numberOrder("")}
+		return Index{Expression: k.numberOrder(""), Predicate: k.numberOrder("") + " IS NOT NULL"}
 	}
-	return Index{Column: k.Column}
+	return Index{Column: k.Column, Predicate: schemas.Identifier(k.Column) + " is not null"}
 }

@@ -115,5 +115,7 @@ func (k *NumberOrText) Due(cutoff, bound string) string {
 		isoDue(k.start(), k.After, cutoff) + " end else false end"
 }
 
-// Index is one that begins with the number.
-func (k *NumberOrText) Index() Index { return Index{Expression: k.order("")} }
+// Index is one that begins with the number, without the rows that have none.
+func (k *NumberOrText) Index() Index {
+	return Index{Expression: k.order(""), Predicate: k.order("") + " IS NOT NULL"}
+}

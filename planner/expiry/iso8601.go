@@ -190,7 +190,7 @@ func (k *ISO8601) Due(cutoff, bound string) string {
 // them would refuse the longest.
 func (k *ISO8601) Index() Index {
 	if k.inJSON() {
-		return Index{Expression: k.indexed(""), Collation: "C"}
+		return Index{Expression: k.indexed(""), Collation: "C", Predicate: k.indexed("") + " IS NOT NULL"}
 	}
 	return Index{Column: k.Column, Collation: "C", Predicate: k.short("")}
 }

@@ -95,6 +95,7 @@ type Index struct {
 	Collation  string   // of what it begins with, "" for the column's or the expression's own
 	Expression string   // SQL over the table's bare columns that it begins with where Column is ""; immutable
 	Predicate  string   // SQL of a partial index's condition, "" for all rows; the bound or the due test implies it
+	Sparse     string   // SQL of a partial index's condition which all due rows meet, and which a TTL that is Sparse asks for; "" for none
 	Warning    string   // what no index can help, "" for nothing
 }
 

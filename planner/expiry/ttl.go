@@ -22,6 +22,9 @@ type TTL struct {
 	TTLNumber int16      `json:"ttl_number"`
 	TTLType   ColumnType `json:"ttl_type"`
 	Default   *Interval  `json:"ttl_default,omitempty"`
+	// Sparse says that the index in use has only the rows with a ttl, where the others never expire, so that whoever looks for rows asks
+	// for those.
+	Sparse bool `json:"sparse,omitempty"`
 }
 
 const ttlKind = "ttl"
@@ -110,7 +113,7 @@ func (l *TTL) Recall(former Kind) Kind {
 	if !same || next.TTLColumn != was.TTLColumn || !next.recall(was.Moment) {
 		return nil
 	}
-	next.TTLNumber, next.TTLType = was.TTLNumber, was.TTLType
+	next.TTLNumber, next.TTLType, next.Sparse = was.TTLNumber, was.TTLType, was.Sparse && next.Default == nil
 	return &next
 }
 
@@ -129,7 +132,12 @@ func (l *TTL) Fields() []Field {
 	if l.Default != nil {
 		ifNone = l.Default.String()
 	}
+	indexed := ""
+	if l.Sparse {
+		indexed = "only rows with a ttl"
+	}
 	return []Field{
+		{"index has", indexed},
 		{"expire.column", l.Column},
 		{"expire.ttl_column", l.TTLColumn},
 		{"expire.ttl_default", ifNone},
@@ -142,7 +150,13 @@ func (l *TTL) Fields() []Field {
 }
 
 // Bound is the cutoff: no ttl is negative.
-func (l *TTL) Bound(cutoff string) Bound { return l.limit(cutoff) }
+func (l *TTL) Bound(cutoff string) Bound {
+	b := l.limit(cutoff)
+	if l.Sparse {
+		b.Also += " and " + column(l.TTLColumn) + " is not null"
+	}
+	return b
+}
 
 // Due is guarded as Age's is. An interval's parts are looked at in its binary form, microseconds, days and months: to take
 // it apart by extract raises for some values on PostgreSQL 14.
@@ -165,8 +179,12 @@ func (l *TTL) Due(cutoff, bound string) string {
 
 // Index is one that begins with the column: it gives the order, and leaves out what lies ahead of the cutoff.
 func (l *TTL) Index() Index {
+	sparse := ""
+	if l.Default == nil {
+		sparse = schemas.Identifier(l.TTLColumn) + " is not null"
+	}
 	return Index{
-		Column: l.Column,
+		Column: l.Column, Sparse: sparse,
 		Warning: fmt.Sprintf("no index leads to the due rows, since each has a ttl of its own: every run reads all rows whose %s is past; "+
 			"where few of them are due, keep the due time in a column of its own, and use {column: that, after: 0 days}", l.Column),
 	}

@@ -17,7 +17,7 @@ set enable_seqscan = off
 set enable_bitmapscan = off
 as $lapse$
 declare
-  place   lapse.place := lapse.enter(claim, work, 1, 2, 100, (select c.proof from lapse.caller c));
+  place   lapse.place := lapse.enter(claim, work, 1, 2, 100, (select caller.proof from lapse.caller));
   bound   bigint := ((floor(extract(epoch from claim.cutoff - interval '00:00:00')) + 1))::bigint;
   shape   text := coalesce(work.shape, 'range');
   kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
@@ -231,7 +231,7 @@ begin
         mark := place.mark;
         raise sqlstate 'LP099';
       end if;
-      select * into sight from lapse.inspect_leaf(1, 2, place.leaf, place.name, fresh < 50, (select c.proof from lapse.caller c));
+      select * into sight from lapse.inspect_leaf(1, 2, place.leaf, place.name, fresh < 50, (select caller.proof from lapse.caller));
       kept := sight.kept;
       if not kept then
         fresh := fresh + 1;
@@ -309,7 +309,7 @@ begin
   -- What is looked at cannot be another's view or table by the time that it is read. Reading takes the same lock.
   lock table only shop.logins in access share mode;
   root := lapse.inspect(1, 2);
-  spared := lapse.held_rows(1, 2, (select c.proof from lapse.caller c));
+  spared := lapse.held_rows(1, 2, (select caller.proof from lapse.caller));
   if spared is null then
     held := 0;
   elsif at_most is distinct from 0 then
