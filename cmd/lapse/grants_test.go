@@ -191,13 +191,25 @@ func TestARoleThatWasThereBeforeIsNamedOrLeftAlone(t *testing.T) {
 	db := pgtest.New(t, pgtest.Newest(t))
 	p := newPremises(t, db, kafkatest.Broker(t), "LOGIN(postgres)")
 	db.Exec(t, fmt.Sprintf(`create role %s login; grant %[1]s to %s`, db.Name, p.app))
-	said := p.m.lapse("init", "--keys", "keys")
-	if !strings.Contains(said, "was there before and has a member") || strings.Contains(said, "next:") {
+	said := p.fails("init", "--keys", "keys")
+	if !strings.Contains(said, "is there, and has a member") {
 		t.Errorf("a role with a member: %s", said)
 	}
 	db.Exec(t, fmt.Sprintf(`revoke %s from %s`, db.Name, p.app))
-	if said = p.m.lapse("init"); !strings.Contains(said, "was there before: whoever knows its password") || !strings.Contains(said, "next:") {
+	if said = p.fails("init", "--keys", "keys"); !strings.Contains(said, "neither init nor the script of --grants made it") {
 		t.Errorf("a login without members: %s", said)
+	}
+	var given int
+	if err := db.Connect(t).QueryRow(t.Context(), `select count(*) from pg_auth_members m join pg_roles r on r.oid = m.member where r.rolname = $1`, db.Name).Scan(&given); err != nil || given > 0 {
+		t.Errorf("it was given %d roles, %v", given, err)
+	}
+	db.Exec(t, fmt.Sprintf(`drop role %s`, db.Name))
+	if said = p.m.lapse("init", "--keys", "keys"); !strings.Contains(said, "next:") {
+		t.Errorf("a login of init's own: %s", said)
+	}
+	db.Exec(t, fmt.Sprintf(`revoke %[1]s_owner, %[1]s_executor, %[1]s_auditor from %[1]s`, db.Name)) // as if init had been killed before it gave them
+	if said = p.m.lapse("init"); !strings.Contains(said, "next:") {
+		t.Errorf("a login that init made and did not equip: %s", said)
 	}
 	db.Exec(t, fmt.Sprintf(`grant %s_owner to %s`, db.Name, p.app))
 	if said = p.m.lapse("init"); !strings.Contains(said, "is a member of "+db.Name+"_owner, and no login of these settings") {

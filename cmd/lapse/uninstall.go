@@ -12,7 +12,6 @@ import (
 
 	"lapse/internal/config"
 	"lapse/internal/setup"
-	"lapse/schemas"
 )
 
 func (a *app) uninstallCommand() *cobra.Command {
@@ -20,16 +19,16 @@ func (a *app) uninstallCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Print, or run, the way back",
-		Long: `Without --execute it changes nothing, and prints the SQL that takes Lapse out of the database: a superuser can run it as it
-is, with psql, in this database.
+		Long: `Without --execute it changes nothing, and prints the SQL that takes Lapse out of the database, for psql in this database.
 
-With --execute it asks, and does the same: policies and their functions, the indexes that Lapse made, the roles that deleted, the
-slot, the publications, the schema "lapse". Interrupted, it goes on when it is run again. It refuses while an auditor reads from
-the slot: what was not read would be in no evidence. Both refuse while legal holds are in force, unless --drop-holds says that they may
+With --execute it asks, and does the same: it pauses every deletion, drops the indexes that Lapse made, then in one transaction the
+publications, the schema "lapse" and the roles that deleted, and last the slot. Interrupted, it goes on when it is run again. A login
+that is no superuser's may do it too: before anything is changed, what it lacks is said, as grants to run. Both refuse while an auditor
+reads from the slot: what was not read would be in no evidence. Both refuse while legal holds are in force, unless --drop-holds says that they may
 go: nothing would keep their rows any more.
 
 The topics and the keys stay: they are the proof of what was deleted. The roles stay too, because they belong to the cluster: how
-to drop them is printed.`,
+to drop those that Lapse made is printed.`,
 		Example: `  lapse uninstall > uninstall.sql
   lapse uninstall --execute --yes --reason "moved to another system"`,
 		Args: cobra.NoArgs,
@@ -58,7 +57,7 @@ to drop them is printed.`,
 	flags.BoolVar(&u.Executed, "execute", false, "do it")
 	flags.BoolVar(&u.yes, "yes", false, "do not ask")
 	flags.BoolVar(&u.dropHolds, "drop-holds", false, "legal holds that are in force may go too")
-	flags.StringVar(&u.reason, "reason", "", "`why`, for the log")
+	flags.StringVar(&u.reason, "reason", "", "`why`, for the record")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -92,30 +91,30 @@ func (u *uninstaller) print(ctx context.Context) error {
 		return err
 	}
 	defer closeConn(conn)
-	statements, err := setup.UninstallSQL(ctx, conn, u.settings.Roles, u.dropHolds)
-	if err != nil {
+	if u.SQL, err = setup.UninstallSQL(ctx, conn, u.settings.Roles, u.settings.Slot, u.dropHolds); err != nil {
 		return err
 	}
-	logins, err := setup.Players(ctx, conn, u.settings.Roles)
-	if err != nil {
+	if u.Roles, err = setup.DropRolesSQL(ctx, conn, u.settings.Roles); err != nil || u.asJSON {
 		return err
 	}
-	u.SQL, u.Roles = statements, setup.DropRolesSQL(u.settings.Roles)
-	if u.asJSON {
-		return nil
-	}
-	fmt.Fprintf(u.out, "-- This takes Lapse out of database %s. Run it there as a superuser, not in one transaction. It is safe to repeat.\n", onOneLine(conn.Config().Database))
-	for _, sql := range statements {
+	fmt.Fprintf(u.out, "-- This takes Lapse out of database %s. Run it there with psql, not in one transaction, as a superuser or who has what the first\n"+
+		"-- statement asks for. It is safe to repeat.\n\\set ON_ERROR_STOP on\n", onOneLine(conn.Config().Database))
+	for _, sql := range u.SQL {
 		fmt.Fprintf(u.out, "\n%s;\n", strings.TrimSuffix(strings.TrimSpace(sql), ";"))
 	}
-	fmt.Fprintln(u.out, "\n-- The roles belong to the cluster. Where no other database needs them:")
-	for _, sql := range u.Roles {
-		fmt.Fprintf(u.out, "-- %s;\n", onOneLine(sql))
-	}
-	for _, login := range logins {
-		fmt.Fprintf(u.out, "-- and the login that played them, if nothing else does: drop role %s;\n", schemas.Identifier(login))
-	}
+	u.printRoles(u.out, "-- ")
 	return nil
+}
+
+// printRoles prints how to drop what stays.
+func (u *uninstaller) printRoles(w io.Writer, before string) {
+	if len(u.Roles) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\n%sThe roles that Lapse made belong to the cluster. Where no other database needs them:\n", before)
+	for _, sql := range u.Roles {
+		fmt.Fprintf(w, "%s%s;\n", before, onOneLine(sql))
+	}
 }
 
 func (u *uninstaller) execute(ctx context.Context) error {
@@ -125,9 +124,6 @@ func (u *uninstaller) execute(ctx context.Context) error {
 		return err
 	}
 	defer closeConn(owner)
-	if _, err := setup.ReadInstallation(ctx, owner, s.Roles); err != nil {
-		return err
-	}
 	auditor, err := u.connect(ctx, s.Database.Auditor, "")
 	if err != nil {
 		return err
@@ -141,7 +137,7 @@ func (u *uninstaller) execute(ctx context.Context) error {
 		text = io.Discard
 	}
 	u.Warnings, err = setup.Uninstaller{
-		Session: setup.Session{Conn: owner, Roles: s.Roles, Log: u.log}, Auditor: auditor, Reason: u.reason, DropHolds: u.dropHolds,
+		Session: setup.Session{Conn: owner, Roles: s.Roles, Log: u.log}, Auditor: auditor, Slot: s.Slot, Reason: u.reason, DropHolds: u.dropHolds,
 		Login:    func(ctx context.Context) (*pgx.Conn, error) { return u.connect(ctx, s.Database.Owner, "") },
 		Progress: func(step setup.UninstallStep) { fmt.Fprintf(text, "done: %s\n", step) },
 	}.Uninstall(ctx)
@@ -151,10 +147,9 @@ func (u *uninstaller) execute(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	u.Roles = setup.DropRolesSQL(s.Roles)
-	fmt.Fprintln(text, "the roles belong to the cluster; where no other database needs them:")
-	for _, sql := range u.Roles {
-		fmt.Fprintf(text, "  %s;\n", sql)
+	if u.Roles, err = setup.DropRolesSQL(ctx, owner, s.Roles); err != nil {
+		return err
 	}
+	u.printRoles(text, "")
 	return nil
 }

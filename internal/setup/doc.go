@@ -64,10 +64,11 @@
 // Uninstall is the reverse (uninstall.go):
 //
 //	step          does                                    a crash after it leaves, and who repairs it
-//	policies      drops all policies and their deleters   an installation without policies; the next Uninstall goes on
-//	slot          drops the slot                          nothing can be armed; as above
-//	publications  drops them                              as above
-//	catalog       drops schema lapse                      nothing but roles, topics and keys
+//	pause         turns the switch for all policies       an installation that deletes nothing; the next Uninstall goes on
+//	indexes       drops those that Lapse made             as above; what stays in use is a warning
+//	catalog       publications, schema and deleters, in   the slot, which the settings name; the next Uninstall drops it
+//	              one transaction
+//	slot          drops the slot                          nothing but roles, topics and keys
 //
 // Doctor says what is wrong with a database and how to mend it (doctor.go): a list of checks for each theme (doctor_server.go,
 // doctor_activity.go, doctor_installation.go, doctor_privileges.go, doctor_tables.go). It changes nothing and reads no table of a

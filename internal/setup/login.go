@@ -2,6 +2,7 @@ package setup
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -22,6 +23,12 @@ func (w *installing) roles(ctx context.Context) error {
 	if !superuser[w.Logins.Owner] {
 		return w.mustBeThere(ctx)
 	}
+	makes := superuser[w.Others.Executor] || superuser[w.Others.Auditor]
+	if makes {
+		if err := w.checkLogin(ctx); err != nil {
+			return err
+		}
+	}
 	missing, err := MissingRoles(ctx, w.login, w.Roles, w.Others)
 	if err != nil {
 		return err
@@ -40,7 +47,7 @@ func (w *installing) roles(ctx context.Context) error {
 			w.result.NewLogins = append(w.result.NewLogins, login)
 		}
 	}
-	if superuser[w.Others.Executor] || superuser[w.Others.Auditor] {
+	if makes {
 		return w.makeLogin(ctx)
 	}
 	return nil
@@ -80,8 +87,7 @@ func (w *installing) equip(ctx context.Context, logins Logins) error {
 	return nil
 }
 
-// makeLogin makes the login for all other commands, where the settings name none but a superuser's. A role of its name that
-// was there before is somebody's: it is taken only where nobody else is a member of it, and that is said.
+// makeLogin makes the login for all other commands, where the settings name none but a superuser's.
 func (w *installing) makeLogin(ctx context.Context) error {
 	name := w.Roles.Login
 	logins := OneLogin(name)
@@ -94,7 +100,9 @@ func (w *installing) makeLogin(ctx context.Context) error {
 			return err
 		}
 		w.did("login", "%s", name)
-	} else if taken, err := w.takeLogin(ctx, logins); err != nil || !taken {
+	}
+	grants, err := MissingGrants(ctx, w.login, w.Roles, logins)
+	if err != nil || len(missing) == 0 && len(grants) == 0 {
 		return err
 	}
 	if err := w.equip(ctx, logins); err != nil {
@@ -104,23 +112,43 @@ func (w *installing) makeLogin(ctx context.Context) error {
 	return nil
 }
 
-// takeLogin says whether a login that was there before is to be given anything.
-func (w *installing) takeLogin(ctx context.Context, logins Logins) (bool, error) {
-	grants, err := MissingGrants(ctx, w.login, w.Roles, logins)
-	if err != nil || len(grants) == 0 {
-		return false, err
+// StrangerError says that the login that init would make is somebody's already.
+type StrangerError struct{ Login, Trouble string }
+
+// Error says what to do.
+func (e *StrangerError) Error() string {
+	return fmt.Sprintf("role %[1]s is there, and %[2]s: it would get all that Lapse may do. Nothing was given to it: choose other names with roles: {prefix: …} "+
+		"in lapse.yaml, or say with database: in lapse.yaml which login the other commands use; if it is meant, have it named: "+
+		"database: postgres://%[1]s@…", schemas.Identifier(e.Login), e.Trouble)
+}
+
+// checkLogin refuses, before anything is made, a role of the login's name that neither init nor the script of --grants made, unless somebody
+// has made it play the roles. One that they made is refused where somebody else is a member of it.
+func (w *installing) checkLogin(ctx context.Context) error {
+	var there, plays bool
+	err := w.login.QueryRow(ctx, `
+		select count(r.oid) > 0, coalesce(bool_and(not r.rolsuper and (select count(*) = 3 from pg_roles o where o.rolname = any ($2) and pg_has_role(r.oid, o.oid, 'member'))), false)
+		  from pg_roles r where r.rolname = $1`,
+		w.Roles.Login, []string{w.Roles.Owner, w.Roles.Executor, w.Roles.Auditor}).Scan(&there, &plays)
+	if err != nil {
+		return fmt.Errorf("look at role %s: %w", w.Roles.Login, err)
+	}
+	if !there || plays {
+		return nil
 	}
 	trouble, err := LoginTrouble(ctx, w.login, w.Roles)
 	if err != nil {
-		return false, err
+		return err
 	}
-	name := schemas.Identifier(w.Roles.Login)
-	if trouble != "" {
-		w.warn("role %s was there before and %s, so that nothing was given to it: "+
-			"name another login with database: in lapse.yaml and run lapse init again", name, trouble)
-		return false, nil
+	made, err := ofLapse(ctx, w.login, w.Roles.Login)
+	if err != nil {
+		return err
 	}
-	w.warn("login %s was there before: whoever knows its password can delete what is due and read "+
-		"the write-ahead log; if that is not meant, give it another password", name)
-	return true, nil
+	switch {
+	case trouble != "":
+		return &StrangerError{w.Roles.Login, trouble}
+	case len(made) == 0:
+		return &StrangerError{w.Roles.Login, "neither init nor the script of --grants made it"}
+	}
+	return nil
 }

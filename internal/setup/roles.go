@@ -24,9 +24,25 @@ func rolesSQL(roles schemas.Roles, database string) string {
 	return sql.String()
 }
 
+// madeByLapse is the comment on a role that init made, or the script that --grants prints: nothing else tells it from one that somebody had
+// before, who would get all that Lapse may do, and whose role the way back would drop.
+const madeByLapse = "made by lapse init"
+
 // createLogin makes a role unless it is there.
 func createLogin(name string) string {
-	return block("begin create role " + schemas.Identifier(name) + " login; exception when duplicate_object or unique_violation then null; end")
+	return block(fmt.Sprintf("begin create role %[1]s login; comment on role %[1]s is %[2]s; exception when duplicate_object or unique_violation then null; end",
+		schemas.Identifier(name), schemas.Literal(madeByLapse)))
+}
+
+// ofLapse are those of names that init made, or the script of --grants.
+func ofLapse(ctx context.Context, q Querier, names ...string) ([]string, error) {
+	rows, err := q.Query(ctx, `
+		select r.rolname::text from unnest($1::text[]) with ordinality w(name, n) join pg_roles r on r.rolname = w.name
+		 where shobj_description(r.oid, 'pg_authid') = $2 order by w.n`, names, madeByLapse)
+	if err != nil {
+		return nil, fmt.Errorf("look for roles that init made: %w", err)
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
 // giveReplication lets a login read the write-ahead log: the attribute does not come with membership. Who has it by other

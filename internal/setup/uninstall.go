@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/planner/policyfile"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -17,10 +17,10 @@ type UninstallStep string
 
 // The steps of Uninstall.
 const (
-	UninstallPolicies     UninstallStep = "policies"
-	UninstallSlot         UninstallStep = "slot"
-	UninstallPublications UninstallStep = "publications"
-	UninstallCatalog      UninstallStep = "catalog"
+	UninstallPause   UninstallStep = "pause"
+	UninstallIndexes UninstallStep = "indexes"
+	UninstallCatalog UninstallStep = "catalog"
+	UninstallSlot    UninstallStep = "slot"
 )
 
 // Uninstaller removes from a database what Install and Apply made.
@@ -28,6 +28,7 @@ type Uninstaller struct {
 	Session
 	Auditor *pgx.Conn // a login that may drop the slot
 	Reason  string    // for the record, which goes with the catalog
+	Slot    string    // of the settings, for where no catalog says it any more
 	// DropHolds says that legal holds that are in force may go too. Otherwise Uninstall refuses, with a *HoldsInForceError.
 	DropHolds bool
 	// Login opens a session of the login's own, in which indexes that Lapse made are dropped.
@@ -36,40 +37,34 @@ type Uninstaller struct {
 	Progress func(UninstallStep)
 }
 
-// Uninstall drops the policies, the indexes that Lapse made for them, the deleters, the slot, the publications and the catalog. Roles other than the deleters stay:
-// they belong to the cluster. So do the topics and the keys, which are the proof of what was deleted. It refuses while an
-// auditor reads from the slot (replication.ErrSlotActive): what was not read would be in no evidence, and, with a *RolesStayError, where the
-// login may not drop the deleters. Where nothing is
-// installed it returns ErrNotInstalled. After a crash another Uninstall goes on. The warnings name what is left over.
+// Uninstall drops the indexes that Lapse made, then in one transaction the publications, the catalog with all functions, and the deleters, and
+// last the slot. Roles other than the deleters stay: they belong to the cluster. So do the topics and the keys, which are the proof of what was
+// deleted. It refuses before it changes anything while an auditor reads from the slot (replication.ErrSlotActive): what was not read would
+// be in no evidence, and, with a *LackingError, where a login may not do all of it. Where nothing is installed it returns ErrNotInstalled.
+// After a crash another Uninstall goes on. The warnings name what is left over.
 func (u Uninstaller) Uninstall(ctx context.Context) (warnings []string, err error) {
 	installed, err := ReadInstallation(ctx, u.Conn, u.Roles)
+	if errors.Is(err, ErrNotInstalled) {
+		return nil, u.onlySlot(ctx, err)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := refuseHolds(ctx, u.Conn, installed, u.DropHolds); err != nil {
+	if err := u.check(ctx, installed); err != nil {
 		return nil, err
-	}
-	if err := refuseRoles(ctx, u.Conn); err != nil {
-		return nil, err
-	}
-	state, err := replication.ReadSlot(ctx, u.Auditor, installed.Slot)
-	if err != nil {
-		return nil, err
-	}
-	if state.Active {
-		return nil, &replication.SlotError{
-			Slot: installed.Slot, Reason: replication.ErrSlotActive,
-			Fix: "stop the executors, run lapse audit --once, and stop the auditor first",
-		}
 	}
 	for _, step := range []struct {
 		name UninstallStep
 		do   func() error
 	}{
-		{UninstallPolicies, func() (err error) { warnings, err = u.policies(ctx); return err }},
+		{UninstallPause, func() error { return u.pause(ctx) }},
+		{UninstallIndexes, func() (err error) { warnings, err = u.indexes(ctx); return err }},
+		{UninstallCatalog, func() error {
+			more, err := u.catalog(ctx, installed)
+			warnings = append(warnings, more...)
+			return err
+		}},
 		{UninstallSlot, func() error { return replication.DropSlot(ctx, u.Auditor, installed.Slot) }},
-		{UninstallPublications, func() error { return u.publications(ctx) }},
-		{UninstallCatalog, func() error { return u.catalog(ctx, installed) }},
 	} {
 		if err := step.do(); err != nil {
 			return warnings, fmt.Errorf("uninstall: %s: %w", step.name, err)
@@ -81,29 +76,94 @@ func (u Uninstaller) Uninstall(ctx context.Context) (warnings []string, err erro
 	return warnings, context.Cause(ctx)
 }
 
-// policies drops all of them, as applying an empty file does.
-func (u *Uninstaller) policies(ctx context.Context) (warnings []string, err error) {
-	a := &Applier{Session: u.Session, AuditRequired: true, Prune: true, Reason: u.Reason, Login: u.Login}
-	changes, err := a.Difference(ctx, &policyfile.File{})
+// onlySlot drops a slot that an Uninstall left that did not end. It returns absent where there is none.
+func (u *Uninstaller) onlySlot(ctx context.Context, absent error) error {
+	var left bool
+	if err := u.Auditor.QueryRow(ctx, leftSlotSQL, u.Slot).Scan(&left); err != nil {
+		return fmt.Errorf("look for a slot that is left: %w", err)
+	}
+	if !left {
+		return absent
+	}
+	if err := replication.DropSlot(ctx, u.Auditor, u.Slot); err != nil {
+		return err
+	}
+	if u.Progress != nil {
+		u.Progress(UninstallSlot)
+	}
+	return nil
+}
+
+// check refuses what could not be done to its end. It changes nothing.
+func (u *Uninstaller) check(ctx context.Context, installed *Installation) error {
+	if err := refuseHolds(ctx, u.Conn, installed, u.DropHolds); err != nil {
+		return err
+	}
+	deleters, err := readDeleters(ctx, u.Conn)
+	if err != nil {
+		return err
+	}
+	made, err := madeIndexes(ctx, u.Conn)
+	if err != nil {
+		return err
+	}
+	lacking, err := lackingGrants(ctx, u.Conn, lackingSQL(u.Roles.Owner, deleters, made))
+	if err != nil {
+		return err
+	}
+	state, err := replication.ReadSlot(ctx, u.Auditor, installed.Slot)
+	if err != nil {
+		return err
+	}
+	if state.Exists {
+		more, err := lackingGrants(ctx, u.Auditor, lackingReplicationSQL)
+		if err != nil {
+			return err
+		}
+		lacking = append(lacking, more...)
+	}
+	switch {
+	case len(lacking) > 0:
+		return &LackingError{u.Conn.Config().User, lacking}
+	case state.Active:
+		return &replication.SlotError{
+			Slot: installed.Slot, Reason: replication.ErrSlotActive,
+			Fix: "stop the executors, run lapse audit --once, and stop the auditor first",
+		}
+	}
+	return nil
+}
+
+// pause ends every deletion: the indexes that find their rows go next.
+func (u *Uninstaller) pause(ctx context.Context) error {
+	return u.Gated(ctx, "pause every deletion", func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `
+			insert into lapse.halt (halted, reason)
+			select true, $1 where not coalesce((select h.halted from lapse.halt h order by h.id desc limit 1), false)`, strings.TrimSuffix("lapse uninstall: "+u.Reason, ": "))
+		return err
+	})
+}
+
+// indexes drops the indexes that Lapse made. One that somebody uses all the time stays, and is named.
+func (u *Uninstaller) indexes(ctx context.Context) (left []string, err error) {
+	made, err := madeIndexes(ctx, u.Conn)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.Apply(ctx, changes); err != nil {
-		return nil, err
-	}
-	return changes.left(), nil
+	c := Change{unneeded: made}
+	(&applying{Applier: &Applier{Session: u.Session, Login: u.Login}}).dropIndexes(ctx, &c)
+	return c.Left, nil
 }
 
-func (cs Changes) left() (left []string) {
-	for i := range cs {
-		left = append(left, cs[i].Left...)
-	}
-	return left
-}
-
-func (u *Uninstaller) publications(ctx context.Context) error {
-	return u.Locked(ctx, "drop the publications", func(tx pgx.Tx) error {
-		if err := as(ctx, tx, u.Roles.Owner); err != nil {
+// catalog drops all but indexes and slot, in one transaction. What is in the schema was found to be Lapse's when Uninstall began.
+func (u *Uninstaller) catalog(ctx context.Context, installed *Installation) (warnings []string, err error) {
+	err = u.Gated(ctx, "drop the catalog", func(tx pgx.Tx) error {
+		warnings = nil
+		if err := refuseHolds(ctx, tx, installed, u.DropHolds); err != nil {
+			return err // placed meanwhile
+		}
+		deleters, err := readDeleters(ctx, tx)
+		if err != nil {
 			return err
 		}
 		for _, name := range replication.Publications() {
@@ -111,37 +171,20 @@ func (u *Uninstaller) publications(ctx context.Context) error {
 				return fmt.Errorf("drop publication %q: %w", name, err)
 			}
 		}
-		return nil
-	})
-}
-
-// catalog drops the schema. What is in it was found to be Lapse's when Uninstall began.
-func (u *Uninstaller) catalog(ctx context.Context, installed *Installation) error {
-	return u.Locked(ctx, "drop the catalog", func(tx pgx.Tx) error {
-		if err := as(ctx, tx, u.Roles.Owner); err != nil {
-			return err
-		}
-		if err := refuseHolds(ctx, tx, installed, u.DropHolds); err != nil {
-			return err // placed meanwhile
-		}
-		var deleters []string
-		// One that another database of the cluster needs is on that one's record.
-		if err := tx.QueryRow(ctx, `
-			select coalesce(array_agg(d.role::text), '{}')
-			  from lapse.deleter d
-			  join pg_roles r on r.rolname = d.role
-			 where not exists (select from pg_shdepend s
-			                    where s.refclassid = 'pg_catalog.pg_authid'::regclass and s.refobjid = r.oid
-			                      and s.dbid not in (0, (select oid from pg_database where datname = current_database())))`).Scan(&deleters); err != nil {
-			return fmt.Errorf("look for deleters: %w", err)
-		}
-		if len(deleters) > 0 {
-			return errors.New("roles are left over, which nothing would name once the catalog is gone: have a superuser drop them " +
-				"(lapse policy list says how), and take them out of lapse.deleter: " + list(deleters))
-		}
 		if _, err := tx.Exec(ctx, "drop schema "+schemas.Identifier(schemas.LedgerSchema)+" cascade"); err != nil {
 			return fmt.Errorf("drop schema %s: %w", schemas.LedgerSchema, err)
 		}
+		for _, name := range deleters {
+			d := &dropping{tx: tx, roles: u.Roles, name: name}
+			warning, err := d.dropWhole(ctx)
+			if err != nil {
+				return fmt.Errorf("drop role %s: %w", name, err)
+			}
+			if warning != "" {
+				warnings = append(warnings, warning)
+			}
+		}
 		return nil
 	})
+	return warnings, err
 }

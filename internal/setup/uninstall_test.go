@@ -24,7 +24,7 @@ func (p *site) uninstalls() ([]string, error) {
 	}
 	defer func() { _ = auditor.Close(context.WithoutCancel(ctx)) }()
 	return setup.Uninstaller{
-		Session: setup.Session{Conn: owner, Roles: p.roles, Log: quiet}, Auditor: auditor, Reason: "a test", Login: p.connectLogin,
+		Session: setup.Session{Conn: owner, Roles: p.roles, Log: quiet}, Auditor: auditor, Slot: "lapse_" + p.db.Name, Reason: "a test", Login: p.connectLogin,
 	}.Uninstall(ctx)
 }
 
@@ -59,8 +59,11 @@ func TestAnUninstallThatLosesItsConnectionAtAnyStatementIsTakenUp(t *testing.T) 
 	t.Parallel()
 	p := newInstalled(t, pgtest.New(t, pgtest.Newest(t)))
 	p.applies(file(t, "", p.family()...))
-	p.untilWhole(2, func(*statements) error {
+	p.untilWhole(2, func(s *statements) error {
 		_, err := p.uninstalls()
+		if err == nil && len(s.all) >= s.cut {
+			return errors.New("the commit that was cut was the owner's last; the slot is the auditor's")
+		}
 		if errors.Is(err, setup.ErrNotInstalled) {
 			return nil // the cut came after its last commit
 		}
@@ -83,7 +86,7 @@ func TestThePrintedWayBackEndsWhereTheExecutedOneDoes(t *testing.T) {
 		}
 		executed, printed := set(db), set(pgtest.New(t, db.Major))
 		before := printed.state()
-		statements, err := setup.UninstallSQL(t.Context(), printed.admin, printed.roles, false)
+		statements, err := setup.UninstallSQL(t.Context(), printed.admin, printed.roles, "lapse_"+printed.db.Name, false)
 		printed.must(err)
 		same(t, "printing changes nothing", printed.state(), before)
 		for range 2 {
@@ -106,10 +109,12 @@ func TestThePrintedWayBackEndsWhereTheExecutedOneDoes(t *testing.T) {
 				t.Errorf("left is %q", got)
 			}
 		}
-		if _, err := setup.UninstallSQL(t.Context(), printed.admin, printed.roles, false); !errors.Is(err, setup.ErrNotInstalled) {
+		if _, err := setup.UninstallSQL(t.Context(), printed.admin, printed.roles, "lapse_"+printed.db.Name, false); !errors.Is(err, setup.ErrNotInstalled) {
 			t.Errorf("the second time: got %v", err)
 		}
-		for _, sql := range setup.DropRolesSQL(printed.roles) {
+		drops, err := setup.DropRolesSQL(t.Context(), printed.admin, printed.roles)
+		printed.must(err)
+		for _, sql := range drops {
 			printed.must(run(t, printed.db.Connect(t), sql))
 		}
 	})

@@ -2,6 +2,7 @@ package setup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -162,7 +163,8 @@ func (d *dropping) drop(ctx context.Context) (warning string, err error) {
 	case state == "":
 		return "", d.forget(ctx)
 	case state == schemas.SQLStateDependentObjectsStill:
-		return d.stays(ctx)
+		warning, _, err = d.stays(ctx)
+		return warning, err
 	}
 	// The membership is what makes the role worth having.
 	if d.owner != "" {
@@ -195,7 +197,7 @@ func (d *dropping) look(ctx context.Context) (needed, exists bool, err error) {
 // strip takes away what the role has in this database: in schema lapse as the catalog's owner, elsewhere as the login.
 func (d *dropping) strip(ctx context.Context) error {
 	rows, err := d.tx.Query(ctx, `
-		select distinct coalesce(n.oid, f.pronamespace) is not distinct from 'lapse'::regnamespace,
+		select distinct coalesce(coalesce(n.oid, f.pronamespace) = to_regnamespace('lapse'), false), -- gone: nothing of ours is left
 		       'revoke all on ' || case when n.oid is not null then 'schema ' || quote_ident(n.nspname)
 		                                when c.oid is not null then format('table %I.%I', k.nspname, c.relname)
 		                                else 'function ' || f.oid::regprocedure end
@@ -237,21 +239,36 @@ func (d *dropping) strip(ctx context.Context) error {
 	return nil
 }
 
-// stays says why the role cannot go.
-func (d *dropping) stays(ctx context.Context) (warning string, err error) {
-	var elsewhere bool
+// dropWhole drops the role, once the catalog is gone. It stays where another database of the cluster needs it, with a warning.
+func (d *dropping) dropWhole(ctx context.Context) (warning string, err error) {
+	if err := d.strip(ctx); err != nil {
+		return "", err
+	}
+	state, err := d.try(ctx, "drop role if exists "+schemas.Identifier(d.name))
+	if err != nil || state == "" {
+		return "", err
+	}
+	warning, elsewhere, err := d.stays(ctx)
+	if err == nil && !elsewhere {
+		err = errors.New(warning)
+	}
+	return warning, err
+}
+
+// stays says why the role cannot go, and whether another database needs it.
+func (d *dropping) stays(ctx context.Context) (warning string, elsewhere bool, err error) {
 	err = d.tx.QueryRow(ctx, `
 		select exists (select from pg_shdepend s join pg_roles r on r.oid = s.refobjid
 		                where s.refclassid = 'pg_catalog.pg_authid'::regclass and r.rolname = $1
 		                  and s.dbid not in (0, (select oid from pg_database where datname = current_database())))`, d.name).Scan(&elsewhere)
 	switch {
 	case err != nil:
-		return "", err
+		return "", false, err
 	case elsewhere:
-		return fmt.Sprintf("role %s deletes nothing in this database any more, and stays because another database of the cluster needs it", d.name), nil
+		return fmt.Sprintf("role %s deletes nothing in this database any more, and stays because another database of the cluster needs it", d.name), true, nil
 	default:
 		return fmt.Sprintf("role %s deletes nothing any more, and still has rights that this login may not take away: have a superuser run, "+
-			"in this database: drop owned by %s; drop role %[2]s", d.name, schemas.Identifier(d.name)), nil
+			"in this database: drop owned by %s; drop role %[2]s", d.name, schemas.Identifier(d.name)), false, nil
 	}
 }
 
