@@ -32,6 +32,7 @@ const (
 	SQLStateInsufficientPrivilege    = "42501"
 	SQLStateUndefinedColumn          = "42703"
 	SQLStateUndefinedObject          = "42704"
+	SQLStateDuplicateSchema          = "42P06"
 	SQLStateDuplicateObject          = "42710"
 	SQLStateUndefinedFunction        = "42883"
 	SQLStateUndefinedTable           = "42P01"

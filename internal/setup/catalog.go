@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -20,6 +21,8 @@ type Options struct {
 	Keys map[string]string
 	// Program is the version of the lapse that installs, for the record.
 	Program string
+	// Waiting is told who keeps the catalog from being changed, each time it is somebody else; nil is told nothing.
+	Waiting func(who string)
 }
 
 // KeysError says that an installation is not to work with the keys that it was given.
@@ -35,9 +38,6 @@ func (e *KeysError) Error() string {
 		"use the folder of keys that it was installed with (keys: in lapse.yaml, LAPSE_KEYS or --keys)", e.Name, e.Given, e.Recorded)
 }
 
-// catalogLock keeps two that install in one database apart: "laps" as a number.
-const catalogLock = 0x6c617073
-
 // Catalog makes the schema "lapse", or brings it to schemas.Version. It returns the version it found, 0 for none.
 //
 // conn must be of a role that may become the owner (a superuser, the owner itself, or a member of it). A schema that is not
@@ -45,16 +45,26 @@ const catalogLock = 0x6c617073
 // nothing in it is touched.
 //
 // Each version is a transaction of its own: a crash leaves a whole version, on record as such, which no command but init works
-// with, and the next call goes on from there. Two at once take turns, version by version.
+// with, and the next call goes on from there. Two at once take turns, version by version: the lock is on a table of the catalog, which only
+// its owner can lock, and not an advisory one, which any login could hold for ever. It waits until ctx ends.
 func Catalog(ctx context.Context, conn *pgx.Conn, o Options) (found int, err error) {
 	m := &migrating{Options: o, applied: map[int]bool{}}
-	for first, done := true, false; !done; first = false {
-		var at int
+	found = -1
+	for at, done, again, said := 0, false, true, ""; !done; {
 		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
 			at, done, err = m.next(ctx, tx)
 			return err
 		})
-		if first {
+		switch state := schemas.StateOf(err); {
+		case state == schemas.SQLStateLockNotAvailable || state == schemas.SQLStateDeadlockDetected:
+			if said, err = m.tellWho(ctx, conn, said); err == nil {
+				continue
+			}
+		case again && at == 0 && (state == schemas.SQLStateUniqueViolation || state == schemas.SQLStateDuplicateSchema):
+			again = false // another init has made the schema meanwhile
+			continue
+		}
+		if found < 0 {
 			found = at
 		}
 		if err != nil {
@@ -73,9 +83,6 @@ type migrating struct {
 // next brings the catalog one version on, and records the installation. It returns the version that it found, and whether there
 // is nothing above the one that it leaves.
 func (m *migrating) next(ctx context.Context, tx pgx.Tx) (found int, done bool, err error) {
-	if _, err := tx.Exec(ctx, `select pg_advisory_xact_lock($1)`, int64(catalogLock)); err != nil {
-		return 0, false, fmt.Errorf("wait for another init: %w", err)
-	}
 	there, err := CheckSchema(ctx, tx, m.Roles)
 	if err != nil {
 		return 0, false, err
@@ -85,6 +92,13 @@ func (m *migrating) next(ctx context.Context, tx pgx.Tx) (found int, done bool, 
 	}
 	// Where there is no schema the first migration makes it, and fails if somebody else has made one meanwhile.
 	if there {
+		// Shorter than deadlock_timeout: CheckSchema has read the table, which keeps from it who holds this lock and alters it.
+		_, err := tx.Exec(ctx, `set local lock_timeout = '400ms';
+			do $$ begin if to_regclass('lapse.installation') is not null then lock table lapse.installation in share row exclusive mode; end if; end $$;
+			set local lock_timeout to default`)
+		if err != nil {
+			return 0, false, fmt.Errorf("wait for another init: %w", err)
+		}
 		if found, err = version(ctx, tx); err != nil {
 			return 0, false, err
 		}
@@ -108,6 +122,24 @@ func (m *migrating) next(ctx context.Context, tx pgx.Tx) (found int, done bool, 
 		return found, false, err
 	}
 	return found, len(steps) <= 1, record(ctx, tx, m.Options, reached)
+}
+
+// tellWho tells who keeps the catalog from being changed, unless that was said before. It returns what was said last.
+func (m *migrating) tellWho(ctx context.Context, conn *pgx.Conn, said string) (string, error) {
+	var who string
+	err := conn.QueryRow(ctx, `
+		select coalesce(string_agg(distinct format('process %s, login %s, application %s', l.pid, coalesce(a.usename, '?'), coalesce(nullif(a.application_name, ''), '?')), '; '), '')
+		  from pg_locks l
+		  left join pg_stat_activity a on a.pid = l.pid
+		 where l.relation = 'lapse.installation'::regclass and l.granted and l.pid <> pg_backend_pid()
+		   and l.mode not in ('AccessShareLock', 'RowShareLock')`).Scan(&who)
+	if err != nil {
+		return said, fmt.Errorf("look who keeps the catalog from being changed: %w", err)
+	}
+	if who != "" && who != said && m.Waiting != nil {
+		m.Waiting(who)
+	}
+	return cmp.Or(who, said), nil
 }
 
 // record writes the installation row. A slot name or a key that differs from the one on record is refused: the slot is half

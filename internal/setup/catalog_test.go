@@ -179,6 +179,36 @@ func TestAnInterruptedCatalogIsAWholeVersion(t *testing.T) {
 	}
 }
 
+// Any login may hold an advisory lock; the catalog's table only its owner locks, and then init says who does, and waits.
+func TestACatalogIsKeptFromNobodyButByItsOwnerAndThenItSaysWho(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		p := newPlace(t, db)
+		stranger := db.ConnectAs(t, db.NewRole(t, "stranger"))
+		p.must(setup.MakeRoles(t.Context(), p.admin, p.roles))
+		_, err := stranger.Exec(t.Context(), `select pg_advisory_lock(1818325107)`) // what a former init waited for
+		p.must(err)
+		_, err = p.migrate("1.0")
+		p.must(err)
+		if _, err := stranger.Exec(t.Context(), `begin; lock table lapse.installation in share mode`); schemas.StateOf(err) != schemas.SQLStateInsufficientPrivilege {
+			t.Fatalf("a stranger's lock: %v", err)
+		}
+		holder := db.Connect(t)
+		_, err = holder.Exec(t.Context(), `set application_name = 'a backup'; begin; lock table lapse.installation in share mode`)
+		p.must(err)
+		var said []string
+		_, err = setup.Catalog(t.Context(), p.admin, setup.Options{Roles: p.roles, Slot: "lapse_" + db.Name, Waiting: func(who string) {
+			said = append(said, who)
+			_, err := holder.Exec(t.Context(), "commit")
+			p.must(err)
+		}})
+		want := fmt.Sprintf("process %d, login postgres, application a backup", holder.PgConn().PID())
+		if err != nil || len(said) != 1 || said[0] != want {
+			t.Errorf("it said %q, %v; want %q", said, err, want)
+		}
+	})
+}
+
 func TestTwoThatInstallTheCatalogAtOnceTakeTurns(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {

@@ -215,6 +215,9 @@ func (w *installing) keys(ctx context.Context) error {
 func (w *installing) catalog(ctx context.Context) error {
 	found, err := Catalog(ctx, w.owner.Conn, Options{
 		Roles: w.Roles, Slot: w.Slot, AuditRequired: w.AuditRequired, Keys: w.fingerprints, Program: w.Program,
+		Waiting: func(who string) {
+			w.Log.Warn("waiting until others let go of the catalog; Ctrl-C ends that", "others", who)
+		},
 	})
 	if err != nil {
 		return err
