@@ -58,6 +58,7 @@ gone on with, behind its last whole line, as long as the slot has not moved on p
 		}
 		if once && !wait {
 			auditor.config.SlotPatience = slotPatience
+			a.log.Info("reading up to the present end of the log; if another auditor has the slot, this waits 5 s for it", "slot", s.Slot)
 		}
 		web, err := a.webPart(cmd.Context(), a.overrides.HTTP, []readiness{auditor.readiness()}, auditor.Collectors())
 		if err != nil {

@@ -29,7 +29,7 @@ func (a *app) copyEvents(ctx context.Context, s *config.Settings, to string, onc
 	if err != nil {
 		return invalid(err)
 	}
-	file := audit.NewEventStream("standard output", a.out)
+	file := audit.NewEventStream("standard output", a.raw())
 	if to != "-" {
 		if file, err = audit.OpenEventFile(to); err != nil {
 			return invalid(fmt.Errorf("open the file for events: %w", err))

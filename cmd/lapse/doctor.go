@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
 
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/spf13/cobra"
@@ -114,18 +113,4 @@ func (a *app) printFindings(found []setup.Finding) {
 		}
 	}
 	fmt.Fprintf(a.out, "%d ok, %d warnings, %d failed\n", counts[setup.OK], counts[setup.Warn], counts[setup.Fail])
-}
-
-// onOneLine shows control characters of names as escapes: what follows a line break in a name would look like SQL that mends
-// something, and be run by whoever runs what is printed.
-func onOneLine(text string) string {
-	var line strings.Builder
-	for _, r := range text {
-		if unicode.IsControl(r) {
-			fmt.Fprintf(&line, "\\u%04x", r)
-		} else {
-			line.WriteRune(r)
-		}
-	}
-	return line.String()
 }

@@ -290,7 +290,7 @@ func (c *consumer) print(r *schemas.Record, at replication.Position) error {
 
 func (c *consumer) printLine(r *schemas.Record, at replication.Position) error {
 	if c.asJSON {
-		_, err := c.out.Write(append(bytes.TrimRight(r.Value, "\n"), '\n'))
+		_, err := c.raw().Write(append(bytes.TrimRight(r.Value, "\n"), '\n'))
 		return err
 	}
 	if isMarker(r) {

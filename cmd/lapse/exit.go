@@ -78,10 +78,10 @@ func (a *app) show(command string, err error) {
 	}
 	var mistakes yamldoc.Errors
 	if errors.As(err, &mistakes) {
-		fmt.Fprintln(a.err, text) // each line begins with its place
+		fmt.Fprintln(a.err, unhidden(text)) // each line begins with its place
 		return
 	}
-	fmt.Fprintf(a.err, "%s: %s\n", command, text)
+	fmt.Fprintf(a.err, "%s: %s\n", command, unhidden(text))
 	var usage *usageError
 	if errors.As(err, &usage) {
 		fmt.Fprintf(a.err, "see %s --help\n", command)

@@ -106,7 +106,7 @@ func (c *hider) run(ctx context.Context) error {
 	case c.asJSON:
 		return c.printJSON(hidden{c.policy, c.does.As, c.execute, w.SQL, w.Warnings})
 	case !c.execute:
-		_, err = fmt.Fprint(c.out, w.SQL)
+		_, err = fmt.Fprint(c.raw(), w.SQL)
 	case c.does.Drop:
 		_, err = fmt.Fprintf(c.out, "%s: due rows are shown again\n", c.policy)
 	case c.does.As == planner.HideView:

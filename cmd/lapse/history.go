@@ -164,7 +164,10 @@ func (a *app) compareHistory(ctx context.Context, conn *pgx.Conn, s *config.Sett
 	if p.Log, err = a.readLogSide(ctx, s); err != nil {
 		return nil, err
 	}
-	if err := p.check(ctx, conn, c); err != nil {
+	wait := func(reader int32) {
+		a.log.Info("a process reads the slot; watching for up to 20 s whether it is an auditor that goes on", "slot", s.Slot, "pid", reader)
+	}
+	if err := p.check(ctx, conn, c, wait); err != nil {
 		return p, err
 	}
 	if p.Slot.At != "" && !p.Slot.recorded {
@@ -229,8 +232,10 @@ const (
 )
 
 // check makes the history check as soon as nobody else has the slot, or finds that an auditor reads.
-func (p *historyView) check(ctx context.Context, conn *pgx.Conn, c audit.Config) error {
-	began, since, reader := time.Now(), time.Now(), int32(0)
+//
+// It tells wait which process it waits for.
+func (p *historyView) check(ctx context.Context, conn *pgx.Conn, c audit.Config, wait func(reader int32)) error {
+	began, since, reader, told := time.Now(), time.Now(), int32(0), int32(-1)
 	for {
 		if err := p.readSlot(ctx, conn, c.Stream.Slot); err != nil {
 			return err
@@ -254,6 +259,10 @@ func (p *historyView) check(ctx context.Context, conn *pgx.Conn, c audit.Config)
 				p.Outcome = outcomeRead
 			}
 			return nil
+		}
+		if reader != told {
+			told = reader
+			wait(reader)
 		}
 		if err := backoff.Sleep(ctx, slotPause); err != nil {
 			return err

@@ -32,7 +32,7 @@ func loginsOf(d config.Database) (l setup.Logins, err error) {
 // others are the logins that the other commands will use. A superuser runs init with --database or LAPSE_DATABASE_URL; what
 // lapse.yaml names beside it stays the login for everything else.
 func (a *app) others(s *config.Settings) (setup.Logins, error) {
-	if s.File == "" {
+	if _, named := a.env("LAPSE_DATABASE_URL_OWNER"); s.File == "" && !named {
 		return loginsOf(s.Database)
 	}
 	quiet := func(name string) (string, bool) {
@@ -67,7 +67,7 @@ func (a *app) printGrants(s *config.Settings, tables []setup.PolicyTable, manage
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprint(a.out, setup.GrantsSQL(s.Roles, database, logins, tables, setup.Managed(managed)))
+	_, err = fmt.Fprint(a.raw(), setup.GrantsSQL(s.Roles, database, logins, tables, setup.Managed(managed)))
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"golang.org/x/term"
@@ -18,8 +19,9 @@ func run() int {
 	defer stop()
 	a := &app{
 		in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.LookupEnv,
-		asks:  term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stderr.Fd())),
-		shows: term.IsTerminal(int(os.Stderr.Fd())),
+		variables: variableNames(os.Environ()),
+		asks:      term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stderr.Fd())),
+		shows:     term.IsTerminal(int(os.Stderr.Fd())),
 	}
 	if out := int(os.Stdout.Fd()); term.IsTerminal(out) {
 		a.width = func() int {
@@ -31,6 +33,14 @@ func run() int {
 		}
 	}
 	return execute(ctx, os.Args[1:], a)
+}
+
+func variableNames(environment []string) (names []string) {
+	for _, one := range environment {
+		name, _, _ := strings.Cut(one, "=")
+		names = append(names, name)
+	}
+	return names
 }
 
 // errSignalled is the cause of a context that a signal ended.

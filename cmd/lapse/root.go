@@ -18,12 +18,13 @@ import (
 
 // app is what every command has: where it reads and writes, what the environment says, and the shared flags.
 type app struct {
-	in       io.Reader
-	out, err io.Writer
-	env      config.Environment
-	asks     bool       // there is a person who can answer a question
-	shows    bool       // there is a person who watches
-	width    func() int // of the terminal that results go to; nil where they go elsewhere
+	in        io.Reader
+	out, err  io.Writer
+	env       config.Environment
+	variables []string   // names of the environment's variables
+	asks      bool       // there is a person who can answer a question
+	shows     bool       // there is a person who watches
+	width     func() int // of the terminal that results go to; nil where they go elsewhere
 
 	configFile string
 	overrides  config.Overrides
@@ -65,11 +66,25 @@ func execute(ctx context.Context, args []string, a *app) int {
 type result struct {
 	to    io.Writer
 	begun bool
+	raw   bool
 }
 
+// Write shows what would make a terminal show something else than what is there. In JSON the escape means the same.
 func (r *result) Write(text []byte) (int, error) {
 	r.begun = true
-	return r.to.Write(text)
+	if r.raw {
+		return r.to.Write(text)
+	}
+	_, err := io.WriteString(r.to, unhidden(string(text)))
+	return len(text), err
+}
+
+// raw is where SQL and events go: they are run, or compared, byte for byte.
+func (a *app) raw() io.Writer {
+	if r, ok := a.out.(*result); ok {
+		r.raw = true
+	}
+	return a.out
 }
 
 func newRoot(a *app) *cobra.Command {
@@ -79,8 +94,9 @@ func newRoot(a *app) *cobra.Command {
 		Long: `Lapse deletes what a retention policy says must go, and shows from the database's own write-ahead log what was
 deleted, by which policy, and what anybody else deleted beside it.
 
-Settings come from flags, then the environment (LAPSE_DATABASE_URL, LAPSE_KAFKA_BROKERS, LAPSE_KEYS, LAPSE_KEY_TAG and
-its kin, PG*), then --config lapse.yaml (or LAPSE_CONFIG).
+Settings come from flags, then the environment (LAPSE_DATABASE_URL, or _OWNER, _EXECUTOR and _AUDITOR behind it for a login each;
+LAPSE_KAFKA_BROKERS, LAPSE_KEYS, LAPSE_KEY_TAG and its kin, LAPSE_SLOT, LAPSE_ROLES_PREFIX, LAPSE_HTTP, PG*), then --config
+lapse.yaml (or LAPSE_CONFIG).
 
 A superuser's login is for init, apply, doctor and uninstall; the others refuse one. LAPSE_SUPERUSER=allow in the environment lets it
 pass, for throw-away databases.
@@ -208,5 +224,11 @@ func (a *app) settings() (*config.Settings, error) {
 	if err != nil {
 		return nil, invalid(err)
 	}
+	for _, name := range a.variables {
+		if strings.HasPrefix(name, "LAPSE_") && !slices.Contains(config.Variables(), name) {
+			a.log.Warn("an environment variable that Lapse does not know is not used", "variable", name, "did_you_mean", yamldoc.Nearest(name, config.Variables()))
+		}
+	}
+	a.variables = nil // said once
 	return s, nil
 }

@@ -125,7 +125,7 @@ func (c *scaffolder) run(ctx context.Context) error {
 	case c.execute:
 		_, err = fmt.Fprintf(c.out, "%s: the scaffold is there. For the policy file:\n\npolicies:\n%s", c.does.Table, entry)
 	default:
-		_, err = fmt.Fprint(c.out, w.SQL, w.Backfill)
+		_, err = fmt.Fprint(c.raw(), w.SQL, w.Backfill)
 	}
 	return err
 }

@@ -64,6 +64,7 @@ func (s *script) setup(env *testscript.Env) error {
 	env.Vars = append(env.Vars, allowSuperuser)
 	env.Setenv("LAPSE_KAFKA_BROKERS", s.brokers)
 	env.Setenv("DB", s.db.Name)
+	env.Setenv("DATABASE", s.db.URL)
 	env.Setenv("VERSION", readVersions().Version)
 	env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))
 	for _, role := range []string{"app", "nobody"} {

@@ -69,7 +69,9 @@ func (a *app) open(ctx context.Context, s *config.Settings, w session) (*pgx.Con
 	}
 	conn, err := pgx.ConnectConfig(ctx, parsed)
 	if err != nil {
-		return nil, &connectError{session: w, login: parsed.User, cause: err}
+		_, host := a.env("PGHOST")
+		_, service := a.env("PGSERVICE")
+		return nil, &connectError{session: w, login: parsed.User, cause: err, unsaid: w.to == "" && !host && !service}
 	}
 	return conn, nil
 }
@@ -122,12 +124,17 @@ type connectError struct {
 	session session
 	login   string
 	cause   error
+	unsaid  bool // nothing says which database
 }
 
 // Unwrap returns what was said, a *superuserError for instance.
 func (e *connectError) Unwrap() error { return e.cause }
 
 func (e *connectError) Error() string {
+	if e.unsaid {
+		return fmt.Sprintf("nothing says which database: set LAPSE_DATABASE_URL (postgres://LOGIN@HOST/DATABASE), --database, or database: in lapse.yaml; "+
+			"without it %s was tried: %s", e.session.to, e.what())
+	}
 	return fmt.Sprintf("connect to %s: %s", e.session.to, e.what())
 }
 

@@ -172,7 +172,7 @@ func (a *app) watchStatus(ctx context.Context) error {
 			a.log.Warn("the server does not answer; looking again", "error", err)
 		default:
 			if a.width != nil && !a.asJSON {
-				fmt.Fprint(a.out, clearScreen)
+				fmt.Fprint(a.raw(), clearScreen)
 			} else if !first && !a.asJSON {
 				fmt.Fprintln(a.out)
 			}

@@ -97,7 +97,7 @@ func (u *uninstaller) print(ctx context.Context) error {
 	if u.Roles, err = setup.DropRolesSQL(ctx, conn, u.settings.Roles); err != nil || u.asJSON {
 		return err
 	}
-	fmt.Fprintf(u.out, "-- This takes Lapse out of database %s. Run it there with psql, not in one transaction, as a superuser or who has what the first\n"+
+	fmt.Fprintf(u.raw(), "-- This takes Lapse out of database %s. Run it there with psql, not in one transaction, as a superuser or who has what the first\n"+
 		"-- statement asks for. It is safe to repeat.\n\\set ON_ERROR_STOP on\n", onOneLine(conn.Config().Database))
 	for _, sql := range u.SQL {
 		fmt.Fprintf(u.out, "\n%s;\n", strings.TrimSuffix(strings.TrimSpace(sql), ";"))

@@ -119,8 +119,48 @@ func (e Environment) get(name string) string {
 // fromEnvironment is what the environment says.
 func fromEnvironment(env Environment) Overrides {
 	return Overrides{
-		Database: env.get("LAPSE_DATABASE_URL"), Brokers: env.get("LAPSE_KAFKA_BROKERS"), Keys: env.get("LAPSE_KEYS"),
+		Database: env.get("LAPSE_DATABASE_URL"), Brokers: env.get("LAPSE_KAFKA_BROKERS"), Keys: env.get("LAPSE_KEYS"), HTTP: env.get("LAPSE_HTTP"),
 	}
+}
+
+// fromVariables sets what has a variable and no flag. The logins of single roles are above the one for all, of the environment too.
+func (s *Settings) fromVariables(env Environment, oneLogin bool) error {
+	if slot := env.get("LAPSE_SLOT"); slot != "" {
+		s.Slot = slot
+	}
+	if prefix := env.get("LAPSE_ROLES_PREFIX"); prefix != "" {
+		if err := checkPrefix(prefix); err != nil {
+			return fmt.Errorf("LAPSE_ROLES_PREFIX: %w", err)
+		}
+		s.Roles = schemas.RolesFor(prefix)
+	}
+	for _, login := range []struct {
+		name string
+		into *ConnString
+	}{
+		{"LAPSE_DATABASE_URL_OWNER", &s.Database.Owner}, {"LAPSE_DATABASE_URL_EXECUTOR", &s.Database.Executor},
+		{"LAPSE_DATABASE_URL_AUDITOR", &s.Database.Auditor},
+	} {
+		if url := env.get(login.name); url != "" && !oneLogin {
+			if err := checkConnString(url); err != nil {
+				return fmt.Errorf("%s: %w", login.name, err)
+			}
+			*login.into = ConnString(url)
+		}
+	}
+	return nil
+}
+
+// Variables are the names that the environment may have of Lapse's.
+func Variables() []string {
+	names := []string{
+		"LAPSE_CONFIG", "LAPSE_DATABASE_URL", "LAPSE_DATABASE_URL_OWNER", "LAPSE_DATABASE_URL_EXECUTOR", "LAPSE_DATABASE_URL_AUDITOR",
+		"LAPSE_KAFKA_BROKERS", "LAPSE_KEYS", "LAPSE_SLOT", "LAPSE_ROLES_PREFIX", "LAPSE_HTTP", "LAPSE_SUPERUSER",
+	}
+	for _, name := range KeyNames() {
+		names = append(names, name.variable(), name.variable()+"_FORMER")
+	}
+	return names
 }
 
 // Load reads path, if one is given, and puts flags and environment above it. An error of the file is yamldoc.Errors:
@@ -139,6 +179,9 @@ func Load(path string, flags Overrides, env Environment) (*Settings, error) {
 		}
 	}
 	if err := s.override(flags.or(fromEnvironment(env))); err != nil {
+		return nil, err
+	}
+	if err := s.fromVariables(env, flags.Database != ""); err != nil {
 		return nil, err
 	}
 	switch allow := env.get("LAPSE_SUPERUSER"); allow {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -321,4 +322,37 @@ func FuzzNoFileMakesTheReaderPanic(f *testing.F) {
 		}
 		_, _ = config.Load(path, config.Overrides{Database: "postgres://a@b/c"}, nothing)
 	})
+}
+
+func TestTheEnvironmentNamesSlotRolesHTTPAndEachLogin(t *testing.T) {
+	t.Parallel()
+	variables := map[string]string{
+		"LAPSE_DATABASE_URL": "postgres://all@db/app", "LAPSE_DATABASE_URL_AUDITOR": "postgres://auditor@db/app",
+		"LAPSE_SLOT": "lapse_other", "LAPSE_ROLES_PREFIX": "p_", "LAPSE_HTTP": "127.0.0.1:1",
+	}
+	env := func(name string) (string, bool) { value, set := variables[name]; return value, set }
+	s, err := config.Load("", config.Overrides{}, env)
+	if err != nil || s.Slot != "lapse_other" || s.Roles.Owner != "p_owner" || s.HTTP != "127.0.0.1:1" ||
+		s.Database.Auditor != "postgres://auditor@db/app" || s.Database.Owner != "postgres://all@db/app" {
+		t.Errorf("got %+v, %v", s, err)
+	}
+	if s, err = config.Load("", config.Overrides{Database: "postgres://me@db/app"}, env); err != nil || s.Database.Auditor != "postgres://me@db/app" {
+		t.Errorf("a flag is above all of them: %+v, %v", s, err)
+	}
+	for name, value := range map[string]string{"LAPSE_ROLES_PREFIX": "P-", "LAPSE_SLOT": "Slot", "LAPSE_DATABASE_URL_OWNER": "postgres://db:x/app"} {
+		mistaken := func(asked string) (string, bool) {
+			if asked == name {
+				return value, true
+			}
+			return env(asked)
+		}
+		if _, err := config.Load("", config.Overrides{}, mistaken); err == nil {
+			t.Errorf("%s=%s is taken", name, value)
+		}
+	}
+	for name := range variables {
+		if !slices.Contains(config.Variables(), name) {
+			t.Errorf("%s is not among the variables that Lapse knows", name)
+		}
+	}
 }

@@ -96,14 +96,16 @@ func (f *file) database(node yamldoc.Node) {
 
 var rolePrefix = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,50}$`)
 
+func checkPrefix(text string) error {
+	if !rolePrefix.MatchString(text) {
+		return fmt.Errorf("%q cannot begin a role's name: want lower-case letters, digits and underscores", text)
+	}
+	return nil
+}
+
 func (f *file) roles(node yamldoc.Node) {
 	prefix := schemas.DefaultRolePrefix
-	f.mapping(node, "roles", field{"prefix", f.checked(&prefix, func(text string) error {
-		if !rolePrefix.MatchString(text) {
-			return fmt.Errorf("%q cannot begin a role's name: want lower-case letters, digits and underscores", text)
-		}
-		return nil
-	})})
+	f.mapping(node, "roles", field{"prefix", f.checked(&prefix, checkPrefix)})
 	f.s.Roles = schemas.RolesFor(prefix)
 }
 

@@ -288,6 +288,17 @@ func holdsSubquery(text string) bool {
 	})
 }
 
+// written are names as SQL wants them: one with a capital letter is another one without its quotes.
+func written(names []string) []string {
+	all := slices.Clone(names)
+	for i, name := range all {
+		if strings.ContainsFunc(name, func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') && (r < '0' || r > '9') }) {
+			all[i] = schemas.Identifier(name)
+		}
+	}
+	return all
+}
+
 // noColumn says why there is no such column, or which was meant. PostgreSQL names the column in the language of its messages and
 // does not point to it: it is the first name of the text that is no column and that the message holds.
 func (r *reader) noColumn(server *pgconn.PgError, text string) string {
@@ -303,7 +314,7 @@ func (r *reader) noColumn(server *pgconn.PgError, text string) string {
 				return c.Trouble
 			}
 		}
-		return fmt.Sprintf("there is no column %s%s", yamldoc.Quote(name), yamldoc.Suggestion(name, valid, nil))
+		return fmt.Sprintf("there is no column %s%s", yamldoc.Quote(name), yamldoc.Suggestion(name, written(valid), nil))
 	}
 	return server.Message
 }
