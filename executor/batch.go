@@ -73,6 +73,8 @@ type result struct {
 	passOver bool          // it ended because no more rows were there, not because it may be no larger
 	finished bool          // nothing is left in the shard
 	behind   bool          // but for due rows that somebody has locked
+	rested   int64         // rows that a careful batch entered in the quarantine
+	locker   int32         // a process that has rows locked which were left; 0: none, or it is gone
 	took     time.Duration // from BEGIN to the answer to COMMIT
 	work     time.Duration // the deletion function's call
 	first    bool          // it is the first of its policy in its session, which makes plans
@@ -83,6 +85,7 @@ type order struct {
 	limit    int    // the most rows
 	shape    string // how it finds them, one of planner's shapes: "" for the policy's usual one
 	stepOver bool   // it is one row that resists: the row stays, and is entered in the quarantine
+	careful  bool   // it leaves out rows of which something is locked, or referred to, so that the others go
 	// follows is asked before COMMIT whether another batch of the same assignment follows at once: its BEGIN travels with the COMMIT
 	// then. Nil: it does not.
 	follows func(*result) bool
@@ -132,12 +135,12 @@ func (s *session) deleteBatch(ctx context.Context, a *assignment, key schemas.Ke
 // deleteCall calls a deletion function with a claim, its MAC and the lease.
 const deleteCall = `(row($1::text, $2::oid, $3::int, $4::int, $5::xid8, $6::timestamptz, $7::uuid, $8::int, $9::text, $10::int, $11::uuid,
 	$12::timestamptz, $13::bigint, $14::oid, $15::oid[], $16::bytea)::lapse.claim, $17::bytea,
-	row($18::bigint, $19::bigint, $20::text, $21::int, nullif($22::text, ''), $23::bool)::lapse.work)`
+	row($18::bigint, $19::bigint, $20::text, $21::int, nullif($22::text, ''), $23::bool, $24::bool)::lapse.work)`
 
 func deleteArguments(c *schemas.Claim, mac []byte, l *lease, holder string, o order) []any {
 	return []any{
 		strconv.FormatUint(c.SystemIdentifier, 10), c.DatabaseOID, c.History, c.Timeline, c.XID, c.StartedAt, c.Batch, c.PolicyID, c.Policy,
-		c.PolicyVersion, c.Run, c.Cutoff, c.HoldVersion, c.Target, c.Cascades, c.Functions[:], mac, l.shard, l.term, holder, o.limit, o.shape, o.stepOver,
+		c.PolicyVersion, c.Run, c.Cutoff, c.HoldVersion, c.Target, c.Cascades, c.Functions[:], mac, l.shard, l.term, holder, o.limit, o.shape, o.stepOver, o.careful,
 	}
 }
 
@@ -165,14 +168,14 @@ func (s *session) call(ctx context.Context, a *assignment, key schemas.Key, begu
 	done := result{batch: claim.Batch, xid: begun.xid, shape: o.shape}
 	counts := map[string]int64{}
 	batch := &pgx.Batch{}
-	batch.Queue(`select picked, deleted, finished, left_behind, by_relation, pass_over from `+planner.DeleteFunction(a.policy, a.version)+deleteCall,
+	batch.Queue(`select picked, deleted, finished, left_behind, by_relation, pass_over, coalesce(rested, 0), coalesce(locker, 0) from `+planner.DeleteFunction(a.policy, a.version)+deleteCall,
 		deleteArguments(&claim, claim.MAC(key), a.lease, s.holder, o)...)
 	batch.Queue("set local search_path = pg_catalog, pg_temp")
 	batch.Queue(`select (`+functionVersions+`), `+heldCursors, a.functions.names)
 	began := time.Now()
 	answers := s.batches.SendBatch(ctx, batch)
 	versions, held := "", false
-	err = answers.QueryRow().Scan(&done.picked, &done.deleted, &done.finished, &done.behind, &counts, &done.passOver)
+	err = answers.QueryRow().Scan(&done.picked, &done.deleted, &done.finished, &done.behind, &counts, &done.passOver, &done.rested, &done.locker)
 	if err == nil {
 		_, err = answers.Exec()
 	}

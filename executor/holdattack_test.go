@@ -119,7 +119,7 @@ func TestAHoldOutlivesWhatHappensAroundIt(t *testing.T) {
 		}
 		var grant string
 		for _, warning := range placed.Warnings {
-			if _, sql, found := strings.Cut(warning, "may not read them: "); found {
+			if _, sql, found := strings.Cut(warning, "may not read and lock them: "); found {
 				grant = sql
 			}
 		}

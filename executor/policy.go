@@ -196,7 +196,7 @@ func (m *policyMemory) through(p *planner.InForce, shard int64, o order, done *r
 	defer m.mu.Unlock()
 	m.backoff.Reset()
 	m.gone = 0
-	m.shapes.through(shard, done.shape)
+	m.shapes.through(shard, o.careful)
 	if searched {
 		return
 	}

@@ -36,7 +36,7 @@ func (s *search) next(o order) order {
 	}
 	o.limit = min(o.limit, rows)
 	if o.stepOver = s.among == 1 || rows == 1 && (s.among == 0 || s.slow); o.stepOver {
-		o.shape = planner.PicksInstead(o.shape) // the row is to be locked
+		o.shape, o.careful = planner.PicksInstead(o.shape), false // the row is to be locked, and to fail if it must
 	}
 	return o
 }
@@ -73,7 +73,8 @@ func (m *policyMemory) order(l *lease, p *planner.InForce, limit int) order {
 	if m.heaps[l.leaf] && usual == planner.ShapeRange {
 		usual = planner.ShapeHeap
 	}
-	o := order{limit: limit, shape: m.shapes.next(l.shard, usual)}
+	o := order{limit: limit}
+	o.shape, o.careful = m.shapes.next(l.shard, usual)
 	s := m.searches[l.shard]
 	if s == nil {
 		return o

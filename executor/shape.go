@@ -10,14 +10,16 @@ import (
 //
 //	much of a leaf is due, and its index is in    its batches go through the table's file: heap (planner.HeapOf)
 //	another order than its rows, or there is none
-//	range   a row of it is locked, or too many    the next batches are picks, which pass over what is locked: one after
-//	heap    rows were loaded into it              the first time, twice as many after each further one in a row
-//	pick    a lock that it cannot pass over: on   tried again after a pause, with half the rows, until one row alone is left and
-//	        a row of a child, the leaf, the gate  its shard is put aside
+//	a row is locked, of it or of what goes along  the next batches are careful: they pick the rows one by one, and leave out those of
+//	one is referred to by what stays              which something is locked or referred to; one after the first time, twice as
+//	rows were loaded into the range               many after each further one in a row
+//	a careful batch meets a lock that it cannot   the shard is tried again after a pause, and the others go on meanwhile; then the
+//	pass over: on the leaf, on rows that the      row is looked for by halving, or the shard is put aside
+//	deleter may not lock
 //
 // When a batch fails, nothing of it has happened. What is remembered decides about speed alone: another process begins anew.
 
-// mostPicks is how many batches are picks at most before a range is tried again: a range that fails has waited for a lock in
+// mostPicks is how many batches are careful at most before a range is tried again: a range that fails has waited for a lock in
 // vain, which is to be a small part of the time.
 const mostPicks = 64
 
@@ -27,21 +29,21 @@ type shapes map[int64]*detour
 // isPick reports whether batches of a shape lock their rows one by one.
 func isPick(shape string) bool { return shape == planner.PicksInstead(shape) }
 
-// detour is how a shard's batches keep off locked rows.
+// detour is how a shard's batches keep off rows that are locked or referred to.
 type detour struct {
-	left int // batches that are picks from here on
+	left int // batches that are careful from here on
 	long int // how many the last range that was blocked led to
 }
 
 // next is the shape of a shard's next batch where usual is the usual one.
-func (s shapes) next(shard int64, usual string) string {
+func (s shapes) next(shard int64, usual string) (shape string, careful bool) {
 	if d := s[shard]; d != nil && d.left > 0 {
-		return planner.PicksInstead(usual)
+		return planner.PicksInstead(usual), true
 	}
-	return usual
+	return usual, false
 }
 
-// blocked takes down that a range did not get its locks.
+// blocked takes down that a batch which was not careful failed.
 func (s shapes) blocked(shard int64) {
 	d := s[shard]
 	if d == nil {
@@ -53,11 +55,11 @@ func (s shapes) blocked(shard int64) {
 }
 
 // through takes down that a batch was durable.
-func (s shapes) through(shard int64, shape string) {
+func (s shapes) through(shard int64, careful bool) {
 	d := s[shard]
 	switch {
 	case d == nil:
-	case isPick(shape):
+	case careful:
 		d.left--
 	default:
 		delete(s, shard)
@@ -74,19 +76,19 @@ func (m *policyMemory) goesByHeap(leaves []uint32) {
 	}
 }
 
-// blocked takes down that a batch failed because of somebody's lock, or of rows that were loaded meanwhile, and reports whether
-// another shape is to be tried at once.
-func (m *policyMemory) blocked(shard int64, shape string, limit int, err error) bool {
-	state := schemas.StateOf(err)
-	if state != schemas.SQLStateLockNotAvailable && state != schemas.SQLStateRange {
+// blocked takes down that a batch failed because of somebody's lock, of what refers to a row, or of rows that were loaded meanwhile, and
+// reports whether a careful one is to be tried at once.
+func (m *policyMemory) blocked(shard int64, o order, err error) bool {
+	switch schemas.StateOf(err) {
+	case schemas.SQLStateLockNotAvailable, schemas.SQLStateRange, schemas.SQLStateForeignKeyViolation, schemas.SQLStateRestrictViolation:
+	default:
+		return false
+	}
+	if o.careful || o.stepOver {
 		return false
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !isPick(shape) {
-		m.shapes.blocked(shard)
-		return true
-	}
-	m.size.halve(limit)
-	return false
+	m.shapes.blocked(shard)
+	return true
 }

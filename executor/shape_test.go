@@ -22,13 +22,16 @@ func TestAShardThatIsBlockedPicksForAWhileAndThenGoesBackToRanges(t *testing.T) 
 	next := func(n int) string { // the shapes of n batches that get through
 		var got []string
 		for range n {
-			shape := m.order(shard(1), p, 100).shape
-			got = append(got, shape)
-			m.through(&planner.InForce{}, 1, order{limit: 100}, &result{shape: shape, passOver: true, first: true}, 0)
+			o := m.order(shard(1), p, 100)
+			if o.careful != isPick(o.shape) {
+				t.Errorf("a %s batch is careful: %v", o.shape, o.careful)
+			}
+			got = append(got, o.shape)
+			m.through(&planner.InForce{}, 1, o, &result{shape: o.shape, passOver: true, first: true}, 0)
 		}
 		return strings.Join(got, " ")
 	}
-	block := func() bool { return m.blocked(1, m.order(shard(1), p, 100).shape, 100, locked) }
+	block := func() bool { return m.blocked(1, m.order(shard(1), p, 100), locked) }
 	if got := next(2); got != "range range" {
 		t.Errorf("at first %s", got)
 	}
@@ -45,7 +48,7 @@ func TestAShardThatIsBlockedPicksForAWhileAndThenGoesBackToRanges(t *testing.T) 
 		t.Errorf("after the third in a row: %s", got)
 	}
 	for range 20 {
-		if m.blocked(1, planner.ShapeRange, 100, locked); len(next(mostPicks)) == 0 {
+		if m.blocked(1, order{}, locked); len(next(mostPicks)) == 0 {
 			t.Fatal("nothing")
 		}
 	}
@@ -55,10 +58,10 @@ func TestAShardThatIsBlockedPicksForAWhileAndThenGoesBackToRanges(t *testing.T) 
 	if m.order(shard(2), p, 100).shape != planner.ShapeRange || m.size.rows != 100 {
 		t.Error("another shard, or the size of batches, knows of it")
 	}
-	if m.blocked(1, planner.ShapePick, 100, locked) || m.size.rows != 50 {
-		t.Errorf("a pick that is blocked is not halved: %d rows", m.size.rows)
+	if m.blocked(1, order{careful: true}, locked) || m.blocked(1, order{stepOver: true}, locked) || m.size.rows != 100 {
+		t.Errorf("a careful batch that is blocked is followed by another at once, or halved: %d rows", m.size.rows)
 	}
-	if m.blocked(1, planner.ShapeRange, 100, &pgconn.PgError{Code: "40P01"}) {
+	if m.blocked(1, order{}, &pgconn.PgError{Code: "40P01"}) {
 		t.Error("a deadlock leads to a pick")
 	}
 }

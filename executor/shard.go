@@ -171,7 +171,7 @@ func (w *worker) batch(ctx context.Context, t *turn, a *assignment, limit int, u
 		return w.unanswered(ctx, t, &done, unknown)
 	}
 	w.giveRowsBack(ctx, p, a.lease, limit-int(done.deleted))
-	if err != nil && m.blocked(a.shard, o.shape, o.limit, err) {
+	if err != nil && m.blocked(a.shard, o, err) {
 		w.metrics.failed(p, Retry.String())
 		return result{}, turnGoesOn, nil
 	}
@@ -179,7 +179,7 @@ func (w *worker) batch(ctx context.Context, t *turn, a *assignment, limit int, u
 		end, err := w.failed(ctx, t, a, o, err)
 		return result{}, end, err
 	}
-	if o.stepOver && done.picked > done.deleted {
+	if o.stepOver && done.picked > done.deleted || done.rested > 0 {
 		w.entered(ctx, t, a, &begun)
 	}
 	done.took = w.now().Sub(began)

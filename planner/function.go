@@ -162,7 +162,7 @@ func (d *Definition) deleteFunction() (string, error) {
 		"Table": d.Table, "SearchPath": searchPath, "Sliced": len(d.Slices) > 0, "Ranged": d.ranged(), "Batch": d.Batch, "Joined": d.joinedNames(), "Certain": d.certain(), "Proof": schemas.CallerProof,
 		"Verb": d.verb(), "Set": d.set(), "Bound": boundOf(d.Expire, "claim.cutoff"), "Using": using, "Own": own, "Exact": on + exact, "Shapes": d.shapesList(), "Usual": d.Shapes()[0], "Values": d.values(),
 		"PickSelect": onLeaf(d.pickSelect(leafMark, "$1", "$2", own), "place.leaf"), "HeapSelect": onLeaf(d.heapSelect(leafMark, "$1", "$2", own), "place.leaf"),
-		"After": d.pickAfter("$5"), "PickTail": d.pickTail(limit), "PickLock": onLeaf(d.pickLock(leafMark), "place.leaf"), "Lock": condition.Lock(), "Above": above, "UpTo": upTo,
+		"After": d.pickAfter("$5"), "PickTail": d.pickTail(limit), "PickLock": onLeaf(d.pickAt(leafMark, "any ($7)", own), "place.leaf"), "PickOne": onLeaf(d.pickAt(leafMark, "n.at", own), "place.leaf"), "Lock": condition.Lock(), "Above": above, "UpTo": upTo,
 		"Places": d.places("s", ""), "Last": last, "FullRange": onLeaf(fullRange, "place.leaf"), "FullRangeTail": fullRangeTail, "KeyTexts": d.keyTexts(), "Low": d.lowWater("place.low"),
 	})
 	text, err := fill("delete.sql.tmpl", facts)

@@ -83,11 +83,10 @@ func (d *Definition) pickTail(limit string) string {
 	return fmt.Sprintf(" order by %s\n limit %s", strings.Join(expressions, ", "), limit)
 }
 
-// pickLock is the SELECT that finds once more what is to be locked, by the addresses $7; the leaf's oid is $3.
-func (d *Definition) pickLock(leaf string) string {
+// pickAt is the SELECT that finds once more rows of the leaf, if they are due, by their addresses; own is true of a row of the leaf.
+func (d *Definition) pickAt(leaf, addresses, own string) string {
 	c := d.condition()
-	return fmt.Sprintf("select t.ctid as at\n  from %s\n where t.ctid = any ($7) and t.tableoid = $3\n   and %s",
-		c.From("only "+leaf), c.Exact("$1", "$2"))
+	return fmt.Sprintf("select t.ctid as at\n  from %s\n where t.ctid = %s and %s\n   and %s", c.From("only "+leaf), addresses, own, c.Exact("$1", "$2"))
 }
 
 // places are the order columns of a row of relation r, with their texts or without.

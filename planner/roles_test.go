@@ -41,6 +41,8 @@ func TestADeleterMayCallTheFixedFunctionsAndNothingElse(t *testing.T) {
 			"leave(claim lapse.claim, work lapse.work, picked bigint, deleted bigint, before bigint[], last text[], ended boolean, left_behind boolean), " +
 			"caller: select, candidates(policy integer, version integer, ordered_by name, upto timestamp without time zone, settled timestamp without time zone, quiet bigint[]), inspect_leaf(policy integer, version integer, leaf oid, name text, checks boolean, proof bytea, OUT spared text, OUT kept boolean, OUT low timestamp with time zone, OUT low_until timestamp with time zone), clear(claim lapse.claim, work lapse.work), " +
 			"look(claim lapse.claim, work lapse.work, leaf text), pin(), record(claim lapse.claim, mac bytea, work lapse.work), " +
+			"readable(relation oid), locker(relation oid, rows_at tid[]), lock_along(leaf oid, rows_at tid[], ways jsonb), rest(claim lapse.claim, work lapse.work, keys text[], by oid[]), " +
+			"kept_by(leaf oid[], free tid[], all_seeds tid[], all_rels oid[], all_ats tid[], kept_seeds tid[], kept_rels oid[], kept_ats tid[], kept_by oid[]), " +
 			"awaited(relation oid), part(claim lapse.claim, work lapse.work, due_column name), leave_drop(claim lapse.claim, work lapse.work, why text), " +
 			"record_drop(claim lapse.claim, mac bytea, work lapse.work, rows bigint, oldest timestamp with time zone, newest timestamp with time zone), " +
 			"resist(claim lapse.claim, work lapse.work, key text[], state text, schema_name text, table_name text, constraint_name text, column_name text, stack text), " +

@@ -102,6 +102,9 @@ func TestAStolenLoginCanDoNothingByItself(t *testing.T) {
 			`select lapse.resting(1, 1, 1)`,
 			`select lapse.resting_keys(1, 1, 1, now(), '')`,
 			`select lapse.resist(` + claim + `, null::lapse.work, '{1}', '23503', null, null, null, null, null)`,
+			`select lapse.rest(` + claim + `, null::lapse.work, '{}', '{}')`,
+			`select lapse.ways(1, null)`, `select lapse.to_lock(1, 1, ` + claim + `, true)`, `select lapse.answers(1, '[]')`,
+			`select lapse.lock_along(1, '{}', '[]')`, `select lapse.locker(1, '{}')`,
 			`select lapse.candidates(1, 1, '', null, null, null)`,
 			`select lapse.inspect_leaf(1, 1, 1, '', true, '')`,
 			`select lapse.held_along(1, 1, '{}', '{}', 'x')`,
@@ -186,6 +189,7 @@ func TestADeletersRightsThatWereLentAreWorthNothing(t *testing.T) {
 			"held":    `perform lapse.held_rows(1, 1, ` + schemas.CallerProof + `)`,
 			"rest":    `perform lapse.resting_keys(1, 1, 1, now(), ` + schemas.CallerProof + `)`,
 			"resist":  `perform lapse.resist(c, w, '{1}', '23503', null, null, null, null, null)`,
+			"bulk":    `perform lapse.rest(c, row(w.shard, w.term, w.holder, w.row_limit, w.shape, w.step_over, true)::lapse.work, array['{1}'], '{1}'::oid[])`,
 			"delete":  `perform lapse.delete_1_1(c, decode(repeat('00', 32), 'hex'), w)`,
 			"survey":  `perform lapse.survey_1_1(now(), null, 0)`,
 			"due":     `perform lapse.due_1_1(now(), null)`,
@@ -201,7 +205,7 @@ func TestADeletersRightsThatWereLentAreWorthNothing(t *testing.T) {
 		must(t, run(w.admin, `grant usage on schema lapse, shop to `+w.app+`, `+testRoles.Executor))
 		before := value[int](w, `select count(*) from sessions`)
 		const row = `(row('1', (select oid from pg_database where datname = current_database()), 1, 1, pg_current_xact_id(), now(), gen_random_uuid(),
-			1, 'p', 1, $1::uuid, $2::timestamptz, 0, $3::oid, '{}', decode(repeat('00', 32), 'hex'))::lapse.claim, row($4::bigint, $5::bigint, 'test', 100, null, false)::lapse.work)`
+			1, 'p', 1, $1::uuid, $2::timestamptz, 0, $3::oid, '{}', decode(repeat('00', 32), 'hex'))::lapse.claim, row($4::bigint, $5::bigint, 'test', 100, null, false, false)::lapse.work)`
 		for name := range calls {
 			args := []any{b.Run.ID, b.Run.Cutoff, b.Claim.Target, b.Shard, b.Term}
 			err := run(w.owner, `select shop.lent_`+name+row, args...)
@@ -292,7 +296,7 @@ func TestWhateverALoginCanFillIsBounded(t *testing.T) {
 					fields[i] = with
 				}
 			}
-			return fmt.Sprintf(`select lapse.delete_1_1(row(%s)::lapse.claim, decode(repeat('00', 32), 'hex'), row(%d, %d, 'test', 100, null, false)::lapse.work)`,
+			return fmt.Sprintf(`select lapse.delete_1_1(row(%s)::lapse.claim, decode(repeat('00', 32), 'hex'), row(%d, %d, 'test', 100, null, false, false)::lapse.work)`,
 				strings.Join(fields, ", "), b.Shard, b.Term)
 		}
 		for field, with := range map[string]string{

@@ -91,6 +91,7 @@ var batchFunctions = []string{
 	"lapse.clear", "lapse.code", "lapse.distrusted", "lapse.enter", "lapse.examine", "lapse.familiar", "lapse.half_latitude", "lapse.held", "lapse.intruders", "lapse.joined", "lapse.keep", "lapse.lease_time", "lapse.leave", "lapse.look", "lapse.low_mark", "lapse.mark_time", "lapse.pin", "lapse.publications_fault", "lapse.publications_trouble",
 	"lapse.reach", "lapse.record", "lapse.resist", "lapse.resting", "lapse.resting_keys", "lapse.same_table", "lapse.signature", "lapse.surroundings", "lapse.system_identifier", "lapse.timeline", "lapse.unseen", "lapse.worth_a_mark",
 	"lapse.gone", "lapse.removed", "lapse.set_key", "lapse.sets", "lapse.unpromised",
+	"lapse.answers", "lapse.deleter_of", "lapse.kept_by", "lapse.lock_along", "lapse.locker", "lapse.readable", "lapse.rest", "lapse.to_lock", "lapse.ways",
 	"lapse.awaited", "lapse.leave_drop", "lapse.leaves", "lapse.part", "lapse.part_of", "lapse.record_drop", "lapse.referring",
 }
 
@@ -99,7 +100,7 @@ var lookFunctions = []string{
 	"lapse.enforced_holds", "lapse.held_along", "lapse.held_keys", "lapse.held_on", "lapse.check_caller", "lapse.is_caller", "lapse.may_ask", "lapse.leaves",
 	"lapse.candidates", "lapse.code", "lapse.distrusted", "lapse.examine", "lapse.familiar", "lapse.few_leaves", "lapse.half_latitude", "lapse.held", "lapse.inspect_leaf", "lapse.intruders", "lapse.joined",
 	"lapse.low_mark", "lapse.mark_time", "lapse.pin", "lapse.reach", "lapse.resting", "lapse.resting_keys", "lapse.same_table", "lapse.signature", "lapse.surroundings", "lapse.tree_of", "lapse.tree_signature", "lapse.unseen", "lapse.worth_a_mark",
-	"lapse.set_key", "lapse.sets", "lapse.unpromised",
+	"lapse.deleter_of", "lapse.set_key", "lapse.sets", "lapse.unpromised", "lapse.ways",
 }
 
 // DeleterFunctions are the functions of the catalog that a deleter may call, as GRANT names them. It has no other right
@@ -112,6 +113,8 @@ func DeleterFunctions() []string {
 		"lapse.leave(lapse.claim, lapse.work, bigint, bigint, bigint[], text[], boolean, boolean)", "lapse.clear(lapse.claim, lapse.work)", "lapse.inspect(int, int)",
 		"lapse.pin()", "lapse.cascade_statement(oid, text)", "lapse.part(lapse.claim, lapse.work, name)", "lapse.awaited(oid)",
 		"lapse.record_drop(lapse.claim, bytea, lapse.work, bigint, timestamptz, timestamptz)", "lapse.leave_drop(lapse.claim, lapse.work, text)",
+		"lapse.readable(oid)", "lapse.locker(oid, tid[])", "lapse.lock_along(oid, tid[], jsonb)",
+		"lapse.kept_by(oid[], tid[], tid[], oid[], tid[], tid[], oid[], tid[], oid[])", "lapse.rest(lapse.claim, lapse.work, text[], oid[])",
 		"lapse.candidates(int, int, name, timestamp, timestamp, bigint[])", "lapse.inspect_leaf(int, int, oid, text, boolean, bytea)",
 	}
 }

@@ -35,7 +35,7 @@ var (
 	}
 	quarantineRead = []string{
 		"policy_id", "leaf", "sqlstate", "relation", "constraint_name", "tries", "entered_at", "tried_at", "retry_at",
-		"column_name", "trigger_name", "trigger_function",
+		"column_name", "trigger_name", "trigger_function", "referred",
 	}
 )
 

@@ -26,7 +26,7 @@ declare
    and t."at" <= ($10[1])::timestamp with time zone' end;
   after   text := case when place.cursor is not null then '
    and (t."at", t."id") > (($5[1])::timestamp with time zone, ($5[2])::bigint)' else '' end;
-  locking boolean := shape in ('pick', 'heap pick') or coalesce(work.step_over, false);
+  locking boolean := shape in ('pick', 'heap pick') or place.ways is not null or coalesce(work.step_over or work.careful, false);
   rows_at tid[];
   counted bigint;
   last    text[];
@@ -37,6 +37,8 @@ declare
   went    bigint;
   gone    bigint := 0;
   more    boolean := false;
+  tried   tid[];
+  locker  int;
   deletion text := 'update only ' || place.leaf || ' as t set "dele""ted''at" = now() at time zone ''UTC''
  where t.tableoid = $3
    and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''30 days'' <= $1 else false end and ((t."dele""ted''at" IS NULL))' || kept;
@@ -127,6 +129,7 @@ select array_agg(d.at) filter (where $8), count(*),
    and (t."id") <= (($6[2])::bigint)'] end;
   end if;
   if locking and counted > 0 then
+    tried := rows_at;
     execute 'select array_agg(p.at) from (
 select t.ctid as at
   from only ' || place.leaf || ' as t
@@ -136,7 +139,10 @@ select t.ctid as at
 ) p'
       into rows_at using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking, place.lower, place.upper;
     perform lapse.pin();
-    more := counted > coalesce(cardinality(rows_at), 0); -- somebody has locked them, or changed them meanwhile
+    if counted > coalesce(cardinality(rows_at), 0) then -- somebody has locked them, or changed them meanwhile
+      more := true;
+      locker := lapse.locker(claim.target, array(select unnest(tried) except select unnest(rows_at)));
+    end if;
     counted := coalesce(cardinality(rows_at), 0);
     these := array[' and t.ctid = any ($7)'];
   end if;
@@ -157,6 +163,7 @@ select t.ctid as at
         if before is null then
           raise; -- it is no row's fault
         end if;
+        more := more or state = '55P03';
       end;
     else
       foreach this in array these loop
@@ -174,6 +181,7 @@ select t.ctid as at
   end if;
   outcome := lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
     more or shape = 'heap' and counted > gone);
+  outcome.locker := locker;
   return outcome;
 end
 $lapse$;

@@ -25,7 +25,7 @@ declare
   kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
   after   text := case when place.cursor is not null then '
    and (r."until", (r."ten""ant")::text collate "C", r."id") > (($5[1])::timestamp with time zone, ($5[2])::text collate "C", ($5[3])::bigint)' else '' end;
-  locking boolean := shape in ('pick', 'heap pick') or coalesce(work.step_over, false);
+  locking boolean := shape in ('pick', 'heap pick') or place.ways is not null or coalesce(work.step_over or work.careful, false);
   rows_at tid[];
   counted bigint;
   last    text[];
@@ -36,6 +36,8 @@ declare
   went    bigint;
   gone    bigint := 0;
   more    boolean := false;
+  tried   tid[];
+  locker  int;
   deletion text := 'update only ' || place.leaf || ' as t set "gone" = true
   from public."Reg" as r
  where t.tableoid = $3
@@ -78,6 +80,7 @@ select array_agg(d.at), count(*),
       into rows_at, counted, last, ended using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
     perform lapse.pin();
   if counted > 0 then
+    tried := rows_at;
     execute 'select array_agg(p.at) from (
 select t.ctid as at
   from only ' || place.leaf || ' as t
@@ -88,7 +91,10 @@ select t.ctid as at
 ) p'
       into rows_at using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking;
     perform lapse.pin();
-    more := counted > coalesce(cardinality(rows_at), 0); -- somebody has locked them, or changed them meanwhile
+    if counted > coalesce(cardinality(rows_at), 0) then -- somebody has locked them, or changed them meanwhile
+      more := true;
+      locker := lapse.locker(claim.target, array(select unnest(tried) except select unnest(rows_at)));
+    end if;
     counted := coalesce(cardinality(rows_at), 0);
     these := array[' and t.ctid = any ($7)'];
   end if;
@@ -109,6 +115,7 @@ select t.ctid as at
         if before is null then
           raise; -- it is no row's fault
         end if;
+        more := more or state = '55P03';
       end;
     else
       foreach this in array these loop
@@ -126,6 +133,7 @@ select t.ctid as at
   end if;
   outcome := lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
     more);
+  outcome.locker := locker;
   return outcome;
 end
 $lapse$;

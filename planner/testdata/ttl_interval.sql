@@ -26,7 +26,7 @@ declare
    and t."day" <= ($10[1])::date' end;
   after   text := case when place.cursor is not null then '
    and (t."day", t."id") > (($5[1])::date, ($5[2])::bigint)' else '' end;
-  locking boolean := shape in ('pick', 'heap pick') or coalesce(work.step_over, false);
+  locking boolean := shape in ('pick', 'heap pick') or place.ways is not null or coalesce(work.step_over or work.careful, false);
   rows_at tid[];
   counted bigint;
   last    text[];
@@ -37,6 +37,12 @@ declare
   went    bigint;
   gone    bigint := 0;
   more    boolean := false;
+  along   lapse.along;
+  stays   boolean := false;
+  whole   boolean := place.answers is null;
+  rested  bigint;
+  tried   tid[];
+  locker  int;
   deletion text := 'delete from only ' || place.leaf || ' as t
  where t.tableoid = $3
    and case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end' || kept;
@@ -115,6 +121,7 @@ select array_agg(d.at) filter (where $8), count(*),
    and (t."id") <= (($6[2])::bigint)'] end;
   end if;
   if locking and counted > 0 then
+    tried := rows_at;
     execute 'select array_agg(p.at) from (
 select t.ctid as at
   from only ' || place.leaf || ' as t
@@ -124,8 +131,63 @@ select t.ctid as at
 ) p'
       into rows_at using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking, place.lower, place.upper;
     perform lapse.pin();
-    more := counted > coalesce(cardinality(rows_at), 0); -- somebody has locked them, or changed them meanwhile
+    if counted > coalesce(cardinality(rows_at), 0) then -- somebody has locked them, or changed them meanwhile
+      more := true;
+      locker := lapse.locker(claim.target, array(select unnest(tried) except select unnest(rows_at)));
+    end if;
     counted := coalesce(cardinality(rows_at), 0);
+    if place.ways is not null and counted > 0 then
+      -- What goes along is locked too. The DELETE then asks the holds, of rows that nobody can change any more.
+      along := lapse.lock_along(claim.target, rows_at, place.ways);
+      perform lapse.pin();
+      if along.free = '{}' and along.referred <> '{}' and place.answers is not null then
+        -- What keeps them are rows of this leaf: where these are due all go, the last ones first, as many as one batch may delete.
+        execute 'with recursive d(at) as (
+select unnest($7)
+ union
+select n.at from d cross join lateral (' || place.answers || ' offset 0) n
+ where exists (select t.ctid as at
+  from only ' || place.leaf || ' as t
+ where t.ctid = n.at and t.tableoid = $3
+   and case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end' || kept || ')
+)
+select array_agg(s.at) from (select d.at from d limit $4 + 10000) s'
+          into rows_at using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking, place.lower, place.upper;
+        perform lapse.pin();
+        tried := rows_at;
+        whole := cardinality(tried) < work.row_limit + 10000;
+        execute 'select coalesce(array_agg(p.at), ''{}'') from (
+select t.ctid as at
+  from only ' || place.leaf || ' as t
+ where t.ctid = any ($7) and t.tableoid = $3
+   and case when t."day" between ''4713-01-01 BC'' and $2 then case when t."keep" is null then (t."day"::timestamp at time zone ''Europe/Berlin'') + interval ''3 mons'' <= $1 when t."keep" <= interval ''6000 years'' and get_byte(interval_send(t."keep"), 0) < 128 and get_byte(interval_send(t."keep"), 8) < 128 and get_byte(interval_send(t."keep"), 12) < 128 then (t."day"::timestamp at time zone ''Europe/Berlin'') + t."keep" <= $1 else false end else false end' || kept || '
+   for update skip locked
+) p'
+          into rows_at using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking, place.lower, place.upper;
+        perform lapse.pin();
+        more := more or cardinality(rows_at) < cardinality(tried);
+        along := lapse.lock_along(claim.target, rows_at, place.ways);
+        perform lapse.pin();
+      end if;
+      locker := coalesce(locker, along.locker);
+      more := more or cardinality(along.free || along.referred) < cardinality(rows_at) or along.referred <> '{}' and not whole;
+      if along.referred <> '{}' and whole then
+        rows_at := along.referred;
+        execute 'select array_agg((array[(t."id")::text])::text order by t.ctid) from only ' || place.leaf || ' as t where t.tableoid = $3 and t.ctid = any ($7)' into these using claim.cutoff, bound, claim.target, work.row_limit, place.cursor, last, rows_at, locking, place.lower, place.upper;
+        perform lapse.pin();
+        rested := lapse.rest(claim, work, these, along.keys);
+      end if;
+      rows_at := along.free;
+      if cardinality(rows_at) > work.row_limit then
+        stays := true;
+        rows_at := array(select u.at from unnest(tried) with ordinality u(at, n) where u.at in (select unnest(along.free)) order by u.n desc limit work.row_limit);
+        along := lapse.lock_along(claim.target, rows_at, place.ways);
+        perform lapse.pin();
+        more := more or cardinality(along.free) < cardinality(rows_at); -- a circle that is longer than a batch
+        rows_at := along.free;
+      end if;
+      counted := cardinality(rows_at);
+    end if;
     these := array[' and t.ctid = any ($7)'];
   end if;
   if counted > 0 then
@@ -145,6 +207,7 @@ select t.ctid as at
         if before is null then
           raise; -- it is no row's fault
         end if;
+        more := more or state = '55P03';
       end;
     else
       foreach this in array these loop
@@ -160,8 +223,15 @@ select t.ctid as at
     end if;
     perform lapse.pin();
   end if;
+  if stays and gone > 0 then
+    -- The next batch begins where this one did: what it was to find goes when what refers to it is gone.
+    last := place.cursor;
+    ended := false;
+  end if;
   outcome := lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
     more or shape = 'heap' and counted > gone);
+  outcome.locker := locker;
+  outcome.rested := rested;
   return outcome;
 end
 $lapse$;

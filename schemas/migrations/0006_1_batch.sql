@@ -39,7 +39,9 @@ declare
   fault text;
   low   timestamptz;
   began timestamptz;
+  held   text;
   spared text;
+  ways   jsonb;
 begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'only a member of % may delete', {{.ExecutorText}} using errcode = 'insufficient_privilege';
@@ -132,7 +134,11 @@ begin
     raise exception 'relation % is gone', claim.target using errcode = 'LP005';
   end if;
   perform lapse.check_caller(enter.policy, enter.version, enter.proof); -- what it returns says which rows are held
-  spared := concat_ws(' or ', lapse.held(enter.policy, enter.version, claim.target), lapse.resting(enter.policy, enter.version, claim.target));
+  held := lapse.held(enter.policy, enter.version, claim.target);
+  spared := concat_ws(' or ', held, lapse.resting(enter.policy, enter.version, claim.target));
+  if held is not null or work.careful then
+    ways := lapse.to_lock(enter.policy, enter.version, claim, coalesce(work.careful, false));
+  end if;
   if shard.cursor is null then
     select m.upto, m.full_at into low, began from lapse.low_mark(enter.policy, enter.version, claim.target) m;
   end if;
@@ -141,7 +147,8 @@ begin
        set full_at = case when shard.cursor is null then coalesce(began, clock_timestamp()) else s.full_at end, left_some = s.left_some or spared <> ''
      where s.id = work.shard;
   end if;
-  return row(leaf, shard.cursor, shard.pass, shard.lower, shard.upper, shard.modulus, shard.remainder, spared, low);
+  return row(leaf, shard.cursor, shard.pass, shard.lower, shard.upper, shard.modulus, shard.remainder, spared, low, ways,
+             case when ways is not null then lapse.answers(claim.target, ways) end);
 end
 $lapse$;
 
@@ -212,8 +219,8 @@ $lapse$;
 
 -- leave counts what went, writes the result and moves the shard on. picked rows were found and locked, deleted of them
 -- went; before is what record returned, null where nothing was picked; last is the place of the last row that the batch
--- looked at, which need not be one that it picked; ended says that no candidate lies behind it; left_behind that due rows
--- are left that somebody has locked.
+-- looked at, which need not be one that it picked, null for the start; ended says that no candidate lies behind it; left_behind that due
+-- rows are left that somebody has locked.
 --
 -- The first pass is followed by a residual one from the start, for rows that were locked or moved while it went by, unless
 -- it picked nothing. What was left behind is kept from batch to batch of a pass, and begins anew with the next one.
@@ -230,7 +237,7 @@ declare
   went   bigint := 0;
   along  bigint := 0;
   counts jsonb := '{}';
-  at_end boolean := coalesce(leave.ended, true) or leave.last is null;
+  at_end boolean := coalesce(leave.ended, true);
   behind boolean;
   over   boolean;
 begin
@@ -279,7 +286,7 @@ begin
          left_some = (s.left_some or behind or leave.picked > leave.deleted or coalesce(work.shape in ('heap', 'heap pick'), false)) and (over or not at_end),
          lease_until = clock_timestamp() + lapse.lease_time()
    where s.id = work.shard;
-  return row(leave.picked, leave.deleted, over, over and behind, counts, at_end);
+  return row(leave.picked, leave.deleted, over, over and behind, counts, at_end, null::bigint, null::int);
 end
 $lapse$;
 

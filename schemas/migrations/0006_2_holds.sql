@@ -275,54 +275,23 @@ begin
   if conditions is null then
     return null;
   end if;
-  -- An edge is a foreign key as it was written, on a way from the relation to a row that is held.
-  with recursive k as materialized (
-    select c.conrelid, c.confrelid, c.conkey, c.confkey, c.conpfeqop,
-           coalesce(pg_partition_root(c.conrelid)::oid, c.conrelid) as child, coalesce(pg_partition_root(c.confrelid)::oid, c.confrelid) as parent
-      from pg_constraint c
-     where c.contype = 'f' and c.confdeltype = 'c' and c.conparentid = 0
-  ), down(node) as (
-    select held_along.root
-    union
-    select k.child from down join k on k.parent = down.node
-  ), up(node) as (
-    select o.key::oid from jsonb_object_keys(conditions) o(key)
-    union
-    select k.parent from up join k on k.child = up.node
-  )
-  select jsonb_agg(jsonb_build_object(
-           'parent', k.parent, 'child', k.child, 'refers', k.confrelid,
-           'from', k.conrelid, 'only', c.relkind = 'r', 'name', format('%I.%I', n.nspname, c.relname),
-           'to', case when f.relkind = 'r' then 'only ' else '' end || format('%I.%I', m.nspname, f.relname),
-           'on', (select string_agg(format('%%s.%s operator(%s.%s) c.%s', replace(quote_ident(y.attname), '%', '%%'),
-                                           replace(quote_ident(s.nspname), '%', '%%'), replace(o.oprname, '%', '%%'),
-                                           replace(quote_ident(x.attname), '%', '%%')), ' and ' order by q.n)
-                    from unnest(k.conkey, k.confkey, k.conpfeqop) with ordinality q(near, far, operator, n)
-                    join pg_attribute x on x.attrelid = k.conrelid and x.attnum = q.near
-                    join pg_attribute y on y.attrelid = k.confrelid and y.attnum = q.far
-                    join pg_operator o on o.oid = q.operator
-                    join pg_namespace s on s.oid = o.oprnamespace),
-           'width', cardinality(k.conkey)) order by k.conrelid, k.confrelid, k.conkey)
-    into edges
-    from k
-    join down on down.node = k.parent
-    join up on up.node = k.child
-    join pg_class c on c.oid = k.conrelid
-    join pg_namespace n on n.oid = c.relnamespace
-    join pg_class f on f.oid = k.confrelid
-    join pg_namespace m on m.oid = f.relnamespace;
-  select format('%I.%I', n.nspname, c.relname) as name, format('%I', n.nspname) as schema,
+  edges := lapse.ways(held_along.root, array(select o.key::oid from jsonb_object_keys(conditions) o(key)));
+  -- What may go along is read, and locked: see 0006_3_ways.sql. A row can be locked with the right to update any column of it.
+  select format('%I.%I', n.nspname, c.relname) as name, format('%I', n.nspname) as schema, min(r.col) as col,
          has_schema_privilege(held_along.reader, n.oid, 'usage') as used into unreadable
-    from (select (e ->> 'from')::oid from jsonb_array_elements(edges) e union select o.key::oid from jsonb_object_keys(conditions) o(key)) r(oid)
+    from (select (e ->> 'from')::oid, e ->> 'column' from jsonb_array_elements(edges) e
+          union select o.key::oid, null from jsonb_object_keys(conditions) o(key)) r(oid, col)
     join pg_class c on c.oid = r.oid
     join pg_namespace n on n.oid = c.relnamespace
-   where not (has_table_privilege(held_along.reader, c.oid, 'select') and has_schema_privilege(held_along.reader, n.oid, 'usage'))
+   where not (has_table_privilege(held_along.reader, c.oid, 'select') and has_schema_privilege(held_along.reader, n.oid, 'usage')
+              and (r.col is null or has_any_column_privilege(held_along.reader, c.oid, 'update')))
+   group by c.oid, n.oid, c.relname, n.nspname
    order by 1
    limit 1;
   if found then
-    raise exception 'rows of % are held, or lie on the way to rows that are, and % may not read them: grant %select on % to %', unreadable.name,
+    raise exception 'rows of % are held, or lie on the way to rows that are, and % may not read and lock them: grant %select% on % to %', unreadable.name,
       held_along.reader, case when unreadable.used then '' else format('usage on schema %s to %I; grant ', unreadable.schema, held_along.reader) end,
-      unreadable.name, quote_ident(held_along.reader) using errcode = 'LP024';
+      coalesce(', update (' || unreadable.col || ')', ''), unreadable.name, quote_ident(held_along.reader) using errcode = 'LP024';
   end if;
   select string_agg(format('select %s::pg_catalog.oid, c.tableoid, c.ctid from %s as c where %s%s', e ->> 'child',
                            case when (e ->> 'only')::boolean then 'only ' else '' end || (e ->> 'name'),
@@ -401,8 +370,7 @@ begin
   end if;
   return nullif(concat_ws(' or ', lapse.held_on(held.leaf, named),
     lapse.held_along(held.leaf, coalesce(pg_partition_root(held.leaf)::oid, held.leaf), roots, named,
-      (select d.role from lapse.policy p join pg_class c on c.oid = p.table_oid join lapse.deleter d on d.owner = c.relowner
-        where p.id = held.policy and p.version = held.version))), '');
+      lapse.deleter_of(held.policy, held.version))), '');
 end
 $lapse$;
 comment on function lapse.held is 'SQL that is true of the held rows of a leaf, or of the policy''s table; null where there are none.';

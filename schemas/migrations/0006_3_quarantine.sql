@@ -14,13 +14,14 @@ create table lapse.quarantine (
   column_name text check (octet_length(column_name) <= 63),
   trigger_name text check (octet_length(trigger_name) <= 63),
   trigger_function text check (octet_length(trigger_function) <= 300),
+  referred   boolean not null default false,
   tries      int not null default 1 check (tries > 0),
   entered_at timestamptz not null default clock_timestamp(),
   tried_at   timestamptz not null default clock_timestamp(),
   retry_at   timestamptz not null,
   primary key (policy_id, leaf, digest)
 );
-grant select (policy_id, leaf, sqlstate, relation, constraint_name, column_name, trigger_name, trigger_function, tries, entered_at, tried_at, retry_at) on lapse.quarantine to {{.Executor}}, {{.Auditor}};
+grant select (policy_id, leaf, sqlstate, relation, constraint_name, column_name, trigger_name, trigger_function, referred, tries, entered_at, tried_at, retry_at) on lapse.quarantine to {{.Executor}}, {{.Auditor}};
 
 comment on table lapse.quarantine is 'Rows that could not be deleted, and when each is tried again. Keys are personal data. Written by resist, forgive, apply and `lapse quarantine`.';
 comment on column lapse.quarantine.policy_id is 'The policy.';
@@ -33,6 +34,7 @@ comment on column lapse.quarantine.constraint_name is 'The constraint that stood
 comment on column lapse.quarantine.column_name is 'The column that may not be null and would have been; null where there is none.';
 comment on column lapse.quarantine.trigger_name is 'The trigger in which the error was raised; null where it was in none, or there is no telling.';
 comment on column lapse.quarantine.trigger_function is 'Its function.';
+comment on column lapse.quarantine.referred is 'Whether a careful batch left the row out because something refers to it; false where its deletion failed.';
 comment on column lapse.quarantine.tries is 'How often the row was tried.';
 comment on column lapse.quarantine.entered_at is 'When it was tried first.';
 comment on column lapse.quarantine.tried_at is 'When it was tried last.';
@@ -85,13 +87,14 @@ $lapse$;
 comment on function lapse.resting is 'SQL that is true of the rows of a leaf that are in quarantine and not to be tried yet; null where there are none.';
 
 -- resist enters the row of a batch that is one row and was told to step over it: the deletion failed, and its subtransaction has been
--- rolled back. It is tried again after a minute, and after each further failure after twice as long: a day at most, and five minutes
--- where somebody holds a lock. It returns what record returned: what was rolled back stays counted. It returns null, and enters nothing, where the
--- failure is no row's: a deadlock, a server that stops or has no space, damaged data, a refusal of ours.
+-- rolled back. It is tried again after a minute, and after each further failure after twice as long, a day at most. It returns what record
+-- returned: what was rolled back stays counted. Where somebody holds a lock it enters nothing: the row is left, and found again. It returns
+-- null, and enters nothing, where the failure is no row's: a deadlock, a server that stops or has no space, damaged data, a refusal of ours.
 --
 -- Where more than half of what a run tries for the first time resists, or a policy has 10,000 rows here, the cause is the schema and no
 -- row: the batch is refused, and the policy stops. Rows that are here already say nothing anew, and a run goes on by a hundred
--- each five minutes at most: behind as many that resist, which are the oldest, may lie all those that do not.
+-- each five minutes at most: behind as many that resist, which are the oldest, may lie all those that do not. Rows that are only
+-- referred to (lapse.rest) do not count.
 create function lapse.resist(claim lapse.claim, work lapse.work, key text[], state text, schema_name text, table_name text, constraint_name text,
                              column_name text, stack text)
 returns bigint[]
@@ -118,11 +121,14 @@ begin
   if resist.state ~ '^(08|25|40|53|57|58|F0|LP|XX)' and resist.state <> '57014' or resist.state ~ '^55' and resist.state <> '55P03' then
     return null;
   end if;
+  if resist.state = '55P03' then
+    return lapse.gone(claim, (select g.soft from lapse.gate g where g.policy_id = shard.policy_id));
+  end if;
   select count(*), count(*) filter (where q.entered_at >= shard.started_at),
          count(*) filter (where q.entered_at >= greatest(shard.started_at, at - interval '5 minutes'))
     into entered, tried, lately
     from lapse.quarantine q
-   where q.policy_id = shard.policy_id;
+   where q.policy_id = shard.policy_id and not q.referred;
   select coalesce(sum(s.deleted), 0) into gone from lapse.shard s where s.run = shard.run;
   if entered >= 10000 then
     raise exception '% rows are in quarantine', entered using errcode = 'LP030';

@@ -1,0 +1,349 @@
+-- What a deletion takes along or touches through foreign keys is locked before it, where that matters: where a hold is on rows that would
+-- go along, which must not come under it unseen, and where a batch failed because of such rows (work.careful). A row of the target of
+-- which something is locked by somebody else, or referred to by what stays, is left out, so that the others go.
+--
+-- First the rows of the target, then what refers to them, step by step: each FOR UPDATE SKIP LOCKED. Nobody can make a row refer to one
+-- that is locked so, so each step sees all that there will be. The DELETE is a new statement: what it asks of the holds is true of rows
+-- that nobody can change any more.
+
+-- ways are the foreign keys that a deletion of rows of a table follows, as they were written: root is the table, or the root of the
+-- partitions. Where toward is not null, they are those by which rows of these tables go along; otherwise all, also those that only set
+-- a column (does: n, d) or keep the row (does: a, r). Each has the names and the condition by which a child c of a row p is found.
+create function lapse.ways(root oid, toward oid[]) returns jsonb
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+begin
+  return (
+  with recursive k as materialized (
+    select c.oid, c.conrelid, c.confrelid, c.conkey, c.confkey, c.conpfeqop, c.confdeltype::text as does,
+           coalesce(pg_partition_root(c.conrelid)::oid, c.conrelid) as child, coalesce(pg_partition_root(c.confrelid)::oid, c.confrelid) as parent
+      from pg_constraint c
+     where c.contype = 'f' and c.conparentid = 0 and (c.confdeltype = 'c' or ways.toward is null)
+  ), down(node) as (
+    select ways.root
+    union
+    select k.child from down join k on k.parent = down.node where k.does = 'c'
+  ), up(node) as (
+    select unnest(ways.toward)
+    union
+    select k.parent from up join k on k.child = up.node
+  )
+  select jsonb_agg(jsonb_build_object(
+           'key', k.oid, 'does', k.does, 'parent', k.parent, 'child', k.child, 'refers', k.confrelid,
+           'from', k.conrelid, 'only', c.relkind = 'r', 'name', format('%I.%I', n.nspname, c.relname),
+           'to', case when f.relkind = 'r' then 'only ' else '' end || format('%I.%I', m.nspname, f.relname),
+           'on', e.condition, 'trusted', e.trusted, 'width', cardinality(k.conkey),
+           'column', (select quote_ident(a.attname) from pg_attribute a where a.attrelid = k.conrelid and a.attnum = k.conkey[1]))
+           order by k.conrelid, k.confrelid, k.conkey, k.oid)
+    from k
+    join down on down.node = k.parent
+    join pg_class c on c.oid = k.conrelid
+    join pg_namespace n on n.oid = c.relnamespace
+    join pg_class f on f.oid = k.confrelid
+    join pg_namespace m on m.oid = f.relnamespace
+   cross join lateral (
+     select string_agg(format('%%s.%s operator(%s.%s) c.%s', replace(quote_ident(y.attname), '%', '%%'),
+                              replace(quote_ident(s.nspname), '%', '%%'), replace(o.oprname, '%', '%%'),
+                              replace(quote_ident(x.attname), '%', '%%')), ' and ' order by q.n) as condition,
+            bool_and(u.rolsuper) as trusted
+       from unnest(k.conkey, k.confkey, k.conpfeqop) with ordinality q(near, far, operator, n)
+       join pg_attribute x on x.attrelid = k.conrelid and x.attnum = q.near
+       join pg_attribute y on y.attrelid = k.confrelid and y.attnum = q.far
+       join pg_operator o on o.oid = q.operator
+       join pg_namespace s on s.oid = o.oprnamespace
+       join pg_proc r on r.oid = o.oprcode
+       join pg_roles u on u.oid = r.proowner
+   ) e
+   where ways.toward is null or k.child in (select up.node from up));
+end
+$lapse$;
+comment on function lapse.ways is 'The foreign keys that a deletion of rows of a table follows: all, or those to some tables.';
+
+-- to_lock are the ways along which a batch locks what goes along; null where it locks nothing. Of all of them, where the batch is careful,
+-- those that the deleter may lock along: it reads each child, and UPDATE of some column lets it lock one that goes or is set. Operators
+-- of the application's are not run.
+create function lapse.to_lock(policy int, version int, claim lapse.claim, careful boolean) returns jsonb
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+declare
+  root   oid := coalesce(pg_partition_root(claim.target)::oid, claim.target);
+  reader name := lapse.deleter_of(to_lock.policy, to_lock.version);
+  holds  int[] := array(select e.hold from lapse.enforced_holds() e);
+  toward oid[];
+  ways   jsonb;
+begin
+  if lapse.sets(to_lock.policy, to_lock.version) then
+    return null;
+  end if;
+  toward := array(
+    select n.node
+      from (select distinct coalesce(pg_partition_root(c.oid)::oid, c.oid) as node from unnest(claim.cascades) c(oid) where holds <> '{}' offset 0) n
+     where lapse.held_on(n.node, holds) is not null);
+  if toward <> '{}' then
+    ways := lapse.ways(root, toward);
+  end if;
+  if not careful then
+    return ways;
+  end if;
+  return (select jsonb_agg(distinct a.way)
+            from (select jsonb_array_elements(ways)
+                  union all
+                  select w
+                    from jsonb_array_elements(lapse.ways(root, null)) w
+                    join pg_class c on c.oid = (w ->> 'from')::oid
+                   where (w ->> 'trusted')::boolean and has_schema_privilege(reader, c.relnamespace, 'usage') and has_table_privilege(reader, c.oid, 'select')
+                     and (w ->> 'does' in ('a', 'r') or has_any_column_privilege(reader, c.oid, 'update'))) a(way));
+end
+$lapse$;
+comment on function lapse.to_lock is 'The foreign keys along which a batch locks what goes along; null where it locks nothing.';
+
+-- deleter_of is the role that deletes for a policy.
+create function lapse.deleter_of(policy int, version int) returns name
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+  select d.role from lapse.policy p join pg_class c on c.oid = p.table_oid join lapse.deleter d on d.owner = c.relowner
+   where p.id = deleter_of.policy and p.version = deleter_of.version
+$lapse$;
+comment on function lapse.deleter_of is 'The role that deletes for a policy.';
+
+-- answers is SQL that finds the rows of a leaf that refer to one of it, at d.at, and keep it; null where there are none.
+create function lapse.answers(leaf oid, ways jsonb) returns text
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+  select string_agg(format('select c.ctid as at from only %1$s as p join only %1$s as c on %2$s where p.ctid = d.at', l.name,
+                           (select format(w ->> 'on', variadic array_fill('p'::text, array[(w ->> 'width')::int])))), ' union all ' order by w::text)
+    from jsonb_array_elements(ways) w
+   cross join (select format('%I.%I', n.nspname, c.relname) as name from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = leaf) l
+   where w ->> 'does' in ('a', 'r')
+     and ((w ->> 'refers')::oid = leaf or exists (select from pg_partition_ancestors(leaf) a where a.relid = (w ->> 'refers')::oid))
+     and ((w ->> 'from')::oid = leaf or exists (select from pg_partition_ancestors(leaf) a where a.relid = (w ->> 'from')::oid))
+$lapse$;
+comment on function lapse.answers is 'SQL that finds the rows of a leaf that refer to one of it and keep it; null where no foreign key does.';
+
+-- The three that follow run as whoever calls them, the deleter, inside its batch: they have no rights of their own.
+
+-- readable is a relation as a statement of the caller's may name it, so that only its own rows can be meant where the statement asks for
+-- their tableoid: the relation itself, or the next one above that the caller may read and lock.
+create function lapse.readable(relation oid) returns text
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+  select case when c.relkind = 'r' then 'only ' else '' end || format('%I.%I', n.nspname, c.relname)
+    from (select readable.relation as oid, 0 as n union select a.relid, a.n::int from pg_partition_ancestors(readable.relation) with ordinality a(relid, n)) r
+    join pg_class c on c.oid = r.oid
+    join pg_namespace n on n.oid = c.relnamespace
+   order by not (has_table_privilege(c.oid, 'select') and has_any_column_privilege(c.oid, 'update')), r.n
+   limit 1
+$lapse$;
+comment on function lapse.readable is 'A relation, or the next one above it that the caller may lock rows of, as a statement names it.';
+
+-- locker is the process that has locked, or is changing, one of some rows; null where it is not found any more. A row that several have
+-- locked names them by a number of its own.
+create function lapse.locker(relation oid, rows_at tid[]) returns int
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $lapse$
+declare
+  holders xid[];
+  process int;
+begin
+  execute format('select array_agg(distinct c.xmax::text::xid) from (select x.xmax from %s as x where x.tableoid = $1 and x.ctid = any ($2) limit 100) c where c.xmax::text <> ''0''',
+    lapse.readable(locker.relation)) into holders using locker.relation, locker.rows_at;
+  select l.pid into process
+    from pg_locks l
+   where l.locktype = 'transactionid' and l.transactionid = any (holders) and l.granted and l.mode = 'ExclusiveLock' and l.pid <> pg_backend_pid()
+   order by l.pid
+   limit 1;
+  if process is null and cardinality(holders) > 0 then
+    select l.pid into process
+      from unnest(holders) h(id)
+     cross join lateral pg_get_multixact_members(h.id) m
+      join pg_locks l on l.locktype = 'transactionid' and l.transactionid = m.xid and l.granted and l.mode = 'ExclusiveLock'
+     where l.pid <> pg_backend_pid()
+     order by l.pid
+     limit 1;
+  end if;
+  return process;
+exception when others then -- it was no number of several, or is none any more
+  return null;
+end
+$lapse$;
+comment on function lapse.locker is 'The process that has locked one of some rows, as far as that can be told.';
+
+-- What lock_along found of some rows of a leaf: those of which all that goes along is locked; those that something refers to which stays,
+-- each with the foreign key; and a process that has something of the others locked.
+create type lapse.along as (free tid[], referred tid[], keys oid[], locker int);
+comment on type lapse.along is 'What a batch found along foreign keys.';
+comment on column lapse.along.free is 'Rows of which all that would go along is locked by the batch.';
+comment on column lapse.along.referred is 'Rows that something refers to which stays.';
+comment on column lapse.along.keys is 'The foreign key of each.';
+comment on column lapse.along.locker is 'A process that has something of the other rows locked.';
+
+create function lapse.lock_along(leaf oid, rows_at tid[], ways jsonb) returns lapse.along
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $lapse$
+declare
+  -- The rows of one step, each with the row of the leaf that it goes with.
+  seeds tid[] := rows_at;
+  rels  oid[] := array_fill(leaf, array[cardinality(rows_at)]);
+  ats   tid[] := rows_at;
+  -- Those of all steps; what they lead to, and by what; and what keeps them.
+  all_seeds tid[] := '{}'; all_rels oid[] := '{}'; all_ats tid[] := '{}';
+  found_seeds tid[]; found_rels oid[]; found_ats tid[]; found_go boolean[];
+  kept_seeds tid[] := '{}'; kept_rels oid[] := '{}'; kept_ats tid[] := '{}'; kept_by oid[] := '{}';
+  some_seeds tid[]; some_rels oid[]; some_ats tid[];
+  got   tid[];
+  lost  tid[] := '{}';
+  way   record;
+  keys  oid[];
+  along lapse.along;
+begin
+  loop
+    found_seeds := '{}'; found_rels := '{}'; found_ats := '{}'; found_go := '{}';
+    for way in
+      select r.rel, w.*
+        from (select distinct u.rel from unnest(rels) u(rel)) r
+        join jsonb_to_recordset(ways) as w(key oid, does text, refers oid, name text, "only" boolean, "on" text, width int)
+          on w.refers = r.rel or exists (select from pg_partition_ancestors(r.rel) a where a.relid = w.refers)
+    loop
+      -- From the one row to what refers to it, as the deletion itself goes: never the other way round.
+      execute format('select array_agg(f.seed), array_agg(x.rel), array_agg(x.at) from unnest($1, $2, $3) f(seed, rel, at)
+         cross join lateral (select c.tableoid as rel, c.ctid as at from %s as p join %s as c on %s where p.tableoid = $4 and p.ctid = f.at offset 0) x
+         where f.rel = $4', lapse.readable(way.rel), case when way.only then 'only ' else '' end || way.name,
+         (select format(way."on", variadic array_fill('p'::text, array[way.width]))))
+        into some_seeds, some_rels, some_ats using seeds, rels, ats, way.rel;
+      perform lapse.pin();
+      continue when some_seeds is null;
+      if way.does in ('a', 'r') then
+        kept_seeds := kept_seeds || some_seeds; kept_rels := kept_rels || some_rels; kept_ats := kept_ats || some_ats;
+        kept_by := kept_by || array_fill(way.key, array[cardinality(some_ats)]);
+      else
+        found_seeds := found_seeds || some_seeds; found_rels := found_rels || some_rels; found_ats := found_ats || some_ats;
+        found_go := found_go || array_fill(way.does = 'c', array[cardinality(some_ats)]);
+      end if;
+    end loop;
+    for way in select distinct f.rel from unnest(found_rels) f(rel) loop
+      some_ats := array(select distinct f.at from unnest(found_rels, found_ats) f(rel, at) where f.rel = way.rel);
+      execute format('select array_agg(l.at) from (select c.ctid as at from %s as c where c.tableoid = $1 and c.ctid = any ($2) for update skip locked) l',
+        lapse.readable(way.rel)) into got using way.rel, some_ats;
+      continue when cardinality(got) = cardinality(some_ats);
+      some_ats := array(select unnest(some_ats) except select unnest(got));
+      lost := lost || array(select f.seed from unnest(found_seeds, found_rels, found_ats) f(seed, rel, at)
+                             where f.rel = way.rel and f.at in (select unnest(some_ats)));
+      along.locker := coalesce(along.locker, lapse.locker(way.rel, some_ats));
+    end loop;
+    select array_agg(n.seed), array_agg(n.rel), array_agg(n.at) into seeds, rels, ats
+      from (select f.seed, f.rel, f.at from unnest(found_seeds, found_rels, found_ats, found_go) f(seed, rel, at, go)
+             where f.go and f.seed not in (select unnest(lost))
+            except select a.seed, a.rel, a.at from unnest(all_seeds, all_rels, all_ats) a(seed, rel, at)) n;
+    exit when seeds is null;
+    all_seeds := all_seeds || seeds; all_rels := all_rels || rels; all_ats := all_ats || ats;
+  end loop;
+  along.free := array(select unnest(rows_at) except select unnest(lost));
+  along.referred := '{}';
+  if kept_seeds <> '{}' then
+    select coalesce(array_agg(k.seed order by k.seed), '{}'), array_agg(k.by order by k.seed) into some_seeds, keys
+      from lapse.kept_by(array[leaf], along.free, all_seeds, all_rels, all_ats, kept_seeds, kept_rels, kept_ats, kept_by) k;
+    along.referred := some_seeds;
+    along.keys := keys;
+    along.free := array(select unnest(along.free) except select unnest(along.referred));
+  end if;
+  return along;
+end
+$lapse$;
+comment on function lapse.lock_along is 'Locks what would go along with rows of a leaf, and tells of which rows that succeeded.';
+
+-- kept_by are the rows of a leaf that cannot go because something refers to them which does not go with them, or only with a row that
+-- cannot go: what keeps a row, kept, is by its place one of all that go, each with its row of the leaf.
+create function lapse.kept_by(leaf oid[], free tid[], all_seeds tid[], all_rels oid[], all_ats tid[],
+                              kept_seeds tid[], kept_rels oid[], kept_ats tid[], kept_by oid[])
+returns table (seed tid, by oid)
+language sql stable
+set search_path = pg_catalog, pg_temp
+set enable_nestloop = off
+as $lapse$
+  with recursive going as materialized (
+    select f.at as seed, leaf[1] as rel, f.at from unnest(free) f(at)
+    union
+    select a.seed, a.rel, a.at from unnest(all_seeds, all_rels, all_ats) a(seed, rel, at) where a.seed in (select unnest(free))
+  ), kept as materialized (
+    select distinct k.seed, k.rel, k.at, k.by from unnest(kept_seeds, kept_rels, kept_ats, kept_by) k(seed, rel, at, by) where k.seed in (select unnest(free))
+  ), bad(seed, by) as (
+    select k.seed, k.by from kept k left join going g on g.rel = k.rel and g.at = k.at where g.seed is null
+    union
+    select k.seed, k.by from bad b join going g on g.seed = b.seed join kept k on k.rel = g.rel and k.at = g.at
+  )
+  select b.seed, min(b.by) from bad b group by b.seed
+$lapse$;
+comment on function lapse.kept_by is 'The rows of a leaf that cannot go because something refers to them which stays.';
+
+-- rest enters rows of a careful batch in the quarantine that something refers to which stays, as far as there is room: 10,000 of a
+-- policy's, beside those that failed. The others are found again by each run, and stop nothing: whoever may write a row that refers to
+-- one which is due must not be able to stop what else is due. They are tried again as those of lapse.resist.
+create function lapse.rest(claim lapse.claim, work lapse.work, keys text[], by oid[]) returns bigint
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $lapse$
+declare
+  shard record;
+  at    timestamptz := clock_timestamp();
+  room  bigint;
+  rows  bigint;
+begin
+  select s.policy_id, s.run into shard
+    from lapse.shard s
+   where s.id = work.shard and s.entered = pg_current_xact_id() and s.batch = claim.batch and s.leaf = claim.target;
+  if not found or not pg_has_role(session_user, {{.ExecutorText}}, 'member') or not coalesce(work.careful, false) then
+    raise exception 'no batch that is careful was entered in this transaction' using errcode = 'LP018';
+  end if;
+  select 10000 - count(*) into room from lapse.quarantine q where q.policy_id = shard.policy_id and q.referred;
+  insert into lapse.quarantine as q (policy_id, leaf, digest, key, sqlstate, relation, constraint_name, referred, retry_at)
+  select shard.policy_id, claim.target, sha256(decode(replace(r.key, '\', '\\'), 'escape')), r.key::text[],
+         case when k.confdeltype = 'r' and current_setting('server_version_num')::int >= 180000 then '23001' else '23503' end,
+         format('%I.%I', n.nspname, c.relname), k.conname, true, at + interval '1 minute'
+    from unnest(rest.keys, rest.by) with ordinality r(key, by, n)
+    join pg_constraint k on k.oid = r.by
+    join pg_class c on c.oid = k.conrelid
+    join pg_namespace n on n.oid = c.relnamespace
+   where r.n <= room
+      or exists (select from lapse.quarantine o where o.policy_id = shard.policy_id and o.leaf = claim.target
+                    and o.digest = sha256(decode(replace(r.key, '\', '\\'), 'escape')))
+  on conflict (policy_id, leaf, digest) do update
+     set sqlstate = excluded.sqlstate, relation = excluded.relation, constraint_name = excluded.constraint_name, column_name = null,
+         trigger_name = null, trigger_function = null, referred = true, tries = q.tries + 1, tried_at = at,
+         retry_at = at + least(interval '1 day', interval '1 minute' * 2 ^ least(q.tries, 11));
+  get diagnostics rows = row_count;
+  update lapse.shard s set left_some = true, stepped_over = s.stepped_over + rows where s.id = work.shard;
+  return rows;
+end
+$lapse$;
+comment on function lapse.rest is 'Enters rows in the quarantine that something refers to which stays. For deletion functions.';
+
+alter type lapse.work add attribute careful boolean;
+comment on column lapse.work.careful is 'Rows of which something is locked by somebody, or referred to by what stays, are left out.';
+alter type lapse.place add attribute ways jsonb, add attribute answers text;
+comment on column lapse.place.ways is 'The foreign keys along which the batch locks what goes along; null where it locks nothing.';
+comment on column lapse.place.answers is 'SQL that finds the rows of the leaf that refer to one of it, d.at, and keep it; null where there are none.';
+alter type lapse.outcome add attribute rested bigint, add attribute locker int;
+comment on column lapse.outcome.rested is 'Rows that a careful batch entered in the quarantine.';
+comment on column lapse.outcome.locker is 'A process that has rows locked which were left.';
+
+revoke all on function lapse.ways(oid, oid[]), lapse.to_lock(int, int, lapse.claim, boolean), lapse.deleter_of(int, int), lapse.answers(oid, jsonb), lapse.readable(oid),
+  lapse.locker(oid, tid[]), lapse.lock_along(oid, tid[], jsonb), lapse.kept_by(oid[], tid[], tid[], oid[], tid[], tid[], oid[], tid[], oid[]),
+  lapse.rest(lapse.claim, lapse.work, text[], oid[]) from public;
+
+do $do$
+declare
+  deleter name;
+begin
+  for deleter in select d.role from lapse.deleter d join pg_roles r on r.rolname = d.role loop
+    execute format('grant execute on function lapse.readable(oid), lapse.locker(oid, tid[]), lapse.lock_along(oid, tid[], jsonb),
+                    lapse.kept_by(oid[], tid[], tid[], oid[], tid[], tid[], oid[], tid[], oid[]), lapse.rest(lapse.claim, lapse.work, text[], oid[]) to %I', deleter);
+  end loop;
+end
+$do$;
