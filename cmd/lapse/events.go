@@ -95,7 +95,7 @@ type consumer struct {
 	follow               bool
 	client               *kafka.Client
 	printed              replication.Position // of the event printed last
-	markers              map[replication.Position]bool
+	everywhere           map[replication.Position]bool // what goes to every partition, and was printed
 	order                *order
 	known                known
 }
@@ -262,6 +262,16 @@ func positionOf(r *schemas.Record) replication.Position {
 
 const eventTime = "2006-01-02T15:04:05.000Z"
 
+// rememberedEverywhere is of how many events somebody who follows remembers that they were printed. The partitions do not come
+// further apart.
+const rememberedEverywhere = 10_000
+
+// concernsAllRows says whether an event names no row, and is in every partition.
+func concernsAllRows(r *schemas.Record) bool {
+	op := r.Header(schemas.HeaderOp)
+	return op == evidence.Truncate.String() || op == evidence.Drop.String()
+}
+
 // print writes one event. What goes to every partition, such as a truncate, is printed once.
 func (c *consumer) print(r *schemas.Record, at replication.Position) error {
 	if at == c.printed {
@@ -269,14 +279,16 @@ func (c *consumer) print(r *schemas.Record, at replication.Position) error {
 		return nil
 	}
 	c.printed = at
-	if isMarker(r) {
-		if c.markers[at] {
+	if isMarker(r) || concernsAllRows(r) {
+		if c.everywhere[at] {
 			return nil // of another partition, read when others had gone on
 		}
-		if c.markers == nil {
-			c.markers = map[replication.Position]bool{}
+		if c.everywhere == nil || len(c.everywhere) >= rememberedEverywhere {
+			c.everywhere = map[replication.Position]bool{}
 		}
-		c.markers[at] = true
+		c.everywhere[at] = true
+	}
+	if isMarker(r) {
 		return c.printLine(r, at)
 	}
 	if err := c.printLine(r, at); err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,6 +55,25 @@ func TestATruncateIsPrintedOnceThoughItIsInEveryPartition(t *testing.T) {
 	want := "1970-01-01T00:00:00.000Z user       truncate public.t {\"id\":\"1\"} lsn=0/19C2A40 seq=00000000\n"
 	if out.String() != want {
 		t.Errorf("printed %q, want %q", out.String(), want)
+	}
+}
+
+// Whoever follows reads each partition as it comes: between two copies of a truncate stand events of other partitions.
+func TestATruncateIsPrintedOnceThoughOthersComeInBetween(t *testing.T) {
+	for _, op := range []string{"truncate", "drop"} {
+		var out bytes.Buffer
+		c := consumer{app: &app{out: &out}}
+		all := record(op, "lapse-cause", "user", "lapse-table", "public.t")
+		for n := range uint32(3) {
+			for at, r := range map[uint32]*schemas.Record{7: all, 8 + n: record("delete", "lapse-cause", "user", "lapse-table", "public.t")} {
+				if err := c.print(r, replication.Position{History: 1, Timeline: 1, Commit: 0x19C2A40, Ordinal: at}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if n, rows := strings.Count(out.String(), " "+op+" "), strings.Count(out.String(), " delete "); n != 1 || rows != 3 {
+			t.Errorf("a %s is printed %d times, and %d of 3 rows", op, n, rows)
+		}
 	}
 }
 
