@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/segmentio/kafka-go"
 
@@ -43,6 +44,21 @@ func TestTheLogIsMadeToBeKeptForEver(t *testing.T) {
 			t.Error("how long events are kept is not for the audit to say")
 		}
 	})
+}
+
+func TestTopicsAreMadeToKeepEventsForAsLongAsAsked(t *testing.T) {
+	for asked, want := range map[time.Duration]string{30 * 24 * time.Hour: "2592000000", -1: "-1"} {
+		t.Run(want, func(t *testing.T) {
+			onEach(t, func(t *testing.T, r *rig) {
+				r.once(t, func(c *audit.Config) { c.Retention = asked })
+				for topic, want := range map[string]string{r.settings.System: want, r.settings.User: want, r.settings.Log: "-1"} {
+					if got := r.settingsOf(t, topic)["retention.ms"]; got != want {
+						t.Errorf("%s has retention.ms=%s, want %s", topic, got, want)
+					}
+				}
+			})
+		})
+	}
 }
 
 func TestALogThatIsNotKeptForEverIsRefused(t *testing.T) {

@@ -3,6 +3,8 @@ package audit
 import (
 	"cmp"
 	"fmt"
+	"strconv"
+	"time"
 
 	"lapse/audit/evidence"
 	"lapse/audit/kafka"
@@ -86,6 +88,9 @@ func (s *session) publisherConfig(checked *topicState) kafka.Config {
 		if topic.Replication >= 3 {
 			topic.Configs["min.insync.replicas"] = "2" // an acknowledged record outlives any one broker
 		}
+		if a.config.Retention != 0 {
+			topic.Configs["retention.ms"] = strconv.FormatInt(retentionMillis(a.config.Retention), 10)
+		}
 		if t == s.route.Log {
 			topic.Forever, topic.Largest = true, largestRecord
 			topic.Configs["cleanup.policy"], topic.Configs["retention.ms"], topic.Configs["retention.bytes"] = "delete", "-1", "-1"
@@ -93,4 +98,12 @@ func (s *session) publisherConfig(checked *topicState) kafka.Config {
 		cfg.Topics = append(cfg.Topics, topic)
 	}
 	return cfg
+}
+
+// retentionMillis is how long events are kept as retention.ms has it: -1 is for ever.
+func retentionMillis(d time.Duration) int64 {
+	if d < 0 {
+		return -1
+	}
+	return d.Milliseconds()
 }

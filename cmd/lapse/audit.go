@@ -177,8 +177,9 @@ func (a *app) slotConfig(s *config.Settings, admit pgconn.AfterConnectFunc) (aud
 		Stream: replication.StreamConfig{ConnString: string(s.Database.Auditor), Slot: s.Slot, Admit: admit, Logger: a.log},
 		System: s.Topics.System, User: s.Topics.User, Log: s.Topics.Log,
 		Partitions: s.Topics.Partitions, Replication: s.Topics.Replication, Create: s.Topics.Create,
-		Safe: s.Topics.Replication > 0, // a person has asked for it
-		Keys: []schemas.Key{tag}, HashKey: hash, FormerHashKeys: former, Format: string(s.Format),
+		Retention: s.Topics.Retention,
+		Safe:      s.Topics.Replication > 0, // a person has asked for it
+		Keys:      []schemas.Key{tag}, HashKey: hash, FormerHashKeys: former, Format: string(s.Format),
 		FailoverTolerance: s.FailoverTolerance, Logger: a.log,
 	}
 	if s.FailoverTolerance == 0 {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -70,19 +71,19 @@ func (a *app) examine(ctx context.Context, s *config.Settings) ([]setup.Finding,
 	if err != nil || !required {
 		return found, err
 	}
-	return append(found, a.examineKafka(ctx, s)), nil
+	return append(found, a.examineKafka(ctx, s)...), nil
 }
 
 // kafkaPatience is how long the doctor waits for a broker.
 const kafkaPatience = 5 * time.Second
 
-// examineKafka asks whether a broker answers. Without Kafka nothing is deleted, and nothing is lost.
-func (a *app) examineKafka(ctx context.Context, s *config.Settings) setup.Finding {
+// examineKafka asks whether a broker answers, and how long it keeps events. Without Kafka nothing is deleted, and nothing is lost.
+func (a *app) examineKafka(ctx context.Context, s *config.Settings) []setup.Finding {
 	f := setup.Finding{Check: "kafka", Grade: setup.Warn}
 	cfg, err := a.kafkaConfig(s)
 	if err != nil {
 		f.Text = err.Error()
-		return f
+		return []setup.Finding{f}
 	}
 	ctx, cancel := context.WithTimeout(ctx, kafkaPatience)
 	defer cancel()
@@ -93,10 +94,38 @@ func (a *app) examineKafka(ctx context.Context, s *config.Settings) setup.Findin
 	if err != nil || len(answer.Brokers) == 0 {
 		f.Text = "no broker of " + strings.Join(cfg.Brokers, ", ") + " answers: nothing is published, and so nothing is deleted"
 		f.Advice = "see kafka: in lapse.yaml, and whether the brokers run"
-		return f
+		return []setup.Finding{f}
 	}
 	f.Grade, f.Text = setup.OK, fmt.Sprintf("%d brokers answer", len(answer.Brokers))
-	return f
+	found := []setup.Finding{f}
+	for _, topic := range []string{s.Topics.System, s.Topics.User} {
+		if kept := keptFor(ctx, client, topic); kept != "" {
+			found = append(found, setup.Finding{Check: "events", Grade: setup.OK, Text: fmt.Sprintf("%s keeps events %s; the log stays", topic, kept)})
+		}
+	}
+	return found
+}
+
+// keptFor says how long a topic keeps events; empty where it is not there, or this login may not know.
+func keptFor(ctx context.Context, client *kafkago.Client, topic string) string {
+	resp, err := client.DescribeConfigs(ctx, &kafkago.DescribeConfigsRequest{Resources: []kafkago.DescribeConfigRequestResource{{
+		ResourceType: kafkago.ResourceTypeTopic, ResourceName: topic, ConfigNames: []string{"retention.ms"},
+	}}})
+	if err != nil {
+		return ""
+	}
+	for _, r := range resp.Resources {
+		for _, entry := range r.ConfigEntries {
+			switch ms, err := strconv.ParseInt(entry.ConfigValue, 10, 64); {
+			case err != nil:
+			case ms < 0:
+				return "for ever"
+			default:
+				return fmt.Sprintf("for %d hours (retention.ms=%d)", ms/time.Hour.Milliseconds(), ms)
+			}
+		}
+	}
+	return ""
 }
 
 // printFindings prints one line for each finding, and what mends it below.

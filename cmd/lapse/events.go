@@ -94,7 +94,7 @@ type consumer struct {
 	events               int        // that were printed
 	follow               bool
 	client               *kafka.Client
-	printed              replication.Position // of the event printed last
+	printed              replication.Position          // of the event printed last
 	everywhere           map[replication.Position]bool // what goes to every partition, and was printed
 	order                *order
 	known                known

@@ -42,6 +42,7 @@ type Topics struct {
 	Replication       int // 0: three, or as many as there are brokers if that is fewer
 	Create            bool
 	Compression       Compression
+	Retention         time.Duration // of events, in topics that are made; 0: the brokers'; less than 0: for ever
 }
 
 // Compression is how records are compressed on their way to Kafka, and in it.

@@ -54,6 +54,7 @@ topics:
   replication: 2
   create: false
   compression: zstd
+  retention: 30 days
 format: spanner
 audit: off
 limits: { workers: 5, turn_rows: 100_000, turn_time: 10 seconds, batch_time: 250 ms, replica_lag: 30 s, delayed_replicas: [dr], old_snapshot: off }
@@ -80,7 +81,7 @@ func TestEveryKeyOfTheFileIsRead(t *testing.T) {
 		{"ca", s.Kafka.TLS.CA, filepath.Join(dir, "ca.pem")},
 		{"password file", s.Kafka.SASL.PasswordFile, filepath.Join(dir, "secret")},
 		{"mechanism", string(s.Kafka.SASL.Mechanism), "scram-sha-512"},
-		{"topics", fmt.Sprint(s.Topics), "{a.system a.user a.log 12 2 false zstd}"},
+		{"topics", fmt.Sprint(s.Topics), "{a.system a.user a.log 12 2 false zstd 720h0m0s}"},
 		{"audit", string(s.Audit), "off"},
 		{"limits", fmt.Sprint(s.Limits), fmt.Sprint(config.Limits{5, 100_000, 10 * time.Second, 250 * time.Millisecond, 30 * time.Second, []string{"dr"}, -1})},
 		{"ledger days", fmt.Sprint(s.Ledger), "90"},
@@ -102,7 +103,7 @@ func TestAnEmptyFileGivesTheDefaults(t *testing.T) {
 	for _, c := range []struct{ name, got, want string }{
 		{"slot", s.Slot, "lapse_my_shop"},
 		{"roles", s.Roles.Auditor, "lapse_auditor"},
-		{"topics", fmt.Sprint(s.Topics), "{lapse.deletes.system lapse.deletes.user lapse.log 6 0 true snappy}"},
+		{"topics", fmt.Sprint(s.Topics), "{lapse.deletes.system lapse.deletes.user lapse.log 6 0 true snappy 0s}"},
 		{"audit", string(s.Audit), "required"},
 		{"format", string(s.Format), "spanner"},
 		{"ledger days", fmt.Sprint(s.Ledger), "30"},

@@ -181,6 +181,7 @@ var units = []struct {
 	{time.Second, []string{"s", "sec", "second", "seconds"}},
 	{time.Minute, []string{"m", "min", "minute", "minutes"}},
 	{time.Hour, []string{"h", "hour", "hours"}},
+	{24 * time.Hour, []string{"d", "day", "days"}},
 }
 
 // parseDuration reads "5 seconds", "1 min", "1m30s".

@@ -175,7 +175,8 @@ func (f *file) topics(node yamldoc.Node) {
 		field{"partitions", f.count(&t.Partitions, 1)},
 		field{"replication", f.count(&t.Replication, 1)},
 		field{"create", f.flag(&t.Create)},
-		field{"compression", f.word((*string)(&t.Compression), string(Snappy), string(LZ4), string(Zstd), string(NoCompression))})
+		field{"compression", f.word((*string)(&t.Compression), string(Snappy), string(LZ4), string(Zstd), string(NoCompression))},
+		field{"retention", f.durationOr("forever", &t.Retention)})
 	if t.System == t.User || t.System == t.Log || t.User == t.Log {
 		f.complain(node, "system, user and log must be three topics")
 	}
@@ -195,15 +196,15 @@ func (f *file) limits(node yamldoc.Node) {
 		field{"turn_rows", f.count(&l.TurnRows, 1)},
 		field{"turn_time", f.duration(&l.TurnTime)},
 		field{"batch_time", f.duration(&l.BatchTime)},
-		field{"replica_lag", f.durationOrOff(&l.ReplicaLag)},
+		field{"replica_lag", f.durationOr("off", &l.ReplicaLag)},
 		field{"delayed_replicas", f.list(&l.DelayedReplicas)},
-		field{"old_snapshot", f.durationOrOff(&l.OldSnapshot)})
+		field{"old_snapshot", f.durationOr("off", &l.OldSnapshot)})
 }
 
-// durationOrOff reads a length of time, or off, which is less than none.
-func (f *file) durationOrOff(into *time.Duration) func(yamldoc.Node) {
+// durationOr reads a length of time, or a word, which is less than none.
+func (f *file) durationOr(word string, into *time.Duration) func(yamldoc.Node) {
 	return func(node yamldoc.Node) {
-		if text, ok := node.Scalar(); ok && text == "off" {
+		if text, ok := node.Scalar(); ok && text == word {
 			*into = -1
 			return
 		}
