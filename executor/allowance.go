@@ -59,11 +59,15 @@ func (s *session) endRun(ctx context.Context, run uuid.UUID, reason string) (end
 // allow says how many rows the next batch may take. The turn does not go on where there are none.
 func (w *worker) allow(ctx context.Context, t *turn, l *lease) (rows int, end turnEnd, err error) {
 	p, m := t.policy, t.memory
-	rows = m.limit(p)
-	if !limited(p) {
+	rows, until := w.pass.take(m.limit(p), w.now())
+	switch {
+	case rows == 0:
+		return 0, w.passOver(t, until), nil
+	case !limited(p):
 		return rows, turnGoesOn, nil
 	}
 	a, err := w.session.takeRows(ctx, l, rows)
+	w.pass.giveBack(rows - a.rows)
 	if err != nil {
 		end, err = w.trouble(t, err, 1)
 		return 0, end, err
@@ -100,7 +104,11 @@ func maxRowsReached(p *planner.InForce) string {
 // giveRowsBack returns what a batch was allowed and did not delete. Where that fails they come back
 // when the lease has ended.
 func (w *worker) giveRowsBack(ctx context.Context, p *planner.InForce, l *lease, rows int) {
-	if rows <= 0 || !limited(p) || w.session.lost() {
+	if rows <= 0 {
+		return
+	}
+	w.pass.giveBack(rows)
+	if !limited(p) || w.session.lost() {
 		return
 	}
 	if _, err := w.session.takeRows(ctx, l, -rows); err != nil {

@@ -47,6 +47,8 @@ type Config struct {
 type Limits struct {
 	// TurnRows ends a policy's turn. Default 100 000: twenty batches of the usual size.
 	TurnRows int64
+	// RowsPerPass is how many rows all policies together delete in this process before the next pass: see quota. Default: no bound.
+	RowsPerPass int64
 	// TurnTime ends a policy's turn. Default 5 s: with ten policies at work each waits less than a minute.
 	TurnTime time.Duration
 	// Workers is how many shards this process works on at once, each with its own two connections. Default 2: a policy that
@@ -63,7 +65,7 @@ type Limits struct {
 
 func (l Limits) withDefaults() Limits {
 	return Limits{
-		TurnRows: cmp.Or(l.TurnRows, 100_000), TurnTime: cmp.Or(l.TurnTime, 5*time.Second),
+		RowsPerPass: l.RowsPerPass, TurnRows: cmp.Or(l.TurnRows, 100_000), TurnTime: cmp.Or(l.TurnTime, 5*time.Second),
 		Workers: cmp.Or(l.Workers, 2), BatchTime: cmp.Or(l.BatchTime, 200*time.Millisecond),
 		Guards: l.Guards, answerTime: cmp.Or(l.answerTime, answerTime),
 	}
@@ -87,6 +89,7 @@ type Executor struct {
 	guards  *guards
 	reports reports
 	pace    *pace
+	pass    *quota
 	// lookAtBacklog is planner.LookAtBacklog: tests say what it finds.
 	lookAtBacklog func(context.Context, *pgx.Conn, *planner.InForce, time.Time) (planner.Backlog, error)
 
@@ -129,7 +132,7 @@ func New(c Config) (*Executor, error) {
 	}
 	c.Limits, c.LedgerDays = c.Limits.withDefaults(), cmp.Or(c.LedgerDays, 30)
 	e := &Executor{
-		config: c, holder: c.Holder + "/" + uuid.NewString(), log: c.Logger, now: c.Clock, metrics: newMetrics(), pace: newPace(), lookAtBacklog: planner.LookAtBacklog,
+		config: c, holder: c.Holder + "/" + uuid.NewString(), log: c.Logger, now: c.Clock, metrics: newMetrics(), pace: newPace(), pass: &quota{most: c.Limits.RowsPerPass}, lookAtBacklog: planner.LookAtBacklog,
 		known: map[versionKey]*policyMemory{}, totals: map[schemas.PolicyName]*PolicySummary{}, ready: errors.New("the executor has not begun"),
 	}
 	e.guards = newGuards(guard.All(c.Limits.Guards), e.log, e.metrics)
@@ -161,6 +164,11 @@ func (e *Executor) schedule(ctx context.Context, g goal) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	e.guards.begin(e.now())
+	if _, is := g.(endless); is {
+		e.pass.begin(passTime)
+	} else {
+		e.pass.begin(0)
+	}
 	s := newScheduler(g, e.memory, e.now)
 	errs := make([]error, e.config.Limits.Workers)
 	var workers sync.WaitGroup

@@ -121,6 +121,9 @@ func (w *worker) reportLines(policies []planner.InForce, a *guard.Answer) []repo
 			line.state, line.reason = isSlow, said.text()
 		case m.lacked() != "":
 			line.state, line.reason = isSlow, noIndex+": "+m.lacked()
+		case throttled == limitPass:
+			line.next = m.paused()
+			line.state, line.reason = isWaiting, fmt.Sprintf("%s lets no more go in this minute, of all policies together", limitPass)
 		case throttled == limitRate:
 			line.state, line.reason = isSlow, fmt.Sprintf("%s: its rate lets %s go each second, of all executors together", limitRate, rowsOf(int64(p.Limits.Rate)))
 		default:

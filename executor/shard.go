@@ -159,7 +159,7 @@ func (w *worker) batch(ctx context.Context, t *turn, a *assignment, limit int, u
 	if w.session.ahead != nil {
 		ticket = w.aheadTicket
 	}
-	if unslowed && !gentle(p) && !limited(p) {
+	if unslowed && !gentle(p) && !limited(p) && w.pass.most == 0 {
 		o.follows = func(done *result) bool { return w.follows(t, done) }
 	}
 	begun, done, err := w.session.deleteBatch(ctx, a, w.config.TagKey, o)

@@ -82,7 +82,7 @@ func (a *app) newExecutor(s *config.Settings, looked func() bool) (e *executor.E
 	c := executor.Config{
 		Database: database, Roles: s.Roles, TagKey: key, Logger: a.log, LedgerDays: s.Ledger, AuditorLooked: looked,
 		Limits: executor.Limits{
-			Workers: s.Limits.Workers, TurnRows: int64(s.Limits.TurnRows), TurnTime: s.Limits.TurnTime, BatchTime: s.Limits.BatchTime,
+			Workers: s.Limits.Workers, TurnRows: int64(s.Limits.TurnRows), RowsPerPass: int64(s.Limits.PassRows), TurnTime: s.Limits.TurnTime, BatchTime: s.Limits.BatchTime,
 			Guards: guard.Limits{ReplicaLag: s.Limits.ReplicaLag, Delayed: s.Limits.DelayedReplicas, OldSnapshot: s.Limits.OldSnapshot},
 		},
 	}

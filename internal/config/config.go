@@ -79,6 +79,7 @@ const (
 type Limits struct {
 	Workers   int           // shards that one process works on at once
 	TurnRows  int           // rows of one policy before the next has its turn
+	PassRows  int           // rows of all policies together in one pass of a process; 0: no bound
 	TurnTime  time.Duration // time of one policy before the next has its turn
 	BatchTime time.Duration // what a batch's size is adapted to
 

@@ -57,7 +57,7 @@ topics:
   retention: 30 days
 format: spanner
 audit: off
-limits: { workers: 5, turn_rows: 100_000, turn_time: 10 seconds, batch_time: 250 ms, replica_lag: 30 s, delayed_replicas: [dr], old_snapshot: off }
+limits: { workers: 5, turn_rows: 100_000, rows_per_pass: 7, turn_time: 10 seconds, batch_time: 250 ms, replica_lag: 30 s, delayed_replicas: [dr], old_snapshot: off }
 ledger_days: 90
 failover_tolerance: 90 seconds
 floors: [{ table: "public.audit_*", least: 10 years, reason: "HGB §257" }, { table: "*.x", least: P30D, reason: contract, trust_column: true }]
@@ -83,7 +83,7 @@ func TestEveryKeyOfTheFileIsRead(t *testing.T) {
 		{"mechanism", string(s.Kafka.SASL.Mechanism), "scram-sha-512"},
 		{"topics", fmt.Sprint(s.Topics), "{a.system a.user a.log 12 2 false zstd 720h0m0s}"},
 		{"audit", string(s.Audit), "off"},
-		{"limits", fmt.Sprint(s.Limits), fmt.Sprint(config.Limits{5, 100_000, 10 * time.Second, 250 * time.Millisecond, 30 * time.Second, []string{"dr"}, -1})},
+		{"limits", fmt.Sprint(s.Limits), fmt.Sprint(config.Limits{5, 100_000, 7, 10 * time.Second, 250 * time.Millisecond, 30 * time.Second, []string{"dr"}, -1})},
 		{"ledger days", fmt.Sprint(s.Ledger), "90"},
 		{"failover tolerance", s.FailoverTolerance.String(), "1m30s"},
 		{"floors", fmt.Sprint(s.Floors), "[{public.audit_* 10 years HGB §257 false} {*.x P30D contract true}]"},
@@ -170,7 +170,7 @@ func TestAllProblemsOfAFileAreNamedAtOnceWithTheirPlaces(t *testing.T) {
 		{"workers that are no number", "limits: { workers: many }\n", `:1:20: want a whole number`},
 		{"a lag that is no time", "limits: { replica_lag: never }\n", `:1:24: "never" is not a length of time above zero`},
 		{"a ledger of no days", "ledger_days: 0\n", `:1:14: want a whole number`},
-		{"a limit of another version", "limits: { rows_per_pass: 5 }\n", `:1:26: rows_per_pass is not supported by this version`},
+		{"a pass without rows", "limits: { rows_per_pass: 0 }\n", `:1:26: want a whole number`},
 		{"floors that are no list", "floors: { table: a.b }\n", `floors: want a list of entries with table, least and reason, not a mapping`},
 		{"a floor without its reason", "floors: [{ table: a.b, least: 1 day }]\n", `a floor needs table, least and reason`},
 		{"a floor that is a text", "floors: [a.b]\n", `a floor: want names with values below them`},

@@ -189,9 +189,7 @@ func (f *file) format(node yamldoc.Node) {
 func (f *file) limits(node yamldoc.Node) {
 	l := &f.s.Limits
 	f.mapping(node, "limits",
-		field{"rows_per_pass", func(node yamldoc.Node) {
-			f.complain(node, "rows_per_pass is not supported by this version: leave it out")
-		}},
+		field{"rows_per_pass", f.count(&l.PassRows, 1)},
 		field{"workers", f.workers},
 		field{"turn_rows", f.count(&l.TurnRows, 1)},
 		field{"turn_time", f.duration(&l.TurnTime)},
