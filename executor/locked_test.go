@@ -93,3 +93,39 @@ func TestLocksThatWereMetAreForgottenWithTheirRun(t *testing.T) {
 		t.Errorf("of %d shards of the former run it is known that they were locked", len(m.locks))
 	}
 }
+
+// A shard that somebody has locked waits, and the others go first: the policy pauses only where the next one is locked too.
+func TestALockedPartitionHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.Newest(t))
+	parts(t, db, 1000)
+	arm(t, db, policies(policy("p", "public.visits", "batch: 100")))
+	w := open(t, db, "p")
+	holder := db.Connect(t)
+	if _, err := holder.Exec(t.Context(), "begin; lock table visits_1 in share mode; lock table visits_2 in share mode"); err != nil {
+		t.Fatal(err)
+	}
+	e := newExecutor(t, db)
+	m, by := e.memory(w.policy), &worker{Executor: e, session: w.session}
+	o := order{limit: 5, careful: true}
+	_, _, met := w.deleteBatch(t.Context(), w.a, testKey, o)
+	failed := func(want turnEnd) {
+		t.Helper()
+		if end, err := by.failed(t.Context(), &turn{policy: w.policy, memory: m}, w.a, o, met); end != want || err != nil {
+			t.Errorf("got %v, %v, want %v", end, err, want)
+		}
+	}
+	failed(turnShardWaits)
+	failed(turnBlocked)
+	m.through(w.policy, w.a.shard, o, &result{}, time.Second)
+	failed(turnShardWaits)
+	if _, err := holder.Exec(t.Context(), "rollback; begin; lock table visits_1 in share mode"); err != nil {
+		t.Fatal(err)
+	}
+	db.Exec(t, expireLeases)
+	s, err := newExecutor(t, db).Once(t.Context(), []schemas.PolicyName{"p"})
+	if p := only(t, s); err != nil || p.Deleted != 1000 || !p.LeftBehind {
+		t.Errorf("with one of two partitions locked: %+v, %v", p, err)
+	}
+	t.Logf("1,000 rows of the free partition in %.1f s", only(t, s).Whole.Seconds)
+}

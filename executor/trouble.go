@@ -27,9 +27,13 @@ func (w *worker) failed(ctx context.Context, t *turn, a *assignment, o order, er
 		return turnGoesOn, nil
 	case PutAside:
 		return w.putAside(ctx, t, a, err)
-	default:
-		return w.trouble(t, err, o.limit)
+	case Retry:
+		if schemas.StateOf(err) == schemas.SQLStateLockNotAvailable && t.memory.othersFirst() {
+			w.log.Log(ctx, t.memory.inTheWay(), "somebody holds a lock; other shards go first", "policy", t.policy.Name, "relation", a.leaf)
+			return turnShardWaits, nil
+		}
 	}
+	return w.trouble(t, err, o.limit)
 }
 
 // tooLong is for a batch that took too long, be it because of one row or of all: the next ones tell, and are smaller either way.
