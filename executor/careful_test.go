@@ -34,6 +34,11 @@ func TestLockedChildrenKeepNothingElse(t *testing.T) {
 					if p := only(t, s); p.Deleted != 4900 || !p.LeftBehind {
 						t.Errorf("with 100 rows' children locked: %+v", p)
 					}
+					for _, m := range e.known {
+						if by := m.lockedBy(); by.process != int32(app.PgConn().PID()) || by.String() == "" { // #nosec G115 -- a process id
+							t.Errorf("the rows are locked by %+v, want process %d", by, app.PgConn().PID())
+						}
+					}
 					t.Logf("4,900 of 5,000 rows went in %.1f s", only(t, s).Whole.Seconds)
 					return nil
 				})

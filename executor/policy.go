@@ -45,6 +45,7 @@ type policyMemory struct {
 	causes    map[ServerError]bool // why rows of this run were entered in the quarantine
 	shapes    shapes
 	waits     bool            // a shard waits for a lock, and no batch was durable since
+	locker    locker          // who had something locked, and no run has ended since without
 	lockMet   bool            // somebody's lock was in the way, and no run has ended since without
 	heaps     map[uint32]bool // leaves whose batches go through their files
 	counts    runCounts
@@ -296,6 +297,9 @@ func (m *policyMemory) finish(p *planner.InForce, left *runState, rest quarantin
 	defer m.mu.Unlock()
 	m.resists, m.behind, m.throttled, m.stoppedBy, m.open = nil, left.behind, "", "", false
 	m.lockMet = m.lockMet && (left.behind || left.aside > 0)
+	if !left.behind {
+		m.locker = locker{}
+	}
 	if left.aside > 0 {
 		if m.cause == nil { // it was another process that tried
 			m.cause = &ServerError{SQLState: left.state}

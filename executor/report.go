@@ -1,9 +1,11 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -114,7 +116,7 @@ func (w *worker) reportLines(policies []planner.InForce, a *guard.Answer) []repo
 		case said.verdict >= guard.Wait:
 			line.state, line.reason, line.next = isWaiting, said.text(), said.until
 		case throttled == throttleLock:
-			line.state, line.reason, line.next = isWaiting, throttleLock+": somebody has a lock on the table or on a partition, or waits for one: pg_locks shows who", m.paused()
+			line.state, line.reason, line.next = isWaiting, throttleLock+": "+cmp.Or(m.lockedBy().String(), "somebody has a lock on the table or on a partition, or waits for one: pg_locks shows who"), m.paused()
 		case !working[p.ID] && !m.at(p.Unfinished):
 			continue
 		case said.verdict == guard.Slow:
@@ -130,6 +132,9 @@ func (w *worker) reportLines(policies []planner.InForce, a *guard.Answer) []repo
 			line.state = isDeleting
 			if throttled == throttlePace {
 				line.reason = fmt.Sprintf("at gentle pace, in batches of about %s, for %.0f %% of the time", rowsOf(int64(rows)), 100*share)
+			}
+			if by := m.lockedBy().String(); by != "" {
+				line.reason = strings.TrimPrefix(line.reason+"; "+string(schemas.HeldByLock)+": "+by, "; ")
 			}
 		}
 		lines = append(lines, line)

@@ -185,6 +185,9 @@ func (w *worker) batch(ctx context.Context, t *turn, a *assignment, limit int, u
 	if o.stepOver && done.picked > done.deleted || done.rested > 0 {
 		w.entered(ctx, t, a, &begun)
 	}
+	if done.locker > 0 {
+		w.rowsLocked(ctx, m, done.locker)
+	}
 	done.took = w.now().Sub(began)
 	w.metrics.batchSeconds.WithLabelValues(name, table).Observe(done.took.Seconds())
 	m.through(p, a.shard, o, &done, w.config.Limits.BatchTime)

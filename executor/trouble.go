@@ -17,6 +17,9 @@ func (w *worker) failed(ctx context.Context, t *turn, a *assignment, o order, er
 		limit: o.limit, stepOver: o.stepOver, trusted: a.trusted, lost: w.session.lost(), own: true, locks: t.memory.locked(a.shard, err),
 	})
 	w.metrics.failed(t.policy, decision.String())
+	if schemas.StateOf(err) == schemas.SQLStateLockNotAvailable && !w.session.mute() {
+		w.tableLocked(ctx, t.memory, a.leaf)
+	}
 	switch decision {
 	case Halve, StepOver:
 		if schemas.StateOf(err) == schemas.SQLStateQueryCanceled {

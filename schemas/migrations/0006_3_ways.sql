@@ -151,7 +151,7 @@ declare
   holders xid[];
   process int;
 begin
-  execute format('select array_agg(distinct c.xmax::text::xid) from (select x.xmax from %s as x where x.tableoid = $1 and x.ctid = any ($2) limit 100) c where c.xmax::text <> ''0''',
+  execute format('select array_agg(c.xmax) from (select x.xmax from %s as x where x.tableoid = $1 and x.ctid = any ($2) limit 100) c where c.xmax::text <> ''0''',
     lapse.readable(locker.relation)) into holders using locker.relation, locker.rows_at;
   select l.pid into process
     from pg_locks l
