@@ -95,6 +95,12 @@ func TestAHoldOutlivesWhatHappensAroundIt(t *testing.T) {
 		if versions := one[bool](t, db, "select bool_and(hold_version = 1) from lapse.gate"); !versions {
 			t.Error("a policy that is made after a hold does not claim it")
 		}
+		if _, err := newExecutor(t, db).Once(t.Context(), []schemas.PolicyName{"p"}); err == nil || !strings.Contains(err.Error(), "hold 1 is on public.p, which is gone") {
+			t.Errorf("the held table is dropped: %v", err)
+		}
+		if err := s.MoveHold(t.Context(), 1, "public.p_old", "what is left of it"); err != nil {
+			t.Fatal(err)
+		}
 		once(t, newExecutor(t, db), "p")
 		if got := ids(t, db, "p_old"); got != "4" {
 			t.Errorf("of a partition that was detached rows %s stay, want 4", got)

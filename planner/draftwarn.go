@@ -23,7 +23,8 @@ const holdsOnSQL = `
 	select count(*)
 	  from lapse.hold h
 	 cross join lateral (select s.state, s.enforced_until from lapse.hold_state s where s.hold = h.id order by s.id desc limit 1) s
-	 where s.state <> 'released' and coalesce(s.enforced_until > clock_timestamp(), true) and h.relations && $1::oid[]`
+	 where s.state <> 'released' and coalesce(s.enforced_until > clock_timestamp(), true) and exists (
+	     select from lapse.hold_relation r where r.hold = h.id and r.relation = any ($1))`
 
 // warnOfDraft says what the survey of a policy that is not applied leaves out: it asks a function that only this session has, which knows
 // no holds.

@@ -28,13 +28,12 @@ type HoldRequest struct {
 // Hold is a request that was compared with the database. What it says is written by this program from what was judged: nothing
 // of the request's text gets into a statement.
 type Hold struct {
-	TableOID  uint32
-	Table     string
-	Relations []uint32 // the table and its partitions, ascending
-	Columns   []expiry.Column
-	Keys      [][]string // as their types write them, sorted, each once; nil for a condition
-	Where     string     // SQL over t; "" for keys
-	Warnings  []string
+	TableOID uint32
+	Table    string
+	Columns  []expiry.Column
+	Keys     [][]string // as their types write them, sorted, each once; nil for a condition
+	Where    string     // SQL over t; "" for keys
+	Warnings []string
 
 	bases []string   // the columns' types in SQL, what domains are over
 	given [][]string // Keys in the order in which they were given, each as often
@@ -54,9 +53,6 @@ func ResolveHold(ctx context.Context, db DB, request HoldRequest) (h *Hold, prob
 			return err
 		}
 		h.TableOID, h.Table = t.OID, t.Name
-		if h.Relations, err = treeOf(ctx, tx, t.OID); err != nil {
-			return err
-		}
 		if request.Where == "" {
 			problem, err = h.readKeys(ctx, tx, request)
 			return err
@@ -96,22 +92,6 @@ func findHeld(ctx context.Context, tx pgx.Tx, written string) (table, string, er
 		return t, fmt.Sprintf("%s is a temporary table", t.Name), nil
 	}
 	return t, "", nil
-}
-
-// treeOf lists a table and its partitions to any depth.
-func treeOf(ctx context.Context, q Querier, root uint32) ([]uint32, error) {
-	var oids []uint32
-	err := q.QueryRow(ctx, `
-		with recursive tree(relation) as (
-		  select $1::oid
-		  union
-		  select i.inhrelid from tree join pg_inherits i on i.inhparent = tree.relation
-		)
-		select array_agg(tree.relation order by tree.relation) from tree`, root).Scan(&oids)
-	if err != nil {
-		return nil, fmt.Errorf("list partitions: %w", err)
-	}
-	return oids, nil
 }
 
 // heldColumnsSQL finds columns $2 of table $1, or those of its replica identity where $2 is empty. A type has a name here if it, or

@@ -64,6 +64,9 @@ func (w *writer) write(ctx context.Context) error {
 		w.id, w.version, w.c.ToState, w.reason); err != nil {
 		return fmt.Errorf("write the state: %w", err)
 	}
+	if _, err := w.tx.Exec(ctx, `select lapse.follow_holds()`); err != nil {
+		return fmt.Errorf("record what holds are on: %w", err)
+	}
 	switch w.c.Kind {
 	case Changed:
 		if err := w.keepQuarantine(ctx); err != nil {

@@ -15,9 +15,10 @@ const (
 	CoveredTable     = "covered" // which tables are published
 	HoldTable        = "hold"
 	HoldStateTable   = "hold_state"
+	HoldTreeTable    = "hold_relation" // what each hold was ever on
 )
 
 // LedgerTables are published in lapse_ledger: the evidence, and the auditor's heartbeats. lapse.publications_trouble has them too.
 func LedgerTables() []string {
-	return []string{BatchTable, ResultTable, DroppedTable, PolicyTable, PolicyStateTable, HeartbeatTable, CoveredTable, HoldTable, HoldStateTable}
+	return []string{BatchTable, ResultTable, DroppedTable, PolicyTable, PolicyStateTable, HeartbeatTable, CoveredTable, HoldTable, HoldStateTable, HoldTreeTable}
 }

@@ -27,7 +27,7 @@ func (r *Right) Statement() string {
 // What executor and auditor may read in the newest catalog. Keys are in lapse.quarantine: they have only the other columns of it.
 var (
 	bothRead = []string{
-		"covered", "gate", "halt", "heartbeat", "history", "hold", "hold_state", "installation", "looked", "migration", "policy", "policy_state",
+		"covered", "gate", "halt", "heartbeat", "history", "hold", "hold_relation", "hold_state", "installation", "looked", "migration", "policy", "policy_state",
 		"publication", "published",
 	}
 	executorReads = []string{
@@ -41,7 +41,7 @@ var (
 
 // What they may call.
 var (
-	bothCall      = []string{"publications_fault()", "publications_trouble()", "system_identifier()", "timeline()"}
+	bothCall      = []string{"hold_faults()", "publications_fault()", "publications_trouble()", "system_identifier()", "timeline()"}
 	auditorCalls  = []string{"alarm(text)", "beat(uuid, int, int, timestamptz)", "doubt()"}
 	executorCalls = []string{
 		"acquaint(int, int, oid[], name)", "advance_arming(int)", "close_run(uuid, bigint, bigint, bigint, timestamptz)", "code(oid[], boolean)",

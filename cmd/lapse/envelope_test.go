@@ -35,7 +35,7 @@ var results = map[string]any{
 	"policy list": []policyLine{}, "policy show": shownPolicy{}, "policy history": policyPast{},
 	"policy arm": stateChanges{}, "policy pause": stateChanges{}, "policy resume": stateChanges{},
 	"pause": halt{}, "resume": halt{}, "plan": []plan{},
-	"hold place": placedHold{}, "hold release": setup.HoldRecord{}, "hold list": holdList{}, "hold show": shownHold{},
+	"hold place": placedHold{}, "hold move": setup.HoldRecord{}, "hold release": setup.HoldRecord{}, "hold list": holdList{}, "hold show": shownHold{},
 	"quarantine list": restingList{}, "quarantine retry": changedRows{}, "quarantine forgive": changedRows{},
 	"clock": clocks{}, "clock accept": acceptance{}, "history": historyView{}, "history accept": acceptedHistory{},
 	"status": status{}, "run": executor.Summary{}, "audit": auditedTo{}, "events": exported{}, "version": versions{},

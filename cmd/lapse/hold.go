@@ -19,7 +19,7 @@ func (a *app) holdCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hold",
 		Short: "Keep rows from being deleted, whatever a policy says: legal holds",
-		Long: `Places, releases and shows legal holds. A hold wins over every policy: the row stays, and so does every row that would take it along
+		Long: `Places, moves, releases and shows legal holds. A hold wins over every policy: the row stays, and so does every row that would take it along
 by ON DELETE CASCADE. Holds are on tables, whether or not they have a policy.
 
 The login must be a member of the catalog's owner. It needs no right on the table.`,
@@ -29,7 +29,7 @@ The login must be a member of the catalog's owner. It needs no right on the tabl
 		Args: cobra.ArbitraryArgs,
 		RunE: noCommand,
 	}
-	cmd.AddCommand(a.holdPlaceCommand(), a.holdReleaseCommand(), a.holdListCommand(), a.holdShowCommand())
+	cmd.AddCommand(a.holdPlaceCommand(), a.holdMoveCommand(), a.holdReleaseCommand(), a.holdListCommand(), a.holdShowCommand())
 	return cmd
 }
 
@@ -175,7 +175,9 @@ func (a *app) holdListCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List the holds that are enforced",
 		Long: `Lists the holds that are enforced, or all that there ever were. Where a command that placed a hold was killed before it was done, it is
-finished first: it waits until no batch can commit any more that did not see the hold.`,
+finished first: it waits until no batch can commit any more that did not see the hold. It records what has come below held tables.
+
+It ends with 3 where policies stop because they cannot heed a hold as it stands (its table is gone, or has changed), and says what to do.`,
 		Example: `  lapse hold list
   lapse hold list --all --json`,
 		Args: cobra.NoArgs,
@@ -185,23 +187,7 @@ finished first: it waits until no batch can commit any more that did not see the
 				return err
 			}
 			defer closeConn(owner.Conn)
-			if err := owner.SettleHolds(cmd.Context()); err != nil {
-				return err
-			}
-			holds, err := setup.ReadHolds(cmd.Context(), owner.Conn, all)
-			if err != nil {
-				return err
-			}
-			if a.asJSON {
-				return a.printJSON(holdList{holds})
-			}
-			for i := range holds {
-				fmt.Fprintln(a.out, holdLine(&holds[i]))
-			}
-			if len(holds) == 0 {
-				fmt.Fprintln(a.out, "there are no holds")
-			}
-			return nil
+			return a.listHolds(cmd.Context(), owner, all)
 		}),
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "those that are over too")
@@ -211,7 +197,40 @@ finished first: it waits until no batch can commit any more that did not see the
 
 // holdList is what `lapse hold list` prints.
 type holdList struct {
-	Holds []setup.HoldRecord `json:"holds"`
+	Holds  []setup.HoldRecord `json:"holds"`
+	Faults []string           `json:"faults"` // what is wrong with them, with what to do
+}
+
+// listHolds prints the holds, and what is wrong with them.
+func (a *app) listHolds(ctx context.Context, owner *setup.Session, all bool) error {
+	if err := owner.SettleHolds(ctx); err != nil {
+		return err
+	}
+	faults, err := owner.HoldFaults(ctx)
+	if err != nil {
+		return err
+	}
+	holds, err := setup.ReadHolds(ctx, owner.Conn, all)
+	if err != nil {
+		return err
+	}
+	if a.asJSON {
+		err = a.printJSON(holdList{holds, faults})
+	} else {
+		for i := range holds {
+			fmt.Fprintln(a.out, holdLine(&holds[i]))
+		}
+		if len(holds) == 0 {
+			fmt.Fprintln(a.out, "there are no holds")
+		}
+		for _, fault := range faults {
+			fmt.Fprintln(a.out, onOneLine(fault))
+		}
+	}
+	if err == nil && len(faults) > 0 {
+		err = errNeedsPerson
+	}
+	return err
 }
 
 // shownHold is what `lapse hold show` prints.
@@ -271,6 +290,9 @@ func (a *app) printHold(h *shownHold) {
 		until := ""
 		if c.EnforcedUntil != nil {
 			until = ", enforced until " + c.EnforcedUntil.UTC().Format(time.RFC3339)
+		}
+		if c.MovedTo != "" {
+			until = ", on " + c.MovedTo
 		}
 		fmt.Fprintf(a.out, "  %s  %s at %s, by %s%s%s\n", c.At.UTC().Format(time.RFC3339), c.State, c.Position, c.By, until, because(c.Reason))
 	}

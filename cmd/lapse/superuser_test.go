@@ -77,6 +77,7 @@ func TestEveryCommandThatConnectsRefusesASuperuserButThoseThatAreForOne(t *testi
 		"lapse policy show":        {{"policy", "show", "p"}},
 		"lapse policy history":     {{"policy", "history", "p"}},
 		"lapse hold place":         {{"hold", "place", "--table", "a.b", "--keys", "1", "--matter", "m", "--reason", "r"}},
+		"lapse hold move":          {{"hold", "move", "1", "--to", "a.b", "--reason", "r"}},
 		"lapse hold release":       {{"hold", "release", "1", "--reason", "r"}},
 		"lapse hold list":          {{"hold", "list"}},
 		"lapse hold show":          {{"hold", "show", "1"}},

@@ -6,7 +6,7 @@ import (
 )
 
 // The tables of evidence, which lapse_ledger must have.
-const ledgerTables = "lapse.batch, lapse.batch_result, lapse.dropped, lapse.policy, lapse.policy_state, lapse.heartbeat, lapse.covered, lapse.hold, lapse.hold_state"
+const ledgerTables = "lapse.batch, lapse.batch_result, lapse.dropped, lapse.policy, lapse.policy_state, lapse.heartbeat, lapse.covered, lapse.hold, lapse.hold_state, lapse.hold_relation"
 
 // Publish makes the publications of a database with the catalog, with tables (schema.table) in lapse_deletes, and records
 // them, as init and apply do.

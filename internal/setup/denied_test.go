@@ -24,7 +24,7 @@ const tablesSQL = `
 
 // auditorReads are the tables that the auditor may read.
 var auditorReads = []string{
-	"covered", "gate", "halt", "heartbeat", "history", "hold", "hold_state", "installation", "looked", "migration", "policy", "policy_state", "publication", "published",
+	"covered", "gate", "halt", "heartbeat", "history", "hold", "hold_relation", "hold_state", "installation", "looked", "migration", "policy", "policy_state", "publication", "published",
 	"quarantine",
 }
 

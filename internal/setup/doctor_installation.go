@@ -182,6 +182,17 @@ func (e *examination) checkHolds(ctx context.Context) ([]Finding, error) {
 			requested++
 		}
 	}
+	faults, err := readHoldFaults(ctx, e.Conn)
+	if err != nil {
+		return nil, err
+	}
+	if len(faults) > 0 {
+		var found []Finding
+		for _, fault := range faults {
+			found = append(found, advise(Fail, "policies stop until that is done: lapse hold list says which", "%s", fault)...)
+		}
+		return found, nil
+	}
 	text := fmt.Sprintf("%d in force, the oldest since %s", len(holds), oldest.UTC().Format(time.RFC3339))
 	if requested > 0 {
 		return advise(Warn, "run lapse hold list: it waits for that", "%s; %d were requested, and nobody has waited until no batch runs that did not see them", text, requested), nil

@@ -136,7 +136,8 @@ func sameHold(ctx context.Context, tx pgx.Tx, hold *planner.Hold, matter string)
 		select h.id, h.digest, c.salt
 		  from lapse.hold h
 		  join lapse.hold_content c on c.hold = h.id
-		 where h.table_oid = $1 and h.matter = $2
+		 where coalesce((select m.table_oid from lapse.hold_state m where m.hold = h.id and m.table_oid is not null order by m.id desc limit 1), h.table_oid) = $1
+		   and h.matter = $2
 		   and (select s.state from lapse.hold_state s where s.hold = h.id order by s.id desc limit 1) in ('requested', 'effective')
 		 order by h.id`, hold.TableOID, matter)
 	if err != nil {
@@ -179,9 +180,9 @@ func insertHold(ctx context.Context, tx pgx.Tx, hold *planner.Hold, order HoldOr
 		return 0, fmt.Errorf("write the columns: %w", err)
 	}
 	err = tx.QueryRow(ctx, `
-		insert into lapse.hold (id, table_oid, table_name, relations, columns, keys, digest, matter, reason)
-		select coalesce(max(h.id), 0) + 1, $1, $2, $3, $4::text::jsonb, nullif($5::bigint, 0), $6, $7, $8 from lapse.hold h
-		returning id`, hold.TableOID, hold.Table, hold.Relations, string(columns), len(hold.Keys), digest, order.Matter, order.Reason).Scan(&id)
+		insert into lapse.hold (id, table_oid, table_name, columns, keys, digest, matter, reason)
+		select coalesce(max(h.id), 0) + 1, $1, $2, $3::text::jsonb, nullif($4::bigint, 0), $5, $6, $7 from lapse.hold h
+		returning id`, hold.TableOID, hold.Table, string(columns), len(hold.Keys), digest, order.Matter, order.Reason).Scan(&id)
 	if err != nil {
 		return 0, fmt.Errorf("write the hold: %w", err)
 	}
@@ -197,7 +198,18 @@ func insertHold(ctx context.Context, tx pgx.Tx, hold *planner.Hold, order HoldOr
 	if err := writeHoldState(ctx, tx, id, "requested", time.Duration(0), order.Reason); err != nil {
 		return 0, err
 	}
+	if err := followHolds(ctx, tx); err != nil {
+		return 0, err
+	}
 	return id, setHoldVersion(ctx, tx)
+}
+
+// followHolds records what holds are on now. Whatever was once below a held table stays held.
+func followHolds(ctx context.Context, tx pgx.Tx) error {
+	if _, err := tx.Exec(ctx, `select lapse.follow_holds()`); err != nil {
+		return fmt.Errorf("record what holds are on: %w", err)
+	}
+	return nil
 }
 
 // writeHoldState adds a state. The caller has locked the holds, so that the states have one order.
@@ -332,6 +344,9 @@ func (s *Session) ReleaseHold(ctx context.Context, id schemas.HoldID, after time
 			return endHold(ctx, tx, id, reason)
 		case state == "releasing":
 			return &HoldError{fmt.Sprintf("hold %d is being released already: lapse hold show %d says when it ends", id, id)}
+		}
+		if err := followHolds(ctx, tx); err != nil { // whoever releases a hold whose table is gone says that nothing took its place
+			return err
 		}
 		return writeHoldState(ctx, tx, id, "releasing", after, reason)
 	})

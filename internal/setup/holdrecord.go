@@ -38,6 +38,7 @@ type HoldChange struct {
 	At            time.Time  `json:"at"`
 	By            string     `json:"by"`
 	Reason        string     `json:"reason,omitempty"`
+	MovedTo       string     `json:"moved_to"` // the table; "" where it did not move
 	EnforcedUntil *time.Time `json:"enforced_until,omitempty"`
 	Position      string     `json:"position"`
 }
@@ -45,9 +46,12 @@ type HoldChange struct {
 // ReadHolds lists the holds, by number: all of them, or those that are enforced.
 func ReadHolds(ctx context.Context, q Querier, released bool) ([]HoldRecord, error) {
 	rows, err := q.Query(ctx, `
-		select h.id, h.table_name, array(select c ->> 'name' from jsonb_array_elements(h.columns) c), h.keys, h.matter, h.reason, h.placed_at, h.placed_by,
+		select h.id, coalesce((select m.table_name from lapse.hold_state m where m.hold = h.id and m.table_oid is not null order by m.id desc limit 1), h.table_name),
+		       array(select c ->> 'name' from jsonb_array_elements(h.columns) c), h.keys, h.matter, h.reason, h.placed_at, h.placed_by,
 		       case when s.enforced_until <= clock_timestamp() then 'released' else s.state end, s.enforced_until,
-		       coalesce((select e.position::text from lapse.hold_state e where e.hold = h.id and e.state = 'effective' order by e.id limit 1), ''),
+		       coalesce((select e.position::text from lapse.hold_state e
+		                  where e.hold = h.id and e.state = 'effective'
+		                    and e.id > (select max(r.id) from lapse.hold_state r where r.hold = h.id and r.state = 'requested')), ''),
 		       encode(h.digest, 'hex')
 		  from lapse.hold h
 		 cross join lateral (select s.state, s.enforced_until from lapse.hold_state s where s.hold = h.id order by s.id desc limit 1) s
@@ -66,7 +70,7 @@ func ReadHolds(ctx context.Context, q Querier, released bool) ([]HoldRecord, err
 // ReadHoldChanges lists what became of a hold, in order.
 func ReadHoldChanges(ctx context.Context, q Querier, id schemas.HoldID) ([]HoldChange, error) {
 	rows, err := q.Query(ctx, `
-		select s.state, s.changed_at, s.changed_by, s.reason, s.enforced_until, s.position::text
+		select s.state, s.changed_at, s.changed_by, s.reason, coalesce(s.table_name, ''), s.enforced_until, s.position::text
 		  from lapse.hold_state s
 		 where s.hold = $1
 		 order by s.id`, id)

@@ -7,26 +7,26 @@
 --
 --   requested   enforced by every batch that begins from now on                          written by `lapse hold place`
 --   effective   no batch that did not see it can commit any more                         the same, with all gates locked
+--               again, with another table: it is moved there, and what it was on before stays held   `lapse hold move`
 --   releasing   enforced until an instant                                                written by `lapse hold release`
 --   released    over                                                                     the same, or whoever looks after that instant
 create table lapse.hold (
   id         int primary key check (id > 0),
   table_oid  oid not null,
   table_name text not null,                    -- schema.table, quoted where SQL wants it
-  relations  oid[] not null,                   -- it and its partitions, as they were: one that is detached stays held
   columns    jsonb not null,                   -- [{name, number, type}] that the condition reads
   keys       bigint check (keys > 0),          -- how many; null for a condition
   digest     bytea not null check (octet_length(digest) = 32), -- SHA-256 over salt and content, see hold_content
   matter     text not null check (octet_length(matter) between 1 and 200),
   reason     text not null check (octet_length(reason) between 1 and 2000),
   placed_at  timestamptz not null default clock_timestamp(),
-  placed_by  text not null default session_user
+  placed_by  text not null default session_user,
+  placed_in  xid8 not null default pg_current_xact_id()
 );
 comment on table lapse.hold is 'Every legal hold; append-only, published.';
 comment on column lapse.hold.id is 'Number of the hold.';
 comment on column lapse.hold.table_oid is 'The table, or the partition.';
 comment on column lapse.hold.table_name is 'schema.table when it was placed, quoted where SQL wants it.';
-comment on column lapse.hold.relations is 'The table and its partitions as they were: one that is detached stays held.';
 comment on column lapse.hold.columns is '[{name, number, type}] of the columns that the condition reads.';
 comment on column lapse.hold.keys is 'How many keys are held; null for a condition.';
 comment on column lapse.hold.digest is 'SHA-256 over the salt and the content, which are in hold_content and hold_key.';
@@ -34,6 +34,7 @@ comment on column lapse.hold.matter is 'Code of the legal matter.';
 comment on column lapse.hold.reason is 'Why, as given with the command.';
 comment on column lapse.hold.placed_at is 'When it was placed.';
 comment on column lapse.hold.placed_by is 'The login that placed it.';
+comment on column lapse.hold.placed_in is 'The transaction that placed it: what was attached before cannot have been a part of the table meanwhile.';
 
 create table lapse.hold_state (
   id             bigint primary key,
@@ -43,7 +44,11 @@ create table lapse.hold_state (
   position       pg_lsn not null default pg_current_wal_insert_lsn(),
   changed_at     timestamptz not null default clock_timestamp(),
   changed_by     text not null default session_user,
-  reason         text not null check (octet_length(reason) <= 2000)
+  reason         text not null check (octet_length(reason) <= 2000),
+  table_oid      oid,
+  table_name     text,
+  columns        jsonb,
+  check (num_nulls(table_oid, table_name, columns) in (0, 3) and (table_oid is null or state = 'requested'))
 );
 create index on lapse.hold_state (hold, id);
 comment on table lapse.hold_state is 'Every change of a hold''s state; append-only, published. The last one is in force.';
@@ -55,6 +60,9 @@ comment on column lapse.hold_state.position is 'End of the log when the row was 
 comment on column lapse.hold_state.changed_at is 'When it changed.';
 comment on column lapse.hold_state.changed_by is 'The login that changed it.';
 comment on column lapse.hold_state.reason is 'Why, as given with the command.';
+comment on column lapse.hold_state.table_oid is 'The table that the hold was moved to; null where it was not.';
+comment on column lapse.hold_state.table_name is 'Its name then, quoted where SQL wants it.';
+comment on column lapse.hold_state.columns is 'Its columns that the condition reads, as in lapse.hold.';
 
 create table lapse.hold_content (
   hold      int primary key references lapse.hold,
@@ -83,17 +91,31 @@ create trigger append_only before update or delete or truncate on lapse.hold
 create trigger append_only before update or delete or truncate on lapse.hold_state
   for each statement execute function lapse.refuse_change();
 
--- enforced_holds are the holds that batches heed, with what they say.
-create function lapse.enforced_holds() returns table (hold int, table_oid oid, table_name text, relations oid[], columns jsonb, condition text)
+-- enforced_holds are the holds that batches heed, with what they say, and on which table each is. One is gone if its table is, unless it
+-- was released since that was known: somebody has said that nothing took the table's place. What was attached from transaction since on
+-- may have been below the table.
+create function lapse.enforced_holds()
+returns table (hold int, table_oid oid, table_name text, columns jsonb, condition text, gone boolean, since bigint)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $lapse$
 #variable_conflict use_column
 begin
   return query
-  select h.id, h.table_oid, h.table_name, h.relations, h.columns, c.condition
+  select h.id, n.table_oid, n.table_name, n.columns, c.condition,
+         not exists (select from pg_class t where t.oid = n.table_oid)
+           and not (s.state = 'releasing' and exists (select from lapse.hold_relation r
+                                                       where r.hold = h.id and r.relation = n.table_oid and r.ended and r.recorded_at <= s.changed_at)),
+         greatest(h.placed_in, (select y.xid from lapse.history y order by y.number desc limit 1))::text::bigint
     from lapse.hold h
-   cross join lateral (select s.state, s.enforced_until from lapse.hold_state s where s.hold = h.id order by s.id desc limit 1) s
+   cross join lateral (select s.state, s.enforced_until, s.changed_at from lapse.hold_state s where s.hold = h.id order by s.id desc limit 1) s
+   cross join lateral (
+     select m.table_oid, m.table_name, m.columns
+       from (select m.id, m.table_oid, m.table_name, m.columns from lapse.hold_state m where m.hold = h.id and m.table_oid is not null
+             union all
+             select 0, h.table_oid, h.table_name, h.columns) m
+      order by m.id desc
+      limit 1) n
     left join lapse.hold_content c on c.hold = h.id
    where s.state in ('requested', 'effective') or s.state = 'releasing' and s.enforced_until > clock_timestamp()
    order by h.id;
@@ -186,10 +208,9 @@ begin
     return false;
   end if;
   select array_agg(c.oid) into on_it
-    from lapse.hold h
-   cross join lateral unnest(h.table_oid || h.relations) r(oid)
-    join pg_class c on c.oid = r.oid
-   where h.id = may_ask.hold;
+    from (select distinct on (r.relation) r.relation, r.ended from lapse.hold_relation r where r.hold = may_ask.hold order by r.relation, r.id desc) r
+    join pg_class c on c.oid = r.relation
+   where not r.ended;
   if exists (select from pg_class c where c.oid = any (on_it) and c.relowner = deleter.owner) then
     return true;
   end if;
@@ -216,36 +237,27 @@ language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $lapse$
 declare
-  h      record;
-  leaves oid[];
-  whole  boolean;
-  parts  text[] := '{}';
+  h     record;
+  all_leaves oid[] := array(select l.relation from lapse.leaves(held_on.relation) l);
+  parts text[] := '{}';
 begin
-  for h in select * from lapse.enforced_holds() e where e.hold = any (held_on.holds) loop
-    select array_agg(l.relation order by l.relation) filter (where x.on_it), bool_and(x.on_it) into leaves, whole
-      from lapse.leaves(held_on.relation) l
-     cross join lateral (
-       select l.relation = h.table_oid or l.relation = any (h.relations)
-              or exists (select from pg_partition_ancestors(l.relation) a where a.relid = h.table_oid) as on_it
-     ) x;
-    continue when leaves is null;
+  for h in
+    select e.*, o.leaves, cardinality(o.leaves) = cardinality(all_leaves) as whole
+      from lapse.enforced_holds() e
+      join (select x.hold, array_agg(x.leaf order by x.leaf) as leaves from lapse.holds_on(all_leaves) x group by x.hold) o on o.hold = e.hold
+     where e.hold = any (held_on.holds)
+     order by e.hold
+  loop
     if h.condition is null then
       raise exception 'what hold % is on is gone from lapse.hold_content', h.hold using errcode = 'LP024';
     end if;
     -- A column that was made anew, renamed or given another type is not the one that the hold speaks of.
-    if exists (
-      select from jsonb_to_recordset(h.columns) w(name name, number int2, type text)
-       where not exists (select from pg_attribute a
-                          where a.attrelid = held_on.relation and a.attname = w.name and not a.attisdropped and format_type(a.atttypid, null) = w.type)
-          or exists (select from pg_class c where c.oid = h.table_oid)
-             and not exists (select from pg_attribute a
-                              where a.attrelid = h.table_oid and a.attname = w.name and a.attnum = w.number and not a.attisdropped)
-    ) then
-      raise exception 'the columns of % are not those that hold % was placed on: place it once more, then release hold %',
-        h.table_name, h.hold, h.hold using errcode = 'LP024';
+    if not lapse.same_columns(held_on.relation, h.columns, false)
+       or exists (select from pg_class c where c.oid = h.table_oid) and not lapse.same_columns(h.table_oid, h.columns, true) then
+      raise exception '%', lapse.hold_fault('changed', h.hold, h.table_name) using errcode = 'LP024';
     end if;
-    parts := parts || case when whole then format('(%s)', h.condition)
-                           else format('(t.tableoid = any (%L::pg_catalog.oid[]) and (%s))', leaves, h.condition) end;
+    parts := parts || case when h.whole then format('(%s)', h.condition)
+                           else format('(t.tableoid = any (%L::pg_catalog.oid[]) and (%s))', h.leaves, h.condition) end;
   end loop;
   return nullif(array_to_string(parts, ' or '), '');
 end
@@ -328,8 +340,9 @@ $lapse$;
 comment on function lapse.held_along is 'SQL that is true of the rows of a relation that would take held rows along; null where none would.';
 
 -- held is SQL that is true of the rows t of a relation that are held, or that would take held rows along; null where there are
--- none. The relation is a leaf of the policy's table, or the table. A hold whose table is not found any more under its name, or
--- whose columns are others, is refused: it must not come to match nothing.
+-- none. The relation is a leaf of the policy's table, or the table. A hold that would come to match nothing is refused: one whose name
+-- another table has, whose columns are others, or whose table is gone. What took the place of a table that is gone may be under any name
+-- and policy, so that one stops them all.
 create function lapse.held(policy int, version int, leaf oid) returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -339,7 +352,8 @@ declare
   roots oid[];
   along oid[];
   named int[];
-  swapped record;
+  wrong record;
+  sql   text;
 begin
   if not exists (select from lapse.enforced_holds()) then
     return null;
@@ -355,22 +369,25 @@ begin
   along := array(select r.relation from lapse.reach(own) r where r.deletes and not lapse.sets(held.policy, held.version));
   roots := array(select distinct coalesce(pg_partition_root(r.oid)::oid, r.oid) from unnest(along) r(oid));
   along := array(select unnest(along) union select a.relid from unnest(along) r(oid) cross join lateral pg_partition_ancestors(r.oid) a);
-  select e.hold, e.table_name into swapped
+  select e.hold, e.table_name into wrong
     from lapse.enforced_holds() e
     join pg_class c on c.oid = any (own || along) and c.oid <> e.table_oid
     join pg_namespace n on n.oid = c.relnamespace and format('%I.%I', n.nspname, c.relname) = e.table_name
    limit 1;
   if found then
-    raise exception '% is not the table that hold % was placed on: place it once more, then release hold %', swapped.table_name,
-      swapped.hold, swapped.hold using errcode = 'LP024';
+    raise exception '%', lapse.hold_fault('swapped', wrong.hold, wrong.table_name) using errcode = 'LP024';
   end if;
-  named := array(select e.hold from lapse.enforced_holds() e where e.table_oid = any (own || along) or e.relations && (own || along));
-  if named = '{}' then
-    return null;
+  named := array(select distinct o.hold from lapse.holds_on(own || along) o);
+  if named <> '{}' then
+    sql := nullif(concat_ws(' or ', lapse.held_on(held.leaf, named),
+      lapse.held_along(held.leaf, coalesce(pg_partition_root(held.leaf)::oid, held.leaf), roots, named,
+        lapse.deleter_of(held.policy, held.version))), '');
   end if;
-  return nullif(concat_ws(' or ', lapse.held_on(held.leaf, named),
-    lapse.held_along(held.leaf, coalesce(pg_partition_root(held.leaf)::oid, held.leaf), roots, named,
-      lapse.deleter_of(held.policy, held.version))), '');
+  select e.hold, e.table_name into wrong from lapse.enforced_holds() e where e.gone limit 1;
+  if found then
+    raise exception '%', lapse.hold_fault('gone', wrong.hold, wrong.table_name) using errcode = 'LP024';
+  end if;
+  return sql;
 end
 $lapse$;
 comment on function lapse.held is 'SQL that is true of the held rows of a leaf, or of the policy''s table; null where there are none.';

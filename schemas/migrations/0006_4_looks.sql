@@ -20,6 +20,7 @@ begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'only a member of % may look', {{.ExecutorText}} using errcode = 'insufficient_privilege';
   end if;
+  perform lapse.follow_holds();
   insert into lapse.looked as l (policy_id, at)
   select g.policy_id, clock_timestamp()
     from lapse.gate g

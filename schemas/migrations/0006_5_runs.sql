@@ -262,6 +262,7 @@ begin
   end if;
   leaves := array(select l.relation from lapse.leaves(root) l);
 
+  perform lapse.follow_holds();
   perform lapse.remove_shards(array(
     select s.id from lapse.shard s
      where s.policy_id = open_run.policy and not s.done

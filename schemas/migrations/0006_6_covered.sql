@@ -134,6 +134,7 @@ begin
                       where k.at >= date_trunc('day', h.at, 'UTC') and k.at <= h.at and (k.at, k.id) < (h.at, h.id)));
   looked_at := pg_current_wal_insert_lsn(); -- before the next statement's snapshot: what it does not see commits above
   covered := lapse.cover();
+  perform lapse.follow_holds();
   insert into lapse.heartbeat
     (system_identifier, database_oid, database, nonce, former, history, timeline, server_start, looked_at, fault, faults, covered)
   select lapse.system_identifier(), d.oid, d.datname, beat.nonce,

@@ -190,6 +190,7 @@ begin
   end if;
   known.why := case
     when shard.action <> 'drop_partition' or not shard.whole then 'the policy does not drop partitions'
+    when exists (select from lapse.enforced_holds() e where e.table_oid = claim.target) then 'a hold is on it by name'
     when shard.by_rows then 'it could not be dropped before in this run'
     when shard.tries >= 5 then 'somebody held a lock on it in several runs'
     when exists (select from lapse.intruders(array[claim.target], false) i where i.class in ('pg_trigger'::regclass, 'pg_rewrite'::regclass))
@@ -355,7 +356,7 @@ begin
     full join (
       select k.oid from pg_class k
        where k.relnamespace = (select n.oid from pg_namespace n where n.nspname = 'lapse')
-         and k.relname in ('batch', 'batch_result', 'dropped', 'policy', 'policy_state', 'heartbeat', 'covered', 'hold', 'hold_state')
+         and k.relname in ('batch', 'batch_result', 'dropped', 'policy', 'policy_state', 'heartbeat', 'covered', 'hold', 'hold_state', 'hold_relation')
     ) c on c.oid = m.prrelid
    where m.prrelid is null or c.oid is null
    order by m.prrelid nulls first, c.oid

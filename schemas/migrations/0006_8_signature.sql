@@ -449,6 +449,7 @@ begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'only a member of % may look', {{.ExecutorText}} using errcode = 'insufficient_privilege';
   end if;
+  perform lapse.follow_holds();
   foreach leaf in array acquaint.leaves loop
     if not exists (select from lapse.familiar(acquaint.policy, acquaint.version, leaf)) then
       perform lapse.keep(acquaint.policy, acquaint.version, leaf);

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"lapse/schemas"
+)
+
+func (a *app) holdMoveCommand() *cobra.Command {
+	var to, reason string
+	cmd := &cobra.Command{
+		Use:   "move HOLD --to TABLE --reason TEXT",
+		Short: "Say which table took the place of a held one",
+		Long: `Moves a hold to the table that took the place of its own: one that was made anew under another name, or what a partition was split
+into. It is on the same keys there, or under the same condition; the columns that it reads must be there with the same types. What it
+was on before, as far as it still exists, stays held.
+
+Every batch that begins from then on heeds it. The command returns when no batch that did not see that can commit any more. A hold of
+which the rows are in several tables now is moved to the partitioned table above them, or placed once more on each.`,
+		Example: `  lapse hold move 3 --to shop.orders_v2 --reason "orders was made anew, ticket 4711"`,
+		Args:    oneHold("move"),
+		RunE: a.does(func(cmd *cobra.Command, args []string) error {
+			id, err := holdNumber(args[0])
+			switch {
+			case err != nil:
+				return err
+			case to == "":
+				return wrongUsage("name the table that the rows are in now: --to SCHEMA.TABLE")
+			case strings.TrimSpace(reason) == "":
+				return wrongUsage("say why the hold moves: --reason TEXT")
+			}
+			if err := checkReason(reason); err != nil {
+				return err
+			}
+			return a.moveHold(cmd.Context(), id, to, reason)
+		}),
+	}
+	cmd.Flags().StringVar(&to, "to", "", "schema and name of the `table`, or of a partition")
+	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the record")
+	a.jsonFlag(cmd)
+	return cmd
+}
+
+func (a *app) moveHold(ctx context.Context, id schemas.HoldID, to, reason string) error {
+	owner, _, err := a.openOwner(ctx, "lapse hold")
+	if err != nil {
+		return err
+	}
+	defer closeConn(owner.Conn)
+	if err := owner.MoveHold(ctx, id, to, reason); err != nil {
+		return holdError(err)
+	}
+	r, err := readHold(ctx, owner, id)
+	if err != nil {
+		return err
+	}
+	if a.asJSON {
+		return a.printJSON(r)
+	}
+	_, err = fmt.Fprintf(a.out, "%s\nevery batch that commits above %s has heeded it there\n", holdLine(r), r.EffectiveAt)
+	return err
+}
