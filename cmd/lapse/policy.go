@@ -78,6 +78,7 @@ type policyLine struct {
 	Table        string                `json:"table"`
 	Reason       string                `json:"reason,omitempty"` // why it is in its state, as it was said
 	LastRun      *lastRun              `json:"last_run,omitempty"`
+	Looked       *time.Time            `json:"looked_at"`             // when it was last found that nothing is due, if that is known and no run came after
 	Next         *time.Time            `json:"next_run,omitempty"`    // of an armed policy
 	Lag          float64               `json:"lag_seconds,omitempty"` // for how long a run has been due that is not over
 	HeldBack     schemas.PolicyVersion `json:"held_back"`             // the version that waits for a yes; 0 for none
@@ -202,6 +203,12 @@ func readPolicies(ctx context.Context, conn *pgx.Conn) (*policyList, error) {
 		if p.Tripped != nil {
 			line.Tripped, line.TrippedAt = p.Tripped.Error(), &p.Tripped.At
 		}
+		if line.LastRun, err = readLastRun(ctx, conn, p.ID); err != nil {
+			return nil, err
+		}
+		if !p.LookedAt.IsZero() && (line.LastRun == nil || p.LookedAt.After(line.LastRun.Started)) {
+			line.Looked = &p.LookedAt
+		}
 		if p.State == schemas.Armed {
 			next, lag, err := nextRun(p, l.at)
 			if err != nil {
@@ -213,9 +220,6 @@ func readPolicies(ctx context.Context, conn *pgx.Conn) (*policyList, error) {
 			if line.Aside, err = readAside(ctx, conn, p.LastRun.ID); err != nil {
 				return nil, err
 			}
-		}
-		if line.LastRun, err = readLastRun(ctx, conn, p.ID); err != nil {
-			return nil, err
 		}
 		l.lines = append(l.lines, line)
 	}

@@ -68,6 +68,9 @@ func (s *status) text() (string, error) {
 			last = short(s.At.Sub(p.LastRun.Started)) + " ago"
 			_, rows = p.LastRun.text()
 		}
+		if p.Looked != nil {
+			last = "looked " + short(s.At.Sub(*p.Looked)) + " ago"
+		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Policy, onOneLine(p.state()), last, onOneLine(rows), p.lag(), p.next(s.At), onOneLine(p.Table))
 	}
 	if err := w.Flush(); err != nil {

@@ -140,7 +140,8 @@ func (s *Settings) fromVariables(env Environment, oneLogin bool) error {
 		name string
 		into *ConnString
 	}{
-		{"LAPSE_DATABASE_URL_OWNER", &s.Database.Owner}, {"LAPSE_DATABASE_URL_EXECUTOR", &s.Database.Executor},
+		{"LAPSE_DATABASE_URL_OWNER", &s.Database.Owner},
+		{"LAPSE_DATABASE_URL_EXECUTOR", &s.Database.Executor},
 		{"LAPSE_DATABASE_URL_AUDITOR", &s.Database.Auditor},
 	} {
 		if url := env.get(login.name); url != "" && !oneLogin {
