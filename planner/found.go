@@ -19,7 +19,8 @@ type found struct {
 	DueIs    Count           `json:"due_is"`
 	Oldest   *time.Time      `json:"-"` // in a column of its own: JSON's texts cannot be read where they are before Christ
 	Newest   *time.Time      `json:"-"`
-	Held     *int64          `json:"held"` // nil where nothing was counted
+	Held     *int64          `json:"held"`  // nil where nothing was counted
+	Ahead    *float64        `json:"ahead"` // seconds; nil where no index tells, or nothing lies near to now
 	Leaf     uint32          `json:"leaf,string"`
 	Plan     json.RawMessage `json:"plan"`
 	Explain  string          `json:"explained"`
@@ -66,6 +67,7 @@ func (s *surveyor) take(f *found) error {
 	s.takeHeld(f)
 	v.Ranges = max(mostRanges(cutSpans(f.Spans, rangesOfLeaf)), 1)
 	v.Oldest, v.Newest = utc(f.Oldest), utc(f.Newest)
+	s.readLocal(f)
 	for _, c := range f.Cascades {
 		cascade := Cascade{Table: c.Table, Rows: c.Rows, NotCounted: c.Why}
 		if c.Rows != nil {

@@ -227,8 +227,10 @@ func (d *Definition) surveyText(schema, name, inspect, held, pick string) (strin
 	if d.certain() {
 		likely = narrow // the exact condition is the same rows, and PostgreSQL expects half of them
 	}
+	local := expiry.LocalOf(d.Expire)
 	facts := map[string]any{
 		"Schema": schema, "Name": name, "Soft": d.Soft != nil, "Inspect": inspect, "Held": held, "Policy": d.Name, "Table": d.Table, "Followed": followed,
+		"Local":  local != nil && local.Type == expiry.Timestamp && local.Zone == "",
 		"Joined": d.joinedNames(), "Bound": boundOf(d.Expire, "at_cutoff"), "From": c.From(d.Table), "Instant": d.Expire.Instant(), "Batch": d.Batch,
 		"Ranged": d.ranged(), "Backlog": backlog(d.Batch), "Column": schemas.Literal(d.Expire.Order().Column), "Cast": d.Expire.Order().Cast,
 		"First": d.Expire.Order().SQL, "Condition": condition, "Likely": likely, "Pick": onLeaf(pick, "place"), "Looks": lookAhead * d.Batch, "Unread": nil,

@@ -29,7 +29,8 @@ type Survey struct {
 	HeldIs  Count                 `json:"held_is,omitempty"`    // "" where they were not counted, as of a policy that is not applied
 	Oldest  *time.Time            `json:"oldest_due,omitempty"` // the column's value, in UTC; nil where it would have to be looked for
 	Newest  *time.Time            `json:"newest_due,omitempty"`
-	Unread  *Unread               `json:"unread"` // nil where every value that is there can be read, or none was looked at
+	Unread  *Unread               `json:"unread"`               // nil where every value that is there can be read, or none was looked at
+	Local   *LocalTime            `json:"local_time,omitempty"` // nil: what is read has a zone, or is no column
 	// Cascades are the tables of which rows would go along, to any depth.
 	Cascades []Cascade `json:"cascades"`
 	Sets     string    `json:"sets,omitempty"` // the column that due rows get set, and stay; "" where they are deleted
@@ -210,6 +211,7 @@ type surveyor struct {
 	table      uint32
 	trusts     bool // code that would run was found by apply, and is trusted
 	refused    bool // counting needs a right that it has not
+	zones      []*time.Location
 	survey     Survey
 	accepted   int64   // rows that a person let go beside what the breaker lets through
 	rows       float64 // that the table has by the catalog, negative where it does not know
@@ -295,8 +297,12 @@ func (s *surveyor) count(call countAt) (*found, error) {
 	return f, err
 }
 
-// warn names foreign keys that a deletion would look through without an index, or that keep rows from going.
+// warn names foreign keys that a deletion would look through without an index, or that keep rows from going, and reads what a question about
+// local times is asked by.
 func (s *surveyor) warn(ctx context.Context, q Querier, leaves []Relation) error {
+	if err := s.localZones(ctx, q); err != nil {
+		return err
+	}
 	oids := []uint32{s.table}
 	for _, l := range leaves {
 		oids = append(oids, l.OID)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -25,6 +26,9 @@ What pauses, drops, observes or lengthens a policy comes first. It takes no lock
 works when the table is in use, no longer fits, or is gone. A policy in force whose table became unfit is reported, and keeps
 nothing else from being applied; the exit code is 3 then. A new policy, or one by which more falls due, on a table that is
 not fit refuses the whole file.
+
+Where the newest values of a column without a zone are hours from now, as if they were written in the database's own zone, it asks, and ends
+with 3 where nobody can be asked: zone: in the policy is the answer.
 
 A version by which more may fall due, than under the one in force or under what was armed last, is not armed by its file: it
 observes, held back, until --arm or "lapse policy arm" says yes. How many rows fall due, and how many newly, is counted before anything is written.
@@ -121,6 +125,9 @@ func (a *applier) apply(ctx context.Context, does *setup.Applier, changes setup.
 	case changes.Write() && a.dryRun:
 		return errNeedsPerson
 	case changes.Write():
+		if err := a.askZones(ctx, changes); err != nil {
+			return err
+		}
 		if err := a.confirm(ctx, a.yes, "apply this", "to look: --dry-run", "nothing was applied"); err != nil {
 			return err
 		}
@@ -132,6 +139,26 @@ func (a *applier) apply(ctx context.Context, does *setup.Applier, changes setup.
 	}
 	if changes.Unfit() {
 		return errNeedsPerson // who paused it knows
+	}
+	return nil
+}
+
+// askZones asks about local times that seem to be of another zone than they are read in. --yes is no answer to that, zone: in the file is.
+func (a *applier) askZones(ctx context.Context, changes setup.Changes) error {
+	for i := range changes {
+		n := changes[i].NewlyDue
+		if n == nil || n.Local == nil || n.Local.Question == "" {
+			continue
+		}
+		if !a.asJSON {
+			fmt.Fprintf(a.out, "question: policy %s: %s\n", changes[i].Policy, n.Local.Question)
+		}
+		if !a.asks || a.yes {
+			return errNeedsPerson
+		}
+		if err := a.confirm(ctx, false, "read "+n.Local.Column+" in UTC all the same", "", "nothing was applied"); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -21,6 +21,9 @@ func (a *applier) print(changes setup.Changes) {
 		}
 		if c.NewlyDue != nil {
 			fmt.Fprintf(a.out, "    %s\n", c.NewlyDue)
+			if local := c.NewlyDue.Local; local != nil {
+				fmt.Fprintf(a.out, "    %s\n", local)
+			}
 		}
 		if len(c.Publish) > 0 {
 			fmt.Fprintf(a.out, "  publish %s\n", strings.Join(c.Publish, ", "))

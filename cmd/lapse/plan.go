@@ -33,7 +33,8 @@ what is counted is counted with the rights of the table's owner. A policy with a
 
 Beyond a million rows, or a minute, a count is an estimate and says so; --exact counts all.
 
-Exit codes: 2 when the file has mistakes, 3 when a policy could not be counted, or would stop and ask.`,
+Exit codes: 2 when the file has mistakes, 3 when a policy could not be counted, or would stop and ask,
+or seems to read local times by the wrong zone.`,
 		Example: `  lapse plan -f policies.yaml
   lapse plan
   lapse plan sessions-30d --sql --at 2026-12-24T00:00:00Z`,
@@ -119,7 +120,9 @@ func (c *surveyor) run(ctx context.Context) error {
 	switch {
 	case len(mistakes) > 0:
 		return mistakes
-	case slices.ContainsFunc(plans, func(p plan) bool { return p.Trouble != "" || p.Breaker.WouldTrip }):
+	case slices.ContainsFunc(plans, func(p plan) bool {
+		return p.Trouble != "" || p.Breaker.WouldTrip || p.Local != nil && p.Local.Question != ""
+	}):
 		return errNeedsPerson
 	}
 	return nil

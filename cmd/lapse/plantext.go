@@ -75,6 +75,12 @@ func (c *surveyor) printCounts(s *planner.Survey) {
 	if s.Unread != nil && s.Unread.Rows > 0 {
 		c.line("unread", "%s", s.Unread)
 	}
+	if s.Local != nil {
+		c.line("zone", "%s", s.Local)
+		if s.Local.Question != "" {
+			c.line("question", "%s", s.Local.Question)
+		}
+	}
 	for _, cascade := range s.Cascades {
 		if cascade.Rows == nil {
 			c.line("cascade", "rows of %s, not counted: %s", cascade.Table, cascade.NotCounted)

@@ -65,8 +65,12 @@ func (e *examination) checkPolicy(ctx context.Context, p *planner.InForce) ([]Fi
 		found = append(found, one(Fail, []string{fmt.Sprintf("alter table %s drop constraint %s", k.Child, k.Constraint)},
 			"foreign key %s of %s has the column that the policy sets, and rows are not set", k.Constraint, k.Child)...)
 	}
-	if len(found) == 0 {
-		return ok("%s, version %d, %s: %s is fit", p.Name, p.Version, p.State, p.TableName), nil
+	local := p.Definition.LocalTime(e.Now())
+	if local != nil {
+		found = append(found, ok("%s: %s", p.TableName, local)...)
+	}
+	if !slices.ContainsFunc(found, func(f Finding) bool { return f.Grade != OK }) {
+		return append(ok("%s, version %d, %s: %s is fit", p.Name, p.Version, p.State, p.TableName), found...), nil
 	}
 	return found, nil
 }

@@ -24,6 +24,8 @@ type NewlyDue struct {
 	NotCounted string     `json:"not_counted,omitempty"`
 	FirstRun   *time.Time `json:"first_run,omitempty"` // if it is armed now
 
+	Local *planner.LocalTime `json:"local_time,omitempty"`
+
 	policy schemas.PolicyName
 }
 
@@ -102,7 +104,7 @@ func (a *Applier) count(ctx context.Context, c *Change) error {
 	} else if err == nil {
 		n.FirstRun = &next.At // at once
 	}
-	n.Due, n.DueIs, n.Oldest = next.Due, next.DueIs, next.Oldest
+	n.Due, n.DueIs, n.Oldest, n.Local = next.Due, next.DueIs, next.Oldest, next.Local
 	if next.Unread != nil && next.Unread.Rows > 0 {
 		c.Warnings = append(c.Warnings, next.Unread.String())
 	}

@@ -59,7 +59,7 @@ func (a *Age) Recall(former Kind) Kind {
 // MoreThan is false for the same column, read in the same zone, and a time that is certainly no shorter.
 func (a *Age) MoreThan(former Kind) bool {
 	was, same := former.(*Age)
-	return !same || a.Moment != was.Moment || a.After.MayBeShorter(was.After)
+	return !same || a.reading() != was.reading() || a.After.MayBeShorter(was.After)
 }
 
 // Fields are the entry's keys, and what the column is.
@@ -76,7 +76,7 @@ func (a *Age) Fields() []Field {
 // Bound counts back from the cutoff: days and hours exactly, months with some days of slack, in which rows are not due.
 func (a *Age) Bound(cutoff string) Bound {
 	b := a.limit(a.After.before(cutoff))
-	b.Exact = a.After.Months == 0 && a.Zone == ""
+	b.Exact = a.After.Months == 0 && a.inUTC()
 	b.Settled = settled(b.Exact)
 	b.OutOfRange = beforeTheCalendar(a.After)
 	return b

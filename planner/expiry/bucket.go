@@ -91,7 +91,7 @@ func (b *Bucket) Recall(former Kind) Kind {
 // MoreThan is false for the same column, read in the same zone, and a span and a time that are certainly no shorter.
 func (b *Bucket) MoreThan(former Kind) bool {
 	was, same := former.(*Bucket)
-	return !same || b.Moment != was.Moment || b.Span.MayBeShorter(was.Span) || b.After.MayBeShorter(was.After)
+	return !same || b.reading() != was.reading() || b.Span.MayBeShorter(was.Span) || b.After.MayBeShorter(was.After)
 }
 
 // Fields are the entry's keys, and what the column is.
@@ -104,7 +104,7 @@ func (b *Bucket) Fields() []Field {
 // Bound counts back from the cutoff by both.
 func (b *Bucket) Bound(cutoff string) Bound {
 	limit := b.limit(b.Span.before(b.After.before(cutoff)))
-	limit.Exact = b.Span.Months == 0 && b.After.Months == 0 && b.Zone == ""
+	limit.Exact = b.Span.Months == 0 && b.After.Months == 0 && b.inUTC()
 	limit.Settled = settled(limit.Exact)
 	limit.OutOfRange = beforeTheCalendar(b.After)
 	return limit

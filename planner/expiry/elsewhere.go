@@ -41,7 +41,7 @@ func Elsewhere(k Kind) (due *schemas.Due, why string) {
 func (m *Moment) elsewhere(after ...Interval) (*schemas.Due, string) {
 	due := &schemas.Due{Column: m.Column, After: periods(after...)}
 	switch {
-	case m.Zone != "" && m.Zone != "UTC":
+	case !m.inUTC():
 		return nil, "the rules of zone " + m.Zone + " are not the same on every machine"
 	case m.Type == Timestamptz:
 		due.As = schemas.DueInstant

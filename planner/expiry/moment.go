@@ -27,7 +27,7 @@ type Moment struct {
 	Column string     `json:"column"`
 	Number int16      `json:"number"` // in the table
 	Type   ColumnType `json:"type"`
-	Zone   string     `json:"zone,omitempty"` // for columns without one; "" is UTC
+	Zone   string     `json:"zone,omitempty"` // for columns without one; "" is UTC, which nobody has stated
 	// Generated says that the table computes the column from others.
 	Generated bool `json:"generated,omitempty"`
 
@@ -36,11 +36,33 @@ type Moment struct {
 
 // momentOf is the moment that an entry names.
 func momentOf(e Entry) Moment {
-	m := Moment{Column: e["column"], Zone: e["zone"]}
-	if m.Zone == "UTC" {
+	return Moment{Column: e["column"], Zone: e["zone"]}
+}
+
+// inUTC reports whether a local time is read in UTC.
+func (m *Moment) inUTC() bool { return m.Zone == "" || m.Zone == "UTC" }
+
+// reading is the moment without what makes no difference to how it is read.
+func (m Moment) reading() Moment {
+	if m.inUTC() {
 		m.Zone = ""
 	}
 	return m
+}
+
+// LocalOf is the column without a zone that a kind reads; nil if it reads none.
+func LocalOf(k Kind) *Moment {
+	if l, reads := k.(interface{ local() *Moment }); reads {
+		return l.local()
+	}
+	return nil
+}
+
+func (m *Moment) local() *Moment {
+	if m.Type == Timestamp || m.Type == Date {
+		return m
+	}
+	return nil
 }
 
 // checkMoment says what is wrong with an entry's column and zone.
@@ -116,7 +138,7 @@ func (*Moment) Scaffold(string) string { return "" }
 // limit is the bound of a column of which every due value is at or before an instant, given as SQL. It leaves -infinity out too:
 // some drivers write that where a program has set no time, into millions of rows that no batch should look at.
 func (m *Moment) limit(instant string) Bound {
-	if m.Zone != "" && m.Zone != "UTC" {
+	if !m.inUTC() {
 		instant += " + interval " + schemas.Literal(zoneSlack)
 	}
 	switch m.Type {
@@ -138,10 +160,12 @@ func (m *Moment) onRecord() Column { return Column{m.Column, m.Number, m.Type} }
 
 // recall takes number and type from the record if it is the same column, read in the same zone.
 func (m *Moment) recall(former Moment) bool {
-	if m.Column != former.Column || m.Zone != former.Zone {
+	stated := m.Zone
+	if m.Column != former.Column || m.reading().Zone != former.reading().Zone {
 		return false
 	}
 	*m = former
+	m.Zone = stated
 	return true
 }
 
@@ -156,7 +180,7 @@ func (m *Moment) resolve(ctx context.Context, db DB, t Table) ([]Problem, error)
 	if problem != "" {
 		return []Problem{{"column", problem}}, nil
 	}
-	if m.Zone == "" {
+	if m.inUTC() {
 		return nil, nil
 	}
 	if m.Type == Timestamptz {

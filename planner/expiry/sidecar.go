@@ -242,7 +242,7 @@ func (s *Sidecar) Recall(former Kind) Kind {
 // MoreThan is false for the same column of the same registry, and a time that is certainly no shorter.
 func (s *Sidecar) MoreThan(former Kind) bool {
 	was, same := former.(*Sidecar)
-	return !same || s.OID != was.OID || s.Moment != was.Moment || !slices.Equal(s.Key, was.Key) || s.After.MayBeShorter(was.After)
+	return !same || s.OID != was.OID || s.reading() != was.reading() || !slices.Equal(s.Key, was.Key) || s.After.MayBeShorter(was.After)
 }
 
 // Fields are the entry's keys, and what was found.

@@ -120,7 +120,7 @@ func (l *TTL) Recall(former Kind) Kind {
 // MoreThan is false for the same columns, read in the same zone, and no default or one that is certainly no shorter.
 func (l *TTL) MoreThan(former Kind) bool {
 	was, same := former.(*TTL)
-	if !same || !slices.Equal(l.Columns(), was.Columns()) || l.Zone != was.Zone {
+	if !same || !slices.Equal(l.Columns(), was.Columns()) || l.reading().Zone != was.reading().Zone {
 		return true
 	}
 	return l.Default != nil && (was.Default == nil || l.Default.MayBeShorter(*was.Default))

@@ -469,7 +469,7 @@ $lapse$;
 -- estimate. Rows that are held are counted by themselves. Of the largest partition it looks through so many rows (null: all; 0: none) for
 -- values that cannot be read. It returns counts, instants, plans and patterns, never values.
 create function lapse.survey_9_2(at_cutoff timestamptz, at_most bigint, look_through bigint)
-returns table (due bigint, due_is text, oldest timestamptz, newest timestamptz, seen pg_snapshot, leaf oid, plan json, explained text, cascades json, spans json, held bigint, unread json)
+returns table (due bigint, due_is text, oldest timestamptz, newest timestamptz, seen pg_snapshot, leaf oid, plan json, explained text, cascades json, spans json, held bigint, unread json, ahead float8)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'
@@ -555,6 +555,17 @@ select t.ctid as at, t."at" as k1, t."id" as k2
     newest := null;
     if at_most > 0 and plan::text ~ '"Index Name"' and plan::text !~ '"Node Type": "(Sort|Incremental Sort)"' then
       execute 'select (t."at" at time zone ''UTC'') ' || rest || ' order by t."at" limit 1' into oldest using at_cutoff, bound;
+      perform lapse.pin();
+    end if;
+  end if;
+  -- Local times that are not in UTC are whole hours from now when they are written. How far the newest is from now, where an index has it.
+  if at_most is distinct from 0 then
+    pick := 'select extract(epoch from (t."at" at time zone ''UTC'') - clock_timestamp()) from public.events as t
+ where t."at" between localtimestamp - interval ''26 hours'' and localtimestamp + interval ''26 hours'' order by t."at" desc limit 1';
+    execute 'explain (format json) ' || pick into line;
+    perform lapse.pin();
+    if line ~ '"Index Name"' and line !~ '"Node Type": "(Sort|Incremental Sort)"' then
+      execute pick into ahead;
       perform lapse.pin();
     end if;
   end if;
