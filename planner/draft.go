@@ -31,6 +31,8 @@ type Draft struct {
 	Connect func(ctx context.Context) (*pgx.Conn, error)
 	Roles   schemas.Roles
 	Fit     Fit
+	// Publishes says that apply publishes what policies delete from, so that whatever goes along by cascade must be fit for it too.
+	Publishes bool
 }
 
 // Proposal is a policy of a file, compared with the database.
@@ -47,15 +49,38 @@ func (d *Draft) Resolve(ctx context.Context, policies []policyfile.Policy) ([]Pr
 		for _, p := range policies {
 			proposal := Proposal{Policy: p}
 			r, err := Resolve(ctx, tx, p, d.Fit)
+			if err == nil && r.Definition.Table != "" {
+				err = d.fitToPublish(ctx, tx, r)
+			}
 			if err != nil && !errors.As(err, &proposal.Errors) {
 				return err
 			}
-			proposal.Resolved = r
+			if err == nil {
+				proposal.Resolved = r
+			}
 			all = append(all, proposal)
 		}
 		return nil
 	})
 	return all, err
+}
+
+// fitToPublish returns what apply would say of tables that go along by cascade and cannot be published, as errors of the file.
+func (d *Draft) fitToPublish(ctx context.Context, tx *draftTx, r *Resolved) error {
+	if !d.Publishes || d.Fit == nil {
+		return nil
+	}
+	doc := r.Policy.Document()
+	for _, table := range r.Published[min(1, len(r.Published)):] {
+		problem, err := d.Fit(ctx, tx, table.OID)
+		if err != nil {
+			return err
+		}
+		if problem != "" {
+			doc.Complain(r.Policy.Place("table"), "policy %s: %s", r.Policy.Name, problem)
+		}
+	}
+	return doc.Err()
 }
 
 // Survey surveys a policy that is not applied.

@@ -167,7 +167,7 @@ func (a *app) draft(s *config.Settings, command string, with map[string]string) 
 		Connect: func(ctx context.Context) (*pgx.Conn, error) {
 			return a.open(ctx, s, session{command: command, to: s.Database.Owner, superuser: true, with: with})
 		},
-		Roles: s.Roles, Fit: setup.Fit,
+		Roles: s.Roles, Fit: setup.Fit, Publishes: s.Audit == config.AuditRequired,
 	}
 }
 
