@@ -14,7 +14,7 @@ import (
 	"lapse/schemas"
 )
 
-// written is what programs make of an instant, by their own documentation and as they were seen to write it.
+// written is what programs make of an instant, by their own documentation; what PostgreSQL writes is also asked of the server.
 var written = []struct{ by, text, means string }{
 	{"Python: datetime.isoformat()", "2019-05-27T21:20:00.123456+00:00", "2019-05-27T21:20:00.123456Z"},
 	{"Python: str(datetime)", "2019-05-27 21:20:00.123456+05:30", "2019-05-27T15:50:00.123456Z"},
