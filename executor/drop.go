@@ -77,7 +77,6 @@ func (w *worker) dropFailed(ctx context.Context, t *turn, a *assignment, err err
 	w.metrics.failed(t.policy, PutAside.String())
 	end, err := w.putAside(ctx, t, a, err)
 	if end == turnShardOver {
-		t.shardDone()
 		return turnGoesOn, err
 	}
 	return end, err

@@ -115,13 +115,13 @@ func TestALockedPartitionHoldsUpNoOther(t *testing.T) {
 			t.Errorf("got %v, %v, want %v", end, err, want)
 		}
 	}
-	failed(turnShardWaits)
+	failed(turnShardOver)
 	failed(turnBlocked)
 	if by := m.lockedBy(); by.process != int32(holder.PgConn().PID()) { // #nosec G115 -- a process id
 		t.Errorf("the partition is locked by %+v, want process %d", by, holder.PgConn().PID())
 	}
 	m.through(w.policy, w.a.shard, o, &result{}, time.Second)
-	failed(turnShardWaits)
+	failed(turnShardOver)
 	if _, err := holder.Exec(t.Context(), "rollback; begin; lock table visits_1 in share mode"); err != nil {
 		t.Fatal(err)
 	}

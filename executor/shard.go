@@ -50,11 +50,7 @@ func (w *worker) shard(ctx, work context.Context, t *turn, l *lease) (end turnEn
 			return end, err
 		}
 		done, end, err := batch(work, t, a, limit, answer.Verdict == guard.Go)
-		if end == turnShardWaits {
-			return turnGoesOn, nil
-		}
 		if end == turnShardOver {
-			t.shardDone()
 			return turnGoesOn, nil
 		}
 		if err != nil || end != turnGoesOn {

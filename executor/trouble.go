@@ -33,7 +33,7 @@ func (w *worker) failed(ctx context.Context, t *turn, a *assignment, o order, er
 	case Retry:
 		if schemas.StateOf(err) == schemas.SQLStateLockNotAvailable && t.memory.othersFirst() {
 			w.log.Log(ctx, t.memory.inTheWay(), "somebody holds a lock; other shards go first", "policy", t.policy.Name, "relation", a.leaf)
-			return turnShardWaits, nil
+			return turnShardOver, nil
 		}
 	}
 	return w.trouble(t, err, o.limit)
@@ -58,6 +58,7 @@ func (w *worker) putAside(ctx context.Context, t *turn, a *assignment, cause err
 	if err != nil {
 		return w.trouble(t, err, 1)
 	}
+	t.shardDone()
 	if state == schemas.SQLStateLockNotAvailable {
 		t.memory.putAside(a.shard, nil)
 		w.log.Log(ctx, t.memory.inTheWay(), "somebody holds a lock; the shard is put aside", "policy", p.Name, "relation", a.leaf, "next_try", until)

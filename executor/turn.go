@@ -13,17 +13,16 @@ import (
 type turnEnd int
 
 const (
-	turnShardWaits turnEnd = iota - 3 // of one shard only: somebody has it locked, and the turn goes on with the others first
-	turnShardOver                     // of one shard only: it is put aside, and the turn goes on with the others
-	turnLeft                          // of one worker only, which is gone already: see alone
-	turnGoesOn                        // it has not ended, or another worker says how
-	turnElsewhere                     // what is left of the run is in others' hands
-	turnFinished                      // the run is over
-	turnMore                          // the turn's share is used up, or the executor is stopping
-	turnLimited                       // a limit of the policy's is reached: the next run, or the next window, goes on
-	turnRefused                       // a guard lets no batch run
-	turnBlocked                       // an error to be retried; the policy pauses
-	turnStopped                       // an error that stops the policy until its next scheduled time
+	turnShardOver turnEnd = iota - 2 // of one shard only: it is put aside, or waits for a lock, and the turn goes on with the others
+	turnLeft                         // of one worker only, which is gone already: see alone
+	turnGoesOn                       // it has not ended, or another worker says how
+	turnElsewhere                    // what is left of the run is in others' hands
+	turnFinished                     // the run is over
+	turnMore                         // the turn's share is used up, or the executor is stopping
+	turnLimited                      // a limit of the policy's is reached: the next run, or the next window, goes on
+	turnRefused                      // a guard lets no batch run
+	turnBlocked                      // an error to be retried; the policy pauses
+	turnStopped                      // an error that stops the policy until its next scheduled time
 )
 
 // turn is what one policy may do before the next has its turn, with all the workers that help. It opens or resumes the
