@@ -20,10 +20,10 @@ func newBacklogMetrics() backlogMetrics {
 	}
 	return backlogMetrics{
 		backlog:   gauge("expired_backlog_rows", "Rows that are due and there: what a run has not deleted yet of what it expects to, and at its end what it left."),
-		oldest:    gauge("oldest_expired_age_seconds", "How long the oldest row that the last run left had been due when it ended; 0 for none."),
+		oldest:    gauge("oldest_expired_age_seconds", "How long the oldest row has been due that the last run left, or that stays because something keeps the policy from deleting it; 0 for none."),
 		watermark: gauge("watermark_timestamp_seconds", "Nothing that fell due before was left when the last run ended."),
 		held:      gauge("rows_held", "Rows that were due and held when the last run ended."),
-		success:   gauge("last_success_timestamp_seconds", "When a run of the policy last ended with nothing in its way."),
+		success:   gauge("last_success_timestamp_seconds", "When a run of the policy last ended that tried all that was due, or a look found nothing; rows in quarantine do not matter."),
 	}
 }
 
@@ -60,6 +60,32 @@ func (b *backlogMetrics) ended(p *planner.InForce, st *Statistics, whole bool, n
 	if whole {
 		b.success.WithLabelValues(name, table).Set(seconds(now))
 	}
+}
+
+// stands takes down what is known of a policy outside its runs, by whichever process: after a start, while something keeps it from deleting,
+// and where others do the work. at says that this process is at a run, which says how far it is itself.
+func (b *backlogMetrics) stands(p *planner.InForce, at bool, now time.Time) {
+	name, table := string(p.Name), p.TableName
+	latest := func(g *prometheus.GaugeVec, t *time.Time) {
+		if t == nil || p.LookedAt.After(*t) {
+			t = &p.LookedAt
+		}
+		if !t.IsZero() {
+			g.WithLabelValues(name, table).Set(seconds(*t))
+		}
+	}
+	latest(b.success, p.Success)
+	latest(b.watermark, p.Watermark)
+	if p.Ended != nil && p.Ended.LeftHeld != nil {
+		b.held.WithLabelValues(name, table).Set(float64(*p.Ended.LeftHeld))
+	}
+	if at {
+		return
+	}
+	if due := p.Overdue(); due != nil {
+		b.backlog.WithLabelValues(name, table).Set(float64(due.Due))
+	}
+	b.oldest.WithLabelValues(name, table).Set(p.OverdueFor(now).Seconds())
 }
 
 // nothingDue takes down a look that found nothing.

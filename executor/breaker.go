@@ -65,6 +65,7 @@ func (w *worker) judge(ctx context.Context, t *turn) (turnEnd, error) {
 	if err := planner.TripBreaker(ctx, w.session.control, p, &j.Trip); err != nil {
 		return w.trouble(t, err, 1)
 	}
+	w.countStay(ctx, p)
 	a := guard.Tripped(p, &j.Trip)
 	w.metrics.limited(p, string(a.Reason))
 	w.log.Warn("what is due is not what was to be expected, and nothing is deleted", "policy", p.Name, "reason", a.Reason, "due", j.Due,

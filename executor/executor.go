@@ -95,6 +95,9 @@ type Executor struct {
 
 	progress sync.Mutex // one call of Config.Progress at a time
 
+	seeding sync.Mutex
+	seeded  bool // the counters have begun with what is on record
+
 	mu     sync.Mutex
 	known  map[versionKey]*policyMemory
 	warned bool // that the login is more than the executor's

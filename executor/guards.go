@@ -258,6 +258,13 @@ func (g *guards) saying(of schemas.PolicyName) said {
 	return own
 }
 
+// own returns what was answered last for a policy alone.
+func (g *guards) own(of schemas.PolicyName) said {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.said[of]
+}
+
 // skipped counts a turn that a due policy does not get.
 func (g *guards) skipped(p *planner.InForce, reason guard.Reason) {
 	g.metrics.skips.WithLabelValues(string(p.Name), p.TableName, string(reason)).Inc()

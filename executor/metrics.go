@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,6 +19,7 @@ type Metrics struct {
 	backlog                                              backlogMetrics
 	quarantined, oldestQuarantined                       *prometheus.GaugeVec
 	paused                                               prometheus.Gauge
+	stays                                                *prometheus.GaugeVec
 }
 
 // Outcomes of a batch: a label of batches_total.
@@ -56,6 +58,7 @@ func newMetrics() *Metrics {
 		batchSize:    gauge("batch_size", "Rows that the latest batch was allowed."),
 		state:        gauge("policy_state", "1 for the state the policy is in. stopped: by an error, until its next scheduled time.", "state"),
 		quarantined:  gauge("rows_quarantined", "Rows that could not be deleted and are in quarantine."),
+		stays:        gauge("held_back", "1 while due rows stay for that reason: breaker, held_back, limit, window, lock, quarantine, guard, clock or pause.", "reason"),
 		paused: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "lapse", Name: "paused", Help: "1 while every deletion in the database is paused, by a person or by the auditor's alarm.",
 		}),
@@ -77,7 +80,7 @@ func labels(more ...string) []string { return append([]string{"policy", "table"}
 
 // Collectors are to be registered by the caller.
 func (m *Metrics) Collectors() []prometheus.Collector {
-	return append(m.backlog.collectors(), m.quarantined, m.oldestQuarantined, m.deleted, m.cascaded, m.batches, m.skips, m.throttled, m.limits, m.batchSeconds, m.runSeconds, m.batchSize, m.state, m.paused)
+	return append(m.backlog.collectors(), m.quarantined, m.oldestQuarantined, m.deleted, m.cascaded, m.batches, m.skips, m.throttled, m.limits, m.batchSeconds, m.runSeconds, m.batchSize, m.state, m.paused, m.stays)
 }
 
 // committed counts a batch that is durable.
@@ -90,6 +93,17 @@ func (m *Metrics) committed(p *planner.InForce, done *result) {
 	m.batches.WithLabelValues(name, table, outcome).Inc()
 	m.deleted.WithLabelValues(name, table).Add(float64(done.deleted))
 	m.cascaded.WithLabelValues(name, table).Add(float64(done.cascaded))
+}
+
+// heldBack says for which reasons due rows of a policy stay.
+func (m *Metrics) heldBack(p *planner.InForce, stays []planner.Stay) {
+	for _, reason := range schemas.HeldBackReasons {
+		is := 0.0
+		if slices.ContainsFunc(stays, func(s planner.Stay) bool { return s.Reason == reason }) {
+			is = 1
+		}
+		m.stays.WithLabelValues(string(p.Name), p.TableName, string(reason)).Set(is)
+	}
 }
 
 // allPaused says whether every deletion is paused.
@@ -128,6 +142,7 @@ func (m *Metrics) forget(name schemas.PolicyName) {
 	m.state.DeletePartialMatch(of)
 	m.batchSize.DeletePartialMatch(of)
 	m.backlog.forget(name)
+	m.stays.DeletePartialMatch(of)
 	m.quarantined.DeletePartialMatch(of)
 	m.oldestQuarantined.DeletePartialMatch(of)
 }

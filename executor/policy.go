@@ -49,15 +49,17 @@ type policyMemory struct {
 	lockMet   bool            // somebody's lock was in the way, and no run has ended since without
 	heaps     map[uint32]bool // leaves whose batches go through their files
 	counts    runCounts
-	noIndex   string     // what is said of an index that is missing
-	indexedAt time.Time  // when it was looked for
-	open      bool       // this process has worked on the run of counts, and not seen its end
-	spoken    int        // what was logged of the run: sayBegins and its kin
-	logged    time.Time  // when the log said last how far it is
-	expected  int64      // rows that it is to delete; 0: not known
-	last      Statistics // what the run did by all executors, when somebody asked last
-	throttled string     // why batches were held back last in this run
-	share     float64    // of the time that a worker's batches had, at gentle pace, when the last one ended
+	noIndex   string // what is said of an index that is missing
+	// countTried is when what is due was counted last while the policy's rows stayed, and countNext when it may be again.
+	countTried, countNext time.Time
+	indexedAt             time.Time  // when it was looked for
+	open                  bool       // this process has worked on the run of counts, and not seen its end
+	spoken                int        // what was logged of the run: sayBegins and its kin
+	logged                time.Time  // when the log said last how far it is
+	expected              int64      // rows that it is to delete; 0: not known
+	last                  Statistics // what the run did by all executors, when somebody asked last
+	throttled             string     // why batches were held back last in this run
+	share                 float64    // of the time that a worker's batches had, at gentle pace, when the last one ended
 }
 
 // memory returns what is known of a policy's version.

@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -40,7 +39,8 @@ const (
 type reportLine struct {
 	policy        schemas.PolicyID
 	state, reason string
-	next          time.Time // try, of what is stopped or waits; zero: not known
+	held          schemas.HeldBack // why due rows stay, as far as only this process knows
+	next          time.Time        // try, of what is stopped or waits; zero: not known
 }
 
 // at reports whether this process has worked on a run, and not seen its end.
@@ -95,7 +95,7 @@ func (w *worker) signOff() {
 func (w *worker) reportLines(policies []planner.InForce, a *guard.Answer) []reportLine {
 	whole := reportLine{policy: processLine, state: atWork}
 	if a.Stops() {
-		whole.state, whole.reason = isWaiting, a.Detail
+		whole.state, whole.reason, whole.held = isWaiting, a.Detail, stopsAll(a).Reason
 	}
 	lines := []reportLine{whole}
 	working := w.scheduler.working()
@@ -107,7 +107,7 @@ func (w *worker) reportLines(policies []planner.InForce, a *guard.Answer) []repo
 		m := w.memory(p)
 		said := w.guards.saying(p.Name)
 		throttled, share, rows := m.pace()
-		line := reportLine{policy: p.ID}
+		line := reportLine{policy: p.ID, held: w.stays(p).Reason}
 		switch stopped := m.stop(); {
 		case stopped != nil:
 			line.state, line.reason, line.next = isStopped, stopped.Error(), m.paused()
@@ -116,7 +116,7 @@ func (w *worker) reportLines(policies []planner.InForce, a *guard.Answer) []repo
 		case said.verdict >= guard.Wait:
 			line.state, line.reason, line.next = isWaiting, said.text(), said.until
 		case throttled == throttleLock:
-			line.state, line.reason, line.next = isWaiting, throttleLock+": "+cmp.Or(m.lockedBy().String(), "somebody has a lock on the table or on a partition, or waits for one: pg_locks shows who"), m.paused()
+			line.state, line.reason, line.next = isWaiting, lockText(m), m.paused()
 		case !working[p.ID] && !m.at(p.Unfinished):
 			continue
 		case said.verdict == guard.Slow:
@@ -127,7 +127,7 @@ func (w *worker) reportLines(policies []planner.InForce, a *guard.Answer) []repo
 			line.next = m.paused()
 			line.state, line.reason = isWaiting, fmt.Sprintf("%s lets no more go in this minute, of all policies together", limitPass)
 		case throttled == limitRate:
-			line.state, line.reason = isSlow, fmt.Sprintf("%s: its rate lets %s go each second, of all executors together", limitRate, rowsOf(int64(p.Limits.Rate)))
+			line.state, line.reason = isSlow, rateText(p)
 		default:
 			line.state = isDeleting
 			if throttled == throttlePace {
@@ -145,14 +145,15 @@ func (w *worker) reportLines(policies []planner.InForce, a *guard.Answer) []repo
 // report replaces what a process says of itself.
 func (s *session) report(ctx context.Context, process string, lines []reportLine) error {
 	policies, states, reasons, tries := make([]int32, len(lines)), make([]string, len(lines)), make([]string, len(lines)), make([]*time.Time, len(lines))
+	held := make([]string, len(lines))
 	for i, l := range lines {
-		policies[i], states[i], reasons[i] = int32(l.policy), l.state, l.reason
+		policies[i], states[i], reasons[i], held[i] = int32(l.policy), l.state, l.reason, string(l.held)
 		if !l.next.IsZero() {
 			tries[i] = &l.next
 		}
 	}
 	var nothing any
-	if err := s.control.QueryRow(ctx, `select lapse.report($1, $2, $3, $4, $5)`, process, policies, states, reasons, tries).Scan(&nothing); err != nil {
+	if err := s.control.QueryRow(ctx, `select lapse.report($1, $2, $3, $4, $5, $6)`, process, policies, states, reasons, tries, held).Scan(&nothing); err != nil {
 		return fmt.Errorf("say what this process is at: %w", err)
 	}
 	return nil

@@ -236,13 +236,13 @@ func TestAStolenLoginCannotEndARunOrFillTheCatalogWithReports(t *testing.T) {
 		for what, statement := range map[string]string{
 			"write reports": "insert into lapse.worker values ('x', 0, 'x', 'x')", "take reports away": "delete from lapse.worker",
 			"write statistics": "update lapse.run set deleted = 7", "remove shards": "select lapse.remove_shards('{1}')",
-			"report as 200 processes": "select lapse.report('h' || g, '{0}', '{running}', '{\"\"}', '{null}') from generate_series(1, 200) g",
+			"report as 200 processes": "select lapse.report('h' || g, '{0}', '{running}', '{\"\"}', '{null}', '{\"\"}') from generate_series(1, 200) g",
 		} {
 			if _, err := thief.Exec(ctx, statement); err == nil {
 				t.Errorf("the executor's login may %s", what)
 			}
 		}
-		if _, err := thief.Exec(ctx, "select lapse.report('h', (select array_agg(g) from generate_series(0, 9999) g), array_fill('running'::text, '{10000}'), array_fill(repeat('ä', 9999), '{10000}'), array_fill('infinity'::timestamptz, '{10000}'))"); err != nil {
+		if _, err := thief.Exec(ctx, "select lapse.report('h', (select array_agg(g) from generate_series(0, 9999) g), array_fill('running'::text, '{10000}'), array_fill(repeat('ä', 9999), '{10000}'), array_fill('infinity'::timestamptz, '{10000}'), array_fill('clock'::text, '{10000}'))"); err != nil {
 			t.Error(err)
 		}
 		if n := one[int](t, db, "select count(*) from lapse.worker"); n != 2 {
@@ -251,7 +251,7 @@ func TestAStolenLoginCannotEndARunOrFillTheCatalogWithReports(t *testing.T) {
 		stranger := db.NewRole(t, "stranger")
 		conn := db.ConnectAs(t, stranger)
 		for _, statement := range []string{
-			"select lapse.report('h', '{0}', '{running}', '{\"\"}', '{null}')", "select lapse.rest_run(gen_random_uuid(), 'x')", "select lapse.note_due(gen_random_uuid(), 1)",
+			"select lapse.report('h', '{0}', '{running}', '{\"\"}', '{null}', '{\"\"}')", "select lapse.rest_run(gen_random_uuid(), 'x')", "select lapse.note_due(gen_random_uuid(), 1)",
 			"select lapse.close_run(gen_random_uuid(), 0, 0, 0, null)",
 		} {
 			if _, err := conn.Exec(ctx, statement); err == nil {

@@ -192,6 +192,7 @@ func (w *worker) read(ctx context.Context) error {
 	}
 	if policies != nil {
 		w.prune(ctx)
+		w.countStays(ctx, policies, &answer)
 	}
 	return nil
 }
@@ -205,10 +206,18 @@ func (w *worker) list(ctx context.Context) ([]planner.InForce, guard.Answer, err
 		return nil, answer, err
 	}
 	w.answered(&answer)
-	if answer.Reason == guard.Standby || answer.Reason == guard.NotInstalled {
+	if answer.Reason == guard.NotInstalled {
 		return nil, answer, nil
 	}
 	policies, err := planner.LoadInForce(work, w.session.control)
+	if answer.Reason == guard.Standby {
+		if err == nil { // what the primary did is read here too
+			w.seed(work)
+			w.observe(policies)
+			w.measureStays(policies, &answer)
+		}
+		return nil, answer, nil
+	}
 	if err != nil {
 		return nil, answer, err
 	}
@@ -224,9 +233,11 @@ func (w *worker) list(ctx context.Context) ([]planner.InForce, guard.Answer, err
 			w.log.Warn("policy stays arming", "policy", policies[i].Name, "error", stripped("advance", err))
 		}
 	}
+	w.seed(work)
 	for _, m := range w.observe(policies) {
 		w.ended(work, m.name, m.unseen())
 	}
+	w.measureStays(policies, &answer)
 	w.report(work, policies, &answer)
 	return policies, answer, nil
 }

@@ -39,6 +39,13 @@ type InForce struct {
 	Tripped     *Trip                 // nil while no breaker is open
 	Accepted    int64                 // due rows that the next run may delete whatever its breaker says
 	Quarantine  Quarantine
+	PutAside    int        // shards of the last run in which not even one row was found in time
+	Ended       *EndedRun  // the run that ended last; nil for none
+	Success     *time.Time // when a run last ended that tried all that was due; nil for never
+	Watermark   *time.Time // nothing that fell due before was left then, but for held rows; nil where that is not known
+	Counted     *Counted   // what is due while something keeps the policy from deleting it; nil where nobody counted
+	Latitude    time.Duration
+	Said        []Stay // why due rows stay, as executors say that are at work
 	Trouble     string // why the table is not the policy's any more, "" while it is
 
 	spec spec
@@ -105,19 +112,36 @@ type inForceRow struct {
 	Quarantined       int64
 	OldestQuarantined *time.Time
 	NextTry           *time.Time
+	PutAside          int
+	EndedAt           *time.Time
+	EndedLimited      *bool
+	LeftDue           *int64
+	LeftHeld          *int64
+	EndedWatermark    *time.Time
+	Success           *time.Time
+	Watermark         *time.Time
+	CountedAt         *time.Time
+	CountedDue        *int64
+	CountedExact      *bool
+	CountedOldest     *time.Time
+	Latitude          float64
+	SaidReasons       []schemas.HeldBack
+	SaidTexts         []string
 	TableNow          *string // the table's name, nil when it is gone
 }
 
-// LoadInForce returns every policy that is not dropped, by name. It needs no more than the executor's rights.
-func LoadInForce(ctx context.Context, q Querier) ([]InForce, error) {
-	rows, err := collect[inForceRow](ctx, q, `
-		select `+specColumns+`, g.state, g.hold_version, coalesce(since.at, p.made_at),
+// inForceSQL reads the policies that are not dropped. It needs no more than the executor's rights.
+const inForceSQL = `
+		select ` + specColumns + `, g.state, g.hold_version, coalesce(since.at, p.made_at),
 		       last.run, last.version, last.cutoff, last.started_at, coalesce(last.picked, 0), coalesce(last.version <> g.version and last.left_off, false),
 		       unfinished.run, unfinished.cutoff, unfinished.started_at,
 		       (select l.at from lapse.looked l where l.policy_id = g.policy_id and l.at <= clock_timestamp()), coalesce(g.held_back, 0), coalesce(last.left_behind, false),
 		       case when b.accepted is null then b.at end, b.due, b.table_rows, b.cause, b.compared,
 		       coalesce(case when b.accepted_at > coalesce(last.started_at, '-infinity') then b.accepted end, 0),
 		       coalesce(resting.entries, 0), resting.oldest, resting.next_try,
+		       coalesce(last.aside, 0), ended.ended_at, ended.limited, ended.left_due, ended.left_held, ended.watermark, success.ended_at, mark.watermark,
+		       counted.counted_at, counted.due, counted.exact, counted.oldest, coalesce(extract(epoch from (p.spec ->> 'latitude')::interval), 86400)::float8,
+		       said.reasons, said.texts,
 		       (select format('%I.%I', n.nspname, c.relname)
 		          from pg_class c join pg_namespace n on n.oid = c.relnamespace
 		         where c.oid = g.table_oid)
@@ -135,6 +159,7 @@ func LoadInForce(ctx context.Context, q Querier) ([]InForce, error) {
 		  left join lateral (
 		    select r.run, r.version, r.cutoff, r.started_at, (select sum(s.picked)::bigint from lapse.shard s where s.run = r.run) as picked,
 		           exists (select from lapse.shard s where s.run = r.run and (s.left_behind or s.aside and s.sqlstate = '55P03')) as left_behind,
+		           (select count(*)::int from lapse.shard s where s.run = r.run and s.aside and not s.done and s.sqlstate <> '55P03') as aside,
 		           r.lost_shards or exists (select from lapse.shard s where s.run = r.run and not s.done and not s.aside) as left_off
 		      from lapse.run r
 		     where r.policy_id = g.policy_id and r.number > coalesce(clock.after_run, 0)
@@ -149,6 +174,34 @@ func LoadInForce(ctx context.Context, q Querier) ([]InForce, error) {
 		     order by r.number desc
 		     limit 1
 		  ) unfinished on true
+		  left join lateral (
+		    select r.ended_at, r.ended_by is not null as limited, r.left_due, r.left_held, r.watermark
+		      from lapse.run r
+		     where r.policy_id = g.policy_id and r.ended_at is not null
+		     order by r.number desc
+		     limit 1
+		  ) ended on true
+		  left join lateral (
+		    select r.ended_at
+		      from (select o.run, o.number, o.ended_at, o.outcome from lapse.run o where o.policy_id = g.policy_id order by o.number desc limit 200) r
+		     where r.outcome = 'done' and r.ended_at is not null
+		       and not exists (select from lapse.shard s where s.run = r.run and s.aside and not s.done and s.sqlstate <> '55P03')
+		     order by r.number desc
+		     limit 1
+		  ) success on true
+		  left join lateral (
+		    select r.watermark
+		      from (select o.number, o.watermark from lapse.run o where o.policy_id = g.policy_id order by o.number desc limit 200) r
+		     where r.watermark is not null
+		     order by r.number desc
+		     limit 1
+		  ) mark on true
+		  left join lapse.looked counted on counted.policy_id = g.policy_id and counted.counted_at <= clock_timestamp()
+		 cross join lateral (
+		    select coalesce(array_agg(w.held_back order by w.at desc), '{}') as reasons, coalesce(array_agg(w.reason order by w.at desc), '{}') as texts
+		      from lapse.worker w
+		     where w.policy_id = g.policy_id and w.held_back <> '' and w.at > clock_timestamp() - interval '25 seconds'
+		  ) said
 		  left join lapse.breaker b on b.policy_id = g.policy_id and b.version = g.version
 		  left join (
 		    select q.policy_id, count(*) as entries, min(q.entered_at) as oldest, min(q.retry_at) as next_try
@@ -156,7 +209,11 @@ func LoadInForce(ctx context.Context, q Querier) ([]InForce, error) {
 		     group by q.policy_id
 		  ) resting on resting.policy_id = g.policy_id
 		 where g.state <> 'dropped'
-		 order by g.name`)
+		 order by g.name`
+
+// LoadInForce returns every policy that is not dropped, by name. It needs no more than the executor's rights.
+func LoadInForce(ctx context.Context, q Querier) ([]InForce, error) {
+	rows, err := collect[inForceRow](ctx, q, inForceSQL)
 	if err != nil {
 		return nil, fmt.Errorf("load the policies in force: %w", err)
 	}
@@ -190,6 +247,7 @@ func (r *inForceRow) inForce() (InForce, error) {
 	if r.Quarantined > 0 {
 		p.Quarantine = Quarantine{Rows: r.Quarantined, Oldest: *r.OldestQuarantined, NextTry: *r.NextTry}
 	}
+	r.ended(&p)
 	if r.LookedAt != nil {
 		p.LookedAt = *r.LookedAt
 	}

@@ -2,12 +2,14 @@ package planner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"lapse/planner/expiry"
+	"lapse/schemas"
 )
 
 // Remains is what is due under a policy and was not deleted.
@@ -29,18 +31,58 @@ func Remaining(ctx context.Context, conn *pgx.Conn, q Querier, p *InForce, at ti
 	if err := cleanSession(ctx, conn); err != nil {
 		return r, err
 	}
-	after, known := dueAfter(p.Definition.Expire)
-	err = givingWay(ctx, conn, q, func() error {
-		return conn.QueryRow(ctx, "select s.due, s.held, s.due_is = 'exact' and s.held <= $2, case when $3 then s.oldest + (select sum(a::interval) from unnest($4::text[]) a) end from "+SurveyFunction(p.ID, p.Version)+"($1, $2, 0) s",
-			pgx.QueryExecModeDescribeExec, at, int64(mostRemains), known, after).Scan(&r.Due, &r.Held, &r.Exact, &r.Oldest)
-	})
-	if err != nil {
-		err = fmt.Errorf("count what is left under policy %s: %w", p.Name, err)
+	err = p.remains(ctx, conn, q, at, mostRemains, &r)
+	if cleaned := cleanSession(ctx, conn); err == nil {
+		err = cleaned
+	}
+	return r, err
+}
+
+// mostStaying is how far Staying counts, and stayTimeout how long it may take: it is asked again and again while nothing is deleted.
+const (
+	mostStaying = 10_000
+	stayTimeout = "2s"
+)
+
+// Staying counts what is due under a policy that something keeps from deleting it: as Remaining, no further than mostStaying, and whoever
+// has the table locked is not waited for. What takes too long is PostgreSQL's estimate.
+func Staying(ctx context.Context, conn *pgx.Conn, q Querier, p *InForce, at time.Time) (r Remains, err error) {
+	if err := cleanSession(ctx, conn); err != nil {
+		return r, err
+	}
+	_, err = conn.Exec(ctx, "set statement_timeout = '"+stayTimeout+"'; set lock_timeout = '"+judgeLockTimeout+"'", pgx.QueryExecModeSimpleProtocol)
+	if err == nil {
+		err = p.remains(ctx, conn, q, at, mostStaying, &r)
+		if schemas.StateOf(err) == schemas.SQLStateQueryCanceled && !errors.Is(err, ErrAwaited) {
+			err = p.remains(ctx, conn, q, at, 0, &r)
+		}
 	}
 	if cleaned := cleanSession(ctx, conn); err == nil {
 		err = cleaned
 	}
 	return r, err
+}
+
+// TakeDown keeps what Staying found, for status and metrics. Durable when it returns, unless q is a transaction.
+func (r *Remains) TakeDown(ctx context.Context, q Querier, p *InForce) error {
+	var nothing any
+	if err := q.QueryRow(ctx, `select lapse.counted($1, $2, $3, $4, $5)`, p.ID, p.Version, r.Due, r.Exact, r.Oldest).Scan(&nothing); err != nil {
+		return fmt.Errorf("take down what is due under policy %s: %w", p.Name, err)
+	}
+	return nil
+}
+
+// remains asks the survey function of a policy, in a session made clean.
+func (p *InForce) remains(ctx context.Context, conn *pgx.Conn, q Querier, at time.Time, most int64, r *Remains) error {
+	after, known := dueAfter(p.Definition.Expire)
+	err := givingWay(ctx, conn, q, func() error {
+		return conn.QueryRow(ctx, "select s.due, coalesce(s.held, 0), s.due_is = 'exact' and coalesce(s.held, 0) <= $2, case when $3 then s.oldest + (select sum(a::interval) from unnest($4::text[]) a) end from "+SurveyFunction(p.ID, p.Version)+"($1, $2, 0) s",
+			pgx.QueryExecModeDescribeExec, at, most, known, after).Scan(&r.Due, &r.Held, &r.Exact, &r.Oldest)
+	})
+	if err != nil {
+		return fmt.Errorf("count what is left under policy %s: %w", p.Name, err)
+	}
+	return nil
 }
 
 // dueAfter is how long after the instant that rows are ordered by they fall due. false: that differs from row to row.

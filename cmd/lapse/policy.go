@@ -89,8 +89,48 @@ type policyLine struct {
 	Trouble      string                `json:"trouble,omitempty"`
 	Aside        *asideShards          `json:"put_aside,omitempty"`
 	Quarantine   *restingRows          `json:"quarantine,omitempty"`
+	Stays        []planner.Stay        `json:"held_back_by"` // why due rows stay
+	Overdue      *overdue              `json:"overdue,omitempty"`
 
 	remedy string // what to do about Trouble, where that does not say it
+}
+
+// overdue is what is known of the due rows of a policy.
+type overdue struct {
+	Due       int64      `json:"due"`
+	Exact     bool       `json:"exact"` // otherwise there are more, or PostgreSQL expects as many
+	Oldest    *time.Time `json:"oldest_due,omitempty"`
+	Seconds   float64    `json:"seconds"` // since the oldest fell due
+	CountedAt time.Time  `json:"counted_at"`
+}
+
+// overdueOf is what is known of the due rows of a policy; nil where nothing is.
+func overdueOf(p *planner.InForce, now time.Time) *overdue {
+	o := p.Overdue()
+	if o == nil {
+		return nil
+	}
+	return &overdue{o.Due, o.Exact, o.Oldest, p.OverdueFor(now).Seconds(), o.At}
+}
+
+// text is for a person; "" where there is nothing to say.
+func (o *overdue) text() string {
+	if o == nil || o.Due == 0 {
+		return ""
+	}
+	text := counted(o.Due, "row")
+	if !o.Exact {
+		text = "at least " + text
+	}
+	if o.Due == 1 {
+		text += " is due"
+	} else {
+		text += " are due"
+	}
+	if o.Seconds > 0 {
+		text += ", the oldest for " + short(time.Duration(o.Seconds*float64(time.Second)))
+	}
+	return text
 }
 
 // restingRows are the rows of a policy that could not be deleted.
@@ -134,13 +174,16 @@ func (a *asideShards) text() string {
 // notes are what a person should know, for the table.
 func (l *policyLine) notes() []string {
 	var notes []string
-	if l.HeldBack != 0 {
-		notes = append(notes, fmt.Sprintf("held back, more falls due than before: `lapse policy arm %s` says yes", l.Policy))
+	for _, stay := range l.Stays {
+		if stay.Reason == schemas.HeldByPause && l.PausedForAll {
+			continue // it is said once, above
+		}
+		notes = append(notes, fmt.Sprintf("%s: %s", stay.Reason, cmp.Or(withoutName(l.Policy, stay.Detail), stay.Reason.Means())))
 	}
-	if l.Tripped != "" {
-		notes = append(notes, fmt.Sprintf("%s: `lapse policy arm %s` lets them go, and --accept N so many", l.Tripped, l.Policy))
+	if due := l.Overdue.text(); due != "" && len(l.Stays) > 0 {
+		notes = append(notes, due)
 	}
-	if l.Trouble != "" {
+	if l.Trouble != "" && l.State != schemas.Armed && l.State != schemas.Arming {
 		note := l.Trouble
 		if l.remedy != "" {
 			note += ": " + l.remedy
@@ -150,7 +193,7 @@ func (l *policyLine) notes() []string {
 	if l.Aside != nil {
 		notes = append(notes, l.Aside.text())
 	}
-	if q := l.Quarantine; q != nil {
+	if q := l.Quarantine; q != nil && !l.staysBy(schemas.HeldByQuarantine) {
 		text := planner.Quarantine(*q)
 		notes = append(notes, fmt.Sprintf("%s, next try %s: `lapse quarantine list %s`", &text, q.NextTry.UTC().Format(time.RFC3339), l.Policy))
 	}
@@ -185,11 +228,16 @@ func readPolicies(ctx context.Context, conn *pgx.Conn) (*policyList, error) {
 	if l.restored, err = guard.Restored(ctx, conn); err != nil {
 		return nil, err
 	}
+	whole, err := stopped(ctx, conn, l.restored)
+	if err != nil {
+		return nil, err
+	}
 	for i := range inForce {
 		p := &inForce[i]
 		line := policyLine{
 			Policy: p.Name, Version: p.Version, State: p.State, Since: p.Since, Table: p.TableName, Suspended: l.restored,
 			HeldBack: p.HeldBack, PausedForAll: l.halt.Halted, Trouble: p.Trouble, Quarantine: quarantineOf(p),
+			Stays: p.Stays(l.at, whole, p.Said...), Overdue: overdueOf(p, l.at),
 		}
 		if p.Trouble != "" {
 			line.remedy = p.Remedy()
@@ -225,6 +273,18 @@ func readPolicies(ctx context.Context, conn *pgx.Conn) (*policyList, error) {
 	}
 	l.leftOver, err = leftOverDeleters(ctx, conn)
 	return l, err
+}
+
+// stopped is why nothing is deleted in the whole database; nil where something is.
+func stopped(ctx context.Context, conn *pgx.Conn, restored string) (*planner.Stay, error) {
+	whole, err := planner.Stopped(ctx, conn)
+	if err != nil {
+		return nil, fmt.Errorf("ask whether nothing is deleted: %w", err)
+	}
+	if whole == nil && restored != "" {
+		whole = &planner.Stay{Reason: schemas.HeldByGuard, Detail: restored}
+	}
+	return whole, nil
 }
 
 // looksNoted is how old the record of a look that found nothing may be: executors write it once a minute at most.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +29,7 @@ func (a *app) policyStateCommands() []*cobra.Command {
 			short: "Let policies delete",
 			long: `Lets policies delete that observe, are held back because more falls due than before, or are paused. It is the yes to all that
 is due under them: "lapse plan NAME" counts it. They wait until the auditor has read past this moment, and are armed then.
-Where the breaker stopped a policy because more was due at once than was to be expected, it lets the rows go that were due then, once.`,
+Where the breaker stopped a policy because more was due at once than was to be expected, --accept says how many rows may go, once.`,
 			example: `  lapse policy arm sessions-30d --reason "ticket 4711"`,
 			change:  armPolicy,
 			arms:    true,
@@ -92,7 +91,7 @@ func (a *app) policyStateCommand(c stateCommand) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the record")
 	if c.arms {
-		cmd.Flags().Var(&accept, "accept", "let so many `rows` of a policy that its breaker stopped go, once (default: those that were due)")
+		cmd.Flags().Var(&accept, "accept", "let so many `rows` of a policy that its breaker stopped go, once")
 	}
 	a.jsonFlag(cmd)
 	return cmd
@@ -128,6 +127,17 @@ func nothingToAccept(policies []planner.InForce) error {
 		if p := &policies[i]; p.Tripped == nil {
 			return fmt.Errorf("policy %s is %s, and its breaker did not stop it: nothing was changed. --accept is for a policy whose breaker asks; "+
 				"without it `lapse policy arm %s` says yes to all that is due", p.Name, p.State, p.Name)
+		}
+	}
+	return nil
+}
+
+// asksHowMany refuses to arm a policy whose breaker asks without a number: after --accept of some rows a plain yes would let all others go.
+func asksHowMany(policies []planner.InForce) error {
+	for i := range policies {
+		if p := &policies[i]; p.Tripped != nil {
+			return fmt.Errorf("policy %s is %s, and its breaker stopped it: %w: nothing was changed; say how many rows may go, once: `lapse policy arm %s --accept N`",
+				p.Name, p.State, p.Tripped, p.Name)
 		}
 	}
 	return nil
@@ -192,6 +202,11 @@ func (a *app) changeStates(
 			return nil, err
 		}
 	}
+	if command.arms && accept == 0 {
+		if err := asksHowMany(policies); err != nil {
+			return nil, err
+		}
+	}
 	changes := make([]planner.Change, len(policies))
 	for i := range policies {
 		if changes[i], err = command.change(ctx, conn, &policies[i]); err != nil {
@@ -209,7 +224,7 @@ func (a *app) changeStates(
 		}
 		accepted := int64(0)
 		if p := &policies[i]; command.arms && p.Tripped != nil {
-			accepted = cmp.Or(accept, p.Tripped.Due)
+			accepted = accept
 			if err := owner.AcceptTrip(ctx, p, accepted); err != nil {
 				return nil, err
 			}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"lapse/planner"
 	"lapse/schemas"
 )
 
@@ -191,6 +192,7 @@ func (p *policyState) remarks() []string {
 	for i := range p.Work {
 		w, text := &p.Work[i], ""
 		switch {
+		case w.HeldBack != "" && w.Silent == 0 && p.staysBy(w.HeldBack): // the notes say it
 		case p.Comes == comesPerson && !w.works(): // the notes say it, and to whom
 		case w.Silent > 0:
 			text = fmt.Sprintf("%s: executor %s has been silent for %s: if it was killed, its shards are free for others half a minute after its last batch",
@@ -203,6 +205,11 @@ func (p *policyState) remarks() []string {
 		}
 	}
 	return append(remarks, p.notes()...)
+}
+
+// staysBy reports whether due rows of the policy stay for a reason.
+func (l *policyLine) staysBy(reason schemas.HeldBack) bool {
+	return slices.ContainsFunc(l.Stays, func(s planner.Stay) bool { return s.Reason == reason })
 }
 
 // withoutName is what is said of a policy without its name in front: it stands there already.

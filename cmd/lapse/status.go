@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -11,6 +13,7 @@ import (
 
 	"lapse/internal/backoff"
 	"lapse/internal/config"
+	"lapse/planner"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -23,9 +26,13 @@ func (a *app) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show how policies, deletion and audit stand",
-		Long: `Shows in one screen whether deletion is paused, whether executors and auditor are at work, how far the replication slot is behind, and of
+		Long: fmt.Sprintf(`Shows in one screen whether deletion is paused, whether executors and auditor are at work, how far the replication slot is behind, and of
 each policy its state, its last run, how far it is behind its schedule and what holds it back. It reads the catalog alone and counts
-no rows of a table: "lapse plan" does. With --watch it looks again every two seconds until Ctrl-C.`,
+no rows of a table: "lapse plan" does. Where due rows stay it says why, in one of these words, how many and since when:
+
+%s
+The exit code is 3 where that needs a person: breaker, held_back, quarantine, guard and clock always, lock and limit once the oldest due row is
+past the policy's latitude (a day where it has none). With --watch it looks again every two seconds until Ctrl-C.`, reasonsHelp()),
 		Example: "  lapse status\n  lapse status --watch\n  lapse status --json",
 		Args:    cobra.NoArgs,
 	}
@@ -37,11 +44,33 @@ no rows of a table: "lapse plan" does. With --watch it looks again every two sec
 		if err != nil {
 			return err
 		}
-		return a.showStatus(s)
+		if err := a.showStatus(s); err != nil {
+			return err
+		}
+		if s.needsPerson() {
+			return errNeedsPerson
+		}
+		return nil
 	})
 	cmd.Flags().BoolVar(&watch, "watch", false, "look again every two seconds, until stopped")
 	a.jsonFlag(cmd)
 	return cmd
+}
+
+// reasonsHelp are the words for why due rows stay, a line each.
+func reasonsHelp() string {
+	var b strings.Builder
+	for _, reason := range schemas.HeldBackReasons {
+		fmt.Fprintf(&b, "  %-12s%s\n", reason, reason.Means())
+	}
+	return b.String()
+}
+
+// needsPerson reports whether due rows stay until somebody has done something.
+func (s *status) needsPerson() bool {
+	return slices.ContainsFunc(s.Policies, func(p policyState) bool {
+		return slices.ContainsFunc(p.Stays, func(stay planner.Stay) bool { return stay.NeedsPerson })
+	})
 }
 
 // status is what `lapse status` shows.
@@ -71,13 +100,15 @@ type auditStatus struct {
 
 // process is an executor that said lately that it runs.
 type process struct {
-	Holder  string     `json:"holder"`
-	State   string     `json:"state"`
-	Reason  string     `json:"reason,omitempty"`
-	Since   time.Time  `json:"since"`              // it is in this state
-	NextTry *time.Time `json:"next_try,omitempty"` // of what is stopped or waits, where that is known
-	At      time.Time  `json:"at"`
-	Silent  float64    `json:"silent_seconds,omitempty"` // for how long it has said nothing, where that is longer than it should
+	Holder string `json:"holder"`
+	State  string `json:"state"`
+	Reason string `json:"reason,omitempty"`
+	// HeldBack is why due rows stay, as far as only this process knows; "" where they do not.
+	HeldBack schemas.HeldBack `json:"held_back"`
+	Since    time.Time        `json:"since"`              // it is in this state
+	NextTry  *time.Time       `json:"next_try,omitempty"` // of what is stopped or waits, where that is known
+	At       time.Time        `json:"at"`
+	Silent   float64          `json:"silent_seconds,omitempty"` // for how long it has said nothing, where that is longer than it should
 }
 
 // silence is how long an executor that runs says nothing at most: it does each ten seconds, between two turns.
@@ -137,7 +168,7 @@ func readAudit(ctx context.Context, conn *pgx.Conn, settings *config.Settings) (
 // readProcesses returns what executors said within two minutes, by policy; "" is the process as a whole.
 func readProcesses(ctx context.Context, conn *pgx.Conn) (map[schemas.PolicyName][]process, error) {
 	rows, err := conn.Query(ctx, `
-		select coalesce(g.name, ''), w.holder, w.state, w.reason, w.since, w.next_try, w.at,
+		select coalesce(g.name, ''), w.holder, w.state, w.reason, w.held_back, w.since, w.next_try, w.at,
 		       case when clock_timestamp() - w.at > $1 then extract(epoch from clock_timestamp() - w.at) else 0 end::float8
 		  from lapse.worker w
 		  left join lapse.gate g on g.policy_id = w.policy_id
@@ -149,7 +180,7 @@ func readProcesses(ctx context.Context, conn *pgx.Conn) (map[schemas.PolicyName]
 	all := map[schemas.PolicyName][]process{}
 	var name schemas.PolicyName
 	var p process
-	_, err = pgx.ForEachRow(rows, []any{&name, &p.Holder, &p.State, &p.Reason, &p.Since, &p.NextTry, &p.At, &p.Silent}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&name, &p.Holder, &p.State, &p.Reason, &p.HeldBack, &p.Since, &p.NextTry, &p.At, &p.Silent}, func() error {
 		all[name] = append(all[name], p)
 		return nil
 	})

@@ -26,5 +26,5 @@ func (breaker) Ask(q *Question) Answer {
 // Tripped is the answer for a policy whose breaker is open.
 func Tripped(p *planner.InForce, t *planner.Trip) Answer {
 	return refuse(Reason(t.Cause), fmt.Sprintf("policy %s: %v", p.Name, t),
-		fmt.Sprintf("look at `lapse plan %s`; `lapse policy arm %s` lets these rows go", p.Name, p.Name))
+		fmt.Sprintf("look at `lapse plan %s`; `lapse policy arm %s --accept N` lets N rows go, once", p.Name, p.Name))
 }

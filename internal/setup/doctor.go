@@ -71,7 +71,7 @@ func (d Doctor) Examine(ctx context.Context) ([]Finding, error) {
 		return nil, fmt.Errorf("look at the server: %w", err)
 	}
 	var all []Finding
-	for _, checks := range []func() []check{e.server, e.activity, e.installation, e.privileges, e.tables} {
+	for _, checks := range []func() []check{e.server, e.activity, e.installation, e.privileges, e.tables, e.stays} {
 		for _, c := range checks() {
 			found, err := c.look(ctx)
 			var server *pgconn.PgError

@@ -3,12 +3,41 @@
 -- whether one of them may be read.
 
 create table lapse.looked (
-  policy_id int primary key,
-  at        timestamptz not null
+  policy_id  int primary key,
+  at         timestamptz,
+  counted_at timestamptz,
+  due        bigint check (due >= 0),
+  exact      boolean,
+  oldest     timestamptz check (isfinite(oldest))
 ) with (fillfactor = 50); -- updated in its page
-comment on table lapse.looked is 'When a look last found nothing due under a policy. Written at most once a minute.';
+comment on table lapse.looked is 'What was last seen of a policy''s due rows outside its runs. Written at most once a minute.';
 comment on column lapse.looked.policy_id is 'The policy.';
-comment on column lapse.looked.at is 'By the server''s clock.';
+comment on column lapse.looked.at is 'When a look last found nothing due, by the server''s clock; null: none has.';
+comment on column lapse.looked.counted_at is 'When what is due was counted last, while something kept the policy from deleting it; null: never.';
+comment on column lapse.looked.due is 'How many rows were due then.';
+comment on column lapse.looked.exact is 'Whether that is all of them: otherwise there are more, or PostgreSQL expects as many.';
+comment on column lapse.looked.oldest is 'When the oldest of them fell due; null where that is not known.';
+
+-- counted takes down how much is due under a policy that something keeps from deleting it. Nothing is decided by it: status and metrics say it.
+create function lapse.counted(policy int, version int, due bigint, exact boolean, oldest timestamptz) returns void
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $lapse$
+begin
+  if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
+    raise exception 'only a member of % may count', {{.ExecutorText}} using errcode = 'insufficient_privilege';
+  end if;
+  insert into lapse.looked as l (policy_id, counted_at, due, exact, oldest)
+  select g.policy_id, clock_timestamp(), counted.due, counted.exact, case when isfinite(counted.oldest) then counted.oldest end
+    from lapse.gate g
+   where g.policy_id = counted.policy and g.version = counted.version and g.state <> 'dropped'
+  on conflict (policy_id) do update
+     set counted_at = excluded.counted_at, due = excluded.due, exact = excluded.exact, oldest = excluded.oldest;
+end
+$lapse$;
+comment on function lapse.counted is 'Takes down how much is due under a policy that something keeps from deleting it. For the executor.';
+revoke all on function lapse.counted(int, int, bigint, boolean, timestamptz) from public;
+grant execute on function lapse.counted(int, int, bigint, boolean, timestamptz) to {{.Executor}};
 
 -- looked says that a look has found nothing due under a policy that is armed. What it writes is the clock's, unless that stands so
 -- far after the last time that it would ask a person before it deleted anything: see measure.

@@ -25,7 +25,9 @@ alter table lapse.run
   add column batches bigint not null default 0 check (batches >= 0),
   add column refreshed bigint not null default 0 check (refreshed >= 0),
   add column stepped_over bigint not null default 0 check (stepped_over >= 0),
-  add column lost_shards boolean not null default false;
+  add column lost_shards boolean not null default false,
+  add column former_deleted bigint not null default 0 check (former_deleted >= 0),
+  add column former_cascaded bigint not null default 0 check (former_cascaded >= 0);
 comment on column lapse.shard.batches is 'Batches that found rows.';
 comment on column lapse.shard.cascaded is 'Rows that foreign keys took along.';
 comment on column lapse.shard.refreshed is 'Rows that were found due and stayed, because somebody changed them meanwhile, or a trigger kept them.';
@@ -48,6 +50,8 @@ comment on column lapse.run.batches is 'Of shards that are gone: batches that fo
 comment on column lapse.run.refreshed is 'Of shards that are gone: rows that were found due and stayed.';
 comment on column lapse.run.stepped_over is 'Of shards that are gone: rows that resisted.';
 comment on column lapse.run.lost_shards is 'A shard was removed before it was done.';
+comment on column lapse.run.former_deleted is 'Of the policy''s runs that were removed since: rows that were deleted.';
+comment on column lapse.run.former_cascaded is 'Of the policy''s runs that were removed since: rows that foreign keys took along.';
 update lapse.run r set outcome = case when r.ended_by is null then 'done' else 'limited' end
  where not exists (select from lapse.shard s where s.run = r.run and not s.done and not s.aside);
 
@@ -171,6 +175,8 @@ create table lapse.worker (
   since     timestamptz not null default clock_timestamp(),
   next_try  timestamptz check (isfinite(next_try)),
   at        timestamptz not null default clock_timestamp(),
+  held_back text not null default ''
+            check (held_back in ('', 'breaker', 'held_back', 'limit', 'window', 'lock', 'quarantine', 'guard', 'clock', 'pause')),
   primary key (holder, policy_id)
 ) with (fillfactor = 50);
 comment on table lapse.worker is 'What the processes that delete are at, by their own words. Written by report; nothing depends on it.';
@@ -181,9 +187,10 @@ comment on column lapse.worker.reason is 'Why; empty where there is nothing to s
 comment on column lapse.worker.since is 'Since when it is in this state.';
 comment on column lapse.worker.next_try is 'When it tries again what is stopped or waits; null where that is not known.';
 comment on column lapse.worker.at is 'When it said so last.';
+comment on column lapse.worker.held_back is 'Why the policy''s due rows stay, in a word, as far as only this process knows; empty where they do not.';
 
 -- report replaces what a process says of itself. A stolen login can tell lies here, of 100 processes and of policies that there are.
-create function lapse.report(holder text, policies int[], states text[], reasons text[], tries timestamptz[]) returns void
+create function lapse.report(holder text, policies int[], states text[], reasons text[], tries timestamptz[], held text[]) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
@@ -196,13 +203,13 @@ begin
   if (select count(distinct w.holder) from lapse.worker w where w.holder <> report.holder) >= 100 then
     raise exception 'more than 100 processes say that they delete here' using errcode = 'configuration_limit_exceeded';
   end if;
-  insert into lapse.worker as w (holder, policy_id, state, reason, next_try)
-  select report.holder, n.policy_id, n.state, left(n.reason, 500), case when isfinite(n.next_try) then n.next_try end
-    from unnest(report.policies, report.states, report.reasons, report.tries) n(policy_id, state, reason, next_try)
+  insert into lapse.worker as w (holder, policy_id, state, reason, next_try, held_back)
+  select report.holder, n.policy_id, n.state, left(n.reason, 500), case when isfinite(n.next_try) then n.next_try end, coalesce(n.held, '')
+    from unnest(report.policies, report.states, report.reasons, report.tries, report.held) n(policy_id, state, reason, next_try, held)
    where n.policy_id = 0 or exists (select from lapse.gate g where g.policy_id = n.policy_id)
   on conflict on constraint worker_pkey do update
      set since = case when w.state = excluded.state then w.since else excluded.since end,
-         state = excluded.state, reason = excluded.reason, next_try = excluded.next_try, at = clock_timestamp();
+         state = excluded.state, reason = excluded.reason, next_try = excluded.next_try, held_back = excluded.held_back, at = clock_timestamp();
 end
 $lapse$;
 comment on function lapse.report is 'Replaces what a process that deletes says of itself. For the executor.';
@@ -393,8 +400,8 @@ comment on function lapse.advance_arming is 'Arms an arming policy once the audi
 
 revoke all on function
   lapse.remove_shards(bigint[]), lapse.statistics(uuid), lapse.close_run(uuid, bigint, bigint, bigint, timestamptz), lapse.rest_run(uuid, text),
-  lapse.note_due(uuid, bigint), lapse.end_run(uuid, text), lapse.report(text, int[], text[], text[], timestamptz[]), lapse.lease(uuid, text), lapse.advance_arming(int) from public;
+  lapse.note_due(uuid, bigint), lapse.end_run(uuid, text), lapse.report(text, int[], text[], text[], timestamptz[], text[]), lapse.lease(uuid, text), lapse.advance_arming(int) from public;
 grant execute on function
   lapse.statistics(uuid), lapse.close_run(uuid, bigint, bigint, bigint, timestamptz), lapse.rest_run(uuid, text),
-  lapse.note_due(uuid, bigint), lapse.end_run(uuid, text), lapse.report(text, int[], text[], text[], timestamptz[]), lapse.lease(uuid, text), lapse.advance_arming(int) to {{.Executor}};
+  lapse.note_due(uuid, bigint), lapse.end_run(uuid, text), lapse.report(text, int[], text[], text[], timestamptz[], text[]), lapse.lease(uuid, text), lapse.advance_arming(int) to {{.Executor}};
 grant select on lapse.worker to {{.Executor}};

@@ -132,6 +132,7 @@ as $lapse$
 declare
   horizon timestamptz;
   gone    uuid[];
+  runs    uuid[];
   more    int;
 begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
@@ -155,16 +156,24 @@ begin
     returning b.batch)
   select coalesce(array_agg(r.batch), '{}') into gone from removed r;
   delete from lapse.batch_result r where r.batch = any (gone);
-  delete from lapse.run r
-   where r.run in (
-           select o.run
-             from lapse.run o
-            where o.started_at < horizon
-              and not exists (select from lapse.shard s where s.run = o.run and not s.done and not s.aside)
-              and (exists (select from lapse.run later where later.policy_id = o.policy_id and later.number > o.number)
-                   or exists (select from lapse.gate g where g.policy_id = o.policy_id and g.state = 'dropped'))
-            order by o.number
-            limit 50);
+  runs := array(select o.run
+                  from lapse.run o
+                 where o.started_at < horizon
+                   and not exists (select from lapse.shard s where s.run = o.run and not s.done and not s.aside)
+                   and (exists (select from lapse.run later where later.policy_id = o.policy_id and later.number > o.number)
+                        or exists (select from lapse.gate g where g.policy_id = o.policy_id and g.state = 'dropped'))
+                 order by o.number
+                 limit 50);
+  -- What they deleted stays on record in the policy's last run, so that counters never go back.
+  update lapse.run r
+     set former_deleted = r.former_deleted + f.deleted, former_cascaded = r.former_cascaded + f.cascaded
+    from (select o.policy_id, sum(t.deleted + o.former_deleted)::bigint as deleted, sum(t.cascaded + o.former_cascaded)::bigint as cascaded
+            from lapse.run o, lapse.statistics(o.run) t
+           where o.run = any (runs)
+           group by o.policy_id) f
+   where r.policy_id = f.policy_id and r.run <> all (runs)
+     and r.number = (select max(l.number) from lapse.run l where l.policy_id = f.policy_id);
+  delete from lapse.run r where r.run = any (runs);
   get diagnostics more = row_count;
   -- What the checks found of a leaf that is gone: a table whose partitions are dropped leaves an entry for each of them.
   delete from lapse.examined e

@@ -1,0 +1,166 @@
+package executor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"lapse/executor/guard"
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+// Why due rows stay is said in three places, by the same words: the metric held_back, lapse.worker for `lapse status`, and what follows from
+// the catalog alone, which is planner.InForce.Stays. Here is what only this process knows.
+
+const (
+	// countInterval is how often it is counted at least what is due under a policy whose rows stay, and countShare how many times as long
+	// as counting took there is none. A count that is older than mostCountInterval is none.
+	countInterval     = time.Minute
+	countShare        = 50
+	mostCountInterval = 5 * time.Minute
+)
+
+// stopsAll is why nothing is deleted in the whole database; nil where something is.
+func stopsAll(a *guard.Answer) *planner.Stay {
+	if !a.Stops() {
+		return nil
+	}
+	reason := schemas.HeldByGuard
+	switch a.Reason {
+	case guard.PausedAll:
+		reason = schemas.HeldByPause
+	case guard.ClockJumped:
+		reason = schemas.HeldByClock
+	}
+	return &planner.Stay{Reason: reason, Detail: a.Detail + ": " + a.Fix}
+}
+
+// stays is why due rows of a policy stay, as far as only this process knows; without a reason they do not.
+func (w *worker) stays(p *planner.InForce) planner.Stay {
+	m := w.memory(p)
+	stopped, said := m.stop(), w.guards.own(p.Name)
+	throttled, _, _ := m.pace()
+	switch {
+	case stopped != nil:
+		return planner.Stay{Reason: reasonOfStop(stopped), Detail: stopped.Error()}
+	case said.verdict >= guard.Wait && said.reason == guard.WindowClosed:
+		return planner.Stay{Reason: schemas.HeldByWindow}
+	case said.verdict >= guard.Wait && p.Tripped == nil:
+		return planner.Stay{Reason: schemas.HeldByGuard, Detail: said.text()}
+	case throttled == throttleLock:
+		return planner.Stay{Reason: schemas.HeldByLock, Detail: lockText(m)}
+	case throttled == limitRate && m.at(p.Unfinished):
+		return planner.Stay{Reason: schemas.HeldByLimit, Detail: rateText(p)}
+	}
+	return planner.Stay{}
+}
+
+// reasonOfStop is the reason of a policy that an error stopped.
+func reasonOfStop(err error) schemas.HeldBack {
+	var jump *planner.ClockJumpError
+	var skew *planner.ClockSkewError
+	if errors.As(err, &jump) || errors.As(err, &skew) {
+		return schemas.HeldByClock
+	}
+	switch schemas.StateOf(err) {
+	case schemas.SQLStateClockBack, schemas.SQLStateClockAhead, schemas.SQLStateCutoff:
+		return schemas.HeldByClock
+	}
+	return schemas.HeldByGuard
+}
+
+// allStays is why due rows of a policy stay, by all that is known here.
+func (w *worker) allStays(p *planner.InForce, a *guard.Answer) []planner.Stay {
+	p = w.memory(p).since(p)
+	if own := w.stays(p); own.Reason != "" {
+		return p.Stays(w.now(), stopsAll(a), own)
+	}
+	return p.Stays(w.now(), stopsAll(a))
+}
+
+// measureStays sets what the metrics say of due rows that stay.
+func (w *worker) measureStays(policies []planner.InForce, a *guard.Answer) {
+	working := w.scheduler.working()
+	for i := range policies {
+		p := &policies[i]
+		w.metrics.heldBack(p, w.allStays(p, a))
+		w.metrics.backlog.stands(w.memory(p).since(p), working[p.ID] || w.memory(p).at(p.Unfinished), w.now())
+	}
+}
+
+// countStays counts what is due under one of the policies whose rows stay, where that was not counted lately: how old the oldest of them is
+// must be true while nothing is deleted. It reads as little as is known to be enough, and never keeps a policy from its turn for long.
+func (w *worker) countStays(ctx context.Context, policies []planner.InForce, a *guard.Answer) {
+	if w.session.lost() {
+		return
+	}
+	working := w.scheduler.working()
+	var next *planner.InForce
+	for i := range policies {
+		p := &policies[i]
+		if working[p.ID] || !w.memory(p).toCount(p, w.now()) || len(w.allStays(p, a)) == 0 {
+			continue
+		}
+		if next == nil || w.memory(p).triedCount().Before(w.memory(next).triedCount()) {
+			next = p
+		}
+	}
+	if next != nil {
+		w.countStay(ctx, next)
+	}
+}
+
+// countStay counts what is due under a policy whose rows stay, and takes it down. What cannot be counted is not known.
+func (w *worker) countStay(ctx context.Context, p *planner.InForce) {
+	began := w.now()
+	defer func() { w.memory(p).counted(began, w.now()) }()
+	err := w.compareSurvey(ctx, p)
+	var r planner.Remains
+	if err == nil {
+		r, err = planner.Staying(ctx, w.session.batches, w.session.control, p, began)
+	}
+	if err == nil {
+		err = r.TakeDown(ctx, w.session.control, p)
+	}
+	if err != nil {
+		w.log.Debug("what is due while nothing is deleted is not counted", "policy", p.Name, "error", stripped("count", err))
+	}
+}
+
+// toCount reports whether it is time to count what is due under a policy whose rows stay, by whichever process.
+func (m *policyMemory) toCount(p *planner.InForce, now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if now.Before(m.countNext) {
+		return false
+	}
+	c := p.Counted
+	return c == nil || now.Sub(c.At) >= countInterval || p.Overdue() == nil || p.Tripped != nil && p.Tripped.At.After(c.At)
+}
+
+// triedCount is when it was tried last.
+func (m *policyMemory) triedCount() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.countTried
+}
+
+// counted takes down that it was.
+func (m *policyMemory) counted(began, ended time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.countTried = ended
+	m.countNext = ended.Add(min(max(countShare*ended.Sub(began), lookInterval), mostCountInterval))
+}
+
+// lockText says who has the lock, as far as that is known.
+func lockText(m *policyMemory) string {
+	return throttleLock + ": " + cmp.Or(m.lockedBy().String(), "somebody has a lock on the table or on a partition, or waits for one: pg_locks shows who")
+}
+
+func rateText(p *planner.InForce) string {
+	return fmt.Sprintf("%s: its rate lets %s go each second, of all executors together", limitRate, rowsOf(int64(p.Limits.Rate)))
+}
