@@ -35,6 +35,10 @@ func TestAHoldOfWhichTheTableChangedStopsThePolicy(t *testing.T) {
 		"swapped":  {byWhere("public.{}", "c = '3'"), "alter table {} rename column c to e; alter table {} rename column d to c", "columns of public.{} are not those"},
 		"remade":   {byWhere("public.{}", "c = '3'"), "alter table {} drop column c; alter table {} add column c text", "columns of public.{} are not those"},
 		"retyped":  {planner.HoldRequest{Table: "public.{}", Columns: []string{"d"}, Keys: [][]string{{"3"}}}, "alter table {} alter column d type bigint", "columns of public.{} are not those"},
+		"enum":     {byWhere("public.{}", "c = 'x'"), "alter type enum_t rename value 'x' to 'z'", "columns of public.{} are not those"},
+		"enums":    {byWhere("public.{}", "c = '{x}'"), "alter type enums_t add value 'z'", "columns of public.{} are not those"},
+		"enumdom":  {byWhere("public.{}", "c::text = 'x'"), "alter type enumdom_t rename value 'x' to 'z'", "columns of public.{} are not those"},
+		"collated": {planner.HoldRequest{Table: "public.{}", Columns: []string{"c"}, Keys: [][]string{{"3"}}}, "alter table {} alter column c type text collate \"C\"", "columns of public.{} are not those"},
 		"child":    {byKeys("public.{}_c", "3"), "alter table {}_c rename column id to other", "columns of public.{}_c are not those"},
 		"newchild": {byKeys("public.{}_c", "3"), "drop table {}_c; create table {}_c (id bigint primary key, up bigint references {} on delete cascade, c text)", "public.{}_c is not the table that hold"},
 		"stand_in": {byKeys("public.{}_c", "3"), "alter table {}_c rename to {}_old; create table {}_c (id bigint primary key, up bigint references {} on delete cascade)", "public.{}_c is not the table that hold"},
@@ -45,6 +49,9 @@ func TestAHoldOfWhichTheTableChangedStopsThePolicy(t *testing.T) {
 		for n := range changes {
 			entries = append(entries, onHold(t, db, n))
 		}
+		owned(t, db, "create type enum_t as enum ('w', 'x'); alter table enum alter column c type enum_t using 'x'",
+			"create type enums_t as enum ('w', 'x'); alter table enums alter column c type enums_t[] using '{x}'",
+			"create type enumdom_t as enum ('w', 'x'); create domain enumdom_d as enumdom_t; alter table enumdom alter column c type enumdom_d using 'x'")
 		arm(t, db, policies(entries...))
 		for n, c := range changes {
 			c.hold.Table = strings.ReplaceAll(c.hold.Table, "{}", n)

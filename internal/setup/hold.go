@@ -181,7 +181,7 @@ func insertHold(ctx context.Context, tx pgx.Tx, hold *planner.Hold, order HoldOr
 	}
 	err = tx.QueryRow(ctx, `
 		insert into lapse.hold (id, table_oid, table_name, columns, keys, digest, matter, reason)
-		select coalesce(max(h.id), 0) + 1, $1, $2, $3::text::jsonb, nullif($4::bigint, 0), $5, $6, $7 from lapse.hold h
+		select coalesce(max(h.id), 0) + 1, $1, $2, lapse.with_meaning($1, $3::text::jsonb), nullif($4::bigint, 0), $5, $6, $7 from lapse.hold h
 		returning id`, hold.TableOID, hold.Table, string(columns), len(hold.Keys), digest, order.Matter, order.Reason).Scan(&id)
 	if err != nil {
 		return 0, fmt.Errorf("write the hold: %w", err)

@@ -45,7 +45,7 @@ func (s *Session) MoveHold(ctx context.Context, id schemas.HoldID, to, reason st
 		}
 		_, err = tx.Exec(ctx, `
 			insert into lapse.hold_state (id, hold, state, reason, table_oid, table_name, columns)
-			select coalesce(max(s.id), 0) + 1, $1, 'requested', $2, $3, $4, $5::text::jsonb from lapse.hold_state s`,
+			select coalesce(max(s.id), 0) + 1, $1, 'requested', $2, $3, $4, lapse.with_meaning($3, $5::text::jsonb) from lapse.hold_state s`,
 			id, reason, table.OID, table.Name, string(columns))
 		if err != nil {
 			return fmt.Errorf("write where hold %d is: %w", id, err)

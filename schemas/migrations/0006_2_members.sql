@@ -169,6 +169,56 @@ as $lapse$
 $lapse$;
 comment on function lapse.hold_fault is 'What there is to say, and to do, about a hold whose table has changed.';
 
+-- meaning is what decides what an expression over a column says, besides the type's name: its collation, and what its type is made of to
+-- any depth (labels of enums, what domains, arrays and ranges are over, fields of rows) with the casts that others than PostgreSQL made.
+create function lapse.meaning(type oid, collated oid) returns text
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+begin
+  if meaning.type < 16384 and meaning.collated in (0, (select y.typcollation from pg_type y where y.oid = meaning.type)) then
+    return '';
+  end if;
+  return (
+    with recursive parts(oid) as (
+      select meaning.type
+      union
+      select n.oid
+        from parts
+        join pg_type y on y.oid = parts.oid
+       cross join lateral (
+         select y.typbasetype
+         union select y.typelem
+         union select r.rngsubtype from pg_range r where y.oid in (r.rngtypid, r.rngmultitypid)
+         union select a.atttypid from pg_attribute a where a.attrelid = y.typrelid and a.attnum > 0 and not a.attisdropped) n(oid)
+       where n.oid >= 16384
+    )
+    select md5(concat(
+      (select concat_ws(' ', c.collnamespace::regnamespace, c.collname, c.collprovider, c.collisdeterministic, c.collversion) from pg_collation c where c.oid = meaning.collated),
+      string_agg(concat(format_type(p.oid, null), ' ', format_type(y.typbasetype, y.typtypmod),
+        (select json_agg(e.enumlabel order by e.enumsortorder)::text from pg_enum e where e.enumtypid = p.oid),
+        (select json_agg(array[a.attname, format_type(a.atttypid, a.atttypmod), a.attcollation::regcollation::text] order by a.attnum)::text
+           from pg_attribute a where a.attrelid = y.typrelid and a.attnum > 0 and not a.attisdropped),
+        (select json_agg(array[k.castsource::regtype::text, k.casttarget::regtype::text, k.castfunc::regproc::text, k.castcontext::text] order by k.castsource, k.casttarget)::text
+           from pg_cast k where p.oid in (k.castsource, k.casttarget))), ' ' order by format_type(p.oid, null))))
+      from parts p join pg_type y on y.oid = p.oid);
+end
+$lapse$;
+comment on function lapse.meaning is 'A digest of what decides what an expression over a column says, besides the name of its type.';
+
+-- with_meaning adds it to columns of a relation.
+create function lapse.with_meaning(relation oid, columns jsonb) returns jsonb
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+begin
+  return (select coalesce(jsonb_agg(w.value || jsonb_build_object('means', lapse.meaning(a.atttypid, a.attcollation)) order by w.n), '[]')
+            from jsonb_array_elements(with_meaning.columns) with ordinality w(value, n)
+            join pg_attribute a on a.attrelid = with_meaning.relation and a.attname = w.value ->> 'name' and not a.attisdropped);
+end
+$lapse$;
+comment on function lapse.with_meaning is 'Columns of a relation, with what decides what an expression over them says.';
+
 -- same_columns says whether a relation has columns: name, type, number where that counts.
 create function lapse.same_columns(relation oid, columns jsonb, numbered boolean) returns boolean
 language plpgsql stable
@@ -176,15 +226,16 @@ set search_path = pg_catalog, pg_temp
 as $lapse$
 begin
   return not exists (
-    select from jsonb_to_recordset(same_columns.columns) w(name name, number int2, type text)
+    select from jsonb_to_recordset(same_columns.columns) w(name name, number int2, type text, means text)
      where not exists (
        select from pg_attribute a
         where a.attrelid = same_columns.relation and a.attname = w.name and not a.attisdropped
-          and (a.attnum = w.number or not same_columns.numbered) and (w.type is null or format_type(a.atttypid, null) = w.type)));
+          and (a.attnum = w.number or not same_columns.numbered) and (w.type is null or format_type(a.atttypid, null) = w.type)
+          and (w.means is null or lapse.meaning(a.atttypid, a.attcollation) = w.means)));
 end
 $lapse$;
 comment on function lapse.same_columns is 'Whether a relation has these columns: names, types, and numbers where they count.';
 
 revoke all on function lapse.holds_on(oid[]), lapse.follow_holds(), lapse.hold_faults(), lapse.hold_fault(text, int, text),
-  lapse.same_columns(oid, jsonb, boolean) from public;
+  lapse.same_columns(oid, jsonb, boolean), lapse.meaning(oid, oid), lapse.with_meaning(oid, jsonb) from public;
 grant execute on function lapse.hold_faults() to {{.Executor}}, {{.Auditor}};
