@@ -66,7 +66,7 @@ func TestEventsArePrintedAsTheyCome(t *testing.T) {
 		t.Errorf("what the auditor has published is out of order:\n%s", said)
 	}
 	copyFirstEvent(t, kafkatest.Broker(t), s.name+".user")
-	if said := s.m.exits(exitPerson, "events", "--cause", "user", "--policy", "another"); !strings.Contains(said, "is broken in 1 place:") ||
+	if said := s.m.exits(exitPerson, "events", "--cause", "user", "--policy", "sessions-30d"); !strings.Contains(said, "is broken in 1 place:") ||
 		!strings.Contains(said, s.name+".user/") {
 		t.Errorf("the broken order is not named:\n%s", said)
 	}
