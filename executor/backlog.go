@@ -66,16 +66,16 @@ func (b *backlogMetrics) ended(p *planner.InForce, st *Statistics, whole bool, n
 // and where others do the work. at says that this process is at a run, which says how far it is itself.
 func (b *backlogMetrics) stands(p *planner.InForce, at bool, now time.Time) {
 	name, table := string(p.Name), p.TableName
-	latest := func(g *prometheus.GaugeVec, t *time.Time) {
-		if t == nil || p.LookedAt.After(*t) {
+	latest := func(g *prometheus.GaugeVec, t *time.Time, looked bool) {
+		if t == nil || looked && p.LookedAt.After(*t) {
 			t = &p.LookedAt
 		}
 		if !t.IsZero() {
 			g.WithLabelValues(name, table).Set(seconds(*t))
 		}
 	}
-	latest(b.success, p.Success)
-	latest(b.watermark, p.Watermark)
+	latest(b.success, p.Success, true)
+	latest(b.watermark, p.Watermark, lookedAtAll(p))
 	if p.Ended != nil && p.Ended.LeftHeld != nil {
 		b.held.WithLabelValues(name, table).Set(float64(*p.Ended.LeftHeld))
 	}
@@ -88,10 +88,16 @@ func (b *backlogMetrics) stands(p *planner.InForce, at bool, now time.Time) {
 	b.oldest.WithLabelValues(name, table).Set(p.OverdueFor(now).Seconds())
 }
 
+// lookedAtAll reports whether a look that found nothing due saw every due row: those in quarantine are left out of it.
+func lookedAtAll(p *planner.InForce) bool { return p.Quarantine.Rows == 0 && p.PutAside == 0 }
+
 // nothingDue takes down a look that found nothing.
 func (b *backlogMetrics) nothingDue(p *planner.InForce, now time.Time) {
-	none := int64(0)
-	b.ended(p, &Statistics{LeftDue: &none, Watermark: &now}, true, now)
+	none, watermark := int64(0), &now
+	if !lookedAtAll(p) {
+		watermark = p.Watermark
+	}
+	b.ended(p, &Statistics{LeftDue: &none, Watermark: watermark}, true, now)
 }
 
 // forget drops the gauges of a policy that is no longer in force.
