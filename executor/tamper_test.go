@@ -232,7 +232,7 @@ func TestCodeInsideABatchMayOnlyWhatTheTablesOwnerMay(t *testing.T) {
 		"create in the schema":          "create function lapse.mine() returns int language sql as 'select 1';",
 		"replace a function":            "create or replace function lapse.delete_1_1(claim lapse.claim, mac bytea, work lapse.work) returns lapse.outcome language sql as 'select null::lapse.outcome';",
 		"be somebody else":              "perform set_config('role', 'lapse_owner', true);",
-		"enter once more":               "perform lapse.enter(null, (1, 1, '', 1, null, false)::lapse.work, 1, 1, 5000, null);",
+		"enter once more":               "perform lapse.enter(null, (1, 1, '', 1, null, false, false)::lapse.work, 1, 1, 5000, null);",
 		"delete what another role owns": "delete from public.others;",
 		"change another's function":     "alter function lapse.delete_2_1(lapse.claim, bytea, lapse.work) security invoker;",
 		"lend itself to another":        "execute 'grant lapse_deleter_' || (select oid from pg_roles where rolname = 'app') || ' to app';",

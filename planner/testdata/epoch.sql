@@ -350,7 +350,7 @@ $lapse$;
 -- estimate. Rows that are held are counted by themselves. Of the largest partition it looks through so many rows (null: all; 0: none) for
 -- values that cannot be read. It returns counts, instants, plans and patterns, never values.
 create function lapse.survey_1_2(at_cutoff timestamptz, at_most bigint, look_through bigint)
-returns table (due bigint, due_is text, oldest timestamptz, newest timestamptz, seen pg_snapshot, leaf oid, plan json, explained text, cascades json, spans json, held bigint, unread json)
+returns table (due bigint, due_is text, oldest timestamptz, newest timestamptz, seen pg_snapshot, leaf oid, plan json, explained text, cascades json, spans json, held bigint, unread json, ahead float8)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set timezone = 'UTC'
