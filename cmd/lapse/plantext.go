@@ -91,6 +91,18 @@ func (c *surveyor) printCounts(s *planner.Survey) {
 	if len(s.Drops) > 0 {
 		c.line("drops", "%s whole, if all rows of them are due: %s", counted(len(s.Drops), "partition"), dropped(s.Drops))
 	}
+	c.printWay(s)
+	c.printTime(s)
+	switch {
+	case s.Breaker.WouldTrip:
+		c.line("stops", "%s: it would stop and ask before it deletes", s.Breaker.Why)
+	case s.Breaker.Why != "":
+		c.line("warning", "%s", s.Breaker.Why)
+	}
+}
+
+// printWay says how the rows are found, and in which shards.
+func (c *surveyor) printWay(s *planner.Survey) {
 	order := slices.Clone(s.Order)
 	for i, by := range order {
 		if len(by) > 64 {
@@ -113,13 +125,6 @@ func (c *surveyor) printCounts(s *planner.Survey) {
 		shards += fmt.Sprintf(", in up to %d ranges of the due time", s.Ranges)
 	}
 	c.line("shards", "%s", shards)
-	c.printTime(s)
-	switch {
-	case s.Breaker.WouldTrip:
-		c.line("stops", "%s: it would stop and ask before it deletes", s.Breaker.Why)
-	case s.Breaker.Why != "":
-		c.line("warning", "%s", s.Breaker.Why)
-	}
 }
 
 // printTime says how long it takes by itself, and at what speed.

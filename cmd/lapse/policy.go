@@ -233,46 +233,54 @@ func readPolicies(ctx context.Context, conn *pgx.Conn) (*policyList, error) {
 		return nil, err
 	}
 	for i := range inForce {
-		p := &inForce[i]
-		line := policyLine{
-			Policy: p.Name, Version: p.Version, State: p.State, Since: p.Since, Table: p.TableName, Suspended: l.restored,
-			HeldBack: p.HeldBack, PausedForAll: l.halt.Halted, Trouble: p.Trouble, Quarantine: quarantineOf(p),
-			Stays: p.Stays(l.at, whole, p.Said...), Overdue: overdueOf(p, l.at),
-		}
-		if p.Trouble != "" {
-			line.remedy = p.Remedy()
-		}
-		if outdated := p.Outdated(); outdated != nil && line.Trouble == "" {
-			line.Trouble = outdated.Error()
-		}
-		if line.Reason, err = readReason(ctx, conn, p.ID); err != nil {
+		line, err := readPolicy(ctx, conn, &inForce[i], l, whole)
+		if err != nil {
 			return nil, err
-		}
-		if p.Tripped != nil {
-			line.Tripped, line.TrippedAt = p.Tripped.Error(), &p.Tripped.At
-		}
-		if line.LastRun, err = readLastRun(ctx, conn, p.ID); err != nil {
-			return nil, err
-		}
-		if !p.LookedAt.IsZero() && (line.LastRun == nil || p.LookedAt.After(line.LastRun.Started)) {
-			line.Looked = &p.LookedAt
-		}
-		if p.State == schemas.Armed {
-			next, lag, err := nextRun(p, l.at)
-			if err != nil {
-				return nil, fmt.Errorf("policy %s: %w", p.Name, err)
-			}
-			line.Next, line.Lag = &next, lag.Seconds()
-		}
-		if p.LastRun != nil {
-			if line.Aside, err = readAside(ctx, conn, p.LastRun.ID); err != nil {
-				return nil, err
-			}
 		}
 		l.lines = append(l.lines, line)
 	}
 	l.leftOver, err = leftOverDeleters(ctx, conn)
 	return l, err
+}
+
+// readPolicy reads what the list says of one policy. whole is why nothing is deleted in the whole database.
+func readPolicy(ctx context.Context, conn *pgx.Conn, p *planner.InForce, l *policyList, whole *planner.Stay) (line policyLine, err error) {
+	line = policyLine{
+		Policy: p.Name, Version: p.Version, State: p.State, Since: p.Since, Table: p.TableName, Suspended: l.restored,
+		HeldBack: p.HeldBack, PausedForAll: l.halt.Halted, Trouble: p.Trouble, Quarantine: quarantineOf(p),
+		Stays: p.Stays(l.at, whole, p.Said...), Overdue: overdueOf(p, l.at),
+	}
+	if p.Trouble != "" {
+		line.remedy = p.Remedy()
+	}
+	if outdated := p.Outdated(); outdated != nil && line.Trouble == "" {
+		line.Trouble = outdated.Error()
+	}
+	if line.Reason, err = readReason(ctx, conn, p.ID); err != nil {
+		return line, err
+	}
+	if p.Tripped != nil {
+		line.Tripped, line.TrippedAt = p.Tripped.Error(), &p.Tripped.At
+	}
+	if line.LastRun, err = readLastRun(ctx, conn, p.ID); err != nil {
+		return line, err
+	}
+	if !p.LookedAt.IsZero() && (line.LastRun == nil || p.LookedAt.After(line.LastRun.Started)) {
+		line.Looked = &p.LookedAt
+	}
+	if p.State == schemas.Armed {
+		next, lag, err := nextRun(p, l.at)
+		if err != nil {
+			return line, fmt.Errorf("policy %s: %w", p.Name, err)
+		}
+		line.Next, line.Lag = &next, lag.Seconds()
+	}
+	if p.LastRun != nil {
+		if line.Aside, err = readAside(ctx, conn, p.LastRun.ID); err != nil {
+			return line, err
+		}
+	}
+	return line, nil
 }
 
 // stopped is why nothing is deleted in the whole database; nil where something is.

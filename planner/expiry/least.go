@@ -68,9 +68,9 @@ func (m *Moment) doubt() Doubt {
 func (v *Value) doubt() Doubt { return Doubt{Computed: v.Generated} }
 
 // doubt is that of a text without an offset, which is read in UTC.
-func (i *ISO8601) doubt() Doubt { return Doubt{westernmost, i.Generated} }
+func (k *ISO8601) doubt() Doubt { return Doubt{westernmost, k.Generated} }
 
-func (n *NumberOrText) doubt() Doubt { return Doubt{westernmost, n.Generated} }
+func (k *NumberOrText) doubt() Doubt { return Doubt{westernmost, k.Generated} }
 
 // AtLeast reports whether i is no shorter a time than other, from whatever instant. It answers yes only where that is certain.
 func (i Interval) AtLeast(other Interval) bool {
