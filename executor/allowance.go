@@ -8,7 +8,6 @@ import (
 	"github.com/google/uuid"
 
 	"lapse/executor/guard"
-	"lapse/planner"
 )
 
 // What a policy's rate and max_rows_per_run leave of a batch is decided in the database, for all executors together: see
@@ -21,6 +20,7 @@ import (
 const (
 	limitMaxRows = "max_rows_per_run"
 	limitRate    = "rate"
+	limitAccept  = "accepted" // what somebody let go whom the breaker had asked
 )
 
 // allowance is what a batch is allowed.
@@ -31,7 +31,7 @@ type allowance struct {
 }
 
 // limited reports whether rows have to be taken at all.
-func limited(p *planner.InForce) bool { return p.Limits.Rate > 0 || p.Limits.MaxRows > 0 }
+func (t *turn) limited() bool { return t.policy.Limits.Rate > 0 || t.begun().Most > 0 }
 
 // takeRows asks for rows for a batch on a leased shard. A negative number gives them back.
 func (s *session) takeRows(ctx context.Context, l *lease, wanted int) (allowance, error) {
@@ -63,7 +63,7 @@ func (w *worker) allow(ctx context.Context, t *turn, l *lease) (rows int, end tu
 	switch {
 	case rows == 0:
 		return 0, w.passOver(t, until), nil
-	case !limited(p):
+	case !t.limited():
 		return rows, turnGoesOn, nil
 	}
 	a, err := w.session.takeRows(ctx, l, rows)
@@ -74,16 +74,17 @@ func (w *worker) allow(ctx context.Context, t *turn, l *lease) (rows int, end tu
 	}
 	switch {
 	case a.over:
-		first, err := w.session.endRun(ctx, l.run, limitMaxRows)
+		reason := t.runLimit()
+		first, err := w.session.endRun(ctx, l.run, reason)
 		if err != nil {
 			end, err = w.trouble(t, err, 1)
 			return 0, end, err
 		}
 		m.over()
-		t.limit(maxRowsReached(p))
+		t.limit(t.limitReached())
 		if first {
-			w.metrics.limited(p, limitMaxRows)
-			w.log.Info("run ends at its limit", "policy", p.Name, "run", l.run, "max_rows_per_run", p.Limits.MaxRows)
+			w.metrics.limited(p, reason)
+			w.log.Info("run ends at its limit", "policy", p.Name, "run", l.run, "limit", reason, "rows", t.begun().Most)
 		}
 		return 0, turnLimited, nil
 	case a.rows == 0:
@@ -96,23 +97,35 @@ func (w *worker) allow(ctx context.Context, t *turn, l *lease) (rows int, end tu
 	return a.rows, turnGoesOn, nil
 }
 
-// maxRowsReached says so to a person.
-func maxRowsReached(p *planner.InForce) string {
-	return fmt.Sprintf("max_rows_per_run: %s went, and the next run goes on", rowsOf(p.Limits.MaxRows))
+// runLimit is what bounds the rows of the turn's run.
+func (t *turn) runLimit() string {
+	if run, most := t.begun(), t.policy.Limits.MaxRows; run.Accepted && (most == 0 || run.Most < most) {
+		return limitAccept
+	}
+	return limitMaxRows
+}
+
+// limitReached says to a person that the run may delete no more.
+func (t *turn) limitReached() string {
+	reason, then := t.runLimit(), "the next run goes on"
+	if reason == limitAccept {
+		then = "more need another yes"
+	}
+	return fmt.Sprintf("%s: %s went, and %s", reason, rowsOf(t.begun().Most), then)
 }
 
 // giveRowsBack returns what a batch was allowed and did not delete. Where that fails they come back
 // when the lease has ended.
-func (w *worker) giveRowsBack(ctx context.Context, p *planner.InForce, l *lease, rows int) {
+func (w *worker) giveRowsBack(ctx context.Context, t *turn, l *lease, rows int) {
 	if rows <= 0 {
 		return
 	}
 	w.pass.giveBack(rows)
-	if !limited(p) || w.session.lost() {
+	if !t.limited() || w.session.lost() {
 		return
 	}
 	if _, err := w.session.takeRows(ctx, l, -rows); err != nil {
-		w.log.Warn("rows that a batch did not delete count as deleted for a while", "policy", p.Name, "rows", rows, "error", stripped("give back", err))
+		w.log.Warn("rows that a batch did not delete count as deleted for a while", "policy", t.policy.Name, "rows", rows, "error", stripped("give back", err))
 	}
 }
 

@@ -14,7 +14,8 @@ import (
 // throttleLock is the reason of a run that is not begun while a lock is in the way of counting, or the counting in somebody's way.
 const throttleLock = "table_locked"
 
-// judge tries what is due under a policy before a run is begun: see planner.Judge. The turn goes on where nothing is strange about
+// judge tries what is due under a policy before a run is begun: see planner.Judge. A run in which somebody let so many rows go is not judged:
+// it deletes no more. The turn goes on where nothing is strange about
 // it. A survey function that somebody has changed stops the policy as a deletion function does. A policy with max_fraction that
 // cannot be judged is stopped: it asked not to be run then. Another one is run, and meets what is wrong itself: whoever holds the
 // lock of one partition, or took a right away, must not keep it from the others.
@@ -22,7 +23,7 @@ const throttleLock = "table_locked"
 //	crash before the breaker is open    no run was begun, and the next turn judges again
 func (w *worker) judge(ctx context.Context, t *turn) (turnEnd, error) {
 	p := t.policy
-	if p.Unfinished != nil {
+	if p.Unfinished != nil || p.Accepted > 0 {
 		return turnGoesOn, nil
 	}
 	if err := w.compareSurvey(ctx, p); err != nil {

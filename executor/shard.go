@@ -158,7 +158,7 @@ func (w *worker) batch(ctx context.Context, t *turn, a *assignment, limit int, u
 	if w.session.ahead != nil {
 		ticket = w.aheadTicket
 	}
-	if unslowed && !gentle(p) && !limited(p) && w.pass.most == 0 {
+	if unslowed && !gentle(p) && !t.limited() && w.pass.most == 0 {
 		o.follows = func(done *result) bool { return w.follows(t, done) }
 	}
 	begun, done, err := w.session.deleteBatch(ctx, a, w.config.TagKey, o)
@@ -169,7 +169,7 @@ func (w *worker) batch(ctx context.Context, t *turn, a *assignment, limit int, u
 	if errors.As(err, &unknown) {
 		return w.unanswered(ctx, t, &done, unknown)
 	}
-	w.giveRowsBack(ctx, p, a.lease, limit-int(done.deleted))
+	w.giveRowsBack(ctx, t, a.lease, limit-int(done.deleted))
 	if err != nil && m.blocked(a.shard, o, err) {
 		w.metrics.failed(p, Retry.String())
 		return result{}, turnGoesOn, nil

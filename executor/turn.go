@@ -261,7 +261,7 @@ func (w *worker) finish(ctx context.Context, t *turn) (turnEnd, error) {
 	}
 	if left.limited {
 		m.over()
-		t.limit(maxRowsReached(p))
+		t.limit(t.limitReached())
 		return turnLimited, nil
 	}
 	rest, err := w.rests(ctx, t, &left)

@@ -139,7 +139,7 @@ func (p *InForce) expected(ctx context.Context, q Querier, now time.Time) (int64
 	var limited bool
 	err := q.QueryRow(ctx, `
 		select count(*), coalesce(max(x.deleted), 0), coalesce(sum(x.deleted), 0)::bigint, min(x.started_at), max(x.started_at),
-		       coalesce((select r.ended_by is not null from lapse.run r where r.policy_id = $1 order by r.number desc limit 1), false)
+		       coalesce((select r.ended_by = 'max_rows_per_run' from lapse.run r where r.policy_id = $1 order by r.number desc limit 1), false)
 		  from (select r.started_at, (select sum(s.deleted) from lapse.shard s where s.run = r.run)::bigint as deleted
 		          from lapse.run r
 		         where r.policy_id = $1 and r.started_at >= $2
@@ -177,7 +177,7 @@ func (c *counting) judge(ctx context.Context, j *Judgement, expected int64) erro
 			return fmt.Errorf("count what is due, for max_fraction: %w", err)
 		}
 		j.Due, j.DueIs = due.Due, due.DueIs
-		if j.Trips = float64(j.Due-p.Accepted) > p.Limits.MaxFraction*float64(j.Rows); j.Trips {
+		if j.Trips = float64(j.Due) > p.Limits.MaxFraction*float64(j.Rows); j.Trips {
 			j.Cause = TooMuchDue
 			return nil
 		}
@@ -187,34 +187,34 @@ func (c *counting) judge(ctx context.Context, j *Judgement, expected int64) erro
 	if expected != nothingExpected {
 		most = max(most, jumpFactor*expected, int64(jumpFraction*float64(j.Rows)))
 	}
-	due, err := c.due(ctx, c.now, most+p.Accepted)
+	due, err := c.due(ctx, c.now, most)
 	if err != nil {
 		return err
 	}
 	j.Due, j.DueIs = due.Due, due.DueIs
-	if expected == nothingExpected || due.DueIs != MoreThan && due.Due <= most+p.Accepted {
+	if expected == nothingExpected || due.DueIs != MoreThan && due.Due <= most {
 		return c.past(ctx, j, due)
 	}
 	j.Trips, j.Cause, j.Compared = true, SuddenJump, most
 	all, err := c.due(ctx, c.now, math.MaxInt64-1) // to name a number
 	if err == nil {
-		j.Due = max(all.Due, most+p.Accepted+1)
+		j.Due = max(all.Due, most+1)
 	}
 	return err
 }
 
 // past tries how much of what is due is of the absurd past.
 func (c *counting) past(ctx context.Context, j *Judgement, due *found) error {
-	old, err := c.policy.Definition.pastDue(c.now, due, c.policy.Accepted, func(at time.Time, most int64) (*found, error) { return c.due(ctx, at, most) })
+	old, err := c.policy.Definition.pastDue(c.now, due, func(at time.Time, most int64) (*found, error) { return c.due(ctx, at, most) })
 	if old > 0 {
 		j.Trips, j.Cause, j.Compared = true, AbsurdPast, old
 	}
 	return err
 }
 
-// pastDue is how many of the due rows are of the absurd past where those are too many, beside what was accepted; otherwise 0. count
-// counts what is due at an instant, no further than at most.
-func (d *Definition) pastDue(now time.Time, due *found, accepted int64, count func(at time.Time, most int64) (*found, error)) (int64, error) {
+// pastDue is how many of the due rows are of the absurd past where those are too many; otherwise 0. count counts what is due at an instant, no
+// further than at most.
+func (d *Definition) pastDue(now time.Time, due *found, count func(at time.Time, most int64) (*found, error)) (int64, error) {
 	before := absurd
 	if least, ok := expiry.LeastOf(d.Expire); ok {
 		before = before.AddDate(0, int(least.Months), int(least.Days)).Add(time.Duration(least.Microseconds) * time.Microsecond)
@@ -225,11 +225,11 @@ func (d *Definition) pastDue(now time.Time, due *found, accepted int64, count fu
 	case now.Sub(before) < 365*24*time.Hour:
 		return 0, nil // rows are kept for so long that they may well be as old
 	}
-	old, err := count(before, max(pastFloor, int64(pastShare*float64(due.Due)))+accepted)
+	old, err := count(before, max(pastFloor, int64(pastShare*float64(due.Due))))
 	if err != nil {
 		return 0, err
 	}
-	if rows := old.Due - accepted; old.DueIs == MoreThan || rows > pastFloor && float64(rows) > pastShare*float64(due.Due) {
+	if old.DueIs == MoreThan || old.Due > pastFloor && float64(old.Due) > pastShare*float64(due.Due) {
 		return old.Due, nil
 	}
 	return 0, nil
@@ -263,8 +263,7 @@ func TripBreaker(ctx context.Context, q Querier, p *InForce, t *Trip) error {
 	return nil
 }
 
-// AcceptTrip lets the next run of a policy delete so many rows beside what its breaker lets through. Its transaction is the
-// catalog owner's.
+// AcceptTrip lets the next run of a policy delete so many rows and no more, whatever is due. Its transaction is the catalog owner's.
 func AcceptTrip(ctx context.Context, tx pgx.Tx, p *InForce, rows int64) error {
 	_, err := tx.Exec(ctx, `update lapse.breaker set accepted = $3, accepted_at = clock_timestamp() where policy_id = $1 and version = $2`, p.ID, p.Version, rows)
 	if err != nil {

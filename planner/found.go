@@ -148,7 +148,7 @@ func utc(t *time.Time) *time.Time {
 func (s *surveyor) breaker() Breaker {
 	most := s.limits.MaxFraction
 	switch {
-	case most == 0 || s.survey.Due == 0:
+	case most == 0 || s.survey.Due == 0 || s.accepted > 0:
 		return Breaker{}
 	case s.rows < 0:
 		return Breaker{Why: fmt.Sprintf("how many rows %s has is not known, so that max_fraction cannot be judged: analyze it", s.survey.Table)}
@@ -162,10 +162,10 @@ func (s *surveyor) breaker() Breaker {
 // survey has its numbers.
 func (s *surveyor) past(call countAt, f *found) error {
 	v := &s.survey
-	if v.Breaker.WouldTrip {
+	if v.Breaker.WouldTrip || s.accepted > 0 {
 		return nil
 	}
-	old, err := s.definition.pastDue(v.At, f, s.accepted, func(at time.Time, most int64) (*found, error) {
+	old, err := s.definition.pastDue(v.At, f, func(at time.Time, most int64) (*found, error) {
 		found, err := call(at, upTo(most))
 		if schemas.StateOf(err) == schemas.SQLStateQueryCanceled {
 			return call(at, upTo(0))

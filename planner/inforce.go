@@ -37,7 +37,7 @@ type InForce struct {
 	LeftBehind  bool                  // the last run left due rows that somebody had locked
 	Trusted     bool                  // triggers may run inside its deletions, and delete more from its table
 	Tripped     *Trip                 // nil while no breaker is open
-	Accepted    int64                 // due rows that the next run may delete whatever its breaker says
+	Accepted    int64                 // rows that somebody let go: the next run is not judged, and deletes no more
 	Quarantine  Quarantine
 	PutAside    int        // shards of the last run in which not even one row was found in time
 	Ended       *EndedRun  // the run that ended last; nil for none
@@ -175,7 +175,7 @@ const inForceSQL = `
 		     limit 1
 		  ) unfinished on true
 		  left join lateral (
-		    select r.ended_at, r.ended_by is not null as limited, r.left_due, r.left_held, r.watermark
+		    select r.ended_at, coalesce(r.ended_by = 'max_rows_per_run', false) as limited, r.left_due, r.left_held, r.watermark
 		      from lapse.run r
 		     where r.policy_id = g.policy_id and r.ended_at is not null
 		     order by r.number desc

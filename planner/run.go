@@ -24,6 +24,8 @@ type Run struct {
 	StartedAt time.Time // the server's
 	Resumed   bool      // it was there already, begun and unfinished
 	Shards    int       // that were neither done nor put aside when OpenRun returned it
+	Most      int64     // rows that it may delete, 0 for no limit
+	Accepted  bool      // these are what somebody let go whom the breaker had asked
 }
 
 // MaxClockSkew is how far the server's clock may be from the executor's. One of the two is wrong then, and a cutoff from a
@@ -103,14 +105,16 @@ func OpenRunOn(ctx context.Context, db DB, p *InForce, clock func() time.Time, d
 	run := Run{Policy: p.ID, Version: p.Version}
 	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		before := clock()
-		err := tx.QueryRow(ctx, `select run, cutoff, started_at, resumed, shards from lapse.open_run($1, $2, $3, $4, $5, $6)`,
-			p.ID, p.Version, uuid.New(), leaves, instants, due).Scan(&run.ID, &run.Cutoff, &run.StartedAt, &run.Resumed, &run.Shards)
+		err := tx.QueryRow(ctx, `select run, cutoff, started_at, resumed, shards, most, accepted from lapse.open_run($1, $2, $3, $4, $5, $6)`,
+			p.ID, p.Version, uuid.New(), leaves, instants, due).Scan(&run.ID, &run.Cutoff, &run.StartedAt, &run.Resumed, &run.Shards, &run.Most, &run.Accepted)
 		if err != nil {
 			return runRefusal(p, err)
 		}
 		// The server read its clock between these two instants.
 		switch after := clock(); {
 		case run.Resumed:
+		case p.Accepted > 0 && !run.Accepted:
+			return &NotInForceError{Policy: p.Name} // others had the run in which these rows may go, and this one is not judged
 		case run.Cutoff.After(after.Add(MaxClockSkew)):
 			return &ClockSkewError{Server: run.Cutoff, Local: after}
 		case run.Cutoff.Before(before.Add(-MaxClockSkew)):

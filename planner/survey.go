@@ -213,7 +213,7 @@ type surveyor struct {
 	refused    bool // counting needs a right that it has not
 	zones      []*time.Location
 	survey     Survey
-	accepted   int64   // rows that a person let go beside what the breaker lets through
+	accepted   int64   // rows that a person let go: the next run is not judged
 	rows       float64 // that the table has by the catalog, negative where it does not know
 	cutoff     string  // texts of the cutoff and of the bound
 	bound      string

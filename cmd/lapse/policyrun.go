@@ -42,7 +42,8 @@ func readLastRun(ctx context.Context, conn *pgx.Conn, policy schemas.PolicyID) (
 	err := conn.QueryRow(ctx, `
 		select r.started_at, r.ended_at, r.due, t.deleted, t.cascaded, t.batches, t.refreshed, t.stepped_over, r.dropped_partitions,
 		       r.left_due, r.left_held, r.left_resting, r.watermark,
-		       case when r.ended_by is not null then 'by ' || r.ended_by
+		       case when r.ended_by = 'accepted' then 'by the rows that were accepted'
+		            when r.ended_by is not null then 'by ' || r.ended_by
 		            when t.unfinished and r.version = g.version then $2
 		            when t.unfinished or r.outcome = 'cut short' or r.outcome is null and r.lost_shards then 'cut short'
 		            when t.aside > 0 then 'with shards put aside'

@@ -170,7 +170,7 @@ func (s *stateChange) String() string {
 	}
 	switch {
 	case s.Accepted > 0:
-		text += fmt.Sprintf(": its next run may delete %s more than its breaker would let go; if more are due than that, it stops again", counted(s.Accepted, "row"))
+		text += fmt.Sprintf(": its next run deletes %s at most; if more were due, it asks again", counted(s.Accepted, "row"))
 	case s.HeldAgainst != "":
 		text += fmt.Sprintf(": held back, more rows may fall due than under %s: `lapse policy arm %s` says yes", s.HeldAgainst, s.Policy)
 	case s.HeldBack != 0 && s.To != schemas.Paused:

@@ -16,7 +16,7 @@ comment on column lapse.allowance.filled_at is 'When tokens was computed; null: 
 
 alter table lapse.shard add column allowed int not null default 0 check (allowed >= 0);
 comment on column lapse.shard.allowed is 'Rows that its holder may delete in the batch under way; 0 where the run has no limit.';
-alter table lapse.run add column ended_by text check (ended_by in ('max_rows_per_run'));
+alter table lapse.run add column ended_by text check (ended_by in ('max_rows_per_run', 'accepted'));
 comment on column lapse.run.ended_by is 'The limit that ended the run while rows were left; null if it ended by itself, or goes on.';
 
 -- take_rows allows the holder of a shard so many rows, at most as many as are wanted: the rate has them, and with them and with what
@@ -43,7 +43,7 @@ begin
     raise exception 'only a member of % may take rows', {{.ExecutorText}} using errcode = 'insufficient_privilege';
   end if;
   perform set_config('synchronous_commit', 'off', true);
-  select s.run, s.policy_id, s.done and r.ended_by is not null as ended, (p.spec ->> 'rate')::double precision as rate, (p.spec ->> 'max_rows_per_run')::bigint as most
+  select s.run, s.policy_id, s.done and r.ended_by is not null as ended, (p.spec ->> 'rate')::double precision as rate, r.most
     into mine
     from lapse.shard s
     join lapse.run r on r.run = s.run

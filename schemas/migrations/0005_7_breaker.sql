@@ -6,7 +6,7 @@ create table lapse.breaker (
   at          timestamptz not null default clock_timestamp(),
   due         bigint not null check (due >= 0),
   table_rows  bigint not null check (table_rows >= 0),
-  accepted    bigint check (accepted >= 0),
+  accepted    bigint check (accepted > 0),
   accepted_at timestamptz
 );
 comment on table lapse.breaker is 'Policies whose max_fraction a run would have gone beyond, by the last time of each.';
@@ -15,7 +15,7 @@ comment on column lapse.breaker.version is 'Its version then: another one is jud
 comment on column lapse.breaker.at is 'When the breaker tripped.';
 comment on column lapse.breaker.due is 'How many rows were due.';
 comment on column lapse.breaker.table_rows is 'How many rows the table had, by PostgreSQL''s statistics.';
-comment on column lapse.breaker.accepted is 'How many due rows somebody let pass, for the next run to begin; null: the breaker is open.';
+comment on column lapse.breaker.accepted is 'How many rows somebody let go, by the next run to begin and no other; null: the breaker is open.';
 comment on column lapse.breaker.accepted_at is 'When.';
 
 -- trip opens the breaker of a policy. A crash before it leaves a policy that is judged again before its next run.

@@ -26,6 +26,8 @@ alter table lapse.run
   add column refreshed bigint not null default 0 check (refreshed >= 0),
   add column stepped_over bigint not null default 0 check (stepped_over >= 0),
   add column lost_shards boolean not null default false,
+  add column most bigint check (most > 0),
+  add column accepted boolean not null default false,
   add column former_deleted bigint not null default 0 check (former_deleted >= 0),
   add column former_cascaded bigint not null default 0 check (former_cascaded >= 0);
 comment on column lapse.shard.batches is 'Batches that found rows.';
@@ -50,6 +52,8 @@ comment on column lapse.run.batches is 'Of shards that are gone: batches that fo
 comment on column lapse.run.refreshed is 'Of shards that are gone: rows that were found due and stayed.';
 comment on column lapse.run.stepped_over is 'Of shards that are gone: rows that resisted.';
 comment on column lapse.run.lost_shards is 'A shard was removed before it was done.';
+comment on column lapse.run.most is 'Rows that it may delete, by all executors together: max_rows_per_run, or fewer that somebody let go; null: no limit.';
+comment on column lapse.run.accepted is 'The policy''s breaker had asked, and somebody let rows go: it is the one run that may delete them.';
 comment on column lapse.run.former_deleted is 'Of the policy''s runs that were removed since: rows that were deleted.';
 comment on column lapse.run.former_cascaded is 'Of the policy''s runs that were removed since: rows that foreign keys took along.';
 update lapse.run r set outcome = case when r.ended_by is null then 'done' else 'limited' end
@@ -143,7 +147,7 @@ as $lapse$
 $lapse$;
 comment on function lapse.note_due is 'Takes down how much was due when a run was opened. For the executor.';
 
--- end_run is described in 0005_6_limits.sql.
+-- end_run is described in 0005_6_limits.sql. Where somebody let fewer rows go than were due, the breaker asks again with the run's end.
 drop function lapse.end_run(uuid, text);
 create function lapse.end_run(run uuid, reason text) returns boolean
 language plpgsql security definer
@@ -160,7 +164,15 @@ begin
   update lapse.run r
      set ended_by = end_run.reason, outcome = 'limited', ended_at = clock_timestamp(), rests_since = null, rests_because = null
    where r.run = end_run.run and r.ended_by is null;
-  return found;
+  if not found then
+    return false;
+  end if;
+  update lapse.breaker b
+     set at = clock_timestamp(), due = b.due - t.deleted, table_rows = greatest(b.table_rows - t.deleted, 0),
+         compared = case when b.cause = 'absurd_past' then least(b.compared, b.due - t.deleted) else b.compared end, accepted = null, accepted_at = null
+    from lapse.run r, lapse.statistics(end_run.run) t
+   where r.run = end_run.run and r.accepted and b.policy_id = r.policy_id and b.version = r.version and b.accepted < b.due;
+  return true;
 end
 $lapse$;
 comment on function lapse.end_run is 'Ends a run that has reached a limit; the next one finds what it left. For the executor.';
@@ -239,10 +251,11 @@ as $lapse$
 $lapse$;
 comment on function lapse.lease is 'Gives out a shard of a run that nobody else holds. For the executor.';
 
--- A new run has shards for the leaves in due only; null: for all.
+-- A new run has shards for the leaves in due only; null: for all. It may delete what somebody let go whom the breaker had asked; while the
+-- breaker is open there is none.
 drop function lapse.open_run(int, int, uuid, oid[], timestamptz[]);
 create function lapse.open_run(policy int, version int, wanted uuid, cut_leaves oid[], cuts timestamptz[], due oid[])
-returns table (run uuid, cutoff timestamptz, started_at timestamptz, resumed boolean, shards int)
+returns table (run uuid, cutoff timestamptz, started_at timestamptz, resumed boolean, shards int, most bigint, accepted boolean)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set datestyle = 'ISO, YMD'
@@ -256,6 +269,7 @@ declare
   previous uuid;
   cut      int;
   ranged   boolean;
+  lets_go  bigint;
 begin
   -- No application's role can take this lock; batches, which only read runs, do not wait for it.
   lock table lapse.run in share row exclusive mode;
@@ -280,7 +294,7 @@ begin
      and not exists (select from lapse.shard s where s.run = r.run and not s.done and not s.aside);
 
   return query
-    select r.run, r.cutoff, r.started_at, true, (select count(*)::int from lapse.shard s where s.run = r.run and not s.done and not s.aside)
+    select r.run, r.cutoff, r.started_at, true, (select count(*)::int from lapse.shard s where s.run = r.run and not s.done and not s.aside), coalesce(r.most, 0), r.accepted
       from lapse.run r
      where r.policy_id = open_run.policy and r.version = open_run.version
        and exists (select from lapse.shard s where s.run = r.run and not s.done and not s.aside)
@@ -292,6 +306,17 @@ begin
     return;
   end if;
 
+  select b.accepted into lets_go
+    from lapse.breaker b
+   where b.policy_id = open_run.policy and b.version = open_run.version
+     and (b.accepted is null or b.accepted_at > coalesce((
+           select r.started_at from lapse.run r
+            where r.policy_id = open_run.policy and r.number > coalesce((select c.after_run from lapse.clock c order by c.id desc limit 1), 0)
+            order by r.number desc
+            limit 1), '-infinity'));
+  if found and lets_go is null then
+    raise exception 'the breaker of policy % is open', open_run.policy using errcode = 'LP002';
+  end if;
   at := clock_timestamp();
   select * into measure from lapse.measure(open_run.policy);
   if at < measure.last then
@@ -301,7 +326,10 @@ begin
       using errcode = 'LP017';
   end if;
   previous := (select r.run from lapse.run r where r.policy_id = open_run.policy order by r.number desc limit 1);
-  insert into lapse.run (run, policy_id, version, cutoff) values (wanted, open_run.policy, open_run.version, at);
+  insert into lapse.run (run, policy_id, version, cutoff, most, accepted)
+  select wanted, open_run.policy, open_run.version, at, least(lets_go, (p.spec ->> 'max_rows_per_run')::bigint), lets_go is not null
+    from lapse.policy p
+   where p.id = open_run.policy and p.version = open_run.version;
   select coalesce((p.spec -> 'shards' ->> 'count')::int, 1), coalesce((p.spec ->> 'ranges')::boolean, false) into cut, ranged
     from lapse.policy p
    where p.id = open_run.policy and p.version = open_run.version;
@@ -349,7 +377,7 @@ begin
    where open_run.due is null or l.oid = any (open_run.due)
    order by l.n, c.slice;
   return query
-    select r.run, r.cutoff, r.started_at, false, (select count(*)::int from lapse.shard s where s.run = r.run and not s.done and not s.aside)
+    select r.run, r.cutoff, r.started_at, false, (select count(*)::int from lapse.shard s where s.run = r.run and not s.done and not s.aside), coalesce(r.most, 0), r.accepted
       from lapse.run r
      where r.run = wanted;
 end

@@ -254,9 +254,10 @@ declare
   shard record;
   rest  bigint;
 begin
-  select s.run, s.policy_id, p.table_oid, (p.spec ->> 'max_rows_per_run')::bigint as most
+  select s.run, s.policy_id, p.table_oid, r.most
     into shard
     from lapse.shard s
+    join lapse.run r on r.run = s.run
     join lapse.policy p on p.id = s.policy_id and p.version = s.version
    where s.id = work.shard and s.entered = pg_current_xact_id() and s.batch = claim.batch and s.leaf = claim.target
      and p.spec ->> 'action' = 'drop_partition' and not exists (select from lapse.batch b where b.batch = claim.batch);
