@@ -83,8 +83,12 @@ func mistakesOf(command string, err error) []mistake {
 	if text := strings.TrimSpace(strings.Replace(err.Error(), inFiles.Error(), "", 1)); text != "" {
 		m := mistake{Message: withoutCommand(command, text)}
 		var usage *usageError
-		if errors.As(err, &usage) {
+		var fixable interface{ Fix() string }
+		switch {
+		case errors.As(err, &usage):
 			m.Fix = "see " + command + " --help"
+		case errors.As(err, &fixable):
+			m.Fix = fixable.Fix()
 		}
 		all = append(all, m)
 	}

@@ -236,3 +236,17 @@ func indented(value any, before string) string {
 	}
 	return "{\n" + strings.Join(parts, ",\n") + "\n" + before + "}"
 }
+
+// A program gets what mends a missing right from the one field for it, as after wrong usage.
+func TestTheFixOfAnErrorIsInTheEnvelope(t *testing.T) {
+	lacks := &setup.LackingError{Login: "app", SQL: []string{"drop publication a", "drop role b"}}
+	for want, err := range map[string]error{
+		"drop publication a; drop role b": fmt.Errorf("lapse uninstall: %w", lacks),
+		"see lapse uninstall --help":      wrongUsage("unknown flag"),
+		"":                                errors.New("cannot be reached"),
+	} {
+		if all := mistakesOf("lapse uninstall", err); len(all) != 1 || all[0].Fix != want {
+			t.Errorf("%v: %+v, want the fix %q", err, all, want)
+		}
+	}
+}
