@@ -3,7 +3,6 @@ package executor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 
 	"lapse/executor/guard"
@@ -16,8 +15,8 @@ const throttleLock = "table_locked"
 
 // judge tries what is due under a policy before a run is begun: see planner.Judge. A run in which somebody let so many rows go is not judged:
 // it deletes no more. The turn goes on where nothing is strange about
-// it. A survey function that somebody has changed stops the policy as a deletion function does. A policy with max_fraction that
-// cannot be judged is stopped: it asked not to be run then. Another one is run, and meets what is wrong itself: whoever holds the
+// it. A survey function that somebody has changed stops the policy as a deletion function does. A policy with max_fraction below 1
+// that cannot be judged is stopped: it asked not to be run then. Another one is run, and meets what is wrong itself: whoever holds the
 // lock of one partition, or took a right away, must not keep it from the others.
 //
 //	crash before the breaker is open    no run was begun, and the next turn judges again
@@ -31,7 +30,7 @@ func (w *worker) judge(ctx context.Context, t *turn) (turnEnd, error) {
 	}
 	j, err := planner.Judge(ctx, w.session.batches, w.session.control, p, w.now())
 	switch state := schemas.StateOf(err); {
-	case p.Limits.MaxFraction == 0 && state != "" && !w.session.lost():
+	case (p.Limits.MaxFraction == 0 || p.Limits.MaxFraction == 1) && state != "" && !w.session.lost():
 		level := slog.LevelWarn
 		if state == schemas.SQLStateLockNotAvailable {
 			level = t.memory.inTheWay()
@@ -45,12 +44,9 @@ func (w *worker) judge(ctx context.Context, t *turn) (turnEnd, error) {
 			"policy", p.Name, "pause_seconds", pause.Seconds())
 		return turnBlocked, nil
 	case state == schemas.SQLStateQueryCanceled:
-		err = errors.New("max_fraction cannot be judged: counting what is due takes too long; take the key out, or make the index that `lapse plan` names")
+		err = errors.New("max_fraction cannot be judged: counting what is due takes too long; take the key out, make the index that `lapse plan` names, or analyze " + p.TableName)
 	case err != nil:
 		return w.trouble(t, err, 1)
-	}
-	if err == nil && j.Rows < 0 && p.Limits.MaxFraction > 0 {
-		err = fmt.Errorf("max_fraction cannot be judged, since nobody has counted the rows of %s: analyze %s", p.TableName, p.TableName)
 	}
 	if err != nil {
 		w.stop(p, err)

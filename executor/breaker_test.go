@@ -142,3 +142,33 @@ func TestWhatCannotBeHeldAgainstMaxFractionIsNotDeleted(t *testing.T) {
 		}
 	})
 }
+
+func TestMaxFractionOfATableThatNobodyAnalyzedIsJudgedByCounting(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		owned(t, db, "create table a (id int primary key, at timestamptz) with (autovacuum_enabled = off)", "create index on a (at, id)",
+			"insert into a select g, now() - case when g <= 20 then interval '40 days' else interval '1 day' end from generate_series(1, 100) g")
+		arm(t, db, policies(policy("p", "public.a")))
+		setLimits(t, db, `{"max_fraction": 0.2}`)
+		if s := only(t, once(t, newExecutor(t, db), "p")); s.Deleted != 20 {
+			t.Fatalf("20 of 100 are due: %+v", s)
+		}
+		owned(t, db, "update a set at = now() - interval '40 days' where id <= 40")
+		var refusal *guard.Refusal
+		if _, err := newExecutor(t, db).Once(t.Context(), []schemas.PolicyName{"p"}); !errors.As(err, &refusal) || !strings.Contains(refusal.Detail, "20 of about 80 rows") {
+			t.Errorf("20 of 80 are due: %v", err)
+		}
+		if n := one[int](t, db, "select count(*) from a"); n != 80 {
+			t.Errorf("%d rows are left", n)
+		}
+		db.Exec(t, "delete from lapse.breaker")
+		owned(t, db, "update a set at = now() - interval '40 days'")
+		setLimits(t, db, `{"max_fraction": 1}`)
+		if s := only(t, once(t, newExecutor(t, db), "p")); s.Deleted != 80 {
+			t.Errorf("all may go: %+v", s)
+		}
+		if n := one[int](t, db, "select count(*) from pg_class where oid = 'a'::regclass and reltuples >= 0"); n != 0 {
+			t.Error("somebody has analyzed it")
+		}
+	})
+}

@@ -177,7 +177,10 @@ func (c *counting) judge(ctx context.Context, j *Judgement, expected int64) erro
 			return fmt.Errorf("count what is due, for max_fraction: %w", err)
 		}
 		j.Due, j.DueIs = due.Due, due.DueIs
-		if j.Trips = float64(j.Due) > p.Limits.MaxFraction*float64(j.Rows); j.Trips {
+		if err := c.countRows(ctx, j); err != nil {
+			return fmt.Errorf("count the rows of %s, for max_fraction: %w", p.TableName, err)
+		}
+		if j.Trips = p.Limits.MaxFraction < 1 && j.Due > 0 && float64(j.Due) > p.Limits.MaxFraction*float64(j.Rows); j.Trips {
 			j.Cause = TooMuchDue
 			return nil
 		}
@@ -201,6 +204,25 @@ func (c *counting) judge(ctx context.Context, j *Judgement, expected int64) erro
 		j.Due = max(all.Due, most+1)
 	}
 	return err
+}
+
+// countRows counts the table's rows where nobody has analyzed it, no further than it takes to judge: those that will ever be due under the
+// policy, and are not held. They are no more than the table has, so that the breaker asks too soon rather than too late.
+func (c *counting) countRows(ctx context.Context, j *Judgement) error {
+	fraction := c.policy.Limits.MaxFraction
+	if j.Rows >= 0 || j.Due == 0 || fraction >= 1 {
+		return nil
+	}
+	enough := int64(math.Ceil(float64(j.Due) / fraction))
+	rows, err := c.count(ctx, c.now.AddDate(1000, 0, 0), upTo(enough-1))
+	if err != nil {
+		return err
+	}
+	j.Rows = enough
+	if rows.DueIs == Exact {
+		j.Rows = rows.Due
+	}
+	return nil
 }
 
 // past tries how much of what is due is of the absurd past.

@@ -148,10 +148,10 @@ func utc(t *time.Time) *time.Time {
 func (s *surveyor) breaker() Breaker {
 	most := s.limits.MaxFraction
 	switch {
-	case most == 0 || s.survey.Due == 0 || s.accepted > 0:
+	case most == 0 || most == 1 || s.survey.Due == 0 || s.accepted > 0:
 		return Breaker{}
 	case s.rows < 0:
-		return Breaker{Why: fmt.Sprintf("how many rows %s has is not known, so that max_fraction cannot be judged: analyze it", s.survey.Table)}
+		return Breaker{Why: fmt.Sprintf("how many rows %s has is not known, so that a run counts them for max_fraction: analyze it", s.survey.Table)}
 	case float64(s.survey.Due) > most*s.rows:
 		return Breaker{WouldTrip: true, Why: fmt.Sprintf("more than max_fraction, %g, of the about %.0f rows of %s are due", most, s.rows, s.survey.Table)}
 	}
