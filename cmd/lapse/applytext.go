@@ -96,11 +96,12 @@ func (a *applier) others(changes setup.Changes) string {
 
 // total is one line over all changes, "" where nothing changes.
 func (a *applier) total(changes setup.Changes) string {
-	kinds, arms := map[planner.ChangeKind]int{}, 0
+	kinds, all, arms := map[planner.ChangeKind]int{}, 0, 0
 	for i := range changes {
 		c := &changes[i]
 		if c.Change.Writes() {
 			kinds[c.Kind]++
+			all++
 			if c.ToState == schemas.Arming {
 				arms++
 			}
@@ -120,7 +121,7 @@ func (a *applier) total(changes setup.Changes) string {
 	}
 	text := "policies: " + strings.Join(parts, ", ") + "; " + newlyDue(changes)
 	if arms > 0 {
-		return text + fmt.Sprintf("; to be armed: %d, which delete %s\n", arms, deletesFrom(a.auditRequired))
+		return text + fmt.Sprintf("; %d of %s to be armed, and to delete %s\n", arms, counted(all, "policy"), deletesFrom(a.auditRequired))
 	}
 	return text + "; nothing more is deleted until armed\n"
 }
