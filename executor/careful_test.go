@@ -7,7 +7,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/executor/guard"
 	"lapse/internal/pgtest"
+	"lapse/planner"
 	"lapse/schemas"
 )
 
@@ -38,6 +40,15 @@ func TestLockedChildrenKeepNothingElse(t *testing.T) {
 						if by := m.lockedBy(); by.process != int32(app.PgConn().PID()) || by.String() == "" { // #nosec G115 -- a process id
 							t.Errorf("the rows are locked by %+v, want process %d", by, app.PgConn().PID())
 						}
+					}
+					list, err := planner.LoadInForce(t.Context(), connectTo(t, db))
+					if err != nil {
+						return err
+					}
+					lines := e.newWorker(0, newScheduler(endless{e}, e.memory, e.now)).reportLines(list, &guard.Answer{})
+					said := lines[len(lines)-1]
+					if want := fmt.Sprintf("in the last run process %d", app.PgConn().PID()); said.held != schemas.HeldByLock || !strings.HasPrefix(said.reason, want) {
+						t.Errorf("status hears %+v, want who has the rows locked", said)
 					}
 					t.Logf("4,900 of 5,000 rows went in %.1f s", only(t, s).Whole.Seconds)
 					return nil

@@ -107,7 +107,8 @@ func (w *worker) reportLines(policies []planner.InForce, a *guard.Answer) []repo
 		m := w.memory(p)
 		said := w.guards.saying(p.Name)
 		throttled, share, rows := m.pace()
-		line := reportLine{policy: p.ID, held: w.stays(p).Reason}
+		own := w.stays(p)
+		line := reportLine{policy: p.ID, held: own.Reason}
 		switch stopped := m.stop(); {
 		case stopped != nil:
 			line.state, line.reason, line.next = isStopped, stopped.Error(), m.paused()
@@ -117,6 +118,9 @@ func (w *worker) reportLines(policies []planner.InForce, a *guard.Answer) []repo
 			line.state, line.reason, line.next = isWaiting, said.text(), said.until
 		case throttled == throttleLock:
 			line.state, line.reason, line.next = isWaiting, lockText(m), m.paused()
+		case own.Reason == schemas.HeldByLock: // between two runs
+			line.state, line.reason = isWaiting, own.Detail
+			line.next, _ = p.NextRun()
 		case !working[p.ID] && !m.at(p.Unfinished):
 			continue
 		case said.verdict == guard.Slow:

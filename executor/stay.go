@@ -52,6 +52,8 @@ func (w *worker) stays(p *planner.InForce) planner.Stay {
 		return planner.Stay{Reason: schemas.HeldByGuard, Detail: said.text()}
 	case throttled == throttleLock:
 		return planner.Stay{Reason: schemas.HeldByLock, Detail: lockText(m)}
+	case p.LeftBehind && said.verdict < guard.Wait && !m.at(p.Unfinished) && m.lockedBy().process != 0:
+		return planner.Stay{Reason: schemas.HeldByLock, Detail: "in the last run " + m.lockedBy().String()}
 	case throttled == limitRate && m.at(p.Unfinished):
 		return planner.Stay{Reason: schemas.HeldByLimit, Detail: rateText(p)}
 	}
