@@ -1,201 +1,223 @@
 package planner
 
 import (
-	"context"
-	"fmt"
+	"reflect"
+	"slices"
 
+	"lapse/planner/expiry"
+	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
 
-// A version by which more may fall due than under one that was accepted before is not armed by its file: it is held back
-// until a person says yes. Accepted are the version in force, unless it is held back itself, and what was armed last, under
-// the policy's name and on its table: so neither two small steps nor another name nor a name that comes back arm more than
-// somebody has said yes to.
+// A version by which more may fall due than was accepted (see accepted.go) is not armed by its file: it is held back until a person
+// says yes. Meanwhile the version in force goes on, where all that it deletes the other one would delete too; otherwise nothing is
+// deleted. What the file says beside that of which rows fall due, limits and schedule for instance, waits for nobody.
 
-// accepted is a version that others are compared with.
-type accepted struct {
-	*version
-	what string // "version 3, which is in force"
+// says is the state that an entry of a file asks for.
+type says uint
+
+const (
+	saysNothing says = 1 << iota
+	saysObserving
+	saysPaused
+	saysArmed
+)
+
+// stands is how the policy is in force that an entry speaks of.
+type stands uint
+
+const (
+	isAbsent  stands = 1 << iota // it is not in force
+	isIdle                       // observing or paused
+	isWaiting                    // the same, and its version in force is held back
+	isHalted                     // paused, and its version in force is the last that was armed
+	isLive                       // armed, or on its way
+	anyhow    = isAbsent | isIdle | isWaiting | isHalted | isLive
+)
+
+// compared is the entry's version beside what was accepted.
+type compared uint
+
+const (
+	isSame   compared = 1 << iota // it is what is live
+	isNoMore                      // certainly no more falls due
+	isWider                       // more may, and all that the version in force deletes would be deleted
+	isOther                       // more may, and that is not certain
+	isMore   = isWider | isOther
+	every    = isSame | isNoMore | isMore
+)
+
+// outcome is what becomes of the policy. The entry's version comes into force, unless goesOn.
+type outcome struct {
+	goesOn bool          // the version in force stays there
+	state  schemas.State // "": as it was
+	held   bool          // the entry's version waits for a yes
 }
 
-// versionKey names a policy version.
-type versionKey struct {
-	id      schemas.PolicyID
-	version schemas.PolicyVersion
+// rules says what becomes of a policy: the first rule that fits. Armed always goes by way of arming, which lapse.advance_arming ends.
+var rules = []struct {
+	says   says
+	stands stands
+	next   compared
+	then   outcome
+}{
+	{saysObserving, anyhow, every, outcome{state: schemas.Observing}},
+	{saysPaused, anyhow, every, outcome{state: schemas.Paused}},
+	{saysNothing, isAbsent, every, outcome{state: schemas.Observing}},
+	{saysNothing, isIdle, every, outcome{}},
+	{saysNothing, isWaiting, isSame | isNoMore, outcome{}},
+	{saysNothing, isWaiting, isMore, outcome{held: true}},
+	{saysNothing, isHalted, isWider, outcome{goesOn: true, held: true}},
+	{saysNothing, isHalted, every, outcome{}},
+	// From here on the entry says armed, or nothing of a policy that is live.
+	{saysNothing | saysArmed, isLive, isSame, outcome{}},
+	{saysNothing | saysArmed, anyhow, isSame | isNoMore, outcome{state: schemas.Arming}},
+	{saysNothing | saysArmed, isLive, isWider, outcome{goesOn: true, held: true}},
+	{saysNothing | saysArmed, isHalted, isWider, outcome{goesOn: true, held: true, state: schemas.Arming}},
+	{saysNothing | saysArmed, anyhow, isMore, outcome{held: true, state: schemas.Observing}},
 }
 
-// formerVersions are the versions that were accepted in this database.
-type formerVersions struct {
-	armed    map[schemas.PolicyID]*storedVersion // the last of each policy that was armed
-	armedOn  map[uint32]*storedVersion           // the last on each table
-	inForce  map[versionKey]*storedVersion
-	newestID map[schemas.PolicyName]storedName // all names that ever were in force
-}
-
-// storedVersion is a version on record.
-type storedVersion struct {
-	version
-	id     schemas.PolicyID
-	number schemas.PolicyVersion
-	name   schemas.PolicyName
-}
-
-// storedName is a policy name that is or was in force. A name keeps its id for ever, so that its history is one.
-type storedName struct {
-	Name    schemas.PolicyName
-	ID      schemas.PolicyID
-	Version schemas.PolicyVersion // the newest
-}
-
-// lastArmedSQL names versions that were armed, or on their way: the last of each policy, and the last on each table.
-const lastArmedSQL = `
-	with was as (
-	  select s.policy_id, s.version, p.table_oid, max(s.changed_at) as at
-	    from lapse.policy_state s
-	    join lapse.policy p on p.id = s.policy_id and p.version = s.version
-	   where s.state in ('arming', 'armed')
-	   group by s.policy_id, s.version, p.table_oid
-	), last(policy_id, version, on_table) as (
-	  (select distinct on (was.policy_id) was.policy_id, was.version, false from was order by was.policy_id, was.version desc)
-	  union all
-	  (select distinct on (was.table_oid) was.policy_id, was.version, true
-	     from was order by was.table_oid, was.at desc, was.policy_id desc, was.version desc)
-	)
-	select ` + specColumns + `, last.on_table
-	  from last
-	  join lapse.policy p on p.id = last.policy_id and p.version = last.version`
-
-// heldAgainstSQL names the versions that those in force were held back against.
-const heldAgainstSQL = `
-	select ` + specColumns + `, false
-	  from lapse.gate g
-	  join lapse.policy v on v.id = g.policy_id and v.version = g.version
-	  join lapse.policy p on p.id = g.policy_id and p.version = (v.spec ->> 'held_against')::int
-	 where g.held_back = g.version`
-
-// loadFormerVersions reads what was accepted.
-func loadFormerVersions(ctx context.Context, q Querier) (*formerVersions, error) {
-	f := &formerVersions{
-		armed: map[schemas.PolicyID]*storedVersion{}, armedOn: map[uint32]*storedVersion{}, inForce: map[versionKey]*storedVersion{},
-		newestID: map[schemas.PolicyName]storedName{},
-	}
-	written, err := collect[storedName](ctx, q, `select p.name, p.id, max(p.version) from lapse.policy p group by p.name, p.id`)
-	if err != nil {
-		return nil, fmt.Errorf("load the policies on record: %w", err)
-	}
-	for _, w := range written {
-		f.newestID[w.Name] = w
-	}
-	type row struct {
-		storedPolicy
-		OnTable bool
-	}
-	for _, query := range []string{lastArmedSQL, heldAgainstSQL} {
-		rows, err := collect[row](ctx, q, query)
-		if err != nil {
-			return nil, fmt.Errorf("load the versions that were armed: %w", err)
-		}
-		for i := range rows {
-			r := &rows[i]
-			definition, text, err := r.definition()
-			if err != nil {
-				return nil, err
-			}
-			v := &storedVersion{version{table: r.TableOID, definition: definition, spec: text}, r.ID, r.Version, r.Name}
-			switch {
-			case query == heldAgainstSQL:
-				f.inForce[versionKey{r.ID, r.Version}] = v
-			case r.OnTable:
-				f.armedOn[r.TableOID] = v
-			default:
-				f.armed[r.ID] = v
-			}
+// becomes looks an outcome up.
+func becomes(s says, p stands, next compared) outcome {
+	for i := range rules {
+		if r := &rules[i]; r.says&s != 0 && r.stands&p != 0 && r.next&next != 0 {
+			return r.then
 		}
 	}
-	return f, nil
+	panic("planner: no rule says what becomes of a policy") // a test tries all there are
 }
 
-// accepted lists what the next version of policy id is compared with; p is the policy in force, or nil. Of a policy that sets a column
-// and the one that deletes what is set, each is compared with the other until it was armed itself.
-func (f *formerVersions) accepted(p *InForce, id schemas.PolicyID, next *version) []accepted {
-	var all []accepted
-	if v := f.armed[id]; v != nil {
-		all = append(all, accepted{&v.version, fmt.Sprintf("version %d, the last that was armed", v.number)})
+// saysOf is what a file's state asks for.
+func saysOf(wanted schemas.State) says {
+	switch wanted {
+	case schemas.Observing:
+		return saysObserving
+	case schemas.Paused:
+		return saysPaused
+	case schemas.Armed:
+		return saysArmed
 	}
-	partner := func(v *storedVersion) bool {
-		return (v.spec.Soft != nil) != (next.spec.Soft != nil) && f.armed[id] != nil
-	}
-	if v := f.armedOn[next.table]; v != nil && v.id != id && !partner(v) {
-		all = append(all, accepted{&v.version, fmt.Sprintf("policy %s, the last that was armed on this table", v.name)})
-	}
-	if p != nil && p.HeldBack == 0 {
-		all = append(all, accepted{p.version(), fmt.Sprintf("version %d, which is in force", p.Version)})
-	}
-	if p != nil && p.HeldBack != 0 {
-		if v := f.inForce[versionKey{p.ID, p.spec.HeldAgainst}]; v != nil {
-			all = append(all, accepted{&v.version, fmt.Sprintf("version %d, which was in force before", v.number)})
-		}
-	}
-	return all
+	return saysNothing
 }
 
-// beyond returns the first accepted version under which fewer rows may be due than under next, nil if there is none.
-func (f *formerVersions) beyond(p *InForce, id schemas.PolicyID, next *version) *accepted {
-	for _, a := range f.accepted(p, id, next) {
-		if moreFallDue(a.version, next) {
-			return &a
-		}
-	}
-	return nil
-}
-
-// moreFallDue reports whether a row can be due under to that is not due under from. It answers no only where that is
-// certain: the same table, the same action, and a condition that is certainly no wider.
-func moreFallDue(from, to *version) bool {
-	return from.table != to.table || from.spec.Action != to.spec.Action || to.definition.condition().MoreThan(from.definition.condition())
-}
-
-// decide says which state a change leads to. wanted is the state that the file asks for, or "".
-func (f *formerVersions) decide(c *Change, p *InForce, wanted schemas.State) {
-	from, held, same := schemas.Observing, false, c.Kind == Unchanged
-	if p != nil {
-		from, held = p.State, p.HeldBack != 0
-		c.MoreFallDue = !same && moreFallDue(p.version(), c.next)
-	}
-	beyond := f.beyond(p, c.ID, c.next)
-	to := from
+// standing is how p, nil for none, is in force.
+func (f *formerVersions) standing(p *InForce) stands {
 	switch {
-	case wanted == schemas.Arming && same && live(from):
-		held = false // it is what was armed
-	case wanted == schemas.Arming && beyond != nil:
-		to, held = schemas.Observing, true
-	case wanted != "":
-		to, held = wanted, false
-	case same || c.Kind == New:
-	case c.MoreFallDue:
-		to, held, c.lostArms = schemas.Observing, held && beyond != nil, live(from)
-	default:
-		held = held && beyond != nil
-		if from == schemas.Armed {
-			to = schemas.Arming
-		}
+	case p == nil:
+		return isAbsent
+	case live(p.State):
+		return isLive
+	case p.HeldBack == p.Version:
+		return isWaiting
 	}
-	if c.ToState, c.HeldBack = to, 0; held {
-		c.HeldBack = c.ToVersion
+	if last := f.armed[p.ID]; p.State == schemas.Paused && last != nil && last.number == p.Version {
+		return isHalted
 	}
-	if p != nil && same && (to != from || held != (p.HeldBack != 0)) {
-		c.Kind = Restated
+	return isIdle
+}
+
+// compare says how the change's version compares with what was accepted, and with what.
+func (f *formerVersions) compare(c *Change) (compared, *accepted) {
+	p := c.before
+	beyond := f.beyond(p, c.ID, c.next)
+	switch {
+	case p != nil && c.isVersion == p.Version && live(p.State):
+		return isSame, nil
+	case beyond == nil:
+		return isNoMore, nil
+	case p != nil && c.next.covers(p.version()):
+		return isWider, beyond
 	}
-	if !held {
-		return
+	return isOther, beyond
+}
+
+// decide says what becomes of the change's policy; wanted is the state that the file asks for, or "".
+func (f *formerVersions) decide(c *Change, wanted schemas.State) {
+	next, beyond := f.compare(c)
+	then := becomes(saysOf(wanted), f.standing(c.before), next)
+	c.settle(then)
+	if p := c.before; p != nil && c.isVersion != p.Version {
+		c.MoreFallDue = moreFallDue(p.version(), c.next)
 	}
-	if beyond != nil {
+	if then.held && beyond != nil {
 		c.HeldAgainst = beyond.what
 	}
-	if c.Kind == Changed {
-		c.next.spec.HeldAgainst = p.Version
-		if p.HeldBack != 0 {
-			c.next.spec.HeldAgainst = p.spec.HeldAgainst
+}
+
+// settle writes down what follows from an outcome: which versions are to be written, which is in force, and which is held back. Of
+// versions that are written together, the one that is held back has the higher number.
+func (c *Change) settle(o outcome) {
+	p, newest, number := c.before, c.newest, c.isVersion
+	c.writes, c.ToState, c.HeldBack = nil, o.state, 0
+	if o.state == "" {
+		c.ToState = p.State
+	}
+	write := func(v *version) schemas.PolicyVersion {
+		newest++
+		c.writes = append(c.writes, numbered{newest, v})
+		return newest
+	}
+	if o.goesOn {
+		c.ToVersion = p.Version
+		if c.goesOn != nil {
+			c.ToVersion, number = write(c.goesOn), 0
+			if c.ToState == schemas.Armed {
+				c.ToState = schemas.Arming
+			}
 		}
 	}
+	if number == 0 {
+		number = write(c.next)
+	}
+	if !o.goesOn {
+		c.ToVersion = number
+	}
+	c.next.spec.HeldAgainst = 0
+	if o.held {
+		c.HeldBack = number
+		c.next.spec.HeldAgainst = c.heldAgainst(o)
+	}
+	switch {
+	case p == nil:
+		c.Kind = New
+	case len(c.writes) > 0:
+		c.Kind = Changed
+	case c.ToVersion != p.Version || c.ToState != p.State || c.HeldBack != p.HeldBack:
+		c.Kind = Restated
+	default:
+		c.Kind = Unchanged
+	}
+}
+
+// heldAgainst is the version that was accepted when the change's is held back, 0 for none.
+func (c *Change) heldAgainst(o outcome) schemas.PolicyVersion {
+	switch p := c.before; {
+	case p == nil:
+		return 0
+	case o.goesOn:
+		return c.ToVersion
+	case p.HeldBack == p.Version:
+		return p.spec.HeldAgainst
+	default:
+		return p.Version
+	}
+}
+
+// covers reports whether all that v deletes is certainly deleted by w too, by the same action and with the same triggers.
+func (w *version) covers(v *version) bool {
+	return !moreFallDue(w, v) && reflect.DeepEqual(w.definition.Soft, v.definition.Soft) &&
+		w.spec.Triggers == v.spec.Triggers && slices.Equal(w.spec.Trusted, v.spec.Trusted)
+}
+
+// forRowsOf is w for the rows that fall due under v, which it covers: what goes on while w is held back.
+func (w *version) forRowsOf(v *version) *version {
+	is := *w
+	is.definition.Expire, is.definition.Where = v.definition.Expire, v.definition.Where
+	is.spec.Expire, is.spec.Where, is.spec.WhereRead = expiry.Record{Kind: v.definition.Expire}, v.spec.Where, v.spec.WhereRead
+	is.spec.Ranges, is.spec.Functions, is.spec.HeldAgainst, is.spec.Due = is.definition.ranged(), is.definition.digest(), 0, nil
+	if is.spec.Evidence == policyfile.EvidenceDue {
+		is.spec.Due, _ = expiry.Elsewhere(is.definition.Expire)
+	}
+	is.entry = v.entry
+	return &is
 }

@@ -50,14 +50,14 @@ func (w *world) opens() {
 	}
 }
 
-// heldNow is what is in force: "p 2 observing, held back".
+// heldNow is what is in force: "p 1 armed, 2 held back".
 func (w *world) heldNow() string {
 	w.t.Helper()
 	var all []string
 	for _, p := range w.inForce() {
 		text := fmt.Sprintf("%s %d %s", p.Name, p.Version, p.State)
 		if p.HeldBack != 0 {
-			text += ", held back"
+			text += fmt.Sprintf(", %d held back", p.HeldBack)
 		}
 		all = append(all, text)
 	}
@@ -96,22 +96,23 @@ func TestAFileDoesNotArmAVersionByWhichMoreFallsDue(t *testing.T) {
 		w := newWorld(t, db, sessions)
 		w.walks(
 			step{named("p", "30 days", isArmed), "p 1 armed"}, // a new policy is armed by its file
-			step{named("p", "29 days", isArmed), "p 2 observing, held back"},
-			step{named("p", "29 days", isArmed), "p 2 observing, held back"}, // not by repetition
-			step{named("p", "29 days", isArmed, otherBatch), "p 3 observing, held back"},
-			step{named("p", "29 days", otherBatch), "p 3 observing, held back"},
-			step{named("p", "28 days", otherBatch), "p 4 observing, held back"},
-			step{named("p", "30 days", isArmed, otherBatch), "p 5 armed"}, // no more than what was armed last
-			step{named("p", "1 hour", isArmed), "p 6 observing, held back"},
-			step{named("p", "1 hour", isPaused), "p 6 paused"},
-			step{named("p", "1 hour", isArmed), "p 6 observing, held back"}, // by way of a pause neither
-			step{named("p", "1 hour", isObserving), "p 6 observing"},
-			step{named("p", "1 hour", isArmed), "p 6 observing, held back"},
-			step{named("p", "2 hours", isArmed), "p 7 observing, held back"},
-			step{named("p", "60 days", isArmed), "p 8 armed"},
-			step{named("p", "30 days", isArmed), "p 9 observing, held back"}, // the last that was armed is version 8
+			step{named("p", "29 days", isArmed), "p 1 armed, 2 held back"},
+			step{named("p", "29 days", isArmed), "p 1 armed, 2 held back"}, // not by repetition
+			step{named("p", "29 days"), "p 1 armed, 2 held back"},
+			step{named("p", "29 days", isArmed, otherBatch), "p 3 armed, 4 held back"}, // the batch waits for nobody
+			step{named("p", "28 days", otherBatch), "p 3 armed, 5 held back"},
+			step{named("p", "30 days", isArmed, otherBatch), "p 3 armed"}, // taken back
+			step{named("p", "1 hour", isArmed), "p 6 armed, 7 held back"},
+			step{named("p", "1 hour", isPaused), "p 7 paused"},
+			step{named("p", "1 hour", isArmed), "p 7 observing, 7 held back"}, // by way of a pause neither
+			step{named("p", "1 hour", isObserving), "p 7 observing"},
+			step{named("p", "1 hour", isArmed), "p 7 observing, 7 held back"},
+			step{named("p", "2 hours", isArmed), "p 8 observing, 8 held back"},
+			step{named("p", "60 days", isArmed), "p 9 armed"},
+			step{named("p", "30 days", isArmed), "p 9 armed, 10 held back"}, // the last that was armed is version 9
+			step{named("p", "30 days", isObserving), "p 10 observing"},      // stops at once
 		)
-		if reasons := valueOn[int](t, w.admin, `select count(*) from lapse.policy_state where version in (2, 3, 4, 6, 7, 9) and state in ('arming', 'armed')`); reasons != 0 {
+		if reasons := valueOn[int](t, w.admin, `select count(*) from lapse.policy_state where version in (2, 4, 5, 7, 8, 10) and state in ('arming', 'armed')`); reasons != 0 {
 			t.Errorf("%d times a version was armed that is held back", reasons)
 		}
 	})
@@ -122,12 +123,12 @@ func TestAYesArmsWhatIsHeldBack(t *testing.T) {
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, sessions)
 		held := named("p", "1 day", isArmed)
-		w.walks(step{named("p", "30 days", isArmed), "p 1 armed"}, step{held, "p 2 observing, held back"})
+		w.walks(step{named("p", "30 days", isArmed), "p 1 armed"}, step{held, "p 1 armed, 2 held back"})
 		w.says((*InForce).Arm)
 		if got := w.heldNow(); got != "p 2 arming" {
 			t.Errorf("lapse policy arm: %s", got)
 		}
-		w.walks(step{held, "p 2 armed"}, step{named("p", "1 hour", isArmed), "p 3 observing, held back"})
+		w.walks(step{held, "p 2 armed"}, step{named("p", "1 hour", isArmed), "p 2 armed, 3 held back"})
 		if c := w.says((*InForce).Arm); c.Kind != Restated {
 			t.Errorf("lapse policy arm: %s", c.Kind)
 		}
@@ -148,7 +149,7 @@ func TestAYesArmsWhatIsHeldBack(t *testing.T) {
 			w.opens()
 		}
 		arm(named("p", "1 minute", isArmed), "p 4 arming")
-		w.walks(step{named("p", "1 second", isArmed), "p 5 observing, held back"})
+		w.walks(step{named("p", "1 second", isArmed), "p 4 armed, 5 held back"})
 		arm(named("p", "1 second", isArmed), "p 5 arming")
 		arm(named("p", "00:00:00.5"), "p 6 arming") // the file says nothing: it was armed
 		w.walks(step{named("p", "00:00:00.5", isObserving), "p 6 observing"})
@@ -163,23 +164,23 @@ func TestNeitherAnotherNameNorANameThatComesBackArmsMore(t *testing.T) {
 	for name, steps := range map[string][]step{
 		"another name, the first one pruned with it": {
 			{named("p", "30 days", isArmed), "p 1 armed"},
-			{named("q", "29 days", isArmed), "q 1 observing, held back"},
-			{named("q", "29 days", isArmed, otherBatch), "q 2 observing, held back"},
+			{named("q", "29 days", isArmed), "q 1 observing, 1 held back"},
+			{named("q", "29 days", isArmed, otherBatch), "q 2 observing, 2 held back"},
 			{named("q", "30 days", isArmed), "q 3 armed"},
 		},
 		"another name, the first one dropped before": {
 			{named("p", "30 days", isArmed), "p 1 armed"},
 			{none, ""},
-			{named("q", "1 day", isArmed), "q 1 observing, held back"},
+			{named("q", "1 day", isArmed), "q 1 observing, 1 held back"},
 			{none, ""},
-			{named("r", "1 hour", isArmed), "r 1 observing, held back"},
+			{named("r", "1 hour", isArmed), "r 1 observing, 1 held back"},
 			{none, ""},
 			{named("r", "31 days", isArmed), "r 2 armed"},
 		},
 		"a name that comes back": {
 			{named("p", "30 days", isArmed), "p 1 armed"},
 			{none, ""},
-			{named("p", "29 days", isArmed), "p 2 observing, held back"},
+			{named("p", "29 days", isArmed), "p 2 observing, 2 held back"},
 			{none, ""},
 			{named("p", "30 days", isArmed), "p 3 armed"},
 		},
@@ -188,24 +189,24 @@ func TestNeitherAnotherNameNorANameThatComesBackArmsMore(t *testing.T) {
 			{none, ""},
 			{named("q", "60 days", isArmed), "q 1 armed"},
 			{none, ""},
-			{named("p", "30 days", isArmed), "p 2 observing, held back"},
+			{named("p", "30 days", isArmed), "p 2 observing, 2 held back"},
 		},
 		"a name that comes back to another table": {
 			{named("p", "30 days", isArmed), "p 1 armed"},
 			{none, ""},
-			{policyText("shop.visits", "last_seen", "30 days", isArmed), "p 2 observing, held back"},
+			{policyText("shop.visits", "last_seen", "30 days", isArmed), "p 2 observing, 2 held back"},
 		},
 		"a policy that observed, and never was armed": {
 			{named("p", "30 days"), "p 1 observing"},
-			{named("p", "29 days", isArmed), "p 2 observing, held back"},
-			{named("p", "29 days", isArmed, otherBatch), "p 3 observing, held back"},
+			{named("p", "29 days", isArmed), "p 2 observing, 2 held back"},
+			{named("p", "29 days", isArmed, otherBatch), "p 3 observing, 3 held back"},
 			{named("p", "30 days", isArmed), "p 4 armed"},
 		},
 		"a longer version that was paused in between": {
 			{named("p", "30 days", isArmed), "p 1 armed"},
 			{named("p", "60 days", isPaused), "p 2 paused"},
-			{named("p", "45 days", isArmed), "p 3 observing, held back"},
-			{named("p", "45 days", isArmed, otherBatch), "p 4 observing, held back"},
+			{named("p", "45 days", isArmed), "p 3 observing, 3 held back"},
+			{named("p", "45 days", isArmed, otherBatch), "p 4 observing, 4 held back"},
 			{named("p", "45 days", isObserving, otherBatch), "p 4 observing"}, // and a person's word
 			{named("p", "45 days", isArmed, otherBatch), "p 4 armed"},
 		},
@@ -216,7 +217,7 @@ func TestNeitherAnotherNameNorANameThatComesBackArmsMore(t *testing.T) {
 		},
 		"another column": {
 			{named("p", "30 days", isArmed), "p 1 armed"},
-			{policyText("shop.sessions", "other", "90 days", isArmed), "p 2 observing, held back"},
+			{policyText("shop.sessions", "other", "90 days", isArmed), "p 2 observing, 2 held back"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -235,7 +236,7 @@ func TestATableThatWasMadeAgainIsHeldBack(t *testing.T) {
 	w.walks(step{file, "p 1 armed"})
 	w.do(`drop table sessions`)
 	w.do(sessions)
-	w.walks(step{file, "p 2 observing, held back"}, step{file, "p 2 observing, held back"})
+	w.walks(step{file, "p 2 observing, 2 held back"}, step{file, "p 2 observing, 2 held back"})
 	w.says((*InForce).Arm)
 	w.walks(step{file, "p 2 armed"})
 }
@@ -245,9 +246,9 @@ func TestAVersionThatIsHeldBackSaysWhy(t *testing.T) {
 	w := newWorld(t, pgtest.New(t, pgtest.Newest(t)), sessions)
 	w.walks(step{named("p", "30 days", isArmed), "p 1 armed"})
 	for _, c := range []struct{ file, want string }{
-		{named("p", "29 days", isArmed), "more rows may fall due than under the version in force\n    held back, although the file says armed: `lapse apply --arm` or `lapse policy arm p` says yes"},
-		{named("p", "29 days", isArmed), "unchanged, observing\n    more rows may fall due than under version 1, the last that was armed\n    held back"},
-		{named("q", "20 days", isArmed), "more rows may fall due than under policy p, the last that was armed on this table\n    held back"},
+		{named("p", "29 days", isArmed), ": version 2 is held back, version 1 goes on, armed\n    ~ expire.after: 30 days → 29 days\n    more rows may fall due than under the version in force\n    version 2 is held back: `lapse policy arm p --version 2` says yes, and version 1 goes on until then"},
+		{named("p", "29 days", isArmed), "unchanged, armed\n    ~ expire.after: 30 days → 29 days\n    more rows may fall due than under the version in force\n    version 2 is held back: `lapse policy arm p --version 2` says yes"},
+		{named("q", "20 days", isArmed), "more rows may fall due than under policy p, the last that was armed on this table\n    version 1 is held back: `lapse policy arm q --version 1` says yes, and nothing is deleted until then"},
 	} {
 		changes := w.prunes(c.file)
 		if got := changes[len(changes)-1].Diff(); !strings.Contains(got, c.want) {
@@ -370,19 +371,22 @@ func TestTheStateAfterAPauseIsTheOneBefore(t *testing.T) {
 		pause("p 1 paused")
 		resume("p 1 arming") // it was on its way
 		w.opens()
-		w.walks(step{named("p", "20 days", isArmed), "p 2 observing, held back"})
-		pause("p 2 paused, held back")
-		resume("p 2 observing, held back")
+		w.walks(step{named("p", "20 days", isArmed), "p 1 armed, 2 held back"})
+		pause("p 1 paused, 2 held back")
+		resume("p 1 arming, 2 held back")
+		pause("p 1 paused, 2 held back")
 		w.walks(
-			step{named("p", "30 days", isArmed), "p 3 armed"},
-			step{named("p", "20 days", isPaused), "p 4 paused"}, // more falls due under what is paused
+			step{named("p", "20 days"), "p 1 paused, 2 held back"},
+			step{named("p", "20 days", isArmed), "p 1 armed, 2 held back"}, // a file that says armed ends a pause
+			step{named("p", "30 days", isArmed), "p 1 armed"},
+			step{named("p", "20 days", isPaused), "p 3 paused"}, // more falls due under what is paused
 		)
-		if c := resume("p 4 observing, held back"); c.HeldAgainst != "version 3, the last that was armed" {
+		if c := resume("p 3 observing, 3 held back"); c.HeldAgainst != "version 1, the last that was armed" {
 			t.Errorf("held against %q", c.HeldAgainst)
 		}
-		w.walks(step{named("p", "60 days", isPaused), "p 5 paused"})
-		resume("p 5 observing")
-		w.walks(step{named("p", "60 days", isArmed), "p 5 armed"})
+		w.walks(step{named("p", "60 days", isPaused), "p 4 paused"})
+		resume("p 4 observing")
+		w.walks(step{named("p", "60 days", isArmed), "p 4 armed"})
 		history := valueOn[string](t, w.admin, `select string_agg(distinct reason, ', ') from lapse.policy_state where state = 'paused'`)
 		if history != "test" {
 			t.Errorf("the reasons on record are %q", history)

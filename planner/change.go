@@ -22,6 +22,12 @@ const (
 	Unchanged ChangeKind = "unchanged" // nothing to do
 )
 
+// numbered is a version that is to be written.
+type numbered struct {
+	number schemas.PolicyVersion
+	*version
+}
+
 // FieldChange is one field of a policy that differs between the file and what is in force.
 type FieldChange struct {
 	Field string `json:"field"`
@@ -61,12 +67,17 @@ type Change struct {
 
 	Resolved *Resolved `json:"-"` // nil where nothing of the table was looked at, or nothing came of it
 
-	next       *version       // what is written for New and Changed
-	former     *version       // what is in force
-	careful    bool           // it was made from the record alone, or could have been
-	lostArms   bool           // the file says nothing, and an armed policy goes back to observing
-	complaints yamldoc.Errors // what makes it unfit
-	fallback   *Change        // what is left of it when its table turns out unfit, nil for nothing
+	before     *InForce              // what is in force, nil for nothing
+	fromHeld   schemas.PolicyVersion // what was held back before
+	newest     schemas.PolicyVersion // that was ever written
+	next       *version              // what the file says
+	isVersion  schemas.PolicyVersion // which next is of those in force and held back, 0 for neither
+	goesOn     *version              // what goes on while next is held back, nil for the version in force as it is
+	writes     []numbered            // what Write writes
+	former     *version              // what is in force
+	careful    bool                  // it was made from the record alone, or could have been
+	complaints yamldoc.Errors        // what makes it unfit
+	fallback   *Change               // what is left of it when its table turns out unfit, nil for nothing
 }
 
 // Careful reports whether the change can be made without its table: it pauses, drops, observes or lengthens a policy, or
@@ -93,22 +104,17 @@ func (c *Change) Nested() bool {
 	return c.former != nil && c.next != nil && !moreFallDue(c.next, c.former)
 }
 
-// Arm says yes to a change that is held back, or by which an armed policy would go back to observing: the policy is armed.
-// A table that is not fit is refused, with yamldoc.Errors.
+// Arm says yes to a version that is held back: it comes into force, and is armed. A table that is not fit is refused, with
+// yamldoc.Errors.
 func (c *Change) Arm() error {
-	if c.HeldBack == 0 && !c.lostArms {
+	if c.HeldBack == 0 {
 		return nil
 	}
 	if len(c.complaints) > 0 {
 		return c.complaints
 	}
-	if c.Kind == Unchanged {
-		c.Kind = Restated
-	}
-	c.ToState, c.HeldBack, c.HeldAgainst, c.lostArms, c.fallback = schemas.Arming, 0, "", false, nil
-	if c.next != nil {
-		c.next.spec.HeldAgainst = 0
-	}
+	c.settle(outcome{state: schemas.Arming})
+	c.HeldAgainst, c.fallback = "", nil
 	return nil
 }
 
@@ -120,6 +126,11 @@ func (c *Change) unfit(complaints yamldoc.Errors) {
 	}
 }
 
+// Arms reports whether a version is armed by it that is not on its way already.
+func (c *Change) Arms() bool {
+	return c.ToState == schemas.Arming && (c.FromState != schemas.Arming || c.ToVersion != c.FromVersion)
+}
+
 // Writes reports whether Write would change anything.
 func (c *Change) Writes() bool { return c.Kind != Unchanged && c.Kind != Missing }
 
@@ -129,10 +140,8 @@ func (c *Change) Diff() string {
 	switch c.Kind {
 	case New:
 		fmt.Fprintf(&b, "+ policy %s on %s: new, %s\n", c.Policy, c.Table, c.ToState)
-	case Changed:
-		fmt.Fprintf(&b, "~ policy %s on %s: version %d → %d, %s\n", c.Policy, c.Table, c.FromVersion, c.ToVersion, c.states())
-	case Restated:
-		fmt.Fprintf(&b, "~ policy %s on %s: %s\n", c.Policy, c.Table, c.states())
+	case Changed, Restated:
+		fmt.Fprintf(&b, "~ policy %s on %s: %s%s\n", c.Policy, c.Table, c.versions(), c.states())
 	case Removed:
 		fmt.Fprintf(&b, "- policy %s on %s: dropped, it is not in the file\n", c.Policy, c.Table)
 	case Missing:
@@ -154,13 +163,42 @@ func (c *Change) Diff() string {
 	} else if c.HeldAgainst != "" {
 		fmt.Fprintf(&b, "    more rows may fall due than under %s\n", c.HeldAgainst)
 	}
-	if c.HeldBack != 0 {
-		fmt.Fprintf(&b, "    held back, although the file says armed: `lapse apply --arm` or `lapse policy arm %s` says yes\n", c.Policy)
+	if text := c.HeldBackText(); text != "" {
+		fmt.Fprintf(&b, "    %s\n", text)
 	}
 	for _, w := range c.Warnings {
 		fmt.Fprintf(&b, "    warning: %s\n", w)
 	}
 	return b.String()
+}
+
+// HeldBackText says which version waits for whom, and what is deleted meanwhile; "" where none waits.
+func (c *Change) HeldBackText() string {
+	return heldBackText(c.Policy, c.ToVersion, c.HeldBack)
+}
+
+func heldBackText(policy schemas.PolicyName, inForce, held schemas.PolicyVersion) string {
+	if held == 0 {
+		return ""
+	}
+	meanwhile := "nothing is deleted until then"
+	if inForce != held {
+		meanwhile = fmt.Sprintf("version %d goes on until then", inForce)
+	}
+	return fmt.Sprintf("version %d is held back: `lapse policy arm %s --version %[1]d` says yes, and %[3]s", held, policy, meanwhile)
+}
+
+// versions is what becomes of the policy's versions, for the line about it.
+func (c *Change) versions() string {
+	switch {
+	case c.ToVersion != c.FromVersion:
+		return fmt.Sprintf("version %d → %d, ", c.FromVersion, c.ToVersion)
+	case c.fromHeld != 0 && c.HeldBack == 0 && c.fromHeld != c.ToVersion:
+		return fmt.Sprintf("version %d is taken back, version %d goes on, ", c.fromHeld, c.ToVersion)
+	case c.Kind == Changed:
+		return fmt.Sprintf("version %d is held back, version %d goes on, ", c.HeldBack, c.ToVersion)
+	}
+	return ""
 }
 
 func (c *Change) states() string {

@@ -37,10 +37,7 @@ type comparison struct {
 // warning: a table that became unfit keeps nobody from pausing, lengthening or dropping its policy, nor from changing the
 // others. Of an entry that pauses its policy the table is not looked at.
 //
-// The state after a change is the file's where the file names one. Where it names none, a policy that is in force keeps
-// its state, but goes back to observing if more rows may fall due than before; and a policy that is not in force begins
-// observing. Armed always goes by way of arming, which lapse.advance_arming ends; a version by which more may fall due than
-// under what was accepted is held back.
+// Which version and which state a change leads to is in arming.go.
 func Difference(ctx context.Context, db DB, file *policyfile.File, prune bool, fit Fit) ([]Change, error) {
 	c := &comparison{wrong: slices.Clone(file.Problems), file: file, prune: prune, fit: fit}
 	if err := c.load(ctx, db); err != nil {
@@ -130,7 +127,10 @@ func (c *comparison) kept(ctx context.Context, db DB, p policyfile.Policy) (*Cha
 	if err != nil || len(complaints) > 0 {
 		return nil, err // the complaints are said again, with the table's
 	}
-	next := e.onRecord(before)
+	next := e.onRecord(before.version())
+	if waiting := before.Waiting(); next == nil && waiting != nil {
+		next = e.onRecord(waiting.version())
+	}
 	if next == nil {
 		return nil, nil
 	}
@@ -175,30 +175,54 @@ func (c *comparison) change(policy *policyfile.Policy, next *version) Change {
 	known, p := c.former.newestID[policy.Name], c.inForce[policy.Name]
 	table := next.definition.Table
 	next.entry = policy.Source()
-	change := Change{Kind: New, Policy: policy.Name, Table: table, ID: known.ID, FromVersion: known.Version, next: next}
-	change.ToVersion = known.Version + 1
+	change := Change{Kind: New, Policy: policy.Name, Table: table, ID: known.ID, FromVersion: known.InForce, newest: known.Version, next: next}
 	if p == nil {
 		change.Fields = fieldChanges(nil, next.spec.lines(table))
 	} else {
-		change.Kind, change.FromVersion, change.FromState, change.former = Unchanged, p.Version, p.State, p.version()
-		change.Fields = fieldChanges(p.spec.lines(p.TableName), next.spec.lines(table))
-		if p.TableOID != next.table && p.TableName == table {
-			change.Fields = append(change.Fields, FieldChange{Field: "table", From: p.TableName, To: "another table of that name"})
-		}
-		if len(change.Fields) > 0 || p.TableOID != next.table || !slices.Equal(p.spec.Key, next.spec.Key) {
-			change.Kind = Changed
-		} else if p.spec.Functions != next.spec.Functions {
-			change.Kind = Changed
-			change.Fields = append(change.Fields, FieldChange{Field: "functions", From: "as another lapse wrote them", To: "as this one writes them"})
-		} else if !c.found.are(p) {
-			change.Kind = Changed
-			change.Fields = append(change.Fields, FieldChange{Field: "functions", From: "gone, or changed by somebody", To: "as this lapse writes them"})
-		} else {
-			change.ToVersion = p.Version
+		change.before, change.FromVersion, change.FromState, change.fromHeld, change.former = p, p.Version, p.State, p.HeldBack, p.version()
+		c.compareVersions(&change)
+	}
+	c.former.decide(&change, policy.State)
+	return change
+}
+
+// compareVersions compares what the file says with the version in force, and with the one that is held back.
+func (c *comparison) compareVersions(change *Change) {
+	p, next := change.before, change.next
+	fields, differs := c.differences(p.version(), next)
+	change.Fields = fields
+	if !differs {
+		change.isVersion = p.Version
+		return
+	}
+	if waiting := p.Waiting(); waiting != nil {
+		if _, differs := c.differences(waiting.version(), next); !differs {
+			change.isVersion = waiting.Version
 		}
 	}
-	c.former.decide(&change, p, wantedState(policy))
-	return change
+	if next.covers(p.version()) {
+		goesOn := next.forRowsOf(p.version())
+		if _, differs := c.differences(p.version(), goesOn); differs {
+			change.goesOn = goesOn
+		}
+	}
+}
+
+// differences are the fields in which a version differs from one on record, was. It may differ in what no field says.
+func (c *comparison) differences(was, is *version) (fields []FieldChange, differs bool) {
+	table := is.definition.Table
+	fields = fieldChanges(was.spec.lines(was.definition.Table), is.spec.lines(table))
+	switch {
+	case was.table != is.table && was.definition.Table == table:
+		fields = append(fields, FieldChange{Field: "table", From: table, To: "another table of that name"})
+	case len(fields) > 0 || was.table != is.table || !slices.Equal(was.spec.Key, is.spec.Key):
+		return fields, true
+	case was.spec.Functions != is.spec.Functions:
+		fields = append(fields, FieldChange{Field: "functions", From: "as another lapse wrote them", To: "as this one writes them"})
+	case !c.found.are(&was.definition):
+		fields = append(fields, FieldChange{Field: "functions", From: "gone, or changed by somebody", To: "as this lapse writes them"})
+	}
+	return fields, len(fields) > 0
 }
 
 func (c *comparison) result() []Change {
@@ -210,10 +234,10 @@ func (c *comparison) result() []Change {
 		}
 		change := Change{
 			Kind: Missing, Policy: name, Table: p.TableName, ID: p.ID, FromVersion: p.Version, ToVersion: p.Version,
-			FromState: p.State, ToState: p.State, former: p.version(),
+			FromState: p.State, ToState: p.State, fromHeld: p.HeldBack, HeldBack: p.HeldBack, former: p.version(),
 		}
 		if c.prune {
-			change.Kind, change.ToState = Removed, schemas.Dropped
+			change.Kind, change.ToState, change.HeldBack = Removed, schemas.Dropped, 0
 			dropped = append(dropped, change)
 			continue
 		}

@@ -36,29 +36,23 @@
 //	OpenRun           InForce → Run, shards for these leaves        one transaction
 //	lapse.delete_…()  a shard's next batch                          the executor's transaction: pick, claim, delete, result
 //
-// The states of a policy are in schemas/state.go. Which one a change of the file leads to:
+// The states of a policy are in schemas/state.go. Which state a change of the file leads to, and whether its version comes into force or is
+// held back, is the table in arming.go. And what a person says beside the file:
 //
-//	in the file   not in force   in force, the same         another version         … by which more may fall due
-//	(nothing)     observing      stays                      stays; armed → arming   observing
-//	observing     observing      observing                  observing               observing
-//	armed         arming (1)     armed stays; arming (1)    arming (1)              observing, held back
-//	paused        paused         paused                     paused                  paused
-//
-//	(1) observing, held back, if more may fall due than under what was accepted
-//
-// And what a person says beside it:
-//
-//	apply --arm     held back → arming; and a policy that was armed, whose file names no state → arming
-//	policy arm      observing, held back or paused → arming
+//	apply --arm     the version that is held back comes into force → arming
+//	policy arm      the same; and observing, or paused → arming
 //	policy pause    any → paused
-//	policy resume   paused → the state before; arming for armed, (1) applies
+//	policy resume   paused → the state before; arming for armed. If more may fall due than was accepted: observing, held back
 //
 // After a restore that was accepted, and when the slot is made, all are written again: RestateAll, armed → arming.
 //
 // "More" is everything of which less is not certain: see moreFallDue. Accepted are the version in force (of one that is held
-// back, the one before it) and what was armed last, under the policy's name and on its table: see arming.go. A policy stops
-// being held back when somebody arms it, when its file says observing or paused, or by a version under which no more falls due
-// than under what was accepted; applying the same file again does not do it.
+// back, the one before it) and what was armed last, under the policy's name and on its table: see accepted.go. A version stops
+// being held back when somebody arms it, when the file says observing or paused, or by an edit that replaces it: one under which no more
+// falls due than was accepted takes it back. Applying the same file again does not do it.
+//
+// lapse.gate names the version in force and the one that is held back. Both have functions; lapse.enter lets the first delete, and refuses
+// the other's with LP002.
 //
 // A policy that is not in the file stays as it is until it is pruned; its name keeps its id, and takes up its versions again,
 // if it comes back.

@@ -91,10 +91,10 @@ func (d *Draft) Survey(ctx context.Context, ask Ask, r *Resolved) (*Survey, erro
 	return survey, err
 }
 
-// SurveyChange surveys what a change writes, and, at the same cutoff, what is in force: nil where nothing is. It has no lock on the
+// SurveyChange surveys what the file says, and, at the same cutoff, what is in force: nil where that is nothing, or the same. It has no lock on the
 // table when it returns.
 func (d *Draft) SurveyChange(ctx context.Context, ask Ask, c *Change) (next, former *Survey, err error) {
-	if next, err = d.version(ctx, ask, c.next); err != nil || c.former == nil || c.Kind != Changed {
+	if next, err = d.version(ctx, ask, c.next); err != nil || c.before == nil || c.isVersion == c.before.Version {
 		return next, nil, err
 	}
 	ask.At = next.At

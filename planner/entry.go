@@ -109,12 +109,12 @@ func (e *entry) readTable(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// onRecord is the version that e makes of the one in force without a look at the table: the columns are those on record. It
+// onRecord is the version that e makes of one on record, p, without a look at the table: the columns are those on record. It
 // is nil unless it is certain from the record alone that no more falls due under e: it is the same entry, or a longer one, or
 // another schedule, batch, owner, basis or latitude.
-func (e *entry) onRecord(p *InForce) *version {
-	recalled := e.expire.Recall(p.Definition.Expire)
-	if e.table != p.TableName || recalled == nil || e.policy.Where != p.spec.Where {
+func (e *entry) onRecord(p *version) *version {
+	recalled := e.expire.Recall(p.definition.Expire)
+	if e.table != p.definition.Table || recalled == nil || e.policy.Where != p.spec.Where {
 		return nil
 	}
 	if actionName(e.policy.Action.Kind) != p.spec.Action || p.spec.Soft != nil && e.policy.Action.Column != p.spec.Soft.Name {
@@ -127,9 +127,9 @@ func (e *entry) onRecord(p *InForce) *version {
 		e.policy.Moves != p.spec.Moves {
 		return nil // what the log has of a row is for the table to say
 	}
-	v := &version{table: p.TableOID, definition: p.Definition, spec: p.spec}
+	v := &version{table: p.table, definition: p.definition, spec: p.spec}
 	v.definition.Expire, v.definition.Batch = recalled, e.policy.Batch
-	if v.definition.condition().MoreThan(p.Definition.condition()) {
+	if v.definition.condition().MoreThan(p.definition.condition()) {
 		return nil
 	}
 	e.fill(&v.spec, &v.definition)

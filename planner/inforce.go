@@ -49,6 +49,7 @@ type InForce struct {
 	Trouble     string // why the table is not the policy's any more, "" while it is
 
 	spec spec
+	held *version // the version that is held back, nil where that is the one in force, or none
 }
 
 // NextRun returns when the policy's next run is due. An unfinished run is due since it began, and so is what a run left that a new
@@ -78,6 +79,22 @@ func (p *InForce) NextRun() (time.Time, error) {
 func (p *InForce) version() *version {
 	return &version{table: p.TableOID, definition: p.Definition, spec: p.spec}
 }
+
+// Waiting is the policy as it would be with the version in force that is held back; nil where no other version waits than the one in
+// force.
+func (p *InForce) Waiting() *InForce {
+	if p.held == nil {
+		return nil
+	}
+	is := *p
+	is.Version, is.Definition, is.spec, is.held = p.HeldBack, p.held.definition, p.held.spec, nil
+	is.Schedule, is.Batch, is.Limits, is.Trusted = is.spec.schedule(), is.Definition.Batch, is.spec.Limits, is.spec.Triggers.Trusted
+	is.State, is.LastRun, is.Unfinished, is.Tripped, is.Accepted = schemas.Observing, nil, nil, nil, 0
+	return &is
+}
+
+// HeldBackText says which version waits for whom, and what is deleted meanwhile; "" where none waits.
+func (p *InForce) HeldBackText() string { return heldBackText(p.Name, p.Version, p.HeldBack) }
 
 // live reports whether a policy in this state deletes, or will without another word of anybody's.
 func live(s schemas.State) bool { return s == schemas.Arming || s == schemas.Armed }
@@ -128,6 +145,7 @@ type inForceRow struct {
 	SaidReasons       []schemas.HeldBack
 	SaidTexts         []string
 	TableNow          *string // the table's name, nil when it is gone
+	HeldSpec          string  // of the version that is held back, where that is another one than is in force
 }
 
 // inForceSQL reads the policies that are not dropped. It needs no more than the executor's rights.
@@ -144,7 +162,8 @@ const inForceSQL = `
 		       said.reasons, said.texts,
 		       (select format('%I.%I', n.nspname, c.relname)
 		          from pg_class c join pg_namespace n on n.oid = c.relnamespace
-		         where c.oid = g.table_oid)
+		         where c.oid = g.table_oid),
+		       coalesce((select h.spec::text from lapse.policy h where h.id = g.policy_id and h.version = g.held_back and g.held_back <> g.version), '')
 		  from lapse.gate g
 		  join lapse.policy p on p.id = g.policy_id and p.version = g.version
 		 cross join lateral (
@@ -240,6 +259,14 @@ func (r *inForceRow) inForce() (InForce, error) {
 		ID: r.ID, Version: r.Version, Name: r.Name, State: r.State, Since: r.Since, Schedule: text.schedule(), Definition: definition,
 		TableOID: r.TableOID, TableName: r.TableName, HoldVersion: r.HoldVersion, Batch: definition.Batch, Limits: text.Limits,
 		LastPicked: r.LastPicked, CutShort: r.CutShort, HeldBack: r.HeldBack, LeftBehind: r.LeftBehind, Accepted: r.Accepted, Trusted: text.Triggers.Trusted, spec: text,
+	}
+	if r.HeldSpec != "" {
+		held := storedPolicy{ID: r.ID, Version: r.HeldBack, Name: r.Name, TableOID: r.TableOID, TableName: r.TableName, SpecText: r.HeldSpec}
+		definition, text, err := held.definition()
+		if err != nil {
+			return InForce{}, err
+		}
+		p.held = &version{table: r.TableOID, definition: definition, spec: text}
 	}
 	if r.TrippedAt != nil {
 		p.Tripped = &Trip{Cause: *r.TrippedCause, At: *r.TrippedAt, Due: *r.TrippedDue, Rows: *r.TrippedRows, Compared: *r.TrippedCompared}

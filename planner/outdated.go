@@ -58,15 +58,15 @@ func findFunctions(ctx context.Context, q Querier) (*foundFunctions, error) {
 	return f, nil
 }
 
-// are reports whether the functions of a policy in force are there, and are as this program writes them. They go with their owner when he
+// are reports whether the functions of a version on record are there, and are as this program writes them. They go with their owner when he
 // is dropped, and whoever owns a function can change it.
-func (f *foundFunctions) are(p *InForce) bool {
-	expected, err := Functions(&p.Definition, schemas.Roles{})
+func (f *foundFunctions) are(d *Definition) bool {
+	expected, err := Functions(d, schemas.Roles{})
 	if err != nil {
 		return true // they cannot be written: see checkArithmetic
 	}
 	for i := range expected {
-		expected[i].Owner = f.deleters[p.Definition.TableOwner]
+		expected[i].Owner = f.deleters[d.TableOwner]
 		found := f.named[expected[i].Name]
 		if len(found) != 1 || expected[i].Differs(&found[0]) != "" {
 			return false

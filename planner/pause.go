@@ -16,12 +16,35 @@ import (
 // Pause stops the policy.
 func (p *InForce) Pause() Change { return p.restate(schemas.Paused, p.HeldBack) }
 
-// Arm lets the policy delete, whatever falls due under it.
+// Arm lets the policy delete, whatever falls due under it: the version that is held back, or else the one in force.
 func (p *InForce) Arm() Change {
-	if live(p.State) {
+	switch {
+	case p.held != nil:
+		c := p.restate(schemas.Arming, 0)
+		c.Kind, c.ToVersion = Restated, p.HeldBack
+		return c
+	case live(p.State):
 		return p.restate(p.State, 0)
 	}
 	return p.restate(schemas.Arming, 0)
+}
+
+// ArmVersion is Arm of the version that a person names: that one and no other is said yes to. Of the version in force it leaves another
+// held back.
+func (p *InForce) ArmVersion(version schemas.PolicyVersion) (Change, error) {
+	switch {
+	case version == p.HeldBack, version == p.Version && p.held == nil:
+		return p.Arm(), nil
+	case version == p.Version && live(p.State):
+		return p.restate(p.State, p.HeldBack), nil
+	case version == p.Version:
+		return p.restate(schemas.Arming, p.HeldBack), nil
+	}
+	what := fmt.Sprintf("in force is version %d", p.Version)
+	if p.HeldBack != 0 {
+		what += fmt.Sprintf(", and version %d is held back", p.HeldBack)
+	}
+	return Change{}, fmt.Errorf("policy %s: version %d is not there to be armed: %s: see what would go with `lapse plan %[1]s`", p.Name, version, what)
 }
 
 // Resume takes a paused policy back to where it was before the pause. One that deleted goes by way of arming, and is held back
@@ -52,14 +75,22 @@ func (p *InForce) Resume(ctx context.Context, q Querier) (Change, error) {
 		c.HeldAgainst = beyond.what
 		return c, nil
 	}
-	return p.restate(schemas.Arming, 0), nil
+	return p.restate(schemas.Arming, p.beside()), nil
+}
+
+// beside is the version that is held back while another is in force, 0 for none.
+func (p *InForce) beside() schemas.PolicyVersion {
+	if p.held == nil {
+		return 0
+	}
+	return p.HeldBack
 }
 
 // restate is the change of a version in force to another state.
 func (p *InForce) restate(to schemas.State, held schemas.PolicyVersion) Change {
 	c := Change{
 		Kind: Restated, Policy: p.Name, Table: p.TableName, ID: p.ID, FromVersion: p.Version, ToVersion: p.Version,
-		FromState: p.State, ToState: to, HeldBack: held, careful: true,
+		FromState: p.State, ToState: to, HeldBack: held, fromHeld: p.HeldBack, careful: true,
 	}
 	if to == p.State && held == p.HeldBack {
 		c.Kind = Unchanged

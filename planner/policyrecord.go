@@ -32,11 +32,12 @@ type RecordedVersion struct {
 	Reason     string
 	Table      string
 	TableOID   uint32
-	Entry      string        // of the policy file, as it was written; "" where an earlier lapse wrote the version
-	Former     string        // the entry of the version before
-	Fields     []FieldChange // what it was found to mean: To only
-	Changes    []FieldChange // from the version before
-	MoreDue    bool          // more may fall due than under the version before
+	Entry      string                // of the policy file, as it was written; "" where an earlier lapse wrote the version
+	Former     string                // the entry of the version before
+	Fields     []FieldChange         // what it was found to mean: To only
+	Changes    []FieldChange         // from the version in force before
+	MoreDue    bool                  // more may fall due than under the version in force before
+	HeldBack   schemas.PolicyVersion // the one against which it was held back, 0 for none
 	Definition Definition
 }
 
@@ -107,9 +108,11 @@ func (r *PolicyRecord) loadVersions(ctx context.Context, q Querier) error {
 		At                     time.Time
 		By, Reason             string
 		Entry, Former, OwnedBy string
+		WasInForce             bool
 	}](ctx, q, `
 		select `+specColumns+`, p.made_at, p.made_by, p.reason, coalesce(p.entry, ''), coalesce(p.former_entry, ''),
-		       coalesce((select r.rolname::text from pg_roles r where r.oid = (p.spec ->> 'table_owner')::oid), '')
+		       coalesce((select r.rolname::text from pg_roles r where r.oid = (p.spec ->> 'table_owner')::oid), ''),
+		       exists (select from lapse.policy_state s where s.policy_id = p.id and s.version = p.version)
 		  from lapse.policy p
 		 where p.name = $1
 		 order by p.version`, r.Name)
@@ -127,7 +130,7 @@ func (r *PolicyRecord) loadVersions(ctx context.Context, q Querier) error {
 		is := &version{table: row.TableOID, definition: definition, spec: text}
 		v := RecordedVersion{
 			Version: row.Version, At: row.At, By: row.By, Reason: row.Reason, Table: row.TableName, TableOID: row.TableOID,
-			Entry: row.Entry, Former: row.Former, Definition: definition,
+			Entry: row.Entry, Former: row.Former, Definition: definition, HeldBack: text.HeldAgainst,
 		}
 		all := text.lines(row.TableName)
 		for i := range all {
@@ -147,7 +150,9 @@ func (r *PolicyRecord) loadVersions(ctx context.Context, q Querier) error {
 				v.Fields = append(v.Fields, field)
 			}
 		}
-		r.ID, before, fields = row.ID, is, all
+		if r.ID = row.ID; row.WasInForce || before == nil {
+			before, fields = is, all
+		}
 		r.Versions = append(r.Versions, v)
 	}
 	return nil
@@ -222,6 +227,23 @@ func (r *PolicyRecord) At(number schemas.PolicyVersion) *RecordedVersion {
 	for i := range r.Versions {
 		if r.Versions[i].Version == number {
 			return &r.Versions[i]
+		}
+	}
+	return nil
+}
+
+// HeldBackText says which version waits for whom, and what is deleted meanwhile; "" where none waits.
+func (r *PolicyRecord) HeldBackText() string { return heldBackText(r.Name, r.Version, r.HeldBack) }
+
+// ReplacedAt is when another version came into force in the place of one; nil where none did, or that one never was.
+func (r *PolicyRecord) ReplacedAt(number schemas.PolicyVersion) *time.Time {
+	was := false
+	for i := range r.States {
+		switch s := &r.States[i]; {
+		case s.Version == number:
+			was = true
+		case was && s.Version > number:
+			return &s.At
 		}
 	}
 	return nil

@@ -153,11 +153,3 @@ func (s *spec) schedule() schedule.Schedule {
 	}
 	return when
 }
-
-// wantedState is the state that the file asks for, as the gate would have it: arming becomes armed by itself.
-func wantedState(p *policyfile.Policy) schemas.State {
-	if p.State == schemas.Armed {
-		return schemas.Arming
-	}
-	return p.State
-}

@@ -105,7 +105,7 @@ func (p *InForce) Stays(now time.Time, whole *Stay, more ...Stay) []Stay {
 		}
 	}
 	if p.HeldBack != 0 { // what is due under that version nobody counts
-		add(schemas.HeldByVersion, fmt.Sprintf("more falls due than before: `lapse policy arm %s` says yes", p.Name))
+		add(schemas.HeldByVersion, p.HeldBackText())
 	}
 	if live(p.State) {
 		p.leaves(now, add)

@@ -348,19 +348,19 @@ func TestAFileDoesNotArmADefaultByWhichMoreFallsDue(t *testing.T) {
 		}
 		w.walks(
 			step{by("{column: opened, ttl_column: ttl}"), "p 1 armed"},
-			step{by("{column: opened, ttl_column: ttl, ttl_default: 10 years}"), "p 2 observing, held back"},
+			step{by("{column: opened, ttl_column: ttl, ttl_default: 10 years}"), "p 1 armed, 2 held back"},
 			step{by("{column: opened, ttl_column: ttl}", otherBatch), "p 3 armed"},
-			step{by("{column: opened, ttl_column: ttl2}"), "p 4 observing, held back"},
-			step{by("{column: opened, after: 100 years}"), "p 5 observing, held back"},
+			step{by("{column: opened, ttl_column: ttl2}"), "p 4 observing, 4 held back"},
+			step{by("{column: opened, after: 100 years}"), "p 5 observing, 5 held back"},
 		)
 		w.says((*InForce).Arm)
 		w.opens()
-		w.walks(step{by("{column: opened, ttl_column: ttl, ttl_default: 30 days}"), "p 6 observing, held back"})
+		w.walks(step{by("{column: opened, ttl_column: ttl, ttl_default: 30 days}"), "p 6 observing, 6 held back"})
 		w.says((*InForce).Arm)
 		w.opens()
 		w.walks(
 			step{by("{column: opened, ttl_column: ttl, ttl_default: 31 days}"), "p 7 armed"},
-			step{by("{column: opened, ttl_column: ttl, ttl_default: 1 mon}"), "p 8 observing, held back"},
+			step{by("{column: opened, ttl_column: ttl, ttl_default: 1 mon}"), "p 8 observing, 8 held back"},
 			step{by("{column: opened, ttl_column: ttl}"), "p 9 armed"},
 		)
 		changes, err := w.difference(by("{column: opened, after: 1 day}"), false)
@@ -370,7 +370,7 @@ func TestAFileDoesNotArmADefaultByWhichMoreFallsDue(t *testing.T) {
     - expire.ttl_column: ttl
     - ttl column type: integer
     more rows may fall due than under the version in force
-    held back, although the file says armed: ` + "`lapse apply --arm` or `lapse policy arm p` says yes\n"
+    version 10 is held back: ` + "`lapse policy arm p --version 10` says yes, and nothing is deleted until then\n"
 		if got, _, _ := strings.Cut(changes[0].Diff(), "    warning:"); got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}

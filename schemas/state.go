@@ -4,7 +4,7 @@ package schemas
 //
 //	observing ──arm──▶ arming ──the auditor has passed the arming position──▶ armed
 //	    ▲                 │                                                     │
-//	    └── a version by which more falls due        paused ◀──pause/resume──▶ (each)
+//	    └── observing in the file, or other rows     paused ◀──pause/resume──▶ (each)
 //	                                                 dropped: out of the file and pruned
 type State string
 

@@ -30,8 +30,10 @@ not fit refuses the whole file.
 Where the newest values of a column without a zone are hours from now, as if they were written in the database's own zone, it asks, and ends
 with 3 where nobody can be asked: zone: in the policy is the answer.
 
-A version by which more may fall due, than under the one in force or under what was armed last, is not armed by its file: it
-observes, held back, until --arm or "lapse policy arm" says yes. How many rows fall due, and how many newly, is counted before anything is written.
+A version by which more may fall due, than under the one in force or under what was armed last, is not armed by its file: it is
+held back until --arm or "lapse policy arm" says yes, and the exit code is 3. Meanwhile the version in force goes on if the other one
+would delete all that it deletes; otherwise nothing is deleted. What lets no more fall due, limits and schedule for instance, comes into
+force at once. How many rows fall due, and how many newly, is counted before anything is written.
 
 Policies that are in force and not in the file stay, unless --prune is given.`,
 		Example: `  lapse apply -f policies.yaml --dry-run
@@ -137,7 +139,7 @@ func (a *applier) apply(ctx context.Context, does *setup.Applier, changes setup.
 			return err
 		}
 	}
-	if changes.Unfit() {
+	if changes.Unfit() || changes.HeldBack() {
 		return errNeedsPerson // who paused it knows
 	}
 	return nil

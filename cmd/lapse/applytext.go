@@ -102,7 +102,7 @@ func (a *applier) total(changes setup.Changes) string {
 		if c.Change.Writes() {
 			kinds[c.Kind]++
 			all++
-			if c.ToState == schemas.Arming {
+			if c.Arms() {
 				arms++
 			}
 		}
@@ -173,10 +173,10 @@ func deletesFrom(auditRequired bool) string {
 
 func (a *applier) report(c *setup.Change) {
 	fmt.Fprintf(a.out, "applied %s: version %d, %s\n", c.Policy, c.ToVersion, c.ToState)
-	switch {
-	case c.ToState == schemas.Arming:
+	if c.Arms() {
 		fmt.Fprintf(a.out, "  it deletes %s\n", deletesFrom(a.auditRequired))
-	case c.HeldBack != 0:
-		fmt.Fprintf(a.out, "  it is held back, and deletes nothing until `lapse apply --arm` or `lapse policy arm %s` says yes\n", c.Policy)
+	}
+	if held := c.HeldBackText(); held != "" {
+		fmt.Fprintf(a.out, "  %s\n", held)
 	}
 }

@@ -25,6 +25,9 @@ func keepAboveFloors(ctx context.Context, db planner.DB, s *config.Settings, p *
 	if c.ToState != schemas.Arming && c.ToState != schemas.Armed || !c.Writes() {
 		return nil
 	}
+	if waiting := p.Waiting(); waiting != nil && c.ToVersion == waiting.Version {
+		p = waiting
+	}
 	problems, err := p.BelowFloor(ctx, db, floorsOf(s))
 	if err != nil || len(problems) == 0 {
 		return err

@@ -106,8 +106,8 @@ func TestAVersionByWhichMoreFallsDueLocksNoPublishedTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop := u.writes()
-	text := u.apply(exitDone, entry("10 days", "    state: armed\n"))
-	if got := u.state(); got != "2 observing" || !strings.Contains(text, "1 row newly falls due (1 under version 2, 0 under version 1)") {
+	text := u.apply(exitPerson, entry("10 days", "    state: armed\n"))
+	if got := u.state(); got != "1 arming" || !strings.Contains(text, "1 row newly falls due (1 under version 2, 0 under version 1)") {
 		t.Errorf("in force is %s, and it said\n%s", got, text)
 	}
 	for _, args := range [][]string{{"policy", "arm", "sessions"}, {"policy", "pause", "sessions"}, {"policy", "resume", "sessions"}, {"policy", "list"}} {
@@ -124,11 +124,11 @@ func TestWhatCannotBeCountedIsSaid(t *testing.T) {
 	if _, err := idle.Exec(t.Context(), `begin; lock table public.sessions in access exclusive mode`); err != nil {
 		t.Fatal(err)
 	}
-	text := u.m.lapse("apply", "--yes", "-f", u.m.write("more.yaml", entry("10 days", "    state: armed\n")))
+	text := u.m.exits(exitPerson, "apply", "--yes", "-f", u.m.write("more.yaml", entry("10 days", "    state: armed\n")))
 	if want := "more rows fall due, which were not counted (somebody holds a lock on the table, or counting takes too long (SQLSTATE 55P03)): `lapse plan sessions` counts them"; !strings.Contains(text, want) {
 		t.Errorf("it said\n%s", text)
 	}
-	if got := u.state(); got != "2 observing" {
+	if got := u.state(); got != "1 arming" {
 		t.Errorf("in force is %s", got)
 	}
 }

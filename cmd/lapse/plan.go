@@ -25,7 +25,7 @@ func (a *app) planCommand() *cobra.Command {
 		Short: "Show what is due and how it would be found; delete nothing",
 		Long: `Counts what is due under each policy in force (or those named), says how old the oldest is, what would go along by cascade, by
 which index it is found, in which shards, how long deleting it would take, and what stands in the way. It counts through the
-policies' own functions.
+policies' own functions. A version that is held back is planned beside the one in force, with how many rows newly fall due.
 
 With -f it looks at the policies of a file instead, which need not be applied; the database needs no "lapse init". It has the
 rights of the login and no more, a superuser's too: nothing is written, the transaction is read only when rows are counted, and
@@ -79,6 +79,10 @@ type surveyor struct {
 type plan struct {
 	*planner.Survey
 	Errors []mistake `json:"errors"` // of a policy of a file: nothing was counted
+	// HeldBack is the version of the policy that waits for a yes, 0 for none. It has a plan of its own, in which NewlyDue is how many rows
+	// fall due under it beside those that fall due under the version in force; nil where that was not counted.
+	HeldBack schemas.PolicyVersion `json:"held_back"`
+	NewlyDue *int64                `json:"newly_due,omitempty"`
 }
 
 // countAtMost is how far rows are counted.
@@ -156,7 +160,21 @@ func (c *surveyor) surveyInForce(ctx context.Context) ([]plan, yamldoc.Errors, e
 		if err != nil {
 			return nil, nil, err
 		}
-		plans = append(plans, plan{Survey: s})
+		held := policies[i].HeldBack
+		plans = append(plans, plan{Survey: s, HeldBack: held})
+		waiting := policies[i].Waiting()
+		if waiting == nil {
+			continue
+		}
+		next, err := planner.Ask{At: s.At, AtMost: c.ask().AtMost}.InForce(ctx, conn, waiting)
+		if err != nil {
+			return nil, nil, err
+		}
+		p := plan{Survey: next, HeldBack: held}
+		if newly := next.Due - s.Due; next.DueIs == planner.Exact && s.DueIs == planner.Exact {
+			p.NewlyDue = &newly
+		}
+		plans = append(plans, p)
 	}
 	return plans, nil, nil
 }

@@ -29,7 +29,11 @@ func (c *surveyor) print(p *plan) {
 		title = cmp.Or(string(s.Policy), "a policy without a name")
 	}
 	if s.Version > 0 {
-		title = fmt.Sprintf("%s, version %d, %s, on %s", s.Policy, s.Version, s.State, s.Table)
+		state := string(s.State)
+		if s.Version == p.HeldBack {
+			state = "held back"
+		}
+		title = fmt.Sprintf("%s, version %d, %s, on %s", s.Policy, s.Version, state, s.Table)
 	}
 	fmt.Fprintln(c.out, title)
 	if len(p.Errors) > 0 {
@@ -40,6 +44,9 @@ func (c *surveyor) print(p *plan) {
 		c.line("trouble", "%s: nothing was counted%s", s.Trouble, map[bool]string{true: ", and nothing is deleted"}[s.Version > 0])
 	} else {
 		c.printCounts(s)
+	}
+	if p.NewlyDue != nil {
+		c.line("newly", "%s beside those of the version in force: `lapse policy arm %s --version %d` says yes", rowsOf(*p.NewlyDue, planner.Exact), s.Policy, s.Version)
 	}
 	for _, warning := range s.Warnings {
 		c.line("warning", "%s", warning)

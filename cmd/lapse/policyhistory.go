@@ -70,6 +70,7 @@ type policyStep struct {
 	State       schemas.State         `json:"state,omitempty"`
 	Changes     []planner.FieldChange `json:"changes,omitempty"`
 	MoreFallDue bool                  `json:"more_fall_due,omitempty"`
+	HeldAgainst schemas.PolicyVersion `json:"held_against,omitempty"` // it was held back: more fell due than under this version
 	Entry       string                `json:"entry,omitempty"`
 	FormerEntry string                `json:"former_entry,omitempty"`
 }
@@ -80,7 +81,7 @@ func policySteps(record *planner.PolicyRecord) []policyStep {
 	for i := range record.Versions {
 		v := &record.Versions[i]
 		steps = append(steps, policyStep{
-			At: v.At, By: v.By, Reason: v.Reason, Version: v.Version, Changes: v.Changes, MoreFallDue: v.MoreDue,
+			At: v.At, By: v.By, Reason: v.Reason, Version: v.Version, Changes: v.Changes, MoreFallDue: v.MoreDue, HeldAgainst: v.HeldBack,
 			Entry: v.Entry, FormerEntry: v.Former,
 		})
 	}
@@ -100,7 +101,9 @@ func (s *policyStep) show(a *app) {
 	for _, change := range s.Changes {
 		fmt.Fprintf(a.out, "    %s\n", change)
 	}
-	if s.MoreFallDue {
-		fmt.Fprintln(a.out, "    more rows may fall due than under the version before")
+	if s.HeldAgainst != 0 {
+		fmt.Fprintf(a.out, "    held back: more rows may fall due than under version %d\n", s.HeldAgainst)
+	} else if s.MoreFallDue {
+		fmt.Fprintln(a.out, "    more rows may fall due than under the version in force before")
 	}
 }

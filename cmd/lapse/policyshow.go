@@ -78,6 +78,8 @@ type shownPolicy struct {
 	FormerEntry string                 `json:"former_entry,omitempty"`
 	Meaning     []meaning              `json:"meaning"`
 	Functions   []planner.FunctionText `json:"functions,omitempty"`
+
+	heldBack string // which version waits for whom
 }
 
 // meaning is one thing that an entry was found to mean.
@@ -106,11 +108,11 @@ func (a *app) readPolicy(ctx context.Context, name string, number schemas.Policy
 	}
 	v := &shownPolicy{
 		Policy: record.Name, Version: is.Version, State: record.State, Since: record.Since(), HeldBack: record.HeldBack,
-		InForce: is.Version == record.Version && record.State != schemas.Dropped,
-		Table:   is.Table, MadeAt: is.At, MadeBy: is.By, Reason: is.Reason, Entry: is.Entry, FormerEntry: is.Former, Meaning: []meaning{},
+		InForce:  is.Version == record.Version && record.State != schemas.Dropped,
+		heldBack: record.HeldBackText(), Table: is.Table, MadeAt: is.At, MadeBy: is.By, Reason: is.Reason, Entry: is.Entry, FormerEntry: is.Former, Meaning: []meaning{},
 	}
-	if next := record.At(number + 1); next != nil {
-		v.ReplacedAt = &next.At
+	if !v.InForce {
+		v.ReplacedAt = record.ReplacedAt(number)
 	}
 	return v, v.look(ctx, conn, s, is, sql)
 }
@@ -143,14 +145,21 @@ func (v *shownPolicy) print(a *app) {
 	at := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 	title := fmt.Sprintf("%s on %s: version %d", v.Policy, v.Table, v.Version)
 	switch {
+	case v.HeldBack == v.Version && !v.InForce:
+		title += ", held back"
+	case v.InForce:
+		title += fmt.Sprintf(", %s since %s", v.State, at(v.Since))
 	case v.ReplacedAt != nil:
 		title += ", replaced at " + at(*v.ReplacedAt)
-	case v.HeldBack != 0:
-		title += fmt.Sprintf(", %s since %s, held back: more falls due than before", v.State, at(v.Since))
-	default:
+	case v.State == schemas.Dropped:
 		title += fmt.Sprintf(", %s since %s", v.State, at(v.Since))
+	default:
+		title += ", never in force"
 	}
 	fmt.Fprintln(a.out, title)
+	if v.heldBack != "" {
+		fmt.Fprintln(a.out, v.heldBack)
+	}
 	fmt.Fprintf(a.out, "made at %s by %s%s\n", at(v.MadeAt), v.MadeBy, because(v.Reason))
 	if v.Entry == "" {
 		fmt.Fprintln(a.out, "\nits entry in the policy file is not on record: a lapse with catalog version 4 or earlier made this version")
@@ -164,7 +173,7 @@ func (v *shownPolicy) print(a *app) {
 	for _, f := range v.Functions {
 		switch {
 		case f.Text == "" && f.Differs == "":
-			fmt.Fprintf(a.out, "\n%s: there is none: only the version in force has functions\n", f.Name)
+			fmt.Fprintf(a.out, "\n%s: there is none: only a version in force or held back has functions\n", f.Name)
 			continue
 		case f.Differs != "":
 			fmt.Fprintf(a.out, "\n%s %s: it is not as this lapse makes it, and `lapse apply` refuses what it did not make\n", f.Name, f.Differs)

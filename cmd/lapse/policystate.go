@@ -19,7 +19,7 @@ import (
 type stateCommand struct {
 	use, short, long, example string
 	arms                      bool // it is the yes to what is due
-	change                    func(ctx context.Context, conn *pgx.Conn, p *planner.InForce) (planner.Change, error)
+	change                    func(ctx context.Context, conn *pgx.Conn, p *planner.InForce, version schemas.PolicyVersion) (planner.Change, error)
 }
 
 func (a *app) policyStateCommands() []*cobra.Command {
@@ -27,10 +27,11 @@ func (a *app) policyStateCommands() []*cobra.Command {
 		a.policyStateCommand(stateCommand{
 			use:   "arm NAME...",
 			short: "Let policies delete",
-			long: `Lets policies delete that observe, are held back because more falls due than before, or are paused. It is the yes to all that
-is due under them: "lapse plan NAME" counts it. They wait until the auditor has read past this moment, and are armed then.
+			long: `Lets policies delete that observe, are paused, or have a version that is held back because more falls due under it. It is the yes to
+all that is due under them: "lapse plan NAME" counts it. They wait until the auditor has read past this moment, and are armed then.
+--version names the version that is said yes to, as plan and apply showed it: if it is another one by now, nothing is changed.
 Where the breaker stopped a policy because more was due at once than was to be expected, --accept says how many rows may go, once.`,
-			example: `  lapse policy arm sessions-30d --reason "ticket 4711"`,
+			example: `  lapse policy arm sessions-30d --version 3 --reason "ticket 4711"`,
 			change:  armPolicy,
 			arms:    true,
 		}),
@@ -40,7 +41,7 @@ Where the breaker stopped a policy because more was due at once than was to be e
 			long: `Stops policies until "lapse policy resume". When it returns, none of their batches runs. It works whatever became of their tables.
 A later "lapse apply" of a file that says "state: armed" arms them again: write "state: paused" there for a longer pause.`,
 			example: `  lapse policy pause sessions-30d orders-7y --reason "migration"`,
-			change: func(_ context.Context, _ *pgx.Conn, p *planner.InForce) (planner.Change, error) {
+			change: func(_ context.Context, _ *pgx.Conn, p *planner.InForce, _ schemas.PolicyVersion) (planner.Change, error) {
 				return p.Pause(), nil
 			},
 		}),
@@ -50,16 +51,24 @@ A later "lapse apply" of a file that says "state: armed" arms them again: write 
 			long: `Takes paused policies back to the state before the pause. One that was armed is armed again, unless more falls due under it than under
 what was armed last: it is held back then, until "lapse policy arm".`,
 			example: `  lapse policy resume sessions-30d`,
-			change: func(ctx context.Context, conn *pgx.Conn, p *planner.InForce) (planner.Change, error) {
+			change: func(ctx context.Context, conn *pgx.Conn, p *planner.InForce, _ schemas.PolicyVersion) (planner.Change, error) {
 				return p.Resume(ctx, conn)
 			},
 		}),
 	}
 }
 
-func armPolicy(_ context.Context, _ *pgx.Conn, p *planner.InForce) (planner.Change, error) {
+// armPolicy says yes to a version, 0 for the one that waits. A yes that could be meant for either of two is refused.
+func armPolicy(_ context.Context, _ *pgx.Conn, p *planner.InForce, version schemas.PolicyVersion) (planner.Change, error) {
+	if version == 0 && p.Waiting() != nil && p.Tripped != nil {
+		return planner.Change{}, wrongUsage("policy %s: its breaker stopped version %d, and version %d is held back: say with --version which one you mean: nothing was changed",
+			p.Name, p.Version, p.HeldBack)
+	}
 	if p.Trouble != "" {
 		return planner.Change{}, fmt.Errorf("policy %s cannot be armed: %s: %s", p.Name, p.Trouble, p.Remedy())
+	}
+	if version != 0 {
+		return p.ArmVersion(version)
 	}
 	return p.Arm(), nil
 }
@@ -67,16 +76,20 @@ func armPolicy(_ context.Context, _ *pgx.Conn, p *planner.InForce) (planner.Chan
 func (a *app) policyStateCommand(c stateCommand) *cobra.Command {
 	var reason string
 	var accept rowCount
+	var version int32
 	cmd := &cobra.Command{
 		Use: c.use, Short: c.short, Long: c.long, Example: c.example, ValidArgsFunction: a.completeInForce,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return fmt.Errorf("name the policies: lapse policy %s", c.use)
 			}
+			if cmd.Flags().Changed("version") && (version < 1 || len(args) != 1) {
+				return errors.New("--version N is a version of one policy, from 1: name that policy alone")
+			}
 			return nil
 		},
 		RunE: a.does(func(cmd *cobra.Command, args []string) error {
-			changed, err := a.changeStates(cmd.Context(), args, reason, &c, int64(accept))
+			changed, err := a.changeStates(cmd.Context(), args, yes{&c, reason, schemas.PolicyVersion(version), int64(accept)})
 			if err != nil {
 				return err
 			}
@@ -91,10 +104,19 @@ func (a *app) policyStateCommand(c stateCommand) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the record")
 	if c.arms {
+		cmd.Flags().Int32Var(&version, "version", 0, "say yes to this `version` and to no other (default: the one that is held back, or else in force)")
 		cmd.Flags().Var(&accept, "accept", "let so many `rows` of a policy that its breaker stopped go, once")
 	}
 	a.jsonFlag(cmd)
 	return cmd
+}
+
+// yes is what a person says of policies, and of how much.
+type yes struct {
+	command *stateCommand
+	reason  string
+	version schemas.PolicyVersion // 0: whichever waits
+	accept  int64                 // rows; 0: those that were due
 }
 
 // rowCount is the number of rows that a flag says. Its zero value is a flag that was not given.
@@ -121,24 +143,18 @@ func (c *rowCount) Set(text string) error {
 // Type is the flag's argument in the help.
 func (c *rowCount) Type() string { return "rows" }
 
-// nothingToAccept refuses a number of rows for policies whose breaker asks for none: whoever gives one believes that it limits what goes.
-func nothingToAccept(policies []planner.InForce) error {
-	for i := range policies {
-		if p := &policies[i]; p.Tripped == nil {
-			return fmt.Errorf("policy %s is %s, and its breaker did not stop it: nothing was changed. --accept is for a policy whose breaker asks; "+
-				"without it `lapse policy arm %s` says yes to all that is due", p.Name, p.State, p.Name)
-		}
-	}
-	return nil
-}
-
-// asksHowMany refuses to arm a policy whose breaker asks without a number: after --accept of some rows a plain yes would let all others go.
-func asksHowMany(policies []planner.InForce) error {
-	for i := range policies {
-		if p := &policies[i]; p.Tripped != nil {
-			return fmt.Errorf("policy %s is %s, and its breaker stopped it: %w: nothing was changed; say how many rows may go, once: `lapse policy arm %s --accept N`",
-				p.Name, p.State, p.Tripped, p.Name)
-		}
+// howMany refuses a yes that says more, or less, than it seems to. A number of rows is for policies whose breaker asks: whoever gives one
+// believes that it limits what goes. And where the breaker asks there must be one: after --accept of some rows a plain yes would let all
+// others go. A yes to a version that is held back is none to what stopped the version in force.
+func (y *yes) howMany(p *planner.InForce, c *planner.Change) error {
+	asks := p.Tripped != nil && c.ToVersion == p.Version
+	switch {
+	case y.command.arms && y.accept > 0 && !asks:
+		return fmt.Errorf("policy %s is %s, and its breaker did not stop it: nothing was changed. --accept is for a policy whose breaker asks; "+
+			"without it `lapse policy arm %s` says yes to all that is due", p.Name, p.State, p.Name)
+	case y.command.arms && y.accept == 0 && asks:
+		return fmt.Errorf("policy %s is %s, and its breaker stopped it: %w: nothing was changed; say how many rows may go, once: `lapse policy arm %s --accept N`",
+			p.Name, p.State, p.Tripped, p.Name)
 	}
 	return nil
 }
@@ -147,6 +163,7 @@ func asksHowMany(policies []planner.InForce) error {
 type stateChange struct {
 	Policy      schemas.PolicyName    `json:"policy"`
 	Version     schemas.PolicyVersion `json:"version"`
+	FromVersion schemas.PolicyVersion `json:"from_version"` // in force before
 	From        schemas.State         `json:"from_state"`
 	To          schemas.State         `json:"to_state"`
 	HeldBack    schemas.PolicyVersion `json:"held_back"` // the version that waits for a yes; 0 for none
@@ -155,6 +172,7 @@ type stateChange struct {
 	Accepted    int64                 `json:"accepted,omitempty"` // rows that an open breaker lets go, once
 
 	auditOff bool
+	heldBack string // which version waits for whom
 }
 
 // stateChanges are what `lapse policy arm`, pause and resume print.
@@ -164,17 +182,21 @@ type stateChanges struct {
 
 // String is the line for a person.
 func (s *stateChange) String() string {
-	text := fmt.Sprintf("%s: version %d, %s", s.Policy, s.Version, s.To)
+	version := fmt.Sprint(s.Version)
+	if s.FromVersion != s.Version {
+		version = fmt.Sprintf("%d → %d", s.FromVersion, s.Version)
+	}
+	text := fmt.Sprintf("%s: version %s, %s", s.Policy, version, s.To)
 	if s.Changed && s.From != s.To {
-		text = fmt.Sprintf("%s: version %d, %s → %s", s.Policy, s.Version, s.From, s.To)
+		text = fmt.Sprintf("%s: version %s, %s → %s", s.Policy, version, s.From, s.To)
 	}
 	switch {
 	case s.Accepted > 0:
 		text += fmt.Sprintf(": its next run deletes %s at most; if more were due, it asks again", counted(s.Accepted, "row"))
 	case s.HeldAgainst != "":
-		text += fmt.Sprintf(": held back, more rows may fall due than under %s: `lapse policy arm %s` says yes", s.HeldAgainst, s.Policy)
-	case s.HeldBack != 0 && s.To != schemas.Paused:
-		text += fmt.Sprintf(": held back: `lapse policy arm %s` says yes", s.Policy)
+		text += fmt.Sprintf(": more rows may fall due than under %s: %s", s.HeldAgainst, s.heldBack)
+	case s.heldBack != "" && s.To != schemas.Paused:
+		text += ": " + s.heldBack
 	case !s.Changed:
 		text += " already"
 	case s.To == schemas.Arming:
@@ -185,7 +207,7 @@ func (s *stateChange) String() string {
 
 // changeStates changes policies one after the other, each in a transaction of its own. All names are looked at first.
 func (a *app) changeStates(
-	ctx context.Context, names []string, reason string, command *stateCommand, accept int64,
+	ctx context.Context, names []string, said yes,
 ) ([]stateChange, error) {
 	owner, s, err := a.openOwner(ctx, "lapse policy")
 	if err != nil {
@@ -197,19 +219,12 @@ func (a *app) changeStates(
 	if err != nil {
 		return nil, err
 	}
-	if accept > 0 {
-		if err := nothingToAccept(policies); err != nil {
-			return nil, err
-		}
-	}
-	if command.arms && accept == 0 {
-		if err := asksHowMany(policies); err != nil {
-			return nil, err
-		}
-	}
 	changes := make([]planner.Change, len(policies))
 	for i := range policies {
-		if changes[i], err = command.change(ctx, conn, &policies[i]); err != nil {
+		if changes[i], err = said.command.change(ctx, conn, &policies[i], said.version); err != nil {
+			return nil, err
+		}
+		if err := said.howMany(&policies[i], &changes[i]); err != nil {
 			return nil, err
 		}
 		if err := keepAboveFloors(ctx, conn, s, &policies[i], &changes[i]); err != nil {
@@ -219,20 +234,20 @@ func (a *app) changeStates(
 	changed := make([]stateChange, 0, len(changes))
 	for i := range changes {
 		c := &changes[i]
-		if err := owner.Restate(ctx, c, reason); err != nil {
+		if err := owner.Restate(ctx, c, said.reason); err != nil {
 			return nil, fmt.Errorf("policy %s: %w", c.Policy, err)
 		}
 		accepted := int64(0)
-		if p := &policies[i]; command.arms && p.Tripped != nil {
-			accepted = accept
+		if p := &policies[i]; said.command.arms && p.Tripped != nil && c.ToVersion == p.Version {
+			accepted = said.accept
 			if err := owner.AcceptTrip(ctx, p, accepted); err != nil {
 				return nil, err
 			}
 		}
 		changed = append(changed, stateChange{
-			Policy: c.Policy, Version: c.ToVersion, From: c.FromState, To: c.ToState,
+			Policy: c.Policy, Version: c.ToVersion, FromVersion: c.FromVersion, From: c.FromState, To: c.ToState,
 			HeldBack: c.HeldBack, HeldAgainst: c.HeldAgainst, Changed: c.Writes() || accepted > 0, Accepted: accepted,
-			auditOff: s.Audit == config.AuditOff,
+			auditOff: s.Audit == config.AuditOff, heldBack: c.HeldBackText(),
 		})
 	}
 	return changed, nil

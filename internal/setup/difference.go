@@ -77,6 +77,11 @@ func (cs Changes) Unfit() bool {
 	return slices.ContainsFunc(cs, func(c Change) bool { return c.Unfit && c.ToState != schemas.Paused })
 }
 
+// HeldBack reports whether a version waits for a yes, and nobody has paused its policy.
+func (cs Changes) HeldBack() bool {
+	return slices.ContainsFunc(cs, func(c Change) bool { return c.HeldBack != 0 && c.ToState != schemas.Paused })
+}
+
 // refused lets a problem with the table of one policy refuse the file, unless the policy can do without its table.
 func (c *Change) refused(err error) error {
 	if err == nil {

@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -76,7 +77,7 @@ func (c *Change) counts() bool {
 		return false
 	}
 	arms := c.ToState == schemas.Arming && c.FromState != schemas.Arming && c.FromState != schemas.Armed
-	return c.Kind == planner.New || c.HeldBack != 0 || c.Kind == planner.Changed && c.MoreFallDue || arms
+	return c.Kind == planner.New || c.HeldBack != 0 || c.MoreFallDue || arms
 }
 
 // count counts what falls due under a change. Where it cannot, that is said with the change, which can be made all the same. Its error is what
@@ -85,7 +86,7 @@ func (a *Applier) count(ctx context.Context, c *Change) error {
 	if !c.counts() || a.Draft == nil {
 		return nil
 	}
-	n := &NewlyDue{Version: c.ToVersion, policy: c.Policy}
+	n := &NewlyDue{Version: cmp.Or(c.HeldBack, c.ToVersion), policy: c.Policy}
 	c.NewlyDue = n
 	next, former, err := a.Draft.SurveyChange(ctx, planner.Ask{AtMost: a.CountAtMost}, &c.Change)
 	switch {

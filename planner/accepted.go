@@ -1,0 +1,160 @@
+package planner
+
+import (
+	"context"
+	"fmt"
+
+	"lapse/schemas"
+)
+
+// What a version is compared with before its file may arm it is what was accepted: the version in force, unless it waits for a
+// yes itself, and what was armed last, under the policy's name and on its table. So neither two small steps nor another name nor
+// a name that comes back arm more than somebody has said yes to.
+
+// accepted is a version that others are compared with.
+type accepted struct {
+	*version
+	what string // "version 3, which is in force"
+}
+
+// versionKey names a policy version.
+type versionKey struct {
+	id      schemas.PolicyID
+	version schemas.PolicyVersion
+}
+
+// formerVersions are the versions that were accepted in this database.
+type formerVersions struct {
+	armed    map[schemas.PolicyID]*storedVersion // the last of each policy that was armed
+	armedOn  map[uint32]*storedVersion           // the last on each table
+	inForce  map[versionKey]*storedVersion
+	newestID map[schemas.PolicyName]storedName // all names that ever were in force
+}
+
+// storedVersion is a version on record.
+type storedVersion struct {
+	version
+	id     schemas.PolicyID
+	number schemas.PolicyVersion
+	name   schemas.PolicyName
+}
+
+// storedName is a policy name that is or was in force. A name keeps its id for ever, so that its history is one.
+type storedName struct {
+	Name    schemas.PolicyName
+	ID      schemas.PolicyID
+	Version schemas.PolicyVersion // the newest
+	InForce schemas.PolicyVersion // or the last that was
+}
+
+// lastArmedSQL names versions that were armed, or on their way: the last of each policy, and the last on each table.
+const lastArmedSQL = `
+	with was as (
+	  select s.policy_id, s.version, p.table_oid, max(s.changed_at) as at
+	    from lapse.policy_state s
+	    join lapse.policy p on p.id = s.policy_id and p.version = s.version
+	   where s.state in ('arming', 'armed')
+	   group by s.policy_id, s.version, p.table_oid
+	), last(policy_id, version, on_table) as (
+	  (select distinct on (was.policy_id) was.policy_id, was.version, false from was order by was.policy_id, was.version desc)
+	  union all
+	  (select distinct on (was.table_oid) was.policy_id, was.version, true
+	     from was order by was.table_oid, was.at desc, was.policy_id desc, was.version desc)
+	)
+	select ` + specColumns + `, last.on_table
+	  from last
+	  join lapse.policy p on p.id = last.policy_id and p.version = last.version`
+
+// heldAgainstSQL names what those versions in force were held back against that wait for a yes.
+const heldAgainstSQL = `
+	select ` + specColumns + `, false
+	  from lapse.gate g
+	  join lapse.policy v on v.id = g.policy_id and v.version = g.version
+	  join lapse.policy p on p.id = g.policy_id and p.version = (v.spec ->> 'held_against')::int
+	 where g.held_back = g.version`
+
+// loadFormerVersions reads what was accepted.
+func loadFormerVersions(ctx context.Context, q Querier) (*formerVersions, error) {
+	f := &formerVersions{
+		armed: map[schemas.PolicyID]*storedVersion{}, armedOn: map[uint32]*storedVersion{}, inForce: map[versionKey]*storedVersion{},
+		newestID: map[schemas.PolicyName]storedName{},
+	}
+	written, err := collect[storedName](ctx, q, `
+		select p.name, p.id, max(p.version), coalesce(max(g.version), 0)
+		  from lapse.policy p
+		  left join lapse.gate g on g.policy_id = p.id
+		 group by p.name, p.id`)
+	if err != nil {
+		return nil, fmt.Errorf("load the policies on record: %w", err)
+	}
+	for _, w := range written {
+		f.newestID[w.Name] = w
+	}
+	type row struct {
+		storedPolicy
+		OnTable bool
+	}
+	for _, query := range []string{lastArmedSQL, heldAgainstSQL} {
+		rows, err := collect[row](ctx, q, query)
+		if err != nil {
+			return nil, fmt.Errorf("load the versions that were armed: %w", err)
+		}
+		for i := range rows {
+			r := &rows[i]
+			definition, text, err := r.definition()
+			if err != nil {
+				return nil, err
+			}
+			v := &storedVersion{version{table: r.TableOID, definition: definition, spec: text}, r.ID, r.Version, r.Name}
+			switch {
+			case query == heldAgainstSQL:
+				f.inForce[versionKey{r.ID, r.Version}] = v
+			case r.OnTable:
+				f.armedOn[r.TableOID] = v
+			default:
+				f.armed[r.ID] = v
+			}
+		}
+	}
+	return f, nil
+}
+
+// accepted lists what the next version of policy id is compared with; p is the policy in force, or nil. Of a policy that sets a column
+// and the one that deletes what is set, each is compared with the other until it was armed itself.
+func (f *formerVersions) accepted(p *InForce, id schemas.PolicyID, next *version) []accepted {
+	var all []accepted
+	if v := f.armed[id]; v != nil {
+		all = append(all, accepted{&v.version, fmt.Sprintf("version %d, the last that was armed", v.number)})
+	}
+	partner := func(v *storedVersion) bool {
+		return (v.spec.Soft != nil) != (next.spec.Soft != nil) && f.armed[id] != nil
+	}
+	if v := f.armedOn[next.table]; v != nil && v.id != id && !partner(v) {
+		all = append(all, accepted{&v.version, fmt.Sprintf("policy %s, the last that was armed on this table", v.name)})
+	}
+	if p != nil && p.HeldBack != p.Version {
+		all = append(all, accepted{p.version(), fmt.Sprintf("version %d, which is in force", p.Version)})
+	}
+	if p != nil && p.HeldBack == p.Version {
+		if v := f.inForce[versionKey{p.ID, p.spec.HeldAgainst}]; v != nil {
+			all = append(all, accepted{&v.version, fmt.Sprintf("version %d, which was in force before", v.number)})
+		}
+	}
+	return all
+}
+
+// beyond returns the first accepted version under which fewer rows may be due than under next, nil if there is none.
+func (f *formerVersions) beyond(p *InForce, id schemas.PolicyID, next *version) *accepted {
+	for _, a := range f.accepted(p, id, next) {
+		if moreFallDue(a.version, next) {
+			return &a
+		}
+	}
+	return nil
+}
+
+// moreFallDue reports whether a row can be due under to that is not due under from. It answers no only where that is
+// certain: the same table, the same action, and a condition that is certainly no wider.
+func moreFallDue(from, to *version) bool {
+	return from.table != to.table || from.spec.Action != to.spec.Action || to.definition.condition().MoreThan(from.definition.condition())
+}
