@@ -27,7 +27,7 @@ func (a *Age) Least() (Interval, bool) { return counted(a.After) }
 func (e *Epoch) Least() (Interval, bool) { return counted(e.After) }
 
 // Least is After.
-func (i *ISO8601) Least() (Interval, bool) { return counted(i.After) }
+func (k *ISO8601) Least() (Interval, bool) { return counted(k.After) }
 
 // Least is After.
 func (k *NumberOrText) Least() (Interval, bool) { return counted(k.After) }
