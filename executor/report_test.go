@@ -61,7 +61,11 @@ func TestAProcessSaysWhatHoldsItsBatchesBack(t *testing.T) {
 		slow.answer.Store(&guard.Answer{Verdict: guard.Slow, Slowdown: 2, Refusal: guard.Refusal{Reason: "a_test", Detail: "tired: 8", Fix: "rest"}})
 		says("slow false a_test: tired: 8: rest")
 		slow.answer.Store(&guard.Answer{})
-		saysOf("q", "waiting true table_locked: somebody has a lock")
+		eventually(t, "it says who has the table of the other policy locked", func() bool {
+			return one[bool](t, db, `select coalesce(bool_or(w.state = 'waiting' and w.next_try is not null
+				and (w.reason like 'table_locked: %' or w.reason like 'in the last run process % has locked what is due')), false)
+				from lapse.worker w join lapse.gate g using (policy_id) where g.name = 'q'`)
+		})
 		if err := locked.Rollback(t.Context()); err != nil {
 			t.Error(err)
 		}

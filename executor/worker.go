@@ -162,6 +162,9 @@ func (w *worker) connect(ctx context.Context, patience time.Duration) error {
 
 // unconnected says, and reports, that no worker has a session. It returns an error where that is not waited out.
 func (w *worker) unconnected(err error, patience time.Duration, begun time.Time) error {
+	if patience == notAtAll && schemas.StateOf(err) == schemas.SQLStateTooManyConnections {
+		patience = serverPatience // the server is there; two workers may have half a session each
+	}
 	out := patience != forever && w.now().Sub(begun) > patience
 	if out || grade(err, circumstances{lost: true}) != Retry {
 		return err
