@@ -46,16 +46,21 @@ func (r *relay) commit(ctx context.Context, tx *replication.Tx) error {
 	if h := outcome.Account.Heartbeat; h != nil {
 		r.heartbeats.received(h)
 	}
+	lost := false
 	for _, m := range outcome.Markers {
 		if err := r.publishMarker(ctx, m); err != nil {
 			return err
 		}
 		if m.Reason == evidence.ReasonTopic {
-			r.ends.told = evidence.LogPosition{Reach: evidence.EndOf(tx), Seq: uint32(len(outcome.Records) - 1)}
+			lost, r.ends.told = true, evidence.LogPosition{Reach: evidence.EndOf(tx), Seq: uint32(len(outcome.Records) - 1)}
 		}
 	}
 	r.stale = r.stale || outcome.Partitions && r.stream.Identity().ServerVersion < partitionsSeen
-	return r.record(ctx, evidence.EndOf(tx), outcome.Records)
+	if err := r.record(ctx, evidence.EndOf(tx), outcome.Records); err != nil || !lost {
+		return err
+	}
+	// No event may stand above the gap before the log has it: the next start could not write the same one again.
+	return r.settle(ctx)
 }
 
 // record puts a transaction's records in line when there is room for all of them: what is read meanwhile has no record

@@ -76,7 +76,7 @@ func newRelay(
 	r := &relay{
 		route: route, next: checked.next, hashKey: config.HashKey, found: checked, publisher: publisher, metrics: metrics, log: log, now: time.Now,
 		assembler: evidence.NewAssembler(route.Source, config.Keys, evidence.Standing{
-			Last: start.last, Tables: start.tables, Origin: start.origin, Replaced: start.replaced, Tail: checked.last(start.replaced),
+			Last: start.last, Tables: start.tables, Origin: start.origin, Replaced: start.replaced, Tail: checked.lastOfAll(),
 		}),
 		router: evidence.NewRouter(route, config.hashKeyOf(route)),
 		writer: evidence.NewLogWriter(route, start.history.nonce, cmp.Or(start.named, start.last.Beat)),

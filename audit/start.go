@@ -46,15 +46,10 @@ func (p *topicState) forgetRecords() {
 }
 
 // lastOfAll is the highest position of an event.
-func (p *topicState) lastOfAll() replication.Position {
-	return p.last([]string{p.route.System.Name, p.route.User.Name})
-}
-
-// last is the highest position of an event in some topics.
-func (p *topicState) last(topics []string) (last replication.Position) {
-	for _, topic := range topics {
-		for i := range p.tails[topic] {
-			if at := p.tails[topic][i].position; last.Compare(at) < 0 {
+func (p *topicState) lastOfAll() (last replication.Position) {
+	for _, tails := range p.tails {
+		for i := range tails {
+			if at := tails[i].position; last.Compare(at) < 0 {
 				last = at
 			}
 		}

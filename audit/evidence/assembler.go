@@ -50,8 +50,7 @@ type Standing struct {
 	Tables   []CoveredTable // the rows of lapse.covered up to the last heartbeat's, in their order
 	Origin   Reach          // of the log
 	Replaced []string       // topics that have lost what was in them, which the next heartbeat above Tail says
-	// Tail is the last position that any of their partitions has an event of: the topics were made again while a former process
-	// published, and a gap below that would be out of order.
+	// Tail is the last position that any partition has an event of. The gap stands in every one, behind it.
 	Tail replication.Position
 }
 
@@ -182,8 +181,8 @@ func (a *Assembler) listen() {
 }
 
 // conclude adds the records of the transaction's last heartbeat: coverage, or the gaps that it shows. A gap stands where
-// the heartbeat stands, or behind all changes of a transaction that has events. A heartbeat below what is in a topic that was made again
-// has none: the gap comes with a later one.
+// the heartbeat stands, or behind all changes of a transaction that has events. A heartbeat below what is in the topics
+// shows no gap of theirs: a later one does.
 func (a *Assembler) conclude(tx *replication.Tx, ancestry replication.Ancestry) {
 	o, last := &a.outcome, &a.standing.Last
 	if len(o.Account.Covered) > 0 {
@@ -192,38 +191,32 @@ func (a *Assembler) conclude(tx *replication.Tx, ancestry replication.Ancestry) 
 		a.untold = append(a.untold, lines...)
 		clear(a.names)
 	}
-	if len(a.standing.Replaced) > 0 && !a.faulty && tx.Position(math.MaxUint32).Compare(a.standing.Tail) < 0 {
-		*last = LastBeat{Beat: a.beat, Reach: EndOf(tx)} // and no record: with one, the next start would take the topics as they are
-		return
-	}
-	gap := func(reason Reason, topic string, from Reach) {
+	gap := func(reason Reason, topic string, from Reach) *Marker {
 		at := uint32(len(o.Markers))
 		if o.Account.Recorded() {
 			at += a.changes
 		}
-		o.Markers = append(o.Markers, &Marker{
-			Op: Gap, Reason: reason, Topic: topic, Time: tx.CommitTime, From: from, To: EndOf(tx), At: tx.Position(at),
-		})
+		m := &Marker{Op: Gap, Reason: reason, Topic: topic, Time: tx.CommitTime, From: from, To: EndOf(tx), At: tx.Position(at)}
+		o.Markers = append(o.Markers, m)
+		return m
 	}
+	// The record that has the heartbeat comes first: where only some are in the log, it shows which transaction they are of.
 	if a.faulty {
-		gap(ReasonPublications, "", last.intact())
+		m := gap(ReasonPublications, "", last.intact())
+		o.Records = append(o.Records, &MarkerContent{Marker: m, Heartbeat: a.beat, Ancestry: ancestry})
+	} else {
+		o.Records = append(o.Records, &CoverageContent{At: tx.CommitTime, Heartbeat: a.beat, Ancestry: ancestry})
 	}
+	o.Records = append(o.Records, coverTables(a.untold, tx, last.intact(), ancestry)...)
+	a.untold, *last = nil, LastBeat{Beat: a.beat, Reach: EndOf(tx)}
+	if tx.Position(math.MaxUint32).Compare(a.standing.Tail) < 0 {
+		return
+	}
+	// Last come those that the WAL does not show: what an auditor that knew nothing of them has left in the log stands before them.
 	for _, topic := range a.standing.Replaced {
-		gap(ReasonTopic, topic, a.standing.Origin)
+		o.Records = append(o.Records, &MarkerContent{Marker: gap(ReasonTopic, topic, a.standing.Origin), Ancestry: ancestry})
 	}
-	until := last.intact()
-	a.standing.Replaced, *last = nil, LastBeat{Beat: a.beat, Reach: EndOf(tx)}
-	beat := a.beat
-	for _, m := range o.Markers {
-		o.Records = append(o.Records, &MarkerContent{Marker: m, Heartbeat: beat, Ancestry: ancestry})
-		beat = nil // the first one has it
-	}
-	if len(o.Markers) == 0 {
-		o.Records = append(o.Records, &CoverageContent{At: tx.CommitTime, Heartbeat: beat, Ancestry: ancestry})
-	}
-	// Behind the record that has the heartbeat: where only some of them are in the log, its first shows which transaction it is.
-	o.Records = append(o.Records, coverTables(a.untold, tx, until, ancestry)...)
-	a.untold = nil
+	a.standing.Replaced = nil
 }
 
 // eventCopy is an event with a copy of its keys and values.
