@@ -99,7 +99,7 @@ func (w *worker) allow(ctx context.Context, t *turn, l *lease) (rows int, end tu
 
 // runLimit is what bounds the rows of the turn's run.
 func (t *turn) runLimit() string {
-	if run, most := t.begun(), t.policy.Limits.MaxRows; run.Accepted && (most == 0 || run.Most < most) {
+	if run := t.begun(); run.Accepted > 0 && run.Most >= run.Accepted {
 		return limitAccept
 	}
 	return limitMaxRows

@@ -13,6 +13,24 @@ import (
 // throttleLock is the reason of a run that is not begun while a lock is in the way of counting, or the counting in somebody's way.
 const throttleLock = "table_locked"
 
+// tableRows is how many rows the policy's table has, for max_rows_per_run as a share of it; nil where that is not asked, or cannot be known
+// in time: the run is bounded by the catalog's estimate then. A limit that slows stops nothing.
+func (w *worker) tableRows(ctx context.Context, p *planner.InForce) (*int64, error) {
+	if p.Limits.MaxPercent == 0 || p.Unfinished != nil {
+		return nil, nil
+	}
+	if err := w.compareSurvey(ctx, p); err != nil {
+		return nil, err
+	}
+	rows, err := planner.TableRows(ctx, w.session.batches, w.session.control, p, w.now())
+	if schemas.StateOf(err) != "" && !w.session.lost() {
+		w.log.Info("the table's rows could not be counted, and max_rows_per_run goes by the catalog's estimate", "policy", p.Name,
+			"error", stripped("count the table's rows", err))
+		return nil, nil
+	}
+	return &rows, err
+}
+
 // judge tries what is due under a policy before a run is begun: see planner.Judge. A run in which somebody let so many rows go is not judged:
 // it deletes no more. The turn goes on where nothing is strange about
 // it. A survey function that somebody has changed stops the policy as a deletion function does. A policy with max_fraction below 1

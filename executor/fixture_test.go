@@ -163,7 +163,7 @@ func open(t testing.TB, db *pgtest.DB, name schemas.PolicyName) *work {
 		t.Fatal(err)
 	}
 	w := &work{session: s, policy: find(list, name)}
-	if w.run, err = planner.OpenRun(ctx, s.control, w.policy, time.Now); err != nil {
+	if w.run, err = planner.OpenRun(ctx, s.control, w.policy, time.Now, planner.NewRun{}); err != nil {
 		t.Fatal(err)
 	}
 	w.acquire(t)

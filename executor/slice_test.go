@@ -127,7 +127,7 @@ func TestShardsOfOneLeafThatWerePutAsideMakeTheNextRunsShardOnce(t *testing.T) {
 		db.Exec(t, `update lapse.shard set aside = true, tries = 1 + slice, sqlstate = '23503', holder = null, lease_until = null,
 			retry_at = clock_timestamp() + (1 + slice) * interval '1 hour'`)
 		for _, want := range []string{"1 0 2 true", "1 0 1 true"} {
-			run, err := planner.OpenRun(t.Context(), w.control, w.policy, time.Now)
+			run, err := planner.OpenRun(t.Context(), w.control, w.policy, time.Now, planner.NewRun{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -137,7 +137,7 @@ func TestShardsOfOneLeafThatWerePutAsideMakeTheNextRunsShardOnce(t *testing.T) {
 			}
 			// A hash part that was put aside says nothing of the whole leaf.
 			db.Exec(t, "delete from lapse.run")
-			run, err = planner.OpenRun(t.Context(), w.control, w.policy, time.Now)
+			run, err = planner.OpenRun(t.Context(), w.control, w.policy, time.Now, planner.NewRun{})
 			if err != nil {
 				t.Fatal(err)
 			}

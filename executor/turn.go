@@ -227,7 +227,11 @@ func (w *worker) begin(ctx context.Context, t *turn) (turnEnd, error) {
 	if err != nil || end != turnGoesOn {
 		return end, err
 	}
-	run, err := planner.OpenRunOn(ctx, w.session.control, p, w.now, due, cuts...)
+	rows, err := w.tableRows(ctx, p)
+	if err != nil {
+		return w.trouble(t, err, 1)
+	}
+	run, err := planner.OpenRun(ctx, w.session.control, p, w.now, planner.NewRun{Due: due, Rows: rows, Cuts: cuts})
 	if err != nil {
 		return w.trouble(t, err, 1)
 	}

@@ -313,7 +313,7 @@ func TestAnArmingPolicyWaitsForTheAuditor(t *testing.T) {
 		t.Errorf("without an auditor the policy is %s, want arming", p.State)
 	}
 	var refused *NotInForceError
-	if _, err := OpenRun(t.Context(), w.exec, &p, time.Now); !errors.As(err, &refused) {
+	if _, err := OpenRun(t.Context(), w.exec, &p, time.Now, NewRun{}); !errors.As(err, &refused) {
 		t.Errorf("a run of an arming policy: got %v", err)
 	}
 }

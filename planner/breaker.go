@@ -98,30 +98,51 @@ const tableRowsSQL = `
 // not waited for, and who waits to change it is given way to: see ErrAwaited.
 func Judge(ctx context.Context, conn *pgx.Conn, q DB, p *InForce, now time.Time) (j Judgement, err error) {
 	j.At = now
-	err = pinned(ctx, q, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `select set_config('lock_timeout', $1, true)`, judgeLockTimeout); err != nil {
-			return err
-		}
-		return tx.QueryRow(ctx, tableRowsSQL, p.TableOID).Scan(&j.Rows)
-	})
-	if err != nil {
-		return j, fmt.Errorf("read how many rows %s has: %w", p.TableName, err)
+	if j.Rows, err = estimatedRows(ctx, q, p); err != nil {
+		return j, err
 	}
 	expected, err := p.expected(ctx, q, now)
 	if err != nil {
 		return j, err
 	}
-	if err := cleanSession(ctx, conn); err != nil {
-		return j, err
+	c := counting{conn: conn, over: q, policy: p, now: now}
+	return j, c.bounded(ctx, func() error { return c.judge(ctx, &j, expected) })
+}
+
+// TableRows is how many rows the policy's table has, for a limit that is a share of it: PostgreSQL's own estimate, or where nobody has analyzed
+// the table those that will ever be due under the policy and are not held, counted up to countedRows. Its sessions are those of Judge,
+// and it waits for as little.
+func TableRows(ctx context.Context, conn *pgx.Conn, q DB, p *InForce, now time.Time) (rows int64, err error) {
+	if rows, err = estimatedRows(ctx, q, p); err != nil || rows >= 0 {
+		return rows, err
 	}
 	c := counting{conn: conn, over: q, policy: p, now: now}
-	if _, err = conn.Exec(ctx, "set statement_timeout = '"+judgeTimeout+"'; set lock_timeout = '"+judgeLockTimeout+"'", pgx.QueryExecModeSimpleProtocol); err == nil {
-		err = c.judge(ctx, &j, expected)
+	err = c.bounded(ctx, func() error {
+		rows, err = c.ever(ctx, countedRows)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("count the rows of %s, for max_rows_per_run: %w", p.TableName, err)
 	}
-	if cleaned := cleanSession(ctx, conn); err == nil {
-		err = cleaned
+	return rows, nil
+}
+
+// countedRows is how far a table is counted that nobody has analyzed, for a limit that is a share of it: a run that deletes so many hundredths
+// is no slower than one should be before the table is analyzed.
+const countedRows = 1_000_000
+
+// estimatedRows is PostgreSQL's own estimate, less than 0 where nobody has analyzed the table.
+func estimatedRows(ctx context.Context, q DB, p *InForce) (rows int64, err error) {
+	err = pinned(ctx, q, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `select set_config('lock_timeout', $1, true)`, judgeLockTimeout); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, tableRowsSQL, p.TableOID).Scan(&rows)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("read how many rows %s has: %w", p.TableName, err)
 	}
-	return j, err
+	return rows, nil
 }
 
 // nothingExpected is what one expects of a policy of which no run says anything.
@@ -166,6 +187,21 @@ type counting struct {
 	over   Querier // another session
 	policy *InForce
 	now    time.Time
+}
+
+// bounded counts in a clean session, for so long and no longer, and leaves it clean.
+func (c *counting) bounded(ctx context.Context, count func() error) error {
+	if err := cleanSession(ctx, c.conn); err != nil {
+		return err
+	}
+	_, err := c.conn.Exec(ctx, "set statement_timeout = '"+judgeTimeout+"'; set lock_timeout = '"+judgeLockTimeout+"'", pgx.QueryExecModeSimpleProtocol)
+	if err == nil {
+		err = count()
+	}
+	if cleaned := cleanSession(ctx, c.conn); err == nil {
+		err = cleaned
+	}
+	return err
 }
 
 // judge counts, no further than the causes ask for.
@@ -213,16 +249,23 @@ func (c *counting) countRows(ctx context.Context, j *Judgement) error {
 	if j.Rows >= 0 || j.Due == 0 || fraction >= 1 {
 		return nil
 	}
-	enough := int64(math.Ceil(float64(j.Due) / fraction))
+	rows, err := c.ever(ctx, int64(math.Ceil(float64(j.Due)/fraction)))
+	if err == nil {
+		j.Rows = rows
+	}
+	return err
+}
+
+// ever counts what will ever be due under the policy and is not held, up to enough.
+func (c *counting) ever(ctx context.Context, enough int64) (int64, error) {
 	rows, err := c.count(ctx, c.now.AddDate(1000, 0, 0), upTo(enough-1))
 	if err != nil {
-		return err
+		return 0, err
 	}
-	j.Rows = enough
 	if rows.DueIs == Exact {
-		j.Rows = rows.Due
+		return rows.Due, nil
 	}
-	return nil
+	return enough, nil
 }
 
 // past tries how much of what is due is of the absurd past.

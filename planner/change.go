@@ -255,7 +255,7 @@ func (s *spec) lines(table string) []FieldChange {
 		{Field: "batch", To: strconv.Itoa(s.Batch)},
 		{Field: "pace", To: s.Pace},
 		{Field: "rate", To: number(int64(s.Rate))},
-		{Field: "max_rows_per_run", To: number(s.MaxRows)},
+		{Field: "max_rows_per_run", To: s.RowsPerRun()},
 		{Field: "max_fraction", To: fraction(s.MaxFraction)},
 		{Field: "shards", To: shards},
 		{Field: "index", To: s.Index},

@@ -14,7 +14,7 @@ import (
 // jump is what lapse.open_run says of the clock, and in which words.
 func (w *world) jump(p *InForce) (state string) {
 	w.t.Helper()
-	_, err := OpenRun(w.t.Context(), w.exec, p, time.Now)
+	_, err := OpenRun(w.t.Context(), w.exec, p, time.Now, NewRun{})
 	var jump *ClockJumpError
 	if state = schemas.StateOf(err); state != "" && state != schemas.SQLStateGate {
 		w.t.Errorf("the refusal still carries SQLSTATE %s", state)

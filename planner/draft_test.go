@@ -278,6 +278,9 @@ func TestTheBreakerAndTheRateAreForetold(t *testing.T) {
 	if s := limited(policyfile.Limits{MaxFraction: 0.4}); s.Breaker.WouldTrip || !strings.Contains(s.Breaker.Why, "analyze") {
 		t.Errorf("of a table that nobody has counted: %+v", s.Breaker)
 	}
+	if s := limited(policyfile.Limits{MaxPercent: 10}); s.Runs != 0 || s.RowsPerRun != 0 || s.Limit != "10%" {
+		t.Errorf("a share of a table that nobody has counted: %+v", s)
+	}
 	must(t, run(b.admin, `vacuum analyze shop.sessions`))
 	if s := limited(policyfile.Limits{MaxFraction: 0.4}); !s.Breaker.WouldTrip {
 		t.Errorf("half of the rows are due: %+v", s.Breaker)
@@ -290,6 +293,9 @@ func TestTheBreakerAndTheRateAreForetold(t *testing.T) {
 	}
 	if s := limited(policyfile.Limits{MaxRows: 200}); s.Runs != 3 || !s.Gentle || s.RowsPerSecond != statedSpeed*QuietShare || s.Windows != 0 {
 		t.Errorf("got %+v", s)
+	}
+	if s := limited(policyfile.Limits{MaxPercent: 10}); s.Runs != 5 || s.RowsPerRun != 100 || s.Limit != "10%" {
+		t.Errorf("in tenths of 1000 rows: %+v", s)
 	}
 	if s := limited(policyfile.Limits{Pace: policyfile.PaceUnlimited}); s.Gentle || s.RowsPerSecond != statedSpeed {
 		t.Errorf("at unlimited pace: %+v", s)

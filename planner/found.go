@@ -115,7 +115,11 @@ func (s *surveyor) estimate() {
 		v.RowsPerSecond, v.SpeedFrom, v.Gentle = rate, Rated, false
 	}
 	v.Estimate = time.Duration(float64(v.Due) / v.RowsPerSecond * float64(time.Second)).Round(time.Millisecond)
-	if most := s.limits.MaxRows; most > 0 {
+	v.Limit = s.limits.RowsPerRun()
+	if s.rows >= 0 || s.limits.MaxPercent == 0 {
+		v.RowsPerRun = s.limits.RowsOf(s.rows)
+	}
+	if most := v.RowsPerRun; most > 0 {
 		v.Runs = max(1, (v.Due+most-1)/most)
 	}
 	if s.window != nil {

@@ -54,7 +54,7 @@ func TestOfTwoVersionsOneDeletes(t *testing.T) {
 				t.Errorf("the function of the version that is held back, with %s: %v", what, err)
 			}
 		}
-		if _, err := OpenRun(t.Context(), w.exec, &waiting, time.Now); err == nil {
+		if _, err := OpenRun(t.Context(), w.exec, &waiting, time.Now, NewRun{}); err == nil {
 			t.Errorf("a run of the version that is held back: %v", err)
 		}
 		if got := w.deleteAll(p, r, 100); got.Deleted != 31 || w.left() != 29 {
@@ -158,6 +158,8 @@ func TestOnlyWhatTheOtherWouldDeleteTooGoesOn(t *testing.T) {
 			{named("p", "7 days", isArmed, "    rate: 5", "    every: 2 hours", "    max_rows_per_run: 9", "    batch: 3"), "p 2 armed, 3 held back"},
 			{named("p", "7 days", isArmed, "    rate: 6", "    every: 2 hours", "    max_rows_per_run: 9", "    batch: 3"), "p 4 armed, 5 held back"},
 			{named("p", "7 days", isArmed, "    rate: 6", "    every: 2 hours", "    max_rows_per_run: 9", "    batch: 3"), "p 4 armed, 5 held back"},
+			{named("p", "30 days", isArmed, "    max_rows_per_run: 1%"), "p 6 armed"},
+			{named("p", "30 days", isArmed, "    max_rows_per_run: 100%"), "p 7 armed"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -48,7 +48,7 @@ func spread(w *world, table string, days []int) (due int) {
 // openAt opens a run as the executor's login, with cuts.
 func (w *world) openAt(p *InForce, cuts ...Cut) (Run, error) {
 	w.t.Helper()
-	return OpenRun(w.t.Context(), w.exec, p, time.Now, cuts...)
+	return OpenRun(w.t.Context(), w.exec, p, time.Now, NewRun{Cuts: cuts})
 }
 
 // slicesOf leases the slices of a run, without its residual shards.
@@ -202,7 +202,7 @@ func TestAStolenExecutorsCutsAreRefusedOrDoNoHarm(t *testing.T) {
 `)
 		p := w.named("zoned")
 		try := func(p InForce, leaves, cuts string) error {
-			return run(w.exec, fmt.Sprintf(`select lapse.open_run(%d, %d, '%s', %s, %s, null)`, p.ID, p.Version, uuid.New(), leaves, cuts))
+			return run(w.exec, fmt.Sprintf(`select lapse.open_run(%d, %d, '%s', %s, %s, null, null)`, p.ID, p.Version, uuid.New(), leaves, cuts))
 		}
 		leaf := fmt.Sprint(p.TableOID)
 		for what, bad := range map[string][2]string{

@@ -25,7 +25,7 @@ type Run struct {
 	Resumed   bool      // it was there already, begun and unfinished
 	Shards    int       // that were neither done nor put aside when OpenRun returned it
 	Most      int64     // rows that it may delete, 0 for no limit
-	Accepted  bool      // these are what somebody let go whom the breaker had asked
+	Accepted  int64     // rows that somebody let go whom the breaker had asked; 0: nobody did
 }
 
 // MaxClockSkew is how far the server's clock may be from the executor's. One of the two is wrong then, and a cutoff from a
@@ -84,36 +84,38 @@ func afterChange(policy schemas.PolicyName, gone bool) string {
 	return text
 }
 
+// NewRun is what a run begins with that is not there yet.
+type NewRun struct {
+	Due  []uint32 // leaves that get shards; nil: all
+	Rows *int64   // of the table, by which a share of it is bounded; nil: as the catalog's estimate says
+	Cuts []Cut    // of leaves into ranges
+}
+
 // OpenRun returns the policy's unfinished run, or opens the next one: its cutoff is the server's clock, read once. The
-// policy must be armed. A new run's leaves are cut into ranges at cuts. It needs no more than the executor's rights, and may be called by many executors at once: one of
+// policy must be armed. It needs no more than the executor's rights, and may be called by many executors at once: one of
 // them opens the run and makes each slice once, the others get the same run.
 //
 // Durable when it returns, unless db is a transaction. A crash in between leaves no run, and after it a run that the
 // next call returns. What is refused, and what is removed on the way, is at lapse.open_run.
 //
 // Its refusals are ClockSkewError, ClockJumpError, NotInForceError and SchemaChangedError.
-func OpenRun(ctx context.Context, db DB, p *InForce, clock func() time.Time, cuts ...Cut) (Run, error) {
-	return OpenRunOn(ctx, db, p, clock, nil, cuts...)
-}
-
-// OpenRunOn is OpenRun with shards for the leaves in due only; nil: for all.
-func OpenRunOn(ctx context.Context, db DB, p *InForce, clock func() time.Time, due []uint32, cuts ...Cut) (Run, error) {
+func OpenRun(ctx context.Context, db DB, p *InForce, clock func() time.Time, with NewRun) (Run, error) {
 	leaves, instants := []uint32{}, []time.Time{}
-	for _, c := range cuts {
+	for _, c := range with.Cuts {
 		leaves, instants = append(leaves, c.Leaf), append(instants, c.At)
 	}
 	run := Run{Policy: p.ID, Version: p.Version}
 	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		before := clock()
-		err := tx.QueryRow(ctx, `select run, cutoff, started_at, resumed, shards, most, accepted from lapse.open_run($1, $2, $3, $4, $5, $6)`,
-			p.ID, p.Version, uuid.New(), leaves, instants, due).Scan(&run.ID, &run.Cutoff, &run.StartedAt, &run.Resumed, &run.Shards, &run.Most, &run.Accepted)
+		err := tx.QueryRow(ctx, `select run, cutoff, started_at, resumed, shards, most, accepted from lapse.open_run($1, $2, $3, $4, $5, $6, $7)`,
+			p.ID, p.Version, uuid.New(), leaves, instants, with.Due, with.Rows).Scan(&run.ID, &run.Cutoff, &run.StartedAt, &run.Resumed, &run.Shards, &run.Most, &run.Accepted)
 		if err != nil {
 			return runRefusal(p, err)
 		}
 		// The server read its clock between these two instants.
 		switch after := clock(); {
 		case run.Resumed:
-		case p.Accepted > 0 && !run.Accepted:
+		case p.Accepted > 0 && run.Accepted == 0:
 			return &NotInForceError{Policy: p.Name} // others had the run in which these rows may go, and this one is not judged
 		case run.Cutoff.After(after.Add(MaxClockSkew)):
 			return &ClockSkewError{Server: run.Cutoff, Local: after}

@@ -62,7 +62,7 @@ func TestManyExecutorsOpenOneRun(t *testing.T) {
 		for range executors {
 			conn := db.ConnectAs(t, testRoles.Executor)
 			go func() {
-				r, err := OpenRun(t.Context(), conn, &p, time.Now)
+				r, err := OpenRun(t.Context(), conn, &p, time.Now, NewRun{})
 				if err != nil {
 					t.Error(err)
 				}
@@ -89,14 +89,14 @@ func TestACutoffThatCannotBeTrustedIsRefused(t *testing.T) {
 		w := newWorld(t, db, sessions)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
 		for _, off := range []time.Duration{MaxClockSkew + time.Second, -MaxClockSkew - time.Second, time.Hour, -24 * time.Hour} {
-			_, err := OpenRun(t.Context(), w.exec, &p, func() time.Time { return time.Now().Add(off) })
+			_, err := OpenRun(t.Context(), w.exec, &p, func() time.Time { return time.Now().Add(off) }, NewRun{})
 			var skew *ClockSkewError
 			if !errors.As(err, &skew) || skew.Server.IsZero() || skew.Local.IsZero() {
 				t.Errorf("a clock %s off: got %v", off, err)
 			}
 		}
 		for _, off := range []time.Duration{3 * time.Second, -3 * time.Second} {
-			if _, err := OpenRun(t.Context(), w.exec, &p, func() time.Time { return time.Now().Add(off) }); err != nil {
+			if _, err := OpenRun(t.Context(), w.exec, &p, func() time.Time { return time.Now().Add(off) }, NewRun{}); err != nil {
 				t.Errorf("a clock %s off: got %v", off, err)
 			}
 		}
@@ -143,7 +143,7 @@ func TestATableThatIsGoneRenamedOrSwappedStopsItsPolicy(t *testing.T) {
 			}
 			for _, done := range []bool{false, true} {
 				must(t, run(w.admin, `update lapse.shard set done = $2 where run = $1`, begun.ID, done))
-				_, err := OpenRun(t.Context(), w.exec, &p, time.Now)
+				_, err := OpenRun(t.Context(), w.exec, &p, time.Now, NewRun{})
 				var changed *SchemaChangedError
 				if !errors.As(err, &changed) || changed.Policy != p.Name || changed.What != of(c.said) {
 					t.Errorf("%s, a run done %t: got %v, want %q", c.name, done, err, of(c.said))
@@ -180,7 +180,7 @@ func TestAForeignPartitionStopsItsPolicy(t *testing.T) {
 		w.do(`alter table events drop constraint events_pkey`) // no foreign table is a partition beside a key
 		w.do(`create foreign table events_far partition of events for values in ('far') server far`)
 		var changed *SchemaChangedError
-		if _, err := OpenRun(t.Context(), w.exec, &p, time.Now); !errors.As(err, &changed) || !strings.Contains(err.Error(), "foreign table") {
+		if _, err := OpenRun(t.Context(), w.exec, &p, time.Now, NewRun{}); !errors.As(err, &changed) || !strings.Contains(err.Error(), "foreign table") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -195,19 +195,19 @@ func TestARunOfWhatIsNotInForceIsRefused(t *testing.T) {
 		var notInForce *NotInForceError
 		for _, state := range []schemas.State{schemas.Observing, schemas.Arming, schemas.Paused, schemas.Dropped} {
 			must(t, run(w.admin, `update lapse.gate set state = $1`, state))
-			if _, err := OpenRun(t.Context(), w.exec, &p, time.Now); !errors.As(err, &notInForce) {
+			if _, err := OpenRun(t.Context(), w.exec, &p, time.Now, NewRun{}); !errors.As(err, &notInForce) {
 				t.Errorf("a run of a policy that is %s: got %v", state, err)
 			}
 		}
 		must(t, run(w.admin, `update lapse.gate set state = 'armed'`))
 		p = w.armed(policyText("shop.sessions", "last_seen", "31 days", "    state: armed"))
-		if _, err := OpenRun(t.Context(), w.exec, &stale, time.Now); !errors.As(err, &notInForce) {
+		if _, err := OpenRun(t.Context(), w.exec, &stale, time.Now, NewRun{}); !errors.As(err, &notInForce) {
 			t.Errorf("a run of a former version: got %v", err)
 		}
 		_ = w.open(&p)
 		w.do(`alter table clicks add foreign key (session) references sessions on delete cascade`)
 		var changed *SchemaChangedError
-		if _, err := OpenRun(t.Context(), w.exec, &p, time.Now); !errors.As(err, &changed) {
+		if _, err := OpenRun(t.Context(), w.exec, &p, time.Now, NewRun{}); !errors.As(err, &changed) {
 			t.Errorf("after a foreign key was made: got %v", err)
 		}
 		p = w.armed(policyText("shop.sessions", "last_seen", "31 days", "    state: armed"))

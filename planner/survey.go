@@ -49,7 +49,9 @@ type Survey struct {
 	SpeedFrom     SpeedSource   `json:"pace_from"`
 	Estimate      time.Duration `json:"estimate_seconds"`
 	Beside        time.Duration `json:"estimate_beside_application_seconds,omitempty"` // at gentle pace, while others have the server do anything
-	Runs          int64         `json:"runs,omitempty"`                                // how many it takes where a run is bounded
+	Limit         string        `json:"max_rows_per_run,omitempty"`                    // as the file says it
+	RowsPerRun    int64         `json:"rows_per_run,omitempty"`                        // that it allows by the catalog; 0: no limit, or a share of a table that nobody has analyzed
+	Runs          int64         `json:"runs,omitempty"`                                // how many it takes of so many rows
 	Gentle        bool          `json:"gentle,omitempty"`                              // the speed is that of gentle pace on a server that has nothing else to do: a part of the time
 	Window        string        `json:"window,omitempty"`                              // in which alone it deletes
 	Windows       int64         `json:"windows,omitempty"`                             // how many times it has to open for that

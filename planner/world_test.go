@@ -171,7 +171,7 @@ func (w *world) named(name schemas.PolicyName) InForce {
 // open opens a run as the executor.
 func (w *world) open(p *InForce) Run {
 	w.t.Helper()
-	r, err := OpenRun(w.t.Context(), w.exec, p, time.Now)
+	r, err := OpenRun(w.t.Context(), w.exec, p, time.Now, NewRun{})
 	must(w.t, err)
 	return r
 }

@@ -47,7 +47,7 @@ var (
 		"acquaint(int, int, oid[], name)", "advance_arming(int)", "close_run(uuid, bigint, bigint, bigint, timestamptz)", "code(oid[], boolean)",
 		"counted(int, int, bigint, boolean, timestamptz)",
 		"end_run(uuid, text)", "forgive(int, timestamptz)", "intruders(oid[], boolean)", "lease(uuid, text)", "leaves(oid)", "looked(int, int)", "ignore_marks(int)", "passed(int, int, interval)",
-		"measure(int)", "note_due(uuid, bigint)", "open_run(int, int, uuid, oid[], timestamptz[], oid[])", "part_of(oid, oid, timestamptz, name)",
+		"measure(int)", "note_due(uuid, bigint)", "open_run(int, int, uuid, oid[], timestamptz[], oid[], bigint)", "part_of(oid, oid, timestamptz, name)",
 		"prune(int)", "put_aside(bigint, bigint, text, text)", "reach(oid[])", "release(bigint, bigint, text)",
 		"report(text, int[], text[], text[], timestamptz[], text[])", "rest_run(uuid, text)", "statistics(uuid)", "take_rows(bigint, bigint, text, int)",
 		"trip(int, int, text, bigint, bigint, bigint)", "unseen(oid[], boolean)",

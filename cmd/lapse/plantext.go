@@ -140,8 +140,11 @@ func (c *surveyor) printTime(s *planner.Survey) {
 	if s.Estimate >= time.Second {
 		takes = "about " + s.Estimate.Round(time.Second).String()
 	}
-	if s.Runs > 1 {
+	switch {
+	case s.Runs > 1:
 		takes += fmt.Sprintf(", in %d runs of max_rows_per_run,", s.Runs)
+	case s.Limit != "" && s.Runs == 0:
+		takes += fmt.Sprintf(", in runs of %s of the table, which nobody has analyzed: max_rows_per_run,", s.Limit)
 	}
 	if s.Windows > 0 {
 		takes += fmt.Sprintf(", in %d openings of its window %s,", s.Windows, s.Window)

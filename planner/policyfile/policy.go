@@ -2,6 +2,7 @@ package policyfile
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"lapse/internal/yamldoc"
@@ -71,10 +72,30 @@ const (
 
 // Limits say how fast a policy goes, and when it stops to ask.
 type Limits struct {
-	Pace        string  `json:"pace,omitempty"`             // PaceUnlimited, or "" for gentle
-	Rate        int     `json:"rate,omitempty"`             // rows per second, all executors together; 0: no limit
-	MaxRows     int64   `json:"max_rows_per_run,omitempty"` // 0: no limit
-	MaxFraction float64 `json:"max_fraction,omitempty"`     // of the table; 0: no limit
+	Pace        string  `json:"pace,omitempty"`                // PaceUnlimited, or "" for gentle
+	Rate        int     `json:"rate,omitempty"`                // rows per second, all executors together; 0: no limit
+	MaxRows     int64   `json:"max_rows_per_run,omitempty"`    // 0: no limit
+	MaxPercent  float64 `json:"max_percent_per_run,omitempty"` // the same key, as a share of the table's rows; 0: no limit
+	MaxFraction float64 `json:"max_fraction,omitempty"`        // of the table; 0: no limit
+}
+
+// RowsPerRun is max_rows_per_run as a file says it, "" for none.
+func (l *Limits) RowsPerRun() string {
+	switch {
+	case l.MaxPercent > 0:
+		return strconv.FormatFloat(l.MaxPercent, 'f', -1, 64) + "%"
+	case l.MaxRows > 0:
+		return strconv.FormatInt(l.MaxRows, 10)
+	}
+	return ""
+}
+
+// RowsOf is how many rows one run may delete of a table with so many, 0 for no limit. lapse.open_run counts the same way.
+func (l *Limits) RowsOf(rows float64) int64 {
+	if l.MaxPercent > 0 {
+		return max(1, int64(rows*l.MaxPercent/100))
+	}
+	return l.MaxRows
 }
 
 // Triggers say what becomes of a table with triggers: it is refused, or they run with the deleting role's rights and this

@@ -3,7 +3,9 @@ package policyfile
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"lapse/internal/yamldoc"
@@ -37,7 +39,7 @@ func fields() []field {
 		{"pace", word(func(p *Policy) *string { return &p.Limits.Pace }, "gentle", PaceUnlimited)},
 		{"rate", number(func(p *Policy, n uint64) { p.Limits.Rate = int(n) }, math.MaxInt32)},
 		{"batch", number(func(p *Policy, n uint64) { p.Batch = int(n) }, MaxBatch)},
-		{"max_rows_per_run", number(func(p *Policy, n uint64) { p.Limits.MaxRows = int64(n) }, MaxRowsPerRun)},
+		{"max_rows_per_run", (*reading).maxRows},
 		{"max_fraction", (*reading).maxFraction},
 		{"action", (*reading).action},
 		{"events", (*reading).events},
@@ -169,6 +171,25 @@ func (r *reading) state(e yamldoc.Entry) {
 	if value, ok := r.value(e); ok && r.oneOf(e, r.what, value, []string{"observing", "armed", "paused"}) {
 		r.p.State = schemas.State(value)
 	}
+}
+
+// percentPattern is a share of the table above 0% and not above 100%, as the schema has it.
+var percentPattern = regexp.MustCompile(`^(100(\.0+)?|[1-9][0-9]?(\.[0-9]+)?|0\.0{0,5}[1-9][0-9]*) ?%$`)
+
+// maxRows reads a number of rows, or a share of the table.
+func (r *reading) maxRows(e yamldoc.Entry) {
+	r.p.places[e.Key] = e.Value.Place()
+	if n, ok := e.Value.Int(); ok && n >= 1 && n <= MaxRowsPerRun {
+		r.p.Limits.MaxRows = int64(n)
+		return
+	}
+	if text, ok := e.Value.Text(); ok {
+		if share := percentPattern.FindStringSubmatch(text); share != nil {
+			r.p.Limits.MaxPercent, _ = strconv.ParseFloat(share[1], 64) // the pattern has no other numbers
+			return
+		}
+	}
+	r.complain(e, "it must be a whole number of rows from 1 to %d, or a share of the table above 0%% and not above 100%%: 1%%", MaxRowsPerRun)
 }
 
 func (r *reading) maxFraction(e yamldoc.Entry) {

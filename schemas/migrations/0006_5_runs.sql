@@ -252,10 +252,11 @@ $lapse$;
 comment on function lapse.lease is 'Gives out a shard of a run that nobody else holds. For the executor.';
 
 -- A new run has shards for the leaves in due only; null: for all. It may delete what somebody let go whom the breaker had asked; while the
--- breaker is open there is none.
+-- breaker is open there is none. max_rows_per_run as a share is one of the table's rows when the run opens, and one row at least: of rows,
+-- or where the caller does not know of the catalog's own estimate. A caller that says too much gains nothing: it may open the next run.
 drop function lapse.open_run(int, int, uuid, oid[], timestamptz[]);
-create function lapse.open_run(policy int, version int, wanted uuid, cut_leaves oid[], cuts timestamptz[], due oid[])
-returns table (run uuid, cutoff timestamptz, started_at timestamptz, resumed boolean, shards int, most bigint, accepted boolean)
+create function lapse.open_run(policy int, version int, wanted uuid, cut_leaves oid[], cuts timestamptz[], due oid[], rows bigint)
+returns table (run uuid, cutoff timestamptz, started_at timestamptz, resumed boolean, shards int, most bigint, accepted bigint)
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 set datestyle = 'ISO, YMD'
@@ -294,7 +295,8 @@ begin
      and not exists (select from lapse.shard s where s.run = r.run and not s.done and not s.aside);
 
   return query
-    select r.run, r.cutoff, r.started_at, true, (select count(*)::int from lapse.shard s where s.run = r.run and not s.done and not s.aside), coalesce(r.most, 0), r.accepted
+    select r.run, r.cutoff, r.started_at, true, (select count(*)::int from lapse.shard s where s.run = r.run and not s.done and not s.aside), coalesce(r.most, 0),
+         case when r.accepted then (select b.accepted from lapse.breaker b where b.policy_id = r.policy_id and b.version = r.version) else 0 end
       from lapse.run r
      where r.policy_id = open_run.policy and r.version = open_run.version
        and exists (select from lapse.shard s where s.run = r.run and not s.done and not s.aside)
@@ -327,7 +329,12 @@ begin
   end if;
   previous := (select r.run from lapse.run r where r.policy_id = open_run.policy order by r.number desc limit 1);
   insert into lapse.run (run, policy_id, version, cutoff, most, accepted)
-  select wanted, open_run.policy, open_run.version, at, least(lets_go, (p.spec ->> 'max_rows_per_run')::bigint), lets_go is not null
+  select wanted, open_run.policy, open_run.version, at, least(lets_go, (p.spec ->> 'max_rows_per_run')::bigint,
+           case when p.spec ? 'max_percent_per_run'
+                then greatest(1, floor((p.spec ->> 'max_percent_per_run')::numeric / 100
+                                       * coalesce(open_run.rows, (select sum(greatest(c.reltuples, 0)::float8)
+                                                                    from pg_class c where c.oid = any (leaves))::numeric))::bigint) end),
+         lets_go is not null
     from lapse.policy p
    where p.id = open_run.policy and p.version = open_run.version;
   select coalesce((p.spec -> 'shards' ->> 'count')::int, 1), coalesce((p.spec ->> 'ranges')::boolean, false) into cut, ranged
@@ -377,7 +384,8 @@ begin
    where open_run.due is null or l.oid = any (open_run.due)
    order by l.n, c.slice;
   return query
-    select r.run, r.cutoff, r.started_at, false, (select count(*)::int from lapse.shard s where s.run = r.run and not s.done and not s.aside), coalesce(r.most, 0), r.accepted
+    select r.run, r.cutoff, r.started_at, false, (select count(*)::int from lapse.shard s where s.run = r.run and not s.done and not s.aside), coalesce(r.most, 0),
+         case when r.accepted then (select b.accepted from lapse.breaker b where b.policy_id = r.policy_id and b.version = r.version) else 0 end
       from lapse.run r
      where r.run = wanted;
 end

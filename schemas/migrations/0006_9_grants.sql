@@ -5,10 +5,10 @@
 revoke all on function
   lapse.enter(lapse.claim, lapse.work, int, int, int, bytea), lapse.look(lapse.claim, lapse.work, text), lapse.record(lapse.claim, bytea, lapse.work),
   lapse.leave(lapse.claim, lapse.work, bigint, bigint, bigint[], text[], boolean, boolean), lapse.held(int, int, oid), lapse.resting(int, int, oid),
-  lapse.open_run(int, int, uuid, oid[], timestamptz[], oid[]), lapse.surroundings(oid[], boolean), lapse.intruders(oid[], boolean), lapse.signature(oid[], oid[], oid[], oid[], oid[]),
+  lapse.open_run(int, int, uuid, oid[], timestamptz[], oid[], bigint), lapse.surroundings(oid[], boolean), lapse.intruders(oid[], boolean), lapse.signature(oid[], oid[], oid[], oid[], oid[]),
   lapse.familiar(int, int, oid), lapse.examine(int, int, oid), lapse.unpromised(int, int, oid), lapse.keep(int, int, oid), lapse.looked(int, int), lapse.measure(int),
   lapse.tree_signature(oid[]), lapse.tree_of(oid, name), lapse.candidates(int, int, name, timestamp, timestamp, bigint[]), lapse.inspect_leaf(int, int, oid, text, boolean, bytea), lapse.acquaint(int, int, oid[], name), lapse.few_leaves() from public;
-grant execute on function lapse.open_run(int, int, uuid, oid[], timestamptz[], oid[]), lapse.intruders(oid[], boolean), lapse.acquaint(int, int, oid[], name),
+grant execute on function lapse.open_run(int, int, uuid, oid[], timestamptz[], oid[], bigint), lapse.intruders(oid[], boolean), lapse.acquaint(int, int, oid[], name),
   lapse.looked(int, int), lapse.measure(int) to {{.Executor}};
 grant select on lapse.looked to {{.Executor}}, {{.Auditor}};
 
