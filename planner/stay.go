@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"lapse/schemas"
@@ -146,6 +147,49 @@ func Stopped(ctx context.Context, q Querier) (*Stay, error) {
 		return nil, err
 	}
 	return &Stay{Reason: schemas.HeldBack(all[0].Reason), Detail: all[0].Detail}, nil
+}
+
+// Unattended are the policies that would delete and are late by more than their latitude, while no executor has said for two minutes that it
+// runs; none where every deletion is paused. It is no reason for which rows stay: an executor that runs says which there is.
+func Unattended(ctx context.Context, q Querier, policies []InForce, now time.Time) ([]schemas.PolicyName, error) {
+	late := []schemas.PolicyName{}
+	for i := range policies {
+		p := &policies[i]
+		next, err := p.NextRun()
+		if live(p.State) && err == nil && max(now.Sub(next), p.OverdueFor(now)) > p.Latitude {
+			late = append(late, p.Name)
+		}
+	}
+	if len(late) == 0 {
+		return late, nil
+	}
+	var attended bool
+	err := q.QueryRow(ctx, `
+		select exists (select from lapse.worker w where w.policy_id = 0 and w.at > clock_timestamp() - interval '2 minutes')
+		       or coalesce((select h.halted from lapse.halt h order by h.id desc limit 1), false)`).Scan(&attended)
+	if err != nil {
+		return nil, fmt.Errorf("ask whether an executor runs: %w", err)
+	}
+	if attended {
+		return []schemas.PolicyName{}, nil
+	}
+	return late, nil
+}
+
+// UnattendedText names them, "" for none.
+func UnattendedText(late []schemas.PolicyName) string {
+	if len(late) == 0 {
+		return ""
+	}
+	named := make([]string, 0, 3)
+	for _, name := range late[:min(len(late), cap(named))] {
+		named = append(named, string(name))
+	}
+	text := "late by more than their latitude: " + strings.Join(named, ", ")
+	if more := len(late) - len(named); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // nothingDue reports whether it is known that no row is due.

@@ -61,12 +61,13 @@ is gone, that a row of a shard resisted. Below it stand roles that nothing needs
 
 // policyList is what `lapse policy list` shows.
 type policyList struct {
-	at       time.Time // the server's clock
-	lines    []policyLine
-	halt     halt
-	restored string   // why nothing is deleted: this is not the server that somebody accepted; "" where it is
-	leftOver []string // roles that nothing needs
-	auditOff bool
+	at         time.Time // the server's clock
+	lines      []policyLine
+	halt       halt
+	restored   string   // why nothing is deleted: this is not the server that somebody accepted; "" where it is
+	leftOver   []string // roles that nothing needs
+	unattended []schemas.PolicyName
+	auditOff   bool
 }
 
 // policyLine is one policy of the list.
@@ -238,6 +239,9 @@ func readPolicies(ctx context.Context, conn *pgx.Conn) (*policyList, error) {
 			return nil, err
 		}
 		l.lines = append(l.lines, line)
+	}
+	if l.unattended, err = planner.Unattended(ctx, conn, inForce, l.at); err != nil {
+		return nil, err
 	}
 	l.leftOver, err = leftOverDeleters(ctx, conn)
 	return l, err

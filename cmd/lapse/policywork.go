@@ -240,7 +240,11 @@ func (p *process) silent() string { return short(time.Duration(p.Silent * float6
 // executors is the line about the processes that delete.
 func (s *status) executors() string {
 	if len(s.Executors) == 0 {
-		return "none has said within two minutes that it runs: start `lapse run` or `lapse serve`"
+		text := "none has said within two minutes that it runs"
+		if late := planner.UnattendedText(s.Unattended); late != "" {
+			text += ": " + late
+		}
+		return text + ": start `lapse run` or `lapse serve`"
 	}
 	reasons, silent, runs := "", "", 0
 	for i := range s.Executors {

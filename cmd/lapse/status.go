@@ -32,7 +32,7 @@ no rows of a table: "lapse plan" does. Where due rows stay it says why, in one o
 
 %s
 The exit code is 3 where that needs a person: breaker, held_back, quarantine, guard and clock always, lock and limit once the oldest due row is
-past the policy's latitude (a day where it has none). With --watch it looks again every two seconds until Ctrl-C.`, reasonsHelp()),
+past the policy's latitude (a day where it has none); and where an armed policy is late by more than its latitude while no executor runs. With --watch it looks again every two seconds until Ctrl-C.`, reasonsHelp()),
 		Example: "  lapse status\n  lapse status --watch\n  lapse status --json",
 		Args:    cobra.NoArgs,
 	}
@@ -68,20 +68,22 @@ func reasonsHelp() string {
 
 // needsPerson reports whether due rows stay until somebody has done something.
 func (s *status) needsPerson() bool {
-	return slices.ContainsFunc(s.Policies, func(p policyState) bool {
+	return len(s.Unattended) > 0 || slices.ContainsFunc(s.Policies, func(p policyState) bool {
 		return slices.ContainsFunc(p.Stays, func(stay planner.Stay) bool { return stay.NeedsPerson })
 	})
 }
 
 // status is what `lapse status` shows.
 type status struct {
-	At        time.Time     `json:"at"` // the server's clock
-	Paused    *halt         `json:"paused,omitempty"`
-	Suspended string        `json:"suspended,omitempty"` // why no policy deletes: a restore, a promotion
-	Audit     auditStatus   `json:"audit"`
-	Executors []process     `json:"executors"`
-	Policies  []policyState `json:"policies"`
-	LeftOver  []string      `json:"left_over,omitempty"` // roles that nothing needs
+	At        time.Time   `json:"at"` // the server's clock
+	Paused    *halt       `json:"paused,omitempty"`
+	Suspended string      `json:"suspended,omitempty"` // why no policy deletes: a restore, a promotion
+	Audit     auditStatus `json:"audit"`
+	Executors []process   `json:"executors"`
+	// Unattended are policies that are late by more than their latitude, while no executor runs.
+	Unattended []schemas.PolicyName `json:"unattended"`
+	Policies   []policyState        `json:"policies"`
+	LeftOver   []string             `json:"left_over,omitempty"` // roles that nothing needs
 }
 
 // auditStatus is what the server says of the audit.
@@ -125,7 +127,7 @@ func (a *app) readStatus(ctx context.Context) (*status, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &status{At: list.at, Suspended: list.restored, LeftOver: list.leftOver, Executors: []process{}, Policies: make([]policyState, len(list.lines))}
+	s := &status{At: list.at, Unattended: list.unattended, Suspended: list.restored, LeftOver: list.leftOver, Executors: []process{}, Policies: make([]policyState, len(list.lines))}
 	if list.halt.Halted {
 		s.Paused = &list.halt
 	}

@@ -10,7 +10,26 @@ import (
 
 // stays are the checks of what policies do.
 func (e *examination) stays() []check {
-	return []check{{"due rows that stay", e.checkStays}}
+	return []check{{"due rows that stay", e.checkStays}, {"executors", e.checkExecutors}}
+}
+
+// checkExecutors asks whether somebody works where policies are late.
+func (e *examination) checkExecutors(ctx context.Context) ([]Finding, error) {
+	if len(e.policies) == 0 {
+		return nil, nil
+	}
+	var now time.Time
+	if err := e.Conn.QueryRow(ctx, `select clock_timestamp()`).Scan(&now); err != nil {
+		return nil, err
+	}
+	late, err := planner.Unattended(ctx, e.Conn, e.policies, now)
+	if err != nil {
+		return nil, err
+	}
+	if len(late) > 0 {
+		return advise(Fail, "start `lapse run` or `lapse serve`", "no executor has said within two minutes that it runs: %s", planner.UnattendedText(late)), nil
+	}
+	return ok("no policy is late by more than its latitude for want of one"), nil
 }
 
 // checkStays asks why due rows stay: a policy that keeps them until a person has done something is as bad as one that cannot work.
