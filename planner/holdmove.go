@@ -41,14 +41,14 @@ func MoveHold(ctx context.Context, tx pgx.Tx, was HeldTable, to string) (now Hel
 			switch {
 			case n.Name != c.Name:
 			case n.Type != c.Type:
-				return now, fmt.Sprintf("it reads column %s of type %s, which %s has as %s: place it once more there, then release this one",
+				return now, fmt.Sprintf("it reads column %s of type %s, which %s has as %s: place it once more there, then lapse hold release --now this one",
 					schemas.Identifier(c.Name), c.Type, t.Name, n.Type), nil
 			default:
 				now.Columns, same = append(now.Columns, n), true
 			}
 		}
 		if !same {
-			return now, fmt.Sprintf("it reads column %s, which %s does not have: place it once more there, then release this one", schemas.Identifier(c.Name), t.Name), nil
+			return now, fmt.Sprintf("it reads column %s, which %s does not have: place it once more there, then lapse hold release --now this one", schemas.Identifier(c.Name), t.Name), nil
 		}
 	}
 	return now, "", nil

@@ -20,13 +20,13 @@ declare
   place   lapse.place := lapse.enter(claim, work, 2, 1, 100, (select caller.proof from lapse.caller));
   bound   timestamp without time zone := (claim.cutoff - interval '7 years' + interval '4 days' + interval '2 days') at time zone 'UTC';
   shape   text := coalesce(work.shape, 'range');
-  kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
+  kept    text;
   slice   text := case when place.lower is null then '' else '
    and t."closed""at" > ($9[1])::timestamp without time zone' end || case when place.upper is null then '' else '
    and t."closed""at" <= ($10[1])::timestamp without time zone' end;
   after   text := case when place.cursor is not null then '
    and (t."closed""at", (t."email")::text collate "C") > (($5[1])::timestamp without time zone, ($5[2])::text collate "C")' else '' end;
-  locking boolean := shape in ('pick', 'heap pick') or place.ways is not null or coalesce(work.step_over or work.careful, false);
+  locking boolean;
   rows_at tid[];
   counted bigint;
   last    text[];
@@ -39,13 +39,11 @@ declare
   more    boolean := false;
   along   lapse.along;
   stays   boolean := false;
-  whole   boolean := place.answers is null;
+  whole   boolean;
   rested  bigint;
   tried   tid[];
   locker  int;
-  deletion text := 'delete from only ' || place.leaf || ' as t
- where (select set_config(''search_path'', ''app, "O''''dd"'', true)) is not null and t.tableoid = $3
-   and case when t."closed""at" between ''4713-01-01 BC'' and $2 then (t."closed""at" at time zone ''Europe/Berlin'') + interval ''7 years'' <= $1 else false end' || kept;
+  deletion text;
   key     text[];
   outcome lapse.outcome;
   state   text;
@@ -64,7 +62,13 @@ begin
     raise exception 'the shard is a hash slice, and the policy has ranges' using errcode = 'LP007';
   end if;
   execute 'lock table only ' || place.leaf || ' in row exclusive mode';
-  perform lapse.look(claim, work, place.leaf);
+  select l.spared, l.ways, l.answers into place.spared, place.ways, place.answers from lapse.look(claim, work, place.leaf) l;
+  kept := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
+  locking := shape in ('pick', 'heap pick') or place.ways is not null or coalesce(work.step_over or work.careful, false);
+  whole := place.answers is null;
+  deletion := 'delete from only ' || place.leaf || ' as t
+ where (select set_config(''search_path'', ''app, "O''''dd"'', true)) is not null and t.tableoid = $3
+   and case when t."closed""at" between ''4713-01-01 BC'' and $2 then (t."closed""at" at time zone ''Europe/Berlin'') + interval ''7 years'' <= $1 else false end' || kept;
   if shape in ('heap', 'heap pick') then
     -- The first due rows of some pages, in the order of the table's file. In a file that was written anew rows lie elsewhere.
     file := pg_relation_filenode(claim.target)::text;

@@ -20,10 +20,10 @@ declare
   place   lapse.place := lapse.enter(claim, work, 8, 1, 5000, (select caller.proof from lapse.caller));
   bound   text := null;
   shape   text := coalesce(work.shape, 'range');
-  kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
+  kept    text;
   after   text := case when place.cursor is not null then '
    and (t."id") > (($5[1])::bigint)' else '' end;
-  locking boolean := shape in ('pick', 'heap pick') or place.ways is not null or coalesce(work.step_over or work.careful, false);
+  locking boolean;
   rows_at tid[];
   counted bigint;
   last    text[];
@@ -36,13 +36,11 @@ declare
   more    boolean := false;
   along   lapse.along;
   stays   boolean := false;
-  whole   boolean := place.answers is null;
+  whole   boolean;
   rested  bigint;
   tried   tid[];
   locker  int;
-  deletion text := 'delete from only ' || place.leaf || ' as t
- where t.tableoid = $3
-   and case when ((t."seen" + t."ttl")) between ''4713-01-01 BC'' and $1 then true else false end and (t."kept")' || kept;
+  deletion text;
   key     text[];
   outcome lapse.outcome;
   state   text;
@@ -61,7 +59,13 @@ begin
     raise exception 'the shard is a slice, and the policy has none' using errcode = 'LP007';
   end if;
   execute 'lock table only ' || place.leaf || ' in row exclusive mode';
-  perform lapse.look(claim, work, place.leaf);
+  select l.spared, l.ways, l.answers into place.spared, place.ways, place.answers from lapse.look(claim, work, place.leaf) l;
+  kept := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
+  locking := shape in ('pick', 'heap pick') or place.ways is not null or coalesce(work.step_over or work.careful, false);
+  whole := place.answers is null;
+  deletion := 'delete from only ' || place.leaf || ' as t
+ where t.tableoid = $3
+   and case when ((t."seen" + t."ttl")) between ''4713-01-01 BC'' and $1 then true else false end and (t."kept")' || kept;
   if shape in ('heap', 'heap pick') then
     -- The first due rows of some pages, in the order of the table's file. In a file that was written anew rows lie elsewhere.
     file := pg_relation_filenode(claim.target)::text;

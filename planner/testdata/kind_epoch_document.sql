@@ -20,12 +20,12 @@ declare
   place   lapse.place := lapse.enter(claim, work, 1, 2, 100, (select caller.proof from lapse.caller));
   bound   bigint := ((floor(extract(epoch from claim.cutoff - interval '1 day')) + 1) * 1000)::bigint;
   shape   text := coalesce(work.shape, 'range');
-  kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
+  kept    text;
   after   text := case when place.cursor is not null then '
    and ((CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END), t."id") > (($5[1])::bigint, ($5[2])::integer)'
                   when place.low is not null then '
    and (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) > ' || quote_literal((((floor(extract(epoch from place.low - interval '1 day')) + 1) * 1000)::bigint)::bigint) || '::bigint' else '' end;
-  locking boolean := shape in ('pick', 'heap pick') or place.ways is not null or coalesce(work.step_over or work.careful, false);
+  locking boolean;
   rows_at tid[];
   counted bigint;
   last    text[];
@@ -38,13 +38,11 @@ declare
   more    boolean := false;
   along   lapse.along;
   stays   boolean := false;
-  whole   boolean := place.answers is null;
+  whole   boolean;
   rested  bigint;
   tried   tid[];
   locker  int;
-  deletion text := 'delete from only ' || place.leaf || ' as t
- where t.tableoid = $3
-   and case when (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) between -210863520000000 and $2 then to_timestamp(floor(floor((t."doc" #> ''{meta,valid.to}''::text[])::numeric) / 1000)) + interval ''1 day'' <= $1 else false end' || kept;
+  deletion text;
   key     text[];
   outcome lapse.outcome;
   state   text;
@@ -63,7 +61,13 @@ begin
     raise exception 'the shard is a slice, and the policy has none' using errcode = 'LP007';
   end if;
   execute 'lock table only ' || place.leaf || ' in row exclusive mode';
-  perform lapse.look(claim, work, place.leaf);
+  select l.spared, l.ways, l.answers into place.spared, place.ways, place.answers from lapse.look(claim, work, place.leaf) l;
+  kept := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
+  locking := shape in ('pick', 'heap pick') or place.ways is not null or coalesce(work.step_over or work.careful, false);
+  whole := place.answers is null;
+  deletion := 'delete from only ' || place.leaf || ' as t
+ where t.tableoid = $3
+   and case when (CASE jsonb_typeof((t."doc" #> ''{meta,valid.to}''::text[])) WHEN ''number''::text THEN CASE WHEN (abs(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric) <= 210863520000000.0) THEN (floor(((t."doc" #> ''{meta,valid.to}''::text[]))::numeric))::bigint ELSE NULL::bigint END ELSE NULL::bigint END) between -210863520000000 and $2 then to_timestamp(floor(floor((t."doc" #> ''{meta,valid.to}''::text[])::numeric) / 1000)) + interval ''1 day'' <= $1 else false end' || kept;
   if shape in ('heap', 'heap pick') then
     -- The first due rows of some pages, in the order of the table's file. In a file that was written anew rows lie elsewhere.
     file := pg_relation_filenode(claim.target)::text;

@@ -20,10 +20,10 @@ declare
   place   lapse.place := lapse.enter(claim, work, 1, 2, 100, (select caller.proof from lapse.caller));
   bound   text := to_char(least(claim.cutoff - interval '1 day' + interval '1 day', '9999-12-31') at time zone 'UTC', 'YYYY-MM-DD') || '~';
   shape   text := coalesce(work.shape, 'range');
-  kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
+  kept    text;
   after   text := case when place.cursor is not null then '
    and ((t."at" collate "C"), t."id") > (($5[1])::text collate "C", ($5[2])::integer)' else '' end;
-  locking boolean := shape in ('pick', 'heap pick') or place.ways is not null or coalesce(work.step_over or work.careful, false);
+  locking boolean;
   rows_at tid[];
   counted bigint;
   last    text[];
@@ -36,13 +36,11 @@ declare
   more    boolean := false;
   along   lapse.along;
   stays   boolean := false;
-  whole   boolean := place.answers is null;
+  whole   boolean;
   rested  bigint;
   tried   tid[];
   locker  int;
-  deletion text := 'delete from only ' || place.leaf || ' as t
- where t.tableoid = $3
-   and case when octet_length((t."at")::text) < 36 and (t."at" collate "C") <= $2 then case when case when (t."at" collate "C") >= ''0001'' and (t."at" collate "C") ~ ''^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])([T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]{1,9})?)?(Z|[+-]([01][0-9]|2[0-3])(:?[0-5][0-9])?)?)?$'' then substr((t."at" collate "C"), 9, 2) <= case substr((t."at" collate "C"), 6, 2) when ''02'' then case when substr((t."at" collate "C"), 1, 4)::int % 4 = 0 and (substr((t."at" collate "C"), 1, 4)::int % 100 <> 0 or substr((t."at" collate "C"), 1, 4)::int % 400 = 0) then ''29'' else ''28'' end when ''04'' then ''30'' when ''06'' then ''30'' when ''09'' then ''30'' when ''11'' then ''30'' else ''31'' end else false end then ((left((t."at" collate "C"), 10) || left(split_part(translate(substr((t."at" collate "C"), 11), ''Z-'', ''++''), ''+'', 1), 16))::timestamp at time zone ''UTC'' + case when substr(split_part(translate(substr((t."at" collate "C"), 11), ''Z-'', ''++''), ''+'', 1), 17) > ''000'' then interval ''1 microsecond'' else interval ''0'' end - case when length(substr((t."at" collate "C"), 11 + length(split_part(translate(substr((t."at" collate "C"), 11), ''Z-'', ''++''), ''+'', 1)))) > 1 then rpad(left(substr((t."at" collate "C"), 11 + length(split_part(translate(substr((t."at" collate "C"), 11), ''Z-'', ''++''), ''+'', 1))), 3) || '':'' || right(substr(substr((t."at" collate "C"), 11 + length(split_part(translate(substr((t."at" collate "C"), 11), ''Z-'', ''++''), ''+'', 1))), 4), 2), 6, ''0'')::interval else interval ''0'' end) + interval ''1 day'' <= $1 else false end else false end' || kept;
+  deletion text;
   key     text[];
   outcome lapse.outcome;
   state   text;
@@ -61,7 +59,13 @@ begin
     raise exception 'the shard is a slice, and the policy has none' using errcode = 'LP007';
   end if;
   execute 'lock table only ' || place.leaf || ' in row exclusive mode';
-  perform lapse.look(claim, work, place.leaf);
+  select l.spared, l.ways, l.answers into place.spared, place.ways, place.answers from lapse.look(claim, work, place.leaf) l;
+  kept := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
+  locking := shape in ('pick', 'heap pick') or place.ways is not null or coalesce(work.step_over or work.careful, false);
+  whole := place.answers is null;
+  deletion := 'delete from only ' || place.leaf || ' as t
+ where t.tableoid = $3
+   and case when octet_length((t."at")::text) < 36 and (t."at" collate "C") <= $2 then case when case when (t."at" collate "C") >= ''0001'' and (t."at" collate "C") ~ ''^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])([T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]{1,9})?)?(Z|[+-]([01][0-9]|2[0-3])(:?[0-5][0-9])?)?)?$'' then substr((t."at" collate "C"), 9, 2) <= case substr((t."at" collate "C"), 6, 2) when ''02'' then case when substr((t."at" collate "C"), 1, 4)::int % 4 = 0 and (substr((t."at" collate "C"), 1, 4)::int % 100 <> 0 or substr((t."at" collate "C"), 1, 4)::int % 400 = 0) then ''29'' else ''28'' end when ''04'' then ''30'' when ''06'' then ''30'' when ''09'' then ''30'' when ''11'' then ''30'' else ''31'' end else false end then ((left((t."at" collate "C"), 10) || left(split_part(translate(substr((t."at" collate "C"), 11), ''Z-'', ''++''), ''+'', 1), 16))::timestamp at time zone ''UTC'' + case when substr(split_part(translate(substr((t."at" collate "C"), 11), ''Z-'', ''++''), ''+'', 1), 17) > ''000'' then interval ''1 microsecond'' else interval ''0'' end - case when length(substr((t."at" collate "C"), 11 + length(split_part(translate(substr((t."at" collate "C"), 11), ''Z-'', ''++''), ''+'', 1)))) > 1 then rpad(left(substr((t."at" collate "C"), 11 + length(split_part(translate(substr((t."at" collate "C"), 11), ''Z-'', ''++''), ''+'', 1))), 3) || '':'' || right(substr(substr((t."at" collate "C"), 11 + length(split_part(translate(substr((t."at" collate "C"), 11), ''Z-'', ''++''), ''+'', 1))), 4), 2), 6, ''0'')::interval else interval ''0'' end) + interval ''1 day'' <= $1 else false end else false end' || kept;
   if shape in ('heap', 'heap pick') then
     -- The first due rows of some pages, in the order of the table's file. In a file that was written anew rows lie elsewhere.
     file := pg_relation_filenode(claim.target)::text;

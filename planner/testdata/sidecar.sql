@@ -22,10 +22,10 @@ declare
   place   lapse.place := lapse.enter(claim, work, 7, 1, 5000, (select caller.proof from lapse.caller));
   bound   timestamp with time zone := claim.cutoff - interval '1 day';
   shape   text := coalesce(work.shape, 'pick');
-  kept    text := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
+  kept    text;
   after   text := case when place.cursor is not null then '
    and (r."until", (r."ten""ant")::text collate "C", r."id") > (($5[1])::timestamp with time zone, ($5[2])::text collate "C", ($5[3])::bigint)' else '' end;
-  locking boolean := shape in ('pick', 'heap pick') or place.ways is not null or coalesce(work.step_over or work.careful, false);
+  locking boolean;
   rows_at tid[];
   counted bigint;
   last    text[];
@@ -38,14 +38,11 @@ declare
   more    boolean := false;
   along   lapse.along;
   stays   boolean := false;
-  whole   boolean := place.answers is null;
+  whole   boolean;
   rested  bigint;
   tried   tid[];
   locker  int;
-  deletion text := 'delete from only ' || place.leaf || ' as t
-       using public."Reg" as r
- where t.tableoid = $3
-   and r."ten""ant" = t."tenant" and r."id" = t."id" and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end' || kept;
+  deletion text;
   key     text[];
   outcome lapse.outcome;
   state   text;
@@ -63,7 +60,14 @@ begin
   end if;
   execute 'lock table only ' || place.leaf || ' in row exclusive mode';
   lock table public."Reg" in row share mode;
-  perform lapse.look(claim, work, place.leaf);
+  select l.spared, l.ways, l.answers into place.spared, place.ways, place.answers from lapse.look(claim, work, place.leaf) l;
+  kept := case when place.spared = '' then '' else ' and (' || place.spared || ') is not true' end;
+  locking := shape in ('pick', 'heap pick') or place.ways is not null or coalesce(work.step_over or work.careful, false);
+  whole := place.answers is null;
+  deletion := 'delete from only ' || place.leaf || ' as t
+       using public."Reg" as r
+ where t.tableoid = $3
+   and r."ten""ant" = t."tenant" and r."id" = t."id" and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end' || kept;
     -- The first due rows in the order, of so many candidates and no more, without locks.
     execute 'with seen as materialized (
 select t.ctid as at, r."until" as k1, (r."ten""ant")::text collate "C" as k2, r."id" as k3,

@@ -12,6 +12,9 @@ alter type lapse.work add attribute shape text, add attribute step_over boolean;
 alter table lapse.shard add column in_heap boolean not null default false;
 -- What a pass says of the leaf when it is over: see 0006_4_low.sql.
 alter table lapse.shard add column full_at timestamptz, add column left_some boolean not null default false;
+-- What the batch in hand saw of the leaf and of what goes along: see look and leave.
+alter table lapse.shard add column seen bytea;
+comment on column lapse.shard.seen is 'Signature of what the last batch saw of the leaf and of what its deletion reaches.';
 
 -- A policy that sets a column once ("action: soft") and one that deletes may share a table: see 0006_7_soft.sql.
 alter table lapse.gate add column soft boolean not null default false;
@@ -39,9 +42,6 @@ declare
   fault text;
   low   timestamptz;
   began timestamptz;
-  held   text;
-  spared text;
-  ways   jsonb;
 begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
     raise exception 'only a member of % may delete', {{.ExecutorText}} using errcode = 'insufficient_privilege';
@@ -133,37 +133,30 @@ begin
   if leaf is null then
     raise exception 'relation % is gone', claim.target using errcode = 'LP005';
   end if;
-  perform lapse.check_caller(enter.policy, enter.version, enter.proof); -- what it returns says which rows are held
-  held := lapse.held(enter.policy, enter.version, claim.target);
-  spared := concat_ws(' or ', held, lapse.resting(enter.policy, enter.version, claim.target));
-  if held is not null or work.careful then
-    ways := lapse.to_lock(enter.policy, enter.version, claim, coalesce(work.careful, false));
-  end if;
+  perform lapse.check_caller(enter.policy, enter.version, enter.proof); -- what look returns says which rows are held
   if shard.cursor is null then
     select m.upto, m.full_at into low, began from lapse.low_mark(enter.policy, enter.version, claim.target) m;
+    update lapse.shard s set full_at = coalesce(began, clock_timestamp()) where s.id = work.shard;
   end if;
-  if shard.cursor is null or spared <> '' then
-    update lapse.shard s
-       set full_at = case when shard.cursor is null then coalesce(began, clock_timestamp()) else s.full_at end, left_some = s.left_some or spared <> ''
-     where s.id = work.shard;
-  end if;
-  return row(leaf, shard.cursor, shard.pass, shard.lower, shard.upper, shard.modulus, shard.remainder, spared, low, ways,
-             case when ways is not null then lapse.answers(claim.target, ways) end);
+  return row(leaf, shard.cursor, shard.pass, shard.lower, shard.upper, shard.modulus, shard.remainder, null::text, low, null::jsonb, null::text);
 end
 $lapse$;
 
--- look compares the leaf, which is locked, with what apply saw. leaf is the name that was locked. What it finds is kept, and the
--- checks are made again when something of it has changed: see 0006_8_signature.sql.
+-- look compares the leaf, which is locked, with what apply saw, and says which of its rows must stay: while the batch waited for the lock
+-- the leaf may have got other columns and another place. leaf is the name that was locked. What it finds is kept, and the
+-- checks are made again when something of it has changed: see 0006_8_signature.sql. The relations below the leaf are locked by the deletion
+-- only: leave compares again what was seen of them.
 drop function lapse.look(lapse.claim, lapse.work, text);
-create function lapse.look(claim lapse.claim, work lapse.work, leaf text) returns void
+create function lapse.look(claim lapse.claim, work lapse.work, leaf text, out spared text, out ways jsonb, out answers text) returns record
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
 declare
   shard record;
   found_so record;
+  held text;
 begin
-  select s.policy_id, s.version into shard
+  select s.policy_id, s.version, s.seen into shard
     from lapse.shard s
    where s.id = work.shard and s.entered = pg_current_xact_id() and s.batch = claim.batch and s.leaf = claim.target;
   if not found or not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
@@ -176,8 +169,19 @@ begin
   if found_so.name is distinct from look.leaf then
     raise exception '% is not a leaf of the policy''s table', look.leaf using errcode = 'LP005';
   end if;
+  held := lapse.held(shard.policy_id, shard.version, claim.target);
   if found_so.touched is distinct from claim.cascades then
     raise exception 'the relations that foreign keys reach are not those of the claim' using errcode = 'LP002';
+  end if;
+  spared := concat_ws(' or ', held, lapse.resting(shard.policy_id, shard.version, claim.target));
+  if held is not null or work.careful then
+    ways := lapse.to_lock(shard.policy_id, shard.version, claim, coalesce(work.careful, false));
+    answers := case when ways is not null then lapse.answers(claim.target, ways) end;
+  end if;
+  if spared <> '' or ways is not null or claim.cascades <> '{}' or shard.seen is not null then
+    update lapse.shard s
+       set seen = case when ways is not null or claim.cascades <> '{}' then found_so.signature end, left_some = s.left_some or spared <> ''
+     where s.id = work.shard;
   end if;
 end
 $lapse$;
@@ -237,11 +241,12 @@ declare
   went   bigint := 0;
   along  bigint := 0;
   counts jsonb := '{}';
+  strayed text;
   at_end boolean := coalesce(leave.ended, true);
   behind boolean;
   over   boolean;
 begin
-  select s.pass, s.picked, s.left_behind, g.soft into shard
+  select s.pass, s.picked, s.left_behind, s.policy_id, s.version, s.seen, g.soft into shard
     from lapse.shard s
     join lapse.gate g on g.policy_id = s.policy_id
    where s.id = work.shard and s.entered = pg_current_xact_id() and s.batch = claim.batch and s.leaf = claim.target;
@@ -249,6 +254,11 @@ begin
     raise exception 'no batch was entered in this transaction' using errcode = 'LP018';
   end if;
   if leave.picked > 0 then
+    -- Somebody may have added a foreign key or a partition below what the batch had locked, and rows went along that were not asked about.
+    if shard.seen is not null and not exists (
+      select from lapse.familiar(shard.policy_id, shard.version, claim.target) f where f.signature = shard.seen) then
+      raise exception 'the relations that foreign keys reach were changed while the batch ran' using errcode = 'LP002';
+    end if;
     select coalesce(sum(n.went) filter (where n.oid = claim.target), 0),
            coalesce(sum(n.went) filter (where n.oid <> claim.target), 0),
            coalesce(jsonb_object_agg(n.oid::text, n.went) filter (where n.went > 0), '{}')
@@ -258,6 +268,10 @@ begin
               join unnest(claim.target || claim.cascades) with ordinality t(oid, n) on t.n = a.n) n;
     if shard.soft and lapse.removed(claim.target) is distinct from leave.before[2] then
       raise exception 'rows were deleted from relation % where a column is set', claim.target using errcode = 'LP008';
+    end if;
+    strayed := lapse.strayed(claim, shard.policy_id, shard.version);
+    if strayed is not null then
+      raise exception '%', strayed using errcode = 'LP024';
     end if;
     -- Of code that the policy trusts too: what it deletes here would go under the policy's name, due or not.
     if went is distinct from leave.deleted then

@@ -21,7 +21,7 @@ create table lapse.hold (
   reason     text not null check (octet_length(reason) between 1 and 2000),
   placed_at  timestamptz not null default clock_timestamp(),
   placed_by  text not null default session_user,
-  placed_in  xid8 not null default pg_current_xact_id()
+  placed_in  xid8 not null default pg_snapshot_xmin(pg_current_snapshot())
 );
 comment on table lapse.hold is 'Every legal hold; append-only, published.';
 comment on column lapse.hold.id is 'Number of the hold.';
@@ -34,7 +34,7 @@ comment on column lapse.hold.matter is 'Code of the legal matter.';
 comment on column lapse.hold.reason is 'Why, as given with the command.';
 comment on column lapse.hold.placed_at is 'When it was placed.';
 comment on column lapse.hold.placed_by is 'The login that placed it.';
-comment on column lapse.hold.placed_in is 'The transaction that placed it: what was attached before cannot have been a part of the table meanwhile.';
+comment on column lapse.hold.placed_in is 'The oldest transaction that ran when it was placed: what an older one attached cannot have been a part of the table meanwhile.';
 
 create table lapse.hold_state (
   id             bigint primary key,
@@ -171,7 +171,8 @@ $lapse$;
 comment on function lapse.check_caller is 'Refuses who is not the deleter of the owner of a policy''s table.';
 
 -- held_keys are the keys of a hold. Conditions call it, in a batch or a survey, as the deleter: of holds on tables of the deleter's owner,
--- and on those that it may read and to which foreign keys lead from a table of that owner by ON DELETE CASCADE.
+-- and on those that it may read and to which foreign keys lead from a table of that owner by ON DELETE CASCADE, or by what would set a column
+-- that the hold reads.
 create function lapse.held_keys(hold int, proof bytea) returns table (key text[])
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp
@@ -218,7 +219,7 @@ begin
     with recursive k as materialized (
       select coalesce(pg_partition_root(c.conrelid)::oid, c.conrelid) as child, coalesce(pg_partition_root(c.confrelid)::oid, c.confrelid) as parent
         from pg_constraint c
-       where c.contype = 'f' and c.confdeltype = 'c'
+       where c.contype = 'f' and (c.confdeltype = 'c' or c.oid in (select o.key from lapse.overwrites(on_it) o where may_ask.hold = any (o.holds)))
     ), up(node) as (
       select coalesce(pg_partition_root(r.oid)::oid, r.oid) from unnest(on_it) r(oid)
        where has_table_privilege(deleter.role, r.oid, 'select') or has_table_privilege(deleter.role, pg_partition_root(r.oid), 'select')
@@ -240,6 +241,7 @@ declare
   h     record;
   all_leaves oid[] := array(select l.relation from lapse.leaves(held_on.relation) l);
   parts text[] := '{}';
+  changed text;
 begin
   for h in
     select e.*, o.leaves, cardinality(o.leaves) = cardinality(all_leaves) as whole
@@ -252,9 +254,11 @@ begin
       raise exception 'what hold % is on is gone from lapse.hold_content', h.hold using errcode = 'LP024';
     end if;
     -- A column that was made anew, renamed or given another type is not the one that the hold speaks of.
-    if not lapse.same_columns(held_on.relation, h.columns, false)
-       or exists (select from pg_class c where c.oid = h.table_oid) and not lapse.same_columns(h.table_oid, h.columns, true) then
-      raise exception '%', lapse.hold_fault('changed', h.hold, h.table_name) using errcode = 'LP024';
+    changed := case when not lapse.same_columns(held_on.relation, h.columns, false)
+                      or exists (select from pg_class c where c.oid = h.table_oid) and not lapse.same_columns(h.table_oid, h.columns, true) then h.table_name
+                    else lapse.changed_part(h.hold, h.leaves) end;
+    if changed is not null then
+      raise exception '%', lapse.hold_fault('changed', h.hold, changed) using errcode = 'LP024';
     end if;
     parts := parts || case when h.whole then format('(%s)', h.condition)
                            else format('(t.tableoid = any (%L::pg_catalog.oid[]) and (%s))', h.leaves, h.condition) end;
@@ -265,10 +269,10 @@ $lapse$;
 comment on function lapse.held_on is 'SQL that is true of the rows of a relation that holds are on; null where none is.';
 
 -- held_along is SQL that is true of the rows t of a relation that would take along, by ON DELETE CASCADE to any depth, a row that
--- one of some holds is on; null where there is no such way. below are the roots of the tables that such a deletion reaches, root
--- is the relation's own. The statement follows the foreign keys from the one row, with the indexes that the deletion itself
+-- one of some holds is on, or set a column that the hold reads, so that it would end; null where there is no such way. below are the roots of
+-- the tables that such a deletion reaches, updated are those of which it sets a column, root is the relation's own. The statement follows the foreign keys from the one row, with the indexes that the deletion itself
 -- needs: a query that could be asked the other way round would read all rows of the child.
-create function lapse.held_along(relation oid, root oid, below oid[], holds int[], reader name) returns text
+create function lapse.held_along(relation oid, root oid, below oid[], updated oid[], holds int[], reader name) returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $lapse$
@@ -281,26 +285,38 @@ declare
   test       text;
 begin
   select jsonb_object_agg(b.oid::text, c.condition) into conditions
-    from unnest(held_along.below) b(oid)
-   cross join lateral (select lapse.held_on(b.oid, held_along.holds) as condition) c
+    from (select unnest(held_along.below) as oid, held_along.holds
+          union all
+          select o.child, array_agg(h) from lapse.overwrites(held_along.updated) o cross join lateral unnest(o.holds) h where o.child <> all (held_along.below) group by o.child) b
+   cross join lateral (select lapse.held_on(b.oid, b.holds) as condition) c
    where c.condition is not null;
   if conditions is null then
     return null;
   end if;
-  edges := lapse.ways(held_along.root, array(select o.key::oid from jsonb_object_keys(conditions) o(key)));
+  edges := lapse.ways(held_along.root, array(select o.key::oid from jsonb_object_keys(conditions) o(key)), array(select o.key from lapse.overwrites(held_along.updated) o));
   -- What may go along is read, and locked: see 0006_3_ways.sql. A row can be locked with the right to update any column of it.
   select format('%I.%I', n.nspname, c.relname) as name, format('%I', n.nspname) as schema, min(r.col) as col,
-         has_schema_privilege(held_along.reader, n.oid, 'usage') as used into unreadable
+         has_schema_privilege(held_along.reader, n.oid, 'usage') as used, s.hidden into unreadable
     from (select (e ->> 'from')::oid, e ->> 'column' from jsonb_array_elements(edges) e
           union select o.key::oid, null from jsonb_object_keys(conditions) o(key)) r(oid, col)
     join pg_class c on c.oid = r.oid
     join pg_namespace n on n.oid = c.relnamespace
-   where not (has_table_privilege(held_along.reader, c.oid, 'select') and has_schema_privilege(held_along.reader, n.oid, 'usage')
+   cross join lateral (
+     select exists (select from (select l.relation from lapse.leaves(c.oid) l union select c.oid) l(relation)
+                      join pg_class x on x.oid = l.relation
+                      join pg_roles u on u.rolname = held_along.reader
+                     where x.relrowsecurity and not u.rolbypassrls and not u.rolsuper
+                       and (x.relforcerowsecurity or not pg_has_role(u.oid, x.relowner, 'usage'))) as hidden) s
+   where s.hidden
+      or not (has_table_privilege(held_along.reader, c.oid, 'select') and has_schema_privilege(held_along.reader, n.oid, 'usage')
               and (r.col is null or has_any_column_privilege(held_along.reader, c.oid, 'update')))
-   group by c.oid, n.oid, c.relname, n.nspname
+   group by c.oid, n.oid, c.relname, n.nspname, s.hidden
    order by 1
    limit 1;
-  if found then
+  if found and unreadable.hidden then
+    raise exception 'rows of % are held, or lie on the way to rows that are, and row security hides rows of it from %: have a superuser run: alter role % bypassrls',
+      unreadable.name, held_along.reader, quote_ident(held_along.reader) using errcode = 'LP024';
+  elsif found then
     raise exception 'rows of % are held, or lie on the way to rows that are, and % may not read and lock them: grant %select% on % to %', unreadable.name,
       held_along.reader, case when unreadable.used then '' else format('usage on schema %s to %I; grant ', unreadable.schema, held_along.reader) end,
       coalesce(', update (' || unreadable.col || ')', ''), unreadable.name, quote_ident(held_along.reader) using errcode = 'LP024';
@@ -351,6 +367,7 @@ declare
   own   oid[];
   roots oid[];
   along oid[];
+  sets  oid[];
   named int[];
   wrong record;
   sql   text;
@@ -366,21 +383,25 @@ begin
     )
     select tree.relation from tree union select a.relid from pg_partition_ancestors(held.leaf) a);
   -- Where a column is set, nothing goes along.
-  along := array(select r.relation from lapse.reach(own) r where r.deletes and not lapse.sets(held.policy, held.version));
+  if not lapse.sets(held.policy, held.version) then
+    select coalesce(array_agg(r.relation) filter (where r.deletes), '{}'), coalesce(array_agg(r.relation) filter (where not r.deletes), '{}')
+      into along, sets
+      from lapse.reach(own) r;
+  end if;
   roots := array(select distinct coalesce(pg_partition_root(r.oid)::oid, r.oid) from unnest(along) r(oid));
   along := array(select unnest(along) union select a.relid from unnest(along) r(oid) cross join lateral pg_partition_ancestors(r.oid) a);
   select e.hold, e.table_name into wrong
     from lapse.enforced_holds() e
-    join pg_class c on c.oid = any (own || along) and c.oid <> e.table_oid
+    join pg_class c on c.oid = any (own || along) and c.oid <> e.table_oid and c.relkind in ('r', 'p')
     join pg_namespace n on n.oid = c.relnamespace and format('%I.%I', n.nspname, c.relname) = e.table_name
    limit 1;
   if found then
     raise exception '%', lapse.hold_fault('swapped', wrong.hold, wrong.table_name) using errcode = 'LP024';
   end if;
-  named := array(select distinct o.hold from lapse.holds_on(own || along) o);
+  named := array(select o.hold from lapse.holds_on(own || along) o union select unnest(o.holds) from lapse.overwrites(sets) o);
   if named <> '{}' then
     sql := nullif(concat_ws(' or ', lapse.held_on(held.leaf, named),
-      lapse.held_along(held.leaf, coalesce(pg_partition_root(held.leaf)::oid, held.leaf), roots, named,
+      lapse.held_along(held.leaf, coalesce(pg_partition_root(held.leaf)::oid, held.leaf), roots, sets, named,
         lapse.deleter_of(held.policy, held.version))), '');
   end if;
   select e.hold, e.table_name into wrong from lapse.enforced_holds() e where e.gone limit 1;
@@ -422,7 +443,7 @@ $lapse$;
 comment on function lapse.set_hold_version is 'Writes the number of the last hold that was requested into every gate.';
 
 revoke all on function
-  lapse.enforced_holds(), lapse.is_caller(name, bytea), lapse.check_caller(int, int, bytea), lapse.may_ask(int, bytea), lapse.held_keys(int, bytea), lapse.held_on(oid, int[]), lapse.held_along(oid, oid, oid[], int[], name), lapse.held(int, int, oid),
+  lapse.enforced_holds(), lapse.is_caller(name, bytea), lapse.check_caller(int, int, bytea), lapse.may_ask(int, bytea), lapse.held_keys(int, bytea), lapse.held_on(oid, int[]), lapse.held_along(oid, oid, oid[], oid[], int[], name), lapse.held(int, int, oid),
   lapse.held_rows(int, int, bytea), lapse.set_hold_version() from public;
 
 do $do$

@@ -10,6 +10,7 @@ create table lapse.hold_relation (
   name        text not null,
   attached    boolean not null,
   ended       boolean not null,
+  columns     jsonb,
   recorded_at timestamptz not null default clock_timestamp()
 );
 create index on lapse.hold_relation (relation, hold, id);
@@ -21,6 +22,7 @@ comment on column lapse.hold_relation.relation is 'The held table, or what was b
 comment on column lapse.hold_relation.name is 'Its name then, quoted where SQL wants it.';
 comment on column lapse.hold_relation.attached is 'It was attached below a policy''s table, and may have been below the held one before.';
 comment on column lapse.hold_relation.ended is 'It was dropped.';
+comment on column lapse.hold_relation.columns is 'Its columns that the condition reads, as in lapse.hold, when it was found; null where it was dropped.';
 comment on column lapse.hold_relation.recorded_at is 'When that was found.';
 
 revoke all on lapse.hold_relation from public;
@@ -29,8 +31,8 @@ create trigger append_only before update or delete or truncate on lapse.hold_rel
   for each statement execute function lapse.refuse_change();
 
 -- What a restore or an upgrade does to the numbers of transactions in the system catalog nobody can tell: a history begins with what is there.
-alter table lapse.history add column xid xid8 not null default pg_current_xact_id();
-comment on column lapse.history.xid is 'The transaction that wrote the row.';
+alter table lapse.history add column xid xid8 not null default pg_snapshot_xmin(pg_current_snapshot());
+comment on column lapse.history.xid is 'The oldest transaction that ran when the row was written.';
 
 -- holds_on says which holds are on rows of which leaves: those of which a leaf, or what is above it, is or was a part; and those that
 -- it may have been a part of: of the same owner, who alone may attach it, and with the hold's columns. A leaf is known to have been where it
@@ -82,6 +84,42 @@ end
 $lapse$;
 comment on function lapse.holds_on is 'Which holds are on rows of which of these tables and partitions.';
 
+-- overwrites are the foreign keys of some relations by which a deletion elsewhere sets a column (ON DELETE SET NULL, SET DEFAULT) that a hold
+-- reads which is on rows there: the hold would be on these rows no longer. child is the relation, or the root of the partitions.
+create function lapse.overwrites(relations oid[]) returns table (key oid, child oid, holds int[])
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+set jit = off
+as $lapse$
+#variable_conflict use_column
+begin
+  return query
+  with e as materialized (
+    select n.hold, array(select w.name from jsonb_to_recordset(n.columns) w(name name)) as columns from lapse.enforced_holds() n
+  ), k as materialized (
+    select distinct c.oid, c.conrelid, s.columns
+      from unnest(overwrites.relations) r(oid)
+     cross join lateral (select r.oid as relation union select a.relid from pg_partition_ancestors(r.oid) a) u
+     cross join lateral (
+       select c.oid, c.conrelid, c.conkey, to_jsonb(c) -> 'confdelsetcols' as few
+         from pg_constraint c
+        where c.conrelid = u.relation and c.contype = 'f' and c.conparentid = 0 and c.confdeltype in ('n', 'd')
+       offset 0) c
+     cross join lateral (
+       select array_agg(a.attname) as columns
+         from pg_attribute a
+        where a.attrelid = c.conrelid and a.attnum = any (c.conkey) and (coalesce(c.few, 'null') = 'null' or c.few @> to_jsonb(a.attnum))) s
+     where exists (select from e where e.columns && s.columns)
+  )
+  select k.oid, coalesce(pg_partition_root(k.conrelid)::oid, k.conrelid), array_agg(distinct e.hold)
+    from k
+   cross join lateral lapse.holds_on(array(select l.relation from lapse.leaves(k.conrelid) l)) o
+    join e on e.hold = o.hold and e.columns && k.columns
+   group by k.oid, k.conrelid;
+end
+$lapse$;
+comment on function lapse.overwrites is 'The foreign keys by which a deletion sets a column that a hold on the row reads.';
+
 -- follow_holds records what has come below held tables, what may have been there before it was attached to a policy's table, and what of
 -- it was dropped. Two at once may write the same row twice.
 create function lapse.follow_holds() returns void
@@ -90,9 +128,9 @@ set search_path = pg_catalog, pg_temp
 set jit = off
 as $lapse$
 begin
-  insert into lapse.hold_relation (hold, relation, name, attached, ended)
+  insert into lapse.hold_relation (hold, relation, name, attached, ended, columns)
   with recursive e as materialized (
-    select n.hold, n.table_oid, n.since from lapse.enforced_holds() n
+    select n.hold, n.table_oid, n.columns from lapse.enforced_holds() n
   ), known as materialized (
     select distinct on (r.hold, r.relation) r.hold, r.relation, r.name, r.attached, r.ended
       from e
@@ -119,14 +157,18 @@ begin
       from lapse.holds_on(array(select l.relation from lately cross join lateral lapse.leaves(lately.relation) l)) o
      where not exists (select from below where below.hold = o.hold and below.relation = o.leaf)
   )
-  select f.hold, f.relation, format('%I.%I', n.nspname, c.relname), f.attached, false
+  select f.hold, f.relation, format('%I.%I', n.nspname, c.relname), f.attached, false,
+         (select coalesce(jsonb_agg(jsonb_build_object('name', a.attname, 'number', a.attnum, 'type', format_type(a.atttypid, null), 'made', lapse.made(a.attrelid, a.attnum))), '[]')
+            from jsonb_to_recordset(e.columns) w(name name)
+            join pg_attribute a on a.attrelid = c.oid and a.attname = w.name and not a.attisdropped)
     from found f
+    join e on e.hold = f.hold
     join pg_class c on c.oid = f.relation
     join pg_namespace n on n.oid = c.relnamespace
     left join known k on k.hold = f.hold and k.relation = f.relation
    where k.hold is null or k.ended
   union all
-  select k.hold, k.relation, k.name, k.attached, true
+  select k.hold, k.relation, k.name, k.attached, true, null
     from known k
    where not k.ended and not exists (select from pg_class c where c.oid = k.relation)
    order by 1, 2;
@@ -147,10 +189,15 @@ begin
               when c.oid is not null then lapse.hold_fault('swapped', e.hold, e.table_name)
               when not lapse.same_columns(e.table_oid, e.columns, true) then lapse.hold_fault('changed', e.hold, e.table_name) end
     from lapse.enforced_holds() e
-    left join (pg_class c join pg_namespace n on n.oid = c.relnamespace) on format('%I.%I', n.nspname, c.relname) = e.table_name and c.oid <> e.table_oid
+    left join (pg_class c join pg_namespace n on n.oid = c.relnamespace) on format('%I.%I', n.nspname, c.relname) = e.table_name and c.oid <> e.table_oid and c.relkind in ('r', 'p')
    where e.gone or c.oid is not null
       or exists (select from pg_class t where t.oid = e.table_oid) and not lapse.same_columns(e.table_oid, e.columns, true)
-   order by e.hold;
+  union all
+  select e.hold, lapse.hold_fault('changed', e.hold, p.name)
+    from lapse.enforced_holds() e
+   cross join lateral lapse.changed_part(e.hold, array(select r.relation from lapse.hold_relation r where r.hold = e.hold and r.relation <> e.table_oid)) p(name)
+   where p.name is not null
+   order by 1;
 end
 $lapse$;
 comment on function lapse.hold_faults is 'What is wrong with the tables of the holds that are enforced, each with what to do.';
@@ -163,8 +210,9 @@ as $lapse$
   select format(case hold_fault.fault
     when 'gone' then 'hold %1$s is on %2$s, which is gone, and nobody has said what took its place: '
       'lapse hold move %1$s --to SCHEMA.TABLE --reason TEXT, or lapse hold release %1$s --reason TEXT'
-    when 'swapped' then '%2$s is not the table that hold %1$s was placed on: lapse hold move %1$s --to %2$s --reason TEXT; what it was on before stays held'
-    when 'changed' then 'the columns of %2$s are not those that hold %1$s was placed on: place it once more, then release hold %1$s'
+    when 'swapped' then '%2$s is not the table that hold %1$s was placed on: lapse hold move %1$s --to %2$s --reason TEXT (what it was on before stays held), '
+      'or lapse hold release %1$s --now --reason TEXT'
+    when 'changed' then 'the columns of %2$s are not those that hold %1$s was placed on: place it once more, then lapse hold release %1$s --now --reason TEXT'
     end, hold_fault.hold, hold_fault.table_name)
 $lapse$;
 comment on function lapse.hold_fault is 'What there is to say, and to do, about a hold whose table has changed.';
@@ -206,36 +254,90 @@ end
 $lapse$;
 comment on function lapse.meaning is 'A digest of what decides what an expression over a column says, besides the name of its type.';
 
--- with_meaning adds it to columns of a relation.
+-- made is a digest of the expression that a generated column has its values from, '' for another one.
+create function lapse.made(relation oid, number int2) returns text
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+  select coalesce((select md5(d.adbin::text)
+                     from pg_attribute a join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+                    where a.attrelid = made.relation and a.attnum = made.number and a.attgenerated <> ''), '')
+$lapse$;
+comment on function lapse.made is 'A digest of the expression of a generated column; empty for another one.';
+
+-- with_meaning adds to columns of a relation what decides what an expression over them says.
 create function lapse.with_meaning(relation oid, columns jsonb) returns jsonb
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $lapse$
 begin
-  return (select coalesce(jsonb_agg(w.value || jsonb_build_object('means', lapse.meaning(a.atttypid, a.attcollation)) order by w.n), '[]')
+  return (select coalesce(jsonb_agg(w.value || jsonb_build_object('means', lapse.meaning(a.atttypid, a.attcollation), 'made', lapse.made(a.attrelid, a.attnum)) order by w.n), '[]')
             from jsonb_array_elements(with_meaning.columns) with ordinality w(value, n)
             join pg_attribute a on a.attrelid = with_meaning.relation and a.attname = w.value ->> 'name' and not a.attisdropped);
 end
 $lapse$;
 comment on function lapse.with_meaning is 'Columns of a relation, with what decides what an expression over them says.';
 
--- same_columns says whether a relation has columns: name, type, number where that counts.
+-- same_columns says whether a relation has columns: name and type; number and a generated column's expression where these count, since a
+-- partition may have others.
 create function lapse.same_columns(relation oid, columns jsonb, numbered boolean) returns boolean
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $lapse$
 begin
   return not exists (
-    select from jsonb_to_recordset(same_columns.columns) w(name name, number int2, type text, means text)
+    select from jsonb_to_recordset(same_columns.columns) w(name name, number int2, type text, means text, made text)
      where not exists (
        select from pg_attribute a
         where a.attrelid = same_columns.relation and a.attname = w.name and not a.attisdropped
-          and (a.attnum = w.number or not same_columns.numbered) and (w.type is null or format_type(a.atttypid, null) = w.type)
+          and (not same_columns.numbered or a.attnum = w.number and (w.made is null or lapse.made(a.attrelid, a.attnum) = w.made)) and (w.type is null or format_type(a.atttypid, null) = w.type)
           and (w.means is null or lapse.meaning(a.atttypid, a.attcollation) = w.means)));
 end
 $lapse$;
 comment on function lapse.same_columns is 'Whether a relation has these columns: names, types, and numbers where they count.';
 
-revoke all on function lapse.holds_on(oid[]), lapse.follow_holds(), lapse.hold_faults(), lapse.hold_fault(text, int, text),
-  lapse.same_columns(oid, jsonb, boolean), lapse.meaning(oid, oid), lapse.with_meaning(oid, jsonb) from public;
+-- changed_part is one of some relations that a hold was ever on of which the columns are not those of the moment when it was found; null for
+-- none. What was detached, or what a hold was moved from, goes its own way since.
+create function lapse.changed_part(hold int, relations oid[]) returns text
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+  select min(format('%I.%I', n.nspname, c.relname))
+    from unnest(changed_part.relations) l(relation)
+   cross join lateral (select r.columns from lapse.hold_relation r where r.hold = changed_part.hold and r.relation = l.relation order by r.id desc limit 1) r
+    join pg_class c on c.oid = l.relation
+    join pg_namespace n on n.oid = c.relnamespace
+   where not lapse.same_columns(l.relation, r.columns, true)
+$lapse$;
+comment on function lapse.changed_part is 'A relation that a hold was ever on, and that has other columns since; null for none.';
+
+-- strayed says of which held table code that a policy trusts has deleted rows in this transaction; null for none. Nobody asked whether these
+-- rows are held. What foreign keys reach was asked about.
+create function lapse.strayed(claim lapse.claim, policy int, version int) returns text
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $lapse$
+begin
+  if not exists (select from lapse.policy p where p.id = strayed.policy and p.version = strayed.version and p.trusted <> '[]') then
+    return null;
+  end if;
+  return (
+    select format('a trigger or rule that policy %s trusts deletes rows of %I.%I, which hold %s is on: nobody can tell whether these are held. Have it leave that table alone, or release the hold',
+                  claim.policy, n.nspname, c.relname, e.hold)
+      from lapse.enforced_holds() e
+     cross join lateral (
+       select l.relation from lapse.leaves(e.table_oid) l
+       union
+       select r.relation from lapse.hold_relation r where r.hold = e.hold) r
+      join pg_class c on c.oid = r.relation
+      join pg_namespace n on n.oid = c.relnamespace
+     where r.relation <> claim.target and r.relation <> all (claim.cascades) and lapse.removed(r.relation) > 0
+     order by e.hold, r.relation
+     limit 1);
+end
+$lapse$;
+comment on function lapse.strayed is 'Of which held table code that a policy trusts has deleted rows in this transaction; null for none.';
+
+revoke all on function lapse.changed_part(int, oid[]), lapse.strayed(lapse.claim, int, int), lapse.overwrites(oid[]), lapse.holds_on(oid[]), lapse.follow_holds(), lapse.hold_faults(), lapse.hold_fault(text, int, text),
+  lapse.same_columns(oid, jsonb, boolean), lapse.meaning(oid, oid), lapse.made(oid, int2), lapse.with_meaning(oid, jsonb) from public;
 grant execute on function lapse.hold_faults() to {{.Executor}}, {{.Auditor}};

@@ -1,5 +1,5 @@
 -- What a deletion takes along or touches through foreign keys is locked before it, where that matters: where a hold is on rows that would
--- go along, which must not come under it unseen, and where a batch failed because of such rows (work.careful). A row of the target of
+-- go along or be set, which must not come under it unseen, and where a batch failed because of such rows (work.careful). A row of the target of
 -- which something is locked by somebody else, or referred to by what stays, is left out, so that the others go.
 --
 -- First the rows of the target, then what refers to them, step by step: each FOR UPDATE SKIP LOCKED. Nobody can make a row refer to one
@@ -7,9 +7,9 @@
 -- that nobody can change any more.
 
 -- ways are the foreign keys that a deletion of rows of a table follows, as they were written: root is the table, or the root of the
--- partitions. Where toward is not null, they are those by which rows of these tables go along; otherwise all, also those that only set
--- a column (does: n, d) or keep the row (does: a, r). Each has the names and the condition by which a child c of a row p is found.
-create function lapse.ways(root oid, toward oid[]) returns jsonb
+-- partitions. Where toward is not null, they are those by which rows of these tables go along, and those that are named; otherwise all, also
+-- those that only set a column (does: n, d) or keep the row (does: a, r). Each has the names and the condition by which a child c of a row p is found.
+create function lapse.ways(root oid, toward oid[], named oid[]) returns jsonb
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $lapse$
@@ -19,7 +19,7 @@ begin
     select c.oid, c.conrelid, c.confrelid, c.conkey, c.confkey, c.conpfeqop, c.confdeltype::text as does,
            coalesce(pg_partition_root(c.conrelid)::oid, c.conrelid) as child, coalesce(pg_partition_root(c.confrelid)::oid, c.confrelid) as parent
       from pg_constraint c
-     where c.contype = 'f' and c.conparentid = 0 and (c.confdeltype = 'c' or ways.toward is null)
+     where c.contype = 'f' and c.conparentid = 0 and (c.confdeltype = 'c' or ways.toward is null or c.oid = any (ways.named))
   ), down(node) as (
     select ways.root
     union
@@ -72,6 +72,7 @@ declare
   reader name := lapse.deleter_of(to_lock.policy, to_lock.version);
   holds  int[] := array(select e.hold from lapse.enforced_holds() e);
   toward oid[];
+  sets   oid[];
   ways   jsonb;
 begin
   if lapse.sets(to_lock.policy, to_lock.version) then
@@ -81,8 +82,10 @@ begin
     select n.node
       from (select distinct coalesce(pg_partition_root(c.oid)::oid, c.oid) as node from unnest(claim.cascades) c(oid) where holds <> '{}' offset 0) n
      where lapse.held_on(n.node, holds) is not null);
+  sets := array(select r.relation from lapse.reach(array[claim.target]) r where not r.deletes and holds <> '{}');
+  toward := toward || array(select o.child from lapse.overwrites(sets) o);
   if toward <> '{}' then
-    ways := lapse.ways(root, toward);
+    ways := lapse.ways(root, toward, array(select o.key from lapse.overwrites(sets) o));
   end if;
   if not careful then
     return ways;
@@ -91,7 +94,7 @@ begin
             from (select jsonb_array_elements(ways)
                   union all
                   select w
-                    from jsonb_array_elements(lapse.ways(root, null)) w
+                    from jsonb_array_elements(lapse.ways(root, null, null)) w
                     join pg_class c on c.oid = (w ->> 'from')::oid
                    where (w ->> 'trusted')::boolean and has_schema_privilege(reader, c.relnamespace, 'usage') and has_table_privilege(reader, c.oid, 'select')
                      and (w ->> 'does' in ('a', 'r') or has_any_column_privilege(reader, c.oid, 'update'))) a(way));
@@ -333,7 +336,7 @@ alter type lapse.outcome add attribute rested bigint, add attribute locker int;
 comment on column lapse.outcome.rested is 'Rows that a careful batch entered in the quarantine.';
 comment on column lapse.outcome.locker is 'A process that has rows locked which were left.';
 
-revoke all on function lapse.ways(oid, oid[]), lapse.to_lock(int, int, lapse.claim, boolean), lapse.deleter_of(int, int), lapse.answers(oid, jsonb), lapse.readable(oid),
+revoke all on function lapse.ways(oid, oid[], oid[]), lapse.to_lock(int, int, lapse.claim, boolean), lapse.deleter_of(int, int), lapse.answers(oid, jsonb), lapse.readable(oid),
   lapse.locker(oid, tid[]), lapse.lock_along(oid, tid[], jsonb), lapse.kept_by(oid[], tid[], tid[], oid[], tid[], tid[], oid[], tid[], oid[]),
   lapse.rest(lapse.claim, lapse.work, text[], oid[]) from public;
 

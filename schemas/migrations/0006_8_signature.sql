@@ -341,13 +341,13 @@ $lapse$;
 comment on function lapse.signature is 'Digest of the catalog''s row versions of these relations, functions, operators and types.';
 
 -- familiar is the newest entry of a leaf, if all that was looked at is as it was; no row otherwise.
-create function lapse.familiar(policy int, version int, leaf oid) returns table (name text, touched oid[])
+create function lapse.familiar(policy int, version int, leaf oid) returns table (name text, touched oid[], signature bytea)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $lapse$
 begin
   return query
-  select e.name, e.touched
+  select e.name, e.touched, e.signature
     from (select x.name, x.touched, x.signature, x.relations, x.parents, x.functions, x.operators, x.types
             from lapse.examined x
            where x.policy_id = familiar.policy and x.version = familiar.version and x.leaf = familiar.leaf
@@ -468,7 +468,7 @@ $lapse$;
 comment on function lapse.acquaint is 'Checks leaves of a policy, and keeps what it finds. For the executor.';
 
 -- keep makes the checks of a leaf and enters what they find. Former entries go where nobody else is at it.
-create function lapse.keep(policy int, version int, leaf oid) returns table (name text, touched oid[])
+create function lapse.keep(policy int, version int, leaf oid) returns table (name text, touched oid[], signature bytea)
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $lapse$
@@ -482,7 +482,7 @@ begin
   insert into lapse.examined as e (policy_id, version, leaf, name, touched, signature, relations, parents, functions, operators, types)
   select keep.policy, keep.version, keep.leaf, x.name, x.touched, x.signature, x.relations, x.parents, x.functions, x.operators, x.types
     from lapse.examine(keep.policy, keep.version, keep.leaf) x
-  returning e.name, e.touched;
+  returning e.name, e.touched, e.signature;
 end
 $lapse$;
 comment on function lapse.keep is 'Checks a leaf and keeps what it finds.';
