@@ -40,9 +40,10 @@
 //     4.3.1: a batch of old records was appended a second time, and so was one of a former epoch. So a batch whose records
 //     are all older than an hour ends with one more fence, with the time of now; a batch without answer is not sent again
 //     after an hour; and a session that was not renewed for 18 hours sends nothing.
-//   - The coordinator forgets a transactional id seven days after the last request for it, and gives the next publisher
-//     another producer, whose fences fence nobody. So the session is renewed every six hours, under its own epoch. A
-//     publisher that was replaced learns of it then at the latest.
+//   - The coordinator forgets a transactional id seven days after the last request for it. So the session is renewed every
+//     six hours, under its own epoch. A publisher that was replaced learns of it then at the latest.
+//   - A coordinator that forgot all the same, or lost what it knew, gives another producer, or an epoch that somebody had. So Open
+//     asks the partitions too who wrote last: see former.go.
 //
 // It does not work with producer.id.expiration.ms below a day or transactional.id.expiration.ms below a week, their
 // defaults.
@@ -100,8 +101,8 @@
 //	somebody takes replicas away            a warning each hour
 //	retention deletes the tail              Last is empty: the caller publishes again what it has not confirmed, though a
 //	                                        consumer may have read the deleted copy
-//	the 32767th epoch                       the broker gives another producer, which does not fence a publisher of before; a
-//	                                        renewal that gets one is ErrRestart
+//	the 32767th epoch                       the broker gives another producer; a renewal that gets one is ErrRestart
+//	the coordinator's state is lost         Open fences former publishers by what the partitions know of them
 //
 // # Refusals
 //

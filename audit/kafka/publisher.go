@@ -96,12 +96,16 @@ func (p *Publisher) takeOver(ctx context.Context) error {
 			p.senders = append(p.senders, s)
 		}
 	}
-	s, err := p.client.openSession(ctx, p.cfg.TransactionalID) // 3. producer and epoch
+	before, err := p.readFormers(ctx)
+	if err != nil {
+		return err
+	}
+	s, err := p.openSession(ctx, before) // 3. producer and epoch
 	if err != nil {
 		return err
 	}
 	p.session.Store(&s)
-	if err := p.fence(ctx); err != nil { // 4. fences
+	if err := p.fence(ctx, before); err != nil { // 4. fences
 		return err
 	}
 	if err := p.readTails(ctx); err != nil { // 5. tails
@@ -120,23 +124,21 @@ func (p *Publisher) limit(size int) int {
 
 // fence writes one record into every partition. From then on the partition's leader refuses every former epoch. Until
 // then batches of a former publisher may still be appended, below the fence.
-func (p *Publisher) fence(ctx context.Context) error {
+func (p *Publisher) fence(ctx context.Context, before formers) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, s := range p.senders {
 		group.Go(func() error {
-			b := p.newBatch()
-			defer p.recycle(b)
-			fence := newFence(p.cfg.FenceHeaders, time.Now())
-			b.add(&fence, math.MaxInt)
-			s.seal(b)
-			offset, err := s.deliver(ctx, b)
+			if err := s.fenceFormers(ctx, before); err != nil {
+				return err
+			}
+			s.session, s.seq = *p.session.Load(), 0
+			offset, err := s.sendFence(ctx)
 			if err != nil {
 				return err
 			}
 			if offset < 0 {
 				return s.wrap(fmt.Errorf("the fence has no offset: %w", ErrRestart))
 			}
-			s.ended(offset, b)
 			s.fence, s.fenceProducer = offset, s.session.producer
 			return nil
 		})

@@ -101,39 +101,44 @@ func (c *Client) Has(ctx context.Context, topic string, partition int32, bounds 
 func (c *Client) producerOf(
 	ctx context.Context, topic string, partition int32, offset int64,
 ) (producer int64, epoch int16, err error) {
+	by, _, err := c.batchAt(ctx, topic, partition, offset)
+	return by.producer, by.epoch, err
+}
+
+// batchAt is the batch that has the record at an offset: whose it is, and its records; none for a control batch.
+func (c *Client) batchAt(ctx context.Context, topic string, partition int32, offset int64) (by session, found []Stored, err error) {
 	begin := time.Now()
 	what := fmt.Sprintf("read the producer of %s/%d at %d", topic, partition, offset)
 	err = c.retry(ctx, what, func(ctx context.Context) (err error) {
-		producer, epoch, err = c.askProducer(ctx, topic, partition, offset)
+		by, found, err = c.askBatch(ctx, topic, partition, offset)
 		return c.orMissing(ctx, topic, begin, err)
 	})
-	return producer, epoch, err
+	return by, found, err
 }
 
-func (c *Client) askProducer(
-	ctx context.Context, topic string, partition int32, offset int64,
-) (producer int64, epoch int16, err error) {
+func (c *Client) askBatch(ctx context.Context, topic string, partition int32, offset int64) (by session, found []Stored, err error) {
 	resp, err := c.kafka.Fetch(ctx, &kafkago.FetchRequest{
 		Topic: topic, Partition: int(partition), Offset: offset,
 		MinBytes: 1, MaxBytes: 1, MaxWait: fetchWait, // a broker sends one batch at least, whole
 	})
 	switch {
 	case err != nil:
-		return 0, 0, err
+		return by, nil, err
 	case errors.Is(resp.Error, kafkago.OffsetOutOfRange):
-		return 0, 0, c.Reader(topic, partition, offset, NoEnd).outOfRange(ctx)
+		return by, nil, c.Reader(topic, partition, offset, NoEnd).outOfRange(ctx)
 	case resp.Error != nil:
-		return 0, 0, resp.Error
+		return by, nil, resp.Error
 	}
 	stream, ok := resp.Records.(*protocol.RecordStream)
 	if !ok || len(stream.Records) == 0 {
-		return 0, 0, errors.New("an answer without records")
+		return by, nil, errors.New("an answer without records")
 	}
 	switch batch := stream.Records[0].(type) {
 	case *protocol.RecordBatch:
-		return batch.ProducerID, batch.ProducerEpoch, nil
+		found, err = readAll(batch)
+		return session{producer: batch.ProducerID, epoch: batch.ProducerEpoch}, found, err
 	case *protocol.ControlBatch:
-		return batch.ProducerID, batch.ProducerEpoch, nil
+		return session{producer: batch.ProducerID, epoch: batch.ProducerEpoch}, nil, nil
 	}
-	return -1, -1, nil // a batch from before idempotent producers
+	return session{producer: -1, epoch: -1}, nil, nil // a batch from before idempotent producers
 }

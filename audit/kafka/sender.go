@@ -38,6 +38,7 @@ type sender struct {
 	acked        atomic.Int64              // offset of the last record acknowledged to this publisher; noOffset before the fence
 
 	// Set by Open, constant afterwards.
+	first         int64 // the partition's first offset then
 	fence         int64 // offset of this publisher's fence
 	fenceProducer int64 // the producer that wrote it
 	tail          tail

@@ -27,8 +27,7 @@ func (c *Client) openSession(ctx context.Context, transactionalID string) (sessi
 // renewSession asks for the next epoch in the name of s. It is refused if another publisher has taken over since. When it
 // asks twice because an answer was lost, the coordinator answers the same twice.
 //
-// The coordinator forgets a transactional id seven days after the last such request, even while records are produced. The
-// next publisher would then get another producer, whose fences fence nobody.
+// The coordinator forgets a transactional id seven days after the last such request, even while records are produced.
 func (c *Client) renewSession(ctx context.Context, transactionalID string, s session) (session, error) {
 	return c.initProducer(ctx, "renew the session", transactionalID, int(s.producer), int(s.epoch))
 }

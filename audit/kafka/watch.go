@@ -12,7 +12,8 @@ import (
 // watch checks the topics while the publisher runs, since others may change them. It ends the publisher if published
 // records are gone, or will be:
 //
-//	each minute    the ends: an acknowledged record at or above the end is gone. If the record at the fence's offset is not
+//	each minute    the ends: an acknowledged record at or above the end is gone, and so is the beginning of a topic that is
+//	               kept for ever if it begins later than it did. If the record at the fence's offset is not
 //	               this publisher's, everything is gone, and so it is if a topic is missing twice in a row
 //	               (ErrTopicReplaced)
 //	each hour      the settings: compaction, and finite retention of a topic that is kept for ever (RetentionError)
@@ -45,7 +46,7 @@ func (p *Publisher) watch(ctx context.Context) {
 func (p *Publisher) checkEnds(ctx context.Context, missing map[string]bool) error {
 	for i := range p.cfg.Topics {
 		topic := p.cfg.Topics[i].Name
-		err := p.checkEndsOf(ctx, topic, p.byTopic[topic])
+		err := p.checkEndsOf(ctx, &p.cfg.Topics[i], p.byTopic[topic])
 		var gone *MissingTopicError
 		switch {
 		case errors.As(err, &gone) && missing[topic]:
@@ -63,13 +64,13 @@ func (p *Publisher) checkEnds(ctx context.Context, missing map[string]bool) erro
 	return nil
 }
 
-func (p *Publisher) checkEndsOf(ctx context.Context, topic string, senders []*sender) error {
-	n, err := p.client.partitions(ctx, topic, len(senders), p.timing.missing)
+func (p *Publisher) checkEndsOf(ctx context.Context, t *Topic, senders []*sender) error {
+	n, err := p.client.partitions(ctx, t.Name, len(senders), p.timing.missing)
 	if err != nil {
 		return err
 	}
 	if n < len(senders) {
-		return topicReplaced(topic, int32(n), "the topic had %d partitions and has %d", len(senders), n)
+		return topicReplaced(t.Name, int32(n), "the topic had %d partitions and has %d", len(senders), n)
 	}
 	for _, s := range senders {
 		acked := s.acked.Load() // read before the end: both only grow
@@ -79,6 +80,10 @@ func (p *Publisher) checkEndsOf(ctx context.Context, topic string, senders []*se
 		}
 		if bounds.End <= acked {
 			return topicReplaced(s.topic, s.partition, "offset %d was acknowledged, and the end is %d", acked, bounds.End)
+		}
+		if t.Forever && bounds.First > s.first {
+			return fmt.Errorf("check %s/%d: it must keep its records for ever, and those below offset %d were deleted: %w", s.topic, s.partition,
+				bounds.First, ErrTopicReplaced)
 		}
 		if err := s.checkRecord(ctx, s.fence, s.fenceProducer); err != nil {
 			return err

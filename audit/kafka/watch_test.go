@@ -132,3 +132,32 @@ func TestFewerReplicasThanConfiguredAreWarnedOfAtEachLook(t *testing.T) {
 		t.Error(p.Err())
 	}
 }
+
+// A log whose beginning somebody deletes used to be noticed at the next start, which refuses it.
+func TestATopicThatIsKeptForEverAndLosesItsBeginningEndsThePublisher(t *testing.T) {
+	t.Parallel()
+	broker, topic := kafkatest.Broker(t), kafkatest.Name()
+	if err := broker.CreateTopic(t.Context(), topic, 1, map[string]string{"retention.ms": "-1"}); err != nil {
+		t.Fatal(err)
+	}
+	cfg := config(broker, topic)
+	s := newSource(topic, 1, 20)
+	s.publishAll(t, cfg)
+	deleteRecords(t, broker.Addr(), topic, 3)
+	p := open(t, cfg)
+	deleteRecords(t, broker.Addr(), topic, 5)
+	if err := p.CheckEnds(t.Context()); err != nil {
+		t.Errorf("a topic that may lose its beginning: %v", err)
+	}
+	closePublisher(t, p)
+
+	cfg.Topics[0].Forever = true
+	p = open(t, cfg)
+	if err := p.CheckEnds(t.Context()); err != nil {
+		t.Errorf("a beginning that was lost before: %v", err)
+	}
+	deleteRecords(t, broker.Addr(), topic, 8)
+	if err := p.CheckEnds(t.Context()); !errors.Is(err, kafka.ErrTopicReplaced) || !strings.Contains(err.Error(), "below offset 8 were deleted") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -45,3 +45,16 @@ func (s *Server) LoseTail(topic string, partition, batches int) (end int64, err 
 	cut := all[len(all)-batches]
 	return cut.first, os.Truncate(newest, cut.at)
 }
+
+// LosePartition has a broker that is not running lose all of a partition, as a disk that is made anew does. It makes an empty one when
+// it starts.
+func (s *Server) LosePartition(topic string, partition int) error {
+	if s.Running() {
+		return errors.New("lose a partition: the broker is running")
+	}
+	folder := filepath.Join(s.dataDir(), fmt.Sprintf("%s-%d", topic, partition))
+	if _, err := os.Stat(folder); err != nil {
+		return fmt.Errorf("lose %s/%d: %w", topic, partition, err)
+	}
+	return os.RemoveAll(folder)
+}
