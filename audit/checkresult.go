@@ -17,7 +17,7 @@ type CheckOutcome string
 const (
 	OutcomeNew      CheckOutcome = "new"      // there is no log yet
 	OutcomeStraight CheckOutcome = "straight" // the database is the one that the log is of
-	OutcomeGap      CheckOutcome = "gap"      // the same, and nobody has read what lies between the log's end and the slot
+	OutcomeGap      CheckOutcome = "gap"      // the same, and something is missing in the topics
 	OutcomePromoted CheckOutcome = "promoted" // the same on another timeline, and no more was lost than may be
 	OutcomeAccepted CheckOutcome = "accepted" // the database is another one, and a person has said that the log goes on with it
 	OutcomeBent     CheckOutcome = "bent"     // the database is not the one that the log is of
@@ -26,7 +26,7 @@ const (
 // CheckResult is what the history check found. It holds positions, counts and times, nothing of any row.
 type CheckResult struct {
 	Outcome CheckOutcome
-	Why     string // bent: the difference between log and database
+	Why     string // bent: the difference between log and database; gap: what is missing
 
 	// ForeignTail says that a topic ends with an event that this database never wrote. Nobody has restored or copied anything.
 	ForeignTail bool
@@ -38,6 +38,7 @@ type CheckResult struct {
 	ServerStart  time.Time
 	Fork         evidence.Reach  // up to where both are the same; zero if nobody looked for it
 	Highest      schemas.History // of log, database and topics
+	Lacking      []string        // topics that lack what was acknowledged in them
 
 	// What the log has above the fork and the database has not. Only CheckHistory counts it.
 	LostTransactions uint64

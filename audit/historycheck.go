@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"lapse/audit/evidence"
@@ -55,7 +56,7 @@ func (h *historyCheck) run(ctx context.Context) error {
 		h.result.Outcome = OutcomeNew
 		return h.beginLog()
 	}
-	h.result.LogEnd, h.start.replaced = h.topics.logEnd.Reach, h.topics.replaced
+	h.result.LogEnd, h.result.Lacking, h.start.replaced = h.topics.logEnd.Reach, h.topics.replaced, h.topics.replaced
 	if h.topics.heartbeat != nil {
 		h.result.LogHeartbeat = h.topics.heartbeat.Heartbeat.At
 	}
@@ -97,6 +98,9 @@ func (h *historyCheck) checkLog(ctx context.Context) error {
 	h.start.firstMessage, h.start.readBeyond = h.comparison.firstMessage, h.comparison.readBeyond
 	if err := h.watchForOther(ctx); err != nil {
 		return err
+	}
+	if r := h.result; len(r.Lacking) > 0 && r.Outcome == OutcomeStraight {
+		r.Outcome, r.Why = OutcomeGap, strings.Join(r.Lacking, " and ")+" lacks what was acknowledged in it"
 	}
 	return h.planSlotGap(common)
 }

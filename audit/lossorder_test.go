@@ -2,11 +2,13 @@ package audit_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"lapse/audit"
 	"lapse/audit/kafka"
 	"lapse/internal/fixture"
 	"lapse/replication"
@@ -120,5 +122,28 @@ func TestAGapIsInTheLogThoughItsHeartbeatIsPartlyThere(t *testing.T) {
 		r.dies(t, secondTables)
 		r.deleteTopic(t, r.settings.User)
 		r.oneGapEach(t)
+	})
+}
+
+// The history used to be straight while nothing was published since.
+func TestTheHistoryOfATopicThatLostSomethingIsAGap(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		w := &writer{conn: r.db.Connect(t)}
+		r.commit(t, w, 4, user)
+		r.once(t, r.beating(time.Hour))
+		r.deleteTopic(t, r.settings.User)
+		outcome := func(want audit.CheckOutcome, why string) {
+			t.Helper()
+			got, err := audit.CheckHistory(t.Context(), r.settings.config())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Outcome != want || !strings.Contains(got.Why, why) {
+				t.Errorf("the outcome is %s (%s), want %s", got.Outcome, got.Why, want)
+			}
+		}
+		outcome(audit.OutcomeGap, r.settings.User+" lacks what was acknowledged")
+		r.once(t, r.beating(time.Hour))
+		outcome(audit.OutcomeStraight, "")
 	})
 }

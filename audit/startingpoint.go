@@ -118,7 +118,7 @@ func (h *historyCheck) planSlotGap(common evidence.Reach) error {
 				"lapse init --new-slot: the log goes on with a gap", h.route.Log.Name, common.LSN, slot.LSN)
 	}
 	if h.result.Outcome == OutcomeStraight {
-		h.result.Outcome = OutcomeGap
+		h.result.Outcome, h.result.Why = OutcomeGap, "between the log's end and the slot nobody has read"
 	}
 	h.start.markers = append(h.start.markers, evidence.Marker{
 		Op: evidence.Gap, Reason: evidence.ReasonSlot, Time: h.catalog.slotMade, From: h.start.reach, To: slot,

@@ -99,33 +99,59 @@ func (a *app) examineKafka(ctx context.Context, s *config.Settings) []setup.Find
 	f.Grade, f.Text = setup.OK, fmt.Sprintf("%d brokers answer", len(answer.Brokers))
 	found := []setup.Finding{f}
 	for _, topic := range []string{s.Topics.System, s.Topics.User} {
-		if kept := keptFor(ctx, client, topic); kept != "" {
+		if kept := keptFor(settingsOf(ctx, client, topic)["retention.ms"]); kept != "" {
 			found = append(found, setup.Finding{Check: "events", Grade: setup.OK, Text: fmt.Sprintf("%s keeps events %s; the log stays", topic, kept)})
+		}
+	}
+	return append(found, losesRecords(ctx, client, s)...)
+}
+
+// losesRecords is about topics that lose what the audit must keep. The auditor refuses them, but looks once an hour.
+func losesRecords(ctx context.Context, client *kafkago.Client, s *config.Settings) (found []setup.Finding) {
+	for _, topic := range []string{s.Topics.System, s.Topics.User, s.Topics.Log} {
+		settings := settingsOf(ctx, client, topic)
+		for _, name := range []string{"cleanup.policy", "retention.ms", "retention.bytes"} {
+			value, known := settings[name]
+			if wrong := value != "-1" && topic == s.Topics.Log; !known || name == "cleanup.policy" && !strings.Contains(value, "compact") ||
+				name != "cleanup.policy" && !wrong {
+				continue
+			}
+			found = append(found, setup.Finding{
+				Check: "topics", Grade: setup.Fail, Text: fmt.Sprintf("%s loses records: %s=%s", topic, name, value),
+				Advice: "set cleanup.policy=delete, and for the log retention.ms=-1 and retention.bytes=-1 (kafka-configs.sh)",
+			})
 		}
 	}
 	return found
 }
 
-// keptFor says how long a topic keeps events; empty where it is not there, or this login may not know.
-func keptFor(ctx context.Context, client *kafkago.Client, topic string) string {
+// settingsOf are a topic's settings; none where it is not there, or this login may not know.
+func settingsOf(ctx context.Context, client *kafkago.Client, topic string) map[string]string {
+	settings := map[string]string{}
 	resp, err := client.DescribeConfigs(ctx, &kafkago.DescribeConfigsRequest{Resources: []kafkago.DescribeConfigRequestResource{{
-		ResourceType: kafkago.ResourceTypeTopic, ResourceName: topic, ConfigNames: []string{"retention.ms"},
+		ResourceType: kafkago.ResourceTypeTopic, ResourceName: topic, ConfigNames: []string{"cleanup.policy", "retention.ms", "retention.bytes"},
 	}}})
 	if err != nil {
-		return ""
+		return settings
 	}
 	for _, r := range resp.Resources {
 		for _, entry := range r.ConfigEntries {
-			switch ms, err := strconv.ParseInt(entry.ConfigValue, 10, 64); {
-			case err != nil:
-			case ms < 0:
-				return "for ever"
-			default:
-				return fmt.Sprintf("for %d hours (retention.ms=%d)", ms/time.Hour.Milliseconds(), ms)
-			}
+			settings[entry.ConfigName] = entry.ConfigValue
 		}
 	}
-	return ""
+	return settings
+}
+
+// keptFor says how long a topic keeps events by its retention.ms; empty where that is not known.
+func keptFor(retention string) string {
+	switch ms, err := strconv.ParseInt(retention, 10, 64); {
+	case err != nil:
+		return ""
+	case ms < 0:
+		return "for ever"
+	default:
+		return fmt.Sprintf("for %d hours (retention.ms=%d)", ms/time.Hour.Milliseconds(), ms)
+	}
 }
 
 // printFindings prints one line for each finding, and what mends it below.

@@ -17,6 +17,9 @@ func (p *historyView) advise() {
 		p.Next = append(p.Next, "the audit first watches for two minutes whether another copy's auditor writes the log: "+
 			"the server was started since the last heartbeat in it")
 	}
+	if p.found != nil && p.Outcome != audit.OutcomeGap && len(p.found.Lacking) > 0 {
+		p.Next = append(p.Next, strings.Join(p.found.Lacking, " and ")+" lacks what was acknowledged in it: the audit writes a gap")
+	}
 	switch p.Outcome {
 	case audit.OutcomeBent:
 		p.adviseToAccept()
@@ -52,7 +55,7 @@ func (p *historyView) verdict() string {
 		}
 		return "the log and the database are one history"
 	case audit.OutcomeGap:
-		return "the log and the database are one history, and between the log's end and the slot nobody has read: the audit writes a gap"
+		return "the log and the database are one history, and " + p.Why + ": the audit writes a gap"
 	case audit.OutcomePromoted:
 		return "this server was promoted without what the log has last, which is within failover_tolerance: the audit writes a rewind"
 	case audit.OutcomeAccepted:
