@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/executor/guard"
+	"lapse/executor/state"
 	"lapse/planner"
 	"lapse/schemas"
 )
@@ -32,6 +33,8 @@ type Config struct {
 	// AuditorLooked, if set, says whether the auditor of the same process has compared log and database, or has found another one at
 	// work. Nothing is deleted before, unless audit is off. Safe for concurrent use.
 	AuditorLooked func() bool
+	// State is where the executor remembers a database that nobody audits. Nil: nowhere, and a restored copy of it is not noticed.
+	State *state.Folder
 	// LedgerDays is for how many days ledger rows and runs are kept in the database. Default 30.
 	LedgerDays int
 	// Logger gets what happens to policies and runs. Never a row's keys or values. Default: nothing is logged.
@@ -138,7 +141,7 @@ func New(c Config) (*Executor, error) {
 		config: c, holder: c.Holder + "/" + uuid.NewString(), log: c.Logger, now: c.Clock, metrics: newMetrics(), pace: newPace(), pass: &quota{most: c.Limits.RowsPerPass}, lookAtBacklog: planner.LookAtBacklog,
 		known: map[versionKey]*policyMemory{}, totals: map[schemas.PolicyName]*PolicySummary{}, ready: errors.New("the executor has not begun"),
 	}
-	e.guards = newGuards(guard.All(c.Limits.Guards), e.log, e.metrics)
+	e.guards = newGuards(guard.All(c.Limits.Guards), c.State, e.log, e.metrics)
 	if c.AuditorLooked != nil {
 		e.guards.list = append(e.guards.list, guard.OwnAuditor(c.AuditorLooked))
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lapse/executor/guard"
+	"lapse/executor/state"
 	"lapse/internal/backoff"
 	"lapse/planner"
 	"lapse/schemas"
@@ -49,6 +50,8 @@ type guards struct {
 	// backends are the processes of the server that run batches, by worker.
 	backends map[int]int32
 	tables   map[schemas.PolicyID]tableLook
+	stale    bool // a session was opened since the last look, to another server perhaps
+	beats    beats
 }
 
 // tableLook is what a look at a policy's table showed.
@@ -77,9 +80,9 @@ func (s *said) text() string {
 	return text
 }
 
-func newGuards(list []guard.Guard, log *slog.Logger, m *Metrics) *guards {
+func newGuards(list []guard.Guard, memory *state.Folder, log *slog.Logger, m *Metrics) *guards {
 	return &guards{
-		list: list, log: log, metrics: m, said: map[schemas.PolicyName]said{},
+		beats: beats{folder: memory, log: log}, list: list, log: log, metrics: m, said: map[schemas.PolicyName]said{},
 		backends: map[int]int32{}, tables: map[schemas.PolicyID]tableLook{},
 	}
 }
@@ -90,7 +93,7 @@ func newGuards(list []guard.Guard, log *slog.Logger, m *Metrics) *guards {
 func (g *guards) ask(ctx context.Context, q guard.Querier, p *planner.InForce, now time.Time) (guard.Answer, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for g.facts == nil || now.Sub(g.seen) >= lookInterval {
+	for !g.believed(now) {
 		if g.looking != nil {
 			g.awaitLook()
 		} else if err := g.look(ctx, q, now); err != nil {
@@ -117,11 +120,16 @@ func (g *guards) ask(ctx context.Context, q guard.Querier, p *planner.InForce, n
 // look takes new facts. It is called with the mutex, and lets go of it meanwhile.
 func (g *guards) look(ctx context.Context, q guard.Querier, now time.Time) error {
 	ended := make(chan struct{})
-	g.looking = ended
+	g.looking, g.stale = ended, false
 	backends := slices.Collect(maps.Values(g.backends))
 	g.mu.Unlock()
 	ticket := g.memory.Unconfirmed.Draw()
+	recalled := g.beats.folder.Recall()
 	facts, err := guard.Read(ctx, q, backends)
+	if err == nil {
+		facts.Compare(recalled)
+		err = g.beats.beat(ctx, q, facts, now)
+	}
 	g.mu.Lock()
 	g.looking, g.facts = nil, facts
 	close(ended)
@@ -138,7 +146,12 @@ func (g *guards) look(ctx context.Context, q guard.Querier, now time.Time) error
 func (g *guards) fresh(now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.facts != nil && now.Sub(g.seen) < lookInterval
+	return g.believed(now)
+}
+
+// believed reports whether the last look still holds. It is called with the mutex.
+func (g *guards) believed(now time.Time) bool {
+	return g.facts != nil && !g.stale && now.Sub(g.seen) < lookInterval
 }
 
 // awaitLook waits until another worker's look has ended; see boundedConn for how long that takes. It is called with the
@@ -178,7 +191,7 @@ func (g *guards) works(worker int, backend uint32) {
 		delete(g.backends, worker)
 		return
 	}
-	g.backends[worker] = int32(backend)
+	g.backends[worker], g.stale = int32(backend), true
 }
 
 // crowded reports whether the server has so few connections left that all workers but one should give theirs back. It forgets when

@@ -87,6 +87,9 @@ func (w *worker) signOff() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
+	if err := w.guards.remember(ctx, w.session.control, w.now()); err != nil {
+		w.log.Warn("what was deleted last is not remembered", "error", stripped("remember", err))
+	}
 	if err := w.session.report(ctx, w.Executor.holder, nil); err != nil {
 		w.log.Warn("lapse status believes for two minutes that this process runs", "error", stripped("sign off", err))
 	}
@@ -96,6 +99,9 @@ func (w *worker) reportLines(policies []planner.InForce, a *guard.Answer) []repo
 	whole := reportLine{policy: processLine, state: atWork}
 	if a.Stops() {
 		whole.state, whole.reason, whole.held = isWaiting, a.Detail, stopsAll(a).Reason
+		if a.Reason == guard.HistoryChanged {
+			whole.state = isStopped // `lapse history` believes it: it may see less
+		}
 	}
 	lines := []reportLine{whole}
 	working := w.scheduler.working()

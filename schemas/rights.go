@@ -31,7 +31,7 @@ var (
 		"publication", "published",
 	}
 	executorReads = []string{
-		"allowance", "batch", "batch_result", "breaker", "clock", "deleter", "dropped", "pruning", "run", "shard", "worker",
+		"allowance", "batch", "batch_result", "breaker", "clock", "deleter", "dropped", "memory", "pruning", "run", "shard", "worker",
 	}
 	quarantineRead = []string{
 		"policy_id", "leaf", "sqlstate", "relation", "constraint_name", "tries", "entered_at", "tried_at", "retry_at",
@@ -49,7 +49,7 @@ var (
 		"end_run(uuid, text)", "forgive(int, timestamptz)", "intruders(oid[], boolean)", "lease(uuid, text)", "leaves(oid)", "looked(int, int)", "ignore_marks(int)", "passed(int, int, interval)",
 		"measure(int)", "note_due(uuid, bigint)", "open_run(int, int, uuid, oid[], timestamptz[], oid[], bigint)", "part_of(oid, oid, timestamptz, name)",
 		"prune(int)", "put_aside(bigint, bigint, text, text)", "reach(oid[])", "release(bigint, bigint, text)",
-		"report(text, int[], text[], text[], timestamptz[], text[])", "rest_run(uuid, text)", "statistics(uuid)", "take_rows(bigint, bigint, text, int)",
+		"remember(uuid)", "report(text, int[], text[], text[], timestamptz[], text[])", "rest_run(uuid, text)", "statistics(uuid)", "take_rows(bigint, bigint, text, int)",
 		"trip(int, int, text, bigint, bigint, bigint)", "unseen(oid[], boolean)",
 	}
 )

@@ -12,6 +12,8 @@ import (
 
 	"lapse/audit"
 	"lapse/audit/evidence"
+	"lapse/executor/guard"
+	"lapse/executor/state"
 	"lapse/internal/backoff"
 	"lapse/internal/config"
 	"lapse/replication"
@@ -153,8 +155,11 @@ func (a *app) compareHistory(ctx context.Context, conn *pgx.Conn, s *config.Sett
 		return nil, err
 	}
 	if s.Audit == config.AuditOff {
-		p.compareServer()
-		return p, nil
+		memory, err := a.memory(s)
+		if err != nil {
+			return nil, err
+		}
+		return p, p.compareServer(ctx, conn, memory)
 	}
 	c, err := a.auditConfig(s, admit)
 	if err != nil {
@@ -210,16 +215,36 @@ func (p *historyView) readDatabase(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// compareServer is the comparison without a log: is the server the one that was accepted last?
-func (p *historyView) compareServer() {
-	p.Outcome = audit.OutcomeStraight
-	if p.History.Timeline == p.Database.Timeline && p.History.System == p.Database.System {
-		return
+// compareServer is the comparison without a log: is the server the one that was accepted last, and its database the one that executors
+// remember? What they say of it counts too: this command may run where there is no memory.
+func (p *historyView) compareServer(ctx context.Context, conn *pgx.Conn, memory *state.Folder) error {
+	restored, err := guard.Restored(ctx, conn, memory)
+	if err != nil {
+		return err
+	}
+	var said string
+	err = conn.QueryRow(ctx, `
+		select coalesce((select w.reason from lapse.worker w
+		                  where w.policy_id = 0 and w.state = 'stopped' and w.at > $1
+		                    and w.at > clock_timestamp() - interval '2 minutes' limit 1), '')`, p.History.At).Scan(&said)
+	if err != nil {
+		return fmt.Errorf("read what executors say: %w", err)
+	}
+	switch d, h := &p.Database, &p.History; {
+	case h.Timeline != d.Timeline || h.System != d.System:
+		p.Why = fmt.Sprintf("this server is on timeline %d of system %s, and the one that was accepted last on timeline %d of system %s",
+			d.Timeline, d.System, h.Timeline, h.System)
+	case restored != nil:
+		p.Why = restored.Detail
+	case said != "":
+		p.Why = said
+	default:
+		p.Outcome = audit.OutcomeStraight
+		return nil
 	}
 	p.Outcome = audit.OutcomeBent
-	p.Why = fmt.Sprintf("this server is on timeline %d of system %s, and the one that was accepted last on timeline %d of system %s",
-		p.Database.Timeline, p.Database.System, p.History.Timeline, p.History.System)
 	p.adviseToAccept()
+	return nil
 }
 
 const (

@@ -28,7 +28,7 @@ this moment. Where there is nothing to accept, it says so and changes nothing.
 A log whose last heartbeat is younger than two minutes may be another auditor's, which lives and would be ended: the log is watched
 until that is told. --unwatched leaves that out, where you know that the other server is gone.
 
-With audit: off it accepts the server: its timeline and system.`,
+With audit: off it accepts the server, its timeline and system, and the database as it is, whatever an executor remembers of another.`,
 		Example: `  lapse history accept --reason "restored last night's backup, ticket 4711"`,
 		Args:    cobra.NoArgs,
 		RunE: a.does(func(cmd *cobra.Command, _ []string) error {

@@ -65,6 +65,9 @@ func (p *historyView) verdict() string {
 	case outcomePending:
 		return "an auditor has the slot, and has not said yet whether the log and the database are one history"
 	case audit.OutcomeBent:
+		if p.Log == nil {
+			return "nobody has accepted this database as it is: " + p.Why + "; nothing is deleted"
+		}
 		return "the log and the database are not one history: " + p.Why + "; nothing is published, confirmed or deleted"
 	default:
 		return "the audit cannot start: " + p.Why

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/executor/guard"
+	"lapse/executor/state"
 	"lapse/internal/setup"
 	"lapse/planner"
 	"lapse/schemas"
@@ -202,16 +203,20 @@ func (l *policyLine) notes() []string {
 }
 
 func (a *app) listPolicies(ctx context.Context) (*policyList, error) {
-	owner, _, err := a.openOwner(ctx, "lapse policy")
+	owner, settings, err := a.openOwner(ctx, "lapse policy")
 	if err != nil {
 		return nil, err
 	}
 	defer closeConn(owner.Conn)
-	return readPolicies(ctx, owner.Conn)
+	memory, err := a.memory(settings)
+	if err != nil {
+		return nil, err
+	}
+	return readPolicies(ctx, owner.Conn, memory)
 }
 
-// readPolicies reads the catalog, and nothing of a user's tables.
-func readPolicies(ctx context.Context, conn *pgx.Conn) (*policyList, error) {
+// readPolicies reads the catalog, and nothing of a user's tables. memory is what the executor remembers.
+func readPolicies(ctx context.Context, conn *pgx.Conn, memory *state.Folder) (*policyList, error) {
 	inForce, err := planner.LoadInForce(ctx, conn)
 	if err != nil {
 		return nil, err
@@ -226,8 +231,12 @@ func readPolicies(ctx context.Context, conn *pgx.Conn) (*policyList, error) {
 	if l.halt, err = readHalt(ctx, conn); err != nil {
 		return nil, err
 	}
-	if l.restored, err = guard.Restored(ctx, conn); err != nil {
+	restored, err := guard.Restored(ctx, conn, memory)
+	if err != nil {
 		return nil, err
+	}
+	if restored != nil {
+		l.restored = restored.Error()
 	}
 	whole, err := stopped(ctx, conn, l.restored)
 	if err != nil {

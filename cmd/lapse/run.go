@@ -7,10 +7,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
 	"lapse/executor"
 	"lapse/executor/guard"
+	"lapse/executor/state"
 	"lapse/internal/config"
 	"lapse/schemas"
 )
@@ -81,10 +83,14 @@ func (a *app) newExecutor(s *config.Settings, looked func() bool) (e *executor.E
 	}
 	c := executor.Config{
 		Database: database, Roles: s.Roles, TagKey: key, Logger: a.log, LedgerDays: s.Ledger, AuditorLooked: looked,
+		State: memoryOf(s, database),
 		Limits: executor.Limits{
 			Workers: s.Limits.Workers, TurnRows: int64(s.Limits.TurnRows), RowsPerPass: int64(s.Limits.PassRows), TurnTime: s.Limits.TurnTime, BatchTime: s.Limits.BatchTime,
 			Guards: guard.Limits{ReplicaLag: s.Limits.ReplicaLag, Delayed: s.Limits.DelayedReplicas, OldSnapshot: s.Limits.OldSnapshot},
 		},
+	}
+	if err := c.State.Writable(); err != nil {
+		a.log.Warn("no memory of this database outside of it: a restored copy of it would be deleted from at once", "state", s.State, "error", err)
 	}
 	done = func() {}
 	if a.shows {
@@ -96,6 +102,23 @@ func (a *app) newExecutor(s *config.Settings, looked func() bool) (e *executor.E
 	}
 	e, err = executor.New(c)
 	return e, done, err
+}
+
+// memoryOf is where an executor with this connection remembers its database; nil where the audit does.
+func memoryOf(s *config.Settings, executor *pgx.ConnConfig) *state.Folder {
+	if s.Audit != config.AuditOff {
+		return nil
+	}
+	return state.New(s.State, executor)
+}
+
+// memory is memoryOf for a command that is not the executor.
+func (a *app) memory(s *config.Settings) (*state.Folder, error) {
+	executor, err := a.connection(s, s.Database.Executor, s.Roles.Executor, "lapse executor")
+	if err != nil {
+		return nil, err
+	}
+	return memoryOf(s, executor), nil
 }
 
 // executorStop is more than the executor itself allows an open batch.

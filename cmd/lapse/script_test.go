@@ -67,6 +67,7 @@ func (s *script) setup(env *testscript.Env) error {
 	env.Setenv("DATABASE", s.db.URL)
 	env.Setenv("VERSION", readVersions().Version)
 	env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))
+	env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
 	for _, role := range []string{"app", "nobody"} {
 		env.Setenv(strings.ToUpper(role), s.db.NewRole(s.t, role))
 	}

@@ -123,7 +123,11 @@ func (a *app) readStatus(ctx context.Context) (*status, error) {
 		return nil, err
 	}
 	defer closeConn(owner.Conn)
-	list, err := readPolicies(ctx, owner.Conn)
+	memory, err := a.memory(settings)
+	if err != nil {
+		return nil, err
+	}
+	list, err := readPolicies(ctx, owner.Conn, memory)
 	if err != nil {
 		return nil, err
 	}

@@ -42,6 +42,9 @@ func newDesk(t *testing.T, db *pgtest.DB, url string) *desk {
 func (d *desk) app(out, log *bytes.Buffer) *app {
 	return &app{in: strings.NewReader(""), out: out, err: log, env: func(name string) (string, bool) {
 		value, set := d.env[name]
+		if name == "LAPSE_STATE" && !set {
+			return d.t.TempDir(), true // and not the machine's
+		}
 		return value, set
 	}}
 }

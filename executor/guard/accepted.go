@@ -3,36 +3,51 @@ package guard
 import (
 	"context"
 	"fmt"
+
+	"lapse/executor/state"
 )
 
-// HistoryChanged is the reason of accepted, and of heartbeat for a heartbeat of another server or history.
-const HistoryChanged Reason = "history_changed"
+const (
+	// HistoryChanged is the reason of accepted, and of heartbeat for a heartbeat of another server or history.
+	HistoryChanged Reason = "history_changed"
+	// StateUnreadable is the reason where nobody can tell whether the history has changed.
+	StateUnreadable Reason = "state_unreadable"
+)
 
 // accepted refuses, where nobody reads what is deleted, a server that no person has accepted as it is.
 type accepted struct{}
 
 func (accepted) Ask(q *Question) Answer {
 	f := q.Facts
-	if f.required || f.server == f.accepted {
+	why := f.strays
+	switch {
+	case f.required:
+		return Answer{}
+	case f.server != f.accepted:
+		why = fmt.Sprintf("this server is at %v, and what was accepted last is %v: a standby was promoted, or a copy restored or started", f.server, f.accepted)
+	case f.blind != nil:
+		return refuse(StateUnreadable, "what is remembered of this database cannot be read: "+f.blind.Error(),
+			"let the executor read it; or remove it, and it is not noticed if this is a restored copy")
+	case why == "":
 		return Answer{}
 	}
-	return refuse(HistoryChanged,
-		fmt.Sprintf("this server is at %v, and what was accepted last is %v: a standby was promoted, or a copy restored or started", f.server, f.accepted),
-		"see that this is the server you mean, then run `lapse history accept --reason TEXT`")
+	return refuse(HistoryChanged, why, "see that this is the server you mean, then run `lapse history accept --reason TEXT`")
 }
 
 // Restored says why nothing is deleted where a server is not the one that somebody accepted, or that the auditor's heartbeats are of;
-// "" where it is. It needs no more than to read the catalog.
-func Restored(ctx context.Context, q Querier) (string, error) {
+// nil where it is. It needs no more than to read the catalog. memory is what an executor remembers; nil, or where it cannot be read: nothing.
+func Restored(ctx context.Context, q Querier, memory *state.Folder) (*Refusal, error) {
+	recalled := memory.Recall()
 	f, err := Read(ctx, q, nil)
 	if err != nil || f.standby || !f.installed {
-		return "", err
+		return nil, err
 	}
+	f.Compare(recalled)
 	question := Question{Facts: f, Memory: &Memory{}}
 	for _, g := range []Guard{accepted{}, heartbeat{}} {
 		if a := g.Ask(&question); a.Reason == HistoryChanged {
-			return a.Error(), nil
+			return &a.Refusal, nil
 		}
 	}
-	return "", nil
+	return nil, nil
 }

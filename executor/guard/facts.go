@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/executor/state"
 	"lapse/schemas"
 )
 
@@ -36,6 +37,10 @@ type Facts struct {
 	restarted  bool      // since the last heartbeat
 	difference string    // in what the publications are not as Lapse left them; "" in nothing
 	load       load      // what else the server has to bear
+
+	seen   state.Seen // what an executor's memory is compared with
+	strays string     // in what it is not the database of that memory; "" in nothing, or there is none
+	blind  error      // that memory cannot be read
 
 	clock time.Time // the server's
 	read  time.Time // the same moment by this process's clock, which nobody sets
@@ -79,7 +84,10 @@ const factsQuery = `
 	       to_jsonb(b), coalesce(b.server_start <> pg_postmaster_start_time(), false),
 	       coalesce(case when not pg_is_in_recovery() then lapse.publications_fault() end, ''),
 	       case when not pg_is_in_recovery() then ` + loadColumn + ` else '{}' end,
-	       clock_timestamp(), (select coalesce(max(c.id), 0) from lapse.clock c), current_setting('default_transaction_read_only')::bool
+	       clock_timestamp(), (select coalesce(max(c.id), 0) from lapse.clock c), current_setting('default_transaction_read_only')::bool,
+	       (select d.oid from pg_database d where d.datname = current_database()), pg_postmaster_start_time(),
+	       (select coalesce(array_agg(h.nonce order by h.number), '{}') from lapse.history h),
+	       (select coalesce(jsonb_object_agg(m.memory, m.beats), '{}') from lapse.memory m)
 	  from lapse.installation i
 	 cross join lateral (
 	   select case when not pg_is_in_recovery() then lapse.timeline() else 0 end as timeline, lapse.system_identifier() as system_identifier
@@ -98,9 +106,10 @@ func Read(ctx context.Context, q Querier, backends []int32) (*Facts, error) {
 	err := q.QueryRow(ctx, factsQuery, heartbeatLasts, backends).Scan(&f.standby, &f.required, &f.slot, &f.exists, &f.local,
 		&f.status, &f.active, &f.confirmed, &f.insert, &f.halted, &f.alarmed, &f.haltedAt, &f.by, &f.why,
 		&f.server.History, &f.server.Timeline, &f.server.System, &f.accepted.Timeline, &f.accepted.System,
-		&f.beating, &f.doubted, &f.last, &f.restarted, &f.difference, &f.load, &f.clock, &f.right, &f.readOnly)
+		&f.beating, &f.doubted, &f.last, &f.restarted, &f.difference, &f.load, &f.clock, &f.right, &f.readOnly,
+		&f.seen.Database, &f.seen.Started, &f.seen.Histories, &f.seen.Beats)
 	f.read = time.Now()
-	f.accepted.History = f.server.History
+	f.accepted.History, f.seen.System = f.server.History, f.server.System
 	if errors.Is(err, pgx.ErrNoRows) || slices.Contains(notInstalled, schemas.StateOf(err)) {
 		return &Facts{}, nil
 	}
@@ -108,4 +117,20 @@ func Read(ctx context.Context, q Querier, backends []int32) (*Facts, error) {
 		return nil, fmt.Errorf("look at the audit: %w", err)
 	}
 	return &f, nil
+}
+
+// Compare compares the database with what an executor remembers of it, where no audit is required. It was recalled before the look.
+func (f *Facts) Compare(m *state.Recalled) {
+	if f.installed && !f.required && !f.standby {
+		f.strays, f.blind = m.Compare(&f.seen)
+	}
+}
+
+// ToRemember is what an executor may remember of the database; nil for nothing: an audit does, it cannot be written to, or nobody has
+// accepted it.
+func (f *Facts) ToRemember() *state.Seen {
+	if f.required || f.standby || f.readOnly || !f.installed || f.server != f.accepted || f.strays != "" || f.blind != nil {
+		return nil
+	}
+	return &f.seen
 }

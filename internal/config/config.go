@@ -19,6 +19,7 @@ type Settings struct {
 	Slot     string
 	Roles    schemas.Roles
 	Keys     KeySource
+	State    string // the folder in which executors remember databases that nobody audits
 	Kafka    Broker
 	Topics   Topics
 	Format   Format
@@ -130,6 +131,9 @@ func (s *Settings) fromVariables(env Environment, oneLogin bool) error {
 	if slot := env.get("LAPSE_SLOT"); slot != "" {
 		s.Slot = slot
 	}
+	if state := env.get("LAPSE_STATE"); state != "" {
+		s.State = state
+	}
 	if prefix := env.get("LAPSE_ROLES_PREFIX"); prefix != "" {
 		if err := checkPrefix(prefix); err != nil {
 			return fmt.Errorf("LAPSE_ROLES_PREFIX: %w", err)
@@ -158,7 +162,7 @@ func (s *Settings) fromVariables(env Environment, oneLogin bool) error {
 func Variables() []string {
 	names := []string{
 		"LAPSE_CONFIG", "LAPSE_DATABASE_URL", "LAPSE_DATABASE_URL_OWNER", "LAPSE_DATABASE_URL_EXECUTOR", "LAPSE_DATABASE_URL_AUDITOR",
-		"LAPSE_KAFKA_BROKERS", "LAPSE_KEYS", "LAPSE_SLOT", "LAPSE_ROLES_PREFIX", "LAPSE_HTTP", "LAPSE_SUPERUSER",
+		"LAPSE_KAFKA_BROKERS", "LAPSE_KEYS", "LAPSE_STATE", "LAPSE_SLOT", "LAPSE_ROLES_PREFIX", "LAPSE_HTTP", "LAPSE_SUPERUSER",
 	}
 	for _, name := range KeyNames() {
 		names = append(names, name.variable(), name.variable()+"_FORMER")
@@ -256,6 +260,9 @@ func (s *Settings) complete() error {
 	if s.Keys.Dir == "" {
 		s.Keys.Dir, s.Keys.Default = defaultKeys(s.Keys.env), true
 	}
+	if s.State == "" {
+		s.State = defaultState(s.Keys.env)
+	}
 	return nil
 }
 
@@ -269,6 +276,19 @@ func defaultKeys(env Environment) string {
 		return ""
 	}
 	return filepath.Join(dir, "lapse", "keys")
+}
+
+// defaultState is the folder for state in the user's own, or a server's where the user has none.
+func defaultState(env Environment) string {
+	if dir := env.get("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "lapse")
+	}
+	if home := env.get("HOME"); filepath.IsAbs(home) {
+		if is, err := os.Stat(home); err == nil && is.IsDir() {
+			return filepath.Join(home, ".local", "state", "lapse")
+		}
+	}
+	return "/var/lib/lapse"
 }
 
 var notInSlot = regexp.MustCompile(`[^a-z0-9_]`)

@@ -36,6 +36,7 @@ func (f *file) fields() []field {
 		{"slot", f.checked(&f.s.Slot, checkSlot)},
 		{"roles", f.roles},
 		{"keys", f.path(&f.s.Keys.Dir)},
+		{"state", f.path(&f.s.State)},
 		{"kafka", f.kafka},
 		{"topics", f.topics},
 		{"format", f.format},

@@ -226,6 +226,44 @@ end
 $lapse$;
 comment on function lapse.report is 'Replaces what a process that deletes says of itself. For the executor.';
 
+-- Where nobody audits, an executor keeps in a file of its own how often it has written its row here: an older copy of the database has
+-- written it less often.
+create table lapse.memory (
+  memory uuid primary key,
+  beats  bigint not null default 1,
+  at     timestamptz not null default clock_timestamp()
+) with (fillfactor = 50);
+comment on table lapse.memory is 'How often an executor has written down, outside of the database too, that it is this one. Written by remember, with audit: off.';
+comment on column lapse.memory.memory is 'Names the executor''s file.';
+comment on column lapse.memory.beats is 'How often; a database that has fewer than the file is an older copy.';
+comment on column lapse.memory.at is 'When last.';
+
+-- remember is durable here when it returns, whatever synchronous_commit says: the file must not be ahead of the database. An executor
+-- without a lasting folder begins a memory with each start, so that the newest hundred stay.
+create function lapse.remember(memory uuid) returns bigint
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp
+as $lapse$
+#variable_conflict use_column
+declare
+  n bigint;
+begin
+  if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
+    raise exception 'only a member of % may say so', {{.ExecutorText}} using errcode = 'insufficient_privilege';
+  end if;
+  perform set_config('synchronous_commit', 'local', true);
+  insert into lapse.memory as m (memory) values (remember.memory)
+  on conflict (memory) do update set beats = m.beats + 1, at = clock_timestamp()
+  returning m.beats into n;
+  if n = 1 then
+    delete from lapse.memory m
+     where m.memory not in (select o.memory from lapse.memory o order by o.memory <> remember.memory, o.at desc limit 100);
+  end if;
+  return n;
+end
+$lapse$;
+comment on function lapse.remember is 'Counts one more beat of an executor''s memory. For the executor.';
+
 -- lease is described in 0004_1_slices.sql. Of shards that are equally free, each holder begins at a place of its own, so that two executors
 -- that begin at once do not go for the same ones: by the hash of holder and shard.
 drop function lapse.lease(uuid, text);
@@ -436,8 +474,8 @@ comment on function lapse.advance_arming is 'Arms an arming policy once the audi
 
 revoke all on function
   lapse.remove_shards(bigint[]), lapse.statistics(uuid), lapse.close_run(uuid, bigint, bigint, bigint, timestamptz), lapse.rest_run(uuid, text),
-  lapse.note_due(uuid, bigint), lapse.end_run(uuid, text), lapse.report(text, int[], text[], text[], timestamptz[], text[]), lapse.lease(uuid, text), lapse.advance_arming(int) from public;
+  lapse.note_due(uuid, bigint), lapse.end_run(uuid, text), lapse.report(text, int[], text[], text[], timestamptz[], text[]), lapse.remember(uuid), lapse.lease(uuid, text), lapse.advance_arming(int) from public;
 grant execute on function
   lapse.statistics(uuid), lapse.close_run(uuid, bigint, bigint, bigint, timestamptz), lapse.rest_run(uuid, text),
-  lapse.note_due(uuid, bigint), lapse.end_run(uuid, text), lapse.report(text, int[], text[], text[], timestamptz[], text[]), lapse.lease(uuid, text), lapse.advance_arming(int) to {{.Executor}};
-grant select on lapse.worker to {{.Executor}};
+  lapse.note_due(uuid, bigint), lapse.end_run(uuid, text), lapse.report(text, int[], text[], text[], timestamptz[], text[]), lapse.remember(uuid), lapse.lease(uuid, text), lapse.advance_arming(int) to {{.Executor}};
+grant select on lapse.worker, lapse.memory to {{.Executor}};
