@@ -19,6 +19,13 @@ type order struct {
 
 	mu     sync.Mutex
 	breaks int
+	read   map[place]int64 // the offset of the last record
+}
+
+// place is a partition.
+type place struct {
+	topic     string
+	partition int32
 }
 
 // shownBreaks is how many are named.
@@ -30,6 +37,9 @@ type source struct{ system, database string }
 // follows checks a record against those before it in its partition; last is where the newest of each database stands.
 // Fences, and what Lapse has not written, have no place in the order.
 func (o *order) follows(last map[source]replication.Position, topic string, partition int32, r *schemas.Record, offset int64) {
+	if from := o.offsets(place{topic, partition}, offset); from < offset {
+		o.broken("%s/%d: there are no records at the offsets %d to %d", topic, partition, from, offset-1)
+	}
 	if r.IsFence() {
 		return
 	}
@@ -50,6 +60,22 @@ func (o *order) follows(last map[source]replication.Position, topic string, part
 	default:
 		o.broken("%s/%d: the event at offset %d stands behind one that is later in the database's history", topic, partition, offset)
 	}
+}
+
+// offsets is where a record should be: Lapse's own leave no offset out. Brokers do that have lost a file in the middle of a partition,
+// compaction, and the end of somebody's transaction.
+func (o *order) offsets(at place, offset int64) (expected int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	before, known := o.read[at]
+	if o.read == nil {
+		o.read = map[place]int64{}
+	}
+	o.read[at] = offset
+	if !known {
+		return offset
+	}
+	return before + 1
 }
 
 // once is told of an event that was read in another partition too. Only what concerns no single row may be.
@@ -81,8 +107,8 @@ func (o *order) verdict() error {
 		return nil
 	}
 	if o.err != nil {
-		_, _ = fmt.Fprintf(o.err, "the order that the topics promise is broken in %s: somebody else has written into them; find out "+
-			"who may (ACL: WRITE), and trust the log rather than these events\n", counted(uint64(o.breaks), "place"))
+		_, _ = fmt.Fprintf(o.err, "the order that the topics promise is broken in %s: somebody else has written into them, or the brokers "+
+			"have lost something; find out who may write (ACL: WRITE), and trust the log rather than these events\n", counted(uint64(o.breaks), "place"))
 	}
 	return errNeedsPerson
 }

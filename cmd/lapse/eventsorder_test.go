@@ -123,3 +123,17 @@ func TestOfManyBreaksOfTheOrderAFewAreNamed(t *testing.T) {
 		t.Errorf("%v:\n%s", err, said.String())
 	}
 }
+
+// A broker that lost a segment in the middle of a partition says nothing: 18 of 330 events were missing and exit was 0.
+func TestTheConsumerMissesOffsets(t *testing.T) {
+	var said strings.Builder
+	o, last := &order{err: &said}, map[source]replication.Position{}
+	for n, offset := range []int64{5, 6, 9, 10} {
+		o.follows(last, "topic", 0, placed("delete", "1", 1, 10+n, 0), offset)
+		o.follows(last, "topic", 1, placed("fence", "1", 1, 10+n, 0), int64(n))
+	}
+	want := "topic/0: there are no records at the offsets 7 to 8\n"
+	if err := o.verdict(); !errors.Is(err, errNeedsPerson) || !strings.HasPrefix(said.String(), want) || o.breaks != 1 {
+		t.Errorf("verdict %v, %d breaks:\n%s", err, o.breaks, said.String())
+	}
+}
