@@ -11,6 +11,9 @@ import (
 
 	"lapse/audit"
 	lapsekafka "lapse/audit/kafka"
+	"lapse/internal/kafkaserver"
+	"lapse/internal/kafkatest"
+	"lapse/internal/pgtest"
 )
 
 // settingsOf is what a topic is set to, the broker's defaults included.
@@ -42,6 +45,23 @@ func TestTheLogIsMadeToBeKeptForEver(t *testing.T) {
 		}
 		if user := r.settingsOf(t, r.settings.User); user["retention.ms"] == "-1" {
 			t.Error("how long events are kept is not for the audit to say")
+		}
+	})
+}
+
+// Brokers may stamp records with the time of their arrival by default: lapse events --since would go by that.
+func TestTopicsAreMadeFitWhateverTheBrokersDefaultsAre(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
+		r := newRig(t, db, kafkatest.Solo(t, kafkaserver.Options{Settings: map[string]string{
+			"log.message.timestamp.type": "LogAppendTime", "log.cleanup.policy": "compact",
+		}}))
+		r.once(t)
+		for _, topic := range []string{r.settings.System, r.settings.User, r.settings.Log} {
+			got := r.settingsOf(t, topic)
+			if got["message.timestamp.type"] != "CreateTime" || got["cleanup.policy"] != "delete" {
+				t.Errorf("%s has message.timestamp.type=%s, cleanup.policy=%s", topic, got["message.timestamp.type"], got["cleanup.policy"])
+			}
 		}
 	})
 }

@@ -83,7 +83,9 @@ func (s *session) publisherConfig(checked *topicState) kafka.Config {
 	for _, t := range append(checked.events(), s.route.Log) {
 		topic := kafka.Topic{
 			Name: t.Name, Partitions: int(t.All()), Replication: a.config.Replication, Create: a.config.Create,
-			Safe: a.config.Safe, Largest: largestEvent, Configs: map[string]string{},
+			Safe: a.config.Safe, Largest: largestEvent,
+			// Whatever the brokers' defaults are: a compacted topic is refused, and a record's time is the commit's.
+			Configs: map[string]string{"cleanup.policy": "delete", "message.timestamp.type": "CreateTime"},
 		}
 		if topic.Replication >= 3 {
 			topic.Configs["min.insync.replicas"] = "2" // an acknowledged record outlives any one broker
@@ -93,7 +95,7 @@ func (s *session) publisherConfig(checked *topicState) kafka.Config {
 		}
 		if t == s.route.Log {
 			topic.Forever, topic.Largest = true, largestRecord
-			topic.Configs["cleanup.policy"], topic.Configs["retention.ms"], topic.Configs["retention.bytes"] = "delete", "-1", "-1"
+			topic.Configs["retention.ms"], topic.Configs["retention.bytes"] = "-1", "-1"
 		}
 		cfg.Topics = append(cfg.Topics, topic)
 	}

@@ -18,6 +18,7 @@ const (
 	settingBytes   = "retention.bytes"
 	settingBatch   = "max.message.bytes"
 	settingInsync  = "min.insync.replicas"
+	settingStamp   = "message.timestamp.type"
 )
 
 // A RetentionError says that a topic loses records that it must keep: a topic of events is compacted, or a topic that must
@@ -141,7 +142,7 @@ func (c *Client) settings(ctx context.Context, topic string) (map[string]string,
 			Resources: []kafkago.DescribeConfigRequestResource{{
 				ResourceType: kafkago.ResourceTypeTopic,
 				ResourceName: topic,
-				ConfigNames:  []string{settingCleanup, settingTime, settingBytes, settingBatch, settingInsync},
+				ConfigNames:  []string{settingCleanup, settingTime, settingBytes, settingBatch, settingInsync, settingStamp},
 			}},
 		})
 		if err != nil {

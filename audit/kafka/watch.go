@@ -141,6 +141,11 @@ func (p *Publisher) warn(t *Topic, seen topicState) {
 		lasting = append(lasting, fmt.Sprintf("the settings of topic %q cannot be read, so nobody has checked that it keeps its "+
 			"records for ever: grant this login DESCRIBE_CONFIGS on it", t.Name))
 	}
+	if stamp := seen.settings[settingStamp]; stamp == "LogAppendTime" {
+		lasting = append(lasting, fmt.Sprintf("topic %q has %s=%s: whoever asks for the events of a time, as lapse events --since does, gets those that "+
+			"were published then, not those that were committed: run %s", t.Name, settingStamp, stamp,
+			alter(p.client.kafka.Addr.String(), t.Name, settingStamp+"=CreateTime")))
+	}
 	if small := p.client.sizeWarning(t, seen.settings); small != "" {
 		lasting = append(lasting, small)
 	}

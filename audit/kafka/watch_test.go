@@ -161,3 +161,14 @@ func TestATopicThatIsKeptForEverAndLosesItsBeginningEndsThePublisher(t *testing.
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestATopicThatStampsRecordsItselfIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	broker, topic := kafkatest.Broker(t), kafkatest.Name()
+	if err := broker.CreateTopic(t.Context(), topic, 1, map[string]string{"message.timestamp.type": "LogAppendTime"}); err != nil {
+		t.Fatal(err)
+	}
+	if w := open(t, config(broker, topic)).Warnings(); len(w) != 1 || !strings.Contains(w[0], "message.timestamp.type=CreateTime") {
+		t.Errorf("warnings: %q", w)
+	}
+}
