@@ -185,6 +185,32 @@ func TestWithTheAuditOffAnOlderCopyInPlaceAsks(t *testing.T) {
 }
 
 // A look is believed for a second. A server that comes back within it is looked at all the same.
+func TestALookIsNotBelievedOfAServerThatCameBack(t *testing.T) {
+	t.Parallel()
+	pgtest.OnSolo(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
+		r := withMemory(t, db)
+		old := r.Snapshot(t, pgserver.Frozen)
+		r.goes(t, "after the copy")
+		e := r.executor(t)
+		w := e.newWorker(0, newScheduler(endless{e}, e.memory, e.now))
+		defer w.close()
+		now := e.now()
+		ask := func(want guard.Reason) {
+			t.Helper()
+			w.close()
+			if err := w.connect(t.Context(), forever); err != nil {
+				t.Fatal(err)
+			}
+			if a, err := w.guards.ask(t.Context(), w.session.control, nil, now); err != nil || a.Reason != want {
+				t.Errorf("the guards say %+v (%v), want %q", a, err, want)
+			}
+		}
+		ask("")
+		r.Restore(t, old)
+		ask(guard.HistoryChanged)
+	})
+}
+
 func TestARunningExecutorAsksWhereACopyIsPutBelowIt(t *testing.T) {
 	t.Parallel()
 	pgtest.OnSolo(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
