@@ -32,6 +32,7 @@ func (m *policyMemory) begin(run uuid.UUID, now time.Time) (other bool, former *
 	m.spoken, m.logged, m.expected = 0, time.Time{}, 0
 	clear(m.searches)
 	clear(m.locks)
+	clear(m.waits)
 	clear(m.causes)
 	return true, former
 }

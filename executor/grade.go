@@ -55,6 +55,7 @@ type circumstances struct {
 	stepOver bool // and it was to step over one that resists: what failed lies outside of the deletion
 	trusted  bool // the policy trusts triggers, whose errors may be any
 	locks    int  // batches on this shard, one after the other, that did not get a lock
+	whole    bool // and somebody has all of the leaf locked, so that it is no single row's
 	lost     bool // the connection is closed
 	own      bool // it comes from a call for one policy, so that what nobody foresaw concerns that policy alone
 }
@@ -79,6 +80,9 @@ func grade(err error, c circumstances) Grade {
 	var server *pgconn.PgError
 	if errors.As(err, &server) {
 		if server.Code == schemas.SQLStateLockNotAvailable && c.locks >= lockTries {
+			if c.whole {
+				return PutAside
+			}
 			return resisting(c)
 		}
 		g := gradeOfState(server.Code, c)
@@ -94,8 +98,8 @@ func grade(err error, c circumstances) Grade {
 	return StopProcess
 }
 
-// lockTries is how often a shard is tried that somebody has locked, with pauses, before the row that is in the way is looked for
-// by halving.
+// lockTries is how often a shard is tried that somebody has locked, with pauses, before it is put aside or, where not all of it is locked,
+// the row that is in the way is looked for by halving.
 const lockTries = 5
 
 func gradeOfState(state string, c circumstances) Grade {

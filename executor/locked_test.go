@@ -2,9 +2,12 @@ package executor
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -94,7 +97,57 @@ func TestLocksThatWereMetAreForgottenWithTheirRun(t *testing.T) {
 	}
 }
 
-// A shard that somebody has locked waits, and the others go first: the policy pauses only where the next one is locked too.
+// Each shard is tried once before the policy pauses because of those that are locked, however many they are, and a worker that meets only these
+// leaves the others at work.
+func TestManyLockedPartitionsHoldUpNoOther(t *testing.T) {
+	t.Parallel()
+	const all, locked = 24, 21
+	db := pgtest.New(t, pgtest.Newest(t))
+	owned(t, db, "create table visits (part int, id bigint, at timestamptz, primary key (part, id)) partition by list (part)", "create index on visits (at, part, id)",
+		fmt.Sprintf("do $$begin for i in 1 .. %d loop execute format('create table visits_%%s partition of visits for values in (%%s)', i, i); end loop; end$$", all),
+		fmt.Sprintf("insert into visits select p, g, now() - interval '40 days' from generate_series(1, %d) p, generate_series(1, 20) g", all), "analyze visits")
+	arm(t, db, policies(policy("p", "public.visits")))
+	holder, statements := db.Connect(t), "begin"
+	for i := range locked {
+		statements += fmt.Sprintf("; lock table visits_%d in share mode", i+1)
+	}
+	if _, err := holder.Exec(t.Context(), statements); err != nil {
+		t.Fatal(err)
+	}
+	paused := &firstPause{left: -1, count: func() int {
+		return one[int](t, db, fmt.Sprintf("select count(*) from visits where part > %d", locked))
+	}}
+	s, err := newExecutor(t, db, func(c *Config) { c.Logger = slog.New(paused) }).Once(t.Context(), []schemas.PolicyName{"p"})
+	if p := only(t, s); err != nil || p.Deleted != 20*(all-locked) || !p.LeftBehind {
+		t.Errorf("with %d of %d partitions locked: %+v, %v", locked, all, p, err)
+	}
+	if paused.left > 0 {
+		t.Errorf("%d free rows were left when the policy paused", paused.left)
+	}
+	t.Logf("in %.1f s", only(t, s).Whole.Seconds)
+}
+
+// firstPause counts what is left when a policy pauses first because of a lock.
+type firstPause struct {
+	count func() int
+	mu    sync.Mutex
+	left  int
+}
+
+func (*firstPause) Enabled(context.Context, slog.Level) bool { return true }
+func (f *firstPause) WithAttrs([]slog.Attr) slog.Handler     { return f }
+func (f *firstPause) WithGroup(string) slog.Handler          { return f }
+
+func (f *firstPause) Handle(_ context.Context, r slog.Record) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.left < 0 && r.Message == "the batch is tried again" {
+		f.left = f.count()
+	}
+	return nil
+}
+
+// A shard that somebody has locked waits, and the others go first: the policy pauses where it comes again.
 func TestALockedPartitionHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t, pgtest.Newest(t))
@@ -111,7 +164,7 @@ func TestALockedPartitionHoldsUpNoOther(t *testing.T) {
 	_, _, met := w.deleteBatch(t.Context(), w.a, testKey, o)
 	failed := func(want turnEnd) {
 		t.Helper()
-		if end, err := by.failed(t.Context(), &turn{policy: w.policy, memory: m}, w.a, o, met); end != want || err != nil {
+		if end, err := by.failed(t.Context(), &turn{policy: w.policy, memory: m, workers: 1}, w.a, o, met); end != want || err != nil {
 			t.Errorf("got %v, %v, want %v", end, err, want)
 		}
 	}
@@ -120,7 +173,6 @@ func TestALockedPartitionHoldsUpNoOther(t *testing.T) {
 	if by := m.lockedBy(); by.process != int32(holder.PgConn().PID()) { // #nosec G115 -- a process id
 		t.Errorf("the partition is locked by %+v, want process %d", by, holder.PgConn().PID())
 	}
-	m.through(w.policy, w.a.shard, o, &result{}, time.Second)
 	failed(turnShardOver)
 	if _, err := holder.Exec(t.Context(), "rollback; begin; lock table visits_1 in share mode"); err != nil {
 		t.Fatal(err)

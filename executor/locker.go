@@ -8,17 +8,27 @@ import (
 
 // locker is who has something of a policy's locked, as far as this login may see it.
 type locker struct {
-	process     int32
+	process     int32 // preparedTransaction: none, but a transaction that was prepared
 	application string
 	since       *time.Time // its transaction; nil where the login lacks pg_read_all_stats
 }
 
+// preparedTransaction is in the place of a process.
+const preparedTransaction = -1
+
 // String is for a person; "" where nobody is known.
 func (l *locker) String() string {
-	if l.process == 0 {
-		return ""
-	}
 	text := fmt.Sprintf("process %d", l.process)
+	switch l.process {
+	case 0:
+		return ""
+	case preparedTransaction:
+		text = "a prepared transaction, which pg_prepared_xacts names,"
+		if l.since != nil {
+			text += " prepared at " + l.since.UTC().Format(time.RFC3339) + ","
+		}
+		return text + " has locked what is due"
+	}
 	if l.application != "" {
 		text += fmt.Sprintf(" (%q)", l.application)
 	}
@@ -29,35 +39,42 @@ func (l *locker) String() string {
 }
 
 const (
-	lockerColumns = `select a.pid, left(coalesce(a.application_name, ''), 63), a.xact_start from pg_stat_activity a where a.pid = `
-	// tableLocker finds who has a lock on a relation that keeps writers out.
-	tableLocker = `(select l.pid from pg_locks l
-		where l.locktype = 'relation' and l.relation = $1::oid and l.database = (select d.oid from pg_database d where d.datname = current_database())
-		  and l.mode in ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock') and l.pid <> pg_backend_pid()
-		order by l.granted desc, l.pid limit 1)`
+	// rowLocker finds a process.
+	rowLocker = `select a.pid, left(coalesce(a.application_name, ''), 63), a.xact_start from pg_stat_activity a where a.pid = $1`
+	// tableLocker finds who has a lock on a relation that keeps writers out, or waits for one: a session, or a prepared transaction, which
+	// has no process.
+	tableLocker = `
+		select coalesce(l.pid, -1), left(coalesce(a.application_name, ''), 63), coalesce(a.xact_start, x.prepared)
+		  from pg_locks l
+		  left join pg_stat_activity a on a.pid = l.pid
+		  left join pg_prepared_xacts x on l.pid is null and l.virtualtransaction = '-1/' || x.transaction
+		 where l.locktype = 'relation' and l.relation = $1::oid and l.database = (select d.oid from pg_database d where d.datname = current_database())
+		   and l.mode in ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock') and l.pid is distinct from pg_backend_pid()
+		 order by l.granted desc, l.pid limit 1`
 )
 
 // rowsLocked takes down which process has rows locked that a batch left.
 func (w *worker) rowsLocked(ctx context.Context, m *policyMemory, process int32) {
 	if m.lockedBy().process != process {
-		w.findLocker(ctx, m, lockerColumns+"$1", process)
+		w.findLocker(ctx, m, rowLocker, process)
 	}
 }
 
-// tableLocked takes down which process has a relation locked, if one has.
-func (w *worker) tableLocked(ctx context.Context, m *policyMemory, relation uint32) {
-	w.findLocker(ctx, m, lockerColumns+tableLocker, relation)
+// tableLocked reports whether somebody has all of a relation locked, or waits for that, and takes down who.
+func (w *worker) tableLocked(ctx context.Context, m *policyMemory, relation uint32) bool {
+	return w.findLocker(ctx, m, tableLocker, relation)
 }
 
-// findLocker asks. Nothing depends on it: where nobody is found, what was known stays.
-func (w *worker) findLocker(ctx context.Context, m *policyMemory, query string, what any) {
+// findLocker asks, and reports whether there is one. What was known stays where there is none.
+func (w *worker) findLocker(ctx context.Context, m *policyMemory, query string, what any) bool {
 	var l locker
 	if err := w.session.control.QueryRow(ctx, query, what).Scan(&l.process, &l.application, &l.since); err != nil {
-		return // it has ended meanwhile
+		return false // it has ended meanwhile
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.locker = l
+	return true
 }
 
 // lockedBy is who had something locked when this process last met a lock in this run.

@@ -44,7 +44,7 @@ type policyMemory struct {
 	searches  map[int64]*search    // by shard, where a row that resists is looked for
 	causes    map[ServerError]bool // why rows of this run were entered in the quarantine
 	shapes    shapes
-	waits     bool            // a shard waits for a lock, and no batch was durable since
+	waits     map[int64]bool  // shards that a lock kept a batch from, since the policy last paused for one
 	locker    locker          // who had something locked, and no run has ended since without
 	lockMet   bool            // somebody's lock was in the way, and no run has ended since without
 	heaps     map[uint32]bool // leaves whose batches go through their files
@@ -200,7 +200,6 @@ func (m *policyMemory) through(p *planner.InForce, shard int64, o order, done *r
 	defer m.mu.Unlock()
 	m.backoff.Reset()
 	m.gone = 0
-	m.waits = false
 	m.shapes.through(shard, o.careful)
 	if searched {
 		return
@@ -266,13 +265,19 @@ func (m *policyMemory) throttle(reason string) {
 }
 
 // othersFirst takes down that a shard could not be worked on because of a lock, and reports whether others are to be tried before the policy
-// pauses: a shard that was given back is the last to be given out again. Where the next one is locked too, the policy pauses.
-func (m *policyMemory) othersFirst() bool {
+// pauses. A shard that was given back is the last to be given out again: one that comes a second time says that all were tried.
+func (m *policyMemory) othersFirst(shard int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	before := m.waits
-	m.waits = true
-	return !before
+	if m.waits[shard] {
+		m.waits = nil
+		return false
+	}
+	if m.waits == nil {
+		m.waits = map[int64]bool{}
+	}
+	m.waits[shard] = true
+	return true
 }
 
 // inTheWay takes down that somebody's lock is in the way, and says how loud that is: a person is told once, until it is not.

@@ -170,10 +170,6 @@ func (w *worker) batch(ctx context.Context, t *turn, a *assignment, limit int, u
 		return w.unanswered(ctx, t, &done, unknown)
 	}
 	w.giveRowsBack(ctx, t, a.lease, limit-int(done.deleted))
-	if err != nil && m.blocked(a.shard, o, err) {
-		w.metrics.failed(p, Retry.String())
-		return result{}, turnGoesOn, nil
-	}
 	if err != nil {
 		end, err := w.failed(ctx, t, a, o, err)
 		return result{}, end, err

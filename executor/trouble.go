@@ -11,15 +11,18 @@ import (
 	"lapse/schemas"
 )
 
-// failed does what the grade of a batch's error asks for.
+// failed does what a batch's error asks for: at once a careful one, or what its grade says. Of a leaf that is locked as a whole no careful
+// batch gets a row either, and no row is to be looked for.
 func (w *worker) failed(ctx context.Context, t *turn, a *assignment, o order, err error) (turnEnd, error) {
+	whole := schemas.StateOf(err) == schemas.SQLStateLockNotAvailable && !w.session.mute() && w.tableLocked(ctx, t.memory, a.leaf)
+	if !whole && t.memory.blocked(a.shard, o, err) {
+		w.metrics.failed(t.policy, Retry.String())
+		return turnGoesOn, nil
+	}
 	decision := grade(err, circumstances{
-		limit: o.limit, stepOver: o.stepOver, trusted: a.trusted, lost: w.session.lost(), own: true, locks: t.memory.locked(a.shard, err),
+		limit: o.limit, stepOver: o.stepOver, trusted: a.trusted, lost: w.session.lost(), own: true, locks: t.memory.locked(a.shard, err), whole: whole,
 	})
 	w.metrics.failed(t.policy, decision.String())
-	if schemas.StateOf(err) == schemas.SQLStateLockNotAvailable && !w.session.mute() {
-		w.tableLocked(ctx, t.memory, a.leaf)
-	}
 	switch decision {
 	case Halve, StepOver:
 		if schemas.StateOf(err) == schemas.SQLStateQueryCanceled {
@@ -31,9 +34,15 @@ func (w *worker) failed(ctx context.Context, t *turn, a *assignment, o order, er
 	case PutAside:
 		return w.putAside(ctx, t, a, err)
 	case Retry:
-		if schemas.StateOf(err) == schemas.SQLStateLockNotAvailable && t.memory.othersFirst() {
+		if schemas.StateOf(err) != schemas.SQLStateLockNotAvailable {
+			break
+		}
+		if t.memory.othersFirst(a.shard) {
 			w.log.Log(ctx, t.memory.inTheWay(), "somebody holds a lock; other shards go first", "policy", t.policy.Name, "relation", a.leaf)
 			return turnShardOver, nil
+		}
+		if !t.alone() { // what is left for this worker is locked, and the others are not held up by that
+			return turnLeft, nil
 		}
 	}
 	return w.trouble(t, err, o.limit)
