@@ -211,7 +211,27 @@ var ddlCases = map[string]ddlCase{
 			"create function {}_f() returns trigger language plpgsql as $f$ begin delete from public.{}_n where id = old.id; return old; end $f$",
 			"create trigger t after delete on {} for each row execute function {}_f()",
 		},
-		more: []string{"triggers: trusted"}, holds: []planner.HoldRequest{byKeys("public.{}_n", "3")}, left: "{}_n", want: tenIDs, stops: "trusts deletes rows of public.{}_n, which hold",
+		more: []string{"triggers: trusted"}, holds: []planner.HoldRequest{byKeys("public.{}_n", "3")}, left: "{}_n", want: tenIDs, stops: "rows of public.{}_n were deleted beside those",
+	},
+	"a trusted trigger deletes other children": {
+		before: []string{
+			childOf("on delete cascade"), "insert into {} (id, at) values (12, now()); insert into {}_c (id, up, s) values (12, 12, 'held')",
+			"create function {}_f() returns trigger language plpgsql as $f$ begin delete from public.{}_c where s = 'held'; return old; end $f$",
+			"create trigger t after delete on {} for each row execute function {}_f()",
+		},
+		more: []string{"triggers: trusted"}, holds: []planner.HoldRequest{byWhere("public.{}_c", "s = 'held'")}, left: "{}_c where id = 12", want: "12", stops: "rows of public.{}_c were deleted beside those",
+	},
+	"a trusted trigger leaves held tables alone": {
+		before: []string{
+			childOf("on delete cascade"), "create table {}_n (id bigint primary key); grant all on {}_n to public",
+			"create function {}_f() returns trigger language plpgsql as $f$ begin insert into public.{}_n values (old.id); return old; end $f$",
+			"create trigger t after delete on {} for each row execute function {}_f()",
+		},
+		more: []string{"triggers: trusted"}, holds: []planner.HoldRequest{byKeys("public.{}_n", "3"), byKeys("public.{}_c", "4")}, want: "4",
+	},
+	"set null in the table itself": {
+		before: []string{"alter table {} add up bigint references {} on delete set null; update {} set up = 3 where id = 7; update {} set up = 4 where id = 8; create index on {} (up)"},
+		holds:  []planner.HoldRequest{{Table: "public.{}", Columns: []string{"up"}, Keys: [][]string{{"3"}}}}, want: "3 7",
 	},
 	"row security hides held children": {
 		before: []string{childOf("on delete cascade")}, holds: []planner.HoldRequest{byKeys("public.{}_c", "3")},

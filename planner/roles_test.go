@@ -38,7 +38,7 @@ func TestADeleterMayCallTheFixedFunctionsAndNothingElse(t *testing.T) {
 		const own = "delete_1_1(claim lapse.claim, mac bytea, work lapse.work), due_1_1(at_cutoff timestamp with time zone, quiet bigint[]), "
 		const want = own +
 			"enter(claim lapse.claim, work lapse.work, policy integer, version integer, largest integer, proof bytea), inspect(policy integer, version integer), cascade_statement(root oid, due text), held_keys(hold integer, proof bytea), resting_keys(policy integer, version integer, leaf oid, at timestamp with time zone, proof bytea), held_rows(policy integer, version integer, proof bytea), " +
-			"leave(claim lapse.claim, work lapse.work, picked bigint, deleted bigint, before bigint[], last text[], ended boolean, left_behind boolean), " +
+			"leave(claim lapse.claim, work lapse.work, picked bigint, deleted bigint, before bigint[], last text[], ended boolean, left_behind boolean, locked oid[]), " +
 			"caller: select, candidates(policy integer, version integer, ordered_by name, upto timestamp without time zone, settled timestamp without time zone, quiet bigint[]), inspect_leaf(policy integer, version integer, leaf oid, name text, checks boolean, proof bytea, OUT spared text, OUT kept boolean, OUT low timestamp with time zone, OUT low_until timestamp with time zone), clear(claim lapse.claim, work lapse.work), " +
 			"look(claim lapse.claim, work lapse.work, leaf text, OUT spared text, OUT ways jsonb, OUT answers text), pin(), record(claim lapse.claim, mac bytea, work lapse.work), " +
 			"readable(relation oid), locker(relation oid, rows_at tid[]), lock_along(leaf oid, rows_at tid[], ways jsonb), rest(claim lapse.claim, work lapse.work, keys text[], by oid[]), " +

@@ -112,7 +112,7 @@ func DeleterFunctions() []string {
 		"lapse.held_keys(int, bytea)", "lapse.held_rows(int, int, bytea)", "lapse.resting_keys(int, int, oid, timestamptz, bytea)",
 		"lapse.enter(lapse.claim, lapse.work, int, int, int, bytea)", "lapse.look(lapse.claim, lapse.work, text)",
 		"lapse.record(lapse.claim, bytea, lapse.work)", "lapse.resist(lapse.claim, lapse.work, text[], text, text, text, text, text, text)",
-		"lapse.leave(lapse.claim, lapse.work, bigint, bigint, bigint[], text[], boolean, boolean)", "lapse.clear(lapse.claim, lapse.work)", "lapse.inspect(int, int)",
+		"lapse.leave(lapse.claim, lapse.work, bigint, bigint, bigint[], text[], boolean, boolean, oid[])", "lapse.clear(lapse.claim, lapse.work)", "lapse.inspect(int, int)",
 		"lapse.pin()", "lapse.cascade_statement(oid, text)", "lapse.part(lapse.claim, lapse.work, name)", "lapse.awaited(oid)",
 		"lapse.record_drop(lapse.claim, bytea, lapse.work, bigint, timestamptz, timestamptz)", "lapse.leave_drop(lapse.claim, lapse.work, text)",
 		"lapse.readable(oid)", "lapse.locker(oid, tid[])", "lapse.lock_along(oid, tid[], jsonb)",

@@ -243,7 +243,7 @@ select t.ctid as at
     ended := false;
   end if;
   outcome := lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
-    more or shape = 'heap' and counted > gone);
+    more or shape = 'heap' and counted > gone, along.locked);
   outcome.locker := locker;
   outcome.rested := rested;
   if outcome.finished then

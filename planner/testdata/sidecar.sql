@@ -199,7 +199,7 @@ select t.ctid as at
     ended := false;
   end if;
   outcome := lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
-    more);
+    more, along.locked);
   outcome.locker := locker;
   outcome.rested := rested;
   return outcome;

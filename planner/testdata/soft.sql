@@ -183,7 +183,7 @@ select t.ctid as at
     perform lapse.pin();
   end if;
   outcome := lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
-    more or shape = 'heap' and counted > gone);
+    more or shape = 'heap' and counted > gone, null);
   outcome.locker := locker;
   return outcome;
 end

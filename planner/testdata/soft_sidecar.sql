@@ -135,7 +135,7 @@ select t.ctid as at
     perform lapse.pin();
   end if;
   outcome := lapse.leave(claim, work, greatest(counted, gone), gone, before, last, ended,
-    more);
+    more, null);
   outcome.locker := locker;
   return outcome;
 end

@@ -13,7 +13,7 @@ alter table lapse.shard add column in_heap boolean not null default false;
 -- What a pass says of the leaf when it is over: see 0006_4_low.sql.
 alter table lapse.shard add column full_at timestamptz, add column left_some boolean not null default false;
 -- What the batch in hand saw of the leaf and of what goes along: see look and leave.
-alter table lapse.shard add column seen bytea;
+alter table lapse.shard add column seen bytea check (octet_length(seen) = 32);
 comment on column lapse.shard.seen is 'Signature of what the last batch saw of the leaf and of what its deletion reaches.';
 
 -- A policy that sets a column once ("action: soft") and one that deletes may share a table: see 0006_7_soft.sql.
@@ -224,14 +224,14 @@ $lapse$;
 -- leave counts what went, writes the result and moves the shard on. picked rows were found and locked, deleted of them
 -- went; before is what record returned, null where nothing was picked; last is the place of the last row that the batch
 -- looked at, which need not be one that it picked, null for the start; ended says that no candidate lies behind it; left_behind that due
--- rows are left that somebody has locked.
+-- rows are left that somebody has locked; locked has the relation of each row that was locked to go along, null where none was.
 --
 -- The first pass is followed by a residual one from the start, for rows that were locked or moved while it went by, unless
 -- it picked nothing. What was left behind is kept from batch to batch of a pass, and begins anew with the next one.
 drop function lapse.leave(lapse.claim, lapse.work, bigint, bigint, bigint[], text[], boolean, boolean);
 create function lapse.leave(
   claim lapse.claim, work lapse.work, picked bigint, deleted bigint, before bigint[], last text[], ended boolean,
-  left_behind boolean
+  left_behind boolean, locked oid[]
 ) returns lapse.outcome
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -269,7 +269,7 @@ begin
     if shard.soft and lapse.removed(claim.target) is distinct from leave.before[2] then
       raise exception 'rows were deleted from relation % where a column is set', claim.target using errcode = 'LP008';
     end if;
-    strayed := lapse.strayed(claim, shard.policy_id, shard.version);
+    strayed := lapse.strayed(claim, shard.policy_id, shard.version, leave.before, leave.locked);
     if strayed is not null then
       raise exception '%', strayed using errcode = 'LP024';
     end if;

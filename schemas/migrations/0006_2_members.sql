@@ -311,33 +311,41 @@ as $lapse$
 $lapse$;
 comment on function lapse.changed_part is 'A relation that a hold was ever on, and that has other columns since; null for none.';
 
--- strayed says of which held table code that a policy trusts has deleted rows in this transaction; null for none. Nobody asked whether these
--- rows are held. What foreign keys reach was asked about.
-create function lapse.strayed(claim lapse.claim, policy int, version int) returns text
+-- strayed says of which held table rows were deleted in this transaction that nobody has asked about; null for none: those of a table that
+-- foreign keys reach where more went than the batch had locked, and those of others. Only code that the policy trusts can do that, or who
+-- inserts rows that refer to a locked one without the foreign key's check, as a subscription does.
+create function lapse.strayed(claim lapse.claim, policy int, version int, before bigint[], locked oid[]) returns text
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $lapse$
+declare
+  trusts boolean := exists (select from lapse.policy p where p.id = strayed.policy and p.version = strayed.version and p.trusted <> '[]');
 begin
-  if not exists (select from lapse.policy p where p.id = strayed.policy and p.version = strayed.version and p.trusted <> '[]') then
+  if not trusts and strayed.locked is null then
     return null;
   end if;
   return (
-    select format('a trigger or rule that policy %s trusts deletes rows of %I.%I, which hold %s is on: nobody can tell whether these are held. Have it leave that table alone, or release the hold',
-                  claim.policy, n.nspname, c.relname, e.hold)
-      from lapse.enforced_holds() e
+    select format('rows of %I.%I were deleted beside those that a batch of policy %s had asked about, and hold %s is on that table: nobody can tell whether these are held. '
+                  'Have triggers and rules that the policy trusts leave that table alone, or release the hold', n.nspname, c.relname, claim.policy, o.hold)
+      from (select unnest(claim.cascades)
+            union
+            select l.relation from lapse.enforced_holds() e cross join lateral lapse.leaves(e.table_oid) l where trusts
+            union
+            select r.relation from lapse.enforced_holds() e join lapse.hold_relation r on r.hold = e.hold and trusts) r(relation)
+      left join unnest(claim.target || claim.cascades) with ordinality t(oid, n) on t.oid = r.relation
      cross join lateral (
-       select l.relation from lapse.leaves(e.table_oid) l
-       union
-       select r.relation from lapse.hold_relation r where r.hold = e.hold) r
+       select o.hold
+         from lapse.holds_on(case when lapse.removed(r.relation) - coalesce(strayed.before[t.n], 0) > (select count(*) from unnest(strayed.locked) l(oid) where l.oid = r.relation)
+                                  then array[r.relation] end) o
+        limit 1) o
       join pg_class c on c.oid = r.relation
       join pg_namespace n on n.oid = c.relnamespace
-     where r.relation <> claim.target and r.relation <> all (claim.cascades) and lapse.removed(r.relation) > 0
-     order by e.hold, r.relation
+     where r.relation <> claim.target
      limit 1);
 end
 $lapse$;
-comment on function lapse.strayed is 'Of which held table code that a policy trusts has deleted rows in this transaction; null for none.';
+comment on function lapse.strayed is 'Of which held table rows were deleted in this transaction that nobody had asked about; null for none.';
 
-revoke all on function lapse.changed_part(int, oid[]), lapse.strayed(lapse.claim, int, int), lapse.overwrites(oid[]), lapse.holds_on(oid[]), lapse.follow_holds(), lapse.hold_faults(), lapse.hold_fault(text, int, text),
+revoke all on function lapse.changed_part(int, oid[]), lapse.strayed(lapse.claim, int, int, bigint[], oid[]), lapse.overwrites(oid[]), lapse.holds_on(oid[]), lapse.follow_holds(), lapse.hold_faults(), lapse.hold_fault(text, int, text),
   lapse.same_columns(oid, jsonb, boolean), lapse.meaning(oid, oid), lapse.made(oid, int2), lapse.with_meaning(oid, jsonb) from public;
 grant execute on function lapse.hold_faults() to {{.Executor}}, {{.Auditor}};

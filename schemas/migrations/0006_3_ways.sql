@@ -179,12 +179,13 @@ comment on function lapse.locker is 'The process that has locked one of some row
 
 -- What lock_along found of some rows of a leaf: those of which all that goes along is locked; those that something refers to which stays,
 -- each with the foreign key; and a process that has something of the others locked.
-create type lapse.along as (free tid[], referred tid[], keys oid[], locker int);
+create type lapse.along as (free tid[], referred tid[], keys oid[], locker int, locked oid[]);
 comment on type lapse.along is 'What a batch found along foreign keys.';
 comment on column lapse.along.free is 'Rows of which all that would go along is locked by the batch.';
 comment on column lapse.along.referred is 'Rows that something refers to which stays.';
 comment on column lapse.along.keys is 'The foreign key of each.';
 comment on column lapse.along.locker is 'A process that has something of the other rows locked.';
+comment on column lapse.along.locked is 'The relation of each row that goes along with a free one.';
 
 create function lapse.lock_along(leaf oid, rows_at tid[], ways jsonb) returns lapse.along
 language plpgsql
@@ -256,6 +257,7 @@ begin
     along.keys := keys;
     along.free := array(select unnest(along.free) except select unnest(along.referred));
   end if;
+  along.locked := array(select a.rel from (select distinct x.rel, x.at from unnest(all_seeds, all_rels, all_ats) x(seed, rel, at) where x.seed in (select unnest(along.free))) a);
   return along;
 end
 $lapse$;

@@ -4,7 +4,7 @@
 
 revoke all on function
   lapse.enter(lapse.claim, lapse.work, int, int, int, bytea), lapse.look(lapse.claim, lapse.work, text), lapse.record(lapse.claim, bytea, lapse.work),
-  lapse.leave(lapse.claim, lapse.work, bigint, bigint, bigint[], text[], boolean, boolean), lapse.held(int, int, oid), lapse.resting(int, int, oid),
+  lapse.leave(lapse.claim, lapse.work, bigint, bigint, bigint[], text[], boolean, boolean, oid[]), lapse.held(int, int, oid), lapse.resting(int, int, oid),
   lapse.open_run(int, int, uuid, oid[], timestamptz[], oid[], bigint), lapse.surroundings(oid[], boolean), lapse.intruders(oid[], boolean), lapse.signature(oid[], oid[], oid[], oid[], oid[]),
   lapse.familiar(int, int, oid), lapse.examine(int, int, oid), lapse.unpromised(int, int, oid), lapse.keep(int, int, oid), lapse.looked(int, int), lapse.measure(int),
   lapse.tree_signature(oid[]), lapse.tree_of(oid, name), lapse.candidates(int, int, name, timestamp, timestamp, bigint[]), lapse.inspect_leaf(int, int, oid, text, boolean, bytea), lapse.acquaint(int, int, oid[], name), lapse.few_leaves() from public;
@@ -20,7 +20,7 @@ begin
     execute format('grant execute on function lapse.enter(lapse.claim, lapse.work, int, int, int, bytea), lapse.look(lapse.claim, lapse.work, text),
                     lapse.record(lapse.claim, bytea, lapse.work), lapse.candidates(int, int, name, timestamp, timestamp, bigint[]), lapse.inspect_leaf(int, int, oid, text, boolean, bytea),
                     lapse.resist(lapse.claim, lapse.work, text[], text, text, text, text, text, text), lapse.resting_keys(int, int, oid, timestamptz, bytea),
-                    lapse.leave(lapse.claim, lapse.work, bigint, bigint, bigint[], text[], boolean, boolean),
+                    lapse.leave(lapse.claim, lapse.work, bigint, bigint, bigint[], text[], boolean, boolean, oid[]),
                     lapse.clear(lapse.claim, lapse.work) to %I', deleter);
   end loop;
 end
