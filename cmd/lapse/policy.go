@@ -12,8 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
-	"lapse/executor/guard"
-	"lapse/executor/state"
+	"lapse/internal/config"
 	"lapse/internal/setup"
 	"lapse/planner"
 	"lapse/schemas"
@@ -208,15 +207,11 @@ func (a *app) listPolicies(ctx context.Context) (*policyList, error) {
 		return nil, err
 	}
 	defer closeConn(owner.Conn)
-	memory, err := a.memory(settings)
-	if err != nil {
-		return nil, err
-	}
-	return readPolicies(ctx, owner.Conn, memory)
+	return a.readPolicies(ctx, owner.Conn, settings)
 }
 
-// readPolicies reads the catalog, and nothing of a user's tables. memory is what the executor remembers.
-func readPolicies(ctx context.Context, conn *pgx.Conn, memory *state.Folder) (*policyList, error) {
+// readPolicies reads the catalog, and nothing of a user's tables.
+func (a *app) readPolicies(ctx context.Context, conn *pgx.Conn, s *config.Settings) (*policyList, error) {
 	inForce, err := planner.LoadInForce(ctx, conn)
 	if err != nil {
 		return nil, err
@@ -231,12 +226,8 @@ func readPolicies(ctx context.Context, conn *pgx.Conn, memory *state.Folder) (*p
 	if l.halt, err = readHalt(ctx, conn); err != nil {
 		return nil, err
 	}
-	restored, err := guard.Restored(ctx, conn, memory)
-	if err != nil {
+	if l.restored, err = a.restored(ctx, conn, s); err != nil {
 		return nil, err
-	}
-	if restored != nil {
-		l.restored = restored.Error()
 	}
 	whole, err := stopped(ctx, conn, l.restored)
 	if err != nil {

@@ -121,6 +121,19 @@ func (a *app) memory(s *config.Settings) (*state.Folder, error) {
 	return memoryOf(s, executor), nil
 }
 
+// restored says why nothing is deleted in a database that nobody has accepted as it is; "" where somebody has.
+func (a *app) restored(ctx context.Context, conn *pgx.Conn, s *config.Settings) (string, error) {
+	memory, err := a.memory(s)
+	if err != nil {
+		return "", err
+	}
+	refusal, err := guard.Restored(ctx, conn, memory)
+	if err != nil || refusal == nil {
+		return "", err
+	}
+	return refusal.Error(), nil
+}
+
 // executorStop is more than the executor itself allows an open batch.
 const executorStop = 15 * time.Second
 

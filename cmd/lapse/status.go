@@ -123,11 +123,7 @@ func (a *app) readStatus(ctx context.Context) (*status, error) {
 		return nil, err
 	}
 	defer closeConn(owner.Conn)
-	memory, err := a.memory(settings)
-	if err != nil {
-		return nil, err
-	}
-	list, err := readPolicies(ctx, owner.Conn, memory)
+	list, err := a.readPolicies(ctx, owner.Conn, settings)
 	if err != nil {
 		return nil, err
 	}
