@@ -104,7 +104,7 @@ func (d *Draft) SurveyChange(ctx context.Context, ask Ask, c *Change) (next, for
 
 // NextRun is when a change's policy first runs once it is armed, from now on.
 func (c *Change) NextRun(now time.Time) (time.Time, error) {
-	return c.next.spec.schedule().Next(time.Time{}, now)
+	return c.next.spec.schedule(c.Policy).Next(time.Time{}, now)
 }
 
 func (d *Draft) version(ctx context.Context, ask Ask, v *version) (*Survey, error) {

@@ -88,7 +88,7 @@ func (p *InForce) Waiting() *InForce {
 	}
 	is := *p
 	is.Version, is.Definition, is.spec, is.held = p.HeldBack, p.held.definition, p.held.spec, nil
-	is.Schedule, is.Batch, is.Limits, is.Trusted = is.spec.schedule(), is.Definition.Batch, is.spec.Limits, is.spec.Triggers.Trusted
+	is.Schedule, is.Batch, is.Limits, is.Trusted = is.spec.schedule(is.Name), is.Definition.Batch, is.spec.Limits, is.spec.Triggers.Trusted
 	is.State, is.LastRun, is.Unfinished, is.Tripped, is.Accepted = schemas.Observing, nil, nil, nil, 0
 	return &is
 }
@@ -256,7 +256,7 @@ func (r *inForceRow) inForce() (InForce, error) {
 		return InForce{}, err
 	}
 	p := InForce{
-		ID: r.ID, Version: r.Version, Name: r.Name, State: r.State, Since: r.Since, Schedule: text.schedule(), Definition: definition,
+		ID: r.ID, Version: r.Version, Name: r.Name, State: r.State, Since: r.Since, Schedule: text.schedule(r.Name), Definition: definition,
 		TableOID: r.TableOID, TableName: r.TableName, HoldVersion: r.HoldVersion, Batch: definition.Batch, Limits: text.Limits,
 		LastPicked: r.LastPicked, CutShort: r.CutShort, HeldBack: r.HeldBack, LeftBehind: r.LeftBehind, Accepted: r.Accepted, Trusted: text.Triggers.Trusted, spec: text,
 	}

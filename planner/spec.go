@@ -146,8 +146,8 @@ func (s *storedPolicy) definition() (Definition, spec, error) {
 }
 
 // schedule says when the version runs.
-func (s *spec) schedule() schedule.Schedule {
-	when := schedule.Schedule{Daily: s.Daily, Cron: s.Cron, Window: s.Window}
+func (s *spec) schedule(of schemas.PolicyName) schedule.Schedule {
+	when := schedule.Schedule{Daily: s.Daily, Cron: s.Cron, Window: s.Window, Spread: schedule.SpreadOf(string(of))}
 	if s.Every != nil {
 		when.Every = *s.Every
 	}

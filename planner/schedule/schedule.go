@@ -1,6 +1,8 @@
 package schedule
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -17,6 +19,33 @@ type Schedule struct {
 	Daily  *Daily
 	Cron   *Cron
 	Window *Window // nil: always open
+	// Spread is a policy's own place in the period of Every: see staggered. 0: none.
+	Spread uint64
+}
+
+// SpreadOf is the place of a policy, by its name.
+func SpreadOf(name string) uint64 {
+	sum := sha256.Sum256([]byte(name))
+	return max(1, binary.BigEndian.Uint64(sum[:]))
+}
+
+// staggerShare is the part of a period by which a run may be sooner, so that policies that began together drift apart.
+const staggerShare = 10
+
+const longestStaggered = 366 * 24 * time.Hour
+
+// staggered is a run that Every says is due at next, sooner by a tenth of the period at most where that brings the policy nearer to its place
+// in the period. So policies that were applied together, or were all late after a restart, no longer begin together after ten periods
+// at most, and each has its runs at the same place of every period then. None is later for it. A period of months or years has no places.
+func (s Schedule) staggered(next time.Time) time.Time {
+	exact := s.Every.Exact()
+	if s.Spread == 0 || s.Every.Months != 0 || exact < staggerShare || exact > longestStaggered.Microseconds() {
+		return next
+	}
+	period := time.Duration(exact) * time.Microsecond
+	place := time.Duration(s.Spread % uint64(period))
+	past := (time.Duration(next.UnixNano())%period + period - place) % period
+	return next.Add(-min(past, period/staggerShare))
 }
 
 // Daily is a time of day in a zone.
@@ -87,7 +116,7 @@ func (s Schedule) next(last, since time.Time) (time.Time, error) {
 	case s.Daily == nil && s.Cron == nil && never:
 		return since, nil
 	case s.Daily == nil && s.Cron == nil:
-		return s.Every.After(last), nil
+		return s.staggered(s.Every.After(last)), nil
 	case never:
 		last = since
 	}
