@@ -307,7 +307,12 @@ as $lapse$
    cross join lateral (select r.columns from lapse.hold_relation r where r.hold = changed_part.hold and r.relation = l.relation order by r.id desc limit 1) r
     join pg_class c on c.oid = l.relation
     join pg_namespace n on n.oid = c.relnamespace
-   where not lapse.same_columns(l.relation, r.columns, true)
+   where exists (
+     select from jsonb_to_recordset(r.columns) w(name name, number int2, type text, made text)
+      where not exists (
+        select from pg_attribute a
+         where a.attrelid = l.relation and a.attnum = w.number and a.attname = w.name and not a.attisdropped and format_type(a.atttypid, null) = w.type
+           and case when a.attgenerated = '' then '' else lapse.made(a.attrelid, a.attnum) end = w.made))
 $lapse$;
 comment on function lapse.changed_part is 'A relation that a hold was ever on, and that has other columns since; null for none.';
 
@@ -319,28 +324,33 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 as $lapse$
 declare
+  more   oid[];
   trusts boolean := exists (select from lapse.policy p where p.id = strayed.policy and p.version = strayed.version and p.trusted <> '[]');
 begin
   if not trusts and strayed.locked is null then
     return null;
   end if;
-  return (
-    select format('rows of %I.%I were deleted beside those that a batch of policy %s had asked about, and hold %s is on that table: nobody can tell whether these are held. '
-                  'Have triggers and rules that the policy trusts leave that table alone, or release the hold', n.nspname, c.relname, claim.policy, o.hold)
+  more := array(
+    select r.relation
       from (select unnest(claim.cascades)
             union
             select l.relation from lapse.enforced_holds() e cross join lateral lapse.leaves(e.table_oid) l where trusts
             union
             select r.relation from lapse.enforced_holds() e join lapse.hold_relation r on r.hold = e.hold and trusts) r(relation)
       left join unnest(claim.target || claim.cascades) with ordinality t(oid, n) on t.oid = r.relation
-     cross join lateral (
-       select o.hold
-         from lapse.holds_on(case when lapse.removed(r.relation) - coalesce(strayed.before[t.n], 0) > (select count(*) from unnest(strayed.locked) l(oid) where l.oid = r.relation)
-                                  then array[r.relation] end) o
-        limit 1) o
-      join pg_class c on c.oid = r.relation
-      join pg_namespace n on n.oid = c.relnamespace
+      left join (select l.oid, count(*) as n from unnest(strayed.locked) l(oid) group by l.oid) l on l.oid = r.relation
      where r.relation <> claim.target
+       and coalesce(pg_stat_get_xact_tuples_deleted(r.relation), 0) - coalesce(strayed.before[t.n], 0) > coalesce(l.n, 0));
+  if more = '{}' then
+    return null;
+  end if;
+  return (
+    select format('rows of %I.%I were deleted beside those that a batch of policy %s had asked about, and hold %s is on that table: nobody can tell whether these are held. '
+                  'Have triggers and rules that the policy trusts leave that table alone, or release the hold', n.nspname, c.relname, claim.policy, o.hold)
+      from lapse.holds_on(more) o
+      join pg_class c on c.oid = o.leaf
+      join pg_namespace n on n.oid = c.relnamespace
+     order by o.hold, o.leaf
      limit 1);
 end
 $lapse$;
