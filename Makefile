@@ -61,7 +61,7 @@ KILLS ?= 100
 OUTAGE ?= 10
 FAILOVERS ?= 6
 .PHONY: torture
-torture: torture-audit torture-executor ## both of these, one after the other
+torture: torture-audit torture-executor torture-plan ## all of these, one after the other
 
 .PHONY: torture-audit
 torture-audit: servers-or-less ## kill and freeze brokers, auditors and PostgreSQL for MINUTES=5, KILLS=100 of an auditor, OUTAGE=10 minutes of the brokers, FAILOVERS=6; SEED=N repeats a run's choices
@@ -77,6 +77,11 @@ torture-audit: servers-or-less ## kill and freeze brokers, auditors and PostgreS
 torture-executor: servers-or-less ## the executor's: random tables with writers beside it, every message cut, kill -9, each for MINUTES=5
 	@LAPSE_TORTURE=$(MINUTES) LAPSE_TEST_SEED=$(SEED) go test -tags torture -count=1 -v -timeout $$((4 * $(MINUTES) + 30))m \
 		-run '^TestTorture' ./executor/ | grep -v '^ *[a-z_]*_test.go:[0-9]*: time='
+
+.PHONY: torture-plan
+torture-plan: servers-or-less ## plan -f against apply in drawn schemas, for MINUTES=5; SEED=N repeats a run's choices
+	@LAPSE_TORTURE=$(MINUTES) LAPSE_TEST_SEED=$(SEED) go test -tags torture -count=1 -v -timeout $$(($(MINUTES) + 20))m \
+		-run TestTorturePlanSaysWhatApplyRefuses ./cmd/lapse/
 
 # Give the machine nothing else to do meanwhile; bench/README.md says what is measured, and how.
 .PHONY: bench

@@ -39,25 +39,37 @@ type comparison struct {
 //
 // Which version and which state a change leads to is in arming.go.
 func Difference(ctx context.Context, db DB, file *policyfile.File, prune bool, fit Fit) ([]Change, error) {
-	c := &comparison{wrong: slices.Clone(file.Problems), file: file, prune: prune, fit: fit}
+	c := newComparison(file, prune, fit)
 	if err := c.load(ctx, db); err != nil {
 		return nil, err
 	}
-	for _, p := range file.Policies {
+	return c.compare(ctx, db)
+}
+
+// newComparison compares a file with nothing in force.
+func newComparison(file *policyfile.File, prune bool, fit Fit) *comparison {
+	return &comparison{
+		wrong: slices.Clone(file.Problems), file: file, prune: prune, fit: fit, former: &formerVersions{},
+		inForce: map[schemas.PolicyName]*InForce{}, onTable: map[tableUse]*version{}, inFile: map[schemas.PolicyName]bool{},
+	}
+}
+
+func (c *comparison) compare(ctx context.Context, db DB) ([]Change, error) {
+	for _, p := range c.file.Policies {
 		if err := c.policy(ctx, db, p); err != nil {
 			return nil, err
 		}
 	}
-	for _, p := range file.Mistaken {
+	for _, p := range c.file.Mistaken {
 		var complaints yamldoc.Errors
-		if _, err := Resolve(ctx, db, p, fit); errors.As(err, &complaints) {
+		if _, err := Resolve(ctx, db, p, c.fit); errors.As(err, &complaints) {
 			c.wrong = append(c.wrong, complaints...)
 		} else if err != nil {
 			return nil, err
 		}
 	}
 	if len(c.wrong) > 0 {
-		return c.result(), c.wrong.Sorted(file.Names)
+		return c.result(), c.wrong.Sorted(c.file.Names)
 	}
 	return c.result(), nil
 }
@@ -77,7 +89,6 @@ func (c *comparison) load(ctx context.Context, db DB) error {
 	if c.found, err = findFunctions(ctx, db); err != nil {
 		return err
 	}
-	c.inForce, c.onTable, c.inFile = map[schemas.PolicyName]*InForce{}, map[tableUse]*version{}, map[schemas.PolicyName]bool{}
 	for _, p := range c.file.Policies {
 		c.inFile[p.Name] = true
 	}

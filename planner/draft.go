@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"lapse/internal/yamldoc"
 	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
@@ -29,57 +28,15 @@ type Draft struct {
 	// Connect opens a session with the rights of whoever asks, and with SessionSettings.
 	Connect func(ctx context.Context) (*pgx.Conn, error)
 	Roles   schemas.Roles
-	Fit     Fit
-	// Publishes says that apply publishes what policies delete from, so that whatever goes along by cascade must be fit for it too.
-	Publishes bool
 }
 
-// Proposal is a policy of a file, compared with the database.
-type Proposal struct {
-	Policy   policyfile.Policy
-	Resolved *Resolved      // nil where something is wrong with it
-	Errors   yamldoc.Errors // what is wrong
-}
-
-// Resolve compares the policies of a file with the database. What is wrong with one is in its proposal, and hides no other.
-func (d *Draft) Resolve(ctx context.Context, policies []policyfile.Policy) ([]Proposal, error) {
-	var all []Proposal
-	err := d.begin(ctx, func(tx *draftTx) error {
-		for _, p := range policies {
-			proposal := Proposal{Policy: p}
-			r, err := Resolve(ctx, tx, p, d.Fit)
-			if err == nil && r.Definition.Table != "" {
-				err = d.fitToPublish(ctx, tx, r)
-			}
-			if err != nil && !errors.As(err, &proposal.Errors) {
-				return err
-			}
-			if err == nil {
-				proposal.Resolved = r
-			}
-			all = append(all, proposal)
-		}
-		return nil
+// Difference is Difference in a database that may have no catalog, and compares with nothing in force. more looks further at the changes
+// in the same session; err is what Difference returns.
+func (d *Draft) Difference(ctx context.Context, file *policyfile.File, fit Fit, more func(tx pgx.Tx, changes []Change, err error) error) error {
+	return d.begin(ctx, func(tx *draftTx) error {
+		changes, err := newComparison(file, false, fit).compare(ctx, tx)
+		return more(tx, changes, err)
 	})
-	return all, err
-}
-
-// fitToPublish returns what apply would say of tables that go along by cascade and cannot be published, as errors of the file.
-func (d *Draft) fitToPublish(ctx context.Context, tx *draftTx, r *Resolved) error {
-	if !d.Publishes || d.Fit == nil {
-		return nil
-	}
-	doc := r.Policy.Document()
-	for _, table := range r.Published[min(1, len(r.Published)):] {
-		problem, err := d.Fit(ctx, tx, table.OID)
-		if err != nil {
-			return err
-		}
-		if problem != "" {
-			doc.Complain(r.Policy.Place("table"), "policy %s: %s", r.Policy.Name, problem)
-		}
-	}
-	return doc.Err()
 }
 
 // Survey surveys a policy that is not applied.

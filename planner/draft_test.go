@@ -3,6 +3,7 @@ package planner
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
+	"lapse/internal/yamldoc"
 	"lapse/planner/expiry"
 	"lapse/planner/policyfile"
 	"lapse/planner/schedule"
@@ -60,17 +62,43 @@ func (b *bare) draft(meanwhile func()) *Draft {
 			}
 			return pgx.ConnectConfig(ctx, parsed)
 		},
-		Roles: testRoles, Fit: Setup.Fit,
+		Roles: testRoles,
 	}
 }
 
-// proposals are the policies of a file.
-func (b *bare) proposals(file string) []Proposal {
+// proposal is a policy of a file, compared with the database.
+type proposal struct {
+	Policy   policyfile.Policy
+	Resolved *Resolved // nil where something is wrong with it
+	Errors   yamldoc.Errors
+}
+
+// proposals are the policies of a file, in its order.
+func (b *bare) proposals(file string) (all []proposal) {
 	b.t.Helper()
 	f, err := policyfile.Parse("policies.yaml", []byte(file))
 	must(b.t, err)
-	all, err := b.draft(nil).Resolve(b.t.Context(), f.Policies)
-	must(b.t, err)
+	must(b.t, b.draft(nil).Difference(b.t.Context(), f, Setup.Fit, func(_ pgx.Tx, changes []Change, err error) error {
+		var wrong yamldoc.Errors
+		if err != nil && !errors.As(err, &wrong) {
+			return err
+		}
+		for _, policy := range f.Policies {
+			p := proposal{Policy: policy}
+			for _, c := range changes {
+				if c.Policy == policy.Name {
+					p.Resolved = c.Resolved
+				}
+			}
+			for _, e := range wrong {
+				if e.Policy == string(policy.Name) {
+					p.Errors = append(p.Errors, e)
+				}
+			}
+			all = append(all, p)
+		}
+		return nil
+	}))
 	return all
 }
 
@@ -108,7 +136,7 @@ func TestAPolicyIsSurveyedWithoutACatalogByWhoeverMayRead(t *testing.T) {
 			t.Errorf("as one who may not read: %+v", s)
 		}
 		db.Exec(t, "revoke temporary on database "+db.Name+" from public")
-		_, err := b.draft(nil).Resolve(t.Context(), nil)
+		err := b.draft(nil).Difference(t.Context(), &policyfile.File{}, Setup.Fit, nil)
 		if err == nil || !strings.Contains(err.Error(), "grant temporary on database") || !strings.Contains(err.Error(), stranger) {
 			t.Errorf("without TEMPORARY: %v", err)
 		}

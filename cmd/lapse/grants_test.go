@@ -48,15 +48,15 @@ topics: { system: %[4]s.system, user: %[4]s.user, log: %[4]s.log, partitions: 3 
 `, database, p.db.Name, p.broker.Addr(), p.name))
 }
 
-// fails runs a command that must fail with 1 and returns what it says.
-func (p *premises) fails(args ...string) string {
+// fails runs a command that must fail with this code and returns what it says.
+func (p *premises) fails(code int, args ...string) string {
 	p.t.Helper()
 	cmd := exec.CommandContext(p.t.Context(), p.m.bin, args...)
 	cmd.Dir, cmd.Env = p.m.dir, p.m.env
 	said, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != exitFailed {
-		p.t.Fatalf("lapse %s: %v, want exit code 1\n%s", strings.Join(args, " "), err, said)
+	if !errors.As(err, &exit) || exit.ExitCode() != code {
+		p.t.Fatalf("lapse %s: %v, want exit code %d\n%s", strings.Join(args, " "), err, code, said)
 	}
 	return string(said)
 }
@@ -126,7 +126,7 @@ func TestALoginThatOwnsTheTablesIsToldTheWayAndTheWayWorks(t *testing.T) {
 		// Whoever goes on without it is told by apply.
 		db.Exec(t, p.m.lapse("init", "--grants"))
 		p.m.lapse("init", "--keys", "keys")
-		said := p.fails("apply", "-f", "policies.yaml", "--yes")
+		said := p.fails(exitInvalid, "apply", "-f", "policies.yaml", "--yes")
 		revoke := statement.FindStringSubmatch(said)
 		mapping := regexp.MustCompile(`\{ owner: [^}]*\}`).FindString(said)
 		if revoke == nil || mapping == "" {
@@ -178,7 +178,7 @@ func TestInitAsASuperuserMakesALoginThatDoesEverythingElse(t *testing.T) {
 		p.m.write("policies.yaml", strings.Replace(fmt.Sprintf(policyText, 100), "30 days", "20 days", 1)+fmt.Sprintf(
 			"  - { name: more, table: %s.more, expire: { column: at, after: 1 day } }\n", "public"))
 		db.Exec(t, fmt.Sprintf(`set role %s; create table public.more (id int primary key, at timestamptz)`, p.app))
-		if said := p.fails("apply", "-f", "policies.yaml", "--yes"); !strings.Contains(said, "grant") {
+		if said := p.fails(exitInvalid, "apply", "-f", "policies.yaml", "--yes"); !strings.Contains(said, "grant") {
 			t.Errorf("apply says: %s", said)
 		}
 		db.Exec(t, p.m.lapse("apply", "-f", "policies.yaml", "--grants"))
@@ -191,12 +191,12 @@ func TestARoleThatWasThereBeforeIsNamedOrLeftAlone(t *testing.T) {
 	db := pgtest.New(t, pgtest.Newest(t))
 	p := newPremises(t, db, kafkatest.Broker(t), "LOGIN(postgres)")
 	db.Exec(t, fmt.Sprintf(`create role %s login; grant %[1]s to %s`, db.Name, p.app))
-	said := p.fails("init", "--keys", "keys")
+	said := p.fails(exitFailed, "init", "--keys", "keys")
 	if !strings.Contains(said, "is there, and has a member") {
 		t.Errorf("a role with a member: %s", said)
 	}
 	db.Exec(t, fmt.Sprintf(`revoke %s from %s`, db.Name, p.app))
-	if said = p.fails("init", "--keys", "keys"); !strings.Contains(said, "neither init nor the script of --grants made it") {
+	if said = p.fails(exitFailed, "init", "--keys", "keys"); !strings.Contains(said, "neither init nor the script of --grants made it") {
 		t.Errorf("a login without members: %s", said)
 	}
 	var given int
@@ -216,7 +216,7 @@ func TestARoleThatWasThereBeforeIsNamedOrLeftAlone(t *testing.T) {
 		t.Errorf("a stranger: %s", said)
 	}
 	db.Exec(t, fmt.Sprintf(`alter role %s_owner superuser`, db.Name))
-	if said = p.fails("init"); !strings.Contains(said, "nosuperuser") {
+	if said = p.fails(exitFailed, "init"); !strings.Contains(said, "nosuperuser") {
 		t.Errorf("a superuser: %s", said)
 	}
 }

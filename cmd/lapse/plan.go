@@ -27,13 +27,14 @@ func (a *app) planCommand() *cobra.Command {
 which index it is found, in which shards, how long deleting it would take, and what stands in the way. It counts through the
 policies' own functions. A version that is held back is planned beside the one in force, with how many rows newly fall due.
 
-With -f it looks at the policies of a file instead, which need not be applied; the database needs no "lapse init". It has the
+With -f it looks at the policies of a file instead, which need not be applied; the database needs no "lapse init". It says everything that
+"lapse apply" of that file would refuse, missing rights included, and counts what can be counted all the same. It has the
 rights of the login and no more, a superuser's too: nothing is written, the transaction is read only when rows are counted, and
-what is counted is counted with the rights of the table's owner. A policy with a mistake is reported, and hides no other.
+what is counted is counted with the rights of the table's owner. In an installed database the grants that are missing are tried, and undone.
 
 Beyond a million rows, or a minute, a count is an estimate and says so; --exact counts all.
 
-Exit codes: 2 when the file has mistakes, 3 when a policy could not be counted, or would stop and ask,
+Exit codes: 2 when apply would refuse a policy of the file, 3 when a policy could not be counted, or would stop and ask,
 or seems to read local times by the wrong zone.`,
 		Example: `  lapse plan -f policies.yaml
   lapse plan
@@ -78,7 +79,7 @@ type surveyor struct {
 // plan is what is shown of one policy.
 type plan struct {
 	*planner.Survey
-	Errors []mistake `json:"errors"` // of a policy of a file: nothing was counted
+	Errors []mistake `json:"errors"` // what keeps a policy of a file from being applied
 	// HeldBack is the version of the policy that waits for a yes, 0 for none. It has a plan of its own, in which NewlyDue is how many rows
 	// fall due under it beside those that fall due under the version in force; nil where that was not counted.
 	HeldBack schemas.PolicyVersion `json:"held_back"`
@@ -110,20 +111,18 @@ func (c *surveyor) run(ctx context.Context) error {
 	if len(c.files) > 0 {
 		survey = c.surveyFile
 	}
-	plans, mistakes, err := survey(ctx)
-	if err != nil {
+	plans, err := survey(ctx)
+	if plans == nil {
 		return err
 	}
 	if c.asJSON {
-		if err := c.printJSON(plans); err != nil {
-			return err
-		}
+		err = errors.Join(err, c.printJSON(plans))
 	} else {
 		c.printAll(plans)
 	}
 	switch {
-	case len(mistakes) > 0:
-		return mistakes
+	case err != nil:
+		return err
 	case slices.ContainsFunc(plans, func(p plan) bool {
 		return p.Trouble != "" || p.Breaker.WouldTrip || p.Local != nil && p.Local.Question != ""
 	}):
@@ -132,24 +131,24 @@ func (c *surveyor) run(ctx context.Context) error {
 	return nil
 }
 
-func (c *surveyor) surveyInForce(ctx context.Context) ([]plan, yamldoc.Errors, error) {
+func (c *surveyor) surveyInForce(ctx context.Context) ([]plan, error) {
 	conn, _, err := c.openInstalled(ctx, c.settings, session{
 		command: "lapse plan", to: c.settings.Database.Executor, role: c.settings.Roles.Executor, with: c.patience(),
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer closeConn(conn)
 	policies, err := planner.LoadInForce(ctx, conn)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	known := make([]string, len(policies))
 	for i := range policies {
 		known[i] = string(policies[i].Name)
 	}
 	if err := c.checkNames(known); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	plans := []plan{}
 	for i := range policies {
@@ -158,7 +157,7 @@ func (c *surveyor) surveyInForce(ctx context.Context) ([]plan, yamldoc.Errors, e
 		}
 		s, err := c.ask().InForce(ctx, conn, &policies[i])
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		held := policies[i].HeldBack
 		plans = append(plans, plan{Survey: s, HeldBack: held})
@@ -168,7 +167,7 @@ func (c *surveyor) surveyInForce(ctx context.Context) ([]plan, yamldoc.Errors, e
 		}
 		next, err := planner.Ask{At: s.At, AtMost: c.ask().AtMost}.InForce(ctx, conn, waiting)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		p := plan{Survey: next, HeldBack: held}
 		if newly := next.Due - s.Due; next.DueIs == planner.Exact && s.DueIs == planner.Exact {
@@ -176,60 +175,86 @@ func (c *surveyor) surveyInForce(ctx context.Context) ([]plan, yamldoc.Errors, e
 		}
 		plans = append(plans, p)
 	}
-	return plans, nil, nil
+	return plans, nil
 }
 
 // draft looks at policies that are not applied, with the rights of the login that applies them.
 func (a *app) draft(s *config.Settings, command string, with map[string]string) *planner.Draft {
-	return &planner.Draft{
-		Connect: func(ctx context.Context) (*pgx.Conn, error) {
-			return a.open(ctx, s, session{command: command, to: s.Database.Owner, superuser: true, with: with})
-		},
-		Roles: s.Roles, Fit: setup.Fit, Publishes: s.Audit == config.AuditRequired,
-	}
+	return &planner.Draft{Roles: s.Roles, Connect: func(ctx context.Context) (*pgx.Conn, error) {
+		return a.open(ctx, s, session{command: command, to: s.Database.Owner, superuser: true, with: with})
+	}}
 }
 
-// surveyFile looks at the policies of a file. What is wrong with them is returned beside the plans of the others.
-func (c *surveyor) surveyFile(ctx context.Context) ([]plan, yamldoc.Errors, error) {
+// surveyFile looks at the policies of a file. What keeps them from being applied is returned beside the plans.
+func (c *surveyor) surveyFile(ctx context.Context) ([]plan, error) {
 	file, err := c.readPolicyFiles(c.files)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := c.checkNames(namesIn(file)); err != nil {
-		return nil, nil, withProblems(file, err)
-	}
-	var wanted []policyfile.Policy
-	for _, p := range file.Policies {
-		if c.wants(string(p.Name)) {
-			wanted = append(wanted, p)
-		}
+		return nil, withProblems(file, err)
 	}
 	draft := c.draft(c.settings, "lapse plan", c.patience())
-	proposals, err := draft.Resolve(ctx, slices.Concat(wanted, file.Mistaken))
+	looks := &setup.Applier{Session: setup.Session{Roles: c.settings.Roles, Log: c.log}, AuditRequired: c.settings.Audit == config.AuditRequired, Draft: draft}
+	conn, refused := c.openToApply(ctx)
+	if conn != nil {
+		defer closeConn(conn)
+		looks.Conn = conn
+	}
+	changes, mistakes, err := looks.Look(ctx, file)
+	switch {
+	case err != nil && refused != nil:
+		return nil, withProblems(file, refused)
+	case err != nil:
+		return nil, withProblems(file, err)
+	}
+	mistakes = slices.DeleteFunc(mistakes, func(m *yamldoc.Error) bool { return !c.wants(m.Policy) && !slices.Contains(file.Problems, m) })
+	plans := []plan{}
+	for i := range changes {
+		switch change := &changes[i]; {
+		case change.Kind == planner.Missing || !c.wants(string(change.Policy)):
+		case change.Resolved == nil: // a policy in force that can do without its table
+			s := planner.NoSurvey(change.Policy)
+			s.Table, s.Warnings = change.Table, []string{"it is paused, and its table is not looked at: nothing was counted"}
+			if change.Unfit {
+				s.Trouble, s.Warnings = strings.Join(change.Warnings, "; "), []string{}
+			}
+			plans = append(plans, plan{Survey: s})
+		default:
+			s, err := draft.Survey(ctx, c.ask(), change.Resolved)
+			if err != nil {
+				return nil, err
+			}
+			mistakes = append(mistakes, change.Misfits(s)...)
+			plans = append(plans, plan{Survey: s})
+		}
+	}
+	if len(mistakes) == 0 {
+		return plans, refused
+	}
+	mistakes = mistakes.Sorted(file.Names)
+	return blame(plans, mistakes), errors.Join(mistakes, refused)
+}
+
+// openToApply opens a session as apply does. It is nil, without an error, where nothing is installed: there can be a plan before, and roles
+// that do not exist, or that are another database's, keep nobody from it.
+func (c *surveyor) openToApply(ctx context.Context) (*pgx.Conn, error) {
+	as := session{command: "lapse plan", to: c.settings.Database.Owner, superuser: true, with: c.patience()}
+	login, err := c.open(ctx, c.settings, as)
 	if err != nil {
-		return nil, nil, withProblems(file, err)
+		return nil, err
 	}
-	mistakes := slices.Clone(file.Problems)
-	for _, p := range proposals {
-		mistakes = append(mistakes, p.Errors...)
+	defer closeConn(login)
+	var there bool
+	if err := login.QueryRow(ctx, `select to_regnamespace('lapse') is not null`).Scan(&there); err != nil || !there {
+		return nil, err
 	}
-	plans := mistaken(mistakes)
-	for _, p := range proposals[:len(wanted)] {
-		if p.Resolved == nil {
-			continue
-		}
-		s, err := draft.Survey(ctx, c.ask(), p.Resolved)
-		if err != nil {
-			return nil, nil, err
-		}
-		var refused yamldoc.Errors
-		if errors.As(p.Resolved.RowsFit(s), &refused) {
-			mistakes, plans = append(mistakes, refused...), append(plans, mistaken(refused)...)
-			continue
-		}
-		plans = append(plans, plan{Survey: s})
+	as.role = c.settings.Roles.Owner
+	conn, _, err := c.openInstalled(ctx, c.settings, as)
+	if errors.Is(err, setup.ErrNotInstalled) {
+		return nil, nil
 	}
-	return plans, mistakes.Sorted(file.Names), nil
+	return conn, err
 }
 
 // namesIn are the names in a file, of policies with mistakes too.
@@ -246,9 +271,8 @@ func namesIn(file *policyfile.File) []string {
 	return known
 }
 
-// mistaken are the policies of which something is wrong, in the order of the mistakes.
-func mistaken(mistakes yamldoc.Errors) []plan {
-	plans := []plan{}
+// blame adds mistakes to the plans of their policies. Where there is none, nothing could be counted.
+func blame(plans []plan, mistakes yamldoc.Errors) []plan {
 	for _, m := range mistakes {
 		at := slices.IndexFunc(plans, func(p plan) bool { return string(p.Policy) == m.Policy })
 		if at < 0 {

@@ -37,12 +37,18 @@ func (c *surveyor) print(p *plan) {
 	}
 	fmt.Fprintln(c.out, title)
 	if len(p.Errors) > 0 {
-		c.line("mistakes", "%d, said below: nothing was counted", len(p.Errors))
-		return
+		counted := ""
+		if s.Table == "" {
+			counted = ": nothing was counted"
+		}
+		c.line("mistakes", "%d, said below%s", len(p.Errors), counted)
+		if s.Table == "" {
+			return
+		}
 	}
 	if s.Trouble != "" {
 		c.line("trouble", "%s: nothing was counted%s", s.Trouble, map[bool]string{true: ", and nothing is deleted"}[s.Version > 0])
-	} else {
+	} else if !s.At.IsZero() {
 		c.printCounts(s)
 	}
 	if p.NewlyDue != nil {

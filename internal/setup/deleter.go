@@ -45,7 +45,8 @@ type deleter struct {
 	Others     string // roles other than the owner that the deleter is a member of
 	Strangers  string // members of the deleter, or who may make members of it, that may not change the catalog either
 	Powerful   bool   // it has an attribute, LOGIN for instance
-	MayGive    bool   // this login may give a function to the deleter
+	MayGive    bool   // this login may become the deleter, as whoever gives it a function must
+	Inherits   bool   // this login has the rights of the catalog's owner without becoming it, as whoever gives its functions away must
 	Equipped   bool   // it may call what it needs in schema lapse
 	Recorded   bool
 	Schemas    []string // of the table and its leaves, those that neither deleter nor owner may use, quoted
@@ -88,6 +89,7 @@ const deleterSQL = `
 	                                 or m.admin_option and u.rolname <> session_user, true)), ''),
 	       f.powerful,
 	       coalesce(pg_has_role(session_user, f.deleter, case when f.options then 'set' else 'member' end), false),
+	       pg_has_role(session_user, $5::name, 'usage'),
 	       coalesce(has_schema_privilege(f.deleter, 'lapse', 'usage') and has_table_privilege(f.deleter, $7, 'select')
 	                and (select bool_and(has_function_privilege(f.deleter, w, 'execute')) from unnest($6::text[]) w), false),
 	       exists (select from lapse.deleter r where r.role = $2 and r.owner = f.owner),
@@ -128,7 +130,7 @@ type DeleterState struct {
 func LookAtDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles) (DeleterState, error) {
 	e := &equipping{tx: tx, t: t, roles: roles, name: roles.Deleter(t.OwnerOID)}
 	d, err := e.look(ctx)
-	s := DeleterState{MayGive: d.MayGive}
+	s := DeleterState{MayGive: d.MayGive && d.Inherits}
 	if err == nil && !d.ready() && e.excess(&d) == nil && !d.Circle {
 		missing, err := e.missing(ctx, &d)
 		if err != nil {
@@ -139,14 +141,14 @@ func LookAtDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles)
 		}
 		s.Grants = append(s.Grants, e.equipment()...)
 	}
-	d.MayGive = true
+	d.MayGive, d.Inherits = true, true
 	s.Lacks = !d.ready()
 	return s, err
 }
 
 // ready says that nothing is missing.
 func (d *deleter) ready() bool {
-	return d.Exists && !d.Circle && (d.Super || d.Member) && d.Others == "" && d.Strangers == "" && !d.Powerful && d.MayGive && d.Equipped && d.Recorded &&
+	return d.Exists && !d.Circle && (d.Super || d.Member) && d.Others == "" && d.Strangers == "" && !d.Powerful && d.MayGive && d.Inherits && d.Equipped && d.Recorded &&
 		len(d.Schemas) == 0 && d.Refused == "" && d.Blind == ""
 }
 
@@ -269,15 +271,20 @@ func (e *equipping) missing(ctx context.Context, d *deleter) (all []statement, e
 	if !d.Super && !d.Member {
 		add("grant "+owner+" to "+deleter+inherit, "%s is not a member of %s, which owns %s", e.name, e.t.Owner, table)
 	}
-	if !d.MayGive {
-		var login string
-		var super bool
-		if err := e.tx.QueryRow(ctx, `select r.rolname, r.rolsuper from pg_roles r where r.rolname = session_user`).Scan(&login, &super); err != nil {
-			return nil, fmt.Errorf("look at the login: %w", err)
+	var login string
+	var super bool
+	if err := e.tx.QueryRow(ctx, `select r.rolname, r.rolsuper from pg_roles r where r.rolname = session_user`).Scan(&login, &super); err != nil {
+		return nil, fmt.Errorf("look at the login: %w", err)
+	}
+	if !d.MayGive && !super {
+		add("grant "+deleter+" to "+schemas.Identifier(login)+set, "%s may not give functions to %s", login, e.name)
+	}
+	if !d.Inherits {
+		sql := "alter role " + schemas.Identifier(login) + " inherit"
+		if d.SetOptions {
+			sql = "grant " + schemas.Identifier(e.roles.Owner) + " to " + schemas.Identifier(login) + " with inherit true"
 		}
-		if !super {
-			add("grant "+deleter+" to "+schemas.Identifier(login)+set, "%s may not give functions to %s", login, e.name)
-		}
+		add(sql, "%s is a member of %s and does not inherit its rights", login, e.roles.Owner)
 	}
 	for _, schema := range d.Schemas {
 		add("grant usage on schema "+schema+" to "+deleter, "%s may not use schema %s", e.name, schema)
@@ -318,34 +325,6 @@ func (e *equipping) ungranted(ctx context.Context) ([]Relation, error) {
 		}
 	}
 	return relations, nil
-}
-
-// equip gives the deleter its rights in schema lapse, and takes it down. The role is the catalog's owner afterwards.
-func (e *equipping) equip(ctx context.Context) error {
-	if err := e.as(ctx, schemas.Identifier(e.roles.Owner)); err != nil {
-		return err
-	}
-	for _, sql := range e.equipment() {
-		if _, err := e.tx.Exec(ctx, sql); err != nil {
-			return fmt.Errorf("%s: %w", sql, err)
-		}
-	}
-	_, err := e.tx.Exec(ctx, `insert into lapse.deleter (role, owner) values ($1, $2) on conflict (role) do update set owner = excluded.owner`,
-		e.name, e.t.OwnerOID)
-	if err != nil {
-		return fmt.Errorf("record %s: %w", e.name, err)
-	}
-	return nil
-}
-
-// equipment are the grants in schema lapse.
-func (e *equipping) equipment() []string {
-	name := schemas.Identifier(e.name)
-	return []string{
-		"grant usage on schema lapse to " + name,
-		"grant select on " + schemas.CallerView + " to " + name,
-		"grant execute on function " + strings.Join(schemas.DeleterFunctions(), ", ") + " to " + name,
-	}
 }
 
 // refusal is what no grant of this session's has settled.

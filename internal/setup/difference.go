@@ -82,78 +82,118 @@ func (cs Changes) HeldBack() bool {
 	return slices.ContainsFunc(cs, func(c Change) bool { return c.HeldBack != 0 && c.ToState != schemas.Paused })
 }
 
-// refused lets a problem with the table of one policy refuse the file, unless the policy can do without its table.
-func (c *Change) refused(err error) error {
-	if err == nil {
+// refused lets problems with the table of one policy refuse the file, unless the policy can do without its table.
+func (c *Change) refused(problems []error) yamldoc.Errors {
+	if len(problems) == 0 {
 		return nil
 	}
-	if c.FallBack(err.Error()) {
-		c.Publish, c.Grant, c.Grants, c.tables, c.Build = nil, false, nil, nil, nil
+	if c.FallBack(errors.Join(problems...).Error()) {
+		c.Publish, c.Grant, c.Grants, c.tables = nil, false, nil, nil
 		return nil
 	}
-	return fmt.Errorf("%s: policy %s: %w", c.Resolved.Policy.At("table"), c.Policy, err)
+	var all yamldoc.Errors
+	for _, problem := range problems {
+		doc := c.Resolved.Policy.Document()
+		doc.Complain(c.Resolved.Policy.Place("table"), "policy %s: %s", c.Policy, problem)
+		var one yamldoc.Errors
+		errors.As(doc.Err(), &one)
+		one[0].Cause = problem
+		all = append(all, one...)
+	}
+	return all
 }
 
 // Difference compares a file with what is in force and with what is published, and refuses what cannot be written. Nothing
-// is changed, and no table of a user's is locked. What is published is read once for all policies. Its error has all that is
+// is changed, and no table of a user's is locked. Its error has all that is
 // wrong, with the file and with the database, of all policies.
 func (a *Applier) Difference(ctx context.Context, file *policyfile.File) (Changes, error) {
-	differences, err := planner.Difference(ctx, a.Conn, file, a.Prune, Fit)
-	var mistakes yamldoc.Errors
-	if err != nil && !errors.As(err, &mistakes) {
+	changes, mistakes, err := a.Look(ctx, file)
+	if err != nil {
 		return nil, err
 	}
-	members, err := replication.Members(ctx, a.Conn)
-	if err != nil {
-		return nil, errors.Join(asError(mistakes), err)
+	if len(mistakes) > 0 {
+		return nil, nothingApplied(mistakes)
 	}
-	refused := []error{asError(mistakes)}
-	changes, all := make(Changes, 0, len(differences)), make(Changes, len(differences))
-	for i, d := range differences {
-		all[i].Change = d
-	}
-	updates := all.updated()
-	for _, c := range all {
-		if a.Arm {
-			if err := c.Arm(); err != nil {
-				refused = append(refused, err)
-				continue
-			}
-			c.sayUnarmed()
-		}
-		for _, check := range []func(context.Context, *Change) error{
-			func(ctx context.Context, c *Change) error { return a.checkPublished(ctx, members, updates, c) }, a.checkDeleter,
-		} {
-			if c.Resolved == nil {
-				break
-			}
-			if err := check(ctx, &c); err != nil {
-				refused = append(refused, c.refused(err))
-			}
-		}
-		if c.Resolved != nil {
-			for _, step := range c.Resolved.Build {
-				c.Build = append(c.Build, step.SQL)
-			}
-		}
-		changes = append(changes, c)
-	}
-	if err := errors.Join(refused...); err != nil {
-		return nil, nothingApplied(err)
-	}
-	if changes, err = a.leavers(ctx, members, changes); err != nil {
+	if changes, err = a.leavers(ctx, changes); err != nil {
 		return nil, err
 	}
 	if changes, err = a.unneededIndexes(ctx, changes); err != nil {
 		return nil, err
 	}
 	for i := range changes {
-		refused = append(refused, a.count(ctx, &changes[i]))
+		mistakes = append(mistakes, a.count(ctx, &changes[i])...)
 	}
-	if err := errors.Join(refused...); err != nil {
-		return nil, nothingApplied(err)
+	if len(mistakes) > 0 {
+		return nil, nothingApplied(mistakes)
 	}
 	return changes, nil
+}
+
+// Look says how a file differs from what is in force, and all that keeps it from being applied: of each policy, in the order of the file.
+// `lapse plan -f` and `lapse apply` both ask here. Without a connection it asks over Draft, in a database that need not be installed: then
+// nobody knows which login will apply, and what it lacks is not looked for. The changes are of the policies that could be read; one whose Resolved
+// is set can be surveyed, refused or not.
+func (a *Applier) Look(ctx context.Context, file *policyfile.File) (changes Changes, mistakes yamldoc.Errors, err error) {
+	look := func(db replication.Querier, differences []planner.Change, err error) error {
+		if err != nil && !errors.As(err, &mistakes) {
+			return err
+		}
+		changes = make(Changes, len(differences))
+		for i, d := range differences {
+			changes[i].Change = d
+		}
+		found, err := a.check(ctx, db, changes)
+		mistakes = append(mistakes, found...).Sorted(file.Names)
+		return err
+	}
+	if a.Conn == nil {
+		err = a.Draft.Difference(ctx, file, Fit, func(tx pgx.Tx, differences []planner.Change, wrong error) error { return look(tx, differences, wrong) })
+	} else {
+		differences, wrong := planner.Difference(ctx, a.Conn, file, a.Prune, Fit)
+		err = look(a.Conn, differences, wrong)
+	}
+	if err != nil && len(mistakes) > 0 {
+		err = errors.Join(mistakes, err)
+	}
+	return changes, mistakes, err
+}
+
+// check looks for what keeps changes from being written beside what planner.Difference has found.
+func (a *Applier) check(ctx context.Context, db replication.Querier, changes Changes) (mistakes yamldoc.Errors, err error) {
+	members, err := replication.Members(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	updates := changes.updated()
+	for i := range changes {
+		c := &changes[i]
+		var refused yamldoc.Errors
+		if a.Arm {
+			if err := c.Arm(); errors.As(err, &refused) {
+				mistakes = append(mistakes, refused...)
+				continue
+			}
+			c.sayUnarmed()
+		}
+		if c.Resolved == nil {
+			continue
+		}
+		problems, err := a.checkPublished(ctx, db, members, updates, c)
+		if err != nil {
+			return nil, err
+		}
+		lacks, err := a.checkDeleter(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		mistakes = append(mistakes, c.refused(append(problems, lacks...))...)
+		if c.Resolved != nil {
+			for _, step := range c.Resolved.Build {
+				c.Build = append(c.Build, step.SQL)
+			}
+		}
+	}
+	return mistakes, nil
 }
 
 // sayUnarmed warns whoever asked for arming of a policy that is not: its file does not ask for it.
@@ -168,23 +208,9 @@ func (c *Change) sayUnarmed() {
 	c.Warnings = append(c.Warnings, fmt.Sprintf("%s: --arm arms what its file lets delete. Look at `lapse plan %s`, then write state: armed in the file, or say yes with `lapse policy arm %[2]s`", what, c.Policy))
 }
 
-// asError is nil where there are no mistakes.
-func asError(mistakes yamldoc.Errors) error {
-	if len(mistakes) == 0 {
-		return nil
-	}
-	return mistakes
-}
-
 // nothingApplied says what became of the other policies of a file of which one was refused.
-func nothingApplied(err error) error {
-	var policies yamldoc.Errors
-	var identity *replication.IdentityError
-	var grant *GrantError
-	if errors.As(err, &policies) || errors.As(err, &identity) || errors.As(err, &grant) {
-		return fmt.Errorf("%w\nnothing of the file was applied: mend this, or take the policy out of the file, and apply it again", err)
-	}
-	return err
+func nothingApplied(mistakes yamldoc.Errors) error {
+	return fmt.Errorf("%w\nnothing of the file was applied: mend this, or take the policy out of the file, and apply it again", mistakes)
 }
 
 // Fit is planner.Fit, which replication answers: both ask the one function that decides what can be published.
@@ -197,67 +223,94 @@ func Fit(ctx context.Context, tx pgx.Tx, table uint32) (problem string, err erro
 	return "", err
 }
 
-// checkPublished lists what is not published, and refuses what publishing would harm.
-func (a *Applier) checkPublished(ctx context.Context, members []replication.Member, updates updated, c *Change) error {
+// checkPublished lists what is not published, and what is wrong with publishing it.
+func (a *Applier) checkPublished(ctx context.Context, db replication.Querier, members []replication.Member, updates updated, c *Change) (problems []error, err error) {
 	if !a.AuditRequired {
-		return nil
+		return nil, nil
 	}
 	for _, table := range c.Resolved.Published {
 		c.tables = append(c.tables, table.OID)
 		if !updates.isMember(members, table.OID) {
 			c.Publish = append(c.Publish, table.Name)
 		}
+		err := replication.CheckIdentity(ctx, db, table.OID)
+		var identity *replication.IdentityError
+		switch {
+		case errors.As(err, &identity):
+			problems = append(problems, identity)
+		case err != nil:
+			return nil, err
+		}
 	}
-	if err := a.checkOwners(ctx, c); err != nil {
-		return err
+	if len(c.Publish) == 0 || a.Conn == nil {
+		return problems, nil
 	}
-	return replication.CheckIdentities(ctx, a.Conn, c.tables)
+	owners, err := a.checkOwners(ctx, c)
+	return append(problems, owners...), err
 }
 
-// checkOwners refuses a table that this login may not publish: only who has its owner's rights may.
-func (a *Applier) checkOwners(ctx context.Context, c *Change) error {
-	if len(c.Publish) == 0 {
-		return nil
-	}
-	var table, owner, login string
-	var super bool
-	err := a.Conn.QueryRow(ctx, `
-		select format('%I.%I', n.nspname, c.relname), quote_ident(o.rolname), o.rolsuper, quote_ident(session_user)
+// checkOwners finds the tables that this login may not publish: only who has their owners' rights may, and may use their schemas.
+func (a *Applier) checkOwners(ctx context.Context, c *Change) (problems []error, err error) {
+	rows, err := a.Conn.Query(ctx, `
+		select format('%I.%I', n.nspname, c.relname), quote_ident(o.rolname), o.rolsuper, quote_ident(session_user), quote_ident(n.nspname),
+		       pg_has_role(session_user, o.oid, 'usage')
 		  from pg_class c
 		  join pg_namespace n on n.oid = c.relnamespace
 		  join pg_roles o on o.oid = c.relowner
-		 where c.oid = any ($1) and format('%I.%I', n.nspname, c.relname) = any ($2) and not pg_has_role(session_user, o.oid, 'usage')
-		 order by 1
-		 limit 1`, c.tables, c.Publish).Scan(&table, &owner, &super, &login)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return nil
-	case err != nil:
-		return fmt.Errorf("ask who owns the tables of policy %s: %w", c.Policy, err)
-	case super:
-		return &GrantError{
-			Why: fmt.Sprintf("table %s belongs to %s, a superuser, and only its owner may publish it", table, owner),
-			SQL: fmt.Sprintf("alter table %s owner to ROLE, or `lapse apply` of this file", table), Apart: true,
+		 where c.oid = any ($1) and format('%I.%I', n.nspname, c.relname) = any ($2)
+		   and not (pg_has_role(session_user, o.oid, 'usage') and has_schema_privilege(session_user, n.oid, 'usage'))
+		 order by 1`, c.tables, c.Publish)
+	if err != nil {
+		return nil, fmt.Errorf("ask who owns the tables of policy %s: %w", c.Policy, err)
+	}
+	var table, owner, login, schema string
+	var super, owns bool
+	_, err = pgx.ForEachRow(rows, []any{&table, &owner, &super, &login, &schema, &owns}, func() error {
+		problem := &GrantError{
+			Why: fmt.Sprintf("table %s belongs to %s, and only its owner may publish it", table, owner), SQL: fmt.Sprintf("grant %s to %s", owner, login),
 		}
+		switch {
+		case owns:
+			problem = &GrantError{
+				Why: fmt.Sprintf("%s may not use schema %s, and so may not publish table %s", login, schema, table), SQL: fmt.Sprintf("grant usage on schema %s to %s", schema, login),
+			}
+		case super:
+			problem = &GrantError{
+				Why: fmt.Sprintf("table %s belongs to %s, a superuser, and only its owner may publish it", table, owner),
+				SQL: fmt.Sprintf("alter table %s owner to ROLE, or `lapse apply` of this file", table), Apart: true,
+			}
+		}
+		problems = append(problems, problem)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("ask who owns the tables of policy %s: %w", c.Policy, err)
 	}
-	return &GrantError{
-		Why: fmt.Sprintf("table %s belongs to %s, and only its owner may publish it", table, owner), SQL: fmt.Sprintf("grant %s to %s", owner, login),
-	}
+	return problems, nil
 }
 
-// checkDeleter says whether the deleter of the table's owner lacks something, and refuses a table that it cannot be given
-// rights on: a missing right is known before anything is written.
-func (a *Applier) checkDeleter(ctx context.Context, c *Change) error {
+// checkDeleter says whether the deleter of the table's owner lacks something, and what keeps it from being given that: a missing right is
+// known before anything is written.
+func (a *Applier) checkDeleter(ctx context.Context, c *Change) (problems []error, err error) {
+	if a.Conn == nil {
+		return nil, nil
+	}
 	var ready bool
-	err := pgx.BeginFunc(ctx, a.Conn, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, a.Conn, func(tx pgx.Tx) error {
 		d, err := LookAtDeleter(ctx, tx, tableOf(c.Resolved), a.Roles)
 		c.Grant, c.Grants, ready = d.Lacks, d.Grants, !d.Lacks && d.MayGive
 		return err
 	})
 	if err != nil || ready || !c.Writes() {
-		return err
+		return nil, err
 	}
-	return a.tryDeleter(ctx, c)
+	err = a.tryDeleter(ctx, c)
+	var grant *GrantError
+	var circle *CircleError
+	if errors.As(err, &grant) || errors.As(err, &circle) {
+		return []error{err}, nil
+	}
+	return nil, err
 }
 
 // tryDeleter gives the deleter its rights and takes them back. What somebody has locked is found out later.

@@ -59,7 +59,7 @@
 //
 // Each pass is done for each policy in turn: a crash within a pass leaves some policies as they were. The position that an
 // armed policy's auditor must pass is written after the commit; the executor writes it where a crash came between. What is
-// published is read once per Difference and once per Apply; a table is joined at most once.
+// published is read once per Apply, and a table joined at most once.
 //
 // Uninstall is the reverse (uninstall.go):
 //

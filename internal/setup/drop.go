@@ -15,7 +15,11 @@ import (
 // leavers finds the tables of dropped policies that are in a publication and that no other policy needs there. They would do
 // harm: a published table that loses its primary key refuses its own deletes. Of a policy that was dropped by an apply that
 // did not end, or whose table was in use then, there is a change of its own, which does nothing else.
-func (a *Applier) leavers(ctx context.Context, members []replication.Member, changes Changes) (Changes, error) {
+func (a *Applier) leavers(ctx context.Context, changes Changes) (Changes, error) {
+	members, err := replication.Members(ctx, a.Conn)
+	if err != nil {
+		return nil, err
+	}
 	candidates := changes.unneeded(members)
 	if len(candidates) == 0 {
 		return changes, nil

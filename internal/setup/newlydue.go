@@ -3,9 +3,11 @@ package setup
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"lapse/internal/yamldoc"
 	"lapse/planner"
 	"lapse/schemas"
 )
@@ -82,7 +84,7 @@ func (c *Change) counts() bool {
 
 // count counts what falls due under a change. Where it cannot, that is said with the change, which can be made all the same. Its error is what
 // the rows refuse.
-func (a *Applier) count(ctx context.Context, c *Change) error {
+func (a *Applier) count(ctx context.Context, c *Change) yamldoc.Errors {
 	if !c.counts() || a.Draft == nil {
 		return nil
 	}
@@ -110,11 +112,19 @@ func (a *Applier) count(ctx context.Context, c *Change) error {
 		c.Warnings = append(c.Warnings, next.Unread.String())
 	}
 	if former == nil {
-		return c.Resolved.RowsFit(next)
+		return c.Misfits(next)
 	}
 	n.Former, n.Was, n.Nested = c.FromVersion, former.Due, c.Nested()
 	if newly := n.Due - n.Was; n.Nested && next.DueIs == planner.Exact && former.DueIs == planner.Exact {
 		n.Newly = &newly
 	}
-	return c.Resolved.RowsFit(next)
+	return c.Misfits(next)
+}
+
+// Misfits are what the rows that a survey has seen refuse, where there is something to decide.
+func (c *Change) Misfits(s *planner.Survey) (mistakes yamldoc.Errors) {
+	if c.counts() {
+		errors.As(c.Resolved.RowsFit(s), &mistakes)
+	}
+	return mistakes
 }

@@ -15,6 +15,7 @@ type Error struct {
 	Policy  string
 	Message string
 	Line    string // the text of the line, "" where it is not to be shown
+	Cause   error  // what Message is the text of, nil for none
 }
 
 // Error says file, line, column and what is wrong.
@@ -24,6 +25,9 @@ func (e *Error) Error() string {
 	}
 	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Place.Line, e.Place.Column, e.Message)
 }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Cause }
 
 // shownWidth is how much of a line is shown, and shownBefore how much of that before the place.
 const (
