@@ -147,6 +147,67 @@ func (f *firstPause) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
+// A policy whose due rows are all put aside makes no run each time that its schedule comes: only when something may be tried, or somebody asks.
+func TestAPolicyOfWhichAllIsPutAsideOpensNoRuns(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 5, 1)
+		arm(t, db, policies(policy("p", "public.sessions", "every: 100 ms")))
+		opened := open(t, db, "p")
+		until, err := opened.session.putAside(t.Context(), opened.a.lease, schemas.SQLStateLockNotAvailable)
+		if in := time.Until(until); err != nil || in > 30*time.Second {
+			t.Fatalf("a locked shard is tried again in %s, %v", in, err)
+		}
+		w := newTestWorker(t, db)
+		if err := w.connect(t.Context(), forever); err != nil {
+			t.Fatal(err)
+		}
+		defer w.close()
+		look := func(whole bool, want int) {
+			t.Helper()
+			list, err := planner.LoadInForce(t.Context(), w.session.control)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !list[0].LeftBehind {
+				t.Error("what the run left is not on record any more")
+			}
+			turn := newTurn(&list[0], w.memory(&list[0]))
+			turn.whole = whole
+			due, end, err := w.look(t.Context(), turn)
+			if err != nil || len(due) != want || want == 0 && end != turnElsewhere {
+				t.Errorf("%d leaves are to be tried, %v, %v; want %d", len(due), end, err, want)
+			}
+		}
+		look(false, 0)
+		look(true, 1)
+		db.Exec(t, "update lapse.shard set retry_at = clock_timestamp()")
+		look(false, 1)
+	})
+}
+
+// Of a table that somebody has locked, as `create index` does, no row goes along. So no row of the policy's is looked for, one after the other.
+func TestALockedReferringTableIsNoRowsFault(t *testing.T) {
+	t.Parallel()
+	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+		sessions(t, db, 40, 1)
+		owned(t, db, "create table notes (session bigint references sessions on delete cascade)", "create index on notes (session)", "insert into notes select id from sessions")
+		arm(t, db, policies(policy("p", "public.sessions")))
+		holder := db.Connect(t)
+		if _, err := holder.Exec(t.Context(), "begin; lock table notes in share mode"); err != nil {
+			t.Fatal(err)
+		}
+		e := newExecutor(t, db)
+		s, err := e.Once(t.Context(), []schemas.PolicyName{"p"})
+		if p := only(t, s); err != nil || p.Deleted != 0 || !p.LeftBehind {
+			t.Errorf("with the referring table locked: %+v, %v", p, err)
+		}
+		if n := counted(t, e, "lapse_batches_total", "halve") + counted(t, e, "lapse_batches_total", "step_over"); n != 0 {
+			t.Errorf("%v batches looked for a row", n)
+		}
+	})
+}
+
 // A shard that somebody has locked waits, and the others go first: the policy pauses where it comes again.
 func TestALockedPartitionHoldsUpNoOther(t *testing.T) {
 	t.Parallel()

@@ -70,7 +70,7 @@ func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 	}
 	m.quieted(look.Quiet)
 	if len(look.Due) > 0 {
-		return look.Due, turnGoesOn, nil
+		return w.found(ctx, t, look.Due)
 	}
 	w.metrics.backlog.nothingDue(p, w.now())
 	w.log.Debug("nothing is due", "policy", p.Name, "version", p.Version)
@@ -87,6 +87,52 @@ func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 		return nil, end, err
 	}
 	return nil, turnFinished, nil
+}
+
+// found returns the leaves that have due rows, unless no run could do anything about them yet.
+func (w *worker) found(ctx context.Context, t *turn, due []uint32) ([]uint32, turnEnd, error) {
+	if t.whole {
+		return due, turnGoesOn, nil
+	}
+	aside, err := w.allAside(ctx, t.policy, due)
+	switch {
+	case err != nil:
+		end, err := w.trouble(t, err, 1)
+		return nil, end, err
+	case aside:
+		return nil, turnElsewhere, nil
+	}
+	return due, turnGoesOn, nil
+}
+
+// allAside reports whether the last run put all of these leaves aside and none may be tried yet. Then a run could do nothing but say so again,
+// as often as the policy's schedule comes; the policy pauses until the next time, or until the first of them may be tried. What the last run left
+// stays on record.
+func (w *worker) allAside(ctx context.Context, p *planner.InForce, due []uint32) (bool, error) {
+	if p.LastRun == nil {
+		return false, nil
+	}
+	var leaves int
+	var first *time.Duration
+	err := w.session.control.QueryRow(ctx, `
+		select count(*), min(a.retry_at) - clock_timestamp()
+		  from (select s.leaf, min(s.retry_at) as retry_at
+		          from lapse.shard s
+		         where s.run = $1 and s.version = $2 and s.leaf = any ($3::oid[])
+		         group by s.leaf
+		        having bool_and(s.aside and not s.done and s.retry_at > clock_timestamp())) a`, p.LastRun.ID, p.Version, due).Scan(&leaves, &first)
+	if err != nil {
+		return false, fmt.Errorf("look for shards that are put aside: %w", err)
+	}
+	if leaves < len(due) || first == nil {
+		return false, nil
+	}
+	until := w.now().Add(*first)
+	if next, err := p.Schedule.Next(w.now(), p.Since); err == nil && next.Before(until) {
+		until = next
+	}
+	w.memory(p).pauseUntil(until)
+	return true, nil
 }
 
 // takeDown takes down that a look found nothing due, and that it began at the table's start where it took long.

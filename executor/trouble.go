@@ -14,7 +14,7 @@ import (
 // failed does what a batch's error asks for: at once a careful one, or what its grade says. Of a leaf that is locked as a whole no careful
 // batch gets a row either, and no row is to be looked for.
 func (w *worker) failed(ctx context.Context, t *turn, a *assignment, o order, err error) (turnEnd, error) {
-	whole := schemas.StateOf(err) == schemas.SQLStateLockNotAvailable && !w.session.mute() && w.tableLocked(ctx, t.memory, a.leaf)
+	whole := schemas.StateOf(err) == schemas.SQLStateLockNotAvailable && !w.session.mute() && w.tableLocked(ctx, t.memory, a.leaf, a.cascades)
 	if !whole && t.memory.blocked(a.shard, o, err) {
 		w.metrics.failed(t.policy, Retry.String())
 		return turnGoesOn, nil

@@ -133,8 +133,10 @@ set search_path = pg_catalog, pg_temp
 as $lapse$
   update lapse.shard s
      set holder = null, lease_until = null, aside = true, tries = s.tries + 1, sqlstate = put_aside.state,
-         retry_at = clock_timestamp() + least(case put_aside.state when '55P03' then interval '5 minutes' else interval '1 day' end,
-                                              interval '1 minute' * 2 ^ least(s.tries, 11))
+         -- To try a lock costs a few waits of milliseconds; whoever holds one for a second must not stop the rows for minutes.
+         retry_at = clock_timestamp() + case put_aside.state
+                                          when '55P03' then least(interval '1 minute', interval '5 seconds' * 2 ^ least(s.tries, 11))
+                                          else least(interval '1 day', interval '1 minute' * 2 ^ least(s.tries, 11)) end
    where s.id = put_aside.shard and s.term = put_aside.term and s.holder = put_aside.holder
   returning s.retry_at
 $lapse$;
