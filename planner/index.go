@@ -43,7 +43,8 @@ type indexes struct {
 	ByWhere  bool         // it has only the rows that meet where, on every leaf
 	Sparse   bool         // it has only the rows with a ttl, on every leaf, or is made so
 	None     *IndexAdvice // a leaf has none that serves
-	Better   *IndexAdvice // all have one, and one of them lacks the key
+	Stale    *IndexAdvice // of a soft policy: all have one, and one of them has what was set long ago, or lacks the key
+	Better   *IndexAdvice // all have one, and one of them lacks the key: an advice, and no warning
 }
 
 // wantedIndex is the index that finds a policy's due rows in their order.
@@ -149,12 +150,6 @@ func (w *wantedIndex) fits(c *candidate, byWhere, sparse bool) (serves, whole bo
 	return true, fresh && c.OneWay && len(behind) >= len(w.rest) && slices.Equal(behind[:len(w.rest)], w.rest)
 }
 
-// findIndex returns the index that serves, named for the first leaf, and warnings where there is none or a weak one.
-func findIndex(ctx context.Context, q Querier, d *Definition, leaves []Relation) (name string, warnings []string, err error) {
-	found, err := lookAtIndexes(ctx, q, d, leaves, advisedIndex)
-	return found.Name, found.Warnings, err
-}
-
 // lookAtIndexes looks for the index that serves on each leaf. The advice of one that is missing is the last warning. prefix is what the names of missing ones begin with.
 func lookAtIndexes(ctx context.Context, q Querier, d *Definition, leaves []Relation, prefix string) (found indexes, err error) {
 	index := d.Expire.Index()
@@ -200,14 +195,22 @@ func lookAtIndexes(ctx context.Context, q Querier, d *Definition, leaves []Relat
 		found.Name = ""
 	} else if len(weak) > 0 {
 		tree.all()
-		found.Better = &IndexAdvice{Steps: tree.steps(), Problem: fmt.Sprintf(
-			"index %s lacks the key, so that rows with one and the same %s are sorted for every batch; one with the key serves better", some(weak), first(index))}
-		if w.unset != "" {
-			found.Better.Problem = fmt.Sprintf("index %s has rows that are set already, past which every look reads, or lacks the key; one with the key and without them serves better", some(weak))
-		}
-		found.Warnings = append(found.Warnings, found.Better.String())
+		w.improve(&found, index, weak, tree.steps())
 	}
 	return found, nil
+}
+
+// improve says what a better index would gain. What a soft policy set piles up, and is read again at every look: that is a warning. The
+// sorting of rows of one instant is not: most tables have just such an index, and it serves.
+func (w *wantedIndex) improve(found *indexes, index expiry.Index, weak []string, steps []IndexStep) {
+	if w.unset == "" {
+		found.Better = &IndexAdvice{Steps: steps, Problem: fmt.Sprintf(
+			"%s serves; one with the key in it too would spare every batch the sorting of rows with one and the same %s", some(weak), first(index))}
+		return
+	}
+	found.Stale = &IndexAdvice{Steps: steps, Problem: fmt.Sprintf(
+		"index %s has rows that are set already, past which every look reads, or lacks the key; one with the key and without them serves better", some(weak))}
+	found.Warnings = append(found.Warnings, found.Stale.String())
 }
 
 // problem is what is so without the index.

@@ -13,7 +13,7 @@ type Inspection struct {
 	Leaves    []Relation
 	Published []Relation // the table, and the roots of what cascades reach
 	Index     *IndexAdvice
-	Better    *IndexAdvice  // the index that serves lacks the key
+	Stale     *IndexAdvice  // the index of a soft policy has what was set long ago
 	Unhelped  string        // what no index can help, "" for nothing
 	Children  []IndexAdvice // foreign keys without an index
 	Intruders []Intruder
@@ -65,7 +65,7 @@ func (i *Inspection) look(ctx context.Context, tx pgx.Tx, p *InForce) (err error
 	if err != nil {
 		return err
 	}
-	i.Index, i.Better, i.Unhelped = found.None, found.Better, p.Definition.Expire.Index().Warning
+	i.Index, i.Stale, i.Unhelped = found.None, found.Stale, p.Definition.Expire.Index().Warning
 	if !p.spec.Triggers.Trusted {
 		if i.Intruders, err = intrudersOf(ctx, tx, t, p.Definition.Soft != nil); err != nil {
 			return err

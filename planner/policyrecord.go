@@ -166,7 +166,9 @@ func (v *RecordedVersion) FindIndex(ctx context.Context, q Querier) (name string
 		return "", false, nil
 	}
 	if err == nil {
-		name, _, err = findIndex(ctx, q, &v.Definition, leaves)
+		var found indexes
+		found, err = lookAtIndexes(ctx, q, &v.Definition, leaves, advisedIndex)
+		name = found.Name
 	}
 	return name, err == nil, err
 }

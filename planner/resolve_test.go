@@ -167,8 +167,8 @@ func TestAnIndexThatDoesNotServeIsNamed(t *testing.T) {
 			{`create index i2 on sessions using brin (last_seen)`, "no index on shop.sessions"},
 			{`create index i3 on sessions (id, last_seen)`, "no index on shop.sessions"},
 			{`create index i4 on sessions ((last_seen at time zone 'UTC'))`, "no index on shop.sessions"},
-			{`create index i5 on sessions (last_seen desc, id)`, "index shop.i5 lacks the key"},
-			{`create index i6 on sessions (last_seen)`, "shop.i6 lacks the key"},
+			{`create index i5 on sessions (last_seen desc, id)`, ""},
+			{`create index i6 on sessions (last_seen)`, ""},
 			{`create index i7 on sessions (last_seen, id)`, ""},
 		} {
 			if c.index != "" {

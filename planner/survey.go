@@ -40,6 +40,7 @@ type Survey struct {
 	Method Method     `json:"method"`
 	Shape  string     `json:"shape,omitempty"` // of the batches on the largest leaf
 	Index  string     `json:"index,omitempty"` // the one that PostgreSQL would use, or that there is
+	Better string     `json:"better_index"`    // what another one would gain, and the statements that make it; "" for nothing
 	Order  []string   `json:"order"`           // what batches are ordered by
 	Shards []Relation `json:"shards"`          // one for each leaf
 	Slices int        `json:"slices"`          // of each leaf, by hash
@@ -253,11 +254,9 @@ func (s *surveyor) run(ctx context.Context, db DB, call countAt) error {
 		if err != nil {
 			return err
 		}
-		var warnings []string
-		if serving, warnings, err = findIndex(ctx, tx, s.definition, leaves); err != nil {
+		if serving, err = s.indexed(ctx, tx, leaves); err != nil {
 			return err
 		}
-		v.Warnings = append(v.Warnings, warnings...)
 		if err := s.drops(ctx, tx); err != nil {
 			return err
 		}
@@ -284,6 +283,16 @@ func (s *surveyor) run(ctx context.Context, db DB, call countAt) error {
 		v.Index = serving
 	}
 	return nil
+}
+
+// indexed returns the index that serves, "" for none, and records what there is to say of it.
+func (s *surveyor) indexed(ctx context.Context, q Querier, leaves []Relation) (string, error) {
+	found, err := lookAtIndexes(ctx, q, s.definition, leaves, advisedIndex)
+	s.survey.Warnings = append(s.survey.Warnings, found.Warnings...)
+	if found.Better != nil {
+		s.survey.Better = found.Better.String()
+	}
+	return found.Name, err
 }
 
 // count counts as far as it was asked to. What takes too long for that, or stands in somebody's way, is estimated.

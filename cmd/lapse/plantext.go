@@ -127,6 +127,9 @@ func (c *surveyor) printWay(s *planner.Survey) {
 		inOrder = "because much of it is due, and the index would lead to and fro over it, or there is none"
 	}
 	c.line("found by", "%s, %s", foundBy(s), inOrder)
+	if s.Better != "" {
+		c.line("index", "%s", s.Better)
+	}
 	shards := fmt.Sprint(len(s.Shards))
 	if len(s.Shards) == 1 {
 		shards += ": " + s.Shards[0].Name

@@ -105,8 +105,8 @@ func indexesFound(i *planner.Inspection) (found []Finding) {
 	if i.Index != nil {
 		add(Warn, *i.Index)
 	}
-	if i.Better != nil {
-		add(Warn, *i.Better)
+	if i.Stale != nil {
+		add(Warn, *i.Stale)
 	}
 	if i.Unhelped != "" {
 		found = append(found, one(Warn, nil, "%s", i.Unhelped)...)
