@@ -101,9 +101,8 @@ type Executor struct {
 	seeding sync.Mutex
 	seeded  bool // the counters have begun with what is on record
 
-	mu     sync.Mutex
-	known  map[versionKey]*policyMemory
-	warned bool // that the login is more than the executor's
+	mu    sync.Mutex
+	known map[versionKey]*policyMemory
 	// pruneAt is when the ledger is looked at next for rows to remove.
 	pruneAt time.Time
 	ready   error

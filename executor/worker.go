@@ -137,7 +137,6 @@ func (w *worker) connect(ctx context.Context, patience time.Duration) error {
 			w.session = s
 			w.guards.works(w.number, s.batches.PgConn().PID())
 			w.scheduler.hasSession(w.number, true)
-			w.warnOfPower(ctx)
 			w.giveBackKept(ctx)
 			return nil
 		}
@@ -257,26 +256,6 @@ func (w *worker) advance(ctx context.Context, p *planner.InForce) error {
 		w.log.Info("policy is armed", "policy", p.Name, "version", p.Version)
 	}
 	return nil
-}
-
-// warnOfPower says once that the login which deletes can become more than the executor. Code of a table's owner that gets into
-// a batch could then, at COMMIT, become it too.
-func (w *worker) warnOfPower(ctx context.Context) {
-	var login string
-	var powerful bool
-	err := w.session.control.QueryRow(ctx, `select session_user::text, exists (select from pg_roles r where r.rolname = $1 and pg_has_role(session_user, r.oid, 'member'))`,
-		w.config.Roles.Owner).Scan(&login, &powerful)
-	if err != nil || !powerful {
-		return
-	}
-	w.mu.Lock()
-	warned := w.warned
-	w.warned = true
-	w.mu.Unlock()
-	if !warned {
-		w.log.Warn("the login that deletes can become the catalog's owner; where tables have owners that do not trust one another, name three logins in database:, see docs/security.md",
-			"login", login, "owner", w.config.Roles.Owner)
-	}
 }
 
 // wait lets d pass, or less if ctx ends.

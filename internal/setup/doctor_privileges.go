@@ -39,6 +39,13 @@ func (e *examination) checkRoles(ctx context.Context) ([]Finding, error) {
 		text := strings.TrimSuffix(strings.TrimSuffix(w[:at], ": "), ": if that is not meant, run")
 		found = append(found, one(Warn, []string{w[at:]}, "%s", text)...)
 	}
+	power, err := LoginOfPower(ctx, e.Conn, e.Roles, e.Logins.Executor)
+	if err != nil {
+		return nil, err
+	}
+	if power != "" {
+		found = append(found, one(Warn, nil, "%s", power)...)
+	}
 	if len(found) == 0 {
 		return ok("%s, %s and %s are nobody else's", e.Roles.Owner, e.Roles.Executor, e.Roles.Auditor), nil
 	}

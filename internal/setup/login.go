@@ -9,8 +9,28 @@ import (
 	"lapse/schemas"
 )
 
-// roles makes the roles and lets the logins play them, or says what a superuser must run.
+// roles makes the roles and lets the logins play them, and warns where one login is for all.
 func (w *installing) roles(ctx context.Context) error {
+	if err := w.equipRoles(ctx); err != nil {
+		return err
+	}
+	superuser, err := Superusers(ctx, w.login, w.Others.Executor)
+	if err != nil {
+		return err
+	}
+	deletes := w.Others.Executor
+	if superuser[deletes] {
+		deletes = w.Roles.Login
+	}
+	warning, err := LoginOfPower(ctx, w.login, w.Roles, deletes)
+	if warning != "" {
+		w.result.Warnings = append(w.result.Warnings, warning)
+	}
+	return err
+}
+
+// equipRoles makes the roles and lets the logins play them, or says what a superuser must run.
+func (w *installing) equipRoles(ctx context.Context) error {
 	warnings, err := CheckRoles(ctx, w.login, w.Roles, w.Logins, w.Others)
 	if err != nil {
 		return err

@@ -85,6 +85,22 @@ func CheckRoles(ctx context.Context, q Querier, roles schemas.Roles, logins ...L
 	return warnings, nil
 }
 
+// LoginOfPower says that the login which deletes can become the catalog's owner, "" where it cannot. Code of a table's owner that gets into
+// a batch could then, at COMMIT, become it too. One login for everything is right where all tables belong to people who trust one another.
+func LoginOfPower(ctx context.Context, q Querier, roles schemas.Roles, executor string) (string, error) {
+	var powerful bool
+	err := q.QueryRow(ctx, `select exists (select from pg_roles o, pg_roles e where o.rolname = $1 and e.rolname = $2 and not e.rolsuper and pg_has_role(e.oid, o.oid, 'member'))`,
+		roles.Owner, executor).Scan(&powerful)
+	if err != nil {
+		return "", fmt.Errorf("look at the login that deletes: %w", err)
+	}
+	if !powerful {
+		return "", nil
+	}
+	return fmt.Sprintf("the login that deletes, %s, can become the catalog's owner, %s; where tables have owners that do not trust one another, name three logins in database:, see docs/security.md",
+		schemas.Identifier(executor), schemas.Identifier(roles.Owner)), nil
+}
+
 // LoginTrouble says why init does not take the role named roles.Login, which was there before, for the login of everything
 // else, or "". Memberships and an attribute given to it would be given to whoever uses it.
 func LoginTrouble(ctx context.Context, q Querier, roles schemas.Roles) (string, error) {
