@@ -29,16 +29,16 @@ func (a *applier) print(changes setup.Changes) {
 			fmt.Fprintf(a.out, "  publish %s\n", strings.Join(c.Publish, ", "))
 		}
 		if c.Grant || c.Change.Writes() && !c.Careful() {
+			var grants []string
 			for _, statement := range c.Grants {
 				if !granted[statement] {
-					fmt.Fprintf(a.out, "  %s;\n", statement)
+					grants = append(grants, statement)
 				}
 				granted[statement] = true
 			}
+			a.printStatements("give its deleter what it lacks", grants)
 		}
-		for _, statement := range c.Build {
-			fmt.Fprintf(a.out, "  %s;\n", statement)
-		}
+		a.printStatements("make the index that finds its due rows", c.Build)
 		for _, index := range c.DropIndexes {
 			fmt.Fprintf(a.out, "  drop index %s, which Lapse made and no policy asks for\n", index)
 		}
@@ -51,6 +51,29 @@ func (a *applier) print(changes setup.Changes) {
 		fmt.Fprintln(a.out, "nothing to do")
 	}
 	fmt.Fprint(a.out, a.total(changes))
+}
+
+// shortStatement is how long a single statement is at most that is printed although nobody asked for it.
+const shortStatement = 120
+
+// printStatements prints the statements that do something. Several, or a long one, are only counted, unless --verbose asks for them.
+func (a *applier) printStatements(what string, statements []string) {
+	short := len(statements) == 1 && len(statements[0]) <= shortStatement
+	if len(statements) > 0 && !short && !a.verbose {
+		fmt.Fprintf(a.out, "  %s: %s (--verbose shows %s)\n", what, counted(len(statements), "statement"), them(len(statements)))
+		return
+	}
+	for _, statement := range statements {
+		fmt.Fprintf(a.out, "  %s;\n", statement)
+	}
+}
+
+// them is the pronoun for a number of things.
+func them(n int) string {
+	if n == 1 {
+		return "it"
+	}
+	return "them"
 }
 
 // nothingToSay reports whether a policy stays as it is, and nobody has to know more of it than that. Warnings that were there before are

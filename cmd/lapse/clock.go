@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -162,8 +161,7 @@ func (a *app) printClocks(c *clocks) error {
 	if len(c.Policies) == 0 {
 		return nil
 	}
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "POLICY\tLAST CUTOFF\tCOMPARED WITH\tNEXT RUN")
+	t, notes := newTable("POLICY…", "LAST CUTOFF", "COMPARED WITH", "NEXT RUN"), ""
 	for _, p := range c.Policies {
 		last, verdict := "-", "allowed"
 		if p.LastCutoff != nil {
@@ -171,13 +169,19 @@ func (a *app) printClocks(c *clocks) error {
 		}
 		switch p.Refused {
 		case "behind":
-			verdict = "refused: the server's clock stands before it"
+			verdict = "refused"
+			notes += fmt.Sprintf("%s: the server's clock stands before what it is compared with\n", p.Policy)
 		case "ahead":
-			verdict = "refused: the server's clock stands more than " + p.Reach + " after it"
+			verdict = "refused"
+			notes += fmt.Sprintf("%s: the server's clock stands more than %s after what it is compared with\n", p.Policy, p.Reach)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", p.Policy, last, p.Measure.UTC().Format(time.RFC3339), verdict)
+		t.row(p.Policy, last, p.Measure.UTC().Format(time.RFC3339), verdict)
 	}
-	return w.Flush()
+	if err := a.printTable(t); err != nil {
+		return err
+	}
+	_, err := fmt.Fprint(a.out, notes)
+	return err
 }
 
 // acceptance is what `lapse clock accept` did.

@@ -50,6 +50,11 @@ func (a *app) jsonFlag(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&a.asJSON, "json", false, "print the result as JSON")
 }
 
+// verboseFlag adds --verbose, for what is not printed without it.
+func (a *app) verboseFlag(cmd *cobra.Command, usage string) {
+	cmd.Flags().BoolVar(&a.verbose, "verbose", false, usage)
+}
+
 // printJSON sets the result, which execute prints: what the command comes to is known then.
 func (a *app) printJSON(value any) error {
 	a.answer.Result = value

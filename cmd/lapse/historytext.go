@@ -89,8 +89,8 @@ func (a *app) printHistory(p *historyView) error {
 }
 
 func (p *historyView) printSides(w io.Writer) {
-	fmt.Fprintf(w, "history\t%d, since %s, by %s: %s\n", p.History.Number, instant(&p.History.At), p.History.By, p.History.Reason)
-	fmt.Fprintf(w, "database\treaches %s; last heartbeat %s; timeline %d; system %s; server started %s\n",
+	fmt.Fprintf(w, "history\t%d, since %s, by %s: %s\n", p.History.Number, instant(&p.History.At), p.History.By, onOneLine(p.History.Reason))
+	fmt.Fprintf(w, "database\treaches %s; last heartbeat %s\n\ttimeline %d; system %s\n\tserver started %s\n",
 		p.Database.Reaches, instant(p.Database.Heartbeat), p.Database.Timeline, p.Database.System, instant(&p.Database.Started))
 	if s := p.Slot; s != nil {
 		at := s.State

@@ -89,7 +89,8 @@ What the hold was on, its keys or its condition, is forgotten when it is over. T
 			if err != nil {
 				return err
 			}
-			return a.releaseHold(cmd.Context(), id, cooling, reason)
+			_, err = a.changeHold(cmd.Context(), id, func(owner *setup.Session) error { return owner.ReleaseHold(cmd.Context(), id, cooling, reason) })
+			return err
 		}),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "`why`, for the record")
@@ -117,24 +118,25 @@ func coolingOff(after string, now bool) (time.Duration, error) {
 	return time.Duration(days) * 24 * time.Hour, nil
 }
 
-func (a *app) releaseHold(ctx context.Context, id schemas.HoldID, after time.Duration, reason string) error {
+// changeHold does something to a hold, and prints and returns what became of it.
+func (a *app) changeHold(ctx context.Context, id schemas.HoldID, change func(owner *setup.Session) error) (*setup.HoldRecord, error) {
 	owner, _, err := a.openOwner(ctx, "lapse hold")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer closeConn(owner.Conn)
-	if err := owner.ReleaseHold(ctx, id, after, reason); err != nil {
-		return holdError(err)
+	if err := change(owner); err != nil {
+		return nil, holdError(err)
 	}
 	r, err := readHold(ctx, owner, id)
-	if err != nil {
-		return err
-	}
-	if a.asJSON {
-		return a.printJSON(r)
+	switch {
+	case err != nil:
+		return nil, err
+	case a.asJSON:
+		return r, a.printJSON(r)
 	}
 	_, err = fmt.Fprintln(a.out, holdLine(r))
-	return err
+	return r, err
 }
 
 // readHold reads one hold.
@@ -217,12 +219,7 @@ func (a *app) listHolds(ctx context.Context, owner *setup.Session, all bool) err
 	if a.asJSON {
 		err = a.printJSON(holdList{holds, faults})
 	} else {
-		for i := range holds {
-			fmt.Fprintln(a.out, holdLine(&holds[i]))
-		}
-		if len(holds) == 0 {
-			fmt.Fprintln(a.out, "there are no holds")
-		}
+		err = a.printHolds(holds)
 		for _, fault := range faults {
 			fmt.Fprintln(a.out, onOneLine(fault))
 		}
@@ -231,6 +228,35 @@ func (a *app) listHolds(ctx context.Context, owner *setup.Session, all bool) err
 		err = errNeedsPerson
 	}
 	return err
+}
+
+// printHolds prints a line for each hold.
+func (a *app) printHolds(holds []setup.HoldRecord) error {
+	if len(holds) == 0 {
+		_, err := fmt.Fprintln(a.out, "there are no holds")
+		return err
+	}
+	t := newTable("HOLD", "TABLE…", "MATTER…", "ON…", "STATE")
+	for i := range holds {
+		r := &holds[i]
+		state := r.State
+		if r.State == "releasing" && r.EnforcedUntil != nil {
+			state = "until " + r.EnforcedUntil.UTC().Format(time.DateOnly)
+		}
+		t.row(r.ID, r.Table, r.Matter, holdOn(r), state)
+	}
+	return a.printTable(t)
+}
+
+// holdOn is what a hold is on, in a word or two.
+func holdOn(r *setup.HoldRecord) string {
+	switch {
+	case r.Keys != nil:
+		return counted(*r.Keys, "key")
+	case len(r.Columns) == 0:
+		return "all rows"
+	}
+	return "condition"
 }
 
 // shownHold is what `lapse hold show` prints.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lapse/internal/setup"
 	"lapse/schemas"
 )
 
@@ -46,21 +47,9 @@ which the rows are in several tables now is moved to the partitioned table above
 }
 
 func (a *app) moveHold(ctx context.Context, id schemas.HoldID, to, reason string) error {
-	owner, _, err := a.openOwner(ctx, "lapse hold")
-	if err != nil {
-		return err
+	r, err := a.changeHold(ctx, id, func(owner *setup.Session) error { return owner.MoveHold(ctx, id, to, reason) })
+	if err == nil && !a.asJSON {
+		_, err = fmt.Fprintf(a.out, "every batch that commits above %s has heeded it there\n", r.EffectiveAt)
 	}
-	defer closeConn(owner.Conn)
-	if err := owner.MoveHold(ctx, id, to, reason); err != nil {
-		return holdError(err)
-	}
-	r, err := readHold(ctx, owner, id)
-	if err != nil {
-		return err
-	}
-	if a.asJSON {
-		return a.printJSON(r)
-	}
-	_, err = fmt.Fprintf(a.out, "%s\nevery batch that commits above %s has heeded it there\n", holdLine(r), r.EffectiveAt)
 	return err
 }

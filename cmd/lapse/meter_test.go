@@ -66,22 +66,3 @@ func visible(text string) string {
 	}
 	return shown.String()
 }
-
-func TestTheStatusFitsANarrowTerminal(t *testing.T) {
-	t.Parallel()
-	s := &status{At: time.Now(), Policies: []policyState{{policyLine: policyLine{Policy: "a-policy-with-a-long-name", Table: "schöma.a_table_with_a_long_name", State: "armed"}}}}
-	text, err := s.text()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, width := range []int{1, 20, 40, 80, 500} {
-		for line := range strings.Lines(cutLines(text, width)) {
-			if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > width {
-				t.Errorf("width %d: a line has %d characters: %s", width, n, line)
-			}
-		}
-	}
-	if cutLines(text, 0) != text || cutLines(text, 500) != text {
-		t.Error("lines are cut without need")
-	}
-}

@@ -32,12 +32,12 @@ func TestWhatALoginSaysDrawsNothingOnTheTerminal(t *testing.T) {
 	since := time.Now()
 	line := policyLine{Policy: "p", State: schemas.Armed, Table: lie, Reason: lie, LastRun: &lastRun{Ended: lie, Rests: lie, RestsSince: &since}}
 	work := []process{{State: lie, Reason: lie, Holder: lie}}
-	text, err := (&status{Executors: work, Policies: []policyState{{policyLine: line, Work: work}}, LeftOver: []string{lie}}).text()
+	text, err := (&status{Executors: work, Policies: []policyState{{policyLine: line, Work: work}}, LeftOver: []string{lie}}).text(0, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	a := &app{out: &out}
+	a := &app{out: &out, verbose: true}
 	if err := a.printPolicies(&policyList{lines: []policyLine{line}, leftOver: []string{}}); err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/google/uuid"
@@ -55,6 +54,7 @@ is gone, that a row of a shard resisted. Below it stand roles that nothing needs
 			return a.printJSON(l.lines)
 		}),
 	}
+	a.verboseFlag(cmd, "print the last run too, and since when and why the policy is in its state")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -353,40 +353,4 @@ func leftOverDeleters(ctx context.Context, conn *pgx.Conn) ([]string, error) {
 			"(which fails while another database of this cluster uses it)", role, schemas.Identifier(role))
 	}
 	return all, nil
-}
-
-func (a *app) printPolicies(l *policyList) error {
-	if l.halt.Halted {
-		fmt.Fprintf(a.out, "%s: `lapse resume --all` allows them again\n", &l.halt)
-	}
-	if l.restored != "" {
-		fmt.Fprintln(a.out, l.restored)
-	}
-	if l.auditOff {
-		fmt.Fprintln(a.out, "audit: off: policies are armed without an auditor, and what is deleted leaves no evidence outside this database")
-	}
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "POLICY\tVERSION\tSTATE\tSINCE\tTABLE\tNEXT RUN\tLAST RUN\tROWS\tREASON")
-	for i := range l.lines {
-		p := &l.lines[i]
-		next := "-"
-		if p.Next != nil {
-			next = cmp.Or(p.person(), p.Next.UTC().Format(time.RFC3339))
-		}
-		last, rows := p.LastRun.text()
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Policy, p.Version, p.stands(), p.Since.UTC().Format(time.RFC3339), onOneLine(p.Table), next, last,
-			onOneLine(rows), onOneLine(cmp.Or(p.Reason, "-")))
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	for i := range l.lines {
-		for _, note := range l.lines[i].notes() {
-			fmt.Fprintf(a.out, "%s: %s\n", l.lines[i].Policy, onOneLine(note))
-		}
-	}
-	for _, problem := range l.leftOver {
-		fmt.Fprintln(a.out, problem)
-	}
-	return nil
 }

@@ -32,8 +32,11 @@ type lastRun struct {
 	Rests       string     `json:"rests_because,omitempty"`
 }
 
-// goesOn is how a run ended that did not.
-const goesOn = "not yet"
+// goesOn is how a run ended that did not, and cutShort how one that nobody goes on with.
+const (
+	goesOn   = "not yet"
+	cutShort = "cut short"
+)
 
 // readLastRun reads what a policy's last run did, also one that is no measure of the clock any more. What a former version's left nobody
 // goes on with.
@@ -45,7 +48,7 @@ func readLastRun(ctx context.Context, conn *pgx.Conn, policy schemas.PolicyID) (
 		       case when r.ended_by = 'accepted' then 'by the rows that were accepted'
 		            when r.ended_by is not null then 'by ' || r.ended_by
 		            when t.unfinished and r.version = g.version then $2
-		            when t.unfinished or r.outcome = 'cut short' or r.outcome is null and r.lost_shards then 'cut short'
+		            when t.unfinished or r.outcome = 'cut short' or r.outcome is null and r.lost_shards then $3
 		            when t.aside > 0 then 'with shards put aside'
 		            when t.locked then 'with locked rows left'
 		            else 'whole' end,
@@ -53,7 +56,7 @@ func readLastRun(ctx context.Context, conn *pgx.Conn, policy schemas.PolicyID) (
 		  from lapse.gate g, lapse.run r, lapse.statistics(r.run) t
 		 where g.policy_id = $1 and r.policy_id = g.policy_id
 		 order by r.number desc
-		 limit 1`, int32(policy), goesOn).Scan(&r.Started, &r.EndedAt, &r.Due, &r.Deleted, &r.Cascaded, &r.Batches, &r.Refreshed, &r.SteppedOver, &r.Partitions,
+		 limit 1`, int32(policy), goesOn, cutShort).Scan(&r.Started, &r.EndedAt, &r.Due, &r.Deleted, &r.Cascaded, &r.Batches, &r.Refreshed, &r.SteppedOver, &r.Partitions,
 		&r.LeftDue, &r.LeftHeld, &r.LeftResting, &r.Watermark, &r.Ended, &r.RestsSince, &r.Rests)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
@@ -70,6 +73,12 @@ func (r *lastRun) notes() []string {
 		return nil
 	}
 	var notes []string
+	switch r.Ended {
+	case goesOn:
+		notes = append(notes, "its last run goes on")
+	case cutShort: // how others ended is said by why due rows stay
+		notes = append(notes, "its last run was cut short")
+	}
 	if r.Rests != "" && r.RestsSince != nil {
 		notes = append(notes, fmt.Sprintf("its run rests since %s: %s", r.RestsSince.UTC().Format(time.RFC3339), r.Rests))
 	}
@@ -143,12 +152,5 @@ func (r *lastRun) text() (when, rows string) {
 	if r == nil {
 		return "-", "-"
 	}
-	rows = fmt.Sprint(r.Deleted)
-	if r.Ended != "whole" {
-		rows += ", ended " + r.Ended
-		if r.Ended == goesOn {
-			rows = fmt.Sprintf("%d, goes on", r.Deleted)
-		}
-	}
-	return r.Started.UTC().Format(time.RFC3339), rows
+	return r.Started.UTC().Format(time.RFC3339), fmt.Sprint(r.Deleted)
 }

@@ -125,7 +125,7 @@ func (l *policyLine) person() string {
 	case l.Trouble != "":
 		return "after apply"
 	case l.Tripped != "":
-		return "after arm --accept"
+		return "after arm"
 	}
 	return ""
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,7 +40,8 @@ func (a *app) quarantineListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [POLICY]",
 		Short: "List the rows in quarantine",
-		Long: `Lists the rows in quarantine, those first that are tried next: key, what PostgreSQL said, how often each was tried and when it is tried again.
+		Long: `Lists the rows in quarantine, those first that are tried next: key, what PostgreSQL said, and how often each was tried. What is in
+the way is said below them; --verbose says of each row in which table it is, since when, and when it is tried again.
 Where a foreign key stands in the way, below them is a query that finds the rows that refer to due ones.
 
 Keys are personal data: nothing else of Lapse prints them. The login must be able to become the catalog's owner. The exit code is 3 if
@@ -69,6 +69,7 @@ there are any.`,
 			return err
 		}),
 	}
+	a.verboseFlag(cmd, "print each row's table, what is in the way, since when, and the next try too")
 	a.jsonFlag(cmd)
 	return cmd
 }
@@ -112,19 +113,16 @@ func (a *app) printQuarantine(rows []setup.Resting) error {
 		_, err := fmt.Fprintln(a.out, "no row is in quarantine")
 		return err
 	}
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "POLICY\tTABLE\tKEY\tSQLSTATE\tIN THE WAY\tTRIES\tSINCE\tNEXT TRY")
-	for i := range rows {
-		r := &rows[i]
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", r.Policy, onOneLine(r.Table), onOneLine(r.Key.String()), r.SQLState, onOneLine(inTheWay(r)), r.Tries,
-			r.Since.UTC().Format(time.RFC3339), r.NextTry.UTC().Format(time.RFC3339))
-	}
-	if err := w.Flush(); err != nil {
+	if err := a.printTable(a.quarantineTable(rows)); err != nil {
 		return err
 	}
 	shown := map[string]bool{}
 	for i := range rows {
 		r, next := &rows[i], ""
+		if way := inTheWay(r); way != "-" && !a.verbose && !shown[string(r.Policy)+way] {
+			shown[string(r.Policy)+way] = true
+			fmt.Fprintf(a.out, "%s: in the way: %s\n", r.Policy, onOneLine(way))
+		}
 		switch {
 		case r.Finds != "":
 			next = fmt.Sprintf("what refers to due rows by %s:\n  %s", onOneLine(r.Constraint), onOneLine(r.Finds))
@@ -137,6 +135,22 @@ func (a *app) printQuarantine(rows []setup.Resting) error {
 		}
 	}
 	return nil
+}
+
+// quarantineTable has a line for each row.
+func (a *app) quarantineTable(rows []setup.Resting) *table {
+	t := newTable("POLICY…", "KEY…", "SQLSTATE", "TRIES")
+	if a.verbose {
+		t = newTable("POLICY…", "TABLE…", "KEY…", "SQLSTATE", "IN THE WAY…", "TRIES", "SINCE", "NEXT TRY")
+	}
+	for i := range rows {
+		if r := &rows[i]; a.verbose {
+			t.row(r.Policy, r.Table, r.Key.String(), r.SQLState, inTheWay(r), r.Tries, r.Since.UTC().Format(time.RFC3339), r.NextTry.UTC().Format(time.RFC3339))
+		} else {
+			t.row(r.Policy, r.Key.String(), r.SQLState, r.Tries)
+		}
+	}
+	return t
 }
 
 // inTheWay names what kept a row from being deleted, "-" where PostgreSQL gave no name.

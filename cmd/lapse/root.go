@@ -31,6 +31,7 @@ type app struct {
 	logFormat  string
 	logLevel   string
 	asJSON     bool
+	verbose    bool
 	answer     envelope // with asJSON
 	warnings   warnings
 

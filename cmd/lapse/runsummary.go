@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"text/tabwriter"
 
 	"lapse/executor"
 )
@@ -51,13 +50,12 @@ func (a *app) printDone(s executor.Summary, nothing string) error {
 		_, err := fmt.Fprintln(a.out, nothing)
 		return err
 	}
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "POLICY\tTABLE\tDELETED\tCASCADED\tBATCHES\tOUTCOME")
+	t := newTable("POLICY…", "TABLE…", "DELETED", "CASCADED", "OUTCOME")
 	for i := range s.Policies {
 		p := &s.Policies[i]
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%s\n", p.Policy, onOneLine(p.Table), p.Deleted, p.Cascaded, p.Batches, outcomeText(p))
+		t.row(p.Policy, p.Table, p.Deleted, p.Cascaded, p.Outcome)
 	}
-	if err := w.Flush(); err != nil {
+	if err := a.printTable(t); err != nil {
 		return err
 	}
 	for i := range s.Policies {
@@ -66,17 +64,6 @@ func (a *app) printDone(s executor.Summary, nothing string) error {
 		}
 	}
 	return nil
-}
-
-// outcomeText is an outcome in a few words.
-func outcomeText(p *executor.PolicySummary) string {
-	switch {
-	case p.Outcome == executor.Resisted:
-		return "finished, but for what resists" // all else that was due went
-	case p.LeftBehind:
-		return string(p.Outcome) + ", but for locked rows"
-	}
-	return string(p.Outcome)
 }
 
 // summaryNotes are what a person should know of what was done under a policy.

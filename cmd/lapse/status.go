@@ -53,6 +53,7 @@ past the policy's latitude (a day where it has none); and where an armed policy 
 		return nil
 	})
 	cmd.Flags().BoolVar(&watch, "watch", false, "look again every two seconds, until stopped")
+	a.verboseFlag(cmd, "print the tables too")
 	a.jsonFlag(cmd)
 	return cmd
 }

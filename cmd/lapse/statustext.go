@@ -3,9 +3,7 @@ package main
 import (
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
-	"unicode/utf8"
 )
 
 // clearScreen empties a terminal and goes to its first line.
@@ -15,37 +13,17 @@ func (a *app) showStatus(s *status) error {
 	if a.asJSON {
 		return a.printJSON(s)
 	}
-	text, err := s.text()
+	text, err := s.text(a.terminalWidth(), a.verbose)
 	if err != nil {
 		return err
 	}
-	width := 0
-	if a.width != nil {
-		width = a.width()
-	}
-	_, err = fmt.Fprint(a.out, cutLines(text, width))
+	_, err = fmt.Fprint(a.out, text)
 	return err
-}
-
-// cutLines cuts each line of a text to a width, 0 for as long as it is.
-func cutLines(text string, width int) string {
-	if width <= 0 {
-		return text
-	}
-	var b strings.Builder
-	for line := range strings.Lines(text) {
-		line = strings.TrimSuffix(line, "\n")
-		if utf8.RuneCountInString(line) > width {
-			line = string([]rune(line)[:width-1]) + "…"
-		}
-		b.WriteString(line + "\n")
-	}
-	return b.String()
 }
 
 // text is the screen: what holds for the whole database, a line for each policy, and below it what a person should know of it. What a
 // login wrote is shown on one line: it draws nothing on the terminal, and adds no line to the others.
-func (s *status) text() (string, error) {
+func (s *status) text(width int, verbose bool) (string, error) {
 	var b strings.Builder
 	if s.Paused != nil {
 		fmt.Fprintf(&b, "%s: `lapse resume --all` allows them again\n", s.Paused)
@@ -59,21 +37,7 @@ func (s *status) text() (string, error) {
 		fmt.Fprintln(&b, "no policy is in force: lapse apply -f FILE brings some")
 		return b.String(), nil
 	}
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "POLICY\tSTATE\tLAST RUN\tROWS\tLAG\tNEXT\tTABLE")
-	for i := range s.Policies {
-		p := &s.Policies[i]
-		last, rows := "-", "-"
-		if p.LastRun != nil {
-			last = short(s.At.Sub(p.LastRun.Started)) + " ago"
-			_, rows = p.LastRun.text()
-		}
-		if p.Looked != nil {
-			last = "looked " + short(s.At.Sub(*p.Looked)) + " ago"
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Policy, onOneLine(p.state()), last, onOneLine(rows), p.lag(), p.next(s.At), onOneLine(p.Table))
-	}
-	if err := w.Flush(); err != nil {
+	if err := s.table(verbose).write(&b, width); err != nil {
 		return "", err
 	}
 	for i := range s.Policies {
@@ -86,6 +50,32 @@ func (s *status) text() (string, error) {
 		fmt.Fprintln(&b, onOneLine(problem))
 	}
 	return b.String(), nil
+}
+
+// table has a line for each policy.
+func (s *status) table(verbose bool) *table {
+	columns := []string{"POLICY…", "STATE…", "LAST RUN", "ROWS", "LAG", "NEXT"}
+	if verbose {
+		columns = append(columns, "TABLE…")
+	}
+	t := newTable(columns...)
+	for i := range s.Policies {
+		p := &s.Policies[i]
+		last, rows := "-", "-"
+		if p.LastRun != nil {
+			last = short(s.At.Sub(p.LastRun.Started)) + " ago"
+			_, rows = p.LastRun.text()
+		}
+		if p.Looked != nil {
+			last = "looked " + short(s.At.Sub(*p.Looked)) + " ago"
+		}
+		cells := []any{p.Policy, p.state(), last, rows, p.lag(), p.next(s.At)}
+		if verbose {
+			cells = append(cells, p.Table)
+		}
+		t.row(cells...)
+	}
+	return t
 }
 
 // text is the line about the audit.
