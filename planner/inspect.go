@@ -20,7 +20,7 @@ type Inspection struct {
 	Blocking  []Blocking
 	Set       []Blocking // foreign keys that the column which a soft action sets has come into
 	Unlogged  []Relation // partitions of which no delete is in the write-ahead log
-	Changed   []string   // columns, as table.column, that are not those that apply saw; nothing else is looked at then
+	Changed   []string   // columns, as "table: column, column", that are not those that apply saw; nothing else is looked at then
 }
 
 // Intruder is a trigger, a rule or a function that would run inside a deletion, or a foreign key by which rows would move.
@@ -83,18 +83,15 @@ func (i *Inspection) look(ctx context.Context, tx pgx.Tx, p *InForce) (err error
 	return err
 }
 
-// changedColumns asks what lapse.same_table asks in each batch, which only the catalog's owner may call.
+// changedColumns asks what lapse.same_table asks, which only the catalog's owner may call.
 func changedColumns(ctx context.Context, q Querier, p *InForce) ([]string, error) {
 	all, err := collect[struct{ Name string }](ctx, q, `
-		select r.name || '.' || quote_ident(w.name)
+		select r.name || ': ' || c.changed
 		  from lapse.policy v
 		 cross join lateral (select v.table_oid, v.table_name, v.columns
 		                     union all select j.oid, j.name, j.columns from jsonb_to_recordset(v.joined) j(oid oid, name text, columns jsonb)) r(oid, name, columns)
-		 cross join lateral jsonb_to_recordset(r.columns) w(name name, number int2, type text)
-		 where v.id = $1 and v.version = $2
-		   and not exists (select from pg_attribute a
-		                    where a.attrelid = r.oid and a.attname = w.name and a.attnum = w.number and not a.attisdropped
-		                      and (w.type is null or format_type(a.atttypid, null) = w.type))
+		 cross join lateral lapse.changed_columns(r.oid, r.columns) c(changed)
+		 where v.id = $1 and v.version = $2 and c.changed is not null
 		 order by 1`, p.ID, p.Version)
 	if err != nil {
 		return nil, fmt.Errorf("look for columns that were changed: %w", err)

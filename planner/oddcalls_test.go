@@ -22,6 +22,7 @@ var odd = map[string][]string{
 	"timestamptz":   {"null", "'infinity'", "'-infinity'", "now()", "'294276-12-31 23:59:59+00'", "'4714-11-24 00:00:00+00 BC'", "now() + interval '1 year'"},
 	"interval":      {"null", "'0'", "'-1 day'", "'1000000 years'", "'1 day'"},
 	"oid[]":         {"null", "'{}'", "'{0}'", "array[null]::oid[]", "array_fill('lapse.gate'::regclass::oid, array[2000])", "array(select table_oid from lapse.gate)", "'{{1,2},{3,4}}'", "array(select oid from pg_class)"},
+	"jsonb":         {"null", "'{}'", "'[]'", `'[{"name": "id", "number": 1, "type": "bigint", "means": "{\"\": 1}"}, 1]'`},
 	"int[]":         {"null", "'{}'", "'{1,2,1,null}'", "array_fill(1, array[2000])"},
 	"text[]":        {"null", "'{}'", "array[null]::text[]", "array_fill(repeat('x', 1000), array[200])"},
 	"timestamptz[]": {"null", "'{}'", "'{infinity,-infinity}'", "array_fill(now(), array[2000])"},

@@ -108,7 +108,7 @@ func (s *resolution) resolve(ctx context.Context) error {
 	if err := s.soft(ctx, &t); err != nil {
 		return err
 	}
-	if err := s.where(ctx, &t); err != nil {
+	if err := s.reads(ctx, &t); err != nil {
 		return err
 	}
 	if err := s.relations(ctx, &t); err != nil {

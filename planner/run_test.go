@@ -114,8 +114,8 @@ func TestATableThatIsGoneRenamedOrSwappedStopsItsPolicy(t *testing.T) {
 		{"swapped", `create table young (like T including all); alter table T rename to old; alter table young rename to T`, "shop.T is shop.old now", another},
 		{"made again", `create table young (like T including all); drop table T; alter table young rename to T`, "shop.T is gone", another},
 		{"moved", `alter table T set schema beside`, "shop.T is beside.T now", another},
-		{"without its column", `alter table T drop last_seen`, "", "the columns of shop.T are not those that the policy was applied to"},
-		{"with a column of that name", `alter table T drop last_seen, add last_seen timestamptz`, "", "the columns of shop.T are not those that the policy was applied to"},
+		{"without its column", `alter table T drop last_seen`, "", "the columns of shop.T are not those that the policy was applied to: last_seen; run `lapse apply` again"},
+		{"with a column of that name", `alter table T drop last_seen, add last_seen timestamptz`, "", "the columns of shop.T are not those that the policy was applied to: last_seen; run `lapse apply` again"},
 	}
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)

@@ -2,8 +2,6 @@ package planner
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
 	"lapse/planner/expiry"
 	"lapse/planner/expression"
@@ -56,14 +54,10 @@ func (w *Where) text() string {
 	return w.SQL
 }
 
-// columns are those of a where, with numbers and types, for a person.
+// columns are those of a where, for a person.
 func (w *Where) columns() string {
 	if w == nil {
 		return ""
 	}
-	all := make([]string, 0, len(w.Columns))
-	for _, c := range w.Columns {
-		all = append(all, fmt.Sprintf("%s %s (%d)", c.Name, c.Type, c.Number))
-	}
-	return strings.Join(all, ", ")
+	return expiry.Texts(w.Columns)
 }

@@ -41,7 +41,7 @@ func (e *examination) checkPolicy(ctx context.Context, p *planner.InForce) ([]Fi
 	}
 	if len(i.Changed) > 0 {
 		return advise(Fail, "apply the policy again: lapse apply says what no longer fits",
-			"%s: not the column that the policy was applied to (dropped, made anew, renamed or of another type), so that deletions are refused",
+			"%s: not the column that the policy was applied to (dropped, made anew, renamed, of another type, or of one that means something else), so that deletions are refused",
 			strings.Join(i.Changed, ", ")), nil
 	}
 	found := append(intrudersFound(i.Intruders), indexesFound(i)...)

@@ -66,7 +66,7 @@ func (c Condition) asksFor(former Condition) bool {
 		return true
 	}
 	for _, column := range former.Reads {
-		if !slices.Contains(c.Reads, column) {
+		if !slices.ContainsFunc(c.Reads, column.same) {
 			return false
 		}
 	}

@@ -2,7 +2,6 @@ package expiry
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -53,7 +52,7 @@ func (x *Expression) Resolve(ctx context.Context, db DB, t Table) ([]Problem, er
 	x.SQL, x.Bare, x.Immutable, x.MayRaise, x.warnings = read.SQL, read.Bare, read.Immutable, read.MayRaise, read.Warnings
 	x.Reads = nil
 	for _, c := range read.Columns {
-		x.Reads = append(x.Reads, Column{c.Name, c.Number, ColumnType(c.Type)})
+		x.Reads = append(x.Reads, Column{Name: c.Name, Number: c.Number, Type: ColumnType(c.Type)})
 	}
 	return nil, nil
 }
@@ -74,19 +73,15 @@ func (x *Expression) Recall(former Kind) Kind {
 // MoreThan is false for the same expression over the same columns.
 func (x *Expression) MoreThan(former Kind) bool {
 	was, same := former.(*Expression)
-	return !same || x.SQL != was.SQL || !slices.Equal(x.Reads, was.Reads)
+	return !same || x.SQL != was.SQL || !slices.EqualFunc(x.Reads, was.Reads, Column.same)
 }
 
 // Fields are the expression, what PostgreSQL understood, and what the columns are.
 func (x *Expression) Fields() []Field {
-	columns := make([]string, 0, len(x.Reads))
-	for _, c := range x.Reads {
-		columns = append(columns, fmt.Sprintf("%s %s (%d)", c.Name, c.Type, c.Number))
-	}
 	return []Field{
 		{"expire.expression", strings.Join(strings.Fields(x.Text), " ")},
 		{"expression means", x.SQL},
-		{"expression's columns", strings.Join(columns, ", ")},
+		{"expression's columns", Texts(x.Reads)},
 	}
 }
 

@@ -50,6 +50,7 @@ type Column struct {
 	Name   string     `json:"name"`
 	Number int16      `json:"number"` // in the table: another column of that name is another column
 	Type   ColumnType `json:"type,omitempty"`
+	Means  Meaning    `json:"means,omitempty" db:"-"` // of what where and expression read
 }
 
 // Bound is a limit on a raw column: every due row has Column <= Value.

@@ -156,7 +156,7 @@ func (m *Moment) within(bound string) string {
 }
 
 // onRecord is the column as lapse.policy keeps it.
-func (m *Moment) onRecord() Column { return Column{m.Column, m.Number, m.Type} }
+func (m *Moment) onRecord() Column { return Column{Name: m.Column, Number: m.Number, Type: m.Type} }
 
 // recall takes number and type from the record if it is the same column, read in the same zone.
 func (m *Moment) recall(former Moment) bool {

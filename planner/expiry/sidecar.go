@@ -212,8 +212,8 @@ func (r *registry) match(t Table) (key []sidecarKey, problem string) {
 				schemas.Identifier(name), r.Name, r.KeyTypes[i])
 		}
 		key = append(key, sidecarKey{
-			Column: Column{name, r.KeyNumbers[i], ColumnType(r.KeyTypes[i])}, Cast: r.KeyCasts[i], Plain: r.KeyPlain[i],
-			Of: Column{r.OfNames[of], r.OfNumbers[of], ColumnType(r.OfTypes[of])},
+			Column: Column{Name: name, Number: r.KeyNumbers[i], Type: ColumnType(r.KeyTypes[i])}, Cast: r.KeyCasts[i], Plain: r.KeyPlain[i],
+			Of: Column{Name: r.OfNames[of], Number: r.OfNumbers[of], Type: ColumnType(r.OfTypes[of])},
 		})
 	}
 	return key, ""

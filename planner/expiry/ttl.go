@@ -103,7 +103,7 @@ func (l *TTL) Resolve(ctx context.Context, db DB, t Table) ([]Problem, error) {
 
 // Columns are the column and the ttl.
 func (l *TTL) Columns() []Column {
-	return []Column{l.onRecord(), {l.TTLColumn, l.TTLNumber, l.TTLType}}
+	return []Column{l.onRecord(), {Name: l.TTLColumn, Number: l.TTLNumber, Type: l.TTLType}}
 }
 
 // Recall takes both columns from the record.

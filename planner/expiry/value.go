@@ -56,7 +56,7 @@ func (v *Value) text(table string) string {
 }
 
 // onRecord is the column as lapse.policy keeps it.
-func (v *Value) onRecord() Column { return Column{v.Column, v.Number, v.Type} }
+func (v *Value) onRecord() Column { return Column{Name: v.Column, Number: v.Number, Type: v.Type} }
 
 // recall takes number and type from the record if it is the same value.
 func (v *Value) recall(former Value) bool {

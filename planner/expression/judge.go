@@ -207,9 +207,17 @@ func (u *uses) typesTrouble(facts map[uint32]typeFacts, domains bool) string {
 			return fmt.Sprintf("it uses %s, %s", f.Name, f.Trouble)
 		}
 	}
+	var enums []uint32
 	for _, oid := range u.columnTypes {
+		enums = append(enums, facts[oid].Enum)
 		if f := facts[oid]; f.Trouble != "" && (!domains || !f.Domain) {
 			return fmt.Sprintf("it uses %s, %s", f.Name, f.Trouble)
+		}
+	}
+	for _, oid := range u.types {
+		if f := facts[oid]; !domains && f.Enum != 0 && !slices.Contains(enums, f.Enum) {
+			return fmt.Sprintf("it casts to %s, an enum of no column that it reads, so that nobody would notice when its labels are changed: "+
+				"compare texts, or give the column that type", f.Name)
 		}
 	}
 	for _, oid := range u.implicit {

@@ -16,7 +16,8 @@ type typeFacts struct {
 	Domain  bool
 	Input   string // the volatility of its input function, and that of its elements', 'i' where it depends on nothing but pinned settings
 	Output  string
-	Fixed   bool // neither depends on any setting
+	Fixed   bool   // neither depends on any setting
+	Enum    uint32 // the enum that it is, or that it is an array or a range of; 0 for none
 }
 
 // typesSQL asks about types $1. Functions of a type that a superuser made can be given away later: each is asked about. The
@@ -62,7 +63,8 @@ const typesSQL = `
 	       f.catalog or f.kind = 'e', f.typtype = 'd',
 	       (select max(case when p.proname in (select s.name from steady s) then 'i' else p.provolatile end::text) from pg_proc p where p.oid = any (f.input)),
 	       (select max(case when p.proname in (select s.name from steady s) then 'i' else p.provolatile end::text) from pg_proc p where p.oid = any (f.output)),
-	       not exists (select from pg_proc p where p.oid = any (f.input || f.output) and p.provolatile <> 'i')
+	       not exists (select from pg_proc p where p.oid = any (f.input || f.output) and p.provolatile <> 'i'),
+	       coalesce((select e.oid from pg_type e where e.oid in (f.element, f.subtype) and e.typtype = 'e'), 0)
 	  from facts f`
 
 // loadTypes asks about types.

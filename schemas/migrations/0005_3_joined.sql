@@ -28,8 +28,9 @@ language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $lapse$
 declare
-  p record;
-  j record;
+  p       record;
+  j       record;
+  changed text;
 begin
   select v.table_oid, v.table_name, v.columns, v.joined into p
     from lapse.policy v
@@ -38,15 +39,10 @@ begin
                   where c.oid = p.table_oid and format('%I.%I', n.nspname, c.relname) = p.table_name) then
     raise exception '% is gone, renamed or another table', p.table_name using errcode = 'LP005';
   end if;
-  -- A column that was made anew, renamed or given another type is not the one that the policy speaks of.
-  if exists (
-    select from jsonb_to_recordset(p.columns) w(name name, number int2, type text)
-     where not exists (
-       select from pg_attribute a
-        where a.attrelid = p.table_oid and a.attname = w.name and a.attnum = w.number and not a.attisdropped
-          and (w.type is null or format_type(a.atttypid, null) = w.type))
-  ) then
-    raise exception 'the columns of % are not those that the policy was applied to', p.table_name using errcode = 'LP011';
+  changed := lapse.changed_columns(p.table_oid, p.columns);
+  if changed is not null then
+    raise exception 'the columns of % are not those that the policy was applied to: %; run `lapse apply` again', p.table_name, changed
+      using errcode = 'LP011';
   end if;
   for j in select * from jsonb_to_recordset(p.joined) r(oid oid, name text, columns jsonb) loop
     if not exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -55,14 +51,10 @@ begin
       raise exception '%, which says when rows of % are due, is gone, renamed, another table or another owner''s', j.name, p.table_name
         using errcode = 'LP005';
     end if;
-    if exists (
-      select from jsonb_to_recordset(j.columns) w(name name, number int2, type text)
-       where not exists (
-         select from pg_attribute a
-          where a.attrelid = j.oid and a.attname = w.name and a.attnum = w.number and not a.attisdropped
-            and (w.type is null or format_type(a.atttypid, null) = w.type))
-    ) then
-      raise exception 'the columns of % are not those that the policy was applied to', j.name using errcode = 'LP011';
+    changed := lapse.changed_columns(j.oid, j.columns);
+    if changed is not null then
+      raise exception 'the columns of % are not those that the policy was applied to: %; run `lapse apply` again', j.name, changed
+        using errcode = 'LP011';
     end if;
   end loop;
   return p.table_oid;

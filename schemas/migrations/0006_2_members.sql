@@ -217,42 +217,60 @@ as $lapse$
 $lapse$;
 comment on function lapse.hold_fault is 'What there is to say, and to do, about a hold whose table has changed.';
 
--- meaning is what decides what an expression over a column says, besides the type's name: its collation, and what its type is made of to
--- any depth (labels of enums, what domains, arrays and ranges are over, fields of rows) with the casts that others than PostgreSQL made.
+-- parts are types and what those are made of that others than PostgreSQL made, to any depth: what domains, arrays and ranges are over,
+-- the fields of rows.
+create function lapse.parts(types oid[]) returns setof oid
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+begin
+  return query
+  with recursive part(oid) as (
+    select unnest(parts.types)
+    union
+    select n.oid
+      from part
+      join pg_type y on y.oid = part.oid
+     cross join lateral (
+       select y.typbasetype
+       union select y.typelem
+       union select r.rngsubtype from pg_range r where y.oid in (r.rngtypid, r.rngmultitypid)
+       union select a.atttypid from pg_attribute a where a.attrelid = y.typrelid and a.attnum > 0 and not a.attisdropped) n(oid)
+     where n.oid >= 16384
+  )
+  select part.oid from part;
+end
+$lapse$;
+comment on function lapse.parts is 'Types, and those that they are made of and that others than PostgreSQL made.';
+
+-- meaning is what decides what an expression over a column says, besides the type's name, as an object of JSON. Each label of an enum
+-- is there by its oid: an enum that got one more has all that it had. Under "" is a digest of everything else: collation, what the type is
+-- made of, and the casts from and to it that others than PostgreSQL made; empty for PostgreSQL's own types with their own collation.
 create function lapse.meaning(type oid, collated oid) returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $lapse$
 begin
   if meaning.type < 16384 and meaning.collated in (0, (select y.typcollation from pg_type y where y.oid = meaning.type)) then
-    return '';
+    return '{"": ""}';
   end if;
   return (
-    with recursive parts(oid) as (
-      select meaning.type
-      union
-      select n.oid
-        from parts
-        join pg_type y on y.oid = parts.oid
-       cross join lateral (
-         select y.typbasetype
-         union select y.typelem
-         union select r.rngsubtype from pg_range r where y.oid in (r.rngtypid, r.rngmultitypid)
-         union select a.atttypid from pg_attribute a where a.attrelid = y.typrelid and a.attnum > 0 and not a.attisdropped) n(oid)
-       where n.oid >= 16384
-    )
-    select md5(concat(
-      (select concat_ws(' ', c.collnamespace::regnamespace, c.collname, c.collprovider, c.collisdeterministic, c.collversion) from pg_collation c where c.oid = meaning.collated),
-      string_agg(concat(format_type(p.oid, null), ' ', format_type(y.typbasetype, y.typtypmod),
-        (select json_agg(e.enumlabel order by e.enumsortorder)::text from pg_enum e where e.enumtypid = p.oid),
-        (select json_agg(array[a.attname, format_type(a.atttypid, a.atttypmod), a.attcollation::regcollation::text] order by a.attnum)::text
-           from pg_attribute a where a.attrelid = y.typrelid and a.attnum > 0 and not a.attisdropped),
-        (select json_agg(array[k.castsource::regtype::text, k.casttarget::regtype::text, k.castfunc::regproc::text, k.castcontext::text] order by k.castsource, k.casttarget)::text
-           from pg_cast k where p.oid in (k.castsource, k.casttarget))), ' ' order by format_type(p.oid, null))))
-      from parts p join pg_type y on y.oid = p.oid);
+    select jsonb_build_object('', md5(concat(
+        (select concat_ws(' ', c.collnamespace::regnamespace, c.collname, c.collprovider, c.collisdeterministic, c.collversion,
+                          coalesce(c.collcollate, r.j ->> 'colllocale', r.j ->> 'colliculocale'), nullif(c.collctype, c.collcollate), r.j ->> 'collicurules')
+           from pg_collation c cross join lateral (select to_jsonb(c) as j) r
+          where c.oid = meaning.collated),
+        string_agg(concat(format_type(p.oid, null), ' ', format_type(y.typbasetype, y.typtypmod),
+          (select json_agg(array[a.attname, format_type(a.atttypid, a.atttypmod), a.attcollation::regcollation::text] order by a.attnum)::text
+             from pg_attribute a where a.attrelid = y.typrelid and a.attnum > 0 and not a.attisdropped),
+          (select json_agg(array[k.castsource::regtype::text, k.casttarget::regtype::text, k.castfunc::regproc::text, k.castcontext::text] order by k.castsource, k.casttarget)::text
+             from pg_cast k where p.oid >= 16384 and p.oid in (k.castsource, k.casttarget))), ' ' order by format_type(p.oid, null)))))
+      || (select coalesce(jsonb_object_agg(e.oid, e.enumlabel), '{}')
+            from lapse.parts(array[meaning.type]) n(oid) join pg_enum e on e.enumtypid = n.oid)
+      from lapse.parts(array[meaning.type]) p(oid) join pg_type y on y.oid = p.oid)::text;
 end
 $lapse$;
-comment on function lapse.meaning is 'A digest of what decides what an expression over a column says, besides the name of its type.';
+comment on function lapse.meaning is 'What decides what an expression over a column says, besides the name of its type.';
 
 -- made is a digest of the expression that a generated column has its values from, '' for another one.
 create function lapse.made(relation oid, number int2) returns text
@@ -356,6 +374,26 @@ end
 $lapse$;
 comment on function lapse.strayed is 'Of which held table rows were deleted in this transaction that nobody had asked about; null for none.';
 
+-- changed_columns says which of a policy's columns are not those that apply saw: made anew, renamed, of another type, or of one that means
+-- something else. Labels that an enum got since change no row's answer. Null for none.
+create function lapse.changed_columns(relation oid, columns jsonb) returns text
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+begin
+  return (
+    select string_agg(distinct quote_ident(w.name) ||
+             case when a.attnum is null then '' else format(' (labels or casts of %s, or its collation)', w.type) end, ', ')
+      from jsonb_to_recordset(changed_columns.columns) w(name name, number int2, type text, means text)
+      left join pg_attribute a
+        on a.attrelid = changed_columns.relation and a.attname = w.name and a.attnum = w.number and not a.attisdropped
+       and (w.type is null or format_type(a.atttypid, null) = w.type)
+     where a.attnum is null or not lapse.meaning(a.atttypid, a.attcollation)::jsonb @> w.means::jsonb);
+end
+$lapse$;
+comment on function lapse.changed_columns is 'Which columns of a relation are not those that a policy was applied to; null for none.';
+
 revoke all on function lapse.changed_part(int, oid[]), lapse.strayed(lapse.claim, int, int, bigint[], oid[]), lapse.overwrites(oid[]), lapse.holds_on(oid[]), lapse.follow_holds(), lapse.hold_faults(), lapse.hold_fault(text, int, text),
-  lapse.same_columns(oid, jsonb, boolean), lapse.meaning(oid, oid), lapse.made(oid, int2), lapse.with_meaning(oid, jsonb) from public;
+  lapse.same_columns(oid, jsonb, boolean), lapse.parts(oid[]), lapse.meaning(oid, oid), lapse.made(oid, int2), lapse.with_meaning(oid, jsonb), lapse.changed_columns(oid, jsonb) from public;
+grant execute on function lapse.parts(oid[]), lapse.meaning(oid, oid), lapse.changed_columns(oid, jsonb) to {{.Executor}};
 grant execute on function lapse.hold_faults() to {{.Executor}}, {{.Auditor}};

@@ -38,7 +38,7 @@ comment on column lapse.examined.relations is 'The relations that were looked at
 comment on column lapse.examined.parents is 'Those of them of which the partitions were looked at.';
 comment on column lapse.examined.functions is 'The functions that may run there.';
 comment on column lapse.examined.operators is 'The operators in expressions there.';
-comment on column lapse.examined.types is 'The types of columns and expressions there.';
+comment on column lapse.examined.types is 'The types of columns and expressions there, and what they are made of.';
 
 -- surroundings lists what a deletion from targets has to do with, as intruders needs it: 'reached' are the targets and what
 -- foreign keys lead to; 'touched' these and the partitioned tables above them; 'used' each object that is there when PostgreSQL
@@ -333,8 +333,11 @@ begin
                cross join lateral (select y.xmin, y.ctid from pg_type y where y.oid = v.oid offset 0) r),
     'domains', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(types) v(oid)
                  cross join lateral (select c.xmin, c.ctid from pg_constraint c where c.contypid = v.oid offset 0) r),
-    'casts', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(types) v(oid)
-               cross join lateral (select c.xmin, c.ctid from pg_cast c where c.castsource = v.oid offset 0) r)
+    'labels', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(types) v(oid)
+                cross join lateral (select e.xmin, e.ctid from pg_enum e where e.enumtypid = v.oid offset 0) r),
+    -- Those that others than PostgreSQL made, of whatever types: there is no index by the target, and few of them.
+    'casts', (select string_agg(concat(c.xmin, c.ctid), '') from pg_cast c where c.oid >= 16384),
+    'collations', (select string_agg(concat(c.xmin, c.ctid), '') from pg_collation c where c.oid >= 16384)
   ), 'UTF8'));
 end
 $lapse$;
@@ -429,6 +432,7 @@ begin
     into relations, parents, functions, operators, types
     from lapse.surroundings(targets, soft) s;
   functions := functions || array(select distinct t.tgfoid from unnest(relations) v(oid) join pg_trigger t on t.tgrelid = v.oid order by t.tgfoid);
+  types := array(select lapse.parts(types));
   signature := lapse.signature(relations, parents, functions, operators, types);
   return next;
 end
