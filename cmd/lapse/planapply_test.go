@@ -143,9 +143,7 @@ func (e *drawnSite) says(rt *rapid.T, login string, args ...string) *spoken {
 	}
 	s := &spoken{text: out.String() + log.String()}
 	if slices.Contains(args, "--json") {
-		// The table in which an expression is read has another name each time.
-		text := regexp.MustCompile(`lapse_[a-z2-7]{26}`).ReplaceAll(out.Bytes(), []byte("lapse_table"))
-		if err := json.Unmarshal(text, s); err != nil {
+		if err := json.Unmarshal(out.Bytes(), s); err != nil {
 			rt.Fatalf("lapse %s: %v\n%s", strings.Join(args, " "), err, s.text)
 		}
 	}

@@ -66,13 +66,15 @@ func (r *reader) parse(ctx context.Context, columns []tempColumn, types []uint32
 	if err := run("alter table " + table + " add constraint lapse_read check (" + text + ") not valid"); err != nil {
 		return p, err
 	}
-	return r.readBack(ctx, tx, table, columns)
+	return r.readBack(ctx, tx, run, table, columns)
 }
 
-// makeRunner makes a function that runs a statement with the rights of the table's owner, or of nobody.
+// makeRunner makes a function that runs a statement with the rights of the table's owner, or of nobody. What it makes, only it can change:
+// whoever may give a function to the owner need not have the owner's rights, nor EXECUTE by default. Nobody else sees it before it is undone.
 func (r *reader) makeRunner(ctx context.Context, tx pgx.Tx, name string) error {
 	_, err := tx.Exec(ctx, `create function pg_temp.`+name+`(statement text) returns void language plpgsql security definer
-		set search_path = pg_catalog, pg_temp as 'begin execute statement; end'`)
+		set search_path = pg_catalog, pg_temp as 'begin execute statement; end';
+		grant execute on function pg_temp.`+name+`(text) to public`, pgx.QueryExecModeSimpleProtocol)
 	if err != nil {
 		return err
 	}
@@ -126,7 +128,7 @@ func sameTypes(ctx context.Context, tx pgx.Tx, table string, types []uint32) err
 }
 
 // readBack gives the columns that are read names that nothing else has, and reads the constraint.
-func (r *reader) readBack(ctx context.Context, tx pgx.Tx, table string, columns []tempColumn) (p parsed, err error) {
+func (r *reader) readBack(ctx context.Context, tx pgx.Tx, run func(sql string) error, table string, columns []tempColumn) (p parsed, err error) {
 	var count int
 	var tree string
 	err = tx.QueryRow(ctx, `select count(*), min(k.conbin::text) from pg_constraint k where k.conrelid = $1::text::regclass`, table).Scan(&count, &tree)
@@ -139,15 +141,17 @@ func (r *reader) readBack(ctx context.Context, tx pgx.Tx, table string, columns 
 	if p.root, err = readTree(tree); err != nil {
 		return p, err
 	}
+	rename := ""
 	for _, number := range p.root.columnNumbers() {
 		if number < 1 || int(number) > len(columns) {
 			continue // the whole row, or a system column: see usesOf
 		}
 		column, mark := columns[number-1].name, fmt.Sprintf("lapse_%s_%d", strings.ToLower(rand.Text()), number)
-		if _, err := tx.Exec(ctx, "alter table "+table+" rename column "+schemas.Identifier(column)+" to "+mark); err != nil {
-			return p, fmt.Errorf("mark a column: %w", err)
-		}
+		rename += "alter table " + table + " rename column " + schemas.Identifier(column) + " to " + mark + ";\n"
 		p.columns, p.marks = append(p.columns, column), append(p.marks, mark)
+	}
+	if err := run(rename); err != nil {
+		return p, fmt.Errorf("mark columns: %w", err)
 	}
 	err = tx.QueryRow(ctx, `select pg_get_expr(k.conbin, k.conrelid) from pg_constraint k where k.conrelid = $1::text::regclass`, table).Scan(&p.sql)
 	if err != nil {
