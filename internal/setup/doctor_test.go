@@ -144,7 +144,7 @@ func TestTheDoctorNamesColumnsThatAreNotThosePoliciesWereAppliedTo(t *testing.T)
 		found := p.examined("postgres", setup.OneLogin("postgres"), 0)
 		for _, table := range all {
 			if !slices.ContainsFunc(found, func(f setup.Finding) bool {
-				return f.Grade == setup.Fail && strings.HasPrefix(f.Text, table+".at: ") && f.Advice != ""
+				return f.Grade == setup.Fail && strings.HasPrefix(f.Text, table+": at: ") && f.Advice != ""
 			}) {
 				t.Errorf("%s: not found: %+v", table, unusual(found))
 			}
