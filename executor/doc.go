@@ -53,7 +53,7 @@
 // helps with a turn whose run has another shard. What a policy's workers learn is theirs together (policy.go): the size of
 // batches, pauses, counts.
 //
-// A shard is a slice of a leaf: all of it, a range of its order or a hash part (schemas/migrations/0004_1_slices.sql).
+// A shard is a slice of a leaf: all of it, a range of its order or a hash part (schemas/migrations/0001_09_runs.sql).
 // Before a run is opened, cut.go asks into which ranges its leaves are best cut, and which leaves go by the order of their files.
 // Nothing else asks how large a slice is. How a batch finds its rows is in shape.go.
 //

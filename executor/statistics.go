@@ -13,7 +13,7 @@ import (
 	"lapse/schemas"
 )
 
-// What a run did is counted in its shards, by the transactions of its batches: see 0006_5_runs.sql. So it is true however the run
+// What a run did is counted in its shards, by the transactions of its batches: see 0001_09_runs.sql. So it is true however the run
 // ends, and of all executors together. Here it is ended, and asked for.
 //
 //	crash before a run is closed    the next one closes it; what is left of it was not counted

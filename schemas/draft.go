@@ -74,7 +74,7 @@ var (
 
 // typeTexts are the fields of the catalog's types, by name without the schema.
 func typeTexts(roles Roles) (map[string]string, error) {
-	steps, err := readMigrations(migrations, roles)
+	steps, err := Migrations(roles)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func typeTexts(roles Roles) (map[string]string, error) {
 
 // functionTexts are the texts of the catalog's functions, by name without the schema.
 func functionTexts(roles Roles) (map[string]string, error) {
-	steps, err := readMigrations(migrations, roles)
+	steps, err := Migrations(roles)
 	if err != nil {
 		return nil, err
 	}

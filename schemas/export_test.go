@@ -3,5 +3,5 @@ package schemas
 // ReadMigrations is for tests of folders that are not ours.
 var ReadMigrations = readMigrations
 
-// FirstVersion is the oldest version that is upgraded.
-const FirstVersion = firstVersion
+// Unreleased are the versions that no release may have.
+var Unreleased = unreleased

@@ -129,7 +129,7 @@ const CallerProof = "(select caller.proof from " + CallerView + ")"
 
 // CatalogFunctions returns all functions of the newest catalog, by name.
 func CatalogFunctions(roles Roles) ([]Function, error) {
-	steps, err := readMigrations(migrations, roles)
+	steps, err := Migrations(roles)
 	if err != nil {
 		return nil, err
 	}

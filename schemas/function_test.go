@@ -153,7 +153,7 @@ func TestADigestIsOverEverythingThatDecidesWhatACallDoes(t *testing.T) {
 // What is not ASCII cannot be sent to a database of every encoding, not even in a comment.
 func TestMigrationsAreASCII(t *testing.T) {
 	t.Parallel()
-	steps, err := schemas.Migrations(0, schemas.RolesFor("lapse_"))
+	steps, err := schemas.Migrations(schemas.RolesFor("lapse_"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,12 +14,27 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Version is the newest catalog version, the number of the last files in migrations/. firstVersion is the oldest that is
-// upgraded.
-const (
-	Version      = 6
-	firstVersion = 3
-)
+// Version is the newest catalog version, the number of the last files in migrations/. The versions of unreleased are never given
+// to a release.
+const Version = 1
+
+// unreleased are the versions that catalogs had before the first release, from the lowest to the highest.
+var unreleased = [2]int{3, 6}
+
+// OtherVersion says why a catalog of version found is not for this program, and what to do; both are "" where it is. A version
+// below 1 is that of no catalog.
+func OtherVersion(found int) (why, remedy string) {
+	switch {
+	case found == Version:
+		return "", ""
+	case unreleased[0] <= found && found <= unreleased[1]:
+		return fmt.Sprintf("the catalog has version %d, which was never released and is not upgraded", found),
+			"remove it by lapse uninstall of the lapse that made it, or drop schema lapse, its publications and its replication slot; then run lapse init"
+	case found > Version:
+		return fmt.Sprintf("the catalog has version %d, this program knows %d", found, Version), "use a newer lapse"
+	}
+	return fmt.Sprintf("the catalog has version %d, this program needs %d", found, Version), "run lapse init"
+}
 
 // Migration is one step of the catalog, ready to run in one transaction.
 type Migration struct {
@@ -29,38 +44,20 @@ type Migration struct {
 	Checksum string
 }
 
-// Migrations returns the steps above version, in order, for roles. A step is all files of its number, by name. A number that
-// is missing between the oldest and the newest is an error.
-func Migrations(version int, roles Roles) ([]Migration, error) {
-	if version > 0 && version < firstVersion {
-		return nil, fmt.Errorf("the catalog has version %d, which was never released and is not upgraded: drop schema lapse and the replication slot, and run lapse init again", version)
-	}
-	all, err := readMigrations(migrations, roles)
+// Migrations returns all steps, from version 1 to Version, for roles. A step is all files of its number, by name. A number that is
+// missing is an error.
+func Migrations(roles Roles) ([]Migration, error) {
+	steps, err := readMigrations(migrations, roles)
 	if err != nil {
 		return nil, err
 	}
-	for i, step := range all {
-		if step.Version > version {
-			return all[i:], nil
-		}
+	if newest := len(steps); newest != Version {
+		return nil, fmt.Errorf("list migrations: they end with version %d, not %d", newest, Version)
 	}
-	return nil, nil
+	return steps, nil
 }
 
-// Checksums returns the checksum of every step, by its version.
-func Checksums() (map[int]string, error) {
-	steps, err := readMigrations(migrations, Roles{})
-	if err != nil {
-		return nil, err
-	}
-	all := map[int]string{}
-	for _, step := range steps {
-		all[step.Version] = step.Checksum
-	}
-	return all, nil
-}
-
-// readMigrations reads the steps from firstVersion to Version out of the files of folder migrations.
+// readMigrations reads the steps out of the files of folder migrations.
 func readMigrations(files fs.FS, roles Roles) ([]Migration, error) {
 	names, err := fs.Glob(files, "migrations/*.sql")
 	if err != nil {
@@ -75,7 +72,7 @@ func readMigrations(files fs.FS, roles Roles) ([]Migration, error) {
 			return nil, fmt.Errorf("read the number of %s: %w", name, err)
 		}
 		if len(steps) == 0 || steps[len(steps)-1].Version != n {
-			if want := firstVersion + len(steps); n != want {
+			if want := 1 + len(steps); n != want {
 				return nil, fmt.Errorf("list migrations: %s follows version %d: the files of version %d are missing", name, want-1, want)
 			}
 			steps = append(steps, Migration{Version: n})
@@ -94,9 +91,6 @@ func readMigrations(files fs.FS, roles Roles) ([]Migration, error) {
 		step.SQL += sql
 		step.Checksum = hex.EncodeToString(digest.Sum(nil))
 	}
-	if newest := firstVersion + len(steps) - 1; newest != Version {
-		return nil, fmt.Errorf("list migrations: they end with version %d, not %d", newest, Version)
-	}
 	return steps, nil
 }
 
@@ -107,10 +101,7 @@ func fillIn(name, text string, roles Roles) (string, error) {
 		return "", fmt.Errorf("parse %s: %w", name, err)
 	}
 	var sql strings.Builder
-	err = parsed.Execute(&sql, map[string]string{
-		"Owner": Identifier(roles.Owner), "Executor": Identifier(roles.Executor), "Auditor": Identifier(roles.Auditor),
-		"ExecutorText": Literal(roles.Executor),
-	})
+	err = parsed.Execute(&sql, map[string]string{"Owner": Identifier(roles.Owner), "ExecutorText": Literal(roles.Executor)})
 	if err != nil {
 		return "", fmt.Errorf("fill in %s: %w", name, err)
 	}

@@ -54,8 +54,8 @@ var (
 	}
 )
 
-// Rights are the rights that the migrations give to executor and auditor, in the newest catalog. A role that was dropped and made
-// again has none of them, and the migrations do not run twice.
+// Rights are the rights of executor and auditor in the newest catalog. init gives them with its newest version, and gives them back
+// to a role that was dropped and made again.
 func Rights(roles Roles) []Right {
 	var all []Right
 	for _, r := range []struct {

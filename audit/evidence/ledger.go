@@ -89,7 +89,7 @@ func parseDue(change *replication.Change) *schemas.Due {
 	return due
 }
 
-// ledgerText is a column that a row of a former catalog does not have.
+// ledgerText is a column of a ledger row that may be null.
 func ledgerText(change *replication.Change, name string) (text string, sent bool) {
 	for i, column := range change.Relation.Columns {
 		if column.Name == name {

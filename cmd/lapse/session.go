@@ -205,11 +205,10 @@ func (a *app) awaitInstallation(
 // fits refuses an installation that this program or its settings are not for.
 func fits(i *setup.Installation, s *config.Settings) error {
 	required := s.Audit == config.AuditRequired
+	why, remedy := schemas.OtherVersion(i.SchemaVersion)
 	switch {
-	case i.SchemaVersion > schemas.Version:
-		return fmt.Errorf("the catalog has version %d, this program knows %d: use a newer lapse", i.SchemaVersion, schemas.Version)
-	case i.SchemaVersion < schemas.Version:
-		return fmt.Errorf("the catalog has version %d, this program needs %d: run lapse init", i.SchemaVersion, schemas.Version)
+	case why != "":
+		return fmt.Errorf("%s: %s", why, remedy)
 	case i.Slot != s.Slot:
 		return invalid(fmt.Errorf("this database is installed with slot %q, not %q: set slot: %s in lapse.yaml", i.Slot, s.Slot, i.Slot))
 	case i.AuditRequired && !required:

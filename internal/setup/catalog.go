@@ -48,7 +48,16 @@ func (e *KeysError) Error() string {
 // with, and the next call goes on from there. Two at once take turns, version by version: the lock is on a table of the catalog, which only
 // its owner can lock, and not an advisory one, which any login could hold for ever. It waits until ctx ends.
 func Catalog(ctx context.Context, conn *pgx.Conn, o Options) (found int, err error) {
-	m := &migrating{Options: o, applied: map[int]bool{}}
+	steps, err := schemas.Migrations(o.Roles)
+	if err != nil {
+		return 0, err
+	}
+	return install(ctx, conn, o, steps)
+}
+
+// install is Catalog with the steps of any program.
+func install(ctx context.Context, conn *pgx.Conn, o Options, steps []schemas.Migration) (found int, err error) {
+	m := &migrating{Options: o, steps: steps}
 	found = -1
 	for at, done, again, said := 0, false, true, ""; !done; {
 		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
@@ -77,7 +86,7 @@ func Catalog(ctx context.Context, conn *pgx.Conn, o Options) (found int, err err
 // migrating is one Catalog on its way.
 type migrating struct {
 	Options
-	applied map[int]bool // the versions that this call made
+	steps []schemas.Migration // from version 1
 }
 
 // next brings the catalog one version on, and records the installation. It returns the version that it found, and whether there
@@ -103,25 +112,18 @@ func (m *migrating) next(ctx context.Context, tx pgx.Tx) (found int, done bool, 
 			return 0, false, err
 		}
 	}
-	if err := checkMigrations(ctx, tx, found); err != nil {
-		return found, false, err
-	}
-	steps, err := schemas.Migrations(found, m.Roles)
-	if err != nil {
+	if err := checkMigrations(ctx, tx, found, m.steps); err != nil {
 		return found, false, err
 	}
 	reached := found
-	if len(steps) > 0 {
-		if _, err := tx.Exec(ctx, steps[0].SQL); err != nil {
-			return found, false, fmt.Errorf("migrate the catalog to version %d: %w", steps[0].Version, err)
+	if found < len(m.steps) {
+		step := &m.steps[found]
+		if err := m.migrate(ctx, tx, step); err != nil {
+			return found, false, err
 		}
-		reached = steps[0].Version
-		m.applied[reached] = true
+		reached = step.Version
 	}
-	if err := m.recordMigrations(ctx, tx, reached); err != nil {
-		return found, false, err
-	}
-	return found, len(steps) <= 1, record(ctx, tx, m.Options, reached)
+	return found, reached == len(m.steps), record(ctx, tx, m.Options, reached)
 }
 
 // tellWho tells who keeps the catalog from being changed, unless that was said before. It returns what was said last.

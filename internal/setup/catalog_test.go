@@ -7,88 +7,63 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"lapse/internal/pgtest"
 	"lapse/internal/setup"
 	"lapse/schemas"
 )
 
 // onRecord is lapse.migration, a line for each version.
-const onRecord = `select coalesce(string_agg(format('%s %s %s %s', m.version, left(m.checksum, 8), m.assumed, m.program), '; ' order by m.version), '')
+const onRecord = `select coalesce(string_agg(format('%s %s %s', m.version, left(m.checksum, 8), m.program), '; ' order by m.version), '')
 	from lapse.migration m`
 
-// migrate is what a lapse of version program does to the catalog.
-func (p *place) migrate(program string) (found int, err error) {
-	return setup.Catalog(p.t.Context(), p.admin, setup.Options{Roles: p.roles, Slot: "lapse_" + p.db.Name, Program: program})
+// migrate is what a lapse of version program, with these steps, does to the catalog.
+func (p *place) migrate(program string, steps []schemas.Migration) (found int, err error) {
+	return setup.InstallSteps(p.t.Context(), p.admin, setup.Options{Roles: p.roles, Slot: "lapse_" + p.db.Name, Program: program}, steps)
 }
 
-// older puts a catalog of that version into a database without one, as the lapse of that time did.
-func (p *place) older(version int) {
-	p.t.Helper()
-	steps, err := schemas.Migrations(0, p.roles)
-	p.must(err)
-	p.must(pgx.BeginFunc(p.t.Context(), p.admin, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(p.t.Context(), "set local role "+schemas.Identifier(p.roles.Owner)); err != nil {
-			return err
-		}
-		for _, step := range steps {
-			if step.Version > version {
-				break
-			}
-			if _, err := tx.Exec(p.t.Context(), step.SQL); err != nil {
-				return err
-			}
-		}
-		_, err := tx.Exec(p.t.Context(), `insert into lapse.installation (schema_version, slot, audit_required) values ($1, $2, false)`,
-			version, "lapse_"+p.db.Name)
-		return err
-	}))
-}
-
-// recorded is what onRecord says of the newest catalog when these versions were assumed.
-func recorded(t *testing.T, program string, assumed ...int) string {
+// withNext are the steps of this program, and of the next version, which nobody has written yet.
+func withNext(t *testing.T, roles schemas.Roles) []schemas.Migration {
 	t.Helper()
-	checksums, err := schemas.Checksums()
+	steps, err := schemas.Migrations(roles)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var lines []string
-	for version := 3; version <= schemas.Version; version++ {
-		was := "f"
-		for _, a := range assumed {
-			if a == version {
-				was = "t"
-			}
-		}
-		lines = append(lines, strings.Join([]string{string(rune('0' + version)), checksums[version][:8], was, program}, " "))
-	}
-	return strings.Join(lines, "; ")
+	return append(steps, schemas.Migration{
+		Version: len(steps) + 1, SQL: "create table lapse.next (n int);", Checksum: strings.Repeat("ab", 32),
+	})
 }
 
 func TestEachVersionOfTheCatalogIsOnRecord(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
-		for _, older := range []struct {
-			version int // 0: none
-			want    string
-		}{{0, recorded(t, "v9")}, {3, recorded(t, "v9", 3)}, {4, recorded(t, "v9", 3, 4)}} {
-			p := newPlace(t, pgtest.New(t, db.Major))
-			p.must(setup.MakeRoles(t.Context(), p.admin, p.roles))
-			if older.version > 0 {
-				p.older(older.version)
+		p := newPlace(t, db)
+		p.must(setup.MakeRoles(t.Context(), p.admin, p.roles))
+		next := withNext(t, p.roles)
+		ours := next[:len(next)-1]
+		var lines []string
+		for _, step := range next {
+			lines = append(lines, fmt.Sprintf("%d %.8s v%d", step.Version, step.Checksum, step.Version))
+		}
+		for _, c := range []struct {
+			steps []schemas.Migration
+			found int
+		}{{ours, 0}, {ours, len(ours)}, {next, len(ours)}, {next, len(next)}} {
+			if found, err := p.migrate(fmt.Sprintf("v%d", len(c.steps)), c.steps); found != c.found || err != nil {
+				t.Fatalf("with %d steps it found version %d, %v; want %d", len(c.steps), found, err, c.found)
 			}
-			for _, want := range []int{older.version, schemas.Version} {
-				if found, err := p.migrate("v9"); found != want || err != nil {
-					t.Fatalf("found version %d, %v; want %d", found, err, want)
-				}
-				if got := one[string](p, onRecord); got != older.want {
-					t.Errorf("from version %d, on record is\n%s\nwant\n%s", older.version, got, older.want)
-				}
+			if got, want := one[string](p, onRecord), strings.Join(lines[:len(c.steps)], "; "); got != want {
+				t.Errorf("on record is\n%s\nwant\n%s", got, want)
 			}
-			if _, err := p.admin.Exec(t.Context(), `delete from lapse.migration`); stateOf(err) != schemas.SQLStateInsufficientPrivilege {
-				t.Errorf("what is on record can be deleted: %v", err)
-			}
+		}
+		if _, err := p.admin.Exec(t.Context(), `delete from lapse.migration`); stateOf(err) != schemas.SQLStateInsufficientPrivilege {
+			t.Errorf("what is on record can be deleted: %v", err)
+		}
+		var refused *setup.CatalogError
+		if _, err := p.migrate("v1", ours); !errors.As(err, &refused) || !strings.Contains(err.Error(), "this program knows 1: use a newer lapse") {
+			t.Errorf("a program that does not know the version: %v", err)
+		}
+		if !one[bool](p, `select to_regclass('lapse.next') is not null`) {
+			t.Error("the refusal took something away")
 		}
 	})
 }
@@ -97,26 +72,30 @@ func TestACatalogThatThisProgramIsNotForIsRefusedUntouched(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		p := installed(t, db)
+		steps, err := schemas.Migrations(p.roles)
+		p.must(err)
 		before := one[string](p, onRecord)
 		const untie, tie = `alter table lapse.migration disable trigger append_only; `, `; alter table lapse.migration enable trigger append_only`
+		install := `insert into lapse.migration (version, checksum, program) values `
 		for _, c := range []struct{ change, says, back string }{
 			{
-				`update lapse.migration set checksum = repeat('0', 64) where version = 4`,
-				"version 4 of the catalog was made from other files than this program has", `update lapse.migration set checksum = '` + checksum(t, 4) + `' where version = 4`,
+				`update lapse.migration set checksum = repeat('0', 64) where version = 1`,
+				"version 1 of the catalog was made from other files than this program has", `update lapse.migration set checksum = '` + steps[0].Checksum + `' where version = 1`,
 			},
+			{`delete from lapse.migration where version = 1`, "version 1 is not on record as applied", install + `(1, '` + steps[0].Checksum + `', '')`},
 			{
-				`delete from lapse.migration where version = 3`, "version 3 is not on record as applied",
-				`insert into lapse.migration (version, checksum, assumed, program) values (3, '` + checksum(t, 3) + `', false, '')`,
-			},
-			{
-				`insert into lapse.migration (version, checksum, assumed, program) values (9, '` + checksum(t, 3) + `', false, 'v9')`,
+				install + `(9, '` + steps[0].Checksum + `', 'v9')`,
 				"version 9 of the catalog was made from other files than this program has (by lapse v9)", `delete from lapse.migration where version = 9`,
 			},
-			{`update lapse.installation set schema_version = 99`, fmt.Sprintf("the catalog has version 99, this program knows %d: use a newer lapse", schemas.Version), fmt.Sprintf("update lapse.installation set schema_version = %d", schemas.Version)},
+			{`update lapse.installation set schema_version = 99`, "the catalog has version 99, this program knows 1: use a newer lapse", "update lapse.installation set schema_version = 1"},
+			{
+				`update lapse.installation set schema_version = 6`, "the catalog has version 6, which was never released and is not upgraded: remove it by lapse uninstall",
+				"update lapse.installation set schema_version = 1",
+			},
 		} {
 			db.Exec(t, untie+c.change+tie)
 			changed := one[string](p, onRecord)
-			_, err := p.migrate("v9")
+			_, err := p.migrate("v9", steps)
 			var refused *setup.CatalogError
 			if !errors.As(err, &refused) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("after %s: got %v, want it to say: %s", c.change, err, c.says)
@@ -125,7 +104,7 @@ func TestACatalogThatThisProgramIsNotForIsRefusedUntouched(t *testing.T) {
 				t.Errorf("after %s: the refusal left %s, there was %s", c.change, got, changed)
 			}
 			db.Exec(t, untie+c.back+tie)
-			if _, err := p.migrate("v9"); err != nil {
+			if _, err := p.migrate("v9", steps); err != nil {
 				t.Fatalf("after %s: %v", c.back, err)
 			}
 		}
@@ -135,15 +114,6 @@ func TestACatalogThatThisProgramIsNotForIsRefusedUntouched(t *testing.T) {
 	})
 }
 
-func checksum(t *testing.T, version int) string {
-	t.Helper()
-	all, err := schemas.Checksums()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all[version]
-}
-
 // Wherever an installation of the catalog ends, what is left is a whole version that is on record as such, and the next one
 // goes on from there.
 func TestAnInterruptedCatalogIsAWholeVersion(t *testing.T) {
@@ -151,6 +121,7 @@ func TestAnInterruptedCatalogIsAWholeVersion(t *testing.T) {
 	db := pgtest.New(t, pgtest.Newest(t))
 	p := newSite(t, db)
 	p.must(setup.MakeRoles(t.Context(), p.admin, p.roles))
+	steps := withNext(t, p.roles)
 	seen := map[int]bool{}
 	p.untilWhole(1, func(*statements) error {
 		conn, err := p.connect(t.Context(), setup.PlayLogin)
@@ -158,21 +129,21 @@ func TestAnInterruptedCatalogIsAWholeVersion(t *testing.T) {
 			return err
 		}
 		defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
-		_, err = setup.Catalog(t.Context(), conn, setup.Options{Roles: p.roles, Slot: "lapse_" + db.Name})
+		_, err = setup.InstallSteps(t.Context(), conn, setup.Options{Roles: p.roles, Slot: "lapse_" + db.Name}, steps)
 		left := 0
 		if ask[bool](p, `select to_regclass('lapse.installation') is not null`) {
 			left = ask[int](p, `select schema_version from lapse.installation`)
+			if n := ask[int](p, `select count(*) from lapse.migration`); n != left {
+				t.Errorf("version %d is there, and %d versions are on record", left, n)
+			}
 		}
 		seen[left] = true
-		if there := ask[bool](p, `select to_regprocedure('lapse.lease_time()') is not null`); there != (left >= 4) {
-			t.Errorf("version %d is on record, and what version 4 makes is there: %v", left, there)
-		}
-		if there := ask[bool](p, `select to_regclass('lapse.migration') is not null`); there != (left >= 5) {
-			t.Errorf("version %d is on record, and what version 5 makes is there: %v", left, there)
+		if there := ask[bool](p, `select to_regclass('lapse.next') is not null`); there != (left == 2) {
+			t.Errorf("version %d is on record, and what version 2 makes is there: %v", left, there)
 		}
 		return err
 	})
-	for _, version := range []int{0, 3, 4, 5} {
+	for version := range 3 {
 		if !seen[version] {
 			t.Errorf("no interruption left version %d: the test shows nothing of it", version)
 		}
@@ -188,7 +159,7 @@ func TestACatalogIsKeptFromNobodyButByItsOwnerAndThenItSaysWho(t *testing.T) {
 		p.must(setup.MakeRoles(t.Context(), p.admin, p.roles))
 		_, err := stranger.Exec(t.Context(), `select pg_advisory_lock(1818325107)`) // what a former init waited for
 		p.must(err)
-		_, err = p.migrate("1.0")
+		p.must(p.catalog(p.admin))
 		p.must(err)
 		if _, err := stranger.Exec(t.Context(), `begin; lock table lapse.installation in share mode`); schemas.StateOf(err) != schemas.SQLStateInsufficientPrivilege {
 			t.Fatalf("a stranger's lock: %v", err)
@@ -226,7 +197,7 @@ func TestTwoThatInstallTheCatalogAtOnceTakeTurns(t *testing.T) {
 		for range both {
 			p.must(<-ended)
 		}
-		if n := one[int](p, `select count(*) from lapse.migration`); n != schemas.Version-2 {
+		if n := one[int](p, `select count(*) from lapse.migration`); n != schemas.Version {
 			t.Errorf("%d versions are on record", n)
 		}
 	})

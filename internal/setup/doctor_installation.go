@@ -52,10 +52,9 @@ func (e *examination) checkCatalog(ctx context.Context) ([]Finding, error) {
 		return advise(Fail, "", "%s", changed), nil
 	case err != nil:
 		return nil, err
-	case installed.SchemaVersion < schemas.Version:
-		return advise(Fail, "run lapse init", "the catalog has version %d, this program needs %d", installed.SchemaVersion, schemas.Version), nil
-	case installed.SchemaVersion > schemas.Version:
-		return advise(Fail, "use a newer lapse", "the catalog has version %d, this program knows %d", installed.SchemaVersion, schemas.Version), nil
+	}
+	if why, remedy := schemas.OtherVersion(installed.SchemaVersion); why != "" {
+		return advise(Fail, remedy, "%s", why), nil
 	}
 	policies, err := planner.LoadInForce(ctx, e.Conn)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"lapse/schemas"
 )
 
-// A role that was dropped, with DROP OWNED before, and is made again has lost what the migrations and apply gave it: they give it once.
+// A role that was dropped, with DROP OWNED before, and is made again has lost what init and apply gave it.
 // Here it gets that back. What was taken from a deleter apply gives back: see deleter.go.
 
 // lostRight is a right that a role of ours lacks, and who must give it.

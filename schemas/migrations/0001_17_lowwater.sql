@@ -14,14 +14,6 @@
 --
 -- Marks are made by batches that a deletion function has made of one whole leaf. Whoever has the executor's login alone cannot make one.
 -- With the rights of a deleter too (see docs/security.md) he can, of a run that was opened: what is due stays for that half of the latitude.
-create function lapse.worth_a_mark() returns bigint
-language sql immutable
-set search_path = pg_catalog, pg_temp
-as $lapse$
-  select 100000::bigint
-$lapse$;
-comment on function lapse.worth_a_mark is 'How many rows must have been deleted from a leaf for a low-water mark of it to count.';
-revoke all on function lapse.worth_a_mark() from public;
 
 create table lapse.low_water (
   policy_id int not null,
@@ -31,7 +23,7 @@ create table lapse.low_water (
   full_at   timestamptz not null,
   deleted   bigint not null check (deleted >= 0),
   primary key (policy_id, leaf)
-) with (fillfactor = 50); -- updated in its page
+) with (fillfactor = 50);
 comment on table lapse.low_water is 'Where looks and passes may begin, so that dead rows are not waded through again: a hint. Written by clear.';
 comment on column lapse.low_water.policy_id is 'The policy.';
 comment on column lapse.low_water.leaf is 'The table or partition.';
@@ -39,12 +31,30 @@ comment on column lapse.low_water.version is 'The version that it was made under
 comment on column lapse.low_water.upto is 'The rows that had fallen due by then are gone.';
 comment on column lapse.low_water.full_at is 'When the last pass began that began at the leaf''s start.';
 comment on column lapse.low_water.deleted is 'Rows that were deleted from the leaf, about since then.';
-create index on lapse.hold_state (changed_at);
-create index on lapse.hold_state (enforced_until) where enforced_until is not null;
 
-comment on column lapse.place.low is 'Where a pass that begins may begin: rows that had fallen due by then are gone. Null: at the start.';
-comment on column lapse.shard.full_at is 'When the last pass from the leaf''s start began: this pass, or the one of the mark that this one began at.';
-comment on column lapse.shard.left_some is 'Rows may have stayed in this pass that were due: held, in quarantine, locked, changed meanwhile, or not looked for in order.';
+-- The low-water mark. Behind it lie the dead rows of former runs, which every look and every pass would wade through as long as no vacuum
+-- can remove them. It is an instant: a pass that left nothing in a leaf has deleted every row of it that had fallen due by then.
+--
+-- It is a hint. A transaction that commits late, an update, or an insert of rows that are due already puts rows behind it. So it counts for
+-- as long as makes wading cost a hundredth of the time, and for half the policy's latitude at most, half a day where none is given; then a
+-- look or a pass begins at the leaf's start, and finds them. Where somebody asks for a run, now or once, none counts. It does not count either
+--
+--   under another version of the policy
+--   after any hold has changed or ended since the last pass from the start
+--   while a row of the leaf in quarantine waits to be tried again, or after one was forgiven
+--
+-- Only policies have marks whose batches go by an index of what rows expire by, and for which every row within the bound is due. None
+-- counts where fewer rows are dead than worth_a_mark says: wading through these costs less than what it would delay.
+--
+-- Marks are made by batches that a deletion function has made of one whole leaf. Whoever has the executor's login alone cannot make one.
+-- With the rights of a deleter too (see docs/security.md) he can, of a run that was opened: what is due stays for that half of the latitude.
+create function lapse.worth_a_mark() returns bigint
+language sql immutable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+  select 100000::bigint
+$lapse$;
+comment on function lapse.worth_a_mark is 'How many rows must have been deleted from a leaf for a low-water mark of it to count.';
 
 -- half_latitude is for how long what is only a hint may keep a due row from being found.
 create function lapse.half_latitude(policy int, version int) returns interval
@@ -162,6 +172,3 @@ begin
 end
 $lapse$;
 comment on function lapse.passed is 'Says that a look began at the start of a policy''s table, and found nothing due. For the executor.';
-
-revoke all on function lapse.ignore_marks(int), lapse.passed(int, int, interval), lapse.mark_time(int, int, bigint), lapse.half_latitude(int, int), lapse.low_mark(int, int, oid), lapse.clear(lapse.claim, lapse.work) from public;
-grant execute on function lapse.ignore_marks(int), lapse.passed(int, int, interval) to {{.Executor}};

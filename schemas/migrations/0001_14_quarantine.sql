@@ -1,28 +1,26 @@
 -- Rows that could not be deleted. A batch that steps over a row which resists enters it here, in its own transaction; until the row's next
--- try no batch finds it. What these functions are called by is described in 0003_4_batch.sql and in the deletion functions.
+-- try no batch finds it. What these functions are called by is the head of batch.sql says.
 --
 -- key is personal data: no log, metric or error has it, and only {{.Owner}} may read it. The executor reads the other columns.
 
 create table lapse.quarantine (
-  policy_id  int not null,
-  leaf       oid not null,
-  digest     bytea not null check (octet_length(digest) = 32),
-  key        text[] not null check (array_position(key, null) is null),
-  sqlstate   text not null check (octet_length(sqlstate) = 5),
-  relation   text check (octet_length(relation) <= 300),
-  constraint_name text check (octet_length(constraint_name) <= 63),
-  column_name text check (octet_length(column_name) <= 63),
-  trigger_name text check (octet_length(trigger_name) <= 63),
+  policy_id        int not null,
+  leaf             oid not null,
+  digest           bytea not null check (octet_length(digest) = 32),
+  key              text[] not null check (array_position(key, null) is null),
+  sqlstate         text not null check (octet_length(sqlstate) = 5),
+  relation         text check (octet_length(relation) <= 300),
+  constraint_name  text check (octet_length(constraint_name) <= 63),
+  column_name      text check (octet_length(column_name) <= 63),
+  trigger_name     text check (octet_length(trigger_name) <= 63),
   trigger_function text check (octet_length(trigger_function) <= 300),
-  referred   boolean not null default false,
-  tries      int not null default 1 check (tries > 0),
-  entered_at timestamptz not null default clock_timestamp(),
-  tried_at   timestamptz not null default clock_timestamp(),
-  retry_at   timestamptz not null,
+  referred         boolean not null default false,
+  tries            int not null default 1 check (tries > 0),
+  entered_at       timestamptz not null default clock_timestamp(),
+  tried_at         timestamptz not null default clock_timestamp(),
+  retry_at         timestamptz not null,
   primary key (policy_id, leaf, digest)
 );
-grant select (policy_id, leaf, sqlstate, relation, constraint_name, column_name, trigger_name, trigger_function, referred, tries, entered_at, tried_at, retry_at) on lapse.quarantine to {{.Executor}}, {{.Auditor}};
-
 comment on table lapse.quarantine is 'Rows that could not be deleted, and when each is tried again. Keys are personal data. Written by resist, forgive, apply and `lapse quarantine`.';
 comment on column lapse.quarantine.policy_id is 'The policy.';
 comment on column lapse.quarantine.leaf is 'The table or partition that has the row.';
@@ -196,7 +194,3 @@ begin
 end
 $lapse$;
 comment on function lapse.forgive is 'The policy''s table was looked through: rows whose next try had come leave the quarantine. For the executor.';
-
-revoke all on function lapse.resist(lapse.claim, lapse.work, text[], text, text, text, text, text, text), lapse.forgive(int, timestamptz),
-  lapse.resting_keys(int, int, oid, timestamptz, bytea) from public;
-grant execute on function lapse.forgive(int, timestamptz) to {{.Executor}};

@@ -1,26 +1,30 @@
--- Which history this is, and whether what Lapse published still is as Lapse left it.
+-- What Lapse published, by the rows of the system catalog: any change to one, one that was taken back too, makes another
+-- row version.
 
--- timeline is the present one. That of pg_control_checkpoint is the last checkpoint's: after a promotion still the old one.
-create function lapse.timeline() returns int
-language plpgsql volatile
-set search_path = pg_catalog, pg_temp
-as $lapse$
-begin
-  return ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::int;
-end
-$lapse$;
+create table lapse.publication (
+  name             name primary key,
+  oid              oid not null,
+  publication_xmin xid not null
+);
+comment on table lapse.publication is 'The publications as Lapse left them. Written by record_publications.';
+comment on column lapse.publication.name is 'Name of the publication.';
+comment on column lapse.publication.oid is 'The publication.';
+comment on column lapse.publication.publication_xmin is 'Row version of pg_publication: any change to it makes another.';
 
--- system_identifier is the cluster's, as claims and beats have it.
-create function lapse.system_identifier() returns text
-language plpgsql volatile
-set search_path = pg_catalog, pg_temp
-as $lapse$
-begin
-  return (select (case when c.system_identifier < 0 then c.system_identifier::numeric + 18446744073709551616
-                       else c.system_identifier::numeric end)::text
-            from pg_control_system() c);
-end
-$lapse$;
+create table lapse.published (
+  relation    oid not null,
+  publication name not null,
+  member      oid not null,
+  member_xmin xid not null,
+  recorded_at timestamptz not null default clock_timestamp(),
+  primary key (publication, relation)
+);
+comment on table lapse.published is 'The tables in the publications as Lapse left them. Written by record_publications and record_published.';
+comment on column lapse.published.relation is 'The table.';
+comment on column lapse.published.publication is 'Name of the publication.';
+comment on column lapse.published.member is 'Row of pg_publication_rel.';
+comment on column lapse.published.member_xmin is 'Its row version: any change to it makes another.';
+comment on column lapse.published.recorded_at is 'When this was recorded.';
 
 -- publications_trouble says in what the publications are wrong, whoever made them so, null if in nothing. What is wrong is
 -- never recorded. Before 15 there are no row filters, no column lists and no schemas in publications; plpgsql reads a
@@ -56,7 +60,7 @@ begin
     full join (
       select k.oid from pg_class k
        where k.relnamespace = (select n.oid from pg_namespace n where n.nspname = 'lapse')
-         and k.relname in ('batch', 'batch_result', 'policy', 'policy_state', 'heartbeat')
+         and k.relname in ('batch', 'batch_result', 'dropped', 'policy', 'policy_state', 'heartbeat', 'covered', 'hold', 'hold_state', 'hold_relation')
     ) c on c.oid = m.prrelid
    where m.prrelid is null or c.oid is null
    order by m.prrelid nulls first, c.oid
@@ -83,6 +87,34 @@ begin
   return trouble;
 end
 $lapse$;
+comment on function lapse.publications_trouble is 'In what the publications are wrong, whoever made them so; null for in nothing.';
+
+-- publications_unlogged names a table that belongs to what is published and is not in the log, null if there is none. PostgreSQL
+-- lets no unlogged table into a publication, but a partition of one that is there may be, and so may its owner make it. Batches
+-- look at the tables that they touch themselves: this is asked for beats only.
+create function lapse.publications_unlogged() returns text
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+declare
+  trouble text;
+begin
+  if not (select i.audit_required from lapse.installation i) then
+    return null;
+  end if;
+  select format('table %s, a partition of %s, is unlogged, so that its deletes are not in the log: alter table %1$s set logged',
+                c.oid::regclass, r.relation::regclass)
+    into trouble
+    from pg_class c
+   cross join lateral pg_partition_ancestors(c.oid) up
+    join lapse.published r on r.relation = up.relid and r.publication <> 'lapse_ledger'
+   where c.relpersistence = 'u' and c.relkind = 'r' and c.relispartition
+   order by c.oid, r.relation
+   limit 1;
+  return left(trouble, 500);
+end
+$lapse$;
+comment on function lapse.publications_unlogged is 'A published table that is not in the write-ahead log; null for none.';
 
 -- publications_fault says in what the publications are not as Lapse left them, null if in nothing or where no audit is
 -- required: a text with names, no values. It is asked in each batch, so that it compares row versions and looks closer only
@@ -148,32 +180,7 @@ begin
   return left(coalesce(fault, 'the publications are not as they were recorded'), 500);
 end
 $lapse$;
-
--- publications_unlogged names a table that belongs to what is published and is not in the log, null if there is none. PostgreSQL
--- lets no unlogged table into a publication, but a partition of one that is there may be, and so may its owner make it. Batches
--- look at the tables that they touch themselves: this is asked for beats only.
-create function lapse.publications_unlogged() returns text
-language plpgsql stable
-set search_path = pg_catalog, pg_temp
-as $lapse$
-declare
-  trouble text;
-begin
-  if not (select i.audit_required from lapse.installation i) then
-    return null;
-  end if;
-  select format('table %s, a partition of %s, is unlogged, so that its deletes are not in the log: alter table %1$s set logged',
-                c.oid::regclass, r.relation::regclass)
-    into trouble
-    from pg_class c
-   cross join lateral pg_partition_ancestors(c.oid) up
-    join lapse.published r on r.relation = up.relid and r.publication <> 'lapse_ledger'
-   where c.relpersistence = 'u' and c.relkind = 'r' and c.relispartition
-   order by c.oid, r.relation
-   limit 1;
-  return left(trouble, 500);
-end
-$lapse$;
+comment on function lapse.publications_fault is 'In what the publications are not as Lapse left them; null for in nothing.';
 
 -- begin_publications comes before a change of ours to what is published. If somebody else has changed something, it takes
 -- that down, so that putting it right between two beats does not hide it. Where nothing was ever recorded nobody could.
@@ -189,6 +196,7 @@ begin
   end if;
 end
 $lapse$;
+comment on function lapse.begin_publications is 'Comes before a change of Lapse''s to what is published: takes down what others have changed.';
 
 -- record_published records what the transaction has done with tables: where each of them is published. What else differs from
 -- the record goes on doing so.
@@ -205,6 +213,7 @@ begin
    where m.prrelid = any (relations) and p.pubname in ('lapse_deletes', 'lapse_changes', 'lapse_ledger');
 end
 $lapse$;
+comment on function lapse.record_published is 'Records where tables are published that the transaction has put there or taken out.';
 
 -- record_publications takes down what is published as it is, unless it is wrong. A difference from the former record counts as
 -- begin_publications counts it. It returns what is wrong, null if nothing is.
@@ -234,34 +243,4 @@ begin
   return null;
 end
 $lapse$;
-
--- beat is the auditor's sign of life. One row a minute, kept for a day, and the newest thousand for ever: by them logs and
--- databases are compared. Published, so that it also moves an idle slot. What the auditor looked at must be this server, in
--- the history that is in force. Each names the one before it: one at a time, in the order in which they commit.
-create function lapse.beat(nonce uuid, history int, timeline int, server_start timestamptz) returns void
-language plpgsql security definer
-set search_path = pg_catalog, pg_temp
-as $lapse$
-declare
-  newest int := (select n.number from lapse.history n order by n.number desc limit 1);
-begin
-  if beat.history is distinct from newest or beat.timeline is distinct from lapse.timeline()
-     or beat.server_start is distinct from pg_postmaster_start_time() then
-    raise exception 'the beat is of history %, timeline %, a server that started at %; in force are %, %, %', beat.history,
-      beat.timeline, beat.server_start, newest, lapse.timeline(), pg_postmaster_start_time() using errcode = 'LP019';
-  end if;
-  lock table lapse.heartbeat in share row exclusive mode;
-  delete from lapse.heartbeat h
-   where h.at < clock_timestamp() - interval '1 day'
-     and h.id < (select k.id from lapse.heartbeat k order by k.id desc offset 999 limit 1);
-  insert into lapse.heartbeat (system_identifier, database_oid, database, nonce, former, history, timeline, server_start, fault, faults)
-  select lapse.system_identifier(), d.oid, d.datname, beat.nonce,
-         (select k.nonce from lapse.heartbeat k order by k.id desc limit 1), beat.history, beat.timeline, beat.server_start,
-         coalesce(lapse.publications_fault(), lapse.publications_unlogged()), i.publication_faults
-    from pg_database d, lapse.installation i
-   where d.datname = current_database();
-end
-$lapse$;
-
-insert into lapse.history (number, timeline, system_identifier, reason)
-values (1, lapse.timeline(), lapse.system_identifier(), 'installed');
+comment on function lapse.record_publications is 'Records what is published, unless that is wrong; returns what is.';

@@ -102,16 +102,6 @@ end
 $lapse$;
 comment on function lapse.to_lock is 'The foreign keys along which a batch locks what goes along; null where it locks nothing.';
 
--- deleter_of is the role that deletes for a policy.
-create function lapse.deleter_of(policy int, version int) returns name
-language sql stable
-set search_path = pg_catalog, pg_temp
-as $lapse$
-  select d.role from lapse.policy p join pg_class c on c.oid = p.table_oid join lapse.deleter d on d.owner = c.relowner
-   where p.id = deleter_of.policy and p.version = deleter_of.version
-$lapse$;
-comment on function lapse.deleter_of is 'The role that deletes for a policy.';
-
 -- answers is SQL that finds the rows of a leaf that refer to one of it, at d.at, and keep it; null where there are none.
 create function lapse.answers(leaf oid, ways jsonb) returns text
 language sql stable
@@ -126,8 +116,6 @@ as $lapse$
      and ((w ->> 'from')::oid = leaf or exists (select from pg_partition_ancestors(leaf) a where a.relid = (w ->> 'from')::oid))
 $lapse$;
 comment on function lapse.answers is 'SQL that finds the rows of a leaf that refer to one of it and keep it; null where no foreign key does.';
-
--- The three that follow run as whoever calls them, the deleter, inside its batch: they have no rights of their own.
 
 -- readable is a relation as a statement of the caller's may name it, so that only its own rows can be meant where the statement asks for
 -- their tableoid: the relation itself, or the next one above that the caller may read and lock.
@@ -176,16 +164,6 @@ exception when others then -- it was no number of several, or is none any more
 end
 $lapse$;
 comment on function lapse.locker is 'The process that has locked one of some rows, as far as that can be told.';
-
--- What lock_along found of some rows of a leaf: those of which all that goes along is locked; those that something refers to which stays,
--- each with the foreign key; and a process that has something of the others locked.
-create type lapse.along as (free tid[], referred tid[], keys oid[], locker int, locked oid[]);
-comment on type lapse.along is 'What a batch found along foreign keys.';
-comment on column lapse.along.free is 'Rows of which all that would go along is locked by the batch.';
-comment on column lapse.along.referred is 'Rows that something refers to which stays.';
-comment on column lapse.along.keys is 'The foreign key of each.';
-comment on column lapse.along.locker is 'A process that has something of the other rows locked.';
-comment on column lapse.along.locked is 'The relation of each row that goes along with a free one.';
 
 create function lapse.lock_along(leaf oid, rows_at tid[], ways jsonb) returns lapse.along
 language plpgsql
@@ -328,27 +306,3 @@ begin
 end
 $lapse$;
 comment on function lapse.rest is 'Enters rows in the quarantine that something refers to which stays. For deletion functions.';
-
-alter type lapse.work add attribute careful boolean;
-comment on column lapse.work.careful is 'Rows of which something is locked by somebody, or referred to by what stays, are left out.';
-alter type lapse.place add attribute ways jsonb, add attribute answers text;
-comment on column lapse.place.ways is 'The foreign keys along which the batch locks what goes along; null where it locks nothing.';
-comment on column lapse.place.answers is 'SQL that finds the rows of the leaf that refer to one of it, d.at, and keep it; null where there are none.';
-alter type lapse.outcome add attribute rested bigint, add attribute locker int;
-comment on column lapse.outcome.rested is 'Rows that a careful batch entered in the quarantine.';
-comment on column lapse.outcome.locker is 'A process that has rows locked which were left.';
-
-revoke all on function lapse.ways(oid, oid[], oid[]), lapse.to_lock(int, int, lapse.claim, boolean), lapse.deleter_of(int, int), lapse.answers(oid, jsonb), lapse.readable(oid),
-  lapse.locker(oid, tid[]), lapse.lock_along(oid, tid[], jsonb), lapse.kept_by(oid[], tid[], tid[], oid[], tid[], tid[], oid[], tid[], oid[]),
-  lapse.rest(lapse.claim, lapse.work, text[], oid[]) from public;
-
-do $do$
-declare
-  deleter name;
-begin
-  for deleter in select d.role from lapse.deleter d join pg_roles r on r.rolname = d.role loop
-    execute format('grant execute on function lapse.readable(oid), lapse.locker(oid, tid[]), lapse.lock_along(oid, tid[], jsonb),
-                    lapse.kept_by(oid[], tid[], tid[], oid[], tid[], tid[], oid[], tid[], oid[]), lapse.rest(lapse.claim, lapse.work, text[], oid[]) to %I', deleter);
-  end loop;
-end
-$do$;

@@ -9,7 +9,7 @@ create table lapse.looked (
   due        bigint check (due >= 0),
   exact      boolean,
   oldest     timestamptz check (isfinite(oldest))
-) with (fillfactor = 50); -- updated in its page
+) with (fillfactor = 50);
 comment on table lapse.looked is 'What was last seen of a policy''s due rows outside its runs. Written at most once a minute.';
 comment on column lapse.looked.policy_id is 'The policy.';
 comment on column lapse.looked.at is 'When a look last found nothing due, by the server''s clock; null: none has.';
@@ -17,27 +17,6 @@ comment on column lapse.looked.counted_at is 'When what is due was counted last,
 comment on column lapse.looked.due is 'How many rows were due then.';
 comment on column lapse.looked.exact is 'Whether that is all of them: otherwise there are more, or PostgreSQL expects as many.';
 comment on column lapse.looked.oldest is 'When the oldest of them fell due; null where that is not known.';
-
--- counted takes down how much is due under a policy that something keeps from deleting it. Nothing is decided by it: status and metrics say it.
-create function lapse.counted(policy int, version int, due bigint, exact boolean, oldest timestamptz) returns void
-language plpgsql security definer
-set search_path = pg_catalog, pg_temp
-as $lapse$
-begin
-  if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
-    raise exception 'only a member of % may count', {{.ExecutorText}} using errcode = 'insufficient_privilege';
-  end if;
-  insert into lapse.looked as l (policy_id, counted_at, due, exact, oldest)
-  select g.policy_id, clock_timestamp(), counted.due, counted.exact, case when isfinite(counted.oldest) then counted.oldest end
-    from lapse.gate g
-   where g.policy_id = counted.policy and g.version = counted.version and g.state <> 'dropped'
-  on conflict (policy_id) do update
-     set counted_at = excluded.counted_at, due = excluded.due, exact = excluded.exact, oldest = excluded.oldest;
-end
-$lapse$;
-comment on function lapse.counted is 'Takes down how much is due under a policy that something keeps from deleting it. For the executor.';
-revoke all on function lapse.counted(int, int, bigint, boolean, timestamptz) from public;
-grant execute on function lapse.counted(int, int, bigint, boolean, timestamptz) to {{.Executor}};
 
 -- looked says that a look has found nothing due under a policy that is armed. What it writes is the clock's, unless that stands so
 -- far after the last time that it would ask a person before it deleted anything: see measure.
@@ -61,53 +40,27 @@ end
 $lapse$;
 comment on function lapse.looked is 'Says that a look has found nothing due. For the executor.';
 
--- measure says what the next cutoff of a policy is compared with: the last cutoff since a person said that the clock is
--- right, or else that instant, or else when the policy was last armed; or, where that was later and does not lie ahead of the clock, the
--- last look that found nothing, and when the policy was last armed: one that was paused for months begins anew. And how far ahead
--- of it a clock may be that nobody asks about: 31 days and twice what lies between two runs. The auditor's heartbeats carry the
--- measure on as far as they are kept, which is 400 days: where each was within reach of the one before, the clock did not jump.
-drop function lapse.measure(int);
-create function lapse.measure(policy int) returns table (last timestamptz, reach interval)
-language plpgsql stable
+-- counted takes down how much is due under a policy that something keeps from deleting it. Nothing is decided by it: status and metrics say it.
+create function lapse.counted(policy int, version int, due bigint, exact boolean, oldest timestamptz) returns void
+language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
-#variable_conflict use_column
-declare
-  accepted record;
-  measured record;
-  beat     timestamptz;
 begin
-  select c.accepted, c.after_run into accepted from lapse.clock c order by c.id desc limit 1;
-  select greatest(
-           coalesce((select max(r.cutoff) from lapse.run r
-                      where r.policy_id = g.policy_id and r.number > coalesce(accepted.after_run, 0)),
-                    accepted.accepted, armed.at, p.made_at),
-           (select l.at from lapse.looked l where l.policy_id = g.policy_id and l.at <= clock_timestamp()),
-           case when armed.at <= clock_timestamp() then armed.at end) as last,
-         interval '31 days' + 2 * coalesce((p.spec ->> 'every')::interval, (p.spec ->> 'apart')::interval, interval '1 day') as reach
-    into measured
-    from lapse.gate g
-    join lapse.policy p on p.id = g.policy_id and p.version = g.version
-   cross join lateral (
-      select max(s.changed_at) as at from lapse.policy_state s where s.policy_id = g.policy_id and s.state = g.state) armed
-   where g.policy_id = measure.policy;
-  if not found then
-    return;
+  if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
+    raise exception 'only a member of % may count', {{.ExecutorText}} using errcode = 'insufficient_privilege';
   end if;
-  last := measured.last;
-  reach := measured.reach;
-  while last < clock_timestamp() - reach loop
-    beat := (select max(b.at) from lapse.heartbeat b where b.at > measure.last and b.at <= measure.last + measure.reach);
-    exit when beat is null;
-    last := beat;
-  end loop;
-  return next;
+  insert into lapse.looked as l (policy_id, counted_at, due, exact, oldest)
+  select g.policy_id, clock_timestamp(), counted.due, counted.exact, case when isfinite(counted.oldest) then counted.oldest end
+    from lapse.gate g
+   where g.policy_id = counted.policy and g.version = counted.version and g.state <> 'dropped'
+  on conflict (policy_id) do update
+     set counted_at = excluded.counted_at, due = excluded.due, exact = excluded.exact, oldest = excluded.oldest;
 end
 $lapse$;
-comment on function lapse.measure is 'What the next cutoff of a policy is compared with, and how far ahead of it the clock may be.';
+comment on function lapse.counted is 'Takes down how much is due under a policy that something keeps from deleting it. For the executor.';
 
 -- tree is how a partitioned table is divided: for each leaf, between which instants its bounds let a column be. It is kept under a
--- signature as in 0006_8_signature.sql, of pg_inherits alone: bounds change only when a partition is detached and attached again.
+-- signature of pg_inherits alone: bounds change only when a partition is detached and attached again.
 create table lapse.tree (
   id         bigint generated always as identity primary key,
   policy_id  int not null,
@@ -191,6 +144,15 @@ end
 $lapse$;
 comment on function lapse.tree_of is 'How a partitioned table is divided: its leaves, and between which instants their bounds let a column be.';
 
+-- few_leaves is how many leaves are looked at each time: that costs less than to ask the statistics, which are a file on PostgreSQL 14.
+create function lapse.few_leaves() returns bigint
+language sql immutable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+  select 16::bigint
+$lapse$;
+comment on function lapse.few_leaves is 'How many leaves with rows that can be due are looked at each time, whatever was written to them.';
+
 -- candidates lists the leaves of a policy's table whose bounds let the column be at or below upto, with their names; all of them
 -- where upto is null, or the bounds say nothing. A row without a leaf says that the division is not kept, and should be by acquaint.
 --
@@ -250,14 +212,36 @@ end
 $lapse$;
 comment on function lapse.candidates is 'Which leaves of a policy''s table can have due rows, by their bounds and by what was written to them. For looks.';
 
--- few_leaves is how many leaves are looked at each time: that costs less than to ask the statistics, which are a file on PostgreSQL 14.
-create function lapse.few_leaves() returns bigint
-language sql immutable
+-- inspect asks about a policy's whole table what look asks about one leaf, before a survey reads it: about every leaf, and
+-- every partitioned partition that has none, and so about all that is above them. It returns the table.
+create function lapse.inspect(policy int, version int) returns oid
+language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
-  select 16::bigint
+declare
+  root oid;
+  ends oid[];
+  stranger text;
+begin
+  if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
+    raise exception 'only a member of % may count what is due', {{.ExecutorText}} using errcode = 'insufficient_privilege';
+  end if;
+  root := lapse.same_table(inspect.policy, inspect.version);
+  ends := array(
+    with recursive tree(relation) as (
+      select root
+      union
+      select i.inhrelid from tree join pg_inherits i on i.inhparent = tree.relation
+    )
+    select tree.relation from tree where not exists (select from pg_inherits i where i.inhparent = tree.relation));
+  stranger := lapse.distrusted(inspect.policy, inspect.version, ends || lapse.joined(inspect.policy, inspect.version));
+  if stranger is not null then
+    raise exception '% would run, and is not what the policy was applied to', stranger using errcode = 'LP006';
+  end if;
+  return root;
+end
 $lapse$;
-comment on function lapse.few_leaves is 'How many leaves with rows that can be due are looked at each time, whatever was written to them.';
+comment on function lapse.inspect is 'Asks about a policy''s whole table what look asks about a leaf, before a survey reads it.';
 
 -- inspect_leaf asks about a leaf what look asks, before a look reads it: name is the one that was locked. spared is as in lapse.place;
 -- kept says that the checks need not be made again by acquaint. Where they would have to be, and checks is false, spared is null, and the

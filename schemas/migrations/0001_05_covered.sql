@@ -14,6 +14,8 @@ create table lapse.covered (
   ended    boolean not null
 );
 create index on lapse.covered (relation, number);
+create trigger append_only before update or delete or truncate on lapse.covered
+  for each statement execute function lapse.refuse_change();
 comment on table lapse.covered is 'Which tables are published, by the beat that found it: append-only and published.';
 comment on column lapse.covered.number is 'In the order of the beats: one that says covered: n knows the rows up to n.';
 comment on column lapse.covered.relation is 'A plain table or a partition that has rows.';
@@ -23,13 +25,38 @@ comment on column lapse.covered.moves_by is 'The columns in SQL by which rows be
 comment on column lapse.covered.joined is 'The transactions that attached it, and the tables between it and its root; null if it is no partition. Another one: it was detached meanwhile.';
 comment on column lapse.covered.file is 'The number of a partition''s file. Another one: it was written anew.';
 comment on column lapse.covered.ended is 'It is published no longer: detached, dropped or taken out.';
-create trigger append_only before update or delete or truncate on lapse.covered
-  for each statement execute function lapse.refuse_change();
-grant select on lapse.covered to {{.Executor}}, {{.Auditor}};
 
-alter table lapse.installation add column covered_slot pg_lsn;
-comment on column lapse.installation.covered_slot is 'Where the slot began for which lapse.covered was written whole: rows for another slot may not have been read.';
-alter table lapse.heartbeat add column covered bigint;
+create table lapse.heartbeat (
+  id                bigint generated always as identity primary key,
+  at                timestamptz not null default clock_timestamp(),
+  system_identifier text not null,
+  database_oid      oid not null,
+  database          name not null,
+  nonce             uuid not null unique,
+  former            uuid,
+  history           int not null,
+  timeline          int not null,
+  server_start      timestamptz not null,
+  fault             text check (octet_length(fault) <= 2000),
+  faults            bigint not null default 0,
+  looked_at         pg_lsn,
+  covered           bigint
+);
+create index on lapse.heartbeat (at);
+comment on table lapse.heartbeat is 'The auditor''s sign of life, once a minute, published. Kept for a day, the first of each day for 400 days, and the newest thousand for ever. Written by beat.';
+comment on column lapse.heartbeat.id is 'Order of the beats.';
+comment on column lapse.heartbeat.at is 'When.';
+comment on column lapse.heartbeat.system_identifier is 'The cluster''s system identifier.';
+comment on column lapse.heartbeat.database_oid is 'The database.';
+comment on column lapse.heartbeat.database is 'Its name.';
+comment on column lapse.heartbeat.nonce is 'What tells this beat from one of a copy of the database.';
+comment on column lapse.heartbeat.former is 'The nonce of the beat before; null for the first.';
+comment on column lapse.heartbeat.history is 'Number of the history that the auditor reads.';
+comment on column lapse.heartbeat.timeline is 'Timeline that it reads.';
+comment on column lapse.heartbeat.server_start is 'When the server started that it looked at.';
+comment on column lapse.heartbeat.fault is 'In what the publications are not as Lapse left them; null for in nothing.';
+comment on column lapse.heartbeat.faults is 'How often a command had found that by then.';
+comment on column lapse.heartbeat.looked_at is 'Up to where the log was written when it looked at the publications.';
 comment on column lapse.heartbeat.covered is 'The newest row of lapse.covered. Null in rows of a former version.';
 
 -- cover writes what has changed in what is published, or, when the slot was made anew, all of it, and returns the newest row's number.
@@ -107,9 +134,9 @@ end
 $lapse$;
 comment on function lapse.cover is 'Writes which tables are published, as far as that has changed.';
 
--- beat is as 0004_4_beat.sql has it, and says which tables it found published. Of the beats that are older than a day it keeps the first
--- of each day for 400 days: by them a clock is measured over a time without an executor (lapse.measure).
-drop function lapse.beat(uuid, int, int, timestamptz);
+-- beat is the auditor's sign of life. One row a minute, kept for a day, and the newest thousand for ever: by them logs and
+-- databases are compared. Published, so that it also moves an idle slot. What the auditor looked at must be this server, in
+-- the history that is in force. Each names the one before it: one at a time, in the order in which they commit.
 create function lapse.beat(nonce uuid, history int, timeline int, server_start timestamptz) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -145,12 +172,7 @@ begin
 end
 $lapse$;
 comment on function lapse.beat is 'Writes the auditor''s sign of life, and removes beats that nothing is measured by any more. For the auditor.';
-comment on table lapse.heartbeat is 'The auditor''s sign of life, once a minute, published. Kept for a day, the first of each day for 400 days, and the newest thousand for ever. Written by beat.';
 
--- doubt takes back the beats that there are: an auditor that has the slot has found that it cannot go on without a person. Nothing is
--- deleted until the next beat.
-alter table lapse.installation add column doubted bigint;
-comment on column lapse.installation.doubted is 'Beats up to this one prove nothing any more: the auditor has taken them back.';
 create function lapse.doubt() returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -164,5 +186,3 @@ begin
 end
 $lapse$;
 comment on function lapse.doubt is 'Takes back the auditor''s signs of life, so that nothing is deleted until the next. For the auditor.';
-revoke all on function lapse.cover(), lapse.beat(uuid, int, int, timestamptz), lapse.doubt() from public;
-grant execute on function lapse.beat(uuid, int, int, timestamptz), lapse.doubt() to {{.Auditor}};

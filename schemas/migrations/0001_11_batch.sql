@@ -1,35 +1,185 @@
--- What is the same for the batches of all policies; what these functions are for is described in 0003_4_batch.sql.
+-- What is the same for the batches of all policies. A function per policy, lapse.delete_<id>_<version>, calls these in
+-- this order, in one transaction that does nothing else:
+--
+--   enter     gate, claim, history, slot, beat, publications, lease  -> where the shard stands
+--             (the policy's function locks the leaf)
+--   look      leaf, columns, publication, intruders, reach
+--             (the policy's function picks rows)
+--   record    ledger row, tag                                  -> counts before
+--             (the policy's function deletes them)
+--   leave     counts, result, the shard's cursor               -> what the executor is told
+--
+-- They run as {{.Owner}}, who has no right on anybody's table, and touch none. A deleter's rights can be lent by a function
+-- of the table's owner, so each looks at session_user; enter stamps its transaction and its batch on the shard, once,
+-- and the others accept that shard only. Every refusal is an error: the transaction ends with nothing deleted.
 
--- spared is SQL that is true of rows t which must stay, whatever the policy says: held (lapse.held), or resting because they
--- could not be deleted (lapse.resting). It is '' where there are none.
-alter type lapse.place add attribute spared text;
--- low is where a pass may begin: rows that fell due by then are gone. Null: at the start, or the pass has begun. See 0006_4_low.sql.
-alter type lapse.place add attribute low timestamptz;
--- shape says how the batch finds its rows; step_over, that it is one row which resists: it is entered in the quarantine, and stays.
-alter type lapse.work add attribute shape text, add attribute step_over boolean;
+-- What a batch says of itself before it deletes anything; the MAC beside it is made with a key that is not in the database.
+create type lapse.claim as (
+  system_identifier text, database_oid oid, history int, timeline int, xid xid8, started_at timestamptz, batch uuid, policy_id
+  int, policy text, policy_version int, run uuid, cutoff timestamptz, hold_version bigint, target oid, cascades oid[],
+  functions bytea
+);
+comment on type lapse.claim is 'What a batch says of itself before it deletes anything. The columns of lapse.batch have the same meaning.';
+comment on column lapse.claim.system_identifier is 'The cluster''s system identifier.';
+comment on column lapse.claim.database_oid is 'The database.';
+comment on column lapse.claim.history is 'Number of the database''s history.';
+comment on column lapse.claim.timeline is 'The server''s timeline.';
+comment on column lapse.claim.xid is 'The transaction.';
+comment on column lapse.claim.started_at is 'When the transaction began.';
+comment on column lapse.claim.batch is 'Identifier of the batch.';
+comment on column lapse.claim.policy_id is 'The policy.';
+comment on column lapse.claim.policy is 'Its name.';
+comment on column lapse.claim.policy_version is 'Its version.';
+comment on column lapse.claim.run is 'The run.';
+comment on column lapse.claim.cutoff is 'The instant that the run judges by.';
+comment on column lapse.claim.hold_version is 'Number of the last change of legal holds that the batch knows of.';
+comment on column lapse.claim.target is 'The table or partition to delete from.';
+comment on column lapse.claim.cascades is 'Relations that rows go with by foreign keys.';
+comment on column lapse.claim.functions is 'SHA-256 over the text of the functions that are to run.';
 
--- A cursor is a place in the order of the index, or one in the table's file: a batch that goes by the other one begins anew.
-alter table lapse.shard add column in_heap boolean not null default false;
--- What a pass says of the leaf when it is over: see 0006_4_low.sql.
-alter table lapse.shard add column full_at timestamptz, add column left_some boolean not null default false;
--- What the batch in hand saw of the leaf and of what goes along: see look and leave.
-alter table lapse.shard add column seen bytea check (octet_length(seen) = 32);
-comment on column lapse.shard.seen is 'Signature of what the last batch saw of the leaf and of what its deletion reaches.';
+-- Which shard a batch works on, under which lease, and how many rows it may take. shape says how the batch finds its rows;
+-- step_over, that it is one row which resists: it is entered in the quarantine, and stays.
+create type lapse.work as (shard bigint, term bigint, holder text, row_limit int, shape text, step_over boolean, careful boolean);
+comment on type lapse.work is 'Which shard a batch works on, under which lease, and how many rows it may take.';
+comment on column lapse.work.shard is 'The shard.';
+comment on column lapse.work.term is 'Term of the lease.';
+comment on column lapse.work.holder is 'Holder of the lease.';
+comment on column lapse.work.row_limit is 'Largest number of rows.';
+comment on column lapse.work.shape is 'How the batch finds its rows: range, pick, heap or heap pick, as far as its policy has them; null: the usual one.';
+comment on column lapse.work.step_over is 'The batch is one row that resists: it stays, and is entered in the quarantine.';
+comment on column lapse.work.careful is 'Rows of which something is locked by somebody, or referred to by what stays, are left out.';
 
--- A policy that sets a column once ("action: soft") and one that deletes may share a table: see 0006_7_soft.sql.
-alter table lapse.gate add column soft boolean not null default false;
-drop index lapse.gate_table;
-create unique index gate_table on lapse.gate (table_oid, soft) where state <> 'dropped';
-alter table lapse.batch add column soft boolean not null default false;
--- Whether the policy's events have hashes in the place of keys ("events: values: hashed_keys"): the auditor reads it here.
-alter table lapse.batch add column hashed boolean not null default false;
+-- What enter and look tell a deletion function of its shard, and where it stands. leaf is its name in SQL. spared is SQL that is true of rows t
+-- which must stay, whatever the policy says: held (lapse.held), or resting because they could not be deleted (lapse.resting); it is
+-- '' where there are none. low is where a pass may begin: rows that fell due by then are gone. Null: at the start, or the pass has begun.
+create type lapse.place as (
+  leaf text, cursor text[], pass smallint, lower text[], upper text[], modulus int, remainder int, spared text, low
+  timestamptz, ways jsonb, answers text
+);
+comment on type lapse.place is 'Where a shard stands when a batch begins.';
+comment on column lapse.place.leaf is 'The leaf''s name in SQL.';
+comment on column lapse.place.cursor is 'Where the pass goes on; null: from the start.';
+comment on column lapse.place.pass is '1, or 2 for the residual pass.';
+comment on column lapse.place.lower is 'The slice lies above this place; null: open.';
+comment on column lapse.place.upper is 'The slice reaches up to this place; null: open.';
+comment on column lapse.place.modulus is 'Number of hash parts; null: not by hash.';
+comment on column lapse.place.remainder is 'The hash part; null: not by hash.';
+comment on column lapse.place.spared is 'SQL that is true of rows t which must stay: held, or in quarantine; empty where there are none.';
+comment on column lapse.place.low is 'Where a pass that begins may begin: rows that had fallen due by then are gone. Null: at the start.';
+comment on column lapse.place.ways is 'The foreign keys along which the batch locks what goes along; null where it locks nothing.';
+comment on column lapse.place.answers is 'SQL that finds the rows of the leaf that refer to one of it, d.at, and keep it; null where there are none.';
+
+-- What a batch did. pass_over says that the pass came to its end: a batch without it ended because it may be no larger.
+create type lapse.outcome as (
+  picked bigint, deleted bigint, finished boolean, left_behind boolean, by_relation jsonb, pass_over boolean, rested bigint,
+  locker int
+);
+comment on type lapse.outcome is 'What a batch did.';
+comment on column lapse.outcome.picked is 'Rows that were found due and locked.';
+comment on column lapse.outcome.deleted is 'Rows that were deleted from the target.';
+comment on column lapse.outcome.finished is 'Whether the shard is done.';
+comment on column lapse.outcome.left_behind is 'Whether due rows were left because somebody had them locked.';
+comment on column lapse.outcome.by_relation is 'Rows deleted, by the relation''s oid, cascades included.';
+comment on column lapse.outcome.pass_over is 'Whether the pass came to its end: without it the batch ended because it may be no larger.';
+comment on column lapse.outcome.rested is 'Rows that a careful batch entered in the quarantine.';
+comment on column lapse.outcome.locker is 'A process that has rows locked which were left.';
+
+-- What lock_along found of some rows of a leaf: those of which all that goes along is locked; those that something refers to which stays,
+-- each with the foreign key; and a process that has something of the others locked.
+create type lapse.along as (free tid[], referred tid[], keys oid[], locker int, locked oid[]);
+comment on type lapse.along is 'What a batch found along foreign keys.';
+comment on column lapse.along.free is 'Rows of which all that would go along is locked by the batch.';
+comment on column lapse.along.referred is 'Rows that something refers to which stays.';
+comment on column lapse.along.keys is 'The foreign key of each.';
+comment on column lapse.along.locker is 'A process that has something of the other rows locked.';
+comment on column lapse.along.locked is 'The relation of each row that goes along with a free one.';
+
+create table lapse.batch (
+  batch             uuid primary key,
+  policy_id         int not null,
+  policy            text not null check (octet_length(policy) <= 63),
+  policy_version    int not null,
+  run               uuid not null,
+  cutoff            timestamptz not null,
+  hold_version      bigint not null,
+  target            oid not null,
+  cascades          oid[] not null check (cardinality(cascades) <= 100000),
+  functions         bytea not null check (octet_length(functions) = 32),
+  system_identifier text not null check (octet_length(system_identifier) <= 20),
+  database_oid      oid not null,
+  history           int not null,
+  timeline          int not null,
+  xid               xid8 not null,
+  started_at        timestamptz not null,
+  mac               bytea not null check (octet_length(mac) = 32),
+  soft              boolean not null default false,
+  hashed            boolean not null default false,
+  told              jsonb check (octet_length(told::text) <= 32768),
+  due               jsonb check (octet_length(due::text) <= 32768)
+);
+create index batch_started_at on lapse.batch (started_at);
+create trigger append_only before update or truncate on lapse.batch
+  for each statement execute function lapse.refuse_change();
+comment on table lapse.batch is 'The ledger: what each batch that deleted rows said of itself beforehand, append-only and published. Written by record, in the transaction that deletes.';
+comment on column lapse.batch.batch is 'Identifier of the batch; events name it.';
+comment on column lapse.batch.policy_id is 'The policy.';
+comment on column lapse.batch.policy is 'Its name.';
+comment on column lapse.batch.policy_version is 'Its version.';
+comment on column lapse.batch.run is 'The run.';
+comment on column lapse.batch.cutoff is 'The instant that the run judges by.';
+comment on column lapse.batch.hold_version is 'Number of the last change of legal holds that the batch knew of.';
+comment on column lapse.batch.target is 'The table or partition that it deletes from.';
+comment on column lapse.batch.cascades is 'Relations that rows go with by foreign keys.';
+comment on column lapse.batch.functions is 'SHA-256 over the text of the functions that ran.';
+comment on column lapse.batch.system_identifier is 'The cluster''s system identifier.';
+comment on column lapse.batch.database_oid is 'The database.';
+comment on column lapse.batch.history is 'Number of the database''s history.';
+comment on column lapse.batch.timeline is 'The server''s timeline.';
+comment on column lapse.batch.xid is 'The transaction.';
+comment on column lapse.batch.started_at is 'When the transaction began.';
+comment on column lapse.batch.mac is 'MAC over all of this, by the tag key, which is not in the database: it makes the deletions system deletes to the auditor.';
+comment on column lapse.batch.soft is 'Whether the batch sets a column of the target''s rows, and deletes none.';
 comment on column lapse.batch.hashed is 'Whether the events of the batch have keyed hashes in the place of the rows'' keys.';
--- What else the policy wants of its events ("events: columns") and of its evidence ("evidence: due"): see lapse.unpromised.
-alter table lapse.batch add column told jsonb check (octet_length(told::text) <= 32768), add column due jsonb check (octet_length(due::text) <= 32768);
 comment on column lapse.batch.told is 'The columns that the batch''s events have as values beside the key; null for none.';
 comment on column lapse.batch.due is 'How the auditor finds out from the log whether a row was due; null where it does not.';
 
-drop function lapse.enter(lapse.claim, lapse.work, int, int, int);
+create table lapse.batch_result (
+  batch       uuid primary key,
+  picked      bigint not null,
+  deleted     bigint not null,
+  by_relation jsonb not null,
+  finished_at timestamptz not null default clock_timestamp()
+);
+create trigger append_only before update or truncate on lapse.batch_result
+  for each statement execute function lapse.refuse_change();
+comment on table lapse.batch_result is 'What each batch did, append-only and published. Written by leave, last in the transaction that deletes.';
+comment on column lapse.batch_result.batch is 'The batch.';
+comment on column lapse.batch_result.picked is 'Rows that were found due and locked.';
+comment on column lapse.batch_result.deleted is 'Rows that were deleted from the target.';
+comment on column lapse.batch_result.by_relation is 'Rows deleted, by the relation''s oid, cascades included.';
+comment on column lapse.batch_result.finished_at is 'When.';
+
+-- pin gives the function that calls it its settings back. Code of the table's owner may have run in the statement before
+-- (a function in an index, a check, a cast), and what it sets goes beyond the calling function's SET clause: another
+-- search_path would make the text of the next statement another, another zone other rows due. Only SET, which names no
+-- function and no operator, is safe here; it must not have a SET clause of its own.
+create function lapse.pin() returns void
+language plpgsql
+as $lapse$
+begin
+  set local search_path = pg_catalog, pg_temp;
+  set local timezone = 'UTC';
+  set local datestyle = 'ISO, YMD';
+  set local intervalstyle = 'postgres';
+  set local extra_float_digits = 1;
+  set local standard_conforming_strings = on;
+  set local quote_all_identifiers = off;
+  set local transform_null_equals = off;
+  set local row_security = off;
+end
+$lapse$;
+comment on function lapse.pin is 'Gives the function that calls it its settings back.';
+
 create function lapse.enter(claim lapse.claim, work lapse.work, policy int, version int, largest int, proof bytea) returns lapse.place
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -141,12 +291,9 @@ begin
   return row(leaf, shard.cursor, shard.pass, shard.lower, shard.upper, shard.modulus, shard.remainder, null::text, low, null::jsonb, null::text);
 end
 $lapse$;
+comment on function lapse.enter is 'Lets a batch in, or refuses it: checks claim, gate, lease, clock and auditor. First in every deletion function.';
 
--- look compares the leaf, which is locked, with what apply saw, and says which of its rows must stay: while the batch waited for the lock
--- the leaf may have got other columns and another place. leaf is the name that was locked. What it finds is kept, and the
--- checks are made again when something of it has changed: see 0006_8_signature.sql. The relations below the leaf are locked by the deletion
--- only: leave compares again what was seen of them.
-drop function lapse.look(lapse.claim, lapse.work, text);
+-- look compares the leaf, which is locked, with what apply saw. leaf is the name that was locked.
 create function lapse.look(claim lapse.claim, work lapse.work, leaf text, out spared text, out ways jsonb, out answers text) returns record
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -185,11 +332,10 @@ begin
   end if;
 end
 $lapse$;
+comment on function lapse.look is 'Compares the leaf, which is locked, with what apply saw.';
 
 -- record writes the transaction's first published change, the ledger row, and the tag for other readers of the log. It
--- returns how many rows have left the target and the relations of the claim in this transaction so far: see lapse.gone. Whether
--- the batch deletes or sets a column, and what its events have, is the word of gate and policy, not the caller's.
-drop function lapse.record(lapse.claim, bytea, lapse.work);
+-- returns how many rows have left the target and the relations of the claim in this transaction so far.
 create function lapse.record(claim lapse.claim, mac bytea, work lapse.work) returns bigint[]
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -220,15 +366,40 @@ begin
   return lapse.gone(claim, soft);
 end
 $lapse$;
+comment on function lapse.record is 'Writes the ledger row of a batch before it deletes.';
+
+-- removed counts the rows that were deleted from a relation in this transaction. Rolled-back subtransactions stay counted.
+create function lapse.removed(relation oid) returns bigint
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $lapse$
+begin
+  return coalesce(pg_stat_get_xact_tuples_deleted(removed.relation), 0);
+end
+$lapse$;
+comment on function lapse.removed is 'How many rows were deleted from a relation in this transaction so far.';
+
+-- gone counts what a batch did in this transaction so far: the rows that were deleted from the target and from each relation of the
+-- claim, in their order; of a batch that sets a column, the rows of the target that were updated, and those that were deleted.
+create function lapse.gone(claim lapse.claim, soft boolean) returns bigint[]
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $lapse$
+begin
+  if soft then
+    return array[coalesce(pg_stat_get_xact_tuples_updated(claim.target), 0), lapse.removed(claim.target)];
+  end if;
+  return array(select lapse.removed(t.oid) from unnest(claim.target || claim.cascades) with ordinality t(oid, n) order by t.n);
+end
+$lapse$;
+comment on function lapse.gone is 'How many rows a batch has deleted, or set, by relation, so far.';
 
 -- leave counts what went, writes the result and moves the shard on. picked rows were found and locked, deleted of them
--- went; before is what record returned, null where nothing was picked; last is the place of the last row that the batch
--- looked at, which need not be one that it picked, null for the start; ended says that no candidate lies behind it; left_behind that due
--- rows are left that somebody has locked; locked has the relation of each row that was locked to go along, null where none was.
+-- went; before is what record returned, null where nothing was picked; last is the place of the last row picked;
+-- left_behind says that due rows are left that somebody has locked.
 --
--- The first pass is followed by a residual one from the start, for rows that were locked or moved while it went by, unless
--- it picked nothing. What was left behind is kept from batch to batch of a pass, and begins anew with the next one.
-drop function lapse.leave(lapse.claim, lapse.work, bigint, bigint, bigint[], text[], boolean, boolean);
+-- A short pick is the end of a pass. The first pass is followed by a residual one from the start, for rows that were
+-- locked or moved while it went by, unless it was a single empty look.
 create function lapse.leave(
   claim lapse.claim, work lapse.work, picked bigint, deleted bigint, before bigint[], last text[], ended boolean,
   left_behind boolean, locked oid[]
@@ -303,4 +474,4 @@ begin
   return row(leave.picked, leave.deleted, over, over and behind, counts, at_end, null::bigint, null::int);
 end
 $lapse$;
-
+comment on function lapse.leave is 'Counts what a batch deleted, writes its result and moves the shard on. Last in every deletion function.';

@@ -5,19 +5,14 @@
 -- This holds back executors that do as they should. It protects nothing from a stolen login of theirs: that is enter's part.
 
 create table lapse.allowance (
-  policy_id  int primary key,
-  tokens     double precision not null default 0 check (tokens >= 0),
-  filled_at  timestamptz
-) with (fillfactor = 20); -- each batch updates the row: room for its versions
+  policy_id int primary key,
+  tokens    double precision not null default 0 check (tokens >= 0),
+  filled_at timestamptz
+) with (fillfactor = 20);
 comment on table lapse.allowance is 'What the rate has left of each policy, for all executors together. Who takes rows locks the policy''s row.';
 comment on column lapse.allowance.policy_id is 'The policy.';
 comment on column lapse.allowance.tokens is 'Rows that may go at filled_at: the rate fills it, up to the rows of one second.';
 comment on column lapse.allowance.filled_at is 'When tokens was computed; null: never, and it is full.';
-
-alter table lapse.shard add column allowed int not null default 0 check (allowed >= 0);
-comment on column lapse.shard.allowed is 'Rows that its holder may delete in the batch under way; 0 where the run has no limit.';
-alter table lapse.run add column ended_by text check (ended_by in ('max_rows_per_run', 'accepted'));
-comment on column lapse.run.ended_by is 'The limit that ended the run while rows were left; null if it ended by itself, or goes on.';
 
 -- take_rows allows the holder of a shard so many rows, at most as many as are wanted: the rate has them, and with them and with what
 -- others were allowed the run stays below its limit. None: pause says how soon to ask again, and over that the run has reached its
@@ -101,27 +96,90 @@ begin
   return next;
 end
 $lapse$;
+comment on function lapse.take_rows is 'Allows a worker so many rows, or gives back what it did not delete: rate and max_rows_per_run. For the executor.';
 
--- end_run ends a run that has reached a limit: its shards are done, whoever holds them, and the next run finds what they left. A
--- batch that is under way is waited for; one that comes later is refused by enter, its lease being for a shard that is done. A
--- crash leaves a run that goes on, and ends here when a worker asks take_rows again. It returns whether nobody had ended the run.
-create function lapse.end_run(run uuid, reason text) returns boolean
+-- The breaker: a run that would delete more than was to be expected is not begun until somebody says yes.
+
+create table lapse.breaker (
+  policy_id   int primary key,
+  version     int not null,
+  at          timestamptz not null default clock_timestamp(),
+  due         bigint not null check (due >= 0),
+  table_rows  bigint not null check (table_rows >= 0),
+  accepted    bigint check (accepted > 0),
+  accepted_at timestamptz,
+  cause       text not null default 'max_fraction' check (cause in ('max_fraction', 'sudden_jump', 'absurd_past')),
+  compared    bigint not null default 0 check (compared >= 0)
+);
+comment on table lapse.breaker is 'Policies of which a run would have deleted more than was to be expected, by the last time of each.';
+comment on column lapse.breaker.policy_id is 'The policy.';
+comment on column lapse.breaker.version is 'Its version then: another one is judged anew.';
+comment on column lapse.breaker.at is 'When the breaker tripped.';
+comment on column lapse.breaker.due is 'How many rows were due.';
+comment on column lapse.breaker.table_rows is 'How many rows the table had, by PostgreSQL''s statistics.';
+comment on column lapse.breaker.accepted is 'How many rows somebody let go, by the next run to begin and no other; null: the breaker is open.';
+comment on column lapse.breaker.accepted_at is 'When.';
+comment on column lapse.breaker.cause is 'Why it tripped: more than max_fraction, far more than the last runs, or mostly rows of the absurd past.';
+comment on column lapse.breaker.compared is 'What the rows that were due were compared with: how many were to be expected, or how many are of the absurd past.';
+
+-- trip opens the breaker of a policy. A crash before it leaves a policy that is judged again before its next run.
+create function lapse.trip(policy int, version int, cause text, due bigint, table_rows bigint, compared bigint) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
 begin
   if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
-    raise exception 'only a member of % may end a run', {{.ExecutorText}} using errcode = 'insufficient_privilege';
+    raise exception 'only a member of % may open a breaker', {{.ExecutorText}} using errcode = 'insufficient_privilege';
   end if;
-  perform from lapse.shard s where s.run = end_run.run and not s.done order by s.id for update;
-  update lapse.shard s
-     set done = true, cursor = null, lease_until = null, allowed = 0
-   where s.run = end_run.run and not s.done and not s.aside;
-  update lapse.run r set ended_by = end_run.reason where r.run = end_run.run and r.ended_by is null;
-  return found;
+  insert into lapse.breaker as b (policy_id, version, cause, due, table_rows, compared)
+  select g.policy_id, g.version, trip.cause, trip.due, trip.table_rows, trip.compared
+    from lapse.gate g
+   where g.policy_id = trip.policy and g.version = trip.version and g.state = 'armed'
+  on conflict (policy_id) do update
+     set version = excluded.version, at = clock_timestamp(), cause = excluded.cause, due = excluded.due, table_rows = excluded.table_rows,
+         compared = excluded.compared, accepted = null, accepted_at = null;
 end
 $lapse$;
+comment on function lapse.trip is 'Opens the breaker of a policy of which more is due than was to be expected. For the executor.';
 
-revoke all on function lapse.take_rows(bigint, bigint, text, int), lapse.end_run(uuid, text) from public;
-grant execute on function lapse.take_rows(bigint, bigint, text, int), lapse.end_run(uuid, text) to {{.Executor}};
-grant select on lapse.allowance to {{.Executor}};
+-- measure says what the next cutoff of a policy is compared with: the last cutoff since a person said that the clock is
+-- right, or else that instant, or else when the policy was last armed; and how far ahead of it a clock may be that nobody
+-- asks about: 31 days and twice the policy's interval.
+create function lapse.measure(policy int) returns table (last timestamptz, reach interval)
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+#variable_conflict use_column
+declare
+  accepted record;
+  measured record;
+  beat     timestamptz;
+begin
+  select c.accepted, c.after_run into accepted from lapse.clock c order by c.id desc limit 1;
+  select greatest(
+           coalesce((select max(r.cutoff) from lapse.run r
+                      where r.policy_id = g.policy_id and r.number > coalesce(accepted.after_run, 0)),
+                    accepted.accepted, armed.at, p.made_at),
+           (select l.at from lapse.looked l where l.policy_id = g.policy_id and l.at <= clock_timestamp()),
+           case when armed.at <= clock_timestamp() then armed.at end) as last,
+         interval '31 days' + 2 * coalesce((p.spec ->> 'every')::interval, (p.spec ->> 'apart')::interval, interval '1 day') as reach
+    into measured
+    from lapse.gate g
+    join lapse.policy p on p.id = g.policy_id and p.version = g.version
+   cross join lateral (
+      select max(s.changed_at) as at from lapse.policy_state s where s.policy_id = g.policy_id and s.state = g.state) armed
+   where g.policy_id = measure.policy;
+  if not found then
+    return;
+  end if;
+  last := measured.last;
+  reach := measured.reach;
+  while last < clock_timestamp() - reach loop
+    beat := (select max(b.at) from lapse.heartbeat b where b.at > measure.last and b.at <= measure.last + measure.reach);
+    exit when beat is null;
+    last := beat;
+  end loop;
+  return next;
+end
+$lapse$;
+comment on function lapse.measure is 'What the next cutoff of a policy is compared with, and how far ahead of it the clock may be.';

@@ -1,14 +1,14 @@
 -- Partitions that are dropped whole ("action: drop_partition"). A function per policy, lapse.drop_<id>_<version>, calls these in this
 -- order, in one transaction that does nothing else. What it does not drop stays for row deletion, by the same policy.
 --
---   enter, look       as in a batch                                     0003_4_batch.sql
+--   enter, look       as in a batch
 --   part              may the leaf be dropped, as the catalog has it?
 --                     (the policy's function keeps writers out of the leaf and counts its rows)
 --   record_drop       ledger row, tag
 --                     (the policy's function drops the leaf)
 --   leave_drop        the shard is done, or is left to row deletion
 
--- What of the partition is known without reading it.
+-- What is known of a partition without reading it.
 create type lapse.part as (parent text, spare text, upper text, referred boolean, referring text, why text);
 comment on type lapse.part is 'A partition that may be dropped whole, by the system catalog.';
 comment on column lapse.part.parent is 'The name in SQL of what it is a partition of.';
@@ -17,15 +17,12 @@ comment on column lapse.part.upper is 'The end of its range of the column that r
 comment on column lapse.part.referred is 'Foreign keys refer to it: it has to be detached first, which looks for rows in the way.';
 comment on column lapse.part.referring is 'SQL that is true if a row refers to one of its rows; null if no foreign key does.';
 comment on column lapse.part.why is 'Why it is not dropped, whatever its rows are; null if nothing stands against it.';
+
 create type lapse.dropping as (dropped boolean, rows bigint, why text);
 comment on type lapse.dropping is 'What became of a partition that was to be dropped.';
 comment on column lapse.dropping.dropped is 'It is gone.';
 comment on column lapse.dropping.rows is 'The rows that went with it.';
 comment on column lapse.dropping.why is 'Why it is left to row deletion; null if it is not.';
-
-alter table lapse.shard add column by_rows boolean not null default false, add column dropped boolean not null default false;
-comment on column lapse.shard.by_rows is 'The partition was to be dropped and could not be: its due rows are deleted.';
-comment on column lapse.shard.dropped is 'The partition was dropped whole, with as many rows as deleted says.';
 
 create table lapse.dropped (
   batch             uuid primary key,
@@ -52,6 +49,8 @@ create table lapse.dropped (
   newest            timestamptz not null,
   dropped_at        timestamptz not null default clock_timestamp()
 );
+create trigger append_only before update or delete or truncate on lapse.dropped
+  for each statement execute function lapse.refuse_change();
 comment on table lapse.dropped is 'The partitions that were dropped whole: append-only and published.';
 comment on column lapse.dropped.batch is 'The claim''s id, as of a batch.';
 comment on column lapse.dropped.policy_id is 'The policy''s number.';
@@ -76,9 +75,6 @@ comment on column lapse.dropped.rows is 'The rows that it had, all of them due.'
 comment on column lapse.dropped.oldest is 'The oldest instant of what its rows expired by.';
 comment on column lapse.dropped.newest is 'The newest.';
 comment on column lapse.dropped.dropped_at is 'When it was dropped.';
-create trigger append_only before update or delete or truncate on lapse.dropped
-  for each statement execute function lapse.refuse_change();
-grant select on lapse.dropped to {{.Executor}};
 
 -- part_of says what the catalog knows of a leaf of root. A partition may be dropped only if nothing new belongs into it, or the
 -- application's next insert would find no place: it, or what it is a partition of, is a range, and the range is over. Of a range of
@@ -166,7 +162,7 @@ end
 $lapse$;
 comment on function lapse.part_of is 'What the system catalog says of a partition that may be dropped whole.';
 
--- part is part_of for the leaf of a batch that was entered and looked at, with what else keeps it from being dropped.
+-- What is known of a partition without reading it.
 create function lapse.part(claim lapse.claim, work lapse.work, due_column name) returns lapse.part
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -323,83 +319,3 @@ begin
 end
 $lapse$;
 comment on function lapse.leave_drop is 'Ends the shard of a partition that was dropped, or leaves it to row deletion. Last in every dropping function.';
-
--- publications_trouble is as 0003_3_history.sql has it, with the ledger's tables of drops and holds.
-drop function lapse.publications_trouble();
-create function lapse.publications_trouble() returns text
-language plpgsql stable
-set search_path = pg_catalog, pg_temp
-as $lapse$
-declare
-  ours    constant name[] := array['lapse_deletes', 'lapse_changes', 'lapse_ledger'];
-  trouble text;
-begin
-  select case when p.oid is null then format('publication %I is not there', w.name)
-              when p.puballtables then format('publication %I is for all tables', w.name)
-              when p.pubviaroot then format('publication %I publishes partitions as their root', w.name)
-              else format('publication %I does not publish %s', w.name, w.publishes) end
-    into trouble
-    from (values (1, 'lapse_deletes'::name, 'delete, truncate', false, false, true, true),
-                 (2, 'lapse_changes', 'insert, update, delete, truncate', true, true, true, true),
-                 (3, 'lapse_ledger', 'insert', true, false, false, false)) w(n, name, publishes, i, u, d, t)
-    left join pg_publication p on p.pubname = w.name
-   where (p.puballtables, p.pubviaroot, p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate)
-         is distinct from (false, false, w.i, w.u, w.d, w.t)
-   order by w.n
-   limit 1;
-  if trouble is not null then
-    return trouble;
-  end if;
-  select format('publication lapse_ledger %s table %s', case when m.prrelid is null then 'lacks' else 'has' end,
-                coalesce(m.prrelid, c.oid)::regclass)
-    into trouble
-    from (select r.prrelid from pg_publication_rel r join pg_publication p on p.oid = r.prpubid where p.pubname = 'lapse_ledger') m
-    full join (
-      select k.oid from pg_class k
-       where k.relnamespace = (select n.oid from pg_namespace n where n.nspname = 'lapse')
-         and k.relname in ('batch', 'batch_result', 'dropped', 'policy', 'policy_state', 'heartbeat', 'covered', 'hold', 'hold_state', 'hold_relation')
-    ) c on c.oid = m.prrelid
-   where m.prrelid is null or c.oid is null
-   order by m.prrelid nulls first, c.oid
-   limit 1;
-  if trouble is not null or current_setting('server_version_num')::int < 150000 then
-    return trouble;
-  end if;
-  select format('publication %I publishes all tables of schema %s', p.pubname, s.pnnspid::regnamespace)
-    into trouble
-    from pg_publication_namespace s join pg_publication p on p.oid = s.pnpubid
-   where p.pubname = any (ours)
-   order by p.pubname, s.pnnspid
-   limit 1;
-  if trouble is not null then
-    return trouble;
-  end if;
-  select format('publication %I has table %s with a %s', p.pubname, m.prrelid::regclass,
-                case when m.prqual is not null then 'row filter' else 'column list' end)
-    into trouble
-    from pg_publication_rel m join pg_publication p on p.oid = m.prpubid
-   where p.pubname = any (ours) and (m.prqual is not null or m.prattrs is not null)
-   order by p.pubname, m.prrelid
-   limit 1;
-  return trouble;
-end
-$lapse$;
-comment on function lapse.publications_trouble is 'In what the publications are wrong, whoever made them so; null for in nothing.';
-
-revoke all on function lapse.publications_trouble(), lapse.part_of(oid, oid, timestamptz, name), lapse.part(lapse.claim, lapse.work, name),
-  lapse.referring(oid), lapse.awaited(oid), lapse.record_drop(lapse.claim, bytea, lapse.work, bigint, timestamptz, timestamptz),
-  lapse.leave_drop(lapse.claim, lapse.work, text) from public;
-grant execute on function lapse.publications_trouble() to {{.Executor}}, {{.Auditor}};
-grant execute on function lapse.part_of(oid, oid, timestamptz, name) to {{.Executor}};
-
-do $do$
-declare
-  deleter name;
-begin
-  for deleter in select d.role from lapse.deleter d join pg_roles r on r.rolname = d.role loop
-    execute format('grant execute on function lapse.part(lapse.claim, lapse.work, name), lapse.awaited(oid),
-                    lapse.record_drop(lapse.claim, bytea, lapse.work, bigint, timestamptz, timestamptz),
-                    lapse.leave_drop(lapse.claim, lapse.work, text) to %I', deleter);
-  end loop;
-end
-$do$;

@@ -10,19 +10,22 @@
 --               again, with another table: it is moved there, and what it was on before stays held   `lapse hold move`
 --   releasing   enforced until an instant                                                written by `lapse hold release`
 --   released    over                                                                     the same, or whoever looks after that instant
+
 create table lapse.hold (
   id         int primary key check (id > 0),
   table_oid  oid not null,
-  table_name text not null,                    -- schema.table, quoted where SQL wants it
-  columns    jsonb not null,                   -- [{name, number, type}] that the condition reads
-  keys       bigint check (keys > 0),          -- how many; null for a condition
-  digest     bytea not null check (octet_length(digest) = 32), -- SHA-256 over salt and content, see hold_content
+  table_name text not null,
+  columns    jsonb not null,
+  keys       bigint check (keys > 0),
+  digest     bytea not null check (octet_length(digest) = 32),
   matter     text not null check (octet_length(matter) between 1 and 200),
   reason     text not null check (octet_length(reason) between 1 and 2000),
   placed_at  timestamptz not null default clock_timestamp(),
   placed_by  text not null default session_user,
   placed_in  xid8 not null default pg_snapshot_xmin(pg_current_snapshot())
 );
+create trigger append_only before update or delete or truncate on lapse.hold
+  for each statement execute function lapse.refuse_change();
 comment on table lapse.hold is 'Every legal hold; append-only, published.';
 comment on column lapse.hold.id is 'Number of the hold.';
 comment on column lapse.hold.table_oid is 'The table, or the partition.';
@@ -51,6 +54,10 @@ create table lapse.hold_state (
   check (num_nulls(table_oid, table_name, columns) in (0, 3) and (table_oid is null or state = 'requested'))
 );
 create index on lapse.hold_state (hold, id);
+create index on lapse.hold_state (changed_at);
+create index on lapse.hold_state (enforced_until) where enforced_until is not null;
+create trigger append_only before update or delete or truncate on lapse.hold_state
+  for each statement execute function lapse.refuse_change();
 comment on table lapse.hold_state is 'Every change of a hold''s state; append-only, published. The last one is in force.';
 comment on column lapse.hold_state.id is 'Order of the changes. The last one of state requested is the hold version that batches claim.';
 comment on column lapse.hold_state.hold is 'The hold.';
@@ -66,7 +73,7 @@ comment on column lapse.hold_state.columns is 'Its columns that the condition re
 
 create table lapse.hold_content (
   hold      int primary key references lapse.hold,
-  condition text not null,                     -- SQL over t, the table or a leaf of it; unknown is held
+  condition text not null,
   salt      bytea not null
 );
 comment on table lapse.hold_content is 'What is held, while the hold is in force; never published.';
@@ -83,46 +90,6 @@ comment on table lapse.hold_key is 'The keys of holds that have keys, while they
 comment on column lapse.hold_key.hold is 'The hold.';
 comment on column lapse.hold_key.key is 'Values of the hold''s columns as their types write them.';
 
-revoke all on lapse.hold, lapse.hold_state, lapse.hold_content, lapse.hold_key from public;
-grant select on lapse.hold, lapse.hold_state to {{.Executor}}, {{.Auditor}};
-
-create trigger append_only before update or delete or truncate on lapse.hold
-  for each statement execute function lapse.refuse_change();
-create trigger append_only before update or delete or truncate on lapse.hold_state
-  for each statement execute function lapse.refuse_change();
-
--- enforced_holds are the holds that batches heed, with what they say, and on which table each is. One is gone if its table is, unless it
--- was released since that was known: somebody has said that nothing took the table's place. What was attached from transaction since on
--- may have been below the table.
-create function lapse.enforced_holds()
-returns table (hold int, table_oid oid, table_name text, columns jsonb, condition text, gone boolean, since bigint)
-language plpgsql stable
-set search_path = pg_catalog, pg_temp
-as $lapse$
-#variable_conflict use_column
-begin
-  return query
-  select h.id, n.table_oid, n.table_name, n.columns, c.condition,
-         not exists (select from pg_class t where t.oid = n.table_oid)
-           and not (s.state = 'releasing' and exists (select from lapse.hold_relation r
-                                                       where r.hold = h.id and r.relation = n.table_oid and r.ended and r.recorded_at <= s.changed_at)),
-         greatest(h.placed_in, (select y.xid from lapse.history y order by y.number desc limit 1))::text::bigint
-    from lapse.hold h
-   cross join lateral (select s.state, s.enforced_until, s.changed_at from lapse.hold_state s where s.hold = h.id order by s.id desc limit 1) s
-   cross join lateral (
-     select m.table_oid, m.table_name, m.columns
-       from (select m.id, m.table_oid, m.table_name, m.columns from lapse.hold_state m where m.hold = h.id and m.table_oid is not null
-             union all
-             select 0, h.table_oid, h.table_name, h.columns) m
-      order by m.id desc
-      limit 1) n
-    left join lapse.hold_content c on c.hold = h.id
-   where s.state in ('requested', 'effective') or s.state = 'releasing' and s.enforced_until > clock_timestamp()
-   order by h.id;
-end
-$lapse$;
-comment on function lapse.enforced_holds is 'The holds that batches heed.';
-
 -- caller says by what right somebody asks which rows must stay. A SECURITY DEFINER function does not see who called it; a view does:
 -- current_user in it is the role that reads it. The proof is of that role, and worth nothing in another session or transaction. So code
 -- that a table's owner gets to run as its deleter, with the executor's login, can prove to be that deleter and no other one.
@@ -133,9 +100,8 @@ create table lapse.caller_secret (
 comment on table lapse.caller_secret is 'What lapse.caller makes its proofs with. Only the catalog''s owner may read it, and nobody publishes it.';
 comment on column lapse.caller_secret.only_row is 'There is one row.';
 comment on column lapse.caller_secret.secret is 'Random bytes.';
-revoke all on lapse.caller_secret from public;
-insert into lapse.caller_secret (secret) select sha256(convert_to(concat(gen_random_uuid(), gen_random_uuid()), 'UTF8'));
 
+insert into lapse.caller_secret (secret) select sha256(convert_to(concat(gen_random_uuid(), gen_random_uuid()), 'UTF8'));
 create view lapse.caller as
   select sha256(convert_to(concat_ws(' ', pg_backend_pid(), extract(epoch from now()), current_user), 'UTF8') || s.secret) as proof
     from lapse.caller_secret s;
@@ -169,30 +135,6 @@ begin
 end
 $lapse$;
 comment on function lapse.check_caller is 'Refuses who is not the deleter of the owner of a policy''s table.';
-
--- held_keys are the keys of a hold. Conditions call it, in a batch or a survey, as the deleter: of holds on tables of the deleter's owner,
--- and on those that it may read and to which foreign keys lead from a table of that owner by ON DELETE CASCADE, or by what would set a column
--- that the hold reads.
-create function lapse.held_keys(hold int, proof bytea) returns table (key text[])
-language plpgsql stable security definer
-set search_path = pg_catalog, pg_temp
-as $lapse$
-#variable_conflict use_column
-begin
-  if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
-    raise exception 'only a member of % may ask which rows are held', {{.ExecutorText}} using errcode = 'insufficient_privilege';
-  end if;
-  if not lapse.may_ask(held_keys.hold, held_keys.proof) then
-    raise exception 'hold % is on no table of the owner whose deleter asks, nor on one that it may read and its deletions reach', held_keys.hold
-      using errcode = 'insufficient_privilege';
-  end if;
-  return query select k.key from lapse.hold_key k where k.hold = held_keys.hold;
-  if not found then
-    raise exception 'the keys of hold % are gone', held_keys.hold using errcode = 'LP024';
-  end if;
-end
-$lapse$;
-comment on function lapse.held_keys is 'The keys of a hold, for the conditions of deletion and survey functions.';
 
 -- may_ask reports whether a deleter may have the keys of a hold. The way is looked for upwards, from what the hold is on.
 create function lapse.may_ask(hold int, proof bytea) returns boolean
@@ -230,6 +172,62 @@ begin
 end
 $lapse$;
 comment on function lapse.may_ask is 'Reports whether the deleter that proves to be the caller may have the keys of a hold.';
+
+-- enforced_holds are the holds that batches heed, with what they say, and on which table each is. One is gone if its table is, unless it
+-- was released since that was known: somebody has said that nothing took the table's place. What was attached from transaction since on
+-- may have been below the table.
+create function lapse.enforced_holds()
+returns table (hold int, table_oid oid, table_name text, columns jsonb, condition text, gone boolean, since bigint)
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+#variable_conflict use_column
+begin
+  return query
+  select h.id, n.table_oid, n.table_name, n.columns, c.condition,
+         not exists (select from pg_class t where t.oid = n.table_oid)
+           and not (s.state = 'releasing' and exists (select from lapse.hold_relation r
+                                                       where r.hold = h.id and r.relation = n.table_oid and r.ended and r.recorded_at <= s.changed_at)),
+         greatest(h.placed_in, (select y.xid from lapse.history y order by y.number desc limit 1))::text::bigint
+    from lapse.hold h
+   cross join lateral (select s.state, s.enforced_until, s.changed_at from lapse.hold_state s where s.hold = h.id order by s.id desc limit 1) s
+   cross join lateral (
+     select m.table_oid, m.table_name, m.columns
+       from (select m.id, m.table_oid, m.table_name, m.columns from lapse.hold_state m where m.hold = h.id and m.table_oid is not null
+             union all
+             select 0, h.table_oid, h.table_name, h.columns) m
+      order by m.id desc
+      limit 1) n
+    left join lapse.hold_content c on c.hold = h.id
+   where s.state in ('requested', 'effective') or s.state = 'releasing' and s.enforced_until > clock_timestamp()
+   order by h.id;
+end
+$lapse$;
+comment on function lapse.enforced_holds is 'The holds that batches heed.';
+
+-- held_keys are the keys of a hold. Conditions call it, in a batch or a survey, as the deleter: of holds on tables of the deleter's owner,
+-- and on those that it may read and to which foreign keys lead from a table of that owner by ON DELETE CASCADE, or by what would set a column
+-- that the hold reads.
+create function lapse.held_keys(hold int, proof bytea) returns table (key text[])
+language plpgsql stable security definer
+set search_path = pg_catalog, pg_temp
+as $lapse$
+#variable_conflict use_column
+begin
+  if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
+    raise exception 'only a member of % may ask which rows are held', {{.ExecutorText}} using errcode = 'insufficient_privilege';
+  end if;
+  if not lapse.may_ask(held_keys.hold, held_keys.proof) then
+    raise exception 'hold % is on no table of the owner whose deleter asks, nor on one that it may read and its deletions reach', held_keys.hold
+      using errcode = 'insufficient_privilege';
+  end if;
+  return query select k.key from lapse.hold_key k where k.hold = held_keys.hold;
+  if not found then
+    raise exception 'the keys of hold % are gone', held_keys.hold using errcode = 'LP024';
+  end if;
+end
+$lapse$;
+comment on function lapse.held_keys is 'The keys of a hold, for the conditions of deletion and survey functions.';
 
 -- held_on is SQL that is true of the rows t of a relation that one of some holds is on, null where none is. The relation is a
 -- table, a partition of one, or a partitioned table: then a hold may be on some of its leaves.
@@ -294,7 +292,7 @@ begin
     return null;
   end if;
   edges := lapse.ways(held_along.root, array(select o.key::oid from jsonb_object_keys(conditions) o(key)), array(select o.key from lapse.overwrites(held_along.updated) o));
-  -- What may go along is read, and locked: see 0006_3_ways.sql. A row can be locked with the right to update any column of it.
+  -- What may go along is read, and locked: see ways.sql. A row can be locked with the right to update any column of it.
   select format('%I.%I', n.nspname, c.relname) as name, format('%I', n.nspname) as schema, min(r.col) as col,
          has_schema_privilege(held_along.reader, n.oid, 'usage') as used, s.hidden into unreadable
     from (select (e ->> 'from')::oid, e ->> 'column' from jsonb_array_elements(edges) e
@@ -441,17 +439,3 @@ begin
 end
 $lapse$;
 comment on function lapse.set_hold_version is 'Writes the number of the last hold that was requested into every gate.';
-
-revoke all on function
-  lapse.enforced_holds(), lapse.is_caller(name, bytea), lapse.check_caller(int, int, bytea), lapse.may_ask(int, bytea), lapse.held_keys(int, bytea), lapse.held_on(oid, int[]), lapse.held_along(oid, oid, oid[], oid[], int[], name), lapse.held(int, int, oid),
-  lapse.held_rows(int, int, bytea), lapse.set_hold_version() from public;
-
-do $do$
-declare
-  deleter name;
-begin
-  for deleter in select d.role from lapse.deleter d join pg_roles r on r.rolname = d.role loop
-    execute format('grant select on lapse.caller to %1$I; grant execute on function lapse.held_keys(int, bytea), lapse.held_rows(int, int, bytea) to %1$I', deleter);
-  end loop;
-end
-$do$;

@@ -1,14 +1,13 @@
--- Triggers, rules and functions that a policy trusts ("triggers: trusted"). apply takes down what would run inside its deletions,
--- and a batch goes on only if what would run is among that, unchanged. What these functions are for is described in
--- 0003_2_reach.sql and 0003_4_batch.sql.
+-- What would run inside a deletion. Triggers, rules and functions that a policy trusts ("triggers: trusted") may: apply records them, and
+-- a batch goes on only if what would run is among them, unchanged.
 
--- What was found: [{relation, kind, name, digest}]; null where the policy trusts nothing.
-alter table lapse.policy add column trusted jsonb;
-comment on column lapse.policy.trusted is 'the triggers, rules and functions that may run inside the deletions: [{relation, kind, name, digest}]; null where none may';
-
--- intruders is as 0003_2_reach.sql describes it, and says which object each is.
-drop function lapse.intruders(oid[]);
-create function lapse.intruders(targets oid[]) returns table (relation oid, name name, class oid, object oid)
+-- surroundings lists what a deletion from targets has to do with, as intruders needs it: 'reached' are the targets and what
+-- foreign keys lead to; 'touched' these and the partitioned tables above them; 'used' each object that is there when PostgreSQL
+-- plans or carries out the deletion, by the relation that it belongs to; 'beyond' are those of which the
+-- partitions were asked for, and what refers to them: a partitioned table may have none, and rows would go if it got one.
+-- updates says that the targets' rows are not deleted, but updated in a column that no key has: that leads nowhere.
+create function lapse.surroundings(targets oid[], updates boolean)
+returns table (part text, relation oid, deletes boolean, stays boolean, class oid, object oid)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 set jit = off
@@ -19,9 +18,9 @@ as $lapse$
 begin
   return query
   with recursive reached(relation, deletes) as (
-    select unnest(targets), true
+    select unnest(targets), not updates
     union
-    select r.relation, r.deletes from lapse.reach(targets) r
+    select r.relation, r.deletes from lapse.reach(targets) r where not updates
   ), touched(relation, deletes) as (
     select reached.relation, reached.deletes from reached
     union
@@ -116,6 +115,64 @@ begin
         where used.class = 'pg_type'::regclass and c.castsource = used.object and c.castfunc <> 0
           and (c.casttarget = 'text'::regtype or c.castcontext = 'i')
      ) d(class, object)
+  ), beyond(relation) as (
+    select planned.relation from planned where planned.stays
+    union
+    select reached.relation from reached where reached.relation <> all (targets)
+    union
+    select n.relation
+      from beyond
+     cross join lateral (select from pg_class p where p.oid = beyond.relation and p.relkind = 'p' offset 0) p
+     cross join lateral (
+       select c.conrelid
+         from (select t.tgconstraint from pg_trigger t where t.tgrelid = beyond.relation and t.tgconstraint <> 0 offset 0) t
+        cross join lateral (
+          select c.conrelid from pg_constraint c where c.oid = t.tgconstraint and c.contype = 'f' and c.confrelid = beyond.relation offset 0
+        ) c
+       union all
+       select i.inhrelid from pg_inherits i where i.inhparent = beyond.relation
+     ) n(relation)
+  )
+  select 'reached', reached.relation, reached.deletes, null::boolean, null::oid, null::oid from reached
+  union all
+  select 'touched', touched.relation, touched.deletes, null, null, null from touched
+  union all
+  select 'used', used.relation, null, used.stays, used.class, used.object from used
+  union all
+  select 'beyond', beyond.relation, null, null, null, null from beyond;
+end
+$lapse$;
+comment on function lapse.surroundings is 'What a deletion from these relations has to do with: relations, and the objects that PostgreSQL uses there.';
+
+-- intruders lists what would run inside a deletion from targets, by table and name: triggers, rules, functions; and foreign
+-- keys whose update would move a row to another partition, which is a delete and an insert to triggers and to whoever
+-- reads the log. PostgreSQL's own triggers are told by their functions: up to 14 a partition's copy of a user's trigger
+-- counts as internal too. A cascade names a partitioned table by its root, so that statement triggers and rules of the
+-- root run; a batch names the leaf.
+--
+-- Functions run when PostgreSQL plans or carries out the deletion: of indexes, extended statistics, checks, generated
+-- columns, partition keys and domains, of defaults where a foreign key sets them, behind an operator or not, and of casts
+-- of a column's type to text or without being asked for. A superuser's may do what they like anyway. A table that refers
+-- to what is deleted and whose rows stay is looked into as well, as its owner: there the functions of the targets' owners
+-- may run, who may do what they like with the targets.
+create function lapse.intruders(targets oid[], updates boolean) returns table (relation oid, name name, class oid, object oid)
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+set jit = off
+set plan_cache_mode = force_generic_plan
+set work_mem = '64kB'
+as $lapse$
+#variable_conflict use_column
+begin
+  return query
+  with s as materialized (
+    select n.part, n.relation, n.deletes, n.stays, n.class, n.object from lapse.surroundings(targets, updates) n
+  ), reached(relation, deletes) as (
+    select s.relation, s.deletes from s where s.part = 'reached'
+  ), touched(relation, deletes) as (
+    select s.relation, s.deletes from s where s.part = 'touched'
+  ), used(relation, stays, class, object) as (
+    select s.relation, s.stays, s.class, s.object from s where s.part = 'used'
   )
   select t.tgrelid, t.tgname, 'pg_trigger'::regclass::oid, t.oid
     from touched
@@ -191,13 +248,11 @@ begin
                                                          'anycompatible', 'refcursor']::regtype[]::oid[];
 end
 $lapse$;
-revoke all on function lapse.intruders(oid[]) from public;
-grant execute on function lapse.intruders(oid[]) to {{.Executor}};
 comment on function lapse.intruders is 'What would run inside a deletion from these relations: triggers, rules, functions; and foreign keys by which rows would move.';
 
 -- code describes intruders so that they can be recognised: a partition's copy of a trigger as the root's, with a digest of
 -- all that decides what runs. What a function calls in turn is not part of it.
-create function lapse.code(targets oid[]) returns table (relation oid, kind text, name name, digest text)
+create function lapse.code(targets oid[], updates boolean) returns table (relation oid, kind text, name name, digest text)
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 set jit = off
@@ -206,7 +261,7 @@ as $lapse$
 begin
   return query
   with recursive found as materialized (
-    select i.relation, i.name, i.class, i.object from lapse.intruders(targets) i
+    select i.relation, i.name, i.class, i.object from lapse.intruders(targets, updates) i
   ), up(object, at, parent) as (
     select t.oid, t.oid, t.tgparentid from found f join pg_trigger t on t.oid = f.object where f.class = 'pg_trigger'::regclass
     union all
@@ -232,8 +287,6 @@ begin
     left join pg_proc p on p.oid = d.function;
 end
 $lapse$;
-revoke all on function lapse.code(oid[]) from public;
-grant execute on function lapse.code(oid[]) to {{.Executor}};
 comment on function lapse.code is 'Intruders with a digest of what each would do: what triggers: trusted is held to.';
 
 -- distrusted names one of what would run inside a deletion from targets and is not what the policy version trusts, null for
@@ -243,14 +296,15 @@ language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $lapse$
 declare
+  soft    boolean := lapse.sets(distrusted.policy, distrusted.version);
   trusted jsonb;
 begin
-  if not exists (select from lapse.intruders(targets)) then
+  if not exists (select from lapse.intruders(targets, soft)) then
     return null;
   end if;
   trusted := (select p.trusted from lapse.policy p where p.id = distrusted.policy and p.version = distrusted.version);
   return (select format('%s %I on %s', c.kind, c.name, c.relation::regclass)
-            from lapse.code(targets) c
+            from lapse.code(targets, soft) c
            where c.kind = 'foreign key'
               or not exists (select from jsonb_to_recordset(trusted) t(relation oid, kind text, name name, digest text)
                               where t.relation = c.relation and t.kind = c.kind and t.name = c.name and t.digest = c.digest)
@@ -258,6 +312,4 @@ begin
            limit 1);
 end
 $lapse$;
-revoke all on function lapse.distrusted(int, int, oid[]) from public;
 comment on function lapse.distrusted is 'One of what would run inside a deletion and is not what the policy version trusts, null for none.';
-

@@ -1,34 +1,3 @@
--- The breaker trips for more than max_fraction: a sudden jump, and due times in the absurd past.
-
-alter table lapse.breaker add column cause text not null default 'max_fraction' check (cause in ('max_fraction', 'sudden_jump', 'absurd_past'));
-alter table lapse.breaker add column compared bigint not null default 0 check (compared >= 0);
-comment on table lapse.breaker is 'Policies of which a run would have deleted more than was to be expected, by the last time of each.';
-comment on column lapse.breaker.cause is 'Why it tripped: more than max_fraction, far more than the last runs, or mostly rows of the absurd past.';
-comment on column lapse.breaker.compared is 'What the rows that were due were compared with: how many were to be expected, or how many are of the absurd past.';
-
--- trip opens the breaker of a policy. A crash before it leaves a policy that is judged again before its next run.
-drop function lapse.trip(int, int, bigint, bigint);
-create function lapse.trip(policy int, version int, cause text, due bigint, table_rows bigint, compared bigint) returns void
-language plpgsql security definer
-set search_path = pg_catalog, pg_temp
-as $lapse$
-begin
-  if not pg_has_role(session_user, {{.ExecutorText}}, 'member') then
-    raise exception 'only a member of % may open a breaker', {{.ExecutorText}} using errcode = 'insufficient_privilege';
-  end if;
-  insert into lapse.breaker as b (policy_id, version, cause, due, table_rows, compared)
-  select g.policy_id, g.version, trip.cause, trip.due, trip.table_rows, trip.compared
-    from lapse.gate g
-   where g.policy_id = trip.policy and g.version = trip.version and g.state = 'armed'
-  on conflict (policy_id) do update
-     set version = excluded.version, at = clock_timestamp(), cause = excluded.cause, due = excluded.due, table_rows = excluded.table_rows,
-         compared = excluded.compared, accepted = null, accepted_at = null;
-end
-$lapse$;
-revoke all on function lapse.trip(int, int, text, bigint, bigint, bigint) from public;
-grant execute on function lapse.trip(int, int, text, bigint, bigint, bigint) to {{.Executor}};
-comment on function lapse.trip is 'Opens the breaker of a policy of which more is due than was to be expected. For the executor.';
-
 -- The catalog stays small: what is older than a number of days, and confirmed, goes. The log has it for ever.
 --
 -- The ledger is append-only, for its owner too. Its rows leave on the terms below and no others, whoever deletes them: triggers hold
@@ -40,12 +9,12 @@ comment on function lapse.trip is 'Opens the breaker of a policy of which more i
 --   - a batch's result after its batch.
 
 create table lapse.pruning (
-  only_row   boolean primary key default true check (only_row),
-  mark       pg_lsn not null,
-  mark_at    timestamptz not null,
-  confirmed  timestamptz,
-  before     timestamptz not null default '-infinity',
-  xid        xid8
+  only_row  boolean primary key default true check (only_row),
+  mark      pg_lsn not null,
+  mark_at   timestamptz not null,
+  confirmed timestamptz,
+  before    timestamptz not null default '-infinity',
+  xid       xid8
 );
 comment on table lapse.pruning is 'Up to when the ledger may be pruned. One row, written by prune, and what is untrue in it corrected by its trigger.';
 comment on column lapse.pruning.only_row is 'Always true.';
@@ -54,6 +23,7 @@ comment on column lapse.pruning.mark_at is 'When mark was taken.';
 comment on column lapse.pruning.confirmed is 'All that was committed by then is confirmed, or needs not be; null: nothing is known.';
 comment on column lapse.pruning.before is 'Batches that began before may be deleted, by the transaction of xid.';
 comment on column lapse.pruning.xid is 'The transaction that wrote the row last.';
+
 insert into lapse.pruning (mark, mark_at) values (pg_current_wal_insert_lsn(), clock_timestamp());
 
 create function lapse.bound_pruning() returns trigger
@@ -83,6 +53,7 @@ begin
 end
 $lapse$;
 comment on function lapse.bound_pruning is 'Trigger that keeps lapse.pruning true.';
+
 create trigger bounded before insert or update or delete on lapse.pruning for each row execute function lapse.bound_pruning();
 create trigger append_only before truncate on lapse.pruning for each statement execute function lapse.refuse_change();
 
@@ -106,20 +77,10 @@ end
 $lapse$;
 comment on function lapse.check_pruned is 'Trigger that lets nothing leave the ledger but what prune may remove.';
 
-create index batch_started_at on lapse.batch (started_at);
-do $do$
-declare
-  evidence name;
-begin
-  foreach evidence in array array['batch', 'batch_result'] loop
-    execute format('drop trigger append_only on lapse.%I', evidence);
-    execute format('create trigger append_only before update or truncate on lapse.%I
-                    for each statement execute function lapse.refuse_change()', evidence);
-    execute format('create trigger pruned after delete on lapse.%I referencing old table as gone
-                    for each statement execute function lapse.check_pruned()', evidence);
-  end loop;
-end
-$do$;
+create trigger pruned after delete on lapse.batch referencing old table as gone
+  for each statement execute function lapse.check_pruned();
+create trigger pruned after delete on lapse.batch_result referencing old table as gone
+  for each statement execute function lapse.check_pruned();
 
 -- prune removes ledger rows and runs that are older than so many days, some thousands at a time, and returns how many rows it
 -- removed: none says that nothing is left to do, or that somebody else is at it. The batch that a shard was entered with last stays
@@ -182,7 +143,3 @@ begin
 end
 $lapse$;
 comment on function lapse.prune is 'Removes confirmed ledger rows and runs that are older than so many days, some at a time. For the executor.';
-revoke all on table lapse.pruning from public;
-grant select on table lapse.pruning to {{.Executor}};
-revoke all on function lapse.prune(int), lapse.bound_pruning(), lapse.check_pruned() from public;
-grant execute on function lapse.prune(int) to {{.Executor}};

@@ -12,21 +12,21 @@
 -- one: there may be several of one leaf, and the newest counts.
 
 create table lapse.examined (
-  id         bigint generated always as identity primary key,
-  policy_id  int not null,
-  version    int not null,
-  leaf       oid not null,
-  name       text not null,
-  touched    oid[] not null,
-  signature  bytea not null,
-  relations  oid[] not null,
-  parents    oid[] not null,
-  functions  oid[] not null,
-  operators  oid[] not null,
-  types      oid[] not null
+  id        bigint generated always as identity primary key,
+  policy_id int not null,
+  version   int not null,
+  leaf      oid not null,
+  name      text not null,
+  touched   oid[] not null,
+  signature bytea not null,
+  relations oid[] not null,
+  parents   oid[] not null,
+  functions oid[] not null,
+  operators oid[] not null,
+  types     oid[] not null
 );
 create index on lapse.examined (policy_id, version, leaf, id);
-comment on table lapse.examined is 'What the catalog checks of batches found, and by which row versions: see 0006_8_signature.sql.';
+comment on table lapse.examined is 'What the catalog checks of batches found, and by which row versions.';
 comment on column lapse.examined.id is 'The newest of a leaf counts.';
 comment on column lapse.examined.policy_id is 'The policy.';
 comment on column lapse.examined.version is 'Its version.';
@@ -39,246 +39,6 @@ comment on column lapse.examined.parents is 'Those of them of which the partitio
 comment on column lapse.examined.functions is 'The functions that may run there.';
 comment on column lapse.examined.operators is 'The operators in expressions there.';
 comment on column lapse.examined.types is 'The types of columns and expressions there, and what they are made of.';
-
--- surroundings lists what a deletion from targets has to do with, as intruders needs it: 'reached' are the targets and what
--- foreign keys lead to; 'touched' these and the partitioned tables above them; 'used' each object that is there when PostgreSQL
--- plans or carries out the deletion, by the relation that it belongs to; 'beyond' are those of which the
--- partitions were asked for, and what refers to them: a partitioned table may have none, and rows would go if it got one.
--- updates says that the targets' rows are not deleted, but updated in a column that no key has: that leads nowhere.
-create function lapse.surroundings(targets oid[], updates boolean)
-returns table (part text, relation oid, deletes boolean, stays boolean, class oid, object oid)
-language plpgsql stable
-set search_path = pg_catalog, pg_temp
-set jit = off
-set plan_cache_mode = force_generic_plan
-set work_mem = '64kB'
-as $lapse$
-#variable_conflict use_column
-begin
-  return query
-  with recursive reached(relation, deletes) as (
-    select unnest(targets), not updates
-    union
-    select r.relation, r.deletes from lapse.reach(targets) r where not updates
-  ), touched(relation, deletes) as (
-    select reached.relation, reached.deletes from reached
-    union
-    select p.inhparent, touched.deletes
-      from touched
-     cross join lateral (select i.inhparent from pg_inherits i where i.inhrelid = touched.relation offset 0) p
-     cross join lateral (select from pg_class c where c.oid = p.inhparent and c.relkind = 'p' offset 0) c
-     where touched.relation <> all (targets)
-  ), above(relation) as (
-    select unnest(targets)
-    union
-    select p.inhparent
-      from above
-     cross join lateral (select i.inhparent from pg_inherits i where i.inhrelid = above.relation offset 0) p
-  ), planned(relation, stays) as (
-    select touched.relation, false from touched
-    union
-    select above.relation, false from above
-    union
-    select c.conrelid, true
-      from (select touched.relation from touched union select above.relation from above) r
-     cross join lateral (select t.tgconstraint from pg_trigger t where t.tgrelid = r.relation and t.tgconstraint <> 0 offset 0) t
-     cross join lateral (
-       select c.conrelid from pg_constraint c where c.oid = t.tgconstraint and c.contype = 'f' and c.confrelid = r.relation offset 0
-     ) c
-    union
-    -- An update of a column with a default is looked up in the tables that the column refers to. Triggers name them; of the
-    -- constraints there is one for each partition.
-    select c.tgconstrrelid, true
-      from (select r.relation from reached r where not r.deletes) r
-     cross join lateral (
-       select t.tgconstrrelid from pg_trigger t where t.tgrelid = r.relation and t.tgconstraint <> 0 and t.tgconstrrelid <> 0 offset 0
-     ) c
-     where c.tgconstrrelid not in (select above.relation from above)
-    union
-    select p.inhrelid, true
-      from planned
-     cross join lateral (select i.inhrelid from pg_inherits i where i.inhparent = planned.relation and planned.stays offset 0) p
-  ), used(relation, stays, class, object) as (
-    select planned.relation, planned.stays, 'pg_class'::regclass::oid, planned.relation from planned
-    union
-    select planned.relation, planned.stays, o.class, o.object
-      from planned
-     cross join lateral (
-       select 'pg_class'::regclass::oid, i.indexrelid from pg_index i where i.indrelid = planned.relation
-       union all
-       select 'pg_statistic_ext'::regclass, s.oid from pg_statistic_ext s where s.stxrelid = planned.relation
-       union all
-       -- A table that refers to a partitioned one has a constraint for each partition, of which none is a check.
-       select 'pg_constraint'::regclass, c.oid
-         from (select r.oid from pg_class r where r.oid = planned.relation and r.relchecks > 0 offset 0) r
-        cross join lateral (select c.oid from pg_constraint c where c.conrelid = r.oid and c.contype = 'c' offset 0) c
-       union all
-       select 'pg_attrdef'::regclass, d.oid
-         from (select d.oid, d.adrelid, d.adnum from pg_attrdef d where d.adrelid = planned.relation offset 0) d
-        cross join lateral (select a.attgenerated from pg_attribute a where a.attrelid = d.adrelid and a.attnum = d.adnum offset 0) a
-        where a.attgenerated <> ''
-           or exists (select
-                        from lateral (
-                          select t.tgconstraint from pg_trigger t where t.tgrelid = d.adrelid and t.tgconstraint <> 0
-                          union all
-                          -- Up to 14 a partitioned table has no triggers for its own foreign keys.
-                          select c.oid
-                            from (select r.oid from pg_class r where r.oid = d.adrelid and r.relkind = 'p' offset 0) r
-                           cross join lateral (select c.oid from pg_constraint c where c.conrelid = r.oid offset 0) c
-                        ) t
-                       cross join lateral (
-                         select from pg_constraint c
-                          where c.oid = t.tgconstraint and c.contype = 'f' and c.conrelid = d.adrelid and d.adnum = any (c.conkey)
-                            and (c.confdeltype = 'd' or c.confupdtype = 'd')
-                         offset 0
-                       ) c)
-     ) o(class, object)
-    union
-    select used.relation, used.stays, d.class, d.object
-      from used
-     cross join lateral (
-       select d.refclassid, d.refobjid
-         from pg_depend d
-        where d.classid = used.class and d.objid = used.object
-          and d.refclassid in ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_type'::regclass)
-          and used.class <> 'pg_proc'::regclass
-          and (used.class <> 'pg_type'::regclass
-               or exists (select from pg_type y where y.oid = used.object and y.typtype = 'd'))
-       union all
-       select 'pg_constraint'::regclass, c.oid
-         from pg_constraint c
-        where used.class = 'pg_type'::regclass and c.contypid = used.object
-       union all
-       select 'pg_proc'::regclass, c.castfunc
-         from pg_cast c
-        where used.class = 'pg_type'::regclass and c.castsource = used.object and c.castfunc <> 0
-          and (c.casttarget = 'text'::regtype or c.castcontext = 'i')
-     ) d(class, object)
-  ), beyond(relation) as (
-    select planned.relation from planned where planned.stays
-    union
-    select reached.relation from reached where reached.relation <> all (targets)
-    union
-    select n.relation
-      from beyond
-     cross join lateral (select from pg_class p where p.oid = beyond.relation and p.relkind = 'p' offset 0) p
-     cross join lateral (
-       select c.conrelid
-         from (select t.tgconstraint from pg_trigger t where t.tgrelid = beyond.relation and t.tgconstraint <> 0 offset 0) t
-        cross join lateral (
-          select c.conrelid from pg_constraint c where c.oid = t.tgconstraint and c.contype = 'f' and c.confrelid = beyond.relation offset 0
-        ) c
-       union all
-       select i.inhrelid from pg_inherits i where i.inhparent = beyond.relation
-     ) n(relation)
-  )
-  select 'reached', reached.relation, reached.deletes, null::boolean, null::oid, null::oid from reached
-  union all
-  select 'touched', touched.relation, touched.deletes, null, null, null from touched
-  union all
-  select 'used', used.relation, null, used.stays, used.class, used.object from used
-  union all
-  select 'beyond', beyond.relation, null, null, null, null from beyond;
-end
-$lapse$;
-comment on function lapse.surroundings is 'What a deletion from these relations has to do with: relations, and the objects that PostgreSQL uses there.';
-
--- intruders is as 0003_2_reach.sql describes it, over surroundings.
-drop function lapse.intruders(oid[]);
-create function lapse.intruders(targets oid[], updates boolean) returns table (relation oid, name name, class oid, object oid)
-language plpgsql stable
-set search_path = pg_catalog, pg_temp
-set jit = off
-set plan_cache_mode = force_generic_plan
-set work_mem = '64kB'
-as $lapse$
-#variable_conflict use_column
-begin
-  return query
-  with s as materialized (
-    select n.part, n.relation, n.deletes, n.stays, n.class, n.object from lapse.surroundings(targets, updates) n
-  ), reached(relation, deletes) as (
-    select s.relation, s.deletes from s where s.part = 'reached'
-  ), touched(relation, deletes) as (
-    select s.relation, s.deletes from s where s.part = 'touched'
-  ), used(relation, stays, class, object) as (
-    select s.relation, s.stays, s.class, s.object from s where s.part = 'used'
-  )
-  select t.tgrelid, t.tgname, 'pg_trigger'::regclass::oid, t.oid
-    from touched
-   cross join lateral (
-     select t.oid, t.tgrelid, t.tgname, t.tgfoid, t.tgisinternal
-       from pg_trigger t
-      where t.tgrelid = touched.relation and t.tgenabled <> 'D'
-        and (t.tgtype::int & case when touched.deletes then 8 else 16 end) > 0
-     offset 0
-   ) t
-   cross join lateral (select f.pronamespace, f.proname from pg_proc f where f.oid = t.tgfoid offset 0) f
-   where not (t.tgisinternal and f.pronamespace = 'pg_catalog'::regnamespace
-              and (f.proname like 'RI\_FKey\_%' or f.proname = 'unique_key_recheck'))
-  union
-  select w.ev_class, w.rulename, 'pg_rewrite'::regclass, w.oid
-    from touched
-   cross join lateral (
-     select w.oid, w.ev_class, w.rulename
-       from pg_rewrite w
-      where w.ev_class = touched.relation and w.ev_enabled <> 'D'
-        and w.ev_type = (case when touched.deletes then '4' else '2' end)::"char"
-     offset 0
-   ) w
-  union
-  select c.conrelid, c.conname, 'pg_constraint'::regclass, c.oid
-    from touched
-   cross join lateral (select p.oid from pg_class p where p.oid = touched.relation and p.relkind = 'p' offset 0) p
-   cross join lateral (
-     select c.oid, c.conrelid, c.conname, c.conkey
-       from pg_constraint c
-      where c.conrelid = p.oid and c.contype = 'f'
-        and (c.confdeltype in ('n', 'd') or c.confupdtype in ('c', 'n', 'd'))
-     offset 0
-   ) c
-   cross join lateral unnest(c.conkey) k(attnum)
-   where not touched.deletes
-     -- A column of a partition key depends on its own table.
-     and exists (select
-                   from (select d.* from pg_depend d where d.classid = 'pg_class'::regclass and d.objid = p.oid and d.objsubid = k.attnum offset 0) d
-                  where d.refclassid = 'pg_class'::regclass and d.refobjid = p.oid and d.refobjsubid = 0 and d.deptype = 'i')
-  union
-  select used.relation, f.proname, 'pg_proc'::regclass, used.object
-    from used
-   cross join lateral (
-     select f.proname, f.proowner, f.pronamespace from pg_proc f where f.oid = used.object and used.class = 'pg_proc'::regclass offset 0
-   ) f
-   where f.pronamespace <> 'pg_catalog'::regnamespace
-     and exists (select from pg_roles owner where owner.oid = f.proowner and not owner.rolsuper)
-     and (not used.stays or f.proowner <> all (select c.relowner from pg_class c where c.oid = any (targets)))
-  union
-  -- PostgreSQL's own that run SQL, or build values of types with checks: query_to_xml, ts_rewrite, jsonb_populate_record and
-  -- their kin. Where rows are only updated, an expression can name them; what is built in is in no dependency.
-  select x.relation, f.proname, 'pg_proc'::regclass, k.oid
-    from (
-      select used.relation, b.tree
-        from used
-       cross join lateral (
-         select c.conbin::text from pg_constraint c where used.class = 'pg_constraint'::regclass and c.oid = used.object
-         union all
-         select d.adbin::text from pg_attrdef d where used.class = 'pg_attrdef'::regclass and d.oid = used.object
-       ) b(tree)
-       where exists (select from reached r where r.relation = used.relation and not r.deletes)
-      offset 0
-    ) x
-   cross join lateral (select distinct m.part[1]::oid as oid from regexp_matches(x.tree, ':funcid (\d+)', 'g') m(part)) k
-   cross join lateral (
-     select f.proname, f.prorettype, f.proargtypes
-       from pg_proc f
-      where f.oid = k.oid and f.provolatile <> 'i' and f.pronamespace = 'pg_catalog'::regnamespace
-     offset 0
-   ) f
-   where (f.proargtypes::oid[] || f.prorettype) && array['json', 'jsonb', 'xml', 'tsquery', 'record', 'anyelement', 'anyarray',
-                                                         'anycompatible', 'refcursor']::regtype[]::oid[];
-end
-$lapse$;
-comment on function lapse.intruders is 'What would run inside a deletion from these relations: triggers, rules, functions; and foreign keys by which rows would move.';
 
 -- signature is the digest of the row versions of relations and all that hangs on them, and of functions, operators and types. The
 -- rows come in the order of the catalog's indexes. A change of their order would cost another check, and nothing else.
@@ -439,6 +199,26 @@ end
 $lapse$;
 comment on function lapse.examine is 'Makes all the checks of a leaf, and says what was looked at.';
 
+-- keep makes the checks of a leaf and enters what they find. Former entries go where nobody else is at it.
+create function lapse.keep(policy int, version int, leaf oid) returns table (name text, touched oid[], signature bytea)
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $lapse$
+begin
+  delete from lapse.examined e
+   where e.id in (select x.id from lapse.examined x
+                   where x.policy_id = keep.policy and x.leaf = keep.leaf
+                     for update skip locked);
+  -- One statement: checks and signature are of one snapshot.
+  return query
+  insert into lapse.examined as e (policy_id, version, leaf, name, touched, signature, relations, parents, functions, operators, types)
+  select keep.policy, keep.version, keep.leaf, x.name, x.touched, x.signature, x.relations, x.parents, x.functions, x.operators, x.types
+    from lapse.examine(keep.policy, keep.version, keep.leaf) x
+  returning e.name, e.touched, e.signature;
+end
+$lapse$;
+comment on function lapse.keep is 'Checks a leaf and keeps what it finds.';
+
 -- acquaint makes entries for leaves of a policy that have none which is true, and keeps how its table is divided by a column, so that
 -- looks and batches need not find out again. Names are kept as batches quote them, whatever the caller has set. It raises what examine
 -- raises. A crash leaves the entries that are there.
@@ -470,23 +250,3 @@ begin
 end
 $lapse$;
 comment on function lapse.acquaint is 'Checks leaves of a policy, and keeps what it finds. For the executor.';
-
--- keep makes the checks of a leaf and enters what they find. Former entries go where nobody else is at it.
-create function lapse.keep(policy int, version int, leaf oid) returns table (name text, touched oid[], signature bytea)
-language plpgsql
-set search_path = pg_catalog, pg_temp
-as $lapse$
-begin
-  delete from lapse.examined e
-   where e.id in (select x.id from lapse.examined x
-                   where x.policy_id = keep.policy and x.leaf = keep.leaf
-                     for update skip locked);
-  -- One statement: checks and signature are of one snapshot.
-  return query
-  insert into lapse.examined as e (policy_id, version, leaf, name, touched, signature, relations, parents, functions, operators, types)
-  select keep.policy, keep.version, keep.leaf, x.name, x.touched, x.signature, x.relations, x.parents, x.functions, x.operators, x.types
-    from lapse.examine(keep.policy, keep.version, keep.leaf) x
-  returning e.name, e.touched, e.signature;
-end
-$lapse$;
-comment on function lapse.keep is 'Checks a leaf and keeps what it finds.';

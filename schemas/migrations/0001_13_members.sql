@@ -1,0 +1,271 @@
+-- On which tables a hold is: where its table and what was below it have gone since, and what became of it.
+
+-- hold_relation is what a hold was ever on: its table, and whatever was below it at any time. All of that stays held, where else it may
+-- be attached since. A relation that was attached below a policy's table, and of which nobody knows where it was before, may have been
+-- below a held table too, between two looks of ours: a hold of which it has owner and columns is on it as well.
+create table lapse.hold_relation (
+  id          bigint generated always as identity primary key,
+  hold        int not null references lapse.hold,
+  relation    oid not null,
+  name        text not null,
+  attached    boolean not null,
+  ended       boolean not null,
+  columns     jsonb,
+  recorded_at timestamptz not null default clock_timestamp()
+);
+create index on lapse.hold_relation (relation, hold, id);
+create index on lapse.hold_relation (hold, relation, id);
+create trigger append_only before update or delete or truncate on lapse.hold_relation
+  for each statement execute function lapse.refuse_change();
+comment on table lapse.hold_relation is 'What each hold was ever on: append-only, published. The last row of a relation counts.';
+comment on column lapse.hold_relation.id is 'Order of the rows.';
+comment on column lapse.hold_relation.hold is 'The hold.';
+comment on column lapse.hold_relation.relation is 'The held table, or what was below it.';
+comment on column lapse.hold_relation.name is 'Its name then, quoted where SQL wants it.';
+comment on column lapse.hold_relation.attached is 'It was attached below a policy''s table, and may have been below the held one before.';
+comment on column lapse.hold_relation.ended is 'It was dropped.';
+comment on column lapse.hold_relation.columns is 'Its columns that the condition reads, as in lapse.hold, when it was found; null where it was dropped.';
+comment on column lapse.hold_relation.recorded_at is 'When that was found.';
+
+-- holds_on says which holds are on rows of which leaves: those of which a leaf, or what is above it, is or was a part; and those that
+-- it may have been a part of: of the same owner, who alone may attach it, and with the hold's columns. A leaf is known to have been where it
+-- is if it was made by the transaction that put it there, or was put there before the hold. pg_inherits has the 32 lower bits of that transaction's number, and is read as the last one that has them: so what is older
+-- than a hold may seem younger, and not the other way round.
+create function lapse.holds_on(leaves oid[]) returns table (leaf oid, hold int)
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+set jit = off
+as $lapse$
+#variable_conflict use_column
+begin
+  return query
+  with recursive e as materialized (
+    select n.hold, n.table_oid, n.columns, n.since, (select c.relowner from pg_class c where c.oid = n.table_oid) as owner,
+           exists (select from pg_class c where c.oid = n.table_oid and (c.relkind = 'p' or c.relhassubclass))
+             or (select count(distinct r.relation) from lapse.hold_relation r where r.hold = n.hold and not r.attached)
+                > 1 + (select count(*) from lapse.hold_state m where m.hold = n.hold and m.table_oid is not null) as divided
+      from lapse.enforced_holds() n
+  ), up(leaf, relation, attached) as (
+    select l.relation, l.relation, 0::bigint from (select distinct unnest(holds_on.leaves)) l(relation)
+    union all
+    select up.leaf, p.inhparent, greatest(up.attached, p.attached)
+      from up
+     cross join lateral (
+       select i.inhparent, case when a.xmin = i.xmin then 0 else s.next - ((s.next - i.xmin::text::bigint) & 4294967295) end as attached
+         from pg_inherits i
+         join pg_attribute a on a.attrelid = i.inhrelid and a.attnum = -6 -- tableoid, which nothing changes after the table was made
+        cross join (select pg_snapshot_xmax(pg_current_snapshot())::text::bigint as next) s
+        where i.inhrelid = up.relation
+       offset 0) p
+  )
+  select up.leaf, e.hold from up join e on e.table_oid = up.relation
+  union
+  select up.leaf, e.hold
+    from up
+   cross join lateral (
+     select distinct on (r.hold) r.hold, r.ended from lapse.hold_relation r where r.relation = up.relation order by r.hold, r.id desc) r
+    join e on e.hold = r.hold
+   where not r.ended
+  union
+  select w.leaf, e.hold
+    from (select up.leaf, max(up.attached) as attached from up group by up.leaf) w
+    join e on e.divided and w.attached >= e.since and e.owner = (select c.relowner from pg_class c where c.oid = w.leaf)
+   where not exists (select from jsonb_to_recordset(e.columns) k(name name, type text)
+                      where not exists (select from pg_attribute a
+                                         where a.attrelid = w.leaf and a.attname = k.name and not a.attisdropped and format_type(a.atttypid, null) = k.type));
+end
+$lapse$;
+comment on function lapse.holds_on is 'Which holds are on rows of which of these tables and partitions.';
+
+-- follow_holds records what has come below held tables, what may have been there before it was attached to a policy's table, and what of
+-- it was dropped. Two at once may write the same row twice.
+create function lapse.follow_holds() returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set jit = off
+as $lapse$
+begin
+  insert into lapse.hold_relation (hold, relation, name, attached, ended, columns)
+  with recursive e as materialized (
+    select n.hold, n.table_oid, n.columns from lapse.enforced_holds() n
+  ), known as materialized (
+    select distinct on (r.hold, r.relation) r.hold, r.relation, r.name, r.attached, r.ended
+      from e
+      join lapse.hold_relation r on r.hold = e.hold
+     order by r.hold, r.relation, r.id desc
+  ), below(hold, relation) as (
+    select e.hold, e.table_oid from e
+    union
+    select k.hold, k.relation from known k where not k.ended
+    union
+    select below.hold, i.inhrelid from below join pg_inherits i on i.inhparent = below.relation
+  ), lately(relation) as (
+    select i.inhrelid
+      from pg_inherits i
+      join pg_attribute a on a.attrelid = i.inhrelid and a.attnum = -6 and a.xmin <> i.xmin
+     where exists (select from pg_partition_ancestors(i.inhrelid) p join lapse.gate g on g.table_oid = p.relid and g.state <> 'dropped')
+       and exists (select from e)
+       -- Until somebody has accepted what is here now, the catalog's numbers may be of another server.
+       and lapse.system_identifier() = (select y.system_identifier from lapse.history y order by y.number desc limit 1)
+  ), found(hold, relation, attached) as (
+    select below.hold, below.relation, false from below
+    union all
+    select o.hold, o.leaf, true
+      from lapse.holds_on(array(select l.relation from lately cross join lateral lapse.leaves(lately.relation) l)) o
+     where not exists (select from below where below.hold = o.hold and below.relation = o.leaf)
+  )
+  select f.hold, f.relation, format('%I.%I', n.nspname, c.relname), f.attached, false,
+         (select coalesce(jsonb_agg(jsonb_build_object('name', a.attname, 'number', a.attnum, 'type', format_type(a.atttypid, null), 'made', lapse.made(a.attrelid, a.attnum))), '[]')
+            from jsonb_to_recordset(e.columns) w(name name)
+            join pg_attribute a on a.attrelid = c.oid and a.attname = w.name and not a.attisdropped)
+    from found f
+    join e on e.hold = f.hold
+    join pg_class c on c.oid = f.relation
+    join pg_namespace n on n.oid = c.relnamespace
+    left join known k on k.hold = f.hold and k.relation = f.relation
+   where k.hold is null or k.ended
+  union all
+  select k.hold, k.relation, k.name, k.attached, true, null
+    from known k
+   where not k.ended and not exists (select from pg_class c where c.oid = k.relation)
+   order by 1, 2;
+end
+$lapse$;
+comment on function lapse.follow_holds is 'Records what has come below held tables, and what of it was dropped.';
+
+-- changed_part is one of some relations that a hold was ever on of which the columns are not those of the moment when it was found; null for
+-- none. What was detached, or what a hold was moved from, goes its own way since.
+create function lapse.changed_part(hold int, relations oid[]) returns text
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+  select min(format('%I.%I', n.nspname, c.relname))
+    from unnest(changed_part.relations) l(relation)
+   cross join lateral (select r.columns from lapse.hold_relation r where r.hold = changed_part.hold and r.relation = l.relation order by r.id desc limit 1) r
+    join pg_class c on c.oid = l.relation
+    join pg_namespace n on n.oid = c.relnamespace
+   where exists (
+     select from jsonb_to_recordset(r.columns) w(name name, number int2, type text, made text)
+      where not exists (
+        select from pg_attribute a
+         where a.attrelid = l.relation and a.attnum = w.number and a.attname = w.name and not a.attisdropped and format_type(a.atttypid, null) = w.type
+           and case when a.attgenerated = '' then '' else lapse.made(a.attrelid, a.attnum) end = w.made))
+$lapse$;
+comment on function lapse.changed_part is 'A relation that a hold was ever on, and that has other columns since; null for none.';
+
+-- overwrites are the foreign keys of some relations by which a deletion elsewhere sets a column (ON DELETE SET NULL, SET DEFAULT) that a hold
+-- reads which is on rows there: the hold would be on these rows no longer. child is the relation, or the root of the partitions.
+create function lapse.overwrites(relations oid[]) returns table (key oid, child oid, holds int[])
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+set jit = off
+as $lapse$
+#variable_conflict use_column
+begin
+  return query
+  with e as materialized (
+    select n.hold, array(select w.name from jsonb_to_recordset(n.columns) w(name name)) as columns from lapse.enforced_holds() n
+  ), k as materialized (
+    select distinct c.oid, c.conrelid, s.columns
+      from unnest(overwrites.relations) r(oid)
+     cross join lateral (select r.oid as relation union select a.relid from pg_partition_ancestors(r.oid) a) u
+     cross join lateral (
+       select c.oid, c.conrelid, c.conkey, to_jsonb(c) -> 'confdelsetcols' as few
+         from pg_constraint c
+        where c.conrelid = u.relation and c.contype = 'f' and c.conparentid = 0 and c.confdeltype in ('n', 'd')
+       offset 0) c
+     cross join lateral (
+       select array_agg(a.attname) as columns
+         from pg_attribute a
+        where a.attrelid = c.conrelid and a.attnum = any (c.conkey) and (coalesce(c.few, 'null') = 'null' or c.few @> to_jsonb(a.attnum))) s
+     where exists (select from e where e.columns && s.columns)
+  )
+  select k.oid, coalesce(pg_partition_root(k.conrelid)::oid, k.conrelid), array_agg(distinct e.hold)
+    from k
+   cross join lateral lapse.holds_on(array(select l.relation from lapse.leaves(k.conrelid) l)) o
+    join e on e.hold = o.hold and e.columns && k.columns
+   group by k.oid, k.conrelid;
+end
+$lapse$;
+comment on function lapse.overwrites is 'The foreign keys by which a deletion sets a column that a hold on the row reads.';
+
+-- strayed says of which held table rows were deleted in this transaction that nobody has asked about; null for none: those of a table that
+-- foreign keys reach where more went than the batch had locked, and those of others. Only code that the policy trusts can do that, or who
+-- inserts rows that refer to a locked one without the foreign key's check, as a subscription does.
+create function lapse.strayed(claim lapse.claim, policy int, version int, before bigint[], locked oid[]) returns text
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $lapse$
+declare
+  more   oid[];
+  trusts boolean := exists (select from lapse.policy p where p.id = strayed.policy and p.version = strayed.version and p.trusted <> '[]');
+begin
+  if not trusts and strayed.locked is null then
+    return null;
+  end if;
+  more := array(
+    select r.relation
+      from (select unnest(claim.cascades)
+            union
+            select l.relation from lapse.enforced_holds() e cross join lateral lapse.leaves(e.table_oid) l where trusts
+            union
+            select r.relation from lapse.enforced_holds() e join lapse.hold_relation r on r.hold = e.hold and trusts) r(relation)
+      left join unnest(claim.target || claim.cascades) with ordinality t(oid, n) on t.oid = r.relation
+      left join (select l.oid, count(*) as n from unnest(strayed.locked) l(oid) group by l.oid) l on l.oid = r.relation
+     where r.relation <> claim.target
+       and coalesce(pg_stat_get_xact_tuples_deleted(r.relation), 0) - coalesce(strayed.before[t.n], 0) > coalesce(l.n, 0));
+  if more = '{}' then
+    return null;
+  end if;
+  return (
+    select format('rows of %I.%I were deleted beside those that a batch of policy %s had asked about, and hold %s is on that table: nobody can tell whether these are held. '
+                  'Have triggers and rules that the policy trusts leave that table alone, or release the hold', n.nspname, c.relname, claim.policy, o.hold)
+      from lapse.holds_on(more) o
+      join pg_class c on c.oid = o.leaf
+      join pg_namespace n on n.oid = c.relnamespace
+     order by o.hold, o.leaf
+     limit 1);
+end
+$lapse$;
+comment on function lapse.strayed is 'Of which held table rows were deleted in this transaction that nobody had asked about; null for none.';
+
+-- hold_faults says what is wrong with the tables of holds: policies stop for it.
+create function lapse.hold_faults() returns table (hold int, fault text)
+language plpgsql stable security definer
+set search_path = pg_catalog, pg_temp
+as $lapse$
+#variable_conflict use_column
+begin
+  return query
+  select e.hold,
+         case when e.gone then lapse.hold_fault('gone', e.hold, e.table_name)
+              when c.oid is not null then lapse.hold_fault('swapped', e.hold, e.table_name)
+              when not lapse.same_columns(e.table_oid, e.columns, true) then lapse.hold_fault('changed', e.hold, e.table_name) end
+    from lapse.enforced_holds() e
+    left join (pg_class c join pg_namespace n on n.oid = c.relnamespace) on format('%I.%I', n.nspname, c.relname) = e.table_name and c.oid <> e.table_oid and c.relkind in ('r', 'p')
+   where e.gone or c.oid is not null
+      or exists (select from pg_class t where t.oid = e.table_oid) and not lapse.same_columns(e.table_oid, e.columns, true)
+  union all
+  select e.hold, lapse.hold_fault('changed', e.hold, p.name)
+    from lapse.enforced_holds() e
+   cross join lateral lapse.changed_part(e.hold, array(select r.relation from lapse.hold_relation r where r.hold = e.hold and r.relation <> e.table_oid)) p(name)
+   where p.name is not null
+   order by 1;
+end
+$lapse$;
+comment on function lapse.hold_faults is 'What is wrong with the tables of the holds that are enforced, each with what to do.';
+
+-- hold_fault is what there is to say of a hold whose table is gone, of one whose name another table has, and of one whose columns are others.
+create function lapse.hold_fault(fault text, hold int, table_name text) returns text
+language sql immutable
+set search_path = pg_catalog, pg_temp
+as $lapse$
+  select format(case hold_fault.fault
+    when 'gone' then 'hold %1$s is on %2$s, which is gone, and nobody has said what took its place: '
+      'lapse hold move %1$s --to SCHEMA.TABLE --reason TEXT, or lapse hold release %1$s --reason TEXT'
+    when 'swapped' then '%2$s is not the table that hold %1$s was placed on: lapse hold move %1$s --to %2$s --reason TEXT (what it was on before stays held), '
+      'or lapse hold release %1$s --now --reason TEXT'
+    when 'changed' then 'the columns of %2$s are not those that hold %1$s was placed on: place it once more, then lapse hold release %1$s --now --reason TEXT'
+    end, hold_fault.hold, hold_fault.table_name)
+$lapse$;
+comment on function lapse.hold_fault is 'What there is to say, and to do, about a hold whose table has changed.';
