@@ -27,7 +27,7 @@ const dropTimeout = 15 * time.Second
 func (w *worker) dropLeaf(ctx context.Context, t *turn, a *assignment) (end turnEnd, over bool, err error) {
 	p, m := t.policy, t.memory
 	f, err := m.builtDrops(func() (*functions, error) {
-		return functionsWith(p, planner.DropFunction(p.ID, p.Version), w.config.Roles)
+		return functionsWith(p, w.config.Roles, planner.DropFunction(p.ID, p.Version))
 	})
 	if err != nil {
 		end, err := w.trouble(t, err, 1)

@@ -124,7 +124,7 @@ func TestAPartitionThatWasDroppedWholeIsInTheLedger(t *testing.T) {
 		months(t, db, 1, 10)
 		arm(t, db, policies(policy("p", "public.parts", "action: drop_partition")))
 		w := open(t, db, "p")
-		f, err := functionsWith(w.policy, planner.DropFunction(w.policy.ID, w.policy.Version), schemas.RolesFor(schemas.DefaultRolePrefix))
+		f, err := functionsWith(w.policy, schemas.RolesFor(schemas.DefaultRolePrefix), planner.DropFunction(w.policy.ID, w.policy.Version))
 		if err != nil {
 			t.Fatal(err)
 		}

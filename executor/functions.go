@@ -14,8 +14,8 @@ import (
 	"lapse/schemas"
 )
 
-// functions are what a batch of one policy version runs: the policy's deletion function and those that all policies
-// share, as this program's builder makes them. A claim holds their digest, so that the ledger says by what text rows
+// functions are what a batch of one policy version runs: the policy's deletion function, the one that finds its rows, and those that all
+// policies share, as this program's builder makes them. A claim holds their digest, so that the ledger says by what text rows
 // were deleted.
 //
 // Each batch compares the catalog with them in its first round trip, and looks before COMMIT whether the catalog's rows are
@@ -36,30 +36,38 @@ var auditors = []string{"lapse.publications_fault", "lapse.publications_trouble"
 
 // functionsOf builds what batches of a policy version run.
 func functionsOf(p *planner.InForce, roles schemas.Roles) (*functions, error) {
-	return functionsWith(p, planner.DeleteFunction(p.ID, p.Version), roles)
+	return functionsWith(p, roles, planner.DeleteFunction(p.ID, p.Version), planner.FindFunction(p.ID, p.Version))
 }
 
-// functionsWith builds what runs with one of a policy version's functions.
-func functionsWith(p *planner.InForce, name string, roles schemas.Roles) (*functions, error) {
-	own, err := planner.Functions(&p.Definition, roles)
+// functionsWith builds what runs with a function of a policy version's own, the first one, and those that it alone calls.
+func functionsWith(p *planner.InForce, roles schemas.Roles, names ...string) (*functions, error) {
+	all, err := planner.Functions(&p.Definition, roles)
 	if err != nil {
 		return nil, fmt.Errorf("build the functions of policy %s: %w", p.Name, err)
 	}
-	own = slices.DeleteFunc(own, func(f schemas.Function) bool { return f.Name != name })
+	var own []schemas.Function
+	for _, name := range names {
+		own = append(own, all[slices.IndexFunc(all, func(f schemas.Function) bool { return f.Name == name })])
+	}
 	shared, err := schemas.BatchFunctions(roles)
 	if err != nil {
 		return nil, err
 	}
-	return newFunctions(own[0], shared, func(name, grantee string) bool {
-		return grantee == roles.Owner || grantee == roles.Executor || grantee == own[0].Owner ||
-			name != own[0].Name && strings.HasPrefix(grantee, roles.DeleterPrefix) ||
-			grantee == roles.Auditor && slices.Contains(auditors, name)
+	return newFunctions(own, shared, func(name, grantee string) bool {
+		switch slices.Index(names, name) {
+		case 0:
+			return grantee == roles.Owner || grantee == roles.Executor || grantee == own[0].Owner
+		case -1:
+			return grantee == roles.Owner || grantee == roles.Executor || strings.HasPrefix(grantee, roles.DeleterPrefix) ||
+				grantee == roles.Auditor && slices.Contains(auditors, name)
+		}
+		return grantee == own[0].Owner
 	}), nil
 }
 
-// newFunctions are a function of a policy's own and those that it calls.
-func newFunctions(own schemas.Function, shared []schemas.Function, may func(name, grantee string) bool) *functions {
-	f := &functions{expected: append([]schemas.Function{own}, shared...), may: may}
+// newFunctions are functions of a policy's own and those that they call.
+func newFunctions(own, shared []schemas.Function, may func(name, grantee string) bool) *functions {
+	f := &functions{expected: slices.Concat(own, shared), may: may}
 	for i := range f.expected {
 		f.names = append(f.names, strings.TrimPrefix(f.expected[i].Name, "lapse."))
 	}

@@ -25,7 +25,7 @@ func looksOf(p *planner.InForce, roles schemas.Roles) (*functions, error) {
 		return nil, err
 	}
 	look := own[slices.IndexFunc(own, func(f schemas.Function) bool { return f.Name == planner.DueFunction(p.ID, p.Version) })]
-	return newFunctions(look, shared, func(name, grantee string) bool {
+	return newFunctions([]schemas.Function{look}, shared, func(name, grantee string) bool {
 		return grantee == roles.Owner || grantee == roles.Executor || grantee == look.Owner ||
 			name != look.Name && strings.HasPrefix(grantee, roles.DeleterPrefix)
 	}), nil

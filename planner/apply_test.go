@@ -26,7 +26,7 @@ func (w *world) functions() string {
 	w.t.Helper()
 	return valueOn[string](w.t, w.admin, `
 		select coalesce(string_agg(proname, ' ' order by proname), '') from pg_proc
-		 where pronamespace = 'lapse'::regnamespace and proname ~ '^(delete|survey|due)_'`)
+		 where pronamespace = 'lapse'::regnamespace and proname ~ '^(delete|find|survey|due)_'`)
 }
 
 func TestStatesFollowTheFileAndTheCaution(t *testing.T) {
@@ -75,7 +75,7 @@ func TestStatesFollowTheFileAndTheCaution(t *testing.T) {
 				step.then()
 			}
 		}
-		if got := w.functions(); got != "delete_1_10 due_1_10 survey_1_10" {
+		if got := w.functions(); got != "delete_1_10 due_1_10 find_1_10 survey_1_10" {
 			t.Errorf("functions are %s, want those of the version in force only", got)
 		}
 		if n := valueOn[int](t, w.admin, `select count(*) from lapse.policy`); n != 10 {
@@ -109,7 +109,7 @@ func TestAPolicyThatIsNotInTheFileIsDroppedOnlyWithPrune(t *testing.T) {
 		for i := range changes {
 			must(t, w.write(&changes[i]))
 		}
-		if got := w.standing() + "; " + w.functions(); got != "q: version 1, observing; delete_2_1 due_2_1 survey_2_1" {
+		if got := w.standing() + "; " + w.functions(); got != "q: version 1, observing; delete_2_1 due_2_1 find_2_1 survey_2_1" {
 			t.Errorf("in force is %s", got)
 		}
 		if n := valueOn[int](t, w.admin, `select count(*) from lapse.shard where run = $1`, r.ID); n != 0 {
@@ -120,7 +120,7 @@ func TestAPolicyThatIsNotInTheFileIsDroppedOnlyWithPrune(t *testing.T) {
 		for i := range changes {
 			must(t, w.write(&changes[i]))
 		}
-		if got := w.standing() + "; " + w.functions(); got != "p: version 2, observing; delete_1_2 due_1_2 survey_1_2" {
+		if got := w.standing() + "; " + w.functions(); got != "p: version 2, observing; delete_1_2 due_1_2 find_1_2 survey_1_2" {
 			t.Errorf("a name keeps its id and goes on counting: in force is %s", got)
 		}
 	})

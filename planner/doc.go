@@ -34,7 +34,8 @@
 //	LoadInForce       → InForce, with Schedule and runs             the executor, each round
 //	lapse.due_…()     which leaves have a due row                    one statement, read-only; before a run is opened
 //	OpenRun           InForce → Run, shards for these leaves        one transaction
-//	lapse.delete_…()  a shard's next batch                          the executor's transaction: pick, claim, delete, result
+//	lapse.delete_…()  a shard's next batch                          the executor's transaction: find, claim, delete, result
+//	lapse.find_…()    where its rows are, by values                 called by lapse.delete_… alone; changes nothing
 //
 // The states of a policy are in schemas/state.go. Which state a change of the file leads to, and whether its version comes into force or is
 // held back, is the table in arming.go. And what a person says beside the file:
@@ -95,7 +96,7 @@
 //
 // # Reading it
 //
-// expiry/age.go says when a row is due, pick.go and shape.go how a batch finds it, delete.sql.tmpl all that happens around it;
+// expiry/age.go says when a row is due, pick.go, shape.go and find.sql.tmpl how a batch finds it, delete.sql.tmpl what deletes it;
 // testdata/*.sql show whole functions, testdata/explain the plans.
 //
 // # Where the next thing goes

@@ -13,7 +13,7 @@ import (
 	"lapse/schemas"
 )
 
-//go:embed delete.sql.tmpl drop.sql.tmpl survey.sql.tmpl draft.sql.tmpl look.sql.tmpl match.sql.tmpl
+//go:embed find.sql.tmpl delete.sql.tmpl drop.sql.tmpl survey.sql.tmpl draft.sql.tmpl look.sql.tmpl match.sql.tmpl
 var functionTexts embed.FS
 
 // bodyQuote encloses the functions' bodies.
@@ -27,13 +27,18 @@ func DeleteFunction(id schemas.PolicyID, version schemas.PolicyVersion) string {
 	return fmt.Sprintf("lapse.delete_%d_%d", id, version)
 }
 
+// FindFunction names the function that finds a batch's rows for the deletion function of a policy version, with its schema.
+func FindFunction(id schemas.PolicyID, version schemas.PolicyVersion) string {
+	return fmt.Sprintf("lapse.find_%d_%d", id, version)
+}
+
 // SurveyFunction names the counting function of a policy version, with its schema.
 func SurveyFunction(id schemas.PolicyID, version schemas.PolicyVersion) string {
 	return fmt.Sprintf("lapse.survey_%d_%d", id, version)
 }
 
 // Functions returns the functions of a policy version as the catalog must have them, by name: deletion, the one that drops partitions
-// where the policy does, look, survey.
+// where the policy does, look, the one that finds a batch's rows, survey.
 func Functions(d *Definition, roles schemas.Roles) ([]schemas.Function, error) {
 	text, err := d.functionsText()
 	if err != nil {
@@ -54,6 +59,9 @@ func FunctionsSQL(d *Definition, roles schemas.Roles) (create, give string, err 
 	deleter := schemas.Identifier(roles.Deleter(d.TableOwner))
 	var made, given strings.Builder
 	made.WriteString(text)
+	find := FindFunction(d.ID, d.Version) + "(lapse.claim, lapse.work, lapse.place)"
+	fmt.Fprintf(&made, "revoke all on function %s from public;\n", find) // its owner alone calls it
+	fmt.Fprintf(&given, "alter function %s owner to %s;\n", find, deleter)
 	signatures := []string{
 		DeleteFunction(d.ID, d.Version) + "(lapse.claim, bytea, lapse.work)",
 		SurveyFunction(d.ID, d.Version) + surveyArguments,
@@ -91,7 +99,7 @@ func (d *Definition) functionsText() (string, error) {
 	if err := d.checkNames(); err != nil {
 		return "", err
 	}
-	remove, err := d.deleteFunction()
+	remove, find, err := d.deletionFunctions()
 	if err != nil {
 		return "", err
 	}
@@ -101,10 +109,10 @@ func (d *Definition) functionsText() (string, error) {
 	}
 	look, err := d.dueFunction()
 	if err != nil || !d.DropsPartitions() {
-		return remove + look + survey, err
+		return remove + look + find + survey, err
 	}
 	drop, err := d.dropFunction()
-	return remove + drop + look + survey, err
+	return remove + drop + look + find + survey, err
 }
 
 // checkNames refuses a name that would end a function's body, or a comment.
@@ -130,19 +138,20 @@ func (d *Definition) checkNames() error {
 	return nil
 }
 
-// deleteFunction is the text of the deletion function. It refuses to write one whose DELETE does not restate the
-// expiry.
-func (d *Definition) deleteFunction() (string, error) {
+// deletionFunctions are the texts of the deletion function and of the one that finds its rows. It refuses to write a deletion
+// whose one DELETE does not restate the expiry.
+func (d *Definition) deletionFunctions() (remove, find string, err error) {
 	condition := d.condition()
 	exact := condition.Exact("$1", "$2")
-	using, on := condition.Using()
-	if using != "" {
-		using = d.joining() + using
+	beside, on := condition.Using()
+	using := ""
+	if beside != "" {
+		using, beside = d.joining()+beside, ", "+beside
 	}
 	own, looks := "t.tableoid = $3", fmt.Sprintf("$4 * %d", lookAhead)
 	if len(d.Slices) > 0 {
-		own += " and " + d.slice("$9", "$10")
-		looks = fmt.Sprintf("$4 * greatest(%d, 2 * coalesce($9, 1))", lookAhead)
+		own += " and " + d.slice("$8", "$9")
+		looks = fmt.Sprintf("$4 * greatest(%d, 2 * coalesce($8, 1))", lookAhead)
 	}
 	limit, last := "$4", d.lastPlace("seen")+", count(*) < $4"
 	if !d.certain() {
@@ -154,25 +163,25 @@ func (d *Definition) deleteFunction() (string, error) {
 	if d.SearchPath != "" {
 		searchPath = schemas.Literal(d.SearchPath)
 	}
-	above, upTo := d.within("$9", "$10")
+	above, upTo := d.within("$8", "$9")
 	fullRange, fullRangeTail := d.fullRange(leafMark)
 	facts := d.rangeFacts()
 	maps.Copy(facts, map[string]any{
-		"Name": DeleteFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": schemas.Literal(string(d.Name)),
+		"Name": DeleteFunction(d.ID, d.Version), "Find": FindFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": schemas.Literal(string(d.Name)),
 		"Table": d.Table, "SearchPath": searchPath, "Sliced": len(d.Slices) > 0, "Ranged": d.ranged(), "Batch": d.Batch, "Joined": d.joinedNames(), "Certain": d.certain(), "Proof": schemas.CallerProof,
-		"Verb": d.verb(), "Set": d.set(), "Bound": boundOf(d.Expire, "claim.cutoff"), "Using": using, "Own": own, "Exact": on + exact, "Shapes": d.shapesList(), "Usual": d.Shapes()[0], "Values": d.values(),
+		"Verb": d.verb(), "Set": d.set(), "Bound": boundOf(d.Expire, "claim.cutoff"), "Using": using, "Beside": beside, "Own": own, "Exact": on + exact, "Shapes": d.shapesList(), "Usual": d.Shapes()[0], "Values": d.values(),
 		"PickSelect": onLeaf(d.pickSelect(leafMark, "$1", "$2", own), "place.leaf"), "HeapSelect": onLeaf(d.heapSelect(leafMark, "$1", "$2", own), "place.leaf"),
-		"After": d.pickAfter("$5"), "PickTail": d.pickTail(limit), "PickLock": onLeaf(d.pickAt(leafMark, "any ($7)", own), "place.leaf"), "PickOne": onLeaf(d.pickAt(leafMark, "n.at", own), "place.leaf"), "Lock": condition.Lock(), "Above": above, "UpTo": upTo,
+		"After": d.pickAfter("$5"), "PickTail": d.pickTail(limit), "Lock": condition.Lock(), "Above": above, "UpTo": upTo,
 		"Places": d.places("s", ""), "Last": last, "FullRange": onLeaf(fullRange, "place.leaf"), "FullRangeTail": fullRangeTail, "KeyTexts": d.keyTexts(), "Low": d.lowWater("place.low"),
 	})
-	text, err := fill("delete.sql.tmpl", facts)
-	if err != nil {
-		return "", err
+	if remove, err = fill("delete.sql.tmpl", facts); err != nil {
+		return "", "", err
 	}
-	if !restates(text, d.verb(), exact) {
-		return "", fmt.Errorf("policy %s: the deletion does not restate when a row is due", d.Name)
+	if !restates(remove, d.verb(), exact) {
+		return "", "", fmt.Errorf("policy %s: the deletion does not restate when a row is due", d.Name)
 	}
-	return text, nil
+	find, err = fill("find.sql.tmpl", facts)
+	return remove, find, err
 }
 
 // keyTexts is the SQL of a row's key as the quarantine has it: an array of texts.
@@ -192,16 +201,17 @@ func (d *Definition) joinedNames() (names []string) {
 	return names
 }
 
-// restates reports whether the one text of a DELETE in a function, or of an UPDATE in its place, has the condition.
+// restates reports whether the one text of a DELETE in a function, or of an UPDATE in its place, is followed by the condition, which
+// it has as a variable.
 func restates(text, verb, condition string) bool {
-	before, rest, found := strings.Cut(text, "'"+verb+" only")
+	due, rest, _ := strings.Cut(text, "\n  deletion := '"+verb+" only")
 	statement, after, ended := strings.Cut(rest, ";\n")
 	for _, other := range []string{"'delete", "'update"} {
-		if strings.Contains(before, other) || strings.Contains(after, other) {
+		if strings.Contains(due, other) || strings.Contains(after, other) {
 			return false
 		}
 	}
-	return found && ended && strings.Contains(statement, inner(condition))
+	return ended && strings.Contains(due, "\n  due     text := '") && strings.Contains(due, inner(condition)+"';\n") && strings.HasSuffix(statement, "' || due || ' and '")
 }
 
 // onLeaf writes SQL for a place inside a quoted statement text, with the leaf's name from a variable.

@@ -97,7 +97,7 @@ func TestTheStatementsOfEachShapeReadTheirPartOfTheTable(t *testing.T) {
 			{"delete a range, before the tie that it ends in", deletion + narrow + d.pickAfter("$5") + " and " + parts["BeforeTie"].(string)},
 			{"delete a range, the tie that it ends in", deletion + narrow + parts["InTie"].(string) + " and " + parts["ToLastInTie"].(string)},
 			{"delete a range within a tie", deletion + narrow + parts["InTie"].(string) + " and " + parts["AfterInTie"].(string) + " and " + parts["ToLastInTie"].(string)},
-			{"lock a pick", d.pickAt("shop.sessions", "any ($7)", own) + " " + d.condition().Lock()},
+			{"lock a pick", "select t.ctid as at from only shop.sessions as t where t.ctid = any ($7) and " + own + " and " + exact + " " + d.condition().Lock()},
 			{"delete a pick", deletion + " and t.ctid = any ($7)"},
 			{"count a heap", d.heapSelect("shop.sessions", "$1", "$2", own) + " and t.ctid > '(3,4)'::text::tid and t.ctid < '(90,0)'::text::tid limit 500"},
 			{"delete a heap", deletion + " and t.ctid > '(3,4)'::text::tid and t.ctid <= '(9,7)'::text::tid"},

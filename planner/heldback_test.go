@@ -33,7 +33,7 @@ func TestOfTwoVersionsOneDeletes(t *testing.T) {
 	t.Parallel()
 	pgtest.Each(t, func(t *testing.T, db *pgtest.DB) {
 		w := heldWorld(t, db)
-		if got := w.functions(); got != "delete_1_1 delete_1_2 due_1_1 due_1_2 survey_1_1 survey_1_2" {
+		if got := w.functions(); got != "delete_1_1 delete_1_2 due_1_1 due_1_2 find_1_1 find_1_2 survey_1_1 survey_1_2" {
 			t.Errorf("functions are %s", got)
 		}
 		p := w.inForce()[0]
@@ -66,7 +66,7 @@ func TestOfTwoVersionsOneDeletes(t *testing.T) {
 		}
 		w.says((*InForce).Arm)
 		w.opens()
-		if got := w.heldNow() + "; " + w.functions(); got != "p 2 armed; delete_1_2 due_1_2 survey_1_2" {
+		if got := w.heldNow() + "; " + w.functions(); got != "p 2 armed; delete_1_2 due_1_2 find_1_2 survey_1_2" {
 			t.Errorf("after the yes: %s", got)
 		}
 		if _, err := w.call(b, nil); schemas.StateOf(err) != schemas.SQLStateUndefinedFunction {

@@ -83,12 +83,6 @@ func (d *Definition) pickTail(limit string) string {
 	return fmt.Sprintf(" order by %s\n limit %s", strings.Join(expressions, ", "), limit)
 }
 
-// pickAt is the SELECT that finds once more rows of the leaf, if they are due, by their addresses; own is true of a row of the leaf.
-func (d *Definition) pickAt(leaf, addresses, own string) string {
-	c := d.condition()
-	return fmt.Sprintf("select t.ctid as at\n  from %s\n where t.ctid = %s and %s\n   and %s", c.From("only "+leaf), addresses, own, c.Exact("$1", "$2"))
-}
-
 // places are the order columns of a row of relation r, with their texts or without.
 func (d *Definition) places(r, cast string) string {
 	var columns []string

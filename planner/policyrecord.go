@@ -176,14 +176,19 @@ func (v *RecordedVersion) FindIndex(ctx context.Context, q Querier) (name string
 // FunctionText is one of a version's functions as the database has it.
 type FunctionText struct {
 	Name    string `json:"name"`
+	Comment string `json:"comment,omitempty"` // what it does, in SQL's comments; "" where it is not as this program makes it
 	Text    string `json:"text,omitempty"`    // "" where there is no such function: the version is not in force
 	Differs string `json:"differs,omitempty"` // in what it is not as this program makes it, "" for in nothing
 }
 
-// FunctionTexts returns a version's deletion function and its survey function as they are in the database. It reads the system
-// catalog and nothing else.
+// FunctionTexts returns a version's functions as they are in the database, the deletion function first. It reads the system catalog and
+// nothing else.
 func (v *RecordedVersion) FunctionTexts(ctx context.Context, q Querier, roles schemas.Roles) ([]FunctionText, error) {
 	ours, err := Functions(&v.Definition, roles)
+	if err != nil {
+		return nil, err
+	}
+	script, err := v.Definition.functionsText()
 	if err != nil {
 		return nil, err
 	}
@@ -203,12 +208,26 @@ func (v *RecordedVersion) FunctionTexts(ctx context.Context, q Querier, roles sc
 			if text.Differs, err = differs(ctx, q, &ours[i]); err != nil {
 				return nil, err
 			}
+			if text.Differs == "" {
+				text.Comment = commentAbove(script, text.Name)
+			}
 		} else if len(found) > 1 {
 			text.Differs = fmt.Sprintf("is there %d times", len(found))
 		}
 		texts = append(texts, text)
 	}
 	return texts, nil
+}
+
+// commentAbove is the comment above a function in a script that makes it.
+func commentAbove(script, function string) string {
+	before, _, _ := strings.Cut(script, "create function "+function+"(")
+	lines := strings.SplitAfter(before, "\n")
+	from := len(lines) - 1
+	for from > 0 && strings.HasPrefix(lines[from-1], "--") {
+		from--
+	}
+	return strings.Join(lines[from:], "")
 }
 
 // differs says in what the database's function of that name is not as it should be, "" for in nothing.

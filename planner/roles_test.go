@@ -36,7 +36,8 @@ func TestADeleterMayCallTheFixedFunctionsAndNothingElse(t *testing.T) {
 		w := newWorld(t, db, sessions)
 		w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
 		const own = "delete_1_1(claim lapse.claim, mac bytea, work lapse.work), due_1_1(at_cutoff timestamp with time zone, quiet bigint[]), "
-		const want = own +
+		const want = own + "find_1_1(claim lapse.claim, work lapse.work, place lapse.place), " +
+			"lock_rows(claim lapse.claim, work lapse.work, place lapse.place, aim lapse.aim, bound anyelement, source text, due text, lock text, key text), " +
 			"enter(claim lapse.claim, work lapse.work, policy integer, version integer, largest integer, proof bytea), inspect(policy integer, version integer), cascade_statement(root oid, due text), held_keys(hold integer, proof bytea), resting_keys(policy integer, version integer, leaf oid, at timestamp with time zone, proof bytea), held_rows(policy integer, version integer, proof bytea), " +
 			"leave(claim lapse.claim, work lapse.work, picked bigint, deleted bigint, before bigint[], last text[], ended boolean, left_behind boolean, locked oid[]), " +
 			"caller: select, candidates(policy integer, version integer, ordered_by name, upto timestamp without time zone, settled timestamp without time zone, quiet bigint[]), inspect_leaf(policy integer, version integer, leaf oid, name text, checks boolean, proof bytea, OUT spared text, OUT kept boolean, OUT low timestamp with time zone, OUT low_until timestamp with time zone), clear(claim lapse.claim, work lapse.work), " +

@@ -110,9 +110,9 @@ func (d *Definition) rangeFacts() map[string]any {
 	return facts
 }
 
-// values are what the deletion function's statements have for parameters: all of them have all, so that a number means one thing.
+// values are what the statements of a batch have for parameters: all of them have all, so that a number means one thing.
 func (d *Definition) values() string {
-	all := []string{"claim.cutoff", "bound", "claim.target", "work.row_limit", "place.cursor", "last", "rows_at", "locking"}
+	all := []string{"claim.cutoff", "bound", "claim.target", "work.row_limit", "aim.after", "aim.last", "aim.rows_at"}
 	switch {
 	case len(d.Slices) > 0:
 		all = append(all, "place.modulus", "place.remainder")

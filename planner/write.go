@@ -275,7 +275,7 @@ func (w *writer) dropFunctions(ctx context.Context) error {
 		select coalesce(string_agg(format('drop function lapse.%I(%s);', f.proname, pg_get_function_identity_arguments(f.oid)), e'\n'), '')
 		  from pg_proc f
 		 where f.pronamespace = 'lapse'::regnamespace
-		   and f.proname ~ ('^(delete|survey|due|drop)_' || $1::int || '_[0-9]+$')
+		   and f.proname ~ ('^(delete|find|survey|due|drop)_' || $1::int || '_[0-9]+$')
 		   and substring(f.proname from '[0-9]+$') <> all ($2::int[]::text[])`, w.id, keep).Scan(&drop)
 	if err == nil && drop != "" {
 		err = execute(ctx, w.tx, drop)

@@ -92,7 +92,7 @@ var batchFunctions = []string{
 	"lapse.clear", "lapse.code", "lapse.distrusted", "lapse.enter", "lapse.examine", "lapse.familiar", "lapse.half_latitude", "lapse.held", "lapse.intruders", "lapse.joined", "lapse.keep", "lapse.lease_time", "lapse.leave", "lapse.look", "lapse.low_mark", "lapse.mark_time", "lapse.pin", "lapse.publications_fault", "lapse.publications_trouble",
 	"lapse.reach", "lapse.record", "lapse.resist", "lapse.resting", "lapse.resting_keys", "lapse.same_table", "lapse.signature", "lapse.surroundings", "lapse.system_identifier", "lapse.timeline", "lapse.unseen", "lapse.worth_a_mark",
 	"lapse.gone", "lapse.removed", "lapse.set_key", "lapse.sets", "lapse.strayed", "lapse.unpromised",
-	"lapse.answers", "lapse.deleter_of", "lapse.kept_by", "lapse.lock_along", "lapse.locker", "lapse.readable", "lapse.rest", "lapse.to_lock", "lapse.ways",
+	"lapse.answers", "lapse.deleter_of", "lapse.kept_by", "lapse.lock_along", "lapse.lock_rows", "lapse.locker", "lapse.readable", "lapse.rest", "lapse.to_lock", "lapse.ways",
 	"lapse.awaited", "lapse.leave_drop", "lapse.leaves", "lapse.part", "lapse.part_of", "lapse.record_drop", "lapse.referring",
 }
 
@@ -116,6 +116,7 @@ func DeleterFunctions() []string {
 		"lapse.pin()", "lapse.cascade_statement(oid, text)", "lapse.part(lapse.claim, lapse.work, name)", "lapse.awaited(oid)",
 		"lapse.record_drop(lapse.claim, bytea, lapse.work, bigint, timestamptz, timestamptz)", "lapse.leave_drop(lapse.claim, lapse.work, text)",
 		"lapse.readable(oid)", "lapse.locker(oid, tid[])", "lapse.lock_along(oid, tid[], jsonb)",
+		"lapse.lock_rows(lapse.claim, lapse.work, lapse.place, lapse.aim, anyelement, text, text, text, text)",
 		"lapse.kept_by(oid[], tid[], tid[], oid[], tid[], tid[], oid[], tid[], oid[])", "lapse.rest(lapse.claim, lapse.work, text[], oid[])",
 		"lapse.candidates(int, int, name, timestamp, timestamp, bigint[])", "lapse.inspect_leaf(int, int, oid, text, boolean, bytea)",
 	}

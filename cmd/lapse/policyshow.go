@@ -23,7 +23,7 @@ func (a *app) policyShowCommand() *cobra.Command {
 		Long: `Shows the version of a policy that is in force, or was last: its entry of the policy file as it was written, what that was found to
 mean in this database (key, cascades, owner of the table, index), its state and since when. --version shows another one.
 
---sql adds the version's deletion function and its survey function as they are in the database, and says so if they are not as
+--sql adds the version's functions as they are in the database, what deletes first, and says so if they are not as
 this lapse makes them. The login needs no more than the executor's or the auditor's rights.`,
 		Example: `  lapse policy show sessions-30d
   lapse policy show sessions-30d --sql
@@ -161,11 +161,7 @@ func (v *shownPolicy) print(a *app) {
 		fmt.Fprintln(a.out, v.heldBack)
 	}
 	fmt.Fprintf(a.out, "made at %s by %s%s\n", at(v.MadeAt), v.MadeBy, because(v.Reason))
-	if v.Entry == "" {
-		fmt.Fprintln(a.out, "\nits entry in the policy file is not on record: a lapse with catalog version 4 or earlier made this version")
-	} else {
-		fmt.Fprintf(a.out, "\nas it was written:\n%s\n", indent(v.Entry))
-	}
+	fmt.Fprintf(a.out, "\nas it was written:\n%s\n", indent(v.Entry))
 	fmt.Fprintln(a.out, "\nwhat it was found to mean:")
 	for _, m := range v.Meaning {
 		fmt.Fprintf(a.out, "    %-18s %s\n", m.Field, m.Value)
@@ -180,7 +176,7 @@ func (v *shownPolicy) print(a *app) {
 		default:
 			fmt.Fprintf(a.out, "\n%s, as this lapse makes it:\n", f.Name)
 		}
-		fmt.Fprintln(a.out, strings.TrimRight(f.Text, "\n"))
+		fmt.Fprintln(a.out, f.Comment+strings.TrimRight(f.Text, "\n"))
 	}
 }
 

@@ -25,7 +25,7 @@ const uncommented = `
 	     and col_description(c.oid, a.attnum) is null
 	  union all
 	  select 'function ' || p.proname from pg_proc p
-	   where p.pronamespace = 'lapse'::regnamespace and p.proname !~ '^(delete|survey|due)_[0-9]+_[0-9]+$' and obj_description(p.oid, 'pg_proc') is null
+	   where p.pronamespace = 'lapse'::regnamespace and p.proname !~ '^(delete|find|survey|due)_[0-9]+_[0-9]+$' and obj_description(p.oid, 'pg_proc') is null
 	) missing`
 
 func TestEverythingInTheSchemaHasAComment(t *testing.T) {

@@ -48,7 +48,7 @@ func TestTheLastPolicyOfAnOwnerTakesTheDeleterAlong(t *testing.T) {
 		p.gone(deleterA)
 		p.gone(deleterS)
 		p.applied(b, tableB, "postgres")
-		if n := one[int](p, `select count(*) from pg_proc where pronamespace = 'lapse'::regnamespace and proname ~ '^(delete|survey|due)_'`); n != 3 {
+		if n := one[int](p, `select count(*) from pg_proc where pronamespace = 'lapse'::regnamespace and proname ~ '^(delete|find|survey|due)_'`); n != 4 {
 			t.Errorf("%d functions are left, want 2", n)
 		}
 		p.must(p.apply(p.admin, tableA))

@@ -4,7 +4,7 @@
 --   enter     gate, claim, history, slot, beat, publications, lease  -> where the shard stands
 --             (the policy's function locks the leaf)
 --   look      leaf, columns, publication, intruders, reach
---             (the policy's function picks rows)
+--             (lapse.find_<id>_<version> says which rows, lock_rows locks them)
 --   record    ledger row, tag                                  -> counts before
 --             (the policy's function deletes them)
 --   leave     counts, result, the shard's cursor               -> what the executor is told
@@ -93,6 +93,29 @@ comment on column lapse.along.referred is 'Rows that something refers to which s
 comment on column lapse.along.keys is 'The foreign key of each.';
 comment on column lapse.along.locker is 'A process that has something of the other rows locked.';
 comment on column lapse.along.locked is 'The relation of each row that goes along with a free one.';
+
+-- How the DELETE of a batch finds its rows, by values: lapse.find_<id>_<version> says it. The DELETE restates the whole condition, so whatever
+-- is said here can only make it delete less.
+--
+--   found_by  'place': a range of the order, above after and up to last; 'tie': the same, where both have the same first value; 'page': a
+--             range of the table's file; 'row': the rows at rows_at, which lapse.lock_rows locks first
+create type lapse.aim as (
+  found_by text, after text[], last text[], rows_at tid[], counted bigint, ended boolean, more boolean, again boolean, rested bigint, locker int,
+  key text[], locked oid[]
+);
+comment on type lapse.aim is 'How the DELETE of a batch finds its rows, by values.';
+comment on column lapse.aim.found_by is 'place, tie, page or row.';
+comment on column lapse.aim.after is 'The range begins after this place; null: at the start.';
+comment on column lapse.aim.last is 'The last place of the range, where the next batch goes on.';
+comment on column lapse.aim.rows_at is 'The addresses of the rows.';
+comment on column lapse.aim.counted is 'How many rows were found.';
+comment on column lapse.aim.ended is 'Whether the pass comes to its end with these rows.';
+comment on column lapse.aim.more is 'Whether due rows are left out because somebody has them locked.';
+comment on column lapse.aim.again is 'Whether the next batch is to begin where this one does: what refers to its rows goes first.';
+comment on column lapse.aim.rested is 'Rows that were entered in the quarantine.';
+comment on column lapse.aim.locker is 'A process that has rows locked which are left out.';
+comment on column lapse.aim.key is 'Of the one row that a batch steps over if it resists: its key.';
+comment on column lapse.aim.locked is 'The relation of each row that was locked to go along; null where none was.';
 
 create table lapse.batch (
   batch             uuid primary key,

@@ -265,6 +265,75 @@ as $lapse$
 $lapse$;
 comment on function lapse.kept_by is 'The rows of a leaf that cannot go because something refers to them which stays.';
 
+-- lock_rows locks the rows of a batch before it is recorded, and leaves out those that somebody has locked or changed; where there are
+-- ways, also those of which something that goes along is locked, or to which something refers that stays. It deletes nothing. source,
+-- due, lock and key are parts of the deletion function's own text: the tables, the whole condition, the locking clause, and a row's key.
+create function lapse.lock_rows(claim lapse.claim, work lapse.work, place lapse.place, aim lapse.aim, bound anyelement, source text, due text, lock text, key text)
+returns lapse.aim
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $lapse$
+declare
+  locks text := 'select coalesce(array_agg(p.at), ''{}'') from (select t.ctid as at from ' || source || ' where t.ctid = any ($7) and ' || due || ' ' || lock || ') p';
+  tried tid[] := aim.rows_at;
+  whole boolean := place.answers is null;
+  along lapse.along;
+  keys  text[];
+begin
+  execute locks into aim.rows_at using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, tried, place.modulus, place.remainder;
+  perform lapse.pin();
+  if aim.counted > cardinality(aim.rows_at) then
+    aim.more := true;
+    aim.locker := lapse.locker(claim.target, array(select unnest(tried) except select unnest(aim.rows_at)));
+  end if;
+  aim.counted := cardinality(aim.rows_at);
+  if work.step_over then
+    execute 'select ' || key || ' from only ' || place.leaf || ' as t where t.tableoid = $1 and t.ctid = any ($2)' into aim.key using claim.target, aim.rows_at;
+    perform lapse.pin();
+  end if;
+  if place.ways is null or aim.counted = 0 then
+    return aim;
+  end if;
+  -- What goes along is locked too. The DELETE then asks the holds, of rows that nobody can change any more.
+  along := lapse.lock_along(claim.target, aim.rows_at, place.ways);
+  perform lapse.pin();
+  if along.free = '{}' and along.referred <> '{}' and place.answers is not null then
+    -- What keeps them are rows of this leaf: where these are due all go, the last ones first, as many as one batch may delete.
+    execute 'with recursive d(at) as (select unnest($7)
+       union select n.at from d cross join lateral (' || place.answers || ' offset 0) n where exists (select from ' || source || ' where t.ctid = n.at and ' || due || '))
+      select array_agg(s.at) from (select d.at from d limit $4 + 10000) s'
+      into tried using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, aim.rows_at, place.modulus, place.remainder;
+    perform lapse.pin();
+    whole := cardinality(tried) < work.row_limit + 10000;
+    execute locks into aim.rows_at using claim.cutoff, bound, claim.target, work.row_limit, aim.after, aim.last, tried, place.modulus, place.remainder;
+    perform lapse.pin();
+    aim.more := aim.more or cardinality(aim.rows_at) < cardinality(tried);
+    along := lapse.lock_along(claim.target, aim.rows_at, place.ways);
+    perform lapse.pin();
+  end if;
+  aim.locker := coalesce(aim.locker, along.locker);
+  aim.more := aim.more or cardinality(along.free || along.referred) < cardinality(aim.rows_at) or along.referred <> '{}' and not whole;
+  if along.referred <> '{}' and whole then
+    execute 'select array_agg((' || key || ')::text order by t.ctid) from only ' || place.leaf || ' as t where t.tableoid = $1 and t.ctid = any ($2)'
+      into keys using claim.target, along.referred;
+    perform lapse.pin();
+    aim.rested := lapse.rest(claim, work, keys, along.keys);
+  end if;
+  if cardinality(along.free) > work.row_limit then
+    aim.again := true;
+    aim.rows_at := array(select u.at from unnest(tried) with ordinality u(at, n) where u.at in (select unnest(along.free)) order by u.n desc limit work.row_limit);
+    along := lapse.lock_along(claim.target, aim.rows_at, place.ways);
+    perform lapse.pin();
+    aim.more := aim.more or cardinality(along.free) < cardinality(aim.rows_at); -- a circle that is longer than a batch
+  end if;
+  aim.rows_at := along.free;
+  aim.locked := along.locked;
+  aim.counted := cardinality(aim.rows_at);
+  return aim;
+end
+$lapse$;
+comment on function lapse.lock_rows is 'Locks the rows of a batch, and what goes along with them, and leaves out what is locked or kept. For deletion functions.';
+
 -- rest enters rows of a careful batch in the quarantine that something refers to which stays, as far as there is room: 10,000 of a
 -- policy's, beside those that failed. The others are found again by each run, and stop nothing: whoever may write a row that refers to
 -- one which is due must not be able to stop what else is due. They are tried again as those of lapse.resist.
