@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/expiry"
 	"lapse/schemas"
 )
 
@@ -283,9 +284,8 @@ func TestNoSequenceOfAppliesArmsMoreThanWasArmedLast(t *testing.T) {
 		}
 		names := []string{fmt.Sprintf("p%d", world), fmt.Sprintf("q%d", world)}
 		w.prunes("policies: []")
-		entries := map[string]entryOf{} // what was written under each name, by the file
-		armed := map[uint32]entryOf{}   // what was armed last, by the table
-		byName := map[string]entryOf{}  // and by the name
+		armed := map[uint32]entryOf{}  // what was armed last, by the table
+		byName := map[string]entryOf{} // and by the name
 		for range rapid.IntRange(3, 12).Draw(rt, "steps") {
 			name := rapid.SampledFrom(names).Draw(rt, "name")
 			switch action := rapid.IntRange(0, 9).Draw(rt, "action"); action {
@@ -314,13 +314,13 @@ func TestNoSequenceOfAppliesArmsMoreThanWasArmedLast(t *testing.T) {
 					file += "    state: " + e.state + "\n"
 				}
 				w.prunes(file)
-				entries[name] = e
 			}
 			for _, p := range w.inForce() {
 				if p.State != schemas.Arming {
 					continue
 				}
-				now := entries[string(p.Name)]
+				age := p.Definition.Expire.(*expiry.Age) // of the version in force: the file's may be held back
+				now := entryOf{table: strings.TrimPrefix(p.TableName, "shop."), column: age.Column, after: age.After.String()}
 				for what, was := range map[string]map[string]entryOf{
 					"on its table": {"": armed[p.TableOID]}, "under its name": {"": byName[string(p.Name)]},
 				} {
