@@ -28,6 +28,7 @@ var expected = map[string]int{
 	"system      public.sessions":      7998, // of 8000 that are due, two are held
 	"system      public.session_tag":   799,
 	"system      public.page_view_old": 12000,
+	"system      public.cart":          600,
 	"user        public.sessions":      30, // 25 of the application's and the forger's 5
 	"user        public.session_tag":   2,  // the tags of 9010 and 9020 go with their sessions
 	"unverified  public.sessions":      3,

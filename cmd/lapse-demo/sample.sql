@@ -1,5 +1,5 @@
--- Sample data of the demonstration: 20,000 sessions of which 8,000 are due, with tags that go along, and a partitioned
--- table of 24,000 page views of which 12,000 are due.
+-- Sample data of the demonstration: 20,000 sessions of which 8,000 are due, with tags that go along, a partitioned table of
+-- 24,000 page views of which 12,000 are due, and 1,000 carts of which none is.
 create role app login;
 create role mallory login;
 
@@ -25,11 +25,18 @@ create table public.page_view_old partition of public.page_view for values in ('
 create table public.page_view_today partition of public.page_view default;
 create index on public.page_view (seen, id);
 
+create table public.cart (
+  id         bigint primary key,
+  changed_at timestamptz not null
+);
+create index on public.cart (changed_at, id);
+
 alter table public.sessions owner to app;
 alter table public.session_tag owner to app;
 alter table public.page_view owner to app;
 alter table public.page_view_old owner to app;
 alter table public.page_view_today owner to app;
+alter table public.cart owner to app;
 grant select, delete on public.sessions to mallory;
 
 insert into public.sessions
@@ -40,3 +47,5 @@ select i, 'account-' || i % 500, case when i <= 8000 then now() - interval '31 d
 insert into public.session_tag select i, 'mobile' from generate_series(10, 20000, 10) i;
 insert into public.page_view select i, '2020-01-01', '/' from generate_series(1, 12000) i;
 insert into public.page_view select i, current_date, '/' from generate_series(1, 12000) i;
+insert into public.cart select i, now() from generate_series(1, 1000) i;
+analyze public.cart;

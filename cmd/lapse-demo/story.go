@@ -49,6 +49,7 @@ func (s *story) tell(ctx context.Context) error {
 		{"Two of the sessions that are due are wanted in a lawsuit: a hold keeps them", s.hold},
 		{"Deleting and auditing, while others delete too", s.run},
 		{"`lapse serve` is killed without warning, and started again", s.crash},
+		{"600 of 1,000 carts fall due at once: the breaker trips, and a person says how many rows may go", s.trip},
 		{"The login that deletes may delete nothing by itself", s.refuse},
 		{"What the topics say", s.count},
 	} {
@@ -153,6 +154,28 @@ func (s *story) crash(ctx context.Context) error {
 
 const dueRowsAreGone = `select not exists (select from public.sessions where last_seen + interval '30 days' <= now() and id not in (17, 1010))
 	and not exists (select from public.page_view where seen + interval '1 year' <= now())`
+
+// trip makes far more rows due than max_fraction allows. Nothing of them goes until somebody says yes.
+func (s *story) trip(ctx context.Context) error {
+	if _, err := s.db.Exec(ctx, `update public.cart set changed_at = '2020-01-01' where id <= 600; analyze public.cart`); err != nil {
+		return err
+	}
+	if err := s.until(ctx, `select exists (select from lapse.gate join lapse.breaker using (policy_id) where name = 'carts-90d')`); err != nil {
+		return err
+	}
+	var exit *exec.ExitError
+	if err := s.command(ctx, "status"); !errors.As(err, &exit) || exit.ExitCode() != needsPerson {
+		return fmt.Errorf("lapse status beside a tripped breaker: %v, want exit code %d", err, needsPerson)
+	}
+	fmt.Fprintf(s.out, "   It ends with %d: somebody is needed. Here all 600 may go:\n\n", needsPerson)
+	if err := s.command(ctx, "policy", "arm", "carts-90d", "--accept", "600"); err != nil {
+		return err
+	}
+	return s.until(ctx, `select count(*) = 400 from public.cart`)
+}
+
+// needsPerson is the exit code of a command that found something that needs a person.
+const needsPerson = 3
 
 func (s *story) refuse(ctx context.Context) error {
 	conn, err := session(ctx, s.url(login))

@@ -126,7 +126,7 @@ func TestTheStoryIsToldCountedAndKeptUntilItIsInterrupted(t *testing.T) {
 	b := begin(t, true, freePort(t))
 	b.tells("press Ctrl-C")
 	told := b.text()
-	for step := 1; step <= 8; step++ {
+	for step := 1; step <= 9; step++ {
 		if !strings.Contains(told, fmt.Sprintf("\n%d. ", step)) {
 			t.Errorf("step %d is missing", step)
 		}
@@ -142,6 +142,10 @@ func TestTheStoryIsToldCountedAndKeptUntilItIsInterrupted(t *testing.T) {
 
 	if !strings.Contains(told, "warning: 1 of 3 keys match no row of public.sessions now: number 3") || !strings.Contains(told, "session 1010, not seen for 31 days, with tag mobile") {
 		t.Error("the hold, or what it kept, is missing")
+	}
+
+	if !strings.Contains(told, "carts-90d: breaker: 600 of about 1000 rows were due") || !strings.Contains(told, "lapse policy arm carts-90d --accept 600") {
+		t.Error("the tripped breaker is missing")
 	}
 
 	kept := addresses.FindStringSubmatch(told)
