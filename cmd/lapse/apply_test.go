@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"os"
 	"testing"
 
 	"lapse/internal/kafkatest"
@@ -17,6 +19,7 @@ policies:
     expire: { column: at, after: 1 day }
 `
 
+// A wait that ends well is nobody's to mend: the log says it while it lasts, and it is no warning.
 func TestApplyWaitsForAWriterAndLetsOthersWriteMeanwhile(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t, pgtest.Newest(t))
@@ -27,7 +30,7 @@ func TestApplyWaitsForAWriterAndLetsOthersWriteMeanwhile(t *testing.T) {
 	if _, err := writer.Exec(t.Context(), `begin; insert into public.visits values (1, now())`); err != nil {
 		t.Fatal(err)
 	}
-	apply := s.m.start("apply", "--yes", "-f", s.m.write("second.yaml", secondPolicy))
+	apply := s.m.start("apply", "--yes", "--json", "-f", s.m.write("second.yaml", secondPolicy))
 	apply.wrote("a table is in use; trying again")
 	// The lock that apply waits for stands in the way of writers. It must let go.
 	db.Exec(t, `set statement_timeout = '10s'; insert into public.visits values (2, now())`)
@@ -36,6 +39,9 @@ func TestApplyWaitsForAWriterAndLetsOthersWriteMeanwhile(t *testing.T) {
 	}
 	if code := apply.ended(); code != exitDone {
 		t.Errorf("exit code %d", code)
+	}
+	if text, err := os.ReadFile(apply.log); err != nil || !bytes.Contains(text, []byte("\n  \"warnings\": [],\n")) {
+		t.Errorf("want no warning in %s, %v", text, err)
 	}
 	var published bool
 	err := writer.QueryRow(t.Context(), `select exists (select from pg_publication_tables where pubname = 'lapse_deletes' and tablename = 'visits')`).Scan(&published)

@@ -70,7 +70,7 @@ func (s *Session) again(ctx context.Context, what string, do func() error) error
 			return fmt.Errorf("%s: somebody holds a lock for longer than %v (see pg_stat_activity for transactions that stay open), then run this again: %w",
 				what, lockPatience, err)
 		}
-		s.Log.Warn("a table is in use; trying again", "step", what)
+		s.Log.Info("a table is in use; trying again", "step", what)
 		if err := pause.Wait(ctx); err != nil {
 			return err
 		}
