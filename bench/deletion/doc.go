@@ -30,7 +30,7 @@
 //	way.go      the ways to delete
 //	looks.go    looks that find nothing
 //	idle.go     an executor with nothing to do
-//	lapse.go    the commands of the lapse binary
+//	lapse.go    what is asked of the lapse binary
 //	server.go   the server, its copies of a database, its CPU time
 //	report.go   ratios and the table
 package main

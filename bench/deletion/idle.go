@@ -1,18 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
-	"lapse/internal/measure"
+	"lapse/bench/internal/measure"
 )
 
 // idleName is what -ways calls it.
@@ -34,15 +29,14 @@ type idling struct {
 // idle measures one policy, and many, of which each is looked at every second and none finds anything.
 func (p *plan) idle(ctx context.Context, s *server, r *report) error {
 	for _, policies := range []int{1, p.idlers} {
-		fmt.Fprintf(p.progress, "PostgreSQL %s, %d policies with nothing due, each every second, for %s\n", r.Server, policies, p.idleFor)
-		if err := s.copy(ctx, "template1", installed); err != nil {
+		p.Say("PostgreSQL %s, %d policies with nothing due, each every second, for %s", r.Server, policies, p.idleFor)
+		if err := s.Copy(ctx, "template1", installed); err != nil {
 			return err
 		}
-		made, err := p.idlePolicies(ctx, s, policies)
-		if err != nil {
+		if err := p.idlePolicies(ctx, s, policies); err != nil {
 			return err
 		}
-		i, err := p.idlesFor(ctx, s, made)
+		i, err := p.idlesFor(ctx, s)
 		if err != nil {
 			return fmt.Errorf("%d policies with nothing due: %w", policies, err)
 		}
@@ -55,18 +49,14 @@ func (p *plan) idle(ctx context.Context, s *server, r *report) error {
 	return nil
 }
 
-// idlePolicies makes tables and an armed policy for each, and returns the configuration.
-func (p *plan) idlePolicies(ctx context.Context, s *server, policies int) (config string, err error) {
+// idlePolicies makes tables and an armed policy for each.
+func (p *plan) idlePolicies(ctx context.Context, s *server, policies int) error {
 	file := strings.Builder{}
 	file.WriteString("policies:\n")
 	for n := range policies {
 		fmt.Fprintf(&file, "  - {name: p%[1]d, table: shop.t%[1]d, expire: {column: at, after: 30 days}, every: 1 second, state: armed}\n", n)
 	}
-	path := filepath.Join(p.dir, "idle.yaml")
-	if err := os.WriteFile(path, []byte(file.String()), 0o600); err != nil {
-		return "", err
-	}
-	err = s.execute(ctx, installed, "create schema shop", "create role app", "alter schema shop owner to app", "set role app", fmt.Sprintf(`do $$ begin
+	err := s.Execute(ctx, installed, "create schema shop", "create role app", "alter schema shop owner to app", "set role app", fmt.Sprintf(`do $$ begin
 		  for n in 0 .. %d loop
 		    execute format('create table shop.t%%s (id bigint primary key, at timestamptz not null)', n);
 		    execute format('create index on shop.t%%s (at, id)', n);
@@ -74,30 +64,18 @@ func (p *plan) idlePolicies(ctx context.Context, s *server, policies int) (confi
 		  end loop;
 		end $$`, policies-1), "reset role", "vacuum analyze")
 	if err != nil {
-		return "", err
+		return err
 	}
-	if _, err := p.command(ctx, s, installed, 1, "init", "--keys", filepath.Join(p.dir, "keys")); err != nil {
-		return "", err
-	}
-	if _, err := p.command(ctx, s, installed, 1, "apply", "--yes", "-f", path); err != nil {
-		return "", err
-	}
-	return p.configure(s, installed, 1)
+	return p.lapse().Install(ctx, s.settings(installed, 1), file.String())
 }
 
 // idlesFor runs an executor and measures it once it is warm.
-func (p *plan) idlesFor(ctx context.Context, s *server, config string) (i idling, err error) {
-	cmd := exec.CommandContext(ctx, p.lapse, "run")
-	cmd.Env = p.environment(config)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = time.Minute
-	if err := cmd.Start(); err != nil {
+func (p *plan) idlesFor(ctx context.Context, s *server) (i idling, err error) {
+	process, err := p.lapse().Start(ctx, s.settings(installed, 1), "run")
+	if err != nil {
 		return i, err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	defer func() { err = errors.Join(err, process.Stop(0)) }()
 	var before, after usage
 	for _, part := range []struct {
 		lasts time.Duration
@@ -105,17 +83,14 @@ func (p *plan) idlesFor(ctx context.Context, s *server, config string) (i idling
 	}{{warmUp, &before}, {p.idleFor, &after}} {
 		select {
 		case <-ctx.Done():
-			return i, errors.Join(context.Cause(ctx), <-ended)
-		case err := <-ended:
-			return i, fmt.Errorf("lapse run ended: %w\n%s", err, stderr.Bytes())
+			return i, context.Cause(ctx)
+		case <-process.Exited():
+			return i, fmt.Errorf("lapse run ended: %s", process.State())
 		case <-time.After(part.lasts):
 		}
-		if *part.then, err = s.usage(ctx, cmd.Process.Pid); err != nil {
-			return i, errors.Join(err, cmd.Process.Signal(syscall.SIGTERM), <-ended)
+		if *part.then, err = s.usage(ctx, process.PID()); err != nil {
+			return i, err
 		}
-	}
-	if err := errors.Join(cmd.Process.Signal(syscall.SIGTERM), <-ended); err != nil {
-		return i, fmt.Errorf("stop lapse run: %w\n%s", err, stderr.Bytes())
 	}
 	seconds := after.at.Sub(before.at).Seconds()
 	return idling{
@@ -133,12 +108,12 @@ type usage struct {
 
 func (s *server) usage(ctx context.Context, pid int) (u usage, err error) {
 	// What a session did is in the statistics within a second of its next pause.
-	err = s.admin.QueryRow(ctx, `select d.xact_commit, pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::int8 from pg_stat_database d where d.datname = $1`,
+	err = s.Admin.QueryRow(ctx, `select d.xact_commit, pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::int8 from pg_stat_database d where d.datname = $1`,
 		installed).Scan(&u.commits, &u.wal)
 	if err != nil {
 		return u, err
 	}
-	if u.server, err = measure.CPU(s.server.PID()); err != nil {
+	if u.server, err = measure.CPU(s.PID()); err != nil {
 		return u, err
 	}
 	u.lapse, err = measure.CPU(pid)

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
-	"lapse/internal/measure"
+	"lapse/bench/internal/measure"
 )
 
 const (
@@ -57,18 +55,18 @@ func days(step int) []string {
 // looks measures what a look costs that finds nothing, on each of the tables.
 func (p *plan) looks(ctx context.Context, s *server, rows int, r *report) error {
 	for _, of := range lookings(rows) {
-		fmt.Fprintf(p.progress, "PostgreSQL %s, nothing due, %s\n", r.Server, of.name)
-		if err := s.copy(ctx, "template1", installed); err != nil {
+		p.Say("PostgreSQL %s, nothing due, %s", r.Server, of.name)
+		if err := s.Copy(ctx, "template1", installed); err != nil {
 			return err
 		}
 		statements := append([]string{"create schema shop", "create role app", "alter schema shop owner to app", "set role app"}, of.setup...)
-		if err := s.execute(ctx, installed, append(statements, "reset role", "vacuum analyze")...); err != nil {
+		if err := s.Execute(ctx, installed, append(statements, "reset role", "vacuum analyze")...); err != nil {
 			return err
 		}
 		if err := p.install(ctx, s); err != nil {
 			return err
 		}
-		if _, err := p.command(ctx, s, installed, 1, "run", "--once"); err != nil { // what it learns of the table is kept
+		if _, err := p.lapse().Run(ctx, s.settings(installed, 1), "run", "--once"); err != nil { // what it learns of the table is kept
 			return err
 		}
 		l, err := s.look(ctx, of.name)
@@ -85,7 +83,7 @@ func (p *plan) looks(ctx context.Context, s *server, rows int, r *report) error 
 
 // look calls the policy's look many times in one session, as the executor does.
 func (s *server) look(ctx context.Context, name string) (l look, err error) {
-	conn, err := pgx.Connect(ctx, s.server.SocketURL("postgres", installed))
+	conn, err := s.Connect(ctx, installed)
 	if err != nil {
 		return l, err
 	}

@@ -5,54 +5,39 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"os"
-	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
+	"lapse/bench/internal/measure"
 	"lapse/internal/pgserver"
 )
 
 func main() {
-	p := plan{progress: os.Stderr}
-	flag.StringVar(&p.lapse, "lapse", "bin/lapse", "the lapse `binary`")
-	flag.IntVar(&p.major, "pg", 17, "major `version` of PostgreSQL")
-	flag.IntVar(&p.rounds, "rounds", 5, "how often each way is measured")
+	var p plan
+	p.Flags("deletion")
 	flag.IntVar(&p.rows, "rows", 4_000_000, "rows of the table, of which half are due")
-	orders := flag.String("orders", "clustered,shuffled", "orders of the rows")
-	only := flag.String("ways", "", "only these ways, by their names (default: all); idle: nothing but what is measured with -idle")
+	flag.StringVar(&p.orders, "orders", "clustered,shuffled", "orders of the rows")
+	flag.StringVar(&p.only, "ways", "", "only these ways, by their names (default: all); idle: nothing but what is measured with -idle")
 	flag.IntVar(&p.idlers, "idle", 200, "policies that are looked at every second and find nothing; 0: none")
 	flag.DurationVar(&p.idleFor, "idle-for", time.Minute, "how `long` they are measured")
 	flag.IntVar(&p.looked, "looks", 10_000_000, "rows of the large table in which a look finds nothing; 0: no looks")
-	snapshot := flag.Bool("snapshot", true, "measure with an old snapshot held, too")
-	out := flag.String("o", "bench/out/deletion.json", "the `file` for all figures")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // A program of its own.
-	err := run(ctx, &p, *orders, *only, *snapshot, *out)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "deletion:", err)
-		os.Exit(1) //nolint:forbidigo // A program of its own.
-	}
+	flag.BoolVar(&p.snapshot, "snapshot", true, "measure with an old snapshot held, too")
+	measure.Main(&p.Options, p.check, p.measure)
 }
 
 // plan is what is measured, and with what.
 type plan struct {
-	lapse     string
-	major     int
+	measure.Options
+	orders    string
+	only      string // ways
+	snapshot  bool
 	looked    int // rows of the large table in which nothing is due
 	idlers    int // policies with nothing due
 	idleFor   time.Duration
-	rounds    int
 	rows      int
 	ways      []way
 	scenarios []scenario
-	progress  io.Writer
-	dir       string // for keys and configuration
 }
 
 // scenario is a table's order, and whether somebody holds a snapshot.
@@ -68,39 +53,25 @@ func (s scenario) String() string {
 	return s.Order
 }
 
-func run(ctx context.Context, p *plan, orders, only string, snapshot bool, out string) (err error) {
-	if p.rounds < 1 || p.rows < 2 {
-		return errors.New("-rounds and -rows: at least one round and two rows")
+func (p *plan) check() (err error) {
+	if p.rows < 2 {
+		return errors.New("-rows: at least two")
 	}
-	if p.lapse, err = filepath.Abs(p.lapse); err != nil {
-		return err
-	}
-	if _, err := os.Stat(p.lapse); err != nil {
-		return fmt.Errorf("%w: build it with go build -o bin/lapse ./cmd/lapse", err)
-	}
-	for order := range strings.SplitSeq(orders, ",") {
+	for order := range strings.SplitSeq(p.orders, ",") {
 		if _, ok := orderSQL[order]; !ok {
 			return fmt.Errorf("-orders %q: there are clustered and shuffled", order)
 		}
 		p.scenarios = append(p.scenarios, scenario{Order: order})
-		if snapshot {
+		if p.snapshot {
 			p.scenarios = append(p.scenarios, scenario{order, true})
 		}
 	}
-	if only == idleName {
+	if p.only == idleName {
 		p.scenarios, p.looked = nil, 0
-	} else if p.ways, err = chosen(only); err != nil {
-		return err
+		return nil
 	}
-	if p.dir, err = os.MkdirTemp("", "lapse-bench-"); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(p.dir)) }()
-	report, err := p.measure(ctx)
-	if len(report.Figures)+len(report.Looks)+len(report.Idle) == 0 {
-		return err
-	}
-	return errors.Join(err, report.print(os.Stdout), report.write(out))
+	p.ways, err = chosen(p.only)
+	return err
 }
 
 // chosen are the ways that are measured. The giant DELETE is always among them.
@@ -118,8 +89,8 @@ func chosen(only string) ([]way, error) {
 
 // measure returns what it measured, all of it or up to an error.
 func (p *plan) measure(ctx context.Context) (r *report, err error) {
-	r = &report{Rounds: p.rounds, Rows: p.rows}
-	install, err := pgserver.Find(p.major)
+	r = &report{Rounds: p.Rounds, Rows: p.rows}
+	install, err := pgserver.Find(p.Major)
 	if err != nil {
 		return r, err
 	}
@@ -127,7 +98,7 @@ func (p *plan) measure(ctx context.Context) (r *report, err error) {
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
+	defer func() { err = errors.Join(err, s.Close()) }()
 	r.Server = install.Version
 	if p.looked > 0 {
 		if err := p.looks(ctx, s, p.looked, r); err != nil {
@@ -149,26 +120,23 @@ func (p *plan) measure(ctx context.Context) (r *report, err error) {
 
 // scenario measures every way in each round.
 func (p *plan) scenario(ctx context.Context, s *server, of scenario, r *report) error {
-	fmt.Fprintf(p.progress, "PostgreSQL %s, %s: %d rows, half of them due\n", r.Server, of, p.rows)
+	p.Say("PostgreSQL %s, %s: %d rows, half of them due", r.Server, of, p.rows)
 	if err := s.fill(ctx, of.Order, p.rows); err != nil {
 		return err
 	}
-	for i := range p.ways {
-		if err := p.ways[i].prepare(ctx, p, s); err != nil {
-			return fmt.Errorf("prepare %s: %w", p.ways[i].name, err)
+	if slices.ContainsFunc(p.ways, func(w way) bool { return w.processes > 0 }) {
+		if err := s.Copy(ctx, filled, installed); err != nil {
+			return err
+		}
+		if err := p.install(ctx, s); err != nil {
+			return err
 		}
 	}
-	samples := map[string][]sample{}
-	for round := range p.rounds {
-		for i := range p.ways {
-			w := &p.ways[(i+round)%len(p.ways)]
-			got, err := p.sample(ctx, s, of, w)
-			if err != nil {
-				return fmt.Errorf("%s: %w", w.name, err)
-			}
-			fmt.Fprintf(p.progress, "  round %d, %s: %.2f s, %.0f rows/s\n", round+1, w.name, got.Seconds, float64(p.rows/2)/got.Seconds)
-			samples[w.name] = append(samples[w.name], got)
-		}
+	samples, err := measure.Rounds(&p.Options, 0, names(p.ways), func(name string) (sample, error) {
+		return p.sample(ctx, s, of, &p.ways[slices.Index(names(p.ways), name)])
+	})
+	if err != nil {
+		return err
 	}
 	r.add(of, p.rows/2, names(p.ways), samples)
 	return s.dropAll(ctx)
@@ -176,7 +144,7 @@ func (p *plan) scenario(ctx context.Context, s *server, of scenario, r *report) 
 
 // sample lets a way delete what is due in a fresh copy.
 func (p *plan) sample(ctx context.Context, s *server, of scenario, w *way) (got sample, err error) {
-	if err := s.copy(ctx, w.database(), measured); err != nil {
+	if err := s.Copy(ctx, w.database(), measured); err != nil {
 		return got, err
 	}
 	if of.Snapshot {
@@ -189,6 +157,7 @@ func (p *plan) sample(ctx context.Context, s *server, of scenario, w *way) (got 
 	if got, err = s.watch(ctx, func() (float64, error) { return w.run(ctx, p, s) }); err != nil {
 		return got, err
 	}
+	got.rows = p.rows / 2
 	left, err := s.left(ctx)
 	if err != nil {
 		return got, err

@@ -1,14 +1,10 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
-	"text/tabwriter"
 
-	"lapse/internal/measure"
+	"lapse/bench/internal/measure"
 )
 
 // report is all that was measured.
@@ -45,17 +41,19 @@ type sample struct {
 	WAL       int64   `json:"wal_bytes"`
 	ServerCPU float64 `json:"server_cpu_seconds"`
 	LapseCPU  float64 `json:"lapse_cpu_seconds"`
+
+	rows int // that were deleted
+}
+
+func (s sample) String() string {
+	return fmt.Sprintf("%.2f s, %.0f rows/s", s.Seconds, float64(s.rows)/s.Seconds)
 }
 
 // add enters a scenario's samples, n of which are of each way: one a round.
-func (r *report) add(of scenario, due int, ways []string, samples map[string][]sample) {
+func (r *report) add(of scenario, due int, ways []string, samples measure.Samples[sample]) {
 	for _, name := range ways {
 		each := func(value func(round int, s sample) float64) measure.Spread {
-			var values []float64
-			for round, s := range samples[name] {
-				values = append(values, value(round, s))
-			}
-			return measure.SpreadOf(values)
+			return measure.Each(samples[name], value)
 		}
 		million := float64(due) / 1e6
 		r.Figures = append(r.Figures, figure{
@@ -69,57 +67,53 @@ func (r *report) add(of scenario, due int, ways []string, samples map[string][]s
 	}
 }
 
-// print writes the table, ratios first.
-func (r *report) print(out io.Writer) error {
-	if len(r.Looks) > 0 {
-		fmt.Fprintf(out, "\nPostgreSQL %s, a look that finds nothing: median of %d (least–most) in milliseconds, ratio to the first\n\n", r.Server, lookTimes)
-		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "RATIO\tMS\tTABLE")
-		for _, l := range r.Looks {
-			m := l.Milliseconds
-			fmt.Fprintf(w, "%.2f\t%.2f (%.2f–%.2f)\t%s\n", m.Median/r.Looks[0].Milliseconds.Median, m.Median, m.Least, m.Most, l.Table)
+// Empty says whether nothing was measured.
+func (r *report) Empty() bool { return len(r.Figures)+len(r.Looks)+len(r.Idle) == 0 }
+
+// Print writes the tables.
+func (r *report) Print(out io.Writer) error {
+	for _, part := range []struct {
+		lines int
+		print func(io.Writer) error
+	}{{len(r.Looks), r.printLooks}, {len(r.Idle), r.printIdle}, {len(r.Figures), r.printFigures}} {
+		if part.lines == 0 {
+			continue
 		}
-		if err := w.Flush(); err != nil {
+		if err := part.print(out); err != nil {
 			return err
 		}
 	}
-	if err := r.printIdle(out); err != nil || len(r.Figures) == 0 {
-		return err
-	}
-	fmt.Fprintf(out, "\nPostgreSQL %s, %d of %d rows due, medians of %d rounds (least–most); the ratio is that of rows a second to one giant DELETE\n\n",
-		r.Server, r.Rows/2, r.Rows, r.Rounds)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "RATIO\tWAY\tROWS/S\tWAL B/ROW\tSERVER CPU S/M\tLAPSE CPU S/M\tSCENARIO")
-	for i := range r.Figures {
-		f := &r.Figures[i]
-		fmt.Fprintf(w, "%.2f (%.2f–%.2f)\t%s\t%.0f\t%.0f\t%.2f\t%.2f\t%s\n", f.Ratio.Median, f.Ratio.Least, f.Ratio.Most, f.Way,
-			f.Rows.Median, f.WAL.Median, f.ServerCPU.Median, f.LapseCPU.Median, f.Scenario)
-	}
-	return w.Flush()
+	return nil
 }
 
-// write writes all figures as JSON.
-func (r *report) write(path string) error {
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
+func (r *report) printLooks(out io.Writer) error {
+	fmt.Fprintf(out, "\nPostgreSQL %s, a look that finds nothing: median of %d (least–most) in milliseconds, ratio to the first\n\n", r.Server, lookTimes)
+	return measure.Table(out, "RATIO\tMS\tTABLE", func(w io.Writer) {
+		for _, l := range r.Looks {
+			fmt.Fprintf(w, "%.2f\t%s\t%s\n", l.Milliseconds.Median/r.Looks[0].Milliseconds.Median, l.Milliseconds, l.Table)
+		}
+	})
 }
 
 // printIdle writes what policies cost that have nothing to do.
 func (r *report) printIdle(out io.Writer) error {
-	if len(r.Idle) == 0 {
-		return nil
-	}
 	fmt.Fprintf(out, "\nPostgreSQL %s, policies with nothing due, each looked at every second: CPU seconds for a minute\n\n", r.Server)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "POLICIES\tSERVER CPU S/MIN\tLAPSE CPU S/MIN\tBOTH, MS PER POLICY AND MINUTE\tTRANSACTIONS/S\tWAL B/S")
-	for _, i := range r.Idle {
-		fmt.Fprintf(w, "%d\t%.2f\t%.2f\t%.1f\t%.1f\t%.0f\n", i.Policies, i.ServerCPU, i.LapseCPU, (i.ServerCPU+i.LapseCPU)*1000/float64(i.Policies), i.Transactions, i.WAL)
-	}
-	return w.Flush()
+	return measure.Table(out, "POLICIES\tSERVER CPU S/MIN\tLAPSE CPU S/MIN\tBOTH, MS PER POLICY AND MINUTE\tTRANSACTIONS/S\tWAL B/S", func(w io.Writer) {
+		for _, i := range r.Idle {
+			fmt.Fprintf(w, "%d\t%.2f\t%.2f\t%.1f\t%.1f\t%.0f\n",
+				i.Policies, i.ServerCPU, i.LapseCPU, (i.ServerCPU+i.LapseCPU)*1000/float64(i.Policies), i.Transactions, i.WAL)
+		}
+	})
+}
+
+func (r *report) printFigures(out io.Writer) error {
+	fmt.Fprintf(out, "\nPostgreSQL %s, %d of %d rows due, medians of %d rounds (least–most); the ratio is that of rows a second to one giant DELETE\n\n",
+		r.Server, r.Rows/2, r.Rows, r.Rounds)
+	return measure.Table(out, "RATIO\tWAY\tROWS/S\tWAL B/ROW\tSERVER CPU S/M\tLAPSE CPU S/M\tSCENARIO", func(w io.Writer) {
+		for i := range r.Figures {
+			f := &r.Figures[i]
+			fmt.Fprintf(w, "%s\t%s\t%.0f\t%.0f\t%.2f\t%.2f\t%s\n",
+				f.Ratio, f.Way, f.Rows.Median, f.WAL.Median, f.ServerCPU.Median, f.LapseCPU.Median, f.Scenario)
+		}
+	})
 }

@@ -7,11 +7,10 @@ import (
 
 // way is one way to delete what is due.
 type way struct {
-	name      string
-	processes int // of lapse; 0: a statement of the server's
-	workers   int
-	settings  string // of the session, before the statement
-	statement string
+	name       string
+	processes  int // of lapse; 0: a statement of the server's
+	workers    int
+	statements []string
 }
 
 const giant = "giant"
@@ -35,9 +34,9 @@ end $$`
 
 func ways() []way {
 	return []way{
-		{name: giant, statement: "delete from shop.sessions where " + due},
-		{name: "loop", statement: loop},
-		{name: "loop, index", settings: "set enable_seqscan = off", statement: loop},
+		{name: giant, statements: []string{"delete from shop.sessions where " + due}},
+		{name: "loop", statements: []string{loop}},
+		{name: "loop, index", statements: []string{"set enable_seqscan = off", loop}},
 		{name: "lapse", processes: 1, workers: 1},
 		{name: "lapse 2 workers", processes: 1, workers: 2},
 		{name: "lapse 4 executors", processes: 4, workers: 1},
@@ -59,23 +58,12 @@ func (w *way) database() string {
 	return installed
 }
 
-// prepare makes what a way's copies are made of, once for all ways that share it.
-func (w *way) prepare(ctx context.Context, p *plan, s *server) error {
-	if w.processes == 0 || s.has[installed] {
-		return nil
-	}
-	if err := s.copy(ctx, filled, installed); err != nil {
-		return err
-	}
-	return p.install(ctx, s)
-}
-
 // run deletes, and returns how long that took: of Lapse, from its first batch to its last, and to the end of the command.
 func (w *way) run(ctx context.Context, p *plan, s *server) (float64, error) {
 	if w.processes > 0 {
 		return p.lapseRuns(ctx, s, w)
 	}
 	begun := time.Now()
-	err := s.execute(ctx, measured, w.settings, w.statement)
+	err := s.Execute(ctx, measured, w.statements...)
 	return time.Since(begun).Seconds(), err
 }

@@ -3,12 +3,15 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"lapse/bench/internal/measure"
 )
 
 // app is the application.
@@ -41,6 +44,10 @@ type sample struct {
 	began, ended time.Time
 }
 
+func (s sample) String() string {
+	return fmt.Sprintf("p50 %.2f ms, p99 %.2f ms, %.0f transactions/s, %.0f rows/s deleted in batches of %.0f", s.P50, s.P99, s.Transactions, s.Deleted, s.Batch)
+}
+
 // run lets all connections work for a time, or until ended is closed: the rest of it would say nothing.
 func (a *app) run(ctx context.Context, s *server, table string, ended <-chan struct{}) (sample, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.warm+a.lasts, errOver)
@@ -61,11 +68,9 @@ func (a *app) run(ctx context.Context, s *server, table string, ended <-chan str
 		return sample{}, errors.New("the application had no transaction: -time is too short, or -due too small")
 	}
 	slices.Sort(sorted)
-	at := func(part float64) float64 {
-		return float64(sorted[min(int(part*float64(len(sorted))), len(sorted)-1)].Microseconds()) / 1000
-	}
 	return sample{
-		P50: at(0.5), P99: at(0.99), Most: at(1), Transactions: float64(len(sorted)) / took.Sub(began).Seconds(), began: began, ended: took,
+		P50: measure.Milliseconds(sorted, 0.5), P99: measure.Milliseconds(sorted, 0.99), Most: measure.Milliseconds(sorted, 1),
+		Transactions: float64(len(sorted)) / took.Sub(began).Seconds(), began: began, ended: took,
 	}, nil
 }
 
@@ -74,7 +79,7 @@ var errOver = errors.New("the time is over")
 
 // connection does one transaction after the other, and returns how long each took that began when it is measured.
 func (a *app) connection(ctx context.Context, s *server, table string, began time.Time, ended <-chan struct{}) ([]time.Duration, error) {
-	conn, err := pgx.Connect(context.WithoutCancel(ctx), s.server.SocketURL("postgres", database))
+	conn, err := pgx.Connect(context.WithoutCancel(ctx), s.SocketURL("postgres", database))
 	if err != nil {
 		return nil, err
 	}

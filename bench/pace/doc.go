@@ -17,7 +17,7 @@
 //
 //	main.go     what is measured, in which order
 //	app.go      the application
-//	lapse.go    the commands of the lapse binary
+//	lapse.go    what is asked of the lapse binary
 //	server.go   the server and its tables
 //	report.go   ratios and the table
 package main

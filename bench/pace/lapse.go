@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"syscall"
 	"time"
+
+	"lapse/bench/internal/measure"
 )
 
 const policyFile = `policies:
@@ -19,49 +16,36 @@ const policyFile = `policies:
     pace: %s
 `
 
-// install makes Lapse in the database.
-func (p *plan) install(ctx context.Context, s *server) error {
-	return p.command(ctx, s, "init", "--keys", filepath.Join(p.dir, "keys")).Run()
-}
+// stopped is the exit code of a run that was stopped before it was done.
+const stopped = 1
 
-// process is a `lapse run` that is under way.
-type process struct {
-	command *exec.Cmd
-	stderr  *bytes.Buffer
-	ended   chan struct{} // closed when it has ended
-	err     error
+func (p *plan) lapse() measure.Lapse { return measure.Lapse{Binary: p.Lapse, Dir: p.Dir} }
+
+// settings are those of lapse.yaml.
+func (p *plan) settings(s *server) string {
+	return fmt.Sprintf("database: %s\naudit: off\nlimits: {workers: %d}\n", s.SocketURL("postgres", database), p.workers)
 }
 
 // start applies the policy at a pace, lets Lapse run, and returns when it deletes.
-func (p *plan) start(ctx context.Context, s *server, pace string) (*process, error) {
-	file := filepath.Join(p.dir, pace+".yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, policyFile, pace), 0o600); err != nil {
+func (p *plan) start(ctx context.Context, s *server, pace string) (made *measure.Process, err error) {
+	if err := p.lapse().Apply(ctx, p.settings(s), fmt.Sprintf(policyFile, pace)); err != nil {
 		return nil, err
-	}
-	if text, err := p.command(ctx, s, "apply", "--yes", "-f", file).CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("lapse apply: %w\n%s", err, text)
 	}
 	var before int64
 	const batches = "select count(*) from lapse.batch_result"
 	if err := s.conn.QueryRow(ctx, batches).Scan(&before); err != nil {
 		return nil, err
 	}
-	made := &process{command: p.command(ctx, s, "run", "--now", "bench"), stderr: &bytes.Buffer{}, ended: make(chan struct{})}
-	made.command.Stderr = made.stderr
-	if err := made.command.Start(); err != nil {
+	if made, err = p.lapse().Start(ctx, p.settings(s), "run", "--now", "bench"); err != nil {
 		return nil, err
 	}
-	go func() {
-		made.err = made.command.Wait()
-		close(made.ended)
-	}()
 	// Some batches, so that their size is what it comes to.
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
 	for n := int64(0); n < before+10; {
 		select {
-		case <-made.ended:
-			return made, made.stop()
+		case <-made.Exited():
+			return made, made.Stop(stopped)
 		case <-ticker.C:
 		}
 		if err := s.conn.QueryRow(ctx, batches).Scan(&n); err != nil {
@@ -69,26 +53,4 @@ func (p *plan) start(ctx context.Context, s *server, pace string) (*process, err
 		}
 	}
 	return made, nil
-}
-
-// stop ends the process as a person would.
-func (p *process) stop() error {
-	_ = p.command.Process.Signal(syscall.SIGTERM) // it may have ended
-	<-p.ended
-	if code := p.command.ProcessState.ExitCode(); code > 1 { // 1: it was stopped before it was done
-		return fmt.Errorf("lapse run: %w\n%s", p.err, p.stderr.Bytes())
-	}
-	return nil
-}
-
-// command is a command of the binary.
-func (p *plan) command(ctx context.Context, s *server, args ...string) *exec.Cmd {
-	config := filepath.Join(p.dir, "lapse.yaml")
-	text := fmt.Sprintf("database: %s\nslot: lapse_bench\nkeys: %s\naudit: off\nlimits: {workers: %d}\n",
-		s.server.SocketURL("postgres", database), filepath.Join(p.dir, "keys"), p.workers)
-	_ = os.WriteFile(config, []byte(text), 0o600) // without it the command says so
-	cmd := exec.CommandContext(ctx, p.lapse, args...)
-	// The login is a superuser: the database is a throw-away.
-	cmd.Env = []string{"LAPSE_CONFIG=" + config, "HOME=" + p.dir, "LAPSE_SUPERUSER=allow"}
-	return cmd
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"lapse/bench/internal/measure"
 	"lapse/internal/pgtest"
 )
 
@@ -21,7 +22,8 @@ func TestEveryWayOfEveryScenarioIsMeasured(t *testing.T) {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	p := plan{
-		lapse: lapse, major: pgtest.Newest(t), rounds: 1, due: 300_000, workers: 2, dir: t.TempDir(), progress: io.Discard, ways: []string{alone, gentle, unlimited},
+		Options: measure.Options{Lapse: lapse, Major: pgtest.Newest(t), Rounds: 1, Dir: t.TempDir(), Progress: io.Discard},
+		due:     300_000, workers: 2, ways: []string{alone, gentle, unlimited},
 		app:       app{connections: 2, accounts: 1000, lasts: time.Second, warm: 100 * time.Millisecond},
 		scenarios: []scenario{{"fast", otherTable}, {"slow", ownTable}},
 	}
@@ -35,10 +37,7 @@ func TestEveryWayOfEveryScenarioIsMeasured(t *testing.T) {
 			t.Errorf("%+v", f)
 		}
 	}
-	if err := r.print(io.Discard); err != nil {
-		t.Error(err)
-	}
-	if err := r.write(filepath.Join(t.TempDir(), "pace.json")); err != nil {
+	if err := r.Print(io.Discard); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,14 +1,10 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
-	"text/tabwriter"
 
-	"lapse/internal/measure"
+	"lapse/bench/internal/measure"
 )
 
 // report is all that was measured.
@@ -35,14 +31,10 @@ type figure struct {
 }
 
 // add enters a scenario's samples, one of each way a round.
-func (r *report) add(of scenario, ways []string, samples map[string][]sample) {
+func (r *report) add(of scenario, ways []string, samples measure.Samples[sample]) {
 	for _, way := range ways {
 		each := func(value func(with, without *sample) float64) measure.Spread {
-			var values []float64
-			for round := range samples[way] {
-				values = append(values, value(&samples[way][round], &samples[alone][round]))
-			}
-			return measure.SpreadOf(values)
+			return measure.Each(samples[way], func(round int, s sample) float64 { return value(&s, &samples[alone][round]) })
 		}
 		r.Figures = append(r.Figures, figure{
 			Scenario: of, Way: way, Samples: samples[way],
@@ -56,28 +48,18 @@ func (r *report) add(of scenario, ways []string, samples map[string][]sample) {
 	}
 }
 
-// print writes the table, ratios first.
-func (r *report) print(out io.Writer) error {
+// Empty says whether nothing was measured.
+func (r *report) Empty() bool { return len(r.Figures) == 0 }
+
+// Print writes the table.
+func (r *report) Print(out io.Writer) error {
 	fmt.Fprintf(out, "\nPostgreSQL %s, %d connections, %.0f s, medians of %d rounds (least–most); ratios are to the application alone in the same round\n\n",
 		r.Server, r.Connections, r.Seconds, r.Rounds)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "P99 RATIO\tP50 RATIO\tTRANSACTIONS\tWAY\tROWS/S DELETED\tROWS OF A BATCH\tP99 MS\tSCENARIO")
-	for i := range r.Figures {
-		f := &r.Figures[i]
-		fmt.Fprintf(w, "%.2f (%.2f–%.2f)\t%.2f\t%.2f\t%s\t%.0f\t%.0f\t%.2f\t%s\n", f.Ratio.Median, f.Ratio.Least, f.Ratio.Most, f.Ratio50.Median,
-			f.Share.Median, f.Way, f.Deleted.Median, f.Batch.Median, f.P99.Median, f.Scenario)
-	}
-	return w.Flush()
-}
-
-// write writes all figures as JSON.
-func (r *report) write(path string) error {
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
+	return measure.Table(out, "P99 RATIO\tP50 RATIO\tTRANSACTIONS\tWAY\tROWS/S DELETED\tROWS OF A BATCH\tP99 MS\tSCENARIO", func(w io.Writer) {
+		for i := range r.Figures {
+			f := &r.Figures[i]
+			fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%s\t%.0f\t%.0f\t%.2f\t%s\n", f.Ratio, f.Ratio50.Median, f.Share.Median, f.Way,
+				f.Deleted.Median, f.Batch.Median, f.P99.Median, f.Scenario)
+		}
+	})
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/bench/internal/measure"
 	"lapse/internal/pgserver"
 )
 
@@ -26,54 +28,33 @@ var diskSettings = map[string]map[string]string{
 
 // server is where the application and Lapse meet.
 type server struct {
-	server   *pgserver.Server
+	*measure.Server
 	conn     *pgx.Conn
 	accounts int
 }
 
-func startServer(ctx context.Context, install pgserver.Install, disk string) (s *server, err error) {
-	settings := map[string]string{"fsync": "on", "shared_buffers": "1GB", "max_wal_size": "4GB", "checkpoint_timeout": "30min", "autovacuum": "off"}
-	for name, value := range diskSettings[disk] {
-		settings[name] = value
-	}
-	made, err := pgserver.Start(ctx, pgserver.Options{Install: install, Settings: settings})
+func startServer(ctx context.Context, install pgserver.Install, disk string) (*server, error) {
+	settings := map[string]string{"fsync": "on", "shared_buffers": "1GB", "max_wal_size": "4GB", "checkpoint_timeout": "30min"}
+	maps.Copy(settings, diskSettings[disk])
+	made, err := measure.StartServer(ctx, install, settings)
 	if err != nil {
 		return nil, err
 	}
-	s = &server{server: made}
-	admin, err := pgx.Connect(ctx, made.SocketURL("postgres", "postgres"))
-	if err == nil {
-		_, err = admin.Exec(ctx, "create database "+database)
-		err = errors.Join(err, admin.Close(ctx))
-	}
-	if err == nil {
-		s.conn, err = pgx.Connect(ctx, made.SocketURL("postgres", database))
+	s := &server{Server: made}
+	if err = s.Copy(ctx, "template1", database); err == nil {
+		s.conn, err = s.Connect(ctx, database)
 	}
 	if err != nil {
-		return nil, errors.Join(err, made.Close())
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
-}
-
-func (s *server) close() error {
-	_ = s.conn.Close(context.Background())
-	return s.server.Close()
-}
-
-func (s *server) execute(ctx context.Context, statements ...string) error {
-	for _, sql := range statements {
-		if _, err := s.conn.PgConn().Exec(ctx, sql).ReadAll(); err != nil {
-			return fmt.Errorf("%w\nin: %.200s", err, sql)
-		}
-	}
-	return nil
 }
 
 // fill makes the tables. Accounts have the low ids of both, and are not due in either.
 func (s *server) fill(ctx context.Context, accounts int) error {
 	s.accounts = accounts
 	live := "select n, now() - interval '1 day', 0, repeat('x', 80) from generate_series(1, " + strconv.Itoa(accounts) + ") n"
-	return s.execute(ctx, "create schema shop", "create role app", "alter schema shop owner to app", "set role app",
+	return measure.Execute(ctx, s.conn, "create schema shop", "create role app", "alter schema shop owner to app", "set role app",
 		"create table shop.sessions (id bigint primary key, at timestamptz not null, balance bigint not null, note text not null)",
 		"create index on shop.sessions (at, id)",
 		"create table shop.accounts (id bigint primary key, at timestamptz not null, balance bigint not null, note text not null)",
@@ -87,7 +68,7 @@ func (s *server) fill(ctx context.Context, accounts int) error {
 
 // refill makes so many rows due, and takes away what the last round left.
 func (s *server) refill(ctx context.Context, due int) error {
-	return s.execute(ctx, fmt.Sprintf("delete from shop.sessions where id > %d", s.accounts), "truncate shop.history", "vacuum shop.sessions",
+	return measure.Execute(ctx, s.conn, fmt.Sprintf("delete from shop.sessions where id > %d", s.accounts), "truncate shop.history", "vacuum shop.sessions",
 		fmt.Sprintf("insert into shop.sessions select %d + n, now() - interval '60 days' + n * interval '1 ms', 0, repeat('x', 80) from generate_series(1, %d) n", s.accounts, due),
 		"vacuum analyze shop.sessions", "vacuum analyze shop.accounts, shop.tellers, shop.branches", "checkpoint")
 }

@@ -12,9 +12,9 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
+	"lapse/bench/internal/measure"
 	"lapse/internal/child"
 	"lapse/internal/kafkaserver"
-	"lapse/internal/measure"
 	"lapse/internal/servers"
 )
 
@@ -25,7 +25,7 @@ func (b *bench) findDebezium() (folder string, err error) {
 		return "", err
 	}
 	if folder = servers.DebeziumDir(dir); !servers.Complete(folder, servers.DebeziumRelease()) {
-		fmt.Fprintf(b.progress, "going on without Debezium: %s is not in %s; make debezium fetches it, -debezium=false leaves it out\n", servers.DebeziumRelease(), folder)
+		b.Say("going on without Debezium: %s is not in %s; make debezium fetches it, -debezium=false leaves it out", servers.DebeziumRelease(), folder)
 		return "", nil
 	}
 	return folder, nil
@@ -69,7 +69,7 @@ func (p *place) throughDebezium(ctx context.Context, tuned bool) (d drained, err
 	if err := c.start(); err != nil {
 		return d, err
 	}
-	if d.spent, err = c.watch(ctx); err != nil {
+	if d, err = c.watch(ctx); err != nil {
 		return d, fmt.Errorf("%w\n%s", err, child.Tail(c.logFile(), 20))
 	}
 	d.after = func(ctx context.Context, through bool) error {
@@ -188,7 +188,7 @@ func (c *connect) start() error {
 }
 
 // watch watches the topic until the last record is in it.
-func (c *connect) watch(ctx context.Context) (s spent, err error) {
+func (c *connect) watch(ctx context.Context) (s drained, err error) {
 	_, brokerBefore, err := c.place.cpu()
 	if err != nil {
 		return s, err
@@ -220,11 +220,11 @@ func (c *connect) watch(ctx context.Context) (s spent, err error) {
 		}
 		s.warmUp = &warmUp{Seconds: g.first.Sub(g.begun).Seconds(), CPU: client.Seconds(), BrokerCPU: (broker - brokerBefore).Seconds()}
 	}
-	s.seconds = g.seconds()
-	s.warmUp.SecondHalf = g.secondHalf() * float64(c.place.deleted) / s.seconds
+	s.Seconds = g.seconds()
+	s.warmUp.SecondHalf = g.secondHalf() * float64(c.place.deleted) / s.Seconds
 	var cpuErr, memoryErr error
-	s.cpu, cpuErr = measure.CPU(c.process.PID())
-	s.memory, memoryErr = measure.Peak(c.process.PID())
+	s.CPU, cpuErr = measure.CPU(c.process.PID())
+	s.Memory, memoryErr = measure.Peak(c.process.PID())
 	return s, errors.Join(cpuErr, memoryErr)
 }
 

@@ -30,7 +30,7 @@
 //	main.go        what is measured, in which order
 //	scenario.go    transports, and what the log has of a row
 //	server.go      server, broker, tables
-//	lapse.go       the commands of the lapse binary
+//	lapse.go       what is asked of the lapse binary
 //	drain.go       who drains the slot
 //	debezium.go    Kafka Connect with Debezium's connector
 //	gauge.go       when its first record came, and its last

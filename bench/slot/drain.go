@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"lapse/internal/measure"
+	"lapse/bench/internal/measure"
 )
 
 // The ways of draining the slot.
@@ -33,10 +33,7 @@ func (b *bench) ways(of scenario) []string {
 // inTurn are the ways in the order of a round. The slot itself is where lapse reads: to nothing it leaves it where it is, so that comes before
 // Kafka in each round.
 func inTurn(ways []string, round int) []string {
-	var order []string
-	for i := range ways {
-		order = append(order, ways[(i+round)%len(ways)])
-	}
+	order := measure.InTurn(ways, round)
 	null, kafka := slices.Index(order, toNull), slices.Index(order, toKafka)
 	if null > kafka {
 		order[null], order[kafka] = toKafka, toNull
@@ -57,30 +54,27 @@ type sample struct {
 
 func (s sample) rate() float64 { return float64(s.Rows) / s.Seconds }
 
+func (s sample) String() string {
+	return fmt.Sprintf("%.0f rows/s, CPU %.2f s of the client, %.2f s of PostgreSQL, %.2f s of the broker, %d MB",
+		s.rate(), s.ClientCPU, s.ServerCPU, s.BrokerCPU, s.Memory>>20)
+}
+
 // drains makes a backlog in each round, and measures who drains it. The first rounds do not count: one of all ways, then lapse's into Kafka
 // alone, since the broker's code is not all compiled before some million records.
-func (b *bench) drains(ctx context.Context, p *place) (map[string][]sample, error) {
-	samples := map[string][]sample{}
+func (b *bench) drains(ctx context.Context, p *place) (measure.Samples[sample], error) {
+	samples := measure.Samples[sample]{}
 	ways := b.ways(p.of)
-	for round := range b.warming + b.rounds {
-		counts := round >= b.warming
+	for round := range b.warming + b.Rounds {
 		order := inTurn(ways, round)
-		if round > 0 && !counts {
+		if round > 0 && round < b.warming {
 			order = []string{toKafka}
 		}
 		if err := p.backlog(ctx, b.rows); err != nil {
 			return nil, err
 		}
-		for _, way := range order {
-			got, err := p.drain(ctx, way, b.rows, round == 0)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", way, err)
-			}
-			fmt.Fprintf(b.progress, "  round %d, %s: %.0f rows/s, CPU %.2f s of the client, %.2f s of PostgreSQL, %.2f s of the broker, %d MB\n",
-				round, way, got.rate(), got.ClientCPU, got.ServerCPU, got.BrokerCPU, got.Memory>>20)
-			if counts {
-				samples[way] = append(samples[way], got)
-			}
+		err := samples.Round(&b.Options, round-b.warming+1, order, func(way string) (sample, error) { return p.drain(ctx, way, b.rows, round == 0) })
+		if err != nil {
+			return nil, err
 		}
 		if _, err := p.conn.Exec(ctx, "select pg_drop_replication_slot($1)", base); err != nil {
 			return nil, err
@@ -99,7 +93,7 @@ func (p *place) backlog(ctx context.Context, rows int) (err error) {
 	}
 	p.deleted = rows + 1
 	// Inserts are not published: what is drained is the deletions.
-	if _, err := p.run(ctx, withAudit, "audit", "--once"); err != nil {
+	if _, err := p.lapse.Run(ctx, p.audit(), "audit", "--once"); err != nil {
 		return err
 	}
 	if p.of.Identity == full {
@@ -115,14 +109,15 @@ func (p *place) backlog(ctx context.Context, rows int) (err error) {
 	}
 	// Whoever reads to a position stops at the first message above it, and would wait for one.
 	return p.execute(ctx, "delete from shop.sessions where id = (select max(id) from shop.sessions)",
-		fmt.Sprintf("select pg_copy_logical_replication_slot('%s', '%s')", slot, base), "checkpoint")
+		fmt.Sprintf("select pg_copy_logical_replication_slot('%s', '%s')", measure.Slot, base), "checkpoint")
 }
 
 // drained is what a way took, and what is done when nothing is measured any more: it looks whether all came, reads it through if it is told
 // to, and leaves nothing.
 type drained struct {
-	spent
-	after func(ctx context.Context, through bool) error
+	measure.Spent
+	warmUp *warmUp
+	after  func(ctx context.Context, through bool) error
 }
 
 // drain measures one way.
@@ -147,7 +142,7 @@ func (p *place) drain(ctx context.Context, way string, rows int, through bool) (
 	}
 	serverAfter, brokerAfter, err := p.cpu()
 	got = sample{
-		Rows: rows, Seconds: d.seconds, ClientCPU: d.cpu.Seconds(), Memory: d.memory, WarmUp: d.warmUp,
+		Rows: rows, Seconds: d.Seconds, ClientCPU: d.CPU.Seconds(), Memory: d.Memory, WarmUp: d.warmUp,
 		ServerCPU: (serverAfter - server).Seconds(), BrokerCPU: (brokerAfter - broker).Seconds(),
 	}
 	if d.warmUp != nil {
@@ -174,16 +169,16 @@ func (p *place) intoKafka(ctx context.Context) (d drained, err error) {
 	d.after = func(ctx context.Context, through bool) error {
 		return p.arrived(ctx, from, p.deleted, fences, through, p.of.named())
 	}
-	d.spent, err = p.run(ctx, withAudit, "audit", "--once")
+	d.Spent, err = p.lapse.Run(ctx, p.audit(), "audit", "--once")
 	return d, err
 }
 
 // intoNull lets lapse read, classify and write events, from a copy of the slot that it makes, and throws them away.
 func (p *place) intoNull(ctx context.Context) (d drained, err error) {
-	d.spent, err = p.run(ctx, withAudit, "audit", "--once", "--to", "-")
+	d.Spent, err = p.lapse.Run(ctx, p.audit(), "audit", "--once", "--to", "-")
 	d.after = func(context.Context, bool) error {
-		if want := fmt.Sprintf(" events=%d ", p.deleted); !strings.Contains(d.said, want) {
-			return fmt.Errorf("it wrote other than%sand said: %s", want, d.said)
+		if want := fmt.Sprintf(" events=%d ", p.deleted); !strings.Contains(d.Said, want) {
+			return fmt.Errorf("it wrote other than%sand said: %s", want, d.Said)
 		}
 		return nil
 	}
@@ -199,7 +194,7 @@ func (p *place) intoNothing(ctx context.Context) (d drained, err error) {
 		return d, err
 	}
 	d.after = func(ctx context.Context, _ bool) error { return p.dropCopy(ctx) }
-	d.spent, err = timed(exec.CommandContext(ctx, "pg_recvlogical", "--dbname", p.url(), "--slot", copied, "--start", "--file", "/dev/null", "--no-loop",
+	d.Spent, err = measure.Run(exec.CommandContext(ctx, "pg_recvlogical", "--dbname", p.url(), "--slot", copied, "--start", "--file", "/dev/null", "--no-loop",
 		"--option", "proto_version=1", "--option", "publication_names="+publications, "--endpos", p.end))
 	return d, err
 }

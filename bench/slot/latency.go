@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/segmentio/kafka-go"
 
+	"lapse/bench/internal/measure"
 	"lapse/internal/backoff"
 )
 
@@ -37,29 +37,17 @@ const (
 
 // latencies measures all rates, with one `lapse audit` beside them.
 func (b *bench) latencies(ctx context.Context, p *place) (all []latency, err error) {
-	cmd, err := p.command(ctx, withAudit, "audit")
+	process, err := p.lapse.Start(ctx, p.audit(), "audit")
 	if err != nil {
 		return nil, err
 	}
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	defer func() {
-		_ = cmd.Process.Signal(os.Interrupt) // it may have ended
-		if stopped := <-ended; stopped != nil && err == nil {
-			err = fmt.Errorf("lapse audit: %w\n%s", stopped, stderr.Bytes())
-		}
-	}()
+	defer func() { err = errors.Join(err, process.Stop(0)) }()
 	for _, rate := range b.rates {
 		got, err := p.latency(ctx, rate, b.lasts)
 		if err != nil {
 			return all, fmt.Errorf("at %d deletes a second: %w", rate, err)
 		}
-		fmt.Fprintf(b.progress, "  %d deletes/s: p50 %.1f ms, p99 %.1f ms, %d events\n", rate, got.P50, got.P99, got.Events)
+		b.Say("  %d deletes/s: p50 %.1f ms, p99 %.1f ms, %d events", rate, got.P50, got.P99, got.Events)
 		all = append(all, got)
 	}
 	return all, nil
@@ -97,11 +85,9 @@ func (p *place) latency(ctx context.Context, rate int, lasts time.Duration) (got
 		waited = append(waited, at.Sub(committed[leading+n/each]))
 	}
 	slices.Sort(waited)
-	at := func(part float64) float64 {
-		return float64(waited[min(int(part*float64(len(waited))), len(waited)-1)].Microseconds()) / 1000
-	}
 	return latency{
-		Rate: rate, Did: float64(len(reader.readAt)) / took.Seconds(), Events: len(waited), P50: at(0.5), P99: at(0.99), Most: at(1),
+		Rate: rate, Did: float64(len(reader.readAt)) / took.Seconds(), Events: len(waited),
+		P50: measure.Milliseconds(waited, 0.5), P99: measure.Milliseconds(waited, 0.99), Most: measure.Milliseconds(waited, 1),
 	}, nil
 }
 

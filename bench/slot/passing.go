@@ -21,7 +21,7 @@ func (b *bench) passings(ctx context.Context, p *place) (all []passing, err erro
 		if err != nil {
 			return all, fmt.Errorf("transactions of %d rows: %w", each, err)
 		}
-		fmt.Fprintf(b.progress, "  %d rows, transactions: %d: %.0f rows/s, at most %d MB resident\n", got.Rows, got.Transactions, got.rate(), got.Memory>>20)
+		b.Say("  %d rows, transactions: %d: %.0f rows/s, at most %d MB resident", got.Rows, got.Transactions, got.rate(), got.Memory>>20)
 		all = append(all, got)
 	}
 	return all, nil
@@ -33,7 +33,7 @@ func (p *place) pass(ctx context.Context, rows, each int) (got passing, err erro
 		return got, err
 	}
 	p.deleted = rows
-	if _, err := p.run(ctx, withAudit, "audit", "--once"); err != nil {
+	if _, err := p.lapse.Run(ctx, p.audit(), "audit", "--once"); err != nil {
 		return got, err
 	}
 	if err := p.deleteInSteps(ctx, p.first, rows, each); err != nil {

@@ -1,14 +1,10 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
-	"text/tabwriter"
 
-	"lapse/internal/measure"
+	"lapse/bench/internal/measure"
 )
 
 // report is all that was measured.
@@ -51,19 +47,10 @@ type beside struct {
 	Seconds    measure.Spread `json:"its_seconds_until_the_first_record"`
 }
 
-// spreadOf is the spread of a value over the rounds.
-func spreadOf(samples []sample, value func(round int, s sample) float64) measure.Spread {
-	var values []float64
-	for round, s := range samples {
-		values = append(values, value(round, s))
-	}
-	return measure.SpreadOf(values)
-}
-
 // add enters a scenario's samples, one of each way a round.
-func (r *report) add(of scenario, ways []string, samples map[string][]sample) {
+func (r *report) add(of scenario, ways []string, samples measure.Samples[sample]) {
 	for _, way := range ways {
-		each := func(value func(round int, s sample) float64) measure.Spread { return spreadOf(samples[way], value) }
+		each := func(value func(round int, s sample) float64) measure.Spread { return measure.Each(samples[way], value) }
 		millions := func(seconds float64, s sample) float64 { return seconds / float64(s.Rows) * 1e6 }
 		r.Figures = append(r.Figures, figure{
 			Scenario: of, Way: way, Samples: samples[way],
@@ -90,33 +77,35 @@ func (r *report) add(of scenario, ways []string, samples map[string][]sample) {
 	}
 }
 
-// print writes the tables, ratios first.
-func (r *report) print(out io.Writer) error {
+// Empty says whether nothing was measured.
+func (r *report) Empty() bool { return len(r.Figures) == 0 }
+
+// Print writes the tables.
+func (r *report) Print(out io.Writer) error {
 	fmt.Fprintf(out, "\nPostgreSQL %s, Kafka %s, %d CPUs shared, %d rows in tagged batches, medians of %d rounds (least–most); the ratio is that of rows a second to pg_recvlogical\n\n",
 		r.Server, r.Broker, r.CPUs, r.Rows, r.Rounds)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "RATIO\tWAY\tROWS/S\tCPU S/M: CLIENT\tPOSTGRESQL\tBROKER\tMEMORY\tSCENARIO")
-	for i := range r.Figures {
-		f := &r.Figures[i]
-		fmt.Fprintf(w, "%.2f (%.2f–%.2f)\t%s\t%.0f\t%.2f\t%.2f\t%.2f\t%.0f MB\t%s\n", f.Ratio.Median, f.Ratio.Least, f.Ratio.Most, f.Way,
-			f.Rate.Median, f.ClientCPU.Median, f.ServerCPU.Median, f.BrokerCPU.Median, f.Memory.Median/(1<<20), f.Scenario)
-	}
-	r.printBeside(w)
-	if len(r.Latencies) > 0 {
-		fmt.Fprintln(w, "\nDELETES/S\tMEASURED\tP50 MS\tP99 MS\tMOST MS\tEVENTS\tfrom the answer to COMMIT to the topic's reader")
-	}
-	for _, l := range r.Latencies {
-		fmt.Fprintf(w, "%d\t%.0f\t%.1f\t%.1f\t%.1f\t%d\t\n", l.Rate, l.Did, l.P50, l.P99, l.Most, l.Events)
-	}
-	if len(r.Passing) > 0 {
-		fmt.Fprintln(w, "\nMEMORY\tROWS/S\tCPU S/M: CLIENT\tPOSTGRESQL\tROWS\tTRANSACTIONS\tthrough lapse audit into Kafka")
-	}
-	for _, p := range r.Passing {
-		millions := float64(p.Rows) / 1e6
-		fmt.Fprintf(w, "%.0f MB\t%.0f\t%.2f\t%.2f\t%d\t%d\t\n",
-			float64(p.Memory)/(1<<20), p.rate(), p.ClientCPU/millions, p.ServerCPU/millions, p.Rows, p.Transactions)
-	}
-	return w.Flush()
+	return measure.Table(out, "RATIO\tWAY\tROWS/S\tCPU S/M: CLIENT\tPOSTGRESQL\tBROKER\tMEMORY\tSCENARIO", func(w io.Writer) {
+		for i := range r.Figures {
+			f := &r.Figures[i]
+			fmt.Fprintf(w, "%s\t%s\t%.0f\t%.2f\t%.2f\t%.2f\t%.0f MB\t%s\n", f.Ratio, f.Way,
+				f.Rate.Median, f.ClientCPU.Median, f.ServerCPU.Median, f.BrokerCPU.Median, f.Memory.Median/(1<<20), f.Scenario)
+		}
+		r.printBeside(w)
+		if len(r.Latencies) > 0 {
+			fmt.Fprintln(w, "\nDELETES/S\tMEASURED\tP50 MS\tP99 MS\tMOST MS\tEVENTS\tfrom the answer to COMMIT to the topic's reader")
+		}
+		for _, l := range r.Latencies {
+			fmt.Fprintf(w, "%d\t%.0f\t%.1f\t%.1f\t%.1f\t%d\t\n", l.Rate, l.Did, l.P50, l.P99, l.Most, l.Events)
+		}
+		if len(r.Passing) > 0 {
+			fmt.Fprintln(w, "\nMEMORY\tROWS/S\tCPU S/M: CLIENT\tPOSTGRESQL\tROWS\tTRANSACTIONS\tthrough lapse audit into Kafka")
+		}
+		for _, p := range r.Passing {
+			millions := float64(p.Rows) / 1e6
+			fmt.Fprintf(w, "%.0f MB\t%.0f\t%.2f\t%.2f\t%d\t%d\t\n",
+				float64(p.Memory)/(1<<20), p.rate(), p.ClientCPU/millions, p.ServerCPU/millions, p.Rows, p.Transactions)
+		}
+	})
 }
 
 // printBeside writes what lapse is beside Debezium.
@@ -130,16 +119,4 @@ func (r *report) printBeside(w io.Writer) {
 		fmt.Fprintf(w, "%.1f (%.1f–%.1f)\t%.1f\t%.0f\t%.0f\t%.0f\t%s\t%.1f s\t%s\n",
 			b.Rate.Median, b.Rate.Least, b.Rate.Most, b.SecondHalf.Median, b.CPU.Median, b.CPUWarm.Median, b.Memory.Median, b.Way, b.Seconds.Median, b.Scenario)
 	}
-}
-
-// write writes all figures as JSON.
-func (r *report) write(path string) error {
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
 }

@@ -42,7 +42,7 @@ func TestRatiosAreOfTheSameRound(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if err := r.print(&out); err != nil {
+	if err := r.Print(&out); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{

@@ -9,13 +9,12 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/segmentio/kafka-go"
 
+	"lapse/bench/internal/measure"
 	"lapse/internal/kafkaserver"
-	"lapse/internal/pgserver"
 )
 
 const (
 	database = "app"
-	slot     = "lapse_bench"
 	base     = "lapse_bench_base" // a copy of the slot that stays where the backlog begins
 	copied   = "lapse_bench_copy" // a copy of that, for one that drains it beside lapse
 )
@@ -23,12 +22,12 @@ const (
 // place is where one scenario is measured: a server and a broker, with Lapse installed.
 type place struct {
 	of     scenario
-	server *pgserver.Server
+	server *measure.Server
 	broker *kafkaserver.Server
 	kafka  *kafka.Client
 	conn   *pgx.Conn
-	dir    string // for keys and configuration
-	lapse  string
+	dir    string // for Debezium's configuration
+	lapse  measure.Lapse
 	nextID int // of the rows to come
 
 	first, deleted int    // id of the first deleted row, and how many there are
@@ -48,33 +47,25 @@ func (p *place) url() string {
 
 // open starts server and broker, and installs Lapse.
 func (b *bench) open(ctx context.Context, of scenario) (p *place, err error) {
-	dir := filepath.Join(b.dir, string(of.Transport)+"-"+string(of.Identity))
-	p = &place{of: of, lapse: b.lapse, dir: dir, nextID: 1, debezium: b.debezium}
+	dir := filepath.Join(b.Dir, string(of.Transport)+"-"+string(of.Identity))
+	p = &place{of: of, lapse: measure.Lapse{Binary: b.Lapse, Dir: dir}, dir: dir, nextID: 1, debezium: b.debezium}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.close())
 			p = nil
 		}
 	}()
-	p.server, err = pgserver.Start(ctx, pgserver.Options{Install: b.install, Settings: map[string]string{
-		"autovacuum": "off", "checkpoint_timeout": "1h", "max_wal_size": "20GB", "shared_buffers": "512MB", "fsync": "on",
-	}})
-	if err != nil {
+	if p.server, err = measure.StartServer(ctx, b.install, map[string]string{"fsync": "on"}); err != nil {
 		return p, err
 	}
 	if p.broker, err = kafkaserver.Start(ctx, kafkaserver.Options{Java: []string{"-Xmx1g", "-XX:TieredStopAtLevel=4"}}); err != nil {
 		return p, err
 	}
 	p.kafka = &kafka.Client{Addr: kafka.TCP(p.broker.Addr()), Transport: &kafka.Transport{}}
-	admin, err := pgx.Connect(ctx, p.server.URL("postgres", "postgres"))
-	if err != nil {
+	if err := p.server.Copy(ctx, "template1", database); err != nil {
 		return p, err
 	}
-	_, err = admin.Exec(ctx, "create database "+database)
-	if err = errors.Join(err, admin.Close(ctx)); err != nil {
-		return p, err
-	}
-	if p.conn, err = pgx.Connect(ctx, p.server.SocketURL("postgres", database)); err != nil {
+	if p.conn, err = p.server.Connect(ctx, database); err != nil {
 		return p, err
 	}
 	statements := append([]string{
@@ -103,12 +94,7 @@ func (p *place) close() error {
 }
 
 func (p *place) execute(ctx context.Context, statements ...string) error {
-	for _, sql := range statements {
-		if _, err := p.conn.PgConn().Exec(ctx, sql).ReadAll(); err != nil {
-			return fmt.Errorf("%w\nin: %.200s", err, sql)
-		}
-	}
-	return nil
+	return measure.Execute(ctx, p.conn, statements...)
 }
 
 // fill inserts rows and returns the first one's id. They are due, or not.

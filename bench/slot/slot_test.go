@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"lapse/bench/internal/measure"
 	"lapse/internal/pgserver"
 	"lapse/internal/pgtest"
 )
@@ -29,7 +30,8 @@ func TestEveryWayIsMeasuredAndEveryEventComes(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := bench{
-		lapse: lapse, install: install, rounds: 1, warming: 1, rows: 20_000, passing: 20_000, lasts: time.Second, rates: []int{200, 2000}, progress: io.Discard, dir: t.TempDir(),
+		Options: measure.Options{Lapse: lapse, Rounds: 1, Dir: t.TempDir(), Progress: io.Discard},
+		install: install, warming: 1, rows: 20_000, passing: 20_000, lasts: time.Second, rates: []int{200, 2000},
 		scenarios: []scenario{{unix, keyOnly}, {tcp, keyOnly}, {unix, columns}, {unix, full}},
 	}
 	if b.debezium, err = b.findDebezium(); err != nil {
@@ -56,10 +58,7 @@ func TestEveryWayIsMeasuredAndEveryEventComes(t *testing.T) {
 			t.Errorf("%+v", l)
 		}
 	}
-	if err := r.print(io.Discard); err != nil {
-		t.Error(err)
-	}
-	if err := r.write(filepath.Join(t.TempDir(), "slot.json")); err != nil {
+	if err := r.Print(io.Discard); err != nil {
 		t.Error(err)
 	}
 }

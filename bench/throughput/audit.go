@@ -9,13 +9,14 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
+	"lapse/bench/internal/measure"
 	"lapse/internal/kafkaserver"
 	"lapse/internal/pgserver"
 )
 
 // auditing measures how fast each side brings deletes from its slot into Kafka.
 func (b *bench) auditing(ctx context.Context, install pgserver.Install, of *scenario, r *report) (err error) {
-	fmt.Fprintf(b.progress, "PostgreSQL %s, %s\n", install.Version, of.title)
+	b.Say("PostgreSQL %s, %s", install.Version, of.title)
 	broker, err := kafkaserver.Start(ctx, kafkaserver.Options{Java: []string{"-Xmx1g", "-XX:TieredStopAtLevel=4"}})
 	if err != nil {
 		return err
@@ -35,33 +36,32 @@ func (b *bench) auditing(ctx context.Context, install pgserver.Install, of *scen
 // other side did.
 func (b *bench) audited(
 	ctx context.Context, install pgserver.Install, broker *kafkaserver.Server, of *scenario, w workload,
-) (samples map[string][]sample, err error) {
+) (samples measure.Samples[sample], err error) {
 	trails := map[string]*trail{}
 	for _, side := range b.sides {
-		server, err := pgserver.Start(ctx, pgserver.Options{Install: install, Settings: map[string]string{
-			"autovacuum": "off", "checkpoint_timeout": "1h", "max_wal_size": "20GB", "shared_buffers": "512MB",
-		}})
+		server, err := measure.StartServer(ctx, install, nil)
 		if err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, server.Close()) }()
 		topics := fmt.Sprintf("%s-%d-%d", side.name, w.due, w.batch)
-		t := &trail{side: side, broker: broker.Addr(), workload: w, of: of, topics: []string{topics + ".system", topics + ".user"}, place: place{
-			dir: filepath.Join(b.dir, side.name), url: server.URL("postgres", side.name),
+		t := &trail{side: side, server: server, broker: broker.Addr(), workload: w, of: of, topics: []string{topics + ".system", topics + ".user"}, place: place{
+			dir: filepath.Join(b.Dir, side.name), url: server.URL("postgres", side.name),
 			settings: fmt.Sprintf("kafka: { brokers: [%q] }\ntopics: { system: %s, user: %s, log: %s, partitions: 6, replication: 1 }\n",
 				broker.Addr(), topics+".system", topics+".user", topics+".log"),
 		}}
-		if err := t.make(ctx, server.URL("postgres", "postgres")); err != nil {
+		if err := t.make(ctx); err != nil {
 			return nil, err
 		}
 		trails[side.name] = t
 	}
-	return b.inTurns(w.title(), func(side side) (sample, error) { return trails[side.name].sample(ctx) })
+	return b.inTurns(w, func(side side) (sample, error) { return trails[side.name].sample(ctx) })
 }
 
 // trail is a side's database, slot and topics.
 type trail struct {
 	side     side
+	server   *measure.Server
 	place    place
 	broker   string
 	topics   []string // of deletes
@@ -70,11 +70,11 @@ type trail struct {
 }
 
 // make makes the tables and installs Lapse.
-func (t *trail) make(ctx context.Context, maintenance string) error {
-	if err := execute(ctx, maintenance, "create role app", "create database "+t.side.name); err != nil {
+func (t *trail) make(ctx context.Context) error {
+	if err := measure.Execute(ctx, t.server.Admin, "create role app", "create database "+t.side.name); err != nil {
 		return err
 	}
-	if err := execute(ctx, t.place.url, append(t.of.setup, "vacuum analyze")...); err != nil {
+	if err := t.server.Execute(ctx, t.side.name, append(t.of.setup, "vacuum analyze")...); err != nil {
 		return err
 	}
 	return t.side.install(ctx, t.place, t.workload.batch)
@@ -83,7 +83,7 @@ func (t *trail) make(ctx context.Context, maintenance string) error {
 // deleteByPolicy lets the side delete what is due. The audit is off meanwhile: the run would wait for an auditor.
 func (t *trail) deleteByPolicy(ctx context.Context) error {
 	const require = "update lapse.installation set audit_required = "
-	if err := execute(ctx, t.place.url, require+"false"); err != nil {
+	if err := t.server.Execute(ctx, t.side.name, require+"false"); err != nil {
 		return err
 	}
 	off := t.place
@@ -93,9 +93,9 @@ func (t *trail) deleteByPolicy(ctx context.Context) error {
 		return err
 	}
 	if p.cutOff {
-		return fmt.Errorf("%s: lapse run was cut off after %v", t.side.name, p.took.Round(time.Second))
+		return fmt.Errorf("lapse run was cut off after %v", p.took.Round(time.Second))
 	}
-	return execute(ctx, t.place.url, require+"true")
+	return t.server.Execute(ctx, t.side.name, require+"true")
 }
 
 // userDeletes is the number of rows in one transaction of the application's.
@@ -107,7 +107,7 @@ func (t *trail) sample(ctx context.Context) (got sample, err error) {
 	byPolicy := t.workload.due / 3
 	byUser := t.workload.due - byPolicy
 	fill := fmt.Sprintf("insert into shop.sessions select 20000000 + g, now(), repeat('x', 100) from generate_series(1, %d) g", byUser)
-	if err := execute(ctx, t.place.url, t.of.due(byPolicy), fill, "vacuum analyze shop.sessions"); err != nil {
+	if err := t.server.Execute(ctx, t.side.name, t.of.due(byPolicy), fill, "vacuum analyze shop.sessions"); err != nil {
 		return got, err
 	}
 	if _, err := t.side.audit(ctx, t.place); err != nil {
@@ -124,7 +124,7 @@ func (t *trail) sample(ctx context.Context) (got sample, err error) {
 				commit;
 			end loop;
 		end $$`, byUser, userDeletes)
-	if err := execute(ctx, t.place.url, users, "checkpoint"); err != nil {
+	if err := t.server.Execute(ctx, t.side.name, users, "checkpoint"); err != nil {
 		return got, err
 	}
 	if err := t.deleteByPolicy(ctx); err != nil {
@@ -142,9 +142,9 @@ func (t *trail) sample(ctx context.Context) (got sample, err error) {
 	}
 	// The publisher's own records, such as fences, are a few for each partition.
 	if sent, few := after-before, int64(1000); sent < int64(t.workload.due) || sent > int64(t.workload.due)+few {
-		return got, fmt.Errorf("%s sent %d records for %d deletes", t.side.name, sent, t.workload.due)
+		return got, fmt.Errorf("it sent %d records for %d deletes", sent, t.workload.due)
 	}
-	return sample{Rows: int64(t.workload.due), Seconds: took.Seconds(), Command: took.Seconds()}, nil
+	return sample{Rows: int64(t.workload.due), Seconds: took, Command: took}, nil
 }
 
 // records is the number of records in the topics of deletes, none while there are no topics.

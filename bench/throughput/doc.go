@@ -3,7 +3,7 @@
 //	go build -o bin/lapse ./cmd/lapse
 //	go run ./bench/throughput -before /tmp/lapse-before -after bin/lapse -pg 15,17 -rounds 5
 //
-// or `make bench BEFORE=/tmp/lapse-before`. Without -before it measures the one binary alone.
+// or `make bench-throughput BEFORE=/tmp/lapse-before`. Without -before it measures the one binary alone.
 //
 // Each figure is the median of the rounds, after one round that does not count, with the smallest and the largest behind it.
 // In each round the sides take turns in going first.
@@ -20,9 +20,10 @@
 // It starts throw-away servers and takes them away again. The table goes to standard output, and all figures to
 // bench/out/throughput.json. Give the machine nothing else to do meanwhile.
 //
+//	main.go       what is measured, in which order
 //	scenario.go   what is measured; the next scenario goes there
 //	delete.go     how a scenario of deleting is measured
 //	audit.go      how the audit is measured
 //	side.go       what is asked of a binary
-//	report.go     medians, spread, ratios
+//	report.go     ratios and the table
 package main

@@ -5,71 +5,54 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
-	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 
+	"lapse/bench/internal/measure"
 	"lapse/internal/pgserver"
 )
 
 func main() {
+	var b bench
 	before := flag.String("before", "", "the lapse `binary` to compare with; none: measure the other alone")
 	after := flag.String("after", "bin/lapse", "the lapse `binary` to measure")
 	majors := flag.String("pg", "15,17", "major `versions` of PostgreSQL for deleting")
-	rounds := flag.Int("rounds", 5, "how often each figure is measured")
 	only := flag.String("scenarios", "", "only these scenarios (default: all of "+strings.Join(scenarioNames(), ",")+")")
-	out := flag.String("o", "bench/out/throughput.json", "the `file` for all figures")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // A program of its own.
-	err := run(ctx, *before, *after, *majors, *rounds, *only, *out)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "throughput:", err)
-		os.Exit(1) //nolint:forbidigo // A program of its own.
-	}
+	b.RoundFlags("throughput")
+	measure.Main(&b.Options, func() (err error) {
+		if b.sides, err = sidesOf(*before, *after); err == nil {
+			b.plan, err = planOf(*majors, *only)
+		}
+		return err
+	}, b.measure)
 }
 
-func run(ctx context.Context, before, after, majors string, rounds int, only, out string) (err error) {
-	if rounds < 1 {
-		return fmt.Errorf("-rounds %d: at least one", rounds)
-	}
-	dir, err := os.MkdirTemp("", "lapse-bench-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	b := &bench{dir: dir, rounds: rounds, progress: os.Stderr}
-	if b.sides, err = sidesOf(before, after); err != nil {
-		return err
-	}
-	if b.plan, err = planOf(majors, only); err != nil {
-		return err
-	}
-	report, err := b.measure(ctx)
-	if len(report.Figures) == 0 {
-		return err
-	}
-	return errors.Join(err, report.print(os.Stdout), report.write(out))
+// bench is what is measured, and with what.
+type bench struct {
+	measure.Options
+	sides []side
+	plan  []station
+}
+
+// station is a server and the scenarios that are measured on it.
+type station struct {
+	install   pgserver.Install
+	scenarios []scenario
 }
 
 // sidesOf are the binaries to compare, or the one to measure.
 func sidesOf(before, after string) ([]side, error) {
 	var sides []side
-	for _, s := range []side{{name: "before", binary: before}, {name: "after", binary: after}} {
+	for _, s := range []side{{"before", before}, {"after", after}} {
 		if s.binary == "" {
 			continue
 		}
-		path, err := filepath.Abs(s.binary)
+		path, err := measure.Binary(s.binary)
 		if err != nil {
 			return nil, err
 		}
-		if _, err := os.Stat(path); err != nil {
-			return nil, fmt.Errorf("%w: build it with go build -o %s ./cmd/lapse", err, s.binary)
-		}
-		sides = append(sides, side{name: s.name, binary: path})
+		sides = append(sides, side{s.name, path})
 	}
 	return sides, nil
 }
@@ -112,4 +95,45 @@ func planOf(majors, only string) ([]station, error) {
 		plan = append(plan, station{installed[len(installed)-1], audits})
 	}
 	return plan, nil
+}
+
+// measure returns what it measured, all of it or up to an error.
+func (b *bench) measure(ctx context.Context) (*report, error) {
+	r := &report{Rounds: b.Rounds, CPUs: runtime.NumCPU()}
+	for _, at := range b.plan {
+		if err := b.station(ctx, at, r); err != nil {
+			return r, fmt.Errorf("PostgreSQL %s: %w", at.install.Version, err)
+		}
+	}
+	return r, nil
+}
+
+// station measures everything on one kind of server.
+func (b *bench) station(ctx context.Context, at station, r *report) error {
+	var deleting []scenario
+	for _, of := range at.scenarios {
+		if of.where != onNewest {
+			deleting = append(deleting, of)
+			continue
+		}
+		if err := b.auditing(ctx, at.install, &of, r); err != nil {
+			return fmt.Errorf("%s: %w", of.name, err)
+		}
+	}
+	if len(deleting) == 0 {
+		return nil
+	}
+	return b.deleting(ctx, station{at.install, deleting}, r)
+}
+
+// inTurns takes a sample of each side in each round, after one round that does not count.
+func (b *bench) inTurns(w workload, take func(side) (sample, error)) (measure.Samples[sample], error) {
+	sides := map[string]side{}
+	var names []string
+	for _, s := range b.sides {
+		sides[s.name] = s
+		names = append(names, s.name)
+	}
+	b.Say("  %s", w.title())
+	return measure.Rounds(&b.Options, 1, names, func(name string) (sample, error) { return take(sides[name]) })
 }

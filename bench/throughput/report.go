@@ -1,15 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
+	"lapse/bench/internal/measure"
 	"lapse/internal/pgserver"
 )
 
@@ -33,10 +30,28 @@ type figure struct {
 
 // value is a side's figure.
 type value struct {
-	Median  float64  `json:"median"`
-	Least   float64  `json:"least"`
-	Most    float64  `json:"most"`
+	measure.Spread
 	Samples []sample `json:"samples"`
+}
+
+// sample is one run of one side.
+type sample struct {
+	Batches int64   `json:"batches"`
+	Rows    int64   `json:"rows"`
+	Seconds float64 `json:"seconds"`         // from the first batch's start to the last one's end
+	Command float64 `json:"command_seconds"` // of the whole command
+	CutOff  bool    `json:"cut_off"`
+}
+
+func (s sample) String() string {
+	if s.Batches == 0 && s.Rows > 0 { // of an audit
+		return fmt.Sprintf("%d rows in %.2f s", s.Rows, s.Seconds)
+	}
+	text := fmt.Sprintf("%d batches, %d rows in %.2f s; the command %.2f s", s.Batches, s.Rows, s.Seconds, s.Command)
+	if s.CutOff {
+		text += ", cut off"
+	}
+	return text
 }
 
 // unit is a way to look at samples.
@@ -68,7 +83,7 @@ func per(n int64, seconds float64) float64 {
 }
 
 // add enters what was measured of one workload.
-func (r *report) add(install pgserver.Install, of *scenario, w workload, samples map[string][]sample) {
+func (r *report) add(install pgserver.Install, of *scenario, w workload, samples measure.Samples[sample]) {
 	server := install.Version
 	if install.JIT {
 		server += " packaged"
@@ -87,20 +102,7 @@ func valueOf(samples []sample, u unit) *value {
 	if len(samples) == 0 {
 		return nil
 	}
-	values := make([]float64, len(samples))
-	for i, s := range samples {
-		values[i] = u.of(s)
-	}
-	return &value{median(values), slices.Min(values), slices.Max(values), samples}
-}
-
-func median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	middle := len(sorted) / 2
-	if len(sorted)%2 == 1 {
-		return sorted[middle]
-	}
-	return (sorted[middle-1] + sorted[middle]) / 2
+	return &value{measure.Each(samples, func(_ int, s sample) float64 { return u.of(s) }), samples}
 }
 
 // ratio is how many times as fast after is; 0 where before got nothing done.
@@ -114,19 +116,21 @@ func ratio(before, after float64, less bool) float64 {
 	return after / before
 }
 
-// print writes the table, ratios first.
-func (r *report) print(out io.Writer) error {
+// Empty says whether nothing was measured.
+func (r *report) Empty() bool { return len(r.Figures) == 0 }
+
+// Print writes the table.
+func (r *report) Print(out io.Writer) error {
 	fmt.Fprintf(out, "\nmedians of %d rounds (least–most) on %d CPUs; a ratio above 1: after is faster\n\n", r.Rounds, r.CPUs)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "RATIO\tBEFORE\tAFTER\tUNIT\tPOSTGRESQL\tSCENARIO\tWORKLOAD\tNOTE")
-	for _, f := range r.Figures {
-		shown := "-"
-		if f.Ratio != 0 {
-			shown = fmt.Sprintf("%.2f", f.Ratio)
+	return measure.Table(out, "RATIO\tBEFORE\tAFTER\tUNIT\tPOSTGRESQL\tSCENARIO\tWORKLOAD\tNOTE", func(w io.Writer) {
+		for _, f := range r.Figures {
+			shown := "-"
+			if f.Ratio != 0 {
+				shown = fmt.Sprintf("%.2f", f.Ratio)
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", shown, f.Before, f.After, f.Unit, f.Server, f.Scenario, f.Workload, f.note())
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", shown, f.Before, f.After, f.Unit, f.Server, f.Scenario, f.Workload, f.note())
-	}
-	return w.Flush()
+	})
 }
 
 func (v *value) String() string {
@@ -167,28 +171,5 @@ func (v *value) cutOff() string {
 	if len(batches) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("cut off after %.0f s and %.0f batches", median(seconds), median(batches))
-}
-
-func (s sample) String() string {
-	if s.Batches == 0 && s.Rows > 0 { // of an audit
-		return fmt.Sprintf("%d rows in %.2f s", s.Rows, s.Seconds)
-	}
-	text := fmt.Sprintf("%d batches, %d rows in %.2f s; the command %.2f s", s.Batches, s.Rows, s.Seconds, s.Command)
-	if s.CutOff {
-		text += ", cut off"
-	}
-	return text
-}
-
-// write writes all figures as JSON.
-func (r *report) write(path string) error {
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
+	return fmt.Sprintf("cut off after %.0f s and %.0f batches", measure.SpreadOf(seconds).Median, measure.SpreadOf(batches).Median)
 }

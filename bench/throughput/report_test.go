@@ -14,13 +14,3 @@ func TestARatioAboveOneSaysThatAfterIsFaster(t *testing.T) {
 		}
 	}
 }
-
-func TestTheMedianIsTheMiddleOne(t *testing.T) {
-	t.Parallel()
-	if got := median([]float64{9, 1, 2}); got != 2 {
-		t.Error(got)
-	}
-	if got := median([]float64{9, 1, 2, 4}); got != 3 {
-		t.Error(got)
-	}
-}

@@ -85,7 +85,8 @@ func plain() []string {
 		create table shop.sessions (id bigint primary key, at timestamptz not null, note varchar(200));
 		create index on shop.sessions (at, id);
 		insert into shop.sessions
-		select 10000000 + g, now() - interval '20 days', repeat('x', 100) from generate_series(1, 100000) g`}
+		select 10000000 + g, now() - interval '20 days', repeat('x', 100) from generate_series(1, 100000) g;
+		reset role`}
 }
 
 func dueInOne(rows int) string {
@@ -118,7 +119,8 @@ func partitioned(leaves int) []string {
 		set role app;
 		create table shop.sessions (tenant int not null, id bigint not null, at timestamptz not null, note varchar(200),
 			primary key (tenant, id)) partition by list (tenant);
-		create index on shop.sessions (at, tenant, id)`}
+		create index on shop.sessions (at, tenant, id);
+		reset role`}
 	const each = 500
 	for first := 1; first <= leaves; first += each {
 		statements = append(statements, fmt.Sprintf(`
@@ -127,7 +129,8 @@ func partitioned(leaves int) []string {
 				for tenant in %d..%d loop
 					execute format('create table shop.sessions_%%s partition of shop.sessions for values in (%%s)', tenant, tenant);
 				end loop;
-			end $$`, first, min(first+each-1, leaves)))
+			end $$;
+			reset role`, first, min(first+each-1, leaves)))
 	}
 	return append(statements, fmt.Sprintf(`
 		insert into shop.sessions

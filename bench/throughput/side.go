@@ -1,15 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"time"
+
+	"lapse/bench/internal/measure"
 )
 
 // side is one of the two binaries.
@@ -27,29 +24,19 @@ const policyName = "bench"
 // place is where a side works: a folder for keys and files, a database, and what lapse.yaml says of the audit.
 type place struct{ dir, url, settings string }
 
-func (p place) file(name string) string { return filepath.Join(p.dir, name) }
-
-// install makes Lapse in the database, with a policy for shop.sessions that is armed. Keys and policy file go into the folder.
+// install makes Lapse in the database, with a policy for shop.sessions that is armed.
 func (s side) install(ctx context.Context, at place, batch int) error {
-	keys, file := at.file("keys"), at.file("policies.yaml")
-	if err := errors.Join(os.RemoveAll(at.dir), os.MkdirAll(at.dir, 0o700)); err != nil {
-		return err
-	}
-	policy := fmt.Sprintf(`policies:
+	err := s.lapse(at).Install(ctx, s.settings(at), fmt.Sprintf(`policies:
   - name: %s
     table: shop.sessions
     expire: {column: at, after: 30 days}
     state: armed
     batch: %d
-`, policyName, batch)
-	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
-		return err
+`, policyName, batch))
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.name, err)
 	}
-	if _, err := s.lapse(ctx, at, "init", "--keys", keys); err != nil {
-		return err
-	}
-	_, err := s.lapse(ctx, at, "apply", "--yes", "-f", file)
-	return err
+	return nil
 }
 
 // timing is how long one `lapse run --now` took.
@@ -63,7 +50,7 @@ func (s side) run(ctx context.Context, at place, limit time.Duration) (timing, e
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	begun := time.Now()
-	output, err := s.lapse(limited, at, "run", "--now", policyName, "--json")
+	spent, err := s.lapse(at).Run(limited, s.settings(at), "run", "--now", policyName, "--json")
 	p := timing{took: time.Since(begun), cutOff: limited.Err() != nil}
 	switch {
 	case ctx.Err() != nil:
@@ -79,37 +66,25 @@ func (s side) run(ctx context.Context, at place, limit time.Duration) (timing, e
 			Policies []struct{ Outcome string }
 		}
 	}
-	if err := json.Unmarshal(output, &summary); err != nil {
+	if err := json.Unmarshal(spent.Output, &summary); err != nil {
 		return p, fmt.Errorf("read what lapse run printed: %w", err)
 	}
 	policies := append(summary.Policies, summary.Result.Policies...)
 	if len(policies) != 1 || policies[0].Outcome != "finished" {
-		return p, fmt.Errorf("%s: the run did not finish: %s", s.name, output)
+		return p, fmt.Errorf("the run did not finish: %s", spent.Output)
 	}
 	return p, nil
 }
 
-// audit brings all that is in the slot into Kafka, and says how long the command took.
-func (s side) audit(ctx context.Context, at place) (time.Duration, error) {
-	begun := time.Now()
-	_, err := s.lapse(ctx, at, "audit", "--once")
-	return time.Since(begun), err
+// audit brings all that is in the slot into Kafka, and says how many seconds the command took.
+func (s side) audit(ctx context.Context, at place) (float64, error) {
+	spent, err := s.lapse(at).Run(ctx, s.settings(at), "audit", "--once")
+	return spent.Seconds, err
 }
 
-// lapse runs a command of the binary at a place. When ctx ends it is killed.
-func (s side) lapse(ctx context.Context, at place, args ...string) ([]byte, error) {
-	config := at.file("lapse.yaml")
-	text := fmt.Sprintf("database: %s\nslot: lapse_bench\nkeys: %s\nroles: {prefix: %s}\n%s", at.url, at.file("keys"), s.prefix(), at.settings)
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, s.binary, args...)
-	// The login is a superuser: the databases are throw-away.
-	cmd.Env = []string{"LAPSE_CONFIG=" + config, "HOME=" + at.dir, "LAPSE_SUPERUSER=allow"}
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("%s: lapse %s: %w\n%s", s.name, args[0], err, stderr.Bytes())
-	}
-	return stdout.Bytes(), nil
+func (s side) lapse(at place) measure.Lapse { return measure.Lapse{Binary: s.binary, Dir: at.dir} }
+
+// settings are those of lapse.yaml at a place.
+func (s side) settings(at place) string {
+	return fmt.Sprintf("database: %s\nroles: {prefix: %s}\n%s", at.url, s.prefix(), at.settings)
 }

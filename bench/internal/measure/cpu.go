@@ -1,34 +1,12 @@
-// Package measure is what the benchmarks share: medians with what lies around them, and the CPU time and the memory of processes.
 package measure
 
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
-
-// Spread is a median with what lies around it.
-type Spread struct {
-	Median float64 `json:"median"`
-	Least  float64 `json:"least"`
-	Most   float64 `json:"most"`
-}
-
-// SpreadOf returns the spread of some values, of none the zero one.
-func SpreadOf(values []float64) Spread {
-	if len(values) == 0 {
-		return Spread{}
-	}
-	sorted := slices.Sorted(slices.Values(values))
-	middle := sorted[len(sorted)/2]
-	if len(sorted)%2 == 0 {
-		middle = (middle + sorted[len(sorted)/2-1]) / 2
-	}
-	return Spread{middle, sorted[0], sorted[len(sorted)-1]}
-}
 
 // tick is the unit of /proc's times: a hundredth of a second on every Linux that PostgreSQL runs on.
 const tick = 10 * time.Millisecond

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"lapse/bench/internal/measure"
 	"lapse/internal/fixture"
 	"lapse/internal/kafkaserver"
 	"lapse/internal/pgserver"
@@ -50,7 +51,7 @@ func TestARunThatTakesTooLongIsCutOffAndSaysSo(t *testing.T) {
 		name: "plain", title: "plain", setup: plain(), due: dueInOne, workloads: []workload{{50_000, 10}}, limit: 500 * time.Millisecond,
 	})
 	var table strings.Builder
-	if err := report.print(&table); err != nil {
+	if err := report.Print(&table); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(table.String(), "after cut off after") || !strings.Contains(table.String(), "before cut off after") {
@@ -70,8 +71,8 @@ func measureOnNewest(t *testing.T, scenarios ...scenario) *report {
 		t.Fatalf("%v\n%s", err, output)
 	}
 	b := &bench{
-		dir: t.TempDir(), sides: []side{{"before", lapse}, {"after", lapse}}, plan: []station{{install, scenarios}},
-		rounds: 1, progress: io.Discard,
+		Options: measure.Options{Rounds: 1, Dir: t.TempDir(), Progress: io.Discard},
+		sides:   []side{{"before", lapse}, {"after", lapse}}, plan: []station{{install, scenarios}},
 	}
 	report, err := b.measure(t.Context())
 	if err != nil {
