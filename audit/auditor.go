@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"lapse/audit/history"
 	"lapse/audit/kafka"
 	"lapse/internal/backoff"
 	"lapse/replication"
@@ -138,8 +139,8 @@ func (a *Auditor) Run(ctx context.Context) error {
 // waitsForPerson reports whether an error passes only when a person has decided. Nothing is published or confirmed until
 // then. The error is logged once, and Ready reports it. With Until it does not wait: the error is Run's.
 func (a *Auditor) waitsForPerson(err error) bool {
-	var bent *bentError
-	if !errors.As(err, &bent) && !errors.Is(err, errForeignTail) && !errors.Is(err, errOtherAuditor) {
+	var bent *history.BentError
+	if !errors.As(err, &bent) && !errors.Is(err, history.ErrForeignTail) && !errors.Is(err, history.ErrOtherAuditor) {
 		return false
 	}
 	a.metrics.bent.Set(1)

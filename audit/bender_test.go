@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/audit"
+	"lapse/audit/history"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgserver"
 	"lapse/internal/pgtest"
@@ -135,16 +136,16 @@ func (r *rig) records(t *testing.T) (n int) {
 }
 
 // isBent wants the auditor to refuse as long as nobody has accepted, and to leave everything as it is.
-func (b *bender) isBent(t *testing.T, change ...func(*audit.Config)) *audit.CheckResult {
+func (b *bender) isBent(t *testing.T, change ...func(*audit.Config)) *history.Result {
 	t.Helper()
 	confirmed, records := b.confirmed(t, b.w.conn), b.records(t)
 	err := b.tryOnce(t, append(change, hasty)...)
-	var bent *audit.BentError
+	var bent *history.BentError
 	if !errors.As(err, &bent) {
 		t.Fatalf("got %v, want a bent history", err)
 	}
 	found := b.check(t, change...)
-	if found.Outcome != audit.OutcomeBent || found.Why == "" {
+	if found.Outcome != history.OutcomeBent || found.Why == "" {
 		t.Errorf("the check says %s, %q", found.Outcome, found.Why)
 	}
 	if counted := lostCounts(found.LostEvents); !maps.Equal(counted, byCause(b.given)) {
@@ -160,7 +161,7 @@ func (b *bender) isBent(t *testing.T, change ...func(*audit.Config)) *audit.Chec
 	return found
 }
 
-func (b *bender) check(t *testing.T, change ...func(*audit.Config)) *audit.CheckResult {
+func (b *bender) check(t *testing.T, change ...func(*audit.Config)) *history.Result {
 	t.Helper()
 	config := b.settings.config()
 	for _, f := range change {
@@ -174,7 +175,7 @@ func (b *bender) check(t *testing.T, change ...func(*audit.Config)) *audit.Check
 }
 
 // accept is lapse history accept.
-func (b *bender) accept(t *testing.T, found *audit.CheckResult) schemas.History {
+func (b *bender) accept(t *testing.T, found *history.Result) schemas.History {
 	t.Helper()
 	next := found.Highest + 1
 	_, err := b.w.conn.Exec(t.Context(), `

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"lapse/audit"
+	"lapse/audit/history"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgserver"
 	"lapse/internal/pgtest"
@@ -55,7 +56,7 @@ func TestACloneByTemplateIsRefused(t *testing.T) {
 			t.Errorf("the slot of another database was read: %v", err)
 		}
 		clone.settings.Slot, clone.settings.SlotStart = slot, start
-		clone.refused(t, audit.ErrForeignTopic, hasty)
+		clone.refused(t, history.ErrForeignTopic, hasty)
 		if n := b.records(t); n != records {
 			t.Errorf("%d records were written by the clone", n-records)
 		}
@@ -104,7 +105,7 @@ func TestACloneBesideTheRunningOriginalSeesTheLogGrow(t *testing.T) {
 		eventually(t, "the clone watches", says("watching"))
 		loud.Store(true)
 		b.work(t)
-		eventually(t, "the clone sees the other auditor", says(audit.ErrOtherAuditor.Error()))
+		eventually(t, "the clone sees the other auditor", says(history.ErrOtherAuditor.Error()))
 		eventually(t, "the clone sees, some time later, that it is another past", says("another past"))
 		watching.end(t)
 		if at := clone.confirmed(t, clone.w.conn); at != confirmed {

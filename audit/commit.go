@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"lapse/audit/evidence"
+	"lapse/audit/history"
 	"lapse/replication"
 )
 
@@ -22,7 +23,7 @@ func (r *relay) commit(ctx context.Context, tx *replication.Tx) error {
 	if r.passed {
 		r.tx = nil
 		if r.reach.Before(evidence.EndOf(tx)) {
-			return refusal(errDisorder, "transaction %d ends at %s, beyond the log's end at %s, and committed before it", "",
+			return history.Refuse(errDisorder, "transaction %d ends at %s, beyond the log's end at %s, and committed before it", "",
 				tx.XID, tx.EndLSN, r.reach.LSN)
 		}
 		return nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lapse/audit/evidence"
+	"lapse/audit/history"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -37,7 +38,7 @@ func (a *Auditor) Copy(ctx context.Context, to *EventFile) (copied Copied, err e
 		defer cancel()
 		_ = s.Close(closing) // the slot is gone with it
 	}()
-	if opened.catalog.newest().number == 0 {
+	if opened.catalog.Newest().Number == 0 {
 		return copied, errors.New("this database has no history on record: run lapse init")
 	}
 	c := newCopier(a, opened, to)
@@ -66,7 +67,7 @@ func (a *Auditor) Copy(ctx context.Context, to *EventFile) (copied Copied, err e
 // copier carries transactions from the stream to the file. Its methods belong to one goroutine.
 type copier struct {
 	stream    *replication.Stream
-	histories []historyRow
+	histories []history.Row
 	route     *evidence.Route
 	assembler *evidence.Assembler
 	router    *evidence.Router
@@ -77,11 +78,11 @@ type copier struct {
 }
 
 func newCopier(a *Auditor, o *openedStream, to *EventFile) *copier {
-	c := &copier{stream: o.stream, histories: o.catalog.histories, route: a.route(o.stream.Identity()), to: to, upTo: o.stream.StartedAt(), settled: o.stream.StartedAt()}
+	c := &copier{stream: o.stream, histories: o.catalog.Histories, route: a.route(o.stream.Identity()), to: to, upTo: o.stream.StartedAt(), settled: o.stream.StartedAt()}
 	c.router = evidence.NewRouter(c.route, a.config.HashKey)
 	from := c.reach(c.upTo)
 	c.assembler = evidence.NewAssembler(c.route.Source, a.config.Keys, evidence.Standing{
-		Last: evidence.LastBeat{Reach: from}, Origin: from, Tables: o.catalog.coveredAt(c.upTo),
+		Last: evidence.LastBeat{Reach: from}, Origin: from, Tables: o.catalog.CoveredAt(c.upTo),
 	})
 	return c
 }
@@ -95,8 +96,8 @@ func (c *copier) reach(at schemas.LSN) evidence.Reach {
 // historyAt is the history that a position belongs to: each is in force above its fork.
 func (c *copier) historyAt(at schemas.LSN) (number schemas.History) {
 	for _, h := range c.histories {
-		if number == 0 || at > h.fork.LSN {
-			number = h.number
+		if number == 0 || at > h.Fork.LSN {
+			number = h.Number
 		}
 	}
 	return number

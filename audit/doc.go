@@ -27,8 +27,8 @@
 //
 //	auditor.go          Run: tries again, or gives up; errors.go grades errors
 //	takeover.go         the order of a start; session.go is what runs until the next one
-//	topicstate.go       what the topics say, lastroute.go by which route; historycheck.go compares it with the database
-//	startingpoint.go    where a start goes on; start.go writes what it must write first
+//	history/            is this database the one that the log is of, and where does a start go on? See its doc.go
+//	start.go            what a start must write first
 //	heartbeat.go        heartbeats, and whether they come back; probe.go and lag.go whether the server is read
 //
 // # Order of durability
@@ -45,23 +45,15 @@
 //	      ┌──────── pause ◀── stream breaks, slot in use, PostgreSQL away, the brokers have forgotten us ───────┐
 //	      ▼                                                                                                     │
 //	START_REPLICATION ─▶ check ─▶ InitProducerID ─▶ fences ─▶ tails ─▶ origin, route, gap, rewind ─▶ streaming ─┤
-//	the slot is ours     history  ours is the newer epoch,    those that              as needed                 │
-//	                     check.go in every partition          were checked                      ctx ends, Until reached
+//	the slot is ours     package  ours is the newer epoch,    those that              as needed                 │
+//	                     history  in every partition          were checked                      ctx ends, Until reached
 //	                                                                                            drain ─▶ confirm ─▶ close
 //
 // # Histories
 //
-// Two copies of one database give one position to two transactions, and nothing in the stream shows it. So the history check
-// (historycheck.go) asks whether this database is the one that the log is of, before anybody is fenced and whenever the stream
-// is opened again. It compares the history's number and nonce, the timelines that the server left, the log's last heartbeat,
-// and then, transaction by transaction, what the slot sends again.
-//
-//	outcome    what the start does
-//	straight   goes on
-//	promoted   goes on, with a rewind at the fork if the standby lacked something and that is little
-//	gap        goes on, with a gap: init has made the slot again
-//	accepted   goes on, with a rewind at the fork that a person accepted
-//	bent       waits for a person
+// The history check (package history) asks whether this database is the one that the log is of, before anybody is fenced and
+// whenever the stream is opened again. It compares the history's number and nonce, the timelines that the server left, the
+// log's last heartbeat, and then, transaction by transaction, what the slot sends again.
 //
 // A heartbeat (heartbeat.go) is a row that the auditor writes into the database and reads back. It names the heartbeat before
 // it, so that one that the server did not send is missed, and the server that it was written on, which tells copies apart. The
@@ -91,12 +83,12 @@
 //	brokers lose the log's end                what was not confirmed the slot sends again; else the log is behind the slot: see below
 //	somebody adds partitions                  they are left alone, with a warning
 //	a stray write into our topics             stepped over, with a warning and a metric
-//	a tail above the log's end that the       *RefusalError: it would hide what is really deleted below it
+//	a tail above the log's end that the       *history.RefusalError: it would hide what is really deleted below it
 //	 database never wrote
 //	the publisher must be opened anew         the whole start again, from the tails
 //	another auditor starts                    it waits for the slot, ready, while this one writes heartbeats (standby.go); if it
 //	                                          gets it, it fences this one, which ends
-//	slot without its log, log behind slot     *RefusalError: nothing is published, nothing confirmed
+//	slot without its log, log behind slot     *history.RefusalError: nothing is published, nothing confirmed
 //	the database is a copy, or was restored   nothing is published or confirmed, Ready says it, and the check is made again
 //	                                          until a person has run lapse history accept
 //	a standby was promoted                    goes on, with a rewind if it lacked what was published and that is little
@@ -105,14 +97,14 @@
 //	somebody changes the publications         a gap from the last heartbeat that was right; not ready while it lasts
 //	heartbeats do not come back               not ready: they are not published, or there is much to catch up with
 //	the slot is dropped, or lost              replication's error: lapse init --new-slot; a gap in the same topics
-//	topic of another database                 *RefusalError
+//	topic of another database                 *history.RefusalError
 //	format, partitions or hash key changed    another route, from a position on above which nothing has been routed: follow in
 //	                                          start.go. What is half in the topics is finished by the former one
-//	topics or slot changed                    *RefusalError
-//	the former route's hash key is gone       *RefusalError while a transaction is half in the topics; else nothing
+//	topics or slot changed                    *history.RefusalError
+//	the former route's hash key is gone       *history.RefusalError while a transaction is half in the topics; else nothing
 //	a topic with fewer partitions than the    the start fails, with the line that adds them
 //	 configuration says
-//	somebody forges the record of a route     *RefusalError with its place: what was published by it nobody could say
+//	somebody forges the record of a route     *history.RefusalError with its place: what was published by it nobody could say
 //	a log topic that deletes or compacts      *kafka.RetentionError, at the start and within an hour of a change, if its
 //	                                          settings may be read
 //	a row whose keys are huge                 its long values are hashed; the event says which
@@ -138,7 +130,7 @@
 // # Where to add
 //
 //	another kind of record or event     evidence (an assembler's outcome); the relay carries any number of them
-//	another reason not to go on         a check in historycheck.go, with its reason in errors.go
+//	another reason not to go on         see history/doc.go
 //	another reason not to be ready      Ready in auditor.go
 //
 // # A copy of the events

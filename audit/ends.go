@@ -1,12 +1,11 @@
 package audit
 
 import (
-	"encoding/json"
-	"fmt"
 	"slices"
 	"time"
 
 	"lapse/audit/evidence"
+	"lapse/audit/history"
 	"lapse/audit/kafka"
 	"lapse/schemas"
 )
@@ -17,18 +16,6 @@ import (
 //
 //	crash before the fence               no record behind it speaks of events that it does not cover
 //	crash between it and the record      the slot sends the transaction again; a later fence says more
-
-// endsNote is the value of such a fence.
-type endsNote struct {
-	All      bool         `json:"all,omitempty"` // of every partition
-	Events   string       `json:"events"`        // up to this reach some may be there: a commit's, as lapse.history has one
-	Producer int64        `json:"producer"`
-	System   []noteOfEnds `json:"system,omitempty"`
-	User     []noteOfEnds `json:"user,omitempty"`
-}
-
-// noteOfEnds is a partition, the offset behind its last acknowledged batch, and the epoch of that batch.
-type noteOfEnds [3]int64
 
 // In a busy log one fence stands before all records of endsEvery, and one with all partitions every endsAll records.
 const (
@@ -81,12 +68,12 @@ func (e *ends) mustSay(events uint64) bool {
 // presentEnds is the value of the next fence, and what the log says with it.
 func (r *relay) presentEnds() (value []byte, said map[string][]kafka.End) {
 	e := &r.ends
-	note := endsNote{All: len(e.lost) == 0 && (e.said == nil || e.records >= endsAll), Events: r.events.String()}
+	note := history.EndsNote{All: len(e.lost) == 0 && (e.said == nil || e.records >= endsAll), Events: r.events.String()}
 	if e.records >= endsAll {
 		e.records = 0
 	}
 	said = map[string][]kafka.End{}
-	of := func(topic evidence.Topic) (moved []noteOfEnds) {
+	of := func(topic evidence.Topic) (moved []history.EndNote) {
 		if slices.Contains(e.lost, topic.Name) {
 			return nil
 		}
@@ -95,19 +82,15 @@ func (r *relay) presentEnds() (value []byte, said map[string][]kafka.End) {
 			end := r.publisher.End(topic.Name, partition)
 			all[partition], note.Producer = end, end.Producer
 			if before := e.said[topic.Name]; note.All || int(partition) >= len(before) || before[partition] != end {
-				moved = append(moved, noteOfEnds{int64(partition), end.Offset, int64(end.Epoch)})
+				moved = append(moved, history.EndNote{int64(partition), end.Offset, int64(end.Epoch)})
 			}
 		}
 		said[topic.Name] = all
 		return moved
 	}
-	topics := r.found.events()
+	topics := r.found.Events()
 	note.System, note.User = of(topics[0]), of(topics[1])
-	value, err := json.Marshal(&note)
-	if err != nil {
-		panic(fmt.Sprintf("write numbers as JSON: %v", err)) // numbers cannot fail
-	}
-	return value, said
+	return note.Value(), said
 }
 
 // appended takes note of a record of the log. Behind the gap of topics that lost something their present ends are to be said.
@@ -116,40 +99,4 @@ func (e *ends) appended(at evidence.LogPosition) {
 	if e.told != (evidence.LogPosition{}) && at.Compare(e.told) >= 0 {
 		*e = ends{owed: true, soon: e.soon}
 	}
-}
-
-// foundEnds is what a start finds of the ends, reading the log back.
-type foundEnds struct {
-	all bool                           // of every partition: what stands before says nothing new
-	by  map[string]map[int32]kafka.End // topic and partition; nil where the log says nothing
-}
-
-// take reads a record of the log. Where several speak of a partition, the one of the highest epoch and offset counts: somebody
-// may have copied a former one behind it. An older producer's says nothing where a later one's does. With below it takes only what
-// was written when no event above that was in the topics.
-func (f *foundEnds) take(rec *schemas.Record, route *evidence.Route, below *evidence.LogRecord) {
-	if f.all || !rec.IsFence() || len(rec.Value) == 0 {
-		return
-	}
-	var note endsNote
-	if json.Unmarshal(rec.Value, &note) != nil {
-		return
-	}
-	if events, err := evidence.ParseReach(note.Events); err != nil || below != nil && !events.Before(below.Reach) {
-		return
-	}
-	if f.by == nil {
-		f.by = map[string]map[int32]kafka.End{route.System.Name: {}, route.User.Name: {}}
-	}
-	for topic, said := range map[string][]noteOfEnds{route.System.Name: note.System, route.User.Name: note.User} {
-		for _, s := range said {
-			partition, end := int32(s[0]), kafka.End{Offset: s[1], Producer: note.Producer, Epoch: int16(s[2])}
-			known, there := f.by[topic][partition]
-			newer := known.Producer == end.Producer && (known.Epoch < end.Epoch || known.Epoch == end.Epoch && known.Offset < end.Offset)
-			if !there || newer {
-				f.by[topic][partition] = end
-			}
-		}
-	}
-	f.all = note.All
 }

@@ -11,56 +11,13 @@ import (
 	"lapse/replication"
 )
 
-// Reasons to refuse, for callers that branch on them. Each comes in a *RefusalError that says what to do.
+// Reasons to refuse that the comparison of log and database does not have.
 var (
-	// errLogMissing: the slot was confirmed before, so there was a log, and it is not in the topic. Going on would begin a
-	// second log.
-	errLogMissing = errors.New("the slot has been read before, and its log is not there")
-	// errLogBehind: the slot was confirmed beyond the log's end. What lies between was never recorded: a gap.
-	errLogBehind = errors.New("the log ends before the slot's confirmed position")
-	// errForeignTopic: a topic has records of another database, or of another program.
-	errForeignTopic = errors.New("the topic is in use by something else")
-	// errRouteChanged: topics or slot are not those of the log's routes.
-	errRouteChanged = errors.New("the route is not the one in the log")
-	// errRouteUnreadable: the record of a route is not what it says. Nobody could say what was published by it.
-	errRouteUnreadable = errors.New("a route in the log cannot be read")
-	// errHashKeyMissing: what is half in the topics has hashes under a key that is not there.
-	errHashKeyMissing = errors.New("the hash key of the route in force is missing")
-	// errKeyChanged: none of the tag keys is one that the log was begun with.
-	errKeyChanged = errors.New("the tag key is not the one in the log")
-	// errForeignTail: a partition ends with what looks like an event of this database, and the database never had it.
-	errForeignTail = errors.New("an event in a topic is not of this database's past")
-	// errOtherAuditor: another auditor writes the log, on another copy of the database.
-	errOtherAuditor = errors.New("another auditor lives")
 	// errOtherEvents: what would be written does not follow what a file of events has.
 	errOtherEvents = errors.New("the file cannot be gone on with")
 	// errDisorder: the stream does not come in commit order, on which everything here rests.
 	errDisorder = errors.New("the stream is out of order")
 )
-
-// RefusalError says why the audit does not go on, and what to do. errors.Is finds the reason.
-type RefusalError struct {
-	Reason error
-	Detail string
-	Fix    string
-}
-
-func (e *RefusalError) Error() string {
-	text := e.Reason.Error()
-	if e.Detail != "" {
-		text += " (" + e.Detail + ")"
-	}
-	if e.Fix != "" {
-		text += "; " + e.Fix
-	}
-	return text
-}
-
-func (e *RefusalError) Unwrap() error { return e.Reason }
-
-func refusal(reason error, detail, fix string, args ...any) error {
-	return &RefusalError{Reason: reason, Detail: fmt.Sprintf(detail, args...), Fix: fix}
-}
 
 // alarmError says that a batch does not verify, and that deletion could not be stopped for it.
 type alarmError struct {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"lapse/audit/evidence"
+	"lapse/audit/history"
 	"lapse/replication"
 )
 
@@ -122,7 +123,7 @@ func (f *EventFile) begin(route *evidence.Route, from evidence.Reach) error {
 	var end evidence.Reach
 	if f.last != nil {
 		if err := f.last.Fits(route); err != nil {
-			return refusal(errOtherEvents, "%s: %s", fixOtherFile, f.name, err)
+			return history.Refuse(errOtherEvents, "%s: %s", fixOtherFile, f.name, err)
 		}
 		// Of the last transaction that is there the rest may be missing: the slot must send it again.
 		end = evidence.Reach{History: f.last.Position.History, Timeline: f.last.Position.Timeline, LSN: f.last.Position.Commit}
@@ -138,10 +139,10 @@ func (f *EventFile) begin(route *evidence.Route, from evidence.Reach) error {
 	case f.last == nil && f.upTo == nil:
 		return nil
 	case from.History != end.History || from.Timeline != end.Timeline:
-		return refusal(errOtherEvents, "%s ends in history %d on timeline %d, and the slot is in %d on %d: some of what the file has may never have happened",
+		return history.Refuse(errOtherEvents, "%s ends in history %d on timeline %d, and the slot is in %d on %d: some of what the file has may never have happened",
 			fix, f.name, end.History, end.Timeline, from.History, from.Timeline)
 	case from.LSN > end.LSN:
-		return refusal(errOtherEvents, "%s ends at %s, and the slot has moved on to %s: what was deleted in between would be missing",
+		return history.Refuse(errOtherEvents, "%s ends at %s, and the slot has moved on to %s: what was deleted in between would be missing",
 			fix, f.name, end.LSN, from.LSN)
 	default:
 		return nil

@@ -26,21 +26,5 @@ func (l *lagTracker) ReadUpTo(at schemas.LSN)               { l.readUpTo(at) }
 func (l *lagTracker) Observe(end schemas.LSN, at time.Time) { l.observe(end, at) }
 func (l *lagTracker) Lag(now time.Time) time.Duration       { return l.lag(now) }
 
-// BentError is what a run up to the present end returns for a database that is not the log's.
-type BentError = bentError
-
 // Reasons of refusals.
-var (
-	ErrLogMissing   = errLogMissing
-	ErrOtherEvents  = errOtherEvents
-	ErrLogBehind    = errLogBehind
-	EndsBelow       = endsBelow
-	ErrForeignTopic = errForeignTopic
-	ErrForeignTail  = errForeignTail
-	ErrRouteChanged = errRouteChanged
-
-	ErrRouteUnreadable = errRouteUnreadable
-	ErrHashKeyMissing  = errHashKeyMissing
-	ErrKeyChanged      = errKeyChanged
-	ErrOtherAuditor    = errOtherAuditor
-)
+var ErrOtherEvents = errOtherEvents

@@ -8,8 +8,8 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
-	"lapse/audit"
 	"lapse/audit/evidence"
+	"lapse/audit/history"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
 	"lapse/schemas"
@@ -39,7 +39,7 @@ func TestAForgedRouteIsRefusedWithItsPlace(t *testing.T) {
 				r := newRig(t, db, kafkatest.Broker(t))
 				r.begun(t)
 				offset := r.forge(t, forge)
-				r.refused(t, audit.ErrRouteUnreadable)
+				r.refused(t, history.ErrRouteUnreadable)
 				if err := r.tryOnce(t); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%s/0: ", r.settings.Log)) ||
 					!strings.Contains(err.Error(), fmt.Sprintf("offset %d", offset)) {
 					t.Errorf("got %v, want the offset %d", err, offset)

@@ -9,6 +9,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"lapse/audit"
+	"lapse/audit/history"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
 	"lapse/schemas"
@@ -55,8 +56,8 @@ func TestAForgedTailHidesNothing(t *testing.T) {
 			for range 10 {
 				b.delete(t, 2, user)
 			}
-			b.refused(t, audit.ErrForeignTail, hasty)
-			if found := b.check(t); found.Outcome != audit.OutcomeBent || !strings.Contains(found.Why, audit.ErrForeignTail.Error()) {
+			b.refused(t, history.ErrForeignTail, hasty)
+			if found := b.check(t); found.Outcome != history.OutcomeBent || !strings.Contains(found.Why, history.ErrForeignTail.Error()) {
 				t.Errorf("the check says %s, %q", found.Outcome, found.Why)
 			}
 			b.accept(t, b.check(t))
@@ -78,12 +79,12 @@ func TestALivingAuditorWaitsUntilAPersonHasAccepted(t *testing.T) {
 		b.delete(t, 2, user, stale)
 		eventually(t, "the auditor says why it is not ready", func() bool {
 			err := run.Ready()
-			return err != nil && strings.Contains(err.Error(), audit.ErrForeignTail.Error())
+			return err != nil && strings.Contains(err.Error(), history.ErrForeignTail.Error())
 		})
 		if gather(t, metrics)["lapse_history_bent"] != 1 {
 			t.Error("the metric does not say so")
 		}
-		var found *audit.CheckResult
+		var found *history.Result
 		eventually(t, "the slot is free between two looks", func() (free bool) {
 			config := b.settings.config()
 			var err error

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"lapse/audit/evidence"
+	"lapse/audit/history"
 	"lapse/schemas"
 )
 
@@ -71,8 +72,8 @@ func (a *Auditor) writeHeartbeat(ctx context.Context, server *Server) {
 // doubt takes the heartbeats back where err is one that only a person can do something about: whoever refuses had the slot, so that no
 // other auditor is at work.
 func (a *Auditor) doubt(ctx context.Context, err error) {
-	var refused *RefusalError
-	var bent *bentError
+	var refused *history.RefusalError
+	var bent *history.BentError
 	if a.config.Doubt == nil || !errors.As(err, &refused) && !errors.As(err, &bent) {
 		return
 	}

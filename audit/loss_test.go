@@ -10,6 +10,7 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 
 	"lapse/audit"
+	"lapse/audit/history"
 	"lapse/audit/kafka"
 	"lapse/internal/kafkaserver"
 	"lapse/internal/kafkatest"
@@ -208,7 +209,7 @@ func TestALogThatLostItsEndIsRefused(t *testing.T) {
 		r.catchUp(t, w.conn)
 		run.end(t)
 		r.loses(t, r.settings.Log, map[int]int{0: 2})
-		r.refused(t, audit.ErrLogBehind)
+		r.refused(t, history.ErrLogBehind)
 	})
 }
 

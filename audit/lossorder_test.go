@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"lapse/audit"
+	"lapse/audit/history"
 	"lapse/audit/kafka"
 	"lapse/internal/fixture"
 	"lapse/replication"
@@ -132,7 +133,7 @@ func TestTheHistoryOfATopicThatLostSomethingIsAGap(t *testing.T) {
 		r.commit(t, w, 4, user)
 		r.once(t, r.beating(time.Hour))
 		r.deleteTopic(t, r.settings.User)
-		outcome := func(want audit.CheckOutcome, why string) {
+		outcome := func(want history.Outcome, why string) {
 			t.Helper()
 			got, err := audit.CheckHistory(t.Context(), r.settings.config())
 			if err != nil {
@@ -142,8 +143,8 @@ func TestTheHistoryOfATopicThatLostSomethingIsAGap(t *testing.T) {
 				t.Errorf("the outcome is %s (%s), want %s", got.Outcome, got.Why, want)
 			}
 		}
-		outcome(audit.OutcomeGap, r.settings.User+" lacks what was acknowledged")
+		outcome(history.OutcomeGap, r.settings.User+" lacks what was acknowledged")
 		r.once(t, r.beating(time.Hour))
-		outcome(audit.OutcomeStraight, "")
+		outcome(history.OutcomeStraight, "")
 	})
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"lapse/audit"
+	"lapse/audit/history"
 	"lapse/internal/pgserver"
 	"lapse/internal/pgtest"
 	"lapse/replication"
@@ -62,7 +62,7 @@ func TestASlotThatWasDroppedIsAGapInTheSameTopics(t *testing.T) {
 			b.unread(t)
 			b.makeSlot(t, false)
 			b.unread(t)
-			b.refused(t, audit.ErrLogBehind, hasty)
+			b.refused(t, history.ErrLogBehind, hasty)
 			b.dropSlot(t)
 			b.makeSlot(t, true)
 			b.work(t)

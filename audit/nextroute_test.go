@@ -16,6 +16,7 @@ import (
 
 	"lapse/audit"
 	"lapse/audit/evidence"
+	"lapse/audit/history"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -230,7 +231,7 @@ func TestTheFormerHashKeyIsWantedOnlyWhereSomethingIsHalfInTheTopics(t *testing.
 		r.once(t, lost)
 		done := r.halfDone(t, want, w)
 		r.settings.Chosen.OtherKey = false
-		r.refused(t, audit.ErrHashKeyMissing, lost)
+		r.refused(t, history.ErrHashKeyMissing, lost)
 		if err := r.tryOnce(t, lost); err == nil || !strings.Contains(err.Error(), otherHashKey.Fingerprint()) {
 			t.Errorf("the key is not named: %v", err)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"lapse/audit"
+	"lapse/audit/history"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
 )
@@ -86,7 +87,7 @@ func TestAnEventThatTheServerCannotHaveSentIsRefusedAtOnce(t *testing.T) {
 				b.plant(t, b.settings.User, "", at)
 				before := b.deletions(t)
 				b.delete(t, 3, user)
-				b.refused(t, audit.ErrForeignTail)
+				b.refused(t, history.ErrForeignTail)
 				b.accept(t, b.check(t))
 				b.run(t)
 				if n := b.deletions(t) - before; n != 9 { // three sessions, two notes each
@@ -200,7 +201,7 @@ func TestWatchingALogTellsALivingAuditorFromStrangers(t *testing.T) {
 		}
 		run := b.start(t, b.beating(200*time.Millisecond))
 		eventually(t, "the auditor is ready", func() bool { return run.Ready() == nil })
-		if err := audit.WatchLog(t.Context(), config, 10*time.Second); !errors.Is(err, audit.ErrOtherAuditor) {
+		if err := audit.WatchLog(t.Context(), config, 10*time.Second); !errors.Is(err, history.ErrOtherAuditor) {
 			t.Errorf("beside a living auditor: %v", err)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"lapse/audit"
+	"lapse/audit/history"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgserver"
 	"lapse/internal/pgtest"
@@ -193,7 +194,7 @@ func TestAnEventOfALostTimelineThatTheLogDoesNotHaveWaitsForAPerson(t *testing.T
 		b.db.Restore(t, copied, pgserver.Recovering(archive, nil, pgserver.Target{}))
 		b.w.conn = b.db.Connect(t)
 		b.work(t)
-		if err := b.tryOnce(t, hasty); !errors.Is(err, audit.ErrForeignTail) {
+		if err := b.tryOnce(t, hasty); !errors.Is(err, history.ErrForeignTail) {
 			t.Fatal(err)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lapse/audit"
+	"lapse/audit/history"
 	"lapse/schemas"
 )
 
@@ -167,7 +168,7 @@ func TestAnotherTagKeyAtARestartIsRefused(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		r.begun(t)
 		other := schemas.Key(strings.Repeat("x", schemas.MinKey))
-		r.refused(t, audit.ErrKeyChanged, func(c *audit.Config) { c.Keys = []schemas.Key{other} })
+		r.refused(t, history.ErrKeyChanged, func(c *audit.Config) { c.Keys = []schemas.Key{other} })
 		r.once(t, func(c *audit.Config) { c.Keys = append(c.Keys, other) })
 	})
 }

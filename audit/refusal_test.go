@@ -10,6 +10,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"lapse/audit"
+	"lapse/audit/history"
 	"lapse/internal/evidencetest"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
@@ -26,7 +27,7 @@ func (r *rig) refused(t *testing.T, reason error, change ...func(*audit.Config))
 	err := r.tryOnce(t, append(change, func(c *audit.Config) {
 		c.Doubt = func(context.Context) error { doubted++; return nil }
 	})...)
-	var refusal *audit.RefusalError
+	var refusal *history.RefusalError
 	if !errors.Is(err, reason) || !errors.As(err, &refusal) {
 		t.Fatalf("got %v, want %v", err, reason)
 	}
@@ -59,8 +60,8 @@ func (r *rig) begun(t *testing.T) *writer {
 func TestASlotWithoutItsLogIsRefused(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		r.begun(t)
-		r.refused(t, audit.ErrLogMissing, func(c *audit.Config) { c.Log += ".other" })
-		r.refused(t, audit.ErrLogMissing, func(c *audit.Config) {
+		r.refused(t, history.ErrLogMissing, func(c *audit.Config) { c.Log += ".other" })
+		r.refused(t, history.ErrLogMissing, func(c *audit.Config) {
 			c.Log, c.System, c.User = c.Log+".new", c.System+".new", c.User+".new"
 		})
 	})
@@ -78,14 +79,14 @@ func TestAnEmptyLogBesideTopicsThatAreNotIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.recordSlot(t, start)
-		r.refused(t, audit.ErrLogMissing, func(c *audit.Config) { c.Log += ".other" })
+		r.refused(t, history.ErrLogMissing, func(c *audit.Config) { c.Log += ".other" })
 	})
 }
 
 func TestASlotWhoseBeginningIsNotKnownIsRefused(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		r.recordSlot(t, 0)
-		r.refused(t, audit.ErrLogMissing)
+		r.refused(t, history.ErrLogMissing)
 	})
 }
 
@@ -94,7 +95,7 @@ func TestALogThatEndsBeforeTheSlotIsRefused(t *testing.T) {
 		w := r.begun(t)
 		r.commit(t, w, 3, user)
 		r.db.Exec(t, fmt.Sprintf(`select pg_replication_slot_advance('%s', pg_current_wal_lsn())`, r.settings.Slot))
-		r.refused(t, audit.ErrLogBehind)
+		r.refused(t, history.ErrLogBehind)
 	})
 }
 
@@ -108,7 +109,7 @@ func TestASlotThatWasMadeAnewIsRefused(t *testing.T) {
 		if _, err := replication.CreateSlot(t.Context(), w.conn, r.settings.Slot); err != nil {
 			t.Fatal(err)
 		}
-		r.refused(t, audit.ErrLogBehind)
+		r.refused(t, history.ErrLogBehind)
 	})
 }
 
@@ -129,8 +130,8 @@ func TestASlotThatIsMovedWhileTheStreamIsBrokenIsNoticed(t *testing.T) {
 				return false
 			}
 		})
-		if !errors.Is(run.err, audit.ErrLogBehind) {
-			t.Errorf("got %v, want %v", run.err, audit.ErrLogBehind)
+		if !errors.Is(run.err, history.ErrLogBehind) {
+			t.Errorf("got %v, want %v", run.err, history.ErrLogBehind)
 		}
 		run.err = nil
 	})
@@ -143,8 +144,8 @@ func TestTopicsOfAnotherDatabaseAreRefused(t *testing.T) {
 		r.begun(t)
 		other := newRig(t, pgtest.New(t, db.Major), kafkatest.Broker(t))
 		theirs := func(c *audit.Config) { c.System, c.User, c.Log = r.settings.System, r.settings.User, r.settings.Log }
-		other.refused(t, audit.ErrForeignTopic, theirs)
-		other.refused(t, audit.ErrForeignTopic, func(c *audit.Config) { theirs(c); c.Log = other.settings.Log })
+		other.refused(t, history.ErrForeignTopic, theirs)
+		other.refused(t, history.ErrForeignTopic, func(c *audit.Config) { theirs(c); c.Log = other.settings.Log })
 		r.once(t) // and the rightful owner goes on
 	})
 }
@@ -197,8 +198,8 @@ func TestForeignRecordsAreSteppedOver(t *testing.T) {
 func TestOtherTopicsThanTheLogsAreRefused(t *testing.T) {
 	onEach(t, func(t *testing.T, r *rig) {
 		r.begun(t)
-		r.refused(t, audit.ErrRouteChanged, func(c *audit.Config) { c.User += ".other" })
-		r.refused(t, audit.ErrRouteChanged, func(c *audit.Config) {
+		r.refused(t, history.ErrRouteChanged, func(c *audit.Config) { c.User += ".other" })
+		r.refused(t, history.ErrRouteChanged, func(c *audit.Config) {
 			c.System, c.User, c.Partitions = c.System+".more", c.User+".more", 5
 		})
 		r.once(t)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lapse/audit/evidence"
+	"lapse/audit/history"
 	"lapse/audit/kafka"
 	"lapse/replication"
 	"lapse/schemas"
@@ -39,7 +40,7 @@ type relay struct {
 	unwatch func()              // ends the wakes of the stream
 
 	// What is in the topics or on its way there.
-	found     *topicState                       // at the start
+	found     *history.Topics                   // at the start
 	tails     map[string][]replication.Position // by topic and partition: the last event; zero for none
 	logged    evidence.LogPosition              // of the newest record that the log had at the start
 	last      evidence.LogPosition              // of the newest record that is in the log or in the queue
@@ -71,19 +72,19 @@ type step struct {
 }
 
 func newRelay(
-	route *evidence.Route, config *Config, publisher *kafka.Publisher, start *startingPoint, checked *topicState, metrics *Metrics, log *slog.Logger,
+	route *evidence.Route, config *Config, publisher *kafka.Publisher, start *history.StartingPoint, checked *history.Topics, metrics *Metrics, log *slog.Logger,
 ) *relay {
 	r := &relay{
-		route: route, next: checked.next, hashKey: config.HashKey, found: checked, publisher: publisher, metrics: metrics, log: log, now: time.Now,
+		route: route, next: checked.Next, hashKey: config.HashKey, found: checked, publisher: publisher, metrics: metrics, log: log, now: time.Now,
 		assembler: evidence.NewAssembler(route.Source, config.Keys, evidence.Standing{
-			Last: start.last, Tables: start.tables, Origin: start.origin, Replaced: start.replaced, Tail: checked.lastOfAll(),
+			Last: start.Last, Tables: start.Tables, Origin: start.Origin, Replaced: start.Replaced, Tail: checked.LastOfAll(),
 		}),
-		router: evidence.NewRouter(route, config.hashKeyOf(route)),
-		writer: evidence.NewLogWriter(route, start.history.nonce, cmp.Or(start.named, start.last.Beat)),
-		tails:  checked.positions(), logged: checked.newest(), last: checked.newest(), reach: start.reach, noRow: map[uint32]bool{}, alarm: config.Alarm,
-		ends: ends{owed: true, lost: start.replaced}, events: evidence.ReachOf(checked.lastOfAll()),
+		router: evidence.NewRouter(route, config.hashKeys().Of(route)),
+		writer: evidence.NewLogWriter(route, start.History.Nonce, cmp.Or(start.Named, start.Last.Beat)),
+		tails:  checked.Positions(), logged: checked.Newest(), last: checked.Newest(), reach: start.Reach, noRow: map[uint32]bool{}, alarm: config.Alarm,
+		ends: ends{owed: true, lost: start.Replaced}, events: evidence.ReachOf(checked.LastOfAll()),
 	}
-	checked.forgetRecords()
+	checked.ForgetRecords()
 	return r
 }
 

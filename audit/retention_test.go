@@ -10,6 +10,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"lapse/audit"
+	"lapse/audit/history"
 	lapsekafka "lapse/audit/kafka"
 	"lapse/internal/kafkaserver"
 	"lapse/internal/kafkatest"
@@ -115,9 +116,9 @@ func TestWhoeverLosesTheLogIsToldHowToBeginAnother(t *testing.T) {
 		}
 		wants(r.tryOnce(t, func(c *audit.Config) {
 			c.Log, c.System, c.User = c.Log+".new", c.System+".new", c.User+".new"
-		}), audit.ErrLogMissing, "name new topics in lapse.yaml")
+		}), history.ErrLogMissing, "name new topics in lapse.yaml")
 		r.commit(t, w, 1, user)
 		r.db.Exec(t, fmt.Sprintf(`select pg_replication_slot_advance('%s', pg_current_wal_lsn())`, r.settings.Slot))
-		wants(r.tryOnce(t), audit.ErrLogBehind, "the log goes on with a gap")
+		wants(r.tryOnce(t), history.ErrLogBehind, "the log goes on with a gap")
 	})
 }

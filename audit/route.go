@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lapse/audit/evidence"
+	"lapse/audit/history"
 	"lapse/audit/kafka"
 	"lapse/replication"
 	"lapse/schemas"
@@ -30,25 +31,9 @@ func (a *Auditor) route(id replication.Identity) *evidence.Route {
 	}
 }
 
-// hashKeyOf is the hash key of a route; nil if it is not among those that there are.
-func (c *Config) hashKeyOf(route *evidence.Route) schemas.Key {
-	for _, key := range append([]schemas.Key{c.HashKey}, c.FormerHashKeys...) {
-		if schemas.Fingerprint(key) == route.HashKey {
-			return key
-		}
-	}
-	return nil
-}
-
-// checkHashKey refuses to go on from a position without the hash key of the route in force, if anything above the position is
-// half in the topics.
-func (a *Auditor) checkHashKey(p *topicState, from evidence.Reach) error {
-	if a.config.hashKeyOf(p.route) != nil || !p.touched(from) {
-		return nil
-	}
-	return refusal(errHashKeyMissing, "%s has route %d with the key %s, and a transaction above %s is not finished by it",
-		"put that key into the folder of keys, as a file whose name begins with hash-, beside the one that follows it",
-		p.route.Log.Name, p.route.Version, p.route.HashKey, from.LSN)
+// hashKeys are the hash keys that there are.
+func (c *Config) hashKeys() history.HashKeys {
+	return append(history.HashKeys{c.HashKey}, c.FormerHashKeys...)
 }
 
 // readerConfig is the configuration of a Kafka client that reads the topics.
@@ -69,7 +54,7 @@ const (
 
 // publisherConfig is the configuration of the publisher. The transactional id names the database and the slot: a stray
 // auditor of another database with the same topics is refused when it reads the log, and has fenced nobody until then.
-func (s *session) publisherConfig(checked *topicState) kafka.Config {
+func (s *session) publisherConfig(checked *history.Topics) kafka.Config {
 	a, source := s.auditor, &s.route.Source
 	cfg := a.config.Kafka
 	cfg.TransactionalID = fmt.Sprintf("lapse-%d-%d-%s", source.SystemIdentifier, source.DatabaseOID, source.Slot)
@@ -77,10 +62,10 @@ func (s *session) publisherConfig(checked *topicState) kafka.Config {
 	if cfg.Logger == nil {
 		cfg.Logger = a.log
 	}
-	cfg.Ours = isOurs(s.route)
+	cfg.Ours = history.IsOurs(s.route)
 	cfg.FenceHeaders = evidence.FenceHeaders(source, s.stream.Identity().Timeline, a.process)
 	cfg.Topics = nil
-	for _, t := range append(checked.events(), s.route.Log) {
+	for _, t := range append(checked.Events(), s.route.Log) {
 		topic := kafka.Topic{
 			Name: t.Name, Partitions: int(t.All()), Replication: a.config.Replication, Create: a.config.Create,
 			Safe: a.config.Safe, Largest: largestEvent,

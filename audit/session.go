@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lapse/audit/evidence"
+	"lapse/audit/history"
 	"lapse/audit/kafka"
 	"lapse/replication"
 )
@@ -22,7 +23,7 @@ type session struct {
 
 // openPublisher takes the topics over, and answers the server meanwhile. A server that shuts down does not wait for brokers
 // that do not answer.
-func (s *session) openPublisher(ctx context.Context, checked *topicState) error {
+func (s *session) openPublisher(ctx context.Context, checked *history.Topics) error {
 	s.auditor.setNotReady("connecting to Kafka")
 	inner, end := s.auditor.probeBeside(ctx, s.stream)
 	err := end(s.stream.During(inner, func(ctx context.Context) (err error) {
@@ -37,19 +38,19 @@ func (s *session) openPublisher(ctx context.Context, checked *topicState) error 
 }
 
 // startRelay makes the relay of this session.
-func (s *session) startRelay(start *startingPoint, checked *topicState) {
+func (s *session) startRelay(start *history.StartingPoint, checked *history.Topics) {
 	a := s.auditor
 	s.relay = newRelay(s.route, &a.config, s.publisher, start, checked, a.metrics, a.log)
 	id := s.stream.Identity()
 	s.relay.ancestry, s.relay.process, s.relay.heartbeats, s.relay.boundary = id.Ancestry, a.process, &a.heartbeats, a.boundary
 	a.heartbeats.reset()
-	if len(start.replaced) > 0 {
+	if len(start.Replaced) > 0 {
 		a.log.Warn("topics lack what was acknowledged in them: they were deleted, or the brokers have lost their end; the next heartbeat "+
-			"writes a gap", "topics", start.replaced)
+			"writes a gap", "topics", start.Replaced)
 	}
-	s.stream.SetHistory(start.history.number)
+	s.stream.SetHistory(start.History.Number)
 	s.relay.attach(s.stream)
-	a.server.Store(&Server{History: start.history.number, Timeline: id.Timeline, ServerStart: id.ServerStart})
+	a.server.Store(&Server{History: start.History.Number, Timeline: id.Timeline, ServerStart: id.ServerStart})
 	if a.config.Until != nil && a.until == 0 {
 		return // resolveUntil writes the first heartbeat itself
 	}
@@ -85,14 +86,14 @@ func (s *session) resolveUntil(ctx context.Context) error {
 
 // run publishes until the stream breaks, the publisher fails, or ctx ends. A stream that breaks loses nothing: run flushes
 // what is acknowledged by then. The next session makes the history check again, since the server may be another one.
-func (s *session) run(ctx context.Context, start *startingPoint) error {
+func (s *session) run(ctx context.Context, start *history.StartingPoint) error {
 	a := s.auditor
 	a.notReady.Store(nil)
 	a.metrics.bent.Set(0)
 	a.looked()
 	a.log.Info("audit streaming", "reached", s.relay.reach.String())
 	inner, end := a.probeBeside(ctx, s.stream)
-	err := end(s.relay.run(inner, s.stream, start.firstMessage, a.until))
+	err := end(s.relay.run(inner, s.stream, start.FirstMessage, a.until))
 	a.server.Store(nil)
 	a.setNotReady(notReadyText(err))
 	if ctx.Err() != nil {

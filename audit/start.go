@@ -5,76 +5,8 @@ import (
 	"time"
 
 	"lapse/audit/evidence"
-	"lapse/audit/kafka"
-	"lapse/replication"
-	"lapse/schemas"
+	"lapse/audit/history"
 )
-
-// positionOf reads an event's position from its headers.
-func positionOf(rec *schemas.Record, source *evidence.Source) (replication.Position, error) {
-	position, err := evidence.EventPosition(rec)
-	if err != nil {
-		return position, err
-	}
-	if !source.Of(rec) {
-		return replication.Position{}, refusal(errForeignTopic, "%s/%d: the last event is of database %q of system %q; this one is %d of %d",
-			"nobody else may write there: name topics that this database has for itself (topics)", rec.Topic, rec.Partition,
-			rec.Header(evidence.HeaderDatabase), rec.Header(evidence.HeaderSystem), source.DatabaseOID, source.SystemIdentifier)
-	}
-	return position, nil
-}
-
-// positions are the positions of the last events, by topic and partition.
-func (p *topicState) positions() map[string][]replication.Position {
-	positions := map[string][]replication.Position{}
-	for topic, tails := range p.tails {
-		positions[topic] = make([]replication.Position, len(tails))
-		for i := range tails {
-			positions[topic][i] = tails[i].position
-		}
-	}
-	return positions
-}
-
-// forgetRecords frees the memory of what was compared.
-func (p *topicState) forgetRecords() {
-	for _, tails := range p.tails {
-		for i := range tails {
-			tails[i].record = schemas.Record{}
-		}
-	}
-}
-
-// lastOfAll is the highest position of an event.
-func (p *topicState) lastOfAll() (last replication.Position) {
-	for _, tails := range p.tails {
-		for i := range tails {
-			if at := tails[i].position; last.Compare(at) < 0 {
-				last = at
-			}
-		}
-	}
-	return last
-}
-
-// readFenced reads what the publisher found below its fences, where nothing changes any more.
-func readFenced(p *kafka.Publisher, checked *topicState) *topicState {
-	found := &topicState{lastOffset: -1, tails: map[string][]tail{}}
-	for _, topic := range checked.events() {
-		tails := make([]tail, topic.All())
-		for partition := range topic.All() {
-			tails[partition].offset = -1
-			if last := p.Last(topic.Name, partition); len(last) > 0 {
-				tails[partition].offset = last[len(last)-1].Offset
-			}
-		}
-		found.tails[topic.Name] = tails
-	}
-	if last := p.Last(checked.route.Log.Name, 0); len(last) > 0 {
-		found.lastOffset = last[len(last)-1].Offset
-	}
-	return found
-}
 
 // writeStart writes what a log begins with, as far as it is not there, and the markers of this start, and waits until it is
 // acknowledged: no event may be in a topic whose log has no beginning, and none above a gap or a fork before all
@@ -87,23 +19,23 @@ func readFenced(p *kafka.Publisher, checked *topicState) *topicState {
 //	acknowledged in the log
 //
 // The route that follows comes behind the markers: see follow.
-func (r *relay) writeStart(ctx context.Context, s *startingPoint, c *Config) error {
+func (r *relay) writeStart(ctx context.Context, s *history.StartingPoint, c *Config) error {
 	now := r.now().UTC().Truncate(time.Millisecond)
-	if s.begun == "" {
+	if s.Begun == "" {
 		r.enqueue(r.writer.Write(&evidence.OriginContent{
 			Slot: r.route.Source.Slot, Consistent: r.reach.LSN, Keys: c.Keys, At: now,
 		}, evidence.LogPosition{Reach: r.reach}, false))
 	}
 	// The route stands where the origin stands, also where a crash parted them and a marker has moved the start on: the next
 	// start plans that marker again only if the log's end is still below it.
-	switch s.begun {
+	switch s.Begun {
 	case "":
 		r.enqueue(r.writer.Write(&evidence.RouteContent{Route: r.route, At: now}, evidence.LogPosition{Reach: r.reach, Seq: 1}, false))
 	case evidence.KindOrigin:
-		r.enqueue(r.writer.Write(&evidence.RouteContent{Route: r.route, At: now}, evidence.LogPosition{Reach: s.origin, Seq: 1}, false))
+		r.enqueue(r.writer.Write(&evidence.RouteContent{Route: r.route, At: now}, evidence.LogPosition{Reach: s.Origin, Seq: 1}, false))
 	}
-	for i := range s.markers {
-		m := &s.markers[i]
+	for i := range s.Markers {
+		m := &s.Markers[i]
 		reached := evidence.Reach{History: m.At.History, Timeline: m.At.Timeline, LSN: m.From.LSN}
 		if m.Op == evidence.Gap {
 			reached = m.To
@@ -142,7 +74,7 @@ func (r *relay) settle(ctx context.Context) error {
 //	crash before the record is acknowledged    it is in the log or not, and nothing was routed by it
 //	crash after that                           the next start finds it in force
 func (r *relay) follow(ctx context.Context, from evidence.Reach) error {
-	if r.next == nil || r.found.touched(from) {
+	if r.next == nil || r.found.Touched(from) {
 		return nil
 	}
 	former := r.route

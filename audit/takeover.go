@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/audit/history"
 	"lapse/audit/kafka"
 	"lapse/replication"
 )
@@ -32,13 +33,13 @@ func (a *Auditor) takeOver(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := a.checkHashKey(checked, start.reach); err != nil {
+	if err := checked.CheckHashKey(a.config.hashKeys(), start.Reach); err != nil {
 		return err
 	}
 	if err := s.openPublisher(ctx, checked); err != nil {
 		return err
 	}
-	if !checked.equals(readFenced(s.publisher, checked)) {
+	if !checked.Equals(history.ReadFenced(s.publisher, checked)) {
 		return errMoved
 	}
 	s.startRelay(start, checked)
@@ -53,7 +54,7 @@ func (a *Auditor) takeOver(ctx context.Context) (err error) {
 
 // checkHistory checks that the database is the one that the log is of. If the check reads the stream beyond the log's end,
 // the stream is opened again: the slot sends what was read once more.
-func (s *session) checkHistory(ctx context.Context, o *openedStream) (*startingPoint, *topicState, error) {
+func (s *session) checkHistory(ctx context.Context, o *openedStream) (*history.StartingPoint, *history.Topics, error) {
 	a := s.auditor
 	client, err := kafka.NewClient(a.readerConfig())
 	if err != nil {
@@ -65,9 +66,9 @@ func (s *session) checkHistory(ctx context.Context, o *openedStream) (*startingP
 	if err = end(err); err != nil {
 		return nil, nil, err
 	}
-	s.route = check.route
-	if !check.start.readBeyond {
-		return check.start, check.topics, nil
+	s.route = check.Route
+	if !check.Start.ReadBeyond {
+		return check.Start, check.Topics, nil
 	}
 	s.closeStream(ctx)
 	again, err := a.openStream(ctx)
@@ -78,36 +79,23 @@ func (s *session) checkHistory(ctx context.Context, o *openedStream) (*startingP
 	if !again.sameServer(o) {
 		return nil, nil, errServerChanged
 	}
-	return check.start, check.topics, nil
+	return check.Start, check.Topics, nil
 }
 
-// checkHistory reads the topics and makes the history check. The check is returned with its error, as far as it came.
-func (a *Auditor) checkHistory(ctx context.Context, client *kafka.Client, o *openedStream, findFork bool) (*historyCheck, error) {
-	a.setNotReady("connecting to Kafka")
-	check := &historyCheck{
-		auditor: a, client: client, stream: o.stream, identity: o.stream.Identity(), catalog: o.catalog,
-		route: a.route(o.stream.Identity()), findFork: findFork,
+// checkHistory makes the history check. The check is returned with its error, as far as it came.
+func (a *Auditor) checkHistory(ctx context.Context, client *kafka.Client, o *openedStream, findFork bool) (*history.Check, error) {
+	check := &history.Check{
+		Client: client, Stream: o.stream, Catalog: o.catalog, Route: a.route(o.stream.Identity()),
+		Keys: a.config.Keys, HashKeys: a.config.hashKeys(), FailoverTolerance: a.config.FailoverTolerance,
+		HeartbeatEvery: a.config.HeartbeatEvery, Process: a.process, Waits: a.setNotReady, Logger: a.log, FindFork: findFork,
 	}
-	err := o.stream.During(ctx, func(ctx context.Context) (err error) {
-		check.topics, err = readTopics(ctx, client, check.route, o.catalog.slotStart == o.stream.StartedAt())
-		return err
-	})
-	if err != nil {
-		return check, err
-	}
-	check.route = check.topics.route
-	a.setNotReady("comparing the log with the database")
-	err = check.run(ctx)
-	if err == nil {
-		check.start.tables = o.catalog.coveredUpTo(check.start.last.Beat)
-	}
-	return check, err
+	return check, check.Run(ctx)
 }
 
 // openedStream is a stream, and what the catalog said when the stream was opened.
 type openedStream struct {
 	stream  *replication.Stream
-	catalog *catalogState
+	catalog *history.Catalog
 }
 
 // sameServer reports whether nothing has changed between two openings.
@@ -115,7 +103,7 @@ func (o *openedStream) sameServer(other *openedStream) bool {
 	a, b := o.stream.Identity(), other.stream.Identity()
 	return a.SystemIdentifier == b.SystemIdentifier && a.DatabaseOID == b.DatabaseOID && a.Timeline == b.Timeline &&
 		a.ServerStart.Equal(b.ServerStart) && o.stream.StartedAt() == other.stream.StartedAt() &&
-		o.catalog.newest() == other.catalog.newest()
+		o.catalog.Newest() == other.catalog.Newest()
 }
 
 // openStream opens the stream. It waits while the slot is in use: the other auditor may stop, or it is dead and the server
@@ -129,8 +117,8 @@ func (a *Auditor) openStream(ctx context.Context) (*openedStream, error) {
 	o := &openedStream{}
 	config := a.config.Stream
 	config.Inspect = func(ctx context.Context, conn *pgx.Conn, _ *replication.Identity) (err error) {
-		if o.catalog, err = readCatalog(ctx, conn); err == nil {
-			a.standby.saw(o.catalog.newestBeat(), time.Now())
+		if o.catalog, err = history.ReadCatalog(ctx, conn); err == nil {
+			a.standby.saw(o.catalog.NewestBeat(), time.Now())
 		}
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"lapse/audit"
 	"lapse/audit/evidence"
+	"lapse/audit/history"
 	"lapse/executor/guard"
 	"lapse/executor/state"
 	"lapse/internal/backoff"
@@ -47,24 +48,24 @@ the auditor holds the slot for moments only: this waits for them, up to half a m
 
 // What `lapse history` finds beside the outcomes of the history check.
 const (
-	outcomeRead    audit.CheckOutcome = "read"    // an auditor reads the slot and has passed the check
-	outcomePending audit.CheckOutcome = "checked" // an auditor has the slot and may still be checking
-	outcomeRefused audit.CheckOutcome = "refused" // the audit cannot start, for a reason other than its history
+	outcomeRead    history.Outcome = "read"    // an auditor reads the slot and has passed the check
+	outcomePending history.Outcome = "checked" // an auditor has the slot and may still be checking
+	outcomeRefused history.Outcome = "refused" // the audit cannot start, for a reason other than its history
 )
 
 // historyView is what `lapse history` shows: both sides, and the outcome of comparing them.
 type historyView struct {
-	Outcome  audit.CheckOutcome `json:"standing"`
-	Why      string             `json:"why,omitempty"`
-	History  historyRow         `json:"history"` // in force in the database
-	Database databaseSide       `json:"database"`
-	Slot     *slotSide          `json:"slot,omitempty"`
-	Log      *logSide           `json:"log,omitempty"`
-	Fork     string             `json:"fork,omitempty"` // up to where both are the same
-	Lost     *lostSide          `json:"lost,omitempty"` // what the log has above it
-	Next     []string           `json:"next"`
+	Outcome  history.Outcome `json:"standing"`
+	Why      string          `json:"why,omitempty"`
+	History  historyRow      `json:"history"` // in force in the database
+	Database databaseSide    `json:"database"`
+	Slot     *slotSide       `json:"slot,omitempty"`
+	Log      *logSide        `json:"log,omitempty"`
+	Fork     string          `json:"fork,omitempty"` // up to where both are the same
+	Lost     *lostSide       `json:"lost,omitempty"` // what the log has above it
+	Next     []string        `json:"next"`
 
-	found *audit.CheckResult // nil where nothing was compared
+	found *history.Result // nil where nothing was compared
 }
 
 // historyRow is the row of lapse.history that is in force.
@@ -136,7 +137,7 @@ func (a *app) showHistory(ctx context.Context) error {
 
 // needsPerson reports whether a person must decide.
 func (p *historyView) needsPerson() bool {
-	return p.Outcome == audit.OutcomeBent || p.Outcome == outcomeRefused
+	return p.Outcome == history.OutcomeBent || p.Outcome == outcomeRefused
 }
 
 // historyAsAuditor is compareHistory with the auditor's login, which must not be a superuser's.
@@ -239,10 +240,10 @@ func (p *historyView) compareServer(ctx context.Context, conn *pgx.Conn, memory 
 	case said != "":
 		p.Why = said
 	default:
-		p.Outcome = audit.OutcomeStraight
+		p.Outcome = history.OutcomeStraight
 		return nil
 	}
-	p.Outcome = audit.OutcomeBent
+	p.Outcome = history.OutcomeBent
 	p.adviseToAccept()
 	return nil
 }
@@ -315,19 +316,19 @@ func (p *historyView) readSlot(ctx context.Context, conn *pgx.Conn, name string)
 }
 
 // setResult shows what the check found.
-func (p *historyView) setResult(found *audit.CheckResult) {
+func (p *historyView) setResult(found *history.Result) {
 	p.found, p.Outcome, p.Why = found, found.Outcome, found.Why
 	if found.Fork != (evidence.Reach{}) {
 		p.Fork = found.Fork.String()
 	}
-	if found.Outcome == audit.OutcomeBent {
+	if found.Outcome == history.OutcomeBent {
 		p.Lost = &lostSide{Transactions: found.LostTransactions, Events: found.LostEvents, Heartbeats: found.LostHeartbeats}
 	}
 }
 
 // setRefusal shows what a person must put right. It returns any other error as it is.
 func (p *historyView) setRefusal(err error) error {
-	var refusal *audit.RefusalError
+	var refusal *history.RefusalError
 	var slot *replication.SlotError
 	var publication *replication.PublicationError
 	if !errors.As(err, &refusal) && !errors.As(err, &slot) && !errors.As(err, &publication) {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/audit"
+	"lapse/audit/history"
 	"lapse/internal/config"
 	"lapse/internal/setup"
 )
@@ -50,12 +51,12 @@ With audit: off it accepts the server, its timeline and system, and the database
 
 // acceptedHistory is what `lapse history accept` did. Number is 0 where there was nothing to accept.
 type acceptedHistory struct {
-	Number   int32              `json:"accepted"`
-	At       time.Time          `json:"at,omitzero"`
-	LogEnd   string             `json:"log_end,omitempty"`
-	Fork     string             `json:"fork,omitempty"`
-	Restated int                `json:"policies_restated"` // armed ones, which wait for the auditor
-	Outcome  audit.CheckOutcome `json:"standing"`          // before
+	Number   int32           `json:"accepted"`
+	At       time.Time       `json:"at,omitzero"`
+	LogEnd   string          `json:"log_end,omitempty"`
+	Fork     string          `json:"fork,omitempty"`
+	Restated int             `json:"policies_restated"` // armed ones, which wait for the auditor
+	Outcome  history.Outcome `json:"standing"`          // before
 }
 
 func (a *app) acceptHistory(ctx context.Context, reason string, yes, unwatched bool) error {
@@ -72,7 +73,7 @@ func (a *app) acceptHistory(ctx context.Context, reason string, yes, unwatched b
 		return errors.New("nothing was accepted: " + p.Why)
 	case p.Outcome == outcomePending:
 		return errors.New("nothing was accepted: " + p.verdict() + ": " + p.Next[0])
-	case p.Outcome != audit.OutcomeBent:
+	case p.Outcome != history.OutcomeBent:
 		if a.asJSON {
 			return a.printJSON(acceptedHistory{Outcome: p.Outcome})
 		}

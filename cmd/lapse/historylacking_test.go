@@ -4,17 +4,17 @@ import (
 	"strings"
 	"testing"
 
-	"lapse/audit"
+	"lapse/audit/history"
 )
 
 func TestTheHistoryNamesTheTopicsThatLackSomething(t *testing.T) {
-	for outcome, want := range map[audit.CheckOutcome]string{
-		audit.OutcomeGap:      "one history, and shop.user lacks what was acknowledged in it: the audit writes a gap",
-		audit.OutcomeAccepted: "next: shop.user lacks what was acknowledged in it: the audit writes a gap",
+	for outcome, want := range map[history.Outcome]string{
+		history.OutcomeGap:      "one history, and shop.user lacks what was acknowledged in it: the audit writes a gap",
+		history.OutcomeAccepted: "next: shop.user lacks what was acknowledged in it: the audit writes a gap",
 	} {
 		var out strings.Builder
 		p := &historyView{}
-		p.setResult(&audit.CheckResult{Outcome: outcome, Why: "shop.user lacks what was acknowledged in it", Lacking: []string{"shop.user"}})
+		p.setResult(&history.Result{Outcome: outcome, Why: "shop.user lacks what was acknowledged in it", Lacking: []string{"shop.user"}})
 		p.Log = &logSide{}
 		p.advise()
 		if err := (&app{out: &out}).printHistory(p); err != nil {

@@ -7,23 +7,23 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"lapse/audit"
+	"lapse/audit/history"
 )
 
 // advise says what to type next.
 func (p *historyView) advise() {
-	going := p.Outcome == audit.OutcomeStraight || p.Outcome == audit.OutcomeGap || p.Outcome == audit.OutcomePromoted
+	going := p.Outcome == history.OutcomeStraight || p.Outcome == history.OutcomeGap || p.Outcome == history.OutcomePromoted
 	if l := p.Log; going && l.Heartbeat != nil && p.Database.Started.After(*l.Heartbeat) {
 		p.Next = append(p.Next, "the audit first watches for two minutes whether another copy's auditor writes the log: "+
 			"the server was started since the last heartbeat in it")
 	}
-	if p.found != nil && p.Outcome != audit.OutcomeGap && len(p.found.Lacking) > 0 {
+	if p.found != nil && p.Outcome != history.OutcomeGap && len(p.found.Lacking) > 0 {
 		p.Next = append(p.Next, strings.Join(p.found.Lacking, " and ")+" lacks what was acknowledged in it: the audit writes a gap")
 	}
 	switch p.Outcome {
-	case audit.OutcomeBent:
+	case history.OutcomeBent:
 		p.adviseToAccept()
-	case audit.OutcomeGap, audit.OutcomePromoted, audit.OutcomeAccepted, audit.OutcomeNew:
+	case history.OutcomeGap, history.OutcomePromoted, history.OutcomeAccepted, history.OutcomeNew:
 		p.Next = append(p.Next, "nothing: the audit goes on by itself when it runs (lapse audit, lapse serve)")
 	case outcomePending:
 		p.Next = append(p.Next, "wait for two minutes, or see what the auditor's /readyz says; then: lapse history")
@@ -47,24 +47,24 @@ func (p *historyView) adviseToAccept() {
 // verdict is the outcome as a sentence.
 func (p *historyView) verdict() string {
 	switch p.Outcome {
-	case audit.OutcomeNew:
+	case history.OutcomeNew:
 		return "there is no log yet: the audit begins it"
-	case audit.OutcomeStraight:
+	case history.OutcomeStraight:
 		if p.Log == nil {
 			return "this server is the one that was accepted (audit: off: there is no log to compare with)"
 		}
 		return "the log and the database are one history"
-	case audit.OutcomeGap:
+	case history.OutcomeGap:
 		return "the log and the database are one history, and " + p.Why + ": the audit writes a gap"
-	case audit.OutcomePromoted:
+	case history.OutcomePromoted:
 		return "this server was promoted without what the log has last, which is within failover_tolerance: the audit writes a rewind"
-	case audit.OutcomeAccepted:
+	case history.OutcomeAccepted:
 		return fmt.Sprintf("history %d was accepted: the audit writes a rewind to %s", p.History.Number, p.Fork)
 	case outcomeRead:
 		return "the log and the database are one history: an auditor reads the slot, and it compares before it reads"
 	case outcomePending:
 		return "an auditor has the slot, and has not said yet whether the log and the database are one history"
-	case audit.OutcomeBent:
+	case history.OutcomeBent:
 		if p.Log == nil {
 			return "nobody has accepted this database as it is: " + p.Why + "; nothing is deleted"
 		}
@@ -106,7 +106,7 @@ func (p *historyView) printSides(w io.Writer) {
 	default:
 		fmt.Fprintf(w, "log\t%s reaches %s; last heartbeat %s\n", l.Topic, l.Reaches, instant(l.Heartbeat))
 	}
-	if p.Fork != "" && p.Outcome != audit.OutcomeStraight {
+	if p.Fork != "" && p.Outcome != history.OutcomeStraight {
 		fmt.Fprintf(w, "the same\tup to %s\n", p.Fork)
 	}
 	if l := p.Lost; l != nil && l.Transactions+l.Heartbeats > 0 {

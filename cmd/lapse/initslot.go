@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"lapse/audit"
+	"lapse/audit/history"
 	"lapse/internal/setup"
 )
 
@@ -22,7 +22,7 @@ func (i *initialiser) goesOn(ctx context.Context, r *initReport) {
 	case p.needsPerson():
 		r.Warnings = append(r.Warnings, p.verdict())
 		r.Next = append(r.Next, look+", and what to type")
-	case p.Outcome == audit.OutcomeNew:
+	case p.Outcome == history.OutcomeNew:
 	case p.found != nil:
 		r.Next = append(r.Next, fmt.Sprintf("lapse audit or lapse serve: the log goes on in the same topics, with a gap from %s to the slot",
 			p.found.LogEnd))

@@ -1,4 +1,4 @@
-package audit
+package history
 
 import (
 	"context"
@@ -15,19 +15,19 @@ import (
 // needs two: the one in force at the log's end, by which whatever lies above it half in the topics is finished, and the one that
 // the configuration asks for, which follows it.
 
-// events are the topics of events with the partitions that are published to: those of the route in force, and of the one that
+// Events are the topics of events with the partitions that are published to: those of the route in force, and of the one that
 // follows it.
-func (p *topicState) events() []evidence.Topic {
-	if p.next != nil {
-		return []evidence.Topic{p.next.System, p.next.User}
+func (p *Topics) Events() []evidence.Topic {
+	if p.Next != nil {
+		return []evidence.Topic{p.Next.System, p.Next.User}
 	}
 	return []evidence.Topic{p.route.System, p.route.User}
 }
 
 // findRoutes finds the route in force at the log's end, and the one that follows it. configured is the configuration's.
-func (p *topicState) findRoutes(ctx context.Context, client *kafka.Client, configured *evidence.Route) error {
+func (p *Topics) findRoutes(ctx context.Context, client *kafka.Client, configured *evidence.Route) error {
 	p.route = configured
-	end := p.logEnd
+	end := p.LogEnd
 	if end == nil || !isOfSource(end, &configured.Source) {
 		return nil // there is none, or another database's, which is refused
 	}
@@ -49,12 +49,12 @@ func (p *topicState) findRoutes(ctx context.Context, client *kafka.Client, confi
 		return err
 	}
 	if former.System.Name != configured.System.Name || former.User.Name != configured.User.Name || former.Source != configured.Source {
-		return refusal(errRouteChanged, "%s has route %d with the topics %s and %s, slot %s and encoding %s",
+		return Refuse(ErrRouteChanged, "%s has route %d with the topics %s and %s, slot %s and encoding %s",
 			"put topics and slot back to what they were: format, topics.partitions and the key named hash may change while a log goes on",
 			configured.Log.Name, former.Version, former.System.Name, former.User.Name, former.Source.Slot, former.Source.Encoding)
 	}
 	if configured.Follow(former) {
-		p.route, p.next = former, configured
+		p.route, p.Next = former, configured
 	}
 	return nil
 }
@@ -62,7 +62,7 @@ func (p *topicState) findRoutes(ctx context.Context, client *kafka.Client, confi
 // findRoute finds the record of the route that is in force at the log's end. Each record says by which version it was written,
 // and versions only grow, so that halving finds the first of a version: the route's own. Where somebody has copied former records
 // behind it, the log is read back.
-func (p *topicState) findRoute(ctx context.Context, client *kafka.Client, route *evidence.Route) (found *evidence.Route, err error) {
+func (p *Topics) findRoute(ctx context.Context, client *kafka.Client, route *evidence.Route) (found *evidence.Route, err error) {
 	low, high := p.logFirst, p.logEndOffset
 	for low < high {
 		middle := low + (high-low)/2
@@ -70,7 +70,7 @@ func (p *topicState) findRoute(ctx context.Context, client *kafka.Client, route 
 		if err != nil {
 			return nil, err
 		}
-		if record.RouteVersion >= p.logEnd.RouteVersion {
+		if record.RouteVersion >= p.LogEnd.RouteVersion {
 			high = middle
 		} else {
 			low = at + 1
@@ -84,10 +84,10 @@ func (p *topicState) findRoute(ctx context.Context, client *kafka.Client, route 
 		return found, nil
 	}
 	why := fmt.Errorf("the log has no record of route %d, by which its end was written; the one at offset %d, where it should be, is another: %w",
-		p.logEnd.RouteVersion, at, err)
+		p.LogEnd.RouteVersion, at, err)
 	err = client.Backward(ctx, route.Log.Name, 0, p.logEndOffset+1, func(rec *schemas.Record, offset int64) (bool, error) {
 		record, err := logRecordOf(rec, route)
-		if err != nil || record == nil || record.Kind != evidence.KindRoute || record.RouteVersion != p.logEnd.RouteVersion {
+		if err != nil || record == nil || record.Kind != evidence.KindRoute || record.RouteVersion != p.LogEnd.RouteVersion {
 			return err == nil, err
 		}
 		if found, err = p.routeOf(record); err != nil {
@@ -96,16 +96,16 @@ func (p *topicState) findRoute(ctx context.Context, client *kafka.Client, route 
 		return found == nil, nil
 	})
 	if err == nil && found == nil {
-		err = refusal(errRouteUnreadable, "%s/0: %s", fixUnreadable, route.Log.Name, why)
+		err = Refuse(ErrRouteUnreadable, "%s/0: %s", fixUnreadable, route.Log.Name, why)
 	}
 	return found, err
 }
 
 // routeOf is the route in force at the log's end, if a record is that route's.
-func (p *topicState) routeOf(r *evidence.LogRecord) (*evidence.Route, error) {
+func (p *Topics) routeOf(r *evidence.LogRecord) (*evidence.Route, error) {
 	route, err := r.Routing()
-	if err == nil && (r.Route != p.logEnd.Route || r.RouteVersion != p.logEnd.RouteVersion) {
-		err = fmt.Errorf("it is route %d, %s, and the log ends with route %d, %s", r.RouteVersion, r.Route, p.logEnd.RouteVersion, p.logEnd.Route)
+	if err == nil && (r.Route != p.LogEnd.Route || r.RouteVersion != p.LogEnd.RouteVersion) {
+		err = fmt.Errorf("it is route %d, %s, and the log ends with route %d, %s", r.RouteVersion, r.Route, p.LogEnd.RouteVersion, p.LogEnd.Route)
 	}
 	if err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func (p *topicState) routeOf(r *evidence.LogRecord) (*evidence.Route, error) {
 }
 
 // recordFrom is the log's first record at an offset or above it, up to its end.
-func (p *topicState) recordFrom(ctx context.Context, client *kafka.Client, route *evidence.Route, from int64) (*evidence.LogRecord, int64, error) {
+func (p *Topics) recordFrom(ctx context.Context, client *kafka.Client, route *evidence.Route, from int64) (*evidence.LogRecord, int64, error) {
 	reader := client.Reader(route.Log.Name, 0, from, p.logEndOffset+1)
 	for {
 		rec, offset, err := reader.Next(ctx)
@@ -136,7 +136,7 @@ func checkRoute(r *evidence.LogRecord, route *evidence.Route, offset int64) erro
 		return nil
 	}
 	if _, err := r.Routing(); err != nil {
-		return refusal(errRouteUnreadable, "%s/0: the record of route %d at offset %d: %s", fixUnreadable, route.Log.Name, r.RouteVersion, offset, err)
+		return Refuse(ErrRouteUnreadable, "%s/0: the record of route %d at offset %d: %s", fixUnreadable, route.Log.Name, r.RouteVersion, offset, err)
 	}
 	return nil
 }
@@ -148,8 +148,8 @@ func isOfSource(r *evidence.LogRecord, source *evidence.Source) bool {
 	return r.SystemIdentifier == source.SystemIdentifier && r.DatabaseOID == source.DatabaseOID
 }
 
-// touched reports whether topics or log have something of a transaction that commits at a position or above it. Such a transaction
+// Touched reports whether topics or log have something of a transaction that commits at a position or above it. Such a transaction
 // is finished by the route in force.
-func (p *topicState) touched(at evidence.Reach) bool {
-	return !evidence.ReachOf(p.lastOfAll()).Before(at) || at.Before(p.newest().Reach)
+func (p *Topics) Touched(at evidence.Reach) bool {
+	return !evidence.ReachOf(p.LastOfAll()).Before(at) || at.Before(p.Newest().Reach)
 }

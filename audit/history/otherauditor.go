@@ -1,4 +1,4 @@
-package audit
+package history
 
 import (
 	"context"
@@ -7,43 +7,33 @@ import (
 
 	"lapse/audit/evidence"
 	"lapse/audit/kafka"
-	"lapse/replication"
 	"lapse/schemas"
 )
 
 // watchForOther waits to see whether another auditor writes the log, if one may: the server was started since the last
 // heartbeat in the log, so that it may be a copy, and another process fenced the log last. An auditor that is alive writes
 // within two heartbeats. It is not one of this server: the slot is held here meanwhile.
-func (h *historyCheck) watchForOther(ctx context.Context) error {
-	beat, a := h.start.last.Beat, h.auditor
-	if beat == nil || h.findFork || !h.restartedSince(beat) || h.topics.fence == a.process {
+func (h *Check) watchForOther(ctx context.Context) error {
+	beat := h.Start.Last.Beat
+	if beat == nil || h.FindFork || !h.restartedSince(beat) || h.Topics.fence == h.Process {
 		return nil
 	}
-	length := 2 * a.config.HeartbeatEvery
-	a.setNotReady(fmt.Sprintf("the server was started since the last heartbeat: watching for %s whether another auditor writes %s",
-		length, h.route.Log.Name))
-	a.log.Info("the server was started since the last heartbeat in the log; watching whether another auditor writes it",
-		"log", h.route.Log.Name, "for", length)
-	return h.stream.During(ctx, func(ctx context.Context) error {
-		w := logWatch{client: h.client, route: h.route, process: a.process, next: h.topics.ends[h.route.Log.Name][0]}
-		return w.run(ctx, min(time.Second, a.config.HeartbeatEvery/4), length)
+	length := 2 * h.HeartbeatEvery
+	h.Waits(fmt.Sprintf("the server was started since the last heartbeat: watching for %s whether another auditor writes %s",
+		length, h.Route.Log.Name))
+	h.Logger.Info("the server was started since the last heartbeat in the log; watching whether another auditor writes it",
+		"log", h.Route.Log.Name, "for", length)
+	return h.Stream.During(ctx, func(ctx context.Context) error {
+		w := logWatch{client: h.Client, route: h.Route, process: h.Process, next: h.Topics.ends[h.Route.Log.Name][0]}
+		return w.run(ctx, min(time.Second, h.HeartbeatEvery/4), length)
 	})
 }
 
-// WatchLog watches a log for some time, and returns an error if an auditor writes it meanwhile. Call it before the log is
-// continued from another copy of the database: the auditor that writes it would be fenced.
-func WatchLog(ctx context.Context, config Config, length time.Duration) error {
-	a, err := New(config)
-	if err != nil {
-		return err
-	}
-	client, err := kafka.NewClient(a.readerConfig())
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	w := logWatch{client: client, route: a.route(replication.Identity{}), process: a.process}
-	if w.next, err = client.End(ctx, config.Log, 0); err != nil {
+// WatchLog watches a log for some time, and returns an error if another auditor writes it meanwhile. process is this one.
+func WatchLog(ctx context.Context, client *kafka.Client, route *evidence.Route, process string, length time.Duration) error {
+	w := logWatch{client: client, route: route, process: process}
+	var err error
+	if w.next, err = client.End(ctx, route.Log.Name, 0); err != nil {
 		return err
 	}
 	return w.run(ctx, time.Second, length)
@@ -89,7 +79,7 @@ func (w *logWatch) readAppended(ctx context.Context) error {
 	err = w.client.ReadPartition(ctx, log, 0, w.next, end, func(rec *schemas.Record, _ int64) error {
 		record, err := logRecordOf(rec, w.route)
 		if err == nil && (record != nil || rec.IsFence() && rec.Header(evidence.HeaderProcess) != w.process) {
-			err = refusal(errOtherAuditor, "%s grows, and the slot of this server is held here",
+			err = Refuse(ErrOtherAuditor, "%s grows, and the slot of this server is held here",
 				"this server is a copy of another one, whose auditor lives: give the copy topics of its own (topics in lapse.yaml), "+
 					"or stop the other auditor", log)
 		}

@@ -1,4 +1,4 @@
-package audit
+package history
 
 import (
 	"bytes"
@@ -32,7 +32,7 @@ func (c *comparison) findUnmatched() error {
 		for partition := range tails {
 			t := &tails[partition]
 			at := evidence.ReachOf(t.position)
-			if at.Compare(c.topics.logEnd.Reach) < 0 || t.position == (replication.Position{}) || c.isPlanned(t) || c.isRewound(t) {
+			if at.Compare(c.topics.LogEnd.Reach) < 0 || t.position == (replication.Position{}) || c.isPlanned(t) || c.isRewound(t) {
 				continue
 			}
 			if why := c.impossible(at); why != "" {
@@ -51,8 +51,8 @@ func (c *comparison) findUnmatched() error {
 func (c *comparison) impossible(at evidence.Reach) string {
 	end, left := c.identity.Ancestry.End(at.Timeline)
 	switch {
-	case at.History != c.topics.logEnd.Reach.History:
-		return fmt.Sprintf("the database is in history %d", c.topics.logEnd.Reach.History)
+	case at.History != c.topics.LogEnd.Reach.History:
+		return fmt.Sprintf("the database is in history %d", c.topics.LogEnd.Reach.History)
 	case left && at.LSN >= end:
 		return fmt.Sprintf("the server left timeline %d at %s", at.Timeline, end)
 	case !left && at.Timeline != c.identity.Timeline:
@@ -66,7 +66,7 @@ func (c *comparison) impossible(at evidence.Reach) string {
 
 // foreignTail refuses a tail that this database never wrote.
 func (c *comparison) foreignTail(topic string, partition int32, t *tail, why string) error {
-	return refusal(errForeignTail, "%s/%d ends with an event at %s: %s",
+	return Refuse(ErrForeignTail, "%s/%d ends with an event at %s: %s",
 		"find out who wrote it; lapse history accept --reason TEXT goes on above it, by another history",
 		topic, partition, t.position, why)
 }

@@ -1,4 +1,4 @@
-package audit
+package history
 
 import (
 	"cmp"
@@ -15,9 +15,9 @@ import (
 	"lapse/schemas"
 )
 
-// catalogState is what the catalog says of the database's own past. It is read on the connection that streams.
-type catalogState struct {
-	histories  []historyRow            // ascending; empty in a database without the catalog
+// Catalog is what the catalog says of the database's own past. It is read on the connection that streams.
+type Catalog struct {
+	Histories  []Row                   // ascending; empty in a database without the catalog
 	heartbeats map[uuid.UUID]time.Time // when each heartbeat that is there was written
 	covered    []evidence.CoveredTable // the rows of lapse.covered, in their order
 	looks      []look                  // of heartbeats at the tables that are published, in their order
@@ -25,25 +25,25 @@ type catalogState struct {
 	slotMade   time.Time               // when init recorded it
 }
 
-// historyRow is a row of lapse.history.
-type historyRow struct {
-	number schemas.History
-	nonce  uuid.UUID
+// Row is a row of lapse.history.
+type Row struct {
+	Number schemas.History
+	Nonce  uuid.UUID
 	logEnd evidence.Reach // where the log ended when a person accepted the database; zero for the first history
-	fork   evidence.Reach // up to where log and database are the same; zero for the first history
+	Fork   evidence.Reach // up to where log and database are the same; zero for the first history
 	at     time.Time
 }
 
-// newest is the history in force; zero if there is none.
-func (c *catalogState) newest() historyRow {
-	if len(c.histories) == 0 {
-		return historyRow{}
+// Newest is the history in force; zero if there is none.
+func (c *Catalog) Newest() Row {
+	if len(c.Histories) == 0 {
+		return Row{}
 	}
-	return c.histories[len(c.histories)-1]
+	return c.Histories[len(c.Histories)-1]
 }
 
-// newestBeat is when the newest heartbeat was written, by the server's clock; zero for none.
-func (c *catalogState) newestBeat() (newest time.Time) {
+// NewestBeat is when the newest heartbeat was written, by the server's clock; zero for none.
+func (c *Catalog) NewestBeat() (newest time.Time) {
 	for _, at := range c.heartbeats {
 		if at.After(newest) {
 			newest = at
@@ -52,8 +52,8 @@ func (c *catalogState) newestBeat() (newest time.Time) {
 	return newest
 }
 
-// readCatalog reads it, with the rights of the auditor's role.
-func readCatalog(ctx context.Context, conn *pgx.Conn) (*catalogState, error) {
+// ReadCatalog reads it, with the rights of the auditor's role.
+func ReadCatalog(ctx context.Context, conn *pgx.Conn) (*Catalog, error) {
 	c, err := queryCatalog(ctx, conn)
 	if schemas.StateOf(err) == schemas.SQLStateInsufficientPrivilege {
 		return nil, fmt.Errorf("%w: the login that audits lacks the rights of role lapse_auditor: grant it that role "+
@@ -62,8 +62,8 @@ func readCatalog(ctx context.Context, conn *pgx.Conn) (*catalogState, error) {
 	return c, err
 }
 
-func queryCatalog(ctx context.Context, conn *pgx.Conn) (*catalogState, error) {
-	c := &catalogState{heartbeats: map[uuid.UUID]time.Time{}}
+func queryCatalog(ctx context.Context, conn *pgx.Conn) (*Catalog, error) {
+	c := &Catalog{heartbeats: map[uuid.UUID]time.Time{}}
 	var made *time.Time
 	err := conn.QueryRow(ctx, `select i.slot_start::text, i.slot_made_at from lapse.installation i`).Scan(&c.slotStart, &made)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
@@ -77,16 +77,16 @@ func queryCatalog(ctx context.Context, conn *pgx.Conn) (*catalogState, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the histories: %w", err)
 	}
-	c.histories, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (h historyRow, err error) {
+	c.Histories, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (h Row, err error) {
 		var end, fork string
 		var number int32
-		if err = row.Scan(&number, &h.nonce, &end, &fork, &h.at); err != nil {
+		if err = row.Scan(&number, &h.Nonce, &end, &fork, &h.at); err != nil {
 			return h, err
 		}
-		h.number, h.at = schemas.History(number), h.at.UTC()
+		h.Number, h.at = schemas.History(number), h.at.UTC()
 		if end != "" {
 			if h.logEnd, err = evidence.ParseReach(end); err == nil {
-				h.fork, err = evidence.ParseReach(fork)
+				h.Fork, err = evidence.ParseReach(fork)
 			}
 		}
 		return h, err
@@ -140,9 +140,9 @@ type look struct {
 	covered int64
 }
 
-// coveredAt are the tables that were published at a position, where no log says which heartbeat was the last one before it: the last
+// CoveredAt are the tables that were published at a position, where no log says which heartbeat was the last one before it: the last
 // that looked at or below it. Those that look when another is about to be committed differ from it by what that one found.
-func (c *catalogState) coveredAt(at schemas.LSN) []evidence.CoveredTable {
+func (c *Catalog) CoveredAt(at schemas.LSN) []evidence.CoveredTable {
 	for _, l := range slices.Backward(c.looks) {
 		if l.at <= at {
 			return c.coveredUpTo(&evidence.Heartbeat{Covered: l.covered})
@@ -153,7 +153,7 @@ func (c *catalogState) coveredAt(at schemas.LSN) []evidence.CoveredTable {
 
 // coveredUpTo are the tables that were published at a heartbeat. What later ones found is still in the stream: nothing else says
 // behind which transactions it belongs.
-func (c *catalogState) coveredUpTo(beat *evidence.Heartbeat) []evidence.CoveredTable {
+func (c *Catalog) coveredUpTo(beat *evidence.Heartbeat) []evidence.CoveredTable {
 	if beat == nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package audit
+package history
 
 import (
 	"context"
@@ -20,7 +20,7 @@ type comparison struct {
 	route     *evidence.Route
 	assembler *evidence.Assembler
 	router    *evidence.Router
-	topics    *topicState
+	topics    *Topics
 	walk      *walk
 	markers   []evidence.Marker // that this start is about to write
 	noHashKey error             // the router lacks it, and must route no event
@@ -44,7 +44,7 @@ func (c *comparison) run(ctx context.Context) error {
 	if err := c.findUnmatched(); err != nil {
 		return err
 	}
-	if c.noHashKey != nil && (len(c.unmatched) > 0 || c.topics.isPartial(c.topics.logEnd)) {
+	if c.noHashKey != nil && (len(c.unmatched) > 0 || c.topics.isPartial(c.topics.LogEnd)) {
 		return c.noHashKey
 	}
 	if err := c.nextRecord(ctx); err != nil {
@@ -65,7 +65,7 @@ func (c *comparison) run(ctx context.Context) error {
 // begin finds the two ends of what is compared: the slot's position, and the last position that both can have.
 func (c *comparison) begin() {
 	c.reader = c.client.Reader(c.route.Log.Name, 0, c.walk.from, c.topics.logEndOffset+1)
-	c.until = c.topics.logEnd.Reach
+	c.until = c.topics.LogEnd.Reach
 	c.until.History = 0
 	if at, left := c.identity.Ancestry.End(c.until.Timeline); left && at < c.until.LSN {
 		c.until.LSN = at // another server went on above it
@@ -132,7 +132,7 @@ func (c *comparison) handle(ctx context.Context, m *replication.Message) error {
 				return nil
 			}
 			c.readBeyond = true
-			m.Tx.History = c.topics.logEnd.Reach.History
+			m.Tx.History = c.topics.LogEnd.Reach.History
 		}
 		c.assembler.Begin(m.Tx)
 		return nil

@@ -1,4 +1,4 @@
-package audit
+package history
 
 import (
 	"context"
@@ -14,23 +14,23 @@ import (
 
 // findCommon finds the last position that log and database may have in common, by timelines and heartbeats alone. It sets
 // the walk and the last heartbeat. why says what forbids to go on from that position; empty if nothing does.
-func (h *historyCheck) findCommon(ctx context.Context) (common evidence.Reach, why string, err error) {
-	end, id := h.topics.logEnd, &h.identity
+func (h *Check) findCommon(ctx context.Context) (common evidence.Reach, why string, err error) {
+	end, id := h.Topics.LogEnd, &h.identity
 	if common, why = h.commonByTimeline(); why != "" {
 		return common, why, nil
 	}
-	if h.walk, err = walkBack(ctx, h.client, h.route, h.topics, h.slot(), h.heartbeatUpTo(common)); err != nil {
+	if h.walk, err = walkBack(ctx, h.Client, h.Route, h.Topics, h.slot(), h.heartbeatUpTo(common)); err != nil {
 		return common, "", err
 	}
 	beat := h.walk.beat
-	h.start.last = evidence.LastBeat{Reach: h.topics.origin.Reach}
+	h.Start.Last = evidence.LastBeat{Reach: h.Topics.origin.Reach}
 	if beat == nil { // a log without heartbeats says nothing of how much was lost
 		if common != end.Reach {
 			why = fmt.Sprintf("the log reaches %s, and the server left that timeline at %s", end.Reach.LSN, common.LSN)
 		}
 		return common, why, nil
 	}
-	h.start.last = evidence.LastBeat{Beat: beat.Heartbeat, Reach: beat.Reach}
+	h.Start.Last = evidence.LastBeat{Beat: beat.Heartbeat, Reach: beat.Reach}
 	if !h.hasHeartbeat(beat) {
 		return common, fmt.Sprintf("the heartbeat of %s, which the log has at %s, is not in the database",
 			heartbeatTime(beat.Heartbeat), beat.Reach.LSN), nil
@@ -45,8 +45,8 @@ func (h *historyCheck) findCommon(ctx context.Context) (common evidence.Reach, w
 
 // commonByTimeline is the log's end, or the position at which the server left the timeline of the log's end. why says that
 // the server cannot have been there; empty if it can.
-func (h *historyCheck) commonByTimeline() (common evidence.Reach, why string) {
-	end, id := h.topics.logEnd.Reach, &h.identity
+func (h *Check) commonByTimeline() (common evidence.Reach, why string) {
+	end, id := h.Topics.LogEnd.Reach, &h.identity
 	left, ended := id.Ancestry.End(end.Timeline)
 	switch {
 	case end.Timeline == id.Timeline && end.LSN > id.Flushed:
@@ -62,52 +62,52 @@ func (h *historyCheck) commonByTimeline() (common evidence.Reach, why string) {
 }
 
 // hasHeartbeat reports whether the database has the heartbeat of a record.
-func (h *historyCheck) hasHeartbeat(r *evidence.LogRecord) bool {
-	_, there := h.catalog.heartbeats[r.Heartbeat.Nonce]
+func (h *Check) hasHeartbeat(r *evidence.LogRecord) bool {
+	_, there := h.Catalog.heartbeats[r.Heartbeat.Nonce]
 	return there
 }
 
 // heartbeatUpTo selects heartbeats at or below the common position, for walkBack. It leaves out the one of a transaction
 // whose records are not all there: the slot sends that transaction again, and the next heartbeat must follow the selected
 // one.
-func (h *historyCheck) heartbeatUpTo(common evidence.Reach) func(*evidence.LogRecord) bool {
-	if h.topics.logEnd.Beat == (uuid.UUID{}) {
+func (h *Check) heartbeatUpTo(common evidence.Reach) func(*evidence.LogRecord) bool {
+	if h.Topics.LogEnd.Beat == (uuid.UUID{}) {
 		return nil
 	}
-	return func(r *evidence.LogRecord) bool { return !common.Below(r.Reach) && !h.topics.isPartial(r) }
+	return func(r *evidence.LogRecord) bool { return !common.Below(r.Reach) && !h.Topics.isPartial(r) }
 }
 
 // excessiveLoss says that a promotion lost more than it may without a person's word; empty if it did not.
-func (h *historyCheck) excessiveLoss(common evidence.Reach) string {
-	if common == h.topics.logEnd.Reach {
+func (h *Check) excessiveLoss(common evidence.Reach) string {
+	if common == h.Topics.LogEnd.Reach {
 		return ""
 	}
-	until := h.topics.heartbeat.Heartbeat.At
-	if h.topics.logEnd.Time.After(until) { // heartbeats may have failed
-		until = h.topics.logEnd.Time
+	until := h.Topics.heartbeat.Heartbeat.At
+	if h.Topics.LogEnd.Time.After(until) { // heartbeats may have failed
+		until = h.Topics.LogEnd.Time
 	}
-	lost := until.Sub(h.start.last.Beat.At)
-	if lost <= h.auditor.config.FailoverTolerance {
+	lost := until.Sub(h.Start.Last.Beat.At)
+	if lost <= h.FailoverTolerance {
 		return ""
 	}
 	return fmt.Sprintf("the server left timeline %d at %s, and the log goes on for %s after that: more than failover_tolerance, which is %s",
-		common.Timeline, common.LSN, lost.Round(time.Second), h.auditor.config.FailoverTolerance)
+		common.Timeline, common.LSN, lost.Round(time.Second), h.FailoverTolerance)
 }
 
 // refuseBent ends the check of a database that is not the log's. For people it finds the fork, and counts what is lost.
-func (h *historyCheck) refuseBent(ctx context.Context, why string) error {
-	r := h.result
+func (h *Check) refuseBent(ctx context.Context, why string) error {
+	r := h.Result
 	r.Outcome, r.Why = OutcomeBent, why
-	if !h.findFork {
-		return &bentError{r}
+	if !h.FindFork {
+		return &BentError{r}
 	}
-	there := func(r *evidence.LogRecord) bool { return h.hasHeartbeat(r) && !h.topics.isPartial(r) }
+	there := func(r *evidence.LogRecord) bool { return h.hasHeartbeat(r) && !h.Topics.isPartial(r) }
 	var err error
-	if h.walk, err = walkBack(ctx, h.client, h.route, h.topics, h.slot(), there); err != nil {
+	if h.walk, err = walkBack(ctx, h.Client, h.Route, h.Topics, h.slot(), there); err != nil {
 		return err
 	}
-	if h.comparison == nil && !h.slotIsRemade() && !h.topics.logEnd.Reach.Below(h.slot()) {
-		if err := h.compareStream(ctx); err != nil && !errors.Is(err, errForeignTail) {
+	if h.comparison == nil && !h.slotIsRemade() && !h.Topics.LogEnd.Reach.Below(h.slot()) {
+		if err := h.compareStream(ctx); err != nil && !errors.Is(err, ErrForeignTail) {
 			return err
 		}
 	}
@@ -117,20 +117,20 @@ func (h *historyCheck) refuseBent(ctx context.Context, why string) error {
 	case h.walk.beat != nil: // the slot is younger than the log's end: nothing can be compared but heartbeats
 		r.Fork = h.walk.beat.Reach
 	default:
-		r.Fork = h.topics.origin.Reach
+		r.Fork = h.Topics.origin.Reach
 	}
 	if err := h.countLost(ctx); err != nil {
 		return err
 	}
-	return &bentError{r}
+	return &BentError{r}
 }
 
 // countLost counts what the log has above the fork.
-func (h *historyCheck) countLost(ctx context.Context) error {
-	r, w := h.result, &walk{}
+func (h *Check) countLost(ctx context.Context) error {
+	r, w := h.Result, &walk{}
 	r.LostEvents = map[string]uint64{}
-	return h.client.Backward(ctx, h.route.Log.Name, 0, h.topics.logEndOffset+1, func(rec *schemas.Record, offset int64) (bool, error) {
-		record, err := logRecordOf(rec, h.route)
+	return h.Client.Backward(ctx, h.Route.Log.Name, 0, h.Topics.logEndOffset+1, func(rec *schemas.Record, offset int64) (bool, error) {
+		record, err := logRecordOf(rec, h.Route)
 		if err != nil || record == nil || w.dead(offset, record) {
 			return err == nil, err
 		}

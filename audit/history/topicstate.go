@@ -1,4 +1,4 @@
-package audit
+package history
 
 import (
 	"context"
@@ -14,10 +14,10 @@ import (
 	"lapse/schemas"
 )
 
-// topicState is how far the audit has come, as the topics say. It is read before anybody is fenced, when another auditor may
-// still be writing: equals compares it afterwards with what lies below the fences.
-type topicState struct {
-	logEnd       *evidence.LogRecord // the log's last record; nil for an empty log
+// Topics is how far the audit has come, as the topics say. It is read before anybody is fenced, when another auditor may
+// still be writing: Equals compares it afterwards with what lies below the fences.
+type Topics struct {
+	LogEnd       *evidence.LogRecord // the log's last record; nil for an empty log
 	logEndOffset int64               // its offset
 	logFirst     int64               // the log's first offset
 	complete     *evidence.LogRecord // the last one of a transaction whose records are all there: end, if it is the last of its own
@@ -29,7 +29,7 @@ type topicState struct {
 	fence        string              // the process that fenced the log last, as its fence says; empty for none
 
 	route *evidence.Route // in force at the log's end; the configuration's for an empty log
-	next  *evidence.Route // that follows it; nil: the configuration asks for the one in force
+	Next  *evidence.Route // that follows it; nil: the configuration asks for the one in force
 
 	tails map[string][]tail  // by topic and partition
 	ends  map[string][]int64 // by topic: the offset of each partition's next record
@@ -47,8 +47,8 @@ type tail struct {
 
 // readTopics reads the ends of all topics. A topic that is not there counts as empty. With a fresh slot there need not be a
 // log: readTopics does not wait for missing topics then, since the take-over reads them again.
-func readTopics(ctx context.Context, client *kafka.Client, route *evidence.Route, fresh bool) (*topicState, error) {
-	p := &topicState{lastOffset: -1, route: route, tails: map[string][]tail{}, ends: map[string][]int64{route.Log.Name: {0}}}
+func readTopics(ctx context.Context, client *kafka.Client, route *evidence.Route, fresh bool) (*Topics, error) {
+	p := &Topics{lastOffset: -1, route: route, tails: map[string][]tail{}, ends: map[string][]int64{route.Log.Name: {0}}}
 	if fresh {
 		if known, err := client.Known(ctx, route.Log.Name); err != nil || !known {
 			p.makeTails()
@@ -63,7 +63,7 @@ func readTopics(ctx context.Context, client *kafka.Client, route *evidence.Route
 		return nil, err
 	}
 	p.makeTails()
-	for _, topic := range p.events() {
+	for _, topic := range p.Events() {
 		if err := p.readTopic(ctx, client, route, topic); err != nil {
 			return nil, err
 		}
@@ -72,8 +72,8 @@ func readTopics(ctx context.Context, client *kafka.Client, route *evidence.Route
 }
 
 // makeTails makes room for the tails of all partitions.
-func (p *topicState) makeTails() {
-	for _, topic := range p.events() {
+func (p *Topics) makeTails() {
+	for _, topic := range p.Events() {
 		p.tails[topic.Name], p.ends[topic.Name] = make([]tail, topic.All()), make([]int64, topic.All())
 		for i := range p.tails[topic.Name] {
 			p.tails[topic.Name][i].offset = -1
@@ -82,7 +82,7 @@ func (p *topicState) makeTails() {
 }
 
 // readTopic reads the ends of a topic's partitions, and finds out whether it has what the log says of it.
-func (p *topicState) readTopic(ctx context.Context, client *kafka.Client, route *evidence.Route, topic evidence.Topic) error {
+func (p *Topics) readTopic(ctx context.Context, client *kafka.Client, route *evidence.Route, topic evidence.Topic) error {
 	bounds, err := client.Offsets(ctx, topic.Name)
 	var missing *kafka.MissingTopicError
 	if err != nil && !errors.As(err, &missing) {
@@ -114,7 +114,7 @@ func (p *topicState) readTopic(ctx context.Context, client *kafka.Client, route 
 
 // readTail finds a partition's last event. Somebody may have copied an old event behind it: what the log has no record of
 // stands above an end that the log says, so the highest position above that is the last event's.
-func (p *topicState) readTail(ctx context.Context, client *kafka.Client, route *evidence.Route, topic string, partition int32, end int64) error {
+func (p *Topics) readTail(ctx context.Context, client *kafka.Client, route *evidence.Route, topic string, partition int32, end int64) error {
 	since := end // a log that says nothing: the last record is the last event
 	if p.said.by != nil {
 		since = p.recorded.by[topic][partition].Offset // 0: a route that followed has more partitions
@@ -145,7 +145,7 @@ func (p *topicState) readTail(ctx context.Context, client *kafka.Client, route *
 const logLookBack = 100
 
 // readLog reads the log's end, its last heartbeat, its newest fence and its first record.
-func (p *topicState) readLog(ctx context.Context, client *kafka.Client, route *evidence.Route) error {
+func (p *Topics) readLog(ctx context.Context, client *kafka.Client, route *evidence.Route) error {
 	log := route.Log.Name
 	bounds, err := client.Offsets(ctx, log)
 	if err != nil {
@@ -168,13 +168,13 @@ func (p *topicState) readLog(ctx context.Context, client *kafka.Client, route *e
 				return false, err
 			}
 			p.lastOffset = max(p.lastOffset, offset)
-			if p.logEnd == nil || p.logEnd.LogPosition.Compare(entry.LogPosition) < 0 {
-				p.logEnd, p.logEndOffset = entry, offset
+			if p.LogEnd == nil || p.LogEnd.LogPosition.Compare(entry.LogPosition) < 0 {
+				p.LogEnd, p.logEndOffset = entry, offset
 			}
 		}
-		return p.logEnd == nil || p.fence == "" || !p.said.all || looked < logLookBack, nil
+		return p.LogEnd == nil || p.fence == "" || !p.said.all || looked < logLookBack, nil
 	})
-	if err != nil || p.logEnd == nil {
+	if err != nil || p.LogEnd == nil {
 		return err
 	}
 	if err := p.readWhole(ctx, client, route); err != nil {
@@ -195,7 +195,7 @@ func (p *topicState) readLog(ctx context.Context, client *kafka.Client, route *e
 
 // readWhole finds the last record and the last heartbeat of transactions that are wholly in the log, and up to where the topics have
 // nothing else.
-func (p *topicState) readWhole(ctx context.Context, client *kafka.Client, route *evidence.Route) error {
+func (p *Topics) readWhole(ctx context.Context, client *kafka.Client, route *evidence.Route) error {
 	looked := 0
 	return client.Backward(ctx, route.Log.Name, 0, p.logEndOffset+1, func(rec *schemas.Record, _ int64) (bool, error) {
 		looked++
@@ -221,20 +221,20 @@ func (p *topicState) readWhole(ctx context.Context, client *kafka.Client, route 
 
 // isPartial reports whether a record is of the log's last transaction and some of that one's records are missing. The slot
 // sends the transaction again.
-func (p *topicState) isPartial(r *evidence.LogRecord) bool {
-	return p.logEnd.More && r.Reach == p.logEnd.Reach
+func (p *Topics) isPartial(r *evidence.LogRecord) bool {
+	return p.LogEnd.More && r.Reach == p.LogEnd.Reach
 }
 
-// newest is where the log's last record stands; the zero position for an empty log.
-func (p *topicState) newest() evidence.LogPosition {
-	if p.logEnd == nil {
+// Newest is where the log's last record stands; the zero position for an empty log.
+func (p *Topics) Newest() evidence.LogPosition {
+	if p.LogEnd == nil {
 		return evidence.LogPosition{}
 	}
-	return p.logEnd.LogPosition
+	return p.LogEnd.LogPosition
 }
 
-// equals says whether two readings found the same. What lies between the records (fences, foreign ones) does not count.
-func (p *topicState) equals(other *topicState) bool {
+// Equals says whether two readings found the same. What lies between the records (fences, foreign ones) does not count.
+func (p *Topics) Equals(other *Topics) bool {
 	if p.lastOffset != other.lastOffset {
 		return false
 	}
@@ -249,7 +249,7 @@ func (p *topicState) equals(other *topicState) bool {
 }
 
 // empty says whether the topics have no event.
-func (p *topicState) empty() bool {
+func (p *Topics) empty() bool {
 	for _, tails := range p.tails {
 		for i := range tails {
 			if tails[i].position != (replication.Position{}) {
@@ -269,7 +269,7 @@ func logRecordOf(rec *schemas.Record, route *evidence.Route) (*evidence.LogRecor
 	source := &route.Source
 	if schema := rec.Header(evidence.HeaderSchema); schema != strconv.Itoa(evidence.LogSchema) {
 		if _, err := strconv.Atoi(schema); err == nil && rec.Header(evidence.HeaderSystem) == strconv.FormatUint(source.SystemIdentifier, 10) {
-			return nil, refusal(errForeignTopic, "%s has records of format %s; this program knows %d", "run the version of lapse that wrote them",
+			return nil, Refuse(ErrForeignTopic, "%s has records of format %s; this program knows %d", "run the version of lapse that wrote them",
 				route.Log.Name, schema, evidence.LogSchema)
 		}
 		return nil, nil
@@ -281,8 +281,8 @@ func logRecordOf(rec *schemas.Record, route *evidence.Route) (*evidence.LogRecor
 	return r, nil
 }
 
-// isOurs tells events of this database, and records of its log, from what somebody else wrote into the topics.
-func isOurs(route *evidence.Route) func(*schemas.Record) bool {
+// IsOurs tells events of this database, and records of its log, from what somebody else wrote into the topics.
+func IsOurs(route *evidence.Route) func(*schemas.Record) bool {
 	event := oursIn(&route.Source)
 	return func(rec *schemas.Record) bool {
 		if rec.Topic != route.Log.Name {
@@ -319,7 +319,7 @@ type rewound struct {
 // walkBack goes back from the log's end until it is at or below floor, and a heartbeat was met that wanted takes. wanted is
 // nil if none is looked for. What a rewind took back is passed over.
 func walkBack(
-	ctx context.Context, client *kafka.Client, route *evidence.Route, p *topicState, floor evidence.Reach, wanted func(*evidence.LogRecord) bool,
+	ctx context.Context, client *kafka.Client, route *evidence.Route, p *Topics, floor evidence.Reach, wanted func(*evidence.LogRecord) bool,
 ) (*walk, error) {
 	w := &walk{}
 	err := client.Backward(ctx, route.Log.Name, 0, p.logEndOffset+1, func(rec *schemas.Record, offset int64) (bool, error) {

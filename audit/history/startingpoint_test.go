@@ -1,9 +1,8 @@
-package audit_test
+package history
 
 import (
 	"testing"
 
-	"lapse/audit"
 	"lapse/audit/evidence"
 	"lapse/replication"
 	"lapse/schemas"
@@ -29,7 +28,7 @@ func TestALogThatEndsWhereItsTimelineDoesIsNotBehindTheSlotThatBeginsThere(t *te
 		{"equal", reach(3, 250), reach(3, 250), false},
 		{"above", reach(3, 251), reach(3, 250), false},
 	} {
-		if got := audit.EndsBelow(c.log, c.slot, ancestry); got != c.behind {
+		if got := endsBelow(c.log, c.slot, ancestry); got != c.behind {
 			t.Errorf("%s: the log at %s is behind the slot at %s: %t", c.what, c.log, c.slot, got)
 		}
 	}

@@ -1,0 +1,67 @@
+package history
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"lapse/audit/evidence"
+	"lapse/audit/kafka"
+	"lapse/schemas"
+)
+
+// EndsNote is the value of such a fence.
+type EndsNote struct {
+	All      bool      `json:"all,omitempty"` // of every partition
+	Events   string    `json:"events"`        // up to this reach some may be there: a commit's, as lapse.history has one
+	Producer int64     `json:"producer"`
+	System   []EndNote `json:"system,omitempty"`
+	User     []EndNote `json:"user,omitempty"`
+}
+
+// EndNote is a partition, the offset behind its last acknowledged batch, and the epoch of that batch.
+type EndNote [3]int64
+
+// Value is the note as the fence has it.
+func (n *EndsNote) Value() []byte {
+	value, err := json.Marshal(n)
+	if err != nil {
+		panic(fmt.Sprintf("write numbers as JSON: %v", err)) // numbers cannot fail
+	}
+	return value
+}
+
+// foundEnds is what a start finds of the ends, reading the log back.
+type foundEnds struct {
+	all bool                           // of every partition: what stands before says nothing new
+	by  map[string]map[int32]kafka.End // topic and partition; nil where the log says nothing
+}
+
+// take reads a record of the log. Where several speak of a partition, the one of the highest epoch and offset counts: somebody
+// may have copied a former one behind it. An older producer's says nothing where a later one's does. With below it takes only what
+// was written when no event above that was in the topics.
+func (f *foundEnds) take(rec *schemas.Record, route *evidence.Route, below *evidence.LogRecord) {
+	if f.all || !rec.IsFence() || len(rec.Value) == 0 {
+		return
+	}
+	var note EndsNote
+	if json.Unmarshal(rec.Value, &note) != nil {
+		return
+	}
+	if events, err := evidence.ParseReach(note.Events); err != nil || below != nil && !events.Before(below.Reach) {
+		return
+	}
+	if f.by == nil {
+		f.by = map[string]map[int32]kafka.End{route.System.Name: {}, route.User.Name: {}}
+	}
+	for topic, said := range map[string][]EndNote{route.System.Name: note.System, route.User.Name: note.User} {
+		for _, s := range said {
+			partition, end := int32(s[0]), kafka.End{Offset: s[1], Producer: note.Producer, Epoch: int16(s[2])}
+			known, there := f.by[topic][partition]
+			newer := known.Producer == end.Producer && (known.Epoch < end.Epoch || known.Epoch == end.Epoch && known.Offset < end.Offset)
+			if !there || newer {
+				f.by[topic][partition] = end
+			}
+		}
+	}
+	f.all = note.All
+}

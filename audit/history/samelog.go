@@ -1,0 +1,54 @@
+package history
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"lapse/audit/evidence"
+	"lapse/schemas"
+)
+
+// checkSource refuses a log that was begun for another database.
+func (h *Check) checkSource() error {
+	end, route := h.Topics.LogEnd, h.Route
+	if !isOfSource(end, &route.Source) {
+		return Refuse(ErrForeignTopic, "%s has the log of database %d of system %d; this one is %d of %d",
+			"give each database topics of its own (topics)", route.Log.Name,
+			end.DatabaseOID, end.SystemIdentifier, route.Source.DatabaseOID, route.Source.SystemIdentifier)
+	}
+	return h.checkKeys()
+}
+
+// checkKeys refuses tag keys of which none is one that the log was begun with: every deletion would be published as
+// unverified.
+func (h *Check) checkKeys() error {
+	if h.Topics.origin.Kind != evidence.KindOrigin {
+		return Refuse(ErrLogMissing, "%s begins with a record of kind %s", "somebody has deleted records of the log, which is kept for ever: "+
+			"put it back; if it is lost: "+anotherLog, h.Route.Log.Name, h.Topics.origin.Kind)
+	}
+	known := h.Topics.origin.Keys["tag"]
+	for _, key := range h.Keys {
+		if slices.Contains(known, schemas.Fingerprint(key)) {
+			return nil
+		}
+	}
+	return Refuse(ErrKeyChanged, "%s was begun with the key %s", "put the key named tag back (keys: in lapse.yaml)",
+		h.Route.Log.Name, strings.Join(known, ", "))
+}
+
+// historyMismatch says why the history in force in the database is not the log's; empty if it is.
+func (h *Check) historyMismatch() string {
+	end, newest := h.Topics.LogEnd, h.Start.History
+	switch {
+	case newest.Number < end.Reach.History:
+		return fmt.Sprintf("the log is in history %d, the database in history %d: it is a copy of before that was accepted",
+			end.Reach.History, newest.Number)
+	case newest.Number > end.Reach.History:
+		return fmt.Sprintf("history %d was accepted for a log that ended at %s, and it ends at %s", newest.Number, newest.logEnd, end.Reach)
+	case newest.Nonce != end.Nonce:
+		return fmt.Sprintf("history %d of the database is not the one of the log", newest.Number)
+	default:
+		return ""
+	}
+}
