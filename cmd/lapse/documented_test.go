@@ -6,34 +6,150 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 // documentedCommand is a command as documentation names it: at the beginning of code.
-var documentedCommand = regexp.MustCompile("(?m)(?:`|^ *\\$ |^ *)lapse ([a-z]+)(?: ([a-z]+))?")
+var documentedCommand = regexp.MustCompile("(?m)(?:`|&& |^ *\\$ |^ *)(?:bin/)?lapse ([a-z]+)(?: ([a-z]+))?(?: ([^`\n]*))?")
 
-func TestEveryCommandThatTheDocumentationNamesIsThere(t *testing.T) {
-	t.Parallel()
-	files, err := filepath.Glob("../../docs/*.md")
-	if err != nil || len(files) == 0 {
+// code is what documentation shows as code.
+var code = regexp.MustCompile("(?s)```.*?```|`[^`\n]+`")
+
+// documentation returns the text of each page, by its path from the top of the repository.
+func documentation(t *testing.T) map[string]string {
+	t.Helper()
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(pages) == 0 {
 		t.Fatalf("no documentation: %v", err)
 	}
-	root := newRoot(&app{})
-	code := regexp.MustCompile("(?s)```.*?```|`[^`\n]+`")
-	for _, file := range append(files, "../../README.md") {
-		text, err := os.ReadFile(file)
+	texts := map[string]string{}
+	for _, page := range append(pages, "../../README.md", "../../CHANGELOG.md", "../../bench/README.md") {
+		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, block := range code.FindAllString(string(text), -1) {
+		texts[strings.TrimPrefix(page, "../../")] = string(text)
+	}
+	return texts
+}
+
+// checkFlags says which flags of a command's line the command does not have. What follows a comment or a redirection is not its line.
+func checkFlags(t *testing.T, file string, command *cobra.Command, line string) {
+	t.Helper()
+	line, _, _ = strings.Cut(line, " #")
+	line, _, _ = strings.Cut(line, "|")
+	for _, flag := range documentedFlag.FindAllStringSubmatch(line, -1) {
+		if command.Flag(flag[1]) == nil && command.InheritedFlags().Lookup(flag[1]) == nil && flag[1] != "help" {
+			t.Errorf("%s names %s --%s, and there is no such flag", file, command.CommandPath(), flag[1])
+		}
+	}
+}
+
+var documentedFlag = regexp.MustCompile(`(?:^| )--([a-z][a-z-]*)`)
+
+func TestEveryCommandThatTheDocumentationNamesIsThere(t *testing.T) {
+	t.Parallel()
+	root := newRoot(&app{})
+	for file, text := range documentation(t) {
+		for _, block := range code.FindAllString(text, -1) {
 			for _, named := range documentedCommand.FindAllStringSubmatch(block, -1) {
 				found, rest, err := root.Find([]string{named[1], named[2]})
 				switch {
 				case err != nil || found == root || len(rest) > 0 && rest[0] == named[1]:
-					t.Errorf("%s names %s, which does not exist", filepath.Base(file), strings.TrimSpace(named[0]))
+					t.Errorf("%s names %s, which does not exist", file, strings.TrimSpace(named[0]))
 				case found.HasSubCommands() && named[2] != "" && found.Name() != named[2] && !found.Runnable():
-					t.Errorf("%s names %s, which does not exist", filepath.Base(file), strings.TrimSpace(named[0]))
+					t.Errorf("%s names %s, which does not exist", file, strings.TrimSpace(named[0]))
+				default:
+					checkFlags(t, file, found, named[3])
 				}
 			}
 		}
 	}
+}
+
+func TestEveryFileAndTargetThatTheDocumentationNamesIsThere(t *testing.T) {
+	t.Parallel()
+	there := repository(t)
+	makefile, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := regexp.MustCompile(`(?:^|[\s` + "`" + `(])make ([a-z]+(?:-[a-z]+)*)`)
+	path := regexp.MustCompile("`((?:audit|bench|cmd|docs|examples|executor|internal|planner|replication|schemas|scripts)/[\\w./-]+|[\\w./-]+\\.(?:go|tmpl)|[0-9]{4}_[\\w]+\\.sql)`")
+	for file, text := range documentation(t) {
+		for _, block := range code.FindAllString(text, -1) {
+			for _, named := range target.FindAllStringSubmatch(block, -1) {
+				if !regexp.MustCompile(`(?m)^` + named[1] + `:`).Match(makefile) {
+					t.Errorf("%s names make %s, which is no target", file, named[1])
+				}
+			}
+		}
+		for _, named := range path.FindAllStringSubmatch(text, -1) {
+			if !there["/"+strings.TrimSuffix(named[1], "/")] {
+				t.Errorf("%s names %s, which does not exist", file, named[1])
+			}
+		}
+	}
+}
+
+func TestEveryLinkOfTheDocumentationLeadsSomewhere(t *testing.T) {
+	t.Parallel()
+	texts := documentation(t)
+	link := regexp.MustCompile(`\]\(([^)\s]*)\)`)
+	for file, text := range texts {
+		for _, named := range link.FindAllStringSubmatch(text, -1) {
+			name, anchor, _ := strings.Cut(named[1], "#")
+			if strings.Contains(name, "://") {
+				continue
+			}
+			leads := file
+			if name != "" {
+				leads = filepath.Join(filepath.Dir(file), name)
+			}
+			if _, err := os.Stat(filepath.Join("../..", leads)); err != nil {
+				t.Errorf("%s: the link %s leads nowhere", file, named[1])
+			}
+			if anchor != "" && texts[leads] != "" && !anchors(texts[leads])[anchor] {
+				t.Errorf("%s: there is no heading for the link %s", file, named[1])
+			}
+		}
+	}
+}
+
+// anchors are the names by which a page's headings are linked to.
+func anchors(page string) map[string]bool {
+	names := map[string]bool{}
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(page, -1) {
+		name := regexp.MustCompile(`[^\p{L}\p{N}_ -]`).ReplaceAllString(strings.ToLower(heading[1]), "")
+		names[strings.ReplaceAll(name, " ", "-")] = true
+	}
+	return names
+}
+
+// repository has the path of each file and folder, whole, and without the folders before it: "/executor/drop.go" and "/drop.go".
+func repository(t *testing.T) map[string]bool {
+	t.Helper()
+	there := map[string]bool{}
+	err := filepath.WalkDir("../..", func(path string, entry os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && entry.Name() != "..":
+			return filepath.SkipDir
+		}
+		for name := strings.TrimPrefix(filepath.ToSlash(path), "../.."); name != ""; {
+			there[name] = true
+			cut := strings.Index(name[1:], "/")
+			if cut < 0 {
+				break
+			}
+			name = name[1+cut:]
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return there
 }
