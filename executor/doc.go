@@ -100,5 +100,4 @@
 //
 //	a reason to slow down, wait or refuse    one file in guard/ and one line in guard.All
 //	another action                           a function of the planner's (planner/doc.go), called as drop.go calls one
-//	holds                                    planner (the condition); enter compares the claim's hold version
 package executor

@@ -22,7 +22,7 @@
 //
 // # Positions
 //
-// An event stands at replication.Position: history, timeline, commit, ordinal. A record of the log stands at Position:
+// An event stands at replication.Position: history, timeline, commit, ordinal. A record of the log stands at LogPosition:
 // history, timeline, the end of its transaction, and its number (seq) among the records with that end. Both are strictly
 // ascending, in each partition and in the log.
 //
@@ -68,7 +68,7 @@
 // # Where the next one goes
 //
 //	another kind of record in the log (policy, hold, snapshot, checkpoint)
-//	        one file beside coverage.go with its Content; the assembler adds it to Outcome.Records, or the relay writes it
+//	        one file beside coverage.go with its Content; the assembler adds it to Conclusion.Records, or the relay writes it
 //	another event                   finding and event in classify.go
 //	another event of two changes    a pairing beside the one in move.go
 //	another marker                  marker.go

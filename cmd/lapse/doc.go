@@ -9,23 +9,28 @@
 //	keyring.go, logins.go        the keys and logins of the settings
 //	init.go, initslot.go         install: the steps are in internal/setup
 //	apply.go, applytext.go       apply a policy file: the steps are in internal/setup; indexing.go tells of indexes
+//	policyfiles.go               which files are one policy file
 //	doctor.go                    what is wrong with server, installation, roles and tables: the checks are in internal/setup
 //	uninstall.go                 the way back, printed or run
-//	policy.go, policystate.go    the policies in force; pausing, arming and resuming them
+//	policy.go, policystate.go    the policies in force; pausing, arming and resuming them; policy*.go shows them
+//	status.go, statustext.go     how policies, deletion and audit stand
 //	pause.go                     every deletion paused
-//	plan.go                      what is due
+//	plan.go, plantext.go         what is due
+//	hold*.go, quarantine.go      rows that are kept, and rows that could not be deleted
+//	scaffold.go, hide.go         a due time for a table without one; due rows hidden
 //	clock.go                     whether the server's clock is believed
 //	history*.go                  whether log and database are one history
 //	run.go, audit.go, serve.go   the executor, the auditor, both
 //	heartbeat.go, slotlag.go     what the auditor asks over a connection of its own
-//	events.go, marker.go         what is in the topics
+//	events*.go, marker.go        what is in the topics; export.go writes it into files
+//	auditto.go                   events in a file, without Kafka
+//	envelope.go, table.go        a result as JSON, and as a table
 //	version.go                   version and formats
 //	kafka.go                     how to reach the brokers
 //	parts.go                     what runs until stopped: the order of the end
 //	web.go                       /healthz, /readyz, /metrics
 //
-// A further command has a file of its own, named as the command: hide.go, scaffold.go, hold.go,
-// import.go. What it does in a database is in internal/setup, planner or audit.
+// A further command has a file of its own, named as the command. What it does in a database is in internal/setup, planner or audit.
 //
 // Results go to stdout, everything else to stderr. Exit codes: 0 done; 1 failed; 2 wrong usage or invalid input; 3 done,
 // and it found something that needs a person.

@@ -153,3 +153,28 @@ func repository(t *testing.T) map[string]bool {
 	}
 	return there
 }
+
+func TestEveryFileThatADocGoNamesIsThere(t *testing.T) {
+	t.Parallel()
+	there := repository(t)
+	path := regexp.MustCompile(`[\w/]+\.(?:go|tmpl|sql)\b`)
+	seen := 0
+	for name := range there {
+		if !strings.HasSuffix(name, "/doc.go") {
+			continue
+		}
+		text, err := os.ReadFile("../.." + name)
+		if err != nil {
+			continue // part of a path
+		}
+		seen++
+		for _, named := range path.FindAllString(string(text), -1) {
+			if !there["/"+named] && !there["/"+named+".tmpl"] {
+				t.Errorf("%s names %s, which does not exist", name, named)
+			}
+		}
+	}
+	if seen == 0 {
+		t.Fatal("no doc.go")
+	}
+}

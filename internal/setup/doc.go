@@ -74,8 +74,6 @@
 // doctor_activity.go, doctor_installation.go, doctor_privileges.go, doctor_tables.go). It changes nothing and reads no table of a
 // user's. A check more is a function, and a line in its theme's list.
 //
-// Where the next things go: a part that is installed,
-// a step in install.go and a file of its own; a part that a policy needs in the database (hidden rows, scaffolds of sidecars
-// and triggers), a file of its own beside publish.go, called in applying.writeOnce; what stands beside policies (holds), a
-// file of its own with a method of Session.
+// Where the next things go: a part that is installed, a step in install.go and a file of its own; what stands beside policies
+// (holds, hidden rows, scaffolds), a file of its own, as hold.go, hide.go and scaffold.go.
 package setup

@@ -9,8 +9,7 @@
 //
 // It promises that all that is wrong is said at once, each with file, line, column and the nearest valid name, and that no
 // text makes it panic; and that the policies of which nothing is wrong are there beside the errors, so that the database can be
-// asked about them in the same run. It refuses keys that it does not know. What a later version does is read, and refused in
-// planner/unsupported.go.
+// asked about them in the same run. It refuses keys that it does not know.
 //
 // A new key of a policy is a line in fields, and in schemas/policies.schema.json, which says the same as the parser: testdata has
 // a file for each mistake, and for each form that is none. A new key of expire comes with its kind in planner/expiry.
