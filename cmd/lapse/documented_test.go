@@ -178,3 +178,17 @@ func TestEveryFileThatADocGoNamesIsThere(t *testing.T) {
 		t.Fatal("no doc.go")
 	}
 }
+
+func TestEachStopOfOneRowsWayIsAFunctionOfItsFile(t *testing.T) {
+	t.Parallel()
+	stops := regexp.MustCompile(`(?m)^\d\. \*\*`+"`(\\w+)` in"+` \[(\S+)\]`).FindAllStringSubmatch(documentation(t)["docs/architecture.md"], -1)
+	if len(stops) != 7 {
+		t.Fatalf("docs/architecture.md has %d stops, not seven", len(stops))
+	}
+	for _, stop := range stops {
+		text, err := os.ReadFile("../../" + stop[2])
+		if err != nil || !regexp.MustCompile(`(?m)^func (?:\([^)]*\) )?`+stop[1]+`\(`).Match(text) {
+			t.Errorf("there is no function %s in %s (%v)", stop[1], stop[2], err)
+		}
+	}
+}
