@@ -31,6 +31,7 @@ var unfit = []struct{ name, setup, policy, want string }{
 	{"a table of the catalog", ``, `table: lapse.run`, "belongs to the system"},
 	{"a system table", ``, `table: pg_catalog.pg_class`, "belongs to the system"},
 	{"no such column", ``, `expire: {column: last_sen, after: 30 days}`, `did you mean last_seen?`},
+	{"a column without its quotes", `alter table sessions add column "usedAt" timestamptz`, `expire: INTERVAL '30 days' ON usedAt`, `has no column "usedat"; did you mean "usedAt"?`},
 	{"a column of another type", ``, `expire: {column: note, after: 30 days}`, `is of type text`},
 	{"a duration without a unit", ``, `latitude: "30"`, `has no unit`},
 	{"a negative duration", ``, `expire: {column: last_seen, after: -1 day}`, `must not be negative`},

@@ -225,10 +225,10 @@ func findColumn(ctx context.Context, q Querier, t Table, name, purpose string, t
 	return Column{}, false, fmt.Sprintf("column %s of %s is of type %s: %s", name, t.Name, c.Type, purpose), nil
 }
 
-// suggestColumn names the nearest column of one of these types.
+// suggestColumn names the nearest column of one of these types, as SQL wants it: "usedAt" needs its quotes.
 func suggestColumn(ctx context.Context, q Querier, t Table, name string, types []ColumnType) string {
 	rows, err := q.Query(ctx, `
-		select a.attname::text
+		select quote_ident(a.attname)
 		  from pg_attribute a
 		 where a.attrelid = $1 and a.attnum > 0 and not a.attisdropped and format_type(a.atttypid, null) = any ($2::text[])
 		 order by a.attnum`, t.OID, types)
