@@ -229,7 +229,7 @@ type listener struct {
 func (l listener) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level == slog.LevelWarn {
 		text := r.Message
-		r.Attrs(func(a slog.Attr) bool { text += ": " + a.Value.String(); return true })
+		r.Attrs(func(a slog.Attr) bool { text += "; " + a.Key + ": " + a.Value.String(); return true })
 		l.warnings.mu.Lock()
 		if len(l.warnings.said) < mostWarnings {
 			l.warnings.said = append(l.warnings.said, text)

@@ -227,7 +227,7 @@ func (a *app) settings() (*config.Settings, error) {
 	}
 	for _, name := range a.variables {
 		if strings.HasPrefix(name, "LAPSE_") && !slices.Contains(config.Variables(), name) {
-			a.log.Warn("an environment variable that Lapse does not know is not used", "variable", name, "did_you_mean", yamldoc.Nearest(name, config.Variables()))
+			a.log.Warn("an environment variable that Lapse does not know is not used", "variable", name, "did_you_mean", config.NearestVariable(name))
 		}
 	}
 	a.variables = nil // said once

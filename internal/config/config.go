@@ -6,9 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
+	"lapse/internal/yamldoc"
 	"lapse/schemas"
 )
 
@@ -168,6 +170,16 @@ func Variables() []string {
 		names = append(names, name.variable(), name.variable()+"_FORMER")
 	}
 	return names
+}
+
+// NearestVariable is the one that was most likely meant: that of the same end, or of the nearest one.
+func NearestVariable(name string) string {
+	known := Variables()
+	_, end, _ := strings.Cut(name, "_")
+	if i := slices.IndexFunc(known, func(v string) bool { return strings.HasSuffix(v, "_"+end) }); i >= 0 {
+		return known[i]
+	}
+	return yamldoc.Nearest(name, known)
 }
 
 // Load reads path, if one is given, and puts flags and environment above it. An error of the file is yamldoc.Errors:
