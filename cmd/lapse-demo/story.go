@@ -165,7 +165,7 @@ func (s *story) trip(ctx context.Context) error {
 	}
 	var exit *exec.ExitError
 	if err := s.command(ctx, "status"); !errors.As(err, &exit) || exit.ExitCode() != needsPerson {
-		return fmt.Errorf("lapse status beside a tripped breaker: %v, want exit code %d", err, needsPerson)
+		return errors.Join(fmt.Errorf("lapse status beside a tripped breaker must end with %d", needsPerson), err)
 	}
 	fmt.Fprintf(s.out, "   It ends with %d: somebody is needed. Here all 600 may go:\n\n", needsPerson)
 	if err := s.command(ctx, "policy", "arm", "carts-90d", "--accept", "600"); err != nil {
