@@ -119,13 +119,13 @@ func (s *status) waits() bool {
 func (l *policyLine) person() string {
 	switch {
 	case l.PausedForAll:
-		return "when resumed"
+		return "on resume"
 	case l.Suspended != "":
-		return "when accepted"
+		return "on accept"
 	case l.Trouble != "":
-		return "after apply"
+		return "on apply"
 	case l.Tripped != "":
-		return "after arm"
+		return "on arm"
 	}
 	return ""
 }

@@ -38,11 +38,11 @@ func TestWhatThePolicysNextRunWaitsFor(t *testing.T) {
 		"stopped, by a silent one":      {line: policyLine{Next: &past}, work: []process{says(workStopped, 40, &soon)}, next: "due", lag: "none"},
 		"at work, by a silent one":      {line: policyLine{Next: &past}, work: []process{says(workDeletes, 40, nil)}, next: "due", lag: "none", remarks: 1},
 		"nothing is deleted":            {line: policyLine{Next: &past}, executors: waits, next: "waits", lag: "none"},
-		"paused for all":                {line: policyLine{Next: &past, PausedForAll: true}, executors: waits, next: "when resumed", lag: "-"},
-		"restored":                      {line: policyLine{Next: &past, Suspended: "restored"}, next: "when accepted", lag: "-"},
-		"its table is gone":             {line: policyLine{Next: &past, Lag: 60, Trouble: "gone", Stays: []planner.Stay{{Reason: schemas.HeldByGuard, Detail: "gone"}}}, work: []process{says(workStopped, 0, &soon)}, next: "after apply", lag: "1m", remarks: 1},
-		"its breaker is open":           {line: policyLine{Next: &past, Tripped: "much", TrippedAt: &since, Stays: []planner.Stay{{Reason: schemas.HeldByBreaker, Detail: "much"}}}, work: []process{says(workWaits, 0, nil)}, next: "after arm --accept", lag: "4m", remarks: 1},
-		"its breaker, and a silent one": {line: policyLine{Next: &past, Tripped: "much", TrippedAt: &since, Stays: []planner.Stay{{Reason: schemas.HeldByBreaker, Detail: "much"}}}, work: []process{says(workWaits, 40, nil)}, next: "after arm --accept", lag: "4m", remarks: 1},
+		"paused for all":                {line: policyLine{Next: &past, PausedForAll: true}, executors: waits, next: "on resume", lag: "-"},
+		"restored":                      {line: policyLine{Next: &past, Suspended: "restored"}, next: "on accept", lag: "-"},
+		"its table is gone":             {line: policyLine{Next: &past, Lag: 60, Trouble: "gone", Stays: []planner.Stay{{Reason: schemas.HeldByGuard, Detail: "gone"}}}, work: []process{says(workStopped, 0, &soon)}, next: "on apply", lag: "1m", remarks: 1},
+		"its breaker is open":           {line: policyLine{Next: &past, Tripped: "much", TrippedAt: &since, Stays: []planner.Stay{{Reason: schemas.HeldByBreaker, Detail: "much"}}}, work: []process{says(workWaits, 0, nil)}, next: "on arm", lag: "4m", remarks: 1},
+		"its breaker, and a silent one": {line: policyLine{Next: &past, Tripped: "much", TrippedAt: &since, Stays: []planner.Stay{{Reason: schemas.HeldByBreaker, Detail: "much"}}}, work: []process{says(workWaits, 40, nil)}, next: "on arm", lag: "4m", remarks: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -71,9 +71,11 @@ func TestEveryTableFitsEightyColumns(t *testing.T) {
 	m.lapse("hold", "release", "1", "--reason", "settled")
 	db.Exec(t, `insert into lapse.run (run, policy_id, version, cutoff, started_at, outcome)
 		select gen_random_uuid(), policy_id, version, now() + interval '1 hour', now() - interval '2 hours', 'done' from lapse.gate where name like 'clock%'`)
-	for _, args := range [][]string{
+	printed := [][]string{
 		{"run", "--once"}, {"status"}, {"policy", "list"}, {"quarantine", "list"}, {"hold", "list"}, {"hold", "list", "--all"}, {"clock"}, {"history"},
-	} {
+		{"pause", "--all"}, {"status"}, {"policy", "list"},
+	}
+	for _, args := range printed {
 		_, out := m.answers(args...)
 		t.Logf("lapse %s\n%s", strings.Join(args, " "), out)
 		seen := 0
@@ -86,7 +88,7 @@ func TestEveryTableFitsEightyColumns(t *testing.T) {
 				t.Errorf("lapse %s: a line has %d characters: %s", strings.Join(args, " "), n, line)
 			}
 		}
-		if seen < 2 {
+		if seen < 2 && args[0] != "pause" {
 			t.Errorf("lapse %s prints no table:\n%s", strings.Join(args, " "), out)
 		}
 	}
