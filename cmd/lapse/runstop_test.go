@@ -70,7 +70,7 @@ func TestRunEndsWithinTenSecondsOfASignalThoughABatchHangs(t *testing.T) {
 				t.Errorf("lapse %s ended with %d", strings.Join(args, " "), code)
 			}
 			d.ends([]string{
-				"\np       public.s  20       0         2        finished\nstopped by a signal\n",
+				"\np       public.s  20       0         finished\nstopped by a signal\n",
 				"\n  \"errors\": []\n}\n",
 			}[i])
 		}

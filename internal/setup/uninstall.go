@@ -96,7 +96,7 @@ func (u *Uninstaller) onlySlot(ctx context.Context, absent error) error {
 
 // check refuses what could not be done to its end. It changes nothing.
 func (u *Uninstaller) check(ctx context.Context, installed *Installation) error {
-	if err := refuseHolds(ctx, u.Conn, installed, u.DropHolds); err != nil {
+	if err := refuseHolds(ctx, u.Conn, u.DropHolds); err != nil {
 		return err
 	}
 	deleters, err := readDeleters(ctx, u.Conn)
@@ -159,7 +159,7 @@ func (u *Uninstaller) indexes(ctx context.Context) (left []string, err error) {
 func (u *Uninstaller) catalog(ctx context.Context, installed *Installation) (warnings []string, err error) {
 	err = u.Gated(ctx, "drop the catalog", func(tx pgx.Tx) error {
 		warnings = nil
-		if err := refuseHolds(ctx, tx, installed, u.DropHolds); err != nil {
+		if err := refuseHolds(ctx, tx, u.DropHolds); err != nil {
 			return err // placed meanwhile
 		}
 		deleters, err := readDeleters(ctx, tx)

@@ -25,12 +25,9 @@ func (e *HoldsInForceError) Error() string {
 		strings.Join(names, "; "))
 }
 
-// firstWithHolds is the version of the catalog that has holds.
-const firstWithHolds = 6
-
 // refuseHolds returns a *HoldsInForceError where a hold is in force, unless dropping says that they may go.
-func refuseHolds(ctx context.Context, q Querier, installed *Installation, dropping bool) error {
-	if dropping || installed.SchemaVersion < firstWithHolds {
+func refuseHolds(ctx context.Context, q Querier, dropping bool) error {
+	if dropping {
 		return nil
 	}
 	holds, err := ReadHolds(ctx, q, false)

@@ -30,7 +30,7 @@ func UninstallSQL(ctx context.Context, q Querier, roles schemas.Roles, slot stri
 	if err != nil {
 		return nil, err
 	}
-	if err := refuseHolds(ctx, q, installed, dropHolds); err != nil {
+	if err := refuseHolds(ctx, q, dropHolds); err != nil {
 		return nil, err
 	}
 	deleters, err := readDeleters(ctx, q)
