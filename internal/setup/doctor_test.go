@@ -185,7 +185,7 @@ func TestTheDoctorWorksWhereNothingIsInstalledAndForAnybody(t *testing.T) {
 			{"create table " + db.Name + "_app.cascaded (id int primary key references " + db.Name + "_app.t on delete cascade)", "policy " + db.Name + "_app-t", "cascaded is not published", setup.Fail, 0},
 			{"select pg_drop_replication_slot('lapse_" + db.Name + "')", "slot", "does not exist", setup.Fail, 0},
 			{"alter table " + db.Name + "_app.t rename to u", "paused", "is " + db.Name + "_app.u now", setup.Fail, 0},
-			{"update lapse.installation set schema_version = 4", "schema lapse", "run lapse init", setup.Fail, 0},
+			{"update lapse.installation set schema_version = 4", "schema lapse", "which was never released", setup.Fail, 0},
 			{"alter schema lapse owner to postgres", "schema lapse", "belongs to", setup.Fail, 0},
 		} {
 			if c.plant != "" {
