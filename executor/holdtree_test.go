@@ -15,6 +15,7 @@ import (
 type treeCase struct {
 	hold string // "" is {}_p
 	before,
+	armed, // before the hold, with the policy in force
 	after []string
 	stay string // the rows of {}_q that stay
 	soft bool   // the policy sets a column
@@ -85,6 +86,14 @@ var treeCases = map[string]treeCase{
 		after: []string{
 			"create table {}_1 () inherits ({}_h)", "alter table {}_1 add primary key (id, r)", "fill {}_1", "alter table {}_1 no inherit {}_h",
 			"alter table {}_q attach partition {}_1 for values in (1)",
+		}, stay: heldIDs,
+	},
+	"what is above the policy's table was attached": {
+		before: []string{"create table {}_1 (like {}_q including all)", "alter table {}_q attach partition {}_1 for values in (1)", "fill {}_1"},
+		armed:  []string{"create table {}_r (like {}_q including all) partition by list (r)", "alter table {}_r attach partition {}_q for values in (1)"},
+		after: []string{
+			"create table {}_s (like {}_q including all) partition by list (r)", "alter table {}_s attach partition {}_r for values in (1)", "look",
+			"alter table {}_s detach partition {}_r", "alter table {}_r detach partition {}_q",
 		}, stay: heldIDs,
 	},
 	"set, not deleted": {
@@ -159,6 +168,7 @@ func TestWhatWasOnceBelowAHeldTableStaysHeld(t *testing.T) {
 				table = "{}_p"
 			}
 			n := names[what]
+			c.run(t, db, n, c.armed)
 			placeHold(t, s, byWhere("public."+strings.ReplaceAll(table, "{}", n), n+"_c = 0"))
 			now = append(now, schemas.PolicyName(n))
 		}

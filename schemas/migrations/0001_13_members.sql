@@ -84,46 +84,63 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 set jit = off
 as $lapse$
+declare
+  enforced jsonb := (select jsonb_agg(jsonb_build_object('hold', e.hold, 'table_oid', e.table_oid, 'columns', e.columns, 'since', e.since)) from lapse.enforced_holds() e);
 begin
+  if enforced is null then
+    return;
+  end if;
   insert into lapse.hold_relation (hold, relation, name, attached, ended, columns)
   with recursive e as materialized (
-    select n.hold, n.table_oid, n.columns from lapse.enforced_holds() n
+    select n.hold, n.table_oid, n.columns, n.since from jsonb_to_recordset(enforced) n(hold int, table_oid oid, columns jsonb, since bigint)
   ), known as materialized (
     select distinct on (r.hold, r.relation) r.hold, r.relation, r.name, r.attached, r.ended
       from e
       join lapse.hold_relation r on r.hold = e.hold
      order by r.hold, r.relation, r.id desc
-  ), below(hold, relation) as (
-    select e.hold, e.table_oid from e
-    union
+  ), live as materialized (
     select k.hold, k.relation from known k where not k.ended
+  ), below(hold, relation) as ( -- that is not yet known
+    (select e.hold, e.table_oid from e
+     union all
+     select live.hold, i.inhrelid from live join pg_inherits i on i.inhparent = live.relation
+     except
+     select live.hold, live.relation from live)
     union
-    select below.hold, i.inhrelid from below join pg_inherits i on i.inhparent = below.relation
-  ), lately(relation) as (
-    select i.inhrelid
+    select below.hold, i.inhrelid
+      from below
+      join pg_inherits i on i.inhparent = below.relation
+     where not exists (select from live where live.hold = below.hold and live.relation = i.inhrelid)
+  ), moved as materialized ( -- since the first hold, as holds_on reads it
+    select i.inhrelid as relation, i.xmin as moved_in
       from pg_inherits i
-      join pg_attribute a on a.attrelid = i.inhrelid and a.attnum = -6 and a.xmin <> i.xmin
-     where exists (select from pg_partition_ancestors(i.inhrelid) p join lapse.gate g on g.table_oid = p.relid and g.state <> 'dropped')
-       and exists (select from e)
+     cross join (select pg_snapshot_xmax(pg_current_snapshot())::text::bigint as next offset 0) s
+     where s.next - ((s.next - i.xmin::text::bigint) & 4294967295) >= (select min(e.since) from e)
+  ), lately as materialized (
+    select distinct l.relation
+      from moved m
+     cross join lateral (select from pg_attribute a where a.attrelid = m.relation and a.attnum = -6 and a.xmin <> m.moved_in offset 0) a
+     cross join lateral lapse.leaves(m.relation) l
+     where exists (select from pg_partition_ancestors(l.relation) p join lapse.gate g on g.table_oid = p.relid and g.state <> 'dropped')
        -- Until somebody has accepted what is here now, the catalog's numbers may be of another server.
        and lapse.system_identifier() = (select y.system_identifier from lapse.history y order by y.number desc limit 1)
   ), found(hold, relation, attached) as (
     select below.hold, below.relation, false from below
     union all
     select o.hold, o.leaf, true
-      from lapse.holds_on(array(select l.relation from lately cross join lateral lapse.leaves(lately.relation) l)) o
-     where not exists (select from below where below.hold = o.hold and below.relation = o.leaf)
+      from lapse.holds_on(array(select lately.relation from lately)) o
+     where exists (select from lately)
+       and not exists (select from below where below.hold = o.hold and below.relation = o.leaf)
+       and not exists (select from live where live.hold = o.hold and live.relation = o.leaf)
   )
-  select f.hold, f.relation, format('%I.%I', n.nspname, c.relname), f.attached, false,
+  select f.hold, f.relation, c.name, f.attached, false,
          (select coalesce(jsonb_agg(jsonb_build_object('name', a.attname, 'number', a.attnum, 'type', format_type(a.atttypid, null), 'made', lapse.made(a.attrelid, a.attnum))), '[]')
             from jsonb_to_recordset(e.columns) w(name name)
-            join pg_attribute a on a.attrelid = c.oid and a.attname = w.name and not a.attisdropped)
+            join pg_attribute a on a.attrelid = f.relation and a.attname = w.name and not a.attisdropped)
     from found f
     join e on e.hold = f.hold
-    join pg_class c on c.oid = f.relation
-    join pg_namespace n on n.oid = c.relnamespace
-    left join known k on k.hold = f.hold and k.relation = f.relation
-   where k.hold is null or k.ended
+   cross join lateral (
+     select format('%I.%I', n.nspname, c.relname) as name from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = f.relation offset 0) c
   union all
   select k.hold, k.relation, k.name, k.attached, true, null
     from known k
