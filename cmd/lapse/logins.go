@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -58,6 +59,9 @@ func (a *app) printGrants(s *config.Settings, tables []setup.PolicyTable, manage
 	}
 	if managed != "" && !slices.Contains(setup.ManagedServers(), managed) {
 		return wrongUsage("--managed %s: want %s", managed, strings.Join(setup.ManagedServers(), ", "))
+	}
+	if a.unsaid(s.Database.Owner) {
+		return invalid(errors.New(whichDatabase))
 	}
 	database, err := s.Database.Name()
 	if err != nil {

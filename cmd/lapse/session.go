@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -69,12 +70,18 @@ func (a *app) open(ctx context.Context, s *config.Settings, w session) (*pgx.Con
 	}
 	conn, err := pgx.ConnectConfig(ctx, parsed)
 	if err != nil {
-		_, host := a.env("PGHOST")
-		_, service := a.env("PGSERVICE")
-		return nil, &connectError{session: w, login: parsed.User, cause: err, unsaid: w.to == "" && !host && !service}
+		return nil, &connectError{session: w, login: parsed.User, cause: err, unsaid: a.unsaid(w.to)}
 	}
 	return conn, nil
 }
+
+// unsaid reports whether neither settings nor the environment say which database: the defaults do.
+func (a *app) unsaid(to config.ConnString) bool {
+	return to == "" && !slices.ContainsFunc([]string{"PGHOST", "PGSERVICE", "PGDATABASE"}, func(name string) bool { value, _ := a.env(name); return value != "" })
+}
+
+// whichDatabase is said to somebody who has not said it.
+const whichDatabase = "nothing says which database: set LAPSE_DATABASE_URL (postgres://LOGIN@HOST/DATABASE), --database, or database: in lapse.yaml"
 
 // openInstalled is open in a database with an installation that this program and its settings fit to.
 func (a *app) openInstalled(ctx context.Context, s *config.Settings, w session) (*pgx.Conn, *setup.Installation, error) {
@@ -132,8 +139,7 @@ func (e *connectError) Unwrap() error { return e.cause }
 
 func (e *connectError) Error() string {
 	if e.unsaid {
-		return fmt.Sprintf("nothing says which database: set LAPSE_DATABASE_URL (postgres://LOGIN@HOST/DATABASE), --database, or database: in lapse.yaml; "+
-			"without it %s was tried: %s", e.session.to, e.what())
+		return fmt.Sprintf("%s; without it %s was tried: %s", whichDatabase, e.session.to, e.what())
 	}
 	return fmt.Sprintf("connect to %s: %s", e.session.to, e.what())
 }

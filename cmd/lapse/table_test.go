@@ -71,11 +71,9 @@ func TestEveryTableFitsEightyColumns(t *testing.T) {
 	m.lapse("hold", "release", "1", "--reason", "settled")
 	db.Exec(t, `insert into lapse.run (run, policy_id, version, cutoff, started_at, outcome)
 		select gen_random_uuid(), policy_id, version, now() + interval '1 hour', now() - interval '2 hours', 'done' from lapse.gate where name like 'clock%'`)
-	printed := [][]string{
-		{"run", "--once"}, {"status"}, {"policy", "list"}, {"quarantine", "list"}, {"hold", "list"}, {"hold", "list", "--all"}, {"clock"}, {"history"},
-		{"pause", "--all"}, {"status"}, {"policy", "list"},
-	}
-	for _, args := range printed {
+	for _, args := range [][]string{
+		{"run", "--once"}, {"status"}, {"policy", "list"}, {"quarantine", "list"}, {"hold", "list"}, {"hold", "list", "--all"}, {"clock"}, {"history"}, {"pause", "--all"}, {"status"},
+	} {
 		_, out := m.answers(args...)
 		t.Logf("lapse %s\n%s", strings.Join(args, " "), out)
 		seen := 0
