@@ -162,8 +162,12 @@ func (r *rig) isAsReread(t *testing.T, slot string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		at := evidence.Reach{History: l.History, Timeline: l.Timeline, LSN: l.CommitLSN}
-		if l.Kind == evidence.KindTransaction && l.RouteVersion != routes[inForce(routes, at)].Version {
+		tx, is := l.Content.(*evidence.TransactionContent)
+		if !is {
+			continue
+		}
+		at := evidence.Reach{History: l.History, Timeline: l.Timeline, LSN: tx.CommitLSN}
+		if l.RouteVersion != routes[inForce(routes, at)].Version {
 			t.Errorf("the record of a transaction that commits at %s is of route %d, and %d is in force there", at, l.RouteVersion, routes[inForce(routes, at)].Version)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"lapse/audit/evidence"
 	"lapse/audit/history"
+	"lapse/schemas"
 )
 
 // writeStart writes what a log begins with, as far as it is not there, and the markers of this start, and waits until it is
@@ -23,7 +24,7 @@ func (r *relay) writeStart(ctx context.Context, s *history.StartingPoint, c *Con
 	now := r.now().UTC().Truncate(time.Millisecond)
 	if s.Begun == "" {
 		r.enqueue(r.writer.Write(&evidence.OriginContent{
-			Slot: r.route.Source.Slot, Consistent: r.reach.LSN, Keys: c.Keys, At: now,
+			Slot: r.route.Source.Slot, Consistent: r.reach.LSN, Keys: fingerprints(c.Keys), At: now,
 		}, evidence.LogPosition{Reach: r.reach}, false))
 	}
 	// The route stands where the origin stands, also where a crash parted them and a marker has moved the start on: the next
@@ -50,6 +51,13 @@ func (r *relay) writeStart(ctx context.Context, s *history.StartingPoint, c *Con
 		return err
 	}
 	return r.follow(ctx, r.reach)
+}
+
+func fingerprints(keys []schemas.Key) (all []string) {
+	for _, key := range keys {
+		all = append(all, schemas.Fingerprint(key))
+	}
+	return all
 }
 
 // settle waits until every record that is in line is in the log.

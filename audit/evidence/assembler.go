@@ -133,9 +133,9 @@ func (a *Assembler) Commit(tx *replication.Tx, ancestry replication.Ancestry) *C
 	o := &a.outcome
 	if account.Recorded() {
 		o.Verdict = reconcile(account)
-		o.Records = append(o.Records, &transactionContent{Tx: tx, Account: account, Verdict: o.Verdict})
+		o.Records = append(o.Records, newTransactionContent(tx, account, o.Verdict))
 		if account.Drop != nil {
-			o.Records = append(o.Records, &dropContent{Tx: tx, Drop: account.Drop})
+			o.Records = append(o.Records, newDropContent(tx, account.Drop))
 		}
 	}
 	if a.beat != nil {

@@ -25,6 +25,16 @@ func (c Cause) String() string {
 	}
 }
 
+// causeOf is the cause that String writes so; NoCause for what this program does not know.
+func causeOf(text string) Cause {
+	for c := Unverified; c > NoCause; c-- {
+		if c.String() == text {
+			return c
+		}
+	}
+	return NoCause
+}
+
 // Op says what was done to a table.
 type Op byte
 
@@ -60,6 +70,16 @@ func (o Op) String() string {
 	default:
 		return ""
 	}
+}
+
+// opOf is the operation that String writes so; None for what this program does not know.
+func opOf(text string) Op {
+	for o := Move; o > None; o-- {
+		if o.String() == text {
+			return o
+		}
+	}
+	return None
 }
 
 // Source names the database whose WAL is read. Two databases of one cluster share the system identifier, and a clone

@@ -1,9 +1,11 @@
 package evidence
 
 import (
+	"encoding/json"
 	"time"
 
 	"lapse/replication"
+	"lapse/schemas"
 )
 
 // CoverageContent says that everything up to its position has been read: by the clock, or because a heartbeat was read
@@ -17,7 +19,9 @@ type CoverageContent struct {
 // Kind is KindCoverage.
 func (*CoverageContent) Kind() Kind           { return KindCoverage }
 func (c *CoverageContent) written() time.Time { return c.At.UTC().Truncate(time.Microsecond) }
-func (c *CoverageContent) read() *Heartbeat   { return c.Heartbeat }
+func (c *CoverageContent) read() (*Heartbeat, replication.Ancestry) {
+	return c.Heartbeat, c.Ancestry
+}
 
 func (c *CoverageContent) append(b []byte, form TextForm) []byte {
 	if c.Heartbeat == nil {
@@ -27,6 +31,20 @@ func (c *CoverageContent) append(b []byte, form TextForm) []byte {
 		b = appendHeartbeat(append(b, `,"heartbeat":`...), c.Heartbeat, form)
 	}
 	return appendAncestry(b, c.Ancestry)
+}
+
+func (c *CoverageContent) parse(record []byte, form TextForm) (err error) {
+	var j struct {
+		At        time.Time      `json:"at"`
+		Heartbeat *heartbeatJSON `json:"heartbeat"`
+		Ancestry  ancestryJSON   `json:"ancestry"`
+	}
+	if err = json.Unmarshal(record, &j); err != nil {
+		return err
+	}
+	c.At, c.Heartbeat = j.At, j.Heartbeat.heartbeat(form)
+	c.Ancestry, err = j.Ancestry.ancestry()
+	return err
 }
 
 // appendAncestry writes the timelines that the server has left, so that a later start can tell whether it reads the same
@@ -41,4 +59,25 @@ func appendAncestry(b []byte, ancestry replication.Ancestry) []byte {
 		b = append(appendLSN(append(b, `,"end":`...), left.At), '}')
 	}
 	return append(b, ']')
+}
+
+// ancestryJSON is what appendAncestry writes; nil where a record says nothing of it.
+type ancestryJSON []struct {
+	Timeline uint32 `json:"timeline"`
+	End      string `json:"end"`
+}
+
+func (j ancestryJSON) ancestry() (replication.Ancestry, error) {
+	if j == nil {
+		return nil, nil
+	}
+	ancestry := replication.Ancestry{}
+	for _, left := range j {
+		at, err := schemas.ParseLSN(left.End)
+		if err != nil {
+			return nil, err
+		}
+		ancestry = append(ancestry, replication.Switch{Timeline: schemas.Timeline(left.Timeline), At: at})
+	}
+	return ancestry, nil
 }

@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"encoding/hex"
+	"encoding/json"
 	"strings"
 	"time"
 
@@ -107,26 +108,50 @@ func appendDrop(b []byte, d *PartitionDrop) []byte {
 	return b
 }
 
-// dropContent is the record of a partition that was dropped. It follows the record of its transaction.
-type dropContent struct {
-	Tx   *replication.Tx
-	Drop *PartitionDrop
+// DropContent is the record of a partition that was dropped. It follows the record of its transaction.
+type DropContent struct {
+	Committed
+	Table string
+	Drop  *PartitionDrop // the record has its relation's name as people write it: Table
+}
+
+func newDropContent(tx *replication.Tx, d *PartitionDrop) *DropContent {
+	return &DropContent{Committed: committed(tx), Table: tableName(d.Relation), Drop: d}
 }
 
 // Kind is KindDrop.
-func (*dropContent) Kind() Kind           { return KindDrop }
-func (c *dropContent) written() time.Time { return c.Tx.CommitTime }
-func (*dropContent) read() *Heartbeat     { return nil }
+func (*DropContent) Kind() Kind { return KindDrop }
 
-func (c *dropContent) append(b []byte, form TextForm) []byte {
-	tx, d := c.Tx, c.Drop
-	b = appendLSN(append(b, `,"commit_lsn":`...), tx.CommitLSN)
-	b = appendInstant(append(b, `,"commit_timestamp":`...), tx.CommitTime)
-	b = appendUint(append(b, `,"xid":`...), uint64(tx.XID))
-	b = appendText(append(b, `,"table":`...), tableName(d.Relation), form)
+func (c *DropContent) append(b []byte, form TextForm) []byte {
+	d := c.Drop
+	b = appendText(append(c.Committed.append(b), `,"table":`...), c.Table, form)
 	b = appendUint(append(b, `,"table_oid":`...), uint64(d.Relation.OID))
 	b = appendText(append(b, `,"root":`...), d.Root, form)
 	b = appendDrop(append(b, ','), d)
 	b = appendClaim(append(b, `,"claim":{`...), d.Claim, form)
 	return append(hex.AppendEncode(append(b, `,"functions":"`...), d.Claim.Functions[:]), `"}`...)
+}
+
+func (c *DropContent) parse(record []byte, form TextForm) (err error) {
+	var j struct {
+		committedJSON
+		Table  string    `json:"table"`
+		OID    uint32    `json:"table_oid"`
+		Root   string    `json:"root"`
+		Rows   int64     `json:"rows"`
+		Oldest time.Time `json:"oldest"`
+		Newest time.Time `json:"newest"`
+		Claim  claimJSON `json:"claim"`
+	}
+	if err = json.Unmarshal(record, &j); err != nil {
+		return err
+	}
+	c.Table = form.decode(j.Table)
+	c.Drop = &PartitionDrop{
+		Relation: &replication.Relation{OID: j.OID}, Root: form.decode(j.Root), Rows: j.Rows, Oldest: j.Oldest, Newest: j.Newest,
+	}
+	c.Drop.Claim = j.Claim.claim(form)
+	c.Drop.Claim.Target = j.OID
+	c.Committed, err = j.committed()
+	return err
 }

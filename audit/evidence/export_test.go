@@ -6,11 +6,7 @@ import (
 )
 
 // What tests of the package's outside need from its inside.
-type (
-	Finding            = finding
-	TransactionContent = transactionContent
-	DropContent        = dropContent
-)
+type Finding = finding
 
 var (
 	NewClassifier = newClassifier
@@ -22,6 +18,9 @@ var (
 	Partition     = partition
 
 	ParseQualified = parseQualified
+
+	NewTransactionContent = newTransactionContent
+	NewDropContent        = newDropContent
 
 	ParseIdentifiers = parseIdentifiers
 )

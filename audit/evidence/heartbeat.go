@@ -104,7 +104,7 @@ func appendHeartbeat(b []byte, h *Heartbeat, form TextForm) []byte {
 	return append(b, '}')
 }
 
-// heartbeatJSON is a heartbeat as a record of the log has it.
+// heartbeatJSON is what appendHeartbeat writes.
 type heartbeatJSON struct {
 	Nonce       uuid.UUID `json:"nonce"`
 	Former      uuid.UUID `json:"former"`
@@ -118,10 +118,13 @@ type heartbeatJSON struct {
 	Covered     int64     `json:"covered"`
 }
 
-func (j *heartbeatJSON) heartbeat() *Heartbeat {
+func (j *heartbeatJSON) heartbeat(form TextForm) *Heartbeat {
+	if j == nil {
+		return nil
+	}
 	h := &Heartbeat{
 		Nonce: j.Nonce, Former: j.Former, At: j.At, History: schemas.History(j.History),
-		Timeline: schemas.Timeline(j.Timeline), ServerStart: j.ServerStart, Fault: j.Fault, Faults: j.Faults, Covered: j.Covered,
+		Timeline: schemas.Timeline(j.Timeline), ServerStart: j.ServerStart, Fault: form.decode(j.Fault), Faults: j.Faults, Covered: j.Covered,
 	}
 	h.LookedAt, _ = schemas.ParseLSN(j.LookedAt) // zero where the record says nothing of it
 	return h

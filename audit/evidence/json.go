@@ -58,6 +58,14 @@ func DecodeText(s string) []byte {
 	return b
 }
 
+// decode is the text that was written in this form as s.
+func (form TextForm) decode(s string) string {
+	if form == UTF8Text {
+		return s
+	}
+	return string(DecodeText(s))
+}
+
 // appendText writes s as a JSON string.
 func appendText[T string | []byte](dst []byte, s T, form TextForm) []byte {
 	dst = append(dst, '"')

@@ -41,7 +41,7 @@ func exampleEntries() map[string]*evidence.Entry {
 	}
 	claim := exampleClaim()
 	written := func(tx *replication.Tx, a *evidence.Account) *evidence.Entry {
-		return write(tx.EndLSN, 0, &evidence.TransactionContent{Tx: tx, Account: a, Verdict: evidence.Reconcile(a)})
+		return write(tx.EndLSN, 0, evidence.NewTransactionContent(tx, a, evidence.Reconcile(a)))
 	}
 	marked := func(lsn schemas.LSN, op evidence.Op) *evidence.Entry {
 		return write(lsn, 0, &evidence.MarkerContent{Marker: exampleMarker(op), Ancestry: exampleAncestry})
@@ -50,7 +50,7 @@ func exampleEntries() map[string]*evidence.Entry {
 	fromElsewhere.Origin = "upstream"
 	return map[string]*evidence.Entry{
 		"log-origin": write(0x19C2000, 0, &evidence.OriginContent{
-			Slot: source.Slot, Consistent: 0x19C2000, Keys: []schemas.Key{evidencetest.TagKey}, At: at,
+			Slot: source.Slot, Consistent: 0x19C2000, Keys: []string{schemas.Fingerprint(evidencetest.TagKey)}, At: at,
 		}),
 		"log-route":    write(0x19C2000, 1, &evidence.RouteContent{Route: &exampleRoute, At: at}),
 		"log-coverage": write(0x19C2B00, 0, &evidence.CoverageContent{At: at, Ancestry: exampleAncestry}),
@@ -69,7 +69,7 @@ func exampleEntries() map[string]*evidence.Entry {
 		"log-transaction-mismatch": written(exampleTx(), accountOf(signed(claim), del(target, 1), resultRow(claim, 2),
 			del(stranger, 1))),
 		"log-transaction-drop":      written(exampleTx(), accountOf(dropped(claim))),
-		"log-drop":                  write(exampleTx().EndLSN, 1, &evidence.DropContent{Tx: exampleTx(), Drop: accountOf(dropped(claim)).Drop}),
+		"log-drop":                  write(exampleTx().EndLSN, 1, evidence.NewDropContent(exampleTx(), accountOf(dropped(claim)).Drop)),
 		"log-transaction-unclaimed": written(fromElsewhere, accountOf(del(target, 1), truncate(child))),
 	}
 }

@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -12,7 +13,7 @@ import (
 	"lapse/schemas"
 )
 
-// LogRecord is what a record of the log says, as far as a start looks at it.
+// LogRecord is a record of the log as it was read.
 type LogRecord struct {
 	Kind             Kind
 	SystemIdentifier uint64
@@ -25,20 +26,14 @@ type LogRecord struct {
 	Nonce uuid.UUID // of the history
 	Beat  uuid.UUID // the last heartbeat before it; zero for none
 
-	// Of a transaction.
-	XID        uint32
-	CommitLSN  schemas.LSN
-	CommitTime time.Time
-	Events     map[string]uint64 // by cause
+	// Content is one of the types that are written. Of a kind that this program does not know it is a *CoverageContent, as far as
+	// the record has its members.
+	Content Content
 
+	// What contents of several kinds have.
 	Heartbeat *Heartbeat           // of the record of a heartbeat; nil for none
-	Ancestry  replication.Ancestry // of a coverage record; nil where the record says nothing of it
+	Ancestry  replication.Ancestry // nil where the record says nothing of it
 	Time      time.Time            // of a transaction its commit, of others when they came to be; zero for origin and route
-	Keys      map[string][]string  // of an origin: fingerprints by use
-
-	From, To Reach // of a gap or a rewind
-
-	routing []byte // of a route: see Routing
 }
 
 // ParseLogRecord reads a record of the log, of whatever kind.
@@ -51,18 +46,26 @@ func ParseLogRecord(value []byte) (*LogRecord, error) {
 		return nil, fmt.Errorf("read a record of the log: its format is %d, this program knows %d", head.Schema, LogSchema)
 	}
 	r, err := head.record()
+	if err == nil {
+		r.Content = head.content()
+		err = r.Content.parse(value, TextFormOf(cmp.Or(head.Encoding, "UTF8")))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read a record of the log: %w", err)
 	}
+	r.Heartbeat, r.Ancestry = r.Content.read()
+	r.Time = r.Content.written()
 	return r, nil
 }
 
+// recordJSON is what LogWriter.Write writes into every record.
 type recordJSON struct {
 	Kind             Kind      `json:"kind"`
 	Schema           int       `json:"schema"`
 	SystemIdentifier string    `json:"system_identifier"`
 	Database         string    `json:"database"`
 	DatabaseOID      uint32    `json:"database_oid"`
+	Encoding         string    `json:"encoding"` // absent: UTF8
 	RouteVersion     int       `json:"route_version"`
 	Route            string    `json:"route"`
 	History          uint32    `json:"history"`
@@ -73,32 +76,29 @@ type recordJSON struct {
 	More             bool      `json:"more"` // absent: the last of its transaction
 	Beat             uuid.UUID `json:"beat"`
 
-	CommitLSN  string    `json:"commit_lsn"`
-	CommitTime time.Time `json:"commit_timestamp"`
-	XID        uint32    `json:"xid"`
-	Observed   []struct {
-		Cause  string `json:"cause"`
-		Events uint64 `json:"events"`
-	} `json:"observed"`
-	Others []struct {
-		Cause  string `json:"cause"`
-		Events uint64 `json:"events"`
-	} `json:"others"`
+	Tables json.RawMessage `json:"tables"` // of a tablesContent
+}
 
-	Heartbeat *heartbeatJSON `json:"heartbeat"`
-	Ancestry  []struct {
-		Timeline uint32 `json:"timeline"`
-		End      string `json:"end"`
-	} `json:"ancestry"`
-	At   time.Time `json:"at"`
-	Keys []struct {
-		Use         string `json:"use"`
-		Fingerprint string `json:"fingerprint"`
-	} `json:"keys"`
-	From Reach `json:"from"`
-	To   Reach `json:"to"`
-
-	Routing json.RawMessage `json:"routing"`
+// content is an empty content of the record's kind.
+func (head *recordJSON) content() Content {
+	switch head.Kind {
+	case KindOrigin:
+		return &OriginContent{}
+	case KindRoute:
+		return &RouteContent{}
+	case KindTransaction:
+		return &TransactionContent{}
+	case KindDrop:
+		return &DropContent{}
+	case KindGap:
+		return &MarkerContent{Marker: &Marker{Op: Gap}}
+	case KindRewind:
+		return &MarkerContent{Marker: &Marker{Op: Rewind}}
+	}
+	if head.Kind == KindCoverage && head.Tables != nil {
+		return &tablesContent{}
+	}
+	return &CoverageContent{}
 }
 
 func (head *recordJSON) record() (*LogRecord, error) {
@@ -111,46 +111,17 @@ func (head *recordJSON) record() (*LogRecord, error) {
 		return nil, err
 	}
 	reach := Reach{History: schemas.History(head.History), Timeline: schemas.Timeline(head.Timeline), LSN: reached}
-	r := &LogRecord{
+	return &LogRecord{
 		Kind: head.Kind, SystemIdentifier: system, DatabaseOID: head.DatabaseOID, Database: head.Database,
-		Route: head.Route, RouteVersion: head.RouteVersion, LogPosition: LogPosition{Reach: reach, Seq: head.Seq}, More: head.More, Nonce: head.Nonce, Beat: head.Beat,
-		XID: head.XID, CommitTime: head.CommitTime, Time: head.CommitTime, From: head.From, To: head.To, routing: head.Routing,
+		Route: head.Route, RouteVersion: head.RouteVersion, LogPosition: LogPosition{Reach: reach, Seq: head.Seq}, More: head.More,
+		Nonce: head.Nonce, Beat: head.Beat,
+	}, nil
+}
+
+// optionalLSN is zero where a record says nothing of it.
+func optionalLSN(text string) (schemas.LSN, error) {
+	if text == "" {
+		return 0, nil
 	}
-	if head.At.After(r.Time) {
-		r.Time = head.At
-	}
-	if head.CommitLSN != "" {
-		if r.CommitLSN, err = schemas.ParseLSN(head.CommitLSN); err != nil {
-			return nil, err
-		}
-	}
-	if head.Kind == KindTransaction {
-		r.Events = map[string]uint64{}
-		for _, o := range head.Observed {
-			r.Events[o.Cause] += o.Events
-		}
-		for _, o := range head.Others {
-			r.Events[o.Cause] += o.Events
-		}
-	}
-	if head.Heartbeat != nil {
-		r.Heartbeat = head.Heartbeat.heartbeat()
-	}
-	if head.Ancestry != nil {
-		r.Ancestry = replication.Ancestry{}
-	}
-	for _, s := range head.Ancestry {
-		at, err := schemas.ParseLSN(s.End)
-		if err != nil {
-			return nil, err
-		}
-		r.Ancestry = append(r.Ancestry, replication.Switch{Timeline: schemas.Timeline(s.Timeline), At: at})
-	}
-	for _, k := range head.Keys {
-		if r.Keys == nil {
-			r.Keys = map[string][]string{}
-		}
-		r.Keys[k.Use] = append(r.Keys[k.Use], k.Fingerprint)
-	}
-	return r, nil
+	return schemas.ParseLSN(text)
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"lapse/replication"
 	"lapse/schemas"
 )
 
@@ -25,17 +26,20 @@ const (
 	KindDrop        Kind = "drop"        // a partition that a policy dropped whole
 )
 
-// Content is what one record of the log says beyond what all records say. Each kind of record is one type, in a file of
-// its own: origin.go, transaction.go, coverage.go, marker.go, drop.go.
+// Content is what one record of the log says beyond what all records say. Each kind of record is one type, in the file that
+// writes it and reads it back: origin.go, route.go, transaction.go, coverage.go, tables.go, marker.go, drop.go.
 type Content interface {
 	// Kind names it.
 	Kind() Kind
-	// written is the record's timestamp in Kafka, which is no part of the record.
+	// written is the record's timestamp in Kafka. Of an origin and of a route it is no part of the record.
 	written() time.Time
-	// read is the last heartbeat that the record covers, nil if it is that of the record before.
-	read() *Heartbeat
+	// read is the last heartbeat that the record covers, nil if it is that of the record before, and the timelines that the
+	// server had left.
+	read() (*Heartbeat, replication.Ancestry)
 	// append writes the members of a JSON object, each with a comma before it.
 	append(b []byte, form TextForm) []byte
+	// parse reads what append writes out of a record, and passes over the rest. What a former version did not write stays zero.
+	parse(record []byte, form TextForm) error
 }
 
 // Entry is one record of the log on its way there. Its value is a function of the WAL and the route alone, but for what a
@@ -79,7 +83,7 @@ func (w *LogWriter) SetRoute(route *Route) {
 // What every record begins with is what a restart knows the log's end by. The heartbeat that it names is the last one
 // that was read, which places the record in time and in one copy of the database.
 func (w *LogWriter) Write(c Content, at LogPosition, more bool) *Entry {
-	if h := c.read(); h != nil {
+	if h, _ := c.read(); h != nil {
 		w.beat = h
 	}
 	b := make([]byte, 0, 1024)

@@ -1,23 +1,25 @@
 package evidence
 
 import (
+	"encoding/json"
 	"time"
 
+	"lapse/replication"
 	"lapse/schemas"
 )
 
-// OriginContent is the log's first record. The keys themselves never leave the process.
+// OriginContent is the log's first record.
 type OriginContent struct {
 	Slot       string
 	Consistent schemas.LSN // where the slot begins
-	Keys       []schemas.Key
+	Keys       []string    // fingerprints of the tag keys: the keys themselves never leave the process
 	At         time.Time
 }
 
 // Kind is KindOrigin.
-func (*OriginContent) Kind() Kind           { return KindOrigin }
-func (c *OriginContent) written() time.Time { return c.At }
-func (*OriginContent) read() *Heartbeat     { return nil }
+func (*OriginContent) Kind() Kind                               { return KindOrigin }
+func (c *OriginContent) written() time.Time                     { return c.At }
+func (*OriginContent) read() (*Heartbeat, replication.Ancestry) { return nil, nil }
 
 func (c *OriginContent) append(b []byte, _ TextForm) []byte {
 	b = appendText(append(b, `,"slot":`...), c.Slot, UTF8Text)
@@ -26,23 +28,29 @@ func (c *OriginContent) append(b []byte, _ TextForm) []byte {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(appendText(append(b, `{"use":"tag","fingerprint":`...), schemas.Fingerprint(key), UTF8Text), '}')
+		b = append(appendText(append(b, `{"use":"tag","fingerprint":`...), key, UTF8Text), '}')
 	}
 	return append(b, ']')
 }
 
-// RouteContent is the record of a route, which is in force for all transactions that commit at or above what the record
-// reaches.
-type RouteContent struct {
-	Route *Route
-	At    time.Time
-}
-
-// Kind is KindRoute.
-func (*RouteContent) Kind() Kind           { return KindRoute }
-func (c *RouteContent) written() time.Time { return c.At }
-func (*RouteContent) read() *Heartbeat     { return nil }
-
-func (c *RouteContent) append(b []byte, _ TextForm) []byte {
-	return c.Route.appendRouting(append(b, `,"routing":`...))
+func (c *OriginContent) parse(record []byte, _ TextForm) (err error) {
+	var j struct {
+		Slot       string `json:"slot"`
+		Consistent string `json:"consistent_point"`
+		Keys       []struct {
+			Use         string `json:"use"`
+			Fingerprint string `json:"fingerprint"`
+		} `json:"keys"`
+	}
+	if err = json.Unmarshal(record, &j); err != nil {
+		return err
+	}
+	c.Slot = j.Slot
+	for _, key := range j.Keys {
+		if key.Use == "tag" {
+			c.Keys = append(c.Keys, key.Fingerprint)
+		}
+	}
+	c.Consistent, err = optionalLSN(j.Consistent)
+	return err
 }

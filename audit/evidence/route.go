@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
+	"lapse/replication"
 	"lapse/schemas"
 )
 
@@ -109,6 +111,38 @@ func appendTopic(dst []byte, t Topic) []byte {
 	return append(dst, '}')
 }
 
+// RouteContent is the record of a route, which is in force for all transactions that commit at or above what the record
+// reaches.
+type RouteContent struct {
+	Route *Route // nil in a record that was read: see LogRecord.Routing
+	At    time.Time
+
+	routing []byte // as it was read
+}
+
+// Kind is KindRoute.
+func (*RouteContent) Kind() Kind                               { return KindRoute }
+func (c *RouteContent) written() time.Time                     { return c.At }
+func (*RouteContent) read() (*Heartbeat, replication.Ancestry) { return nil, nil }
+
+func (c *RouteContent) append(b []byte, _ TextForm) []byte {
+	b = append(b, `,"routing":`...)
+	if c.Route == nil {
+		return append(b, c.routing...)
+	}
+	return c.Route.appendRouting(b)
+}
+
+// parse keeps the bytes. They are read when somebody needs the route, since one that cannot be read is refused by name.
+func (c *RouteContent) parse(record []byte, _ TextForm) error {
+	var j struct {
+		Routing json.RawMessage `json:"routing"`
+	}
+	err := json.Unmarshal(record, &j)
+	c.routing = j.Routing
+	return err
+}
+
 // routingJSON is a route's content as appendRouting writes it.
 type routingJSON struct {
 	SystemIdentifier string `json:"system_identifier"`
@@ -134,11 +168,15 @@ type topicJSON struct {
 // Routing is the route that a record of the log is of, which must be a KindRoute. A record whose content is not what its
 // fingerprint says, and one that this program would not have written, are errors.
 func (r *LogRecord) Routing() (*Route, error) {
-	if got := schemas.Fingerprint(r.routing); r.Kind != KindRoute || got != r.Route {
+	c, is := r.Content.(*RouteContent)
+	if !is {
+		return nil, fmt.Errorf("it is of kind %s", r.Kind)
+	}
+	if got := schemas.Fingerprint(c.routing); got != r.Route {
 		return nil, fmt.Errorf("its content has fingerprint %s, and not %s as it says", got, r.Route)
 	}
 	var j routingJSON
-	if err := json.Unmarshal(r.routing, &j); err != nil {
+	if err := json.Unmarshal(c.routing, &j); err != nil {
 		return nil, fmt.Errorf("its content cannot be read: %w", err)
 	}
 	route := &Route{
@@ -154,7 +192,7 @@ func (r *LogRecord) Routing() (*Route, error) {
 	if err := route.Validate(); err != nil {
 		return nil, fmt.Errorf("no route is like that: %w", err)
 	}
-	if route.Version < 1 || !bytes.Equal(route.appendRouting(nil), r.routing) {
+	if route.Version < 1 || !bytes.Equal(route.appendRouting(nil), c.routing) {
 		return nil, errors.New("another version of lapse has written it, and this one would route otherwise")
 	}
 	return route, nil

@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -186,7 +187,9 @@ type tablesContent struct {
 // Kind is KindCoverage.
 func (*tablesContent) Kind() Kind           { return KindCoverage }
 func (c *tablesContent) written() time.Time { return c.At }
-func (*tablesContent) read() *Heartbeat     { return nil }
+func (c *tablesContent) read() (*Heartbeat, replication.Ancestry) {
+	return nil, c.Ancestry
+}
 
 func (c *tablesContent) append(b []byte, form TextForm) []byte {
 	b = append(appendInstant(append(b, `,"at":`...), c.At), `,"tables":[`...)
@@ -216,6 +219,38 @@ func (c *tablesContent) append(b []byte, form TextForm) []byte {
 		b = append(b, '}')
 	}
 	return appendAncestry(append(b, ']'), c.Ancestry)
+}
+
+func (c *tablesContent) parse(record []byte, form TextForm) (err error) {
+	var j struct {
+		At     time.Time `json:"at"`
+		Tables []struct {
+			Table   string   `json:"table"`
+			OID     uint32   `json:"table_oid"`
+			Root    string   `json:"root"`
+			MovesBy []string `json:"moves_by"`
+			Change  string   `json:"change"`
+			Former  string   `json:"former"`
+			Until   Reach    `json:"until"`
+		} `json:"tables"`
+		Ancestry ancestryJSON `json:"ancestry"`
+	}
+	if err = json.Unmarshal(record, &j); err != nil {
+		return err
+	}
+	c.At = j.At
+	for _, t := range j.Tables {
+		row := CoveredTable{OID: t.OID, Table: form.decode(t.Table), Root: form.decode(t.Root), Ended: t.Change == tableEnds}
+		for _, column := range t.MovesBy {
+			row.MovesBy = append(row.MovesBy, form.decode(column))
+		}
+		c.Lines = append(c.Lines, tableLine{row: row, change: t.Change, former: form.decode(t.Former)})
+		if t.Until != (Reach{}) {
+			c.Until = t.Until
+		}
+	}
+	c.Ancestry, err = j.Ancestry.ancestry()
+	return err
 }
 
 // coverTables makes the records of the tables that a heartbeat found otherwise than the one before.

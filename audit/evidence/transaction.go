@@ -2,115 +2,236 @@ package evidence
 
 import (
 	"encoding/hex"
+	"encoding/json"
+	"slices"
 	"time"
 
 	"lapse/replication"
+	"lapse/schemas"
 )
 
-// transactionContent is the record of one transaction that is wholly in the topics. It is written before the next one
+// TransactionContent is the record of one transaction that is wholly in the topics. It is written before the next one
 // begins, whose account takes the place of this one's.
-type transactionContent struct {
-	Tx      *replication.Tx
-	Account *Account
-	Verdict Verdict
+type TransactionContent struct {
+	Committed
+	Origin   string // where its changes come from; empty if from here, and of a batch
+	Verdict  Verdict
+	Claim    *schemas.Claim // that verified, as far as the record has it; nil for none
+	Claimed  *Claimed       // nil where there is no result of the claim's own
+	Observed []Tally        // the first maxLines
+	Others   []OtherTallies // what is beyond them
 }
 
-// Kind is KindTransaction.
-func (*transactionContent) Kind() Kind           { return KindTransaction }
-func (c *transactionContent) written() time.Time { return c.Tx.CommitTime }
-func (*transactionContent) read() *Heartbeat     { return nil }
+// Committed is which transaction a record is of.
+type Committed struct {
+	CommitLSN  schemas.LSN
+	CommitTime time.Time
+	XID        uint32
+}
 
-func (c *transactionContent) append(b []byte, form TextForm) []byte {
-	tx, a := c.Tx, c.Account
-	b = appendLSN(append(b, `,"commit_lsn":`...), tx.CommitLSN)
-	b = appendInstant(append(b, `,"commit_timestamp":`...), tx.CommitTime)
-	b = appendUint(append(b, `,"xid":`...), uint64(tx.XID))
-	if tx.Origin != "" && a.Batches == 0 {
-		b = appendText(append(b, `,"origin":`...), tx.Origin, form)
-	}
-	b = append(append(append(b, `,"verdict":"`...), c.Verdict...), '"')
-	if a.Claim != nil {
-		b = appendClaimed(b, a, form)
-	}
-	b = append(b, `,"observed":[`...)
-	named := a.Tallies[:min(len(a.Tallies), maxLines)]
-	for i := range named {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendTally(b, &named[i], form)
-	}
-	return appendOthers(append(b, ']'), a.Tallies[len(named):])
+// Claimed is what a batch's result says was deleted.
+type Claimed struct {
+	Picked, Deleted int64
+	ByRelation      []RelationCount // the first maxLines
+	OtherTables     uint64          // what is beyond them
+	OtherRows       uint64
+}
+
+// OtherTallies sums up tallies of one kind.
+type OtherTallies struct {
+	Op             Op
+	Cause          Cause
+	Cascade        bool
+	Tables, Events uint64
 }
 
 // maxLines bounds how many relations a transaction's record names. A line is shorter than a kilobyte; one transaction may
 // delete from thousands of partitions.
 const maxLines = 512
 
-// appendOthers sums up what is beyond the lines that there is room for.
-func appendOthers(b []byte, rest []Tally) []byte {
-	if len(rest) == 0 {
-		return b
+func newTransactionContent(tx *replication.Tx, a *Account, verdict Verdict) *TransactionContent {
+	c := &TransactionContent{Committed: committed(tx), Verdict: verdict, Claim: a.Claim, Observed: a.Tallies[:min(len(a.Tallies), maxLines)]}
+	if a.Batches == 0 {
+		c.Origin = tx.Origin
 	}
-	type kind struct {
-		op      Op
-		cause   Cause
-		cascade bool
+	if r := a.Result; a.Claim != nil && r != nil && r.Batch == a.Claim.Batch {
+		c.Claimed = claimed(r)
 	}
-	var kinds []kind // in the order in which each first came
-	tables, events := map[kind]uint64{}, map[kind]uint64{}
-	for i := range rest {
-		k := kind{rest[i].Op, rest[i].Cause, rest[i].Cascade}
-		if tables[k] == 0 {
-			kinds = append(kinds, k)
+	for i := range a.Tallies[len(c.Observed):] {
+		t := &a.Tallies[len(c.Observed)+i]
+		k := slices.IndexFunc(c.Others, func(o OtherTallies) bool { return o.Op == t.Op && o.Cause == t.Cause && o.Cascade == t.Cascade })
+		if k < 0 {
+			k, c.Others = len(c.Others), append(c.Others, OtherTallies{Op: t.Op, Cause: t.Cause, Cascade: t.Cascade})
 		}
-		tables[k]++
-		events[k] += rest[i].Events
+		c.Others[k].Tables++
+		c.Others[k].Events += t.Events
 	}
-	b = append(b, `,"others":[`...)
-	for i, k := range kinds {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(append(append(b, `{"op":"`...), k.op.String()...), `","cause":"`...)
-		b = appendBool(append(append(b, k.cause.String()...), `","cascade":`...), k.cascade)
-		b = appendUint(append(b, `,"tables":`...), tables[k])
-		b = append(appendUint(append(b, `,"events":`...), events[k]), '}')
-	}
-	return append(b, ']')
+	return c
 }
 
-// appendClaimed writes the claim that verified, with the digest of what ran, and, if the result is its own, what it says
-// was deleted.
-func appendClaimed(b []byte, a *Account, form TextForm) []byte {
-	b = appendClaim(append(b, `,"claim":{`...), a.Claim, form)
-	b = appendUint(append(b, `,"target":`...), uint64(a.Claim.Target))
-	b = append(hex.AppendEncode(append(b, `,"functions":"`...), a.Claim.Functions[:]), `"}`...)
-	r := a.Result
-	if r == nil || r.Batch != a.Claim.Batch {
-		return b
+// claimed is what a result says.
+func claimed(r *Result) *Claimed {
+	c := &Claimed{Picked: r.Picked, Deleted: r.Deleted, ByRelation: r.ByRelation[:min(len(r.ByRelation), maxLines)]}
+	for _, other := range r.ByRelation[len(c.ByRelation):] {
+		c.OtherTables++
+		c.OtherRows += uint64(other.Rows) // a sum of what anybody may have written: it wraps around rather than turn negative
 	}
-	b = appendInt(append(b, `,"claimed":{"picked":`...), r.Picked)
-	b = appendInt(append(b, `,"deleted":`...), r.Deleted)
-	b = append(b, `,"by_relation":[`...)
-	named := r.ByRelation[:min(len(r.ByRelation), maxLines)]
-	for i, c := range named {
+	return c
+}
+
+// Kind is KindTransaction.
+func (*TransactionContent) Kind() Kind { return KindTransaction }
+
+func (c *TransactionContent) append(b []byte, form TextForm) []byte {
+	b = c.Committed.append(b)
+	if c.Origin != "" {
+		b = appendText(append(b, `,"origin":`...), c.Origin, form)
+	}
+	b = append(append(append(b, `,"verdict":"`...), c.Verdict...), '"')
+	if c.Claim != nil {
+		b = appendClaim(append(b, `,"claim":{`...), c.Claim, form)
+		b = appendUint(append(b, `,"target":`...), uint64(c.Claim.Target))
+		b = append(hex.AppendEncode(append(b, `,"functions":"`...), c.Claim.Functions[:]), `"}`...)
+	}
+	if c.Claimed != nil {
+		b = c.Claimed.append(b)
+	}
+	b = append(b, `,"observed":[`...)
+	for i := range c.Observed {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendUint(append(b, `{"table_oid":`...), uint64(c.OID))
-		b = append(appendInt(append(b, `,"rows":`...), c.Rows), '}')
+		b = appendTally(b, &c.Observed[i], form)
+	}
+	return appendOthers(append(b, ']'), c.Others)
+}
+
+func (c *TransactionContent) parse(record []byte, form TextForm) (err error) {
+	var j struct {
+		committedJSON
+		Origin   string       `json:"origin"`
+		Verdict  Verdict      `json:"verdict"`
+		Claim    *claimJSON   `json:"claim"`
+		Claimed  *claimedJSON `json:"claimed"`
+		Observed []tallyJSON  `json:"observed"`
+		Others   []tallyJSON  `json:"others"`
+	}
+	if err = json.Unmarshal(record, &j); err != nil {
+		return err
+	}
+	c.Origin, c.Verdict, c.Claimed = form.decode(j.Origin), j.Verdict, j.Claimed.claimed()
+	if j.Claim != nil {
+		c.Claim = j.Claim.claim(form)
+	}
+	for i := range j.Observed {
+		c.Observed = append(c.Observed, j.Observed[i].tally(form))
+	}
+	for i := range j.Others {
+		o := j.Others[i].tally(form)
+		c.Others = append(c.Others, OtherTallies{Op: o.Op, Cause: o.Cause, Cascade: o.Cascade, Tables: j.Others[i].Tables, Events: o.Events})
+	}
+	c.Committed, err = j.committed()
+	return err
+}
+
+// Events is how many events the transaction has of each cause.
+func (c *TransactionContent) Events() map[string]uint64 {
+	events := map[string]uint64{}
+	for i := range c.Observed {
+		events[c.Observed[i].Cause.String()] += c.Observed[i].Events
+	}
+	for i := range c.Others {
+		events[c.Others[i].Cause.String()] += c.Others[i].Events
+	}
+	return events
+}
+
+func committed(tx *replication.Tx) Committed {
+	return Committed{CommitLSN: tx.CommitLSN, CommitTime: tx.CommitTime, XID: tx.XID}
+}
+
+func (c *Committed) written() time.Time                     { return c.CommitTime }
+func (*Committed) read() (*Heartbeat, replication.Ancestry) { return nil, nil }
+
+func (c *Committed) append(b []byte) []byte {
+	b = appendLSN(append(b, `,"commit_lsn":`...), c.CommitLSN)
+	b = appendInstant(append(b, `,"commit_timestamp":`...), c.CommitTime)
+	return appendUint(append(b, `,"xid":`...), uint64(c.XID))
+}
+
+// committedJSON is what Committed.append writes.
+type committedJSON struct {
+	CommitLSN  string    `json:"commit_lsn"`
+	CommitTime time.Time `json:"commit_timestamp"`
+	XID        uint32    `json:"xid"`
+}
+
+func (j *committedJSON) committed() (Committed, error) {
+	at, err := optionalLSN(j.CommitLSN)
+	return Committed{CommitLSN: at, CommitTime: j.CommitTime, XID: j.XID}, err
+}
+
+func (c *Claimed) append(b []byte) []byte {
+	b = appendInt(append(b, `,"claimed":{"picked":`...), c.Picked)
+	b = appendInt(append(b, `,"deleted":`...), c.Deleted)
+	b = append(b, `,"by_relation":[`...)
+	for i, counted := range c.ByRelation {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendUint(append(b, `{"table_oid":`...), uint64(counted.OID))
+		b = append(appendInt(append(b, `,"rows":`...), counted.Rows), '}')
 	}
 	b = append(b, ']')
-	if rest := r.ByRelation[len(named):]; len(rest) > 0 {
-		var rows uint64 // a sum of what anybody may have written: it wraps around rather than turn negative
-		for _, c := range rest {
-			rows += uint64(c.Rows)
-		}
-		b = appendUint(append(b, `,"others":{"tables":`...), uint64(len(rest)))
-		b = append(appendUint(append(b, `,"rows":`...), rows), '}')
+	if c.OtherTables > 0 {
+		b = appendUint(append(b, `,"others":{"tables":`...), c.OtherTables)
+		b = append(appendUint(append(b, `,"rows":`...), c.OtherRows), '}')
 	}
 	return append(b, '}')
+}
+
+// claimedJSON is what Claimed.append writes.
+type claimedJSON struct {
+	Picked     int64 `json:"picked"`
+	Deleted    int64 `json:"deleted"`
+	ByRelation []struct {
+		OID  uint32 `json:"table_oid"`
+		Rows int64  `json:"rows"`
+	} `json:"by_relation"`
+	Others struct {
+		Tables uint64 `json:"tables"`
+		Rows   uint64 `json:"rows"`
+	} `json:"others"`
+}
+
+func (j *claimedJSON) claimed() *Claimed {
+	if j == nil {
+		return nil
+	}
+	c := &Claimed{Picked: j.Picked, Deleted: j.Deleted, OtherTables: j.Others.Tables, OtherRows: j.Others.Rows}
+	for _, counted := range j.ByRelation {
+		c.ByRelation = append(c.ByRelation, RelationCount(counted))
+	}
+	return c
+}
+
+// appendOthers sums up what is beyond the lines that there is room for.
+func appendOthers(b []byte, others []OtherTallies) []byte {
+	if len(others) == 0 {
+		return b
+	}
+	b = append(b, `,"others":[`...)
+	for i := range others {
+		o := &others[i]
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, `{"op":"`...), o.Op.String()...), `","cause":"`...)
+		b = appendBool(append(append(b, o.Cause.String()...), `","cascade":`...), o.Cascade)
+		b = appendUint(append(b, `,"tables":`...), o.Tables)
+		b = append(appendUint(append(b, `,"events":`...), o.Events), '}')
+	}
+	return append(b, ']')
 }
 
 func appendTally(b []byte, t *Tally, form TextForm) []byte {
@@ -126,4 +247,25 @@ func appendTally(b []byte, t *Tally, form TextForm) []byte {
 		b = appendUint(append(b, `,"unknown":`...), t.Judged-t.Due-t.NotDue)
 	}
 	return append(b, '}')
+}
+
+// tallyJSON is what appendTally and appendOthers write.
+type tallyJSON struct {
+	Table   string `json:"table"`
+	OID     uint32 `json:"table_oid"`
+	Op      string `json:"op"`
+	Cause   string `json:"cause"`
+	Cascade bool   `json:"cascade"`
+	Events  uint64 `json:"events"`
+	Due     uint64 `json:"due"`
+	NotDue  uint64 `json:"not_due"`
+	Unknown uint64 `json:"unknown"`
+	Tables  uint64 `json:"tables"`
+}
+
+func (j *tallyJSON) tally(form TextForm) Tally {
+	return Tally{
+		OID: j.OID, Table: form.decode(j.Table), Op: opOf(j.Op), Cause: causeOf(j.Cause), Cascade: j.Cascade, Events: j.Events,
+		Judged: j.Due + j.NotDue + j.Unknown, Due: j.Due, NotDue: j.NotDue,
+	}
 }

@@ -164,8 +164,7 @@ func (c *comparison) compareTransaction(ctx context.Context, tx *replication.Tx,
 		return nil // the log has no record of it, or another one in its place: then that one is missing
 	}
 	next := c.next
-	sameTransaction := next != nil && next.Kind == evidence.KindTransaction && next.XID == tx.XID && next.CommitLSN == tx.CommitLSN &&
-		next.CommitTime.Equal(tx.CommitTime)
+	sameTransaction := next != nil && isOf(next, tx)
 	sameHeartbeat := next != nil && beat != nil && next.Heartbeat != nil && next.Heartbeat.Nonce == beat.Nonce
 	switch {
 	case next == nil, evidence.EndOf(tx).Below(next.Reach):
@@ -186,6 +185,12 @@ func (c *comparison) compareTransaction(ctx context.Context, tx *replication.Tx,
 		c.lastMatch = next.Reach
 	}
 	return c.nextRecord(ctx)
+}
+
+// isOf reports whether a record is a transaction's.
+func isOf(r *evidence.LogRecord, tx *replication.Tx) bool {
+	c, is := r.Content.(*evidence.TransactionContent)
+	return is && c.XID == tx.XID && c.CommitLSN == tx.CommitLSN && c.CommitTime.Equal(tx.CommitTime)
 }
 
 // agreeToEnd notes that everything up to the end was compared.

@@ -134,15 +134,13 @@ func (h *Check) countLost(ctx context.Context) error {
 		if err != nil || record == nil || w.dead(offset, record) {
 			return err == nil, err
 		}
-		if record.Kind == evidence.KindRewind {
-			w.rewinds = append(w.rewinds, rewound{offset: offset, fork: record.From})
-		}
+		w.note(offset, record)
 		if !r.Fork.Below(record.Reach) {
 			return false, nil
 		}
-		if record.Kind == evidence.KindTransaction {
+		if tx, is := record.Content.(*evidence.TransactionContent); is {
 			r.LostTransactions++
-			for cause, n := range record.Events {
+			for cause, n := range tx.Events() {
 				r.LostEvents[cause] += n
 			}
 		}

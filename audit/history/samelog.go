@@ -23,18 +23,18 @@ func (h *Check) checkSource() error {
 // checkKeys refuses tag keys of which none is one that the log was begun with: every deletion would be published as
 // unverified.
 func (h *Check) checkKeys() error {
-	if h.Topics.origin.Kind != evidence.KindOrigin {
+	origin, is := h.Topics.origin.Content.(*evidence.OriginContent)
+	if !is {
 		return Refuse(ErrLogMissing, "%s begins with a record of kind %s", "somebody has deleted records of the log, which is kept for ever: "+
 			"put it back; if it is lost: "+anotherLog, h.Route.Log.Name, h.Topics.origin.Kind)
 	}
-	known := h.Topics.origin.Keys["tag"]
 	for _, key := range h.Keys {
-		if slices.Contains(known, schemas.Fingerprint(key)) {
+		if slices.Contains(origin.Keys, schemas.Fingerprint(key)) {
 			return nil
 		}
 	}
 	return Refuse(ErrKeyChanged, "%s was begun with the key %s", "put the key named tag back (keys: in lapse.yaml)",
-		h.Route.Log.Name, strings.Join(known, ", "))
+		h.Route.Log.Name, strings.Join(origin.Keys, ", "))
 }
 
 // historyMismatch says why the history in force in the database is not the log's; empty if it is.

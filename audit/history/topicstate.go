@@ -330,9 +330,7 @@ func walkBack(
 		if w.dead(offset, record) {
 			return true, nil
 		}
-		if record.Kind == evidence.KindRewind {
-			w.rewinds = append(w.rewinds, rewound{offset: offset, fork: record.From})
-		}
+		w.note(offset, record)
 		if w.beat == nil && record.Kind == evidence.KindTransaction {
 			w.lost++
 		}
@@ -348,6 +346,13 @@ func walkBack(
 		return nil, fmt.Errorf("read the log back: %w", err)
 	}
 	return w, nil
+}
+
+// note takes note of a record that is a rewind.
+func (w *walk) note(offset int64, record *evidence.LogRecord) {
+	if c, is := record.Content.(*evidence.MarkerContent); is && c.Marker.Op == evidence.Rewind {
+		w.rewinds = append(w.rewinds, rewound{offset: offset, fork: c.Marker.From})
+	}
 }
 
 // dead says whether a record was taken back by a rewind behind it.
