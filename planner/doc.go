@@ -97,7 +97,7 @@
 // # Reading it
 //
 // expiry/age.go says when a row is due, pick.go, shape.go and find.sql.tmpl how a batch finds it, delete.sql.tmpl what deletes it;
-// testdata/*.sql show whole functions, testdata/explain the plans.
+// testdata/plain.sql shows whole functions, the other *.sql what differs (golden_test.go), testdata/explain the plans.
 //
 // # Where the next thing goes
 //

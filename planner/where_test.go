@@ -183,8 +183,8 @@ func goldenWheres() map[string]Definition {
 }
 
 func TestTheTextOfFunctionsWithWhereIsAPureFunctionOfThePolicy(t *testing.T) {
-	for name, d := range goldenWheres() {
-		wantGolden(t, name, &d)
+	for name := range goldenWheres() {
+		wantGolden(t, name)
 	}
 	d := goldenWheres()["plain_where"]
 	d.Where = &Where{SQL: `(t."a" = '$lapse$')`}

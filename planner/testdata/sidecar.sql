@@ -1,3 +1,4 @@
+-- What differs from plain.sql, for this policy's table. 2+ is a line in the place of two, 0+ one that is put in, 2- leaves two out.
 -- Deletes rows of public.carts that are due under policy 'carts' version 1 and not held: one batch, the only work of
 -- its transaction. Its one DELETE has the whole condition. What lapse.find_7_1 returns is added by AND, as values: it can only make it
 -- delete less, never a row that is not due, is held, or is in another partition. Every refusal is an error, and nothing is deleted then.
@@ -76,104 +77,25 @@ begin
   return outcome;
 end
 $lapse$;
--- Says which partitions of public.carts have a row that is due under policy carts version 1 at an instant (null: at
--- this one). A look that finds none is all that the policy costs while nothing is due. It reads no further than the first due row of
--- each, and than 10000 rows that may not be; it changes nothing, waits for nobody, and returns no values.
--- Of many partitions it leaves out those of which the mark is in quiet: see lapse.candidates. Of one in which nothing will be due until
--- something is written to it, it returns the mark, and until when it may be named.
-create function lapse.due_7_1(at_cutoff timestamptz, quiet bigint[])
-returns table (leaf oid, due boolean, kept boolean, mark bigint, until timestamptz)
-language plpgsql security definer
-set search_path = pg_catalog, pg_temp
-set timezone = 'UTC'
-set datestyle = 'ISO, YMD'
-set intervalstyle = 'postgres'
-set extra_float_digits = 1
-set standard_conforming_strings = on
-set quote_all_identifiers = off
-set row_security = off
-set jit = off
-set constraint_exclusion = off
-set enable_seqscan = off
-as $lapse$
-declare
-  cutoff timestamptz := coalesce(at_cutoff, clock_timestamp());
-  bound  timestamp with time zone := cutoff - interval '1 day';
-  place  record;
-  sight  record;
-  spared text;
-  stays  text;
-  low    text;
-  fresh  int := 0;
-  read   boolean;
-  seen   bigint;
-begin
-  for place in select * from lapse.candidates(7, 1, '', null,
-                                              null, quiet) loop
-    leaf := place.leaf;
-    mark := null;
-    until := place.until;
-    due := null; -- not known: somebody has locked it, or too much would have to be read
-    kept := true;
-    read := false;
-    if leaf is null then
-      return next; -- how the table is divided is not kept
-      continue;
-    end if;
-    -- What ends by an error gives its locks back: those of a thousand leaves and of their indexes would fill the server's lock table.
-    begin
-      execute 'lock table only ' || place.name || ' in access share mode nowait';
-      lock table only public."Reg" in access share mode nowait;
-      read := true;
-      if place.mark is not null and to_regclass(place.name) = place.leaf and pg_relation_size(place.leaf) = 0 then
-        due := false; -- there is nothing in it
-        mark := place.mark;
-        raise sqlstate 'LP099';
-      end if;
-      select * into sight from lapse.inspect_leaf(7, 1, place.leaf, place.name, fresh < 50, (select caller.proof from lapse.caller));
-      kept := sight.kept;
-      if not kept then
-        fresh := fresh + 1;
-      end if;
-      if sight.spared is not null then
-        spared := case when sight.spared = '' then '' else ' and (' || sight.spared || ') is not true' end;
-        low := '';
-        -- Where nothing is left even without what spares rows, nothing will be due when that ends.
-        foreach stays in array case when place.mark is not null and place.settled_leaf then array['', spared] else array[spared] end loop
-          execute 'select coalesce(bool_or(s.due), false), count(*) from (
-select t.ctid as at, r."until" as k1, (r."ten""ant")::text collate "C" as k2, r."id" as k3,
-       t.tableoid = $3 and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end as due
-  from public."Reg" as r
-  left join only ' || place.name || ' as t on r."ten""ant" = t."tenant" and r."id" = t."id"
- where r."until" <= $2 and r."until" >= ''4713-01-01 BC''' || low || stays || '
- order by r."until", (r."ten""ant")::text collate "C", r."id"
- limit $4
-) s' into due, seen using cutoff, bound, place.leaf, 10000;
-          if not due and seen = 10000 then
-            due := null;
-          end if;
-          exit when not due or stays = spared;
-        end loop;
-        if not due and stays = '' and place.settled_leaf then
-          mark := place.mark;
-          until := least(until, sight.low_until);
-        end if;
-      end if;
-      raise sqlstate 'LP099'; -- not LP000, which is all of its class
-    exception
-      when sqlstate 'LP099' then
-        null; -- and takes back what code in the condition has set
-      when lock_not_available then
-        if read then
-          raise;
-        end if;
-    end;
-    if due is distinct from false or not kept or mark is not null then
-      return next;
-    end if;
-  end loop;
-end
-$lapse$;
+@@ lapse.due_7_1, in the place of 8d139846
+1+-- each, and than 10000 rows that may not be; it changes nothing, waits for nobody, and returns no values.
+1+  bound  timestamp with time zone := cutoff - interval '1 day';
+0+  seen   bigint;
+2+  for place in select * from lapse.candidates(7, 1, '', null,
++                                              null, quiet) loop
+0+      lock table only public."Reg" in access share mode nowait;
+4-
+6+          execute 'select coalesce(bool_or(s.due), false), count(*) from (
++select t.ctid as at, r."until" as k1, (r."ten""ant")::text collate "C" as k2, r."id" as k3,
++       t.tableoid = $3 and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end as due
++  from public."Reg" as r
++  left join only ' || place.name || ' as t on r."ten""ant" = t."tenant" and r."id" = t."id"
++ where r."until" <= $2 and r."until" >= ''4713-01-01 BC''' || low || stays || '
++ order by r."until", (r."ten""ant")::text collate "C", r."id"
+1+) s' into due, seen using cutoff, bound, place.leaf, 10000;
++          if not due and seen = 10000 then
++            due := null;
++          end if;
 -- Finds the next rows of public.carts for lapse.delete_7_1, and says by values where they are. It changes nothing: PostgreSQL lets a stable
 -- function write, lock or set nothing. The batch's one statement restates the whole condition, and so does at most less.
 create function lapse.find_7_1(claim lapse.claim, work lapse.work, place lapse.place) returns lapse.aim
@@ -217,132 +139,25 @@ select array_agg(d.at), count(*),
   return aim;
 end
 $lapse$;
-
--- Counts the rows of public.carts that are due under policy carts at an instant, and says how a batch would find those of
--- its largest partition. It counts no further than at_most (null: to the end; 0: not at all), and then gives PostgreSQL's own
--- estimate. Rows that are held are counted by themselves. Of the largest partition it looks through so many rows (null: all; 0: none) for
--- values that cannot be read. It returns counts, instants, plans and patterns, never values.
-create function lapse.survey_7_1(at_cutoff timestamptz, at_most bigint, look_through bigint)
-returns table (due bigint, due_is text, oldest timestamptz, newest timestamptz, seen pg_snapshot, leaf oid, plan json, explained text, cascades json, spans json, held bigint, unread json, ahead float8)
-language plpgsql security definer
-set search_path = pg_catalog, pg_temp
-set timezone = 'UTC'
-set datestyle = 'ISO, YMD'
-set intervalstyle = 'postgres'
-set standard_conforming_strings = on
-set quote_all_identifiers = off
-set row_security = off
-set jit = off
-set constraint_exclusion = off
-as $lapse$
-declare
-  root    oid;
-  bound   timestamp with time zone := at_cutoff - interval '1 day';
-  source  text := 'from public.carts as t
-  join public."Reg" as r on r."ten""ant" = t."tenant" and r."id" = t."id"
- where ';
-  rest    text := source || 'r."until" <= $2 and r."until" >= ''4713-01-01 BC''
-   and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end';
-  spared  text;
-  counted bigint := 0;
-  whole   jsonb;
-  place   text;
-  pick    text;
-  line    text;
-begin
-  -- What is looked at cannot be another's view or table by the time that it is read. Reading takes the same lock.
-  lock table only public.carts, only public."Reg" in access share mode;
-  root := lapse.inspect(7, 1);
-  spared := lapse.held_rows(7, 1, (select caller.proof from lapse.caller));
-  if spared is null then
-    held := 0;
-  elsif at_most is distinct from 0 then
-    execute 'select count(*) from (select ' || rest || ' and (' || spared || ') is true
-         limit $3) h'
-      into held using at_cutoff, bound, at_most + 1;
-    perform lapse.pin();
-  end if;
-  rest := rest || coalesce(' and (' || spared || ') is not true', '');
-  -- Partitions that cannot have a due row are left out when this is planned: they are not in the plan, and not locked.
-  execute 'explain (verbose, format json) select r."until" ' || source || 'r."until" <= $2 and r."until" >= ''4713-01-01 BC''
-   and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end' into whole using at_cutoff, bound;
-  perform lapse.pin();
-  due := (whole #>> '{0, Plan, Plan Rows}')::bigint;
-  due_is := 'estimate';
-  if at_most is distinct from 0 then
-    execute 'select count(*), min(d.due), max(d.due), pg_current_snapshot()
-  from (select r."until" as due ' || rest || '
-         limit $3) d'
-      into counted, oldest, newest, seen using at_cutoff, bound, at_most + 1;
-    perform lapse.pin();
-    if counted <= at_most or at_most is null then
-      due := counted;
-      due_is := 'exact';
-    elsif due <= at_most then
-      due := at_most;
-      due_is := 'more_than';
-    end if;
-  end if;
-  select c.oid, format('%I.%I', n.nspname, c.relname) into leaf, place
-    from jsonb_path_query(whole, 'strict $.** ? (exists (@."Relation Name"))') w
-    join pg_class c on c.relname = w ->> 'Relation Name'
-    join pg_namespace n on n.oid = c.relnamespace and n.nspname = w ->> 'Schema'
-   where c.oid = root or exists (select from pg_partition_ancestors(c.oid) a where a.relid = root)
-   order by c.relpages desc, c.oid
-   limit 1;
-  if place is not null then
-    pick := '
-select s.at, s.k1, s.k2, s.k3
-  from (
-select t.ctid as at, r."until" as k1, (r."ten""ant")::text collate "C" as k2, r."id" as k3,
-       t.tableoid is not null and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end as due
-  from public."Reg" as r
-  left join only ' || place || ' as t on r."ten""ant" = t."tenant" and r."id" = t."id"
- where r."until" <= $2 and r."until" >= ''4713-01-01 BC''
- order by r."until", (r."ten""ant")::text collate "C", r."id"
- limit $4
-) s
- where s.due
- limit $3';
-    execute 'explain (format json)' || pick into plan using at_cutoff, bound, 5000, 40000;
-    perform lapse.pin();
-    for line in execute 'explain' || pick using at_cutoff, bound, 5000, 40000 loop
-      explained := concat(explained, line, chr(10));
-    end loop;
-    perform lapse.pin();
-  end if;
-  if due_is <> 'exact' then
-    -- Of a part that was counted nothing can be said about the whole, unless an index has it in order.
-    oldest := null;
-    newest := null;
-    if at_most > 0 and plan::text ~ '"Index Name"' and plan::text !~ '"Node Type": "(Sort|Incremental Sort)"' then
-      execute 'select r."until" ' || rest || ' order by r."until" limit 1' into oldest using at_cutoff, bound;
-      perform lapse.pin();
-    end if;
-  end if;
-  pick := lapse.cascade_statement(root, rest);
-  cascades := '[]';
-  if pick is not null then
-    cascades := null;
-    if at_most is distinct from 0 then
-      execute pick into cascades using at_cutoff, bound, case when due_is <> 'exact' then 10000 end;
-      perform lapse.pin();
-    end if;
-  end if;
-  return next;
-end
-$lapse$;
-revoke all on function lapse.find_7_1(lapse.claim, lapse.work, lapse.place) from public;
-revoke all on function lapse.delete_7_1(lapse.claim, bytea, lapse.work) from public;
-grant execute on function lapse.delete_7_1(lapse.claim, bytea, lapse.work) to "lapse_executor";
-revoke all on function lapse.survey_7_1(timestamptz, bigint, bigint) from public;
-grant execute on function lapse.survey_7_1(timestamptz, bigint, bigint) to "lapse_executor";
-revoke all on function lapse.due_7_1(timestamptz, bigint[]) from public;
-grant execute on function lapse.due_7_1(timestamptz, bigint[]) to "lapse_executor";
-
-grant create on schema lapse to "lapse_deleter_0";
-alter function lapse.find_7_1(lapse.claim, lapse.work, lapse.place) owner to "lapse_deleter_0";
-alter function lapse.delete_7_1(lapse.claim, bytea, lapse.work) owner to "lapse_deleter_0";
-alter function lapse.survey_7_1(timestamptz, bigint, bigint) owner to "lapse_deleter_0";
-alter function lapse.due_7_1(timestamptz, bigint[]) owner to "lapse_deleter_0";
-revoke create on schema lapse from "lapse_deleter_0";
+@@ lapse.survey_7_1, in the place of b8270995
+1+  bound   timestamp with time zone := at_cutoff - interval '1 day';
+0+  join public."Reg" as r on r."ten""ant" = t."tenant" and r."id" = t."id"
+2+  rest    text := source || 'r."until" <= $2 and r."until" >= ''4713-01-01 BC''
++   and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end';
+1+  lock table only public.carts, only public."Reg" in access share mode;
+1+  execute 'explain (verbose, format json) select r."until" ' || source || 'r."until" <= $2 and r."until" >= ''4713-01-01 BC''
++   and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end' into whole using at_cutoff, bound;
+1+  from (select r."until" as due ' || rest || '
+5+select s.at, s.k1, s.k2, s.k3
++  from (
++select t.ctid as at, r."until" as k1, (r."ten""ant")::text collate "C" as k2, r."id" as k3,
++       t.tableoid is not null and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end as due
++  from public."Reg" as r
++  left join only ' || place || ' as t on r."ten""ant" = t."tenant" and r."id" = t."id"
++ where r."until" <= $2 and r."until" >= ''4713-01-01 BC''
++ order by r."until", (r."ten""ant")::text collate "C", r."id"
++ limit $4
++) s
++ where s.due
+1+      execute 'select r."until" ' || rest || ' order by r."until" limit 1' into oldest using at_cutoff, bound;
+19-

@@ -1,3 +1,4 @@
+-- What differs from plain.sql, for this policy's table. 2+ is a line in the place of two, 0+ one that is put in, 2- leaves two out.
 -- Sets a column of rows of public.docs that are due under policy 'docs' version 1 and not held: one batch, the only work of
 -- its transaction. Its one UPDATE has the whole condition. What lapse.find_10_1 returns is added by AND, as values: it can only make it
 -- set less, never a row that is not due, is held, or is in another partition. Every refusal is an error, and nothing is set then.
@@ -79,98 +80,13 @@ begin
   return outcome;
 end
 $lapse$;
--- Says which partitions of public.docs have a row that is due under policy docs version 1 at an instant (null: at
--- this one). A look that finds none is all that the policy costs while nothing is due. It reads no further than the first due row of
--- each; it changes nothing, waits for nobody, and returns no values.
--- Of many partitions it leaves out those of which the mark is in quiet: see lapse.candidates. Of one in which nothing will be due until
--- something is written to it, it returns the mark, and until when it may be named.
-create function lapse.due_10_1(at_cutoff timestamptz, quiet bigint[])
-returns table (leaf oid, due boolean, kept boolean, mark bigint, until timestamptz)
-language plpgsql security definer
-set search_path = pg_catalog, pg_temp
-set timezone = 'UTC'
-set datestyle = 'ISO, YMD'
-set intervalstyle = 'postgres'
-set extra_float_digits = 1
-set standard_conforming_strings = on
-set quote_all_identifiers = off
-set row_security = off
-set jit = off
-set constraint_exclusion = off
-set enable_seqscan = off
-as $lapse$
-declare
-  cutoff timestamptz := coalesce(at_cutoff, clock_timestamp());
-  bound  timestamp with time zone := cutoff - interval '30 days';
-  place  record;
-  sight  record;
-  spared text;
-  stays  text;
-  low    text;
-  fresh  int := 0;
-  read   boolean;
-begin
-  for place in select * from lapse.candidates(10, 1, 'at', bound::timestamp,
-                                              bound::timestamp - interval '0 days', quiet) loop
-    leaf := place.leaf;
-    mark := null;
-    until := place.until;
-    due := null; -- not known: somebody has locked it, or too much would have to be read
-    kept := true;
-    read := false;
-    if leaf is null then
-      return next; -- how the table is divided is not kept
-      continue;
-    end if;
-    -- What ends by an error gives its locks back: those of a thousand leaves and of their indexes would fill the server's lock table.
-    begin
-      execute 'lock table only ' || place.name || ' in access share mode nowait';
-      read := true;
-      if place.mark is not null and to_regclass(place.name) = place.leaf and pg_relation_size(place.leaf) = 0 then
-        due := false; -- there is nothing in it
-        mark := place.mark;
-        raise sqlstate 'LP099';
-      end if;
-      select * into sight from lapse.inspect_leaf(10, 1, place.leaf, place.name, fresh < 50, (select caller.proof from lapse.caller));
-      kept := sight.kept;
-      if not kept then
-        fresh := fresh + 1;
-      end if;
-      if sight.spared is not null then
-        spared := case when sight.spared = '' then '' else ' and (' || sight.spared || ') is not true' end;
-        low := '';
-        -- Where nothing is left even without what spares rows, nothing will be due when that ends.
-        foreach stays in array case when place.mark is not null and place.settled_leaf then array['', spared] else array[spared] end loop
-          execute 'select exists (select from (
-select t.ctid as at, t."at" as k1, t."id" as k2
-  from only ' || place.name || ' as t
- where t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL)
-   and t.tableoid = $3 and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''30 days'' <= $1 else false end and ((t."dele""ted''at" IS NULL))' || low || stays || '
- order by t."at"
- limit $4
-) s)' into due using cutoff, bound, place.leaf, 1;
-          exit when not due or stays = spared;
-        end loop;
-        if not due and stays = '' and place.settled_leaf then
-          mark := place.mark;
-          until := least(until, sight.low_until);
-        end if;
-      end if;
-      raise sqlstate 'LP099'; -- not LP000, which is all of its class
-    exception
-      when sqlstate 'LP099' then
-        null; -- and takes back what code in the condition has set
-      when lock_not_available then
-        if read then
-          raise;
-        end if;
-    end;
-    if due is distinct from false or not kept or mark is not null then
-      return next;
-    end if;
-  end loop;
-end
-$lapse$;
+@@ lapse.due_10_1, in the place of c9e6539a
+1+  for place in select * from lapse.candidates(10, 1, 'at', bound::timestamp,
+4-
+1+select t.ctid as at, t."at" as k1, t."id" as k2
+3+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL)
++   and t.tableoid = $3 and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''30 days'' <= $1 else false end and ((t."dele""ted''at" IS NULL))' || low || stays || '
++ order by t."at"
 -- Finds the next rows of public.docs for lapse.delete_10_1, and says by values where they are. It changes nothing: PostgreSQL lets a stable
 -- function write, lock or set nothing. The batch's one statement restates the whole condition, and so does at most less.
 create function lapse.find_10_1(claim lapse.claim, work lapse.work, place lapse.place) returns lapse.aim
@@ -257,135 +173,16 @@ select ' || rows_at || ', count(*),
   return aim;
 end
 $lapse$;
-
--- Counts the rows of public.docs that are due under policy docs at an instant, and says how a batch would find those of
--- its largest partition. It counts no further than at_most (null: to the end; 0: not at all), and then gives PostgreSQL's own
--- estimate. Rows that are held are counted by themselves. Of the largest partition it looks through so many rows (null: all; 0: none) for
--- values that cannot be read. It returns counts, instants, plans and patterns, never values.
-create function lapse.survey_10_1(at_cutoff timestamptz, at_most bigint, look_through bigint)
-returns table (due bigint, due_is text, oldest timestamptz, newest timestamptz, seen pg_snapshot, leaf oid, plan json, explained text, cascades json, spans json, held bigint, unread json, ahead float8)
-language plpgsql security definer
-set search_path = pg_catalog, pg_temp
-set timezone = 'UTC'
-set datestyle = 'ISO, YMD'
-set intervalstyle = 'postgres'
-set standard_conforming_strings = on
-set quote_all_identifiers = off
-set row_security = off
-set jit = off
-set constraint_exclusion = off
-as $lapse$
-declare
-  root    oid;
-  bound   timestamp with time zone := at_cutoff - interval '30 days';
-  source  text := 'from public.docs as t
- where ';
-  rest    text := source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL)
-   and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''30 days'' <= $1 else false end and ((t."dele""ted''at" IS NULL))';
-  spared  text;
-  counted bigint := 0;
-  whole   jsonb;
-  place   text;
-  pick    text;
-  line    text;
-begin
-  -- What is looked at cannot be another's view or table by the time that it is read. Reading takes the same lock.
-  lock table only public.docs in access share mode;
-  root := lapse.inspect(10, 1);
-  spared := lapse.held_rows(10, 1, (select caller.proof from lapse.caller));
-  if spared is null then
-    held := 0;
-  elsif at_most is distinct from 0 then
-    execute 'select count(*) from (select ' || rest || ' and (' || spared || ') is true
-         limit $3) h'
-      into held using at_cutoff, bound, at_most + 1;
-    perform lapse.pin();
-  end if;
-  rest := rest || coalesce(' and (' || spared || ') is not true', '');
-  -- Partitions that cannot have a due row are left out when this is planned: they are not in the plan, and not locked.
-  execute 'explain (verbose, format json) select t."at" ' || source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL)' into whole using at_cutoff, bound;
-  perform lapse.pin();
-  due := (whole #>> '{0, Plan, Plan Rows}')::bigint;
-  due_is := 'estimate';
-  if at_most is distinct from 0 then
-    execute 'select count(*), min(d.due), max(d.due), pg_current_snapshot()
-  from (select t."at" as due ' || rest || '
-         limit $3) d'
-      into counted, oldest, newest, seen using at_cutoff, bound, at_most + 1;
-    perform lapse.pin();
-    if counted <= at_most or at_most is null then
-      due := counted;
-      due_is := 'exact';
-    elsif due <= at_most then
-      due := at_most;
-      due_is := 'more_than';
-    end if;
-  end if;
-  select c.oid, format('%I.%I', n.nspname, c.relname) into leaf, place
-    from jsonb_path_query(whole, 'strict $.** ? (exists (@."Relation Name"))') w
-    join pg_class c on c.relname = w ->> 'Relation Name'
-    join pg_namespace n on n.oid = c.relnamespace and n.nspname = w ->> 'Schema'
-   where c.oid = root or exists (select from pg_partition_ancestors(c.oid) a where a.relid = root)
-   order by c.relpages desc, c.oid
-   limit 1;
-  if place is not null then
-    pick := '
-select t.ctid as at, t."at" as k1, t."id" as k2
-  from only ' || place || ' as t
- where t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL)
-   and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''30 days'' <= $1 else false end and ((t."dele""ted''at" IS NULL))
- order by t."at", t."id"
- limit $3';
-    execute 'explain (format json)' || pick into plan using at_cutoff, bound, 5000, 40000;
-    perform lapse.pin();
-    for line in execute 'explain' || pick using at_cutoff, bound, 5000, 40000 loop
-      explained := concat(explained, line, chr(10));
-    end loop;
-    perform lapse.pin();
-  end if;
-  if due_is <> 'exact' then
-    -- Of a part that was counted nothing can be said about the whole, unless an index has it in order.
-    oldest := null;
-    newest := null;
-    if at_most > 0 and plan::text ~ '"Index Name"' and plan::text !~ '"Node Type": "(Sort|Incremental Sort)"' then
-      execute 'select t."at" ' || rest || ' order by t."at" limit 1' into oldest using at_cutoff, bound;
-      perform lapse.pin();
-    end if;
-  end if;
-  -- How the rows of leaves with much that is due lie in time, by the statistics of PostgreSQL: nothing of the table is read.
-  select json_agg(json_build_object('leaf', l.oid::bigint, 'rows', l.rows, 'of', l.of, 'correlation', s.correlation,
-           'tie', s.most_common_freqs[1] * l.of, 'marks', m.marks) order by l.rows desc, l.oid) into spans
-    from (select c.oid, n.nspname, c.relname, sum((w ->> 'Plan Rows')::float8) as rows, c.reltuples as of
-            from jsonb_path_query(whole, 'strict $.** ? (exists (@."Relation Name"))') w
-            join pg_class c on c.relname = w ->> 'Relation Name'
-            join pg_namespace n on n.oid = c.relnamespace and n.nspname = w ->> 'Schema'
-           where c.oid = root or exists (select from pg_partition_ancestors(c.oid) a where a.relid = root)
-           group by c.oid, n.nspname, c.relname, c.reltuples
-          having sum((w ->> 'Plan Rows')::float8) >= 100000) l
-    join pg_stats s on s.schemaname = l.nspname and s.tablename = l.relname and s.attname = 'at' and not s.inherited
-   cross join lateral (
-      select json_agg(v.at::timestamptz order by v.at) as marks
-        from (select u.at, row_number() over (order by u.at) as n, count(*) over () as marks
-                from (select distinct x.at
-                        from unnest(s.histogram_bounds::text::timestamp with time zone[] || s.most_common_vals::text::timestamp with time zone[]) x(at)
-                       where x.at between '0001-01-01' and bound) u) v
-       where v.n % greatest(v.marks / 100, 1) = 0) m
-   where m.marks is not null;
-  cascades := '[]';
-  return next;
-end
-$lapse$;
-revoke all on function lapse.find_10_1(lapse.claim, lapse.work, lapse.place) from public;
-revoke all on function lapse.delete_10_1(lapse.claim, bytea, lapse.work) from public;
-grant execute on function lapse.delete_10_1(lapse.claim, bytea, lapse.work) to "lapse_executor";
-revoke all on function lapse.survey_10_1(timestamptz, bigint, bigint) from public;
-grant execute on function lapse.survey_10_1(timestamptz, bigint, bigint) to "lapse_executor";
-revoke all on function lapse.due_10_1(timestamptz, bigint[]) from public;
-grant execute on function lapse.due_10_1(timestamptz, bigint[]) to "lapse_executor";
-
-grant create on schema lapse to "lapse_deleter_0";
-alter function lapse.find_10_1(lapse.claim, lapse.work, lapse.place) owner to "lapse_deleter_0";
-alter function lapse.delete_10_1(lapse.claim, bytea, lapse.work) owner to "lapse_deleter_0";
-alter function lapse.survey_10_1(timestamptz, bigint, bigint) owner to "lapse_deleter_0";
-alter function lapse.due_10_1(timestamptz, bigint[]) owner to "lapse_deleter_0";
-revoke create on schema lapse from "lapse_deleter_0";
+@@ lapse.survey_10_1, in the place of bba1aecb
+2+  rest    text := source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL)
++   and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''30 days'' <= $1 else false end and ((t."dele""ted''at" IS NULL))';
+1+  execute 'explain (verbose, format json) select t."at" ' || source || 't."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL)' into whole using at_cutoff, bound;
+1+  from (select t."at" as due ' || rest || '
+1+select t.ctid as at, t."at" as k1, t."id" as k2
+3+ where t."at" <= $2 and t."at" >= ''4713-01-01 BC'' and (t."dele""ted''at" IS NULL)
++   and case when t."at" between ''4713-01-01 BC'' and $2 then t."at" + interval ''30 days'' <= $1 else false end and ((t."dele""ted''at" IS NULL))
++ order by t."at", t."id"
+1+      execute 'select t."at" ' || rest || ' order by t."at" limit 1' into oldest using at_cutoff, bound;
+1+    join pg_stats s on s.schemaname = l.nspname and s.tablename = l.relname and s.attname = 'at' and not s.inherited
+1-
+7-
