@@ -2,12 +2,13 @@ package audit_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"testing"
 
 	"lapse/audit/evidence"
+	"lapse/audit/verify"
 	"lapse/internal/evidencetest"
 	"lapse/internal/kafkatest"
+	"lapse/schemas"
 )
 
 // event is an event as a consumer sees it.
@@ -31,6 +32,7 @@ type logRecord struct {
 	Verdict   string `json:"verdict"`
 	position  evidence.LogPosition
 	more      bool
+	parsed    *evidence.LogRecord
 	Observed  []struct {
 		Table  string `json:"table"`
 		Op     string `json:"op"`
@@ -69,7 +71,7 @@ func (r *rig) readLog(t *testing.T) []logRecord {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.position, l.more = parsed.LogPosition, parsed.More
+		l.position, l.more, l.parsed = parsed.LogPosition, parsed.More, parsed
 		records = append(records, l)
 	}
 	return records
@@ -81,15 +83,11 @@ func (r *rig) verify(t *testing.T, want *expected) {
 	got, everywhere := map[string]string{}, map[string]int{}
 	byTransaction := map[string]int{}
 	duplicates := 0
+	order := verify.Order{System: r.settings.System, Broken: func(what string) { t.Error(what) }}
 	for _, topic := range []string{r.settings.System, r.settings.User} {
-		last := map[int32]string{}
 		for _, record := range r.read(t, topic) {
 			e := r.checkEvent(t, topic, record)
-			place := fmt.Sprintf("%010s/%010s/%s/%s", record.Header("lapse-history"), record.Header("lapse-tli"), record.Header("lapse-lsn"), record.Header("lapse-seq"))
-			if place <= last[record.Partition] {
-				t.Errorf("%s/%d: %s stands behind %s", topic, record.Partition, place, last[record.Partition])
-			}
-			last[record.Partition] = place
+			order.Event(topic, record.Partition, asRead(topic, record), record.Offset)
 			if e.ModType == "TRUNCATE" || e.ModType == "DROP" {
 				everywhere[e.ModType]++
 				if record.Partition == 0 {
@@ -126,6 +124,15 @@ func (r *rig) verify(t *testing.T, want *expected) {
 	r.verifyLog(t, want, byTransaction)
 }
 
+// asRead is a record as the product reads it.
+func asRead(topic string, record kafkatest.Record) *schemas.Record {
+	r := &schemas.Record{Topic: topic, Partition: record.Partition, Key: record.Key, Value: record.Value, Time: record.Time}
+	for _, h := range record.Headers {
+		r.Headers = append(r.Headers, schemas.Header{Key: h.Name, Value: h.Value})
+	}
+	return r
+}
+
 // checkEvent checks one event against its schema, its headers and its topic.
 func (r *rig) checkEvent(t *testing.T, topic string, record kafkatest.Record) event {
 	t.Helper()
@@ -159,22 +166,14 @@ func (r *rig) verifyLog(t *testing.T, want *expected, byTransaction map[string]i
 	}
 	verdicts := map[string]int{}
 	recorded := map[string]int{}
-	former, routes := log[1], 1
-	if log[0].position.LSN != r.settings.SlotStart || log[0].position.Compare(former.position) >= 0 {
-		t.Errorf("the log begins at %s and %s, the slot at %s", log[0].position, former.position, r.settings.SlotStart)
+	routes := 0
+	if log[0].position.LSN != r.settings.SlotStart {
+		t.Errorf("the log begins at %s, the slot at %s", log[0].position, r.settings.SlotStart)
 	}
-	for i, l := range log[2:] {
-		if l.position.Compare(former.position) <= 0 {
-			t.Errorf("record %d stands at %s, behind one at %s", i+2, l.position, former.position)
-		}
-		sameEnd := l.position.Reach == former.position.Reach
-		if sameEnd != (former.more || l.Kind == "route") || sameEnd && l.position.Seq != former.position.Seq+1 {
-			t.Errorf("record %d stands at %s, behind one at %s that has another behind it: %v", i+2, l.position, former.position, former.more)
-		}
-		former = l
+	order := verify.Log{Broken: func(what string) { t.Error(what) }}
+	for _, l := range log {
+		order.Next(l.parsed)
 		switch l.Kind {
-		case "origin":
-			t.Errorf("record %d is another %s", i+2, l.Kind)
 		case "route":
 			routes++
 		case "transaction":
@@ -187,9 +186,7 @@ func (r *rig) verifyLog(t *testing.T, want *expected, byTransaction map[string]i
 	if r.routes >= 0 && routes != max(r.routes, 1) {
 		t.Errorf("the log has %d routes, want %d", routes, max(r.routes, 1))
 	}
-	if former.more {
-		t.Errorf("the log ends at %s, with another record to come", former.position)
-	}
+	order.End()
 	for lsn, n := range byTransaction {
 		if recorded[lsn] != n {
 			t.Errorf("transaction %s has %d events in the topics and %d in the log", lsn, n, recorded[lsn])

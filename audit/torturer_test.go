@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
+	"lapse/audit/verify"
 	"lapse/internal/kafkaserver"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
@@ -309,18 +310,13 @@ func (o *torture) await(what string, holds func() bool) {
 
 // report counts what is in the topics, where keyOf is a record's key as what was committed is called.
 func (o *torture) report(transactions int, keyOf func(kafkatest.Record) string) {
-	events, twice, disordered := 0, 0, 0
+	events, twice := 0, 0
+	var order verify.Order
 	seen := map[string]bool{}
 	for _, topic := range []string{o.rig.settings.System, o.rig.settings.User} {
-		last := map[int32]string{}
 		for _, record := range o.rig.read(o.t, topic) {
 			events++
-			place := fmt.Sprintf("%010s/%010s/%s/%s", record.Header("lapse-history"), record.Header("lapse-tli"),
-				record.Header("lapse-lsn"), record.Header("lapse-seq"))
-			if place <= last[record.Partition] {
-				disordered++
-			}
-			last[record.Partition] = place
+			order.Event(topic, record.Partition, asRead(topic, record), record.Offset)
 			if op := record.Header("lapse-op"); op == "truncate" || op == "drop" {
 				continue
 			}
@@ -342,7 +338,7 @@ func (o *torture) report(transactions int, keyOf func(kafkatest.Record) string) 
 		faults += n
 	}
 	o.t.Logf("%d transactions, %d rows, %d truncates, %d drops committed; %d events: %d missing, %d twice, %d out of order",
-		transactions+o.floods, len(o.want.causes), o.want.truncates, o.want.drops, events, missing, twice, disordered)
+		transactions+o.floods, len(o.want.causes), o.want.truncates, o.want.drops, events, missing, twice, order.Breaks())
 	o.t.Logf("%d faults: %s", faults, counts(o.faults))
 	o.t.Logf("zombies: %s; %d auditors started", counts(o.zombies), o.started)
 	if o.zombies[goesOn]+o.zombies[fencedBack] > 0 {

@@ -53,7 +53,7 @@ With --export every record of the topics and of the log goes into files of a fol
 		if err != nil {
 			return err
 		}
-		c.app, c.settings, c.order = a, s, &order{err: a.err, system: s.Topics.System}
+		c.app, c.settings, c.order = a, s, newOrder(a.err, s.Topics.System)
 		if export != "" {
 			return c.export(cmd, export)
 		}
@@ -158,8 +158,7 @@ type partitionReader struct {
 	first     int64
 	end       int64
 	reader    *kafka.Reader
-	last      map[source]replication.Position // of what was read
-	next      *schemas.Record                 // read and not printed
+	next      *schemas.Record // read and not printed
 	at        replication.Position
 }
 
@@ -178,7 +177,7 @@ func (c *consumer) partitionsOf(ctx context.Context, topic string) ([]*partition
 	for i, o := range offsets {
 		readers[i] = &partitionReader{
 			topic: topic, partition: int32(i), first: o.First, end: o.End,
-			reader: c.client.Reader(topic, int32(i), o.First, o.End), last: map[source]replication.Position{},
+			reader: c.client.Reader(topic, int32(i), o.First, o.End),
 		}
 	}
 	return readers, nil
@@ -227,7 +226,7 @@ func (c *consumer) fill(ctx context.Context, l *partitionReader) error {
 		case err != nil:
 			return c.silence(err)
 		}
-		c.order.follows(l.last, l.topic, l.partition, &record, offset)
+		c.order.Next(l.topic, l.partition, &record, offset)
 		c.met(&record)
 		if c.wants(&record) {
 			l.next, l.at = &record, positionOf(&record)
@@ -275,7 +274,7 @@ func concernsAllRows(r *schemas.Record) bool {
 // print writes one event. What goes to every partition, such as a truncate, is printed once.
 func (c *consumer) print(r *schemas.Record, at replication.Position) error {
 	if at == c.printed {
-		c.order.once(r)
+		c.order.Elsewhere(r)
 		return nil
 	}
 	c.printed = at

@@ -7,7 +7,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lapse/audit/kafka"
-	"lapse/replication"
 	"lapse/schemas"
 )
 
@@ -18,7 +17,7 @@ func (c *consumer) readOn(ctx context.Context, readers []*partitionReader) error
 	read := func(l *partitionReader) {
 		group.Go(func() error {
 			return c.client.ReadPartition(ctx, l.topic, l.partition, l.end, kafka.NoEnd, func(r *schemas.Record, offset int64) error {
-				c.order.follows(l.last, l.topic, l.partition, r, offset)
+				c.order.Next(l.topic, l.partition, r, offset)
 				if !c.wants(r) {
 					return nil
 				}
@@ -72,7 +71,7 @@ func (c *consumer) readAdded(ctx context.Context, known map[string]int, read fun
 			}
 			for ; known[topic] < len(offsets); known[topic]++ {
 				n := known[topic]
-				read(&partitionReader{topic: topic, partition: int32(n), end: offsets[n].First, last: map[source]replication.Position{}})
+				read(&partitionReader{topic: topic, partition: int32(n), end: offsets[n].First})
 			}
 		}
 	}

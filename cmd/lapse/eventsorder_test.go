@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"lapse/replication"
 	"lapse/schemas"
 )
 
@@ -50,9 +49,9 @@ func TestTheConsumerHoldsEveryRecordAgainstTheOrder(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var said bytes.Buffer
-			o, last := &order{err: &said}, map[source]replication.Position{}
+			o := newOrder(&said, "")
 			for offset, r := range c.records {
-				o.follows(last, "topic", 3, r, int64(offset))
+				o.Next("topic", 3, r, int64(offset))
 			}
 			err := o.verdict()
 			if errors.Is(err, errNeedsPerson) != (len(c.says) > 0) {
@@ -71,7 +70,7 @@ func TestTheConsumerHoldsEveryRecordAgainstTheOrder(t *testing.T) {
 
 func TestAnEventOfARowIsInOnePartition(t *testing.T) {
 	for op, want := range map[string]bool{"delete": true, "soft_delete": true, "move": true, "truncate": false, "gap": false} {
-		c := consumer{app: &app{out: new(bytes.Buffer)}, order: &order{}}
+		c := consumer{app: &app{out: new(bytes.Buffer)}, order: newOrder(nil, "")}
 		r := placed(op, "1", 1, 10, 0)
 		for range 2 {
 			if err := c.print(r, positionOf(r)); err != nil {
@@ -104,8 +103,8 @@ func TestAnEventOfTheOtherTopicIsNamed(t *testing.T) {
 		{"sys", of("user"), "sys/1: the event at offset 7 is of cause user"},
 	} {
 		var said bytes.Buffer
-		o := &order{err: &said, system: "sys"}
-		o.follows(map[source]replication.Position{}, c.topic, 1, c.record, 7)
+		o := newOrder(&said, "sys")
+		o.Next(c.topic, 1, c.record, 7)
 		if broken := o.verdict() != nil; broken != (c.says != "") || !strings.Contains(said.String(), c.says) {
 			t.Errorf("%s in %s: broken is %t: %s", c.record.Header("lapse-cause"), c.topic, broken, said.String())
 		}
@@ -114,9 +113,9 @@ func TestAnEventOfTheOtherTopicIsNamed(t *testing.T) {
 
 func TestOfManyBreaksOfTheOrderAFewAreNamed(t *testing.T) {
 	var said bytes.Buffer
-	o, last := &order{err: &said}, map[source]replication.Position{}
+	o := newOrder(&said, "")
 	for n := range 3 * shownBreaks {
-		o.follows(last, "topic", 0, placed("delete", "1", 1, 1000-n, 0), int64(n))
+		o.Next("topic", 0, placed("delete", "1", 1, 1000-n, 0), int64(n))
 	}
 	if err := o.verdict(); !errors.Is(err, errNeedsPerson) || strings.Count(said.String(), "\n") != shownBreaks+1 ||
 		!strings.Contains(said.String(), fmt.Sprintf("broken in %d places", 3*shownBreaks-1)) {
@@ -127,13 +126,13 @@ func TestOfManyBreaksOfTheOrderAFewAreNamed(t *testing.T) {
 // A broker that lost a segment in the middle of a partition says nothing: 18 of 330 events were missing and exit was 0.
 func TestTheConsumerMissesOffsets(t *testing.T) {
 	var said strings.Builder
-	o, last := &order{err: &said}, map[source]replication.Position{}
+	o := newOrder(&said, "")
 	for n, offset := range []int64{5, 6, 9, 10} {
-		o.follows(last, "topic", 0, placed("delete", "1", 1, 10+n, 0), offset)
-		o.follows(last, "topic", 1, placed("fence", "1", 1, 10+n, 0), int64(n))
+		o.Next("topic", 0, placed("delete", "1", 1, 10+n, 0), offset)
+		o.Next("topic", 1, placed("fence", "1", 1, 10+n, 0), int64(n))
 	}
 	want := "topic/0: there are no records at the offsets 7 to 8\n"
-	if err := o.verdict(); !errors.Is(err, errNeedsPerson) || !strings.HasPrefix(said.String(), want) || o.breaks != 1 {
-		t.Errorf("verdict %v, %d breaks:\n%s", err, o.breaks, said.String())
+	if err := o.verdict(); !errors.Is(err, errNeedsPerson) || !strings.HasPrefix(said.String(), want) || o.Breaks() != 1 {
+		t.Errorf("verdict %v, %d breaks:\n%s", err, o.Breaks(), said.String())
 	}
 }

@@ -185,7 +185,7 @@ func (c *consumer) exportPartition(ctx context.Context, dir string, l *partition
 		if err != nil {
 			return nil, c.silence(err)
 		}
-		c.order.follows(l.last, l.topic, l.partition, &record, offset)
+		c.order.Next(l.topic, l.partition, &record, offset)
 		line, err := unescaped(lineOf(&record, offset))
 		if err != nil {
 			return nil, err
