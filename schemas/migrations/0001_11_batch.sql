@@ -489,7 +489,6 @@ begin
          picked = s.picked + leave.picked, deleted = s.deleted + leave.deleted,
          batches = s.batches + (leave.picked > 0)::int, cascaded = s.cascaded + along,
          refreshed = s.refreshed + case when work.step_over then 0 else greatest(leave.picked - leave.deleted, 0) end,
-         stepped_over = s.stepped_over + case when work.step_over then greatest(leave.picked - leave.deleted, 0) else 0 end,
          done = over, left_behind = behind and (over or not at_end),
          left_some = (s.left_some or behind or leave.picked > leave.deleted or coalesce(work.shape in ('heap', 'heap pick'), false)) and (over or not at_end),
          lease_until = clock_timestamp() + lapse.lease_time()

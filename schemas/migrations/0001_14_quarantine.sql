@@ -167,6 +167,7 @@ begin
          tries = q.tries + 1, tried_at = at,
          retry_at = at + least(case excluded.sqlstate when '55P03' then interval '5 minutes' else interval '1 day' end,
                                interval '1 minute' * 2 ^ least(q.tries, 11));
+  update lapse.shard s set stepped_over = s.stepped_over + 1 where s.id = work.shard;
   return lapse.gone(claim, (select g.soft from lapse.gate g where g.policy_id = shard.policy_id));
 end
 $lapse$;
