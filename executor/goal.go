@@ -26,6 +26,8 @@ type goal interface {
 	reread() time.Duration
 	// patience is how long a server that is not there is waited for.
 	patience() time.Duration
+	// lastWords are what stays on record of the goal's policies when the process is gone.
+	lastWords() []reportLine
 	// outlasts says, and reports, that an error is waited out. lost: the connection is gone.
 	outlasts(err error, lost bool) bool
 }
@@ -54,5 +56,6 @@ func (e endless) due(p *planner.InForce) (time.Time, bool) { return e.nextTurn(p
 func (endless) whole(*planner.InForce) bool                { return false }
 func (endless) ended(*turn)                                {}
 func (endless) reached() bool                              { return false }
+func (endless) lastWords() []reportLine                    { return nil }
 func (endless) reread() time.Duration                      { return rereadInterval }
 func (endless) patience() time.Duration                    { return forever }

@@ -52,11 +52,13 @@ type onceGoal struct {
 	looks    bool      // it looks at all of a table: nobody asks for a run to be told of a hint
 	arming   bool      // one of them was, when the list was read last, and is waited for
 	targets  []*target
+	refused  []reportLine // where nothing may be deleted at all
 }
 
 // target is a policy that Once is to bring to the end of a run.
 type target struct {
 	PolicySummary
+	id    schemas.PolicyID
 	named bool
 	whole bool // it has had a turn that looked at all of its table
 	over  bool
@@ -68,6 +70,7 @@ type target struct {
 // listed chooses the targets from the first list, and takes from each later one which of them are over.
 func (o *onceGoal) listed(policies []planner.InForce, a *guard.Answer, fresh func(schemas.PolicyID) bool) error {
 	if a.Verdict == guard.Refuse {
+		o.refuse(policies, a)
 		return a.Err()
 	}
 	o.answered = o.now()
@@ -91,6 +94,33 @@ func (o *onceGoal) listed(policies []planner.InForce, a *guard.Answer, fresh fun
 		}
 	}
 	return nil
+}
+
+// refuse takes down of which policies no row may be deleted.
+func (o *onceGoal) refuse(policies []planner.InForce, a *guard.Answer) {
+	whole := stopsAll(a)
+	for i := range policies {
+		p := &policies[i]
+		at, armed := o.nextTurn(p)
+		if armed && (slices.Contains(o.names, p.Name) || len(o.names) == 0 && !at.After(o.now())) {
+			o.refused = append(o.refused, reportLine{policy: p.ID, state: isStopped, reason: whole.Detail, held: whole.Reason})
+		}
+	}
+}
+
+// lastWords say of each target why it was stopped, or that it was not.
+func (o *onceGoal) lastWords() []reportLine {
+	lines := o.refused
+	for _, t := range o.targets {
+		line := reportLine{policy: t.id, state: string(t.Outcome)}
+		if t.Outcome == Stopped && !guard.ByBreaker(t.err) { // the catalog says that it is open
+			line.held, line.reason = reasonOfStop(t.err), t.Error
+		}
+		if !slices.ContainsFunc(lines, func(l reportLine) bool { return l.policy == t.id }) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }
 
 // choose takes the named policies, or all that are due or may be when they are armed.
@@ -125,7 +155,7 @@ func (o *onceGoal) choose(policies []planner.InForce) error {
 }
 
 func newTarget(p *planner.InForce) *target {
-	return &target{PolicySummary: PolicySummary{Policy: p.Name, Table: p.TableName, Version: p.Version, Outcome: Interrupted}}
+	return &target{id: p.ID, PolicySummary: PolicySummary{Policy: p.Name, Table: p.TableName, Version: p.Version, Outcome: Interrupted}}
 }
 
 func find(policies []planner.InForce, name schemas.PolicyName) *planner.InForce {

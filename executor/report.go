@@ -93,6 +93,11 @@ func (w *worker) signOff() {
 	if err := w.session.report(ctx, w.Executor.holder, nil); err != nil {
 		w.log.Warn("lapse status believes for two minutes that this process runs", "error", stripped("sign off", err))
 	}
+	if last := w.scheduler.goal.lastWords(); len(last) > 0 {
+		if err := w.session.report(ctx, planner.LastPass, last); err != nil {
+			w.log.Warn("lapse status does not hear how this pass ended", "error", stripped("sign off", err))
+		}
+	}
 }
 
 func (w *worker) reportLines(policies []planner.InForce, a *guard.Answer) []reportLine {

@@ -18,6 +18,7 @@ import (
 // always is a goal of policies that are always due.
 type always struct{ over bool }
 
+func (*always) lastWords() []reportLine { return nil }
 func (*always) listed([]planner.InForce, *guard.Answer, func(schemas.PolicyID) bool) error {
 	return nil
 }

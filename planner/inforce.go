@@ -46,6 +46,7 @@ type InForce struct {
 	Counted     *Counted   // what is due while something keeps the policy from deleting it; nil where nobody counted
 	Latitude    time.Duration
 	Said        []Stay // why due rows stay, as executors say that are at work
+	Refused     *Stay  // why the last pass of an executor that is gone was stopped, where nobody has tried since
 	Trouble     string // why the table is not the policy's any more, "" while it is
 
 	spec spec
@@ -144,6 +145,9 @@ type inForceRow struct {
 	Latitude          float64
 	SaidReasons       []schemas.HeldBack
 	SaidTexts         []string
+	RefusedAt         *time.Time
+	RefusedReason     schemas.HeldBack
+	RefusedText       string
 	TableNow          *string // the table's name, nil when it is gone
 	HeldSpec          string  // of the version that is held back, where that is another one than is in force
 }
@@ -159,7 +163,7 @@ const inForceSQL = `
 		       coalesce(resting.entries, 0), resting.oldest, resting.next_try,
 		       coalesce(last.aside, 0), ended.ended_at, ended.limited, ended.left_due, ended.left_held, ended.watermark, success.ended_at, mark.watermark,
 		       counted.counted_at, counted.due, counted.exact, counted.oldest, coalesce(extract(epoch from (p.spec ->> 'latitude')::interval), 86400)::float8,
-		       said.reasons, said.texts,
+		       said.reasons, said.texts, refused.at, coalesce(refused.held_back, ''), coalesce(refused.reason, ''),
 		       (select format('%I.%I', n.nspname, c.relname)
 		          from pg_class c join pg_namespace n on n.oid = c.relnamespace
 		         where c.oid = g.table_oid),
@@ -219,8 +223,15 @@ const inForceSQL = `
 		 cross join lateral (
 		    select coalesce(array_agg(w.held_back order by w.at desc), '{}') as reasons, coalesce(array_agg(w.reason order by w.at desc), '{}') as texts
 		      from lapse.worker w
-		     where w.policy_id = g.policy_id and w.held_back <> '' and w.at > clock_timestamp() - interval '25 seconds'
+		     where w.policy_id = g.policy_id and w.held_back <> '' and w.at > clock_timestamp() - interval '25 seconds' and w.holder <> '` + LastPass + `'
 		  ) said
+		  left join lateral (
+		    select w.at, w.held_back, w.reason
+		      from lapse.worker w
+		     where w.holder = '` + LastPass + `' and w.policy_id = g.policy_id and w.held_back <> ''
+		       and w.at > greatest(since.at, p.made_at, last.started_at, ended.ended_at, (select l.at from lapse.looked l where l.policy_id = g.policy_id))
+		       and not exists (select from lapse.worker o where o.policy_id = g.policy_id and o.at > w.at)
+		  ) refused on true
 		  left join lapse.breaker b on b.policy_id = g.policy_id and b.version = g.version
 		  left join (
 		    select q.policy_id, count(*) as entries, min(q.entered_at) as oldest, min(q.retry_at) as next_try

@@ -11,6 +11,9 @@ import (
 	"lapse/schemas"
 )
 
+// LastPass is the holder under which lapse.worker keeps why a pass was stopped whose process is gone: a word for each policy.
+const LastPass = "last pass"
+
 // Stay is a reason for which due rows of a policy stay.
 type Stay struct {
 	Reason schemas.HeldBack `json:"reason"`
@@ -225,6 +228,9 @@ func (p *InForce) leaves(now time.Time, add func(schemas.HeldBack, string)) {
 	} else if outdated := p.Outdated(); outdated != nil {
 		add(schemas.HeldByGuard, outdated.Error())
 	}
+	if p.Refused != nil && !p.nothingDue(now) {
+		add(p.Refused.Reason, p.Refused.Detail)
+	}
 	if p.Quarantine.Rows > 0 {
 		add(schemas.HeldByQuarantine, fmt.Sprintf("%s, next try %s: `lapse quarantine list %s`", &p.Quarantine, p.Quarantine.NextTry.UTC().Format(time.RFC3339), p.Name))
 	}
@@ -247,6 +253,9 @@ func (r *inForceRow) ended(p *InForce) {
 	}
 	if r.CountedAt != nil {
 		p.Counted = &Counted{At: *r.CountedAt, Due: *r.CountedDue, Exact: *r.CountedExact, Oldest: r.CountedOldest}
+	}
+	if r.RefusedAt != nil {
+		p.Refused = &Stay{Reason: r.RefusedReason, Detail: fmt.Sprintf("the last pass, until %s: %s", r.RefusedAt.UTC().Format(time.RFC3339), r.RefusedText)}
 	}
 	for i, reason := range r.SaidReasons {
 		p.Said = append(p.Said, Stay{Reason: reason, Detail: r.SaidTexts[i]})

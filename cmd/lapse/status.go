@@ -175,8 +175,8 @@ func readProcesses(ctx context.Context, conn *pgx.Conn) (map[schemas.PolicyName]
 		       case when clock_timestamp() - w.at > $1 then extract(epoch from clock_timestamp() - w.at) else 0 end::float8
 		  from lapse.worker w
 		  left join lapse.gate g on g.policy_id = w.policy_id
-		 where w.at > clock_timestamp() - interval '2 minutes' and (w.policy_id = 0 or g.policy_id is not null)
-		 order by w.holder, w.policy_id`, silence)
+		 where w.at > clock_timestamp() - interval '2 minutes' and (w.policy_id = 0 or g.policy_id is not null) and w.holder <> $2
+		 order by w.holder, w.policy_id`, silence, planner.LastPass)
 	if err != nil {
 		return nil, fmt.Errorf("ask what executors are at: %w", err)
 	}

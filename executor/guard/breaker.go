@@ -1,7 +1,9 @@
 package guard
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 
 	"lapse/planner"
 )
@@ -27,4 +29,10 @@ func (breaker) Ask(q *Question) Answer {
 func Tripped(p *planner.InForce, t *planner.Trip) Answer {
 	return refuse(Reason(t.Cause), fmt.Sprintf("policy %s: %v", p.Name, t),
 		fmt.Sprintf("look at `lapse plan %s`; `lapse policy arm %s --accept N` lets N rows go, once", p.Name, p.Name))
+}
+
+// ByBreaker reports whether an error is the refusal of an open breaker.
+func ByBreaker(err error) bool {
+	var r *Refusal
+	return errors.As(err, &r) && slices.Contains([]Reason{TooMuchDue, SuddenJump, AbsurdPast}, r.Reason)
 }

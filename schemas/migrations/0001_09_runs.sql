@@ -157,7 +157,8 @@ comment on column lapse.shard.by_rows is 'The partition was to be dropped and co
 comment on column lapse.shard.dropped is 'The partition was dropped whole, with as many rows as deleted says.';
 
 -- What only the processes know that delete: which policy they are at, and what holds them back. Each process writes its own rows, when
--- they change and every ten seconds, and takes them with it when it stops. Those of one that was killed go after an hour.
+-- they change and every ten seconds, and takes them with it when it stops. Those of one that was killed go after an hour. One that makes a
+-- single pass leaves a row for each of its policies, whose holder is 'last pass': why it was stopped must be on record when it is gone.
 create table lapse.worker (
   holder    text not null check (octet_length(holder) <= 300),
   policy_id int not null,
@@ -170,7 +171,7 @@ create table lapse.worker (
   primary key (holder, policy_id)
 ) with (fillfactor = 50);
 comment on table lapse.worker is 'What the processes that delete are at, by their own words. Written by report; nothing depends on it.';
-comment on column lapse.worker.holder is 'The process: the beginning of its workers'' names in lapse.shard.';
+comment on column lapse.worker.holder is 'The process: the beginning of its workers'' names in lapse.shard; or last pass, of processes that are gone.';
 comment on column lapse.worker.policy_id is 'The policy; 0: the process as a whole.';
 comment on column lapse.worker.state is 'What it does: running, deleting, slow, waiting or stopped.';
 comment on column lapse.worker.reason is 'Why; empty where there is nothing to say.';
@@ -548,7 +549,7 @@ end
 $lapse$;
 comment on function lapse.end_run is 'Ends a run that has reached a limit; the next one finds what it left. For the executor.';
 
--- report replaces what a process says of itself. A stolen login can tell lies here, of 100 processes and of policies that there are.
+-- report replaces what a process says of itself; what was said of other policies' last pass stays. A stolen login can tell lies here, of 100 processes and of policies that there are.
 create function lapse.report(holder text, policies int[], states text[], reasons text[], tries timestamptz[], held text[]) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -558,7 +559,7 @@ begin
     raise exception 'only a member of % may say so', {{.ExecutorText}} using errcode = 'insufficient_privilege';
   end if;
   delete from lapse.worker w
-   where w.at < clock_timestamp() - interval '1 hour' or w.holder = report.holder and w.policy_id <> all (report.policies);
+   where w.holder <> 'last pass' and (w.at < clock_timestamp() - interval '1 hour' or w.holder = report.holder and w.policy_id <> all (report.policies));
   if (select count(distinct w.holder) from lapse.worker w where w.holder <> report.holder) >= 100 then
     raise exception 'more than 100 processes say that they delete here' using errcode = 'configuration_limit_exceeded';
   end if;
