@@ -15,7 +15,7 @@ import (
 type treeCase struct {
 	hold string // "" is {}_p
 	before,
-	armed, // before the hold, with the policy in force
+	armed, // before any hold, with the policy in force
 	after []string
 	stay string // the rows of {}_q that stay
 	soft bool   // the policy sets a column
@@ -160,6 +160,9 @@ func TestWhatWasOnceBelowAHeldTableStaysHeld(t *testing.T) {
 			entries = append(entries, policy(n, "public."+n+"_q", more...))
 		}
 		arm(t, db, policies(entries...))
+		for what, c := range treeCases {
+			c.run(t, db, names[what], c.armed)
+		}
 		s := holdSession(t, db)
 		var now []schemas.PolicyName
 		for what, c := range treeCases {
@@ -168,7 +171,6 @@ func TestWhatWasOnceBelowAHeldTableStaysHeld(t *testing.T) {
 				table = "{}_p"
 			}
 			n := names[what]
-			c.run(t, db, n, c.armed)
 			placeHold(t, s, byWhere("public."+strings.ReplaceAll(table, "{}", n), n+"_c = 0"))
 			now = append(now, schemas.PolicyName(n))
 		}
