@@ -29,9 +29,6 @@ type HoldRecord struct {
 	Digest      string `json:"digest"`
 }
 
-// Enforced reports whether batches heed the hold.
-func (r *HoldRecord) Enforced() bool { return r.State != "released" }
-
 // HoldChange is a change of a hold's state.
 type HoldChange struct {
 	State         string     `json:"state"`

@@ -29,7 +29,7 @@ type Uninstaller struct {
 	Auditor *pgx.Conn // a login that may drop the slot
 	Reason  string    // for the record, which goes with the catalog
 	Slot    string    // of the settings, for where no catalog says it any more
-	// DropHolds says that legal holds that are in force may go too. Otherwise Uninstall refuses, with a *HoldsInForceError.
+	// DropHolds says that legal holds that are in force may go too. Otherwise Uninstall refuses.
 	DropHolds bool
 	// Login opens a session of the login's own, in which indexes that Lapse made are dropped.
 	Login func(ctx context.Context) (*pgx.Conn, error)

@@ -6,26 +6,23 @@ import (
 	"strings"
 )
 
-// HoldsInForceError says that holds are in force, which would go with the catalog: nothing would keep the rows any more, and nothing would
-// say that it did, but for the topics.
-type HoldsInForceError struct{ Holds []HoldRecord }
-
-// Error names tables and matters.
-func (e *HoldsInForceError) Error() string {
+// holdsInForce is the error where holds are in force, which would go with the catalog: nothing would keep the rows any more, and nothing
+// would say that it did, but for the topics. It names tables and matters.
+func holdsInForce(holds []HoldRecord) error {
 	const named = 5
 	var names []string
-	for i := range e.Holds {
+	for i := range holds {
 		if i == named {
-			names = append(names, fmt.Sprintf("%d more", len(e.Holds)-named))
+			names = append(names, fmt.Sprintf("%d more", len(holds)-named))
 			break
 		}
-		names = append(names, fmt.Sprintf("hold %d on %s, matter %s", e.Holds[i].ID, e.Holds[i].Table, e.Holds[i].Matter))
+		names = append(names, fmt.Sprintf("hold %d on %s, matter %s", holds[i].ID, holds[i].Table, holds[i].Matter))
 	}
-	return fmt.Sprintf("legal holds are in force, and would be forgotten: %s: release them (`lapse hold release`), or say with --drop-holds that they may go",
+	return fmt.Errorf("legal holds are in force, and would be forgotten: %s: release them (`lapse hold release`), or say with --drop-holds that they may go",
 		strings.Join(names, "; "))
 }
 
-// refuseHolds returns a *HoldsInForceError where a hold is in force, unless dropping says that they may go.
+// refuseHolds returns an error where a hold is in force, unless dropping says that they may go.
 func refuseHolds(ctx context.Context, q Querier, dropping bool) error {
 	if dropping {
 		return nil
@@ -35,7 +32,7 @@ func refuseHolds(ctx context.Context, q Querier, dropping bool) error {
 		return err
 	}
 	if len(holds) > 0 {
-		return &HoldsInForceError{holds}
+		return holdsInForce(holds)
 	}
 	return nil
 }

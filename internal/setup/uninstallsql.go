@@ -15,7 +15,7 @@ import (
 // UninstallSQL returns the statements that end where Uninstall ends, in their order, for a superuser or a login that may do all of it. Each
 // runs as it is, on its own: an index is not dropped inside a transaction. The first changes nothing and fails where the others would,
 // naming what is lacking. They are safe to repeat. Where nothing is installed the error is ErrNotInstalled, unless an Uninstall has left
-// the slot; where legal holds are in force, and dropHolds does not say that they may go, a *HoldsInForceError.
+// the slot; where legal holds are in force, and dropHolds does not say that they may go, an error.
 func UninstallSQL(ctx context.Context, q Querier, roles schemas.Roles, slot string, dropHolds bool) ([]string, error) {
 	installed, err := ReadInstallation(ctx, q, roles)
 	if errors.Is(err, ErrNotInstalled) {
