@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -29,19 +28,7 @@ func TestTheTextOfWhatHidesRowsIsAPureFunctionOfThePolicy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, file := made+"\n"+gone, filepath.Join("testdata", "hide", name+".sql")
-		if *update {
-			if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got != string(want) {
-			t.Errorf("the text is another than in %s; -update writes it:\n%s", file, got)
-		}
+		wantFile(t, filepath.Join("testdata", "hide", name+".sql"), made+"\n"+gone)
 	}
 	h := &Hide{Schema: "a", Table: "b\nc", As: HideView, condition: expiry.Condition{Kind: days.Expire}}
 	if sql, err := h.SQL(); err == nil || !strings.Contains(err.Error(), "rename") || sql != "" {

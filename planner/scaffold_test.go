@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -43,19 +42,7 @@ func TestTheTextOfAScaffoldIsAPureFunctionOfTheTable(t *testing.T) {
 			}
 			got.WriteString(sql + "\n")
 		}
-		file := filepath.Join("testdata", "scaffold", name+".sql")
-		if *update {
-			if err := os.WriteFile(file, []byte(got.String()), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got.String() != string(want) {
-			t.Errorf("%s: the text is another than in %s; -update writes it:\n%s", name, file, got.String())
-		}
+		wantFile(t, filepath.Join("testdata", "scaffold", name+".sql"), got.String())
 	}
 }
 
