@@ -70,7 +70,7 @@ func (a *app) open(ctx context.Context, s *config.Settings, w session) (*pgx.Con
 	}
 	conn, err := pgx.ConnectConfig(ctx, parsed)
 	if err != nil {
-		return nil, &connectError{session: w, login: parsed.User, cause: err, unsaid: a.unsaid(w.to)}
+		return nil, a.canceled(ctx, s, w, &connectError{session: w, login: parsed.User, cause: err, unsaid: a.unsaid(w.to)})
 	}
 	return conn, nil
 }
@@ -92,7 +92,7 @@ func (a *app) openInstalled(ctx context.Context, s *config.Settings, w session) 
 	installed, err := checkInstalled(ctx, conn, s)
 	if err != nil {
 		closeConn(conn)
-		return nil, nil, err
+		return nil, nil, a.canceled(ctx, s, w, err)
 	}
 	return conn, installed, nil
 }
