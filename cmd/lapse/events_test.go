@@ -45,7 +45,7 @@ func TestTheConsumerSkipsFencesAndWhatWasNotAskedFor(t *testing.T) {
 
 func TestATruncateIsPrintedOnceThoughItIsInEveryPartition(t *testing.T) {
 	var out bytes.Buffer
-	c := consumer{app: &app{out: &out}}
+	c := consumer{app: &app{out: &out}, order: newOrder(nil, "")}
 	truncate := record("truncate", "lapse-cause", "user", "lapse-table", "public.t")
 	for range 3 {
 		if err := c.print(truncate, replication.Position{History: 1, Timeline: 1, Commit: 0x19C2A40, Ordinal: 0x0}); err != nil {
@@ -62,7 +62,7 @@ func TestATruncateIsPrintedOnceThoughItIsInEveryPartition(t *testing.T) {
 func TestATruncateIsPrintedOnceThoughOthersComeInBetween(t *testing.T) {
 	for _, op := range []string{"truncate", "drop"} {
 		var out bytes.Buffer
-		c := consumer{app: &app{out: &out}}
+		c := consumer{app: &app{out: &out}, order: newOrder(nil, "")}
 		all := record(op, "lapse-cause", "user", "lapse-table", "public.t")
 		for n := range uint32(3) {
 			for at, r := range map[uint32]*schemas.Record{7: all, 8 + n: record("delete", "lapse-cause", "user", "lapse-table", "public.t")} {
@@ -92,7 +92,7 @@ func TestAMarkerIsReadInEachFormat(t *testing.T) {
 
 func TestGapsAndRewindsArePrintedOnceInWords(t *testing.T) {
 	var out bytes.Buffer
-	c := consumer{app: &app{out: &out}}
+	c := consumer{app: &app{out: &out}, order: newOrder(nil, "")}
 	body := func(reason, more string) []byte {
 		return []byte(`{"lapse":{"reason":"` + reason + `",` + more + `"from":{"history":1,"timeline":1,"lsn":"0/19C2A40"},` +
 			`"to":{"history":1,"timeline":1,"lsn":"0/1A00000"}}}`)
