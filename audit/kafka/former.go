@@ -49,7 +49,7 @@ func (p *Publisher) readFormers(ctx context.Context) (formers, error) {
 func (p *Publisher) lastPublisher(ctx context.Context, s *sender) (by session, err error) {
 	nobody := session{producer: -1}
 	bounds, err := p.client.offsets(ctx, s.topic, s.partition)
-	s.first = bounds.First
+	s.first, s.before = bounds.First, bounds.End
 	if err != nil || bounds.First >= bounds.End {
 		return nobody, err
 	}

@@ -100,17 +100,13 @@ func (p *Publisher) takeOver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s, err := p.openSession(ctx, before) // 3. producer and epoch
-	if err != nil {
-		return err
-	}
-	p.session.Store(&s)
-	if err := p.fence(ctx, before); err != nil { // 4. fences
+	if err := p.fenceAll(ctx, before); err != nil { // 3. producer and epoch, 4. fences
 		return err
 	}
 	if err := p.readTails(ctx); err != nil { // 5. tails
 		return err
 	}
+	s := p.session.Load()
 	p.log.Info("publisher opened", "transactional_id", p.cfg.TransactionalID, "partitions", len(p.senders),
 		"producer", s.producer, "epoch", s.epoch)
 	return nil
@@ -122,9 +118,30 @@ func (p *Publisher) limit(size int) int {
 	return size - recordSize(&fence, math.MaxInt64, math.MaxInt32) - varintSize(math.MaxInt32)
 }
 
+// fenceAll gets a session and fences all former publishers.
+//
+// Another publisher may have fenced this producer in its own name, under the very epoch that the coordinator gives next. Its fence is not
+// the partition's last record, and the partition takes ours for it: so the next epoch is asked for.
+func (p *Publisher) fenceAll(ctx context.Context, before formers) error {
+	for {
+		s, err := p.openSession(ctx, before)
+		if err != nil {
+			return err
+		}
+		p.session.Store(&s)
+		used, err := p.fence(ctx, before)
+		if err != nil || !used {
+			return err
+		}
+		p.log.Warn("another publisher has fenced this one in its name; asking for the next epoch", "producer", s.producer, "epoch", s.epoch)
+		before = formers{s.producer: s.epoch}
+	}
+}
+
 // fence writes one record into every partition. From then on the partition's leader refuses every former epoch. Until
-// then batches of a former publisher may still be appended, below the fence.
-func (p *Publisher) fence(ctx context.Context, before formers) error {
+// then batches of a former publisher may still be appended, below the fence. used says that a partition has a fence of this epoch already.
+func (p *Publisher) fence(ctx context.Context, before formers) (used bool, err error) {
+	var known atomic.Bool
 	group, ctx := errgroup.WithContext(ctx)
 	for _, s := range p.senders {
 		group.Go(func() error {
@@ -132,18 +149,23 @@ func (p *Publisher) fence(ctx context.Context, before formers) error {
 				return err
 			}
 			s.session, s.seq = *p.session.Load(), 0
+			s.acked.Store(noOffset) // of fences in others' names
 			offset, err := s.sendFence(ctx)
-			if err != nil {
+			switch {
+			case err != nil:
 				return err
-			}
-			if offset < 0 {
+			case offset < 0:
 				return s.wrap(fmt.Errorf("the fence has no offset: %w", ErrRestart))
+			case offset < s.before:
+				known.Store(true)
+				return nil
 			}
 			s.fence, s.fenceProducer = offset, s.session.producer
 			return nil
 		})
 	}
-	return group.Wait()
+	err = group.Wait()
+	return known.Load(), err
 }
 
 // readTails reads what lies below each fence. Nothing changes there any more, except that retention may delete it.

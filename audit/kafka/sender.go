@@ -39,6 +39,7 @@ type sender struct {
 
 	// Set by Open, constant afterwards.
 	first         int64 // the partition's first offset then
+	before        int64 // where the partition ended before the first fence
 	fence         int64 // offset of this publisher's fence
 	fenceProducer int64 // the producer that wrote it
 	tail          tail
