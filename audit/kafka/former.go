@@ -78,6 +78,26 @@ func (p *Publisher) openSession(ctx context.Context, before formers) (s session,
 	}
 }
 
+// fenceAll gets a session and fences all former publishers.
+//
+// Another publisher may have fenced this producer in its own name, under the very epoch that the coordinator gives next. Its fence is not
+// the partition's last record, and the partition takes ours for it: so the next epoch is asked for.
+func (p *Publisher) fenceAll(ctx context.Context, before formers) error {
+	for {
+		s, err := p.openSession(ctx, before)
+		if err != nil {
+			return err
+		}
+		p.session.Store(&s)
+		used, err := p.fence(ctx, before)
+		if err != nil || !used {
+			return err
+		}
+		p.log.Warn("another publisher has fenced this one in its name; asking for the next epoch", "producer", s.producer, "epoch", s.epoch)
+		before = formers{s.producer: s.epoch}
+	}
+}
+
 // fenceFormers fences producers that are not this publisher's, each in its own name: a partition refuses whoever goes on with an epoch
 // below.
 func (s *sender) fenceFormers(ctx context.Context, before formers) error {

@@ -118,26 +118,6 @@ func (p *Publisher) limit(size int) int {
 	return size - recordSize(&fence, math.MaxInt64, math.MaxInt32) - varintSize(math.MaxInt32)
 }
 
-// fenceAll gets a session and fences all former publishers.
-//
-// Another publisher may have fenced this producer in its own name, under the very epoch that the coordinator gives next. Its fence is not
-// the partition's last record, and the partition takes ours for it: so the next epoch is asked for.
-func (p *Publisher) fenceAll(ctx context.Context, before formers) error {
-	for {
-		s, err := p.openSession(ctx, before)
-		if err != nil {
-			return err
-		}
-		p.session.Store(&s)
-		used, err := p.fence(ctx, before)
-		if err != nil || !used {
-			return err
-		}
-		p.log.Warn("another publisher has fenced this one in its name; asking for the next epoch", "producer", s.producer, "epoch", s.epoch)
-		before = formers{s.producer: s.epoch}
-	}
-}
-
 // fence writes one record into every partition. From then on the partition's leader refuses every former epoch. Until
 // then batches of a former publisher may still be appended, below the fence. used says that a partition has a fence of this epoch already.
 func (p *Publisher) fence(ctx context.Context, before formers) (used bool, err error) {
