@@ -124,10 +124,12 @@ func ran(t testing.TB, db *pgtest.DB) int {
 func TestAFunctionThatIsChangedWithinABatchRollsItBack(t *testing.T) {
 	t.Parallel()
 	for name, body := range map[string]string{
-		"to run as the caller":  "alter function lapse.delete_1_1(lapse.claim, bytea, lapse.work) security invoker;",
-		"to another path":       "alter function lapse.delete_1_1(lapse.claim, bytea, lapse.work) set search_path = public;",
-		"and back again":        "alter function lapse.delete_1_1(lapse.claim, bytea, lapse.work) strict; alter function lapse.delete_1_1(lapse.claim, bytea, lapse.work) called on null input;",
-		"for others to call it": "grant execute on function lapse.delete_1_1(lapse.claim, bytea, lapse.work) to app;",
+		"to run as the caller":   "alter function lapse.delete_1_1(lapse.claim, bytea, lapse.work) security invoker;",
+		"to another path":        "alter function lapse.delete_1_1(lapse.claim, bytea, lapse.work) set search_path = public;",
+		"and back again":         "alter function lapse.delete_1_1(lapse.claim, bytea, lapse.work) strict; alter function lapse.delete_1_1(lapse.claim, bytea, lapse.work) called on null input;",
+		"for others to call it":  "grant execute on function lapse.delete_1_1(lapse.claim, bytea, lapse.work) to app;",
+		"to write in what finds": "alter function lapse.find_1_1(lapse.claim, lapse.work, lapse.place) volatile;",
+		"for others to find":     "grant execute on function lapse.find_1_1(lapse.claim, lapse.work, lapse.place) to app;",
 	} {
 		t.Run(name, func(t *testing.T) {
 			pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
