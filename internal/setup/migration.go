@@ -3,6 +3,7 @@ package setup
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -68,11 +69,13 @@ func (m *migrating) migrate(ctx context.Context, tx pgx.Tx, step *schemas.Migrat
 	if step.Version < len(m.steps) {
 		return nil
 	}
+	var grants strings.Builder
 	rights := schemas.Rights(m.Roles)
 	for i := range rights {
-		if _, err := tx.Exec(ctx, rights[i].Statement()); err != nil {
-			return fmt.Errorf("give rights on the catalog: %s: %w", rights[i].Statement(), err)
-		}
+		grants.WriteString(rights[i].Statement() + ";\n")
+	}
+	if _, err := tx.Exec(ctx, grants.String()); err != nil {
+		return fmt.Errorf("give rights on the catalog: %w", err)
 	}
 	return nil
 }
