@@ -184,11 +184,11 @@ type FunctionText struct {
 // FunctionTexts returns a version's functions as they are in the database, the deletion function first. It reads the system catalog and
 // nothing else.
 func (v *RecordedVersion) FunctionTexts(ctx context.Context, q Querier, roles schemas.Roles) ([]FunctionText, error) {
-	ours, err := Functions(&v.Definition, roles)
+	script, err := v.Definition.functionsText()
 	if err != nil {
 		return nil, err
 	}
-	script, err := v.Definition.functionsText()
+	ours, err := schemas.ParseFunctions(script, roles.Deleter(v.Definition.TableOwner))
 	if err != nil {
 		return nil, err
 	}
