@@ -50,7 +50,7 @@ func byWhere(table, where string) planner.HoldRequest {
 // placeHold places a hold and wants no warning.
 func placeHold(t testing.TB, s *setup.Session, request planner.HoldRequest) schemas.HoldID {
 	t.Helper()
-	placed, err := s.PlaceHold(t.Context(), setup.HoldOrder{HoldRequest: request, Matter: "M-1", Reason: "a test"})
+	placed, err := setup.PlaceHold(t.Context(), s, setup.HoldOrder{HoldRequest: request, Matter: "M-1", Reason: "a test"})
 	if err != nil || len(placed.Warnings) > 0 {
 		t.Fatalf("hold %+v: %v, warnings %q", request, err, placed.Warnings)
 	}
@@ -222,7 +222,7 @@ func TestARowThatAHoldIsOnStaysWhateverThePolicySays(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, h := range all {
-			if err := s.ReleaseHold(t.Context(), h.ID, 0, "it is over"); err != nil {
+			if err := setup.ReleaseHold(t.Context(), s, h.ID, 0, "it is over"); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -75,7 +75,7 @@ func TestAHoldOfWhichTheTableChangedStopsThePolicy(t *testing.T) {
 			t.Fatal(holds, err)
 		}
 		for _, h := range holds {
-			if err := s.ReleaseHold(t.Context(), h.ID, 0, "placed anew"); err != nil {
+			if err := setup.ReleaseHold(t.Context(), s, h.ID, 0, "placed anew"); err != nil {
 				t.Error(err)
 			}
 		}
@@ -105,7 +105,7 @@ func TestAHoldOutlivesWhatHappensAroundIt(t *testing.T) {
 		if _, err := newExecutor(t, db).Once(t.Context(), []schemas.PolicyName{"p"}); err == nil || !strings.Contains(err.Error(), "hold 1 is on public.p, which is gone") {
 			t.Errorf("the held table is dropped: %v", err)
 		}
-		if err := s.MoveHold(t.Context(), 1, "public.p_old", "what is left of it"); err != nil {
+		if err := setup.MoveHold(t.Context(), s, 1, "public.p_old", "what is left of it"); err != nil {
 			t.Fatal(err)
 		}
 		once(t, newExecutor(t, db), "p")
@@ -126,7 +126,7 @@ func TestAHoldOutlivesWhatHappensAroundIt(t *testing.T) {
 		// A child of another owner's is held all the same: the policy stops until it may read the child.
 		owner := db.NewRole(t, "other")
 		db.Exec(t, "alter table foreign_child_c owner to "+owner)
-		placed, err := s.PlaceHold(t.Context(), setup.HoldOrder{HoldRequest: byKeys("public.foreign_child_c", "7"), Matter: "M", Reason: "a test"})
+		placed, err := setup.PlaceHold(t.Context(), s, setup.HoldOrder{HoldRequest: byKeys("public.foreign_child_c", "7"), Matter: "M", Reason: "a test"})
 		if err != nil || len(placed.Warnings) == 0 {
 			t.Fatalf("a hold on another owner's child: %v, warnings %q", err, placed.Warnings)
 		}

@@ -265,9 +265,9 @@ func (c *ddlCase) ddlStep(t *testing.T, db *pgtest.DB, s *setup.Session, old *pg
 	case "apply":
 		arm(t, db, file(rest))
 	case "move":
-		err = s.MoveHold(t.Context(), last, rest, "a test")
+		err = setup.MoveHold(t.Context(), s, last, rest, "a test")
 	case "release":
-		err = s.ReleaseHold(t.Context(), last, 0, "a test")
+		err = setup.ReleaseHold(t.Context(), s, last, 0, "a test")
 	default:
 		owned(t, db, step)
 	}
@@ -306,7 +306,7 @@ func (c *ddlCase) run(t *testing.T, db *pgtest.DB, name string) {
 	place := func() (last schemas.HoldID) {
 		for _, h := range c.holds {
 			h.Table, h.Where = fill(h.Table), fill(h.Where)
-			placed, err := s.PlaceHold(t.Context(), setup.HoldOrder{HoldRequest: h, Matter: "M-1", Reason: "a test"})
+			placed, err := setup.PlaceHold(t.Context(), s, setup.HoldOrder{HoldRequest: h, Matter: "M-1", Reason: "a test"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -327,7 +327,7 @@ func (c *ddlCase) run(t *testing.T, db *pgtest.DB, name string) {
 
 // compare runs the policies and compares what they leave, and what they and the list of holds say.
 func (c *ddlCase) compare(t *testing.T, db *pgtest.DB, s *setup.Session, names []schemas.PolicyName, fill func(string) string) {
-	faults, err := s.HoldFaults(t.Context())
+	faults, err := setup.HoldFaults(t.Context(), s)
 	if err != nil || len(faults) > 0 != (c.faulty || strings.HasPrefix(c.stops, "grant") || strings.HasPrefix(c.stops, "have a superuser") && len(faults) > 0) {
 		t.Errorf("the faults are %q: %v", faults, err)
 	}
@@ -355,7 +355,7 @@ func (c *ddlCase) compare(t *testing.T, db *pgtest.DB, s *setup.Session, names [
 		t.Error(err)
 	}
 	for _, h := range holds {
-		if err := s.ReleaseHold(t.Context(), h.ID, 0, "the case is over"); err != nil {
+		if err := setup.ReleaseHold(t.Context(), s, h.ID, 0, "the case is over"); err != nil {
 			t.Error(err)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // refusedMove is what a move that must be refused is refused with.
 func refusedMove(t testing.TB, s *setup.Session, id schemas.HoldID, to string) string {
 	t.Helper()
-	err := s.MoveHold(t.Context(), id, to, "a test")
+	err := setup.MoveHold(t.Context(), s, id, to, "a test")
 	var mistaken *setup.HoldError
 	if !errors.As(err, &mistaken) {
 		t.Errorf("hold %d to %s: %v, want a refusal", id, to, err)
@@ -26,7 +26,7 @@ func refusedMove(t testing.TB, s *setup.Session, id schemas.HoldID, to string) s
 // wantFaults compares what `lapse hold list` finds wrong.
 func wantFaults(t testing.TB, s *setup.Session, want ...string) {
 	t.Helper()
-	faults, err := s.HoldFaults(t.Context())
+	faults, err := setup.HoldFaults(t.Context(), s)
 	if err != nil || len(faults) != len(want) {
 		t.Fatalf("the faults are %q, want %q: %v", faults, want, err)
 	}
@@ -69,7 +69,7 @@ func TestAHoldWhoseTableIsGoneStopsEveryPolicyUntilItIsMoved(t *testing.T) {
 		refusedMove(t, s, 1, "public.nowhere")
 		refusedMove(t, s, 1, "pg_catalog.pg_class")
 		wantFaults(t, s, gone, "policy elsewhere", "policy was")
-		if err := s.MoveHold(t.Context(), 1, "public.tb_orders", "made anew"); err != nil {
+		if err := setup.MoveHold(t.Context(), s, 1, "public.tb_orders", "made anew"); err != nil {
 			t.Fatal(err)
 		}
 		refusedMove(t, s, 1, "public.tb_orders") // it is there
@@ -118,7 +118,7 @@ func TestAHeldPartitionThatIsSplitStopsAndAMemberThatIsDroppedDoesNot(t *testing
 		if _, err := newExecutor(t, db).Once(t.Context(), []schemas.PolicyName{"p"}); err == nil || !strings.Contains(err.Error(), gone) {
 			t.Errorf("after the split: %v", err)
 		}
-		if err := s.MoveHold(t.Context(), 2, "public.p", "split"); err != nil {
+		if err := setup.MoveHold(t.Context(), s, 2, "public.p", "split"); err != nil {
 			t.Fatal(err)
 		}
 		once(t, newExecutor(t, db), "p", "x")
@@ -129,14 +129,14 @@ func TestAHeldPartitionThatIsSplitStopsAndAMemberThatIsDroppedDoesNot(t *testing
 		owned(t, db, "drop table lone cascade")
 		arm(t, db, policies(policy("p", "public.p"), policy("x", "public.x")))
 		wantFaults(t, s, "hold 3 is on public.lone, which is gone", "policy p ", "policy x")
-		if err := s.ReleaseHold(t.Context(), 3, setup.CoolingOff, "dropped for good"); err != nil {
+		if err := setup.ReleaseHold(t.Context(), s, 3, setup.CoolingOff, "dropped for good"); err != nil {
 			t.Fatal(err)
 		}
 		wantFaults(t, s)
 		refusedMove(t, s, 3, "public.x")
 		once(t, newExecutor(t, db), "p", "x")
 		// One that is released first, and loses its table then, stops: nobody has spoken of that.
-		if err := s.ReleaseHold(t.Context(), 2, setup.CoolingOff, "over"); err != nil {
+		if err := setup.ReleaseHold(t.Context(), s, 2, setup.CoolingOff, "over"); err != nil {
 			t.Fatal(err)
 		}
 		wantFaults(t, s)
@@ -157,7 +157,7 @@ func TestMovingAHoldWaitsForTheBatchThatDidNotSeeIt(t *testing.T) {
 			t.Fatalf("the batch that is held open: %+v, %v", done, err)
 		}
 		moved := make(chan error, 1)
-		go func() { moved <- s.MoveHold(t.Context(), 1, "public.b", "a test") }()
+		go func() { moved <- setup.MoveHold(t.Context(), s, 1, "public.b", "a test") }()
 		eventually(t, "the command waits for the gates", func() bool { return one[bool](t, db, waitsForGates) })
 		select {
 		case err := <-moved:

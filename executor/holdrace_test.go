@@ -41,7 +41,7 @@ func TestPlacingAHoldWaitsForTheBatchThatDidNotSeeIt(t *testing.T) {
 		s := holdSession(t, db)
 		placed := make(chan error, 1)
 		go func() {
-			_, err := s.PlaceHold(t.Context(), setup.HoldOrder{HoldRequest: byWhere("public.sessions", "id <= 25"), Matter: "M-1", Reason: "a test"})
+			_, err := setup.PlaceHold(t.Context(), s, setup.HoldOrder{HoldRequest: byWhere("public.sessions", "id <= 25"), Matter: "M-1", Reason: "a test"})
 			placed <- err
 		}()
 		eventually(t, "the command waits for the gates", func() bool { return one[bool](t, db, waitsForGates) })
@@ -101,7 +101,7 @@ func TestAHoldWhoseCommandWasKilledIsEnforcedAndTakenUpAgain(t *testing.T) {
 		placed := make(chan error, 1)
 		order := setup.HoldOrder{HoldRequest: byWhere("public.sessions", "id <= 25"), Matter: "M-1", Reason: "a test"}
 		go func() {
-			_, err := s.PlaceHold(ctx, order)
+			_, err := setup.PlaceHold(ctx, s, order)
 			placed <- err
 		}()
 		eventually(t, "the command waits for the gates", func() bool { return one[bool](t, db, waitsForGates) })
@@ -140,7 +140,7 @@ func TestHoldsThatArePlacedAtOnceAreEachPlacedOnce(t *testing.T) {
 		for _, where := range requests {
 			s := holdSession(t, db)
 			go func() {
-				_, err := s.PlaceHold(t.Context(), setup.HoldOrder{HoldRequest: byWhere("public.sessions", where), Matter: "M-1", Reason: "a test"})
+				_, err := setup.PlaceHold(t.Context(), s, setup.HoldOrder{HoldRequest: byWhere("public.sessions", where), Matter: "M-1", Reason: "a test"})
 				placed <- err
 			}()
 		}

@@ -173,7 +173,7 @@ func (m *mixture) judge(rt *rapid.T, t *testing.T, db *pgtest.DB, h *history) {
 	beside.Go(func() {
 		for _, span := range m.held {
 			where := fmt.Sprintf("n between %d and %d", span[0], span[1])
-			placed, err := s.PlaceHold(t.Context(), setup.HoldOrder{HoldRequest: byWhere(m.schema+".t", where), Matter: "M", Reason: "a test"})
+			placed, err := setup.PlaceHold(t.Context(), s, setup.HoldOrder{HoldRequest: byWhere(m.schema+".t", where), Matter: "M", Reason: "a test"})
 			if err != nil {
 				t.Errorf("hold: %v", err)
 				return
@@ -211,7 +211,7 @@ func (m *mixture) judge(rt *rapid.T, t *testing.T, db *pgtest.DB, h *history) {
 	}
 	// Nothing holds anything any more.
 	for id := range holds {
-		if err := s.ReleaseHold(t.Context(), id, 0, "a test"); err != nil {
+		if err := setup.ReleaseHold(t.Context(), s, id, 0, "a test"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -221,7 +221,7 @@ func (m *mixture) judge(rt *rapid.T, t *testing.T, db *pgtest.DB, h *history) {
 	case "foreign key", "deferred":
 		owned(t, db, "delete from "+m.schema+".child")
 	}
-	if _, err := s.RetryQuarantined(t.Context(), "p", nil); err != nil {
+	if _, err := setup.RetryQuarantined(t.Context(), s, "p", nil); err != nil {
 		t.Fatal(err)
 	}
 	said += m.settled(rt, t, executors[len(executors)-1])

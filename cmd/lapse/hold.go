@@ -89,7 +89,7 @@ What the hold was on, its keys or its condition, is forgotten when it is over. T
 			if err != nil {
 				return err
 			}
-			_, err = a.changeHold(cmd.Context(), id, func(owner *setup.Session) error { return owner.ReleaseHold(cmd.Context(), id, cooling, reason) })
+			_, err = a.changeHold(cmd.Context(), id, func(owner *setup.Session) error { return setup.ReleaseHold(cmd.Context(), owner, id, cooling, reason) })
 			return err
 		}),
 	}
@@ -205,10 +205,10 @@ type holdList struct {
 
 // listHolds prints the holds, and what is wrong with them.
 func (a *app) listHolds(ctx context.Context, owner *setup.Session, all bool) error {
-	if err := owner.SettleHolds(ctx); err != nil {
+	if err := setup.SettleHolds(ctx, owner); err != nil {
 		return err
 	}
-	faults, err := owner.HoldFaults(ctx)
+	faults, err := setup.HoldFaults(ctx, owner)
 	if err != nil {
 		return err
 	}

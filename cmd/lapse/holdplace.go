@@ -106,7 +106,7 @@ func (p *placing) run(ctx context.Context) error {
 		return err
 	}
 	defer closeConn(owner.Conn)
-	placed, err := owner.PlaceHold(ctx, order)
+	placed, err := setup.PlaceHold(ctx, owner, order)
 	for _, warning := range placed.Warnings {
 		p.log.Warn("the hold is placed, and there is something to do", "what", warning)
 	}

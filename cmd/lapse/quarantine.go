@@ -28,10 +28,10 @@ after each further try twice as long, up to a day. A row that is gone, or not du
 	cmd.AddCommand(
 		a.quarantineListCommand(),
 		a.quarantineChangeCommand("retry", "Let the next run try rows again", `Lets the next run try rows again that are in quarantine, whatever their next try: after their cause was mended, for instance. How often each
-was tried stays on record, and one that resists again waits twice as long as before.`, "to be tried in the next run", (*setup.Session).RetryQuarantined),
+was tried stays on record, and one that resists again waits twice as long as before.`, "to be tried in the next run", setup.RetryQuarantined),
 		a.quarantineChangeCommand("forgive", "Take rows out of the quarantine", `Takes rows out of the quarantine, as if they had never been tried. Nothing is deleted by that and nothing is kept: the next run finds them
 as it finds every due row, tries them, and enters those that resist again, with a pause of a minute. To keep a row, place a
-hold on it, or make it not due.`, "taken out, and found by the next run where still due", (*setup.Session).ForgiveQuarantined),
+hold on it, or make it not due.`, "taken out, and found by the next run where still due", setup.ForgiveQuarantined),
 	)
 	return cmd
 }
@@ -91,7 +91,7 @@ func (a *app) readQuarantine(ctx context.Context, policy schemas.PolicyName) ([]
 		return nil, err
 	}
 	defer closeConn(owner.Conn)
-	rows, err := owner.Quarantine(ctx, policy)
+	rows, err := setup.Quarantine(ctx, owner, policy)
 	return rows, quarantineMistake(err)
 }
 
@@ -166,8 +166,8 @@ func inTheWay(r *setup.Resting) string {
 	return "-"
 }
 
-// quarantineChange is a method of a session that does something with rows in quarantine, and returns with how many.
-type quarantineChange func(s *setup.Session, ctx context.Context, policy schemas.PolicyName, keys [][]string) (int64, error)
+// quarantineChange does something with rows in quarantine, and returns how many.
+type quarantineChange func(ctx context.Context, s *setup.Session, policy schemas.PolicyName, keys [][]string) (int64, error)
 
 func (a *app) quarantineChangeCommand(verb, short, long, done string, change quarantineChange) *cobra.Command {
 	var all bool
@@ -200,7 +200,7 @@ which "lapse quarantine list" shows them.`,
 				return err
 			}
 			defer closeConn(owner.Conn)
-			rows, err := change(owner, cmd.Context(), schemas.PolicyName(args[0]), wanted)
+			rows, err := change(cmd.Context(), owner, schemas.PolicyName(args[0]), wanted)
 			if err != nil {
 				return quarantineMistake(err)
 			}

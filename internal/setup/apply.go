@@ -55,7 +55,8 @@ func (a *Applier) Apply(ctx context.Context, changes Changes) error {
 	})
 	w.each(ctx, func(c *Change) error {
 		w.leave(ctx, c)
-		w.dropIndexes(ctx, c)
+		left := w.DropMadeIndexes(ctx, c.unneeded)
+		c.Left, c.Warnings = append(c.Left, left...), append(c.Warnings, left...)
 		return nil
 	})
 	if err := w.dropDeleters(ctx); err != nil {

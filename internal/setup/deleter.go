@@ -146,12 +146,6 @@ func LookAtDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles)
 	return s, err
 }
 
-// ready says that nothing is missing.
-func (d *deleter) ready() bool {
-	return d.Exists && !d.Circle && (d.Super || d.Member) && d.Others == "" && d.Strangers == "" && !d.Powerful && d.MayGive && d.Inherits && d.Equipped && d.Recorded &&
-		len(d.Schemas) == 0 && d.Refused == "" && d.Blind == ""
-}
-
 // EnsureDeleter sees to it that the deleter of the table's owner is there and may work on the policy's table: a role that
 // nobody can log in as, a member of that owner alone, so that partitions made later are covered and row security does not
 // apply, and so that whatever code the owner gets to run inside a deletion can do no more than the owner. Where the owner
@@ -162,7 +156,7 @@ func (d *deleter) ready() bool {
 // table. Safe to repeat.
 func EnsureDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles) error {
 	e := &equipping{tx: tx, t: t, roles: roles, name: roles.Deleter(t.OwnerOID)}
-	if err := e.as(ctx, schemas.Identifier(roles.Owner)); err != nil {
+	if err := become(ctx, tx, roles.Owner); err != nil {
 		return err
 	}
 	if _, err := tx.Exec(ctx, lockDeleters); err != nil {
@@ -179,9 +173,9 @@ func EnsureDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles)
 		return err
 	}
 	if d.ready() {
-		return e.as(ctx, schemas.Identifier(roles.Owner))
+		return become(ctx, tx, roles.Owner)
 	}
-	if err := e.as(ctx, "none"); err != nil {
+	if err := become(ctx, tx, ""); err != nil {
 		return err
 	}
 	if err := e.grants(ctx, &d); err != nil {
@@ -206,29 +200,6 @@ func (e *equipping) look(ctx context.Context) (deleter, error) {
 		return deleter{}, fmt.Errorf("look at %s, which deletes from %s: %w", e.name, e.t.Name, err)
 	}
 	return d, nil
-}
-
-// excess says what a deleter has and must not have.
-func (e *equipping) excess(d *deleter) error {
-	switch {
-	case d.Others != "":
-		return &GrantError{
-			SQL: fmt.Sprintf("revoke %s from %s", d.Others, schemas.Identifier(e.name)),
-			Why: fmt.Sprintf("%s deletes for %s alone, and is a member of %s", e.name, e.t.Owner, d.Others),
-		}
-	case d.Strangers != "":
-		return &GrantError{
-			// What they granted goes with it.
-			SQL: fmt.Sprintf("revoke %s from %s cascade", schemas.Identifier(e.name), d.Strangers),
-			Why: fmt.Sprintf("%s, which is not a member of %s, is a member of %s or may grant it, and could change its functions", d.Strangers, e.roles.Owner, e.name),
-		}
-	case d.Powerful:
-		return &GrantError{
-			SQL: fmt.Sprintf("alter role %s nologin nosuperuser nocreaterole nocreatedb noreplication", schemas.Identifier(e.name)),
-			Why: fmt.Sprintf("%s has an attribute that a role for deleting needs none of", e.name),
-		}
-	}
-	return nil
 }
 
 // statement is one of those that only somebody with power over the table's owner can run, and what is so without it.
@@ -327,39 +298,6 @@ func (e *equipping) ungranted(ctx context.Context) ([]Relation, error) {
 	return relations, nil
 }
 
-// refusal is what no grant of this session's has settled.
-func (e *equipping) refusal(d *deleter) error {
-	switch {
-	case d.Refused != "" && d.RefusedOf != e.t.Owner:
-		return &GrantError{
-			SQL: fmt.Sprintf("alter table %s owner to %s", d.Refused, schemas.Identifier(e.t.Owner)),
-			Why: fmt.Sprintf("partition %s belongs to %s and its root to %s", d.Refused, d.RefusedOf, e.t.Owner),
-		}
-	case d.Refused != "":
-		return &GrantError{
-			SQL: fmt.Sprintf("alter role %s inherit", schemas.Identifier(e.name)),
-			Why: fmt.Sprintf("%s is a member of %s and does not inherit its rights", e.name, e.t.Owner),
-		}
-	case d.Blind != "":
-		// A role that this transaction made is not there for whoever reads this.
-		return &GrantError{
-			SQL: pick(e.made, "create role "+schemas.Identifier(e.name)+" nologin bypassrls", "alter role "+schemas.Identifier(e.name)+" bypassrls"),
-			Why: fmt.Sprintf("row security applies to %s on %s, so that it would not see every row", e.name, d.Blind), Apart: true,
-		}
-	case !d.ready():
-		return fmt.Errorf("role %s lacks a right that was just given to it: see \\du and \\dp for who took it", e.name)
-	}
-	return nil
-}
-
-// as makes the rest of the transaction the work of role; none is the login's own.
-func (e *equipping) as(ctx context.Context, role string) error {
-	if _, err := e.tx.Exec(ctx, "set local role "+role); err != nil {
-		return fmt.Errorf("become %s: %w", role, err)
-	}
-	return nil
-}
-
 // try runs a statement in a savepoint. refused is what PostgreSQL says where the session may not run it.
 func (e *equipping) try(ctx context.Context, sql string) (refused, err error) {
 	err = pgx.BeginFunc(ctx, e.tx, func(inner pgx.Tx) error {
@@ -375,4 +313,32 @@ func (e *equipping) try(ctx context.Context, sql string) (refused, err error) {
 		return nil, nil // the role was made meanwhile, for another database of the cluster
 	}
 	return nil, fmt.Errorf("%s: %w", sql, err)
+}
+
+// equip gives the deleter its rights in schema lapse, and takes it down. The role is the catalog's owner afterwards.
+func (e *equipping) equip(ctx context.Context) error {
+	if err := become(ctx, e.tx, e.roles.Owner); err != nil {
+		return err
+	}
+	for _, sql := range e.equipment() {
+		if _, err := e.tx.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("%s: %w", sql, err)
+		}
+	}
+	_, err := e.tx.Exec(ctx, `insert into lapse.deleter (role, owner) values ($1, $2) on conflict (role) do update set owner = excluded.owner`,
+		e.name, e.t.OwnerOID)
+	if err != nil {
+		return fmt.Errorf("record %s: %w", e.name, err)
+	}
+	return nil
+}
+
+// equipment are the grants in schema lapse.
+func (e *equipping) equipment() []string {
+	name := schemas.Identifier(e.name)
+	return []string{
+		"grant usage on schema lapse to " + name,
+		"grant select on " + schemas.CallerView + " to " + name,
+		"grant execute on function " + strings.Join(schemas.DeleterFunctions(), ", ") + " to " + name,
+	}
 }

@@ -339,3 +339,12 @@ func tableOf(r *planner.Resolved) Table {
 	}
 	return t
 }
+
+// updated are the tables whose inserts and updates are published once the changes are in force.
+func (cs Changes) updated() updated {
+	all := updated{}
+	for i := range cs {
+		all[cs[i].PublishesChangesOf()] = true
+	}
+	return all
+}

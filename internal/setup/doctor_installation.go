@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,7 +128,7 @@ func (e *examination) checkCopy(ctx context.Context) ([]Finding, error) {
 			"schema lapse was installed on another server: this is a dump or a copy of it"), nil
 	case otherDatabase || name != "":
 		return advise(Fail, "lapse uninstall in the copy, or lapse init with a slot of its own",
-			"this database is a copy of %s: its policies are the other's, and nothing is deleted here", pick(name == "", "another one of this cluster", name)), nil
+			"this database is a copy of %s: its policies are the other's, and nothing is deleted here", cmp.Or(name, "another one of this cluster")), nil
 	}
 	return ok("this is the database that Lapse was installed in"), nil
 }

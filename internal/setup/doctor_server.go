@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -166,7 +167,7 @@ func (e *examination) checkJIT(ctx context.Context) ([]Finding, error) {
 func (e *examination) checkSynchronous(ctx context.Context) ([]Finding, error) {
 	names, err := e.setting(ctx, "synchronous_standby_names")
 	if err != nil || !strings.Contains(names, "*") {
-		return ok("%s", pick(names == "", "none", names)), err
+		return ok("%s", cmp.Or(names, "none")), err
 	}
 	standbys, err := e.list(ctx, `
 		select distinct quote_ident(r.application_name) from pg_stat_replication r

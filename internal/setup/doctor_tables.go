@@ -203,47 +203,24 @@ func (e *examination) deleterFound(ctx context.Context, p *planner.InForce, i *p
 		if err != nil {
 			return err
 		}
-		x := &equipping{tx: tx, t: t, roles: e.Roles, name: e.Roles.Deleter(t.OwnerOID)}
-		d, err := x.look(ctx)
-		if err != nil {
-			return err
+		if owner := p.Definition.TableOwner; owner != t.OwnerOID {
+			found = advise(Fail, "apply the policy again", "%s belongs to %s, and the policy was applied when it belonged to another role", t.Name, t.Owner)
+			return nil
 		}
-		d.MayGive = true // that matters to apply
-		found, err = x.findings(ctx, &d, p.Definition.TableOwner)
+		faults, err := DeleterFaults(ctx, tx, t, e.Roles)
+		for _, fault := range faults {
+			var grant *GrantError
+			var circle *CircleError
+			switch {
+			case errors.As(fault, &grant):
+				found = append(found, one(Fail, []string{grant.SQL}, "%s", grant.Why)...)
+			case errors.As(fault, &circle):
+				found = append(found, advise(Fail, "", "%s", fault)...)
+			default:
+				found = append(found, advise(Fail, "run lapse apply", "%s", fault)...)
+			}
+		}
 		return err
 	})
 	return found, err
-}
-
-// findings say what a deleter lacks, or has too much of.
-func (e *equipping) findings(ctx context.Context, d *deleter, owner uint32) (found []Finding, err error) {
-	if owner != e.t.OwnerOID {
-		return advise(Fail, "apply the policy again", "%s belongs to %s, and the policy was applied when it belonged to another role", e.t.Name, e.t.Owner), nil
-	}
-	if d.Circle {
-		return advise(Fail, "", "%s", &CircleError{e.t.Owner, e.t.Name, e.roles.Owner}), nil
-	}
-	var excess *GrantError
-	if errors.As(e.excess(d), &excess) {
-		return one(Fail, []string{excess.SQL}, "%s", excess.Why), nil
-	}
-	missing, err := e.missing(ctx, d)
-	if err != nil {
-		return nil, err
-	}
-	for _, m := range missing {
-		found = append(found, one(Fail, []string{m.sql}, "%s", m.why)...)
-	}
-	if len(found) == 0 && d.Blind != "" {
-		blind := &planner.RowSecurityError{Deleter: e.name, Table: d.Blind}
-		found = append(found, one(Fail, []string{blind.Fix()}, "%s", blind.Problem())...)
-	}
-	var refused *GrantError
-	if len(found) == 0 && errors.As(e.refusal(d), &refused) {
-		found = append(found, one(Fail, []string{refused.SQL}, "%s", refused.Why)...)
-	}
-	if len(found) == 0 && !d.ready() {
-		found = advise(Fail, "run lapse apply", "%s lacks rights in schema lapse", e.name)
-	}
-	return found, nil
 }

@@ -58,9 +58,9 @@ type PlacedHold struct {
 //	crash after it                    the hold is requested: every batch that begins heeds it; whoever next places, releases or
 //	                                  lists holds, or runs init, waits for the batches that did not see it, and says effective
 //	crash after the second            all is done
-func (s *Session) PlaceHold(ctx context.Context, order HoldOrder) (placed PlacedHold, err error) {
+func PlaceHold(ctx context.Context, s *Session, order HoldOrder) (placed PlacedHold, err error) {
 	err = pgx.BeginFunc(ctx, s.Conn, func(tx pgx.Tx) error {
-		if err := as(ctx, tx, ""); err != nil { // whose right to make temporary tables is asked for
+		if err := become(ctx, tx, ""); err != nil { // whose right to make temporary tables is asked for
 			return err
 		}
 		var problem string
@@ -92,7 +92,7 @@ func (s *Session) PlaceHold(ctx context.Context, order HoldOrder) (placed Placed
 	if err != nil {
 		return PlacedHold{}, err
 	}
-	if err := s.SettleHolds(ctx); err != nil {
+	if err := SettleHolds(ctx, s); err != nil {
 		return placed, &PendingHoldError{placed.ID, err}
 	}
 	return placed, nil
@@ -101,7 +101,7 @@ func (s *Session) PlaceHold(ctx context.Context, order HoldOrder) (placed Placed
 // lockHolds makes the rest of the transaction the catalog's owner's, and keeps others from changing holds until its end. Batches
 // read them meanwhile.
 func lockHolds(ctx context.Context, tx pgx.Tx, roles schemas.Roles) error {
-	if err := as(ctx, tx, roles.Owner); err != nil {
+	if err := become(ctx, tx, roles.Owner); err != nil {
 		return err
 	}
 	// The gates come first, as where all batches are waited for.
@@ -257,7 +257,7 @@ func stoppedPolicies(ctx context.Context, tx pgx.Tx) (problems []string, err err
 
 // SettleHolds ends what a crash left unfinished: of each hold that is requested it waits until no batch that did not see it can
 // commit, and says effective; what a hold held whose time is over is forgotten. Nothing waits where there is nothing to end.
-func (s *Session) SettleHolds(ctx context.Context) error {
+func SettleHolds(ctx context.Context, s *Session) error {
 	var requested, over []schemas.HoldID
 	look := func(tx pgx.Tx) error {
 		return tx.QueryRow(ctx, `
@@ -323,8 +323,8 @@ func endHold(ctx context.Context, tx pgx.Tx, id schemas.HoldID, reason string) e
 const CoolingOff = 30 * 24 * time.Hour
 
 // ReleaseHold ends a hold: after so long, or at once for 0. Durable when it returns.
-func (s *Session) ReleaseHold(ctx context.Context, id schemas.HoldID, after time.Duration, reason string) error {
-	if err := s.SettleHolds(ctx); err != nil {
+func ReleaseHold(ctx context.Context, s *Session, id schemas.HoldID, after time.Duration, reason string) error {
+	if err := SettleHolds(ctx, s); err != nil {
 		return err
 	}
 	return s.Locked(ctx, fmt.Sprintf("release hold %d", id), func(tx pgx.Tx) error {

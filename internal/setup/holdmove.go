@@ -20,7 +20,7 @@ import (
 //	crash after it                    every batch that begins heeds the hold on both tables; whoever next places, moves, releases or
 //	                                  lists holds, or runs init, waits for the batches that did not see it, and says effective
 //	crash after the second            all is done
-func (s *Session) MoveHold(ctx context.Context, id schemas.HoldID, to, reason string) error {
+func MoveHold(ctx context.Context, s *Session, id schemas.HoldID, to, reason string) error {
 	err := s.Locked(ctx, fmt.Sprintf("move hold %d", id), func(tx pgx.Tx) error {
 		if err := lockHolds(ctx, tx, s.Roles); err != nil {
 			return err
@@ -58,7 +58,7 @@ func (s *Session) MoveHold(ctx context.Context, id schemas.HoldID, to, reason st
 	if err != nil {
 		return err
 	}
-	if err := s.SettleHolds(ctx); err != nil {
+	if err := SettleHolds(ctx, s); err != nil {
 		return &PendingHoldError{id, err}
 	}
 	return nil
@@ -91,9 +91,9 @@ func heldTable(ctx context.Context, tx pgx.Tx, id schemas.HoldID) (was planner.H
 
 // HoldFaults records what holds are on now, and lists what is wrong with their tables, each with what to do, and the policies that stop
 // because they cannot heed a hold.
-func (s *Session) HoldFaults(ctx context.Context) (faults []string, err error) {
+func HoldFaults(ctx context.Context, s *Session) (faults []string, err error) {
 	err = pgx.BeginFunc(ctx, s.Conn, func(tx pgx.Tx) error {
-		if err := as(ctx, tx, s.Roles.Owner); err != nil {
+		if err := become(ctx, tx, s.Roles.Owner); err != nil {
 			return err
 		}
 		if err := followHolds(ctx, tx); err != nil {

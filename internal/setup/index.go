@@ -77,7 +77,7 @@ func (w *applying) build(ctx context.Context, c *Change) error {
 
 // indexing is a session in which indexes of one table are made and dropped.
 type indexing struct {
-	*applying
+	*Applier
 	conn  *pgx.Conn
 	owner string // of the table
 	super bool   // the owner is a superuser
@@ -85,15 +85,15 @@ type indexing struct {
 
 // indexing opens the session, as the table's owner. What code of the owner's runs while an index is made has the owner's rights
 // only, whoever applies: PostgreSQL sees to that, and this session can do no more.
-func (w *applying) indexing(ctx context.Context, relation uint32) (*indexing, error) {
-	if w.Login == nil {
+func (a *Applier) indexing(ctx context.Context, relation uint32) (*indexing, error) {
+	if a.Login == nil {
 		return nil, errors.New("make an index: there is no session to make it in")
 	}
-	conn, err := w.Login(ctx)
+	conn, err := a.Login(ctx)
 	if err != nil {
 		return nil, err
 	}
-	b := &indexing{applying: w, conn: conn}
+	b := &indexing{Applier: a, conn: conn}
 	if err := b.open(ctx, relation); err != nil {
 		closeConn(conn)
 		return nil, err
@@ -246,7 +246,7 @@ func (b *indexing) tell(ctx context.Context, step *planner.IndexStep) {
 	}
 	p := IndexProgress{Index: step.Index()}
 	err := pgx.BeginFunc(ctx, b.Conn, func(tx pgx.Tx) error {
-		if err := as(ctx, tx, ""); err != nil {
+		if err := become(ctx, tx, ""); err != nil {
 			return err
 		}
 		return tx.QueryRow(ctx, `

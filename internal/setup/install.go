@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -154,7 +152,7 @@ func (w *installing) steps() []step {
 }
 
 // holds ends what a command that placed a hold was killed in.
-func (w *installing) holds(ctx context.Context) error { return w.owner.SettleHolds(ctx) }
+func (w *installing) holds(ctx context.Context) error { return SettleHolds(ctx, w.owner) }
 
 func (w *installing) did(what, format string, args ...any) {
 	w.result.Done = append(w.result.Done, Made{what, fmt.Sprintf(format, args...)})
@@ -271,22 +269,4 @@ func (w *installing) retention(ctx context.Context) error {
 			"and know that beyond it the slot is lost, and with it the evidence of what was deleted meanwhile")
 	}
 	return nil
-}
-
-// closeTimeout bounds what closing a connection takes.
-const closeTimeout = 2 * time.Second
-
-// closeConn closes a connection; what was open is rolled back.
-func closeConn(conn *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	_ = conn.Close(ctx)
-}
-
-func list[T ~string](all []T) string {
-	texts := make([]string, len(all))
-	for i, one := range all {
-		texts[i] = string(one)
-	}
-	return strings.Join(texts, ", ")
 }

@@ -28,6 +28,14 @@ type madeIndex struct {
 // Index is its name in SQL.
 func (m *madeIndex) Index() string { return schemas.Identifier(m.Schema, m.Name) }
 
+// drop is the statement that drops it.
+func (m *madeIndex) drop() string {
+	if m.Whole {
+		return "drop index if exists " + m.Index()
+	}
+	return "drop index concurrently if exists " + m.Index()
+}
+
 // madeIndexes are the indexes on record, those of partitioned tables first: the others may go with them.
 func madeIndexes(ctx context.Context, q Querier) ([]madeIndex, error) {
 	rows, err := q.Query(ctx, `
@@ -72,28 +80,27 @@ func (a *Applier) unneededIndexes(ctx context.Context, changes Changes) (Changes
 	return changes, nil
 }
 
-// dropIndexes drops the indexes that no policy asks for, as far as that takes no long wait. What stays is a warning.
-func (w *applying) dropIndexes(ctx context.Context, c *Change) {
-	for i := range c.unneeded {
-		m := &c.unneeded[i]
-		if err := w.dropIndex(ctx, m); err != nil && !w.Conn.IsClosed() {
-			c.Left = append(c.Left, fmt.Sprintf("index %s, which Lapse made, is still there (%v): apply again, or: drop index concurrently %s",
+// DropMadeIndexes drops indexes that Lapse made, as far as that takes no long wait. It returns what stays, and what to do.
+func (a *Applier) DropMadeIndexes(ctx context.Context, made []madeIndex) (left []string) {
+	for i := range made {
+		m := &made[i]
+		if err := a.dropIndex(ctx, m); err != nil && !a.Conn.IsClosed() {
+			left = append(left, fmt.Sprintf("index %s, which Lapse made, is still there (%v): apply again, or: drop index concurrently %s",
 				m.Index(), err, m.Index()))
-			c.Warnings = append(c.Warnings, c.Left[len(c.Left)-1])
 		}
 	}
+	return left
 }
 
-func (w *applying) dropIndex(ctx context.Context, m *madeIndex) error {
+func (a *Applier) dropIndex(ctx context.Context, m *madeIndex) error {
 	if m.There {
-		b, err := w.indexing(ctx, m.Relation)
+		b, err := a.indexing(ctx, m.Relation)
 		if err != nil {
 			return err
 		}
 		defer closeConn(b.conn)
-		step := &planner.IndexStep{Relation: m.Relation, Schema: m.Schema, Name: m.Name, SQL: "drop index concurrently if exists " + m.Index()}
+		step := &planner.IndexStep{Relation: m.Relation, Schema: m.Schema, Name: m.Name, SQL: m.drop()}
 		if m.Whole { // its partitions' go with it, in one moment
-			step.SQL = "drop index if exists " + m.Index()
 			err = b.briefly(ctx, step)
 		} else {
 			if _, err := b.conn.Exec(ctx, "set lock_timeout = "+schemas.Literal(dropIndexTimeout)); err != nil {
@@ -105,7 +112,7 @@ func (w *applying) dropIndex(ctx context.Context, m *madeIndex) error {
 			return err
 		}
 	}
-	if _, err := w.Conn.Exec(ctx, `delete from lapse.made_index where relation = $1 and name = $2`, m.Relation, m.Name); err != nil {
+	if _, err := a.Conn.Exec(ctx, `delete from lapse.made_index where relation = $1 and name = $2`, m.Relation, m.Name); err != nil {
 		return fmt.Errorf("take it off the record: %w", err)
 	}
 	return nil

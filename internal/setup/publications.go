@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -130,4 +131,12 @@ func (w *installing) record(ctx context.Context) error {
 		w.did("publications", "taken down as they are; somebody else had changed them")
 	}
 	return nil
+}
+
+func list[T ~string](all []T) string {
+	texts := make([]string, len(all))
+	for i, one := range all {
+		texts[i] = string(one)
+	}
+	return strings.Join(texts, ", ")
 }

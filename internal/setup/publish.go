@@ -17,15 +17,6 @@ import (
 // updated are the tables of which a policy sets a column, or detects moves: their inserts and updates are published too.
 type updated map[uint32]bool
 
-// updated are the tables whose inserts and updates are published once the changes are in force.
-func (cs Changes) updated() updated {
-	all := updated{}
-	for i := range cs {
-		all[cs[i].PublishesChangesOf()] = true
-	}
-	return all
-}
-
 // isMember says whether a table is published as it must be. One that is in another publication of Lapse's, as an earlier
 // version or another policy had it, has still to be moved.
 func (u updated) isMember(members []replication.Member, oid uint32) bool {
@@ -103,13 +94,13 @@ func (s *Session) changePublished(
 	if len(tables) == 0 {
 		return nil
 	}
-	if err := as(ctx, tx, s.Roles.Owner); err != nil {
+	if err := become(ctx, tx, s.Roles.Owner); err != nil {
 		return err
 	}
 	if _, err := tx.Exec(ctx, `select lapse.begin_publications()`); err != nil {
 		return fmt.Errorf("look at the publications: %w", err)
 	}
-	if err := as(ctx, tx, ""); err != nil {
+	if err := become(ctx, tx, ""); err != nil {
 		return err
 	}
 	for _, oid := range tables {
@@ -121,7 +112,7 @@ func (s *Session) changePublished(
 			return err
 		}
 	}
-	if err := as(ctx, tx, s.Roles.Owner); err != nil {
+	if err := become(ctx, tx, s.Roles.Owner); err != nil {
 		return err
 	}
 	if _, err := tx.Exec(ctx, `select lapse.record_published($1)`, tables); err != nil {

@@ -88,15 +88,15 @@ func (e *UnknownKeysError) Error() string {
 }
 
 // Quarantine lists the rows in quarantine of a policy, or of all policies in force if it is "", those first that are tried next.
-func (s *Session) Quarantine(ctx context.Context, policy schemas.PolicyName) ([]Resting, error) {
-	inForce, err := s.quarantined(ctx, policy)
+func Quarantine(ctx context.Context, s *Session, policy schemas.PolicyName) ([]Resting, error) {
+	inForce, err := quarantined(ctx, s, policy)
 	if err != nil {
 		return nil, err
 	}
 	all := []Resting{}
 	queries := map[[2]string]string{}
 	for i := range inForce {
-		rows, err := s.resting(ctx, &inForce[i])
+		rows, err := resting(ctx, s, &inForce[i])
 		if err != nil {
 			return nil, err
 		}
@@ -116,7 +116,7 @@ func (s *Session) Quarantine(ctx context.Context, policy schemas.PolicyName) ([]
 }
 
 // quarantined are the policies in force that are meant.
-func (s *Session) quarantined(ctx context.Context, policy schemas.PolicyName) ([]planner.InForce, error) {
+func quarantined(ctx context.Context, s *Session, policy schemas.PolicyName) ([]planner.InForce, error) {
 	inForce, err := planner.LoadInForce(ctx, s.Conn)
 	if err != nil || policy == "" {
 		return inForce, err
@@ -143,7 +143,7 @@ func (e *UnknownPolicyError) Error() string {
 	return fmt.Sprintf("there is no policy %q in force", e.Policy)
 }
 
-func (s *Session) resting(ctx context.Context, p *planner.InForce) ([]Resting, error) {
+func resting(ctx context.Context, s *Session, p *planner.InForce) ([]Resting, error) {
 	rows, err := s.Conn.Query(ctx, `
 		select coalesce(format('%I.%I', n.nspname, c.relname), 'relation ' || q.leaf || ', which is gone'), q.key, q.sqlstate, coalesce(q.relation, ''),
 		       coalesce(q.constraint_name, ''), coalesce(q.column_name, ''), coalesce(q.trigger_name, ''), coalesce(q.trigger_function, ''), q.tries, q.entered_at, q.tried_at, q.retry_at
@@ -167,18 +167,18 @@ func (s *Session) resting(ctx context.Context, p *planner.InForce) ([]Resting, e
 
 // RetryQuarantined lets the next run try rows again whose next try lies ahead: those with one of keys, or all if there are none. What
 // was counted of them stays. It returns how many there are. Durable when it returns.
-func (s *Session) RetryQuarantined(ctx context.Context, policy schemas.PolicyName, keys [][]string) (int64, error) {
-	return s.changeQuarantine(ctx, policy, keys, `update lapse.quarantine q set retry_at = least(q.retry_at, clock_timestamp()) where q.policy_id = $1`)
+func RetryQuarantined(ctx context.Context, s *Session, policy schemas.PolicyName, keys [][]string) (int64, error) {
+	return changeQuarantine(ctx, s, policy, keys, `update lapse.quarantine q set retry_at = least(q.retry_at, clock_timestamp()) where q.policy_id = $1`)
 }
 
 // ForgiveQuarantined takes rows out of the quarantine, as RetryQuarantined lets them be tried: the next run finds them as if it had never tried them,
 // wherever the scan was to begin.
-func (s *Session) ForgiveQuarantined(ctx context.Context, policy schemas.PolicyName, keys [][]string) (int64, error) {
-	return s.changeQuarantine(ctx, policy, keys, `with behind as (delete from lapse.low_water l where l.policy_id = $1) delete from lapse.quarantine q where q.policy_id = $1`)
+func ForgiveQuarantined(ctx context.Context, s *Session, policy schemas.PolicyName, keys [][]string) (int64, error) {
+	return changeQuarantine(ctx, s, policy, keys, `with behind as (delete from lapse.low_water l where l.policy_id = $1) delete from lapse.quarantine q where q.policy_id = $1`)
 }
 
-func (s *Session) changeQuarantine(ctx context.Context, policy schemas.PolicyName, keys [][]string, change string) (changed int64, err error) {
-	inForce, err := s.quarantined(ctx, policy)
+func changeQuarantine(ctx context.Context, s *Session, policy schemas.PolicyName, keys [][]string, change string) (changed int64, err error) {
+	inForce, err := quarantined(ctx, s, policy)
 	if err != nil {
 		return 0, err
 	}

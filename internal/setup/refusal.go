@@ -27,17 +27,6 @@ func (e *GrantError) Error() string {
 // Unwrap returns what PostgreSQL said.
 func (e *GrantError) Unwrap() error { return e.Cause }
 
-// FunctionError says that a function of the catalog's owner is not as this version of Lapse makes it. It would run with the
-// rights of whoever calls it.
-type FunctionError struct{ Function, What string }
-
-// Error says what to do.
-func (e *FunctionError) Error() string {
-	return fmt.Sprintf("function %s %s: somebody who can become the owner of schema lapse changed it, or another version of lapse made it, "+
-		"and nothing in the schema was called. Find out who, and have a DBA look at it without calling it; then drop schema lapse "+
-		"and the replication slot and run lapse init again", e.Function, e.What)
-}
-
 // CircleError says that the owner of a policy's table is a member of the catalog's owner: the deleter, a member of the
 // table's owner, would then own the catalog.
 type CircleError struct{ Owner, Table, CatalogOwner string }

@@ -70,46 +70,6 @@ func lostRights(ctx context.Context, q Querier, roles schemas.Roles) ([]lostRigh
 	return append(lost, functions...), nil
 }
 
-// rights gives executor and auditor back what they lost, all or nothing. Each grant is its giver's: of the functions of policies a
-// deleter, which the login must be able to become.
-func (w *installing) rights(ctx context.Context) error {
-	var lost []lostRight
-	err := pgx.BeginFunc(ctx, w.owner.Conn, func(tx pgx.Tx) (err error) {
-		if lost, err = lostRights(ctx, tx, w.Roles); err != nil {
-			return err
-		}
-		for _, l := range lost {
-			if err := as(ctx, tx, ""); err != nil {
-				return err
-			}
-			for _, sql := range []string{"set local role " + schemas.Identifier(l.Owner), l.SQL} {
-				if _, err := tx.Exec(ctx, sql); err != nil {
-					return fmt.Errorf("%s: %w", sql, err)
-				}
-			}
-		}
-		return nil
-	})
-	if schemas.StateOf(err) == schemas.SQLStateInsufficientPrivilege {
-		return &SuperuserError{What: "roles lost rights", Login: w.login.Config().User, SQL: lostSQL(lost)}
-	}
-	if err != nil {
-		return fmt.Errorf("give rights back: %w", err)
-	}
-	if len(lost) > 0 {
-		w.did("rights", "%d, that %s lacked in schema lapse", len(lost), strings.Join(losers(lost), " and "))
-	}
-	return nil
-}
-
-func lostSQL(lost []lostRight) string {
-	var sql strings.Builder
-	for _, l := range lost {
-		sql.WriteString(l.SQL + ";\n")
-	}
-	return sql.String()
-}
-
 // losers are the roles that lack something, each once.
 func losers(lost []lostRight) []string {
 	var names []string

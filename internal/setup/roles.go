@@ -135,3 +135,15 @@ func Superusers(ctx context.Context, q Querier, names ...string) (map[string]boo
 	}
 	return super, nil
 }
+
+// become makes the rest of a transaction the work of role; "" is the login's own.
+func become(ctx context.Context, tx pgx.Tx, role string) error {
+	name := "none"
+	if role != "" {
+		name = schemas.Identifier(role)
+	}
+	if _, err := tx.Exec(ctx, "set local role "+name); err != nil {
+		return fmt.Errorf("become %s: %w", name, err)
+	}
+	return nil
+}

@@ -42,6 +42,17 @@ func (e *SchemaError) Error() string {
 		"with this login's rights: %s%s. Have a superuser look at it and drop it, then run this again", strings.Join(named, "; "), more)
 }
 
+// FunctionError says that a function of the catalog's owner is not as this version of Lapse makes it. It would run with the
+// rights of whoever calls it.
+type FunctionError struct{ Function, What string }
+
+// Error says what to do.
+func (e *FunctionError) Error() string {
+	return fmt.Sprintf("function %s %s: somebody who can become the owner of schema lapse changed it, or another version of lapse made it, "+
+		"and nothing in the schema was called. Find out who, and have a DBA look at it without calling it; then drop schema lapse "+
+		"and the replication slot and run lapse init again", e.Function, e.What)
+}
+
 // schemaSQL reads the system catalog and nothing else. Every object of a schema depends on it in pg_depend, and on its
 // owner in pg_shdepend, unless that is the superuser that initdb made, who has oid 10.
 //

@@ -97,7 +97,7 @@ func (s *Session) Gated(ctx context.Context, what string, work func(tx pgx.Tx) e
 // AcceptTrip closes the breaker of a policy, and lets so many rows go in its next run. Durable when it returns.
 func (s *Session) AcceptTrip(ctx context.Context, p *planner.InForce, rows int64) error {
 	return s.Locked(ctx, "close the breaker of policy "+string(p.Name), func(tx pgx.Tx) error {
-		if err := as(ctx, tx, s.Roles.Owner); err != nil {
+		if err := become(ctx, tx, s.Roles.Owner); err != nil {
 			return err
 		}
 		return planner.AcceptTrip(ctx, tx, p, rows)
@@ -163,18 +163,6 @@ func (s *Session) advanceArming(ctx context.Context, ids ...schemas.PolicyID) er
 	return nil
 }
 
-// as makes the rest of a transaction the work of role; "" is the login's own.
-func as(ctx context.Context, tx pgx.Tx, role string) error {
-	name := "none"
-	if role != "" {
-		name = schemas.Identifier(role)
-	}
-	if _, err := tx.Exec(ctx, "set local role "+name); err != nil {
-		return fmt.Errorf("become %s: %w", name, err)
-	}
-	return nil
-}
-
 func setLockTimeout(ctx context.Context, tx pgx.Tx, timeout string) error {
 	if _, err := tx.Exec(ctx, "set local lock_timeout = "+schemas.Literal(timeout)); err != nil {
 		return fmt.Errorf("set lock_timeout: %w", err)
@@ -190,4 +178,14 @@ func (s *Session) runAsOwner(ctx context.Context, what, sql, schema, owner strin
 	}
 	return fmt.Errorf("%w: everything is made in the name of %s, the table's owner: the login must be a member of it, and it must be able to make things there: grant create on schema %s to %s",
 		err, owner, schemas.Identifier(schema), schemas.Identifier(owner))
+}
+
+// closeTimeout bounds what closing a connection takes.
+const closeTimeout = 2 * time.Second
+
+// closeConn closes a connection; what was open is rolled back.
+func closeConn(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	_ = conn.Close(ctx)
 }

@@ -150,9 +150,7 @@ func (u *Uninstaller) indexes(ctx context.Context) (left []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := Change{unneeded: made}
-	(&applying{Applier: &Applier{Session: u.Session, Login: u.Login}}).dropIndexes(ctx, &c)
-	return c.Left, nil
+	return (&Applier{Session: u.Session, Login: u.Login}).DropMadeIndexes(ctx, made), nil
 }
 
 // catalog drops all but indexes and slot, in one transaction. What is in the schema was found to be Lapse's when Uninstall began.
@@ -175,8 +173,7 @@ func (u *Uninstaller) catalog(ctx context.Context, installed *Installation) (war
 			return fmt.Errorf("drop schema %s: %w", schemas.LedgerSchema, err)
 		}
 		for _, name := range deleters {
-			d := &dropping{tx: tx, roles: u.Roles, name: name}
-			warning, err := d.dropWhole(ctx)
+			warning, err := DropDeleter(ctx, tx, name)
 			if err != nil {
 				return fmt.Errorf("drop role %s: %w", name, err)
 			}

@@ -44,7 +44,7 @@ func UninstallSQL(ctx context.Context, q Querier, roles schemas.Roles, slot stri
 	all := []string{checkSQL(lackingSQL(roles.Owner, deleters, made), installed.Slot), pauseSQL(roles.Owner)}
 	for i := range made {
 		if m := &made[i]; m.There {
-			all = append(all, pick(m.Whole, "drop index if exists ", "drop index concurrently if exists ")+m.Index())
+			all = append(all, m.drop())
 		}
 	}
 	return append(all, dropAllSQL(roles.Owner, deleters), dropSlotSQL(installed.Slot)), nil

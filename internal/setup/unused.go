@@ -108,7 +108,7 @@ func RevokeExcessRights(ctx context.Context, conn *pgx.Conn, roles schemas.Roles
 	}
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		d := &dropping{tx: tx, roles: roles}
-		if err := d.as(ctx, schemas.Identifier(roles.Owner)); err != nil {
+		if err := become(ctx, tx, roles.Owner); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, lockDeleters); err != nil {
@@ -118,7 +118,7 @@ func RevokeExcessRights(ctx context.Context, conn *pgx.Conn, roles schemas.Roles
 		if err != nil {
 			return err
 		}
-		if err := d.as(ctx, "none"); err != nil {
+		if err := become(ctx, d.tx, ""); err != nil {
 			return err
 		}
 		for _, x := range excess {
@@ -178,7 +178,7 @@ func (d *dropping) drop(ctx context.Context) (warning string, err error) {
 
 // look waits for whoever needs the deleter, and asks again.
 func (d *dropping) look(ctx context.Context) (needed, exists bool, err error) {
-	if err := d.as(ctx, schemas.Identifier(d.roles.Owner)); err != nil {
+	if err := become(ctx, d.tx, d.roles.Owner); err != nil {
 		return false, false, err
 	}
 	if _, err := d.tx.Exec(ctx, lockDeleters); err != nil {
@@ -223,7 +223,7 @@ func (d *dropping) strip(ctx context.Context) error {
 	}
 	for _, ours := range []bool{true, false} {
 		if !ours {
-			if err := d.as(ctx, "none"); err != nil {
+			if err := become(ctx, d.tx, ""); err != nil {
 				return err
 			}
 		}
@@ -239,8 +239,9 @@ func (d *dropping) strip(ctx context.Context) error {
 	return nil
 }
 
-// dropWhole drops the role, once the catalog is gone. It stays where another database of the cluster needs it, with a warning.
-func (d *dropping) dropWhole(ctx context.Context) (warning string, err error) {
+// DropDeleter drops a deleter, once the catalog is gone. It stays where another database of the cluster needs it, with a warning.
+func DropDeleter(ctx context.Context, tx pgx.Tx, name string) (warning string, err error) {
+	d := &dropping{tx: tx, name: name}
 	if err := d.strip(ctx); err != nil {
 		return "", err
 	}
@@ -274,15 +275,10 @@ func (d *dropping) stays(ctx context.Context) (warning string, elsewhere bool, e
 
 // forget takes the role off the record.
 func (d *dropping) forget(ctx context.Context) error {
-	if err := d.as(ctx, schemas.Identifier(d.roles.Owner)); err != nil {
+	if err := become(ctx, d.tx, d.roles.Owner); err != nil {
 		return err
 	}
 	_, err := d.tx.Exec(ctx, `delete from lapse.deleter where role = $1`, d.name)
-	return err
-}
-
-func (d *dropping) as(ctx context.Context, role string) error {
-	_, err := d.tx.Exec(ctx, "set local role "+role)
 	return err
 }
 
