@@ -229,6 +229,16 @@ var ddlCases = map[string]ddlCase{
 		},
 		more: []string{"triggers: trusted"}, holds: []planner.HoldRequest{byKeys("public.{}_n", "3"), byKeys("public.{}_c", "4")}, want: "4",
 	},
+	"a trusted trigger on partitions of a held table": {
+		before: []string{
+			`drop table {}; create table {} (id bigint, at timestamptz, d int, primary key (id, d)) partition by list (d); create index on {} (at, id, d);
+			create table {}_a partition of {} for values in (0); create table {}_b partition of {} for values in (1);
+			create table {}_d partition of {} for values in (2); create table {}_e partition of {} for values in (3)`,
+			"insert into {} select n, now() - interval '1 year', n % 4 from generate_series(1, 10) n",
+			"create function {}_f() returns trigger language plpgsql as $f$ begin return old; end $f$", "create trigger t before delete on {} for each row execute function {}_f()",
+		},
+		more: []string{"triggers: trusted"}, holds: []planner.HoldRequest{byWhere("public.{}", "id in (3, 4)")}, want: "3 4",
+	},
 	"set null in the table itself": {
 		before: []string{"alter table {} add up bigint references {} on delete set null; update {} set up = 3 where id = 7; update {} set up = 4 where id = 8; create index on {} (up)"},
 		holds:  []planner.HoldRequest{{Table: "public.{}", Columns: []string{"up"}, Keys: [][]string{{"3"}}}}, want: "3 7",

@@ -40,7 +40,7 @@ func TestAFunctionThatIsNotOursStopsThePolicy(t *testing.T) {
 		"a second of its name":         "create function lapse.delete_1_1(lapse.claim, bytea, lapse.work, int) returns int language sql as 'select 1'",
 		"look that does not look":      rewrite("lapse.look", "select * into found_so from lapse.familiar", "return; select * into found_so from lapse.familiar"),
 		"enter that lets everybody in": rewrite("lapse.enter", "clock_timestamp() then", "clock_timestamp() and false then"),
-		"record that writes nothing":   rewrite("lapse.record", "return lapse.gone(", "return null; return lapse.gone("),
+		"record that writes nothing":   rewrite("lapse.record", "return lapse.tally_of(", "return null; return lapse.tally_of("),
 		"leave that does not count":    rewrite("lapse.leave", "went is distinct from leave.deleted", "false"),
 		"familiar with everything":     rewrite("lapse.familiar", "where e.signature = ", "where true or e.signature = "),
 		"intruders that sees nothing":  rewrite("lapse.intruders", "return query", "return; return query"),

@@ -24,7 +24,7 @@ declare
   bound   timestamp with time zone := claim.cutoff - interval '1 day';
   due     text := 't.tableoid = $3 and r."ten""ant" = t."tenant" and r."id" = t."id" and case when r."until" between ''4713-01-01 BC'' and $2 then r."until" + interval ''1 day'' <= $1 else false end';
   aim     lapse.aim;
-  deletion text; these text[]; this text; before bigint[]; went bigint; gone bigint := 0; outcome lapse.outcome;
+  deletion text; these text[]; this text; before lapse.tally; went bigint; gone bigint := 0; outcome lapse.outcome;
   state   text; in_schema text; in_table text; by_name text; in_column text; stack text; -- of the one row that resists
 begin
   execute 'lock table only ' || place.leaf || ' in row exclusive mode';

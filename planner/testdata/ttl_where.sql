@@ -25,7 +25,7 @@ declare
                   || case when place.upper is null then '' else ' and t."last_seen" <= ($9[1])::timestamp with time zone' end;
   after   text := case when place.cursor is not null then ' and (t."last_seen", t."id") > (($5[1])::timestamp with time zone, ($5[2])::bigint)' else '' end;
   aim     lapse.aim;
-  deletion text; these text[]; this text; before bigint[]; went bigint; gone bigint := 0; outcome lapse.outcome;
+  deletion text; these text[]; this text; before lapse.tally; went bigint; gone bigint := 0; outcome lapse.outcome;
   state   text; in_schema text; in_table text; by_name text; in_column text; stack text; -- of the one row that resists
 begin
   execute 'lock table only ' || place.leaf || ' in row exclusive mode';

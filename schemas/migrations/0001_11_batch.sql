@@ -49,6 +49,15 @@ comment on column lapse.work.shape is 'How the batch finds its rows: range, pick
 comment on column lapse.work.step_over is 'The batch is one row that resists: it stays, and is entered in the quarantine.';
 comment on column lapse.work.careful is 'Rows of which something is locked by somebody, or referred to by what stays, are left out.';
 
+-- What the server has counted for this session when a batch begins to delete: it also counts earlier transactions, as long as they are not
+-- in the server's statistics. relations are the target, the relations that foreign keys reach and, where the policy trusts other code, every
+-- held table.
+create type lapse.tally as (relations oid[], deleted bigint[], updated bigint);
+comment on type lapse.tally is 'How many rows the server has counted for a session before a batch deletes.';
+comment on column lapse.tally.relations is 'The target, the relations of the claim, and others that trusted code must leave alone.';
+comment on column lapse.tally.deleted is 'Rows deleted from each.';
+comment on column lapse.tally.updated is 'Rows of the target updated.';
+
 -- What enter and look tell a deletion function of its shard, and where it stands. leaf is its name in SQL. spared is SQL that is true of rows t
 -- which must stay, whatever the policy says: held (lapse.held), or resting because they could not be deleted (lapse.resting); it is
 -- '' where there are none. low is where a pass may begin: rows that fell due by then are gone. Null: at the start, or the pass has begun.
@@ -359,7 +368,7 @@ comment on function lapse.look is 'Compares the leaf, which is locked, with what
 
 -- record writes the transaction's first published change, the ledger row, and the tag for other readers of the log. It
 -- returns how many rows have left the target and the relations of the claim in this transaction so far.
-create function lapse.record(claim lapse.claim, mac bytea, work lapse.work) returns bigint[]
+create function lapse.record(claim lapse.claim, mac bytea, work lapse.work) returns lapse.tally
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
@@ -386,7 +395,7 @@ begin
   perform pg_logical_emit_message(true, 'lapse', jsonb_build_object(
     'transaction_tag', 'RowDeletionPolicy', 'is_system_transaction', true, 'policy', claim.policy,
     'version', claim.policy_version, 'run', claim.run, 'batch', claim.batch, 'cutoff', claim.cutoff)::text);
-  return lapse.gone(claim, soft);
+  return lapse.tally_of(claim);
 end
 $lapse$;
 comment on function lapse.record is 'Writes the ledger row of a batch before it deletes.';
@@ -402,20 +411,29 @@ end
 $lapse$;
 comment on function lapse.removed is 'How many rows were deleted from a relation in this transaction so far.';
 
--- gone counts what a batch did in this transaction so far: the rows that were deleted from the target and from each relation of the
--- claim, in their order; of a batch that sets a column, the rows of the target that were updated, and those that were deleted.
-create function lapse.gone(claim lapse.claim, soft boolean) returns bigint[]
+-- tally_of reads the tally of a batch.
+create function lapse.tally_of(claim lapse.claim) returns lapse.tally
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $lapse$
+declare
+  t lapse.tally;
 begin
-  if soft then
-    return array[coalesce(pg_stat_get_xact_tuples_updated(claim.target), 0), lapse.removed(claim.target)];
+  t.relations := claim.target || claim.cascades;
+  if exists (select from lapse.policy p where p.id = claim.policy_id and p.version = claim.policy_version and p.trusted <> '[]') then
+    t.relations := t.relations || array(
+      select r.relation
+        from (select l.relation from lapse.enforced_holds() e cross join lateral lapse.leaves(e.table_oid) l
+              union
+              select r.relation from lapse.enforced_holds() e join lapse.hold_relation r on r.hold = e.hold) r(relation)
+       where r.relation <> all (t.relations));
   end if;
-  return array(select lapse.removed(t.oid) from unnest(claim.target || claim.cascades) with ordinality t(oid, n) order by t.n);
+  t.deleted := array(select lapse.removed(r.oid) from unnest(t.relations) with ordinality r(oid, n) order by r.n);
+  t.updated := coalesce(pg_stat_get_xact_tuples_updated(claim.target), 0);
+  return t;
 end
 $lapse$;
-comment on function lapse.gone is 'How many rows a batch has deleted, or set, by relation, so far.';
+comment on function lapse.tally_of is 'Counts the rows of a batch''s relations that this session has deleted or updated so far.';
 
 -- leave counts what went, writes the result and moves the shard on. picked rows were found and locked, deleted of them
 -- went; before is what record returned, null where nothing was picked; last is the place of the last row picked;
@@ -424,7 +442,7 @@ comment on function lapse.gone is 'How many rows a batch has deleted, or set, by
 -- A short pick is the end of a pass. The first pass is followed by a residual one from the start, for rows that were
 -- locked or moved while it went by, unless it was a single empty look.
 create function lapse.leave(
-  claim lapse.claim, work lapse.work, picked bigint, deleted bigint, before bigint[], last text[], ended boolean,
+  claim lapse.claim, work lapse.work, picked bigint, deleted bigint, before lapse.tally, last text[], ended boolean,
   left_behind boolean, locked oid[]
 ) returns lapse.outcome
 language plpgsql security definer
@@ -457,13 +475,15 @@ begin
            coalesce(sum(n.went) filter (where n.oid <> claim.target), 0),
            coalesce(jsonb_object_agg(n.oid::text, n.went) filter (where n.went > 0), '{}')
       into went, along, counts
-      from (select t.oid, a.gone - leave.before[t.n] as went
-              from unnest(lapse.gone(claim, shard.soft)) with ordinality a(gone, n)
-              join unnest(claim.target || claim.cascades) with ordinality t(oid, n) on t.n = a.n) n;
-    if shard.soft and lapse.removed(claim.target) is distinct from leave.before[2] then
+      from (select b.oid, case when not shard.soft then lapse.removed(b.oid) - b.deleted
+                               when b.oid = claim.target then coalesce(pg_stat_get_xact_tuples_updated(b.oid), 0) - (leave.before).updated
+                               else 0 end as went
+              from unnest((leave.before).relations, (leave.before).deleted) b(oid, deleted)
+             where b.oid = any (claim.target || claim.cascades)) n;
+    if shard.soft and lapse.removed(claim.target) is distinct from (leave.before).deleted[1] then
       raise exception 'rows were deleted from relation % where a column is set', claim.target using errcode = 'LP008';
     end if;
-    strayed := lapse.strayed(claim, shard.policy_id, shard.version, leave.before, leave.locked);
+    strayed := lapse.strayed(claim, leave.before, leave.locked);
     if strayed is not null then
       raise exception '%', strayed using errcode = 'LP024';
     end if;

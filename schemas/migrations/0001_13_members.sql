@@ -209,28 +209,22 @@ comment on function lapse.overwrites is 'The foreign keys by which a deletion se
 -- strayed says of which held table rows were deleted in this transaction that nobody has asked about; null for none: those of a table that
 -- foreign keys reach where more went than the batch had locked, and those of others. Only code that the policy trusts can do that, or who
 -- inserts rows that refer to a locked one without the foreign key's check, as a subscription does.
-create function lapse.strayed(claim lapse.claim, policy int, version int, before bigint[], locked oid[]) returns text
+create function lapse.strayed(claim lapse.claim, before lapse.tally, locked oid[]) returns text
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $lapse$
 declare
-  more   oid[];
-  trusts boolean := exists (select from lapse.policy p where p.id = strayed.policy and p.version = strayed.version and p.trusted <> '[]');
+  more oid[];
 begin
-  if not trusts and strayed.locked is null then
+  if strayed.locked is null and not exists (
+    select from lapse.policy p where p.id = claim.policy_id and p.version = claim.policy_version and p.trusted <> '[]') then
     return null;
   end if;
   more := array(
-    select r.relation
-      from (select unnest(claim.cascades)
-            union
-            select l.relation from lapse.enforced_holds() e cross join lateral lapse.leaves(e.table_oid) l where trusts
-            union
-            select r.relation from lapse.enforced_holds() e join lapse.hold_relation r on r.hold = e.hold and trusts) r(relation)
-      left join unnest(claim.target || claim.cascades) with ordinality t(oid, n) on t.oid = r.relation
-      left join (select l.oid, count(*) as n from unnest(strayed.locked) l(oid) group by l.oid) l on l.oid = r.relation
-     where r.relation <> claim.target
-       and coalesce(pg_stat_get_xact_tuples_deleted(r.relation), 0) - coalesce(strayed.before[t.n], 0) > coalesce(l.n, 0));
+    select r.oid
+      from unnest(strayed.before.relations, strayed.before.deleted) r(oid, deleted)
+      left join (select l.oid, count(*) as n from unnest(strayed.locked) l(oid) group by l.oid) l on l.oid = r.oid
+     where r.oid <> claim.target and lapse.removed(r.oid) - r.deleted > coalesce(l.n, 0));
   if more = '{}' then
     return null;
   end if;

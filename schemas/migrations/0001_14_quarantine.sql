@@ -95,7 +95,7 @@ comment on function lapse.resting is 'SQL that is true of the rows of a leaf tha
 -- referred to (lapse.rest) do not count.
 create function lapse.resist(claim lapse.claim, work lapse.work, key text[], state text, schema_name text, table_name text, constraint_name text,
                              column_name text, stack text)
-returns bigint[]
+returns lapse.tally
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
@@ -120,7 +120,7 @@ begin
     return null;
   end if;
   if resist.state = '55P03' then
-    return lapse.gone(claim, (select g.soft from lapse.gate g where g.policy_id = shard.policy_id));
+    return lapse.tally_of(claim);
   end if;
   select count(*), count(*) filter (where q.entered_at >= shard.started_at),
          count(*) filter (where q.entered_at >= greatest(shard.started_at, at - interval '5 minutes'))
@@ -168,7 +168,7 @@ begin
          retry_at = at + least(case excluded.sqlstate when '55P03' then interval '5 minutes' else interval '1 day' end,
                                interval '1 minute' * 2 ^ least(q.tries, 11));
   update lapse.shard s set stepped_over = s.stepped_over + 1 where s.id = work.shard;
-  return lapse.gone(claim, (select g.soft from lapse.gate g where g.policy_id = shard.policy_id));
+  return lapse.tally_of(claim);
 end
 $lapse$;
 comment on function lapse.resist is 'Enters the row of a batch that steps over it in the quarantine. For deletion functions.';
