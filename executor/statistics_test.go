@@ -11,19 +11,24 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
+	"lapse/planner"
 	"lapse/schemas"
 )
 
-// said is what the catalog says of the last run, in one text.
+// runsSay is what the catalog says of each run, the first first.
+func runsSay(t testing.TB, db *pgtest.DB) []string {
+	t.Helper()
+	return one[[]string](t, db, `
+		select array_agg(concat_ws(' ', coalesce(r.outcome, 'goes on'), 'deleted', s.deleted, 'cascaded', s.cascaded, 'refreshed', s.refreshed,
+		                           'left', coalesce(r.left_due::text, '?'), case when s.batches > 0 then 'in batches' end,
+		                           case when r.rests_because is not null then 'rests: ' || r.rests_because end) order by r.number)
+		  from lapse.run r, lapse.statistics(r.run) s`)
+}
+
 func lastRunSays(t testing.TB, db *pgtest.DB) string {
 	t.Helper()
-	return one[string](t, db, `
-		select concat_ws(' ', coalesce(r.outcome, 'goes on'), 'deleted', s.deleted, 'cascaded', s.cascaded, 'refreshed', s.refreshed,
-		                 'left', coalesce(r.left_due::text, '?'), case when s.batches > 0 then 'in batches' end,
-		                 case when r.rests_because is not null then 'rests: ' || r.rests_because end)
-		  from lapse.run r, lapse.statistics(r.run) s
-		 order by r.number desc
-		 limit 1`)
+	all := runsSay(t, db)
+	return all[len(all)-1]
 }
 
 func TestARunSaysWhatItDidAndUpToWhereNothingIsLeft(t *testing.T) {
@@ -141,9 +146,12 @@ func TestSeveralExecutorsSayTheSameOfOneRun(t *testing.T) {
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		spread(t, db, 1000, 10)
 		arm(t, db, policies(policy("p", "public.sessions", "batch: 20")))
-		summaries := make(chan Summary, 3)
-		for range cap(summaries) {
-			e := newExecutor(t, db, func(c *Config) { c.Limits.TurnRows = 100 })
+		executors := make([]*Executor, 3)
+		for i := range executors {
+			executors[i] = newExecutor(t, db, func(c *Config) { c.Limits.TurnRows = 100 })
+		}
+		summaries := make(chan Summary, len(executors))
+		for _, e := range executors {
 			go func() {
 				s, err := e.Once(t.Context(), nil)
 				if err != nil {
@@ -152,15 +160,42 @@ func TestSeveralExecutorsSayTheSameOfOneRun(t *testing.T) {
 				summaries <- s
 			}()
 		}
-		for range cap(summaries) {
+		var deleted int64
+		for range executors {
 			for _, p := range (<-summaries).Policies {
-				if p.Whole.Deleted > 1000 || p.Outcome == Finished && p.Whole.Deleted > 0 && p.Whole.Deleted != 1000 {
-					t.Errorf("an executor says that the run deleted %d of 1000 rows", p.Whole.Deleted)
+				deleted += p.Deleted
+				// Who did not end the run, nor was there at its end, does not say what all did.
+				whole := one[int64](t, db, "select coalesce(sum(deleted), 0)::int8 from lapse.statistics($1)", p.Run)
+				if p.Whole.Deleted > whole || p.Outcome == Finished && p.Whole.Deleted > 0 && p.Whole.Deleted != whole {
+					t.Errorf("an executor says that its run deleted %d rows, and the catalog %d", p.Whole.Deleted, whole)
 				}
 			}
 		}
-		if got := lastRunSays(t, db); got != "done deleted 1000 cascaded 100 refreshed 0 left 0 in batches" {
-			t.Errorf("the run says: %s", got)
+		if deleted != 1000 {
+			t.Errorf("the executors say that they deleted %d of 1000 rows", deleted)
+		}
+		// Who finds due rows a moment before the run is over opens another, in which nothing is left to do, and says so of that one.
+		conn := db.ConnectAs(t, schemas.RolesFor(schemas.DefaultRolePrefix).Executor)
+		list, err := planner.LoadInForce(t.Context(), conn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := planner.OpenRun(t.Context(), conn, find(list, "p"), time.Now, planner.NewRun{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		late := only(t, once(t, newExecutor(t, db), "p"))
+		if w := late.Whole; late.Run != second.ID || late.Deleted != 0 || w.Deleted != 0 || w.LeftDue == nil || *w.LeftDue != 0 {
+			t.Errorf("the late one says %+v of run %v", late, second.ID)
+		}
+		all := runsSay(t, db)
+		if all[0] != "done deleted 1000 cascaded 100 refreshed 0 left 0 in batches" {
+			t.Errorf("the run says: %s", all[0])
+		}
+		for _, later := range all[1:] {
+			if later != "done deleted 0 cascaded 0 refreshed 0 left 0" {
+				t.Errorf("a later run says: %s", later)
+			}
 		}
 	})
 }
