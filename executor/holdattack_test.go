@@ -79,6 +79,7 @@ func TestAHoldOfWhichTheTableChangedStopsThePolicy(t *testing.T) {
 				t.Error(err)
 			}
 		}
+		db.Exec(t, expireLeases)
 		once(t, newExecutor(t, db), "newchild")
 		if got := ids(t, db, "newchild"); got != "-" {
 			t.Errorf("rows %s stay after the release", got)

@@ -375,7 +375,7 @@ func (c *ddlCase) compare(t *testing.T, db *pgtest.DB, s *setup.Session, names [
 // what to do. What does not concern a hold stops nothing.
 func TestAHoldIsOnItsRowsWhateverBecomesOfTheirTables(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		major := one[int](t, db, "select current_setting('server_version_num')::int / 10000")
 		n := 0
 		for what, c := range ddlCases {

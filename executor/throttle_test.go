@@ -189,6 +189,10 @@ func TestAStandbyThatLagsBehindSlowsBatchesDownAndStopsThem(t *testing.T) {
 	t.Parallel()
 	pgtest.OnSolo(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		standby := db.Standby(t)
+		// A standby that has not said yet what it has replayed is not known to lag.
+		eventually(t, "the standby has said what it has replayed", func() bool {
+			return one[bool](t, db, "select exists (select from pg_stat_replication where replay_lsn is not null and state = 'streaming')")
+		})
 		g := glances(t, db, guard.Limits{})
 		write := func() {
 			t.Helper()
