@@ -11,7 +11,7 @@ import (
 	"lapse/internal/fixture/catalog"
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/setup/site"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	if settings := os.Getenv(childSettings); settings != "" {
 		os.Exit(runChild(settings))
 	}
-	goleak.VerifyTestMain(pgtest.Wrap(kafkatest.Wrap(m), catalog.Template(setup.Options{AuditRequired: true}, makeTables), pgtest.AtOnce(5)))
+	goleak.VerifyTestMain(pgtest.Wrap(kafkatest.Wrap(m), catalog.Template(site.Options{AuditRequired: true}, makeTables), pgtest.AtOnce(5)))
 }
 
 // makeTables makes the publications, and the tables that the tests delete from.

@@ -11,13 +11,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/setup/holds"
+	"lapse/internal/setup/site"
 	"lapse/planner"
 	"lapse/schemas"
 )
 
 // holdSession is a session that places holds, as the command does.
-func holdSession(t testing.TB, db *pgtest.DB) *setup.Session {
+func holdSession(t testing.TB, db *pgtest.DB) *site.Session {
 	t.Helper()
 	config, err := pgx.ParseConfig(db.URL)
 	if err != nil {
@@ -31,7 +32,7 @@ func holdSession(t testing.TB, db *pgtest.DB) *setup.Session {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	return &setup.Session{Conn: conn, Roles: roles, Log: slog.New(slog.DiscardHandler)}
+	return &site.Session{Conn: conn, Roles: roles, Log: slog.New(slog.DiscardHandler)}
 }
 
 // byKeys and byWhere are what is held.
@@ -48,9 +49,9 @@ func byWhere(table, where string) planner.HoldRequest {
 }
 
 // placeHold places a hold and wants no warning.
-func placeHold(t testing.TB, s *setup.Session, request planner.HoldRequest) schemas.HoldID {
+func placeHold(t testing.TB, s *site.Session, request planner.HoldRequest) schemas.HoldID {
 	t.Helper()
-	placed, err := setup.PlaceHold(t.Context(), s, setup.HoldOrder{HoldRequest: request, Matter: "M-1", Reason: "a test"})
+	placed, err := holds.Place(t.Context(), s, holds.Order{HoldRequest: request, Matter: "M-1", Reason: "a test"})
 	if err != nil || len(placed.Warnings) > 0 {
 		t.Fatalf("hold %+v: %v, warnings %q", request, err, placed.Warnings)
 	}
@@ -217,12 +218,12 @@ func TestARowThatAHoldIsOnStaysWhateverThePolicySays(t *testing.T) {
 			}
 		}
 		// When the holds are over, the rows go.
-		all, err := setup.ReadHolds(t.Context(), s.Conn, false)
+		all, err := holds.Read(t.Context(), s.Conn, false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, h := range all {
-			if err := setup.ReleaseHold(t.Context(), s, h.ID, 0, "it is over"); err != nil {
+			if err := holds.Release(t.Context(), s, h.ID, 0, "it is over"); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/setup/holds"
 	"lapse/planner"
 	"lapse/schemas"
 )
@@ -70,12 +70,12 @@ func TestAHoldOfWhichTheTableChangedStopsThePolicy(t *testing.T) {
 			}
 		}
 		// Released, it stands in nobody's way.
-		holds, err := setup.ReadHolds(t.Context(), s.Conn, false)
-		if err != nil || len(holds) != len(changes) {
-			t.Fatal(holds, err)
+		inForce, err := holds.Read(t.Context(), s.Conn, false)
+		if err != nil || len(inForce) != len(changes) {
+			t.Fatal(inForce, err)
 		}
-		for _, h := range holds {
-			if err := setup.ReleaseHold(t.Context(), s, h.ID, 0, "placed anew"); err != nil {
+		for _, h := range inForce {
+			if err := holds.Release(t.Context(), s, h.ID, 0, "placed anew"); err != nil {
 				t.Error(err)
 			}
 		}
@@ -106,7 +106,7 @@ func TestAHoldOutlivesWhatHappensAroundIt(t *testing.T) {
 		if _, err := newExecutor(t, db).Once(t.Context(), []schemas.PolicyName{"p"}); err == nil || !strings.Contains(err.Error(), "hold 1 is on public.p, which is gone") {
 			t.Errorf("the held table is dropped: %v", err)
 		}
-		if err := setup.MoveHold(t.Context(), s, 1, "public.p_old", "what is left of it"); err != nil {
+		if err := holds.Move(t.Context(), s, 1, "public.p_old", "what is left of it"); err != nil {
 			t.Fatal(err)
 		}
 		once(t, newExecutor(t, db), "p")
@@ -127,7 +127,7 @@ func TestAHoldOutlivesWhatHappensAroundIt(t *testing.T) {
 		// A child of another owner's is held all the same: the policy stops until it may read the child.
 		owner := db.NewRole(t, "other")
 		db.Exec(t, "alter table foreign_child_c owner to "+owner)
-		placed, err := setup.PlaceHold(t.Context(), s, setup.HoldOrder{HoldRequest: byKeys("public.foreign_child_c", "7"), Matter: "M", Reason: "a test"})
+		placed, err := holds.Place(t.Context(), s, holds.Order{HoldRequest: byKeys("public.foreign_child_c", "7"), Matter: "M", Reason: "a test"})
 		if err != nil || len(placed.Warnings) == 0 {
 			t.Fatalf("a hold on another owner's child: %v, warnings %q", err, placed.Warnings)
 		}

@@ -8,7 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/setup/holds"
+	"lapse/internal/setup/site"
 	"lapse/planner"
 	"lapse/schemas"
 )
@@ -263,7 +264,7 @@ var ddlCases = map[string]ddlCase{
 }
 
 // ddlStep does one step of a case.
-func (c *ddlCase) ddlStep(t *testing.T, db *pgtest.DB, s *setup.Session, old *pgx.Conn, last schemas.HoldID, file func(table string) string, step string) {
+func (c *ddlCase) ddlStep(t *testing.T, db *pgtest.DB, s *site.Session, old *pgx.Conn, last schemas.HoldID, file func(table string) string, step string) {
 	t.Helper()
 	word, rest, _ := strings.Cut(step, " ")
 	var err error
@@ -275,9 +276,9 @@ func (c *ddlCase) ddlStep(t *testing.T, db *pgtest.DB, s *setup.Session, old *pg
 	case "apply":
 		arm(t, db, file(rest))
 	case "move":
-		err = setup.MoveHold(t.Context(), s, last, rest, "a test")
+		err = holds.Move(t.Context(), s, last, rest, "a test")
 	case "release":
-		err = setup.ReleaseHold(t.Context(), s, last, 0, "a test")
+		err = holds.Release(t.Context(), s, last, 0, "a test")
 	default:
 		owned(t, db, step)
 	}
@@ -316,7 +317,7 @@ func (c *ddlCase) run(t *testing.T, db *pgtest.DB, name string) {
 	place := func() (last schemas.HoldID) {
 		for _, h := range c.holds {
 			h.Table, h.Where = fill(h.Table), fill(h.Where)
-			placed, err := setup.PlaceHold(t.Context(), s, setup.HoldOrder{HoldRequest: h, Matter: "M-1", Reason: "a test"})
+			placed, err := holds.Place(t.Context(), s, holds.Order{HoldRequest: h, Matter: "M-1", Reason: "a test"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -336,8 +337,8 @@ func (c *ddlCase) run(t *testing.T, db *pgtest.DB, name string) {
 }
 
 // compare runs the policies and compares what they leave, and what they and the list of holds say.
-func (c *ddlCase) compare(t *testing.T, db *pgtest.DB, s *setup.Session, names []schemas.PolicyName, fill func(string) string) {
-	faults, err := setup.HoldFaults(t.Context(), s)
+func (c *ddlCase) compare(t *testing.T, db *pgtest.DB, s *site.Session, names []schemas.PolicyName, fill func(string) string) {
+	faults, err := holds.Faults(t.Context(), s)
 	if err != nil || len(faults) > 0 != (c.faulty || strings.HasPrefix(c.stops, "grant") || strings.HasPrefix(c.stops, "have a superuser") && len(faults) > 0) {
 		t.Errorf("the faults are %q: %v", faults, err)
 	}
@@ -360,12 +361,12 @@ func (c *ddlCase) compare(t *testing.T, db *pgtest.DB, s *setup.Session, names [
 	if got := one[string](t, db, "select coalesce(("+fill(left)+"), '-')"); got != c.want {
 		t.Errorf("rows %s stay, want %s", got, c.want)
 	}
-	holds, err := setup.ReadHolds(t.Context(), s.Conn, false)
+	inForce, err := holds.Read(t.Context(), s.Conn, false)
 	if err != nil {
 		t.Error(err)
 	}
-	for _, h := range holds {
-		if err := setup.ReleaseHold(t.Context(), s, h.ID, 0, "the case is over"); err != nil {
+	for _, h := range inForce {
+		if err := holds.Release(t.Context(), s, h.ID, 0, "the case is over"); err != nil {
 			t.Error(err)
 		}
 	}

@@ -6,16 +6,17 @@ import (
 	"testing"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/setup/holds"
+	"lapse/internal/setup/site"
 	"lapse/planner"
 	"lapse/schemas"
 )
 
 // refusedMove is what a move that must be refused is refused with.
-func refusedMove(t testing.TB, s *setup.Session, id schemas.HoldID, to string) string {
+func refusedMove(t testing.TB, s *site.Session, id schemas.HoldID, to string) string {
 	t.Helper()
-	err := setup.MoveHold(t.Context(), s, id, to, "a test")
-	var mistaken *setup.HoldError
+	err := holds.Move(t.Context(), s, id, to, "a test")
+	var mistaken *holds.Error
 	if !errors.As(err, &mistaken) {
 		t.Errorf("hold %d to %s: %v, want a refusal", id, to, err)
 		return ""
@@ -24,9 +25,9 @@ func refusedMove(t testing.TB, s *setup.Session, id schemas.HoldID, to string) s
 }
 
 // wantFaults compares what `lapse hold list` finds wrong.
-func wantFaults(t testing.TB, s *setup.Session, want ...string) {
+func wantFaults(t testing.TB, s *site.Session, want ...string) {
 	t.Helper()
-	faults, err := setup.HoldFaults(t.Context(), s)
+	faults, err := holds.Faults(t.Context(), s)
 	if err != nil || len(faults) != len(want) {
 		t.Fatalf("the faults are %q, want %q: %v", faults, want, err)
 	}
@@ -69,7 +70,7 @@ func TestAHoldWhoseTableIsGoneStopsEveryPolicyUntilItIsMoved(t *testing.T) {
 		refusedMove(t, s, 1, "public.nowhere")
 		refusedMove(t, s, 1, "pg_catalog.pg_class")
 		wantFaults(t, s, gone, "policy elsewhere", "policy was")
-		if err := setup.MoveHold(t.Context(), s, 1, "public.tb_orders", "made anew"); err != nil {
+		if err := holds.Move(t.Context(), s, 1, "public.tb_orders", "made anew"); err != nil {
 			t.Fatal(err)
 		}
 		refusedMove(t, s, 1, "public.tb_orders") // it is there
@@ -118,7 +119,7 @@ func TestAHeldPartitionThatIsSplitStopsAndAMemberThatIsDroppedDoesNot(t *testing
 		if _, err := newExecutor(t, db).Once(t.Context(), []schemas.PolicyName{"p"}); err == nil || !strings.Contains(err.Error(), gone) {
 			t.Errorf("after the split: %v", err)
 		}
-		if err := setup.MoveHold(t.Context(), s, 2, "public.p", "split"); err != nil {
+		if err := holds.Move(t.Context(), s, 2, "public.p", "split"); err != nil {
 			t.Fatal(err)
 		}
 		once(t, newExecutor(t, db), "p", "x")
@@ -129,14 +130,14 @@ func TestAHeldPartitionThatIsSplitStopsAndAMemberThatIsDroppedDoesNot(t *testing
 		owned(t, db, "drop table lone cascade")
 		arm(t, db, policies(policy("p", "public.p"), policy("x", "public.x")))
 		wantFaults(t, s, "hold 3 is on public.lone, which is gone", "policy p ", "policy x")
-		if err := setup.ReleaseHold(t.Context(), s, 3, setup.CoolingOff, "dropped for good"); err != nil {
+		if err := holds.Release(t.Context(), s, 3, holds.CoolingOff, "dropped for good"); err != nil {
 			t.Fatal(err)
 		}
 		wantFaults(t, s)
 		refusedMove(t, s, 3, "public.x")
 		once(t, newExecutor(t, db), "p", "x")
 		// One that is released first, and loses its table then, stops: nobody has spoken of that.
-		if err := setup.ReleaseHold(t.Context(), s, 2, setup.CoolingOff, "over"); err != nil {
+		if err := holds.Release(t.Context(), s, 2, holds.CoolingOff, "over"); err != nil {
 			t.Fatal(err)
 		}
 		wantFaults(t, s)
@@ -157,7 +158,7 @@ func TestMovingAHoldWaitsForTheBatchThatDidNotSeeIt(t *testing.T) {
 			t.Fatalf("the batch that is held open: %+v, %v", done, err)
 		}
 		moved := make(chan error, 1)
-		go func() { moved <- setup.MoveHold(t.Context(), s, 1, "public.b", "a test") }()
+		go func() { moved <- holds.Move(t.Context(), s, 1, "public.b", "a test") }()
 		eventually(t, "the command waits for the gates", func() bool { return one[bool](t, db, waitsForGates) })
 		select {
 		case err := <-moved:

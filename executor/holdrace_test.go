@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/setup/holds"
 	"lapse/schemas"
 )
 
@@ -41,7 +41,7 @@ func TestPlacingAHoldWaitsForTheBatchThatDidNotSeeIt(t *testing.T) {
 		s := holdSession(t, db)
 		placed := make(chan error, 1)
 		go func() {
-			_, err := setup.PlaceHold(t.Context(), s, setup.HoldOrder{HoldRequest: byWhere("public.sessions", "id <= 25"), Matter: "M-1", Reason: "a test"})
+			_, err := holds.Place(t.Context(), s, holds.Order{HoldRequest: byWhere("public.sessions", "id <= 25"), Matter: "M-1", Reason: "a test"})
 			placed <- err
 		}()
 		eventually(t, "the command waits for the gates", func() bool { return one[bool](t, db, waitsForGates) })
@@ -99,14 +99,14 @@ func TestAHoldWhoseCommandWasKilledIsEnforcedAndTakenUpAgain(t *testing.T) {
 		ctx, kill := context.WithCancel(t.Context())
 		s := holdSession(t, db)
 		placed := make(chan error, 1)
-		order := setup.HoldOrder{HoldRequest: byWhere("public.sessions", "id <= 25"), Matter: "M-1", Reason: "a test"}
+		order := holds.Order{HoldRequest: byWhere("public.sessions", "id <= 25"), Matter: "M-1", Reason: "a test"}
 		go func() {
-			_, err := setup.PlaceHold(ctx, s, order)
+			_, err := holds.Place(ctx, s, order)
 			placed <- err
 		}()
 		eventually(t, "the command waits for the gates", func() bool { return one[bool](t, db, waitsForGates) })
 		kill()
-		var pending *setup.PendingHoldError
+		var pending *holds.PendingError
 		if err := <-placed; !errors.As(err, &pending) || pending.Hold != 1 {
 			t.Fatalf("the command that was killed: %v", err)
 		}
@@ -140,7 +140,7 @@ func TestHoldsThatArePlacedAtOnceAreEachPlacedOnce(t *testing.T) {
 		for _, where := range requests {
 			s := holdSession(t, db)
 			go func() {
-				_, err := setup.PlaceHold(t.Context(), s, setup.HoldOrder{HoldRequest: byWhere("public.sessions", where), Matter: "M-1", Reason: "a test"})
+				_, err := holds.Place(t.Context(), s, holds.Order{HoldRequest: byWhere("public.sessions", where), Matter: "M-1", Reason: "a test"})
 				placed <- err
 			}()
 		}

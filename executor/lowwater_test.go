@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/setup/holds"
+	"lapse/internal/setup/tables"
 	"lapse/planner"
 	"lapse/schemas"
 )
@@ -38,11 +39,11 @@ func TestAReleasedOrForgivenRowBehindTheMarkGoesAtTheNextRun(t *testing.T) {
 			db.Exec(t, fmt.Sprintf(back, ""))
 			wantDeleted(t, e, "while it is held, behind the mark", 0)
 			if end == "released at once" {
-				if err := setup.ReleaseHold(t.Context(), s, id, 0, "a test"); err != nil {
+				if err := holds.Release(t.Context(), s, id, 0, "a test"); err != nil {
 					t.Fatal(err)
 				}
 			} else {
-				if err := setup.ReleaseHold(t.Context(), s, id, time.Hour, "a test"); err != nil {
+				if err := holds.Release(t.Context(), s, id, time.Hour, "a test"); err != nil {
 					t.Fatal(err)
 				}
 				db.Exec(t, fmt.Sprintf(back, ", enforced_until = case when state = 'releasing' then clock_timestamp() end"))
@@ -53,7 +54,7 @@ func TestAReleasedOrForgivenRowBehindTheMarkGoesAtTheNextRun(t *testing.T) {
 		marked()
 		db.Exec(t, `insert into lapse.quarantine (policy_id, leaf, digest, key, sqlstate, retry_at)
 			values (1, 'public.sessions'::regclass, sha256('1'), array['7000'], '23503', clock_timestamp() + interval '1 hour')`)
-		if n, err := setup.ForgiveQuarantined(t.Context(), s, "p", [][]string{{"7000"}}); err != nil || n != 1 {
+		if n, err := tables.ForgiveQuarantined(t.Context(), s, "p", [][]string{{"7000"}}); err != nil || n != 1 {
 			t.Fatal(n, err)
 		}
 		wantDeleted(t, e, "forgiven", 1)

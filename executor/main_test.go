@@ -11,7 +11,7 @@ import (
 
 	"lapse/internal/fixture/catalog"
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/setup/site"
 )
 
 // appRole owns the application's tables.
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 		os.Exit(runChild())
 	}
 	// Audit is not required: tests of it ask for it.
-	goleak.VerifyTestMain(pgtest.Wrap(m, catalog.Template(setup.Options{AuditRequired: false}, makeAppRole)))
+	goleak.VerifyTestMain(pgtest.Wrap(m, catalog.Template(site.Options{AuditRequired: false}, makeAppRole)))
 }
 
 // makeAppRole makes an application's owner of tables.

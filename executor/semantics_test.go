@@ -16,7 +16,8 @@ import (
 	"pgregory.net/rapid"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/setup/holds"
+	"lapse/internal/setup/tables"
 	"lapse/planner"
 	"lapse/schemas"
 )
@@ -167,18 +168,18 @@ func (m *mixture) judge(rt *rapid.T, t *testing.T, db *pgtest.DB, h *history) {
 		executors = append(executors, m.executor(t, db, way))
 	}
 	var beside sync.WaitGroup
-	holds := map[schemas.HoldID]string{}
+	inForce := map[schemas.HoldID]string{}
 	held := map[string]bool{}
 	beside.Go(func() { m.live(t.Context(), t, db) })
 	beside.Go(func() {
 		for _, span := range m.held {
 			where := fmt.Sprintf("n between %d and %d", span[0], span[1])
-			placed, err := setup.PlaceHold(t.Context(), s, setup.HoldOrder{HoldRequest: byWhere(m.schema+".t", where), Matter: "M", Reason: "a test"})
+			placed, err := holds.Place(t.Context(), s, holds.Order{HoldRequest: byWhere(m.schema+".t", where), Matter: "M", Reason: "a test"})
 			if err != nil {
 				t.Errorf("hold: %v", err)
 				return
 			}
-			holds[placed.ID] = where
+			inForce[placed.ID] = where
 			for _, n := range one[[]string](t, db, "select coalesce(array_agg(n::text), '{}') from "+m.schema+".t where "+where) {
 				held[n] = true
 			}
@@ -196,8 +197,8 @@ func (m *mixture) judge(rt *rapid.T, t *testing.T, db *pgtest.DB, h *history) {
 		resists = "(" + m.key[2] + ") in (select " + m.key[2] + " from " + m.schema + ".child)"
 	}
 	isHeld := "false"
-	if len(holds) > 0 {
-		isHeld = strings.Join(slices.Collect(maps.Values(holds)), " or ")
+	if len(inForce) > 0 {
+		isHeld = strings.Join(slices.Collect(maps.Values(inForce)), " or ")
 	}
 	if left := one[int](t, db, fmt.Sprintf("select count(*) from %s and not (%s) and not (%s)", m.due(), isHeld, resists)); left > 0 {
 		rt.Errorf("%d due rows are left that nothing holds", left)
@@ -210,8 +211,8 @@ func (m *mixture) judge(rt *rapid.T, t *testing.T, db *pgtest.DB, h *history) {
 		}
 	}
 	// Nothing holds anything any more.
-	for id := range holds {
-		if err := setup.ReleaseHold(t.Context(), s, id, 0, "a test"); err != nil {
+	for id := range inForce {
+		if err := holds.Release(t.Context(), s, id, 0, "a test"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -221,7 +222,7 @@ func (m *mixture) judge(rt *rapid.T, t *testing.T, db *pgtest.DB, h *history) {
 	case "foreign key", "deferred":
 		owned(t, db, "delete from "+m.schema+".child")
 	}
-	if _, err := setup.RetryQuarantined(t.Context(), s, "p", nil); err != nil {
+	if _, err := tables.RetryQuarantined(t.Context(), s, "p", nil); err != nil {
 		t.Fatal(err)
 	}
 	said += m.settled(rt, t, executors[len(executors)-1])

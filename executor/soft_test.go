@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/setup/holds"
 	"lapse/schemas"
 )
 
@@ -71,7 +71,7 @@ func TestRowsThatAreHeldOrResistAreNotSet(t *testing.T) {
 		owned(t, db, "alter table docs drop constraint legal", "update docs set gone = '2020-01-01' where id = 9")
 		db.Exec(t, "update lapse.quarantine set retry_at = now()")
 		pass(2, "100 99 3")
-		if err := setup.ReleaseHold(t.Context(), s, held, 0, "a test"); err != nil {
+		if err := holds.Release(t.Context(), s, held, 0, "a test"); err != nil {
 			t.Fatal(err)
 		}
 		pass(1, "100 100")

@@ -11,7 +11,9 @@ import (
 
 	"lapse/internal/fixture/catalog"
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/setup/access"
+	"lapse/internal/setup/apply"
+	"lapse/internal/setup/site"
 	"lapse/planner"
 	"lapse/schemas"
 )
@@ -25,16 +27,16 @@ func TestMain(m *testing.M) {
 		_ = checks.Value.Set(strconv.Itoa(worlds))
 	}
 	planner.Setup.Install = func(ctx context.Context, conn *pgx.Conn, roles schemas.Roles) error {
-		return catalog.Install(ctx, conn, setup.Options{Roles: roles})
+		return catalog.Install(ctx, conn, site.Options{Roles: roles})
 	}
 	planner.Setup.EnsureDeleter = catalog.EnsureDeleter
-	planner.Setup.Fit = setup.Fit
+	planner.Setup.Fit = apply.Fit
 	planner.Setup.GrantSQL = func(err error) string {
-		var missing *setup.GrantError
+		var missing *access.GrantError
 		if !errors.As(err, &missing) {
 			return ""
 		}
 		return missing.SQL
 	}
-	pgtest.Main(m, catalog.Template(setup.Options{}), pgtest.Settings(map[string]string{"max_connections": "200"}))
+	pgtest.Main(m, catalog.Template(site.Options{}), pgtest.Settings(map[string]string{"max_connections": "200"}))
 }

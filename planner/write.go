@@ -26,7 +26,7 @@ var ErrChangedMeanwhile = errors.New("the policy was changed by somebody else me
 // the transaction, because deletion waits for its end.
 //
 // The transaction runs as the catalog's owner, and as the login itself while functions are given to the deleter, which must
-// be there: see setup.EnsureDeleter. Nothing of the policy's table is locked or looked at.
+// be there: see access.EnsureDeleter. Nothing of the policy's table is locked or looked at.
 func Write(ctx context.Context, tx pgx.Tx, c *Change, roles schemas.Roles, reason string) (schemas.PolicyID, schemas.PolicyVersion, error) {
 	if !c.Writes() {
 		return c.ID, c.FromVersion, nil

@@ -8,7 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/internal/config"
-	"lapse/internal/setup"
+	"lapse/internal/setup/apply"
+	"lapse/internal/setup/site"
 )
 
 func (a *app) applyCommand() *cobra.Command {
@@ -71,7 +72,7 @@ Policies that are in force and not in the file stay, unless --prune is given.`,
 
 // appliedChanges is what `lapse apply` prints.
 type appliedChanges struct {
-	Changes setup.Changes `json:"changes"`
+	Changes apply.Changes `json:"changes"`
 }
 
 // applier makes the policies equal a file. See internal/setup for the steps.
@@ -98,8 +99,8 @@ func (a *applier) run(ctx context.Context) error {
 	}
 	defer closeConn(conn)
 	a.auditRequired = installed.AuditRequired
-	does := &setup.Applier{
-		Session:       setup.Session{Conn: conn, Roles: a.settings.Roles, Log: a.log},
+	does := &apply.Applier{
+		Session:       site.Session{Conn: conn, Roles: a.settings.Roles, Log: a.log},
 		AuditRequired: installed.AuditRequired, Prune: a.prune, Arm: a.arm, Reason: a.reason, CountAtMost: countAtMost,
 		Draft: a.draft(a.settings, "lapse apply", map[string]string{"lock_timeout": countLockTimeout, "statement_timeout": countStatementTimeout}),
 
@@ -120,7 +121,7 @@ func (a *applier) run(ctx context.Context) error {
 }
 
 // apply prints what differs and brings it into force.
-func (a *applier) apply(ctx context.Context, does *setup.Applier, changes setup.Changes) error {
+func (a *applier) apply(ctx context.Context, does *apply.Applier, changes apply.Changes) error {
 	if !a.asJSON {
 		a.print(changes)
 	}
@@ -147,7 +148,7 @@ func (a *applier) apply(ctx context.Context, does *setup.Applier, changes setup.
 }
 
 // askZones asks about local times that seem to be of another zone than they are read in. --yes is no answer to that, zone: in the file is.
-func (a *applier) askZones(ctx context.Context, changes setup.Changes) error {
+func (a *applier) askZones(ctx context.Context, changes apply.Changes) error {
 	for i := range changes {
 		n := changes[i].NewlyDue
 		if n == nil || n.Local == nil || n.Local.Question == "" {

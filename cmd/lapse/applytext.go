@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"strings"
 
-	"lapse/internal/setup"
+	"lapse/internal/setup/apply"
 	"lapse/planner"
 	"lapse/schemas"
 )
 
-func (a *applier) print(changes setup.Changes) {
+func (a *applier) print(changes apply.Changes) {
 	granted := map[string]bool{} // policies of one owner share a deleter
 	for i := range changes {
 		c := &changes[i]
@@ -78,7 +78,7 @@ func them(n int) string {
 
 // nothingToSay reports whether a policy stays as it is, and nobody has to know more of it than that. Warnings that were there before are
 // counted, and said by other commands.
-func (a *applier) nothingToSay(c *setup.Change) bool {
+func (a *applier) nothingToSay(c *apply.Change) bool {
 	return (c.Kind == planner.Unchanged || c.Kind == planner.Missing) && !c.Writes() && !c.Unfit && c.HeldBack == 0 && (!a.arm || c.ToState != schemas.Observing)
 }
 
@@ -86,7 +86,7 @@ func (a *applier) nothingToSay(c *setup.Change) bool {
 const namedOthers = 5
 
 // others is what is said of the policies of which there is nothing to say: how many they are, and which are not in the file.
-func (a *applier) others(changes setup.Changes) string {
+func (a *applier) others(changes apply.Changes) string {
 	unchanged, warned, missing := 0, 0, []string{}
 	for i := range changes {
 		switch c := &changes[i]; {
@@ -118,7 +118,7 @@ func (a *applier) others(changes setup.Changes) string {
 }
 
 // total is one line over all changes, "" where nothing changes.
-func (a *applier) total(changes setup.Changes) string {
+func (a *applier) total(changes apply.Changes) string {
 	kinds, all, arms := map[planner.ChangeKind]int{}, 0, 0
 	for i := range changes {
 		c := &changes[i]
@@ -150,7 +150,7 @@ func (a *applier) total(changes setup.Changes) string {
 }
 
 // newlyDue is how many rows newly fall due under all changes.
-func newlyDue(changes setup.Changes) string {
+func newlyDue(changes apply.Changes) string {
 	newly, uncounted, about := int64(0), 0, ""
 	for i := range changes {
 		switch n := changes[i].NewlyDue; {
@@ -176,7 +176,7 @@ func newlyDue(changes setup.Changes) string {
 	return text
 }
 
-func (a *applier) printLeft(changes setup.Changes) {
+func (a *applier) printLeft(changes apply.Changes) {
 	for i := range changes {
 		for _, problem := range changes[i].Left {
 			if !a.asJSON {
@@ -194,7 +194,7 @@ func deletesFrom(auditRequired bool) string {
 	return "from the next run on, without evidence (audit: off)"
 }
 
-func (a *applier) report(c *setup.Change) {
+func (a *applier) report(c *apply.Change) {
 	fmt.Fprintf(a.out, "applied %s: version %d, %s\n", c.Policy, c.ToVersion, c.ToState)
 	if c.Arms() {
 		fmt.Fprintf(a.out, "  it deletes %s\n", deletesFrom(a.auditRequired))

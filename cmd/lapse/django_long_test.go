@@ -12,14 +12,14 @@ import (
 	"lapse/internal/pgtest"
 )
 
-// site is a Django site: its Python, and the folder with its settings.
-type site struct {
+// djangoSite is a Django site: its Python, and the folder with its settings.
+type djangoSite struct {
 	*estate
 	python string
 }
 
 // django runs one of Django's own commands, or a script of testdata/django.
-func (s *site) django(args ...string) string {
+func (s *djangoSite) django(args ...string) string {
 	s.t.Helper()
 	return s.runs("env", append([]string{"DJANGO_SETTINGS_MODULE=settings", "PYTHONPATH=testdata/django", "PYTHONDONTWRITEBYTECODE=1", s.python}, args...)...)
 }
@@ -37,7 +37,7 @@ func TestADjangoSiteKeepsItsPoliciesBesideClearsessions(t *testing.T) {
 	fetched(t, ".", filepath.Join(python, "bin/pip"), "install", "--quiet", "--requirement", requirements)
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		const n, rounds = 500, 5
-		s := &site{python: filepath.Join(python, "bin/python"), estate: newEstate(t, db, "django",
+		s := &djangoSite{python: filepath.Join(python, "bin/python"), estate: newEstate(t, db, "django",
 			estateTable{"django_session", `'public.django_session {"session_key":"' || session_key || '"}'`, `expire_date <= now()`},
 			estateTable{"django_admin_log", `'public.django_admin_log {"id":"' || id || '"}'`, `action_time < now() - interval '95 days'`},
 			estateTable{"django_celery_results_taskresult", `'public.django_celery_results_taskresult {"id":"' || id || '"}'`, `date_done < now() - interval '35 days'`})}

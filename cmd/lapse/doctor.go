@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/internal/config"
-	"lapse/internal/setup"
+	"lapse/internal/setup/doctor"
 )
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -37,11 +37,11 @@ is a warning. The exit code is 3 when a check fails, and 0 with warnings only.`,
 			return err
 		}
 		if a.asJSON {
-			err = a.printJSON(findings{found, setup.Failed(found)})
+			err = a.printJSON(findings{found, doctor.Failed(found)})
 		} else {
 			a.printFindings(found)
 		}
-		if err == nil && setup.Failed(found) {
+		if err == nil && doctor.Failed(found) {
 			err = errNeedsPerson
 		}
 		return err
@@ -52,11 +52,11 @@ is a warning. The exit code is 3 when a check fails, and 0 with warnings only.`,
 
 // findings are what `lapse doctor` prints.
 type findings struct {
-	Findings []setup.Finding `json:"findings"`
-	Failed   bool            `json:"failed"`
+	Findings []doctor.Finding `json:"findings"`
+	Failed   bool             `json:"failed"`
 }
 
-func (a *app) examine(ctx context.Context, s *config.Settings) ([]setup.Finding, error) {
+func (a *app) examine(ctx context.Context, s *config.Settings) ([]doctor.Finding, error) {
 	logins, err := a.others(s)
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func (a *app) examine(ctx context.Context, s *config.Settings) ([]setup.Finding,
 	}
 	defer closeConn(conn)
 	required := s.Audit == config.AuditRequired
-	found, err := setup.Doctor{Conn: conn, Roles: s.Roles, Slot: s.Slot, Logins: logins, Now: time.Now}.Examine(ctx)
+	found, err := doctor.Doctor{Conn: conn, Roles: s.Roles, Slot: s.Slot, Logins: logins, Now: time.Now}.Examine(ctx)
 	if err != nil || !required {
 		return found, err
 	}
@@ -78,12 +78,12 @@ func (a *app) examine(ctx context.Context, s *config.Settings) ([]setup.Finding,
 const kafkaPatience = 5 * time.Second
 
 // examineKafka asks whether a broker answers, and how long it keeps events. Without Kafka nothing is deleted, and nothing is lost.
-func (a *app) examineKafka(ctx context.Context, s *config.Settings) []setup.Finding {
-	f := setup.Finding{Check: "kafka", Grade: setup.Warn}
+func (a *app) examineKafka(ctx context.Context, s *config.Settings) []doctor.Finding {
+	f := doctor.Finding{Check: "kafka", Grade: doctor.Warn}
 	cfg, err := a.kafkaConfig(s)
 	if err != nil {
 		f.Text = err.Error()
-		return []setup.Finding{f}
+		return []doctor.Finding{f}
 	}
 	ctx, cancel := context.WithTimeout(ctx, kafkaPatience)
 	defer cancel()
@@ -94,20 +94,20 @@ func (a *app) examineKafka(ctx context.Context, s *config.Settings) []setup.Find
 	if err != nil || len(answer.Brokers) == 0 {
 		f.Text = "no broker of " + strings.Join(cfg.Brokers, ", ") + " answers: nothing is published, and so nothing is deleted"
 		f.Advice = "see kafka: in lapse.yaml, and whether the brokers run"
-		return []setup.Finding{f}
+		return []doctor.Finding{f}
 	}
-	f.Grade, f.Text = setup.OK, fmt.Sprintf("%d brokers answer", len(answer.Brokers))
-	found := []setup.Finding{f}
+	f.Grade, f.Text = doctor.OK, fmt.Sprintf("%d brokers answer", len(answer.Brokers))
+	found := []doctor.Finding{f}
 	for _, topic := range []string{s.Topics.System, s.Topics.User} {
 		if kept := keptFor(settingsOf(ctx, client, topic)["retention.ms"]); kept != "" {
-			found = append(found, setup.Finding{Check: "events", Grade: setup.OK, Text: fmt.Sprintf("%s keeps events %s; the log stays", topic, kept)})
+			found = append(found, doctor.Finding{Check: "events", Grade: doctor.OK, Text: fmt.Sprintf("%s keeps events %s; the log stays", topic, kept)})
 		}
 	}
 	return append(found, losesRecords(ctx, client, s)...)
 }
 
 // losesRecords is about topics that lose what the audit must keep. The auditor refuses them, but looks once an hour.
-func losesRecords(ctx context.Context, client *kafkago.Client, s *config.Settings) (found []setup.Finding) {
+func losesRecords(ctx context.Context, client *kafkago.Client, s *config.Settings) (found []doctor.Finding) {
 	for _, topic := range []string{s.Topics.System, s.Topics.User, s.Topics.Log} {
 		settings := settingsOf(ctx, client, topic)
 		for _, name := range []string{"cleanup.policy", "retention.ms", "retention.bytes"} {
@@ -116,8 +116,8 @@ func losesRecords(ctx context.Context, client *kafkago.Client, s *config.Setting
 				name != "cleanup.policy" && !wrong {
 				continue
 			}
-			found = append(found, setup.Finding{
-				Check: "topics", Grade: setup.Fail, Text: fmt.Sprintf("%s loses records: %s=%s", topic, name, value),
+			found = append(found, doctor.Finding{
+				Check: "topics", Grade: doctor.Fail, Text: fmt.Sprintf("%s loses records: %s=%s", topic, name, value),
 				Advice: "set cleanup.policy=delete, and for the log retention.ms=-1 and retention.bytes=-1 (kafka-configs.sh)",
 			})
 		}
@@ -155,8 +155,8 @@ func keptFor(retention string) string {
 }
 
 // printFindings prints one line for each finding, and what mends it below.
-func (a *app) printFindings(found []setup.Finding) {
-	counts := map[setup.Grade]int{}
+func (a *app) printFindings(found []doctor.Finding) {
+	counts := map[doctor.Grade]int{}
 	for _, f := range found {
 		counts[f.Grade]++
 		fmt.Fprintf(a.out, "%-4s  %-24s  %s\n", f.Grade, onOneLine(f.Check), onOneLine(f.Text))
@@ -167,5 +167,5 @@ func (a *app) printFindings(found []setup.Finding) {
 			fmt.Fprintf(a.out, "        -- %s\n", onOneLine(f.Advice))
 		}
 	}
-	fmt.Fprintf(a.out, "%d ok, %d warnings, %d failed\n", counts[setup.OK], counts[setup.Warn], counts[setup.Fail])
+	fmt.Fprintf(a.out, "%d ok, %d warnings, %d failed\n", counts[doctor.OK], counts[doctor.Warn], counts[doctor.Fail])
 }

@@ -6,7 +6,7 @@ import (
 
 	"lapse/internal/config"
 	"lapse/internal/kafkatest"
-	"lapse/internal/setup"
+	"lapse/internal/setup/doctor"
 )
 
 // Events go by a setting of Kafka's that nobody of Lapse's users made.
@@ -48,7 +48,7 @@ func TestTheDoctorFailsForATopicThatLosesRecords(t *testing.T) {
 	}
 	var failed []string
 	for _, f := range (&app{}).examineKafka(t.Context(), s) {
-		if f.Grade == setup.Fail {
+		if f.Grade == doctor.Fail {
 			failed = append(failed, f.Text)
 		}
 	}

@@ -22,7 +22,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/executor"
-	"lapse/internal/setup"
+	"lapse/internal/setup/holds"
+	"lapse/internal/setup/uninstall"
 )
 
 var update = flag.Bool("update", false, "write schemas/result.schema.json")
@@ -35,7 +36,7 @@ var results = map[string]any{
 	"policy list": []policyLine{}, "policy show": shownPolicy{}, "policy history": policyPast{},
 	"policy arm": stateChanges{}, "policy pause": stateChanges{}, "policy resume": stateChanges{},
 	"pause": halt{}, "resume": halt{}, "plan": []plan{},
-	"hold place": placedHold{}, "hold move": setup.HoldRecord{}, "hold release": setup.HoldRecord{}, "hold list": holdList{}, "hold show": shownHold{},
+	"hold place": placedHold{}, "hold move": holds.Record{}, "hold release": holds.Record{}, "hold list": holdList{}, "hold show": shownHold{},
 	"quarantine list": restingList{}, "quarantine retry": changedRows{}, "quarantine forgive": changedRows{},
 	"clock": clocks{}, "clock accept": acceptance{}, "history": historyView{}, "history accept": acceptedHistory{},
 	"status": status{}, "run": executor.Summary{}, "audit": auditedTo{}, "events": exported{}, "version": versions{},
@@ -239,7 +240,7 @@ func indented(value any, before string) string {
 
 // A program gets what mends a missing right from the one field for it, as after wrong usage.
 func TestTheFixOfAnErrorIsInTheEnvelope(t *testing.T) {
-	lacks := &setup.LackingError{Login: "app", SQL: []string{"drop publication a", "drop role b"}}
+	lacks := &uninstall.LackingError{Login: "app", SQL: []string{"drop publication a", "drop role b"}}
 	for want, err := range map[string]error{
 		"drop publication a; drop role b": fmt.Errorf("lapse uninstall: %w", lacks),
 		"see lapse uninstall --help":      wrongUsage("unknown flag"),

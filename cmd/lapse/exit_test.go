@@ -7,7 +7,7 @@ import (
 
 	"lapse/executor/guard"
 	"lapse/internal/config"
-	"lapse/internal/setup"
+	"lapse/internal/setup/access"
 	"lapse/internal/yamldoc"
 	"lapse/replication"
 	"lapse/schemas"
@@ -22,7 +22,7 @@ func TestEachKindOfErrorHasItsExitCode(t *testing.T) {
 		{"done", nil, 0},
 		{"anything else", errors.New("the server went away"), 1},
 		{"nothing may be deleted", &guard.Refusal{}, 1},
-		{"a grant is missing", &setup.GrantError{}, 1},
+		{"a grant is missing", &access.GrantError{}, 1},
 		{"told to stop", errSignalled, 1},
 		{"wrong usage", wrongUsage("no"), 2},
 		{"input that cannot be used", invalid(errors.New("no")), 2},

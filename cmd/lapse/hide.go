@@ -8,7 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"lapse/internal/setup"
+	"lapse/internal/setup/site"
+	"lapse/internal/setup/tables"
 	"lapse/planner"
 	"lapse/schemas"
 )
@@ -61,7 +62,7 @@ it back, of a policy that was dropped too. A table's columns cannot be dropped, 
 // hider prints or runs what hides due rows.
 type hider struct {
 	*app
-	does    setup.Hider
+	does    tables.Hider
 	policy  string
 	execute bool
 }
@@ -81,7 +82,7 @@ func (c *hider) run(ctx context.Context) error {
 		return err
 	}
 	w, err := c.look(ctx)
-	var problem *setup.ScaffoldError
+	var problem *tables.ScaffoldError
 	if errors.As(err, &problem) {
 		return invalid(err)
 	}
@@ -94,7 +95,7 @@ func (c *hider) run(ctx context.Context) error {
 			return err
 		}
 		defer closeConn(conn)
-		c.does.Session = setup.Session{Conn: conn, Roles: s.Roles, Log: c.log}
+		c.does.Session = site.Session{Conn: conn, Roles: s.Roles, Log: c.log}
 		if err := c.does.Execute(ctx, w); err != nil {
 			return err
 		}
@@ -118,7 +119,7 @@ func (c *hider) run(ctx context.Context) error {
 }
 
 // look reads the policy and its table, as the catalog's owner.
-func (c *hider) look(ctx context.Context) (*setup.Hiding, error) {
+func (c *hider) look(ctx context.Context) (*tables.Hiding, error) {
 	owner, _, err := c.openOwner(ctx, "lapse hide")
 	if err != nil {
 		return nil, err
@@ -161,7 +162,7 @@ func (c *hider) hidesMore(ctx context.Context, conn planner.DB, p *planner.InFor
 	}
 	for i := range all {
 		if all[i].TableOID == p.TableOID && all[i].Definition.Soft != nil {
-			return &setup.ScaffoldError{Problem: fmt.Sprintf("policy %s deletes rows that policy %s has set, and those are hidden with --policy %s", p.Name, all[i].Name, all[i].Name)}
+			return &tables.ScaffoldError{Problem: fmt.Sprintf("policy %s deletes rows that policy %s has set, and those are hidden with --policy %s", p.Name, all[i].Name, all[i].Name)}
 		}
 	}
 	return nil

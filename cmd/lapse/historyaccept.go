@@ -12,7 +12,7 @@ import (
 	"lapse/audit"
 	"lapse/audit/history"
 	"lapse/internal/config"
-	"lapse/internal/setup"
+	"lapse/internal/setup/site"
 )
 
 func (a *app) historyAcceptCommand() *cobra.Command {
@@ -138,7 +138,7 @@ var errHistoryChanged = errors.New("somebody else has accepted a history meanwhi
 //
 //	crash before the commit    nothing is accepted
 //	crash after it             the auditor goes on; the executor notes the position that it must pass
-func writeHistory(ctx context.Context, owner *setup.Session, p *historyView, reason string) (*acceptedHistory, error) {
+func writeHistory(ctx context.Context, owner *site.Session, p *historyView, reason string) (*acceptedHistory, error) {
 	done := &acceptedHistory{Outcome: p.Outcome}
 	highest := int64(p.History.Number)
 	if found := p.found; found != nil {

@@ -11,7 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"lapse/internal/setup"
+	"lapse/internal/setup/holds"
+	"lapse/internal/setup/site"
 	"lapse/schemas"
 )
 
@@ -54,7 +55,7 @@ func oneHold(verb string) cobra.PositionalArgs {
 
 // holdError marks what is the fault of the command line.
 func holdError(err error) error {
-	var mistaken *setup.HoldError
+	var mistaken *holds.Error
 	if errors.As(err, &mistaken) {
 		return invalid(err)
 	}
@@ -89,7 +90,7 @@ What the hold was on, its keys or its condition, is forgotten when it is over. T
 			if err != nil {
 				return err
 			}
-			_, err = a.changeHold(cmd.Context(), id, func(owner *setup.Session) error { return setup.ReleaseHold(cmd.Context(), owner, id, cooling, reason) })
+			_, err = a.changeHold(cmd.Context(), id, func(owner *site.Session) error { return holds.Release(cmd.Context(), owner, id, cooling, reason) })
 			return err
 		}),
 	}
@@ -108,7 +109,7 @@ func coolingOff(after string, now bool) (time.Duration, error) {
 	case now:
 		return 0, nil
 	case after == "":
-		return setup.CoolingOff, nil
+		return holds.CoolingOff, nil
 	}
 	number := strings.TrimSpace(strings.TrimSuffix(strings.TrimSuffix(after, "s"), "day"))
 	days, err := strconv.Atoi(number)
@@ -119,7 +120,7 @@ func coolingOff(after string, now bool) (time.Duration, error) {
 }
 
 // changeHold does something to a hold, and prints and returns what became of it.
-func (a *app) changeHold(ctx context.Context, id schemas.HoldID, change func(owner *setup.Session) error) (*setup.HoldRecord, error) {
+func (a *app) changeHold(ctx context.Context, id schemas.HoldID, change func(owner *site.Session) error) (*holds.Record, error) {
 	owner, _, err := a.openOwner(ctx, "lapse hold")
 	if err != nil {
 		return nil, err
@@ -140,8 +141,8 @@ func (a *app) changeHold(ctx context.Context, id schemas.HoldID, change func(own
 }
 
 // readHold reads one hold.
-func readHold(ctx context.Context, owner *setup.Session, id schemas.HoldID) (*setup.HoldRecord, error) {
-	all, err := setup.ReadHolds(ctx, owner.Conn, true)
+func readHold(ctx context.Context, owner *site.Session, id schemas.HoldID) (*holds.Record, error) {
+	all, err := holds.Read(ctx, owner.Conn, true)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +155,7 @@ func readHold(ctx context.Context, owner *setup.Session, id schemas.HoldID) (*se
 }
 
 // holdLine is a hold in one line.
-func holdLine(r *setup.HoldRecord) string {
+func holdLine(r *holds.Record) string {
 	what := "a condition on " + cmp.Or(strings.Join(r.Columns, ", "), "nothing: all rows")
 	if r.Keys != nil {
 		what = counted(*r.Keys, "key") + " of " + strings.Join(r.Columns, ", ")
@@ -199,27 +200,27 @@ It ends with 3 where policies stop because they cannot heed a hold as it stands 
 
 // holdList is what `lapse hold list` prints.
 type holdList struct {
-	Holds  []setup.HoldRecord `json:"holds"`
-	Faults []string           `json:"faults"` // what is wrong with them, with what to do
+	Holds  []holds.Record `json:"holds"`
+	Faults []string       `json:"faults"` // what is wrong with them, with what to do
 }
 
 // listHolds prints the holds, and what is wrong with them.
-func (a *app) listHolds(ctx context.Context, owner *setup.Session, all bool) error {
-	if err := setup.SettleHolds(ctx, owner); err != nil {
+func (a *app) listHolds(ctx context.Context, owner *site.Session, all bool) error {
+	if err := holds.Settle(ctx, owner); err != nil {
 		return err
 	}
-	faults, err := setup.HoldFaults(ctx, owner)
+	faults, err := holds.Faults(ctx, owner)
 	if err != nil {
 		return err
 	}
-	holds, err := setup.ReadHolds(ctx, owner.Conn, all)
+	records, err := holds.Read(ctx, owner.Conn, all)
 	if err != nil {
 		return err
 	}
 	if a.asJSON {
-		err = a.printJSON(holdList{holds, faults})
+		err = a.printJSON(holdList{records, faults})
 	} else {
-		err = a.printHolds(holds)
+		err = a.printHolds(records)
 		for _, fault := range faults {
 			fmt.Fprintln(a.out, onOneLine(fault))
 		}
@@ -231,14 +232,14 @@ func (a *app) listHolds(ctx context.Context, owner *setup.Session, all bool) err
 }
 
 // printHolds prints a line for each hold.
-func (a *app) printHolds(holds []setup.HoldRecord) error {
-	if len(holds) == 0 {
+func (a *app) printHolds(records []holds.Record) error {
+	if len(records) == 0 {
 		_, err := fmt.Fprintln(a.out, "there are no holds")
 		return err
 	}
 	t := newTable("HOLD", "TABLE…", "MATTER…", "ON…", "STATE")
-	for i := range holds {
-		r := &holds[i]
+	for i := range records {
+		r := &records[i]
 		state := r.State
 		if r.State == "releasing" && r.EnforcedUntil != nil {
 			state = "until " + r.EnforcedUntil.UTC().Format(time.DateOnly)
@@ -249,7 +250,7 @@ func (a *app) printHolds(holds []setup.HoldRecord) error {
 }
 
 // holdOn is what a hold is on, in a word or two.
-func holdOn(r *setup.HoldRecord) string {
+func holdOn(r *holds.Record) string {
 	switch {
 	case r.Keys != nil:
 		return counted(*r.Keys, "key")
@@ -261,9 +262,9 @@ func holdOn(r *setup.HoldRecord) string {
 
 // shownHold is what `lapse hold show` prints.
 type shownHold struct {
-	*setup.HoldRecord
-	Changes []setup.HoldChange `json:"changes"`
-	*setup.HoldContent
+	*holds.Record
+	Changes []holds.Change `json:"changes"`
+	*holds.Content
 }
 
 func (a *app) holdShowCommand() *cobra.Command {
@@ -287,14 +288,14 @@ rows, so mind where that goes.`,
 			}
 			defer closeConn(owner.Conn)
 			shown := shownHold{}
-			if shown.HoldRecord, err = readHold(cmd.Context(), owner, id); err != nil {
+			if shown.Record, err = readHold(cmd.Context(), owner, id); err != nil {
 				return err
 			}
-			if shown.Changes, err = setup.ReadHoldChanges(cmd.Context(), owner.Conn, id); err != nil {
+			if shown.Changes, err = holds.ReadChanges(cmd.Context(), owner.Conn, id); err != nil {
 				return err
 			}
 			if content {
-				if shown.HoldContent, err = setup.ReadHoldContent(cmd.Context(), owner.Conn, id); err != nil {
+				if shown.Content, err = holds.ReadContent(cmd.Context(), owner.Conn, id); err != nil {
 					return err
 				}
 			}
@@ -311,7 +312,7 @@ rows, so mind where that goes.`,
 }
 
 func (a *app) printHold(h *shownHold) {
-	fmt.Fprintf(a.out, "%s\nplaced %s, by %s%s\n", holdLine(h.HoldRecord), h.PlacedAt.UTC().Format(time.RFC3339), h.PlacedBy, because(h.Reason))
+	fmt.Fprintf(a.out, "%s\nplaced %s, by %s%s\n", holdLine(h.Record), h.PlacedAt.UTC().Format(time.RFC3339), h.PlacedBy, because(h.Reason))
 	for _, c := range h.Changes {
 		until := ""
 		if c.EnforcedUntil != nil {
@@ -322,11 +323,11 @@ func (a *app) printHold(h *shownHold) {
 		}
 		fmt.Fprintf(a.out, "  %s  %s at %s, by %s%s%s\n", c.At.UTC().Format(time.RFC3339), c.State, c.Position, c.By, until, because(c.Reason))
 	}
-	if h.HoldContent == nil {
+	if h.Content == nil {
 		return
 	}
 	fmt.Fprintf(a.out, "  condition  %s\n", onOneLine(h.Condition))
-	for _, key := range h.HoldContent.Keys {
+	for _, key := range h.Content.Keys {
 		fmt.Fprintf(a.out, "  key        %s\n", onOneLine(strings.Join(key, ", ")))
 	}
 }

@@ -7,7 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"lapse/internal/setup"
+	"lapse/internal/setup/holds"
+	"lapse/internal/setup/site"
 	"lapse/schemas"
 )
 
@@ -47,7 +48,7 @@ which the rows are in several tables now is moved to the partitioned table above
 }
 
 func (a *app) moveHold(ctx context.Context, id schemas.HoldID, to, reason string) error {
-	r, err := a.changeHold(ctx, id, func(owner *setup.Session) error { return setup.MoveHold(ctx, owner, id, to, reason) })
+	r, err := a.changeHold(ctx, id, func(owner *site.Session) error { return holds.Move(ctx, owner, id, to, reason) })
 	if err == nil && !a.asJSON {
 		_, err = fmt.Fprintf(a.out, "every batch that commits above %s has heeded it there\n", r.EffectiveAt)
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/internal/config"
-	"lapse/internal/setup"
+	"lapse/internal/setup/holds"
+	"lapse/internal/setup/site"
 	"lapse/planner"
 )
 
@@ -94,7 +95,7 @@ func (p *placing) run(ctx context.Context) error {
 	if err := p.check(); err != nil {
 		return err
 	}
-	order := setup.HoldOrder{Matter: p.matter, Reason: p.reason, HoldRequest: planner.HoldRequest{Table: p.table, Columns: p.columns, Where: p.where}}
+	order := holds.Order{Matter: p.matter, Reason: p.reason, HoldRequest: planner.HoldRequest{Table: p.table, Columns: p.columns, Where: p.where}}
 	var err error
 	if p.where == "" {
 		if order.Keys, err = p.readKeys(); err != nil {
@@ -106,7 +107,7 @@ func (p *placing) run(ctx context.Context) error {
 		return err
 	}
 	defer closeConn(owner.Conn)
-	placed, err := setup.PlaceHold(ctx, owner, order)
+	placed, err := holds.Place(ctx, owner, order)
 	for _, warning := range placed.Warnings {
 		p.log.Warn("the hold is placed, and there is something to do", "what", warning)
 	}
@@ -128,12 +129,12 @@ func (p *placing) match(ctx context.Context, s *config.Settings, hold *planner.H
 
 // placedHold is what `lapse hold place` prints.
 type placedHold struct {
-	*setup.HoldRecord
+	*holds.Record
 	Warnings []string          `json:"warnings"`
 	Match    planner.HoldMatch `json:"match"`
 }
 
-func (p *placing) print(ctx context.Context, owner *setup.Session, placed *setup.PlacedHold, m planner.HoldMatch) error {
+func (p *placing) print(ctx context.Context, owner *site.Session, placed *holds.Placed, m planner.HoldMatch) error {
 	r, err := readHold(ctx, owner, placed.ID)
 	if err != nil {
 		return err

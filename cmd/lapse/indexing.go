@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/internal/setup"
+	"lapse/internal/setup/apply"
 )
 
 // connectToIndex opens a session of the applying login's own, in which indexes are made and dropped in the name of their
@@ -17,9 +17,9 @@ func (a *applier) connectToIndex(ctx context.Context) (*pgx.Conn, error) {
 
 // tellIndex is told how far an index is that is made: one line that changes where a person watches, otherwise a line of the log
 // for each phase.
-func (a *applier) tellIndex() func(setup.IndexProgress) {
-	var last setup.IndexProgress
-	return func(p setup.IndexProgress) {
+func (a *applier) tellIndex() func(apply.IndexProgress) {
+	var last apply.IndexProgress
+	return func(p apply.IndexProgress) {
 		if a.shows {
 			fmt.Fprintf(a.err, "\r\x1b[K%s", p)
 			if p.Ended {

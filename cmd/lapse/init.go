@@ -10,7 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/internal/config"
-	"lapse/internal/setup"
+	"lapse/internal/setup/install"
+	"lapse/internal/setup/site"
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -71,10 +72,10 @@ type initialiser struct {
 
 // initReport is what `lapse init` prints.
 type initReport struct {
-	Catalog  catalogReport `json:"catalog"`
-	Done     []setup.Made  `json:"done"`
-	Warnings []string      `json:"warnings"`
-	Next     []string      `json:"next"`
+	Catalog  catalogReport  `json:"catalog"`
+	Done     []install.Made `json:"done"`
+	Warnings []string       `json:"warnings"`
+	Next     []string       `json:"next"`
 }
 
 // catalogReport is what became of the schema "lapse".
@@ -101,7 +102,7 @@ func (i *initialiser) run(ctx context.Context) (*initReport, error) {
 		return nil, err
 	}
 	result, err := o.Install(ctx)
-	var other *setup.KeysError
+	var other *site.KeysError
 	if errors.As(err, &other) {
 		return nil, invalid(otherKey(i.settings, other))
 	}
@@ -139,12 +140,12 @@ func applyAgain(policies []schemas.PolicyName) string {
 }
 
 // installer is what the settings say of an installation.
-func (i *initialiser) installer() (o setup.Installer, err error) {
+func (i *initialiser) installer() (o install.Installer, err error) {
 	s := i.settings
-	o = setup.Installer{
+	o = install.Installer{
 		Roles: s.Roles, Slot: s.Slot, AuditRequired: s.Audit == config.AuditRequired, NewSlot: i.newSlot, Program: readVersions().Version,
 		Connect: i.connectAs, Keys: i.keys, Log: i.log,
-		Progress: func(step setup.Step) { i.log.Debug("a step of the installation is done", "step", string(step)) },
+		Progress: func(step install.Step) { i.log.Debug("a step of the installation is done", "step", string(step)) },
 	}
 	if o.Logins, err = loginsOf(s.Database); err != nil {
 		return o, err
@@ -156,12 +157,12 @@ func (i *initialiser) installer() (o setup.Installer, err error) {
 	return o, invalid(err)
 }
 
-func (i *initialiser) connectAs(ctx context.Context, as setup.Player) (*pgx.Conn, error) {
+func (i *initialiser) connectAs(ctx context.Context, as install.Player) (*pgx.Conn, error) {
 	w := session{command: "lapse init", to: i.settings.Database.Owner, superuser: true}
 	switch as {
-	case setup.PlayOwner:
+	case install.PlayOwner:
 		w.role = i.settings.Roles.Owner
-	case setup.PlayAuditor:
+	case install.PlayAuditor:
 		w.to = i.settings.Database.Auditor
 	}
 	return i.open(ctx, i.settings, w)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"lapse/audit/history"
-	"lapse/internal/setup"
+	"lapse/internal/setup/install"
 )
 
 // goesOn says how the log goes on with a slot that was made again, as far as that can be looked at.
@@ -30,7 +30,7 @@ func (i *initialiser) goesOn(ctx context.Context, r *initReport) {
 }
 
 func (i *initialiser) pastsAfterInit(ctx context.Context) (*historyView, error) {
-	owner, err := i.connectAs(ctx, setup.PlayOwner)
+	owner, err := i.connectAs(ctx, install.PlayOwner)
 	if err != nil {
 		return nil, err
 	}

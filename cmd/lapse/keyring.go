@@ -8,12 +8,12 @@ import (
 	"strings"
 
 	"lapse/internal/config"
-	"lapse/internal/setup"
+	"lapse/internal/setup/site"
 )
 
 // checkKeys refuses keys that are not those the database was installed with. Under another tag key Lapse's own deletions
 // come out as unverified.
-func checkKeys(s *config.Settings, i *setup.Installation, names ...config.KeyName) error {
+func checkKeys(s *config.Settings, i *site.Installation, names ...config.KeyName) error {
 	given, err := fingerprints(s, i, names...)
 	if err != nil {
 		return invalid(err)
@@ -23,8 +23,8 @@ func checkKeys(s *config.Settings, i *setup.Installation, names ...config.KeyNam
 			return fmt.Errorf("this database has no fingerprint of key %s on record: run lapse init, where the keys are that it was installed with", name)
 		}
 	}
-	err = setup.CompareKeys(i.Keys, given)
-	var other *setup.KeysError
+	err = site.CompareKeys(i.Keys, given)
+	var other *site.KeysError
 	if errors.As(err, &other) {
 		err = otherKey(s, other)
 	}
@@ -32,7 +32,7 @@ func checkKeys(s *config.Settings, i *setup.Installation, names ...config.KeyNam
 }
 
 // otherKey says where the key is that is not the one on record.
-func otherKey(s *config.Settings, e *setup.KeysError) error {
+func otherKey(s *config.Settings, e *site.KeysError) error {
 	err := fmt.Errorf("%s: %w", s.Keys.Place(config.KeyName(e.Name)), e)
 	if e.Name == string(config.HashKey) {
 		err = fmt.Errorf("%w; if this one is to follow it, leave the former one beside it, as a file whose name begins with hash-", err)
@@ -42,7 +42,7 @@ func otherKey(s *config.Settings, e *setup.KeysError) error {
 
 // fingerprints are those of the keys, as the database may have them on record. Another hash key may follow the recorded one, which
 // is then among the former ones; the log says from which position on.
-func fingerprints(s *config.Settings, i *setup.Installation, names ...config.KeyName) (map[string]string, error) {
+func fingerprints(s *config.Settings, i *site.Installation, names ...config.KeyName) (map[string]string, error) {
 	given, err := s.Keys.Fingerprints(names...)
 	if err != nil || i == nil || given[string(config.HashKey)] == "" {
 		return given, err
@@ -58,7 +58,7 @@ func fingerprints(s *config.Settings, i *setup.Installation, names ...config.Key
 
 // lackingKeys refuses to make keys for a database that is installed: with a second set, what was deleted under the first
 // could no longer be told from a forgery.
-func lackingKeys(s *config.Settings, i *setup.Installation, missing []config.KeyName) error {
+func lackingKeys(s *config.Settings, i *site.Installation, missing []config.KeyName) error {
 	var recorded []string
 	for _, name := range slices.Sorted(maps.Keys(i.Keys)) {
 		recorded = append(recorded, name+" "+i.Keys[name])
@@ -70,7 +70,7 @@ func lackingKeys(s *config.Settings, i *setup.Installation, missing []config.Key
 
 // keys makes the keys where nobody configured any, or where --keys says, unless the database is installed with others. It
 // returns their fingerprints.
-func (i *initialiser) keys(before *setup.Installation) (found map[string]string, made string, err error) {
+func (i *initialiser) keys(before *site.Installation) (found map[string]string, made string, err error) {
 	source := i.settings.Keys
 	missing := source.Missing(config.KeyNames()...)
 	switch {

@@ -12,13 +12,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/internal/config"
-	"lapse/internal/setup"
+	"lapse/internal/setup/access"
 	"lapse/planner/expiry"
 	"lapse/schemas"
 )
 
 // loginsOf are the logins that a database's settings name for owner, executor and auditor.
-func loginsOf(d config.Database) (l setup.Logins, err error) {
+func loginsOf(d config.Database) (l access.Logins, err error) {
 	for _, login := range []struct {
 		of   config.ConnString
 		into *string
@@ -32,7 +32,7 @@ func loginsOf(d config.Database) (l setup.Logins, err error) {
 
 // others are the logins that the other commands will use. A superuser runs init with --database or LAPSE_DATABASE_URL; what
 // lapse.yaml names beside it stays the login for everything else.
-func (a *app) others(s *config.Settings) (setup.Logins, error) {
+func (a *app) others(s *config.Settings) (access.Logins, error) {
 	if _, named := a.env("LAPSE_DATABASE_URL_OWNER"); s.File == "" && !named {
 		return loginsOf(s.Database)
 	}
@@ -44,7 +44,7 @@ func (a *app) others(s *config.Settings) (setup.Logins, error) {
 	}
 	file, err := config.Load(s.File, config.Overrides{}, quiet)
 	if err != nil {
-		return setup.Logins{}, invalid(err)
+		return access.Logins{}, invalid(err)
 	}
 	if file.Database.Owner == "" {
 		return loginsOf(s.Database)
@@ -53,12 +53,12 @@ func (a *app) others(s *config.Settings) (setup.Logins, error) {
 }
 
 // printGrants prints the script for roles and logins, and for the tables of a policy file. It connects to nothing.
-func (a *app) printGrants(s *config.Settings, tables []setup.PolicyTable, managed string) error {
+func (a *app) printGrants(s *config.Settings, tables []access.PolicyTable, managed string) error {
 	if a.asJSON {
 		return wrongUsage("--grants prints SQL: leave --json out")
 	}
-	if managed != "" && !slices.Contains(setup.ManagedServers(), managed) {
-		return wrongUsage("--managed %s: want %s", managed, strings.Join(setup.ManagedServers(), ", "))
+	if managed != "" && !slices.Contains(access.ManagedServers(), managed) {
+		return wrongUsage("--managed %s: want %s", managed, strings.Join(access.ManagedServers(), ", "))
 	}
 	if a.unsaid(s.Database.Owner) {
 		return invalid(errors.New(whichDatabase))
@@ -71,7 +71,7 @@ func (a *app) printGrants(s *config.Settings, tables []setup.PolicyTable, manage
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprint(a.raw(), setup.GrantsSQL(s.Roles, database, logins, tables, setup.Managed(managed)))
+	_, err = fmt.Fprint(a.raw(), access.GrantsSQL(s.Roles, database, logins, tables, access.Managed(managed)))
 	return err
 }
 
@@ -84,17 +84,17 @@ func (a *app) printPolicyGrants(s *config.Settings, names []string, managed stri
 	if len(policies.Problems) > 0 {
 		return policies.Problems
 	}
-	tables := make([]setup.PolicyTable, len(policies.Policies))
+	tables := make([]access.PolicyTable, len(policies.Policies))
 	for i := range policies.Policies {
 		p := &policies.Policies[i]
-		tables[i] = setup.PolicyTable{Name: p.Table, Column: ownColumn(p.Expire), Index: p.Index == "create"}
+		tables[i] = access.PolicyTable{Name: p.Table, Column: ownColumn(p.Expire), Index: p.Index == "create"}
 	}
 	return a.printGrants(s, tables, managed)
 }
 
 // managedFlag adds --managed.
 func managedFlag(cmd *cobra.Command, into *string) {
-	cmd.Flags().StringVar(into, "managed", "", "--grants for a managed `server`: "+strings.Join(setup.ManagedServers(), ", "))
+	cmd.Flags().StringVar(into, "managed", "", "--grants for a managed `server`: "+strings.Join(access.ManagedServers(), ", "))
 }
 
 // ownColumn is a column of the policy's table that its entry names, "" for none: a sidecar's is another table's.

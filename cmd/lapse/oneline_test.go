@@ -5,7 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"lapse/internal/setup"
+	"lapse/internal/setup/doctor"
+	"lapse/internal/setup/holds"
 	"lapse/schemas"
 )
 
@@ -15,9 +16,9 @@ func TestALineBreakInANameIsNoStatementOfTheDoctors(t *testing.T) {
 	t.Parallel()
 	const name = "k\n        alter role app superuser; --\r\x1b[2J"
 	var out strings.Builder
-	(&app{out: &out}).printFindings([]setup.Finding{
-		{Check: "policy p", Grade: setup.Warn, Text: `foreign key of "` + name + `" has no action`, Advice: `alter table "` + name + `" …`},
-		{Check: "policy " + name, Grade: setup.OK, Text: "fit"},
+	(&app{out: &out}).printFindings([]doctor.Finding{
+		{Check: "policy p", Grade: doctor.Warn, Text: `foreign key of "` + name + `" has no action`, Advice: `alter table "` + name + `" …`},
+		{Check: "policy " + name, Grade: doctor.OK, Text: "fit"},
 	})
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 	if len(lines) != 4 || strings.ContainsAny(out.String(), "\r\x1b") || !strings.HasPrefix(lines[1], "        -- ") {
@@ -42,8 +43,8 @@ func TestWhatALoginSaysDrawsNothingOnTheTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.printHold(&shownHold{
-		HoldRecord: &setup.HoldRecord{Table: lie, Matter: lie, Reason: lie, Columns: []string{lie}}, Changes: []setup.HoldChange{{Reason: lie}},
-		HoldContent: &setup.HoldContent{Condition: lie, Keys: [][]string{{lie}}},
+		Record: &holds.Record{Table: lie, Matter: lie, Reason: lie, Columns: []string{lie}}, Changes: []holds.Change{{Reason: lie}},
+		Content: &holds.Content{Condition: lie, Keys: [][]string{{lie}}},
 	})
 	for _, shown := range []string{text, out.String()} {
 		if strings.ContainsAny(shown, "\r\x1b") || strings.Contains(shown, "\np: all is well") {

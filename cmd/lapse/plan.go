@@ -11,7 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/internal/config"
-	"lapse/internal/setup"
+	"lapse/internal/setup/apply"
+	"lapse/internal/setup/site"
 	"lapse/internal/yamldoc"
 	"lapse/planner"
 	"lapse/planner/policyfile"
@@ -195,7 +196,7 @@ func (c *surveyor) surveyFile(ctx context.Context) ([]plan, error) {
 		return nil, withProblems(file, err)
 	}
 	draft := c.draft(c.settings, "lapse plan", c.patience())
-	looks := &setup.Applier{Session: setup.Session{Roles: c.settings.Roles, Log: c.log}, AuditRequired: c.settings.Audit == config.AuditRequired, Draft: draft}
+	looks := &apply.Applier{Session: site.Session{Roles: c.settings.Roles, Log: c.log}, AuditRequired: c.settings.Audit == config.AuditRequired, Draft: draft}
 	conn, refused := c.openToApply(ctx)
 	if conn != nil {
 		defer closeConn(conn)
@@ -251,7 +252,7 @@ func (c *surveyor) openToApply(ctx context.Context) (*pgx.Conn, error) {
 	}
 	as.role = c.settings.Roles.Owner
 	conn, _, err := c.openInstalled(ctx, c.settings, as)
-	if errors.Is(err, setup.ErrNotInstalled) {
+	if errors.Is(err, site.ErrNotInstalled) {
 		return nil, nil
 	}
 	return conn, err

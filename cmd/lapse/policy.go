@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/internal/config"
-	"lapse/internal/setup"
+	"lapse/internal/setup/access"
 	"lapse/planner"
 	"lapse/schemas"
 )
@@ -344,7 +344,7 @@ func readAside(ctx context.Context, conn *pgx.Conn, run uuid.UUID) (*asideShards
 // leftOverDeleters names roles that were made for owners of tables of which none has a policy any more, and could not be
 // dropped with the last one.
 func leftOverDeleters(ctx context.Context, conn *pgx.Conn) ([]string, error) {
-	all, err := setup.UnusedDeleters(ctx, conn)
+	all, err := access.UnusedDeleters(ctx, conn)
 	if err != nil {
 		return nil, err
 	}

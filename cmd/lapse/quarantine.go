@@ -9,7 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"lapse/internal/setup"
+	"lapse/internal/setup/site"
+	"lapse/internal/setup/tables"
 	"lapse/planner"
 	"lapse/schemas"
 )
@@ -28,10 +29,10 @@ after each further try twice as long, up to a day. A row that is gone, or not du
 	cmd.AddCommand(
 		a.quarantineListCommand(),
 		a.quarantineChangeCommand("retry", "Let the next run try rows again", `Lets the next run try rows again that are in quarantine, whatever their next try: after their cause was mended, for instance. How often each
-was tried stays on record, and one that resists again waits twice as long as before.`, "to be tried in the next run", setup.RetryQuarantined),
+was tried stays on record, and one that resists again waits twice as long as before.`, "to be tried in the next run", tables.RetryQuarantined),
 		a.quarantineChangeCommand("forgive", "Take rows out of the quarantine", `Takes rows out of the quarantine, as if they had never been tried. Nothing is deleted by that and nothing is kept: the next run finds them
 as it finds every due row, tries them, and enters those that resist again, with a pause of a minute. To keep a row, place a
-hold on it, or make it not due.`, "taken out, and found by the next run where still due", setup.ForgiveQuarantined),
+hold on it, or make it not due.`, "taken out, and found by the next run where still due", tables.ForgiveQuarantined),
 	)
 	return cmd
 }
@@ -77,7 +78,7 @@ there are any.`,
 // restingList is what `lapse quarantine list` prints, and changedRows what retry and forgive do.
 type (
 	restingList struct {
-		Rows []setup.Resting `json:"rows"`
+		Rows []tables.Resting `json:"rows"`
 	}
 	changedRows struct {
 		Policy string `json:"policy"`
@@ -85,20 +86,20 @@ type (
 	}
 )
 
-func (a *app) readQuarantine(ctx context.Context, policy schemas.PolicyName) ([]setup.Resting, error) {
+func (a *app) readQuarantine(ctx context.Context, policy schemas.PolicyName) ([]tables.Resting, error) {
 	owner, _, err := a.openOwner(ctx, "lapse quarantine")
 	if err != nil {
 		return nil, err
 	}
 	defer closeConn(owner.Conn)
-	rows, err := setup.Quarantine(ctx, owner, policy)
+	rows, err := tables.Quarantine(ctx, owner, policy)
 	return rows, quarantineMistake(err)
 }
 
 // quarantineMistake marks an error as one of the command line where a policy or a key is named that is not there.
 func quarantineMistake(err error) error {
-	var policy *setup.UnknownPolicyError
-	var keys *setup.UnknownKeysError
+	var policy *tables.UnknownPolicyError
+	var keys *tables.UnknownKeysError
 	switch {
 	case errors.As(err, &policy):
 		return unknownPolicy(string(policy.Policy), policy.Known)
@@ -108,7 +109,7 @@ func quarantineMistake(err error) error {
 	return err
 }
 
-func (a *app) printQuarantine(rows []setup.Resting) error {
+func (a *app) printQuarantine(rows []tables.Resting) error {
 	if len(rows) == 0 {
 		_, err := fmt.Fprintln(a.out, "no row is in quarantine")
 		return err
@@ -138,7 +139,7 @@ func (a *app) printQuarantine(rows []setup.Resting) error {
 }
 
 // quarantineTable has a line for each row.
-func (a *app) quarantineTable(rows []setup.Resting) *table {
+func (a *app) quarantineTable(rows []tables.Resting) *table {
 	t := newTable("POLICY…", "KEY…", "SQLSTATE", "TRIES")
 	if a.verbose {
 		t = newTable("POLICY…", "TABLE…", "KEY…", "SQLSTATE", "IN THE WAY…", "TRIES", "SINCE", "NEXT TRY")
@@ -154,7 +155,7 @@ func (a *app) quarantineTable(rows []setup.Resting) *table {
 }
 
 // inTheWay names what kept a row from being deleted, "-" where PostgreSQL gave no name.
-func inTheWay(r *setup.Resting) string {
+func inTheWay(r *tables.Resting) string {
 	switch {
 	case r.Constraint != "":
 		return r.Constraint + " of " + r.Relation
@@ -167,7 +168,7 @@ func inTheWay(r *setup.Resting) string {
 }
 
 // quarantineChange does something with rows in quarantine, and returns how many.
-type quarantineChange func(ctx context.Context, s *setup.Session, policy schemas.PolicyName, keys [][]string) (int64, error)
+type quarantineChange func(ctx context.Context, s *site.Session, policy schemas.PolicyName, keys [][]string) (int64, error)
 
 func (a *app) quarantineChangeCommand(verb, short, long, done string, change quarantineChange) *cobra.Command {
 	var all bool

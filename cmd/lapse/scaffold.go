@@ -7,7 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"lapse/internal/setup"
+	"lapse/internal/setup/site"
+	"lapse/internal/setup/tables"
 	"lapse/planner"
 )
 
@@ -57,7 +58,7 @@ added to the table, and the sidecar, too. Columns that were there before stay.`,
 // scaffolder prints or runs a scaffold.
 type scaffolder struct {
 	*app
-	does    setup.Scaffolder
+	does    tables.Scaffolder
 	execute bool
 }
 
@@ -99,9 +100,9 @@ func (c *scaffolder) run(ctx context.Context) error {
 		return err
 	}
 	defer closeConn(conn)
-	c.does.Session = setup.Session{Conn: conn, Roles: s.Roles, Log: c.log}
+	c.does.Session = site.Session{Conn: conn, Roles: s.Roles, Log: c.log}
 	w, err := c.does.Look(ctx)
-	var problem *setup.ScaffoldError
+	var problem *tables.ScaffoldError
 	if errors.As(err, &problem) {
 		return invalid(err)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"lapse/internal/kafkatest"
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/setup/access"
 	"lapse/schemas"
 )
 
@@ -49,7 +49,7 @@ func TestNoCommandTouchesASchemaThatSomebodyElseMade(t *testing.T) {
 					t.Fatal(err)
 				}
 				// The roles are there, of another database of the cluster.
-				if err := setup.MakeRoles(t.Context(), db.Connect(t), schemas.RolesFor(schemas.DefaultRolePrefix)); err != nil {
+				if err := access.MakeRoles(t.Context(), db.Connect(t), schemas.RolesFor(schemas.DefaultRolePrefix)); err != nil {
 					t.Fatal(err)
 				}
 				m := newMachine(t, fmt.Sprintf("database: %q\nkeys: keys\nkafka: { brokers: %q }\n", db.URL, kafkatest.Broker(t).Addr()))

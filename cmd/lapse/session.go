@@ -12,7 +12,7 @@ import (
 
 	"lapse/internal/backoff"
 	"lapse/internal/config"
-	"lapse/internal/setup"
+	"lapse/internal/setup/site"
 	"lapse/schemas"
 )
 
@@ -84,7 +84,7 @@ func (a *app) unsaid(to config.ConnString) bool {
 const whichDatabase = "nothing says which database: set LAPSE_DATABASE_URL (postgres://LOGIN@HOST/DATABASE), --database, or database: in lapse.yaml"
 
 // openInstalled is open in a database with an installation that this program and its settings fit to.
-func (a *app) openInstalled(ctx context.Context, s *config.Settings, w session) (*pgx.Conn, *setup.Installation, error) {
+func (a *app) openInstalled(ctx context.Context, s *config.Settings, w session) (*pgx.Conn, *site.Installation, error) {
 	conn, err := a.open(ctx, s, w)
 	if err != nil {
 		return nil, nil, err
@@ -98,8 +98,8 @@ func (a *app) openInstalled(ctx context.Context, s *config.Settings, w session) 
 }
 
 // checkInstalled reads the installation of a session's database, and refuses one that this program and its settings do not fit.
-func checkInstalled(ctx context.Context, conn *pgx.Conn, s *config.Settings) (*setup.Installation, error) {
-	installed, err := setup.ReadInstallation(ctx, conn, s.Roles)
+func checkInstalled(ctx context.Context, conn *pgx.Conn, s *config.Settings) (*site.Installation, error) {
+	installed, err := site.ReadInstallation(ctx, conn, s.Roles)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func checkInstalled(ctx context.Context, conn *pgx.Conn, s *config.Settings) (*s
 }
 
 // openOwner is openInstalled as the catalog's owner, with the settings.
-func (a *app) openOwner(ctx context.Context, command string) (*setup.Session, *config.Settings, error) {
+func (a *app) openOwner(ctx context.Context, command string) (*site.Session, *config.Settings, error) {
 	s, err := a.settings()
 	if err != nil {
 		return nil, nil, err
@@ -116,7 +116,7 @@ func (a *app) openOwner(ctx context.Context, command string) (*setup.Session, *c
 	if err != nil {
 		return nil, nil, err
 	}
-	return &setup.Session{Conn: conn, Roles: s.Roles, Log: a.log}, s, nil
+	return &site.Session{Conn: conn, Roles: s.Roles, Log: a.log}, s, nil
 }
 
 // closeConn closes a connection; what was open is rolled back.
@@ -191,7 +191,7 @@ func passing(err error) bool {
 // not there yet, or is starting, is waited for unless impatient.
 func (a *app) awaitInstallation(
 	ctx context.Context, s *config.Settings, c config.ConnString, role string, impatient bool,
-) (*setup.Installation, error) {
+) (*site.Installation, error) {
 	for pause := (backoff.Backoff{Min: 250 * time.Millisecond, Max: 10 * time.Second}); ; {
 		conn, installed, err := a.openInstalled(ctx, s, session{command: "lapse", to: c, role: role})
 		if err == nil {
@@ -209,7 +209,7 @@ func (a *app) awaitInstallation(
 }
 
 // fits refuses an installation that this program or its settings are not for.
-func fits(i *setup.Installation, s *config.Settings) error {
+func fits(i *site.Installation, s *config.Settings) error {
 	required := s.Audit == config.AuditRequired
 	why, remedy := schemas.OtherVersion(i.SchemaVersion)
 	switch {

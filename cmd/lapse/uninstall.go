@@ -11,7 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"lapse/internal/config"
-	"lapse/internal/setup"
+	"lapse/internal/setup/site"
+	"lapse/internal/setup/uninstall"
 )
 
 func (a *app) uninstallCommand() *cobra.Command {
@@ -42,7 +43,7 @@ to drop those that Lapse made is printed.`,
 		} else {
 			err = u.print(cmd.Context())
 		}
-		if u.Installed = !errors.Is(err, setup.ErrNotInstalled); !u.Installed {
+		if u.Installed = !errors.Is(err, site.ErrNotInstalled); !u.Installed {
 			err = nil
 		}
 		if err == nil && a.asJSON {
@@ -91,10 +92,10 @@ func (u *uninstaller) print(ctx context.Context) error {
 		return err
 	}
 	defer closeConn(conn)
-	if u.SQL, err = setup.UninstallSQL(ctx, conn, u.settings.Roles, u.settings.Slot, u.dropHolds); err != nil {
+	if u.SQL, err = uninstall.SQL(ctx, conn, u.settings.Roles, u.settings.Slot, u.dropHolds); err != nil {
 		return err
 	}
-	if u.Roles, err = setup.DropRolesSQL(ctx, conn, u.settings.Roles); err != nil || u.asJSON {
+	if u.Roles, err = uninstall.DropRolesSQL(ctx, conn, u.settings.Roles); err != nil || u.asJSON {
 		return err
 	}
 	fmt.Fprintf(u.raw(), "-- This takes Lapse out of database %s. Run it there with psql, not in one transaction, as a superuser or who has what the first\n"+
@@ -136,10 +137,10 @@ func (u *uninstaller) execute(ctx context.Context) error {
 	if u.asJSON {
 		text = io.Discard
 	}
-	u.Warnings, err = setup.Uninstaller{
-		Session: setup.Session{Conn: owner, Roles: s.Roles, Log: u.log}, Auditor: auditor, Slot: s.Slot, Reason: u.reason, DropHolds: u.dropHolds,
+	u.Warnings, err = uninstall.Uninstaller{
+		Session: site.Session{Conn: owner, Roles: s.Roles, Log: u.log}, Auditor: auditor, Slot: s.Slot, Reason: u.reason, DropHolds: u.dropHolds,
 		Login:    func(ctx context.Context) (*pgx.Conn, error) { return u.connect(ctx, s.Database.Owner, "") },
-		Progress: func(step setup.UninstallStep) { fmt.Fprintf(text, "done: %s\n", step) },
+		Progress: func(step uninstall.Step) { fmt.Fprintf(text, "done: %s\n", step) },
 	}.Uninstall(ctx)
 	for _, w := range u.Warnings {
 		fmt.Fprintf(text, "warning: %s\n", w)
@@ -147,7 +148,7 @@ func (u *uninstaller) execute(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if u.Roles, err = setup.DropRolesSQL(ctx, owner, s.Roles); err != nil {
+	if u.Roles, err = uninstall.DropRolesSQL(ctx, owner, s.Roles); err != nil {
 		return err
 	}
 	u.printRoles(text, "")

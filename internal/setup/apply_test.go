@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/setup/apply"
+	"lapse/internal/setup/install"
+	"lapse/internal/setup/site"
 	"lapse/internal/yamldoc"
 	"lapse/planner"
 	"lapse/planner/policyfile"
@@ -16,7 +18,7 @@ import (
 )
 
 // Two policies whose cascades reach one child, and a third one.
-func (p *site) family() []string {
+func (p *database) family() []string {
 	a := p.table("a", `create table {}.child (id int primary key, t int references {}.t on delete cascade); create index on {}.child (t)`)
 	owner, _, _ := strings.Cut(a, ".")
 	p.db.Exec(p.t, fmt.Sprintf(`set role %[1]s; create table %[1]s.u (id int primary key, at timestamptz not null);
@@ -85,13 +87,13 @@ func TestAnApplyThatLosesItsConnectionAtAnyStatementIsTakenUp(t *testing.T) {
 }
 
 // tries applies a file over a session of its own, whose statements count once it writes.
-func (p *site) tries(f *policyfile.File, s *statements) error {
-	conn, err := p.connect(p.t.Context(), setup.PlayOwner)
+func (p *database) tries(f *policyfile.File, s *statements) error {
+	conn, err := p.connect(p.t.Context(), install.PlayOwner)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close(p.t.Context()) }()
-	a := &setup.Applier{Session: setup.Session{Conn: conn, Roles: p.roles, Log: quiet}, AuditRequired: true, Prune: true, Login: p.connectLogin}
+	a := &apply.Applier{Session: site.Session{Conn: conn, Roles: p.roles, Log: quiet}, AuditRequired: true, Prune: true, Login: p.connectLogin}
 	cut := s.cut
 	s.cut = 0
 	changes, err := a.Difference(p.t.Context(), f)
@@ -286,7 +288,7 @@ func TestATableThatTheLoginMayNotPublishIsRefusedBeforeAnythingIsWritten(t *test
 	p.db.Exec(t, `create table public.days (id int primary key, at timestamptz not null)`,
 		"grant "+schemas.Identifier(p.roles.Owner)+" to "+login)
 	conn := p.db.ConnectAs(t, login)
-	a := &setup.Applier{Session: setup.Session{Conn: conn, Roles: p.roles, Log: quiet}, AuditRequired: true}
+	a := &apply.Applier{Session: site.Session{Conn: conn, Roles: p.roles, Log: quiet}, AuditRequired: true}
 	for table, want := range map[string]string{
 		"public.days": `table public.days belongs to postgres, a superuser, and only its owner may publish it, and Lapse does not change that by itself: have a superuser run: alter table public.days owner to ROLE`,
 		other:         fmt.Sprintf("table %s belongs to %s, and only its owner may publish it, and this login may not change that: have a superuser run: grant %[2]s to %s", other, owner, login),

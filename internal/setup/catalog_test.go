@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/setup/access"
+	"lapse/internal/setup/install"
+	"lapse/internal/setup/site"
 	"lapse/schemas"
 )
 
@@ -18,7 +20,7 @@ const onRecord = `select coalesce(string_agg(format('%s %s %s', m.version, left(
 
 // migrate is what a lapse of version program, with these steps, does to the catalog.
 func (p *place) migrate(program string, steps []schemas.Migration) (found int, err error) {
-	return setup.InstallSteps(p.t.Context(), p.admin, setup.Options{Roles: p.roles, Slot: "lapse_" + p.db.Name, Program: program}, steps)
+	return site.Migrate(p.t.Context(), p.admin, site.Options{Roles: p.roles, Slot: "lapse_" + p.db.Name, Program: program}, steps)
 }
 
 // withNext are the steps of this program, and of the next version, which nobody has written yet.
@@ -37,7 +39,7 @@ func TestEachVersionOfTheCatalogIsOnRecord(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		p := newPlace(t, db)
-		p.must(setup.MakeRoles(t.Context(), p.admin, p.roles))
+		p.must(access.MakeRoles(t.Context(), p.admin, p.roles))
 		next := withNext(t, p.roles)
 		ours := next[:len(next)-1]
 		var lines []string
@@ -58,7 +60,7 @@ func TestEachVersionOfTheCatalogIsOnRecord(t *testing.T) {
 		if _, err := p.admin.Exec(t.Context(), `delete from lapse.migration`); stateOf(err) != schemas.SQLStateInsufficientPrivilege {
 			t.Errorf("what is on record can be deleted: %v", err)
 		}
-		var refused *setup.CatalogError
+		var refused *site.CatalogError
 		if _, err := p.migrate("v1", ours); !errors.As(err, &refused) || !strings.Contains(err.Error(), "this program knows 1: use a newer lapse") {
 			t.Errorf("a program that does not know the version: %v", err)
 		}
@@ -96,7 +98,7 @@ func TestACatalogThatThisProgramIsNotForIsRefusedUntouched(t *testing.T) {
 			db.Exec(t, untie+c.change+tie)
 			changed := one[string](p, onRecord)
 			_, err := p.migrate("v9", steps)
-			var refused *setup.CatalogError
+			var refused *site.CatalogError
 			if !errors.As(err, &refused) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("after %s: got %v, want it to say: %s", c.change, err, c.says)
 			}
@@ -120,16 +122,16 @@ func TestAnInterruptedCatalogIsAWholeVersion(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t, pgtest.Newest(t))
 	p := newSite(t, db)
-	p.must(setup.MakeRoles(t.Context(), p.admin, p.roles))
+	p.must(access.MakeRoles(t.Context(), p.admin, p.roles))
 	steps := withNext(t, p.roles)
 	seen := map[int]bool{}
 	p.untilWhole(1, func(*statements) error {
-		conn, err := p.connect(t.Context(), setup.PlayLogin)
+		conn, err := p.connect(t.Context(), install.PlayLogin)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
-		_, err = setup.InstallSteps(t.Context(), conn, setup.Options{Roles: p.roles, Slot: "lapse_" + db.Name}, steps)
+		_, err = site.Migrate(t.Context(), conn, site.Options{Roles: p.roles, Slot: "lapse_" + db.Name}, steps)
 		left := 0
 		if ask[bool](p, `select to_regclass('lapse.installation') is not null`) {
 			left = ask[int](p, `select schema_version from lapse.installation`)
@@ -156,7 +158,7 @@ func TestACatalogIsKeptFromNobodyButByItsOwnerAndThenItSaysWho(t *testing.T) {
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		p := newPlace(t, db)
 		stranger := db.ConnectAs(t, db.NewRole(t, "stranger"))
-		p.must(setup.MakeRoles(t.Context(), p.admin, p.roles))
+		p.must(access.MakeRoles(t.Context(), p.admin, p.roles))
 		_, err := stranger.Exec(t.Context(), `select pg_advisory_lock(1818325107)`) // what a former init waited for
 		p.must(err)
 		p.must(p.catalog(p.admin))
@@ -168,7 +170,7 @@ func TestACatalogIsKeptFromNobodyButByItsOwnerAndThenItSaysWho(t *testing.T) {
 		_, err = holder.Exec(t.Context(), `set application_name = 'a backup'; begin; lock table lapse.installation in share mode`)
 		p.must(err)
 		var said []string
-		_, err = setup.Catalog(t.Context(), p.admin, setup.Options{Roles: p.roles, Slot: "lapse_" + db.Name, Waiting: func(who string) {
+		_, err = site.Catalog(t.Context(), p.admin, site.Options{Roles: p.roles, Slot: "lapse_" + db.Name, Waiting: func(who string) {
 			said = append(said, who)
 			_, err := holder.Exec(t.Context(), "commit")
 			p.must(err)
@@ -184,13 +186,13 @@ func TestTwoThatInstallTheCatalogAtOnceTakeTurns(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		p := newPlace(t, db)
-		p.must(setup.MakeRoles(t.Context(), p.admin, p.roles))
+		p.must(access.MakeRoles(t.Context(), p.admin, p.roles))
 		const both = 2
 		ended := make(chan error, both)
 		for range both {
 			conn := db.Connect(t)
 			go func() {
-				_, err := setup.Catalog(t.Context(), conn, setup.Options{Roles: p.roles, Slot: "lapse_" + db.Name})
+				_, err := site.Catalog(t.Context(), conn, site.Options{Roles: p.roles, Slot: "lapse_" + db.Name})
 				ended <- err
 			}()
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/setup/access"
 	"lapse/schemas"
 )
 
@@ -87,7 +87,7 @@ func TestALoginWithCreateroleMakesADeleter(t *testing.T) {
 		login, conn := p.login("dba", "createrole")
 		if db.Major >= 16 {
 			err := p.apply(conn, table)
-			var refused *setup.GrantError
+			var refused *access.GrantError
 			if !errors.As(err, &refused) || !strings.Contains(err.Error(), fmt.Sprintf(`grant "%s" to "%s" with inherit true, set false`, owner, p.deleter(owner))) {
 				t.Errorf("without ADMIN OPTION: got %v, want the statement", err)
 			}
@@ -105,7 +105,7 @@ func TestWhatIsMissingForADeleterIsSaidAndIsEnough(t *testing.T) {
 		owner, table := p.table("app")
 		login, conn := p.login("nobody")
 		err := p.apply(conn, table)
-		var refused *setup.GrantError
+		var refused *access.GrantError
 		if !errors.As(err, &refused) {
 			t.Fatalf("got %v, want a GrantError", err)
 		}
@@ -124,7 +124,7 @@ func TestAScriptByADBAIsEnoughForALoginWithoutRights(t *testing.T) {
 		p := newPlace(t, db)
 		owner, table := p.table("app")
 		login := db.Name + "_one"
-		script := setup.GrantsSQL(p.roles, db.Name, setup.OneLogin(login), []setup.PolicyTable{{Name: table, Column: "at"}}, setup.OwnServer)
+		script := access.GrantsSQL(p.roles, db.Name, access.OneLogin(login), []access.PolicyTable{{Name: table, Column: "at"}}, access.OwnServer)
 		db.Exec(t, script, script) // safe to repeat
 		conn := p.connect(login)
 		p.must(p.catalog(conn))
@@ -154,7 +154,7 @@ func TestADBAWhoIsNoSuperuserMayRunTheScript(t *testing.T) {
 		}
 		dba := db.Name + "_dba" // it cannot be dropped before what it granted, on 16 and later
 		db.Exec(t, `create role `+dba+` login createrole `+attribute, fmt.Sprintf(`alter database %s owner to %s; grant %s to %[2]s with admin option`, db.Name, dba, owner))
-		script := setup.GrantsSQL(p.roles, db.Name, setup.OneLogin(login), []setup.PolicyTable{{Name: table, Column: "at"}}, setup.OwnServer)
+		script := access.GrantsSQL(p.roles, db.Name, access.OneLogin(login), []access.PolicyTable{{Name: table, Column: "at"}}, access.OwnServer)
 		conn := db.ConnectAs(t, dba)
 		for range 2 {
 			_, err := conn.PgConn().Exec(t.Context(), script).ReadAll()
@@ -164,7 +164,7 @@ func TestADBAWhoIsNoSuperuserMayRunTheScript(t *testing.T) {
 		p.must(p.catalog(apply))
 		p.must(p.apply(apply, table))
 		p.applied(owner, table, login)
-		missing, err := setup.MissingGrants(t.Context(), apply, p.roles, setup.OneLogin(login))
+		missing, err := access.MissingGrants(t.Context(), apply, p.roles, access.OneLogin(login))
 		if err != nil || len(missing) > 0 {
 			t.Errorf("missing still: %v, %v", missing, err)
 		}
@@ -177,7 +177,7 @@ func TestTheScriptForAManagedServerIsEnoughForItsAdministrator(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		db.Exec(t, `do $$ begin create role rds_replication; exception when duplicate_object or unique_violation then null; end $$`)
-		for _, managed := range setup.ManagedServers() {
+		for _, managed := range access.ManagedServers() {
 			p := newPlace(t, db)
 			p.roles = schemas.RolesFor(db.Name + managed + "_")
 			owner := db.NewRole(t, managed+"_app")
@@ -186,15 +186,15 @@ func TestTheScriptForAManagedServerIsEnoughForItsAdministrator(t *testing.T) {
 			login, dba := db.Name+managed+"_one", db.Name+managed+"_dba"
 			attribute := ""
 			switch {
-			case managed == string(setup.RDS):
+			case managed == string(access.RDS):
 			case db.Major >= 16:
 				attribute = "replication"
 			default:
 				db.Exec(t, `create role `+login+` login replication`)
 			}
 			db.Exec(t, `create role `+dba+` login createrole `+attribute, fmt.Sprintf(`alter database %s owner to %s; alter schema %s owner to %[2]s; grant %[3]s, rds_replication to %[2]s with admin option`, db.Name, dba, owner))
-			script := setup.GrantsSQL(p.roles, db.Name, setup.OneLogin(login),
-				[]setup.PolicyTable{{Name: owner + ".t", Column: "at", Index: true}, {Name: owner + ".u"}}, setup.Managed(managed))
+			script := access.GrantsSQL(p.roles, db.Name, access.OneLogin(login),
+				[]access.PolicyTable{{Name: owner + ".t", Column: "at", Index: true}, {Name: owner + ".u"}}, access.Managed(managed))
 			for range 2 {
 				_, err := db.ConnectAs(t, dba).PgConn().Exec(t.Context(), script).ReadAll()
 				p.must(err)
@@ -202,14 +202,14 @@ func TestTheScriptForAManagedServerIsEnoughForItsAdministrator(t *testing.T) {
 			if !one[bool](p, `select has_schema_privilege($1::name, $1::text, 'create') and not rolsuper and not rolcreaterole from pg_roles where rolname = $2`, owner, login) {
 				t.Errorf("%s: the owner cannot make an index, or the login has more than it needs", managed)
 			}
-			missing, err := setup.MissingGrants(t.Context(), p.admin, p.roles, setup.OneLogin(login))
+			missing, err := access.MissingGrants(t.Context(), p.admin, p.roles, access.OneLogin(login))
 			if err != nil || len(missing) > 0 {
 				t.Errorf("%s: missing still: %v, %v", managed, missing, err)
 			}
-			if (managed == string(setup.RDS)) == strings.Contains(script, "  alter role ") || !strings.Contains(script, "pg_hba.conf") {
+			if (managed == string(access.RDS)) == strings.Contains(script, "  alter role ") || !strings.Contains(script, "pg_hba.conf") {
 				t.Errorf("%s: the script is\n%s", managed, script)
 			}
-			if managed == string(setup.RDS) {
+			if managed == string(access.RDS) {
 				conn := p.connect(login)
 				p.must(p.catalog(conn))
 				p.must(p.apply(conn, owner+".t"))
@@ -226,7 +226,7 @@ func TestTheTablesOfASuperuserAreGrantedOneByOne(t *testing.T) {
 			`create table shop.visits (id int, at timestamptz, primary key (id, at)) partition by range (at);
 			 create table archive.visits_old partition of shop.visits for values from (minvalue) to ('2025-01-01')`)
 		login := db.Name + "_one"
-		db.Exec(t, setup.GrantsSQL(p.roles, db.Name, setup.OneLogin(login), []setup.PolicyTable{{Name: "shop.visits", Column: "at"}}, setup.OwnServer))
+		db.Exec(t, access.GrantsSQL(p.roles, db.Name, access.OneLogin(login), []access.PolicyTable{{Name: "shop.visits", Column: "at"}}, access.OwnServer))
 		conn := p.connect(login)
 		p.must(p.catalog(conn))
 		p.must(p.apply(conn, "shop.visits"))
@@ -272,7 +272,7 @@ func TestADeleterThatSomebodyElseCanUseIsRefused(t *testing.T) {
 			db.Exec(t, c.spoil)
 			p.must(p.apply(p.admin)) // dropping asks for nothing
 			err := p.apply(p.admin, table)
-			var refused *setup.GrantError
+			var refused *access.GrantError
 			if !errors.As(err, &refused) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("after %s: got %v, want: %s", c.spoil, err, c.says)
 				continue
@@ -299,7 +299,7 @@ func TestATableWithForcedRowSecurityIsAppliedAfterTheStatementThatTheRefusalName
 				db.Exec(t, strings.ReplaceAll(before, "{}", p.deleter(role)))
 			}
 			db.Exec(t, `alter table `+table+` enable row level security, force row level security`)
-			var refused *setup.GrantError
+			var refused *access.GrantError
 			if err := p.apply(p.admin, table); !errors.As(err, &refused) || strings.Contains(err.Error(), "--grants") {
 				t.Fatalf("got %v", err)
 			}
@@ -318,7 +318,7 @@ func TestADeleterThatSomebodyElseMadeBeforehandIsRefused(t *testing.T) {
 		deleter := p.deleter(owner)
 		mallory := db.NewRole(t, "mallory", "createrole")
 		accomplice := db.NewRole(t, "accomplice")
-		script := setup.GrantsSQL(p.roles, db.Name, setup.OneLogin(db.Name+"_one"), []setup.PolicyTable{{Name: table, Column: "at"}}, setup.OwnServer)
+		script := access.GrantsSQL(p.roles, db.Name, access.OneLogin(db.Name+"_one"), []access.PolicyTable{{Name: table, Column: "at"}}, access.OwnServer)
 		for _, also := range []string{"", "; grant " + deleter + " to " + accomplice} {
 			_, err := db.ConnectAs(t, mallory).PgConn().Exec(t.Context(), "create role "+deleter+also).ReadAll()
 			p.must(err)
@@ -327,7 +327,7 @@ func TestADeleterThatSomebodyElseMadeBeforehandIsRefused(t *testing.T) {
 				mend = fmt.Sprintf(`revoke "%s" from %s, %s`, deleter, accomplice, mallory)
 			}
 			err = p.apply(p.admin, table)
-			var refused *setup.GrantError
+			var refused *access.GrantError
 			if !errors.As(err, &refused) || refused.SQL != mend+" cascade" {
 				t.Fatalf("got %v, want: %s", err, mend)
 			}
@@ -345,7 +345,7 @@ func TestADeleterThatSomebodyElseMadeBeforehandIsRefused(t *testing.T) {
 				t.Errorf("mallory may still grant the role: %q", state)
 			}
 			p.must(p.apply(p.admin))
-			_, err = setup.DropUnusedDeleters(t.Context(), p.admin, p.roles)
+			_, err = access.DropUnusedDeleters(t.Context(), p.admin, p.roles)
 			p.must(err)
 		}
 	})
@@ -359,14 +359,14 @@ func TestAnOwnerWhoWouldOwnTheCatalogIsRefused(t *testing.T) {
 		db.Exec(t, fmt.Sprintf(`grant %s, %s, %s to %s`, p.roles.Owner, p.roles.Executor, p.roles.Auditor, owner))
 		for _, conn := range []*pgx.Conn{p.admin, p.connect(owner)} {
 			err := p.apply(conn, table)
-			var circle *setup.CircleError
+			var circle *access.CircleError
 			if !errors.As(err, &circle) || !strings.Contains(err.Error(), "three logins") {
 				t.Errorf("got %v, want the recipe of three logins", err)
 			}
 		}
-		logins := setup.Logins{Owner: p.roles.Owner[:len(p.roles.Owner)-5] + "apply", Executor: db.Name + "_run", Auditor: db.Name + "_audit"}
-		for name, login := range map[string]setup.Logins{"the owner's login": setup.OneLogin(owner), "logins beside it": logins} {
-			script := setup.GrantsSQL(p.roles, db.Name, login, []setup.PolicyTable{{Name: table, Column: "at"}}, setup.OwnServer)
+		logins := access.Logins{Owner: p.roles.Owner[:len(p.roles.Owner)-5] + "apply", Executor: db.Name + "_run", Auditor: db.Name + "_audit"}
+		for name, login := range map[string]access.Logins{"the owner's login": access.OneLogin(owner), "logins beside it": logins} {
+			script := access.GrantsSQL(p.roles, db.Name, login, []access.PolicyTable{{Name: table, Column: "at"}}, access.OwnServer)
 			_, err := p.admin.PgConn().Exec(t.Context(), script).ReadAll()
 			if err == nil || !strings.Contains(err.Error(), "would own the catalog") {
 				t.Errorf("%s: the script was not refused: %v", name, err)
@@ -377,7 +377,7 @@ func TestAnOwnerWhoWouldOwnTheCatalogIsRefused(t *testing.T) {
 			t.Error("the script made roles before it refused")
 		}
 		db.Exec(t, fmt.Sprintf(`revoke %s, %s, %s from %s`, p.roles.Owner, p.roles.Executor, p.roles.Auditor, owner),
-			setup.GrantsSQL(p.roles, db.Name, logins, []setup.PolicyTable{{Name: table, Column: "at"}}, setup.OwnServer))
+			access.GrantsSQL(p.roles, db.Name, logins, []access.PolicyTable{{Name: table, Column: "at"}}, access.OwnServer))
 		p.must(p.apply(p.connect(logins.Owner), table))
 		p.applied(owner, table, logins.Owner)
 	})

@@ -10,16 +10,17 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/setup/access"
+	"lapse/internal/setup/doctor"
 )
 
 // examined asks the doctor, over a new session: settings of databases and roles are for sessions to come.
-func (p *site) examined(login string, logins setup.Logins, offset time.Duration) []setup.Finding {
+func (p *database) examined(login string, logins access.Logins, offset time.Duration) []doctor.Finding {
 	p.t.Helper()
 	conn, err := pgx.Connect(p.t.Context(), p.db.As(login)+"&search_path=pg_catalog,pg_temp")
 	p.must(err)
 	defer func() { _ = conn.Close(p.t.Context()) }()
-	found, err := setup.Doctor{
+	found, err := doctor.Doctor{
 		Conn: conn, Roles: p.roles, Slot: "lapse_" + p.db.Name, Logins: logins, Now: func() time.Time { return time.Now().Add(offset) },
 	}.Examine(p.t.Context())
 	p.must(err)
@@ -27,51 +28,51 @@ func (p *site) examined(login string, logins setup.Logins, offset time.Duration)
 }
 
 // oneLogin is the warning that the login which deletes is for everything else too.
-func oneLogin(f setup.Finding) bool {
-	return f.Check == "roles" && f.Grade == setup.Warn && strings.HasPrefix(f.Text, "the login that deletes, ") && strings.Contains(f.Text, "can become the catalog's owner")
+func oneLogin(f doctor.Finding) bool {
+	return f.Check == "roles" && f.Grade == doctor.Warn && strings.HasPrefix(f.Text, "the login that deletes, ") && strings.Contains(f.Text, "can become the catalog's owner")
 }
 
 // usual are warnings of every server of the tests.
-func usual(f setup.Finding) bool {
-	return oneLogin(f) || f.Grade == setup.OK || slices.Contains([]string{"slot retention", "logical messages", "long transactions", "load", "slot", "version"}, f.Check) && f.Grade == setup.Warn
+func usual(f doctor.Finding) bool {
+	return oneLogin(f) || f.Grade == doctor.OK || slices.Contains([]string{"slot retention", "logical messages", "long transactions", "load", "slot", "version"}, f.Check) && f.Grade == doctor.Warn
 }
 
-func unusual(found []setup.Finding) []setup.Finding {
+func unusual(found []doctor.Finding) []doctor.Finding {
 	return slices.DeleteFunc(slices.Clone(found), usual)
 }
 
 // fault is something wrong, and how the doctor names it.
 type fault struct {
 	plant, check, says string
-	grade              setup.Grade
+	grade              doctor.Grade
 }
 
 // faults are those whose fix is SQL that takes effect without a restart. {} is the owner's role and schema, D the database.
 var faults = []fault{
-	{`alter database {D} set track_counts = off`, "track_counts", "batches cannot check", setup.Fail},
-	{`alter role {D}_executor set session_replication_role = replica`, "session_replication_role", "foreign keys are not looked at", setup.Fail},
+	{`alter database {D} set track_counts = off`, "track_counts", "batches cannot check", doctor.Fail},
+	{`alter role {D}_executor set session_replication_role = replica`, "session_replication_role", "foreign keys are not looked at", doctor.Fail},
 	{
 		`create function {}.f() returns trigger language plpgsql as 'begin return null; end'; create trigger spy after delete on {}.t for each row execute function {}.f()`,
-		"policy {}-t", "trigger spy on {}.t", setup.Fail,
+		"policy {}-t", "trigger spy on {}.t", doctor.Fail,
 	},
-	{`create rule r as on delete to {}.t do also notify x`, "policy {}-t", "rule r on {}.t", setup.Fail},
-	{`create trigger spy before update on {}.s for each row execute function {}.f()`, "policy {}-s", "trigger spy on {}.s", setup.Fail},
+	{`create rule r as on delete to {}.t do also notify x`, "policy {}-t", "rule r on {}.t", doctor.Fail},
+	{`create trigger spy before update on {}.s for each row execute function {}.f()`, "policy {}-s", "trigger spy on {}.s", doctor.Fail},
 	{
 		`alter table {}.s add unique (id, gone); create table {}.kid (id int, gone boolean, foreign key (id, gone) references {}.s (id, gone) on update cascade)`,
-		"policy {}-s", "foreign key kid_id_gone_fkey of {}.kid has the column that the policy sets", setup.Fail,
+		"policy {}-s", "foreign key kid_id_gone_fkey of {}.kid has the column that the policy sets", doctor.Fail,
 	},
-	{`drop index {}.t_at_id_idx`, "policy {}-t", "no index on {}.t begins with at", setup.Warn},
-	{`create table {}.child (t int references {}.t on delete set null)`, "policy {}-t", "no index serves foreign key child_t_fkey", setup.Warn},
-	{`alter table {}.t replica identity full`, "policy {}-t", "replica identity is full", setup.Fail},
-	{`alter table {}.parts_all set unlogged`, "policy {}-parts", "parts_all is unlogged", setup.Fail},
-	{`alter table {}.t enable row level security, force row level security`, "policy {}-t", "row security applies", setup.Fail},
-	{`grant delete, update on {}.t to {D}_executor; grant truncate on {}.parts_all to public`, "rights on tables", "beside the deletion functions", setup.Fail},
-	{`grant {} to {D}_auditor`, "rights on tables", "beside the deletion functions", setup.Fail},
-	{`alter role {D}_owner createrole createdb`, "attributes", "createrole createdb", setup.Fail},
-	{`alter role {D}_executor bypassrls replication`, "attributes", "bypassrls replication", setup.Fail},
-	{`grant {D}_executor to {}`, "roles", "no login of these settings", setup.Warn},
-	{`revoke {D}_owner from {D}_one`, "grants", "lack rights", setup.Fail},
-	{`alter database {D} set default_transaction_read_only = on`, "read only", "nothing can be deleted", setup.Fail},
+	{`drop index {}.t_at_id_idx`, "policy {}-t", "no index on {}.t begins with at", doctor.Warn},
+	{`create table {}.child (t int references {}.t on delete set null)`, "policy {}-t", "no index serves foreign key child_t_fkey", doctor.Warn},
+	{`alter table {}.t replica identity full`, "policy {}-t", "replica identity is full", doctor.Fail},
+	{`alter table {}.parts_all set unlogged`, "policy {}-parts", "parts_all is unlogged", doctor.Fail},
+	{`alter table {}.t enable row level security, force row level security`, "policy {}-t", "row security applies", doctor.Fail},
+	{`grant delete, update on {}.t to {D}_executor; grant truncate on {}.parts_all to public`, "rights on tables", "beside the deletion functions", doctor.Fail},
+	{`grant {} to {D}_auditor`, "rights on tables", "beside the deletion functions", doctor.Fail},
+	{`alter role {D}_owner createrole createdb`, "attributes", "createrole createdb", doctor.Fail},
+	{`alter role {D}_executor bypassrls replication`, "attributes", "bypassrls replication", doctor.Fail},
+	{`grant {D}_executor to {}`, "roles", "no login of these settings", doctor.Warn},
+	{`revoke {D}_owner from {D}_one`, "grants", "lack rights", doctor.Fail},
+	{`alter database {D} set default_transaction_read_only = on`, "read only", "nothing can be deleted", doctor.Fail},
 }
 
 func TestTheDoctorNamesEveryPlantedFaultAndTheFixesAreEnough(t *testing.T) {
@@ -88,7 +89,7 @@ func TestTheDoctorNamesEveryPlantedFaultAndTheFixesAreEnough(t *testing.T) {
 		all := file(t, "", table, owner+".parts")
 		all.Policies = append(all.Policies, file(t, ", action: { soft: { column: gone } }", owner+".s").Policies...)
 		p.applies(all)
-		logins := setup.OneLogin(login)
+		logins := access.OneLogin(login)
 		sound := p.examined(login, logins, 0)
 		if found := unusual(sound); len(found) > 0 || !slices.ContainsFunc(sound, oneLogin) {
 			t.Fatalf("a sound installation: %+v", sound)
@@ -99,7 +100,7 @@ func TestTheDoctorNamesEveryPlantedFaultAndTheFixesAreEnough(t *testing.T) {
 		}
 		found := p.examined("postgres", logins, 0)
 		for _, f := range faults {
-			if !slices.ContainsFunc(found, func(g setup.Finding) bool {
+			if !slices.ContainsFunc(found, func(g doctor.Finding) bool {
 				return g.Check == fill(f.check) && strings.Contains(g.Text, fill(f.says)) && g.Grade == f.grade && len(g.Fix) > 0
 			}) {
 				t.Errorf("%s: not found, or without its fix", fill(f.plant))
@@ -141,10 +142,10 @@ func TestTheDoctorNamesColumnsThatAreNotThosePoliciesWereAppliedTo(t *testing.T)
 		for n, change := range changes {
 			db.Exec(t, "alter table "+all[n]+" "+change)
 		}
-		found := p.examined("postgres", setup.OneLogin("postgres"), 0)
+		found := p.examined("postgres", access.OneLogin("postgres"), 0)
 		for _, table := range all {
-			if !slices.ContainsFunc(found, func(f setup.Finding) bool {
-				return f.Grade == setup.Fail && strings.HasPrefix(f.Text, table+": at: ") && f.Advice != ""
+			if !slices.ContainsFunc(found, func(f doctor.Finding) bool {
+				return f.Grade == doctor.Fail && strings.HasPrefix(f.Text, table+": at: ") && f.Advice != ""
 			}) {
 				t.Errorf("%s: not found: %+v", table, unusual(found))
 			}
@@ -158,8 +159,8 @@ func TestTheDoctorWorksWhereNothingIsInstalledAndForAnybody(t *testing.T) {
 		p := newSite(t, db)
 		nobody := db.NewRole(t, "nobody")
 		for _, login := range []string{"postgres", nobody} {
-			found := p.examined(login, setup.OneLogin(login), 0)
-			if setup.Failed(found) || len(found) < 15 {
+			found := p.examined(login, access.OneLogin(login), 0)
+			if doctor.Failed(found) || len(found) < 15 {
 				t.Errorf("%s: %+v", login, found)
 			}
 		}
@@ -167,35 +168,35 @@ func TestTheDoctorWorksWhereNothingIsInstalledAndForAnybody(t *testing.T) {
 		p.must(err)
 		p.applies(file(t, "", p.table("app")))
 		// A stranger is told what cannot be asked, and nothing fails to be said.
-		if found := p.examined(nobody, setup.OneLogin("postgres"), 0); !slices.ContainsFunc(found, func(f setup.Finding) bool {
-			return f.Check == "schema lapse" && f.Grade == setup.Warn && strings.Contains(f.Text, "could not be asked")
+		if found := p.examined(nobody, access.OneLogin("postgres"), 0); !slices.ContainsFunc(found, func(f doctor.Finding) bool {
+			return f.Check == "schema lapse" && f.Grade == doctor.Warn && strings.Contains(f.Text, "could not be asked")
 		}) {
 			t.Errorf("got %+v", found)
 		}
 		for _, c := range []struct {
 			plant, check, says string
-			grade              setup.Grade
+			grade              doctor.Grade
 			offset             time.Duration
 		}{
-			{"", "clock", "the executor deletes nothing", setup.Fail, time.Hour},
-			{"", "clock", "differ by", setup.Warn, -3 * time.Second},
-			{"create publication lapse_x; alter publication lapse_deletes set (publish = 'insert')", "publications", "lapse_deletes", setup.Fail, 0},
-			{"insert into lapse.halt (halted, reason) values (true, 'a test')", "paused", "a test", setup.Warn, 0},
-			{"create table test_blocked (id int references " + db.Name + "_app.t)", "policy " + db.Name + "_app-t", "has no action", setup.Warn, 0},
-			{"create table " + db.Name + "_app.cascaded (id int primary key references " + db.Name + "_app.t on delete cascade)", "policy " + db.Name + "_app-t", "cascaded is not published", setup.Fail, 0},
-			{"select pg_drop_replication_slot('lapse_" + db.Name + "')", "slot", "does not exist", setup.Fail, 0},
-			{"alter table " + db.Name + "_app.t rename to u", "paused", "is " + db.Name + "_app.u now", setup.Fail, 0},
-			{"update lapse.installation set schema_version = 4", "schema lapse", "which was never released", setup.Fail, 0},
-			{"alter schema lapse owner to postgres", "schema lapse", "belongs to", setup.Fail, 0},
+			{"", "clock", "the executor deletes nothing", doctor.Fail, time.Hour},
+			{"", "clock", "differ by", doctor.Warn, -3 * time.Second},
+			{"create publication lapse_x; alter publication lapse_deletes set (publish = 'insert')", "publications", "lapse_deletes", doctor.Fail, 0},
+			{"insert into lapse.halt (halted, reason) values (true, 'a test')", "paused", "a test", doctor.Warn, 0},
+			{"create table test_blocked (id int references " + db.Name + "_app.t)", "policy " + db.Name + "_app-t", "has no action", doctor.Warn, 0},
+			{"create table " + db.Name + "_app.cascaded (id int primary key references " + db.Name + "_app.t on delete cascade)", "policy " + db.Name + "_app-t", "cascaded is not published", doctor.Fail, 0},
+			{"select pg_drop_replication_slot('lapse_" + db.Name + "')", "slot", "does not exist", doctor.Fail, 0},
+			{"alter table " + db.Name + "_app.t rename to u", "paused", "is " + db.Name + "_app.u now", doctor.Fail, 0},
+			{"update lapse.installation set schema_version = 4", "schema lapse", "which was never released", doctor.Fail, 0},
+			{"alter schema lapse owner to postgres", "schema lapse", "belongs to", doctor.Fail, 0},
 		} {
 			if c.plant != "" {
 				db.Exec(t, c.plant)
 			}
-			if c.check == "paused" && c.grade == setup.Fail {
+			if c.check == "paused" && c.grade == doctor.Fail {
 				db.Exec(t, "insert into lapse.halt (halted, reason) values (false, 'a test')")
 			}
-			found := p.examined("postgres", setup.OneLogin("postgres"), c.offset)
-			if !slices.ContainsFunc(found, func(f setup.Finding) bool {
+			found := p.examined("postgres", access.OneLogin("postgres"), c.offset)
+			if !slices.ContainsFunc(found, func(f doctor.Finding) bool {
 				return f.Check == c.check && f.Grade == c.grade && strings.Contains(f.Text+f.Advice, c.says)
 			}) {
 				t.Errorf("%s: got %+v", c.plant, found)
@@ -208,7 +209,7 @@ func TestTheDoctorWorksWhereNothingIsInstalledAndForAnybody(t *testing.T) {
 func TestTheDoctorKnowsACopy(t *testing.T) {
 	t.Parallel()
 	p := newInstalled(t, pgtest.New(t, pgtest.Newest(t)))
-	if found := p.examined("postgres", setup.OneLogin("postgres"), 0); setup.Failed(found) {
+	if found := p.examined("postgres", access.OneLogin("postgres"), 0); doctor.Failed(found) {
 		t.Errorf("the original: %+v", found)
 	}
 	name := p.db.Name + "_copy"
@@ -222,10 +223,10 @@ func TestTheDoctorKnowsACopy(t *testing.T) {
 	conn, err := pgx.Connect(t.Context(), strings.Replace(p.db.URL, "/"+p.db.Name, "/"+name, 1)+"&search_path=pg_catalog,pg_temp")
 	p.must(err)
 	defer func() { _ = conn.Close(t.Context()) }()
-	found, err := setup.Doctor{Conn: conn, Roles: p.roles, Slot: "lapse_" + p.db.Name, Logins: setup.OneLogin("postgres"), Now: time.Now}.Examine(t.Context())
+	found, err := doctor.Doctor{Conn: conn, Roles: p.roles, Slot: "lapse_" + p.db.Name, Logins: access.OneLogin("postgres"), Now: time.Now}.Examine(t.Context())
 	p.must(err)
-	if !slices.ContainsFunc(found, func(f setup.Finding) bool {
-		return f.Check == "copy" && f.Grade == setup.Fail && strings.Contains(f.Text, p.db.Name)
+	if !slices.ContainsFunc(found, func(f doctor.Finding) bool {
+		return f.Check == "copy" && f.Grade == doctor.Fail && strings.Contains(f.Text, p.db.Name)
 	}) {
 		t.Errorf("got %+v", found)
 	}

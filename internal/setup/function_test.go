@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/setup/site"
 )
 
 // Whoever can become the catalog's owner could have a superuser's commands call what they like.
@@ -51,9 +51,9 @@ func TestACatalogFunctionThatIsNotOursIsRefused(t *testing.T) {
 			if _, err := conn.PgConn().Exec(t.Context(), "begin; "+c.sql).ReadAll(); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			_, err := setup.CheckSchema(t.Context(), conn, p.roles)
-			var function *setup.FunctionError
-			var schema *setup.SchemaError
+			_, err := site.CheckSchema(t.Context(), conn, p.roles)
+			var function *site.FunctionError
+			var schema *site.SchemaError
 			if !errors.As(err, &function) && !errors.As(err, &schema) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%s: got %v, want: %s", name, err, c.says)
 			}
@@ -61,12 +61,12 @@ func TestACatalogFunctionThatIsNotOursIsRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if there, err := setup.CheckSchema(t.Context(), db.ConnectAs(t, mallory), p.roles); !there || err != nil {
+		if there, err := site.CheckSchema(t.Context(), db.ConnectAs(t, mallory), p.roles); !there || err != nil {
 			t.Errorf("afterwards: %v, %v", there, err)
 		}
 		_, err := conn.Exec(t.Context(), rename)
 		p.must(err)
-		var function *setup.FunctionError
+		var function *site.FunctionError
 		if err := p.catalog(p.admin); !errors.As(err, &function) || !strings.Contains(err.Error(), "drop schema lapse") {
 			t.Errorf("init: got %v, want a refusal that says what to do", err)
 		}

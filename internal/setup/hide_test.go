@@ -11,7 +11,8 @@ import (
 
 	"lapse/internal/fixture/catalog"
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/setup/site"
+	"lapse/internal/setup/tables"
 	"lapse/planner"
 	"lapse/schemas"
 )
@@ -62,20 +63,20 @@ func newHidden(t *testing.T, db *pgtest.DB) *hidden {
 }
 
 // do hides what is due under a policy, or shows it again.
-func (h *hidden) do(name string, as planner.HideAs, drop bool) *setup.Hiding {
+func (h *hidden) do(name string, as planner.HideAs, drop bool) *tables.Hiding {
 	h.t.Helper()
 	w, does := h.look(name, as, drop)
 	h.must(does.Execute(h.t.Context(), w))
 	return w
 }
 
-func (h *hidden) look(name string, as planner.HideAs, drop bool) (*setup.Hiding, *setup.Hider) {
+func (h *hidden) look(name string, as planner.HideAs, drop bool) (*tables.Hiding, *tables.Hider) {
 	h.t.Helper()
 	all, err := planner.LoadInForce(h.t.Context(), h.admin)
 	h.must(err)
 	for i := range all {
 		if all[i].Name == schemas.PolicyName(name) {
-			does := &setup.Hider{Session: setup.Session{Conn: h.login, Roles: h.roles, Log: slog.New(slog.DiscardHandler)}, TableOID: all[i].TableOID, As: as, Drop: drop}
+			does := &tables.Hider{Session: site.Session{Conn: h.login, Roles: h.roles, Log: slog.New(slog.DiscardHandler)}, TableOID: all[i].TableOID, As: as, Drop: drop}
 			w, err := does.Look(h.t.Context(), planner.HideUnder(&all[i].Definition))
 			h.must(err)
 			return w, does
@@ -197,12 +198,12 @@ func TestHidingLeavesTheApplicationsOwnRowSecurityAndViewsAlone(t *testing.T) {
 		if _, err := reader.Exec(t.Context(), `update app.days set at = now() - interval '3 days' where id = 1`); err != nil {
 			t.Error(err)
 		}
-		does := &setup.Hider{Session: setup.Session{Conn: h.login}, As: planner.HideView}
+		does := &tables.Hider{Session: site.Session{Conn: h.login}, As: planner.HideView}
 		h.must(h.admin.QueryRow(t.Context(), `select 'app.some'::regclass::oid`).Scan(&does.TableOID))
 		all, err := planner.LoadInForce(t.Context(), h.admin)
 		h.must(err)
 		_, err = does.Look(t.Context(), planner.HideUnder(&all[0].Definition))
-		var refused *setup.ScaffoldError
+		var refused *tables.ScaffoldError
 		if !errors.As(err, &refused) || !strings.Contains(err.Error(), "is there already") {
 			t.Errorf("over a view of the application's: %v", err)
 		}
@@ -294,8 +295,8 @@ func TestRowSecurityThatWouldStopThePolicyIsNotMade(t *testing.T) {
 				root = &all[i]
 			}
 		}
-		look := func(as planner.HideAs, drop bool) (*setup.Hiding, error) {
-			does := &setup.Hider{Session: setup.Session{Conn: h.admin, Roles: h.roles, Log: slog.New(slog.DiscardHandler)}, TableOID: root.TableOID, As: as, Drop: drop}
+		look := func(as planner.HideAs, drop bool) (*tables.Hiding, error) {
+			does := &tables.Hider{Session: site.Session{Conn: h.admin, Roles: h.roles, Log: slog.New(slog.DiscardHandler)}, TableOID: root.TableOID, As: as, Drop: drop}
 			return does.Look(t.Context(), planner.HideUnder(&root.Definition))
 		}
 		deleter := one[string](h.place, `select pg_get_userbyid(proowner)::text from pg_proc where proname = $1`, fmt.Sprintf("delete_%d_%d", root.ID, root.Version))

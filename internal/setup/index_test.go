@@ -12,12 +12,14 @@ import (
 
 	"lapse/internal/fixture"
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/setup/access"
+	"lapse/internal/setup/apply"
+	"lapse/internal/setup/install"
 	"lapse/planner/policyfile"
 )
 
 // asks is an applier that can make indexes.
-func (p *site) asks() *setup.Applier {
+func (p *database) asks() *apply.Applier {
 	p.t.Helper()
 	a := p.applier()
 	a.Login = p.connectLogin
@@ -25,11 +27,11 @@ func (p *site) asks() *setup.Applier {
 }
 
 // connectLogin opens a session of the login's own.
-func (p *site) connectLogin(ctx context.Context) (*pgx.Conn, error) {
-	return p.connect(ctx, setup.PlayAuditor)
+func (p *database) connectLogin(ctx context.Context) (*pgx.Conn, error) {
+	return p.connect(ctx, install.PlayAuditor)
 }
 
-func (p *site) makes(f *policyfile.File) (setup.Changes, error) {
+func (p *database) makes(f *policyfile.File) (apply.Changes, error) {
 	p.t.Helper()
 	a := p.asks()
 	changes, err := a.Difference(p.t.Context(), f)
@@ -41,7 +43,7 @@ const made = `select array(select format('%s %s', c.relname, i.indisvalid) from 
 	where c.relname like 'lapse\_%\_idx\_%' order by c.relname)`
 
 // indexed makes a table without an index, and one with partitions.
-func (p *site) indexed(owner string) (plain, parts string) {
+func (p *database) indexed(owner string) (plain, parts string) {
 	role := p.db.NewRole(p.t, owner)
 	p.db.Exec(p.t, fmt.Sprintf(`create schema %[1]s authorization %[1]s; set role %[1]s;
 		create table %[1]s.plain (id int primary key, at timestamptz not null);
@@ -145,8 +147,8 @@ func TestAnInterruptedIndexIsGivenUpAndMadeAgain(t *testing.T) {
 	ctx, stop := context.WithCancelCause(t.Context())
 	interrupted := errors.New("a person says no")
 	a := p.asks()
-	seen := make(chan setup.IndexProgress, 100)
-	a.Indexing = func(p setup.IndexProgress) {
+	seen := make(chan apply.IndexProgress, 100)
+	a.Indexing = func(p apply.IndexProgress) {
 		seen <- p
 		stop(interrupted)
 	}
@@ -270,7 +272,7 @@ func TestAnIndexIsMadeWithTheRightsOfTheTablesOwner(t *testing.T) {
 	schema := strings.Split(plain, ".")[0]
 	p.db.Exec(t, "alter schema "+schema+" owner to postgres", "grant usage on schema "+schema+" to "+schema)
 	_, err := p.makes(file(t, ", index: create", plain))
-	var refused *setup.GrantError
+	var refused *access.GrantError
 	if !errors.As(err, &refused) {
 		t.Fatalf("got %v, want a GrantError", err)
 	}

@@ -7,16 +7,18 @@ import (
 	"testing"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/setup/access"
+	"lapse/internal/setup/install"
+	"lapse/internal/setup/site"
 )
 
 func TestInstallRepeatedMakesNothing(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		p := newSite(t, db)
-		var steps []setup.Step
+		var steps []install.Step
 		i := p.installer()
-		i.Progress = func(s setup.Step) { steps = append(steps, s) }
+		i.Progress = func(s install.Step) { steps = append(steps, s) }
 		r, err := i.Install(t.Context())
 		p.must(err)
 		var made []string
@@ -26,7 +28,7 @@ func TestInstallRepeatedMakesNothing(t *testing.T) {
 		if got := strings.Join(made, " "); got != "roles login grants catalog publications slot" || r.Login != p.roles.Login || r.Replaced {
 			t.Errorf("it made %s, login %q, replaced %v", got, r.Login, r.Replaced)
 		}
-		if len(steps) != 11 || steps[0] != setup.StepLook || steps[10] != setup.StepRetention {
+		if len(steps) != 11 || steps[0] != install.StepLook || steps[10] != install.StepRetention {
 			t.Errorf("the steps were %v", steps)
 		}
 		before := p.state()
@@ -41,9 +43,9 @@ func TestInstallRepeatedMakesNothing(t *testing.T) {
 
 func TestAnInstallThatEndsBetweenTwoStepsIsTakenUp(t *testing.T) {
 	t.Parallel()
-	steps := []setup.Step{
-		setup.StepLook, setup.StepRoles, setup.StepKeys, setup.StepCatalog, setup.StepPublications,
-		setup.StepLedger, setup.StepTables, setup.StepRecord, setup.StepSlot, setup.StepHolds,
+	steps := []install.Step{
+		install.StepLook, install.StepRoles, install.StepKeys, install.StepCatalog, install.StepPublications,
+		install.StepLedger, install.StepTables, install.StepRecord, install.StepSlot, install.StepHolds,
 	}
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		want := newInstalled(t, db).state()
@@ -52,7 +54,7 @@ func TestAnInstallThatEndsBetweenTwoStepsIsTakenUp(t *testing.T) {
 				p := newSite(t, pgtest.New(t, db.Major))
 				ctx, end := context.WithCancel(t.Context())
 				i := p.installer()
-				i.Progress = func(s setup.Step) {
+				i.Progress = func(s install.Step) {
 					if s == last {
 						end()
 					}
@@ -119,7 +121,7 @@ func TestInstallRefusesBeforeItTouchesAnything(t *testing.T) {
 		p.db.Exec(t, `create schema lapse`)
 		before := p.state()
 		_, err := p.installer().Install(t.Context())
-		var other *setup.SchemaError
+		var other *site.SchemaError
 		if !errors.As(err, &other) {
 			t.Errorf("somebody else's schema: got %v", err)
 		}
@@ -127,20 +129,20 @@ func TestInstallRefusesBeforeItTouchesAnything(t *testing.T) {
 		p.db.Exec(t, `drop schema lapse`)
 
 		i := p.installer()
-		i.Logins = setup.OneLogin(db.NewRole(t, "nobody"))
+		i.Logins = access.OneLogin(db.NewRole(t, "nobody"))
 		_, err = i.Install(t.Context())
-		var needs *setup.SuperuserError
+		var needs *install.SuperuserError
 		if !errors.As(err, &needs) || !strings.Contains(needs.SQL, "create role") {
 			t.Errorf("without a superuser: got %v", err)
 		}
 		_, err = p.installer().Install(t.Context())
 		p.must(err)
 		i = p.installer()
-		i.Keys = func(*setup.Installation) (map[string]string, string, error) {
+		i.Keys = func(*site.Installation) (map[string]string, string, error) {
 			return map[string]string{"tag": "bad"}, "", nil
 		}
 		_, err = i.Install(t.Context())
-		var keys *setup.KeysError
+		var keys *site.KeysError
 		if !errors.As(err, &keys) || keys.Name != "tag" {
 			t.Errorf("other keys: got %v", err)
 		}

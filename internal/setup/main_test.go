@@ -11,7 +11,8 @@ import (
 	"lapse/internal/fixture"
 	"lapse/internal/fixture/catalog"
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/setup/access"
+	"lapse/internal/setup/site"
 	"lapse/schemas"
 )
 
@@ -34,13 +35,13 @@ func newPlace(t *testing.T, db *pgtest.DB) *place {
 func installed(t *testing.T, db *pgtest.DB) *place {
 	t.Helper()
 	p := newPlace(t, db)
-	p.must(setup.MakeRoles(t.Context(), p.admin, p.roles))
+	p.must(access.MakeRoles(t.Context(), p.admin, p.roles))
 	p.must(p.catalog(p.admin))
 	return p
 }
 
 func (p *place) catalog(conn *pgx.Conn) error {
-	_, err := setup.Catalog(p.t.Context(), conn, setup.Options{Roles: p.roles, Slot: "lapse_" + p.db.Name})
+	_, err := site.Catalog(p.t.Context(), conn, site.Options{Roles: p.roles, Slot: "lapse_" + p.db.Name})
 	return err
 }
 

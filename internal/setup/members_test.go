@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/setup/access"
 )
 
 func TestRolesThatCanDoTooMuchAreRefused(t *testing.T) {
@@ -21,15 +21,15 @@ func TestRolesThatCanDoTooMuchAreRefused(t *testing.T) {
 				fmt.Sprintf("grant %s to %s", boss, role):    fmt.Sprintf(`revoke "%s" from "%s"`, boss, role),
 			} {
 				db.Exec(t, spoil)
-				_, err := setup.CheckRoles(t.Context(), p.admin, p.roles)
-				var refused *setup.RoleError
+				_, err := access.CheckRoles(t.Context(), p.admin, p.roles)
+				var refused *access.RoleError
 				if !errors.As(err, &refused) || !strings.Contains(err.Error(), mend) {
 					t.Errorf("after %s: got %v, want: %s", spoil, err, mend)
 				}
 				db.Exec(t, mend)
 			}
 		}
-		warnings, err := setup.CheckRoles(t.Context(), p.admin, p.roles)
+		warnings, err := access.CheckRoles(t.Context(), p.admin, p.roles)
 		if err != nil || len(warnings) > 0 {
 			t.Errorf("got %q, %v", warnings, err)
 		}
@@ -42,7 +42,7 @@ func TestMembersOfTheRolesThatAreNoLoginsOfTheSettingsAreNamed(t *testing.T) {
 		p := installed(t, db)
 		mallory, ours, app := db.NewRole(t, "mallory"), db.NewRole(t, "ours"), db.NewRole(t, "app")
 		db.Exec(t, fmt.Sprintf("grant %[1]s to %[2]s, %[3]s; grant %[4]s to %[1]s", p.roles.Owner, mallory, ours, app))
-		warnings, err := setup.CheckRoles(t.Context(), p.admin, p.roles, setup.OneLogin(ours))
+		warnings, err := access.CheckRoles(t.Context(), p.admin, p.roles, access.OneLogin(ours))
 		p.must(err)
 		if len(warnings) != 2 ||
 			!strings.Contains(warnings[0], fmt.Sprintf("revoke %s from %s", p.roles.Owner, mallory)) ||
@@ -57,7 +57,7 @@ func TestMembersOfTheRolesThatAreNoLoginsOfTheSettingsAreNamed(t *testing.T) {
 		}
 		made := p.roles
 		made.Owner = db.Name + "_x_owner"
-		if warnings, err = setup.CheckRoles(t.Context(), p.admin, made); err != nil || len(warnings) > 0 {
+		if warnings, err = access.CheckRoles(t.Context(), p.admin, made); err != nil || len(warnings) > 0 {
 			t.Errorf("whoever made the role is named: %q, %v", warnings, err)
 		}
 		// Unless the catalog's owner is none of theirs.
@@ -66,9 +66,9 @@ func TestMembersOfTheRolesThatAreNoLoginsOfTheSettingsAreNamed(t *testing.T) {
 		}
 		made = p.roles
 		made.Executor, made.Login = db.Name+"_y_executor", db.Name+"_y_login"
-		warnings, err = setup.CheckRoles(t.Context(), p.admin, made, setup.OneLogin(ours), setup.OneLogin(mallory))
+		warnings, err = access.CheckRoles(t.Context(), p.admin, made, access.OneLogin(ours), access.OneLogin(mallory))
 		p.must(err)
-		trouble, err := setup.LoginTrouble(t.Context(), p.admin, made)
+		trouble, err := access.LoginTrouble(t.Context(), p.admin, made)
 		p.must(err)
 		if db.Major >= 16 && (!strings.Contains(strings.Join(warnings, " "), fmt.Sprintf("revoke %s from %s", made.Executor, creator)) || trouble != "has a member, "+creator) {
 			t.Errorf("got %q and %q, want %s named", warnings, trouble, creator)
@@ -88,7 +88,7 @@ func TestARoleOfSomebodyElsesIsNotTakenForTheLogin(t *testing.T) {
 			{"create role %[1]s login; grant %[1]s to " + member, "has a member, " + member},
 		} {
 			db.Exec(t, fmt.Sprintf(c.make, p.roles.Login))
-			if got, err := setup.LoginTrouble(t.Context(), p.admin, p.roles); err != nil || got != c.trouble {
+			if got, err := access.LoginTrouble(t.Context(), p.admin, p.roles); err != nil || got != c.trouble {
 				t.Errorf("%s: got %q, %v, want %q", c.make, got, err, c.trouble)
 			}
 			db.Exec(t, "drop role "+p.roles.Login)
@@ -106,9 +106,9 @@ func TestTheScriptIsWhatItSaysWhateverTheNamesAre(t *testing.T) {
 			`alter table "s.'$lapse$"."t\'; drop table x; --" owner to "`+strings.ReplaceAll(owner, `"`, `""`)+`"`,
 			`grant usage on schema "s.'$lapse$" to "`+strings.ReplaceAll(owner, `"`, `""`)+`"`)
 		login := db.Name + `_l"'$lapse1$`
-		script := setup.GrantsSQL(p.roles, db.Name, setup.OneLogin(login), []setup.PolicyTable{
+		script := access.GrantsSQL(p.roles, db.Name, access.OneLogin(login), []access.PolicyTable{
 			{Name: `"s.'$lapse$"."t\'; drop table x; --"`, Column: `a"t'`},
-		}, setup.OwnServer)
+		}, access.OwnServer)
 		// A planted format would be a better match than pg_catalog's own.
 		db.Exec(t, `create schema evil; create sequence evil.hits;
 			create function evil.format(text, text, text) returns text language sql as 'select nextval(''evil.hits''); select format($1, variadic array[$2, $3])';

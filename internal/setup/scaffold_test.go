@@ -11,7 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/setup/site"
+	"lapse/internal/setup/tables"
 	"lapse/planner"
 	"lapse/schemas"
 )
@@ -58,7 +59,7 @@ func newScaffolded(t *testing.T, db *pgtest.DB) *scaffolded {
 }
 
 // do makes a scaffold, or takes it away.
-func (s *scaffolded) do(table string, option planner.ScaffoldOption, change func(*setup.Scaffolder)) *setup.Scaffolding {
+func (s *scaffolded) do(table string, option planner.ScaffoldOption, change func(*tables.Scaffolder)) *tables.Scaffolding {
 	s.t.Helper()
 	w, does, err := s.look(table, option, change)
 	s.must(err)
@@ -66,9 +67,9 @@ func (s *scaffolded) do(table string, option planner.ScaffoldOption, change func
 	return w
 }
 
-func (s *scaffolded) look(table string, option planner.ScaffoldOption, change func(*setup.Scaffolder)) (*setup.Scaffolding, *setup.Scaffolder, error) {
-	does := &setup.Scaffolder{
-		Session: setup.Session{Conn: s.conn, Roles: s.roles, Log: slog.New(slog.DiscardHandler)},
+func (s *scaffolded) look(table string, option planner.ScaffoldOption, change func(*tables.Scaffolder)) (*tables.Scaffolding, *tables.Scaffolder, error) {
+	does := &tables.Scaffolder{
+		Session: site.Session{Conn: s.conn, Roles: s.roles, Log: slog.New(slog.DiscardHandler)},
 		Table:   table, Option: option, After: "90 days", Column: "due at",
 	}
 	if change != nil {
@@ -109,8 +110,8 @@ func TestAScaffoldGivesEachNewRowATimeAndIsTakenBackWhole(t *testing.T) {
 						t.Errorf("%s, %s, %s: rows that are due in 90 days: %s, want %s", table, option, when, got, want)
 					}
 				}
-				refresh := func(on bool) func(*setup.Scaffolder) {
-					return func(d *setup.Scaffolder) { d.Refresh = on }
+				refresh := func(on bool) func(*tables.Scaffolder) {
+					return func(d *tables.Scaffolder) { d.Refresh = on }
 				}
 				s.do(table, option, refresh(true))
 				s.do(table, option, refresh(false))
@@ -128,15 +129,15 @@ func TestAScaffoldGivesEachNewRowATimeAndIsTakenBackWhole(t *testing.T) {
 				s.do(table, option, refresh(true))
 				s.must(exec(t.Context(), writer, `update `+table+` set note = 'z' where note = 'x'`))
 				check("after an UPDATE that starts anew", "1 of 1")
-				w, _, err := s.look(table, option, func(d *setup.Scaffolder) { d.Backfill = true })
+				w, _, err := s.look(table, option, func(d *tables.Scaffolder) { d.Backfill = true })
 				s.must(err)
 				owner := db.ConnectAs(t, s.owner)
 				s.must(exec(t.Context(), owner, w.Backfill))
 				rows := one[string](s.place, `select count(*)::text from `+table)
 				check("after a backfill", rows+" of "+rows)
 
-				drop := func(data bool) func(*setup.Scaffolder) {
-					return func(d *setup.Scaffolder) { d.Drop, d.DropData = true, data }
+				drop := func(data bool) func(*tables.Scaffolder) {
+					return func(d *tables.Scaffolder) { d.Drop, d.DropData = true, data }
 				}
 				s.do(table, option, drop(false))
 				check("after a drop", rows+" of "+rows)
@@ -195,12 +196,12 @@ func TestAScaffoldIsRefusedWhereItWouldNotFit(t *testing.T) {
 			{"pg_catalog.pg_class", planner.ScaffoldExpiresAt, "no table of yours"},
 		} {
 			_, _, err := s.look(c.table, c.option, nil)
-			var refused *setup.ScaffoldError
+			var refused *tables.ScaffoldError
 			if !errors.As(err, &refused) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s, %s: %v, want a refusal with %q", c.table, c.option, err, c.want)
 			}
 		}
-		if _, _, err := s.look("app.plain", planner.ScaffoldExpiresAt, func(d *setup.Scaffolder) { d.After = "soon" }); err == nil || !strings.Contains(err.Error(), "--after") {
+		if _, _, err := s.look("app.plain", planner.ScaffoldExpiresAt, func(d *tables.Scaffolder) { d.After = "soon" }); err == nil || !strings.Contains(err.Error(), "--after") {
 			t.Errorf("a duration: %v", err)
 		}
 		nobody := db.ConnectAs(t, db.NewRole(t, "nobody"))
@@ -224,7 +225,7 @@ func TestAColumnThatWasThereBeforeAScaffoldStaysBehindIt(t *testing.T) {
 		if got := one[string](s.place, `select to_char("due at" at time zone 'UTC', 'YYYY-MM-DD') from app.plain where id = 9000`); got != "2020-03-31" {
 			t.Errorf("the row is due at %s, want 90 days after the table's own default", got)
 		}
-		s.do("app.plain", planner.ScaffoldTTL, func(d *setup.Scaffolder) { d.Drop, d.DropData = true, true })
+		s.do("app.plain", planner.ScaffoldTTL, func(d *tables.Scaffolder) { d.Drop, d.DropData = true, true })
 		if after := one[string](s.place, shapeOf, "app"); after != before {
 			t.Errorf("after the drop there is\n%s\nof\n%s", after, before)
 		}
@@ -265,7 +266,7 @@ func TestASidecarIsNotMadeForASuperusersTable(t *testing.T) {
 	p := installed(t, db)
 	db.Exec(t, `create table public.root (id int primary key, at timestamptz)`)
 	look := func(option planner.ScaffoldOption, drop bool) error {
-		_, err := (&setup.Scaffolder{Session: setup.Session{Conn: p.admin, Roles: p.roles}, Table: "public.root", Option: option, After: "1 day", Column: "expires_at", Drop: drop}).Look(t.Context())
+		_, err := (&tables.Scaffolder{Session: site.Session{Conn: p.admin, Roles: p.roles}, Table: "public.root", Option: option, After: "1 day", Column: "expires_at", Drop: drop}).Look(t.Context())
 		return err
 	}
 	if err := look(planner.ScaffoldSidecar, false); err == nil || !strings.Contains(err.Error(), "alter table public.root owner to another role") {

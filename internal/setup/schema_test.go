@@ -7,7 +7,8 @@ import (
 	"testing"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/setup/access"
+	"lapse/internal/setup/site"
 	"lapse/schemas"
 )
 
@@ -52,9 +53,9 @@ func TestASchemaThatSomebodyElseMadeIsRefusedAndNothingInItRuns(t *testing.T) {
 					fmt.Sprintf(trapSQL, trap.table, trap.column, schemas.Version, trap.more)).ReadAll()
 				p.must(err)
 
-				p.must(setup.MakeRoles(t.Context(), p.admin, p.roles))
+				p.must(access.MakeRoles(t.Context(), p.admin, p.roles))
 				err = p.catalog(p.admin)
-				var refused *setup.SchemaError
+				var refused *site.SchemaError
 				if !errors.As(err, &refused) || !strings.Contains(err.Error(), mallory) || !strings.Contains(err.Error(), "alter schema lapse rename") {
 					t.Errorf("got %v, want a refusal that names %s and says what to do", err, mallory)
 				}
@@ -72,12 +73,12 @@ func TestASchemaOfOursIsNoneOfSomebodyElse(t *testing.T) {
 		p := newPlace(t, db)
 		check := func(want bool) {
 			t.Helper()
-			if there, err := setup.CheckSchema(t.Context(), p.admin, p.roles); there != want || err != nil {
+			if there, err := site.CheckSchema(t.Context(), p.admin, p.roles); there != want || err != nil {
 				t.Errorf("got %v, %v, want %v", there, err, want)
 			}
 		}
 		check(false)
-		p.must(setup.MakeRoles(t.Context(), p.admin, p.roles))
+		p.must(access.MakeRoles(t.Context(), p.admin, p.roles))
 		p.must(p.catalog(p.admin))
 		check(true)
 		_, table := p.table("app")
@@ -124,8 +125,8 @@ func TestWhatOthersPutIntoOurSchemaIsNamed(t *testing.T) {
 			{`alter schema lapse owner to ` + mallory, "belongs to \"" + mallory + "\"", `alter schema lapse owner to ` + p.roles.Owner},
 		} {
 			db.Exec(t, c.plant)
-			_, err := setup.CheckSchema(t.Context(), p.admin, p.roles)
-			var refused *setup.SchemaError
+			_, err := site.CheckSchema(t.Context(), p.admin, p.roles)
+			var refused *site.SchemaError
 			if !errors.As(err, &refused) || !strings.Contains(err.Error(), c.named) {
 				t.Errorf("after %s: got %v, want it to name: %s", c.plant, err, c.named)
 			}
@@ -133,7 +134,7 @@ func TestWhatOthersPutIntoOurSchemaIsNamed(t *testing.T) {
 				t.Errorf("after %s: init got %v, want a refusal", c.plant, err)
 			}
 			db.Exec(t, c.remove)
-			if _, err := setup.CheckSchema(t.Context(), p.admin, p.roles); err != nil {
+			if _, err := site.CheckSchema(t.Context(), p.admin, p.roles); err != nil {
 				t.Fatalf("after %s: %v", c.remove, err)
 			}
 		}

@@ -14,7 +14,10 @@ import (
 
 	"lapse/internal/fixture"
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/setup/access"
+	"lapse/internal/setup/apply"
+	"lapse/internal/setup/install"
+	"lapse/internal/setup/site"
 	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
@@ -24,8 +27,8 @@ var quiet = slog.New(slog.DiscardHandler)
 
 var deleterName = regexp.MustCompile(`deleter_[0-9]+`)
 
-// site is a database with roles of its own, since roles belong to the cluster.
-type site struct {
+// database is one with roles of its own, since roles belong to the cluster.
+type database struct {
 	t     *testing.T
 	db    *pgtest.DB
 	roles schemas.Roles
@@ -34,13 +37,13 @@ type site struct {
 	trace pgx.QueryTracer
 }
 
-func newSite(t *testing.T, db *pgtest.DB) *site {
+func newSite(t *testing.T, db *pgtest.DB) *database {
 	t.Helper()
-	return &site{t: t, db: db, roles: schemas.RolesFor(db.Name + "_"), admin: db.Connect(t)}
+	return &database{t: t, db: db, roles: schemas.RolesFor(db.Name + "_"), admin: db.Connect(t)}
 }
 
 // installed is a site with an installation, made by a superuser.
-func newInstalled(t *testing.T, db *pgtest.DB) *site {
+func newInstalled(t *testing.T, db *pgtest.DB) *database {
 	t.Helper()
 	p := newSite(t, db)
 	if _, err := p.installer().Install(t.Context()); err != nil {
@@ -49,31 +52,31 @@ func newInstalled(t *testing.T, db *pgtest.DB) *site {
 	return p
 }
 
-func (p *site) must(err error) {
+func (p *database) must(err error) {
 	p.t.Helper()
 	fixture.Must(p.t, err)
 }
 
 // installer is what a superuser's `lapse init` is made of.
-func (p *site) installer() setup.Installer {
-	logins := setup.OneLogin("postgres")
-	return setup.Installer{
+func (p *database) installer() install.Installer {
+	logins := access.OneLogin("postgres")
+	return install.Installer{
 		Roles: p.roles, Slot: "lapse_" + p.db.Name, AuditRequired: true, Logins: logins, Others: logins, StreamName: "lapse",
 		Connect: p.connect, Log: quiet,
-		Keys: func(*setup.Installation) (map[string]string, string, error) {
+		Keys: func(*site.Installation) (map[string]string, string, error) {
 			return map[string]string{"tag": "f00"}, "", nil
 		},
 	}
 }
 
 // connect opens a session as a command would.
-func (p *site) connect(ctx context.Context, as setup.Player) (*pgx.Conn, error) {
+func (p *database) connect(ctx context.Context, as install.Player) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig(p.db.URL)
 	if err != nil {
 		return nil, err
 	}
 	schemas.PinSession(config.RuntimeParams, schemas.SessionSettings())
-	if as == setup.PlayOwner {
+	if as == install.PlayOwner {
 		schemas.PinSession(config.RuntimeParams, map[string]string{"role": p.roles.Owner})
 	}
 	config.Tracer = p.trace
@@ -81,22 +84,22 @@ func (p *site) connect(ctx context.Context, as setup.Player) (*pgx.Conn, error) 
 }
 
 // session is a session of the catalog's owner, which ends with the test.
-func (p *site) session() setup.Session {
+func (p *database) session() site.Session {
 	p.t.Helper()
-	conn, err := p.connect(p.t.Context(), setup.PlayOwner)
+	conn, err := p.connect(p.t.Context(), install.PlayOwner)
 	p.must(err)
 	p.t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	return setup.Session{Conn: conn, Roles: p.roles, Log: quiet}
+	return site.Session{Conn: conn, Roles: p.roles, Log: quiet}
 }
 
 // applier applies over a session of its own, and drops what is not in the file.
-func (p *site) applier() *setup.Applier {
+func (p *database) applier() *apply.Applier {
 	p.t.Helper()
-	return &setup.Applier{Session: p.session(), AuditRequired: true, Prune: true, Reason: "a test"}
+	return &apply.Applier{Session: p.session(), AuditRequired: true, Prune: true, Reason: "a test"}
 }
 
 // table makes a table of a role of its own, in a schema of its own, and returns its name.
-func (p *site) table(owner string, more ...string) string {
+func (p *database) table(owner string, more ...string) string {
 	p.t.Helper()
 	role := p.db.NewRole(p.t, owner)
 	p.db.Exec(p.t, fmt.Sprintf(`create schema %[1]s authorization %[1]s; set role %[1]s;
@@ -125,7 +128,7 @@ func file(t *testing.T, more string, tables ...string) *policyfile.File {
 }
 
 // applies makes the policies equal a file.
-func (p *site) applies(f *policyfile.File) setup.Changes {
+func (p *database) applies(f *policyfile.File) apply.Changes {
 	p.t.Helper()
 	a := p.applier()
 	changes, err := a.Difference(p.t.Context(), f)
@@ -136,7 +139,7 @@ func (p *site) applies(f *policyfile.File) setup.Changes {
 
 // state is all that an installation consists of, in lines, without what differs from one to the next: oids, times, positions,
 // and the database's name, which is in the names of its roles.
-func (p *site) state() []string {
+func (p *database) state() []string {
 	p.t.Helper()
 	rows, err := p.admin.Query(p.t.Context(), `
 		select replace(s.line, current_database(), 'DB') from (
@@ -180,7 +183,7 @@ func (p *site) state() []string {
 }
 
 // one asks for a value as the superuser.
-func ask[T any](p *site, query string, args ...any) T {
+func ask[T any](p *database, query string, args ...any) T {
 	p.t.Helper()
 	return fixture.One[T](p.t, p.admin, query, args...)
 }
@@ -236,7 +239,7 @@ func (s *statements) with(beginning string) (n int) {
 // untilWhole repeats work until it succeeds undisturbed, with the connection cut at one statement after the other, stride of
 // them apart, from one of the first on. Each second time the statement at which it is cut was carried out. Where stride is more than
 // one, another run cuts at other statements.
-func (p *site) untilWhole(stride int, work func(s *statements) error) {
+func (p *database) untilWhole(stride int, work func(s *statements) error) {
 	p.t.Helper()
 	first := rand.IntN(2 * stride)
 	for n, attempt := 1+first/2, 1; ; n, attempt = n+stride, attempt+1 {

@@ -7,24 +7,26 @@ import (
 	"testing"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/setup/install"
+	"lapse/internal/setup/site"
+	"lapse/internal/setup/uninstall"
 )
 
 // uninstalls uninstalls over sessions of its own.
-func (p *site) uninstalls() ([]string, error) {
+func (p *database) uninstalls() ([]string, error) {
 	ctx := p.t.Context()
-	owner, err := p.connect(ctx, setup.PlayOwner)
+	owner, err := p.connect(ctx, install.PlayOwner)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = owner.Close(context.WithoutCancel(ctx)) }()
-	auditor, err := p.connect(ctx, setup.PlayAuditor)
+	auditor, err := p.connect(ctx, install.PlayAuditor)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = auditor.Close(context.WithoutCancel(ctx)) }()
-	return setup.Uninstaller{
-		Session: setup.Session{Conn: owner, Roles: p.roles, Log: quiet}, Auditor: auditor, Slot: "lapse_" + p.db.Name, Reason: "a test", Login: p.connectLogin,
+	return uninstall.Uninstaller{
+		Session: site.Session{Conn: owner, Roles: p.roles, Log: quiet}, Auditor: auditor, Slot: "lapse_" + p.db.Name, Reason: "a test", Login: p.connectLogin,
 	}.Uninstall(ctx)
 }
 
@@ -38,7 +40,7 @@ func TestUninstallLeavesRolesAndNothingElse(t *testing.T) {
 			t.Fatalf("got %q, %v", warnings, err)
 		}
 		p.isGone()
-		if _, err := p.uninstalls(); !errors.Is(err, setup.ErrNotInstalled) {
+		if _, err := p.uninstalls(); !errors.Is(err, site.ErrNotInstalled) {
 			t.Errorf("the second time: got %v", err)
 		}
 		_, err = p.installer().Install(t.Context())
@@ -46,7 +48,7 @@ func TestUninstallLeavesRolesAndNothingElse(t *testing.T) {
 	})
 }
 
-func (p *site) isGone() {
+func (p *database) isGone() {
 	p.t.Helper()
 	for _, line := range p.state() {
 		if !strings.HasPrefix(line, "role ") && !strings.HasPrefix(line, "member ") || strings.Contains(line, "deleter_N") {
@@ -64,7 +66,7 @@ func TestAnUninstallThatLosesItsConnectionAtAnyStatementIsTakenUp(t *testing.T) 
 		if err == nil && len(s.all) >= s.cut {
 			return errors.New("the commit that was cut was the owner's last; the slot is the auditor's")
 		}
-		if errors.Is(err, setup.ErrNotInstalled) {
+		if errors.Is(err, site.ErrNotInstalled) {
 			return nil // the cut came after its last commit
 		}
 		return err
@@ -76,7 +78,7 @@ func TestAnUninstallThatLosesItsConnectionAtAnyStatementIsTakenUp(t *testing.T) 
 func TestThePrintedWayBackEndsWhereTheExecutedOneDoes(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
-		set := func(db *pgtest.DB) *site {
+		set := func(db *pgtest.DB) *database {
 			p := newInstalled(t, db)
 			plain, parts := p.indexed("idx")
 			db.Exec(t, `create table public.super (id int primary key, at timestamptz)`)
@@ -86,7 +88,7 @@ func TestThePrintedWayBackEndsWhereTheExecutedOneDoes(t *testing.T) {
 		}
 		executed, printed := set(db), set(pgtest.New(t, db.Major))
 		before := printed.state()
-		statements, err := setup.UninstallSQL(t.Context(), printed.admin, printed.roles, "lapse_"+printed.db.Name, false)
+		statements, err := uninstall.SQL(t.Context(), printed.admin, printed.roles, "lapse_"+printed.db.Name, false)
 		printed.must(err)
 		same(t, "printing changes nothing", printed.state(), before)
 		for range 2 {
@@ -103,16 +105,16 @@ func TestThePrintedWayBackEndsWhereTheExecutedOneDoes(t *testing.T) {
 			t.Fatalf("got %q, %v", warnings, err)
 		}
 		same(t, "printed and executed", printed.state(), executed.state())
-		for _, p := range []*site{printed, executed} {
+		for _, p := range []*database{printed, executed} {
 			p.isGone()
 			if got := append(p.acls(), ask[[]string](p, made)...); len(got) > 0 {
 				t.Errorf("left is %q", got)
 			}
 		}
-		if _, err := setup.UninstallSQL(t.Context(), printed.admin, printed.roles, "lapse_"+printed.db.Name, false); !errors.Is(err, setup.ErrNotInstalled) {
+		if _, err := uninstall.SQL(t.Context(), printed.admin, printed.roles, "lapse_"+printed.db.Name, false); !errors.Is(err, site.ErrNotInstalled) {
 			t.Errorf("the second time: got %v", err)
 		}
-		drops, err := setup.DropRolesSQL(t.Context(), printed.admin, printed.roles)
+		drops, err := uninstall.DropRolesSQL(t.Context(), printed.admin, printed.roles)
 		printed.must(err)
 		for _, sql := range drops {
 			printed.must(run(t, printed.db.Connect(t), sql))
@@ -128,7 +130,7 @@ func TestUninstallLeavesTheDeleterThatAnotherDatabaseNeeds(t *testing.T) {
 	other.roles = p.roles
 	_, err := other.installer().Install(t.Context())
 	p.must(err)
-	for _, s := range []*site{p, other} {
+	for _, s := range []*database{p, other} {
 		s.db.Exec(t, `create table public.super (id int primary key, at timestamptz)`)
 		s.applies(file(t, "", "public.super"))
 	}

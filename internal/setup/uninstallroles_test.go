@@ -12,12 +12,13 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/setup/site"
+	"lapse/internal/setup/uninstall"
 	"lapse/schemas"
 )
 
 // as opens a session of a login, as role unless that is "".
-func (p *site) as(login, role string) *pgx.Conn {
+func (p *database) as(login, role string) *pgx.Conn {
 	ctx := p.t.Context()
 	config, err := pgx.ParseConfig(p.db.As(login))
 	p.must(err)
@@ -32,12 +33,12 @@ func (p *site) as(login, role string) *pgx.Conn {
 }
 
 // uninstallsAs uninstalls over sessions of a login, and returns what that lacks.
-func (p *site) uninstallsAs(login string) (lacking []string, err error) {
-	_, err = setup.Uninstaller{
-		Session: setup.Session{Conn: p.as(login, p.roles.Owner), Roles: p.roles, Log: quiet}, Auditor: p.as(login, ""), Slot: "lapse_" + p.db.Name,
+func (p *database) uninstallsAs(login string) (lacking []string, err error) {
+	_, err = uninstall.Uninstaller{
+		Session: site.Session{Conn: p.as(login, p.roles.Owner), Roles: p.roles, Log: quiet}, Auditor: p.as(login, ""), Slot: "lapse_" + p.db.Name,
 		Reason: "a test", Login: func(context.Context) (*pgx.Conn, error) { return p.as(login, ""), nil },
 	}.Uninstall(p.t.Context())
-	var lacks *setup.LackingError
+	var lacks *uninstall.LackingError
 	if errors.As(err, &lacks) {
 		return lacks.SQL, nil
 	}
@@ -45,7 +46,7 @@ func (p *site) uninstallsAs(login string) (lacking []string, err error) {
 }
 
 // psqlAs runs the printed way back as psql does without ON_ERROR_STOP: what follows a failure is run too.
-func (p *site) psqlAs(login string, statements []string) (lacking []string, err error) {
+func (p *database) psqlAs(login string, statements []string) (lacking []string, err error) {
 	var said *pgconn.PgError
 	for _, sql := range statements {
 		failed := run(p.t, p.as(login, ""), sql)
@@ -76,7 +77,7 @@ func TestTheWayBackNeedsNoSuperuserAndChangesNothingBeforeItMayDoAll(t *testing.
 				_, err := p.makes(file(t, ", index: create", plain, parts, "public.super"))
 				p.must(err)
 				dba := p.db.NewRole(t, "dba")
-				statements, err := setup.UninstallSQL(t.Context(), p.admin, p.roles, "lapse_"+p.db.Name, false)
+				statements, err := uninstall.SQL(t.Context(), p.admin, p.roles, "lapse_"+p.db.Name, false)
 				p.must(err)
 				try := func() ([]string, error) { return p.uninstallsAs(dba) }
 				if printed {
@@ -115,20 +116,20 @@ func TestASlotThatIsAllThatIsLeftGoesToo(t *testing.T) {
 	table := p.table("app")
 	p.applies(file(t, "", table))
 	slot := "lapse_" + p.db.Name
-	statements, err := setup.UninstallSQL(t.Context(), p.admin, p.roles, slot, false)
+	statements, err := uninstall.SQL(t.Context(), p.admin, p.roles, slot, false)
 	p.must(err)
 	for _, sql := range statements[:len(statements)-1] {
 		p.must(run(t, p.admin, sql))
 	}
 	p.must(run(t, p.admin, statements[0])) // again
-	again, err := setup.UninstallSQL(t.Context(), p.admin, p.roles, slot, false)
+	again, err := uninstall.SQL(t.Context(), p.admin, p.roles, slot, false)
 	if err != nil || !slices.Equal(again, statements[len(statements)-1:]) {
 		t.Errorf("what is printed then: %q, %v", again, err)
 	}
 	_, err = p.uninstalls()
 	p.must(err)
 	p.isGone()
-	if _, err := p.uninstalls(); !errors.Is(err, setup.ErrNotInstalled) {
+	if _, err := p.uninstalls(); !errors.Is(err, site.ErrNotInstalled) {
 		t.Errorf("the third time: got %v", err)
 	}
 }
@@ -142,7 +143,7 @@ func TestTheWayBackNamesOnlyRolesThatLapseMade(t *testing.T) {
 	_, err := p.installer().Install(t.Context())
 	p.must(err)
 	p.db.Exec(t, fmt.Sprintf("grant %s, %s to %s with admin option", p.roles.Owner, p.roles.Executor, dba))
-	got, err := setup.DropRolesSQL(t.Context(), p.admin, p.roles)
+	got, err := uninstall.DropRolesSQL(t.Context(), p.admin, p.roles)
 	p.must(err)
 	want := []string{}
 	for _, name := range []string{p.roles.Executor, p.roles.Owner, p.roles.Login} {
@@ -151,7 +152,7 @@ func TestTheWayBackNamesOnlyRolesThatLapseMade(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got, err = setup.DropRolesSQL(t.Context(), p.as(p.roles.Login, ""), p.roles); err != nil || !slices.Equal(got, want[:4]) {
+	if got, err = uninstall.DropRolesSQL(t.Context(), p.as(p.roles.Login, ""), p.roles); err != nil || !slices.Equal(got, want[:4]) {
 		t.Errorf("as the login itself: got %q, %v", got, err)
 	}
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/setup"
+	"lapse/internal/setup/access"
 )
 
 // dropUnused is what apply does after it has dropped policies.
 func (p *place) dropUnused(conn *pgx.Conn) string {
 	p.t.Helper()
-	warnings, err := setup.DropUnusedDeleters(p.t.Context(), conn, p.roles)
+	warnings, err := access.DropUnusedDeleters(p.t.Context(), conn, p.roles)
 	p.must(err)
 	return strings.Join(warnings, "\n")
 }
@@ -62,7 +62,7 @@ func TestTheLastPolicyOfAnOwnerTakesTheDeleterAlong(t *testing.T) {
 }
 
 // acls are the rights of deleters outside schema lapse, and their memberships.
-func (p *site) acls() []string {
+func (p *database) acls() []string {
 	p.t.Helper()
 	return ask[[]string](p, `
 		select array(
@@ -147,7 +147,7 @@ func TestADeleterThatTheLoginMayNotDropIsNamedUntilItIsGone(t *testing.T) {
 		p := newPlace(t, db)
 		owner, table := p.table("app")
 		login := db.Name + "_one"
-		db.Exec(t, setup.GrantsSQL(p.roles, db.Name, setup.OneLogin(login), []setup.PolicyTable{{Name: table, Column: "at"}}, setup.OwnServer))
+		db.Exec(t, access.GrantsSQL(p.roles, db.Name, access.OneLogin(login), []access.PolicyTable{{Name: table, Column: "at"}}, access.OwnServer))
 		conn := p.connect(login)
 		p.must(p.catalog(conn))
 		p.must(p.apply(conn, table))
@@ -157,7 +157,7 @@ func TestADeleterThatTheLoginMayNotDropIsNamedUntilItIsGone(t *testing.T) {
 			if said := p.dropUnused(conn); !strings.Contains(said, "have a superuser run: drop role \""+deleter+"\"") {
 				t.Errorf("got %q, want the statement", said)
 			}
-			names, err := setup.UnusedDeleters(t.Context(), conn)
+			names, err := access.UnusedDeleters(t.Context(), conn)
 			if err != nil || len(names) != 1 || names[0] != deleter {
 				t.Errorf("unused are %v, %v", names, err)
 			}
@@ -180,7 +180,7 @@ func TestADeleterThatAnotherDatabaseNeedsStays(t *testing.T) {
 		owner, table := p.table("app")
 		other := &place{t: t, db: pgtest.New(t, db.Major), roles: p.roles}
 		other.admin = other.db.Connect(t)
-		p.must(setup.MakeRoles(t.Context(), other.admin, other.roles))
+		p.must(access.MakeRoles(t.Context(), other.admin, other.roles))
 		other.must(other.catalog(other.admin))
 		other.db.Exec(t, fmt.Sprintf(`create schema %[1]s authorization %[1]s; set role %[1]s; create table %[2]s (id int primary key, at timestamptz)`, owner, table))
 		p.must(p.apply(p.admin, table))
@@ -216,13 +216,13 @@ func TestDroppingADeleterWaitsForWhoeverNeedsItAgain(t *testing.T) {
 		tx, err := needing.Begin(t.Context())
 		p.must(err)
 		r := one[uint32](p, `select oid from pg_roles where rolname = $1`, owner)
-		p.must(setup.EnsureDeleter(t.Context(), tx, setup.Table{
+		p.must(access.EnsureDeleter(t.Context(), tx, access.Table{
 			OID: one[uint32](p, `select $1::text::regclass::oid`, table), Name: table, Owner: owner, OwnerOID: r, Column: "at",
 		}, p.roles))
 		said := make(chan string, 1)
 		dropping := db.Connect(t)
 		go func() {
-			warnings, err := setup.DropUnusedDeleters(t.Context(), dropping, p.roles)
+			warnings, err := access.DropUnusedDeleters(t.Context(), dropping, p.roles)
 			said <- fmt.Sprint(warnings, err)
 		}()
 		for deadline := time.Now().Add(time.Minute); !one[bool](p, `select exists (select from pg_locks where not granted and pid = $1)`,

@@ -1,0 +1,352 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/internal/setup/access"
+	"lapse/internal/setup/site"
+	"lapse/internal/yamldoc"
+	"lapse/planner"
+	"lapse/planner/policyfile"
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// Applier makes the policies of a database equal a file: Difference compares, Apply writes.
+type Applier struct {
+	site.Session
+	AuditRequired bool   // what policies delete from must be published
+	Prune         bool   // policies that are not in the file are dropped
+	Arm           bool   // versions by which more falls due are armed
+	Reason        string // for the record
+	// Draft counts what falls due, before anything is written; nil does not count. No count goes further than CountAtMost.
+	Draft       *planner.Draft
+	CountAtMost int64
+	// Login opens a session of the applying login's own, in which indexes are made and dropped.
+	Login func(ctx context.Context) (*pgx.Conn, error)
+	// Indexing is told how far an index is that is made; nil is told nothing.
+	Indexing func(IndexProgress)
+	// Tell is called for each policy once its change is committed; nil is not called.
+	Tell func(c *Change)
+}
+
+// Change is what Apply does about one policy. It marshals to JSON as it stands.
+type Change struct {
+	planner.Change
+	Publish  []string  `json:"publish,omitempty"` // tables that are to be published
+	Applied  bool      `json:"applied"`
+	Grant    bool      `json:"grant,omitempty"`  // the deleter lacks a right, on a partition made since for instance
+	Grants   []string  `json:"grants,omitempty"` // the statements that give it what it lacks, as they will run
+	Leave    []string  `json:"leave,omitempty"`  // tables that leave their publication: no policy needs them there
+	NewlyDue *NewlyDue `json:"newly_due,omitempty"`
+	// Build are the statements that make the policy's index, before its version is written; DropIndexes are indexes that Lapse
+	// made and no policy asks for any more.
+	Build       []string `json:"build,omitempty"`
+	DropIndexes []string `json:"drop_indexes,omitempty"`
+	Left        []string `json:"-"` // of Leave, what is still published after Apply, and what to do; Warnings has it too
+
+	tables   []uint32 // all that must be published
+	leaving  []replication.Member
+	unneeded []MadeIndex
+	failed   bool
+}
+
+// Writes reports whether Apply would change anything.
+func (c *Change) Writes() bool {
+	return c.Change.Writes() || len(c.Publish) > 0 || c.Grant || len(c.Leave) > 0 || len(c.Build) > 0 || len(c.DropIndexes) > 0
+}
+
+// Deleter is the role whose rights Apply completes where Grant says so.
+func (c *Change) Deleter(roles schemas.Roles) string {
+	return roles.Deleter(c.Resolved.Definition.TableOwner)
+}
+
+// Changes are what Apply does, in its order.
+type Changes []Change
+
+// Write reports whether Apply would change anything.
+func (cs Changes) Write() bool {
+	return slices.ContainsFunc(cs, func(c Change) bool { return c.Writes() })
+}
+
+// Unfit reports whether a policy in force cannot delete from its table, and nobody has paused it.
+func (cs Changes) Unfit() bool {
+	return slices.ContainsFunc(cs, func(c Change) bool { return c.Unfit && c.ToState != schemas.Paused })
+}
+
+// HeldBack reports whether a version waits for a yes, and nobody has paused its policy.
+func (cs Changes) HeldBack() bool {
+	return slices.ContainsFunc(cs, func(c Change) bool { return c.HeldBack != 0 && c.ToState != schemas.Paused })
+}
+
+// refused lets problems with the table of one policy refuse the file, unless the policy can do without its table.
+func (c *Change) refused(problems []error) yamldoc.Errors {
+	if len(problems) == 0 {
+		return nil
+	}
+	if c.FallBack(errors.Join(problems...).Error()) {
+		c.Publish, c.Grant, c.Grants, c.tables = nil, false, nil, nil
+		return nil
+	}
+	var all yamldoc.Errors
+	for _, problem := range problems {
+		doc := c.Resolved.Policy.Document()
+		doc.Complain(c.Resolved.Policy.Place("table"), "policy %s: %s", c.Policy, problem)
+		var one yamldoc.Errors
+		errors.As(doc.Err(), &one)
+		one[0].Cause = problem
+		all = append(all, one...)
+	}
+	return all
+}
+
+// Difference compares a file with what is in force and with what is published, and refuses what cannot be written. Nothing
+// is changed, and no table of a user's is locked. Its error has all that is
+// wrong, with the file and with the database, of all policies.
+func (a *Applier) Difference(ctx context.Context, file *policyfile.File) (Changes, error) {
+	changes, mistakes, err := a.Look(ctx, file)
+	if err != nil {
+		return nil, err
+	}
+	if len(mistakes) > 0 {
+		return nil, nothingApplied(mistakes)
+	}
+	if changes, err = a.leavers(ctx, changes); err != nil {
+		return nil, err
+	}
+	if changes, err = a.unneededIndexes(ctx, changes); err != nil {
+		return nil, err
+	}
+	for i := range changes {
+		mistakes = append(mistakes, a.count(ctx, &changes[i])...)
+	}
+	if len(mistakes) > 0 {
+		return nil, nothingApplied(mistakes)
+	}
+	return changes, nil
+}
+
+// Look says how a file differs from what is in force, and all that keeps it from being applied: of each policy, in the order of the file.
+// `lapse plan -f` and `lapse apply` both ask here. Without a connection it asks over Draft, in a database that need not be installed: then
+// nobody knows which login will apply, and what it lacks is not looked for. The changes are of the policies that could be read; one whose Resolved
+// is set can be surveyed, refused or not.
+func (a *Applier) Look(ctx context.Context, file *policyfile.File) (changes Changes, mistakes yamldoc.Errors, err error) {
+	look := func(db replication.Querier, differences []planner.Change, err error) error {
+		if err != nil && !errors.As(err, &mistakes) {
+			return err
+		}
+		changes = make(Changes, len(differences))
+		for i, d := range differences {
+			changes[i].Change = d
+		}
+		found, err := a.check(ctx, db, changes)
+		mistakes = append(mistakes, found...).Sorted(file.Names)
+		return err
+	}
+	if a.Conn == nil {
+		err = a.Draft.Difference(ctx, file, Fit, func(tx pgx.Tx, differences []planner.Change, wrong error) error { return look(tx, differences, wrong) })
+	} else {
+		differences, wrong := planner.Difference(ctx, a.Conn, file, a.Prune, Fit)
+		err = look(a.Conn, differences, wrong)
+	}
+	if err != nil && len(mistakes) > 0 {
+		err = errors.Join(mistakes, err)
+	}
+	return changes, mistakes, err
+}
+
+// check looks for what keeps changes from being written beside what planner.Difference has found.
+func (a *Applier) check(ctx context.Context, db replication.Querier, changes Changes) (mistakes yamldoc.Errors, err error) {
+	members, err := replication.Members(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	updates := changes.updated()
+	for i := range changes {
+		c := &changes[i]
+		var refused yamldoc.Errors
+		if a.Arm {
+			if err := c.Arm(); errors.As(err, &refused) {
+				mistakes = append(mistakes, refused...)
+				continue
+			}
+			c.sayUnarmed()
+		}
+		if c.Resolved == nil {
+			continue
+		}
+		problems, err := a.checkPublished(ctx, db, members, updates, c)
+		if err != nil {
+			return nil, err
+		}
+		lacks, err := a.checkDeleter(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		mistakes = append(mistakes, c.refused(append(problems, lacks...))...)
+		if c.Resolved != nil {
+			for _, step := range c.Resolved.Build {
+				c.Build = append(c.Build, step.SQL)
+			}
+		}
+	}
+	return mistakes, nil
+}
+
+// sayUnarmed warns whoever asked for arming of a policy that is not: its file does not ask for it.
+func (c *Change) sayUnarmed() {
+	if c.ToState != schemas.Observing || c.Kind == planner.Missing {
+		return
+	}
+	what := "it observes"
+	if c.Kind == planner.New {
+		what = "it is new, and observes"
+	}
+	c.Warnings = append(c.Warnings, fmt.Sprintf("%s: --arm arms what its file lets delete. Look at `lapse plan %s`, then write state: armed in the file, or say yes with `lapse policy arm %[2]s`", what, c.Policy))
+}
+
+// nothingApplied says what became of the other policies of a file of which one was refused.
+func nothingApplied(mistakes yamldoc.Errors) error {
+	return fmt.Errorf("%w\nnothing of the file was applied: mend this, or take the policy out of the file, and apply it again", mistakes)
+}
+
+// Fit is planner.Fit, which replication answers: both ask the one function that decides what can be published.
+func Fit(ctx context.Context, tx pgx.Tx, table uint32) (problem string, err error) {
+	err = replication.CheckIdentity(ctx, tx, table)
+	var identity *replication.IdentityError
+	if errors.As(err, &identity) {
+		return identity.Error(), nil
+	}
+	return "", err
+}
+
+// checkPublished lists what is not published, and what is wrong with publishing it.
+func (a *Applier) checkPublished(ctx context.Context, db replication.Querier, members []replication.Member, updates site.Updated, c *Change) (problems []error, err error) {
+	if !a.AuditRequired {
+		return nil, nil
+	}
+	for _, table := range c.Resolved.Published {
+		c.tables = append(c.tables, table.OID)
+		if !updates.IsMember(members, table.OID) {
+			c.Publish = append(c.Publish, table.Name)
+		}
+		err := replication.CheckIdentity(ctx, db, table.OID)
+		var identity *replication.IdentityError
+		switch {
+		case errors.As(err, &identity):
+			problems = append(problems, identity)
+		case err != nil:
+			return nil, err
+		}
+	}
+	if len(c.Publish) == 0 || a.Conn == nil {
+		return problems, nil
+	}
+	owners, err := a.checkOwners(ctx, c)
+	return append(problems, owners...), err
+}
+
+// checkOwners finds the tables that this login may not publish: only who has their owners' rights may, and may use their schemas.
+func (a *Applier) checkOwners(ctx context.Context, c *Change) (problems []error, err error) {
+	rows, err := a.Conn.Query(ctx, `
+		select format('%I.%I', n.nspname, c.relname), quote_ident(o.rolname), o.rolsuper, quote_ident(session_user), quote_ident(n.nspname),
+		       pg_has_role(session_user, o.oid, 'usage')
+		  from pg_class c
+		  join pg_namespace n on n.oid = c.relnamespace
+		  join pg_roles o on o.oid = c.relowner
+		 where c.oid = any ($1) and format('%I.%I', n.nspname, c.relname) = any ($2)
+		   and not (pg_has_role(session_user, o.oid, 'usage') and has_schema_privilege(session_user, n.oid, 'usage'))
+		 order by 1`, c.tables, c.Publish)
+	if err != nil {
+		return nil, fmt.Errorf("ask who owns the tables of policy %s: %w", c.Policy, err)
+	}
+	var table, owner, login, schema string
+	var super, owns bool
+	_, err = pgx.ForEachRow(rows, []any{&table, &owner, &super, &login, &schema, &owns}, func() error {
+		problem := &access.GrantError{
+			Why: fmt.Sprintf("table %s belongs to %s, and only its owner may publish it", table, owner), SQL: fmt.Sprintf("grant %s to %s", owner, login),
+		}
+		switch {
+		case owns:
+			problem = &access.GrantError{
+				Why: fmt.Sprintf("%s may not use schema %s, and so may not publish table %s", login, schema, table), SQL: fmt.Sprintf("grant usage on schema %s to %s", schema, login),
+			}
+		case super:
+			problem = &access.GrantError{
+				Why: fmt.Sprintf("table %s belongs to %s, a superuser, and only its owner may publish it", table, owner),
+				SQL: fmt.Sprintf("alter table %s owner to ROLE, or `lapse apply` of this file", table), Apart: true,
+			}
+		}
+		problems = append(problems, problem)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("ask who owns the tables of policy %s: %w", c.Policy, err)
+	}
+	return problems, nil
+}
+
+// checkDeleter says whether the deleter of the table's owner lacks something, and what keeps it from being given that: a missing right is
+// known before anything is written.
+func (a *Applier) checkDeleter(ctx context.Context, c *Change) (problems []error, err error) {
+	if a.Conn == nil {
+		return nil, nil
+	}
+	var ready bool
+	err = pgx.BeginFunc(ctx, a.Conn, func(tx pgx.Tx) error {
+		d, err := access.LookAtDeleter(ctx, tx, tableOf(c.Resolved), a.Roles)
+		c.Grant, c.Grants, ready = d.Lacks, d.Grants, !d.Lacks && d.MayGive
+		return err
+	})
+	if err != nil || ready || !c.Writes() {
+		return nil, err
+	}
+	err = a.tryDeleter(ctx, c)
+	var grant *access.GrantError
+	var circle *access.CircleError
+	if errors.As(err, &grant) || errors.As(err, &circle) {
+		return []error{err}, nil
+	}
+	return nil, err
+}
+
+// tryDeleter gives the deleter its rights and takes them back. What somebody has locked is found out later.
+func (a *Applier) tryDeleter(ctx context.Context, c *Change) error {
+	tx, err := a.Conn.Begin(ctx)
+	if err != nil {
+		return fmt.Errorf("try the rights of %s: %w", c.Deleter(a.Roles), err)
+	}
+	err = site.SetLockTimeout(ctx, tx, site.LockTimeout)
+	if err == nil {
+		err = access.EnsureDeleter(ctx, tx, tableOf(c.Resolved), a.Roles)
+	}
+	if schemas.StateOf(err) == schemas.SQLStateLockNotAvailable {
+		err = nil
+	}
+	return errors.Join(err, tx.Rollback(ctx))
+}
+
+// tableOf is a policy's table, for its deleter.
+func tableOf(r *planner.Resolved) access.Table {
+	t := access.Table{
+		OID: r.TableOID, Name: r.Definition.Table, Owner: r.TableOwner, OwnerOID: r.Definition.TableOwner, Column: r.Definition.LockColumn(),
+	}
+	for _, l := range r.Leaves {
+		t.Leaves = append(t.Leaves, access.Relation(l))
+	}
+	return t
+}
+
+// updated are the tables whose inserts and updates are published once the changes are in force.
+func (cs Changes) updated() site.Updated {
+	all := site.Updated{}
+	for i := range cs {
+		all[cs[i].PublishesChangesOf()] = true
+	}
+	return all
+}

@@ -1,0 +1,130 @@
+package apply
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"lapse/internal/yamldoc"
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+// NewlyDue says what falls due under the version that a change writes, and how much more than under the one in force, both counted at
+// one cutoff, before anything is written.
+type NewlyDue struct {
+	Version schemas.PolicyVersion `json:"version"`
+	Due     int64                 `json:"due"`
+	DueIs   planner.Count         `json:"due_is,omitempty"`
+	Oldest  *time.Time            `json:"oldest_due,omitempty"`
+	Former  schemas.PolicyVersion `json:"former_version,omitempty"` // 0: there was none
+	Was     int64                 `json:"former_due"`
+	// Nested says that what was due still is, so that the difference is what newly falls due.
+	Nested     bool       `json:"nested"`
+	Newly      *int64     `json:"rows,omitempty"` // where it can be told
+	NotCounted string     `json:"not_counted,omitempty"`
+	FirstRun   *time.Time `json:"first_run,omitempty"` // if it is armed now
+
+	Local *planner.LocalTime `json:"local_time,omitempty"`
+
+	policy schemas.PolicyName
+}
+
+// String is the line for a person.
+func (n *NewlyDue) String() string {
+	if n.NotCounted != "" {
+		return fmt.Sprintf("more rows fall due, which were not counted (%s): `lapse plan %s` counts them", n.NotCounted, n.policy)
+	}
+	var text string
+	switch {
+	case n.Former == 0:
+		text = fmt.Sprintf("%s due under version %d", n.rows(), n.Version)
+	case n.Newly == nil:
+		text = fmt.Sprintf("%s due under version %d, and %d under version %d: which of them newly cannot be told", n.rows(), n.Version, n.Was, n.Former)
+	default:
+		text = fmt.Sprintf("%d rows newly fall due", *n.Newly)
+		if *n.Newly == 1 {
+			text = "1 row newly falls due"
+		}
+		text += fmt.Sprintf(" (%d under version %d, %d under version %d)", n.Due, n.Version, n.Was, n.Former)
+	}
+	if n.Oldest != nil {
+		text += ", the oldest of " + n.Oldest.UTC().Format(time.RFC3339)
+	}
+	if n.FirstRun != nil {
+		text += "; armed now, it would first run at " + n.FirstRun.UTC().Format(time.RFC3339)
+	}
+	return text
+}
+
+func (n *NewlyDue) rows() string {
+	switch n.DueIs {
+	case planner.Estimated:
+		return fmt.Sprintf("about %d rows (an estimate) are", n.Due)
+	case planner.MoreThan:
+		return fmt.Sprintf("more than %d rows are", n.Due)
+	}
+	if n.Due == 1 {
+		return "1 row is"
+	}
+	return fmt.Sprintf("%d rows are", n.Due)
+}
+
+// counts reports whether there is something to decide: a policy that is new, by which more falls due, or that is to be armed. A
+// change that is made without its table is not counted.
+func (c *Change) counts() bool {
+	if c.Resolved == nil || !c.Change.Writes() {
+		return false
+	}
+	arms := c.ToState == schemas.Arming && c.FromState != schemas.Arming && c.FromState != schemas.Armed
+	return c.Kind == planner.New || c.HeldBack != 0 || c.MoreFallDue || arms
+}
+
+// count counts what falls due under a change. Where it cannot, that is said with the change, which can be made all the same. Its error is what
+// the rows refuse.
+func (a *Applier) count(ctx context.Context, c *Change) yamldoc.Errors {
+	if !c.counts() || a.Draft == nil {
+		return nil
+	}
+	n := &NewlyDue{Version: cmp.Or(c.HeldBack, c.ToVersion), policy: c.Policy}
+	c.NewlyDue = n
+	next, former, err := a.Draft.SurveyChange(ctx, planner.Ask{AtMost: a.CountAtMost}, &c.Change)
+	switch {
+	case err != nil:
+		n.NotCounted = err.Error()
+		return nil
+	case next.Trouble != "":
+		n.NotCounted = next.Trouble
+		return nil
+	case former != nil && former.Trouble != "":
+		n.NotCounted = former.Trouble
+		return nil
+	}
+	if first, err := c.NextRun(next.At); err == nil && !first.Before(next.At) {
+		n.FirstRun = &first
+	} else if err == nil {
+		n.FirstRun = &next.At // at once
+	}
+	n.Due, n.DueIs, n.Oldest, n.Local = next.Due, next.DueIs, next.Oldest, next.Local
+	if next.Unread != nil && next.Unread.Rows > 0 {
+		c.Warnings = append(c.Warnings, next.Unread.String())
+	}
+	if former == nil {
+		return c.Misfits(next)
+	}
+	n.Former, n.Was, n.Nested = c.FromVersion, former.Due, c.Nested()
+	if newly := n.Due - n.Was; n.Nested && next.DueIs == planner.Exact && former.DueIs == planner.Exact {
+		n.Newly = &newly
+	}
+	return c.Misfits(next)
+}
+
+// Misfits are what the rows that a survey has seen refuse, where there is something to decide.
+func (c *Change) Misfits(s *planner.Survey) (mistakes yamldoc.Errors) {
+	if c.counts() {
+		errors.As(c.Resolved.RowsFit(s), &mistakes)
+	}
+	return mistakes
+}

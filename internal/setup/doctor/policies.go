@@ -1,0 +1,67 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"lapse/planner"
+)
+
+// stays are the checks of what policies do.
+func (e *examination) stays() []check {
+	return []check{{"due rows that stay", e.checkStays}, {"executors", e.checkExecutors}}
+}
+
+// checkExecutors asks whether somebody works where policies are late.
+func (e *examination) checkExecutors(ctx context.Context) ([]Finding, error) {
+	if len(e.policies) == 0 {
+		return nil, nil
+	}
+	var now time.Time
+	if err := e.Conn.QueryRow(ctx, `select clock_timestamp()`).Scan(&now); err != nil {
+		return nil, err
+	}
+	late, err := planner.Unattended(ctx, e.Conn, e.policies, now)
+	if err != nil {
+		return nil, err
+	}
+	if len(late) > 0 {
+		return advise(Fail, "start `lapse run` or `lapse serve`", "no executor has said within two minutes that it runs: %s", planner.UnattendedText(late)), nil
+	}
+	return ok("no policy is late by more than its latitude for want of one"), nil
+}
+
+// checkStays asks why due rows stay: a policy that keeps them until a person has done something is as bad as one that cannot work.
+func (e *examination) checkStays(ctx context.Context) ([]Finding, error) {
+	if len(e.policies) == 0 {
+		return nil, nil
+	}
+	whole, err := planner.Stopped(ctx, e.Conn)
+	if err != nil {
+		return nil, err
+	}
+	var now time.Time
+	if err := e.Conn.QueryRow(ctx, `select clock_timestamp()`).Scan(&now); err != nil {
+		return nil, err
+	}
+	var found []Finding
+	for i := range e.policies {
+		p := &e.policies[i]
+		for _, s := range p.Stays(now, whole, p.Said...) {
+			if !s.NeedsPerson {
+				continue
+			}
+			detail := s.Detail
+			if detail == "" {
+				detail = s.Reason.Means()
+			}
+			found = append(found, advise(Fail, fmt.Sprintf("`lapse status` says how many they are, and since when; `lapse plan %s` counts them", p.Name),
+				"policy %s, %s: %s", p.Name, s.Reason, detail)...)
+		}
+	}
+	if len(found) == 0 {
+		return ok("none that needs a person"), nil
+	}
+	return found, nil
+}

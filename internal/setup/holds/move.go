@@ -1,0 +1,128 @@
+package holds
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/internal/setup/access"
+	"lapse/internal/setup/site"
+	"lapse/planner"
+	"lapse/planner/expiry"
+	"lapse/schemas"
+)
+
+// Move says that a hold is on another table, as when its own was made anew under another name: with the same keys or the same
+// condition. What it was on before, as far as it is there, stays held. It returns when no batch that did not see that can commit any more.
+//
+//	crash before the first commit     nothing has happened
+//	crash after it                    every batch that begins heeds the hold on both tables; whoever next places, moves, releases or
+//	                                  lists holds, or runs init, waits for the batches that did not see it, and says effective
+//	crash after the second            all is done
+func Move(ctx context.Context, s *site.Session, id schemas.HoldID, to, reason string) error {
+	err := s.Locked(ctx, fmt.Sprintf("move hold %d", id), func(tx pgx.Tx) error {
+		if err := lockHolds(ctx, tx, s.Roles); err != nil {
+			return err
+		}
+		if err := checkHoldsPublished(ctx, tx); err != nil {
+			return err
+		}
+		was, err := heldTable(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		table, problem, err := planner.MoveHold(ctx, tx, was, to)
+		if err != nil {
+			return err
+		}
+		if problem != "" {
+			return &Error{fmt.Sprintf("hold %d: %s", id, problem)}
+		}
+		columns, err := json.Marshal(append([]expiry.Column{}, table.Columns...))
+		if err != nil {
+			return fmt.Errorf("write the columns: %w", err)
+		}
+		_, err = tx.Exec(ctx, `
+			insert into lapse.hold_state (id, hold, state, reason, table_oid, table_name, columns)
+			select coalesce(max(s.id), 0) + 1, $1, 'requested', $2, $3, $4, lapse.with_meaning($3, $5::text::jsonb) from lapse.hold_state s`,
+			id, reason, table.OID, table.Name, string(columns))
+		if err != nil {
+			return fmt.Errorf("write where hold %d is: %w", id, err)
+		}
+		if err := followHolds(ctx, tx); err != nil {
+			return err
+		}
+		return setHoldVersion(ctx, tx)
+	})
+	if err != nil {
+		return err
+	}
+	if err := Settle(ctx, s); err != nil {
+		return &PendingError{id, err}
+	}
+	return nil
+}
+
+// heldTable reads on which table a hold is that can be moved.
+func heldTable(ctx context.Context, tx pgx.Tx, id schemas.HoldID) (was planner.HeldTable, err error) {
+	var state, columns string
+	err = tx.QueryRow(ctx, `
+		select s.state, coalesce(e.table_oid, 0), coalesce(e.table_name, h.table_name), coalesce(e.columns, h.columns)::text
+		  from lapse.hold h
+		 cross join lateral (select s.state from lapse.hold_state s where s.hold = h.id order by s.id desc limit 1) s
+		  left join lapse.enforced_holds() e on e.hold = h.id
+		 where h.id = $1`, id).Scan(&state, &was.OID, &was.Name, &columns)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return was, &Error{fmt.Sprintf("there is no hold %d", id)}
+	case err != nil:
+		return was, fmt.Errorf("look at hold %d: %w", id, err)
+	case was.OID == 0 || state == "released":
+		return was, &Error{fmt.Sprintf("hold %d is released already: place it once more", id)}
+	case state == "releasing":
+		return was, &Error{fmt.Sprintf("hold %d is being released: place it once more (lapse hold show %d --content says what it is on)", id, id)}
+	}
+	if err := json.Unmarshal([]byte(columns), &was.Columns); err != nil {
+		return was, fmt.Errorf("read the columns of hold %d: %w", id, err)
+	}
+	return was, nil
+}
+
+// Faults records what holds are on now, and lists what is wrong with their tables, each with what to do, and the policies that stop
+// because they cannot heed a hold.
+func Faults(ctx context.Context, s *site.Session) (faults []string, err error) {
+	err = pgx.BeginFunc(ctx, s.Conn, func(tx pgx.Tx) error {
+		if err := access.Become(ctx, tx, s.Roles.Owner); err != nil {
+			return err
+		}
+		if err := followHolds(ctx, tx); err != nil {
+			return err
+		}
+		if faults, err = ReadFaults(ctx, tx); err != nil {
+			return err
+		}
+		stopped, err := stoppedPolicies(ctx, tx)
+		faults = append(faults, stopped...)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look at what holds are on: %w", err)
+	}
+	return faults, nil
+}
+
+// ReadFaults lists what is wrong with the tables of the holds that are enforced, each with what to do. It takes any login of Lapse's.
+func ReadFaults(ctx context.Context, q planner.Querier) ([]string, error) {
+	rows, err := q.Query(ctx, `select f.fault from lapse.hold_faults() f`)
+	if err != nil {
+		return nil, fmt.Errorf("look at the tables of holds: %w", err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("look at the tables of holds: %w", err)
+	}
+	return all, nil
+}

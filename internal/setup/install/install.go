@@ -1,0 +1,275 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/internal/setup/access"
+	"lapse/internal/setup/holds"
+	"lapse/internal/setup/site"
+	"lapse/planner"
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// Player is whose session Installer.Connect opens.
+type Player string
+
+// The sessions of an installation, each over the URL that the settings have for it.
+const (
+	PlayLogin   Player = "login"   // the owner's URL, as the login itself
+	PlayOwner   Player = "owner"   // the owner's URL, as the catalog's owner
+	PlayAuditor Player = "auditor" // the auditor's URL, as the login itself
+)
+
+// Step is one step of Install. Their order, and what a crash after each leaves, is in doc.go.
+type Step string
+
+// The steps of Install.
+const (
+	StepLook         Step = "look"
+	StepRoles        Step = "roles"
+	StepKeys         Step = "keys"
+	StepCatalog      Step = "catalog"
+	StepPublications Step = "publications"
+	StepLedger       Step = "ledger"
+	StepTables       Step = "tables"
+	StepRecord       Step = "record"
+	StepSlot         Step = "slot"
+	StepHolds        Step = "holds"
+	StepRetention    Step = "retention"
+)
+
+// Installer makes what is missing of an installation.
+type Installer struct {
+	Roles         schemas.Roles
+	Slot          string
+	AuditRequired bool          // false: neither publications nor a slot are made
+	Logins        access.Logins // of the URLs that Connect uses
+	Others        access.Logins // of the URLs that the other commands will use
+	StreamName    string        // application_name of the auditor's stream
+	Program       string        // the version of this lapse, for the record
+	NewSlot       bool          // a slot that is gone, lost or older than a publication is made again
+	Connect       func(ctx context.Context, as Player) (*pgx.Conn, error)
+	// Keys makes the keys unless they are there, or refuses, and returns their fingerprints. before is nil where nothing is
+	// installed. made says what it made, "" for nothing.
+	Keys func(before *site.Installation) (fingerprints map[string]string, made string, err error)
+	Log  *slog.Logger
+	// Progress is told of each step that is done; nil is told nothing.
+	Progress func(Step)
+}
+
+// Made is one thing that Install made.
+type Made struct {
+	What   string `json:"what"`
+	Detail string `json:"detail"`
+}
+
+// Result is what Install did, and what it found.
+type Result struct {
+	Done      []Made
+	Warnings  []string
+	NewLogins []string    // logins that were made, and have no password
+	Login     string      // the login for all other commands, where it was made or equipped
+	Replaced  bool        // the slot was made in the place of one that is gone
+	SlotAt    schemas.LSN // where it begins then
+	// CatalogFound is the version that the catalog had before, 0 for none.
+	CatalogFound int
+	// Outdated are the policies of which another lapse wrote the functions: nothing is deleted under them until they are applied again.
+	Outdated []schemas.PolicyName
+}
+
+// SuperuserError says that a superuser has to run something first.
+type SuperuserError struct{ What, Login, SQL string }
+
+// Error ends with the statements.
+func (e *SuperuserError) Error() string {
+	return fmt.Sprintf("%s, and %q is no superuser: have one run this (lapse init --grants prints all of it), then run lapse init again:\n\n%s",
+		e.What, e.Login, e.SQL)
+}
+
+// installation is one Install on its way.
+type installing struct {
+	Installer
+	result       Result
+	login        *pgx.Conn
+	owner        *site.Session
+	before       *site.Installation // nil: nothing was installed
+	fingerprints map[string]string
+	remade       []string // publications that had to be made although there was, or had been, a slot on record
+}
+
+// Install makes what is missing, step by step. What is there stays as it is. Each step is durable when it is done, and may be
+// repeated: after a crash another Install goes on. Two at once wait for each other.
+func (i Installer) Install(ctx context.Context) (*Result, error) {
+	w := &installing{Installer: i}
+	var err error
+	if w.login, err = i.Connect(ctx, PlayLogin); err != nil {
+		return nil, err
+	}
+	defer site.Close(w.login)
+	defer func() {
+		if w.owner != nil {
+			site.Close(w.owner.Conn)
+		}
+	}()
+	for _, step := range w.steps() {
+		if err := step.do(ctx); err != nil {
+			return nil, err
+		}
+		if i.Progress != nil {
+			i.Progress(step.name)
+		}
+	}
+	return &w.result, context.Cause(ctx)
+}
+
+type step struct {
+	name Step
+	do   func(ctx context.Context) error
+}
+
+func (w *installing) steps() []step {
+	steps := []step{
+		{StepLook, w.look}, {StepRoles, w.roles}, {StepKeys, w.keys}, {StepCatalog, w.catalog},
+	}
+	if !w.AuditRequired {
+		return append(steps, step{StepHolds, w.holds}, step{StepRetention, func(context.Context) error {
+			w.warn("audit: off: rows are deleted without evidence")
+			return nil
+		}})
+	}
+	return append(steps, []step{
+		{StepPublications, w.publications},
+		{StepLedger, w.ledger},
+		{StepTables, w.tables},
+		{StepRecord, w.record},
+		{StepSlot, w.slot},
+		{StepHolds, w.holds},
+		{StepRetention, w.retention},
+	}...)
+}
+
+// holds ends what a command that placed a hold was killed in.
+func (w *installing) holds(ctx context.Context) error { return holds.Settle(ctx, w.owner) }
+
+func (w *installing) did(what, format string, args ...any) {
+	w.result.Done = append(w.result.Done, Made{what, fmt.Sprintf(format, args...)})
+}
+
+func (w *installing) warn(format string, args ...any) {
+	w.result.Warnings = append(w.result.Warnings, fmt.Sprintf(format, args...))
+}
+
+// oldestServer is the first major version that Lapse works with.
+const oldestServer = 140000
+
+// look refuses what nothing can be installed in. It changes nothing.
+func (w *installing) look(ctx context.Context) error {
+	var version int
+	var standby bool
+	err := w.login.QueryRow(ctx, `select current_setting('server_version_num')::int, pg_is_in_recovery()`).Scan(&version, &standby)
+	switch {
+	case err != nil:
+		return fmt.Errorf("look at the server: %w", err)
+	case version < oldestServer:
+		return fmt.Errorf("PostgreSQL %d is too old: Lapse needs %d or later", version/10000, oldestServer/10000)
+	case standby:
+		return errors.New("this server is a standby: point database: at the primary")
+	}
+	if w.AuditRequired {
+		if err := replication.CheckWALLevel(ctx, w.login); err != nil {
+			return err
+		}
+		// Where no standby answers to the setting, what Install commits would wait too.
+		if err := replication.CheckSynchronousNames(ctx, w.login, w.StreamName); err != nil {
+			return err
+		}
+	}
+	_, err = site.CheckSchema(ctx, w.login, w.Roles)
+	return err
+}
+
+// keys has the keys made, before the catalog records their fingerprints: what is recorded is there.
+func (w *installing) keys(ctx context.Context) error {
+	conn, err := w.Connect(ctx, PlayOwner)
+	if err != nil {
+		return err
+	}
+	w.owner = &site.Session{Conn: conn, Roles: w.Roles, Log: w.Log}
+	if w.before, err = site.ReadInstallation(ctx, conn, w.Roles); err != nil && !errors.Is(err, site.ErrNotInstalled) {
+		return err
+	}
+	var made string
+	w.fingerprints, made, err = w.Keys(w.before)
+	if made != "" {
+		w.did("keys", "%s", made)
+	}
+	return err
+}
+
+// catalog makes the schema, or brings it to this program's version, and gives back what roles have lost there.
+func (w *installing) catalog(ctx context.Context) error {
+	found, err := site.Catalog(ctx, w.owner.Conn, site.Options{
+		Roles: w.Roles, Slot: w.Slot, AuditRequired: w.AuditRequired, Keys: w.fingerprints, Program: w.Program,
+		Waiting: func(who string) {
+			w.Log.Warn("waiting until others let go of the catalog; Ctrl-C ends that", "others", who)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	w.result.CatalogFound = found
+	if err := w.rights(ctx); err != nil {
+		return err
+	}
+	if err := w.outdated(ctx); err != nil {
+		return err
+	}
+	switch {
+	case found == 0:
+		w.did("catalog", `schema "lapse", version %d`, schemas.Version)
+	case found < schemas.Version:
+		w.did("catalog", "upgraded from version %d to %d", found, schemas.Version)
+	}
+	if w.before != nil && w.before.AuditRequired != w.AuditRequired {
+		to := "off"
+		if w.AuditRequired {
+			to = "required"
+		}
+		w.did("audit", "%s", to)
+	}
+	return nil
+}
+
+// outdated looks which policies have to be applied again. It changes nothing.
+func (w *installing) outdated(ctx context.Context) error {
+	policies, err := planner.LoadInForce(ctx, w.owner.Conn)
+	if err != nil {
+		return err
+	}
+	for i := range policies {
+		if policies[i].Outdated() != nil {
+			w.result.Outdated = append(w.result.Outdated, policies[i].Name)
+		}
+	}
+	return nil
+}
+
+// retention warns of a slot that may keep the log until the disk is full. It changes nothing.
+func (w *installing) retention(ctx context.Context) error {
+	var keep string
+	if err := w.owner.Conn.QueryRow(ctx, `select current_setting('max_slot_wal_keep_size')`).Scan(&keep); err != nil {
+		return fmt.Errorf("look at max_slot_wal_keep_size: %w", err)
+	}
+	if keep == "-1" {
+		w.warn("max_slot_wal_keep_size is -1: while Kafka or the auditor is away, PostgreSQL keeps its log until " +
+			"the disk is full; set it to what the disk can spare (alter system set max_slot_wal_keep_size = '50GB'), " +
+			"and know that beyond it the slot is lost, and with it the evidence of what was deleted meanwhile")
+	}
+	return nil
+}

@@ -1,0 +1,143 @@
+package install
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/internal/setup/site"
+	"lapse/planner"
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// publications makes the publications that are missing. A slot cannot be read past the time when one of them was not there:
+// so it is taken off the record before.
+func (w *installing) publications(ctx context.Context) error {
+	conn := w.owner.Conn
+	if _, err := conn.Exec(ctx, `select lapse.begin_publications()`); err != nil {
+		return fmt.Errorf("look at the publications: %w", err)
+	}
+	var there []string
+	if err := conn.QueryRow(ctx, `select coalesce(array_agg(pubname::text), '{}') from pg_publication`).Scan(&there); err != nil {
+		return fmt.Errorf("look for publications: %w", err)
+	}
+	missing := slices.DeleteFunc(replication.Publications(), func(name string) bool { return slices.Contains(there, name) })
+	if len(missing) > 0 {
+		if err := w.forgetSlot(ctx, missing); err != nil {
+			return err
+		}
+	}
+	if err := replication.EnsurePublications(ctx, conn); err != nil {
+		return err
+	}
+	if len(missing) > 0 {
+		w.did("publications", "%s", list(missing))
+	}
+	return nil
+}
+
+// ledger publishes the tables of evidence that are not published.
+func (w *installing) ledger(ctx context.Context) error {
+	members, err := replication.Members(ctx, w.owner.Conn)
+	if err != nil {
+		return err
+	}
+	missing := slices.DeleteFunc(schemas.LedgerTables(), func(table string) bool {
+		return slices.ContainsFunc(members, func(m replication.Member) bool {
+			return m.Publication == replication.Ledger && m.Schema == schemas.LedgerSchema && m.Name == table
+		})
+	})
+	if len(missing) == 0 {
+		return nil
+	}
+	err = w.owner.Locked(ctx, "publish the ledger", func(tx pgx.Tx) error {
+		oids := make([]uint32, len(missing))
+		for k, table := range missing {
+			if err := tx.QueryRow(ctx, `select $1::text::regclass::oid`, schemas.Identifier(schemas.LedgerSchema, table)).Scan(&oids[k]); err != nil {
+				return fmt.Errorf("find table %s of the ledger: %w", table, err)
+			}
+			if err := replication.JoinLedger(ctx, tx, oids[k]); err != nil {
+				return err
+			}
+		}
+		_, err := tx.Exec(ctx, `select lapse.record_published($1)`, oids)
+		return err
+	})
+	if err == nil && !slices.ContainsFunc(w.result.Done, func(m Made) bool { return m.What == "publications" }) {
+		w.did("publications", "%s: %s", replication.Ledger, list(missing))
+	}
+	return err
+}
+
+// tables publishes the tables of policies that are in force: where the audit was off until now they are in no publication
+// yet. What is published is read once.
+func (w *installing) tables(ctx context.Context) error {
+	conn := w.owner.Conn
+	policies, err := planner.LoadInForce(ctx, conn)
+	if err != nil || len(policies) == 0 {
+		return err
+	}
+	members, err := replication.Members(ctx, conn)
+	if err != nil {
+		return err
+	}
+	joined, updates := map[uint32]bool{}, site.Updated{}
+	for k := range policies {
+		updates[policies[k].TableOID] = updates[policies[k].TableOID] || policies[k].PublishesChanges()
+	}
+	for k := range policies {
+		p := &policies[k]
+		tables, err := site.Reached(ctx, conn, p.TableOID, p.Definition.Soft != nil)
+		if err != nil {
+			return err
+		}
+		missing := slices.DeleteFunc(updates.NotPublished(members, tables), func(oid uint32) bool { return joined[oid] })
+		if len(missing) == 0 {
+			continue
+		}
+		err = w.owner.Locked(ctx, "publish the tables of policy "+string(p.Name), func(tx pgx.Tx) error {
+			return w.owner.Publish(ctx, tx, missing, updates)
+		})
+		if err != nil {
+			return err
+		}
+		for _, oid := range missing {
+			joined[oid] = true
+		}
+		w.did("publications", "the tables of policy %s", p.Name)
+	}
+	return nil
+}
+
+// record records what is published, once all of it is right: until then batches are refused. A row filter or a column list is
+// a person's to remove: rows would be missing from the evidence, or keys.
+func (w *installing) record(ctx context.Context) error {
+	var differed bool
+	var trouble string
+	err := pgx.BeginFunc(ctx, w.owner.Conn, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, `
+			select exists (select from lapse.publication) and lapse.publications_fault() is not null, coalesce(lapse.record_publications(), '')`).
+			Scan(&differed, &trouble)
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("record what is published: %w", err)
+	case trouble != "":
+		return fmt.Errorf("%s: somebody else made it so: find out who and why, take it out (alter publication … drop …), and run lapse init again", trouble)
+	case differed:
+		w.did("publications", "taken down as they are; somebody else had changed them")
+	}
+	return nil
+}
+
+func list[T ~string](all []T) string {
+	texts := make([]string, len(all))
+	for i, one := range all {
+		texts[i] = string(one)
+	}
+	return strings.Join(texts, ", ")
+}

@@ -1,0 +1,145 @@
+package site
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/internal/backoff"
+	"lapse/internal/setup/access"
+	"lapse/planner"
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// Updated are the tables of which a policy sets a column, or detects moves: their inserts and updates are published too.
+type Updated map[uint32]bool
+
+// IsMember says whether a table is published as it must be. One that is in another publication of Lapse's, as an earlier
+// version or another policy had it, has still to be moved.
+func (u Updated) IsMember(members []replication.Member, oid uint32) bool {
+	want := replication.Deletes
+	if u[oid] {
+		want = replication.Changes
+	}
+	return slices.ContainsFunc(members, func(m replication.Member) bool {
+		return m.OID == oid && m.Publication == want
+	})
+}
+
+// NotPublished are those of tables that are not published as they must be.
+func (u Updated) NotPublished(members []replication.Member, tables []uint32) []uint32 {
+	return slices.DeleteFunc(slices.Clone(tables), func(oid uint32) bool { return u.IsMember(members, oid) })
+}
+
+// Publish publishes tables that are not published, each after the check that it can be published without harm.
+func (s *Session) Publish(ctx context.Context, tx pgx.Tx, tables []uint32, u Updated) error {
+	return s.changePublished(ctx, tx, tables, func(ctx context.Context, tx pgx.Tx, table uint32) error {
+		if u[table] {
+			return replication.JoinChanges(ctx, tx, table)
+		}
+		return replication.Join(ctx, tx, table)
+	})
+}
+
+const (
+	// leavePatience is how long a table that nobody needs in a publication is tried for.
+	leavePatience = 2 * time.Second
+	leavePause    = 50 * time.Millisecond
+)
+
+// Unpublish takes a table out of its publications, if nobody is using it: it waits for no lock, so that nobody waits behind
+// it.
+func (s *Session) Unpublish(ctx context.Context, table uint32) error {
+	for deadline := time.Now().Add(leavePatience); ; {
+		err := pgx.BeginFunc(ctx, s.Conn, func(tx pgx.Tx) error {
+			return s.changePublished(ctx, tx, []uint32{table}, leaveAtOnce)
+		})
+		if schemas.StateOf(err) != schemas.SQLStateLockNotAvailable || time.Now().After(deadline) {
+			return err
+		}
+		if err := backoff.Sleep(ctx, leavePause); err != nil {
+			return err
+		}
+	}
+}
+
+func leaveAtOnce(ctx context.Context, tx pgx.Tx, table uint32) error {
+	var name string
+	err := tx.QueryRow(ctx, `
+		select format('%I.%I', n.nspname, c.relname)
+		  from pg_catalog.pg_class c
+		  join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+		 where c.oid = $1`, table).Scan(&name)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil // it is gone, and its membership with it
+	}
+	if err != nil {
+		return fmt.Errorf("find the table with oid %d: %w", table, err)
+	}
+	if _, err := tx.Exec(ctx, "lock table "+name+" in share row exclusive mode nowait"); err != nil {
+		return fmt.Errorf("lock table %s: %w", name, err)
+	}
+	return replication.Leave(ctx, tx, table)
+}
+
+// changePublished changes what is published of tables. PostgreSQL wants the owner of both the publication and the table for
+// it, and no role of Lapse is both: it is done in the login's own name. The catalog's owner records it, for these tables
+// only: what somebody else has changed stays a fault, and was counted before, where the change puts it right.
+func (s *Session) changePublished(
+	ctx context.Context, tx pgx.Tx, tables []uint32, change func(context.Context, pgx.Tx, uint32) error,
+) error {
+	if len(tables) == 0 {
+		return nil
+	}
+	if err := access.Become(ctx, tx, s.Roles.Owner); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, `select lapse.begin_publications()`); err != nil {
+		return fmt.Errorf("look at the publications: %w", err)
+	}
+	if err := access.Become(ctx, tx, ""); err != nil {
+		return err
+	}
+	for _, oid := range tables {
+		err := change(ctx, tx, oid)
+		if schemas.StateOf(err) == schemas.SQLStateInsufficientPrivilege {
+			return fmt.Errorf("%w: let this login be a member of %s and of the table's owner (`lapse apply --grants -f FILE` prints how), or run this with a superuser's", err, s.Roles.Owner)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := access.Become(ctx, tx, s.Roles.Owner); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, `select lapse.record_published($1)`, tables); err != nil {
+		return fmt.Errorf("record what is published: %w", err)
+	}
+	return nil
+}
+
+// Reached lists what must be published for a table that is in force: itself, and the roots of what foreign keys take
+// along from it or from one of its partitions; from a table whose rows are only updated, nothing goes. It locks none of them. A
+// table that is gone reaches nothing.
+func Reached(ctx context.Context, q planner.Querier, table uint32, updates bool) ([]uint32, error) {
+	rows, err := q.Query(ctx, `
+		select c.oid from pg_class c where c.oid = $1
+		 union
+		select coalesce(pg_partition_root(r.relation)::oid, r.relation)
+		  from lapse.reach($1::oid || array(select l.relation from lapse.leaves($1::oid) l)) r
+		 where r.deletes and not $2
+		 order by oid`, table, updates)
+	if err != nil {
+		return nil, fmt.Errorf("list what table with oid %d reaches: %w", table, err)
+	}
+	oids, err := pgx.CollectRows(rows, pgx.RowTo[uint32])
+	if err != nil {
+		return nil, fmt.Errorf("list what table with oid %d reaches: %w", table, err)
+	}
+	return oids, nil
+}

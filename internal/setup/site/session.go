@@ -1,0 +1,194 @@
+package site
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/internal/backoff"
+	"lapse/internal/setup/access"
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+// Session is a connection of a login that may become the catalog's owner, and does so where it must. Not safe for
+// concurrent use.
+type Session struct {
+	Conn  *pgx.Conn
+	Roles schemas.Roles
+	Log   *slog.Logger
+}
+
+const (
+	// lockPatience is how long a transaction is tried again because somebody holds a lock.
+	lockPatience = 2 * time.Minute
+	// LockTimeout is how long one try may make the application wait behind it. It stays far below deadlock_timeout, so
+	// that the application is never the deadlock's victim.
+	LockTimeout = "250ms"
+	// gateTimeout is how long one try waits for the gates. Only batches wait behind it, and what it waits for is one
+	// batch's end.
+	gateTimeout = "5s"
+)
+
+// Locked runs work in a transaction that is given up when it does not get a lock within LockTimeout, so that others come
+// through, and tried again after a pause. what says in an error and in the log what was being done.
+func (s *Session) Locked(ctx context.Context, what string, work func(tx pgx.Tx) error) error {
+	return s.again(ctx, what, func() error {
+		return pgx.BeginFunc(ctx, s.Conn, func(tx pgx.Tx) error {
+			if err := SetLockTimeout(ctx, tx, LockTimeout); err != nil {
+				return err
+			}
+			return work(tx)
+		})
+	})
+}
+
+// RunScript runs a script that is a transaction of its own, with a short lock_timeout, as Locked runs its work.
+func (s *Session) RunScript(ctx context.Context, what, sql string) error {
+	return s.again(ctx, what, func() error {
+		_, err := s.Conn.PgConn().Exec(ctx, sql).ReadAll()
+		if err != nil && !s.Conn.IsClosed() {
+			_, rolledBack := s.Conn.Exec(context.WithoutCancel(ctx), "rollback", pgx.QueryExecModeSimpleProtocol)
+			err = errors.Join(err, rolledBack)
+		}
+		return err
+	})
+}
+
+// again does what needs a lock until it gets it.
+func (s *Session) again(ctx context.Context, what string, do func() error) error {
+	pause := backoff.Backoff{Min: 500 * time.Millisecond, Max: 10 * time.Second}
+	for deadline := time.Now().Add(lockPatience); ; {
+		err := do()
+		if state := schemas.StateOf(err); state != schemas.SQLStateLockNotAvailable && state != schemas.SQLStateDeadlockDetected {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s: somebody holds a lock for longer than %v (see pg_stat_activity for transactions that stay open), then run this again: %w",
+				what, lockPatience, err)
+		}
+		s.Log.Info("a table is in use; trying again", "step", what)
+		if err := pause.Wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// Gated is Locked with the lock of all gates first: no batch runs, and none begins, until the transaction ends. Nothing that
+// takes long may be done in work.
+func (s *Session) Gated(ctx context.Context, what string, work func(tx pgx.Tx) error) error {
+	return s.Locked(ctx, what, func(tx pgx.Tx) error {
+		if err := SetLockTimeout(ctx, tx, gateTimeout); err != nil {
+			return err
+		}
+		if err := planner.LockGates(ctx, tx, s.Roles); err != nil {
+			return err
+		}
+		if err := SetLockTimeout(ctx, tx, LockTimeout); err != nil {
+			return err
+		}
+		return work(tx)
+	})
+}
+
+// AcceptTrip closes the breaker of a policy, and lets so many rows go in its next run. Durable when it returns.
+func (s *Session) AcceptTrip(ctx context.Context, p *planner.InForce, rows int64) error {
+	return s.Locked(ctx, "close the breaker of policy "+string(p.Name), func(tx pgx.Tx) error {
+		if err := access.Become(ctx, tx, s.Roles.Owner); err != nil {
+			return err
+		}
+		return planner.AcceptTrip(ctx, tx, p, rows)
+	})
+}
+
+// Restate brings a policy that is in force into another state. No lock on a user's table is taken; when it returns, no batch
+// runs under the former state. Repeated it changes nothing.
+//
+//	crash before the commit    nothing has changed
+//	crash after it             a policy that is to be armed lacks the position that the auditor must pass; the executor
+//	                           writes it when it next looks
+func (s *Session) Restate(ctx context.Context, c *planner.Change, reason string) error {
+	if !c.Writes() {
+		return nil
+	}
+	err := s.Gated(ctx, fmt.Sprintf("change policy %s to %s", c.Policy, c.ToState), func(tx pgx.Tx) error {
+		_, _, err := planner.Write(ctx, tx, c, s.Roles, reason)
+		return err
+	})
+	if err != nil || c.ToState != schemas.Arming {
+		return err
+	}
+	return s.AdvanceArming(ctx, c.ID)
+}
+
+// RestateAll writes the state of every policy once more, in a transaction that holds the gates: with prepare, which comes
+// first, all or nothing. Policies that are armed wait for the auditor afterwards; it returns how many. An empty reason
+// restates none.
+//
+//	crash before the commit    nothing has changed
+//	crash after it             as in Restate
+func (s *Session) RestateAll(ctx context.Context, what string, prepare func(tx pgx.Tx) (reason string, err error)) (int, error) {
+	arming, err := s.RestateOnly(ctx, what, prepare)
+	if err != nil {
+		return 0, err
+	}
+	return len(arming), s.AdvanceArming(ctx, arming...)
+}
+
+// RestateOnly is RestateAll without the positions: it returns the policies for which AdvanceArming is still to be called.
+func (s *Session) RestateOnly(
+	ctx context.Context, what string, prepare func(tx pgx.Tx) (reason string, err error),
+) (arming []schemas.PolicyID, err error) {
+	err = s.Gated(ctx, what, func(tx pgx.Tx) error {
+		reason, err := prepare(tx)
+		if err != nil || reason == "" {
+			return err
+		}
+		arming, err = planner.RestateAll(ctx, tx, reason)
+		return err
+	})
+	return arming, err
+}
+
+// AdvanceArming writes down the position that the auditor must pass before a policy is armed, so that one
+// `lapse audit --once` is enough.
+func (s *Session) AdvanceArming(ctx context.Context, ids ...schemas.PolicyID) error {
+	for _, id := range ids {
+		if _, err := s.Conn.Exec(ctx, `select lapse.advance_arming($1)`, int32(id)); err != nil {
+			return fmt.Errorf("write down which position the auditor must pass: %w", err)
+		}
+	}
+	return nil
+}
+
+// SetLockTimeout is for what is left of a transaction.
+func SetLockTimeout(ctx context.Context, tx pgx.Tx, timeout string) error {
+	if _, err := tx.Exec(ctx, "set local lock_timeout = "+schemas.Literal(timeout)); err != nil {
+		return fmt.Errorf("set lock_timeout: %w", err)
+	}
+	return nil
+}
+
+// RunAsOwner runs a script that makes things in the name of a table's owner, and says what the login lacks where it may not.
+func (s *Session) RunAsOwner(ctx context.Context, what, sql, schema, owner string) error {
+	err := s.RunScript(ctx, what, sql)
+	if schemas.StateOf(err) != schemas.SQLStateInsufficientPrivilege {
+		return err
+	}
+	return fmt.Errorf("%w: everything is made in the name of %s, the table's owner: the login must be a member of it, and it must be able to make things there: grant create on schema %s to %s",
+		err, owner, schemas.Identifier(schema), schemas.Identifier(owner))
+}
+
+// closeTimeout bounds what closing a connection takes.
+const closeTimeout = 2 * time.Second
+
+// Close closes a connection; what was open is rolled back.
+func Close(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	_ = conn.Close(ctx)
+}
