@@ -38,7 +38,7 @@ var (
 	// errServerChanged: two openings of the stream reached two servers, or two slots.
 	errServerChanged = errors.New("the server or its slot changed between two openings of the stream")
 	// errPartitions: see relay.reopenStale.
-	errPartitions = errors.New("there are other partitions, of which PostgreSQL before 15 takes no notice while it streams")
+	errPartitions = errors.New("there are other partitions, and PostgreSQL before 15 does not notice them while it streams")
 )
 
 // grade says what to do about an error.

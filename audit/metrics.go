@@ -49,11 +49,11 @@ func NewMetrics() *Metrics {
 		}),
 		mismatches: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "lapse_reconciliation_mismatches_total",
-			Help: "Transactions of which the WAL showed something else than they claimed.",
+			Help: "Transactions whose changes in the WAL were not what they claimed.",
 		}),
 		gaps: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "lapse_gaps_total",
-			Help: "Gaps written: what was deleted between two positions nobody has read, or not as what it was.",
+			Help: "Gaps written: deletions between two positions that are not in the topics, or not as what they were.",
 		}),
 		bent: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "lapse_history_bent",

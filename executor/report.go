@@ -76,7 +76,7 @@ func (w *worker) report(ctx context.Context, policies []planner.InForce, a *guar
 		return
 	}
 	if err := w.session.report(ctx, w.Executor.holder, lines); err != nil {
-		w.log.Warn("lapse status does not hear what this process is at", "error", stripped("report", err))
+		w.log.Warn("lapse status cannot show what this process does", "error", stripped("report", err))
 	}
 }
 

@@ -151,7 +151,7 @@ func (h *Hold) readKeys(ctx context.Context, tx pgx.Tx, request HoldRequest) (pr
 	}
 	for _, c := range columns {
 		if c.Base == "" {
-			return fmt.Sprintf("column %s is of type %s, of which no keys can be given: hold its rows by --where", schemas.Identifier(c.Name), c.Type), nil
+			return fmt.Sprintf("column %s is of type %s, which keys cannot be given for: hold its rows by --where", schemas.Identifier(c.Name), c.Type), nil
 		}
 		h.Columns = append(h.Columns, expiry.Column{Name: c.Name, Number: c.Number, Type: expiry.ColumnType(c.Type)})
 		h.bases = append(h.bases, "pg_catalog."+schemas.Identifier(c.Base))

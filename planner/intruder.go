@@ -74,7 +74,7 @@ func findIntruders(ctx context.Context, q Querier, t *table, updates bool) ([]st
 
 // movingKey is what is wrong with a foreign key by which rows would move.
 func movingKey(name, relation string) string {
-	return fmt.Sprintf("foreign key %s of %s would move rows to another partition, which is a delete to whoever reads the write-ahead log: make it on delete cascade or no action",
+	return fmt.Sprintf("foreign key %s of %s would move rows to another partition, which is a delete to readers of the write-ahead log: make it on delete cascade or no action",
 		name, relation)
 }
 

@@ -235,7 +235,7 @@ func (p *InForce) leaves(now time.Time, add func(schemas.HeldBack, string)) {
 		add(schemas.HeldByQuarantine, fmt.Sprintf("%s, next try %s: `lapse quarantine list %s`", &p.Quarantine, p.Quarantine.NextTry.UTC().Format(time.RFC3339), p.Name))
 	}
 	if p.PutAside > 0 {
-		add(schemas.HeldByQuarantine, fmt.Sprintf("not even one row of %d shards is found in time: `lapse plan %s` says by which index", p.PutAside, p.Name))
+		add(schemas.HeldByQuarantine, fmt.Sprintf("not even one row of %d shards is found in time: `lapse plan %s` names the index", p.PutAside, p.Name))
 	}
 	if p.LeftBehind {
 		add(schemas.HeldByLock, "somebody has due rows locked: pg_locks shows who")

@@ -48,7 +48,7 @@ func ParseDue(text []byte) (*Due, error) {
 	switch due.As {
 	case DueInstant, DueTimestamp, DueDate, DueSeconds, DueMilliseconds:
 	default:
-		return nil, fmt.Errorf("read when a row is due: a column is read as %q, of which this version knows nothing", due.As)
+		return nil, fmt.Errorf("read when a row is due: a column is read as %q, which this version does not know", due.As)
 	}
 	for _, p := range due.After {
 		if p.Months < 0 || p.Days < 0 || p.Microseconds < 0 {

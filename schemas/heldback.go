@@ -11,7 +11,7 @@ const (
 	HeldByPause      HeldBack = "pause"      // somebody paused the policy, or every deletion in the database
 	HeldByClock      HeldBack = "clock"      // the server's clock jumped, or stands before the last cutoff
 	HeldByGuard      HeldBack = "guard"      // a guard refuses, or an error stopped the policy: audit, slot, history, a hold, a trigger, a right
-	HeldByVersion    HeldBack = "held_back"  // by a version of the policy more falls due than under the armed one, and nobody has said yes
+	HeldByVersion    HeldBack = "held_back"  // a newer version lets more rows fall due than the armed one, and nobody has said yes
 	HeldByBreaker    HeldBack = "breaker"    // more was due at once than was to be expected, and nobody has said yes
 	HeldByQuarantine HeldBack = "quarantine" // rows could not be deleted, and rest until they are tried again
 	HeldByLock       HeldBack = "lock"       // somebody has the rows, the table or a partition locked

@@ -83,7 +83,7 @@ func (p *Topics) findRoute(ctx context.Context, client *kafka.Client, route *evi
 	if found, err = p.routeOf(first); err == nil {
 		return found, nil
 	}
-	why := fmt.Errorf("the log has no record of route %d, by which its end was written; the one at offset %d, where it should be, is another: %w",
+	why := fmt.Errorf("the log has no record of route %d, which wrote its end; the one at offset %d, where it should be, is another: %w",
 		p.LogEnd.RouteVersion, at, err)
 	err = client.Backward(ctx, route.Log.Name, 0, p.logEndOffset+1, func(rec *schemas.Record, offset int64) (bool, error) {
 		record, err := logRecordOf(rec, route)

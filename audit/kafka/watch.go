@@ -142,7 +142,7 @@ func (p *Publisher) warn(t *Topic, seen topicState) {
 			"records for ever: grant this login DESCRIBE_CONFIGS on it", t.Name))
 	}
 	if stamp := seen.settings[settingStamp]; stamp == "LogAppendTime" {
-		lasting = append(lasting, fmt.Sprintf("topic %q has %s=%s: whoever asks for the events of a time, as lapse events --since does, gets those that "+
+		lasting = append(lasting, fmt.Sprintf("topic %q has %s=%s: to ask for the events of a time, as lapse events --since does, returns those that "+
 			"were published then, not those that were committed: run %s", t.Name, settingStamp, stamp,
 			alter(p.client.kafka.Addr.String(), t.Name, settingStamp+"=CreateTime")))
 	}

@@ -63,7 +63,7 @@ Policies that are in force and not in the file stay, unless --prune is given.`,
 	managedFlag(cmd, &managed)
 	flags.BoolVar(&c.yes, "yes", false, "do not ask")
 	flags.BoolVar(&c.prune, "prune", false, "drop policies that are not in the file")
-	flags.BoolVar(&c.arm, "arm", false, "arm versions by which more falls due")
+	flags.BoolVar(&c.arm, "arm", false, "arm versions that let more rows fall due")
 	flags.StringVar(&c.reason, "reason", "", "`why`, for the record")
 	a.verboseFlag(cmd, "print the grants and the index statements that it runs, not only how many")
 	a.jsonFlag(cmd)

@@ -15,7 +15,7 @@ import (
 func (a *app) clockCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "clock",
-		Short: "Show by which clock rows fall due, and whether it is believed",
+		Short: "Show the clock that rows fall due by, and whether Lapse trusts it",
 		Long: `Shows the server's clock, this machine's, and for each policy the instant that its next run's cutoff is compared with. A cutoff before
 it, or so far after it that nobody would expect it, is refused: a wrong clock deletes rows that are not due, or none for years.
 The exit code is 3 if a run would be refused.
@@ -41,8 +41,8 @@ func (a *app) clockAcceptCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "accept --reason TEXT",
 		Short: "Say that the server's clock is right",
-		Long: `Says that the server's clock is right. The runs that there are by now are no measure any more, and what is unfinished of those that lie
-ahead of the clock is given up: their rows are due when they are due. Look with "lapse clock" first.`,
+		Long: `Says that the server's clock is right. Lapse no longer compares the clock with the runs so far. Unfinished runs whose cutoff is ahead of the
+clock are given up: their rows go in a later run, once they are due. See "lapse clock" first.`,
 		Example: `  lapse clock accept --reason "the server stood in 2031 for an hour"`,
 		Args:    cobra.NoArgs,
 		RunE: a.does(func(cmd *cobra.Command, _ []string) error {

@@ -46,7 +46,7 @@ it back, of a policy that was dropped too. A table's columns cannot be dropped, 
 		case c.policy == "":
 			return wrongUsage("name the policy: --policy NAME")
 		case c.does.As != planner.HideView && c.does.As != planner.HidePolicy:
-			return wrongUsage("--as is view or policy")
+			return wrongUsage("--as takes view or policy")
 		}
 		return c.run(cmd.Context())
 	})

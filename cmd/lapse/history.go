@@ -24,7 +24,7 @@ import (
 func (a *app) historyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history",
-		Short: "Show where the log and the database stand to each other",
+		Short: "Show whether the log and the database agree",
 		Long: `A database's past can change: a snapshot is restored, a clone is started, a standby is promoted. The log remembers what was. This
 compares the two, as the auditor does each time it starts, and says what the log has and the database has not, and what to type.
 It changes nothing. The exit code is 3 if a person has to decide.

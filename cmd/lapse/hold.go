@@ -69,7 +69,7 @@ func (a *app) holdReleaseCommand() *cobra.Command {
 		Use:   "release HOLD --reason TEXT",
 		Short: "End a hold, after a cooling-off",
 		Long: `Ends a hold. It stays enforced for 30 days more, or as long as --after says, so that a mistake can be found: to keep it, place it once
-more meanwhile. --now ends it at once, and wants its reason too, of a hold that is being released already another one.
+more meanwhile. --now ends it at once. It needs a reason too, and a new one if the hold is being released already.
 
 What the hold was on, its keys or its condition, is forgotten when it is over. That it was there stays on record.`,
 		Example: `  lapse hold release 3 --reason "settled, file closed"
@@ -105,7 +105,7 @@ What the hold was on, its keys or its condition, is forgotten when it is over. T
 func coolingOff(after string, now bool) (time.Duration, error) {
 	switch {
 	case now && after != "":
-		return 0, wrongUsage("--now and --after exclude each other")
+		return 0, wrongUsage("--now and --after exclude one another")
 	case now:
 		return 0, nil
 	case after == "":

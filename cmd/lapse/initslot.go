@@ -10,7 +10,7 @@ import (
 
 // goesOn says how the log goes on with a slot that was made again, as far as that can be looked at.
 func (i *initialiser) goesOn(ctx context.Context, r *initReport) {
-	const look = "lapse history shows where the log and the database stand to each other"
+	const look = "lapse history shows whether the log and the database agree"
 	if err := i.settings.RequireKafka(); err != nil {
 		r.Next = append(r.Next, "if the log and the database are one history, the log goes on with a gap that begins at its end; "+look)
 		return

@@ -26,7 +26,7 @@ func (a *app) resumeCommand() *cobra.Command {
 	return a.haltCommand(false, &cobra.Command{
 		Use:   "resume --all",
 		Short: "Allow deletions in this database again",
-		Long: `Takes back "lapse pause --all", and the stop by which the auditor says that batches came out unverified: see to the cause first.
+		Long: `Takes back "lapse pause --all", and the stop that the auditor sets when batches come out unverified: find the cause first.
 Policies that are paused by themselves stay paused: "lapse policy resume NAME".`,
 		Example: `  lapse resume --all --reason "incident 17 is over"`,
 	})

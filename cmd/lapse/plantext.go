@@ -153,7 +153,7 @@ func (c *surveyor) printTime(s *planner.Survey) {
 	case s.Runs > 1:
 		takes += fmt.Sprintf(", in %d runs of max_rows_per_run,", s.Runs)
 	case s.Limit != "" && s.Runs == 0:
-		takes += fmt.Sprintf(", in runs of %s of the table, which nobody has analyzed: max_rows_per_run,", s.Limit)
+		takes += fmt.Sprintf(", in runs of %s of the table, which was never analyzed: max_rows_per_run,", s.Limit)
 	}
 	if s.Windows > 0 {
 		takes += fmt.Sprintf(", in %d openings of its window %s,", s.Windows, s.Window)

@@ -166,7 +166,7 @@ func (a *asideShards) text() string {
 		case schemas.SQLStateLockNotAvailable:
 			why[i] += ", somebody holds a lock: pg_locks shows who"
 		case schemas.SQLStateQueryCanceled:
-			why[i] += ", not even one row is found in time: `lapse plan` says by which index"
+			why[i] += ", not even one row is found in time: `lapse plan` names the index"
 		}
 	}
 	return fmt.Sprintf("%s put aside (%s), next try %s", counted(a.Shards, "shard"), strings.Join(why, "; "), a.Next.UTC().Format(time.RFC3339))

@@ -210,5 +210,5 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 		r.Kind = kind
 		return nil
 	}
-	return fmt.Errorf("a row is due by %q, of which this version knows nothing", named.Kind)
+	return fmt.Errorf("a row is due by %q, which this version does not know", named.Kind)
 }

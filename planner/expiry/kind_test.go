@@ -202,7 +202,7 @@ func TestWhatAKindStoresIsReadBack(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		`{"kind":"horoscope","column":"at"}`:           `a row is due by "horoscope", of which this version knows nothing`,
+		`{"kind":"horoscope","column":"at"}`:           `a row is due by "horoscope", which this version does not know`,
 		`{"column":"at","after":"1 day","path":"$.x"}`: `unknown field "path"`,
 		`{"column":"at","after":"30days"}`:             "is not a duration as PostgreSQL writes it",
 		`{"column":"at","after":"1 mons"}`:             "is not a duration as PostgreSQL writes it",

@@ -208,7 +208,7 @@ func (r *registry) match(t Table) (key []sidecarKey, problem string) {
 			return nil, fmt.Sprintf("column %s of %s is of type %s, and column %s of %s of type %s: give both the same type",
 				schemas.Identifier(name), r.Name, r.KeyTypes[i], schemas.Identifier(r.OfNames[of]), t.Name, r.OfTypes[of])
 		case !r.KeyOwn[i]:
-			return nil, fmt.Sprintf("column %s of %s is of type %s, of which an extension or a collation says which values are equal: a sidecar needs PostgreSQL's own types",
+			return nil, fmt.Sprintf("column %s of %s is of type %s, for which an extension or a collation decides which values are equal: a sidecar needs PostgreSQL's own types",
 				schemas.Identifier(name), r.Name, r.KeyTypes[i])
 		}
 		key = append(key, sidecarKey{

@@ -216,7 +216,7 @@ func (u *uses) typesTrouble(facts map[uint32]typeFacts, domains bool) string {
 	}
 	for _, oid := range u.types {
 		if f := facts[oid]; !domains && f.Enum != 0 && !slices.Contains(enums, f.Enum) {
-			return fmt.Sprintf("it casts to %s, an enum of no column that it reads, so that nobody would notice when its labels are changed: "+
+			return fmt.Sprintf("it casts to %s, an enum that no column it reads has, so nobody would notice a change of its labels: "+
 				"compare texts, or give the column that type", f.Name)
 		}
 	}

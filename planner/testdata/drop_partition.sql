@@ -63,7 +63,7 @@ begin
     end if;
   end if;
   if part.why is null then
-    -- Nobody writes into it from here on. Reading goes on, and whoever waits to write is given way to.
+    -- Nobody writes into it from here on. Reading goes on, and Lapse gives way to a session that waits to write.
     execute 'lock table only ' || place.leaf || ' in share mode';
     pages := pg_relation_size(claim.target) / current_setting('block_size')::bigint;
   end if;

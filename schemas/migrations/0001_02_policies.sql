@@ -29,7 +29,7 @@ comment on column lapse.policy.columns is 'The columns that the functions were m
 comment on column lapse.policy.spec is 'The entry of the policy file in one spelling, and what it was found to mean: key, cascades, owner of the table.';
 comment on column lapse.policy.made_at is 'When the version was made.';
 comment on column lapse.policy.made_by is 'Login that applied it.';
-comment on column lapse.policy.reason is 'Why, as whoever applied it said.';
+comment on column lapse.policy.reason is 'Why, as given by the person who applied it.';
 comment on column lapse.policy.entry is 'The entry of the policy file as it was written.';
 comment on column lapse.policy.former_entry is 'The entry of the version before. Null in the first version, and where that has none.';
 comment on column lapse.policy.trusted is 'the triggers, rules and functions that may run inside the deletions: [{relation, kind, name, digest}]; null where none may';
@@ -53,9 +53,9 @@ comment on column lapse.policy_state.version is 'The version that was in force t
 comment on column lapse.policy_state.state is 'observing: deletes nothing; arming: waits for the auditor; armed: deletes; paused: stopped by a person; dropped.';
 comment on column lapse.policy_state.changed_at is 'When.';
 comment on column lapse.policy_state.changed_by is 'Login that did it.';
-comment on column lapse.policy_state.reason is 'Why, as whoever did it said.';
+comment on column lapse.policy_state.reason is 'Why, as given by the person who did it.';
 
--- One row per policy. A batch locks the table ROW SHARE until it commits; whoever changes a row locks the table
+-- One row per policy. A batch locks the table ROW SHARE until it commits; a change of a row locks the table
 -- EXCLUSIVE first, and so waits until no batch runs under what was in force before.
 create table lapse.gate (
   policy_id    int primary key,
@@ -71,7 +71,7 @@ create table lapse.gate (
 );
 create unique index gate_name on lapse.gate (name) where state <> 'dropped';
 create unique index gate_table on lapse.gate (table_oid, soft) where state <> 'dropped';
-comment on table lapse.gate is 'One row per policy: what is in force now. A batch locks the table ROW SHARE until it commits, and whoever changes a row locks it EXCLUSIVE first. Written by lapse apply and lapse policy, and by advance_arming.';
+comment on table lapse.gate is 'One row per policy: what is in force now. A batch locks the table ROW SHARE until it commits, and a change of a row locks it EXCLUSIVE first. Written by lapse apply and lapse policy, and by advance_arming.';
 comment on column lapse.gate.policy_id is 'The policy.';
 comment on column lapse.gate.name is 'Its name.';
 comment on column lapse.gate.table_oid is 'The table that it deletes from.';
@@ -79,7 +79,7 @@ comment on column lapse.gate.version is 'The version in force.';
 comment on column lapse.gate.state is 'The state, as in policy_state.';
 comment on column lapse.gate.held_back is 'The version that waits for a yes, because more falls due under it than somebody has said yes to; null for none. Where it is the version in force, nothing is deleted meanwhile.';
 comment on column lapse.gate.hold_version is 'Number of the last change of legal holds that concerns the policy. A batch with another one is refused.';
-comment on column lapse.gate.arming_lsn is 'While arming: the position that the auditor must have confirmed before the policy deletes. Null: not taken down yet, or not arming.';
+comment on column lapse.gate.arming_lsn is 'While arming: the position that the auditor must have confirmed before the policy deletes. Null: not recorded yet, or not arming.';
 comment on column lapse.gate.soft is 'Whether the policy sets a column of its rows, and deletes none: a table may have one policy of each kind.';
 
 -- Written before an index is made, so that what an interrupted attempt leaves is known to be Lapse's. Nothing else is ever dropped.
@@ -325,7 +325,7 @@ declare
   g lapse.gate;
   i lapse.installation;
 begin
-  -- Whoever only looks takes no lock that a pause would wait for.
+  -- A caller that only looks takes no lock that a pause would wait for.
   if exists (select from lapse.gate o where o.policy_id = advance_arming.policy and o.state <> 'arming') then
     return (select o.state from lapse.gate o where o.policy_id = advance_arming.policy);
   end if;

@@ -26,7 +26,7 @@ comment on column lapse.published.member is 'Row of pg_publication_rel.';
 comment on column lapse.published.member_xmin is 'Its row version: any change to it makes another.';
 comment on column lapse.published.recorded_at is 'When this was recorded.';
 
--- publications_trouble says in what the publications are wrong, whoever made them so, null if in nothing. What is wrong is
+-- publications_trouble says what is wrong with the publications, no matter who made them so; null for nothing. What is wrong is
 -- never recorded. Before 15 there are no row filters, no column lists and no schemas in publications; plpgsql reads a
 -- statement only when it comes to it.
 create function lapse.publications_trouble() returns text
@@ -87,7 +87,7 @@ begin
   return trouble;
 end
 $lapse$;
-comment on function lapse.publications_trouble is 'In what the publications are wrong, whoever made them so; null for in nothing.';
+comment on function lapse.publications_trouble is 'What is wrong with the publications, no matter who made them so; null for nothing.';
 
 -- publications_unlogged names a table that belongs to what is published and is not in the log, null if there is none. PostgreSQL
 -- lets no unlogged table into a publication, but a partition of one that is there may be, and so may its owner make it. Batches
@@ -196,7 +196,7 @@ begin
   end if;
 end
 $lapse$;
-comment on function lapse.begin_publications is 'Comes before a change of Lapse''s to what is published: takes down what others have changed.';
+comment on function lapse.begin_publications is 'Comes before a change of Lapse''s to what is published: records what others have changed.';
 
 -- record_published records what the transaction has done with tables: where each of them is published. What else differs from
 -- the record goes on doing so.
@@ -215,7 +215,7 @@ end
 $lapse$;
 comment on function lapse.record_published is 'Records where tables are published that the transaction has put there or taken out.';
 
--- record_publications takes down what is published as it is, unless it is wrong. A difference from the former record counts as
+-- record_publications records what is published as it is, unless it is wrong. A difference from the former record counts as
 -- begin_publications counts it. It returns what is wrong, null if nothing is.
 create function lapse.record_publications() returns text
 language plpgsql

@@ -1,4 +1,4 @@
--- Which tables are published, and of which table each is a partition, as each beat finds them. Nothing of that is in the log by
+-- Which tables are published, and what table each is a partition of, as each beat finds them. Nothing of that is in the log by
 -- itself: a partition that is made is published at once, one that is detached or dropped is so no longer, and neither says so. So a
 -- beat writes a row for each that has changed since the beat before, in its own transaction: the auditor reads them in the order in
 -- which everything was committed, whenever it reads.
@@ -21,7 +21,7 @@ comment on column lapse.covered.number is 'In the order of the beats: one that s
 comment on column lapse.covered.relation is 'A plain table or a partition that has rows.';
 comment on column lapse.covered.name is 'Its name in SQL.';
 comment on column lapse.covered.root is 'The name in SQL of the table that it is a partition of; null if of none.';
-comment on column lapse.covered.moves_by is 'The columns in SQL by which rows belong into one partition or another, where a policy tells moves from deletions; null elsewhere.';
+comment on column lapse.covered.moves_by is 'The columns, in SQL, that decide which partition a row belongs to, where a policy tells moves from deletions; null elsewhere.';
 comment on column lapse.covered.joined is 'The transactions that attached it, and the tables between it and its root; null if it is no partition. Another one: it was detached meanwhile.';
 comment on column lapse.covered.file is 'The number of a partition''s file. Another one: it was written anew.';
 comment on column lapse.covered.ended is 'It is published no longer: detached, dropped or taken out.';
@@ -62,7 +62,7 @@ comment on column lapse.heartbeat.covered is 'The newest row of lapse.covered. N
 -- cover writes what has changed in what is published, or, when the slot was made anew, all of it, and returns the newest row's number.
 -- A partition that was detached and attached again between two beats was not published meanwhile: it has ended, and begins. One that was
 -- made unlogged and logged again cannot be told from one that vacuum full wrote anew: both have another file.
--- It reads the system catalog and locks no table of anybody's. A table of which moves are told from deletions (moves: detect) has the
+-- It reads the system catalog and locks no table of anybody's. A table whose policy tells moves from deletions (moves: detect) has the
 -- names of the columns in the partition keys above it: a row may move from one branch to another, and between any two levels.
 create function lapse.cover() returns bigint
 language plpgsql

@@ -150,8 +150,8 @@ comment on function lapse.unseen is 'Relations whose deletes, or updates, the au
 -- which t is root. The statement's parameters are those of due, and $3, after how many due rows it stops; null: after all of
 -- them. It returns one json array with an object for each table: its name, and rows, or why they were not counted.
 --
--- It reads the system catalog only, with the rights of whoever calls it. A table that is another role's is not counted: code of
--- that role's could run in whoever counts (an index's function, a type's operator). Neither is one of several that refer to each
+-- It reads the system catalog only, with the rights of its caller. A table that is another role's is not counted: code of
+-- that role's could run with the rights of the login that counts (an index's function, a type's operator). Neither is one of several that refer to each
 -- other in a circle, since a recursive query cannot follow that; a table that refers to itself is followed. What lies behind
 -- either is not counted.
 create function lapse.cascade_statement(root oid, due text) returns text
@@ -201,7 +201,7 @@ begin
     (select string_agg(format(', t.%I', c.name), '' order by c.name)
        from (select distinct jsonb_array_elements_text(e -> 'needs') as name from jsonb_array_elements(edges) e where (e ->> 'parent')::oid = root) c), due);
   loop
-    -- The next table: one of ours of which all that leads to it is written.
+    -- The next table: one of ours after everything that leads to it is written.
     select e.child as relation, format('%I.%I', n.nspname, r.relname) as name,
            (select coalesce(string_agg(format(', c.%I', w.name), '' order by w.name), '')
               from (select distinct jsonb_array_elements_text(x -> 'needs') as name

@@ -3,7 +3,7 @@
 
 -- surroundings lists what a deletion from targets has to do with, as intruders needs it: 'reached' are the targets and what
 -- foreign keys lead to; 'touched' these and the partitioned tables above them; 'used' each object that is there when PostgreSQL
--- plans or carries out the deletion, by the relation that it belongs to; 'beyond' are those of which the
+-- plans or carries out the deletion, by the relation that it belongs to; 'beyond' are those whose
 -- partitions were asked for, and what refers to them: a partitioned table may have none, and rows would go if it got one.
 -- updates says that the targets' rows are not deleted, but updated in a column that no key has: that leads nowhere.
 create function lapse.surroundings(targets oid[], updates boolean)
@@ -69,7 +69,7 @@ begin
        union all
        select 'pg_statistic_ext'::regclass, s.oid from pg_statistic_ext s where s.stxrelid = planned.relation
        union all
-       -- A table that refers to a partitioned one has a constraint for each partition, of which none is a check.
+       -- A table that refers to a partitioned one has a constraint for each partition; none of them is a check.
        select 'pg_constraint'::regclass, c.oid
          from (select r.oid from pg_class r where r.oid = planned.relation and r.relchecks > 0 offset 0) r
         cross join lateral (select c.oid from pg_constraint c where c.conrelid = r.oid and c.contype = 'c' offset 0) c
@@ -145,7 +145,7 @@ $lapse$;
 comment on function lapse.surroundings is 'What a deletion from these relations has to do with: relations, and the objects that PostgreSQL uses there.';
 
 -- intruders lists what would run inside a deletion from targets, by table and name: triggers, rules, functions; and foreign
--- keys whose update would move a row to another partition, which is a delete and an insert to triggers and to whoever
+-- keys whose update would move a row to another partition, which is a delete and an insert to triggers and to those who
 -- reads the log. PostgreSQL's own triggers are told by their functions: up to 14 a partition's copy of a user's trigger
 -- counts as internal too. A cascade names a partitioned table by its root, so that statement triggers and rules of the
 -- root run; a batch names the leaf.
@@ -248,7 +248,7 @@ begin
                                                          'anycompatible', 'refcursor']::regtype[]::oid[];
 end
 $lapse$;
-comment on function lapse.intruders is 'What would run inside a deletion from these relations: triggers, rules, functions; and foreign keys by which rows would move.';
+comment on function lapse.intruders is 'What would run inside a deletion from these relations: triggers, rules, functions; and foreign keys that would move rows.';
 
 -- code describes intruders so that they can be recognised: a partition's copy of a trigger as the root's, with a digest of
 -- all that decides what runs. What a function calls in turn is not part of it.

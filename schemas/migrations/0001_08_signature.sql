@@ -5,7 +5,7 @@
 -- A check is a chain of look-ups by key: the triggers of this relation, the constraint of that trigger. The signature holds the
 -- rows of each look-up, the empty ones too, of every relation that the chain leads to. So as long as it is the same, the chain
 -- leads to the same rows and finds the same. pg_depend is not among them: what an object depends on changes with the object's
--- own row. Of roles, of which nobody may read the rows, it holds what is asked: who is a superuser.
+-- own row. Of roles, whose rows nobody may read, it holds what is asked: who is a superuser.
 --
 -- An entry is a fact, not a permission: with these row versions, the checks found nothing. It is written by lapse.look and
 -- lapse.acquaint, which make the checks themselves, in the same snapshot as the signature. Nobody waits for anybody else to write
@@ -26,16 +26,16 @@ create table lapse.examined (
   types     oid[] not null
 );
 create index on lapse.examined (policy_id, version, leaf, id);
-comment on table lapse.examined is 'What the catalog checks of batches found, and by which row versions.';
+comment on table lapse.examined is 'What the catalog checks of batches found, and the row versions that they read.';
 comment on column lapse.examined.id is 'The newest of a leaf counts.';
 comment on column lapse.examined.policy_id is 'The policy.';
 comment on column lapse.examined.version is 'Its version.';
 comment on column lapse.examined.leaf is 'The partition, or the table itself.';
 comment on column lapse.examined.name is 'The leaf''s name, with its schema, quoted.';
-comment on column lapse.examined.touched is 'The relations of which rows go along by foreign keys, in order.';
+comment on column lapse.examined.touched is 'The relations whose rows go along through foreign keys, in order.';
 comment on column lapse.examined.signature is 'Digest of the row versions of all that was looked at.';
 comment on column lapse.examined.relations is 'The relations that were looked at.';
-comment on column lapse.examined.parents is 'Those of them of which the partitions were looked at.';
+comment on column lapse.examined.parents is 'Those of them whose partitions were read.';
 comment on column lapse.examined.functions is 'The functions that may run there.';
 comment on column lapse.examined.operators is 'The operators in expressions there.';
 comment on column lapse.examined.types is 'The types of columns and expressions there, and what they are made of.';
@@ -67,7 +67,7 @@ begin
                cross join lateral (select w.xmin, w.ctid from pg_rewrite w where w.ev_class = v.oid offset 0) r),
     'indexes', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(relations) v(oid)
                  cross join lateral (select i.xmin, i.ctid from pg_index i where i.indrelid = v.oid offset 0) r),
-    -- A table that refers to a partitioned one has a constraint for each partition, of which none is a check.
+    -- A table that refers to a partitioned one has a constraint for each partition; none of them is a check.
     'constraints', (select string_agg(concat(r.xmin, r.ctid), '') from unnest(relations) v(oid)
                      cross join lateral (select from pg_class t where t.oid = v.oid and (t.relchecks > 0 or t.relkind = 'p') offset 0) t
                      cross join lateral (select c.xmin, c.ctid from pg_constraint c where c.conrelid = v.oid offset 0) r),

@@ -254,7 +254,7 @@ comment on function lapse.lease_time is 'How long a lease lasts after its holder
 -- removed on the way.
 --
 -- A run is over when every shard is done or was put aside. A leaf that was put aside keeps its count, and is tried again
--- in the first run after retry_at. Of a leaf of which a range was put aside the run before, the next one has the same ranges, so
+-- in the first run after retry_at. A leaf with a range that was put aside in the run before has the same ranges in the next one, so
 -- that their counts go on.
 --
 -- Leaves are cut into slices, with one residual shard for each leaf that is: into as many hash slices as the policy's shards say,
@@ -435,7 +435,7 @@ as $lapse$
 $lapse$;
 comment on function lapse.release is 'Gives a shard back. For the executor.';
 
--- put_aside takes a shard of which a row resists out of its run, with a count. It is tried again after a minute, and
+-- put_aside takes a shard out of its run because a row of it resists, with a count. It is tried again after a minute, and
 -- each time that it resists again after twice as long, a day at most; where somebody holds a lock, five minutes at most.
 create function lapse.put_aside(shard bigint, term bigint, holder text, state text) returns timestamptz
 language sql security definer
@@ -443,14 +443,14 @@ set search_path = pg_catalog, pg_temp
 as $lapse$
   update lapse.shard s
      set holder = null, lease_until = null, aside = true, tries = s.tries + 1, sqlstate = put_aside.state,
-         -- To try a lock costs a few waits of milliseconds; whoever holds one for a second must not stop the rows for minutes.
+         -- To try a lock costs a few waits of milliseconds; one that is held for a second must not stop the rows for minutes.
          retry_at = clock_timestamp() + case put_aside.state
                                           when '55P03' then least(interval '1 minute', interval '5 seconds' * 2 ^ least(s.tries, 11))
                                           else least(interval '1 day', interval '1 minute' * 2 ^ least(s.tries, 11)) end
    where s.id = put_aside.shard and s.term = put_aside.term and s.holder = put_aside.holder
   returning s.retry_at
 $lapse$;
-comment on function lapse.put_aside is 'Takes a shard of which a row resists out of its run. For the executor.';
+comment on function lapse.put_aside is 'Takes a shard out of its run because a row of it resists. For the executor.';
 
 -- statistics is what a run did so far, by all executors.
 create function lapse.statistics(run uuid)
@@ -471,14 +471,14 @@ as $lapse$
 $lapse$;
 comment on function lapse.statistics is 'What a run did so far, by all executors: its shards, and those that are gone.';
 
--- note_due takes down how much was due when a run was opened, where that was counted.
+-- note_due records how much was due when a run was opened, where that was counted.
 create function lapse.note_due(run uuid, due bigint) returns void
 language sql security definer
 set search_path = pg_catalog, pg_temp
 as $lapse$
   update lapse.run r set due = note_due.due where r.run = note_due.run and r.due is null and r.outcome is null and note_due.due >= 0
 $lapse$;
-comment on function lapse.note_due is 'Takes down how much was due when a run was opened. For the executor.';
+comment on function lapse.note_due is 'Records how much was due when a run was opened. For the executor.';
 
 -- rest_run says why nobody is at work on a run that is not over, until somebody is again.
 create function lapse.rest_run(run uuid, reason text) returns void
@@ -496,7 +496,7 @@ end
 $lapse$;
 comment on function lapse.rest_run is 'Says why nobody is at work on a run that is not over. For the executor.';
 
--- close_run ends a run of which no shard is left to work on. What is left of the rows that were due is counted by the caller, null where
+-- close_run ends a run that has no shard left to work on. What is left of the rows that were due is counted by the caller, null where
 -- it did not count: due ones, held ones, and those in quarantine among the due; oldest is when the oldest of them fell due. The first one
 -- to say so counts. A crash before it leaves a run that open_run ends, without these.
 create function lapse.close_run(run uuid, left_due bigint, left_held bigint, left_resting bigint, oldest timestamptz) returns void
@@ -516,9 +516,9 @@ begin
    where r.run = close_run.run and r.outcome is null and not t.unfinished;
 end
 $lapse$;
-comment on function lapse.close_run is 'Ends a run of which no shard is left to work on, with what is left of the rows that were due. For the executor.';
+comment on function lapse.close_run is 'Ends a run that has no shard left to work on, with what is left of the rows that were due. For the executor.';
 
--- end_run ends a run that has reached a limit: its shards are done, whoever holds them, and the next run finds what they left. A
+-- end_run ends a run that has reached a limit: its shards are done, no matter who holds them, and the next run finds what they left. A
 -- batch that is under way is waited for; one that comes later is refused by enter, its lease being for a shard that is done. A
 -- crash leaves a run that goes on, and ends here when a worker asks take_rows again. It returns whether nobody had ended the run.
 create function lapse.end_run(run uuid, reason text) returns boolean

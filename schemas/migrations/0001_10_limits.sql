@@ -111,7 +111,7 @@ create table lapse.breaker (
   cause       text not null default 'max_fraction' check (cause in ('max_fraction', 'sudden_jump', 'absurd_past')),
   compared    bigint not null default 0 check (compared >= 0)
 );
-comment on table lapse.breaker is 'Policies of which a run would have deleted more than was to be expected, by the last time of each.';
+comment on table lapse.breaker is 'Policies whose run would have deleted more than was to be expected, with the last time of each.';
 comment on column lapse.breaker.policy_id is 'The policy.';
 comment on column lapse.breaker.version is 'Its version then: another one is judged anew.';
 comment on column lapse.breaker.at is 'When the breaker tripped.';
@@ -140,7 +140,7 @@ begin
          compared = excluded.compared, accepted = null, accepted_at = null;
 end
 $lapse$;
-comment on function lapse.trip is 'Opens the breaker of a policy of which more is due than was to be expected. For the executor.';
+comment on function lapse.trip is 'Opens the breaker of a policy that has more due rows than was to be expected. For the executor.';
 
 -- measure says what the next cutoff of a policy is compared with: the last cutoff since a person said that the clock is
 -- right, or else that instant, or else when the policy was last armed; and how far ahead of it a clock may be that nobody

@@ -47,7 +47,7 @@ comment on column lapse.work.holder is 'Holder of the lease.';
 comment on column lapse.work.row_limit is 'Largest number of rows.';
 comment on column lapse.work.shape is 'How the batch finds its rows: range, pick, heap or heap pick, as far as its policy has them; null: the usual one.';
 comment on column lapse.work.step_over is 'The batch is one row that resists: it stays, and is entered in the quarantine.';
-comment on column lapse.work.careful is 'Rows of which something is locked by somebody, or referred to by what stays, are left out.';
+comment on column lapse.work.careful is 'Rows are left out if something that goes along is locked by others, or if something that stays refers to them.';
 
 -- What the server has counted for this session when a batch begins to delete: it also counts earlier transactions, as long as they are not
 -- in the server's statistics. relations are the target, the relations that foreign keys reach and, where the policy trusts other code, every
@@ -93,11 +93,11 @@ comment on column lapse.outcome.pass_over is 'Whether the pass came to its end: 
 comment on column lapse.outcome.rested is 'Rows that a careful batch entered in the quarantine.';
 comment on column lapse.outcome.locker is 'A process that has rows locked which were left.';
 
--- What lock_along found of some rows of a leaf: those of which all that goes along is locked; those that something refers to which stays,
+-- What lock_along found of some rows of a leaf: those whose rows that go along are all locked; those that something refers to which stays,
 -- each with the foreign key; and a process that has something of the others locked.
 create type lapse.along as (free tid[], referred tid[], keys oid[], locker int, locked oid[]);
 comment on type lapse.along is 'What a batch found along foreign keys.';
-comment on column lapse.along.free is 'Rows of which all that would go along is locked by the batch.';
+comment on column lapse.along.free is 'Rows for which the batch has locked everything that would go along.';
 comment on column lapse.along.referred is 'Rows that something refers to which stays.';
 comment on column lapse.along.keys is 'The foreign key of each.';
 comment on column lapse.along.locker is 'A process that has something of the other rows locked.';
@@ -494,7 +494,7 @@ begin
     end if;
     insert into lapse.batch_result (batch, picked, deleted, by_relation)
     values (claim.batch, leave.picked, leave.deleted, counts);
-    -- Whoever sees the batch's row sees one that is on disk, if only this server's. After a crash the transaction id of another
+    -- A batch's row that others can see is on disk, if only this server's. After a crash the transaction id of another
     -- is given out again, and a copy of the row would prove what is deleted under it. No code of the table's runs from here on.
     if current_setting('synchronous_commit') = 'off' then
       perform set_config('synchronous_commit', 'local', true);

@@ -9,7 +9,7 @@
 --   effective   no batch that did not see it can commit any more                         the same, with all gates locked
 --               again, with another table: it is moved there, and what it was on before stays held   `lapse hold move`
 --   releasing   enforced until an instant                                                written by `lapse hold release`
---   released    over                                                                     the same, or whoever looks after that instant
+--   released    over                                                                     the same, or the next to look after that instant
 
 create table lapse.hold (
   id         int primary key check (id > 0),
@@ -268,7 +268,7 @@ comment on function lapse.held_on is 'SQL that is true of the rows of a relation
 
 -- held_along is SQL that is true of the rows t of a relation that would take along, by ON DELETE CASCADE to any depth, a row that
 -- one of some holds is on, or set a column that the hold reads, so that it would end; null where there is no such way. below are the roots of
--- the tables that such a deletion reaches, updated are those of which it sets a column, root is the relation's own. The statement follows the foreign keys from the one row, with the indexes that the deletion itself
+-- the tables that such a deletion reaches, updated are those in which it sets a column, root is the relation's own. The statement follows the foreign keys from the one row, with the indexes that the deletion itself
 -- needs: a query that could be asked the other way round would read all rows of the child.
 create function lapse.held_along(relation oid, root oid, below oid[], updated oid[], holds int[], reader name) returns text
 language plpgsql stable

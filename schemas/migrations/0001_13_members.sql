@@ -1,8 +1,8 @@
 -- On which tables a hold is: where its table and what was below it have gone since, and what became of it.
 
 -- hold_relation is what a hold was ever on: its table, and whatever was below it at any time. All of that stays held, where else it may
--- be attached since. A relation that was attached below a policy's table, and of which nobody knows where it was before, may have been
--- below a held table too, between two looks of ours: a hold of which it has owner and columns is on it as well.
+-- be attached since. A relation that was attached below a policy's table, and whose former place nobody knows, may have been
+-- below a held table too, unseen by us: a hold with the same owner and columns is on it as well.
 create table lapse.hold_relation (
   id          bigint generated always as identity primary key,
   hold        int not null references lapse.hold,
@@ -27,7 +27,7 @@ comment on column lapse.hold_relation.ended is 'It was dropped.';
 comment on column lapse.hold_relation.columns is 'Its columns that the condition reads, as in lapse.hold, when it was found; null where it was dropped.';
 comment on column lapse.hold_relation.recorded_at is 'When that was found.';
 
--- holds_on says which holds are on rows of which leaves: those of which a leaf, or what is above it, is or was a part; and those that
+-- holds_on says which holds are on rows of which leaves: those on a table that the leaf, or what is above it, is or was a part of; and those that
 -- it may have been a part of: of the same owner, who alone may attach it, and with the hold's columns. A leaf is known to have been where it
 -- is if it was made by the transaction that put it there, or was put there before the hold. pg_inherits has the 32 lower bits of that transaction's number, and is read as the last one that has them: so what is older
 -- than a hold may seem younger, and not the other way round.
@@ -150,7 +150,7 @@ end
 $lapse$;
 comment on function lapse.follow_holds is 'Records what has come below held tables, and what of it was dropped.';
 
--- changed_part is one of some relations that a hold was ever on of which the columns are not those of the moment when it was found; null for
+-- changed_part is a relation, of those that a hold was ever on, whose columns are not what they were when it was found; null for
 -- none. What was detached, or what a hold was moved from, goes its own way since.
 create function lapse.changed_part(hold int, relations oid[]) returns text
 language sql stable
@@ -170,7 +170,7 @@ as $lapse$
 $lapse$;
 comment on function lapse.changed_part is 'A relation that a hold was ever on, and that has other columns since; null for none.';
 
--- overwrites are the foreign keys of some relations by which a deletion elsewhere sets a column (ON DELETE SET NULL, SET DEFAULT) that a hold
+-- overwrites returns the foreign keys of some relations through which a deletion elsewhere sets a column (ON DELETE SET NULL, SET DEFAULT) that a hold
 -- reads which is on rows there: the hold would be on these rows no longer. child is the relation, or the root of the partitions.
 create function lapse.overwrites(relations oid[]) returns table (key oid, child oid, holds int[])
 language plpgsql stable
@@ -204,9 +204,9 @@ begin
    group by k.oid, k.conrelid;
 end
 $lapse$;
-comment on function lapse.overwrites is 'The foreign keys by which a deletion sets a column that a hold on the row reads.';
+comment on function lapse.overwrites is 'The foreign keys through which a deletion sets a column that a hold on the row reads.';
 
--- strayed says of which held table rows were deleted in this transaction that nobody has asked about; null for none: those of a table that
+-- strayed names a held table that lost rows in this transaction which the batch had not asked about; null for none: those of a table that
 -- foreign keys reach where more went than the batch had locked, and those of others. Only code that the policy trusts can do that, or who
 -- inserts rows that refer to a locked one without the foreign key's check, as a subscription does.
 create function lapse.strayed(claim lapse.claim, before lapse.tally, locked oid[]) returns text
@@ -238,7 +238,7 @@ begin
      limit 1);
 end
 $lapse$;
-comment on function lapse.strayed is 'Of which held table rows were deleted in this transaction that nobody had asked about; null for none.';
+comment on function lapse.strayed is 'A held table that lost rows in this transaction which the batch had not asked about; null for none.';
 
 -- hold_faults says what is wrong with the tables of holds: policies stop for it.
 create function lapse.hold_faults() returns table (hold int, fault text)

@@ -133,7 +133,7 @@ begin
   elsif lately >= 100 and tried >= gone then
     raise exception '% of the % rows that this run tried could not be deleted', tried + 1, tried + 1 + gone using errcode = 'LP030';
   end if;
-  -- Whoever raises an error may give it any names: only those of a constraint, or of a column, that is there are kept. From PostgreSQL 18
+  -- Code that raises an error may give it any names: only those of a constraint, or of a column, that is there are kept. From PostgreSQL 18
   -- on a column that may not be null is a constraint too, which the error does not name.
   select format('%I.%I', n.nspname, c.relname) as relation, k.conname as constraint_name, a.attname as column_name into obstacle
     from pg_class c
@@ -142,7 +142,7 @@ begin
     left join pg_attribute a on a.attrelid = c.oid and a.attname = resist.column_name and a.attnum > 0 and not a.attisdropped
    where n.nspname = resist.schema_name and c.relname = resist.table_name and (k.oid is not null or a.attnum is not null)
    limit 1;
-  -- What went on when the error was raised is texts with values in them. Of a trigger by which the deletion calls a function that is named
+  -- What went on when the error was raised is texts with values in them. Of a trigger whose function is named
   -- there, the name is kept: the innermost one's.
   select format('%I.%I', n.nspname, c.relname) as relation, g.tgname as name, format('%I.%I', s.nspname, p.proname) as function into thrower
     from pg_trigger g

@@ -7,8 +7,8 @@
 -- that nobody can change any more.
 
 -- ways are the foreign keys that a deletion of rows of a table follows, as they were written: root is the table, or the root of the
--- partitions. Where toward is not null, they are those by which rows of these tables go along, and those that are named; otherwise all, also
--- those that only set a column (does: n, d) or keep the row (does: a, r). Each has the names and the condition by which a child c of a row p is found.
+-- partitions. Where toward is not null, they are those through which rows of these tables go along, and those that are named; otherwise all, also
+-- those that only set a column (does: n, d) or keep the row (does: a, r). Each has the names and the condition that finds a child c of a row p.
 create function lapse.ways(root oid, toward oid[], named oid[]) returns jsonb
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
@@ -239,7 +239,7 @@ begin
   return along;
 end
 $lapse$;
-comment on function lapse.lock_along is 'Locks what would go along with rows of a leaf, and tells of which rows that succeeded.';
+comment on function lapse.lock_along is 'Locks what would go along with rows of a leaf, and returns the rows for which that succeeded.';
 
 -- kept_by are the rows of a leaf that cannot go because something refers to them which does not go with them, or only with a row that
 -- cannot go: what keeps a row, kept, is by its place one of all that go, each with its row of the leaf.
@@ -266,7 +266,7 @@ $lapse$;
 comment on function lapse.kept_by is 'The rows of a leaf that cannot go because something refers to them which stays.';
 
 -- lock_rows locks the rows of a batch before it is recorded, and leaves out those that somebody has locked or changed; where there are
--- ways, also those of which something that goes along is locked, or to which something refers that stays. It deletes nothing. source,
+-- ways, also those with something locked that goes along, and those that something refers to which stays. It deletes nothing. source,
 -- due, lock and key are parts of the deletion function's own text: the tables, the whole condition, the locking clause, and a row's key.
 create function lapse.lock_rows(claim lapse.claim, work lapse.work, place lapse.place, aim lapse.aim, bound anyelement, source text, due text, lock text, key text)
 returns lapse.aim
@@ -335,7 +335,7 @@ $lapse$;
 comment on function lapse.lock_rows is 'Locks the rows of a batch, and what goes along with them, and leaves out what is locked or kept. For deletion functions.';
 
 -- rest enters rows of a careful batch in the quarantine that something refers to which stays, as far as there is room: 10,000 of a
--- policy's, beside those that failed. The others are found again by each run, and stop nothing: whoever may write a row that refers to
+-- policy's, beside those that failed. The others are found again by each run, and stop nothing: any login that may write a row that refers to
 -- one which is due must not be able to stop what else is due. They are tried again as those of lapse.resist.
 create function lapse.rest(claim lapse.claim, work lapse.work, keys text[], by oid[]) returns bigint
 language plpgsql security definer

@@ -40,7 +40,7 @@ end
 $lapse$;
 comment on function lapse.looked is 'Says that a look has found nothing due. For the executor.';
 
--- counted takes down how much is due under a policy that something keeps from deleting it. Nothing is decided by it: status and metrics say it.
+-- counted records how much is due under a policy that something keeps from deleting. Nothing is decided by it: status and metrics say it.
 create function lapse.counted(policy int, version int, due bigint, exact boolean, oldest timestamptz) returns void
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
@@ -57,7 +57,7 @@ begin
      set counted_at = excluded.counted_at, due = excluded.due, exact = excluded.exact, oldest = excluded.oldest;
 end
 $lapse$;
-comment on function lapse.counted is 'Takes down how much is due under a policy that something keeps from deleting it. For the executor.';
+comment on function lapse.counted is 'Records how much is due under a policy that something keeps from deleting. For the executor.';
 
 -- tree is how a partitioned table is divided: for each leaf, between which instants its bounds let a column be. It is kept under a
 -- signature of pg_inherits alone: bounds change only when a partition is detached and attached again.
@@ -101,7 +101,7 @@ $lapse$;
 comment on function lapse.tree_signature is 'Digest of the row versions of pg_inherits below these tables.';
 
 -- tree_of divides a table. A bound that is not of the column, or is no instant, says nothing. pg_get_expr locks the relation that it is
--- given, and a bound needs none: whoever has locked one partition must not keep the look from the others.
+-- given, and a bound needs none: a lock on one partition must not keep the look from the others.
 create function lapse.tree_of(root oid, ordered_by name)
 returns table (signature bytea, parents oid[], leaves oid[], floors timestamp[], ceilings timestamp[])
 language plpgsql stable
@@ -157,7 +157,7 @@ comment on function lapse.few_leaves is 'How many leaves with rows that can be d
 -- where upto is null, or the bounds say nothing. A row without a leaf says that the division is not kept, and should be by acquaint.
 --
 -- Where there are more than few_leaves, each has a mark: a digest of how many rows were ever written to it, as PostgreSQL's statistics
--- have it. One whose mark is in quiet is left out: whoever asks has looked at it, nothing was due, and nothing was written since. It is
+-- have it. One whose mark is in quiet is left out: the caller has looked at it, nothing was due, and nothing was written since. It is
 -- settled if time alone will make none of its rows due: its bounds keep the column at or below that instant. Statistics come late, may be
 -- lost, and can be switched off. So nobody is to name a mark in quiet after until: half the policy's latitude later.
 create function lapse.candidates(policy int, version int, ordered_by name, upto timestamp, settled timestamp, quiet bigint[])

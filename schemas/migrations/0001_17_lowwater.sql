@@ -12,7 +12,7 @@
 -- Only policies have marks whose batches go by an index of what rows expire by, and for which every row within the bound is due. None
 -- counts where fewer rows are dead than worth_a_mark says: wading through these costs less than what it would delay.
 --
--- Marks are made by batches that a deletion function has made of one whole leaf. Whoever has the executor's login alone cannot make one.
+-- Marks are made by batches that a deletion function has made of one whole leaf. The executor's login alone cannot make one.
 -- With the rights of a deleter too (see docs/security.md) he can, of a run that was opened: what is due stays for that half of the latitude.
 
 create table lapse.low_water (
@@ -46,7 +46,7 @@ comment on column lapse.low_water.deleted is 'Rows that were deleted from the le
 -- Only policies have marks whose batches go by an index of what rows expire by, and for which every row within the bound is due. None
 -- counts where fewer rows are dead than worth_a_mark says: wading through these costs less than what it would delay.
 --
--- Marks are made by batches that a deletion function has made of one whole leaf. Whoever has the executor's login alone cannot make one.
+-- Marks are made by batches that a deletion function has made of one whole leaf. The executor's login alone cannot make one.
 -- With the rights of a deleter too (see docs/security.md) he can, of a run that was opened: what is due stays for that half of the latitude.
 create function lapse.worth_a_mark() returns bigint
 language sql immutable
@@ -135,7 +135,7 @@ begin
          deleted = excluded.deleted + case when l.version = excluded.version and (l.deleted < lapse.worth_a_mark() or l.full_at = excluded.full_at) then l.deleted else 0 end;
 end
 $lapse$;
-comment on function lapse.clear is 'Takes down that a leaf has no row left that had fallen due. For deletion functions.';
+comment on function lapse.clear is 'Records that no due row is left in a leaf. For deletion functions.';
 
 -- ignore_marks lets no mark of a policy count until a look or a pass has begun at its leaf's start.
 create function lapse.ignore_marks(policy int) returns void

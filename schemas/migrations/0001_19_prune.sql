@@ -1,11 +1,11 @@
 -- The catalog stays small: what is older than a number of days, and confirmed, goes. The log has it for ever.
 --
--- The ledger is append-only, for its owner too. Its rows leave on the terms below and no others, whoever deletes them: triggers hold
--- everybody to them, and whoever would go round them has to change the schema first, which every command notices.
+-- The ledger is append-only, for its owner too. Its rows leave on the terms below and no others, no matter who deletes them: triggers hold
+-- everybody to them, and to get around them one has to change the schema first, which every command notices.
 --
 --   - a batch that is older than a day, and than the instant that lapse.pruning has for this very transaction;
---   - that instant is an hour before one of which the auditor has confirmed the position, where an audit is required. Positions are
---     taken down by the row's own trigger, so that the row never says what is not true;
+--   - that instant is an hour before one whose position the auditor has confirmed, where an audit is required. Positions are
+--     recorded by the row's own trigger, so that the row never says what is not true;
 --   - a batch's result after its batch.
 
 create table lapse.pruning (

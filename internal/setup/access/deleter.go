@@ -160,7 +160,7 @@ func EnsureDeleter(ctx context.Context, tx pgx.Tx, t Table, roles schemas.Roles)
 		return err
 	}
 	if _, err := tx.Exec(ctx, lockDeleters); err != nil {
-		return fmt.Errorf("wait for whoever drops a deleter: %w", err)
+		return fmt.Errorf("wait for the session that drops a deleter: %w", err)
 	}
 	d, err := e.look(ctx)
 	if err != nil {

@@ -177,7 +177,7 @@ func (b *indexing) leftover(ctx context.Context, step *planner.IndexStep) (finis
 	}
 	s := &site.Session{Conn: b.conn, Roles: b.Roles, Log: b.Log}
 	var there bool
-	err = s.Locked(ctx, "wait for whoever makes index "+step.Index(), func(tx pgx.Tx) error {
+	err = s.Locked(ctx, "wait for the session that makes index "+step.Index(), func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "lock table "+step.Table+" in share update exclusive mode"); err != nil {
 			return err
 		}

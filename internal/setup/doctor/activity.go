@@ -40,7 +40,7 @@ func (e *examination) checkPrepared(ctx context.Context) ([]Finding, error) {
 		f := Finding{Grade: Warn, Text: fmt.Sprintf("transaction %s was prepared in database %s %s ago: it holds its locks, and the log, until somebody ends it", p.GID, p.Database, p.Age)}
 		if p.Database == e.database {
 			f.Fix = []string{"rollback prepared " + p.GID}
-			f.Advice = "or commit prepared, if whoever prepared it says so"
+			f.Advice = "or commit prepared, if those who prepared it say so"
 		} else {
 			f.Advice = fmt.Sprintf("in database %s: rollback prepared %s", p.Database, p.GID)
 		}

@@ -129,7 +129,7 @@ func (w *installing) record(ctx context.Context) error {
 	case trouble != "":
 		return fmt.Errorf("%s: somebody else made it so: find out who and why, take it out (alter publication … drop …), and run lapse init again", trouble)
 	case differed:
-		w.did("publications", "taken down as they are; somebody else had changed them")
+		w.did("publications", "recorded as they are; somebody else had changed them")
 	}
 	return nil
 }

@@ -1,7 +1,7 @@
 begin;
 set local role "app";
 set local search_path = pg_catalog, pg_temp;
-set local lock_timeout = '250ms'; -- whoever waits behind this waits no longer; run it again if it does not get the lock
+set local lock_timeout = '250ms'; -- sessions queued behind this wait no longer; run it again if it does not get the lock
 set local timezone = 'UTC';
 set local intervalstyle = 'postgres';
 set local datestyle = 'ISO, YMD';
@@ -31,7 +31,7 @@ commit;
 begin;
 set local role "app";
 set local search_path = pg_catalog, pg_temp;
-set local lock_timeout = '250ms'; -- whoever waits behind this waits no longer; run it again if it does not get the lock
+set local lock_timeout = '250ms'; -- sessions queued behind this wait no longer; run it again if it does not get the lock
 
 alter table "shop"."Or'ders" disable row level security;
 drop policy if exists lapse_hide_due on "shop"."Or'ders";

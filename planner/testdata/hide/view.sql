@@ -1,7 +1,7 @@
 begin;
 set local role "app";
 set local search_path = pg_catalog, pg_temp;
-set local lock_timeout = '250ms'; -- whoever waits behind this waits no longer; run it again if it does not get the lock
+set local lock_timeout = '250ms'; -- sessions queued behind this wait no longer; run it again if it does not get the lock
 set local timezone = 'UTC';
 set local intervalstyle = 'postgres';
 set local datestyle = 'ISO, YMD';
@@ -11,7 +11,7 @@ create or replace function "public"."lapse_due_sessions"(t "public"."sessions") 
 language sql stable
 return (case when t."last_seen" between '4713-01-01 BC' and (now() - interval '720:00:00') then t."last_seen" + interval '720:00:00' <= now() else false end) is true;
 
--- The table without the rows that are due. Whoever may read the table may read it.
+-- The table without the rows that are due. Those who may read the table may read it.
 create or replace view "public"."sessions_live" with (security_barrier = true, security_invoker = true) as
   select t."id", t."Last ""seen"""
     from "public"."sessions" as t
@@ -23,7 +23,7 @@ commit;
 begin;
 set local role "app";
 set local search_path = pg_catalog, pg_temp;
-set local lock_timeout = '250ms'; -- whoever waits behind this waits no longer; run it again if it does not get the lock
+set local lock_timeout = '250ms'; -- sessions queued behind this wait no longer; run it again if it does not get the lock
 
 drop view if exists "public"."sessions_live";
 

@@ -1,7 +1,7 @@
 begin;
 set local role "an owner";
 set local search_path = pg_catalog, pg_temp;
-set local lock_timeout = '250ms'; -- whoever waits behind this waits no longer; run it again if it does not get the lock
+set local lock_timeout = '250ms'; -- sessions queued behind this wait no longer; run it again if it does not get the lock
 
 -- A row goes when "due ""at""" is past. One that has none never goes: those that are there now have none.
 
@@ -69,7 +69,7 @@ reset search_path;
 begin;
 set local role "an owner";
 set local search_path = pg_catalog, pg_temp;
-set local lock_timeout = '250ms'; -- whoever waits behind this waits no longer; run it again if it does not get the lock
+set local lock_timeout = '250ms'; -- sessions queued behind this wait no longer; run it again if it does not get the lock
 
 drop trigger if exists lapse_expire_insert on "App'x"."Ta""ble";
 drop trigger if exists lapse_expire_update on "App'x"."Ta""ble";
@@ -79,7 +79,7 @@ commit;
 begin;
 set local role "an owner";
 set local search_path = pg_catalog, pg_temp;
-set local lock_timeout = '250ms'; -- whoever waits behind this waits no longer; run it again if it does not get the lock
+set local lock_timeout = '250ms'; -- sessions queued behind this wait no longer; run it again if it does not get the lock
 
 drop trigger if exists lapse_expire_insert on "App'x"."Ta""ble";
 drop trigger if exists lapse_expire_update on "App'x"."Ta""ble";

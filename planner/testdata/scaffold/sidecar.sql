@@ -1,7 +1,7 @@
 begin;
 set local role "app";
 set local search_path = pg_catalog, pg_temp;
-set local lock_timeout = '250ms'; -- whoever waits behind this waits no longer; run it again if it does not get the lock
+set local lock_timeout = '250ms'; -- sessions queued behind this wait no longer; run it again if it does not get the lock
 
 -- A row goes when its entry in the sidecar is past. One without an entry never goes: those that are there now have none.
 create table if not exists "app"."sessions_ttl" (
@@ -66,7 +66,7 @@ reset search_path;
 begin;
 set local role "app";
 set local search_path = pg_catalog, pg_temp;
-set local lock_timeout = '250ms'; -- whoever waits behind this waits no longer; run it again if it does not get the lock
+set local lock_timeout = '250ms'; -- sessions queued behind this wait no longer; run it again if it does not get the lock
 
 drop trigger if exists lapse_expire_insert on "app"."sessions";
 drop trigger if exists lapse_expire_update on "app"."sessions";
@@ -76,7 +76,7 @@ commit;
 begin;
 set local role "app";
 set local search_path = pg_catalog, pg_temp;
-set local lock_timeout = '250ms'; -- whoever waits behind this waits no longer; run it again if it does not get the lock
+set local lock_timeout = '250ms'; -- sessions queued behind this wait no longer; run it again if it does not get the lock
 
 drop trigger if exists lapse_expire_insert on "app"."sessions";
 drop trigger if exists lapse_expire_update on "app"."sessions";
