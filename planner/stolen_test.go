@@ -179,7 +179,7 @@ func TestADeletersRightsThatWereLentAreWorthNothing(t *testing.T) {
 			"enter":   `perform lapse.enter(c, w, 1, 1, 5000, ` + schemas.CallerProof + `)`,
 			"look":    `perform lapse.look(c, w, 'shop.sessions')`,
 			"record":  `perform lapse.record(c, decode(repeat('00', 32), 'hex'), w)`,
-			"leave":   `perform lapse.leave(c, w, 5, 5, '{0}', null, true, false, null)`,
+			"leave":   `perform lapse.leave(c, w, 5, 5, null, null, true, false, null)`,
 			"clear":   `perform lapse.clear(c, w)`,
 			"part":    `perform lapse.part(c, w, 'last_seen')`,
 			"entry":   `perform lapse.record_drop(c, decode(repeat('00', 32), 'hex'), w, 5, now(), now())`,
