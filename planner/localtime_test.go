@@ -13,7 +13,7 @@ import (
 // the column is read in is said, and where the newest row speaks against it, it is asked.
 func TestASurveySaysByWhichZoneALocalTimeIsReadAndAsksWhereTheNewestRowsSpeakAgainstIt(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		for n, c := range map[string]struct {
 			column, newest, more string // SQL of the column's type and of the newest value; more of expire

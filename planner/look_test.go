@@ -250,7 +250,7 @@ func TestALookAsksForIntrudersBeforeItReads(t *testing.T) {
 // Of each kind of expiry, a look finds something exactly where the survey counts something.
 func TestALookOfAnyKindAgreesWithTheCount(t *testing.T) {
 	t.Parallel()
-	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
+	pgtest.On(t, pgtest.Heavy(t, 14, 18), func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		kinds := []string{
 			`{column: at, after: 30 days}`, `{column: at, after: 1 month}`, `{column: at}`, `{column: wall, after: 2 days}`,
