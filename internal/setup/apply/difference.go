@@ -61,11 +61,6 @@ func (c *Change) Writes() bool {
 	return c.Change.Writes() || len(c.Publish) > 0 || c.Grant || len(c.Leave) > 0 || len(c.Build) > 0 || len(c.DropIndexes) > 0
 }
 
-// Deleter is the role whose rights Apply completes where Grant says so.
-func (c *Change) Deleter(roles schemas.Roles) string {
-	return roles.Deleter(c.Resolved.Definition.TableOwner)
-}
-
 // Changes are what Apply does, in its order.
 type Changes []Change
 
@@ -319,7 +314,7 @@ func (a *Applier) checkDeleter(ctx context.Context, c *Change) (problems []error
 func (a *Applier) tryDeleter(ctx context.Context, c *Change) error {
 	tx, err := a.Conn.Begin(ctx)
 	if err != nil {
-		return fmt.Errorf("try the rights of %s: %w", c.Deleter(a.Roles), err)
+		return fmt.Errorf("try the rights of %s: %w", a.Roles.Deleter(c.Resolved.Definition.TableOwner), err)
 	}
 	err = site.SetLockTimeout(ctx, tx, site.LockTimeout)
 	if err == nil {

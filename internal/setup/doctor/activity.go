@@ -8,15 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// activity are the checks of what goes on.
-func (e *examination) activity() []check {
-	return []check{
-		{"prepared transactions", e.checkPrepared},
-		{"long transactions", e.checkLong},
-		{"load", e.checkLoad},
-	}
-}
-
 // old is how long a transaction may be open. It keeps dead rows in every table of its database, which deletions wade through, and
 // the log of every database from being given back.
 const old = "1 hour"

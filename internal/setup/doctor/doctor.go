@@ -73,7 +73,7 @@ func (d Doctor) Examine(ctx context.Context) ([]Finding, error) {
 		return nil, fmt.Errorf("look at the server: %w", err)
 	}
 	var all []Finding
-	for _, checks := range []func() []check{e.server, e.activity, e.installation, e.privileges, e.tables, e.stays} {
+	for _, checks := range []func() []check{e.checks, e.tables} {
 		for _, c := range checks() {
 			found, err := c.look(ctx)
 			var server *pgconn.PgError
@@ -90,6 +90,41 @@ func (d Doctor) Examine(ctx context.Context) ([]Finding, error) {
 		}
 	}
 	return all, nil
+}
+
+// checks are those that need no policy. "schema lapse" says whether anything is installed, and which policies are in force.
+func (e *examination) checks() []check {
+	return []check{
+		{"read only", e.checkReadOnly}, // the statements that mend the others write
+		{"version", e.checkVersion},
+		{"primary", e.checkPrimary},
+		{"wal_level", e.checkWALLevel},
+		{"slots", e.checkFree},
+		{"slot retention", e.checkRetention},
+		{"track_counts", e.checkTrackCounts},
+		{"session_replication_role", e.checkReplicationRole},
+		{"isolation", e.checkIsolation},
+		{"jit", e.checkJIT},
+		{"synchronous standbys", e.checkSynchronous},
+		{"clock", e.checkClock},
+
+		{"prepared transactions", e.checkPrepared},
+		{"long transactions", e.checkLong},
+		{"load", e.checkLoad},
+
+		{"schema lapse", e.checkCatalog},
+		{"slot", e.checkSlot},
+		{"publications", e.checkPublications},
+		{"copy", e.checkCopy},
+		{"paused", e.checkPaused},
+		{"holds", e.checkHolds},
+
+		{"roles", e.checkRoles},
+		{"attributes", e.checkAttributes},
+		{"grants", e.checkGrants},
+		{"rights on tables", e.checkTableRights},
+		{"logical messages", e.checkMessages},
+	}
 }
 
 // ok is the one line of a check that found nothing wrong.

@@ -15,18 +15,6 @@ import (
 	"lapse/schemas"
 )
 
-// installation are the checks of what `lapse init` made. The first one says whether there is anything.
-func (e *examination) installation() []check {
-	return []check{
-		{"schema lapse", e.checkCatalog},
-		{"slot", e.checkSlot},
-		{"publications", e.checkPublications},
-		{"copy", e.checkCopy},
-		{"paused", e.checkPaused},
-		{"holds", e.checkHolds},
-	}
-}
-
 // checkCatalog calls nothing in the schema before it is known for Lapse's.
 func (e *examination) checkCatalog(ctx context.Context) ([]Finding, error) {
 	if !e.roles {

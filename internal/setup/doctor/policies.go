@@ -8,11 +8,6 @@ import (
 	"lapse/planner"
 )
 
-// stays are the checks of what policies do.
-func (e *examination) stays() []check {
-	return []check{{"due rows that stay", e.checkStays}, {"executors", e.checkExecutors}}
-}
-
 // checkExecutors asks whether somebody works where policies are late.
 func (e *examination) checkExecutors(ctx context.Context) ([]Finding, error) {
 	if len(e.policies) == 0 {

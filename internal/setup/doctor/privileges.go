@@ -11,17 +11,6 @@ import (
 	"lapse/schemas"
 )
 
-// privileges are the checks of what each role has and must not have.
-func (e *examination) privileges() []check {
-	return []check{
-		{"roles", e.checkRoles},
-		{"attributes", e.checkAttributes},
-		{"grants", e.checkGrants},
-		{"rights on tables", e.checkTableRights},
-		{"logical messages", e.checkMessages},
-	}
-}
-
 func (e *examination) checkRoles(ctx context.Context) ([]Finding, error) {
 	if !e.roles {
 		return ok("not made yet: lapse init does it, or lapse init --grants prints how"), nil

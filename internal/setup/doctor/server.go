@@ -10,24 +10,6 @@ import (
 	"lapse/schemas"
 )
 
-// server are the checks of the server and its settings.
-func (e *examination) server() []check {
-	return []check{
-		{"read only", e.checkReadOnly}, // whoever mends the others must be able to write
-		{"version", e.checkVersion},
-		{"primary", e.checkPrimary},
-		{"wal_level", e.checkWALLevel},
-		{"slots", e.checkFree},
-		{"slot retention", e.checkRetention},
-		{"track_counts", e.checkTrackCounts},
-		{"session_replication_role", e.checkReplicationRole},
-		{"isolation", e.checkIsolation},
-		{"jit", e.checkJIT},
-		{"synchronous standbys", e.checkSynchronous},
-		{"clock", e.checkClock},
-	}
-}
-
 // leastMinor are the releases in which faults were mended by which deletes were lost to a publication, or rows deleted that had
 // moved.
 var leastMinor = map[int]int{14: 18, 15: 13, 16: 9, 17: 5}

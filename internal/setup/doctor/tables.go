@@ -16,7 +16,7 @@ import (
 	"lapse/replication"
 )
 
-// tables are the checks of each policy in force, and of its table.
+// tables are the checks of each policy in force and its table, and of what all of them do.
 func (e *examination) tables() []check {
 	var all []check
 	seen := map[string]bool{} // two policies may reach one child
@@ -33,7 +33,7 @@ func (e *examination) tables() []check {
 			}})
 		}
 	}
-	return all
+	return append(all, check{"due rows that stay", e.checkStays}, check{"executors", e.checkExecutors})
 }
 
 func (e *examination) checkPolicy(ctx context.Context, p *planner.InForce) ([]Finding, error) {

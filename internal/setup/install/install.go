@@ -29,21 +29,6 @@ const (
 // Step is one step of Install. Their order, and what a crash after each leaves, is in doc.go.
 type Step string
 
-// The steps of Install.
-const (
-	StepLook         Step = "look"
-	StepRoles        Step = "roles"
-	StepKeys         Step = "keys"
-	StepCatalog      Step = "catalog"
-	StepPublications Step = "publications"
-	StepLedger       Step = "ledger"
-	StepTables       Step = "tables"
-	StepRecord       Step = "record"
-	StepSlot         Step = "slot"
-	StepHolds        Step = "holds"
-	StepRetention    Step = "retention"
-)
-
 // Installer makes what is missing of an installation.
 type Installer struct {
 	Roles         schemas.Roles
@@ -135,22 +120,22 @@ type step struct {
 
 func (w *installing) steps() []step {
 	steps := []step{
-		{StepLook, w.look}, {StepRoles, w.roles}, {StepKeys, w.keys}, {StepCatalog, w.catalog},
+		{"look", w.look}, {"roles", w.roles}, {"keys", w.keys}, {"catalog", w.catalog},
 	}
 	if !w.AuditRequired {
-		return append(steps, step{StepHolds, w.holds}, step{StepRetention, func(context.Context) error {
+		return append(steps, step{"holds", w.holds}, step{"retention", func(context.Context) error {
 			w.warn("audit: off: rows are deleted without evidence")
 			return nil
 		}})
 	}
 	return append(steps, []step{
-		{StepPublications, w.publications},
-		{StepLedger, w.ledger},
-		{StepTables, w.tables},
-		{StepRecord, w.record},
-		{StepSlot, w.slot},
-		{StepHolds, w.holds},
-		{StepRetention, w.retention},
+		{"publications", w.publications},
+		{"ledger", w.ledger},
+		{"tables", w.tables},
+		{"record", w.record},
+		{"slot", w.slot},
+		{"holds", w.holds},
+		{"retention", w.retention},
 	}...)
 }
 

@@ -135,16 +135,6 @@ func (w *installing) makeLogin(ctx context.Context) error {
 	return nil
 }
 
-// StrangerError says that the login that init would make is somebody's already.
-type StrangerError struct{ Login, Trouble string }
-
-// Error says what to do.
-func (e *StrangerError) Error() string {
-	return fmt.Sprintf("role %[1]s is there, and %[2]s: it would get all that Lapse may do. Nothing was given to it: choose other names with roles: {prefix: …} "+
-		"in lapse.yaml, or say with database: in lapse.yaml which login the other commands use; if it is meant, have it named: "+
-		"database: postgres://%[1]s@…", schemas.Identifier(e.Login), e.Trouble)
-}
-
 // checkLogin refuses, before anything is made, a role of the login's name that neither init nor the script of --grants made, unless somebody
 // has made it play the roles. One that they made is refused where somebody else is a member of it.
 func (w *installing) checkLogin(ctx context.Context) error {
@@ -167,13 +157,15 @@ func (w *installing) checkLogin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case trouble != "":
-		return &StrangerError{w.Roles.Login, trouble}
-	case len(made) == 0:
-		return &StrangerError{w.Roles.Login, "neither init nor the script of --grants made it"}
+	if trouble == "" && len(made) == 0 {
+		trouble = "neither init nor the script of --grants made it"
 	}
-	return nil
+	if trouble == "" {
+		return nil
+	}
+	return fmt.Errorf("role %[1]s is there, and %[2]s: it would get all that Lapse may do. Nothing was given to it: choose other names with roles: {prefix: …} "+
+		"in lapse.yaml, or say with database: in lapse.yaml which login the other commands use; if it is meant, have it named: "+
+		"database: postgres://%[1]s@…", schemas.Identifier(w.Roles.Login), trouble)
 }
 
 // rights gives executor and auditor back what they lost, all or nothing. Each grant is its giver's: of the functions of policies a

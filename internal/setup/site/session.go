@@ -47,8 +47,8 @@ func (s *Session) Locked(ctx context.Context, what string, work func(tx pgx.Tx) 
 	})
 }
 
-// RunScript runs a script that is a transaction of its own, with a short lock_timeout, as Locked runs its work.
-func (s *Session) RunScript(ctx context.Context, what, sql string) error {
+// runScript runs a script that is a transaction of its own, with a short lock_timeout, as Locked runs its work.
+func (s *Session) runScript(ctx context.Context, what, sql string) error {
 	return s.again(ctx, what, func() error {
 		_, err := s.Conn.PgConn().Exec(ctx, sql).ReadAll()
 		if err != nil && !s.Conn.IsClosed() {
@@ -175,7 +175,7 @@ func SetLockTimeout(ctx context.Context, tx pgx.Tx, timeout string) error {
 
 // RunAsOwner runs a script that makes things in the name of a table's owner, and says what the login lacks where it may not.
 func (s *Session) RunAsOwner(ctx context.Context, what, sql, schema, owner string) error {
-	err := s.RunScript(ctx, what, sql)
+	err := s.runScript(ctx, what, sql)
 	if schemas.StateOf(err) != schemas.SQLStateInsufficientPrivilege {
 		return err
 	}

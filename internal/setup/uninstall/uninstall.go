@@ -18,14 +18,6 @@ import (
 // Step is one step of Uninstall. Their order, and what a crash after each leaves, is in doc.go.
 type Step string
 
-// The steps of Uninstall.
-const (
-	StepPause   Step = "pause"
-	StepIndexes Step = "indexes"
-	StepCatalog Step = "catalog"
-	StepSlot    Step = "slot"
-)
-
 // Uninstaller removes from a database what Install and Apply made.
 type Uninstaller struct {
 	site.Session
@@ -60,14 +52,14 @@ func (u Uninstaller) Uninstall(ctx context.Context) (warnings []string, err erro
 		name Step
 		do   func() error
 	}{
-		{StepPause, func() error { return u.pause(ctx) }},
-		{StepIndexes, func() (err error) { warnings, err = u.indexes(ctx); return err }},
-		{StepCatalog, func() error {
+		{"pause", func() error { return u.pause(ctx) }},
+		{"indexes", func() (err error) { warnings, err = u.indexes(ctx); return err }},
+		{"catalog", func() error {
 			more, err := u.catalog(ctx, installed)
 			warnings = append(warnings, more...)
 			return err
 		}},
-		{StepSlot, func() error { return replication.DropSlot(ctx, u.Auditor, installed.Slot) }},
+		{"slot", func() error { return replication.DropSlot(ctx, u.Auditor, installed.Slot) }},
 	} {
 		if err := step.do(); err != nil {
 			return warnings, fmt.Errorf("uninstall: %s: %w", step.name, err)
@@ -92,7 +84,7 @@ func (u *Uninstaller) onlySlot(ctx context.Context, absent error) error {
 		return err
 	}
 	if u.Progress != nil {
-		u.Progress(StepSlot)
+		u.Progress("slot")
 	}
 	return nil
 }
