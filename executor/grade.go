@@ -191,7 +191,7 @@ func (e *ServerError) advice() string {
 	case schemas.SQLStateNotNullViolation:
 		return "a foreign key would set it to null: drop the column's not null, or let the foreign key say on delete cascade"
 	case schemas.SQLStateQueryCanceled:
-		return "it took ten times as long as limits.batch_time, or somebody canceled it: make sure that an index begins with the policy's column, and one with each foreign key's; a policy with ttl_column reads all rows whose column is past until it finds due ones: where that takes longer, give the table a column that holds the due time"
+		return "it took ten times as long as limits.batch_time, or somebody canceled it: see that an index begins with the policy's column, and one with each foreign key's; a policy with ttl_column reads all rows whose column is past until it finds due ones: where that takes longer, give the table a column that holds the due time"
 	case schemas.SQLStateForeignKeyViolation, schemas.SQLStateRestrictViolation:
 		return "a row that is due is still referred to: let the foreign key say on delete cascade or set null, or delete what refers to it first"
 	case schemas.SQLStateInsufficientPrivilege:
