@@ -59,7 +59,7 @@ func (s *session) endRun(ctx context.Context, run uuid.UUID, reason string) (end
 // allow says how many rows the next batch may take. The turn does not go on where there are none.
 func (w *worker) allow(ctx context.Context, t *turn, l *lease) (rows int, end turnEnd, err error) {
 	p, m := t.policy, t.memory
-	rows, until := w.pass.take(m.limit(p), w.now())
+	rows, until := w.pass.take(m.sizing.limit(p), w.now())
 	switch {
 	case rows == 0:
 		return 0, w.passOver(t, until), nil
@@ -80,7 +80,7 @@ func (w *worker) allow(ctx context.Context, t *turn, l *lease) (rows int, end tu
 			end, err = w.trouble(t, err, 1)
 			return 0, end, err
 		}
-		m.over()
+		m.run.over()
 		t.limit(t.limitReached())
 		if first {
 			w.metrics.limited(p, reason)
@@ -88,8 +88,8 @@ func (w *worker) allow(ctx context.Context, t *turn, l *lease) (rows int, end tu
 		}
 		return 0, turnLimited, nil
 	case a.rows == 0:
-		m.pauseUntil(w.now().Add(a.pause))
-		m.throttle(limitRate)
+		m.pauses.wait(w.now().Add(a.pause))
+		m.pauses.throttle(limitRate)
 		w.showProgress(t, limitRate)
 		w.metrics.throttled.WithLabelValues(string(p.Name), p.TableName, limitRate).Add(a.pause.Seconds())
 		return 0, turnMore, nil
@@ -131,7 +131,7 @@ func (w *worker) giveRowsBack(ctx context.Context, t *turn, l *lease, rows int) 
 
 // waits ends a turn because a guard lets this policy delete no more for as long as the clock says: its window is closed.
 func (w *worker) waits(t *turn, a *guard.Answer) turnEnd {
-	t.memory.pauseUntil(a.Until)
+	t.memory.pauses.wait(a.Until)
 	t.limit(a.Detail)
 	w.metrics.limited(t.policy, string(a.Reason))
 	return turnLimited

@@ -51,14 +51,14 @@ func (w *worker) judge(ctx context.Context, t *turn) (turnEnd, error) {
 	case (p.Limits.MaxFraction == 0 || p.Limits.MaxFraction == 1) && state != "" && !w.session.lost():
 		level := slog.LevelWarn
 		if state == schemas.SQLStateLockNotAvailable {
-			level = t.memory.inTheWay()
+			level = t.memory.locks.level()
 		}
 		w.log.Log(ctx, level, "what is due could not be compared with what was to be expected", "policy", p.Name, "error", stripped("count what is due", err))
 		return turnGoesOn, nil
 	case errors.Is(err, planner.ErrAwaited), state == schemas.SQLStateLockNotAvailable:
-		pause := t.memory.retry(w.now())
-		t.memory.throttle(throttleLock)
-		w.log.Log(ctx, t.memory.inTheWay(), "what is due is counted later, for max_fraction: somebody has the table or a partition locked, or waits to change it",
+		pause := t.memory.pauses.retry(w.now())
+		t.memory.pauses.throttle(throttleLock)
+		w.log.Log(ctx, t.memory.locks.level(), "what is due is counted later, for max_fraction: somebody has the table or a partition locked, or waits to change it",
 			"policy", p.Name, "pause_seconds", pause.Seconds())
 		return turnBlocked, nil
 	case state == schemas.SQLStateQueryCanceled:
@@ -70,7 +70,7 @@ func (w *worker) judge(ctx context.Context, t *turn) (turnEnd, error) {
 		w.stop(p, err)
 		return turnStopped, nil
 	}
-	t.memory.throttle("")
+	t.memory.pauses.throttle("")
 	if j.DueIs == planner.Exact {
 		t.due, t.expected = &j.Due, j.Due
 	}

@@ -37,7 +37,7 @@ func TestLockedChildrenKeepNothingElse(t *testing.T) {
 						t.Errorf("with 100 rows' children locked: %+v", p)
 					}
 					for _, m := range e.known {
-						if by := m.lockedBy(); by.process != int32(app.PgConn().PID()) || by.String() == "" { // #nosec G115 -- a process id
+						if by := m.locks.by(); by.process != int32(app.PgConn().PID()) || by.String() == "" { // #nosec G115 -- a process id
 							t.Errorf("the rows are locked by %+v, want process %d", by, app.PgConn().PID())
 						}
 					}

@@ -18,7 +18,7 @@ import (
 func (w *worker) backlog(ctx context.Context, t *turn) ([]planner.Cut, turnEnd, error) {
 	p := t.policy
 	if p.Unfinished == nil {
-		t.memory.goesByHeap(nil)
+		t.memory.sizing.goByHeap(nil)
 	}
 	if !p.MuchMayBeDue(w.now()) {
 		return nil, turnGoesOn, nil
@@ -32,7 +32,7 @@ func (w *worker) backlog(ctx context.Context, t *turn) ([]planner.Cut, turnEnd, 
 		w.log.Info("how the backlog lies is not known", "policy", p.Name, "error", stripped("look at the backlog", err))
 		return nil, turnGoesOn, nil
 	}
-	t.memory.goesByHeap(b.Heaps)
+	t.memory.sizing.goByHeap(b.Heaps)
 	if t.expected == 0 {
 		t.expected = b.Due
 	}

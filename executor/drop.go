@@ -26,9 +26,7 @@ const dropTimeout = 15 * time.Second
 // Otherwise rows are to be deleted.
 func (w *worker) dropLeaf(ctx context.Context, t *turn, a *assignment) (end turnEnd, over bool, err error) {
 	p, m := t.policy, t.memory
-	f, err := m.builtDrops(func() (*functions, error) {
-		return functionsWith(p, w.config.Roles, planner.DropFunction(p.ID, p.Version))
-	})
+	f, err := m.programs.drops()
 	if err != nil {
 		end, err := w.trouble(t, err, 1)
 		return end, true, err
@@ -57,7 +55,8 @@ func (w *worker) dropLeaf(ctx context.Context, t *turn, a *assignment) (end turn
 		return turnGoesOn, false, nil
 	}
 	done.took = w.now().Sub(began)
-	m.dropped(a.shard)
+	m.pauses.wentWell()
+	m.locks.got(a.shard)
 	w.count(t, &done)
 	w.log.Info("a partition is dropped", "policy", p.Name, "relation", a.leaf, "rows", done.deleted, "seconds", done.took.Seconds())
 	t.shardDone()
@@ -70,7 +69,7 @@ func (w *worker) dropLeaf(ctx context.Context, t *turn, a *assignment) (end turn
 // dropFailed does what the grade of an error asks for. A partition that somebody has locked all the time is put aside, and tried again
 // in a later run.
 func (w *worker) dropFailed(ctx context.Context, t *turn, a *assignment, err error) (turnEnd, error) {
-	if t.memory.locked(a.shard, err) < lockTries {
+	if t.memory.locks.tried(a.shard, err) < lockTries {
 		w.metrics.failed(t.policy, grade(err, circumstances{limit: 1, lost: w.session.lost(), own: true}).String())
 		return w.trouble(t, err, 1)
 	}

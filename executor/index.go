@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -12,10 +13,10 @@ const noIndex = "no_index"
 // indexInterval is how often it is looked for in the catalog while a policy has turns.
 const indexInterval = time.Minute
 
-// checkIndex takes down whether an index finds the policy's due rows, and says so when that changes. It is no reason to fail.
+// checkIndex records whether an index finds the policy's due rows, and says so when that changes. It is no reason to fail.
 func (w *worker) checkIndex(ctx context.Context, t *turn) {
 	p, m := t.policy, t.memory
-	if !m.indexIsDue(w.now()) {
+	if !m.index.isDue(w.now()) {
 		return
 	}
 	missing, err := p.MissingIndex(ctx, w.session.control)
@@ -30,7 +31,7 @@ func (w *worker) checkIndex(ctx context.Context, t *turn) {
 			text += ": " + step.SQL
 		}
 	}
-	switch before := m.lacks(text); {
+	switch before := m.index.set(text); {
 	case before == text:
 	case text == "":
 		w.log.Info("an index finds the policy's due rows again", "policy", p.Name)
@@ -39,35 +40,42 @@ func (w *worker) checkIndex(ctx context.Context, t *turn) {
 	}
 }
 
-// indexIsDue reports whether the index is to be looked for, and takes down that it is.
-func (m *policyMemory) indexIsDue(now time.Time) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.indexedAt.IsZero() && now.Sub(m.indexedAt) < indexInterval {
+// indexMemory remembers whether an index finds a policy's due rows. Safe for concurrent use.
+type indexMemory struct {
+	mu      sync.Mutex
+	missing string    // what is said of an index that is missing, "" where none is
+	askedAt time.Time // when the catalog was asked
+}
+
+// isDue reports whether the catalog is to be asked, and records that it is.
+func (i *indexMemory) isDue(now time.Time) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if !i.askedAt.IsZero() && now.Sub(i.askedAt) < indexInterval {
 		return false
 	}
-	m.indexedAt = now
+	i.askedAt = now
 	return true
 }
 
-// lacks takes down what is said of an index that is missing, "" where none is, and returns what was said before.
-func (m *policyMemory) lacks(text string) (before string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	before, m.noIndex = m.noIndex, text
+// set records what is missing, and returns what was before.
+func (i *indexMemory) set(missing string) (before string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	before, i.missing = i.missing, missing
 	return before
 }
 
-// lacked is what is said of an index that is missing.
-func (m *policyMemory) lacked() string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.noIndex
+// lacks is what is missing.
+func (i *indexMemory) lacks() string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.missing
 }
 
-// lookAgain has the index looked for at the next turn: a batch took too long.
-func (m *policyMemory) lookAgain() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.indexedAt = time.Time{}
+// askAgain has the catalog asked at the next turn: a batch took too long.
+func (i *indexMemory) askAgain() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.askedAt = time.Time{}
 }

@@ -43,11 +43,11 @@ func TestATableThatStaysLockedIsWarnedOfOnce(t *testing.T) {
 		t.Errorf("%d warnings of one lock:\n%s", n, &log)
 	}
 	m.finish(w.policy, &runState{behind: true}, quarantined{})
-	if level := m.inTheWay(); level != slog.LevelDebug {
+	if level := m.locks.level(); level != slog.LevelDebug {
 		t.Errorf("after a run that left locked rows: %v", level)
 	}
 	m.finish(w.policy, &runState{}, quarantined{})
-	if level := m.inTheWay(); level != slog.LevelWarn {
+	if level := m.locks.level(); level != slog.LevelWarn {
 		t.Errorf("after a run that met no lock: %v", level)
 	}
 }
@@ -81,19 +81,19 @@ func TestAPolicyThatStaysStoppedIsAnErrorOnce(t *testing.T) {
 // Shards are a run's own: what is known of them ends with it.
 func TestLocksThatWereMetAreForgottenWithTheirRun(t *testing.T) {
 	t.Parallel()
-	m := (&Executor{known: map[versionKey]*policyMemory{}}).memory(&planner.InForce{})
+	m := newPolicyMemory(&planner.InForce{}, schemas.Roles{})
 	met := &pgconn.PgError{Code: schemas.SQLStateLockNotAvailable}
-	run := uuid.New()
+	run := &planner.Run{ID: uuid.New()}
 	for range 2 {
-		m.begin(run, time.Now())
-		m.locked(1, met)
+		m.begin(run, 0, time.Now())
+		m.locks.tried(1, met)
 	}
-	if m.locks[1] != 2 {
-		t.Errorf("in one run %d locks were met", m.locks[1])
+	if m.locks.tries[1] != 2 {
+		t.Errorf("in one run %d locks were met", m.locks.tries[1])
 	}
-	m.begin(uuid.New(), time.Now())
-	if len(m.locks) != 0 {
-		t.Errorf("of %d shards of the former run it is known that they were locked", len(m.locks))
+	m.begin(&planner.Run{ID: uuid.New()}, 0, time.Now())
+	if len(m.locks.tries) != 0 {
+		t.Errorf("of %d shards of the former run it is known that they were locked", len(m.locks.tries))
 	}
 }
 
@@ -231,7 +231,7 @@ func TestALockedPartitionHoldsUpNoOther(t *testing.T) {
 	}
 	failed(turnShardOver)
 	failed(turnBlocked)
-	if by := m.lockedBy(); by.process != int32(holder.PgConn().PID()) { // #nosec G115 -- a process id
+	if by := m.locks.by(); by.process != int32(holder.PgConn().PID()) { // #nosec G115 -- a process id
 		t.Errorf("the partition is locked by %+v, want process %d", by, holder.PgConn().PID())
 	}
 	failed(turnShardOver)

@@ -54,14 +54,14 @@ const (
 		 order by l.granted desc, l.pid limit 1`
 )
 
-// rowsLocked takes down which process has rows locked that a batch left.
+// rowsLocked records which process has rows locked that a batch left.
 func (w *worker) rowsLocked(ctx context.Context, m *policyMemory, process int32) {
-	if m.lockedBy().process != process {
+	if m.locks.by().process != process {
 		w.findLocker(ctx, m, rowLocker, process)
 	}
 }
 
-// tableLocked reports whether somebody has all of a leaf locked, or of a table from which rows would go along, or waits for that, and takes down who.
+// tableLocked reports whether somebody has all of a leaf locked, or of a table from which rows would go along, or waits for that, and records who.
 func (w *worker) tableLocked(ctx context.Context, m *policyMemory, leaf uint32, cascades []uint32) bool {
 	return w.findLocker(ctx, m, tableLocker, leaf, cascades)
 }
@@ -72,16 +72,6 @@ func (w *worker) findLocker(ctx context.Context, m *policyMemory, query string, 
 	if err := w.session.control.QueryRow(ctx, query, what...).Scan(&l.process, &l.application, &l.since); err != nil {
 		return false // it has ended meanwhile
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.locker = l
+	m.locks.found(l)
 	return true
-}
-
-// lockedBy is who had something locked when this process last met a lock in this run.
-func (m *policyMemory) lockedBy() *locker {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	l := m.locker
-	return &l
 }

@@ -37,7 +37,7 @@ func looksOf(p *planner.InForce, roles schemas.Roles) (*functions, error) {
 //	crash behind it    nothing was opened, and the policy's next turn comes sooner than it had to
 func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 	p, m := t.policy, t.memory
-	quiet := m.quietMarks(w.now())
+	quiet := m.quiet.marks(w.now())
 	if t.whole {
 		if err := p.IgnoreMarks(ctx, w.session.control); err != nil {
 			end, err := w.trouble(t, err, 1)
@@ -53,7 +53,7 @@ func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 		end, err := w.trouble(t, err, 1)
 		return nil, end, err
 	}
-	f, err := m.builtLooks(func() (*functions, error) { return looksOf(p, w.config.Roles) })
+	f, err := m.programs.looks()
 	if err != nil {
 		end, err := w.trouble(t, err, 1)
 		return nil, end, err
@@ -68,7 +68,7 @@ func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 		end, err := w.trouble(t, p.LookRefusal(err), 1)
 		return nil, end, err
 	}
-	m.quieted(look.Quiet)
+	m.quiet.add(look.Quiet)
 	if len(look.Due) > 0 {
 		return w.found(ctx, t, look.Due)
 	}
@@ -131,7 +131,7 @@ func (w *worker) allAside(ctx context.Context, p *planner.InForce, due []uint32)
 	if next, err := p.Schedule.Next(w.now(), p.Since); err == nil && next.Before(until) {
 		until = next
 	}
-	w.memory(p).pauseUntil(until)
+	w.memory(p).pauses.wait(until)
 	return true, nil
 }
 

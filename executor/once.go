@@ -137,7 +137,7 @@ func (o *onceGoal) choose(policies []planner.InForce) error {
 		if p.State != schemas.Armed && p.State != schemas.Arming {
 			return &NotArmedError{name, p.State}
 		}
-		o.memory(p).pauseUntil(time.Time{})
+		o.memory(p).pauses.wait(time.Time{})
 		t := newTarget(p)
 		t.named = true
 		o.targets = append(o.targets, t)
@@ -199,7 +199,7 @@ func (o *onceGoal) due(p *planner.InForce) (time.Time, bool) {
 	if o.target(p.Name) == nil || p.State != schemas.Armed {
 		return time.Time{}, false
 	}
-	return o.memory(p).paused(), true
+	return o.memory(p).pauses.now().until, true
 }
 
 func (o *onceGoal) whole(p *planner.InForce) bool {
@@ -216,25 +216,24 @@ func (o *onceGoal) ended(t *turn) {
 	if target == nil {
 		return
 	}
-	m := t.memory
+	run := t.memory.run.now()
 	if t.begun() != nil {
-		target.take(m.done())
+		target.take(run.runCounts)
 	}
 	if t.begun() != nil || target.Run == uuid.Nil { // a look behind another executor's end of the run knows nothing of it
-		target.Whole = m.statistics()
+		target.Whole = run.whole
 	}
 	switch t.end {
 	case turnFinished:
-		behind, resists := m.left()
-		target.LeftBehind = behind
-		if resists != nil {
-			target.Obstacles = obstaclesOf(resists)
-			target.end(Resisted, resists)
+		target.LeftBehind = run.leftLocked
+		if run.resists != nil {
+			target.Obstacles = obstaclesOf(run.resists)
+			target.end(Resisted, run.resists)
 			return
 		}
 		target.end(Finished, nil)
 	case turnStopped:
-		target.end(Stopped, m.stop())
+		target.end(Stopped, t.memory.pauses.now().stopped)
 	case turnLimited:
 		target.Limit = t.reached
 		target.end(Limited, nil)

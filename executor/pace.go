@@ -171,6 +171,6 @@ func (w *worker) gently(ctx context.Context, t *turn, a *assignment, limit int, 
 	leave()
 	share := w.pace.share()
 	w.restUntil = ended.Add(time.Duration(float64(ended.Sub(began)) * (1/share - 1)))
-	t.memory.paced(share)
+	t.memory.pauses.paced(share)
 	return done, end, err
 }

@@ -61,8 +61,8 @@ func (w *worker) passOver(t *turn, until time.Time) turnEnd {
 	if until.IsZero() {
 		return turnLimited
 	}
-	m.pauseUntil(until)
-	m.throttle(limitPass)
+	m.pauses.wait(until)
+	m.pauses.throttle(limitPass)
 	t.rest(why)
 	w.showProgress(t, limitPass)
 	w.metrics.throttled.WithLabelValues(string(p.Name), p.TableName, limitPass).Add(until.Sub(w.now()).Seconds())

@@ -38,20 +38,20 @@ const progressInterval = 30 * time.Second
 // showProgress says how far the turn's run is. held is why it is slowed down, where a guard does not say so.
 func (w *worker) showProgress(t *turn, held string) {
 	p, m := t.policy, t.memory
-	c := m.done()
-	if m.first(sayBegins) {
-		expecting(w.log, m.expects(0)).Info("run deletes", "policy", p.Name, "version", p.Version, "run", c.run)
+	c := m.run.now()
+	if m.run.first(sayBegins) {
+		expecting(w.log, c.expected).Info("run deletes", "policy", p.Name, "version", p.Version, "run", c.run)
 	}
-	progress := Progress{Policy: p.Name, Table: p.TableName, Run: c.run, Deleted: c.deleted, Cascaded: c.cascaded, Expected: m.expects(0), Held: held}
+	progress := Progress{Policy: p.Name, Table: p.TableName, Run: c.run, Deleted: c.deleted, Cascaded: c.cascaded, Expected: c.expected, Held: held}
 	w.metrics.backlog.goesOn(p, progress.Expected, c.deleted)
 	if took := w.now().Sub(c.began); took > 0 {
 		progress.Rate = float64(c.deleted+c.cascaded) / took.Seconds()
 	}
-	if throttled, _, _ := m.pace(); held == "" {
-		progress.Held = throttled
+	if held == "" {
+		progress.Held = m.pauses.now().throttled
 	}
 	if w.config.Progress == nil {
-		if m.sinceLog(w.now()) {
+		if m.run.progressIsDue(w.now()) {
 			expecting(w.log, progress.Expected).Info("run goes on", "policy", p.Name, "run", c.run, "deleted", c.deleted, "cascaded", c.cascaded,
 				"rows_per_second", int64(progress.Rate), "held_back_by", progress.Held)
 		}
@@ -68,44 +68,4 @@ func expecting(log *slog.Logger, rows int64) *slog.Logger {
 		return log
 	}
 	return log.With("expected", rows)
-}
-
-// What is logged once in a run.
-const (
-	sayBegins = 1 << iota
-	sayHalved
-	sayResists
-)
-
-// first reports whether something is said for the first time in the run.
-func (m *policyMemory) first(what int) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	first := m.spoken&what == 0
-	m.spoken |= what
-	return first
-}
-
-// sinceLog reports whether it is time to log how far the run is.
-func (m *policyMemory) sinceLog(now time.Time) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.logged.IsZero() {
-		m.logged = m.counts.began
-	}
-	if now.Sub(m.logged) < progressInterval {
-		return false
-	}
-	m.logged = now
-	return true
-}
-
-// expects returns how many rows the run is to delete, and takes rows for that where it is not 0.
-func (m *policyMemory) expects(rows int64) int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if rows > 0 {
-		m.expected = rows
-	}
-	return m.expected
 }

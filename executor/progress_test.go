@@ -90,10 +90,10 @@ func TestABatchThatIsHalvedAgainAndAgainIsLoggedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &policyMemory{searches: map[int64]*search{}, locks: map[int64]int{}}
+	m := newPolicyMemory(&planner.InForce{}, schemas.Roles{})
 	w, turn := e.newWorker(0, newScheduler(endless{e}, e.memory, e.now)), newTurn(&planner.InForce{Name: "p"}, m)
 	for run, want := range []int{1, 2} {
-		m.begin(uuid.New(), time.Now())
+		m.begin(&planner.Run{ID: uuid.New()}, 0, time.Now())
 		for limit := 64; limit > 1; limit /= 2 {
 			if end, err := w.failed(t.Context(), turn, &assignment{lease: &lease{}}, order{limit: limit}, &pgconn.PgError{Code: schemas.SQLStateQueryCanceled}); end != turnGoesOn || err != nil {
 				t.Fatal(end, err)
@@ -109,12 +109,13 @@ func TestABatchThatIsHalvedAgainAndAgainIsLoggedOnce(t *testing.T) {
 func TestALongRunLogsHowFarItIsEveryHalfMinute(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
-	m := &policyMemory{counts: runCounts{began: began}}
+	m := newPolicyMemory(&planner.InForce{}, schemas.Roles{})
+	m.begin(&planner.Run{ID: uuid.New()}, 0, began)
 	for _, step := range []struct {
 		after time.Duration
 		want  bool
 	}{{1, false}, {29, false}, {30, true}, {59, false}, {61, true}, {62, false}} {
-		if got := m.sinceLog(began.Add(step.after * time.Second)); got != step.want {
+		if got := m.run.progressIsDue(began.Add(step.after * time.Second)); got != step.want {
 			t.Errorf("after %d s: logged %t", step.after, got)
 		}
 	}

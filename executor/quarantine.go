@@ -15,11 +15,11 @@ import (
 
 // narrow makes the next batch on the shard look for the row because of which this one failed.
 func (w *worker) narrow(t *turn, a *assignment, o order, err error) {
-	if before := t.memory.searching(a.shard, o.limit, false); before {
+	if before := t.memory.sizing.search(a.shard, o.limit, false); before {
 		return
 	}
 	level := slog.LevelDebug
-	if t.memory.first(sayResists) {
+	if t.memory.run.first(sayResists) {
 		level = slog.LevelInfo
 	}
 	w.log.Log(context.Background(), level, "a row resists; it is looked for", "policy", t.policy.Name, "relation", a.leaf, "rows", o.limit, "error", stripped("delete a batch", err))
@@ -45,7 +45,7 @@ func (w *worker) entered(ctx context.Context, t *turn, a *assignment, begun *sta
 		w.log.Warn("a row was entered in the quarantine; why is not known", "policy", a.name, "error", stripped("look into the quarantine", err))
 		return
 	}
-	if !t.memory.entered(cause) {
+	if !t.memory.run.newCause(cause) {
 		return
 	}
 	facts := []any{"policy", a.name, "relation", a.leaf, "error", error(cause), "see", fmt.Sprintf("lapse quarantine list %s", a.name)}
@@ -53,17 +53,6 @@ func (w *worker) entered(ctx context.Context, t *turn, a *assignment, begun *sta
 		facts = append(facts, "finds_referring_rows", query)
 	}
 	w.log.Warn("a row could not be deleted, and is in quarantine; others of this run with the same cause are not logged", facts...)
-}
-
-// entered reports whether this is the first row of the run with its cause.
-func (m *policyMemory) entered(cause *ServerError) (first bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.causes[*cause] {
-		return false
-	}
-	m.causes[*cause] = true
-	return true
 }
 
 // obstacleColumns are what the quarantine has of an error, and fields where it goes.

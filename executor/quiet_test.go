@@ -36,14 +36,14 @@ func TestAPartitionThatLooksLeaveOutIsLookedAtAgainWithinHalfTheLatitude(t *test
 			}
 			return len(leaves)
 		}
-		if n := look(w); n != 0 || len(m.quiet) != 20 {
-			t.Fatalf("the first look finds %d leaves, and %d are remembered", n, len(m.quiet))
+		if n := look(w); n != 0 || len(m.quiet.leaves) != 20 {
+			t.Fatalf("the first look finds %d leaves, and %d are remembered", n, len(m.quiet.leaves))
 		}
 		db.Exec(t, "set track_counts = off", "insert into events values (1, date_trunc('day', now()) - interval '105 days')", "reset track_counts")
 		if n := look(w); n != 0 {
 			t.Errorf("by the statistics nothing was written, and %d leaves are to be tried", n)
 		}
-		for leaf, q := range m.quiet {
+		for leaf, q := range m.quiet.leaves {
 			if in := time.Until(q.Until); in > 2*time.Hour || in < time.Hour {
 				t.Errorf("leaf %d is left out for %s", leaf, in)
 			}
@@ -56,12 +56,12 @@ func TestAPartitionThatLooksLeaveOutIsLookedAtAgainWithinHalfTheLatitude(t *test
 		if n := look(other); n != 1 {
 			t.Errorf("another process finds %d leaves", n)
 		}
-		for leaf, q := range m.quiet {
+		for leaf, q := range m.quiet.leaves {
 			q.Until = time.Now().Add(-time.Second)
-			m.quiet[leaf] = q
+			m.quiet.leaves[leaf] = q
 		}
-		if n := look(w); n != 1 || len(m.quiet) != 19 {
-			t.Errorf("after half the latitude the look finds %d leaves, and %d are remembered", n, len(m.quiet))
+		if n := look(w); n != 1 || len(m.quiet.leaves) != 19 {
+			t.Errorf("after half the latitude the look finds %d leaves, and %d are remembered", n, len(m.quiet.leaves))
 		}
 	})
 }

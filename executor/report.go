@@ -43,13 +43,6 @@ type reportLine struct {
 	next          time.Time        // try, of what is stopped or waits; zero: not known
 }
 
-// at reports whether this process has worked on a run, and not seen its end.
-func (m *policyMemory) at(run *planner.Run) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return run != nil && m.counts.run == run.ID && m.open
-}
-
 // reports is what was said last. Safe for concurrent use.
 type reports struct {
 	mu   sync.Mutex
@@ -117,39 +110,38 @@ func (w *worker) reportLines(policies []planner.InForce, a *guard.Answer) []repo
 		}
 		m := w.memory(p)
 		said := w.guards.saying(p.Name)
-		throttled, share, rows := m.pace()
-		own := w.stays(p)
+		is, run, by, own := m.pauses.now(), m.run.now(), m.locks.by(), w.stays(p)
 		line := reportLine{policy: p.ID, held: own.Reason}
-		switch stopped := m.stop(); {
-		case stopped != nil:
-			line.state, line.reason, line.next = isStopped, stopped.Error(), m.paused()
+		switch {
+		case is.stopped != nil:
+			line.state, line.reason, line.next = isStopped, is.stopped.Error(), is.until
 		case a.Stops():
 			continue // the process says so
 		case said.verdict >= guard.Wait:
 			line.state, line.reason, line.next = isWaiting, said.text(), said.until
-		case throttled == throttleLock:
-			line.state, line.reason, line.next = isWaiting, lockText(m), m.paused()
+		case is.throttled == throttleLock:
+			line.state, line.reason, line.next = isWaiting, lockText(by), is.until
 		case own.Reason == schemas.HeldByLock: // between two runs
 			line.state, line.reason = isWaiting, own.Detail
 			line.next, _ = p.NextRun()
-		case !working[p.ID] && !m.at(p.Unfinished):
+		case !working[p.ID] && !run.at(p.Unfinished):
 			continue
 		case said.verdict == guard.Slow:
 			line.state, line.reason = isSlow, said.text()
-		case m.lacked() != "":
-			line.state, line.reason = isSlow, noIndex+": "+m.lacked()
-		case throttled == limitPass:
-			line.next = m.paused()
+		case m.index.lacks() != "":
+			line.state, line.reason = isSlow, noIndex+": "+m.index.lacks()
+		case is.throttled == limitPass:
+			line.next = is.until
 			line.state, line.reason = isWaiting, fmt.Sprintf("%s lets no more go in this minute, of all policies together", limitPass)
-		case throttled == limitRate:
+		case is.throttled == limitRate:
 			line.state, line.reason = isSlow, rateText(p)
 		default:
 			line.state = isDeleting
-			if throttled == throttlePace {
-				line.reason = fmt.Sprintf("at gentle pace, in batches of about %s, for %.0f %% of the time", rowsOf(int64(rows)), 100*share)
+			if is.throttled == throttlePace {
+				line.reason = fmt.Sprintf("at gentle pace, in batches of about %s, for %.0f %% of the time", rowsOf(int64(m.sizing.rows())), 100*is.share)
 			}
-			if by := m.lockedBy().String(); by != "" {
-				line.reason = strings.TrimPrefix(line.reason+"; "+string(schemas.HeldByLock)+": "+by, "; ")
+			if by.process != 0 {
+				line.reason = strings.TrimPrefix(line.reason+"; "+string(schemas.HeldByLock)+": "+by.String(), "; ")
 			}
 		}
 		lines = append(lines, line)

@@ -46,7 +46,7 @@ func TestAProcessSaysWhatHoldsItsBatchesBack(t *testing.T) {
 		}
 		again := func() {
 			for _, p := range inForce(t, db) {
-				e.memory(&p).lookAgain()
+				e.memory(&p).index.askAgain()
 			}
 		}
 		says("slow false rate: its rate lets 20 rows go each second")

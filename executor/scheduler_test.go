@@ -36,7 +36,7 @@ func schedule(n int) (*scheduler, []planner.InForce) {
 	for i := range list {
 		list[i].ID, list[i].Name = schemas.PolicyID(i), schemas.PolicyName(fmt.Sprint(i))
 	}
-	memory := func(*planner.InForce) *policyMemory { return &policyMemory{} }
+	memory := func(*planner.InForce) *policyMemory { return newPolicyMemory(&planner.InForce{}, schemas.Roles{}) }
 	return newScheduler(&always{}, memory, func() time.Time { return time.Unix(1e9, 0) }), list
 }
 

@@ -22,7 +22,7 @@ type search struct {
 	step  int  // where nobody knows: the rows of the next batch
 }
 
-// slowParts is into how many batches rows are divided of which one takes too long.
+// slowParts is the number of batches that a batch which took too long is split into.
 const slowParts = 16
 
 // next is what the next batch is to do.
@@ -63,58 +63,4 @@ func (s *search) through(o order, picked int64, deleted bool) {
 	default:
 		s.step = 2 * o.limit
 	}
-}
-
-// order is what the next batch on a shard, which is a whole leaf or a slice of one, is to do: at most limit rows.
-func (m *policyMemory) order(l *lease, p *planner.InForce, limit int) order {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	usual := p.Definition.Shapes()[0]
-	if m.heaps[l.leaf] && usual == planner.ShapeRange {
-		usual = planner.ShapeHeap
-	}
-	o := order{limit: limit}
-	o.shape, o.careful = m.shapes.next(l.shard, usual)
-	s := m.searches[l.shard]
-	if s == nil {
-		return o
-	}
-	if s.among == 0 && s.step >= limit && limit > 1 {
-		delete(m.searches, l.shard)
-		return o
-	}
-	return s.next(o)
-}
-
-// searching reports whether a row that resists is looked for on a shard, and begins with it after a failure of so many rows; 0 for none.
-// slow: they took too long.
-func (m *policyMemory) searching(shard int64, failed int, slow bool) (before bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := m.searches[shard]
-	if before = s != nil; !before && failed > 0 {
-		s = &search{}
-		m.searches[shard] = s
-	}
-	if failed > 0 {
-		s.failed(failed, slow)
-	}
-	return before
-}
-
-// stepped takes down what a batch did on a shard where a row is looked for, and reports whether there is one: the batch's size and time
-// say nothing of those of others then, but where rows are looked for that take too long, which may be all of them.
-func (m *policyMemory) stepped(shard int64, o order, done *result) (searched bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := m.searches[shard]
-	if s == nil {
-		return false
-	}
-	searched = !s.slow || s.among == 0 || o.stepOver
-	s.through(o, done.picked, done.deleted > 0)
-	if done.finished {
-		delete(m.searches, shard)
-	}
-	return searched
 }

@@ -72,7 +72,7 @@ func TestARowWithASlowTriggerIsFoundInFewTimeouts(t *testing.T) {
 		e := newExecutor(t, db, func(c *Config) { c.Limits.BatchTime = leastStatementTime / statementShare })
 		list := inForce(t, db)
 		for i := range list { // a batch begins with all of them
-			e.memory(&list[i]).size.rows = 5000
+			e.memory(&list[i]).sizing.size.rows = 5000
 		}
 		s, err := e.Once(t.Context(), []schemas.PolicyName{"p", "q"})
 		for _, p := range s.Policies {

@@ -2,7 +2,6 @@ package executor
 
 import (
 	"lapse/planner"
-	"lapse/schemas"
 )
 
 // A policy's rows are usually found by ranges of an index's order. What is known of a leaf before its run is opened, and what a
@@ -64,31 +63,4 @@ func (s shapes) through(shard int64, careful bool) {
 	default:
 		delete(s, shard)
 	}
-}
-
-// goesByHeap takes down which leaves are worked off in the order of their files.
-func (m *policyMemory) goesByHeap(leaves []uint32) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.heaps = map[uint32]bool{}
-	for _, leaf := range leaves {
-		m.heaps[leaf] = true
-	}
-}
-
-// blocked takes down that a batch failed because of somebody's lock, of what refers to a row, or of rows that were loaded meanwhile, and
-// reports whether a careful one is to be tried at once.
-func (m *policyMemory) blocked(shard int64, o order, err error) bool {
-	switch schemas.StateOf(err) {
-	case schemas.SQLStateLockNotAvailable, schemas.SQLStateRange, schemas.SQLStateForeignKeyViolation, schemas.SQLStateRestrictViolation:
-	default:
-		return false
-	}
-	if o.careful || o.stepOver {
-		return false
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.shapes.blocked(shard)
-	return true
 }

@@ -15,14 +15,15 @@ import (
 
 func TestAShardThatIsBlockedPicksForAWhileAndThenGoesBackToRanges(t *testing.T) {
 	t.Parallel()
-	m := &policyMemory{shapes: shapes{}, locks: map[int64]int{}, size: batchSize{rows: 100}}
+	m := newPolicyMemory(&planner.InForce{}, schemas.Roles{})
+	m.sizing.size.rows = 100
 	locked := &pgconn.PgError{Code: schemas.SQLStateLockNotAvailable}
 	p := &planner.InForce{Definition: planner.Definition{Expire: &expiry.Age{}}}
 	shard := func(id int64) *lease { return &lease{shard: id} }
 	next := func(n int) string { // the shapes of n batches that get through
 		var got []string
 		for range n {
-			o := m.order(shard(1), p, 100)
+			o := m.sizing.order(shard(1), p, 100)
 			if o.careful != isPick(o.shape) {
 				t.Errorf("a %s batch is careful: %v", o.shape, o.careful)
 			}
@@ -31,7 +32,7 @@ func TestAShardThatIsBlockedPicksForAWhileAndThenGoesBackToRanges(t *testing.T) 
 		}
 		return strings.Join(got, " ")
 	}
-	block := func() bool { return m.blocked(1, m.order(shard(1), p, 100), locked) }
+	block := func() bool { return m.sizing.blocked(1, m.sizing.order(shard(1), p, 100), locked) }
 	if got := next(2); got != "range range" {
 		t.Errorf("at first %s", got)
 	}
@@ -48,20 +49,20 @@ func TestAShardThatIsBlockedPicksForAWhileAndThenGoesBackToRanges(t *testing.T) 
 		t.Errorf("after the third in a row: %s", got)
 	}
 	for range 20 {
-		if m.blocked(1, order{}, locked); len(next(mostPicks)) == 0 {
+		if m.sizing.blocked(1, order{}, locked); len(next(mostPicks)) == 0 {
 			t.Fatal("nothing")
 		}
 	}
-	if got := m.order(shard(1), p, 100).shape; got != planner.ShapeRange {
+	if got := m.sizing.order(shard(1), p, 100).shape; got != planner.ShapeRange {
 		t.Errorf("after %d picks: %s", mostPicks, got)
 	}
-	if m.order(shard(2), p, 100).shape != planner.ShapeRange || m.size.rows != 100 {
+	if m.sizing.order(shard(2), p, 100).shape != planner.ShapeRange || m.sizing.size.rows != 100 {
 		t.Error("another shard, or the size of batches, knows of it")
 	}
-	if m.blocked(1, order{careful: true}, locked) || m.blocked(1, order{stepOver: true}, locked) || m.size.rows != 100 {
-		t.Errorf("a careful batch that is blocked is followed by another at once, or halved: %d rows", m.size.rows)
+	if m.sizing.blocked(1, order{careful: true}, locked) || m.sizing.blocked(1, order{stepOver: true}, locked) || m.sizing.size.rows != 100 {
+		t.Errorf("a careful batch that is blocked is followed by another at once, or halved: %d rows", m.sizing.size.rows)
 	}
-	if m.blocked(1, order{}, &pgconn.PgError{Code: "40P01"}) {
+	if m.sizing.blocked(1, order{}, &pgconn.PgError{Code: "40P01"}) {
 		t.Error("a deadlock leads to a pick")
 	}
 }

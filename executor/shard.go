@@ -63,7 +63,7 @@ func (w *worker) shard(ctx, work context.Context, t *turn, l *lease) (end turnEn
 		case used:
 			return turnMore, nil
 		}
-		t.memory.throttle(heldBackBy(p, &answer))
+		t.memory.pauses.throttle(heldBackBy(p, &answer))
 		w.guards.pause(ctx, p, &answer, done.took)
 	}
 	if ctx.Err() != nil {
@@ -74,7 +74,7 @@ func (w *worker) shard(ctx, work context.Context, t *turn, l *lease) (end turnEn
 
 // assigned says what the batches on a leased shard are to claim.
 func (w *worker) assigned(ctx context.Context, t *turn, l *lease) (*assignment, error) {
-	f, err := t.memory.built(func() (*functions, error) { return functionsOf(t.policy, w.config.Roles) })
+	f, err := t.memory.programs.batches()
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (w *worker) refused(t *turn, a *guard.Answer) turnEnd {
 	if !a.Until.IsZero() {
 		return w.waits(t, a)
 	}
-	t.memory.pauseUntil(w.now().Add(lookInterval))
+	t.memory.pauses.wait(w.now().Add(lookInterval))
 	if whole := w.guards.last(); whole.Stops() {
 		w.answered(&whole)
 	} else if a.Verdict == guard.Refuse {
@@ -151,7 +151,7 @@ func (w *worker) giveBack(ctx context.Context, l *lease) {
 func (w *worker) batch(ctx context.Context, t *turn, a *assignment, limit int, unslowed bool) (result, turnEnd, error) {
 	p, m := t.policy, t.memory
 	name, table := string(p.Name), p.TableName
-	o := m.order(a.lease, p, limit)
+	o := m.sizing.order(a.lease, p, limit)
 	w.metrics.batchSize.WithLabelValues(name, table).Set(float64(o.limit))
 	began := w.now()
 	ticket := w.guards.memory.Unconfirmed.Draw()
@@ -223,7 +223,7 @@ func (w *worker) unanswered(ctx context.Context, t *turn, done *result, unknown 
 func (w *worker) count(t *turn, done *result) {
 	w.guards.memory.Unconfirmed.Ended(w.now())
 	w.metrics.committed(t.policy, done)
-	t.memory.add(done)
+	t.memory.run.add(done)
 	w.total(t.policy, done)
 	if done.picked > 0 || w.config.Progress != nil {
 		w.showProgress(t, "")

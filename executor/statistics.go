@@ -113,7 +113,7 @@ func (w *worker) settle(ctx, work context.Context, t *turn, end turnEnd) {
 	case run == nil || w.session.mute() || end == turnFinished:
 		return
 	case end == turnStopped:
-		why = because(t.memory.stop())
+		why = because(t.memory.pauses.now().stopped)
 	case end == turnRefused || end == turnLimited:
 		why = t.restsBecause()
 	case ctx.Err() != nil:
@@ -137,7 +137,7 @@ func (w *worker) settle(ctx, work context.Context, t *turn, end turnEnd) {
 func (w *worker) recall(ctx context.Context, t *turn) error {
 	st, err := w.session.statistics(ctx, t.begun().ID)
 	if err == nil {
-		t.memory.did(&st)
+		t.memory.run.did(&st)
 	}
 	return err
 }

@@ -97,20 +97,20 @@ func (e *Executor) observe(policies []planner.InForce) (cut []*policyMemory) {
 		p := &policies[i]
 		inForce[versionKey{p.ID, p.Version}], names[p.Name] = true, true
 		m, line := e.memory(p), PolicyStatus{Policy: p.Name, Table: p.TableName, Version: p.Version, State: p.State}
-		stopped := m.stop()
+		is, run := m.pauses.now(), m.run.now()
 		switch {
 		case p.State != schemas.Armed:
-		case stopped != nil:
-			line.State, line.Stopped, line.Cause, line.Until = stateStopped, stopped.Error(), CauseOf(stopped), m.paused()
+		case is.stopped != nil:
+			line.State, line.Stopped, line.Cause, line.Until = stateStopped, is.stopped.Error(), CauseOf(is.stopped), is.until
 		case p.Trouble != "":
 			line.State, line.Stopped, line.Cause = stateStopped, p.Trouble+": "+p.Remedy(), CauseTable
 		}
-		if _, resists := m.left(); resists != nil {
-			line.Resists = resists.Error()
+		if run.resists != nil {
+			line.Resists = run.resists.Error()
 		}
-		line.Quarantined, line.NoIndex = p.Quarantine.Rows, m.lacked()
+		line.Quarantined, line.NoIndex = p.Quarantine.Rows, m.index.lacks()
 		e.metrics.resting(p, e.now())
-		line.Throttled, line.Share, line.BatchRows = m.pace()
+		line.Throttled, line.Share, line.BatchRows = is.throttled, is.share, m.sizing.rows()
 		e.metrics.in(p, line.State)
 		status = append(status, line)
 	}
@@ -120,7 +120,7 @@ func (e *Executor) observe(policies []planner.InForce) (cut []*policyMemory) {
 	for key, m := range e.known {
 		if !inForce[key] {
 			delete(e.known, key)
-			if m.unseen() != nil {
+			if m.run.now().open {
 				cut = append(cut, m)
 			}
 		}

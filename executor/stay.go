@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"lapse/executor/guard"
@@ -41,20 +42,19 @@ func stopsAll(a *guard.Answer) *planner.Stay {
 // stays is why due rows of a policy stay, as far as only this process knows; without a reason they do not.
 func (w *worker) stays(p *planner.InForce) planner.Stay {
 	m := w.memory(p)
-	stopped, said := m.stop(), w.guards.own(p.Name)
-	throttled, _, _ := m.pace()
+	is, run, by, said := m.pauses.now(), m.run.now(), m.locks.by(), w.guards.own(p.Name)
 	switch {
-	case stopped != nil:
-		return planner.Stay{Reason: reasonOfStop(stopped), Detail: stopped.Error()}
+	case is.stopped != nil:
+		return planner.Stay{Reason: reasonOfStop(is.stopped), Detail: is.stopped.Error()}
 	case said.verdict >= guard.Wait && said.reason == guard.WindowClosed:
 		return planner.Stay{Reason: schemas.HeldByWindow}
 	case said.verdict >= guard.Wait && p.Tripped == nil:
 		return planner.Stay{Reason: schemas.HeldByGuard, Detail: said.text()}
-	case throttled == throttleLock:
-		return planner.Stay{Reason: schemas.HeldByLock, Detail: lockText(m)}
-	case p.LeftBehind && said.verdict < guard.Wait && !m.at(p.Unfinished) && m.lockedBy().process != 0:
-		return planner.Stay{Reason: schemas.HeldByLock, Detail: "in the last run " + m.lockedBy().String()}
-	case throttled == limitRate && m.at(p.Unfinished):
+	case is.throttled == throttleLock:
+		return planner.Stay{Reason: schemas.HeldByLock, Detail: lockText(by)}
+	case p.LeftBehind && said.verdict < guard.Wait && !run.at(p.Unfinished) && by.process != 0:
+		return planner.Stay{Reason: schemas.HeldByLock, Detail: "in the last run " + by.String()}
+	case is.throttled == limitRate && run.at(p.Unfinished):
 		return planner.Stay{Reason: schemas.HeldByLimit, Detail: rateText(p)}
 	}
 	return planner.Stay{}
@@ -76,7 +76,7 @@ func reasonOfStop(err error) schemas.HeldBack {
 
 // allStays is why due rows of a policy stay, by all that is known here.
 func (w *worker) allStays(p *planner.InForce, a *guard.Answer) []planner.Stay {
-	p = w.memory(p).since(p)
+	p = w.memory(p).quiet.since(p)
 	if own := w.stays(p); own.Reason != "" {
 		return p.Stays(w.now(), stopsAll(a), own)
 	}
@@ -89,7 +89,9 @@ func (w *worker) measureStays(policies []planner.InForce, a *guard.Answer) {
 	for i := range policies {
 		p := &policies[i]
 		w.metrics.heldBack(p, w.allStays(p, a))
-		w.metrics.backlog.stands(w.memory(p).since(p), working[p.ID] || w.memory(p).at(p.Unfinished), w.now())
+		m := w.memory(p)
+		run := m.run.now()
+		w.metrics.backlog.stands(m.quiet.since(p), working[p.ID] || run.at(p.Unfinished), w.now())
 	}
 }
 
@@ -103,10 +105,10 @@ func (w *worker) countStays(ctx context.Context, policies []planner.InForce, a *
 	var next *planner.InForce
 	for i := range policies {
 		p := &policies[i]
-		if working[p.ID] || !w.memory(p).toCount(p, w.now()) || len(w.allStays(p, a)) == 0 {
+		if working[p.ID] || !w.memory(p).counting.isDue(p, w.now()) || len(w.allStays(p, a)) == 0 {
 			continue
 		}
-		if next == nil || w.memory(p).triedCount().Before(w.memory(next).triedCount()) {
+		if next == nil || w.memory(p).counting.last().Before(w.memory(next).counting.last()) {
 			next = p
 		}
 	}
@@ -118,7 +120,7 @@ func (w *worker) countStays(ctx context.Context, policies []planner.InForce, a *
 // countStay counts what is due under a policy whose rows stay, and takes it down. What cannot be counted is not known.
 func (w *worker) countStay(ctx context.Context, p *planner.InForce) {
 	began := w.now()
-	defer func() { w.memory(p).counted(began, w.now()) }()
+	defer func() { w.memory(p).counting.counted(began, w.now()) }()
 	err := w.compareSurvey(ctx, p)
 	var r planner.Remains
 	if err == nil {
@@ -132,35 +134,42 @@ func (w *worker) countStay(ctx context.Context, p *planner.InForce) {
 	}
 }
 
-// toCount reports whether it is time to count what is due under a policy whose rows stay, by whichever process.
-func (m *policyMemory) toCount(p *planner.InForce, now time.Time) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if now.Before(m.countNext) {
+// countTimes remembers when what is due under a policy was counted while its rows stayed. Safe for concurrent use.
+type countTimes struct {
+	mu    sync.Mutex
+	tried time.Time
+	next  time.Time // not before
+}
+
+// isDue reports whether it is time to count, by whichever process.
+func (c *countTimes) isDue(p *planner.InForce, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now.Before(c.next) {
 		return false
 	}
-	c := p.Counted
-	return c == nil || now.Sub(c.At) >= countInterval || p.Overdue() == nil || p.Tripped != nil && p.Tripped.At.After(c.At)
+	is := p.Counted
+	return is == nil || now.Sub(is.At) >= countInterval || p.Overdue() == nil || p.Tripped != nil && p.Tripped.At.After(is.At)
 }
 
-// triedCount is when it was tried last.
-func (m *policyMemory) triedCount() time.Time {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.countTried
+// last is when it was tried last.
+func (c *countTimes) last() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.tried
 }
 
-// counted takes down that it was.
-func (m *policyMemory) counted(began, ended time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.countTried = ended
-	m.countNext = ended.Add(min(max(countShare*ended.Sub(began), lookInterval), mostCountInterval))
+// counted records that it was.
+func (c *countTimes) counted(began, ended time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tried = ended
+	c.next = ended.Add(min(max(countShare*ended.Sub(began), lookInterval), mostCountInterval))
 }
 
 // lockText says who has the lock, as far as that is known.
-func lockText(m *policyMemory) string {
-	return throttleLock + ": " + cmp.Or(m.lockedBy().String(), "somebody has a lock on the table or on a partition, or waits for one: pg_locks shows who")
+func lockText(by *locker) string {
+	return throttleLock + ": " + cmp.Or(by.String(), "somebody has a lock on the table or on a partition, or waits for one: pg_locks shows who")
 }
 
 func rateText(p *planner.InForce) string {

@@ -69,7 +69,8 @@ func (e *Executor) Summary() Summary {
 		s.Outcome = Finished
 		for _, m := range e.known {
 			if m.name == s.Policy {
-				m.sum(s)
+				run := m.run.now()
+				run.sum(s)
 			}
 		}
 		for i := range e.status {
@@ -87,14 +88,12 @@ func (e *Executor) Summary() Summary {
 }
 
 // sum adds how the policy's last run stands.
-func (m *policyMemory) sum(s *PolicySummary) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s.Run, s.Whole, s.LeftBehind = m.counts.run, m.last, m.behind
+func (f *runFacts) sum(s *PolicySummary) {
+	s.Run, s.Whole, s.LeftBehind = f.run, f.whole, f.leftLocked
 	switch {
-	case m.open:
+	case f.open:
 		s.Outcome = Interrupted
-	case m.resists != nil:
-		s.Outcome, s.Error, s.Obstacles = Resisted, m.resists.Error(), obstaclesOf(m.resists)
+	case f.resists != nil:
+		s.Outcome, s.Error, s.Obstacles = Resisted, f.resists.Error(), obstaclesOf(f.resists)
 	}
 }

@@ -15,12 +15,12 @@ import (
 // batch gets a row either, and no row is to be looked for.
 func (w *worker) failed(ctx context.Context, t *turn, a *assignment, o order, err error) (turnEnd, error) {
 	whole := schemas.StateOf(err) == schemas.SQLStateLockNotAvailable && !w.session.mute() && w.tableLocked(ctx, t.memory, a.leaf, a.cascades)
-	if !whole && t.memory.blocked(a.shard, o, err) {
+	if !whole && t.memory.sizing.blocked(a.shard, o, err) {
 		w.metrics.failed(t.policy, Retry.String())
 		return turnGoesOn, nil
 	}
 	decision := grade(err, circumstances{
-		limit: o.limit, stepOver: o.stepOver, trusted: a.trusted, lost: w.session.lost(), own: true, locks: t.memory.locked(a.shard, err), whole: whole,
+		limit: o.limit, stepOver: o.stepOver, trusted: a.trusted, lost: w.session.lost(), own: true, locks: t.memory.locks.tried(a.shard, err), whole: whole,
 	})
 	w.metrics.failed(t.policy, decision.String())
 	switch decision {
@@ -37,8 +37,8 @@ func (w *worker) failed(ctx context.Context, t *turn, a *assignment, o order, er
 		if schemas.StateOf(err) != schemas.SQLStateLockNotAvailable {
 			break
 		}
-		if t.memory.othersFirst(a.shard) {
-			w.log.Log(ctx, t.memory.inTheWay(), "somebody holds a lock; other shards go first", "policy", t.policy.Name, "relation", a.leaf)
+		if t.memory.locks.othersFirst(a.shard) {
+			w.log.Log(ctx, t.memory.locks.level(), "somebody holds a lock; other shards go first", "policy", t.policy.Name, "relation", a.leaf)
 			return turnShardOver, nil
 		}
 		if !t.alone() { // what is left for this worker is locked, and the others are not held up by that
@@ -50,11 +50,10 @@ func (w *worker) failed(ctx context.Context, t *turn, a *assignment, o order, er
 
 // tooLong is for a batch that took too long, be it because of one row or of all: the next ones tell, and are smaller either way.
 func (w *worker) tooLong(t *turn, a *assignment, limit int, err error) {
-	t.memory.halve(limit)
-	t.memory.searching(a.shard, limit, true)
-	t.memory.lookAgain()
+	t.memory.sizing.search(a.shard, limit, true)
+	t.memory.index.askAgain()
 	level := slog.LevelDebug
-	if t.memory.first(sayHalved) {
+	if t.memory.run.first(sayHalved) {
 		level = slog.LevelWarn
 	}
 	w.log.Log(context.Background(), level, "a batch takes too long; the next are smaller", "policy", t.policy.Name, "relation", a.leaf, "error", stripped("delete a batch", err), "rows", limit)
@@ -68,13 +67,14 @@ func (w *worker) putAside(ctx context.Context, t *turn, a *assignment, cause err
 		return w.trouble(t, err, 1)
 	}
 	t.shardDone()
+	t.memory.locks.got(a.shard)
 	if state == schemas.SQLStateLockNotAvailable {
-		t.memory.putAside(a.shard, nil)
-		w.log.Log(ctx, t.memory.inTheWay(), "somebody holds a lock; the shard is put aside", "policy", p.Name, "relation", a.leaf, "next_try", until)
+		w.log.Log(ctx, t.memory.locks.level(), "somebody holds a lock; the shard is put aside", "policy", p.Name, "relation", a.leaf, "next_try", until)
 		return turnShardOver, nil
 	}
 	cause = stripped("find one row", cause)
-	t.memory.putAside(a.shard, cause)
+	t.memory.sizing.putAside()
+	t.memory.run.putAside(cause)
 	w.log.Error("not even one row is found in time; the shard is put aside", "policy", p.Name, "relation", a.leaf, "error", cause, "next_try", until)
 	return turnShardOver, nil
 }
@@ -82,7 +82,7 @@ func (w *worker) putAside(ctx context.Context, t *turn, a *assignment, cause err
 // trouble does what the grade of an error asks for. It returns an error only where the process must stop.
 func (w *worker) trouble(t *turn, err error, limit int) (turnEnd, error) {
 	p, m := t.policy, t.memory
-	if errors.Is(err, errNoFunction) && m.goneForGood() {
+	if errors.Is(err, errNoFunction) && m.pauses.missingForGood() {
 		err = &tamperedError{planner.DeleteFunction(p.ID, p.Version), "is not there"}
 	}
 	decision, state := grade(err, circumstances{limit: limit, lost: w.session.lost(), own: true}), schemas.StateOf(err)
@@ -94,11 +94,11 @@ func (w *worker) trouble(t *turn, err error, limit int) (turnEnd, error) {
 	}
 	switch decision {
 	case Retry:
-		pause, level := m.retry(w.now()), slog.LevelWarn
+		pause, level := m.pauses.retry(w.now()), slog.LevelWarn
 		switch state {
 		case schemas.SQLStateLockNotAvailable:
-			level = m.inTheWay()
-			m.throttle(throttleLock)
+			level = m.locks.level()
+			m.pauses.throttle(throttleLock)
 		case schemas.SQLStateGate, schemas.SQLStateHalted: // somebody has placed a hold, applied or paused
 			level = slog.LevelInfo
 		}
@@ -133,7 +133,7 @@ func (e *Executor) stop(p *planner.InForce, err error) {
 		until = e.now().Add(time.Hour)
 	}
 	level := slog.LevelError
-	if e.memory(p).stopFor(err, until) {
+	if e.memory(p).pauses.stop(err, until) {
 		level = slog.LevelDebug
 	}
 	e.showStopped(p, err, until)

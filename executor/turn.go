@@ -9,7 +9,7 @@ import (
 	"lapse/planner"
 )
 
-// turnEnd says why a turn ended. Of several workers' reasons the greatest counts.
+// turnEnd says why a turn ended. Of several workers' reasons the greatest did.
 type turnEnd int
 
 const (
@@ -204,8 +204,8 @@ func (w *worker) takePart(ctx, work context.Context, t *turn) (turnEnd, error) {
 // begin opens or resumes the policy's run.
 func (w *worker) begin(ctx context.Context, t *turn) (turnEnd, error) {
 	p, m := t.policy, t.memory
-	m.stopFor(nil, time.Time{})
-	if err := m.old(p); err != nil {
+	m.pauses.resume()
+	if err := m.programs.outdated(); err != nil {
 		return w.trouble(t, err, 1)
 	}
 	a, err := w.guards.ask(ctx, w.session.control, p, w.now())
@@ -235,12 +235,11 @@ func (w *worker) begin(ctx context.Context, t *turn) (turnEnd, error) {
 	if err != nil {
 		return w.trouble(t, err, 1)
 	}
-	other, former := m.begin(run.ID, w.now())
+	other, former := m.begin(&run, t.expected, w.now())
 	if former != nil {
 		w.ended(ctx, p.Name, former)
 	}
 	if other {
-		m.expects(t.expected)
 		w.log.Debug("run begins", "policy", p.Name, "version", p.Version, "run", run.ID, "cutoff", run.Cutoff, "resumed", run.Resumed)
 	}
 	t.opened(&run, w.config.Limits.TurnRows, w.now().Add(w.config.Limits.TurnTime))
@@ -260,11 +259,11 @@ func (w *worker) finish(ctx context.Context, t *turn) (turnEnd, error) {
 		return w.trouble(t, err, 1)
 	}
 	if left.unfinished {
-		m.pauseUntil(w.now().Add(elsewhereInterval))
+		m.pauses.wait(w.now().Add(elsewhereInterval))
 		return turnElsewhere, nil
 	}
 	if left.limited {
-		m.over()
+		m.run.over()
 		t.limit(t.limitReached())
 		return turnLimited, nil
 	}
@@ -279,19 +278,19 @@ func (w *worker) finish(ctx context.Context, t *turn) (turnEnd, error) {
 		return w.trouble(t, err, 1)
 	}
 	m.finish(p, &left, rest)
-	whole := m.statistics()
-	w.metrics.backlog.ended(p, &whole, left.aside == 0, w.now())
+	did := m.run.now()
+	w.metrics.backlog.ended(p, &did.whole, left.aside == 0, w.now())
 	if left.aside > 0 {
 		w.metrics.skips.WithLabelValues(string(p.Name), p.TableName, reasonPutAside).Add(float64(left.aside))
 	}
-	took, counts := w.now().Sub(run.StartedAt), m.done()
+	took := w.now().Sub(run.StartedAt)
 	w.metrics.runSeconds.WithLabelValues(string(p.Name), p.TableName).Observe(took.Seconds())
 	level := slog.LevelInfo
-	if counts.deleted+counts.cascaded == 0 && left.aside == 0 && !left.behind && rest.rows == 0 {
+	if did.deleted+did.cascaded == 0 && left.aside == 0 && !left.behind && rest.rows == 0 {
 		level = slog.LevelDebug // nothing was due
 	}
-	w.log.Log(ctx, level, "run is over", "policy", p.Name, "run", run.ID, "deleted", counts.deleted, "cascaded", counts.cascaded,
-		"batches", counts.batches, "seconds", took.Seconds(), "shards_put_aside", left.aside, "locked_rows_left", left.behind, "rows_in_quarantine", rest.rows)
+	w.log.Log(ctx, level, "run is over", "policy", p.Name, "run", run.ID, "deleted", did.deleted, "cascaded", did.cascaded,
+		"batches", did.batches, "seconds", took.Seconds(), "shards_put_aside", left.aside, "locked_rows_left", left.behind, "rows_in_quarantine", rest.rows)
 	return turnFinished, nil
 }
 

@@ -237,7 +237,8 @@ func (w *worker) list(ctx context.Context) ([]planner.InForce, guard.Answer, err
 	}
 	w.seed(work)
 	for _, m := range w.observe(policies) {
-		w.ended(work, m.name, m.unseen())
+		unseen := m.run.now().runCounts
+		w.ended(work, m.name, &unseen)
 	}
 	w.measureStays(policies, &answer)
 	w.report(work, policies, &answer)

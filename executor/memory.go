@@ -1,0 +1,104 @@
+package executor
+
+import (
+	"fmt"
+	"time"
+
+	"lapse/internal/backoff"
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+// versionKey names a policy version: what is learned of one says nothing of the next.
+type versionKey struct {
+	id      schemas.PolicyID
+	version schemas.PolicyVersion
+}
+
+// policyMemory is what this process knows of a policy version, in parts that each remember one thing. Nothing but the size of
+// batches, pauses and counters depends on it. Safe for concurrent use.
+type policyMemory struct {
+	name     schemas.PolicyName
+	programs programs
+	pauses   pauses
+	sizing   sizing
+	locks    locks
+	run      runMemory
+	quiet    quiet
+	index    indexMemory
+	counting countTimes
+}
+
+func newPolicyMemory(p *planner.InForce, roles schemas.Roles) *policyMemory {
+	return &policyMemory{
+		name:     p.Name,
+		programs: newPrograms(p, roles),
+		pauses:   pauses{backoff: backoff.Backoff{Min: 50 * time.Millisecond, Max: 10 * time.Second}},
+		sizing:   sizing{searches: map[int64]*search{}, shapes: shapes{}},
+		locks:    locks{tries: map[int64]int{}, waiting: map[int64]bool{}},
+		run:      runMemory{causes: map[ServerError]bool{}},
+		quiet:    quiet{leaves: map[uint32]planner.Quiet{}},
+	}
+}
+
+// memory returns what is known of a policy's version.
+func (e *Executor) memory(p *planner.InForce) *policyMemory {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	key := versionKey{p.ID, p.Version}
+	m := e.known[key]
+	if m == nil {
+		m = newPolicyMemory(p, e.config.Roles)
+		e.known[key] = m
+	}
+	return m
+}
+
+// nextTurn returns when an armed policy is to have its next turn.
+func (e *Executor) nextTurn(p *planner.InForce) (at time.Time, armed bool) {
+	if p.State != schemas.Armed {
+		return time.Time{}, false
+	}
+	m := e.memory(p)
+	at, err := m.quiet.since(p).NextRun()
+	if err != nil && !m.pauses.now().until.After(e.now()) {
+		e.stop(p, fmt.Errorf("find the next run: %w", err))
+	}
+	if until := m.pauses.now().until; until.After(at) {
+		at = until
+	}
+	return at, true
+}
+
+// begin says that a turn of a run begins, and reports whether the run is one that this process did not work on last. former is the one
+// that it did work on, if it did not see its end.
+func (m *policyMemory) begin(run *planner.Run, expected int64, now time.Time) (other bool, former *runCounts) {
+	other, former = m.run.begin(run.ID, expected, now)
+	if other {
+		m.sizing.forget()
+		m.locks.forget()
+	}
+	return other, former
+}
+
+// through records that a batch on a shard was durable.
+func (m *policyMemory) through(p *planner.InForce, shard int64, o order, done *result, wanted time.Duration) {
+	m.pauses.wentWell()
+	if searched := m.sizing.through(p, shard, o, done, wanted); !searched {
+		m.locks.got(shard)
+	}
+}
+
+// finish records what is left of a run that is over.
+func (m *policyMemory) finish(p *planner.InForce, left *runState, rest quarantined) {
+	m.run.finish(p.Name, left, rest)
+	m.pauses.finish()
+	m.locks.finish(left)
+}
+
+// foundNothing records that a look found nothing due, and reports whether that is to be written to the catalog: noted is when it was last.
+func (m *policyMemory) foundNothing(noted, now time.Time) bool {
+	m.run.clear()
+	m.pauses.wentWell()
+	return m.quiet.foundNothing(noted, now)
+}

@@ -1,0 +1,28 @@
+package executor
+
+import (
+	"sync"
+
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+// programs are what the transactions of a policy version run. They follow from the version, and are built once, when they are first
+// asked for. Safe for concurrent use.
+type programs struct {
+	batches, drops, looks func() (*functions, error)
+	// outdated returns an error if another lapse wrote the version's functions: nothing of it may run then.
+	outdated func() error
+}
+
+func newPrograms(p *planner.InForce, roles schemas.Roles) programs {
+	own := *p // not the list that it is of
+	return programs{
+		batches: sync.OnceValues(func() (*functions, error) { return functionsOf(&own, roles) }),
+		drops: sync.OnceValues(func() (*functions, error) {
+			return functionsWith(&own, roles, planner.DropFunction(own.ID, own.Version))
+		}),
+		looks:    sync.OnceValues(func() (*functions, error) { return looksOf(&own, roles) }),
+		outdated: sync.OnceValue(own.Outdated),
+	}
+}

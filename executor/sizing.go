@@ -1,0 +1,137 @@
+package executor
+
+import (
+	"sync"
+	"time"
+
+	"lapse/planner"
+	"lapse/schemas"
+)
+
+// sizing says what a policy's next batch on a shard is: how many rows, and how it finds them. It decides about speed alone: another
+// process begins anew. Safe for concurrent use.
+type sizing struct {
+	mu       sync.Mutex
+	size     batchSize
+	searches map[int64]*search // by shard, where a row that resists is looked for
+	shapes   shapes
+	heaps    map[uint32]bool // leaves whose batches go through their files
+}
+
+// forget forgets the shards of a run, which are its own.
+func (s *sizing) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.shapes)
+	clear(s.searches)
+}
+
+// limit is the size of the next batch.
+func (s *sizing) limit(p *planner.InForce) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if gentle(p) {
+		return s.size.nextGentle(p.Batch)
+	}
+	return s.size.next(p.Batch)
+}
+
+// rows is the size that batches have come to.
+func (s *sizing) rows() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.size.rows
+}
+
+// order is what the next batch on a shard, which is a whole leaf or a slice of one, is to do: at most limit rows.
+func (s *sizing) order(l *lease, p *planner.InForce, limit int) order {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	usual := p.Definition.Shapes()[0]
+	if s.heaps[l.leaf] && usual == planner.ShapeRange {
+		usual = planner.ShapeHeap
+	}
+	o := order{limit: limit}
+	o.shape, o.careful = s.shapes.next(l.shard, usual)
+	search := s.searches[l.shard]
+	if search == nil {
+		return o
+	}
+	if search.among == 0 && search.step >= limit && limit > 1 {
+		delete(s.searches, l.shard)
+		return o
+	}
+	return search.next(o)
+}
+
+// through learns from a durable batch. Where a row is searched for on the shard, size and time of the batch say nothing of those of
+// others, unless rows are searched for that take too long, which may be all of them.
+func (s *sizing) through(p *planner.InForce, shard int64, o order, done *result, wanted time.Duration) (searched bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shapes.through(shard, o.careful)
+	if search := s.searches[shard]; search != nil {
+		searched = !search.slow || search.among == 0 || o.stepOver
+		search.through(o, done.picked, done.deleted > 0)
+		if done.finished {
+			delete(s.searches, shard)
+		}
+	}
+	switch full := !done.passOver; {
+	case searched:
+	case !gentle(p):
+		s.size.learn(o.limit, full, done.took, wanted)
+	case !done.first:
+		s.size.learnGentle(o.limit, full, done.work, min(gentleWork, wanted))
+	}
+	return searched
+}
+
+// blocked records that a batch failed because of somebody's lock, of what refers to a row, or of rows that were loaded meanwhile, and
+// reports whether a careful one is to be tried at once.
+func (s *sizing) blocked(shard int64, o order, err error) bool {
+	switch schemas.StateOf(err) {
+	case schemas.SQLStateLockNotAvailable, schemas.SQLStateRange, schemas.SQLStateForeignKeyViolation, schemas.SQLStateRestrictViolation:
+	default:
+		return false
+	}
+	if o.careful || o.stepOver {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shapes.blocked(shard)
+	return true
+}
+
+// search makes the next batches on a shard search for the row because of which a batch of so many failed, or took too long, and reports
+// whether they did already. Batches that take too long, be it because of one row or of all, become smaller.
+func (s *sizing) search(shard int64, failed int, slow bool) (already bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if already = s.searches[shard] != nil; !already {
+		s.searches[shard] = &search{}
+	}
+	s.searches[shard].failed(failed, slow)
+	if slow {
+		s.size.halve(failed)
+	}
+	return already
+}
+
+// putAside forgets a size that is small because of one row.
+func (s *sizing) putAside() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.size = batchSize{}
+}
+
+// goByHeap records which leaves are worked off in the order of their files.
+func (s *sizing) goByHeap(leaves []uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.heaps = map[uint32]bool{}
+	for _, leaf := range leaves {
+		s.heaps[leaf] = true
+	}
+}
