@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-
-	"lapse/executor/guard"
 )
 
 // What a policy's rate and max_rows_per_run leave of a batch is decided in the database, for all executors together: see
@@ -56,10 +54,9 @@ func (s *session) endRun(ctx context.Context, run uuid.UUID, reason string) (end
 	return ended, nil
 }
 
-// allow says how many rows the next batch may take. The turn does not go on where there are none.
-func (w *worker) allow(ctx context.Context, t *turn, l *lease) (rows int, end turnEnd, err error) {
-	p, m := t.policy, t.memory
-	rows, until := w.pass.take(m.sizing.limit(p), w.now())
+// allow says how many of the rows that are wanted the next batch may take. The turn does not go on where there are none.
+func (w *worker) allow(ctx context.Context, t *turn, l *lease, wanted int) (rows int, end turnEnd, err error) {
+	rows, until := w.pass.take(wanted, w.now())
 	switch {
 	case rows == 0:
 		return 0, w.passOver(t, until), nil
@@ -68,33 +65,52 @@ func (w *worker) allow(ctx context.Context, t *turn, l *lease) (rows int, end tu
 	}
 	a, err := w.session.takeRows(ctx, l, rows)
 	w.pass.giveBack(rows - a.rows)
-	if err != nil {
-		end, err = w.trouble(t, err, 1)
-		return 0, end, err
-	}
 	switch {
+	case err != nil:
+		return 0, turnGoesOn, err
 	case a.over:
-		reason := t.runLimit()
-		first, err := w.session.endRun(ctx, l.run, reason)
-		if err != nil {
-			end, err = w.trouble(t, err, 1)
-			return 0, end, err
-		}
-		m.run.over()
-		t.limit(t.limitReached())
-		if first {
-			w.metrics.limited(p, reason)
-			w.log.Info("run ends at its limit", "policy", p.Name, "run", l.run, "limit", reason, "rows", t.begun().Most)
-		}
-		return 0, turnLimited, nil
+		return 0, turnLimited, w.endRun(ctx, t, l)
 	case a.rows == 0:
-		m.pauses.wait(w.now().Add(a.pause))
-		m.pauses.throttle(limitRate)
-		w.showProgress(t, limitRate)
-		w.metrics.throttled.WithLabelValues(string(p.Name), p.TableName, limitRate).Add(a.pause.Seconds())
+		w.heldBack(t, limitRate, w.now().Add(a.pause))
 		return 0, turnMore, nil
 	}
 	return a.rows, turnGoesOn, nil
+}
+
+// passOver ends a turn because the pass has no rows left.
+func (w *worker) passOver(t *turn, until time.Time) turnEnd {
+	why := fmt.Sprintf("%s: %s of all policies went, and the rest waits for the next pass", limitPass, rowsOf(w.pass.most))
+	w.metrics.limited(t.policy, limitPass)
+	t.reachedLimit(why)
+	if until.IsZero() {
+		return turnLimited
+	}
+	t.holds(why, nil)
+	w.heldBack(t, limitPass, until)
+	return turnMore
+}
+
+// endRun ends the turn's run at its limit.
+func (w *worker) endRun(ctx context.Context, t *turn, l *lease) error {
+	reason := t.runLimit()
+	first, err := w.session.endRun(ctx, l.run, reason)
+	if err != nil {
+		return err
+	}
+	t.memory.run.change(func(r *runFacts) { r.open = false })
+	t.reachedLimit(t.limitText())
+	if first {
+		w.metrics.limited(t.policy, reason)
+		w.log.Info("run ends at its limit", "policy", t.policy.Name, "run", l.run, "limit", reason, "rows", t.begun().Most)
+	}
+	return nil
+}
+
+// heldBack makes a policy wait because a limit leaves it no rows before an instant.
+func (w *worker) heldBack(t *turn, limit string, until time.Time) {
+	t.memory.pauses.change(func(d *delay) { d.until, d.throttled = until, limit })
+	w.showProgress(t, limit)
+	w.metrics.throttled.WithLabelValues(string(t.policy.Name), t.policy.TableName, limit).Add(until.Sub(w.now()).Seconds())
 }
 
 // runLimit is what bounds the rows of the turn's run.
@@ -105,13 +121,28 @@ func (t *turn) runLimit() string {
 	return limitMaxRows
 }
 
-// limitReached says to a person that the run may delete no more.
-func (t *turn) limitReached() string {
+// limitText says to a person that the run may delete no more.
+func (t *turn) limitText() string {
 	reason, then := t.runLimit(), "the next run goes on"
 	if reason == limitAccept {
 		then = "more need another yes"
 	}
 	return fmt.Sprintf("%s: %s went, and %s", reason, rowsOf(t.begun().Most), then)
+}
+
+// reachedLimit records which limit was reached.
+func (t *turn) reachedLimit(what string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.limit = what
+}
+
+// rowsOf is a number of rows for a person.
+func rowsOf(n int64) string {
+	if n == 1 {
+		return "1 row"
+	}
+	return fmt.Sprintf("%d rows", n)
 }
 
 // giveRowsBack returns what a batch was allowed and did not delete. Where that fails they come back
@@ -127,12 +158,4 @@ func (w *worker) giveRowsBack(ctx context.Context, t *turn, l *lease, rows int) 
 	if _, err := w.session.takeRows(ctx, l, -rows); err != nil {
 		w.log.Warn("rows that a batch did not delete count as deleted for a while", "policy", t.policy.Name, "rows", rows, "error", stripped("give back", err))
 	}
-}
-
-// waits ends a turn because a guard lets this policy delete no more for as long as the clock says: its window is closed.
-func (w *worker) waits(t *turn, a *guard.Answer) turnEnd {
-	t.memory.pauses.wait(a.Until)
-	t.limit(a.Detail)
-	w.metrics.limited(t.policy, string(a.Reason))
-	return turnLimited
 }

@@ -31,14 +31,14 @@ func (b *backlogMetrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{b.backlog, b.oldest, b.watermark, b.held, b.success}
 }
 
-// goesOn takes down how far a run is, where it is known how much there was.
+// goesOn records how far a run is, where it is known how much there was.
 func (b *backlogMetrics) goesOn(p *planner.InForce, expected, deleted int64) {
 	if expected > 0 {
 		b.backlog.WithLabelValues(string(p.Name), p.TableName).Set(float64(max(expected-deleted, 0)))
 	}
 }
 
-// ended takes down what a run left. whole: nothing stood in its way.
+// ended records what a run left. whole: nothing stood in its way.
 func (b *backlogMetrics) ended(p *planner.InForce, st *Statistics, whole bool, now time.Time) {
 	name, table := string(p.Name), p.TableName
 	if st.LeftDue != nil {
@@ -62,7 +62,7 @@ func (b *backlogMetrics) ended(p *planner.InForce, st *Statistics, whole bool, n
 	}
 }
 
-// stands takes down what is known of a policy outside its runs, by whichever process: after a start, while something keeps it from deleting,
+// stands records what is known of a policy outside its runs, by whichever process: after a start, while something keeps it from deleting,
 // and where others do the work. at says that this process is at a run, which says how far it is itself.
 func (b *backlogMetrics) stands(p *planner.InForce, at bool, now time.Time) {
 	name, table := string(p.Name), p.TableName
@@ -91,7 +91,7 @@ func (b *backlogMetrics) stands(p *planner.InForce, at bool, now time.Time) {
 // lookedAtAll reports whether a look that found nothing due saw every due row: those in quarantine are left out of it.
 func lookedAtAll(p *planner.InForce) bool { return p.Quarantine.Rows == 0 && p.PutAside == 0 }
 
-// nothingDue takes down a look that found nothing.
+// nothingDue records a look that found nothing.
 func (b *backlogMetrics) nothingDue(p *planner.InForce, now time.Time) {
 	none, watermark := int64(0), &now
 	if !lookedAtAll(p) {

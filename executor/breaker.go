@@ -44,7 +44,7 @@ func (w *worker) judge(ctx context.Context, t *turn) (turnEnd, error) {
 		return turnGoesOn, nil
 	}
 	if err := w.compareSurvey(ctx, p); err != nil {
-		return w.trouble(t, err, 1)
+		return turnGoesOn, err
 	}
 	j, err := planner.Judge(ctx, w.session.batches, w.session.control, p, w.now())
 	switch state := schemas.StateOf(err); {
@@ -57,20 +57,20 @@ func (w *worker) judge(ctx context.Context, t *turn) (turnEnd, error) {
 		return turnGoesOn, nil
 	case errors.Is(err, planner.ErrAwaited), state == schemas.SQLStateLockNotAvailable:
 		pause := t.memory.pauses.retry(w.now())
-		t.memory.pauses.throttle(throttleLock)
+		t.memory.pauses.change(func(d *delay) { d.throttled = throttleLock })
 		w.log.Log(ctx, t.memory.locks.level(), "what is due is counted later, for max_fraction: somebody has the table or a partition locked, or waits to change it",
 			"policy", p.Name, "pause_seconds", pause.Seconds())
 		return turnBlocked, nil
 	case state == schemas.SQLStateQueryCanceled:
 		err = errors.New("max_fraction cannot be judged: counting what is due takes too long; take the key out, make the index that `lapse plan` names, or analyze " + p.TableName)
 	case err != nil:
-		return w.trouble(t, err, 1)
+		return turnGoesOn, err
 	}
 	if err != nil {
 		w.stop(p, err)
 		return turnStopped, nil
 	}
-	t.memory.pauses.throttle("")
+	t.memory.pauses.change(func(d *delay) { d.throttled = "" })
 	if j.DueIs == planner.Exact {
 		t.due, t.expected = &j.Due, j.Due
 	}
@@ -78,7 +78,7 @@ func (w *worker) judge(ctx context.Context, t *turn) (turnEnd, error) {
 		return turnGoesOn, nil
 	}
 	if err := planner.TripBreaker(ctx, w.session.control, p, &j.Trip); err != nil {
-		return w.trouble(t, err, 1)
+		return turnGoesOn, err
 	}
 	w.countStay(ctx, p)
 	a := guard.Tripped(p, &j.Trip)

@@ -54,11 +54,11 @@ func TestAnApplicationIsSeenInWhateverDatabaseAndOneThatDoesNothingIsNot(t *test
 			t.Helper()
 			w := newTestWorker(t, db)
 			defer w.close()
-			w.pace.alone = false
+			w.pace.ask = askCompany
 			if err := w.connect(t.Context(), forever); err != nil {
 				t.Fatal(err)
 			}
-			if err := w.lookAround(t.Context()); err != nil {
+			if err := w.countCompany(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			return w.pace.share()

@@ -25,8 +25,7 @@ func (w *worker) backlog(ctx context.Context, t *turn) ([]planner.Cut, turnEnd, 
 	}
 	b, err := w.lookAtBacklog(ctx, w.session.batches, p, w.now())
 	if err != nil && (w.session.lost() || schemas.StateOf(err) == "") {
-		end, err := w.trouble(t, err, 1)
-		return nil, end, err
+		return nil, turnGoesOn, err
 	}
 	if err != nil {
 		w.log.Info("how the backlog lies is not known", "policy", p.Name, "error", stripped("look at the backlog", err))

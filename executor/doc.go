@@ -22,21 +22,25 @@
 //
 //	worker     asks the scheduler what to do next                           worker.go
 //	 ├ list     asks the guards, reads the policies, advances arming ones   worker.go, guards.go, status.go
-//	 └ turn     opens or resumes the policy's run, or helps with it         turn.go; planner.OpenRun
+//	 └ turn     opens or resumes the policy's run, or helps with it, and    turn.go; planner.OpenRun
+//	    │       grades the error that ends it, here alone                   trouble.go, grade.go
+//	    ├ before a run is begun: which leaves have a due row?               look.go
+//	    │       and is it what was to be expected?                          breaker.go
 //	    └ shard acquires a lease; gives it back however this ends           shard.go, lease.go
-//	       ├ drop   of the leaf as a whole, once, where the policy does that     drop.go
-//	       └ batch
-//	             before a run is begun: which leaves have a due row?        look.go
-//	             and is it what was to be expected?                         breaker.go
-//	          0  the guards: go, slow, wait or refuse                       guards.go, guard/
-//	             rows from the policy's rate and max_rows_per_run           allowance.go
-//	             at gentle pace: the pause after the last one            pace.go
-//	          1  clean session, BEGIN, xid, clock, functions: one round trip transaction.go, functions.go
-//	          2  claim and MAC; the deletion function; are the functions
-//	             still what they were?: one round trip
-//	          3  compare the counts; COMMIT: one round trip, with 1 of the
-//	             next batch where that follows at once                   transaction.go
-//	          ?  no answer to COMMIT: wait until it is known                outcome.go
+//	          1  at gentle pace: the pause after the last batch             pace.go
+//	          2  the guards: go, slow, wait or refuse                       guards.go, guard/
+//	          3  drop the leaf as a whole, once, where the policy does that drop.go
+//	          4  or a batch of rows                                         deleting.go
+//	             the policy's rate, max_rows_per_run                        allowance.go
+//
+// A batch is one transaction:
+//
+//	1  clean session, BEGIN, xid, clock, functions: one round trip              transaction.go, functions.go
+//	2  claim and MAC; the deletion function; are the functions
+//	   still what they were?: one round trip
+//	3  compare the counts; COMMIT: one round trip, with 1 of the
+//	   next batch where that follows at once                                transaction.go
+//	?  no answer to COMMIT: wait until it is known                          outcome.go
 //
 // There is one scheduler (scheduler.go). It stops when its goal is reached (goal.go): Run's never is, Once's when the run of
 // each of its policies is over or cannot go on (once.go).
@@ -50,8 +54,8 @@
 // Several workers share the scheduler, each with a session and leases of its own. A policy has one turn at a time and one
 // for each list, and the next turn is that of the policy that has waited longest. A turn ends when the run is over, its share
 // of rows and time is used up by all its workers together, or something is in the way. A worker for which no policy is due
-// helps with a turn whose run has another shard. What a policy's workers learn is theirs together (policy.go): the size of
-// batches, pauses, counts.
+// helps with a turn whose run has another shard. What a policy's workers learn is theirs together (memory.go), in parts:
+// programs.go, pauses.go, sizing.go, locks.go, run.go, quiet.go.
 //
 // A shard is a slice of a leaf: all of it, a range of its order or a hash part (schemas/migrations/0001_09_runs.sql).
 // Before a run is opened, cut.go asks into which ranges its leaves are best cut, and which leaves go by the order of their files.
@@ -94,7 +98,8 @@
 //	slot missing, lost, unread or behind,     whole batches                a guard refuses: Run waits and goes on by itself
 //	or everything is paused
 //
-// What goes into which line is decided in one function: grade.go.
+// What goes into which line is decided in one function: grade.go. A batch's error goes there first, because the next batch may be
+// another one (trouble.go); any other error, and what is left of that one, when the turn's worker is done (turn.go).
 //
 // # Where the next things go
 //

@@ -22,14 +22,12 @@ import (
 // for a lock.
 const dropTimeout = 15 * time.Second
 
-// dropLeaf tries to drop the shard's leaf. over says that the shard needs nothing more in this turn: it is dropped, or the turn ends.
-// Otherwise rows are to be deleted.
-func (w *worker) dropLeaf(ctx context.Context, t *turn, a *assignment) (end turnEnd, over bool, err error) {
+// dropLeaf tries to drop the shard's leaf. The turn goes on where its rows are to be deleted.
+func (w *worker) dropLeaf(ctx context.Context, t *turn, a *assignment) (turnEnd, error) {
 	p, m := t.policy, t.memory
 	f, err := m.programs.drops()
 	if err != nil {
-		end, err := w.trouble(t, err, 1)
-		return end, true, err
+		return turnGoesOn, err
 	}
 	began := w.now()
 	ticket := w.guards.memory.Unconfirmed.Draw()
@@ -42,17 +40,19 @@ func (w *worker) dropLeaf(ctx context.Context, t *turn, a *assignment) (end turn
 	var unknown *unknownCommit
 	switch {
 	case errors.As(err, &unknown):
-		_, end, err := w.unanswered(ctx, t, &done, unknown)
-		return end, true, err
+		return turnMore, w.unanswered(ctx, t, &done, unknown)
 	case schemas.StateOf(err) == schemas.SQLStateQueryCanceled && !w.session.lost():
 		w.log.Info("a partition is not dropped, because it takes too long: its rows are deleted", "policy", p.Name, "relation", a.leaf)
-		return turnGoesOn, false, nil
-	case err != nil:
-		end, err := w.dropFailed(ctx, t, a, err)
-		return end, true, err
+		return turnGoesOn, nil
+	case err != nil && m.locks.tried(a.shard, err) < lockTries:
+		w.metrics.failed(p, grade(err, circumstances{limit: 1, lost: w.session.lost(), own: true}).String())
+		return turnGoesOn, err
+	case err != nil: // somebody has it locked all the time
+		w.metrics.failed(p, PutAside.String())
+		return w.putAside(ctx, t, a, err)
 	case why != "":
 		w.log.Debug("a partition is not dropped: its rows are deleted", "policy", p.Name, "relation", a.leaf, "why", why)
-		return turnGoesOn, false, nil
+		return turnGoesOn, nil
 	}
 	done.took = w.now().Sub(began)
 	m.pauses.wentWell()
@@ -61,24 +61,9 @@ func (w *worker) dropLeaf(ctx context.Context, t *turn, a *assignment) (end turn
 	w.log.Info("a partition is dropped", "policy", p.Name, "relation", a.leaf, "rows", done.deleted, "seconds", done.took.Seconds())
 	t.shardDone()
 	if t.spend(0, w.now()) {
-		return turnMore, true, nil
+		return turnMore, nil
 	}
-	return turnGoesOn, true, nil
-}
-
-// dropFailed does what the grade of an error asks for. A partition that somebody has locked all the time is put aside, and tried again
-// in a later run.
-func (w *worker) dropFailed(ctx context.Context, t *turn, a *assignment, err error) (turnEnd, error) {
-	if t.memory.locks.tried(a.shard, err) < lockTries {
-		w.metrics.failed(t.policy, grade(err, circumstances{limit: 1, lost: w.session.lost(), own: true}).String())
-		return w.trouble(t, err, 1)
-	}
-	w.metrics.failed(t.policy, PutAside.String())
-	end, err := w.putAside(ctx, t, a, err)
-	if end == turnShardOver {
-		return turnGoesOn, err
-	}
-	return end, err
+	return turnShardOver, nil
 }
 
 // dropPartition drops an assignment's leaf in one transaction, or says why not. What is durable when it returns, what its errors

@@ -89,8 +89,14 @@ func executorAt(t testing.TB, url string, change ...func(*Config)) *Executor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.pace.alone = true
+	e.pace.ask = aloneOnServer
 	return e
+}
+
+// aloneOnServer takes nobody else to be at work: a test's server has other tests.
+func aloneOnServer(ctx context.Context, conn *pgx.Conn) (workers int, others bool, err error) {
+	workers, _, err = askCompany(ctx, conn)
+	return workers, false, err
 }
 
 // newTestWorker returns a worker that belongs to nobody's schedule.

@@ -11,7 +11,6 @@ import (
 
 	"lapse/executor/guard"
 	"lapse/executor/state"
-	"lapse/internal/backoff"
 	"lapse/planner"
 	"lapse/schemas"
 )
@@ -183,8 +182,8 @@ func (g *guards) lookAtTable(ctx context.Context, q guard.Querier, p *planner.In
 	return nil
 }
 
-// works says which process of the server runs a worker's batches; 0 for none.
-func (g *guards) works(worker int, backend uint32) {
+// setBackend records the server process that runs a worker's batches; 0 removes it.
+func (g *guards) setBackend(worker int, backend uint32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if backend == 0 {
@@ -283,13 +282,31 @@ func (g *guards) skipped(p *planner.InForce, reason guard.Reason) {
 	g.metrics.skips.WithLabelValues(string(p.Name), p.TableName, string(reason)).Inc()
 }
 
-// pause stretches the pause after a batch that took that long, where the answer says so. It ends early with ctx.
-func (g *guards) pause(ctx context.Context, p *planner.InForce, a *guard.Answer, took time.Duration) {
-	if a.Verdict != guard.Slow || a.Slowdown <= 1 {
-		return
+// mayGo asks the guards for one batch, and reads the table's statistics before, where they are old.
+func (w *worker) mayGo(ctx context.Context, p *planner.InForce) (guard.Answer, error) {
+	if err := w.guards.lookAtTable(ctx, w.session.control, p, w.now()); err != nil {
+		return guard.Answer{}, err
 	}
-	length := min(time.Duration(float64(took)*(a.Slowdown-1)), longestPause)
-	begun := time.Now()
-	_ = backoff.Sleep(ctx, length) // the caller looks at ctx
-	g.metrics.throttled.WithLabelValues(string(p.Name), p.TableName, string(a.Reason)).Add(time.Since(begun).Seconds())
+	return w.guards.ask(ctx, w.session.control, p, w.now())
+}
+
+// refused ends a turn because a guard lets no batch run: for as long as the clock says, where that closes the policy's window. If none may
+// run in the whole database, readiness says so at once.
+func (w *worker) refused(t *turn, a *guard.Answer) turnEnd {
+	if !a.Until.IsZero() {
+		t.holds(string(a.Reason), nil)
+		t.memory.pauses.change(func(d *delay) { d.until = a.Until })
+		t.reachedLimit(a.Detail)
+		w.metrics.limited(t.policy, string(a.Reason))
+		return turnLimited
+	}
+	t.memory.pauses.change(func(d *delay) { d.until = w.now().Add(lookInterval) })
+	var refusal error
+	if whole := w.guards.last(); whole.Stops() {
+		w.answered(&whole)
+	} else if a.Verdict == guard.Refuse {
+		refusal = a.Err()
+	}
+	t.holds(string(a.Reason), refusal)
+	return turnRefused
 }

@@ -2,7 +2,6 @@ package executor
 
 import (
 	"context"
-	"sync"
 	"time"
 )
 
@@ -31,7 +30,9 @@ func (w *worker) checkIndex(ctx context.Context, t *turn) {
 			text += ": " + step.SQL
 		}
 	}
-	switch before := m.index.set(text); {
+	before := m.index.now().missing
+	m.index.change(func(i *indexFacts) { i.missing = text })
+	switch {
 	case before == text:
 	case text == "":
 		w.log.Info("an index finds the policy's due rows again", "policy", p.Name)
@@ -41,8 +42,9 @@ func (w *worker) checkIndex(ctx context.Context, t *turn) {
 }
 
 // indexMemory remembers whether an index finds a policy's due rows. Safe for concurrent use.
-type indexMemory struct {
-	mu      sync.Mutex
+type indexMemory struct{ shared[indexFacts] }
+
+type indexFacts struct {
 	missing string    // what is said of an index that is missing, "" where none is
 	askedAt time.Time // when the catalog was asked
 }
@@ -51,31 +53,9 @@ type indexMemory struct {
 func (i *indexMemory) isDue(now time.Time) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if !i.askedAt.IsZero() && now.Sub(i.askedAt) < indexInterval {
+	if !i.is.askedAt.IsZero() && now.Sub(i.is.askedAt) < indexInterval {
 		return false
 	}
-	i.askedAt = now
+	i.is.askedAt = now
 	return true
-}
-
-// set records what is missing, and returns what was before.
-func (i *indexMemory) set(missing string) (before string) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	before, i.missing = i.missing, missing
-	return before
-}
-
-// lacks is what is missing.
-func (i *indexMemory) lacks() string {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.missing
-}
-
-// askAgain has the catalog asked at the next turn: a batch took too long.
-func (i *indexMemory) askAgain() {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.askedAt = time.Time{}
 }

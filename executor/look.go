@@ -40,8 +40,7 @@ func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 	quiet := m.quiet.marks(w.now())
 	if t.whole {
 		if err := p.IgnoreMarks(ctx, w.session.control); err != nil {
-			end, err := w.trouble(t, err, 1)
-			return nil, end, err
+			return nil, turnGoesOn, err
 		}
 		quiet = nil
 	}
@@ -50,13 +49,11 @@ func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 	}
 	since, err := w.restingSince(ctx, p)
 	if err != nil {
-		end, err := w.trouble(t, err, 1)
-		return nil, end, err
+		return nil, turnGoesOn, err
 	}
 	f, err := m.programs.looks()
 	if err != nil {
-		end, err := w.trouble(t, err, 1)
-		return nil, end, err
+		return nil, turnGoesOn, err
 	}
 	began := w.now()
 	look, err := w.lookAt(ctx, p, f, quiet)
@@ -65,8 +62,7 @@ func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 		return nil, turnGoesOn, nil
 	}
 	if err != nil {
-		end, err := w.trouble(t, p.LookRefusal(err), 1)
-		return nil, end, err
+		return nil, turnGoesOn, p.LookRefusal(err)
 	}
 	m.quiet.add(look.Quiet)
 	if len(look.Due) > 0 {
@@ -76,15 +72,13 @@ func (w *worker) look(ctx context.Context, t *turn) ([]uint32, turnEnd, error) {
 	w.log.Debug("nothing is due", "policy", p.Name, "version", p.Version)
 	rest, err := w.forgive(ctx, p, since)
 	if err != nil {
-		end, err := w.trouble(t, err, 1)
-		return nil, end, err
+		return nil, turnGoesOn, err
 	}
 	now := w.now()
 	late := m.foundNothing(p.LookedAt, now)
 	m.finish(p, &runState{}, rest)
-	if err := w.takeDown(ctx, p, late, now.Sub(began)); err != nil {
-		end, err := w.trouble(t, err, 1)
-		return nil, end, err
+	if err := w.noteLook(ctx, p, late, now.Sub(began)); err != nil {
+		return nil, turnGoesOn, err
 	}
 	return nil, turnFinished, nil
 }
@@ -97,8 +91,7 @@ func (w *worker) found(ctx context.Context, t *turn, due []uint32) ([]uint32, tu
 	aside, err := w.allAside(ctx, t.policy, due)
 	switch {
 	case err != nil:
-		end, err := w.trouble(t, err, 1)
-		return nil, end, err
+		return nil, turnGoesOn, err
 	case aside:
 		return nil, turnElsewhere, nil
 	}
@@ -131,12 +124,12 @@ func (w *worker) allAside(ctx context.Context, p *planner.InForce, due []uint32)
 	if next, err := p.Schedule.Next(w.now(), p.Since); err == nil && next.Before(until) {
 		until = next
 	}
-	w.memory(p).pauses.wait(until)
+	w.memory(p).pauses.change(func(d *delay) { d.until = until })
 	return true, nil
 }
 
-// takeDown takes down that a look found nothing due, and that it began at the table's start where it took long.
-func (w *worker) takeDown(ctx context.Context, p *planner.InForce, late bool, took time.Duration) error {
+// noteLook records that a look found nothing due, and that it began at the table's start where it took long.
+func (w *worker) noteLook(ctx context.Context, p *planner.InForce, late bool, took time.Duration) error {
 	if late || took > longLook {
 		if err := p.Passed(ctx, w.session.control, took); err != nil {
 			return err

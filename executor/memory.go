@@ -26,7 +26,7 @@ type policyMemory struct {
 	run      runMemory
 	quiet    quiet
 	index    indexMemory
-	counting countTimes
+	counting shared[countTimes]
 }
 
 func newPolicyMemory(p *planner.InForce, roles schemas.Roles) *policyMemory {
@@ -98,7 +98,7 @@ func (m *policyMemory) finish(p *planner.InForce, left *runState, rest quarantin
 
 // foundNothing records that a look found nothing due, and reports whether that is to be written to the catalog: noted is when it was last.
 func (m *policyMemory) foundNothing(noted, now time.Time) bool {
-	m.run.clear()
+	m.run.change(func(r *runFacts) { *r = runFacts{} })
 	m.pauses.wentWell()
 	return m.quiet.foundNothing(noted, now)
 }

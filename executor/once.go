@@ -96,7 +96,7 @@ func (o *onceGoal) listed(policies []planner.InForce, a *guard.Answer, fresh fun
 	return nil
 }
 
-// refuse takes down of which policies no row may be deleted.
+// refuse records of which policies no row may be deleted.
 func (o *onceGoal) refuse(policies []planner.InForce, a *guard.Answer) {
 	whole := stopsAll(a)
 	for i := range policies {
@@ -137,7 +137,7 @@ func (o *onceGoal) choose(policies []planner.InForce) error {
 		if p.State != schemas.Armed && p.State != schemas.Arming {
 			return &NotArmedError{name, p.State}
 		}
-		o.memory(p).pauses.wait(time.Time{})
+		o.memory(p).pauses.change(func(d *delay) { d.until = time.Time{} })
 		t := newTarget(p)
 		t.named = true
 		o.targets = append(o.targets, t)
@@ -235,7 +235,7 @@ func (o *onceGoal) ended(t *turn) {
 	case turnStopped:
 		target.end(Stopped, t.memory.pauses.now().stopped)
 	case turnLimited:
-		target.Limit = t.reached
+		target.Limit = t.limit
 		target.end(Limited, nil)
 	case turnRefused:
 		if t.refusal != nil {

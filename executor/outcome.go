@@ -9,6 +9,28 @@ import (
 	"lapse/schemas"
 )
 
+// unanswered finds out what became of a commit that was not answered. Either way the policy goes on in its next turn, on
+// the connection that found out. The error where nobody can tell is no fault of the policy's.
+func (w *worker) unanswered(ctx context.Context, t *turn, done *result, unknown *unknownCommit) error {
+	p := t.policy
+	w.log.Warn("a commit was not answered; asking what became of it", "policy", p.Name, "batch", done.batch,
+		"error", stripped("commit", unknown.cause))
+	w.guards.memory.Unconfirmed.Ended(w.now())
+	committed, err := w.awaitOutcome(ctx, done)
+	if err != nil {
+		w.log.Error("what became of a batch is not known; its ledger row would say", "policy", p.Name, "batch", done.batch,
+			"error", stripped("ask", err))
+		return &unknownCommit{err}
+	}
+	w.log.Info("what became of the commit is known", "policy", p.Name, "batch", done.batch, "committed", committed)
+	if committed {
+		w.count(t, done)
+	} else {
+		w.metrics.failed(p, outcomeLost)
+	}
+	return nil
+}
+
 // awaitOutcome finds out what became of a transaction whose COMMIT was not answered. Only the counters depend on it: rows,
 // ledger and cursor went together or stayed together.
 //

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"lapse/internal/backoff"
 	"lapse/planner"
 	"lapse/planner/policyfile"
@@ -38,7 +40,7 @@ func gentle(p *planner.InForce) bool { return p.Limits.Pace != policyfile.PaceUn
 
 // pace is when batches at gentle pace may begin, for all workers of a process. What it promises of them:
 //
-//   - Together they run gentleShare of the time at most, or quietShare: each worker rests after a batch for as long as it takes until
+//   - Together they run gentleShare of the time at most, or quietShare: each worker pauses after a batch for as long as it takes until
 //     its part of the share is kept. Its part is one of as many as there are workers with a shard of such a policy, in all executors
 //     that work on this database; those of other processes are counted once in lookInterval, and whether others have the server do
 //     anything, in whatever database, is looked at then too.
@@ -47,8 +49,8 @@ func gentle(p *planner.InForce) bool { return p.Limits.Pace != policyfile.PaceUn
 // Policies at another pace are not counted, and not kept. Safe for concurrent use.
 type pace struct {
 	sleep func(context.Context, time.Duration) error
-	lane  chan struct{} // holds one
-	alone bool          // it takes nobody else to be at work: a test's server has other tests
+	ask   func(context.Context, *pgx.Conn) (workers int, others bool, err error) // askCompany: tests say what it finds
+	lane  chan struct{}                                                          // holds one
 
 	mu      sync.Mutex
 	here    int // workers of this process with a shard of a policy at gentle pace
@@ -59,7 +61,7 @@ type pace struct {
 }
 
 func newPace() *pace {
-	return &pace{sleep: backoff.Sleep, lane: make(chan struct{}, 1)}
+	return &pace{sleep: backoff.Sleep, ask: askCompany, lane: make(chan struct{}, 1)}
 }
 
 // join counts a worker until it calls what is returned.
@@ -85,7 +87,7 @@ func (c *pace) share() float64 {
 	return share / float64(max(c.here, c.all, 1))
 }
 
-// due reports whether the database is to be asked how many workers there are, and takes down that it is.
+// due reports whether the database is to be asked how many workers there are, and records that it is.
 func (c *pace) due(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,12 +98,12 @@ func (c *pace) due(now time.Time) bool {
 	return true
 }
 
-// counted takes down what a look found: how many workers there are, and whether somebody else has the server do anything.
+// counted records what was found: how many workers there are, and whether somebody else has the server do anything.
 func (c *pace) counted(workers int, others bool, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all = workers
-	if others && !c.alone {
+	if others {
 		c.seen = now
 	}
 	since := now.Sub(c.seen)
@@ -136,33 +138,44 @@ const company = `
 	           and case when a.state is null or a.state = 'disabled' then a.backend_xmin is not null
 	                    else a.state = 'active' or a.state_change > clock_timestamp() - interval '20 ms' end)`
 
-// lookAround asks the database how many workers share the time, and whether others are at work, where it was not asked lately.
-func (w *worker) lookAround(ctx context.Context) error {
+// askCompany asks the database.
+func askCompany(ctx context.Context, conn *pgx.Conn) (workers int, others bool, err error) {
+	if err := conn.QueryRow(ctx, company).Scan(&workers, &others); err != nil {
+		return 0, false, fmt.Errorf("count the workers at gentle pace: %w", err)
+	}
+	return workers, others, nil
+}
+
+// countCompany asks how many workers share the time, and whether others are at work, where it was not asked lately.
+func (w *worker) countCompany(ctx context.Context) error {
 	if !w.pace.due(w.now()) {
 		return nil
 	}
-	var n int
-	var others bool
-	if err := w.session.control.QueryRow(ctx, company).Scan(&n, &others); err != nil {
-		return fmt.Errorf("count the workers at gentle pace: %w", err)
+	workers, others, err := w.pace.ask(ctx, w.session.control)
+	if err == nil {
+		w.pace.counted(workers, others, w.now())
 	}
-	w.pace.counted(n, others, w.now())
+	return err
+}
+
+// waitAfterBatch waits out the pause that follows this worker's last gentle batch. It ends early with ctx, which the caller asks.
+func (w *worker) waitAfterBatch(ctx, work context.Context, p *planner.InForce) error {
+	if !gentle(p) {
+		return nil
+	}
+	if err := w.countCompany(work); err != nil {
+		return err
+	}
+	length := min(w.pausedUntil.Sub(w.now()), longestRest)
+	w.pausedUntil = time.Time{}
+	if length > 0 {
+		_ = w.pace.sleep(ctx, length)
+		w.metrics.throttled.WithLabelValues(string(p.Name), p.TableName, throttlePace).Add(length.Seconds())
+	}
 	return nil
 }
 
-// rest lets the pause pass that this worker's last batch at gentle pace is followed by. It ends early with ctx.
-func (w *worker) rest(ctx context.Context, t *turn) {
-	length := min(w.restUntil.Sub(w.now()), longestRest)
-	w.restUntil = time.Time{}
-	if length <= 0 {
-		return
-	}
-	_ = w.pace.sleep(ctx, length) // the caller looks at ctx
-	p := t.policy
-	w.metrics.throttled.WithLabelValues(string(p.Name), p.TableName, throttlePace).Add(length.Seconds())
-}
-
-// gently runs one batch at gentle pace, and takes down the pause that follows, however it ends.
+// gently runs one batch at gentle pace, and sets the pause that follows, however it ends.
 func (w *worker) gently(ctx context.Context, t *turn, a *assignment, limit int, unslowed bool) (result, turnEnd, error) {
 	leave := w.pace.enter(ctx)
 	began := w.now()
@@ -170,7 +183,7 @@ func (w *worker) gently(ctx context.Context, t *turn, a *assignment, limit int, 
 	ended := w.now()
 	leave()
 	share := w.pace.share()
-	w.restUntil = ended.Add(time.Duration(float64(ended.Sub(began)) * (1/share - 1)))
-	t.memory.pauses.paced(share)
+	w.pausedUntil = ended.Add(time.Duration(float64(ended.Sub(began)) * (1/share - 1)))
+	t.memory.pauses.change(func(d *delay) { d.share = share })
 	return done, end, err
 }

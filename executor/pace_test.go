@@ -133,7 +133,7 @@ func TestWorkersOfOtherProcessesShareTheTime(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer w.pace.join()()
-			if err := w.lookAround(t.Context()); err != nil {
+			if err := w.countCompany(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			return w.pace.share()

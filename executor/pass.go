@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"fmt"
 	"sync"
 	"time"
 )
@@ -51,20 +50,4 @@ func (p *quota) giveBack(rows int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.left = min(p.left+int64(rows), p.most)
-}
-
-// passOver ends a turn because the pass has no rows left.
-func (w *worker) passOver(t *turn, until time.Time) turnEnd {
-	p, m, why := t.policy, t.memory, fmt.Sprintf("%s: %s of all policies went, and the rest waits for the next pass", limitPass, rowsOf(w.pass.most))
-	w.metrics.limited(p, limitPass)
-	t.limit(why)
-	if until.IsZero() {
-		return turnLimited
-	}
-	m.pauses.wait(until)
-	m.pauses.throttle(limitPass)
-	t.rest(why)
-	w.showProgress(t, limitPass)
-	w.metrics.throttled.WithLabelValues(string(p.Name), p.TableName, limitPass).Add(until.Sub(w.now()).Seconds())
-	return turnMore
 }

@@ -1,14 +1,13 @@
 package executor
 
 import (
-	"sync"
 	"time"
 
 	"lapse/internal/backoff"
 )
 
-// pause says why a policy does not go on at full speed, or at all.
-type pause struct {
+// delay says why a policy does not go on at full speed, or at all.
+type delay struct {
 	until     time.Time // it has no turn before: after a retry or a stop
 	stopped   error     // why it was stopped; nil if it is not
 	throttled string    // why batches were held back last in this run
@@ -17,18 +16,10 @@ type pause struct {
 
 // pauses remembers when a policy may have its next turn. Safe for concurrent use.
 type pauses struct {
-	mu       sync.Mutex
-	is       pause
+	shared[delay]
 	backoff  backoff.Backoff
 	missing  int    // consecutive attempts that found no deletion function
 	lastStop string // what was said of the last stop, until a turn ends well
-}
-
-// now returns what holds the policy back.
-func (p *pauses) now() pause {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.is
 }
 
 // retry makes the policy pause, each time a little longer, and returns for how long.
@@ -38,13 +29,6 @@ func (p *pauses) retry(now time.Time) time.Duration {
 	length := p.backoff.Next()
 	p.is.until = now.Add(length)
 	return length
-}
-
-// wait lets the policy have no turn before an instant.
-func (p *pauses) wait(until time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.is.until = until
 }
 
 // missingTries is how often the deletion function of the version in force is looked for, with pauses, before somebody must have dropped it:
@@ -81,25 +65,4 @@ func (p *pauses) stop(err error, until time.Time) (again bool) {
 	again = p.lastStop == err.Error()
 	p.is.stopped, p.is.until, p.lastStop = err, until, err.Error()
 	return again
-}
-
-// resume takes a stop back.
-func (p *pauses) resume() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.is.stopped = nil
-}
-
-// throttle records why batches are held back; "" if they are not.
-func (p *pauses) throttle(reason string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.is.throttled = reason
-}
-
-// paced records which share of the time a worker's batches have.
-func (p *pauses) paced(share float64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.is.share = share
 }

@@ -32,6 +32,17 @@ func (p *Progress) Remaining() (time.Duration, bool) {
 	return time.Duration(float64(rest) * perRow / p.Rate * float64(time.Second)), true
 }
 
+// count enters a durable batch in counters, and says how far the run is.
+func (w *worker) count(t *turn, done *result) {
+	w.guards.memory.Unconfirmed.Ended(w.now())
+	w.metrics.committed(t.policy, done)
+	t.memory.run.change(func(r *runFacts) { r.add(done) })
+	w.total(t.policy, done)
+	if done.picked > 0 || w.config.Progress != nil {
+		w.showProgress(t, "")
+	}
+}
+
 // progressInterval is how often the log says how far a run is, where nothing else shows it.
 const progressInterval = 30 * time.Second
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,18 +11,6 @@ import (
 	"lapse/planner"
 	"lapse/schemas"
 )
-
-// narrow makes the next batch on the shard look for the row because of which this one failed.
-func (w *worker) narrow(t *turn, a *assignment, o order, err error) {
-	if before := t.memory.sizing.search(a.shard, o.limit, false); before {
-		return
-	}
-	level := slog.LevelDebug
-	if t.memory.run.first(sayResists) {
-		level = slog.LevelInfo
-	}
-	w.log.Log(context.Background(), level, "a row resists; it is looked for", "policy", t.policy.Name, "relation", a.leaf, "rows", o.limit, "error", stripped("delete a batch", err))
-}
 
 // entered says, once for each cause in a run, that a row was entered in the quarantine. The row itself is named by `lapse quarantine list` alone.
 func (w *worker) entered(ctx context.Context, t *turn, a *assignment, begun *start) {
@@ -139,8 +126,8 @@ func (w *worker) forgive(ctx context.Context, p *planner.InForce, since time.Tim
 	return w.session.quarantined(ctx, p.ID)
 }
 
-// rests is what a run leaves in quarantine. Where somebody had rows locked, or a shard was put aside, not all of the table was looked through.
-func (w *worker) rests(ctx context.Context, t *turn, left *runState) (quarantined, error) {
+// leftInQuarantine is what a run leaves in quarantine. Where somebody had rows locked, or a shard was put aside, not all of the table was looked through.
+func (w *worker) leftInQuarantine(ctx context.Context, t *turn, left *runState) (quarantined, error) {
 	r, err := w.session.quarantined(ctx, t.policy.ID)
 	if err != nil || r.rows == 0 || left.behind || left.aside > 0 {
 		return r, err

@@ -128,8 +128,8 @@ func (w *worker) reportLines(policies []planner.InForce, a *guard.Answer) []repo
 			continue
 		case said.verdict == guard.Slow:
 			line.state, line.reason = isSlow, said.text()
-		case m.index.lacks() != "":
-			line.state, line.reason = isSlow, noIndex+": "+m.index.lacks()
+		case m.index.now().missing != "":
+			line.state, line.reason = isSlow, noIndex+": "+m.index.now().missing
 		case is.throttled == limitPass:
 			line.next = is.until
 			line.state, line.reason = isWaiting, fmt.Sprintf("%s lets no more go in this minute, of all policies together", limitPass)

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"lapse/executor/guard"
 	"lapse/internal/pgtest"
@@ -46,7 +47,7 @@ func TestAProcessSaysWhatHoldsItsBatchesBack(t *testing.T) {
 		}
 		again := func() {
 			for _, p := range inForce(t, db) {
-				e.memory(&p).index.askAgain()
+				e.memory(&p).index.change(func(i *indexFacts) { i.askedAt = time.Time{} })
 			}
 		}
 		says("slow false rate: its rate lets 20 rows go each second")

@@ -20,14 +20,6 @@ type ResistingError struct {
 	Cause     error      // in one of the shards
 }
 
-// rowsOf is a number of rows for a person.
-func rowsOf(n int64) string {
-	if n == 1 {
-		return "1 row"
-	}
-	return fmt.Sprintf("%d rows", n)
-}
-
 func (e *ResistingError) Error() string {
 	var parts []string
 	switch e.Shards {

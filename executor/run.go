@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,10 +16,16 @@ type runCounts struct {
 	deleted, cascaded, batches int64
 }
 
+// add counts a durable batch.
+func (c *runCounts) add(done *result) {
+	c.deleted, c.cascaded, c.batches = c.deleted+done.deleted, c.cascaded+done.cascaded, c.batches+1
+}
+
 // runFacts is what this process knows of the run that it works on, or worked on last.
 type runFacts struct {
 	runCounts
 	open     bool       // this process has not seen its end
+	cause    error      // why this process put a shard aside in it; nil if it did not
 	expected int64      // rows that it is to delete; 0: not known
 	whole    Statistics // what it did by all executors, when somebody asked last
 	// Of the last run that ended: due rows are left that somebody had locked, and what was put aside; nil for nothing.
@@ -33,20 +38,11 @@ func (f *runFacts) at(run *planner.Run) bool { return run != nil && f.run == run
 
 // runMemory remembers a policy's run. Safe for concurrent use.
 type runMemory struct {
-	mu     sync.Mutex
-	is     runFacts
-	cause  error                // why this process put a shard aside in this run; nil if it did not
+	shared[runFacts]
 	causes map[ServerError]bool // why rows of this run were entered in the quarantine
 	logged int                  // what was logged of the run: sayBegins and its kin
 	// progressAt is when the log said last how far the run is.
 	progressAt time.Time
-}
-
-// now returns what is known of the run.
-func (r *runMemory) now() runFacts {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.is
 }
 
 // begin is policyMemory.begin, for what is remembered here.
@@ -62,45 +58,9 @@ func (r *runMemory) begin(run uuid.UUID, expected int64, now time.Time) (other b
 		former = &unseen
 	}
 	r.is = runFacts{runCounts: runCounts{run: run, began: now}, open: true, expected: expected, leftLocked: r.is.leftLocked, resists: r.is.resists}
-	r.cause, r.logged, r.progressAt = nil, 0, now
+	r.logged, r.progressAt = 0, now
 	clear(r.causes)
 	return true, former
-}
-
-// clear forgets the run.
-func (r *runMemory) clear() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.is, r.cause = runFacts{}, nil
-}
-
-// over says that the run has ended.
-func (r *runMemory) over() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.is.open = false
-}
-
-// add counts a durable batch.
-func (r *runMemory) add(done *result) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	c := &r.is.runCounts
-	c.deleted, c.cascaded, c.batches = c.deleted+done.deleted, c.cascaded+done.cascaded, c.batches+1
-}
-
-// did records what the run did by all executors.
-func (r *runMemory) did(st *Statistics) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.is.whole = *st
-}
-
-// putAside records why a shard was put aside because a row of it resists.
-func (r *runMemory) putAside(cause error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.cause = cause
 }
 
 // finish records what is left of the run, which is over.
@@ -113,10 +73,10 @@ func (r *runMemory) finish(policy schemas.PolicyName, left *runState, rest quara
 	}
 	resists := &ResistingError{Policy: policy, Rows: rest.rows, Obstacles: rest.obstacles}
 	if left.aside > 0 {
-		if r.cause == nil { // it was another process that tried
-			r.cause = &ServerError{SQLState: left.state}
+		if r.is.cause == nil { // it was another process that tried
+			r.is.cause = &ServerError{SQLState: left.state}
 		}
-		resists.Shards, resists.RetryAt, resists.Cause = left.aside, *left.retryAt, r.cause
+		resists.Shards, resists.RetryAt, resists.Cause = left.aside, *left.retryAt, r.is.cause
 	}
 	r.is.resists = resists
 }

@@ -34,7 +34,7 @@ type scheduler struct {
 	readStep  uint64
 	readBegan time.Time
 	notBefore time.Time
-	restUntil time.Time
+	readAfter time.Time
 	backoff   backoff.Backoff
 
 	// The workers that have a session, and whether one is about to open the first.
@@ -56,9 +56,9 @@ func newScheduler(g goal, memory func(*planner.InForce) *policyMemory, now func(
 	}
 }
 
-// readRest is how many times as long as the last reading took there is none: a tenth of the time at most goes into it, however
+// readShare is how many times as long as the last reading took there is none: a tenth of the time at most goes into it, however
 // many policies there are. Every turn asks for a new one.
-const readRest = 9
+const readShare = 9
 
 // task is what a worker does next. The zero task is to wait.
 type task struct {
@@ -186,8 +186,8 @@ func (s *scheduler) nextDue(now time.Time) (next *planner.InForce, readAt time.T
 			next = p
 		}
 	}
-	if readAt.Before(s.restUntil) {
-		readAt = s.restUntil
+	if readAt.Before(s.readAfter) {
+		readAt = s.readAfter
 	}
 	return next, readAt
 }
@@ -232,7 +232,7 @@ func (s *scheduler) list(policies []planner.InForce, a guard.Answer) error {
 		policies = []planner.InForce{}
 	}
 	s.policies, s.answer, s.readAt, s.listed, s.reading = policies, a, s.now(), s.readStep, false
-	s.restUntil = s.readAt.Add(min(readRest*s.readAt.Sub(s.readBegan), rereadInterval))
+	s.readAfter = s.readAt.Add(min(readShare*s.readAt.Sub(s.readBegan), rereadInterval))
 	err := s.goal.listed(policies, &a, func(id schemas.PolicyID) bool { return s.fresh(id, s.listed) })
 	if err != nil {
 		s.policies, s.notBefore = nil, s.now().Add(s.backoff.Next())

@@ -145,14 +145,14 @@ func TestAWorkerHelpsOnlyWhereNoOtherPolicyIsDueAndAShardMayBeFree(t *testing.T)
 		t.Fatal("a third worker helps with two shards")
 	}
 	// No shard is free for one of the two: it goes, and the other one sees to the end.
-	if a.alone() {
+	if a.leaveUnlessLast() {
 		t.Error("one of two workers takes itself for the last")
 	}
 	s.leave(a, turnLeft)
 	if got := step(t, s, list); got != nil {
 		t.Error("somebody helps where no shard was free")
 	}
-	if !a.alone() {
+	if !a.leaveUnlessLast() {
 		t.Error("the last worker does not know that it is")
 	}
 	s.leave(a, turnFinished)

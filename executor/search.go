@@ -41,12 +41,12 @@ func (s *search) next(o order) order {
 	return o
 }
 
-// failed takes down that a batch of so many rows did not get through because of one of them; slow: it took too long.
+// failed records that a batch of so many rows did not get through because of one of them; slow: it took too long.
 func (s *search) failed(rows int, slow bool) {
 	s.among, s.slow, s.part = rows, slow, max(rows/slowParts, 1)
 }
 
-// through takes down that a batch was durable.
+// through records that a batch was durable.
 func (s *search) through(o order, picked int64, deleted bool) {
 	switch left := s.among - int(picked); {
 	case s.among > 0 && s.slow && left > 0 && (deleted || !o.stepOver):

@@ -42,7 +42,7 @@ func (s shapes) next(shard int64, usual string) (shape string, careful bool) {
 	return usual, false
 }
 
-// blocked takes down that a batch which was not careful failed.
+// blocked records that a batch which was not careful failed.
 func (s shapes) blocked(shard int64) {
 	d := s[shard]
 	if d == nil {
@@ -53,7 +53,7 @@ func (s shapes) blocked(shard int64) {
 	d.left = d.long
 }
 
-// through takes down that a batch was durable.
+// through records that a batch was durable.
 func (s shapes) through(shard int64, careful bool) {
 	d := s[shard]
 	switch {

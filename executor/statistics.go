@@ -68,7 +68,7 @@ func (s *session) closeRun(ctx context.Context, run uuid.UUID, r remains) error 
 	return nil
 }
 
-// closeRun takes down that the turn's run is over, with what is left. Where something is known to be left it is counted.
+// closeRun records that the turn's run is over, with what is left. Where something is known to be left it is counted.
 func (w *worker) closeRun(ctx context.Context, t *turn, left *runState, rest quarantined) error {
 	p, run := t.policy, t.begun()
 	none := int64(0)
@@ -104,9 +104,9 @@ func (w *worker) remaining(ctx context.Context, p *planner.InForce, run *planner
 // restStopped is why a run rests whose executor was asked to stop. The other reasons are those of guards and errors.
 const restStopped = "stop request"
 
-// settle takes down what a worker's part in a turn came to: why its run rests, where it is not over, and what it did. Whoever asks what
+// noteRest records what a worker's part in a turn came to: why its run rests, where it is not over, and what it did. Whoever asks what
 // becomes of a policy reads it. It is no more than that: where it cannot be said, nothing else changes.
-func (w *worker) settle(ctx, work context.Context, t *turn, end turnEnd) {
+func (w *worker) noteRest(ctx, work context.Context, t *turn, end turnEnd) {
 	run := t.begun()
 	var why string
 	switch {
@@ -115,7 +115,7 @@ func (w *worker) settle(ctx, work context.Context, t *turn, end turnEnd) {
 	case end == turnStopped:
 		why = because(t.memory.pauses.now().stopped)
 	case end == turnRefused || end == turnLimited:
-		why = t.restsBecause()
+		why = t.heldBy()
 	case ctx.Err() != nil:
 		why = restStopped
 	default:
@@ -126,18 +126,18 @@ func (w *worker) settle(ctx, work context.Context, t *turn, end turnEnd) {
 	var nothing any
 	err := w.session.control.QueryRow(work, `select lapse.rest_run($1, $2)`, run.ID, why).Scan(&nothing)
 	if err == nil {
-		err = w.recall(work, t)
+		err = w.askWhatItDid(work, t)
 	}
 	if err != nil {
 		w.log.Warn("why a run rests is not on record", "policy", t.policy.Name, "run", run.ID, "error", stripped("rest", err))
 	}
 }
 
-// recall keeps what the turn's run did so far.
-func (w *worker) recall(ctx context.Context, t *turn) error {
+// askWhatItDid keeps what the turn's run did so far.
+func (w *worker) askWhatItDid(ctx context.Context, t *turn) error {
 	st, err := w.session.statistics(ctx, t.begun().ID)
 	if err == nil {
-		t.memory.run.did(&st)
+		t.memory.run.change(func(r *runFacts) { r.whole = st })
 	}
 	return err
 }
@@ -159,7 +159,7 @@ const cutShort = "cut short"
 // because is the reason of an error, for the catalog: its SQLSTATE, and no text of a server's.
 func because(err error) string { return "stopped: " + string(CauseOf(err)) }
 
-// noteDue takes down how much was due when the turn's run was opened, where somebody counted.
+// noteDue records how much was due when the turn's run was opened, where somebody counted.
 func (w *worker) noteDue(ctx context.Context, t *turn) error {
 	run := t.begun()
 	if t.due == nil || run.Resumed {

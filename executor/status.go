@@ -108,7 +108,7 @@ func (e *Executor) observe(policies []planner.InForce) (cut []*policyMemory) {
 		if run.resists != nil {
 			line.Resists = run.resists.Error()
 		}
-		line.Quarantined, line.NoIndex = p.Quarantine.Rows, m.index.lacks()
+		line.Quarantined, line.NoIndex = p.Quarantine.Rows, m.index.now().missing
 		e.metrics.resting(p, e.now())
 		line.Throttled, line.Share, line.BatchRows = is.throttled, is.share, m.sizing.rows()
 		e.metrics.in(p, line.State)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"lapse/executor/guard"
@@ -105,10 +104,10 @@ func (w *worker) countStays(ctx context.Context, policies []planner.InForce, a *
 	var next *planner.InForce
 	for i := range policies {
 		p := &policies[i]
-		if working[p.ID] || !w.memory(p).counting.isDue(p, w.now()) || len(w.allStays(p, a)) == 0 {
+		if working[p.ID] || !w.memory(p).counting.now().isDue(p, w.now()) || len(w.allStays(p, a)) == 0 {
 			continue
 		}
-		if next == nil || w.memory(p).counting.last().Before(w.memory(next).counting.last()) {
+		if next == nil || w.memory(p).counting.now().tried.Before(w.memory(next).counting.now().tried) {
 			next = p
 		}
 	}
@@ -120,7 +119,7 @@ func (w *worker) countStays(ctx context.Context, policies []planner.InForce, a *
 // countStay counts what is due under a policy whose rows stay, and takes it down. What cannot be counted is not known.
 func (w *worker) countStay(ctx context.Context, p *planner.InForce) {
 	began := w.now()
-	defer func() { w.memory(p).counting.counted(began, w.now()) }()
+	defer func() { w.memory(p).counting.change(func(c *countTimes) { c.counted(began, w.now()) }) }()
 	err := w.compareSurvey(ctx, p)
 	var r planner.Remains
 	if err == nil {
@@ -134,17 +133,14 @@ func (w *worker) countStay(ctx context.Context, p *planner.InForce) {
 	}
 }
 
-// countTimes remembers when what is due under a policy was counted while its rows stayed. Safe for concurrent use.
+// countTimes is when what is due under a policy was counted while its rows stayed.
 type countTimes struct {
-	mu    sync.Mutex
 	tried time.Time
 	next  time.Time // not before
 }
 
 // isDue reports whether it is time to count, by whichever process.
-func (c *countTimes) isDue(p *planner.InForce, now time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (c countTimes) isDue(p *planner.InForce, now time.Time) bool {
 	if now.Before(c.next) {
 		return false
 	}
@@ -152,17 +148,8 @@ func (c *countTimes) isDue(p *planner.InForce, now time.Time) bool {
 	return is == nil || now.Sub(is.At) >= countInterval || p.Overdue() == nil || p.Tripped != nil && p.Tripped.At.After(is.At)
 }
 
-// last is when it was tried last.
-func (c *countTimes) last() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.tried
-}
-
 // counted records that it was.
 func (c *countTimes) counted(began, ended time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.tried = ended
 	c.next = ended.Add(min(max(countShare*ended.Sub(began), lookInterval), mostCountInterval))
 }

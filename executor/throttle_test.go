@@ -67,7 +67,7 @@ func TestSessionsThatWaitForLocksOfOurBatchesSlowThemDown(t *testing.T) {
 		}
 		lock(ours, 1)
 		lock(somebodys, 2)
-		g.works(0, ours.PgConn().PID())
+		g.setBackend(0, ours.PgConn().PID())
 		waits := func(id int) (ended chan error) {
 			ended = make(chan error, 1)
 			go func() {

@@ -123,10 +123,10 @@ func TestOnlyBatchesThatFollowAtOnceAreBegunAhead(t *testing.T) {
 			w.session.holder = run.session.holder
 			turn := newTurn(run.policy, w.memory(run.policy))
 			turn.opened(&run.run, 1000, w.now().Add(1e12))
-			if end, err := w.shard(t.Context(), t.Context(), turn, run.a.lease); err != nil || end != turnGoesOn {
+			if end, err := w.shard(t.Context(), t.Context(), turn, run.a.lease); err != nil || end != turnShardOver {
 				t.Fatal(end, err)
 			}
-			batches := int(turn.memory.done().batches)
+			batches := int(turn.memory.run.now().batches)
 			// Not all but the last: on a busy machine a guard may have to be asked in between.
 			if wanted && (ahead <= batches/2 || ahead >= batches) || !wanted && ahead != 0 {
 				t.Errorf("%s: of %d batches %d were begun ahead", pace, batches, ahead)

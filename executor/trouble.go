@@ -11,52 +11,54 @@ import (
 	"lapse/schemas"
 )
 
-// failed does what a batch's error asks for: at once a careful one, or what its grade says. Of a leaf that is locked as a whole no careful
-// batch gets a row either, and no row is to be looked for.
+// failed does what a batch's error asks for: at once a careful one, or a smaller one, or the shard waits or is put aside. Any other error
+// it returns. Of a leaf that is locked as a whole no careful batch gets a row either, and no row is to be looked for.
 func (w *worker) failed(ctx context.Context, t *turn, a *assignment, o order, err error) (turnEnd, error) {
-	whole := schemas.StateOf(err) == schemas.SQLStateLockNotAvailable && !w.session.mute() && w.tableLocked(ctx, t.memory, a.leaf, a.cascades)
-	if !whole && t.memory.sizing.blocked(a.shard, o, err) {
+	m, state := t.memory, schemas.StateOf(err)
+	whole := state == schemas.SQLStateLockNotAvailable && !w.session.mute() && w.tableLocked(ctx, m, a.leaf, a.cascades)
+	if !whole && m.sizing.blocked(a.shard, o, err) {
 		w.metrics.failed(t.policy, Retry.String())
 		return turnGoesOn, nil
 	}
 	decision := grade(err, circumstances{
-		limit: o.limit, stepOver: o.stepOver, trusted: a.trusted, lost: w.session.lost(), own: true, locks: t.memory.locks.tried(a.shard, err), whole: whole,
+		limit: o.limit, stepOver: o.stepOver, trusted: a.trusted, lost: w.session.lost(), own: true, locks: m.locks.tried(a.shard, err), whole: whole,
 	})
 	w.metrics.failed(t.policy, decision.String())
-	switch decision {
-	case Halve, StepOver:
-		if schemas.StateOf(err) == schemas.SQLStateQueryCanceled {
-			w.tooLong(t, a, o.limit, err)
-			return turnGoesOn, nil
-		}
+	switch {
+	case decision == Halve || decision == StepOver:
 		w.narrow(t, a, o, err)
 		return turnGoesOn, nil
-	case PutAside:
+	case decision == PutAside:
 		return w.putAside(ctx, t, a, err)
-	case Retry:
-		if schemas.StateOf(err) != schemas.SQLStateLockNotAvailable {
-			break
-		}
-		if t.memory.locks.othersFirst(a.shard) {
-			w.log.Log(ctx, t.memory.locks.level(), "somebody holds a lock; other shards go first", "policy", t.policy.Name, "relation", a.leaf)
-			return turnShardOver, nil
-		}
-		if !t.alone() { // what is left for this worker is locked, and the others are not held up by that
-			return turnLeft, nil
-		}
+	case decision != Retry || state != schemas.SQLStateLockNotAvailable:
+		return turnGoesOn, err
+	case m.locks.othersFirst(a.shard):
+		w.log.Log(ctx, m.locks.level(), "somebody holds a lock; other shards go first", "policy", t.policy.Name, "relation", a.leaf)
+		return turnShardOver, nil
+	case !t.leaveUnlessLast(): // what is left for this worker is locked, and the others are not held up by that
+		return turnLeft, nil
 	}
-	return w.trouble(t, err, o.limit)
+	return turnGoesOn, err
 }
 
-// tooLong is for a batch that took too long, be it because of one row or of all: the next ones tell, and are smaller either way.
-func (w *worker) tooLong(t *turn, a *assignment, limit int, err error) {
-	t.memory.sizing.search(a.shard, limit, true)
-	t.memory.index.askAgain()
-	level := slog.LevelDebug
-	if t.memory.run.first(sayHalved) {
-		level = slog.LevelWarn
+// narrow makes the next batches on the shard search for the row because of which this one failed. One that took too long may have done so
+// because of one row or of all: the next ones tell, and are smaller either way.
+func (w *worker) narrow(t *turn, a *assignment, o order, err error) {
+	m, level, slow := t.memory, slog.LevelDebug, schemas.StateOf(err) == schemas.SQLStateQueryCanceled
+	facts := []any{"policy", t.policy.Name, "relation", a.leaf, "rows", o.limit, "error", stripped("delete a batch", err)}
+	switch already := m.sizing.search(a.shard, o.limit, slow); {
+	case slow:
+		m.index.change(func(i *indexFacts) { i.askedAt = time.Time{} })
+		if m.run.first(sayHalved) {
+			level = slog.LevelWarn
+		}
+		w.log.Log(context.Background(), level, "a batch takes too long; the next are smaller", facts...)
+	case !already:
+		if m.run.first(sayResists) {
+			level = slog.LevelInfo
+		}
+		w.log.Log(context.Background(), level, "a row resists; it is looked for", facts...)
 	}
-	w.log.Log(context.Background(), level, "a batch takes too long; the next are smaller", "policy", t.policy.Name, "relation", a.leaf, "error", stripped("delete a batch", err), "rows", limit)
 }
 
 // putAside gives a shard up for this run because something is in the way that is no single row's fault. The others go on.
@@ -64,7 +66,7 @@ func (w *worker) putAside(ctx context.Context, t *turn, a *assignment, cause err
 	p, state := t.policy, schemas.StateOf(cause)
 	until, err := w.session.putAside(ctx, a.lease, state)
 	if err != nil {
-		return w.trouble(t, err, 1)
+		return turnGoesOn, err
 	}
 	t.shardDone()
 	t.memory.locks.got(a.shard)
@@ -74,20 +76,25 @@ func (w *worker) putAside(ctx context.Context, t *turn, a *assignment, cause err
 	}
 	cause = stripped("find one row", cause)
 	t.memory.sizing.putAside()
-	t.memory.run.putAside(cause)
+	t.memory.run.change(func(r *runFacts) { r.cause = cause })
 	w.log.Error("not even one row is found in time; the shard is put aside", "policy", p.Name, "relation", a.leaf, "error", cause, "next_try", until)
 	return turnShardOver, nil
 }
 
-// trouble does what the grade of an error asks for. It returns an error only where the process must stop.
-func (w *worker) trouble(t *turn, err error, limit int) (turnEnd, error) {
+// trouble does what the grade of an error asks for that ended a worker's part in a turn. It returns an error only where that is no one
+// policy's: the process must stop, or nobody can tell what became of a commit.
+func (w *worker) trouble(t *turn, err error) (turnEnd, error) {
 	p, m := t.policy, t.memory
+	var unknown *unknownCommit
+	if errors.As(err, &unknown) {
+		return turnMore, err
+	}
 	if errors.Is(err, errNoFunction) && m.pauses.missingForGood() {
 		err = &tamperedError{planner.DeleteFunction(p.ID, p.Version), "is not there"}
 	}
-	decision, state := grade(err, circumstances{limit: limit, lost: w.session.lost(), own: true}), schemas.StateOf(err)
+	decision, state := grade(err, circumstances{limit: 1, lost: w.session.lost(), own: true}), schemas.StateOf(err)
 	if decision == StopPolicy && state == schemas.SQLStateInsufficientPrivilege {
-		err = w.behind(p, err)
+		err = w.orRowSecurity(p, err)
 	}
 	if prefix := "policy " + string(p.Name); schemas.StateOf(err) != "" || !strings.HasPrefix(err.Error(), prefix+": ") {
 		err = stripped(prefix, err)
@@ -98,7 +105,7 @@ func (w *worker) trouble(t *turn, err error, limit int) (turnEnd, error) {
 		switch state {
 		case schemas.SQLStateLockNotAvailable:
 			level = m.locks.level()
-			m.pauses.throttle(throttleLock)
+			m.pauses.change(func(d *delay) { d.throttled = throttleLock })
 		case schemas.SQLStateGate, schemas.SQLStateHalted: // somebody has placed a hold, applied or paused
 			level = slog.LevelInfo
 		}
@@ -112,8 +119,8 @@ func (w *worker) trouble(t *turn, err error, limit int) (turnEnd, error) {
 	}
 }
 
-// behind is row security, where that is why a policy may not work on its table, and otherwise the error itself.
-func (w *worker) behind(p *planner.InForce, err error) error {
+// orRowSecurity is row security, where that is why a policy may not work on its table, and otherwise the error itself.
+func (w *worker) orRowSecurity(p *planner.InForce, err error) error {
 	if w.session.mute() {
 		return err
 	}

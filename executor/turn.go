@@ -13,8 +13,8 @@ import (
 type turnEnd int
 
 const (
-	turnShardOver turnEnd = iota - 2 // of one shard only: it is put aside, or waits for a lock, and the turn goes on with the others
-	turnLeft                         // of one worker only, which is gone already: see alone
+	turnShardOver turnEnd = iota - 2 // of one shard only: it is done, put aside, or waits for a lock, and the turn goes on with the others
+	turnLeft                         // of one worker only, which is gone already: see leaveUnlessLast
 	turnGoesOn                       // it has not ended, or another worker says how
 	turnElsewhere                    // what is left of the run is in others' hands
 	turnFinished                     // the run is over
@@ -42,8 +42,8 @@ type turn struct {
 	taken   bool // no shard was free when somebody asked last
 	end     turnEnd
 	refusal error  // of a guard, for this policy alone, that needs a person
-	reached string // the limit that ended it
-	rests   string // why the run is not gone on with
+	limit   string // the one that ended it
+	held    string // why the run does not go on
 	due     *int64 // rows that were due before the run was opened; nil: nobody counted
 	// expected is due, or PostgreSQL's estimate of it; 0: not known.
 	expected int64
@@ -109,9 +109,9 @@ func (t *turn) shardDone() {
 	t.shards--
 }
 
-// alone says that no shard is free for the worker that asks, and reports whether it is the turn's last. If it is not, it
-// counts as gone: the last one sees to the end of the run.
-func (t *turn) alone() bool {
+// leaveUnlessLast removes the calling worker from the turn, because no shard is free. It returns true, and removes nothing, if that worker
+// is the last: the last worker finishes the run.
+func (t *turn) leaveUnlessLast() (last bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.taken = true
@@ -122,32 +122,21 @@ func (t *turn) alone() bool {
 	return false
 }
 
-// refused takes down a guard's refusal for this policy alone.
-func (t *turn) refused(err error) {
+// holds records why the run does not go on, and refusal if a guard refuses this policy alone.
+func (t *turn) holds(why string, refusal error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.refusal = err
+	t.held = why
+	if refusal != nil {
+		t.refusal = refusal
+	}
 }
 
-// limit takes down which limit was reached.
-func (t *turn) limit(what string) {
+// heldBy is why the run does not go on.
+func (t *turn) heldBy() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.reached = what
-}
-
-// rest takes down why the run is not gone on with.
-func (t *turn) rest(why string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.rests = why
-}
-
-// restsBecause is why the run is not gone on with.
-func (t *turn) restsBecause() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.rests
+	return t.held
 }
 
 // leave takes a worker away that ends with a reason, and reports whether the turn is over with it.
@@ -162,16 +151,19 @@ func (t *turn) leave(end turnEnd) bool {
 	return t.workers == 0
 }
 
-// work takes part in a turn, with all that a worker has.
+// work takes part in a turn, with all that a worker has. The steps return plain errors: here alone they are graded.
 func (w *worker) work(ctx context.Context, t *turn) (turnEnd, error) {
 	work, cancel := outlive(ctx, stopTime)
 	defer cancel()
 	end, err := w.takePart(ctx, work, t)
-	w.settle(ctx, work, t, end)
+	if err != nil {
+		end, err = w.trouble(t, err)
+	}
+	w.noteRest(ctx, work, t, end)
 	return end, err
 }
 
-// takePart is work in a context for what is open.
+// takePart is work in a context for what is open: the run is opened, and one shard after the other is worked on, until none is free.
 func (w *worker) takePart(ctx, work context.Context, t *turn) (turnEnd, error) {
 	if t.begun() == nil {
 		if end, err := w.begin(work, t); err != nil || end != turnGoesOn {
@@ -180,18 +172,17 @@ func (w *worker) takePart(ctx, work context.Context, t *turn) (turnEnd, error) {
 	}
 	for {
 		l, err := w.session.acquire(work, t.begun().ID)
-		if err != nil {
-			return w.trouble(t, err, 1)
-		}
-		if l == nil {
-			if !t.alone() {
-				return turnLeft, nil
-			}
+		switch {
+		case err != nil:
+			return turnGoesOn, err
+		case l == nil && t.leaveUnlessLast():
 			return w.finish(work, t)
+		case l == nil:
+			return turnLeft, nil
 		}
 		end, err := w.shard(ctx, work, t, l)
 		switch {
-		case err != nil || end != turnGoesOn:
+		case err != nil || end != turnShardOver:
 			return end, err
 		case ctx.Err() != nil:
 			return turnMore, nil
@@ -204,13 +195,13 @@ func (w *worker) takePart(ctx, work context.Context, t *turn) (turnEnd, error) {
 // begin opens or resumes the policy's run.
 func (w *worker) begin(ctx context.Context, t *turn) (turnEnd, error) {
 	p, m := t.policy, t.memory
-	m.pauses.resume()
+	m.pauses.change(func(d *delay) { d.stopped = nil })
 	if err := m.programs.outdated(); err != nil {
-		return w.trouble(t, err, 1)
+		return turnGoesOn, err
 	}
 	a, err := w.guards.ask(ctx, w.session.control, p, w.now())
 	if err != nil {
-		return w.trouble(t, err, 1)
+		return turnGoesOn, err
 	}
 	if a.Stops() {
 		w.guards.skipped(p, a.Reason)
@@ -229,11 +220,11 @@ func (w *worker) begin(ctx context.Context, t *turn) (turnEnd, error) {
 	}
 	rows, err := w.tableRows(ctx, p)
 	if err != nil {
-		return w.trouble(t, err, 1)
+		return turnGoesOn, err
 	}
 	run, err := planner.OpenRun(ctx, w.session.control, p, w.now, planner.NewRun{Due: due, Rows: rows, Cuts: cuts})
 	if err != nil {
-		return w.trouble(t, err, 1)
+		return turnGoesOn, err
 	}
 	other, former := m.begin(&run, t.expected, w.now())
 	if former != nil {
@@ -244,7 +235,7 @@ func (w *worker) begin(ctx context.Context, t *turn) (turnEnd, error) {
 	}
 	t.opened(&run, w.config.Limits.TurnRows, w.now().Add(w.config.Limits.TurnTime))
 	if err := w.noteDue(ctx, t); err != nil {
-		return w.trouble(t, err, 1)
+		return turnGoesOn, err
 	}
 	w.checkIndex(ctx, t)
 	w.scheduler.ready()
@@ -256,26 +247,26 @@ func (w *worker) finish(ctx context.Context, t *turn) (turnEnd, error) {
 	p, m, run := t.policy, t.memory, t.begun()
 	left, err := w.session.runState(ctx, run.ID)
 	if err != nil {
-		return w.trouble(t, err, 1)
+		return turnGoesOn, err
 	}
 	if left.unfinished {
-		m.pauses.wait(w.now().Add(elsewhereInterval))
+		m.pauses.change(func(d *delay) { d.until = w.now().Add(elsewhereInterval) })
 		return turnElsewhere, nil
 	}
 	if left.limited {
-		m.run.over()
-		t.limit(t.limitReached())
+		m.run.change(func(r *runFacts) { r.open = false })
+		t.reachedLimit(t.limitText())
 		return turnLimited, nil
 	}
-	rest, err := w.rests(ctx, t, &left)
+	rest, err := w.leftInQuarantine(ctx, t, &left)
 	if err == nil {
 		err = w.closeRun(ctx, t, &left, rest)
 	}
 	if err == nil {
-		err = w.recall(ctx, t)
+		err = w.askWhatItDid(ctx, t)
 	}
 	if err != nil {
-		return w.trouble(t, err, 1)
+		return turnGoesOn, err
 	}
 	m.finish(p, &left, rest)
 	did := m.run.now()

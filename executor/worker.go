@@ -21,7 +21,7 @@ type worker struct {
 	session     *session
 	kept        *lease       // that was not given back because the connection was lost
 	aheadTicket guard.Ticket // drawn before the transaction was begun that lies ahead; see commitAndBegin
-	restUntil   time.Time    // when the pause is over that its last batch at gentle pace is followed by
+	pausedUntil time.Time    // end of the pause after its last gentle batch
 }
 
 func (e *Executor) newWorker(number int, s *scheduler) *worker {
@@ -115,7 +115,7 @@ func (w *worker) await(ctx context.Context, t *task) {
 
 // close ends the worker's session. Its leases were given back at the end of each shard.
 func (w *worker) close() {
-	w.guards.works(w.number, 0)
+	w.guards.setBackend(w.number, 0)
 	w.session.close()
 	w.session = nil
 	w.scheduler.hasSession(w.number, false)
@@ -135,7 +135,7 @@ func (w *worker) connect(ctx context.Context, patience time.Duration) error {
 		s, err := connect(ctx, w.config.Database, w.holder+"/"+strconv.Itoa(w.number), w.config.Limits)
 		if err == nil {
 			w.session = s
-			w.guards.works(w.number, s.batches.PgConn().PID())
+			w.guards.setBackend(w.number, s.batches.PgConn().PID())
 			w.scheduler.hasSession(w.number, true)
 			w.giveBackKept(ctx)
 			return nil

@@ -1,0 +1,106 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"lapse/executor/guard"
+	"lapse/internal/backoff"
+)
+
+// deleteSome deletes a batch of as many rows as the limits leave, and waits for as long as the guards' answer asks for.
+func (w *worker) deleteSome(ctx, work context.Context, t *turn, a *assignment, answer *guard.Answer) (turnEnd, error) {
+	limit, end, err := w.allow(work, t, a.lease, t.memory.sizing.limit(t.policy))
+	if err != nil || end != turnGoesOn {
+		return end, err
+	}
+	batch := w.batch
+	if gentle(t.policy) {
+		batch = w.gently
+	}
+	done, end, err := batch(work, t, a, limit, answer.Verdict == guard.Go)
+	if err != nil || end != turnGoesOn {
+		return end, err
+	}
+	switch used := t.spend(done.picked, w.now()); {
+	case done.finished:
+		t.shardDone()
+		return turnShardOver, nil
+	case used:
+		return turnMore, nil
+	}
+	w.slowDown(ctx, t, answer, done.took)
+	return turnGoesOn, nil
+}
+
+// slowDown stretches the pause after a batch that took that long, where the guards' answer says so. It ends early with ctx, which the
+// caller asks.
+func (w *worker) slowDown(ctx context.Context, t *turn, a *guard.Answer, took time.Duration) {
+	p, why := t.policy, ""
+	switch {
+	case a.Verdict == guard.Slow:
+		why = string(a.Reason)
+	case gentle(p):
+		why = throttlePace
+	}
+	t.memory.pauses.change(func(d *delay) { d.throttled = why })
+	if a.Verdict != guard.Slow || a.Slowdown <= 1 {
+		return
+	}
+	length := min(time.Duration(float64(took)*(a.Slowdown-1)), longestPause)
+	begun := time.Now()
+	_ = backoff.Sleep(ctx, length)
+	w.metrics.throttled.WithLabelValues(string(p.Name), p.TableName, string(a.Reason)).Add(time.Since(begun).Seconds())
+}
+
+// batch deletes one batch of at most limit rows and learns from it. The turn goes on when the batch is durable, or when a smaller one is to be
+// tried at once; then the result is empty.
+func (w *worker) batch(ctx context.Context, t *turn, a *assignment, limit int, unslowed bool) (result, turnEnd, error) {
+	p, m := t.policy, t.memory
+	name, table := string(p.Name), p.TableName
+	o := m.sizing.order(a.lease, p, limit)
+	w.metrics.batchSize.WithLabelValues(name, table).Set(float64(o.limit))
+	began := w.now()
+	ticket := w.guards.memory.Unconfirmed.Draw()
+	if w.session.ahead != nil {
+		ticket = w.aheadTicket
+	}
+	if unslowed && !gentle(p) && !t.limited() && w.pass.most == 0 {
+		o.follows = func(done *result) bool { return w.follows(t, done) }
+	}
+	begun, done, err := w.session.deleteBatch(ctx, a, w.config.TagKey, o)
+	if begun.insert > 0 {
+		w.guards.memory.Unconfirmed.Below(ticket, begun.insert)
+	}
+	var unknown *unknownCommit
+	if errors.As(err, &unknown) {
+		return result{}, turnMore, w.unanswered(ctx, t, &done, unknown)
+	}
+	w.giveRowsBack(ctx, t, a.lease, limit-int(done.deleted))
+	if err != nil {
+		end, err := w.failed(ctx, t, a, o, err)
+		return result{}, end, err
+	}
+	if o.stepOver && done.picked > done.deleted || done.rested > 0 {
+		w.entered(ctx, t, a, &begun)
+	}
+	if done.locker > 0 {
+		w.rowsLocked(ctx, m, done.locker)
+	}
+	done.took = w.now().Sub(began)
+	w.metrics.batchSeconds.WithLabelValues(name, table).Observe(done.took.Seconds())
+	m.through(p, a.shard, o, &done, w.config.Limits.BatchTime)
+	w.count(t, &done)
+	return done, turnGoesOn, nil
+}
+
+// follows reports whether another batch of the shard follows at once. Its transaction is about to begin with this one's COMMIT.
+func (w *worker) follows(t *turn, done *result) bool {
+	now := w.now()
+	if done.finished || t.closed() || !t.goesOn(done.picked, now) || !w.guards.fresh(now) {
+		return false
+	}
+	w.aheadTicket = w.guards.memory.Unconfirmed.Draw()
+	return true
+}
