@@ -1,11 +1,45 @@
 package executor
 
 import (
+	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"lapse/schemas"
 )
+
+// locker is who has something of a policy's locked, as far as this login may see it.
+type locker struct {
+	process     int32 // preparedTransaction: none, but a transaction that was prepared
+	application string
+	since       *time.Time // its transaction; nil where the login lacks pg_read_all_stats
+}
+
+// preparedTransaction is in the place of a process.
+const preparedTransaction = -1
+
+// String is for a person; "" where nobody is known.
+func (l *locker) String() string {
+	text := fmt.Sprintf("process %d", l.process)
+	switch l.process {
+	case 0:
+		return ""
+	case preparedTransaction:
+		text = "a prepared transaction, which pg_prepared_xacts names,"
+		if l.since != nil {
+			text += " prepared at " + l.since.UTC().Format(time.RFC3339) + ","
+		}
+		return text + " has locked what is due"
+	}
+	if l.application != "" {
+		text += fmt.Sprintf(" (%q)", l.application)
+	}
+	if l.since != nil {
+		text += ", in a transaction since " + l.since.UTC().Format(time.RFC3339) + ","
+	}
+	return text + " has locked what is due"
+}
 
 // locks remembers others' locks that are in a policy's way. Safe for concurrent use.
 type locks struct {

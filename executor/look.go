@@ -171,12 +171,8 @@ func (w *worker) missing(ctx context.Context, p *planner.InForce, gone error) er
 	return gone
 }
 
-const (
-	// lookedInterval is how often it is written down at most that nothing is due: as often as `lapse status` may be wrong about it.
-	lookedInterval = time.Minute
-	// longLook is how long a look takes that may have waded through dead rows: then the next ones begin behind them.
-	longLook = 50 * time.Millisecond
-)
+// longLook is how long a look takes that may have waded through dead rows: then the next ones begin behind them.
+const longLook = 50 * time.Millisecond
 
 // look runs a policy's look in one round trip, in a clean session and a transaction that may not write. The functions that it runs are
 // held against what they must be in the same statement, and nothing of them runs if they differ.

@@ -16,8 +16,6 @@ import (
 // What the application feels of a deletion is how often it meets a batch at all: if one of its transactions in a hundred does, its 99th
 // percentile is another. So most of the time is left to it where there is one. See bench/pace, which the constants are from.
 const (
-	// gentleWork is the time of a batch's rows at gentle pace: see batchSize.learnGentle.
-	gentleWork = 2 * time.Millisecond
 	// gentleShare is the part of the time in which batches run at gentle pace, and quietShare that part while nobody else has the server
 	// do anything.
 	gentleShare = planner.GentleShare
@@ -34,9 +32,6 @@ const (
 
 // throttlePace is the reason of the pauses at gentle pace: a label of throttle_seconds_total.
 const throttlePace = "pace"
-
-// gentle reports whether a policy is to be kept from the application's notice.
-func gentle(p *planner.InForce) bool { return p.Limits.Pace != policyfile.PaceUnlimited }
 
 // pace is when batches at gentle pace may begin, for all workers of a process. What it promises of them:
 //

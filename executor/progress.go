@@ -43,9 +43,6 @@ func (w *worker) count(t *turn, done *result) {
 	}
 }
 
-// progressInterval is how often the log says how far a run is, where nothing else shows it.
-const progressInterval = 30 * time.Second
-
 // showProgress says how far the turn's run is. held is why it is slowed down, where a guard does not say so.
 func (w *worker) showProgress(t *turn, held string) {
 	p, m := t.policy, t.memory

@@ -7,6 +7,9 @@ import (
 	"lapse/planner"
 )
 
+// lookedInterval is how often it is written to the catalog at most that nothing is due: as often as `lapse status` may be wrong about it.
+const lookedInterval = time.Minute
+
 // quiet remembers what looks found while nothing was due. Safe for concurrent use.
 type quiet struct {
 	mu       sync.Mutex

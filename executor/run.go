@@ -108,6 +108,9 @@ func (r *runMemory) first(what int) bool {
 	return first
 }
 
+// progressInterval is how often the log says how far a run is, where nothing else shows it.
+const progressInterval = 30 * time.Second
+
 // progressIsDue reports whether it is time to log how far the run is.
 func (r *runMemory) progressIsDue(now time.Time) bool {
 	r.mu.Lock()

@@ -5,8 +5,15 @@ import (
 	"time"
 
 	"lapse/planner"
+	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
+
+// gentle reports whether a policy is to be kept from the application's notice.
+func gentle(p *planner.InForce) bool { return p.Limits.Pace != policyfile.PaceUnlimited }
+
+// gentleWork is the time of a batch's rows at gentle pace: see batchSize.learnGentle.
+const gentleWork = 2 * time.Millisecond
 
 // sizing says what a policy's next batch on a shard is: how many rows, and how it finds them. It decides about speed alone: another
 // process begins anew. Safe for concurrent use.
