@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/yamldoc"
 	"lapse/planner"
 	"lapse/planner/policyfile"
 	"lapse/schemas"
@@ -94,7 +93,7 @@ func TestWhatAChildsExpressionsCouldRunIsRefused(t *testing.T) {
 					create function public.calm(int) returns int language plpgsql immutable as $f$ begin if session_user not like 'lapse%' then return 1; end if; return public.evil(); end $f$;
 					create type public.mood as enum ('a'); create domain public.dom as text check (public.evil() = 1 or value is null);
 					create type public.comp as (d public.dom); `+child)
-				var problem yamldoc.Errors
+				var problem policyfile.Problems
 				_, err := planner.Resolve(t.Context(), db.Connect(t), parsed(t, policies(policy("p", "public.sessions"))), nil)
 				if !errors.As(err, &problem) || !strings.Contains(err.Error(), "would run") {
 					t.Errorf("apply says %v", err)

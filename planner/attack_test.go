@@ -15,7 +15,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"lapse/internal/pgtest"
-	"lapse/internal/yamldoc"
 	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
@@ -258,7 +257,7 @@ func (s *siege) wantRefusals(a *attack, schema string, p *InForce, b *batch) {
 	file, err := policyfile.Parse("policies.yaml", []byte(strings.Replace(policyText(schema+".t", "last_seen", "30 days"), "name: p", "name: "+schema, 1)))
 	must(t, err)
 	_, err = Resolve(t.Context(), s.admin, file.Policies[0], Setup.Fit)
-	var all yamldoc.Errors
+	var all policyfile.Problems
 	said := []string{cmp.Or(a.says, "would run inside the deletion")}
 	if a.says == "" || a.intrude != "" {
 		said = append(said, cmp.Or(a.intrude, "function f"), schema+"."+cmp.Or(a.where, "t"))

@@ -61,9 +61,9 @@ func (c *comparison) compare(ctx context.Context, db DB) ([]Change, error) {
 		}
 	}
 	for _, p := range c.file.Mistaken {
-		var complaints yamldoc.Errors
-		if _, err := Resolve(ctx, db, p, c.fit); errors.As(err, &complaints) {
-			c.wrong = append(c.wrong, complaints...)
+		var problems policyfile.Problems
+		if _, err := Resolve(ctx, db, p, c.fit); errors.As(err, &problems) {
+			c.wrong = append(c.wrong, p.InFile(problems)...)
 		} else if err != nil {
 			return nil, err
 		}
@@ -113,13 +113,13 @@ func (c *comparison) policy(ctx context.Context, db DB, p policyfile.Policy) err
 		return nil
 	}
 	resolved, err := Resolve(ctx, db, p, c.fit)
-	var complaints yamldoc.Errors
+	var problems policyfile.Problems
 	switch {
-	case errors.As(err, &complaints) && kept != nil && kept.Careful():
-		kept.unfit(complaints)
+	case errors.As(err, &problems) && kept != nil && kept.Careful():
+		kept.unfit(p.InFile(problems))
 		c.changes = append(c.changes, *kept)
-	case errors.As(err, &complaints):
-		c.wrong = append(c.wrong, complaints...)
+	case errors.As(err, &problems):
+		c.wrong = append(c.wrong, p.InFile(problems)...)
 	case err != nil:
 		return err
 	default:
@@ -134,9 +134,9 @@ func (c *comparison) kept(ctx context.Context, db DB, p policyfile.Policy) (*Cha
 	if before == nil {
 		return nil, nil
 	}
-	e, complaints, err := readEntry(ctx, db, p)
-	if err != nil || len(complaints) > 0 {
-		return nil, err // the complaints are said again, with the table's
+	e, problems, err := readEntry(ctx, db, p)
+	if err != nil || len(problems) > 0 {
+		return nil, err // the problems are said again, with the table's
 	}
 	next := e.onRecord(before.version())
 	if waiting := before.Waiting(); next == nil && waiting != nil {
@@ -156,11 +156,7 @@ func (c *comparison) kept(ctx context.Context, db DB, p policyfile.Policy) (*Cha
 // resolved takes down what becomes of a policy whose table is fit.
 func (c *comparison) resolved(r *Resolved, kept *Change) {
 	if key, problem := c.shares(r.version()); problem != "" {
-		d := r.Policy.Document()
-		d.Complain(r.Policy.Place(key), "policy %s: %s", r.Policy.Name, problem)
-		var complaints yamldoc.Errors
-		errors.As(d.Err(), &complaints)
-		c.wrong = append(c.wrong, complaints...)
+		c.wrong = append(c.wrong, r.Policy.InFile(policyfile.Problems{{Key: key, Text: problem}})...)
 		return
 	}
 	maps.DeleteFunc(c.onTable, func(_ tableUse, v *version) bool { return v.definition.Name == r.Policy.Name })

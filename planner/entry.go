@@ -10,7 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/internal/yamldoc"
 	"lapse/planner/expiry"
 	"lapse/planner/policyfile"
 	"lapse/planner/schedule"
@@ -25,29 +24,25 @@ type entry struct {
 	floors []Floor
 }
 
-// readEntry reads a policy's texts. What PostgreSQL cannot read is among the complaints.
-func readEntry(ctx context.Context, db DB, p policyfile.Policy) (e *entry, complaints yamldoc.Errors, err error) {
-	d := p.Document()
+// readEntry reads a policy's texts. What PostgreSQL cannot read is among the problems.
+func readEntry(ctx context.Context, db DB, p policyfile.Policy) (e *entry, problems policyfile.Problems, err error) {
 	err = pinned(ctx, db, func(tx pgx.Tx) error {
-		e, err = readEntryIn(ctx, tx, d, &p)
+		e, problems, err = readEntryIn(ctx, tx, &p)
 		return err
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("read policy %s: %w", p.Name, err)
 	}
-	if errors.As(d.Err(), &complaints) {
-		return e, complaints, nil
-	}
-	return e, nil, nil
+	return e, problems, nil
 }
 
-func readEntryIn(ctx context.Context, tx pgx.Tx, d *yamldoc.Document, p *policyfile.Policy) (*entry, error) {
-	e := &entry{policy: *p}
-	complain := func(key, problem string) { d.Complain(p.Place(key), "policy %s: %s", p.Name, problem) }
+func readEntryIn(ctx context.Context, tx pgx.Tx, p *policyfile.Policy) (e *entry, wrong policyfile.Problems, err error) {
+	e = &entry{policy: *p}
+	complain := func(key, problem string) { wrong = append(wrong, policyfile.Problem{Key: key, Text: problem}) }
 	every, latitude := expiry.Interval{Microseconds: leastEvery}, expiry.Interval{}
 	kind, problems, err := expiry.Read(ctx, tx, p.Expire)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	e.expire = kind
 	for _, problem := range problems {
@@ -65,7 +60,7 @@ func readEntryIn(ctx context.Context, tx pgx.Tx, d *yamldoc.Document, p *policyf
 		}
 		i, problem, err := expiry.ReadInterval(ctx, tx, duration.text)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if problem != "" {
 			complain(duration.key, problem)
@@ -82,7 +77,7 @@ func readEntryIn(ctx context.Context, tx pgx.Tx, d *yamldoc.Document, p *policyf
 	}
 	floors, unreadable, err := readFloors(ctx, tx, p.Floors)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	e.floors = floors
 	for _, problem := range unreadable {
@@ -91,7 +86,7 @@ func readEntryIn(ctx context.Context, tx pgx.Tx, d *yamldoc.Document, p *policyf
 	if p.Latitude != "" {
 		e.policy.Latitude = latitude.String()
 	}
-	return e, e.readTable(ctx, tx)
+	return e, wrong, e.readTable(ctx, tx)
 }
 
 // leastEvery is how often a policy may run, in microseconds: an executor does not look more often.

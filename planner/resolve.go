@@ -8,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/internal/yamldoc"
 	"lapse/planner/expiry"
 	"lapse/planner/policyfile"
 	"lapse/planner/schedule"
@@ -36,21 +35,21 @@ type Resolved struct {
 type resolution struct {
 	tx pgx.Tx
 	p  *policyfile.Policy
-	d  *yamldoc.Document
 	r  *Resolved
 
 	fit      Fit
+	problems policyfile.Problems
 	warnings []string
 	trusted  []trustedCode
 }
 
-// Resolve compares a policy of a file with the database. It changes nothing. Its error is yamldoc.Errors, every one with the
-// fix, or a failed query.
+// Resolve compares a policy with the database. It changes nothing. Its error is policyfile.Problems, every one with the fix, or a
+// failed query.
 func Resolve(ctx context.Context, db DB, p policyfile.Policy, fit Fit) (*Resolved, error) {
 	r := &Resolved{Policy: p}
-	d := p.Document()
+	s := &resolution{p: &p, r: r, fit: fit}
 	err := pinned(ctx, db, func(tx pgx.Tx) error {
-		s := &resolution{tx: tx, p: &p, d: d, r: r, fit: fit}
+		s.tx = tx
 		return s.resolve(ctx)
 	})
 	switch schemas.StateOf(err) {
@@ -60,15 +59,15 @@ func Resolve(ctx context.Context, db DB, p policyfile.Policy, fit Fit) (*Resolve
 	if err != nil {
 		return nil, fmt.Errorf("compare policy %s with the database: %w", p.Name, err)
 	}
-	if err := d.Err(); err != nil {
-		return nil, err
+	if len(s.problems) > 0 {
+		return nil, s.problems
 	}
 	return r, nil
 }
 
 func (s *resolution) complain(key, problem string) {
 	if problem != "" {
-		s.d.Complain(s.p.Place(key), "%s: %s", strings.TrimSpace("policy "+string(s.p.Name)), problem)
+		s.problems = append(s.problems, policyfile.Problem{Key: key, Text: problem})
 	}
 }
 
@@ -89,10 +88,11 @@ func (s *resolution) resolve(ctx context.Context) error {
 		return err
 	}
 	r.Definition = Definition{Name: p.Name, Batch: p.Batch, SearchPath: p.Triggers.SearchPath, Action: p.Action.Kind}
-	e, err := readEntryIn(ctx, s.tx, s.d, p)
+	e, problems, err := readEntryIn(ctx, s.tx, p)
 	if err != nil {
 		return err
 	}
+	s.problems = append(s.problems, problems...)
 	r.Definition.Expire, r.Schedule, r.Policy.Latitude = e.expire, e.when, e.policy.Latitude
 	if p.Table == "" { // as above
 		return nil
@@ -124,7 +124,7 @@ func (s *resolution) resolve(ctx context.Context) error {
 		return err
 	}
 	s.floors(e)
-	if s.d.Count() > 0 {
+	if len(s.problems) > 0 {
 		return nil
 	}
 	key, problem, err := checkArithmetic(ctx, s.tx, &r.Definition)

@@ -3,6 +3,7 @@ package planner
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -156,6 +157,30 @@ func TestAFitTableIsResolvedToWhatTheExecutorNeeds(t *testing.T) {
 			t.Errorf("latitude %s", r.Policy.Latitude)
 		}
 	})
+}
+
+// A policy that comes from no file, of an importer for instance, is told what is wrong with it by its keys.
+func TestAPolicyOfNoFileIsToldItsProblemsByKey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, pgtest.New(t, 18), sessions)
+	_, err := Resolve(t.Context(), w.admin, policyfile.Policy{
+		Name: "p", Table: "shop.sessions", Expire: expiry.Entry{"column": "seen_last", "after": "1 dya"}, Every: "often", Latitude: "-",
+		Action: policyfile.Action{Kind: policyfile.ActionSoft, Column: "nowhere"},
+	}, Setup.Fit)
+	var problems policyfile.Problems
+	if !errors.As(err, &problems) {
+		t.Fatalf("got %v, want problems", err)
+	}
+	keys := map[string]bool{}
+	for _, p := range problems {
+		keys[p.Key] = true
+		if p.Text == "" || !strings.Contains(err.Error(), p.Key+": "+p.Text) {
+			t.Errorf("%+v is not in %v", p, err)
+		}
+	}
+	if got := fmt.Sprint(slices.Sorted(maps.Keys(keys))); got != "[action.soft.column every expire.after expire.column latitude]" {
+		t.Errorf("problems with %s: %v", got, err)
+	}
 }
 
 func TestAnIndexThatDoesNotServeIsNamed(t *testing.T) {

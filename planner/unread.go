@@ -3,6 +3,8 @@ package planner
 import (
 	"fmt"
 	"strings"
+
+	"lapse/planner/policyfile"
 )
 
 // Unread is what of a policy's values is there and cannot be read as a time, so that its rows never expire, among the rows looked through: of
@@ -26,15 +28,14 @@ func (u *Unread) String() string {
 	return text
 }
 
-// RowsFit returns what is wrong with a policy of the file by what a survey has found in its rows, as an error of the file: an array has no one
+// RowsFit returns what is wrong with a policy by what a survey has found in its rows: an array has no one
 // time, and whoever wrote the policy meant one of them. No index can have an array's earliest element, so that each look would go through
 // all rows with an array; the document's place of the one that counts can be named, and indexed.
-func (r *Resolved) RowsFit(s *Survey) error {
+func (r *Resolved) RowsFit(s *Survey) policyfile.Problems {
 	if s.Unread == nil || s.Unread.Arrays == 0 {
 		return nil
 	}
-	d, path := r.Policy.Document(), r.Policy.Expire["path"]
-	d.Complain(r.Policy.Place("expire.path"), "policy %s: %d of the %d rows looked through have an array at path %s, which is no time, so that they would never expire: "+
-		"name the element that counts, as in path: %s.0, or keep the earliest of them elsewhere", r.Policy.Name, s.Unread.Arrays, s.Unread.Of, path, path)
-	return d.Err()
+	path := r.Policy.Expire["path"]
+	return policyfile.Problems{{Key: "expire.path", Text: fmt.Sprintf("%d of the %d rows looked through have an array at path %s, which is no time, so that they would never expire: "+
+		"name the element that counts, as in path: %s.0, or keep the earliest of them elsewhere", s.Unread.Arrays, s.Unread.Of, path, path)}}
 }

@@ -146,8 +146,3 @@ func (p *Policy) At(key string) string {
 	at := p.Place(key)
 	return fmt.Sprintf("%s:%d:%d", p.File, at.Line, at.Column)
 }
-
-// Document is where complaints about the policy go: they name its file and show the lines.
-func (p *Policy) Document() *yamldoc.Document {
-	return &yamldoc.Document{File: p.File, Lines: p.lines, Policy: string(p.Name)}
-}

@@ -90,10 +90,7 @@ func (c *Change) refused(problems []error) yamldoc.Errors {
 	}
 	var all yamldoc.Errors
 	for _, problem := range problems {
-		doc := c.Resolved.Policy.Document()
-		doc.Complain(c.Resolved.Policy.Place("table"), "policy %s: %s", c.Policy, problem)
-		var one yamldoc.Errors
-		errors.As(doc.Err(), &one)
+		one := c.Resolved.Policy.InFile(policyfile.Problems{{Key: "table", Text: problem.Error()}})
 		one[0].Cause = problem
 		all = append(all, one...)
 	}

@@ -3,7 +3,6 @@ package apply
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -122,9 +121,9 @@ func (a *Applier) count(ctx context.Context, c *Change) yamldoc.Errors {
 }
 
 // Misfits are what the rows that a survey has seen refuse, where there is something to decide.
-func (c *Change) Misfits(s *planner.Survey) (mistakes yamldoc.Errors) {
-	if c.counts() {
-		errors.As(c.Resolved.RowsFit(s), &mistakes)
+func (c *Change) Misfits(s *planner.Survey) yamldoc.Errors {
+	if !c.counts() {
+		return nil
 	}
-	return mistakes
+	return c.Resolved.Policy.InFile(c.Resolved.RowsFit(s))
 }
