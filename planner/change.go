@@ -2,10 +2,11 @@ package planner
 
 import (
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 
 	"lapse/internal/yamldoc"
+	"lapse/planner/expiry"
 	"lapse/schemas"
 )
 
@@ -211,82 +212,52 @@ func (c *Change) states() string {
 // tableOwnerField is the role that owns the table: by its oid, because a role can be renamed.
 const tableOwnerField = "table's owner"
 
-// lines are the spec's fields, in the policy file's order.
+// shownFirst is the order in which a person reads the terms, with what was found of them in the database. Others come last.
+var shownFirst = []string{
+	"every", "daily", "cron", "window", "where", "where means", "where's columns", "batch", "pace", "rate", "max_rows_per_run", "max_fraction",
+	"shards", "index", "action", "triggers", "trusted code", "evidence", "events.values", "events.columns", "moves", "owner", "basis", "latitude",
+}
+
+// lines are the spec's fields for a person.
 func (s *spec) lines(table string) []FieldChange {
 	key := make([]string, 0, len(s.Key))
 	for _, k := range s.Key {
 		key = append(key, schemas.Identifier(k.Name)+" "+k.Type)
 	}
-	every, daily, cron, window, shards := "", "", "", "", ""
-	if s.Every != nil {
-		every = s.Every.String()
-	}
-	if s.Daily != nil {
-		daily = s.Daily.String()
-	}
-	if s.Cron != nil {
-		cron = s.Cron.String()
-	}
-	if s.Window != nil {
-		window = s.Window.String()
-	}
-	if s.Shards != nil {
-		shards = strings.TrimSpace(fmt.Sprintf("%d %s", s.Shards.Count, strings.Join(s.Shards.By, ", ")))
-	}
 	floors := make([]string, len(s.Floor))
 	for i := range s.Floor {
 		floors[i] = s.Floor[i].String()
 	}
-	all := []FieldChange{{Field: "table", To: table}}
-	for _, f := range s.Expire.Fields() {
-		all = append(all, FieldChange{Field: f.Name, To: f.Value})
+	every := ""
+	if s.Every != nil {
+		every = s.Every.String()
 	}
-	return append(all, []FieldChange{
-		{Field: "key", To: strings.Join(key, ", ")},
-		{Field: "cascades to", To: strings.Join(s.Cascades, ", ")},
-		{Field: tableOwnerField, To: fmt.Sprintf("the role with oid %d", s.TableOwner)},
-		{Field: "every", To: every},
-		{Field: "daily", To: daily},
-		{Field: "cron", To: cron},
-		{Field: "window", To: window},
-		{Field: "where", To: s.Where},
-		{Field: "where means", To: s.WhereRead.text()},
-		{Field: "where's columns", To: s.WhereRead.columns()},
-		{Field: "batch", To: strconv.Itoa(s.Batch)},
-		{Field: "pace", To: s.Pace},
-		{Field: "rate", To: number(int64(s.Rate))},
-		{Field: "max_rows_per_run", To: s.RowsPerRun()},
-		{Field: "max_fraction", To: fraction(s.MaxFraction)},
-		{Field: "shards", To: shards},
-		{Field: "index", To: s.Index},
-		{Field: "action", To: s.actionText()},
-		{Field: "triggers", To: s.Triggers.String()},
-		{Field: "trusted code", To: trustedText(s.Trusted)},
-		{Field: "evidence", To: s.Evidence},
-		{Field: "events.values", To: s.Events.Values},
-		{Field: "events.columns", To: strings.Join(s.Events.Columns, ", ")},
-		{Field: "moves", To: s.Moves},
-		{Field: "owner", To: s.Owner},
-		{Field: "basis", To: s.Basis},
-		{Field: "latitude", To: s.Latitude},
-		{Field: "floor", To: strings.Join(floors, "; ")},
+	all := []expiry.Field{{Name: "table", Value: table}}
+	all = append(append(all, s.Expire.Fields()...), []expiry.Field{
+		{Name: "key", Value: strings.Join(key, ", ")},
+		{Name: "cascades to", Value: strings.Join(s.Cascades, ", ")},
+		{Name: tableOwnerField, Value: fmt.Sprintf("the role with oid %d", s.TableOwner)},
 	}...)
-}
-
-// number is "" for none.
-func number(n int64) string {
-	if n == 0 {
-		return ""
+	terms := append([]expiry.Field{
+		{Name: "every", Value: every},
+		{Name: "where means", Value: s.WhereRead.text()},
+		{Name: "where's columns", Value: s.WhereRead.columns()},
+		{Name: "action", Value: s.actionText()},
+		{Name: "trusted code", Value: trustedText(s.Trusted)},
+	}, s.Terms.Fields()...)
+	place := func(f expiry.Field) int {
+		if at := slices.Index(shownFirst, f.Name); at >= 0 {
+			return at
+		}
+		return len(shownFirst)
 	}
-	return strconv.FormatInt(n, 10)
-}
-
-// fraction is "" for none.
-func fraction(f float64) string {
-	if f == 0 {
-		return ""
+	slices.SortStableFunc(terms, func(a, b expiry.Field) int { return place(a) - place(b) })
+	all = append(append(all, terms...), expiry.Field{Name: "floor", Value: strings.Join(floors, "; ")})
+	lines := make([]FieldChange, len(all))
+	for i, f := range all {
+		lines[i] = FieldChange{Field: f.Name, To: f.Value}
 	}
-	return strconv.FormatFloat(f, 'g', -1, 64)
+	return lines
 }
 
 // fieldChanges compares two lists of fields, of which those of the expiry depend on its kind; from is nil for a policy that

@@ -102,7 +102,8 @@
 // # Where the next thing goes
 //
 //	a kind of expiry        expiry/, one file; see its doc.go
-//	a key of a policy       policyfile/reading.go, and spec.go for what is kept of it
+//	a key of a policy       policyfile/keys.go; what the table has to say of it: a step of resolution (resolve.go), and spec.go to keep it.
+//	                        Whether a change of it needs the table: ofTable in entry.go, which takes a new key for one that does
 //	a way to say when       schedule/
 //	an action               another statement in the batch (soft.go), or a template beside drop.sql.tmpl, filled in action.go
 package planner

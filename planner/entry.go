@@ -1,12 +1,10 @@
 package planner
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -109,18 +107,14 @@ func (e *entry) readTable(ctx context.Context, tx pgx.Tx) error {
 // another schedule, batch, owner, basis or latitude.
 func (e *entry) onRecord(p *version) *version {
 	recalled := e.expire.Recall(p.definition.Expire)
-	if e.table != p.definition.Table || recalled == nil || e.policy.Where != p.spec.Where {
+	if e.table != p.definition.Table || recalled == nil {
 		return nil
 	}
 	if actionName(e.policy.Action.Kind) != p.spec.Action || p.spec.Soft != nil && e.policy.Action.Column != p.spec.Soft.Name {
 		return nil // what may be dropped or set is for the table to say
 	}
-	if triggersSpec(e.policy.Triggers) != p.spec.Triggers || !reflect.DeepEqual(e.policy.Shards, p.spec.Shards) {
-		return nil // what is trusted, and which columns there are, is for the table to say
-	}
-	if cmp.Or(e.policy.Evidence, evidenceClaimed) != p.spec.Evidence || !slices.Equal(e.policy.Events.Columns, p.spec.Events.Columns) ||
-		e.policy.Moves != p.spec.Moves {
-		return nil // what the log has of a row is for the table to say
+	if is, was := e.policy.Terms.Recorded(), p.spec.Terms; !reflect.DeepEqual(ofTable(is), ofTable(was)) {
+		return nil
 	}
 	v := &version{table: p.table, definition: p.definition, spec: p.spec}
 	v.definition.Expire, v.definition.Batch = recalled, e.policy.Batch
@@ -132,27 +126,31 @@ func (e *entry) onRecord(p *version) *version {
 	return v
 }
 
+// ofTable are the terms of which the table has to say what they come to: what is trusted, which columns there are, what the log
+// has of a row. A new one is among them unless it is taken out here.
+func ofTable(t policyfile.Terms) policyfile.Terms {
+	t.Daily, t.Cron, t.Window = nil, nil, nil
+	t.Batch, t.Limits, t.Index, t.Events.Values = 0, policyfile.Limits{}, "", ""
+	t.Owner, t.Basis, t.Latitude = "", "", ""
+	return t
+}
+
 // fill writes into a spec what the file says, and the definition's expiry.
 func (e *entry) fill(s *spec, d *Definition) {
 	p := &e.policy
-	s.Expire = expiry.Record{Kind: d.Expire}
-	s.Every, s.Daily, s.Cron, s.Window, s.Batch = nil, p.Daily, p.Cron, p.Window, d.Batch
-	if s.Apart = nil; p.Cron != nil {
+	s.Terms, s.Expire = p.Recorded(), expiry.Record{Kind: d.Expire}
+	s.Every, s.Apart, s.WhereRead = nil, nil, d.Where
+	if p.Cron != nil {
 		s.Apart = &expiry.Interval{Days: int32(p.Cron.Apart())}
 	}
-	s.Where, s.WhereRead, s.Limits, s.Shards, s.Index = p.Where, d.Where, p.Limits, p.Shards, p.Index
 	if p.Daily == nil && p.Cron == nil {
 		every := e.when.Every
 		s.Every = &every
 	}
-	s.Triggers = triggersSpec(p.Triggers)
-	s.Soft = d.Soft
-	s.Moves = p.Moves
-	s.Action, s.Evidence, s.Due, s.Events = actionName(p.Action.Kind), cmp.Or(p.Evidence, evidenceClaimed), nil, eventsOf(p)
+	s.Action, s.Soft, s.Due = actionName(p.Action.Kind), d.Soft, nil
 	if p.Evidence == policyfile.EvidenceDue {
 		s.Due, _ = expiry.Elsewhere(d.Expire)
 	}
-	s.Owner, s.Basis, s.Latitude = p.Owner, p.Basis, p.Latitude
 	s.Slices, s.Ranges, s.HeldAgainst, s.Functions = d.Slices, d.ranged(), 0, d.digest()
 }
 

@@ -15,16 +15,6 @@ import (
 // which the row was due or columns for its events, needs an identity that has them. FULL is none: the log would have every column, and
 // nothing would say which of them name the row.
 
-const evidenceClaimed = "claimed"
-
-// eventsOf are the events of a policy of the file.
-func eventsOf(p *policyfile.Policy) eventSpec {
-	if p.Events.Values == "" {
-		return eventSpec{Values: policyfile.EventsKeys}
-	}
-	return eventSpec{Values: p.Events.Values, Columns: p.Events.Columns}
-}
-
 // wantedColumn is a column that must be in the replica identity, with the key of the policy file that wants it.
 type wantedColumn struct{ name, key string }
 

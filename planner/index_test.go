@@ -29,7 +29,7 @@ func printed(warnings []string) (statements []string) {
 func (w *world) advised(table string) *Resolved {
 	w.t.Helper()
 	r, err := Resolve(w.t.Context(), w.admin, policyfile.Policy{
-		Name: "p", Table: table, Expire: expiry.Entry{"column": "at", "after": "1 day"}, Every: "1 hour", Batch: 1,
+		Name: "p", Table: table, Expire: expiry.Entry{"column": "at", "after": "1 day"}, Every: "1 hour", Terms: policyfile.Terms{Batch: 1},
 	}, Setup.Fit)
 	must(w.t, err)
 	return r

@@ -97,7 +97,7 @@ func TestPagesHoldEveryRowOnce(t *testing.T) {
 		w.do(`set datestyle = 'ISO, YMD'`)
 		definitions := map[string]Definition{}
 		for _, p := range tables {
-			r, err := Resolve(t.Context(), w.admin, policyfile.Policy{Name: "p", Table: "shop." + p.name, Expire: expiry.Entry{"column": "at", "after": "1 day"}, Every: "1 hour", Batch: 100}, Setup.Fit)
+			r, err := Resolve(t.Context(), w.admin, policyfile.Policy{Name: "p", Table: "shop." + p.name, Expire: expiry.Entry{"column": "at", "after": "1 day"}, Every: "1 hour", Terms: policyfile.Terms{Batch: 100}}, Setup.Fit)
 			must(t, err)
 			definitions[p.name] = r.Definition
 			var plain []bool

@@ -129,7 +129,7 @@ func TestAFitTableIsResolvedToWhatTheExecutorNeeds(t *testing.T) {
 			w.do(`create index on ` + child)
 		}
 		r, err := Resolve(t.Context(), w.admin, policyfile.Policy{
-			Name: "p", Table: "SHOP.Events", Expire: expiry.Entry{"column": "last_seen", "after": "P1M2DT3H"}, Every: "5 minutes", Batch: 10, Latitude: "24:00",
+			Name: "p", Table: "SHOP.Events", Expire: expiry.Entry{"column": "last_seen", "after": "P1M2DT3H"}, Every: "5 minutes", Terms: policyfile.Terms{Batch: 10, Latitude: "24:00"},
 		}, Setup.Fit)
 		must(t, err)
 		if r.Definition.Table != "shop.events" || r.TableOID != w.oid("events") || r.TableOwner != w.app {
@@ -164,7 +164,7 @@ func TestAPolicyOfNoFileIsToldItsProblemsByKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, pgtest.New(t, 18), sessions)
 	_, err := Resolve(t.Context(), w.admin, policyfile.Policy{
-		Name: "p", Table: "shop.sessions", Expire: expiry.Entry{"column": "seen_last", "after": "1 dya"}, Every: "often", Latitude: "-",
+		Name: "p", Table: "shop.sessions", Expire: expiry.Entry{"column": "seen_last", "after": "1 dya"}, Every: "often", Terms: policyfile.Terms{Latitude: "-"},
 		Action: policyfile.Action{Kind: policyfile.ActionSoft, Column: "nowhere"},
 	}, Setup.Fit)
 	var problems policyfile.Problems
@@ -200,7 +200,7 @@ func TestAnIndexThatDoesNotServeIsNamed(t *testing.T) {
 			if c.index != "" {
 				w.do(c.index)
 			}
-			r, err := Resolve(t.Context(), w.admin, policyfile.Policy{Name: "p", Table: "shop.sessions", Expire: expiry.Entry{"column": "last_seen", "after": "1 day"}, Every: "1 hour", Batch: 1}, Setup.Fit)
+			r, err := Resolve(t.Context(), w.admin, policyfile.Policy{Name: "p", Table: "shop.sessions", Expire: expiry.Entry{"column": "last_seen", "after": "1 day"}, Every: "1 hour", Terms: policyfile.Terms{Batch: 1}}, Setup.Fit)
 			must(t, err)
 			if got := strings.Join(r.Warnings, "\n"); !strings.Contains(got, c.want) || (c.want == "" && got != "") {
 				t.Errorf("%s: got %q, want %q", c.index, got, c.want)

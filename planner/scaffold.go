@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"lapse/planner/expiry"
+	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
 
@@ -144,19 +145,18 @@ func (s *Scaffold) BackfillSQL() (string, error) { return s.fill("backfill") }
 
 // Entry is the policy for it, as the policy file has it.
 func (s *Scaffold) Entry() string {
-	expire := fmt.Sprintf("{ column: %s, after: 0 days }", yamlText(s.Column))
-	if s.Option == ScaffoldSidecar {
-		expire = fmt.Sprintf("{ sidecar: %s, column: %s, after: 0 days }", yamlText(schemas.Identifier(s.Schema, s.RegistryName())), yamlText(s.Column))
-	}
 	name := strings.Trim(notInPolicyName.ReplaceAllString(strings.ToLower(s.Table), "-"), "-.")
-	return fmt.Sprintf("  - name: %s-expiry\n    table: %s\n    expire: %s\n", name[:min(len(name), 50)],
-		yamlText(schemas.Identifier(s.Schema, s.Table)), expire)
+	p := policyfile.Policy{
+		Name: schemas.PolicyName(name[:min(len(name), 50)] + "-expiry"), Table: schemas.Identifier(s.Schema, s.Table),
+		Expire: expiry.Entry{"column": s.Column, "after": "0 days"},
+	}
+	if s.Option == ScaffoldSidecar {
+		p.Expire["sidecar"] = schemas.Identifier(s.Schema, s.RegistryName())
+	}
+	return p.Entry()
 }
 
 var notInPolicyName = regexp.MustCompile(`[^a-z0-9_.-]+`)
-
-// yamlText quotes a text as YAML does with single quotes.
-func yamlText(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
 func (s *Scaffold) fill(name string, more ...any) (string, error) {
 	if err := s.Check(); err != nil {

@@ -14,35 +14,21 @@ import (
 // spec is a policy version as lapse.policy keeps it: the policy file's entry in one spelling, and what it was found to
 // mean in this database. Two versions are the same if their specs are. The state is not part of it.
 type spec struct {
-	Expire   expiry.Record `json:"expire"`
-	Key      []KeyColumn   `json:"key"`
-	Cascades []string      `json:"cascades"` // the tables that rows go with, partitioned ones by their roots
+	policyfile.Terms               // as Terms.Recorded has them, the latitude in PostgreSQL's spelling
+	Expire           expiry.Record `json:"expire"`
+	Key              []KeyColumn   `json:"key"`
+	Cascades         []string      `json:"cascades"` // the tables that rows go with, partitioned ones by their roots
 	// TableOwner is the role that owns the table. Its deleter owns the functions.
 	TableOwner uint32           `json:"table_owner"`
 	Every      *expiry.Interval `json:"every,omitempty"`
-	Daily      *schedule.Daily  `json:"daily,omitempty"`
-	Cron       *schedule.Cron   `json:"cron,omitempty"`
 	Apart      *expiry.Interval `json:"apart,omitempty"` // the longest time between two runs of Cron, by which lapse.measure judges the clock
-	Window     *schedule.Window `json:"window,omitempty"`
-	Where      string           `json:"where,omitempty"` // as it was written
 	WhereRead  *Where           `json:"where_read,omitempty"`
-	Batch      int              `json:"batch"`
-	policyfile.Limits
-	Shards   *policyfile.Shards `json:"shards,omitempty"`
-	Slices   []expiry.Column    `json:"slices,omitempty"` // what shards go by
-	Ranges   bool               `json:"ranges,omitempty"` // whether lapse.open_run may cut leaves into ranges
-	Index    string             `json:"index,omitempty"`  // "create", or "" for use
-	Action   string             `json:"action"`
-	Soft     *expiry.Column     `json:"soft,omitempty"` // that a soft action sets
-	Triggers triggersSpec       `json:"triggers"`
-	Trusted  []trustedCode      `json:"trusted,omitempty"` // what was found when the triggers were trusted
-	Evidence string             `json:"evidence"`
-	Due      *schemas.Due       `json:"due,omitempty"` // by which the auditor judges each row, where evidence is due
-	Events   eventSpec          `json:"events"`
-	Moves    string             `json:"moves,omitempty"` // "detect", or "" for as_deletes
-	Owner    string             `json:"owner,omitempty"`
-	Basis    string             `json:"basis,omitempty"`
-	Latitude string             `json:"latitude,omitempty"`
+	Slices     []expiry.Column  `json:"slices,omitempty"` // what shards go by
+	Ranges     bool             `json:"ranges,omitempty"` // whether lapse.open_run may cut leaves into ranges
+	Action     string           `json:"action"`
+	Soft       *expiry.Column   `json:"soft,omitempty"`    // that a soft action sets
+	Trusted    []trustedCode    `json:"trusted,omitempty"` // what was found when the triggers were trusted
+	Due        *schemas.Due     `json:"due,omitempty"`     // by which the auditor judges each row, where evidence is due
 	// Functions is the digest of the text of the version's functions, but for its numbers. Another program may write another
 	// text for the same policy, and no batch runs by a text that the program which calls it would not write.
 	Functions string  `json:"functions,omitempty"`
@@ -50,55 +36,6 @@ type spec struct {
 	// HeldAgainst is the version that was in force when this one was held back because more falls due under it. It is no
 	// difference between two versions.
 	HeldAgainst schemas.PolicyVersion `json:"held_against,omitempty"`
-}
-
-type eventSpec struct {
-	Values  string   `json:"values"`
-	Columns []string `json:"columns,omitempty"`
-}
-
-// triggersSpec is "refuse", or an object.
-type triggersSpec policyfile.Triggers
-
-const refuseTriggers = "refuse"
-
-func (t triggersSpec) String() string {
-	switch {
-	case !t.Trusted:
-		return refuseTriggers
-	case t.SearchPath == "":
-		return "trusted"
-	}
-	return "trusted, with search_path " + t.SearchPath
-}
-
-// MarshalJSON writes what UnmarshalJSON reads.
-func (t triggersSpec) MarshalJSON() ([]byte, error) {
-	if !t.Trusted {
-		return json.Marshal(refuseTriggers)
-	}
-	return json.Marshal(trustedTriggers{true, t.SearchPath})
-}
-
-// UnmarshalJSON refuses what MarshalJSON does not write.
-func (t *triggersSpec) UnmarshalJSON(text []byte) error {
-	if string(text) == `"`+refuseTriggers+`"` {
-		*t = triggersSpec{}
-		return nil
-	}
-	var trusted trustedTriggers
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&trusted); err != nil {
-		return err
-	}
-	*t = triggersSpec(trusted)
-	return nil
-}
-
-type trustedTriggers struct {
-	Trusted    bool   `json:"trusted"`
-	SearchPath string `json:"search_path,omitempty"`
 }
 
 // readSpec refuses what it does not know: a newer program may have written it.

@@ -1,8 +1,11 @@
-// Package policyfile reads the policy file: its keys, their places, and what is wrong with them. It asks no database; texts
+// Package policyfile reads and writes the policy file: its keys, their places, and what is wrong with them. It asks no database; texts
 // that only PostgreSQL can read are kept as they were written.
 //
 //	file.go       one file or several, and what their policies may not have in common
-//	reading.go    a policy's keys, each read into its field of Policy
+//	keys.go       the table of a policy's keys: how each is read, written and shown; Terms, which a version on record keeps
+//	reading.go    the keys that are read in their own way, and what is wrong with them together
+//	write.go      a policy as text; Parse reads the same policy from it
+//	problem.go    what is wrong with a policy, by its keys; in a file, with the place
 //	expire.go     the key expire, with Spanner's short form
 //	policy.go     what one entry says
 //	document.go   what a key and a text may be, on top of internal/yamldoc
@@ -11,6 +14,7 @@
 // text makes it panic; and that the policies of which nothing is wrong are there beside the errors, so that the database can be
 // asked about them in the same run. It refuses keys that it does not know.
 //
-// A new key of a policy is a line in fields, and in schemas/policies.schema.json, which says the same as the parser: testdata has
+// A new key of a policy is a field of Terms and a line in keys, both in keys.go; the record, differences and the writer have it from
+// there. It is also in schemas/policies.schema.json, which says the same as the parser, and in docs/configuration.md: testdata has
 // a file for each mistake, and for each form that is none. A new key of expire comes with its kind in planner/expiry.
 package policyfile

@@ -80,18 +80,22 @@ func (r *reading) expireValue(e yamldoc.Entry, what, key string) (string, bool) 
 		if n, ok := e.Value.Int(); ok {
 			return strconv.FormatUint(n, 10), true
 		}
-	case "iso8601", "instant":
+	case "bucket":
+		r.Complain(e.Value.Place(), "%s: bucket must be a mapping, as in bucket: {column: …, span: 1 hour}", what)
+		return "", false
+	}
+	if isFlag(key) {
 		if yes, ok := e.Value.Bool(); ok && yes {
 			return "true", true
 		}
 		r.Complain(e.Value.Place(), "%s: %s can only be true: leave it out otherwise", what, e.Key)
 		return "", false
-	case "bucket":
-		r.Complain(e.Value.Place(), "%s: bucket must be a mapping, as in bucket: {column: …, span: 1 hour}", what)
-		return "", false
 	}
 	return r.scalar(e, what)
 }
+
+// isFlag reports whether a key of expire can only be true.
+func isFlag(key string) bool { return key == "iso8601" || key == "instant" }
 
 // shorthand is Spanner's way to say when a row is due.
 var shorthand = regexp.MustCompile(`(?i)^\s*interval\s+'([^']*)'\s+on\s+([a-z_][a-z0-9_$]*|"(?:[^"]|"")+")\s*$`)

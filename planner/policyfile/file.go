@@ -150,7 +150,7 @@ func (p *parsed) from(key string, other *parsed) string {
 var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,62}$`)
 
 func (d *document) policy(n yamldoc.Node) Policy {
-	p := Policy{File: d.File, Batch: DefaultBatch, places: map[string]yamldoc.Place{"": n.Place()}, lines: d.Lines}
+	p := Policy{File: d.File, Terms: Terms{Batch: DefaultBatch}, places: map[string]yamldoc.Place{"": n.Place()}, lines: d.Lines}
 	r := &reading{document: d, p: &p, what: "a policy"}
 	entries, ok := d.entries(n, r.what)
 	if !ok {
@@ -164,7 +164,7 @@ func (d *document) policy(n yamldoc.Node) Policy {
 	for _, e := range entries {
 		p.places[e.Key] = e.At
 		before := d.Count()
-		if d.known(e, r.what, policyKeys()) {
+		if d.known(e, r.what, keyNames()) {
 			r.read(e)
 		}
 		if e.Key == "expire" && d.Count() > before {

@@ -64,19 +64,19 @@ func TestAPolicyFileIsReadAsItIsWritten(t *testing.T) {
 	want := []Policy{
 		{
 			Name: "sessions-30d", Table: "public.sessions", Expire: expiry.Entry{"column": "last_seen", "after": "30 days"},
-			Every: "5 minutes", Batch: 5000, State: schemas.Armed,
+			Every: "5 minutes", Terms: Terms{Batch: 5000}, State: schemas.Armed,
 		},
 		{
 			Name: "orders-7y", Table: "shop.orders", Expire: expiry.Entry{"column": "closed_at", "after": "84 mons 0 days"},
-			Daily: &schedule.Daily{Hour: 3, Zone: "Europe/Berlin"}, Batch: 5000, Owner: "orders team", Basis: "HGB §257", Latitude: "1 day",
+			Terms: Terms{Daily: &schedule.Daily{Hour: 3, Zone: "Europe/Berlin"}, Batch: 5000, Owner: "orders team", Basis: "HGB §257", Latitude: "1 day"},
 		},
 		{
 			Name: "visits", Table: `"Web"."Visits"`, Expire: expiry.Entry{"column": "Day", "after": "P30D", "zone": "Europe/Berlin"},
-			Every: "00:05", Batch: 5000, State: schemas.Paused,
+			Every: "00:05", Terms: Terms{Batch: 5000}, State: schemas.Paused,
 		},
 		{
 			Name: "carts", Table: "shop.carts", Expire: expiry.Entry{"column": "opened", "ttl_column": "ttl_seconds", "ttl_default": "90 days"},
-			Every: "1 hour", Batch: 5000,
+			Every: "1 hour", Terms: Terms{Batch: 5000},
 		},
 	}
 	for i := range file.Policies {

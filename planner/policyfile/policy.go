@@ -1,41 +1,28 @@
 package policyfile
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"lapse/internal/yamldoc"
 	"lapse/planner/expiry"
-	"lapse/planner/schedule"
 	"lapse/schemas"
 )
 
 // Policy is one entry of the policy file. Texts that only PostgreSQL can read (durations, table names, conditions) are kept
 // as they were written; planner.Resolve reads them. A key that says what a policy does by default anyway is kept as "".
 type Policy struct {
-	File     string // that it stands in
-	Name     schemas.PolicyName
-	Table    string
-	Expire   expiry.Entry
-	Every    string // a duration; "" where Daily or Cron is set
-	Daily    *schedule.Daily
-	Cron     *schedule.Cron
-	Window   *schedule.Window
-	Where    string // SQL over the row's own columns, as it was written, or ""
-	Batch    int    // the largest batch
-	Limits   Limits
-	Action   Action
-	Events   Events
-	Moves    string // MovesDetect, or "" for as_deletes
-	Evidence string // EvidenceDue, or "" for claimed
-	Triggers Triggers
-	Shards   *Shards
-	Index    string        // IndexCreate, or "" for use
-	State    schemas.State // "" where the file says nothing: a policy in force keeps its state, another begins observing
-	Owner    string
-	Basis    string
-	Latitude string // a duration, or ""
+	File   string // that it stands in
+	Name   schemas.PolicyName
+	Table  string
+	Expire expiry.Entry
+	Every  string // a duration; "" where Daily or Cron is set
+	Action Action
+	State  schemas.State // "" where the file says nothing: a policy in force keeps its state, another begins observing
+	Terms
 
 	Floors []Floor // of lapse.yaml, whatever tables they are about
 
@@ -52,8 +39,8 @@ type Action struct {
 
 // Events say what an event carries of its row.
 type Events struct {
-	Values  string   // EventsHashedKeys, EventsColumns, or "" for keys
-	Columns []string // of EventsColumns
+	Values  string   `json:"values"`            // EventsHashedKeys, EventsColumns, or "" for keys
+	Columns []string `json:"columns,omitempty"` // of EventsColumns
 }
 
 // The words of the policy file.
@@ -65,10 +52,25 @@ const (
 	EventsHashedKeys    = "hashed_keys"
 	EventsColumns       = "columns"
 	MovesDetect         = "detect"
+	EvidenceClaimed     = "claimed"
 	EvidenceDue         = "due"
 	IndexCreate         = "create"
 	PaceUnlimited       = "unlimited"
 )
+
+var (
+	actions     = []string{ActionDelete, ActionDropPartition}
+	eventValues = []string{EventsKeys, EventsHashedKeys, EventsColumns}
+	states      = []string{"observing", "armed", "paused"}
+)
+
+// usualBatch is the largest batch of a policy that names none.
+func (p *Policy) usualBatch() int {
+	if p.Limits.Pace == PaceUnlimited {
+		return DefaultUnlimitedBatch
+	}
+	return DefaultBatch
+}
 
 // Limits say how fast a policy goes, and when it stops to ask.
 type Limits struct {
@@ -103,6 +105,43 @@ func (l *Limits) RowsOf(rows float64) int64 {
 type Triggers struct {
 	Trusted    bool
 	SearchPath string
+}
+
+const refuseTriggers = "refuse"
+
+// String is what a person sees of them.
+func (t Triggers) String() string {
+	switch {
+	case !t.Trusted:
+		return refuseTriggers
+	case t.SearchPath == "":
+		return "trusted"
+	}
+	return "trusted, with search_path " + t.SearchPath
+}
+
+// MarshalJSON writes "refuse", or an object.
+func (t Triggers) MarshalJSON() ([]byte, error) {
+	if !t.Trusted {
+		return json.Marshal(refuseTriggers)
+	}
+	return json.Marshal(trustedTriggers(t))
+}
+
+// UnmarshalJSON refuses what MarshalJSON does not write.
+func (t *Triggers) UnmarshalJSON(text []byte) error {
+	if string(text) == `"`+refuseTriggers+`"` {
+		*t = Triggers{}
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	return d.Decode((*trustedTriggers)(t))
+}
+
+type trustedTriggers struct {
+	Trusted    bool   `json:"trusted"`
+	SearchPath string `json:"search_path,omitempty"`
 }
 
 // Shards cut each leaf into hash slices of these columns, the key's if none are named.

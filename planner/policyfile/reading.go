@@ -2,7 +2,6 @@ package policyfile
 
 import (
 	"fmt"
-	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -20,54 +19,11 @@ type reading struct {
 	what string // the policy, for a person
 }
 
-// field is a key of a policy and what reads its value.
-type field struct {
-	key  string
-	read func(r *reading, e yamldoc.Entry)
-}
-
-func fields() []field {
-	return []field{
-		{"name", (*reading).name},
-		{"table", text(func(p *Policy) *string { return &p.Table })},
-		{"expire", (*reading).expire},
-		{"every", text(func(p *Policy) *string { return &p.Every })},
-		{"daily", parsedBy(schedule.ParseDaily, func(p *Policy) **schedule.Daily { return &p.Daily })},
-		{"cron", parsedBy(schedule.ParseCron, func(p *Policy) **schedule.Cron { return &p.Cron })},
-		{"window", parsedBy(schedule.ParseWindow, func(p *Policy) **schedule.Window { return &p.Window })},
-		{"where", text(func(p *Policy) *string { return &p.Where })},
-		{"pace", word(func(p *Policy) *string { return &p.Limits.Pace }, "gentle", PaceUnlimited)},
-		{"rate", number(func(p *Policy, n uint64) { p.Limits.Rate = int(n) }, math.MaxInt32)},
-		{"batch", number(func(p *Policy, n uint64) { p.Batch = int(n) }, MaxBatch)},
-		{"max_rows_per_run", (*reading).maxRows},
-		{"max_fraction", (*reading).maxFraction},
-		{"action", (*reading).action},
-		{"events", (*reading).events},
-		{"moves", word(func(p *Policy) *string { return &p.Moves }, "as_deletes", MovesDetect)},
-		{"evidence", word(func(p *Policy) *string { return &p.Evidence }, "claimed", EvidenceDue)},
-		{"index", word(func(p *Policy) *string { return &p.Index }, "use", IndexCreate)},
-		{"triggers", (*reading).triggers},
-		{"shards", (*reading).shards},
-		{"state", (*reading).state},
-		{"owner", text(func(p *Policy) *string { return &p.Owner })},
-		{"basis", text(func(p *Policy) *string { return &p.Basis })},
-		{"latitude", text(func(p *Policy) *string { return &p.Latitude })},
-	}
-}
-
-func policyKeys() []string {
-	var keys []string
-	for _, f := range fields() {
-		keys = append(keys, f.key)
-	}
-	return keys
-}
-
 // read reads one key.
 func (r *reading) read(e yamldoc.Entry) {
-	for _, f := range fields() {
-		if f.key == e.Key {
-			f.read(r, e)
+	for _, k := range keys() {
+		if k.name == e.Key {
+			k.read(r, e)
 		}
 	}
 }
@@ -92,8 +48,8 @@ func (r *reading) check() {
 	if len(when) == 0 {
 		p.Every = DefaultEvery
 	}
-	if _, there := p.places["batch"]; !there && p.Limits.Pace == PaceUnlimited {
-		p.Batch = DefaultUnlimitedBatch
+	if _, there := p.places["batch"]; !there {
+		p.Batch = p.usualBatch()
 	}
 	never, err := schedule.Schedule{Daily: p.Daily, Cron: p.Cron, Window: p.Window}.NeverOpen()
 	if err == nil && never && len(when) == 1 {
@@ -114,51 +70,6 @@ func (r *reading) value(e yamldoc.Entry) (string, bool) {
 	return value, ok
 }
 
-// text reads a text as it stands.
-func text(into func(*Policy) *string) func(*reading, yamldoc.Entry) {
-	return func(r *reading, e yamldoc.Entry) {
-		*into(r.p), _ = r.value(e)
-	}
-}
-
-// word reads one of some words. The first one is what a policy does that says nothing, and kept as "".
-func word(into func(*Policy) *string, words ...string) func(*reading, yamldoc.Entry) {
-	return func(r *reading, e yamldoc.Entry) {
-		if value, ok := r.value(e); ok && r.oneOf(e, r.what, value, words) && value != words[0] {
-			*into(r.p) = value
-		}
-	}
-}
-
-// parsedBy reads a text that another package understands.
-func parsedBy[T any](parse func(string) (T, error), into func(*Policy) **T) func(*reading, yamldoc.Entry) {
-	return func(r *reading, e yamldoc.Entry) {
-		value, ok := r.value(e)
-		if !ok {
-			return
-		}
-		read, err := parse(value)
-		if err != nil {
-			r.complain(e, "%v", err)
-			return
-		}
-		*into(r.p) = &read
-	}
-}
-
-// number reads a whole number from 1 to most.
-func number(into func(*Policy, uint64), most uint64) func(*reading, yamldoc.Entry) {
-	return func(r *reading, e yamldoc.Entry) {
-		r.p.places[e.Key] = e.Value.Place()
-		n, ok := e.Value.Int()
-		if !ok || n < 1 || n > most {
-			r.Complain(e.Value.Place(), "%s: %s must be a whole number from 1 to %d", r.what, e.Key, most)
-			return
-		}
-		into(r.p, n)
-	}
-}
-
 func (r *reading) name(e yamldoc.Entry) {
 	value, ok := r.value(e)
 	if ok && !namePattern.MatchString(value) {
@@ -168,7 +79,7 @@ func (r *reading) name(e yamldoc.Entry) {
 }
 
 func (r *reading) state(e yamldoc.Entry) {
-	if value, ok := r.value(e); ok && r.oneOf(e, r.what, value, []string{"observing", "armed", "paused"}) {
+	if value, ok := r.value(e); ok && r.oneOf(e, r.what, value, states) {
 		r.p.State = schemas.State(value)
 	}
 }
@@ -225,7 +136,7 @@ func (r *reading) action(e yamldoc.Entry) {
 		case !ok:
 		case value == ActionSoft:
 			r.complain(e, "soft needs the column that it sets: %s", how)
-		case r.oneOf(e, r.what, value, []string{ActionDelete, ActionDropPartition}) && value != ActionDelete:
+		case r.oneOf(e, r.what, value, actions) && value != ActionDelete:
 			r.p.Action.Kind = value
 		}
 		return
@@ -269,7 +180,7 @@ func (r *reading) events(e yamldoc.Entry) {
 		value = EventsColumns
 	}
 	if said {
-		if value, ok = r.scalar(values, what); !ok || !r.oneOf(values, what, value, []string{EventsKeys, EventsHashedKeys, EventsColumns}) {
+		if value, ok = r.scalar(values, what); !ok || !r.oneOf(values, what, value, eventValues) {
 			return
 		}
 	}
