@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/planner"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -31,12 +32,12 @@ type assignment struct {
 	holds     schemas.HoldVersion
 	cascades  []uint32
 	trusted   bool // code of the table's owner may run, and delete more from the target
-	functions *functions
+	functions *program
 	limits    batchLimits
 }
 
 // assign says what batches on a leased shard are to claim.
-func assign(ctx context.Context, s *session, p *planner.InForce, l *lease, f *functions) (*assignment, error) {
+func assign(ctx context.Context, s *session, p *planner.InForce, l *lease, f *program) (*assignment, error) {
 	var cascades []uint32
 	if p.Definition.Soft == nil {
 		var err error
@@ -168,7 +169,7 @@ func (s *session) call(ctx context.Context, a *assignment, key schemas.Key, begu
 	done := result{batch: claim.Batch, xid: begun.xid, shape: o.shape}
 	counts := map[string]int64{}
 	batch := &pgx.Batch{}
-	batch.Queue(`select picked, deleted, finished, left_behind, by_relation, pass_over, coalesce(rested, 0), coalesce(locker, 0) from `+planner.DeleteFunction(a.policy, a.version)+deleteCall,
+	batch.Queue(`select picked, deleted, finished, left_behind, by_relation, pass_over, coalesce(rested, 0), coalesce(locker, 0) from `+functions.DeleteFunction(a.policy, a.version)+deleteCall,
 		deleteArguments(&claim, claim.MAC(key), a.lease, s.holder, o)...)
 	batch.Queue("set local search_path = pg_catalog, pg_temp")
 	batch.Queue(`select (`+functionVersions+`), `+heldCursors, a.functions.names)

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
-	"lapse/planner"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -164,7 +164,7 @@ func (w *work) forge(t *testing.T, change func(*schemas.Claim), limit int, want 
 		HoldVersion: w.a.holds, Target: w.a.leaf, Cascades: w.a.cascades, Functions: w.a.functions.digest,
 	}
 	change(&c)
-	_, err = w.batches.Exec(ctx, "select "+planner.DeleteFunction(w.a.policy, w.a.version)+deleteCall,
+	_, err = w.batches.Exec(ctx, "select "+functions.DeleteFunction(w.a.policy, w.a.version)+deleteCall,
 		deleteArguments(&c, c.MAC(schemas.Key("stolen nothing")), w.a.lease, w.holder, order{limit: limit})...)
 	if got := schemas.StateOf(err); got != want {
 		t.Errorf("the forged claim gave %q, want %q (%v)", got, want, err)
@@ -225,18 +225,18 @@ func TestCountsThatDoNotAddUpAreRefused(t *testing.T) {
 		"gone from a relation out of range": {result{picked: 5, deleted: 5}, map[string]int64{"7": 5, "4294967304": 1}},
 	} {
 		var wrong *countsError
-		if _, err := check(a, &c.done, c.counts, order{limit: 10, shape: planner.ShapePick}); !errors.As(err, &wrong) {
+		if _, err := check(a, &c.done, c.counts, order{limit: 10, shape: functions.ShapePick}); !errors.As(err, &wrong) {
 			t.Errorf("%s: %v", name, err)
 		} else if g := grade(err, circumstances{limit: 10}); g != StopPolicy {
 			t.Errorf("%s: %v", name, g)
 		}
 	}
-	cascaded, err := check(a, &result{picked: 5, deleted: 4}, map[string]int64{"7": 4, "8": 3}, order{limit: 10, shape: planner.ShapePick})
+	cascaded, err := check(a, &result{picked: 5, deleted: 4}, map[string]int64{"7": 4, "8": 3}, order{limit: 10, shape: functions.ShapePick})
 	if cascaded != 3 || err != nil {
 		t.Errorf("right counts gave %d, %v", cascaded, err)
 	}
 	for deleted, fits := range map[int64]bool{20: true, 21: false} { // rows that came into a range meanwhile
-		_, err := check(a, &result{picked: deleted, deleted: deleted}, map[string]int64{"7": deleted}, order{limit: 10, shape: planner.ShapeRange})
+		_, err := check(a, &result{picked: deleted, deleted: deleted}, map[string]int64{"7": deleted}, order{limit: 10, shape: functions.ShapeRange})
 		if (err == nil) != fits {
 			t.Errorf("a range of 10 rows that deleted %d: %v", deleted, err)
 		}

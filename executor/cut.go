@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"lapse/planner"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -40,11 +41,11 @@ func (w *worker) backlog(ctx context.Context, t *turn) ([]planner.Cut, turnEnd, 
 
 // compareSurvey holds a policy's survey function against what this program makes. One that is gone is no error: its call is.
 func (w *worker) compareSurvey(ctx context.Context, p *planner.InForce) error {
-	own, err := planner.Functions(&p.Definition, w.config.Roles)
+	own, err := functions.Of(&p.Definition, w.config.Roles)
 	if err != nil {
 		return fmt.Errorf("build the functions of policy %s: %w", p.Name, err)
 	}
-	survey := own[slices.IndexFunc(own, func(f schemas.Function) bool { return f.Name == planner.SurveyFunction(p.ID, p.Version) })]
+	survey := own[slices.IndexFunc(own, func(f schemas.Function) bool { return f.Name == functions.SurveyFunction(p.ID, p.Version) })]
 	rows, err := w.session.control.Query(ctx, schemas.FunctionTexts, []string{strings.TrimPrefix(survey.Name, "lapse.")})
 	if err != nil {
 		return fmt.Errorf("read the survey function: %w", err)

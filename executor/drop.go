@@ -8,12 +8,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/planner"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
 // A policy with drop_partition tries to drop a leaf whole, once for each lease, before it deletes rows of it. What may be dropped is
-// decided in the database, in the transaction that drops: see planner/drop.sql.tmpl and schemas/migrations/0001_18_drop.sql.
+// decided in the database, in the transaction that drops: see planner/functions/drop.sql.tmpl and schemas/migrations/0001_18_drop.sql.
 //
 // The counting takes longer than a batch. It holds up nobody: whoever waits to write into the leaf is given way to, and the locks
 // that readers feel are held from the end of the counting to COMMIT, which is two round trips.
@@ -92,7 +92,7 @@ func (s *session) callDrop(ctx context.Context, a *assignment, key schemas.Key, 
 		return result{}, "", err
 	}
 	batch := &pgx.Batch{}
-	batch.Queue(`select dropped, rows, coalesce(why, '') from `+planner.DropFunction(a.policy, a.version)+deleteCall,
+	batch.Queue(`select dropped, rows, coalesce(why, '') from `+functions.DropFunction(a.policy, a.version)+deleteCall,
 		deleteArguments(&claim, claim.DropMAC(key), a.lease, s.holder, order{limit: 1})...)
 	batch.Queue("set local search_path = pg_catalog, pg_temp")
 	batch.Queue(`select (`+functionVersions+`), `+heldCursors, a.functions.names)

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
-	"lapse/planner"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -124,7 +124,7 @@ func TestAPartitionThatWasDroppedWholeIsInTheLedger(t *testing.T) {
 		months(t, db, 1, 10)
 		arm(t, db, policies(policy("p", "public.parts", "action: drop_partition")))
 		w := open(t, db, "p")
-		f, err := functionsWith(w.policy, schemas.RolesFor(schemas.DefaultRolePrefix), planner.DropFunction(w.policy.ID, w.policy.Version))
+		f, err := programWith(w.policy, schemas.RolesFor(schemas.DefaultRolePrefix), functions.DropFunction(w.policy.ID, w.policy.Version))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -186,7 +186,7 @@ func (w *work) acquire(t testing.TB) {
 	if l == nil {
 		t.Fatal("there is no shard to claim")
 	}
-	f, err := functionsOf(w.policy, schemas.RolesFor(schemas.DefaultRolePrefix))
+	f, err := programOf(w.policy, schemas.RolesFor(schemas.DefaultRolePrefix))
 	if err != nil {
 		t.Fatal(err)
 	}

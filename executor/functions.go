@@ -11,17 +11,18 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/planner"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
-// functions are what a batch of one policy version runs: the policy's deletion function, the one that finds its rows, and those that all
+// program is what a batch of one policy version runs: the policy's deletion function, the one that finds its rows, and those that all
 // policies share, as this program's builder makes them. A claim holds their digest, so that the ledger says by what text rows
 // were deleted.
 //
 // Each batch compares the catalog with them in its first round trip, and looks before COMMIT whether the catalog's rows are
 // still the same: whoever strips the condition from a function, makes it run in the caller's session or lets somebody else
 // own it stops the policy, and gets nothing out as the system's.
-type functions struct {
+type program struct {
 	expected []schemas.Function
 	names    []string // without schema, as the catalog query takes them
 	digest   schemas.Digest
@@ -34,14 +35,14 @@ type functions struct {
 // auditors are the functions that the auditor's login may call too. They only read.
 var auditors = []string{"lapse.publications_fault", "lapse.publications_trouble", "lapse.system_identifier", "lapse.timeline"}
 
-// functionsOf builds what batches of a policy version run.
-func functionsOf(p *planner.InForce, roles schemas.Roles) (*functions, error) {
-	return functionsWith(p, roles, planner.DeleteFunction(p.ID, p.Version), planner.FindFunction(p.ID, p.Version))
+// programOf builds what batches of a policy version run.
+func programOf(p *planner.InForce, roles schemas.Roles) (*program, error) {
+	return programWith(p, roles, functions.DeleteFunction(p.ID, p.Version), functions.FindFunction(p.ID, p.Version))
 }
 
-// functionsWith builds what runs with a function of a policy version's own, the first one, and those that it alone calls.
-func functionsWith(p *planner.InForce, roles schemas.Roles, names ...string) (*functions, error) {
-	all, err := planner.Functions(&p.Definition, roles)
+// programWith builds what runs with a function of a policy version's own, the first one, and those that it alone calls.
+func programWith(p *planner.InForce, roles schemas.Roles, names ...string) (*program, error) {
+	all, err := functions.Of(&p.Definition, roles)
 	if err != nil {
 		return nil, fmt.Errorf("build the functions of policy %s: %w", p.Name, err)
 	}
@@ -53,7 +54,7 @@ func functionsWith(p *planner.InForce, roles schemas.Roles, names ...string) (*f
 	if err != nil {
 		return nil, err
 	}
-	return newFunctions(own, shared, func(name, grantee string) bool {
+	return newProgram(own, shared, func(name, grantee string) bool {
 		switch slices.Index(names, name) {
 		case 0:
 			return grantee == roles.Owner || grantee == roles.Executor || grantee == own[0].Owner
@@ -65,9 +66,9 @@ func functionsWith(p *planner.InForce, roles schemas.Roles, names ...string) (*f
 	}), nil
 }
 
-// newFunctions are functions of a policy's own and those that they call.
-func newFunctions(own, shared []schemas.Function, may func(name, grantee string) bool) *functions {
-	f := &functions{expected: slices.Concat(own, shared), may: may}
+// newProgram is what consists of functions of a policy's own and those that they call.
+func newProgram(own, shared []schemas.Function, may func(name, grantee string) bool) *program {
+	f := &program{expected: slices.Concat(own, shared), may: may}
 	for i := range f.expected {
 		f.names = append(f.names, strings.TrimPrefix(f.expected[i].Name, "lapse."))
 	}
@@ -103,7 +104,7 @@ var errNoFunction = errors.New("the policy's deletion function is gone")
 
 // compare reads the functions in the transaction of a batch and holds them against what they must be. versions are those
 // of the same transaction.
-func (f *functions) compare(ctx context.Context, conn *pgx.Conn, versions string) error {
+func (f *program) compare(ctx context.Context, conn *pgx.Conn, versions string) error {
 	if f.found(versions) {
 		return nil
 	}
@@ -137,21 +138,21 @@ func (f *functions) compare(ctx context.Context, conn *pgx.Conn, versions string
 }
 
 // version tells the catalog's rows that were found equal last.
-func (f *functions) version() string {
+func (f *program) version() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.seen
 }
 
 // found reports whether these versions of the catalog's rows were found equal, by whichever worker.
-func (f *functions) found(versions string) bool {
+func (f *program) found(versions string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.seen != "" && versions == f.seen
 }
 
 // differs says in what a function is not as expected, "" if in nothing.
-func (f *functions) differs(is *schemas.FoundFunction) string {
+func (f *program) differs(is *schemas.FoundFunction) string {
 	at := slices.IndexFunc(f.expected, func(e schemas.Function) bool { return e.Name == is.Name })
 	if what := f.expected[at].Differs(is); what != "" {
 		return what

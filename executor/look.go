@@ -11,12 +11,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/planner"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
 // looksOf builds what looks of a policy version run.
-func looksOf(p *planner.InForce, roles schemas.Roles) (*functions, error) {
-	own, err := planner.Functions(&p.Definition, roles)
+func looksOf(p *planner.InForce, roles schemas.Roles) (*program, error) {
+	own, err := functions.Of(&p.Definition, roles)
 	if err != nil {
 		return nil, fmt.Errorf("build the functions of policy %s: %w", p.Name, err)
 	}
@@ -24,8 +25,8 @@ func looksOf(p *planner.InForce, roles schemas.Roles) (*functions, error) {
 	if err != nil {
 		return nil, err
 	}
-	look := own[slices.IndexFunc(own, func(f schemas.Function) bool { return f.Name == planner.DueFunction(p.ID, p.Version) })]
-	return newFunctions([]schemas.Function{look}, shared, func(name, grantee string) bool {
+	look := own[slices.IndexFunc(own, func(f schemas.Function) bool { return f.Name == functions.DueFunction(p.ID, p.Version) })]
+	return newProgram([]schemas.Function{look}, shared, func(name, grantee string) bool {
 		return grantee == roles.Owner || grantee == roles.Executor || grantee == look.Owner ||
 			name != look.Name && strings.HasPrefix(grantee, roles.DeleterPrefix)
 	}), nil
@@ -142,7 +143,7 @@ func (w *worker) noteLook(ctx context.Context, p *planner.InForce, late bool, to
 }
 
 // lookAt looks, and once more where what is known of the table had to be taken down first.
-func (w *worker) lookAt(ctx context.Context, p *planner.InForce, f *functions, quiet []int64) (planner.Look, error) {
+func (w *worker) lookAt(ctx context.Context, p *planner.InForce, f *program, quiet []int64) (planner.Look, error) {
 	look, err := w.session.look(ctx, p, f, quiet)
 	if err == nil && (len(look.Unkept) > 0 || !look.Divided) {
 		again := look.Unchecked()
@@ -161,12 +162,12 @@ func (w *worker) lookAt(ctx context.Context, p *planner.InForce, f *functions, q
 func (w *worker) missing(ctx context.Context, p *planner.InForce, gone error) error {
 	var deletes bool
 	err := w.session.control.QueryRow(ctx, `select exists (select from pg_proc f where f.pronamespace = 'lapse'::regnamespace and f.proname = $1)`,
-		strings.TrimPrefix(planner.DeleteFunction(p.ID, p.Version), "lapse.")).Scan(&deletes)
+		strings.TrimPrefix(functions.DeleteFunction(p.ID, p.Version), "lapse.")).Scan(&deletes)
 	switch {
 	case err != nil:
 		return fmt.Errorf("look for the functions of a policy: %w", err)
 	case deletes:
-		return &tamperedError{planner.DueFunction(p.ID, p.Version), "is not there"}
+		return &tamperedError{functions.DueFunction(p.ID, p.Version), "is not there"}
 	}
 	return gone
 }
@@ -176,7 +177,7 @@ const longLook = 50 * time.Millisecond
 
 // look runs a policy's look in one round trip, in a clean session and a transaction that may not write. The functions that it runs are
 // held against what they must be in the same statement, and nothing of them runs if they differ.
-func (s *session) look(ctx context.Context, p *planner.InForce, f *functions, quiet []int64) (planner.Look, error) {
+func (s *session) look(ctx context.Context, p *planner.InForce, f *program, quiet []int64) (planner.Look, error) {
 	for range 2 {
 		look, same, err := s.tryLook(ctx, p, f, quiet)
 		if err != nil || same {
@@ -197,7 +198,7 @@ func beginLook(batch *pgx.Batch) (statements int) {
 	return batch.Len()
 }
 
-func (s *session) tryLook(ctx context.Context, p *planner.InForce, f *functions, quiet []int64) (look planner.Look, same bool, err error) {
+func (s *session) tryLook(ctx context.Context, p *planner.InForce, f *program, quiet []int64) (look planner.Look, same bool, err error) {
 	batch := &pgx.Batch{}
 	before := beginLook(batch)
 	batch.Queue(planner.LookStatement(p.ID, p.Version, strings.ReplaceAll(functionVersions, "$1", "$3"), "$4::bigint[]"), nil, f.version(), f.names, quiet)
@@ -228,7 +229,7 @@ func (s *session) tryLook(ctx context.Context, p *planner.InForce, f *functions,
 }
 
 // compareLook holds the functions of a look against what they must be.
-func (s *session) compareLook(ctx context.Context, f *functions) error {
+func (s *session) compareLook(ctx context.Context, f *program) error {
 	defer s.rollback(ctx)
 	batch := &pgx.Batch{}
 	before := beginLook(batch)

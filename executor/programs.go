@@ -4,13 +4,14 @@ import (
 	"sync"
 
 	"lapse/planner"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
 // programs are what the transactions of a policy version run. They follow from the version, and are built once, when they are first
 // asked for. Safe for concurrent use.
 type programs struct {
-	batches, drops, looks func() (*functions, error)
+	batches, drops, looks func() (*program, error)
 	// outdated returns an error if another lapse wrote the version's functions: nothing of it may run then.
 	outdated func() error
 }
@@ -18,11 +19,11 @@ type programs struct {
 func newPrograms(p *planner.InForce, roles schemas.Roles) programs {
 	own := *p // not the list that it is of
 	return programs{
-		batches: sync.OnceValues(func() (*functions, error) { return functionsOf(&own, roles) }),
-		drops: sync.OnceValues(func() (*functions, error) {
-			return functionsWith(&own, roles, planner.DropFunction(own.ID, own.Version))
+		batches: sync.OnceValues(func() (*program, error) { return programOf(&own, roles) }),
+		drops: sync.OnceValues(func() (*program, error) {
+			return programWith(&own, roles, functions.DropFunction(own.ID, own.Version))
 		}),
-		looks:    sync.OnceValues(func() (*functions, error) { return looksOf(&own, roles) }),
+		looks:    sync.OnceValues(func() (*program, error) { return looksOf(&own, roles) }),
 		outdated: sync.OnceValue(own.Outdated),
 	}
 }

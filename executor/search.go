@@ -1,8 +1,6 @@
 package executor
 
-import (
-	"lapse/planner"
-)
+import "lapse/planner/functions"
 
 // search finds a row that resists, on one shard. The batches of a shard are cut off in one order, so that a batch of n rows
 // which fails says that the row is among the next n: they are divided until it alone is left, and it is tried by a batch that
@@ -36,7 +34,7 @@ func (s *search) next(o order) order {
 	}
 	o.limit = min(o.limit, rows)
 	if o.stepOver = s.among == 1 || rows == 1 && (s.among == 0 || s.slow); o.stepOver {
-		o.shape, o.careful = planner.PicksInstead(o.shape), false // the row is to be locked, and to fail if it must
+		o.shape, o.careful = functions.PicksInstead(o.shape), false // the row is to be locked, and to fail if it must
 	}
 	return o
 }

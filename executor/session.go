@@ -41,11 +41,11 @@ type session struct {
 	control *pgx.Conn
 	// batches runs the deletion functions, and nothing else: the table's code may run in it, and change its settings.
 	batches *pgx.Conn
-	holder  string     // the worker whose leases it takes
-	planned *functions // those that ran in it last
-	ahead   *ahead     // the next batch's transaction, if it was begun with a COMMIT
-	system  uint64     // the cluster's identifier, as claims have it
-	oid     uint32     // the database's
+	holder  string   // the worker whose leases it takes
+	planned *program // those that ran in it last
+	ahead   *ahead   // the next batch's transaction, if it was begun with a COMMIT
+	system  uint64   // the cluster's identifier, as claims have it
+	oid     uint32   // the database's
 	// lockTime and statementTime bound a batch's statements where its policy's pace does not ask for less.
 	lockTime, statementTime time.Duration
 	// committing says that a COMMIT is not answered. The server is sent no cancel request then: one that comes while it waits

@@ -1,8 +1,6 @@
 package executor
 
-import (
-	"lapse/planner"
-)
+import "lapse/planner/functions"
 
 // A policy's rows are usually found by ranges of an index's order. What is known of a leaf before its run is opened, and what a
 // batch meets on its shard, says whether the next ones go by something else:
@@ -26,7 +24,7 @@ const mostPicks = 64
 type shapes map[int64]*detour
 
 // isPick reports whether batches of a shape lock their rows one by one.
-func isPick(shape string) bool { return shape == planner.PicksInstead(shape) }
+func isPick(shape string) bool { return shape == functions.PicksInstead(shape) }
 
 // detour is how a shard's batches keep off rows that are locked or referred to.
 type detour struct {
@@ -37,7 +35,7 @@ type detour struct {
 // next is the shape of a shard's next batch where usual is the usual one.
 func (s shapes) next(shard int64, usual string) (shape string, careful bool) {
 	if d := s[shard]; d != nil && d.left > 0 {
-		return planner.PicksInstead(usual), true
+		return functions.PicksInstead(usual), true
 	}
 	return usual, false
 }

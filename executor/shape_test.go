@@ -10,6 +10,7 @@ import (
 	"lapse/internal/pgtest"
 	"lapse/planner"
 	"lapse/planner/expiry"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -18,7 +19,7 @@ func TestAShardThatIsBlockedPicksForAWhileAndThenGoesBackToRanges(t *testing.T) 
 	m := newPolicyMemory(&planner.InForce{}, schemas.Roles{})
 	m.sizing.size.rows = 100
 	locked := &pgconn.PgError{Code: schemas.SQLStateLockNotAvailable}
-	p := &planner.InForce{Definition: planner.Definition{Expire: &expiry.Age{}}}
+	p := &planner.InForce{Definition: functions.Definition{Expire: &expiry.Age{}}}
 	shard := func(id int64) *lease { return &lease{shard: id} }
 	next := func(n int) string { // the shapes of n batches that get through
 		var got []string
@@ -53,10 +54,10 @@ func TestAShardThatIsBlockedPicksForAWhileAndThenGoesBackToRanges(t *testing.T) 
 			t.Fatal("nothing")
 		}
 	}
-	if got := m.sizing.order(shard(1), p, 100).shape; got != planner.ShapeRange {
+	if got := m.sizing.order(shard(1), p, 100).shape; got != functions.ShapeRange {
 		t.Errorf("after %d picks: %s", mostPicks, got)
 	}
-	if m.sizing.order(shard(2), p, 100).shape != planner.ShapeRange || m.sizing.size.rows != 100 {
+	if m.sizing.order(shard(2), p, 100).shape != functions.ShapeRange || m.sizing.size.rows != 100 {
 		t.Error("another shard, or the size of batches, knows of it")
 	}
 	if m.sizing.blocked(1, order{careful: true}, locked) || m.sizing.blocked(1, order{stepOver: true}, locked) || m.sizing.size.rows != 100 {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lapse/planner"
+	"lapse/planner/functions"
 	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
@@ -55,8 +56,8 @@ func (s *sizing) order(l *lease, p *planner.InForce, limit int) order {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	usual := p.Definition.Shapes()[0]
-	if s.heaps[l.leaf] && usual == planner.ShapeRange {
-		usual = planner.ShapeHeap
+	if s.heaps[l.leaf] && usual == functions.ShapeRange {
+		usual = functions.ShapeHeap
 	}
 	o := order{limit: limit}
 	o.shape, o.careful = s.shapes.next(l.shard, usual)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lapse/planner"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -90,7 +91,7 @@ func (w *worker) trouble(t *turn, err error) (turnEnd, error) {
 		return turnMore, err
 	}
 	if errors.Is(err, errNoFunction) && m.pauses.missingForGood() {
-		err = &tamperedError{planner.DeleteFunction(p.ID, p.Version), "is not there"}
+		err = &tamperedError{functions.DeleteFunction(p.ID, p.Version), "is not there"}
 	}
 	decision, state := grade(err, circumstances{limit: 1, lost: w.session.lost(), own: true}), schemas.StateOf(err)
 	if decision == StopPolicy && state == schemas.SQLStateInsufficientPrivilege {

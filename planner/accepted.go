@@ -156,5 +156,5 @@ func (f *formerVersions) beyond(p *InForce, id schemas.PolicyID, next *version) 
 // moreFallDue reports whether a row can be due under to that is not due under from. It answers no only where that is
 // certain: the same table, the same action, and a condition that is certainly no wider.
 func moreFallDue(from, to *version) bool {
-	return from.table != to.table || from.spec.Action != to.spec.Action || to.definition.condition().MoreThan(from.definition.condition())
+	return from.table != to.table || from.spec.Action != to.spec.Action || to.definition.Condition().MoreThan(from.definition.Condition())
 }

@@ -3,24 +3,10 @@ package planner
 import (
 	"context"
 	"fmt"
-	"slices"
 
-	"lapse/planner/expiry"
+	"lapse/planner/functions"
 	"lapse/planner/policyfile"
-	"lapse/schemas"
 )
-
-// countedPages is how much of a partition is counted before it is asked whether somebody waits to write into it: some tens of
-// milliseconds' worth.
-const countedPages = 2048
-
-// DropFunction names the function of a policy version that drops partitions, with its schema.
-func DropFunction(id schemas.PolicyID, version schemas.PolicyVersion) string {
-	return fmt.Sprintf("lapse.drop_%d_%d", id, version)
-}
-
-// DropsPartitions reports whether partitions of which every row is due are dropped whole.
-func (d *Definition) DropsPartitions() bool { return d.Action == policyfile.ActionDropPartition }
 
 // actionName is an action's kind as the record has it, and actionOf the kind of such a name.
 func actionName(kind string) string {
@@ -35,33 +21,6 @@ func actionOf(name string) string {
 		return ""
 	}
 	return name
-}
-
-// dueColumn is the column that rows expire by and its type, if the end of a range of it can be held against the bound; else
-// both are "".
-func (d *Definition) dueColumn() (name, cast string) {
-	o := d.Expire.Order()
-	comparable := []string{string(expiry.Timestamptz), string(expiry.Timestamp), string(expiry.Date), "smallint", "integer", "bigint", "numeric"}
-	if o.Column == "" || d.Expire.Bound("now()").IsZero() || !slices.Contains(comparable, o.Cast) {
-		return "", ""
-	}
-	return o.Column, o.Cast
-}
-
-// dropFunction is the text of the function that drops partitions.
-func (d *Definition) dropFunction() (string, error) {
-	c := d.condition()
-	column, cast := d.dueColumn()
-	likely := ""
-	if d.certain() {
-		likely = c.Narrow("$1", "$2")
-	}
-	return fill("drop.sql.tmpl", map[string]any{
-		"Name": DropFunction(d.ID, d.Version), "Delete": DeleteFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version,
-		"Policy": schemas.Literal(string(d.Name)), "Table": d.Table, "Batch": d.Batch, "Proof": schemas.CallerProof, "Bound": boundOf(d.Expire, "claim.cutoff"),
-		"DueColumn": schemas.Literal(column), "DueCast": cast, "Likely": likely, "Exact": c.Exact("$1", "$2"), "Instant": d.Expire.Instant(),
-		"Chunk": countedPages,
-	})
 }
 
 // droppableSQL is what the catalog says of table $1 and its leaves, as far as it decides about dropping them.
@@ -123,10 +82,10 @@ func (s *surveyor) drops(ctx context.Context, q Querier) error {
 	if !s.definition.DropsPartitions() {
 		return nil
 	}
-	column, cast := s.definition.dueColumn()
+	column, cast := s.definition.DueColumn()
 	within := "true"
 	if cast != "" {
-		within = "p.upper::" + cast + " <= (" + boundOf(s.definition.Expire, "$2::timestamptz").Value + ")"
+		within = "p.upper::" + cast + " <= (" + functions.BoundOf(s.definition.Expire, "$2::timestamptz").Value + ")"
 	}
 	all, err := collect[Drop](ctx, q, fmt.Sprintf(dropsSQL, within), s.table, s.survey.At, column)
 	if err != nil {

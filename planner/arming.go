@@ -214,7 +214,7 @@ func (w *version) forRowsOf(v *version) *version {
 	is := *w
 	is.definition.Expire, is.definition.Where = v.definition.Expire, v.definition.Where
 	is.spec.Expire, is.spec.Where, is.spec.WhereRead = expiry.Record{Kind: v.definition.Expire}, v.spec.Where, v.spec.WhereRead
-	is.spec.Ranges, is.spec.Functions, is.spec.HeldAgainst, is.spec.Due = is.definition.ranged(), is.definition.digest(), 0, nil
+	is.spec.Ranges, is.spec.Functions, is.spec.HeldAgainst, is.spec.Due = is.definition.Ranged(), is.definition.Digest(), 0, nil
 	if is.spec.Evidence == policyfile.EvidenceDue {
 		is.spec.Due, _ = expiry.Elsewhere(is.definition.Expire)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/planner/expiry"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -270,18 +271,18 @@ func (c *counting) ever(ctx context.Context, enough int64) (int64, error) {
 
 // past tries how much of what is due is of the absurd past.
 func (c *counting) past(ctx context.Context, j *Judgement, due *found) error {
-	old, err := c.policy.Definition.pastDue(c.now, due, func(at time.Time, most int64) (*found, error) { return c.due(ctx, at, most) })
+	old, err := pastDue(c.policy.Definition.Expire, c.now, due, func(at time.Time, most int64) (*found, error) { return c.due(ctx, at, most) })
 	if old > 0 {
 		j.Trips, j.Cause, j.Compared = true, AbsurdPast, old
 	}
 	return err
 }
 
-// pastDue is how many of the due rows are of the absurd past where those are too many; otherwise 0. count counts what is due at an instant, no
+// pastDue is how many of the due rows of an expiry are of the absurd past where those are too many; otherwise 0. count counts what is due at an instant, no
 // further than at most.
-func (d *Definition) pastDue(now time.Time, due *found, count func(at time.Time, most int64) (*found, error)) (int64, error) {
+func pastDue(kind expiry.Kind, now time.Time, due *found, count func(at time.Time, most int64) (*found, error)) (int64, error) {
 	before := absurd
-	if least, ok := expiry.LeastOf(d.Expire); ok {
+	if least, ok := expiry.LeastOf(kind); ok {
 		before = before.AddDate(0, int(least.Months), int(least.Days)).Add(time.Duration(least.Microseconds) * time.Microsecond)
 	}
 	switch {
@@ -303,7 +304,7 @@ func (d *Definition) pastDue(now time.Time, due *found, count func(at time.Time,
 // count asks the policy's survey function, and gives way.
 func (c *counting) count(ctx context.Context, at time.Time, to extent) (f *found, err error) {
 	err = givingWay(ctx, c.conn, c.over, func() (err error) {
-		f, err = callSurvey(ctx, c.conn, SurveyFunction(c.policy.ID, c.policy.Version), at, to)
+		f, err = callSurvey(ctx, c.conn, functions.SurveyFunction(c.policy.ID, c.policy.Version), at, to)
 		return err
 	})
 	return f, err

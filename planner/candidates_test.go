@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/functions"
 )
 
 const (
@@ -41,7 +42,7 @@ func TestRowsThatArePastAndNotDueKeepNoBatch(t *testing.T) {
 		if left := value[int](w, `select count(*) from carts`); deleted != due || left != kept {
 			t.Errorf("%d rows went and %d are left, want %d and %d", deleted, left, due, kept)
 		}
-		if want := 2 * (kept/(limit*lookAhead) + 1); batches != want || passes != 2 {
+		if want := 2 * (kept/(limit*functions.LookAhead) + 1); batches != want || passes != 2 {
 			t.Errorf("it took %d batches in %d passes, want %d in 2", batches, passes, want)
 		}
 
@@ -54,7 +55,7 @@ func TestRowsThatArePastAndNotDueKeepNoBatch(t *testing.T) {
 			got, err = w.call(b, nil)
 			must(t, err)
 		}
-		if want := kept/(limit*lookAhead) + 1; batches != want {
+		if want := kept/(limit*functions.LookAhead) + 1; batches != want {
 			t.Errorf("the look that finds nothing took %d batches, want %d", batches, want)
 		}
 	})
@@ -73,7 +74,7 @@ func TestACandidateThatSomebodyHasLockedIsLookedForAgain(t *testing.T) {
 			_, err = other.Exec(t.Context(), `select from carts where id in (2, 5) for share`)
 			must(t, err)
 			b := w.lease(p, w.open(&p))
-			b.Limit, b.Shape = 1, ShapePick // what the executor goes on with after a lock
+			b.Limit, b.Shape = 1, functions.ShapePick // what the executor goes on with after a lock
 			deleted, behind := 0, false
 			for got := (result{}); !got.Finished; {
 				got, err = w.call(b, nil)

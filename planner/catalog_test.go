@@ -10,8 +10,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/internal/fixture/definitions"
 	"lapse/internal/pgtest"
 	"lapse/planner/expiry"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -68,19 +70,19 @@ func TestTheCatalogHasExactlyTheFunctionsOfTheTexts(t *testing.T) {
 		}
 		wantFunctions(t, catalogFunctions(t, w.admin, "^("+strings.Join(names, "|")+")$"), shared)
 
-		definitions := goldenDefinitions()
-		definitions["odd"] = Definition{
-			ID: 4, Version: 1, Name: "odd", Table: `shop."od\d'$""x$"`, Expire: age(`a"t\'é`, 2, expiry.Timestamptz, "", expiry.Interval{Days: 1}),
-			Key: []KeyColumn{{Name: `k$1"\'`, Number: 1, Type: "text", Plain: true}, {Name: "lapse", Number: 3, Type: `shop."En'um"`}}, Batch: 1,
+		all := definitions.Golden()
+		all["odd"] = functions.Definition{
+			ID: 4, Version: 1, Name: "odd", Table: `shop."od\d'$""x$"`, Expire: definitions.Age(`a"t\'é`, 2, expiry.Timestamptz, "", expiry.Interval{Days: 1}),
+			Key: []functions.KeyColumn{{Name: `k$1"\'`, Number: 1, Type: "text", Plain: true}, {Name: "lapse", Number: 3, Type: `shop."En'um"`}}, Batch: 1,
 		}
 		owner := valueOn[uint32](t, w.admin, `select oid from pg_roles where rolname = $1`, w.app)
 		must(t, w.script(`create role `+testRoles.Deleter(owner)))
-		for name, d := range definitions {
+		for name, d := range all {
 			d.TableOwner = owner
-			create, give, err := FunctionsSQL(&d, testRoles)
+			create, give, err := functions.SQL(&d, testRoles)
 			must(t, err)
 			must(t, w.script("begin; set local role "+testRoles.Owner+";\n"+create+"reset role;\n"+give+"commit"))
-			want, err := Functions(&d, testRoles)
+			want, err := functions.Of(&d, testRoles)
 			must(t, err)
 			slices.SortFunc(want, func(a, b schemas.Function) int { return strings.Compare(a.Name, b.Name) })
 			t.Log(name)

@@ -240,8 +240,8 @@ func (s *spec) lines(table string) []FieldChange {
 	}...)
 	terms := append([]expiry.Field{
 		{Name: "every", Value: every},
-		{Name: "where means", Value: s.WhereRead.text()},
-		{Name: "where's columns", Value: s.WhereRead.columns()},
+		{Name: "where means", Value: s.WhereRead.Text()},
+		{Name: "where's columns", Value: s.WhereRead.ColumnTexts()},
 		{Name: "action", Value: s.actionText()},
 		{Name: "trusted code", Value: trustedText(s.Trusted)},
 	}, s.Terms.Fields()...)

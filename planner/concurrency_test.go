@@ -8,6 +8,7 @@ import (
 
 	"lapse/internal/fixture"
 	"lapse/internal/pgtest"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -69,7 +70,7 @@ func TestALockedRowIsLeftAndTakenByTheResidualPass(t *testing.T) {
 		w.fill("sessions", 10)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
 		b := w.lease(p, w.open(&p))
-		b.Limit, b.Shape = 4, ShapePick
+		b.Limit, b.Shape = 4, functions.ShapePick
 		tx, err := w.owner.Begin(t.Context())
 		must(t, err)
 		_, err = tx.Exec(t.Context(), `select from sessions where id in (2, 9) for update`)

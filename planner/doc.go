@@ -1,5 +1,5 @@
-// Package planner decides what is due, how it is found, and in which shards it is worked off. All SQL text that selects
-// or deletes rows is built here, by pure functions; so are the deletion functions, which are the only thing that deletes.
+// Package planner decides what is due, how it is found, and in which shards it is worked off. What selects
+// or deletes rows is SQL that package functions writes: the deletion functions, which are the only thing that deletes, are its texts.
 //
 // # What it promises
 //
@@ -96,8 +96,7 @@
 //
 // # Reading it
 //
-// expiry/age.go says when a row is due, pick.go, shape.go and find.sql.tmpl how a batch finds it, delete.sql.tmpl what deletes it;
-// testdata/plain.sql shows whole functions, the other *.sql what differs (golden_test.go), testdata/explain the plans.
+// expiry/age.go says when a row is due, package functions how a batch finds it and what deletes it; testdata/explain has the plans.
 //
 // # Where the next thing goes
 //
@@ -105,5 +104,5 @@
 //	a key of a policy       policyfile/keys.go; what the table has to say of it: a step of resolution (resolve.go), and spec.go to keep it.
 //	                        Whether a change of it needs the table: ofTable in entry.go, which takes a new key for one that does
 //	a way to say when       schedule/
-//	an action               another statement in the batch (soft.go), or a template beside drop.sql.tmpl, filled in action.go
+//	an action               functions/: another statement in the batch (soft.go), or a template beside drop.sql.tmpl (drop.go)
 package planner

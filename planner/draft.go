@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"lapse/planner/functions"
 	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
@@ -100,7 +100,7 @@ func (e *refusedError) Error() string { return e.text }
 
 // count makes the survey function, gives it to whom it must not exceed, and calls it once.
 func (d *Draft) count(ctx context.Context, tx *draftTx, s *surveyor, at time.Time, to extent) (*found, error) {
-	text, err := s.definition.draftSurvey(s.table, s.trusts)
+	text, err := s.definition.DraftSurvey(s.table, s.trusts)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (d *Draft) count(ctx context.Context, tx *draftTx, s *surveyor, at time.Tim
 	for _, j := range s.definition.Expire.Joins() {
 		reads = append(reads, j.Relation)
 	}
-	if err := tx.give(ctx, giving{function: draftSurvey + surveyArguments, name: s.definition.Table, table: s.table, reads: reads}); err != nil {
+	if err := tx.give(ctx, giving{function: functions.DraftSurvey + functions.SurveyArguments, name: s.definition.Table, table: s.table, reads: reads}); err != nil {
 		return nil, err
 	}
 	if _, err := tx.Exec(ctx, "set transaction read only"); err != nil {
@@ -120,32 +120,10 @@ func (d *Draft) count(ctx context.Context, tx *draftTx, s *surveyor, at time.Tim
 	}
 	var f *found
 	err = givingWay(ctx, tx.Conn(), nil, func() (err error) {
-		f, err = callSurvey(ctx, tx, draftSurvey, at, to)
+		f, err = callSurvey(ctx, tx, functions.DraftSurvey, at, to)
 		return err
 	})
 	return f, err
-}
-
-// draftSurvey is the name of the survey function of a draft.
-const draftSurvey = "pg_temp.survey"
-
-// draftSurvey is the script that makes the survey function of a draft on table.
-func (d *Definition) draftSurvey(table uint32, trusts bool) (string, error) {
-	if err := d.checkNames(); err != nil {
-		return "", err
-	}
-	var joined []string
-	for _, j := range d.joined() {
-		joined = append(joined, fmt.Sprint(j.OID))
-	}
-	inspect, err := fill("draft.sql.tmpl", map[string]any{
-		"Table": d.Table, "Root": table, "Name": schemas.Literal(d.Table), "Trusted": trusts, "Soft": d.Soft != nil, "Joined": strings.Join(joined, ", "), "Reads": false,
-	})
-	if err != nil {
-		return "", err
-	}
-	survey, err := d.surveyText("pg_temp", draftSurvey, "pg_temp.inspect()", "", d.findStatement(leafMark, "$1", "$2", "$3", "$4"))
-	return inspect + survey + "grant execute on function " + draftSurvey + surveyArguments + " to public;\n", err
 }
 
 // drafted are the functions of the catalog that a draft has copies of, beside those that they call.

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -68,7 +69,7 @@ func (w *world) dropIn(tx pgx.Tx, b *batch, change func(*batch)) (got dropped, e
 	if change != nil {
 		change(&altered)
 	}
-	err = tx.QueryRow(w.t.Context(), `select dropped, rows, coalesce(why, '') from `+DropFunction(b.Policy.ID, b.Policy.Version)+`(
+	err = tx.QueryRow(w.t.Context(), `select dropped, rows, coalesce(why, '') from `+functions.DropFunction(b.Policy.ID, b.Policy.Version)+`(
 		row($1::text, $2::oid, $3::int, $4::int, $5::text::xid8, $6::timestamptz, $7::uuid, $8::int, $9::text, $10::int, $11::uuid, $12::timestamptz,
 		    $13::bigint, $14::oid, $15::oid[], $16::bytea)::lapse.claim, $17::bytea, row($18::bigint, $19::bigint, $20::text, $21::int, null, false, false)::lapse.work)`,
 		"1", c.DatabaseOID, c.History, c.Timeline, fmt.Sprint(c.XID), c.StartedAt, c.Batch, c.PolicyID, c.Policy, c.PolicyVersion, c.Run, c.Cutoff, c.HoldVersion,

@@ -13,8 +13,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"pgregory.net/rapid"
 
+	"lapse/internal/fixture/definitions"
 	"lapse/internal/pgtest"
 	"lapse/planner/expiry"
+	"lapse/planner/functions"
 	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
@@ -95,13 +97,8 @@ func postgresText(at time.Time) string {
 	return fmt.Sprintf("%04d-%s BC", 1-at.Year(), at.Format("01-02 15:04:05.999999"))
 }
 
-// age is the kind {column, after} with what the catalog says of the column.
-func age(column string, number int16, of expiry.ColumnType, zone string, after expiry.Interval) *expiry.Age {
-	return &expiry.Age{Moment: expiry.Moment{Column: column, Number: number, Type: of, Zone: zone}, After: after}
-}
-
 type dueCase struct {
-	d      Definition
+	d      functions.Definition
 	age    *expiry.Age
 	cutoff time.Time
 	rows   []string
@@ -110,11 +107,11 @@ type dueCase struct {
 
 func drawDueCase(t *rapid.T) dueCase {
 	of := rapid.SampledFrom([]expiry.ColumnType{expiry.Timestamptz, expiry.Timestamp, expiry.Date}).Draw(t, "type")
-	a := age("v", 2, of, drawZone(t, of), drawAfter(t))
+	a := definitions.Age("v", 2, of, drawZone(t, of), drawAfter(t))
 	table, cutoff := "shop."+moments[of], drawInstant(t)
-	d := Definition{
+	d := functions.Definition{
 		ID: 1, Version: 1, Name: "p", Table: table, Expire: a, Batch: policyfile.MaxBatch,
-		Key: []KeyColumn{{Name: "id", Number: 1, Type: "integer", Plain: true}},
+		Key: []functions.KeyColumn{{Name: "id", Number: 1, Type: "integer", Plain: true}},
 	}
 	return dueCase{d: d, age: a, cutoff: cutoff, rows: drawRows(t, cutoff, a.After), table: table}
 }
@@ -173,7 +170,7 @@ func TestExactlyTheDueRowsAreFound(t *testing.T) {
 			if err := w.owner.QueryRow(ctx, `select (`+c.d.Expire.Bound("$1::timestamptz").Value+`)::text`, c.cutoff).Scan(&bound); err != nil {
 				rt.Fatal(err)
 			}
-			pick := c.d.pickStatement(c.table, c.cutoff.Format("2006-01-02 15:04:05.999999Z"), bound)
+			pick := c.d.Statement(functions.ShapePick, c.table, c.cutoff.Format("2006-01-02 15:04:05.999999Z"), bound)
 			got, err := ids(ctx, w.owner, `with pick as materialized (`+pick+`) select k2 from pick order by k2`)
 			if err != nil {
 				rt.Fatal(err)
@@ -202,7 +199,7 @@ func TestExactlyTheDueRowsGo(t *testing.T) {
 			if err != nil {
 				rt.Fatal(err)
 			}
-			create, give, err := FunctionsSQL(&c.d, testRoles)
+			create, give, err := functions.SQL(&c.d, testRoles)
 			if err != nil {
 				rt.Fatal(err)
 			}
@@ -215,7 +212,7 @@ func TestExactlyTheDueRowsGo(t *testing.T) {
 func (w *world) wantExactly(rt *rapid.T, what fmt.Stringer, p InForce, cutoff time.Time, table string, want []int32, all int) {
 	w.t.Helper()
 	var counted int
-	if err := w.exec.QueryRow(w.t.Context(), `select due from `+SurveyFunction(p.ID, p.Version)+`($1, null, 0)`, cutoff).Scan(&counted); err != nil {
+	if err := w.exec.QueryRow(w.t.Context(), `select due from `+functions.SurveyFunction(p.ID, p.Version)+`($1, null, 0)`, cutoff).Scan(&counted); err != nil {
 		rt.Fatal(err)
 	}
 	r := Run{Policy: p.ID, Version: p.Version, Cutoff: cutoff}
@@ -239,11 +236,11 @@ func (w *world) wantExactly(rt *rapid.T, what fmt.Stringer, p InForce, cutoff ti
 }
 
 // inForceWith puts a definition into force without apply: its table and interval are none that a person would choose.
-func inForceWith(w *world, d *Definition, functions string) InForce {
+func inForceWith(w *world, d *functions.Definition, functions string) InForce {
 	w.t.Helper()
-	columns, err := json.Marshal(d.columns())
+	columns, err := json.Marshal(d.Columns())
 	must(w.t, err)
-	joined, err := json.Marshal(d.joined())
+	joined, err := json.Marshal(d.Joined())
 	must(w.t, err)
 	must(w.t, w.script(strings.Join([]string{
 		functions,
@@ -255,6 +252,6 @@ func inForceWith(w *world, d *Definition, functions string) InForce {
 		ID: d.ID, Version: d.Version, Name: d.Name, State: schemas.Armed, Definition: *d, TableName: d.Table, Batch: d.Batch,
 		TableOID: valueOn[uint32](w.t, w.admin, `select $1::text::regclass::oid`, d.Table),
 	}
-	p.spec.Functions = d.digest()
+	p.spec.Functions = d.Digest()
 	return p
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -57,7 +58,7 @@ func TestADatabaseInLatin1IsLikeAnyOther(t *testing.T) {
 		if survey.Due != 100 || survey.Trouble != "" || survey.Index != "nach_Änderung" && survey.Index != `shop."nach_Änderung"` {
 			t.Errorf("the survey says %+v", survey)
 		}
-		want, err := Functions(&p.Definition, testRoles)
+		want, err := functions.Of(&p.Definition, testRoles)
 		must(t, err)
 		wantFunctions(t, catalogFunctions(t, w.admin, fmt.Sprintf("_%d_%d$", p.ID, p.Version)), want)
 		shared, err := schemas.BatchFunctions(testRoles)

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/planner/expiry"
+	"lapse/planner/functions"
 	"lapse/planner/policyfile"
 	"lapse/planner/schedule"
 )
@@ -19,7 +20,7 @@ type entry struct {
 	table  string            // schema.table, quoted where SQL wants it; "" where that is no name
 	expire expiry.Kind       // its columns without numbers and types
 	when   schedule.Schedule
-	floors []Floor
+	floors []functions.Floor
 }
 
 // readEntry reads a policy's texts. What PostgreSQL cannot read is among the problems.
@@ -118,7 +119,7 @@ func (e *entry) onRecord(p *version) *version {
 	}
 	v := &version{table: p.table, definition: p.definition, spec: p.spec}
 	v.definition.Expire, v.definition.Batch = recalled, e.policy.Batch
-	if v.definition.condition().MoreThan(p.definition.condition()) {
+	if v.definition.Condition().MoreThan(p.definition.Condition()) {
 		return nil
 	}
 	e.fill(&v.spec, &v.definition)
@@ -136,7 +137,7 @@ func ofTable(t policyfile.Terms) policyfile.Terms {
 }
 
 // fill writes into a spec what the file says, and the definition's expiry.
-func (e *entry) fill(s *spec, d *Definition) {
+func (e *entry) fill(s *spec, d *functions.Definition) {
 	p := &e.policy
 	s.Terms, s.Expire = p.Recorded(), expiry.Record{Kind: d.Expire}
 	s.Every, s.Apart, s.WhereRead = nil, nil, d.Where
@@ -151,13 +152,13 @@ func (e *entry) fill(s *spec, d *Definition) {
 	if p.Evidence == policyfile.EvidenceDue {
 		s.Due, _ = expiry.Elsewhere(d.Expire)
 	}
-	s.Slices, s.Ranges, s.HeldAgainst, s.Functions = d.Slices, d.ranged(), 0, d.digest()
+	s.Slices, s.Ranges, s.HeldAgainst, s.Functions = d.Slices, d.Ranged(), 0, d.Digest()
 }
 
 // checkArithmetic makes the functions' text once, and PostgreSQL compute the bound from its clock once, so that neither can
 // fail first when rows are to be deleted. It returns what is wrong, and with which key.
-func checkArithmetic(ctx context.Context, db DB, d *Definition) (key, problem string, err error) {
-	if _, err := d.functionsText(); err != nil {
+func checkArithmetic(ctx context.Context, db DB, d *functions.Definition) (key, problem string, err error) {
+	if _, err := d.Text(); err != nil {
 		return "table", lastFact(err), nil
 	}
 	bound := d.Expire.Bound("clock_timestamp()")

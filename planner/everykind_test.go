@@ -17,6 +17,7 @@ import (
 
 	"lapse/internal/pgtest"
 	"lapse/planner/expiry"
+	"lapse/planner/functions"
 	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
@@ -61,7 +62,7 @@ type sample struct {
 
 // kindCase is a policy by some kind, and rows.
 type kindCase struct {
-	d      Definition
+	d      functions.Definition
 	cutoff time.Time
 	span   expiry.Interval // of a bucket
 	after  expiry.Interval
@@ -108,7 +109,7 @@ func drawKindCase(t *rapid.T) kindCase {
 		rows(func(t *rapid.T) sample { return drawMoment(t, edge) })
 	}
 	c.d.ID, c.d.Version, c.d.Name, c.d.Table, c.d.Batch = 1, 1, "p", "shop."+from.table, policyfile.MaxBatch
-	c.d.Key = []KeyColumn{{Name: "id", Number: 1, Type: "integer", Plain: true}}
+	c.d.Key = []functions.KeyColumn{{Name: "id", Number: 1, Type: "integer", Plain: true}}
 	return c
 }
 
@@ -354,7 +355,7 @@ func TestEveryKindFindsWhatTheOracleCallsDue(t *testing.T) {
 			if err := w.owner.QueryRow(ctx, `select (`+c.d.Expire.Bound("$1::timestamptz").Value+`)::text`, c.cutoff).Scan(&bound); err != nil {
 				rt.Fatal(err)
 			}
-			pick := c.d.pickStatement(c.d.Table, c.cutoff.Format("2006-01-02 15:04:05.999999Z"), bound)
+			pick := c.d.Statement(functions.ShapePick, c.d.Table, c.cutoff.Format("2006-01-02 15:04:05.999999Z"), bound)
 			got, err := ids(ctx, w.owner, `with pick as materialized (`+pick+`) select k2 from pick order by k2`)
 			if err != nil {
 				rt.Fatalf("%s: %v", &c, err)
@@ -362,7 +363,7 @@ func TestEveryKindFindsWhatTheOracleCallsDue(t *testing.T) {
 			if !slices.Equal(got, want) {
 				rt.Fatalf("%s: the pick finds %v, want %v", &c, got, want)
 			}
-			condition, limit := c.d.condition(), "$2::text::"+c.d.Expire.Bound("").Type
+			condition, limit := c.d.Condition(), "$2::text::"+c.d.Expire.Bound("").Type
 			counted, err := ids(ctx, w.owner, `select id from `+condition.From(c.d.Table)+` where `+condition.Narrow("$1", limit)+` and `+condition.Exact("$1", limit)+` order by id`,
 				c.cutoff, bound)
 			if err != nil || !slices.Equal(counted, want) {

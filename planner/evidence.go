@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"lapse/planner/expiry"
+	"lapse/planner/functions"
 	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
@@ -43,7 +44,7 @@ func (s *resolution) evidence(ctx context.Context, t *table) error {
 	if err := s.identityHas(ctx, t, wanted); err != nil {
 		return err
 	}
-	rest := slices.ContainsFunc(key, func(k KeyColumn) bool { return !slices.Contains(s.p.Events.Columns, k.Name) })
+	rest := slices.ContainsFunc(key, func(k functions.KeyColumn) bool { return !slices.Contains(s.p.Events.Columns, k.Name) })
 	if !rest {
 		s.complain("events.columns", fmt.Sprintf("of the replica identity of %s (%s) no column is left that names the row: what names it is in every event as its key, and needs no listing",
 			t.Name, strings.Join(keyNames(key), ", ")))
@@ -120,7 +121,7 @@ func identityFix(t *table, bare string, columns []string) string {
 	return fmt.Sprintf("create unique index concurrently %s on %s (%s); alter table %s replica identity using index %s", index, t.Name, list, t.Name, index)
 }
 
-func keyNames(key []KeyColumn) []string {
+func keyNames(key []functions.KeyColumn) []string {
 	all := make([]string, len(key))
 	for i, k := range key {
 		all[i] = k.Name

@@ -6,27 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 
-	"lapse/schemas"
+	"lapse/planner/functions"
 )
-
-// pickStatement is the statement by which a batch finds its rows on one leaf, with literals for what the deletion
-// function has parameters for. leaf is SQL; cutoff and bound are texts, the bound's "" for a kind that has none.
-func (d *Definition) pickStatement(leaf, cutoff, bound string) string {
-	bound = schemas.Literal(bound) + "::" + boundOf(d.Expire, "").Type
-	return d.findStatement(leaf, schemas.Literal(cutoff)+"::timestamptz", bound, strconv.Itoa(d.Batch), strconv.Itoa(lookAhead*d.Batch))
-}
-
-// statement is the statement by which a batch of a shape finds its rows.
-func (d *Definition) statement(shape, leaf, cutoff, bound string) string {
-	if shape != ShapeHeap {
-		return d.pickStatement(leaf, cutoff, bound)
-	}
-	bound = schemas.Literal(bound) + "::" + boundOf(d.Expire, "").Type
-	return fmt.Sprintf("%s\n   and t.ctid > '(0,0)' and t.ctid < '(%d,0)'\n limit %d",
-		d.heapSelect(leaf, schemas.Literal(cutoff)+"::timestamptz", bound, "t.tableoid is not null"), d.Batch/2+32, d.Batch)
-}
 
 // shards lists the policy's leaves, the largest first, and writes the statement that finds rows on that one. No lock is taken on
 // a leaf.
@@ -49,18 +31,18 @@ func (s *surveyor) shards(ctx context.Context, q Querier) ([]Relation, error) {
 			s.rows = -1
 		}
 	}
-	for _, o := range d.order() {
+	for _, o := range d.Order() {
 		v.Order = append(v.Order, cmp.Or(o.Column, o.SQL))
 	}
 	v.Shards = slices.Clone(leaves)
 	slices.SortFunc(v.Shards, func(a, b Relation) int { return cmp.Compare(a.OID, b.OID) })
 	v.Method = Sequential
-	err = q.QueryRow(ctx, `select $1::timestamptz::text, coalesce((`+boundOf(d.Expire, "$1::timestamptz").Value+`)::text, '')`, v.At).Scan(&s.cutoff, &s.bound)
+	err = q.QueryRow(ctx, `select $1::timestamptz::text, coalesce((`+functions.BoundOf(d.Expire, "$1::timestamptz").Value+`)::text, '')`, v.At).Scan(&s.cutoff, &s.bound)
 	if err != nil {
 		return nil, fmt.Errorf("count back from the cutoff: %w", err)
 	}
 	if len(leaves) > 0 {
-		v.Statement = d.pickStatement(leaves[0].Name, s.cutoff, s.bound)
+		v.Statement = d.Statement(functions.ShapePick, leaves[0].Name, s.cutoff, s.bound)
 	}
 	return leaves, nil
 }

@@ -124,27 +124,3 @@ func TestAnExpressionIsFoundByItsIndex(t *testing.T) {
 		}
 	})
 }
-
-func goldenExpressions() map[string]Definition {
-	key := []KeyColumn{{Name: "id", Number: 1, Type: "bigint", Plain: true}}
-	reads := []expiry.Column{{Name: "seen", Number: 2, Type: expiry.Timestamptz}, {Name: "ttl", Number: 3, Type: "interval"}}
-	return map[string]Definition{
-		"expression": {
-			ID: 7, Version: 1, Name: "visits", Table: "public.visits", Batch: 5000, Key: key, Expire: &expiry.Expression{
-				Kind: "expression", Text: "coalesce(seen, 'infinity')", Reads: reads[:1], Immutable: true,
-				SQL: `COALESCE(t."seen", 'infinity'::timestamp with time zone)`, Bare: `COALESCE(seen, 'infinity'::timestamp with time zone)`,
-			},
-		},
-		"expression_where": {
-			ID: 8, Version: 1, Name: "visits", Table: "public.visits", Batch: 5000, Key: key,
-			Expire: &expiry.Expression{Kind: "expression", Text: "seen + ttl", SQL: `(t."seen" + t."ttl")`, Bare: `(seen + ttl)`, Reads: reads},
-			Where:  &Where{SQL: `t."kept"`, Bare: `kept`, Columns: []expiry.Column{{Name: "kept", Number: 4, Type: "boolean"}}},
-		},
-	}
-}
-
-func TestTheTextOfFunctionsWithAnExpressionIsAPureFunctionOfThePolicy(t *testing.T) {
-	for name := range goldenExpressions() {
-		wantGolden(t, name)
-	}
-}

@@ -11,6 +11,7 @@ import (
 	"lapse/internal/pgtest"
 	"lapse/internal/yamldoc"
 	"lapse/planner/expiry"
+	"lapse/planner/functions"
 	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
@@ -99,9 +100,9 @@ func TestNoFunctionsAreMadeBelowAFloor(t *testing.T) {
 		changes, err := w.difference(policyText("shop.sessions", "last_seen", "30 days"), false)
 		must(t, err)
 		f := changes[0].next
-		f.definition.Floors, err = []Floor{{Table: "shop.*", Of: "shop.sessions", Least: interval(t, w, "31 days"), Reason: "x"}}, nil
+		f.definition.Floors, err = []functions.Floor{{Table: "shop.*", Of: "shop.sessions", Least: interval(t, w, "31 days"), Reason: "x"}}, nil
 		must(t, err)
-		if _, _, err := FunctionsSQL(&f.definition, testRoles); err == nil || !strings.Contains(err.Error(), "kept for at least 31 days") {
+		if _, _, err := functions.SQL(&f.definition, testRoles); err == nil || !strings.Contains(err.Error(), "kept for at least 31 days") {
 			t.Errorf("FunctionsSQL: %v", err)
 		}
 		if err := w.write(&changes[0]); err == nil || w.functions() != "" {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/planner/functions"
 	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
@@ -32,9 +33,6 @@ type found struct {
 		Why   string `json:"why"`
 	} `json:"cascades"`
 }
-
-// followed is how many due rows are followed through foreign keys where there are more than are counted.
-const followed = 10000
 
 // extent says how far a survey function goes: nil is to the end, 0 not at all.
 type extent struct {
@@ -73,7 +71,7 @@ func (s *surveyor) take(f *found) error {
 		if c.Rows != nil {
 			cascade.RowsAre = Exact
 			if f.DueIs != Exact {
-				scaled := int64(float64(*c.Rows) / float64(min(followed, max(f.Due, 1))) * float64(f.Due))
+				scaled := int64(float64(*c.Rows) / float64(min(functions.Followed, max(f.Due, 1))) * float64(f.Due))
 				cascade.Rows, cascade.RowsAre = &scaled, Estimated
 			}
 		}
@@ -89,12 +87,12 @@ func (s *surveyor) take(f *found) error {
 		v.Method, v.Index = p.method(false)
 	}
 	v.Shape = s.definition.Shapes()[0]
-	if v.Shape == ShapeRange && slices.Contains(heaps(f.Spans, p), f.Leaf) {
-		v.Shape, v.Ranges = ShapeHeap, 1
+	if v.Shape == functions.ShapeRange && slices.Contains(heaps(f.Spans, p), f.Leaf) {
+		v.Shape, v.Ranges = functions.ShapeHeap, 1
 	}
 	for _, leaf := range v.Shards {
 		if leaf.OID == f.Leaf {
-			v.Statement = s.definition.statement(v.Shape, leaf.Name, s.cutoff, s.bound)
+			v.Statement = s.definition.Statement(v.Shape, leaf.Name, s.cutoff, s.bound)
 		}
 	}
 	return nil
@@ -169,7 +167,7 @@ func (s *surveyor) past(call countAt, f *found) error {
 	if v.Breaker.WouldTrip || s.accepted > 0 {
 		return nil
 	}
-	old, err := s.definition.pastDue(v.At, f, func(at time.Time, most int64) (*found, error) {
+	old, err := pastDue(s.definition.Expire, v.At, f, func(at time.Time, most int64) (*found, error) {
 		found, err := call(at, upTo(most))
 		if schemas.StateOf(err) == schemas.SQLStateQueryCanceled {
 			return call(at, upTo(0))

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/functions"
 )
 
 func TestALeafGoesByItsFileWhereItsIndexWouldLeadToAndFro(t *testing.T) {
@@ -62,12 +63,12 @@ func TestAScatteredBacklogIsSurveyedAsAHeap(t *testing.T) {
 				t.Errorf("the statement that is shown finds %d rows", n)
 			}
 		}
-		ask(ShapeHeap, 1)
+		ask(functions.ShapeHeap, 1)
 		w.do(`create index by_age on sessions (last_seen)`)
 		w.do(`cluster sessions using by_age`)
 		w.do(`drop index by_age`)
 		w.do(`analyze sessions`)
-		ask(ShapeRange, 0)
+		ask(functions.ShapeRange, 0)
 	})
 }
 
@@ -87,19 +88,19 @@ func TestTheStatementsOfEachShapeReadTheirPartOfTheTable(t *testing.T) {
 		for _, setting := range []string{"timezone = 'UTC'", "datestyle = 'ISO'", "enable_seqscan = off", "enable_bitmapscan = off", "constraint_exclusion = off", "jit = off"} {
 			w.do("set " + setting)
 		}
-		parts, own, exact := d.rangeFacts(), "t.tableoid = $3", d.condition().Exact("$1", "$2")
+		parts, own, exact := d.RangeFacts(), "t.tableoid = $3", d.Condition().Exact("$1", "$2")
 		deletion := "delete from only shop.sessions as t where " + own + " and " + exact
 		narrow := fmt.Sprintf(" and %s and ", parts["Narrow"])
 		values := strings.NewReplacer("$1", "timestamptz '2026-01-01'", "$2", "timestamptz '2025-12-02'", "$3", "'shop.sessions'::regclass",
 			"$5", "('{2025-01-02,3,4000}'::text[])", "$6", "('{2025-01-04,3,17000}'::text[])", "$7", "array['(0,1)', '(7,2)']::tid[]")
 		all := []struct{ name, sql string }{
-			{"count a range", d.pickSelect("shop.sessions", "$1", "$2", own) + " and " + d.pickAfter("$5") + d.pickTail("500")},
-			{"delete a range, before the tie that it ends in", deletion + narrow + d.pickAfter("$5") + " and " + parts["BeforeTie"].(string)},
+			{"count a range", d.PickSelect("shop.sessions", "$1", "$2", own) + " and " + d.PickAfter("$5") + d.PickTail("500")},
+			{"delete a range, before the tie that it ends in", deletion + narrow + d.PickAfter("$5") + " and " + parts["BeforeTie"].(string)},
 			{"delete a range, the tie that it ends in", deletion + narrow + parts["InTie"].(string) + " and " + parts["ToLastInTie"].(string)},
 			{"delete a range within a tie", deletion + narrow + parts["InTie"].(string) + " and " + parts["AfterInTie"].(string) + " and " + parts["ToLastInTie"].(string)},
-			{"lock a pick", "select t.ctid as at from only shop.sessions as t where t.ctid = any ($7) and " + own + " and " + exact + " " + d.condition().Lock()},
+			{"lock a pick", "select t.ctid as at from only shop.sessions as t where t.ctid = any ($7) and " + own + " and " + exact + " " + d.Condition().Lock()},
 			{"delete a pick", deletion + " and t.ctid = any ($7)"},
-			{"count a heap", d.heapSelect("shop.sessions", "$1", "$2", own) + " and t.ctid > '(3,4)'::text::tid and t.ctid < '(90,0)'::text::tid limit 500"},
+			{"count a heap", d.HeapSelect("shop.sessions", "$1", "$2", own) + " and t.ctid > '(3,4)'::text::tid and t.ctid < '(90,0)'::text::tid limit 500"},
 			{"delete a heap", deletion + " and t.ctid > '(3,4)'::text::tid and t.ctid <= '(9,7)'::text::tid"},
 		}
 		for _, analyzed := range []bool{false, true} {

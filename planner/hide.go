@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"lapse/planner/expiry"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -37,13 +38,13 @@ type Hide struct {
 
 // HideUnder hides what is due under a definition: the same condition as in its functions, at the present time. Under one that sets a
 // column it hides what is set too, by whomever.
-func HideUnder(d *Definition) *Hide {
-	h := &Hide{condition: d.condition()}
+func HideUnder(d *functions.Definition) *Hide {
+	h := &Hide{condition: d.Condition()}
 	if d.Soft == nil {
 		return h
 	}
-	h.gone = "not " + d.unset()
-	if h.condition.Where == d.unset() {
+	h.gone = "not " + d.Unset()
+	if h.condition.Where == d.Unset() {
 		h.condition.Where = "" // what is set is hidden, due or not
 	}
 	return h
@@ -94,8 +95,8 @@ func (h *Hide) fill(name string) (string, error) {
 		reads = len(h.condition.Kind.Joins()) > 0
 	}
 	for _, text := range append([]string{h.Schema, h.Table, h.Owner, due}, h.Columns...) {
-		if strings.Contains(text, bodyQuote) || strings.ContainsAny(text, "\r\n") {
-			return "", fmt.Errorf("hide rows of %s: a name contains a line break or %s, which ends a function's body: rename it", table, bodyQuote)
+		if strings.Contains(text, functions.BodyQuote) || strings.ContainsAny(text, "\r\n") {
+			return "", fmt.Errorf("hide rows of %s: a name contains a line break or %s, which ends a function's body: rename it", table, functions.BodyQuote)
 		}
 	}
 	columns := make([]string, len(h.Columns))

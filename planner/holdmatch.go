@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -85,15 +86,8 @@ func (h *Hold) matchText() (string, error) {
 		}
 		where = strings.Join(equal, " and ")
 	}
-	if strings.Contains(where+h.Table, bodyQuote) || strings.ContainsAny(h.Table, "\r\n") {
-		return "", &refusedError{fmt.Sprintf("a name or the condition contains a line break or %s, which ends a function's body", bodyQuote)}
+	if strings.Contains(where+h.Table, functions.BodyQuote) || strings.ContainsAny(h.Table, "\r\n") {
+		return "", &refusedError{fmt.Sprintf("a name or the condition contains a line break or %s, which ends a function's body", functions.BodyQuote)}
 	}
-	inspect, err := fill("draft.sql.tmpl", map[string]any{
-		"Table": h.Table, "Root": h.TableOID, "Name": schemas.Literal(h.Table), "Reads": true, "Trusted": false, "Soft": false, "Joined": "",
-	})
-	if err != nil {
-		return "", err
-	}
-	match, err := fill("match.sql.tmpl", map[string]any{"Name": heldMatches, "Table": h.Table, "Keys": h.Where == "", "Where": where})
-	return inspect + match, err
+	return functions.DraftMatch(heldMatches, h.Table, h.TableOID, where, h.Where == "")
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"lapse/planner/expiry"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -62,7 +63,7 @@ type wantedIndex struct {
 }
 
 // wantIndex says which index serves a definition; false for none.
-func wantIndex(d *Definition) (wantedIndex, bool) {
+func wantIndex(d *functions.Definition) (wantedIndex, bool) {
 	index := d.Expire.Index()
 	w := wantedIndex{first: index.Column, collation: index.Collation, rest: []string{}}
 	begin := "(" + index.Expression + ")"
@@ -97,7 +98,7 @@ func wantIndex(d *Definition) (wantedIndex, bool) {
 	}
 	predicate := index.Predicate
 	if d.Soft != nil {
-		is := schemas.Identifier(d.Soft.Name) + " " + strings.ToLower(d.isUnset())
+		is := schemas.Identifier(d.Soft.Name) + " " + strings.ToLower(d.IsUnset())
 		w.unset = normalise(is)
 		w.predicate = append(w.predicate, w.unset)
 		if predicate != "" {
@@ -109,7 +110,7 @@ func wantIndex(d *Definition) (wantedIndex, bool) {
 		w.body += " where " + predicate
 	}
 	w.predicate = append(w.predicate, conjuncts(index.Predicate)...)
-	w.where = conjuncts(d.condition().Where)
+	w.where = conjuncts(d.Condition().Where)
 	return w, true
 }
 
@@ -151,7 +152,7 @@ func (w *wantedIndex) fits(c *candidate, byWhere, sparse bool) (serves, whole bo
 }
 
 // lookAtIndexes looks for the index that serves on each leaf. The advice of one that is missing is the last warning. prefix is what the names of missing ones begin with.
-func lookAtIndexes(ctx context.Context, q Querier, d *Definition, leaves []Relation, prefix string) (found indexes, err error) {
+func lookAtIndexes(ctx context.Context, q Querier, d *functions.Definition, leaves []Relation, prefix string) (found indexes, err error) {
 	index := d.Expire.Index()
 	if index.Warning != "" {
 		found.Warnings = append(found.Warnings, index.Warning)

@@ -10,6 +10,7 @@ import (
 
 	"lapse/internal/pgtest"
 	"lapse/planner/expiry"
+	"lapse/planner/functions"
 	"lapse/planner/policyfile"
 )
 
@@ -145,7 +146,7 @@ func TestAPartialIndexOrOneOfAnExpressionServesWhereItHasEveryDueRow(t *testing.
 			{expiry.Index{Expression: `pg_catalog.lower(t."state")`}, `(lower(state), id)`, true, true},
 			{expiry.Index{Expression: `lower(state)`}, `(upper(state), id)`, false, false},
 		} {
-			d := &Definition{Table: "shop.docs", Expire: shaped{&expiry.Age{}, c.index}, Key: []KeyColumn{{Name: "id", Plain: true}}}
+			d := &functions.Definition{Table: "shop.docs", Expire: shaped{&expiry.Age{}, c.index}, Key: []functions.KeyColumn{{Name: "id", Plain: true}}}
 			leaves := []Relation{{OID: w.oid("docs"), Name: "shop.docs"}}
 			w.do(`create index probe on docs ` + c.made)
 			found, err := lookAtIndexes(t.Context(), w.admin, d, leaves, advisedIndex)
@@ -238,7 +239,7 @@ func TestAnIndexThatIsMadeLeavesOutRowsThatNeverExpire(t *testing.T) {
 			}
 			again, err := Resolve(t.Context(), w.admin, p, Setup.Fit)
 			must(t, err)
-			if len(again.Build) > 0 || again.Index == "" || again.Definition.digest() != r.Definition.digest() {
+			if len(again.Build) > 0 || again.Index == "" || again.Definition.Digest() != r.Definition.Digest() {
 				t.Errorf("%s: with its index it is another definition, or lacks it still: %v", p.Name, again.Build)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"lapse/planner/functions"
 	"lapse/planner/policyfile"
 	"lapse/planner/schedule"
 	"lapse/schemas"
@@ -22,7 +23,7 @@ type InForce struct {
 	State       schemas.State
 	Since       time.Time // when it came into this state
 	Schedule    schedule.Schedule
-	Definition  Definition
+	Definition  functions.Definition
 	TableOID    uint32
 	TableName   string
 	HoldVersion schemas.HoldVersion

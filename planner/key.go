@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"lapse/planner/functions"
+
 	"github.com/jackc/pgx/v5"
 )
 
@@ -67,7 +69,7 @@ type Fit func(ctx context.Context, tx pgx.Tx, table uint32) (problem string, err
 // findKey returns the columns that name a row. All leaves must agree: a batch's cursor, and an event's key, are made of
 // them. A partition made tomorrow is published with its root at once, and only the root's primary key is sure to be its: so
 // a root must have one.
-func findKey(ctx context.Context, tx pgx.Tx, t *table, leaves []Relation, fit Fit) (key []KeyColumn, problems []string, err error) {
+func findKey(ctx context.Context, tx pgx.Tx, t *table, leaves []Relation, fit Fit) (key []functions.KeyColumn, problems []string, err error) {
 	oids := []uint32{t.OID}
 	for _, l := range leaves {
 		if l.OID != t.OID {
@@ -97,7 +99,7 @@ func findKey(ctx context.Context, tx pgx.Tx, t *table, leaves []Relation, fit Fi
 		}
 	}
 	for i, name := range first.Names {
-		key = append(key, KeyColumn{Name: name, Number: first.Numbers[i], Type: first.Types[i], Plain: first.Plain[i]})
+		key = append(key, functions.KeyColumn{Name: name, Number: first.Numbers[i], Type: first.Types[i], Plain: first.Plain[i]})
 	}
 	return key, problems, nil
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"lapse/internal/pgtest"
-	"lapse/planner/expiry"
 )
 
 // kindFile is a policy by a kind as the file says it, and a table in which rows 1 to 3 are due, at the first of 2020 by the last
@@ -132,34 +131,6 @@ func wantExplained(t *testing.T, db *pgtest.DB, name string, survey *Survey) {
 	must(t, err)
 	if got != string(want) {
 		t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
-	}
-}
-
-func goldenKinds() map[string]Definition {
-	document := expiry.Value{Column: "doc", Number: 2, Type: "jsonb", Path: `meta."valid.to"`}
-	day := expiry.Interval{Days: 1}
-	all := map[string]Definition{}
-	for name, kind := range map[string]expiry.Kind{
-		"alone":          &expiry.Age{Moment: expiry.Moment{Column: "last_seen", Number: 2, Type: expiry.Timestamptz}},
-		"epoch_document": &expiry.Epoch{Kind: "epoch", Value: document, Unit: "ms", After: day},
-		"text":           &expiry.ISO8601{Kind: "iso8601", Value: expiry.Value{Column: "at", Number: 2, Type: "character varying"}, After: day},
-		"text_document":  &expiry.ISO8601{Kind: "iso8601", Value: document},
-		"instant":        &expiry.NumberOrText{Kind: "instant", Value: document, After: expiry.Interval{Months: 1}},
-		"bucket": &expiry.Bucket{
-			Kind: "bucket", Moment: expiry.Moment{Column: "last_seen", Number: 2, Type: expiry.Timestamptz}, Span: expiry.Interval{Microseconds: 3_600_000_000}, After: day,
-		},
-	} {
-		all["kind_"+name] = Definition{
-			ID: 1, Version: 2, Name: "p", Table: "shop.t", Expire: kind, Batch: 100, Key: []KeyColumn{{Name: "id", Number: 1, Type: "integer", Plain: true}},
-		}
-	}
-	return all
-}
-
-func TestTheFunctionsOfEachKindAreThoseOnRecord(t *testing.T) {
-	t.Parallel()
-	for name := range goldenKinds() {
-		wantGolden(t, name)
 	}
 }
 

@@ -68,10 +68,10 @@ func (s *surveyor) localZones(ctx context.Context, q Querier) error {
 	return nil
 }
 
-// LocalTime says how the policy's column is read; nil where it has a zone. The examples are of these instants, as far as there are any, or
+// LocalTimeOf says how the policy's column is read; nil where it has a zone. The examples are of these instants, as far as there are any, or
 // else of the day of at.
-func (d *Definition) LocalTime(at time.Time, instants ...*time.Time) *LocalTime {
-	m := expiry.LocalOf(d.Expire)
+func LocalTimeOf(kind expiry.Kind, at time.Time, instants ...*time.Time) *LocalTime {
+	m := expiry.LocalOf(kind)
 	if m == nil {
 		return nil
 	}
@@ -99,7 +99,7 @@ func (d *Definition) LocalTime(at time.Time, instants ...*time.Time) *LocalTime 
 // readLocal says how the column is read, and asks where the newest values speak against it.
 func (s *surveyor) readLocal(f *found) {
 	v := &s.survey
-	v.Local = s.definition.LocalTime(v.At, v.Oldest, v.Newest)
+	v.Local = LocalTimeOf(s.definition.Expire, v.At, v.Oldest, v.Newest)
 	if v.Local != nil && f.Ahead != nil {
 		v.Local.Question = question(v.Local.Column, time.Duration(*f.Ahead*float64(time.Second)), v.At, s.zones)
 	}

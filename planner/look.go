@@ -3,72 +3,17 @@ package planner
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"lapse/planner/expiry"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
 // A look asks, before a run is opened, which leaves of a policy have a due row: one statement that changes nothing, whatever the
 // number of partitions. Partitions that cannot have one by their bounds are not opened, a leaf that somebody has locked counts as
 // one to try, and so does one in which more rows than lookRows are past without being due.
-
-// lookRows is how many rows that may not be due a look reads of each leaf.
-const lookRows = 10000
-
-// DueFunction names the function of a policy version that looks, with its schema.
-func DueFunction(id schemas.PolicyID, version schemas.PolicyVersion) string {
-	return fmt.Sprintf("lapse.due_%d_%d", id, version)
-}
-
-// dueArguments are the types of a look function's parameters.
-const dueArguments = "(timestamptz, bigint[])"
-
-// dueFunction is the text of the function that looks.
-func (d *Definition) dueFunction() (string, error) {
-	whole := *d
-	whole.Slices = nil
-	order, column := d.Expire.Order(), ""
-	if d.divides() {
-		column = order.Column
-	}
-	by := whole.order()
-	if order.SQL != "" && whole.certain() {
-		by = by[:1] // an index on the column alone serves
-	}
-	var expressions []string
-	for _, o := range by {
-		expressions = append(expressions, o.SQL)
-	}
-	return fill("look.sql.tmpl", map[string]any{
-		"Proof": schemas.CallerProof,
-		"Name":  DueFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": d.Name, "Table": d.Table,
-		"Joined": d.joinedNames(), "Bound": boundOf(d.Expire, "cutoff"), "Certain": whole.certain(), "Looks": lookRows, "Checks": mostChecked,
-		"Column": schemas.Literal(column), "Divided": column != "", "Low": d.lowWater("sight.low"), "Settled": d.settled(),
-		"Select": onLeaf(whole.pickSelect(leafMark, "$1", "$2", "t.tableoid = $3"), "place.name"),
-		"Tail":   " order by " + strings.Join(expressions, ", ") + "\n limit $4",
-	})
-}
-
-// divides reports whether the bound of partitions tells which can have due rows: the expiry's bound is on a column that is an instant.
-func (d *Definition) divides() bool {
-	o := d.Expire.Order()
-	return o.Column != "" && !d.Expire.Bound("now()").IsZero() &&
-		slices.Contains([]expiry.ColumnType{expiry.Timestamptz, expiry.Timestamp, expiry.Date}, expiry.ColumnType(o.Cast))
-}
-
-// settled is how far within the bound a row must be for time alone not to make it due any more, in SQL; "" where that cannot be told from
-// the bounds of partitions.
-func (d *Definition) settled() string {
-	if !d.divides() || len(d.Expire.Joins()) > 0 {
-		return ""
-	}
-	return d.Expire.Bound("now()").Settled
-}
 
 // Quiet is a leaf in which nothing is due until something is written to it, as PostgreSQL's statistics have it. They are a hint: to name
 // Mark in a look's quiet leaves it out, and nobody is to do that after Until, by the server's clock.
@@ -97,7 +42,7 @@ func LookStatement(id schemas.PolicyID, version schemas.PolicyVersion, versions,
 	 union all
 	select ok.same, d.leaf, d.due, d.kept, d.mark, d.until
 	  from ok
-	 cross join lateral ` + DueFunction(id, version) + `(case when ok.same then $1::timestamptz end, ` + quiet + `) d
+	 cross join lateral ` + functions.DueFunction(id, version) + `(case when ok.same then $1::timestamptz end, ` + quiet + `) d
 	 where ok.same`
 }
 
@@ -136,11 +81,8 @@ func ReadLook(rows pgx.Rows) (look Look, same bool, err error) {
 // LookRefusal is the typed form of what a look refuses, as OpenRun's.
 func (p *InForce) LookRefusal(err error) error { return runRefusal(p, err) }
 
-// mostChecked is how many leaves are checked in one statement.
-const mostChecked = 50
-
 // Unchecked reports whether leaves were left out because too many had to be checked. Look again after Acquaint.
-func (l *Look) Unchecked() bool { return len(l.Unkept) > mostChecked }
+func (l *Look) Unchecked() bool { return len(l.Unkept) > functions.MostChecked }
 
 // Acquaint keeps what the checks of leaves find, and how the table is divided, where a look said that it is not kept. Durable when it
 // returns, unless q is a transaction. A crash leaves what the next look says again.
@@ -148,14 +90,14 @@ func (p *InForce) Acquaint(ctx context.Context, q Querier, look *Look) error {
 	var column *string
 	if !look.Divided {
 		name := ""
-		if p.Definition.divides() {
+		if p.Definition.Divides() {
 			name = p.Definition.Expire.Order().Column
 		}
 		column = &name
 	}
 	leaves := look.Unkept
 	for ; len(leaves) > 0 || column != nil; column = nil {
-		some := append([]uint32{}, leaves[:min(len(leaves), mostChecked)]...)
+		some := append([]uint32{}, leaves[:min(len(leaves), functions.MostChecked)]...)
 		leaves = leaves[len(some):]
 		var nothing any
 		if err := q.QueryRow(ctx, `select lapse.acquaint($1, $2, $3, $4)`, p.ID, p.Version, some, column).Scan(&nothing); err != nil {

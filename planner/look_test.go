@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -141,7 +142,7 @@ func TestALookHoldsTheLocksOfOneLeafAtATime(t *testing.T) {
 		w.looks(&p)
 		tx, err := w.exec.Begin(t.Context())
 		must(t, err)
-		_, err = tx.Exec(t.Context(), `select * from `+DueFunction(p.ID, p.Version)+`(null, null)`)
+		_, err = tx.Exec(t.Context(), `select * from `+functions.DueFunction(p.ID, p.Version)+`(null, null)`)
 		must(t, err)
 		const held = `select count(*) from pg_locks l join pg_class c on c.oid = l.relation where l.pid = $1 and c.relnamespace = 'shop'::regnamespace`
 		if n := valueOn[int](t, w.admin, held, w.exec.PgConn().PID()); n != 0 {
@@ -212,7 +213,7 @@ func TestALookThatFindsNothingCostsTheSameOnATableOfAnySize(t *testing.T) {
 		for _, table := range tables {
 			p := w.named(schemas.PolicyName(table))
 			w.wantDue(&p)
-			pages = append(pages, buffersOf(t, w.exec, `select * from `+DueFunction(p.ID, p.Version)+`(null, null)`))
+			pages = append(pages, buffersOf(t, w.exec, `select * from `+functions.DueFunction(p.ID, p.Version)+`(null, null)`))
 		}
 		t.Logf("pages read of %v: %d", tables, pages)
 		const deeper = 10 // an index is read once for the plan's estimate of each end and once for the rows, a page for each level
@@ -280,7 +281,7 @@ func TestALookOfAnyKindAgreesWithTheCount(t *testing.T) {
 				w.do(fmt.Sprintf(`insert into visits%d select n, a, a at time zone 'UTC', (a at time zone 'UTC')::date, $2, extract(epoch from a)::bigint, to_char(a at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), $3
 					from (select n, now() + ($1 + n * 100000) * interval '1 second' as a from generate_series(1, 2) n) x`, i), off, ttl, tag)
 				w.do(fmt.Sprintf(`insert into registry%d values (1, now() + $1 * interval '1 second')`, i), off)
-				due := valueOn[int64](t, w.exec, `select due from `+SurveyFunction(p.ID, p.Version)+`($1, null, 0)`, at)
+				due := valueOn[int64](t, w.exec, `select due from `+functions.SurveyFunction(p.ID, p.Version)+`($1, null, 0)`, at)
 				look, err := w.lookAt(&p, &at)
 				if err != nil || (due > 0) != (len(look.Due) > 0) {
 					t.Errorf("%s: %d are due, and the look finds %d, %v", kinds[i], due, look.Due, err)
@@ -305,7 +306,7 @@ func TestALookReadsNoFurtherThanSoManyRowsThatMayNotBeDue(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{18}, func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db, `create table sessions (id bigint primary key, last_seen timestamptz, closed boolean)`, `create index on sessions (last_seen, id)`)
-		w.do(fmt.Sprintf(`insert into sessions select n, now() - interval '1 year', false from generate_series(1, %d) n`, lookRows-1))
+		w.do(fmt.Sprintf(`insert into sessions select n, now() - interval '1 year', false from generate_series(1, %d) n`, functions.LookRows-1))
 		p := w.armed("policies:\n  - {name: p, table: shop.sessions, expire: {column: last_seen, after: 30 days}, where: closed, state: armed}\n")
 		w.wantDue(&p)
 		w.do(`insert into sessions select 1000000 + n, now() - interval '1 year', false from generate_series(1, 2) n`)

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -83,7 +84,7 @@ func TestDeadRowsOfFormerRunsAreNotWadedThrough(t *testing.T) {
 		}
 		w.wantMark(&p, "sessions")
 		look := func() int64 {
-			return buffersOf(t, w.exec, `select * from `+DueFunction(p.ID, p.Version)+`(null, null)`)
+			return buffersOf(t, w.exec, `select * from `+functions.DueFunction(p.ID, p.Version)+`(null, null)`)
 		}
 		with := look()
 		w.do(`insert into sessions values (0, now() - interval '720 hours')`)
@@ -189,13 +190,13 @@ func TestAPassThatLeftSomethingMakesNoMark(t *testing.T) {
 			mark              bool
 		}{
 			{name: "all", mark: true},
-			{name: "all, by picks", shape: ShapePick, mark: true},
+			{name: "all, by picks", shape: functions.ShapePick, mark: true},
 			{name: "all, cut by hash", more: ", shards: {count: 2}", mark: true},
 			{name: "few", rows: 999},
-			{name: "in the order of the file", shape: ShapeHeap},
+			{name: "in the order of the file", shape: functions.ShapeHeap},
 			{name: "a condition", more: `, where: "id > 0"`},
 			{name: "months", more: ", months"},
-			{name: "a locked row", shape: ShapePick, prepare: func(_ *InForce, table string) {
+			{name: "a locked row", shape: functions.ShapePick, prepare: func(_ *InForce, table string) {
 				_, err := locker.Exec(t.Context(), `select from shop.`+table+` where id = 7 for update`)
 				must(t, err)
 			}},
@@ -311,12 +312,12 @@ func TestNoRowThatIsNotDueYetLiesBehindTheMark(t *testing.T) {
 			d := &p.Definition
 			for n := range 60 {
 				cutoff := fmt.Sprintf("(timestamptz '2026-01-02 00:00:00.7+00' + interval '%d days' + interval '%d hours' + interval '%d milliseconds')", n%3, []int{0, 1, 6}[n/3%3], 271*(n-30))
-				low := d.lowWater("(" + cutoff + " - interval '10 seconds')")
+				low := d.LowWater("(" + cutoff + " - interval '10 seconds')")
 				if low == nil {
 					continue
 				}
 				judged++
-				exact := d.condition().Exact(cutoff, "("+d.Expire.Bound(cutoff).Value+")::"+low.Type)
+				exact := d.Condition().Exact(cutoff, "("+d.Expire.Bound(cutoff).Value+")::"+low.Type)
 				if rows := value[int](w, fmt.Sprintf(`select count(*) from visits t where (%s) is not true and %s <= (%s)::%s`, exact, low.Column, low.Value, low.Type)); rows > 0 {
 					t.Errorf("%s: %d rows that are not due at %s lie behind the mark", p.Name, rows, cutoff)
 				}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"lapse/planner/functions"
 	"lapse/planner/policyfile"
 )
 
@@ -75,7 +76,7 @@ func (s *resolution) moves(ctx context.Context, t *table) error {
 	if err := s.tx.QueryRow(ctx, partitionKeysSQL, t.OID).Scan(&by); err != nil {
 		return fmt.Errorf("look at the partition keys of %s: %w", t.Name, err)
 	}
-	if !slices.ContainsFunc(key, func(k KeyColumn) bool { return !slices.Contains(by, k.Name) }) {
+	if !slices.ContainsFunc(key, func(k functions.KeyColumn) bool { return !slices.Contains(by, k.Name) }) {
 		s.complain("moves", fmt.Sprintf("moves: detect recognizes a row by the columns of its replica identity that are in no partition key, and that of %s (%s) has none: "+
 			"give it a primary key with another column, or take it out", t.Name, strings.Join(keyNames(key), ", ")))
 	}

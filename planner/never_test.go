@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"testing"
 
+	"lapse/internal/fixture/definitions"
 	"lapse/internal/pgtest"
 	"lapse/planner/expiry"
+	"lapse/planner/functions"
 )
 
 // Some programs write the least value of a type where no time is set, into millions of rows. A batch whose candidates are all
@@ -22,15 +24,15 @@ func TestRowsBelowTheCalendarAreNoCandidates(t *testing.T) {
 			return &expiry.Epoch{Kind: "epoch", Value: expiry.Value{Column: column, Number: number, Type: of, Path: path}, Unit: unit}
 		}
 		for _, kind := range []expiry.Kind{
-			age("v1", 2, expiry.Timestamptz, "", expiry.Interval{}), age("v2", 3, expiry.Timestamp, "", expiry.Interval{Days: 1}),
-			age("v3", 4, expiry.Date, "", expiry.Interval{}),
+			definitions.Age("v1", 2, expiry.Timestamptz, "", expiry.Interval{}), definitions.Age("v2", 3, expiry.Timestamp, "", expiry.Interval{Days: 1}),
+			definitions.Age("v3", 4, expiry.Date, "", expiry.Interval{}),
 			&expiry.Bucket{Kind: "bucket", Moment: expiry.Moment{Column: "v1", Number: 2, Type: expiry.Timestamptz}},
 			epoch("v4", 5, "bigint", "", "s"), epoch("v4", 5, "bigint", "", "ms"), epoch("v5", 6, "numeric", "", "s"), epoch("v6", 7, "double precision", "", "ms"),
 			epoch("v7", 8, "jsonb", "at", "s"), epoch("v8", 9, "real", "", "s"),
 			&expiry.Expression{Kind: "expression", SQL: "t.v1", Immutable: true},
 		} {
-			d := Definition{Expire: kind}
-			c, bound := d.condition(), kind.Bound("clock_timestamp()")
+			d := functions.Definition{Expire: kind}
+			c, bound := d.Condition(), kind.Bound("clock_timestamp()")
 			if !c.Certain() {
 				t.Errorf("%+v: a candidate need not be due", kind)
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -51,7 +52,7 @@ func TestAPlanWithNothingDueCostsTheSameOnATableOfAnySize(t *testing.T) {
 			if s.Due != 0 || s.Trouble != "" {
 				t.Errorf("%d rows: %d are due (%s)", rows, s.Due, s.Trouble)
 			}
-			surveys = append(surveys, buffersOf(t, w.exec, `select * from `+SurveyFunction(p.ID, p.Version)+`(now(), 1000000, 0)`))
+			surveys = append(surveys, buffersOf(t, w.exec, `select * from `+functions.SurveyFunction(p.ID, p.Version)+`(now(), 1000000, 0)`))
 			picks = append(picks, buffersOf(t, w.owner, s.Statement))
 		}
 		t.Logf("pages read on %d rows: by the survey %d, by the pick %d", sizes, surveys, picks)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -18,7 +19,7 @@ func (*OutdatedError) Error() string {
 // Outdated returns an *OutdatedError where this program would write other functions for the policy, which `lapse apply` of the same file
 // does. It writes the text to compare it: whoever asks often keeps the answer, which is the same for all that a version is in force.
 func (p *InForce) Outdated() error {
-	if p.spec.Functions == p.Definition.digest() {
+	if p.spec.Functions == p.Definition.Digest() {
 		return nil
 	}
 	return &OutdatedError{}
@@ -60,8 +61,8 @@ func findFunctions(ctx context.Context, q Querier) (*foundFunctions, error) {
 
 // are reports whether the functions of a version on record are there, and are as this program writes them. They go with their owner when he
 // is dropped, and whoever owns a function can change it.
-func (f *foundFunctions) are(d *Definition) bool {
-	expected, err := Functions(d, schemas.Roles{})
+func (f *foundFunctions) are(d *functions.Definition) bool {
+	expected, err := functions.Of(d, schemas.Roles{})
 	if err != nil {
 		return true // they cannot be written: see checkArithmetic
 	}

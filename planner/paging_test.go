@@ -12,6 +12,7 @@ import (
 
 	"lapse/internal/pgtest"
 	"lapse/planner/expiry"
+	"lapse/planner/functions"
 	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
@@ -95,7 +96,7 @@ func TestPagesHoldEveryRowOnce(t *testing.T) {
 		tables := makePaged(w)
 		w.do(`set timezone = 'UTC'`)
 		w.do(`set datestyle = 'ISO, YMD'`)
-		definitions := map[string]Definition{}
+		definitions := map[string]functions.Definition{}
 		for _, p := range tables {
 			r, err := Resolve(t.Context(), w.admin, policyfile.Policy{Name: "p", Table: "shop." + p.name, Expire: expiry.Entry{"column": "at", "after": "1 day"}, Every: "1 hour", Terms: policyfile.Terms{Batch: 100}}, Setup.Fit)
 			must(t, err)
@@ -144,15 +145,15 @@ func TestPagesHoldEveryRowOnce(t *testing.T) {
 }
 
 // page is the deletion function's pick, by itself.
-func (w *world) page(d *Definition, cursor []string, limit int) (rows, next []string, err error) {
-	sql := d.pickSelect(d.Table, "'2021-01-01'::timestamptz", "'2021-01-01'::timestamptz", "")
+func (w *world) page(d *functions.Definition, cursor []string, limit int) (rows, next []string, err error) {
+	sql := d.PickSelect(d.Table, "'2021-01-01'::timestamptz", "'2021-01-01'::timestamptz", "")
 	if cursor != nil {
-		sql += "\n   and " + d.pickAfter("($1::text[])")
+		sql += "\n   and " + d.PickAfter("($1::text[])")
 	} else {
 		sql += "\n   and $1::text[] is null"
 	}
-	sql = `with pick as materialized (` + sql + "\n" + d.pickTail(fmt.Sprint(limit)) + `)
-		select array_agg(p.at::text), case when count(*) > 0 then ` + d.lastPlace("pick") + ` end from pick p`
+	sql = `with pick as materialized (` + sql + "\n" + d.PickTail(fmt.Sprint(limit)) + `)
+		select array_agg(p.at::text), case when count(*) > 0 then ` + d.LastPlace("pick") + ` end from pick p`
 	err = w.owner.QueryRow(context.Background(), sql, cursor).Scan(&rows, &next)
 	return rows, next, err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -38,7 +39,7 @@ type RecordedVersion struct {
 	Changes    []FieldChange         // from the version in force before
 	MoreDue    bool                  // more may fall due than under the version in force before
 	HeldBack   schemas.PolicyVersion // the one against which it was held back, 0 for none
-	Definition Definition
+	Definition functions.Definition
 }
 
 // RecordedState is one state that a policy came into, or was said to be in again.
@@ -184,7 +185,7 @@ type FunctionText struct {
 // FunctionTexts returns a version's functions as they are in the database, the deletion function first. It reads the system catalog and
 // nothing else.
 func (v *RecordedVersion) FunctionTexts(ctx context.Context, q Querier, roles schemas.Roles) ([]FunctionText, error) {
-	script, err := v.Definition.functionsText()
+	script, err := v.Definition.Text()
 	if err != nil {
 		return nil, err
 	}

@@ -75,7 +75,7 @@ func Referring(ctx context.Context, q Querier, p *InForce, relation, constraint 
 	if !ours {
 		return fmt.Sprintf("select r.* from %s r join %s t on %s", from, to, strings.Join(where, " and ")), nil
 	}
-	c, bound := p.Definition.condition(), p.Definition.Expire.Bound("now()")
+	c, bound := p.Definition.Condition(), p.Definition.Expire.Bound("now()")
 	at := ""
 	if !bound.IsZero() {
 		at = fmt.Sprintf("(%s)::%s", bound.Value, bound.Type)

@@ -59,7 +59,7 @@ func TestRowsInQuarantineAreFoundByKeysOfEveryType(t *testing.T) {
 			w.do(fmt.Sprintf("insert into %s values (%s, now() - interval '40 days')", table, c.row))
 			w.apply(strings.Replace(policyText(table, "at", "30 days", "    state: armed"), "name: p", fmt.Sprintf("name: p%d", n), 1))
 			p := w.named(schemas.PolicyName(fmt.Sprintf("p%d", n)))
-			key := valueOn[[]string](w.t, w.admin, "select "+p.Definition.keyTexts()+" from "+table+" t")
+			key := valueOn[[]string](w.t, w.admin, "select "+p.Definition.KeyTexts()+" from "+table+" t")
 			w.rest(&p, table, "1 hour", key)
 			if rows, sql := w.resting(&p, table); rows != 1 {
 				t.Errorf("%s: %d rows rest by %s, want the one", c.columns, rows, sql)

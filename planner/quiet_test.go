@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/functions"
 )
 
 // quietOf returns what a look says that later ones may leave out.
@@ -156,7 +157,7 @@ func TestALookAtPartitionsThatAreEmptiedReadsThemOnce(t *testing.T) {
 					least = d
 				}
 			}
-			return buffersOf(t, w.exec, fmt.Sprintf(`select * from `+DueFunction(p.ID, p.Version)+`(null, '{%s}')`, strings.Trim(strings.Join(strings.Fields(fmt.Sprint(quiet)), ","), "[]"))), least
+			return buffersOf(t, w.exec, fmt.Sprintf(`select * from `+functions.DueFunction(p.ID, p.Version)+`(null, '{%s}')`, strings.Trim(strings.Join(strings.Fields(fmt.Sprint(quiet)), ","), "[]"))), least
 		}
 		pages, full := took(nil)
 		fewer, short := took(marks)

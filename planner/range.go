@@ -3,12 +3,13 @@ package planner
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"lapse/planner/functions"
 
-	"lapse/planner/expiry"
+	"github.com/jackc/pgx/v5"
 )
 
 // Where much is due, a leaf is cut into ranges of the column that its rows expire by, for several workers at once. The first
@@ -16,22 +17,9 @@ import (
 // column is NULL are in none, and never due. Where the cuts lie decides about nothing but how evenly the work is shared.
 
 const (
-	rangesOfLeaf   = 8    // that a leaf is cut into
-	maxCuts        = 1024 // of a run: lapse.open_run takes no more
-	backlogBatches = 20   // so many batches' worth is much,
-	backlogRows    = 20000
+	rangesOfLeaf = 8    // that a leaf is cut into
+	maxCuts      = 1024 // of a run: lapse.open_run takes no more
 )
-
-// backlog is how many due rows of a leaf are much.
-func backlog(batch int) int { return max(backlogBatches*batch, backlogRows) }
-
-// ranged reports whether leaves may be cut into ranges: in the order of a column that is an instant, and not cut by hash. One that
-// may be dropped whole is one shard.
-func (d *Definition) ranged() bool {
-	o := d.Expire.Order()
-	return len(d.Slices) == 0 && !d.DropsPartitions() && o.Column != "" &&
-		slices.Contains([]expiry.ColumnType{expiry.Timestamptz, expiry.Timestamp, expiry.Date}, expiry.ColumnType(o.Cast))
-}
 
 // Cut ends a range of a leaf, and begins the next: the instant is the last one of the former.
 type Cut struct {
@@ -78,11 +66,11 @@ func mostRanges(cuts []Cut) int {
 // MuchMayBeDue reports whether it is worth asking Cuts, by what is known without it: the policy's last run had much to delete, is
 // of another version, or long ago. A policy that finds little, however often, does not ask.
 func (p *InForce) MuchMayBeDue(now time.Time) bool {
-	if p.Unfinished != nil || !p.Definition.ranged() {
+	if p.Unfinished != nil || !p.Definition.Ranged() {
 		return false
 	}
 	last := p.LastRun
-	return last == nil || last.Version != p.Version || now.Sub(last.StartedAt) >= 24*time.Hour || p.LastPicked >= int64(backlog(p.Batch))
+	return last == nil || last.Version != p.Version || now.Sub(last.StartedAt) >= 24*time.Hour || p.LastPicked >= int64(functions.Backlog(p.Batch))
 }
 
 // Backlog is how a run's leaves are best worked off where much is due.
@@ -106,4 +94,26 @@ func LookAtBacklog(ctx context.Context, conn *pgx.Conn, p *InForce, now time.Tim
 	b.Due, b.Heaps = f.Due, heaps(f.Spans, found)
 	b.Cuts = cutSpans(slices.DeleteFunc(f.Spans, func(s span) bool { return slices.Contains(b.Heaps, s.Leaf) }), rangesOfLeaf)
 	return b, nil
+}
+
+// A leaf's batches go through its file where a good part of it is due, so that not many rows are read in vain, and where its
+// index would lead them to and fro over it: the order is not the file's, or there is no index, or none that has the key and many
+// rows of one value, which are sorted for each batch.
+const (
+	heapPart        = 0.1 // of the leaf's rows that are due; in that order a look at a row costs a fifteenth of a deletion
+	heapCorrelation = 0.7 // below it the index's order is not the file's
+	heapTie         = 10000
+)
+
+// heaps are the leaves with much due whose batches are best of ShapeHeap. found is how the largest leaf's rows would be found.
+func heaps(spans []span, found plan) (leaves []uint32) {
+	method, _ := found.method(false)
+	for _, s := range spans {
+		scattered := s.Correlation != nil && math.Abs(*s.Correlation) < heapCorrelation
+		sorted := method == IndexSort && s.Tie >= heapTie
+		if s.Of > 0 && s.Rows >= heapPart*s.Of && (scattered || sorted || method == Sequential) {
+			leaves = append(leaves, s.Leaf)
+		}
+	}
+	return leaves
 }

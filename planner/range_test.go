@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -281,7 +282,7 @@ func TestASliceThatGoesByTheFileLeavesNoRowOut(t *testing.T) {
 		must(t, err)
 		first := "(select min(ctid) from sessions where last_seen <= '" + cut.Format(time.RFC3339) + "')"
 		b := w.slicesOf(p, r)[0]
-		for _, shape := range []string{ShapeHeapPick, ShapeHeap} {
+		for _, shape := range []string{functions.ShapeHeapPick, functions.ShapeHeap} {
 			b.Shape, b.Limit = shape, 1
 			before := value[string](w, "select id::text from sessions where ctid = "+first)
 			_, err := w.call(b, nil)

@@ -13,6 +13,7 @@ import (
 
 	"lapse/internal/pgtest"
 	"lapse/planner/expiry"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -114,7 +115,7 @@ func TestCutsAreAskedForOnlyWhereMuchMayBeDue(t *testing.T) {
 	last := func(version schemas.PolicyVersion, ago time.Duration) *Run {
 		return &Run{Version: version, StartedAt: now.Add(-ago)}
 	}
-	raw := Definition{Expire: &expiry.Age{Moment: expiry.Moment{Column: "at", Type: expiry.Timestamptz}}}
+	raw := functions.Definition{Expire: &expiry.Age{Moment: expiry.Moment{Column: "at", Type: expiry.Timestamptz}}}
 	hashed := raw
 	hashed.Slices = []expiry.Column{{Name: "id"}}
 	for what, c := range map[string]struct {
@@ -129,7 +130,7 @@ func TestCutsAreAskedForOnlyWhereMuchMayBeDue(t *testing.T) {
 		"with less than much":  {InForce{Version: 2, Definition: raw, LastRun: last(2, time.Hour), LastPicked: 20000, Batch: 5000}, false},
 		"a run that goes on":   {InForce{Version: 2, Definition: raw, Unfinished: last(2, time.Hour)}, false},
 		"hash slices":          {InForce{Version: 2, Definition: hashed}, false},
-		"no instant of a type": {InForce{Version: 2, Definition: Definition{Expire: &expiry.Epoch{}}}, false},
+		"no instant of a type": {InForce{Version: 2, Definition: functions.Definition{Expire: &expiry.Epoch{}}}, false},
 	} {
 		if got := c.p.MuchMayBeDue(now); got != c.want {
 			t.Errorf("%s: %t", what, got)
@@ -149,9 +150,9 @@ func TestARangeIsReadFromTheIndexInOrder(t *testing.T) {
 		d := w.named("p").Definition
 		w.do(`set timezone = 'UTC'`)
 		w.do(`set datestyle = 'ISO'`)
-		above, upTo := d.within(`('{2025-01-02}'::text[])`, `('{2025-01-06}'::text[])`)
+		above, upTo := d.Within(`('{2025-01-02}'::text[])`, `('{2025-01-06}'::text[])`)
 		pick := strings.Join([]string{
-			d.pickSelect("shop.sessions", "timestamptz '2026-01-01'", "timestamptz '2025-12-02'", ""), "   and " + d.pickAfter(`('{2025-01-03,5}'::text[])`), "   and " + above, "   and " + upTo, d.pickTail("500"),
+			d.PickSelect("shop.sessions", "timestamptz '2026-01-01'", "timestamptz '2025-12-02'", ""), "   and " + d.PickAfter(`('{2025-01-03,5}'::text[])`), "   and " + above, "   and " + upTo, d.PickTail("500"),
 		}, "\n")
 		rows, err := w.owner.Query(context.Background(), "explain (costs off) "+pick)
 		must(t, err)

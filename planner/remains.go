@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/planner/expiry"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -76,7 +77,7 @@ func (r *Remains) TakeDown(ctx context.Context, q Querier, p *InForce) error {
 func (p *InForce) remains(ctx context.Context, conn *pgx.Conn, q Querier, at time.Time, most int64, r *Remains) error {
 	after, known := dueAfter(p.Definition.Expire)
 	err := givingWay(ctx, conn, q, func() error {
-		return conn.QueryRow(ctx, "select s.due, coalesce(s.held, 0), s.due_is = 'exact' and coalesce(s.held, 0) <= $2, case when $3 then s.oldest + (select sum(a::interval) from unnest($4::text[]) a) end from "+SurveyFunction(p.ID, p.Version)+"($1, $2, 0) s",
+		return conn.QueryRow(ctx, "select s.due, coalesce(s.held, 0), s.due_is = 'exact' and coalesce(s.held, 0) <= $2, case when $3 then s.oldest + (select sum(a::interval) from unnest($4::text[]) a) end from "+functions.SurveyFunction(p.ID, p.Version)+"($1, $2, 0) s",
 			pgx.QueryExecModeDescribeExec, at, most, known, after).Scan(&r.Due, &r.Held, &r.Exact, &r.Oldest)
 	})
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/planner/expiry"
+	"lapse/planner/functions"
 	"lapse/planner/policyfile"
 	"lapse/planner/schedule"
 	"lapse/schemas"
@@ -17,7 +18,7 @@ import (
 // Resolved is a policy of the file that has been compared with the database: everything that it names is there and fit.
 type Resolved struct {
 	Policy     policyfile.Policy
-	Definition Definition // ID and Version are zero until Write
+	Definition functions.Definition // ID and Version are zero until Write
 	Schedule   schedule.Schedule
 	TableOID   uint32
 	TableOwner string      // the role's name; its oid is the Definition's
@@ -87,7 +88,7 @@ func (s *resolution) resolve(ctx context.Context) error {
 		_, _, err := s.findTable(ctx)
 		return err
 	}
-	r.Definition = Definition{Name: p.Name, Batch: p.Batch, SearchPath: p.Triggers.SearchPath, Action: p.Action.Kind}
+	r.Definition = functions.Definition{Name: p.Name, Batch: p.Batch, SearchPath: p.Triggers.SearchPath, Action: p.Action.Kind}
 	e, problems, err := readEntryIn(ctx, s.tx, p)
 	if err != nil {
 		return err
@@ -170,7 +171,7 @@ func (s *resolution) indexes(ctx context.Context) (err error) {
 	}
 	blocking, err := findBlocking(ctx, s.tx, r.TableOID, r.Leaves, r.Cascades)
 	r.Warnings = append(append(r.Warnings, children...), blocking...)
-	for _, j := range r.Definition.joined() {
+	for _, j := range r.Definition.Joined() {
 		if !slices.ContainsFunc(r.Cascades, func(c Relation) bool { return c.OID == j.OID }) {
 			r.Warnings = append(r.Warnings, fmt.Sprintf("rows of %s stay when their rows of %s go: a foreign key from it with on delete cascade takes them along",
 				j.Name, r.Definition.Table))
@@ -262,7 +263,7 @@ func lastFact(err error) string {
 func (s *resolution) floors(e *entry) {
 	d := &s.r.Definition
 	d.Floors = floorsOn(e.floors, d.Table, names(s.r.Published[1:]))
-	for _, problem := range floorProblems(d.Floors, d.Table, d.Expire) {
+	for _, problem := range functions.FloorProblems(d.Floors, d.Table, d.Expire) {
 		s.complain("expire", problem)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/functions"
 )
 
 // tables and functions of schema lapse that role may do something with, as "function" and "table: privilege".
@@ -85,7 +86,7 @@ func TestNobodyElseMayCallTheFunctions(t *testing.T) {
 		w := newWorld(t, db, sessions)
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
 		for _, function := range []string{
-			DeleteFunction(p.ID, p.Version) + "(lapse.claim, bytea, lapse.work)", SurveyFunction(p.ID, p.Version) + "(timestamptz, bigint, bigint)",
+			functions.DeleteFunction(p.ID, p.Version) + "(lapse.claim, bytea, lapse.work)", functions.SurveyFunction(p.ID, p.Version) + "(timestamptz, bigint, bigint)",
 		} {
 			grantees := valueOn[[]string](t, w.admin, `
 				select array_agg(coalesce(g.rolname, 'public') || ' by ' || r.rolname order by g.rolname)

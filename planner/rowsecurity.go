@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -45,7 +46,7 @@ func (p *InForce) BehindRowSecurity(ctx context.Context, q Querier) (*RowSecurit
 		 where f.pronamespace = 'lapse'::regnamespace and f.proname = $1 and c.relrowsecurity and not d.rolbypassrls and not d.rolsuper
 		   and (c.relforcerowsecurity or not pg_has_role(d.oid, c.relowner, 'usage'))
 		 order by c.oid
-		 limit 1`, strings.TrimPrefix(DeleteFunction(p.ID, p.Version), "lapse."), p.TableOID).Scan(&e.Deleter, &e.Table)
+		 limit 1`, strings.TrimPrefix(functions.DeleteFunction(p.ID, p.Version), "lapse."), p.TableOID).Scan(&e.Deleter, &e.Table)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"lapse/planner/expiry"
+	"lapse/planner/functions"
 	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
@@ -56,7 +57,7 @@ type ScaffoldColumn struct {
 var scaffoldText embed.FS
 
 var scaffoldTemplate = template.Must(template.New("").Option("missingkey=error").
-	Funcs(template.FuncMap{"id": identifier, "lit": schemas.Literal, "inner": inner}).ParseFS(scaffoldText, "*.tmpl"))
+	Funcs(template.FuncMap{"id": identifier, "lit": schemas.Literal, "inner": functions.Inner}).ParseFS(scaffoldText, "*.tmpl"))
 
 func identifier(name string) string { return schemas.Identifier(name) }
 
@@ -105,8 +106,8 @@ func (s *Scaffold) RegistryName() string { return derived("", s.Table, "_ttl") }
 // Check says what keeps the scaffold from being written.
 func (s *Scaffold) Check() error {
 	for _, name := range append([]string{s.Schema, s.Table, s.Owner, s.Column}, s.keyNames()...) {
-		if strings.Contains(name, bodyQuote) || strings.ContainsAny(name, "\r\n") {
-			return fmt.Errorf("write the scaffold of %s: a name contains a line break or %s, which ends a function's body: rename it", schemas.Identifier(s.Schema, s.Table), bodyQuote)
+		if strings.Contains(name, functions.BodyQuote) || strings.ContainsAny(name, "\r\n") {
+			return fmt.Errorf("write the scaffold of %s: a name contains a line break or %s, which ends a function's body: rename it", schemas.Identifier(s.Schema, s.Table), functions.BodyQuote)
 		}
 	}
 	switch {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"lapse/internal/fixture"
 	"lapse/planner/expiry"
 )
 
@@ -42,7 +43,7 @@ func TestTheTextOfAScaffoldIsAPureFunctionOfTheTable(t *testing.T) {
 			}
 			got.WriteString(sql + "\n")
 		}
-		wantFile(t, filepath.Join("testdata", "scaffold", name+".sql"), got.String())
+		fixture.WantFile(t, *update, filepath.Join("testdata", "scaffold", name+".sql"), got.String())
 	}
 }
 

@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"lapse/internal/fixture/definitions"
 	"lapse/internal/pgtest"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -21,7 +23,7 @@ func TestAShapeThatAPolicysBatchesDoNotHaveIsRefused(t *testing.T) {
 			_, err := w.call(b, nil)
 			wantState(t, err, schemas.SQLStateShape)
 		}
-		if joined := (&Definition{Expire: sidecar()}).Shapes(); len(joined) != 1 || joined[0] != ShapePick {
+		if joined := (&functions.Definition{Expire: definitions.Sidecar()}).Shapes(); len(joined) != 1 || joined[0] != functions.ShapePick {
 			t.Errorf("where a sidecar says when a row is due the shapes are %v", joined)
 		}
 	})
@@ -48,7 +50,7 @@ func TestARangeWithALockedRowFailsWhole(t *testing.T) {
 		if cursor := valueOn[[]string](t, w.exec, `select cursor from lapse.shard where id = $1`, b.Shard); cursor != nil {
 			t.Errorf("the cursor moved to %v", cursor)
 		}
-		b.Shape = ShapePick
+		b.Shape = functions.ShapePick
 		got, err := w.call(b, nil)
 		must(t, err)
 		if got.Deleted != 3 {
@@ -199,7 +201,7 @@ func TestEveryShapeDeletesTheDueRowsAndNoOthers(t *testing.T) {
 			p := w.named(schemas.PolicyName(table))
 			w.arm(p.ID)
 			p = w.named(p.Name)
-			for _, shape := range []string{ShapeRange, ShapePick, ShapeHeap, ShapeHeapPick} {
+			for _, shape := range []string{functions.ShapeRange, functions.ShapePick, functions.ShapeHeap, functions.ShapeHeapPick} {
 				w.do(`truncate ` + table)
 				w.do(`insert into ` + table + ` select n, now() - n % 97 * interval '1 day', repeat('x', n % 500) from generate_series(1, 2000) n`)
 				due := value[int64](w, `select count(*) from `+table+` where last_seen + $1::text::interval <= now()`, after)
@@ -225,7 +227,7 @@ func TestAHeapBeginsAnewInAFileThatWasWrittenAnew(t *testing.T) {
 		p := w.armed(policyText("shop.sessions", "last_seen", "30 days", "    state: armed"))
 		written := 0
 		var passes []int
-		batches, deleted := w.workOff(p, ShapeHeap, 50, func(b *batch) {
+		batches, deleted := w.workOff(p, functions.ShapeHeap, 50, func(b *batch) {
 			if written++; written == 3 {
 				must(t, run(w.admin, `vacuum full shop.sessions`))
 			}
@@ -252,7 +254,7 @@ func TestShapesMayChangeFromBatchToBatch(t *testing.T) {
 		r := w.open(&p)
 		b := w.lease(p, r)
 		b.Limit = 30
-		shapes := []string{ShapeHeap, ShapeRange, ShapePick, ShapeHeapPick, ShapeHeap, ShapeRange, ShapeHeapPick}
+		shapes := []string{functions.ShapeHeap, functions.ShapeRange, functions.ShapePick, functions.ShapeHeapPick, functions.ShapeHeap, functions.ShapeRange, functions.ShapeHeapPick}
 		var deleted int64
 		for n := range 40 {
 			b.Shape = shapes[n%len(shapes)]
@@ -263,7 +265,7 @@ func TestShapesMayChangeFromBatchToBatch(t *testing.T) {
 				break
 			}
 		}
-		_, rest := w.workOff(p, ShapeRange, 100, nil)
+		_, rest := w.workOff(p, functions.ShapeRange, 100, nil)
 		if n := value[int](w, `select count(*) from sessions`); n != 0 || deleted+rest != 1000 {
 			t.Errorf("%d and %d rows went, %d are left", deleted, rest, n)
 		}
@@ -282,24 +284,24 @@ func TestAHeapWithALockedRowFailsWholeAndItsPickPassesOverIt(t *testing.T) {
 		_, err = tx.Exec(t.Context(), `select from sessions where id = 2 for update`)
 		must(t, err)
 		must(t, run(w.exec, `set lock_timeout = '50ms'`))
-		b.Limit, b.Shape = 4, ShapeHeap
+		b.Limit, b.Shape = 4, functions.ShapeHeap
 		_, err = w.call(b, nil)
 		wantState(t, err, schemas.SQLStateLockNotAvailable)
 		w.wantLedger(0, 0)
-		b.Shape = ShapeHeapPick
+		b.Shape = functions.ShapeHeapPick
 		got, err := w.call(b, nil)
 		must(t, err)
 		if got.Deleted != 3 || got.Picked != 3 {
 			t.Errorf("the pick got %+v", got)
 		}
-		b.Shape = ShapeHeap
+		b.Shape = functions.ShapeHeap
 		for !got.Finished {
 			if got, err = w.call(b, nil); err != nil {
 				break
 			}
 		}
 		wantState(t, err, schemas.SQLStateLockNotAvailable) // the residual pass meets it again
-		b.Shape = ShapeHeapPick
+		b.Shape = functions.ShapeHeapPick
 		for !got.Finished {
 			got, err = w.call(b, nil)
 			must(t, err)

@@ -9,32 +9,6 @@ import (
 	"lapse/schemas"
 )
 
-// A slice is a part of a leaf that one worker works on while others work on the rest. Slices are disjoint, and together they are
-// the leaf, or its due rows at least. An update can carry a row from one slice into another that is done already: the residual
-// shard of the leaf, which is all of it, follows the others.
-//
-// A row is in the hash slice that the text of its columns says, NULL being the empty text. It is in the range slice in which
-// its place in the order is: see range.go.
-
-// sliceHash is the SQL of a row's hash, not negative, over the texts of columns. PostgreSQL has the function for every
-// type's text, and the same on every major; the functions pin the settings that a text depends on.
-func sliceHash(columns []string) string {
-	hash := "0"
-	for _, c := range columns {
-		hash = fmt.Sprintf(`hashtextextended(coalesce((t.%s)::text, '') collate "C", %s)`, schemas.Identifier(c), hash)
-	}
-	return "(" + hash + " & 9223372036854775807)"
-}
-
-// slice is the condition that a row is in a hash slice; all rows are where modulus is null.
-func (d *Definition) slice(modulus, remainder string) string {
-	names := make([]string, 0, len(d.Slices))
-	for _, c := range d.Slices {
-		names = append(names, c.Name)
-	}
-	return fmt.Sprintf("case when %s is null then true else %s %% %s = %s end", modulus, sliceHash(names), modulus, remainder)
-}
-
 // sliceColumns finds the columns that slices go by: the key's if the file names none.
 func (s *resolution) sliceColumns(ctx context.Context, t *table) error {
 	d, shards := &s.r.Definition, s.p.Shards

@@ -9,6 +9,7 @@ import (
 
 	"lapse/internal/pgtest"
 	"lapse/planner/expiry"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -23,7 +24,7 @@ func TestSlicesAreDisjointAndComplete(t *testing.T) {
 		for i := range tables {
 			must(t, tables[i].fill(t.Context(), w.owner, make([]int, 90)))
 		}
-		hash := sliceHash([]string{"A b", `it's "x"`})
+		hash := functions.SliceHash([]string{"A b", `it's "x"`})
 		if got := value[int64](w, `select `+hash+` from (values ('x', 42)) t("A b", "it's ""x""")`); got != 2664336421136413050 {
 			t.Errorf("the hash of a row is %d: shards that are under way would change", got)
 		}
@@ -34,14 +35,14 @@ func TestSlicesAreDisjointAndComplete(t *testing.T) {
 				columns = value[[]string](w, `select array_agg(attname::text) from pg_attribute where attrelid = $1::text::regclass and attnum > 0`, name)
 			}
 			columns = columns[:rapid.IntRange(1, len(columns)).Draw(rt, "columns")]
-			d := Definition{}
+			d := functions.Definition{}
 			for _, c := range columns {
 				d.Slices = append(d.Slices, expiry.Column{Name: c})
 			}
 			modulus := rapid.IntRange(2, 64).Draw(rt, "modulus")
 			var all, odd int
 			err := w.owner.QueryRow(t.Context(), fmt.Sprintf(`select count(*), count(*) filter (where n <> 1)
-				from (select (select count(*) from generate_series(0, %d) r where %s) as n from %s t) x`, modulus-1, d.slice(fmt.Sprint(modulus), "r"), name)).Scan(&all, &odd)
+				from (select (select count(*) from generate_series(0, %d) r where %s) as n from %s t) x`, modulus-1, d.Slice(fmt.Sprint(modulus), "r"), name)).Scan(&all, &odd)
 			if err != nil || all == 0 || odd != 0 {
 				rt.Fatalf("%s by %q in %d: %d of %d rows are not in one slice, %v", name, columns, modulus, odd, all, err)
 			}

@@ -12,69 +12,6 @@ import (
 	"lapse/schemas"
 )
 
-// A soft action sets a column of a row once, and the row stays. The policy's condition has in it that the column is not set: so plans,
-// looks and batches are about rows that are not set yet, and a row that somebody has set is left as it is. Everything else is as where
-// rows are deleted; the batch's statement is an UPDATE. A second policy on the table may delete what is set, by that column.
-
-const boolean expiry.ColumnType = "boolean"
-
-// unset is the condition that the action's column is not set, over t, as PostgreSQL writes it.
-func (d *Definition) unset() string {
-	return "(t." + schemas.Identifier(d.Soft.Name) + " " + d.isUnset() + ")"
-}
-
-func (d *Definition) isUnset() string {
-	if d.Soft.Type == boolean {
-		return "IS NOT TRUE"
-	}
-	return "IS NULL"
-}
-
-// unsetAnd is a condition of the policy file, "" for none, with the one that the action's column is not set.
-func (d *Definition) unsetAnd(where string) string {
-	if d.Soft == nil {
-		return where
-	}
-	is := schemas.Identifier(d.Soft.Name) + " " + d.isUnset()
-	if where == "" {
-		return is
-	}
-	return "(" + where + ") and " + is
-}
-
-// verb is what the batch's statement begins with.
-func (d *Definition) verb() string {
-	if d.Soft != nil {
-		return "update"
-	}
-	return "delete from"
-}
-
-// joining is what stands before the relations that the statement reads beside the table.
-func (d *Definition) joining() string {
-	if d.Soft != nil {
-		return "\n  from "
-	}
-	return "\n       using "
-}
-
-// set is the SET of the batch's statement, "" for one that deletes. Instants are the transaction's, which its claim has too.
-func (d *Definition) set() string {
-	if d.Soft == nil {
-		return ""
-	}
-	value := "true"
-	switch d.Soft.Type {
-	case expiry.Timestamptz:
-		value = "now()"
-	case expiry.Timestamp:
-		value = "now() at time zone 'UTC'"
-	case expiry.Date:
-		value = "(now() at time zone 'UTC')::date"
-	}
-	return " set " + schemas.Identifier(d.Soft.Name) + " = " + value
-}
-
 // actionText is what a person sees of the action.
 func (s *spec) actionText() string {
 	if s.Soft == nil {
@@ -132,11 +69,11 @@ func (s *resolution) soft(ctx context.Context, t *table) error {
 		return nil
 	case err != nil:
 		return fmt.Errorf("look at column %s of %s: %w", at, t.Name, err)
-	case c.Type != expiry.Timestamptz && c.Type != expiry.Timestamp && c.Type != expiry.Date && c.Type != boolean:
+	case c.Type != expiry.Timestamptz && c.Type != expiry.Timestamp && c.Type != expiry.Date && c.Type != "boolean":
 		s.complain(key, fmt.Sprintf("column %s of %s is %s: a soft action sets a timestamptz, timestamp, date or boolean", at, t.Name, c.Type))
 	case made:
 		s.complain(key, fmt.Sprintf("column %s of %s is generated: name one that can be set", at, t.Name))
-	case notNull && c.Type != boolean:
+	case notNull && c.Type != "boolean":
 		s.complain(key, fmt.Sprintf("column %s of %s is not null, so that no row is without it: alter table %s alter column %s drop not null", at, t.Name, t.Name, at))
 	case in != "":
 		s.complain(key, fmt.Sprintf("column %s of %s is in %s, and a column that is set must be in no key: name another", at, t.Name, in))

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -20,7 +21,7 @@ func TestDueRowsGetTheColumnOnceAndStay(t *testing.T) {
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		w := newWorld(t, db)
 		types := []string{"timestamptz", "timestamp(0)", "date", "boolean not null"}
-		shapes := []string{ShapeRange, ShapePick, ShapeHeap, ShapeHeapPick}
+		shapes := []string{functions.ShapeRange, functions.ShapePick, functions.ShapeHeap, functions.ShapeHeapPick}
 		file := "policies:\n"
 		for i, kind := range types {
 			w.do(fmt.Sprintf(`create table t%d (id bigint primary key, at timestamptz, gone %s, note text)`, i, kind))
@@ -154,7 +155,7 @@ func TestTheIndexOfASoftPolicyHasWhatIsNotSet(t *testing.T) {
 			}
 			_ = w.armed("policies:\n" + file)
 			p := w.named(schemas.PolicyName(table))
-			look := `select * from ` + DueFunction(p.ID, p.Version) + `(null, null)`
+			look := `select * from ` + functions.DueFunction(p.ID, p.Version) + `(null, null)`
 			must(t, run(w.exec, look))
 			empty := buffersOf(t, w.exec, look)
 			w.do(`insert into ` + table + ` select n, now() - interval '60 days' + n * interval '1 second', ` + map[bool]string{true: "true", false: "now()"}[c.gone == "boolean"] + ` from generate_series(1, 6000) n`)
@@ -327,7 +328,7 @@ func TestWhoRefersToARowDoesNotWaitWhileItIsSet(t *testing.T) {
 	t.Parallel()
 	pgtest.On(t, []int{14, 18}, func(t *testing.T, db *pgtest.DB) {
 		w, file := newWorld(t, db), "policies:\n"
-		shapes := []string{ShapeRange, ShapePick, ShapeHeapPick}
+		shapes := []string{functions.ShapeRange, functions.ShapePick, functions.ShapeHeapPick}
 		for i := range shapes {
 			w.do(fmt.Sprintf(`create table t%d (id bigint primary key, at timestamptz, gone timestamptz)`, i))
 			w.do(fmt.Sprintf(`create table child%d (id bigint references t%[1]d)`, i))

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"lapse/planner/functions"
 	"lapse/planner/policyfile"
 	"lapse/planner/schedule"
 	"lapse/schemas"
@@ -176,13 +177,13 @@ func (s *spec) slices() int {
 }
 
 // callInForce asks the survey function of a version in force, in a session made clean on both sides.
-func callInForce(ctx context.Context, conn *pgx.Conn, d *Definition, at time.Time, to extent) (*found, error) {
+func callInForce(ctx context.Context, conn *pgx.Conn, d *functions.Definition, at time.Time, to extent) (*found, error) {
 	if err := cleanSession(ctx, conn); err != nil {
 		return nil, err
 	}
 	var f *found
 	err := givingWay(ctx, conn, nil, func() (err error) {
-		f, err = callSurvey(ctx, conn, SurveyFunction(d.ID, d.Version), at, to)
+		f, err = callSurvey(ctx, conn, functions.SurveyFunction(d.ID, d.Version), at, to)
 		return err
 	})
 	if cleaned := cleanSession(ctx, conn); err == nil {
@@ -207,7 +208,7 @@ func cleanSession(ctx context.Context, conn *pgx.Conn) error {
 // surveyor fills in a survey.
 type surveyor struct {
 	ask        Ask
-	definition *Definition
+	definition *functions.Definition
 	limits     policyfile.Limits
 	window     *schedule.Window
 	owner      string // of the catalog, where the survey is a draft's

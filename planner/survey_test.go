@@ -10,6 +10,7 @@ import (
 
 	"lapse/internal/pgtest"
 	"lapse/planner/expiry"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -35,7 +36,7 @@ func TestASurveyCountsWhatIsDueAndSaysHowItIsFound(t *testing.T) {
 		w.do(`analyze sessions`)
 		survey, err = SurveyInForce(t.Context(), w.exec, &p, oldest.Add(30*24*time.Hour+2500*time.Millisecond))
 		must(t, err)
-		if survey.Due != 3 || survey.Method == Sequential || survey.Index != "sessions_by_age" || survey.Shape != ShapeRange {
+		if survey.Due != 3 || survey.Method == Sequential || survey.Index != "sessions_by_age" || survey.Shape != functions.ShapeRange {
 			t.Errorf("at an earlier time: %+v", survey)
 		}
 		if want := oldest.Add(2 * time.Second); survey.Newest == nil || !survey.Newest.Equal(want) {

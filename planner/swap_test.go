@@ -6,6 +6,7 @@ import (
 
 	"lapse/internal/pgtest"
 	"lapse/planner/expiry"
+	"lapse/planner/functions"
 )
 
 // Whoever owns a schema may drop what is in it, and put a view of theirs in a table's place. While they hold the lock for that, a
@@ -70,8 +71,8 @@ func TestTextsThatLookLikeCallsAreCountedAsTheyStand(t *testing.T) {
 func TestADraftIsNotWrittenOfANameThatEndsAComment(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"shop.\"x\nalter role app superuser;--\"", `shop."$lapse$"`} {
-		d := Definition{Name: "p", Table: name, Expire: &expiry.Age{}}
-		if text, err := d.draftSurvey(1, false); err == nil {
+		d := functions.Definition{Name: "p", Table: name, Expire: &expiry.Age{}}
+		if text, err := d.DraftSurvey(1, false); err == nil {
 			t.Errorf("%q: %s", name, text)
 		}
 	}

@@ -98,7 +98,7 @@ func (s *resolution) trust(ctx context.Context, t *table, relations []uint32) (p
 // code says what stands in the way of what would run inside the deletions: all of it, or what cannot be trusted.
 func (s *resolution) code(ctx context.Context, t *table) (problems []string, err error) {
 	relations := []uint32{t.OID}
-	for _, j := range s.r.Definition.joined() {
+	for _, j := range s.r.Definition.Joined() {
 		if j.OID != 0 { // or it was complained about
 			relations = append(relations, j.OID)
 		}

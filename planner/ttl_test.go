@@ -14,6 +14,7 @@ import (
 	"lapse/internal/pgtest"
 	"lapse/internal/yamldoc"
 	"lapse/planner/expiry"
+	"lapse/planner/functions"
 	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
@@ -69,7 +70,7 @@ func makeTTLTables(w *world) {
 type ttlRow struct{ value, ttl string } // the value as a text, the ttl in SQL
 
 type ttlCase struct {
-	d      Definition
+	d      functions.Definition
 	kind   *expiry.TTL
 	cutoff time.Time
 	rows   []ttlRow
@@ -89,9 +90,9 @@ func drawTTLCase(t *rapid.T, major int) ttlCase {
 		k.Default = &after
 	}
 	cutoff := drawInstant(t)
-	d := Definition{
+	d := functions.Definition{
 		ID: 1, Version: 1, Name: "p", Table: "shop." + ttlTable(of, ttl), Expire: k, Batch: policyfile.MaxBatch,
-		Key: []KeyColumn{{Name: "id", Number: 1, Type: "integer", Plain: true}},
+		Key: []functions.KeyColumn{{Name: "id", Number: 1, Type: "integer", Plain: true}},
 	}
 	c := ttlCase{d: d, kind: k, cutoff: cutoff, table: d.Table}
 	for n := rapid.IntRange(2, 6).Draw(t, "ttls"); n > 0; n-- {
@@ -173,7 +174,7 @@ func TestExactlyTheRowsWhoseOwnTimeIsOverAreFound(t *testing.T) {
 			if err := w.owner.QueryRow(ctx, `select (`+c.kind.Bound("$1::timestamptz").Value+`)::text`, c.cutoff).Scan(&bound); err != nil {
 				rt.Fatal(err)
 			}
-			pick := c.d.pickStatement(c.table, c.cutoff.Format("2006-01-02 15:04:05.999999Z"), bound)
+			pick := c.d.Statement(functions.ShapePick, c.table, c.cutoff.Format("2006-01-02 15:04:05.999999Z"), bound)
 			got, err := ids(ctx, w.owner, `with pick as materialized (`+pick+`) select k2 from pick order by k2`)
 			if err != nil {
 				rt.Fatalf("%s: %v", &c, err)
@@ -205,7 +206,7 @@ func TestExactlyTheRowsWhoseOwnTimeIsOverGo(t *testing.T) {
 			if err != nil {
 				rt.Fatal(err)
 			}
-			create, give, err := FunctionsSQL(&c.d, testRoles)
+			create, give, err := functions.SQL(&c.d, testRoles)
 			if err != nil {
 				rt.Fatal(err)
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/internal/pgtest"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -20,7 +21,7 @@ func (w *world) slowly(p *InForce) {
 	must(w.t, run(w.admin, fmt.Sprintf(`do $$ begin
 		execute regexp_replace(pg_get_functiondef('%s(timestamptz, bigint, bigint)'::regprocedure),
 			'in access share mode;', E'\\&\n  if at_most is distinct from 0 then perform pg_sleep(600); end if;');
-	end $$`, SurveyFunction(p.ID, p.Version))))
+	end $$`, functions.SurveyFunction(p.ID, p.Version))))
 }
 
 // become opens a session of a login that has become the executor, as a command's is: it may not cancel the login's sessions.

@@ -5,6 +5,7 @@ import (
 
 	"lapse/planner/expiry"
 	"lapse/planner/expression"
+	"lapse/planner/functions"
 )
 
 // where lets PostgreSQL read the policy's where, and with it that a soft action has not set its column: so plans, looks, batches and
@@ -15,7 +16,7 @@ func (s *resolution) where(ctx context.Context, t *table) error {
 			return err
 		}
 	}
-	if text := s.r.Definition.unsetAnd(s.p.Where); text != s.p.Where {
+	if text := s.r.Definition.UnsetAnd(s.p.Where); text != s.p.Where {
 		if read, err := s.readWhere(ctx, t, text); read == nil || err != nil {
 			return err
 		}
@@ -24,7 +25,7 @@ func (s *resolution) where(ctx context.Context, t *table) error {
 }
 
 // readWhere lets PostgreSQL read a condition, which is the policy's then. It is nil where it was complained about.
-func (s *resolution) readWhere(ctx context.Context, t *table, text string) (*Where, error) {
+func (s *resolution) readWhere(ctx context.Context, t *table, text string) (*functions.Where, error) {
 	read, problem, err := expression.Read(ctx, s.tx, t.OID, text, expression.Boolean)
 	if err != nil {
 		return nil, err
@@ -33,7 +34,7 @@ func (s *resolution) readWhere(ctx context.Context, t *table, text string) (*Whe
 		s.complain("where", "where: "+problem)
 		return nil, nil
 	}
-	w := &Where{SQL: read.SQL, Bare: read.Bare}
+	w := &functions.Where{SQL: read.SQL, Bare: read.Bare}
 	for _, c := range read.Columns {
 		w.Columns = append(w.Columns, expiry.Column{Name: c.Name, Number: c.Number, Type: expiry.ColumnType(c.Type)})
 	}
@@ -44,20 +45,4 @@ func (s *resolution) readWhere(ctx context.Context, t *table, text string) (*Whe
 	}
 	s.r.Definition.Where = w
 	return w, nil
-}
-
-// text is what a person sees of a where, "" for none.
-func (w *Where) text() string {
-	if w == nil {
-		return ""
-	}
-	return w.SQL
-}
-
-// columns are those of a where, for a person.
-func (w *Where) columns() string {
-	if w == nil {
-		return ""
-	}
-	return expiry.Texts(w.Columns)
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"lapse/internal/pgtest"
-	"lapse/planner/expiry"
 	"lapse/schemas"
 )
 
@@ -164,33 +163,6 @@ func TestAMistakeInWhereHasItsPlace(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
-}
-
-// goldenWheres are the texts of functions with where, for each kind that has a form of its own.
-func goldenWheres() map[string]Definition {
-	all := goldenDefinitions()
-	where := &Where{
-		SQL: `((t."status" = 'it''s closed'::text) AND (t."Flag" IS NOT TRUE))`, Bare: `((status = 'it''s closed'::text) AND ("Flag" IS NOT TRUE))`,
-		Columns: []expiry.Column{{Name: "status", Number: 3, Type: "text"}, {Name: "Flag", Number: 5, Type: "boolean"}},
-	}
-	with := map[string]Definition{}
-	for _, name := range []string{"plain", "ttl"} {
-		d := all[name]
-		d.Where = where
-		with[name+"_where"] = d
-	}
-	return with
-}
-
-func TestTheTextOfFunctionsWithWhereIsAPureFunctionOfThePolicy(t *testing.T) {
-	for name := range goldenWheres() {
-		wantGolden(t, name)
-	}
-	d := goldenWheres()["plain_where"]
-	d.Where = &Where{SQL: `(t."a" = '$lapse$')`}
-	if _, _, err := FunctionsSQL(&d, testRoles); err == nil || !strings.Contains(err.Error(), "ends a function's body") {
-		t.Errorf("a where that ends the function's body: %v", err)
-	}
 }
 
 // A policy that is not applied is planned with its where and its expression, by a superuser and by the table's owner.

@@ -3,6 +3,7 @@ package planner
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"strings"
 	"testing"
@@ -13,9 +14,12 @@ import (
 
 	"lapse/internal/fixture"
 	"lapse/internal/pgtest"
+	"lapse/planner/functions"
 	"lapse/planner/policyfile"
 	"lapse/schemas"
 )
+
+var update = flag.Bool("update", false, "write the golden files")
 
 var testRoles = schemas.RolesFor(schemas.DefaultRolePrefix)
 
@@ -269,7 +273,7 @@ func (w *world) callDelete(q Querier, b *batch) (got result, err error) {
 // statement is the call with its arguments.
 func (b *batch) statement() (sql string, args []any) {
 	c := &b.Claim
-	sql = `select picked, deleted, finished, left_behind, by_relation, pass_over from ` + DeleteFunction(b.Policy.ID, b.Policy.Version) + `(
+	sql = `select picked, deleted, finished, left_behind, by_relation, pass_over from ` + functions.DeleteFunction(b.Policy.ID, b.Policy.Version) + `(
 		row($1::text, $2::oid, $3::int, $4::int, $5::text::xid8, $6::timestamptz, $7::uuid, $8::int, $9::text, $10::int, $11::uuid, $12::timestamptz,
 		    $13::bigint, $14::oid, $15::oid[], $16::bytea)::lapse.claim, $17::bytea, row($18::bigint, $19::bigint, $20::text, $21::int, nullif($22, ''), false, false)::lapse.work)`
 	return sql, []any{

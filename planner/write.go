@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"lapse/planner/expiry"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -171,11 +172,11 @@ func (w *writer) newVersion(ctx context.Context, next numbered) error {
 	if err != nil {
 		return fmt.Errorf("write the spec: %w", err)
 	}
-	columns, err := json.Marshal(next.definition.columns())
+	columns, err := json.Marshal(next.definition.Columns())
 	if err != nil {
 		return fmt.Errorf("write the columns: %w", err)
 	}
-	joined, err := json.Marshal(next.definition.joined())
+	joined, err := json.Marshal(next.definition.Joined())
 	if err != nil {
 		return fmt.Errorf("write the relations: %w", err)
 	}
@@ -203,7 +204,7 @@ func (w *writer) newVersion(ctx context.Context, next numbered) error {
 	}
 	d := next.definition
 	d.ID, d.Version = w.id, next.number
-	create, give, err := FunctionsSQL(&d, w.roles)
+	create, give, err := functions.SQL(&d, w.roles)
 	if err != nil {
 		return err
 	}

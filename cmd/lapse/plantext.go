@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lapse/planner"
+	"lapse/planner/functions"
 )
 
 func (c *surveyor) printAll(plans []plan) {
@@ -123,7 +124,7 @@ func (c *surveyor) printWay(s *planner.Survey) {
 		}
 	}
 	inOrder := "in the order of " + strings.Join(order, ", ")
-	if s.Shape == planner.ShapeHeap {
+	if s.Shape == functions.ShapeHeap {
 		inOrder = "because much of it is due, and the index would lead to and fro over it, or there is none"
 	}
 	c.line("found by", "%s, %s", foundBy(s), inOrder)
@@ -171,7 +172,7 @@ func (c *surveyor) printTime(s *planner.Survey) {
 // foundBy names the index that PostgreSQL would use; of a small table it may read all though there is one.
 func foundBy(s *planner.Survey) string {
 	switch {
-	case s.Shape == planner.ShapeHeap:
+	case s.Shape == functions.ShapeHeap:
 		return "reading the table page by page"
 	case s.Index == "":
 		return string(s.Method)

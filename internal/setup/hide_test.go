@@ -14,6 +14,7 @@ import (
 	"lapse/internal/setup/site"
 	"lapse/internal/setup/tables"
 	"lapse/planner"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
 
@@ -108,7 +109,7 @@ func TestDueRowsVanishAtOnceForTheApplicationAndForNobodyElse(t *testing.T) {
 			p := &all[i]
 			var due int64
 			counting := db.ConnectAs(t, h.roles.Executor)
-			h.must(counting.QueryRow(t.Context(), `select due from `+planner.SurveyFunction(p.ID, p.Version)+`(clock_timestamp(), null, 0)`).Scan(&due))
+			h.must(counting.QueryRow(t.Context(), `select due from `+functions.SurveyFunction(p.ID, p.Version)+`(clock_timestamp(), null, 0)`).Scan(&due))
 			rows := count(h.admin, p.TableName)
 			if due == 0 || due == rows {
 				t.Fatalf("%s: %d of %d rows are due, which shows nothing", p.Name, due, rows)
@@ -317,7 +318,7 @@ func TestRowSecurityThatWouldStopThePolicyIsNotMade(t *testing.T) {
 		db.Exec(t, w.SQL)
 		counting := db.ConnectAs(t, h.roles.Executor)
 		var due int
-		h.must(counting.QueryRow(t.Context(), `select due from `+planner.SurveyFunction(root.ID, root.Version)+`(clock_timestamp(), null, 0)`).Scan(&due))
+		h.must(counting.QueryRow(t.Context(), `select due from `+functions.SurveyFunction(root.ID, root.Version)+`(clock_timestamp(), null, 0)`).Scan(&due))
 		if due != 9 {
 			t.Errorf("%d rows are due, want 9", due)
 		}

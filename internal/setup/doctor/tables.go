@@ -67,7 +67,7 @@ func (e *examination) checkPolicy(ctx context.Context, p *planner.InForce) ([]Fi
 		found = append(found, one(Fail, []string{fmt.Sprintf("alter table %s drop constraint %s", k.Child, k.Constraint)},
 			"foreign key %s of %s has the column that the policy sets, and rows are not set", k.Constraint, k.Child)...)
 	}
-	local := p.Definition.LocalTime(e.Now())
+	local := planner.LocalTimeOf(p.Definition.Expire, e.Now())
 	if local != nil {
 		found = append(found, ok("%s: %s", p.TableName, local)...)
 	}

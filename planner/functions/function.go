@@ -1,4 +1,4 @@
-package planner
+package functions
 
 import (
 	"crypto/sha256"
@@ -16,11 +16,11 @@ import (
 //go:embed find.sql.tmpl delete.sql.tmpl drop.sql.tmpl survey.sql.tmpl draft.sql.tmpl look.sql.tmpl match.sql.tmpl
 var functionTexts embed.FS
 
-// bodyQuote encloses the functions' bodies.
-const bodyQuote = "$lapse$"
+// BodyQuote encloses the functions' bodies.
+const BodyQuote = "$lapse$"
 
 var functionTemplates = template.Must(template.New("").Option("missingkey=error").
-	Funcs(template.FuncMap{"inner": inner}).ParseFS(functionTexts, "*.tmpl"))
+	Funcs(template.FuncMap{"inner": Inner}).ParseFS(functionTexts, "*.tmpl"))
 
 // DeleteFunction names the deletion function of a policy version, with its schema.
 func DeleteFunction(id schemas.PolicyID, version schemas.PolicyVersion) string {
@@ -37,22 +37,22 @@ func SurveyFunction(id schemas.PolicyID, version schemas.PolicyVersion) string {
 	return fmt.Sprintf("lapse.survey_%d_%d", id, version)
 }
 
-// Functions returns the functions of a policy version as the catalog must have them, by name: deletion, the one that drops partitions
+// Of returns the functions of a policy version as the catalog must have them, by name: deletion, the one that drops partitions
 // where the policy does, look, the one that finds a batch's rows, survey.
-func Functions(d *Definition, roles schemas.Roles) ([]schemas.Function, error) {
-	text, err := d.functionsText()
+func Of(d *Definition, roles schemas.Roles) ([]schemas.Function, error) {
+	text, err := d.Text()
 	if err != nil {
 		return nil, err
 	}
 	return schemas.ParseFunctions(text, roles.Deleter(d.TableOwner))
 }
 
-// FunctionsSQL returns the script that makes a policy version's functions and lets the executor call them, and the
+// SQL returns the script that makes a policy version's functions and lets the executor call them, and the
 // script that gives them to the deleter. Both run in the transaction that makes the version, so that nobody else can call
 // the functions at any moment: the first as the catalog's owner, the second as a login that may act as both. A deleter may
 // create nothing in the schema, but whom a function is given to must be able to: for the moment it is.
-func FunctionsSQL(d *Definition, roles schemas.Roles) (create, give string, err error) {
-	text, err := d.functionsText()
+func SQL(d *Definition, roles schemas.Roles) (create, give string, err error) {
+	text, err := d.Text()
 	if err != nil {
 		return "", "", err
 	}
@@ -64,7 +64,7 @@ func FunctionsSQL(d *Definition, roles schemas.Roles) (create, give string, err 
 	fmt.Fprintf(&given, "alter function %s owner to %s;\n", find, deleter)
 	signatures := []string{
 		DeleteFunction(d.ID, d.Version) + "(lapse.claim, bytea, lapse.work)",
-		SurveyFunction(d.ID, d.Version) + surveyArguments,
+		SurveyFunction(d.ID, d.Version) + SurveyArguments,
 		DueFunction(d.ID, d.Version) + dueArguments,
 	}
 	if d.DropsPartitions() {
@@ -79,11 +79,11 @@ func FunctionsSQL(d *Definition, roles schemas.Roles) (create, give string, err 
 		"revoke create on schema lapse from " + deleter + ";\n", nil
 }
 
-// digest tells texts of functions apart, "" where they cannot be written: see checkArithmetic.
-func (d *Definition) digest() string {
+// Digest tells texts of functions apart, "" where they cannot be written: see checkArithmetic.
+func (d *Definition) Digest() string {
 	unnumbered := *d
 	unnumbered.ID, unnumbered.Version, unnumbered.Floors = 0, 0, nil
-	text, err := unnumbered.functionsText()
+	text, err := unnumbered.Text()
 	if err != nil {
 		return ""
 	}
@@ -91,8 +91,8 @@ func (d *Definition) digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// functionsText is the text of the functions. An expiry below a floor is refused.
-func (d *Definition) functionsText() (string, error) {
+// Text is the text of the functions. An expiry below a floor is refused.
+func (d *Definition) Text() (string, error) {
 	if err := d.checkFloors(); err != nil {
 		return "", err
 	}
@@ -127,12 +127,12 @@ func (d *Definition) checkNames() error {
 	for _, k := range d.Key {
 		names = append(names, k.Name, k.Type)
 	}
-	if strings.Contains(d.Where.text(), bodyQuote) {
-		return fmt.Errorf("write the functions of policy %s: where contains %s, which ends a function's body", d.Name, bodyQuote)
+	if strings.Contains(d.Where.Text(), BodyQuote) {
+		return fmt.Errorf("write the functions of policy %s: where contains %s, which ends a function's body", d.Name, BodyQuote)
 	}
 	for _, name := range names {
-		if strings.Contains(name, bodyQuote) || strings.ContainsAny(name, "\r\n") {
-			return fmt.Errorf("write the functions of policy %s: a name contains a line break or %s, which ends a function's body: rename it", d.Name, bodyQuote)
+		if strings.Contains(name, BodyQuote) || strings.ContainsAny(name, "\r\n") {
+			return fmt.Errorf("write the functions of policy %s: a name contains a line break or %s, which ends a function's body: rename it", d.Name, BodyQuote)
 		}
 	}
 	return nil
@@ -141,38 +141,38 @@ func (d *Definition) checkNames() error {
 // deletionFunctions are the texts of the deletion function and of the one that finds its rows. It refuses to write a deletion
 // whose one DELETE does not restate the expiry.
 func (d *Definition) deletionFunctions() (remove, find string, err error) {
-	condition := d.condition()
+	condition := d.Condition()
 	exact := condition.Exact("$1", "$2")
 	beside, on := condition.Using()
 	using := ""
 	if beside != "" {
 		using, beside = d.joining()+beside, ", "+beside
 	}
-	own, looks := "t.tableoid = $3", fmt.Sprintf("$4 * %d", lookAhead)
+	own, looks := "t.tableoid = $3", fmt.Sprintf("$4 * %d", LookAhead)
 	if len(d.Slices) > 0 {
-		own += " and " + d.slice("$8", "$9")
-		looks = fmt.Sprintf("$4 * greatest(%d, 2 * coalesce($8, 1))", lookAhead)
+		own += " and " + d.Slice("$8", "$9")
+		looks = fmt.Sprintf("$4 * greatest(%d, 2 * coalesce($8, 1))", LookAhead)
 	}
-	limit, last := "$4", d.lastPlace("seen")+", count(*) < $4"
+	limit, last := "$4", d.LastPlace("seen")+", count(*) < $4"
 	if !d.certain() {
 		limit = looks
 		last = fmt.Sprintf("case when count(*) = $4 then %s\n            else %s end,\n       count(*) < $4 and (select count(*) from seen) < %s",
-			d.lastPlace("due"), d.lastPlace("seen"), looks)
+			d.LastPlace("due"), d.LastPlace("seen"), looks)
 	}
 	searchPath := ""
 	if d.SearchPath != "" {
 		searchPath = schemas.Literal(d.SearchPath)
 	}
-	above, upTo := d.within("$8", "$9")
+	above, upTo := d.Within("$8", "$9")
 	fullRange, fullRangeTail := d.fullRange(leafMark)
-	facts := d.rangeFacts()
+	facts := d.RangeFacts()
 	maps.Copy(facts, map[string]any{
 		"Name": DeleteFunction(d.ID, d.Version), "Find": FindFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": schemas.Literal(string(d.Name)),
-		"Table": d.Table, "SearchPath": searchPath, "Sliced": len(d.Slices) > 0, "Ranged": d.ranged(), "Batch": d.Batch, "Joined": d.joinedNames(), "Certain": d.certain(), "Proof": schemas.CallerProof,
-		"Verb": d.verb(), "Set": d.set(), "Bound": boundOf(d.Expire, "claim.cutoff"), "Using": using, "Beside": beside, "Own": own, "Exact": on + exact, "Shapes": d.shapesList(), "Usual": d.Shapes()[0], "Values": d.values(),
-		"PickSelect": onLeaf(d.pickSelect(leafMark, "$1", "$2", own), "place.leaf"), "HeapSelect": onLeaf(d.heapSelect(leafMark, "$1", "$2", own), "place.leaf"),
-		"After": d.pickAfter("$5"), "PickTail": d.pickTail(limit), "Lock": condition.Lock(), "Above": above, "UpTo": upTo,
-		"Places": d.places("s", ""), "Last": last, "FullRange": onLeaf(fullRange, "place.leaf"), "FullRangeTail": fullRangeTail, "KeyTexts": d.keyTexts(), "Low": d.lowWater("place.low"),
+		"Table": d.Table, "SearchPath": searchPath, "Sliced": len(d.Slices) > 0, "Ranged": d.Ranged(), "Batch": d.Batch, "Joined": d.joinedNames(), "Certain": d.certain(), "Proof": schemas.CallerProof,
+		"Verb": d.verb(), "Set": d.set(), "Bound": BoundOf(d.Expire, "claim.cutoff"), "Using": using, "Beside": beside, "Own": own, "Exact": on + exact, "Shapes": d.shapesList(), "Usual": d.Shapes()[0], "Values": d.values(),
+		"PickSelect": onLeaf(d.PickSelect(leafMark, "$1", "$2", own), "place.leaf"), "HeapSelect": onLeaf(d.HeapSelect(leafMark, "$1", "$2", own), "place.leaf"),
+		"After": d.PickAfter("$5"), "PickTail": d.PickTail(limit), "Lock": condition.Lock(), "Above": above, "UpTo": upTo,
+		"Places": d.places("s", ""), "Last": last, "FullRange": onLeaf(fullRange, "place.leaf"), "FullRangeTail": fullRangeTail, "KeyTexts": d.KeyTexts(), "Low": d.LowWater("place.low"),
 	})
 	if remove, err = fill("delete.sql.tmpl", facts); err != nil {
 		return "", "", err
@@ -184,8 +184,8 @@ func (d *Definition) deletionFunctions() (remove, find string, err error) {
 	return remove, find, err
 }
 
-// keyTexts is the SQL of a row's key as the quarantine has it: an array of texts.
-func (d *Definition) keyTexts() string {
+// KeyTexts is the SQL of a row's key as the quarantine has it: an array of texts.
+func (d *Definition) KeyTexts() string {
 	texts := make([]string, len(d.Key))
 	for i := range d.Key {
 		texts[i] = "(t." + schemas.Identifier(d.Key[i].Name) + ")::text"
@@ -211,16 +211,16 @@ func restates(text, verb, condition string) bool {
 			return false
 		}
 	}
-	return ended && strings.Contains(due, "\n  due     text := '") && strings.Contains(due, inner(condition)+"';\n") && strings.HasSuffix(statement, "' || due || ' and '")
+	return ended && strings.Contains(due, "\n  due     text := '") && strings.Contains(due, Inner(condition)+"';\n") && strings.HasSuffix(statement, "' || due || ' and '")
 }
 
 // onLeaf writes SQL for a place inside a quoted statement text, with the leaf's name from a variable.
 func onLeaf(sql, variable string) string {
-	return strings.ReplaceAll(inner(sql), leafMark, "' || "+variable+" || '")
+	return strings.ReplaceAll(Inner(sql), leafMark, "' || "+variable+" || '")
 }
 
-// surveyArguments are the types of a survey function's parameters.
-const surveyArguments = "(timestamptz, bigint, bigint)"
+// SurveyArguments are the types of a survey function's parameters.
+const SurveyArguments = "(timestamptz, bigint, bigint)"
 
 func (d *Definition) surveyFunction() (string, error) {
 	return d.surveyText("lapse", SurveyFunction(d.ID, d.Version), fmt.Sprintf("lapse.inspect(%d, %d)", d.ID, d.Version),
@@ -230,7 +230,7 @@ func (d *Definition) surveyFunction() (string, error) {
 // surveyText is the text of a survey function. schema has the functions that it calls; inspect is SQL that raises unless the table may be read, and is its oid; held is
 // SQL whose value is a condition that is true of held rows, "" where holds are not asked for; pick is the statement that is explained.
 func (d *Definition) surveyText(schema, name, inspect, held, pick string) (string, error) {
-	c := d.condition()
+	c := d.Condition()
 	narrow := c.Narrow("$1", "$2")
 	condition := strings.TrimPrefix(narrow+"\n   and "+c.Exact("$1", "$2"), "\n   and ")
 	likely := condition
@@ -239,11 +239,11 @@ func (d *Definition) surveyText(schema, name, inspect, held, pick string) (strin
 	}
 	local := expiry.LocalOf(d.Expire)
 	facts := map[string]any{
-		"Schema": schema, "Name": name, "Soft": d.Soft != nil, "Inspect": inspect, "Held": held, "Policy": d.Name, "Table": d.Table, "Followed": followed,
+		"Schema": schema, "Name": name, "Soft": d.Soft != nil, "Inspect": inspect, "Held": held, "Policy": d.Name, "Table": d.Table, "Followed": Followed,
 		"Local":  local != nil && local.Type == expiry.Timestamp && local.Zone == "",
-		"Joined": d.joinedNames(), "Bound": boundOf(d.Expire, "at_cutoff"), "From": c.From(d.Table), "Instant": d.Expire.Instant(), "Batch": d.Batch,
-		"Ranged": d.ranged(), "Backlog": backlog(d.Batch), "Column": schemas.Literal(d.Expire.Order().Column), "Cast": d.Expire.Order().Cast,
-		"First": d.Expire.Order().SQL, "Condition": condition, "Likely": likely, "Pick": onLeaf(pick, "place"), "Looks": lookAhead * d.Batch, "Unread": nil,
+		"Joined": d.joinedNames(), "Bound": BoundOf(d.Expire, "at_cutoff"), "From": c.From(d.Table), "Instant": d.Expire.Instant(), "Batch": d.Batch,
+		"Ranged": d.Ranged(), "Backlog": Backlog(d.Batch), "Column": schemas.Literal(d.Expire.Order().Column), "Cast": d.Expire.Order().Cast,
+		"First": d.Expire.Order().SQL, "Condition": condition, "Likely": likely, "Pick": onLeaf(pick, "place"), "Looks": LookAhead * d.Batch, "Unread": nil,
 	}
 	if unread := expiry.UnreadOf(d.Expire); unread.Condition != "" {
 		facts["Unread"], facts["ValueColumn"] = unread, schemas.Identifier(d.Expire.Columns()[0].Name)
@@ -251,8 +251,8 @@ func (d *Definition) surveyText(schema, name, inspect, held, pick string) (strin
 	return fill("survey.sql.tmpl", facts)
 }
 
-// boundOf is the bound as the functions declare it: null for a kind that has none, and then no statement looks at it.
-func boundOf(kind expiry.Kind, cutoff string) expiry.Bound {
+// BoundOf is the bound as the functions declare it: null for a kind that has none, and then no statement looks at it.
+func BoundOf(kind expiry.Kind, cutoff string) expiry.Bound {
 	b := kind.Bound(cutoff)
 	if b.IsZero() {
 		return expiry.Bound{Type: "text", Value: "null"}
@@ -271,5 +271,8 @@ func fill(name string, facts map[string]any) (string, error) {
 // leafMark stands for the leaf while the pick is written; no name contains it.
 const leafMark = "\x00"
 
-// inner writes SQL for a place inside a quoted statement text.
-func inner(sql string) string { return strings.ReplaceAll(sql, "'", "''") }
+// Inner writes SQL for a place inside a quoted statement text.
+func Inner(sql string) string { return strings.ReplaceAll(sql, "'", "''") }
+
+// Followed is how many due rows are followed through foreign keys where there are more than are counted.
+const Followed = 10000

@@ -1,9 +1,8 @@
-package planner
+package functions
 
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"strings"
 
 	"lapse/schemas"
@@ -52,32 +51,10 @@ func (d *Definition) shapesList() string {
 	return strings.Join(all, ", ")
 }
 
-// A leaf's batches go through its file where a good part of it is due, so that not many rows are read in vain, and where its
-// index would lead them to and fro over it: the order is not the file's, or there is no index, or none that has the key and many
-// rows of one value, which are sorted for each batch.
-const (
-	heapPart        = 0.1 // of the leaf's rows that are due; in that order a look at a row costs a fifteenth of a deletion
-	heapCorrelation = 0.7 // below it the index's order is not the file's
-	heapTie         = 10000
-)
-
-// heaps are the leaves with much due whose batches are best of ShapeHeap. found is how the largest leaf's rows would be found.
-func heaps(spans []span, found plan) (leaves []uint32) {
-	method, _ := found.method(false)
-	for _, s := range spans {
-		scattered := s.Correlation != nil && math.Abs(*s.Correlation) < heapCorrelation
-		sorted := method == IndexSort && s.Tie >= heapTie
-		if s.Of > 0 && s.Rows >= heapPart*s.Of && (scattered || sorted || method == Sequential) {
-			leaves = append(leaves, s.Leaf)
-		}
-	}
-	return leaves
-}
-
-// heapSelect is the SELECT of due rows' addresses, up to where in the file they are looked for. No index can use its condition:
+// HeapSelect is the SELECT of due rows' addresses, up to where in the file they are looked for. No index can use its condition:
 // rows come in the order of the file.
-func (d *Definition) heapSelect(leaf, cutoff, bound, own string) string {
-	c := d.condition()
+func (d *Definition) HeapSelect(leaf, cutoff, bound, own string) string {
+	c := d.Condition()
 	return fmt.Sprintf("select t.ctid as at\n  from %s\n where %s\n   and (%s) is true", c.From("only "+leaf), own, c.Exact(cutoff, bound))
 }
 
@@ -86,22 +63,22 @@ func (d *Definition) heapSelect(leaf, cutoff, bound, own string) string {
 // It is for conditions of which the bound says all, and asks for nothing beside: an index that has the order answers it without the
 // table. The DELETE restates the rest.
 func (d *Definition) fullRange(leaf string) (sql, tail string) {
-	c := d.condition()
+	c := d.Condition()
 	sql = fmt.Sprintf("select array[%s] from (\nselect %s\n  from %s\n where %s", d.places("s", "::text"), d.orderAs(), c.From("only "+leaf),
 		cmp.Or(c.Narrow("$1", "$2"), "true"))
-	return sql, strings.Replace(d.pickTail("1"), "\n limit", "\n offset $4 - 1 limit", 1) + "\n) s"
+	return sql, strings.Replace(d.PickTail("1"), "\n limit", "\n offset $4 - 1 limit", 1) + "\n) s"
 }
 
-// rangeFacts are the parts of a range's statements, which have parameters as values lists them.
-func (d *Definition) rangeFacts() map[string]any {
-	first, narrow := d.order()[0], d.condition().Narrow("$1", "$2")
+// RangeFacts are the parts of a range's statements, which have parameters as values lists them.
+func (d *Definition) RangeFacts() map[string]any {
+	first, narrow := d.Order()[0], d.Condition().Narrow("$1", "$2")
 	if narrow == "" {
 		narrow = "true"
 	}
 	facts := map[string]any{
-		"Narrow": narrow, "Tied": len(d.order()) > 1, "ThroughTie": fmt.Sprintf("%s <= ($6[1])::%s", first.SQL, first.Cast),
+		"Narrow": narrow, "Tied": len(d.Order()) > 1, "ThroughTie": fmt.Sprintf("%s <= ($6[1])::%s", first.SQL, first.Cast),
 	}
-	if len(d.order()) > 1 {
+	if len(d.Order()) > 1 {
 		facts["InTie"] = fmt.Sprintf("%s = ($6[1])::%s", first.SQL, first.Cast)
 		facts["BeforeTie"] = fmt.Sprintf("%s < ($6[1])::%s", first.SQL, first.Cast)
 		facts["AfterInTie"] = d.beside(1, ">", "$5")
@@ -116,7 +93,7 @@ func (d *Definition) values() string {
 	switch {
 	case len(d.Slices) > 0:
 		all = append(all, "place.modulus", "place.remainder")
-	case d.ranged():
+	case d.Ranged():
 		all = append(all, "place.lower", "place.upper")
 	}
 	return "using " + strings.Join(all, ", ")

@@ -1,17 +1,22 @@
-package planner
+package functions_test
 
 import (
 	"crypto/sha256"
+	"flag"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"lapse/internal/fixture"
+	"lapse/internal/fixture/definitions"
+	"lapse/planner/functions"
 	"lapse/schemas"
 )
+
+var update = flag.Bool("update", false, "write the golden files")
 
 // goldenBases are the policies that have most in common with another. The file of a policy holds what of its functions differs from those of
 // its base, made for the same table and key. The base's own are kept by its file, so a change to a template shows in plain.sql, and one to the
@@ -26,55 +31,27 @@ var goldenBases = map[string]string{
 // goldenWholes are the policies of which a file holds all that a batch calls, whatever it has in common.
 var goldenWholes = []string{"sidecar", "soft", "ttl_where"}
 
-func allGoldens() map[string]Definition {
-	all := goldenDefinitions()
-	maps.Copy(all, goldenWheres())
-	maps.Copy(all, goldenExpressions())
-	maps.Copy(all, goldenKinds())
-	for name, k := range otherKinds() {
-		all[name] = k.definition()
-	}
-	return all
-}
-
 // wantGolden compares the text of a version's functions with a file.
 func wantGolden(t *testing.T, name string) {
 	t.Helper()
-	d := allGoldens()[name]
+	d := definitions.All()[name]
 	got := functionsText(t, &d)
 	if of, found := goldenBases[name]; found {
-		base := allGoldens()[of]
+		base := definitions.All()[of]
 		base.ID, base.Version, base.Name, base.Table, base.Key, base.Batch, base.SearchPath = d.ID, d.Version, d.Name, d.Table, d.Key, d.Batch, d.SearchPath
 		got = fmt.Sprintf("-- What differs from %s.sql, for this policy's table. 2+ is a line in the place of two, 0+ one that is put in, 2- leaves two out.\n", of) +
 			differences(functionsText(t, &base), got, slices.Contains(goldenWholes, name))
 	}
-	wantFile(t, filepath.Join("testdata", name+".sql"), got)
+	fixture.WantFile(t, *update, filepath.Join("testdata", name+".sql"), got)
 }
 
-func functionsText(t *testing.T, d *Definition) string {
+func functionsText(t *testing.T, d *functions.Definition) string {
 	t.Helper()
-	create, give, err := FunctionsSQL(d, schemas.RolesFor(schemas.DefaultRolePrefix))
+	create, give, err := functions.SQL(d, schemas.RolesFor(schemas.DefaultRolePrefix))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return create + "\n" + give
-}
-
-// wantFile compares a text with a file, which it writes with -update.
-func wantFile(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("the text differs from %s; look at it and run with -update", file)
-	}
 }
 
 // differences are those of each function. What a batch calls is there whole if that is asked for, and so is what the base does not have.
@@ -188,9 +165,9 @@ func TestADifferenceSaysWhatTheTextIs(t *testing.T) {
 // Each golden file is that of a policy, and leads to plain.
 func TestEveryGoldenFileIsOfAPolicy(t *testing.T) {
 	t.Parallel()
-	all := allGoldens()
+	all := definitions.All()
 	files, err := filepath.Glob(filepath.Join("testdata", "*.sql"))
-	must(t, err)
+	fixture.Must(t, err)
 	if len(files) != len(all) {
 		t.Errorf("%d files of %d policies", len(files), len(all))
 	}

@@ -1,4 +1,4 @@
-package planner
+package functions
 
 import (
 	"lapse/planner/expiry"
@@ -46,21 +46,21 @@ type Where struct {
 	Indexed bool `json:"indexed,omitempty"`
 }
 
-// condition is what all SQL about the policy's rows takes.
-func (d *Definition) condition() expiry.Condition {
+// Condition is what all SQL about the policy's rows takes.
+func (d *Definition) Condition() expiry.Condition {
 	c := expiry.Condition{Kind: d.Expire}
 	if d.Where != nil {
 		c.Where, c.Reads, c.Indexed = d.Where.SQL, d.Where.Columns, d.Where.Indexed
 	}
 	if d.Soft != nil {
-		c.Unset = d.unset()
+		c.Unset = d.Unset()
 	}
 	return c
 }
 
-// columns are what the functions were made for: the columns that the expiry and where read, with their types, and name and
+// Columns are what the functions were made for: the columns that the expiry and where read, with their types, and name and
 // number of the key's. lapse.same_table compares the table with them.
-func (d *Definition) columns() []expiry.Column {
+func (d *Definition) Columns() []expiry.Column {
 	all := d.Expire.Columns()
 	for _, k := range d.Key {
 		all = append(all, expiry.Column{Name: k.Name, Number: k.Number})
@@ -78,7 +78,7 @@ func (d *Definition) LockColumn() string {
 	if d.Soft != nil {
 		return d.Soft.Name
 	}
-	return d.columns()[0].Name
+	return d.Columns()[0].Name
 }
 
 // relation is what the record has of a relation that the condition reads beside the policy's table.
@@ -88,8 +88,8 @@ type relation struct {
 	Columns []expiry.Column `json:"columns"`
 }
 
-// joined are the relations that the condition reads beside the policy's table.
-func (d *Definition) joined() []relation {
+// Joined are the relations that the condition reads beside the policy's table.
+func (d *Definition) Joined() []relation {
 	all := []relation{}
 	for _, j := range d.Expire.Joins() {
 		all = append(all, relation{j.OID, j.Relation, j.Columns})
@@ -97,9 +97,9 @@ func (d *Definition) joined() []relation {
 	return all
 }
 
-// order is what the pick is ordered by: the expiry's order if it has one, then the key, the relation's that leads if one is
+// Order is what the pick is ordered by: the expiry's order if it has one, then the key, the relation's that leads if one is
 // joined.
-func (d *Definition) order() []expiry.Order {
+func (d *Definition) Order() []expiry.Order {
 	first, all := d.Expire.Order(), []expiry.Order(nil)
 	if first.SQL != "" {
 		all = append(all, first)
@@ -118,4 +118,20 @@ func (d *Definition) order() []expiry.Order {
 		}
 	}
 	return all
+}
+
+// Text is what a person sees of a where, "" for none.
+func (w *Where) Text() string {
+	if w == nil {
+		return ""
+	}
+	return w.SQL
+}
+
+// ColumnTexts are those of a where, for a person.
+func (w *Where) ColumnTexts() string {
+	if w == nil {
+		return ""
+	}
+	return expiry.Texts(w.Columns)
 }

@@ -1,10 +1,12 @@
-package planner
+package functions
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"lapse/planner/expiry"
+	"lapse/schemas"
 )
 
 // A pick finds a batch's rows, locks them and says where the next batch goes on: by keyset on (the expiry's order, the key), so
@@ -17,18 +19,18 @@ import (
 // locks, and then locked by their addresses where the batch's shape wants locks: those that somebody else has locked are left
 // for the residual pass.
 
-// lookAhead is how many candidates a batch looks at for each row that it may delete. A look costs an eighth of a deletion or
+// LookAhead is how many candidates a batch looks at for each row that it may delete. A look costs an eighth of a deletion or
 // less, so that the worst batch takes as long as a full one.
-const lookAhead = 8
+const LookAhead = 8
 
 // certain reports whether every candidate is due, and the shard's.
-func (d *Definition) certain() bool { return d.condition().Certain() && len(d.Slices) == 0 }
+func (d *Definition) certain() bool { return d.Condition().Certain() && len(d.Slices) == 0 }
 
-// pickSelect is the pick up to its condition, or the SELECT of the candidates with what says whether one is due. leaf is the
+// PickSelect is the pick up to its condition, or the SELECT of the candidates with what says whether one is due. leaf is the
 // relation in SQL; cutoff and bound are SQL values; own is true of a row of the leaf, "" where
 // nothing else can be found.
-func (d *Definition) pickSelect(leaf, cutoff, bound, own string) string {
-	c, columns := d.condition(), "t.ctid as at, "+d.orderAs()
+func (d *Definition) PickSelect(leaf, cutoff, bound, own string) string {
+	c, columns := d.Condition(), "t.ctid as at, "+d.orderAs()
 	from, narrow := c.From("only "+leaf), c.Narrow(cutoff, bound)
 	exact := c.Exact(cutoff, bound)
 	if own != "" {
@@ -46,38 +48,38 @@ func (d *Definition) pickSelect(leaf, cutoff, bound, own string) string {
 // orderAs are the order columns as the columns of a SELECT.
 func (d *Definition) orderAs() string {
 	var columns []string
-	for i, o := range d.order() {
+	for i, o := range d.Order() {
 		columns = append(columns, fmt.Sprintf("%s as k%d", o.SQL, i+1))
 	}
 	return strings.Join(columns, ", ")
 }
 
-// pickAfter is the condition that leaves out what lies at or before the cursor, an array of texts in SQL.
-func (d *Definition) pickAfter(cursor string) string { return d.beside(0, ">", cursor) }
+// PickAfter is the condition that leaves out what lies at or before the cursor, an array of texts in SQL.
+func (d *Definition) PickAfter(cursor string) string { return d.beside(0, ">", cursor) }
 
 // beside compares a row's order columns from the one numbered first on with those of a place, an array of texts in SQL.
 func (d *Definition) beside(first int, operator, place string) string {
 	var expressions, places []string
-	for i, o := range d.order()[first:] {
+	for i, o := range d.Order()[first:] {
 		expressions, places = append(expressions, o.SQL), append(places, fmt.Sprintf("(%s[%d])::%s", place, first+i+1, o.Cast))
 	}
 	return fmt.Sprintf("(%s) %s (%s)", strings.Join(expressions, ", "), operator, strings.Join(places, ", "))
 }
 
-// within are the two conditions that a row lies in a range slice: above the place lower, and up to the place upper, arrays of
+// Within are the two conditions that a row lies in a range slice: above the place lower, and up to the place upper, arrays of
 // texts in SQL. A place is one of the first order column alone, so that rows which are due at one instant are in one slice.
-func (d *Definition) within(lower, upper string) (above, upTo string) {
-	o := d.order()[0]
+func (d *Definition) Within(lower, upper string) (above, upTo string) {
+	o := d.Order()[0]
 	condition := func(operator, place string) string {
 		return fmt.Sprintf("%s %s (%s[1])::%s", o.SQL, operator, place, o.Cast)
 	}
 	return condition(">", lower), condition("<=", upper)
 }
 
-// pickTail is the pick from its order on.
-func (d *Definition) pickTail(limit string) string {
+// PickTail is the pick from its order on.
+func (d *Definition) PickTail(limit string) string {
 	var expressions []string
-	for _, o := range d.order() {
+	for _, o := range d.Order() {
 		expressions = append(expressions, o.SQL)
 	}
 	return fmt.Sprintf(" order by %s\n limit %s", strings.Join(expressions, ", "), limit)
@@ -86,38 +88,55 @@ func (d *Definition) pickTail(limit string) string {
 // places are the order columns of a row of relation r, with their texts or without.
 func (d *Definition) places(r, cast string) string {
 	var columns []string
-	for i := range d.order() {
+	for i := range d.Order() {
 		columns = append(columns, fmt.Sprintf("%s.k%d%s", r, i+1, cast))
 	}
 	return strings.Join(columns, ", ")
 }
 
-// lastPlace is the SQL of a cursor: the texts of the last row's order columns of relation r, in the order in which it gives
+// LastPlace is the SQL of a cursor: the texts of the last row's order columns of relation r, in the order in which it gives
 // its rows; null if it has none.
-func (d *Definition) lastPlace(r string) string {
+func (d *Definition) LastPlace(r string) string {
 	return fmt.Sprintf("(select array[%s] from %s r offset (select greatest(count(*) - 1, 0) from %s))", d.places("r", "::text"), r, r)
 }
 
 // findStatement is the statement by which a batch of limit rows finds them among so many candidates, without its cursor.
 func (d *Definition) findStatement(leaf, cutoff, bound, limit, looks string) string {
 	if d.certain() {
-		return d.pickSelect(leaf, cutoff, bound, "") + "\n" + d.pickTail(limit)
+		return d.PickSelect(leaf, cutoff, bound, "") + "\n" + d.PickTail(limit)
 	}
 	own := ""
 	if len(d.Expire.Joins()) > 0 {
 		own = "t.tableoid is not null"
 	}
 	return fmt.Sprintf("select s.at, %s\n  from (\n%s\n%s\n) s\n where s.due\n limit %s", d.places("s", ""),
-		d.pickSelect(leaf, cutoff, bound, own), d.pickTail(looks), limit)
+		d.PickSelect(leaf, cutoff, bound, own), d.PickTail(looks), limit)
 }
 
-// lowWater is the bound at an instant, up to which a leaf may be empty of due rows, as lapse.low_mark has it; nil for a policy that has no
+// LowWater is the bound at an instant, up to which a leaf may be empty of due rows, as lapse.low_mark has it; nil for a policy that has no
 // such marks. It must be ordered by what the bound is of, every row within the bound must be due, and none becomes due but by time or by
 // an update of that column: where the file has a condition, rows that come to meet it would be found late as a rule.
-func (d *Definition) lowWater(at string) *expiry.Bound {
+func (d *Definition) LowWater(at string) *expiry.Bound {
 	b := d.Expire.Bound(at)
-	if !d.condition().Certain() || d.Where.text() != "" || d.Expire.Order().SQL == "" || d.Expire.Order().SQL != b.Column {
+	if !d.Condition().Certain() || d.Where.Text() != "" || d.Expire.Order().SQL == "" || d.Expire.Order().SQL != b.Column {
 		return nil
 	}
 	return &b
+}
+
+// pickStatement is the statement by which a batch finds its rows on one leaf, with literals for what the deletion
+// function has parameters for. leaf is SQL; cutoff and bound are texts, the bound's "" for a kind that has none.
+func (d *Definition) pickStatement(leaf, cutoff, bound string) string {
+	bound = schemas.Literal(bound) + "::" + BoundOf(d.Expire, "").Type
+	return d.findStatement(leaf, schemas.Literal(cutoff)+"::timestamptz", bound, strconv.Itoa(d.Batch), strconv.Itoa(LookAhead*d.Batch))
+}
+
+// Statement is the statement by which a batch of a shape finds its rows.
+func (d *Definition) Statement(shape, leaf, cutoff, bound string) string {
+	if shape != ShapeHeap {
+		return d.pickStatement(leaf, cutoff, bound)
+	}
+	bound = schemas.Literal(bound) + "::" + BoundOf(d.Expire, "").Type
+	return fmt.Sprintf("%s\n   and t.ctid > '(0,0)' and t.ctid < '(%d,0)'\n limit %d",
+		d.HeapSelect(leaf, schemas.Literal(cutoff)+"::timestamptz", bound, "t.tableoid is not null"), d.Batch/2+32, d.Batch)
 }

@@ -1,0 +1,37 @@
+// Package functions writes the functions of a policy version: Definition in, SQL text out. It asks no database and knows no driver
+// (.golangci.yml holds it to that), so that two equal definitions give the same text, byte for byte.
+//
+// # The functions of a version
+//
+// A version that is made has four, or five where it drops partitions, with the policy's id and the version's number in their names.
+// A version never changes, and neither do they.
+//
+//	function            text               what it does                                          who calls it
+//	lapse.delete_1_3    delete.sql.tmpl    a batch: ledger row, the one DELETE or UPDATE, result   the executor
+//	lapse.find_1_3      find.sql.tmpl      says by values where a batch's rows are; only reads     lapse.delete_1_3 alone
+//	lapse.drop_1_3      drop.sql.tmpl      drops a partition of which every row is due             the executor
+//	lapse.due_1_3       look.sql.tmpl      which leaves have a due row, before a run; only reads   the executor
+//	lapse.survey_1_3    survey.sql.tmpl    counts what is due, and explains it; only reads         plan, the breaker, the cuts of a run
+//
+// Two more texts are made in a session's temporary schema and gone with it: draft.sql.tmpl, the survey of a policy that is not applied,
+// and match.sql.tmpl, which says which keys of a hold no row has.
+//
+// # What to read
+//
+// To know what can be deleted, read delete.sql.tmpl, or a whole one in testdata/plain.sql: it fits one screen. Its DELETE has the whole
+// condition of the policy, and one of three constant fragments beside it. Whatever find_1_3 returns can only make it delete less. What
+// it calls is in schemas/migrations/0001_11_batch.sql.
+//
+// The condition comes from planner/expiry, a file per kind. pick.go, shape.go and slice.go say how a batch finds its rows, soft.go what
+// an UPDATE sets in the place of a DELETE.
+//
+// # What it refuses
+//
+// A definition that is below one of its floors (floor.go). A name or a condition that would end a function's body, or the comment above
+// it. A deletion whose one DELETE does not restate the condition: see restates.
+//
+// # Changing a text
+//
+// go test ./planner/functions -update writes testdata anew: the functions of one policy whole, of the others what differs. The tests'
+// definitions are in internal/fixture/definitions, because planner's tests make functions of them too.
+package functions

@@ -1,0 +1,66 @@
+package functions
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"lapse/planner/expiry"
+	"lapse/schemas"
+)
+
+// LookRows is how many rows that may not be due a look reads of each leaf.
+const LookRows = 10000
+
+// DueFunction names the function of a policy version that looks, with its schema.
+func DueFunction(id schemas.PolicyID, version schemas.PolicyVersion) string {
+	return fmt.Sprintf("lapse.due_%d_%d", id, version)
+}
+
+// dueArguments are the types of a look function's parameters.
+const dueArguments = "(timestamptz, bigint[])"
+
+// dueFunction is the text of the function that looks.
+func (d *Definition) dueFunction() (string, error) {
+	whole := *d
+	whole.Slices = nil
+	order, column := d.Expire.Order(), ""
+	if d.Divides() {
+		column = order.Column
+	}
+	by := whole.Order()
+	if order.SQL != "" && whole.certain() {
+		by = by[:1] // an index on the column alone serves
+	}
+	var expressions []string
+	for _, o := range by {
+		expressions = append(expressions, o.SQL)
+	}
+	return fill("look.sql.tmpl", map[string]any{
+		"Proof": schemas.CallerProof,
+		"Name":  DueFunction(d.ID, d.Version), "ID": d.ID, "Version": d.Version, "Policy": d.Name, "Table": d.Table,
+		"Joined": d.joinedNames(), "Bound": BoundOf(d.Expire, "cutoff"), "Certain": whole.certain(), "Looks": LookRows, "Checks": MostChecked,
+		"Column": schemas.Literal(column), "Divided": column != "", "Low": d.LowWater("sight.low"), "Settled": d.settled(),
+		"Select": onLeaf(whole.PickSelect(leafMark, "$1", "$2", "t.tableoid = $3"), "place.name"),
+		"Tail":   " order by " + strings.Join(expressions, ", ") + "\n limit $4",
+	})
+}
+
+// Divides reports whether the bound of partitions tells which can have due rows: the expiry's bound is on a column that is an instant.
+func (d *Definition) Divides() bool {
+	o := d.Expire.Order()
+	return o.Column != "" && !d.Expire.Bound("now()").IsZero() &&
+		slices.Contains([]expiry.ColumnType{expiry.Timestamptz, expiry.Timestamp, expiry.Date}, expiry.ColumnType(o.Cast))
+}
+
+// settled is how far within the bound a row must be for time alone not to make it due any more, in SQL; "" where that cannot be told from
+// the bounds of partitions.
+func (d *Definition) settled() string {
+	if !d.Divides() || len(d.Expire.Joins()) > 0 {
+		return ""
+	}
+	return d.Expire.Bound("now()").Settled
+}
+
+// MostChecked is how many leaves are checked in one statement.
+const MostChecked = 50
