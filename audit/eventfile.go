@@ -11,6 +11,7 @@ import (
 
 	"lapse/audit/evidence"
 	"lapse/audit/history"
+	"lapse/internal/durable"
 	"lapse/replication"
 )
 
@@ -173,7 +174,7 @@ func (f *EventFile) reached(upTo evidence.Reach) error {
 		return nil
 	}
 	name := f.name + reachedFile
-	if err := WriteDurably(name, []byte(upTo.String()+"\n")); err != nil {
+	if err := durable.Write(name, []byte(upTo.String()+"\n")); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	f.upTo = &upTo

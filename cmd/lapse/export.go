@@ -17,7 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"lapse/audit"
+	"lapse/internal/durable"
 	"lapse/schemas"
 )
 
@@ -137,7 +137,7 @@ func (c *consumer) export(cmd *cobra.Command, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := audit.WriteDurably(filepath.Join(dir, exportManifest), append(text, '\n')); err != nil {
+	if err := durable.Write(filepath.Join(dir, exportManifest), append(text, '\n')); err != nil {
 		return fmt.Errorf("write the export's manifest: %w", err)
 	}
 	if c.asJSON {

@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"lapse/internal/durable"
 )
 
 // Folder has the files of one executor, or of several. Safe for concurrent use, by several processes too.
@@ -43,7 +45,7 @@ func (f *Folder) Writable() error {
 	if err := os.MkdirAll(f.path, 0o700); err != nil {
 		return err
 	}
-	probe, err := os.CreateTemp(f.path, temporary)
+	probe, err := os.CreateTemp(f.path, durable.Temporary)
 	if err != nil {
 		return err
 	}
@@ -165,10 +167,8 @@ func (f *Folder) Remember(s *Seen, memory uuid.UUID, beat int64) error {
 	if err = errors.Join(err, os.MkdirAll(f.path, 0o700)); err != nil {
 		return err
 	}
-	return replace(name, append(text, '\n'))
+	return durable.Write(name, append(text, '\n'))
 }
-
-const temporary = ".beat-*"
 
 var named = regexp.MustCompile(`^[0-9]+-[0-9]+-[0-9a-f]{8}\.json$`)
 
@@ -216,29 +216,4 @@ func readFile(name string) (*file, error) {
 		return nil, fmt.Errorf("read %s: it has no beat", name)
 	}
 	return r, nil
-}
-
-// replace puts a file in the place of another. After a crash there is one of them, whole.
-func replace(name string, text []byte) (err error) {
-	temp, err := os.CreateTemp(filepath.Dir(name), temporary) // mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(temp.Name()))
-		}
-	}()
-	_, err = temp.Write(text)
-	if err = errors.Join(err, temp.Sync(), temp.Close()); err != nil {
-		return err
-	}
-	if err = os.Rename(temp.Name(), name); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(name))
-	if err != nil {
-		return nil // renamed all the same
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }
