@@ -56,7 +56,7 @@ func (r *relay) commit(ctx context.Context, tx *replication.Tx) error {
 			lost, r.ends.told = true, evidence.LogPosition{Reach: evidence.EndOf(tx), Seq: uint32(len(outcome.Records) - 1)}
 		}
 	}
-	r.stale = r.stale || outcome.Partitions && r.stream.Identity().ServerVersion < partitionsSeen
+	r.stale = r.stale || outcome.Partitions && r.copied == nil && r.stream.Identity().ServerVersion < partitionsSeen
 	if err := r.record(ctx, evidence.EndOf(tx), outcome.Records); err != nil || !lost {
 		return err
 	}

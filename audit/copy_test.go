@@ -239,6 +239,27 @@ func TestAFileGoesOnOnlyWhereNothingIsMissing(t *testing.T) {
 	})
 }
 
+// What cannot be written ends the copy at once, and the slot of the database stays where it is.
+func TestACopyEndsWhenNothingCanBeWritten(t *testing.T) {
+	onEach(t, func(t *testing.T, r *rig) {
+		w := &writer{conn: r.db.Connect(t)}
+		r.commit(t, w, 3, user)
+		before := r.confirmed(t, w.conn)
+		full := errors.New("no space")
+		copied, err := r.auditor(t).Copy(t.Context(), audit.NewEventStream("the test", failing{full}))
+		if !errors.Is(err, full) || !strings.Contains(err.Error(), "write to the test") || copied.Reached != 0 {
+			t.Errorf("%+v, %v", copied, err)
+		}
+		if after := r.confirmed(t, w.conn); after != before {
+			t.Errorf("the slot has moved from %s to %s", before, after)
+		}
+	})
+}
+
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.err }
+
 // lines counts lines, and cancels when there are as many as are wanted.
 type lines struct {
 	wanted int

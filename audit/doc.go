@@ -18,7 +18,8 @@
 // # One row, in the order of the files
 //
 //	evidence/           a transaction's changes become events and records: the pure part, see its doc.go
-//	relay.go            from the stream to the publisher (audit/kafka), without what is there already
+//	relay.go            from the stream to the sink, without what is there already
+//	sink.go             where it goes: into the topics (audit/kafka), or into a file (eventfile.go)
 //	commit.go           what a transaction leaves when it ends; alarm.go stops every deletion where it must
 //	flush.go            records into the log, positions to the slot; coverage.go where there was nothing
 //	ends.go             where the topics end, in the log before each record that speaks of them
@@ -130,11 +131,13 @@
 // # Where to add
 //
 //	another kind of record or event     evidence (an assembler's outcome); the relay carries any number of them
+//	another sink                        a file with its Sink, in the list in sink.go; openPublisher in session.go opens what has a log, and a
+//	                                    start reads that by five methods of kafka.Client: Known, Offsets, Has, Backward and Reader
 //	another reason not to go on         see history/doc.go
 //	another reason not to be ready      Ready in auditor.go
 //
 // # A copy of the events
 //
-// Copy writes the same events into a file, from a temporary copy of the slot, and confirms nothing. eventfile.go says what a crash
-// leaves of the file.
+// Copy has the relay write the same events into a file, from a temporary copy of the slot, and confirms nothing to the slot itself.
+// Records of the log are made, and dropped where a topic would have them: eventfile.go, which says what a crash leaves of the file.
 package audit

@@ -39,7 +39,7 @@ type ends struct {
 }
 
 // sayEnds appends a fence that covers all events that are acknowledged up to a mark. It reports whether it is written; if not,
-// the publisher is full, or it is too soon.
+// the sink is full, or it is too soon.
 func (r *relay) sayEnds(acked uint64) bool {
 	e := &r.ends
 	if pause := endsEvery - r.now().Sub(e.last); pause > 0 && r.stream != nil && r.queue.room(1) {
@@ -50,7 +50,7 @@ func (r *relay) sayEnds(acked uint64) bool {
 		return false
 	}
 	value, said := r.presentEnds()
-	mark, ok := r.publisher.Append(schemas.Record{
+	mark, ok := r.sink.Append(schemas.Record{
 		Topic: r.route.Log.Name, Value: value, Time: r.now(), Headers: []schemas.Header{{Key: schemas.HeaderOp, Value: []byte(schemas.OpFence)}},
 	})
 	if !ok {
@@ -79,7 +79,7 @@ func (r *relay) presentEnds() (value []byte, said map[string][]kafka.End) {
 		}
 		all := make([]kafka.End, topic.All())
 		for partition := range topic.All() {
-			end := r.publisher.End(topic.Name, partition)
+			end := r.sink.End(topic.Name, partition)
 			all[partition], note.Producer = end, end.Producer
 			if before := e.said[topic.Name]; note.All || int(partition) >= len(before) || before[partition] != end {
 				moved = append(moved, history.EndNote{int64(partition), end.Offset, int64(end.Epoch)})

@@ -8,11 +8,14 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"lapse/audit/evidence"
 	"lapse/audit/history"
+	"lapse/audit/kafka"
 	"lapse/internal/durable"
 	"lapse/replication"
+	"lapse/schemas"
 )
 
 // EventFile is where Copy puts events: a file, or a stream such as standard output. Each is a line, the value that its records in
@@ -28,15 +31,25 @@ import (
 //
 // Not safe for concurrent use. A second process with the same file is refused.
 type EventFile struct {
-	name  string
-	file  *os.File // nil for a stream
-	out   *bufio.Writer
-	last  *evidence.EventValue // of the file when it was opened; nil for none
-	upTo  *evidence.Reach      // everything below is in the file; nil: nobody has said so
-	dirty bool
+	name string
+	file *os.File // nil for a stream
+	out  *bufio.Writer
+	last *evidence.EventValue // of the file when it was opened; nil for none
+	upTo *evidence.Reach      // everything below is in the file; nil: nobody has said so
+
+	log            string               // the topic whose records are dropped: there is no log beside a file
+	at             replication.Position // of the last event
+	events, synced uint64               // that were written, and of them those that are durable
+	dirty          time.Time            // since when a line waits; zero for none
+	timer          *time.Timer          // tells of progress when the line that waits is due
+	progress       chan struct{}
+	err            error
 }
 
 const (
+	syncInterval = 200 * time.Millisecond // the longest time that a written line stays unsynced
+	maxUnsynced  = maxQueued / 2          // lines: the relay's queue is never full of what waits for a sync
+
 	eventBuffer = 1 << 18
 	tailBlock   = 1 << 16
 	longestLine = 1 << 20 // more than any event has
@@ -44,7 +57,15 @@ const (
 
 // NewEventStream writes to w, of which nothing can be read back.
 func NewEventStream(name string, w io.Writer) *EventFile {
-	return &EventFile{name: name, out: bufio.NewWriterSize(w, eventBuffer)}
+	progress := make(chan struct{}, 1)
+	timer := time.AfterFunc(time.Hour, func() {
+		select {
+		case progress <- struct{}{}:
+		default:
+		}
+	})
+	timer.Stop()
+	return &EventFile{name: name, out: bufio.NewWriterSize(w, eventBuffer), timer: timer, progress: progress}
 }
 
 // OpenEventFile opens a file, or makes it, and goes on behind its last whole line. What is no file, such as a pipe or /dev/null, is a stream.
@@ -68,7 +89,8 @@ func OpenEventFile(name string) (_ *EventFile, err error) {
 	if err := lockFile(file); err != nil {
 		return nil, fmt.Errorf("lock %s: %w: another process writes to it: stop that one, or name another file", name, err)
 	}
-	f := &EventFile{name: name, file: file, out: bufio.NewWriterSize(file, eventBuffer)}
+	f := NewEventStream(name, file)
+	f.file = file
 	line, end, err := lastLine(file)
 	if err != nil {
 		return nil, fmt.Errorf("read the end of %s: %w", name, err)
@@ -121,6 +143,7 @@ func lastLine(file *os.File) (line []byte, end int64, err error) {
 
 // begin is an error if what a route writes from a position of the slot on does not follow what is in the file.
 func (f *EventFile) begin(route *evidence.Route, from evidence.Reach) error {
+	f.log = route.Log.Name
 	var end evidence.Reach
 	if f.last != nil {
 		if err := f.last.Fits(route); err != nil {
@@ -183,35 +206,85 @@ func (f *EventFile) reached(upTo evidence.Reach) error {
 
 const fixOtherFile = "name another file"
 
-// has reports whether an event is in the file already.
+// has reports whether an event is in the file already: from before, or as the record of another partition.
 func (f *EventFile) has(at replication.Position) bool {
-	return f.last != nil && at.Compare(f.last.Position) <= 0
+	return at == f.at || f.last != nil && at.Compare(f.last.Position) <= 0
+}
+
+// Append writes an event that is not in the file yet.
+func (f *EventFile) Append(record schemas.Record) (number uint64, ok bool) {
+	if f.err != nil {
+		return 0, false
+	}
+	if record.Topic == f.log {
+		return f.events, true
+	}
+	at, err := evidence.EventPosition(&record)
+	if err == nil && !f.has(at) {
+		f.at = at
+		err = f.write(record.Value)
+	}
+	f.err = err
+	return f.events, err == nil
 }
 
 func (f *EventFile) write(value []byte) error {
-	f.dirty = true
-	if _, err := f.out.Write(value); err != nil {
-		return fmt.Errorf("write to %s: %w", f.name, err)
+	f.events++
+	if f.dirty.IsZero() {
+		f.dirty = time.Now()
+		f.timer.Reset(syncInterval)
 	}
-	if err := f.out.WriteByte('\n'); err != nil {
-		return fmt.Errorf("write to %s: %w", f.name, err)
+	_, err := f.out.Write(value)
+	if err == nil {
+		err = f.out.WriteByte('\n')
 	}
-	return nil
+	return f.wrap(err)
 }
+
+// Acked is how many events are durable. It makes them so when there are many, or when the first of them has waited long enough.
+func (f *EventFile) Acked() uint64 {
+	if f.err == nil && (f.events-f.synced >= maxUnsynced || f.Stalled() >= syncInterval) {
+		f.err = f.sync()
+	}
+	return f.synced
+}
+
+// Progress receives when lines are to be synced.
+func (f *EventFile) Progress() <-chan struct{} { return f.progress }
+
+// Err is why nothing more is written.
+func (f *EventFile) Err() error { return f.err }
+
+// Stalled is for how long a line has waited.
+func (f *EventFile) Stalled() time.Duration {
+	if f.dirty.IsZero() {
+		return 0
+	}
+	return time.Since(f.dirty)
+}
+
+// End is nowhere: no log says it.
+func (f *EventFile) End(string, int32) kafka.End { return kafka.End{} }
 
 // sync makes what was written durable; of a stream, it is handed over.
 func (f *EventFile) sync() error {
-	if !f.dirty {
-		return nil
+	if f.dirty.IsZero() || f.err != nil {
+		return f.err
 	}
 	err := f.out.Flush()
 	if err == nil && f.file != nil {
 		err = f.file.Sync()
 	}
+	if err == nil {
+		f.synced, f.dirty = f.events, time.Time{}
+	}
+	return f.wrap(err)
+}
+
+func (f *EventFile) wrap(err error) error {
 	if err != nil {
 		return fmt.Errorf("write to %s: %w", f.name, err)
 	}
-	f.dirty = false
 	return nil
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // maxQueued bounds the records that wait. Each is about a kilobyte; what many small transactions have in the topics
-// meanwhile is bounded by the publisher's buffer.
+// meanwhile is bounded by the sink's buffer.
 const maxQueued = 4096
 
 // pending is a record of the log on its way.
@@ -64,13 +64,13 @@ func (r *relay) enqueue(entry *evidence.Entry) {
 // flush moves everything on that acknowledgements have set free: it appends records whose events are acknowledged, and
 // confirms the ends of transactions whose last record is acknowledged. It makes a coverage record where one is due.
 func (r *relay) flush() error {
-	if err := r.publisher.Err(); err != nil {
+	if err := r.sink.Err(); err != nil {
 		return fmt.Errorf("publish: %w", err)
 	}
 	if r.coverage.isDue(r) {
 		r.cover()
 	}
-	acked := r.publisher.Acked()
+	acked := r.sink.Acked()
 	r.appendRecords(acked)
 	q := &r.queue
 	done, end := 0, (*evidence.Entry)(nil) // of a transaction or a coverage that is wholly in the log
@@ -101,7 +101,7 @@ func (r *relay) appendRecords(acked uint64) {
 			return
 		}
 		r.at(step{before: "record", record: next.entry})
-		mark, ok := r.publisher.Append(r.writer.Record(next.entry))
+		mark, ok := r.sink.Append(r.writer.Record(next.entry))
 		if !ok {
 			return // full: the next acknowledgement wakes the stream
 		}
@@ -123,11 +123,11 @@ func (r *relay) rest(ctx context.Context) error {
 		if err := r.flush(); err != nil {
 			return err
 		}
-		if r.publisher.Acked() >= r.lastMark {
+		if r.sink.Acked() >= r.lastMark {
 			return nil
 		}
 		select {
-		case <-r.publisher.Progress():
+		case <-r.sink.Progress():
 		case <-ctx.Done():
 			r.drain(ctx)
 			return ctx.Err()
@@ -143,13 +143,13 @@ func (r *relay) drain(ctx context.Context) {
 		err := r.flush()
 		switch {
 		case err != nil:
-		case r.queue.empty() && r.publisher.Acked() >= r.lastEvent:
+		case r.queue.empty() && r.sink.Acked() >= r.lastEvent:
 			return
 		case r.stream != nil:
 			err = r.wait(ctx)
 		default:
 			select {
-			case <-r.publisher.Progress():
+			case <-r.sink.Progress():
 			case <-ctx.Done():
 				err = ctx.Err()
 			}

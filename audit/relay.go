@@ -10,13 +10,12 @@ import (
 
 	"lapse/audit/evidence"
 	"lapse/audit/history"
-	"lapse/audit/kafka"
 	"lapse/replication"
 	"lapse/schemas"
 )
 
-// relay carries transactions from the stream to the topics. It lives as long as its publisher and remembers what it has
-// handed to it, so that a stream which breaks can be taken up again. Its methods belong to one goroutine.
+// relay carries transactions from the stream to a sink. It lives as long as the sink and remembers what it has handed to it, so that a
+// stream which breaks can be taken up again. Its methods belong to one goroutine.
 //
 // The order of durability, for each transaction:
 //
@@ -27,7 +26,7 @@ type relay struct {
 	route     *evidence.Route // in force
 	next      *evidence.Route // that follows it; nil for none
 	hashKey   schemas.Key     // of the one that follows, or of the one in force if none does
-	publisher *kafka.Publisher
+	sink      Sink
 	assembler *evidence.Assembler
 	router    *evidence.Router
 	writer    *evidence.LogWriter
@@ -37,6 +36,7 @@ type relay struct {
 	alarm     func(ctx context.Context, reason string) error // nil: none
 
 	stream  *replication.Stream // nil before attach and after detach
+	copied  *history.Catalog    // of the database, where the stream is of a copy of the slot; nil: it is of the slot
 	unwatch func()              // ends the wakes of the stream
 
 	// What is in the topics or on its way there.
@@ -72,10 +72,10 @@ type step struct {
 }
 
 func newRelay(
-	route *evidence.Route, config *Config, publisher *kafka.Publisher, start *history.StartingPoint, checked *history.Topics, metrics *Metrics, log *slog.Logger,
+	route *evidence.Route, config *Config, sink Sink, start *history.StartingPoint, checked *history.Topics, metrics *Metrics, log *slog.Logger,
 ) *relay {
 	r := &relay{
-		route: route, next: checked.Next, hashKey: config.HashKey, found: checked, publisher: publisher, metrics: metrics, log: log, now: time.Now,
+		route: route, next: checked.Next, hashKey: config.HashKey, found: checked, sink: sink, metrics: metrics, log: log, now: time.Now,
 		assembler: evidence.NewAssembler(route.Source, config.Keys, evidence.Standing{
 			Last: start.Last, Tables: start.Tables, Origin: start.Origin, Replaced: start.Replaced, Tail: checked.LastOfAll(),
 		}),
@@ -88,7 +88,7 @@ func newRelay(
 	return r
 }
 
-// run carries on until ctx ends, the stream breaks, the publisher fails, or the position until (if there is one) is
+// run carries on until ctx ends, the stream breaks, the sink fails, or the position until (if there is one) is
 // confirmed. It begins with first, the last message that the history check read, if there is one.
 func (r *relay) run(ctx context.Context, stream *replication.Stream, first *replication.Message, until schemas.LSN) error {
 	if first != nil {
@@ -179,7 +179,7 @@ func (r *relay) attach(stream *replication.Stream) {
 	r.stream, r.tx, r.stale = stream, nil, false
 	r.coverage.begin(r.reach, r.now())
 	r.metrics.serverLag.restart(r.reach.LSN)
-	r.unwatch = wakeOn(stream, r.publisher.Progress())
+	r.unwatch = wakeOn(stream, r.sink.Progress())
 	// What the log has may never have come to be confirmed, or the server may have forgotten it in a crash.
 	if id := stream.Identity(); r.queue.empty() && id.TimelineOf(r.reach.LSN) == r.reach.Timeline {
 		stream.Confirm(r.reach.LSN)
@@ -233,6 +233,9 @@ func (r *relay) handle(ctx context.Context, m *replication.Message) error {
 }
 
 func (r *relay) begin(ctx context.Context, tx *replication.Tx) error {
+	if r.copied != nil {
+		tx.History = r.copied.HistoryAt(tx.CommitLSN)
+	}
 	r.tx, r.passed = tx, r.reach.Passed(tx)
 	if r.passed {
 		return nil
@@ -253,7 +256,7 @@ func (r *relay) change(ctx context.Context, change *replication.Change) error {
 	return r.publishEvents(ctx)
 }
 
-// publishEvents hands the events that are certain to the publisher.
+// publishEvents hands the events that are certain to the sink.
 func (r *relay) publishEvents(ctx context.Context) error {
 	for e := r.assembler.Next(); e != nil; e = r.assembler.Next() {
 		if err := r.publish(ctx, e); err != nil {
@@ -263,7 +266,7 @@ func (r *relay) publishEvents(ctx context.Context) error {
 	return nil
 }
 
-// publish hands an event to the publisher, unless its partition has it already.
+// publish hands an event to the sink, unless its partition has it already.
 func (r *relay) publish(ctx context.Context, e *evidence.Event) error {
 	r.warnOfNoRow(e)
 	routed := r.router.Route(e)
@@ -298,16 +301,16 @@ func (r *relay) warnOfNoRow(e *evidence.Event) {
 	r.log.Warn("a table's events do not say which row was deleted", "table", e.Table, "reason", why, "fix", fix)
 }
 
-// append hands a record to the publisher, and waits while its buffer is full. The stream is not read meanwhile, so that
+// append hands a record to the sink, and waits while its buffer is full. The stream is not read meanwhile, so that
 // the server holds what this process cannot; but it is answered.
 func (r *relay) append(ctx context.Context, rec *schemas.Record) (uint64, error) {
 	for {
-		mark, ok := r.publisher.Append(*rec)
+		mark, ok := r.sink.Append(*rec)
 		if ok {
 			r.lastMark = mark
 			return mark, nil
 		}
-		if err := r.publisher.Err(); err != nil {
+		if err := r.sink.Err(); err != nil {
 			return 0, fmt.Errorf("publish: %w", err)
 		}
 		if err := r.wait(ctx); err != nil {
@@ -316,13 +319,13 @@ func (r *relay) append(ctx context.Context, rec *schemas.Record) (uint64, error)
 	}
 }
 
-// wait waits for the publisher to get further.
+// wait waits for the sink to get further.
 func (r *relay) wait(ctx context.Context) error {
 	switch err := r.stream.Wait(ctx); {
 	case errors.Is(err, replication.ErrWoken):
 		return r.flush()
 	case errors.Is(err, replication.ErrStopping):
-		return r.stream.CheckStop(r.publisher.Stalled())
+		return r.stream.CheckStop(r.sink.Stalled())
 	case ctx.Err() != nil:
 		return ctx.Err()
 	default:
@@ -344,7 +347,7 @@ func (r *relay) keepalive(m *replication.Message) error {
 		return err
 	}
 	if m.Stopping {
-		return r.stream.CheckStop(r.publisher.Stalled())
+		return r.stream.CheckStop(r.sink.Stalled())
 	}
 	return nil
 }
@@ -379,6 +382,6 @@ func (r *relay) waiting() {
 // at tells a test where the transaction stands.
 func (r *relay) at(s step) {
 	if r.boundary != nil {
-		r.boundary(s, func() bool { return r.publisher.Acked() >= r.lastMark })
+		r.boundary(s, func() bool { return r.sink.Acked() >= r.lastMark })
 	}
 }

@@ -140,6 +140,16 @@ type look struct {
 	covered int64
 }
 
+// HistoryAt is the history that a position belongs to: each is in force above its fork.
+func (c *Catalog) HistoryAt(at schemas.LSN) (number schemas.History) {
+	for _, h := range c.Histories {
+		if number == 0 || at > h.Fork.LSN {
+			number = h.Number
+		}
+	}
+	return number
+}
+
 // CoveredAt are the tables that were published at a position, where no log says which heartbeat was the last one before it: the last
 // that looked at or below it. Those that look when another is about to be committed differ from it by what that one found.
 func (c *Catalog) CoveredAt(at schemas.LSN) []evidence.CoveredTable {

@@ -45,13 +45,19 @@ type tail struct {
 	offset   int64                // of the last record that looks like an event, which may be a copy of an old one; -1 for none
 }
 
+// NoTopics is what is known of topics that have nothing.
+func NoTopics(route *evidence.Route) *Topics {
+	p := &Topics{lastOffset: -1, route: route, tails: map[string][]tail{}, ends: map[string][]int64{route.Log.Name: {0}}}
+	p.makeTails()
+	return p
+}
+
 // readTopics reads the ends of all topics. A topic that is not there counts as empty. With a fresh slot there need not be a
 // log: readTopics does not wait for missing topics then, since the take-over reads them again.
 func readTopics(ctx context.Context, client *kafka.Client, route *evidence.Route, fresh bool) (*Topics, error) {
-	p := &Topics{lastOffset: -1, route: route, tails: map[string][]tail{}, ends: map[string][]int64{route.Log.Name: {0}}}
+	p := NoTopics(route)
 	if fresh {
 		if known, err := client.Known(ctx, route.Log.Name); err != nil || !known {
-			p.makeTails()
 			return p, err
 		}
 	}

@@ -1,0 +1,28 @@
+package audit
+
+import (
+	"time"
+
+	"lapse/audit/kafka"
+	"lapse/schemas"
+)
+
+// Sink is where the relay puts events and the log's records. Those of one partition stay in the order in which they were appended. Its
+// kinds: kafka.Publisher, and EventFile, which has no log.
+type Sink interface {
+	// Append takes a record without blocking, and numbers it above those before it. Its memory is the caller's again. ok is false where
+	// the record was not taken: try again after Progress, unless Err says why nothing will ever be.
+	Append(record schemas.Record) (number uint64, ok bool)
+	// Acked is the number up to which everything is durable.
+	Acked() uint64
+	// Progress receives when Acked may have moved, when there is room again, and when Err has an error.
+	Progress() <-chan struct{}
+	// Err is why nothing is taken or made durable any more; nil while the sink works.
+	Err() error
+	// Stalled is for how long what was appended first has waited to be durable.
+	Stalled() time.Duration
+	// End is where what is durable of a partition ends, for the log to say. A sink without a log has none.
+	End(topic string, partition int32) kafka.End
+}
+
+var _, _ Sink = (*kafka.Publisher)(nil), (*EventFile)(nil)
