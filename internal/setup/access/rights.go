@@ -32,7 +32,7 @@ func LostRights(ctx context.Context, q planner.Querier, roles schemas.Roles) ([]
 		on, objects, named = append(on, r.On), append(objects, r.Object), append(named, r.Role)
 		privileges, columns = append(privileges, r.Privilege), append(columns, strings.Join(r.Columns, ","))
 	}
-	rows, err := q.Query(ctx, `
+	rows, _ := q.Query(ctx, `
 		select w.n - 1
 		  from unnest($1::text[], $2::text[], $3::name[], $4::text[], $5::text[]) with ordinality w(kind, object, role, privilege, columns, n)
 		 where not case w.kind
@@ -41,10 +41,7 @@ func LostRights(ctx context.Context, q planner.Querier, roles schemas.Roles) ([]
 		         else has_table_privilege(w.role, w.object, w.privilege)
 		              or w.columns <> '' and (select bool_and(has_column_privilege(w.role, w.object, c, w.privilege)) from unnest(string_to_array(w.columns, ',')) c)
 		       end
-		 order by w.n`, on, objects, named, privileges, columns)
-	if err != nil {
-		return nil, fmt.Errorf("look at the rights in schema lapse: %w", err)
-	}
+		 order by w.n`, on, objects, named, privileges, columns) // CollectRows has its error
 	numbers, err := pgx.CollectRows(rows, pgx.RowTo[int])
 	if err != nil {
 		return nil, fmt.Errorf("look at the rights in schema lapse: %w", err)

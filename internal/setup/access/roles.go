@@ -71,15 +71,12 @@ func MissingRoles(ctx context.Context, q planner.Querier, roles schemas.Roles, l
 	for _, l := range logins {
 		names = append(names, l.Names()...)
 	}
-	rows, err := q.Query(ctx, `
+	rows, _ := q.Query(ctx, `
 		select w.name
 		  from unnest($1::text[]) with ordinality w(name, n)
 		 where not exists (select from pg_roles r where r.rolname = w.name)
 		 group by w.name
-		 order by min(w.n)`, names)
-	if err != nil {
-		return nil, fmt.Errorf("look for roles: %w", err)
-	}
+		 order by min(w.n)`, names) // CollectRows has its error
 	missing, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return nil, fmt.Errorf("look for roles: %w", err)
@@ -122,10 +119,7 @@ func lockRoles(ctx context.Context, tx pgx.Tx) error {
 
 // Superusers says which of names are superusers.
 func Superusers(ctx context.Context, q planner.Querier, names ...string) (map[string]bool, error) {
-	rows, err := q.Query(ctx, `select rolname::text from pg_roles where rolsuper and rolname = any ($1)`, names)
-	if err != nil {
-		return nil, fmt.Errorf("look for superusers: %w", err)
-	}
+	rows, _ := q.Query(ctx, `select rolname::text from pg_roles where rolsuper and rolname = any ($1)`, names) // CollectRows has its error
 	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return nil, fmt.Errorf("look for superusers: %w", err)

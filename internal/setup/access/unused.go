@@ -14,15 +14,12 @@ import (
 // UnusedDeleters are the deleters on record that own no function in this database, by name: of owners whose last policy was
 // dropped.
 func UnusedDeleters(ctx context.Context, q planner.Querier) ([]string, error) {
-	rows, err := q.Query(ctx, `
+	rows, _ := q.Query(ctx, `
 		select d.role::text
 		  from lapse.deleter d
 		 where not exists (select from pg_proc f join pg_roles o on o.oid = f.proowner
 		                    where f.pronamespace = 'lapse'::regnamespace and o.rolname = d.role)
-		 order by 1`)
-	if err != nil {
-		return nil, fmt.Errorf("look for deleters that are not needed: %w", err)
-	}
+		 order by 1`) // CollectRows has its error
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return nil, fmt.Errorf("look for deleters that are not needed: %w", err)
@@ -90,10 +87,7 @@ const excessRightsSQL = `
 	 order by d.role, n.oid is not null, 2`
 
 func excessRights(ctx context.Context, q planner.Querier) ([]excessRight, error) {
-	rows, err := q.Query(ctx, excessRightsSQL)
-	if err != nil {
-		return nil, fmt.Errorf("look for rights that no policy needs: %w", err)
-	}
+	rows, _ := q.Query(ctx, excessRightsSQL) // CollectRows has its error
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[excessRight])
 	if err != nil {
 		return nil, fmt.Errorf("look for rights that no policy needs: %w", err)
@@ -197,7 +191,7 @@ func (d *dropping) look(ctx context.Context) (needed, exists bool, err error) {
 
 // strip takes away what the role has in this database: in schema lapse as the catalog's owner, elsewhere as the login.
 func (d *dropping) strip(ctx context.Context) error {
-	rows, err := d.tx.Query(ctx, `
+	rows, _ := d.tx.Query(ctx, `
 		select distinct coalesce(coalesce(n.oid, f.pronamespace) = to_regnamespace('lapse'), false), -- gone: nothing of ours is left
 		       'revoke all on ' || case when n.oid is not null then 'schema ' || quote_ident(n.nspname)
 		                                when c.oid is not null then format('table %I.%I', k.nspname, c.relname)
@@ -210,10 +204,7 @@ func (d *dropping) strip(ctx context.Context) error {
 		  left join pg_proc f on s.classid = 'pg_catalog.pg_proc'::regclass and f.oid = s.objid
 		 where s.dbid = (select oid from pg_database where datname = current_database())
 		   and s.refclassid = 'pg_catalog.pg_authid'::regclass and s.deptype = 'a' and r.rolname = $1
-		   and coalesce(n.oid, c.oid, f.oid) is not null`, d.name)
-	if err != nil {
-		return err
-	}
+		   and coalesce(n.oid, c.oid, f.oid) is not null`, d.name) // CollectRows has its error
 	type right struct {
 		Ours bool
 		SQL  string

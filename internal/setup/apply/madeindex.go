@@ -39,16 +39,13 @@ func (m *MadeIndex) DropSQL() string {
 
 // MadeIndexes are the indexes on record, those of partitioned tables first: the others may go with them.
 func MadeIndexes(ctx context.Context, q planner.Querier) ([]MadeIndex, error) {
-	rows, err := q.Query(ctx, `
+	rows, _ := q.Query(ctx, `
 		select m.relation, coalesce(n.nspname, m.schema)::text, coalesce(x.relname, m.name)::text, m.policy,
 		       coalesce(pg_partition_root(m.relation)::oid, m.relation), x.oid is not null, coalesce(x.relkind = 'I', false)
 		  from lapse.made_index m
 		  left join (pg_index i join pg_class x on x.oid = i.indexrelid join pg_namespace n on n.oid = x.relnamespace)
 		    on i.indrelid = m.relation and (x.oid = m.index or m.index is null and x.relname = m.name)
-		 order by x.relkind = 'I' desc nulls last, m.relation, m.name`)
-	if err != nil {
-		return nil, fmt.Errorf("look for indexes that Lapse made: %w", err)
-	}
+		 order by x.relkind = 'I' desc nulls last, m.relation, m.name`) // CollectRows has its error
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[MadeIndex])
 	if err != nil {
 		return nil, fmt.Errorf("look for indexes that Lapse made: %w", err)

@@ -13,14 +13,11 @@ import (
 const old = "1 hour"
 
 func (e *examination) checkPrepared(ctx context.Context) ([]Finding, error) {
-	rows, err := e.Conn.Query(ctx, `
+	rows, _ := e.Conn.Query(ctx, `
 		select quote_literal(p.gid), p.database::text, date_trunc('second', clock_timestamp() - p.prepared)::text
 		  from pg_prepared_xacts p
 		 where p.prepared < clock_timestamp() - $1::interval
-		 order by p.prepared`, old)
-	if err != nil {
-		return nil, err
-	}
+		 order by p.prepared`, old) // CollectRows has its error
 	type prepared struct{ GID, Database, Age string }
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[prepared])
 	if err != nil || len(all) == 0 {

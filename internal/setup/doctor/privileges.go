@@ -48,16 +48,13 @@ func (e *examination) checkAttributes(ctx context.Context) ([]Finding, error) {
 	if !e.roles {
 		return nil, nil
 	}
-	rows, err := e.Conn.Query(ctx, `
+	rows, _ := e.Conn.Query(ctx, `
 		select r.rolname::text,
 		       concat_ws(' ', case when r.rolcreaterole then 'nocreaterole' end, case when r.rolcreatedb then 'nocreatedb' end,
 		                 case when r.rolbypassrls then 'nobypassrls' end,
 		                 case when r.rolreplication and r.rolname <> $3 then 'noreplication' end)
 		  from pg_roles r
-		 where r.rolname in ($1, $2, $3)`, e.Roles.Owner, e.Roles.Executor, e.Roles.Auditor)
-	if err != nil {
-		return nil, err
-	}
+		 where r.rolname in ($1, $2, $3)`, e.Roles.Owner, e.Roles.Executor, e.Roles.Auditor) // CollectRows has its error
 	type excess struct{ Role, Attributes string }
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[excess])
 	if err != nil {

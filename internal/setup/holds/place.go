@@ -134,17 +134,14 @@ func checkHoldsPublished(ctx context.Context, tx pgx.Tx) error {
 
 // sameHold finds a hold in force that says the same for the same matter, 0 for none. One that is being released is another.
 func sameHold(ctx context.Context, tx pgx.Tx, hold *planner.Hold, matter string) (schemas.HoldID, error) {
-	rows, err := tx.Query(ctx, `
+	rows, _ := tx.Query(ctx, `
 		select h.id, h.digest, c.salt
 		  from lapse.hold h
 		  join lapse.hold_content c on c.hold = h.id
 		 where coalesce((select m.table_oid from lapse.hold_state m where m.hold = h.id and m.table_oid is not null order by m.id desc limit 1), h.table_oid) = $1
 		   and h.matter = $2
 		   and (select s.state from lapse.hold_state s where s.hold = h.id order by s.id desc limit 1) in ('requested', 'effective')
-		 order by h.id`, hold.TableOID, matter)
-	if err != nil {
-		return 0, fmt.Errorf("look for the same hold: %w", err)
-	}
+		 order by h.id`, hold.TableOID, matter) // CollectRows has its error
 	type known struct {
 		ID     schemas.HoldID
 		Digest []byte

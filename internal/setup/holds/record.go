@@ -43,7 +43,7 @@ type Change struct {
 
 // Read lists the holds, by number: all of them, or those that are enforced.
 func Read(ctx context.Context, q planner.Querier, released bool) ([]Record, error) {
-	rows, err := q.Query(ctx, `
+	rows, _ := q.Query(ctx, `
 		select h.id, coalesce((select m.table_name from lapse.hold_state m where m.hold = h.id and m.table_oid is not null order by m.id desc limit 1), h.table_name),
 		       array(select c ->> 'name' from jsonb_array_elements(h.columns) c), h.keys, h.matter, h.reason, h.placed_at, h.placed_by,
 		       case when s.enforced_until <= clock_timestamp() then 'released' else s.state end, s.enforced_until,
@@ -54,10 +54,7 @@ func Read(ctx context.Context, q planner.Querier, released bool) ([]Record, erro
 		  from lapse.hold h
 		 cross join lateral (select s.state, s.enforced_until from lapse.hold_state s where s.hold = h.id order by s.id desc limit 1) s
 		 where $1 or s.state <> 'released' and coalesce(s.enforced_until > clock_timestamp(), true)
-		 order by h.id`, released)
-	if err != nil {
-		return nil, fmt.Errorf("list the holds: %w", err)
-	}
+		 order by h.id`, released) // CollectRows has its error
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Record])
 	if err != nil {
 		return nil, fmt.Errorf("list the holds: %w", err)
@@ -67,14 +64,11 @@ func Read(ctx context.Context, q planner.Querier, released bool) ([]Record, erro
 
 // ReadChanges lists what became of a hold, in order.
 func ReadChanges(ctx context.Context, q planner.Querier, id schemas.HoldID) ([]Change, error) {
-	rows, err := q.Query(ctx, `
+	rows, _ := q.Query(ctx, `
 		select s.state, s.changed_at, s.changed_by, s.reason, coalesce(s.table_name, ''), s.enforced_until, s.position::text
 		  from lapse.hold_state s
 		 where s.hold = $1
-		 order by s.id`, id)
-	if err != nil {
-		return nil, fmt.Errorf("read the changes of hold %d: %w", id, err)
-	}
+		 order by s.id`, id) // CollectRows has its error
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Change])
 	if err != nil {
 		return nil, fmt.Errorf("read the changes of hold %d: %w", id, err)
@@ -90,13 +84,10 @@ type Content struct {
 
 // ReadContent reads what a hold is on; nil of one that is over.
 func ReadContent(ctx context.Context, q planner.Querier, id schemas.HoldID) (*Content, error) {
-	rows, err := q.Query(ctx, `
+	rows, _ := q.Query(ctx, `
 		select c.condition, (select jsonb_agg(k.key order by k.key)::text from lapse.hold_key k where k.hold = c.hold)
 		  from lapse.hold_content c
-		 where c.hold = $1`, id)
-	if err != nil {
-		return nil, fmt.Errorf("read what hold %d is on: %w", id, err)
-	}
+		 where c.hold = $1`, id) // CollectRows has its error
 	type content struct {
 		Condition string
 		Keys      *string

@@ -127,16 +127,13 @@ func (s *Session) changePublished(
 // along from it or from one of its partitions; from a table whose rows are only updated, nothing goes. It locks none of them. A
 // table that is gone reaches nothing.
 func Reached(ctx context.Context, q planner.Querier, table uint32, updates bool) ([]uint32, error) {
-	rows, err := q.Query(ctx, `
+	rows, _ := q.Query(ctx, `
 		select c.oid from pg_class c where c.oid = $1
 		 union
 		select coalesce(pg_partition_root(r.relation)::oid, r.relation)
 		  from lapse.reach($1::oid || array(select l.relation from lapse.leaves($1::oid) l)) r
 		 where r.deletes and not $2
-		 order by oid`, table, updates)
-	if err != nil {
-		return nil, fmt.Errorf("list what table with oid %d reaches: %w", table, err)
-	}
+		 order by oid`, table, updates) // CollectRows has its error
 	oids, err := pgx.CollectRows(rows, pgx.RowTo[uint32])
 	if err != nil {
 		return nil, fmt.Errorf("list what table with oid %d reaches: %w", table, err)

@@ -127,14 +127,11 @@ func dropAllSQL(owner string, deleters []string) string {
 // DropRolesSQL returns the statements that drop the roles of an installation, and the logins that play them, as far as Lapse made them and the
 // session's login is none of them. They belong to the cluster: another database may need them.
 func DropRolesSQL(ctx context.Context, q planner.Querier, roles schemas.Roles) (all []string, err error) {
-	rows, err := q.Query(ctx, `
+	rows, _ := q.Query(ctx, `
 		select distinct m.rolname::text
 		  from pg_auth_members a join pg_roles r on r.oid = a.roleid join pg_roles m on m.oid = a.member
 		 where r.rolname = any ($1) and m.rolname <> all ($1) and m.rolcanlogin
-		 order by 1`, []string{roles.Owner, roles.Executor, roles.Auditor})
-	if err != nil {
-		return nil, fmt.Errorf("look for the logins that play the roles: %w", err)
-	}
+		 order by 1`, []string{roles.Owner, roles.Executor, roles.Auditor}) // CollectRows has its error
 	logins, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return nil, fmt.Errorf("look for the logins that play the roles: %w", err)
