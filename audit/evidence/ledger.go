@@ -1,12 +1,8 @@
 package evidence
 
 import (
-	"encoding/hex"
 	"encoding/json"
 	"slices"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -14,11 +10,8 @@ import (
 	"lapse/schemas"
 )
 
-// A ledger row that is longer than these was not written by a deletion function, and is not read further.
-const (
-	maxPolicyName   = 1 << 10
-	maxLedgerColumn = 1 << 20
-)
+// A policy's name that is longer was not written by a deletion function.
+const maxPolicyName = 1 << 10
 
 // claimColumns are the columns of lapse.batch that a claim is made of. Others, of a later catalog, are passed over: a
 // claim with more fields has another format and another MAC.
@@ -201,96 +194,6 @@ func parseResult(change *replication.Change) *Result {
 		return nil
 	}
 	return &r
-}
-
-// textOf copies column i of a row, since the row lives in the receive buffer.
-func textOf(row []replication.Value, i int) (text string, sent bool) {
-	if i >= len(row) || row[i].Kind != replication.Text || len(row[i].Bytes) > maxLedgerColumn {
-		return "", false
-	}
-	return string(row[i].Bytes), true
-}
-
-func parseUint[N ~uint64](s string, bits int, to *N) bool {
-	n, err := strconv.ParseUint(s, 10, bits)
-	*to = N(n)
-	return err == nil
-}
-
-func parseUint32[N ~uint32](s string, to *N) bool {
-	n, err := strconv.ParseUint(s, 10, 32)
-	*to = N(n)
-	return err == nil
-}
-
-func parseInt32[N ~int32](s string, to *N) bool {
-	n, err := strconv.ParseInt(s, 10, 32)
-	*to = N(n)
-	return err == nil
-}
-
-func parseInt64[N ~int64](s string, to *N) bool {
-	n, err := strconv.ParseInt(s, 10, 64)
-	*to = N(n)
-	return err == nil
-}
-
-func parseUUID(s string, to *uuid.UUID) bool {
-	if len(s) != 36 {
-		return false
-	}
-	id, err := uuid.Parse(s)
-	*to = id
-	return err == nil
-}
-
-// parseInstant reads a timestamptz as the stream's session writes it: ISO, in whole hours from UTC, microseconds at
-// most. infinity and years before Christ are none that a deletion function writes.
-func parseInstant(s string, to *time.Time) bool {
-	t, err := time.Parse("2006-01-02 15:04:05-07", s)
-	if err != nil || t.Nanosecond()%1000 != 0 {
-		return false
-	}
-	*to = t.UTC()
-	return true
-}
-
-func parseBytes(s string) ([]byte, bool) {
-	digits, isHex := strings.CutPrefix(s, `\x`)
-	if !isHex {
-		return nil, false
-	}
-	b, err := hex.DecodeString(digits)
-	return b, err == nil
-}
-
-func parseDigest(s string, to *schemas.Digest) bool {
-	b, ok := parseBytes(s)
-	return ok && copy(to[:], b) == len(to) && len(b) == len(to)
-}
-
-func parseOIDs(s string, to *[]uint32) bool {
-	inner, ok := strings.CutPrefix(s, "{")
-	if !ok {
-		return false
-	}
-	if inner, ok = strings.CutSuffix(inner, "}"); !ok {
-		return false
-	}
-	if inner == "" {
-		*to = nil
-		return true
-	}
-	var oids []uint32
-	for text := range strings.SplitSeq(inner, ",") {
-		var oid uint32
-		if !parseUint32(text, &oid) {
-			return false
-		}
-		oids = append(oids, oid)
-	}
-	*to = oids
-	return true
 }
 
 // parseCounts reads {"16390": 5, …}.
