@@ -1,13 +1,18 @@
 package evidence
 
 import (
-	"cmp"
-
 	"github.com/google/uuid"
 
 	"lapse/replication"
 	"lapse/schemas"
 )
+
+// finding is what Classify says of one change.
+type finding struct {
+	Op      Op // None: the change is no event, and the rest is zero
+	Cause   Cause
+	Cascade bool // Cause is System, and a foreign key took the row along
+}
 
 // Tally is how many events of one kind one relation had in a transaction.
 type Tally struct {
@@ -109,5 +114,3 @@ func (a *Account) Unverified() bool {
 	}
 	return false
 }
-
-func compareOIDs(a, b uint32) int { return cmp.Compare(a, b) }

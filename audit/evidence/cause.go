@@ -91,3 +91,15 @@ type Source struct {
 	Encoding         string // the server's name of the database's encoding, such as UTF8
 	Slot             string
 }
+
+// appendSource writes the members that say which database this is. The encoding is named only where it is not UTF8,
+// since only then does text need decoding.
+func appendSource(dst []byte, s *Source, form TextForm) []byte {
+	dst = append(appendUint(append(dst, `"system_identifier":"`...), s.SystemIdentifier), '"')
+	dst = appendText(append(dst, `,"database":`...), s.Database, form)
+	dst = appendUint(append(dst, `,"database_oid":`...), uint64(s.DatabaseOID))
+	if form != UTF8Text {
+		dst = appendText(append(dst, `,"encoding":`...), s.Encoding, UTF8Text)
+	}
+	return dst
+}

@@ -28,13 +28,6 @@ const (
 	stateUnverified
 )
 
-// finding is what Classify says of one change.
-type finding struct {
-	Op      Op // None: the change is no event, and the rest is zero
-	Cause   Cause
-	Cascade bool // Cause is System, and a foreign key took the row along
-}
-
 // classifier tells system, user and unverified deletes apart. It is a pure function of the source, the tag keys and one
 // transaction's changes in their order: it reads no clock and no catalog, so whoever reads the same WAL with the same
 // keys finds the same. It holds counts per relation and nothing else that grows.
@@ -234,3 +227,50 @@ func (c *classifier) Claim() *schemas.Claim {
 // Account is what the transaction claimed and what was seen of it so far. It is the classifier's own: valid until the
 // next Begin.
 func (c *classifier) Account() *Account { return &c.account }
+
+// set makes e the event of a change. Its keys are part of the stream's buffer and valid as long as the change is.
+func (e *Event) set(tx *replication.Tx, change *replication.Change, f finding, claim *schemas.Claim, table string) {
+	*e = Event{
+		Tx: tx, Ordinal: change.Ordinal, Op: f.Op, Cause: f.Cause, Cascade: f.Cascade,
+		TableOID: change.Relation.OID, Table: table, Relation: change.Relation, Keys: e.Keys[:0], Values: e.Values[:0],
+		TruncateCascade: change.Cascade, RestartIdentity: change.RestartIdentity,
+	}
+	if f.Cause == System {
+		e.Claim = claim
+	}
+	switch {
+	case f.Op == Truncate:
+	case f.Op == SoftDelete && change.Old == nil:
+		// An update that leaves the key alone sends no old row: the new one has the key.
+		if e.Full = change.Relation.ReplicaIdentity == 'f'; !e.Full {
+			e.name(change.Relation, change.New)
+		}
+	case !change.OldIsKey:
+		// REPLICA IDENTITY FULL: what was sent is the row itself, and every column of it says that it is of the key.
+		e.Full = true
+	default:
+		e.name(change.Relation, change.Old)
+	}
+}
+
+// name takes the columns that name the row, or none of them. Whoever owns a table can have it deleted from in a way that
+// leaves them out, and must not stop the audit with it: before 18, PostgreSQL publishes no generated column, and says of a
+// key of nothing else that the table has none.
+func (e *Event) name(relation *replication.Relation, values []replication.Value) {
+	for i := range relation.Columns {
+		column := &relation.Columns[i]
+		if !column.Key || i >= len(values) {
+			continue
+		}
+		switch value := &values[i]; value.Kind {
+		case replication.Text:
+			e.Keys = append(e.Keys, Key{Name: column.Name, Value: value.Bytes, Column: column})
+		case replication.Null:
+			e.Keys = append(e.Keys, Key{Name: column.Name, Null: true, Column: column})
+		default:
+			e.Keys, e.Nameless = e.Keys[:0], true
+			return
+		}
+	}
+	e.Nameless = len(e.Keys) == 0
+}

@@ -20,6 +20,17 @@
 // from a partition of a table of which moves are asked for: an update that moves a row to another partition is a delete and at once
 // an insert. move.go says when the two are one.
 //
+// No file needs one that stands below it here:
+//
+//	json, reach, position, cause, claim, row, identifier    bytes, places, names
+//	event, marker, header                                   what is said
+//	spanner, debezium…, cloudevents, format                 in which words
+//	hashkey, partition, route, router                       and where
+//	heartbeat, logwriter, coverage, tables                  what a heartbeat leaves in the log
+//	ledger, account, reconcile                              what a transaction claims, and what was seen of it
+//	transaction, drop, origin, …record                      what the log has of it
+//	classify, due, move, assembler                          whose each change is
+//
 // # Positions
 //
 // An event stands at replication.Position: history, timeline, commit, ordinal. A record of the log stands at LogPosition:
@@ -73,7 +84,7 @@
 //	another event of two changes    a pairing beside the one in move.go
 //	another marker                  marker.go
 //	another format of events        one file beside cloudevents.go and a line in format.go
-//	another choice of a route       route.go: it is in Route, in its record, and in what Routing reads back
+//	another choice of a route       it is in Route (route.go), in its record, and in what Routing reads back (routerecord.go)
 //
 // # What fails, and what comes of it
 //

@@ -9,17 +9,6 @@ import (
 	"lapse/schemas"
 )
 
-// PartitionDrop is a partition that a policy dropped whole: a row of lapse.dropped whose claim verifies. The server publishes nothing
-// of a DROP, so the row is all there is of it; what it says beyond the claim is the word of the function that wrote it.
-type PartitionDrop struct {
-	Claim    *schemas.Claim
-	Relation *replication.Relation // the partition
-	Root     string                // the table that it was a partition of, as people write it
-	Rows     int64
-	// The oldest and the newest instant of what its rows expired by; zero where it is none that events can say.
-	Oldest, Newest time.Time
-}
-
 // parseDrop reads a row of lapse.dropped beside its claim; nil when it cannot be read.
 func parseDrop(change *replication.Change, claim *schemas.Claim) *PartitionDrop {
 	d := &PartitionDrop{Claim: claim, Relation: &replication.Relation{OID: claim.Target}}
@@ -62,18 +51,6 @@ func (e *Event) setDrop(tx *replication.Tx, ordinal uint32, d *PartitionDrop) {
 		Tx: tx, Ordinal: ordinal, Op: Drop, Cause: System, Claim: d.Claim, Drop: d,
 		TableOID: d.Relation.OID, Table: tableName(d.Relation), Relation: d.Relation, Root: d.Root, Partition: true, Keys: e.Keys[:0],
 	}
-}
-
-// appendDrop writes what events and the log say of a drop alike.
-func appendDrop(b []byte, d *PartitionDrop) []byte {
-	b = appendInt(append(b, `"rows":`...), d.Rows)
-	if !d.Oldest.IsZero() {
-		b = appendInstant(append(b, `,"oldest":`...), d.Oldest)
-	}
-	if !d.Newest.IsZero() {
-		b = appendInstant(append(b, `,"newest":`...), d.Newest)
-	}
-	return b
 }
 
 // DropContent is the record of a partition that was dropped. It follows the record of its transaction.

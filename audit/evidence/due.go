@@ -8,31 +8,6 @@ import (
 	"lapse/schemas"
 )
 
-// Judgement is what the log shows of a row under "evidence: due".
-type Judgement byte
-
-// The judgements.
-const (
-	NotJudged  Judgement = iota // the policy does not ask for it, or the row is none of the batch's target
-	IsDue                       // by the value that the log has, the row was due at the cutoff
-	IsNotDue                    // it was not
-	CannotTell                  // the log does not have the value, or it cannot be read
-)
-
-// member is what the event says of it.
-func (j Judgement) member() string {
-	switch j {
-	case IsDue:
-		return `,"due":true`
-	case IsNotDue:
-		return `,"due":false`
-	case CannotTell:
-		return `,"due":null`
-	default:
-		return ""
-	}
-}
-
 // tell has a system event say what the batch's row says of its events: hashes in the place of keys, values beside them, and whether
 // the row was due. Values and judgement are the target's: of what goes along the policy says nothing.
 func (c *classifier) tell(e *Event) {

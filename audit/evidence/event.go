@@ -1,6 +1,8 @@
 package evidence
 
 import (
+	"time"
+
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -50,51 +52,40 @@ type Event struct {
 	RestartIdentity bool
 }
 
-// set makes e the event of a change. Its keys are part of the stream's buffer and valid as long as the change is.
-func (e *Event) set(tx *replication.Tx, change *replication.Change, f finding, claim *schemas.Claim, table string) {
-	*e = Event{
-		Tx: tx, Ordinal: change.Ordinal, Op: f.Op, Cause: f.Cause, Cascade: f.Cascade,
-		TableOID: change.Relation.OID, Table: table, Relation: change.Relation, Keys: e.Keys[:0], Values: e.Values[:0],
-		TruncateCascade: change.Cascade, RestartIdentity: change.RestartIdentity,
-	}
-	if f.Cause == System {
-		e.Claim = claim
-	}
-	switch {
-	case f.Op == Truncate:
-	case f.Op == SoftDelete && change.Old == nil:
-		// An update that leaves the key alone sends no old row: the new one has the key.
-		if e.Full = change.Relation.ReplicaIdentity == 'f'; !e.Full {
-			e.name(change.Relation, change.New)
-		}
-	case !change.OldIsKey:
-		// REPLICA IDENTITY FULL: what was sent is the row itself, and every column of it says that it is of the key.
-		e.Full = true
+// Judgement is what the log shows of a row under "evidence: due".
+type Judgement byte
+
+// The judgements.
+const (
+	NotJudged  Judgement = iota // the policy does not ask for it, or the row is none of the batch's target
+	IsDue                       // by the value that the log has, the row was due at the cutoff
+	IsNotDue                    // it was not
+	CannotTell                  // the log does not have the value, or it cannot be read
+)
+
+// member is what the event says of it.
+func (j Judgement) member() string {
+	switch j {
+	case IsDue:
+		return `,"due":true`
+	case IsNotDue:
+		return `,"due":false`
+	case CannotTell:
+		return `,"due":null`
 	default:
-		e.name(change.Relation, change.Old)
+		return ""
 	}
 }
 
-// name takes the columns that name the row, or none of them. Whoever owns a table can have it deleted from in a way that
-// leaves them out, and must not stop the audit with it: before 18, PostgreSQL publishes no generated column, and says of a
-// key of nothing else that the table has none.
-func (e *Event) name(relation *replication.Relation, values []replication.Value) {
-	for i := range relation.Columns {
-		column := &relation.Columns[i]
-		if !column.Key || i >= len(values) {
-			continue
-		}
-		switch value := &values[i]; value.Kind {
-		case replication.Text:
-			e.Keys = append(e.Keys, Key{Name: column.Name, Value: value.Bytes, Column: column})
-		case replication.Null:
-			e.Keys = append(e.Keys, Key{Name: column.Name, Null: true, Column: column})
-		default:
-			e.Keys, e.Nameless = e.Keys[:0], true
-			return
-		}
-	}
-	e.Nameless = len(e.Keys) == 0
+// PartitionDrop is a partition that a policy dropped whole: a row of lapse.dropped whose claim verifies. The server publishes nothing
+// of a DROP, so the row is all there is of it; what it says beyond the claim is the word of the function that wrote it.
+type PartitionDrop struct {
+	Claim    *schemas.Claim
+	Relation *replication.Relation // the partition
+	Root     string                // the table that it was a partition of, as people write it
+	Rows     int64
+	// The oldest and the newest instant of what its rows expired by; zero where it is none that events can say.
+	Oldest, Newest time.Time
 }
 
 // NamesNoRow says why the event does not say which row was deleted, and what mends it for those that follow; why is empty
@@ -127,4 +118,16 @@ func appendKeys(dst []byte, keys []Key, form TextForm) []byte {
 		}
 	}
 	return append(dst, '}')
+}
+
+// appendDrop writes what events and the log say of a drop alike.
+func appendDrop(b []byte, d *PartitionDrop) []byte {
+	b = appendInt(append(b, `"rows":`...), d.Rows)
+	if !d.Oldest.IsZero() {
+		b = appendInstant(append(b, `,"oldest":`...), d.Oldest)
+	}
+	if !d.Newest.IsZero() {
+		b = appendInstant(append(b, `,"newest":`...), d.Newest)
+	}
+	return b
 }

@@ -229,3 +229,11 @@ func appendName(dst []byte, name string) []byte {
 	}
 	return append(dst, '"')
 }
+
+// optionalLSN is zero where a record says nothing of it.
+func optionalLSN(text string) (schemas.LSN, error) {
+	if text == "" {
+		return 0, nil
+	}
+	return schemas.ParseLSN(text)
+}

@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 
@@ -214,3 +215,5 @@ func parseCounts(s string, to *[]RelationCount) bool {
 	*to = counts
 	return true
 }
+
+func compareOIDs(a, b uint32) int { return cmp.Compare(a, b) }

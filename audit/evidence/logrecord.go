@@ -117,11 +117,3 @@ func (head *recordJSON) record() (*LogRecord, error) {
 		Nonce: head.Nonce, Beat: head.Beat,
 	}, nil
 }
-
-// optionalLSN is zero where a record says nothing of it.
-func optionalLSN(text string) (schemas.LSN, error) {
-	if text == "" {
-		return 0, nil
-	}
-	return schemas.ParseLSN(text)
-}

@@ -133,3 +133,7 @@ func FenceHeaders(source *Source, timeline schemas.Timeline, process string) []s
 		{Key: HeaderSchema, Value: appendUint(nil, EventSchema)},
 	}
 }
+
+// maxLines bounds how many relations a transaction's record names. A line is shorter than a kilobyte; one transaction may
+// delete from thousands of partitions.
+const maxLines = 512

@@ -1,12 +1,9 @@
 package evidence
 
 import (
-	"bytes"
-	"encoding/json"
 	"time"
 
 	"lapse/replication"
-	"lapse/schemas"
 )
 
 // Reason says what made a gap or a rewind.
@@ -43,30 +40,6 @@ type Marker struct {
 	Topic  string // ReasonTopic: the one
 }
 
-// markerKey lets markers live in a compacted topic. A JSON string: the keys of events are JSON objects.
-var markerKey = []byte(`"lapse-marker"`)
-
-// RouteMarker returns the records of a marker, one for each partition of both topics that the log's routes have used. The same marker is the same bytes.
-func (r *Router) RouteMarker(m *Marker) []schemas.Record {
-	value := r.MarkerValue(m)
-	headers := r.format.AppendHeaders(r.markerHeaders(m))
-	for i := range headers {
-		headers[i].Value = bytes.Clone(headers[i].Value)
-	}
-	var all []schemas.Record
-	for _, topic := range []Topic{r.route.System, r.route.User} {
-		for partition := range topic.All() {
-			all = append(all, schemas.Record{
-				Topic: topic.Name, Partition: partition, Key: markerKey, Value: value, Headers: headers, Time: m.Time,
-			})
-		}
-	}
-	return all
-}
-
-// MarkerValue is the value of a marker's records.
-func (r *Router) MarkerValue(m *Marker) []byte { return r.format.AppendMarker(nil, m) }
-
 // appendMarker writes what events and the log say of a marker alike.
 func appendMarker(b []byte, m *Marker) []byte {
 	b = append(append(append(b, `"reason":"`...), m.Reason...), '"')
@@ -75,72 +48,4 @@ func appendMarker(b []byte, m *Marker) []byte {
 	}
 	b = appendReach(append(b, `,"from":`...), m.From)
 	return appendReach(append(b, `,"to":`...), m.To)
-}
-
-func (r *Router) markerHeaders(m *Marker) []schemas.Header {
-	source := &r.route.Source
-	values := map[string][]byte{
-		schemas.HeaderOp: []byte(m.Op.String()),
-		HeaderLSN:        appendHex(nil, uint64(m.At.Commit), 16),
-		HeaderSeq:        appendHex(nil, uint64(m.At.Ordinal), 8),
-		HeaderSystem:     appendUint(nil, source.SystemIdentifier),
-		HeaderDatabase:   appendUint(nil, uint64(source.DatabaseOID)),
-		HeaderHistory:    appendUint(nil, uint64(m.At.History)),
-		HeaderTimeline:   appendUint(nil, uint64(m.At.Timeline)),
-		HeaderSchema:     appendUint(nil, EventSchema),
-		HeaderCascade:    []byte("false"),
-	}
-	headers := make([]schemas.Header, len(headerNames))
-	for i, name := range headerNames {
-		headers[i] = schemas.Header{Key: name, Value: append([]byte{}, values[name]...)}
-	}
-	return headers
-}
-
-// MarkerContent is the record of a marker.
-type MarkerContent struct {
-	Marker    *Marker    // the record does not have its position
-	Heartbeat *Heartbeat // that showed it; nil if none did, or if another record of the transaction has it
-	Ancestry  replication.Ancestry
-}
-
-// Kind is KindGap or KindRewind.
-func (c *MarkerContent) Kind() Kind {
-	if c.Marker.Op == Rewind {
-		return KindRewind
-	}
-	return KindGap
-}
-func (c *MarkerContent) written() time.Time { return c.Marker.Time }
-func (c *MarkerContent) read() (*Heartbeat, replication.Ancestry) {
-	return c.Heartbeat, c.Ancestry
-}
-
-func (c *MarkerContent) append(b []byte, form TextForm) []byte {
-	b = appendInstant(append(b, `,"at":`...), c.Marker.Time)
-	b = appendMarker(append(b, ','), c.Marker)
-	if c.Heartbeat != nil {
-		b = appendHeartbeat(append(b, `,"heartbeat":`...), c.Heartbeat, form)
-	}
-	return appendAncestry(b, c.Ancestry)
-}
-
-func (c *MarkerContent) parse(record []byte, form TextForm) (err error) {
-	var j struct {
-		At        time.Time      `json:"at"`
-		Reason    Reason         `json:"reason"`
-		Topic     string         `json:"topic"`
-		From      Reach          `json:"from"`
-		To        Reach          `json:"to"`
-		Heartbeat *heartbeatJSON `json:"heartbeat"`
-		Ancestry  ancestryJSON   `json:"ancestry"`
-	}
-	if err = json.Unmarshal(record, &j); err != nil {
-		return err
-	}
-	m := c.Marker
-	m.Reason, m.Time, m.From, m.To, m.Topic = j.Reason, j.At, j.From, j.To, j.Topic
-	c.Heartbeat = j.Heartbeat.heartbeat(form)
-	c.Ancestry, err = j.Ancestry.ancestry()
-	return err
 }

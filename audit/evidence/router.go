@@ -1,6 +1,8 @@
 package evidence
 
 import (
+	"bytes"
+
 	"github.com/google/uuid"
 
 	"lapse/replication"
@@ -190,4 +192,48 @@ func (r *Router) appendHeader(dst []byte, name string, e *Event) []byte {
 	default: // HeaderSeq, which Route writes
 		return dst
 	}
+}
+
+// markerKey lets markers live in a compacted topic. A JSON string: the keys of events are JSON objects.
+var markerKey = []byte(`"lapse-marker"`)
+
+// RouteMarker returns the records of a marker, one for each partition of both topics that the log's routes have used. The same marker is the same bytes.
+func (r *Router) RouteMarker(m *Marker) []schemas.Record {
+	value := r.MarkerValue(m)
+	headers := r.format.AppendHeaders(r.markerHeaders(m))
+	for i := range headers {
+		headers[i].Value = bytes.Clone(headers[i].Value)
+	}
+	var all []schemas.Record
+	for _, topic := range []Topic{r.route.System, r.route.User} {
+		for partition := range topic.All() {
+			all = append(all, schemas.Record{
+				Topic: topic.Name, Partition: partition, Key: markerKey, Value: value, Headers: headers, Time: m.Time,
+			})
+		}
+	}
+	return all
+}
+
+// MarkerValue is the value of a marker's records.
+func (r *Router) MarkerValue(m *Marker) []byte { return r.format.AppendMarker(nil, m) }
+
+func (r *Router) markerHeaders(m *Marker) []schemas.Header {
+	source := &r.route.Source
+	values := map[string][]byte{
+		schemas.HeaderOp: []byte(m.Op.String()),
+		HeaderLSN:        appendHex(nil, uint64(m.At.Commit), 16),
+		HeaderSeq:        appendHex(nil, uint64(m.At.Ordinal), 8),
+		HeaderSystem:     appendUint(nil, source.SystemIdentifier),
+		HeaderDatabase:   appendUint(nil, uint64(source.DatabaseOID)),
+		HeaderHistory:    appendUint(nil, uint64(m.At.History)),
+		HeaderTimeline:   appendUint(nil, uint64(m.At.Timeline)),
+		HeaderSchema:     appendUint(nil, EventSchema),
+		HeaderCascade:    []byte("false"),
+	}
+	headers := make([]schemas.Header, len(headerNames))
+	for i, name := range headerNames {
+		headers[i] = schemas.Header{Key: name, Value: append([]byte{}, values[name]...)}
+	}
+	return headers
 }

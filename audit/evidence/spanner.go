@@ -1,11 +1,6 @@
 package evidence
 
 import (
-	"encoding/hex"
-	"time"
-
-	"github.com/google/uuid"
-
 	"lapse/replication"
 	"lapse/schemas"
 )
@@ -235,48 +230,4 @@ func appendLapse(dst []byte, e *Event, source *Source, form TextForm) []byte {
 	dst = appendUint(append(dst, `,"history":`...), uint64(e.Tx.History))
 	dst = appendUint(append(dst, `,"timeline":`...), uint64(e.Tx.Timeline))
 	return appendLSN(append(dst, `,"commit_lsn":`...), e.Tx.CommitLSN)
-}
-
-// appendClaim writes the members that say under which policy a batch deleted.
-func appendClaim(dst []byte, c *schemas.Claim, form TextForm) []byte {
-	dst = appendText(append(dst, `"policy":`...), string(c.Policy), form)
-	dst = appendInt(append(dst, `,"policy_version":`...), int64(c.PolicyVersion))
-	dst = appendUUID(append(dst, `,"run":`...), c.Run)
-	dst = appendUUID(append(dst, `,"batch":`...), c.Batch)
-	dst = appendInstant(append(dst, `,"cutoff":`...), c.Cutoff)
-	return appendInt(append(dst, `,"hold_version":`...), int64(c.HoldVersion))
-}
-
-// claimJSON is what appendClaim writes, with what records of the log have beside it.
-type claimJSON struct {
-	Policy      string    `json:"policy"`
-	Version     int32     `json:"policy_version"`
-	Run         uuid.UUID `json:"run"`
-	Batch       uuid.UUID `json:"batch"`
-	Cutoff      time.Time `json:"cutoff"`
-	HoldVersion int64     `json:"hold_version"`
-	Target      uint32    `json:"target"`
-	Functions   string    `json:"functions"`
-}
-
-func (j *claimJSON) claim(form TextForm) *schemas.Claim {
-	c := &schemas.Claim{
-		Policy: schemas.PolicyName(form.decode(j.Policy)), PolicyVersion: schemas.PolicyVersion(j.Version), Run: j.Run, Batch: j.Batch,
-		Cutoff: j.Cutoff, HoldVersion: schemas.HoldVersion(j.HoldVersion), Target: j.Target,
-	}
-	functions, _ := hex.DecodeString(j.Functions) // zero where the record says nothing of it
-	copy(c.Functions[:], functions)
-	return c
-}
-
-// appendSource writes the members that say which database this is. The encoding is named only where it is not UTF8,
-// since only then does text need decoding.
-func appendSource(dst []byte, s *Source, form TextForm) []byte {
-	dst = append(appendUint(append(dst, `"system_identifier":"`...), s.SystemIdentifier), '"')
-	dst = appendText(append(dst, `,"database":`...), s.Database, form)
-	dst = appendUint(append(dst, `,"database_oid":`...), uint64(s.DatabaseOID))
-	if form != UTF8Text {
-		dst = appendText(append(dst, `,"encoding":`...), s.Encoding, UTF8Text)
-	}
-	return dst
 }

@@ -45,10 +45,6 @@ type OtherTallies struct {
 	Tables, Events uint64
 }
 
-// maxLines bounds how many relations a transaction's record names. A line is shorter than a kilobyte; one transaction may
-// delete from thousands of partitions.
-const maxLines = 512
-
 func newTransactionContent(tx *replication.Tx, a *Account, verdict Verdict) *TransactionContent {
 	c := &TransactionContent{Committed: committed(tx), Verdict: verdict, Claim: a.Claim, Observed: a.Tallies[:min(len(a.Tallies), maxLines)]}
 	if a.Batches == 0 {

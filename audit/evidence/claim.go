@@ -1,0 +1,42 @@
+package evidence
+
+import (
+	"encoding/hex"
+	"time"
+
+	"github.com/google/uuid"
+
+	"lapse/schemas"
+)
+
+// appendClaim writes the members that say under which policy a batch deleted.
+func appendClaim(dst []byte, c *schemas.Claim, form TextForm) []byte {
+	dst = appendText(append(dst, `"policy":`...), string(c.Policy), form)
+	dst = appendInt(append(dst, `,"policy_version":`...), int64(c.PolicyVersion))
+	dst = appendUUID(append(dst, `,"run":`...), c.Run)
+	dst = appendUUID(append(dst, `,"batch":`...), c.Batch)
+	dst = appendInstant(append(dst, `,"cutoff":`...), c.Cutoff)
+	return appendInt(append(dst, `,"hold_version":`...), int64(c.HoldVersion))
+}
+
+// claimJSON is what appendClaim writes, with what records of the log have beside it.
+type claimJSON struct {
+	Policy      string    `json:"policy"`
+	Version     int32     `json:"policy_version"`
+	Run         uuid.UUID `json:"run"`
+	Batch       uuid.UUID `json:"batch"`
+	Cutoff      time.Time `json:"cutoff"`
+	HoldVersion int64     `json:"hold_version"`
+	Target      uint32    `json:"target"`
+	Functions   string    `json:"functions"`
+}
+
+func (j *claimJSON) claim(form TextForm) *schemas.Claim {
+	c := &schemas.Claim{
+		Policy: schemas.PolicyName(form.decode(j.Policy)), PolicyVersion: schemas.PolicyVersion(j.Version), Run: j.Run, Batch: j.Batch,
+		Cutoff: j.Cutoff, HoldVersion: schemas.HoldVersion(j.HoldVersion), Target: j.Target,
+	}
+	functions, _ := hex.DecodeString(j.Functions) // zero where the record says nothing of it
+	copy(c.Functions[:], functions)
+	return c
+}

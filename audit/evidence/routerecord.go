@@ -1,0 +1,100 @@
+package evidence
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// RouteContent is the record of a route, which is in force for all transactions that commit at or above what the record
+// reaches.
+type RouteContent struct {
+	Route *Route // nil in a record that was read: see LogRecord.Routing
+	At    time.Time
+
+	routing []byte // as it was read
+}
+
+// Kind is KindRoute.
+func (*RouteContent) Kind() Kind                               { return KindRoute }
+func (c *RouteContent) written() time.Time                     { return c.At }
+func (*RouteContent) read() (*Heartbeat, replication.Ancestry) { return nil, nil }
+
+func (c *RouteContent) append(b []byte, _ TextForm) []byte {
+	b = append(b, `,"routing":`...)
+	if c.Route == nil {
+		return append(b, c.routing...)
+	}
+	return c.Route.appendRouting(b)
+}
+
+// parse keeps the bytes. They are read when somebody needs the route, since one that cannot be read is refused by name.
+func (c *RouteContent) parse(record []byte, _ TextForm) error {
+	var j struct {
+		Routing json.RawMessage `json:"routing"`
+	}
+	err := json.Unmarshal(record, &j)
+	c.routing = j.Routing
+	return err
+}
+
+// routingJSON is a route's content as appendRouting writes it.
+type routingJSON struct {
+	SystemIdentifier string `json:"system_identifier"`
+	Database         string `json:"database"`
+	DatabaseOID      uint32 `json:"database_oid"`
+	Encoding         string `json:"encoding"`
+	Slot             string `json:"slot"`
+	Topics           struct {
+		System topicJSON `json:"system"`
+		User   topicJSON `json:"user"`
+		Log    topicJSON `json:"log"`
+	} `json:"topics"`
+	Format  string `json:"format"`
+	HashKey string `json:"hash_key"`
+}
+
+type topicJSON struct {
+	Name       string `json:"name"`
+	Partitions int32  `json:"partitions"`
+	Every      int32  `json:"every"`
+}
+
+// Routing is the route that a record of the log is of, which must be a KindRoute. A record whose content is not what its
+// fingerprint says, and one that this program would not have written, are errors.
+func (r *LogRecord) Routing() (*Route, error) {
+	c, is := r.Content.(*RouteContent)
+	if !is {
+		return nil, fmt.Errorf("it is of kind %s", r.Kind)
+	}
+	if got := schemas.Fingerprint(c.routing); got != r.Route {
+		return nil, fmt.Errorf("its content has fingerprint %s, and not %s as it says", got, r.Route)
+	}
+	var j routingJSON
+	if err := json.Unmarshal(c.routing, &j); err != nil {
+		return nil, fmt.Errorf("its content cannot be read: %w", err)
+	}
+	route := &Route{
+		Version: r.RouteVersion,
+		Source: Source{
+			SystemIdentifier: r.SystemIdentifier, DatabaseOID: r.DatabaseOID, Database: j.Database, Encoding: cmp.Or(j.Encoding, "UTF8"), Slot: j.Slot,
+		},
+		System: Topic(j.Topics.System), User: Topic(j.Topics.User), Log: Topic(j.Topics.Log), Format: j.Format, HashKey: j.HashKey,
+	}
+	if TextFormOf(route.Source.Encoding) == RawText {
+		route.Source.Database = string(DecodeText(j.Database))
+	}
+	if err := route.Validate(); err != nil {
+		return nil, fmt.Errorf("no route is like that: %w", err)
+	}
+	if route.Version < 1 || !bytes.Equal(route.appendRouting(nil), c.routing) {
+		return nil, errors.New("another version of lapse has written it, and this one would route otherwise")
+	}
+	return route, nil
+}
