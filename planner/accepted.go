@@ -25,18 +25,10 @@ type versionKey struct {
 
 // formerVersions are the versions that were accepted in this database.
 type formerVersions struct {
-	armed    map[schemas.PolicyID]*storedVersion // the last of each policy that was armed
-	armedOn  map[uint32]*storedVersion           // the last on each table
-	inForce  map[versionKey]*storedVersion
+	armed    map[schemas.PolicyID]*version // the last of each policy that was armed
+	armedOn  map[uint32]*version           // the last on each table
+	inForce  map[versionKey]*version
 	newestID map[schemas.PolicyName]storedName // all names that ever were in force
-}
-
-// storedVersion is a version on record.
-type storedVersion struct {
-	version
-	id     schemas.PolicyID
-	number schemas.PolicyVersion
-	name   schemas.PolicyName
 }
 
 // storedName is a policy name that is or was in force. A name keeps its id for ever, so that its history is one.
@@ -61,13 +53,13 @@ const lastArmedSQL = `
 	  (select distinct on (was.table_oid) was.policy_id, was.version, true
 	     from was order by was.table_oid, was.at desc, was.policy_id desc, was.version desc)
 	)
-	select ` + specColumns + `, last.on_table
+	select ` + versionSQL + `, last.on_table
 	  from last
 	  join lapse.policy p on p.id = last.policy_id and p.version = last.version`
 
 // heldAgainstSQL names what those versions in force were held back against that wait for a yes.
 const heldAgainstSQL = `
-	select ` + specColumns + `, false
+	select ` + versionSQL + `, false
 	  from lapse.gate g
 	  join lapse.policy v on v.id = g.policy_id and v.version = g.version
 	  join lapse.policy p on p.id = g.policy_id and p.version = (v.spec ->> 'held_against')::int
@@ -76,7 +68,7 @@ const heldAgainstSQL = `
 // loadFormerVersions reads what was accepted.
 func loadFormerVersions(ctx context.Context, q Querier) (*formerVersions, error) {
 	f := &formerVersions{
-		armed: map[schemas.PolicyID]*storedVersion{}, armedOn: map[uint32]*storedVersion{}, inForce: map[versionKey]*storedVersion{},
+		armed: map[schemas.PolicyID]*version{}, armedOn: map[uint32]*version{}, inForce: map[versionKey]*version{},
 		newestID: map[schemas.PolicyName]storedName{},
 	}
 	written, err := collect[storedName](ctx, q, `
@@ -91,7 +83,7 @@ func loadFormerVersions(ctx context.Context, q Querier) (*formerVersions, error)
 		f.newestID[w.Name] = w
 	}
 	type row struct {
-		storedPolicy
+		Version version
 		OnTable bool
 	}
 	for _, query := range []string{lastArmedSQL, heldAgainstSQL} {
@@ -100,19 +92,14 @@ func loadFormerVersions(ctx context.Context, q Querier) (*formerVersions, error)
 			return nil, fmt.Errorf("load the versions that were armed: %w", err)
 		}
 		for i := range rows {
-			r := &rows[i]
-			definition, text, err := r.definition()
-			if err != nil {
-				return nil, err
-			}
-			v := &storedVersion{version{table: r.TableOID, definition: definition, spec: text}, r.ID, r.Version, r.Name}
-			switch {
+			v := &rows[i].Version
+			switch id := v.definition.ID; {
 			case query == heldAgainstSQL:
-				f.inForce[versionKey{r.ID, r.Version}] = v
-			case r.OnTable:
-				f.armedOn[r.TableOID] = v
+				f.inForce[versionKey{id, v.definition.Version}] = v
+			case rows[i].OnTable:
+				f.armedOn[v.table] = v
 			default:
-				f.armed[r.ID] = v
+				f.armed[id] = v
 			}
 		}
 	}
@@ -124,20 +111,20 @@ func loadFormerVersions(ctx context.Context, q Querier) (*formerVersions, error)
 func (f *formerVersions) accepted(p *InForce, id schemas.PolicyID, next *version) []accepted {
 	var all []accepted
 	if v := f.armed[id]; v != nil {
-		all = append(all, accepted{&v.version, fmt.Sprintf("version %d, the last that was armed", v.number)})
+		all = append(all, accepted{v, fmt.Sprintf("version %d, the last that was armed", v.definition.Version)})
 	}
-	partner := func(v *storedVersion) bool {
+	partner := func(v *version) bool {
 		return (v.spec.Soft != nil) != (next.spec.Soft != nil) && f.armed[id] != nil
 	}
-	if v := f.armedOn[next.table]; v != nil && v.id != id && !partner(v) {
-		all = append(all, accepted{&v.version, fmt.Sprintf("policy %s, the last that was armed on this table", v.name)})
+	if v := f.armedOn[next.table]; v != nil && v.definition.ID != id && !partner(v) {
+		all = append(all, accepted{v, fmt.Sprintf("policy %s, the last that was armed on this table", v.definition.Name)})
 	}
 	if p != nil && p.HeldBack != p.Version {
 		all = append(all, accepted{p.version(), fmt.Sprintf("version %d, which is in force", p.Version)})
 	}
 	if p != nil && p.HeldBack == p.Version {
 		if v := f.inForce[versionKey{p.ID, p.spec.HeldAgainst}]; v != nil {
-			all = append(all, accepted{&v.version, fmt.Sprintf("version %d, which was in force before", v.number)})
+			all = append(all, accepted{v, fmt.Sprintf("version %d, which was in force before", v.definition.Version)})
 		}
 	}
 	return all

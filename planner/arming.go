@@ -110,7 +110,7 @@ func (f *formerVersions) standing(p *InForce) stands {
 	case p.HeldBack == p.Version:
 		return isWaiting
 	}
-	if last := f.armed[p.ID]; p.State == schemas.Paused && last != nil && last.number == p.Version {
+	if last := f.armed[p.ID]; p.State == schemas.Paused && last != nil && last.definition.Version == p.Version {
 		return isHalted
 	}
 	return isIdle

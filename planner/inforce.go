@@ -106,7 +106,7 @@ const leftBehindPause = 5 * time.Minute
 
 // inForceRow is a row of LoadInForce's query.
 type inForceRow struct {
-	storedPolicy
+	Is                version
 	State             schemas.State
 	HoldVersion       schemas.HoldVersion
 	Since             time.Time
@@ -150,12 +150,12 @@ type inForceRow struct {
 	RefusedReason     schemas.HeldBack
 	RefusedText       string
 	TableNow          *string // the table's name, nil when it is gone
-	HeldSpec          string  // of the version that is held back, where that is another one than is in force
+	Held              version // the version that is held back, where that is another one than is in force
 }
 
 // inForceSQL reads the policies that are not dropped. It needs no more than the executor's rights.
 const inForceSQL = `
-		select ` + specColumns + `, g.state, g.hold_version, coalesce(since.at, p.made_at),
+		select ` + versionSQL + `, g.state, g.hold_version, coalesce(since.at, p.made_at),
 		       last.run, last.version, last.cutoff, last.started_at, coalesce(last.picked, 0), coalesce(last.version <> g.version and last.left_off, false),
 		       unfinished.run, unfinished.cutoff, unfinished.started_at,
 		       (select l.at from lapse.looked l where l.policy_id = g.policy_id and l.at <= clock_timestamp()), coalesce(g.held_back, 0), coalesce(last.left_behind, false),
@@ -168,7 +168,7 @@ const inForceSQL = `
 		       (select format('%I.%I', n.nspname, c.relname)
 		          from pg_class c join pg_namespace n on n.oid = c.relnamespace
 		         where c.oid = g.table_oid),
-		       coalesce((select h.spec::text from lapse.policy h where h.id = g.policy_id and h.version = g.held_back and g.held_back <> g.version), '')
+		       (select ` + versionSQL + ` from lapse.policy p where p.id = g.policy_id and p.version = g.held_back and g.held_back <> g.version)
 		  from lapse.gate g
 		  join lapse.policy p on p.id = g.policy_id and p.version = g.version
 		 cross join lateral (
@@ -250,11 +250,7 @@ func LoadInForce(ctx context.Context, q Querier) ([]InForce, error) {
 	}
 	all := make([]InForce, 0, len(rows))
 	for i := range rows {
-		p, err := rows[i].inForce()
-		if err != nil {
-			return nil, fmt.Errorf("load the policies in force: %w", err)
-		}
-		all = append(all, p)
+		all = append(all, rows[i].inForce())
 	}
 	return all, nil
 }
@@ -262,23 +258,15 @@ func LoadInForce(ctx context.Context, q Querier) ([]InForce, error) {
 // Remedy says what to do about Trouble.
 func (p *InForce) Remedy() string { return afterChange(p.Name, true) }
 
-func (r *inForceRow) inForce() (InForce, error) {
-	definition, text, err := r.definition()
-	if err != nil {
-		return InForce{}, err
-	}
+func (r *inForceRow) inForce() InForce {
+	d, text := &r.Is.definition, r.Is.spec
 	p := InForce{
-		ID: r.ID, Version: r.Version, Name: r.Name, State: r.State, Since: r.Since, Schedule: text.schedule(r.Name), Definition: definition,
-		TableOID: r.TableOID, TableName: r.TableName, HoldVersion: r.HoldVersion, Batch: definition.Batch, Limits: text.Limits,
+		ID: d.ID, Version: d.Version, Name: d.Name, State: r.State, Since: r.Since, Schedule: text.schedule(d.Name), Definition: *d,
+		TableOID: r.Is.table, TableName: d.Table, HoldVersion: r.HoldVersion, Batch: d.Batch, Limits: text.Limits,
 		LastPicked: r.LastPicked, CutShort: r.CutShort, HeldBack: r.HeldBack, LeftBehind: r.LeftBehind, Accepted: r.Accepted, Trusted: text.Triggers.Trusted, spec: text,
 	}
-	if r.HeldSpec != "" {
-		held := storedPolicy{ID: r.ID, Version: r.HeldBack, Name: r.Name, TableOID: r.TableOID, TableName: r.TableName, SpecText: r.HeldSpec}
-		definition, text, err := held.definition()
-		if err != nil {
-			return InForce{}, err
-		}
-		p.held = &version{table: r.TableOID, definition: definition, spec: text}
+	if r.Held.table != 0 {
+		p.held = &r.Held
 	}
 	if r.TrippedAt != nil {
 		p.Tripped = &Trip{Cause: *r.TrippedCause, At: *r.TrippedAt, Due: *r.TrippedDue, Rows: *r.TrippedRows, Compared: *r.TrippedCompared}
@@ -292,20 +280,20 @@ func (r *inForceRow) inForce() (InForce, error) {
 	}
 	switch {
 	case r.TableNow == nil:
-		p.Trouble = r.TableName + " is gone"
-	case *r.TableNow != r.TableName:
-		p.Trouble = r.TableName + " is " + *r.TableNow + " now"
+		p.Trouble = d.Table + " is gone"
+	case *r.TableNow != d.Table:
+		p.Trouble = d.Table + " is " + *r.TableNow + " now"
 	}
 	if r.LastRun.Valid {
-		p.LastRun = &Run{ID: uuid.UUID(r.LastRun.Bytes), Policy: r.ID, Version: *r.LastVersion, Cutoff: *r.LastCutoff, StartedAt: *r.LastStarted}
+		p.LastRun = &Run{ID: uuid.UUID(r.LastRun.Bytes), Policy: d.ID, Version: *r.LastVersion, Cutoff: *r.LastCutoff, StartedAt: *r.LastStarted}
 	}
 	if r.UnfinishedRun.Valid {
 		p.Unfinished = &Run{
-			ID: uuid.UUID(r.UnfinishedRun.Bytes), Policy: r.ID, Version: r.Version, Cutoff: *r.UnfinishedCutoff,
+			ID: uuid.UUID(r.UnfinishedRun.Bytes), Policy: d.ID, Version: d.Version, Cutoff: *r.UnfinishedCutoff,
 			StartedAt: *r.UnfinishedStarted, Resumed: true,
 		}
 	}
-	return p, nil
+	return p
 }
 
 // KeyNames are the columns that name a row, in the order in which the quarantine has their values.

@@ -105,13 +105,13 @@ func LoadPolicyRecord(ctx context.Context, q Querier, name schemas.PolicyName) (
 
 func (r *PolicyRecord) loadVersions(ctx context.Context, q Querier) error {
 	rows, err := collect[struct {
-		storedPolicy
+		Is                     version
 		At                     time.Time
 		By, Reason             string
 		Entry, Former, OwnedBy string
 		WasInForce             bool
 	}](ctx, q, `
-		select `+specColumns+`, p.made_at, p.made_by, p.reason, coalesce(p.entry, ''), coalesce(p.former_entry, ''),
+		select `+versionSQL+`, p.made_at, p.made_by, p.reason, coalesce(p.entry, ''), coalesce(p.former_entry, ''),
 		       coalesce((select r.rolname::text from pg_roles r where r.oid = (p.spec ->> 'table_owner')::oid), ''),
 		       exists (select from lapse.policy_state s where s.policy_id = p.id and s.version = p.version)
 		  from lapse.policy p
@@ -124,16 +124,12 @@ func (r *PolicyRecord) loadVersions(ctx context.Context, q Querier) error {
 	var fields []FieldChange
 	for i := range rows {
 		row := &rows[i]
-		definition, text, err := row.definition()
-		if err != nil {
-			return err
-		}
-		is := &version{table: row.TableOID, definition: definition, spec: text}
+		is, d := &row.Is, &row.Is.definition
 		v := RecordedVersion{
-			Version: row.Version, At: row.At, By: row.By, Reason: row.Reason, Table: row.TableName, TableOID: row.TableOID,
-			Entry: row.Entry, Former: row.Former, Definition: definition, HeldBack: text.HeldAgainst,
+			Version: d.Version, At: row.At, By: row.By, Reason: row.Reason, Table: d.Table, TableOID: is.table,
+			Entry: row.Entry, Former: row.Former, Definition: *d, HeldBack: is.spec.HeldAgainst,
 		}
-		all := text.lines(row.TableName)
+		all := is.spec.lines(d.Table)
 		for i := range all {
 			if all[i].Field == tableOwnerField && row.OwnedBy != "" {
 				all[i].To = row.OwnedBy
@@ -143,7 +139,7 @@ func (r *PolicyRecord) loadVersions(ctx context.Context, q Querier) error {
 		if before != nil {
 			v.MoreDue = moreFallDue(before, is)
 			if before.table != is.table && !slices.ContainsFunc(v.Changes, func(c FieldChange) bool { return c.Field == "table" }) {
-				v.Changes = append(v.Changes, FieldChange{Field: "table", From: row.TableName, To: "another table of that name"})
+				v.Changes = append(v.Changes, FieldChange{Field: "table", From: d.Table, To: "another table of that name"})
 			}
 		}
 		for _, field := range all {
@@ -151,7 +147,7 @@ func (r *PolicyRecord) loadVersions(ctx context.Context, q Querier) error {
 				v.Fields = append(v.Fields, field)
 			}
 		}
-		if r.ID = row.ID; row.WasInForce || before == nil {
+		if r.ID = d.ID; row.WasInForce || before == nil {
 			before, fields = is, all
 		}
 		r.Versions = append(r.Versions, v)

@@ -50,37 +50,43 @@ func readSpec(text []byte) (spec, error) {
 	return s, nil
 }
 
-// version is what a policy version says: what is written when it comes into force, and what others are compared with.
+// version is a policy version: what is written when it comes into force, read back from the record, and compared with others.
 type version struct {
 	table      uint32
-	definition functions.Definition // its version is zero until Write
+	definition functions.Definition // its ID and version are zero until Write
 	spec       spec
 	entry      string // as it was written in the file; "" where it is of no matter
 }
 
-// specColumns are what storedPolicy is read from, p being lapse.policy.
-const specColumns = `p.id, p.version, p.name, p.table_oid, p.table_name, p.spec::text`
+// versionSQL is what Scan reads, p being lapse.policy.
+const versionSQL = `jsonb_build_object('id', p.id, 'version', p.version, 'name', p.name, 'table', p.table_oid::bigint, 'table_name', p.table_name, 'spec', p.spec)::text`
 
-// storedPolicy is a version on record.
-type storedPolicy struct {
-	ID        schemas.PolicyID
-	Version   schemas.PolicyVersion
-	Name      schemas.PolicyName
-	TableOID  uint32
-	TableName string
-	SpecText  string
-}
-
-// definition is what the version's functions were made from.
-func (s *storedPolicy) definition() (functions.Definition, spec, error) {
-	text, err := readSpec([]byte(s.SpecText))
-	if err != nil {
-		return functions.Definition{}, text, fmt.Errorf("policy %s version %d: %w", s.Name, s.Version, err)
+// Scan reads a version on record; of null nothing.
+func (v *version) Scan(from any) error {
+	text, is := from.(string)
+	if !is {
+		return nil
 	}
-	return functions.Definition{
-		ID: s.ID, Version: s.Version, Name: s.Name, Table: s.TableName, Expire: text.Expire.Kind, Key: text.Key, Batch: text.Batch,
-		TableOwner: text.TableOwner, Action: actionOf(text.Action), Soft: text.Soft, SearchPath: text.Triggers.SearchPath, Slices: text.Slices, Floors: text.Floor, Where: text.WhereRead,
-	}, text, nil
+	var row struct {
+		ID        schemas.PolicyID      `json:"id"`
+		Version   schemas.PolicyVersion `json:"version"`
+		Name      schemas.PolicyName    `json:"name"`
+		Table     uint32                `json:"table"`
+		TableName string                `json:"table_name"`
+		Spec      json.RawMessage       `json:"spec"`
+	}
+	if err := json.Unmarshal([]byte(text), &row); err != nil {
+		return fmt.Errorf("read a policy version: %w", err)
+	}
+	s, err := readSpec(row.Spec)
+	if err != nil {
+		return fmt.Errorf("policy %s version %d: %w", row.Name, row.Version, err)
+	}
+	*v = version{table: row.Table, spec: s, definition: functions.Definition{
+		ID: row.ID, Version: row.Version, Name: row.Name, Table: row.TableName, Expire: s.Expire.Kind, Key: s.Key, Batch: s.Batch,
+		TableOwner: s.TableOwner, Action: actionOf(s.Action), Soft: s.Soft, SearchPath: s.Triggers.SearchPath, Slices: s.Slices, Floors: s.Floor, Where: s.WhereRead,
+	}}
+	return nil
 }
 
 // schedule says when the version runs.
