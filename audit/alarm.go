@@ -11,7 +11,7 @@ import (
 	"lapse/replication"
 )
 
-// alarmTimeout bounds one call of Config.Alarm.
+// alarmTimeout bounds one alarm.
 const alarmTimeout = 10 * time.Second
 
 // stopDeletions has every deletion in the database stopped if the deletion functions wrote a batch that does not verify:

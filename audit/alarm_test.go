@@ -93,7 +93,8 @@ func TestAnUnverifiedBatchOfTheFunctionsStopsDeletionAndARowByHandDoesNot(t *tes
 		alarms := &alarms{url: r.db.As("lapse_auditor")}
 		metrics, log := audit.NewMetrics(), &testLog{t: t}
 		config := func(c *audit.Config) {
-			c.Alarm, c.Metrics, c.Logger = alarms.raise, metrics, slog.New(slog.NewTextHandler(log, nil))
+			c.OnAlarm(alarms.raise)
+			c.Metrics, c.Logger = metrics, slog.New(slog.NewTextHandler(log, nil))
 		}
 		commit := func(kind func([]int64) transaction) {
 			t.Helper()
@@ -168,7 +169,7 @@ func TestNothingIsRecordedBeforeTheAlarmHasSucceeded(t *testing.T) {
 	onFake(t, func(t *testing.T, r *rig, _ *kfake.Cluster) {
 		w := &writer{conn: r.db.Connect(t)}
 		alarms := &alarms{url: r.db.As("lapse_auditor"), failing: errors.New("the database does not answer")}
-		run := r.start(t, func(c *audit.Config) { c.Alarm = alarms.raise })
+		run := r.start(t, func(c *audit.Config) { c.OnAlarm(alarms.raise) })
 		eventually(t, "the auditor is ready", func() bool { return run.Ready() == nil })
 		before := walEnd(t, w.conn)
 		r.commit(t, w, 2, foreign)
@@ -203,7 +204,7 @@ func TestAnAuditorThatDiesBeforeTheRecordIsInTheLogRaisesTheAlarmAgain(t *testin
 	onFake(t, func(t *testing.T, r *rig, cluster *kfake.Cluster) {
 		w := &writer{conn: r.db.Connect(t)}
 		alarms := &alarms{url: r.db.As("lapse_auditor")}
-		run := r.start(t, func(c *audit.Config) { c.Alarm = alarms.raise })
+		run := r.start(t, func(c *audit.Config) { c.OnAlarm(alarms.raise) })
 		eventually(t, "the auditor is ready", func() bool { return run.Ready() == nil })
 		held := hold(cluster, r.settings.Log)
 		r.commit(t, w, 2, foreign)
@@ -212,7 +213,7 @@ func TestAnAuditorThatDiesBeforeTheRecordIsInTheLogRaisesTheAlarmAgain(t *testin
 		})
 		run.end(t)
 		held.Remove()
-		again := r.start(t, func(c *audit.Config) { c.Alarm = alarms.raise })
+		again := r.start(t, func(c *audit.Config) { c.OnAlarm(alarms.raise) })
 		eventually(t, "the auditor is ready", func() bool { return again.Ready() == nil })
 		r.catchUp(t, w.conn)
 		if n := len(alarms.raised()); n != 2 {
@@ -231,7 +232,7 @@ func TestTheServerIsAnsweredWhileTheAlarmIsUnderWay(t *testing.T) {
 		called, release := make(chan struct{}, 10), make(chan struct{})
 		run := r.start(t, func(c *audit.Config) {
 			c.Stream.StatusInterval = 50 * time.Millisecond
-			c.Alarm = func(ctx context.Context, _ string) error {
+			c.OnAlarm(func(ctx context.Context, _ string) error {
 				called <- struct{}{}
 				select {
 				case <-release:
@@ -239,7 +240,7 @@ func TestTheServerIsAnsweredWhileTheAlarmIsUnderWay(t *testing.T) {
 				case <-ctx.Done():
 					return ctx.Err()
 				}
-			}
+			})
 		})
 		eventually(t, "the auditor is ready", func() bool { return run.Ready() == nil })
 		r.commit(t, w, 2, foreign)

@@ -34,6 +34,7 @@ type Auditor struct {
 
 	streamOpened chan struct{} // receives when a stream has passed the history check
 
+	compared atomic.Bool // log and database were, or another auditor has the slot
 	until    schemas.LSN // 0: none, or not asked yet
 	reported string      // the text of the last error that was logged because a person must decide
 
@@ -88,9 +89,15 @@ func (a *Auditor) Ready() error {
 	return a.heartbeats.check(2 * a.config.HeartbeatEvery)
 }
 
+// Compared reports whether log and database were compared, or the slot was found in another auditor's hands. Safe for concurrent use.
+func (a *Auditor) Compared() bool { return a.compared.Load() }
+
+// Until is where a Run with Config.Once ended.
+func (a *Auditor) Until() schemas.LSN { return a.until }
+
 func (a *Auditor) setNotReady(why string) { a.notReady.Store(&why) }
 
-// Run audits until ctx ends, which is no error, or until Config.Until is reached. It retries for ever what passes by itself;
+// Run audits until ctx ends, which is no error, or until, with Config.Once, the present end is reached. It retries for ever what passes by itself;
 // any other error it returns, and a person must look at it. It may be called once.
 //
 // When ctx ends, Run reads nothing more, waits for what is not acknowledged (five seconds at most), and confirms it to the
@@ -113,7 +120,7 @@ func (a *Auditor) Run(ctx context.Context) error {
 		a.doubt(ctx, err)
 		pause, taken := recheckPause, a.standsBy(err, time.Now())
 		if taken {
-			a.looked()
+			a.compared.Store(true)
 		} else {
 			waits = time.Now()
 		}
@@ -137,14 +144,14 @@ func (a *Auditor) Run(ctx context.Context) error {
 }
 
 // waitsForPerson reports whether an error passes only when a person has decided. Nothing is published or confirmed until
-// then. The error is logged once, and Ready reports it. With Until it does not wait: the error is Run's.
+// then. The error is logged once, and Ready reports it. With Config.Once it does not wait: the error is Run's.
 func (a *Auditor) waitsForPerson(err error) bool {
 	var bent *history.BentError
 	if !errors.As(err, &bent) && !errors.Is(err, history.ErrForeignTail) && !errors.Is(err, history.ErrOtherAuditor) {
 		return false
 	}
 	a.metrics.bent.Set(1)
-	if a.config.Until != nil {
+	if a.config.asks.end != nil {
 		return false
 	}
 	if text := err.Error(); a.reported != text {

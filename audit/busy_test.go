@@ -95,13 +95,13 @@ func TestAHeartbeatThatCannotBeWrittenStopsNothingAndIsReported(t *testing.T) {
 		tries := make(chan audit.Server, 100)
 		run := r.start(t, func(c *audit.Config) {
 			c.HeartbeatEvery = 200 * time.Millisecond
-			c.WriteHeartbeat = func(_ context.Context, _ uuid.UUID, server audit.Server) error {
+			c.OnBeat(func(_ context.Context, _ uuid.UUID, server audit.Server) error {
 				select {
 				case tries <- server:
 				default:
 				}
 				return errors.New("no connection")
-			}
+			})
 		})
 		select {
 		case server := <-tries:

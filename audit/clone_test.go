@@ -69,13 +69,13 @@ func (b *bender) mute(t *testing.T, loud *atomic.Bool, change func(*audit.Config
 	t.Helper()
 	return func(c *audit.Config) {
 		change(c)
-		beat := c.WriteHeartbeat
-		c.WriteHeartbeat = func(ctx context.Context, nonce uuid.UUID, place audit.Server) error {
+		beat := c.Beat()
+		c.OnBeat(func(ctx context.Context, nonce uuid.UUID, place audit.Server) error {
 			if !loud.Load() {
 				return nil
 			}
 			return beat(ctx, nonce, place)
-		}
+		})
 	}
 }
 

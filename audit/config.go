@@ -14,7 +14,18 @@ import (
 	"lapse/schemas"
 )
 
-// Config of an Auditor. Its functions must be safe for concurrent use with one another.
+// asks are what the auditor asks of Database; a function that is nil is not asked.
+type asks struct {
+	beat  func(ctx context.Context, nonce uuid.UUID, server Server) error
+	doubt func(ctx context.Context) error
+	// alarm is called before that transaction's record is in the log, and again for a transaction that was stopped for already. The stop must
+	// be durable when it returns. An error ends the stream, which is opened again: nothing behind that transaction is recorded before.
+	alarm func(ctx context.Context, reason string) error
+	probe func(ctx context.Context, pid uint32) (schemas.LSN, error) // the end of the log; it is called every few seconds
+	end   func(ctx context.Context) (schemas.LSN, error)             // where to stop; it is asked once. nil: Run does not stop by itself
+}
+
+// Config of an Auditor.
 type Config struct {
 	// Stream says where the slot is.
 	Stream replication.StreamConfig
@@ -42,17 +53,14 @@ type Config struct {
 	// it, when another auditor died before it had finished.
 	FormerHashKeys []schemas.Key
 
-	// WriteHeartbeat writes a heartbeat (lapse.beat) on the server of the stream, and fails on any other. It is called when
-	// the history check has passed, and then each HeartbeatEvery. nil: no heartbeats.
-	WriteHeartbeat func(ctx context.Context, nonce uuid.UUID, server Server) error
+	// Database is for SQL beside the stream: heartbeats, their withdrawal where only a person can go on, the stop of all deletion where a
+	// batch that the deletion functions wrote fits none of Keys, and probes of the server. nil: none of it, and such a batch is only logged
+	// and counted.
+	Database *Database
+	// Once has Run and Copy end when everything up to the present end of the log is confirmed. It needs Database.
+	Once bool
 
-	// Doubt takes back the heartbeats that there are (lapse.doubt): it is called when the auditor has the slot and cannot go on without a
-	// person. It may be called again for the same. nil: they count for as long as they would.
-	Doubt func(ctx context.Context) error
-
-	// Looked is called when the auditor has compared log and database and goes on, or has found the slot in another's hands. It may be
-	// called again. nil: nobody asks.
-	Looked func()
+	asks asks
 
 	// HeartbeatEvery is the time between two heartbeats; 0 is a minute, which the deletion functions count on.
 	HeartbeatEvery time.Duration
@@ -60,20 +68,6 @@ type Config struct {
 	// FailoverTolerance is how much a promotion may lose without a person's word, by the time between heartbeats; 0 is five
 	// minutes, negative is nothing.
 	FailoverTolerance time.Duration
-
-	// Alarm stops every deletion in the database: lapse.alarm(reason). It is called when a batch that the deletion functions
-	// wrote fits none of Keys, before that transaction's record is in the log. The stop must be durable when it returns. An
-	// error ends the stream, which is opened again: nothing behind that transaction is recorded before Alarm succeeds. It may
-	// be called again for a transaction that was stopped for already. nil: such a batch is only logged and counted.
-	Alarm func(ctx context.Context, reason string) error
-
-	// Probe returns the end of the server's WAL, and the error of replication.CheckAsync for the server process of the
-	// stream. It is called every few seconds beside each stream. nil: the lag does not count what the server has not sent.
-	Probe func(ctx context.Context, pid uint32) (schemas.LSN, error)
-
-	// Until says where to stop. It is asked once, before the first transaction is read, and Run ends when everything up to
-	// its answer is confirmed. nil: Run does not stop by itself.
-	Until func(ctx context.Context) (schemas.LSN, error)
 
 	// SlotPatience is how long Run waits for the slot while another stream has it, before it ends with replication.ErrSlotActive. 0: as long
 	// as it takes.
@@ -96,6 +90,14 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if d := c.Database; d != nil {
+		c.asks = asks{beat: d.Beat, doubt: d.Doubt, alarm: d.Alarm, probe: func(ctx context.Context, pid uint32) (schemas.LSN, error) {
+			return d.probe(ctx, pid, c.Stream.ConnString)
+		}}
+		if c.Once {
+			c.asks.end = d.end
+		}
 	}
 	return c
 }

@@ -23,8 +23,8 @@ type Copied struct {
 // byte; what goes to every partition is written once. There is no log beside it, so that what only the log knows is not there:
 // rewinds, and a gap from before the slot's position.
 //
-// It ends when everything up to Config.Until is written, or ctx ends, which is no error. What it has written is durable then. Any other
-// end is an error. What is in the file already is not written again.
+// With Config.Once it ends when everything up to that end is written; it ends when ctx ends, which is no error. What it has written is
+// durable then. Any other end is an error. What is in the file already is not written again.
 func (a *Auditor) Copy(ctx context.Context, to *EventFile) (copied Copied, err error) {
 	a.config.Stream.Copy = true
 	opened, err := a.openStream(ctx)
@@ -46,8 +46,8 @@ func (a *Auditor) Copy(ctx context.Context, to *EventFile) (copied Copied, err e
 		return copied, err
 	}
 	var until schemas.LSN
-	if a.config.Until != nil {
-		if until, err = a.config.Until(ctx); err != nil {
+	if a.config.asks.end != nil {
+		if until, err = a.config.asks.end(ctx); err != nil {
 			return copied, fmt.Errorf("ask for the present end of the WAL: %w", err)
 		}
 	}

@@ -21,10 +21,10 @@ import (
 func (r *rig) copyTo(t *testing.T, path string, change ...func(*audit.Config)) (text []byte, copied audit.Copied, err error) {
 	t.Helper()
 	until := func(c *audit.Config) {
-		c.Until = func(ctx context.Context) (lsn schemas.LSN, err error) {
+		c.OnEnd(func(ctx context.Context) (lsn schemas.LSN, err error) {
 			err = r.db.Connect(t).QueryRow(ctx, `select pg_current_wal_flush_lsn()::text`).Scan(&lsn)
 			return lsn, err
-		}
+		})
 	}
 	file, err := audit.OpenEventFile(path)
 	if err == nil {

@@ -30,6 +30,7 @@
 //	takeover.go         the order of a start; session.go is what runs until the next one
 //	history/            is this database the one that the log is of, and where does a start go on? See its doc.go
 //	start.go            what a start must write first
+//	database.go         what it asks over a connection for SQL: beat, doubt, alarm, probe
 //	heartbeat.go        heartbeats, and whether they come back; probe.go and lag.go whether the server is read
 //
 // # Order of durability
@@ -47,7 +48,7 @@
 //	      ▼                                                                                                     │
 //	START_REPLICATION ─▶ check ─▶ InitProducerID ─▶ fences ─▶ tails ─▶ origin, route, gap, rewind ─▶ streaming ─┤
 //	the slot is ours     package  ours is the newer epoch,    those that              as needed                 │
-//	                     history  in every partition          were checked                      ctx ends, Until reached
+//	                     history  in every partition          were checked                      ctx ends, end reached
 //	                                                                                            drain ─▶ confirm ─▶ close
 //
 // # Histories
@@ -118,7 +119,7 @@
 //	a record larger than a topic takes        the same. An event is below 256 KiB, a record of the log below 600 KiB, so
 //	                                          max.message.bytes of that much is enough, and a topic with less is warned of at
 //	                                          each start; the default is 1 MiB
-//	a batch, or a drop, that the functions    Config.Alarm, before the transaction's record: every deletion in the database
+//	a batch, or a drop, that the functions    Database.Alarm, before the transaction's record: every deletion in the database
 //	 wrote, row and result, fits no tag key    stops until a person has looked (an executor with another key, or somebody
 //	                                          with its login) and says lapse resume --all; its rows are unverified
 //	deletion cannot be stopped for it         the stream is opened again and the stop is tried again, for ever: nothing behind

@@ -121,7 +121,7 @@ func TestNoForgedDropIsAPolicys(t *testing.T) {
 		var alarms []string
 		r.once(t, func(c *audit.Config) {
 			c.Metrics = metrics
-			c.Alarm = func(_ context.Context, reason string) error { alarms = append(alarms, reason); return nil }
+			c.OnAlarm(func(_ context.Context, reason string) error { alarms = append(alarms, reason); return nil })
 		})
 		var drops []string
 		for _, record := range r.read(t, r.settings.System) {

@@ -1,11 +1,22 @@
 package audit
 
 import (
+	"context"
 	"time"
+
+	"github.com/google/uuid"
 
 	"lapse/audit/evidence"
 	"lapse/schemas"
 )
+
+// OnBeat and those below it take the place of what Database does, without one.
+func (c *Config) OnBeat(f func(context.Context, uuid.UUID, Server) error)      { c.asks.beat = f }
+func (c *Config) OnDoubt(f func(context.Context) error)                        { c.asks.doubt = f }
+func (c *Config) OnAlarm(f func(context.Context, string) error)                { c.asks.alarm = f }
+func (c *Config) OnProbe(f func(context.Context, uint32) (schemas.LSN, error)) { c.asks.probe = f }
+func (c *Config) OnEnd(f func(context.Context) (schemas.LSN, error))           { c.asks.end = f }
+func (c *Config) Beat() func(context.Context, uuid.UUID, Server) error         { return c.asks.beat }
 
 // AtSteps has a function called before each event, record of the log and confirmation; see step. acked says whether all
 // that was handed over before is acknowledged.

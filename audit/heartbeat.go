@@ -24,7 +24,7 @@ type Server struct {
 // startHeartbeats writes a heartbeat when a stream has passed the history check, and then one each HeartbeatEvery. It has a
 // goroutine of its own: a database that is slow to answer must not hold up the stream.
 func (a *Auditor) startHeartbeats(ctx context.Context) (stop func()) {
-	if a.config.WriteHeartbeat == nil {
+	if a.config.asks.beat == nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -56,7 +56,7 @@ func (a *Auditor) writeHeartbeat(ctx context.Context, server *Server) {
 	defer cancel()
 	nonce, err := uuid.NewV7()
 	if err == nil {
-		err = a.config.WriteHeartbeat(writing, nonce, *server)
+		err = a.config.asks.beat(writing, nonce, *server)
 	}
 	if ctx.Err() != nil {
 		return // Run ends
@@ -74,20 +74,13 @@ func (a *Auditor) writeHeartbeat(ctx context.Context, server *Server) {
 func (a *Auditor) doubt(ctx context.Context, err error) {
 	var refused *history.RefusalError
 	var bent *history.BentError
-	if a.config.Doubt == nil || !errors.As(err, &refused) && !errors.As(err, &bent) {
+	if a.config.asks.doubt == nil || !errors.As(err, &refused) && !errors.As(err, &bent) {
 		return
 	}
 	writing, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
-	if err := a.config.Doubt(writing); err != nil && ctx.Err() == nil {
+	if err := a.config.asks.doubt(writing); err != nil && ctx.Err() == nil {
 		a.log.Warn("heartbeats not taken back: until they are two minutes old executors go on", "error", err)
-	}
-}
-
-// looked says that this auditor goes on, or that another one is at work.
-func (a *Auditor) looked() {
-	if a.config.Looked != nil {
-		a.config.Looked()
 	}
 }
 

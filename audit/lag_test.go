@@ -64,7 +64,7 @@ func (r *rig) looking(t *testing.T, every, bound time.Duration) *audit.Auditor {
 	a := r.auditor(t, func(c *audit.Config) {
 		c.Metrics = r.metrics(t)
 		c.Stream.StatusInterval = time.Second
-		c.Probe = func(ctx context.Context, pid uint32) (schemas.LSN, error) {
+		c.OnProbe(func(ctx context.Context, pid uint32) (schemas.LSN, error) {
 			conn, err := pgx.Connect(ctx, r.settings.URL)
 			if err != nil {
 				return 0, err
@@ -74,7 +74,7 @@ func (r *rig) looking(t *testing.T, every, bound time.Duration) *audit.Auditor {
 				return 0, err
 			}
 			return replication.End(ctx, conn)
-		}
+		})
 	})
 	a.Impatient(every, bound)
 	return a

@@ -172,10 +172,10 @@ func TestATrueBatchUnderAFormerHistoryIsNoAlarm(t *testing.T) {
 		b.delete(t, 2, system)
 		b.accept(t, b.check(t))
 		b.run(t, func(c *audit.Config) {
-			c.Alarm = func(_ context.Context, reason string) error {
+			c.OnAlarm(func(_ context.Context, reason string) error {
 				t.Errorf("an alarm: %s", reason)
 				return nil
-			}
+			})
 		})
 	})
 }

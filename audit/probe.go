@@ -63,7 +63,7 @@ func (a *Auditor) probeBeside(ctx context.Context, stream *replication.Stream) (
 // probeRepeatedly probes until ctx ends. It returns an error if the stream must be closed. A probe that fails is logged, and
 // Ready reports it after a while.
 func (a *Auditor) probeRepeatedly(ctx context.Context, stream *replication.Stream) error {
-	if a.config.Probe == nil {
+	if a.config.asks.probe == nil {
 		return nil
 	}
 	tick := time.NewTicker(a.probing.every)
@@ -89,7 +89,7 @@ func (a *Auditor) probeRepeatedly(ctx context.Context, stream *replication.Strea
 func (a *Auditor) probe(ctx context.Context, stream *replication.Stream) error {
 	ctx, cancel := context.WithTimeout(ctx, a.probing.timeout)
 	defer cancel()
-	end, err := a.config.Probe(ctx, stream.ServerPID())
+	end, err := a.config.asks.probe(ctx, stream.ServerPID())
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (a *Auditor) checkServer(now time.Time) error {
 	if lag := a.metrics.serverLag.lag(now); lag > a.probing.unread {
 		return fmt.Errorf("what PostgreSQL wrote %s ago has not been read (at most %s)", lag.Round(time.Second), a.probing.unread)
 	}
-	if failed := now.Sub(time.UnixMicro(a.probed.lastSuccess.Load())); a.config.Probe != nil && failed > a.probing.failed {
+	if failed := now.Sub(time.UnixMicro(a.probed.lastSuccess.Load())); a.config.asks.probe != nil && failed > a.probing.failed {
 		return fmt.Errorf("PostgreSQL has not answered beside the stream for %s (at most %s)", failed.Round(time.Second), a.probing.failed)
 	}
 	return nil

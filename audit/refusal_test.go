@@ -25,7 +25,7 @@ func (r *rig) refused(t *testing.T, reason error, change ...func(*audit.Config))
 	before := r.confirmed(t, conn)
 	doubted := 0
 	err := r.tryOnce(t, append(change, func(c *audit.Config) {
-		c.Doubt = func(context.Context) error { doubted++; return nil }
+		c.OnDoubt(func(context.Context) error { doubted++; return nil })
 	})...)
 	var refusal *history.RefusalError
 	if !errors.Is(err, reason) || !errors.As(err, &refusal) {

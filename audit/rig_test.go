@@ -219,7 +219,7 @@ func (r *rig) tryOnce(t *testing.T, change ...func(*audit.Config)) error {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*patience) // there may be much to catch up with
 	defer cancel()
 	until := func(c *audit.Config) {
-		c.Until = func(ctx context.Context) (lsn schemas.LSN, err error) {
+		c.OnEnd(func(ctx context.Context) (lsn schemas.LSN, err error) {
 			conn, err := pgx.Connect(ctx, r.settings.URL)
 			if err != nil {
 				return 0, err
@@ -227,7 +227,7 @@ func (r *rig) tryOnce(t *testing.T, change ...func(*audit.Config)) error {
 			defer func() { _ = conn.Close(ctx) }()
 			err = conn.QueryRow(ctx, `select pg_current_wal_flush_lsn()::text`).Scan(&lsn)
 			return lsn, err
-		}
+		})
 	}
 	if err := r.auditor(t, append(change, until)...).Run(ctx); err != nil {
 		return err
@@ -269,7 +269,7 @@ func (r *rig) beating(every time.Duration) func(*audit.Config) {
 // beat lets an auditor write heartbeats, over a connection each.
 func (s settings) beat(c *audit.Config, every time.Duration) {
 	c.HeartbeatEvery = every
-	c.WriteHeartbeat = func(ctx context.Context, nonce uuid.UUID, place audit.Server) error {
+	c.OnBeat(func(ctx context.Context, nonce uuid.UUID, place audit.Server) error {
 		conn, err := pgx.Connect(ctx, s.URL)
 		if err != nil {
 			return err
@@ -277,7 +277,7 @@ func (s settings) beat(c *audit.Config, every time.Duration) {
 		defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 		_, err = conn.Exec(ctx, `select lapse.beat($1, $2, $3, $4)`, nonce, int32(place.History), int32(place.Timeline), place.ServerStart)
 		return err
-	}
+	})
 }
 
 // childSettings makes the test binary an auditor process.

@@ -51,7 +51,7 @@ func (s *session) startRelay(start *history.StartingPoint, checked *history.Topi
 	s.stream.SetHistory(start.History.Number)
 	s.relay.attach(s.stream)
 	a.server.Store(&Server{History: start.History.Number, Timeline: id.Timeline, ServerStart: id.ServerStart})
-	if a.config.Until != nil && a.until == 0 {
+	if a.config.asks.end != nil && a.until == 0 {
 		return // resolveUntil writes the first heartbeat itself
 	}
 	select {
@@ -64,10 +64,10 @@ func (s *session) startRelay(start *history.StartingPoint, checked *history.Topi
 // in the database and in the log. The server is answered while the heartbeat is written.
 func (s *session) resolveUntil(ctx context.Context) error {
 	a := s.auditor
-	if a.config.Until == nil || a.until != 0 {
+	if a.config.asks.end == nil || a.until != 0 {
 		return nil
 	}
-	if server := a.server.Load(); a.config.WriteHeartbeat != nil && server != nil {
+	if server := a.server.Load(); a.config.asks.beat != nil && server != nil {
 		err := s.stream.During(ctx, func(ctx context.Context) error {
 			a.writeHeartbeat(ctx, server)
 			return nil
@@ -76,7 +76,7 @@ func (s *session) resolveUntil(ctx context.Context) error {
 			return err
 		}
 	}
-	until, err := a.config.Until(ctx)
+	until, err := a.config.asks.end(ctx)
 	if err != nil {
 		return fmt.Errorf("ask for the present end of the WAL: %w", err)
 	}
@@ -90,7 +90,7 @@ func (s *session) run(ctx context.Context, start *history.StartingPoint) error {
 	a := s.auditor
 	a.notReady.Store(nil)
 	a.metrics.bent.Set(0)
-	a.looked()
+	a.compared.Store(true)
 	a.log.Info("audit streaming", "reached", s.relay.reach.String())
 	inner, end := a.probeBeside(ctx, s.stream)
 	err := end(s.relay.run(inner, s.stream, start.FirstMessage, a.until))

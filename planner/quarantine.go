@@ -13,9 +13,9 @@ import (
 
 // Quarantine counts the rows of a policy that could not be deleted.
 type Quarantine struct {
-	Rows    int64
-	Oldest  time.Time // when the first of them was tried first
-	NextTry time.Time // when the next of them is tried again
+	Rows    int64     `json:"rows"`
+	Oldest  time.Time `json:"oldest"`   // when the first of them was tried first
+	NextTry time.Time `json:"next_try"` // when the next of them is tried again
 }
 
 // String is for a person, "" where there are none.

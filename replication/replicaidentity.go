@@ -2,7 +2,6 @@ package replication
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -89,20 +88,6 @@ func CheckIdentity(ctx context.Context, q Querier, relation uint32) error {
 		return first
 	}
 	return nil
-}
-
-// CheckIdentities is CheckIdentity for several tables: its error names every one that cannot be published.
-func CheckIdentities(ctx context.Context, q Querier, relations []uint32) error {
-	var found []error
-	for _, relation := range relations {
-		err := CheckIdentity(ctx, q, relation)
-		var identity *IdentityError
-		if err != nil && !errors.As(err, &identity) {
-			return err
-		}
-		found = append(found, err)
-	}
-	return errors.Join(found...)
 }
 
 // facts is what decides about one table or partition.

@@ -15,24 +15,16 @@ import (
 // acknowledged what they deleted.
 var ErrSynchronous = errors.New("synchronous_standby_names makes the audit's stream a synchronous standby: commits would wait for Kafka")
 
-// synchronousError says which setting does it, and how to mend it. GradeOf is Retry: once it is mended, the stream opens.
-type synchronousError struct {
-	Name    string // application_name of the stream
-	Setting string // synchronous_standby_names
-	State   string // sync_state, as far as it is known
-}
-
-func (e *synchronousError) Error() string {
-	text := ErrSynchronous.Error()
-	if e.State != "" {
-		text += " (sync_state " + e.State + ")"
+// synchronous says which setting does it, and how to mend it. GradeOf is Retry: once it is mended, the stream opens. state is the stream's
+// sync_state, "" where it is not known.
+func synchronous(setting, applicationName, state string) error {
+	if state != "" {
+		state = " (sync_state " + state + ")"
 	}
-	return fmt.Sprintf("%s; it is %s and the stream is called %s: name the real standbys in it and neither * nor %s, for instance: "+
+	return fmt.Errorf("%w%s; it is %s and the stream is called %s: name the real standbys in it and neither * nor %s, for instance: "+
 		"alter system set synchronous_standby_names = 'FIRST 1 (standby1, standby2)'; select pg_reload_conf()",
-		text, schemas.Literal(e.Setting), schemas.Literal(e.Name), e.Name)
+		ErrSynchronous, state, schemas.Literal(setting), schemas.Literal(applicationName), applicationName)
 }
-
-func (e *synchronousError) Unwrap() error { return ErrSynchronous }
 
 // ApplicationName is what a stream with this connection string is called on the server.
 func ApplicationName(connString string) (string, error) {
@@ -50,7 +42,7 @@ func applicationName(config *pgconn.Config) string {
 	return "lapse"
 }
 
-// CheckSynchronousNames returns a *synchronousError if the server would take a stream of this application_name for a
+// CheckSynchronousNames returns ErrSynchronous if the server would take a stream of this application_name for a
 // synchronous standby. It needs no stream.
 func CheckSynchronousNames(ctx context.Context, q Querier, applicationName string) error {
 	var setting string
@@ -59,12 +51,12 @@ func CheckSynchronousNames(ctx context.Context, q Querier, applicationName strin
 		return fmt.Errorf("read synchronous_standby_names: %w", err)
 	}
 	if namesStandby(setting, applicationName) {
-		return &synchronousError{Name: applicationName, Setting: setting}
+		return synchronous(setting, applicationName, "")
 	}
 	return nil
 }
 
-// CheckAsync returns a *synchronousError unless the stream that a server process serves (Stream.ServerPID) is an
+// CheckAsync returns ErrSynchronous unless the stream that a server process serves (Stream.ServerPID) is an
 // asynchronous standby. It needs a connection for SQL.
 //
 // pg_stat_replication shows sync_state to members of pg_read_all_stats only, not even to its own login, and has it at
@@ -74,14 +66,14 @@ func CheckAsync(ctx context.Context, q Querier, pid uint32, applicationName stri
 	const query = `
 select pg_catalog.current_setting('synchronous_standby_names'),
        coalesce((select r.sync_state from pg_catalog.pg_stat_replication r where r.pid = $1::bigint), '')`
-	e := synchronousError{Name: applicationName}
-	if err := q.QueryRow(ctx, query, int64(pid)).Scan(&e.Setting, &e.State); err != nil {
+	var setting, state string
+	if err := q.QueryRow(ctx, query, int64(pid)).Scan(&setting, &state); err != nil {
 		return fmt.Errorf("look at the stream's sync_state: %w", err)
 	}
-	if !namesStandby(e.Setting, e.Name) && (e.State == "" || e.State == "async") {
+	if !namesStandby(setting, applicationName) && (state == "" || state == "async") {
 		return nil
 	}
-	return &e
+	return synchronous(setting, applicationName, state)
 }
 
 // namesStandby says whether a value of synchronous_standby_names fits an application_name. The server has checked its

@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"lapse/audit"
 	"lapse/executor"
 	"lapse/executor/guard"
 	"lapse/internal/kafkatest"
@@ -114,8 +115,8 @@ func TestAnAlarmOutlivesACrashOfAServerThatCommitsLazily(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		session := &auditorSession{config: config}
-		defer session.close()
+		session := audit.NewDatabase(config)
+		defer session.Close()
 		if err := session.Alarm(t.Context(), "a batch fits no key"); err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
@@ -88,15 +89,12 @@ func besideAnother(err error) error {
 	return err
 }
 
-// auditor is the audit of one database, with its session for SQL and the number of copies that its topics are made with.
+// auditor is the audit of one database, with the number of copies that its topics are made with.
 type auditor struct {
 	*app
 	config  audit.Config
 	copies  bool // nobody said how many copies: ask the brokers
-	session *auditorSession
 	running atomic.Pointer[audit.Auditor]
-	looked  atomic.Bool   // log and database were compared, or another auditor is at work
-	until   atomic.Uint64 // where --once ends; zero until it is known
 }
 
 var errAuditOff = errors.New("lapse.yaml says audit: off: there is nothing to audit; set audit: required and run lapse init")
@@ -108,26 +106,21 @@ func (a *app) newAuditor(ctx context.Context, s *config.Settings, once bool) (*a
 			return nil, err
 		}
 	}
-	session, err := a.auditorSession(ctx, s, once)
+	login, err := a.auditorLogin(ctx, s, once)
 	if err != nil {
 		return nil, err
 	}
-	auditor := &auditor{app: a, session: session, copies: s.Topics.Create && s.Topics.Replication == 0}
-	if auditor.config, err = a.auditConfig(s, session.config.AfterConnect); err != nil {
+	auditor := &auditor{app: a, copies: s.Topics.Create && s.Topics.Replication == 0}
+	if auditor.config, err = a.auditConfig(s, login.AfterConnect); err != nil {
 		return nil, err
 	}
-	auditor.config.WriteHeartbeat, auditor.config.Alarm, auditor.config.Probe = auditor.session.WriteHeartbeat, auditor.session.Alarm, auditor.probe
-	auditor.config.Doubt, auditor.config.Looked = auditor.session.Doubt, func() { auditor.looked.Store(true) }
-	auditor.config.Metrics = audit.NewMetrics()
-	if once {
-		auditor.config.Until = auditor.end
-	}
+	auditor.config.Database, auditor.config.Once, auditor.config.Metrics = audit.NewDatabase(login), once, audit.NewMetrics()
 	_, err = audit.New(auditor.config)
 	return auditor, invalid(err)
 }
 
-// auditorSession is the session for SQL of whoever reads the slot, in a database that is installed with the keys of the settings.
-func (a *app) auditorSession(ctx context.Context, s *config.Settings, once bool) (*auditorSession, error) {
+// auditorLogin is how who reads the slot connects for SQL, to a database that is installed with the keys of the settings.
+func (a *app) auditorLogin(ctx context.Context, s *config.Settings, once bool) (*pgx.ConnConfig, error) {
 	if s.Audit == config.AuditOff {
 		return nil, invalid(errAuditOff)
 	}
@@ -137,7 +130,7 @@ func (a *app) auditorSession(ctx context.Context, s *config.Settings, once bool)
 			return nil, invalid(err)
 		}
 	}
-	session, err := a.connection(s, s.Database.Auditor, s.Roles.Auditor, "lapse audit")
+	login, err := a.connection(s, s.Database.Auditor, s.Roles.Auditor, "lapse audit")
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +138,7 @@ func (a *app) auditorSession(ctx context.Context, s *config.Settings, once bool)
 	if err != nil {
 		return nil, err
 	}
-	return &auditorSession{config: session}, checkKeys(s, installed, config.KeyNames()...)
+	return login, checkKeys(s, installed, config.KeyNames()...)
 }
 
 // auditConfig makes the configuration from the settings. It is all that reading needs.
@@ -188,16 +181,9 @@ func (a *app) slotConfig(s *config.Settings, admit pgconn.AfterConnectFunc) (aud
 	return c, nil
 }
 
-// end is where --once ends.
-func (a *auditor) end(ctx context.Context) (schemas.LSN, error) {
-	end, err := a.session.End(ctx)
-	a.until.Store(uint64(end))
-	return end, err
-}
-
 // Run audits until ctx ends, or --once is done.
 func (a *auditor) Run(ctx context.Context) error {
-	defer a.session.close()
+	defer a.config.Database.Close()
 	if a.copies {
 		n, err := a.app.copies(ctx, a.config.Kafka)
 		if err != nil {
@@ -221,6 +207,12 @@ func (a *auditor) Ready() error {
 	return errors.New("no broker has answered yet")
 }
 
+// compared reports whether log and database were compared, or another auditor is at work.
+func (a *auditor) compared() bool {
+	running := a.running.Load()
+	return running != nil && running.Compared()
+}
+
 // readiness is the auditor's, and that it stands by.
 func (a *auditor) readiness() readiness {
 	return readiness{"audit", a.Ready, func() string {
@@ -233,7 +225,7 @@ func (a *auditor) readiness() readiness {
 
 // Collectors are the audit's measurements.
 func (a *auditor) Collectors() []prometheus.Collector {
-	return append(a.config.Metrics.Collectors(), slotLag{session: a.session, slot: a.config.Stream.Slot})
+	return append(a.config.Metrics.Collectors(), a.config.Database.SlotLag(a.config.Stream.Slot))
 }
 
 // auditStop is more than the audit itself takes to drain and to close its connections.
@@ -253,7 +245,7 @@ func (a *auditor) printReached(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	reached := schemas.LSN(a.until.Load())
+	reached := a.running.Load().Until()
 	if a.asJSON {
 		return a.printJSON(auditedTo{Reached: reached.String()})
 	}

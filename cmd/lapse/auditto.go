@@ -13,18 +13,16 @@ func (a *app) copyEvents(ctx context.Context, s *config.Settings, to string, onc
 	if to == "-" && a.asJSON {
 		return wrongUsage("--json and --to - exclude one another: what is printed are events, which are JSON")
 	}
-	session, err := a.auditorSession(ctx, s, once)
+	login, err := a.auditorLogin(ctx, s, once)
 	if err != nil {
 		return err
 	}
-	defer session.close()
-	c, err := a.slotConfig(s, session.config.AfterConnect)
+	c, err := a.slotConfig(s, login.AfterConnect)
 	if err != nil {
 		return err
 	}
-	if once {
-		c.Until = session.End
-	}
+	c.Database, c.Once = audit.NewDatabase(login), once
+	defer c.Database.Close()
 	auditor, err := audit.New(c)
 	if err != nil {
 		return invalid(err)

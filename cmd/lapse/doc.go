@@ -13,7 +13,7 @@
 //	doctor.go                    what is wrong with server, installation, roles and tables: the checks are in internal/setup
 //	uninstall.go                 the way back, printed or run
 //	policy.go, policystate.go    the policies in force; pausing, arming and resuming them; policy*.go shows them
-//	status.go, statustext.go     how policies, deletion and audit stand
+//	status.go, statustext.go     how policies, deletion and audit stand: what is read and its words are in internal/status
 //	pause.go                     every deletion paused
 //	plan.go, plantext.go         what is due
 //	hold*.go, quarantine.go      rows that are kept, and rows that could not be deleted
@@ -21,7 +21,6 @@
 //	clock.go                     whether the server's clock is believed
 //	history*.go                  whether log and database are one history
 //	run.go, audit.go, serve.go   the executor, the auditor, both
-//	heartbeat.go, slotlag.go     what the auditor asks over a connection of its own
 //	events*.go, marker.go        what is in the topics; export.go writes it into files
 //	auditto.go                   events in a file, without Kafka
 //	envelope.go, table.go        a result as JSON, and as a table

@@ -24,6 +24,7 @@ import (
 	"lapse/executor"
 	"lapse/internal/setup/holds"
 	"lapse/internal/setup/uninstall"
+	"lapse/internal/status"
 )
 
 var update = flag.Bool("update", false, "write schemas/result.schema.json")
@@ -33,13 +34,13 @@ const resultSchemaFile = "../../schemas/result.schema.json"
 // results are what each command prints with --json.
 var results = map[string]any{
 	"init": initReport{}, "doctor": findings{}, "apply": appliedChanges{}, "scaffold": scaffolded{}, "hide": hidden{},
-	"policy list": []policyLine{}, "policy show": shownPolicy{}, "policy history": policyPast{},
+	"policy list": []status.Line{}, "policy show": shownPolicy{}, "policy history": policyPast{},
 	"policy arm": stateChanges{}, "policy pause": stateChanges{}, "policy resume": stateChanges{},
-	"pause": halt{}, "resume": halt{}, "plan": []plan{},
+	"pause": status.Halt{}, "resume": status.Halt{}, "plan": []plan{},
 	"hold place": placedHold{}, "hold move": holds.Record{}, "hold release": holds.Record{}, "hold list": holdList{}, "hold show": shownHold{},
 	"quarantine list": restingList{}, "quarantine retry": changedRows{}, "quarantine forgive": changedRows{},
 	"clock": clocks{}, "clock accept": acceptance{}, "history": historyView{}, "history accept": acceptedHistory{},
-	"status": status{}, "run": executor.Summary{}, "audit": auditedTo{}, "events": exported{}, "version": versions{},
+	"status": status.Status{}, "run": executor.Summary{}, "audit": auditedTo{}, "events": exported{}, "version": versions{},
 	"uninstall": uninstalled{},
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lapse/executor"
+	"lapse/internal/status"
 )
 
 // meter shows on a terminal how far the executor has come, in one line, below what is logged. Safe for concurrent use.
@@ -43,7 +44,7 @@ func meterLine(p *executor.Progress) string {
 	}
 	line += fmt.Sprintf(", %.0f a second", p.Rate)
 	if rest, known := p.Remaining(); known {
-		line += ", about " + short(rest) + " left"
+		line += ", about " + status.Short(rest) + " left"
 	}
 	if p.Held != "" {
 		line += ", held back: " + p.Held

@@ -7,6 +7,7 @@ import (
 
 	"lapse/internal/setup/doctor"
 	"lapse/internal/setup/holds"
+	"lapse/internal/status"
 	"lapse/schemas"
 )
 
@@ -31,15 +32,15 @@ func TestWhatALoginSaysDrawsNothingOnTheTerminal(t *testing.T) {
 	t.Parallel()
 	const lie = "slow\r\x1b[2Jpolicy p is armed\np: all is well"
 	since := time.Now()
-	line := policyLine{Policy: "p", State: schemas.Armed, Table: lie, Reason: lie, LastRun: &lastRun{Ended: lie, Rests: lie, RestsSince: &since}}
-	work := []process{{State: lie, Reason: lie, Holder: lie}}
-	text, err := (&status{Executors: work, Policies: []policyState{{policyLine: line, Work: work}}, LeftOver: []string{lie}}).text(0, true)
+	line := status.Line{Policy: "p", State: schemas.Armed, Table: lie, Reason: lie, LastRun: &status.LastRun{Ended: lie, Rests: lie, RestsSince: &since}}
+	work := []status.Process{{State: lie, Reason: lie, Holder: lie}}
+	text, err := statusText(&status.Status{Executors: work, Policies: []status.Policy{{Line: line, Work: work}}, LeftOver: []string{lie}}, 0, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out strings.Builder
 	a := &app{out: &out, verbose: true}
-	if err := a.printPolicies(&policyList{lines: []policyLine{line}, leftOver: []string{}}); err != nil {
+	if err := a.printPolicies(&status.List{Policies: []status.Line{line}, LeftOver: []string{}}); err != nil {
 		t.Fatal(err)
 	}
 	a.printHold(&shownHold{

@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
-	"lapse/planner"
+	"lapse/internal/status"
 )
 
 func (a *app) pauseCommand() *cobra.Command {
@@ -69,51 +67,16 @@ func (a *app) haltCommand(halted bool, cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// halt is how the switch for all policies stands.
-type halt struct {
-	Halted  bool      `json:"paused"`
-	Since   time.Time `json:"since,omitzero"`
-	By      string    `json:"by,omitempty"`
-	Reason  string    `json:"reason,omitempty"`
-	Changed bool      `json:"changed"`
-}
-
-// String is the line for a person.
-func (h *halt) String() string {
-	text := "deletions are allowed"
-	if h.Halted {
-		text = "every deletion in this database is paused"
-	}
-	if !h.Since.IsZero() {
-		text += fmt.Sprintf(" since %s, by %s", h.Since.UTC().Format(time.RFC3339), h.By)
-		if h.Reason != "" {
-			text += ": " + h.Reason
-		}
-	}
-	return text
-}
-
-// readHalt returns how the switch stands. Nobody has ever used it where Since is zero.
-func readHalt(ctx context.Context, q planner.Querier) (halt, error) {
-	var h halt
-	err := q.QueryRow(ctx, `select h.halted, h.at, h.by, h.reason from lapse.halt h order by h.id desc limit 1`).
-		Scan(&h.Halted, &h.Since, &h.By, &h.Reason)
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return h, fmt.Errorf("look whether every deletion is paused: %w", err)
-	}
-	return h, nil
-}
-
 // halt turns the switch. Under the gates' lock no batch runs, and those that come later see the row.
-func (a *app) halt(ctx context.Context, halted bool, reason string) (*halt, error) {
+func (a *app) halt(ctx context.Context, halted bool, reason string) (*status.Halt, error) {
 	owner, _, err := a.openOwner(ctx, "lapse pause")
 	if err != nil {
 		return nil, err
 	}
 	defer closeConn(owner.Conn)
-	var h halt
+	var h status.Halt
 	err = owner.Gated(ctx, "turn the switch for all policies", func(tx pgx.Tx) error {
-		was, err := readHalt(ctx, tx)
+		was, err := status.ReadHalt(ctx, tx)
 		if err != nil || was.Halted == halted {
 			h = was
 			return err
@@ -121,7 +84,7 @@ func (a *app) halt(ctx context.Context, halted bool, reason string) (*halt, erro
 		if _, err := tx.Exec(ctx, `insert into lapse.halt (halted, reason) values ($1, $2)`, halted, reason); err != nil {
 			return fmt.Errorf("record it: %w", err)
 		}
-		h, err = readHalt(ctx, tx)
+		h, err = status.ReadHalt(ctx, tx)
 		h.Changed = true
 		return err
 	})

@@ -4,57 +4,59 @@ import (
 	"cmp"
 	"fmt"
 	"time"
+
+	"lapse/internal/status"
 )
 
 // printPolicies prints a line for each policy, and below them what a person should know.
-func (a *app) printPolicies(l *policyList) error {
-	if l.halt.Halted {
-		fmt.Fprintf(a.out, "%s: `lapse resume --all` allows them again\n", &l.halt)
+func (a *app) printPolicies(l *status.List) error {
+	if l.Halt.Halted {
+		fmt.Fprintf(a.out, "%s: `lapse resume --all` allows them again\n", &l.Halt)
 	}
-	if l.restored != "" {
-		fmt.Fprintln(a.out, l.restored)
+	if l.Suspended != "" {
+		fmt.Fprintln(a.out, l.Suspended)
 	}
-	if l.auditOff {
+	if l.AuditOff {
 		fmt.Fprintln(a.out, "audit: off: policies are armed without an auditor, and what is deleted leaves no evidence outside this database")
 	}
-	if err := a.printTable(l.table(a.verbose)); err != nil {
+	if err := a.printTable(policyTable(l, a.verbose)); err != nil {
 		return err
 	}
-	for i := range l.lines {
-		for _, note := range l.lines[i].notes() {
-			fmt.Fprintf(a.out, "%s: %s\n", l.lines[i].Policy, onOneLine(note))
+	for i := range l.Policies {
+		for _, note := range l.Policies[i].Notes() {
+			fmt.Fprintf(a.out, "%s: %s\n", l.Policies[i].Policy, onOneLine(note))
 		}
 	}
-	for _, problem := range l.leftOver {
+	for _, problem := range l.LeftOver {
 		fmt.Fprintln(a.out, problem)
 	}
 	return nil
 }
 
-// table has a line for each policy.
-func (l *policyList) table(verbose bool) *table {
+// policyTable has a line for each policy.
+func policyTable(l *status.List, verbose bool) *table {
 	t := newTable("POLICY…", "VER", "STATE…", "TABLE…", "NEXT RUN")
 	if verbose {
 		t = newTable("POLICY…", "VER", "STATE…", "SINCE", "TABLE…", "NEXT RUN", "LAST RUN", "ROWS", "REASON…")
 	}
-	for i := range l.lines {
-		p := &l.lines[i]
+	for i := range l.Policies {
+		p := &l.Policies[i]
 		next := "-"
 		switch {
 		case p.Next == nil:
 		case verbose:
-			next = cmp.Or(p.person(), p.Next.UTC().Format(time.RFC3339))
-		case !p.Next.After(l.at):
-			next = cmp.Or(p.person(), "now")
+			next = cmp.Or(p.Person(), p.Next.UTC().Format(time.RFC3339))
+		case !p.Next.After(l.At):
+			next = cmp.Or(p.Person(), "now")
 		default:
-			next = cmp.Or(p.person(), "in "+short(p.Next.Sub(l.at)))
+			next = cmp.Or(p.Person(), "in "+status.Short(p.Next.Sub(l.At)))
 		}
 		if !verbose {
-			t.row(p.Policy, p.Version, p.stands(), p.Table, next)
+			t.row(p.Policy, p.Version, p.StateText(), p.Table, next)
 			continue
 		}
-		last, rows := p.LastRun.text()
-		t.row(p.Policy, p.Version, p.stands(), p.Since.UTC().Format(time.RFC3339), p.Table, next, last, rows, cmp.Or(p.Reason, "-"))
+		last, rows := p.LastRun.Text()
+		t.row(p.Policy, p.Version, p.StateText(), p.Since.UTC().Format(time.RFC3339), p.Table, next, last, rows, cmp.Or(p.Reason, "-"))
 	}
 	return t
 }

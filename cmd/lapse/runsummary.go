@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"lapse/executor"
+	"lapse/internal/status"
 )
 
 // runNotes are what a person should know of a run beside what it deleted.
@@ -20,8 +21,8 @@ func runNotes(st *executor.Statistics) []string {
 	if st.SteppedOver > 0 {
 		notes = append(notes, counted(st.SteppedOver, "row")+" could not be deleted")
 	}
-	r := lastRun{LeftDue: st.LeftDue, LeftHeld: st.LeftHeld, LeftResting: st.LeftResting, Watermark: st.Watermark}
-	if left := r.left(); left != "" {
+	r := status.LastRun{LeftDue: st.LeftDue, LeftHeld: st.LeftHeld, LeftResting: st.LeftResting, Watermark: st.Watermark}
+	if left := r.Left(); left != "" {
 		notes = append(notes, left)
 	}
 	return notes
@@ -73,7 +74,7 @@ func summaryNotes(p *executor.PolicySummary) []string {
 		notes = append(notes, p.Limit)
 	}
 	if p.Error != "" {
-		notes = append(notes, withoutName(p.Policy, p.Error))
+		notes = append(notes, status.WithoutName(p.Policy, p.Error))
 	}
 	if p.LeftBehind {
 		notes = append(notes, "due rows are left that somebody has locked: pg_locks shows who; the next run follows soon")

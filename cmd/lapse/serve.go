@@ -33,7 +33,7 @@ one. With audit: off only the executor runs.`,
 
 func (a *app) serve(ctx context.Context, s *config.Settings) error {
 	var auditor *auditor // nil: none
-	executor, done, err := a.newExecutor(s, func() bool { return auditor == nil || auditor.looked.Load() })
+	executor, done, err := a.newExecutor(s, func() bool { return auditor == nil || auditor.compared() })
 	if err != nil {
 		return err
 	}

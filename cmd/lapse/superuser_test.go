@@ -225,7 +225,7 @@ func TestALoginThatBecomesASuperuserIsRefusedWithItsNextConnection(t *testing.T)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(auditor.session.close)
+		t.Cleanup(auditor.config.Database.Close)
 		executor, err := a.connection(s, s.Database.Executor, s.Roles.Executor, "lapse executor")
 		if err != nil {
 			t.Fatal(err)
@@ -235,7 +235,7 @@ func TestALoginThatBecomesASuperuserIsRefusedWithItsNextConnection(t *testing.T)
 		_, ofStream := replication.Open(t.Context(), auditor.config.Stream)
 		_, ofExecutor := pgx.ConnectConfig(t.Context(), executor)
 		for what, err := range map[string]error{
-			"stream": ofStream, "beat": auditor.session.WriteHeartbeat(t.Context(), uuid.New(), audit.Server{History: 1, Timeline: 1}), "executor": ofExecutor,
+			"stream": ofStream, "beat": auditor.config.Database.Beat(t.Context(), uuid.New(), audit.Server{History: 1, Timeline: 1}), "executor": ofExecutor,
 		} {
 			var refused *superuserError
 			if !errors.As(err, &refused) {

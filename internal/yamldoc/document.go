@@ -35,9 +35,6 @@ func (d *Document) Complain(at Place, format string, args ...any) {
 	d.errors = append(d.errors, e)
 }
 
-// Add takes over errors that were found elsewhere.
-func (d *Document) Add(errors Errors) { d.errors = append(d.errors, errors...) }
-
 // Count is how many errors there are so far.
 func (d *Document) Count() int { return len(d.errors) }
 

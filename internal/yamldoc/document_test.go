@@ -106,7 +106,7 @@ func TestErrorsAreInTheOrderOfTheFileAndCanBeTakenApart(t *testing.T) {
 	d := Document{File: "f"}
 	d.Complain(Place{3, 1}, "third")
 	d.Complain(Place{1, 9}, "second")
-	d.Add(Errors{{File: "f", Place: Place{1, 2}, Message: "first"}})
+	d.Complain(Place{1, 2}, "first")
 	err := d.Err()
 	if want := "f:1:2: first\nf:1:9: second\nf:3:1: third"; err == nil || err.Error() != want || d.Count() != 3 {
 		t.Errorf("got %v", err)

@@ -1,7 +1,6 @@
-package main
+package status
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,24 +10,24 @@ import (
 	"lapse/schemas"
 )
 
-// policyState is a policy of the list with what executors say of it.
-type policyState struct {
-	policyLine
-	Work []process `json:"work,omitempty"`
+// Policy is a policy of the list with what executors say of it.
+type Policy struct {
+	Line
+	Work []Process `json:"work,omitempty"`
 	// Comes says what its next run waits for: see judge. Where that is a person, NextRun is none.
-	Comes comes `json:"next_is,omitempty"`
+	Comes Comes `json:"next_is,omitempty"`
 }
 
-// comes is what an armed policy's next run waits for.
-type comes string
+// Comes is what an armed policy's next run waits for.
+type Comes string
 
 const (
-	comesRuns      comes = "running"   // nothing: an executor is at work on it
-	comesDue       comes = "due"       // an executor's turn for it
-	comesScheduled comes = "scheduled" // its time, or its window
-	comesRetry     comes = "retry"     // something was in the way, and it is tried again
-	comesWaits     comes = "waits"     // the executors say why, and for nobody's word
-	comesPerson    comes = "person"    // somebody's word or work
+	comesRuns      Comes = "running"   // nothing: an executor is at work on it
+	comesDue       Comes = "due"       // an executor's turn for it
+	comesScheduled Comes = "scheduled" // its time, or its window
+	comesRetry     Comes = "retry"     // something was in the way, and it is tried again
+	comesWaits     Comes = "waits"     // the executors say why, and for nobody's word
+	comesPerson    Comes = "person"    // somebody's word or work
 )
 
 // The states of what executors are at, as they say them.
@@ -40,12 +39,12 @@ const (
 )
 
 // works reports whether a process had batches of the policy when it said something last.
-func (p *process) works() bool { return p.State == workDeletes || p.State == workSlow }
+func (p *Process) works() bool { return p.State == workDeletes || p.State == workSlow }
 
 // judge says what an armed policy's next run waits for, and for how long it has been late. What an executor said that has been silent
 // since counts only where it may still have a shard of a policy that is not paused: of one that is, somebody stopped it, and nobody waits for the shard.
-func (p *policyState) judge(s *status) {
-	var work []process
+func (p *Policy) judge(s *Status) {
+	var work []Process
 	for _, w := range p.Work {
 		if w.Silent == 0 || w.works() && p.State != schemas.Paused {
 			work = append(work, w)
@@ -58,7 +57,7 @@ func (p *policyState) judge(s *status) {
 	switch {
 	case p.Next == nil:
 		return
-	case p.person() != "":
+	case p.Person() != "":
 		p.Comes, p.Next = comesPerson, nil
 		return
 	}
@@ -83,13 +82,13 @@ func (p *policyState) judge(s *status) {
 }
 
 // runs reports whether an executor is at work on the policy.
-func (p *policyState) runs() bool {
-	return slices.ContainsFunc(p.Work, func(w process) bool { return w.works() && w.Silent == 0 })
+func (p *Policy) runs() bool {
+	return slices.ContainsFunc(p.Work, func(w Process) bool { return w.works() && w.Silent == 0 })
 }
 
 // heldUp is the executor that says for the longest time that the policy is stopped or waits; nil where one is at work on it, or none
 // says so. A policy whose window is closed is not held up: that is its schedule.
-func (p *policyState) heldUp() (held *process) {
+func (p *Policy) heldUp() (held *Process) {
 	for i := range p.Work {
 		switch w := &p.Work[i]; {
 		case w.works():
@@ -103,7 +102,7 @@ func (p *policyState) heldUp() (held *process) {
 }
 
 // waits reports whether each executor says that none of its batches may run.
-func (s *status) waits() bool {
+func (s *Status) waits() bool {
 	all := false
 	for i := range s.Executors {
 		if e := &s.Executors[i]; e.Silent == 0 {
@@ -115,8 +114,8 @@ func (s *status) waits() bool {
 	return all
 }
 
-// person is what the next run of an armed policy waits for where that is a person, "" where it is not.
-func (l *policyLine) person() string {
+// Person is what the next run of an armed policy waits for where that is a person, "" where it is not.
+func (l *Line) Person() string {
 	switch {
 	case l.PausedForAll:
 		return "on resume"
@@ -130,11 +129,11 @@ func (l *policyLine) person() string {
 	return ""
 }
 
-// next is the text of the table.
-func (p *policyState) next(now time.Time) string {
+// NextText is the text of the table.
+func (p *Policy) NextText(now time.Time) string {
 	in := ""
 	if p.Next != nil {
-		in = "in " + short(p.Next.Sub(now))
+		in = "in " + Short(p.Next.Sub(now))
 	}
 	switch p.Comes {
 	case comesRuns, comesDue, comesWaits:
@@ -147,26 +146,26 @@ func (p *policyState) next(now time.Time) string {
 		}
 		return "retry now"
 	case comesPerson:
-		return p.person()
+		return p.Person()
 	}
 	return "-"
 }
 
 // asks reports whether the policy would delete, and its breaker stopped it.
-func (l *policyLine) asks() bool { return l.State == schemas.Armed && l.Tripped != "" }
+func (l *Line) asks() bool { return l.State == schemas.Armed && l.Tripped != "" }
 
-// stands is the policy's state, and that its breaker stopped it: nothing else tells that from one that runs where no executor is there
+// StateText is the policy's state, and that its breaker stopped it: nothing else tells that from one that runs where no executor is there
 // to say so.
-func (l *policyLine) stands() string {
+func (l *Line) StateText() string {
 	if l.asks() {
 		return string(l.State) + ", " + workStopped
 	}
 	return string(l.State)
 }
 
-// state is the policy's, with what executors do about it. That one waits for a policy which its breaker stopped is no news.
-func (p *policyState) state() string {
-	text := p.stands()
+// StateText is the policy's, with what executors do about it. That one waits for a policy which its breaker stopped is no news.
+func (p *Policy) StateText() string {
+	text := p.Line.StateText()
 	for i := range p.Work {
 		if p.Tripped != "" && !p.Work[i].works() {
 			continue
@@ -182,8 +181,8 @@ func (p *policyState) state() string {
 	return text
 }
 
-// remarks are the list's notes with what executors say. What several say in the same words is said once.
-func (p *policyState) remarks() []string {
+// Remarks are the list's notes with what executors say. What several say in the same words is said once.
+func (p *Policy) Remarks() []string {
 	var remarks []string
 	if p.Reason != "" && p.State != "armed" {
 		remarks = append(remarks, string(p.State)+": "+p.Reason)
@@ -198,22 +197,22 @@ func (p *policyState) remarks() []string {
 			text = fmt.Sprintf("%s: executor %s has been silent for %s: if it was killed, its shards are free for others half a minute after its last batch",
 				w.State, w.Holder, w.silent())
 		case w.Reason != "":
-			text = w.State + ": " + withoutName(p.Policy, w.Reason)
+			text = w.State + ": " + WithoutName(p.Policy, w.Reason)
 		}
 		if text != "" && !said[text] {
 			remarks, said[text] = append(remarks, text), true
 		}
 	}
-	return append(remarks, p.notes()...)
+	return append(remarks, p.Notes()...)
 }
 
 // staysBy reports whether due rows of the policy stay for a reason.
-func (l *policyLine) staysBy(reason schemas.HeldBack) bool {
+func (l *Line) staysBy(reason schemas.HeldBack) bool {
 	return slices.ContainsFunc(l.Stays, func(s planner.Stay) bool { return s.Reason == reason })
 }
 
-// withoutName is what is said of a policy without its name in front: it stands there already.
-func withoutName(policy schemas.PolicyName, text string) string {
+// WithoutName is what is said of a policy without its name in front: it stands there already.
+func WithoutName(policy schemas.PolicyName, text string) string {
 	for {
 		rest, named := strings.CutPrefix(text, "policy "+string(policy)+": ")
 		if !named {
@@ -223,11 +222,11 @@ func withoutName(policy schemas.PolicyName, text string) string {
 	}
 }
 
-// lag is for how long a run has been due, for the table.
-func (p *policyState) lag() string {
+// LagText is for how long a run has been due, for the table.
+func (p *Policy) LagText() string {
 	switch {
 	case p.Lag > 0:
-		return short(time.Duration(p.Lag * float64(time.Second)))
+		return Short(time.Duration(p.Lag * float64(time.Second)))
 	case p.Next == nil:
 		return "-"
 	}
@@ -235,31 +234,4 @@ func (p *policyState) lag() string {
 }
 
 // silent is for how long a process has said nothing, for a person.
-func (p *process) silent() string { return short(time.Duration(p.Silent * float64(time.Second))) }
-
-// executors is the line about the processes that delete.
-func (s *status) executors() string {
-	if len(s.Executors) == 0 {
-		text := "none has said within two minutes that it runs"
-		if late := planner.UnattendedText(s.Unattended); late != "" {
-			text += ": " + late
-		}
-		return text + ": start `lapse run` or `lapse serve`"
-	}
-	reasons, silent, runs := "", "", 0
-	for i := range s.Executors {
-		e := &s.Executors[i]
-		if e.Silent > 0 {
-			silent += fmt.Sprintf("; %s has been silent for %s: killed, or hung", e.Holder, e.silent())
-			continue
-		}
-		runs++
-		if e.Reason != "" && !strings.Contains(reasons, e.Reason) {
-			reasons += "; " + e.State + ": " + e.Reason
-		}
-	}
-	if runs == 0 {
-		return "none that says so" + silent
-	}
-	return fmt.Sprint(runs) + cmp.Or(reasons, ", running") + silent
-}
+func (p *Process) silent() string { return Short(time.Duration(p.Silent * float64(time.Second))) }

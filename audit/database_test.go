@@ -1,4 +1,4 @@
-package main
+package audit_test
 
 import (
 	"testing"
@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"lapse/audit"
 	"lapse/internal/pgtest"
 )
 
@@ -17,10 +18,10 @@ func TestTheSlotsLagIsWhatTheServerSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	session := &auditorSession{config: config}
-	t.Cleanup(session.close)
+	database := audit.NewDatabase(config)
+	t.Cleanup(database.Close)
 	registry := prometheus.NewRegistry()
-	if err := registry.Register(slotLag{session: session, slot: slot}); err != nil {
+	if err := registry.Register(database.SlotLag(slot)); err != nil {
 		t.Fatal(err)
 	}
 	read := func() map[string]float64 {

@@ -1,4 +1,4 @@
-package main
+package status
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 
 func TestAShardThatIsPutAsideSaysWhoIsInTheWay(t *testing.T) {
 	t.Parallel()
-	a := asideShards{Shards: 2, SQLStates: []string{"55P03", "57014", "XX001"}, Next: time.Unix(0, 0)}
+	a := Aside{Shards: 2, SQLStates: []string{"55P03", "57014", "XX001"}, Next: time.Unix(0, 0)}
 	want := "2 shards put aside (SQLSTATE 55P03, somebody holds a lock: pg_locks shows who; " +
 		"SQLSTATE 57014, not even one row is found in time: `lapse plan` names the index; SQLSTATE XX001), next try 1970-01-01T00:00:00Z"
 	if got := a.text(); got != want {

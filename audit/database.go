@@ -1,0 +1,146 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// Database is the auditor's connection for SQL; the connection that streams can run none. It connects when it is used first, and again
+// after a failure. Safe for concurrent use.
+type Database struct {
+	config *pgx.ConnConfig
+
+	mu   sync.Mutex
+	conn *pgx.Conn
+}
+
+const (
+	databaseTimeout = 10 * time.Second
+	slotLagPatience = 2 * time.Second // of a scrape
+)
+
+// NewDatabase returns a Database that is not connected yet.
+func NewDatabase(config *pgx.ConnConfig) *Database { return &Database{config: config} }
+
+// Beat writes a heartbeat, and fails on any other server or history than the stream's. It also moves the slot of a database in which
+// nothing else is written.
+func (d *Database) Beat(ctx context.Context, nonce uuid.UUID, place Server) error {
+	return d.exec(ctx, `select lapse.beat($1, $2, $3, $4)`, nonce, int32(place.History), int32(place.Timeline), place.ServerStart)
+}
+
+// Doubt takes back the heartbeats that there are.
+func (d *Database) Doubt(ctx context.Context) error { return d.exec(ctx, `select lapse.doubt()`) }
+
+func (d *Database) exec(ctx context.Context, sql string, args ...any) error {
+	return d.with(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, sql, args...)
+		return err
+	})
+}
+
+// Alarm stops every deletion in the database until a person runs `lapse resume --all`. It does nothing if deletion is stopped
+// already. The stop is on this server's disk when Alarm returns, even with synchronous_commit off: the audit goes on and does
+// not come back to it. Alarm waits for no standby.
+func (d *Database) Alarm(ctx context.Context, reason string) error {
+	return d.with(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, `set local synchronous_commit = local`); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, `select lapse.alarm($1)`, reason)
+			return err
+		})
+	})
+}
+
+// end is the end of the log: whatever was committed before the call is below it.
+func (d *Database) end(ctx context.Context) (end schemas.LSN, err error) {
+	err = d.with(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
+		end, err = replication.End(ctx, conn)
+		return err
+	})
+	return end, err
+}
+
+// probe is end. It is an error if the server process that serves the stream, opened with this connection string, is a synchronous standby.
+func (d *Database) probe(ctx context.Context, pid uint32, stream string) (end schemas.LSN, err error) {
+	application, err := replication.ApplicationName(stream)
+	if err != nil {
+		return 0, err
+	}
+	err = d.with(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
+		if err := replication.CheckAsync(ctx, conn, pid, application); err != nil {
+			return err
+		}
+		end, err = replication.End(ctx, conn)
+		return err
+	})
+	return end, err
+}
+
+func (d *Database) with(ctx context.Context, work func(context.Context, *pgx.Conn) error) (err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	if d.conn == nil || d.conn.IsClosed() {
+		if d.conn, err = pgx.ConnectConfig(ctx, d.config); err != nil {
+			d.conn = nil
+			return fmt.Errorf("connect: %w", err)
+		}
+	}
+	return work(ctx, d.conn)
+}
+
+// Close ends the connection.
+func (d *Database) Close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.conn != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		_ = d.conn.Close(ctx)
+		d.conn = nil
+	}
+}
+
+// SlotLag measures how much log PostgreSQL keeps for a slot, each time the metrics are read: while the auditor is stuck, it is the server
+// that knows. Where it cannot be asked, there is no value rather than an old one.
+func (d *Database) SlotLag(slot string) prometheus.Collector { return slotLag{d, slot} }
+
+type slotLag struct {
+	database *Database
+	slot     string
+}
+
+var slotLagBytes = prometheus.NewDesc("lapse_slot_lag_bytes",
+	"Log behind the end of the write-ahead log that the slot has not confirmed (of=confirmed) or that the server keeps because of it (of=restart).",
+	[]string{"of"}, nil)
+
+// Describe implements prometheus.Collector.
+func (s slotLag) Describe(descriptions chan<- *prometheus.Desc) { descriptions <- slotLagBytes }
+
+// Collect implements prometheus.Collector.
+func (s slotLag) Collect(metrics chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), slotLagPatience)
+	defer cancel()
+	var state replication.SlotState
+	err := s.database.with(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
+		state, err = replication.ReadSlot(ctx, conn, s.slot)
+		return err
+	})
+	if err != nil || !state.Exists {
+		return
+	}
+	metrics <- prometheus.MustNewConstMetric(slotLagBytes, prometheus.GaugeValue, float64(state.Behind()), "confirmed")
+	metrics <- prometheus.MustNewConstMetric(slotLagBytes, prometheus.GaugeValue, float64(state.Held()), "restart")
+}

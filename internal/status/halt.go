@@ -1,0 +1,47 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/planner"
+)
+
+// Halt is how the switch for all policies stands.
+type Halt struct {
+	Halted  bool      `json:"paused"`
+	Since   time.Time `json:"since,omitzero"`
+	By      string    `json:"by,omitempty"`
+	Reason  string    `json:"reason,omitempty"`
+	Changed bool      `json:"changed"`
+}
+
+// String is the line for a person.
+func (h *Halt) String() string {
+	text := "deletions are allowed"
+	if h.Halted {
+		text = "every deletion in this database is paused"
+	}
+	if !h.Since.IsZero() {
+		text += fmt.Sprintf(" since %s, by %s", h.Since.UTC().Format(time.RFC3339), h.By)
+		if h.Reason != "" {
+			text += ": " + h.Reason
+		}
+	}
+	return text
+}
+
+// ReadHalt returns how the switch stands. Nobody has ever used it where Since is zero.
+func ReadHalt(ctx context.Context, q planner.Querier) (Halt, error) {
+	var h Halt
+	err := q.QueryRow(ctx, `select h.halted, h.at, h.by, h.reason from lapse.halt h order by h.id desc limit 1`).
+		Scan(&h.Halted, &h.Since, &h.By, &h.Reason)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return h, fmt.Errorf("look whether every deletion is paused: %w", err)
+	}
+	return h, nil
+}

@@ -1,0 +1,103 @@
+package status
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"lapse/schemas"
+)
+
+// records are what the list says of policies beside what planner loads.
+type records struct {
+	reasons map[schemas.PolicyID]string
+	runs    map[schemas.PolicyID]*LastRun
+	asides  map[uuid.UUID]*Aside // by run
+}
+
+func readRecords(ctx context.Context, conn *pgx.Conn) (r records, err error) {
+	if r.reasons, err = readReasons(ctx, conn); err != nil {
+		return r, fmt.Errorf("read why policies are in their states: %w", err)
+	}
+	if r.runs, err = readLastRuns(ctx, conn); err != nil {
+		return r, fmt.Errorf("read the last runs: %w", err)
+	}
+	if r.asides, err = readAsides(ctx, conn); err != nil {
+		return r, fmt.Errorf("count the shards that were put aside: %w", err)
+	}
+	return r, nil
+}
+
+// readReasons is why policies are in their states, "" where nobody said. That the auditor has passed, or that there is none, is how an
+// armed policy came to be armed, and says nothing of why.
+func readReasons(ctx context.Context, conn *pgx.Conn) (map[schemas.PolicyID]string, error) {
+	rows, err := conn.Query(ctx, `
+		select g.policy_id, coalesce((
+		  select s.reason from lapse.policy_state s
+		   where s.policy_id = g.policy_id
+		     and not (s.state in ('arming', 'armed')
+		              and (s.reason like 'no auditor to wait for %'
+		                   or g.state = 'armed' and (s.reason = 'waiting for the auditor' or s.reason like 'the auditor has passed %')))
+		   order by s.changed_at desc limit 1), '')
+		  from lapse.gate g`)
+	if err != nil {
+		return nil, err
+	}
+	all, id, reason := map[schemas.PolicyID]string{}, schemas.PolicyID(0), ""
+	_, err = pgx.ForEachRow(rows, []any{&id, &reason}, func() error {
+		all[id] = reason
+		return nil
+	})
+	return all, err
+}
+
+// readLastRuns reads what each policy's last run did, also one that is no measure of the clock any more. What a former version's left
+// nobody goes on with.
+func readLastRuns(ctx context.Context, conn *pgx.Conn) (map[schemas.PolicyID]*LastRun, error) {
+	rows, err := conn.Query(ctx, `
+		select g.policy_id, r.started_at, r.ended_at, r.due, t.deleted, t.cascaded, t.batches, t.refreshed, t.stepped_over, r.dropped_partitions,
+		       r.left_due, r.left_held, r.left_resting, r.watermark,
+		       case when r.ended_by = 'accepted' then 'by the rows that were accepted'
+		            when r.ended_by is not null then 'by ' || r.ended_by
+		            when t.unfinished and r.version = g.version then $1
+		            when t.unfinished or r.outcome = 'cut short' or r.outcome is null and r.lost_shards then $2
+		            when t.aside > 0 then 'with shards put aside'
+		            when t.locked then 'with locked rows left'
+		            else 'whole' end,
+		       case when r.version = g.version then r.rests_since end, coalesce(r.rests_because, '')
+		  from lapse.gate g
+		 cross join lateral (select * from lapse.run r where r.policy_id = g.policy_id order by r.number desc limit 1) r
+		 cross join lateral lapse.statistics(r.run) t`, goesOn, cutShort)
+	if err != nil {
+		return nil, err
+	}
+	all, id, r := map[schemas.PolicyID]*LastRun{}, schemas.PolicyID(0), LastRun{}
+	_, err = pgx.ForEachRow(rows, []any{&id, &r.Started, &r.EndedAt, &r.Due, &r.Deleted, &r.Cascaded, &r.Batches, &r.Refreshed, &r.SteppedOver, &r.Partitions,
+		&r.LeftDue, &r.LeftHeld, &r.LeftResting, &r.Watermark, &r.Ended, &r.RestsSince, &r.Rests}, func() error {
+		run := r
+		all[id] = &run
+		return nil
+	})
+	return all, err
+}
+
+// readAsides counts what runs put aside.
+func readAsides(ctx context.Context, conn *pgx.Conn) (map[uuid.UUID]*Aside, error) {
+	rows, err := conn.Query(ctx, `
+		select s.run, count(*), coalesce(array_agg(distinct s.sqlstate) filter (where s.sqlstate is not null), '{}'), min(s.retry_at)
+		  from lapse.shard s
+		 where s.aside and not s.done
+		 group by s.run
+		having min(s.retry_at) is not null`)
+	if err != nil {
+		return nil, err
+	}
+	all, run, a := map[uuid.UUID]*Aside{}, uuid.UUID{}, Aside{}
+	_, err = pgx.ForEachRow(rows, []any{&run, &a.Shards, &a.SQLStates, &a.Next}, func() error {
+		all[run] = &Aside{a.Shards, a.SQLStates, a.Next}
+		return nil
+	})
+	return all, err
+}

@@ -1,0 +1,165 @@
+package status
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"lapse/planner"
+	"lapse/replication"
+	"lapse/schemas"
+)
+
+// Status is what `lapse status` shows.
+type Status struct {
+	At        time.Time `json:"at"` // the server's clock
+	Paused    *Halt     `json:"paused,omitempty"`
+	Suspended string    `json:"suspended,omitempty"` // why no policy deletes: a restore, a promotion
+	Audit     Audit     `json:"audit"`
+	Executors []Process `json:"executors"`
+	// Unattended are policies that are late by more than their latitude, while no executor runs.
+	Unattended []schemas.PolicyName `json:"unattended"`
+	Policies   []Policy             `json:"policies"`
+	LeftOver   []string             `json:"left_over,omitempty"` // roles that nothing needs
+}
+
+// Audit is what the server says of the audit.
+type Audit struct {
+	Required bool       `json:"required"`
+	Slot     string     `json:"slot,omitempty"`
+	Exists   bool       `json:"slot_exists"`
+	Active   bool       `json:"slot_active"`
+	Lost     bool       `json:"slot_lost,omitempty"`
+	Behind   int64      `json:"behind_bytes"`             // log that the auditor has not confirmed
+	Held     int64      `json:"held_bytes"`               // log that the server keeps for it
+	Headroom *int64     `json:"headroom_bytes,omitempty"` // log that may be written before the slot is lost
+	LastBeat *time.Time `json:"last_beat,omitempty"`      // when the auditor said last that it reads this server
+	History  int        `json:"history"`
+}
+
+// Process is an executor that said lately that it runs.
+type Process struct {
+	Holder string `json:"holder"`
+	State  string `json:"state"`
+	Reason string `json:"reason,omitempty"`
+	// HeldBack is why due rows stay, as far as only this process knows; "" where they do not.
+	HeldBack schemas.HeldBack `json:"held_back"`
+	Since    time.Time        `json:"since"`              // it is in this state
+	NextTry  *time.Time       `json:"next_try,omitempty"` // of what is stopped or waits, where that is known
+	At       time.Time        `json:"at"`
+	Silent   float64          `json:"silent_seconds,omitempty"` // for how long it has said nothing, where that is longer than it should
+}
+
+// silence is how long an executor that runs says nothing at most: it does each ten seconds, between two turns.
+const silence = 25 * time.Second
+
+// Read reads the catalog as its owner, and nothing of a user's tables. slot is the auditor's, "" where no audit is required; suspended as
+// for ReadPolicies.
+func Read(ctx context.Context, conn *pgx.Conn, slot, suspended string) (*Status, error) {
+	list, err := ReadPolicies(ctx, conn, suspended)
+	if err != nil {
+		return nil, err
+	}
+	s := &Status{
+		At: list.At, Unattended: list.Unattended, Suspended: suspended, LeftOver: list.LeftOver, Executors: []Process{},
+		Policies: make([]Policy, len(list.Policies)),
+	}
+	if list.Halt.Halted {
+		s.Paused = &list.Halt
+	}
+	if s.Audit, err = readAudit(ctx, conn, slot); err != nil {
+		return nil, err
+	}
+	work, err := readProcesses(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	s.Executors = append(s.Executors, work[""]...)
+	for i := range list.Policies {
+		s.Policies[i] = Policy{Line: list.Policies[i], Work: work[list.Policies[i].Policy]}
+		s.Policies[i].judge(s)
+	}
+	return s, nil
+}
+
+func readAudit(ctx context.Context, conn *pgx.Conn, slot string) (audit Audit, err error) {
+	audit.Required, audit.Slot = slot != "", slot
+	err = conn.QueryRow(ctx, `
+		select (select max(b.at) from lapse.heartbeat b), coalesce((select max(h.number) from lapse.history h), 0)`).Scan(&audit.LastBeat, &audit.History)
+	if err != nil {
+		return audit, fmt.Errorf("read the auditor's heartbeats: %w", err)
+	}
+	if slot == "" {
+		return audit, nil
+	}
+	state, err := replication.ReadSlot(ctx, conn, slot)
+	if err == nil && state.Exists {
+		audit.Exists, audit.Active, audit.Lost = true, state.Active, state.Lost()
+		audit.Behind, audit.Held, audit.Headroom = state.Behind(), state.Held(), state.SafeWALSize
+	}
+	return audit, err
+}
+
+// readProcesses returns what executors said within two minutes, by policy; "" is the process as a whole.
+func readProcesses(ctx context.Context, conn *pgx.Conn) (map[schemas.PolicyName][]Process, error) {
+	rows, err := conn.Query(ctx, `
+		select coalesce(g.name, ''), w.holder, w.state, w.reason, w.held_back, w.since, w.next_try, w.at,
+		       case when clock_timestamp() - w.at > $1 then extract(epoch from clock_timestamp() - w.at) else 0 end::float8
+		  from lapse.worker w
+		  left join lapse.gate g on g.policy_id = w.policy_id
+		 where w.at > clock_timestamp() - interval '2 minutes' and (w.policy_id = 0 or g.policy_id is not null) and w.holder <> $2
+		 order by w.holder, w.policy_id`, silence, planner.LastPass)
+	if err != nil {
+		return nil, fmt.Errorf("ask what executors are at: %w", err)
+	}
+	all := map[schemas.PolicyName][]Process{}
+	var name schemas.PolicyName
+	var p Process
+	_, err = pgx.ForEachRow(rows, []any{&name, &p.Holder, &p.State, &p.Reason, &p.HeldBack, &p.Since, &p.NextTry, &p.At, &p.Silent}, func() error {
+		all[name] = append(all[name], p)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("ask what executors are at: %w", err)
+	}
+	return all, nil
+}
+
+// NeedsPerson reports whether due rows stay until somebody has done something: the command's exit code is 3.
+func (s *Status) NeedsPerson() bool {
+	return len(s.Unattended) > 0 || slices.ContainsFunc(s.Policies, func(p Policy) bool {
+		return slices.ContainsFunc(p.Stays, func(stay planner.Stay) bool { return stay.NeedsPerson })
+	})
+}
+
+// ExecutorsText is the line about the processes that delete.
+func (s *Status) ExecutorsText() string {
+	if len(s.Executors) == 0 {
+		text := "none has said within two minutes that it runs"
+		if late := planner.UnattendedText(s.Unattended); late != "" {
+			text += ": " + late
+		}
+		return text + ": start `lapse run` or `lapse serve`"
+	}
+	reasons, silent, runs := "", "", 0
+	for i := range s.Executors {
+		e := &s.Executors[i]
+		if e.Silent > 0 {
+			silent += fmt.Sprintf("; %s has been silent for %s: killed, or hung", e.Holder, e.silent())
+			continue
+		}
+		runs++
+		if e.Reason != "" && !strings.Contains(reasons, e.Reason) {
+			reasons += "; " + e.State + ": " + e.Reason
+		}
+	}
+	if runs == 0 {
+		return "none that says so" + silent
+	}
+	return fmt.Sprint(runs) + cmp.Or(reasons, ", running") + silent
+}

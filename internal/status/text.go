@@ -1,0 +1,60 @@
+package status
+
+import (
+	"fmt"
+	"time"
+)
+
+// Text is the line about the audit.
+func (a *Audit) Text(now time.Time) string {
+	switch {
+	case !a.Required:
+		return "off: what is deleted leaves no evidence outside this database"
+	case !a.Exists:
+		return fmt.Sprintf("slot %s is not there: nothing is deleted; see `lapse doctor`", a.Slot)
+	case a.Lost:
+		return fmt.Sprintf("slot %s is lost: nothing is deleted; see `lapse doctor`", a.Slot)
+	}
+	text := fmt.Sprintf("slot %s: ", a.Slot)
+	if a.Active {
+		text += "being read"
+	} else {
+		text += "nobody reads it: start `lapse audit` or `lapse serve`"
+	}
+	text += fmt.Sprintf(", %s behind, %s kept", size(a.Behind), size(a.Held))
+	if a.Headroom != nil {
+		text += fmt.Sprintf(", %s until it is lost", size(*a.Headroom))
+	}
+	if a.LastBeat == nil {
+		return text + ", no beat yet"
+	}
+	return text + ", last beat " + Short(now.Sub(*a.LastBeat)) + " ago"
+}
+
+// size is a number of bytes for a person.
+func size(n int64) string {
+	units := []string{"B", "kB", "MB", "GB", "TB"}
+	f, unit := float64(max(n, 0)), 0
+	for f >= 1000 && unit < len(units)-1 {
+		f, unit = f/1000, unit+1
+	}
+	if unit == 0 {
+		return fmt.Sprintf("%d B", max(n, 0))
+	}
+	return fmt.Sprintf("%.1f %s", f, units[unit])
+}
+
+// Short is a length of time for a person, in its largest unit.
+func Short(d time.Duration) string {
+	d = max(d, 0)
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	default:
+		return fmt.Sprintf("%dd", int(d.Hours()/24))
+	}
+}
