@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"lapse/planner/functions"
-
 	"github.com/jackc/pgx/v5"
+
+	"lapse/planner/functions"
 )
 
 // identity is the replica identity of one leaf: what its deletes are named by in the write-ahead log.

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"lapse/planner/functions"
-
 	"github.com/jackc/pgx/v5"
+
+	"lapse/planner/functions"
 )
 
 // Where much is due, a leaf is cut into ranges of the column that its rows expire by, for several workers at once. The first

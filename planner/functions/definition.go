@@ -81,18 +81,18 @@ func (d *Definition) LockColumn() string {
 	return d.Columns()[0].Name
 }
 
-// relation is what the record has of a relation that the condition reads beside the policy's table.
-type relation struct {
+// Relation is what the record has of a relation that the condition reads beside the policy's table.
+type Relation struct {
 	OID     uint32          `json:"oid"`
 	Name    string          `json:"name"`
 	Columns []expiry.Column `json:"columns"`
 }
 
 // Joined are the relations that the condition reads beside the policy's table.
-func (d *Definition) Joined() []relation {
-	all := []relation{}
+func (d *Definition) Joined() []Relation {
+	all := []Relation{}
 	for _, j := range d.Expire.Joins() {
-		all = append(all, relation{j.OID, j.Relation, j.Columns})
+		all = append(all, Relation{j.OID, j.Relation, j.Columns})
 	}
 	return all
 }

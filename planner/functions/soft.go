@@ -16,6 +16,7 @@ func (d *Definition) Unset() string {
 	return "(t." + schemas.Identifier(d.Soft.Name) + " " + d.IsUnset() + ")"
 }
 
+// IsUnset is what is true of the action's column in a row that is not set.
 func (d *Definition) IsUnset() string {
 	if d.Soft.Type == boolean {
 		return "IS NOT TRUE"
