@@ -74,8 +74,11 @@ func readLastRuns(ctx context.Context, conn *pgx.Conn) (map[schemas.PolicyID]*La
 		return nil, err
 	}
 	all, id, r := map[schemas.PolicyID]*LastRun{}, schemas.PolicyID(0), LastRun{}
-	_, err = pgx.ForEachRow(rows, []any{&id, &r.Started, &r.EndedAt, &r.Due, &r.Deleted, &r.Cascaded, &r.Batches, &r.Refreshed, &r.SteppedOver, &r.Partitions,
-		&r.LeftDue, &r.LeftHeld, &r.LeftResting, &r.Watermark, &r.Ended, &r.RestsSince, &r.Rests}, func() error {
+	into := []any{
+		&id, &r.Started, &r.EndedAt, &r.Due, &r.Deleted, &r.Cascaded, &r.Batches, &r.Refreshed, &r.SteppedOver, &r.Partitions,
+		&r.LeftDue, &r.LeftHeld, &r.LeftResting, &r.Watermark, &r.Ended, &r.RestsSince, &r.Rests,
+	}
+	_, err = pgx.ForEachRow(rows, into, func() error {
 		run := r
 		all[id] = &run
 		return nil
